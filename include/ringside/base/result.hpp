@@ -1,0 +1,38 @@
+// result<T>: what the library returns off the hot paths. An Error is a code and one sentence: what was tried, on what, why it
+// failed, what to do. Hosted only.
+#pragma once
+#include <cerrno>
+#include <string>
+#include <system_error>
+#include <tl/expected.hpp>
+#include <utility>
+
+namespace ringside {
+
+struct Error {
+  std::error_code code;
+  std::string sentence;
+};
+
+template <class T>
+using result = tl::expected<T, Error>;
+
+// An Error from an errno value. The sentence ends with the system's words for it.
+inline tl::unexpected<Error> fail(int errno_value, std::string sentence) {
+  std::error_code code{errno_value, std::generic_category()};
+  return tl::unexpected<Error>(Error{code, std::move(sentence) + ": " + code.message()});
+}
+
+// An Error whose sentence says it all.
+inline tl::unexpected<Error> refuse(std::errc code, std::string sentence) {
+  return tl::unexpected<Error>(Error{std::make_error_code(code), std::move(sentence)});
+}
+
+// For the edges: throws std::system_error with the sentence.
+template <class T>
+T must(result<T>&& r) {
+  if (!r) throw std::system_error(r.error().code, r.error().sentence);
+  if constexpr (!std::is_void_v<T>) return std::move(*r);
+}
+
+}  // namespace ringside

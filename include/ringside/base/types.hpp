@@ -1,0 +1,33 @@
+// Integers by size, and the few helpers that every room needs. Freestanding.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+namespace ringside {
+
+using u8 = uint8_t;
+using u16 = uint16_t;
+using u32 = uint32_t;
+using u64 = uint64_t;
+using i32 = int32_t;
+using i64 = int64_t;
+
+inline constexpr u32 page_size = 4096;  // a page is always this; a sub-buffer is one or more of them
+
+// A run of bytes that somebody else owns.
+struct Bytes {
+  const u8* data = nullptr;
+  size_t size = 0;
+};
+
+template <class T>
+constexpr T align_up(T value, T alignment) noexcept {
+  return (value + alignment - 1) & ~(alignment - 1);
+}
+
+constexpr bool is_power_of_two(u64 v) noexcept { return v != 0 && (v & (v - 1)) == 0; }
+
+}  // namespace ringside
+
+#define RS_INLINE [[gnu::always_inline]] inline
+#define RS_NOINLINE [[gnu::noinline, gnu::cold]]

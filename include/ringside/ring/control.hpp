@@ -1,0 +1,100 @@
+// The control region of a ring: a header of 512 bytes, then one record of 48 bytes for each sub-buffer. Plain integers; all access
+// through a Memory. A ring of up to 74 sub-buffers has one page of control.
+//
+//   Control   | who made it | gate | writer's words | reader's words |
+//   Record[0] | slot 0 .. and sub-buffer 0's reserve word, count, committed, base, real_end |
+//   Record[1] ...
+//
+// slot[k] is a place in the ring, everything else in Record[k] belongs to the sub-buffer with id k; they share a record only to
+// share a page.
+#pragma once
+#include <ringside/ring/geometry.hpp>
+#include <ringside/ring/words.hpp>
+
+namespace ringside {
+
+struct Record {
+  u64 slot;       // reader (CAS), writer (CAS when it overwrites)
+  u64 reserve;    // writer and its handlers: local CAS
+  u64 count;      // writer and its handlers: committed events, tagged
+  u64 committed;  // outermost writer: what a reader may see
+  u64 base;       // outermost writer: index of the first event, stored before the commit place gets here
+  u64 real_end;   // who closed the sub-buffer: where its data ended, and whether padding follows
+};
+static_assert(sizeof(Record) == 48);
+
+// How far the reader is.
+struct ReaderState {
+  u64 page;      // ReaderPlace
+  u64 bytes;     // consumed of the reader page
+  u64 events;    // consumed of the reader page
+  u64 expected;  // index of the next event, if nothing is lost
+  u64 read;      // events consumed in all
+  u64 lost;      // events found missing in all
+};
+
+struct alignas(64) Control {
+  // Written once, by who makes the ring.
+  u64 magic;
+  u32 version, header_bytes;
+  u32 subbuf_size, nr_subbufs, nr_slots, record_bytes;
+  u64 owner;  // tid of the owning thread, for whoever checks that it lives
+  u64 owner_start;
+  u64 reserved0[2];
+
+  // Written by controllers, loaded by each reserve.
+  u64 gate;
+  u64 mode;  // bit 0: discard mode
+  u64 reserved1[6];
+
+  // The writer's.
+  u64 tail;       // Place
+  u64 nest;       // open events: 1 + handlers
+  u64 last_time;  // the full time near the newest reserve
+  u64 commit;     // Place
+  u64 overrun, pages_lost, pages_touched;
+  u64 commit_overrun;
+  u64 dropped;
+  u64 backwards;  // clock readings below the one before, taken as equal
+  u64 corrupt;    // 0, or why the writer gave this ring up
+  u64 reserved2[5];
+
+  // The reader's, under reader_lock.
+  u64 reader_lock;        // 0, or who
+  u64 reader_generation;  // state[generation & 1] holds; one store moves the reader on, so its death leaves the old or the new
+  u64 intent;             // ReaderPlace of the swap under way
+  u64 mapped;             // mappers other than the owner's own consumer
+  ReaderState state[2];
+  u64 reserved3[16];
+};
+static_assert(sizeof(Control) == 512);
+static_assert(offsetof(Control, gate) == 64 && offsetof(Control, tail) == 128 && offsetof(Control, reader_lock) == 256);
+
+inline constexpr u64 control_magic = 0x0045444953474E52;  // "RNGSIDE\0"
+inline constexpr u32 control_version = 1;
+
+constexpr u64 control_size(const Geometry& g) noexcept { return sizeof(Control) + u64{sizeof(Record)} * g.nr_subbufs(); }
+
+// real_end of a sub-buffer that was closed without padding (parked, or its writer died).
+inline constexpr u64 unpadded = u64{1} << 31;
+constexpr u32 closed_commit(u64 real_end, u32 capacity) noexcept {
+  const auto end = static_cast<u32>(real_end & abi::commit_mask);
+  return (real_end & unpadded) != 0 ? end : abi::final_commit(end, capacity);
+}
+
+// gate: 0 go on; 1 recording off; else park: position + 2 must be left without touching its bytes.
+inline constexpr u64 gate_off = 1;
+constexpr u64 gate_park(u64 position) noexcept { return position + 2; }
+
+// The two regions, and where things are in them.
+struct Ring {
+  Geometry geometry;
+  Control* control = nullptr;
+  u8* data = nullptr;  // the meta-page; sub-buffers follow
+
+  RS_INLINE Record& record(u32 id) const noexcept { return reinterpret_cast<Record*>(control + 1)[id]; }
+  RS_INLINE u8* subbuf(u32 id) const noexcept { return data + geometry.offset_of(id); }
+  RS_INLINE abi::SubBufferHeader& header(u32 id) const noexcept { return *reinterpret_cast<abi::SubBufferHeader*>(subbuf(id)); }
+};
+
+}  // namespace ringside

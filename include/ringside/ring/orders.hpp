@@ -1,0 +1,41 @@
+// Every memory order of the ring by name: the only place where one is spelled. Each is a template argument, so the explorer
+// runs the real code with one of them weakened (tests/model/mutants_test.cpp): an order whose mutant survives is a guess.
+//
+//   edge      releases                                        acquires                                  breaks without
+//   COMMIT    commit_publish: committed bytes and count,      commit_observe: the reader's load         torn events
+//             after payload and headers
+//   ADVANCE   advance_publish: the commit place moves on,     advance_observe: the reader's load        final count, base and
+//             after the old sub-buffer's last commit and                                                data seen too early
+//             the new one's base
+//   SWAP      the reader's CAS of the slot (acq_rel): its     slot_observe: the writer's load when      the writer overwrites
+//             last reads of the page that it gives back       it enters the position                    bytes still being read
+//   WAKE      fence_light after the nest / commit store       fence_heavy on the other side             a sleeper misses the last event
+#pragma once
+#include <ringside/base/memory.hpp>
+
+namespace ringside {
+
+// Faults that the model tests plant, to show that they would be found. Never anything but `none` outside tests/model.
+enum class Bug : u8 {
+  none,
+  commit_before_payload,   // publishes at reserve
+  no_second_look,          // after nest = 0 nobody looks for what a handler left
+  lost_overrun,            // overwrites without counting
+  lap_not_advanced,        // the overwritten slot keeps its lap
+  inferred_reader_page,    // enters a position without asking the slot
+  overwrite_commit_page,   // lets nested writers run over what is not committed
+  plain_reserve,           // reserves by load and store
+  reset_without_check,     // readies a sub-buffer although a handler has moved on
+  swap_before_intent,      // the reader takes a page and notes it afterwards
+};
+
+struct Orders {
+  Order commit_publish = Order::release;   // pairs: COMMIT
+  Order commit_observe = Order::acquire;   // pairs: COMMIT
+  Order advance_publish = Order::release;  // pairs: ADVANCE
+  Order advance_observe = Order::acquire;  // pairs: ADVANCE
+  Order slot_observe = Order::acquire;     // pairs: SWAP
+  Bug bug = Bug::none;
+};
+
+}  // namespace ringside

@@ -1,0 +1,253 @@
+// The consuming reader of a ring: takes the oldest sub-buffer in O(1), racing the writer.
+//
+//   Reader<> r(ring);
+//   while (r.get_reader() == Got::data) walk(r.view());     // counted as read at once, as the kernel's GET_READER does
+//   while (r.peek() == Got::data) { ...; r.consume(bytes, events); }   // event by event
+//
+// One reader at a time: the caller holds reader_lock (try_lock; a holder that died is taken over with steal, which finishes its
+// swap). Never blocks; each call is bounded by the number of sub-buffers. Everything read from the control region is checked
+// against our own geometry: a lie makes the answer Got::corrupt. Not signal-safe against itself.
+#pragma once
+#include <ringside/abi/meta_page.hpp>
+#include <ringside/base/memory_hardware.hpp>
+#include <ringside/ring/control.hpp>
+#include <ringside/ring/orders.hpp>
+
+namespace ringside {
+
+enum class Got : u8 { nothing, data, corrupt };
+
+// Committed data that nobody has consumed, on the reader page.
+struct ReaderView {
+  u32 id = 0;
+  u32 begin = 0, end = 0;  // data offsets
+  u32 events = 0;          // between them
+  u64 lost_before = 0;     // events lost just before `begin`
+  u64 first_index = 0;     // of the event at `begin`
+  bool left = false;       // the writer is off it: nothing will be added
+};
+
+template <Memory M = Hardware, Orders O = Orders{}>
+class Reader {
+ public:
+  explicit Reader(const Ring& ring) noexcept : ring_(ring) {}
+
+  // 0: locked; else who holds it. `who` is not 0.
+  u64 try_lock(u64 who) noexcept {
+    u64 expected = 0;
+    return M::cas(&ctl().reader_lock, expected, who) || expected == who ? 0 : expected;
+  }
+  // Takes the lock from a holder that is known to be dead, and finishes what it was at. False: somebody was faster.
+  bool steal(u64 dead, u64 who) noexcept {
+    if (!M::cas(&ctl().reader_lock, dead, who)) return false;
+    mend();
+    return true;
+  }
+  void unlock() noexcept { M::store(&ctl().reader_lock, u64{0}, Order::release); }
+
+  // Finds data not yet consumed, taking the next sub-buffer if need be. Consumes nothing.
+  Got peek() noexcept {
+    const ReaderState at = state();
+    const ReaderPlace own = reader_of(at.page);
+    if (!ring_.geometry.holds(own.id)) return Got::corrupt;
+    if (own.next != 0 && at.bytes != taken_away) {
+      // The commit place first: if it is past our page, what we load of the page afterwards is final.
+      const bool left = observe_commit().position >= own.next;
+      const Got got = look(at, left);
+      if (got != Got::nothing || !left) return got;
+    }
+    return swap(at);
+  }
+
+  // Counts `bytes` and `events` of the view as read; 0 < bytes <= end - begin.
+  void consume(u32 bytes, u32 events) noexcept {
+    ReaderState at = state();
+    at.bytes += bytes;
+    at.events += events;
+    at.read += events;
+    at.lost += view_.lost_before;
+    at.expected = view_.first_index + events;
+    move_on(at);
+    view_.begin += bytes;
+    view_.events -= events;
+    view_.first_index += events;
+    view_.lost_before = 0;
+  }
+
+  // The kernel's GET_READER: either catches up on the reader page or swaps once; all that it finds is counted as read. With `meta`
+  // it puts the missed-events flags on a sub-buffer that the writer has left, and brings the meta-page up to date.
+  Got get_reader(bool meta = true) noexcept {
+    const Got got = peek();
+    if (got == Got::data) {
+      if (meta && view_.lost_before != 0 && view_.left && view_.begin == 0) flag_missed();
+      const ReaderView found = view_;
+      consume(view_.end - view_.begin, view_.events);
+      view_ = found;
+    }
+    if (meta) update_meta();
+    return got;
+  }
+
+  // Takes the reader page away for good, for I/O while the ring goes on, and puts `spare` (a sub-buffer id that the caller owns)
+  // in its place. Only a page that the writer has left, and while nobody maps the ring (mappers know the page by its id). What was
+  // not consumed of it is the caller's now, and counted as read.
+  bool take(u32 spare, u32& taken) noexcept {
+    ReaderState at = state();
+    const ReaderPlace own = reader_of(at.page);
+    if (!ring_.geometry.holds(spare) || !ring_.geometry.holds(own.id) || own.next == 0 || at.bytes == taken_away ||
+        observe_commit().position < own.next || M::load(&ctl().mapped, Order::acquire) != 0)
+      return false;
+    if (look(at, true) == Got::data) {
+      consume(view_.end - view_.begin, view_.events);
+      at = state();
+    }
+    taken = own.id;
+    at.bytes = taken_away;
+    at.page = pack_reader({own.next, spare});
+    move_on(at);
+    return true;
+  }
+
+  const ReaderView& view() const noexcept { return view_; }
+  const Ring& ring() const noexcept { return ring_; }
+  const u8* data() const noexcept { return ring_.subbuf(view_.id) + abi::header_size; }
+
+  // Fills in the meta-page, as at the first mapping. The caller holds the lock.
+  void update_meta() noexcept {
+    auto& meta = *reinterpret_cast<abi::MetaPage*>(ring_.data);
+    const ReaderState at = state();
+    M::store(&meta.meta_page_size, ring_.geometry.subbuf_size(), Order::relaxed);
+    M::store(&meta.meta_struct_len, u32{sizeof(abi::MetaPage)}, Order::relaxed);
+    M::store(&meta.subbuf_size, ring_.geometry.subbuf_size(), Order::relaxed);
+    M::store(&meta.nr_subbufs, ring_.geometry.nr_subbufs(), Order::relaxed);
+    M::store(&meta.reader.read, at.bytes == taken_away ? 0 : static_cast<u32>(at.bytes), Order::relaxed);
+    M::store(&meta.entries, written(), Order::relaxed);
+    M::store(&meta.overrun, M::load(&ctl().overrun, Order::relaxed), Order::relaxed);
+    M::store(&meta.read, at.read, Order::relaxed);
+    M::store(&meta.reader.id, reader_of(at.page).id, Order::release);
+  }
+
+  // Events committed in all.
+  u64 written() const noexcept {
+    const Place commit = observe_commit();
+    if (!ring_.geometry.holds(commit.id)) return 0;
+    const Record& rec = ring_.record(commit.id);
+    const u64 base = M::load(&rec.base, Order::relaxed);
+    return base + committed_of(M::load(&rec.committed, O.commit_observe)).events;
+  }
+
+  // How far the reader is; whole also without the lock.
+  ReaderState state() const noexcept {
+    for (;;) {
+      const u64 generation = M::load(&ctl().reader_generation, Order::acquire);
+      const ReaderState& from = ctl().state[generation & 1];
+      const ReaderState copy{get(from.page), get(from.bytes), get(from.events), get(from.expected), get(from.read), get(from.lost)};
+      __atomic_thread_fence(__ATOMIC_ACQUIRE);
+      if (get(ctl().reader_generation) == generation) return copy;
+    }
+  }
+
+  // Finishes the swap of a reader that died: the slot itself says whether it happened.
+  void mend() noexcept {
+    const ReaderState at = state();
+    const ReaderPlace own = reader_of(at.page);
+    const ReaderPlace wanted = reader_of(M::load(&ctl().intent, Order::acquire));
+    if (wanted.next <= own.next || !ring_.geometry.holds(wanted.id) || !ring_.geometry.holds(own.id)) return;
+    const u32 k = static_cast<u32>((wanted.next - 1) % ring_.geometry.nr_slots());
+    if (slot_id(k, M::load(&ring_.record(k).slot, Order::acquire)) == own.id) settle(at, wanted);
+  }
+
+  static constexpr u64 taken_away = ~u64{0};  // ReaderState::bytes of a reader page that never stood in the ring
+
+ private:
+  Control& ctl() const noexcept { return *ring_.control; }
+  static u64 get(const u64& word) noexcept { return M::load(&word, Order::relaxed); }
+  static void put(u64& word, u64 value) noexcept { M::store(&word, value, Order::relaxed); }
+  Place observe_commit() const noexcept { return place_of(M::load(&ctl().commit, O.advance_observe)); }  // pairs: ADVANCE
+
+  void move_on(const ReaderState& next) noexcept {
+    const u64 generation = get(ctl().reader_generation) + 1;
+    ReaderState& to = ctl().state[generation & 1];
+    put(to.page, next.page);
+    put(to.bytes, next.bytes);
+    put(to.events, next.events);
+    put(to.expected, next.expected);
+    put(to.read, next.read);
+    put(to.lost, next.lost);
+    M::store(&ctl().reader_generation, generation, Order::release);
+  }
+
+  // New data on the reader page?
+  Got look(const ReaderState& at, bool left) noexcept {
+    const u32 id = reader_of(at.page).id;
+    const Record& rec = ring_.record(id);
+    const Committed now = committed_of(M::load(&rec.committed, O.commit_observe));  // pairs: COMMIT
+    if (now.bytes > ring_.geometry.capacity() || now.bytes % 4 != 0 || now.bytes < at.bytes || now.events < at.events)
+      return Got::corrupt;
+    const u64 first = get(rec.base) + at.events;
+    view_ = {id,    static_cast<u32>(at.bytes), now.bytes, now.events - static_cast<u32>(at.events),
+             first > at.expected ? first - at.expected : 0, first, left};
+    return now.bytes > at.bytes && (view_.events != 0 || !left) ? Got::data : Got::nothing;
+  }
+
+  Got swap(ReaderState at) noexcept {
+    const Geometry& g = ring_.geometry;
+    u64 position = reader_of(at.page).next;
+    for (u32 budget = 4 * g.nr_subbufs() + 64; budget != 0; --budget) {  // laps of a writer that is faster than we are
+      const Place commit = observe_commit();
+      if (position + g.nr_slots() <= commit.position) position = commit.position - g.nr_slots() + 1;
+      if (position > commit.position) return Got::nothing;
+      const u32 k = static_cast<u32>(position % g.nr_slots());
+      const u64 lap = position / g.nr_slots();
+      u64 slot = M::load(&ring_.record(k).slot, Order::acquire);
+      const u32 id = slot_id(k, slot);
+      if (!g.holds(id) || slot_lap(slot) < lap) return Got::corrupt;
+      if (slot_lap(slot) != lap) {
+        ++position;  // overwritten
+        continue;
+      }
+      if (position == commit.position) {  // the writer is on it: worth taking only for what is there
+        if (committed_of(M::load(&ring_.record(id).committed, O.commit_observe)).events == 0) return Got::nothing;
+      }
+      const ReaderPlace wanted{position + 1, id};
+      if constexpr (O.bug != Bug::swap_before_intent) M::store(&ctl().intent, pack_reader(wanted), Order::release);
+      if (!M::cas(&ring_.record(k).slot, slot, pack_slot(k, lap + 1, reader_of(at.page).id))) continue;  // pairs: SWAP
+      if constexpr (O.bug == Bug::swap_before_intent) M::store(&ctl().intent, pack_reader(wanted), Order::release);
+      settle(at, wanted);
+      at = state();
+      const bool left = observe_commit().position > position;
+      const Got got = look(at, left);
+      if (got != Got::nothing || !left) return got;
+      position = wanted.next;  // only padding or discarded events on it: on to the next
+    }
+    return Got::nothing;
+  }
+
+  // The swap has happened: notes it.
+  void settle(ReaderState at, ReaderPlace now) noexcept {
+    at.page = pack_reader(now);
+    at.bytes = at.events = 0;
+    move_on(at);
+  }
+
+  // As the kernel hands out a sub-buffer after a loss: without its padding, with flags and, where it fits, the count.
+  void flag_missed() noexcept {
+    const u64 end = get(ring_.record(view_.id).real_end) & abi::commit_mask;
+    const u32 data = static_cast<u32>(end < view_.end ? end : view_.end) & ~3u;
+    u64 commit = data + abi::missed_events;
+    if (ring_.geometry.capacity() - data >= 8) {
+      commit += abi::missed_stored;
+      auto* count = reinterpret_cast<u32*>(ring_.subbuf(view_.id) + abi::header_size + data);
+      M::store(count, static_cast<u32>(view_.lost_before), Order::relaxed);
+      M::store(count + 1, static_cast<u32>(view_.lost_before >> 32), Order::relaxed);
+    }
+    M::store(&ring_.header(view_.id).commit, commit, Order::release);
+    view_.end = data;
+    M::store(&ring_.record(view_.id).committed, pack_committed({view_.events, data}), Order::relaxed);
+  }
+
+  Ring ring_;
+  ReaderView view_;
+};
+
+}  // namespace ringside

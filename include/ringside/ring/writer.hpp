@@ -1,0 +1,309 @@
+// The writer of a ring: one thread and its signal handlers.
+//
+//   Writer<> w(ring, clock);
+//   if (Slot s = w.reserve(16)) { memcpy(s.payload, ...); w.commit(s); }
+//
+// reserve, commit, discard: safe in signal handlers at any depth, never block, never allocate, no system call, no lock prefix
+// (one locked CAS per sub-buffer when it overwrites). An event must be committed or discarded by who reserved it, handlers before
+// what they interrupted. About 4 ns on top of reading the clock. Not for two threads.
+// The steps are lettered as in docs/design.md 3.2 and 3.3.
+#pragma once
+#include <ringside/base/memory_hardware.hpp>
+#include <ringside/ring/control.hpp>
+#include <ringside/ring/orders.hpp>
+
+namespace ringside {
+
+enum class Refused : u8 { no, too_big, disabled, full, commit_overrun, corrupt };
+
+// A reserved payload: `size` bytes as asked for; falsy with a reason when refused.
+struct Slot {
+  u8* payload = nullptr;
+  u64 before = 0, after = 0;  // the reserve word around this event
+  u32 id = 0;                 // sub-buffer
+  u32 offset = 0;             // of the data event's header word, behind a time extend
+  u32 size = 0;               // of the data event on the sub-buffer
+  Refused why = Refused::no;
+  explicit operator bool() const noexcept { return payload != nullptr; }
+};
+
+// Rung by a commit while somebody waits; `any` is looked at on each outermost commit, `percent` when a sub-buffer is finished.
+struct Doorbell {
+  const u64* any = nullptr;
+  const u64* percent = nullptr;
+  void (*ring)(void* context) noexcept = nullptr;
+  void* context = nullptr;
+};
+
+template <class C>
+concept RingClock = requires(C& c) {
+  { c.now() } noexcept -> detail::IsU64;
+};
+
+template <RingClock C, Memory M = Hardware, Orders O = Orders{}>
+class Writer {
+ public:
+  Writer(const Ring& ring, C clock, const Doorbell& bell = {}) noexcept : ring_(ring), clock_(clock), bell_(bell) {}
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  // size: 0 to geometry.largest_payload() bytes.
+  [[nodiscard]] RS_INLINE Slot reserve(u32 size) noexcept {
+    if (size > ring_.geometry.largest_payload()) [[unlikely]] return refused(Refused::too_big);
+    const u32 data_size = abi::event_size(size);
+    /*A*/ M::store(&ctl().nest, M::load(&ctl().nest, Order::relaxed) + 1, Order::relaxed);
+    M::fence_light();
+    if (const u64 gate = M::load(&ctl().gate, Order::relaxed)) [[unlikely]] {
+      if (!pass_gate(gate)) return leave(Refused::disabled);
+    }
+    for (;;) {
+      /*B*/ const u64 tail = M::load(&ctl().tail, Order::relaxed);
+      const u32 id = place_of(tail).id;
+      if (!ring_.geometry.holds(id)) [[unlikely]] return leave(give_up());
+      Record& rec = ring_.record(id);
+      const u64 word = M::load(&rec.reserve, Order::relaxed);
+      const u32 at = reserve_offset(word);
+      /*C*/ u64 now = clock_.now();
+      const u64 last = reserve_time(word, M::load(&ctl().last_time, Order::relaxed));
+      u64 delta = now - last;
+      if (static_cast<i64>(delta) < 0) [[unlikely]] {
+        M::add_local(&ctl().backwards, 1);
+        now = last;
+        delta = 0;
+      }
+      if (at == 0) delta = 0;
+      const u32 total = data_size + (delta >= abi::delta_limit ? abi::stamp_size : 0);
+      if (at + total > ring_.geometry.capacity()) [[unlikely]] {
+        const Refused why = move_tail(tail, word);
+        if (why != Refused::no) return leave(why);
+        continue;
+      }
+      const u64 next = pack_reserve(now, at + total);
+      if constexpr (O.bug == Bug::plain_reserve) {
+        M::store(&rec.reserve, next, Order::relaxed);
+      } else {
+        /*D*/ if (!M::cas_local(&rec.reserve, word, next)) [[unlikely]] continue;
+      }
+      M::store(&ctl().last_time, now, Order::relaxed);
+      /*E*/ Slot slot{nullptr, word, next, id, at, data_size, Refused::no};
+      u8* const base = ring_.subbuf(id) + abi::header_size;
+      if (at == 0)
+        M::store(&ring_.header(id).time_stamp, now, Order::relaxed);
+      else if (delta >= abi::delta_limit) [[unlikely]] {
+        put(base + at, abi::event_word(abi::type_time_extend, static_cast<u32>(delta & (abi::delta_limit - 1))));
+        put(base + at + 4, static_cast<u32>(delta >> abi::delta_bits));
+        slot.offset += abi::stamp_size;
+        delta = 0;
+      }
+      const u32 header = abi::payload_offset(data_size);
+      u8* const event = base + slot.offset;
+      const u32 type = header == 4 ? (data_size - 4) / 4 : 0;
+      put(event, abi::event_word(type, static_cast<u32>(delta)));
+      if (header == 8) put(event + 4, data_size - 4);
+      if (data_size - header != size) {  // no stale bytes in what rounding added
+        put(event + data_size - 4, 0);
+        if (data_size - header >= size + 4) put(event + data_size - 8, 0);
+      }
+      slot.payload = event + header;
+      if constexpr (O.bug == Bug::commit_before_payload) publish();
+      return slot;
+    }
+  }
+
+  RS_INLINE void commit(const Slot& slot) noexcept {
+    /*F*/ M::add_local(&ring_.record(slot.id).count, 1);
+    end();
+  }
+
+  // Takes the event back. True: its space is free again; false: it became padding, because something was reserved behind it.
+  bool discard(const Slot& slot) noexcept {
+    Record& rec = ring_.record(slot.id);
+    const bool freed = M::cas_local(&rec.reserve, slot.after, slot.before);
+    if (!freed) {
+      u8* const event = ring_.subbuf(slot.id) + abi::header_size + slot.offset;
+      const u32 delta = abi::word_delta(M::load(reinterpret_cast<const u32*>(event), Order::relaxed));
+      put(event + 4, slot.size - 4);
+      put(event, abi::event_word(abi::type_padding, delta != 0 ? delta : 1));
+    }
+    end();
+    return freed;
+  }
+
+  // The one-call write; false when refused.
+  RS_INLINE bool write(const void* payload, u32 size) noexcept {
+    const Slot slot = reserve(size);
+    if (!slot) [[unlikely]] return false;
+    __builtin_memcpy(slot.payload, payload, size);
+    commit(slot);
+    return true;
+  }
+
+  const Ring& ring() const noexcept { return ring_; }
+  C& clock() noexcept { return clock_; }
+
+ private:
+  RS_INLINE Control& ctl() const noexcept { return *ring_.control; }
+  RS_INLINE static void put(u8* at, u32 value) noexcept { M::store(reinterpret_cast<u32*>(at), value, Order::relaxed); }
+  static Slot refused(Refused why) noexcept {
+    Slot s;
+    s.why = why;
+    return s;
+  }
+  RS_NOINLINE Slot leave(Refused why) noexcept {
+    end();
+    return refused(why);
+  }
+  RS_NOINLINE Refused give_up() noexcept {
+    M::store(&ctl().corrupt, u64{1}, Order::relaxed);
+    return Refused::corrupt;
+  }
+
+  // Closed by a controller: off, or "leave this position".
+  RS_NOINLINE bool pass_gate(u64 gate) noexcept {
+    if (gate == gate_off) return false;
+    const u64 tail = M::load(&ctl().tail, Order::relaxed);
+    const Place place = place_of(tail);
+    if (gate_park(place.position) == gate && ring_.geometry.holds(place.id)) {
+      // All of it has been read and its memory given back: close it where it stands, with no padding.
+      Record& rec = ring_.record(place.id);
+      const u64 word = M::load(&rec.reserve, Order::relaxed);
+      if (!is_closed(word) && M::cas_local(&rec.reserve, word, close_reserve(word)))
+        M::store(&rec.real_end, reserve_offset(word) | unpadded, Order::relaxed);
+    }
+    u64 expected = gate;
+    M::cas(&ctl().gate, expected, 0);
+    return expected != gate_off;
+  }
+
+  // Leaves a full sub-buffer. Refused::no: look again, it or a handler has moved the tail, or somebody else came in between.
+  RS_NOINLINE Refused move_tail(u64 tail, u64 word) noexcept {
+    const Geometry& g = ring_.geometry;
+    const Place from = place_of(tail);
+    Record& old = ring_.record(from.id);
+    /*a*/ if (!is_closed(word)) {
+      if (!M::cas_local(&old.reserve, word, close_reserve(word))) return Refused::no;
+      pad(from.id, reserve_offset(word));
+      M::store(&old.real_end, u64{reserve_offset(word)}, Order::relaxed);
+    }
+    /*b*/ const u64 position = from.position + 1;
+    const u32 k = static_cast<u32>(position % g.nr_slots());
+    const u64 lap = position / g.nr_slots();
+    u64 slot = M::load(&ring_.record(k).slot, O.slot_observe);  // pairs: SWAP
+    const u32 id = slot_id(k, slot);
+    if (M::load(&ctl().tail, Order::relaxed) != tail) return Refused::no;
+    if (!g.holds(id)) return give_up();
+    if (slot_lap(slot) != lap && O.bug != Bug::inferred_reader_page) {
+      if (slot_lap(slot) + 1 != lap) return give_up();
+      const u64 commit = place_of(M::load(&ctl().commit, Order::relaxed)).position;
+      if (position - g.nr_slots() >= commit && O.bug != Bug::overwrite_commit_page) {
+        M::add_local(&ctl().commit_overrun, 1);
+        return Refused::commit_overrun;
+      }
+      if ((M::load(&ctl().mode, Order::relaxed) & 1) != 0) {
+        M::add_local(&ctl().dropped, 1);
+        return Refused::full;
+      }
+      const u32 events = count_of(M::load(&ring_.record(id).count, Order::relaxed));
+      if (O.bug != Bug::lap_not_advanced && !M::cas(&ring_.record(k).slot, slot, pack_slot(k, lap, id))) return Refused::no;
+      if constexpr (O.bug != Bug::lost_overrun) M::add_local(&ctl().overrun, events);
+      M::add_local(&ctl().pages_lost, 1);
+    }
+    /*c*/ Record& rec = ring_.record(id);
+    const u64 reserve = M::load(&rec.reserve, Order::relaxed);
+    const u64 count = M::load(&rec.count, Order::relaxed);
+    const u64 time = M::load(&old.reserve, Order::relaxed) >> 16;
+    if (M::load(&ctl().tail, Order::relaxed) != tail && O.bug != Bug::reset_without_check) return Refused::no;
+    M::store(&ring_.header(id).commit, u64{0}, Order::relaxed);
+    M::store(&rec.committed, u64{0}, Order::relaxed);
+    M::cas_local(&rec.count, count, pack_count(position, 0));
+    if constexpr (O.bug == Bug::reset_without_check)
+      M::store(&rec.reserve, pack_reserve(time, 0), Order::relaxed);
+    else
+      M::cas_local(&rec.reserve, reserve, pack_reserve(time, 0));
+    /*d*/ if (M::cas_local(&ctl().tail, tail, pack_place({position, id}))) M::add_local(&ctl().pages_touched, 1);
+    return Refused::no;
+  }
+
+  void pad(u32 id, u32 at) noexcept {
+    const u32 left = ring_.geometry.capacity() - at;
+    u8* const event = ring_.subbuf(id) + abi::header_size + at;
+    if (left >= 4) put(event, abi::event_word(abi::type_padding, left >= 8 ? 1 : 0));
+    if (left >= 8) put(event + 4, left - 4);
+  }
+
+  // Ends what reserve began. The outermost publishes for all that was nested in it.
+  RS_INLINE void end() noexcept {
+    const u64 nest = M::load(&ctl().nest, Order::relaxed);
+    if (nest != 1) [[unlikely]] {
+      M::store(&ctl().nest, nest - 1, Order::relaxed);
+      return;
+    }
+    for (;;) {
+      const u64 tail = M::load(&ctl().tail, Order::relaxed);
+      if (M::load(&ctl().commit, Order::relaxed) != tail) [[unlikely]] advance(tail);
+      const u32 id = place_of(tail).id;
+      if (!ring_.geometry.holds(id)) [[unlikely]] {
+        give_up();
+        M::store(&ctl().nest, u64{0}, Order::relaxed);
+        return;
+      }
+      const u64 word = publish_one(id);
+      M::fence_light();
+      /*H*/ M::store(&ctl().nest, u64{0}, Order::relaxed);
+      M::fence_light();
+      if constexpr (O.bug == Bug::no_second_look) break;
+      if (M::load(&ring_.record(id).reserve, Order::relaxed) == word && M::load(&ctl().tail, Order::relaxed) == tail) [[likely]]
+        break;
+      M::store(&ctl().nest, u64{1}, Order::relaxed);
+      M::fence_light();
+    }
+    if (bell_.any != nullptr && M::load(bell_.any, Order::relaxed) != 0) [[unlikely]] bell_.ring(bell_.context);
+  }
+
+  void publish() noexcept { publish_one(place_of(M::load(&ctl().tail, Order::relaxed)).id); }
+
+  // /*G*/ Publishes all of sub-buffer `id` and answers the reserve word that this was.
+  RS_INLINE u64 publish_one(u32 id) noexcept {
+    Record& rec = ring_.record(id);
+    for (;;) {
+      const u64 word = M::load(&rec.reserve, Order::relaxed);
+      const u32 events = count_of(M::load(&rec.count, Order::relaxed));
+      if (M::load(&rec.reserve, Order::relaxed) != word) [[unlikely]] continue;  // a handler: bytes and count must be of one moment
+      u32 bytes = reserve_offset(word);
+      if (is_closed(word)) [[unlikely]]
+        bytes = closed_commit(M::load(&rec.real_end, Order::relaxed), ring_.geometry.capacity());
+      M::store(&ring_.header(id).commit, u64{bytes}, O.commit_publish);                      // pairs: COMMIT
+      M::store(&rec.committed, pack_committed({events, bytes}), O.commit_publish);           // pairs: COMMIT
+      return word;
+    }
+  }
+
+  // Brings the commit place up to the tail, over sub-buffers that are all finished.
+  RS_NOINLINE void advance(u64 tail) noexcept {
+    const Geometry& g = ring_.geometry;
+    Place at = place_of(M::load(&ctl().commit, Order::relaxed));
+    const u64 last = place_of(tail).position;
+    while (at.position < last && g.holds(at.id)) {
+      publish_one(at.id);
+      const Record& rec = ring_.record(at.id);
+      const u64 base = M::load(&rec.base, Order::relaxed) + count_of(M::load(&rec.count, Order::relaxed));
+      const u64 position = at.position + 1;
+      const u32 k = static_cast<u32>(position % g.nr_slots());
+      const u64 slot = M::load(&ring_.record(k).slot, Order::relaxed);
+      at = {position, slot_id(k, slot)};
+      if (slot_lap(slot) != position / g.nr_slots() || !g.holds(at.id)) {
+        give_up();
+        return;
+      }
+      M::store(&ring_.record(at.id).base, base, Order::relaxed);
+      M::store(&ctl().commit, pack_place(at), O.advance_publish);  // pairs: ADVANCE
+    }
+    if (bell_.percent != nullptr && M::load(bell_.percent, Order::relaxed) != 0) bell_.ring(bell_.context);
+  }
+
+  Ring ring_;
+  [[no_unique_address]] C clock_;
+  Doorbell bell_;
+};
+
+}  // namespace ringside

@@ -1,0 +1,97 @@
+// Reading fields out of a payload: every access against the payload's size.
+#include <cstring>
+
+#include "decode/formats.hpp"
+
+namespace ringside {
+namespace {
+
+template <class T>
+T load(const u8* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+// The bytes behind a __data_loc or __rel_loc; empty when they leave the payload.
+Bytes located(Bytes payload, const Field& field) {
+  if (field.offset + u64{4} > payload.size) return {};
+  const u32 word = load<u32>(payload.data + field.offset);
+  u64 at = word & 0xFFFF;
+  if (field.relative) at += field.offset + 4;
+  const u32 length = word >> 16;
+  if (at + length > payload.size) return {};
+  return {payload.data + at, length};
+}
+
+}  // namespace
+
+Common read_common(Bytes payload) {
+  if (payload.size < 4) return {};
+  return {load<u16>(payload.data), payload.size < 8 ? 0 : load<i32>(payload.data + 4)};
+}
+
+i64 element_integer(const u8* at, u32 size, bool is_signed) {
+  switch (size) {
+    case 1: return is_signed ? i64{static_cast<signed char>(*at)} : i64{*at};
+    case 2: return is_signed ? i64{load<int16_t>(at)} : i64{load<u16>(at)};
+    case 4: return is_signed ? i64{load<i32>(at)} : i64{load<u32>(at)};
+    case 8: return load<i64>(at);
+    default: return 0;
+  }
+}
+
+double element_floating(const u8* at, u32 size) {
+  return size == 8 ? load<double>(at) : size == 4 ? static_cast<double>(load<float>(at)) : 0;
+}
+
+i64 read_integer(Bytes payload, const Field& field) {
+  if (u64{field.offset} + field.size > payload.size) return 0;
+  return element_integer(payload.data + field.offset, field.size, field.is_signed);
+}
+
+double read_floating(Bytes payload, const Field& field) {
+  if (u64{field.offset} + field.size > payload.size) return 0;
+  return element_floating(payload.data + field.offset, field.size);
+}
+
+double read_number(Bytes payload, const Field& field) {
+  if (field.kind == FieldKind::floating) return read_floating(payload, field);
+  const i64 value = read_integer(payload, field);
+  return field.is_signed ? static_cast<double>(value) : static_cast<double>(static_cast<u64>(value));
+}
+
+std::string_view read_text(Bytes payload, const Field& field) {
+  Bytes bytes;
+  if (field.kind == FieldKind::loc_text) {
+    bytes = located(payload, field);
+  } else if (field.offset < payload.size) {
+    // Size 0: a text that reaches to the end of the payload (the kernel's print event).
+    const size_t room = payload.size - field.offset;
+    bytes = {payload.data + field.offset, field.size == 0 || field.size > room ? room : field.size};
+  }
+  if (bytes.size == 0) return {};
+  const auto* s = reinterpret_cast<const char*>(bytes.data);
+  return {s, strnlen(s, bytes.size)};
+}
+
+Bytes read_array(Bytes payload, const Field& field) {
+  Bytes bytes;
+  if (field.kind == FieldKind::loc_array)
+    bytes = located(payload, field);
+  else if (u64{field.offset} + field.size <= payload.size)
+    bytes = {payload.data + field.offset, field.size};
+  if (field.element != 0) bytes.size -= bytes.size % field.element;
+  return bytes;
+}
+
+void append_hex(Bytes payload, fmt::memory_buffer& out) {
+  constexpr char digits[] = "0123456789abcdef";
+  for (size_t i = 0; i < payload.size; ++i) {
+    if (i != 0) out.push_back(' ');
+    out.push_back(digits[payload.data[i] >> 4]);
+    out.push_back(digits[payload.data[i] & 15]);
+  }
+}
+
+}  // namespace ringside

@@ -1,0 +1,112 @@
+// What the bytes of an event mean: the `format` texts of an instance or a recording, parsed once by libtraceevent; after that a
+// field is an offset, a size and a kind, and the event's line a short list of steps.
+//
+//   Formats formats;
+//   formats.add(id, "libc", "malloc", text);
+//   const EventType* type = formats.find(id);
+//   formats.print(*type, payload, out);            // "size=32 ptr=0x55..." by the event's own print fmt
+//
+// Tolerant: a format that cannot be parsed leaves an event without fields, whose payload prints as hex. Payloads are hostile: no
+// read goes beyond their size.
+#pragma once
+#include <fmt/format.h>
+
+#include <memory>
+#include <ringside/base/types.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+struct tep_handle;
+struct tep_event;
+
+namespace ringside {
+
+enum class FieldKind : u8 {
+  integer,
+  floating,   // float or double
+  text,       // char name[N]: up to the first NUL
+  loc_text,   // __data_loc char[]: {u16 offset, u16 length} in place, the bytes behind
+  array,      // integers or floats, `element` bytes each
+  loc_array,  // the same behind a __data_loc
+};
+
+struct Field {
+  std::string name;
+  FieldKind kind = FieldKind::integer;
+  u32 offset = 0, size = 0;
+  u32 element = 0;        // of arrays: bytes of one
+  bool is_signed = false;
+  bool is_float = false;  // of arrays: floats
+  bool relative = false;  // __rel_loc: the offset counts from the field's end
+  std::vector<std::pair<i64, std::string>> symbols;  // of enums: value and name
+};
+
+// One step of an event's line.
+struct PrintStep {
+  enum class Kind : u8 { literal, decimal, hex, pointer, character, floating, text, symbol, flags, list, formatted };
+  Kind kind = Kind::literal;
+  u8 width = 8;          // bytes that the conversion keeps (its length modifier)
+  bool is_signed = false;
+  u32 field = 0;         // index in EventType::fields
+  std::string text;      // the literal, the conversion for snprintf, or the delimiter of flags
+  std::vector<std::pair<i64, std::string>> names;  // symbol, flags
+};
+
+struct EventType {
+  u16 id = 0;
+  std::string system, name, full;  // full: "system:name"
+  std::vector<Field> fields;       // without the common ones
+  std::vector<PrintStep> steps;    // empty: as libtraceevent prints it (`tep`), or as hex
+  tep_event* tep = nullptr;
+  bool parsed = false;
+
+  const Field* field(std::string_view wanted) const;
+};
+
+class Formats {
+ public:
+  Formats();
+  ~Formats();
+  Formats(Formats&&) noexcept;
+  Formats& operator=(Formats&&) noexcept;
+
+  // Replaces an event of the same id. False: the text could not be parsed (the event is kept, without fields).
+  bool add(u16 id, const std::string& system, const std::string& name, const std::string& format);
+  const EventType* find(u16 id) const { return by_id_[id]; }
+  const std::vector<std::unique_ptr<EventType>>& all() const { return types_; }
+
+  void print(const EventType& type, Bytes payload, fmt::memory_buffer& out) const;
+
+ private:
+  void print_by_tep(const EventType& type, Bytes payload, fmt::memory_buffer& out) const;
+
+  tep_handle* tep_ = nullptr;
+  std::vector<const EventType*> by_id_;
+  std::vector<std::unique_ptr<EventType>> types_;
+};
+
+// The event's id and thread, from the common fields in front of every payload. Payloads too short for them yield 0.
+struct Common {
+  u16 id = 0;
+  i32 tid = 0;
+};
+Common read_common(Bytes payload);
+
+// Fields by value. Whatever lies outside the payload reads as 0, or as an empty text.
+i64 read_integer(Bytes payload, const Field& field);
+double read_floating(Bytes payload, const Field& field);
+std::string_view read_text(Bytes payload, const Field& field);
+Bytes read_array(Bytes payload, const Field& field);  // its bytes, a multiple of `element`
+double read_number(Bytes payload, const Field& field);  // integer or floating, for statistics
+
+// One element of an array.
+i64 element_integer(const u8* at, u32 size, bool is_signed);
+double element_floating(const u8* at, u32 size);
+
+void append_hex(Bytes payload, fmt::memory_buffer& out);
+
+inline void append(fmt::memory_buffer& out, std::string_view s) { out.append(s.data(), s.data() + s.size()); }
+
+}  // namespace ringside

@@ -1,0 +1,68 @@
+// Where a consumer's sub-buffers come from. Nothing above this header knows whether the bytes are a mapped ring of ours, a
+// recording or the kernel's.
+#pragma once
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <ringside/base/result.hpp>
+#include <ringside/base/types.hpp>
+#include <string>
+#include <vector>
+
+namespace ringside {
+
+// One sub-buffer's worth of events, in place; valid until the source's next call.
+struct SubBufferView {
+  const u8* sub_buffer = nullptr;  // its 16-byte header; events start at sub_buffer + 16
+  u32 begin = 0;                   // data offset of the first event not yet seen (0: the start)
+  u32 end = 0;                     // data offset behind the last committed one
+  u64 lost_before = 0;             // events lost just before `begin`
+  u64 time = 0;                    // running time before `begin` (the header's time stamp when begin == 0)
+};
+
+// The numbers of the kernel's per_cpu/cpuN/stats, plus what user space adds.
+struct Counters {
+  u64 written = 0;         // events committed since the ring was made or reset
+  u64 read = 0;            // consumed
+  u64 overrun = 0;         // overwritten before anybody read them
+  u64 unread = 0;          // still in the ring: written - read - overrun
+  u64 dropped = 0;         // refused: ring full (discard mode)
+  u64 commit_overrun = 0;  // refused: nested writers filled the ring
+  u64 bytes = 0;           // bytes of unread events, headers included
+  u64 unfinished_bytes = 0;  // reserved and never published (a writer is at it, or died)
+  u64 oldest_time = 0;     // clock ticks
+  u64 resident_bytes = 0;  // memory behind both regions
+  u64 subbuf_size = 0, nr_subbufs = 0;
+};
+
+enum class ClockKind : u32 { tsc, mono, counter };
+
+// ns = (ticks - base) * mult >> shift + base_ns; identity for mono and counter (mult 1, shift 0, bases 0).
+struct ClockInfo {
+  ClockKind kind = ClockKind::mono;
+  u32 mult = 1, shift = 0;
+  u64 base_ticks = 0, base_ns = 0;
+  u64 to_ns(u64 ticks) const noexcept {
+    const auto d = static_cast<i64>(ticks - base_ticks);
+    return base_ns + static_cast<u64>(static_cast<i64>((static_cast<__int128>(d) * mult) >> shift));
+  }
+};
+
+struct RingName {
+  u32 ring = 0;  // N of per_cpu/cpuN
+  i32 pid = 0, tid = 0;
+  std::string task, process;  // comm of thread and of process
+};
+
+class Source {
+ public:
+  virtual ~Source() = default;
+  // The next committed events nobody has consumed; nullopt: nothing new now. Consuming is done by asking for the next.
+  virtual result<std::optional<SubBufferView>> next() = 0;
+  virtual Counters counters() const = 0;
+  virtual const RingName& name() const = 0;
+  virtual const ClockInfo& clock() const = 0;
+  virtual bool ended() const = 0;  // the writer is gone for good: once next() says nullopt, nothing more will come
+};
+
+}  // namespace ringside
