@@ -54,12 +54,16 @@ struct PrintStep {
   std::vector<std::pair<i64, std::string>> names;  // symbol, flags
 };
 
+struct TepFree {
+  void operator()(tep_handle* tep) const;
+};
+
 struct EventType {
   u16 id = 0;
   std::string system, name, full;  // full: "system:name"
   std::vector<Field> fields;       // without the common ones
   std::vector<PrintStep> steps;    // empty: as libtraceevent prints it (`tep`), or as hex
-  tep_event* tep = nullptr;
+  std::unique_ptr<tep_handle, TepFree> tep;
   bool parsed = false;
 
   const Field* field(std::string_view wanted) const;
@@ -68,9 +72,6 @@ struct EventType {
 class Formats {
  public:
   Formats();
-  ~Formats();
-  Formats(Formats&&) noexcept;
-  Formats& operator=(Formats&&) noexcept;
 
   // Replaces an event of the same id. False: the text could not be parsed (the event is kept, without fields).
   bool add(u16 id, const std::string& system, const std::string& name, const std::string& format);
@@ -80,9 +81,8 @@ class Formats {
   void print(const EventType& type, Bytes payload, fmt::memory_buffer& out) const;
 
  private:
-  void print_by_tep(const EventType& type, Bytes payload, fmt::memory_buffer& out) const;
+  static void print_by_tep(const EventType& type, Bytes payload, fmt::memory_buffer& out);
 
-  tep_handle* tep_ = nullptr;
   std::vector<const EventType*> by_id_;
   std::vector<std::unique_ptr<EventType>> types_;
 };

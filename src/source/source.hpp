@@ -2,6 +2,7 @@
 // recording or the kernel's.
 #pragma once
 #include <chrono>
+#include "clock/clock.hpp"
 #include <memory>
 #include <optional>
 #include <ringside/base/result.hpp>
@@ -33,19 +34,6 @@ struct Counters {
   u64 oldest_time = 0;     // clock ticks
   u64 resident_bytes = 0;  // memory behind both regions
   u64 subbuf_size = 0, nr_subbufs = 0;
-};
-
-enum class ClockKind : u32 { tsc, mono, counter };
-
-// ns = (ticks - base) * mult >> shift + base_ns; identity for mono and counter (mult 1, shift 0, bases 0).
-struct ClockInfo {
-  ClockKind kind = ClockKind::mono;
-  u32 mult = 1, shift = 0;
-  u64 base_ticks = 0, base_ns = 0;
-  u64 to_ns(u64 ticks) const noexcept {
-    const auto d = static_cast<i64>(ticks - base_ticks);
-    return base_ns + static_cast<u64>(static_cast<i64>((static_cast<__int128>(d) * mult) >> shift));
-  }
 };
 
 struct RingName {

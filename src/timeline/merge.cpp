@@ -1,6 +1,7 @@
 #include "timeline/merge.hpp"
 
 #include <algorithm>
+#include <ringside/abi/sub_buffer.hpp>
 
 namespace ringside {
 
@@ -86,7 +87,7 @@ void Timeline::settle_current() {
     idle_.push_back(lane.index);
 }
 
-bool Timeline::next_lane(Record& out) {
+bool Timeline::next_lane(TraceRecord& out) {
   settle_current();
   if (heap_.empty()) ask_idle();
   if (heap_.empty()) return false;
@@ -98,7 +99,7 @@ bool Timeline::next_lane(Record& out) {
   current_ = {index, heap_.empty() ? ~u64{0} : lanes_[heap_.front()].time, false};
   if (!heap_.empty() && heap_.front() < index && current_.until > 0) --current_.until;  // at equal times it is the other's turn
   if (lane.pending_lost != 0) {
-    out = Record{lane.time, lane.pending_lost, {}, index};
+    out = TraceRecord{lane.time, lane.pending_lost, {}, index};
     lane.pending_lost = 0;
     current_.active = lane.has_event && lane.time <= current_.until;
     return true;

@@ -1,7 +1,7 @@
 // Many sources, one order: a k-way merge by time.
 //
 //   Timeline timeline(std::move(sources));
-//   Record r;
+//   TraceRecord r;
 //   while (timeline.next(r)) use(r);
 //   for (const std::string& p : timeline.problems()) ...   // what could not be read
 //
@@ -20,7 +20,7 @@
 
 namespace ringside {
 
-struct Record {
+struct TraceRecord {
   u64 time = 0;  // ns
   u64 lost = 0;  // not 0: no event, but this many lost here
   Bytes payload{};
@@ -37,7 +37,7 @@ class Timeline {
   u32 size() const { return static_cast<u32>(lanes_.size()); }
 
   // The next record; false: nothing now (for recordings: the end).
-  bool next(Record& out) {
+  bool next(TraceRecord& out) {
     if (!current_.active) return next_lane(out);
     Lane& lane = lanes_[current_.lane];
     if (!lane.pending_lost && lane.time <= current_.until) [[likely]] {
@@ -67,7 +67,7 @@ class Timeline {
     bool active = false;
   };
 
-  static void give(const Lane& lane, Record& out) {
+  static void give(const Lane& lane, TraceRecord& out) {
     out.time = lane.time;
     out.lost = 0;
     out.payload = lane.cursor.payload();
@@ -79,7 +79,7 @@ class Timeline {
     if (lane.has_event) lane.time = lane.clock.to_ns(lane.cursor.time());
     return lane.has_event;
   }
-  bool next_lane(Record& out);
+  bool next_lane(TraceRecord& out);
   bool fetch(Lane& lane);
   void settle_current();
   void ask_idle();

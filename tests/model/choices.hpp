@@ -8,7 +8,6 @@
 // 0 is always the dull answer (go on, newest value), so a line is cut at its last answer that is not.
 #pragma once
 #include <ringside/base/types.hpp>
-
 #include <sstream>
 #include <string>
 #include <vector>

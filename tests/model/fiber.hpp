@@ -2,13 +2,12 @@
 // than swapcontext, does not ask the kernel for the signal mask each time. Sanitizers and fortified builds, which inspect
 // long jumps, get swapcontext. A fiber may be abandoned at any point and prepared again; what its frames owned is leaked.
 #pragma once
-#include <ringside/base/types.hpp>
-
 #include <setjmp.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
 #include <cstdlib>
+#include <ringside/base/types.hpp>
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)

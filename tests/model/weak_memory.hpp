@@ -13,10 +13,9 @@
 // What is in the real memory at the first access is message 0, which everybody knows. The real memory always holds the
 // newest value. A word is 4 or 8 bytes at any multiple of 4, and always accessed as a whole.
 #pragma once
-#include <ringside/base/types.hpp>
-
 #include <algorithm>
 #include <cstring>
+#include <ringside/base/types.hpp>
 #include <vector>
 
 namespace ringside::model {
@@ -164,7 +163,7 @@ class WeakMemory {
     Word& word = words_[index];
     word.history.push_back(message);
     memcpy(reinterpret_cast<void*>(word.address), &message.value, word.size);
-    if (&view != &no_one_) view.raise(index, u32(word.history.size()) - 1);
+    view.raise(index, u32(word.history.size()) - 1);
   }
 
   void attach(u32 word, const View& view) {
@@ -181,7 +180,7 @@ class WeakMemory {
   std::vector<u32> views_;
   View light_, heavy_, no_one_;
   u32 used_ = 0;
-  u32 generation_ = 0;
+  u32 generation_ = 1;
 };
 
 }  // namespace ringside::model

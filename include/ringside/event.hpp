@@ -1,0 +1,223 @@
+// What an event is to the library and at the call site: the binary interface (ringside.h) and, for C++, an event's layout and
+// texts computed at compile time from its declaration.
+//
+//   payload:  | u16 type | u8 flags | u8 preempt | s32 pid |  fixed fields, naturally aligned  |  strings, each with its NUL |
+//             0          2          3            4         8                                   fixed
+#pragma once
+#include <ringside/ringside.h>
+
+#include <array>
+#include <ringside/base/types.hpp>
+#include <string_view>
+#include <type_traits>
+
+namespace ringside {
+
+using cstring = const char*;  // null reads "(null)"
+
+template <class T, size_t N>
+using array = std::array<T, N>;
+
+// The names that a declaration may use without a prefix.
+namespace field_types {
+using i8 = int8_t;
+using i16 = int16_t;
+using ringside::cstring;
+using ringside::i32;
+using ringside::i64;
+using ringside::u16;
+using ringside::u32;
+using ringside::u64;
+using ringside::u8;
+}  // namespace field_types
+
+namespace detail {
+
+// The two doors to the ring; every C++ call site goes through them.
+RS_INLINE bool begin(ringside_event& event, u32 size, ringside_slot& slot) noexcept {
+  return ringside_begin(&event, size, &slot);
+}
+RS_INLINE void end(ringside_slot& slot) noexcept { ringside_end(&slot); }
+
+template <class... T>
+struct Types {};
+
+template <class T>
+inline constexpr bool is_array = false;
+template <class T, size_t N>
+inline constexpr bool is_array<std::array<T, N>> = true;
+
+template <class T>
+inline constexpr bool is_string = std::is_same_v<T, cstring> || std::is_same_v<T, std::string_view>;
+
+template <class T>
+inline constexpr bool is_pointer = std::is_same_v<T, void*> || std::is_same_v<T, const void*>;
+
+// How a field is passed to the call.
+template <class T>
+using Param = std::conditional_t<is_array<T>, const T&, T>;
+
+template <class T>
+constexpr u32 kind_of() {
+  if constexpr (is_string<T>) {
+    return RINGSIDE_STRING;
+  } else if constexpr (is_pointer<T>) {
+    return RINGSIDE_POINTER;
+  } else if constexpr (std::is_enum_v<T>) {
+    return kind_of<std::underlying_type_t<T>>();
+  } else {
+    static_assert(std::is_arithmetic_v<T> && sizeof(T) <= 8,
+                  "ringside: a field is an integer, bool, float, double, enum, ringside::array of these, void*, "
+                  "ringside::cstring or std::string_view");
+    return std::is_same_v<T, bool>       ? RINGSIDE_BOOL
+           : std::is_same_v<T, char>     ? RINGSIDE_CHAR
+           : std::is_floating_point_v<T> ? RINGSIDE_FLOAT
+           : std::is_signed_v<T>         ? RINGSIDE_SIGNED
+                                         : RINGSIDE_UNSIGNED;
+  }
+}
+
+template <class T>
+constexpr ringside_field field_of(const char* name) {
+  if constexpr (is_array<T>) {
+    using E = typename T::value_type;
+    static_assert(!is_array<E> && !is_string<E> && !is_pointer<E>, "ringside: arrays are of numbers, bool, char or enums");
+    static_assert(std::tuple_size_v<T> > 0, "ringside: an array has at least one element");
+    return {name, kind_of<E>(), sizeof(E), std::tuple_size_v<T>, 0};
+  } else {
+    return {name, kind_of<T>(), is_string<T> ? u32{4} : u32{sizeof(T)}, 0, 0};
+  }
+}
+
+template <class D, class List = typename D::Fields>
+struct Layout;
+
+// The layout of the event that D declares.
+template <class D, class... T>
+struct Layout<D, Types<T...>> {
+  static constexpr u32 count = sizeof...(T);
+  static constexpr u32 strings = (u32{is_string<T>} + ... + 0);
+
+  struct Table {
+    ringside_field field[count + 1];
+    u32 fixed;  // bytes in front of the strings
+  };
+  static constexpr Table table = [] {
+    u32 i = 0;
+    Table t{{field_of<T>(D::names[i++])..., {}}, RINGSIDE_COMMON_SIZE};
+    for (i = 0; i < count; ++i) {
+      ringside_field& f = t.field[i];
+      f.offset = align_up(t.fixed, f.size);
+      t.fixed = f.offset + f.size * (f.count != 0 ? f.count : 1);
+    }
+    return t;
+  }();
+
+  static constexpr bool names_differ() {
+    for (u32 i = 0; i < count; ++i)
+      for (u32 k = 0; k < i; ++k)
+        if (std::string_view(D::names[i]) == D::names[k]) return false;
+    return true;
+  }
+  static constexpr bool names_are_free() {
+    for (u32 i = 0; i < count; ++i)
+      if (std::string_view(D::names[i]).substr(0, 7) == "common_") return false;
+    return true;
+  }
+  static_assert(count <= RINGSIDE_FIELDS_MAX, "ringside: an event has at most 32 fields");
+  static_assert(names_differ(), "ringside: two fields of an event bear the same name");
+  static_assert(names_are_free(), "ringside: names that start with common_ are the format's own");
+  static_assert(table.fixed + strings <= RINGSIDE_PAYLOAD_MAX, "ringside: the fields of an event take at most 4,000 bytes");
+
+  template <auto Put>
+  static constexpr auto text() {
+    constexpr u32 size = [] {
+      ringside_text measure{nullptr, 0};
+      Put(&measure, table.field, count);
+      return measure.size;
+    }();
+    std::array<char, size + 1> out{};
+    ringside_text write{out.data(), 0};
+    Put(&write, table.field, count);
+    return out;
+  }
+  static constexpr auto fields_text = text<ringside_put_fields>();
+  static constexpr auto print_text = text<ringside_put_print>();
+};
+
+// A string on its way into the ring, and the strings' share of the room: each takes what it needs of what is left.
+struct Text {
+  const char* data;
+  u32 size;
+};
+inline Text take(cstring s, u32& room) noexcept {
+  if (!s) s = "(null)";
+  Text t{s, ringside_length(s, room)};
+  room -= t.size;
+  return t;
+}
+inline Text take(std::string_view s, u32& room) noexcept {
+  Text t{s.data(), s.size() < room ? static_cast<u32>(s.size()) : room};
+  room -= t.size;
+  return t;
+}
+
+template <class D, class List = typename D::Fields>
+struct Event;
+
+// The event that D declares: D::system_name, D::event_name, D::names, D::Fields, D::print (null: made from the fields).
+template <class D, class... T>
+struct Event<D, Types<T...>> {
+  using L = Layout<D>;
+  static constexpr u32 gate = ringside_gate_of(D::system_name, D::event_name);
+
+  static inline constinit ringside_event event = {
+      D::system_name, D::event_name, L::fields_text.data(), D::print ? D::print : L::print_text.data(), gate, 0,
+      nullptr,        nullptr};
+
+  // False: certainly disabled. One load.
+  RS_INLINE static bool gate_open() noexcept { return ringside_gate_open(gate); }
+
+  // Is it enabled now? While its gate is shut: one load.
+  RS_INLINE static bool enabled() noexcept { return gate_open() && ringside_wanted(&event); }
+
+  // Writes the event, if its exact word wants it. Out of line, so that a call site is a load, a branch and a call.
+  [[gnu::noinline]] static void write(Param<T>... value) noexcept {
+    if (!ringside_wanted(&event)) return;
+    [[maybe_unused]] u32 room = RINGSIDE_PAYLOAD_MAX - L::table.fixed - L::strings;
+    Text text[L::strings + 1];
+    u32 next = 0;
+    (measure(value, text, next, room), ...);
+
+    u32 size = L::table.fixed;
+    for (u32 i = 0; i < next; ++i) size += text[i].size + 1;
+    ringside_slot slot;
+    if (!begin(event, size, slot)) return;
+
+    [[maybe_unused]] const Text* from = text;
+    [[maybe_unused]] u32 end_of_text = L::table.fixed, i = 0;
+    (store(slot.payload, L::table.field[i++].offset, value, from, end_of_text), ...);
+    end(slot);
+  }
+
+  template <class V>
+  RS_INLINE static void measure(const V& value, Text* text, u32& next, u32& room) noexcept {
+    if constexpr (is_string<V>) text[next++] = take(value, room);
+  }
+
+  template <class V>
+  RS_INLINE static void store(u8* payload, u32 offset, const V& value, const Text*& from, u32& at) noexcept {
+    if constexpr (is_string<V>) {
+      u32 place = at | (from->size + 1) << 16;
+      __builtin_memcpy(payload + offset, &place, sizeof place);
+      if (from->size != 0) __builtin_memcpy(payload + at, from->data, from->size);
+      payload[at + from->size] = 0;
+      at += from++->size + 1;
+    } else {
+      __builtin_memcpy(payload + offset, &value, sizeof value);
+    }
+  }
+};
+
+}  // namespace detail
+}  // namespace ringside

@@ -1,0 +1,416 @@
+// ringside in C: declare events, write them; and the binary interface between call sites and the library, which trace.hpp
+// shares.
+//
+//   RINGSIDE_EVENT(net, packet_in, (uint32_t, length), (const char*, device), (uint8_t[6], mac));   // at file scope
+//   net_packet_in(1500, "eth0", mac);                                                                // anywhere
+//
+// C99 with the GNU extensions of GCC 12 and Clang 14 (_Generic, __typeof__, __VA_OPT__). In C++ include <ringside/trace.hpp>.
+//
+// Field types: _Bool, char, every integer, float, double, enums, void* (the address), const char* (a string), and arrays of
+// the numbers as in (uint8_t[6], mac). At most 32 fields and 4,000 bytes; strings are shortened to fit, NULL reads "(null)".
+//
+// Cost while disabled: one load and a predicted branch (from -O1). Arguments are evaluated: guard costly ones with
+// `if (net_packet_in_enabled())`.
+// Safety: every call may be made from any thread and from signal handlers, never blocks and never fails loudly: an event that
+// the ring refuses is counted there. Exception: the markers format with vsnprintf, as safe as the C library makes it.
+#ifndef RINGSIDE_RINGSIDE_H
+#define RINGSIDE_RINGSIDE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#ifdef __cplusplus
+#define RINGSIDE_SHARED constexpr
+extern "C" {
+#else
+#define RINGSIDE_SHARED static inline
+#endif
+
+// ---------------------------------------------------------------------------------------------------------------------------
+// The binary interface
+
+// One byte per hash of "system:event", page aligned, shared with the controllers. 0: every event with this hash is disabled.
+extern unsigned char ringside_gate[4096];
+
+// A declared event. It lives as long as its program or shared object; several may bear one name (a header used by two shared
+// objects, or from C and C++): the library gives them one id as long as their format is the same.
+struct ringside_event {
+  const char* system;
+  const char* name;
+  const char* format_fields;         // the lines of the fields, as in a tracefs format file; each ends in a newline
+  const char* print_fmt;             // what follows "print fmt: "
+  uint32_t gate;                     // ringside_gate_of(system, name)
+  uint32_t id;                       // atomic; 0: not registered yet
+  const volatile uint32_t* enabled;  // atomic; the exact word: 0 disabled; null until registered
+  struct ringside_event* next;       // the library's
+};
+
+// A place in the ring, between begin and end.
+struct ringside_slot {
+  unsigned char* payload;  // the 8 common bytes, then the fields; 4-byte aligned; null: refused
+  uint64_t cookie[2];      // the library's
+};
+
+// Makes the event known. Returns 0 or a negative errno. Idempotent; may be called before the library's own constructors ran
+// and in signal handlers.
+int ringside_register(struct ringside_event* event);
+
+// Reserves payload_size bytes (8 to 4,000, common bytes included) and writes the 8 common bytes. False: refused.
+// Between begin and end or discard the thread may take signals whose handlers write events, but must not unwind.
+bool ringside_begin(struct ringside_event* event, uint32_t payload_size, struct ringside_slot* slot);
+void ringside_end(struct ringside_slot* slot);      // commits
+void ringside_discard(struct ringside_slot* slot);  // takes the reservation back
+
+// ---------------------------------------------------------------------------------------------------------------------------
+// Instance control
+
+// Makes this process write into the instance `name` (created if missing; 1 to 63 letters, digits, '-', '_', '.'). NULL: the one
+// in the environment's RINGSIDE_INSTANCE, else the one that is open, else the default one. Returns 0 or a negative errno: EINVAL for a bad name, EBUSY if
+// another one is open, EACCES or ENOSPC from the file system. Not for signal handlers.
+int ringside_open(const char* name);
+
+// Detaches this process. Events are disabled until the next ringside_open; what was written stays readable. Not for signal
+// handlers.
+void ringside_close(void);
+
+// ---------------------------------------------------------------------------------------------------------------------------
+// What an event looks like: shared by C (at start-up) and C++ (at compile time)
+
+enum { RINGSIDE_FIELDS_MAX = 32, RINGSIDE_PAYLOAD_MAX = 4000, RINGSIDE_COMMON_SIZE = 8, RINGSIDE_MARKER_MAX = 1024 };
+
+enum ringside_kind {
+  RINGSIDE_BOOL = 1,
+  RINGSIDE_CHAR,
+  RINGSIDE_UNSIGNED,
+  RINGSIDE_SIGNED,
+  RINGSIDE_FLOAT,
+  RINGSIDE_POINTER,
+  RINGSIDE_STRING  // a u32: low half the offset from the payload's start, high half the length with its NUL
+};
+
+struct ringside_field {
+  const char* name;
+  uint32_t kind;    // enum ringside_kind
+  uint32_t size;    // bytes of one element
+  uint32_t count;   // elements of an array; 0: not an array
+  uint32_t offset;  // from the payload's start
+};
+
+// FNV-1a, carried on from `hash`. Unrolled by hand so that the compilers fold it for literals of up to 64 characters.
+#define RINGSIDE_HASH_1(k) hash = i + k < n ? (hash ^ (unsigned char)text[i + k]) * 16777619u : hash;
+#define RINGSIDE_HASH_4(k) RINGSIDE_HASH_1(k) RINGSIDE_HASH_1(k + 1) RINGSIDE_HASH_1(k + 2) RINGSIDE_HASH_1(k + 3)
+#define RINGSIDE_HASH_16(k) RINGSIDE_HASH_4(k) RINGSIDE_HASH_4(k + 4) RINGSIDE_HASH_4(k + 8) RINGSIDE_HASH_4(k + 12)
+__attribute__((always_inline)) RINGSIDE_SHARED uint32_t ringside_hash(uint32_t hash, const char* text) {
+  size_t n = __builtin_strlen(text), i = 0;
+  RINGSIDE_HASH_16(0)
+  RINGSIDE_HASH_16(16)
+  RINGSIDE_HASH_16(32) RINGSIDE_HASH_16(48) for (i = 64; i < n; ++i) hash = (hash ^ (unsigned char)text[i]) * 16777619u;
+  return hash;
+}
+
+// The index into ringside_gate: FNV-1a of "system:name", low 12 bits.
+__attribute__((always_inline)) RINGSIDE_SHARED uint32_t ringside_gate_of(const char* system, const char* name) {
+  return ringside_hash(ringside_hash(ringside_hash(2166136261u, system), ":"), name) & 4095;
+}
+
+// The type's name in a format file. Enums bear their underlying type's.
+RINGSIDE_SHARED const char* ringside_type_name(uint32_t kind, uint32_t size) {
+  switch (kind) {
+    case RINGSIDE_BOOL:
+      return "bool";
+    case RINGSIDE_CHAR:
+      return "char";
+    case RINGSIDE_UNSIGNED:
+      return size == 1 ? "u8" : size == 2 ? "u16" : size == 4 ? "u32" : "u64";
+    case RINGSIDE_SIGNED:
+      return size == 1 ? "s8" : size == 2 ? "s16" : size == 4 ? "s32" : "s64";
+    case RINGSIDE_FLOAT:
+      return size == 4 ? "float" : "double";
+    case RINGSIDE_POINTER:
+      return "void *";
+    default:
+      return "__data_loc char[]";
+  }
+}
+
+// The conversion in the print format, as libtraceevent 1.7 understands it. It extends no sign by itself, hence the h. It knows
+// no %c, but takes a char for a string of one. It knows no floating point: float and double print as their bits in
+// hexadecimal, arrays as unsigned numbers; whoever knows the type's name can do better.
+RINGSIDE_SHARED const char* ringside_conversion(const struct ringside_field* f) {
+  if (f->count != 0 || f->kind == RINGSIDE_STRING) return "%s";
+  switch (f->kind) {
+    case RINGSIDE_CHAR:
+      return "%s";
+    case RINGSIDE_SIGNED:
+      return f->size == 8 ? "%lld" : f->size == 4 ? "%d" : f->size == 2 ? "%hd" : "%hhd";
+    case RINGSIDE_FLOAT:
+    case RINGSIDE_POINTER:
+      return f->size == 8 ? "0x%llx" : "0x%x";
+    default:
+      return f->size == 8 ? "%llu" : "%u";
+  }
+}
+
+// Text of which only the length may be wanted (to == null). Always room for what was measured.
+struct ringside_text {
+  char* to;
+  uint32_t size;
+};
+
+RINGSIDE_SHARED void ringside_put(struct ringside_text* out, const char* text) {
+  for (; *text != 0; ++text, ++out->size)
+    if (out->to) out->to[out->size] = *text;
+}
+
+RINGSIDE_SHARED void ringside_put_number(struct ringside_text* out, uint32_t value) {
+  char digit[2] = {(char)('0' + value % 10), 0};
+  if (value >= 10) ringside_put_number(out, value / 10);
+  ringside_put(out, digit);
+}
+
+// The field lines of a format file.
+RINGSIDE_SHARED void ringside_put_fields(struct ringside_text* out, const struct ringside_field* field, uint32_t n) {
+  for (const struct ringside_field* f = field; f != field + n; ++f) {
+    ringside_put(out, "\tfield:");
+    ringside_put(out, ringside_type_name(f->kind, f->size));
+    ringside_put(out, " ");
+    ringside_put(out, f->name);
+    if (f->count != 0) ringside_put(out, "["), ringside_put_number(out, f->count), ringside_put(out, "]");
+    ringside_put(out, ";\toffset:");
+    ringside_put_number(out, f->offset);
+    ringside_put(out, ";\tsize:");
+    ringside_put_number(out, f->count != 0 ? f->size * f->count : f->size);
+    ringside_put(out, ";\tsigned:");
+    ringside_put_number(out, f->kind == RINGSIDE_SIGNED || (f->kind == RINGSIDE_CHAR && (char)-1 < 0));
+    ringside_put(out, ";\n");
+  }
+}
+
+// The print format: "length=%u path=%s", REC->length, __get_str(path)
+RINGSIDE_SHARED void ringside_put_print(struct ringside_text* out, const struct ringside_field* field, uint32_t n) {
+  ringside_put(out, "\"");
+  for (const struct ringside_field* f = field; f != field + n; ++f) {
+    if (f != field) ringside_put(out, " ");
+    ringside_put(out, f->name);
+    ringside_put(out, "=");
+    ringside_put(out, ringside_conversion(f));
+  }
+  ringside_put(out, "\"");
+  for (const struct ringside_field* f = field; f != field + n; ++f) {
+    bool bytes = f->count != 0 && f->kind == RINGSIDE_UNSIGNED && f->size == 1;
+    bool numbers = f->count != 0 && f->kind != RINGSIDE_CHAR && !bytes;
+    ringside_put(out, f->kind == RINGSIDE_STRING ? ", __get_str("
+                      : bytes                    ? ", __print_hex(REC->"
+                      : numbers                  ? ", __print_array(REC->"
+                                                 : ", REC->");
+    ringside_put(out, f->name);
+    if (bytes || numbers) ringside_put(out, ", "), ringside_put_number(out, f->count);
+    if (numbers) ringside_put(out, ", "), ringside_put_number(out, f->size);
+    if (bytes || numbers || f->kind == RINGSIDE_STRING) ringside_put(out, ")");
+  }
+}
+
+// False: every event with this index is certainly disabled.
+__attribute__((always_inline)) static inline bool ringside_gate_open(uint32_t gate) {
+  return __builtin_expect(__atomic_load_n(&ringside_gate[gate], __ATOMIC_RELAXED) != 0, 0);
+}
+
+// After the gate let a call through: does the exact word want this event? Registers at first use.
+static inline bool ringside_wanted(struct ringside_event* event) {
+  const volatile uint32_t* word = __atomic_load_n(&event->enabled, __ATOMIC_ACQUIRE);
+  if (!word && ringside_register(event) == 0) word = __atomic_load_n(&event->enabled, __ATOMIC_ACQUIRE);
+  return word && __atomic_load_n(word, __ATOMIC_RELAXED) != 0;
+}
+
+// Length of a string, or `room` if it is longer.
+static inline uint32_t ringside_length(const char* text, uint32_t room) {
+  size_t size = strlen(text);
+  return size < room ? (uint32_t)size : room;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+// ---------------------------------------------------------------------------------------------------------------------------
+// Macros that walk a list of fields, each in parentheses: EACH(m, (a, b), (c, d)) is m(a, b) m(c, d); LIST puts commas between.
+
+#define RINGSIDE_AGAIN_1(...) RINGSIDE_AGAIN_2(RINGSIDE_AGAIN_2(RINGSIDE_AGAIN_2(RINGSIDE_AGAIN_2(__VA_ARGS__))))
+#define RINGSIDE_AGAIN_2(...) RINGSIDE_AGAIN_3(RINGSIDE_AGAIN_3(RINGSIDE_AGAIN_3(RINGSIDE_AGAIN_3(__VA_ARGS__))))
+#define RINGSIDE_AGAIN_3(...) RINGSIDE_AGAIN_4(RINGSIDE_AGAIN_4(RINGSIDE_AGAIN_4(RINGSIDE_AGAIN_4(__VA_ARGS__))))
+#define RINGSIDE_AGAIN_4(...) __VA_ARGS__
+#define RINGSIDE_PARENTHESES ()
+
+#define RINGSIDE_EACH(m, ...) __VA_OPT__(RINGSIDE_AGAIN_1(RINGSIDE_EACH_STEP(m, __VA_ARGS__)))
+#define RINGSIDE_EACH_STEP(m, f, ...) m f __VA_OPT__(RINGSIDE_EACH_NEXT RINGSIDE_PARENTHESES(m, __VA_ARGS__))
+#define RINGSIDE_EACH_NEXT() RINGSIDE_EACH_STEP
+
+#define RINGSIDE_LIST(m, ...) __VA_OPT__(RINGSIDE_AGAIN_1(RINGSIDE_LIST_STEP(m, __VA_ARGS__)))
+#define RINGSIDE_LIST_STEP(m, f, ...) m f __VA_OPT__(, RINGSIDE_LIST_NEXT RINGSIDE_PARENTHESES(m, __VA_ARGS__))
+#define RINGSIDE_LIST_NEXT() RINGSIDE_LIST_STEP
+
+// ---------------------------------------------------------------------------------------------------------------------------
+// The C face
+
+#ifndef __cplusplus
+
+// What a field's type is: kind << 8 | bytes of an element, and bit 16 for an array (which _Generic sees as a pointer).
+#define RINGSIDE_A(T) (*(__typeof__(T)*)0)
+// clang-format off
+#define RINGSIDE_CASE(T, kind) T: (kind) << 8 | (int)sizeof(T), T*: 1 << 16 | (kind) << 8 | (int)sizeof(T)
+#define RINGSIDE_CODE(T)                                          \
+  _Generic(RINGSIDE_A(T),                                         \
+           RINGSIDE_CASE(_Bool, RINGSIDE_BOOL),                   \
+           RINGSIDE_CASE(char, RINGSIDE_CHAR),                    \
+           RINGSIDE_CASE(unsigned char, RINGSIDE_UNSIGNED),       \
+           RINGSIDE_CASE(unsigned short, RINGSIDE_UNSIGNED),      \
+           RINGSIDE_CASE(unsigned, RINGSIDE_UNSIGNED),            \
+           RINGSIDE_CASE(unsigned long, RINGSIDE_UNSIGNED),       \
+           RINGSIDE_CASE(unsigned long long, RINGSIDE_UNSIGNED),  \
+           RINGSIDE_CASE(signed char, RINGSIDE_SIGNED),           \
+           RINGSIDE_CASE(short, RINGSIDE_SIGNED),                 \
+           RINGSIDE_CASE(int, RINGSIDE_SIGNED),                   \
+           RINGSIDE_CASE(long, RINGSIDE_SIGNED),                  \
+           RINGSIDE_CASE(long long, RINGSIDE_SIGNED),             \
+           RINGSIDE_CASE(float, RINGSIDE_FLOAT),                  \
+           RINGSIDE_CASE(double, RINGSIDE_FLOAT),                 \
+           void*: RINGSIDE_POINTER << 8 | (int)sizeof(void*),       \
+           const void*: RINGSIDE_POINTER << 8 | (int)sizeof(void*), \
+           const char*: RINGSIDE_STRING << 8 | 4)
+// clang-format on
+#define RINGSIDE_IS_ARRAY(T) (RINGSIDE_CODE(T) >> 16)
+#define RINGSIDE_IS_STRING(T) ((RINGSIDE_CODE(T) >> 8) == RINGSIDE_STRING)
+
+#define RINGSIDE_CHECK(T, name)                                                                                        \
+  _Static_assert(!RINGSIDE_IS_ARRAY(T) || !__builtin_types_compatible_p(__typeof__(T), __typeof__(RINGSIDE_A(T) + 0)), \
+                 "ringside: '" #name "': write arrays as (uint8_t[6], mac), strings as (const char*, path)");
+#define RINGSIDE_MEMBER(T, name) __typeof__(_Generic(RINGSIDE_A(T), const char* : (uint32_t)0, default : RINGSIDE_A(T))) name;
+#define RINGSIDE_FIELD(T, name)                                                                     \
+  {#name, RINGSIDE_CODE(T) >> 8 & 255, RINGSIDE_CODE(T) & 255,                                      \
+   RINGSIDE_IS_ARRAY(T) ? (uint32_t)(sizeof(__typeof__(T)) / (size_t)(RINGSIDE_CODE(T) & 255)) : 0, \
+   (uint32_t)offsetof(ringside_layout, name)},
+#define RINGSIDE_PARAMETER(T, name) __typeof__(T) name
+#define RINGSIDE_ARGUMENT(T, name) name
+#define RINGSIDE_SOURCE(T, name) \
+  (RINGSIDE_IS_ARRAY(T) || RINGSIDE_IS_STRING(T) ? (const void*)(uintptr_t)name : (const void*)&name),
+#define RINGSIDE_ONE(T, name) +1
+#define RINGSIDE_ROOM(T, name) +160 + 3 * sizeof #name
+
+// Writes the event, if its exact word wants it. sources[i]: where field i is, or the string itself. Strings follow the fixed
+// part in order; each takes what it needs of the room that is left, but for the NULs of those after it.
+static inline void ringside_write(struct ringside_event* event, const struct ringside_field* field, uint32_t n, uint32_t fixed,
+                                  const void* const* sources) {
+  uint32_t length[RINGSIDE_FIELDS_MAX], size = fixed, strings = 0, i;
+  struct ringside_slot slot;
+  if (!ringside_wanted(event)) return;
+  for (i = 0; i < n; ++i) strings += field[i].kind == RINGSIDE_STRING;
+  for (i = 0; i < n; ++i) {
+    if (field[i].kind != RINGSIDE_STRING) continue;
+    length[i] = ringside_length(sources[i] ? (const char*)sources[i] : "(null)", RINGSIDE_PAYLOAD_MAX - size - strings--);
+    size += length[i] + 1;
+  }
+  if (!ringside_begin(event, size, &slot)) return;
+  for (i = 0, size = fixed; i < n; ++i) {
+    if (field[i].kind == RINGSIDE_STRING) {
+      uint32_t place = size | (length[i] + 1) << 16;
+      memcpy(slot.payload + field[i].offset, &place, 4);
+      memcpy(slot.payload + size, sources[i] ? sources[i] : "(null)", length[i]);
+      slot.payload[size + length[i]] = 0;
+      size += length[i] + 1;
+    } else {
+      memcpy(slot.payload + field[i].offset, sources[i], field[i].size * (field[i].count ? field[i].count : 1));
+    }
+  }
+  ringside_end(&slot);
+}
+
+static inline void ringside_prepare(struct ringside_event* event, const struct ringside_field* field, uint32_t n,
+                                    const char* print, char* room) {
+  struct ringside_text text = {room, 0};
+  if (!event->format_fields) {
+    event->gate = ringside_gate_of(event->system, event->name);
+    ringside_put_fields(&text, field, n);
+    text.to[text.size++] = 0;
+    event->print_fmt = print ? print : room + text.size;
+    if (!print) ringside_put_print(&text, field, n);
+    text.to[text.size] = 0;
+    event->format_fields = room;
+  }
+  ringside_register(event);
+}
+
+// Declares the event `system:name` at file scope, in a source or a header, and with it
+//   void system_name(fields...)       writes it, if enabled
+//   bool system_name_enabled(void)    is it enabled now?
+#define RINGSIDE_EVENT(system, name, ...) RINGSIDE_EVENT_AS(system, name, NULL, __VA_ARGS__)
+
+// The same with a print format of one's own, as in a tracefs format file: "\"%d\", REC->code". NULL: name=value of each field.
+#define RINGSIDE_EVENT_AS(system, name, print, ...) RINGSIDE_EVENT_NAMED(system, name, system##_##name, print, __VA_ARGS__)
+
+#define RINGSIDE_EVENT_NAMED(system_, name_, id, print, ...)                                                                 \
+  _Static_assert((0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__)) <= RINGSIDE_FIELDS_MAX, "ringside: at most 32 fields");        \
+  RINGSIDE_EACH(RINGSIDE_CHECK, __VA_ARGS__)                                                                                 \
+  struct ringside_layout_##id {                                                                                              \
+    uint32_t ringside_common[2];                                                                                             \
+    RINGSIDE_EACH(RINGSIDE_MEMBER, __VA_ARGS__)                                                                              \
+  };                                                                                                                         \
+  _Static_assert(sizeof(struct ringside_layout_##id) + RINGSIDE_FIELDS_MAX <= RINGSIDE_PAYLOAD_MAX,                          \
+                 "ringside: the fields of an event take at most 3,968 bytes");                                               \
+  __attribute__((weak)) struct ringside_event ringside_event_##id = {#system_, #name_, NULL, NULL, 0, 0, NULL, NULL};        \
+  static inline const struct ringside_field* ringside_fields_##id(void) {                                                    \
+    typedef struct ringside_layout_##id ringside_layout;                                                                     \
+    static const struct ringside_field fields[] = {                                                                          \
+        RINGSIDE_EACH(RINGSIDE_FIELD, __VA_ARGS__){NULL, 0, 0, 0, (uint32_t)sizeof(ringside_layout)}};                       \
+    return fields;                                                                                                           \
+  }                                                                                                                          \
+  __attribute__((constructor)) static void ringside_register_##id(void) {                                                    \
+    static char room[64 RINGSIDE_EACH(RINGSIDE_ROOM, __VA_ARGS__)];                                                          \
+    ringside_prepare(&ringside_event_##id, ringside_fields_##id(), 0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__), print, room); \
+  }                                                                                                                          \
+  __attribute__((noinline, unused)) static void ringside_write_##id(RINGSIDE_LIST(RINGSIDE_PARAMETER, __VA_ARGS__)) {        \
+    const void* const ringside_sources[] = {RINGSIDE_EACH(RINGSIDE_SOURCE, __VA_ARGS__) NULL};                               \
+    ringside_write(&ringside_event_##id, ringside_fields_##id(), 0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__),                 \
+                   (uint32_t)sizeof(struct ringside_layout_##id), ringside_sources);                                         \
+  }                                                                                                                          \
+  __attribute__((always_inline, unused)) static inline bool id##_enabled(void) {                                             \
+    return ringside_gate_open(ringside_gate_of(#system_, #name_)) && ringside_wanted(&ringside_event_##id);                  \
+  }                                                                                                                          \
+  __attribute__((always_inline, unused)) static inline void id(RINGSIDE_LIST(RINGSIDE_PARAMETER, __VA_ARGS__)) {             \
+    if (ringside_gate_open(ringside_gate_of(#system_, #name_)))                                                              \
+      ringside_write_##id(RINGSIDE_LIST(RINGSIDE_ARGUMENT, __VA_ARGS__));                                                    \
+  }                                                                                                                          \
+  extern struct ringside_event ringside_event_##id
+
+// The ready-made events; <ringside/trace.hpp> says what their fields mean. They are the same in C and C++.
+//   ringside_span('B' or 'E' or 'I', name)      ringside_track_span('B' or 'E' or 'I', name, track)
+//   ringside_counter(value, track)
+RINGSIDE_EVENT_AS(ringside, marker, "\"%s\", __get_str(buf)", (void*, ip), (const char*, buf));
+RINGSIDE_EVENT(ringside, span, (char, track_event_type), (const char*, slice_name));
+RINGSIDE_EVENT(ringside, track_span, (char, track_event_type), (const char*, slice_name), (const char*, track_name));
+RINGSIDE_EVENT(ringside, counter, (int64_t, counter_value), (const char*, track_name));
+
+static inline void ringside_span_begin(const char* name) { ringside_span('B', name); }
+static inline void ringside_span_end(const char* name) { ringside_span('E', name); }
+static inline void ringside_instant(const char* name) { ringside_span('I', name); }
+
+__attribute__((format(printf, 1, 2), noinline, unused)) static void ringside_marker_format(const char* format, ...) {
+  char text[RINGSIDE_MARKER_MAX];
+  va_list arguments;
+  va_start(arguments, format);
+  if (vsnprintf(text, sizeof text, format, arguments) < 0) text[0] = 0;
+  va_end(arguments);
+  ringside_marker(__builtin_return_address(0), text);
+}
+
+// Free text as printf would print it, up to 1,023 bytes. Arguments are evaluated only if the event ringside:marker is enabled.
+#define RINGSIDE_MARKER(...)                                            \
+  do {                                                                  \
+    if (ringside_marker_enabled()) ringside_marker_format(__VA_ARGS__); \
+  } while (0)
+
+#endif  // !__cplusplus
+#endif  // RINGSIDE_RINGSIDE_H

@@ -1,0 +1,143 @@
+// Declare events and write them.
+//
+//   RINGSIDE_EVENT(net, packet_in, (u32, length), (std::string_view, device), (ringside::array<u8, 6>, mac));
+//   net::packet_in(1500, "eth0", mac);
+//
+//   ringside::scope s{"parse"};                   // a span from here to the end of the block
+//   ringside::instant("cache miss");
+//   ringside::counter("queue depth", depth);
+//   ringside::marker("took %d of %d", i, n);      // free text
+//
+// Cost while disabled: one load and a predicted branch at the call. Arguments are evaluated but not converted; guard costly
+// ones with `if (net::packet_in.enabled())`.
+// Safety: every call may be made from any thread and from signal handlers, never blocks, never throws, and never fails loudly:
+// an event that the ring refuses (full, too big, recording off) is counted there. Exception: marker formats with vsnprintf and
+// is as safe in a signal handler as the C library makes that.
+// Not for: text that must not be lost (use a log).
+#pragma once
+#include <ringside/event.hpp>
+
+// Declares the event `system:name` at namespace scope, in a source or a header: the callable object system::name, with
+// system::name.enabled(). Each field is (type, name):
+//
+//   integers, bool, char, enums     by value; an enum bears its underlying type's name
+//   float, double                   text tools show their bits in hexadecimal: libtraceevent has no floating point
+//   ringside::array<T, N>           the same as std::array; of char: a text of at most N bytes
+//   ringside::cstring               a NUL-terminated string; null reads "(null)"
+//   std::string_view                a string that may be shorter than its storage; readers stop at the first NUL
+//   void*, const void*              the address
+//
+// u8 to u64, i8 to i64 and cstring need no prefix. At most 32 fields and 4,000 bytes with the 8 common ones: strings share the
+// room in order and are shortened to fit. An event is known to `ringside list` before its first call. Two declarations of one
+// name must have the same fields.
+#define RINGSIDE_EVENT(system, name, ...)                              \
+  namespace system {                                                   \
+  RINGSIDE_EVENT_AS(#system, name, nullptr __VA_OPT__(, ) __VA_ARGS__) \
+  }                                                                    \
+  static_assert(true)
+
+// The same inside a namespace of any name, with the print format of a tracefs format file (null: name=value of each field).
+#define RINGSIDE_EVENT_AS(system, name, print_, ...)                                                             \
+  namespace ringside_##name {                                                                                    \
+    using namespace ::ringside::field_types;                                                                     \
+    struct Declared {                                                                                            \
+      static constexpr const char* system_name = system;                                                         \
+      static constexpr const char* event_name = #name;                                                           \
+      static constexpr const char* print = print_;                                                               \
+      static constexpr const char* names[] = {RINGSIDE_LIST(RINGSIDE_NAME, __VA_ARGS__) __VA_OPT__(, ) nullptr}; \
+      using Fields = ::ringside::detail::Types<RINGSIDE_LIST(RINGSIDE_TYPE, __VA_ARGS__)>;                       \
+    };                                                                                                           \
+    struct Call : ::ringside::detail::Event<Declared> {                                                          \
+      RS_INLINE void operator()(RINGSIDE_LIST(RINGSIDE_PARAMETER, __VA_ARGS__)) const noexcept {                 \
+        if (this->gate_open()) [[unlikely]]                                                                      \
+          this->write(RINGSIDE_LIST(RINGSIDE_NAME_ONLY, __VA_ARGS__));                                           \
+      }                                                                                                          \
+    };                                                                                                           \
+    inline const int registered = ::ringside_register(&Call::event);                                             \
+  }                                                                                                              \
+  inline constexpr ringside_##name::Call name{};
+
+// A field's name is the last piece; the type in front may hold commas of its own (three at most).
+#define RINGSIDE_PIECES(_1, _2, _3, _4, _5, pieces, ...) pieces
+#define RINGSIDE_PICK(m, ...) RINGSIDE_PIECES(__VA_ARGS__, m##_5, m##_4, m##_3, m##_2, )(__VA_ARGS__)
+#define RINGSIDE_TYPE(...) RINGSIDE_PICK(RINGSIDE_TYPE, __VA_ARGS__)
+#define RINGSIDE_NAME_ONLY(...) RINGSIDE_PICK(RINGSIDE_LAST, __VA_ARGS__)
+#define RINGSIDE_TYPE_2(a, n) a
+#define RINGSIDE_TYPE_3(a, b, n) a, b
+#define RINGSIDE_TYPE_4(a, b, c, n) a, b, c
+#define RINGSIDE_TYPE_5(a, b, c, d, n) a, b, c, d
+#define RINGSIDE_LAST_2(a, n) n
+#define RINGSIDE_LAST_3(a, b, n) n
+#define RINGSIDE_LAST_4(a, b, c, n) n
+#define RINGSIDE_LAST_5(a, b, c, d, n) n
+#define RINGSIDE_TEXT(x) RINGSIDE_TEXT_(x)
+#define RINGSIDE_TEXT_(x) #x
+#define RINGSIDE_NAME(...) RINGSIDE_TEXT(RINGSIDE_NAME_ONLY(__VA_ARGS__))
+#define RINGSIDE_PARAMETER(...) ::ringside::detail::Param<RINGSIDE_TYPE(__VA_ARGS__)> RINGSIDE_NAME_ONLY(__VA_ARGS__)
+
+// The ready-made events. Names, types and meaning are part of the interface; span, track_span and counter follow Perfetto's
+// convention for kernel track events, so that its viewer draws them without help, and so does an event of yours with these
+// field names.
+//
+//   event                 fields
+//   ringside:marker       void* ip: an address in the calling function · buf: the text
+//   ringside:span         char track_event_type: 'B' begins a slice on this thread's track, 'E' ends the last one begun,
+//                         'I' is an instant · slice_name: its name (repeated at 'E' for people)
+//   ringside:track_span   the same on the track `track_name` of this thread
+//   ringside:counter      s64 counter_value: the value from now on · track_name: the counter's name (one per thread)
+namespace ringside {
+namespace events {
+RINGSIDE_EVENT_AS("ringside", marker, "\"%s\", __get_str(buf)", (const void*, ip), (cstring, buf))
+RINGSIDE_EVENT_AS("ringside", span, nullptr, (char, track_event_type), (std::string_view, slice_name))
+RINGSIDE_EVENT_AS("ringside", track_span, nullptr, (char, track_event_type), (std::string_view, slice_name),
+                  (std::string_view, track_name))
+RINGSIDE_EVENT_AS("ringside", counter, nullptr, (i64, counter_value), (std::string_view, track_name))
+}  // namespace events
+
+// Free text as printf would print it, up to 1,023 bytes. RINGSIDE_MARKER does not evaluate its arguments while disabled.
+[[gnu::format(printf, 1, 2), gnu::noinline]] inline void marker(const char* format, ...) noexcept {
+  if (!events::marker.enabled()) return;
+  char text[RINGSIDE_MARKER_MAX];
+  va_list arguments;
+  va_start(arguments, format);
+  if (vsnprintf(text, sizeof text, format, arguments) < 0) text[0] = 0;
+  va_end(arguments);
+  events::marker.write(__builtin_return_address(0), text);
+}
+
+#define RINGSIDE_MARKER(...) (::ringside::events::marker.enabled() ? ::ringside::marker(__VA_ARGS__) : void())
+
+// A slice of this thread's time. Slices of one track must nest. Names are copied.
+RS_INLINE void span_begin(std::string_view name) noexcept { events::span('B', name); }
+RS_INLINE void span_end(std::string_view name) noexcept { events::span('E', name); }
+RS_INLINE void span_begin(std::string_view name, std::string_view track) noexcept { events::track_span('B', name, track); }
+RS_INLINE void span_end(std::string_view name, std::string_view track) noexcept { events::track_span('E', name, track); }
+
+// A point in time.
+RS_INLINE void instant(std::string_view name) noexcept { events::span('I', name); }
+RS_INLINE void instant(std::string_view name, std::string_view track) noexcept { events::track_span('I', name, track); }
+
+// The value of a counter from now on; a u64 above 2^63 - 1 wraps.
+RS_INLINE void counter(std::string_view name, i64 value) noexcept { events::counter(value, name); }
+
+// A span as long as the object. Its end is written only if its begin was wanted, so switching events on in the middle leaves
+// no end without a begin. The name must outlive the object.
+class [[nodiscard]] scope {
+ public:
+  RS_INLINE explicit scope(std::string_view name) noexcept : name_(name), begun_(events::span.enabled()) {
+    if (begun_) [[unlikely]]
+      events::span.write('B', name_);
+  }
+  RS_INLINE ~scope() {
+    if (begun_) [[unlikely]]
+      span_end(name_);
+  }
+  scope(const scope&) = delete;
+  scope& operator=(const scope&) = delete;
+
+ private:
+  std::string_view name_;
+  bool begun_;
+};
+
+}  // namespace ringside

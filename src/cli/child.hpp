@@ -1,0 +1,28 @@
+// The command behind `record ... --`: started with an environment of its own, watched, its exit code passed on.
+#pragma once
+#include <sys/types.h>
+
+#include <optional>
+#include <ringside/base/result.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ringside::cli {
+
+class Child {
+ public:
+  using Environment = std::vector<std::pair<std::string, std::string>>;
+  // Fails when the command cannot be executed (ENOENT, EACCES, ...).
+  static result<Child> start(const std::vector<std::string>& command, const Environment& environment);
+  // Its exit code once it has ended, 128 + N after signal N.
+  std::optional<int> ended();
+  void pass_on(int signal) const;
+
+ private:
+  explicit Child(pid_t pid) : pid_(pid) {}
+  pid_t pid_;
+  std::optional<int> code_;
+};
+
+}  // namespace ringside::cli

@@ -1,0 +1,63 @@
+#include "cli/command.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+#include "cli/units.hpp"
+
+namespace ringside::cli {
+
+void say(std::string_view sentence) {
+  const std::string line = "ringside: " + std::string(sentence) + "\n";
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+int failed(const Error& error) {
+  say(error.sentence);
+  return exit_failure;
+}
+
+bool put(std::string_view data) {
+  while (!data.empty()) {
+    const ssize_t n = write(STDOUT_FILENO, data.data(), data.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    data.remove_prefix(static_cast<size_t>(n));
+  }
+  return true;
+}
+
+bool on_terminal(int fd) { return isatty(fd) == 1; }
+
+bool colours() { return on_terminal(STDOUT_FILENO) && std::getenv("NO_COLOR") == nullptr; }
+
+CLI::Option* add_size(CLI::App& app, const std::string& names, u64& value, const std::string& description) {
+  return app
+      .add_option_function<std::string>(
+          names,
+          [&value, names](const std::string& text) {
+            const auto size = parse_size(text);
+            if (!size) throw CLI::ValidationError(names, "\"" + text + "\" is no size; write 65536, 64k, 8M or 1G");
+            value = *size;
+          },
+          description)
+      ->type_name("SIZE");
+}
+
+CLI::Option* add_time(CLI::App& app, const std::string& names, u64& ns, const std::string& description) {
+  return app
+      .add_option_function<std::string>(
+          names,
+          [&ns, names](const std::string& text) {
+            const auto time = parse_time(text);
+            if (!time) throw CLI::ValidationError(names, "\"" + text + "\" is no time; write 10s, 5ms or 3us");
+            ns = *time;
+          },
+          description)
+      ->type_name("TIME");
+}
+
+}  // namespace ringside::cli

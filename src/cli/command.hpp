@@ -1,0 +1,63 @@
+// What all commands share: exit codes, where output goes, how they are registered.
+#pragma once
+#include <CLI/CLI.hpp>
+
+#include <functional>
+#include <ringside/base/result.hpp>
+#include <ringside/base/types.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ringside::cli {
+
+// The one place for exit codes. `record` forwards its command's code, so scripts can put it in front of anything.
+enum Exit : int {
+  exit_ok = 0,
+  exit_failure = 1,
+  exit_usage = 2,
+  exit_loss = 3,            // with --fail-on-loss
+  exit_not_executable = 126,  // as a shell says it
+  exit_not_found = 127,
+  exit_signal = 128,        // plus the signal's number
+};
+
+inline constexpr const char* default_recording = "ringside.data";
+
+// A command registers its options and returns what to run.
+using Run = std::function<int()>;
+struct Command {
+  CLI::App* app;
+  Run run;
+};
+
+Command add_record(CLI::App& app);
+Command add_report(CLI::App& app);
+Command add_crash(CLI::App& app);
+Command add_stat(CLI::App& app);
+Command add_list(CLI::App& app);
+Command add_rm(CLI::App& app);
+Command add_top(CLI::App& app);
+Command add_hist(CLI::App& app);
+Command add_doctor(CLI::App& app);
+
+// stderr: "ringside: sentence".
+void say(std::string_view sentence);
+int failed(const Error& error);  // says it; exit_failure
+
+// stdout: all of it, or false when the reader has gone (the caller then just ends). `out` is emptied.
+bool put(std::string_view data);
+
+bool on_terminal(int fd);
+bool colours();  // stdout is a terminal and NO_COLOR is not set
+
+// A usage error found after parsing: exit_usage, with a pointer to --help.
+struct UsageError {
+  std::string sentence;
+};
+
+// Options that take 64k, 8M, 1G and 10s, 5ms, 3us.
+CLI::Option* add_size(CLI::App& app, const std::string& names, u64& value, const std::string& description);
+CLI::Option* add_time(CLI::App& app, const std::string& names, u64& ns, const std::string& description);
+
+}  // namespace ringside::cli

@@ -1,0 +1,62 @@
+// ringside: record, report and look after rings. Data goes to stdout, everything else to stderr.
+#include <sys/resource.h>
+
+#include <exception>
+
+#include "cli/command.hpp"
+
+namespace {
+
+// One file per ring and several rings per process: the usual soft limit of 1,024 is too low for a compile.
+void raise_file_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace ringside::cli;
+  CLI::App app{"ringside: the Linux tracing ring buffer outside the kernel", "ringside"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string("ringside ") +
+#ifdef RINGSIDE_VERSION
+                                        RINGSIDE_VERSION
+#else
+                                        "0.1.0"
+#endif
+  );
+  app.get_formatter()->column_width(34);
+  app.footer(
+      "Examples:\n"
+      "  ringside record --libc malloc,io -- make     record what a build allocates and reads\n"
+      "  ringside report | less                       look at it, in time order\n"
+      "  ringside top                                 which events are the most frequent ones\n"
+      "  ringside doctor                              what this machine offers\n"
+      "Exit codes: 0 fine, 1 failure, 2 wrong usage, 3 events lost with --fail-on-loss; record: its command's code.");
+
+  const Command commands[] = {add_record(app), add_report(app), add_top(app),  add_hist(app),  add_stat(app),
+                              add_list(app),   add_crash(app),  add_rm(app),   add_doctor(app)};
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    // --help and --version come this way, too: their code is 0 and they print to stdout.
+    return app.exit(e) == 0 ? exit_ok : exit_usage;
+  }
+  raise_file_limit();
+  for (const Command& command : commands) {
+    if (!command.app->parsed()) continue;
+    try {
+      return command.run();
+    } catch (const UsageError& e) {
+      say(e.sentence + "; see ringside " + command.app->get_name() + " --help");
+      return exit_usage;
+    } catch (const std::exception& e) {
+      say(e.what());
+      return exit_failure;
+    }
+  }
+  return exit_usage;
+}

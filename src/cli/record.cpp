@@ -1,0 +1,226 @@
+// ringside record: an instance of its own (or one that exists), a command traced into it, all rings consumed live into DIR.
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <set>
+
+#include "cli/child.hpp"
+#include "cli/recorder.hpp"
+#include "cli/signals.hpp"
+#include "cli/trace.hpp"
+#include "cli/units.hpp"
+
+namespace ringside::cli {
+namespace {
+
+struct Options {
+  std::string instance, libc, mode = "overwrite", clock, out = default_recording;
+  std::vector<std::string> events, command;
+  u64 buffer_size = 4 << 20, subbuf_size = 16384, duration_ns = 0;
+  bool fail_on_loss = false, quiet = false;
+};
+
+constexpr auto tick = std::chrono::milliseconds(20);  // a short command's end is noticed this late
+constexpr int percent = 25;                           // a ring this full is read at once
+
+std::string directory_of_binary() {
+  char path[4096];
+  const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+  if (n <= 0) return ".";
+  std::string text(path, static_cast<size_t>(n));
+  return text.substr(0, text.rfind('/'));
+}
+
+result<std::string> find_preload() {
+  const std::string here = directory_of_binary();
+  const std::string name = "libringside-libc.so";
+  std::vector<std::string> places{here, here + "/../lib", here + "/../lib/ringside"};
+#ifdef RINGSIDE_LIBDIR
+  places.emplace_back(RINGSIDE_LIBDIR);
+  places.emplace_back(RINGSIDE_LIBDIR "/ringside");
+#endif
+  places.insert(places.end(), {here + "/../lib/x86_64-linux-gnu", here + "/../lib/aarch64-linux-gnu", here + "/../lib64"});
+  for (const std::string& place : places) {
+    if (access((place + "/" + name).c_str(), R_OK) != 0) continue;
+    char* real = realpath((place + "/" + name).c_str(), nullptr);
+    const std::string found = real != nullptr ? real : place + "/" + name;
+    std::free(real);
+    return found;
+  }
+  return refuse(std::errc::no_such_file_or_directory,
+                "cannot find " + name + " for --libc: it is neither beside the ringside binary (" + here +
+                    ") nor in ../lib; build or install it");
+}
+
+void check_libc(const std::string& list) {
+  static const std::set<std::string> known{"malloc", "io", "mutex"};
+  for (size_t at = 0; at <= list.size();) {
+    const size_t end = std::min(list.find(',', at), list.size());
+    const std::string word = list.substr(at, end - at);
+    if (known.count(word) == 0) throw UsageError{"--libc does not know \"" + word + "\"; it takes malloc, io, mutex, with commas"};
+    at = end + 1;
+  }
+}
+
+void check(const Options& options) {
+  if (!options.libc.empty()) check_libc(options.libc);
+  if (!options.libc.empty() && options.command.empty()) throw UsageError{"--libc needs a command to preload into: -- CMD..."};
+  if (options.command.empty() && options.instance.empty())
+    throw UsageError{"nothing to record: give a command behind --, or an instance with -i"};
+  if (!is_power_of_two(options.subbuf_size) || options.subbuf_size < 4096 || options.subbuf_size > 262144)
+    throw UsageError{"--subbuf-size must be a power of two from 4k to 256k"};
+  if (options.buffer_size < 2 * options.subbuf_size)
+    throw UsageError{"--buffer-size must hold at least two sub-buffers of " + format_size(options.subbuf_size)};
+}
+
+result<std::unique_ptr<Instance>> make_instance(const Options& options, bool& ours) {
+  if (!options.instance.empty()) {
+    auto existing = Instance::open(options.instance);
+    if (existing || existing.error().code != std::errc::no_such_file_or_directory) return existing;
+  }
+  InstanceOptions make;
+  make.name = !options.instance.empty() ? options.instance : "record-" + std::to_string(getpid());
+  make.buffer_size = options.buffer_size;
+  make.subbuf_size = static_cast<u32>(options.subbuf_size);
+  make.overwrite = options.mode == "overwrite";
+  if (!options.clock.empty()) {
+    auto kind = clock_from(options.clock);
+    if (!kind) throw UsageError{kind.error().sentence};
+    make.clock = *kind;
+  }
+  if (!options.events.empty()) make.events = options.events;
+  ours = options.instance.empty();
+  return Instance::create(make);
+}
+
+// The one-ring-per-thread instance that is ours goes when we go, unless somebody still writes to it.
+struct Cleanup {
+  std::string name;
+  ~Cleanup() {
+    if (name.empty()) return;
+    if (auto gone = Instance::remove(name); !gone)
+      say("instance " + name + " stays: " + gone.error().sentence + "; remove it later with: ringside rm " + name);
+  }
+};
+
+void summary(const Options& options, const Recorder& recorder, u64 duration_ns, size_t rings) {
+  const Counters totals = recorder.totals();
+  say(fmt::format("{} events, {} in {} from {} rings; lost {}; {}", format_count(recorder.events()), format_size(recorder.bytes()),
+                  format_time(static_cast<double>(duration_ns)), rings, format_count(recorder.lost()), options.out));
+  say(identity(totals));
+  if (totals.unfinished_bytes != 0)
+    say(format_size(totals.unfinished_bytes) + " were reserved and never committed (a writer died or is at it)");
+}
+
+// Follows the writers until the command ends, the time is up or Ctrl-C.
+result<void> follow(Instance& instance, Recorder& recorder, std::optional<Child>& child, u64 limit_ns) {
+  const u64 start = sys::now_ns();
+  bool passed_on = false;
+  for (;;) {
+    if (auto done = recorder.poll(); !done) return done;
+    if (child && child->ended()) return {};
+    if (limit_ns != 0 && sys::now_ns() - start >= limit_ns) return {};
+    if (asked_to_stop()) {
+      // Ctrl-C on a terminal reached the command as well; kill(1) only us. It may still finish its work: we stay until it ends.
+      if (!child) return {};
+      if (!passed_on && stop_signal() != SIGINT) child->pass_on(stop_signal());
+      passed_on = true;
+    }
+    auto woken = instance.wait(percent, tick);
+    if (!woken && woken.error().code != std::errc::interrupted) return tl::unexpected<Error>(woken.error());
+  }
+}
+
+int run(const Options& options) {
+  check(options);
+  std::string preload;
+  if (!options.libc.empty()) {
+    auto found = find_preload();
+    if (!found) return failed(found.error());
+    preload = *found;
+  }
+  bool ours = false;
+  auto made = make_instance(options, ours);
+  if (!made) return failed(made.error());
+  Instance& instance = **made;
+  Cleanup cleanup{ours ? instance.path() : ""};
+  if (!ours) {
+    for (const std::string& glob : options.events) {
+      if (auto on = instance.enable(glob, true); !on) return failed(on.error());
+    }
+  }
+  auto writer = RecordingWriter::create(options.out, instance.clock());
+  if (!writer) return failed(writer.error());
+  writer->meta().command = options.command;
+  Recorder recorder(instance, std::move(*writer));
+
+  catch_signals();
+  const u64 start = sys::now_ns();
+  std::optional<Child> child;
+  if (!options.command.empty()) {
+    Child::Environment environment{{"RINGSIDE_INSTANCE", instance.path()}};
+    if (!preload.empty()) {
+      const char* before = std::getenv("LD_PRELOAD");
+      environment.emplace_back("LD_PRELOAD", before != nullptr && *before != 0 ? preload + ":" + before : preload);
+      environment.emplace_back("RINGSIDE_LIBC", options.libc);
+    }
+    auto started = Child::start(options.command, environment);
+    if (!started) {
+      failed(started.error());
+      return started.error().code == std::errc::no_such_file_or_directory ? exit_not_found : exit_not_executable;
+    }
+    child = std::move(*started);
+  }
+  result<void> done = follow(instance, recorder, child, options.duration_ns);
+  const u64 duration = sys::now_ns() - start;
+  if (ours && instance.has_writers()) {
+    say("some of the command's processes are still running; what they write from here on is not recorded");
+    if (auto off = instance.tracing(false); !off) say(off.error().sentence);
+  }
+  auto finished = recorder.finish(duration);
+  for (const std::string& problem : recorder.problems()) say(problem);
+  if (!options.quiet) summary(options, recorder, duration, recorder.writer().meta().rings.size());
+  if (child && !child->ended()) child->pass_on(SIGTERM);
+  if (!done) return failed(done.error());
+  if (!finished) return failed(finished.error());
+  const int code = child ? child->ended().value_or(exit_ok) : exit_ok;
+  if (code != exit_ok) return code;
+  if (!recorder.problems().empty()) return exit_failure;
+  return recorder.lost() != 0 && options.fail_on_loss ? exit_loss : exit_ok;
+}
+
+}  // namespace
+
+Command add_record(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* c = app.add_subcommand("record", "record a command, or an instance, live into a directory");
+  c->add_option("-i,--instance", options->instance, "instance to record; made if it is not there (default: a private one)");
+  c->add_option("-e,--event", options->events, "only events that match SYSTEM:EVENT, a glob; may be repeated")
+      ->type_name("GLOB")
+      ->allow_extra_args(false);
+  c->add_option("--libc", options->libc, "trace the C library in all processes: malloc, io, mutex")->type_name("LIST");
+  add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each thread's ring (default 4M)");
+  add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
+  c->add_option("--mode", options->mode, "when a ring is full: overwrite the oldest, or discard the new")
+      ->check(CLI::IsMember({"overwrite", "discard"}))
+      ->capture_default_str();
+  c->add_option("--clock", options->clock, "tsc, mono or counter (default: tsc where it is invariant)");
+  c->add_option("-o,--output", options->out, "directory of the recording; an older recording is replaced")->capture_default_str();
+  add_time(*c, "--duration", options->duration_ns, "stop after this time");
+  c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
+  c->add_flag("-q,--quiet", options->quiet, "no summary");
+  c->add_option("COMMAND", options->command, "what to run, behind --")->type_name("");
+  c->footer(
+      "Examples:\n"
+      "  ringside record -- ./server                    a program that uses ringside/trace.hpp or ringside.h\n"
+      "  ringside record --libc malloc,io -- g++ -c a.cpp   any program, and all that it starts\n"
+      "  ringside record -i web -e 'net:*' --duration 10s   a program that is running\n"
+      "The exit code is the command's, 128 + N after signal N. The first Ctrl-C finishes what exists, the second leaves at\n"
+      "once; the recording is readable either way.");
+  return {c, [options] { return run(*options); }};
+}
+
+}  // namespace ringside::cli

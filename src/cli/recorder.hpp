@@ -1,0 +1,45 @@
+// Consumes an instance's rings into a recording while programs write: rings appear, are retired, reused and given back.
+#pragma once
+#include <map>
+#include <memory>
+
+#include "instance/instance.hpp"
+#include "source/recording.hpp"
+
+namespace ringside::cli {
+
+class Recorder {
+ public:
+  Recorder(Instance& instance, RecordingWriter writer) : instance_(instance), writer_(std::move(writer)) {}
+
+  // Takes what is there. Errors of one ring are kept (problems) and end that ring only; a disk that cannot take more is returned.
+  result<void> poll();
+  // After the last event: everything that was committed before the call.
+  result<void> finish(u64 duration_ns);
+
+  RecordingWriter& writer() { return writer_; }
+  u64 events() const { return events_; }
+  u64 bytes() const { return bytes_; }
+  u64 lost() const;          // gaps in the recording, and what rings refused
+  Counters totals() const { return totals_; }  // after finish()
+  const std::vector<std::string>& problems() const { return problems_; }
+
+ private:
+  struct Ring {
+    std::unique_ptr<Source> source;
+    bool failed = false;
+  };
+  result<bool> look_for_rings();  // true: something new in meta
+  result<void> drain(u32 number, Ring& ring);
+
+  Instance& instance_;
+  RecordingWriter writer_;
+  std::map<u32, Ring> rings_;
+  std::map<i32, RingName> threads_;
+  size_t known_events_ = 0;
+  u64 events_ = 0, bytes_ = 0, lost_ = 0;
+  Counters totals_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace ringside::cli

@@ -1,0 +1,80 @@
+// ringside report: every event of a recording or an instance in one time order, as the kernel's text or as JSON.
+#include <algorithm>
+
+#include "cli/trace.hpp"
+#include "cli/units.hpp"
+#include "export/json.hpp"
+#include "export/text.hpp"
+
+namespace ringside::cli {
+namespace {
+
+struct Options {
+  std::string where = default_recording;
+  std::vector<std::string> events;
+  std::vector<i32> tids;
+  bool json = false, fail_on_loss = false;
+};
+
+constexpr size_t flush_at = 256 * 1024;
+
+int run(const Options& options) {
+  auto opened = open_trace(options.where);
+  if (!opened) return failed(opened.error());
+  Trace& trace = *opened;
+  TextLines text(trace.formats, trace.tasks);
+  JsonLines json(trace.formats, trace.tasks);
+  EventFilter filter(options.events);
+  fmt::memory_buffer out;
+  u64 events = 0, lost = 0;
+  TraceRecord record;
+  while (trace.timeline.next(record)) {
+    lost += record.lost;
+    if (record.lost == 0) {
+      ++events;
+      if (!options.events.empty() || !options.tids.empty()) {
+        const Common common = read_common(record.payload);
+        if (!filter.wants(common.id, trace.formats)) continue;
+        if (!options.tids.empty() && std::find(options.tids.begin(), options.tids.end(), common.tid) == options.tids.end()) continue;
+      }
+    }
+    const RingName& ring = trace.timeline.source(record.source).name();
+    if (options.json)
+      json.print(record, ring, out);
+    else
+      text.print(record, ring, out);
+    if (out.size() >= flush_at) {
+      if (!put({out.data(), out.size()})) return exit_failure;
+      out.clear();
+    }
+  }
+  if (!put({out.data(), out.size()})) return exit_failure;
+  const bool problems = report_problems(trace.timeline);
+  if (lost != 0) say(format_count(lost) + " events were lost, " + format_count(events) + " are here");
+  if (problems) return exit_failure;
+  return lost != 0 && options.fail_on_loss ? exit_loss : exit_ok;
+}
+
+}  // namespace
+
+Command add_report(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* c = app.add_subcommand("report", "print a recording's or an instance's events in time order");
+  c->add_option("WHERE", options->where, "recording (a directory) or instance; an instance is not consumed")
+      ->capture_default_str();
+  c->add_option("-e,--event", options->events, "only events that match SYSTEM:EVENT, a glob; may be repeated")
+      ->type_name("GLOB")
+      ->allow_extra_args(false);
+  c->add_option("--tid", options->tids, "only this thread; may be repeated")->allow_extra_args(false);
+  c->add_flag("--json", options->json, "one JSON object a line");
+  c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
+  c->footer(
+      "Examples:\n"
+      "  ringside report                              ./ringside.data as text\n"
+      "  ringside report -e 'libc:m*' --tid 4711      some events of one thread\n"
+      "  ringside report web --json | jq .fields      a live instance, for programs\n"
+      "A gap appears where it happened, as CPU:3 [LOST 1234 EVENTS]; the number behind CPU is the ring's.");
+  return {c, [options] { return run(*options); }};
+}
+
+}  // namespace ringside::cli

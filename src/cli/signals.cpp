@@ -1,0 +1,32 @@
+#include "cli/signals.hpp"
+
+#include <csignal>
+#include <unistd.h>
+
+namespace ringside::cli {
+namespace {
+
+volatile sig_atomic_t first_signal = 0;
+
+void on_signal(int number) {
+  if (first_signal != 0) _exit(128 + number);
+  first_signal = number;
+}
+
+}  // namespace
+
+void catch_signals() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;  // no SA_RESTART: sleeping calls come back
+  sigemptyset(&action.sa_mask);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction old {};
+    sigaction(number, nullptr, &old);
+    if (old.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);  // nohup stays nohup
+  }
+}
+
+bool asked_to_stop() { return first_signal != 0; }
+int stop_signal() { return first_signal; }
+
+}  // namespace ringside::cli

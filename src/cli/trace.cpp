@@ -1,0 +1,128 @@
+#include "cli/trace.hpp"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "cli/units.hpp"
+
+namespace ringside::cli {
+namespace {
+
+void add_events(Trace& trace, const std::vector<EventInfo>& events) {
+  for (const EventInfo& e : events) {
+    if (trace.formats.find(e.id) != nullptr) continue;
+    if (!trace.formats.add(e.id, e.system, e.name, e.format))
+      say("the format of " + e.system + ":" + e.name + " cannot be understood; its fields appear as hex");
+  }
+}
+
+result<Trace> open_recorded(const std::string& dir) {
+  auto meta = RecordingMeta::read(dir);
+  if (!meta) return tl::unexpected<Error>(meta.error());
+  auto sources = open_recording(dir, *meta);
+  if (!sources) return tl::unexpected<Error>(sources.error());
+  Trace trace;
+  trace.where = dir;
+  if (!meta->complete) say(dir + ": the recorder did not finish; the closing counters are missing, the events are here");
+  add_events(trace, meta->events);
+  for (const RecordedRing& ring : meta->rings) trace.tasks.add(ring.name);
+  for (const RingName& thread : meta->threads) trace.tasks.add(thread);
+  for (auto& source : *sources) {
+    trace.rings.push_back(source->name().ring);
+    trace.timeline.add(std::move(source));
+  }
+  trace.recording = std::move(*meta);
+  return trace;
+}
+
+}  // namespace
+
+void Trace::refresh() {
+  if (instance == nullptr) return;
+  add_events(*this, instance->events());
+  for (const RingInfo& info : instance->rings()) {
+    tasks.add(info.name);
+    if (std::find(rings.begin(), rings.end(), info.name.ring) != rings.end()) continue;
+    auto source = instance->peek(info.name.ring);
+    if (!source) {
+      say(source.error().sentence);
+      rings.push_back(info.name.ring);  // said once
+      continue;
+    }
+    rings.push_back(info.name.ring);
+    timeline.add(std::move(*source));
+  }
+}
+
+result<Trace> open_trace(const std::string& where) {
+  struct stat st {};
+  const bool exists = stat(where.c_str(), &st) == 0;
+  if (is_recording(where)) return open_recorded(where);
+  auto instance = Instance::open(where);
+  if (!instance) {
+    if (exists && S_ISDIR(st.st_mode))
+      return refuse(std::errc::invalid_argument, where + " is neither a recording (it has no meta.json) nor an instance (" +
+                                                     instance.error().sentence + ")");
+    if (where == default_recording)
+      return refuse(std::errc::no_such_file_or_directory,
+                    "there is no recording ./" + where + "; make one with: ringside record -- COMMAND");
+    return tl::unexpected<Error>(instance.error());
+  }
+  Trace trace;
+  trace.where = where;
+  trace.instance = std::move(*instance);
+  trace.refresh();
+  return trace;
+}
+
+Counters sum(const std::vector<Counters>& all) {
+  Counters s;
+  for (const Counters& c : all) {
+    s.written += c.written;
+    s.read += c.read;
+    s.overrun += c.overrun;
+    s.unread += c.unread;
+    s.dropped += c.dropped;
+    s.commit_overrun += c.commit_overrun;
+    s.bytes += c.bytes;
+    s.unfinished_bytes += c.unfinished_bytes;
+    s.resident_bytes += c.resident_bytes;
+  }
+  return s;
+}
+
+bool adds_up(const Counters& c) { return c.written == c.read + c.unread + c.overrun; }
+
+std::string identity(const Counters& c) {
+  return fmt::format("written {} = read {} + in the ring {} + overwritten {}{}; refused {} = ring full {} + nested {}",
+                     format_count(c.written), format_count(c.read), format_count(c.unread), format_count(c.overrun),
+                     adds_up(c) ? "" : " (DOES NOT ADD UP)", format_count(c.dropped + c.commit_overrun), format_count(c.dropped),
+                     format_count(c.commit_overrun));
+}
+
+bool EventFilter::matches(const std::string& glob, const EventType& type) {
+  const std::string& text = glob.find(':') != std::string::npos ? type.full : type.name;
+  return fnmatch(glob.c_str(), text.c_str(), 0) == 0 || glob == type.system;
+}
+
+bool EventFilter::wants(u16 id, const Formats& formats) {
+  if (globs_.empty()) return true;
+  if (known_[id] == 0) {
+    const EventType* type = formats.find(id);
+    known_[id] = 1;
+    for (const std::string& glob : globs_) {
+      if (type != nullptr && matches(glob, *type)) known_[id] = 2;
+    }
+  }
+  return known_[id] == 2;
+}
+
+bool report_problems(const Timeline& timeline) {
+  for (const std::string& problem : timeline.problems()) say(problem);
+  return !timeline.problems().empty();
+}
+
+}  // namespace ringside::cli

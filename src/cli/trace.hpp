@@ -1,0 +1,53 @@
+// What a command reads from: a recording's directory or a live (or dead) instance, opened the same way.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command.hpp"
+#include "decode/formats.hpp"
+#include "export/tasks.hpp"
+#include "instance/instance.hpp"
+#include "source/recording.hpp"
+#include "timeline/merge.hpp"
+
+namespace ringside::cli {
+
+struct Trace {
+  std::string where;
+  std::optional<RecordingMeta> recording;  // else `instance`
+  std::unique_ptr<Instance> instance;
+  Formats formats;
+  Tasks tasks;
+  Timeline timeline;
+  std::vector<u32> rings;  // of the timeline's sources
+
+  // Picks up events and rings that appeared in a live instance since.
+  void refresh();
+};
+
+// DIR or INSTANCE. Instances are peeked at: nothing is consumed. Warnings go to stderr.
+result<Trace> open_trace(const std::string& where);
+
+// The sum over rings, and what must hold of it: written = read + in the ring + overrun.
+Counters sum(const std::vector<Counters>& all);
+bool adds_up(const Counters& c);
+std::string identity(const Counters& c);  // one line for people
+
+// Globs over "system:event" or the event's name alone. No patterns: everything.
+class EventFilter {
+ public:
+  explicit EventFilter(std::vector<std::string> globs) : globs_(std::move(globs)), known_(65536, 0) {}
+  bool wants(u16 id, const Formats& formats);
+  static bool matches(const std::string& glob, const EventType& type);
+
+ private:
+  std::vector<std::string> globs_;
+  std::vector<u8> known_;  // 0: not asked yet, 1: no, 2: yes
+};
+
+// Says what the timeline could not read. True: there was something.
+bool report_problems(const Timeline& timeline);
+
+}  // namespace ringside::cli

@@ -1,0 +1,105 @@
+#include "cli/units.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+
+namespace ringside::cli {
+namespace {
+
+struct Number {
+  double value;
+  std::string_view unit;
+};
+
+std::optional<Number> split(std::string_view text) {
+  size_t n = 0;
+  bool dot = false, digit = false;
+  for (; n < text.size(); ++n) {
+    if (text[n] == '.' && !dot) {
+      dot = true;
+    } else if (text[n] >= '0' && text[n] <= '9') {
+      digit = true;
+    } else {
+      break;
+    }
+  }
+  if (!digit || n > 40) return std::nullopt;
+  return Number{std::strtod(std::string(text.substr(0, n)).c_str(), nullptr), text.substr(n)};
+}
+
+std::optional<u64> scaled(double value, double factor) {
+  const double result = value * factor;
+  if (!(result >= 0) || result >= 9.2e18) return std::nullopt;
+  return static_cast<u64>(std::llround(result));
+}
+
+}  // namespace
+
+std::optional<u64> parse_size(std::string_view text) {
+  const auto number = split(text);
+  if (!number) return std::nullopt;
+  std::string_view unit = number->unit;
+  if (unit.empty() || unit == "b" || unit == "B") return scaled(number->value, 1);
+  double factor = 0;
+  switch (unit.front() | 0x20) {
+    case 'k': factor = 1024; break;
+    case 'm': factor = 1024.0 * 1024; break;
+    case 'g': factor = 1024.0 * 1024 * 1024; break;
+    case 't': factor = 1024.0 * 1024 * 1024 * 1024; break;
+    default: return std::nullopt;
+  }
+  unit.remove_prefix(1);
+  if (unit != "" && unit != "B" && unit != "b" && unit != "iB") return std::nullopt;
+  return scaled(number->value, factor);
+}
+
+std::optional<u64> parse_time(std::string_view text) {
+  const auto number = split(text);
+  if (!number) return std::nullopt;
+  const std::string_view unit = number->unit;
+  if (unit == "ns") return scaled(number->value, 1);
+  if (unit == "us") return scaled(number->value, 1e3);
+  if (unit == "ms") return scaled(number->value, 1e6);
+  if (unit.empty() || unit == "s") return scaled(number->value, 1e9);
+  if (unit == "m" || unit == "min") return scaled(number->value, 60e9);
+  if (unit == "h") return scaled(number->value, 3600e9);
+  return std::nullopt;
+}
+
+std::string format_size(u64 bytes) {
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  auto value = static_cast<double>(bytes);
+  int unit = -1;
+  while (value >= 1023.95 && unit < 4) {
+    value /= 1024;
+    ++unit;
+  }
+  return fmt::format("{:.1f} {}iB", value, "KMGTP"[unit]);
+}
+
+std::string format_time(double ns) {
+  if (ns < 999.5) return fmt::format("{:.0f} ns", ns);
+  if (ns < 999.5e3) return fmt::format("{:.3g} us", ns / 1e3);
+  if (ns < 999.5e6) return fmt::format("{:.3g} ms", ns / 1e6);
+  return fmt::format("{:.4g} s", ns / 1e9);
+}
+
+std::string format_count(u64 count) {
+  std::string digits = fmt::format("{}", count);
+  for (auto at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), ",");
+  return digits;
+}
+
+std::string format_rate(double per_second, std::string_view unit) {
+  if (per_second < 1000) return fmt::format("{:.0f} {}/s", per_second, unit);
+  int step = -1;
+  while (per_second >= 999.95 && step < 3) {
+    per_second /= 1000;
+    ++step;
+  }
+  return fmt::format("{:.1f} {}{}/s", per_second, "kMGT"[step], unit);
+}
+
+}  // namespace ringside::cli

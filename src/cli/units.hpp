@@ -1,0 +1,21 @@
+// Sizes and times as people write and read them.
+#pragma once
+#include <optional>
+#include <ringside/base/types.hpp>
+#include <string>
+#include <string_view>
+
+namespace ringside::cli {
+
+// "4096", "64k", "8M", "1G", "1.5G"; also KiB, MB... (all powers of 1024). Nothing when it is no size or above 2^63.
+std::optional<u64> parse_size(std::string_view text);
+
+// "10s", "5ms", "3us", "100ns", "2m", "1h", "1.5s"; a bare number is seconds. In ns.
+std::optional<u64> parse_time(std::string_view text);
+
+std::string format_size(u64 bytes);      // "16.0 KiB"
+std::string format_time(double ns);      // "1.23 ms"
+std::string format_count(u64 count);     // "1,234,567"
+std::string format_rate(double per_second, std::string_view unit);  // "1.2 M/s"
+
+}  // namespace ringside::cli

@@ -1,0 +1,147 @@
+#include "decode/formats.hpp"
+
+#include <event-parse.h>
+#include <trace-seq.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
+#include "decode/print_steps.hpp"
+
+namespace ringside {
+namespace {
+
+constexpr u32 largest_offset = 65536;  // a payload fits a sub-buffer of at most 256 KiB, its located data 16 bits
+
+// Bytes of one element, by the type's name, where libtraceevent leaves it open.
+u32 element_size(std::string_view type) {
+  const auto has = [&](std::string_view word) { return type.find(word) != std::string_view::npos; };
+  if (has("64") || has("long") || has("double")) return 8;
+  if (has("32") || has("int") || has("float")) return 4;
+  if (has("16") || has("short")) return 2;
+  return 1;
+}
+
+// libtraceevent calls arrays of u8 texts, too; we only those of plain char.
+bool is_char(std::string_view type) {
+  return type.find("char") != std::string_view::npos && type.find("unsigned") == std::string_view::npos &&
+         type.find("signed") == std::string_view::npos;
+}
+
+bool read_field(const tep_format_field& from, Field& to) {
+  if (from.offset < 0 || from.size < 0 || from.name == nullptr || from.type == nullptr) return false;
+  if (static_cast<u32>(from.offset) > largest_offset || static_cast<u32>(from.size) > largest_offset) return false;
+  const std::string_view type = from.type;
+  const bool dynamic = (from.flags & TEP_FIELD_IS_DYNAMIC) != 0;
+  const bool array = dynamic || (from.flags & TEP_FIELD_IS_ARRAY) != 0;
+  to.name = from.name;
+  to.offset = static_cast<u32>(from.offset);
+  to.size = static_cast<u32>(from.size);
+  to.is_signed = (from.flags & TEP_FIELD_IS_SIGNED) != 0;
+  to.relative = (from.flags & TEP_FIELD_IS_RELATIVE) != 0;
+  to.is_float = type.find("float") != std::string_view::npos || type.find("double") != std::string_view::npos;
+  to.element = from.elementsize;
+  if (dynamic || to.element == 0 || to.element > 8) to.element = element_size(type);
+  if (array && is_char(type))
+    to.kind = dynamic ? FieldKind::loc_text : FieldKind::text;
+  else if (array)
+    to.kind = dynamic ? FieldKind::loc_array : FieldKind::array;
+  else if (to.is_float && (to.size == 4 || to.size == 8))
+    to.kind = FieldKind::floating;
+  else if (to.size != 1 && to.size != 2 && to.size != 4 && to.size != 8)
+    to.kind = FieldKind::array, to.element = 1;  // a struct: its bytes
+  return true;
+}
+
+bool all_printable(const std::string& text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\t' || static_cast<u8>(c) >= 0x20; });
+}
+
+tep_handle* new_handle() {
+  tep_set_loglevel(TEP_LOG_NONE);  // what it would say on stderr, we say by `parsed`
+  tep_handle* tep = tep_alloc();
+  if (tep == nullptr) return nullptr;
+  tep_set_long_size(tep, 8);
+  tep_set_page_size(tep, page_size);
+  tep_set_file_bigendian(tep, TEP_LITTLE_ENDIAN);
+  tep_set_local_bigendian(tep, TEP_LITTLE_ENDIAN);
+  return tep;
+}
+
+}  // namespace
+
+void TepFree::operator()(tep_handle* tep) const { tep_free(tep); }
+
+const Field* EventType::field(std::string_view wanted) const {
+  for (const Field& f : fields) {
+    if (f.name == wanted) return &f;
+  }
+  return nullptr;
+}
+
+Formats::Formats() : by_id_(65536) {}
+
+bool Formats::add(u16 id, const std::string& system, const std::string& name, const std::string& format) {
+  auto type = std::make_unique<EventType>();
+  type->id = id;
+  type->system = system;
+  type->name = name;
+  type->full = system + ":" + name;
+  by_id_[id] = type.get();
+  types_.push_back(std::move(type));
+  EventType& event_type = *types_.back();
+
+  // A handle of its own for each event: libtraceevent never forgets an event, and ids may be given anew.
+  std::unique_ptr<tep_handle, TepFree> tep(new_handle());
+  if (tep == nullptr || format.empty() || !all_printable(format)) return false;
+  if (tep_parse_event(tep.get(), format.data(), static_cast<unsigned long>(format.size()), system.c_str()) != 0) return false;
+  tep_event* event = tep_get_first_event(tep.get());
+  if (event == nullptr) return false;
+  event_type.parsed = true;
+  for (const tep_format_field* f = event->format.fields; f != nullptr; f = f->next) {
+    Field field;
+    if (read_field(*f, field)) event_type.fields.push_back(std::move(field));
+  }
+  if (compile_steps(*event, event_type)) return true;
+  if ((event->flags & TEP_EVENT_FL_FAILED) == 0 && event->print_fmt.format != nullptr && event->id == id)
+    event_type.tep = std::move(tep);  // a print fmt beyond our steps: libtraceevent walks its tree for each event
+  else
+    default_steps(event_type);
+  return true;
+}
+
+void Formats::print(const EventType& type, Bytes payload, fmt::memory_buffer& out) const {
+  if (type.tep != nullptr) {
+    print_by_tep(type, payload, out);
+  } else if (!type.parsed) {
+    const size_t common = std::min<size_t>(payload.size, 8);
+    append_hex({payload.data + common, payload.size - common}, out);
+  } else {
+    run_steps(type, payload, out);
+  }
+}
+
+// libtraceevent trusts the payload to be as long as the format says, and located data to lie inside. So it gets a copy with as
+// many zeros behind as the largest offset plus the largest length can reach.
+void Formats::print_by_tep(const EventType& type, Bytes payload, fmt::memory_buffer& out) {
+  static thread_local std::vector<u8> room(size_t{256} * 1024 + 4 * largest_offset);
+  static thread_local size_t used = 0;
+  const size_t size = std::min<size_t>(payload.size, size_t{256} * 1024);
+  std::memcpy(room.data(), payload.data, size);
+  if (used > size) std::memset(room.data() + size, 0, used - size);
+  used = size;
+  tep_record record{};
+  record.size = static_cast<int>(size);
+  record.data = room.data();
+  trace_seq seq;
+  trace_seq_init(&seq);
+  tep_print_event(type.tep.get(), &seq, &record, "%s", TEP_PRINT_INFO);
+  trace_seq_terminate(&seq);
+  if (seq.buffer != nullptr) {
+    for (const char* s = seq.buffer; *s != 0; ++s) out.push_back(static_cast<u8>(*s) < 0x20 ? ' ' : *s);
+  }
+  trace_seq_destroy(&seq);
+}
+
+}  // namespace ringside

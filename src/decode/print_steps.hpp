@@ -1,0 +1,19 @@
+// An event's print fmt, compiled from libtraceevent's tree into a list of steps over precomputed offsets. About ten times the
+// speed of walking the tree for every event.
+#pragma once
+#include "decode/formats.hpp"
+
+namespace ringside {
+
+// Fills type.steps, and the symbols of enum fields. False: something in the print fmt is beyond us (steps stay empty).
+bool compile_steps(const tep_event& event, EventType& type);
+
+// "name=value" for every field: for events without a print fmt.
+void default_steps(EventType& type);
+
+void run_steps(const EventType& type, Bytes payload, fmt::memory_buffer& out);
+
+// The name for an enum's value; null when there is none.
+const std::string* symbol_of(const std::vector<std::pair<i64, std::string>>& symbols, i64 value);
+
+}  // namespace ringside

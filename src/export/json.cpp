@@ -1,0 +1,134 @@
+#include "export/json.hpp"
+
+#include <cmath>
+
+#include "decode/print_steps.hpp"
+
+namespace ringside {
+namespace {
+
+// Bytes of the UTF-8 sequence at the start of `s`; 0: there is none (overlong, surrogate, beyond Unicode, cut).
+size_t utf8_length(std::string_view s) {
+  const auto byte = [&](size_t i) { return i < s.size() ? static_cast<u8>(s[i]) : u8{0}; };
+  const auto tail = [&](size_t i) { return (byte(i) & 0xC0) == 0x80; };
+  const u8 b = byte(0);
+  if (b < 0x80) return 1;
+  if (b >= 0xC2 && b <= 0xDF) return tail(1) ? 2 : 0;
+  if (b >= 0xE0 && b <= 0xEF) {
+    if (!tail(1) || !tail(2)) return 0;
+    if (b == 0xE0 && byte(1) < 0xA0) return 0;
+    return b == 0xED && byte(1) > 0x9F ? 0 : 3;
+  }
+  if (b >= 0xF0 && b <= 0xF4) {
+    if (!tail(1) || !tail(2) || !tail(3)) return 0;
+    if (b == 0xF0 && byte(1) < 0x90) return 0;
+    return b == 0xF4 && byte(1) > 0x8F ? 0 : 4;
+  }
+  return 0;
+}
+
+void append_integer(i64 value, bool is_signed, fmt::memory_buffer& out) {
+  const fmt::format_int text = is_signed ? fmt::format_int(value) : fmt::format_int(static_cast<u64>(value));
+  out.append(text.data(), text.data() + text.size());
+}
+
+void append_floating(double value, fmt::memory_buffer& out) {
+  if (std::isfinite(value))
+    fmt::format_to(std::back_inserter(out), "{}", value);
+  else
+    append(out, "null");
+}
+
+void append_value(Bytes payload, const Field& field, fmt::memory_buffer& out) {
+  switch (field.kind) {
+    case FieldKind::integer: {
+      const i64 value = read_integer(payload, field);
+      const std::string* name = symbol_of(field.symbols, value);
+      if (name != nullptr)
+        append_json_text(*name, out);
+      else
+        append_integer(value, field.is_signed, out);
+      break;
+    }
+    case FieldKind::floating: append_floating(read_floating(payload, field), out); break;
+    case FieldKind::text:
+    case FieldKind::loc_text: append_json_text(read_text(payload, field), out); break;
+    case FieldKind::array:
+    case FieldKind::loc_array: {
+      const Bytes bytes = read_array(payload, field);
+      out.push_back('[');
+      for (size_t at = 0; field.element != 0 && at + field.element <= bytes.size; at += field.element) {
+        if (at != 0) out.push_back(',');
+        if (field.is_float)
+          append_floating(element_floating(bytes.data + at, field.element), out);
+        else
+          append_integer(element_integer(bytes.data + at, field.element, field.is_signed), field.is_signed, out);
+      }
+      out.push_back(']');
+      break;
+    }
+  }
+}
+
+}  // namespace
+
+void append_json_text(std::string_view text, fmt::memory_buffer& out) {
+  out.push_back('"');
+  while (!text.empty()) {
+    const char c = text.front();
+    size_t length = utf8_length(text);
+    if (length == 0) {
+      append(out, "\\ufffd");
+      length = 1;
+    } else if (c == '"' || c == '\\') {
+      out.push_back('\\');
+      out.push_back(c);
+    } else if (static_cast<u8>(c) < 0x20 || c == 0x7F) {
+      fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      append(out, text.substr(0, length));
+    }
+    text.remove_prefix(length);
+  }
+  out.push_back('"');
+}
+
+void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) const {
+  const auto to = std::back_inserter(out);
+  if (record.lost != 0) {
+    fmt::format_to(to, "{{\"ts\":{},\"ring\":{},\"lost\":{}}}\n", record.time, ring.ring, record.lost);
+    return;
+  }
+  const Common common = read_common(record.payload);
+  const Task* task = tasks_.find(common.tid);
+  const bool own = task == nullptr && common.tid == ring.tid;
+  fmt::format_to(to, "{{\"ts\":{},\"ring\":{},\"pid\":{},\"tid\":{},\"task\":", record.time, ring.ring,
+                 task != nullptr ? task->pid : ring.pid, common.tid);
+  append_json_text(task != nullptr ? std::string_view(task->name) : own ? std::string_view(ring.task) : "", out);
+  append(out, ",\"event\":");
+  const EventType* type = formats_.find(common.id);
+  if (type == nullptr) {
+    fmt::format_to(to, "\"unknown:{}\",\"fields\":{{\"hex\":\"", common.id);
+    append_hex(record.payload, out);
+    append(out, "\"}}\n");
+    return;
+  }
+  append_json_text(type->full, out);
+  append(out, ",\"fields\":{");
+  if (!type->parsed) {
+    append(out, "\"hex\":\"");
+    append_hex(record.payload, out);
+    out.push_back('"');
+  }
+  bool first = true;
+  for (const Field& field : type->fields) {
+    if (!first) out.push_back(',');
+    first = false;
+    append_json_text(field.name, out);
+    out.push_back(':');
+    append_value(record.payload, field, out);
+  }
+  append(out, "}}\n");
+}
+
+}  // namespace ringside

@@ -1,0 +1,59 @@
+#include "export/text.hpp"
+
+namespace ringside {
+namespace {
+
+// "seconds.micros: ", rounded as the kernel rounds, seconds at least 5 wide.
+void append_time(u64 ns, fmt::memory_buffer& out) {
+  const u64 us = (ns + 500) / 1000;
+  const fmt::format_int seconds(us / 1000000);
+  for (size_t n = seconds.size(); n < 5; ++n) out.push_back(' ');
+  out.append(seconds.data(), seconds.data() + seconds.size());
+  char micros[] = ".000000: ";
+  auto rest = static_cast<u32>(us % 1000000);
+  for (int i = 6; rest != 0; --i, rest /= 10) micros[i] = static_cast<char>('0' + rest % 10);
+  append(out, {micros, sizeof micros - 1});
+}
+
+// A thread may call itself anything; a line must stay a line.
+std::string printable(std::string_view name) {
+  std::string out;
+  for (const char c : name) out += static_cast<u8>(c) < 0x20 || c == 0x7F ? '?' : c;
+  return out;
+}
+
+}  // namespace
+
+const std::string& TextLines::prefix(u32 source, i32 tid, const RingName& ring) {
+  if (source >= prefixes_.size()) prefixes_.resize(source + 1);
+  Prefix& p = prefixes_[source];
+  if (p.tid != tid || p.text.empty()) {
+    const Task* task = tasks_.find(tid);
+    const std::string name = task != nullptr ? task->name : tid == ring.tid ? ring.task : "<...>";
+    p.tid = tid;
+    p.text = fmt::format("{:>16}-{:<7} [{:03}] ", printable(name), tid, ring.ring);
+  }
+  return p.text;
+}
+
+void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) {
+  if (record.lost != 0) {
+    fmt::format_to(std::back_inserter(out), "CPU:{} [LOST {} EVENTS]\n", ring.ring, record.lost);
+    return;
+  }
+  const Common common = read_common(record.payload);
+  append(out, prefix(record.source, common.tid, ring));
+  append_time(record.time, out);
+  const EventType* type = formats_.find(common.id);
+  if (type != nullptr) {
+    append(out, type->name);
+    append(out, ": ");
+    formats_.print(*type, record.payload, out);
+  } else {
+    fmt::format_to(std::back_inserter(out), "unknown_{}: ", common.id);
+    append_hex(record.payload, out);
+  }
+  out.push_back('\n');
+}
+
+}  // namespace ringside

@@ -1,0 +1,393 @@
+#include "instance/instance.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <ftw.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+
+#include "instance/ring_file.hpp"
+#include "instance/ring_source.hpp"
+#include "schema/format_text.hpp"
+
+namespace ringside {
+namespace {
+
+bool good_name(const std::string& name) {
+  if (name.empty() || name.size() > 63 || name[0] == '.') return false;
+  return std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; });
+}
+
+std::string field_text(const char* text, size_t room) { return std::string(text, strnlen(text, room)); }
+
+result<void> make_directory(const std::string& path, bool may_exist) {
+  if (mkdir(path.c_str(), 0700) == 0) return {};
+  if (errno == EEXIST && may_exist) {
+    struct stat st {};
+    if (lstat(path.c_str(), &st) != 0 || !S_ISDIR(st.st_mode)) return fail(ENOTDIR, path + " is in the way");
+    if (st.st_uid != geteuid()) return fail(EACCES, path + " belongs to another user; set RINGSIDE_ROOT to a directory of your own");
+    return {};
+  }
+  return fail(errno, "cannot make the directory " + path);
+}
+
+}  // namespace
+
+std::string Instance::root() {
+  if (const char* given = std::getenv("RINGSIDE_ROOT"); given != nullptr && *given != 0) return given;
+  if (const char* runtime = std::getenv("XDG_RUNTIME_DIR"); runtime != nullptr && *runtime != 0) return std::string(runtime) + "/ringside";
+  return "/dev/shm/ringside-" + std::to_string(geteuid());
+}
+
+result<std::string> instance_path(const std::string& wanted) {
+  if (wanted.find('/') != std::string::npos) {
+    if (wanted.size() > 3000) return refuse(std::errc::filename_too_long, "an instance's path is longer than 3,000 bytes");
+    return wanted;
+  }
+  if (!good_name(wanted))
+    return refuse(std::errc::invalid_argument, "'" + wanted + "' is no name for an instance: use 1 to 63 letters, digits, '-', '_' and '.', the first no '.'");
+  return Instance::root() + "/" + wanted;
+}
+
+InstanceLock::InstanceLock(const std::string& path) noexcept : fd_(::open((path + "/instance").c_str(), O_RDWR | O_CLOEXEC)) {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_len = 1;
+  // A holder that is stopped must not stop everybody: after 2 s we go on without (what is protected is short and idempotent).
+  for (int i = 0; i < 2000 && fd_ && fcntl(fd_.get(), F_OFD_SETLK, &lock) != 0; ++i) usleep(1000);
+}
+
+result<sys::Region> map_instance(const std::string& path, bool writable) {
+  const std::string file = path + "/instance";
+  const sys::Fd fd(::open(file.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd) {
+    if (errno == ENOENT) return fail(errno, "there is no instance at " + path + " (`ringside list` shows those that exist)");
+    return fail(errno, "cannot open " + file);
+  }
+  auto region = sys::Region::map(fd.get(), instance_file_size, writable, file);
+  if (!region) return region;
+  const auto& c = *reinterpret_cast<const InstanceControl*>(region->data());
+  if (__atomic_load_n(&c.magic, __ATOMIC_ACQUIRE) != instance_magic) return refuse(std::errc::invalid_argument, file + " is no instance of ringside");
+  if (c.version != instance_version)
+    return refuse(std::errc::not_supported, file + " has version " + std::to_string(c.version) + ", this program knows version " +
+                                                std::to_string(instance_version));
+  if (!Geometry(c.subbuf_size, c.nr_subbufs, c.spares).valid())
+    return refuse(std::errc::invalid_argument, file + " names impossible sizes: it was damaged");
+  return region;
+}
+
+ClockInfo clock_of(const InstanceControl& c) noexcept {
+  ClockInfo info;
+  info.kind = c.clock_kind <= 2 ? static_cast<ClockKind>(c.clock_kind) : ClockKind::mono;
+  if (info.kind != ClockKind::tsc) return info;
+  info.mult = c.clock_mult;
+  info.shift = c.clock_shift & 63;
+  info.base_ticks = c.clock_base_ticks;
+  info.base_ns = c.clock_base_ns;
+  return info;
+}
+
+void apply_patterns(const std::string& path, const InstanceWords& words, unsigned char* gate) {
+  std::vector<std::string> patterns;
+  if (auto text = sys::read_file(path + "/set_event")) {
+    std::istringstream lines(*text);
+    for (std::string line; std::getline(lines, line);)
+      if (!line.empty()) patterns.push_back(line);
+  }
+  std::vector<unsigned> bytes(gate_bytes);
+  const u64 n = std::min<u64>(__atomic_load_n(&words.control->nr_events, __ATOMIC_ACQUIRE) + 1, most_events);
+  for (u32 id = 1; id <= n; ++id) {
+    EventEntry& e = words.event(id);
+    if (__atomic_load_n(&e.known, __ATOMIC_ACQUIRE) == 0) continue;
+    const std::string full = field_text(e.system, sizeof e.system) + ":" + field_text(e.name, sizeof e.name);
+    u32 on = 0;
+    for (const std::string& p : patterns) {
+      const bool off = p[0] == '!';
+      if (fnmatch(p.c_str() + (off ? 1 : 0), full.c_str(), 0) == 0) on = off ? 0 : 1;
+    }
+    __atomic_store_n(&e.enabled, on, __ATOMIC_RELEASE);
+    if (on != 0) ++bytes[e.gate % gate_bytes];
+  }
+  for (u32 i = 0; i < gate_bytes; ++i) __atomic_store_n(&gate[i], static_cast<unsigned char>(std::min(bytes[i], 255u)), __ATOMIC_RELEASE);
+}
+
+result<std::unique_ptr<Instance>> Instance::create(const InstanceOptions& o) {
+  auto path = instance_path(o.name);
+  if (!path) return tl::unexpected(path.error());
+  if (!is_power_of_two(o.subbuf_size) || o.subbuf_size < abi::smallest_subbuf || o.subbuf_size > abi::largest_subbuf)
+    return refuse(std::errc::invalid_argument, "a sub-buffer of " + std::to_string(o.subbuf_size) + " bytes is not possible: use a power of two from 4k to 256k");
+  if (o.buffer_size == 0 || o.buffer_size > (u64{64} << 30))
+    return refuse(std::errc::invalid_argument, "a ring of " + std::to_string(o.buffer_size) + " bytes is not possible: use 1 byte to 64G");
+  const Geometry geometry(o.subbuf_size, subbufs_for(o.buffer_size, o.subbuf_size) + o.spares, o.spares);
+  if (!geometry.valid())
+    return refuse(std::errc::invalid_argument, "a ring of " + std::to_string(o.buffer_size) + " bytes has more than " + std::to_string(most_subbufs) +
+                                                   " sub-buffers of " + std::to_string(o.subbuf_size) + ": use larger ones");
+  if (o.clock == ClockKind::tsc && !tsc_is_invariant())
+    return refuse(std::errc::not_supported, "the time stamp counter of this machine is not invariant: use the clock mono");
+  if (o.name.find('/') == std::string::npos)
+    if (auto made = make_directory(root(), true); !made) return tl::unexpected(made.error());
+  if (mkdir(path->c_str(), 0700) != 0) {
+    if (errno == EEXIST) return fail(errno, "the instance " + o.name + " exists (`ringside rm " + o.name + "` removes it)");
+    return fail(errno, "cannot make the instance " + *path);
+  }
+  // The directory fills up, and `instance` gets its magic last: until then nobody can open it.
+  for (const char* folder : {"/per_cpu", "/events"})
+    if (auto made = make_directory(*path + folder, true); !made) return tl::unexpected(made.error());
+  std::string patterns;
+  for (const std::string& p : o.events) patterns += p + "\n";
+  for (auto& [file, text] : {std::pair<const char*, std::string>{"/set_event", patterns},
+                             {"/events/header_page", header_page_text(o.subbuf_size)},
+                             {"/events/header_event", std::string(header_event_text())},
+                             {"/gate", std::string(gate_bytes, '\0')}})
+    if (auto done = sys::write_file(*path + file, text); !done) return tl::unexpected(done.error());
+  const std::string file = *path + "/instance";
+  {
+    const sys::Fd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (!fd) return fail(errno, "cannot make " + file);
+    if (ftruncate(fd.get(), static_cast<off_t>(instance_file_size)) != 0) return fail(errno, "cannot size " + file);
+    auto region = sys::Region::map(fd.get(), instance_file_size, true, file);
+    if (!region) return tl::unexpected(region.error());
+    auto& c = *reinterpret_cast<InstanceControl*>(region->data());
+    const ClockInfo clock = calibrate(o.clock);
+    c.version = instance_version;
+    c.header_bytes = sizeof c;
+    c.subbuf_size = o.subbuf_size;
+    c.nr_subbufs = geometry.nr_subbufs();
+    c.spares = o.spares;
+    c.mode = o.overwrite ? 0 : 1;
+    c.clock_kind = static_cast<u32>(clock.kind);
+    c.clock_mult = clock.mult;
+    c.clock_shift = clock.shift;
+    c.clock_base_ticks = clock.base_ticks;
+    c.clock_base_ns = clock.base_ns;
+    struct sysinfo info {};
+    sysinfo(&info);
+    c.budget = o.budget != 0 ? o.budget : std::max<u64>(u64{info.totalram} * info.mem_unit / 4, u64{256} << 20);
+    c.creator = static_cast<u64>(getpid());
+    c.creator_start = sys::start_time(getpid());
+    c.created_ns = sys::now_ns();
+    __atomic_store_n(&c.magic, instance_magic, __ATOMIC_RELEASE);
+  }
+  return open(*path);
+}
+
+result<std::unique_ptr<Instance>> Instance::open(const std::string& wanted) {
+  auto path = instance_path(wanted);
+  if (!path) return tl::unexpected(path.error());
+  sys::guard_mappings();
+  auto region = map_instance(*path, true);
+  if (!region) return tl::unexpected(region.error());
+  std::unique_ptr<Instance> instance(new Instance);
+  instance->path_ = *path;
+  instance->name_ = path->substr(path->find_last_of('/') + 1);
+  instance->region_ = std::move(*region);
+  instance->words_.control = reinterpret_cast<InstanceControl*>(instance->region_.data());
+  const InstanceControl& c = *instance->words_.control;
+  instance->geometry_ = Geometry(c.subbuf_size, c.nr_subbufs, c.spares);
+  instance->clock_ = clock_of(c);
+  instance->dir_ = sys::Fd(::open(path->c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!instance->dir_) return fail(errno, "cannot open " + *path);
+  return instance;
+}
+
+Instance::~Instance() = default;
+
+std::vector<std::string> Instance::list() {
+  std::vector<std::string> names;
+  if (DIR* dir = opendir(root().c_str())) {
+    while (const dirent* entry = readdir(dir)) {
+      struct stat st {};
+      if (entry->d_name[0] != '.' && stat((root() + "/" + entry->d_name + "/instance").c_str(), &st) == 0) names.emplace_back(entry->d_name);
+    }
+    closedir(dir);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+result<void> Instance::remove(const std::string& name, bool force) {
+  auto path = instance_path(name);
+  if (!path) return tl::unexpected(path.error());
+  struct stat st {};
+  if (stat((*path + "/instance").c_str(), &st) != 0) return fail(errno, "there is no instance " + name);
+  if (auto opened = open(name); opened && !force && (*opened)->has_writers())
+    return refuse(std::errc::device_or_resource_busy, "the instance " + name + " is being written to (--force removes it all the same)");
+  const auto unlink_one = [](const char* at, const struct stat*, int, struct FTW*) { return ::remove(at); };
+  if (nftw(path->c_str(), unlink_one, 16, FTW_DEPTH | FTW_PHYS) != 0) return fail(errno, "cannot remove all of " + *path);
+  return {};
+}
+
+std::vector<EventInfo> Instance::events() const {
+  std::vector<EventInfo> all;
+  const u64 n = std::min<u64>(__atomic_load_n(&words_.control->nr_events, __ATOMIC_ACQUIRE), most_events);
+  for (u32 id = 1; id <= n; ++id) {
+    const EventEntry& e = words_.event(id);
+    if (__atomic_load_n(&e.known, __ATOMIC_ACQUIRE) == 0) continue;
+    EventInfo info{static_cast<u16>(id), field_text(e.system, sizeof e.system), field_text(e.name, sizeof e.name), "",
+                   __atomic_load_n(&e.enabled, __ATOMIC_RELAXED) != 0};
+    if (auto text = sys::read_file(path_ + "/events/" + info.system + "/" + info.name + "/format")) info.format = std::move(*text);
+    all.push_back(std::move(info));
+  }
+  return all;
+}
+
+result<u32> Instance::enable(const std::string& glob, bool on) {
+  if (glob.empty() || glob.find('\n') != std::string::npos || glob[0] == '!')
+    return refuse(std::errc::invalid_argument, "'" + glob + "' is no event pattern: write SYSTEM:EVENT, with * and ? as wildcards");
+  const std::string pattern = glob.find(':') == std::string::npos ? glob + ":*" : glob;
+  const InstanceLock lock(path_);
+  if (auto done = sys::write_file(path_ + "/set_event", (on ? "" : "!") + pattern + "\n", true); !done) return tl::unexpected(done.error());
+  const sys::Fd fd(::open((path_ + "/gate").c_str(), O_RDWR | O_CLOEXEC));
+  if (!fd) return fail(errno, "cannot open " + path_ + "/gate");
+  auto gate = sys::Region::map(fd.get(), gate_bytes, true, path_ + "/gate");
+  if (!gate) return tl::unexpected(gate.error());
+  apply_patterns(path_, words_, gate->data());
+  u32 matched = 0;
+  for (const EventInfo& e : events()) matched += fnmatch(pattern.c_str(), (e.system + ":" + e.name).c_str(), 0) == 0;
+  return matched;
+}
+
+namespace {
+
+// Live in name and in fact; a ring whose thread was killed is retired here.
+bool alive(RingEntry& entry) noexcept {
+  u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
+  if (state_of(state) != RingState::live) return false;
+  const u64 start = sys::start_time(static_cast<i32>(entry.pid), static_cast<i32>(entry.tid));
+  if (start != 0 && start == entry.tid_start) return true;
+  __atomic_compare_exchange_n(&entry.state, &state, pack_state(RingState::retired, entry.tid), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+  return false;
+}
+
+}  // namespace
+
+std::vector<RingInfo> Instance::rings() {
+  std::vector<RingInfo> all;
+  const u64 n = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
+  for (u32 i = 0; i < n; ++i) {
+    RingEntry& entry = words_.ring(i);
+    const RingState state = state_of(__atomic_load_n(&entry.state, __ATOMIC_ACQUIRE));
+    if (state == RingState::never || state == RingState::empty || state == RingState::busy) continue;
+    RingInfo info;
+    info.name = {i, static_cast<i32>(entry.pid), static_cast<i32>(entry.tid), field_text(entry.task, 16), field_text(entry.process, 16)};
+    info.live = alive(entry);
+    if (auto ring = look_at(dir_.get(), i, geometry_)) info.counters = ring->counters();
+    all.push_back(std::move(info));
+  }
+  return all;
+}
+
+bool Instance::has_writers() {
+  const u64 n = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
+  for (u32 i = 0; i < n; ++i)
+    if (alive(words_.ring(i))) return true;
+  return false;
+}
+
+std::vector<std::pair<i32, std::string>> Instance::tasks() const {
+  std::vector<std::pair<i32, std::string>> all;
+  if (auto text = sys::read_file(path_ + "/saved_cmdlines")) {
+    std::istringstream lines(*text);
+    for (std::string line; std::getline(lines, line);) {
+      const size_t space = line.find(' ');
+      if (space != std::string::npos) all.emplace_back(std::atoi(line.c_str()), line.substr(space + 1));
+    }
+  }
+  return all;
+}
+
+result<std::unique_ptr<Source>> Instance::source(u32 ring) { return open_ring(*this, dir_.get(), words_, ring, geometry_, true); }
+result<std::unique_ptr<Source>> Instance::peek(u32 ring) { return open_ring(*this, dir_.get(), words_, ring, geometry_, false); }
+
+bool Instance::tracing_on() const { return __atomic_load_n(&words_.control->tracing_off, __ATOMIC_ACQUIRE) == 0; }
+
+result<void> Instance::tracing(bool on) {
+  __atomic_store_n(&words_.control->tracing_off, u64{on ? 0u : 1u}, __ATOMIC_RELEASE);
+  for (const RingInfo& r : rings())
+    if (auto ring = look_at(dir_.get(), r.name.ring, geometry_)) ring->gate(on);
+  return {};
+}
+
+result<void> Instance::reset() {
+  for (const RingInfo& r : rings()) {
+    auto ring = look_at(dir_.get(), r.name.ring, geometry_);
+    if (!ring) return tl::unexpected(ring.error());
+    if (auto done = ring->reset(tracing_on()); !done) return done;
+  }
+  words_.control->past = {};
+  words_.control->refused = 0;
+  return {};
+}
+
+u64 Instance::trim() {
+  u64 bytes = 0;
+  for (const RingInfo& r : rings()) {
+    if (r.counters.unread != 0) continue;
+    if (r.live) {
+      if (auto ring = look_at(dir_.get(), r.name.ring, geometry_)) bytes += ring->park();
+      continue;
+    }
+    RingEntry& entry = words_.ring(r.name.ring);
+    u64 retired = pack_state(RingState::retired, entry.tid);
+    if (!__atomic_compare_exchange_n(&entry.state, &retired, pack_state(RingState::busy, entry.tid), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+      continue;
+    bool cleared = false;
+    if (auto ring = look_at(dir_.get(), r.name.ring, geometry_); ring && ring->lock()) {
+      const Counters n = ring->counters();
+      if (n.unread == 0) {
+        PastTotals& past = words_.control->past;
+        const auto add = [](u64& word, u64 value) { __atomic_fetch_add(&word, value, __ATOMIC_RELAXED); };
+        add(past.written, n.written);
+        add(past.read, n.read);
+        add(past.overrun, n.overrun);
+        add(past.dropped, n.dropped);
+        add(past.commit_overrun, n.commit_overrun);
+        add(past.unfinished_bytes, n.unfinished_bytes);
+        add(past.rings, 1);
+        cleared = clear_ring(dir_.get(), r.name.ring);
+        bytes += cleared ? n.resident_bytes : 0;
+      } else {
+        ring->unlock();
+      }
+    }
+    __atomic_store_n(&entry.state, cleared ? pack_state(RingState::empty, 0) : retired, __ATOMIC_RELEASE);
+  }
+  return bytes;
+}
+
+bool Instance::worth_waking(int percent) {
+  for (const RingInfo& r : rings()) {
+    if (percent == 0 ? r.counters.unread != 0 : r.counters.bytes * 100 >= u64(percent) * geometry_.nr_slots() * geometry_.capacity()) return true;
+  }
+  return false;
+}
+
+result<bool> Instance::wait(int percent, std::chrono::nanoseconds timeout) {
+  if (percent < 0 || percent > 100) return refuse(std::errc::invalid_argument, "a percentage of " + std::to_string(percent) + " is not possible: 0 to 100");
+  WaitWords& w = words_.control->wait;
+  const u64 deadline = sys::now_ns() + static_cast<u64>(timeout.count());
+  for (;;) {
+    const u32 sequence = __atomic_load_n(&w.sequence, __ATOMIC_ACQUIRE);
+    if (percent == 0)
+      __atomic_store_n(&w.any, u64{1}, __ATOMIC_SEQ_CST);
+    else
+      __atomic_store_n(&w.percent, u64(percent) + 1, __ATOMIC_SEQ_CST);
+    const bool fenced = sys::fence_heavy();  // pairs: WAKE
+    if (worth_waking(percent)) return true;
+    const u64 now = sys::now_ns();
+    if (now >= deadline) return false;
+    i64 left = static_cast<i64>(deadline - now);
+    if (!fenced) left = std::min<i64>(left, 10'000'000);  // no membarrier: a wake-up may be missed for so long
+    sys::futex_wait(&w.sequence, sequence, left);
+  }
+}
+
+}  // namespace ringside

@@ -1,0 +1,110 @@
+// A named set of rings in shared memory: make one, open one, see what is in it, read it. The writing side is in ringside.h.
+//
+//   auto instance = must(Instance::open("web"));
+//   for (auto& ring : instance->rings()) { auto source = must(instance->source(ring.name.ring)); ... }
+//
+// Instances live in $RINGSIDE_ROOT, else $XDG_RUNTIME_DIR/ringside, else /dev/shm/ringside-UID; a name with a slash is a path.
+// Not signal-safe; one Instance is for one thread at a time.
+#pragma once
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "clock/clock.hpp"
+#include "instance/layout.hpp"
+#include "source/source.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside {
+
+struct InstanceOptions {
+  std::string name;             // 1 to 63 of letters, digits, '-', '_', '.', or a path
+  u64 buffer_size = 1 << 20;    // bytes of events that each ring holds
+  u32 subbuf_size = 16384;      // a power of two, 4 KiB to 256 KiB
+  u32 spares = 0;
+  bool overwrite = true;        // false: a full ring refuses new events
+  ClockKind clock = tsc_is_invariant() ? ClockKind::tsc : ClockKind::mono;
+  u64 budget = 0;               // bytes that all rings may take; 0: a quarter of the machine's memory
+  std::vector<std::string> events{"*:*"};  // what is enabled: globs of SYSTEM:EVENT
+};
+
+struct EventInfo {
+  u16 id = 0;
+  std::string system, name, format;
+  bool enabled = false;
+};
+
+struct RingInfo {
+  RingName name;
+  bool live = false;  // its thread lives
+  Counters counters;
+};
+
+class Instance {
+ public:
+  // EEXIST if it is there; EINVAL for bad names and sizes.
+  static result<std::unique_ptr<Instance>> create(const InstanceOptions& options);
+  // An existing one of the same user.
+  static result<std::unique_ptr<Instance>> open(const std::string& name_or_path);
+  static std::vector<std::string> list();
+  // Removes an instance. EBUSY while somebody writes to it, unless `force`.
+  static result<void> remove(const std::string& name, bool force = false);
+  static std::string root();
+
+  ~Instance();
+  const std::string& name() const { return name_; }
+  const std::string& path() const { return path_; }
+  const ClockInfo& clock() const { return clock_; }
+  const InstanceControl& control() const { return *words_.control; }
+
+  std::vector<EventInfo> events() const;
+  // Replaces nothing: adds the pattern ("!pattern" when off) and applies it. Answers how many events it matches now.
+  result<u32> enable(const std::string& glob, bool on);
+
+  std::vector<RingInfo> rings();
+  bool has_writers();
+  std::vector<std::pair<i32, std::string>> tasks() const;  // saved_cmdlines: tid, name
+  PastTotals past() const { return words_.control->past; }  // of rings whose memory was given back
+  u64 refused() const { return words_.control->refused; }  // events that found no ring
+
+  result<std::unique_ptr<Source>> source(u32 ring);  // consumes; EBUSY while another process does
+  result<std::unique_ptr<Source>> peek(u32 ring);    // looks, consumes nothing
+
+  result<void> tracing(bool on);
+  bool tracing_on() const;
+  // Empties all rings and their counters. EBUSY while a writer is in the middle of an event or a ring is mapped.
+  result<void> reset();
+  // Gives back the memory of what has been read: retired rings wholly, the sub-buffer of idle ones. Answers bytes given back.
+  u64 trim();
+
+  // Sleeps until some ring has unread events (percent 0), or one is that full; false: timed out.
+  result<bool> wait(int percent, std::chrono::nanoseconds timeout);
+
+ private:
+  Instance() = default;
+  bool worth_waking(int percent);
+  std::string name_, path_;
+  sys::Region region_;
+  InstanceWords words_;
+  Geometry geometry_;
+  ClockInfo clock_;
+  sys::Fd dir_;
+};
+
+// Shared with registry.cpp.
+result<std::string> instance_path(const std::string& name_or_path);
+result<sys::Region> map_instance(const std::string& path, bool writable);
+ClockInfo clock_of(const InstanceControl& control) noexcept;
+void apply_patterns(const std::string& path, const InstanceWords& words, unsigned char* gate);
+
+// One process at a time changes what an instance lists. Released by the kernel when its holder dies.
+class InstanceLock {
+ public:
+  explicit InstanceLock(const std::string& path) noexcept;
+
+ private:
+  sys::Fd fd_;
+};
+
+}  // namespace ringside

@@ -1,0 +1,97 @@
+// What an instance shares between its processes, beside the rings. A directory (mode 0700) that mirrors tracefs:
+//
+//   NAME/instance                         InstanceControl, ring table, event table (this page)
+//   NAME/gate                             4,096 bytes: per hash of "system:event", how many events are enabled
+//   NAME/per_cpu/cpuN/ring                the control region of ring N
+//   NAME/per_cpu/cpuN/trace_pipe_raw      its data region: exactly the kernel's mapping
+//   NAME/events/SYSTEM/EVENT/{id,format}
+//   NAME/set_event                        the patterns that enable events, one a line
+//   NAME/saved_cmdlines, saved_tgids      "tid name", "tid pid": who wrote
+//
+// All files are sparse: a page costs memory only once it is written.
+#pragma once
+#include <ringside/ring/control.hpp>
+
+namespace ringside {
+
+inline constexpr u64 instance_magic = 0x0154534E49474E52;  // "RNGINST\1"
+inline constexpr u32 instance_version = 1;
+inline constexpr u32 most_rings = 65536;
+inline constexpr u32 most_events = 4095;  // ids 1 .. 4095
+inline constexpr u32 gate_bytes = 4096;
+
+// Who waits. Writers load `any` on each commit and `percent` on each finished sub-buffer.
+struct WaitWords {
+  u64 any;      // somebody wants any event
+  u64 percent;  // somebody wants a ring to be this full: percent + 1
+  u32 sequence;  // the futex; moves on at each wake-up
+  u32 reserved;
+};
+
+// Counters of rings whose memory was given back.
+struct PastTotals {
+  u64 written, read, overrun, dropped, commit_overrun, unfinished_bytes, rings;
+};
+
+struct alignas(64) InstanceControl {
+  u64 magic;
+  u32 version, header_bytes;
+  u32 subbuf_size, nr_subbufs, spares;
+  u32 mode;  // 0 overwrite, 1 discard
+  u32 clock_kind, clock_mult, clock_shift, reserved0;
+  u64 clock_base_ticks, clock_base_ns;
+  u64 budget;  // bytes of memory that the rings may take
+  u64 creator, creator_start, created_ns;
+  u64 tracing_off;  // 0: recording
+  u64 nr_rings;     // ring numbers handed out so far
+  u64 nr_events;
+  u64 refused;  // events that found no ring: budget, no room, or written while a ring was being made
+  WaitWords wait;
+  PastTotals past;
+};
+static_assert(sizeof(InstanceControl) <= 4096);
+
+// state: who has the ring.
+enum class RingState : u32 {
+  never = 0,
+  live = 1,     // a thread writes to it
+  retired = 2,  // its thread ended; readable; may be reused
+  busy = 3,     // somebody makes it ready or gives its memory back
+  empty = 4,    // all zeros again
+};
+struct RingEntry {
+  u64 state;  // RingState | tid << 32, so that a late change fails
+  u32 pid, tid;
+  u64 pid_start, tid_start;
+  char task[16], process[16];
+};
+static_assert(sizeof(RingEntry) == 64);
+constexpr u64 pack_state(RingState s, u32 tid) noexcept { return static_cast<u64>(s) | u64{tid} << 32; }
+constexpr RingState state_of(u64 word) noexcept { return static_cast<RingState>(word & 0xFFFFFFFF); }
+
+struct EventEntry {
+  u32 enabled;  // the exact word that call sites load
+  u32 gate;     // its byte in the gate file
+  u32 known;    // 1 once the names are complete
+  u32 reserved;
+  char system[64], name[64];
+  u64 format_hash;  // FNV-1a of fields and print format: same name, other fields is refused
+};
+static_assert(sizeof(EventEntry) == 152);
+
+inline constexpr u64 ring_table_at = 4096;
+inline constexpr u64 event_table_at = ring_table_at + u64{most_rings} * sizeof(RingEntry);
+inline constexpr u64 instance_file_size =
+    (event_table_at + u64{most_events + 1} * sizeof(EventEntry) + page_size - 1) / page_size * page_size;
+
+struct InstanceWords {
+  InstanceControl* control = nullptr;
+  RingEntry& ring(u32 n) const noexcept {
+    return reinterpret_cast<RingEntry*>(reinterpret_cast<u8*>(control) + ring_table_at)[n];
+  }
+  EventEntry& event(u32 id) const noexcept {
+    return reinterpret_cast<EventEntry*>(reinterpret_cast<u8*>(control) + event_table_at)[id];
+  }
+};
+
+}  // namespace ringside

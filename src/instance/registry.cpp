@@ -1,0 +1,247 @@
+// Events by id and name, this process's way into an instance, and what happens to it at fork.
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "instance/instance.hpp"
+#include "instance/process.hpp"
+#include "schema/format_text.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside {
+
+constinit Process process;
+
+namespace {
+
+constinit ringside_event* all_events = nullptr;  // a stack; pushed by CAS, never popped
+constinit pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+constinit sys::Region* words_region = nullptr;
+
+u64 hash_of(const ringside_event& e) noexcept {
+  u64 h = 14695981039346656037u;
+  for (const char* text : {e.format_fields, e.print_fmt})
+    for (; *text != 0; ++text) h = (h ^ static_cast<u8>(*text)) * 1099511628211u;
+  return h;
+}
+
+bool fits(const char* name) noexcept {
+  const size_t n = std::strlen(name);
+  return n > 0 && n < sizeof(EventEntry::name) && std::strchr(name, '/') == nullptr && name[0] != '.';
+}
+
+// Gives the event its id in the open instance. The caller holds the instance's lock.
+int enter(ringside_event& e) {
+  InstanceControl& c = *process.words.control;
+  const u64 made = __atomic_load_n(&c.nr_events, __ATOMIC_ACQUIRE);
+  const u64 hash = hash_of(e);
+  u32 id = 0;
+  for (u32 i = 1; i <= made && id == 0; ++i) {
+    const EventEntry& entry = process.words.event(i);
+    if (std::strncmp(entry.system, e.system, sizeof entry.system) != 0 || std::strncmp(entry.name, e.name, sizeof entry.name) != 0)
+      continue;
+    if (entry.format_hash != hash) return -EEXIST;
+    id = i;
+  }
+  if (id == 0) {
+    if (made >= most_events) return -ENOSPC;
+    id = static_cast<u32>(made) + 1;
+    EventEntry& entry = process.words.event(id);
+    std::strncpy(entry.system, e.system, sizeof entry.system - 1);
+    std::strncpy(entry.name, e.name, sizeof entry.name - 1);
+    entry.format_hash = hash;
+    entry.gate = e.gate;
+    const std::string system = std::string(process.path) + "/events/" + e.system;
+    mkdir((std::string(process.path) + "/events").c_str(), 0700);
+    mkdir(system.c_str(), 0700);
+    mkdir((system + "/" + e.name).c_str(), 0700);
+    (void)sys::write_file(system + "/" + e.name + "/id", std::to_string(id) + "\n");
+    if (!sys::write_file(system + "/" + e.name + "/format", format_text(e, id))) return -EIO;
+    __atomic_store_n(&entry.known, 1u, __ATOMIC_RELEASE);
+    __atomic_store_n(&c.nr_events, u64{id}, __ATOMIC_RELEASE);
+    apply_patterns(process.path, process.words, ringside_gate);
+  }
+  __atomic_store_n(&e.id, id, __ATOMIC_RELEASE);
+  __atomic_store_n(&e.enabled, &process.words.event(id).enabled, __ATOMIC_RELEASE);
+  return 0;
+}
+
+void before_fork() { pthread_mutex_lock(&opening); }
+void after_fork_parent() { pthread_mutex_unlock(&opening); }
+void after_fork_child() {
+  pthread_mutex_init(&opening, nullptr);
+  forget_thread_after_fork();
+  if (process.words.control == nullptr) return;
+  process.pid = getpid();
+  process.pid_start = sys::start_time(process.pid);
+  sys::register_fence();
+  __atomic_fetch_add(&process.epoch, u64{1}, __ATOMIC_RELEASE);
+}
+
+// A program that this process was before an exec left its rings behind: their thread is ours, but not their writer.
+void retire_rings_of_former_image() noexcept {
+  const InstanceWords& w = process.words;
+  const u64 n = __atomic_load_n(&w.control->nr_rings, __ATOMIC_ACQUIRE);
+  for (u32 i = 0; i < n && i < most_rings; ++i) {
+    RingEntry& entry = w.ring(i);
+    u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
+    if (state_of(state) != RingState::live || static_cast<i32>(entry.pid) != process.pid) continue;
+    const u64 retired = pack_state(RingState::retired, static_cast<u32>(state >> 32));
+    __atomic_compare_exchange_n(&entry.state, &state, retired, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+  }
+}
+
+int open_locked(const char* name) {
+  const char* from_environment = std::getenv("RINGSIDE_INSTANCE");
+  const std::string wanted = name != nullptr ? name : from_environment != nullptr ? from_environment : "default";
+  auto path = instance_path(wanted);
+  if (!path) return -path.error().code.value();
+  if (process.words.control != nullptr) return name == nullptr || *path == process.path ? 0 : -EBUSY;
+  struct stat st {};
+  if (stat((*path + "/instance").c_str(), &st) != 0) {
+    InstanceOptions options;
+    options.name = wanted;
+    if (auto made = Instance::create(options); !made && made.error().code != std::errc::file_exists)
+      return -made.error().code.value();
+  }
+  auto words = map_instance(*path, true);
+  if (!words) return -words.error().code.value();
+  auto* region = new sys::Region(std::move(*words));
+  const auto* control = reinterpret_cast<InstanceControl*>(region->data());
+  const Geometry geometry(control->subbuf_size, control->nr_subbufs, control->spares);
+  const int dir = ::open(path->c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  const int gate = ::open((*path + "/gate").c_str(), O_RDWR | O_CLOEXEC);
+  if (dir < 0 || gate < 0 || !geometry.valid() || path->size() >= sizeof process.path) {
+    delete region;
+    if (dir >= 0) close(dir);
+    if (gate >= 0) close(gate);
+    return -EINVAL;
+  }
+  const bool mapped = mmap(ringside_gate, gate_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, gate, 0) != MAP_FAILED;
+  close(gate);
+  if (!mapped) {
+    delete region;
+    close(dir);
+    return -ENOMEM;
+  }
+  words_region = region;
+  std::strcpy(process.path, path->c_str());
+  process.dir = dir;
+  process.geometry = geometry;
+  process.clock = clock_of(*control);
+  process.pid = getpid();
+  process.pid_start = sys::start_time(process.pid);
+  sys::comm_of(process.pid, 0, process.comm);
+  sys::register_fence();
+  prepare_threads();
+  static const bool once = pthread_atfork(before_fork, after_fork_parent, after_fork_child) == 0;
+  (void)once;
+  process.words.control = reinterpret_cast<InstanceControl*>(region->data());
+  retire_rings_of_former_image();
+  __atomic_fetch_add(&process.epoch, u64{1}, __ATOMIC_RELEASE);
+  register_all();
+  return 0;
+}
+
+// With RINGSIDE_INSTANCE in the environment a program that uses the library is traced from its start.
+[[gnu::constructor]] void open_from_environment() {
+  if (std::getenv("RINGSIDE_INSTANCE") != nullptr) ringside_open(nullptr);
+}
+
+}  // namespace
+
+void register_all() noexcept {
+  if (process.words.control == nullptr || all_events == nullptr) return;
+  const InstanceLock lock(process.path);
+  for (ringside_event* e = __atomic_load_n(&all_events, __ATOMIC_ACQUIRE); e != nullptr; e = e->next)
+    if (e->id == 0) enter(*e);
+}
+
+void save_names(i32 tid, i32 pid, const char* task) noexcept {
+  const auto append = [](const char* file, i32 a, const char* b) {
+    const int fd = openat(process.dir, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (fd < 0) return;
+    char line[48];
+    int n = 0;
+    char digits[12];
+    int count = 0;
+    auto value = static_cast<u32>(a);
+    do digits[count++] = static_cast<char>('0' + value % 10);
+    while ((value /= 10) != 0);
+    while (count > 0) line[n++] = digits[--count];
+    line[n++] = ' ';
+    for (; *b != 0 && n < 40; ++b) line[n++] = *b;
+    line[n++] = '\n';
+    if (lseek(fd, 0, SEEK_END) < (4 << 20)) (void)!::write(fd, line, static_cast<size_t>(n));
+    close(fd);
+  };
+  append("saved_cmdlines", tid, task);
+  char text[12];
+  int n = 0, count = 0;
+  char digits[12];
+  auto value = static_cast<u32>(pid);
+  do digits[count++] = static_cast<char>('0' + value % 10);
+  while ((value /= 10) != 0);
+  while (count > 0) text[n++] = digits[--count];
+  text[n] = 0;
+  append("saved_tgids", tid, text);
+}
+
+}  // namespace ringside
+
+using namespace ringside;
+
+extern "C" {
+
+alignas(4096) unsigned char ringside_gate[4096];
+
+int ringside_register(ringside_event* event) {
+  if (!fits(event->system) || !fits(event->name)) return -EINVAL;
+  if (__atomic_load_n(&event->id, __ATOMIC_ACQUIRE) != 0) return 0;
+  bool listed = event->next != nullptr;
+  for (ringside_event* e = __atomic_load_n(&all_events, __ATOMIC_ACQUIRE); e != nullptr && !listed; e = e->next) listed = e == event;
+  if (!listed) {
+    ringside_event* head = __atomic_load_n(&all_events, __ATOMIC_ACQUIRE);
+    do event->next = head;
+    while (!__atomic_compare_exchange_n(&all_events, &head, event, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+  }
+  if (process.words.control == nullptr) return 0;
+  if (pthread_mutex_trylock(&opening) != 0) return 0;  // being opened: register_all sees it
+  const InstanceLock lock(process.path);
+  const int done = enter(*event);
+  pthread_mutex_unlock(&opening);
+  return done;
+}
+
+int ringside_open(const char* name) {
+  pthread_mutex_lock(&opening);
+  const int done = open_locked(name);
+  pthread_mutex_unlock(&opening);
+  return done;
+}
+
+void ringside_close(void) {
+  pthread_mutex_lock(&opening);
+  if (process.words.control != nullptr) {
+    retire_this_thread();
+    mmap(ringside_gate, gate_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    for (ringside_event* e = all_events; e != nullptr; e = e->next) {
+      static const u32 never = 0;
+      __atomic_store_n(&e->enabled, &never, __ATOMIC_RELEASE);
+      __atomic_store_n(&e->id, 0u, __ATOMIC_RELEASE);
+    }
+    __atomic_fetch_add(&process.epoch, u64{1}, __ATOMIC_RELEASE);
+    process.words.control = nullptr;  // the mapping stays: another thread may be in the middle of an event
+    close(process.dir);
+    process.dir = -1;
+  }
+  pthread_mutex_unlock(&opening);
+}
+
+}  // extern "C"

@@ -1,0 +1,110 @@
+#include "instance/ring_file.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+
+namespace ringside {
+namespace {
+
+int open_sized(int dir, const char* path, u64 size) noexcept {
+  int fd = openat(dir, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0 && errno == ENOENT) {
+    char folder[64];
+    std::strcpy(folder, path);
+    *std::strrchr(folder, '/') = 0;
+    mkdirat(dir, folder, 0700);
+    fd = openat(dir, path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  }
+  if (fd < 0) return -1;
+  struct stat st {};
+  if (fstat(fd, &st) == 0 && static_cast<u64>(st.st_size) < size && ftruncate(fd, static_cast<off_t>(size)) != 0) {
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+  }
+  return fd;
+}
+
+void* map_sized(int dir, const char* path, u64 size) noexcept {
+  const int fd = open_sized(dir, path, size);
+  if (fd < 0) return nullptr;
+  void* const at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  const int error = errno;
+  close(fd);
+  errno = error;
+  return at == MAP_FAILED ? nullptr : at;
+}
+
+bool punch(int dir, const char* path) noexcept {
+  const int fd = openat(dir, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return false;
+  struct stat st {};
+  const bool done = fstat(fd, &st) == 0 && fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, st.st_size) == 0;
+  close(fd);
+  return done;
+}
+
+}  // namespace
+
+void ring_path(u32 n, const char* name, char* out) noexcept {
+  std::memcpy(out, "per_cpu/cpu", 11);
+  out += 11;
+  char digits[12];
+  int count = 0;
+  do digits[count++] = static_cast<char>('0' + n % 10);
+  while ((n /= 10) != 0);
+  while (count > 0) *out++ = digits[--count];
+  *out++ = '/';
+  std::strcpy(out, name);
+}
+
+MappedRing attach_ring(int dir, u32 n, const Geometry& geometry) noexcept {
+  MappedRing mapped;
+  mapped.ring.geometry = geometry;
+  mapped.control_bytes = control_size(geometry);
+  mapped.data_bytes = geometry.data_size();
+  char path[64];
+  ring_path(n, "trace_pipe_raw", path);
+  mapped.ring.data = static_cast<u8*>(map_sized(dir, path, mapped.data_bytes));
+  if (mapped.ring.data == nullptr) return {};
+  ring_path(n, "ring", path);
+  mapped.ring.control = static_cast<Control*>(map_sized(dir, path, mapped.control_bytes));
+  if (mapped.ring.control == nullptr) {
+    const int error = errno;
+    munmap(mapped.ring.data, mapped.data_bytes);
+    errno = error;
+    return {};
+  }
+  Control& c = *mapped.ring.control;
+  c.version = control_version;
+  c.header_bytes = sizeof(Control);
+  c.record_bytes = sizeof(Record);
+  c.subbuf_size = geometry.subbuf_size();
+  c.nr_subbufs = geometry.nr_subbufs();
+  c.nr_slots = geometry.nr_slots();
+  __atomic_store_n(&c.magic, control_magic, __ATOMIC_RELEASE);
+  return mapped;
+}
+
+void unmap_ring(MappedRing& mapped) noexcept {
+  if (!mapped) return;
+  munmap(mapped.ring.data, mapped.data_bytes);
+  munmap(mapped.ring.control, mapped.control_bytes);
+  mapped = {};
+}
+
+bool clear_ring(int dir, u32 n) noexcept {
+  char path[64];
+  ring_path(n, "ring", path);
+  if (!punch(dir, path)) return false;
+  ring_path(n, "trace_pipe_raw", path);
+  return punch(dir, path);
+}
+
+}  // namespace ringside

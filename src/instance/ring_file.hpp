@@ -1,0 +1,24 @@
+// A ring's two files: make, map, check, recycle. Everything here may be called in a signal handler: system calls only.
+#pragma once
+#include <ringside/ring/control.hpp>
+
+namespace ringside {
+
+struct MappedRing {
+  Ring ring;
+  u64 control_bytes = 0, data_bytes = 0;
+  explicit operator bool() const noexcept { return ring.control != nullptr; }
+};
+
+// Maps ring `n` below the directory `dir` (an open descriptor of the instance) read-write, making its files if they are missing.
+// Empty on failure, errno says why.
+MappedRing attach_ring(int dir, u32 n, const Geometry& geometry) noexcept;
+void unmap_ring(MappedRing& ring) noexcept;
+
+// Gives the memory of both files back; the ring is new afterwards. The caller owns it (RingState::busy).
+bool clear_ring(int dir, u32 n) noexcept;
+
+// "per_cpu/cpuN/NAME"; out holds 64 bytes.
+void ring_path(u32 n, const char* name, char* out) noexcept;
+
+}  // namespace ringside

@@ -1,0 +1,242 @@
+#include "instance/ring_source.hpp"
+
+#include <fcntl.h>
+#include <ringside/abi/event_cursor.hpp>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "instance/instance.hpp"
+#include "instance/ring_file.hpp"
+
+namespace ringside {
+namespace {
+
+result<std::pair<sys::Region, sys::Fd>> map_file(int dir, u32 n, const char* name, u64 size) {
+  char path[64];
+  ring_path(n, name, path);
+  sys::Fd fd(openat(dir, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd) return fail(errno, std::string("cannot open ") + path);
+  auto region = sys::Region::map(fd.get(), size, true, path);
+  if (!region) return tl::unexpected(region.error());
+  return std::pair{std::move(*region), std::move(fd)};
+}
+
+u64 lock_word(i32 pid) noexcept { return u64{static_cast<u32>(pid)} << 32 | (sys::start_time(pid) & 0xFFFFFFFF); }
+
+// The running time in front of data offset `end`; what is not event-shaped ends the sum.
+u64 time_before(const u8* data, u32 end, u64 time) noexcept {
+  abi::EventCursor c(data, 0, end, time);
+  while (c.next()) {
+  }
+  return c.time();
+}
+
+class OwnSource final : public Source {
+ public:
+  OwnSource(RingView view, const InstanceWords& words, RingName name, const ClockInfo& clock)
+      : view_(std::move(view)), words_(words), name_(std::move(name)), clock_(clock) {}
+  ~OwnSource() override { view_.unlock(); }
+
+  result<std::optional<SubBufferView>> next() override {
+    const bool mapped = __atomic_load_n(&view_.ring().control->mapped, __ATOMIC_ACQUIRE) != 0;
+    const Got got = view_.reader().get_reader(mapped);
+    if (view_.cut()) return refuse(std::errc::io_error, "ring " + std::to_string(name_.ring) + ": its file was truncated while it was read");
+    if (got == Got::corrupt)
+      return refuse(std::errc::illegal_byte_sequence, "ring " + std::to_string(name_.ring) + ": its control words contradict each other; what was read before is good");
+    if (got == Got::nothing) {
+      idle();
+      return std::nullopt;
+    }
+    last_data_ = 0;
+    const ReaderView& v = view_.reader().view();
+    const u8* const sub_buffer = view_.ring().subbuf(v.id);
+    u64 time = reinterpret_cast<const abi::SubBufferHeader*>(sub_buffer)->time_stamp;
+    if (v.begin != 0) time = time_before(sub_buffer + abi::header_size, v.begin, time);
+    return SubBufferView{sub_buffer, v.begin, v.end, v.lost_before, time};
+  }
+
+  Counters counters() const override { return view_.counters(); }
+  const RingName& name() const override { return name_; }
+  const ClockInfo& clock() const override { return clock_; }
+  bool ended() const override {
+    const RingEntry& entry = words_.ring(name_.ring);
+    const u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
+    if (state_of(state) != RingState::live || static_cast<i32>(entry.tid) != name_.tid) return state_of(state) != RingState::busy;
+    return sys::start_time(name_.pid, name_.tid) != entry.tid_start;
+  }
+
+ private:
+  // A second without news: the memory of what was read can go.
+  void idle() noexcept {
+    const u64 now = sys::now_ns();
+    if (last_data_ == 0) last_data_ = now;
+    if (last_data_ == ~u64{0} || now - last_data_ < 1'000'000'000) return;
+    view_.park();
+    last_data_ = ~u64{0};
+  }
+
+  RingView view_;
+  InstanceWords words_;
+  RingName name_;
+  ClockInfo clock_;
+  u64 last_data_ = 0;  // 0: just now; all ones: parked
+};
+
+class PeekSource final : public Source {
+ public:
+  PeekSource(RingView view, RingName name, const ClockInfo& clock)
+      : view_(std::move(view)),
+        buffer_((view_.ring().geometry.subbuf_size() + 7) / 8),
+        iterator_(view_.ring(), reinterpret_cast<u8*>(buffer_.data())),
+        name_(std::move(name)),
+        clock_(clock) {}
+
+  result<std::optional<SubBufferView>> next() override {
+    const Got got = iterator_.next();
+    if (view_.cut()) return refuse(std::errc::io_error, "ring " + std::to_string(name_.ring) + ": its file was truncated while it was read");
+    if (got == Got::corrupt) return refuse(std::errc::illegal_byte_sequence, "ring " + std::to_string(name_.ring) + ": its control words contradict each other");
+    if (got == Got::nothing) return std::nullopt;
+    const ReaderView& v = iterator_.view();
+    const auto* const bytes = reinterpret_cast<const u8*>(buffer_.data());
+    u64 time = buffer_[0];
+    if (v.begin != 0) time = time_before(bytes + abi::header_size, v.begin, time);
+    return SubBufferView{bytes, v.begin, v.end, v.lost_before, time};
+  }
+  Counters counters() const override { return view_.counters(); }
+  const RingName& name() const override { return name_; }
+  const ClockInfo& clock() const override { return clock_; }
+  bool ended() const override { return true; }
+
+ private:
+  RingView view_;
+  std::vector<u64> buffer_;
+  Iterator<> iterator_;
+  RingName name_;
+  ClockInfo clock_;
+};
+
+}  // namespace
+
+result<RingView> look_at(int dir, u32 n, const Geometry& geometry) {
+  auto data = map_file(dir, n, "trace_pipe_raw", geometry.data_size());
+  if (!data) return tl::unexpected(data.error());
+  auto control = map_file(dir, n, "ring", control_size(geometry));
+  if (!control) return tl::unexpected(control.error());
+  Ring ring;
+  ring.geometry = geometry;
+  ring.control = reinterpret_cast<Control*>(control->first.data());
+  ring.data = data->first.data();
+  const Control& c = *ring.control;
+  const u64 magic = __atomic_load_n(&c.magic, __ATOMIC_ACQUIRE);
+  if (magic != 0 && (magic != control_magic || c.version != control_version || c.subbuf_size != geometry.subbuf_size() ||
+                     c.nr_subbufs != geometry.nr_subbufs() || c.record_bytes != sizeof(Record)))
+    return refuse(std::errc::invalid_argument, "ring " + std::to_string(n) + ": its control region does not belong to this instance");
+  return RingView(ring, std::move(control->first), std::move(data->first), std::move(data->second));
+}
+
+Counters RingView::counters() const noexcept {
+  const RingCounters r = ringside::counters<>(ring_);
+  Counters n;
+  n.written = r.written;
+  n.read = r.read;
+  n.overrun = r.overrun;
+  n.unread = r.unread;
+  n.dropped = r.dropped;
+  n.commit_overrun = r.commit_overrun;
+  n.bytes = r.bytes;
+  n.unfinished_bytes = r.unfinished_bytes;
+  n.oldest_time = r.oldest_time;
+  struct stat st {};
+  if (fstat(file_.get(), &st) == 0) n.resident_bytes = static_cast<u64>(st.st_blocks) * 512;
+  n.subbuf_size = ring_.geometry.subbuf_size();
+  n.nr_subbufs = ring_.geometry.nr_subbufs();
+  return n;
+}
+
+bool RingView::lock() noexcept {
+  const u64 who = lock_word(getpid());
+  const u64 holder = reader_.try_lock(who);
+  if (holder == 0) return true;
+  const auto pid = static_cast<i32>(holder >> 32);
+  if (lock_word(pid) == holder) return false;
+  return reader_.steal(holder, who);
+}
+
+void RingView::gate(bool open) noexcept { __atomic_store_n(&ring_.control->gate, open ? u64{0} : gate_off, __ATOMIC_SEQ_CST); }
+
+bool RingView::quiet(u64 gate_value) noexcept {
+  u64 open = 0;
+  if (!__atomic_compare_exchange_n(&ring_.control->gate, &open, gate_value, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED) &&
+      open != gate_value)
+    return false;
+  return sys::fence_heavy() && __atomic_load_n(&ring_.control->nest, __ATOMIC_ACQUIRE) == 0;
+}
+
+u64 RingView::park() noexcept {
+  if (ring_.control->mapped != 0) return 0;
+  const ReaderState at = reader_.state();
+  const ReaderPlace own = reader_of(at.page);
+  const Place commit = place_of(__atomic_load_n(&ring_.control->commit, __ATOMIC_ACQUIRE));
+  if (own.next != commit.position + 1 || own.id != commit.id || !ring_.geometry.holds(own.id)) return 0;
+  const u64 value = gate_park(commit.position);
+  const u64 committed = __atomic_load_n(&ring_.record(own.id).committed, __ATOMIC_ACQUIRE);
+  const bool all_read = committed_of(committed).bytes == at.bytes;
+  u64 given = 0;
+  if (all_read && quiet(value) && __atomic_load_n(&ring_.record(own.id).committed, __ATOMIC_ACQUIRE) == committed &&
+      place_of(__atomic_load_n(&ring_.control->tail, __ATOMIC_ACQUIRE)) == commit) {
+    // From here on the writer leaves this sub-buffer without touching it: the gate says so.
+    const auto offset = static_cast<off_t>(ring_.geometry.offset_of(own.id));
+    struct stat before {}, after {};
+    fstat(file_.get(), &before);
+    fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, ring_.geometry.subbuf_size());
+    fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, ring_.geometry.subbuf_size());  // the meta-page: nobody maps
+    fstat(file_.get(), &after);
+    given = static_cast<u64>(before.st_blocks - after.st_blocks) * 512;
+    return given;
+  }
+  u64 parked = value;
+  __atomic_compare_exchange_n(&ring_.control->gate, &parked, u64{0}, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+  return given;
+}
+
+result<void> RingView::reset(bool reopen) {
+  if (!lock()) return refuse(std::errc::device_or_resource_busy, "the ring is being read by another process");
+  gate(false);
+  bool calm = false;
+  for (int i = 0; i < 100 && !calm; ++i) {
+    if (i != 0) usleep(1000);
+    calm = quiet(gate_off);
+  }
+  if (calm) {
+    Control& c = *ring_.control;
+    std::memset(&c.tail, 0, offsetof(Control, reader_lock) - offsetof(Control, tail));
+    std::memset(&c.reader_generation, 0, sizeof(u64) * 2);
+    std::memset(c.state, 0, sizeof c.state);
+    std::memset(static_cast<void*>(&ring_.record(0)), 0, sizeof(Record) * ring_.geometry.nr_subbufs());
+  }
+  unlock();
+  gate(reopen);
+  if (!calm) return refuse(std::errc::device_or_resource_busy, "a writer is in the middle of an event and does not go on");
+  return {};
+}
+
+result<std::unique_ptr<Source>> open_ring(Instance& instance, int dir, const InstanceWords& words, u32 n, const Geometry& geometry,
+                                          bool consume) {
+  if (n >= most_rings || n >= __atomic_load_n(&words.control->nr_rings, __ATOMIC_ACQUIRE))
+    return refuse(std::errc::no_such_file_or_directory, "there is no ring " + std::to_string(n));
+  auto view = look_at(dir, n, geometry);
+  if (!view) return tl::unexpected(view.error());
+  const RingEntry& entry = words.ring(n);
+  RingName name{n, static_cast<i32>(entry.pid), static_cast<i32>(entry.tid), std::string(entry.task, strnlen(entry.task, 16)),
+                std::string(entry.process, strnlen(entry.process, 16))};
+  if (!consume) return std::make_unique<PeekSource>(std::move(*view), std::move(name), instance.clock());
+  if (!view->lock())
+    return refuse(std::errc::device_or_resource_busy, "ring " + std::to_string(n) + " is being consumed by process " +
+                                                          std::to_string(view->ring().control->reader_lock >> 32));
+  return std::make_unique<OwnSource>(std::move(*view), words, std::move(name), instance.clock());
+}
+
+}  // namespace ringside

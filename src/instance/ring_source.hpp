@@ -1,0 +1,46 @@
+// One ring of an instance, seen from a reading or controlling process.
+#pragma once
+#include <ringside/ring/iterate.hpp>
+#include <ringside/ring/recover.hpp>
+
+#include "instance/layout.hpp"
+#include "source/source.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside {
+
+class Instance;
+
+class RingView {
+ public:
+  RingView(Ring ring, sys::Region control, sys::Region data, sys::Fd file) noexcept
+      : ring_(ring), reader_(ring), control_(std::move(control)), data_(std::move(data)), file_(std::move(file)) {}
+
+  Counters counters() const noexcept;
+  Reader<>& reader() noexcept { return reader_; }
+  const Ring& ring() const noexcept { return ring_; }
+  bool cut() const noexcept { return control_.cut() || data_.cut(); }
+
+  bool lock() noexcept;  // the reader's lock; taken over from a dead process
+  void unlock() noexcept { reader_.unlock(); }
+
+  void gate(bool open) noexcept;
+  result<void> reset(bool reopen);
+  // Gives back the sub-buffer that an idle writer stands on, if all of it is read. Answers bytes given back.
+  u64 park() noexcept;
+
+ private:
+  bool quiet(u64 gate_value) noexcept;  // closes the gate with this value; true: no writer is inside
+  Ring ring_;
+  Reader<> reader_;
+  sys::Region control_, data_;
+  sys::Fd file_;  // of the data region
+};
+
+result<RingView> look_at(int dir, u32 n, const Geometry& geometry);
+
+// consume: a consuming source (holds the reader's lock while it lives); else it looks and leaves.
+result<std::unique_ptr<Source>> open_ring(Instance& instance, int dir, const InstanceWords& words, u32 n, const Geometry& geometry,
+                                          bool consume);
+
+}  // namespace ringside

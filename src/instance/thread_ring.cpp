@@ -1,0 +1,229 @@
+// The writing side of an instance in this process: one ring per thread, found in one thread-local load, made at the thread's
+// first event. Implements the C interface of ringside.h but for registration (registry.cpp).
+#include "instance/process.hpp"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <new>
+
+#include "sys/sys.hpp"
+
+namespace ringside {
+namespace {
+
+using ThreadWriter = Writer<RingClockNow>;
+
+struct ThreadRing {
+  alignas(ThreadWriter) unsigned char storage[sizeof(ThreadWriter)];
+  MappedRing mapped;
+  u32 number = 0;
+  i32 tid = 0;
+  ThreadWriter& writer() noexcept { return *std::launder(reinterpret_cast<ThreadWriter*>(storage)); }
+};
+
+enum class Phase : u8 { none, attaching, attached };
+
+struct ThisThread {
+  Phase phase;
+  u64 epoch;  // Process::epoch at the attachment: after close, open or fork the ring is another process's, or gone
+  ThreadRing ring;
+};
+// Static TLS: no allocation at the first touch, so that a signal handler may be the first.
+[[gnu::tls_model("initial-exec")]] constinit thread_local ThisThread this_thread{};
+
+pthread_key_t end_key;
+bool has_end_key = false;
+
+void wake(void* context) noexcept {
+  auto* control = static_cast<InstanceControl*>(context);
+  // `any` may stand for a percentage that is not reached: the reader then waits again.
+  __atomic_store_n(&control->wait.any, u64{0}, __ATOMIC_RELAXED);
+  __atomic_store_n(&control->wait.percent, u64{0}, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&control->wait.sequence, 1u, __ATOMIC_SEQ_CST);
+  sys::futex_wake_all(&control->wait.sequence);
+}
+
+void retire(ThreadRing& own) noexcept {
+  RingEntry& entry = process.words.ring(own.number);
+  u64 live = pack_state(RingState::live, static_cast<u32>(own.tid));
+  unmap_ring(own.mapped);
+  __atomic_compare_exchange_n(&entry.state, &live, pack_state(RingState::retired, static_cast<u32>(own.tid)), false, __ATOMIC_ACQ_REL,
+                              __ATOMIC_RELAXED);
+}
+
+void at_thread_end(void*) {
+  ThisThread& t = this_thread;
+  if (t.phase != Phase::attached) return;
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  if (t.epoch == __atomic_load_n(&process.epoch, __ATOMIC_ACQUIRE)) retire(t.ring);
+  t.phase = Phase::none;  // later destructors may write: they get a ring once more
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+}
+
+// Takes ring `n` if its entry is in `state`; busy on success.
+bool claim(u32 n, u64 state, u32 tid) noexcept {
+  return __atomic_compare_exchange_n(&process.words.ring(n).state, &state, pack_state(RingState::busy, tid), false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_RELAXED);
+}
+
+bool all_read(const Ring& ring) noexcept {
+  const RingCounters n = counters<>(ring);
+  return n.unread == 0;
+}
+
+// A ring for this thread: a given-back one, a retired one that is read, a new one, or (budget) a retired one that is not read.
+bool find_ring(ThreadRing& own) noexcept {
+  InstanceControl& c = *process.words.control;
+  const auto tid = static_cast<u32>(own.tid);
+  const u64 made = __atomic_load_n(&c.nr_rings, __ATOMIC_ACQUIRE);
+  const u64 limit = c.budget / process.geometry.data_size();
+  for (int pass = 0; pass < 2; ++pass) {
+    const bool take_unread = pass == 1;
+    int looks = 16;  // each unread one costs two mappings
+    for (u64 i = 0; i < made; ++i) {
+      const u32 n = static_cast<u32>(i);
+      const u64 state = __atomic_load_n(&process.words.ring(n).state, __ATOMIC_ACQUIRE);
+      const RingState kind = state_of(state);
+      if (kind != RingState::retired && kind != RingState::empty) continue;
+      if (kind == RingState::retired && !take_unread && --looks < 0) continue;
+      if (!claim(n, state, tid)) continue;
+      own.mapped = attach_ring(process.dir, n, process.geometry);
+      own.number = n;
+      if (!own.mapped) {
+        __atomic_store_n(&process.words.ring(n).state, state, __ATOMIC_RELEASE);
+        return false;
+      }
+      const Control& words = *own.mapped.ring.control;
+      if (words.corrupt == 0 && (kind == RingState::empty || take_unread || all_read(own.mapped.ring))) {
+        if (words.nest != 0 && recover<>(own.mapped.ring).corrupt) own.mapped.ring.control->corrupt = 1;
+        if (words.corrupt == 0) return true;
+      }
+      unmap_ring(own.mapped);
+      __atomic_store_n(&process.words.ring(n).state, state, __ATOMIC_RELEASE);
+    }
+    if (made >= most_rings || made >= limit) continue;
+    const u64 n = __atomic_fetch_add(&c.nr_rings, u64{1}, __ATOMIC_ACQ_REL);
+    if (n >= most_rings) break;
+    own.number = static_cast<u32>(n);
+    __atomic_store_n(&process.words.ring(own.number).state, pack_state(RingState::busy, tid), __ATOMIC_RELEASE);
+    own.mapped = attach_ring(process.dir, own.number, process.geometry);
+    if (own.mapped) return true;
+    __atomic_store_n(&process.words.ring(own.number).state, pack_state(RingState::empty, 0), __ATOMIC_RELEASE);
+    return false;
+  }
+  return false;
+}
+
+// The slow path of a thread's first event. Signals are off meanwhile, so that no handler meets half a ring.
+RS_NOINLINE bool attach() noexcept {
+  ThisThread& t = this_thread;
+  if (t.phase == Phase::attaching) {  // an event from inside: our own system calls, traced
+    if (process.words.control != nullptr) __atomic_fetch_add(&process.words.control->refused, u64{1}, __ATOMIC_RELAXED);
+    return false;
+  }
+  const int saved = errno;
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  t.phase = Phase::attaching;
+  bool done = false;
+  if (process.words.control != nullptr) {
+    ThreadRing& own = t.ring;
+    own.tid = sys::gettid();
+    own.mapped = {};
+    t.epoch = __atomic_load_n(&process.epoch, __ATOMIC_ACQUIRE);
+    done = find_ring(own);
+    if (done) {
+      InstanceControl& c = *process.words.control;
+      RingEntry& entry = process.words.ring(own.number);
+      entry.pid = static_cast<u32>(process.pid);
+      entry.tid = static_cast<u32>(own.tid);
+      entry.pid_start = process.pid_start;
+      entry.tid_start = sys::start_time(process.pid, own.tid);
+      sys::comm_of(process.pid, own.tid, entry.task);
+      std::memcpy(entry.process, process.comm, sizeof entry.process);
+      Control& words = *own.mapped.ring.control;
+      words.owner = static_cast<u64>(own.tid);
+      words.owner_start = entry.tid_start;
+      words.mode = c.mode;
+      if (__atomic_load_n(&c.tracing_off, __ATOMIC_ACQUIRE) != 0) words.gate = gate_off;
+      const ClockInfo& clock = process.clock;
+      new (own.storage) ThreadWriter(own.mapped.ring, RingClockNow{clock.kind, &c.clock_base_ticks},
+                                     Doorbell{&c.wait.any, &c.wait.percent, wake, &c});
+      save_names(own.tid, process.pid, entry.task);
+      __atomic_store_n(&entry.state, pack_state(RingState::live, static_cast<u32>(own.tid)), __ATOMIC_RELEASE);
+      if (has_end_key) pthread_setspecific(end_key, &t);
+    } else {
+      __atomic_fetch_add(&process.words.control->refused, u64{1}, __ATOMIC_RELAXED);
+    }
+  }
+  t.phase = done ? Phase::attached : Phase::none;
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  errno = saved;
+  return done;
+}
+
+}  // namespace
+
+void forget_thread_after_fork() noexcept {
+  ThisThread& t = this_thread;
+  if (t.phase == Phase::attached) unmap_ring(t.ring.mapped);  // the parent's, shared: never write to it
+  t.phase = Phase::none;
+}
+
+void retire_this_thread() noexcept {
+  ThisThread& t = this_thread;
+  if (t.phase == Phase::attached && t.epoch == process.epoch) retire(t.ring);
+  t.phase = Phase::none;
+}
+
+void prepare_threads() noexcept {
+  if (!has_end_key) has_end_key = pthread_key_create(&end_key, at_thread_end) == 0;
+}
+
+}  // namespace ringside
+
+using namespace ringside;
+
+extern "C" bool ringside_begin(ringside_event* event, uint32_t payload_size, ringside_slot* slot) {
+  ThisThread& t = this_thread;
+  slot->payload = nullptr;
+  if (t.phase != Phase::attached || t.epoch != __atomic_load_n(&process.epoch, __ATOMIC_RELAXED)) [[unlikely]]
+    if (!attach()) return false;
+  const Slot s = t.ring.writer().reserve(payload_size);
+  if (!s) [[unlikely]] return false;
+  const u64 common = (event->id & 0xFFFF) | u64{static_cast<u32>(t.ring.tid)} << 32;
+  std::memcpy(s.payload, &common, sizeof common);
+  static_assert(sizeof(Slot) <= sizeof(Slot::before) * 2 + 24);
+  slot->payload = s.payload;
+  slot->cookie[0] = u64{s.id} << 32 | s.offset;
+  slot->cookie[1] = u64{s.size} << 32;
+  return true;
+}
+
+namespace {
+Slot slot_of(const ringside_slot* slot) noexcept {
+  Slot s;
+  s.payload = slot->payload;
+  s.id = static_cast<u32>(slot->cookie[0] >> 32);
+  s.offset = static_cast<u32>(slot->cookie[0]);
+  s.size = static_cast<u32>(slot->cookie[1] >> 32);
+  return s;
+}
+}  // namespace
+
+extern "C" void ringside_end(ringside_slot* slot) {
+  if (slot->payload != nullptr) this_thread.ring.writer().commit(slot_of(slot));
+}
+
+extern "C" void ringside_discard(ringside_slot* slot) {
+  // The cookie has no room for the reserve words: the event becomes padding.
+  if (slot->payload != nullptr) this_thread.ring.writer().discard(slot_of(slot));
+}

@@ -1,0 +1,20 @@
+// The texts of tracefs that describe bytes: events/header_page, events/header_event and an event's format file. Whoever reads
+// the kernel's reads ours.
+#pragma once
+#include <ringside/event.hpp>
+#include <string>
+#include <string_view>
+
+namespace ringside {
+
+// An event's format file. `fields` and `print` as in ringside_event; id: 1 to 65,535.
+std::string format_text(std::string_view name, u32 id, std::string_view fields, std::string_view print);
+std::string format_text(const ringside_event& event, u32 id);
+
+// What a sub-buffer looks like; subbuf_size in bytes with its 16-byte header. As printed by x86-64 kernels up to 6.18.
+std::string header_page_text(u32 subbuf_size);
+
+// What an event's header looks like.
+std::string_view header_event_text();
+
+}  // namespace ringside

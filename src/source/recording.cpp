@@ -1,0 +1,307 @@
+#include "source/recording.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+#include <ringside/abi/event_cursor.hpp>
+#include <ringside/abi/sub_buffer.hpp>
+
+namespace ringside {
+namespace {
+
+using abi::SubBufferHeader;
+
+std::string ring_path(const std::string& dir, u32 ring) { return dir + "/ring" + std::to_string(ring) + ".raw"; }
+
+bool valid_subbuf_size(u64 size) {
+  return is_power_of_two(size) && size >= abi::smallest_subbuf && size <= abi::largest_subbuf;
+}
+
+// All of it or an error; a disk that is full says so here.
+result<void> write_all(int fd, iovec* parts, int count, u64 offset, const std::string& what) {
+  while (count > 0) {
+    const ssize_t n = pwritev(fd, parts, count, static_cast<off_t>(offset));
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      return fail(errno, "cannot write to " + what + " (what was recorded so far stays readable)");
+    }
+    offset += static_cast<u64>(n);
+    auto rest = static_cast<size_t>(n);
+    while (count > 0 && rest >= parts->iov_len) {
+      rest -= parts->iov_len;
+      ++parts;
+      --count;
+    }
+    if (count > 0) {
+      parts->iov_base = static_cast<char*>(parts->iov_base) + rest;
+      parts->iov_len -= rest;
+    }
+  }
+  return {};
+}
+
+// What a walk over a view says about it.
+struct Walk {
+  u64 events = 0;
+  u32 end = 0;           // behind the last event: fill padding is not worth keeping
+  u32 last = 0;          // the last event's header
+  u32 before_last = 0;   // behind the one before
+  u64 time_before_last = 0;
+  abi::Malformed malformed = abi::Malformed::no;
+};
+
+Walk walk(const SubBufferView& view) {
+  Walk w;
+  w.end = w.before_last = view.begin;
+  w.time_before_last = view.time;
+  u64 time = view.time;
+  abi::EventCursor c(view.sub_buffer + abi::header_size, view.begin, view.end, view.time);
+  while (c.next()) {
+    ++w.events;
+    w.before_last = w.end;
+    w.time_before_last = time;
+    w.end = c.position();
+    w.last = c.offset();
+    time = c.time();
+  }
+  w.malformed = c.malformed();
+  return w;
+}
+
+u64 wall_clock_ns() {
+  timespec ts{};
+  clock_gettime(CLOCK_REALTIME, &ts);
+  return static_cast<u64>(ts.tv_sec) * 1000000000 + static_cast<u64>(ts.tv_nsec);
+}
+
+bool is_ring_file(const std::string& name) {
+  return name.size() > 8 && name.rfind("ring", 0) == 0 && name.compare(name.size() - 4, 4, ".raw") == 0 &&
+         std::all_of(name.begin() + 4, name.end() - 4, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// Takes an older recording out of the way. Nothing else in the directory is ever touched.
+result<void> clear_directory(const std::string& dir) {
+  DIR* d = opendir(dir.c_str());
+  if (d == nullptr) return fail(errno, "cannot read the directory " + dir);
+  std::vector<std::string> ours;
+  std::string foreign;
+  while (const dirent* entry = readdir(d)) {
+    const std::string name = entry->d_name;
+    if (name == "." || name == "..") continue;
+    if (name == "meta.json" || name == "meta.json.new" || is_ring_file(name))
+      ours.push_back(name);
+    else
+      foreign = name;
+  }
+  closedir(d);
+  if (!foreign.empty() || (!ours.empty() && !is_recording(dir))) {
+    return refuse(std::errc::file_exists, "will not record into " + dir + ": it holds \"" +
+                                              (foreign.empty() ? ours.front() : foreign) +
+                                              "\", which is no recording; choose another directory with -o");
+  }
+  for (const std::string& name : ours) {
+    if (unlink((dir + "/" + name).c_str()) != 0) return fail(errno, "cannot replace the older recording in " + dir);
+  }
+  return {};
+}
+
+}  // namespace
+
+bool is_recording(const std::string& path) {
+  struct stat st {};
+  return stat((path + "/meta.json").c_str(), &st) == 0 && S_ISREG(st.st_mode);
+}
+
+result<RecordingWriter> RecordingWriter::create(const std::string& dir, const ClockInfo& clock) {
+  if (mkdir(dir.c_str(), 0700) != 0) {
+    if (errno != EEXIST) return fail(errno, "cannot make the directory " + dir + " for the recording");
+    if (auto cleared = clear_directory(dir); !cleared) return tl::unexpected<Error>(cleared.error());
+  }
+  RecordingWriter writer(dir);
+  writer.meta_.clock = clock;
+  writer.meta_.start_ns = wall_clock_ns();
+  if (auto saved = writer.save(); !saved) return tl::unexpected<Error>(saved.error());
+  return writer;
+}
+
+RecordingWriter::RecordingWriter(RecordingWriter&& other) noexcept
+    : dir_(std::move(other.dir_)), meta_(std::move(other.meta_)), files_(std::exchange(other.files_, {})) {}
+
+RecordingWriter::~RecordingWriter() {
+  for (auto& [ring, file] : files_) close(file.fd);
+}
+
+result<void> RecordingWriter::add_ring(const RingName& name, u32 subbuf_size) {
+  if (!valid_subbuf_size(subbuf_size))
+    return refuse(std::errc::invalid_argument,
+                  "ring " + std::to_string(name.ring) + " claims sub-buffers of " + std::to_string(subbuf_size) + " bytes");
+  RecordedRing ring;
+  ring.name = name;
+  ring.subbuf_size = subbuf_size;
+  meta_.rings.push_back(ring);
+  if (auto saved = save(); !saved) return saved;
+  const std::string path = ring_path(dir_, name.ring);
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return fail(errno, "cannot make " + path);
+  RingFile file;
+  file.fd = fd;
+  file.index = meta_.rings.size() - 1;
+  files_[name.ring] = file;
+  return {};
+}
+
+result<void> RecordingWriter::append(u32 ring, const SubBufferView& view) {
+  RingFile& file = files_.at(ring);
+  RecordedRing& entry = meta_.rings[file.index];
+  if (view.begin > view.end || view.end > entry.subbuf_size - abi::header_size)
+    return refuse(std::errc::bad_message, "ring " + std::to_string(ring) + " handed out bytes " + std::to_string(view.begin) +
+                                              " to " + std::to_string(view.end) + " of a sub-buffer of " +
+                                              std::to_string(entry.subbuf_size));
+  const Walk w = walk(view);
+  if (w.malformed != abi::Malformed::no)
+    return refuse(std::errc::bad_message, "ring " + std::to_string(ring) + " handed out a malformed sub-buffer: " +
+                                              abi::to_string(w.malformed));
+  SubBufferView kept = view;
+  kept.end = w.end;
+  entry.events += w.events;
+  entry.bytes += kept.end - kept.begin;
+  entry.lost += view.lost_before;
+  if (w.events == 0 && view.lost_before == 0) return {};
+  if (view.begin != 0 && file.last_end == view.begin && view.lost_before == 0) return grow(file, kept);
+
+  // Behind a full sub-buffer there is no room for the number of missed events: its last event then goes into one of its own.
+  const u32 capacity = entry.subbuf_size - abi::header_size;
+  if (view.lost_before != 0 && kept.end - kept.begin + 8 > capacity && w.events > 1) {
+    SubBufferView last = kept;
+    kept.end = last.begin = w.before_last;
+    last.time = w.time_before_last;
+    last.lost_before = 0;
+    if (auto done = append_piece(file, entry, kept); !done) return done;
+    return append_piece(file, entry, last);
+  }
+  return append_piece(file, entry, kept);
+}
+
+result<void> RecordingWriter::append_piece(RingFile& file, RecordedRing& ring, const SubBufferView& view) {
+  const u32 size = view.end - view.begin;
+  SubBufferHeader header{view.time, size};
+  u64 lost = view.lost_before;
+  iovec parts[3] = {{&header, sizeof header},
+                    {const_cast<u8*>(view.sub_buffer) + abi::header_size + view.begin, size},
+                    {&lost, sizeof lost}};
+  int count = 2;
+  if (lost != 0) {
+    header.commit |= abi::missed_events;
+    if (size + 8 <= ring.subbuf_size - abi::header_size) {
+      header.commit |= abi::missed_stored;
+      count = 3;
+    }
+  }
+  if (auto done = write_all(file.fd, parts, count, file.offset, ring_path(dir_, ring.name.ring)); !done) return done;
+  file.last_offset = file.offset;
+  file.offset += ring.subbuf_size;
+  file.time_stamp = header.time_stamp;
+  file.commit = size;
+  file.shift = view.begin;
+  file.last_end = lost != 0 ? 0 : view.end;  // a stored number stands where the data would grow
+  return {};
+}
+
+result<void> RecordingWriter::grow(RingFile& file, const SubBufferView& view) {
+  const u32 size = view.end - view.begin;
+  const std::string path = ring_path(dir_, meta_.rings[file.index].name.ring);
+  iovec data{const_cast<u8*>(view.sub_buffer) + abi::header_size + view.begin, size};
+  const u64 at = file.last_offset + abi::header_size + view.begin - file.shift;
+  if (auto done = write_all(file.fd, &data, 1, at, path); !done) return done;
+  SubBufferHeader header{file.time_stamp, file.commit + size};
+  iovec head{&header, sizeof header};
+  if (auto done = write_all(file.fd, &head, 1, file.last_offset, path); !done) return done;
+  file.commit += size;
+  file.last_end = view.end;
+  return {};
+}
+
+result<void> RecordingWriter::finish(u64 duration_ns) {
+  for (auto& [ring, file] : files_) {
+    if (ftruncate(file.fd, static_cast<off_t>(file.offset)) != 0) return fail(errno, "cannot close " + ring_path(dir_, ring));
+  }
+  meta_.stop_ns = wall_clock_ns();
+  meta_.duration_ns = duration_ns;
+  meta_.complete = true;
+  return save();
+}
+
+RecordingSource::RecordingSource(std::string path, int fd, const RecordedRing& ring, const ClockInfo& clock)
+    : path_(std::move(path)), fd_(fd), ring_(ring), clock_(clock), buffer_(ring.subbuf_size / 8) {}
+
+RecordingSource::~RecordingSource() { close(fd_); }
+
+result<std::unique_ptr<Source>> RecordingSource::open(const std::string& dir, const RecordedRing& ring, const ClockInfo& clock) {
+  const std::string path = ring_path(dir, ring.name.ring);
+  if (!valid_subbuf_size(ring.subbuf_size))
+    return refuse(std::errc::bad_message, dir + "/meta.json gives ring " + std::to_string(ring.name.ring) + " sub-buffers of " +
+                                              std::to_string(ring.subbuf_size) +
+                                              " bytes; possible are powers of two from 4096 to 262144");
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return fail(errno, "cannot open " + path);
+  return std::unique_ptr<Source>(new RecordingSource(path, fd, ring, clock));
+}
+
+result<std::optional<SubBufferView>> RecordingSource::next() {
+  auto* bytes = reinterpret_cast<u8*>(buffer_.data());
+  size_t have = 0;
+  while (have < ring_.subbuf_size) {
+    const ssize_t n = pread(fd_, bytes + have, ring_.subbuf_size - have, static_cast<off_t>(offset_ + have));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return fail(errno, "cannot read " + path_ + " at " + std::to_string(offset_));
+    if (n == 0) break;
+    have += static_cast<size_t>(n);
+  }
+  if (have == 0) return std::nullopt;
+  const u64 at = offset_;
+  offset_ += ring_.subbuf_size;
+  // The recorder was killed before it closed the file: the last sub-buffer is as long as what had been written of it.
+  std::memset(bytes + have, 0, ring_.subbuf_size - have);
+  SubBufferHeader header{};
+  std::memcpy(&header, bytes, sizeof header);
+  const u32 size = abi::commit_size(header.commit);
+  if (size > ring_.subbuf_size - abi::header_size || abi::header_size + size > have) {
+    return refuse(std::errc::bad_message, path_ + ": the sub-buffer at " + std::to_string(at) + " claims " + std::to_string(size) +
+                                              " bytes of data, the file has " +
+                                              std::to_string(have < abi::header_size ? 0 : have - abi::header_size) +
+                                              "; the rest of this ring cannot be read");
+  }
+  SubBufferView view;
+  view.sub_buffer = bytes;
+  view.end = size;
+  view.time = header.time_stamp;
+  if (abi::commit_missed(header.commit)) {
+    view.lost_before = 1;  // at least
+    if (abi::commit_stored(header.commit) && size + 8 <= ring_.subbuf_size - abi::header_size) {
+      u64 lost = 0;
+      std::memcpy(&lost, bytes + abi::header_size + size, sizeof lost);
+      if (lost != 0) view.lost_before = lost;
+    }
+  }
+  return view;
+}
+
+result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& dir, const RecordingMeta& meta) {
+  std::vector<std::unique_ptr<Source>> sources;
+  for (const RecordedRing& ring : meta.rings) {
+    auto source = RecordingSource::open(dir, ring, meta.clock);
+    // A recorder killed between naming a ring and making its file leaves a name without a file.
+    if (!source && !meta.complete && source.error().code == std::errc::no_such_file_or_directory) continue;
+    if (!source) return tl::unexpected<Error>(source.error());
+    sources.push_back(std::move(*source));
+  }
+  return sources;
+}
+
+}  // namespace ringside

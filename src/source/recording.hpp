@@ -1,0 +1,108 @@
+// A recording: a directory with what an instance's rings held, written live.
+//
+//   DIR/meta.json   version, clock, events with their formats, rings, threads, start and stop, the counters at the end
+//   DIR/ringN.raw   ring N's sub-buffers back to back, each `subbuf_size` bytes, as read() of trace_pipe_raw gives them:
+//                   16 bytes of header (time stamp; commit with the missed-events flags in bits 31 and 30), the data, the number
+//                   of missed events right behind the data, zeros (holes of the file) to the end
+//
+// Sub-buffers that were read bit by bit grow in place: the data first, then the commit that makes it valid. meta.json is
+// written before the first byte of a ring that it names, and replaced in one step. So a recorder may be killed at any time:
+// what stands in the directory is readable, only the closing counters are missing ("complete": false).
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "instance/instance.hpp"
+#include "source/source.hpp"
+
+namespace ringside {
+
+struct RecordedRing {
+  RingName name;
+  u32 subbuf_size = 0;
+  u64 events = 0, bytes = 0, lost = 0;  // recorded; lost: the gaps between them
+  Counters counters;                    // of the ring, at the end
+};
+
+struct RecordingMeta {
+  ClockInfo clock;
+  u64 start_ns = 0, stop_ns = 0;  // wall clock, since 1970
+  u64 duration_ns = 0;
+  std::vector<std::string> command;
+  std::vector<EventInfo> events;
+  std::vector<RecordedRing> rings;
+  std::vector<RingName> threads;  // every thread seen; more than rings, because rings are reused
+  bool complete = false;
+
+  static result<RecordingMeta> read(const std::string& dir);
+  result<void> write(const std::string& dir) const;
+};
+
+bool is_recording(const std::string& path);  // a directory with a meta.json
+
+class RecordingWriter {
+ public:
+  // Makes the directory. One that holds a recording is replaced; one that holds anything else is refused.
+  static result<RecordingWriter> create(const std::string& dir, const ClockInfo& clock);
+  ~RecordingWriter();
+  RecordingWriter(RecordingWriter&&) noexcept;
+  RecordingWriter& operator=(RecordingWriter&&) = delete;
+
+  RecordingMeta& meta() { return meta_; }  // events, threads, command: whoever changes them calls save()
+  result<void> save() const { return meta_.write(dir_); }
+
+  // A ring that was not there before. Calls save().
+  result<void> add_ring(const RingName& name, u32 subbuf_size);
+  bool has_ring(u32 ring) const { return files_.count(ring) != 0; }
+  RecordedRing& ring(u32 ring) { return meta_.rings[files_.at(ring).index]; }
+
+  result<void> append(u32 ring, const SubBufferView& view);
+  result<void> finish(u64 duration_ns);
+
+ private:
+  struct RingFile {
+    int fd = -1;
+    size_t index = 0;        // in meta_.rings
+    u64 offset = 0;          // of the next sub-buffer
+    u64 last_offset = 0;     // of the one that may still grow
+    u64 time_stamp = 0, commit = 0;  // its header
+    u32 last_end = 0;        // where the source's view of it ended; 0: it cannot grow
+    u32 shift = 0;           // bytes of the source's sub-buffer that are not in ours
+  };
+
+  explicit RecordingWriter(std::string dir) : dir_(std::move(dir)) {}
+  result<void> append_piece(RingFile& file, RecordedRing& ring, const SubBufferView& view);
+  result<void> grow(RingFile& file, const SubBufferView& view);
+
+  std::string dir_;
+  RecordingMeta meta_;
+  std::map<u32, RingFile> files_;
+};
+
+// One ring of a recording. The file may be hostile: every size is checked, a lie ends the ring with a sentence.
+class RecordingSource final : public Source {
+ public:
+  static result<std::unique_ptr<Source>> open(const std::string& dir, const RecordedRing& ring, const ClockInfo& clock);
+  ~RecordingSource() override;
+  result<std::optional<SubBufferView>> next() override;
+  Counters counters() const override { return ring_.counters; }
+  const RingName& name() const override { return ring_.name; }
+  const ClockInfo& clock() const override { return clock_; }
+  bool ended() const override { return true; }
+
+ private:
+  RecordingSource(std::string path, int fd, const RecordedRing& ring, const ClockInfo& clock);
+
+  std::string path_;
+  int fd_;
+  RecordedRing ring_;
+  ClockInfo clock_;
+  std::vector<u64> buffer_;  // aligned as the cursor wants it
+  u64 offset_ = 0;
+};
+
+// Every ring of the recording in DIR.
+result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& dir, const RecordingMeta& meta);
+
+}  // namespace ringside

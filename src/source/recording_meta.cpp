@@ -1,0 +1,181 @@
+// meta.json of a recording: to text and back. Whatever is read is checked: the file may come from anywhere.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "source/recording.hpp"
+
+namespace ringside {
+namespace {
+
+using nlohmann::json;
+
+constexpr int version = 1;
+constexpr u64 largest_meta = u64{256} << 20;  // a thousand times the largest seen
+
+const char* clock_name(ClockKind kind) {
+  switch (kind) {
+    case ClockKind::tsc: return "tsc";
+    case ClockKind::mono: return "mono";
+    case ClockKind::counter: return "counter";
+  }
+  return "?";
+}
+
+json name_json(const RingName& n) {
+  return {{"ring", n.ring}, {"pid", n.pid}, {"tid", n.tid}, {"task", n.task}, {"process", n.process}};
+}
+
+RingName name_from(const json& j) {
+  return {j.at("ring").get<u32>(), j.at("pid").get<i32>(), j.at("tid").get<i32>(), j.at("task").get<std::string>(),
+          j.at("process").get<std::string>()};
+}
+
+struct CounterField {
+  const char* name;
+  u64 Counters::*member;
+};
+constexpr CounterField counter_fields[] = {
+    {"written", &Counters::written},       {"read", &Counters::read},
+    {"overrun", &Counters::overrun},       {"unread", &Counters::unread},
+    {"dropped", &Counters::dropped},       {"commit_overrun", &Counters::commit_overrun},
+    {"bytes", &Counters::bytes},           {"unfinished_bytes", &Counters::unfinished_bytes},
+    {"oldest_time", &Counters::oldest_time}, {"resident_bytes", &Counters::resident_bytes},
+    {"subbuf_size", &Counters::subbuf_size}, {"nr_subbufs", &Counters::nr_subbufs},
+};
+
+json ring_json(const RecordedRing& ring) {
+  json j = name_json(ring.name);
+  j["subbuf_size"] = ring.subbuf_size;
+  j["events"] = ring.events;
+  j["bytes"] = ring.bytes;
+  j["lost"] = ring.lost;
+  for (const auto& f : counter_fields) j["counters"][f.name] = ring.counters.*f.member;
+  return j;
+}
+
+RecordedRing ring_from(const json& j) {
+  RecordedRing ring;
+  ring.name = name_from(j);
+  ring.subbuf_size = j.at("subbuf_size").get<u32>();
+  ring.events = j.value("events", u64{0});
+  ring.bytes = j.value("bytes", u64{0});
+  ring.lost = j.value("lost", u64{0});
+  const json counters = j.value("counters", json::object());
+  for (const auto& f : counter_fields) ring.counters.*f.member = counters.value(f.name, u64{0});
+  return ring;
+}
+
+ClockInfo clock_from(const json& j) {
+  ClockInfo clock;
+  const auto kind = j.at("kind").get<std::string>();
+  if (kind == "tsc")
+    clock.kind = ClockKind::tsc;
+  else if (kind == "counter")
+    clock.kind = ClockKind::counter;
+  else if (kind != "mono")
+    throw std::runtime_error("the clock \"" + kind + "\" is unknown");
+  clock.mult = j.at("mult").get<u32>();
+  clock.shift = j.at("shift").get<u32>();
+  if (clock.shift > 63) throw std::runtime_error("the clock's shift of " + std::to_string(clock.shift) + " is above 63");
+  clock.base_ticks = j.at("base_ticks").get<u64>();
+  clock.base_ns = j.at("base_ns").get<u64>();
+  return clock;
+}
+
+RecordingMeta meta_from(const json& j) {
+  if (j.at("ringside_recording").get<int>() != version)
+    throw std::runtime_error("it is of version " + j.at("ringside_recording").dump() + ", this ringside reads version 1");
+  RecordingMeta meta;
+  meta.clock = clock_from(j.at("clock"));
+  meta.start_ns = j.value("start_ns", u64{0});
+  meta.stop_ns = j.value("stop_ns", u64{0});
+  meta.duration_ns = j.value("duration_ns", u64{0});
+  meta.complete = j.value("complete", false);
+  meta.command = j.value("command", std::vector<std::string>{});
+  for (const json& e : j.at("events")) {
+    EventInfo info{};
+    info.id = e.at("id").get<u16>();
+    info.system = e.at("system").get<std::string>();
+    info.name = e.at("name").get<std::string>();
+    info.format = e.at("format").get<std::string>();
+    info.enabled = e.value("enabled", true);
+    meta.events.push_back(std::move(info));
+  }
+  std::set<u32> seen;
+  for (const json& r : j.at("rings")) {
+    meta.rings.push_back(ring_from(r));
+    if (!seen.insert(meta.rings.back().name.ring).second)
+      throw std::runtime_error("ring " + std::to_string(meta.rings.back().name.ring) + " appears twice");
+  }
+  for (const json& t : j.value("threads", json::array())) meta.threads.push_back(name_from(t));
+  return meta;
+}
+
+}  // namespace
+
+result<RecordingMeta> RecordingMeta::read(const std::string& dir) {
+  const std::string path = dir + "/meta.json";
+  struct stat st {};
+  if (stat(path.c_str(), &st) != 0) return fail(errno, dir + " is no recording: cannot read " + path);
+  if (!S_ISREG(st.st_mode) || static_cast<u64>(st.st_size) > largest_meta)
+    return refuse(std::errc::bad_message, path + " is no plain file of a plausible size");
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  if (!in) return fail(EIO, "cannot read " + path);
+  try {
+    return meta_from(json::parse(text.str()));
+  } catch (const std::exception& e) {
+    return refuse(std::errc::bad_message, path + " cannot be understood: " + e.what());
+  }
+}
+
+result<void> RecordingMeta::write(const std::string& dir) const {
+  json j;
+  j["ringside_recording"] = version;
+  j["clock"] = {{"kind", clock_name(clock.kind)},
+                {"mult", clock.mult},
+                {"shift", clock.shift},
+                {"base_ticks", clock.base_ticks},
+                {"base_ns", clock.base_ns}};
+  j["start_ns"] = start_ns;
+  j["stop_ns"] = stop_ns;
+  j["duration_ns"] = duration_ns;
+  j["complete"] = complete;
+  j["command"] = command;
+  j["events"] = json::array();
+  for (const EventInfo& e : events)
+    j["events"].push_back({{"id", e.id}, {"system", e.system}, {"name", e.name}, {"format", e.format}, {"enabled", e.enabled}});
+  j["rings"] = json::array();
+  for (const RecordedRing& ring : rings) j["rings"].push_back(ring_json(ring));
+  j["threads"] = json::array();
+  for (const RingName& thread : threads) j["threads"].push_back(name_json(thread));
+  // Thread names are bytes that somebody chose; what is no UTF-8 is replaced.
+  const std::string text = j.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+
+  const std::string path = dir + "/meta.json", fresh = path + ".new";
+  const int fd = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return fail(errno, "cannot make " + fresh);
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      const int error = errno;
+      close(fd);
+      return fail(error, "cannot write " + fresh);
+    }
+    done += static_cast<size_t>(n);
+  }
+  close(fd);
+  if (rename(fresh.c_str(), path.c_str()) != 0) return fail(errno, "cannot put " + path + " in place");
+  return {};
+}
+
+}  // namespace ringside

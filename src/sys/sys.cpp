@@ -1,0 +1,203 @@
+#include "sys/sys.hpp"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <climits>
+#include <cstring>
+#include <mutex>
+
+namespace ringside::sys {
+namespace {
+
+// The regions that the SIGBUS handler may mend. A fixed table: a handler can neither lock nor allocate.
+struct Guarded {
+  std::atomic<u8*> base{nullptr};
+  std::atomic<u64> size{0};
+  std::atomic<bool> cut{false};
+};
+Guarded guarded[16384];
+std::mutex guarding;
+struct sigaction previous;
+std::atomic<bool> armed{false};
+std::atomic<bool> any_cut{false};
+
+Guarded* find(const u8* at) {
+  for (Guarded& g : guarded) {
+    u8* const base = g.base.load(std::memory_order_acquire);
+    if (base != nullptr && at >= base && at < base + g.size.load(std::memory_order_relaxed)) return &g;
+  }
+  return nullptr;
+}
+
+void on_sigbus(int signal, siginfo_t* info, void* context) {
+  auto* const at = static_cast<u8*>(info->si_addr);
+  if (Guarded* g = find(at)) {
+    g->cut.store(true, std::memory_order_relaxed);
+    any_cut.store(true, std::memory_order_relaxed);
+    u8* const page = reinterpret_cast<u8*>(reinterpret_cast<uintptr_t>(at) & ~uintptr_t{page_size - 1});
+    if (mmap(page, page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) return;
+  }
+  if ((previous.sa_flags & SA_SIGINFO) != 0 && previous.sa_sigaction != nullptr) return previous.sa_sigaction(signal, info, context);
+  if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(signal);
+  ::signal(SIGBUS, SIG_DFL);  // the access faults again, and kills
+}
+
+}  // namespace
+
+Fd::~Fd() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void guard_mappings() {
+  const std::lock_guard lock(guarding);
+  if (armed.exchange(true)) return;
+  struct sigaction action {};
+  action.sa_sigaction = on_sigbus;
+  action.sa_flags = SA_SIGINFO | SA_NODEFER;
+  sigaction(SIGBUS, &action, &previous);
+}
+
+result<Region> Region::map(int fd, u64 size, bool writable, const std::string& what) {
+  const off_t length = lseek(fd, 0, SEEK_END);
+  if (length < 0) return fail(errno, "cannot measure " + what);
+  if (static_cast<u64>(length) < size)
+    return refuse(std::errc::file_too_large, what + " is " + std::to_string(length) + " bytes long, but " + std::to_string(size) +
+                                                 " are needed: it was truncated or is no ring of ours");
+  void* const at = mmap(nullptr, size, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+  if (at == MAP_FAILED) return fail(errno, "cannot map " + what);
+  Region region;
+  region.base_ = static_cast<u8*>(at);
+  region.size_ = size;
+  const std::lock_guard lock(guarding);
+  if (armed) {
+    for (Guarded& g : guarded) {
+      if (g.base.load(std::memory_order_relaxed) != nullptr) continue;
+      g.size.store(size, std::memory_order_relaxed);
+      g.cut.store(false, std::memory_order_relaxed);
+      g.base.store(region.base_, std::memory_order_release);
+      break;
+    }
+  }
+  return region;
+}
+
+Region::~Region() {
+  if (base_ == nullptr) return;
+  if (armed) {
+    const std::lock_guard lock(guarding);
+    if (Guarded* g = find(base_)) g->base.store(nullptr, std::memory_order_release);
+  }
+  munmap(base_, size_);
+}
+
+bool Region::cut() const noexcept {
+  const Guarded* g = any_cut.load(std::memory_order_relaxed) ? find(base_) : nullptr;
+  return g != nullptr && g->cut.load(std::memory_order_relaxed);
+}
+
+result<std::string> read_file(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return fail(errno, "cannot open " + path);
+  std::string text;
+  char buffer[16384];
+  for (;;) {
+    const ssize_t n = ::read(fd.get(), buffer, sizeof buffer);
+    if (n == 0) return text;
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return fail(errno, "cannot read " + path);
+    text.append(buffer, static_cast<size_t>(n));
+    if (text.size() > (64u << 20)) return refuse(std::errc::file_too_large, path + " is larger than 64 MiB");
+  }
+}
+
+result<void> write_file(const std::string& path, const std::string& text, bool append) {
+  const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (append ? O_APPEND : O_TRUNC), 0600));
+  if (!fd) return fail(errno, "cannot write " + path);
+  for (size_t at = 0; at < text.size();) {
+    const ssize_t n = ::write(fd.get(), text.data() + at, text.size() - at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return fail(errno, "cannot write " + path);
+    at += static_cast<size_t>(n);
+  }
+  return {};
+}
+
+namespace {
+// Reads a /proc file of a thread without allocating; answers the length.
+ssize_t proc_file(i32 pid, i32 tid, const char* name, char* out, size_t size) noexcept {
+  char path[64];
+  const auto number = [](char* at, u32 value) {
+    char digits[12];
+    int n = 0;
+    do digits[n++] = static_cast<char>('0' + value % 10);
+    while ((value /= 10) != 0);
+    while (n > 0) *at++ = digits[--n];
+    return at;
+  };
+  char* at = path;
+  std::memcpy(at, "/proc/", 6);
+  at = number(at + 6, static_cast<u32>(pid));
+  if (tid != 0) {
+    std::memcpy(at, "/task/", 6);
+    at = number(at + 6, static_cast<u32>(tid));
+  }
+  *at++ = '/';
+  std::strcpy(at, name);
+  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  const ssize_t n = ::read(fd, out, size - 1);
+  ::close(fd);
+  out[n > 0 ? n : 0] = 0;
+  return n;
+}
+}  // namespace
+
+u64 start_time(i32 pid, i32 tid) noexcept {
+  char text[512];
+  if (pid <= 0 || proc_file(pid, tid, "stat", text, sizeof text) <= 0) return 0;
+  const char* at = std::strrchr(text, ')');  // the name may hold anything
+  if (at == nullptr) return 0;
+  if (at[1] == ' ' && (at[2] == 'Z' || at[2] == 'X')) return 0;  // dead, only not yet waited for
+  for (int field = 2; field < 22 && at != nullptr; ++field) at = std::strchr(at + 1, ' ');
+  u64 value = 0;
+  if (at != nullptr)
+    for (++at; *at >= '0' && *at <= '9'; ++at) value = value * 10 + static_cast<u64>(*at - '0');
+  return value;
+}
+
+i32 gettid() noexcept { return static_cast<i32>(syscall(SYS_gettid)); }
+
+void comm_of(i32 pid, i32 tid, char* out) noexcept {
+  char text[32] = "";
+  const ssize_t n = proc_file(pid, tid, "comm", text, sizeof text);
+  std::memset(out, 0, 16);
+  if (n > 0) std::memcpy(out, text, static_cast<size_t>(n - 1 < 15 ? n - 1 : 15));
+}
+
+bool fence_heavy() noexcept { return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0; }
+void register_fence() noexcept { syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0); }
+
+bool futex_wait(const u32* word, u32 value, i64 ns) noexcept {
+  timespec timeout{ns / 1000000000, ns % 1000000000};
+  const long r = syscall(SYS_futex, word, FUTEX_WAIT, value, ns < 0 ? nullptr : &timeout, nullptr, 0);
+  return !(r < 0 && errno == ETIMEDOUT);
+}
+
+void futex_wake_all(u32* word) noexcept { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
+
+u64 now_ns() noexcept {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<u64>(t.tv_sec) * 1000000000 + static_cast<u64>(t.tv_nsec);
+}
+
+}  // namespace ringside::sys

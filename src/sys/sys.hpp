@@ -1,0 +1,72 @@
+// The system calls of the slow paths, as values that clean up after themselves. What a signal handler may call says so.
+#pragma once
+#include <ringside/base/result.hpp>
+#include <ringside/base/types.hpp>
+#include <string>
+#include <utility>
+
+namespace ringside::sys {
+
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) noexcept : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Fd();
+  int get() const noexcept { return fd_; }
+  explicit operator bool() const noexcept { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+// A shared mapping of a file. If the file is truncated under it, reads yield zeros and `cut()` says so: no SIGBUS reaches the
+// program (guard_mappings).
+class Region {
+ public:
+  Region() = default;
+  Region(Region&& other) noexcept : base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  Region& operator=(Region&& other) noexcept {
+    std::swap(base_, other.base_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~Region();
+  static result<Region> map(int fd, u64 size, bool writable, const std::string& what);
+  u8* data() const noexcept { return base_; }
+  u64 size() const noexcept { return size_; }
+  bool cut() const noexcept;
+
+ private:
+  u8* base_ = nullptr;
+  u64 size_ = 0;
+};
+
+// Installs, once, a SIGBUS handler that puts zero pages under a Region whose file was cut, and passes other faults on to the
+// handler before it. For consumers; a writer's process keeps its own handlers.
+void guard_mappings();
+
+result<std::string> read_file(const std::string& path);
+result<void> write_file(const std::string& path, const std::string& text, bool append = false);
+
+// Field 22 of /proc/PID/stat; 0: no such process. With tid != 0 of the thread. Signal-safe.
+u64 start_time(i32 pid, i32 tid = 0) noexcept;
+i32 gettid() noexcept;
+// "comm" of a thread; empty if it is gone. `out` holds 16 bytes. Signal-safe.
+void comm_of(i32 pid, i32 tid, char* out) noexcept;
+
+// The heavy half of the asymmetric fence (Memory::fence_light). False: the kernel has no membarrier. Signal-safe.
+bool fence_heavy() noexcept;
+void register_fence() noexcept;  // each writer's process, once; signal-safe
+
+// Sleeps while *word == value, at most `ns` (negative: for ever); false: timed out. Between processes.
+bool futex_wait(const u32* word, u32 value, i64 ns) noexcept;
+void futex_wake_all(u32* word) noexcept;  // signal-safe
+
+u64 now_ns() noexcept;  // CLOCK_MONOTONIC; signal-safe
+
+}  // namespace ringside::sys

@@ -1,0 +1,108 @@
+// The library's side of the binary interface, for tests of the call sites: events go into a vector. Weak, so that several tests
+// can share an executable.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+#include <map>
+#include <ringside/event.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fake {
+
+struct Record {
+  const ringside_event* event;
+  std::vector<ringside::u8> payload;
+
+  template <class T>
+  T at(size_t offset) const {
+    T value;
+    std::memcpy(&value, payload.data() + offset, sizeof value);
+    return value;
+  }
+  std::string text(size_t offset) const {  // the string whose place is at `offset`; it must be whole and end in a NUL
+    auto place = at<ringside::u32>(offset), size = place >> 16, start = place & 0xFFFF;
+    EXPECT_GE(size, 1u);
+    EXPECT_LE(start + size, payload.size());
+    EXPECT_EQ(payload[start + size - 1], 0);
+    return {reinterpret_cast<const char*>(payload.data()) + start, size - 1};
+  }
+};
+
+struct Runtime {
+  std::deque<ringside::u32> words;
+  std::vector<ringside_event*> events;
+  std::vector<Record> records;
+  int begun = 0;
+  bool refuse = false;
+
+  ringside_event* find(std::string_view system, std::string_view name) {
+    for (auto* e : events)
+      if (e->system == system && e->name == name) return e;
+    return nullptr;
+  }
+  void enable(std::string_view system, std::string_view name, bool on = true) {
+    for (auto* e : events)
+      if (e->system == system && e->name == name) {
+        words[e->id - 1] = on;
+        ringside_gate[e->gate] = on;
+      }
+  }
+  void reset() {
+    records.clear();
+    begun = 0;
+    refuse = false;
+    for (auto& w : words) w = 0;
+    std::memset(ringside_gate, 0, sizeof ringside_gate);
+  }
+};
+
+inline Runtime& runtime() {
+  static Runtime r;
+  return r;
+}
+
+class Test : public testing::Test {
+ protected:
+  void SetUp() override { runtime().reset(); }
+  void TearDown() override { runtime().reset(); }
+  Runtime& run = runtime();
+};
+
+}  // namespace fake
+
+extern "C" {
+__attribute__((weak, aligned(4096))) unsigned char ringside_gate[4096];
+
+__attribute__((weak)) int ringside_register(ringside_event* event) {
+  auto& r = fake::runtime();
+  if (event->id != 0) return 0;
+  r.words.push_back(0);
+  r.events.push_back(event);
+  event->id = static_cast<uint32_t>(r.events.size());
+  event->enabled = &r.words.back();
+  return 0;
+}
+__attribute__((weak)) bool ringside_begin(ringside_event* event, uint32_t size, ringside_slot* slot) {
+  auto& r = fake::runtime();
+  ++r.begun;
+  slot->payload = nullptr;
+  if (r.refuse) return false;
+  r.records.push_back({event, std::vector<ringside::u8>(size, 0xAA)});
+  slot->payload = r.records.back().payload.data();
+  auto id = static_cast<uint16_t>(event->id);
+  int32_t pid = 42;
+  std::memcpy(slot->payload, &id, 2);
+  std::memset(slot->payload + 2, 0, 2);
+  std::memcpy(slot->payload + 4, &pid, 4);
+  return true;
+}
+__attribute__((weak)) void ringside_end(ringside_slot*) { --fake::runtime().begun; }
+__attribute__((weak)) void ringside_discard(ringside_slot*) {
+  fake::runtime().records.pop_back();
+  --fake::runtime().begun;
+}
+}
