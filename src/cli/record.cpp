@@ -1,6 +1,5 @@
 // ringside record: an instance of its own (or one that exists), a command traced into it, all rings consumed live into DIR.
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -8,6 +7,7 @@
 #include <set>
 
 #include "cli/child.hpp"
+#include "cli/preload.hpp"
 #include "cli/recorder.hpp"
 #include "cli/signals.hpp"
 #include "cli/trace.hpp"
@@ -25,35 +25,6 @@ struct Options {
 
 constexpr auto tick = std::chrono::milliseconds(20);  // a short command's end is noticed this late
 constexpr int percent = 25;                           // a ring this full is read at once
-
-std::string directory_of_binary() {
-  char path[4096];
-  const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-  if (n <= 0) return ".";
-  std::string text(path, static_cast<size_t>(n));
-  return text.substr(0, text.rfind('/'));
-}
-
-result<std::string> find_preload() {
-  const std::string here = directory_of_binary();
-  const std::string name = "libringside-libc.so";
-  std::vector<std::string> places{here, here + "/../lib", here + "/../lib/ringside"};
-#ifdef RINGSIDE_LIBDIR
-  places.emplace_back(RINGSIDE_LIBDIR);
-  places.emplace_back(RINGSIDE_LIBDIR "/ringside");
-#endif
-  places.insert(places.end(), {here + "/../lib/x86_64-linux-gnu", here + "/../lib/aarch64-linux-gnu", here + "/../lib64"});
-  for (const std::string& place : places) {
-    if (access((place + "/" + name).c_str(), R_OK) != 0) continue;
-    char* real = realpath((place + "/" + name).c_str(), nullptr);
-    const std::string found = real != nullptr ? real : place + "/" + name;
-    std::free(real);
-    return found;
-  }
-  return refuse(std::errc::no_such_file_or_directory,
-                "cannot find " + name + " for --libc: it is neither beside the ringside binary (" + here +
-                    ") nor in ../lib; build or install it");
-}
 
 void check_libc(const std::string& list) {
   static const std::set<std::string> known{"malloc", "io", "mutex"};
@@ -93,6 +64,10 @@ result<std::unique_ptr<Instance>> make_instance(const Options& options, bool& ou
   }
   if (!options.events.empty()) make.events = options.events;
   ours = options.instance.empty();
+  auto made = Instance::create(make);
+  if (made || !ours || made.error().code != std::errc::file_exists) return made;
+  // An earlier recorder of the same pid was killed. Refused while somebody still writes to its instance.
+  if (auto gone = Instance::remove(make.name); !gone) return tl::unexpected<Error>(gone.error());
   return Instance::create(make);
 }
 

@@ -1,7 +1,9 @@
 #include "cli/signals.hpp"
 
-#include <csignal>
 #include <unistd.h>
+
+#include <csignal>
+#include <initializer_list>
 
 namespace ringside::cli {
 namespace {

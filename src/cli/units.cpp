@@ -88,18 +88,18 @@ std::string format_time(double ns) {
 
 std::string format_count(u64 count) {
   std::string digits = fmt::format("{}", count);
-  for (auto at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), ",");
+  for (auto at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), 1, ',');
   return digits;
 }
 
 std::string format_rate(double per_second, std::string_view unit) {
-  if (per_second < 1000) return fmt::format("{:.0f} {}/s", per_second, unit);
+  if (per_second < 999.5) return fmt::format("{:.0f}{}{}/s", per_second, unit.empty() ? "" : " ", unit);
   int step = -1;
   while (per_second >= 999.95 && step < 3) {
     per_second /= 1000;
     ++step;
   }
-  return fmt::format("{:.1f} {}{}/s", per_second, "kMGT"[step], unit);
+  return fmt::format("{:.1f}{}{}{}/s", per_second, unit.empty() ? "" : " ", "kMGT"[step], unit);
 }
 
 }  // namespace ringside::cli

@@ -16,6 +16,6 @@ std::optional<u64> parse_time(std::string_view text);
 std::string format_size(u64 bytes);      // "16.0 KiB"
 std::string format_time(double ns);      // "1.23 ms"
 std::string format_count(u64 count);     // "1,234,567"
-std::string format_rate(double per_second, std::string_view unit);  // "1.2 M/s"
+std::string format_rate(double per_second, std::string_view unit);  // "1.2M/s", "1.2 MB/s"
 
 }  // namespace ringside::cli

@@ -85,12 +85,19 @@ Bytes read_array(Bytes payload, const Field& field) {
   return bytes;
 }
 
-void append_hex(Bytes payload, fmt::memory_buffer& out) {
+void append_floating(double value, u32 size, fmt::memory_buffer& out) {
+  if (size == 4)
+    fmt::format_to(std::back_inserter(out), "{}", static_cast<float>(value));
+  else
+    fmt::format_to(std::back_inserter(out), "{}", value);
+}
+
+void append_hex(Bytes bytes, std::string_view between, fmt::memory_buffer& out) {
   constexpr char digits[] = "0123456789abcdef";
-  for (size_t i = 0; i < payload.size; ++i) {
-    if (i != 0) out.push_back(' ');
-    out.push_back(digits[payload.data[i] >> 4]);
-    out.push_back(digits[payload.data[i] & 15]);
+  for (size_t i = 0; i < bytes.size; ++i) {
+    if (i != 0) append(out, between);
+    out.push_back(digits[bytes.data[i] >> 4]);
+    out.push_back(digits[bytes.data[i] & 15]);
   }
 }
 

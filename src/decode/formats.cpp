@@ -41,6 +41,8 @@ bool read_field(const tep_format_field& from, Field& to) {
   to.is_signed = (from.flags & TEP_FIELD_IS_SIGNED) != 0;
   to.relative = (from.flags & TEP_FIELD_IS_RELATIVE) != 0;
   to.is_float = type.find("float") != std::string_view::npos || type.find("double") != std::string_view::npos;
+  to.is_char = !array && to.size == 1 && is_char(type);
+  to.is_bool = !array && to.size == 1 && type.find("bool") != std::string_view::npos;
   to.element = from.elementsize;
   if (dynamic || to.element == 0 || to.element > 8) to.element = element_size(type);
   if (array && is_char(type))
@@ -116,7 +118,7 @@ void Formats::print(const EventType& type, Bytes payload, fmt::memory_buffer& ou
     print_by_tep(type, payload, out);
   } else if (!type.parsed) {
     const size_t common = std::min<size_t>(payload.size, 8);
-    append_hex({payload.data + common, payload.size - common}, out);
+    append_hex({payload.data + common, payload.size - common}, " ", out);
   } else {
     run_steps(type, payload, out);
   }

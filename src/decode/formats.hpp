@@ -39,18 +39,20 @@ struct Field {
   u32 element = 0;        // of arrays: bytes of one
   bool is_signed = false;
   bool is_float = false;  // of arrays: floats
+  bool is_char = false;   // one character
+  bool is_bool = false;
   bool relative = false;  // __rel_loc: the offset counts from the field's end
   std::vector<std::pair<i64, std::string>> symbols;  // of enums: value and name
 };
 
 // One step of an event's line.
 struct PrintStep {
-  enum class Kind : u8 { literal, decimal, hex, pointer, character, floating, text, symbol, flags, list, formatted };
+  enum class Kind : u8 { literal, decimal, hex, pointer, character, floating, text, symbol, flags, list, bytes, formatted };
   Kind kind = Kind::literal;
   u8 width = 8;          // bytes that the conversion keeps (its length modifier)
   bool is_signed = false;
   u32 field = 0;         // index in EventType::fields
-  std::string text;      // the literal, the conversion for snprintf, or the delimiter of flags
+  std::string text;      // the literal, the conversion for snprintf, the delimiter of flags or bytes
   std::vector<std::pair<i64, std::string>> names;  // symbol, flags
 };
 
@@ -105,7 +107,9 @@ double read_number(Bytes payload, const Field& field);  // integer or floating, 
 i64 element_integer(const u8* at, u32 size, bool is_signed);
 double element_floating(const u8* at, u32 size);
 
-void append_hex(Bytes payload, fmt::memory_buffer& out);
+// The shortest decimal that reads back as the same float or double of `size` bytes.
+void append_floating(double value, u32 size, fmt::memory_buffer& out);
+void append_hex(Bytes bytes, std::string_view between, fmt::memory_buffer& out);
 
 inline void append(fmt::memory_buffer& out, std::string_view s) { out.append(s.data(), s.data() + s.size()); }
 

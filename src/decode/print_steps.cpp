@@ -44,6 +44,8 @@ const char* field_name(const tep_print_arg* arg) {
     case TEP_PRINT_SYMBOL: return field_name(arg->symbol.field);
     case TEP_PRINT_FLAGS: return field_name(arg->flags.field);
     case TEP_PRINT_INT_ARRAY: return field_name(arg->int_array.field);
+    case TEP_PRINT_HEX:
+    case TEP_PRINT_HEX_STR: return field_name(arg->hex.field);
     case TEP_PRINT_DYNAMIC_ARRAY: return arg->dynarray.field != nullptr ? arg->dynarray.field->name : nullptr;
     default: return nullptr;
   }
@@ -80,9 +82,16 @@ bool compile_argument(const tep_print_arg* arg, const Conversion& conversion, Ev
     case FieldKind::text:
     case FieldKind::loc_text: step.kind = Kind::text; return conversion.letter == 's' && conversion.flags.empty();
     case FieldKind::array:
-    case FieldKind::loc_array: step.kind = Kind::list; return conversion.letter == 's';
+    case FieldKind::loc_array:
+      step.kind = arg->type == TEP_PRINT_HEX || arg->type == TEP_PRINT_HEX_STR ? Kind::bytes : Kind::list;
+      if (arg->type == TEP_PRINT_HEX) step.text = " ";
+      return conversion.letter == 's';
     case FieldKind::floating: step.kind = Kind::floating; break;
     case FieldKind::integer: break;
+  }
+  if (conversion.letter == 's' && field->is_char) {
+    step.kind = Kind::character;
+    return conversion.flags.empty();
   }
   if (conversion.letter == 's') return false;  // a pointer to a text: nothing that we could follow
   if (field->kind == FieldKind::floating) {
@@ -104,6 +113,13 @@ bool compile_argument(const tep_print_arg* arg, const Conversion& conversion, Ev
   }
   step.kind = conversion.letter == 'x' ? Kind::hex : conversion.letter == 'c' ? Kind::character : Kind::decimal;
   return true;
+}
+
+// libtraceevent knows no floating point, so formats print its bits as 0x%llx; we print the number, without the 0x.
+void drop_hex_sign(std::vector<PrintStep>& steps) {
+  if (steps.empty() || steps.back().kind != Kind::literal) return;
+  std::string& text = steps.back().text;
+  if (text.size() >= 2 && text.compare(text.size() - 2, 2, "0x") == 0) text.resize(text.size() - 2);
 }
 
 // What a printf with this length modifier would keep of the value.
@@ -149,17 +165,16 @@ void append_flags(const PrintStep& step, u64 value, fmt::memory_buffer& out) {
   }
 }
 
-// As the kernel's __print_array: {0x1,0x2}.
+// As trace-cmd prints __print_array: {1,2}.
 void append_list(const Field& field, Bytes bytes, fmt::memory_buffer& out) {
   out.push_back('{');
   for (size_t at = 0; field.element != 0 && at + field.element <= bytes.size; at += field.element) {
     if (at != 0) out.push_back(',');
     if (field.is_float) {
-      fmt::format_to(std::back_inserter(out), "{:g}", element_floating(bytes.data + at, field.element));
+      ringside::append_floating(element_floating(bytes.data + at, field.element), field.element, out);
       continue;
     }
-    append(out, "0x");
-    append_base16(static_cast<u64>(element_integer(bytes.data + at, field.element, false)), out);
+    append_decimal(element_integer(bytes.data + at, field.element, field.is_signed), field.is_signed, out);
   }
   out.push_back('}');
 }
@@ -185,9 +200,9 @@ void append_formatted(const PrintStep& step, i64 value, fmt::memory_buffer& out)
   if (n > 0) out.append(text, text + std::min(n, int{sizeof text} - 1));
 }
 
-void append_floating(const PrintStep& step, double value, fmt::memory_buffer& out) {
+void append_floating(const PrintStep& step, const Field& field, double value, fmt::memory_buffer& out) {
   if (step.text.empty()) {
-    fmt::format_to(std::back_inserter(out), "{}", value);
+    ringside::append_floating(value, field.size, out);
     return;
   }
   char text[128];
@@ -237,6 +252,7 @@ bool compile_steps(const tep_event& event, EventType& type) {
       PrintStep step;
       s = read_conversion(s + 1, conversion);
       if (s == nullptr || arg == nullptr || !compile_argument(arg, conversion, type, step)) return false;
+      if (step.kind == Kind::floating && conversion.letter == 'x') drop_hex_sign(steps);
       steps.push_back(std::move(step));
       arg = arg->next;
     }
@@ -287,7 +303,7 @@ void run_steps(const EventType& type, Bytes payload, fmt::memory_buffer& out) {
         append_text({&c, 1}, out);
         break;
       }
-      case Kind::floating: append_floating(step, read_floating(payload, field), out); break;
+      case Kind::floating: append_floating(step, field, read_floating(payload, field), out); break;
       case Kind::text: append_text(read_text(payload, field), out); break;
       case Kind::symbol: {
         const i64 value = read_integer(payload, field);
@@ -301,6 +317,7 @@ void run_steps(const EventType& type, Bytes payload, fmt::memory_buffer& out) {
       }
       case Kind::flags: append_flags(step, static_cast<u64>(read_integer(payload, field)), out); break;
       case Kind::list: append_list(field, read_array(payload, field), out); break;
+      case Kind::bytes: append_hex(read_array(payload, field), step.text, out); break;
       case Kind::formatted: append_formatted(step, narrowed(read_integer(payload, field), step), out); break;
     }
   }

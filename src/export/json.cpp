@@ -32,9 +32,9 @@ void append_integer(i64 value, bool is_signed, fmt::memory_buffer& out) {
   out.append(text.data(), text.data() + text.size());
 }
 
-void append_floating(double value, fmt::memory_buffer& out) {
+void append_number(double value, u32 size, fmt::memory_buffer& out) {
   if (std::isfinite(value))
-    fmt::format_to(std::back_inserter(out), "{}", value);
+    append_floating(value, size, out);
   else
     append(out, "null");
 }
@@ -44,13 +44,18 @@ void append_value(Bytes payload, const Field& field, fmt::memory_buffer& out) {
     case FieldKind::integer: {
       const i64 value = read_integer(payload, field);
       const std::string* name = symbol_of(field.symbols, value);
+      const char c = static_cast<char>(value);
       if (name != nullptr)
         append_json_text(*name, out);
+      else if (field.is_char)
+        append_json_text(c == 0 ? std::string_view() : std::string_view(&c, 1), out);
+      else if (field.is_bool)
+        append(out, value != 0 ? "true" : "false");
       else
         append_integer(value, field.is_signed, out);
       break;
     }
-    case FieldKind::floating: append_floating(read_floating(payload, field), out); break;
+    case FieldKind::floating: append_number(read_floating(payload, field), field.size, out); break;
     case FieldKind::text:
     case FieldKind::loc_text: append_json_text(read_text(payload, field), out); break;
     case FieldKind::array:
@@ -60,7 +65,7 @@ void append_value(Bytes payload, const Field& field, fmt::memory_buffer& out) {
       for (size_t at = 0; field.element != 0 && at + field.element <= bytes.size; at += field.element) {
         if (at != 0) out.push_back(',');
         if (field.is_float)
-          append_floating(element_floating(bytes.data + at, field.element), out);
+          append_number(element_floating(bytes.data + at, field.element), field.element, out);
         else
           append_integer(element_integer(bytes.data + at, field.element, field.is_signed), field.is_signed, out);
       }
@@ -109,7 +114,7 @@ void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
   const EventType* type = formats_.find(common.id);
   if (type == nullptr) {
     fmt::format_to(to, "\"unknown:{}\",\"fields\":{{\"hex\":\"", common.id);
-    append_hex(record.payload, out);
+    append_hex(record.payload, " ", out);
     append(out, "\"}}\n");
     return;
   }
@@ -117,7 +122,7 @@ void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
   append(out, ",\"fields\":{");
   if (!type->parsed) {
     append(out, "\"hex\":\"");
-    append_hex(record.payload, out);
+    append_hex(record.payload, " ", out);
     out.push_back('"');
   }
   bool first = true;

@@ -51,7 +51,7 @@ void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
     formats_.print(*type, record.payload, out);
   } else {
     fmt::format_to(std::back_inserter(out), "unknown_{}: ", common.id);
-    append_hex(record.payload, out);
+    append_hex(record.payload, " ", out);
   }
   out.push_back('\n');
 }

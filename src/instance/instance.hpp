@@ -29,12 +29,6 @@ struct InstanceOptions {
   std::vector<std::string> events{"*:*"};  // what is enabled: globs of SYSTEM:EVENT
 };
 
-struct EventInfo {
-  u16 id = 0;
-  std::string system, name, format;
-  bool enabled = false;
-};
-
 struct RingInfo {
   RingName name;
   bool live = false;  // its thread lives

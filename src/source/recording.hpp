@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "instance/instance.hpp"
+#include "source/source.hpp"
 #include "source/source.hpp"
 
 namespace ringside {

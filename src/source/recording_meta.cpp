@@ -18,15 +18,6 @@ using nlohmann::json;
 constexpr int version = 1;
 constexpr u64 largest_meta = u64{256} << 20;  // a thousand times the largest seen
 
-const char* clock_name(ClockKind kind) {
-  switch (kind) {
-    case ClockKind::tsc: return "tsc";
-    case ClockKind::mono: return "mono";
-    case ClockKind::counter: return "counter";
-  }
-  return "?";
-}
-
 json name_json(const RingName& n) {
   return {{"ring", n.ring}, {"pid", n.pid}, {"tid", n.tid}, {"task", n.task}, {"process", n.process}};
 }
@@ -71,15 +62,11 @@ RecordedRing ring_from(const json& j) {
   return ring;
 }
 
-ClockInfo clock_from(const json& j) {
+ClockInfo read_clock(const json& j) {
   ClockInfo clock;
-  const auto kind = j.at("kind").get<std::string>();
-  if (kind == "tsc")
-    clock.kind = ClockKind::tsc;
-  else if (kind == "counter")
-    clock.kind = ClockKind::counter;
-  else if (kind != "mono")
-    throw std::runtime_error("the clock \"" + kind + "\" is unknown");
+  const auto kind = clock_from(j.at("kind").get<std::string>());
+  if (!kind) throw std::runtime_error(kind.error().sentence);
+  clock.kind = *kind;
   clock.mult = j.at("mult").get<u32>();
   clock.shift = j.at("shift").get<u32>();
   if (clock.shift > 63) throw std::runtime_error("the clock's shift of " + std::to_string(clock.shift) + " is above 63");
@@ -92,7 +79,7 @@ RecordingMeta meta_from(const json& j) {
   if (j.at("ringside_recording").get<int>() != version)
     throw std::runtime_error("it is of version " + j.at("ringside_recording").dump() + ", this ringside reads version 1");
   RecordingMeta meta;
-  meta.clock = clock_from(j.at("clock"));
+  meta.clock = read_clock(j.at("clock"));
   meta.start_ns = j.value("start_ns", u64{0});
   meta.stop_ns = j.value("stop_ns", u64{0});
   meta.duration_ns = j.value("duration_ns", u64{0});
@@ -139,7 +126,7 @@ result<RecordingMeta> RecordingMeta::read(const std::string& dir) {
 result<void> RecordingMeta::write(const std::string& dir) const {
   json j;
   j["ringside_recording"] = version;
-  j["clock"] = {{"kind", clock_name(clock.kind)},
+  j["clock"] = {{"kind", to_string(clock.kind)},
                 {"mult", clock.mult},
                 {"shift", clock.shift},
                 {"base_ticks", clock.base_ticks},

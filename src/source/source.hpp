@@ -42,6 +42,13 @@ struct RingName {
   std::string task, process;  // comm of thread and of process
 };
 
+// An event of a source, with its tracefs format text.
+struct EventInfo {
+  u16 id = 0;
+  std::string system, name, format;
+  bool enabled = false;
+};
+
 class Source {
  public:
   virtual ~Source() = default;

@@ -1,0 +1,117 @@
+// ringside list and ringside rm: which instances there are, which events one has, and taking them away.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/table.hpp"
+#include "cli/trace.hpp"
+#include "cli/units.hpp"
+
+namespace ringside::cli {
+namespace {
+
+using nlohmann::json;
+
+struct ListOptions {
+  std::string instance;
+  bool json = false;
+};
+
+struct RmOptions {
+  std::vector<std::string> names;
+  bool force = false, stale = false;
+};
+
+std::string dump(const json& j) { return j.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"; }
+
+int list_events(const ListOptions& options) {
+  auto opened = Instance::open(options.instance);
+  if (!opened) return failed(opened.error());
+  Table table({{"event"}, {"id", Table::right}, {"enabled"}});
+  json all = json::array();
+  for (const EventInfo& e : (*opened)->events()) {
+    table.row({e.system + ":" + e.name, std::to_string(e.id), e.enabled ? "yes" : "no"});
+    all.push_back({{"system", e.system}, {"name", e.name}, {"id", e.id}, {"enabled", e.enabled}});
+  }
+  put(options.json ? dump(all) : table.render(colours()));
+  if (table.empty()) say("no program has declared an event in " + options.instance + " yet");
+  return exit_ok;
+}
+
+int list(const ListOptions& options) {
+  if (!options.instance.empty()) return list_events(options);
+  Table table({{"instance"}, {"state"}, {"rings", Table::right}, {"unread", Table::right}, {"resident", Table::right}});
+  json all = json::array();
+  bool stale = false;
+  int code = exit_ok;
+  for (const std::string& name : Instance::list()) {
+    auto opened = Instance::open(name);
+    if (!opened) {
+      say(opened.error().sentence);
+      table.row({name, "unreadable"});
+      all.push_back({{"instance", name}, {"state", "unreadable"}});
+      continue;
+    }
+    const bool live = (*opened)->has_writers();
+    stale = stale || !live;
+    std::vector<Counters> counters;
+    for (const RingInfo& ring : (*opened)->rings()) counters.push_back(ring.counters);
+    const Counters total = sum(counters);
+    table.row({name, live ? "live" : "stale", std::to_string(counters.size()), format_count(total.unread),
+               format_size(total.resident_bytes)});
+    all.push_back({{"instance", name}, {"path", (*opened)->path()}, {"state", live ? "live" : "stale"}, {"rings", counters.size()},
+                   {"unread", total.unread}, {"resident_bytes", total.resident_bytes}});
+  }
+  put(options.json ? dump(all) : table.render(colours()));
+  if (table.empty()) say("no instances under " + Instance::root());
+  if (stale) say("stale: nobody writes any more; look with ringside crash NAME, take away with ringside rm NAME");
+  return code;
+}
+
+int rm(const RmOptions& options) {
+  std::vector<std::string> names = options.names;
+  if (names.empty() && !options.stale) throw UsageError{"which instance? Give a name, or --stale"};
+  int code = exit_ok;
+  if (options.stale) {
+    for (const std::string& name : Instance::list()) {
+      auto opened = Instance::open(name);
+      if (opened && !(*opened)->has_writers()) names.push_back(name);
+    }
+  }
+  for (const std::string& name : names) {
+    if (auto gone = Instance::remove(name, options.force); !gone)
+      code = failed(gone.error());
+    else
+      say("removed " + name);
+  }
+  return code;
+}
+
+}  // namespace
+
+Command add_list(CLI::App& app) {
+  auto options = std::make_shared<ListOptions>();
+  CLI::App* c = app.add_subcommand("list", "instances, live and stale; with -i an instance's events");
+  c->add_option("-i,--instance", options->instance, "list this instance's events and whether they are enabled");
+  c->add_flag("--json", options->json, "one JSON array");
+  c->footer(
+      "Examples:\n"
+      "  ringside list             all instances of this user\n"
+      "  ringside list -i web      its events");
+  return {c, [options] { return list(*options); }};
+}
+
+Command add_rm(CLI::App& app) {
+  auto options = std::make_shared<RmOptions>();
+  CLI::App* c = app.add_subcommand("rm", "remove instances");
+  c->add_option("NAME", options->names, "instances");
+  c->add_flag("-f,--force", options->force, "also while somebody writes to it");
+  c->add_flag("--stale", options->stale, "all whose writers are gone");
+  c->footer(
+      "Examples:\n"
+      "  ringside rm web          refused while web has a writer\n"
+      "  ringside rm --stale      what crashed programs left behind");
+  return {c, [options] { return rm(*options); }};
+}
+
+}  // namespace ringside::cli

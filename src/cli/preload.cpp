@@ -1,0 +1,42 @@
+#include "cli/preload.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <vector>
+
+namespace ringside::cli {
+namespace {
+
+std::string directory_of_binary() {
+  char path[4096];
+  const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+  if (n <= 0) return ".";
+  std::string text(path, static_cast<size_t>(n));
+  return text.substr(0, text.rfind('/'));
+}
+
+}  // namespace
+
+result<std::string> find_preload() {
+  const std::string here = directory_of_binary();
+  const std::string name = "libringside-libc.so";
+  std::vector<std::string> places{here, here + "/../lib", here + "/../lib/ringside"};
+#ifdef RINGSIDE_LIBDIR
+  places.emplace_back(RINGSIDE_LIBDIR);
+  places.emplace_back(RINGSIDE_LIBDIR "/ringside");
+#endif
+  places.insert(places.end(), {here + "/../lib/x86_64-linux-gnu", here + "/../lib/aarch64-linux-gnu", here + "/../lib64"});
+  for (const std::string& place : places) {
+    if (access((place + "/" + name).c_str(), R_OK) != 0) continue;
+    char* real = realpath((place + "/" + name).c_str(), nullptr);
+    const std::string found = real != nullptr ? real : place + "/" + name;
+    std::free(real);
+    return found;
+  }
+  return refuse(std::errc::no_such_file_or_directory,
+                "cannot find " + name + " for --libc: it is neither beside the ringside binary (" + here +
+                    ") nor in ../lib; build or install it");
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,115 @@
+// ringside stat: the counters of every ring, what they must add up to, the memory behind them and who writes.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/table.hpp"
+#include "cli/trace.hpp"
+#include "cli/units.hpp"
+
+namespace ringside::cli {
+namespace {
+
+struct Options {
+  std::string where;
+  bool json = false;
+};
+
+struct Ring {
+  RingName name;
+  std::string state;
+  Counters counters;
+};
+
+nlohmann::json counters_json(const Counters& c) {
+  return {{"written", c.written},   {"read", c.read},           {"unread", c.unread},
+          {"overrun", c.overrun},   {"dropped", c.dropped},     {"commit_overrun", c.commit_overrun},
+          {"bytes", c.bytes},       {"unfinished_bytes", c.unfinished_bytes}, {"resident_bytes", c.resident_bytes},
+          {"subbuf_size", c.subbuf_size}, {"nr_subbufs", c.nr_subbufs}};
+}
+
+int run(const Options& options) {
+  std::vector<Ring> rings;
+  nlohmann::json j;
+  std::vector<std::string> remarks;
+  Counters past;
+  if (is_recording(options.where)) {
+    auto meta = RecordingMeta::read(options.where);
+    if (!meta) return failed(meta.error());
+    for (const RecordedRing& ring : meta->rings) rings.push_back({ring.name, "recorded", ring.counters});
+    if (!meta->complete) remarks.push_back("the recorder did not finish: these counters are not final");
+    j["recording"] = options.where;
+  } else {
+    auto opened = Instance::open(options.where);
+    if (!opened) return failed(opened.error());
+    Instance& instance = **opened;
+    for (const RingInfo& info : instance.rings()) rings.push_back({info.name, info.live ? "live" : "ended", info.counters});
+    const bool writers = instance.has_writers();
+    remarks.push_back(fmt::format("{}: {}; tracing is {}; clock {}", instance.path(), writers ? "owner alive" : "no writer (stale)",
+                                  instance.tracing_on() ? "on" : "off", to_string(instance.clock().kind)));
+    const PastTotals p = instance.past();
+    past.written = p.written;
+    past.read = p.read;
+    past.overrun = p.overrun;
+    past.dropped = p.dropped;
+    past.commit_overrun = p.commit_overrun;
+    past.unfinished_bytes = p.unfinished_bytes;
+    if (p.rings != 0) remarks.push_back(fmt::format("{} rings gave their memory back; their counts are in the sums", p.rings));
+    if (instance.refused() != 0)
+      remarks.push_back(format_count(instance.refused()) + " events found no ring (budget, or no room for another ring)");
+    j["instance"] = instance.path();
+    j["live"] = writers;
+    j["tracing_on"] = instance.tracing_on();
+    j["refused_without_ring"] = instance.refused();
+    j["past"] = counters_json(past);
+  }
+  std::vector<Counters> all{past};
+  for (const Ring& ring : rings) all.push_back(ring.counters);
+  const Counters total = sum(all);
+  if (options.json) {
+    j["rings"] = nlohmann::json::array();
+    for (const Ring& ring : rings) {
+      nlohmann::json r = counters_json(ring.counters);
+      r.update({{"ring", ring.name.ring}, {"pid", ring.name.pid}, {"tid", ring.name.tid}, {"task", ring.name.task},
+                {"process", ring.name.process}, {"state", ring.state}});
+      j["rings"].push_back(std::move(r));
+    }
+    j["total"] = counters_json(total);
+    j["adds_up"] = adds_up(total);
+    put(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    return exit_ok;
+  }
+  Table table({{"ring", Table::right}, {"thread"}, {"state"}, {"written", Table::right}, {"read", Table::right},
+               {"unread", Table::right}, {"overrun", Table::right}, {"dropped", Table::right}, {"nested", Table::right},
+               {"unfinished", Table::right}, {"resident", Table::right}});
+  const auto row = [&](const std::string& ring, const std::string& thread, const std::string& state, const Counters& c) {
+    table.row({ring, thread, state, format_count(c.written), format_count(c.read), format_count(c.unread), format_count(c.overrun),
+               format_count(c.dropped), format_count(c.commit_overrun), format_size(c.unfinished_bytes),
+               format_size(c.resident_bytes)});
+  };
+  for (const Ring& ring : rings)
+    row(std::to_string(ring.name.ring), fmt::format("{}-{}", ring.name.task, ring.name.tid), ring.state, ring.counters);
+  row("all", "", "", total);
+  put(table.render(colours()));
+  put(identity(total) + "\n");
+  for (const std::string& remark : remarks) say(remark);
+  return exit_ok;
+}
+
+}  // namespace
+
+Command add_stat(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* c = app.add_subcommand("stat", "counters and memory of every ring");
+  c->add_option("WHERE", options->where, "instance, or recording")->required();
+  c->add_flag("--json", options->json, "one JSON object");
+  c->footer(
+      "Examples:\n"
+      "  ringside stat web                           a live or stale instance\n"
+      "  ringside stat web --json | jq .total.overrun\n"
+      "What must hold: written = read + unread + overrun. Refused events are those dropped (ring full in discard mode) and\n"
+      "nested (handlers filled the ring within one event).");
+  return {c, [options] { return run(*options); }};
+}
+
+}  // namespace ringside::cli
