@@ -121,6 +121,7 @@ result<void> Recorder::finish(u64 duration_ns) {
   totals_.dropped += past.dropped;
   totals_.commit_overrun += past.commit_overrun;
   totals_.unfinished_bytes += past.unfinished_bytes;
+  writer_.meta().totals = totals_;
   return writer_.finish(duration_ns);
 }
 

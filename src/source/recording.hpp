@@ -33,6 +33,7 @@ struct RecordingMeta {
   std::vector<EventInfo> events;
   std::vector<RecordedRing> rings;
   std::vector<RingName> threads;  // every thread seen; more than rings, because rings are reused
+  Counters totals;  // at the end, rings whose memory was given back included
   bool complete = false;
 
   static result<RecordingMeta> read(const std::string& dir);

@@ -40,13 +40,25 @@ constexpr CounterField counter_fields[] = {
     {"subbuf_size", &Counters::subbuf_size}, {"nr_subbufs", &Counters::nr_subbufs},
 };
 
+json counters_json(const Counters& counters) {
+  json j;
+  for (const auto& f : counter_fields) j[f.name] = counters.*f.member;
+  return j;
+}
+
+Counters counters_from(const json& j) {
+  Counters counters;
+  for (const auto& f : counter_fields) counters.*f.member = j.value(f.name, u64{0});
+  return counters;
+}
+
 json ring_json(const RecordedRing& ring) {
   json j = name_json(ring.name);
   j["subbuf_size"] = ring.subbuf_size;
   j["events"] = ring.events;
   j["bytes"] = ring.bytes;
   j["lost"] = ring.lost;
-  for (const auto& f : counter_fields) j["counters"][f.name] = ring.counters.*f.member;
+  j["counters"] = counters_json(ring.counters);
   return j;
 }
 
@@ -57,8 +69,7 @@ RecordedRing ring_from(const json& j) {
   ring.events = j.value("events", u64{0});
   ring.bytes = j.value("bytes", u64{0});
   ring.lost = j.value("lost", u64{0});
-  const json counters = j.value("counters", json::object());
-  for (const auto& f : counter_fields) ring.counters.*f.member = counters.value(f.name, u64{0});
+  ring.counters = counters_from(j.value("counters", json::object()));
   return ring;
 }
 
@@ -83,6 +94,7 @@ RecordingMeta meta_from(const json& j) {
   meta.start_ns = j.value("start_ns", u64{0});
   meta.stop_ns = j.value("stop_ns", u64{0});
   meta.duration_ns = j.value("duration_ns", u64{0});
+  meta.totals = counters_from(j.value("totals", json::object()));
   meta.complete = j.value("complete", false);
   meta.command = j.value("command", std::vector<std::string>{});
   for (const json& e : j.at("events")) {
@@ -135,6 +147,7 @@ result<void> RecordingMeta::write(const std::string& dir) const {
   j["stop_ns"] = stop_ns;
   j["duration_ns"] = duration_ns;
   j["complete"] = complete;
+  j["totals"] = counters_json(totals);
   j["command"] = command;
   j["events"] = json::array();
   for (const EventInfo& e : events)
