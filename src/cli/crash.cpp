@@ -44,7 +44,7 @@ int run(const Options& options) {
     last.push_back(std::move(kept));
   }
   TextLines text(trace.formats, trace.tasks);
-  const JsonLines json(trace.formats, trace.tasks);
+  JsonLines json(trace.formats, trace.tasks);
   fmt::memory_buffer out;
   for (const Kept& kept : last) {
     const RingName& ring = trace.timeline.source(kept.record.source).name();

@@ -50,8 +50,9 @@ std::string show(const std::string& field, double value) {
   if (field.size() > 3 && field.compare(field.size() - 3, 3, "_ns") == 0) return format_time(value);
   if (field == "size" || field == "bytes" || (field.size() > 6 && field.compare(field.size() - 6, 6, "_bytes") == 0))
     return value < 0 ? fmt::format("{:.0f} B", value) : format_size(static_cast<u64>(value));
-  return value >= 0 && value < 1e18 && value == std::floor(value) ? format_count(static_cast<u64>(value))
-                                                                   : fmt::format("{:.6g}", value);
+  // Quantiles are the middles of buckets: from a thousand on, their fractions mean nothing.
+  if (value >= 1000 && value < 1e18) return format_count(static_cast<u64>(std::llround(value)));
+  return fmt::format("{:.6g}", value);
 }
 
 std::string sentence_without_field(const Options& options, const Trace& trace) {

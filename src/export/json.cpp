@@ -98,40 +98,61 @@ void append_json_text(std::string_view text, fmt::memory_buffer& out) {
   out.push_back('"');
 }
 
-void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) const {
-  const auto to = std::back_inserter(out);
+const JsonLines::Event& JsonLines::event(u16 id, const EventType* type) {
+  Event& e = events_[id];
+  if (!e.name.empty()) return e;
+  fmt::memory_buffer text;
+  append_json_text(type != nullptr ? type->full : fmt::format("unknown:{}", id), text);
+  append(text, ",\"fields\":{");
+  e.name.assign(text.data(), text.size());
+  if (type == nullptr) return e;
+  for (const Field& field : type->fields) {
+    text.clear();
+    if (!e.keys.empty()) text.push_back(',');
+    append_json_text(field.name, text);
+    text.push_back(':');
+    e.keys.emplace_back(text.data(), text.size());
+  }
+  return e;
+}
+
+const std::string& JsonLines::thread(u32 source, i32 tid, const RingName& ring) {
+  if (source >= threads_.size()) threads_.resize(source + 1);
+  Thread& t = threads_[source];
+  if (t.tid == tid && !t.text.empty()) return t.text;
+  t.tid = tid;
+  const Task* task = tasks_.find(tid);
+  const std::string name = task != nullptr ? task->name : tid == ring.tid ? ring.task : "";
+  fmt::memory_buffer text;
+  fmt::format_to(std::back_inserter(text), ",\"ring\":{},\"pid\":{},\"tid\":{},\"task\":", ring.ring,
+                 task != nullptr ? task->pid : ring.pid, tid);
+  append_json_text(name, text);
+  append(text, ",\"event\":");
+  t.text.assign(text.data(), text.size());
+  return t.text;
+}
+
+void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) {
+  append(out, "{\"ts\":");
+  append_integer(static_cast<i64>(record.time), false, out);
   if (record.lost != 0) {
-    fmt::format_to(to, "{{\"ts\":{},\"ring\":{},\"lost\":{}}}\n", record.time, ring.ring, record.lost);
+    fmt::format_to(std::back_inserter(out), ",\"ring\":{},\"lost\":{}}}\n", ring.ring, record.lost);
     return;
   }
   const Common common = read_common(record.payload);
-  const Task* task = tasks_.find(common.tid);
-  const bool own = task == nullptr && common.tid == ring.tid;
-  fmt::format_to(to, "{{\"ts\":{},\"ring\":{},\"pid\":{},\"tid\":{},\"task\":", record.time, ring.ring,
-                 task != nullptr ? task->pid : ring.pid, common.tid);
-  append_json_text(task != nullptr ? std::string_view(task->name) : own ? std::string_view(ring.task) : "", out);
-  append(out, ",\"event\":");
   const EventType* type = formats_.find(common.id);
-  if (type == nullptr) {
-    fmt::format_to(to, "\"unknown:{}\",\"fields\":{{\"hex\":\"", common.id);
+  const Event& names = event(common.id, type);
+  append(out, thread(record.source, common.tid, ring));
+  append(out, names.name);
+  if (type == nullptr || !type->parsed) {
+    append(out, "\"hex\":\"");
     append_hex(record.payload, " ", out);
     append(out, "\"}}\n");
     return;
   }
-  append_json_text(type->full, out);
-  append(out, ",\"fields\":{");
-  if (!type->parsed) {
-    append(out, "\"hex\":\"");
-    append_hex(record.payload, " ", out);
-    out.push_back('"');
-  }
-  bool first = true;
-  for (const Field& field : type->fields) {
-    if (!first) out.push_back(',');
-    first = false;
-    append_json_text(field.name, out);
-    out.push_back(':');
-    append_value(record.payload, field, out);
+  for (size_t i = 0; i < names.keys.size(); ++i) {
+    append(out, names.keys[i]);
+    append_value(record.payload, type->fields[i], out);
   }
   append(out, "}}\n");
 }

@@ -6,6 +6,8 @@
 // Times are nanoseconds. Enums appear by name; texts that are no UTF-8 keep what is, the rest becomes U+FFFD; numbers that JSON
 // has no word for (NaN, infinities) are null.
 #pragma once
+#include <vector>
+
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
 #include "timeline/merge.hpp"
@@ -14,12 +16,26 @@ namespace ringside {
 
 class JsonLines {
  public:
-  JsonLines(const Formats& formats, const Tasks& tasks) : formats_(formats), tasks_(tasks) {}
-  void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) const;
+  JsonLines(const Formats& formats, const Tasks& tasks) : formats_(formats), tasks_(tasks), events_(65536) {}
+  void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out);
 
  private:
+  // What repeats from line to line, ready to copy: the names of an event and its fields, the thread of a ring.
+  struct Event {
+    std::string name;               // "libc:malloc","fields":{
+    std::vector<std::string> keys;  // "size":
+  };
+  struct Thread {
+    i32 tid = -1;
+    std::string text;  // ,"ring":3,"pid":4700,"tid":4711,"task":"cc1plus","event":
+  };
+  const Event& event(u16 id, const EventType* type);
+  const std::string& thread(u32 source, i32 tid, const RingName& ring);
+
   const Formats& formats_;
   const Tasks& tasks_;
+  std::vector<Event> events_;
+  std::vector<Thread> threads_;
 };
 
 void append_json_text(std::string_view text, fmt::memory_buffer& out);  // with its quotes

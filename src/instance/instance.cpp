@@ -39,6 +39,18 @@ result<void> make_directory(const std::string& path, bool may_exist) {
   return fail(errno, "cannot make the directory " + path);
 }
 
+result<Geometry> geometry_for(u64 buffer_size, u32 subbuf_size, u32 spares) {
+  if (!is_power_of_two(subbuf_size) || subbuf_size < abi::smallest_subbuf || subbuf_size > abi::largest_subbuf)
+    return refuse(std::errc::invalid_argument, "a sub-buffer of " + std::to_string(subbuf_size) + " bytes is not possible: use a power of two from 4k to 256k");
+  if (buffer_size == 0 || buffer_size > (u64{64} << 30))
+    return refuse(std::errc::invalid_argument, "a ring of " + std::to_string(buffer_size) + " bytes is not possible: use 1 byte to 64G");
+  const Geometry geometry(subbuf_size, subbufs_for(buffer_size, subbuf_size) + spares, spares);
+  if (!geometry.valid())
+    return refuse(std::errc::invalid_argument, "a ring of " + std::to_string(buffer_size) + " bytes has more than " + std::to_string(most_subbufs) +
+                                                   " sub-buffers of " + std::to_string(subbuf_size) + ": use larger ones");
+  return geometry;
+}
+
 }  // namespace
 
 std::string Instance::root() {
@@ -79,7 +91,7 @@ result<sys::Region> map_instance(const std::string& path, bool writable) {
   if (c.version != instance_version)
     return refuse(std::errc::not_supported, file + " has version " + std::to_string(c.version) + ", this program knows version " +
                                                 std::to_string(instance_version));
-  if (!Geometry(c.subbuf_size, c.nr_subbufs, c.spares).valid())
+  if (!geometry_of(c).valid())
     return refuse(std::errc::invalid_argument, file + " names impossible sizes: it was damaged");
   return region;
 }
@@ -122,14 +134,9 @@ void apply_patterns(const std::string& path, const InstanceWords& words, unsigne
 result<std::unique_ptr<Instance>> Instance::create(const InstanceOptions& o) {
   auto path = instance_path(o.name);
   if (!path) return tl::unexpected(path.error());
-  if (!is_power_of_two(o.subbuf_size) || o.subbuf_size < abi::smallest_subbuf || o.subbuf_size > abi::largest_subbuf)
-    return refuse(std::errc::invalid_argument, "a sub-buffer of " + std::to_string(o.subbuf_size) + " bytes is not possible: use a power of two from 4k to 256k");
-  if (o.buffer_size == 0 || o.buffer_size > (u64{64} << 30))
-    return refuse(std::errc::invalid_argument, "a ring of " + std::to_string(o.buffer_size) + " bytes is not possible: use 1 byte to 64G");
-  const Geometry geometry(o.subbuf_size, subbufs_for(o.buffer_size, o.subbuf_size) + o.spares, o.spares);
-  if (!geometry.valid())
-    return refuse(std::errc::invalid_argument, "a ring of " + std::to_string(o.buffer_size) + " bytes has more than " + std::to_string(most_subbufs) +
-                                                   " sub-buffers of " + std::to_string(o.subbuf_size) + ": use larger ones");
+  const auto sized = geometry_for(o.buffer_size, o.subbuf_size, o.spares);
+  if (!sized) return tl::unexpected(sized.error());
+  const Geometry geometry = *sized;
   if (o.clock == ClockKind::tsc && !tsc_is_invariant())
     return refuse(std::errc::not_supported, "the time stamp counter of this machine is not invariant: use the clock mono");
   if (o.name.find('/') == std::string::npos)
@@ -159,8 +166,7 @@ result<std::unique_ptr<Instance>> Instance::create(const InstanceOptions& o) {
     const ClockInfo clock = calibrate(o.clock);
     c.version = instance_version;
     c.header_bytes = sizeof c;
-    c.subbuf_size = o.subbuf_size;
-    c.nr_subbufs = geometry.nr_subbufs();
+    c.sizes = pack_sizes(geometry);
     c.spares = o.spares;
     c.mode = o.overwrite ? 0 : 1;
     c.clock_kind = static_cast<u32>(clock.kind);
@@ -191,7 +197,6 @@ result<std::unique_ptr<Instance>> Instance::open(const std::string& wanted) {
   instance->region_ = std::move(*region);
   instance->words_.control = reinterpret_cast<InstanceControl*>(instance->region_.data());
   const InstanceControl& c = *instance->words_.control;
-  instance->geometry_ = Geometry(c.subbuf_size, c.nr_subbufs, c.spares);
   instance->clock_ = clock_of(c);
   instance->dir_ = sys::Fd(::open(path->c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!instance->dir_) return fail(errno, "cannot open " + *path);
@@ -279,7 +284,7 @@ std::vector<RingInfo> Instance::rings() {
     RingInfo info;
     info.name = {i, static_cast<i32>(entry.pid), static_cast<i32>(entry.tid), field_text(entry.task, 16), field_text(entry.process, 16)};
     info.live = alive(entry);
-    if (auto ring = look_at(dir_.get(), i, geometry_)) info.counters = ring->counters();
+    if (auto ring = look_at(dir_.get(), i, geometry())) info.counters = ring->counters();
     all.push_back(std::move(info));
   }
   return all;
@@ -304,21 +309,21 @@ std::vector<std::pair<i32, std::string>> Instance::tasks() const {
   return all;
 }
 
-result<std::unique_ptr<Source>> Instance::source(u32 ring) { return open_ring(*this, dir_.get(), words_, ring, geometry_, true); }
-result<std::unique_ptr<Source>> Instance::peek(u32 ring) { return open_ring(*this, dir_.get(), words_, ring, geometry_, false); }
+result<std::unique_ptr<Source>> Instance::source(u32 ring) { return open_ring(*this, dir_.get(), words_, ring, geometry(), true); }
+result<std::unique_ptr<Source>> Instance::peek(u32 ring) { return open_ring(*this, dir_.get(), words_, ring, geometry(), false); }
 
 bool Instance::tracing_on() const { return __atomic_load_n(&words_.control->tracing_off, __ATOMIC_ACQUIRE) == 0; }
 
 result<void> Instance::tracing(bool on) {
   __atomic_store_n(&words_.control->tracing_off, u64{on ? 0u : 1u}, __ATOMIC_RELEASE);
   for (const RingInfo& r : rings())
-    if (auto ring = look_at(dir_.get(), r.name.ring, geometry_)) ring->gate(on);
+    if (auto ring = look_at(dir_.get(), r.name.ring, geometry())) ring->gate(on);
   return {};
 }
 
 result<void> Instance::reset() {
   for (const RingInfo& r : rings()) {
-    auto ring = look_at(dir_.get(), r.name.ring, geometry_);
+    auto ring = look_at(dir_.get(), r.name.ring, geometry());
     if (!ring) return tl::unexpected(ring.error());
     if (auto done = ring->reset(tracing_on()); !done) return done;
   }
@@ -327,12 +332,57 @@ result<void> Instance::reset() {
   return {};
 }
 
+result<void> Instance::resize(u64 buffer_size, u32 subbuf_size) {
+  const auto sized = geometry_for(buffer_size, subbuf_size, words_.control->spares);
+  if (!sized) return tl::unexpected(sized.error());
+  if (*sized == geometry()) return {};
+  const InstanceLock lock(path_);
+  for (const RingInfo& r : rings())
+    if (auto ring = look_at(dir_.get(), r.name.ring, geometry()); ring && ring->mapped())
+      return refuse(std::errc::device_or_resource_busy, "ring " + std::to_string(r.name.ring) + " is mapped by a reader: it cannot be resized before the reader is gone");
+  __atomic_store_n(&words_.control->sizes, pack_sizes(*sized), __ATOMIC_RELEASE);
+  for (const RingInfo& r : rings())
+    if (auto ring = look_at(dir_.get(), r.name.ring, geometry()); ring && r.live) ring->give_up();
+  return {};
+}
+
+result<std::string> Instance::snapshot() {
+  const std::string to = path_ + "/snapshot";
+  if (access(to.c_str(), F_OK) == 0)
+    if (auto gone = remove(to, true); !gone) return tl::unexpected(gone.error());
+  for (const char* folder : {"", "/per_cpu"})
+    if (auto made = make_directory(to + folder, true); !made) return tl::unexpected(made.error());
+  if (symlink("../events", (to + "/events").c_str()) != 0) return fail(errno, "cannot make " + to + "/events");
+  const auto all = rings();
+  for (const RingInfo& r : all) {
+    auto ring = look_at(dir_.get(), r.name.ring, geometry());
+    if (!ring) return tl::unexpected(ring.error());
+    const std::string folder = "/per_cpu/cpu" + std::to_string(r.name.ring);
+    if (auto made = make_directory(to + folder, true); !made) return tl::unexpected(made.error());
+    auto done = ring->freeze(tracing_on(), [&]() -> result<void> {
+      for (const char* file : {"/ring", "/trace_pipe_raw"})
+        if (auto copied = sys::copy_sparse(path_ + folder + file, to + folder + file); !copied) return copied;
+      const u64 unlocked = 0;  // the copy was made under our lock
+      const sys::Fd copy(::open((to + folder + "/ring").c_str(), O_WRONLY | O_CLOEXEC));
+      if (pwrite(copy.get(), &unlocked, sizeof unlocked, offsetof(Control, reader_lock)) != sizeof unlocked) return fail(errno, "cannot write " + to + folder);
+      return {};
+    });
+    if (!done) return tl::unexpected(done.error());
+  }
+  for (const char* file : {"/gate", "/set_event", "/saved_cmdlines", "/saved_tgids"})
+    if (access((path_ + file).c_str(), F_OK) == 0)
+      if (auto copied = sys::copy_sparse(path_ + file, to + file); !copied) return tl::unexpected(copied.error());
+  // Last, so that the snapshot can be opened only when it is whole.
+  if (auto copied = sys::copy_sparse(path_ + "/instance", to + "/instance"); !copied) return tl::unexpected(copied.error());
+  return to;
+}
+
 u64 Instance::trim() {
   u64 bytes = 0;
   for (const RingInfo& r : rings()) {
     if (r.counters.unread != 0) continue;
     if (r.live) {
-      if (auto ring = look_at(dir_.get(), r.name.ring, geometry_)) bytes += ring->park();
+      if (auto ring = look_at(dir_.get(), r.name.ring, geometry())) bytes += ring->park();
       continue;
     }
     RingEntry& entry = words_.ring(r.name.ring);
@@ -340,7 +390,7 @@ u64 Instance::trim() {
     if (!__atomic_compare_exchange_n(&entry.state, &retired, pack_state(RingState::busy, entry.tid), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
       continue;
     bool cleared = false;
-    if (auto ring = look_at(dir_.get(), r.name.ring, geometry_); ring && ring->lock()) {
+    if (auto ring = look_at(dir_.get(), r.name.ring, geometry()); ring && ring->lock()) {
       const Counters n = ring->counters();
       if (n.unread == 0) {
         PastTotals& past = words_.control->past;
@@ -365,7 +415,7 @@ u64 Instance::trim() {
 
 bool Instance::worth_waking(int percent) {
   for (const RingInfo& r : rings()) {
-    if (percent == 0 ? r.counters.unread != 0 : r.counters.bytes * 100 >= u64(percent) * geometry_.nr_slots() * geometry_.capacity()) return true;
+    if (percent == 0 ? r.counters.unread != 0 : r.counters.bytes * 100 >= u64(percent) * r.counters.capacity_bytes) return true;
   }
   return false;
 }

@@ -69,6 +69,13 @@ class Instance {
   bool tracing_on() const;
   // Empties all rings and their counters. EBUSY while a writer is in the middle of an event or a ring is mapped.
   result<void> reset();
+  // Rings of other sizes from now on: each thread takes a new one at its next event; what the old ones hold stays readable.
+  // EBUSY while a ring is mapped by others; EINVAL for impossible sizes.
+  result<void> resize(u64 buffer_size, u32 subbuf_size);
+  // Swaps all rings' content out: copies it to PATH/snapshot, an instance that can be opened like any other, and empties the
+  // rings. Answers its path. EBUSY while a ring is mapped or consumed by others, or a writer stands still in mid-event. An
+  // earlier snapshot is replaced. Events written to a ring while it is copied (about 0.1 ms a MiB) are refused.
+  result<std::string> snapshot();
   // Gives back the memory of what has been read: retired rings wholly, the sub-buffer of idle ones. Answers bytes given back.
   u64 trim();
 
@@ -78,10 +85,10 @@ class Instance {
  private:
   Instance() = default;
   bool worth_waking(int percent);
+  Geometry geometry() const noexcept { return geometry_of(*words_.control); }
   std::string name_, path_;
   sys::Region region_;
   InstanceWords words_;
-  Geometry geometry_;
   ClockInfo clock_;
   sys::Fd dir_;
 };

@@ -36,7 +36,8 @@ struct PastTotals {
 struct alignas(64) InstanceControl {
   u64 magic;
   u32 version, header_bytes;
-  u32 subbuf_size, nr_subbufs, spares;
+  u64 sizes;  // of rings made from now on: subbuf_size | nr_subbufs << 32; one word, so that a resize is one store
+  u32 spares;
   u32 mode;  // 0 overwrite, 1 discard
   u32 clock_kind, clock_mult, clock_shift, reserved0;
   u64 clock_base_ticks, clock_base_ns;
@@ -50,6 +51,13 @@ struct alignas(64) InstanceControl {
   PastTotals past;
 };
 static_assert(sizeof(InstanceControl) <= 4096);
+
+// What rings made now look like; invalid if the file was damaged.
+inline Geometry geometry_of(const InstanceControl& c) noexcept {
+  const u64 sizes = __atomic_load_n(&c.sizes, __ATOMIC_ACQUIRE);
+  return Geometry(static_cast<u32>(sizes), static_cast<u32>(sizes >> 32), c.spares);
+}
+constexpr u64 pack_sizes(const Geometry& g) noexcept { return g.subbuf_size() | u64{g.nr_subbufs()} << 32; }
 
 // state: who has the ring.
 enum class RingState : u32 {

@@ -13,7 +13,6 @@ namespace ringside {
 struct Process {
   InstanceWords words;       // null: no instance open
   int dir = -1;              // the instance's directory
-  Geometry geometry;
   ClockInfo clock;
   i32 pid = 0;
   u64 pid_start = 0;

@@ -113,11 +113,9 @@ int open_locked(const char* name) {
   auto words = map_instance(*path, true);
   if (!words) return -words.error().code.value();
   auto* region = new sys::Region(std::move(*words));
-  const auto* control = reinterpret_cast<InstanceControl*>(region->data());
-  const Geometry geometry(control->subbuf_size, control->nr_subbufs, control->spares);
   const int dir = ::open(path->c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
   const int gate = ::open((*path + "/gate").c_str(), O_RDWR | O_CLOEXEC);
-  if (dir < 0 || gate < 0 || !geometry.valid() || path->size() >= sizeof process.path) {
+  if (dir < 0 || gate < 0 || path->size() >= sizeof process.path) {
     delete region;
     if (dir >= 0) close(dir);
     if (gate >= 0) close(gate);
@@ -133,8 +131,7 @@ int open_locked(const char* name) {
   words_region = region;
   std::strcpy(process.path, path->c_str());
   process.dir = dir;
-  process.geometry = geometry;
-  process.clock = clock_of(*control);
+  process.clock = clock_of(*reinterpret_cast<InstanceControl*>(region->data()));
   process.pid = getpid();
   process.pid_start = sys::start_time(process.pid);
   sys::comm_of(process.pid, 0, process.comm);

@@ -92,6 +92,22 @@ MappedRing attach_ring(int dir, u32 n, const Geometry& geometry) noexcept {
   return mapped;
 }
 
+Geometry ring_geometry(int dir, u32 n, const Geometry& fresh) noexcept {
+  char path[64];
+  ring_path(n, "ring", path);
+  const int fd = openat(dir, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return {};
+  Control head{};
+  const ssize_t n_read = pread(fd, &head, sizeof head, 0);
+  close(fd);
+  if (n_read != static_cast<ssize_t>(sizeof head)) return {};
+  if (head.magic == 0) return fresh;
+  if (head.magic != control_magic || head.version != control_version || head.record_bytes != sizeof(Record) ||
+      head.nr_slots + 1 > head.nr_subbufs || head.nr_slots == 0)
+    return {};
+  return Geometry(head.subbuf_size, head.nr_subbufs, head.nr_subbufs - head.nr_slots - 1);
+}
+
 void unmap_ring(MappedRing& mapped) noexcept {
   if (!mapped) return;
   munmap(mapped.ring.data, mapped.data_bytes);

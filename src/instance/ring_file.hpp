@@ -13,6 +13,8 @@ struct MappedRing {
 // Maps ring `n` below the directory `dir` (an open descriptor of the instance) read-write, making its files if they are missing.
 // Empty on failure, errno says why.
 MappedRing attach_ring(int dir, u32 n, const Geometry& geometry) noexcept;
+// What ring `n` looks like: its own words say so; `fresh` if it is new. Invalid if they are damaged or the file is missing.
+Geometry ring_geometry(int dir, u32 n, const Geometry& fresh) noexcept;
 void unmap_ring(MappedRing& ring) noexcept;
 
 // Gives the memory of both files back; the ring is new afterwards. The caller owns it (RingState::busy).

@@ -120,7 +120,10 @@ class PeekSource final : public Source {
 
 }  // namespace
 
-result<RingView> look_at(int dir, u32 n, const Geometry& geometry) {
+result<RingView> look_at(int dir, u32 n, const Geometry& fresh) {
+  const Geometry geometry = ring_geometry(dir, n, fresh);
+  if (!geometry.valid())
+    return refuse(std::errc::invalid_argument, "ring " + std::to_string(n) + ": its control file is missing, cut or damaged");
   auto data = map_file(dir, n, "trace_pipe_raw", geometry.data_size());
   if (!data) return tl::unexpected(data.error());
   auto control = map_file(dir, n, "ring", control_size(geometry));
@@ -129,11 +132,6 @@ result<RingView> look_at(int dir, u32 n, const Geometry& geometry) {
   ring.geometry = geometry;
   ring.control = reinterpret_cast<Control*>(control->first.data());
   ring.data = data->first.data();
-  const Control& c = *ring.control;
-  const u64 magic = __atomic_load_n(&c.magic, __ATOMIC_ACQUIRE);
-  if (magic != 0 && (magic != control_magic || c.version != control_version || c.subbuf_size != geometry.subbuf_size() ||
-                     c.nr_subbufs != geometry.nr_subbufs() || c.record_bytes != sizeof(Record)))
-    return refuse(std::errc::invalid_argument, "ring " + std::to_string(n) + ": its control region does not belong to this instance");
   return RingView(ring, std::move(control->first), std::move(data->first), std::move(data->second));
 }
 
@@ -153,6 +151,7 @@ Counters RingView::counters() const noexcept {
   if (fstat(file_.get(), &st) == 0) n.resident_bytes = static_cast<u64>(st.st_blocks) * 512;
   n.subbuf_size = ring_.geometry.subbuf_size();
   n.nr_subbufs = ring_.geometry.nr_subbufs();
+  n.capacity_bytes = u64{ring_.geometry.nr_slots()} * ring_.geometry.capacity();
   return n;
 }
 
@@ -202,7 +201,13 @@ u64 RingView::park() noexcept {
   return given;
 }
 
+void RingView::give_up() noexcept { __atomic_store_n(&ring_.control->gate, gate_moved, __ATOMIC_SEQ_CST); }
+
 result<void> RingView::reset(bool reopen) {
+  return freeze(reopen, [] { return result<void>{}; });
+}
+
+result<void> RingView::freeze(bool reopen, const std::function<result<void>()>& copy) {
   if (!lock()) return refuse(std::errc::device_or_resource_busy, "the ring is being read by another process");
   gate(false);
   bool calm = false;
@@ -210,7 +215,9 @@ result<void> RingView::reset(bool reopen) {
     if (i != 0) usleep(1000);
     calm = quiet(gate_off);
   }
-  if (calm) {
+  result<void> done;
+  if (calm) done = copy();
+  if (calm && done) {
     Control& c = *ring_.control;
     std::memset(&c.tail, 0, offsetof(Control, reader_lock) - offsetof(Control, tail));
     std::memset(&c.reader_generation, 0, sizeof(u64) * 2);
@@ -220,7 +227,7 @@ result<void> RingView::reset(bool reopen) {
   unlock();
   gate(reopen);
   if (!calm) return refuse(std::errc::device_or_resource_busy, "a writer is in the middle of an event and does not go on");
-  return {};
+  return done;
 }
 
 result<std::unique_ptr<Source>> open_ring(Instance& instance, int dir, const InstanceWords& words, u32 n, const Geometry& geometry,

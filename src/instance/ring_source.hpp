@@ -3,6 +3,8 @@
 #include <ringside/ring/iterate.hpp>
 #include <ringside/ring/recover.hpp>
 
+#include <functional>
+
 #include "instance/layout.hpp"
 #include "source/source.hpp"
 #include "sys/sys.hpp"
@@ -25,7 +27,11 @@ class RingView {
   void unlock() noexcept { reader_.unlock(); }
 
   void gate(bool open) noexcept;
+  void give_up() noexcept;  // the writer takes another ring at its next event
+  bool mapped() const noexcept { return __atomic_load_n(&ring_.control->mapped, __ATOMIC_ACQUIRE) != 0; }
   result<void> reset(bool reopen);
+  // Runs `copy` while nobody writes or reads, then empties the ring.
+  result<void> freeze(bool reopen, const std::function<result<void>()>& copy);
   // Gives back the sub-buffer that an idle writer stands on, if all of it is read. Answers bytes given back.
   u64 park() noexcept;
 
@@ -37,7 +43,8 @@ class RingView {
   sys::Fd file_;  // of the data region
 };
 
-result<RingView> look_at(int dir, u32 n, const Geometry& geometry);
+// fresh: what the ring looks like if it is new; else its own words say so.
+result<RingView> look_at(int dir, u32 n, const Geometry& fresh);
 
 // consume: a consuming source (holds the reader's lock while it lives); else it looks and leaves.
 result<std::unique_ptr<Source>> open_ring(Instance& instance, int dir, const InstanceWords& words, u32 n, const Geometry& geometry,

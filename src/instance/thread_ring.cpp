@@ -83,7 +83,9 @@ bool find_ring(ThreadRing& own) noexcept {
   InstanceControl& c = *process.words.control;
   const auto tid = static_cast<u32>(own.tid);
   const u64 made = __atomic_load_n(&c.nr_rings, __ATOMIC_ACQUIRE);
-  const u64 limit = c.budget / process.geometry.data_size();
+  const Geometry geometry = geometry_of(c);
+  if (!geometry.valid()) return false;
+  const u64 limit = c.budget / geometry.data_size();
   for (int pass = 0; pass < 2; ++pass) {
     const bool take_unread = pass == 1;
     int looks = 16;  // each unread one costs two mappings
@@ -94,11 +96,11 @@ bool find_ring(ThreadRing& own) noexcept {
       if (kind != RingState::retired && kind != RingState::empty) continue;
       if (kind == RingState::retired && !take_unread && --looks < 0) continue;
       if (!claim(n, state, tid)) continue;
-      own.mapped = attach_ring(process.dir, n, process.geometry);
+      own.mapped = ring_geometry(process.dir, n, geometry) == geometry ? attach_ring(process.dir, n, geometry) : MappedRing{};
       own.number = n;
-      if (!own.mapped) {
+      if (!own.mapped) {  // of other sizes, or damaged
         __atomic_store_n(&process.words.ring(n).state, state, __ATOMIC_RELEASE);
-        return false;
+        continue;
       }
       const Control& words = *own.mapped.ring.control;
       if (words.corrupt == 0 && (kind == RingState::empty || take_unread || all_read(own.mapped.ring))) {
@@ -113,7 +115,7 @@ bool find_ring(ThreadRing& own) noexcept {
     if (n >= most_rings) break;
     own.number = static_cast<u32>(n);
     __atomic_store_n(&process.words.ring(own.number).state, pack_state(RingState::busy, tid), __ATOMIC_RELEASE);
-    own.mapped = attach_ring(process.dir, own.number, process.geometry);
+    own.mapped = attach_ring(process.dir, own.number, geometry);
     if (own.mapped) return true;
     __atomic_store_n(&process.words.ring(own.number).state, pack_state(RingState::empty, 0), __ATOMIC_RELEASE);
     return false;
@@ -184,6 +186,20 @@ void retire_this_thread() noexcept {
   t.phase = Phase::none;
 }
 
+// After a resize: gives up the ring of the old sizes, unless an event is open on it.
+[[gnu::noinline, gnu::cold]] static bool leave_moved_ring() noexcept {
+  ThisThread& t = this_thread;
+  const Control& words = *t.ring.mapped.ring.control;
+  if (__atomic_load_n(&words.gate, __ATOMIC_ACQUIRE) != gate_moved || words.nest != 0) return false;
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  retire(t.ring);
+  t.phase = Phase::none;
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  return true;
+}
+
 void prepare_threads() noexcept {
   if (!has_end_key) has_end_key = pthread_key_create(&end_key, at_thread_end) == 0;
 }
@@ -197,8 +213,12 @@ extern "C" bool ringside_begin(ringside_event* event, uint32_t payload_size, rin
   slot->payload = nullptr;
   if (t.phase != Phase::attached || t.epoch != __atomic_load_n(&process.epoch, __ATOMIC_RELAXED)) [[unlikely]]
     if (!attach()) return false;
-  const Slot s = t.ring.writer().reserve(payload_size);
-  if (!s) [[unlikely]] return false;
+  Slot s = t.ring.writer().reserve(payload_size);
+  if (!s) [[unlikely]] {
+    if (s.why != Refused::disabled || !leave_moved_ring() || !attach()) return false;
+    s = t.ring.writer().reserve(payload_size);
+    if (!s) return false;
+  }
   const u64 common = (event->id & 0xFFFF) | u64{static_cast<u32>(t.ring.tid)} << 32;
   std::memcpy(s.payload, &common, sizeof common);
   static_assert(sizeof(Slot) <= sizeof(Slot::before) * 2 + 24);

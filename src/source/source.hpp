@@ -34,6 +34,7 @@ struct Counters {
   u64 oldest_time = 0;     // clock ticks
   u64 resident_bytes = 0;  // memory behind both regions
   u64 subbuf_size = 0, nr_subbufs = 0;
+  u64 capacity_bytes = 0;  // of events, the reader page not counted
 };
 
 struct RingName {

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <climits>
 #include <cstring>
@@ -127,6 +128,28 @@ result<void> write_file(const std::string& path, const std::string& text, bool a
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return fail(errno, "cannot write " + path);
     at += static_cast<size_t>(n);
+  }
+  return {};
+}
+
+result<void> copy_sparse(const std::string& from, const std::string& to) {
+  const Fd in(::open(from.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!in) return fail(errno, "cannot open " + from);
+  const Fd out(::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!out) return fail(errno, "cannot make " + to);
+  const off_t size = lseek(in.get(), 0, SEEK_END);
+  if (size < 0 || ftruncate(out.get(), size) != 0) return fail(errno, "cannot size " + to);
+  for (off_t at = 0; at < size;) {
+    const off_t data = lseek(in.get(), at, SEEK_DATA);
+    if (data < 0) break;  // ENXIO: holes to the end
+    const off_t hole = lseek(in.get(), data, SEEK_HOLE);
+    char buffer[65536];
+    for (at = data; at < hole;) {
+      const size_t want = std::min(sizeof buffer, static_cast<size_t>(hole - at));
+      const ssize_t n = pread(in.get(), buffer, want, at);
+      if (n <= 0 || pwrite(out.get(), buffer, static_cast<size_t>(n), at) != n) return fail(errno != 0 ? errno : EIO, "cannot copy " + from + " to " + to);
+      at += n;
+    }
   }
   return {};
 }

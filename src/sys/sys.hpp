@@ -53,6 +53,9 @@ void guard_mappings();
 result<std::string> read_file(const std::string& path);
 result<void> write_file(const std::string& path, const std::string& text, bool append = false);
 
+// Copies the written pages of a file; holes stay holes. The copy is new, mode 0600.
+result<void> copy_sparse(const std::string& from, const std::string& to);
+
 // Field 22 of /proc/PID/stat; 0: no such process. With tid != 0 of the thread. Signal-safe.
 u64 start_time(i32 pid, i32 tid = 0) noexcept;
 i32 gettid() noexcept;

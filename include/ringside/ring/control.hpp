@@ -82,8 +82,9 @@ constexpr u32 closed_commit(u64 real_end, u32 capacity) noexcept {
   return (real_end & unpadded) != 0 ? end : abi::final_commit(end, capacity);
 }
 
-// gate: 0 go on; 1 recording off; else park: position + 2 must be left without touching its bytes.
+// gate: 0 go on; 1 recording off; all ones: this ring is given up, its thread gets another; else park: position + 2 must be left without touching its bytes.
 inline constexpr u64 gate_off = 1;
+inline constexpr u64 gate_moved = ~u64{0};
 constexpr u64 gate_park(u64 position) noexcept { return position + 2; }
 
 // The two regions, and where things are in them.

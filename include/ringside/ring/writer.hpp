@@ -160,7 +160,7 @@ class Writer {
 
   // Closed by a controller: off, or "leave this position".
   RS_NOINLINE bool pass_gate(u64 gate) noexcept {
-    if (gate == gate_off) return false;
+    if (gate == gate_off || gate == gate_moved) return false;
     const u64 tail = M::load(&ctl().tail, Order::relaxed);
     const Place place = place_of(tail);
     if (gate_park(place.position) == gate && ring_.geometry.holds(place.id)) {
@@ -172,7 +172,7 @@ class Writer {
     }
     u64 expected = gate;
     M::cas(&ctl().gate, expected, 0);
-    return expected != gate_off;
+    return expected != gate_off && expected != gate_moved;
   }
 
   // Leaves a full sub-buffer. Refused::no: look again, it or a handler has moved the tail, or somebody else came in between.
