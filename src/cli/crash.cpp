@@ -77,8 +77,8 @@ Command add_crash(CLI::App& app) {
   c->add_flag("--json", options->json, "one JSON object a line");
   c->footer(
       "Examples:\n"
-      "  ringside list                  which instances are stale\n"
       "  ringside crash web -n 200      the 200 events before its death\n"
+      "  ringside list                  which instances are stale\n"
       "  ringside rm web                when it has been understood");
   return {c, [options] { return run(*options); }};
 }

@@ -221,29 +221,34 @@ extern "C" bool ringside_begin(ringside_event* event, uint32_t payload_size, rin
   }
   const u64 common = (event->id & 0xFFFF) | u64{static_cast<u32>(t.ring.tid)} << 32;
   std::memcpy(s.payload, &common, sizeof common);
-  static_assert(sizeof(Slot) <= sizeof(Slot::before) * 2 + 24);
   slot->payload = s.payload;
-  slot->cookie[0] = u64{s.id} << 32 | s.offset;
-  slot->cookie[1] = u64{s.size} << 32;
+  slot->cookie[0] = s.after;
+  slot->cookie[1] = u64{s.id} << 40 | u64{s.offset} << 20 | s.size;
   return true;
 }
 
 namespace {
-Slot slot_of(const ringside_slot* slot) noexcept {
+Slot slot_of(const ThreadWriter& writer, const ringside_slot* slot) noexcept {
   Slot s;
   s.payload = slot->payload;
-  s.id = static_cast<u32>(slot->cookie[0] >> 32);
-  s.offset = static_cast<u32>(slot->cookie[0]);
-  s.size = static_cast<u32>(slot->cookie[1] >> 32);
+  s.after = slot->cookie[0];
+  s.tail = __atomic_load_n(&writer.ring().control->tail, __ATOMIC_RELAXED);  // ours still, if the reserve word is
+  s.id = static_cast<u32>(slot->cookie[1] >> 40);
+  s.offset = static_cast<u32>(slot->cookie[1] >> 20) & 0xFFFFF;
+  s.size = static_cast<u32>(slot->cookie[1]) & 0xFFFFF;
   return s;
 }
 }  // namespace
 
 extern "C" void ringside_end(ringside_slot* slot) {
-  if (slot->payload != nullptr) this_thread.ring.writer().commit(slot_of(slot));
+  ThreadWriter& writer = this_thread.ring.writer();
+  if (slot->payload != nullptr) writer.commit(slot_of(writer, slot));
 }
 
 extern "C" void ringside_discard(ringside_slot* slot) {
-  // The cookie has no room for the reserve words: the event becomes padding.
-  if (slot->payload != nullptr) this_thread.ring.writer().discard(slot_of(slot));
+  if (slot->payload == nullptr) return;
+  ThreadWriter& writer = this_thread.ring.writer();
+  Slot s = slot_of(writer, slot);
+  s.after = 0;  // the cookie has no room for the word before: the event becomes padding
+  writer.discard(s);
 }

@@ -263,7 +263,7 @@ result<std::optional<SubBufferView>> RecordingSource::next() {
     if (n == 0) break;
     have += static_cast<size_t>(n);
   }
-  if (have == 0) return std::nullopt;
+  if (have < abi::header_size) return std::nullopt;  // the end, or the recorder died with half a header written
   const u64 at = offset_;
   offset_ += ring_.subbuf_size;
   // The recorder was killed before it closed the file: the last sub-buffer is as long as what had been written of it.
@@ -274,7 +274,7 @@ result<std::optional<SubBufferView>> RecordingSource::next() {
   if (size > ring_.subbuf_size - abi::header_size || abi::header_size + size > have) {
     return refuse(std::errc::bad_message, path_ + ": the sub-buffer at " + std::to_string(at) + " claims " + std::to_string(size) +
                                               " bytes of data, the file has " +
-                                              std::to_string(have < abi::header_size ? 0 : have - abi::header_size) +
+                                              std::to_string(have - abi::header_size) +
                                               "; the rest of this ring cannot be read");
   }
   SubBufferView view;

@@ -20,6 +20,7 @@ enum class Refused : u8 { no, too_big, disabled, full, commit_overrun, corrupt }
 struct Slot {
   u8* payload = nullptr;
   u64 before = 0, after = 0;  // the reserve word around this event
+  u64 tail = 0;               // the tail word when it was reserved
   u32 id = 0;                 // sub-buffer
   u32 offset = 0;             // of the data event's header word, behind a time extend
   u32 size = 0;               // of the data event on the sub-buffer
@@ -28,9 +29,10 @@ struct Slot {
 };
 
 // Rung by a commit while somebody waits; `any` is looked at on each outermost commit, `percent` when a sub-buffer is finished.
+inline constexpr u64 nobody_waits = 0;
 struct Doorbell {
-  const u64* any = nullptr;
-  const u64* percent = nullptr;
+  const u64* any = &nobody_waits;
+  const u64* percent = &nobody_waits;
   void (*ring)(void* context) noexcept = nullptr;
   void* context = nullptr;
 };
@@ -50,68 +52,61 @@ class Writer {
   // size: 0 to geometry.largest_payload() bytes.
   [[nodiscard]] RS_INLINE Slot reserve(u32 size) noexcept {
     if (size > ring_.geometry.largest_payload()) [[unlikely]] return refused(Refused::too_big);
-    const u32 data_size = abi::event_size(size);
-    /*A*/ M::store(&ctl().nest, M::load(&ctl().nest, Order::relaxed) + 1, Order::relaxed);
+    Control& c = ctl();
+    /*A*/ M::store(&c.nest, M::load(&c.nest, Order::relaxed) + 1, Order::relaxed);
     M::fence_light();
-    if (const u64 gate = M::load(&ctl().gate, Order::relaxed)) [[unlikely]] {
-      if (!pass_gate(gate)) return leave(Refused::disabled);
-    }
-    for (;;) {
-      /*B*/ const u64 tail = M::load(&ctl().tail, Order::relaxed);
+    if (M::load(&c.gate, Order::relaxed) == 0) [[likely]] {
+      // The usual case, with as few instructions as can be: a small delta, room on a sub-buffer that has been begun, no handler in
+      // between. Anything else starts again in reserve_slowly.
+      /*B*/ const u64 tail = M::load(&c.tail, Order::relaxed);
       const u32 id = place_of(tail).id;
-      if (!ring_.geometry.holds(id)) [[unlikely]] return leave(give_up());
-      Record& rec = ring_.record(id);
-      const u64 word = M::load(&rec.reserve, Order::relaxed);
-      const u32 at = reserve_offset(word);
-      /*C*/ u64 now = clock_.now();
-      const u64 last = reserve_time(word, M::load(&ctl().last_time, Order::relaxed));
-      u64 delta = now - last;
-      if (static_cast<i64>(delta) < 0) [[unlikely]] {
-        M::add_local(&ctl().backwards, 1);
-        now = last;
-        delta = 0;
+      if (ring_.geometry.holds(id)) [[likely]] {
+        Record& rec = ring_.record(id);
+        const u64 word = M::load(&rec.reserve, Order::relaxed);
+        const u32 data_size = abi::event_size(size);
+        const u64 quarter = (word & closed) + data_size / 4;
+        /*C*/ const u64 now = clock_.now();
+        // (delta << 16) - offset / 4: below the limit if and only if 0 < delta < 2^27, offset not 0.
+        const u64 shifted = (now << 16) - word;
+        const bool plain = shifted < (abi::delta_limit - 1) << 16 && (now - M::load(&c.last_time, Order::relaxed)) >> 47 == 0;
+        if (plain && (word & closed) != 0 && quarter <= ring_.geometry.capacity() / 4) [[likely]] {
+          const u64 next = now << 16 | quarter;
+          if (O.bug == Bug::plain_reserve ? (M::store(&rec.reserve, next, Order::relaxed), true)
+                                          : /*D*/ M::cas_local(&rec.reserve, word, next)) [[likely]] {
+            M::store(&c.last_time, now, Order::relaxed);
+            Slot slot{nullptr, word, next, tail, id, reserve_offset(word), data_size, Refused::no};
+            /*E*/ fill(slot, size, static_cast<u32>((shifted + closed) >> 16));
+            return slot;
+          }
+        }
       }
-      if (at == 0) delta = 0;
-      const u32 total = data_size + (delta >= abi::delta_limit ? abi::stamp_size : 0);
-      if (at + total > ring_.geometry.capacity()) [[unlikely]] {
-        const Refused why = move_tail(tail, word);
-        if (why != Refused::no) return leave(why);
-        continue;
-      }
-      const u64 next = pack_reserve(now, at + total);
-      if constexpr (O.bug == Bug::plain_reserve) {
-        M::store(&rec.reserve, next, Order::relaxed);
-      } else {
-        /*D*/ if (!M::cas_local(&rec.reserve, word, next)) [[unlikely]] continue;
-      }
-      M::store(&ctl().last_time, now, Order::relaxed);
-      /*E*/ Slot slot{nullptr, word, next, id, at, data_size, Refused::no};
-      u8* const base = ring_.subbuf(id) + abi::header_size;
-      if (at == 0)
-        M::store(&ring_.header(id).time_stamp, now, Order::relaxed);
-      else if (delta >= abi::delta_limit) [[unlikely]] {
-        put(base + at, abi::event_word(abi::type_time_extend, static_cast<u32>(delta & (abi::delta_limit - 1))));
-        put(base + at + 4, static_cast<u32>(delta >> abi::delta_bits));
-        slot.offset += abi::stamp_size;
-        delta = 0;
-      }
-      const u32 header = abi::payload_offset(data_size);
-      u8* const event = base + slot.offset;
-      const u32 type = header == 4 ? (data_size - 4) / 4 : 0;
-      put(event, abi::event_word(type, static_cast<u32>(delta)));
-      if (header == 8) put(event + 4, data_size - 4);
-      if (data_size - header != size) {  // no stale bytes in what rounding added
-        put(event + data_size - 4, 0);
-        if (data_size - header >= size + 4) put(event + data_size - 8, 0);
-      }
-      slot.payload = event + header;
-      if constexpr (O.bug == Bug::commit_before_payload) publish();
-      return slot;
     }
+    return reserve_slowly(size);
   }
 
   RS_INLINE void commit(const Slot& slot) noexcept {
-    /*F*/ M::add_local(&ring_.record(slot.id).count, 1);
+    Control& c = ctl();
+    Record& rec = ring_.record(slot.id);
+    /*F*/ M::add_local(&rec.count, 1);
+    // The usual case: outermost, everything before it published, nothing behind it. The reserve word still being ours says that
+    // no handler came, and that the sub-buffer is still the tail.
+    if (M::load(&c.nest, Order::relaxed) == 1 && M::load(&c.commit, Order::relaxed) == slot.tail) [[likely]] {
+      const u64 events = M::load(&rec.count, Order::relaxed);
+      if (M::load(&rec.reserve, Order::relaxed) == slot.after) [[likely]] {
+        const u64 bytes = reserve_offset(slot.after);
+        /*G*/ M::store(&ring_.header(slot.id).commit, bytes, O.commit_publish);  // pairs: COMMIT
+        M::store(&rec.committed, events << 32 | bytes, O.commit_publish);        // pairs: COMMIT
+        M::fence_light();
+        /*H*/ M::store(&c.nest, u64{0}, Order::relaxed);
+        M::fence_light();
+        if (M::load(&rec.reserve, Order::relaxed) == slot.after || O.bug == Bug::no_second_look) [[likely]] {
+          if (M::load(bell_.any, Order::relaxed) != 0) [[unlikely]] bell_.ring(bell_.context);
+          return;
+        }
+        M::store(&c.nest, u64{1}, Order::relaxed);
+        M::fence_light();
+      }
+    }
     end();
   }
 
@@ -149,6 +144,69 @@ class Writer {
     s.why = why;
     return s;
   }
+  // Reserve in full: the gate, the first event of a sub-buffer, long deltas, a clock that went back, a full sub-buffer, handlers in
+  // between. nest is counted already.
+  [[gnu::noinline]] Slot reserve_slowly(u32 size) noexcept {
+    const u32 data_size = abi::event_size(size);
+    if (const u64 gate = M::load(&ctl().gate, Order::relaxed)) {
+      if (!pass_gate(gate)) return leave(Refused::disabled);
+    }
+    for (;;) {
+      /*B*/ const u64 tail = M::load(&ctl().tail, Order::relaxed);
+      const u32 id = place_of(tail).id;
+      if (!ring_.geometry.holds(id)) return leave(give_up());
+      Record& rec = ring_.record(id);
+      const u64 word = M::load(&rec.reserve, Order::relaxed);
+      const u32 at = reserve_offset(word);
+      /*C*/ u64 now = clock_.now();
+      const u64 last = reserve_time(word, M::load(&ctl().last_time, Order::relaxed));
+      u64 delta = now - last;
+      if (static_cast<i64>(delta) < 0) {
+        M::add_local(&ctl().backwards, 1);
+        now = last;
+        delta = 0;
+      }
+      if (at == 0) delta = 0;
+      const u32 stamp = delta >= abi::delta_limit ? abi::stamp_size : 0;
+      if (at + stamp + data_size > ring_.geometry.capacity()) {
+        const Refused why = move_tail(tail, word);
+        if (why != Refused::no) return leave(why);
+        continue;
+      }
+      const u64 next = pack_reserve(now, at + stamp + data_size);
+      if constexpr (O.bug == Bug::plain_reserve) {
+        M::store(&rec.reserve, next, Order::relaxed);
+      } else {
+        /*D*/ if (!M::cas_local(&rec.reserve, word, next)) continue;
+      }
+      M::store(&ctl().last_time, now, Order::relaxed);
+      /*E*/ Slot slot{nullptr, word, next, tail, id, at + stamp, data_size, Refused::no};
+      if (at == 0) M::store(&ring_.header(id).time_stamp, now, Order::relaxed);
+      if (stamp != 0) {
+        u8* const extend = ring_.subbuf(id) + abi::header_size + at;
+        put(extend, abi::event_word(abi::type_time_extend, static_cast<u32>(delta & (abi::delta_limit - 1))));
+        put(extend + 4, static_cast<u32>(delta >> abi::delta_bits));
+        delta = 0;
+      }
+      fill(slot, size, static_cast<u32>(delta));
+      return slot;
+    }
+  }
+
+  // The header of a reserved event, and zeros in what rounding added: no stale bytes.
+  RS_INLINE void fill(Slot& slot, u32 size, u32 delta) noexcept {
+    const u32 header = abi::payload_offset(slot.size);
+    u8* const event = ring_.subbuf(slot.id) + abi::header_size + slot.offset;
+    put(event, abi::event_word(header == 4 ? (slot.size - 4) / 4 : 0, delta));
+    if (header == 8) put(event + 4, slot.size - 4);
+    if (slot.size - header != size) {
+      put(event + slot.size - 4, 0);
+      if (slot.size - header >= size + 4) put(event + slot.size - 8, 0);
+    }
+    slot.payload = event + header;
+    if constexpr (O.bug == Bug::commit_before_payload) publish_one(slot.id);
+  }
+
   RS_NOINLINE Slot leave(Refused why) noexcept {
     end();
     return refused(why);
@@ -232,7 +290,7 @@ class Writer {
   }
 
   // Ends what reserve began. The outermost publishes for all that was nested in it.
-  RS_INLINE void end() noexcept {
+  [[gnu::noinline]] void end() noexcept {
     const u64 nest = M::load(&ctl().nest, Order::relaxed);
     if (nest != 1) [[unlikely]] {
       M::store(&ctl().nest, nest - 1, Order::relaxed);
@@ -257,13 +315,11 @@ class Writer {
       M::store(&ctl().nest, u64{1}, Order::relaxed);
       M::fence_light();
     }
-    if (bell_.any != nullptr && M::load(bell_.any, Order::relaxed) != 0) [[unlikely]] bell_.ring(bell_.context);
+    if (M::load(bell_.any, Order::relaxed) != 0) bell_.ring(bell_.context);
   }
 
-  void publish() noexcept { publish_one(place_of(M::load(&ctl().tail, Order::relaxed)).id); }
-
   // /*G*/ Publishes all of sub-buffer `id` and answers the reserve word that this was.
-  RS_INLINE u64 publish_one(u32 id) noexcept {
+  u64 publish_one(u32 id) noexcept {
     Record& rec = ring_.record(id);
     for (;;) {
       const u64 word = M::load(&rec.reserve, Order::relaxed);
@@ -298,7 +354,7 @@ class Writer {
       M::store(&ring_.record(at.id).base, base, Order::relaxed);
       M::store(&ctl().commit, pack_place(at), O.advance_publish);  // pairs: ADVANCE
     }
-    if (bell_.percent != nullptr && M::load(bell_.percent, Order::relaxed) != 0) bell_.ring(bell_.context);
+    if (M::load(bell_.percent, Order::relaxed) != 0) bell_.ring(bell_.context);
   }
 
   Ring ring_;

@@ -1,0 +1,212 @@
+// The binary itself: help, usage errors, exit codes, and its output on a recording made by hand.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli/hand_made.hpp"
+#include "source/recording.hpp"
+
+namespace ringside {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Payload;
+using test::SubBuffer;
+
+struct Outcome {
+  int code = 0;
+  std::string out, err;
+};
+
+std::string slurp(const std::string& path) {
+  std::stringstream s;
+  s << std::ifstream(path, std::ios::binary).rdbuf();
+  return s.str();
+}
+
+struct Cli : testing::Test {
+  std::string dir = (fs::temp_directory_path() / ("ringside-cli-" + std::to_string(getpid()))).string();
+  void SetUp() override {
+    fs::remove_all(dir);
+    fs::create_directories(dir + "/root");
+  }
+  void TearDown() override { fs::remove_all(dir); }
+
+  // Runs in `dir`, with a root of its own.
+  Outcome ringside(const std::string& arguments) {
+    const std::string command = "cd " + dir + " && RINGSIDE_ROOT=" + dir + "/root " RINGSIDE_BUILD_DIR "/ringside " + arguments +
+                                " >" + dir + "/out 2>" + dir + "/err";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(dir + "/out"), slurp(dir + "/err")};
+  }
+
+  // Two threads; one gap.
+  void record() {
+    auto w = RecordingWriter::create(dir + "/ringside.data", ClockInfo{});
+    ASSERT_TRUE(w) << w.error().sentence;
+    w->meta().events.push_back({1, "libc", "malloc", test::malloc_format(), true});
+    w->meta().events.push_back(
+        {2, "net", "in", test::format(2, "in", "\tfield:u32 length;\toffset:8;\tsize:4;\tsigned:0;\n", R"("length=%u", REC->length)"),
+         true});
+    ASSERT_TRUE(w->add_ring({0, 4700, 4711, "cc1plus", "g++"}, 4096));
+    ASSERT_TRUE(w->add_ring({3, 4800, 4800, "as", "as"}, 4096));
+    SubBuffer a(1000000000), b(1500000000), c(3000000000);
+    a.event(1000000000, Payload(1, 4711).put(u64{32}).put(u64{0xA0}));
+    a.event(2000000000, Payload(1, 4711).put(u64{64}).put(u64{0xB0}));
+    b.event(1500000000, Payload(2, 4800).put(u32{1500}));
+    c.event(3000000000, Payload(2, 4800).put(u32{40}));
+    ASSERT_TRUE(w->append(0, a.view()));
+    ASSERT_TRUE(w->append(3, b.view()));
+    ASSERT_TRUE(w->append(3, c.view(1234)));
+    for (const u32 ring : {0u, 3u}) w->ring(ring).counters.written = w->ring(ring).counters.read = 2;
+    w->ring(3).counters.written += 1234;
+    w->ring(3).counters.overrun = 1234;
+    w->meta().totals.written = 1238;
+    w->meta().totals.read = 4;
+    w->meta().totals.overrun = 1234;
+    ASSERT_TRUE(w->finish(2000000000));
+  }
+};
+
+const char* const commands[] = {"record", "report", "top", "hist", "stat", "list", "crash", "rm", "doctor"};
+
+TEST_F(Cli, EveryHelpHasExamples) {
+  for (const char* command : commands) {
+    const Outcome o = ringside(std::string(command) + " --help");
+    EXPECT_EQ(o.code, 0) << command;
+    EXPECT_NE(o.out.find("Examples:\n  ringside " + std::string(command)), std::string::npos) << command << o.out;
+    EXPECT_EQ(o.err, "") << command;
+  }
+  EXPECT_NE(ringside("--help").out.find("Exit codes"), std::string::npos);
+  EXPECT_EQ(ringside("--version").code, 0);
+}
+
+TEST_F(Cli, WrongUsageIsTwo) {
+  for (const char* arguments :
+       {"", "nonsense", "report --nonsense", "crash", "rm", "stat", "hist malloc", "record", "record --mode upwards -- true",
+        "record --buffer-size many -- true", "record --subbuf-size 5k -- true", "record -b 16k -- true", "record --libc malloc",
+        "record --libc malloc,nonsense -- true", "record --clock sundial -- true", "top --interval never", "report --tid x"}) {
+    const Outcome o = ringside(arguments);
+    EXPECT_EQ(o.code, 2) << arguments << "\n" << o.err;
+    EXPECT_EQ(o.out, "") << arguments;
+    EXPECT_NE(o.err, "") << arguments;
+  }
+}
+
+TEST_F(Cli, FailureIsOneAndSaysWhatToDo) {
+  Outcome o = ringside("report");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("ringside record --"), std::string::npos) << o.err;
+  EXPECT_EQ(ringside("report /nonexistent").code, 1);
+  EXPECT_EQ(ringside("crash nobody").code, 1);
+  EXPECT_EQ(ringside("rm nobody").code, 1);
+  EXPECT_EQ(ringside("stat nobody").code, 1);
+}
+
+TEST_F(Cli, ReportPrintsTheKernelsLines) {
+  record();
+  const Outcome o = ringside("report");
+  EXPECT_EQ(o.code, 0);
+  EXPECT_EQ(o.out,
+            "         cc1plus-4711    [000]     1.000000: malloc: size=32 ptr=0xa0\n"
+            "              as-4800    [003]     1.500000: in: length=1500\n"
+            "         cc1plus-4711    [000]     2.000000: malloc: size=64 ptr=0xb0\n"
+            "CPU:3 [LOST 1234 EVENTS]\n"
+            "              as-4800    [003]     3.000000: in: length=40\n");
+  EXPECT_NE(o.err.find("1,234 events were lost"), std::string::npos);
+}
+
+TEST_F(Cli, ReportFilters) {
+  record();
+  EXPECT_EQ(ringside("report -e 'net:*' --tid 4800 --json").out,
+            "{\"ts\":1500000000,\"ring\":3,\"pid\":4800,\"tid\":4800,\"task\":\"as\",\"event\":\"net:in\",\"fields\":{\"length\":1500}}\n"
+            "{\"ts\":3000000000,\"ring\":3,\"lost\":1234}\n"
+            "{\"ts\":3000000000,\"ring\":3,\"pid\":4800,\"tid\":4800,\"task\":\"as\",\"event\":\"net:in\",\"fields\":{\"length\":40}}\n");
+  EXPECT_EQ(ringside("report -e malloc --tid 4800").out, "CPU:3 [LOST 1234 EVENTS]\n");
+}
+
+TEST_F(Cli, ALossCanFail) {
+  record();
+  EXPECT_EQ(ringside("report --fail-on-loss").code, 3);
+}
+
+TEST_F(Cli, CrashShowsTheLast) {
+  record();
+  EXPECT_EQ(ringside("crash ringside.data -n 1").out, "              as-4800    [003]     3.000000: in: length=40\n");
+}
+
+TEST_F(Cli, JsonEverywhereParses) {
+  record();
+  std::istringstream lines(ringside("report --json").out);
+  int n = 0;
+  for (std::string line; std::getline(lines, line); ++n) EXPECT_NO_THROW(nlohmann::json::parse(line)) << line;
+  EXPECT_EQ(n, 5);
+  const auto top = nlohmann::json::parse(ringside("top --json").out);
+  EXPECT_EQ(top["count"], 4);
+  EXPECT_EQ(top["lost"], 1234);
+  const auto stat = nlohmann::json::parse(ringside("stat ringside.data --json").out);
+  EXPECT_EQ(stat["total"]["written"], 1238);
+  EXPECT_EQ(stat["adds_up"], true);
+  EXPECT_TRUE(nlohmann::json::parse(ringside("list --json").out).is_array());
+  EXPECT_TRUE(nlohmann::json::parse(ringside("doctor --json").out).is_array());
+  const auto hist = nlohmann::json::parse(ringside("hist malloc -f size --json").out);
+  EXPECT_EQ(hist["count"], 2);
+  EXPECT_EQ(hist["sum"], 96.0);
+  EXPECT_EQ(hist["max"], 64.0);
+}
+
+TEST_F(Cli, HistGroups) {
+  record();
+  const Outcome o = ringside("hist 'libc:*' -f size --by thread");
+  EXPECT_NE(o.out.find("cc1plus-4711      2  96 B  32 B  64 B"), std::string::npos) << o.out;
+  EXPECT_EQ(ringside("hist malloc -f colour").code, 1);
+  EXPECT_NE(ringside("hist malloc -f colour").err.find("its fields: size, ptr"), std::string::npos);
+}
+
+TEST_F(Cli, StatShowsTheIdentity) {
+  record();
+  EXPECT_NE(ringside("stat ringside.data").out.find("written 1,238 = read 4 + in the ring 0 + overwritten 1,234;"), std::string::npos);
+}
+
+TEST_F(Cli, RecordPassesTheExitCodeOn) {
+  EXPECT_EQ(ringside("record -- true").code, 0);
+  EXPECT_EQ(ringside("record -- sh -c 'exit 7'").code, 7);
+  EXPECT_EQ(ringside("record -- sh -c 'kill -9 $$'").code, 137);
+  EXPECT_EQ(ringside("record -- ./nothing-there").code, 127);
+  EXPECT_EQ(ringside("record -- " + dir).code, 126);
+  EXPECT_NE(ringside("record -- true").err.find("0 events"), std::string::npos);
+  EXPECT_TRUE(fs::is_empty(dir + "/root")) << "a private instance was left behind";
+}
+
+TEST_F(Cli, RecordKeepsStdoutForTheCommand) {
+  const Outcome o = ringside("record -- echo hello");
+  EXPECT_EQ(o.out, "hello\n");
+}
+
+TEST_F(Cli, RecordDoesNotEatOptionsOfTheCommand) {
+  EXPECT_EQ(ringside("record -- sh -c 'echo $0 $1' --json -i").out, "--json -i\n");
+}
+
+TEST_F(Cli, RecordRefusesADirectoryOfOthers) {
+  fs::create_directories(dir + "/home");
+  std::ofstream(dir + "/home/letter") << "dear";
+  const Outcome o = ringside("record -o home -- true");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("letter"), std::string::npos);
+  EXPECT_TRUE(fs::exists(dir + "/home/letter"));
+}
+
+TEST_F(Cli, RecordOfANamedInstanceLeavesIt) {
+  EXPECT_EQ(ringside("record -i web -- true").code, 0);
+  EXPECT_NE(ringside("list").out.find("web"), std::string::npos);
+  EXPECT_EQ(ringside("rm web").code, 0);
+  EXPECT_EQ(ringside("list").out.find("web"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ringside

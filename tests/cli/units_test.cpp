@@ -1,0 +1,68 @@
+// Sizes, times, tables and quantiles of the command line. Compiled in: the binary's sources are no library.
+#include "../src/cli/units.cpp"      // NOLINT
+#include "../src/cli/histogram.cpp"  // NOLINT
+#include "../src/cli/table.cpp"      // NOLINT
+
+#include <gtest/gtest.h>
+
+namespace ringside::cli {
+namespace {
+
+TEST(Units, Sizes) {
+  EXPECT_EQ(parse_size("4096"), 4096u);
+  EXPECT_EQ(parse_size("64k"), 65536u);
+  EXPECT_EQ(parse_size("8M"), 8u << 20);
+  EXPECT_EQ(parse_size("1G"), 1u << 30);
+  EXPECT_EQ(parse_size("1.5KiB"), 1536u);
+  for (const char* bad : {"", "k", "-1", "64q", "1kk", "1e9", "99999999T", "0x10", "1 k"}) EXPECT_EQ(parse_size(bad), std::nullopt) << bad;
+}
+
+TEST(Units, Times) {
+  EXPECT_EQ(parse_time("10s"), 10'000'000'000u);
+  EXPECT_EQ(parse_time("5ms"), 5'000'000u);
+  EXPECT_EQ(parse_time("3us"), 3'000u);
+  EXPECT_EQ(parse_time("7ns"), 7u);
+  EXPECT_EQ(parse_time("2m"), 120'000'000'000u);
+  EXPECT_EQ(parse_time("1.5"), 1'500'000'000u);
+  for (const char* bad : {"", "s", "5 s", "5days", "-3s"}) EXPECT_EQ(parse_time(bad), std::nullopt) << bad;
+}
+
+TEST(Units, ForPeople) {
+  EXPECT_EQ(format_size(0), "0 B");
+  EXPECT_EQ(format_size(16384), "16.0 KiB");
+  EXPECT_EQ(format_size(1023 * 1024 + 1023), "1.0 MiB");
+  EXPECT_EQ(format_count(999), "999");
+  EXPECT_EQ(format_count(1234567), "1,234,567");
+  EXPECT_EQ(format_time(999), "999 ns");
+  EXPECT_EQ(format_time(1234567), "1.23 ms");
+  EXPECT_EQ(format_rate(21.4e6, ""), "21.4M/s");
+}
+
+TEST(Histogram, QuantilesAreWithinOnePercent) {
+  Histogram h;
+  for (int i = 1; i <= 100000; ++i) h.add(i);
+  EXPECT_EQ(h.count(), 100000u);
+  EXPECT_EQ(h.max(), 100000);
+  for (const double q : {.01, .5, .9, .99, .999}) EXPECT_NEAR(h.quantile(q), q * 100000, q * 100000 * .008) << q;
+  EXPECT_EQ(h.quantile(1), 100000);
+}
+
+TEST(Histogram, OddValues) {
+  Histogram h;
+  EXPECT_EQ(h.quantile(.5), 0);
+  h.add(-5);
+  h.add(0);
+  h.add(1.8446744073709552e19);
+  EXPECT_EQ(h.quantile(.1), 0);
+  EXPECT_GT(h.quantile(.99), 1e19);
+}
+
+TEST(Table, ColumnsAndHostileCells) {
+  Table t({{"event"}, {"count", Table::right}});
+  t.row({"a\033[2J\n", "1"});
+  t.row({"äö", "1,234"});
+  EXPECT_EQ(t.render(false), "event   count\na?[2J?      1\näö      1,234\n");
+}
+
+}  // namespace
+}  // namespace ringside::cli

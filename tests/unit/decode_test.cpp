@@ -1,0 +1,139 @@
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "cli/hand_made.hpp"
+#include "decode/formats.hpp"
+
+namespace ringside {
+namespace {
+
+using test::format;
+using test::Payload;
+
+std::string printed(const Formats& formats, u16 id, Bytes payload) {
+  fmt::memory_buffer out;
+  formats.print(*formats.find(id), payload, out);
+  return {out.data(), out.size()};
+}
+
+TEST(Formats, FieldsBecomeOffsets) {
+  Formats f;
+  ASSERT_TRUE(f.add(1, "libc", "malloc", test::malloc_format()));
+  const EventType* type = f.find(1);
+  ASSERT_NE(type, nullptr);
+  EXPECT_EQ(type->full, "libc:malloc");
+  ASSERT_EQ(type->fields.size(), 2u);
+  EXPECT_EQ(type->field("ptr")->offset, 16u);
+  EXPECT_EQ(type->field("ptr")->size, 8u);
+  EXPECT_EQ(type->field("nothing"), nullptr);
+  EXPECT_EQ(f.find(2), nullptr);
+}
+
+TEST(Formats, PrintsByThePrintFormat) {
+  Formats f;
+  f.add(1, "libc", "malloc", test::malloc_format());
+  EXPECT_EQ(printed(f, 1, Payload(1, 2).put(u64{32}).put(u64{0xC0FFEE})), "size=32 ptr=0xc0ffee");
+}
+
+TEST(Formats, ModifiersNarrowAsPrintfDoes) {
+  Formats f;
+  ASSERT_TRUE(f.add(1, "s", "n",
+                    format(1, "n",
+                           "\tfield:s32 a;\toffset:8;\tsize:4;\tsigned:1;\n"
+                           "\tfield:u64 b;\toffset:16;\tsize:8;\tsigned:0;\n"
+                           "\tfield:s8 c;\toffset:24;\tsize:1;\tsigned:1;\n",
+                           R"("a=%d x=%x b=%u c=%hhd w=%08llx 100%%", REC->a, REC->a, REC->b, REC->c, REC->b)")));
+  const Payload p = Payload(1, 2).put(i32{-5}).put(u32{0}).put(u64{0x1'0000'0002}).put(int8_t{-3});
+  EXPECT_EQ(printed(f, 1, p), "a=-5 x=fffffffb b=2 c=-3 w=100000002 100%");
+}
+
+TEST(Formats, FloatsAreNumbersAlthoughTheFormatSaysBits) {
+  Formats f;
+  ASSERT_TRUE(f.add(1, "s", "f",
+                    format(1, "f",
+                           "\tfield:double d;\toffset:8;\tsize:8;\tsigned:0;\n"
+                           "\tfield:float e;\toffset:16;\tsize:4;\tsigned:0;\n",
+                           R"("d=0x%llx e=0x%x", REC->d, REC->e)")));
+  EXPECT_EQ(printed(f, 1, Payload(1, 2).put(1.5).put(0.1F)), "d=1.5 e=0.1");
+  EXPECT_EQ(read_number(Payload(1, 2).put(1.5).put(0.1F), *f.find(1)->field("d")), 1.5);
+}
+
+TEST(Formats, TextsArraysAndCharacters) {
+  Formats f;
+  ASSERT_TRUE(f.add(1, "s", "t",
+                    format(1, "t",
+                           "\tfield:char name[8];\toffset:8;\tsize:8;\tsigned:1;\n"
+                           "\tfield:__data_loc char[] path;\toffset:16;\tsize:4;\tsigned:0;\n"
+                           "\tfield:u8 mac[4];\toffset:20;\tsize:4;\tsigned:0;\n"
+                           "\tfield:s32 v[2];\toffset:24;\tsize:8;\tsigned:1;\n"
+                           "\tfield:char c;\toffset:32;\tsize:1;\tsigned:1;\n",
+                           R"("name=%s path=%s mac=%s v=%s c=%s", REC->name, __get_str(path), )"
+                           R"(__print_hex(REC->mac, 4), __print_array(REC->v, 2, 4), REC->c)")));
+  Payload p(1, 2);
+  p.text(std::string_view("abc\0\0\0\0\0", 8)).put(u32{33 | 6 << 16}).put(u32{0x04030201}).put(i32{1}).put(i32{-2}).put('q');
+  p.text(std::string_view("/etc\n\0", 6));
+  EXPECT_EQ(printed(f, 1, p), "name=abc path=/etc\\x0a mac=01 02 03 04 v={1,-2} c=q");
+}
+
+TEST(Formats, EnumsBearTheirNames) {
+  Formats f;
+  ASSERT_TRUE(f.add(1, "s", "e",
+                    format(1, "e", "\tfield:u32 state;\toffset:8;\tsize:4;\tsigned:0;\n",
+                           R"("state=%s", __print_symbolic(REC->state, { 0, "idle" }, { 1, "busy" }))")));
+  EXPECT_EQ(printed(f, 1, Payload(1, 2).put(u32{1})), "state=busy");
+  EXPECT_EQ(printed(f, 1, Payload(1, 2).put(u32{9})), "state=0x9");
+  EXPECT_EQ(f.find(1)->field("state")->symbols.size(), 2u);
+}
+
+TEST(Formats, WhatWeCannotCompileLibtraceeventPrints) {
+  Formats f;
+  ASSERT_TRUE(f.add(1, "s", "x",
+                    format(1, "x", "\tfield:u32 a;\toffset:8;\tsize:4;\tsigned:0;\n", R"("a=%u", REC->a + 1)")));
+  EXPECT_TRUE(f.find(1)->tep != nullptr);
+  EXPECT_EQ(printed(f, 1, Payload(1, 2).put(u32{41})), "a=42");
+}
+
+TEST(Formats, AFormatThatIsNoneLeavesHex) {
+  Formats f;
+  EXPECT_FALSE(f.add(1, "s", "broken", "name: broken\nrubbish"));
+  EXPECT_FALSE(f.add(2, "s", "empty", ""));
+  EXPECT_EQ(printed(f, 1, Payload(1, 2).put(u16{0x2211})), "11 22");
+}
+
+TEST(Formats, AnEventCanBeDescribedAnew) {
+  Formats f;
+  f.add(1, "libc", "malloc", test::malloc_format());
+  f.add(1, "s", "n", format(1, "n", "\tfield:u32 a;\toffset:8;\tsize:4;\tsigned:0;\n", R"("a=%u", REC->a)"));
+  EXPECT_EQ(f.find(1)->full, "s:n");
+}
+
+// A hostile payload: every length, every located text; nothing may be read beyond (asan watches).
+TEST(Formats, ShortPayloadsReadAsZeros) {
+  Formats f;
+  f.add(1, "s", "t",
+        format(1, "t",
+               "\tfield:u64 n;\toffset:8;\tsize:8;\tsigned:0;\n"
+               "\tfield:__data_loc char[] path;\toffset:16;\tsize:4;\tsigned:0;\n"
+               "\tfield:__data_loc u16[] list;\toffset:20;\tsize:4;\tsigned:0;\n"
+               "\tfield:char tail[64];\toffset:24;\tsize:64;\tsigned:1;\n",
+               R"("n=%llu path=%s tail=%s", REC->n, __get_str(path), REC->tail)"));
+  std::mt19937 random(3);
+  for (size_t size = 0; size <= 96; ++size) {
+    for (int round = 0; round < 50; ++round) {
+      const auto bytes = std::make_unique<u8[]>(size);
+      for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<u8>(random());
+      const Bytes payload{bytes.get(), size};
+      printed(f, 1, payload);
+      for (const Field& field : f.find(1)->fields) {
+        read_text(payload, field);
+        read_array(payload, field);
+        read_number(payload, field);
+      }
+    }
+  }
+  EXPECT_EQ(printed(f, 1, Payload(1, 2)), "n=0 path= tail=");
+}
+
+}  // namespace
+}  // namespace ringside

@@ -1,0 +1,207 @@
+#include "source/recording.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "cli/hand_made.hpp"
+#include "timeline/merge.hpp"
+
+namespace ringside {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Payload;
+using test::SubBuffer;
+
+struct Recording : testing::Test {
+  std::string dir = (fs::temp_directory_path() / ("ringside-recording-" + std::to_string(getpid()))).string();
+  void SetUp() override { fs::remove_all(dir); }
+  void TearDown() override { fs::remove_all(dir); }
+
+  RecordingWriter writer() {
+    auto w = RecordingWriter::create(dir, ClockInfo{});
+    EXPECT_TRUE(w) << w.error().sentence;
+    EXPECT_TRUE(w->add_ring({2, 10, 11, "task", "process"}, 4096));
+    return std::move(*w);
+  }
+  // "time!lost" for every record; the problems behind a bar.
+  std::string content() {
+    auto meta = RecordingMeta::read(dir);
+    if (!meta) return meta.error().sentence;
+    auto sources = open_recording(dir, *meta);
+    if (!sources) return sources.error().sentence;
+    Timeline t(std::move(*sources));
+    TraceRecord r;
+    std::string out;
+    while (t.next(r)) out += (out.empty() ? "" : " ") + (r.lost != 0 ? "lost:" + std::to_string(r.lost) : std::to_string(r.time));
+    for (const std::string& p : t.problems()) out += " | " + p;
+    return out;
+  }
+  void overwrite(u64 at, u64 value) {
+    std::fstream f(dir + "/ring2.raw", std::ios::in | std::ios::out | std::ios::binary);
+    f.seekp(static_cast<std::streamoff>(at));
+    f.write(reinterpret_cast<const char*>(&value), 8);
+  }
+};
+
+TEST_F(Recording, KeepsEventsAndLosses) {
+  auto w = writer();
+  SubBuffer a(100), b(500);
+  a.event(100, {1, 1}).event(200, {1, 1});
+  b.event(500, {1, 1});
+  ASSERT_TRUE(w.append(2, a.view()));
+  ASSERT_TRUE(w.append(2, b.view(7)));
+  ASSERT_TRUE(w.finish(42));
+  EXPECT_EQ(content(), "100 200 lost:7 500");
+  auto meta = RecordingMeta::read(dir);
+  EXPECT_TRUE(meta->complete);
+  EXPECT_EQ(meta->duration_ns, 42u);
+  ASSERT_EQ(meta->rings.size(), 1u);
+  EXPECT_EQ(meta->rings[0].events, 3u);
+  EXPECT_EQ(meta->rings[0].lost, 7u);
+  EXPECT_EQ(meta->rings[0].name.task, "task");
+  EXPECT_EQ(fs::file_size(dir + "/ring2.raw"), 8192u);
+}
+
+TEST_F(Recording, ASubBufferReadBitByBitGrowsInPlace) {
+  auto w = writer();
+  SubBuffer a(100);
+  a.event(100, {1, 1});
+  ASSERT_TRUE(w.append(2, a.view()));
+  const u32 middle = a.end();
+  a.event(200, {1, 1}).event(300, {1, 1});
+  SubBufferView rest = a.view();
+  rest.begin = middle;
+  rest.time = 100;
+  ASSERT_TRUE(w.append(2, rest));
+  EXPECT_EQ(content(), "100 200 300");  // before finish(): the recorder may die here
+  ASSERT_TRUE(w.finish(0));
+  EXPECT_EQ(content(), "100 200 300");
+  EXPECT_EQ(fs::file_size(dir + "/ring2.raw"), 4096u);
+  // The very bytes of a sub-buffer that was read at once.
+  std::ifstream f(dir + "/ring2.raw", std::ios::binary);
+  std::string bytes(4096, 0);
+  f.read(bytes.data(), 4096);
+  EXPECT_EQ(std::memcmp(bytes.data(), a.bytes(), 16 + a.end()), 0);
+}
+
+TEST_F(Recording, APartOfASubBufferGetsTheRunningTime) {
+  auto w = writer();
+  SubBuffer a(100);
+  a.event(100, {1, 1});
+  SubBufferView part = a.event(250, {1, 1}).view();
+  part.begin = part.end / 2;
+  part.time = 100;
+  ASSERT_TRUE(w.append(2, part));
+  SubBufferView more = a.event(300, {1, 1}).view();
+  more.begin = part.end;
+  more.time = 250;
+  ASSERT_TRUE(w.append(2, more));
+  EXPECT_EQ(content(), "250 300");
+}
+
+TEST_F(Recording, AFullSubBufferHasRoomForItsLossAllTheSame) {
+  auto w = writer();
+  SubBuffer a(100);
+  u64 time = 100;
+  std::string expected = "lost:5";
+  for (; a.end() + 12 + 4 <= 4080; time += 10) {
+    a.event(time, {1, 1});
+    expected += " " + std::to_string(time);
+  }
+  while (a.end() < 4080) a.word(0x1D);
+  ASSERT_TRUE(w.append(2, a.view(5)));
+  EXPECT_EQ(content(), expected);
+}
+
+TEST_F(Recording, ReplacesARecordingAndNothingElse) {
+  {
+    auto w = writer();
+    SubBuffer a(1);
+    ASSERT_TRUE(w.append(2, a.event(1, {1, 1}).view()));
+  }
+  { auto w = writer(); }
+  EXPECT_EQ(content(), "");
+  std::ofstream(dir + "/letter.txt") << "dear";
+  auto refused = RecordingWriter::create(dir, ClockInfo{});
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().sentence.find("letter.txt"), std::string::npos);
+  EXPECT_TRUE(fs::exists(dir + "/ring2.raw"));
+}
+
+TEST_F(Recording, MetaSurvivesTheRoundTrip) {
+  auto w = writer();
+  w.meta().clock = {ClockKind::tsc, 123, 31, 7, 9};
+  w.meta().command = {"g++", "-c", "a b.cpp"};
+  w.meta().events.push_back({5, "net", "in", test::malloc_format(5), true});
+  w.meta().threads.push_back({1, 2, 3, "na\xffme", "p"});
+  ASSERT_TRUE(w.finish(1));
+  auto meta = RecordingMeta::read(dir);
+  ASSERT_TRUE(meta) << meta.error().sentence;
+  EXPECT_EQ(meta->clock.kind, ClockKind::tsc);
+  EXPECT_EQ(meta->clock.mult, 123u);
+  EXPECT_EQ(meta->command.at(2), "a b.cpp");
+  EXPECT_EQ(meta->events.at(0).format, test::malloc_format(5));
+  EXPECT_EQ(meta->threads.at(0).tid, 3);
+}
+
+TEST_F(Recording, ABadMetaSaysWhatIsWrong) {
+  { auto w = writer(); }
+  const auto sentence = [&](const std::string& text) {
+    std::ofstream(dir + "/meta.json") << text;
+    auto meta = RecordingMeta::read(dir);
+    return meta ? std::string("read") : meta.error().sentence;
+  };
+  EXPECT_NE(sentence("{").find("cannot be understood"), std::string::npos);
+  EXPECT_NE(sentence("[]").find("cannot be understood"), std::string::npos);
+  EXPECT_NE(sentence(R"({"ringside_recording":2})").find("version 2"), std::string::npos);
+  const std::string ring = R"({"ring":1,"pid":1,"tid":1,"task":"","process":"","subbuf_size":4096})";
+  const std::string head = R"({"ringside_recording":1,"clock":{"kind":"mono","mult":1,"shift":0,"base_ticks":0,"base_ns":0},)";
+  EXPECT_EQ(sentence(head + R"("events":[],"rings":[)" + ring + "]}"), "read");
+  EXPECT_NE(sentence(head + R"("events":[],"rings":[)" + ring + "," + ring + "]}").find("twice"), std::string::npos);
+  EXPECT_NE(sentence(head + R"("events":[{"id":70000}],"rings":[]})").find("cannot be understood"), std::string::npos);
+}
+
+TEST_F(Recording, HostileSizesEndTheRing) {
+  auto w = writer();
+  SubBuffer a(100), b(200);
+  ASSERT_TRUE(w.append(2, a.event(100, {1, 1}).view()));
+  ASSERT_TRUE(w.append(2, b.event(200, {1, 1}).view()));
+  ASSERT_TRUE(w.finish(0));
+  overwrite(4096 + 8, 0xFFFFC);
+  EXPECT_NE(content().find("100 | "), std::string::npos);
+  EXPECT_NE(content().find("claims 1048572 bytes"), std::string::npos);
+}
+
+TEST_F(Recording, ACutFileIsReadAsFarAsItGoes) {
+  auto w = writer();
+  SubBuffer a(100), b(200);
+  ASSERT_TRUE(w.append(2, a.event(100, {1, 1}).view()));
+  ASSERT_TRUE(w.append(2, b.event(200, {1, 1}).view()));
+  fs::resize_file(dir + "/ring2.raw", 4096 + 16 + b.end());
+  EXPECT_EQ(content(), "100 200");
+  fs::resize_file(dir + "/ring2.raw", 4096 + 20);
+  EXPECT_NE(content().find("the file has 4"), std::string::npos);
+  fs::resize_file(dir + "/ring2.raw", 4096 + 3);
+  EXPECT_EQ(content(), "100");
+}
+
+TEST_F(Recording, RandomBytesNeverCrash) {
+  auto w = writer();
+  ASSERT_TRUE(w.finish(0));
+  std::mt19937 random(1);
+  for (int round = 0; round < 300; ++round) {
+    std::string bytes(4096 * (1 + random() % 3), 0);
+    for (char& c : bytes) c = static_cast<char>(random() % 4 == 0 ? random() : 0);
+    std::ofstream(dir + "/ring2.raw", std::ios::binary) << bytes;
+    content();
+  }
+}
+
+}  // namespace
+}  // namespace ringside

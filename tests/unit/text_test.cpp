@@ -1,0 +1,76 @@
+#include "export/text.hpp"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/hand_made.hpp"
+#include "export/json.hpp"
+
+namespace ringside {
+namespace {
+
+using test::Payload;
+
+struct Fixture : testing::Test {
+  Formats formats;
+  Tasks tasks;
+  RingName ring{3, 4700, 4711, "cc1plus", "cc1plus"};
+  Fixture() {
+    formats.add(1, "libc", "malloc", test::malloc_format());
+    tasks.add(ring);
+  }
+  std::string text(const TraceRecord& r) {
+    TextLines lines(formats, tasks);
+    fmt::memory_buffer out;
+    lines.print(r, ring, out);
+    return {out.data(), out.size()};
+  }
+  std::string json(const TraceRecord& r) {
+    JsonLines lines(formats, tasks);
+    fmt::memory_buffer out;
+    lines.print(r, ring, out);
+    return {out.data(), out.size()};
+  }
+};
+
+TEST_F(Fixture, TheKernelsLine) {
+  const Payload p = Payload(1, 4711).put(u64{32}).put(u64{0x55});
+  EXPECT_EQ(text({1234567890499, 0, p, 0}), "         cc1plus-4711    [003]  1234.567890: malloc: size=32 ptr=0x55\n");
+  EXPECT_EQ(text({1234567890500, 0, p, 0}), "         cc1plus-4711    [003]  1234.567891: malloc: size=32 ptr=0x55\n");
+  EXPECT_EQ(text({7, 0, p, 0}), "         cc1plus-4711    [003]     0.000000: malloc: size=32 ptr=0x55\n");
+}
+
+TEST_F(Fixture, AGap) { EXPECT_EQ(text({5, 1234, {}, 0}), "CPU:3 [LOST 1234 EVENTS]\n"); }
+
+TEST_F(Fixture, UnknownThreadsAndEvents) {
+  EXPECT_EQ(text({7, 0, Payload(9, 5), 0}), "           <...>-5       [003]     0.000000: unknown_9: 09 00 00 00 05 00 00 00\n");
+}
+
+TEST_F(Fixture, JsonOfAnEvent) {
+  const Payload p = Payload(1, 4711).put(u64{32}).put(~u64{0});
+  EXPECT_EQ(json({1234567890499, 0, p, 0}),
+            R"({"ts":1234567890499,"ring":3,"pid":4700,"tid":4711,"task":"cc1plus","event":"libc:malloc",)"
+            R"("fields":{"size":32,"ptr":18446744073709551615}})"
+            "\n");
+}
+
+TEST_F(Fixture, JsonOfAGap) { EXPECT_EQ(json({5, 1234, {}, 0}), "{\"ts\":5,\"ring\":3,\"lost\":1234}\n"); }
+
+TEST_F(Fixture, JsonOfAnUnknownEventParses) {
+  EXPECT_EQ(nlohmann::json::parse(json({5, 0, Payload(9, 5), 0}))["event"], "unknown:9");
+}
+
+TEST(JsonText, EverythingParses) {
+  for (const std::string text : {"plain", "\"quoted\\\"", "tab\tnul", "\xff\xfe", "\xc3\xa4", "\xed\xa0\x80", "\xf0\x9f\x98\x80", "\xe2\x82"}) {
+    fmt::memory_buffer out;
+    append_json_text(text, out);
+    EXPECT_NO_THROW(nlohmann::json::parse(std::string(out.data(), out.size()))) << text;
+  }
+  fmt::memory_buffer out;
+  append_json_text(std::string_view("a\0b\xff\xc3\xa4", 6), out);
+  EXPECT_EQ(std::string(out.data(), out.size()), "\"a\\u0000b\\ufffd\xc3\xa4\"");
+}
+
+}  // namespace
+}  // namespace ringside
