@@ -1,8 +1,10 @@
 #include "cli/recorder.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "cli/trace.hpp"
+#include "sys/sys.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -11,50 +13,65 @@ bool same(const RingName& a, const RingName& b) {
   return a.pid == b.pid && a.tid == b.tid && a.task == b.task && a.process == b.process;
 }
 
+// A name of the ring table; a writer may be at it, so it may end anywhere.
+std::string text_of(const char* field, size_t size) { return {field, strnlen(field, size)}; }
+
 }  // namespace
 
-result<bool> Recorder::look_for_rings() {
-  RecordingMeta& meta = writer_.meta();
-  bool changed = false;
-  auto events = instance_.events();
-  if (events.size() != known_events_) {
-    known_events_ = events.size();
-    meta.events = std::move(events);
-    changed = true;
+Recorder::Recorder(Instance& instance, RecordingWriter writer) : instance_(instance), writer_(std::move(writer)) {
+  // Looked at many times a second, so the table itself and not Instance::rings(), which opens every ring for its counters.
+  words_.control = const_cast<InstanceControl*>(&instance.control());
+}
+
+bool Recorder::look_for_events() {
+  const u64 count = __atomic_load_n(&words_.control->nr_events, __ATOMIC_ACQUIRE);
+  if (count == known_events_) return false;
+  known_events_ = count;
+  writer_.meta().events = instance_.events();
+  return true;
+}
+
+result<void> Recorder::open(const RingName& name, Ring& ring) {
+  auto source = instance_.source(name.ring);
+  if (!source) {
+    // Its memory may have been given back between the look at the table and now; whatever lasts is told at the end.
+    ring.failed = source.error().code != std::errc::no_such_file_or_directory;
+    if (ring.failed) problems_.push_back(source.error().sentence);
+    return {};
   }
-  for (const RingInfo& info : instance_.rings()) {
-    const u32 number = info.name.ring;
-    auto [thread, fresh] = threads_.try_emplace(info.name.tid, info.name);
-    if (fresh || !same(thread->second, info.name)) {
-      thread->second = info.name;
+  ring.source = std::move(*source);
+  if (writer_.has_ring(name.ring)) return {};
+  return writer_.add_ring(name, static_cast<u32>(ring.source->counters().subbuf_size));
+}
+
+result<bool> Recorder::look_for_rings() {
+  bool changed = false;
+  const u64 count = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
+  for (u32 number = 0; number < count; ++number) {
+    const RingEntry& entry = words_.ring(number);
+    const u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
+    if (state_of(state) != RingState::live && state_of(state) != RingState::retired) continue;
+    Ring& ring = rings_[number];
+    if (ring.failed || ring.state == state) continue;
+    const RingName name{number, static_cast<i32>(entry.pid), static_cast<i32>(entry.tid), text_of(entry.task, sizeof entry.task),
+                        text_of(entry.process, sizeof entry.process)};
+    auto [thread, fresh] = threads_.try_emplace(name.tid, name);
+    if (fresh || !same(thread->second, name)) {
+      thread->second = name;
       changed = true;
     }
-    Ring& ring = rings_[number];
-    if (ring.failed || ring.source != nullptr) continue;
-    // A ring that ended and was emptied has nothing for us until it is used again.
-    if (writer_.has_ring(number) && !info.live && info.counters.unread == 0) continue;
-    auto source = instance_.source(number);
-    if (!source) {
-      // Its memory may have been given back between the list and now; whatever lasts is told at the end.
-      ring.failed = source.error().code != std::errc::no_such_file_or_directory;
-      if (ring.failed) problems_.push_back(source.error().sentence);
-      continue;
-    }
-    ring.source = std::move(*source);
-    if (writer_.has_ring(number)) continue;
-    if (auto added = writer_.add_ring(info.name, static_cast<u32>(ring.source->counters().subbuf_size)); !added)
-      return tl::unexpected<Error>(added.error());
-  }
-  if (changed) {
-    meta.threads.clear();
-    for (const auto& [tid, name] : threads_) meta.threads.push_back(name);
+    ring.state = state;
+    if (ring.source != nullptr) continue;  // the same ring, retired or with its next thread
+    if (auto opened = open(name, ring); !opened) return tl::unexpected<Error>(opened.error());
   }
   return changed;
 }
 
 // At most two rounds of the ring: a writer that is faster than we are must not keep us from the others.
 result<void> Recorder::drain(u32 number, Ring& ring) {
-  const bool ended = ring.source->ended();
+  // Asking whether a thread lives costs system calls: only when the table says that something happened, or once in a while.
+  const bool ask = state_of(ring.state) != RingState::live || (polls_ + number) % 32 == 0;
+  const bool ended = ask && ring.source->ended();
   RecordedRing& entry = writer_.ring(number);
   const RecordedRing before = entry;
   result<void> written;
@@ -68,7 +85,8 @@ result<void> Recorder::drain(u32 number, Ring& ring) {
     if (!*view) {
       if (ended) {
         entry.counters = ring.source->counters();
-        ring.source = nullptr;  // reused later? Then look_for_rings opens it again.
+        ring.source = nullptr;  // used again? Then its state changes and look_for_rings opens it again.
+        writer_.release(number);
       }
       break;
     }
@@ -88,12 +106,27 @@ result<void> Recorder::drain(u32 number, Ring& ring) {
   return written;
 }
 
+// A program with thousands of threads has a long meta.json: writing it takes at most a twentieth of our time.
+result<void> Recorder::save_now_and_then() {
+  const u64 start = sys::now_ns();
+  if (!unsaved_ || start < save_again_ns_) return {};
+  RecordingMeta& meta = writer_.meta();
+  meta.threads.clear();
+  for (const auto& [tid, name] : threads_) meta.threads.push_back(name);
+  auto saved = writer_.save();
+  const u64 end = sys::now_ns();
+  save_again_ns_ = end + 20 * (end - start);
+  unsaved_ = false;
+  return saved;
+}
+
 result<void> Recorder::poll() {
-  auto changed = look_for_rings();
-  if (!changed) return tl::unexpected<Error>(changed.error());
-  if (*changed) {
-    if (auto saved = writer_.save(); !saved) return saved;
-  }
+  ++polls_;
+  const bool events = look_for_events();
+  auto rings = look_for_rings();
+  if (!rings) return tl::unexpected<Error>(rings.error());
+  unsaved_ = unsaved_ || events || *rings;
+  if (auto saved = save_now_and_then(); !saved) return saved;
   for (auto& [number, ring] : rings_) {
     if (ring.source == nullptr) continue;
     if (auto done = drain(number, ring); !done) return done;
@@ -104,9 +137,17 @@ result<void> Recorder::poll() {
 u64 Recorder::lost() const { return std::max(lost_, totals_.overrun) + totals_.dropped + totals_.commit_overrun + instance_.refused(); }
 
 result<void> Recorder::finish(u64 duration_ns) {
-  // Twice: the first round may find rings and leave a backlog behind its budget.
+  // More than once: a round may find rings and leave a backlog behind its budget.
   for (int round = 0; round < 3; ++round) {
     if (auto done = poll(); !done) return done;
+  }
+  // A ring that one thread used twice between two looks looks as if nothing had happened.
+  for (const RingInfo& info : instance_.rings()) {
+    Ring& ring = rings_[info.name.ring];
+    if (info.counters.unread == 0 || ring.source != nullptr || ring.failed) continue;
+    if (auto opened = open(info.name, ring); !opened) return opened;
+    if (ring.source == nullptr) continue;
+    if (auto done = drain(info.name.ring, ring); !done) return done;
   }
   std::vector<Counters> all;
   for (const RingInfo& info : instance_.rings()) {
@@ -122,6 +163,8 @@ result<void> Recorder::finish(u64 duration_ns) {
   totals_.commit_overrun += past.commit_overrun;
   totals_.unfinished_bytes += past.unfinished_bytes;
   writer_.meta().totals = totals_;
+  writer_.meta().threads.clear();
+  for (const auto& [tid, name] : threads_) writer_.meta().threads.push_back(name);
   return writer_.finish(duration_ns);
 }
 

@@ -4,13 +4,14 @@
 #include <memory>
 
 #include "instance/instance.hpp"
+#include "instance/layout.hpp"
 #include "source/recording.hpp"
 
 namespace ringside::cli {
 
 class Recorder {
  public:
-  Recorder(Instance& instance, RecordingWriter writer) : instance_(instance), writer_(std::move(writer)) {}
+  Recorder(Instance& instance, RecordingWriter writer);
 
   // Takes what is there. Errors of one ring are kept (problems) and end that ring only; a disk that cannot take more is returned.
   result<void> poll();
@@ -27,16 +28,24 @@ class Recorder {
  private:
   struct Ring {
     std::unique_ptr<Source> source;
+    u64 state = 0;  // of its entry in the ring table when it was opened, or when nothing was left in it
     bool failed = false;
   };
-  result<bool> look_for_rings();  // true: something new in meta
+  bool look_for_events();         // true: something new in meta
+  result<bool> look_for_rings();  // the same
+  result<void> save_now_and_then();
+  result<void> open(const RingName& name, Ring& ring);
   result<void> drain(u32 number, Ring& ring);
 
   Instance& instance_;
+  InstanceWords words_;
   RecordingWriter writer_;
   std::map<u32, Ring> rings_;
   std::map<i32, RingName> threads_;
   size_t known_events_ = 0;
+  u64 polls_ = 0;
+  bool unsaved_ = false;
+  u64 save_again_ns_ = 0;  // not before
   u64 events_ = 0, bytes_ = 0, lost_ = 0;
   Counters totals_;
   std::vector<std::string> problems_;

@@ -134,7 +134,23 @@ RecordingWriter::RecordingWriter(RecordingWriter&& other) noexcept
     : dir_(std::move(other.dir_)), meta_(std::move(other.meta_)), files_(std::exchange(other.files_, {})) {}
 
 RecordingWriter::~RecordingWriter() {
-  for (auto& [ring, file] : files_) close(file.fd);
+  for (auto& [number, file] : files_) {
+    if (file.fd >= 0) close(file.fd);
+  }
+}
+
+void RecordingWriter::release(u32 ring) {
+  RingFile& file = files_.at(ring);
+  if (file.fd >= 0) close(file.fd);
+  file.fd = -1;
+}
+
+result<void> RecordingWriter::reopen(u32 ring, RingFile& file) const {
+  if (file.fd >= 0) return {};
+  const std::string path = ring_path(dir_, ring);
+  file.fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (file.fd < 0) return fail(errno, "cannot open " + path + " again");
+  return {};
 }
 
 result<void> RecordingWriter::add_ring(const RingName& name, u32 subbuf_size) {
@@ -145,7 +161,10 @@ result<void> RecordingWriter::add_ring(const RingName& name, u32 subbuf_size) {
   ring.name = name;
   ring.subbuf_size = subbuf_size;
   meta_.rings.push_back(ring);
-  if (auto saved = save(); !saved) return saved;
+  if (meta_.subbuf_size == 0) {
+    meta_.subbuf_size = subbuf_size;
+    if (auto saved = save(); !saved) return saved;
+  }
   const std::string path = ring_path(dir_, name.ring);
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return fail(errno, "cannot make " + path);
@@ -173,6 +192,7 @@ result<void> RecordingWriter::append(u32 ring, const SubBufferView& view) {
   entry.bytes += kept.end - kept.begin;
   entry.lost += view.lost_before;
   if (w.events == 0 && view.lost_before == 0) return {};
+  if (auto opened = reopen(ring, file); !opened) return opened;
   if (view.begin != 0 && file.last_end == view.begin && view.lost_before == 0) return grow(file, kept);
 
   // Behind a full sub-buffer there is no room for the number of missed events: its last event then goes into one of its own.
@@ -228,8 +248,9 @@ result<void> RecordingWriter::grow(RingFile& file, const SubBufferView& view) {
 }
 
 result<void> RecordingWriter::finish(u64 duration_ns) {
-  for (auto& [ring, file] : files_) {
-    if (ftruncate(file.fd, static_cast<off_t>(file.offset)) != 0) return fail(errno, "cannot close " + ring_path(dir_, ring));
+  for (const auto& [ring, file] : files_) {
+    if (truncate(ring_path(dir_, ring).c_str(), static_cast<off_t>(file.offset)) != 0)
+      return fail(errno, "cannot close " + ring_path(dir_, ring));
   }
   meta_.stop_ns = wall_clock_ns();
   meta_.duration_ns = duration_ns;

@@ -6,8 +6,9 @@
 //                   of missed events right behind the data, zeros (holes of the file) to the end
 //
 // Sub-buffers that were read bit by bit grow in place: the data first, then the commit that makes it valid. meta.json is
-// written before the first byte of a ring that it names, and replaced in one step. So a recorder may be killed at any time:
-// what stands in the directory is readable, only the closing counters are missing ("complete": false).
+// replaced in one step, now and then while recording (it grows with the number of threads). So a recorder may be killed at any
+// time: what stands in the directory is readable. Then "complete" is false, the closing counters are missing, and rings that
+// have a file but no entry yet are taken up with `subbuf_size` of the whole, without a name.
 #pragma once
 #include <map>
 #include <string>
@@ -27,6 +28,7 @@ struct RecordedRing {
 
 struct RecordingMeta {
   ClockInfo clock;
+  u32 subbuf_size = 0;            // of rings that are not listed yet
   u64 start_ns = 0, stop_ns = 0;  // wall clock, since 1970
   u64 duration_ns = 0;
   std::vector<std::string> command;
@@ -53,12 +55,13 @@ class RecordingWriter {
   RecordingMeta& meta() { return meta_; }  // events, threads, command: whoever changes them calls save()
   result<void> save() const { return meta_.write(dir_); }
 
-  // A ring that was not there before. Calls save().
+  // A ring that was not there before. Its name is in meta.json only after the next save().
   result<void> add_ring(const RingName& name, u32 subbuf_size);
   bool has_ring(u32 ring) const { return files_.count(ring) != 0; }
   RecordedRing& ring(u32 ring) { return meta_.rings[files_.at(ring).index]; }
 
   result<void> append(u32 ring, const SubBufferView& view);
+  void release(u32 ring);  // nothing is expected for now: its file is closed until the next append
   result<void> finish(u64 duration_ns);
 
  private:
@@ -72,6 +75,7 @@ class RecordingWriter {
     u32 shift = 0;           // bytes of the source's sub-buffer that are not in ours
   };
 
+  result<void> reopen(u32 ring, RingFile& file) const;
   explicit RecordingWriter(std::string dir) : dir_(std::move(dir)) {}
   result<void> append_piece(RingFile& file, RecordedRing& ring, const SubBufferView& view);
   result<void> grow(RingFile& file, const SubBufferView& view);

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -91,6 +92,7 @@ RecordingMeta meta_from(const json& j) {
     throw std::runtime_error("it is of version " + j.at("ringside_recording").dump() + ", this ringside reads version 1");
   RecordingMeta meta;
   meta.clock = read_clock(j.at("clock"));
+  meta.subbuf_size = j.value("subbuf_size", u32{0});
   meta.start_ns = j.value("start_ns", u64{0});
   meta.stop_ns = j.value("stop_ns", u64{0});
   meta.duration_ns = j.value("duration_ns", u64{0});
@@ -116,6 +118,24 @@ RecordingMeta meta_from(const json& j) {
   return meta;
 }
 
+// Rings of a killed recorder that have a file and no entry yet.
+void add_unlisted(const std::string& dir, RecordingMeta& meta) {
+  std::set<u32> listed;
+  for (const RecordedRing& ring : meta.rings) listed.insert(ring.name.ring);
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(dir, ignored)) {
+    unsigned number = 0;
+    int length = 0;
+    const std::string name = entry.path().filename().string();
+    if (std::sscanf(name.c_str(), "ring%9u.raw%n", &number, &length) != 1 || static_cast<size_t>(length) != name.size()) continue;
+    if (!listed.insert(number).second) continue;
+    RecordedRing ring;
+    ring.name.ring = number;
+    ring.subbuf_size = meta.subbuf_size;
+    meta.rings.push_back(ring);
+  }
+}
+
 }  // namespace
 
 result<RecordingMeta> RecordingMeta::read(const std::string& dir) {
@@ -129,7 +149,9 @@ result<RecordingMeta> RecordingMeta::read(const std::string& dir) {
   text << in.rdbuf();
   if (!in) return fail(EIO, "cannot read " + path);
   try {
-    return meta_from(json::parse(text.str()));
+    RecordingMeta meta = meta_from(json::parse(text.str()));
+    if (!meta.complete) add_unlisted(dir, meta);
+    return meta;
   } catch (const std::exception& e) {
     return refuse(std::errc::bad_message, path + " cannot be understood: " + e.what());
   }
@@ -143,6 +165,7 @@ result<void> RecordingMeta::write(const std::string& dir) const {
                 {"shift", clock.shift},
                 {"base_ticks", clock.base_ticks},
                 {"base_ns", clock.base_ns}};
+  j["subbuf_size"] = subbuf_size;
   j["start_ns"] = start_ns;
   j["stop_ns"] = stop_ns;
   j["duration_ns"] = duration_ns;

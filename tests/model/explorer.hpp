@@ -130,7 +130,7 @@ struct Explored {
     Explorer& w = world();
     w.point();
     u64 bits = sizeof(T) == 4 ? u32(value) : u64(value);
-    w.memory().store(w.word_at(p, sizeof(T)), bits, w.me().view, order == Order::release);
+    w.memory().store(w.word_at(p, sizeof(T)), bits, w.me().view, w.me().fenced, order == Order::release);
     w.stored();
     w.accessed("store", p, bits, text(order));
   }
@@ -143,10 +143,10 @@ struct Explored {
     u64 found = w.memory().value(word);
     bool done = found == expected;
     if (done) {
-      w.memory().rmw(word, desired, w.me().view, true);
+      w.memory().rmw(word, desired, w.me().view, w.me().fenced, true);
       w.stored();
     } else {
-      w.memory().load(word, 0, w.me().view, true);
+      w.memory().load(word, 0, w.me().view, w.me().fenced, true);
       expected = found;
     }
     w.accessed("cas", p, done ? desired : found, done ? "" : "failed");
@@ -161,7 +161,7 @@ struct Explored {
     u64 found = w.memory().value(word);
     bool done = found == expected;
     if (done) {
-      w.memory().rmw(word, desired, w.me().view, false);
+      w.memory().rmw(word, desired, w.me().view, w.me().fenced, false);
       w.stored();
     }
     w.accessed("cas_local", p, done ? desired : found, done ? "" : "failed");
@@ -177,7 +177,7 @@ struct Explored {
     w.point();
     u32 word = local_word(p);
     u64 sum = w.memory().value(word) + delta;
-    w.memory().rmw(word, sum, w.me().view, false);
+    w.memory().rmw(word, sum, w.me().view, w.me().fenced, false);
     w.stored();
     w.accessed("add_local", p, sum, "");
   }
@@ -187,6 +187,20 @@ struct Explored {
     world().point();
     world().memory().fence_light(world().me().view);
     world().fenced("fence light");
+  }
+
+  static void fence_release() {
+    if (!modelled()) return;
+    world().point();
+    world().memory().fence_release(world().me().view, world().me().fenced);
+    world().fenced("fence release");
+  }
+
+  static void fence_acquire() {
+    if (!modelled()) return;
+    world().point();
+    world().memory().fence_acquire(world().me().view, world().me().fenced);
+    world().fenced("fence acquire");
   }
 
   // membarrier; not a part of Memory, because only the slow side of an edge issues it.
@@ -250,7 +264,7 @@ struct Explored {
     Explorer& w = world();
     u32 word = w.word_at(p, size);
     u32 age = w.age(word);
-    u64 value = w.memory().load(word, age, w.me().view, order == Order::acquire);
+    u64 value = w.memory().load(word, age, w.me().view, w.me().fenced, order == Order::acquire);
     w.accessed("load", p, value, age == 0 ? text(order) : order == Order::acquire ? "acquire, old" : "relaxed, old");
     return value;
   }

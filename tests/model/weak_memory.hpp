@@ -5,7 +5,8 @@
 //   store    a new newest message; release attaches the context's view, relaxed none
 //   rmw      reads the newest message and passes its view on (release chain); acq_rel joins it and adds its own
 //   fences   light takes what heavy fences gave, heavy takes what all fences gave; each gives its own view. So a light fence
-//            orders against a heavy one, not against another light one, and is neither acquire nor release
+//            orders against a heavy one, not against another light one, and is neither acquire nor release.
+//            release: every later store carries at least the view of now; acquire: joins what earlier relaxed loads met
 //
 // Limits: stores enter the history in the order of execution, so there is no load buffering and no reordering of two stores
 // to one word; loads are executed in program order (what they see may be old); seq_cst exists as fences only; a failing
@@ -40,6 +41,17 @@ class View {
 
  private:
   std::vector<u32> oldest_;
+};
+
+// What a context's release and acquire fences stand for.
+struct Fenced {
+  u32 view = 0, view_size = 0;  // of the last release fence, in the memory's views
+  View met;                     // of the messages that relaxed loads have read
+
+  void clear() {
+    view = view_size = 0;
+    met.clear();
+  }
 };
 
 class WeakMemory {
@@ -77,28 +89,43 @@ class WeakMemory {
   bool newest_is_wild(u32 word) const { return words_[word].history.back().wild; }
   u64 value(u32 word) const { return words_[word].history.back().value; }
 
-  u64 load(u32 word, u32 age, View& view, bool acquire) {
+  u64 load(u32 word, u32 age, View& view, Fenced& fenced, bool acquire) {
     u32 index = newest(word) - age;
     Message message = words_[word].history[index];
     view.raise(word, index);
-    if (acquire) join(view, message);
+    join(acquire ? view : fenced.met, message);
     return message.value;
   }
 
-  void store(u32 word, u64 value, View& view, bool release) {
-    push(word, {value, 0, 0, false}, view);
+  void store(u32 word, u64 value, View& view, const Fenced& fenced, bool release) {
+    push(word, {value, fenced.view, fenced.view_size, false}, view);
     if (release) attach(word, view);
   }
 
   // A store by nobody: no context knows of it, and nothing is known through it.
   void store_wild(u32 word, u64 value) { push(word, {value, 0, 0, true}, no_one_); }
 
-  void rmw(u32 word, u64 value, View& view, bool acq_rel) {
+  void rmw(u32 word, u64 value, View& view, Fenced& fenced, bool acq_rel) {
     Message before = words_[word].history.back();
-    if (acq_rel) join(view, before);
+    join(acq_rel ? view : fenced.met, before);
     push(word, {value, before.view, before.view_size, false}, view);
-    if (acq_rel) attach(word, view);
+    if (acq_rel)
+      attach(word, view);
+    else if (fenced.view_size != 0) {
+      scratch_.clear();
+      join(scratch_, before);
+      join(scratch_, {0, fenced.view, fenced.view_size, false});
+      attach(word, scratch_);
+    }
   }
+
+  void fence_release(const View& view, Fenced& fenced) {
+    fenced.view = u32(views_.size());
+    fenced.view_size = view.size();
+    views_.insert(views_.end(), view.data(), view.data() + view.size());
+  }
+
+  void fence_acquire(View& view, const Fenced& fenced) { view.join(fenced.met); }
 
   void fence_light(View& view) {
     view.join(heavy_);
@@ -178,7 +205,7 @@ class WeakMemory {
   std::vector<Slot> slots_ = std::vector<Slot>(1024);
   std::vector<Word> words_;
   std::vector<u32> views_;
-  View light_, heavy_, no_one_;
+  View light_, heavy_, no_one_, scratch_;
   u32 used_ = 0;
   u32 generation_ = 1;
 };

@@ -116,6 +116,7 @@ class World {
     u64 paused_at = 0;  // stores_ + 1 when it paused; 0: it does not pause
     u32 nesting = 0;
     View view;
+    Fenced fenced;
     std::vector<Handler> handlers;
     std::vector<Context*> heirs;
   };
@@ -261,6 +262,7 @@ class World {
     context.untouched = true;
     context.paused_at = context.nesting = 0;
     context.view.clear();
+    context.fenced.clear();
     context.handlers.clear();
     context.heirs.clear();
     if (context.busy || spawned_ > prepared_)

@@ -6,6 +6,8 @@
 //   cas_local, add_local  against this thread's own signal handlers only: one instruction, no lock prefix
 //   fence_light           the cheap half of an asymmetric fence: orders this thread's store before its load only if the
 //                         other side issues fence_heavy (membarrier) between its store and its load
+//   fence_release         what was done before it is seen by whoever sees a store behind it, relaxed or plain, and then
+//   fence_acquire         issues this one. For bytes that are copied while they may be overwritten; free on x86-64
 //   copy_in               copies bytes that a writer may be overwriting; what it yields is worth nothing until validated
 //   pause                 a hint inside a bounded spin
 #pragma once
@@ -32,6 +34,8 @@ concept Memory = requires(u64* word, const u64* cword, u32* half, const u32* cha
   { M::cas_local(word, u64{}, u64{}) } -> detail::IsBool;
   M::add_local(word, u64{});
   M::fence_light();
+  M::fence_release();
+  M::fence_acquire();
   M::copy_in(to, from, size_t{});
   M::pause();
 };

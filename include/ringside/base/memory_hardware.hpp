@@ -53,6 +53,8 @@ struct Hardware {
   }
 
   RS_INLINE static void fence_light() noexcept { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
+  RS_INLINE static void fence_release() noexcept { __atomic_thread_fence(__ATOMIC_RELEASE); }
+  RS_INLINE static void fence_acquire() noexcept { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 
   // The writer's payload stores are plain; this copy races with them by design and is validated afterwards.
   __attribute__((no_sanitize("thread"), noinline)) static void copy_in(void* to, const void* from, size_t size) noexcept {

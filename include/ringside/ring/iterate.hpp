@@ -38,7 +38,7 @@ class Iterator {
       }
       const Got got = copy(id, ReaderState{});
       // The copy's loads before the look at the slot.
-      __atomic_thread_fence(__ATOMIC_ACQUIRE);
+      if constexpr (O.enter_observe == Order::acquire) M::fence_acquire();  // pairs: ENTER
       if (M::load(&ring_.record(k).slot, Order::acquire) != slot) continue;
       ++position_;
       if (got == Got::data) expected_ = view_.first_index + view_.events;
@@ -61,7 +61,7 @@ class Iterator {
     if (!ring_.geometry.holds(own.id)) return Got::corrupt;
     const Got got = copy(own.id, at);
     if (got == Got::data) expected_ = view_.first_index + view_.events;
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    if constexpr (O.enter_observe == Order::acquire) M::fence_acquire();  // pairs: ENTER
     return M::load(&ring_.control->reader_generation, Order::acquire) == generation ? got : Got::nothing;
   }
 

@@ -9,6 +9,8 @@
 //             the new one's base
 //   SWAP      the reader's CAS of the slot (acq_rel): its     slot_observe: the writer's load when      the writer overwrites
 //             last reads of the page that it gives back       it enters the position                    bytes still being read
+//   ENTER     the writer's release fence between the slot     enter_observe: the iterator's acquire      an iterator takes a mix of old
+//             and its first store into the sub-buffer         fence between its copy and the slot        and new bytes for good
 //   WAKE      fence_light after the nest / commit store       fence_heavy on the other side             a sleeper misses the last event
 #pragma once
 #include <ringside/base/memory.hpp>
@@ -35,6 +37,8 @@ struct Orders {
   Order advance_publish = Order::release;  // pairs: ADVANCE
   Order advance_observe = Order::acquire;  // pairs: ADVANCE
   Order slot_observe = Order::acquire;     // pairs: SWAP
+  Order enter_publish = Order::release;    // pairs: ENTER
+  Order enter_observe = Order::acquire;    // pairs: ENTER
   Bug bug = Bug::none;
 };
 

@@ -142,7 +142,7 @@ class Reader {
       const u64 generation = M::load(&ctl().reader_generation, Order::acquire);
       const ReaderState& from = ctl().state[generation & 1];
       const ReaderState copy{get(from.page), get(from.bytes), get(from.events), get(from.expected), get(from.read), get(from.lost)};
-      __atomic_thread_fence(__ATOMIC_ACQUIRE);
+      M::fence_acquire();
       if (get(ctl().reader_generation) == generation) return copy;
     }
   }

@@ -51,7 +51,9 @@ class Writer {
 
   // size: 0 to geometry.largest_payload() bytes.
   [[nodiscard]] RS_INLINE Slot reserve(u32 size) noexcept {
-    if (size > ring_.geometry.largest_payload()) [[unlikely]] return refused(Refused::too_big);
+    if (!(__builtin_constant_p(size) && size <= abi::largest_payload(abi::smallest_subbuf - abi::header_size)) &&
+        size > ring_.geometry.largest_payload()) [[unlikely]]
+      return refused(Refused::too_big);
     Control& c = ctl();
     /*A*/ M::store(&c.nest, M::load(&c.nest, Order::relaxed) + 1, Order::relaxed);
     M::fence_light();
@@ -81,7 +83,9 @@ class Writer {
         }
       }
     }
-    return reserve_slowly(size);
+    Slot slow;  // copied member by member: so the usual case keeps its slot in registers
+    reserve_slowly(size, slow);
+    return {slow.payload, slow.before, slow.after, slow.tail, slow.id, slow.offset, slow.size, slow.why};
   }
 
   RS_INLINE void commit(const Slot& slot) noexcept {
@@ -146,15 +150,15 @@ class Writer {
   }
   // Reserve in full: the gate, the first event of a sub-buffer, long deltas, a clock that went back, a full sub-buffer, handlers in
   // between. nest is counted already.
-  [[gnu::noinline]] Slot reserve_slowly(u32 size) noexcept {
+  [[gnu::noinline]] void reserve_slowly(u32 size, Slot& slot) noexcept {
     const u32 data_size = abi::event_size(size);
     if (const u64 gate = M::load(&ctl().gate, Order::relaxed)) {
-      if (!pass_gate(gate)) return leave(Refused::disabled);
+      if (!pass_gate(gate)) return leave(slot, Refused::disabled);
     }
     for (;;) {
       /*B*/ const u64 tail = M::load(&ctl().tail, Order::relaxed);
       const u32 id = place_of(tail).id;
-      if (!ring_.geometry.holds(id)) return leave(give_up());
+      if (!ring_.geometry.holds(id)) return leave(slot, give_up());
       Record& rec = ring_.record(id);
       const u64 word = M::load(&rec.reserve, Order::relaxed);
       const u32 at = reserve_offset(word);
@@ -170,7 +174,7 @@ class Writer {
       const u32 stamp = delta >= abi::delta_limit ? abi::stamp_size : 0;
       if (at + stamp + data_size > ring_.geometry.capacity()) {
         const Refused why = move_tail(tail, word);
-        if (why != Refused::no) return leave(why);
+        if (why != Refused::no) return leave(slot, why);
         continue;
       }
       const u64 next = pack_reserve(now, at + stamp + data_size);
@@ -180,7 +184,7 @@ class Writer {
         /*D*/ if (!M::cas_local(&rec.reserve, word, next)) continue;
       }
       M::store(&ctl().last_time, now, Order::relaxed);
-      /*E*/ Slot slot{nullptr, word, next, tail, id, at + stamp, data_size, Refused::no};
+      /*E*/ slot = {nullptr, word, next, tail, id, at + stamp, data_size, Refused::no};
       if (at == 0) M::store(&ring_.header(id).time_stamp, now, Order::relaxed);
       if (stamp != 0) {
         u8* const extend = ring_.subbuf(id) + abi::header_size + at;
@@ -189,7 +193,7 @@ class Writer {
         delta = 0;
       }
       fill(slot, size, static_cast<u32>(delta));
-      return slot;
+      return;
     }
   }
 
@@ -207,9 +211,9 @@ class Writer {
     if constexpr (O.bug == Bug::commit_before_payload) publish_one(slot.id);
   }
 
-  RS_NOINLINE Slot leave(Refused why) noexcept {
+  RS_NOINLINE void leave(Slot& slot, Refused why) noexcept {
     end();
-    return refused(why);
+    slot.why = why;
   }
   RS_NOINLINE Refused give_up() noexcept {
     M::store(&ctl().corrupt, u64{1}, Order::relaxed);
@@ -266,6 +270,7 @@ class Writer {
       if constexpr (O.bug != Bug::lost_overrun) M::add_local(&ctl().overrun, events);
       M::add_local(&ctl().pages_lost, 1);
     }
+    if constexpr (O.enter_publish == Order::release) M::fence_release();  // pairs: ENTER
     /*c*/ Record& rec = ring_.record(id);
     const u64 reserve = M::load(&rec.reserve, Order::relaxed);
     const u64 count = M::load(&rec.count, Order::relaxed);

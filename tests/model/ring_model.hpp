@@ -1,0 +1,297 @@
+// The real ring code over the explorer's memory, and the books that must balance.
+//
+//   explore(options, [](World& world) {
+//     Model<> m(world, {.subbufs = 3});
+//     world.spawn("writer", [=] { m.write(half); });
+//     world.spawn("reader", [=] { m.read(); });
+//     world.after([=] { m.balance(); });
+//   });
+//
+// A Model is a handle, copied into every context. Its books are plain memory that only the test looks at: an event's number stands
+// in the first and the last word of its payload, so a reader sees a torn, doubled or invented event at once.
+#pragma once
+#include <ringside/ring/check.hpp>
+#include <ringside/ring/iterate.hpp>
+#include <ringside/ring/recover.hpp>
+#include <ringside/ring/writer.hpp>
+
+#include "explorer.hpp"
+
+namespace ringside::model {
+
+// Payload sizes, for sub-buffers of 4,096 bytes.
+inline constexpr u32 half = 2020;   // two events, 24 bytes of padding behind them
+inline constexpr u32 most = 2040;   // one event, 2,032 bytes of padding
+inline constexpr u32 whole = 4072;  // one event, nothing behind it
+
+struct CountingClock {
+  u64* time;
+  u64 now() noexcept { return *time += 3; }
+};
+
+enum class Fate : u8 { none, begun, written, refused, discarded };
+
+struct Books {
+  static constexpr u32 most_events = 48;
+  Ring ring;
+  u64 time;
+  u32 events;  // numbers given out
+  u32 depth;   // writes under way
+  Fate fate[most_events];
+  bool promised[most_events];  // an outermost write has returned since
+  bool seen[most_events];      // read, and counted as read
+  u64 read, lost, next_index;
+  u32 refused;
+  Watched watched;
+};
+
+struct Shape {
+  u32 subbufs = 3;
+  bool discard = false;
+  bool checked = false;  // the invariants after each access
+  u32 spares = 0;
+};
+
+template <Orders O = Orders{}, class M = Explored>
+class Model {
+ public:
+  using W = Writer<CountingClock, M, O>;
+  using R = Reader<M, O>;
+
+  Model(World& world, const Shape& shape) : b(world.make<Books>()) {
+    const Geometry g(4096, shape.subbufs + shape.spares, shape.spares);
+    Ring& ring = b->ring;
+    ring.geometry = g;
+    ring.control = static_cast<Control*>(world.allocate(control_size(g)));
+    ring.data = static_cast<u8*>(world.allocate(g.data_size()));
+    ring.control->mode = shape.discard;
+    name_words(world);
+    if (shape.checked)
+      world.check([m = *this] {
+        if (const char* what = broken<M>(m.b->ring, &m.b->watched)) fail("does not hold: %s", what);
+      });
+  }
+
+  // ---- writer ------------------------------------------------------------------------------------------------------------
+
+  bool write(u32 size, const Doorbell& bell = {}) const {
+    W w(b->ring, CountingClock{&b->time}, bell);
+    const u32 number = begin();
+    const Slot slot = w.reserve(size);
+    if (slot) {
+      fill(slot, size, number);
+      w.commit(slot);
+    }
+    end(number, slot ? Fate::written : Fate::refused);
+    return bool(slot);
+  }
+
+  void take_back(u32 size) const {
+    W w(b->ring, CountingClock{&b->time});
+    const u32 number = begin();
+    const Slot slot = w.reserve(size);
+    if (slot) {
+      fill(slot, size, number);
+      w.discard(slot);
+    }
+    end(number, slot ? Fate::discarded : Fate::refused);
+  }
+
+  // ---- readers -----------------------------------------------------------------------------------------------------------
+
+  // GET_READER once, and a look at all of it.
+  bool read(bool meta = false) const {
+    R r(b->ring);
+    return read(r, meta);
+  }
+  bool read(R& r, bool meta = false) const {
+    const Got got = r.get_reader(meta);
+    require(got != Got::corrupt, "a good ring is not called corrupt");
+    if (got == Got::nothing) return false;
+    Page page;
+    walk(r.view(), b->ring.subbuf(r.view().id), page);
+    count(r.view(), page);
+    return true;
+  }
+
+  // Event by event: counted when consume has returned.
+  bool read_and_consume(R& r) const {
+    const Got got = r.peek();
+    require(got != Got::corrupt, "a good ring is not called corrupt");
+    if (got == Got::nothing) return false;
+    Page page;
+    const ReaderView v = r.view();
+    walk(v, b->ring.subbuf(v.id), page);
+    r.consume(v.end - v.begin, v.events);
+    count(v, page);
+    return true;
+  }
+
+  // Does not count; nothing torn, nothing twice.
+  u32 look_through() const {
+    alignas(8) u8 buffer[4096];
+    bool met[Books::most_events] = {};
+    Iterator<M, O> it(b->ring, buffer);
+    u64 next = 0;
+    u32 n = 0;
+    for (Got got; (got = it.next()) != Got::nothing;) {
+      require(got != Got::corrupt, "a good ring is not called corrupt by an iterator");
+      Page page;
+      const ReaderView v = it.view();
+      walk<PlainWords>(v, buffer, page);
+      require(v.first_index >= next, "an iterator goes forward");
+      next = v.first_index + v.events;
+      for (u32 i = 0; i < page.n; ++i) {
+        require(!met[page.numbers[i]], "an iterator meets no event twice");
+        met[page.numbers[i]] = true;
+        ++n;
+      }
+    }
+    return n;
+  }
+
+  // ---- at the end --------------------------------------------------------------------------------------------------------
+
+  // Everybody is done: reads the rest and adds up. After a death of the writer, call recover before.
+  void balance(bool after_death = false) const {
+    R r(b->ring);
+    while (read_and_consume(r)) {
+    }
+    const RingCounters c = counters<M>(b->ring);
+    u32 written = 0, promised = 0, begun = 0;
+    for (u32 i = 1; i <= b->events; ++i) {
+      begun += b->fate[i] == Fate::begun || b->fate[i] == Fate::written;
+      written += b->fate[i] == Fate::written;
+      promised += b->promised[i];
+    }
+    if (c.unread != 0 || c.written != c.read + c.overrun || c.read != b->read)
+      fail("written %llu = read %llu (seen %llu) + unread %llu + overrun %llu", (unsigned long long)c.written,
+           (unsigned long long)c.read, (unsigned long long)b->read, (unsigned long long)c.unread, (unsigned long long)c.overrun);
+    const u64 open_loss = c.written - b->next_index;  // lost, with nothing behind it yet that would say so
+    if (b->lost + open_loss != c.overrun)
+      fail("the reader missed %llu + %llu, the writer overwrote %llu", (unsigned long long)b->lost, (unsigned long long)open_loss,
+           (unsigned long long)c.overrun);
+    if (after_death ? c.written < promised || c.written > begun : c.written != written)
+      fail("%llu events in the ring's books; %u written, %u promised, %u begun", (unsigned long long)c.written, written, promised,
+           begun);
+    if (!after_death && b->refused != c.dropped + c.commit_overrun)
+      fail("%u refused, dropped %llu + commit overrun %llu", b->refused, (unsigned long long)c.dropped,
+           (unsigned long long)c.commit_overrun);
+    if (c.overrun == 0)
+      for (u32 i = 1; i <= b->events; ++i)
+        if (b->promised[i] && !b->seen[i]) fail("event %u was committed and is nowhere", i);
+    if (const char* what = broken<M>(b->ring)) fail("does not hold: %s", what);
+  }
+
+  Books* const b;
+
+ private:
+  struct Page {
+    u32 numbers[Books::most_events];
+    u32 n = 0;
+  };
+  struct PlainWords {
+    static u32 load(const u32* p, Order) { return *p; }
+    static u64 load(const u64* p, Order) { return *p; }
+  };
+
+  u32 begin() const {
+    if (++b->events == Books::most_events) fail("the books are full");
+    ++b->depth;
+    b->fate[b->events] = Fate::begun;
+    return b->events;
+  }
+  void end(u32 number, Fate fate) const {
+    b->fate[number] = fate;
+    b->refused += fate == Fate::refused;
+    if (--b->depth == 0)
+      for (u32 i = 1; i <= b->events; ++i) b->promised[i] |= b->fate[i] == Fate::written;
+  }
+  static void fill(const Slot& slot, u32 size, u32 number) {
+    M::store(reinterpret_cast<u32*>(slot.payload), number, Order::relaxed);
+    M::store(reinterpret_cast<u32*>(slot.payload + size - 4), number, Order::relaxed);
+  }
+
+  // The events between begin and end, header by header.
+  template <class L = M>
+  void walk(const ReaderView& v, const u8* sub_buffer, Page& page) const {
+    const u8* const data = sub_buffer + abi::header_size;
+    u64 time = v.begin == 0 ? L::load(reinterpret_cast<const u64*>(sub_buffer), Order::relaxed) : 0;
+    const auto word = [&](u32 at) { return L::load(reinterpret_cast<const u32*>(data + at), Order::relaxed); };
+    for (u32 at = v.begin; at < v.end;) {
+      const u32 header = word(at);
+      const u32 type = abi::word_type(header);
+      u32 size = type == 0 ? 4 + word(at + 4) : 4 + 4 * type;
+      if (type == abi::type_padding) size = abi::word_delta(header) != 0 ? 4 + word(at + 4) : v.end - at;
+      if (type == abi::type_time_extend) size = 8;
+      if (type == abi::type_time_stamp || size % 4 != 0 || size > v.end - at || size < 4)
+        fail("no event at data offset %u: header 0x%x, size %u, end %u", at, header, size, v.end);
+      time += abi::word_delta(header);
+      if (type < abi::type_padding) {
+        const u32 first = word(at + abi::payload_offset(size)), last = word(at + size - 4);
+        if (first != last || first == 0 || first > b->events || b->fate[first] == Fate::refused)
+          fail("a torn event at data offset %u: %u .. %u of %u", at, first, last, b->events);
+        if (b->fate[first] == Fate::discarded) fail("event %u was taken back", first);
+        if (v.begin == 0 && (time == 0 || time > b->time)) fail("event %u has the time %llu", first, (unsigned long long)time);
+        page.numbers[page.n++] = first;
+      }
+      at += size;
+    }
+    if (page.n != v.events) fail("%u events said, %u found", v.events, page.n);
+  }
+
+  void count(const ReaderView& v, const Page& page) const {
+    for (u32 i = 0; i < page.n; ++i) {
+      if (b->seen[page.numbers[i]]) fail("event %u was read twice", page.numbers[i]);
+      b->seen[page.numbers[i]] = true;
+    }
+    if (v.first_index != b->next_index + v.lost_before)
+      fail("index %llu after %llu, %llu lost", (unsigned long long)v.first_index, (unsigned long long)b->next_index,
+           (unsigned long long)v.lost_before);
+    b->next_index = v.first_index + v.events;
+    b->read += v.events;
+    b->lost += v.lost_before;
+  }
+
+  void name_words(World& world) const {
+    Control& c = *b->ring.control;
+    const Geometry& g = b->ring.geometry;
+    world.name(&c.gate, "gate");
+    world.name(&c.mode, "mode");
+    world.name(&c.tail, "tail");
+    world.name(&c.nest, "nest");
+    world.name(&c.last_time, "last_time");
+    world.name(&c.commit, "commit");
+    world.name(&c.overrun, "overrun");
+    world.name(&c.pages_lost, "pages_lost");
+    world.name(&c.pages_touched, "pages_touched");
+    world.name(&c.commit_overrun, "commit_overrun");
+    world.name(&c.dropped, "dropped");
+    world.name(&c.reader_lock, "reader_lock");
+    world.name(&c.reader_generation, "generation");
+    world.name(&c.intent, "intent");
+    for (int s = 0; s < 2; ++s) {
+      world.name(&c.state[s].page, "state.page", s);
+      world.name(&c.state[s].bytes, "state.bytes", s);
+      world.name(&c.state[s].events, "state.events", s);
+      world.name(&c.state[s].expected, "state.expected", s);
+      world.name(&c.state[s].read, "state.read", s);
+      world.name(&c.state[s].lost, "state.lost", s);
+    }
+    for (u32 id = 0; id < g.nr_subbufs(); ++id) {
+      Record& rec = b->ring.record(id);
+      const int i = static_cast<int>(id);
+      world.name(&rec.slot, "slot", i);
+      world.name(&rec.reserve, "reserve", i);
+      world.name(&rec.count, "count", i);
+      world.name(&rec.committed, "committed", i);
+      world.name(&rec.base, "base", i);
+      world.name(&rec.real_end, "real_end", i);
+      world.name(&b->ring.header(id).time_stamp, "header.time", i);
+      world.name(&b->ring.header(id).commit, "header.commit", i);
+      world.name(b->ring.subbuf(id) + 16, "data", i);
+    }
+  }
+};
+
+}  // namespace ringside::model
