@@ -211,7 +211,8 @@ struct Explored {
     world().fenced("fence heavy");
   }
 
-  // Each word as an access of its own, relaxed. Bytes that nobody has stored yet have one value only and need no history.
+  // Each word as an access of its own, relaxed. Bytes that nobody has stored yet have one value only and need no history; a row of
+  // them is one point.
   static void copy_in(void* to, const void* from, size_t size) {
     if (!modelled()) {
       memcpy(to, from, size);
@@ -220,9 +221,11 @@ struct Explored {
     Explorer& w = world();
     auto* out = static_cast<u8*>(to);
     auto* in = static_cast<const u8*>(from);
+    bool unknown = false;
     for (size_t done = 0, step; done < size; done += step) {
-      w.point();
+      if (!unknown || w.memory().width(u64(in + done)) != 0) w.point();
       u32 width = w.memory().width(u64(in + done));
+      unknown = width == 0;
       step = width != 0 ? width : w.memory().width(u64(in + done + 4)) != 0 ? 4 : 8;
       step = std::min(step, size - done);
       if (width == 0 && w.memory().inside_word(in + done))

@@ -128,13 +128,13 @@ class Model {
   }
 
   // Does not count; nothing torn, nothing twice.
-  u32 look_through() const {
+  u32 look_through(u32 pages = ~0u) const {
     alignas(8) u8 buffer[4096];
     bool met[Books::most_events] = {};
     Iterator<M, O> it(b->ring, buffer);
     u64 next = 0;
     u32 n = 0;
-    for (Got got; (got = it.next()) != Got::nothing;) {
+    for (Got got; pages != 0 && (got = it.next()) != Got::nothing; --pages) {
       require(got != Got::corrupt, "a good ring is not called corrupt by an iterator");
       Page page;
       const ReaderView v = it.view();
@@ -221,6 +221,8 @@ class Model {
     for (u32 at = v.begin; at < v.end;) {
       const u32 header = word(at);
       const u32 type = abi::word_type(header);
+      if (v.end - at < 8 && (type == 0 || (type == abi::type_padding && abi::word_delta(header) != 0)))
+        fail("no event at data offset %u: header 0x%x, end %u", at, header, v.end);
       u32 size = type == 0 ? 4 + word(at + 4) : 4 + 4 * type;
       if (type == abi::type_padding) size = abi::word_delta(header) != 0 ? 4 + word(at + 4) : v.end - at;
       if (type == abi::type_time_extend) size = 8;
