@@ -19,8 +19,12 @@ class Iterator {
   Got next() noexcept {
     if (!started_) {
       started_ = true;
-      const Got got = reader_page();
-      if (got != Got::nothing) return got;
+      for (u32 budget = 8; budget != 0; --budget) {  // a reader that goes on all the time: its page is its own
+        Got got;
+        if (!reader_page(got)) continue;
+        if (got != Got::nothing) return got;
+        break;
+      }
     }
     const Geometry& g = ring_.geometry;
     for (u32 budget = 4 * g.nr_subbufs() + 64; budget != 0; --budget) {
@@ -51,18 +55,32 @@ class Iterator {
   const ReaderView& view() const noexcept { return view_; }
 
  private:
-  Got reader_page() noexcept {
+  // False: the reader has moved meanwhile.
+  bool reader_page(Got& got) noexcept {
+    got = Got::nothing;
     const u64 generation = M::load(&ring_.control->reader_generation, Order::acquire);
-    const ReaderState at = Reader<M, O>(ring_).state();
+    const Reader<M, O> reader(ring_);
+    const ReaderState at = reader.state();
     const ReaderPlace own = reader_of(at.page);
     position_ = own.next;
     expected_ = at.expected;
-    if (own.next == 0 || at.bytes > ring_.geometry.capacity()) return Got::nothing;
-    if (!ring_.geometry.holds(own.id)) return Got::corrupt;
-    const Got got = copy(own.id, at);
-    if (got == Got::data) expected_ = view_.first_index + view_.events;
+    if (own.next == 0 || at.bytes > ring_.geometry.capacity()) return true;
+    if (!ring_.geometry.holds(own.id)) {
+      got = Got::corrupt;
+      return true;
+    }
+    got = copy(own.id, at);
     if constexpr (O.enter_observe == Order::acquire) M::fence_acquire();  // pairs: ENTER
-    return M::load(&ring_.control->reader_generation, Order::acquire) == generation ? got : Got::nothing;
+    // The intent before the generation: who has given the page back and is not yet seen to have noted it is found here.
+    ReaderPlace wanted;
+    if (reader.swapped(own, wanted)) return false;
+    if (got == Got::data) {
+      const Committed now = committed_of(M::load(&ring_.record(own.id).committed, Order::relaxed));
+      if (now.bytes < view_.end) return false;  // flagged
+    }
+    if (M::load(&ring_.control->reader_generation, Order::acquire) != generation) return false;
+    if (got == Got::data) expected_ = view_.first_index + view_.events;
+    return true;
   }
 
   Got copy(u32 id, const ReaderState& from) noexcept {

@@ -11,6 +11,9 @@
 //             last reads of the page that it gives back       it enters the position                    bytes still being read
 //   ENTER     the writer's release fence between the slot     enter_observe: the iterator's acquire      an iterator takes a mix of old
 //             and its first store into the sub-buffer         fence between its copy and the slot        and new bytes for good
+//             flag_missed: the same, before the padding
+//   STATE     a release fence before the reader's state is    state_observe: load of the generation,    a state of two moments
+//             written, its generation after it                acquire fence before the second one
 //   WAKE      fence_light after the nest / commit store       fence_heavy on the other side             a sleeper misses the last event
 #pragma once
 #include <ringside/base/memory.hpp>
@@ -39,6 +42,8 @@ struct Orders {
   Order slot_observe = Order::acquire;     // pairs: SWAP
   Order enter_publish = Order::release;    // pairs: ENTER
   Order enter_observe = Order::acquire;    // pairs: ENTER
+  Order state_publish = Order::release;    // pairs: STATE
+  Order state_observe = Order::acquire;    // pairs: STATE
   Bug bug = Bug::none;
 };
 

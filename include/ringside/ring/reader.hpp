@@ -138,23 +138,30 @@ class Reader {
 
   // How far the reader is; whole also without the lock.
   ReaderState state() const noexcept {
-    for (;;) {
-      const u64 generation = M::load(&ctl().reader_generation, Order::acquire);
+    ReaderState copy{};
+    for (u32 budget = 1000; budget != 0; --budget) {  // only somebody who does nothing but move the reader on makes it end
+      const u64 generation = M::load(&ctl().reader_generation, O.state_observe);  // pairs: STATE
       const ReaderState& from = ctl().state[generation & 1];
-      const ReaderState copy{get(from.page), get(from.bytes), get(from.events), get(from.expected), get(from.read), get(from.lost)};
-      M::fence_acquire();
-      if (get(ctl().reader_generation) == generation) return copy;
+      copy = {get(from.page), get(from.bytes), get(from.events), get(from.expected), get(from.read), get(from.lost)};
+      if constexpr (O.state_observe == Order::acquire) M::fence_acquire();  // pairs: STATE
+      if (get(ctl().reader_generation) == generation) break;
     }
+    return copy;
   }
 
   // Finishes the swap of a reader that died: the slot itself says whether it happened.
   void mend() noexcept {
-    const ReaderState at = state();
-    const ReaderPlace own = reader_of(at.page);
-    const ReaderPlace wanted = reader_of(M::load(&ctl().intent, Order::acquire));
-    if (wanted.next <= own.next || !ring_.geometry.holds(wanted.id) || !ring_.geometry.holds(own.id)) return;
+    ReaderState at = state();
+    ReaderPlace wanted;
+    if (swapped(reader_of(at.page), wanted) && ring_.geometry.holds(wanted.id)) settle(at, wanted);
+  }
+
+  // Has the holder of this page given it to the ring, and not noted it yet? Then `wanted` is what it took.
+  bool swapped(ReaderPlace own, ReaderPlace& wanted) const noexcept {
+    wanted = reader_of(M::load(&ctl().intent, Order::acquire));
+    if (wanted.next <= own.next || !ring_.geometry.holds(own.id)) return false;
     const u32 k = static_cast<u32>((wanted.next - 1) % ring_.geometry.nr_slots());
-    if (slot_id(k, M::load(&ring_.record(k).slot, Order::acquire)) == own.id) settle(at, wanted);
+    return slot_id(k, M::load(&ring_.record(k).slot, Order::acquire)) == own.id;
   }
 
   static constexpr u64 taken_away = ~u64{0};  // ReaderState::bytes of a reader page that never stood in the ring
@@ -168,13 +175,14 @@ class Reader {
   void move_on(const ReaderState& next) noexcept {
     const u64 generation = get(ctl().reader_generation) + 1;
     ReaderState& to = ctl().state[generation & 1];
+    if constexpr (O.state_publish == Order::release) M::fence_release();  // pairs: STATE
     put(to.page, next.page);
     put(to.bytes, next.bytes);
     put(to.events, next.events);
     put(to.expected, next.expected);
     put(to.read, next.read);
     put(to.lost, next.lost);
-    M::store(&ctl().reader_generation, generation, Order::release);
+    M::store(&ctl().reader_generation, generation, O.state_publish);  // pairs: STATE
   }
 
   // New data on the reader page?
@@ -214,7 +222,6 @@ class Reader {
       if (!M::cas(&ring_.record(k).slot, slot, pack_slot(k, lap + 1, reader_of(at.page).id))) continue;  // pairs: SWAP
       if constexpr (O.bug == Bug::swap_before_intent) M::store(&ctl().intent, pack_reader(wanted), Order::release);
       settle(at, wanted);
-      at = state();
       const bool left = observe_commit().position > position;
       const Got got = look(at, left);
       if (got != Got::nothing || !left) return got;
@@ -224,7 +231,7 @@ class Reader {
   }
 
   // The swap has happened: notes it.
-  void settle(ReaderState at, ReaderPlace now) noexcept {
+  void settle(ReaderState& at, ReaderPlace now) noexcept {
     at.page = pack_reader(now);
     at.bytes = at.events = 0;
     move_on(at);
@@ -234,6 +241,9 @@ class Reader {
   void flag_missed() noexcept {
     const u64 end = get(ring_.record(view_.id).real_end) & abi::commit_mask;
     const u32 data = static_cast<u32>(end < view_.end ? end : view_.end) & ~3u;
+    // Before its padding is written over: an iterator that has begun to copy the page looks here again.
+    M::store(&ring_.record(view_.id).committed, pack_committed({view_.events, data}), Order::relaxed);
+    if constexpr (O.enter_publish == Order::release) M::fence_release();  // pairs: ENTER
     u64 commit = data + abi::missed_events;
     if (ring_.geometry.capacity() - data >= 8) {
       commit += abi::missed_stored;
@@ -243,7 +253,6 @@ class Reader {
     }
     M::store(&ring_.header(view_.id).commit, commit, Order::release);
     view_.end = data;
-    M::store(&ring_.record(view_.id).committed, pack_committed({view_.events, data}), Order::relaxed);
   }
 
   Ring ring_;
