@@ -1,7 +1,6 @@
 // What all commands share: exit codes, where output goes, how they are registered.
 #pragma once
 #include <CLI/CLI.hpp>
-
 #include <functional>
 #include <ringside/base/result.hpp>
 #include <ringside/base/types.hpp>
@@ -16,10 +15,10 @@ enum Exit : int {
   exit_ok = 0,
   exit_failure = 1,
   exit_usage = 2,
-  exit_loss = 3,            // with --fail-on-loss
+  exit_loss = 3,              // with --fail-on-loss
   exit_not_executable = 126,  // as a shell says it
   exit_not_found = 127,
-  exit_signal = 128,        // plus the signal's number
+  exit_signal = 128,  // plus the signal's number
 };
 
 inline constexpr const char* default_recording = "ringside.data";

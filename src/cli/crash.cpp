@@ -30,7 +30,7 @@ int run(const Options& options) {
   std::deque<Kept> last;
   u64 events = 0;
   TraceRecord record;
-  while (trace.timeline.next(record)) {
+  while (trace.next(record)) {
     if (record.lost == 0) ++events;
     if (options.count == 0) continue;
     Kept kept;

@@ -27,9 +27,12 @@ struct Finding {
 
 const char* word(Verdict v) {
   switch (v) {
-    case Verdict::ok: return "ok";
-    case Verdict::warn: return "warn";
-    case Verdict::fail: return "fail";
+    case Verdict::ok:
+      return "ok";
+    case Verdict::warn:
+      return "warn";
+    case Verdict::fail:
+      return "fail";
   }
   return "?";
 }
@@ -44,16 +47,19 @@ std::string first_line(const std::string& path) {
 Finding clock() {
   const std::string source = first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource");
   if (tsc_is_invariant()) return {Verdict::ok, "clock", "tsc is invariant (kernel: " + source + ")", ""};
-  return {Verdict::warn, "clock", "tsc is not trusted here (kernel: " + (source.empty() ? "unknown" : source) + "); mono is used",
+  return {Verdict::warn, "clock",
+          "tsc is not trusted here (kernel: " + (source.empty() ? "unknown" : source) + "); mono is used",
           "an event costs about 20 ns more; on a virtual machine, ask the host for an invariant TSC"};
 }
 
 Finding fence() {
   const long commands = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
   if (commands < 0)
-    return {Verdict::fail, "membarrier", "the kernel has none", "waiting readers need it: CONFIG_MEMBARRIER, or a seccomp rule"};
+    return {Verdict::fail, "membarrier", "the kernel has none",
+            "waiting readers need it: CONFIG_MEMBARRIER, or a seccomp rule"};
   if ((commands & MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0)
-    return {Verdict::warn, "membarrier", "no global expedited command", "waiting, reset and resize are slower; Linux 4.16 has it"};
+    return {Verdict::warn, "membarrier", "no global expedited command",
+            "waiting, reset and resize are slower; Linux 4.16 has it"};
   return {Verdict::ok, "membarrier", "global expedited", ""};
 }
 
@@ -83,7 +89,8 @@ Finding memory() {
   const u64 total = u64{fs.f_blocks} * fs.f_frsize, free = u64{fs.f_bavail} * fs.f_frsize;
   const std::string found = fmt::format("{}: {} of {} free", shown, format_size(free), format_size(total));
   if (access(root.c_str(), W_OK) != 0)
-    return {Verdict::fail, "shared memory", found + ", not writable", "set RINGSIDE_ROOT to a directory in a tmpfs that is yours"};
+    return {Verdict::fail, "shared memory", found + ", not writable",
+            "set RINGSIDE_ROOT to a directory in a tmpfs that is yours"};
   if (free < (u64{64} << 20))
     return {Verdict::warn, "shared memory", found,
             "rings will soon find no room: enlarge it (mount -o remount,size=1G /dev/shm) or clean up (ringside rm --stale)"};
@@ -124,8 +131,8 @@ Finding tracefs() {
 
 Finding rights() {
   const std::string scope = first_line("/proc/sys/kernel/yama/ptrace_scope");
-  return {Verdict::ok, "rights", fmt::format("uid {}{}; instances are private to it", geteuid(),
-                                             scope.empty() ? "" : ", ptrace_scope " + scope), ""};
+  return {Verdict::ok, "rights",
+          fmt::format("uid {}{}; instances are private to it", geteuid(), scope.empty() ? "" : ", ptrace_scope " + scope), ""};
 }
 
 Finding preload() {
@@ -135,8 +142,8 @@ Finding preload() {
 }
 
 int run(bool json) {
-  const Finding findings[] = {clock(),  fence(),   processors(), memory(), map_count(), files(),
-                              kernel(), tracefs(), rights(),     preload()};
+  const Finding findings[] = {clock(), fence(),  processors(), memory(), map_count(),
+                              files(), kernel(), tracefs(),    rights(), preload()};
   nlohmann::json all = nlohmann::json::array();
   bool bad = false;
   const bool colour = colours();
@@ -144,7 +151,10 @@ int run(bool json) {
   for (const Finding& f : findings) {
     bad = bad || f.verdict == Verdict::fail;
     all.push_back({{"check", f.what}, {"verdict", word(f.verdict)}, {"found", f.found}, {"advice", f.advice}});
-    const char* paint = !colour ? "" : f.verdict == Verdict::ok ? "\033[32m" : f.verdict == Verdict::warn ? "\033[33m" : "\033[31m";
+    const char* paint = !colour                      ? ""
+                        : f.verdict == Verdict::ok   ? "\033[32m"
+                        : f.verdict == Verdict::warn ? "\033[33m"
+                                                     : "\033[31m";
     text += fmt::format("{}{:<4}{}  {:<17} {}\n", paint, word(f.verdict), colour ? "\033[0m" : "", f.what, f.found);
     if (!f.advice.empty()) text += fmt::format("{:<6}{:<17} -> {}\n", "", "", f.advice);
   }

@@ -36,7 +36,8 @@ std::string group_of(const Options& options, const Trace& trace, const TraceReco
   if (by == "event") return type.full;
   const Field* field = type.field(by);
   if (field == nullptr) return "";
-  if (field->kind == FieldKind::text || field->kind == FieldKind::loc_text) return std::string(read_text(record.payload, *field));
+  if (field->kind == FieldKind::text || field->kind == FieldKind::loc_text)
+    return std::string(read_text(record.payload, *field));
   if (field->kind == FieldKind::floating) return fmt::format("{}", read_floating(record.payload, *field));
   const i64 value = read_integer(record.payload, *field);
   for (const auto& [number, symbol] : field->symbols) {
@@ -75,8 +76,9 @@ std::string as_json(const Groups& groups) {
   for (const auto& [name, h] : groups) {
     append(out, "{\"key\":");
     append_json_text(name, out);
-    fmt::format_to(std::back_inserter(out), ",\"count\":{},\"sum\":{},\"p50\":{},\"p90\":{},\"p99\":{},\"p999\":{},\"max\":{}}}\n",
-                   h.count(), h.sum(), h.quantile(.5), h.quantile(.9), h.quantile(.99), h.quantile(.999), h.max());
+    fmt::format_to(std::back_inserter(out),
+                   ",\"count\":{},\"sum\":{},\"p50\":{},\"p90\":{},\"p99\":{},\"p999\":{},\"max\":{}}}\n", h.count(), h.sum(),
+                   h.quantile(.5), h.quantile(.9), h.quantile(.99), h.quantile(.999), h.max());
   }
   return {out.data(), out.size()};
 }
@@ -100,7 +102,7 @@ int run(const Options& options) {
   std::unordered_map<std::string, Histogram> groups;
   TraceRecord record;
   u64 lost = 0;
-  while (trace.timeline.next(record)) {
+  while (trace.next(record)) {
     lost += record.lost;
     if (record.lost != 0) continue;
     const u16 id = read_common(record.payload).id;
@@ -116,13 +118,18 @@ int run(const Options& options) {
   if (options.json) {
     put(as_json(sorted));
   } else {
-    Table table({{options.by.empty() ? "event" : options.by}, {"count", Table::right}, {"sum", Table::right},
-                 {"p50", Table::right}, {"p90", Table::right}, {"p99", Table::right}, {"p99.9", Table::right},
+    Table table({{options.by.empty() ? "event" : options.by},
+                 {"count", Table::right},
+                 {"sum", Table::right},
+                 {"p50", Table::right},
+                 {"p90", Table::right},
+                 {"p99", Table::right},
+                 {"p99.9", Table::right},
                  {"max", Table::right}});
     for (const auto& [name, h] : sorted) {
       const auto cell = [&](double v) { return show(options.field, v); };
-      table.row({name, format_count(h.count()), cell(h.sum()), cell(h.quantile(.5)), cell(h.quantile(.9)), cell(h.quantile(.99)),
-                 cell(h.quantile(.999)), cell(h.max())});
+      table.row({name, format_count(h.count()), cell(h.sum()), cell(h.quantile(.5)), cell(h.quantile(.9)),
+                 cell(h.quantile(.99)), cell(h.quantile(.999)), cell(h.max())});
     }
     put(table.render(colours()));
   }

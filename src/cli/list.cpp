@@ -59,8 +59,12 @@ int list(const ListOptions& options) {
     const Counters total = sum(counters);
     table.row({name, live ? "live" : "stale", std::to_string(counters.size()), format_count(total.unread),
                format_size(total.resident_bytes)});
-    all.push_back({{"instance", name}, {"path", (*opened)->path()}, {"state", live ? "live" : "stale"}, {"rings", counters.size()},
-                   {"unread", total.unread}, {"resident_bytes", total.resident_bytes}});
+    all.push_back({{"instance", name},
+                   {"path", (*opened)->path()},
+                   {"state", live ? "live" : "stale"},
+                   {"rings", counters.size()},
+                   {"unread", total.unread},
+                   {"resident_bytes", total.resident_bytes}});
   }
   put(options.json ? dump(all) : table.render(colours()));
   if (table.empty()) say("no instances under " + Instance::root());

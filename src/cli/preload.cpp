@@ -34,9 +34,9 @@ result<std::string> find_preload() {
     std::free(real);
     return found;
   }
-  return refuse(std::errc::no_such_file_or_directory,
-                "cannot find " + name + " for --libc: it is neither beside the ringside binary (" + here +
-                    ") nor in ../lib; build or install it");
+  return refuse(std::errc::no_such_file_or_directory, "cannot find " + name +
+                                                          " for --libc: it is neither beside the ringside binary (" + here +
+                                                          ") nor in ../lib; build or install it");
 }
 
 }  // namespace ringside::cli

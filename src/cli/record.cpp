@@ -31,7 +31,8 @@ void check_libc(const std::string& list) {
   for (size_t at = 0; at <= list.size();) {
     const size_t end = std::min(list.find(',', at), list.size());
     const std::string word = list.substr(at, end - at);
-    if (known.count(word) == 0) throw UsageError{"--libc does not know \"" + word + "\"; it takes malloc, io, mutex, with commas"};
+    if (known.count(word) == 0)
+      throw UsageError{"--libc does not know \"" + word + "\"; it takes malloc, io, mutex, with commas"};
     at = end + 1;
   }
 }
@@ -83,8 +84,9 @@ struct Cleanup {
 
 void summary(const Options& options, const Recorder& recorder, u64 duration_ns, size_t rings) {
   const Counters totals = recorder.totals();
-  say(fmt::format("{} events, {} in {} from {} rings; lost {}; {}", format_count(recorder.events()), format_size(recorder.bytes()),
-                  format_time(static_cast<double>(duration_ns)), rings, format_count(recorder.lost()), options.out));
+  say(fmt::format("{} events, {} in {} from {} rings; lost {}; {}", format_count(recorder.events()),
+                  format_size(recorder.bytes()), format_time(static_cast<double>(duration_ns)), rings,
+                  format_count(recorder.lost()), options.out));
   say(identity(totals));
   if (totals.unfinished_bytes != 0)
     say(format_size(totals.unfinished_bytes) + " were reserved and never committed (a writer died or is at it)");
@@ -183,7 +185,8 @@ Command add_record(CLI::App& app) {
       ->check(CLI::IsMember({"overwrite", "discard"}))
       ->capture_default_str();
   c->add_option("--clock", options->clock, "tsc, mono or counter (default: tsc where it is invariant)");
-  c->add_option("-o,--output", options->out, "directory of the recording; an older recording is replaced")->capture_default_str();
+  c->add_option("-o,--output", options->out, "directory of the recording; an older recording is replaced")
+      ->capture_default_str();
   add_time(*c, "--duration", options->duration_ns, "stop after this time");
   c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
   c->add_flag("-q,--quiet", options->quiet, "no summary");

@@ -53,8 +53,8 @@ result<bool> Recorder::look_for_rings() {
     if (state_of(state) != RingState::live && state_of(state) != RingState::retired) continue;
     Ring& ring = rings_[number];
     if (ring.failed || ring.state == state) continue;
-    const RingName name{number, static_cast<i32>(entry.pid), static_cast<i32>(entry.tid), text_of(entry.task, sizeof entry.task),
-                        text_of(entry.process, sizeof entry.process)};
+    const RingName name{number, static_cast<i32>(entry.pid), static_cast<i32>(entry.tid),
+                        text_of(entry.task, sizeof entry.task), text_of(entry.process, sizeof entry.process)};
     auto [thread, fresh] = threads_.try_emplace(name.tid, name);
     if (fresh || !same(thread->second, name)) {
       thread->second = name;
@@ -134,7 +134,9 @@ result<void> Recorder::poll() {
   return {};
 }
 
-u64 Recorder::lost() const { return std::max(lost_, totals_.overrun) + totals_.dropped + totals_.commit_overrun + instance_.refused(); }
+u64 Recorder::lost() const {
+  return std::max(lost_, totals_.overrun) + totals_.dropped + totals_.commit_overrun + instance_.refused();
+}
 
 result<void> Recorder::finish(u64 duration_ns) {
   // More than once: a round may find rings and leave a backlog behind its budget.

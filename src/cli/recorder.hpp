@@ -13,7 +13,8 @@ class Recorder {
  public:
   Recorder(Instance& instance, RecordingWriter writer);
 
-  // Takes what is there. Errors of one ring are kept (problems) and end that ring only; a disk that cannot take more is returned.
+  // Takes what is there. Errors of one ring are kept (problems) and end that ring only; a disk that cannot take more is
+  // returned.
   result<void> poll();
   // After the last event: everything that was committed before the call.
   result<void> finish(u64 duration_ns);
@@ -21,7 +22,7 @@ class Recorder {
   RecordingWriter& writer() { return writer_; }
   u64 events() const { return events_; }
   u64 bytes() const { return bytes_; }
-  u64 lost() const;          // gaps in the recording, and what rings refused
+  u64 lost() const;                            // gaps in the recording, and what rings refused
   Counters totals() const { return totals_; }  // after finish()
   const std::vector<std::string>& problems() const { return problems_; }
 

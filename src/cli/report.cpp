@@ -28,14 +28,15 @@ int run(const Options& options) {
   fmt::memory_buffer out;
   u64 events = 0, lost = 0;
   TraceRecord record;
-  while (trace.timeline.next(record)) {
+  while (trace.next(record)) {
     lost += record.lost;
     if (record.lost == 0) {
       ++events;
       if (!options.events.empty() || !options.tids.empty()) {
         const Common common = read_common(record.payload);
         if (!filter.wants(common.id, trace.formats)) continue;
-        if (!options.tids.empty() && std::find(options.tids.begin(), options.tids.end(), common.tid) == options.tids.end()) continue;
+        if (!options.tids.empty() && std::find(options.tids.begin(), options.tids.end(), common.tid) == options.tids.end())
+          continue;
       }
     }
     const RingName& ring = trace.timeline.source(record.source).name();

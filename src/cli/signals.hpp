@@ -3,8 +3,8 @@
 
 namespace ringside::cli {
 
-void catch_signals();          // SIGINT, SIGTERM, SIGHUP
+void catch_signals();  // SIGINT, SIGTERM, SIGHUP
 bool asked_to_stop();
-int stop_signal();             // the first one, or 0
+int stop_signal();  // the first one, or 0
 
 }  // namespace ringside::cli

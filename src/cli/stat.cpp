@@ -22,10 +22,17 @@ struct Ring {
 };
 
 nlohmann::json counters_json(const Counters& c) {
-  return {{"written", c.written},   {"read", c.read},           {"unread", c.unread},
-          {"overrun", c.overrun},   {"dropped", c.dropped},     {"commit_overrun", c.commit_overrun},
-          {"bytes", c.bytes},       {"unfinished_bytes", c.unfinished_bytes}, {"resident_bytes", c.resident_bytes},
-          {"subbuf_size", c.subbuf_size}, {"nr_subbufs", c.nr_subbufs}};
+  return {{"written", c.written},
+          {"read", c.read},
+          {"unread", c.unread},
+          {"overrun", c.overrun},
+          {"dropped", c.dropped},
+          {"commit_overrun", c.commit_overrun},
+          {"bytes", c.bytes},
+          {"unfinished_bytes", c.unfinished_bytes},
+          {"resident_bytes", c.resident_bytes},
+          {"subbuf_size", c.subbuf_size},
+          {"nr_subbufs", c.nr_subbufs}};
 }
 
 int run(const Options& options) {
@@ -47,8 +54,9 @@ int run(const Options& options) {
     Instance& instance = **opened;
     for (const RingInfo& info : instance.rings()) rings.push_back({info.name, info.live ? "live" : "ended", info.counters});
     const bool writers = instance.has_writers();
-    remarks.push_back(fmt::format("{}: {}; tracing is {}; clock {}", instance.path(), writers ? "owner alive" : "no writer (stale)",
-                                  instance.tracing_on() ? "on" : "off", to_string(instance.clock().kind)));
+    remarks.push_back(fmt::format("{}: {}; tracing is {}; clock {}", instance.path(),
+                                  writers ? "owner alive" : "no writer (stale)", instance.tracing_on() ? "on" : "off",
+                                  to_string(instance.clock().kind)));
     const PastTotals p = instance.past();
     past.written = p.written;
     past.read = p.read;
@@ -72,8 +80,12 @@ int run(const Options& options) {
     j["rings"] = nlohmann::json::array();
     for (const Ring& ring : rings) {
       nlohmann::json r = counters_json(ring.counters);
-      r.update({{"ring", ring.name.ring}, {"pid", ring.name.pid}, {"tid", ring.name.tid}, {"task", ring.name.task},
-                {"process", ring.name.process}, {"state", ring.state}});
+      r.update({{"ring", ring.name.ring},
+                {"pid", ring.name.pid},
+                {"tid", ring.name.tid},
+                {"task", ring.name.task},
+                {"process", ring.name.process},
+                {"state", ring.state}});
       j["rings"].push_back(std::move(r));
     }
     j["total"] = counters_json(total);
@@ -81,13 +93,21 @@ int run(const Options& options) {
     put(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
     return exit_ok;
   }
-  Table table({{"ring", Table::right}, {"thread"}, {"state"}, {"written", Table::right}, {"read", Table::right},
-               {"unread", Table::right}, {"overrun", Table::right}, {"dropped", Table::right}, {"nested", Table::right},
-               {"unfinished", Table::right}, {"resident", Table::right}});
+  Table table({{"ring", Table::right},
+               {"thread"},
+               {"state"},
+               {"written", Table::right},
+               {"read", Table::right},
+               {"unread", Table::right},
+               {"overrun", Table::right},
+               {"dropped", Table::right},
+               {"nested", Table::right},
+               {"unfinished", Table::right},
+               {"resident", Table::right}});
   const auto row = [&](const std::string& ring, const std::string& thread, const std::string& state, const Counters& c) {
-    table.row({ring, thread, state, format_count(c.written), format_count(c.read), format_count(c.unread), format_count(c.overrun),
-               format_count(c.dropped), format_count(c.commit_overrun), format_size(c.unfinished_bytes),
-               format_size(c.resident_bytes)});
+    table.row({ring, thread, state, format_count(c.written), format_count(c.read), format_count(c.unread),
+               format_count(c.overrun), format_count(c.dropped), format_count(c.commit_overrun),
+               format_size(c.unfinished_bytes), format_size(c.resident_bytes)});
   };
   for (const Ring& ring : rings)
     row(std::to_string(ring.name.ring), fmt::format("{}-{}", ring.name.task, ring.name.tid), ring.state, ring.counters);

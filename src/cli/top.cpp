@@ -23,7 +23,7 @@ struct Options {
 
 struct Row {
   std::string event;
-  u64 count = 0, bytes = 0;              // since the start
+  u64 count = 0, bytes = 0;                // since the start
   u64 count_before = 0, bytes_before = 0;  // at the last picture
   double rate = 0, bytes_rate = 0;
 };
@@ -34,9 +34,11 @@ struct Tally {
   u64 first_ns = ~u64{0}, last_ns = 0;
 };
 
-void take(Trace& trace, Tally& tally) {
+// Until nothing is left, or `deadline`: a picture is due, whatever the writers do.
+void take(Trace& trace, Tally& tally, u64 deadline_ns) {
   TraceRecord record;
-  while (trace.timeline.next(record)) {
+  for (u64 n = 1; trace.next(record); ++n) {
+    if (n % 65536 == 0 && sys::now_ns() > deadline_ns) return;
     tally.first_ns = std::min(tally.first_ns, record.time);
     tally.last_ns = std::max(tally.last_ns, record.time);
     tally.lost += record.lost;
@@ -83,7 +85,7 @@ std::string as_json(const std::vector<Row>& rows, const Tally& tally) {
 }
 
 // Losses belong to no event: nobody knows what they would have been. They have a line of their own, as do the sums.
-std::string as_table(const std::vector<Row>& rows, const Tally& tally, const Options& options, double seconds) {
+std::string as_table(const std::vector<Row>& rows, const Tally& tally, const Options& options) {
   Table table({{"event"}, {"count", Table::right}, {"rate", Table::right}, {"bytes/s", Table::right}, {"lost", Table::right}});
   double rate = 0, bytes_rate = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -96,13 +98,13 @@ std::string as_table(const std::vector<Row>& rows, const Tally& tally, const Opt
   if (rows.size() > options.count) table.row({fmt::format("({} more)", rows.size() - options.count)});
   table.row({"all", format_count(tally.events), format_rate(rate, ""), format_size(static_cast<u64>(bytes_rate)) + "/s",
              format_count(tally.lost)});
-  (void)seconds;
   return table.render(colours());
 }
 
+// A signal ends it early: that is wanted.
 void sleep_ns(u64 ns) {
   timespec time{static_cast<time_t>(ns / 1000000000), static_cast<long>(ns % 1000000000)};
-  nanosleep(&time, nullptr);  // a signal ends it early: that is wanted
+  nanosleep(&time, nullptr);
 }
 
 int run(Options options) {
@@ -116,22 +118,24 @@ int run(Options options) {
   const bool screen = colours() && !options.json && !options.once;
   u64 last = sys::now_ns();
   if (trace.recording || options.once) {
-    take(trace, tally);
+    take(trace, tally, ~u64{0});
     const double seconds = tally.last_ns > tally.first_ns ? static_cast<double>(tally.last_ns - tally.first_ns) / 1e9 : 0;
     const auto sorted = rows(trace, tally, seconds);
-    put(options.json ? as_json(sorted, tally) : as_table(sorted, tally, options, seconds));
+    put(options.json ? as_json(sorted, tally) : as_table(sorted, tally, options));
     if (tally.lost != 0) say(format_count(tally.lost) + " events were lost");
     return report_problems(trace.timeline) ? exit_failure : exit_ok;
   }
+  trace.until_ns = ~u64{0};
+  trace.timeline.follow();
   while (!asked_to_stop()) {
     sleep_ns(options.interval_ns);
     trace.refresh();
-    take(trace, tally);
+    take(trace, tally, sys::now_ns() + options.interval_ns);
     const u64 now = sys::now_ns();
     const double seconds = static_cast<double>(now - last) / 1e9;
     last = now;
     const auto sorted = rows(trace, tally, seconds);
-    std::string picture = options.json ? as_json(sorted, tally) : as_table(sorted, tally, options, seconds);
+    std::string picture = options.json ? as_json(sorted, tally) : as_table(sorted, tally, options);
     if (screen) picture = "\033[H\033[J" + picture;
     if (!put(picture)) break;
   }

@@ -23,6 +23,11 @@ struct Trace {
   Timeline timeline;
   std::vector<u32> rings;  // of the timeline's sources
 
+  u64 until_ns = ~u64{0};  // of a live instance: when it was opened; its writers may be faster than we are
+
+  // The next record up to `until_ns`.
+  bool next(TraceRecord& record) { return timeline.next(record) && record.time <= until_ns; }
+
   // Picks up events and rings that appeared in a live instance since.
   void refresh();
 };

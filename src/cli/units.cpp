@@ -44,11 +44,20 @@ std::optional<u64> parse_size(std::string_view text) {
   if (unit.empty() || unit == "b" || unit == "B") return scaled(number->value, 1);
   double factor = 0;
   switch (unit.front() | 0x20) {
-    case 'k': factor = 1024; break;
-    case 'm': factor = 1024.0 * 1024; break;
-    case 'g': factor = 1024.0 * 1024 * 1024; break;
-    case 't': factor = 1024.0 * 1024 * 1024 * 1024; break;
-    default: return std::nullopt;
+    case 'k':
+      factor = 1024;
+      break;
+    case 'm':
+      factor = 1024.0 * 1024;
+      break;
+    case 'g':
+      factor = 1024.0 * 1024 * 1024;
+      break;
+    case 't':
+      factor = 1024.0 * 1024 * 1024 * 1024;
+      break;
+    default:
+      return std::nullopt;
   }
   unit.remove_prefix(1);
   if (unit != "" && unit != "B" && unit != "b" && unit != "iB") return std::nullopt;

@@ -13,9 +13,9 @@ std::optional<u64> parse_size(std::string_view text);
 // "10s", "5ms", "3us", "100ns", "2m", "1h", "1.5s"; a bare number is seconds. In ns.
 std::optional<u64> parse_time(std::string_view text);
 
-std::string format_size(u64 bytes);      // "16.0 KiB"
-std::string format_time(double ns);      // "1.23 ms"
-std::string format_count(u64 count);     // "1,234,567"
+std::string format_size(u64 bytes);                                 // "16.0 KiB"
+std::string format_time(double ns);                                 // "1.23 ms"
+std::string format_count(u64 count);                                // "1,234,567"
 std::string format_rate(double per_second, std::string_view unit);  // "1.2M/s", "1.2 MB/s"
 
 }  // namespace ringside::cli

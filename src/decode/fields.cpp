@@ -33,11 +33,16 @@ Common read_common(Bytes payload) {
 
 i64 element_integer(const u8* at, u32 size, bool is_signed) {
   switch (size) {
-    case 1: return is_signed ? i64{static_cast<signed char>(*at)} : i64{*at};
-    case 2: return is_signed ? i64{load<int16_t>(at)} : i64{load<u16>(at)};
-    case 4: return is_signed ? i64{load<i32>(at)} : i64{load<u32>(at)};
-    case 8: return load<i64>(at);
-    default: return 0;
+    case 1:
+      return is_signed ? i64{static_cast<signed char>(*at)} : i64{*at};
+    case 2:
+      return is_signed ? i64{load<int16_t>(at)} : i64{load<u16>(at)};
+    case 4:
+      return is_signed ? i64{load<i32>(at)} : i64{load<u32>(at)};
+    case 8:
+      return load<i64>(at);
+    default:
+      return 0;
   }
 }
 

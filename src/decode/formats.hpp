@@ -6,8 +6,8 @@
 //   const EventType* type = formats.find(id);
 //   formats.print(*type, payload, out);            // "size=32 ptr=0x55..." by the event's own print fmt
 //
-// Tolerant: a format that cannot be parsed leaves an event without fields, whose payload prints as hex. Payloads are hostile: no
-// read goes beyond their size.
+// Tolerant: a format that cannot be parsed leaves an event without fields, whose payload prints as hex. Payloads are hostile:
+// no read goes beyond their size.
 #pragma once
 #include <fmt/format.h>
 
@@ -36,12 +36,12 @@ struct Field {
   std::string name;
   FieldKind kind = FieldKind::integer;
   u32 offset = 0, size = 0;
-  u32 element = 0;        // of arrays: bytes of one
+  u32 element = 0;  // of arrays: bytes of one
   bool is_signed = false;
   bool is_float = false;  // of arrays: floats
   bool is_char = false;   // one character
   bool is_bool = false;
-  bool relative = false;  // __rel_loc: the offset counts from the field's end
+  bool relative = false;                             // __rel_loc: the offset counts from the field's end
   std::vector<std::pair<i64, std::string>> symbols;  // of enums: value and name
 };
 
@@ -49,10 +49,10 @@ struct Field {
 struct PrintStep {
   enum class Kind : u8 { literal, decimal, hex, pointer, character, floating, text, symbol, flags, list, bytes, formatted };
   Kind kind = Kind::literal;
-  u8 width = 8;          // bytes that the conversion keeps (its length modifier)
+  u8 width = 8;  // bytes that the conversion keeps (its length modifier)
   bool is_signed = false;
-  u32 field = 0;         // index in EventType::fields
-  std::string text;      // the literal, the conversion for snprintf, the delimiter of flags or bytes
+  u32 field = 0;                                   // index in EventType::fields
+  std::string text;                                // the literal, the conversion for snprintf, the delimiter of flags or bytes
   std::vector<std::pair<i64, std::string>> names;  // symbol, flags
 };
 
@@ -100,7 +100,7 @@ Common read_common(Bytes payload);
 i64 read_integer(Bytes payload, const Field& field);
 double read_floating(Bytes payload, const Field& field);
 std::string_view read_text(Bytes payload, const Field& field);
-Bytes read_array(Bytes payload, const Field& field);  // its bytes, a multiple of `element`
+Bytes read_array(Bytes payload, const Field& field);    // its bytes, a multiple of `element`
 double read_number(Bytes payload, const Field& field);  // integer or floating, for statistics
 
 // One element of an array.

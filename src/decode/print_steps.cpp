@@ -38,16 +38,25 @@ const char* read_conversion(const char* s, Conversion& out) {
 
 const char* field_name(const tep_print_arg* arg) {
   switch (arg->type) {
-    case TEP_PRINT_FIELD: return arg->field.name;
-    case TEP_PRINT_STRING: return arg->string.string;
-    case TEP_PRINT_TYPE: return field_name(arg->typecast.item);
-    case TEP_PRINT_SYMBOL: return field_name(arg->symbol.field);
-    case TEP_PRINT_FLAGS: return field_name(arg->flags.field);
-    case TEP_PRINT_INT_ARRAY: return field_name(arg->int_array.field);
+    case TEP_PRINT_FIELD:
+      return arg->field.name;
+    case TEP_PRINT_STRING:
+      return arg->string.string;
+    case TEP_PRINT_TYPE:
+      return field_name(arg->typecast.item);
+    case TEP_PRINT_SYMBOL:
+      return field_name(arg->symbol.field);
+    case TEP_PRINT_FLAGS:
+      return field_name(arg->flags.field);
+    case TEP_PRINT_INT_ARRAY:
+      return field_name(arg->int_array.field);
     case TEP_PRINT_HEX:
-    case TEP_PRINT_HEX_STR: return field_name(arg->hex.field);
-    case TEP_PRINT_DYNAMIC_ARRAY: return arg->dynarray.field != nullptr ? arg->dynarray.field->name : nullptr;
-    default: return nullptr;
+    case TEP_PRINT_HEX_STR:
+      return field_name(arg->hex.field);
+    case TEP_PRINT_DYNAMIC_ARRAY:
+      return arg->dynarray.field != nullptr ? arg->dynarray.field->name : nullptr;
+    default:
+      return nullptr;
   }
 }
 
@@ -80,14 +89,19 @@ bool compile_argument(const tep_print_arg* arg, const Conversion& conversion, Ev
   }
   switch (field->kind) {
     case FieldKind::text:
-    case FieldKind::loc_text: step.kind = Kind::text; return conversion.letter == 's' && conversion.flags.empty();
+    case FieldKind::loc_text:
+      step.kind = Kind::text;
+      return conversion.letter == 's' && conversion.flags.empty();
     case FieldKind::array:
     case FieldKind::loc_array:
       step.kind = arg->type == TEP_PRINT_HEX || arg->type == TEP_PRINT_HEX_STR ? Kind::bytes : Kind::list;
       if (arg->type == TEP_PRINT_HEX) step.text = " ";
       return conversion.letter == 's';
-    case FieldKind::floating: step.kind = Kind::floating; break;
-    case FieldKind::integer: break;
+    case FieldKind::floating:
+      step.kind = Kind::floating;
+      break;
+    case FieldKind::integer:
+      break;
   }
   if (conversion.letter == 's' && field->is_char) {
     step.kind = Kind::character;
@@ -125,10 +139,14 @@ void drop_hex_sign(std::vector<PrintStep>& steps) {
 // What a printf with this length modifier would keep of the value.
 i64 narrowed(i64 value, const PrintStep& step) {
   switch (step.width) {
-    case 1: return step.is_signed ? i64{static_cast<signed char>(value)} : i64{static_cast<u8>(value)};
-    case 2: return step.is_signed ? i64{static_cast<int16_t>(value)} : i64{static_cast<u16>(value)};
-    case 4: return step.is_signed ? i64{static_cast<i32>(value)} : i64{static_cast<u32>(value)};
-    default: return value;
+    case 1:
+      return step.is_signed ? i64{static_cast<signed char>(value)} : i64{static_cast<u8>(value)};
+    case 2:
+      return step.is_signed ? i64{static_cast<int16_t>(value)} : i64{static_cast<u16>(value)};
+    case 4:
+      return step.is_signed ? i64{static_cast<i32>(value)} : i64{static_cast<u32>(value)};
+    default:
+      return value;
   }
 }
 
@@ -271,12 +289,20 @@ void default_steps(EventType& type) {
     value.field = i;
     value.is_signed = field.is_signed;
     switch (field.kind) {
-      case FieldKind::integer: value.kind = Kind::decimal; break;
-      case FieldKind::floating: value.kind = Kind::floating; break;
+      case FieldKind::integer:
+        value.kind = Kind::decimal;
+        break;
+      case FieldKind::floating:
+        value.kind = Kind::floating;
+        break;
       case FieldKind::text:
-      case FieldKind::loc_text: value.kind = Kind::text; break;
+      case FieldKind::loc_text:
+        value.kind = Kind::text;
+        break;
       case FieldKind::array:
-      case FieldKind::loc_array: value.kind = Kind::list; break;
+      case FieldKind::loc_array:
+        value.kind = Kind::list;
+        break;
     }
     type.steps.push_back(std::move(name));
     type.steps.push_back(std::move(value));
@@ -291,9 +317,14 @@ void run_steps(const EventType& type, Bytes payload, fmt::memory_buffer& out) {
     }
     const Field& field = type.fields[step.field];
     switch (step.kind) {
-      case Kind::literal: break;
-      case Kind::decimal: append_decimal(narrowed(read_integer(payload, field), step), step.is_signed, out); break;
-      case Kind::hex: append_base16(static_cast<u64>(narrowed(read_integer(payload, field), step)), out); break;
+      case Kind::literal:
+        break;
+      case Kind::decimal:
+        append_decimal(narrowed(read_integer(payload, field), step), step.is_signed, out);
+        break;
+      case Kind::hex:
+        append_base16(static_cast<u64>(narrowed(read_integer(payload, field), step)), out);
+        break;
       case Kind::pointer:
         append(out, "0x");
         append_base16(static_cast<u64>(read_integer(payload, field)), out);
@@ -303,8 +334,12 @@ void run_steps(const EventType& type, Bytes payload, fmt::memory_buffer& out) {
         append_text({&c, 1}, out);
         break;
       }
-      case Kind::floating: append_floating(step, field, read_floating(payload, field), out); break;
-      case Kind::text: append_text(read_text(payload, field), out); break;
+      case Kind::floating:
+        append_floating(step, field, read_floating(payload, field), out);
+        break;
+      case Kind::text:
+        append_text(read_text(payload, field), out);
+        break;
       case Kind::symbol: {
         const i64 value = read_integer(payload, field);
         if (const std::string* name = symbol_of(step.names, value); name != nullptr) {
@@ -315,10 +350,18 @@ void run_steps(const EventType& type, Bytes payload, fmt::memory_buffer& out) {
         }
         break;
       }
-      case Kind::flags: append_flags(step, static_cast<u64>(read_integer(payload, field)), out); break;
-      case Kind::list: append_list(field, read_array(payload, field), out); break;
-      case Kind::bytes: append_hex(read_array(payload, field), step.text, out); break;
-      case Kind::formatted: append_formatted(step, narrowed(read_integer(payload, field), step), out); break;
+      case Kind::flags:
+        append_flags(step, static_cast<u64>(read_integer(payload, field)), out);
+        break;
+      case Kind::list:
+        append_list(field, read_array(payload, field), out);
+        break;
+      case Kind::bytes:
+        append_hex(read_array(payload, field), step.text, out);
+        break;
+      case Kind::formatted:
+        append_formatted(step, narrowed(read_integer(payload, field), step), out);
+        break;
     }
   }
 }

@@ -55,9 +55,13 @@ void append_value(Bytes payload, const Field& field, fmt::memory_buffer& out) {
         append_integer(value, field.is_signed, out);
       break;
     }
-    case FieldKind::floating: append_number(read_floating(payload, field), field.size, out); break;
+    case FieldKind::floating:
+      append_number(read_floating(payload, field), field.size, out);
+      break;
     case FieldKind::text:
-    case FieldKind::loc_text: append_json_text(read_text(payload, field), out); break;
+    case FieldKind::loc_text:
+      append_json_text(read_text(payload, field), out);
+      break;
     case FieldKind::array:
     case FieldKind::loc_array: {
       const Bytes bytes = read_array(payload, field);

@@ -3,8 +3,8 @@
 //                cc1plus-4711    [003]  1234.567890: malloc: size=32 ptr=0x55d0c0ffee duration_ns=41
 //   CPU:3 [LOST 1234 EVENTS]
 //
-// The task is 16 wide and right-aligned, then -tid, the ring where the kernel has its CPU, seconds.microseconds, the event and its
-// fields. The part in front of the time is kept per ring: it changes only when the thread does.
+// The task is 16 wide and right-aligned, then -tid, the ring where the kernel has its CPU, seconds.microseconds, the event and
+// its fields. The part in front of the time is kept per ring: it changes only when the thread does.
 #pragma once
 #include <vector>
 

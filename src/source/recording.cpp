@@ -49,9 +49,9 @@ result<void> write_all(int fd, iovec* parts, int count, u64 offset, const std::s
 // What a walk over a view says about it.
 struct Walk {
   u64 events = 0;
-  u32 end = 0;           // behind the last event: fill padding is not worth keeping
-  u32 last = 0;          // the last event's header
-  u32 before_last = 0;   // behind the one before
+  u32 end = 0;          // behind the last event: fill padding is not worth keeping
+  u32 last = 0;         // the last event's header
+  u32 before_last = 0;  // behind the one before
   u64 time_before_last = 0;
   abi::Malformed malformed = abi::Malformed::no;
 };
@@ -184,8 +184,8 @@ result<void> RecordingWriter::append(u32 ring, const SubBufferView& view) {
                                               std::to_string(entry.subbuf_size));
   const Walk w = walk(view);
   if (w.malformed != abi::Malformed::no)
-    return refuse(std::errc::bad_message, "ring " + std::to_string(ring) + " handed out a malformed sub-buffer: " +
-                                              abi::to_string(w.malformed));
+    return refuse(std::errc::bad_message,
+                  "ring " + std::to_string(ring) + " handed out a malformed sub-buffer: " + abi::to_string(w.malformed));
   SubBufferView kept = view;
   kept.end = w.end;
   entry.events += w.events;
@@ -212,9 +212,8 @@ result<void> RecordingWriter::append_piece(RingFile& file, RecordedRing& ring, c
   const u32 size = view.end - view.begin;
   SubBufferHeader header{view.time, size};
   u64 lost = view.lost_before;
-  iovec parts[3] = {{&header, sizeof header},
-                    {const_cast<u8*>(view.sub_buffer) + abi::header_size + view.begin, size},
-                    {&lost, sizeof lost}};
+  iovec parts[3] = {
+      {&header, sizeof header}, {const_cast<u8*>(view.sub_buffer) + abi::header_size + view.begin, size}, {&lost, sizeof lost}};
   int count = 2;
   if (lost != 0) {
     header.commit |= abi::missed_events;
@@ -263,7 +262,8 @@ RecordingSource::RecordingSource(std::string path, int fd, const RecordedRing& r
 
 RecordingSource::~RecordingSource() { close(fd_); }
 
-result<std::unique_ptr<Source>> RecordingSource::open(const std::string& dir, const RecordedRing& ring, const ClockInfo& clock) {
+result<std::unique_ptr<Source>> RecordingSource::open(const std::string& dir, const RecordedRing& ring,
+                                                      const ClockInfo& clock) {
   const std::string path = ring_path(dir, ring.name.ring);
   if (!valid_subbuf_size(ring.subbuf_size))
     return refuse(std::errc::bad_message, dir + "/meta.json gives ring " + std::to_string(ring.name.ring) + " sub-buffers of " +
@@ -293,8 +293,8 @@ result<std::optional<SubBufferView>> RecordingSource::next() {
   std::memcpy(&header, bytes, sizeof header);
   const u32 size = abi::commit_size(header.commit);
   if (size > ring_.subbuf_size - abi::header_size || abi::header_size + size > have) {
-    return refuse(std::errc::bad_message, path_ + ": the sub-buffer at " + std::to_string(at) + " claims " + std::to_string(size) +
-                                              " bytes of data, the file has " +
+    return refuse(std::errc::bad_message, path_ + ": the sub-buffer at " + std::to_string(at) + " claims " +
+                                              std::to_string(size) + " bytes of data, the file has " +
                                               std::to_string(have - abi::header_size) +
                                               "; the rest of this ring cannot be read");
   }

@@ -2,8 +2,8 @@
 //
 //   DIR/meta.json   version, clock, events with their formats, rings, threads, start and stop, the counters at the end
 //   DIR/ringN.raw   ring N's sub-buffers back to back, each `subbuf_size` bytes, as read() of trace_pipe_raw gives them:
-//                   16 bytes of header (time stamp; commit with the missed-events flags in bits 31 and 30), the data, the number
-//                   of missed events right behind the data, zeros (holes of the file) to the end
+//                   16 bytes of header (time stamp; commit with the missed-events flags in bits 31 and 30), the data, the
+//                   number of missed events right behind the data, zeros (holes of the file) to the end
 //
 // Sub-buffers that were read bit by bit grow in place: the data first, then the commit that makes it valid. meta.json is
 // replaced in one step, now and then while recording (it grows with the number of threads). So a recorder may be killed at any
@@ -14,7 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "source/source.hpp"
 #include "source/source.hpp"
 
 namespace ringside {
@@ -35,7 +34,7 @@ struct RecordingMeta {
   std::vector<EventInfo> events;
   std::vector<RecordedRing> rings;
   std::vector<RingName> threads;  // every thread seen; more than rings, because rings are reused
-  Counters totals;  // at the end, rings whose memory was given back included
+  Counters totals;                // at the end, rings whose memory was given back included
   bool complete = false;
 
   static result<RecordingMeta> read(const std::string& dir);
@@ -67,12 +66,12 @@ class RecordingWriter {
  private:
   struct RingFile {
     int fd = -1;
-    size_t index = 0;        // in meta_.rings
-    u64 offset = 0;          // of the next sub-buffer
-    u64 last_offset = 0;     // of the one that may still grow
+    size_t index = 0;                // in meta_.rings
+    u64 offset = 0;                  // of the next sub-buffer
+    u64 last_offset = 0;             // of the one that may still grow
     u64 time_stamp = 0, commit = 0;  // its header
-    u32 last_end = 0;        // where the source's view of it ended; 0: it cannot grow
-    u32 shift = 0;           // bytes of the source's sub-buffer that are not in ours
+    u32 last_end = 0;                // where the source's view of it ended; 0: it cannot grow
+    u32 shift = 0;                   // bytes of the source's sub-buffer that are not in ours
   };
 
   result<void> reopen(u32 ring, RingFile& file) const;

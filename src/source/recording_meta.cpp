@@ -33,12 +33,18 @@ struct CounterField {
   u64 Counters::*member;
 };
 constexpr CounterField counter_fields[] = {
-    {"written", &Counters::written},       {"read", &Counters::read},
-    {"overrun", &Counters::overrun},       {"unread", &Counters::unread},
-    {"dropped", &Counters::dropped},       {"commit_overrun", &Counters::commit_overrun},
-    {"bytes", &Counters::bytes},           {"unfinished_bytes", &Counters::unfinished_bytes},
-    {"oldest_time", &Counters::oldest_time}, {"resident_bytes", &Counters::resident_bytes},
-    {"subbuf_size", &Counters::subbuf_size}, {"nr_subbufs", &Counters::nr_subbufs},
+    {"written", &Counters::written},
+    {"read", &Counters::read},
+    {"overrun", &Counters::overrun},
+    {"unread", &Counters::unread},
+    {"dropped", &Counters::dropped},
+    {"commit_overrun", &Counters::commit_overrun},
+    {"bytes", &Counters::bytes},
+    {"unfinished_bytes", &Counters::unfinished_bytes},
+    {"oldest_time", &Counters::oldest_time},
+    {"resident_bytes", &Counters::resident_bytes},
+    {"subbuf_size", &Counters::subbuf_size},
+    {"nr_subbufs", &Counters::nr_subbufs},
 };
 
 json counters_json(const Counters& counters) {
@@ -127,7 +133,8 @@ void add_unlisted(const std::string& dir, RecordingMeta& meta) {
     unsigned number = 0;
     int length = 0;
     const std::string name = entry.path().filename().string();
-    if (std::sscanf(name.c_str(), "ring%9u.raw%n", &number, &length) != 1 || static_cast<size_t>(length) != name.size()) continue;
+    if (std::sscanf(name.c_str(), "ring%9u.raw%n", &number, &length) != 1 || static_cast<size_t>(length) != name.size())
+      continue;
     if (!listed.insert(number).second) continue;
     RecordedRing ring;
     ring.name.ring = number;

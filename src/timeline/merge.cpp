@@ -20,9 +20,7 @@ u32 Timeline::add(std::unique_ptr<Source> source) {
 }
 
 // Equal times come in the order of the rings, so that the same recording always prints the same.
-bool Timeline::later(u32 a, u32 b) const {
-  return lanes_[a].time != lanes_[b].time ? lanes_[a].time > lanes_[b].time : a > b;
-}
+bool Timeline::later(u32 a, u32 b) const { return lanes_[a].time != lanes_[b].time ? lanes_[a].time > lanes_[b].time : a > b; }
 
 void Timeline::push(u32 lane) {
   heap_.push_back(lane);
@@ -42,7 +40,7 @@ bool Timeline::fetch(Lane& lane) {
     auto view = lane.source->next();
     if (!view) problems_.push_back(view.error().sentence);
     if (!view || !*view) {
-      lane.over = !view || ended;
+      lane.over = !view || (ended && !follow_);
       return false;
     }
     const SubBufferView& v = **view;

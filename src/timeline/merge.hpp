@@ -33,6 +33,8 @@ class Timeline {
   explicit Timeline(std::vector<std::unique_ptr<Source>> sources);
 
   u32 add(std::unique_ptr<Source> source);  // its index
+  // Ask sources again that say they have ended: a look at a living ring has an end each time, and then more.
+  void follow() { follow_ = true; }
   const Source& source(u32 index) const { return *lanes_[index].source; }
   u32 size() const { return static_cast<u32>(lanes_.size()); }
 
@@ -91,6 +93,7 @@ class Timeline {
   std::vector<u32> idle_;  // lanes that had nothing at the last question
   std::vector<std::string> problems_;
   Current current_;
+  bool follow_ = false;
   bool has_current_ = false;  // current_.lane is out of the heap
 };
 

@@ -39,8 +39,8 @@ struct Cli : testing::Test {
 
   // Runs in `dir`, with a root of its own.
   Outcome ringside(const std::string& arguments) {
-    const std::string command = "cd " + dir + " && RINGSIDE_ROOT=" + dir + "/root " RINGSIDE_BUILD_DIR "/ringside " + arguments +
-                                " >" + dir + "/out 2>" + dir + "/err";
+    const std::string command = "cd " + dir + " && RINGSIDE_ROOT=" + dir + "/root " RINGSIDE_BUILD_DIR "/ringside " +
+                                arguments + " >" + dir + "/out 2>" + dir + "/err";
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(dir + "/out"), slurp(dir + "/err")};
   }
@@ -51,8 +51,8 @@ struct Cli : testing::Test {
     ASSERT_TRUE(w) << w.error().sentence;
     w->meta().events.push_back({1, "libc", "malloc", test::malloc_format(), true});
     w->meta().events.push_back(
-        {2, "net", "in", test::format(2, "in", "\tfield:u32 length;\toffset:8;\tsize:4;\tsigned:0;\n", R"("length=%u", REC->length)"),
-         true});
+        {2, "net", "in",
+         test::format(2, "in", "\tfield:u32 length;\toffset:8;\tsize:4;\tsigned:0;\n", R"("length=%u", REC->length)"), true});
     ASSERT_TRUE(w->add_ring({0, 4700, 4711, "cc1plus", "g++"}, 4096));
     ASSERT_TRUE(w->add_ring({3, 4800, 4800, "as", "as"}, 4096));
     SubBuffer a(1000000000), b(1500000000), c(3000000000);
@@ -124,9 +124,11 @@ TEST_F(Cli, ReportPrintsTheKernelsLines) {
 TEST_F(Cli, ReportFilters) {
   record();
   EXPECT_EQ(ringside("report -e 'net:*' --tid 4800 --json").out,
-            "{\"ts\":1500000000,\"ring\":3,\"pid\":4800,\"tid\":4800,\"task\":\"as\",\"event\":\"net:in\",\"fields\":{\"length\":1500}}\n"
+            "{\"ts\":1500000000,\"ring\":3,\"pid\":4800,\"tid\":4800,\"task\":\"as\",\"event\":\"net:in\",\"fields\":{"
+            "\"length\":1500}}\n"
             "{\"ts\":3000000000,\"ring\":3,\"lost\":1234}\n"
-            "{\"ts\":3000000000,\"ring\":3,\"pid\":4800,\"tid\":4800,\"task\":\"as\",\"event\":\"net:in\",\"fields\":{\"length\":40}}\n");
+            "{\"ts\":3000000000,\"ring\":3,\"pid\":4800,\"tid\":4800,\"task\":\"as\",\"event\":\"net:in\",\"fields\":{"
+            "\"length\":40}}\n");
   EXPECT_EQ(ringside("report -e malloc --tid 4800").out, "CPU:3 [LOST 1234 EVENTS]\n");
 }
 
@@ -170,7 +172,8 @@ TEST_F(Cli, HistGroups) {
 
 TEST_F(Cli, StatShowsTheIdentity) {
   record();
-  EXPECT_NE(ringside("stat ringside.data").out.find("written 1,238 = read 4 + in the ring 0 + overwritten 1,234;"), std::string::npos);
+  EXPECT_NE(ringside("stat ringside.data").out.find("written 1,238 = read 4 + in the ring 0 + overwritten 1,234;"),
+            std::string::npos);
 }
 
 TEST_F(Cli, RecordPassesTheExitCodeOn) {

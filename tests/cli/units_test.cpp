@@ -1,9 +1,10 @@
 // Sizes, times, tables and quantiles of the command line. Compiled in: the binary's sources are no library.
-#include "../src/cli/units.cpp"      // NOLINT
-#include "../src/cli/histogram.cpp"  // NOLINT
-#include "../src/cli/table.cpp"      // NOLINT
+#include "../src/cli/units.cpp"  // NOLINT
 
 #include <gtest/gtest.h>
+
+#include "../src/cli/histogram.cpp"  // NOLINT
+#include "../src/cli/table.cpp"      // NOLINT
 
 namespace ringside::cli {
 namespace {
@@ -14,7 +15,8 @@ TEST(Units, Sizes) {
   EXPECT_EQ(parse_size("8M"), 8u << 20);
   EXPECT_EQ(parse_size("1G"), 1u << 30);
   EXPECT_EQ(parse_size("1.5KiB"), 1536u);
-  for (const char* bad : {"", "k", "-1", "64q", "1kk", "1e9", "99999999T", "0x10", "1 k"}) EXPECT_EQ(parse_size(bad), std::nullopt) << bad;
+  for (const char* bad : {"", "k", "-1", "64q", "1kk", "1e9", "99999999T", "0x10", "1 k"})
+    EXPECT_EQ(parse_size(bad), std::nullopt) << bad;
 }
 
 TEST(Units, Times) {

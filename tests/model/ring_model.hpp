@@ -15,6 +15,8 @@
 #include <ringside/ring/recover.hpp>
 #include <ringside/ring/writer.hpp>
 
+#include <gtest/gtest.h>
+
 #include "explorer.hpp"
 
 namespace ringside::model {
@@ -295,5 +297,32 @@ class Model {
     }
   }
 };
+
+// Searched completely and never failed; one line for the report.
+inline void prove(const char* what, const Options& options, const std::function<void(World&)>& setup) {
+  const Result r = explore(options, setup);
+  printf("  proved   %9llu executions %6.2f s  %s\n", (unsigned long long)r.executions, r.seconds, what);
+  EXPECT_TRUE(r.proved()) << what << ": " << r;
+}
+
+// Must fail; the failing choices are the report.
+inline void refute(const char* what, const Options& options, const std::function<void(World&)>& setup) {
+  const Result r = explore(options, setup);
+  std::string choices;  // "0*17 2 1"
+  u32 zeros = 0;
+  for (char c : r.choices + " x") {
+    if (c == ' ') continue;
+    if (c == '0') {
+      ++zeros;
+      continue;
+    }
+    if (zeros != 0) choices += "0*" + std::to_string(zeros) + " ";
+    zeros = 0;
+    if (c != 'x') choices += std::string(1, c) + " ";
+  }
+  printf("  refuted  %9llu executions %6.2f s  %s: %s [%s]\n", (unsigned long long)r.executions, r.seconds, what, r.failure.c_str(),
+         choices.c_str());
+  EXPECT_FALSE(r.passed()) << what << " survives: " << r;
+}
 
 }  // namespace ringside::model

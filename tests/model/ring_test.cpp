@@ -1,6 +1,4 @@
-// The real writer and reader, searched completely within small bounds.
-#include <gtest/gtest.h>
-
+// The real writer, its handlers, reader and iterator: searched completely within small bounds, in rings of 2 to 4 slots.
 #include "ring_model.hpp"
 
 namespace ringside::model {
@@ -8,28 +6,123 @@ namespace {
 
 using M = Explored;
 
-auto writer_and_reader(Shape shape, std::initializer_list<u32> sizes, u32 reads, u32 handlers = 0, u32 handler_size = half) {
-  return [=, sizes = std::vector<u32>(sizes)](World& world) {
-    Model<> m(world, shape);
-    world.spawn("writer", [=] {
-      for (u32 size : sizes) m.write(size);
-    });
-    if (handlers != 0) world.signal("writer", [=] { m.write(handler_size); }, handlers);
-    world.spawn("reader", [=] {
-      for (u32 i = 0; i < reads; ++i) m.read();
-    });
+struct Plan {
+  Shape shape = {};
+  std::vector<u32> before = {};  // written before anybody else starts
+  u32 read_before = 0;
+  std::vector<u32> writes = {};
+  std::vector<u32> handlers = {};  // each at any access of the writer; 0: takes its event back
+  u32 reads = 2;
+  bool meta = false;
+  u32 iterated = 0;  // sub-buffers of an iterator
+};
+
+auto run(const Plan& plan) {
+  return [=](World& world) {
+    Model<> m(world, plan.shape);
+    for (u32 size : plan.before) m.write(size);
+    for (u32 i = 0; i < plan.read_before; ++i) m.read();
+    if (plan.iterated != 0) world.spawn("iterator", [=] { m.look_through(plan.iterated); });
+    if (plan.reads != 0)
+      world.spawn("reader", [=] {
+        for (u32 i = 0; i < plan.reads; ++i) m.read(plan.meta);
+      });
+    if (!plan.writes.empty())
+      world.spawn("writer", [=] {
+        for (u32 size : plan.writes) size != 0 ? (void)m.write(size) : m.take_back(half);
+      });
+    for (u32 size : plan.handlers)
+      world.signal("writer", [=] { size != 0 ? (void)m.write(size) : m.take_back(half); });
     world.after([=] { m.balance(); });
   };
 }
 
-TEST(Ring, Sizes) {
-  for (u32 p = 1; p <= 2; ++p)
-    for (u32 s = 0; s <= 1; ++s)
-      for (u32 w = 2; w <= 4; ++w) {
-        std::initializer_list<u32> l2 = {most, most}, l3 = {most, most, most}, l4 = {most, most, most, most};
-        Result r = explore({.preemptions = p, .stale = s, .seconds = 10}, writer_and_reader({.subbufs = 3}, w == 2 ? l2 : w == 3 ? l3 : l4, 2));
-        std::cout << p << " " << s << " " << w << ": " << r;
-      }
+const Options wide{.preemptions = 2, .stale = 1, .seconds = 20};
+const Options narrow{.preemptions = 1, .stale = 1, .signals = 1, .seconds = 20};
+const Options deep{.preemptions = 1, .stale = 0, .signals = 2, .seconds = 20};
+
+TEST(Ring, Overwrite) {
+  prove("overwrite, 3 sub-buffers, 4 writes", wide, run({.shape = {3}, .writes = {most, most, most, most}}));
+  prove("overwrite, 4 sub-buffers, 3 before, 3 writes", wide, run({.shape = {4}, .before = {most, most, most}, .writes = {most, most, most}}));
+  prove("overwrite, 5 sub-buffers, 4 before, 2 writes", wide, run({.shape = {5}, .before = {most, most, most, most}, .writes = {most, most}}));
+  prove("overwrite, two events each", wide, run({.shape = {3}, .before = {half, half}, .writes = {half, half, half}}));
+  prove("overwrite, no padding", wide, run({.shape = {3}, .before = {whole}, .writes = {whole, whole, whole}}));
+}
+
+TEST(Ring, Discard) {
+  prove("discard, 3 sub-buffers", wide, run({.shape = {3, true}, .before = {most}, .writes = {most, most, most}}));
+  prove("discard, 4 sub-buffers", wide, run({.shape = {4, true}, .before = {most, most}, .writes = {most, most, most}}));
+  prove("discard, 5 sub-buffers", wide, run({.shape = {5, true}, .before = {most, most, most, most}, .writes = {most, most}}));
+}
+
+TEST(Ring, PartialReaderPage) {
+  prove("the reader on the writer's page", wide, run({.shape = {3}, .before = {half}, .read_before = 1, .writes = {half, half}, .reads = 3}));
+  prove("the same, full ring", wide, run({.shape = {3}, .before = {half}, .read_before = 1, .writes = {half, most, most}, .reads = 2}));
+}
+
+TEST(Ring, InvariantsAtEachAccess) {
+  prove("invariants, overwrite", {.preemptions = 2, .stale = 0}, run({.shape = {3, false, true}, .writes = {most, most, most}}));
+  prove("invariants, handler", {.preemptions = 1, .stale = 0, .signals = 1},
+        run({.shape = {3, false, true}, .before = {most}, .writes = {most, most}, .handlers = {most}}));
+}
+
+TEST(Ring, OneHandler) {
+  prove("a handler anywhere", narrow, run({.shape = {3}, .writes = {half, half, half}, .handlers = {half}, .reads = 1}));
+  prove("a handler that moves the page", narrow, run({.shape = {3}, .before = {most, most}, .writes = {most}, .handlers = {most}}));
+  prove("a handler in discard mode", narrow, run({.shape = {3, true}, .before = {most}, .writes = {most}, .handlers = {most}}));
+  prove("a handler that takes back", narrow, run({.shape = {3}, .writes = {half, half}, .handlers = {0}, .reads = 1}));
+  prove("a handler in a take back", narrow, run({.shape = {3}, .writes = {half, 0, half}, .handlers = {half}, .reads = 1}));
+}
+
+TEST(Ring, TwoHandlers) {
+  prove("two handlers, nested or not", deep, run({.shape = {3}, .before = {most}, .writes = {most}, .handlers = {most, half}, .reads = 1}));
+  prove("two handlers fill the ring: commit overrun", {.preemptions = 0, .stale = 0, .signals = 3, .seconds = 20},
+        run({.shape = {3}, .writes = {most}, .handlers = {most, most, most}, .reads = 0}));
+  prove("two handlers, 4 sub-buffers", deep, run({.shape = {4}, .before = {most, most, most}, .writes = {most}, .handlers = {most, most}, .reads = 1}));
+}
+
+TEST(Ring, Iterator) {
+  prove("iterator beside an overwriting writer", wide, run({.shape = {3}, .before = {most, most}, .writes = {most, most}, .reads = 0, .iterated = 2}));
+  prove("iterator beside a reader", wide, run({.shape = {3}, .before = {most, most, most}, .reads = 2, .iterated = 3}));
+  prove("iterator on a page that the reader flags", wide, run({.shape = {3}, .before = {most, most, most, most, most}, .reads = 1, .meta = true, .iterated = 2}));
+  prove("iterator on a reader page that is given back and entered", {.preemptions = 2, .stale = 0, .seconds = 20},
+        run({.shape = {3}, .before = {4068, most, most, half}, .read_before = 0, .writes = {half, half, most}, .reads = 2, .iterated = 1}));
+}
+
+// Read first, then written on: the page that goes back to the ring was closed without padding and is entered with more behind it.
+TEST(Ring, IteratorOnAPageGivenBack) {
+  prove("iterator, reader between its swap and the note, writer on the page", {.preemptions = 2, .stale = 0, .seconds = 20}, [](World& world) {
+    Model<> m(world, {3});
+    m.write(4068);
+    m.write(most);
+    m.read();
+    m.write(most);
+    m.write(half);
+    world.spawn("iterator", [=] { m.look_through(1); });
+    world.spawn("reader", [=] { m.read(); });
+    world.spawn("writer", [=] {
+      m.write(half);
+      m.write(half);
+      m.write(most);
+    });
+    world.after([=] { m.balance(); });
+  });
+}
+
+TEST(Ring, StateIsOfOneMoment) {
+  prove("a stranger looks at the reader's state", {.preemptions = 2, .stale = 2}, [](World& world) {
+    Model<> m(world, {4});
+    for (int i = 0; i < 3; ++i) m.write(most);
+    world.spawn("reader", [=] {
+      for (int i = 0; i < 3; ++i) m.read();
+    });
+    world.spawn("stranger", [=] {
+      const ReaderState s = Reader<M>(m.b->ring).state();
+      const u64 next = reader_of(s.page).next;
+      require(s.read == s.expected && (s.bytes != 0 ? s.read == next : next == 0 || s.read + 1 == next), "the state is of one moment");
+    });
+    world.after([=] { m.balance(); });
+  });
 }
 
 }  // namespace

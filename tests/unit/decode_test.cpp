@@ -88,8 +88,7 @@ TEST(Formats, EnumsBearTheirNames) {
 
 TEST(Formats, WhatWeCannotCompileLibtraceeventPrints) {
   Formats f;
-  ASSERT_TRUE(f.add(1, "s", "x",
-                    format(1, "x", "\tfield:u32 a;\toffset:8;\tsize:4;\tsigned:0;\n", R"("a=%u", REC->a + 1)")));
+  ASSERT_TRUE(f.add(1, "s", "x", format(1, "x", "\tfield:u32 a;\toffset:8;\tsize:4;\tsigned:0;\n", R"("a=%u", REC->a + 1)")));
   EXPECT_TRUE(f.find(1)->tep != nullptr);
   EXPECT_EQ(printed(f, 1, Payload(1, 2).put(u32{41})), "a=42");
 }

@@ -38,7 +38,8 @@ struct Recording : testing::Test {
     Timeline t(std::move(*sources));
     TraceRecord r;
     std::string out;
-    while (t.next(r)) out += (out.empty() ? "" : " ") + (r.lost != 0 ? "lost:" + std::to_string(r.lost) : std::to_string(r.time));
+    while (t.next(r))
+      out += (out.empty() ? "" : " ") + (r.lost != 0 ? "lost:" + std::to_string(r.lost) : std::to_string(r.time));
     for (const std::string& p : t.problems()) out += " | " + p;
     return out;
   }

@@ -44,7 +44,8 @@ TEST_F(Fixture, TheKernelsLine) {
 TEST_F(Fixture, AGap) { EXPECT_EQ(text({5, 1234, {}, 0}), "CPU:3 [LOST 1234 EVENTS]\n"); }
 
 TEST_F(Fixture, UnknownThreadsAndEvents) {
-  EXPECT_EQ(text({7, 0, Payload(9, 5), 0}), "           <...>-5       [003]     0.000000: unknown_9: 09 00 00 00 05 00 00 00\n");
+  EXPECT_EQ(text({7, 0, Payload(9, 5), 0}),
+            "           <...>-5       [003]     0.000000: unknown_9: 09 00 00 00 05 00 00 00\n");
 }
 
 TEST_F(Fixture, JsonOfAnEvent) {
@@ -62,7 +63,8 @@ TEST_F(Fixture, JsonOfAnUnknownEventParses) {
 }
 
 TEST(JsonText, EverythingParses) {
-  for (const std::string text : {"plain", "\"quoted\\\"", "tab\tnul", "\xff\xfe", "\xc3\xa4", "\xed\xa0\x80", "\xf0\x9f\x98\x80", "\xe2\x82"}) {
+  for (const std::string text :
+       {"plain", "\"quoted\\\"", "tab\tnul", "\xff\xfe", "\xc3\xa4", "\xed\xa0\x80", "\xf0\x9f\x98\x80", "\xe2\x82"}) {
     fmt::memory_buffer out;
     append_json_text(text, out);
     EXPECT_NO_THROW(nlohmann::json::parse(std::string(out.data(), out.size()))) << text;

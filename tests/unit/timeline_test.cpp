@@ -1,10 +1,9 @@
-#include "timeline/merge.hpp"
-
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "cli/hand_made.hpp"
+#include "timeline/merge.hpp"
 
 namespace ringside {
 namespace {

@@ -44,11 +44,12 @@ class Geometry {
   u32 subbuf_size_ = 0, nr_subbufs_ = 0, nr_slots_ = 0;
 };
 
-// Sub-buffers for a ring that holds `bytes` of events, as the kernel counts: at least 2, the reader page on top.
+// Sub-buffers for a ring that holds `bytes` of events, as the kernel counts: at least 2, the reader page on top. More than
+// most_subbufs, and so an invalid Geometry, if that is what it takes.
 constexpr u32 subbufs_for(u64 bytes, u32 subbuf_size) noexcept {
   const u64 capacity = subbuf_size - abi::header_size;
   const u64 n = (bytes + capacity - 1) / capacity;
-  return static_cast<u32>(n < 2 ? 3 : n >= most_subbufs ? most_subbufs : n + 1);
+  return static_cast<u32>(n < 2 ? 3 : n >= most_subbufs ? most_subbufs + 1 : n + 1);
 }
 
 }  // namespace ringside

@@ -14,6 +14,8 @@
 //             flag_missed: the same, before the padding
 //   STATE     a release fence before the reader's state is    state_observe: load of the generation,    a state of two moments
 //             written, its generation after it                acquire fence before the second one
+//   QUIET     the writer's store of nest = 0, after all that   the controller's acquire load of nest,   a reset ring is written to
+//             it has published                                behind fence_heavy
 //   WAKE      fence_light after the nest / commit store       fence_heavy on the other side             a sleeper misses the last event
 #pragma once
 #include <ringside/base/memory.hpp>
@@ -31,6 +33,7 @@ enum class Bug : u8 {
   overwrite_commit_page,   // lets nested writers run over what is not committed
   plain_reserve,           // reserves by load and store
   reset_without_check,     // readies a sub-buffer although a handler has moved on
+  no_second_gate,          // goes on for what a handler left without a look at the gate
   swap_before_intent,      // the reader takes a page and notes it afterwards
 };
 
@@ -44,6 +47,7 @@ struct Orders {
   Order enter_observe = Order::acquire;    // pairs: ENTER
   Order state_publish = Order::release;    // pairs: STATE
   Order state_observe = Order::acquire;    // pairs: STATE
+  Order quiet_publish = Order::release;    // pairs: QUIET
   Bug bug = Bug::none;
 };
 

@@ -101,14 +101,12 @@ class Writer {
         /*G*/ M::store(&ring_.header(slot.id).commit, bytes, O.commit_publish);  // pairs: COMMIT
         M::store(&rec.committed, events << 32 | bytes, O.commit_publish);        // pairs: COMMIT
         M::fence_light();
-        /*H*/ M::store(&c.nest, u64{0}, Order::relaxed);
+        /*H*/ M::store(&c.nest, u64{0}, O.quiet_publish);  // pairs: QUIET
         M::fence_light();
-        if (M::load(&rec.reserve, Order::relaxed) == slot.after || O.bug == Bug::no_second_look) [[likely]] {
+        if (M::load(&rec.reserve, Order::relaxed) == slot.after || O.bug == Bug::no_second_look || !enter_again()) [[likely]] {
           if (M::load(bell_.any, Order::relaxed) != 0) [[unlikely]] bell_.ring(bell_.context);
           return;
         }
-        M::store(&c.nest, u64{1}, Order::relaxed);
-        M::fence_light();
       }
     }
     end();
@@ -153,7 +151,7 @@ class Writer {
   [[gnu::noinline]] void reserve_slowly(u32 size, Slot& slot) noexcept {
     const u32 data_size = abi::event_size(size);
     if (const u64 gate = M::load(&ctl().gate, Order::relaxed)) {
-      if (!pass_gate(gate)) return leave(slot, Refused::disabled);
+      if (!pass_gate(gate)) return leave_closed(slot);
     }
     for (;;) {
       /*B*/ const u64 tail = M::load(&ctl().tail, Order::relaxed);
@@ -215,6 +213,28 @@ class Writer {
     end();
     slot.why = why;
   }
+  // The gate is closed: whoever closed it may have the ring for himself, so nothing but nest is touched.
+  RS_NOINLINE void leave_closed(Slot& slot) noexcept {
+    slot.why = Refused::disabled;
+    const u64 nest = M::load(&ctl().nest, Order::relaxed);
+    if (nest != 1) {
+      M::store(&ctl().nest, nest - 1, Order::relaxed);
+      return;
+    }
+    M::store(&ctl().nest, u64{0}, O.quiet_publish);  // pairs: QUIET
+    M::fence_light();
+    // Open again? Then a handler may have written something meanwhile, and left it to us.
+    if (M::load(&ctl().gate, Order::relaxed) == 0 && enter_again()) end();
+  }
+  // nest was 0 for a moment, and perhaps somebody has seen it: only through the gate, as at A. What a handler left behind a gate
+  // that closes in this very moment is published with the next event.
+  RS_NOINLINE bool enter_again() noexcept {
+    M::store(&ctl().nest, u64{1}, Order::relaxed);
+    M::fence_light();
+    if (M::load(&ctl().gate, Order::relaxed) == 0 || O.bug == Bug::no_second_gate) return true;
+    M::store(&ctl().nest, u64{0}, O.quiet_publish);  // pairs: QUIET
+    return false;
+  }
   RS_NOINLINE Refused give_up() noexcept {
     M::store(&ctl().corrupt, u64{1}, Order::relaxed);
     return Refused::corrupt;
@@ -243,6 +263,8 @@ class Writer {
     const Place from = place_of(tail);
     Record& old = ring_.record(from.id);
     /*a*/ if (!is_closed(word)) {
+      if (reserve_offset(word) > g.capacity()) return give_up();
+      if (reserve_offset(word) > g.capacity()) return give_up();  // not our doing
       if (!M::cas_local(&old.reserve, word, close_reserve(word))) return Refused::no;
       pad(from.id, reserve_offset(word));
       M::store(&old.real_end, u64{reserve_offset(word)}, Order::relaxed);
@@ -307,18 +329,17 @@ class Writer {
       const u32 id = place_of(tail).id;
       if (!ring_.geometry.holds(id)) [[unlikely]] {
         give_up();
-        M::store(&ctl().nest, u64{0}, Order::relaxed);
+        M::store(&ctl().nest, u64{0}, O.quiet_publish);
         return;
       }
       const u64 word = publish_one(id);
       M::fence_light();
-      /*H*/ M::store(&ctl().nest, u64{0}, Order::relaxed);
+      /*H*/ M::store(&ctl().nest, u64{0}, O.quiet_publish);  // pairs: QUIET
       M::fence_light();
       if constexpr (O.bug == Bug::no_second_look) break;
       if (M::load(&ring_.record(id).reserve, Order::relaxed) == word && M::load(&ctl().tail, Order::relaxed) == tail) [[likely]]
         break;
-      M::store(&ctl().nest, u64{1}, Order::relaxed);
-      M::fence_light();
+      if (!enter_again()) break;
     }
     if (M::load(bell_.any, Order::relaxed) != 0) bell_.ring(bell_.context);
   }
@@ -359,6 +380,7 @@ class Writer {
       M::store(&ring_.record(at.id).base, base, Order::relaxed);
       M::store(&ctl().commit, pack_place(at), O.advance_publish);  // pairs: ADVANCE
     }
+    M::fence_light();  // WAKE
     if (M::load(bell_.percent, Order::relaxed) != 0) bell_.ring(bell_.context);
   }
 
