@@ -75,10 +75,11 @@ TEST(Ring, OneHandler) {
 }
 
 TEST(Ring, TwoHandlers) {
-  prove("two handlers, nested or not", deep, run({.shape = {3}, .before = {most}, .writes = {most}, .handlers = {most, half}, .reads = 1}));
-  prove("two handlers fill the ring: commit overrun", {.preemptions = 0, .stale = 0, .signals = 3, .seconds = 20},
-        run({.shape = {3}, .writes = {most}, .handlers = {most, most, most}, .reads = 0}));
-  prove("two handlers, 4 sub-buffers", deep, run({.shape = {4}, .before = {most, most, most}, .writes = {most}, .handlers = {most, most}, .reads = 1}));
+  const Options two{.preemptions = 0, .stale = 0, .signals = 2, .seconds = 20};
+  prove("two handlers, nested or not", two, run({.shape = {3}, .before = {most}, .writes = {most}, .handlers = {most, half}, .reads = 1}));
+  prove("two handlers fill the ring: commit overrun", two, run({.shape = {3}, .writes = {most}, .handlers = {most, most}, .reads = 0}));
+  prove("two handlers, 4 sub-buffers", two, run({.shape = {4}, .before = {most, most, most}, .writes = {most}, .handlers = {most, most}, .reads = 0}));
+  prove("two handlers, one takes back", two, run({.shape = {3, true}, .before = {half}, .writes = {half}, .handlers = {most, 0}, .reads = 0}));
 }
 
 TEST(Ring, Iterator) {

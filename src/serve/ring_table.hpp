@@ -1,0 +1,65 @@
+// The rings of one instance as a server hands them out: opened once for all clients, counted as mapped while any client has
+// them, moved on under the reader's lock one request at a time (so that reset and other readers get their turn).
+#pragma once
+#include <ringside/abi/handout.hpp>
+
+#include <map>
+
+#include "instance/layout.hpp"
+#include "instance/ring_source.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside {
+
+class RingTable {
+ public:
+  // EBUSY if somebody serves this instance already: with one server alone, what Control::mapped says can be put right.
+  static result<RingTable> open(const std::string& instance);
+  RingTable(RingTable&&) = default;
+  ~RingTable();
+
+  handout::Hello hello() const;
+  handout::RingAnswer list(u32 from) const;  // the first ring from `from` on
+  result<handout::FormatAnswer> format(u32 from_id, u64 offset);
+
+  struct Handed {
+    handout::RingAnswer answer{};
+    sys::Fd file;  // read-only
+  };
+  // One more mapper. The descriptor is a description of its own: clients share no offset and no flags.
+  result<Handed> open(u32 ring);
+  void close(u32 ring) noexcept;  // one mapper less
+
+  // Of open rings.
+  result<handout::ReaderAnswer> get_reader(u32 ring);
+  result<handout::CountersAnswer> counters(u32 ring) const;
+  bool ready(u32 ring, u32 percent) const noexcept;
+
+  const std::string& path() const { return path_; }
+  bool removed() const;  // the instance is gone
+
+ private:
+  struct Served {
+    explicit Served(RingView v) : view(std::move(v)) {}
+    RingView view;
+    u32 mappers = 0;
+    bool idle = false;  // the last look found nothing
+    u32 tid = 0;        // whose ring it was when it was opened
+  };
+  RingTable() = default;
+  bool lock(Served& ring) noexcept;
+  bool ended(u32 n, const Served& ring) const noexcept;
+  handout::RingAnswer describe(u32 n) const;
+  result<Served*> find(u32 ring);
+  void forget_dead_mappers() const;
+
+  std::string path_;
+  sys::Region region_;
+  InstanceWords words_;
+  sys::Fd dir_, serving_;
+  u64 who_ = 0;
+  std::map<u32, Served> rings_;
+  std::map<u32, std::string> formats_;
+};
+
+}  // namespace ringside

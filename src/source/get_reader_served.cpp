@@ -1,0 +1,283 @@
+#include "source/get_reader_served.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+
+namespace ringside {
+namespace {
+
+using handout::Kind;
+constexpr i64 patience_ns = 5'000'000'000;
+
+std::string text(const char* from, size_t room) { return std::string(from, strnlen(from, room)); }
+
+// Waits until the socket can be read; 0, or an errno.
+int readable(int fd, i64 ns) {
+  const u64 deadline = sys::now_ns() + static_cast<u64>(ns);
+  for (;;) {
+    const u64 now = sys::now_ns();
+    const i64 left = now >= deadline ? 0 : static_cast<i64>(deadline - now);
+    pollfd p{fd, POLLIN, 0};
+    const int n = poll(&p, 1, static_cast<int>((left + 999'999) / 1'000'000));
+    if (n > 0) return 0;
+    if (n < 0 && errno != EINTR) return errno;
+    if (left == 0) return ETIMEDOUT;
+  }
+}
+
+// One packet; a descriptor that came with it, and no second one. -1: errno.
+ssize_t receive(int fd, void* bytes, size_t room, sys::Fd& file) {
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 4)];
+  iovec part{bytes, room};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ssize_t n = -1;
+  // A peer that closed with requests of ours unread leaves an ECONNRESET in front of its last words: look behind it.
+  for (int tries = 0; tries < 3 && n < 0; ++tries) {
+    n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (n < 0 && errno != EINTR && errno != ECONNRESET) break;
+  }
+  if (n < 0) return -1;
+  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    for (size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
+      int got = -1;
+      std::memcpy(&got, CMSG_DATA(c) + at, sizeof got);
+      sys::Fd one(got);
+      if (!file) file = std::move(one);
+    }
+  }
+  if ((message.msg_flags & MSG_TRUNC) != 0) {
+    errno = EMSGSIZE;
+    return -1;
+  }
+  return n;
+}
+
+}  // namespace
+
+result<SocketAddress> socket_address(const std::string& path) {
+  SocketAddress address;
+  address.path = path;
+  if (path.empty()) return refuse(std::errc::invalid_argument, "a socket needs a path");
+  if (path.size() < sizeof(sockaddr_un::sun_path)) return address;
+  const size_t slash = path.find_last_of('/');
+  if (slash == std::string::npos || path.size() - slash > 64)
+    return refuse(std::errc::filename_too_long, "the name of the socket " + path + " is longer than 64 bytes");
+  address.dir = sys::Fd(open(path.substr(0, slash + 1).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!address.dir) return fail(errno, "cannot open the directory of " + path);
+  address.path = "/proc/self/fd/" + std::to_string(address.dir.get()) + path.substr(slash);
+  return address;
+}
+
+result<std::shared_ptr<ServedConnection>> ServedConnection::connect(const std::string& path) {
+  auto address = socket_address(path);
+  if (!address) return tl::unexpected<Error>(address.error());
+  sys::Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!fd) return fail(errno, "cannot make a socket");
+  sockaddr_un to{};
+  to.sun_family = AF_UNIX;
+  std::memcpy(to.sun_path, address->path.c_str(), address->path.size() + 1);
+  // A server that does not accept must not hold us: its full queue answers EAGAIN.
+  const timeval patience{patience_ns / 1'000'000'000, 0};
+  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) {
+    if (errno == ECONNREFUSED || errno == ENOENT) return fail(errno, "nobody serves at " + path + " (`ringside serve INSTANCE` does)");
+    return fail(errno, "cannot reach " + path);
+  }
+  return over(std::move(fd), path);
+}
+
+result<std::shared_ptr<ServedConnection>> ServedConnection::over(sys::Fd socket, const std::string& what) {
+  sys::guard_mappings();
+  auto to = std::make_shared<ServedConnection>();
+  to->socket_ = std::move(socket);
+  to->what_ = what;
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (getsockopt(to->socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0) to->server_uid_ = peer.uid;
+  if (auto done = to->ask(Kind::hello, 0, &to->hello_, sizeof to->hello_); !done) return tl::unexpected<Error>(done.error());
+  return to;
+}
+
+ClockInfo ServedConnection::clock() const noexcept {
+  ClockInfo info;
+  info.kind = hello_.clock_kind <= 2 ? static_cast<ClockKind>(hello_.clock_kind) : ClockKind::mono;
+  if (info.kind != ClockKind::tsc) return info;
+  info.mult = hello_.clock_mult;
+  info.shift = hello_.clock_shift & 63;
+  info.base_ticks = hello_.clock_base_ticks;
+  info.base_ns = hello_.clock_base_ns;
+  return info;
+}
+
+result<void> ServedConnection::broken(int errno_value, const std::string& sentence) {
+  broken_ = fail(errno_value, what_ + ": " + sentence).value();
+  socket_ = sys::Fd();
+  return tl::unexpected<Error>(*broken_);
+}
+
+result<void> ServedConnection::ask(Kind kind, u32 ring, void* answer, size_t size, sys::Fd* file, u64 argument, u32 percent) {
+  if (broken_) return tl::unexpected<Error>(*broken_);
+  const handout::Request request{handout::magic, handout::version, static_cast<u16>(kind), ++sequence_, ring, percent, 0, argument};
+  ssize_t n = -1;
+  do n = send(socket_.get(), &request, sizeof request, MSG_NOSIGNAL);
+  while (n < 0 && errno == EINTR);
+  const int unsent = n < 0 ? errno : 0;  // a refusal may be waiting for us all the same
+  if (unsent != 0 && unsent != EPIPE && unsent != ECONNRESET) return broken(unsent, "the server takes no request");
+  const i64 timeout = patience_ns + (kind == Kind::wait ? static_cast<i64>(argument) : 0);
+  if (const int error = readable(socket_.get(), timeout); error != 0) return broken(error, "the server does not answer");
+  alignas(8) char packet[handout::largest_answer];
+  sys::Fd got;
+  n = receive(socket_.get(), packet, sizeof packet, got);
+  if (n < 0) return broken(errno, "the server's answer cannot be read");
+  if (n == 0) return broken(ECONNRESET, "the server is gone");
+  const auto& head = *reinterpret_cast<const handout::Answer*>(packet);
+  if (const char* wrong = handout::check_answer(head, static_cast<size_t>(n), request); wrong != nullptr) return broken(EPROTO, wrong);
+  if (head.error != 0) {
+    const auto& refusal = *reinterpret_cast<const handout::Refusal*>(packet);
+    return fail(static_cast<int>(head.error), what_ + ": " + text(refusal.why, sizeof refusal.why));
+  }
+  if (static_cast<size_t>(n) != size) return broken(EPROTO, "an answer of the wrong size");
+  if (static_cast<bool>(got) != (file != nullptr)) return broken(EPROTO, "a descriptor where none belongs, or none where one does");
+  if (file != nullptr) *file = std::move(got);
+  std::memcpy(answer, packet, size);
+  return {};
+}
+
+result<bool> ServedConnection::wait(int percent, std::chrono::nanoseconds timeout) {
+  if (percent < 0 || percent > 100)
+    return refuse(std::errc::invalid_argument, "a percentage of " + std::to_string(percent) + " is not possible: 0 to 100");
+  handout::WaitAnswer answer;
+  const auto ns = std::min(static_cast<u64>(std::max<i64>(timeout.count(), 0)), handout::longest_wait_ns);
+  if (auto done = ask(Kind::wait, 0, &answer, sizeof answer, nullptr, ns, static_cast<u32>(percent)); !done)
+    return tl::unexpected<Error>(done.error());
+  return answer.ready != 0;
+}
+
+ServedGetReader::~ServedGetReader() {
+  handout::Answer answer;
+  if (to_ != nullptr) (void)to_->ask(Kind::close_ring, ring_, &answer, sizeof answer);
+}
+
+result<ReaderStep> ServedGetReader::get_reader() {
+  handout::ReaderAnswer answer;
+  if (auto done = to_->ask(Kind::get_reader, ring_, &answer, sizeof answer); !done) return tl::unexpected<Error>(done.error());
+  ReaderStep step;
+  step.placed = true;
+  step.id = answer.id;
+  step.read = answer.read;
+  step.lost = answer.lost_events;
+  step.ended = answer.ended != 0;
+  return step;
+}
+
+std::optional<Counters> ServedGetReader::counters() const {
+  handout::CountersAnswer a;
+  if (!to_->ask(Kind::counters, ring_, &a, sizeof a)) return std::nullopt;
+  Counters n;
+  n.written = a.written;
+  n.read = a.read;
+  n.overrun = a.overrun;
+  n.unread = a.unread;
+  n.dropped = a.dropped;
+  n.commit_overrun = a.commit_overrun;
+  n.bytes = a.bytes;
+  n.unfinished_bytes = a.unfinished_bytes;
+  n.oldest_time = a.oldest_time;
+  n.resident_bytes = a.resident_bytes;
+  n.capacity_bytes = a.capacity_bytes;
+  return n;
+}
+
+result<std::vector<RingName>> served_rings(ServedConnection& to) {
+  std::vector<RingName> all;
+  for (u32 next = 0; next < handout::most_rings;) {
+    handout::RingAnswer a;
+    if (auto done = to.ask(Kind::list_rings, next, &a, sizeof a); !done) return tl::unexpected<Error>(done.error());
+    if (a.found == 0) break;
+    if (a.head.ring < next || a.next <= a.head.ring || a.head.ring >= handout::most_rings)
+      return refuse(std::errc::protocol_error, "the server lists ring " + std::to_string(a.head.ring) + " out of order");
+    next = a.next;
+    all.push_back({a.head.ring, static_cast<i32>(a.pid), static_cast<i32>(a.tid), text(a.task, 16), text(a.process, 16)});
+  }
+  return all;
+}
+
+result<std::unique_ptr<Source>> served_source(const std::shared_ptr<ServedConnection>& to, u32 ring) {
+  handout::RingAnswer a;
+  sys::Fd file;
+  if (auto done = to->ask(Kind::open_ring, ring, &a, sizeof a, &file); !done) return tl::unexpected<Error>(done.error());
+  ServedGetReader get(to, ring);  // from here on it is ours to close
+  const Geometry geometry(a.subbuf_size, a.nr_subbufs, a.spares);
+  if (!geometry.valid() || !geometry.holds(a.reader_id))
+    return refuse(std::errc::protocol_error, "the server names impossible sizes for ring " + std::to_string(ring));
+  auto region = sys::Region::map(file.get(), geometry.data_size(), false, "ring " + std::to_string(ring));
+  if (!region) return tl::unexpected<Error>(region.error());
+  MappedSource<ServedGetReader>::Options options;
+  options.name = {ring, static_cast<i32>(a.pid), static_cast<i32>(a.tid), text(a.task, 16), text(a.process, 16)};
+  options.clock = to->clock();
+  options.copies = to->server_uid() != geteuid();
+  options.start = {a.reader_id, a.reader_read};
+  return std::make_unique<MappedSource<ServedGetReader>>(std::move(*region), geometry, std::move(get), std::move(options));
+}
+
+result<std::vector<EventInfo>> served_events(ServedConnection& to) {
+  std::vector<EventInfo> all;
+  for (u32 id = 1; id <= handout::most_events; ++id) {
+    EventInfo info;
+    for (;;) {
+      handout::FormatAnswer a;
+      if (auto done = to.ask(Kind::read_format, id, &a, sizeof a, nullptr, info.format.size()); !done) return tl::unexpected<Error>(done.error());
+      if (a.id == 0) return all;
+      const bool sound = a.id >= id && a.id <= handout::most_events && a.offset == info.format.size() && a.count <= sizeof a.text &&
+                         a.total < (1u << 20) && a.count <= a.total - a.offset && (a.count != 0 || a.offset == a.total);
+      if (a.offset > a.total || !sound)
+        return refuse(std::errc::protocol_error, "the server's format of event " + std::to_string(id) + " contradicts itself");
+      id = a.id;
+      info.id = static_cast<u16>(a.id);
+      info.system = text(a.system, sizeof a.system);
+      info.name = text(a.name, sizeof a.name);
+      info.enabled = a.enabled != 0;
+      info.format.append(a.text, a.count);
+      if (info.format.size() == a.total) break;
+    }
+    all.push_back(std::move(info));
+  }
+  return all;
+}
+
+result<Served> open_served(const std::string& socket_path) {
+  auto to = ServedConnection::connect(socket_path);
+  if (!to) return tl::unexpected<Error>(to.error());
+  Served served;
+  served.connection = *to;
+  served.clock = (*to)->clock();
+  served.name = text((*to)->hello().name, sizeof handout::Hello::name);
+  auto events = served_events(**to);
+  if (!events) return tl::unexpected<Error>(events.error());
+  served.events = std::move(*events);
+  auto rings = served_rings(**to);
+  if (!rings) return tl::unexpected<Error>(rings.error());
+  for (const RingName& ring : *rings) {
+    auto source = served_source(*to, ring.ring);
+    if (source) {
+      served.sources.push_back(std::move(*source));
+    } else if ((*to)->gone()) {
+      return tl::unexpected<Error>(source.error());
+    } else if (source.error().code != std::errc::no_such_file_or_directory) {  // else it went away between the two questions
+      served.problems.push_back(source.error().sentence);
+    }
+  }
+  return served;
+}
+
+}  // namespace ringside

@@ -1,0 +1,81 @@
+// Rings of somebody else's instance, over a socket (abi/handout.hpp): the server swaps, we read what it lets us map.
+//
+//   auto served = must(open_served("/run/trace/web.socket"));
+//   for (auto& source : served.sources) timeline.add(std::move(source));
+//
+// All sources of one open_served share a connection and belong to one thread. A server that dies, hangs (longer than 5 s) or
+// answers nonsense makes every later call an error; what was read before is good.
+#pragma once
+#include <ringside/abi/handout.hpp>
+
+#include "source/mapped.hpp"
+
+namespace ringside {
+
+class ServedConnection {
+ public:
+  static result<std::shared_ptr<ServedConnection>> connect(const std::string& path);
+  // Over a socket that is connected already.
+  static result<std::shared_ptr<ServedConnection>> over(sys::Fd socket, const std::string& what);
+
+  // Sends, and waits for the answer: `size` bytes, checked. An open_ring's descriptor goes to `file`.
+  result<void> ask(handout::Kind kind, u32 ring, void* answer, size_t size, sys::Fd* file = nullptr, u64 argument = 0, u32 percent = 0);
+  result<bool> wait(int percent, std::chrono::nanoseconds timeout);  // over all rings of this connection
+
+  const handout::Hello& hello() const noexcept { return hello_; }
+  u32 server_uid() const noexcept { return server_uid_; }  // as the kernel says
+  ClockInfo clock() const noexcept;
+  bool gone() const noexcept { return broken_.has_value(); }
+
+ private:
+  result<void> broken(int errno_value, const std::string& sentence);
+  sys::Fd socket_;
+  std::string what_;
+  handout::Hello hello_{};
+  u32 server_uid_ = ~0u;
+  u32 sequence_ = 0;
+  std::optional<Error> broken_;
+};
+
+class ServedGetReader {
+ public:
+  ServedGetReader(std::shared_ptr<ServedConnection> to, u32 ring) noexcept : to_(std::move(to)), ring_(ring) {}
+  ServedGetReader(ServedGetReader&&) = default;
+  ServedGetReader& operator=(ServedGetReader&&) = default;
+  ~ServedGetReader();
+
+  result<ReaderStep> get_reader();
+  result<bool> wait(int percent, std::chrono::nanoseconds timeout) { return to_->wait(percent, timeout); }
+  std::optional<Counters> counters() const;
+
+ private:
+  std::shared_ptr<ServedConnection> to_;
+  u32 ring_;
+};
+static_assert(GetReader<ServedGetReader>);
+
+struct Served {
+  std::shared_ptr<ServedConnection> connection;
+  ClockInfo clock;
+  std::string name;  // of the instance
+  std::vector<std::unique_ptr<Source>> sources;
+  std::vector<EventInfo> events;
+  std::vector<std::string> problems;  // rings that could not be opened (another process consumes them, ...), one sentence each
+
+  result<bool> wait(int percent, std::chrono::nanoseconds timeout) { return connection->wait(percent, timeout); }
+};
+
+// Each answers what is there now; ask again for rings and events that appeared since.
+result<Served> open_served(const std::string& socket_path);
+result<std::vector<RingName>> served_rings(ServedConnection& to);
+result<std::unique_ptr<Source>> served_source(const std::shared_ptr<ServedConnection>& to, u32 ring);
+result<std::vector<EventInfo>> served_events(ServedConnection& to);
+
+// The address of a Unix socket; a path that is too long for it is reached through a descriptor of its directory, kept in `dir`.
+struct SocketAddress {
+  std::string path;  // at most 107 bytes
+  sys::Fd dir;
+};
+result<SocketAddress> socket_address(const std::string& path);
+
+}  // namespace ringside

@@ -1,0 +1,112 @@
+// The writer or the reader dies before any of its accesses; somebody else goes on with the ring.
+#include "ring_model.hpp"
+
+namespace ringside::model {
+namespace {
+
+using M = Explored;
+
+void lock(Reader<M>& r, u64 who) {
+  while (r.try_lock(who) != 0) M::pause();
+}
+
+// recover under the reader's lock, then two events more.
+void next_owner(const Model<>& m, u32 writes) {
+  Books& b = *m.b;
+  b.depth = 0;
+  for (u32 i = 1; i <= b.events; ++i)
+    if (b.fate[i] == Fate::written && !b.promised[i]) b.fate[i] = Fate::begun;  // of a handler in what died
+  Reader<M> r(b.ring);
+  lock(r, 7);
+  const Recovered done = recover<M>(b.ring);
+  r.unlock();
+  require(!done.corrupt, "a ring whose writer died can be recovered");
+  for (u32 i = 0; i < writes; ++i) m.write(most);
+}
+
+struct Plan {
+  Shape shape = {};
+  std::vector<u32> before = {};
+  u32 read_before = 0;
+  std::vector<u32> writes = {};
+  std::vector<u32> handlers = {};
+  u32 reads = 1;
+  u32 afterwards = 2;
+};
+
+auto writer_dies(const Plan& plan) {
+  return [=](World& world) {
+    Model<> m(world, plan.shape);
+    for (u32 size : plan.before) m.write(size);
+    for (u32 i = 0; i < plan.read_before; ++i) m.read();
+    world.spawn("writer", [=] {
+      for (u32 size : plan.writes) m.write(size);
+    });
+    world.may_die("writer");
+    for (u32 size : plan.handlers) world.signal("writer", [=] { m.write(size); });
+    world.on_death("writer", "next owner", [=] { next_owner(m, plan.afterwards); });
+    if (plan.reads != 0)
+      world.spawn("reader", [=] {
+        Reader<M> r(m.b->ring);
+        lock(r, 9);
+        for (u32 i = 0; i < plan.reads; ++i) m.read(r);
+        r.unlock();
+      });
+    world.after([=, &world] { m.balance(world.died("writer")); });
+  };
+}
+
+TEST(Death, WriterThenRecover) {
+  const Options o{.preemptions = 1, .stale = 0, .signals = 1, .seconds = 20};
+  prove("writer dies, nobody reads", o, writer_dies({.shape = {3}, .before = {most, most}, .writes = {most, most}, .reads = 0, .afterwards = 3}));
+  prove("writer dies beside a reader", o, writer_dies({.shape = {3}, .before = {most}, .writes = {most, most}}));
+  prove("the same, 4 sub-buffers, full", o, writer_dies({.shape = {4}, .before = {most, most, most}, .writes = {most, most}}));
+  prove("the same, discard mode", o, writer_dies({.shape = {3, true}, .before = {most}, .writes = {most, most}}));
+  prove("on the reader's page", o, writer_dies({.shape = {3}, .before = {half}, .read_before = 1, .writes = {half, half}, .reads = 2}));
+  prove("with old values", {.preemptions = 1, .stale = 1, .seconds = 20}, writer_dies({.shape = {3}, .before = {most}, .writes = {most, most}}));
+}
+
+TEST(Death, WriterInAHandler) {
+  const Options o{.preemptions = 0, .stale = 0, .signals = 2, .seconds = 20};
+  prove("writer dies with a handler", o, writer_dies({.shape = {3}, .before = {most, most}, .writes = {most}, .handlers = {most}, .reads = 1}));
+  prove("writer dies in a full ring", o, writer_dies({.shape = {3}, .before = {most}, .writes = {half}, .handlers = {most, most}, .reads = 0, .afterwards = 1}));
+}
+
+auto reader_dies(Shape shape, std::vector<u32> before, std::vector<u32> writes, u32 reads) {
+  return [=](World& world) {
+    Model<> m(world, shape);
+    for (u32 size : before) m.write(size);
+    world.spawn("reader", [=] {
+      Reader<M> r(m.b->ring);
+      lock(r, 1);
+      for (u32 i = 0; i < reads; ++i) m.read_and_consume(r);
+      r.unlock();
+    });
+    world.may_die("reader");
+    world.on_death("reader", "second reader", [=] {
+      Reader<M> r(m.b->ring);
+      if (const u64 holder = r.try_lock(2)) require(r.steal(holder, 2), "nobody else steals");
+      m.read_and_consume(r);
+      r.unlock();
+    });
+    if (!writes.empty())
+      world.spawn("writer", [=] {
+        for (u32 size : writes) m.write(size);
+      });
+    world.after([=] {
+      Reader<M>(m.b->ring).mend();
+      m.balance();
+    });
+  };
+}
+
+TEST(Death, ReaderThenSteal) {
+  const Options o{.preemptions = 1, .stale = 1, .seconds = 20};
+  prove("reader dies beside a writer", o, reader_dies({3, false, true}, {most, most}, {most, most}, 2));
+  prove("the same, 4 sub-buffers", o, reader_dies({4, false, true}, {most, most, most}, {most, most}, 2));
+  prove("the same, discard mode", o, reader_dies({3, true, true}, {most, most}, {most, most}, 2));
+  prove("two preemptions", {.preemptions = 2, .stale = 0, .seconds = 20}, reader_dies({3}, {most, most}, {most}, 2));
+}
+
+}  // namespace
+}  // namespace ringside::model
