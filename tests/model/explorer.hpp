@@ -125,6 +125,7 @@ struct Explored {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8);
     if (!modelled()) {
       *p = value;
+      if (Explorer::active != nullptr) Explorer::active->stored_before(p, sizeof(T));
       return;
     }
     Explorer& w = world();

@@ -44,6 +44,30 @@ TEST(MessagePassing, RelaxedLoadIsRefuted) {
   EXPECT_FALSE(explore({}, message_passing(Order::release, Order::relaxed)).passed());
 }
 
+// Relaxed accesses with fences around them; each fence alone is not enough.
+auto fenced(bool release, bool acquire) {
+  return [=](World& world) {
+    auto* data = world.make<u64>();
+    auto* flag = world.make<u32>();
+    world.spawn("writer", [=] {
+      M::store(data, u64{42}, Order::relaxed);
+      if (release) M::fence_release();
+      M::store(flag, u32{1}, Order::relaxed);
+    });
+    world.spawn("reader", [=] {
+      const bool there = M::load(flag, Order::relaxed) == 1;
+      if (acquire) M::fence_acquire();
+      if (there) require(M::load(data, Order::relaxed) == 42, "the flag says that the data is there");
+    });
+  };
+}
+
+TEST(MessagePassing, FencesInPairs) {
+  EXPECT_TRUE(explore({}, fenced(true, true)).proved());
+  EXPECT_FALSE(explore({}, fenced(true, false)).passed());
+  EXPECT_FALSE(explore({}, fenced(false, true)).passed());
+}
+
 TEST(MessagePassing, WithoutOldValuesNothingIsRefuted) {
   EXPECT_TRUE(explore({.stale = 0}, message_passing(Order::relaxed, Order::relaxed)).proved());
 }

@@ -142,6 +142,7 @@ class World {
     stores_ = 0;
     stuck_ = false;
     trace_.forget_names();
+    stored_before_.clear();
     setup_ = &setup;
     if (directing_) director_.prepare([](void* self) { static_cast<World*>(self)->direct(); }, this);
     Fiber::jump(outside_, director_);
@@ -238,6 +239,11 @@ class World {
     return age;
   }
 
+  // By the set-up: a word of the model from the start, so that copy_in takes it for one.
+  void stored_before(const void* p, u32 size) {
+    if (!checking_) stored_before_.push_back({p, size});
+  }
+
   bool modelled() const { return current_ != nullptr && !checking_; }
   Context& me() { return *current_; }
   WeakMemory& memory() { return memory_; }
@@ -289,6 +295,8 @@ class World {
     for (;;) {
       directing_ = true;
       (*setup_)();
+      for (const auto& [address, size] : stored_before_) memory_.word(address, size);
+      stored_before_.clear();
       if (u32 n = count_ready(nullptr)) resume(ready(choices_.choose(n), nullptr));
       current_ = nullptr;
       if (after_) after_();
@@ -409,6 +417,7 @@ class World {
   const Function* setup_ = nullptr;
   Function check_, after_;
   bool checking_ = false;
+  std::vector<std::pair<const void*, u32>> stored_before_;
   std::vector<Target> targets_;
   std::vector<u64> values_;
   u32 strikes_ = 0, preempted_ = 0, stale_ = 0, signals_ = 0, idle_ = 0;

@@ -67,7 +67,7 @@ TEST(JsonText, EverythingParses) {
        {"plain", "\"quoted\\\"", "tab\tnul", "\xff\xfe", "\xc3\xa4", "\xed\xa0\x80", "\xf0\x9f\x98\x80", "\xe2\x82"}) {
     fmt::memory_buffer out;
     append_json_text(text, out);
-    EXPECT_NO_THROW(nlohmann::json::parse(std::string(out.data(), out.size()))) << text;
+    EXPECT_TRUE(nlohmann::json::accept(std::string(out.data(), out.size()))) << text;
   }
   fmt::memory_buffer out;
   append_json_text(std::string_view("a\0b\xff\xc3\xa4", 6), out);

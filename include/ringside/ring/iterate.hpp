@@ -85,7 +85,7 @@ class Iterator {
 
   Got copy(u32 id, const ReaderState& from) noexcept {
     const Committed now = committed_of(M::load(&ring_.record(id).committed, O.commit_observe));  // pairs: COMMIT
-    if (now.bytes > ring_.geometry.capacity() || now.bytes % 4 != 0) return Got::corrupt;
+    if (now.bytes > ring_.geometry.capacity() || now.bytes % 4 != 0 || from.bytes % 4 != 0) return Got::corrupt;
     if (now.bytes <= from.bytes || now.events <= from.events) return Got::nothing;
     const u64 first = M::load(&ring_.record(id).base, Order::relaxed) + from.events;
     M::copy_in(buffer_, ring_.subbuf(id), abi::header_size + now.bytes);

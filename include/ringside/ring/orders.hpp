@@ -29,6 +29,7 @@ enum class Bug : u8 {
   no_second_look,          // after nest = 0 nobody looks for what a handler left
   lost_overrun,            // overwrites without counting
   lap_not_advanced,        // the overwritten slot keeps its lap
+  missed_moved,            // goes on when the reader has taken the sub-buffer that it was to overwrite
   inferred_reader_page,    // enters a position without asking the slot
   overwrite_commit_page,   // lets nested writers run over what is not committed
   plain_reserve,           // reserves by load and store

@@ -190,7 +190,7 @@ class Reader {
     const u32 id = reader_of(at.page).id;
     const Record& rec = ring_.record(id);
     const Committed now = committed_of(M::load(&rec.committed, O.commit_observe));  // pairs: COMMIT
-    if (now.bytes > ring_.geometry.capacity() || now.bytes % 4 != 0 || now.bytes < at.bytes || now.events < at.events)
+    if (now.bytes > ring_.geometry.capacity() || now.bytes % 4 != 0 || at.bytes % 4 != 0 || now.bytes < at.bytes || now.events < at.events)
       return Got::corrupt;
     const u64 first = get(rec.base) + at.events;
     view_ = {id,    static_cast<u32>(at.bytes), now.bytes, now.events - static_cast<u32>(at.events),

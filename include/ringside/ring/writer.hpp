@@ -226,14 +226,21 @@ class Writer {
     // Open again? Then a handler may have written something meanwhile, and left it to us.
     if (M::load(&ctl().gate, Order::relaxed) == 0 && enter_again()) end();
   }
-  // nest was 0 for a moment, and perhaps somebody has seen it: only through the gate, as at A. What a handler left behind a gate
-  // that closes in this very moment is published with the next event.
+  // nest was 0 for a moment, and perhaps somebody has seen it: only through the gate, as at A. A ring is not parked while something
+  // is reserved and not published, so that may still be published; behind a gate that is off it waits for the next event.
   RS_NOINLINE bool enter_again() noexcept {
     M::store(&ctl().nest, u64{1}, Order::relaxed);
     M::fence_light();
-    if (M::load(&ctl().gate, Order::relaxed) == 0 || O.bug == Bug::no_second_gate) return true;
+    const u64 gate = M::load(&ctl().gate, Order::relaxed);
+    if (gate == 0 || (gate != gate_off && gate != gate_moved && unpublished()) || O.bug == Bug::no_second_gate) return true;
     M::store(&ctl().nest, u64{0}, O.quiet_publish);  // pairs: QUIET
     return false;
+  }
+  bool unpublished() const noexcept {
+    const u64 tail = M::load(&ctl().tail, Order::relaxed);
+    if (M::load(&ctl().commit, Order::relaxed) != tail || !ring_.geometry.holds(place_of(tail).id)) return true;
+    const Record& rec = ring_.record(place_of(tail).id);
+    return reserve_offset(M::load(&rec.reserve, Order::relaxed)) != committed_of(M::load(&rec.committed, Order::relaxed)).bytes;
   }
   RS_NOINLINE Refused give_up() noexcept {
     M::store(&ctl().corrupt, u64{1}, Order::relaxed);
@@ -288,7 +295,8 @@ class Writer {
         return Refused::full;
       }
       const u32 events = count_of(M::load(&ring_.record(id).count, Order::relaxed));
-      if (O.bug != Bug::lap_not_advanced && !M::cas(&ring_.record(k).slot, slot, pack_slot(k, lap, id))) return Refused::no;
+      if (O.bug != Bug::lap_not_advanced && !M::cas(&ring_.record(k).slot, slot, pack_slot(k, lap, id)) && O.bug != Bug::missed_moved)
+        return Refused::no;
       if constexpr (O.bug != Bug::lost_overrun) M::add_local(&ctl().overrun, events);
       M::add_local(&ctl().pages_lost, 1);
     }

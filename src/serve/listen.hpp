@@ -1,0 +1,20 @@
+// A listening Unix socket at a path, with mode and group from its first moment on.
+#pragma once
+#include <optional>
+#include <ringside/base/result.hpp>
+#include <ringside/base/types.hpp>
+#include <string>
+
+#include "sys/sys.hpp"
+
+namespace ringside {
+
+struct Listening {
+  sys::Fd socket;  // non-blocking
+  u64 inode = 0;   // of its name
+};
+
+// Takes the place of a socket that nobody listens at any more; EADDRINUSE if somebody does, EEXIST if it is no socket.
+result<Listening> listen_at(const std::string& path, u32 mode, std::optional<u32> gid);
+
+}  // namespace ringside

@@ -1,0 +1,11 @@
+// A scope without a name ends at once.
+// expects: nodiscard
+#include <ringside/trace.hpp>
+
+void call() {
+#ifdef WRONG
+  ringside::scope{"parse"};
+#else
+  ringside::scope s{"parse"};
+#endif
+}
