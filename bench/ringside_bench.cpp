@@ -258,7 +258,8 @@ void instance_rows() {
   auto* words = static_cast<Words*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   const int rounds = quick ? 200 : 1000;
   const auto latency = [&](auto wait_once, auto wake) {
-    *words = {};
+    words->woken = 0;
+    words->asleep = 0;
     std::vector<double> us;
     const pid_t child = fork();
     if (child == 0) {
