@@ -164,13 +164,16 @@ bool RingView::lock() noexcept {
   return reader_.steal(holder, who);
 }
 
-void RingView::gate(bool open) noexcept { __atomic_store_n(&ring_.control->gate, open ? u64{0} : gate_off, __ATOMIC_SEQ_CST); }
+void RingView::gate(bool open) noexcept {
+  u64* const gate = &ring_.control->gate;
+  if (__atomic_load_n(gate, __ATOMIC_SEQ_CST) == gate_moved) return;
+  if (open)
+    __atomic_fetch_and(gate, ~gate_off, __ATOMIC_SEQ_CST);
+  else
+    __atomic_fetch_or(gate, gate_off, __ATOMIC_SEQ_CST);
+}
 
-bool RingView::quiet(u64 gate_value) noexcept {
-  u64 open = 0;
-  if (!__atomic_compare_exchange_n(&ring_.control->gate, &open, gate_value, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED) &&
-      open != gate_value)
-    return false;
+bool RingView::quiet() noexcept {
   return sys::fence_heavy() && __atomic_load_n(&ring_.control->nest, __ATOMIC_ACQUIRE) == 0;
 }
 
@@ -183,8 +186,11 @@ u64 RingView::park() noexcept {
   const u64 value = gate_park(commit.position);
   const u64 committed = __atomic_load_n(&ring_.record(own.id).committed, __ATOMIC_ACQUIRE);
   const bool all_read = committed_of(committed).bytes == at.bytes;
-  u64 given = 0;
-  if (all_read && quiet(value) && __atomic_load_n(&ring_.record(own.id).committed, __ATOMIC_ACQUIRE) == committed &&
+  u64 given = 0, open = 0;
+  if (!all_read || !__atomic_compare_exchange_n(&ring_.control->gate, &open, value, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+    return 0;  // closed, or parked already
+  // The reserve word: a handler that came between a commit and its second look has left an event that is not published yet.
+  if (quiet() && reserve_offset(__atomic_load_n(&ring_.record(own.id).reserve, __ATOMIC_ACQUIRE)) == at.bytes && __atomic_load_n(&ring_.record(own.id).committed, __ATOMIC_ACQUIRE) == committed &&
       place_of(__atomic_load_n(&ring_.control->tail, __ATOMIC_ACQUIRE)) == commit) {
     // From here on the writer leaves this sub-buffer without touching it: the gate says so.
     const auto offset = static_cast<off_t>(ring_.geometry.offset_of(own.id));
@@ -213,13 +219,15 @@ result<void> RingView::freeze(bool reopen, const std::function<result<void>()>& 
   bool calm = false;
   for (int i = 0; i < 100 && !calm; ++i) {
     if (i != 0) usleep(1000);
-    calm = quiet(gate_off);
+    calm = quiet();
   }
   result<void> done;
   if (calm) done = copy();
   if (calm && done) {
     Control& c = *ring_.control;
-    std::memset(&c.tail, 0, offsetof(Control, reader_lock) - offsetof(Control, tail));
+    c.tail = 0;  // not nest: a thread that is being refused at the gate is counted in it
+    std::memset(&c.last_time, 0, offsetof(Control, reader_lock) - offsetof(Control, last_time));
+    __atomic_fetch_and(&c.gate, gate_off, __ATOMIC_SEQ_CST);  // nothing is parked any more
     std::memset(&c.reader_generation, 0, sizeof(u64) * 2);
     std::memset(c.state, 0, sizeof c.state);
     std::memset(static_cast<void*>(&ring_.record(0)), 0, sizeof(Record) * ring_.geometry.nr_subbufs());

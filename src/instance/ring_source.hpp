@@ -36,7 +36,7 @@ class RingView {
   u64 park() noexcept;
 
  private:
-  bool quiet(u64 gate_value) noexcept;  // closes the gate with this value; true: no writer is inside
+  bool quiet() noexcept;  // the gate being closed: true if no writer is inside
   Ring ring_;
   Reader<> reader_;
   sys::Region control_, data_;

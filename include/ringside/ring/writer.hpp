@@ -232,7 +232,7 @@ class Writer {
     M::store(&ctl().nest, u64{1}, Order::relaxed);
     M::fence_light();
     const u64 gate = M::load(&ctl().gate, Order::relaxed);
-    if (gate == 0 || (gate != gate_off && gate != gate_moved && unpublished()) || O.bug == Bug::no_second_gate) return true;
+    if (gate == 0 || (!gate_refuses(gate) && unpublished()) || O.bug == Bug::no_second_gate) return true;
     M::store(&ctl().nest, u64{0}, O.quiet_publish);  // pairs: QUIET
     return false;
   }
@@ -249,7 +249,7 @@ class Writer {
 
   // Closed by a controller: off, or "leave this position".
   RS_NOINLINE bool pass_gate(u64 gate) noexcept {
-    if (gate == gate_off || gate == gate_moved) return false;
+    if (gate_refuses(gate)) return false;
     const u64 tail = M::load(&ctl().tail, Order::relaxed);
     const Place place = place_of(tail);
     if (gate_park(place.position) == gate && ring_.geometry.holds(place.id)) {
@@ -261,7 +261,7 @@ class Writer {
     }
     u64 expected = gate;
     M::cas(&ctl().gate, expected, 0);
-    return expected != gate_off && expected != gate_moved;
+    return !gate_refuses(expected);
   }
 
   // Leaves a full sub-buffer. Refused::no: look again, it or a handler has moved the tail, or somebody else came in between.
