@@ -65,9 +65,11 @@ Command add_serve(CLI::App& app) {
   CLI::App* c = app.add_subcommand("serve", "let processes that must not write read an instance's rings");
   c->add_option("INSTANCE", options->instance, "name or path; its programs may run or be gone")->required();
   c->add_option("--socket", options->socket, "where clients connect (default: INSTANCE/socket, for this user alone)");
-  c->add_option("--allow-user", options->users, "user that may connect, by name or number, beside this one")->allow_extra_args(false);
+  c->add_option("--allow-user", options->users, "user that may connect, by name or number, beside this one")
+      ->allow_extra_args(false);
   c->add_option("--allow-group", options->groups, "group whose members may connect")->allow_extra_args(false);
-  c->add_option("--mode", options->mode, "mode of the socket (default 600; 666 with --allow-...: the kernel says who connects)");
+  c->add_option("--mode", options->mode,
+                "mode of the socket (default 600; 666 with --allow-...: the kernel says who connects)");
   c->add_option("--socket-group", options->socket_group, "group of the socket");
   c->footer(
       "Examples:\n"

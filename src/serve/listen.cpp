@@ -38,7 +38,8 @@ result<Listening> listen_at(const std::string& path, u32 mode, std::optional<u32
   if (!made.socket) return fail(errno, "cannot make a socket");
   // The name is born with the socket's own mode: nobody else gets in before it is what it should be.
   fchmod(made.socket.get(), 0600);
-  if (bind(made.socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0) return fail(errno, "cannot make the socket " + path);
+  if (bind(made.socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0)
+    return fail(errno, "cannot make the socket " + path);
   struct stat st {};
   const bool named = lstat(path.c_str(), &st) == 0 && S_ISSOCK(st.st_mode);
   made.inode = st.st_ino;

@@ -156,7 +156,8 @@ result<handout::FormatAnswer> RingTable::format(u32 from_id, u64 offset) {
       known = formats_.emplace(id, std::move(*text)).first;
     }
     const std::string& text = known->second;
-    if (offset > text.size()) return refuse(std::errc::invalid_argument, "the format of event " + std::to_string(id) + " is shorter than that");
+    if (offset > text.size())
+      return refuse(std::errc::invalid_argument, "the format of event " + std::to_string(id) + " is shorter than that");
     a.total = static_cast<u32>(text.size());
     a.offset = static_cast<u32>(offset);
     a.count = static_cast<u32>(std::min<u64>(text.size() - offset, sizeof a.text));
@@ -190,7 +191,8 @@ result<RingTable::Handed> RingTable::open(u32 n) {
   }
   Served& ring = at->second;
   u64& mapped = ring.view.ring().control->mapped;
-  // Counted before the lock: whoever took a sub-buffer away or parked one under it has done so by now, and nobody does any more.
+  // Counted before the lock: whoever took a sub-buffer away or parked one under it has done so by now, and nobody does any
+  // more.
   __atomic_fetch_add(&mapped, u64{1}, __ATOMIC_SEQ_CST);
   ++ring.mappers;
   const char* why = nullptr;
@@ -229,7 +231,8 @@ result<RingTable::Served*> RingTable::find(u32 n) {
   if (at == rings_.end()) return fail(ENODEV, named(n) + " is not mapped");
   Served& ring = at->second;
   if (ring.view.cut()) return refuse(std::errc::io_error, "a file of " + named(n) + " was truncated");
-  if (!same_shape(ring.view.ring())) return fail(ESTALE, named(n) + " was given back and made anew with other sizes: close it and open it again");
+  if (!same_shape(ring.view.ring()))
+    return fail(ESTALE, named(n) + " was given back and made anew with other sizes: close it and open it again");
   return &ring;
 }
 
@@ -255,7 +258,8 @@ result<handout::ReaderAnswer> RingTable::get_reader(u32 n) {
   reader.unlock();
   if (ring.view.cut()) return refuse(std::errc::io_error, "a file of " + named(n) + " was truncated");
   if (got == Got::corrupt)
-    return refuse(std::errc::illegal_byte_sequence, "the control words of " + named(n) + " contradict each other; what was read before is good");
+    return refuse(std::errc::illegal_byte_sequence,
+                  "the control words of " + named(n) + " contradict each other; what was read before is good");
   ring.idle = got == Got::nothing;
   a.id = reader_of(state.page).id;
   a.read = state.bytes == Reader<>::taken_away ? 0 : static_cast<u32>(state.bytes);
@@ -270,8 +274,9 @@ result<handout::CountersAnswer> RingTable::counters(u32 n) const {
   auto found = const_cast<RingTable*>(this)->find(n);
   if (!found) return tl::unexpected<Error>(found.error());
   const Counters c = (*found)->view.counters();
-  return handout::CountersAnswer{{},          c.written,           c.read,        c.overrun,        c.unread,        c.dropped, c.commit_overrun,
-                                 c.bytes, c.unfinished_bytes, c.oldest_time, c.resident_bytes, c.capacity_bytes};
+  return handout::CountersAnswer{
+      {},      c.written,          c.read,        c.overrun,        c.unread,        c.dropped, c.commit_overrun,
+      c.bytes, c.unfinished_bytes, c.oldest_time, c.resident_bytes, c.capacity_bytes};
 }
 
 bool RingTable::ready(u32 n, u32 percent) const noexcept {

@@ -1,9 +1,8 @@
 // The rings of one instance as a server hands them out: opened once for all clients, counted as mapped while any client has
 // them, moved on under the reader's lock one request at a time (so that reset and other readers get their turn).
 #pragma once
-#include <ringside/abi/handout.hpp>
-
 #include <map>
+#include <ringside/abi/handout.hpp>
 
 #include "instance/layout.hpp"
 #include "instance/ring_source.hpp"

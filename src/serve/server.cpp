@@ -107,8 +107,10 @@ result<void> Server::turn(int timeout_ms) {
   }
   fds.push_back({now >= no_accept_until_ns_ ? listening_.get() : -1, POLLIN, 0});
   if (anybody_waits) timeout_ms = timeout_ms < 0 ? waiting_look_ms : std::min(timeout_ms, waiting_look_ms);
-  if (!clients_.empty() || no_accept_until_ns_ > now) timeout_ms = timeout_ms < 0 ? 1000 : std::min(timeout_ms, 1000);  // deadlines
-  if (poll(fds.data(), fds.size(), timeout_ms) < 0 && errno != EINTR) return fail(errno, "cannot wait for the clients of " + socket_);
+  if (!clients_.empty() || no_accept_until_ns_ > now)
+    timeout_ms = timeout_ms < 0 ? 1000 : std::min(timeout_ms, 1000);  // deadlines
+  if (poll(fds.data(), fds.size(), timeout_ms) < 0 && errno != EINTR)
+    return fail(errno, "cannot wait for the clients of " + socket_);
 
   now = sys::now_ns();
   for (size_t i = 0; i < count; ++i) {
@@ -119,7 +121,8 @@ result<void> Server::turn(int timeout_ms) {
     if (client.waiting && (got & (POLLHUP | POLLERR)) != 0) there = false;
     if (there && client.waiting) finish_wait(client, now);
     if (there && !client.answer.empty()) there = flush(client, now);
-    if (there && client.answer.empty() && !client.waiting && (got & (POLLIN | POLLHUP | POLLERR)) != 0) there = read_from(client, now);
+    if (there && client.answer.empty() && !client.waiting && (got & (POLLIN | POLLHUP | POLLERR)) != 0)
+      there = read_from(client, now);
     if (there && !client.greeted && now - client.since_ns > greeting_time) there = false;
     if (!there) {
       drop(client);
@@ -169,16 +172,22 @@ void Server::handle(Client& client, const handout::Request& request, u64 now) {
   };
   const bool of_a_ring = kind == Kind::get_reader || kind == Kind::counters || kind == Kind::close_ring;
   if (of_a_ring && client.rings.count(request.ring) == 0)
-    return refuse_request(client, &request, ENODEV, "ring " + std::to_string(request.ring) + " is not mapped by this connection");
+    return refuse_request(client, &request, ENODEV,
+                          "ring " + std::to_string(request.ring) + " is not mapped by this connection");
   switch (kind) {
     case Kind::hello:
       client.greeted = true;
       return answer(client, request, table_.hello());
-    case Kind::list_rings: return answer(client, request, table_.list(request.ring));
-    case Kind::open_ring: return open_ring(client, request);
-    case Kind::get_reader: return forward(table_.get_reader(request.ring));
-    case Kind::counters: return forward(table_.counters(request.ring));
-    case Kind::read_format: return forward(table_.format(request.ring, request.argument));
+    case Kind::list_rings:
+      return answer(client, request, table_.list(request.ring));
+    case Kind::open_ring:
+      return open_ring(client, request);
+    case Kind::get_reader:
+      return forward(table_.get_reader(request.ring));
+    case Kind::counters:
+      return forward(table_.counters(request.ring));
+    case Kind::read_format:
+      return forward(table_.format(request.ring, request.argument));
     case Kind::close_ring:
       table_.close(request.ring);
       client.rings.erase(request.ring);
@@ -191,9 +200,11 @@ void Server::handle(Client& client, const handout::Request& request, u64 now) {
 }
 
 void Server::open_ring(Client& client, const handout::Request& request) {
-  if (client.rings.count(request.ring) != 0) return refuse_request(client, &request, EALREADY, "this connection has that ring open");
+  if (client.rings.count(request.ring) != 0)
+    return refuse_request(client, &request, EALREADY, "this connection has that ring open");
   if (client.rings.size() >= options_.most_rings)
-    return refuse_request(client, &request, EMFILE, "no more than " + std::to_string(options_.most_rings) + " rings for one connection");
+    return refuse_request(client, &request, EMFILE,
+                          "no more than " + std::to_string(options_.most_rings) + " rings for one connection");
   // Descriptors under way count against this user: a client that does not take them must not use them up for the others.
   int untaken = 0;
   if (ioctl(client.socket.get(), SIOCOUTQ, &untaken) == 0 && untaken != 0)
@@ -206,7 +217,8 @@ void Server::open_ring(Client& client, const handout::Request& request) {
 
 void Server::finish_wait(Client& client, u64 now) {
   const auto percent = client.waiting->percent;
-  const bool ready = std::any_of(client.rings.begin(), client.rings.end(), [&](const auto& r) { return table_.ready(r.first, percent); });
+  const bool ready =
+      std::any_of(client.rings.begin(), client.rings.end(), [&](const auto& r) { return table_.ready(r.first, percent); });
   if (!ready && now < client.deadline_ns) return;
   handout::WaitAnswer a{};
   a.ready = ready ? 1 : 0;

@@ -5,8 +5,8 @@
 //
 // One thread, never blocked by a client: each has at most one request under way and one answer unsent, and is not read from
 // while that answer waits. Who does not take an answer for 10 s, does not say hello within 5 s, or says what cannot be
-// understood, is hung up on; its rings stop being mapped. The owner of the rings may run turn() itself; then it must not consume
-// the same rings beside it (the reader's lock is per process).
+// understood, is hung up on; its rings stop being mapped. The owner of the rings may run turn() itself; then it must not
+// consume the same rings beside it (the reader's lock is per process).
 #pragma once
 #include <map>
 #include <optional>
@@ -17,11 +17,11 @@
 namespace ringside {
 
 struct ServerOptions {
-  std::string instance;             // name or path
-  std::string socket;               // empty: PATH/socket, which only this user can reach
-  std::vector<u32> uids, gids;      // who may connect, beside this user; groups count with all that a process is in
-  std::optional<u32> mode;          // of the socket; default 0600, 0666 if others may connect (who they are decides SO_PEERCRED)
-  std::optional<u32> gid;           // of the socket
+  std::string instance;         // name or path
+  std::string socket;           // empty: PATH/socket, which only this user can reach
+  std::vector<u32> uids, gids;  // who may connect, beside this user; groups count with all that a process is in
+  std::optional<u32> mode;      // of the socket; default 0600, 0666 if others may connect (who they are decides SO_PEERCRED)
+  std::optional<u32> gid;       // of the socket
   u32 most_clients = 128;
   u32 most_clients_of_a_user = 48;  // one user's flood leaves room for others
   u32 most_rings = 4096;            // per client
@@ -46,10 +46,10 @@ class Server {
     sys::Fd socket;
     u32 uid = 0;
     bool greeted = false;
-    u64 since_ns = 0;                         // connected
-    std::map<u32, bool> rings;                // open ones
-    std::vector<char> answer;                 // unsent
-    sys::Fd file;                             // goes with it
+    u64 since_ns = 0;           // connected
+    std::map<u32, bool> rings;  // open ones
+    std::vector<char> answer;   // unsent
+    sys::Fd file;               // goes with it
     u64 unsent_since_ns = 0;
     bool hang_up = false;                     // once the answer is sent
     std::optional<handout::Request> waiting;  // a wait under way
@@ -72,9 +72,9 @@ class Server {
   ServerOptions options_;
   std::string socket_;
   sys::Fd listening_;
-  u64 inode_ = 0;             // of the socket's name: removed at the end only if it is still ours
+  u64 inode_ = 0;  // of the socket's name: removed at the end only if it is still ours
   u64 no_accept_until_ns_ = 0;
-  u64 look_again_ns_ = 0;     // whether the instance is still there
+  u64 look_again_ns_ = 0;  // whether the instance is still there
   std::vector<std::unique_ptr<Client>> clients_;
 };
 

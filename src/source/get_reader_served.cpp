@@ -90,7 +90,8 @@ result<std::shared_ptr<ServedConnection>> ServedConnection::connect(const std::s
   const timeval patience{patience_ns / 1'000'000'000, 0};
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) {
-    if (errno == ECONNREFUSED || errno == ENOENT) return fail(errno, "nobody serves at " + path + " (`ringside serve INSTANCE` does)");
+    if (errno == ECONNREFUSED || errno == ENOENT)
+      return fail(errno, "nobody serves at " + path + " (`ringside serve INSTANCE` does)");
     return fail(errno, "cannot reach " + path);
   }
   return over(std::move(fd), path);
@@ -127,7 +128,8 @@ result<void> ServedConnection::broken(int errno_value, const std::string& senten
 
 result<void> ServedConnection::ask(Kind kind, u32 ring, void* answer, size_t size, sys::Fd* file, u64 argument, u32 percent) {
   if (broken_) return tl::unexpected<Error>(*broken_);
-  const handout::Request request{handout::magic, handout::version, static_cast<u16>(kind), ++sequence_, ring, percent, 0, argument};
+  const handout::Request request{handout::magic, handout::version, static_cast<u16>(kind), ++sequence_, ring, percent, 0,
+                                 argument};
   ssize_t n = -1;
   do n = send(socket_.get(), &request, sizeof request, MSG_NOSIGNAL);
   while (n < 0 && errno == EINTR);
@@ -141,13 +143,15 @@ result<void> ServedConnection::ask(Kind kind, u32 ring, void* answer, size_t siz
   if (n < 0) return broken(errno, "the server's answer cannot be read");
   if (n == 0) return broken(ECONNRESET, "the server is gone");
   const auto& head = *reinterpret_cast<const handout::Answer*>(packet);
-  if (const char* wrong = handout::check_answer(head, static_cast<size_t>(n), request); wrong != nullptr) return broken(EPROTO, wrong);
+  if (const char* wrong = handout::check_answer(head, static_cast<size_t>(n), request); wrong != nullptr)
+    return broken(EPROTO, wrong);
   if (head.error != 0) {
     const auto& refusal = *reinterpret_cast<const handout::Refusal*>(packet);
     return fail(static_cast<int>(head.error), what_ + ": " + text(refusal.why, sizeof refusal.why));
   }
   if (static_cast<size_t>(n) != size) return broken(EPROTO, "an answer of the wrong size");
-  if (static_cast<bool>(got) != (file != nullptr)) return broken(EPROTO, "a descriptor where none belongs, or none where one does");
+  if (static_cast<bool>(got) != (file != nullptr))
+    return broken(EPROTO, "a descriptor where none belongs, or none where one does");
   if (file != nullptr) *file = std::move(got);
   std::memcpy(answer, packet, size);
   return {};
@@ -236,10 +240,12 @@ result<std::vector<EventInfo>> served_events(ServedConnection& to) {
     EventInfo info;
     for (;;) {
       handout::FormatAnswer a;
-      if (auto done = to.ask(Kind::read_format, id, &a, sizeof a, nullptr, info.format.size()); !done) return tl::unexpected<Error>(done.error());
+      if (auto done = to.ask(Kind::read_format, id, &a, sizeof a, nullptr, info.format.size()); !done)
+        return tl::unexpected<Error>(done.error());
       if (a.id == 0) return all;
-      const bool sound = a.id >= id && a.id <= handout::most_events && a.offset == info.format.size() && a.count <= sizeof a.text &&
-                         a.total < (1u << 20) && a.count <= a.total - a.offset && (a.count != 0 || a.offset == a.total);
+      const bool sound = a.id >= id && a.id <= handout::most_events && a.offset == info.format.size() &&
+                         a.count <= sizeof a.text && a.total < (1u << 20) && a.count <= a.total - a.offset &&
+                         (a.count != 0 || a.offset == a.total);
       if (a.offset > a.total || !sound)
         return refuse(std::errc::protocol_error, "the server's format of event " + std::to_string(id) + " contradicts itself");
       id = a.id;

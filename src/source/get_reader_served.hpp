@@ -19,7 +19,8 @@ class ServedConnection {
   static result<std::shared_ptr<ServedConnection>> over(sys::Fd socket, const std::string& what);
 
   // Sends, and waits for the answer: `size` bytes, checked. An open_ring's descriptor goes to `file`.
-  result<void> ask(handout::Kind kind, u32 ring, void* answer, size_t size, sys::Fd* file = nullptr, u64 argument = 0, u32 percent = 0);
+  result<void> ask(handout::Kind kind, u32 ring, void* answer, size_t size, sys::Fd* file = nullptr, u64 argument = 0,
+                   u32 percent = 0);
   result<bool> wait(int percent, std::chrono::nanoseconds timeout);  // over all rings of this connection
 
   const handout::Hello& hello() const noexcept { return hello_; }

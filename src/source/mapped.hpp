@@ -12,14 +12,13 @@
 //
 // Cost: one get_reader() a call. Not for several threads at once.
 #pragma once
+#include <algorithm>
+#include <chrono>
+#include <concepts>
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/abi/meta_page.hpp>
 #include <ringside/base/memory_hardware.hpp>
 #include <ringside/ring/geometry.hpp>
-
-#include <algorithm>
-#include <chrono>
-#include <concepts>
 
 #include "source/source.hpp"
 #include "sys/sys.hpp"
@@ -28,10 +27,10 @@ namespace ringside {
 
 // What a get_reader() found.
 struct ReaderStep {
-  bool placed = false;    // id and read are given here, as one pair; else they are loaded from the meta-page
+  bool placed = false;  // id and read are given here, as one pair; else they are loaded from the meta-page
   u32 id = 0, read = 0;
-  u64 lost = 0;           // events lost before what was found, if the other side says so beside the sub-buffer
-  bool ended = false;     // the writer was gone for good before this call looked
+  u64 lost = 0;        // events lost before what was found, if the other side says so beside the sub-buffer
+  bool ended = false;  // the writer was gone for good before this call looked
 };
 
 template <class G>
@@ -70,8 +69,9 @@ class MappedSource final : public Source {
     ended_ = step->ended;
     const auto [id, read] = step->placed ? std::pair{step->id, step->read} : place();
     if (!geometry_.holds(id))
-      return refuse(std::errc::illegal_byte_sequence, who() + ": its meta-page names sub-buffer " + std::to_string(id) + " of " +
-                                                          std::to_string(geometry_.nr_subbufs()) + ": what was read before is good");
+      return refuse(std::errc::illegal_byte_sequence, who() + ": its meta-page names sub-buffer " + std::to_string(id) +
+                                                          " of " + std::to_string(geometry_.nr_subbufs()) +
+                                                          ": what was read before is good");
     const auto* const bytes = region_.data() + geometry_.offset_of(id);
     const u64 commit = Hardware::load(&header(id).commit, Order::acquire);
     const u64 stamp = Hardware::load(&header(id).time_stamp, Order::relaxed);
@@ -90,7 +90,8 @@ class MappedSource final : public Source {
       copy_.resize(geometry_.subbuf_size() / 8);
       Hardware::copy_in(copy_.data(), bytes, abi::header_size);
       copy_[0] = stamp;
-      Hardware::copy_in(reinterpret_cast<u8*>(copy_.data()) + abi::header_size + begin, bytes + abi::header_size + begin, end - begin);
+      Hardware::copy_in(reinterpret_cast<u8*>(copy_.data()) + abi::header_size + begin, bytes + abi::header_size + begin,
+                        end - begin);
       shown = reinterpret_cast<const u8*>(copy_.data());
     }
     // The time in front of `begin`: on from where the last view began.
@@ -104,7 +105,9 @@ class MappedSource final : public Source {
 
   Counters counters() const override {
     Counters n;
-    if constexpr (requires(const G& g) { { g.counters() } -> std::same_as<std::optional<Counters>>; }) {
+    if constexpr (requires(const G& g) {
+                    { g.counters() } -> std::same_as<std::optional<Counters>>;
+                  }) {
       if (auto known = get_.counters()) n = *known;
     } else {
       const abi::MetaPage& m = meta();
@@ -167,10 +170,10 @@ class MappedSource final : public Source {
   Geometry geometry_;
   G get_;
   Options options_;
-  u32 id_ = ~0u;           // the sub-buffer of the last view, and
-  u64 stamp_ = 0;          // when it was begun
+  u32 id_ = ~0u;              // the sub-buffer of the last view, and
+  u64 stamp_ = 0;             // when it was begun
   u32 begin_ = 0, read_ = 0;  // the last view; events before read_ are behind us
-  u64 time_ = 0;           // running time before begin_
+  u64 time_ = 0;              // running time before begin_
   bool ended_ = false;
   std::vector<u64> copy_;
 };

@@ -73,7 +73,7 @@ struct Cli : testing::Test {
   }
 };
 
-const char* const commands[] = {"record", "report", "top", "hist", "stat", "list", "crash", "rm", "doctor"};
+const char* const commands[] = {"record", "report", "top", "hist", "stat", "list", "crash", "rm", "serve", "doctor"};
 
 TEST_F(Cli, EveryHelpHasExamples) {
   for (const char* command : commands) {

@@ -1,7 +1,6 @@
 // Hostile packets to a real server over a socket pair: it answers or hangs up, whatever comes, and the books of its mappers are
 // right afterwards. Input: packets as {u8 length, bytes}; a length of 32 whose first byte is 'k' is a well-formed head with the
 // fields that follow, so that mutation gets behind the magic.
-#include <ringside/abi/handout.hpp>
 #include <ringside/ringside.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -10,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <ringside/abi/handout.hpp>
 
 #include "instance/instance.hpp"
 #include "serve/server.hpp"
@@ -66,7 +66,8 @@ void take_answers(int fd) {
     }
     const auto& head = *reinterpret_cast<const handout::Answer*>(answer);
     if (static_cast<size_t>(n) < sizeof head || head.magic != handout::magic || head.version != handout::version) std::abort();
-    const size_t right = head.error != 0 ? sizeof(handout::Refusal) : handout::answer_size(static_cast<handout::Kind>(head.kind));
+    const size_t right =
+        head.error != 0 ? sizeof(handout::Refusal) : handout::answer_size(static_cast<handout::Kind>(head.kind));
     if (static_cast<size_t>(n) != right) std::abort();
   }
 }

@@ -36,7 +36,9 @@ struct Liar {
     for (u32 n = input->take<u8>() % 8; n != 0; --n) {
       const u32 where = input->take<u16>();
       const u32 size = subbuf_size * (subbufs + 1);
-      const u32 offset = where % 4 == 0 ? where / 4 % 80 : where % 4 == 1 ? subbuf_size * (1 + where / 4 % subbufs) + where / 16 % 64 : where % size;
+      const u32 offset = where % 4 == 0   ? where / 4 % 80
+                         : where % 4 == 1 ? subbuf_size * (1 + where / 4 % subbufs) + where / 16 % 64
+                                          : where % size;
       const u64 value = input->take<u64>();
       std::memcpy(memory + (offset & ~3u), &value, size - (offset & ~3u) < 8 ? 4 : 8);
     }
@@ -53,10 +55,10 @@ struct Liar {
   result<bool> wait(int, std::chrono::nanoseconds) { return false; }
 };
 
-struct Memory {
+struct SharedBytes {
   sys::Fd fd;
   sys::Region region;
-  Memory() : fd(memfd_create("ring", MFD_CLOEXEC)) {
+  SharedBytes() : fd(memfd_create("ring", MFD_CLOEXEC)) {
     if (ftruncate(fd.get(), subbuf_size * (subbufs + 1)) != 0) std::abort();
     region = must(sys::Region::map(fd.get(), subbuf_size * (subbufs + 1), true, "ring"));
   }
@@ -65,7 +67,7 @@ struct Memory {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
-  static Memory memory;
+  static SharedBytes memory;
   u8* const base = memory.region.data();
   std::memset(base, 0, memory.region.size());
   Input input{bytes, size};
@@ -73,8 +75,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   const Geometry geometry(subbuf_size, subbufs);
   MappedSource<Liar>::Options options;
   options.copies = copies;
-  MappedSource<Liar> source(must(sys::Region::map(memory.fd.get(), geometry.data_size(), false, "ring")), geometry, Liar{&input, base},
-                            options);
+  MappedSource<Liar> source(must(sys::Region::map(memory.fd.get(), geometry.data_size(), false, "ring")), geometry,
+                            Liar{&input, base}, options);
   u64 sum = 0;
   for (int calls = 0; input.left != 0 && calls < 64; ++calls) {
     auto view = source.next();
@@ -84,7 +86,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
     if (!copies) {
       const auto* const mapped = reinterpret_cast<const u8*>(&source.meta());
       const u64 offset = static_cast<u64>(v.sub_buffer - mapped);
-      if (v.sub_buffer < mapped || offset % subbuf_size != 0 || offset == 0 || offset > u64{subbuf_size} * subbufs) std::abort();
+      if (v.sub_buffer < mapped || offset % subbuf_size != 0 || offset == 0 || offset > u64{subbuf_size} * subbufs)
+        std::abort();
     }
     abi::EventCursor c(v.sub_buffer + abi::header_size, v.begin, v.end, v.time);
     while (c.next())

@@ -2,12 +2,12 @@
 #include "source/mapped.hpp"
 
 #include <gtest/gtest.h>
-#include <ringside/ring/counters.hpp>
-#include <ringside/ring/writer.hpp>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <ringside/ring/counters.hpp>
+#include <ringside/ring/writer.hpp>
 
 namespace ringside {
 namespace {
@@ -86,7 +86,8 @@ void read_all(Source& source, Seen& seen) {
     while (c.next()) {
       u64 value = 0;
       std::memcpy(&value, c.payload().data, 8);
-      if (first && (*view)->lost_before != 0) seen.gaps += std::to_string((*view)->lost_before) + "@" + std::to_string(value) + " ";
+      if (first && (*view)->lost_before != 0)
+        seen.gaps += std::to_string((*view)->lost_before) + "@" + std::to_string(value) + " ";
       first = false;
       seen.values.push_back(value);
       seen.times.push_back(c.time());

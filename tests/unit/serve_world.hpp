@@ -2,7 +2,6 @@
 #pragma once
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <ringside/trace.hpp>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -13,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <ringside/trace.hpp>
 
 #include "instance/instance.hpp"
 #include "instance/ring_file.hpp"
@@ -111,7 +111,9 @@ struct World : testing::Test {
     }
   }
   // A ring with values 0 .. n-1, whose writer is gone.
-  void written_by_the_dead(u64 n) { ASSERT_EQ(writer([&] { write(0, n); }).join(), 0); }
+  void written_by_the_dead(u64 n) {
+    ASSERT_EQ(writer([&] { write(0, n); }).join(), 0);
+  }
 
   Child serve(ServerOptions o = {}) {
     o.instance = path;

@@ -10,8 +10,8 @@
 //
 // A request is always 32 bytes; an answer has the one size of its kind, or is a Refusal with a positive errno and a sentence.
 // After a request that cannot be understood the server refuses and hangs up; after one that cannot be done it goes on. A client
-// has one request under way at a time; the answer bears its sequence number. Native endianness: it is one machine. Requests carry
-// no identity, no address and no size that is used before it is checked.
+// has one request under way at a time; the answer bears its sequence number. Native endianness: it is one machine. Requests
+// carry no identity, no address and no size that is used before it is checked.
 #pragma once
 #include <ringside/base/types.hpp>
 
@@ -91,7 +91,7 @@ struct ReaderAnswer {
   u32 id, read;     // meta-page: reader.id, reader.read
   u64 lost_events;  // before the data that this call found: 0 if it found none
   u64 entries, overrun, read_events;
-  u32 ended;        // the ring's thread was gone before this call looked
+  u32 ended;  // the ring's thread was gone before this call looked
   u32 reserved;
 };
 
@@ -110,9 +110,9 @@ struct CountersAnswer {
 inline constexpr u32 format_piece = 3840;
 struct FormatAnswer {
   Answer head;
-  u32 id;       // 0: no event with this id or a larger one
+  u32 id;  // 0: no event with this id or a larger one
   u32 enabled;
-  u32 total;    // length of the text
+  u32 total;          // length of the text
   u32 offset, count;  // of this piece
   u32 reserved;
   char system[64], name[64];
@@ -121,25 +121,34 @@ struct FormatAnswer {
 static_assert(sizeof(Refusal) == 128 && sizeof(Hello) == 136 && sizeof(RingAnswer) == 96 && sizeof(ReaderAnswer) == 72);
 static_assert(sizeof(WaitAnswer) == 32 && sizeof(CountersAnswer) == 112 && sizeof(FormatAnswer) == 4016);
 static_assert(offsetof(Hello, clock_base_ticks) == 40 && offsetof(Hello, name) == 72 && offsetof(RingAnswer, task) == 64);
-static_assert(offsetof(ReaderAnswer, lost_events) == 32 && offsetof(ReaderAnswer, ended) == 64 && offsetof(FormatAnswer, text) == 176);
+static_assert(offsetof(ReaderAnswer, lost_events) == 32 && offsetof(ReaderAnswer, ended) == 64 &&
+              offsetof(FormatAnswer, text) == 176);
 
 inline constexpr size_t largest_answer = sizeof(FormatAnswer);
 
 constexpr size_t answer_size(Kind kind) noexcept {
   switch (kind) {
-    case Kind::hello: return sizeof(Hello);
+    case Kind::hello:
+      return sizeof(Hello);
     case Kind::list_rings:
-    case Kind::open_ring: return sizeof(RingAnswer);
-    case Kind::get_reader: return sizeof(ReaderAnswer);
-    case Kind::wait: return sizeof(WaitAnswer);
-    case Kind::counters: return sizeof(CountersAnswer);
-    case Kind::read_format: return sizeof(FormatAnswer);
-    case Kind::close_ring: return sizeof(Answer);
+    case Kind::open_ring:
+      return sizeof(RingAnswer);
+    case Kind::get_reader:
+      return sizeof(ReaderAnswer);
+    case Kind::wait:
+      return sizeof(WaitAnswer);
+    case Kind::counters:
+      return sizeof(CountersAnswer);
+    case Kind::read_format:
+      return sizeof(FormatAnswer);
+    case Kind::close_ring:
+      return sizeof(Answer);
   }
   return 0;
 }
 
-// What is wrong with a packet that claims to be a request; nullptr: nothing, and `out` holds it. `size` is the packet's true size.
+// What is wrong with a packet that claims to be a request; nullptr: nothing, and `out` holds it. `size` is the packet's true
+// size.
 constexpr const char* check_request(const Request& in, size_t size) noexcept {
   if (size != sizeof(Request)) return "a request has 32 bytes";
   if (in.magic != magic) return "this is no request of ringside";

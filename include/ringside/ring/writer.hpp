@@ -203,7 +203,7 @@ class Writer {
     if (header == 8) put(event + 4, slot.size - 4);
     if (slot.size - header != size) {
       put(event + slot.size - 4, 0);
-      if (slot.size - header >= size + 4) put(event + slot.size - 8, 0);
+      if (slot.size - header > size + 4) put(event + slot.size - 8, 0);
     }
     slot.payload = event + header;
     if constexpr (O.bug == Bug::commit_before_payload) publish_one(slot.id);
