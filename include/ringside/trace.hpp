@@ -124,7 +124,7 @@ RS_INLINE void counter(std::string_view name, i64 value) noexcept { events::coun
 // no end without a begin. The name must outlive the object.
 class [[nodiscard]] scope {
  public:
-  RS_INLINE explicit scope(std::string_view name) noexcept : name_(name), begun_(events::span.enabled()) {
+  [[nodiscard]] RS_INLINE explicit scope(std::string_view name) noexcept : name_(name), begun_(events::span.enabled()) {
     if (begun_) [[unlikely]]
       events::span.write('B', name_);
   }

@@ -1,7 +1,5 @@
 // A scope without a name ends at once.
-// GCC 12 says so only of a constructor that is itself nodiscard.
-// only: clang
-// expects: nodiscard
+// expects: nodiscard|ignoring
 #include <ringside/trace.hpp>
 
 void call() {

@@ -27,7 +27,7 @@ struct Found {
 std::vector<Found> walk(const std::vector<u8>& bytes, u64 time, Malformed expected = Malformed::no, u32 begin = 0) {
   std::vector<u32> words(bytes.size() / 4 + 1);
   auto* copy = reinterpret_cast<u8*>(words.data() + 1) + bytes.size() / 4 * 4 - bytes.size();
-  std::memcpy(copy, bytes.data(), bytes.size());
+  std::copy(bytes.begin(), bytes.end(), copy);
   abi::EventCursor c(copy, begin, static_cast<u32>(bytes.size()), time);
   std::vector<Found> out;
   while (c.next()) out.push_back({c.time(), c.offset(), static_cast<u32>(c.payload().size)});
@@ -273,7 +273,10 @@ TEST(AbiCursor, LikeKbufferOnWrittenPages) {
         if (v.begin == 0 && v.left && v.lost_before != 0) {
           ++missed;
           ASSERT_TRUE(abi::commit_missed(word));
-          ASSERT_EQ(k.missed, abi::commit_stored(word) ? static_cast<int>(v.lost_before) : -1);
+          // kbuffer knows the loss only while its first step stands at the very start, not behind padding or a time extend.
+          if (!a.empty() && a[0].offset == 0) {
+            ASSERT_EQ(k.missed, abi::commit_stored(word) ? static_cast<int>(v.lost_before) : -1);
+          }
         }
       }
     }
