@@ -52,7 +52,7 @@ struct ringside_event {
 // A place in the ring, between begin and end.
 struct ringside_slot {
   unsigned char* payload;  // the 8 common bytes, then the fields; 4-byte aligned; null: refused
-  uint64_t cookie[2];      // the library's
+  uint64_t cookie[7];      // the library's
 };
 
 // Makes the event known. Returns 0 or a negative errno. Idempotent; may be called before the library's own constructors ran

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cstring>
 #include <new>
 
@@ -208,6 +209,10 @@ void prepare_threads() noexcept {
 
 using namespace ringside;
 
+// A ringside_slot is a Slot, kept by the caller.
+static_assert(sizeof(ringside_slot) == sizeof(Slot) && alignof(ringside_slot) == alignof(Slot));
+static_assert(offsetof(ringside_slot, payload) == offsetof(Slot, payload));
+
 extern "C" bool ringside_begin(ringside_event* event, uint32_t payload_size, ringside_slot* slot) {
   ThisThread& t = this_thread;
   slot->payload = nullptr;
@@ -221,34 +226,14 @@ extern "C" bool ringside_begin(ringside_event* event, uint32_t payload_size, rin
   }
   const u64 common = (event->id & 0xFFFF) | u64{static_cast<u32>(t.ring.tid)} << 32;
   std::memcpy(s.payload, &common, sizeof common);
-  slot->payload = s.payload;
-  slot->cookie[0] = s.after;
-  slot->cookie[1] = u64{s.id} << 40 | u64{s.offset} << 20 | s.size;
+  *slot = std::bit_cast<ringside_slot>(s);
   return true;
 }
 
-namespace {
-Slot slot_of(const ThreadWriter& writer, const ringside_slot* slot) noexcept {
-  Slot s;
-  s.payload = slot->payload;
-  s.after = slot->cookie[0];
-  s.tail = __atomic_load_n(&writer.ring().control->tail, __ATOMIC_RELAXED);  // ours still, if the reserve word is
-  s.id = static_cast<u32>(slot->cookie[1] >> 40);
-  s.offset = static_cast<u32>(slot->cookie[1] >> 20) & 0xFFFFF;
-  s.size = static_cast<u32>(slot->cookie[1]) & 0xFFFFF;
-  return s;
-}
-}  // namespace
-
 extern "C" void ringside_end(ringside_slot* slot) {
-  ThreadWriter& writer = this_thread.ring.writer();
-  if (slot->payload != nullptr) writer.commit(slot_of(writer, slot));
+  if (slot->payload != nullptr) this_thread.ring.writer().commit(std::bit_cast<Slot>(*slot));
 }
 
 extern "C" void ringside_discard(ringside_slot* slot) {
-  if (slot->payload == nullptr) return;
-  ThreadWriter& writer = this_thread.ring.writer();
-  Slot s = slot_of(writer, slot);
-  s.after = 0;  // the cookie has no room for the word before: the event becomes padding
-  writer.discard(s);
+  if (slot->payload != nullptr) this_thread.ring.writer().discard(std::bit_cast<Slot>(*slot));
 }

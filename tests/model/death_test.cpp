@@ -21,6 +21,7 @@ void next_owner(const Model<>& m, u32 writes) {
   const Recovered done = recover<M>(b.ring);
   r.unlock();
   require(!done.corrupt, "a ring whose writer died can be recovered");
+  m.new_writer();
   for (u32 i = 0; i < writes; ++i) m.write(most);
 }
 
@@ -64,6 +65,14 @@ TEST(Death, WriterThenRecover) {
   prove("the same, discard mode", o, writer_dies({.shape = {3, true}, .before = {most}, .writes = {most, most}}));
   prove("on the reader's page", o, writer_dies({.shape = {3}, .before = {half}, .read_before = 1, .writes = {half, half}, .reads = 2}));
   prove("with old values", {.preemptions = 1, .stale = 1, .seconds = 20}, writer_dies({.shape = {3}, .before = {most}, .writes = {most, most}}));
+}
+
+TEST(Death, WriterInAPlainStore) {
+  const Options o{.preemptions = 1, .stale = 0, .signals = 1, .seconds = 20};
+  prove("writer dies in a plain store", o, writer_dies({.shape = {3}, .before = {100}, .writes = {100, 100}, .handlers = {100}}));
+  prove("the same, on the reader's page", o, writer_dies({.shape = {3}, .before = {100}, .read_before = 1, .writes = {100, 100}, .handlers = {100}}));
+  const Options two{.preemptions = 0, .stale = 0, .signals = 2, .seconds = 20};
+  prove("with two handlers, discard mode", two, writer_dies({.shape = {3, true}, .before = {most, 100}, .writes = {100}, .handlers = {100, 100}}));
 }
 
 TEST(Death, WriterInAHandler) {

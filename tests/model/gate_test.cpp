@@ -135,14 +135,14 @@ struct Bell {
 template <class M>
 auto sleeper(bool percent, bool handler, bool heavy = true) {
   return [=](World& world) {
-    Model<Orders{}, M> m(world, {3});
     auto* bell = world.make<Bell>();
     bell->waits = world.make<u64>();
     bell->rung = world.make<u64>();
     auto* asleep = world.make<bool>();
-    if (percent) m.write(most);
     Doorbell door{&nobody_waits, &nobody_waits, [](void* p) noexcept { E::store(static_cast<Bell*>(p)->rung, u64{1}, Order::release); }, bell};
     (percent ? door.percent : door.any) = bell->waits;
+    Model<Orders{}, M> m(world, {3}, door);
+    if (percent) m.write(most);
     world.spawn("waiter", [=] {
       E::store(bell->waits, u64{1}, Order::relaxed);
       if (heavy) E::fence_heavy();
@@ -151,8 +151,8 @@ auto sleeper(bool percent, bool handler, bool heavy = true) {
                                 : committed_of(E::load(&m.b->ring.record(1).committed, Order::acquire)).events != 0;
       *asleep = !news;
     });
-    world.spawn("writer", [=] { m.write(percent ? most : 100, door); });
-    if (handler) world.signal("writer", [=] { m.write(100, door); });
+    world.spawn("writer", [=] { m.write(percent ? most : 100); });
+    if (handler) world.signal("writer", [=] { m.write(100); });
     world.after([=] { require(!*asleep || *bell->rung == 1, "nobody sleeps on an event that is there"); });
   };
 }

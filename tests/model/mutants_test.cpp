@@ -122,7 +122,8 @@ TEST(Mutants, OfTheWriter) {
   refute("missed_moved", {.preemptions = 1, .stale = 0}, writer_and_reader<Orders{.bug = Bug::missed_moved}>({3}, {most, most}, {most}, 1));
   refute("inferred_reader_page", {.preemptions = 0}, writer_and_reader<Orders{.bug = Bug::inferred_reader_page}>({3}, {most, most}, {most}, 0));
   refute("overwrite_commit_page", {.preemptions = 0, .stale = 0, .signals = 2}, writer_and_reader<Orders{.bug = Bug::overwrite_commit_page}>({3}, {}, {most}, 0, {most, most}));
-  refute("plain_reserve", one_handler, writer_and_reader<Orders{.bug = Bug::plain_reserve}>({3}, {}, {half}, 0, {half}));
+  refute("handler_stays", one_handler, writer_and_reader<Orders{.bug = Bug::handler_stays}>({3}, {half}, {half}, 0, {half}));
+  refute("void_store_stays", one_handler, writer_and_reader<Orders{.bug = Bug::void_store_stays}>({3}, {half}, {half}, 0, {half}));
   refute("reset_without_check", one_handler, writer_and_reader<Orders{.bug = Bug::reset_without_check}>({3}, {most}, {most}, 0, {most}));
   refute("no_second_gate", {.preemptions = 2, .stale = 0, .signals = 1}, quiet_writer<Orders{.bug = Bug::no_second_gate}>(1));
 }

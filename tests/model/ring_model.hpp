@@ -39,6 +39,7 @@ struct Books {
   u64 time;
   u32 events;  // numbers given out
   u32 depth;   // writes under way
+  u32 owner;   // which writer
   Fate fate[most_events];
   bool promised[most_events];  // an outermost write has returned since
   bool seen[most_events];      // read, and counted as read
@@ -60,13 +61,14 @@ class Model {
   using W = Writer<CountingClock, M, O>;
   using R = Reader<M, O>;
 
-  Model(World& world, const Shape& shape) : b(world.make<Books>()) {
+  Model(World& world, const Shape& shape, const Doorbell& bell = {}) : b(world.make<Books>()), bell_(bell), writers_(world.make<W>(2)) {
     const Geometry g(4096, shape.subbufs + shape.spares, shape.spares);
     Ring& ring = b->ring;
     ring.geometry = g;
     ring.control = static_cast<Control*>(world.allocate(control_size(g)));
     ring.data = static_cast<u8*>(world.allocate(g.data_size()));
     ring.control->mode = shape.discard;
+    new (writers_) W(ring, CountingClock{&b->time}, bell_);
     name_words(world);
     if (shape.checked)
       world.check([m = *this] {
@@ -76,25 +78,28 @@ class Model {
 
   // ---- writer ------------------------------------------------------------------------------------------------------------
 
-  bool write(u32 size, const Doorbell& bell = {}) const {
-    W w(b->ring, CountingClock{&b->time}, bell);
+  // The ring has a next owner.
+  void new_writer() const { new (&writers_[b->owner = 1]) W(b->ring, CountingClock{&b->time}, bell_); }
+
+  W& writer() const { return writers_[b->owner]; }
+
+  bool write(u32 size) const {
     const u32 number = begin();
-    const Slot slot = w.reserve(size);
+    const Slot slot = writer().reserve(size);
     if (slot) {
       fill(slot, size, number);
-      w.commit(slot);
+      writer().commit(slot);
     }
     end(number, slot ? Fate::written : Fate::refused);
     return bool(slot);
   }
 
   void take_back(u32 size) const {
-    W w(b->ring, CountingClock{&b->time});
     const u32 number = begin();
-    const Slot slot = w.reserve(size);
+    const Slot slot = writer().reserve(size);
     if (slot) {
       fill(slot, size, number);
-      w.discard(slot);
+      writer().discard(slot);
     }
     end(number, slot ? Fate::discarded : Fate::refused);
   }
@@ -188,6 +193,9 @@ class Model {
   Books* const b;
 
  private:
+  Doorbell bell_;
+  W* const writers_;  // one for a thread and its handlers
+
   struct Page {
     u32 numbers[Books::most_events];
     u32 n = 0;

@@ -82,6 +82,20 @@ TEST(Ring, TwoHandlers) {
   prove("two handlers, one takes back", two, run({.shape = {3, true}, .before = {half}, .writes = {half}, .handlers = {most, 0}, .reads = 0}));
 }
 
+// Everybody reserves by the usual way, a plain store: the sub-buffer has been begun, and there is room.
+TEST(Ring, PlainStore) {
+  const Options two{.preemptions = 0, .stale = 0, .signals = 2, .seconds = 20};
+  const Options three{.preemptions = 0, .stale = 0, .signals = 3, .seconds = 60};
+  prove("a handler in a plain store", narrow, run({.shape = {3}, .before = {100}, .writes = {100, 100}, .handlers = {100}}));
+  prove("two handlers in a plain store", two, run({.shape = {3}, .before = {100}, .writes = {100, 100}, .handlers = {100, 100}}));
+  prove("three handlers in a plain store", three, run({.shape = {4}, .before = {100}, .writes = {100}, .handlers = {100, 100, 100}, .reads = 0}));
+  prove("the last place of a full ring, discard mode", two, run({.shape = {3, true}, .before = {most, 100}, .writes = {100, 100}, .handlers = {100, 100}, .reads = 1}));
+  prove("the same, three handlers", three, run({.shape = {3, true}, .before = {most, 100}, .writes = {100}, .handlers = {100, 100, 100}, .reads = 0}));
+  prove("handlers that fill the ring", three, run({.shape = {3}, .before = {100}, .writes = {100}, .handlers = {most, most, 100}, .reads = 0}));
+  prove("handlers that take back", two, run({.shape = {3}, .before = {100}, .writes = {100, 0, 100}, .handlers = {0, 100}, .reads = 0}));
+  prove("on the reader's page", narrow, run({.shape = {3}, .before = {100}, .read_before = 1, .writes = {100, 100}, .handlers = {100}}));
+}
+
 TEST(Ring, Iterator) {
   prove("iterator beside an overwriting writer", wide, run({.shape = {3}, .before = {most, most}, .writes = {most, most}, .reads = 0, .iterated = 2}));
   prove("iterator beside a reader", wide, run({.shape = {3}, .before = {most, most, most}, .reads = 2, .iterated = 3}));

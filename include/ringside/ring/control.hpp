@@ -16,10 +16,10 @@ namespace ringside {
 struct Record {
   u64 slot;       // reader (CAS), writer (CAS when it overwrites)
   u64 reserve;    // writer and its handlers: local CAS
-  u64 count;      // writer and its handlers: committed events, tagged
+  u64 count;      // writer and its handlers: events committed and not yet in `committed`, tagged
   u64 committed;  // outermost writer: what a reader may see
   u64 base;       // outermost writer: index of the first event, stored before the commit place gets here
-  u64 real_end;   // who closed the sub-buffer: where its data ended, and whether padding follows
+  u64 real_end;   // who left the sub-buffer: at which position, where its data ended, and whether padding follows
 };
 static_assert(sizeof(Record) == 48);
 
@@ -75,8 +75,13 @@ inline constexpr u32 control_version = 1;
 
 constexpr u64 control_size(const Geometry& g) noexcept { return sizeof(Control) + u64{sizeof(Record)} * g.nr_subbufs(); }
 
-// real_end of a sub-buffer that was closed without padding (parked, or its writer died).
+// real_end: the position at which the sub-buffer was left, where its data ended, and whether padding follows (not so if it was parked
+// or its writer died). Never 0 for a sub-buffer that was left: padding is put behind an event.
 inline constexpr u64 unpadded = u64{1} << 31;
+constexpr u64 pack_end(u64 position, u32 end, bool padded) noexcept { return position << 32 | end | (padded ? 0 : unpadded); }
+constexpr bool left_at(u64 real_end, u64 position) noexcept {
+  return real_end >> 32 == (position & 0xFFFFFFFF) && static_cast<u32>(real_end) != 0;
+}
 constexpr u32 closed_commit(u64 real_end, u32 capacity) noexcept {
   const auto end = static_cast<u32>(real_end & abi::commit_mask);
   return (real_end & unpadded) != 0 ? end : abi::final_commit(end, capacity);

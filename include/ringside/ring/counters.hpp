@@ -50,7 +50,8 @@ RingCounters counters(const Ring& ring) noexcept {
   }
   if (g.holds(tail.id)) {
     const u64 word = get(ring.record(tail.id).reserve);
-    const u32 end = is_closed(word) ? closed_commit(get(ring.record(tail.id).real_end), g.capacity()) : reserve_offset(word);
+    const u64 real_end = get(ring.record(tail.id).real_end);
+    const u32 end = left_at(real_end, tail.position) ? closed_commit(real_end, g.capacity()) : reserve_offset(word);
     const u32 done = committed_of(get(ring.record(tail.id).committed)).bytes;
     if (end > done && end <= g.capacity()) n.unfinished_bytes = end - done;
   }

@@ -32,7 +32,8 @@ enum class Bug : u8 {
   missed_moved,            // goes on when the reader has taken the sub-buffer that it was to overwrite
   inferred_reader_page,    // enters a position without asking the slot
   overwrite_commit_page,   // lets nested writers run over what is not committed
-  plain_reserve,           // reserves by load and store
+  handler_stays,           // a handler reserves where its outer may be about to store
+  void_store_stays,        // a store that a handler overtook is taken for a reservation
   reset_without_check,     // readies a sub-buffer although a handler has moved on
   no_second_gate,          // goes on for what a handler left without a look at the gate
   swap_before_intent,      // the reader takes a page and notes it afterwards

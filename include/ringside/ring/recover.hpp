@@ -48,11 +48,11 @@ Recovered recover(const Ring& ring) noexcept {
   M::store(&c.overrun, at.lost + lost_at_page + (oldest > behind_reader ? oldest - behind_reader : 0), Order::relaxed);
 
   const u64 word = get(rec.reserve);
-  if (!is_closed(word) || tail != commit || closed_commit(get(rec.real_end), g.capacity()) != now.bytes) {
-    M::store(&rec.real_end, now.bytes | unpadded, Order::relaxed);
+  if (!left_at(get(rec.real_end), commit.position) || tail != commit || closed_commit(get(rec.real_end), g.capacity()) != now.bytes) {
+    M::store(&rec.real_end, pack_end(commit.position, now.bytes, false), Order::relaxed);
     M::store(&rec.reserve, close_reserve(word), Order::relaxed);
   }
-  M::store(&rec.count, pack_count(commit.position, now.events), Order::relaxed);
+  M::store(&rec.count, pack_count(commit.position, 0), Order::relaxed);
   M::store(&ring.header(commit.id).commit, u64{now.bytes}, Order::relaxed);
   M::store(&c.tail, pack_place(commit), Order::relaxed);
   M::store(&c.nest, u64{0}, Order::release);

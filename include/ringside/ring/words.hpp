@@ -45,7 +45,7 @@ constexpr u64 reserve_time(u64 word, u64 near) noexcept {
 static_assert(reserve_time(pack_reserve(u64{1} << 50, 0), (u64{1} << 50) - 5) == u64{1} << 50);
 static_assert(reserve_time(pack_reserve((u64{1} << 50) - 5, 0), u64{1} << 50) == (u64{1} << 50) - 5);
 
-// The event count of a sub-buffer, tagged with its position, so that a late reset fails.
+// Events of a sub-buffer that are committed and not published, tagged with its position, so that a late reset fails.
 constexpr u64 pack_count(u64 position, u32 count) noexcept { return position << 32 | count; }
 constexpr u32 count_of(u64 word) noexcept { return static_cast<u32>(word); }
 

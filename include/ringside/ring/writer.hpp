@@ -5,7 +5,8 @@
 //
 // reserve, commit, discard: safe in signal handlers at any depth, never block, never allocate, no system call, no lock prefix
 // (one locked CAS per sub-buffer when it overwrites). An event must be committed or discarded by who reserved it, handlers before
-// what they interrupted. About 4 ns on top of reading the clock. Not for two threads.
+// what they interrupted. About 2 ns on top of reading the clock. Not for two threads; one object for a ring's thread and its
+// handlers together, since it holds words that they share.
 // The steps are lettered as in docs/design.md 3.2 and 3.3.
 #pragma once
 #include <ringside/base/memory_hardware.hpp>
@@ -19,11 +20,12 @@ enum class Refused : u8 { no, too_big, disabled, full, commit_overrun, corrupt }
 // A reserved payload: `size` bytes as asked for; falsy with a reason when refused.
 struct Slot {
   u8* payload = nullptr;
+  Record* record = nullptr;   // of its sub-buffer
+  u8* sub_buffer = nullptr;
   u64 before = 0, after = 0;  // the reserve word around this event
-  u64 tail = 0;               // the tail word when it was reserved
-  u32 id = 0;                 // sub-buffer
   u32 offset = 0;             // of the data event's header word, behind a time extend
   u32 size = 0;               // of the data event on the sub-buffer
+  u64 done = 0;               // reserved by the usual way: the `committed` word that publishes it
   Refused why = Refused::no;
   explicit operator bool() const noexcept { return payload != nullptr; }
 };
@@ -45,7 +47,7 @@ concept RingClock = requires(C& c) {
 template <RingClock C, Memory M = Hardware, Orders O = Orders{}>
 class Writer {
  public:
-  Writer(const Ring& ring, C clock, const Doorbell& bell = {}) noexcept : ring_(ring), clock_(clock), bell_(bell) {}
+  Writer(const Ring& ring, C clock, const Doorbell& bell = {}) noexcept : ring_(ring), clock_(clock), bell_(bell), quarters_(ring.geometry.capacity() / 4) {}
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
@@ -55,69 +57,63 @@ class Writer {
         size > ring_.geometry.largest_payload()) [[unlikely]]
       return refused(Refused::too_big);
     Control& c = ctl();
-    /*A*/ M::store(&c.nest, M::load(&c.nest, Order::relaxed) + 1, Order::relaxed);
-    M::fence_light();
-    if (M::load(&c.gate, Order::relaxed) == 0) [[likely]] {
-      // The usual case, with as few instructions as can be: a small delta, room on a sub-buffer that has been begun, no handler in
-      // between. Anything else starts again in reserve_slowly.
-      /*B*/ const u64 tail = M::load(&c.tail, Order::relaxed);
-      const u32 id = place_of(tail).id;
-      if (ring_.geometry.holds(id)) [[likely]] {
-        Record& rec = ring_.record(id);
-        const u64 word = M::load(&rec.reserve, Order::relaxed);
+    const u64 nest = M::load(&c.nest, Order::relaxed);
+    if (nest == 0) [[likely]] {
+      /*A*/ M::store(&c.nest, u64{1}, Order::relaxed);
+      M::fence_light();
+      if (M::load(&c.gate, Order::relaxed) == 0) [[likely]] {
+        // The usual case, by a plain store: room, a small delta, and all before it published. A handler that meets nest != 0 and
+        // all published leaves the sub-buffer and clears here_: so either nobody overtakes the store, or it is void.
+        /*B*/ Record* const rec = pointer<Record>(M::load(&here_, Order::relaxed));
+        u8* const subbuf = pointer<u8>(M::load(&here_data_, Order::relaxed));
+        const u64 word = M::load(&rec->reserve, Order::relaxed);
+        const u64 committed = M::load(&rec->committed, Order::relaxed);
         const u32 data_size = abi::event_size(size);
-        const u64 quarter = (word & closed) + data_size / 4;
         /*C*/ const u64 now = clock_.now();
-        // (delta << 16) - offset / 4: below the limit if and only if 0 < delta < 2^27, offset not 0.
-        const u64 shifted = (now << 16) - word;
-        const bool plain = shifted < (abi::delta_limit - 1) << 16 && (now - M::load(&c.last_time, Order::relaxed)) >> 47 == 0;
-        if (plain && (word & closed) != 0 && quarter <= ring_.geometry.capacity() / 4) [[likely]] {
-          const u64 next = now << 16 | quarter;
-          if (O.bug == Bug::plain_reserve ? (M::store(&rec.reserve, next, Order::relaxed), true)
-                                          : /*D*/ M::cas_local(&rec.reserve, word, next)) [[likely]] {
-            M::store(&c.last_time, now, Order::relaxed);
-            Slot slot{nullptr, word, next, tail, id, reserve_offset(word), data_size, Refused::no};
-            /*E*/ fill(slot, size, static_cast<u32>((shifted + closed) >> 16));
+        const u64 quarter = word & closed;
+        const u64 next = (now << 16) + quarter + data_size / 4;
+        const u64 grown = next - word;  // delta << 16 | data_size / 4; far beyond the limit if the clock went back
+        if (quarter != 0 && static_cast<u32>(committed) == quarter * 4 && quarter + data_size / 4 <= quarters_ &&
+            grown < abi::delta_limit << 16 && now < M::load(&deadline_, Order::relaxed)) [[likely]] {
+          /*D*/ M::store(&rec->reserve, next, Order::relaxed);
+          M::fence_light();
+          if (M::load(&here_, Order::relaxed) == address(rec) || O.bug == Bug::void_store_stays) [[likely]] {
+            Slot slot{nullptr, rec, subbuf, word, next, reserve_offset(word), data_size, committed + pack_committed({1, data_size}),
+                      Refused::no};
+            /*E*/ fill(slot, size, static_cast<u32>(grown >> 16));
             return slot;
           }
+          M::store(&rec->reserve, close_reserve(next), Order::relaxed);
         }
       }
     }
     Slot slow;  // copied member by member: so the usual case keeps its slot in registers
-    reserve_slowly(size, slow);
-    return {slow.payload, slow.before, slow.after, slow.tail, slow.id, slow.offset, slow.size, slow.why};
+    reserve_slowly(size, nest, slow);
+    return {slow.payload, slow.record, slow.sub_buffer, slow.before, slow.after, slow.offset, slow.size, slow.done, slow.why};
   }
 
   RS_INLINE void commit(const Slot& slot) noexcept {
-    Control& c = ctl();
-    Record& rec = ring_.record(slot.id);
-    /*F*/ M::add_local(&rec.count, 1);
-    // The usual case: outermost, everything before it published, nothing behind it. The reserve word still being ours says that
-    // no handler came, and that the sub-buffer is still the tail.
-    if (M::load(&c.nest, Order::relaxed) == 1 && M::load(&c.commit, Order::relaxed) == slot.tail) [[likely]] {
-      const u64 events = M::load(&rec.count, Order::relaxed);
-      if (M::load(&rec.reserve, Order::relaxed) == slot.after) [[likely]] {
-        const u64 bytes = reserve_offset(slot.after);
-        /*G*/ M::store(&ring_.header(slot.id).commit, bytes, O.commit_publish);  // pairs: COMMIT
-        M::store(&rec.committed, events << 32 | bytes, O.commit_publish);        // pairs: COMMIT
-        M::fence_light();
-        /*H*/ M::store(&c.nest, u64{0}, O.quiet_publish);  // pairs: QUIET
-        M::fence_light();
-        if (M::load(&rec.reserve, Order::relaxed) == slot.after || O.bug == Bug::no_second_look || !enter_again()) [[likely]] {
-          if (M::load(bell_.any, Order::relaxed) != 0) [[unlikely]] bell_.ring(bell_.context);
-          return;
-        }
-      }
+    if (slot.done != 0) [[likely]] {
+      // What handlers have put behind it is for the second look.
+      Control& c = ctl();
+      /*F*/ M::store(&header(slot).commit, u64{committed_of(slot.done).bytes}, O.commit_publish);  // pairs: COMMIT
+      M::store(&slot.record->committed, slot.done, O.commit_publish);                              // pairs: COMMIT
+      M::fence_light();
+      /*G*/ M::store(&c.nest, u64{0}, O.quiet_publish);  // pairs: QUIET
+      M::fence_light();
+      if (M::load(&slot.record->reserve, Order::relaxed) != slot.after && O.bug != Bug::no_second_look) [[unlikely]]
+        return look_again();
+      if (M::load(bell_.any, Order::relaxed) != 0) [[unlikely]] bell_.ring(bell_.context);
+      return;
     }
-    end();
+    commit_slowly(slot);
   }
 
   // Takes the event back. True: its space is free again; false: it became padding, because something was reserved behind it.
   bool discard(const Slot& slot) noexcept {
-    Record& rec = ring_.record(slot.id);
-    const bool freed = M::cas_local(&rec.reserve, slot.after, slot.before);
+    const bool freed = M::cas_local(&slot.record->reserve, slot.after, slot.before);
     if (!freed) {
-      u8* const event = ring_.subbuf(slot.id) + abi::header_size + slot.offset;
+      u8* const event = slot.sub_buffer + abi::header_size + slot.offset;
       const u32 delta = abi::word_delta(M::load(reinterpret_cast<const u32*>(event), Order::relaxed));
       put(event + 4, slot.size - 4);
       put(event, abi::event_word(abi::type_padding, delta != 0 ? delta : 1));
@@ -146,20 +142,36 @@ class Writer {
     s.why = why;
     return s;
   }
-  // Reserve in full: the gate, the first event of a sub-buffer, long deltas, a clock that went back, a full sub-buffer, handlers in
-  // between. nest is counted already.
-  [[gnu::noinline]] void reserve_slowly(u32 size, Slot& slot) noexcept {
+  static u64 address(const void* p) noexcept { return reinterpret_cast<u64>(p); }
+  template <class T>
+  RS_INLINE static T* pointer(u64 word) noexcept {
+    return reinterpret_cast<T*>(word);
+  }
+  static abi::SubBufferHeader& header(const Slot& slot) noexcept {
+    return *reinterpret_cast<abi::SubBufferHeader*>(slot.sub_buffer);
+  }
+
+  // Reserve in full: the gate, the first event of a sub-buffer, long deltas, a clock that went back, a full sub-buffer, handlers.
+  // nest: what it was before this call; 0: it is 1 by now.
+  [[gnu::noinline]] void reserve_slowly(u32 size, u64 nest, Slot& slot) noexcept {
     const u32 data_size = abi::event_size(size);
+    if (nest != 0) {
+      /*A*/ M::store(&ctl().nest, nest + 1, Order::relaxed);
+      M::fence_light();
+    } else {
+      M::store(&here_, address(&nowhere_), Order::relaxed);
+    }
     if (const u64 gate = M::load(&ctl().gate, Order::relaxed)) {
       if (!pass_gate(gate)) return leave_closed(slot);
     }
     for (;;) {
       /*B*/ const u64 tail = M::load(&ctl().tail, Order::relaxed);
-      const u32 id = place_of(tail).id;
+      const Place place = place_of(tail);
+      const u32 id = place.id;
       if (!ring_.geometry.holds(id)) return leave(slot, give_up());
       Record& rec = ring_.record(id);
       const u64 word = M::load(&rec.reserve, Order::relaxed);
-      const u32 at = reserve_offset(word);
+      const u32 at = is_left(rec, place) ? ring_.geometry.capacity() : reserve_offset(word);
       /*C*/ u64 now = clock_.now();
       const u64 last = reserve_time(word, M::load(&ctl().last_time, Order::relaxed));
       u64 delta = now - last;
@@ -170,22 +182,23 @@ class Writer {
       }
       if (at == 0) delta = 0;
       const u32 stamp = delta >= abi::delta_limit ? abi::stamp_size : 0;
-      if (at + stamp + data_size > ring_.geometry.capacity()) {
+      if (at + stamp + data_size > ring_.geometry.capacity() || (nest != 0 && about_to_store(rec, word))) {
         const Refused why = move_tail(tail, word);
         if (why != Refused::no) return leave(slot, why);
         continue;
       }
       const u64 next = pack_reserve(now, at + stamp + data_size);
-      if constexpr (O.bug == Bug::plain_reserve) {
-        M::store(&rec.reserve, next, Order::relaxed);
-      } else {
-        /*D*/ if (!M::cas_local(&rec.reserve, word, next)) continue;
-      }
+      /*D*/ if (!M::cas_local(&rec.reserve, word, next)) continue;
       M::store(&ctl().last_time, now, Order::relaxed);
-      /*E*/ slot = {nullptr, word, next, tail, id, at + stamp, data_size, Refused::no};
-      if (at == 0) M::store(&ring_.header(id).time_stamp, now, Order::relaxed);
+      M::store(&deadline_, now + last_time_reach, Order::relaxed);
+      if (nest == 0) {
+        M::store(&here_data_, address(ring_.subbuf(id)), Order::relaxed);
+        M::store(&here_, address(&rec), Order::relaxed);
+      }
+      /*E*/ slot = {nullptr, &rec, ring_.subbuf(id), word, next, at + stamp, data_size, 0, Refused::no};
+      if (at == 0) M::store(&header(slot).time_stamp, now, Order::relaxed);
       if (stamp != 0) {
-        u8* const extend = ring_.subbuf(id) + abi::header_size + at;
+        u8* const extend = slot.sub_buffer + abi::header_size + at;
         put(extend, abi::event_word(abi::type_time_extend, static_cast<u32>(delta & (abi::delta_limit - 1))));
         put(extend + 4, static_cast<u32>(delta >> abi::delta_bits));
         delta = 0;
@@ -195,10 +208,29 @@ class Writer {
     }
   }
 
+  // In a handler: may what it interrupted be about to store this reserve word? Nothing is open on the sub-buffer, yet nest counts
+  // somebody: he stands between his loads and his store, or has just published.
+  bool about_to_store(const Record& rec, u64 word) const noexcept {
+    return O.bug != Bug::handler_stays && M::load(&here_, Order::relaxed) == address(&rec) && reserve_offset(word) != 0 &&
+           reserve_offset(word) == committed_of(M::load(&rec.committed, Order::relaxed)).bytes;
+  }
+  // The reserve word alone does not say so: a store that came too late may stand in it.
+  static bool is_left(const Record& rec, Place at) noexcept { return left_at(M::load(&rec.real_end, Order::relaxed), at.position); }
+
+  // Nobody reserves on this sub-buffer any more. False: a handler was faster.
+  bool close(Record& rec, Place at, u64 word, bool padded) noexcept {
+    const bool overtakes = about_to_store(rec, word);
+    if (!M::cas_local(&rec.reserve, word, close_reserve(word))) return false;
+    if (padded) pad(at.id, reserve_offset(word));
+    M::store(&rec.real_end, pack_end(at.position, reserve_offset(word), padded), Order::relaxed);
+    if (overtakes) M::store(&here_, address(&nowhere_), Order::relaxed);
+    return true;
+  }
+
   // The header of a reserved event, and zeros in what rounding added: no stale bytes.
   RS_INLINE void fill(Slot& slot, u32 size, u32 delta) noexcept {
     const u32 header = abi::payload_offset(slot.size);
-    u8* const event = ring_.subbuf(slot.id) + abi::header_size + slot.offset;
+    u8* const event = slot.sub_buffer + abi::header_size + slot.offset;
     put(event, abi::event_word(header == 4 ? (slot.size - 4) / 4 : 0, delta));
     if (header == 8) put(event + 4, slot.size - 4);
     if (slot.size - header != size) {
@@ -206,7 +238,19 @@ class Writer {
       if (slot.size - header > size + 4) put(event + slot.size - 8, 0);
     }
     slot.payload = event + header;
-    if constexpr (O.bug == Bug::commit_before_payload) publish_one(slot.id);
+    if constexpr (O.bug == Bug::commit_before_payload)
+      M::store(&slot.record->committed, M::load(&slot.record->committed, Order::relaxed) + pack_committed({1, slot.size}),
+               Order::release);
+  }
+
+  [[gnu::noinline]] void commit_slowly(const Slot& slot) noexcept {
+    M::add_local(&slot.record->count, 1);
+    end();
+  }
+  // The second look after nest = 0: a handler came, and perhaps left its event to us.
+  RS_NOINLINE void look_again() noexcept {
+    if (enter_again()) return end();
+    if (M::load(bell_.any, Order::relaxed) != 0) bell_.ring(bell_.context);
   }
 
   RS_NOINLINE void leave(Slot& slot, Refused why) noexcept {
@@ -256,8 +300,7 @@ class Writer {
       // All of it has been read and its memory given back: close it where it stands, with no padding.
       Record& rec = ring_.record(place.id);
       const u64 word = M::load(&rec.reserve, Order::relaxed);
-      if (!is_closed(word) && M::cas_local(&rec.reserve, word, close_reserve(word)))
-        M::store(&rec.real_end, reserve_offset(word) | unpadded, Order::relaxed);
+      if (!is_closed(word) && !is_left(rec, place)) close(rec, place, word, false);
     }
     u64 expected = gate;
     M::cas(&ctl().gate, expected, 0);
@@ -269,12 +312,9 @@ class Writer {
     const Geometry& g = ring_.geometry;
     const Place from = place_of(tail);
     Record& old = ring_.record(from.id);
-    /*a*/ if (!is_closed(word)) {
-      if (reserve_offset(word) > g.capacity()) return give_up();
+    /*a*/ if (!is_closed(word) && !is_left(old, from)) {
       if (reserve_offset(word) > g.capacity()) return give_up();  // not our doing
-      if (!M::cas_local(&old.reserve, word, close_reserve(word))) return Refused::no;
-      pad(from.id, reserve_offset(word));
-      M::store(&old.real_end, u64{reserve_offset(word)}, Order::relaxed);
+      if (!close(old, from, word, true)) return Refused::no;
     }
     /*b*/ const u64 position = from.position + 1;
     const u32 k = static_cast<u32>(position % g.nr_slots());
@@ -294,7 +334,7 @@ class Writer {
         M::add_local(&ctl().dropped, 1);
         return Refused::full;
       }
-      const u32 events = count_of(M::load(&ring_.record(id).count, Order::relaxed));
+      const u32 events = committed_of(M::load(&ring_.record(id).committed, Order::relaxed)).events;
       if (O.bug != Bug::lap_not_advanced && !M::cas(&ring_.record(k).slot, slot, pack_slot(k, lap, id)) && O.bug != Bug::missed_moved)
         return Refused::no;
       if constexpr (O.bug != Bug::lost_overrun) M::add_local(&ctl().overrun, events);
@@ -334,36 +374,37 @@ class Writer {
     for (;;) {
       const u64 tail = M::load(&ctl().tail, Order::relaxed);
       if (M::load(&ctl().commit, Order::relaxed) != tail) [[unlikely]] advance(tail);
-      const u32 id = place_of(tail).id;
-      if (!ring_.geometry.holds(id)) [[unlikely]] {
+      const Place place = place_of(tail);
+      if (!ring_.geometry.holds(place.id)) [[unlikely]] {
         give_up();
         M::store(&ctl().nest, u64{0}, O.quiet_publish);
         return;
       }
-      const u64 word = publish_one(id);
+      const u64 word = publish_one(place);
       M::fence_light();
       /*H*/ M::store(&ctl().nest, u64{0}, O.quiet_publish);  // pairs: QUIET
       M::fence_light();
       if constexpr (O.bug == Bug::no_second_look) break;
-      if (M::load(&ring_.record(id).reserve, Order::relaxed) == word && M::load(&ctl().tail, Order::relaxed) == tail) [[likely]]
+      if (M::load(&ring_.record(place.id).reserve, Order::relaxed) == word && M::load(&ctl().tail, Order::relaxed) == tail) [[likely]]
         break;
       if (!enter_again()) break;
     }
     if (M::load(bell_.any, Order::relaxed) != 0) bell_.ring(bell_.context);
   }
 
-  // /*G*/ Publishes all of sub-buffer `id` and answers the reserve word that this was.
-  u64 publish_one(u32 id) noexcept {
-    Record& rec = ring_.record(id);
+  // /*F*/ Publishes all of a sub-buffer and answers the reserve word that this was.
+  u64 publish_one(Place at) noexcept {
+    Record& rec = ring_.record(at.id);
     for (;;) {
       const u64 word = M::load(&rec.reserve, Order::relaxed);
-      const u32 events = count_of(M::load(&rec.count, Order::relaxed));
+      const u32 more = count_of(M::load(&rec.count, Order::relaxed));
+      const u64 real_end = M::load(&rec.real_end, Order::relaxed);
       if (M::load(&rec.reserve, Order::relaxed) != word) [[unlikely]] continue;  // a handler: bytes and count must be of one moment
-      u32 bytes = reserve_offset(word);
-      if (is_closed(word)) [[unlikely]]
-        bytes = closed_commit(M::load(&rec.real_end, Order::relaxed), ring_.geometry.capacity());
-      M::store(&ring_.header(id).commit, u64{bytes}, O.commit_publish);                      // pairs: COMMIT
-      M::store(&rec.committed, pack_committed({events, bytes}), O.commit_publish);           // pairs: COMMIT
+      const u32 events = committed_of(M::load(&rec.committed, Order::relaxed)).events + more;
+      const u32 bytes = left_at(real_end, at.position) ? closed_commit(real_end, ring_.geometry.capacity()) : reserve_offset(word);
+      M::store(&ring_.header(at.id).commit, u64{bytes}, O.commit_publish);          // pairs: COMMIT
+      M::store(&rec.committed, pack_committed({events, bytes}), O.commit_publish);  // pairs: COMMIT
+      M::add_local(&rec.count, u64{0} - more);
       return word;
     }
   }
@@ -374,9 +415,9 @@ class Writer {
     Place at = place_of(M::load(&ctl().commit, Order::relaxed));
     const u64 last = place_of(tail).position;
     while (at.position < last && g.holds(at.id)) {
-      publish_one(at.id);
+      publish_one(at);
       const Record& rec = ring_.record(at.id);
-      const u64 base = M::load(&rec.base, Order::relaxed) + count_of(M::load(&rec.count, Order::relaxed));
+      const u64 base = M::load(&rec.base, Order::relaxed) + committed_of(M::load(&rec.committed, Order::relaxed)).events;
       const u64 position = at.position + 1;
       const u32 k = static_cast<u32>(position % g.nr_slots());
       const u64 slot = M::load(&ring_.record(k).slot, Order::relaxed);
@@ -392,9 +433,18 @@ class Writer {
     if (M::load(bell_.percent, Order::relaxed) != 0) bell_.ring(bell_.context);
   }
 
+  static constexpr u64 last_time_reach = u64{1} << 46;
+
   Ring ring_;
   [[no_unique_address]] C clock_;
   Doorbell bell_;
+  // Where the usual way reserves: the sub-buffer of the last event that an outermost reserve put in by the long way, and its data.
+  // Private to this process, shared with its handlers. Any address is good that has been stored here: a record that is not the
+  // tail's any more is closed.
+  Record nowhere_{.slot = 0, .reserve = closed, .count = 0, .committed = 0, .base = 0, .real_end = 0};
+  u64 here_ = address(&nowhere_), here_data_ = 0;
+  u64 deadline_ = 0;  // before this time, last_time is near enough to tell the upper bits of a reserve word
+  u64 quarters_;      // capacity / 4
 };
 
 }  // namespace ringside
