@@ -1,7 +1,5 @@
 // The writing side of an instance in this process: one ring per thread, found in one thread-local load, made at the thread's
 // first event. Implements the C interface of ringside.h but for registration (registry.cpp).
-#include "instance/process.hpp"
-
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -12,6 +10,7 @@
 #include <cstring>
 #include <new>
 
+#include "instance/process.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {
@@ -53,8 +52,8 @@ void retire(ThreadRing& own) noexcept {
   RingEntry& entry = process.words.ring(own.number);
   u64 live = pack_state(RingState::live, static_cast<u32>(own.tid));
   unmap_ring(own.mapped);
-  __atomic_compare_exchange_n(&entry.state, &live, pack_state(RingState::retired, static_cast<u32>(own.tid)), false, __ATOMIC_ACQ_REL,
-                              __ATOMIC_RELAXED);
+  __atomic_compare_exchange_n(&entry.state, &live, pack_state(RingState::retired, static_cast<u32>(own.tid)), false,
+                              __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
 void at_thread_end(void*) {
@@ -70,8 +69,8 @@ void at_thread_end(void*) {
 
 // Takes ring `n` if its entry is in `state`; busy on success.
 bool claim(u32 n, u64 state, u32 tid) noexcept {
-  return __atomic_compare_exchange_n(&process.words.ring(n).state, &state, pack_state(RingState::busy, tid), false, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_RELAXED);
+  return __atomic_compare_exchange_n(&process.words.ring(n).state, &state, pack_state(RingState::busy, tid), false,
+                                     __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
 bool all_read(const Ring& ring) noexcept {

@@ -59,26 +59,34 @@ auto writer_dies(const Plan& plan) {
 
 TEST(Death, WriterThenRecover) {
   const Options o{.preemptions = 1, .stale = 0, .signals = 1, .seconds = 20};
-  prove("writer dies, nobody reads", o, writer_dies({.shape = {3}, .before = {most, most}, .writes = {most, most}, .reads = 0, .afterwards = 3}));
+  prove("writer dies, nobody reads", o,
+        writer_dies({.shape = {3}, .before = {most, most}, .writes = {most, most}, .reads = 0, .afterwards = 3}));
   prove("writer dies beside a reader", o, writer_dies({.shape = {3}, .before = {most}, .writes = {most, most}}));
   prove("the same, 4 sub-buffers, full", o, writer_dies({.shape = {4}, .before = {most, most, most}, .writes = {most, most}}));
   prove("the same, discard mode", o, writer_dies({.shape = {3, true}, .before = {most}, .writes = {most, most}}));
-  prove("on the reader's page", o, writer_dies({.shape = {3}, .before = {half}, .read_before = 1, .writes = {half, half}, .reads = 2}));
-  prove("with old values", {.preemptions = 1, .stale = 1, .seconds = 20}, writer_dies({.shape = {3}, .before = {most}, .writes = {most, most}}));
+  prove("on the reader's page", o,
+        writer_dies({.shape = {3}, .before = {half}, .read_before = 1, .writes = {half, half}, .reads = 2}));
+  prove("with old values", {.preemptions = 1, .stale = 1, .seconds = 20},
+        writer_dies({.shape = {3}, .before = {most}, .writes = {most, most}}));
 }
 
 TEST(Death, WriterInAPlainStore) {
   const Options o{.preemptions = 1, .stale = 0, .signals = 1, .seconds = 20};
-  prove("writer dies in a plain store", o, writer_dies({.shape = {3}, .before = {100}, .writes = {100, 100}, .handlers = {100}}));
-  prove("the same, on the reader's page", o, writer_dies({.shape = {3}, .before = {100}, .read_before = 1, .writes = {100, 100}, .handlers = {100}}));
+  prove("writer dies in a plain store", o,
+        writer_dies({.shape = {3}, .before = {100}, .writes = {100, 100}, .handlers = {100}}));
+  prove("the same, on the reader's page", o,
+        writer_dies({.shape = {3}, .before = {100}, .read_before = 1, .writes = {100, 100}, .handlers = {100}}));
   const Options two{.preemptions = 0, .stale = 0, .signals = 2, .seconds = 20};
-  prove("with two handlers, discard mode", two, writer_dies({.shape = {3, true}, .before = {most, 100}, .writes = {100}, .handlers = {100, 100}}));
+  prove("with two handlers, discard mode", two,
+        writer_dies({.shape = {3, true}, .before = {most, 100}, .writes = {100}, .handlers = {100, 100}}));
 }
 
 TEST(Death, WriterInAHandler) {
   const Options o{.preemptions = 0, .stale = 0, .signals = 2, .seconds = 20};
-  prove("writer dies with a handler", o, writer_dies({.shape = {3}, .before = {most, most}, .writes = {most}, .handlers = {most}, .reads = 1}));
-  prove("writer dies in a full ring", o, writer_dies({.shape = {3}, .before = {most}, .writes = {half}, .handlers = {most, most}, .reads = 0, .afterwards = 1}));
+  prove("writer dies with a handler", o,
+        writer_dies({.shape = {3}, .before = {most, most}, .writes = {most}, .handlers = {most}, .reads = 1}));
+  prove("writer dies in a full ring", o,
+        writer_dies({.shape = {3}, .before = {most}, .writes = {half}, .handlers = {most, most}, .reads = 0, .afterwards = 1}));
 }
 
 auto reader_dies(Shape shape, std::vector<u32> before, std::vector<u32> writes, u32 reads) {
@@ -114,7 +122,8 @@ TEST(Death, ReaderThenSteal) {
   prove("reader dies beside a writer", o, reader_dies({3}, {most, most}, {most}, 2));
   prove("the same, 4 sub-buffers", o, reader_dies({4}, {most, most, most}, {most}, 2));
   prove("the same, discard mode", o, reader_dies({3, true}, {most, most}, {most, most}, 2));
-  prove("invariants at each access", {.preemptions = 1, .stale = 0, .seconds = 20}, reader_dies({3, false, true}, {most, most}, {most, most}, 2));
+  prove("invariants at each access", {.preemptions = 1, .stale = 0, .seconds = 20},
+        reader_dies({3, false, true}, {most, most}, {most, most}, 2));
 }
 
 }  // namespace

@@ -212,8 +212,8 @@ struct Explored {
     world().fenced("fence heavy");
   }
 
-  // Each word as an access of its own, relaxed. Bytes that nobody has stored yet have one value only and need no history; a row of
-  // them is one point.
+  // Each word as an access of its own, relaxed. Bytes that nobody has stored yet have one value only and need no history; a row
+  // of them is one point.
   static void copy_in(void* to, const void* from, size_t size) {
     if (!modelled()) {
       memcpy(to, from, size);

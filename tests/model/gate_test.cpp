@@ -51,7 +51,9 @@ auto reset_beside_writer(u32 handlers, bool nest_too = false) {
       m.write(most);
       m.write(most);
     });
-    if (handlers != 0) world.signal("writer", [=] { m.write(most); }, handlers);
+    if (handlers != 0)
+      world.signal(
+          "writer", [=] { m.write(most); }, handlers);
     world.after([=] { require(m.b->ring.control->nest == 0, "nest is 0 when nobody writes"); });
   };
 }
@@ -65,8 +67,8 @@ TEST(Gate, ResetHasTheRingForItself) {
 
 // ---- park: the memory of a sub-buffer that is read to its end goes, while its writer sleeps ---------------------------------
 
-// The steps of RingView::park; punching the hole is a store of zeros. `look_at_reserve`: also asks whether anything is reserved and not
-// published: a handler may have left something for the writer's second look.
+// The steps of RingView::park; punching the hole is a store of zeros. `look_at_reserve`: also asks whether anything is reserved
+// and not published: a handler may have left something for the writer's second look.
 template <class M>
 void park(const Model<Orders{}, M>& m, bool look_at_reserve) {
   const Ring& ring = m.b->ring;
@@ -90,7 +92,8 @@ void park(const Model<Orders{}, M>& m, bool look_at_reserve) {
       (!look_at_reserve || reserve_offset(E::load(&rec.reserve, Order::relaxed)) == at.bytes)) {
     E::store(&ring.header(own.id).time_stamp, u64{0}, Order::relaxed);
     for (u32 event = 0; event < 416; event += 104)
-      for (u32 word : {0u, 4u, 100u}) E::store(reinterpret_cast<u32*>(ring.subbuf(own.id) + 16 + event + word), 0u, Order::relaxed);
+      for (u32 word : {0u, 4u, 100u})
+        E::store(reinterpret_cast<u32*>(ring.subbuf(own.id) + 16 + event + word), 0u, Order::relaxed);
     return;
   }
   u64 parked = value;
@@ -121,7 +124,8 @@ TEST(Gate, Park) {
   prove("park beside a writer", {.preemptions = 2, .stale = 1}, park_beside_writer<Explored>(0, false));
   prove("park beside a handler", {.preemptions = 1, .stale = 1, .signals = 1}, park_beside_writer<Explored>(1, true));
   refute("without light fences", {.preemptions = 2, .stale = 1}, park_beside_writer<NoLightFence>(0, false));
-  refute("without a look at the reserve word", {.preemptions = 1, .stale = 0, .signals = 1, .seconds = 20}, park_beside_writer<Explored>(1, false));
+  refute("without a look at the reserve word", {.preemptions = 1, .stale = 0, .signals = 1, .seconds = 20},
+         park_beside_writer<Explored>(1, false));
 }
 
 // ---- wake -------------------------------------------------------------------------------------------------------------------
@@ -139,7 +143,8 @@ auto sleeper(bool percent, bool handler, bool heavy = true) {
     bell->waits = world.make<u64>();
     bell->rung = world.make<u64>();
     auto* asleep = world.make<bool>();
-    Doorbell door{&nobody_waits, &nobody_waits, [](void* p) noexcept { E::store(static_cast<Bell*>(p)->rung, u64{1}, Order::release); }, bell};
+    Doorbell door{&nobody_waits, &nobody_waits,
+                  [](void* p) noexcept { E::store(static_cast<Bell*>(p)->rung, u64{1}, Order::release); }, bell};
     (percent ? door.percent : door.any) = bell->waits;
     Model<Orders{}, M> m(world, {3}, door);
     if (percent) m.write(most);

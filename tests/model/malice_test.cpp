@@ -1,5 +1,5 @@
-// A peer stores what it likes into any shared word. Everybody ends within its budget, and stays inside the two regions: the guard
-// of each model fails an access elsewhere.
+// A peer stores what it likes into any shared word. Everybody ends within its budget, and stays inside the two regions: the
+// guard of each model fails an access elsewhere.
 #include "ring_model.hpp"
 
 namespace ringside::model {
@@ -14,8 +14,8 @@ struct Guarded : Explored {
   static void inside(const void* p, size_t size) {
     const auto at = reinterpret_cast<u64>(p);
     const auto within = [&](const void* region, u64 bytes) { return at >= u64(region) && at + size <= u64(region) + bytes; };
-    if (!within(ring->control, control_size(ring->geometry)) && !within(ring->data, ring->geometry.data_size()) && p != &nobody_waits &&
-        !within(own, own_size))
+    if (!within(ring->control, control_size(ring->geometry)) && !within(ring->data, ring->geometry.data_size()) &&
+        p != &nobody_waits && !within(own, own_size))
       fail("an access outside the ring");
   }
   template <class T>
@@ -68,10 +68,13 @@ auto hostile(u32 strikes, void (*run)(const Malicious&)) {
     const Place tail = place_of(c.tail);
     Record& rec = where.record(tail.id);
     Record& other = where.record((tail.id + 1) % 3);
-    world.malice({&c.tail, &c.commit, &c.last_time, &c.nest, &c.intent, &c.reader_generation, &state.page, &state.bytes, &state.events,
-                  &state.expected, &c.gate, &c.mode, &where.record(0).slot, &where.record(1).slot, &rec.reserve, &rec.count, &rec.committed,
-                  &rec.base, &rec.real_end, &other.committed, &other.reserve, &other.real_end},
-                 {0, all, all - 1, 0xFFFFF, 0x1000FFFFF, u64{1} << 20, u64{1} << 63, 0x3FFC, 0xFFF0, (u64{1} << 20) + 3, 2, 0x7FFFFFFF}, strikes);
+    world.malice(
+        {&c.tail,        &c.commit,     &c.last_time,    &c.nest,   &c.intent,     &c.reader_generation,  &state.page,
+         &state.bytes,   &state.events, &state.expected, &c.gate,   &c.mode,       &where.record(0).slot, &where.record(1).slot,
+         &rec.reserve,   &rec.count,    &rec.committed,  &rec.base, &rec.real_end, &other.committed,      &other.reserve,
+         &other.real_end},
+        {0, all, all - 1, 0xFFFFF, 0x1000FFFFF, u64{1} << 20, u64{1} << 63, 0x3FFC, 0xFFF0, (u64{1} << 20) + 3, 2, 0x7FFFFFFF},
+        strikes);
     world.spawn("victim", [=] { run(m); });
   };
 }
@@ -85,7 +88,8 @@ TEST(Malice, Reader) {
     for (int i = 0; i < 3; ++i) {
       const Got got = r.get_reader(true);
       const ReaderView v = r.view();
-      if (got == Got::data) require(v.id < 3 && v.begin <= v.end && v.end <= 4080 && v.begin % 4 == 0, "a view is inside its sub-buffer");
+      if (got == Got::data)
+        require(v.id < 3 && v.begin <= v.end && v.end <= 4080 && v.begin % 4 == 0, "a view is inside its sub-buffer");
     }
   };
   prove("hostile words against a reader", quick, hostile(1, read));
@@ -126,7 +130,8 @@ TEST(Malice, Writer) {
     auto& w = m.writer();
     for (u32 size : {half, half, most})
       if (const Slot s = w.reserve(size)) {
-        require(s.payload >= Guarded::ring->data + 4096 && s.payload + size <= Guarded::ring->data + Guarded::ring->geometry.data_size(),
+        require(s.payload >= Guarded::ring->data + 4096 &&
+                    s.payload + size <= Guarded::ring->data + Guarded::ring->geometry.data_size(),
                 "a payload is inside the data region");
         w.commit(s);
       }

@@ -1,5 +1,5 @@
-// Each order weakened, each planted bug: the models must refute it. A mutant that survives says that the order is a guess or that
-// the model is too weak. The line says after how many executions, and with which choices.
+// Each order weakened, each planted bug: the models must refute it. A mutant that survives says that the order is a guess or
+// that the model is too weak. The line says after how many executions, and with which choices.
 #include "ring_model.hpp"
 
 namespace ringside::model {
@@ -11,7 +11,8 @@ const Options old_values{.preemptions = 1, .stale = 1, .seconds = 20};
 const Options one_handler{.preemptions = 0, .stale = 0, .signals = 1, .seconds = 20};
 
 template <Orders O>
-auto writer_and_reader(Shape shape, std::vector<u32> before, std::vector<u32> writes, u32 reads, std::vector<u32> handlers = {}) {
+auto writer_and_reader(Shape shape, std::vector<u32> before, std::vector<u32> writes, u32 reads,
+                       std::vector<u32> handlers = {}) {
   return [=](World& world) {
     Model<O> m(world, shape);
     for (u32 size : before) m.write(size);
@@ -72,7 +73,8 @@ auto stranger_looks_at_state() {
     world.spawn("stranger", [=] {
       const ReaderState s = Reader<Explored, O>(m.b->ring).state();
       const u64 next = reader_of(s.page).next;
-      require(s.read == s.expected && (s.bytes != 0 ? s.read == next : next == 0 || s.read + 1 == next), "the state is of one moment");
+      require(s.read == s.expected && (s.bytes != 0 ? s.read == next : next == 0 || s.read + 1 == next),
+              "the state is of one moment");
     });
   };
 }
@@ -89,14 +91,17 @@ auto quiet_writer(u32 handlers) {
       Record& rec = m.b->ring.record(1);
       const u64 done = Explored::load(&rec.committed, Order::relaxed);
       if (handlers == 0)
-        require(committed_of(done).bytes == reserve_offset(Explored::load(&rec.reserve, Order::relaxed)), "all is published and seen");
+        require(committed_of(done).bytes == reserve_offset(Explored::load(&rec.reserve, Order::relaxed)),
+                "all is published and seen");
       Explored::store(&rec.committed, u64{0}, Order::relaxed);
       Explored::load(&c.nest, Order::relaxed);
       Explored::load(&c.nest, Order::relaxed);
       require(rec.committed == 0, "a quiet writer touches nothing");
     });
     world.spawn("writer", [=] { m.write(half); });
-    if (handlers != 0) world.signal("writer", [=] { m.write(half); }, handlers);
+    if (handlers != 0)
+      world.signal(
+          "writer", [=] { m.write(half); }, handlers);
   };
 }
 
@@ -104,27 +109,36 @@ TEST(Mutants, Orders) {
   refute("commit_publish", old_values, writer_and_reader<Orders{.commit_publish = relaxed}>({3}, {}, {half}, 1));
   refute("commit_observe", old_values, writer_and_reader<Orders{.commit_observe = relaxed}>({3}, {}, {half}, 1));
   // The last event of the old sub-buffer must be open while a handler moves on: only then is it not published before.
-  refute("advance_publish", {.preemptions = 1, .stale = 1, .signals = 1}, writer_and_reader<Orders{.advance_publish = relaxed}>({3}, {half}, {half}, 2, {half}));
+  refute("advance_publish", {.preemptions = 1, .stale = 1, .signals = 1},
+         writer_and_reader<Orders{.advance_publish = relaxed}>({3}, {half}, {half}, 2, {half}));
   refute("advance_observe", old_values, writer_and_reader<Orders{.advance_observe = relaxed}>({3}, {half}, {half, half}, 2));
   refute("enter_publish", old_values, iterator_beside_writer<Orders{.enter_publish = relaxed}>());
   refute("enter_observe", old_values, iterator_beside_writer<Orders{.enter_observe = relaxed}>());
   refute("state_publish", {.preemptions = 1, .stale = 2}, stranger_looks_at_state<Orders{.state_publish = relaxed}>());
   refute("state_observe", {.preemptions = 1, .stale = 2}, stranger_looks_at_state<Orders{.state_observe = relaxed}>());
   refute("quiet_publish", {.preemptions = 2, .stale = 1}, quiet_writer<Orders{.quiet_publish = relaxed}>(0));
-  refute("slot_observe", {.preemptions = 2, .stale = 1, .seconds = 20}, iterator_on_a_page_given_back<Orders{.slot_observe = relaxed}>());
+  refute("slot_observe", {.preemptions = 2, .stale = 1, .seconds = 20},
+         iterator_on_a_page_given_back<Orders{.slot_observe = relaxed}>());
 }
 
 TEST(Mutants, OfTheWriter) {
-  refute("commit_before_payload", {.preemptions = 1, .stale = 0}, writer_and_reader<Orders{.bug = Bug::commit_before_payload}>({3}, {half}, {half}, 2));
+  refute("commit_before_payload", {.preemptions = 1, .stale = 0},
+         writer_and_reader<Orders{.bug = Bug::commit_before_payload}>({3}, {half}, {half}, 2));
   refute("no_second_look", one_handler, writer_and_reader<Orders{.bug = Bug::no_second_look}>({3}, {}, {half}, 0, {half}));
   refute("lost_overrun", {.preemptions = 0}, writer_and_reader<Orders{.bug = Bug::lost_overrun}>({3}, {most, most}, {most}, 0));
-  refute("lap_not_advanced", {.preemptions = 0}, writer_and_reader<Orders{.bug = Bug::lap_not_advanced}>({3}, {most, most}, {most}, 0));
-  refute("missed_moved", {.preemptions = 1, .stale = 0}, writer_and_reader<Orders{.bug = Bug::missed_moved}>({3}, {most, most}, {most}, 1));
-  refute("inferred_reader_page", {.preemptions = 0}, writer_and_reader<Orders{.bug = Bug::inferred_reader_page}>({3}, {most, most}, {most}, 0));
-  refute("overwrite_commit_page", {.preemptions = 0, .stale = 0, .signals = 2}, writer_and_reader<Orders{.bug = Bug::overwrite_commit_page}>({3}, {}, {most}, 0, {most, most}));
+  refute("lap_not_advanced", {.preemptions = 0},
+         writer_and_reader<Orders{.bug = Bug::lap_not_advanced}>({3}, {most, most}, {most}, 0));
+  refute("missed_moved", {.preemptions = 1, .stale = 0},
+         writer_and_reader<Orders{.bug = Bug::missed_moved}>({3}, {most, most}, {most}, 1));
+  refute("inferred_reader_page", {.preemptions = 0},
+         writer_and_reader<Orders{.bug = Bug::inferred_reader_page}>({3}, {most, most}, {most}, 0));
+  refute("overwrite_commit_page", {.preemptions = 0, .stale = 0, .signals = 2},
+         writer_and_reader<Orders{.bug = Bug::overwrite_commit_page}>({3}, {}, {most}, 0, {most, most}));
   refute("handler_stays", one_handler, writer_and_reader<Orders{.bug = Bug::handler_stays}>({3}, {half}, {half}, 0, {half}));
-  refute("void_store_stays", one_handler, writer_and_reader<Orders{.bug = Bug::void_store_stays}>({3}, {half}, {half}, 0, {half}));
-  refute("reset_without_check", one_handler, writer_and_reader<Orders{.bug = Bug::reset_without_check}>({3}, {most}, {most}, 0, {most}));
+  refute("void_store_stays", one_handler,
+         writer_and_reader<Orders{.bug = Bug::void_store_stays}>({3}, {half}, {half}, 0, {half}));
+  refute("reset_without_check", one_handler,
+         writer_and_reader<Orders{.bug = Bug::reset_without_check}>({3}, {most}, {most}, 0, {most}));
   refute("no_second_gate", {.preemptions = 2, .stale = 0, .signals = 1}, quiet_writer<Orders{.bug = Bug::no_second_gate}>(1));
 }
 
@@ -157,11 +171,13 @@ TEST(Mutants, TheOriginalIsProved) {
   prove("iterator", old_values, iterator_beside_writer<O>());
   prove("state", {.preemptions = 1, .stale = 2}, stranger_looks_at_state<O>());
   prove("quiet", {.preemptions = 2, .stale = 1}, quiet_writer<O>(0));
-  prove("the last event of a sub-buffer", {.preemptions = 1, .stale = 1, .signals = 1}, writer_and_reader<O>({3}, {half}, {half}, 2, {half}));
+  prove("the last event of a sub-buffer", {.preemptions = 1, .stale = 1, .signals = 1},
+        writer_and_reader<O>({3}, {half}, {half}, 2, {half}));
   prove("a page given back", {.preemptions = 2, .stale = 0, .seconds = 20}, iterator_on_a_page_given_back<O>());
   prove("quiet with a handler", {.preemptions = 2, .stale = 0, .signals = 1}, quiet_writer<O>(1));
   prove("a taken page", {.preemptions = 1, .stale = 0}, writer_and_reader<O>({3}, {most, most}, {most}, 1));
-  prove("full of handlers", {.preemptions = 0, .stale = 0, .signals = 2}, writer_and_reader<O>({3}, {}, {most}, 0, {most, most}));
+  prove("full of handlers", {.preemptions = 0, .stale = 0, .signals = 2},
+        writer_and_reader<O>({3}, {}, {most}, 0, {most, most}));
 }
 
 }  // namespace

@@ -7,15 +7,15 @@
 //     world.after([=] { m.balance(); });
 //   });
 //
-// A Model is a handle, copied into every context. Its books are plain memory that only the test looks at: an event's number stands
-// in the first and the last word of its payload, so a reader sees a torn, doubled or invented event at once.
+// A Model is a handle, copied into every context. Its books are plain memory that only the test looks at: an event's number
+// stands in the first and the last word of its payload, so a reader sees a torn, doubled or invented event at once.
 #pragma once
+#include <gtest/gtest.h>
+
 #include <ringside/ring/check.hpp>
 #include <ringside/ring/iterate.hpp>
 #include <ringside/ring/recover.hpp>
 #include <ringside/ring/writer.hpp>
-
-#include <gtest/gtest.h>
 
 #include "explorer.hpp"
 
@@ -61,7 +61,8 @@ class Model {
   using W = Writer<CountingClock, M, O>;
   using R = Reader<M, O>;
 
-  Model(World& world, const Shape& shape, const Doorbell& bell = {}) : b(world.make<Books>()), bell_(bell), writers_(world.make<W>(2)) {
+  Model(World& world, const Shape& shape, const Doorbell& bell = {})
+      : b(world.make<Books>()), bell_(bell), writers_(world.make<W>(2)) {
     const Geometry g(4096, shape.subbufs + shape.spares, shape.spares);
     Ring& ring = b->ring;
     ring.geometry = g;
@@ -173,14 +174,15 @@ class Model {
     }
     if (c.unread != 0 || c.written != c.read + c.overrun || c.read != b->read)
       fail("written %llu = read %llu (seen %llu) + unread %llu + overrun %llu", (unsigned long long)c.written,
-           (unsigned long long)c.read, (unsigned long long)b->read, (unsigned long long)c.unread, (unsigned long long)c.overrun);
+           (unsigned long long)c.read, (unsigned long long)b->read, (unsigned long long)c.unread,
+           (unsigned long long)c.overrun);
     const u64 open_loss = c.written - b->next_index;  // lost, with nothing behind it yet that would say so
     if (b->lost + open_loss != c.overrun)
-      fail("the reader missed %llu + %llu, the writer overwrote %llu", (unsigned long long)b->lost, (unsigned long long)open_loss,
-           (unsigned long long)c.overrun);
+      fail("the reader missed %llu + %llu, the writer overwrote %llu", (unsigned long long)b->lost,
+           (unsigned long long)open_loss, (unsigned long long)c.overrun);
     if (after_death ? c.written < promised || c.written > begun : c.written != written)
-      fail("%llu events in the ring's books; %u written, %u promised, %u begun", (unsigned long long)c.written, written, promised,
-           begun);
+      fail("%llu events in the ring's books; %u written, %u promised, %u begun", (unsigned long long)c.written, written,
+           promised, begun);
     if (!after_death && b->refused != c.dropped + c.commit_overrun)
       fail("%u refused, dropped %llu + commit overrun %llu", b->refused, (unsigned long long)c.dropped,
            (unsigned long long)c.commit_overrun);
@@ -246,7 +248,8 @@ class Model {
         if (first != last || first == 0 || first > b->events || b->fate[first] == Fate::refused)
           fail("a torn event at data offset %u: %u .. %u of %u", at, first, last, b->events);
         if (b->fate[first] == Fate::discarded) fail("event %u was taken back", first);
-        if (v.begin == 0 && (time == 0 || time > b->time + paddings)) fail("event %u has the time %llu", first, (unsigned long long)time);
+        if (v.begin == 0 && (time == 0 || time > b->time + paddings))
+          fail("event %u has the time %llu", first, (unsigned long long)time);
         page.numbers[page.n++] = first;
       }
       at += size;
@@ -331,8 +334,8 @@ inline void refute(const char* what, const Options& options, const std::function
     zeros = 0;
     if (c != 'x') choices += std::string(1, c) + " ";
   }
-  printf("  refuted  %9llu executions %6.2f s  %s: %s [%s]\n", (unsigned long long)r.executions, r.seconds, what, r.failure.c_str(),
-         choices.c_str());
+  printf("  refuted  %9llu executions %6.2f s  %s: %s [%s]\n", (unsigned long long)r.executions, r.seconds, what,
+         r.failure.c_str(), choices.c_str());
   EXPECT_FALSE(r.passed()) << what << " survives: " << r;
 }
 

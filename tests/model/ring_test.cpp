@@ -31,8 +31,7 @@ auto run(const Plan& plan) {
       world.spawn("writer", [=] {
         for (u32 size : plan.writes) size != 0 ? (void)m.write(size) : m.take_back(half);
       });
-    for (u32 size : plan.handlers)
-      world.signal("writer", [=] { size != 0 ? (void)m.write(size) : m.take_back(half); });
+    for (u32 size : plan.handlers) world.signal("writer", [=] { size != 0 ? (void)m.write(size) : m.take_back(half); });
     world.after([=] { m.balance(); });
   };
 }
@@ -43,8 +42,10 @@ const Options deep{.preemptions = 1, .stale = 0, .signals = 2, .seconds = 20};
 
 TEST(Ring, Overwrite) {
   prove("overwrite, 3 sub-buffers, 4 writes", wide, run({.shape = {3}, .writes = {most, most, most, most}}));
-  prove("overwrite, 4 sub-buffers, 3 before, 3 writes", wide, run({.shape = {4}, .before = {most, most, most}, .writes = {most, most, most}}));
-  prove("overwrite, 5 sub-buffers, 4 before, 2 writes", wide, run({.shape = {5}, .before = {most, most, most, most}, .writes = {most, most}}));
+  prove("overwrite, 4 sub-buffers, 3 before, 3 writes", wide,
+        run({.shape = {4}, .before = {most, most, most}, .writes = {most, most, most}}));
+  prove("overwrite, 5 sub-buffers, 4 before, 2 writes", wide,
+        run({.shape = {5}, .before = {most, most, most, most}, .writes = {most, most}}));
   prove("overwrite, two events each", wide, run({.shape = {3}, .before = {half, half}, .writes = {half, half, half}}));
   prove("overwrite, no padding", wide, run({.shape = {3}, .before = {whole}, .writes = {whole, whole, whole}}));
 }
@@ -56,19 +57,23 @@ TEST(Ring, Discard) {
 }
 
 TEST(Ring, PartialReaderPage) {
-  prove("the reader on the writer's page", wide, run({.shape = {3}, .before = {half}, .read_before = 1, .writes = {half, half}, .reads = 3}));
-  prove("the same, full ring", wide, run({.shape = {3}, .before = {half}, .read_before = 1, .writes = {half, most, most}, .reads = 2}));
+  prove("the reader on the writer's page", wide,
+        run({.shape = {3}, .before = {half}, .read_before = 1, .writes = {half, half}, .reads = 3}));
+  prove("the same, full ring", wide,
+        run({.shape = {3}, .before = {half}, .read_before = 1, .writes = {half, most, most}, .reads = 2}));
 }
 
 TEST(Ring, InvariantsAtEachAccess) {
-  prove("invariants, overwrite", {.preemptions = 2, .stale = 0}, run({.shape = {3, false, true}, .writes = {most, most, most}}));
+  prove("invariants, overwrite", {.preemptions = 2, .stale = 0},
+        run({.shape = {3, false, true}, .writes = {most, most, most}}));
   prove("invariants, handler", {.preemptions = 1, .stale = 0, .signals = 1},
         run({.shape = {3, false, true}, .before = {most}, .writes = {most, most}, .handlers = {most}}));
 }
 
 TEST(Ring, OneHandler) {
   prove("a handler anywhere", narrow, run({.shape = {3}, .writes = {half, half, half}, .handlers = {half}, .reads = 1}));
-  prove("a handler that moves the page", narrow, run({.shape = {3}, .before = {most, most}, .writes = {most}, .handlers = {most}}));
+  prove("a handler that moves the page", narrow,
+        run({.shape = {3}, .before = {most, most}, .writes = {most}, .handlers = {most}}));
   prove("a handler in discard mode", narrow, run({.shape = {3, true}, .before = {most}, .writes = {most}, .handlers = {most}}));
   prove("a handler that takes back", narrow, run({.shape = {3}, .writes = {half, half}, .handlers = {0}, .reads = 1}));
   prove("a handler in a take back", narrow, run({.shape = {3}, .writes = {half, 0, half}, .handlers = {half}, .reads = 1}));
@@ -76,10 +81,14 @@ TEST(Ring, OneHandler) {
 
 TEST(Ring, TwoHandlers) {
   const Options two{.preemptions = 0, .stale = 0, .signals = 2, .seconds = 20};
-  prove("two handlers, nested or not", two, run({.shape = {3}, .before = {most}, .writes = {most}, .handlers = {most, half}, .reads = 1}));
-  prove("two handlers fill the ring: commit overrun", two, run({.shape = {3}, .writes = {most}, .handlers = {most, most}, .reads = 0}));
-  prove("two handlers, 4 sub-buffers", two, run({.shape = {4}, .before = {most, most, most}, .writes = {most}, .handlers = {most, most}, .reads = 0}));
-  prove("two handlers, one takes back", two, run({.shape = {3, true}, .before = {half}, .writes = {half}, .handlers = {most, 0}, .reads = 0}));
+  prove("two handlers, nested or not", two,
+        run({.shape = {3}, .before = {most}, .writes = {most}, .handlers = {most, half}, .reads = 1}));
+  prove("two handlers fill the ring: commit overrun", two,
+        run({.shape = {3}, .writes = {most}, .handlers = {most, most}, .reads = 0}));
+  prove("two handlers, 4 sub-buffers", two,
+        run({.shape = {4}, .before = {most, most, most}, .writes = {most}, .handlers = {most, most}, .reads = 0}));
+  prove("two handlers, one takes back", two,
+        run({.shape = {3, true}, .before = {half}, .writes = {half}, .handlers = {most, 0}, .reads = 0}));
 }
 
 // Everybody reserves by the usual way, a plain store: the sub-buffer has been begun, and there is room.
@@ -87,41 +96,57 @@ TEST(Ring, PlainStore) {
   const Options two{.preemptions = 0, .stale = 0, .signals = 2, .seconds = 20};
   const Options three{.preemptions = 0, .stale = 0, .signals = 3, .seconds = 60};
   prove("a handler in a plain store", narrow, run({.shape = {3}, .before = {100}, .writes = {100, 100}, .handlers = {100}}));
-  prove("two handlers in a plain store", two, run({.shape = {3}, .before = {100}, .writes = {100, 100}, .handlers = {100, 100}}));
-  prove("three handlers in a plain store", three, run({.shape = {4}, .before = {100}, .writes = {100}, .handlers = {100, 100, 100}, .reads = 0}));
-  prove("the last place of a full ring, discard mode", two, run({.shape = {3, true}, .before = {most, 100}, .writes = {100, 100}, .handlers = {100, 100}, .reads = 1}));
-  prove("the same, three handlers", three, run({.shape = {3, true}, .before = {most, 100}, .writes = {100}, .handlers = {100, 100, 100}, .reads = 0}));
-  prove("handlers that fill the ring", three, run({.shape = {3}, .before = {100}, .writes = {100}, .handlers = {most, most, 100}, .reads = 0}));
-  prove("handlers that take back", two, run({.shape = {3}, .before = {100}, .writes = {100, 0, 100}, .handlers = {0, 100}, .reads = 0}));
-  prove("on the reader's page", narrow, run({.shape = {3}, .before = {100}, .read_before = 1, .writes = {100, 100}, .handlers = {100}}));
+  prove("two handlers in a plain store", two,
+        run({.shape = {3}, .before = {100}, .writes = {100, 100}, .handlers = {100, 100}}));
+  prove("three handlers in a plain store", three,
+        run({.shape = {4}, .before = {100}, .writes = {100}, .handlers = {100, 100, 100}, .reads = 0}));
+  prove("the last place of a full ring, discard mode", two,
+        run({.shape = {3, true}, .before = {most, 100}, .writes = {100, 100}, .handlers = {100, 100}, .reads = 1}));
+  prove("the same, three handlers", three,
+        run({.shape = {3, true}, .before = {most, 100}, .writes = {100}, .handlers = {100, 100, 100}, .reads = 0}));
+  prove("handlers that fill the ring", three,
+        run({.shape = {3}, .before = {100}, .writes = {100}, .handlers = {most, most, 100}, .reads = 0}));
+  prove("handlers that take back", two,
+        run({.shape = {3}, .before = {100}, .writes = {100, 0, 100}, .handlers = {0, 100}, .reads = 0}));
+  prove("on the reader's page", narrow,
+        run({.shape = {3}, .before = {100}, .read_before = 1, .writes = {100, 100}, .handlers = {100}}));
 }
 
 TEST(Ring, Iterator) {
-  prove("iterator beside an overwriting writer", wide, run({.shape = {3}, .before = {most, most}, .writes = {most, most}, .reads = 0, .iterated = 2}));
+  prove("iterator beside an overwriting writer", wide,
+        run({.shape = {3}, .before = {most, most}, .writes = {most, most}, .reads = 0, .iterated = 2}));
   prove("iterator beside a reader", wide, run({.shape = {3}, .before = {most, most, most}, .reads = 2, .iterated = 3}));
-  prove("iterator on a page that the reader flags", wide, run({.shape = {3}, .before = {most, most, most, most, most}, .reads = 1, .meta = true, .iterated = 2}));
+  prove("iterator on a page that the reader flags", wide,
+        run({.shape = {3}, .before = {most, most, most, most, most}, .reads = 1, .meta = true, .iterated = 2}));
   prove("iterator on a reader page that is given back and entered", {.preemptions = 2, .stale = 0, .seconds = 20},
-        run({.shape = {3}, .before = {4068, most, most, half}, .read_before = 0, .writes = {half, half, most}, .reads = 2, .iterated = 1}));
+        run({.shape = {3},
+             .before = {4068, most, most, half},
+             .read_before = 0,
+             .writes = {half, half, most},
+             .reads = 2,
+             .iterated = 1}));
 }
 
-// Read first, then written on: the page that goes back to the ring was closed without padding and is entered with more behind it.
+// Read first, then written on: the page that goes back to the ring was closed without padding and is entered with more behind
+// it.
 TEST(Ring, IteratorOnAPageGivenBack) {
-  prove("iterator, reader between its swap and the note, writer on the page", {.preemptions = 2, .stale = 0, .seconds = 20}, [](World& world) {
-    Model<> m(world, {3});
-    m.write(4068);
-    m.write(most);
-    m.read();
-    m.write(most);
-    m.write(half);
-    world.spawn("iterator", [=] { m.look_through(1); });
-    world.spawn("reader", [=] { m.read(); });
-    world.spawn("writer", [=] {
-      m.write(half);
-      m.write(half);
-      m.write(most);
-    });
-    world.after([=] { m.balance(); });
-  });
+  prove("iterator, reader between its swap and the note, writer on the page", {.preemptions = 2, .stale = 0, .seconds = 20},
+        [](World& world) {
+          Model<> m(world, {3});
+          m.write(4068);
+          m.write(most);
+          m.read();
+          m.write(most);
+          m.write(half);
+          world.spawn("iterator", [=] { m.look_through(1); });
+          world.spawn("reader", [=] { m.read(); });
+          world.spawn("writer", [=] {
+            m.write(half);
+            m.write(half);
+            m.write(most);
+          });
+          world.after([=] { m.balance(); });
+        });
 }
 
 TEST(Ring, StateIsOfOneMoment) {
@@ -134,7 +159,8 @@ TEST(Ring, StateIsOfOneMoment) {
     world.spawn("stranger", [=] {
       const ReaderState s = Reader<M>(m.b->ring).state();
       const u64 next = reader_of(s.page).next;
-      require(s.read == s.expected && (s.bytes != 0 ? s.read == next : next == 0 || s.read + 1 == next), "the state is of one moment");
+      require(s.read == s.expected && (s.bytes != 0 ? s.read == next : next == 0 || s.read + 1 == next),
+              "the state is of one moment");
     });
     world.after([=] { m.balance(); });
   });

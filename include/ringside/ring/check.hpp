@@ -1,5 +1,5 @@
-// What holds of a ring at any moment, between any two accesses of anybody: for tests, and for a look at a ring that is in doubt.
-// Answers the first sentence that is broken, or nullptr. Bounded by the number of sub-buffers; allocates nothing.
+// What holds of a ring at any moment, between any two accesses of anybody: for tests, and for a look at a ring that is in
+// doubt. Answers the first sentence that is broken, or nullptr. Bounded by the number of sub-buffers; allocates nothing.
 #pragma once
 #include <ringside/ring/reader.hpp>
 

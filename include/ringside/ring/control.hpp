@@ -1,5 +1,5 @@
-// The control region of a ring: a header of 512 bytes, then one record of 48 bytes for each sub-buffer. Plain integers; all access
-// through a Memory. A ring of up to 74 sub-buffers has one page of control.
+// The control region of a ring: a header of 512 bytes, then one record of 48 bytes for each sub-buffer. Plain integers; all
+// access through a Memory. A ring of up to 74 sub-buffers has one page of control.
 //
 //   Control   | who made it | gate | writer's words | reader's words |
 //   Record[0] | slot 0 .. and sub-buffer 0's reserve word, count, committed, base, real_end |
@@ -75,8 +75,8 @@ inline constexpr u32 control_version = 1;
 
 constexpr u64 control_size(const Geometry& g) noexcept { return sizeof(Control) + u64{sizeof(Record)} * g.nr_subbufs(); }
 
-// real_end: the position at which the sub-buffer was left, where its data ended, and whether padding follows (not so if it was parked
-// or its writer died). Never 0 for a sub-buffer that was left: padding is put behind an event.
+// real_end: the position at which the sub-buffer was left, where its data ended, and whether padding follows (not so if it was
+// parked or its writer died). Never 0 for a sub-buffer that was left: padding is put behind an event.
 inline constexpr u64 unpadded = u64{1} << 31;
 constexpr u64 pack_end(u64 position, u32 end, bool padded) noexcept { return position << 32 | end | (padded ? 0 : unpadded); }
 constexpr bool left_at(u64 real_end, u64 position) noexcept {
@@ -87,7 +87,8 @@ constexpr u32 closed_commit(u64 real_end, u32 capacity) noexcept {
   return (real_end & unpadded) != 0 ? end : abi::final_commit(end, capacity);
 }
 
-// gate: 0 go on; top bit: recording off; all ones: this ring is given up, its thread gets another; else park: position + 2 must be left without touching its bytes.
+// gate: 0 go on; top bit: recording off; all ones: this ring is given up, its thread gets another; else park: position + 2 must
+// be left without touching its bytes.
 inline constexpr u64 gate_off = u64{1} << 63;  // a bit, so that off and on again keep a park
 inline constexpr u64 gate_moved = ~u64{0};
 constexpr bool gate_refuses(u64 gate) noexcept { return (gate & gate_off) != 0; }

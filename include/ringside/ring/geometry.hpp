@@ -1,4 +1,5 @@
-// The sizes of one ring, checked once; from then on ids and offsets are tamed by them and by nothing that stands in shared memory.
+// The sizes of one ring, checked once; from then on ids and offsets are tamed by them and by nothing that stands in shared
+// memory.
 #pragma once
 #include <ringside/abi/event_header.hpp>
 #include <ringside/abi/sub_buffer.hpp>
@@ -6,7 +7,7 @@
 
 namespace ringside {
 
-inline constexpr u32 fewest_subbufs = 3;         // two in the ring, one the reader's
+inline constexpr u32 fewest_subbufs = 3;             // two in the ring, one the reader's
 inline constexpr u32 most_subbufs = (1u << 20) - 1;  // an id has 20 bits
 
 class Geometry {
@@ -16,8 +17,9 @@ class Geometry {
   // subbuf_size: a power of two, 4 KiB to 256 KiB. nr_subbufs: all of them, the reader page and the spares included.
   // spares: sub-buffers that start outside the ring, for Reader::take.
   constexpr Geometry(u32 subbuf_size, u32 nr_subbufs, u32 spares = 0) noexcept {
-    const bool good = is_power_of_two(subbuf_size) && subbuf_size >= abi::smallest_subbuf && subbuf_size <= abi::largest_subbuf &&
-                      nr_subbufs <= most_subbufs && spares < nr_subbufs && nr_subbufs - spares >= fewest_subbufs;
+    const bool good = is_power_of_two(subbuf_size) && subbuf_size >= abi::smallest_subbuf &&
+                      subbuf_size <= abi::largest_subbuf && nr_subbufs <= most_subbufs && spares < nr_subbufs &&
+                      nr_subbufs - spares >= fewest_subbufs;
     if (!good) return;
     subbuf_size_ = subbuf_size;
     nr_subbufs_ = nr_subbufs;

@@ -1,11 +1,11 @@
-// Looks at a ring without consuming, while the writer may overwrite it: each sub-buffer is copied and the copy is worth something
-// only if the slot still says the same afterwards.
+// Looks at a ring without consuming, while the writer may overwrite it: each sub-buffer is copied and the copy is worth
+// something only if the slot still says the same afterwards.
 //
 //   Iterator<> it(ring, buffer);                   // buffer: one sub-buffer's size
 //   while (it.next() == Got::data) walk(it.view(), buffer)
 //
-// Any number at a time, in any process with a mapping that can read. Each call copies at most one sub-buffer and is bounded by the
-// number of sub-buffers. Starts with what is left on the reader page.
+// Any number at a time, in any process with a mapping that can read. Each call copies at most one sub-buffer and is bounded by
+// the number of sub-buffers. Starts with what is left on the reader page.
 #pragma once
 #include <ringside/ring/reader.hpp>
 
@@ -89,8 +89,13 @@ class Iterator {
     if (now.bytes <= from.bytes || now.events <= from.events) return Got::nothing;
     const u64 first = M::load(&ring_.record(id).base, Order::relaxed) + from.events;
     M::copy_in(buffer_, ring_.subbuf(id), abi::header_size + now.bytes);
-    view_ = {id,    static_cast<u32>(from.bytes), now.bytes, now.events - static_cast<u32>(from.events),
-             first > expected_ ? first - expected_ : 0, first, false};
+    view_ = {id,
+             static_cast<u32>(from.bytes),
+             now.bytes,
+             now.events - static_cast<u32>(from.events),
+             first > expected_ ? first - expected_ : 0,
+             first,
+             false};
     return Got::data;
   }
 

@@ -9,14 +9,17 @@
 //             the new one's base
 //   SWAP      the reader's CAS of the slot (acq_rel): its     slot_observe: the writer's load when      the writer overwrites
 //             last reads of the page that it gives back       it enters the position                    bytes still being read
-//   ENTER     the writer's release fence between the slot     enter_observe: the iterator's acquire      an iterator takes a mix of old
+//   ENTER     the writer's release fence between the slot     enter_observe: the iterator's acquire      an iterator takes a
+//   mix of old
 //             and its first store into the sub-buffer         fence between its copy and the slot        and new bytes for good
 //             flag_missed: the same, before the padding
 //   STATE     a release fence before the reader's state is    state_observe: load of the generation,    a state of two moments
 //             written, its generation after it                acquire fence before the second one
-//   QUIET     the writer's store of nest = 0, after all that   the controller's acquire load of nest,   a reset ring is written to
+//   QUIET     the writer's store of nest = 0, after all that   the controller's acquire load of nest,   a reset ring is written
+//   to
 //             it has published                                behind fence_heavy
-//   WAKE      fence_light after the nest / commit store       fence_heavy on the other side             a sleeper misses the last event
+//   WAKE      fence_light after the nest / commit store       fence_heavy on the other side             a sleeper misses the
+//   last event
 #pragma once
 #include <ringside/base/memory.hpp>
 
@@ -25,18 +28,18 @@ namespace ringside {
 // Faults that the model tests plant, to show that they would be found. Never anything but `none` outside tests/model.
 enum class Bug : u8 {
   none,
-  commit_before_payload,   // publishes at reserve
-  no_second_look,          // after nest = 0 nobody looks for what a handler left
-  lost_overrun,            // overwrites without counting
-  lap_not_advanced,        // the overwritten slot keeps its lap
-  missed_moved,            // goes on when the reader has taken the sub-buffer that it was to overwrite
-  inferred_reader_page,    // enters a position without asking the slot
-  overwrite_commit_page,   // lets nested writers run over what is not committed
-  handler_stays,           // a handler reserves where its outer may be about to store
-  void_store_stays,        // a store that a handler overtook is taken for a reservation
-  reset_without_check,     // readies a sub-buffer although a handler has moved on
-  no_second_gate,          // goes on for what a handler left without a look at the gate
-  swap_before_intent,      // the reader takes a page and notes it afterwards
+  commit_before_payload,  // publishes at reserve
+  no_second_look,         // after nest = 0 nobody looks for what a handler left
+  lost_overrun,           // overwrites without counting
+  lap_not_advanced,       // the overwritten slot keeps its lap
+  missed_moved,           // goes on when the reader has taken the sub-buffer that it was to overwrite
+  inferred_reader_page,   // enters a position without asking the slot
+  overwrite_commit_page,  // lets nested writers run over what is not committed
+  handler_stays,          // a handler reserves where its outer may be about to store
+  void_store_stays,       // a store that a handler overtook is taken for a reservation
+  reset_without_check,    // readies a sub-buffer although a handler has moved on
+  no_second_gate,         // goes on for what a handler left without a look at the gate
+  swap_before_intent,     // the reader takes a page and notes it afterwards
 };
 
 struct Orders {

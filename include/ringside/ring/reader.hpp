@@ -74,8 +74,8 @@ class Reader {
     view_.lost_before = 0;
   }
 
-  // The kernel's GET_READER: either catches up on the reader page or swaps once; all that it finds is counted as read. With `meta`
-  // it puts the missed-events flags on a sub-buffer that the writer has left, and brings the meta-page up to date.
+  // The kernel's GET_READER: either catches up on the reader page or swaps once; all that it finds is counted as read. With
+  // `meta` it puts the missed-events flags on a sub-buffer that the writer has left, and brings the meta-page up to date.
   Got get_reader(bool meta = true) noexcept {
     const Got got = peek();
     if (got == Got::data) {
@@ -88,9 +88,9 @@ class Reader {
     return got;
   }
 
-  // Takes the reader page away for good, for I/O while the ring goes on, and puts `spare` (a sub-buffer id that the caller owns)
-  // in its place. Only a page that the writer has left, and while nobody maps the ring (mappers know the page by its id). What was
-  // not consumed of it is the caller's now, and counted as read.
+  // Takes the reader page away for good, for I/O while the ring goes on, and puts `spare` (a sub-buffer id that the caller
+  // owns) in its place. Only a page that the writer has left, and while nobody maps the ring (mappers know the page by its id).
+  // What was not consumed of it is the caller's now, and counted as read.
   bool take(u32 spare, u32& taken) noexcept {
     ReaderState at = state();
     const ReaderPlace own = reader_of(at.page);
@@ -190,11 +190,17 @@ class Reader {
     const u32 id = reader_of(at.page).id;
     const Record& rec = ring_.record(id);
     const Committed now = committed_of(M::load(&rec.committed, O.commit_observe));  // pairs: COMMIT
-    if (now.bytes > ring_.geometry.capacity() || now.bytes % 4 != 0 || at.bytes % 4 != 0 || now.bytes < at.bytes || now.events < at.events)
+    if (now.bytes > ring_.geometry.capacity() || now.bytes % 4 != 0 || at.bytes % 4 != 0 || now.bytes < at.bytes ||
+        now.events < at.events)
       return Got::corrupt;
     const u64 first = get(rec.base) + at.events;
-    view_ = {id,    static_cast<u32>(at.bytes), now.bytes, now.events - static_cast<u32>(at.events),
-             first > at.expected ? first - at.expected : 0, first, left};
+    view_ = {id,
+             static_cast<u32>(at.bytes),
+             now.bytes,
+             now.events - static_cast<u32>(at.events),
+             first > at.expected ? first - at.expected : 0,
+             first,
+             left};
     return now.bytes > at.bytes && (view_.events != 0 || !left) ? Got::data : Got::nothing;
   }
 

@@ -42,13 +42,15 @@ Recovered recover(const Ring& ring) noexcept {
   u64 behind_reader = at.expected;  // index behind all that ever was on a reader page
   if (own.next != 0 && at.bytes != Reader<M>::taken_away && g.holds(own.id))
     behind_reader = get(ring.record(own.id).base) + committed_of(get(ring.record(own.id).committed)).events;
-  const u64 first = own.next != 0 && at.bytes != Reader<M>::taken_away && g.holds(own.id) ? get(ring.record(own.id).base) + at.events
-                                                                                          : at.expected;
+  const u64 first = own.next != 0 && at.bytes != Reader<M>::taken_away && g.holds(own.id)
+                        ? get(ring.record(own.id).base) + at.events
+                        : at.expected;
   const u64 lost_at_page = first > at.expected ? first - at.expected : 0;
   M::store(&c.overrun, at.lost + lost_at_page + (oldest > behind_reader ? oldest - behind_reader : 0), Order::relaxed);
 
   const u64 word = get(rec.reserve);
-  if (!left_at(get(rec.real_end), commit.position) || tail != commit || closed_commit(get(rec.real_end), g.capacity()) != now.bytes) {
+  if (!left_at(get(rec.real_end), commit.position) || tail != commit ||
+      closed_commit(get(rec.real_end), g.capacity()) != now.bytes) {
     M::store(&rec.real_end, pack_end(commit.position, now.bytes, false), Order::relaxed);
     M::store(&rec.reserve, close_reserve(word), Order::relaxed);
   }

@@ -1,5 +1,5 @@
-// The packed words of the control region. All zeros is a new ring: each encoding is chosen so that its initial value is 0, which
-// keeps untouched control pages unallocated and makes a ring O(1) to create.
+// The packed words of the control region. All zeros is a new ring: each encoding is chosen so that its initial value is 0,
+// which keeps untouched control pages unallocated and makes a ring O(1) to create.
 #pragma once
 #include <ringside/base/types.hpp>
 
@@ -49,11 +49,11 @@ static_assert(reserve_time(pack_reserve((u64{1} << 50) - 5, 0), u64{1} << 50) ==
 constexpr u64 pack_count(u64 position, u32 count) noexcept { return position << 32 | count; }
 constexpr u32 count_of(u64 word) noexcept { return static_cast<u32>(word); }
 
-// What is published of a sub-buffer: events and bytes, always as a pair.
+// What is published of a sub-buffer: events and bytes / 4, always as a pair.
 struct Committed {
   u32 events, bytes;
 };
-constexpr u64 pack_committed(Committed c) noexcept { return u64{c.events} << 32 | c.bytes; }
-constexpr Committed committed_of(u64 word) noexcept { return {static_cast<u32>(word >> 32), static_cast<u32>(word)}; }
+constexpr u64 pack_committed(Committed c) noexcept { return u64{c.events} << 32 | c.bytes >> 2; }
+constexpr Committed committed_of(u64 word) noexcept { return {static_cast<u32>(word >> 32), static_cast<u32>(word) << 2}; }
 
 }  // namespace ringside

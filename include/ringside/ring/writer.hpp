@@ -4,10 +4,9 @@
 //   if (Slot s = w.reserve(16)) { memcpy(s.payload, ...); w.commit(s); }
 //
 // reserve, commit, discard: safe in signal handlers at any depth, never block, never allocate, no system call, no lock prefix
-// (one locked CAS per sub-buffer when it overwrites). An event must be committed or discarded by who reserved it, handlers before
-// what they interrupted. About 2 ns on top of reading the clock. Not for two threads; one object for a ring's thread and its
-// handlers together, since it holds words that they share.
-// The steps are lettered as in docs/design.md 3.2 and 3.3.
+// (one locked CAS per sub-buffer when it overwrites). An event must be committed or discarded by who reserved it, handlers
+// before what they interrupted. About 2 ns on top of reading the clock. Not for two threads; one object for a ring's thread and
+// its handlers together, since it holds words that they share. The steps are lettered as in docs/design.md 3.2 and 3.3.
 #pragma once
 #include <ringside/base/memory_hardware.hpp>
 #include <ringside/ring/control.hpp>
@@ -20,7 +19,7 @@ enum class Refused : u8 { no, too_big, disabled, full, commit_overrun, corrupt }
 // A reserved payload: `size` bytes as asked for; falsy with a reason when refused.
 struct Slot {
   u8* payload = nullptr;
-  Record* record = nullptr;   // of its sub-buffer
+  Record* record = nullptr;  // of its sub-buffer
   u8* sub_buffer = nullptr;
   u64 before = 0, after = 0;  // the reserve word around this event
   u32 offset = 0;             // of the data event's header word, behind a time extend
@@ -41,71 +40,34 @@ struct Doorbell {
 
 template <class C>
 concept RingClock = requires(C& c) {
-  { c.now() } noexcept -> detail::IsU64;
+  { c.now() }
+  noexcept->detail::IsU64;
 };
 
 template <RingClock C, Memory M = Hardware, Orders O = Orders{}>
 class Writer {
  public:
-  Writer(const Ring& ring, C clock, const Doorbell& bell = {}) noexcept : ring_(ring), clock_(clock), bell_(bell), quarters_(ring.geometry.capacity() / 4) {}
+  Writer(const Ring& ring, C clock, const Doorbell& bell = {}) noexcept
+      : ring_(ring), clock_(clock), bell_(bell), quarters_(ring.geometry.capacity() / 4) {}
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
   // size: 0 to geometry.largest_payload() bytes.
   [[nodiscard]] RS_INLINE Slot reserve(u32 size) noexcept {
-    if (!(__builtin_constant_p(size) && size <= abi::largest_payload(abi::smallest_subbuf - abi::header_size)) &&
-        size > ring_.geometry.largest_payload()) [[unlikely]]
+    if (too_big(size)) [[unlikely]]
       return refused(Refused::too_big);
-    Control& c = ctl();
-    const u64 nest = M::load(&c.nest, Order::relaxed);
-    if (nest == 0) [[likely]] {
-      /*A*/ M::store(&c.nest, u64{1}, Order::relaxed);
-      M::fence_light();
-      if (M::load(&c.gate, Order::relaxed) == 0) [[likely]] {
-        // The usual case, by a plain store: room, a small delta, and all before it published. A handler that meets nest != 0 and
-        // all published leaves the sub-buffer and clears here_: so either nobody overtakes the store, or it is void.
-        /*B*/ Record* const rec = pointer<Record>(M::load(&here_, Order::relaxed));
-        u8* const subbuf = pointer<u8>(M::load(&here_data_, Order::relaxed));
-        const u64 word = M::load(&rec->reserve, Order::relaxed);
-        const u64 committed = M::load(&rec->committed, Order::relaxed);
-        const u32 data_size = abi::event_size(size);
-        /*C*/ const u64 now = clock_.now();
-        const u64 quarter = word & closed;
-        const u64 next = (now << 16) + quarter + data_size / 4;
-        const u64 grown = next - word;  // delta << 16 | data_size / 4; far beyond the limit if the clock went back
-        if (quarter != 0 && static_cast<u32>(committed) == quarter * 4 && quarter + data_size / 4 <= quarters_ &&
-            grown < abi::delta_limit << 16 && now < M::load(&deadline_, Order::relaxed)) [[likely]] {
-          /*D*/ M::store(&rec->reserve, next, Order::relaxed);
-          M::fence_light();
-          if (M::load(&here_, Order::relaxed) == address(rec) || O.bug == Bug::void_store_stays) [[likely]] {
-            Slot slot{nullptr, rec, subbuf, word, next, reserve_offset(word), data_size, committed + pack_committed({1, data_size}),
-                      Refused::no};
-            /*E*/ fill(slot, size, static_cast<u32>(grown >> 16));
-            return slot;
-          }
-          M::store(&rec->reserve, close_reserve(next), Order::relaxed);
-        }
-      }
-    }
+    Slot slot;
+    const u64 nest = M::load(&ctl().nest, Order::relaxed);
+    if (nest == 0 && reserve_usually(ctl(), size, slot)) [[likely]]
+      return slot;
     Slot slow;  // copied member by member: so the usual case keeps its slot in registers
     reserve_slowly(size, nest, slow);
     return {slow.payload, slow.record, slow.sub_buffer, slow.before, slow.after, slow.offset, slow.size, slow.done, slow.why};
   }
 
   RS_INLINE void commit(const Slot& slot) noexcept {
-    if (slot.done != 0) [[likely]] {
-      // What handlers have put behind it is for the second look.
-      Control& c = ctl();
-      /*F*/ M::store(&header(slot).commit, u64{committed_of(slot.done).bytes}, O.commit_publish);  // pairs: COMMIT
-      M::store(&slot.record->committed, slot.done, O.commit_publish);                              // pairs: COMMIT
-      M::fence_light();
-      /*G*/ M::store(&c.nest, u64{0}, O.quiet_publish);  // pairs: QUIET
-      M::fence_light();
-      if (M::load(&slot.record->reserve, Order::relaxed) != slot.after && O.bug != Bug::no_second_look) [[unlikely]]
-        return look_again();
-      if (M::load(bell_.any, Order::relaxed) != 0) [[unlikely]] bell_.ring(bell_.context);
-      return;
-    }
+    if (slot.done != 0) [[likely]]
+      return publish(ctl(), slot);
     commit_slowly(slot);
   }
 
@@ -122,13 +84,28 @@ class Writer {
     return freed;
   }
 
-  // The one-call write; false when refused.
-  RS_INLINE bool write(const void* payload, u32 size) noexcept {
-    const Slot slot = reserve(size);
-    if (!slot) [[unlikely]] return false;
-    __builtin_memcpy(slot.payload, payload, size);
-    commit(slot);
+  // The one-call write; false when refused. fill(u8*) puts the payload there; it is inlined twice.
+  template <class Fill>
+  RS_INLINE bool write(u32 size, Fill fill) noexcept {
+    if (too_big(size)) [[unlikely]]
+      return false;
+    Control& c = ctl();
+    Slot slot;
+    const u64 nest = M::load(&c.nest, Order::relaxed);
+    if (nest == 0 && reserve_usually(c, size, slot)) [[likely]] {
+      fill(slot.payload);
+      publish(c, slot);
+      return true;
+    }
+    Slot slow;
+    reserve_slowly(size, nest, slow);
+    if (!slow) return false;
+    fill(slow.payload);
+    commit_slowly(slow);
     return true;
+  }
+  RS_INLINE bool write(const void* payload, u32 size) noexcept {
+    return write(size, [&](u8* to) { __builtin_memcpy(to, payload, size); });
   }
 
   const Ring& ring() const noexcept { return ring_; }
@@ -137,11 +114,61 @@ class Writer {
  private:
   RS_INLINE Control& ctl() const noexcept { return *ring_.control; }
   RS_INLINE static void put(u8* at, u32 value) noexcept { M::store(reinterpret_cast<u32*>(at), value, Order::relaxed); }
+  RS_INLINE bool too_big(u32 size) const noexcept {
+    constexpr u32 always_fits = abi::largest_payload(abi::smallest_subbuf - abi::header_size);
+    return !(__builtin_constant_p(size) && size <= always_fits) && size > ring_.geometry.largest_payload();
+  }
   static Slot refused(Refused why) noexcept {
     Slot s;
     s.why = why;
     return s;
   }
+  // The usual case, by a plain store: nobody nested, room, a small delta, and all before it published. A handler that meets
+  // nest != 0 and all published leaves the sub-buffer and clears here_: so either nobody overtakes the store, or it is void.
+  // False: nest is 1, nothing is reserved.
+  RS_INLINE bool reserve_usually(Control& c, u32 size, Slot& slot) noexcept {
+    /*A*/ M::store(&c.nest, u64{1}, Order::relaxed);
+    M::fence_light();
+    if (M::load(&c.gate, Order::relaxed) != 0) [[unlikely]]
+      return false;
+    /*B*/ Record* const rec = pointer<Record>(M::load(&here_, Order::relaxed));
+    u8* const subbuf = pointer<u8>(M::load(&here_data_, Order::relaxed));
+    const u64 word = M::load(&rec->reserve, Order::relaxed);
+    const u64 committed = M::load(&rec->committed, Order::relaxed);
+    const u32 data_size = abi::event_size(size);
+    /*C*/ const u64 now = clock_.now();
+    const u64 quarter = word & closed, end = quarter + data_size / 4;
+    const u64 next = (now << 16) + end;
+    const u64 grown = next - word;  // delta << 16 | data_size / 4; far beyond the limit if the clock went back
+    if (quarter == 0 || static_cast<u32>(committed) != static_cast<u32>(quarter) || end > quarters_ ||
+        grown >= abi::delta_limit << 16 || now >= M::load(&deadline_, Order::relaxed)) [[unlikely]]
+      return false;
+    /*D*/ M::store(&rec->reserve, next, Order::relaxed);
+    M::fence_light();
+    if (M::load(&here_, Order::relaxed) != address(rec) && O.bug != Bug::void_store_stays) [[unlikely]]
+      return false;
+    slot = {nullptr,    rec,
+            subbuf,     word,
+            next,       static_cast<u32>(quarter) * 4,
+            data_size,  committed + pack_committed({1, data_size}),
+            Refused::no};
+    /*E*/ fill(slot, size, static_cast<u32>(grown >> 16));
+    return true;
+  }
+
+  // Commits what was reserved by the usual way. What handlers have put behind it is for the second look.
+  RS_INLINE void publish(Control& c, const Slot& slot) noexcept {
+    /*F*/ M::store(&header(slot).commit, u64{slot.offset} + slot.size, O.commit_publish);  // pairs: COMMIT
+    M::store(&slot.record->committed, slot.done, O.commit_publish);                        // pairs: COMMIT
+    M::fence_light();
+    /*G*/ M::store(&c.nest, u64{0}, O.quiet_publish);  // pairs: QUIET
+    M::fence_light();
+    if (M::load(&slot.record->reserve, Order::relaxed) != slot.after && O.bug != Bug::no_second_look) [[unlikely]]
+      return look_again();
+    if (M::load(bell_.any, Order::relaxed) != 0) [[unlikely]]
+      bell_.ring(bell_.context);
+  }
+
   static u64 address(const void* p) noexcept { return reinterpret_cast<u64>(p); }
   template <class T>
   RS_INLINE static T* pointer(u64 word) noexcept {
@@ -151,8 +178,8 @@ class Writer {
     return *reinterpret_cast<abi::SubBufferHeader*>(slot.sub_buffer);
   }
 
-  // Reserve in full: the gate, the first event of a sub-buffer, long deltas, a clock that went back, a full sub-buffer, handlers.
-  // nest: what it was before this call; 0: it is 1 by now.
+  // Reserve in full: the gate, the first event of a sub-buffer, long deltas, a clock that went back, a full sub-buffer,
+  // handlers. nest: what it was before this call; 0: it is 1 by now.
   [[gnu::noinline]] void reserve_slowly(u32 size, u64 nest, Slot& slot) noexcept {
     const u32 data_size = abi::event_size(size);
     if (nest != 0) {
@@ -188,7 +215,8 @@ class Writer {
         continue;
       }
       const u64 next = pack_reserve(now, at + stamp + data_size);
-      /*D*/ if (!M::cas_local(&rec.reserve, word, next)) continue;
+      /*D*/ if (!M::cas_local(&rec.reserve, word, next))
+        continue;
       M::store(&ctl().last_time, now, Order::relaxed);
       M::store(&deadline_, now + last_time_reach, Order::relaxed);
       if (nest == 0) {
@@ -208,14 +236,16 @@ class Writer {
     }
   }
 
-  // In a handler: may what it interrupted be about to store this reserve word? Nothing is open on the sub-buffer, yet nest counts
-  // somebody: he stands between his loads and his store, or has just published.
+  // In a handler: may what it interrupted be about to store this reserve word? Nothing is open on the sub-buffer, yet nest
+  // counts somebody: he stands between his loads and his store, or has just published.
   bool about_to_store(const Record& rec, u64 word) const noexcept {
     return O.bug != Bug::handler_stays && M::load(&here_, Order::relaxed) == address(&rec) && reserve_offset(word) != 0 &&
            reserve_offset(word) == committed_of(M::load(&rec.committed, Order::relaxed)).bytes;
   }
   // The reserve word alone does not say so: a store that came too late may stand in it.
-  static bool is_left(const Record& rec, Place at) noexcept { return left_at(M::load(&rec.real_end, Order::relaxed), at.position); }
+  static bool is_left(const Record& rec, Place at) noexcept {
+    return left_at(M::load(&rec.real_end, Order::relaxed), at.position);
+  }
 
   // Nobody reserves on this sub-buffer any more. False: a handler was faster.
   bool close(Record& rec, Place at, u64 word, bool padded) noexcept {
@@ -270,8 +300,9 @@ class Writer {
     // Open again? Then a handler may have written something meanwhile, and left it to us.
     if (M::load(&ctl().gate, Order::relaxed) == 0 && enter_again()) end();
   }
-  // nest was 0 for a moment, and perhaps somebody has seen it: only through the gate, as at A. A ring is not parked while something
-  // is reserved and not published, so that may still be published; behind a gate that is off it waits for the next event.
+  // nest was 0 for a moment, and perhaps somebody has seen it: only through the gate, as at A. A ring is not parked while
+  // something is reserved and not published, so that may still be published; behind a gate that is off it waits for the next
+  // event.
   RS_NOINLINE bool enter_again() noexcept {
     M::store(&ctl().nest, u64{1}, Order::relaxed);
     M::fence_light();
@@ -335,7 +366,8 @@ class Writer {
         return Refused::full;
       }
       const u32 events = committed_of(M::load(&ring_.record(id).committed, Order::relaxed)).events;
-      if (O.bug != Bug::lap_not_advanced && !M::cas(&ring_.record(k).slot, slot, pack_slot(k, lap, id)) && O.bug != Bug::missed_moved)
+      if (O.bug != Bug::lap_not_advanced && !M::cas(&ring_.record(k).slot, slot, pack_slot(k, lap, id)) &&
+          O.bug != Bug::missed_moved)
         return Refused::no;
       if constexpr (O.bug != Bug::lost_overrun) M::add_local(&ctl().overrun, events);
       M::add_local(&ctl().pages_lost, 1);
@@ -353,7 +385,8 @@ class Writer {
       M::store(&rec.reserve, pack_reserve(time, 0), Order::relaxed);
     else
       M::cas_local(&rec.reserve, reserve, pack_reserve(time, 0));
-    /*d*/ if (M::cas_local(&ctl().tail, tail, pack_place({position, id}))) M::add_local(&ctl().pages_touched, 1);
+    /*d*/ if (M::cas_local(&ctl().tail, tail, pack_place({position, id})))
+      M::add_local(&ctl().pages_touched, 1);
     return Refused::no;
   }
 
@@ -373,7 +406,8 @@ class Writer {
     }
     for (;;) {
       const u64 tail = M::load(&ctl().tail, Order::relaxed);
-      if (M::load(&ctl().commit, Order::relaxed) != tail) [[unlikely]] advance(tail);
+      if (M::load(&ctl().commit, Order::relaxed) != tail) [[unlikely]]
+        advance(tail);
       const Place place = place_of(tail);
       if (!ring_.geometry.holds(place.id)) [[unlikely]] {
         give_up();
@@ -385,7 +419,8 @@ class Writer {
       /*H*/ M::store(&ctl().nest, u64{0}, O.quiet_publish);  // pairs: QUIET
       M::fence_light();
       if constexpr (O.bug == Bug::no_second_look) break;
-      if (M::load(&ring_.record(place.id).reserve, Order::relaxed) == word && M::load(&ctl().tail, Order::relaxed) == tail) [[likely]]
+      if (M::load(&ring_.record(place.id).reserve, Order::relaxed) == word && M::load(&ctl().tail, Order::relaxed) == tail)
+          [[likely]]
         break;
       if (!enter_again()) break;
     }
@@ -399,9 +434,11 @@ class Writer {
       const u64 word = M::load(&rec.reserve, Order::relaxed);
       const u32 more = count_of(M::load(&rec.count, Order::relaxed));
       const u64 real_end = M::load(&rec.real_end, Order::relaxed);
-      if (M::load(&rec.reserve, Order::relaxed) != word) [[unlikely]] continue;  // a handler: bytes and count must be of one moment
+      if (M::load(&rec.reserve, Order::relaxed) != word) [[unlikely]]
+        continue;  // a handler: bytes and count must be of one moment
       const u32 events = committed_of(M::load(&rec.committed, Order::relaxed)).events + more;
-      const u32 bytes = left_at(real_end, at.position) ? closed_commit(real_end, ring_.geometry.capacity()) : reserve_offset(word);
+      const u32 bytes =
+          left_at(real_end, at.position) ? closed_commit(real_end, ring_.geometry.capacity()) : reserve_offset(word);
       M::store(&ring_.header(at.id).commit, u64{bytes}, O.commit_publish);          // pairs: COMMIT
       M::store(&rec.committed, pack_committed({events, bytes}), O.commit_publish);  // pairs: COMMIT
       M::add_local(&rec.count, u64{0} - more);
@@ -438,9 +475,9 @@ class Writer {
   Ring ring_;
   [[no_unique_address]] C clock_;
   Doorbell bell_;
-  // Where the usual way reserves: the sub-buffer of the last event that an outermost reserve put in by the long way, and its data.
-  // Private to this process, shared with its handlers. Any address is good that has been stored here: a record that is not the
-  // tail's any more is closed.
+  // Where the usual way reserves: the sub-buffer of the last event that an outermost reserve put in by the long way, and its
+  // data. Private to this process, shared with its handlers. Any address is good that has been stored here: a record that is
+  // not the tail's any more is closed.
   Record nowhere_{.slot = 0, .reserve = closed, .count = 0, .committed = 0, .base = 0, .real_end = 0};
   u64 here_ = address(&nowhere_), here_data_ = 0;
   u64 deadline_ = 0;  // before this time, last_time is near enough to tell the upper bits of a reserve word
