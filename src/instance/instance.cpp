@@ -191,15 +191,12 @@ result<std::unique_ptr<Instance>> Instance::open(const std::string& wanted) {
   sys::guard_mappings();
   auto region = map_instance(*path, true);
   if (!region) return tl::unexpected(region.error());
-  std::unique_ptr<Instance> instance(new Instance);
+  sys::Fd dir(::open(path->c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!dir) return fail(errno, "cannot open " + *path);
+  std::unique_ptr<Instance> instance(new Instance(std::move(*region), std::move(dir)));
   instance->path_ = *path;
   instance->name_ = path->substr(path->find_last_of('/') + 1);
-  instance->region_ = std::move(*region);
-  instance->words_.control = reinterpret_cast<InstanceControl*>(instance->region_.data());
-  const InstanceControl& c = *instance->words_.control;
-  instance->clock_ = clock_of(c);
-  instance->dir_ = sys::Fd(::open(path->c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!instance->dir_) return fail(errno, "cannot open " + *path);
+  instance->clock_ = clock_of(*instance->words_.control);
   return instance;
 }
 
@@ -413,25 +410,30 @@ u64 Instance::trim() {
   return bytes;
 }
 
-bool Instance::worth_waking(int percent) {
-  for (const RingInfo& r : rings()) {
-    if (percent == 0 ? r.counters.unread != 0 : r.counters.bytes * 100 >= u64(percent) * r.counters.capacity_bytes) return true;
+namespace {
+
+// The word holds the least percentage that anybody waits for.
+void ask_for(u64& word, u64 percent) noexcept {
+  u64 now = __atomic_load_n(&word, __ATOMIC_RELAXED);
+  while ((now == 0 || now > percent + 1) && !__atomic_compare_exchange_n(&word, &now, percent + 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
   }
-  return false;
 }
+
+}  // namespace
 
 result<bool> Instance::wait(int percent, std::chrono::nanoseconds timeout) {
   if (percent < 0 || percent > 100) return refuse(std::errc::invalid_argument, "a percentage of " + std::to_string(percent) + " is not possible: 0 to 100");
   WaitWords& w = words_.control->wait;
-  const u64 deadline = sys::now_ns() + static_cast<u64>(timeout.count());
+  const u64 deadline = sys::now_ns() + static_cast<u64>(std::max<i64>(timeout.count(), 0));
   for (;;) {
+    if (watch_.reached(static_cast<u32>(percent))) return true;
     const u32 sequence = __atomic_load_n(&w.sequence, __ATOMIC_ACQUIRE);
     if (percent == 0)
       __atomic_store_n(&w.any, u64{1}, __ATOMIC_SEQ_CST);
     else
-      __atomic_store_n(&w.percent, u64(percent) + 1, __ATOMIC_SEQ_CST);
+      ask_for(w.percent, static_cast<u64>(percent));
     const bool fenced = sys::fence_heavy();  // pairs: WAKE
-    if (worth_waking(percent)) return true;
+    if (watch_.reached(static_cast<u32>(percent))) return true;
     const u64 now = sys::now_ns();
     if (now >= deadline) return false;
     i64 left = static_cast<i64>(deadline - now);

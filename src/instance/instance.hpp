@@ -13,6 +13,7 @@
 
 #include "clock/clock.hpp"
 #include "instance/layout.hpp"
+#include "instance/ring_watch.hpp"
 #include "source/source.hpp"
 #include "sys/sys.hpp"
 
@@ -83,14 +84,15 @@ class Instance {
   result<bool> wait(int percent, std::chrono::nanoseconds timeout);
 
  private:
-  Instance() = default;
-  bool worth_waking(int percent);
+  Instance(sys::Region region, sys::Fd dir)
+      : region_(std::move(region)), words_{reinterpret_cast<InstanceControl*>(region_.data())}, dir_(std::move(dir)), watch_(dir_.get(), words_) {}
   Geometry geometry() const noexcept { return geometry_of(*words_.control); }
   std::string name_, path_;
   sys::Region region_;
   InstanceWords words_;
   ClockInfo clock_;
   sys::Fd dir_;
+  RingWatch watch_;
 };
 
 // Shared with registry.cpp.

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <bit>
 #include <cstring>
 #include <new>
 
@@ -212,27 +211,30 @@ using namespace ringside;
 static_assert(sizeof(ringside_slot) == sizeof(Slot) && alignof(ringside_slot) == alignof(Slot));
 static_assert(offsetof(ringside_slot, payload) == offsetof(Slot, payload));
 
-extern "C" bool ringside_begin(ringside_event* event, uint32_t payload_size, ringside_slot* slot) {
+// Not initialised: reserve writes all of it.
+static Slot& slot_in(ringside_slot* where) noexcept { return *std::launder(reinterpret_cast<Slot*>(where)); }
+
+extern "C" bool ringside_begin(ringside_event* event, uint32_t payload_size, ringside_slot* where) {
   ThisThread& t = this_thread;
-  slot->payload = nullptr;
+  Slot& slot = slot_in(where);
   if (t.phase != Phase::attached || t.epoch != __atomic_load_n(&process.epoch, __ATOMIC_RELAXED)) [[unlikely]]
-    if (!attach()) return false;
-  Slot s = t.ring.writer().reserve(payload_size);
-  if (!s) [[unlikely]] {
-    if (s.why != Refused::disabled || !leave_moved_ring() || !attach()) return false;
-    s = t.ring.writer().reserve(payload_size);
-    if (!s) return false;
+    if (!attach()) {
+      slot = {};
+      return false;
+    }
+  if (!t.ring.writer().reserve(payload_size, slot)) [[unlikely]] {
+    if (slot.why != Refused::disabled || !leave_moved_ring() || !attach()) return false;
+    if (!t.ring.writer().reserve(payload_size, slot)) return false;
   }
   const u64 common = (event->id & 0xFFFF) | u64{static_cast<u32>(t.ring.tid)} << 32;
-  std::memcpy(s.payload, &common, sizeof common);
-  *slot = std::bit_cast<ringside_slot>(s);
+  std::memcpy(slot.payload, &common, sizeof common);
   return true;
 }
 
 extern "C" void ringside_end(ringside_slot* slot) {
-  if (slot->payload != nullptr) this_thread.ring.writer().commit(std::bit_cast<Slot>(*slot));
+  if (slot->payload != nullptr) this_thread.ring.writer().commit(slot_in(slot));
 }
 
 extern "C" void ringside_discard(ringside_slot* slot) {
-  if (slot->payload != nullptr) this_thread.ring.writer().discard(std::bit_cast<Slot>(*slot));
+  if (slot->payload != nullptr) this_thread.ring.writer().discard(slot_in(slot));
 }

@@ -10,6 +10,7 @@
 #pragma once
 #include <ringside/base/memory_hardware.hpp>
 #include <ringside/ring/control.hpp>
+#include <ringside/ring/fullness.hpp>
 #include <ringside/ring/orders.hpp>
 
 namespace ringside {
@@ -29,7 +30,8 @@ struct Slot {
   explicit operator bool() const noexcept { return payload != nullptr; }
 };
 
-// Rung by a commit while somebody waits; `any` is looked at on each outermost commit, `percent` when a sub-buffer is finished.
+// Rung by a commit while somebody waits: `any` is looked at on each outermost commit; `percent`, the fullness that is waited for plus
+// 1, when a sub-buffer is finished.
 inline constexpr u64 nobody_waits = 0;
 struct Doorbell {
   const u64* any = &nobody_waits;
@@ -53,16 +55,17 @@ class Writer {
   Writer& operator=(const Writer&) = delete;
 
   // size: 0 to geometry.largest_payload() bytes.
-  [[nodiscard]] RS_INLINE Slot reserve(u32 size) noexcept {
-    if (too_big(size)) [[unlikely]]
-      return refused(Refused::too_big);
+  [[nodiscard]] Slot reserve(u32 size) noexcept {
     Slot slot;
+    (void)reserve(size, slot);
+    return slot;
+  }
+  // The same, into a slot that the caller keeps in memory; true unless it is refused.
+  [[nodiscard]] RS_INLINE bool reserve(u32 size, Slot& slot) noexcept {
     const u64 nest = M::load(&ctl().nest, Order::relaxed);
-    if (nest == 0 && reserve_usually(ctl(), size, slot)) [[likely]]
-      return slot;
-    Slot slow;  // copied member by member: so the usual case keeps its slot in registers
-    reserve_slowly(size, nest, slow);
-    return {slow.payload, slow.record, slow.sub_buffer, slow.before, slow.after, slow.offset, slow.size, slow.done, slow.why};
+    if (nest == 0 && !too_big(size) && reserve_usually(ctl(), size, slot)) [[likely]]
+      return true;
+    return reserve_slowly(size, nest, slot);
   }
 
   RS_INLINE void commit(const Slot& slot) noexcept {
@@ -87,19 +90,16 @@ class Writer {
   // The one-call write; false when refused. fill(u8*) puts the payload there; it is inlined twice.
   template <class Fill>
   RS_INLINE bool write(u32 size, Fill fill) noexcept {
-    if (too_big(size)) [[unlikely]]
-      return false;
     Control& c = ctl();
     Slot slot;
     const u64 nest = M::load(&c.nest, Order::relaxed);
-    if (nest == 0 && reserve_usually(c, size, slot)) [[likely]] {
+    if (nest == 0 && !too_big(size) && reserve_usually(c, size, slot)) [[likely]] {
       fill(slot.payload);
       publish(c, slot);
       return true;
     }
     Slot slow;
-    reserve_slowly(size, nest, slow);
-    if (!slow) return false;
+    if (!reserve_slowly(size, nest, slow)) return false;
     fill(slow.payload);
     commit_slowly(slow);
     return true;
@@ -118,10 +118,9 @@ class Writer {
     constexpr u32 always_fits = abi::largest_payload(abi::smallest_subbuf - abi::header_size);
     return !(__builtin_constant_p(size) && size <= always_fits) && size > ring_.geometry.largest_payload();
   }
-  static Slot refused(Refused why) noexcept {
-    Slot s;
-    s.why = why;
-    return s;
+  static bool refuse(Slot& slot, Refused why) noexcept {
+    slot.why = why;
+    return false;
   }
   // The usual case, by a plain store: nobody nested, room, a small delta, and all before it published. A handler that meets
   // nest != 0 and all published leaves the sub-buffer and clears here_: so either nobody overtakes the store, or it is void.
@@ -180,7 +179,9 @@ class Writer {
 
   // Reserve in full: the gate, the first event of a sub-buffer, long deltas, a clock that went back, a full sub-buffer,
   // handlers. nest: what it was before this call; 0: it is 1 by now.
-  [[gnu::noinline]] void reserve_slowly(u32 size, u64 nest, Slot& slot) noexcept {
+  [[gnu::noinline]] bool reserve_slowly(u32 size, u64 nest, Slot& slot) noexcept {
+    slot = {};
+    if (too_big(size)) return refuse(slot, Refused::too_big);
     const u32 data_size = abi::event_size(size);
     if (nest != 0) {
       /*A*/ M::store(&ctl().nest, nest + 1, Order::relaxed);
@@ -232,7 +233,7 @@ class Writer {
         delta = 0;
       }
       fill(slot, size, static_cast<u32>(delta));
-      return;
+      return true;
     }
   }
 
@@ -283,22 +284,22 @@ class Writer {
     if (M::load(bell_.any, Order::relaxed) != 0) bell_.ring(bell_.context);
   }
 
-  RS_NOINLINE void leave(Slot& slot, Refused why) noexcept {
+  RS_NOINLINE bool leave(Slot& slot, Refused why) noexcept {
     end();
-    slot.why = why;
+    return refuse(slot, why);
   }
   // The gate is closed: whoever closed it may have the ring for himself, so nothing but nest is touched.
-  RS_NOINLINE void leave_closed(Slot& slot) noexcept {
-    slot.why = Refused::disabled;
+  RS_NOINLINE bool leave_closed(Slot& slot) noexcept {
     const u64 nest = M::load(&ctl().nest, Order::relaxed);
     if (nest != 1) {
       M::store(&ctl().nest, nest - 1, Order::relaxed);
-      return;
+      return refuse(slot, Refused::disabled);
     }
     M::store(&ctl().nest, u64{0}, O.quiet_publish);  // pairs: QUIET
     M::fence_light();
     // Open again? Then a handler may have written something meanwhile, and left it to us.
     if (M::load(&ctl().gate, Order::relaxed) == 0 && enter_again()) end();
+    return refuse(slot, Refused::disabled);
   }
   // nest was 0 for a moment, and perhaps somebody has seen it: only through the gate, as at A. A ring is not parked while
   // something is reserved and not published, so that may still be published; behind a gate that is off it waits for the next
@@ -467,7 +468,9 @@ class Writer {
       M::store(&ctl().commit, pack_place(at), O.advance_publish);  // pairs: ADVANCE
     }
     M::fence_light();  // WAKE
-    if (M::load(bell_.percent, Order::relaxed) != 0) bell_.ring(bell_.context);
+    if (const u64 percent = M::load(bell_.percent, Order::relaxed)) {
+      if (is_full<M>(ring_, percent - 1)) bell_.ring(bell_.context);
+    }
   }
 
   static constexpr u64 last_time_reach = u64{1} << 46;

@@ -1,0 +1,59 @@
+#include "instance/ring_watch.hpp"
+
+#include <fcntl.h>
+#include <ringside/ring/fullness.hpp>
+#include <ringside/ring/reader.hpp>
+
+#include <algorithm>
+
+#include "instance/ring_file.hpp"
+
+namespace ringside {
+namespace {
+
+constexpr u32 most_kept = 4096;  // of the mappings that a process may have
+
+Geometry geometry_in(const Control& c) noexcept {
+  if (__atomic_load_n(&c.magic, __ATOMIC_ACQUIRE) != control_magic || c.nr_slots >= c.nr_subbufs) return {};
+  return Geometry(c.subbuf_size, c.nr_subbufs, c.nr_subbufs - c.nr_slots - 1);
+}
+
+}  // namespace
+
+bool RingWatch::reached(u32 percent) {
+  const u64 n = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
+  if (seen_.size() < n) seen_.resize(n);
+  for (u32 i = 0; i < n; ++i) {
+    const RingState state = state_of(__atomic_load_n(&words_.ring(i).state, __ATOMIC_ACQUIRE));
+    if (state == RingState::never || state == RingState::empty || state == RingState::busy) continue;
+    const Ring look = ring(i);
+    bool yes = false;
+    if (look.control != nullptr) {
+      const Reader<> reader(look);
+      yes = percent != 0 ? is_full<Hardware>(look, percent) : reader.written() > reader.state().expected;
+    }
+    if (i >= most_kept) seen_[i] = {};
+    if (yes) return true;
+  }
+  return false;
+}
+
+// Without data: nothing here looks at it. A ring that was given back and made anew may have other sizes than when it was mapped.
+Ring RingWatch::ring(u32 n) {
+  Seen& seen = seen_[n];
+  if (seen.control.data() == nullptr || geometry_in(*reinterpret_cast<Control*>(seen.control.data())) != seen.geometry) {
+    seen = {};
+    const Geometry geometry = ring_geometry(dir_, n, {});
+    if (!geometry.valid()) return {};
+    char path[64];
+    ring_path(n, "ring", path);
+    const sys::Fd fd(openat(dir_, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    if (!fd) return {};
+    auto region = sys::Region::map(fd.get(), control_size(geometry), true, path);
+    if (!region) return {};
+    seen = {std::move(*region), geometry};
+  }
+  return {seen.geometry, reinterpret_cast<Control*>(seen.control.data()), nullptr};
+}
+
+}  // namespace ringside

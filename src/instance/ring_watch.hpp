@@ -1,0 +1,31 @@
+// Looks at all rings of an instance, again and again, for as little as can be: their control regions stay mapped.
+#pragma once
+#include <ringside/ring/control.hpp>
+
+#include <vector>
+
+#include "instance/layout.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside {
+
+class RingWatch {
+ public:
+  // dir: an open descriptor of the instance; both must outlive this.
+  RingWatch(int dir, const InstanceWords& words) noexcept : dir_(dir), words_(words) {}
+
+  // percent 0: has some ring events that nobody has consumed? Else: is some ring that full?
+  bool reached(u32 percent);
+
+ private:
+  struct Seen {
+    sys::Region control;
+    Geometry geometry;
+  };
+  Ring ring(u32 n);
+  int dir_;
+  InstanceWords words_;
+  std::vector<Seen> seen_;  // by ring number
+};
+
+}  // namespace ringside
