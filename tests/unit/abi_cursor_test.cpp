@@ -123,7 +123,7 @@ TEST(AbiCursor, EveryCut) {
   ASSERT_EQ(all.size(), 4u);
   for (u32 end = 0; end < whole.size(); end += 4) {
     std::vector<u32> words(end / 4);
-    std::memcpy(words.data(), whole.data(), end);
+    if (end != 0) std::memcpy(words.data(), whole.data(), end);
     abi::EventCursor c(reinterpret_cast<u8*>(words.data()), 0, end, 1);
     size_t n = 0;
     while (c.next()) {
