@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "instance/instance.hpp"
 #include "instance/process.hpp"
@@ -22,7 +23,6 @@ namespace {
 
 constinit ringside_event* all_events = nullptr;  // a stack; pushed by CAS, never popped
 constinit pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
-constinit sys::Region* words_region = nullptr;
 
 u64 hash_of(const ringside_event& e) noexcept {
   u64 h = 14695981039346656037u;
@@ -34,6 +34,13 @@ u64 hash_of(const ringside_event& e) noexcept {
 bool fits(const char* name) noexcept {
   const size_t n = std::strlen(name);
   return n > 0 && n < sizeof(EventEntry::name) && std::strchr(name, '/') == nullptr && name[0] != '.';
+}
+
+// Control memories stay mapped for good: when an instance is closed, another thread may be in the middle of an event.
+InstanceWords keep(sys::Region region) {
+  static auto& kept = *new std::vector<sys::Region>;
+  kept.push_back(std::move(region));
+  return {reinterpret_cast<InstanceControl*>(kept.back().data())};
 }
 
 // Gives the event its id in the open instance. The caller holds the instance's lock.
@@ -112,11 +119,9 @@ int open_locked(const char* name) {
   }
   auto words = map_instance(*path, true);
   if (!words) return -words.error().code.value();
-  auto* region = new sys::Region(std::move(*words));
   const int dir = ::open(path->c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
   const int gate = ::open((*path + "/gate").c_str(), O_RDWR | O_CLOEXEC);
   if (dir < 0 || gate < 0 || path->size() >= sizeof process.path) {
-    delete region;
     if (dir >= 0) close(dir);
     if (gate >= 0) close(gate);
     return -EINVAL;
@@ -124,14 +129,13 @@ int open_locked(const char* name) {
   const bool mapped = mmap(ringside_gate, gate_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, gate, 0) != MAP_FAILED;
   close(gate);
   if (!mapped) {
-    delete region;
     close(dir);
     return -ENOMEM;
   }
-  words_region = region;
+  const InstanceWords kept = keep(std::move(*words));
   std::strcpy(process.path, path->c_str());
   process.dir = dir;
-  process.clock = clock_of(*reinterpret_cast<InstanceControl*>(region->data()));
+  process.clock = clock_of(*kept.control);
   process.pid = getpid();
   process.pid_start = sys::start_time(process.pid);
   sys::comm_of(process.pid, 0, process.comm);
@@ -139,7 +143,7 @@ int open_locked(const char* name) {
   prepare_threads();
   static const bool once = pthread_atfork(before_fork, after_fork_parent, after_fork_child) == 0;
   (void)once;
-  process.words.control = reinterpret_cast<InstanceControl*>(region->data());
+  process.words = kept;
   retire_rings_of_former_image();
   __atomic_fetch_add(&process.epoch, u64{1}, __ATOMIC_RELEASE);
   register_all();
@@ -234,7 +238,7 @@ void ringside_close(void) {
       __atomic_store_n(&e->id, 0u, __ATOMIC_RELEASE);
     }
     __atomic_fetch_add(&process.epoch, u64{1}, __ATOMIC_RELEASE);
-    process.words.control = nullptr;  // the mapping stays: another thread may be in the middle of an event
+    process.words.control = nullptr;
     close(process.dir);
     process.dir = -1;
   }

@@ -105,7 +105,9 @@ class Writer {
     return true;
   }
   RS_INLINE bool write(const void* payload, u32 size) noexcept {
-    return write(size, [&](u8* to) { __builtin_memcpy(to, payload, size); });
+    return write(size, [&](u8* to) {
+      if (size != 0) __builtin_memcpy(to, payload, size);  // a payload of nothing may be null
+    });
   }
 
   const Ring& ring() const noexcept { return ring_; }
