@@ -7,7 +7,7 @@
 #include <ringside/ringside.h>
 
 #include <array>
-#include <ringside/base/types.hpp>
+#include <ringside/thread.hpp>
 #include <string_view>
 #include <type_traits>
 
@@ -32,12 +32,6 @@ using ringside::u8;
 }  // namespace field_types
 
 namespace detail {
-
-// The two doors to the ring; every C++ call site goes through them.
-RS_INLINE bool begin(ringside_event& event, u32 size, ringside_slot& slot) noexcept {
-  return ringside_begin(&event, size, &slot);
-}
-RS_INLINE void end(ringside_slot& slot) noexcept { ringside_end(&slot); }
 
 template <class... T>
 struct Types {};
@@ -191,13 +185,28 @@ struct Event<D, Types<T...>> {
 
     u32 size = L::table.fixed;
     for (u32 i = 0; i < next; ++i) size += text[i].size + 1;
-    ringside_slot slot;
-    if (!begin(event, size, slot)) return;
+    ThisThread& t = this_thread;
+    const bool attached = t.attached();
+    u64 nest = 0;
+    if (Slot slot; attached && t.writer().reserve_at_once(size, nest, slot)) [[likely]] {
+      t.put_common(event, slot.payload);
+      store_all(slot.payload, text, value...);
+      t.writer().commit_at_once(slot);
+    } else {
+      write_slowly(size, attached, nest, text, value...);
+    }
+  }
+  [[gnu::noinline, gnu::cold]] static void write_slowly(u32 size, bool attached, u64 nest, const Text* text,
+                                                        Param<T>... value) noexcept {
+    Slot slot;
+    if (!begin_slowly(event, size, slot, attached, nest)) return;
+    store_all(slot.payload, text, value...);
+    end_slowly(slot);
+  }
 
-    [[maybe_unused]] const Text* from = text;
+  RS_INLINE static void store_all([[maybe_unused]] u8* payload, [[maybe_unused]] const Text* text, Param<T>... value) noexcept {
     [[maybe_unused]] u32 end_of_text = L::table.fixed, i = 0;
-    (store(slot.payload, L::table.field[i++].offset, value, from, end_of_text), ...);
-    end(slot);
+    (store(payload, L::table.field[i++].offset, value, text, end_of_text), ...);
   }
 
   template <class V>

@@ -2,12 +2,10 @@
 // CLOCK_MONOTONIC in ns; counter: one more for each reading of a ring, for tests.
 #pragma once
 #include <ringside/base/result.hpp>
-#include <ringside/base/types.hpp>
+#include <ringside/thread.hpp>
 #include <string>
 
 namespace ringside {
-
-enum class ClockKind : u32 { tsc, mono, counter };
 
 // ns = base_ns + ((ticks - base_ticks) * mult >> shift); identity for mono and counter.
 struct ClockInfo {
@@ -25,18 +23,5 @@ const char* to_string(ClockKind kind) noexcept;              // the kernel's nam
 result<ClockKind> clock_from(const std::string& name);       // these, and tsc
 bool tsc_is_invariant() noexcept;                            // constant rate, runs in idle states, is the kernel's clock source
 ClockInfo calibrate(ClockKind kind) noexcept;                // tsc: takes 20 ms; the error is below 20 ppm
-
-// Reads the clock of one ring. Signal-safe.
-struct RingClockNow {
-  ClockKind kind = ClockKind::mono;
-  u64* counter = nullptr;  // counter: the ring's own
-  [[gnu::always_inline]] u64 now() noexcept {
-#if defined(__x86_64__)
-    if (kind == ClockKind::tsc) [[likely]] return __builtin_ia32_rdtsc();
-#endif
-    return slow();
-  }
-  u64 slow() noexcept;
-};
 
 }  // namespace ringside

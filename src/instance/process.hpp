@@ -17,7 +17,6 @@ struct Process {
   i32 pid = 0;
   u64 pid_start = 0;
   char comm[16] = {};
-  u64 epoch = 0;             // moves on at open, close and fork: threads attach anew
   char path[4096] = {};
 };
 extern constinit Process process;

@@ -88,7 +88,7 @@ void after_fork_child() {
   process.pid = getpid();
   process.pid_start = sys::start_time(process.pid);
   sys::register_fence();
-  __atomic_fetch_add(&process.epoch, u64{1}, __ATOMIC_RELEASE);
+  __atomic_fetch_add(&detail::epoch, u64{1}, __ATOMIC_RELEASE);
 }
 
 // A program that this process was before an exec left its rings behind: their thread is ours, but not their writer.
@@ -145,7 +145,7 @@ int open_locked(const char* name) {
   (void)once;
   process.words = kept;
   retire_rings_of_former_image();
-  __atomic_fetch_add(&process.epoch, u64{1}, __ATOMIC_RELEASE);
+  __atomic_fetch_add(&detail::epoch, u64{1}, __ATOMIC_RELEASE);
   register_all();
   return 0;
 }
@@ -237,7 +237,7 @@ void ringside_close(void) {
       __atomic_store_n(&e->enabled, &never, __ATOMIC_RELEASE);
       __atomic_store_n(&e->id, 0u, __ATOMIC_RELEASE);
     }
-    __atomic_fetch_add(&process.epoch, u64{1}, __ATOMIC_RELEASE);
+    __atomic_fetch_add(&detail::epoch, u64{1}, __ATOMIC_RELEASE);
     process.words.control = nullptr;
     close(process.dir);
     process.dir = -1;

@@ -13,27 +13,20 @@
 #include "sys/sys.hpp"
 
 namespace ringside {
+
+constinit u64 detail::epoch = 1;
+constinit thread_local detail::ThisThread detail::this_thread{};
+
 namespace {
 
-using ThreadWriter = Writer<RingClockNow>;
+using detail::this_thread;
+using detail::ThisThread;
 
 struct ThreadRing {
-  alignas(ThreadWriter) unsigned char storage[sizeof(ThreadWriter)];
   MappedRing mapped;
-  u32 number = 0;
-  i32 tid = 0;
-  ThreadWriter& writer() noexcept { return *std::launder(reinterpret_cast<ThreadWriter*>(storage)); }
+  u32 number;
 };
-
-enum class Phase : u8 { none, attaching, attached };
-
-struct ThisThread {
-  Phase phase;
-  u64 epoch;  // Process::epoch at the attachment: after close, open or fork the ring is another process's, or gone
-  ThreadRing ring;
-};
-// Static TLS: no allocation at the first touch, so that a signal handler may be the first.
-[[gnu::tls_model("initial-exec")]] constinit thread_local ThisThread this_thread{};
+[[gnu::tls_model("initial-exec")]] constinit thread_local ThreadRing this_ring{};
 
 pthread_key_t end_key;
 bool has_end_key = false;
@@ -47,22 +40,23 @@ void wake(void* context) noexcept {
   sys::futex_wake_all(&control->wait.sequence);
 }
 
-void retire(ThreadRing& own) noexcept {
-  RingEntry& entry = process.words.ring(own.number);
-  u64 live = pack_state(RingState::live, static_cast<u32>(own.tid));
-  unmap_ring(own.mapped);
-  __atomic_compare_exchange_n(&entry.state, &live, pack_state(RingState::retired, static_cast<u32>(own.tid)), false,
+void retire() noexcept {
+  RingEntry& entry = process.words.ring(this_ring.number);
+  const auto tid = static_cast<u32>(this_thread.tid);
+  u64 live = pack_state(RingState::live, tid);
+  unmap_ring(this_ring.mapped);
+  __atomic_compare_exchange_n(&entry.state, &live, pack_state(RingState::retired, tid), false,
                               __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
 void at_thread_end(void*) {
   ThisThread& t = this_thread;
-  if (t.phase != Phase::attached) return;
+  if (t.attached_at == 0) return;
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  if (t.epoch == __atomic_load_n(&process.epoch, __ATOMIC_ACQUIRE)) retire(t.ring);
-  t.phase = Phase::none;  // later destructors may write: they get a ring once more
+  if (t.attached()) retire();
+  t.attached_at = 0;  // later destructors may write: they get a ring once more
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
@@ -78,9 +72,8 @@ bool all_read(const Ring& ring) noexcept {
 }
 
 // A ring for this thread: a given-back one, a retired one that is read, a new one, or (budget) a retired one that is not read.
-bool find_ring(ThreadRing& own) noexcept {
+bool find_ring(ThreadRing& own, u32 tid) noexcept {
   InstanceControl& c = *process.words.control;
-  const auto tid = static_cast<u32>(own.tid);
   const u64 made = __atomic_load_n(&c.nr_rings, __ATOMIC_ACQUIRE);
   const Geometry geometry = geometry_of(c);
   if (!geometry.valid()) return false;
@@ -125,7 +118,7 @@ bool find_ring(ThreadRing& own) noexcept {
 // The slow path of a thread's first event. Signals are off meanwhile, so that no handler meets half a ring.
 RS_NOINLINE bool attach() noexcept {
   ThisThread& t = this_thread;
-  if (t.phase == Phase::attaching) {  // an event from inside: our own system calls, traced
+  if (t.attaching) {  // an event from inside: our own system calls, traced
     if (process.words.control != nullptr) __atomic_fetch_add(&process.words.control->refused, u64{1}, __ATOMIC_RELAXED);
     return false;
   }
@@ -133,39 +126,41 @@ RS_NOINLINE bool attach() noexcept {
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  t.phase = Phase::attaching;
+  t.attaching = true;
+  t.attached_at = 0;
   bool done = false;
   if (process.words.control != nullptr) {
-    ThreadRing& own = t.ring;
-    own.tid = sys::gettid();
+    ThreadRing& own = this_ring;
+    t.tid = sys::gettid();
     own.mapped = {};
-    t.epoch = __atomic_load_n(&process.epoch, __ATOMIC_ACQUIRE);
-    done = find_ring(own);
+    const u64 epoch = __atomic_load_n(&detail::epoch, __ATOMIC_ACQUIRE);
+    done = find_ring(own, static_cast<u32>(t.tid));
     if (done) {
       InstanceControl& c = *process.words.control;
       RingEntry& entry = process.words.ring(own.number);
       entry.pid = static_cast<u32>(process.pid);
-      entry.tid = static_cast<u32>(own.tid);
+      entry.tid = static_cast<u32>(t.tid);
       entry.pid_start = process.pid_start;
-      entry.tid_start = sys::start_time(process.pid, own.tid);
-      sys::comm_of(process.pid, own.tid, entry.task);
+      entry.tid_start = sys::start_time(process.pid, t.tid);
+      sys::comm_of(process.pid, t.tid, entry.task);
       std::memcpy(entry.process, process.comm, sizeof entry.process);
       Control& words = *own.mapped.ring.control;
-      words.owner = static_cast<u64>(own.tid);
+      words.owner = static_cast<u64>(t.tid);
       words.owner_start = entry.tid_start;
       words.mode = c.mode;
       if (__atomic_load_n(&c.tracing_off, __ATOMIC_ACQUIRE) != 0) words.gate = gate_off;
       const ClockInfo& clock = process.clock;
-      new (own.storage) ThreadWriter(own.mapped.ring, RingClockNow{clock.kind, &c.clock_base_ticks},
+      new (t.storage) ThisThread::Writer(own.mapped.ring, RingClockNow{clock.kind, &c.clock_base_ticks},
                                      Doorbell{&c.wait.any, &c.wait.percent, wake, &c});
-      save_names(own.tid, process.pid, entry.task);
-      __atomic_store_n(&entry.state, pack_state(RingState::live, static_cast<u32>(own.tid)), __ATOMIC_RELEASE);
+      save_names(t.tid, process.pid, entry.task);
+      __atomic_store_n(&entry.state, pack_state(RingState::live, static_cast<u32>(t.tid)), __ATOMIC_RELEASE);
       if (has_end_key) pthread_setspecific(end_key, &t);
+      t.attached_at = epoch;
     } else {
       __atomic_fetch_add(&process.words.control->refused, u64{1}, __ATOMIC_RELAXED);
     }
   }
-  t.phase = done ? Phase::attached : Phase::none;
+  t.attaching = false;
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
   errno = saved;
   return done;
@@ -175,26 +170,26 @@ RS_NOINLINE bool attach() noexcept {
 
 void forget_thread_after_fork() noexcept {
   ThisThread& t = this_thread;
-  if (t.phase == Phase::attached) unmap_ring(t.ring.mapped);  // the parent's, shared: never write to it
-  t.phase = Phase::none;
+  if (t.attached_at != 0) unmap_ring(this_ring.mapped);  // the parent's, shared: never write to it
+  t.attached_at = 0;
 }
 
 void retire_this_thread() noexcept {
   ThisThread& t = this_thread;
-  if (t.phase == Phase::attached && t.epoch == process.epoch) retire(t.ring);
-  t.phase = Phase::none;
+  if (t.attached()) retire();
+  t.attached_at = 0;
 }
 
 // After a resize: gives up the ring of the old sizes, unless an event is open on it.
 [[gnu::noinline, gnu::cold]] static bool leave_moved_ring() noexcept {
   ThisThread& t = this_thread;
-  const Control& words = *t.ring.mapped.ring.control;
+  const Control& words = *this_ring.mapped.ring.control;
   if (__atomic_load_n(&words.gate, __ATOMIC_ACQUIRE) != gate_moved || words.nest != 0) return false;
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  retire(t.ring);
-  t.phase = Phase::none;
+  retire();
+  t.attached_at = 0;
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
   return true;
 }
@@ -214,27 +209,36 @@ static_assert(offsetof(ringside_slot, payload) == offsetof(Slot, payload));
 // Not initialised: reserve writes all of it.
 static Slot& slot_in(ringside_slot* where) noexcept { return *std::launder(reinterpret_cast<Slot*>(where)); }
 
+bool detail::begin_slowly(const ringside_event& event, u32 size, Slot& slot, bool attached, u64 nest) noexcept {
+  ThisThread& t = this_thread;
+  if (!attached) {
+    slot = {};
+    if (!attach() || !t.writer().reserve(size, slot)) return false;
+  } else if (!t.writer().reserve_after_all(size, nest, slot)) {
+    if (slot.why != Refused::disabled || !leave_moved_ring() || !attach()) return false;
+    if (!t.writer().reserve(size, slot)) return false;
+  }
+  t.put_common(event, slot.payload);
+  return true;
+}
+
+void detail::end_slowly(const Slot& slot) noexcept { this_thread.writer().commit(slot); }
+
 extern "C" bool ringside_begin(ringside_event* event, uint32_t payload_size, ringside_slot* where) {
   ThisThread& t = this_thread;
   Slot& slot = slot_in(where);
-  if (t.phase != Phase::attached || t.epoch != __atomic_load_n(&process.epoch, __ATOMIC_RELAXED)) [[unlikely]]
-    if (!attach()) {
-      slot = {};
-      return false;
-    }
-  if (!t.ring.writer().reserve(payload_size, slot)) [[unlikely]] {
-    if (slot.why != Refused::disabled || !leave_moved_ring() || !attach()) return false;
-    if (!t.ring.writer().reserve(payload_size, slot)) return false;
-  }
-  const u64 common = (event->id & 0xFFFF) | u64{static_cast<u32>(t.ring.tid)} << 32;
-  std::memcpy(slot.payload, &common, sizeof common);
+  u64 nest = 0;
+  const bool attached = t.attached();
+  if (!attached || !t.writer().reserve_at_once(payload_size, nest, slot)) [[unlikely]]
+    return detail::begin_slowly(*event, payload_size, slot, attached, nest);
+  t.put_common(*event, slot.payload);
   return true;
 }
 
 extern "C" void ringside_end(ringside_slot* slot) {
-  if (slot->payload != nullptr) this_thread.ring.writer().commit(slot_in(slot));
+  if (slot->payload != nullptr) this_thread.writer().commit(slot_in(slot));
 }
 
 extern "C" void ringside_discard(ringside_slot* slot) {
-  if (slot->payload != nullptr) this_thread.ring.writer().discard(slot_in(slot));
+  if (slot->payload != nullptr) this_thread.writer().discard(slot_in(slot));
 }

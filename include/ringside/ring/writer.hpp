@@ -62,17 +62,24 @@ class Writer {
   }
   // The same, into a slot that the caller keeps in memory; true unless it is refused.
   [[nodiscard]] RS_INLINE bool reserve(u32 size, Slot& slot) noexcept {
-    const u64 nest = M::load(&ctl().nest, Order::relaxed);
-    if (nest == 0 && !too_big(size) && reserve_usually(ctl(), size, slot)) [[likely]]
-      return true;
-    return reserve_slowly(size, nest, slot);
+    u64 nest;
+    return reserve_at_once(size, nest, slot) || reserve_slowly(size, nest, slot);
   }
+  // The two halves of reserve, for callers that put the second one out of line. `nest` goes from one to the other.
+  [[nodiscard]] RS_INLINE bool reserve_at_once(u32 size, u64& nest, Slot& slot) noexcept {
+    nest = M::load(&ctl().nest, Order::relaxed);
+    return nest == 0 && !too_big(size) && reserve_usually(ctl(), size, slot);
+  }
+  [[nodiscard]] bool reserve_after_all(u32 size, u64 nest, Slot& slot) noexcept { return reserve_slowly(size, nest, slot); }
 
   RS_INLINE void commit(const Slot& slot) noexcept {
     if (slot.done != 0) [[likely]]
       return publish(ctl(), slot);
     commit_slowly(slot);
   }
+
+  // After reserve_at_once.
+  RS_INLINE void commit_at_once(const Slot& slot) noexcept { publish(ctl(), slot); }
 
   // Takes the event back. True: its space is free again; false: it became padding, because something was reserved behind it.
   bool discard(const Slot& slot) noexcept {
@@ -137,7 +144,9 @@ class Writer {
     const u64 word = M::load(&rec->reserve, Order::relaxed);
     const u64 committed = M::load(&rec->committed, Order::relaxed);
     const u32 data_size = abi::event_size(size);
-    /*C*/ const u64 now = clock_.now();
+    /*C*/ u64 now;
+    if (!read_clock_at_once(now)) [[unlikely]]
+      return false;
     const u64 quarter = word & closed, end = quarter + data_size / 4;
     const u64 next = (now << 16) + end;
     const u64 grown = next - word;  // delta << 16 | data_size / 4; far beyond the limit if the clock went back
@@ -148,12 +157,22 @@ class Writer {
     M::fence_light();
     if (M::load(&here_, Order::relaxed) != address(rec) && O.bug != Bug::void_store_stays) [[unlikely]]
       return false;
-    slot = {nullptr,    rec,
-            subbuf,     word,
-            next,       static_cast<u32>(quarter) * 4,
-            data_size,  committed + pack_committed({1, data_size}),
-            Refused::no};
+    slot.record = rec;  // field by field: a whole Slot would be made on the stack and copied
+    slot.sub_buffer = subbuf;
+    slot.before = word;
+    slot.after = next;
+    slot.offset = static_cast<u32>(quarter) * 4;
+    slot.size = data_size;
+    slot.done = committed + pack_committed({1, data_size});
+    slot.why = Refused::no;
     /*E*/ fill(slot, size, static_cast<u32>(grown >> 16));
+    return true;
+  }
+
+  // A clock may have at_once(u64&): false if it takes a call, which the usual path shall not hold.
+  RS_INLINE bool read_clock_at_once(u64& now) noexcept {
+    if constexpr (requires { clock_.at_once(now); }) return clock_.at_once(now);
+    now = clock_.now();
     return true;
   }
 
