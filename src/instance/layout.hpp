@@ -42,6 +42,7 @@ struct alignas(64) InstanceControl {
   u32 clock_kind, clock_mult, clock_shift, reserved0;
   u64 clock_base_ticks, clock_base_ns;
   u64 budget;  // bytes of memory that the rings may take
+  u64 measured_bytes, measured_rings;  // what they took when it was looked at last, and how many there were
   u64 creator, creator_start, created_ns;
   u64 tracing_off;  // 0: recording
   u64 nr_rings;     // ring numbers handed out so far

@@ -17,6 +17,7 @@ struct Process {
   i32 pid = 0;
   u64 pid_start = 0;
   char comm[16] = {};
+  u64 epochs = 0;  // the newest value of detail::epoch
   char path[4096] = {};
 };
 extern constinit Process process;
@@ -24,10 +25,13 @@ extern constinit Process process;
 // thread_ring.cpp
 void prepare_threads() noexcept;
 void retire_this_thread() noexcept;
-void forget_thread_after_fork() noexcept;
+void copy_open_events() noexcept;  // before a fork
+void drop_copy() noexcept;         // in the parent
+void forget_thread_after_fork(u64 epoch) noexcept;  // in the child; epoch: the one to come
 
 // registry.cpp
 void register_all() noexcept;
+void become_child_if_forked() noexcept;  // a child that no fork handler ran in; signal-safe
 void save_names(i32 tid, i32 pid, const char* task) noexcept;  // appends to saved_cmdlines, saved_tgids; signal-safe
 
 }  // namespace ringside

@@ -1,4 +1,5 @@
 // Events by id and name, this process's way into an instance, and what happens to it at fork.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <pthread.h>
@@ -15,6 +16,10 @@
 #include "schema/format_text.hpp"
 #include "sys/sys.hpp"
 
+// Weak: a static program has neither, and no objects that go.
+extern "C" [[gnu::weak]] decltype(dlopen) dlopen;
+extern "C" [[gnu::weak]] decltype(dladdr) dladdr;
+
 namespace ringside {
 
 constinit Process process;
@@ -29,6 +34,13 @@ u64 hash_of(const ringside_event& e) noexcept {
   for (const char* text : {e.format_fields, e.print_fmt})
     for (; *text != 0; ++text) h = (h ^ static_cast<u8>(*text)) * 1099511628211u;
   return h;
+}
+
+// The event's object must stay: it is listed, and its enable word is loaded until the end.
+void pin(const ringside_event& event) {
+  Dl_info info;
+  if (dladdr != nullptr && dlopen != nullptr && dladdr(&event, &info) != 0 && info.dli_fname != nullptr)
+    (void)dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);  // the program itself is not found by this name: fine
 }
 
 bool fits(const char* name) noexcept {
@@ -79,16 +91,26 @@ int enter(ringside_event& e) {
   return 0;
 }
 
-void before_fork() { pthread_mutex_lock(&opening); }
-void after_fork_parent() { pthread_mutex_unlock(&opening); }
-void after_fork_child() {
-  pthread_mutex_init(&opening, nullptr);
-  forget_thread_after_fork();
-  if (process.words.control == nullptr) return;
+void next_epoch() noexcept { __atomic_store_n(&detail::epoch.now, __atomic_add_fetch(&process.epochs, u64{1}, __ATOMIC_RELAXED), __ATOMIC_RELEASE); }
+
+void before_fork() {
+  pthread_mutex_lock(&opening);
+  copy_open_events();
+}
+void after_fork_parent() {
+  drop_copy();
+  pthread_mutex_unlock(&opening);
+}
+void become_child() noexcept {
+  forget_thread_after_fork(process.epochs + 1);
   process.pid = getpid();
   process.pid_start = sys::start_time(process.pid);
   sys::register_fence();
-  __atomic_fetch_add(&detail::epoch, u64{1}, __ATOMIC_RELEASE);
+  next_epoch();
+}
+void after_fork_child() {
+  pthread_mutex_init(&opening, nullptr);
+  become_child();
 }
 
 // A program that this process was before an exec left its rings behind: their thread is ours, but not their writer.
@@ -145,7 +167,8 @@ int open_locked(const char* name) {
   (void)once;
   process.words = kept;
   retire_rings_of_former_image();
-  __atomic_fetch_add(&detail::epoch, u64{1}, __ATOMIC_RELEASE);
+  madvise(&detail::epoch, sizeof detail::epoch, MADV_WIPEONFORK);
+  next_epoch();
   register_all();
   return 0;
 }
@@ -156,6 +179,10 @@ int open_locked(const char* name) {
 }
 
 }  // namespace
+
+void become_child_if_forked() noexcept {
+  if (process.epochs != 0 && __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE) == 0) become_child();
+}
 
 void register_all() noexcept {
   if (process.words.control == nullptr || all_events == nullptr) return;
@@ -208,6 +235,7 @@ int ringside_register(ringside_event* event) {
   bool listed = event->next != nullptr;
   for (ringside_event* e = __atomic_load_n(&all_events, __ATOMIC_ACQUIRE); e != nullptr && !listed; e = e->next) listed = e == event;
   if (!listed) {
+    pin(*event);
     ringside_event* head = __atomic_load_n(&all_events, __ATOMIC_ACQUIRE);
     do event->next = head;
     while (!__atomic_compare_exchange_n(&all_events, &head, event, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
@@ -237,7 +265,7 @@ void ringside_close(void) {
       __atomic_store_n(&e->enabled, &never, __ATOMIC_RELEASE);
       __atomic_store_n(&e->id, 0u, __ATOMIC_RELEASE);
     }
-    __atomic_fetch_add(&detail::epoch, u64{1}, __ATOMIC_RELEASE);
+    next_epoch();
     process.words.control = nullptr;
     close(process.dir);
     process.dir = -1;

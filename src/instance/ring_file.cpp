@@ -115,6 +115,43 @@ void unmap_ring(MappedRing& mapped) noexcept {
   mapped = {};
 }
 
+u64 resident_bytes(int dir, u32 n) noexcept {
+  u64 bytes = 0;
+  static constexpr const char* names[] = {"ring", "trace_pipe_raw"};
+  for (const char* name : names) {
+    char path[64];
+    ring_path(n, name, path);
+    struct stat st {};
+    if (fstatat(dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0) bytes += static_cast<u64>(st.st_blocks) * 512;
+  }
+  return bytes;
+}
+
+MappedRing copy_ring(const MappedRing& from) noexcept {
+  const auto room = [](u64 size) -> void* {
+    void* const at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return at == MAP_FAILED ? nullptr : at;
+  };
+  MappedRing copy = from;
+  copy.ring.data = static_cast<u8*>(room(from.data_bytes));
+  if (copy.ring.data == nullptr) return {};
+  copy.ring.control = static_cast<Control*>(room(from.control_bytes));
+  if (copy.ring.control == nullptr) {
+    munmap(copy.ring.data, copy.data_bytes);
+    return {};
+  }
+  std::memcpy(static_cast<void*>(copy.ring.control), from.ring.control, from.control_bytes);
+  for (u32 id = 0; id < from.ring.geometry.nr_subbufs(); ++id)
+    if (from.ring.record(id).reserve != 0) std::memcpy(copy.ring.subbuf(id), from.ring.subbuf(id), from.ring.geometry.subbuf_size());
+  return copy;
+}
+
+void move_ring(MappedRing& copy, MappedRing& at) noexcept {
+  mremap(copy.ring.data, copy.data_bytes, at.data_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at.ring.data);
+  mremap(copy.ring.control, copy.control_bytes, at.control_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at.ring.control);
+  copy = {};
+}
+
 bool clear_ring(int dir, u32 n) noexcept {
   char path[64];
   ring_path(n, "ring", path);

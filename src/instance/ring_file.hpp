@@ -16,9 +16,16 @@ MappedRing attach_ring(int dir, u32 n, const Geometry& geometry) noexcept;
 // What ring `n` looks like: its own words say so; `fresh` if it is new. Invalid if they are damaged or the file is missing.
 Geometry ring_geometry(int dir, u32 n, const Geometry& fresh) noexcept;
 void unmap_ring(MappedRing& ring) noexcept;
+// A private copy of the control words and of the written sub-buffers; empty if there is no memory.
+MappedRing copy_ring(const MappedRing& ring) noexcept;
+// Puts `copy` in the place of `at`, at its addresses.
+void move_ring(MappedRing& copy, MappedRing& at) noexcept;
 
 // Gives the memory of both files back; the ring is new afterwards. The caller owns it (RingState::busy).
 bool clear_ring(int dir, u32 n) noexcept;
+
+// Bytes of memory behind both files.
+u64 resident_bytes(int dir, u32 n) noexcept;
 
 // "per_cpu/cpuN/NAME"; out holds 64 bytes.
 void ring_path(u32 n, const char* name, char* out) noexcept;

@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <new>
 
@@ -14,7 +16,7 @@
 
 namespace ringside {
 
-constinit u64 detail::epoch = 1;
+constinit detail::Epoch detail::epoch = {};  // zeros: pages of a file cannot be wiped
 constinit thread_local detail::ThisThread detail::this_thread{};
 
 namespace {
@@ -25,6 +27,8 @@ using detail::ThisThread;
 struct ThreadRing {
   MappedRing mapped;
   u32 number;
+  u32 refusals;  // in a row
+  MappedRing child_copy;  // during a fork in the middle of an event
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local ThreadRing this_ring{};
 
@@ -51,12 +55,12 @@ void retire() noexcept {
 
 void at_thread_end(void*) {
   ThisThread& t = this_thread;
-  if (t.attached_at == 0) return;
+  if (t.attached_at == detail::not_attached) return;
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   if (t.attached()) retire();
-  t.attached_at = 0;  // later destructors may write: they get a ring once more
+  t.attached_at = detail::not_attached;  // later destructors may write: they get a ring once more
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
@@ -71,13 +75,27 @@ bool all_read(const Ring& ring) noexcept {
   return n.unread == 0;
 }
 
+// Has the budget room for one more ring, even if all made since the last look became full? Rings are sparse: only what they hold
+// counts, which is looked at when it matters.
+bool affordable(InstanceControl& c, u64 made, u64 size) noexcept {
+  const auto room = [&] {
+    const u64 taken = __atomic_load_n(&c.measured_bytes, __ATOMIC_RELAXED), then = __atomic_load_n(&c.measured_rings, __ATOMIC_RELAXED);
+    return taken + (made + 1 - std::min(then, made)) * size <= c.budget;
+  };
+  if (room()) return true;
+  u64 bytes = 0;
+  for (u32 n = 0; n < made; ++n) bytes += resident_bytes(process.dir, n);
+  __atomic_store_n(&c.measured_bytes, bytes, __ATOMIC_RELAXED);
+  __atomic_store_n(&c.measured_rings, made, __ATOMIC_RELAXED);
+  return room();
+}
+
 // A ring for this thread: a given-back one, a retired one that is read, a new one, or (budget) a retired one that is not read.
 bool find_ring(ThreadRing& own, u32 tid) noexcept {
   InstanceControl& c = *process.words.control;
   const u64 made = __atomic_load_n(&c.nr_rings, __ATOMIC_ACQUIRE);
   const Geometry geometry = geometry_of(c);
   if (!geometry.valid()) return false;
-  const u64 limit = c.budget / geometry.data_size();
   for (int pass = 0; pass < 2; ++pass) {
     const bool take_unread = pass == 1;
     int looks = 16;  // each unread one costs two mappings
@@ -102,7 +120,7 @@ bool find_ring(ThreadRing& own, u32 tid) noexcept {
       unmap_ring(own.mapped);
       __atomic_store_n(&process.words.ring(n).state, state, __ATOMIC_RELEASE);
     }
-    if (made >= most_rings || made >= limit) continue;
+    if (made >= most_rings || !affordable(c, made, geometry.data_size())) continue;
     const u64 n = __atomic_fetch_add(&c.nr_rings, u64{1}, __ATOMIC_ACQ_REL);
     if (n >= most_rings) break;
     own.number = static_cast<u32>(n);
@@ -118,22 +136,30 @@ bool find_ring(ThreadRing& own, u32 tid) noexcept {
 // The slow path of a thread's first event. Signals are off meanwhile, so that no handler meets half a ring.
 RS_NOINLINE bool attach() noexcept {
   ThisThread& t = this_thread;
-  if (t.attaching) {  // an event from inside: our own system calls, traced
+  const auto refuse = [] {
     if (process.words.control != nullptr) __atomic_fetch_add(&process.words.control->refused, u64{1}, __ATOMIC_RELAXED);
     return false;
+  };
+  if (t.attaching) return refuse();  // an event from inside: our own system calls, traced
+  // A thread that finds no ring looks again at its 1st, 2nd, 4th, 8th ... and each 1,024th event: the search takes system calls.
+  const u32 before = this_ring.refusals;
+  if (before != 0 && !std::has_single_bit(before) && before % 1024 != 0) {
+    ++this_ring.refusals;
+    return refuse();
   }
   const int saved = errno;
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   t.attaching = true;
-  t.attached_at = 0;
+  become_child_if_forked();
+  t.attached_at = detail::not_attached;
   bool done = false;
   if (process.words.control != nullptr) {
     ThreadRing& own = this_ring;
     t.tid = sys::gettid();
     own.mapped = {};
-    const u64 epoch = __atomic_load_n(&detail::epoch, __ATOMIC_ACQUIRE);
+    const u64 epoch = __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE);
     done = find_ring(own, static_cast<u32>(t.tid));
     if (done) {
       InstanceControl& c = *process.words.control;
@@ -156,8 +182,10 @@ RS_NOINLINE bool attach() noexcept {
       __atomic_store_n(&entry.state, pack_state(RingState::live, static_cast<u32>(t.tid)), __ATOMIC_RELEASE);
       if (has_end_key) pthread_setspecific(end_key, &t);
       t.attached_at = epoch;
+      own.refusals = 0;
     } else {
-      __atomic_fetch_add(&process.words.control->refused, u64{1}, __ATOMIC_RELAXED);
+      ++own.refusals;
+      refuse();
     }
   }
   t.attaching = false;
@@ -168,16 +196,32 @@ RS_NOINLINE bool attach() noexcept {
 
 }  // namespace
 
-void forget_thread_after_fork() noexcept {
+void copy_open_events() noexcept {
+  if (this_thread.attached() && this_ring.mapped.ring.control->nest != 0) this_ring.child_copy = copy_ring(this_ring.mapped);
+}
+void drop_copy() noexcept { unmap_ring(this_ring.child_copy); }
+
+// The ring is the parent's, and shared: never written to again. Events that were open at the fork end in a copy of it, which
+// takes no others: its gate is closed.
+void forget_thread_after_fork(u64 epoch) noexcept {
   ThisThread& t = this_thread;
-  if (t.attached_at != 0) unmap_ring(this_ring.mapped);  // the parent's, shared: never write to it
-  t.attached_at = 0;
+  if (t.attached_at == detail::not_attached) return;
+  t.tid = sys::gettid();
+  if (!this_ring.child_copy && this_ring.mapped.ring.control->nest != 0) this_ring.child_copy = copy_ring(this_ring.mapped);
+  if (this_ring.child_copy) {
+    move_ring(this_ring.child_copy, this_ring.mapped);
+    this_ring.mapped.ring.control->gate = gate_moved;
+    t.attached_at = epoch;
+  } else {
+    unmap_ring(this_ring.mapped);
+    t.attached_at = detail::not_attached;
+  }
 }
 
 void retire_this_thread() noexcept {
   ThisThread& t = this_thread;
   if (t.attached()) retire();
-  t.attached_at = 0;
+  t.attached_at = detail::not_attached;
 }
 
 // After a resize: gives up the ring of the old sizes, unless an event is open on it.
@@ -189,7 +233,7 @@ void retire_this_thread() noexcept {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   retire();
-  t.attached_at = 0;
+  t.attached_at = detail::not_attached;
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
   return true;
 }
