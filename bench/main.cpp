@@ -77,6 +77,7 @@ int main(int argc, char** argv) {
   setenv("RINGSIDE_ROOT", dir, 1);
   InstanceOptions options;
   options.name = "bench";
+  options.buffer_size = 8 << 20;
   {
     const auto instance = must(Instance::create(options));
     if (ringside_open("bench") != 0) return 1;

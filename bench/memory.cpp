@@ -41,7 +41,7 @@ struct Crowd {
   }
 };
 
-// Reads all rings, gives back what that frees; KiB that the rings of others than this thread still hold.
+// Reads all rings, gives back what that frees; KiB that the rings of other threads still hold.
 double kib_after_reading(Instance& instance) {
   for (const RingInfo& r : instance.rings()) {
     if (r.counters.unread == 0) continue;
@@ -52,15 +52,16 @@ double kib_after_reading(Instance& instance) {
   instance.trim();
   u64 bytes = 0;
   for (const RingInfo& r : instance.rings())
-    if (r.name.ring != 0) bytes += r.counters.resident_bytes;
+    if (r.name.tid != gettid()) bytes += r.counters.resident_bytes;
   return static_cast<double>(bytes) / 1024;
 }
 
 }  // namespace
 
 void memory_rows(Instance& instance) {
-  for (u64 k = 0; k < 200000; ++k) ::bench::pair(k, k);  // all sub-buffers written
-  const Counters c = instance.rings()[0].counters;
+  must(instance.resize(1 << 20, 16384));
+  for (u64 k = 0; k < 200000; ++k) ::bench::pair(k, k);  // this thread's new ring, all of it
+  const Counters c = instance.rings().back().counters;
   const double pages = static_cast<double>(c.resident_bytes) / page;
   const double written = static_cast<double>(c.nr_subbufs) * static_cast<double>(c.subbuf_size) / page;
   row("memory.ring_overhead_pages", pages - written, "pages", text("%.0f resident, %.0f of them sub-buffers", pages, written));

@@ -13,6 +13,7 @@ namespace bench {
 namespace {
 
 constexpr u32 subbuf_size = 65536;
+constexpr u64 events = 300000;
 
 struct Walked {
   u64 events = 0, sum = 0;  // one byte of each payload is read
@@ -30,7 +31,7 @@ double per_second(const Walked& w, u64 from) { return static_cast<double>(w.even
 double ours() {
   LocalRing local(subbuf_size, 257);
   Writer<Tsc> writer(local.ring, Tsc{});
-  for (u64 k = 0; k < 700000; ++k) write_pair(writer, k, k);
+  for (u64 k = 0; k < events; ++k) write_pair(writer, k, k);
   Reader<> reader(local.ring);
   Walked w;
   const u64 from = sys::now_ns();
@@ -67,7 +68,7 @@ class KernelRing {
   // Events per second of read() and walk.
   double run() {
     const u32 id_and_data[2] = {1, 2};  // with the 8 common bytes: 16
-    for (int k = 0; k < 300000; ++k)
+    for (u64 k = 0; k < events; ++k)
       if (::write(marker_.get(), id_and_data, sizeof id_and_data) != sizeof id_and_data) return 0;
     std::vector<u64> buffer(subbuf_size / 8);
     auto* const bytes = reinterpret_cast<u8*>(buffer.data());
@@ -75,7 +76,7 @@ class KernelRing {
     const u64 from = sys::now_ns();
     while (::read(pipe_.get(), bytes, subbuf_size) > 0)
       w.walk(bytes + abi::header_size, 0, static_cast<u32>(buffer[1] & abi::commit_mask), buffer[0]);
-    return w.events < 300000 ? 0 : per_second(w, from);
+    return w.events < events ? 0 : per_second(w, from);
   }
 
  private:
