@@ -60,11 +60,11 @@ double kib_after_reading(Instance& instance) {
 
 void memory_rows(Instance& instance) {
   must(instance.resize(1 << 20, 16384));
-  for (u64 k = 0; k < 200000; ++k) ::bench::pair(k, k);  // this thread's new ring, all of it
+  for (u64 k = 0; k < 200000; ++k) ::bench::pair(k, k);  // this thread's new ring, all of it but the reader page
   const Counters c = instance.rings().back().counters;
   const double pages = static_cast<double>(c.resident_bytes) / page;
-  const double written = static_cast<double>(c.nr_subbufs) * static_cast<double>(c.subbuf_size) / page;
-  row("memory.ring_overhead_pages", pages - written, "pages", text("%.0f resident, %.0f of them sub-buffers", pages, written));
+  const double written = static_cast<double>(c.nr_subbufs - 1) * static_cast<double>(c.subbuf_size) / page;
+  row("memory.ring_overhead_pages", pages - written, "pages", text("%.0f resident, %.0f of them written sub-buffers", pages, written));
 
   Crowd crowd(quick ? 500 : 10000);
   const auto n = static_cast<double>(crowd.threads.size());

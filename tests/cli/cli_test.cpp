@@ -204,6 +204,52 @@ TEST_F(Cli, RecordRefusesADirectoryOfOthers) {
   EXPECT_TRUE(fs::exists(dir + "/home/letter"));
 }
 
+// Writes 1,000 events, says so, and waits for a signal.
+const std::string writer = RINGSIDE_BUILD_DIR "/tests/signalled_writer";
+
+TEST_F(Cli, FirstSignalFinishesWhatExists) {
+  // A signal to the recorder alone: a command that is not told (INT reaches it from the terminal) goes on to its end.
+  const Outcome o = ringside("record -o r -- sh -c '" + writer + " & w=$!; sleep 0.3; kill -INT $PPID; sleep 0.3; kill $w; wait $w; exit 5'");
+  EXPECT_EQ(o.code, 5) << o.err;
+  EXPECT_NE(o.err.find("1,000 events"), std::string::npos) << o.err;
+  // One that is asked to end is passed on, and its end is waited for.
+  const Outcome t = ringside("record -o t -- sh -c '" + writer + " & w=$!; trap \"kill $w; wait $w; exit 6\" TERM; sleep 0.3; kill -TERM $PPID; wait $w; exit 5'");
+  EXPECT_EQ(t.code, 6) << t.err;
+  EXPECT_NE(t.err.find("1,000 events"), std::string::npos) << t.err;
+}
+
+TEST_F(Cli, SecondSignalLeavesAtOnceAndTheRecordingIsReadable) {
+  const Outcome o = ringside("record -o r -- sh -c '" + writer + " & w=$!; sleep 0.5; kill -INT $PPID; sleep 0.2; kill -INT $PPID; sleep 0.2; kill $w'");
+  EXPECT_EQ(o.code, 128 + 2) << o.err;
+  const Outcome report = ringside("report r");
+  EXPECT_EQ(report.code, 0) << report.err;
+  EXPECT_EQ(std::count(report.out.begin(), report.out.end(), '\n'), 1000) << report.err;
+}
+
+TEST_F(Cli, KilledRecorderLeavesAReadableRecording) {
+  const Outcome o = ringside("record -o r -- sh -c '" + writer + " & w=$!; sleep 0.5; kill -KILL $PPID; sleep 0.1; kill $w'");
+  EXPECT_EQ(o.code, 128 + 9);
+  const Outcome report = ringside("report r");
+  EXPECT_EQ(report.code, 0) << report.err;
+  EXPECT_EQ(std::count(report.out.begin(), report.out.end(), '\n'), 1000) << report.err;
+}
+
+// Both are made from what the commands say of themselves.
+TEST_F(Cli, ManPageAndCompletionKnowEveryCommand) {
+  const std::string help = ringside("--help").out, man = ringside("manual man").out;
+  for (const char* name : {"record", "report", "top", "hist", "stat", "list", "crash", "rm", "serve", "doctor"}) {
+    EXPECT_NE(help.find(std::string("\n  ") + name + " "), std::string::npos) << name;
+    EXPECT_NE(man.find(std::string(".SS ringside ") + name), std::string::npos) << name;
+  }
+  EXPECT_NE(man.find("\\-\\-buffer\\-size SIZE"), std::string::npos);
+  ASSERT_EQ(ringside("record -i web -- true").code, 0);
+  std::ofstream(dir + "/try") << "PATH=" RINGSIDE_BUILD_DIR ":$PATH; . <(ringside manual bash)\n"
+                                 "try() { COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _ringside; echo ${COMPREPLY[*]}; }\n"
+                                 "try ringside re\ntry ringside record --mode o\ntry ringside crash w\ntry ringside report --js\n";
+  ringside("--version; RINGSIDE_ROOT=" + dir + "/root bash try");
+  EXPECT_EQ(slurp(dir + "/out"), "record report\noverwrite\nweb\n--json\n") << slurp(dir + "/err");
+}
+
 TEST_F(Cli, RecordOfANamedInstanceLeavesIt) {
   EXPECT_EQ(ringside("record -i web -- true").code, 0);
   EXPECT_NE(ringside("list").out.find("web"), std::string::npos);
