@@ -38,7 +38,7 @@ struct ThisThread {
   using Writer = ringside::Writer<RingClockNow>;
   u64 attached_at;  // the epoch of its attachment; 0: none
   i32 tid;
-  bool attaching;
+  bool inside;      // our own calls, perhaps traced: events that they write are refused
   alignas(Writer) unsigned char storage[sizeof(Writer)];
 
   RS_INLINE bool attached() const noexcept { return attached_at == __atomic_load_n(&epoch, __ATOMIC_RELAXED); }

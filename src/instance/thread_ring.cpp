@@ -72,7 +72,7 @@ bool all_read(const Ring& ring) noexcept {
 }
 
 // A ring for this thread: a given-back one, a retired one that is read, a new one, or (budget) a retired one that is not read.
-bool find_ring(ThreadRing& own, u32 tid) noexcept {
+bool find_ring(int dir, ThreadRing& own, u32 tid) noexcept {
   InstanceControl& c = *process.words.control;
   const u64 made = __atomic_load_n(&c.nr_rings, __ATOMIC_ACQUIRE);
   const Geometry geometry = geometry_of(c);
@@ -88,7 +88,7 @@ bool find_ring(ThreadRing& own, u32 tid) noexcept {
       if (kind != RingState::retired && kind != RingState::empty) continue;
       if (kind == RingState::retired && !take_unread && --looks < 0) continue;
       if (!claim(n, state, tid)) continue;
-      own.mapped = ring_geometry(process.dir, n, geometry) == geometry ? attach_ring(process.dir, n, geometry) : MappedRing{};
+      own.mapped = ring_geometry(dir, n, geometry) == geometry ? attach_ring(dir, n, geometry) : MappedRing{};
       own.number = n;
       if (!own.mapped) {  // of other sizes, or damaged
         __atomic_store_n(&process.words.ring(n).state, state, __ATOMIC_RELEASE);
@@ -107,7 +107,7 @@ bool find_ring(ThreadRing& own, u32 tid) noexcept {
     if (n >= most_rings) break;
     own.number = static_cast<u32>(n);
     __atomic_store_n(&process.words.ring(own.number).state, pack_state(RingState::busy, tid), __ATOMIC_RELEASE);
-    own.mapped = attach_ring(process.dir, own.number, geometry);
+    own.mapped = attach_ring(dir, own.number, geometry);
     if (own.mapped) return true;
     __atomic_store_n(&process.words.ring(own.number).state, pack_state(RingState::empty, 0), __ATOMIC_RELEASE);
     return false;
@@ -118,7 +118,7 @@ bool find_ring(ThreadRing& own, u32 tid) noexcept {
 // The slow path of a thread's first event. Signals are off meanwhile, so that no handler meets half a ring.
 RS_NOINLINE bool attach() noexcept {
   ThisThread& t = this_thread;
-  if (t.attaching) {  // an event from inside: our own system calls, traced
+  if (t.inside) {  // an event from inside: our own system calls, traced
     if (process.words.control != nullptr) __atomic_fetch_add(&process.words.control->refused, u64{1}, __ATOMIC_RELAXED);
     return false;
   }
@@ -126,21 +126,22 @@ RS_NOINLINE bool attach() noexcept {
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  t.attaching = true;
+  t.inside = true;
   t.attached_at = 0;
   bool done = false;
   if (process.words.control != nullptr) {
+    const sys::Fd dir = getpid() == process.pid ? open_directory() : sys::Fd();  // a vfork's child: the thread is its parent's
     ThreadRing& own = this_ring;
     t.tid = sys::gettid();
     own.mapped = {};
     const u64 epoch = __atomic_load_n(&detail::epoch, __ATOMIC_ACQUIRE);
-    done = find_ring(own, static_cast<u32>(t.tid));
+    done = dir && find_ring(dir.get(), own, static_cast<u32>(t.tid));
     if (done) {
       InstanceControl& c = *process.words.control;
       RingEntry& entry = process.words.ring(own.number);
       entry.pid = static_cast<u32>(process.pid);
       entry.tid = static_cast<u32>(t.tid);
-      entry.pid_start = process.pid_start;
+      entry.image = process.image;
       entry.tid_start = sys::start_time(process.pid, t.tid);
       sys::comm_of(process.pid, t.tid, entry.task);
       std::memcpy(entry.process, process.comm, sizeof entry.process);
@@ -152,7 +153,7 @@ RS_NOINLINE bool attach() noexcept {
       const ClockInfo& clock = process.clock;
       new (t.storage) ThisThread::Writer(own.mapped.ring, RingClockNow{clock.kind, &c.clock_base_ticks},
                                      Doorbell{&c.wait.any, &c.wait.percent, wake, &c});
-      save_names(t.tid, process.pid, entry.task);
+      save_names(dir.get(), t.tid, process.pid, entry.task);
       __atomic_store_n(&entry.state, pack_state(RingState::live, static_cast<u32>(t.tid)), __ATOMIC_RELEASE);
       if (has_end_key) pthread_setspecific(end_key, &t);
       t.attached_at = epoch;
@@ -160,7 +161,7 @@ RS_NOINLINE bool attach() noexcept {
       __atomic_fetch_add(&process.words.control->refused, u64{1}, __ATOMIC_RELAXED);
     }
   }
-  t.attaching = false;
+  t.inside = false;
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
   errno = saved;
   return done;
