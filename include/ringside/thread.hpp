@@ -42,7 +42,7 @@ struct ThisThread {
   using Writer = ringside::Writer<RingClockNow>;
   u64 attached_at = not_attached;  // the epoch of its attachment
   i32 tid = 0;
-  bool attaching = false;
+  bool inside = false;  // our own calls, perhaps traced: events that they write are refused
   alignas(Writer) unsigned char storage[sizeof(Writer)] = {};
 
   RS_INLINE bool attached() const noexcept { return attached_at == __atomic_load_n(&epoch.now, __ATOMIC_RELAXED); }

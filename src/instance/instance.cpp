@@ -6,6 +6,7 @@
 #include <ftw.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -49,6 +50,15 @@ result<Geometry> geometry_for(u64 buffer_size, u32 subbuf_size, u32 spares) {
     return refuse(std::errc::invalid_argument, "a ring of " + std::to_string(buffer_size) + " bytes has more than " + std::to_string(most_subbufs) +
                                                    " sub-buffers of " + std::to_string(subbuf_size) + ": use larger ones");
   return geometry;
+}
+
+// A quarter of RAM, and no more than the file system has: a page that it cannot give is a SIGBUS in the traced program.
+u64 default_budget(const std::string& path) {
+  struct sysinfo info {};
+  sysinfo(&info);
+  const u64 memory = std::max<u64>(u64{info.totalram} * info.mem_unit / 4, u64{256} << 20);
+  struct statvfs room {};
+  return statvfs(path.c_str(), &room) == 0 ? std::min<u64>(memory, u64{room.f_bavail} * room.f_frsize) : memory;
 }
 
 }  // namespace
@@ -174,9 +184,7 @@ result<std::unique_ptr<Instance>> Instance::create(const InstanceOptions& o) {
     c.clock_shift = clock.shift;
     c.clock_base_ticks = clock.base_ticks;
     c.clock_base_ns = clock.base_ns;
-    struct sysinfo info {};
-    sysinfo(&info);
-    c.budget = o.budget != 0 ? o.budget : std::max<u64>(u64{info.totalram} * info.mem_unit / 4, u64{256} << 20);
+    c.budget = o.budget != 0 ? o.budget : default_budget(*path);
     c.creator = static_cast<u64>(getpid());
     c.creator_start = sys::start_time(getpid());
     c.created_ns = sys::now_ns();

@@ -71,7 +71,8 @@ enum class RingState : u32 {
 struct RingEntry {
   u64 state;  // RingState | tid << 32, so that a late change fails
   u32 pid, tid;
-  u64 pid_start, tid_start;
+  u64 image;  // tells the programs that one process was before and after an exec apart
+  u64 tid_start;
   char task[16], process[16];
 };
 static_assert(sizeof(RingEntry) == 64);

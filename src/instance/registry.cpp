@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <pthread.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -93,22 +95,32 @@ int enter(ringside_event& e) {
 
 void next_epoch() noexcept { __atomic_store_n(&detail::epoch.now, __atomic_add_fetch(&process.epochs, u64{1}, __ATOMIC_RELAXED), __ATOMIC_RELEASE); }
 
+// 16 random bytes that the kernel gives to each image; a fork keeps them.
+u64 this_image() noexcept {
+  u64 h = 14695981039346656037u;
+  if (const auto* random = reinterpret_cast<const u8*>(getauxval(AT_RANDOM)); random != nullptr)
+    for (int i = 0; i < 16; ++i) h = (h ^ random[i]) * 1099511628211u;
+  return h;
+}
+
 void before_fork() {
+  const Inside inside;
   pthread_mutex_lock(&opening);
   copy_open_events();
 }
 void after_fork_parent() {
+  const Inside inside;
   drop_copy();
   pthread_mutex_unlock(&opening);
 }
 void become_child() noexcept {
   forget_thread_after_fork(process.epochs + 1);
   process.pid = getpid();
-  process.pid_start = sys::start_time(process.pid);
   sys::register_fence();
   next_epoch();
 }
 void after_fork_child() {
+  const Inside inside;
   pthread_mutex_init(&opening, nullptr);
   become_child();
 }
@@ -120,7 +132,7 @@ void retire_rings_of_former_image() noexcept {
   for (u32 i = 0; i < n && i < most_rings; ++i) {
     RingEntry& entry = w.ring(i);
     u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
-    if (state_of(state) != RingState::live || static_cast<i32>(entry.pid) != process.pid) continue;
+    if (state_of(state) != RingState::live || static_cast<i32>(entry.pid) != process.pid || entry.image == process.image) continue;
     const u64 retired = pack_state(RingState::retired, static_cast<u32>(state >> 32));
     __atomic_compare_exchange_n(&entry.state, &state, retired, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
   }
@@ -131,9 +143,14 @@ int open_locked(const char* name) {
   const std::string wanted = name != nullptr ? name : from_environment != nullptr ? from_environment : "default";
   auto path = instance_path(wanted);
   if (!path) return -path.error().code.value();
-  if (process.words.control != nullptr) return name == nullptr || *path == process.path ? 0 : -EBUSY;
   struct stat st {};
+  if (process.words.control != nullptr) {
+    const bool same = stat(path->c_str(), &st) == 0 && st.st_dev == process.device && st.st_ino == process.inode;
+    return name == nullptr || same ? 0 : -EBUSY;
+  }
   if (stat((*path + "/instance").c_str(), &st) != 0) {
+    // A path in the environment is that of a recorder, which may be gone: nobody would clean up a new one.
+    if (name == nullptr && wanted.find('/') != std::string::npos) return -errno;
     InstanceOptions options;
     options.name = wanted;
     if (auto made = Instance::create(options); !made && made.error().code != std::errc::file_exists)
@@ -141,25 +158,18 @@ int open_locked(const char* name) {
   }
   auto words = map_instance(*path, true);
   if (!words) return -words.error().code.value();
-  const int dir = ::open(path->c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-  const int gate = ::open((*path + "/gate").c_str(), O_RDWR | O_CLOEXEC);
-  if (dir < 0 || gate < 0 || path->size() >= sizeof process.path) {
-    if (dir >= 0) close(dir);
-    if (gate >= 0) close(gate);
-    return -EINVAL;
-  }
-  const bool mapped = mmap(ringside_gate, gate_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, gate, 0) != MAP_FAILED;
-  close(gate);
-  if (!mapped) {
-    close(dir);
-    return -ENOMEM;
-  }
+  const sys::Fd gate(::open((*path + "/gate").c_str(), O_RDWR | O_CLOEXEC));
+  if (!gate) return -errno;
+  char absolute[PATH_MAX];  // the program may change its directory
+  if (realpath(path->c_str(), absolute) == nullptr || stat(absolute, &st) != 0) return -errno;
+  if (mmap(ringside_gate, gate_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, gate.get(), 0) == MAP_FAILED) return -ENOMEM;
   const InstanceWords kept = keep(std::move(*words));
-  std::strcpy(process.path, path->c_str());
-  process.dir = dir;
+  std::strcpy(process.path, absolute);
+  process.device = st.st_dev;
+  process.inode = st.st_ino;
   process.clock = clock_of(*kept.control);
   process.pid = getpid();
-  process.pid_start = sys::start_time(process.pid);
+  process.image = this_image();
   sys::comm_of(process.pid, 0, process.comm);
   sys::register_fence();
   prepare_threads();
@@ -191,9 +201,16 @@ void register_all() noexcept {
     if (e->id == 0) enter(*e);
 }
 
-void save_names(i32 tid, i32 pid, const char* task) noexcept {
-  const auto append = [](const char* file, i32 a, const char* b) {
-    const int fd = openat(process.dir, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+sys::Fd open_directory() noexcept {
+  sys::Fd dir(::open(process.path, O_PATH | O_DIRECTORY | O_CLOEXEC));
+  struct stat st {};
+  const bool same = dir && fstat(dir.get(), &st) == 0 && st.st_dev == process.device && st.st_ino == process.inode;
+  return same ? std::move(dir) : sys::Fd();
+}
+
+void save_names(int dir, i32 tid, i32 pid, const char* task) noexcept {
+  const auto append = [dir](const char* file, i32 a, const char* b) {
+    const int fd = openat(dir, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fd < 0) return;
     char line[48];
     int n = 0;
@@ -206,7 +223,8 @@ void save_names(i32 tid, i32 pid, const char* task) noexcept {
     line[n++] = ' ';
     for (; *b != 0 && n < 40; ++b) line[n++] = *b;
     line[n++] = '\n';
-    if (lseek(fd, 0, SEEK_END) < (4 << 20)) (void)!::write(fd, line, static_cast<size_t>(n));
+    const off_t end = lseek(fd, 0, SEEK_END);
+    if (end < (4 << 20) && sys::may_grow_to(static_cast<u64>(end + n))) (void)!::write(fd, line, static_cast<size_t>(n));
     close(fd);
   };
   append("saved_cmdlines", tid, task);
@@ -230,6 +248,7 @@ extern "C" {
 alignas(4096) unsigned char ringside_gate[4096];
 
 int ringside_register(ringside_event* event) {
+  const Inside inside;
   if (!fits(event->system) || !fits(event->name)) return -EINVAL;
   if (__atomic_load_n(&event->id, __ATOMIC_ACQUIRE) != 0) return 0;
   bool listed = event->next != nullptr;
@@ -249,6 +268,7 @@ int ringside_register(ringside_event* event) {
 }
 
 int ringside_open(const char* name) {
+  const Inside inside;
   pthread_mutex_lock(&opening);
   const int done = open_locked(name);
   pthread_mutex_unlock(&opening);
@@ -256,6 +276,7 @@ int ringside_open(const char* name) {
 }
 
 void ringside_close(void) {
+  const Inside inside;
   pthread_mutex_lock(&opening);
   if (process.words.control != nullptr) {
     retire_this_thread();
@@ -267,8 +288,6 @@ void ringside_close(void) {
     }
     next_epoch();
     process.words.control = nullptr;
-    close(process.dir);
-    process.dir = -1;
   }
   pthread_mutex_unlock(&opening);
 }

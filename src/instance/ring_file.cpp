@@ -8,6 +8,8 @@
 
 #include <cstring>
 
+#include "sys/sys.hpp"
+
 namespace ringside {
 namespace {
 
@@ -22,7 +24,8 @@ int open_sized(int dir, const char* path, u64 size) noexcept {
   }
   if (fd < 0) return -1;
   struct stat st {};
-  if (fstat(fd, &st) == 0 && static_cast<u64>(st.st_size) < size && ftruncate(fd, static_cast<off_t>(size)) != 0) {
+  if (fstat(fd, &st) == 0 && static_cast<u64>(st.st_size) < size &&
+      (!sys::may_grow_to(size) || ftruncate(fd, static_cast<off_t>(size)) != 0)) {
     const int error = errno;
     close(fd);
     errno = error;

@@ -77,21 +77,21 @@ bool all_read(const Ring& ring) noexcept {
 
 // Has the budget room for one more ring, even if all made since the last look became full? Rings are sparse: only what they hold
 // counts, which is looked at when it matters.
-bool affordable(InstanceControl& c, u64 made, u64 size) noexcept {
+bool affordable(int dir, InstanceControl& c, u64 made, u64 size) noexcept {
   const auto room = [&] {
     const u64 taken = __atomic_load_n(&c.measured_bytes, __ATOMIC_RELAXED), then = __atomic_load_n(&c.measured_rings, __ATOMIC_RELAXED);
     return taken + (made + 1 - std::min(then, made)) * size <= c.budget;
   };
   if (room()) return true;
   u64 bytes = 0;
-  for (u32 n = 0; n < made; ++n) bytes += resident_bytes(process.dir, n);
+  for (u32 n = 0; n < made; ++n) bytes += resident_bytes(dir, n);
   __atomic_store_n(&c.measured_bytes, bytes, __ATOMIC_RELAXED);
   __atomic_store_n(&c.measured_rings, made, __ATOMIC_RELAXED);
   return room();
 }
 
 // A ring for this thread: a given-back one, a retired one that is read, a new one, or (budget) a retired one that is not read.
-bool find_ring(ThreadRing& own, u32 tid) noexcept {
+bool find_ring(int dir, ThreadRing& own, u32 tid) noexcept {
   InstanceControl& c = *process.words.control;
   const u64 made = __atomic_load_n(&c.nr_rings, __ATOMIC_ACQUIRE);
   const Geometry geometry = geometry_of(c);
@@ -106,7 +106,7 @@ bool find_ring(ThreadRing& own, u32 tid) noexcept {
       if (kind != RingState::retired && kind != RingState::empty) continue;
       if (kind == RingState::retired && !take_unread && --looks < 0) continue;
       if (!claim(n, state, tid)) continue;
-      own.mapped = ring_geometry(process.dir, n, geometry) == geometry ? attach_ring(process.dir, n, geometry) : MappedRing{};
+      own.mapped = ring_geometry(dir, n, geometry) == geometry ? attach_ring(dir, n, geometry) : MappedRing{};
       own.number = n;
       if (!own.mapped) {  // of other sizes, or damaged
         __atomic_store_n(&process.words.ring(n).state, state, __ATOMIC_RELEASE);
@@ -120,12 +120,12 @@ bool find_ring(ThreadRing& own, u32 tid) noexcept {
       unmap_ring(own.mapped);
       __atomic_store_n(&process.words.ring(n).state, state, __ATOMIC_RELEASE);
     }
-    if (made >= most_rings || !affordable(c, made, geometry.data_size())) continue;
+    if (made >= most_rings || !affordable(dir, c, made, geometry.data_size())) continue;
     const u64 n = __atomic_fetch_add(&c.nr_rings, u64{1}, __ATOMIC_ACQ_REL);
     if (n >= most_rings) break;
     own.number = static_cast<u32>(n);
     __atomic_store_n(&process.words.ring(own.number).state, pack_state(RingState::busy, tid), __ATOMIC_RELEASE);
-    own.mapped = attach_ring(process.dir, own.number, geometry);
+    own.mapped = attach_ring(dir, own.number, geometry);
     if (own.mapped) return true;
     __atomic_store_n(&process.words.ring(own.number).state, pack_state(RingState::empty, 0), __ATOMIC_RELEASE);
     return false;
@@ -140,7 +140,7 @@ RS_NOINLINE bool attach() noexcept {
     if (process.words.control != nullptr) __atomic_fetch_add(&process.words.control->refused, u64{1}, __ATOMIC_RELAXED);
     return false;
   };
-  if (t.attaching) return refuse();  // an event from inside: our own system calls, traced
+  if (t.inside) return refuse();  // an event from inside: our own system calls, traced
   // A thread that finds no ring looks again at its 1st, 2nd, 4th, 8th ... and each 1,024th event: the search takes system calls.
   const u32 before = this_ring.refusals;
   if (before != 0 && !std::has_single_bit(before) && before % 1024 != 0) {
@@ -151,22 +151,23 @@ RS_NOINLINE bool attach() noexcept {
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  t.attaching = true;
+  t.inside = true;
   become_child_if_forked();
   t.attached_at = detail::not_attached;
   bool done = false;
   if (process.words.control != nullptr) {
+    const sys::Fd dir = getpid() == process.pid ? open_directory() : sys::Fd();  // a vfork's child: the thread is its parent's
     ThreadRing& own = this_ring;
     t.tid = sys::gettid();
     own.mapped = {};
     const u64 epoch = __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE);
-    done = find_ring(own, static_cast<u32>(t.tid));
+    done = dir && find_ring(dir.get(), own, static_cast<u32>(t.tid));
     if (done) {
       InstanceControl& c = *process.words.control;
       RingEntry& entry = process.words.ring(own.number);
       entry.pid = static_cast<u32>(process.pid);
       entry.tid = static_cast<u32>(t.tid);
-      entry.pid_start = process.pid_start;
+      entry.image = process.image;
       entry.tid_start = sys::start_time(process.pid, t.tid);
       sys::comm_of(process.pid, t.tid, entry.task);
       std::memcpy(entry.process, process.comm, sizeof entry.process);
@@ -178,7 +179,7 @@ RS_NOINLINE bool attach() noexcept {
       const ClockInfo& clock = process.clock;
       new (t.storage) ThisThread::Writer(own.mapped.ring, RingClockNow{clock.kind, &c.clock_base_ticks},
                                      Doorbell{&c.wait.any, &c.wait.percent, wake, &c});
-      save_names(t.tid, process.pid, entry.task);
+      save_names(dir.get(), t.tid, process.pid, entry.task);
       __atomic_store_n(&entry.state, pack_state(RingState::live, static_cast<u32>(t.tid)), __ATOMIC_RELEASE);
       if (has_end_key) pthread_setspecific(end_key, &t);
       t.attached_at = epoch;
@@ -188,7 +189,7 @@ RS_NOINLINE bool attach() noexcept {
       refuse();
     }
   }
-  t.attaching = false;
+  t.inside = false;
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
   errno = saved;
   return done;

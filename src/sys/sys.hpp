@@ -53,6 +53,9 @@ void guard_mappings();
 result<std::string> read_file(const std::string& path);
 result<void> write_file(const std::string& path, const std::string& text, bool append = false);
 
+// False, errno EFBIG: beyond the process's RLIMIT_FSIZE, where the kernel would kill it with SIGXFSZ. Signal-safe.
+bool may_grow_to(u64 size) noexcept;
+
 // Copies the written pages of a file; holes stay holes. The copy is new, mode 0600.
 result<void> copy_sparse(const std::string& from, const std::string& to);
 

@@ -417,13 +417,14 @@ TEST_F(InstanceTest, BudgetIsKeptAndCounted) {
   std::vector<std::thread> threads;
   std::atomic<int> written{0};
   std::atomic<bool> go{false};
-  for (int t = 0; t < 6; ++t)
+  for (int t = 0; t < 6; ++t) {
     threads.emplace_back([&] {
       for (u64 i = 0; i < 5000; ++i) unit::number(i);
       ++written;
       while (!go) usleep(100);
     });
-  while (written < 6) usleep(100);
+    while (written <= t) usleep(100);  // full before the next one asks
+  }
   u64 resident = 0;
   for (const RingInfo& r : instance->rings()) resident += r.counters.resident_bytes;
   EXPECT_LT(resident, o.budget + (80 << 10));  // full, plus one that was begun when there was room
