@@ -31,17 +31,22 @@ struct RingClockNow {
 
 namespace detail {
 
-// Moves on at open, close and fork: whoever attached before has to attach anew.
-extern u64 epoch;
+// Moves on at open, close and fork: whoever attached before has to attach anew. A page of its own, which the kernel wipes in the
+// child of a fork: 0 there, also after a bare clone that no fork handler hears of.
+struct alignas(4096) Epoch {
+  u64 now;
+};
+extern Epoch epoch;
 
 struct ThisThread {
   using Writer = ringside::Writer<RingClockNow>;
-  u64 attached_at;  // the epoch of its attachment; 0: none
+  static constexpr u64 never = 1;
+  u64 attached_at = never;  // the epoch of its attachment; epochs begin at 2
   i32 tid;
-  bool inside;      // our own calls, perhaps traced: events that they write are refused
+  bool inside;  // our own calls, perhaps traced: events that they write are refused
   alignas(Writer) unsigned char storage[sizeof(Writer)];
 
-  RS_INLINE bool attached() const noexcept { return attached_at == __atomic_load_n(&epoch, __ATOMIC_RELAXED); }
+  RS_INLINE bool attached() const noexcept { return attached_at == __atomic_load_n(&epoch.now, __ATOMIC_RELAXED); }
   RS_INLINE Writer& writer() noexcept { return *std::launder(reinterpret_cast<Writer*>(storage)); }
   // The 8 common bytes of an event of this thread.
   RS_INLINE void put_common(const ringside_event& event, u8* payload) const noexcept {

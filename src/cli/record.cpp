@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <set>
 
 #include "cli/child.hpp"
@@ -138,7 +139,7 @@ int run(const Options& options) {
   const u64 start = sys::now_ns();
   std::optional<Child> child;
   if (!options.command.empty()) {
-    Child::Environment environment{{"RINGSIDE_INSTANCE", instance.path()}};
+    Child::Environment environment{{"RINGSIDE_INSTANCE", std::filesystem::absolute(instance.path())}};
     if (!preload.empty()) {
       const char* before = std::getenv("LD_PRELOAD");
       environment.emplace_back("LD_PRELOAD", before != nullptr && *before != 0 ? preload + ":" + before : preload);

@@ -40,7 +40,8 @@ class Inside {
 // thread_ring.cpp
 void prepare_threads() noexcept;
 void retire_this_thread() noexcept;
-void forget_thread_after_fork() noexcept;
+void become_child() noexcept;  // after a fork: the rings are the parent's
+void next_epoch() noexcept;
 
 // registry.cpp
 void register_all() noexcept;

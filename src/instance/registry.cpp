@@ -100,11 +100,7 @@ void after_fork_parent() {
 void after_fork_child() {
   const Inside inside;
   pthread_mutex_init(&opening, nullptr);
-  forget_thread_after_fork();
-  if (process.words.control == nullptr) return;
-  process.pid = getpid();
-  sys::register_fence();
-  __atomic_fetch_add(&detail::epoch, u64{1}, __ATOMIC_RELEASE);
+  become_child();
 }
 
 // A program that this process was before an exec left its rings behind: their thread is ours, but not their writer.
@@ -159,7 +155,7 @@ int open_locked(const char* name) {
   (void)once;
   process.words = kept;
   retire_rings_of_former_image();
-  __atomic_fetch_add(&detail::epoch, u64{1}, __ATOMIC_RELEASE);
+  next_epoch();
   register_all();
   return 0;
 }
@@ -262,7 +258,7 @@ void ringside_close(void) {
       __atomic_store_n(&e->enabled, &never, __ATOMIC_RELEASE);
       __atomic_store_n(&e->id, 0u, __ATOMIC_RELEASE);
     }
-    __atomic_fetch_add(&detail::epoch, u64{1}, __ATOMIC_RELEASE);
+    next_epoch();
     process.words.control = nullptr;
   }
   pthread_mutex_unlock(&opening);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,7 +15,7 @@
 
 namespace ringside {
 
-constinit u64 detail::epoch = 1;
+constinit detail::Epoch detail::epoch{2};
 constinit thread_local detail::ThisThread detail::this_thread{};
 
 namespace {
@@ -51,12 +52,12 @@ void retire() noexcept {
 
 void at_thread_end(void*) {
   ThisThread& t = this_thread;
-  if (t.attached_at == 0) return;
+  if (t.attached_at == ThisThread::never) return;
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   if (t.attached()) retire();
-  t.attached_at = 0;  // later destructors may write: they get a ring once more
+  t.attached_at = ThisThread::never;  // later destructors may write: they get a ring once more
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
@@ -127,14 +128,15 @@ RS_NOINLINE bool attach() noexcept {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   t.inside = true;
-  t.attached_at = 0;
+  t.attached_at = ThisThread::never;
   bool done = false;
   if (process.words.control != nullptr) {
+    if (__atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE) == 0) become_child();
     const sys::Fd dir = getpid() == process.pid ? open_directory() : sys::Fd();  // a vfork's child: the thread is its parent's
     ThreadRing& own = this_ring;
     t.tid = sys::gettid();
     own.mapped = {};
-    const u64 epoch = __atomic_load_n(&detail::epoch, __ATOMIC_ACQUIRE);
+    const u64 epoch = __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE);
     done = dir && find_ring(dir.get(), own, static_cast<u32>(t.tid));
     if (done) {
       InstanceControl& c = *process.words.control;
@@ -169,16 +171,24 @@ RS_NOINLINE bool attach() noexcept {
 
 }  // namespace
 
-void forget_thread_after_fork() noexcept {
+void next_epoch() noexcept {
+  const u64 now = __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE);
+  __atomic_store_n(&detail::epoch.now, (now < ThisThread::never ? ThisThread::never : now) + 1, __ATOMIC_RELEASE);
+}
+
+void become_child() noexcept {
   ThisThread& t = this_thread;
-  if (t.attached_at != 0) unmap_ring(this_ring.mapped);  // the parent's, shared: never write to it
-  t.attached_at = 0;
+  if (t.attached_at != ThisThread::never) unmap_ring(this_ring.mapped);  // the parent's, shared: never write to it
+  t.attached_at = ThisThread::never;
+  process.pid = getpid();
+  sys::register_fence();
+  next_epoch();
 }
 
 void retire_this_thread() noexcept {
   ThisThread& t = this_thread;
   if (t.attached()) retire();
-  t.attached_at = 0;
+  t.attached_at = ThisThread::never;
 }
 
 // After a resize: gives up the ring of the old sizes, unless an event is open on it.
@@ -190,13 +200,24 @@ void retire_this_thread() noexcept {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   retire();
-  t.attached_at = 0;
+  t.attached_at = ThisThread::never;
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
   return true;
 }
 
+// Once, before any thread attaches. Without MADV_WIPEONFORK (Linux 4.14) the fork handlers remain.
+static void watch_for_forks() noexcept {
+  const u64 now = detail::epoch.now;
+  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+  if (mmap(&detail::epoch, sizeof detail::epoch, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) return;
+  madvise(&detail::epoch, sizeof detail::epoch, MADV_WIPEONFORK);
+  __atomic_store_n(&detail::epoch.now, now, __ATOMIC_RELEASE);
+}
+
 void prepare_threads() noexcept {
-  if (!has_end_key) has_end_key = pthread_key_create(&end_key, at_thread_end) == 0;
+  if (has_end_key) return;
+  watch_for_forks();
+  has_end_key = pthread_key_create(&end_key, at_thread_end) == 0;
 }
 
 }  // namespace ringside
