@@ -210,6 +210,20 @@ TEST_F(Preload, ARelativeRootAndAnotherDirectory) {
   EXPECT_EQ(ringside("report data").out.find("greeter") != std::string::npos, true);
 }
 
+// Two copies of the library in one process: neither takes the other's rings for those of a former image.
+TEST_F(Preload, AProgramThatUsesTheLibraryItself) {
+  EXPECT_EQ(record(RINGSIDE_BUILD_DIR "/example_02_c").code, 0);
+  std::map<std::string, size_t> seen;
+  std::set<json> rings;
+  for (const json& e : events) {
+    ++seen[e["event"]];
+    rings.insert(e["ring"]);
+  }
+  EXPECT_EQ(seen["net:packet_in"], 3u);
+  EXPECT_GT(seen["libc:malloc"], 0u);
+  EXPECT_EQ(rings.size(), 2u);
+}
+
 // A daemon that the command left behind starts programs when the recording is long over.
 TEST_F(Preload, WithoutItsInstanceNothingIsMade) {
   const Outcome o = run("RINGSIDE_INSTANCE=" + dir + "/root/gone RINGSIDE_LIBC=io LD_PRELOAD=" RINGSIDE_BUILD_DIR "/libringside-libc.so " + programs + "greeter");
