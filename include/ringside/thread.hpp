@@ -32,7 +32,8 @@ struct RingClockNow {
 namespace detail {
 
 // Moves on at open and close: whoever attached before has to attach anew. Stands on a page that the kernel wipes in the child of
-// any fork or clone without shared memory, so that no child writes to its parent's rings: there it reads 0.
+// any fork or clone without shared memory: there it reads 0, and the child attaches anew. (Only an event that is open during a raw
+// clone, which runs no fork handlers, still ends in the parent's ring.)
 extern struct alignas(4096) Epoch {
   u64 now;
 } epoch;

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <set>
 
 #include "cli/child.hpp"
@@ -138,7 +139,7 @@ int run(const Options& options) {
   const u64 start = sys::now_ns();
   std::optional<Child> child;
   if (!options.command.empty()) {
-    Child::Environment environment{{"RINGSIDE_INSTANCE", instance.path()}};
+    Child::Environment environment{{"RINGSIDE_INSTANCE", std::filesystem::absolute(instance.path())}};
     if (!preload.empty()) {
       const char* before = std::getenv("LD_PRELOAD");
       environment.emplace_back("LD_PRELOAD", before != nullptr && *before != 0 ? preload + ":" + before : preload);
@@ -178,7 +179,7 @@ Command add_record(CLI::App& app) {
   c->add_option("-e,--event", options->events, "only events that match SYSTEM:EVENT, a glob; may be repeated")
       ->type_name("GLOB")
       ->allow_extra_args(false);
-  c->add_option("--libc", options->libc, "trace the C library in all processes: malloc, io, mutex")->type_name("LIST");
+  c->add_option("--libc", options->libc, "trace calls of the C library in all processes: malloc, io, mutex")->type_name("LIST");
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each thread's ring (default 4M)");
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
   c->add_option("--mode", options->mode, "when a ring is full: overwrite the oldest, or discard the new")
@@ -196,6 +197,7 @@ Command add_record(CLI::App& app) {
       "  ringside record -- ./server                    a program that uses ringside/trace.hpp or ringside.h\n"
       "  ringside record --libc malloc,io -- g++ -c a.cpp   any program, and all that it starts\n"
       "  ringside record -i web -e 'net:*' --duration 10s   a program that is running\n"
+      "--libc sees calls into the C library, not those inside it: fread shows no read, fopen no open. Static programs run unseen.\n"
       "The exit code is the command's, 128 + N after signal N. The first Ctrl-C finishes what exists, the second leaves at\n"
       "once; the recording is readable either way.");
   return {c, [options] { return run(*options); }};

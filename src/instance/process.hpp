@@ -17,7 +17,8 @@ struct Process {
   InstanceWords words;       // null: no instance open
   ClockInfo clock;
   i32 pid = 0;
-  u64 image = 0;             // RingEntry::image
+  bool fenced = false;       // membarrier is at hand
+  u32 image = 0;             // RingEntry::image
   char comm[16] = {};
   u64 epochs = 0;            // the newest value of detail::epoch
   char path[4096] = {};      // the instance's directory: absolute, and which one it was
@@ -39,7 +40,6 @@ class Inside {
 };
 
 // thread_ring.cpp
-void prepare_threads() noexcept;
 void retire_this_thread() noexcept;
 void copy_open_events() noexcept;  // before a fork
 void drop_copy() noexcept;         // in the parent

@@ -28,8 +28,8 @@ constinit Process process;
 
 namespace {
 
-constinit ringside_event* all_events = nullptr;  // a stack; pushed by CAS, never popped
 constinit pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+constinit ringside_event* all_events = nullptr;  // under `opening`; a stack, never popped
 
 u64 hash_of(const ringside_event& e) noexcept {
   u64 h = 14695981039346656037u;
@@ -96,11 +96,21 @@ int enter(ringside_event& e) {
 void next_epoch() noexcept { __atomic_store_n(&detail::epoch.now, __atomic_add_fetch(&process.epochs, u64{1}, __ATOMIC_RELAXED), __ATOMIC_RELEASE); }
 
 // 16 random bytes that the kernel gives to each image; a fork keeps them.
-u64 this_image() noexcept {
+u32 this_image() noexcept {
   u64 h = 14695981039346656037u;
   if (const auto* random = reinterpret_cast<const u8*>(getauxval(AT_RANDOM)); random != nullptr)
     for (int i = 0; i < 16; ++i) h = (h ^ random[i]) * 1099511628211u;
-  return h;
+  return static_cast<u32>(h ^ h >> 32);
+}
+
+// Tells the instance what this process lacks.
+void know_limits(InstanceControl* c) noexcept {
+  process.fenced = sys::register_fence();
+  if (c == nullptr) return;
+  const u64 namespace_here = sys::pid_namespace();
+  const u64 missing = (process.fenced ? 0 : lacks::fence) |
+                      (namespace_here != 0 && namespace_here == c->pid_namespace ? 0 : lacks::namespace_of_creator);
+  if (missing != 0) __atomic_fetch_or(&c->impaired, missing, __ATOMIC_SEQ_CST);
 }
 
 void before_fork() {
@@ -115,8 +125,9 @@ void after_fork_parent() {
 }
 void become_child() noexcept {
   forget_thread_after_fork(process.epochs + 1);
+  if (process.epochs == 0) return;
   process.pid = getpid();
-  sys::register_fence();
+  know_limits(process.words.control);
   next_epoch();
 }
 void after_fork_child() {
@@ -126,8 +137,7 @@ void after_fork_child() {
 }
 
 // A program that this process was before an exec left its rings behind: their thread is ours, but not their writer.
-void retire_rings_of_former_image() noexcept {
-  const InstanceWords& w = process.words;
+void retire_rings_of_former_image(const InstanceWords& w) noexcept {
   const u64 n = __atomic_load_n(&w.control->nr_rings, __ATOMIC_ACQUIRE);
   for (u32 i = 0; i < n && i < most_rings; ++i) {
     RingEntry& entry = w.ring(i);
@@ -171,13 +181,12 @@ int open_locked(const char* name) {
   process.pid = getpid();
   process.image = this_image();
   sys::comm_of(process.pid, 0, process.comm);
-  sys::register_fence();
-  prepare_threads();
+  know_limits(kept.control);
   static const bool once = pthread_atfork(before_fork, after_fork_parent, after_fork_child) == 0;
   (void)once;
-  process.words = kept;
-  retire_rings_of_former_image();
+  retire_rings_of_former_image(kept);
   madvise(&detail::epoch, sizeof detail::epoch, MADV_WIPEONFORK);
+  __atomic_store_n(&process.words.control, kept.control, __ATOMIC_RELEASE);
   next_epoch();
   register_all();
   return 0;
@@ -197,7 +206,7 @@ void become_child_if_forked() noexcept {
 void register_all() noexcept {
   if (process.words.control == nullptr || all_events == nullptr) return;
   const InstanceLock lock(process.path);
-  for (ringside_event* e = __atomic_load_n(&all_events, __ATOMIC_ACQUIRE); e != nullptr; e = e->next)
+  for (ringside_event* e = all_events; e != nullptr; e = e->next)
     if (e->id == 0) enter(*e);
 }
 
@@ -251,18 +260,19 @@ int ringside_register(ringside_event* event) {
   const Inside inside;
   if (!fits(event->system) || !fits(event->name)) return -EINVAL;
   if (__atomic_load_n(&event->id, __ATOMIC_ACQUIRE) != 0) return 0;
-  bool listed = event->next != nullptr;
-  for (ringside_event* e = __atomic_load_n(&all_events, __ATOMIC_ACQUIRE); e != nullptr && !listed; e = e->next) listed = e == event;
+  pin(*event);
+  pthread_mutex_lock(&opening);
+  bool listed = false;
+  for (const ringside_event* e = all_events; e != nullptr && !listed; e = e->next) listed = e == event;
   if (!listed) {
-    pin(*event);
-    ringside_event* head = __atomic_load_n(&all_events, __ATOMIC_ACQUIRE);
-    do event->next = head;
-    while (!__atomic_compare_exchange_n(&all_events, &head, event, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+    event->next = all_events;
+    all_events = event;
   }
-  if (process.words.control == nullptr) return 0;
-  if (pthread_mutex_trylock(&opening) != 0) return 0;  // being opened: register_all sees it
-  const InstanceLock lock(process.path);
-  const int done = enter(*event);
+  int done = 0;
+  if (process.words.control != nullptr) {
+    const InstanceLock lock(process.path);
+    done = enter(*event);
+  }
   pthread_mutex_unlock(&opening);
   return done;
 }
@@ -287,7 +297,7 @@ void ringside_close(void) {
       __atomic_store_n(&e->id, 0u, __ATOMIC_RELEASE);
     }
     next_epoch();
-    process.words.control = nullptr;
+    __atomic_store_n(&process.words.control, nullptr, __ATOMIC_RELEASE);
   }
   pthread_mutex_unlock(&opening);
 }

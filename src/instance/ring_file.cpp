@@ -67,7 +67,7 @@ void ring_path(u32 n, const char* name, char* out) noexcept {
   std::strcpy(out, name);
 }
 
-MappedRing attach_ring(int dir, u32 n, const Geometry& geometry) noexcept {
+MappedRing map_ring(int dir, u32 n, const Geometry& geometry) noexcept {
   MappedRing mapped;
   mapped.ring.geometry = geometry;
   mapped.control_bytes = control_size(geometry);
@@ -84,7 +84,12 @@ MappedRing attach_ring(int dir, u32 n, const Geometry& geometry) noexcept {
     errno = error;
     return {};
   }
-  Control& c = *mapped.ring.control;
+  return mapped;
+}
+
+void label_ring(const Ring& ring) noexcept {
+  Control& c = *ring.control;
+  const Geometry& geometry = ring.geometry;
   c.version = control_version;
   c.header_bytes = sizeof(Control);
   c.record_bytes = sizeof(Record);
@@ -92,7 +97,6 @@ MappedRing attach_ring(int dir, u32 n, const Geometry& geometry) noexcept {
   c.nr_subbufs = geometry.nr_subbufs();
   c.nr_slots = geometry.nr_slots();
   __atomic_store_n(&c.magic, control_magic, __ATOMIC_RELEASE);
-  return mapped;
 }
 
 Geometry ring_geometry(int dir, u32 n, const Geometry& fresh) noexcept {
@@ -154,6 +158,21 @@ void move_ring(MappedRing& copy, MappedRing& at) noexcept {
   mremap(copy.ring.control, copy.control_bytes, at.control_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at.ring.control);
   copy = {};
 }
+
+void forget_ring(MappedRing& at) noexcept {
+  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+  mmap(at.ring.data, at.data_bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+  mmap(at.ring.control, at.control_bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+}
+
+void switch_gate(Control& control, bool open) noexcept {
+  u64 now = __atomic_load_n(&control.gate, __ATOMIC_SEQ_CST);
+  while (now != gate_moved && !__atomic_compare_exchange_n(&control.gate, &now, open ? now & ~gate_off : now | gate_off, false,
+                                                           __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+  }
+}
+
+u64 lock_word(i32 pid) noexcept { return u64{static_cast<u32>(pid)} << 32 | (sys::start_time(pid) & 0xFFFFFFFF); }
 
 bool clear_ring(int dir, u32 n) noexcept {
   char path[64];

@@ -12,7 +12,9 @@ struct MappedRing {
 
 // Maps ring `n` below the directory `dir` (an open descriptor of the instance) read-write, making its files if they are missing.
 // Empty on failure, errno says why.
-MappedRing attach_ring(int dir, u32 n, const Geometry& geometry) noexcept;
+MappedRing map_ring(int dir, u32 n, const Geometry& geometry) noexcept;
+// Writes into its control words what it looks like. The caller owns it (RingState::busy).
+void label_ring(const Ring& ring) noexcept;
 // What ring `n` looks like: its own words say so; `fresh` if it is new. Invalid if they are damaged or the file is missing.
 Geometry ring_geometry(int dir, u32 n, const Geometry& fresh) noexcept;
 void unmap_ring(MappedRing& ring) noexcept;
@@ -20,6 +22,13 @@ void unmap_ring(MappedRing& ring) noexcept;
 MappedRing copy_ring(const MappedRing& ring) noexcept;
 // Puts `copy` in the place of `at`, at its addresses.
 void move_ring(MappedRing& copy, MappedRing& at) noexcept;
+// Puts private zeros in the place of `at`: a new ring that nobody reads.
+void forget_ring(MappedRing& at) noexcept;
+
+// Recording off or on; what else the gate says stays.
+void switch_gate(Control& control, bool open) noexcept;
+// What stands in reader_lock while this process holds it: pid << 32 | its start time.
+u64 lock_word(i32 pid) noexcept;
 
 // Gives the memory of both files back; the ring is new afterwards. The caller owns it (RingState::busy).
 bool clear_ring(int dir, u32 n) noexcept;

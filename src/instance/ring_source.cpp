@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "instance/instance.hpp"
+#include "instance/ring_entry.hpp"
 #include "instance/ring_file.hpp"
 
 namespace ringside {
@@ -28,8 +29,6 @@ u64 resident(const sys::Fd& fd) noexcept {
   struct stat st {};
   return fstat(fd.get(), &st) == 0 ? static_cast<u64>(st.st_blocks) * 512 : 0;
 }
-
-u64 lock_word(i32 pid) noexcept { return u64{static_cast<u32>(pid)} << 32 | (sys::start_time(pid) & 0xFFFFFFFF); }
 
 // The running time in front of data offset `end`; what is not event-shaped ends the sum.
 u64 time_before(const u8* data, u32 end, u64 time) noexcept {
@@ -70,7 +69,7 @@ class OwnSource final : public Source {
     const RingEntry& entry = words_.ring(name_.ring);
     const u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
     if (state_of(state) != RingState::live || static_cast<i32>(entry.tid) != name_.tid) return state_of(state) != RingState::busy;
-    return sys::start_time(name_.pid, name_.tid) != entry.tid_start;
+    return surely_dead(*words_.control, entry);
   }
 
  private:
@@ -168,17 +167,10 @@ bool RingView::lock() noexcept {
   return reader_.steal(holder, who);
 }
 
-void RingView::gate(bool open) noexcept {
-  u64* const gate = &ring_.control->gate;
-  if (__atomic_load_n(gate, __ATOMIC_SEQ_CST) == gate_moved) return;
-  if (open)
-    __atomic_fetch_and(gate, ~gate_off, __ATOMIC_SEQ_CST);
-  else
-    __atomic_fetch_or(gate, gate_off, __ATOMIC_SEQ_CST);
-}
+void RingView::gate(bool open) noexcept { switch_gate(*ring_.control, open); }
 
 bool RingView::quiet() noexcept {
-  return sys::fence_heavy() && __atomic_load_n(&ring_.control->nest, __ATOMIC_ACQUIRE) == 0;
+  return ring_.control->unfenced == 0 && sys::fence_heavy() && __atomic_load_n(&ring_.control->nest, __ATOMIC_ACQUIRE) == 0;
 }
 
 u64 RingView::park() noexcept {

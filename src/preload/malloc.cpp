@@ -43,6 +43,12 @@ HOOK void* malloc(size_t size) noexcept {
   return allocated(size, [=] { return real(size); });
 }
 
+// What this library itself asks for (--wrap): the spare memory of its C++ library is none of the program's business.
+extern "C" void* __wrap_malloc(size_t size) {
+  const auto real = NEXT(malloc);
+  return real != nullptr ? real(size) : early_alloc(size);
+}
+
 HOOK void* calloc(size_t n, size_t size) noexcept {
   const auto real = NEXT(calloc);
   if (real == nullptr) {

@@ -219,7 +219,12 @@ void comm_of(i32 pid, i32 tid, char* out) noexcept {
 }
 
 bool fence_heavy() noexcept { return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0; }
-void register_fence() noexcept { syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0); }
+bool register_fence() noexcept { return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0; }
+
+u64 pid_namespace() noexcept {
+  struct stat st {};
+  return stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
+}
 
 bool futex_wait(const u32* word, u32 value, i64 ns) noexcept {
   timespec timeout{ns / 1000000000, ns % 1000000000};

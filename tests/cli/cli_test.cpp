@@ -1,13 +1,12 @@
 // The binary itself: help, usage errors, exit codes, and its output on a recording made by hand.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "binary.hpp"
 #include "cli/hand_made.hpp"
 #include "source/recording.hpp"
 
@@ -15,36 +14,11 @@ namespace ringside {
 namespace {
 
 namespace fs = std::filesystem;
+using test::Outcome;
 using test::Payload;
 using test::SubBuffer;
 
-struct Outcome {
-  int code = 0;
-  std::string out, err;
-};
-
-std::string slurp(const std::string& path) {
-  std::stringstream s;
-  s << std::ifstream(path, std::ios::binary).rdbuf();
-  return s.str();
-}
-
-struct Cli : testing::Test {
-  std::string dir = (fs::temp_directory_path() / ("ringside-cli-" + std::to_string(getpid()))).string();
-  void SetUp() override {
-    fs::remove_all(dir);
-    fs::create_directories(dir + "/root");
-  }
-  void TearDown() override { fs::remove_all(dir); }
-
-  // Runs in `dir`, with a root of its own.
-  Outcome ringside(const std::string& arguments) {
-    const std::string command = "cd " + dir + " && RINGSIDE_ROOT=" + dir + "/root " RINGSIDE_BUILD_DIR "/ringside " +
-                                arguments + " >" + dir + "/out 2>" + dir + "/err";
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(dir + "/out"), slurp(dir + "/err")};
-  }
-
+struct Cli : test::BinaryTest {
   // Two threads; one gap.
   void record() {
     auto w = RecordingWriter::create(dir + "/ringside.data", ClockInfo{});

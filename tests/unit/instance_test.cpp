@@ -262,6 +262,68 @@ TEST_F(InstanceTest, PeekConsumesNothing) {
   EXPECT_EQ(read_all(*instance).events, 3000u);
 }
 
+// The ring of the first sizes is there again, read and given up: whoever takes it must open it.
+TEST_F(InstanceTest, ResizedAndBack) {
+  auto instance = make("a");
+  ASSERT_EQ(ringside_open("a"), 0);
+  u64 next = 0;
+  for (int round = 0; round < 6; ++round) {
+    std::thread([&] {
+      for (int i = 0; i < 100; ++i) unit::number(next++);
+      must(instance->resize(round % 2 == 0 ? 64 << 10 : 1 << 20, 4096));
+      for (int i = 0; i < 100; ++i) unit::number(next++);
+    }).join();
+    const Seen seen = read_all(*instance);
+    EXPECT_EQ(seen.events, 200u) << round;
+  }
+  EXPECT_EQ(instance->refused(), 0u);
+  EXPECT_LE(instance->control().nr_rings, 5u) << "rings are not used again";
+}
+
+// A thread that is killed while it claims a ring must not hide it.
+TEST_F(InstanceTest, KilledClaimersHideNothing) {
+  auto instance = make("a", 64 << 10);
+  for (unsigned round = 0; round < 60; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      ringside_open("a");
+      for (u64 n = 0;; ++n) std::thread([n] { unit::number(n); }).join();
+    }
+    usleep(2000 + round * 211 % 3000);
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    instance->trim();
+    for (const RingInfo& r : instance->rings()) EXPECT_FALSE(r.live);
+    const u64 made = instance->control().nr_rings;
+    u64 known = 0;
+    for (u32 n = 0; n < made; ++n) {
+      auto source = instance->source(n);
+      ASSERT_TRUE(source.has_value()) << source.error().sentence;
+      read_ring(**source);
+      ++known;
+    }
+    EXPECT_EQ(known, made);
+  }
+  EXPECT_LT(instance->control().nr_rings, 200u);
+}
+
+// While somebody walks what he was handed, others must not give its memory back.
+TEST_F(InstanceTest, TrimLeavesConsumersAlone) {
+  auto instance = make("a");
+  ASSERT_EQ(ringside_open("a"), 0);
+  for (u64 i = 0; i < 10; ++i) unit::number(i);
+  auto source = must(instance->source(0));
+  const auto view = must(source->next());
+  ASSERT_TRUE(view);
+  EXPECT_EQ(in_child([] { must(Instance::open("a"))->trim(); }), 0);
+  instance->trim();
+  abi::EventCursor c(view->sub_buffer + abi::header_size, view->begin, view->end, view->time);
+  u64 events = 0;
+  while (c.next()) ++events;
+  EXPECT_EQ(events, 10u);
+  EXPECT_FALSE(instance->reset().has_value()) << "a reset beside a consumer of the same process";
+}
+
 // A handler may fork while the thread it interrupted is in the middle of an event.
 TEST_F(InstanceTest, ForkInTheMiddleOfAnEvent) {
   auto instance = make("a");
