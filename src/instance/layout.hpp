@@ -49,6 +49,7 @@ struct alignas(64) InstanceControl {
   u64 refused;  // events that found no ring: budget, no room, or written while a ring was being made
   WaitWords wait;
   PastTotals past;
+  u64 pid_namespace;  // the creator's: elsewhere the table's pids would mean others
 };
 static_assert(sizeof(InstanceControl) <= 4096);
 

@@ -5,6 +5,7 @@
 #include <ringside/ringside.h>
 #include <ringside/thread.hpp>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include "clock/clock.hpp"
 #include "instance/layout.hpp"
@@ -16,7 +17,7 @@ namespace ringside {
 struct Process {
   InstanceWords words;       // null: no instance open
   ClockInfo clock;
-  i32 pid = 0;
+  i32 pid = 0;               // pid_in
   u64 image = 0;             // RingEntry::image
   char comm[16] = {};
   char path[4096] = {};      // the instance's directory: absolute, and which one it was
@@ -24,6 +25,9 @@ struct Process {
   ino_t inode = 0;
 };
 extern constinit Process process;
+
+// 0 in another process namespace than the instance's: nobody there could tell whether our rings are still written to.
+inline i32 pid_in(const InstanceControl& c) noexcept { return sys::pid_namespace() == c.pid_namespace ? getpid() : 0; }
 
 // While it lives, this thread is in calls of our own; tracing them would go on for ever.
 class Inside {

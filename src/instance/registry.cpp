@@ -146,7 +146,7 @@ int open_locked(const char* name) {
   process.device = st.st_dev;
   process.inode = st.st_ino;
   process.clock = clock_of(*kept.control);
-  process.pid = getpid();
+  process.pid = pid_in(*kept.control);
   process.image = this_image();
   sys::comm_of(process.pid, 0, process.comm);
   sys::register_fence();

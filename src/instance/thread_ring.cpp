@@ -128,23 +128,24 @@ RS_NOINLINE bool attach() noexcept {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   t.inside = true;
+  if (__atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE) == 0) become_child();
   t.attached_at = ThisThread::never;
   bool done = false;
   if (process.words.control != nullptr) {
-    if (__atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE) == 0) become_child();
     const sys::Fd dir = getpid() == process.pid ? open_directory() : sys::Fd();  // a vfork's child: the thread is its parent's
     ThreadRing& own = this_ring;
     t.tid = sys::gettid();
     own.mapped = {};
     const u64 epoch = __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE);
-    done = dir && find_ring(dir.get(), own, static_cast<u32>(t.tid));
+    const u64 start = dir ? sys::start_time(process.pid, t.tid) : 0;  // 0: others could not see that we live
+    done = start != 0 && find_ring(dir.get(), own, static_cast<u32>(t.tid));
     if (done) {
       InstanceControl& c = *process.words.control;
       RingEntry& entry = process.words.ring(own.number);
       entry.pid = static_cast<u32>(process.pid);
       entry.tid = static_cast<u32>(t.tid);
       entry.image = process.image;
-      entry.tid_start = sys::start_time(process.pid, t.tid);
+      entry.tid_start = start;
       sys::comm_of(process.pid, t.tid, entry.task);
       std::memcpy(entry.process, process.comm, sizeof entry.process);
       Control& words = *own.mapped.ring.control;
@@ -180,7 +181,7 @@ void become_child() noexcept {
   ThisThread& t = this_thread;
   if (t.attached_at != ThisThread::never) unmap_ring(this_ring.mapped);  // the parent's, shared: never write to it
   t.attached_at = ThisThread::never;
-  process.pid = getpid();
+  if (process.words.control != nullptr) process.pid = pid_in(*process.words.control);
   sys::register_fence();
   next_epoch();
 }

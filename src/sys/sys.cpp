@@ -209,6 +209,11 @@ u64 start_time(i32 pid, i32 tid) noexcept {
   return value;
 }
 
+u64 pid_namespace() noexcept {
+  struct stat st {};
+  return stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
+}
+
 i32 gettid() noexcept { return static_cast<i32>(syscall(SYS_gettid)); }
 
 void comm_of(i32 pid, i32 tid, char* out) noexcept {

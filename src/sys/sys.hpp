@@ -62,6 +62,8 @@ result<void> copy_sparse(const std::string& from, const std::string& to);
 // Field 22 of /proc/PID/stat; 0: no such process. With tid != 0 of the thread. Signal-safe.
 u64 start_time(i32 pid, i32 tid = 0) noexcept;
 i32 gettid() noexcept;
+// Tells the process namespaces apart in which a pid means something; 0: /proc does not say. Signal-safe.
+u64 pid_namespace() noexcept;
 // "comm" of a thread; empty if it is gone. `out` holds 16 bytes. Signal-safe.
 void comm_of(i32 pid, i32 tid, char* out) noexcept;
 

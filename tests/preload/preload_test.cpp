@@ -210,6 +210,14 @@ TEST_F(Preload, ARelativeRootAndAnotherDirectory) {
   EXPECT_EQ(ringside("report data").out.find("greeter") != std::string::npos, true);
 }
 
+// There the table's pids would mean others, and a live ring would be taken for a dead one.
+TEST_F(Preload, AnotherProcessNamespaceFindsNoRing) {
+  if (run("unshare -pf true").code != 0) GTEST_SKIP() << "no right to make a process namespace";
+  const Outcome o = ringside("record --libc io -o data -- unshare -pf --mount-proc " + programs + "greeter");
+  EXPECT_EQ(o.code, 5) << o.err;
+  EXPECT_NE(o.err.find(" of the lost events found no ring"), std::string::npos) << o.err;
+}
+
 // Two copies of the library in one process: neither takes the other's rings for those of a former image.
 TEST_F(Preload, AProgramThatUsesTheLibraryItself) {
   EXPECT_EQ(record(RINGSIDE_BUILD_DIR "/example_02_c").code, 0);
