@@ -83,12 +83,14 @@ struct Cleanup {
   }
 };
 
-void summary(const Options& options, const Recorder& recorder, u64 duration_ns, size_t rings) {
+void summary(const Options& options, const Instance& instance, const Recorder& recorder, u64 duration_ns, size_t rings) {
   const Counters totals = recorder.totals();
   say(fmt::format("{} events, {} in {} from {} rings; lost {}; {}", format_count(recorder.events()),
                   format_size(recorder.bytes()), format_time(static_cast<double>(duration_ns)), rings,
                   format_count(recorder.lost()), options.out));
   say(identity(totals));
+  if (const u64 homeless = instance.refused(); homeless != 0)
+    say(format_count(homeless) + " of the lost events found no ring: the memory for rings is used up (-b makes them smaller), or the instance was out of reach");
   if (totals.unfinished_bytes != 0)
     say(format_size(totals.unfinished_bytes) + " were reserved and never committed (a writer died or is at it)");
 }
@@ -155,12 +157,13 @@ int run(const Options& options) {
   result<void> done = follow(instance, recorder, child, options.duration_ns);
   const u64 duration = sys::now_ns() - start;
   if (ours && instance.has_writers()) {
-    say("some of the command's processes are still running; what they write from here on is not recorded");
+    say("some of the command's processes are still running, or ran in another PID namespace, where that cannot be told; what they "
+        "write from here on is not recorded");
     if (auto off = instance.tracing(false); !off) say(off.error().sentence);
   }
   auto finished = recorder.finish(duration);
   for (const std::string& problem : recorder.problems()) say(problem);
-  if (!options.quiet) summary(options, recorder, duration, recorder.writer().meta().rings.size());
+  if (!options.quiet) summary(options, instance, recorder, duration, recorder.writer().meta().rings.size());
   if (child && !child->ended()) child->pass_on(SIGTERM);
   if (!done) return failed(done.error());
   if (!finished) return failed(finished.error());

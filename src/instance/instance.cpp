@@ -53,13 +53,14 @@ result<Geometry> geometry_for(u64 buffer_size, u32 subbuf_size, u32 spares) {
   return geometry;
 }
 
-// A quarter of RAM, and no more than the file system has: a page that it cannot give is a SIGBUS in the traced program.
+// A quarter of RAM, and of the file system what leaves room for the words around the rings: a page that it cannot give is a
+// SIGBUS in the traced program.
 u64 default_budget(const std::string& path) {
   struct sysinfo info {};
   sysinfo(&info);
   const u64 memory = std::max<u64>(u64{info.totalram} * info.mem_unit / 4, u64{256} << 20);
   struct statvfs room {};
-  return statvfs(path.c_str(), &room) == 0 ? std::min<u64>(memory, u64{room.f_bavail} * room.f_frsize) : memory;
+  return statvfs(path.c_str(), &room) == 0 ? std::min<u64>(memory, u64{room.f_bavail} * room.f_frsize / 4 * 3) : memory;
 }
 
 }  // namespace

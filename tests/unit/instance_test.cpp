@@ -292,19 +292,13 @@ TEST_F(InstanceTest, KilledClaimersHideNothing) {
     usleep(2000 + round * 211 % 3000);
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
-    instance->trim();
-    for (const RingInfo& r : instance->rings()) EXPECT_FALSE(r.live);
-    const u64 made = instance->control().nr_rings;
-    u64 known = 0;
-    for (u32 n = 0; n < made; ++n) {
-      auto source = instance->source(n);
-      ASSERT_TRUE(source.has_value()) << source.error().sentence;
-      read_ring(**source);
-      ++known;
+    for (const RingInfo& r : instance->rings()) {
+      EXPECT_FALSE(r.live);
+      if (r.counters.unread != 0) read_ring(*must(instance->source(r.name.ring)));
     }
-    EXPECT_EQ(known, made);
+    instance->trim();
   }
-  EXPECT_LT(instance->control().nr_rings, 200u);
+  EXPECT_LT(instance->control().nr_rings, 30u);
 }
 
 // While somebody walks what he was handed, others must not give its memory back.
