@@ -12,6 +12,8 @@
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/abi/sub_buffer.hpp>
 
+#include "source/image.hpp"
+
 namespace ringside {
 namespace {
 
@@ -289,26 +291,12 @@ result<std::optional<SubBufferView>> RecordingSource::next() {
   offset_ += ring_.subbuf_size;
   // The recorder was killed before it closed the file: the last sub-buffer is as long as what had been written of it.
   std::memset(bytes + have, 0, ring_.subbuf_size - have);
-  SubBufferHeader header{};
-  std::memcpy(&header, bytes, sizeof header);
-  const u32 size = abi::commit_size(header.commit);
-  if (size > ring_.subbuf_size - abi::header_size || abi::header_size + size > have) {
+  SubBufferView view;
+  if (!view_image(bytes, have, ring_.subbuf_size, view)) {
     return refuse(std::errc::bad_message, path_ + ": the sub-buffer at " + std::to_string(at) + " claims " +
-                                              std::to_string(size) + " bytes of data, the file has " +
+                                              std::to_string(view.end) + " bytes of data, the file has " +
                                               std::to_string(have - abi::header_size) +
                                               "; the rest of this ring cannot be read");
-  }
-  SubBufferView view;
-  view.sub_buffer = bytes;
-  view.end = size;
-  view.time = header.time_stamp;
-  if (abi::commit_missed(header.commit)) {
-    view.lost_before = 1;  // at least
-    if (abi::commit_stored(header.commit) && size + 8 <= ring_.subbuf_size - abi::header_size) {
-      u64 lost = 0;
-      std::memcpy(&lost, bytes + abi::header_size + size, sizeof lost);
-      if (lost != 0) view.lost_before = lost;
-    }
   }
   return view;
 }
