@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "decode/symbols.hpp"
+
 struct tep_handle;
 struct tep_event;
 
@@ -67,6 +69,8 @@ struct EventType {
   std::vector<PrintStep> steps;    // empty: as libtraceevent prints it (`tep`), or as hex
   std::unique_ptr<tep_handle, TepFree> tep;
   bool parsed = false;
+  bool has_tid = false;    // common_pid is there: events of a hypervisor have none
+  bool by_fields = false;  // the print fmt cannot be resolved: the steps print name=value
 
   const Field* field(std::string_view wanted) const;
 };
@@ -79,6 +83,8 @@ class Formats {
   bool add(u16 id, const std::string& system, const std::string& name, const std::string& format);
   const EventType* find(u16 id) const { return by_id_[id]; }
   const std::vector<std::unique_ptr<EventType>>& all() const { return types_; }
+  // Names for the kernel's addresses (%pS), from now on.
+  Symbols& symbols() { return *symbols_; }
 
   void print(const EventType& type, Bytes payload, fmt::memory_buffer& out) const;
 
@@ -87,12 +93,13 @@ class Formats {
 
   std::vector<const EventType*> by_id_;
   std::vector<std::unique_ptr<EventType>> types_;
+  std::unique_ptr<Symbols> symbols_ = std::make_unique<Symbols>();  // its address is in the handles
 };
 
 // The event's id and thread, from the common fields in front of every payload. Payloads too short for them yield 0.
 struct Common {
   u16 id = 0;
-  i32 tid = 0;
+  i32 tid = 0;  // means something if the event's type has_tid
 };
 Common read_common(Bytes payload);
 
