@@ -86,6 +86,7 @@ int run(const Options& options) {
                 {"task", ring.name.task},
                 {"process", ring.name.process},
                 {"state", ring.state}});
+      if (ring.name.kernel) r["kernel"] = true;
       j["rings"].push_back(std::move(r));
     }
     j["total"] = counters_json(total);
@@ -110,7 +111,8 @@ int run(const Options& options) {
                format_size(c.unfinished_bytes), format_size(c.resident_bytes)});
   };
   for (const Ring& ring : rings)
-    row(std::to_string(ring.name.ring), fmt::format("{}-{}", ring.name.task, ring.name.tid), ring.state, ring.counters);
+    row((ring.name.kernel ? "cpu" : "") + std::to_string(ring.name.ring),
+        ring.name.kernel ? "kernel" : fmt::format("{}-{}", ring.name.task, ring.name.tid), ring.state, ring.counters);
   row("all", "", "", total);
   put(table.render(colours()));
   put(identity(total) + "\n");

@@ -29,7 +29,7 @@ struct Row {
 };
 
 struct Tally {
-  std::vector<Row> rows = std::vector<Row>(65536);
+  std::vector<Row> rows = std::vector<Row>(Formats::most_ids);
   u64 events = 0, lost = 0, lost_before = 0;
   u64 first_ns = ~u64{0}, last_ns = 0;
 };
@@ -43,7 +43,7 @@ void take(Trace& trace, Tally& tally, u64 deadline_ns) {
     tally.last_ns = std::max(tally.last_ns, record.time);
     tally.lost += record.lost;
     if (record.lost != 0) continue;
-    Row& row = tally.rows[read_common(record.payload).id];
+    Row& row = tally.rows[record.ids + read_common(record.payload).id];
     ++row.count;
     row.bytes += record.payload.size + 4;
     ++tally.events;
@@ -55,8 +55,8 @@ std::vector<Row> rows(const Trace& trace, Tally& tally, double seconds) {
   for (size_t id = 0; id < tally.rows.size(); ++id) {
     Row& row = tally.rows[id];
     if (row.count == 0) continue;
-    const EventType* type = trace.formats.find(static_cast<u16>(id));
-    row.event = type != nullptr ? type->full : fmt::format("unknown:{}", id);
+    const EventType* type = trace.formats.find(static_cast<u32>(id));
+    row.event = type != nullptr ? type->full : fmt::format("unknown:{}", id & 0xFFFF);
     row.rate = seconds > 0 ? static_cast<double>(row.count - row.count_before) / seconds : 0;
     row.bytes_rate = seconds > 0 ? static_cast<double>(row.bytes - row.bytes_before) / seconds : 0;
     row.count_before = row.count;

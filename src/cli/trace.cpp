@@ -14,8 +14,8 @@ namespace {
 
 void add_events(Trace& trace, const std::vector<EventInfo>& events) {
   for (const EventInfo& e : events) {
-    if (trace.formats.find(e.id) != nullptr) continue;
-    if (!trace.formats.add(e.id, e.system, e.name, e.format))
+    if (trace.formats.find(e.number()) != nullptr) continue;
+    if (!trace.formats.add(e.number(), e.system, e.name, e.format))
       say("the format of " + e.system + ":" + e.name + " cannot be understood; its fields appear as hex");
   }
 }
@@ -29,8 +29,12 @@ result<Trace> open_recorded(const std::string& dir) {
   trace.where = dir;
   if (!meta->complete) say(dir + ": the recorder did not finish; the closing counters are missing, the events are here");
   add_events(trace, meta->events);
-  for (const RecordedRing& ring : meta->rings) trace.tasks.add(ring.name);
+  for (const RecordedRing& ring : meta->rings) {
+    if (!ring.name.kernel) trace.tasks.add(ring.name);
+  }
   for (const RingName& thread : meta->threads) trace.tasks.add(thread);
+  trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
+  if (auto names = sys::read_file(dir + "/kallsyms")) trace.formats.symbols().load(std::move(*names));
   for (auto& source : *sources) {
     trace.rings.push_back(source->name().ring);
     trace.timeline.add(std::move(source));
@@ -111,7 +115,7 @@ bool EventFilter::matches(const std::string& glob, const EventType& type) {
   return fnmatch(glob.c_str(), text.c_str(), 0) == 0 || glob == type.system;
 }
 
-bool EventFilter::wants(u16 id, const Formats& formats) {
+bool EventFilter::wants(u32 id, const Formats& formats) {
   if (globs_.empty()) return true;
   if (known_[id] == 0) {
     const EventType* type = formats.find(id);

@@ -43,8 +43,8 @@ std::string identity(const Counters& c);  // one line for people
 // Globs over "system:event" or the event's name alone. No patterns: everything.
 class EventFilter {
  public:
-  explicit EventFilter(std::vector<std::string> globs) : globs_(std::move(globs)), known_(65536, 0) {}
-  bool wants(u16 id, const Formats& formats);
+  explicit EventFilter(std::vector<std::string> globs) : globs_(std::move(globs)), known_(Formats::most_ids, 0) {}
+  bool wants(u32 id, const Formats& formats);
   static bool matches(const std::string& glob, const EventType& type);
 
  private:

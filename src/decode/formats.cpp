@@ -94,14 +94,14 @@ const Field* EventType::field(std::string_view wanted) const {
   return nullptr;
 }
 
-Formats::Formats() : by_id_(65536) {}
-
-bool Formats::add(u16 id, const std::string& system, const std::string& name, const std::string& format) {
+bool Formats::add(u32 id, const std::string& system, const std::string& name, const std::string& format) {
   auto type = std::make_unique<EventType>();
   type->id = id;
   type->system = system;
   type->name = name;
   type->full = system + ":" + name;
+  if (id >= most_ids) return false;
+  if (id >= by_id_.size()) by_id_.resize(id + 1);
   by_id_[id] = type.get();
   types_.push_back(std::move(type));
   EventType& event_type = *types_.back();
@@ -121,7 +121,7 @@ bool Formats::add(u16 id, const std::string& system, const std::string& name, co
   }
   if (compile_steps(*event, event_type)) return true;
   tep_set_function_resolver(tep.get(), resolve, symbols_.get());
-  if ((event->flags & TEP_EVENT_FL_FAILED) == 0 && event->print_fmt.format != nullptr && event->id == id)
+  if ((event->flags & TEP_EVENT_FL_FAILED) == 0 && event->print_fmt.format != nullptr && event->id == static_cast<int>(id & 0xFFFF))
     event_type.tep = std::move(tep);  // a print fmt beyond our steps: libtraceevent walks its tree for each event
   else
     default_steps(event_type);

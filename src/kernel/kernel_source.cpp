@@ -83,6 +83,7 @@ class KernelRead final : public KernelSource {
   KernelRead(KernelRing ring, sys::Fd fd, u32 subbuf_size, const ClockInfo& clock)
       : ring_(std::move(ring)), fd_(std::move(fd)), clock_(clock), losses_(ring_), buffer_(subbuf_size / 8) {
     name_.ring = ring_.cpu;
+    name_.kernel = true;
   }
 
   result<std::optional<SubBufferView>> next() override {
@@ -171,6 +172,7 @@ result<std::unique_ptr<KernelSource>> map_ring(const KernelRing& ring, sys::Fd f
   if (!whole) return tl::unexpected<Error>(whole.error());
   KernelMap::Mapped::Options options;
   options.name.ring = ring.cpu;
+  options.name.kernel = true;
   options.clock = clock;
   return std::make_unique<KernelMap>(
       ring, KernelMap::Mapped(std::move(*whole), geometry, KernelGetReader(ring, std::move(fd)), std::move(options)));

@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fnmatch.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -105,8 +104,9 @@ result<std::vector<KernelEvent>> kernel_events() {
 }
 
 bool names_event(const std::string& glob, const std::string& system, const std::string& name) {
-  if (glob.find(':') != std::string::npos) return fnmatch(glob.c_str(), (system + ":" + name).c_str(), 0) == 0;
-  return glob == system || fnmatch(glob.c_str(), name.c_str(), 0) == 0;
+  const size_t colon = glob.find(':');
+  return fnmatch(glob.substr(0, colon).c_str(), system.c_str(), 0) == 0 &&
+         (colon == std::string::npos || fnmatch(glob.c_str() + colon + 1, name.c_str(), 0) == 0);
 }
 
 result<EventInfo> kernel_event(const KernelEvent& event) {
@@ -116,6 +116,7 @@ result<EventInfo> kernel_event(const KernelEvent& event) {
   auto format = sys::read_file(path + "/format");
   if (!format) return tl::unexpected<Error>(format.error());
   EventInfo info;
+  info.kernel = true;
   info.system = event.system;
   info.name = event.name;
   info.format = std::move(*format);
@@ -141,7 +142,7 @@ u32 remove_stale_instances(const std::string& prefix) {
   if (!dir) return 0;
   for (const std::string& name : subdirectories(*dir + "/instances")) {
     const i32 pid = owner_of(name, prefix);
-    if (pid == 0 || pid == getpid() || kill(pid, 0) == 0 || errno != ESRCH) continue;
+    if (pid == 0 || sys::start_time(pid) != 0) continue;  // dead, or a zombie
     // One that is in use all the same (its owner lives in another pid namespace) answers EBUSY while its rings are open.
     if (remove_instance(*dir + "/instances/" + name)) ++removed;
   }
@@ -184,15 +185,13 @@ result<TracefsInstance> TracefsInstance::create(const TracefsOptions& options) {
 result<void> TracefsInstance::set_up(const TracefsOptions& options) {
   if (auto off = tracing(false); !off) return off;
   if (auto done = write("trace_clock", to_string(options.clock)); !done) return done;
-  if (options.subbuf_size != page_size || tracefs_file_exists(handle_, "buffer_subbuf_size_kb")) {
-    auto done = write("buffer_subbuf_size_kb", std::to_string(options.subbuf_size / 1024));
-    if (!done && done.error().code == std::errc::no_such_file_or_directory)
-      return refuse(std::errc::not_supported, "this kernel's sub-buffers are 4 KiB: others need Linux 6.8");
-    if (!done) return done;
+  if (tracefs_file_exists(handle_, "buffer_subbuf_size_kb")) {
+    if (auto done = write("buffer_subbuf_size_kb", std::to_string(options.subbuf_size / 1024)); !done) return done;
   }
   if (tracefs_instance_set_buffer_size(handle_, (options.buffer_size + 1023) / 1024, -1) != 0)
     return fail(errno, "cannot make rings of " + std::to_string(options.buffer_size) + " bytes on each of " +
                            std::to_string(cpus_.size()) + " processors; take smaller ones (-b)");
+  (void)write("options/record-tgid", "1");  // whose threads they are; older kernels do not know
   if (auto done = write("options/overwrite", options.overwrite ? "1" : "0"); !done) return done;
   if (tracefs_file_exists(handle_, "buffer_percent")) return write("buffer_percent", std::to_string(options.buffer_percent));
   return {};

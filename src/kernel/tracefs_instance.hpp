@@ -21,7 +21,7 @@ namespace ringside {
 struct TracefsOptions {
   std::string prefix = "ringside-";  // the pid is put behind it
   u64 buffer_size = 4 << 20;         // bytes of events for each CPU
-  u32 subbuf_size = 4096;            // 4 to 512 KiB; kernels before 6.8 know only 4 KiB
+  u32 subbuf_size = 4096;            // 4 to 512 KiB; always 4 KiB before Linux 6.8
   bool overwrite = true;             // a full ring loses the oldest events; false: refuses the new
   ClockKind clock = ClockKind::tsc;
   int buffer_percent = 0;  // how full a ring is when its waiters wake; 0: any event
@@ -36,7 +36,7 @@ result<std::string> tracefs_dir();
 
 // All events that can be enabled, as available_events lists them.
 result<std::vector<KernelEvent>> kernel_events();
-// Those of them that `glob` names: "system:event", "event" or "system"; globs in each part.
+// Those of them that `glob` names: "system:event" or "system"; globs in each part.
 bool names_event(const std::string& glob, const std::string& system, const std::string& name);
 
 // id, system, name and format text of one event, of the `ftrace` ones, too (print, raw_data, ...).
@@ -61,6 +61,8 @@ class TracefsInstance {
   // From now on only events of this process and of what it starts. Again: one more process. Safe between fork and exec
   // of a program with one thread.
   result<void> follow(i32 pid);
+  // No events of this thread (a recorder's own). Before follow(): later ones of those it starts are not recorded either.
+  result<void> ignore(i32 tid) { return write("set_event_notrace_pid", std::to_string(tid), true); }
   bool tracing_on() const;
   result<void> write(const char* file, const std::string& text, bool append = false);
 

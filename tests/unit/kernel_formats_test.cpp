@@ -25,8 +25,8 @@ TEST(KernelFormats, EachOfThisMachineParsesAndPrintsWhateverTheBytesAre) {
   u64 by_steps = 0, by_tep = 0, by_fields = 0;
   std::mt19937_64 random(1);
   for (const EventInfo& e : all) {
-    ASSERT_TRUE(formats.add(e.id, e.system, e.name, e.format)) << e.system << ":" << e.name << "\n" << e.format;
-    const EventType& type = *formats.find(e.id);
+    ASSERT_TRUE(formats.add(e.number(), e.system, e.name, e.format)) << e.system << ":" << e.name << "\n" << e.format;
+    const EventType& type = *formats.find(e.number());
     EXPECT_TRUE(type.has_tid || e.system == "ftrace") << type.full;
     const bool has_fields = e.format.find("\n\n\tfield:") != std::string::npos;
     EXPECT_EQ(has_fields, !type.fields.empty()) << e.format;

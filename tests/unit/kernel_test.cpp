@@ -226,9 +226,9 @@ TEST_F(KernelTest, EventsByGlobAndFilter) {
   EXPECT_GT(some.size(), 10u);
   EXPECT_EQ(must(sys::read_file(mine_->dir() + "/events/sched/sched_switch/enable")), "1\n");
   EXPECT_EQ(must(sys::read_file(mine_->dir() + "/events/sched/sched_wakeup/enable")), "0\n");
-  must(mine_->enable("sched_wakeup", "pid == 4711"));
+  must(mine_->enable("sched:sched_wakeup", "pid == 4711"));
   EXPECT_EQ(must(sys::read_file(mine_->dir() + "/events/sched/sched_wakeup/filter")), "pid == 4711\n");
-  auto wrong = mine_->enable("sched_wakeup", "no_such_field == 1");
+  auto wrong = mine_->enable("sched:sched_wakeup", "no_such_field == 1");
   ASSERT_FALSE(wrong);
   EXPECT_NE(wrong.error().sentence.find("no_such_field"), std::string::npos);
 }
