@@ -61,13 +61,10 @@ result<std::unique_ptr<KernelRecorder>> KernelRecorder::create(const Options& op
     auto enabled = mine.enable(glob, options.filter);
     if (!enabled) return tl::unexpected<Error>(enabled.error());
     recorder->matched_[glob] = enabled->size();
-    for (const KernelEvent& event : *enabled) {
-      auto info = kernel_event(event);
-      if (!info) return tl::unexpected<Error>(info.error());
-      if (!seen.insert(info->id).second) continue;
-      info->enabled = true;
-      recorder->needs_symbols_ = recorder->needs_symbols_ || needs_symbols(info->format);
-      recorder->events_.push_back(std::move(*info));
+    for (EventInfo& event : *enabled) {
+      if (!seen.insert(event.id).second) continue;
+      recorder->needs_symbols_ = recorder->needs_symbols_ || needs_symbols(event.format);
+      recorder->events_.push_back(std::move(event));
     }
   }
   recorder->enabled_ = seen.size();

@@ -17,6 +17,7 @@ namespace {
 
 struct Options {
   std::string where = default_recording;
+  std::vector<std::string> events;
   u64 interval_ns = 1000000000, count = 40;
   bool once = false, json = false;
 };
@@ -108,10 +109,11 @@ void sleep_ns(u64 ns) {
 }
 
 int run(Options options) {
-  auto opened = open_trace(options.where);
+  auto opened = options.events.empty() ? open_trace(options.where) : open_kernel(options.events);
   if (!opened) return failed(opened.error());
   Trace& trace = *opened;
   if (trace.recording) options.once = true;
+  if (trace.kernel != nullptr && options.once) sleep_ns(options.interval_ns);  // it has only just begun
   if (options.interval_ns < 10000000) throw UsageError{"--interval must be at least 10ms"};
   Tally tally;
   catch_signals();
@@ -149,6 +151,9 @@ Command add_top(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("top", "live table of events: count, rate, bytes, lost");
   c->add_option("WHERE", options->where, "instance, or recording (shown once, as a whole)")->capture_default_str();
+  c->add_option("-e,--event", options->events, "instead: events of the kernel, SYSTEM:EVENT, a glob; may be repeated")
+      ->type_name("GLOB")
+      ->allow_extra_args(false);
   add_time(*c, "--interval", options->interval_ns, "between two pictures (default 1s)");
   c->add_option("-n,--count", options->count, "lines at most")->capture_default_str();
   c->add_flag("--once", options->once, "one picture of what is there, then end");
@@ -157,6 +162,7 @@ Command add_top(CLI::App& app) {
       "Examples:\n"
       "  ringside top web                    a live instance; Ctrl-C ends\n"
       "  ringside top --once                 ./ringside.data as a whole\n"
+      "  ringside top -e 'sched:*' -e 'irq:*'   the kernel, as root\n"
       "  ringside top web --json --interval 5s >> rates.jsonl\n"
       "Nothing is consumed: a recorder beside it gets every event.");
   return {c, [options] { return run(*options); }};

@@ -136,6 +136,18 @@ std::vector<EventInfo> kernel_internal_events() {
   return all;
 }
 
+std::string find_kernel_instance(const std::string& where) {
+  std::string dir = where;
+  if (where.find('/') == std::string::npos) {
+    auto root = tracefs_dir();
+    if (!root || where.empty()) return "";
+    dir = *root + "/instances/" + where;
+  }
+  return access((dir + "/per_cpu/cpu0/trace_pipe_raw").c_str(), F_OK) == 0 && access((dir + "/trace_clock").c_str(), F_OK) == 0
+             ? dir
+             : "";
+}
+
 u32 remove_stale_instances(const std::string& prefix) {
   u32 removed = 0;
   auto dir = tracefs_dir();
@@ -212,20 +224,23 @@ std::string TracefsInstance::last_error() const {
   return error.empty() ? error : "\n" + error;
 }
 
-result<std::vector<KernelEvent>> TracefsInstance::enable(const std::string& glob, const std::string& filter) {
+result<std::vector<EventInfo>> TracefsInstance::enable(const std::string& glob, const std::string& filter) {
   auto all = kernel_events();
   if (!all) return tl::unexpected<Error>(all.error());
   std::map<std::string, std::pair<u32, u32>> systems;  // events of it, those of them that are wanted
-  std::vector<KernelEvent> wanted;
+  std::vector<EventInfo> wanted;
   for (const KernelEvent& event : *all) {
     auto& [has, wants] = systems[event.system];
     ++has;
     if (!names_event(glob, event.system, event.name)) continue;
     ++wants;
-    wanted.push_back(event);
+    auto info = kernel_event(event);
+    if (!info) return tl::unexpected<Error>(info.error());
+    info->enabled = true;
+    wanted.push_back(std::move(*info));
   }
   if (!filter.empty()) {
-    for (const KernelEvent& event : wanted) {
+    for (const EventInfo& event : wanted) {
       const std::string file = "events/" + event.system + "/" + event.name + "/filter";
       auto set = write(file.c_str(), filter);
       if (!set && set.error().code == std::errc::invalid_argument)
@@ -241,7 +256,7 @@ result<std::vector<KernelEvent>> TracefsInstance::enable(const std::string& glob
       if (auto done = write(("events/" + system + "/enable").c_str(), "1"); !done) return tl::unexpected<Error>(done.error());
       continue;
     }
-    for (const KernelEvent& event : wanted) {
+    for (const EventInfo& event : wanted) {
       if (event.system != system) continue;
       auto done = write(("events/" + system + "/" + event.name + "/enable").c_str(), "1");
       if (!done) return tl::unexpected<Error>(done.error());

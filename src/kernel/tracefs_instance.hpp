@@ -56,7 +56,7 @@ class TracefsInstance {
 
   // Enables what the glob names; answers which events these are (none: no such event). With a filter in the kernel's language
   // ("prev_pid != 0 && comm ~ \"a*\"") only events that pass it; events without a field of the filter's are an error.
-  result<std::vector<KernelEvent>> enable(const std::string& glob, const std::string& filter = "");
+  result<std::vector<EventInfo>> enable(const std::string& glob, const std::string& filter = "");
   result<void> tracing(bool on);
   // From now on only events of this process and of what it starts. Again: one more process. Safe between fork and exec
   // of a program with one thread.
@@ -75,6 +75,9 @@ class TracefsInstance {
   std::string dir_;
   std::vector<u32> cpus_;
 };
+
+// The directory of an instance by name or by path; empty: there is none.
+std::string find_kernel_instance(const std::string& where);
 
 // Removes instances "PREFIX...PID" of dead processes; answers how many.
 u32 remove_stale_instances(const std::string& prefix = "ringside-");

@@ -133,5 +133,31 @@ TEST_F(KernelCli, NothingStaysInTracefs) {
   EXPECT_EQ(ringside("report").code, 0);
 }
 
+TEST_F(KernelCli, ListTopAndStat) {
+  Outcome o = ringside("list -e sched:sched_switch --json");
+  ASSERT_EQ(o.code, 0) << o.err;
+  const json listed = json::parse(o.out);
+  ASSERT_EQ(listed.size(), 1u);
+  EXPECT_NE(listed[0].at("fields").get<std::string>().find("prev_pid"), std::string::npos);
+  EXPECT_EQ(ringside("list -e nobody:nothing").code, 1);
+
+  o = ringside("top -e 'sched:*' --once --interval 200ms --json");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_GT(json::parse(o.out).at("count").get<u64>(), 0u);
+  EXPECT_EQ(ringside("top -e nobody:nothing --once").code, 1);
+
+  TracefsOptions options;
+  options.prefix = "ringside-test-";
+  auto mine = must(TracefsInstance::create(options));
+  const std::string name = fs::path(mine.dir()).filename();
+  o = ringside("stat --json " + name);
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(json::parse(o.out).at("rings").size(), mine.cpus().size());
+  EXPECT_EQ(ringside("stat " + mine.dir()).code, 0);
+  o = ringside("report " + name);
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("top -e"), std::string::npos) << o.err;
+}
+
 }  // namespace
 }  // namespace ringside
