@@ -10,7 +10,8 @@
 
 namespace ringside::cli {
 
-result<Child> Child::start(const std::vector<std::string>& command, const Environment& environment) {
+result<Child> Child::start(const std::vector<std::string>& command, const Environment& environment,
+                           const std::function<int()>& prepare) {
   // The pipe closes by itself when exec succeeds; otherwise it brings errno.
   int fds[2];
   if (pipe2(fds, O_CLOEXEC) != 0) return fail(errno, "cannot make a pipe to start " + command.front());
@@ -31,8 +32,11 @@ result<Child> Child::start(const std::vector<std::string>& command, const Enviro
       if (old.sa_handler != SIG_IGN) signal(number, SIG_DFL);
     }
     for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-    execvp(arguments.front(), arguments.data());
-    const int error = errno;
+    int error = prepare ? prepare() : 0;
+    if (error == 0) {
+      execvp(arguments.front(), arguments.data());
+      error = errno;
+    }
     if (write(fds[1], &error, sizeof error) < 0) _exit(126);
     _exit(127);
   }

@@ -2,6 +2,7 @@
 #pragma once
 #include <sys/types.h>
 
+#include <functional>
 #include <optional>
 #include <ringside/base/result.hpp>
 #include <string>
@@ -13,8 +14,9 @@ namespace ringside::cli {
 class Child {
  public:
   using Environment = std::vector<std::pair<std::string, std::string>>;
-  // Fails when the command cannot be executed (ENOENT, EACCES, ...).
-  static result<Child> start(const std::vector<std::string>& command, const Environment& environment);
+  // Fails when the command cannot be executed (ENOENT, EACCES, ...). `prepare` runs in the child, just before; 0 or an errno.
+  static result<Child> start(const std::vector<std::string>& command, const Environment& environment,
+                             const std::function<int()>& prepare = nullptr);
   // Its exit code once it has ended, 128 + N after signal N.
   std::optional<int> ended();
   void pass_on(int signal) const;

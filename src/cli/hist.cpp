@@ -25,7 +25,7 @@ std::string group_of(const Options& options, const Trace& trace, const TraceReco
   const std::string& by = options.by;
   if (by.empty()) return type.full;
   const RingName& ring = trace.timeline.source(record.source).name();
-  const i32 tid = read_common(record.payload).tid;
+  const i32 tid = thread_of(&type, read_common(record.payload));
   const Task* task = trace.tasks.find(tid);
   const std::string name = task != nullptr ? task->name : tid == ring.tid ? ring.task : "<...>";
   if (by == "thread") return fmt::format("{}-{}", name, tid);
@@ -87,7 +87,7 @@ int run(const Options& options) {
   auto opened = open_trace(options.where);
   if (!opened) return failed(opened.error());
   Trace& trace = *opened;
-  std::vector<const Field*> fields(65536);
+  std::vector<const Field*> fields(Formats::most_ids);
   bool any = false;
   for (const auto& type : trace.formats.all()) {
     const Field* field = EventFilter::matches(options.event, *type) ? type->field(options.field) : nullptr;
@@ -105,7 +105,7 @@ int run(const Options& options) {
   while (trace.next(record)) {
     lost += record.lost;
     if (record.lost != 0) continue;
-    const u16 id = read_common(record.payload).id;
+    const u32 id = record.ids + read_common(record.payload).id;
     if (fields[id] == nullptr) continue;
     groups[group_of(options, trace, record, *trace.formats.find(id))].add(read_number(record.payload, *fields[id]));
   }

@@ -1,6 +1,7 @@
 // ringside list and ringside rm: which instances there are, which events one has, and taking them away.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cli/table.hpp"
@@ -14,6 +15,7 @@ using nlohmann::json;
 
 struct ListOptions {
   std::string instance;
+  std::vector<std::string> events;
   bool json = false;
 };
 
@@ -38,7 +40,55 @@ int list_events(const ListOptions& options) {
   return exit_ok;
 }
 
+// The declarations of an event's own fields, as its format has them.
+std::string fields_of(const std::string& format) {
+  std::string fields;
+  for (size_t at = format.find("\tfield:"); at != std::string::npos; at = format.find("\tfield:", at)) {
+    at += 7;
+    std::string field = format.substr(at, format.find(';', at) - at);
+    if (field.find(" common_") == std::string::npos) fields += (fields.empty() ? "" : ", ") + std::move(field);
+  }
+  return fields;
+}
+
+// Events by pattern: the kernel's, and with -i those of the instance.
+int list_matching(const ListOptions& options) {
+  std::vector<EventInfo> known;
+  if (!options.instance.empty()) {
+    auto opened = Instance::open(options.instance);
+    if (!opened) return failed(opened.error());
+    known = (*opened)->events();
+  }
+  auto kernel = kernel_events();
+  if (!kernel && options.instance.empty()) return failed(kernel.error());
+  Table table({{"event"}, {"id", Table::right}, {"fields"}});
+  json all = json::array();
+  const auto add = [&](const EventInfo& e) {
+    const std::string fields = fields_of(e.format);
+    table.row({e.system + ":" + e.name, std::to_string(e.id), fields});
+    all.push_back({{"system", e.system}, {"name", e.name}, {"id", e.id}, {"kernel", e.kernel}, {"fields", fields}});
+  };
+  const auto wanted = [&](const std::string& system, const std::string& name) {
+    return std::any_of(options.events.begin(), options.events.end(),
+                       [&](const std::string& glob) { return names_event(glob, system, name); });
+  };
+  for (const EventInfo& e : known) {
+    if (wanted(e.system, e.name)) add(e);
+  }
+  for (const KernelEvent& e : kernel ? *kernel : std::vector<KernelEvent>{}) {
+    if (!wanted(e.system, e.name)) continue;
+    auto info = kernel_event(e);
+    if (!info) return failed(info.error());
+    add(*info);
+  }
+  put(options.json ? dump(all) : table.render(colours()));
+  if (!table.empty()) return exit_ok;
+  say("no event matches; a pattern is SYSTEM:EVENT, with * and ? as wildcards");
+  return exit_failure;
+}
+
 int list(const ListOptions& options) {
+  if (!options.events.empty()) return list_matching(options);
   if (!options.instance.empty()) return list_events(options);
   Table table({{"instance"}, {"state"}, {"rings", Table::right}, {"unread", Table::right}, {"resident", Table::right}});
   json all = json::array();
@@ -97,10 +147,14 @@ Command add_list(CLI::App& app) {
   auto options = std::make_shared<ListOptions>();
   CLI::App* c = app.add_subcommand("list", "instances, live and stale; with -i an instance's events");
   c->add_option("-i,--instance", options->instance, "list this instance's events and whether they are enabled");
+  c->add_option("-e,--event", options->events, "list the kernel's events (and the instance's) that match, with their fields")
+      ->type_name("GLOB")
+      ->allow_extra_args(false);
   c->add_flag("--json", options->json, "one JSON array");
   c->footer(
       "Examples:\n"
       "  ringside list             all instances of this user\n"
+      "  ringside list -e 'sched:*'   what the kernel's scheduler can tell\n"
       "  ringside list -i web      its events");
   return {c, [options] { return list(*options); }};
 }

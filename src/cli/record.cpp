@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <set>
 
 #include "cli/child.hpp"
+#include "cli/kernel_recorder.hpp"
 #include "cli/preload.hpp"
 #include "cli/recorder.hpp"
 #include "cli/signals.hpp"
@@ -18,8 +20,10 @@ namespace ringside::cli {
 namespace {
 
 struct Options {
-  std::string instance, libc, mode = "overwrite", clock, out = default_recording;
+  std::string instance, libc, mode = "overwrite", clock, out = default_recording, filter;
   std::vector<std::string> events, command;
+  std::vector<i32> pids;
+  bool all_processes = false;
   u64 buffer_size = 4 << 20, subbuf_size = 16384, duration_ns = 0;
   bool fail_on_loss = false, quiet = false;
 };
@@ -41,8 +45,9 @@ void check_libc(const std::string& list) {
 void check(const Options& options) {
   if (!options.libc.empty()) check_libc(options.libc);
   if (!options.libc.empty() && options.command.empty()) throw UsageError{"--libc needs a command to preload into: -- CMD..."};
-  if (options.command.empty() && options.instance.empty())
-    throw UsageError{"nothing to record: give a command behind --, or an instance with -i"};
+  if (options.command.empty() && options.instance.empty() && options.events.empty())
+    throw UsageError{"nothing to record: give a command behind --, an instance with -i, or events of the kernel with -e"};
+  if (options.all_processes && !options.pids.empty()) throw UsageError{"--all and --pid contradict each other"};
   if (!is_power_of_two(options.subbuf_size) || options.subbuf_size < 4096 || options.subbuf_size > 262144)
     throw UsageError{"--subbuf-size must be a power of two from 4k to 256k"};
   if (options.buffer_size < 2 * options.subbuf_size)
@@ -95,13 +100,55 @@ void summary(const Options& options, const Instance& instance, const Recorder& r
     say(format_size(totals.unfinished_bytes) + " were reserved and never committed (a writer died or is at it)");
 }
 
+bool follows_command(const Options& options) {
+  return !options.command.empty() && !options.all_processes && options.pids.empty();
+}
+
+// Null: no pattern means the kernel. Without the rights for it, patterns may still name events of the program: `why_not`.
+result<std::unique_ptr<KernelRecorder>> make_kernel(const Options& options, const ClockInfo& clock, std::string& why_not) {
+  if (std::none_of(options.events.begin(), options.events.end(), may_name_kernel)) return nullptr;
+  KernelRecorder::Options make;
+  make.globs = options.events;
+  make.filter = options.filter;
+  make.buffer_size = options.buffer_size;
+  make.subbuf_size = static_cast<u32>(options.subbuf_size);
+  make.overwrite = options.mode == "overwrite";
+  make.pids = options.pids;
+  make.will_follow = follows_command(options);
+  if (auto dir = tracefs_dir(); !dir) {
+    const bool needed = !options.filter.empty() || !options.pids.empty() || options.all_processes ||
+                        (options.command.empty() && options.instance.empty());
+    if (needed) return tl::unexpected<Error>(dir.error());
+    why_not = dir.error().sentence;
+    return nullptr;
+  }
+  return KernelRecorder::create(make, clock);
+}
+
+// Patterns that nothing answered to are most often misspelt.
+void warn_of_unmatched(const Options& options, const Instance& instance, const KernelRecorder* kernel,
+                       const std::string& why_not) {
+  for (const std::string& glob : options.events) {
+    if (kernel != nullptr && kernel->matched(glob)) continue;
+    const auto events = instance.events();
+    const bool declared = std::any_of(events.begin(), events.end(), [&](const EventInfo& e) { return names_event(glob, e.system, e.name); });
+    if (declared) continue;
+    say("-e " + glob + ": no program declared such an event" +
+        (!may_name_kernel(glob) ? "; for events of the kernel name their system"
+         : !why_not.empty()     ? ", and the kernel could not be asked: " + why_not
+                                : ", and the kernel has none (ringside list -e PATTERN shows its events)"));
+  }
+}
+
 // Follows the writers until the command ends, the time is up or Ctrl-C.
-result<void> follow(Instance& instance, Recorder& recorder, std::optional<Child>& child, u64 limit_ns) {
+result<void> follow(Instance& instance, Recorder& recorder, const KernelRecorder* kernel, std::optional<Child>& child,
+                    u64 limit_ns) {
   const u64 start = sys::now_ns();
   bool passed_on = false;
   for (;;) {
     if (auto done = recorder.poll(); !done) return done;
     if (child && child->ended()) return {};
+    if (kernel != nullptr && kernel->failed()) return {};  // finish() says why
     if (limit_ns != 0 && sys::now_ns() - start >= limit_ns) return {};
     if (asked_to_stop()) {
       // Ctrl-C on a terminal reached the command as well; kill(1) only us. It may still finish its work: we stay until it ends.
@@ -132,10 +179,18 @@ int run(const Options& options) {
       if (auto on = instance.enable(glob, true); !on) return failed(on.error());
     }
   }
+  std::string why_no_kernel;
+  auto kernel_made = make_kernel(options, instance.clock(), why_no_kernel);
+  if (!kernel_made) return failed(kernel_made.error());
+  KernelRecorder* kernel = kernel_made->get();
+  if (kernel == nullptr && why_no_kernel.empty() && options.command.empty() && options.instance.empty())
+    throw UsageError{"no event of the kernel matches -e (ringside list -e PATTERN shows them)"};
+  if (kernel == nullptr && (!options.filter.empty() || !options.pids.empty() || options.all_processes))
+    throw UsageError{"--filter, --pid and --all are about events of the kernel, and no -e names one"};
   auto writer = RecordingWriter::create(options.out, instance.clock());
   if (!writer) return failed(writer.error());
   writer->meta().command = options.command;
-  Recorder recorder(instance, std::move(*writer));
+  Recorder recorder(instance, std::move(*writer), kernel);
 
   catch_signals();
   const u64 start = sys::now_ns();
@@ -147,14 +202,25 @@ int run(const Options& options) {
       environment.emplace_back("LD_PRELOAD", before != nullptr && *before != 0 ? preload + ":" + before : preload);
       environment.emplace_back("RINGSIDE_LIBC", options.libc);
     }
-    auto started = Child::start(options.command, environment);
+    std::function<int()> prepare;
+    if (kernel != nullptr && follows_command(options)) prepare = [kernel] {
+      auto done = kernel->follow(getpid());
+      return done ? 0 : done.error().code.value();
+    };
+    if (kernel != nullptr) {
+      if (auto on = kernel->start(recorder.writer()); !on) return failed(on.error());
+    }
+    auto started = Child::start(options.command, environment, prepare);
     if (!started) {
       failed(started.error());
       return started.error().code == std::errc::no_such_file_or_directory ? exit_not_found : exit_not_executable;
     }
     child = std::move(*started);
   }
-  result<void> done = follow(instance, recorder, child, options.duration_ns);
+  if (kernel != nullptr && options.command.empty()) {
+    if (auto on = kernel->start(recorder.writer()); !on) return failed(on.error());
+  }
+  result<void> done = follow(instance, recorder, kernel, child, options.duration_ns);
   const u64 duration = sys::now_ns() - start;
   if (ours && instance.has_writers()) {
     say("some of the command's processes are still running, or ran in another PID namespace, where that cannot be told; what they "
@@ -163,6 +229,7 @@ int run(const Options& options) {
   }
   auto finished = recorder.finish(duration);
   for (const std::string& problem : recorder.problems()) say(problem);
+  warn_of_unmatched(options, instance, kernel, why_no_kernel);
   if (!options.quiet) summary(options, instance, recorder, duration, recorder.writer().meta().rings.size());
   if (child && !child->ended()) child->pass_on(SIGTERM);
   if (!done) return failed(done.error());
@@ -179,9 +246,14 @@ Command add_record(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("record", "record a command, or an instance, live into a directory");
   c->add_option("-i,--instance", options->instance, "instance to record; made if it is not there (default: a private one)");
-  c->add_option("-e,--event", options->events, "only events that match SYSTEM:EVENT, a glob; may be repeated")
+  c->add_option("-e,--event", options->events,
+                "only events that match SYSTEM:EVENT, a glob, the program's and the kernel's; may be repeated")
       ->type_name("GLOB")
       ->allow_extra_args(false);
+  c->add_option("-f,--filter", options->filter, "kernel events only if FILTER, in the kernel's language: \"prio < 100\"");
+  c->add_option("-p,--pid", options->pids, "kernel events of this process and what it starts; may be repeated")
+      ->allow_extra_args(false);
+  c->add_flag("-a,--all", options->all_processes, "kernel events of all processes (default with a command: only its)");
   c->add_option("--libc", options->libc, "trace calls of the C library in all processes: malloc, io, mutex")->type_name("LIST");
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each thread's ring (default 4M)");
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
@@ -200,6 +272,9 @@ Command add_record(CLI::App& app) {
       "  ringside record -- ./server                    a program that uses ringside/trace.hpp or ringside.h\n"
       "  ringside record --libc malloc,io -- g++ -c a.cpp   any program, and all that it starts\n"
       "  ringside record -i web -e 'net:*' --duration 10s   a program that is running\n"
+      "  ringside record -e sched:sched_switch -e 'syscalls:sys_enter_*' -- ls   with events of the kernel (as root)\n"
+      "  ringside record -e 'irq:*' --duration 1s           the kernel alone, all processes\n"
+      "A pattern means the events of the program and of the kernel alike, but \"*:...\" never means the kernel's.\n"
       "--libc sees calls into the C library, not those inside it: fread shows no read, fopen no open. Static programs run unseen.\n"
       "The exit code is the command's, 128 + N after signal N. The first Ctrl-C finishes what exists, the second leaves at\n"
       "once; the recording is readable either way.");

@@ -18,16 +18,30 @@ std::string text_of(const char* field, size_t size) { return {field, strnlen(fie
 
 }  // namespace
 
-Recorder::Recorder(Instance& instance, RecordingWriter writer) : instance_(instance), writer_(std::move(writer)) {
+Recorder::Recorder(Instance& instance, RecordingWriter writer, KernelRecorder* kernel)
+    : instance_(instance), kernel_(kernel), writer_(std::move(writer)) {
   // Looked at many times a second, so the table itself and not Instance::rings(), which opens every ring for its counters.
   words_.control = const_cast<InstanceControl*>(&instance.control());
+  list_events();
+}
+
+void Recorder::list_events() {
+  writer_.meta().events = instance_.events();
+  if (kernel_ == nullptr) return;
+  auto& all = writer_.meta().events;
+  all.insert(all.end(), kernel_->events().begin(), kernel_->events().end());
+}
+
+void Recorder::list_threads() {
+  writer_.meta().threads.clear();
+  for (const auto& [tid, name] : threads_) writer_.meta().threads.push_back(name);
 }
 
 bool Recorder::look_for_events() {
   const u64 count = __atomic_load_n(&words_.control->nr_events, __ATOMIC_ACQUIRE);
   if (count == known_events_) return false;
   known_events_ = count;
-  writer_.meta().events = instance_.events();
+  list_events();
   return true;
 }
 
@@ -110,9 +124,7 @@ result<void> Recorder::drain(u32 number, Ring& ring) {
 result<void> Recorder::save_now_and_then() {
   const u64 start = sys::now_ns();
   if (!unsaved_ || start < save_again_ns_) return {};
-  RecordingMeta& meta = writer_.meta();
-  meta.threads.clear();
-  for (const auto& [tid, name] : threads_) meta.threads.push_back(name);
+  list_threads();
   auto saved = writer_.save();
   const u64 end = sys::now_ns();
   save_again_ns_ = end + 20 * (end - start);
@@ -164,10 +176,21 @@ result<void> Recorder::finish(u64 duration_ns) {
   totals_.dropped += past.dropped;
   totals_.commit_overrun += past.commit_overrun;
   totals_.unfinished_bytes += past.unfinished_bytes;
+  result<void> stopped;
+  if (kernel_ != nullptr) {
+    stopped = kernel_->stop(writer_);
+    const Counters kernel = kernel_->totals();
+    totals_ = sum({totals_, kernel});
+    events_ += kernel_->recorded();
+    bytes_ += kernel_->bytes();
+    lost_ += kernel.overrun;
+    for (const auto& [tid, name] : kernel_->threads()) threads_.emplace(tid, name);
+    for (const std::string& problem : kernel_->problems()) problems_.push_back(problem);
+  }
   writer_.meta().totals = totals_;
-  writer_.meta().threads.clear();
-  for (const auto& [tid, name] : threads_) writer_.meta().threads.push_back(name);
-  return writer_.finish(duration_ns);
+  list_threads();
+  auto finished = writer_.finish(duration_ns);
+  return stopped ? finished : stopped;
 }
 
 }  // namespace ringside::cli

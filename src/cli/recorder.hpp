@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 
+#include "cli/kernel_recorder.hpp"
 #include "instance/instance.hpp"
 #include "instance/layout.hpp"
 #include "source/recording.hpp"
@@ -11,7 +12,8 @@ namespace ringside::cli {
 
 class Recorder {
  public:
-  Recorder(Instance& instance, RecordingWriter writer);
+  // kernel: null, or what records the kernel's events beside; it must outlive this.
+  Recorder(Instance& instance, RecordingWriter writer, KernelRecorder* kernel);
 
   // Takes what is there. Errors of one ring are kept (problems) and end that ring only; a disk that cannot take more is
   // returned.
@@ -37,8 +39,11 @@ class Recorder {
   result<void> save_now_and_then();
   result<void> open(const RingName& name, Ring& ring);
   result<void> drain(u32 number, Ring& ring);
+  void list_events();
+  void list_threads();
 
   Instance& instance_;
+  KernelRecorder* kernel_;
   InstanceWords words_;
   RecordingWriter writer_;
   std::map<u32, Ring> rings_;

@@ -34,7 +34,7 @@ int run(const Options& options) {
       ++events;
       if (!options.events.empty() || !options.tids.empty()) {
         const Common common = read_common(record.payload);
-        if (!filter.wants(common.id, trace.formats)) continue;
+        if (!filter.wants(record.ids + common.id, trace.formats)) continue;
         if (!options.tids.empty() && std::find(options.tids.begin(), options.tids.end(), common.tid) == options.tids.end())
           continue;
       }

@@ -5,6 +5,8 @@
 
 #include "cli/table.hpp"
 #include "cli/trace.hpp"
+#include "kernel/kernel_source.hpp"
+#include "sys/sys.hpp"
 #include "cli/units.hpp"
 
 namespace ringside::cli {
@@ -20,6 +22,13 @@ struct Ring {
   std::string state;
   Counters counters;
 };
+
+// An instance of ours comes first: only a name that none of ours has may be the kernel's.
+std::string kernel_instance(const std::string& where) {
+  auto ours = Instance::open(where);
+  if (ours || where.empty()) return "";
+  return find_kernel_instance(where);
+}
 
 nlohmann::json counters_json(const Counters& c) {
   return {{"written", c.written},
@@ -48,6 +57,23 @@ int run(const Options& options) {
     if (meta->complete) closing = meta->totals;
     if (!meta->complete) remarks.push_back("the recorder did not finish: these counters are not final");
     j["recording"] = options.where;
+  } else if (const std::string dir = kernel_instance(options.where); !dir.empty()) {
+    for (const u32 cpu : kernel_cpus(dir)) {
+      auto counters = kernel_counters({dir, cpu});
+      if (!counters) return failed(counters.error());
+      RingName name;
+      name.ring = cpu;
+      name.kernel = true;
+      rings.push_back({name, "live", *counters});
+    }
+    const auto clock = sys::read_file(dir + "/trace_clock"), on = sys::read_file(dir + "/tracing_on");
+    const bool tracing = on && on->front() == '1';
+    const size_t mark = clock ? clock->find('[') : std::string::npos;
+    remarks.push_back(fmt::format("{}: of the kernel; tracing is {}; clock {}", dir, tracing ? "on" : "off",
+                                  mark == std::string::npos ? "?" : clock->substr(mark + 1, clock->find(']') - mark - 1)));
+    j["instance"] = dir;
+    j["kernel"] = true;
+    j["tracing_on"] = tracing;
   } else {
     auto opened = Instance::open(options.where);
     if (!opened) return failed(opened.error());
@@ -86,6 +112,7 @@ int run(const Options& options) {
                 {"task", ring.name.task},
                 {"process", ring.name.process},
                 {"state", ring.state}});
+      if (ring.name.kernel) r["kernel"] = true;
       j["rings"].push_back(std::move(r));
     }
     j["total"] = counters_json(total);
@@ -110,7 +137,8 @@ int run(const Options& options) {
                format_size(c.unfinished_bytes), format_size(c.resident_bytes)});
   };
   for (const Ring& ring : rings)
-    row(std::to_string(ring.name.ring), fmt::format("{}-{}", ring.name.task, ring.name.tid), ring.state, ring.counters);
+    row((ring.name.kernel ? "cpu" : "") + std::to_string(ring.name.ring),
+        ring.name.kernel ? "kernel" : fmt::format("{}-{}", ring.name.task, ring.name.tid), ring.state, ring.counters);
   row("all", "", "", total);
   put(table.render(colours()));
   put(identity(total) + "\n");
@@ -123,7 +151,7 @@ int run(const Options& options) {
 Command add_stat(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("stat", "counters and memory of every ring");
-  c->add_option("WHERE", options->where, "instance, or recording")->required();
+  c->add_option("WHERE", options->where, "instance, recording, or an instance of the kernel's")->required();
   c->add_flag("--json", options->json, "one JSON object");
   c->footer(
       "Examples:\n"

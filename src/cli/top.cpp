@@ -17,6 +17,7 @@ namespace {
 
 struct Options {
   std::string where = default_recording;
+  std::vector<std::string> events;
   u64 interval_ns = 1000000000, count = 40;
   bool once = false, json = false;
 };
@@ -29,7 +30,7 @@ struct Row {
 };
 
 struct Tally {
-  std::vector<Row> rows = std::vector<Row>(65536);
+  std::vector<Row> rows = std::vector<Row>(Formats::most_ids);
   u64 events = 0, lost = 0, lost_before = 0;
   u64 first_ns = ~u64{0}, last_ns = 0;
 };
@@ -43,7 +44,7 @@ void take(Trace& trace, Tally& tally, u64 deadline_ns) {
     tally.last_ns = std::max(tally.last_ns, record.time);
     tally.lost += record.lost;
     if (record.lost != 0) continue;
-    Row& row = tally.rows[read_common(record.payload).id];
+    Row& row = tally.rows[record.ids + read_common(record.payload).id];
     ++row.count;
     row.bytes += record.payload.size + 4;
     ++tally.events;
@@ -55,8 +56,8 @@ std::vector<Row> rows(const Trace& trace, Tally& tally, double seconds) {
   for (size_t id = 0; id < tally.rows.size(); ++id) {
     Row& row = tally.rows[id];
     if (row.count == 0) continue;
-    const EventType* type = trace.formats.find(static_cast<u16>(id));
-    row.event = type != nullptr ? type->full : fmt::format("unknown:{}", id);
+    const EventType* type = trace.formats.find(static_cast<u32>(id));
+    row.event = type != nullptr ? type->full : fmt::format("unknown:{}", id & 0xFFFF);
     row.rate = seconds > 0 ? static_cast<double>(row.count - row.count_before) / seconds : 0;
     row.bytes_rate = seconds > 0 ? static_cast<double>(row.bytes - row.bytes_before) / seconds : 0;
     row.count_before = row.count;
@@ -108,10 +109,11 @@ void sleep_ns(u64 ns) {
 }
 
 int run(Options options) {
-  auto opened = open_trace(options.where);
+  auto opened = options.events.empty() ? open_trace(options.where) : open_kernel(options.events);
   if (!opened) return failed(opened.error());
   Trace& trace = *opened;
   if (trace.recording) options.once = true;
+  if (trace.kernel != nullptr && options.once) sleep_ns(options.interval_ns);  // it has only just begun
   if (options.interval_ns < 10000000) throw UsageError{"--interval must be at least 10ms"};
   Tally tally;
   catch_signals();
@@ -149,6 +151,9 @@ Command add_top(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("top", "live table of events: count, rate, bytes, lost");
   c->add_option("WHERE", options->where, "instance, or recording (shown once, as a whole)")->capture_default_str();
+  c->add_option("-e,--event", options->events, "instead: events of the kernel, SYSTEM:EVENT, a glob; may be repeated")
+      ->type_name("GLOB")
+      ->allow_extra_args(false);
   add_time(*c, "--interval", options->interval_ns, "between two pictures (default 1s)");
   c->add_option("-n,--count", options->count, "lines at most")->capture_default_str();
   c->add_flag("--once", options->once, "one picture of what is there, then end");
@@ -157,6 +162,7 @@ Command add_top(CLI::App& app) {
       "Examples:\n"
       "  ringside top web                    a live instance; Ctrl-C ends\n"
       "  ringside top --once                 ./ringside.data as a whole\n"
+      "  ringside top -e 'sched:*' -e 'irq:*'   the kernel, as root\n"
       "  ringside top web --json --interval 5s >> rates.jsonl\n"
       "Nothing is consumed: a recorder beside it gets every event.");
   return {c, [options] { return run(*options); }};

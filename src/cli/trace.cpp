@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "cli/units.hpp"
+#include "kernel/kernel_source.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside::cli {
@@ -14,8 +15,8 @@ namespace {
 
 void add_events(Trace& trace, const std::vector<EventInfo>& events) {
   for (const EventInfo& e : events) {
-    if (trace.formats.find(e.id) != nullptr) continue;
-    if (!trace.formats.add(e.id, e.system, e.name, e.format))
+    if (trace.formats.find(e.number()) != nullptr) continue;
+    if (!trace.formats.add(e.number(), e.system, e.name, e.format))
       say("the format of " + e.system + ":" + e.name + " cannot be understood; its fields appear as hex");
   }
 }
@@ -29,8 +30,12 @@ result<Trace> open_recorded(const std::string& dir) {
   trace.where = dir;
   if (!meta->complete) say(dir + ": the recorder did not finish; the closing counters are missing, the events are here");
   add_events(trace, meta->events);
-  for (const RecordedRing& ring : meta->rings) trace.tasks.add(ring.name);
+  for (const RecordedRing& ring : meta->rings) {
+    if (!ring.name.kernel) trace.tasks.add(ring.name);
+  }
   for (const RingName& thread : meta->threads) trace.tasks.add(thread);
+  trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
+  if (auto names = sys::read_file(dir + "/kallsyms")) trace.formats.symbols().load(std::move(*names));
   for (auto& source : *sources) {
     trace.rings.push_back(source->name().ring);
     trace.timeline.add(std::move(source));
@@ -64,9 +69,12 @@ result<Trace> open_trace(const std::string& where) {
   if (is_recording(where)) return open_recorded(where);
   auto instance = Instance::open(where);
   if (!instance) {
-    if (exists && S_ISDIR(st.st_mode))
+    if (exists && S_ISDIR(st.st_mode) && find_kernel_instance(where).empty())
       return refuse(std::errc::invalid_argument, where + " is neither a recording (it has no meta.json) nor an instance (" +
                                                      instance.error().sentence + ")");
+    if (!find_kernel_instance(where).empty())
+      return refuse(std::errc::not_supported, where + " is an instance of the kernel's, and to read it is to take its events away; "
+                                                      "ringside stat shows its counters, top -e PATTERN makes one of its own");
     if (where == default_recording)
       return refuse(std::errc::no_such_file_or_directory,
                     "there is no recording ./" + where + "; make one with: ringside record -- COMMAND");
@@ -78,6 +86,36 @@ result<Trace> open_trace(const std::string& where) {
   // Conversion from ticks is right within 20 ppm; what the opening itself takes is more than that.
   if (trace.instance->clock().kind != ClockKind::counter) trace.until_ns = sys::now_ns() + 10'000'000;
   trace.refresh();
+  return trace;
+}
+
+result<Trace> open_kernel(const std::vector<std::string>& globs) {
+  TracefsOptions make;
+  make.clock = tsc_is_invariant() ? ClockKind::tsc : ClockKind::mono;
+  auto instance = TracefsInstance::create(make);
+  if (!instance) return tl::unexpected<Error>(instance.error());
+  Trace trace;
+  trace.kernel = std::make_unique<TracefsInstance>(std::move(*instance));
+  trace.where = trace.kernel->dir();
+  (void)trace.kernel->ignore(sys::gettid());
+  add_events(trace, kernel_internal_events());
+  for (const std::string& glob : globs) {
+    auto enabled = trace.kernel->enable(glob);
+    if (!enabled) return tl::unexpected<Error>(enabled.error());
+    if (enabled->empty())
+      return refuse(std::errc::no_such_file_or_directory,
+                    "the kernel has no event that matches \"" + glob + "\" (ringside list -e PATTERN shows its events)");
+    add_events(trace, *enabled);
+  }
+  if (auto names = sys::read_file("/proc/kallsyms")) trace.formats.symbols().load(std::move(*names));
+  trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
+  const ClockInfo clock = calibrate(make.clock);
+  for (const u32 cpu : trace.kernel->cpus()) {
+    auto source = open_kernel_ring({trace.where, cpu}, clock, KernelWay::read);
+    if (!source) return tl::unexpected<Error>(source.error());
+    trace.timeline.add(std::move(*source));
+  }
+  if (auto on = trace.kernel->tracing(true); !on) return tl::unexpected<Error>(on.error());
   return trace;
 }
 
@@ -111,7 +149,7 @@ bool EventFilter::matches(const std::string& glob, const EventType& type) {
   return fnmatch(glob.c_str(), text.c_str(), 0) == 0 || glob == type.system;
 }
 
-bool EventFilter::wants(u16 id, const Formats& formats) {
+bool EventFilter::wants(u32 id, const Formats& formats) {
   if (globs_.empty()) return true;
   if (known_[id] == 0) {
     const EventType* type = formats.find(id);

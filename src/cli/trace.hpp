@@ -9,6 +9,7 @@
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
 #include "instance/instance.hpp"
+#include "kernel/tracefs_instance.hpp"
 #include "source/recording.hpp"
 #include "timeline/merge.hpp"
 
@@ -18,6 +19,7 @@ struct Trace {
   std::string where;
   std::optional<RecordingMeta> recording;  // else `instance`
   std::unique_ptr<Instance> instance;
+  std::unique_ptr<TracefsInstance> kernel;  // in front of the timeline: its sources must go first
   Formats formats;
   Tasks tasks;
   Timeline timeline;
@@ -35,6 +37,9 @@ struct Trace {
 // DIR or INSTANCE. Instances are peeked at: nothing is consumed. Warnings go to stderr.
 result<Trace> open_trace(const std::string& where);
 
+// Events of the kernel, live, from an instance made for it. A pattern that names none is an error.
+result<Trace> open_kernel(const std::vector<std::string>& globs);
+
 // The sum over rings, and what must hold of it: written = read + in the ring + overrun.
 Counters sum(const std::vector<Counters>& all);
 bool adds_up(const Counters& c);
@@ -43,8 +48,8 @@ std::string identity(const Counters& c);  // one line for people
 // Globs over "system:event" or the event's name alone. No patterns: everything.
 class EventFilter {
  public:
-  explicit EventFilter(std::vector<std::string> globs) : globs_(std::move(globs)), known_(65536, 0) {}
-  bool wants(u16 id, const Formats& formats);
+  explicit EventFilter(std::vector<std::string> globs) : globs_(std::move(globs)), known_(Formats::most_ids, 0) {}
+  bool wants(u32 id, const Formats& formats);
   static bool matches(const std::string& glob, const EventType& type);
 
  private:

@@ -71,6 +71,18 @@ tep_handle* new_handle() {
   return tep;
 }
 
+// libtraceevent keeps what it is given only while it prints.
+char* resolve(void* symbols, unsigned long long* address, char** module) {
+  const Symbols::Symbol* symbol = static_cast<const Symbols*>(symbols)->find(*address);
+  if (symbol == nullptr) return nullptr;
+  static thread_local std::string name, of;
+  name = symbol->name;
+  of = symbol->module;
+  *address = symbol->address;
+  *module = of.empty() ? nullptr : of.data();
+  return name.data();
+}
+
 }  // namespace
 
 void TepFree::operator()(tep_handle* tep) const { tep_free(tep); }
@@ -82,14 +94,14 @@ const Field* EventType::field(std::string_view wanted) const {
   return nullptr;
 }
 
-Formats::Formats() : by_id_(65536) {}
-
-bool Formats::add(u16 id, const std::string& system, const std::string& name, const std::string& format) {
+bool Formats::add(u32 id, const std::string& system, const std::string& name, const std::string& format) {
   auto type = std::make_unique<EventType>();
   type->id = id;
   type->system = system;
   type->name = name;
   type->full = system + ":" + name;
+  if (id >= most_ids) return false;
+  if (id >= by_id_.size()) by_id_.resize(id + 1);
   by_id_[id] = type.get();
   types_.push_back(std::move(type));
   EventType& event_type = *types_.back();
@@ -101,12 +113,15 @@ bool Formats::add(u16 id, const std::string& system, const std::string& name, co
   tep_event* event = tep_get_first_event(tep.get());
   if (event == nullptr) return false;
   event_type.parsed = true;
+  for (const tep_format_field* f = event->format.common_fields; f != nullptr; f = f->next)
+    event_type.has_tid = event_type.has_tid || (std::strcmp(f->name, "common_pid") == 0 && f->offset == 4 && f->size == 4);
   for (const tep_format_field* f = event->format.fields; f != nullptr; f = f->next) {
     Field field;
     if (read_field(*f, field)) event_type.fields.push_back(std::move(field));
   }
   if (compile_steps(*event, event_type)) return true;
-  if ((event->flags & TEP_EVENT_FL_FAILED) == 0 && event->print_fmt.format != nullptr && event->id == id)
+  tep_set_function_resolver(tep.get(), resolve, symbols_.get());
+  if ((event->flags & TEP_EVENT_FL_FAILED) == 0 && event->print_fmt.format != nullptr && event->id == static_cast<int>(id & 0xFFFF))
     event_type.tep = std::move(tep);  // a print fmt beyond our steps: libtraceevent walks its tree for each event
   else
     default_steps(event_type);

@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "decode/symbols.hpp"
+
 struct tep_handle;
 struct tep_event;
 
@@ -61,24 +63,28 @@ struct TepFree {
 };
 
 struct EventType {
-  u16 id = 0;
+  u32 id = 0;  // the kernel's: plus kernel_ids
   std::string system, name, full;  // full: "system:name"
   std::vector<Field> fields;       // without the common ones
   std::vector<PrintStep> steps;    // empty: as libtraceevent prints it (`tep`), or as hex
   std::unique_ptr<tep_handle, TepFree> tep;
   bool parsed = false;
+  bool has_tid = false;    // common_pid is there: events of a hypervisor have none
+  bool by_fields = false;  // the print fmt cannot be resolved: the steps print name=value
 
   const Field* field(std::string_view wanted) const;
 };
 
 class Formats {
  public:
-  Formats();
+  static constexpr u32 most_ids = 2u << 16;  // a program's, the kernel's
 
   // Replaces an event of the same id. False: the text could not be parsed (the event is kept, without fields).
-  bool add(u16 id, const std::string& system, const std::string& name, const std::string& format);
-  const EventType* find(u16 id) const { return by_id_[id]; }
+  bool add(u32 id, const std::string& system, const std::string& name, const std::string& format);
+  const EventType* find(u32 id) const { return id < by_id_.size() ? by_id_[id] : nullptr; }
   const std::vector<std::unique_ptr<EventType>>& all() const { return types_; }
+  // Names for the kernel's addresses (%pS), from now on.
+  Symbols& symbols() { return *symbols_; }
 
   void print(const EventType& type, Bytes payload, fmt::memory_buffer& out) const;
 
@@ -87,14 +93,19 @@ class Formats {
 
   std::vector<const EventType*> by_id_;
   std::vector<std::unique_ptr<EventType>> types_;
+  std::unique_ptr<Symbols> symbols_ = std::make_unique<Symbols>();  // its address is in the handles
 };
 
-// The event's id and thread, from the common fields in front of every payload. Payloads too short for them yield 0.
+// The event's id (as it stands in the payload) and thread, from the common fields in front of it. Payloads too short yield 0.
 struct Common {
   u16 id = 0;
-  i32 tid = 0;
+  i32 tid = 0;  // means something if the event's type has_tid
 };
 Common read_common(Bytes payload);
+// 0: the event does not say (a hypervisor's).
+inline i32 thread_of(const EventType* type, const Common& common) {
+  return type == nullptr || type->has_tid || !type->parsed ? common.tid : 0;
+}
 
 // Fields by value. Whatever lies outside the payload reads as 0, or as an empty text.
 i64 read_integer(Bytes payload, const Field& field);

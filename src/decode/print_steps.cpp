@@ -241,7 +241,7 @@ const std::string* symbol_of(const std::vector<std::pair<i64, std::string>>& sym
 }
 
 bool compile_steps(const tep_event& event, EventType& type) {
-  if (event.print_fmt.format == nullptr || *event.print_fmt.format == 0) return false;
+  if (event.print_fmt.format == nullptr || (*event.print_fmt.format == 0 && !type.fields.empty())) return false;
   std::vector<PrintStep> steps;
   std::string literal;
   const tep_print_arg* arg = event.print_fmt.args;
@@ -281,6 +281,7 @@ bool compile_steps(const tep_event& event, EventType& type) {
 }
 
 void default_steps(EventType& type) {
+  type.by_fields = true;
   type.steps.clear();
   for (u32 i = 0; i < type.fields.size(); ++i) {
     const Field& field = type.fields[i];

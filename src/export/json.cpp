@@ -79,6 +79,8 @@ void append_value(Bytes payload, const Field& field, fmt::memory_buffer& out) {
   }
 }
 
+const char* place(const RingName& ring) { return ring.kernel ? "cpu" : "ring"; }
+
 }  // namespace
 
 void append_json_text(std::string_view text, fmt::memory_buffer& out) {
@@ -102,11 +104,11 @@ void append_json_text(std::string_view text, fmt::memory_buffer& out) {
   out.push_back('"');
 }
 
-const JsonLines::Event& JsonLines::event(u16 id, const EventType* type) {
+const JsonLines::Event& JsonLines::event(u32 id, const EventType* type) {
   Event& e = events_[id];
   if (!e.name.empty()) return e;
   fmt::memory_buffer text;
-  append_json_text(type != nullptr ? type->full : fmt::format("unknown:{}", id), text);
+  append_json_text(type != nullptr ? type->full : fmt::format("unknown:{}", id & 0xFFFF), text);
   append(text, ",\"fields\":{");
   e.name.assign(text.data(), text.size());
   if (type == nullptr) return e;
@@ -128,7 +130,7 @@ const std::string& JsonLines::thread(u32 source, i32 tid, const RingName& ring) 
   const Task* task = tasks_.find(tid);
   const std::string name = task != nullptr ? task->name : tid == ring.tid ? ring.task : "";
   fmt::memory_buffer text;
-  fmt::format_to(std::back_inserter(text), ",\"ring\":{},\"pid\":{},\"tid\":{},\"task\":", ring.ring,
+  fmt::format_to(std::back_inserter(text), ",\"{}\":{},\"pid\":{},\"tid\":{},\"task\":", place(ring), ring.ring,
                  task != nullptr ? task->pid : ring.pid, tid);
   append_json_text(name, text);
   append(text, ",\"event\":");
@@ -140,13 +142,13 @@ void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
   append(out, "{\"ts\":");
   append_integer(static_cast<i64>(record.time), false, out);
   if (record.lost != 0) {
-    fmt::format_to(std::back_inserter(out), ",\"ring\":{},\"lost\":{}}}\n", ring.ring, record.lost);
+    fmt::format_to(std::back_inserter(out), ",\"{}\":{},\"lost\":{}}}\n", place(ring), ring.ring, record.lost);
     return;
   }
   const Common common = read_common(record.payload);
-  const EventType* type = formats_.find(common.id);
-  const Event& names = event(common.id, type);
-  append(out, thread(record.source, common.tid, ring));
+  const EventType* type = formats_.find(record.ids + common.id);
+  const Event& names = event(record.ids + common.id, type);
+  append(out, thread(record.source, thread_of(type, common), ring));
   append(out, names.name);
   if (type == nullptr || !type->parsed) {
     append(out, "\"hex\":\"");

@@ -3,6 +3,7 @@
 //   {"ts":1234567890123,"ring":3,"pid":4700,"tid":4711,"task":"cc1plus","event":"libc:malloc","fields":{"size":32,"ptr":94...}}
 //   {"ts":1234567890123,"ring":3,"lost":1234}
 //
+// Events of the kernel have "cpu" where a program's have "ring".
 // Times are nanoseconds. Enums appear by name; texts that are no UTF-8 keep what is, the rest becomes U+FFFD; numbers that JSON
 // has no word for (NaN, infinities) are null.
 #pragma once
@@ -16,7 +17,7 @@ namespace ringside {
 
 class JsonLines {
  public:
-  JsonLines(const Formats& formats, const Tasks& tasks) : formats_(formats), tasks_(tasks), events_(65536) {}
+  JsonLines(const Formats& formats, const Tasks& tasks) : formats_(formats), tasks_(tasks), events_(Formats::most_ids) {}
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out);
 
  private:
@@ -29,7 +30,7 @@ class JsonLines {
     i32 tid = -1;
     std::string text;  // ,"ring":3,"pid":4700,"tid":4711,"task":"cc1plus","event":
   };
-  const Event& event(u16 id, const EventType* type);
+  const Event& event(u32 id, const EventType* type);
   const std::string& thread(u32 source, i32 tid, const RingName& ring);
 
   const Formats& formats_;

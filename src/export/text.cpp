@@ -42,9 +42,9 @@ void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
     return;
   }
   const Common common = read_common(record.payload);
-  append(out, prefix(record.source, common.tid, ring));
+  const EventType* type = formats_.find(record.ids + common.id);
+  append(out, prefix(record.source, thread_of(type, common), ring));
   append_time(record.time, out);
-  const EventType* type = formats_.find(common.id);
   if (type != nullptr) {
     append(out, type->name);
     append(out, ": ");

@@ -127,6 +127,7 @@ class MappedSource final : public Source {
   bool ended() const override { return ended_; }
   const abi::MetaPage& meta() const noexcept { return *reinterpret_cast<const abi::MetaPage*>(region_.data()); }
   G& get() noexcept { return get_; }
+  const G& get() const noexcept { return get_; }
 
  private:
   std::string who() const { return "ring " + std::to_string(options_.name.ring); }

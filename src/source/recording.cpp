@@ -12,12 +12,14 @@
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/abi/sub_buffer.hpp>
 
+#include "source/image.hpp"
+
 namespace ringside {
 namespace {
 
 using abi::SubBufferHeader;
 
-std::string ring_path(const std::string& dir, u32 ring) { return dir + "/ring" + std::to_string(ring) + ".raw"; }
+std::string ring_path(const std::string& dir, const RingName& name) { return dir + "/" + ring_file(name); }
 
 bool valid_subbuf_size(u64 size) {
   return is_power_of_two(size) && size >= abi::smallest_subbuf && size <= abi::largest_subbuf;
@@ -80,11 +82,6 @@ u64 wall_clock_ns() {
   return static_cast<u64>(ts.tv_sec) * 1000000000 + static_cast<u64>(ts.tv_nsec);
 }
 
-bool is_ring_file(const std::string& name) {
-  return name.size() > 8 && name.rfind("ring", 0) == 0 && name.compare(name.size() - 4, 4, ".raw") == 0 &&
-         std::all_of(name.begin() + 4, name.end() - 4, [](char c) { return c >= '0' && c <= '9'; });
-}
-
 // Takes an older recording out of the way. Nothing else in the directory is ever touched.
 result<void> clear_directory(const std::string& dir) {
   DIR* d = opendir(dir.c_str());
@@ -94,7 +91,7 @@ result<void> clear_directory(const std::string& dir) {
   while (const dirent* entry = readdir(d)) {
     const std::string name = entry->d_name;
     if (name == "." || name == "..") continue;
-    if (name == "meta.json" || name == "meta.json.new" || is_ring_file(name))
+    if (name == "meta.json" || name == "meta.json.new" || name == "kallsyms" || ring_of_file(name))
       ours.push_back(name);
     else
       foreign = name;
@@ -113,6 +110,22 @@ result<void> clear_directory(const std::string& dir) {
 
 }  // namespace
 
+std::string ring_file(const RingName& name) { return (name.kernel ? "cpu" : "ring") + std::to_string(name.ring) + ".raw"; }
+
+std::optional<RingName> ring_of_file(const std::string& file) {
+  for (const bool kernel : {false, true}) {
+    const std::string start = kernel ? "cpu" : "ring";
+    if (file.compare(0, start.size(), start) != 0) continue;
+    const size_t dot = file.find_first_not_of("0123456789", start.size());
+    if (dot == start.size() || dot == std::string::npos || dot - start.size() > 9 || file.substr(dot) != ".raw") continue;
+    RingName name;
+    name.ring = static_cast<u32>(std::stoul(file.substr(start.size())));
+    name.kernel = kernel;
+    return name;
+  }
+  return std::nullopt;
+}
+
 bool is_recording(const std::string& path) {
   struct stat st {};
   return stat((path + "/meta.json").c_str(), &st) == 0 && S_ISREG(st.st_mode);
@@ -127,6 +140,12 @@ result<RecordingWriter> RecordingWriter::create(const std::string& dir, const Cl
   writer.meta_.clock = clock;
   writer.meta_.start_ns = wall_clock_ns();
   if (auto saved = writer.save(); !saved) return tl::unexpected<Error>(saved.error());
+  return writer;
+}
+
+RecordingWriter RecordingWriter::beside(const RecordingWriter& first) {
+  RecordingWriter writer(first.dir_);
+  writer.meta_.subbuf_size = page_size;  // not the first ring, so nothing to save
   return writer;
 }
 
@@ -145,9 +164,9 @@ void RecordingWriter::release(u32 ring) {
   file.fd = -1;
 }
 
-result<void> RecordingWriter::reopen(u32 ring, RingFile& file) const {
+result<void> RecordingWriter::reopen(RingFile& file) const {
   if (file.fd >= 0) return {};
-  const std::string path = ring_path(dir_, ring);
+  const std::string path = ring_path(dir_, meta_.rings[file.index].name);
   file.fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (file.fd < 0) return fail(errno, "cannot open " + path + " again");
   return {};
@@ -165,13 +184,13 @@ result<void> RecordingWriter::add_ring(const RingName& name, u32 subbuf_size) {
     meta_.subbuf_size = subbuf_size;
     if (auto saved = save(); !saved) return saved;
   }
-  const std::string path = ring_path(dir_, name.ring);
+  const std::string path = ring_path(dir_, name);
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return fail(errno, "cannot make " + path);
   RingFile file;
   file.fd = fd;
   file.index = meta_.rings.size() - 1;
-  files_[name.ring] = file;
+  files_[name.ring + (name.kernel ? kernel_rings : 0)] = file;
   return {};
 }
 
@@ -179,20 +198,20 @@ result<void> RecordingWriter::append(u32 ring, const SubBufferView& view) {
   RingFile& file = files_.at(ring);
   RecordedRing& entry = meta_.rings[file.index];
   if (view.begin > view.end || view.end > entry.subbuf_size - abi::header_size)
-    return refuse(std::errc::bad_message, "ring " + std::to_string(ring) + " handed out bytes " + std::to_string(view.begin) +
+    return refuse(std::errc::bad_message, ring_file(entry.name) + ": bytes " + std::to_string(view.begin) +
                                               " to " + std::to_string(view.end) + " of a sub-buffer of " +
-                                              std::to_string(entry.subbuf_size));
+                                              std::to_string(entry.subbuf_size) + " were handed out");
   const Walk w = walk(view);
   if (w.malformed != abi::Malformed::no)
     return refuse(std::errc::bad_message,
-                  "ring " + std::to_string(ring) + " handed out a malformed sub-buffer: " + abi::to_string(w.malformed));
+                  ring_file(entry.name) + ": a malformed sub-buffer was handed out: " + abi::to_string(w.malformed));
   SubBufferView kept = view;
   kept.end = w.end;
   entry.events += w.events;
   entry.bytes += kept.end - kept.begin;
   entry.lost += view.lost_before;
   if (w.events == 0 && view.lost_before == 0) return {};
-  if (auto opened = reopen(ring, file); !opened) return opened;
+  if (auto opened = reopen(file); !opened) return opened;
   if (view.begin != 0 && file.last_end == view.begin && view.lost_before == 0) return grow(file, kept);
 
   // Behind a full sub-buffer there is no room for the number of missed events: its last event then goes into one of its own.
@@ -222,7 +241,7 @@ result<void> RecordingWriter::append_piece(RingFile& file, RecordedRing& ring, c
       count = 3;
     }
   }
-  if (auto done = write_all(file.fd, parts, count, file.offset, ring_path(dir_, ring.name.ring)); !done) return done;
+  if (auto done = write_all(file.fd, parts, count, file.offset, ring_path(dir_, ring.name)); !done) return done;
   file.last_offset = file.offset;
   file.offset += ring.subbuf_size;
   file.time_stamp = header.time_stamp;
@@ -234,7 +253,7 @@ result<void> RecordingWriter::append_piece(RingFile& file, RecordedRing& ring, c
 
 result<void> RecordingWriter::grow(RingFile& file, const SubBufferView& view) {
   const u32 size = view.end - view.begin;
-  const std::string path = ring_path(dir_, meta_.rings[file.index].name.ring);
+  const std::string path = ring_path(dir_, meta_.rings[file.index].name);
   iovec data{const_cast<u8*>(view.sub_buffer) + abi::header_size + view.begin, size};
   const u64 at = file.last_offset + abi::header_size + view.begin - file.shift;
   if (auto done = write_all(file.fd, &data, 1, at, path); !done) return done;
@@ -246,11 +265,16 @@ result<void> RecordingWriter::grow(RingFile& file, const SubBufferView& view) {
   return {};
 }
 
-result<void> RecordingWriter::finish(u64 duration_ns) {
+result<void> RecordingWriter::close_files() const {
   for (const auto& [ring, file] : files_) {
-    if (truncate(ring_path(dir_, ring).c_str(), static_cast<off_t>(file.offset)) != 0)
-      return fail(errno, "cannot close " + ring_path(dir_, ring));
+    const std::string path = ring_path(dir_, meta_.rings[file.index].name);
+    if (truncate(path.c_str(), static_cast<off_t>(file.offset)) != 0) return fail(errno, "cannot close " + path);
   }
+  return {};
+}
+
+result<void> RecordingWriter::finish(u64 duration_ns) {
+  if (auto done = close_files(); !done) return done;
   meta_.stop_ns = wall_clock_ns();
   meta_.duration_ns = duration_ns;
   meta_.complete = true;
@@ -264,7 +288,7 @@ RecordingSource::~RecordingSource() { close(fd_); }
 
 result<std::unique_ptr<Source>> RecordingSource::open(const std::string& dir, const RecordedRing& ring,
                                                       const ClockInfo& clock) {
-  const std::string path = ring_path(dir, ring.name.ring);
+  const std::string path = ring_path(dir, ring.name);
   if (!valid_subbuf_size(ring.subbuf_size))
     return refuse(std::errc::bad_message, dir + "/meta.json gives ring " + std::to_string(ring.name.ring) + " sub-buffers of " +
                                               std::to_string(ring.subbuf_size) +
@@ -289,26 +313,12 @@ result<std::optional<SubBufferView>> RecordingSource::next() {
   offset_ += ring_.subbuf_size;
   // The recorder was killed before it closed the file: the last sub-buffer is as long as what had been written of it.
   std::memset(bytes + have, 0, ring_.subbuf_size - have);
-  SubBufferHeader header{};
-  std::memcpy(&header, bytes, sizeof header);
-  const u32 size = abi::commit_size(header.commit);
-  if (size > ring_.subbuf_size - abi::header_size || abi::header_size + size > have) {
+  SubBufferView view;
+  if (!view_image(bytes, have, ring_.subbuf_size, view)) {
     return refuse(std::errc::bad_message, path_ + ": the sub-buffer at " + std::to_string(at) + " claims " +
-                                              std::to_string(size) + " bytes of data, the file has " +
+                                              std::to_string(view.end) + " bytes of data, the file has " +
                                               std::to_string(have - abi::header_size) +
                                               "; the rest of this ring cannot be read");
-  }
-  SubBufferView view;
-  view.sub_buffer = bytes;
-  view.end = size;
-  view.time = header.time_stamp;
-  if (abi::commit_missed(header.commit)) {
-    view.lost_before = 1;  // at least
-    if (abi::commit_stored(header.commit) && size + 8 <= ring_.subbuf_size - abi::header_size) {
-      u64 lost = 0;
-      std::memcpy(&lost, bytes + abi::header_size + size, sizeof lost);
-      if (lost != 0) view.lost_before = lost;
-    }
   }
   return view;
 }

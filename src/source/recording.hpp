@@ -1,6 +1,8 @@
 // A recording: a directory with what an instance's rings held, written live.
 //
 //   DIR/meta.json   version, clock, events with their formats, rings, threads, start and stop, the counters at the end
+//   DIR/cpuN.raw    the kernel's ring of processor N, alike
+//   DIR/kallsyms    names of the kernel's addresses, as /proc/kallsyms has them; only where an event needs them
 //   DIR/ringN.raw   ring N's sub-buffers back to back, each `subbuf_size` bytes, as read() of trace_pipe_raw gives them:
 //                   16 bytes of header (time stamp; commit with the missed-events flags in bits 31 and 30), the data, the
 //                   number of missed events right behind the data, zeros (holes of the file) to the end
@@ -41,12 +43,19 @@ struct RecordingMeta {
   result<void> write(const std::string& dir) const;
 };
 
+// "ring7.raw", "cpu1.raw"; and back.
+std::string ring_file(const RingName& name);
+std::optional<RingName> ring_of_file(const std::string& file);
+
 bool is_recording(const std::string& path);  // a directory with a meta.json
 
 class RecordingWriter {
  public:
   // Makes the directory. One that holds a recording is replaced; one that holds anything else is refused.
   static result<RecordingWriter> create(const std::string& dir, const ClockInfo& clock);
+  // A second one for other rings of the same recording, perhaps in another thread. It never writes meta.json: what its meta()
+  // says about its rings is for the first one to take over.
+  static RecordingWriter beside(const RecordingWriter& first);
   ~RecordingWriter();
   RecordingWriter(RecordingWriter&&) noexcept;
   RecordingWriter& operator=(RecordingWriter&&) = delete;
@@ -56,11 +65,15 @@ class RecordingWriter {
 
   // A ring that was not there before. Its name is in meta.json only after the next save().
   result<void> add_ring(const RingName& name, u32 subbuf_size);
+  // ring: its number, plus kernel_rings for the kernel's.
+  static constexpr u32 kernel_rings = 1u << 31;
   bool has_ring(u32 ring) const { return files_.count(ring) != 0; }
   RecordedRing& ring(u32 ring) { return meta_.rings[files_.at(ring).index]; }
+  const std::string& dir() const { return dir_; }
 
   result<void> append(u32 ring, const SubBufferView& view);
   void release(u32 ring);  // nothing is expected for now: its file is closed until the next append
+  result<void> close_files() const;  // they end where their data does
   result<void> finish(u64 duration_ns);
 
  private:
@@ -74,7 +87,7 @@ class RecordingWriter {
     u32 shift = 0;                   // bytes of the source's sub-buffer that are not in ours
   };
 
-  result<void> reopen(u32 ring, RingFile& file) const;
+  result<void> reopen(RingFile& file) const;
   explicit RecordingWriter(std::string dir) : dir_(std::move(dir)) {}
   result<void> append_piece(RingFile& file, RecordedRing& ring, const SubBufferView& view);
   result<void> grow(RingFile& file, const SubBufferView& view);

@@ -20,12 +20,14 @@ constexpr int version = 1;
 constexpr u64 largest_meta = u64{256} << 20;  // a thousand times the largest seen
 
 json name_json(const RingName& n) {
-  return {{"ring", n.ring}, {"pid", n.pid}, {"tid", n.tid}, {"task", n.task}, {"process", n.process}};
+  json j = {{"ring", n.ring}, {"pid", n.pid}, {"tid", n.tid}, {"task", n.task}, {"process", n.process}};
+  if (n.kernel) j["kernel"] = true;
+  return j;
 }
 
 RingName name_from(const json& j) {
   return {j.at("ring").get<u32>(), j.at("pid").get<i32>(), j.at("tid").get<i32>(), j.at("task").get<std::string>(),
-          j.at("process").get<std::string>()};
+          j.at("process").get<std::string>(), j.value("kernel", false)};
 }
 
 struct CounterField {
@@ -112,13 +114,14 @@ RecordingMeta meta_from(const json& j) {
     info.name = e.at("name").get<std::string>();
     info.format = e.at("format").get<std::string>();
     info.enabled = e.value("enabled", true);
+    info.kernel = e.value("kernel", false);
     meta.events.push_back(std::move(info));
   }
-  std::set<u32> seen;
+  std::set<std::string> seen;
   for (const json& r : j.at("rings")) {
     meta.rings.push_back(ring_from(r));
-    if (!seen.insert(meta.rings.back().name.ring).second)
-      throw std::runtime_error("ring " + std::to_string(meta.rings.back().name.ring) + " appears twice");
+    if (!seen.insert(ring_file(meta.rings.back().name)).second)
+      throw std::runtime_error(ring_file(meta.rings.back().name) + " appears twice");
   }
   for (const json& t : j.value("threads", json::array())) meta.threads.push_back(name_from(t));
   return meta;
@@ -126,18 +129,15 @@ RecordingMeta meta_from(const json& j) {
 
 // Rings of a killed recorder that have a file and no entry yet.
 void add_unlisted(const std::string& dir, RecordingMeta& meta) {
-  std::set<u32> listed;
-  for (const RecordedRing& ring : meta.rings) listed.insert(ring.name.ring);
+  std::set<std::string> listed;
+  for (const RecordedRing& ring : meta.rings) listed.insert(ring_file(ring.name));
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(dir, ignored)) {
-    unsigned number = 0;
-    int length = 0;
     const std::string name = entry.path().filename().string();
-    if (std::sscanf(name.c_str(), "ring%9u.raw%n", &number, &length) != 1 || static_cast<size_t>(length) != name.size())
-      continue;
-    if (!listed.insert(number).second) continue;
+    const auto found = ring_of_file(name);
+    if (!found || !listed.insert(name).second) continue;
     RecordedRing ring;
-    ring.name.ring = number;
+    ring.name = *found;
     ring.subbuf_size = meta.subbuf_size;
     meta.rings.push_back(ring);
   }
@@ -180,8 +180,10 @@ result<void> RecordingMeta::write(const std::string& dir) const {
   j["totals"] = counters_json(totals);
   j["command"] = command;
   j["events"] = json::array();
-  for (const EventInfo& e : events)
+  for (const EventInfo& e : events) {
     j["events"].push_back({{"id", e.id}, {"system", e.system}, {"name", e.name}, {"format", e.format}, {"enabled", e.enabled}});
+    if (e.kernel) j["events"].back()["kernel"] = true;
+  }
   j["rings"] = json::array();
   for (const RecordedRing& ring : rings) j["rings"].push_back(ring_json(ring));
   j["threads"] = json::array();

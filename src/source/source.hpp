@@ -37,10 +37,16 @@ struct Counters {
   u64 capacity_bytes = 0;  // of events, the reader page not counted
 };
 
+// The kernel and a program number their events independently. Above the sources an event's number is its id, plus this for
+// the kernel's.
+inline constexpr u32 kernel_ids = 1u << 16;
+
 struct RingName {
   u32 ring = 0;  // N of per_cpu/cpuN
   i32 pid = 0, tid = 0;
   std::string task, process;  // comm of thread and of process
+  bool kernel = false;        // a CPU's ring in the kernel: no thread of its own
+  u32 ids() const { return kernel ? kernel_ids : 0; }
 };
 
 // An event of a source, with its tracefs format text.
@@ -48,6 +54,8 @@ struct EventInfo {
   u16 id = 0;
   std::string system, name, format;
   bool enabled = false;
+  bool kernel = false;
+  u32 number() const { return id + (kernel ? kernel_ids : 0); }
 };
 
 class Source {

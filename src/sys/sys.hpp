@@ -25,7 +25,7 @@ class Fd {
 };
 
 // A shared mapping of a file. If the file is truncated under it, reads yield zeros and `cut()` says so: no SIGBUS reaches the
-// program (guard_mappings).
+// program (guard_mappings). Files without a length, as the kernel's rings, know themselves what may be mapped.
 class Region {
  public:
   Region() = default;

@@ -13,6 +13,7 @@ u32 Timeline::add(std::unique_ptr<Source> source) {
   const auto index = static_cast<u32>(lanes_.size());
   Lane& lane = lanes_.emplace_back();
   lane.clock = source->clock();
+  lane.ids = source->name().ids();
   lane.source = std::move(source);
   lane.index = index;
   idle_.push_back(index);
@@ -31,7 +32,7 @@ void Timeline::push(u32 lane) {
 bool Timeline::fetch(Lane& lane) {
   for (;;) {
     if (lane.cursor.malformed() != abi::Malformed::no) {
-      problems_.push_back("ring " + std::to_string(lane.source->name().ring) + ": a sub-buffer is malformed at offset " +
+      problems_.push_back((lane.source->name().kernel ? "cpu " : "ring ") + std::to_string(lane.source->name().ring) + ": a sub-buffer is malformed at offset " +
                           std::to_string(lane.cursor.position()) + ": " + abi::to_string(lane.cursor.malformed()) +
                           "; the rest of it was skipped");
       lane.cursor = abi::EventCursor{nullptr, 0, 0, 0};
@@ -97,7 +98,7 @@ bool Timeline::next_lane(TraceRecord& out) {
   current_ = {index, heap_.empty() ? ~u64{0} : lanes_[heap_.front()].time, false};
   if (!heap_.empty() && heap_.front() < index && current_.until > 0) --current_.until;  // at equal times it is the other's turn
   if (lane.pending_lost != 0) {
-    out = TraceRecord{lane.time, lane.pending_lost, {}, index};
+    out = TraceRecord{lane.time, lane.pending_lost, {}, index, lane.ids};
     lane.pending_lost = 0;
     current_.active = lane.has_event && lane.time <= current_.until;
     return true;

@@ -25,6 +25,7 @@ struct TraceRecord {
   u64 lost = 0;  // not 0: no event, but this many lost here
   Bytes payload{};
   u32 source = 0;  // index in the order of add()
+  u32 ids = 0;     // RingName::ids() of it
 };
 
 class Timeline {
@@ -60,6 +61,7 @@ class Timeline {
     u64 time = 0;  // ns of the event under the cursor, never running backwards within the lane's sub-buffer
     u64 pending_lost = 0;
     u32 index = 0;
+    u32 ids = 0;
     bool has_event = false;
     bool over = false;  // ended or failed: never asked again
   };
@@ -74,6 +76,7 @@ class Timeline {
     out.lost = 0;
     out.payload = lane.cursor.payload();
     out.source = lane.index;
+    out.ids = lane.ids;
   }
   // Steps within the sub-buffer; false: it is used up (the payload given out stays valid until fetch).
   bool advance(Lane& lane) {

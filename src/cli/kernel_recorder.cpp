@@ -1,0 +1,208 @@
+#include "cli/kernel_recorder.hpp"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include "cli/trace.hpp"
+
+namespace ringside::cli {
+namespace {
+
+constexpr int percent = 25;                      // a ring this full is read at once,
+constexpr int tick_ms = 100;                     // the others this often: unfinished sub-buffers are copied event by event
+constexpr u64 learn_every_ns = 500'000'000;      // the kernel remembers the names of 128 threads
+
+// "%pS" and its family.
+bool needs_symbols(const std::string& format) {
+  for (size_t at = format.find("%p"); at != std::string::npos; at = format.find("%p", at + 2)) {
+    if (at + 2 < format.size() && std::string_view("sSfFB").find(format[at + 2]) != std::string_view::npos) return true;
+  }
+  return format.find("kernel_stack") != std::string::npos;
+}
+
+}  // namespace
+
+bool may_name_kernel(const std::string& glob) {
+  return glob.substr(0, glob.find(':')).find_first_not_of("*?") != std::string::npos;
+}
+
+result<std::unique_ptr<KernelRecorder>> KernelRecorder::create(const Options& options, const ClockInfo& clock) {
+  auto known = kernel_events();
+  if (!known) return tl::unexpected<Error>(known.error());
+  const auto meant = [&](const std::string& glob) {
+    return may_name_kernel(glob) && std::any_of(known->begin(), known->end(), [&](const KernelEvent& event) {
+             return names_event(glob, event.system, event.name);
+           });
+  };
+  if (std::none_of(options.globs.begin(), options.globs.end(), meant)) return nullptr;
+  if (clock.kind == ClockKind::counter)
+    return refuse(std::errc::invalid_argument, "the clock \"counter\" is each ring's own: with events of the kernel take tsc or mono");
+
+  TracefsOptions make;
+  make.buffer_size = options.buffer_size;
+  make.subbuf_size = options.subbuf_size;
+  make.overwrite = options.overwrite;
+  make.clock = clock.kind;
+  make.buffer_percent = percent;
+  auto instance = TracefsInstance::create(make);
+  if (!instance) return tl::unexpected<Error>(instance.error());
+  std::unique_ptr<KernelRecorder> recorder(new KernelRecorder(std::move(*instance)));
+  TracefsInstance& mine = recorder->instance_;
+  recorder->events_ = kernel_internal_events();
+  std::set<u16> seen;
+  for (const std::string& glob : options.globs) {
+    if (!meant(glob)) continue;
+    auto enabled = mine.enable(glob, options.filter);
+    if (!enabled) return tl::unexpected<Error>(enabled.error());
+    recorder->matched_[glob] = enabled->size();
+    for (EventInfo& event : *enabled) {
+      if (!seen.insert(event.id).second) continue;
+      recorder->needs_symbols_ = recorder->needs_symbols_ || needs_symbols(event.format);
+      recorder->events_.push_back(std::move(event));
+    }
+  }
+  recorder->enabled_ = seen.size();
+  for (const i32 pid : options.pids) {
+    if (auto done = mine.follow(pid); !done) return tl::unexpected<Error>(done.error());
+  }
+  (void)mine.ignore(sys::gettid());
+  if (options.will_follow) {  // nobody until then: we are ignored
+    if (auto done = mine.write("set_event_pid", std::to_string(getpid())); !done) return tl::unexpected<Error>(done.error());
+  }
+  for (const u32 cpu : mine.cpus()) {
+    auto source = open_kernel_ring({mine.dir(), cpu}, clock, KernelWay::read);
+    if (!source) return tl::unexpected<Error>(source.error());
+    recorder->sources_.push_back(std::move(*source));
+  }
+  recorder->wake_ = sys::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!recorder->wake_) return fail(errno, "cannot make an eventfd");
+  return recorder;
+}
+
+KernelRecorder::~KernelRecorder() {
+  stopping_ = true;
+  if (wake_) eventfd_write(wake_.get(), 1);
+  if (thread_.joinable()) thread_.join();
+  sources_.clear();  // before the instance: while they are open it cannot be removed
+}
+
+result<void> KernelRecorder::start(RecordingWriter& writer) {
+  rings_.emplace(RecordingWriter::beside(writer));
+  for (const auto& source : sources_) {
+    const auto size = static_cast<u32>(source->counters().subbuf_size);
+    if (auto added = rings_->add_ring(source->name(), size); !added) return added;
+  }
+  for (const RecordedRing& ring : rings_->meta().rings) writer.meta().rings.push_back(ring);
+  if (needs_symbols_) {
+    // Without rights it shows zeros, and the addresses stay numbers.
+    if (auto text = sys::read_file("/proc/kallsyms")) {
+      if (auto kept = sys::write_file(writer.dir() + "/kallsyms", *text); !kept) return kept;
+    }
+  }
+  if (auto saved = writer.save(); !saved) return saved;
+  sigset_t all, before;  // signals are the main thread's
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  thread_ = std::thread([this] { consume(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return instance_.tracing(true);
+}
+
+// False: this one is finished, or failed.
+bool KernelRecorder::drain(u32 at, u64 budget) {
+  KernelSource& source = *sources_[at];
+  const u32 number = source.name().ring + RecordingWriter::kernel_rings;
+  for (; budget > 0; --budget) {
+    auto view = source.next();
+    if (view && !*view) return true;
+    result<void> written;
+    if (view) written = rings_->append(number, **view);
+    if (view && written) continue;
+    const Error& error = view ? written.error() : view.error();
+    if (!view || error.code == std::errc::bad_message) {
+      problems_.push_back(error.sentence);
+    } else {
+      failure_ = error;
+      failed_ = true;
+    }
+    sources_[at] = nullptr;
+    return false;
+  }
+  return true;
+}
+
+void KernelRecorder::learn_names() {
+  auto comms = sys::read_file(instance_.dir() + "/../../saved_cmdlines");
+  auto tgids = sys::read_file(instance_.dir() + "/../../saved_tgids");
+  std::istringstream lines(comms ? *comms : "");
+  for (std::string line; std::getline(lines, line);) {
+    const size_t space = line.find(' ');
+    const i32 tid = std::atoi(line.c_str());
+    if (tid <= 0 || space == std::string::npos) continue;
+    RingName& thread = threads_[tid];
+    thread.tid = tid;
+    thread.task = line.substr(space + 1);
+    if (thread.process.empty()) thread.process = thread.task;
+  }
+  lines = std::istringstream(tgids ? *tgids : "");
+  i32 tid = 0, pid = 0;
+  while (lines >> tid >> pid) {
+    if (const auto at = threads_.find(tid); at != threads_.end()) at->second.pid = pid;
+  }
+  for (auto& [number, thread] : threads_) {
+    const auto process = threads_.find(thread.pid);
+    if (process != threads_.end() && process->first != number) thread.process = process->second.task;
+    if (thread.pid == 0) thread.pid = number;  // else nothing is known: most are their process's only thread
+  }
+}
+
+void KernelRecorder::consume() {
+  (void)instance_.ignore(sys::gettid());
+  std::vector<pollfd> wait{{wake_.get(), POLLIN, 0}};
+  for (const auto& source : sources_) wait.push_back({source->fd(), POLLIN, 0});
+  u64 learned = sys::now_ns();
+  while (!stopping_ && !failed_) {
+    ::poll(wait.data(), wait.size(), tick_ms);
+    for (u32 i = 0; i < sources_.size(); ++i) {
+      // At most a round of the ring: a CPU that is faster than we are must not keep us from the others.
+      if (sources_[i] != nullptr && !drain(i, 1024)) wait[i + 1].fd = -1;
+    }
+    if (const u64 now = sys::now_ns(); now - learned > learn_every_ns) {
+      learn_names();
+      learned = now;
+    }
+  }
+}
+
+result<void> KernelRecorder::stop(RecordingWriter& writer) {
+  auto off = instance_.tracing(false);
+  stopping_ = true;
+  eventfd_write(wake_.get(), 1);
+  if (thread_.joinable()) thread_.join();
+  for (u32 i = 0; i < sources_.size(); ++i) {
+    if (sources_[i] != nullptr && off) drain(i, ~u64{0});
+  }
+  learn_names();
+  std::vector<Counters> all;
+  for (RecordedRing& ring : rings_->meta().rings) {
+    if (auto counters = kernel_counters({instance_.dir(), ring.name.ring})) ring.counters = *counters;
+    all.push_back(ring.counters);
+    recorded_ += ring.events;
+    bytes_ += ring.bytes;
+    for (RecordedRing& listed : writer.meta().rings) {
+      if (listed.name.kernel && listed.name.ring == ring.name.ring) listed = ring;
+    }
+  }
+  totals_ = sum(all);
+  if (auto closed = rings_->close_files(); !closed) return closed;
+  if (failure_) return tl::unexpected<Error>(*failure_);
+  return off;
+}
+
+}  // namespace ringside::cli

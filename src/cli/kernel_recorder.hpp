@@ -1,0 +1,78 @@
+// The kernel's events of a `record`: an instance of tracefs of its own, consumed by a thread of its own into the recording's
+// cpuN.raw. Beside it the Recorder consumes the program's rings; they share nothing but the directory.
+#pragma once
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernel/kernel_source.hpp"
+#include "kernel/tracefs_instance.hpp"
+#include "source/recording.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside::cli {
+
+// Whether a pattern of -e may name events of the kernel: its SYSTEM says something. "*:*" and "*:read" mean the program's alone.
+bool may_name_kernel(const std::string& glob);
+
+class KernelRecorder {
+ public:
+  struct Options {
+    std::vector<std::string> globs;
+    std::string filter;
+    u64 buffer_size = 4 << 20;
+    u32 subbuf_size = 4096;
+    bool overwrite = true;
+    std::vector<i32> pids;  // only these processes; none: all, or the one that will call follow()
+    bool will_follow = false;
+  };
+  // Null: none of the patterns names an event of the kernel. Enabled, but not yet on.
+  static result<std::unique_ptr<KernelRecorder>> create(const Options& options, const ClockInfo& clock);
+  ~KernelRecorder();
+
+  const std::vector<EventInfo>& events() const { return events_; }  // with what the kernel may write unasked
+  u64 enabled() const { return enabled_; }
+  bool matched(const std::string& glob) const { return matched_.count(glob) != 0 && matched_.at(glob) != 0; }
+  // Between fork and exec of the command: its events and those of all that it starts, nobody else's.
+  result<void> follow(i32 pid) { return instance_.follow(pid); }
+
+  result<void> start(RecordingWriter& writer);  // on; names the rings in the writer's meta
+  // Off, everything that was written before is read; rings and counters are in the writer's meta.
+  result<void> stop(RecordingWriter& writer);
+
+  u64 recorded() const { return recorded_; }  // events; after stop()
+  u64 bytes() const { return bytes_; }
+  Counters totals() const { return totals_; }
+  const std::map<i32, RingName>& threads() const { return threads_; }
+  const std::vector<std::string>& problems() const { return problems_; }
+  const std::optional<Error>& failure() const { return failure_; }  // the disk takes no more; after stop()
+  bool failed() const { return failed_; }                           // now: there is no point in going on
+
+ private:
+  explicit KernelRecorder(TracefsInstance instance) : instance_(std::move(instance)) {}
+  void consume();
+  bool drain(u32 at, u64 budget);
+  void learn_names();
+
+  TracefsInstance instance_;
+  std::vector<std::unique_ptr<KernelSource>> sources_;  // null: it failed
+  std::vector<EventInfo> events_;
+  std::map<std::string, u64> matched_;
+  u64 enabled_ = 0;
+  bool needs_symbols_ = false;
+  std::optional<RecordingWriter> rings_;  // the cpuN.raw
+  std::thread thread_;
+  sys::Fd wake_;  // an eventfd
+  std::atomic<bool> stopping_{false}, failed_{false};
+  std::map<i32, RingName> threads_;
+  std::vector<std::string> problems_;
+  std::optional<Error> failure_;
+  u64 recorded_ = 0, bytes_ = 0;
+  Counters totals_;
+};
+
+}  // namespace ringside::cli

@@ -1,0 +1,49 @@
+#include "decode/symbols.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+namespace ringside {
+namespace {
+
+// The next word of `line`, which loses it.
+std::string_view word(std::string_view& line) {
+  const size_t begin = std::min(line.find_first_not_of(" \t"), line.size());
+  const size_t end = std::min(line.find_first_of(" \t", begin), line.size());
+  const std::string_view found = line.substr(begin, end - begin);
+  line.remove_prefix(end);
+  return found;
+}
+
+}  // namespace
+
+bool Symbols::load(std::string text) {
+  all_.clear();
+  text_ = std::move(text);
+  std::string_view rest = text_;
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    const std::string_view address = word(line);
+    Symbol symbol;
+    const auto read = std::from_chars(address.data(), address.data() + address.size(), symbol.address, 16);
+    if (read.ec != std::errc() || symbol.address == 0) continue;
+    word(line);  // the type
+    symbol.name = word(line);
+    symbol.module = word(line);
+    if (symbol.module.size() > 2) symbol.module = symbol.module.substr(1, symbol.module.size() - 2);
+    if (!symbol.name.empty()) all_.push_back(symbol);
+  }
+  // Of several names of one address the last is the function's: section marks (_stext) come before it.
+  std::stable_sort(all_.begin(), all_.end(), [](const Symbol& a, const Symbol& b) { return a.address < b.address; });
+  return !all_.empty();
+}
+
+const Symbols::Symbol* Symbols::find(u64 address) const {
+  const auto above =
+      std::upper_bound(all_.begin(), all_.end(), address, [](u64 a, const Symbol& symbol) { return a < symbol.address; });
+  return above == all_.begin() ? nullptr : &*std::prev(above);
+}
+
+}  // namespace ringside

@@ -1,0 +1,28 @@
+// Names of kernel addresses, from a text like /proc/kallsyms: "address type name [module]" a line.
+#pragma once
+#include <ringside/base/types.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ringside {
+
+class Symbols {
+ public:
+  // False: nothing in it can be used (without rights the kernel shows zeros).
+  bool load(std::string text);
+  bool empty() const { return all_.empty(); }
+
+  struct Symbol {
+    u64 address = 0;
+    std::string_view name, module;  // module: empty for the kernel proper
+  };
+  // The one at or nearest below `address`; null: below all of them.
+  const Symbol* find(u64 address) const;
+
+ private:
+  std::string text_;
+  std::vector<Symbol> all_;  // by address; names lie in text_
+};
+
+}  // namespace ringside

@@ -1,0 +1,46 @@
+// The live kernel's rings as sources: per_cpu/cpuN/trace_pipe_raw of a tracefs instance, one ring per CPU.
+//
+//   auto source = must(open_kernel_ring({"/sys/kernel/tracing/instances/x", 0}, clock, KernelWay::read));
+//   while (auto view = must(source->next())) walk(*view);
+//
+// Two ways to the same events; both consume, and both count what is lost by the missed-events flags of the sub-buffers:
+//   read  read() of whole sub-buffers into one buffer that stays in the cache. The kernel hands a finished sub-buffer over by
+//         swapping it out, so this is the fast way; an unfinished one it copies event by event.
+//   map   the ring's own memory (Linux 6.10). GET_READER walks the sub-buffer in the kernel to count its events, about 5 us
+//         for 4 KiB, but nothing is copied and unfinished sub-buffers cost no more than finished ones.
+// A source belongs to one thread. Several consumers of one CPU compete for its events.
+#pragma once
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "source/source.hpp"
+
+namespace ringside {
+
+enum class KernelWay { read, map };
+const char* to_string(KernelWay way) noexcept;
+
+struct KernelRing {
+  std::string dir;  // the instance's, e.g. /sys/kernel/tracing/instances/x
+  u32 cpu = 0;
+};
+
+// A live ring that can be slept on.
+class KernelSource : public Source {
+ public:
+  // Until there is something to read (by the instance's buffer_percent); false: timed out. EINTR is an error.
+  virtual result<bool> wait(std::chrono::nanoseconds timeout) = 0;
+  virtual int fd() const = 0;  // for poll()
+};
+
+// Refused: no rights, no such CPU; map on a kernel before 6.10 (ENODEV) or while a snapshot is in use (EBUSY).
+result<std::unique_ptr<KernelSource>> open_kernel_ring(const KernelRing& ring, const ClockInfo& clock, KernelWay way);
+
+// per_cpu/cpuN/stats and the ring's sizes.
+result<Counters> kernel_counters(const KernelRing& ring);
+
+// The CPUs that the instance has rings for, ascending; empty: it is no instance.
+std::vector<u32> kernel_cpus(const std::string& instance_dir);
+
+}  // namespace ringside

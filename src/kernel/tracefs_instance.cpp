@@ -1,0 +1,273 @@
+#include "kernel/tracefs_instance.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <sstream>
+
+#include "clock/clock.hpp"
+#include "kernel/kernel_source.hpp"
+#include "sys/sys.hpp"
+
+// What we use of libtracefs: its header (1.6) has inline functions that are no C++.
+extern "C" {
+void tracefs_set_loglevel(int level);
+int tracefs_tracing_dir_is_mounted(bool mount, const char** path);
+tracefs_instance* tracefs_instance_create(const char* name);
+bool tracefs_instance_is_new(tracefs_instance* instance);
+void tracefs_instance_free(tracefs_instance* instance);
+bool tracefs_file_exists(tracefs_instance* instance, const char* name);
+int tracefs_instance_set_buffer_size(tracefs_instance* instance, size_t size_kb, int cpu);
+int tracefs_trace_is_on(tracefs_instance* instance);
+char* tracefs_error_last(tracefs_instance* instance);
+}
+
+namespace ringside {
+namespace {
+
+// tracefs ignores O_CREAT and knows no modes: sys::write_file asks for both.
+result<void> put(const std::string& path, const std::string& text, bool append) {
+  const sys::Fd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC | (append ? O_APPEND : O_TRUNC)));
+  if (!fd) return fail(errno, "cannot open " + path);
+  const ssize_t n = ::write(fd.get(), text.data(), text.size());
+  if (n != static_cast<ssize_t>(text.size())) return fail(n < 0 ? errno : EIO, "cannot write \"" + text + "\" to " + path);
+  return {};
+}
+
+std::vector<std::string> subdirectories(const std::string& dir) {
+  std::vector<std::string> names;
+  DIR* d = opendir(dir.c_str());
+  if (d == nullptr) return names;
+  while (const dirent* entry = readdir(d)) {
+    if (entry->d_name[0] != '.' && entry->d_type == DT_DIR) names.push_back(entry->d_name);
+  }
+  closedir(d);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// The pid at the end of an instance's name; 0: none.
+i32 owner_of(const std::string& name, const std::string& prefix) {
+  if (name.compare(0, prefix.size(), prefix) != 0) return 0;
+  const size_t at = name.find_last_not_of("0123456789") + 1;
+  if (at < prefix.size() || at == name.size() || name[at - 1] != '-' || name.size() - at > 9) return 0;
+  return std::stoi(name.substr(at));
+}
+
+result<void> remove_instance(const std::string& path) {
+  (void)put(path + "/tracing_on", "0", false);
+  (void)put(path + "/events/enable", "0", false);
+  if (rmdir(path.c_str()) != 0 && errno != ENOENT) return fail(errno, "cannot remove " + path);
+  return {};
+}
+
+std::string trimmed(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+result<std::string> tracefs_dir() {
+  tracefs_set_loglevel(0);
+  const char* path = nullptr;
+  const int mounted = tracefs_tracing_dir_is_mounted(geteuid() == 0, &path);
+  if (mounted < 0 || path == nullptr) {
+    if (geteuid() != 0) return refuse(std::errc::operation_not_permitted, "tracefs is not mounted: tracing the kernel needs root");
+    return refuse(std::errc::no_such_device,
+                  "tracefs cannot be mounted on /sys/kernel/tracing: the kernel was built without tracing (CONFIG_TRACING), or this "
+                  "container may not mount; mount it outside: mount -t tracefs nodev /sys/kernel/tracing");
+  }
+  if (access((std::string(path) + "/instances").c_str(), R_OK | X_OK) != 0)
+    return fail(errno, "cannot use " + std::string(path) + " (tracing the kernel needs root, or: mount -o remount,gid=GROUP,mode=770 " +
+                           std::string(path) + ")");
+  return std::string(path);
+}
+
+result<std::vector<KernelEvent>> kernel_events() {
+  auto dir = tracefs_dir();
+  if (!dir) return tl::unexpected<Error>(dir.error());
+  auto text = sys::read_file(*dir + "/available_events");
+  if (!text) return tl::unexpected<Error>(text.error());
+  std::vector<KernelEvent> events;
+  std::istringstream lines(*text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t colon = line.find(':');
+    if (colon != std::string::npos) events.push_back({line.substr(0, colon), line.substr(colon + 1)});
+  }
+  return events;
+}
+
+bool names_event(const std::string& glob, const std::string& system, const std::string& name) {
+  const size_t colon = glob.find(':');
+  return fnmatch(glob.substr(0, colon).c_str(), system.c_str(), 0) == 0 &&
+         (colon == std::string::npos || fnmatch(glob.c_str() + colon + 1, name.c_str(), 0) == 0);
+}
+
+result<EventInfo> kernel_event(const KernelEvent& event) {
+  auto dir = tracefs_dir();
+  if (!dir) return tl::unexpected<Error>(dir.error());
+  const std::string path = *dir + "/events/" + event.system + "/" + event.name;
+  auto format = sys::read_file(path + "/format");
+  if (!format) return tl::unexpected<Error>(format.error());
+  EventInfo info;
+  info.kernel = true;
+  info.system = event.system;
+  info.name = event.name;
+  info.format = std::move(*format);
+  const size_t at = info.format.find("\nID: ");
+  if (at == std::string::npos) return refuse(std::errc::bad_message, path + "/format names no ID");
+  info.id = static_cast<u16>(std::strtoul(info.format.c_str() + at + 5, nullptr, 10));
+  return info;
+}
+
+std::vector<EventInfo> kernel_internal_events() {
+  std::vector<EventInfo> all;
+  auto dir = tracefs_dir();
+  if (!dir) return all;
+  for (const std::string& name : subdirectories(*dir + "/events/ftrace")) {
+    if (auto info = kernel_event({"ftrace", name})) all.push_back(std::move(*info));
+  }
+  return all;
+}
+
+std::string find_kernel_instance(const std::string& where) {
+  std::string dir = where;
+  if (where.find('/') == std::string::npos) {
+    auto root = tracefs_dir();
+    if (!root || where.empty()) return "";
+    dir = *root + "/instances/" + where;
+  }
+  return access((dir + "/per_cpu/cpu0/trace_pipe_raw").c_str(), F_OK) == 0 && access((dir + "/trace_clock").c_str(), F_OK) == 0
+             ? dir
+             : "";
+}
+
+u32 remove_stale_instances(const std::string& prefix) {
+  u32 removed = 0;
+  auto dir = tracefs_dir();
+  if (!dir) return 0;
+  for (const std::string& name : subdirectories(*dir + "/instances")) {
+    const i32 pid = owner_of(name, prefix);
+    if (pid == 0 || sys::start_time(pid) != 0) continue;  // dead, or a zombie
+    // One that is in use all the same (its owner lives in another pid namespace) answers EBUSY while its rings are open.
+    if (remove_instance(*dir + "/instances/" + name)) ++removed;
+  }
+  return removed;
+}
+
+TracefsInstance::TracefsInstance(tracefs_instance* handle, std::string dir)
+    : handle_(handle), dir_(std::move(dir)), cpus_(kernel_cpus(dir_)) {}
+
+TracefsInstance::TracefsInstance(TracefsInstance&& other) noexcept
+    : handle_(std::exchange(other.handle_, nullptr)), dir_(std::move(other.dir_)), cpus_(std::move(other.cpus_)) {}
+
+TracefsInstance::~TracefsInstance() {
+  if (handle_ == nullptr) return;
+  (void)remove_instance(dir_);
+  tracefs_instance_free(handle_);
+}
+
+result<TracefsInstance> TracefsInstance::create(const TracefsOptions& options) {
+  auto root = tracefs_dir();
+  if (!root) return tl::unexpected<Error>(root.error());
+  remove_stale_instances();
+  const std::string name = options.prefix + std::to_string(getpid());
+  const std::string dir = *root + "/instances/" + name;
+  tracefs_instance* handle = tracefs_instance_create(name.c_str());
+  if (handle != nullptr && !tracefs_instance_is_new(handle)) {  // of an earlier process with our pid
+    tracefs_instance_free(handle);
+    if (auto gone = remove_instance(dir); !gone) return tl::unexpected<Error>(gone.error());
+    handle = tracefs_instance_create(name.c_str());
+  }
+  if (handle == nullptr) {
+    const int error = errno;
+    return fail(error, "cannot make the tracing instance " + dir + (geteuid() != 0 ? " (it takes root)" : ""));
+  }
+  TracefsInstance made(handle, dir);
+  if (auto done = made.set_up(options); !done) return tl::unexpected<Error>(done.error());
+  return made;
+}
+
+result<void> TracefsInstance::set_up(const TracefsOptions& options) {
+  if (auto off = tracing(false); !off) return off;
+  if (auto done = write("trace_clock", to_string(options.clock)); !done) return done;
+  if (tracefs_file_exists(handle_, "buffer_subbuf_size_kb")) {
+    if (auto done = write("buffer_subbuf_size_kb", std::to_string(options.subbuf_size / 1024)); !done) return done;
+  }
+  if (tracefs_instance_set_buffer_size(handle_, (options.buffer_size + 1023) / 1024, -1) != 0)
+    return fail(errno, "cannot make rings of " + std::to_string(options.buffer_size) + " bytes on each of " +
+                           std::to_string(cpus_.size()) + " processors; take smaller ones (-b)");
+  (void)write("options/record-tgid", "1");  // whose threads they are; older kernels do not know
+  if (auto done = write("options/overwrite", options.overwrite ? "1" : "0"); !done) return done;
+  if (tracefs_file_exists(handle_, "buffer_percent")) return write("buffer_percent", std::to_string(options.buffer_percent));
+  return {};
+}
+
+result<void> TracefsInstance::write(const char* file, const std::string& text, bool append) {
+  return put(dir_ + "/" + file, text, append);
+}
+
+result<void> TracefsInstance::tracing(bool on) { return write("tracing_on", on ? "1" : "0"); }
+
+bool TracefsInstance::tracing_on() const { return tracefs_trace_is_on(handle_) == 1; }
+
+std::string TracefsInstance::last_error() const {
+  char* text = tracefs_error_last(handle_);
+  std::string error = text != nullptr ? trimmed(text) : "";
+  std::free(text);
+  return error.empty() ? error : "\n" + error;
+}
+
+result<std::vector<EventInfo>> TracefsInstance::enable(const std::string& glob, const std::string& filter) {
+  auto all = kernel_events();
+  if (!all) return tl::unexpected<Error>(all.error());
+  std::map<std::string, std::pair<u32, u32>> systems;  // events of it, those of them that are wanted
+  std::vector<EventInfo> wanted;
+  for (const KernelEvent& event : *all) {
+    auto& [has, wants] = systems[event.system];
+    ++has;
+    if (!names_event(glob, event.system, event.name)) continue;
+    ++wants;
+    auto info = kernel_event(event);
+    if (!info) return tl::unexpected<Error>(info.error());
+    info->enabled = true;
+    wanted.push_back(std::move(*info));
+  }
+  if (!filter.empty()) {
+    for (const EventInfo& event : wanted) {
+      const std::string file = "events/" + event.system + "/" + event.name + "/filter";
+      auto set = write(file.c_str(), filter);
+      if (!set && set.error().code == std::errc::invalid_argument)
+        return refuse(std::errc::invalid_argument,
+                      "the kernel does not take the filter \"" + filter + "\" for " + event.system + ":" + event.name + last_error());
+      if (!set) return tl::unexpected<Error>(set.error());
+    }
+  }
+  // A whole system in one write: each switch patches code on all processors.
+  for (const auto& [system, counts] : systems) {
+    if (counts.second == 0) continue;
+    if (counts.first == counts.second) {
+      if (auto done = write(("events/" + system + "/enable").c_str(), "1"); !done) return tl::unexpected<Error>(done.error());
+      continue;
+    }
+    for (const EventInfo& event : wanted) {
+      if (event.system != system) continue;
+      auto done = write(("events/" + system + "/" + event.name + "/enable").c_str(), "1");
+      if (!done) return tl::unexpected<Error>(done.error());
+    }
+  }
+  return wanted;
+}
+
+result<void> TracefsInstance::follow(i32 pid) {
+  if (auto fork = write("options/event-fork", "1"); !fork) return fork;
+  return write("set_event_pid", std::to_string(pid), true);
+}
+
+}  // namespace ringside

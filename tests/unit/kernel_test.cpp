@@ -1,0 +1,248 @@
+// The kernel's rings as sources, over an instance of our own that is fed through trace_marker_raw.
+#include "kernel/kernel_source.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <ringside/abi/event_cursor.hpp>
+#include <ringside/abi/sub_buffer.hpp>
+
+#include "kernel/tracefs_instance.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside {
+namespace {
+
+constexpr u32 marker_id = 0x5A5A;
+
+class KernelTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    TracefsOptions options;
+    options.prefix = "ringside-test-";
+    make(options);
+  }
+  void make(TracefsOptions options) {
+    marker_ = sys::Fd();
+    mine_.reset();
+    options.prefix = "ringside-test-";
+    options.clock = ClockKind::mono;
+    auto made = TracefsInstance::create(options);
+    if (!made) GTEST_SKIP() << made.error().sentence;
+    mine_.emplace(std::move(*made));
+    must(mine_->tracing(true));
+    marker_ = sys::Fd(open((mine_->dir() + "/trace_marker_raw").c_str(), O_WRONLY | O_CLOEXEC));
+    ASSERT_TRUE(marker_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(0, &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);  // one ring, so one order
+  }
+
+  // One event of 8 + 4 + size bytes that carries `value`.
+  void write(u64 value, u32 size = 8) {
+    struct {
+      u32 id = marker_id;
+      u8 bytes[2048] = {};
+    } raw;
+    std::memcpy(raw.bytes, &value, sizeof value);
+    ASSERT_EQ(::write(marker_.get(), &raw, 4 + size), static_cast<ssize_t>(4 + size));
+  }
+  std::unique_ptr<KernelSource> open_ring(KernelWay way) {
+    return must(open_kernel_ring({mine_->dir(), 0}, ClockInfo{}, way));
+  }
+
+  std::optional<TracefsInstance> mine_;
+  sys::Fd marker_;
+};
+
+struct Seen {
+  std::vector<u64> values, times;
+  u64 lost = 0;
+};
+
+void read_all(KernelSource& source, Seen& seen) {
+  for (int empty = 0; empty < 2;) {  // GET_READER either catches up or swaps: the second nothing is nothing
+    auto view = must(source.next());
+    if (!view) {
+      ++empty;
+      continue;
+    }
+    empty = 0;
+    seen.lost += view->lost_before;
+    abi::EventCursor c(view->sub_buffer + abi::header_size, view->begin, view->end, view->time);
+    while (c.next()) {
+      u32 id = 0;
+      std::memcpy(&id, c.payload().data + 8, sizeof id);
+      if (id != marker_id) continue;
+      u64 value = 0;
+      std::memcpy(&value, c.payload().data + 12, sizeof value);
+      seen.values.push_back(value);
+      seen.times.push_back(c.time());
+    }
+    EXPECT_EQ(c.malformed(), abi::Malformed::no);
+  }
+}
+
+void expect_run(const std::vector<u64>& values, u64 first, u64 count) {
+  ASSERT_EQ(values.size(), count);
+  for (u64 i = 0; i < count; ++i) ASSERT_EQ(values[i], first + i);
+}
+
+class KernelWays : public KernelTest, public testing::WithParamInterface<KernelWay> {
+ protected:
+  void small_ring(u32 size);
+};
+INSTANTIATE_TEST_SUITE_P(Kernel, KernelWays, testing::Values(KernelWay::read, KernelWay::map),
+                         [](const auto& way) { return to_string(way.param); });
+
+TEST_P(KernelWays, EveryEventOnceAndInOrder) {
+  auto source = open_ring(GetParam());
+  Seen seen;
+  for (u64 i = 0; i < 5000; ++i) {
+    write(i, 8 + i % 40 * 4);
+    if (i % 777 == 0) read_all(*source, seen);  // in the middle of sub-buffers, too
+  }
+  read_all(*source, seen);
+  expect_run(seen.values, 0, 5000);
+  EXPECT_EQ(seen.lost, 0u);
+  EXPECT_TRUE(std::is_sorted(seen.times.begin(), seen.times.end()));
+  const Counters c = source->counters();
+  EXPECT_EQ(c.written, 5000u);
+  EXPECT_EQ(c.read, 5000u);
+  EXPECT_EQ(c.unread, 0u);
+  EXPECT_EQ(c.overrun, 0u);
+}
+
+TEST_P(KernelWays, EventsByEventAreSeenAtOnce) {
+  auto source = open_ring(GetParam());
+  Seen seen;
+  for (u64 i = 0; i < 300; ++i) {
+    write(i);
+    read_all(*source, seen);
+    ASSERT_EQ(seen.values.size(), i + 1);
+  }
+  expect_run(seen.values, 0, 300);
+}
+
+// 8 bytes: sub-buffers fill up exactly, without room for the number of missed events. 16: there is room.
+void KernelWays::small_ring(u32 size) {
+  TracefsOptions options;
+  options.buffer_size = 16 * 1024;
+  make(options);
+  auto source = open_ring(GetParam());
+  Seen seen;
+  u64 written = 0;
+  for (const u64 burst : {10, 2000, 3, 5000, 7000, 1}) {
+    for (u64 i = 0; i < burst; ++i) write(written++, size);
+    read_all(*source, seen);
+  }
+  EXPECT_GT(seen.lost, 10000u);
+  EXPECT_EQ(seen.values.size() + seen.lost, written);
+  EXPECT_EQ(seen.values.back(), written - 1);
+  EXPECT_EQ(source->counters().overrun, seen.lost);
+}
+
+TEST_P(KernelWays, ASmallRingThatIsOverwrittenCountsWhatIsLost) { small_ring(16); }
+TEST_P(KernelWays, AlsoWhereTheNumberHasNoRoom) { small_ring(8); }
+
+TEST_P(KernelWays, LargerSubBuffers) {
+  TracefsOptions options;
+  options.subbuf_size = 16384;
+  make(options);
+  auto source = open_ring(GetParam());
+  Seen seen;
+  for (u64 i = 0; i < 3000; ++i) write(i, 100);
+  read_all(*source, seen);
+  expect_run(seen.values, 0, 3000);
+  EXPECT_EQ(source->counters().subbuf_size, 16384u);
+}
+
+TEST_P(KernelWays, WaitsForAnEvent) {
+  auto source = open_ring(GetParam());
+  EXPECT_FALSE(must(source->wait(std::chrono::milliseconds(10))));
+  write(1);
+  EXPECT_TRUE(must(source->wait(std::chrono::seconds(5))));
+}
+
+TEST_F(KernelTest, BothWaysGiveEqualEvents) {
+  Seen by[2];
+  for (const KernelWay way : {KernelWay::read, KernelWay::map}) {
+    auto source = open_ring(way);
+    for (u64 i = 0; i < 4000; ++i) write(i, 8 + i * 7 % 300);
+    read_all(*source, by[way == KernelWay::map]);
+  }
+  EXPECT_EQ(by[0].values, by[1].values);
+}
+
+TEST_F(KernelTest, WhatReadHadTakenIsNotMappedAgain) {
+  auto read = open_ring(KernelWay::read);
+  for (u64 i = 0; i < 10; ++i) write(i);
+  Seen seen;
+  read_all(*read, seen);
+  for (u64 i = 10; i < 20; ++i) write(i);
+  auto map = open_ring(KernelWay::map);
+  read_all(*map, seen);
+  expect_run(seen.values, 0, 20);
+}
+
+TEST_F(KernelTest, ACpuThatIsNotThereIsNamed) {
+  auto source = open_kernel_ring({mine_->dir(), 4711}, ClockInfo{}, KernelWay::read);
+  ASSERT_FALSE(source);
+  EXPECT_NE(source.error().sentence.find("cpu4711"), std::string::npos);
+}
+
+TEST_F(KernelTest, InstancesOfDeadProcessesGo) {
+  const std::string root = must(tracefs_dir()) + "/instances/";
+  const std::string dead = root + "ringside-test-999999999";  // above every pid
+  const std::string other = root + "ringside-test-x";
+  if (mkdir(dead.c_str(), 0700) != 0) GTEST_SKIP() << "cannot make an instance";
+  ASSERT_EQ(mkdir(other.c_str(), 0700), 0);
+  remove_stale_instances("ringside-test-");
+  EXPECT_NE(access(dead.c_str(), F_OK), 0);
+  EXPECT_EQ(access(other.c_str(), F_OK), 0);
+  EXPECT_EQ(access(mine_->dir().c_str(), F_OK), 0);
+  rmdir(other.c_str());
+}
+
+TEST_F(KernelTest, GoesWithTheObject) {
+  const std::string dir = mine_->dir();
+  marker_ = sys::Fd();
+  mine_.reset();
+  EXPECT_NE(access(dir.c_str(), F_OK), 0);
+}
+
+TEST_F(KernelTest, EventsByGlobAndFilter) {
+  auto none = must(mine_->enable("sched:no_such_event"));
+  EXPECT_TRUE(none.empty());
+  auto one = must(mine_->enable("sched:sched_switch"));
+  ASSERT_EQ(one.size(), 1u);
+  auto some = must(mine_->enable("syscalls:sys_enter_*p*"));
+  EXPECT_GT(some.size(), 10u);
+  EXPECT_EQ(must(sys::read_file(mine_->dir() + "/events/sched/sched_switch/enable")), "1\n");
+  EXPECT_EQ(must(sys::read_file(mine_->dir() + "/events/sched/sched_wakeup/enable")), "0\n");
+  must(mine_->enable("sched:sched_wakeup", "pid == 4711"));
+  EXPECT_EQ(must(sys::read_file(mine_->dir() + "/events/sched/sched_wakeup/filter")), "pid == 4711\n");
+  auto wrong = mine_->enable("sched:sched_wakeup", "no_such_field == 1");
+  ASSERT_FALSE(wrong);
+  EXPECT_NE(wrong.error().sentence.find("no_such_field"), std::string::npos);
+}
+
+TEST_F(KernelTest, FollowsAProcess) {
+  must(mine_->enable("syscalls:sys_enter_getpid"));
+  must(mine_->follow(getppid()));
+  for (int i = 0; i < 5; ++i) syscall(SYS_getpid);
+  auto source = open_ring(KernelWay::read);
+  EXPECT_EQ(source->counters().written, 0u);
+  must(mine_->follow(getpid()));
+  for (int i = 0; i < 5; ++i) syscall(SYS_getpid);
+  EXPECT_EQ(source->counters().written, 5u);
+}
+
+}  // namespace
+}  // namespace ringside
