@@ -29,6 +29,9 @@ struct ThreadRing {
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local ThreadRing this_ring{};
 
+// A thread that found no ring tries again after 1, 3, 7, ... 1,023 events: each try costs many system calls.
+[[gnu::tls_model("initial-exec")]] constinit thread_local u32 patience = 0, skips = 0;
+
 pthread_key_t end_key;
 bool has_end_key = false;
 
@@ -89,10 +92,13 @@ bool find_ring(int dir, ThreadRing& own, u32 tid) noexcept {
       if (kind != RingState::retired && kind != RingState::empty) continue;
       if (kind == RingState::retired && !take_unread && --looks < 0) continue;
       if (!claim(n, state, tid)) continue;
-      own.mapped = ring_geometry(dir, n, geometry) == geometry ? attach_ring(dir, n, geometry) : MappedRing{};
+      errno = 0;
+      const bool fits = ring_geometry(dir, n, geometry) == geometry || (kind == RingState::empty && errno == ENOENT);
+      own.mapped = fits ? attach_ring(dir, n, geometry) : MappedRing{};
       own.number = n;
       if (!own.mapped) {  // of other sizes, or damaged
         __atomic_store_n(&process.words.ring(n).state, state, __ATOMIC_RELEASE);
+        if (fits) return false;  // no memory, no rights: a new one would fail as well, and use up a number
         continue;
       }
       const Control& words = *own.mapped.ring.control;
@@ -119,7 +125,9 @@ bool find_ring(int dir, ThreadRing& own, u32 tid) noexcept {
 // The slow path of a thread's first event. Signals are off meanwhile, so that no handler meets half a ring.
 RS_NOINLINE bool attach() noexcept {
   ThisThread& t = this_thread;
-  if (t.inside) {  // an event from inside: our own system calls, traced
+  const bool skip = skips != 0;
+  if (skip) --skips;
+  if (skip || t.inside) {  // inside: our own system calls, traced
     if (process.words.control != nullptr) __atomic_fetch_add(&process.words.control->refused, u64{1}, __ATOMIC_RELAXED);
     return false;
   }
@@ -132,7 +140,8 @@ RS_NOINLINE bool attach() noexcept {
   t.attached_at = ThisThread::never;
   bool done = false;
   if (process.words.control != nullptr) {
-    const sys::Fd dir = getpid() == process.pid ? open_directory() : sys::Fd();  // a vfork's child: the thread is its parent's
+    const bool ours = getpid() == process.pid;  // not in a vfork's child, where the thread is its parent's
+    const sys::Fd dir = ours ? open_directory() : sys::Fd();
     ThreadRing& own = this_ring;
     t.tid = sys::gettid();
     own.mapped = {};
@@ -160,7 +169,9 @@ RS_NOINLINE bool attach() noexcept {
       __atomic_store_n(&entry.state, pack_state(RingState::live, static_cast<u32>(t.tid)), __ATOMIC_RELEASE);
       if (has_end_key) pthread_setspecific(end_key, &t);
       t.attached_at = epoch;
+      patience = 0;
     } else {
+      if (ours) skips = patience = patience >= 1023 ? patience : patience * 2 + 1;
       __atomic_fetch_add(&process.words.control->refused, u64{1}, __ATOMIC_RELAXED);
     }
   }
@@ -181,6 +192,7 @@ void become_child() noexcept {
   ThisThread& t = this_thread;
   if (t.attached_at != ThisThread::never) unmap_ring(this_ring.mapped);  // the parent's, shared: never write to it
   t.attached_at = ThisThread::never;
+  skips = patience = 0;
   if (process.words.control != nullptr) process.pid = pid_in(*process.words.control);
   sys::register_fence();
   next_epoch();
