@@ -44,6 +44,17 @@ void* map_sized(int dir, const char* path, u64 size) noexcept {
   return at == MAP_FAILED ? nullptr : at;
 }
 
+sys::Fd open_control(int dir, u32 n) noexcept {
+  char path[64];
+  ring_path(n, "ring", path);
+  return sys::Fd(openat(dir, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+}
+
+template <class T>
+bool get(const sys::Fd& fd, T& value, u64 at) noexcept {
+  return pread(fd.get(), &value, sizeof value, static_cast<off_t>(at)) == static_cast<ssize_t>(sizeof value);
+}
+
 bool punch(int dir, const char* path) noexcept {
   const int fd = openat(dir, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return false;
@@ -100,19 +111,23 @@ void label_ring(const Ring& ring) noexcept {
 }
 
 Geometry ring_geometry(int dir, u32 n, const Geometry& fresh) noexcept {
-  char path[64];
-  ring_path(n, "ring", path);
-  const int fd = openat(dir, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0) return {};
+  const sys::Fd fd = open_control(dir, n);
+  if (!fd) return errno == ENOENT ? fresh : Geometry();
   Control head{};
-  const ssize_t n_read = pread(fd, &head, sizeof head, 0);
-  close(fd);
-  if (n_read != static_cast<ssize_t>(sizeof head)) return {};
+  if (!get(fd, head, 0)) return {};
   if (head.magic == 0) return fresh;
   if (head.magic != control_magic || head.version != control_version || head.record_bytes != sizeof(Record) ||
       head.nr_slots + 1 > head.nr_subbufs || head.nr_slots == 0)
     return {};
   return Geometry(head.subbuf_size, head.nr_subbufs, head.nr_subbufs - head.nr_slots - 1);
+}
+
+bool seems_read(int dir, u32 n) noexcept {
+  const sys::Fd fd = open_control(dir, n);
+  Control head{};
+  Record record{};
+  if (!fd || !get(fd, head, 0) || !get(fd, record, sizeof head + place_of(head.commit).id * sizeof record)) return false;
+  return record.base + committed_of(record.committed).events <= head.state[head.reader_generation & 1].expected;
 }
 
 void unmap_ring(MappedRing& mapped) noexcept {

@@ -15,8 +15,11 @@ struct MappedRing {
 MappedRing map_ring(int dir, u32 n, const Geometry& geometry) noexcept;
 // Writes into its control words what it looks like. The caller owns it (RingState::busy).
 void label_ring(const Ring& ring) noexcept;
-// What ring `n` looks like: its own words say so; `fresh` if it is new. Invalid if they are damaged or the file is missing.
+// What ring `n` looks like: its own words say so; `fresh` if it is new. Invalid if they are damaged. A file costs less to look at than
+// to map.
 Geometry ring_geometry(int dir, u32 n, const Geometry& fresh) noexcept;
+// Whether it may be that all of it is read: looked at without a lock, to be asked again by who owns the ring.
+bool seems_read(int dir, u32 n) noexcept;
 void unmap_ring(MappedRing& ring) noexcept;
 // A private copy of the control words and of the written sub-buffers; empty if there is no memory.
 MappedRing copy_ring(const MappedRing& ring) noexcept;

@@ -144,14 +144,18 @@ bool repair(const Ring& ring) noexcept {
   return c.corrupt == 0;
 }
 
+enum class Taken { no, yes, hopeless };
+
 // Takes ring `n`, which nobody has, if it may be taken. It is looked at before it is claimed, because nobody sees a claimed ring.
-bool take(int dir, Hold& own, u32 n, const Geometry& geometry, bool unread_too) noexcept {
+// hopeless: it cannot be mapped, and a new one could not either.
+Taken take(int dir, Hold& own, u32 n, const Geometry& geometry, bool unread_too) noexcept {
   RingEntry& entry = own.words.ring(n);
   const u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
   const auto fits = [&] { return ring_geometry(dir, n, geometry) == geometry; };  // else of other sizes, or damaged
-  if (!fits()) return false;
+  if (!fits()) return Taken::no;
+  if (state_of(state) == RingState::retired && !unread_too && !seems_read(dir, n)) return Taken::no;
   own.mapped = map_ring(dir, n, geometry);
-  if (!own.mapped) return false;
+  if (!own.mapped) return Taken::hopeless;
   const Ring& ring = own.mapped.ring;
   const auto good = [&] {
     return ring.control->corrupt == 0 && (state_of(state) == RingState::empty || unread_too || all_read(ring));
@@ -160,12 +164,12 @@ bool take(int dir, Hold& own, u32 n, const Geometry& geometry, bool unread_too) 
     if (fits() && good() && repair(ring)) {
       label_ring(ring);
       own.number = n;
-      return true;
+      return Taken::yes;
     }
     __atomic_store_n(&entry.state, state, __ATOMIC_RELEASE);
   }
   unmap_ring(own.mapped);
-  return false;
+  return Taken::no;
 }
 
 bool make(int dir, Hold& own, const Geometry& geometry) noexcept {
@@ -204,13 +208,14 @@ bool find_ring(int dir, Hold& own) noexcept {
   const Geometry geometry = geometry_of(c);
   if (!geometry.valid()) return false;
   for (const bool unread_too : {false, true}) {
-    int looks = 16;  // each costs two mappings
+    int looks = 16;  // each costs system calls
     for (u32 n = 0; n < made; ++n) {
       const RingState state = state_of(__atomic_load_n(&own.words.ring(n).state, __ATOMIC_ACQUIRE));
       if (state != RingState::retired && state != RingState::empty) continue;
       if (state == RingState::retired && own.words.ring(n).sizes != short_sizes(geometry)) continue;
       if (state == RingState::retired && !unread_too && --looks < 0) continue;
-      if (take(dir, own, n, geometry, unread_too)) return true;
+      const Taken taken = take(dir, own, n, geometry, unread_too);
+      if (taken != Taken::no) return taken == Taken::yes;
     }
     if (!unread_too && made < most_rings && affordable(dir, c, made, geometry.data_size())) return make(dir, own, geometry);
   }

@@ -219,6 +219,15 @@ TEST_F(Preload, AnotherProcessNamespace) {
   EXPECT_NE(ringside("report data").out.find("greeter"), std::string::npos);
 }
 
+// Refused and counted; ring numbers are not used up by trying.
+TEST_F(Preload, AProcessThatGaveItsRightsUp) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  const Outcome o = ringside("record --libc malloc -o data -- " + programs + "dropper");
+  EXPECT_EQ(o.code, 6) << o.err;
+  EXPECT_NE(o.err.find("40,000 of the lost events found no ring"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("from 1 rings"), std::string::npos) << o.err;
+}
+
 // Two copies of the library in one process: neither takes the other's rings for those of a former image.
 TEST_F(Preload, AProgramThatUsesTheLibraryItself) {
   EXPECT_EQ(record(RINGSIDE_BUILD_DIR "/example_02_c").code, 0);
@@ -231,6 +240,15 @@ TEST_F(Preload, AProgramThatUsesTheLibraryItself) {
   EXPECT_EQ(seen["net:packet_in"], 3u);
   EXPECT_GT(seen["libc:malloc"], 0u);
   EXPECT_EQ(rings.size(), 2u);
+}
+
+TEST_F(Preload, APathThatLdPreloadCannotTake) {
+  fs::create_directories(dir + "/a b");
+  fs::copy(RINGSIDE_BUILD_DIR "/ringside", dir + "/a b");
+  fs::copy(RINGSIDE_BUILD_DIR "/libringside-libc.so", dir + "/a b");
+  const Outcome o = run("'a b/ringside' record --libc io -- true");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("install ringside elsewhere"), std::string::npos) << o.err;
 }
 
 // A daemon that the command left behind starts programs when the recording is long over.
