@@ -212,7 +212,7 @@ bool find_ring(int dir, Hold& own) noexcept {
     for (u32 n = 0; n < made; ++n) {
       const RingState state = state_of(__atomic_load_n(&own.words.ring(n).state, __ATOMIC_ACQUIRE));
       if (state != RingState::retired && state != RingState::empty) continue;
-      if (state == RingState::retired && own.words.ring(n).sizes != short_sizes(geometry)) continue;
+      if (state == RingState::retired && __atomic_load_n(&own.words.ring(n).sizes, __ATOMIC_RELAXED) != short_sizes(geometry)) continue;
       if (state == RingState::retired && !unread_too && --looks < 0) continue;
       const Taken taken = take(dir, own, n, geometry, unread_too);
       if (taken != Taken::no) return taken == Taken::yes;
@@ -229,7 +229,7 @@ void introduce(int dir, const Hold& own) noexcept {
   entry.pid = static_cast<u32>(process.pid);
   entry.tid = static_cast<u32>(own.tid);
   entry.image = process.image;
-  entry.sizes = short_sizes(own.mapped.ring.geometry);
+  __atomic_store_n(&entry.sizes, short_sizes(own.mapped.ring.geometry), __ATOMIC_RELAXED);  // others look before they claim
   entry.tid_start = sys::start_time(process.pid, own.tid);
   sys::comm_of(process.pid, own.tid, entry.task);
   std::memcpy(entry.process, process.comm, sizeof entry.process);
