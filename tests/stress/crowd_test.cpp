@@ -173,7 +173,8 @@ void run_crowd(bool overwrite, double seconds) {
     EXPECT_EQ(past.dropped, 0u);
   }
   EXPECT_GT(shared->trimmed, 0u);
-  EXPECT_LT(instance->control().nr_rings, shared->threads + writers * resizes) << "rings are not used again";
+  // A handler that comes at the very end of a thread takes another ring.
+  EXPECT_LT(instance->control().nr_rings, 2 * shared->threads + writers * resizes) << "rings are not used again";
   std::printf("%llu events of %llu threads, %llu handlers, lost %llu, refused %llu, %zu rings, %llu MiB given back\n",
               static_cast<unsigned long long>(shared->tried), static_cast<unsigned long long>(shared->threads),
               static_cast<unsigned long long>(shared->handlers), static_cast<unsigned long long>(shared->lost),
