@@ -9,42 +9,19 @@
 #include <sstream>
 
 #include "cli/hand_made.hpp"
+#include "cli/runs_ringside.hpp"
 #include "source/recording.hpp"
 
 namespace ringside {
 namespace {
 
 namespace fs = std::filesystem;
+using test::Outcome;
 using test::Payload;
+using test::slurp;
 using test::SubBuffer;
 
-struct Outcome {
-  int code = 0;
-  std::string out, err;
-};
-
-std::string slurp(const std::string& path) {
-  std::stringstream s;
-  s << std::ifstream(path, std::ios::binary).rdbuf();
-  return s.str();
-}
-
-struct Cli : testing::Test {
-  std::string dir = (fs::temp_directory_path() / ("ringside-cli-" + std::to_string(getpid()))).string();
-  void SetUp() override {
-    fs::remove_all(dir);
-    fs::create_directories(dir + "/root");
-  }
-  void TearDown() override { fs::remove_all(dir); }
-
-  // Runs in `dir`, with a root of its own.
-  Outcome ringside(const std::string& arguments) {
-    const std::string command = "cd " + dir + " && RINGSIDE_ROOT=" + dir + "/root " RINGSIDE_BUILD_DIR "/ringside " +
-                                arguments + " >" + dir + "/out 2>" + dir + "/err";
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(dir + "/out"), slurp(dir + "/err")};
-  }
-
+struct Cli : test::RunsRingside {
   // Two threads; one gap.
   void record() {
     auto w = RecordingWriter::create(dir + "/ringside.data", ClockInfo{});
@@ -73,7 +50,7 @@ struct Cli : testing::Test {
   }
 };
 
-const char* const commands[] = {"record", "report", "top", "hist", "stat", "list", "crash", "rm", "serve", "doctor"};
+const char* const commands[] = {"record", "report", "top", "hist", "stat", "list", "crash", "rm", "serve", "export", "doctor"};
 
 TEST_F(Cli, EveryHelpHasExamples) {
   for (const char* command : commands) {

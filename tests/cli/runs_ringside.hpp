@@ -1,0 +1,41 @@
+// Tests that run the binary, in a directory and with a root of their own.
+#pragma once
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace ringside::test {
+
+struct Outcome {
+  int code = 0;
+  std::string out, err;
+};
+
+inline std::string slurp(const std::string& path) {
+  std::stringstream s;
+  s << std::ifstream(path, std::ios::binary).rdbuf();
+  return s.str();
+}
+
+struct RunsRingside : testing::Test {
+  std::string dir = (std::filesystem::temp_directory_path() / ("ringside-cli-" + std::to_string(getpid()))).string();
+  void SetUp() override {
+    std::filesystem::remove_all(dir);
+    std::filesystem::create_directories(dir + "/root");
+  }
+  void TearDown() override { std::filesystem::remove_all(dir); }
+
+  Outcome run(const std::string& command) {
+    const std::string all = "cd " + dir + " && RINGSIDE_ROOT=" + dir + "/root " + command + " >" + dir + "/out 2>" + dir + "/err";
+    const int status = std::system(all.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(dir + "/out"), slurp(dir + "/err")};
+  }
+  Outcome ringside(const std::string& arguments) { return run(RINGSIDE_BUILD_DIR "/ringside " + arguments); }
+};
+
+}  // namespace ringside::test
