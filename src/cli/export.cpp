@@ -43,6 +43,7 @@ int run(const Options& options) {
   }
   if (kernel) {
     if (auto names = sys::read_file(options.where + "/kallsyms")) dat.kallsyms = std::move(*names);
+    if (auto texts = sys::read_file(options.where + "/printk_formats")) dat.printk_formats = std::move(*texts);
   }
   auto written = write_trace_dat(options.to, dat);
   if (!written) return failed(written.error());

@@ -78,7 +78,7 @@ std::string describe(const TraceDat& dat, u32 subbuf_size, u32 cpus) {
     for (const EventInfo* e : events) put_text<u64>(out, e->format);
   }
   put_text<u32>(out, dat.kallsyms);
-  put_text<u32>(out, "");  // the formats of trace_printk
+  put_text<u32>(out, dat.printk_formats);
   std::string comms;
   for (const auto& [tid, comm] : dat.tasks) comms += fmt::format("{} {}\n", tid, comm);
   put_text<u64>(out, comms);

@@ -20,7 +20,7 @@ struct TraceDat {
   ClockInfo clock;
   std::vector<EventInfo> events;
   std::map<i32, std::string> tasks;  // comm by tid
-  std::string kallsyms;              // may be empty
+  std::string kallsyms, printk_formats;  // may be empty
   std::vector<std::unique_ptr<Source>> rings;
 };
 

@@ -91,7 +91,7 @@ result<void> clear_directory(const std::string& dir) {
   while (const dirent* entry = readdir(d)) {
     const std::string name = entry->d_name;
     if (name == "." || name == "..") continue;
-    if (name == "meta.json" || name == "meta.json.new" || name == "kallsyms" || ring_of_file(name))
+    if (name == "meta.json" || name == "meta.json.new" || name == "kallsyms" || name == "printk_formats" || ring_of_file(name))
       ours.push_back(name);
     else
       foreign = name;

@@ -108,7 +108,7 @@ TEST_F(Export, Ticks) { expect_equal("data", make(calibrate(ClockKind::tsc), 3, 
 
 TEST_F(Export, TheKernels) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
-  const Outcome o = ringside("record -b 16M -o data -a -e 'syscalls:*' -e 'sched:*' -e 'timer:*' -e 'kmem:*' -- ls -la /");
+  const Outcome o = ringside("record -b 16M -o data -a -e 'syscalls:*' -e 'sched:*' -e 'timer:*' -e 'kmem:*' -e 'rcu:*' -- ls -la /");
   ASSERT_EQ(o.code, 0) << o.err;
   expect_equal("data", 1000);
 }
