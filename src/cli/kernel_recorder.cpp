@@ -99,6 +99,9 @@ result<void> KernelRecorder::start(RecordingWriter& writer) {
     if (auto added = rings_->add_ring(source->name(), size); !added) return added;
   }
   for (const RecordedRing& ring : rings_->meta().rings) writer.meta().rings.push_back(ring);
+  if (auto text = sys::read_file(instance_.dir() + "/../../printk_formats")) {
+    if (auto kept = sys::write_file(writer.dir() + "/printk_formats", *text); !kept) return kept;
+  }
   if (needs_symbols_) {
     // Without rights it shows zeros, and the addresses stay numbers.
     if (auto text = sys::read_file("/proc/kallsyms")) {

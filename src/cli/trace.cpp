@@ -29,6 +29,7 @@ result<Trace> open_recorded(const std::string& dir) {
   Trace trace;
   trace.where = dir;
   if (!meta->complete) say(dir + ": the recorder did not finish; the closing counters are missing, the events are here");
+  if (auto texts = sys::read_file(dir + "/printk_formats")) trace.formats.add_strings(*texts);
   add_events(trace, meta->events);
   for (const RecordedRing& ring : meta->rings) {
     if (!ring.name.kernel) trace.tasks.add(ring.name);

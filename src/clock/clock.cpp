@@ -85,8 +85,11 @@ ClockInfo calibrate(ClockKind kind) noexcept {
   info.shift = 31;
   while (info.shift > 0 && ns_per_tick * static_cast<double>(u64{1} << info.shift) >= 4294967295.0) --info.shift;
   info.mult = static_cast<u32>(ns_per_tick * static_cast<double>(u64{1} << info.shift) + 0.5);
-  info.base_ticks = from.ticks;
-  info.base_ns = from.ns;
+  // A base whose product with mult has no bits below the shift: (ticks * mult >> shift) plus a constant is then the same time to
+  // the nanosecond, for formats that know no base.
+  info.base_ticks = from.ticks >> info.shift << info.shift;
+  info.base_ns = 0;
+  info.base_ns = from.ns - info.to_ns(from.ticks);
   return info;
 }
 

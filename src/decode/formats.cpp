@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <sstream>
 
 #include "decode/print_steps.hpp"
 
@@ -120,12 +121,25 @@ bool Formats::add(u32 id, const std::string& system, const std::string& name, co
     if (read_field(*f, field)) event_type.fields.push_back(std::move(field));
   }
   if (compile_steps(*event, event_type)) return true;
+  if (format.find("char *") != std::string::npos) {
+    for (const auto& [address, text] : strings_) tep_register_print_string(tep.get(), text.c_str(), address);
+  }
   tep_set_function_resolver(tep.get(), resolve, symbols_.get());
   if ((event->flags & TEP_EVENT_FL_FAILED) == 0 && event->print_fmt.format != nullptr && event->id == static_cast<int>(id & 0xFFFF))
     event_type.tep = std::move(tep);  // a print fmt beyond our steps: libtraceevent walks its tree for each event
   else
     default_steps(event_type);
   return true;
+}
+
+void Formats::add_strings(const std::string& printk_formats) {
+  std::istringstream lines(printk_formats);
+  for (std::string line; std::getline(lines, line);) {
+    char* end = nullptr;
+    const u64 address = std::strtoull(line.c_str(), &end, 16);
+    const size_t begin = line.find('"'), last = line.rfind('"');
+    if (address != 0 && begin < last) strings_.emplace_back(address, line.substr(begin + 1, last - begin - 1));
+  }
 }
 
 void Formats::print(const EventType& type, Bytes payload, fmt::memory_buffer& out) const {

@@ -83,6 +83,8 @@ class Formats {
   bool add(u32 id, const std::string& system, const std::string& name, const std::string& format);
   const EventType* find(u32 id) const { return id < by_id_.size() ? by_id_[id] : nullptr; }
   const std::vector<std::unique_ptr<EventType>>& all() const { return types_; }
+  // Texts that events point to, as tracefs lists them in printk_formats: `0xaddress : "text"` a line. For events added later.
+  void add_strings(const std::string& printk_formats);
   // Names for the kernel's addresses (%pS), from now on.
   Symbols& symbols() { return *symbols_; }
 
@@ -93,6 +95,7 @@ class Formats {
 
   std::vector<const EventType*> by_id_;
   std::vector<std::unique_ptr<EventType>> types_;
+  std::vector<std::pair<u64, std::string>> strings_;
   std::unique_ptr<Symbols> symbols_ = std::make_unique<Symbols>();  // its address is in the handles
 };
 

@@ -2,6 +2,7 @@
 
 #include <event-parse.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
@@ -65,8 +66,10 @@ std::vector<std::pair<i64, std::string>> names_of(const tep_print_flag_sym* sym)
   for (; sym != nullptr; sym = sym->next) {
     if (sym->value == nullptr || sym->str == nullptr) continue;
     char* end = nullptr;
+    errno = 0;
     i64 value = std::strtoll(sym->value, &end, 0);
-    if (errno == ERANGE || (end != nullptr && *end == 'U')) value = static_cast<i64>(std::strtoull(sym->value, nullptr, 0));
+    if (end == sym->value) continue;  // a name that the kernel did not resolve
+    if (errno == ERANGE || *end == 'U') value = static_cast<i64>(std::strtoull(sym->value, nullptr, 0));
     names.emplace_back(value, sym->str);
   }
   return names;

@@ -91,7 +91,7 @@ result<void> clear_directory(const std::string& dir) {
   while (const dirent* entry = readdir(d)) {
     const std::string name = entry->d_name;
     if (name == "." || name == "..") continue;
-    if (name == "meta.json" || name == "meta.json.new" || name == "kallsyms" || ring_of_file(name))
+    if (name == "meta.json" || name == "meta.json.new" || name == "kallsyms" || name == "printk_formats" || ring_of_file(name))
       ours.push_back(name);
     else
       foreign = name;
@@ -282,7 +282,9 @@ result<void> RecordingWriter::finish(u64 duration_ns) {
 }
 
 RecordingSource::RecordingSource(std::string path, int fd, const RecordedRing& ring, const ClockInfo& clock)
-    : path_(std::move(path)), fd_(fd), ring_(ring), clock_(clock), buffer_(ring.subbuf_size / 8) {}
+    : path_(std::move(path)), fd_(fd), ring_(ring), clock_(clock), buffer_(ring.subbuf_size / 8) {
+  ring_.counters.subbuf_size = ring.subbuf_size;  // known also where the recorder could not close its books
+}
 
 RecordingSource::~RecordingSource() { close(fd_); }
 

@@ -2,6 +2,7 @@
 //
 //   DIR/meta.json   version, clock, events with their formats, rings, threads, start and stop, the counters at the end
 //   DIR/cpuN.raw    the kernel's ring of processor N, alike
+//   DIR/printk_formats   texts that the kernel's events point to, as tracefs lists them
 //   DIR/kallsyms    names of the kernel's addresses, as /proc/kallsyms has them; only where an event needs them
 //   DIR/ringN.raw   ring N's sub-buffers back to back, each `subbuf_size` bytes, as read() of trace_pipe_raw gives them:
 //                   16 bytes of header (time stamp; commit with the missed-events flags in bits 31 and 30), the data, the

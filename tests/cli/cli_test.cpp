@@ -16,6 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::Outcome;
 using test::Payload;
+using test::slurp;
 using test::SubBuffer;
 
 struct Cli : test::BinaryTest {
@@ -47,7 +48,7 @@ struct Cli : test::BinaryTest {
   }
 };
 
-const char* const commands[] = {"record", "report", "top", "hist", "stat", "list", "crash", "rm", "serve", "doctor"};
+const char* const commands[] = {"record", "report", "top", "hist", "stat", "list", "crash", "rm", "serve", "export", "doctor"};
 
 TEST_F(Cli, EveryHelpHasExamples) {
   for (const char* command : commands) {

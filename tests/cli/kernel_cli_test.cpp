@@ -1,16 +1,13 @@
 // record and its followers with events of the kernel.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
+#include "binary.hpp"
 #include "kernel/tracefs_instance.hpp"
-#include "source/recording.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {
@@ -18,31 +15,13 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using test::Outcome;
 
-struct Outcome {
-  int code = 0;
-  std::string out, err;
-};
-
-struct KernelCli : testing::Test {
-  std::string dir = (fs::temp_directory_path() / ("ringside-kernel-" + std::to_string(getpid()))).string();
+struct KernelCli : test::BinaryTest {
   void SetUp() override {
     if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
-    fs::remove_all(dir);
-    fs::create_directories(dir + "/root");
+    BinaryTest::SetUp();
   }
-  void TearDown() override { fs::remove_all(dir); }
-  static std::string slurp(const std::string& path) {
-    std::stringstream s;
-    s << std::ifstream(path, std::ios::binary).rdbuf();
-    return s.str();
-  }
-  Outcome run(const std::string& command) {
-    const std::string all = "cd " + dir + " && RINGSIDE_ROOT=" + dir + "/root " + command + " >" + dir + "/out 2>" + dir + "/err";
-    const int status = std::system(all.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(dir + "/out"), slurp(dir + "/err")};
-  }
-  Outcome ringside(const std::string& arguments) { return run(RINGSIDE_BUILD_DIR "/ringside " + arguments); }
   std::vector<json> events(const std::string& arguments = "") {
     const Outcome o = ringside("report --json " + arguments);
     EXPECT_EQ(o.code, 0) << o.err;

@@ -89,5 +89,18 @@ TEST(KernelFormats, AddressesGetNames) {
   EXPECT_FALSE(Symbols().load("0000000000000000 T _text\n"));
 }
 
+TEST(KernelFormats, TextsOfTheKernelThatEventsPointTo) {
+  Formats formats;
+  formats.add_strings("0xffffffff82819abc : \"Start context switch\"\nnonsense\n");
+  ASSERT_TRUE(formats.add(10, "rcu", "rcu_utilization",
+                          "name: rcu_utilization\nID: 10\nformat:\n"
+                          "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
+                          "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
+                          "\tfield:const char * s;\toffset:8;\tsize:8;\tsigned:0;\n\n"
+                          "print fmt: \"%s\", REC->s\n"));
+  const u64 bytes[2] = {10, 0xffffffff82819abc};
+  EXPECT_EQ(printed(formats, *formats.find(10), {reinterpret_cast<const u8*>(bytes), sizeof bytes}), "Start context switch");
+}
+
 }  // namespace
 }  // namespace ringside
