@@ -1,5 +1,5 @@
 // The figures of the README: ratios against a floor or a rival in the same run.
-//   ringside_bench OUTPUT.json [--quick]
+//   ringside_bench OUTPUT.json [--quick] [time|scale|reader|live|wait|memory]...
 #include <sched.h>
 #include <stdarg.h>
 #include <sys/mman.h>
@@ -68,10 +68,12 @@ using namespace bench;
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: ringside_bench OUTPUT.json [--quick]\n");
+    std::fprintf(stderr, "usage: ringside_bench OUTPUT.json [--quick] [time|scale|reader|live|wait|memory]...\n");
     return 2;
   }
   quick = argc > 2 && std::strcmp(argv[2], "--quick") == 0;
+  const std::vector<std::string> only(argv + (quick ? 3 : 2), argv + argc);
+  const auto wanted = [&](const char* name) { return only.empty() || std::find(only.begin(), only.end(), name) != only.end(); };
   char dir[] = "/dev/shm/ringside-bench-XXXXXX";
   if (mkdtemp(dir) == nullptr) return 1;
   setenv("RINGSIDE_ROOT", dir, 1);
@@ -83,12 +85,12 @@ int main(int argc, char** argv) {
     if (ringside_open("bench") != 0) return 1;
     must(instance->enable("bench:never", false));
     ::bench::pair(0, 0);
-    time_rows();
-    scale_row();
-    reader_rows();
-    live_rows();
-    wait_rows(*instance);
-    memory_rows(*instance);
+    if (wanted("time")) time_rows();
+    if (wanted("scale")) scale_row();
+    if (wanted("reader")) reader_rows();
+    if (wanted("live")) live_rows();
+    if (wanted("wait")) wait_rows(*instance);
+    if (wanted("memory")) memory_rows(*instance);
   }
   ringside_close();
   std::filesystem::remove_all(dir);

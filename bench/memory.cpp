@@ -30,13 +30,14 @@ struct Crowd {
   }
   void end() {
     go = true;
+    go.notify_all();
     for (pthread_t id : threads) pthread_join(id, nullptr);
   }
   static void* body(void* p) {
     auto& crowd = *static_cast<Crowd*>(p);
     for (u64 k = 0; k < 10; ++k) ::bench::pair(k, k);
     ++crowd.ready;
-    while (!crowd.go) usleep(20000);
+    crowd.go.wait(false);
     return nullptr;
   }
 };
