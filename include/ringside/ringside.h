@@ -55,8 +55,8 @@ struct ringside_slot {
   uint64_t cookie[7];      // the library's
 };
 
-// Makes the event known. Returns 0 or a negative errno. Idempotent; may be called before the library's own constructors ran
-// and in signal handlers.
+// Makes the event known; declarations do it by themselves before main, or when their object is loaded. Returns 0 or a negative
+// errno. Idempotent; may be called before the library's own constructors ran. Not for signal handlers.
 int ringside_register(struct ringside_event* event);
 
 // Reserves payload_size bytes (8 to 4,000, common bytes included) and writes the 8 common bytes. False: refused.
@@ -219,10 +219,9 @@ __attribute__((always_inline)) static inline bool ringside_gate_open(uint32_t ga
   return __builtin_expect(__atomic_load_n(&ringside_gate[gate], __ATOMIC_RELAXED) != 0, 0);
 }
 
-// After the gate let a call through: does the exact word want this event? Registers at first use.
+// After the gate let a call through: does the exact word want this event?
 static inline bool ringside_wanted(struct ringside_event* event) {
   const volatile uint32_t* word = __atomic_load_n(&event->enabled, __ATOMIC_ACQUIRE);
-  if (!word && ringside_register(event) == 0) word = __atomic_load_n(&event->enabled, __ATOMIC_ACQUIRE);
   return word && __atomic_load_n(word, __ATOMIC_RELAXED) != 0;
 }
 

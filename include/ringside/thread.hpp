@@ -31,17 +31,22 @@ struct RingClockNow {
 
 namespace detail {
 
-// Moves on at open, close and fork: whoever attached before has to attach anew.
-extern u64 epoch;
+// Moves on at open and close: whoever attached before has to attach anew. Stands on a page that the kernel wipes in the child of
+// any fork or clone without shared memory: there it reads 0, and the child attaches anew. (Only an event that is open during a raw
+// clone, which runs no fork handlers, still ends in the parent's ring.)
+extern struct alignas(4096) Epoch {
+  u64 now;
+} epoch;
+inline constexpr u64 not_attached = ~u64{0};
 
 struct ThisThread {
   using Writer = ringside::Writer<RingClockNow>;
-  u64 attached_at;  // the epoch of its attachment; 0: none
-  i32 tid;
-  bool attaching;
-  alignas(Writer) unsigned char storage[sizeof(Writer)];
+  u64 attached_at = not_attached;  // the epoch of its attachment
+  i32 tid = 0;
+  bool inside = false;  // our own calls, perhaps traced: events that they write are refused
+  alignas(Writer) unsigned char storage[sizeof(Writer)] = {};
 
-  RS_INLINE bool attached() const noexcept { return attached_at == __atomic_load_n(&epoch, __ATOMIC_RELAXED); }
+  RS_INLINE bool attached() const noexcept { return attached_at == __atomic_load_n(&epoch.now, __ATOMIC_RELAXED); }
   RS_INLINE Writer& writer() noexcept { return *std::launder(reinterpret_cast<Writer*>(storage)); }
   // The 8 common bytes of an event of this thread.
   RS_INLINE void put_common(const ringside_event& event, u8* payload) const noexcept {

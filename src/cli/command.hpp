@@ -41,6 +41,7 @@ Command add_top(CLI::App& app);
 Command add_hist(CLI::App& app);
 Command add_export(CLI::App& app);
 Command add_doctor(CLI::App& app);
+Command add_manual(CLI::App& app);  // after all others
 
 // stderr: "ringside: sentence".
 void say(std::string_view sentence);

@@ -35,10 +35,17 @@ int main(int argc, char** argv) {
       "  ringside report | less                       look at it, in time order\n"
       "  ringside top                                 which events are the most frequent ones\n"
       "  ringside doctor                              what this machine offers\n"
+      "\n"
+      "Data goes to stdout, everything else to stderr. Sizes are written 65536, 64k, 8M or 1G, times 10s, 5ms or 3us.\n"
+      "An instance is a set of rings in shared memory, with a name; a recording is a directory (ringside.data): meta.json\n"
+      "and one file a ring, whose sub-buffers stand back to back. Reading an instance consumes nothing; only record does.\n"
+      "RINGSIDE_ROOT: where instances live (else $XDG_RUNTIME_DIR/ringside, else /dev/shm/ringside-UID). RINGSIDE_INSTANCE:\n"
+      "what a program that uses the library writes to. NO_COLOR: no colours.\n"
       "Exit codes: 0 fine, 1 failure, 2 wrong usage, 3 events lost with --fail-on-loss; record: its command's code.");
 
   const Command commands[] = {add_record(app), add_report(app), add_top(app), add_hist(app),  add_stat(app),
-                              add_list(app),   add_crash(app),  add_rm(app),  add_serve(app), add_export(app), add_doctor(app)};
+                              add_list(app),   add_crash(app),  add_rm(app),  add_serve(app), add_export(app),
+                              add_doctor(app), add_manual(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

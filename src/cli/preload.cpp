@@ -32,6 +32,8 @@ result<std::string> find_preload() {
     char* real = realpath((place + "/" + name).c_str(), nullptr);
     const std::string found = real != nullptr ? real : place + "/" + name;
     std::free(real);
+    if (found.find_first_of(": ") != std::string::npos)
+      return refuse(std::errc::invalid_argument, "cannot preload " + found + ": LD_PRELOAD takes no path with a space or a colon; install ringside elsewhere");
     return found;
   }
   return refuse(std::errc::no_such_file_or_directory, "cannot find " + name +

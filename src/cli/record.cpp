@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <set>
 
 #include "cli/child.hpp"
@@ -87,12 +88,14 @@ struct Cleanup {
   }
 };
 
-void summary(const Options& options, const Recorder& recorder, u64 duration_ns, size_t rings) {
+void summary(const Options& options, const Instance& instance, const Recorder& recorder, u64 duration_ns, size_t rings) {
   const Counters totals = recorder.totals();
   say(fmt::format("{} events, {} in {} from {} rings; lost {}; {}", format_count(recorder.events()),
                   format_size(recorder.bytes()), format_time(static_cast<double>(duration_ns)), rings,
                   format_count(recorder.lost()), options.out));
   say(identity(totals));
+  if (const u64 homeless = instance.refused(); homeless != 0)
+    say(format_count(homeless) + " of the lost events found no ring: the memory for rings is used up (-b makes them smaller), or the instance was out of reach");
   if (totals.unfinished_bytes != 0)
     say(format_size(totals.unfinished_bytes) + " were reserved and never committed (a writer died or is at it)");
 }
@@ -193,7 +196,7 @@ int run(const Options& options) {
   const u64 start = sys::now_ns();
   std::optional<Child> child;
   if (!options.command.empty()) {
-    Child::Environment environment{{"RINGSIDE_INSTANCE", instance.path()}};
+    Child::Environment environment{{"RINGSIDE_INSTANCE", std::filesystem::absolute(instance.path())}};
     if (!preload.empty()) {
       const char* before = std::getenv("LD_PRELOAD");
       environment.emplace_back("LD_PRELOAD", before != nullptr && *before != 0 ? preload + ":" + before : preload);
@@ -220,13 +223,14 @@ int run(const Options& options) {
   result<void> done = follow(instance, recorder, kernel, child, options.duration_ns);
   const u64 duration = sys::now_ns() - start;
   if (ours && instance.has_writers()) {
-    say("some of the command's processes are still running; what they write from here on is not recorded");
+    say("some of the command's processes are still running, or ran in another PID namespace, where that cannot be told; what they "
+        "write from here on is not recorded");
     if (auto off = instance.tracing(false); !off) say(off.error().sentence);
   }
   auto finished = recorder.finish(duration);
   for (const std::string& problem : recorder.problems()) say(problem);
   warn_of_unmatched(options, instance, kernel, why_no_kernel);
-  if (!options.quiet) summary(options, recorder, duration, recorder.writer().meta().rings.size());
+  if (!options.quiet) summary(options, instance, recorder, duration, recorder.writer().meta().rings.size());
   if (child && !child->ended()) child->pass_on(SIGTERM);
   if (!done) return failed(done.error());
   if (!finished) return failed(finished.error());
@@ -250,7 +254,7 @@ Command add_record(CLI::App& app) {
   c->add_option("-p,--pid", options->pids, "kernel events of this process and what it starts; may be repeated")
       ->allow_extra_args(false);
   c->add_flag("-a,--all", options->all_processes, "kernel events of all processes (default with a command: only its)");
-  c->add_option("--libc", options->libc, "trace the C library in all processes: malloc, io, mutex")->type_name("LIST");
+  c->add_option("--libc", options->libc, "trace calls of the C library in all processes: malloc, io, mutex")->type_name("LIST");
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each thread's ring (default 4M)");
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
   c->add_option("--mode", options->mode, "when a ring is full: overwrite the oldest, or discard the new")
@@ -271,6 +275,7 @@ Command add_record(CLI::App& app) {
       "  ringside record -e sched:sched_switch -e 'syscalls:sys_enter_*' -- ls   with events of the kernel (as root)\n"
       "  ringside record -e 'irq:*' --duration 1s           the kernel alone, all processes\n"
       "A pattern means the events of the program and of the kernel alike, but \"*:...\" never means the kernel's.\n"
+      "--libc sees calls into the C library, not those inside it: fread shows no read, fopen no open. Static programs run unseen.\n"
       "The exit code is the command's, 128 + N after signal N. The first Ctrl-C finishes what exists, the second leaves at\n"
       "once; the recording is readable either way.");
   return {c, [options] { return run(*options); }};

@@ -6,6 +6,7 @@
 #include <ftw.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "instance/ring_entry.hpp"
 #include "instance/ring_file.hpp"
 #include "instance/ring_source.hpp"
 #include "schema/format_text.hpp"
@@ -49,6 +51,16 @@ result<Geometry> geometry_for(u64 buffer_size, u32 subbuf_size, u32 spares) {
     return refuse(std::errc::invalid_argument, "a ring of " + std::to_string(buffer_size) + " bytes has more than " + std::to_string(most_subbufs) +
                                                    " sub-buffers of " + std::to_string(subbuf_size) + ": use larger ones");
   return geometry;
+}
+
+// A quarter of RAM, and of the file system what leaves room for the words around the rings: a page that it cannot give is a
+// SIGBUS in the traced program.
+u64 default_budget(const std::string& path) {
+  struct sysinfo info {};
+  sysinfo(&info);
+  const u64 memory = std::max<u64>(u64{info.totalram} * info.mem_unit / 4, u64{256} << 20);
+  struct statvfs room {};
+  return statvfs(path.c_str(), &room) == 0 ? std::min<u64>(memory, u64{room.f_bavail} * room.f_frsize / 4 * 3) : memory;
 }
 
 }  // namespace
@@ -174,9 +186,8 @@ result<std::unique_ptr<Instance>> Instance::create(const InstanceOptions& o) {
     c.clock_shift = clock.shift;
     c.clock_base_ticks = clock.base_ticks;
     c.clock_base_ns = clock.base_ns;
-    struct sysinfo info {};
-    sysinfo(&info);
-    c.budget = o.budget != 0 ? o.budget : std::max<u64>(u64{info.totalram} * info.mem_unit / 4, u64{256} << 20);
+    c.budget = o.budget != 0 ? o.budget : default_budget(*path);
+    c.pid_namespace = sys::pid_namespace();
     c.creator = static_cast<u64>(getpid());
     c.creator_start = sys::start_time(getpid());
     c.created_ns = sys::now_ns();
@@ -257,30 +268,16 @@ result<u32> Instance::enable(const std::string& glob, bool on) {
   return matched;
 }
 
-namespace {
-
-// Live in name and in fact; a ring whose thread was killed is retired here.
-bool alive(RingEntry& entry) noexcept {
-  u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
-  if (state_of(state) != RingState::live) return false;
-  const u64 start = sys::start_time(static_cast<i32>(entry.pid), static_cast<i32>(entry.tid));
-  if (start != 0 && start == entry.tid_start) return true;
-  __atomic_compare_exchange_n(&entry.state, &state, pack_state(RingState::retired, entry.tid), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-  return false;
-}
-
-}  // namespace
-
 std::vector<RingInfo> Instance::rings() {
   std::vector<RingInfo> all;
   const u64 n = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
   for (u32 i = 0; i < n; ++i) {
     RingEntry& entry = words_.ring(i);
-    const RingState state = state_of(__atomic_load_n(&entry.state, __ATOMIC_ACQUIRE));
+    const RingState state = settle(*words_.control, entry);
     if (state == RingState::never || state == RingState::empty || state == RingState::busy) continue;
     RingInfo info;
     info.name = {i, static_cast<i32>(entry.pid), static_cast<i32>(entry.tid), field_text(entry.task, 16), field_text(entry.process, 16)};
-    info.live = alive(entry);
+    info.live = state == RingState::live;
     if (auto ring = look_at(dir_.get(), i, geometry())) info.counters = ring->counters();
     all.push_back(std::move(info));
   }
@@ -290,7 +287,7 @@ std::vector<RingInfo> Instance::rings() {
 bool Instance::has_writers() {
   const u64 n = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
   for (u32 i = 0; i < n; ++i)
-    if (alive(words_.ring(i))) return true;
+    if (settle(*words_.control, words_.ring(i)) == RingState::live) return true;
   return false;
 }
 
@@ -379,12 +376,16 @@ u64 Instance::trim() {
   for (const RingInfo& r : rings()) {
     if (r.counters.unread != 0) continue;
     if (r.live) {
-      if (auto ring = look_at(dir_.get(), r.name.ring, geometry())) bytes += ring->park();
+      // Under the reader's lock: a consumer may still be walking what it has been handed.
+      if (auto ring = look_at(dir_.get(), r.name.ring, geometry()); ring && ring->lock()) {
+        bytes += ring->park();
+        ring->unlock();
+      }
       continue;
     }
     RingEntry& entry = words_.ring(r.name.ring);
-    u64 retired = pack_state(RingState::retired, entry.tid);
-    if (!__atomic_compare_exchange_n(&entry.state, &retired, pack_state(RingState::busy, entry.tid), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    u64 retired = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
+    if (state_of(retired) != RingState::retired || !__atomic_compare_exchange_n(&entry.state, &retired, claim_of(static_cast<u32>(sys::gettid()), true), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
       continue;
     bool cleared = false;
     if (auto ring = look_at(dir_.get(), r.name.ring, geometry()); ring && ring->lock()) {
@@ -432,7 +433,7 @@ result<bool> Instance::wait(int percent, std::chrono::nanoseconds timeout) {
       __atomic_store_n(&w.any, u64{1}, __ATOMIC_SEQ_CST);
     else
       ask_for(w.percent, static_cast<u64>(percent));
-    const bool fenced = sys::fence_heavy();  // pairs: WAKE
+    const bool fenced = sys::fence_heavy() && (words_.control->impaired & lacks::fence) == 0;  // pairs: WAKE
     if (watch_.reached(static_cast<u32>(percent))) return true;
     const u64 now = sys::now_ns();
     if (now >= deadline) return false;

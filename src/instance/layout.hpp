@@ -28,6 +28,12 @@ struct WaitWords {
   u32 reserved;
 };
 
+// What some writer's process lacks: nobody may conclude what takes it. Bits of InstanceControl::impaired.
+namespace lacks {
+inline constexpr u64 fence = 1;            // membarrier: that a closed gate and nest == 0 mean nobody is inside
+inline constexpr u64 namespace_of_creator = 2;  // or /proc: that a thread is dead
+}  // namespace lacks
+
 // Counters of rings whose memory was given back.
 struct PastTotals {
   u64 written, read, overrun, dropped, commit_overrun, unfinished_bytes, rings;
@@ -42,10 +48,13 @@ struct alignas(64) InstanceControl {
   u32 clock_kind, clock_mult, clock_shift, reserved0;
   u64 clock_base_ticks, clock_base_ns;
   u64 budget;  // bytes of memory that the rings may take
+  u64 measured_bytes, measured_rings;  // what they took when it was looked at last, and how many there were
   u64 creator, creator_start, created_ns;
   u64 tracing_off;  // 0: recording
   u64 nr_rings;     // ring numbers handed out so far
   u64 nr_events;
+  u64 pid_namespace;  // of the creator
+  u64 impaired;       // bits of `lacks`
   u64 refused;  // events that found no ring: budget, no room, or written while a ring was being made
   WaitWords wait;
   PastTotals past;
@@ -70,11 +79,19 @@ enum class RingState : u32 {
 struct RingEntry {
   u64 state;  // RingState | tid << 32, so that a late change fails
   u32 pid, tid;
-  u64 pid_start, tid_start;
+  u32 image;  // tells the programs that one process was before and after an exec apart
+  u32 sizes;  // log2 of subbuf_size << 27 | nr_subbufs, of a ring that is live or retired
+  u64 tid_start;
   char task[16], process[16];
 };
 static_assert(sizeof(RingEntry) == 64);
 constexpr u64 pack_state(RingState s, u32 tid) noexcept { return static_cast<u64>(s) | u64{tid} << 32; }
+// A claim of a ring that holds nothing yet, or no more: if its claimer dies, it is empty, not retired.
+constexpr u64 claim_of(u32 tid, bool holds_something) noexcept {
+  return pack_state(RingState::busy, tid) | (holds_something ? 0 : u64{1} << 63);
+}
+constexpr u32 short_sizes(const Geometry& g) noexcept { return static_cast<u32>(__builtin_ctz(g.subbuf_size())) << 27 | g.nr_subbufs(); }
+static_assert(most_subbufs < u32{1} << 27);
 constexpr RingState state_of(u64 word) noexcept { return static_cast<RingState>(word & 0xFFFFFFFF); }
 
 struct EventEntry {

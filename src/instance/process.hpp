@@ -3,31 +3,54 @@
 #include <ringside/ring/recover.hpp>
 #include <ringside/ring/writer.hpp>
 #include <ringside/ringside.h>
+#include <ringside/thread.hpp>
+#include <sys/types.h>
 
 #include "clock/clock.hpp"
 #include "instance/layout.hpp"
 #include "instance/ring_file.hpp"
+#include "sys/sys.hpp"
 
 namespace ringside {
 
 struct Process {
   InstanceWords words;       // null: no instance open
-  int dir = -1;              // the instance's directory
   ClockInfo clock;
   i32 pid = 0;
-  u64 pid_start = 0;
+  bool fenced = false;       // membarrier is at hand
+  u32 image = 0;             // RingEntry::image
   char comm[16] = {};
-  char path[4096] = {};
+  u64 epochs = 0;            // the newest value of detail::epoch
+  char path[4096] = {};      // the instance's directory: absolute, and which one it was
+  dev_t device = 0;
+  ino_t inode = 0;
 };
 extern constinit Process process;
 
+// While it lives, this thread is in calls of our own; tracing them would go on for ever.
+class Inside {
+ public:
+  Inside() noexcept : before_(detail::this_thread.inside) { detail::this_thread.inside = true; }
+  ~Inside() { detail::this_thread.inside = before_; }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  bool before_;
+};
+
 // thread_ring.cpp
-void prepare_threads() noexcept;
 void retire_this_thread() noexcept;
-void forget_thread_after_fork() noexcept;
+void copy_open_events() noexcept;  // before a fork
+void drop_copy() noexcept;         // in the parent
+void forget_thread_after_fork(u64 epoch) noexcept;  // in the child; epoch: the one to come
 
 // registry.cpp
 void register_all() noexcept;
-void save_names(i32 tid, i32 pid, const char* task) noexcept;  // appends to saved_cmdlines, saved_tgids; signal-safe
+void become_child_if_forked() noexcept;  // a child that no fork handler ran in; signal-safe
+// The instance's directory, opened anew: a descriptor that is kept would be the program's to close, to count and to reuse.
+// Empty if it is no longer the one that was opened. Signal-safe.
+sys::Fd open_directory() noexcept;
+void save_names(int dir, i32 tid, i32 pid, const char* task) noexcept;  // appends to saved_cmdlines, saved_tgids; signal-safe
 
 }  // namespace ringside

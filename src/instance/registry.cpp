@@ -1,11 +1,14 @@
 // Events by id and name, this process's way into an instance, and what happens to it at fork.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <pthread.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -15,20 +18,31 @@
 #include "schema/format_text.hpp"
 #include "sys/sys.hpp"
 
+// Weak: a static program has neither, and no objects that go.
+extern "C" [[gnu::weak]] decltype(dlopen) dlopen;
+extern "C" [[gnu::weak]] decltype(dladdr) dladdr;
+
 namespace ringside {
 
 constinit Process process;
 
 namespace {
 
-constinit ringside_event* all_events = nullptr;  // a stack; pushed by CAS, never popped
 constinit pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+constinit ringside_event* all_events = nullptr;  // under `opening`; a stack, never popped
 
 u64 hash_of(const ringside_event& e) noexcept {
   u64 h = 14695981039346656037u;
   for (const char* text : {e.format_fields, e.print_fmt})
     for (; *text != 0; ++text) h = (h ^ static_cast<u8>(*text)) * 1099511628211u;
   return h;
+}
+
+// The event's object must stay: it is listed, and its enable word is loaded until the end.
+void pin(const ringside_event& event) {
+  Dl_info info;
+  if (dladdr != nullptr && dlopen != nullptr && dladdr(&event, &info) != 0 && info.dli_fname != nullptr)
+    (void)dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);  // the program itself is not found by this name: fine
 }
 
 bool fits(const char* name) noexcept {
@@ -79,26 +93,56 @@ int enter(ringside_event& e) {
   return 0;
 }
 
-void before_fork() { pthread_mutex_lock(&opening); }
-void after_fork_parent() { pthread_mutex_unlock(&opening); }
-void after_fork_child() {
-  pthread_mutex_init(&opening, nullptr);
-  forget_thread_after_fork();
-  if (process.words.control == nullptr) return;
+void next_epoch() noexcept { __atomic_store_n(&detail::epoch.now, __atomic_add_fetch(&process.epochs, u64{1}, __ATOMIC_RELAXED), __ATOMIC_RELEASE); }
+
+// 16 random bytes that the kernel gives to each image; a fork keeps them.
+u32 this_image() noexcept {
+  u64 h = 14695981039346656037u;
+  if (const auto* random = reinterpret_cast<const u8*>(getauxval(AT_RANDOM)); random != nullptr)
+    for (int i = 0; i < 16; ++i) h = (h ^ random[i]) * 1099511628211u;
+  return static_cast<u32>(h ^ h >> 32);
+}
+
+// Tells the instance what this process lacks.
+void know_limits(InstanceControl* c) noexcept {
+  process.fenced = sys::register_fence();
+  if (c == nullptr) return;
+  const u64 namespace_here = sys::pid_namespace();
+  const u64 missing = (process.fenced ? 0 : lacks::fence) |
+                      (namespace_here != 0 && namespace_here == c->pid_namespace ? 0 : lacks::namespace_of_creator);
+  if (missing != 0) __atomic_fetch_or(&c->impaired, missing, __ATOMIC_SEQ_CST);
+}
+
+void before_fork() {
+  const Inside inside;
+  pthread_mutex_lock(&opening);
+  copy_open_events();
+}
+void after_fork_parent() {
+  const Inside inside;
+  drop_copy();
+  pthread_mutex_unlock(&opening);
+}
+void become_child() noexcept {
+  forget_thread_after_fork(process.epochs + 1);
+  if (process.epochs == 0) return;
   process.pid = getpid();
-  process.pid_start = sys::start_time(process.pid);
-  sys::register_fence();
-  __atomic_fetch_add(&detail::epoch, u64{1}, __ATOMIC_RELEASE);
+  know_limits(process.words.control);
+  next_epoch();
+}
+void after_fork_child() {
+  const Inside inside;
+  pthread_mutex_init(&opening, nullptr);
+  become_child();
 }
 
 // A program that this process was before an exec left its rings behind: their thread is ours, but not their writer.
-void retire_rings_of_former_image() noexcept {
-  const InstanceWords& w = process.words;
+void retire_rings_of_former_image(const InstanceWords& w) noexcept {
   const u64 n = __atomic_load_n(&w.control->nr_rings, __ATOMIC_ACQUIRE);
   for (u32 i = 0; i < n && i < most_rings; ++i) {
     RingEntry& entry = w.ring(i);
     u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
-    if (state_of(state) != RingState::live || static_cast<i32>(entry.pid) != process.pid) continue;
+    if (state_of(state) != RingState::live || static_cast<i32>(entry.pid) != process.pid || entry.image == process.image) continue;
     const u64 retired = pack_state(RingState::retired, static_cast<u32>(state >> 32));
     __atomic_compare_exchange_n(&entry.state, &state, retired, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
   }
@@ -109,9 +153,14 @@ int open_locked(const char* name) {
   const std::string wanted = name != nullptr ? name : from_environment != nullptr ? from_environment : "default";
   auto path = instance_path(wanted);
   if (!path) return -path.error().code.value();
-  if (process.words.control != nullptr) return name == nullptr || *path == process.path ? 0 : -EBUSY;
   struct stat st {};
+  if (process.words.control != nullptr) {
+    const bool same = stat(path->c_str(), &st) == 0 && st.st_dev == process.device && st.st_ino == process.inode;
+    return name == nullptr || same ? 0 : -EBUSY;
+  }
   if (stat((*path + "/instance").c_str(), &st) != 0) {
+    // A path in the environment is that of a recorder, which may be gone: nobody would clean up a new one.
+    if (name == nullptr && wanted.find('/') != std::string::npos) return -errno;
     InstanceOptions options;
     options.name = wanted;
     if (auto made = Instance::create(options); !made && made.error().code != std::errc::file_exists)
@@ -119,33 +168,26 @@ int open_locked(const char* name) {
   }
   auto words = map_instance(*path, true);
   if (!words) return -words.error().code.value();
-  const int dir = ::open(path->c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-  const int gate = ::open((*path + "/gate").c_str(), O_RDWR | O_CLOEXEC);
-  if (dir < 0 || gate < 0 || path->size() >= sizeof process.path) {
-    if (dir >= 0) close(dir);
-    if (gate >= 0) close(gate);
-    return -EINVAL;
-  }
-  const bool mapped = mmap(ringside_gate, gate_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, gate, 0) != MAP_FAILED;
-  close(gate);
-  if (!mapped) {
-    close(dir);
-    return -ENOMEM;
-  }
+  const sys::Fd gate(::open((*path + "/gate").c_str(), O_RDWR | O_CLOEXEC));
+  if (!gate) return -errno;
+  char absolute[PATH_MAX];  // the program may change its directory
+  if (realpath(path->c_str(), absolute) == nullptr || stat(absolute, &st) != 0) return -errno;
+  if (mmap(ringside_gate, gate_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, gate.get(), 0) == MAP_FAILED) return -ENOMEM;
   const InstanceWords kept = keep(std::move(*words));
-  std::strcpy(process.path, path->c_str());
-  process.dir = dir;
+  std::strcpy(process.path, absolute);
+  process.device = st.st_dev;
+  process.inode = st.st_ino;
   process.clock = clock_of(*kept.control);
   process.pid = getpid();
-  process.pid_start = sys::start_time(process.pid);
+  process.image = this_image();
   sys::comm_of(process.pid, 0, process.comm);
-  sys::register_fence();
-  prepare_threads();
+  know_limits(kept.control);
   static const bool once = pthread_atfork(before_fork, after_fork_parent, after_fork_child) == 0;
   (void)once;
-  process.words = kept;
-  retire_rings_of_former_image();
-  __atomic_fetch_add(&detail::epoch, u64{1}, __ATOMIC_RELEASE);
+  retire_rings_of_former_image(kept);
+  madvise(&detail::epoch, sizeof detail::epoch, MADV_WIPEONFORK);
+  __atomic_store_n(&process.words.control, kept.control, __ATOMIC_RELEASE);
+  next_epoch();
   register_all();
   return 0;
 }
@@ -157,16 +199,27 @@ int open_locked(const char* name) {
 
 }  // namespace
 
+void become_child_if_forked() noexcept {
+  if (process.epochs != 0 && __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE) == 0) become_child();
+}
+
 void register_all() noexcept {
   if (process.words.control == nullptr || all_events == nullptr) return;
   const InstanceLock lock(process.path);
-  for (ringside_event* e = __atomic_load_n(&all_events, __ATOMIC_ACQUIRE); e != nullptr; e = e->next)
+  for (ringside_event* e = all_events; e != nullptr; e = e->next)
     if (e->id == 0) enter(*e);
 }
 
-void save_names(i32 tid, i32 pid, const char* task) noexcept {
-  const auto append = [](const char* file, i32 a, const char* b) {
-    const int fd = openat(process.dir, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+sys::Fd open_directory() noexcept {
+  sys::Fd dir(::open(process.path, O_PATH | O_DIRECTORY | O_CLOEXEC));
+  struct stat st {};
+  const bool same = dir && fstat(dir.get(), &st) == 0 && st.st_dev == process.device && st.st_ino == process.inode;
+  return same ? std::move(dir) : sys::Fd();
+}
+
+void save_names(int dir, i32 tid, i32 pid, const char* task) noexcept {
+  const auto append = [dir](const char* file, i32 a, const char* b) {
+    const int fd = openat(dir, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fd < 0) return;
     char line[48];
     int n = 0;
@@ -179,7 +232,8 @@ void save_names(i32 tid, i32 pid, const char* task) noexcept {
     line[n++] = ' ';
     for (; *b != 0 && n < 40; ++b) line[n++] = *b;
     line[n++] = '\n';
-    if (lseek(fd, 0, SEEK_END) < (4 << 20)) (void)!::write(fd, line, static_cast<size_t>(n));
+    const off_t end = lseek(fd, 0, SEEK_END);
+    if (end < (4 << 20) && sys::may_grow_to(static_cast<u64>(end + n))) (void)!::write(fd, line, static_cast<size_t>(n));
     close(fd);
   };
   append("saved_cmdlines", tid, task);
@@ -203,24 +257,28 @@ extern "C" {
 alignas(4096) unsigned char ringside_gate[4096];
 
 int ringside_register(ringside_event* event) {
+  const Inside inside;
   if (!fits(event->system) || !fits(event->name)) return -EINVAL;
   if (__atomic_load_n(&event->id, __ATOMIC_ACQUIRE) != 0) return 0;
-  bool listed = event->next != nullptr;
-  for (ringside_event* e = __atomic_load_n(&all_events, __ATOMIC_ACQUIRE); e != nullptr && !listed; e = e->next) listed = e == event;
+  pin(*event);
+  pthread_mutex_lock(&opening);
+  bool listed = false;
+  for (const ringside_event* e = all_events; e != nullptr && !listed; e = e->next) listed = e == event;
   if (!listed) {
-    ringside_event* head = __atomic_load_n(&all_events, __ATOMIC_ACQUIRE);
-    do event->next = head;
-    while (!__atomic_compare_exchange_n(&all_events, &head, event, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+    event->next = all_events;
+    all_events = event;
   }
-  if (process.words.control == nullptr) return 0;
-  if (pthread_mutex_trylock(&opening) != 0) return 0;  // being opened: register_all sees it
-  const InstanceLock lock(process.path);
-  const int done = enter(*event);
+  int done = 0;
+  if (process.words.control != nullptr) {
+    const InstanceLock lock(process.path);
+    done = enter(*event);
+  }
   pthread_mutex_unlock(&opening);
   return done;
 }
 
 int ringside_open(const char* name) {
+  const Inside inside;
   pthread_mutex_lock(&opening);
   const int done = open_locked(name);
   pthread_mutex_unlock(&opening);
@@ -228,6 +286,7 @@ int ringside_open(const char* name) {
 }
 
 void ringside_close(void) {
+  const Inside inside;
   pthread_mutex_lock(&opening);
   if (process.words.control != nullptr) {
     retire_this_thread();
@@ -237,10 +296,8 @@ void ringside_close(void) {
       __atomic_store_n(&e->enabled, &never, __ATOMIC_RELEASE);
       __atomic_store_n(&e->id, 0u, __ATOMIC_RELEASE);
     }
-    __atomic_fetch_add(&detail::epoch, u64{1}, __ATOMIC_RELEASE);
-    process.words.control = nullptr;
-    close(process.dir);
-    process.dir = -1;
+    next_epoch();
+    __atomic_store_n(&process.words.control, nullptr, __ATOMIC_RELEASE);
   }
   pthread_mutex_unlock(&opening);
 }

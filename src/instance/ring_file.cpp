@@ -8,6 +8,8 @@
 
 #include <cstring>
 
+#include "sys/sys.hpp"
+
 namespace ringside {
 namespace {
 
@@ -22,7 +24,8 @@ int open_sized(int dir, const char* path, u64 size) noexcept {
   }
   if (fd < 0) return -1;
   struct stat st {};
-  if (fstat(fd, &st) == 0 && static_cast<u64>(st.st_size) < size && ftruncate(fd, static_cast<off_t>(size)) != 0) {
+  if (fstat(fd, &st) == 0 && static_cast<u64>(st.st_size) < size &&
+      (!sys::may_grow_to(size) || ftruncate(fd, static_cast<off_t>(size)) != 0)) {
     const int error = errno;
     close(fd);
     errno = error;
@@ -39,6 +42,17 @@ void* map_sized(int dir, const char* path, u64 size) noexcept {
   close(fd);
   errno = error;
   return at == MAP_FAILED ? nullptr : at;
+}
+
+sys::Fd open_control(int dir, u32 n) noexcept {
+  char path[64];
+  ring_path(n, "ring", path);
+  return sys::Fd(openat(dir, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+}
+
+template <class T>
+bool get(const sys::Fd& fd, T& value, u64 at) noexcept {
+  return pread(fd.get(), &value, sizeof value, static_cast<off_t>(at)) == static_cast<ssize_t>(sizeof value);
 }
 
 bool punch(int dir, const char* path) noexcept {
@@ -64,7 +78,7 @@ void ring_path(u32 n, const char* name, char* out) noexcept {
   std::strcpy(out, name);
 }
 
-MappedRing attach_ring(int dir, u32 n, const Geometry& geometry) noexcept {
+MappedRing map_ring(int dir, u32 n, const Geometry& geometry) noexcept {
   MappedRing mapped;
   mapped.ring.geometry = geometry;
   mapped.control_bytes = control_size(geometry);
@@ -81,7 +95,12 @@ MappedRing attach_ring(int dir, u32 n, const Geometry& geometry) noexcept {
     errno = error;
     return {};
   }
-  Control& c = *mapped.ring.control;
+  return mapped;
+}
+
+void label_ring(const Ring& ring) noexcept {
+  Control& c = *ring.control;
+  const Geometry& geometry = ring.geometry;
   c.version = control_version;
   c.header_bytes = sizeof(Control);
   c.record_bytes = sizeof(Record);
@@ -89,23 +108,26 @@ MappedRing attach_ring(int dir, u32 n, const Geometry& geometry) noexcept {
   c.nr_subbufs = geometry.nr_subbufs();
   c.nr_slots = geometry.nr_slots();
   __atomic_store_n(&c.magic, control_magic, __ATOMIC_RELEASE);
-  return mapped;
 }
 
 Geometry ring_geometry(int dir, u32 n, const Geometry& fresh) noexcept {
-  char path[64];
-  ring_path(n, "ring", path);
-  const int fd = openat(dir, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0) return {};
+  const sys::Fd fd = open_control(dir, n);
+  if (!fd) return errno == ENOENT ? fresh : Geometry();
   Control head{};
-  const ssize_t n_read = pread(fd, &head, sizeof head, 0);
-  close(fd);
-  if (n_read != static_cast<ssize_t>(sizeof head)) return {};
+  if (!get(fd, head, 0)) return {};
   if (head.magic == 0) return fresh;
   if (head.magic != control_magic || head.version != control_version || head.record_bytes != sizeof(Record) ||
       head.nr_slots + 1 > head.nr_subbufs || head.nr_slots == 0)
     return {};
   return Geometry(head.subbuf_size, head.nr_subbufs, head.nr_subbufs - head.nr_slots - 1);
+}
+
+bool seems_read(int dir, u32 n) noexcept {
+  const sys::Fd fd = open_control(dir, n);
+  Control head{};
+  Record record{};
+  if (!fd || !get(fd, head, 0) || !get(fd, record, sizeof head + place_of(head.commit).id * sizeof record)) return false;
+  return record.base + committed_of(record.committed).events <= head.state[head.reader_generation & 1].expected;
 }
 
 void unmap_ring(MappedRing& mapped) noexcept {
@@ -114,6 +136,58 @@ void unmap_ring(MappedRing& mapped) noexcept {
   munmap(mapped.ring.control, mapped.control_bytes);
   mapped = {};
 }
+
+u64 resident_bytes(int dir, u32 n) noexcept {
+  u64 bytes = 0;
+  static constexpr const char* names[] = {"ring", "trace_pipe_raw"};
+  for (const char* name : names) {
+    char path[64];
+    ring_path(n, name, path);
+    struct stat st {};
+    if (fstatat(dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0) bytes += static_cast<u64>(st.st_blocks) * 512;
+  }
+  return bytes;
+}
+
+MappedRing copy_ring(const MappedRing& from) noexcept {
+  const auto room = [](u64 size) -> void* {
+    void* const at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return at == MAP_FAILED ? nullptr : at;
+  };
+  MappedRing copy = from;
+  copy.ring.data = static_cast<u8*>(room(from.data_bytes));
+  if (copy.ring.data == nullptr) return {};
+  copy.ring.control = static_cast<Control*>(room(from.control_bytes));
+  if (copy.ring.control == nullptr) {
+    munmap(copy.ring.data, copy.data_bytes);
+    return {};
+  }
+  std::memcpy(static_cast<void*>(copy.ring.control), from.ring.control, from.control_bytes);
+  for (u32 id = 0; id < from.ring.geometry.nr_subbufs(); ++id)
+    if (from.ring.record(id).reserve != 0) std::memcpy(copy.ring.subbuf(id), from.ring.subbuf(id), from.ring.geometry.subbuf_size());
+  return copy;
+}
+
+void move_ring(MappedRing& copy, MappedRing& at) noexcept {
+  mremap(copy.ring.data, copy.data_bytes, at.data_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at.ring.data);
+  mremap(copy.ring.control, copy.control_bytes, at.control_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at.ring.control);
+  copy = {};
+}
+
+void forget_ring(MappedRing& at) noexcept {
+  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+  mmap(at.ring.data, at.data_bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+  mmap(at.ring.control, at.control_bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+}
+
+void switch_gate(Control& control, bool open) noexcept {
+  u64 now = __atomic_load_n(&control.gate, __ATOMIC_SEQ_CST);
+  while (now != gate_moved && !__atomic_compare_exchange_n(&control.gate, &now, open ? now & ~gate_off : now | gate_off, false,
+                                                           __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+  }
+}
+
+u64 lock_word(i32 pid) noexcept { return u64{static_cast<u32>(pid)} << 32 | (sys::start_time(pid) & 0xFFFFFFFF); }
 
 bool clear_ring(int dir, u32 n) noexcept {
   char path[64];

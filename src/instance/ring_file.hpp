@@ -12,13 +12,32 @@ struct MappedRing {
 
 // Maps ring `n` below the directory `dir` (an open descriptor of the instance) read-write, making its files if they are missing.
 // Empty on failure, errno says why.
-MappedRing attach_ring(int dir, u32 n, const Geometry& geometry) noexcept;
-// What ring `n` looks like: its own words say so; `fresh` if it is new. Invalid if they are damaged or the file is missing.
+MappedRing map_ring(int dir, u32 n, const Geometry& geometry) noexcept;
+// Writes into its control words what it looks like. The caller owns it (RingState::busy).
+void label_ring(const Ring& ring) noexcept;
+// What ring `n` looks like: its own words say so; `fresh` if it is new. Invalid if they are damaged. A file costs less to look at than
+// to map.
 Geometry ring_geometry(int dir, u32 n, const Geometry& fresh) noexcept;
+// Whether it may be that all of it is read: looked at without a lock, to be asked again by who owns the ring.
+bool seems_read(int dir, u32 n) noexcept;
 void unmap_ring(MappedRing& ring) noexcept;
+// A private copy of the control words and of the written sub-buffers; empty if there is no memory.
+MappedRing copy_ring(const MappedRing& ring) noexcept;
+// Puts `copy` in the place of `at`, at its addresses.
+void move_ring(MappedRing& copy, MappedRing& at) noexcept;
+// Puts private zeros in the place of `at`: a new ring that nobody reads.
+void forget_ring(MappedRing& at) noexcept;
+
+// Recording off or on; what else the gate says stays.
+void switch_gate(Control& control, bool open) noexcept;
+// What stands in reader_lock while this process holds it: pid << 32 | its start time.
+u64 lock_word(i32 pid) noexcept;
 
 // Gives the memory of both files back; the ring is new afterwards. The caller owns it (RingState::busy).
 bool clear_ring(int dir, u32 n) noexcept;
+
+// Bytes of memory behind both files.
+u64 resident_bytes(int dir, u32 n) noexcept;
 
 // "per_cpu/cpuN/NAME"; out holds 64 bytes.
 void ring_path(u32 n, const char* name, char* out) noexcept;

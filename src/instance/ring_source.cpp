@@ -9,22 +9,26 @@
 #include <cstring>
 
 #include "instance/instance.hpp"
+#include "instance/ring_entry.hpp"
 #include "instance/ring_file.hpp"
 
 namespace ringside {
 namespace {
 
-result<std::pair<sys::Region, sys::Fd>> map_file(int dir, u32 n, const char* name, u64 size) {
+result<RingView::File> map_file(int dir, u32 n, const char* name, u64 size) {
   char path[64];
   ring_path(n, name, path);
   sys::Fd fd(openat(dir, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   if (!fd) return fail(errno, std::string("cannot open ") + path);
   auto region = sys::Region::map(fd.get(), size, true, path);
   if (!region) return tl::unexpected(region.error());
-  return std::pair{std::move(*region), std::move(fd)};
+  return RingView::File{std::move(*region), std::move(fd)};
 }
 
-u64 lock_word(i32 pid) noexcept { return u64{static_cast<u32>(pid)} << 32 | (sys::start_time(pid) & 0xFFFFFFFF); }
+u64 resident(const sys::Fd& fd) noexcept {
+  struct stat st {};
+  return fstat(fd.get(), &st) == 0 ? static_cast<u64>(st.st_blocks) * 512 : 0;
+}
 
 // The running time in front of data offset `end`; what is not event-shaped ends the sum.
 u64 time_before(const u8* data, u32 end, u64 time) noexcept {
@@ -65,7 +69,7 @@ class OwnSource final : public Source {
     const RingEntry& entry = words_.ring(name_.ring);
     const u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
     if (state_of(state) != RingState::live || static_cast<i32>(entry.tid) != name_.tid) return state_of(state) != RingState::busy;
-    return sys::start_time(name_.pid, name_.tid) != entry.tid_start;
+    return surely_dead(*words_.control, entry);
   }
 
  private:
@@ -130,9 +134,9 @@ result<RingView> look_at(int dir, u32 n, const Geometry& fresh) {
   if (!control) return tl::unexpected(control.error());
   Ring ring;
   ring.geometry = geometry;
-  ring.control = reinterpret_cast<Control*>(control->first.data());
-  ring.data = data->first.data();
-  return RingView(ring, std::move(control->first), std::move(data->first), std::move(data->second));
+  ring.control = reinterpret_cast<Control*>(control->region.data());
+  ring.data = data->region.data();
+  return RingView(ring, std::move(*control), std::move(*data));
 }
 
 Counters RingView::counters() const noexcept {
@@ -147,8 +151,7 @@ Counters RingView::counters() const noexcept {
   n.bytes = r.bytes;
   n.unfinished_bytes = r.unfinished_bytes;
   n.oldest_time = r.oldest_time;
-  struct stat st {};
-  if (fstat(file_.get(), &st) == 0) n.resident_bytes = static_cast<u64>(st.st_blocks) * 512;
+  n.resident_bytes = resident(data_.fd) + resident(control_.fd);
   n.subbuf_size = ring_.geometry.subbuf_size();
   n.nr_subbufs = ring_.geometry.nr_subbufs();
   n.capacity_bytes = u64{ring_.geometry.nr_slots()} * ring_.geometry.capacity();
@@ -164,17 +167,10 @@ bool RingView::lock() noexcept {
   return reader_.steal(holder, who);
 }
 
-void RingView::gate(bool open) noexcept {
-  u64* const gate = &ring_.control->gate;
-  if (__atomic_load_n(gate, __ATOMIC_SEQ_CST) == gate_moved) return;
-  if (open)
-    __atomic_fetch_and(gate, ~gate_off, __ATOMIC_SEQ_CST);
-  else
-    __atomic_fetch_or(gate, gate_off, __ATOMIC_SEQ_CST);
-}
+void RingView::gate(bool open) noexcept { switch_gate(*ring_.control, open); }
 
 bool RingView::quiet() noexcept {
-  return sys::fence_heavy() && __atomic_load_n(&ring_.control->nest, __ATOMIC_ACQUIRE) == 0;
+  return ring_.control->unfenced == 0 && sys::fence_heavy() && __atomic_load_n(&ring_.control->nest, __ATOMIC_ACQUIRE) == 0;
 }
 
 u64 RingView::park() noexcept {
@@ -186,7 +182,7 @@ u64 RingView::park() noexcept {
   const u64 value = gate_park(commit.position);
   const u64 committed = __atomic_load_n(&ring_.record(own.id).committed, __ATOMIC_ACQUIRE);
   const bool all_read = committed_of(committed).bytes == at.bytes;
-  u64 given = 0, open = 0;
+  u64 open = 0;
   if (!all_read || !__atomic_compare_exchange_n(&ring_.control->gate, &open, value, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
     return 0;  // closed, or parked already
   // The reserve word: a handler that came between a commit and its second look has left an event that is not published yet.
@@ -194,17 +190,15 @@ u64 RingView::park() noexcept {
       place_of(__atomic_load_n(&ring_.control->tail, __ATOMIC_ACQUIRE)) == commit) {
     // From here on the writer leaves this sub-buffer without touching it: the gate says so.
     const auto offset = static_cast<off_t>(ring_.geometry.offset_of(own.id));
-    struct stat before {}, after {};
-    fstat(file_.get(), &before);
-    fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, ring_.geometry.subbuf_size());
-    fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, ring_.geometry.subbuf_size());  // the meta-page: nobody maps
-    fstat(file_.get(), &after);
-    given = static_cast<u64>(before.st_blocks - after.st_blocks) * 512;
-    return given;
+    const u64 before = resident(data_.fd);
+    for (const off_t where : {offset, off_t{0}})  // 0, the meta-page: nobody maps
+      fallocate(data_.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, where, ring_.geometry.subbuf_size());
+    const u64 after = resident(data_.fd);
+    return before > after ? before - after : 0;
   }
   u64 parked = value;
   __atomic_compare_exchange_n(&ring_.control->gate, &parked, u64{0}, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
-  return given;
+  return 0;
 }
 
 void RingView::give_up() noexcept { __atomic_store_n(&ring_.control->gate, gate_moved, __ATOMIC_SEQ_CST); }

@@ -15,13 +15,17 @@ class Instance;
 
 class RingView {
  public:
-  RingView(Ring ring, sys::Region control, sys::Region data, sys::Fd file) noexcept
-      : ring_(ring), reader_(ring), control_(std::move(control)), data_(std::move(data)), file_(std::move(file)) {}
+  struct File {
+    sys::Region region;
+    sys::Fd fd;
+  };
+  RingView(Ring ring, File control, File data) noexcept
+      : ring_(ring), reader_(ring), control_(std::move(control)), data_(std::move(data)) {}
 
   Counters counters() const noexcept;
   Reader<>& reader() noexcept { return reader_; }
   const Ring& ring() const noexcept { return ring_; }
-  bool cut() const noexcept { return control_.cut() || data_.cut(); }
+  bool cut() const noexcept { return control_.region.cut() || data_.region.cut(); }
 
   bool lock() noexcept;  // the reader's lock; taken over from a dead process
   void unlock() noexcept { reader_.unlock(); }
@@ -39,8 +43,7 @@ class RingView {
   bool quiet() noexcept;  // the gate being closed: true if no writer is inside
   Ring ring_;
   Reader<> reader_;
-  sys::Region control_, data_;
-  sys::Fd file_;  // of the data region
+  File control_, data_;
 };
 
 // fresh: what the ring looks like if it is new; else its own words say so.

@@ -3,9 +3,12 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <new>
 
@@ -14,7 +17,7 @@
 
 namespace ringside {
 
-constinit u64 detail::epoch = 1;
+constinit detail::Epoch detail::epoch = {};  // zeros: pages of a file cannot be wiped
 constinit thread_local detail::ThisThread detail::this_thread{};
 
 namespace {
@@ -22,9 +25,26 @@ namespace {
 using detail::this_thread;
 using detail::ThisThread;
 
-struct ThreadRing {
+// A ring that this thread has taken.
+struct Hold {
   MappedRing mapped;
+  InstanceWords words;  // of its instance; another one may be open by now
   u32 number;
+  i32 tid;  // whose it is; 0 in a child: nobody's
+};
+
+// A ring that was put aside stays mapped, and this thread's, until the thread ends: the event that a handler interrupted may have
+// loaded its address already. A page each, because handlers may do it.
+struct Aside {
+  Aside* next;
+  Hold hold;
+};
+
+struct ThreadRing {
+  Hold hold;
+  Aside* aside;
+  u32 refusals;           // in a row
+  MappedRing child_copy;  // during a fork in the middle of an event
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local ThreadRing this_ring{};
 
@@ -40,30 +60,63 @@ void wake(void* context) noexcept {
   sys::futex_wake_all(&control->wait.sequence);
 }
 
-void retire() noexcept {
-  RingEntry& entry = process.words.ring(this_ring.number);
-  const auto tid = static_cast<u32>(this_thread.tid);
+class SignalsOff {
+ public:
+  SignalsOff() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old_);
+  }
+  ~SignalsOff() { pthread_sigmask(SIG_SETMASK, &old_, nullptr); }
+  SignalsOff(const SignalsOff&) = delete;
+  SignalsOff& operator=(const SignalsOff&) = delete;
+
+ private:
+  sigset_t old_;
+};
+
+InstanceWords open_words() noexcept { return {__atomic_load_n(&process.words.control, __ATOMIC_ACQUIRE)}; }
+
+bool in_event() noexcept {
+  const Control* const words = this_ring.hold.mapped.ring.control;
+  return words != nullptr && __atomic_load_n(&words->nest, __ATOMIC_RELAXED) != 0;
+}
+bool moved() noexcept {
+  const Control* const words = this_ring.hold.mapped.ring.control;
+  return words != nullptr && __atomic_load_n(&words->gate, __ATOMIC_ACQUIRE) == gate_moved;
+}
+
+// Only where no event of this thread can be on its way.
+void release(Hold& hold) noexcept {
+  if (!hold.mapped) return;
+  unmap_ring(hold.mapped);
+  const auto tid = static_cast<u32>(hold.tid);
   u64 live = pack_state(RingState::live, tid);
-  unmap_ring(this_ring.mapped);
-  __atomic_compare_exchange_n(&entry.state, &live, pack_state(RingState::retired, tid), false,
-                              __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+  if (tid != 0)
+    __atomic_compare_exchange_n(&hold.words.ring(hold.number).state, &live, pack_state(RingState::retired, tid), false,
+                                __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+  hold = {};
+}
+
+void put_aside() noexcept {
+  if (!this_ring.hold.mapped) return;
+  void* const page = mmap(nullptr, sizeof(Aside), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page != MAP_FAILED) this_ring.aside = new (page) Aside{this_ring.aside, this_ring.hold};  // else it is found dead some day
+  this_ring.hold = {};
 }
 
 void at_thread_end(void*) {
-  ThisThread& t = this_thread;
-  if (t.attached_at == 0) return;
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  if (t.attached()) retire();
-  t.attached_at = 0;  // later destructors may write: they get a ring once more
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
-}
-
-// Takes ring `n` if its entry is in `state`; busy on success.
-bool claim(u32 n, u64 state, u32 tid) noexcept {
-  return __atomic_compare_exchange_n(&process.words.ring(n).state, &state, pack_state(RingState::busy, tid), false,
-                                     __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+  const SignalsOff off;
+  this_thread.attached_at = detail::not_attached;  // later destructors may write: they get a ring once more
+  if (in_event())
+    put_aside();
+  else
+    release(this_ring.hold);
+  while (Aside* const one = this_ring.aside) {
+    this_ring.aside = one->next;
+    release(one->hold);
+    munmap(one, sizeof *one);
+  }
 }
 
 bool all_read(const Ring& ring) noexcept {
@@ -71,132 +124,216 @@ bool all_read(const Ring& ring) noexcept {
   return n.unread == 0;
 }
 
+// Takes ring `n` if its entry is in `state`; busy on success.
+bool claim(RingEntry& entry, u64 state, i32 tid) noexcept {
+  const u64 claimed = claim_of(static_cast<u32>(tid), state_of(state) == RingState::retired);
+  return __atomic_compare_exchange_n(&entry.state, &state, claimed, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+// Makes a ring that somebody left good for a new owner: its writer may have died in it, or it was given up. False: not now.
+bool repair(const Ring& ring) noexcept {
+  Control& c = *ring.control;
+  if (c.nest == 0 && __atomic_load_n(&c.gate, __ATOMIC_ACQUIRE) != gate_moved) return true;
+  Reader<> reader(ring);
+  if (reader.try_lock(lock_word(process.pid)) != 0) return false;  // recover wants no reader beside it
+  if (recover<>(ring).corrupt) c.corrupt = 1;
+  reader.unlock();
+  // What was parked there stays closed: recover has closed the place where the writer stood.
+  u64 gone = gate_moved;
+  __atomic_compare_exchange_n(&c.gate, &gone, u64{0}, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+  return c.corrupt == 0;
+}
+
+enum class Taken { no, yes, hopeless };
+
+// Takes ring `n`, which nobody has, if it may be taken. It is looked at before it is claimed, because nobody sees a claimed ring.
+// hopeless: it cannot be mapped, and a new one could not either.
+Taken take(int dir, Hold& own, u32 n, const Geometry& geometry, bool unread_too) noexcept {
+  RingEntry& entry = own.words.ring(n);
+  const u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
+  const auto fits = [&] { return ring_geometry(dir, n, geometry) == geometry; };  // else of other sizes, or damaged
+  if (!fits()) return Taken::no;
+  if (state_of(state) == RingState::retired && !unread_too && !seems_read(dir, n)) return Taken::no;
+  own.mapped = map_ring(dir, n, geometry);
+  if (!own.mapped) return Taken::hopeless;
+  const Ring& ring = own.mapped.ring;
+  const auto good = [&] {
+    return ring.control->corrupt == 0 && (state_of(state) == RingState::empty || unread_too || all_read(ring));
+  };
+  if (good() && claim(entry, state, own.tid)) {
+    if (fits() && good() && repair(ring)) {
+      label_ring(ring);
+      own.number = n;
+      return Taken::yes;
+    }
+    __atomic_store_n(&entry.state, state, __ATOMIC_RELEASE);
+  }
+  unmap_ring(own.mapped);
+  return Taken::no;
+}
+
+bool make(int dir, Hold& own, const Geometry& geometry) noexcept {
+  const u64 n = __atomic_fetch_add(&own.words.control->nr_rings, u64{1}, __ATOMIC_ACQ_REL);
+  if (n >= most_rings) return false;
+  own.number = static_cast<u32>(n);
+  RingEntry& entry = own.words.ring(own.number);
+  __atomic_store_n(&entry.state, claim_of(static_cast<u32>(own.tid), false), __ATOMIC_RELEASE);
+  own.mapped = map_ring(dir, own.number, geometry);
+  if (own.mapped)
+    label_ring(own.mapped.ring);
+  else
+    __atomic_store_n(&entry.state, pack_state(RingState::empty, 0), __ATOMIC_RELEASE);
+  return static_cast<bool>(own.mapped);
+}
+
+// Has the budget room for one more ring, even if all made since the last look became full? Rings are sparse: only what they hold
+// counts, which is looked at when it matters.
+bool affordable(int dir, InstanceControl& c, u64 made, u64 size) noexcept {
+  const auto room = [&] {
+    const u64 taken = __atomic_load_n(&c.measured_bytes, __ATOMIC_RELAXED), then = __atomic_load_n(&c.measured_rings, __ATOMIC_RELAXED);
+    return taken + (made + 1 - std::min(then, made)) * size <= c.budget;
+  };
+  if (room()) return true;
+  u64 bytes = 0;
+  for (u32 n = 0; n < made; ++n) bytes += resident_bytes(dir, n);
+  __atomic_store_n(&c.measured_bytes, bytes, __ATOMIC_RELAXED);
+  __atomic_store_n(&c.measured_rings, made, __ATOMIC_RELAXED);
+  return room();
+}
+
 // A ring for this thread: a given-back one, a retired one that is read, a new one, or (budget) a retired one that is not read.
-bool find_ring(ThreadRing& own, u32 tid) noexcept {
-  InstanceControl& c = *process.words.control;
-  const u64 made = __atomic_load_n(&c.nr_rings, __ATOMIC_ACQUIRE);
+bool find_ring(int dir, Hold& own) noexcept {
+  InstanceControl& c = *own.words.control;
+  const u64 made = std::min<u64>(__atomic_load_n(&c.nr_rings, __ATOMIC_ACQUIRE), most_rings);
   const Geometry geometry = geometry_of(c);
   if (!geometry.valid()) return false;
-  const u64 limit = c.budget / geometry.data_size();
-  for (int pass = 0; pass < 2; ++pass) {
-    const bool take_unread = pass == 1;
-    int looks = 16;  // each unread one costs two mappings
-    for (u64 i = 0; i < made; ++i) {
-      const u32 n = static_cast<u32>(i);
-      const u64 state = __atomic_load_n(&process.words.ring(n).state, __ATOMIC_ACQUIRE);
-      const RingState kind = state_of(state);
-      if (kind != RingState::retired && kind != RingState::empty) continue;
-      if (kind == RingState::retired && !take_unread && --looks < 0) continue;
-      if (!claim(n, state, tid)) continue;
-      own.mapped = ring_geometry(process.dir, n, geometry) == geometry ? attach_ring(process.dir, n, geometry) : MappedRing{};
-      own.number = n;
-      if (!own.mapped) {  // of other sizes, or damaged
-        __atomic_store_n(&process.words.ring(n).state, state, __ATOMIC_RELEASE);
-        continue;
-      }
-      const Control& words = *own.mapped.ring.control;
-      if (words.corrupt == 0 && (kind == RingState::empty || take_unread || all_read(own.mapped.ring))) {
-        if (words.nest != 0 && recover<>(own.mapped.ring).corrupt) own.mapped.ring.control->corrupt = 1;
-        if (words.corrupt == 0) return true;
-      }
-      unmap_ring(own.mapped);
-      __atomic_store_n(&process.words.ring(n).state, state, __ATOMIC_RELEASE);
+  for (const bool unread_too : {false, true}) {
+    int looks = 16;  // each costs system calls
+    for (u32 n = 0; n < made; ++n) {
+      const RingState state = state_of(__atomic_load_n(&own.words.ring(n).state, __ATOMIC_ACQUIRE));
+      if (state != RingState::retired && state != RingState::empty) continue;
+      if (state == RingState::retired && __atomic_load_n(&own.words.ring(n).sizes, __ATOMIC_RELAXED) != short_sizes(geometry)) continue;
+      if (state == RingState::retired && !unread_too && --looks < 0) continue;
+      const Taken taken = take(dir, own, n, geometry, unread_too);
+      if (taken != Taken::no) return taken == Taken::yes;
     }
-    if (made >= most_rings || made >= limit) continue;
-    const u64 n = __atomic_fetch_add(&c.nr_rings, u64{1}, __ATOMIC_ACQ_REL);
-    if (n >= most_rings) break;
-    own.number = static_cast<u32>(n);
-    __atomic_store_n(&process.words.ring(own.number).state, pack_state(RingState::busy, tid), __ATOMIC_RELEASE);
-    own.mapped = attach_ring(process.dir, own.number, geometry);
-    if (own.mapped) return true;
-    __atomic_store_n(&process.words.ring(own.number).state, pack_state(RingState::empty, 0), __ATOMIC_RELEASE);
-    return false;
+    if (!unread_too && made < most_rings && affordable(dir, c, made, geometry.data_size())) return make(dir, own, geometry);
   }
   return false;
 }
 
-// The slow path of a thread's first event. Signals are off meanwhile, so that no handler meets half a ring.
-RS_NOINLINE bool attach() noexcept {
+// Says whose the ring is and lets others see it.
+void introduce(int dir, const Hold& own) noexcept {
+  InstanceControl& c = *own.words.control;
+  RingEntry& entry = own.words.ring(own.number);
+  entry.pid = static_cast<u32>(process.pid);
+  entry.tid = static_cast<u32>(own.tid);
+  entry.image = process.image;
+  __atomic_store_n(&entry.sizes, short_sizes(own.mapped.ring.geometry), __ATOMIC_RELAXED);  // others look before they claim
+  entry.tid_start = sys::start_time(process.pid, own.tid);
+  sys::comm_of(process.pid, own.tid, entry.task);
+  std::memcpy(entry.process, process.comm, sizeof entry.process);
+  Control& words = *own.mapped.ring.control;
+  words.owner = static_cast<u64>(own.tid);
+  words.owner_start = entry.tid_start;
+  words.mode = c.mode;
+  words.unfenced = process.fenced ? 0 : 1;
+  save_names(dir, own.tid, process.pid, entry.task);
+  __atomic_store_n(&entry.state, pack_state(RingState::live, static_cast<u32>(own.tid)), __ATOMIC_SEQ_CST);
+  // Whoever switches recording or resizes stores that first and then goes through the live rings: he has seen this one, or it sees
+  // what he stored.
+  u64 off;
+  do {
+    off = __atomic_load_n(&c.tracing_off, __ATOMIC_SEQ_CST);
+    switch_gate(words, off == 0);
+  } while (__atomic_load_n(&c.tracing_off, __ATOMIC_SEQ_CST) != off);
+  if (geometry_of(c) != own.mapped.ring.geometry) __atomic_store_n(&words.gate, gate_moved, __ATOMIC_SEQ_CST);
+}
+
+bool take_ring() noexcept {
   ThisThread& t = this_thread;
-  if (t.attaching) {  // an event from inside: our own system calls, traced
-    if (process.words.control != nullptr) __atomic_fetch_add(&process.words.control->refused, u64{1}, __ATOMIC_RELAXED);
+  const u64 epoch = __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE);
+  const InstanceWords words = open_words();
+  if (words.control == nullptr || in_event()) return false;  // an open event ends on the ring that it began on
+  t.attached_at = detail::not_attached;
+  put_aside();
+  const sys::Fd dir = getpid() == process.pid ? open_directory() : sys::Fd();  // a vfork's child: the thread is its parent's
+  Hold& own = this_ring.hold;
+  own.words = words;
+  own.tid = t.tid = sys::gettid();
+  if (!dir || !find_ring(dir.get(), own)) {
+    own = {};
     return false;
   }
-  const int saved = errno;
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  t.attaching = true;
-  t.attached_at = 0;
-  bool done = false;
-  if (process.words.control != nullptr) {
-    ThreadRing& own = this_ring;
-    t.tid = sys::gettid();
-    own.mapped = {};
-    const u64 epoch = __atomic_load_n(&detail::epoch, __ATOMIC_ACQUIRE);
-    done = find_ring(own, static_cast<u32>(t.tid));
-    if (done) {
-      InstanceControl& c = *process.words.control;
-      RingEntry& entry = process.words.ring(own.number);
-      entry.pid = static_cast<u32>(process.pid);
-      entry.tid = static_cast<u32>(t.tid);
-      entry.pid_start = process.pid_start;
-      entry.tid_start = sys::start_time(process.pid, t.tid);
-      sys::comm_of(process.pid, t.tid, entry.task);
-      std::memcpy(entry.process, process.comm, sizeof entry.process);
-      Control& words = *own.mapped.ring.control;
-      words.owner = static_cast<u64>(t.tid);
-      words.owner_start = entry.tid_start;
-      words.mode = c.mode;
-      if (__atomic_load_n(&c.tracing_off, __ATOMIC_ACQUIRE) != 0) words.gate = gate_off;
-      const ClockInfo& clock = process.clock;
-      new (t.storage) ThisThread::Writer(own.mapped.ring, RingClockNow{clock.kind, &c.clock_base_ticks},
-                                     Doorbell{&c.wait.any, &c.wait.percent, wake, &c});
-      save_names(t.tid, process.pid, entry.task);
-      __atomic_store_n(&entry.state, pack_state(RingState::live, static_cast<u32>(t.tid)), __ATOMIC_RELEASE);
-      if (has_end_key) pthread_setspecific(end_key, &t);
-      t.attached_at = epoch;
-    } else {
-      __atomic_fetch_add(&process.words.control->refused, u64{1}, __ATOMIC_RELAXED);
-    }
-  }
-  t.attaching = false;
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
-  errno = saved;
-  return done;
-}
-
-}  // namespace
-
-void forget_thread_after_fork() noexcept {
-  ThisThread& t = this_thread;
-  if (t.attached_at != 0) unmap_ring(this_ring.mapped);  // the parent's, shared: never write to it
-  t.attached_at = 0;
-}
-
-void retire_this_thread() noexcept {
-  ThisThread& t = this_thread;
-  if (t.attached()) retire();
-  t.attached_at = 0;
-}
-
-// After a resize: gives up the ring of the old sizes, unless an event is open on it.
-[[gnu::noinline, gnu::cold]] static bool leave_moved_ring() noexcept {
-  ThisThread& t = this_thread;
-  const Control& words = *this_ring.mapped.ring.control;
-  if (__atomic_load_n(&words.gate, __ATOMIC_ACQUIRE) != gate_moved || words.nest != 0) return false;
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  retire();
-  t.attached_at = 0;
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  introduce(dir.get(), own);
+  new (t.storage) ThisThread::Writer(own.mapped.ring, RingClockNow{process.clock.kind, &words.control->clock_base_ticks},
+                                     Doorbell{&words.control->wait.any, &words.control->wait.percent, wake, words.control});
+  // A key beyond the first 32 would allocate, perhaps in a handler; then /proc tells that the thread has ended.
+  if (has_end_key && end_key < 32) pthread_setspecific(end_key, &t);
+  t.attached_at = epoch;
   return true;
 }
 
-void prepare_threads() noexcept {
-  if (!has_end_key) has_end_key = pthread_key_create(&end_key, at_thread_end) == 0;
+// The slow path of a thread's first event, and of its first after a resize, a fork or another open. Signals are off meanwhile, so
+// that no handler meets half a ring. False: refused and counted.
+RS_NOINLINE bool attach() noexcept {
+  ThisThread& t = this_thread;
+  const auto refuse = [] {
+    if (const InstanceWords words = open_words(); words.control != nullptr)
+      __atomic_fetch_add(&words.control->refused, u64{1}, __ATOMIC_RELAXED);
+    return false;
+  };
+  if (t.inside) return refuse();  // an event from inside: our own system calls, traced
+  // A thread that finds no ring looks again at its 1st, 2nd, 4th, 8th ... and each 1,024th event: the search takes system calls.
+  const u32 before = this_ring.refusals;
+  if (before != 0 && !std::has_single_bit(before) && before % 1024 != 0) {
+    ++this_ring.refusals;
+    return refuse();
+  }
+  const int saved = errno;
+  bool done;
+  {
+    const SignalsOff off;
+    t.inside = true;
+    become_child_if_forked();
+    done = (t.attached() && !moved()) || take_ring();  // a handler may have been faster
+    t.inside = false;
+  }
+  errno = saved;
+  this_ring.refusals = done ? 0 : this_ring.refusals + 1;
+  return done || refuse();
 }
+
+// As early as can be: the first 32 keys are the ones that handlers may set.
+[[gnu::constructor(101)]] void make_end_key() { has_end_key = pthread_key_create(&end_key, at_thread_end) == 0; }
+
+}  // namespace
+
+void copy_open_events() noexcept {
+  if (in_event()) this_ring.child_copy = copy_ring(this_ring.hold.mapped);
+}
+void drop_copy() noexcept { unmap_ring(this_ring.child_copy); }
+
+// The rings are the parent's, and shared: never written to again. An event that was open at the fork ends in a copy, which takes no
+// others: its gate is closed. One that was about to begin finds zeros.
+void forget_thread_after_fork(u64 epoch) noexcept {
+  for (Aside* one = this_ring.aside; one != nullptr; one = one->next) one->hold.tid = 0;
+  Hold& own = this_ring.hold;
+  if (!own.mapped) return;
+  own.tid = 0;
+  if (!this_ring.child_copy && in_event()) this_ring.child_copy = copy_ring(own.mapped);
+  if (this_ring.child_copy) {
+    move_ring(this_ring.child_copy, own.mapped);
+    own.mapped.ring.control->gate = gate_moved;
+    this_thread.attached_at = epoch;
+  } else {
+    forget_ring(own.mapped);
+    put_aside();
+    this_thread.attached_at = detail::not_attached;
+  }
+}
+
+void retire_this_thread() noexcept { at_thread_end(nullptr); }
 
 }  // namespace ringside
 
@@ -211,12 +348,14 @@ static Slot& slot_in(ringside_slot* where) noexcept { return *std::launder(reint
 
 bool detail::begin_slowly(const ringside_event& event, u32 size, Slot& slot, bool attached, u64 nest) noexcept {
   ThisThread& t = this_thread;
-  if (!attached) {
+  slot = {};
+  bool done = attached && t.writer().reserve_after_all(size, nest, slot);
+  while (!done) {
+    if (attached && (slot.why != Refused::disabled || !moved())) return false;
     slot = {};
-    if (!attach() || !t.writer().reserve(size, slot)) return false;
-  } else if (!t.writer().reserve_after_all(size, nest, slot)) {
-    if (slot.why != Refused::disabled || !leave_moved_ring() || !attach()) return false;
-    if (!t.writer().reserve(size, slot)) return false;
+    if (!attach()) return false;
+    attached = true;
+    done = t.writer().reserve(size, slot);
   }
   t.put_common(event, slot.payload);
   return true;

@@ -1,13 +1,13 @@
-// The events of `ringside record --libc`. Durations in ns.
+// The events of `ringside record --libc`; similar calls share one. Durations in ns, ret as the call gave it.
 #pragma once
 #include <ringside/trace.hpp>
 
-RINGSIDE_EVENT(libc, malloc, (u64, size), (u64, ptr), (u64, duration_ns));
-RINGSIDE_EVENT(libc, calloc, (u64, nmemb), (u64, size), (u64, ptr), (u64, duration_ns));
-RINGSIDE_EVENT(libc, realloc, (u64, old), (u64, size), (u64, ptr), (u64, duration_ns));
-RINGSIDE_EVENT(libc, free, (u64, ptr));
+RINGSIDE_EVENT(libc, malloc, (u64, size), (const void*, ptr), (u64, duration_ns));
+RINGSIDE_EVENT(libc, calloc, (u64, nmemb), (u64, size), (const void*, ptr), (u64, duration_ns));
+RINGSIDE_EVENT(libc, realloc, (const void*, old), (u64, size), (const void*, ptr), (u64, duration_ns));
+RINGSIDE_EVENT(libc, free, (const void*, ptr));
 RINGSIDE_EVENT(libc, read, (i32, fd), (u64, count), (i64, ret), (u64, duration_ns));
 RINGSIDE_EVENT(libc, write, (i32, fd), (u64, count), (i64, ret), (u64, duration_ns));
 RINGSIDE_EVENT(libc, open, (cstring, path), (i32, flags), (i32, ret), (u64, duration_ns));
 RINGSIDE_EVENT(libc, close, (i32, fd), (i32, ret));
-RINGSIDE_EVENT(libc, mutex_lock, (u64, mutex), (u64, wait_ns));
+RINGSIDE_EVENT(libc, mutex_lock, (const void*, mutex), (u64, wait_ns), (i32, ret));

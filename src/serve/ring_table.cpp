@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "instance/instance.hpp"
+#include "instance/ring_entry.hpp"
 #include "instance/ring_file.hpp"
 
 namespace ringside {
@@ -36,10 +37,8 @@ bool shown(const RingEntry& entry) noexcept {
   return state == RingState::live || state == RingState::retired;
 }
 
-bool thread_lives(const RingEntry& entry) noexcept {
-  if (state_of(__atomic_load_n(&entry.state, __ATOMIC_ACQUIRE)) != RingState::live) return false;
-  const u64 start = sys::start_time(static_cast<i32>(entry.pid), static_cast<i32>(entry.tid));
-  return start != 0 && start == entry.tid_start;
+bool thread_lives(const InstanceControl& control, const RingEntry& entry) noexcept {
+  return state_of(__atomic_load_n(&entry.state, __ATOMIC_ACQUIRE)) == RingState::live && !surely_dead(control, entry);
 }
 
 }  // namespace
@@ -63,7 +62,6 @@ result<RingTable> RingTable::open(const std::string& instance) {
   if (fcntl(table.serving_.get(), F_OFD_SETLK, &whole) != 0)
     return refuse(std::errc::device_or_resource_busy, "another process serves " + *path + " already");
   // As RingView::lock writes it, so that others can tell whether we live.
-  table.who_ = u64{static_cast<u32>(getpid())} << 32 | (sys::start_time(getpid()) & 0xFFFFFFFF);
   table.forget_dead_mappers();
   return table;
 }
@@ -123,7 +121,7 @@ handout::RingAnswer RingTable::describe(u32 n) const {
   a.subbuf_size = g.subbuf_size();
   a.nr_subbufs = g.nr_subbufs();
   a.spares = g.valid() ? g.nr_subbufs() - g.nr_slots() - 1 : 0;
-  a.live = thread_lives(entry) ? 1 : 0;
+  a.live = thread_lives(*words_.control, entry) ? 1 : 0;
   a.pid = entry.pid;
   a.tid = entry.tid;
   std::memcpy(a.task, entry.task, sizeof a.task);
@@ -167,7 +165,7 @@ result<handout::FormatAnswer> RingTable::format(u32 from_id, u64 offset) {
   return a;
 }
 
-bool RingTable::lock(Served& ring) noexcept { return ring.view.reader().try_lock(who_) == 0 || ring.view.lock(); }
+bool RingTable::lock(Served& ring) noexcept { return ring.view.lock(); }
 
 result<RingTable::Handed> RingTable::open(u32 n) {
   const u64 made = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
@@ -241,7 +239,7 @@ bool RingTable::ended(u32 n, const Served& ring) const noexcept {
   const RingEntry& entry = words_.ring(n);
   const RingState state = state_of(__atomic_load_n(&entry.state, __ATOMIC_ACQUIRE));
   if (state != RingState::live || entry.tid != ring.tid) return state != RingState::busy;
-  return !thread_lives(entry);
+  return !thread_lives(*words_.control, entry);
 }
 
 result<handout::ReaderAnswer> RingTable::get_reader(u32 n) {

@@ -56,7 +56,6 @@ class RingTable {
   sys::Region region_;
   InstanceWords words_;
   sys::Fd dir_, serving_;
-  u64 who_ = 0;
   std::map<u32, Served> rings_;
   std::map<u32, std::string> formats_;
 };

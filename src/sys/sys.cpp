@@ -6,6 +6,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -123,6 +125,9 @@ result<std::string> read_file(const std::string& path) {
 result<void> write_file(const std::string& path, const std::string& text, bool append) {
   const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (append ? O_APPEND : O_TRUNC), 0600));
   if (!fd) return fail(errno, "cannot write " + path);
+  struct stat st {};
+  const u64 before = append && fstat(fd.get(), &st) == 0 ? static_cast<u64>(st.st_size) : 0;
+  if (!may_grow_to(before + text.size())) return fail(errno, "cannot write " + path);
   for (size_t at = 0; at < text.size();) {
     const ssize_t n = ::write(fd.get(), text.data() + at, text.size() - at);
     if (n < 0 && errno == EINTR) continue;
@@ -130,6 +135,13 @@ result<void> write_file(const std::string& path, const std::string& text, bool a
     at += static_cast<size_t>(n);
   }
   return {};
+}
+
+bool may_grow_to(u64 size) noexcept {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || size <= limit.rlim_cur) return true;
+  errno = EFBIG;
+  return false;
 }
 
 result<void> copy_sparse(const std::string& from, const std::string& to) {
@@ -207,7 +219,12 @@ void comm_of(i32 pid, i32 tid, char* out) noexcept {
 }
 
 bool fence_heavy() noexcept { return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0; }
-void register_fence() noexcept { syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0); }
+bool register_fence() noexcept { return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0; }
+
+u64 pid_namespace() noexcept {
+  struct stat st {};
+  return stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
+}
 
 bool futex_wait(const u32* word, u32 value, i64 ns) noexcept {
   timespec timeout{ns / 1000000000, ns % 1000000000};

@@ -53,6 +53,9 @@ void guard_mappings();
 result<std::string> read_file(const std::string& path);
 result<void> write_file(const std::string& path, const std::string& text, bool append = false);
 
+// False, errno EFBIG: beyond the process's RLIMIT_FSIZE, where the kernel would kill it with SIGXFSZ. Signal-safe.
+bool may_grow_to(u64 size) noexcept;
+
 // Copies the written pages of a file; holes stay holes. The copy is new, mode 0600.
 result<void> copy_sparse(const std::string& from, const std::string& to);
 
@@ -64,7 +67,9 @@ void comm_of(i32 pid, i32 tid, char* out) noexcept;
 
 // The heavy half of the asymmetric fence (Memory::fence_light). False: the kernel has no membarrier. Signal-safe.
 bool fence_heavy() noexcept;
-void register_fence() noexcept;  // each writer's process, once; signal-safe
+bool register_fence() noexcept;  // each writer's process, once; signal-safe
+// The inode of the PID namespace; 0: no /proc. Signal-safe.
+u64 pid_namespace() noexcept;
 
 // Sleeps while *word == value, at most `ns` (negative: for ever); false: timed out. Between processes.
 bool futex_wait(const u32* word, u32 value, i64 ns) noexcept;

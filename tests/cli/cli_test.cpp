@@ -1,15 +1,13 @@
 // The binary itself: help, usage errors, exit codes, and its output on a recording made by hand.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "binary.hpp"
 #include "cli/hand_made.hpp"
-#include "cli/runs_ringside.hpp"
 #include "source/recording.hpp"
 
 namespace ringside {
@@ -18,10 +16,9 @@ namespace {
 namespace fs = std::filesystem;
 using test::Outcome;
 using test::Payload;
-using test::slurp;
 using test::SubBuffer;
 
-struct Cli : test::RunsRingside {
+struct Cli : test::BinaryTest {
   // Two threads; one gap.
   void record() {
     auto w = RecordingWriter::create(dir + "/ringside.data", ClockInfo{});
@@ -179,6 +176,51 @@ TEST_F(Cli, RecordRefusesADirectoryOfOthers) {
   EXPECT_EQ(o.code, 1);
   EXPECT_NE(o.err.find("letter"), std::string::npos);
   EXPECT_TRUE(fs::exists(dir + "/home/letter"));
+}
+
+// Writes 1,000 events, says so, and waits for a signal.
+const std::string writer = RINGSIDE_BUILD_DIR "/tests/signalled_writer";
+
+TEST_F(Cli, FirstSignalFinishesWhatExists) {
+  // A signal to the recorder alone: a command that is not told (INT reaches it from the terminal) goes on to its end.
+  const Outcome o = ringside("record -o r -- sh -c '" + writer + " & w=$!; sleep 0.3; kill -INT $PPID; sleep 0.3; kill $w; wait $w; exit 5'");
+  EXPECT_EQ(o.code, 5) << o.err;
+  EXPECT_NE(o.err.find("1,000 events"), std::string::npos) << o.err;
+  // One that is asked to end is passed on, and its end is waited for.
+  const Outcome t = ringside("record -o t -- sh -c '" + writer + " & w=$!; trap \"kill $w; wait $w; exit 6\" TERM; sleep 0.3; kill -TERM $PPID; wait $w; exit 5'");
+  EXPECT_EQ(t.code, 6) << t.err;
+  EXPECT_NE(t.err.find("1,000 events"), std::string::npos) << t.err;
+}
+
+TEST_F(Cli, SecondSignalLeavesAtOnceAndTheRecordingIsReadable) {
+  const Outcome o = ringside("record -o r -- sh -c '" + writer + " & w=$!; sleep 0.5; kill -INT $PPID; sleep 0.2; kill -INT $PPID; sleep 0.2; kill $w'");
+  EXPECT_EQ(o.code, 128 + 2) << o.err;
+  const Outcome report = ringside("report r");
+  EXPECT_EQ(report.code, 0) << report.err;
+  EXPECT_EQ(std::count(report.out.begin(), report.out.end(), '\n'), 1000) << report.err;
+}
+
+TEST_F(Cli, KilledRecorderLeavesAReadableRecording) {
+  const Outcome o = ringside("record -o r -- sh -c '" + writer + " & w=$!; sleep 0.5; kill -KILL $PPID; sleep 0.1; kill $w'");
+  EXPECT_EQ(o.code, 128 + 9);
+  const Outcome report = ringside("report r");
+  EXPECT_EQ(report.code, 0) << report.err;
+  EXPECT_EQ(std::count(report.out.begin(), report.out.end(), '\n'), 1000) << report.err;
+}
+
+// Both are made from what the commands say of themselves.
+TEST_F(Cli, ManPageAndCompletionKnowEveryCommand) {
+  const std::string help = ringside("--help").out, man = ringside("manual man").out;
+  for (const char* name : {"record", "report", "top", "hist", "stat", "list", "crash", "rm", "serve", "doctor"}) {
+    EXPECT_NE(help.find(std::string("\n  ") + name + " "), std::string::npos) << name;
+    EXPECT_NE(man.find(std::string(".SS ringside ") + name), std::string::npos) << name;
+  }
+  EXPECT_NE(man.find("\\-\\-buffer\\-size SIZE"), std::string::npos);
+  ASSERT_EQ(ringside("record -i web -- true").code, 0);
+  std::ofstream(dir + "/try") << "PATH=" RINGSIDE_BUILD_DIR ":$PATH; . <(ringside manual bash)\n"
+                                 "try() { COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _ringside; echo ${COMPREPLY[*]}; }\n"
+                                 "try ringside re\ntry ringside record --mode o\ntry ringside crash w\ntry ringside report --js\n";
+  EXPECT_EQ(run("bash try").out, "record report\noverwrite\nweb\n--json\n");
 }
 
 TEST_F(Cli, RecordOfANamedInstanceLeavesIt) {

@@ -4,8 +4,8 @@
 #include <random>
 #include <regex>
 
+#include "binary.hpp"
 #include "cli/hand_made.hpp"
-#include "cli/runs_ringside.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "source/recording.hpp"
 
@@ -16,9 +16,9 @@ using test::Outcome;
 using test::Payload;
 using test::SubBuffer;
 
-struct Export : test::RunsRingside {
+struct Export : test::BinaryTest {
   void SetUp() override {
-    RunsRingside::SetUp();
+    BinaryTest::SetUp();
     if (run("trace-cmd --version").code == 127) GTEST_SKIP() << "trace-cmd is not installed";
   }
 

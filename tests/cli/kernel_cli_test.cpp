@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-#include "cli/runs_ringside.hpp"
+#include "binary.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "sys/sys.hpp"
 
@@ -17,10 +17,10 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using test::Outcome;
 
-struct KernelCli : test::RunsRingside {
+struct KernelCli : test::BinaryTest {
   void SetUp() override {
     if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
-    RunsRingside::SetUp();
+    BinaryTest::SetUp();
   }
   std::vector<json> events(const std::string& arguments = "") {
     const Outcome o = ringside("report --json " + arguments);

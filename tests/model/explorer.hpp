@@ -190,6 +190,8 @@ struct Explored {
     world().fenced("fence light");
   }
 
+  static void program_order() {}  // here no compiler swaps anything
+
   static void fence_release() {
     if (!modelled()) return;
     world().point();

@@ -1,11 +1,13 @@
 // The instance: made, opened, written by this process and its children, read by others, damaged, cleaned.
 #include "instance/instance.hpp"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/trace.hpp>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -260,6 +262,112 @@ TEST_F(InstanceTest, PeekConsumesNothing) {
   EXPECT_EQ(read_all(*instance).events, 3000u);
 }
 
+// The ring of the first sizes is there again, read and given up: whoever takes it must open it.
+TEST_F(InstanceTest, ResizedAndBack) {
+  auto instance = make("a");
+  ASSERT_EQ(ringside_open("a"), 0);
+  u64 next = 0;
+  for (int round = 0; round < 6; ++round) {
+    std::thread([&] {
+      for (int i = 0; i < 100; ++i) unit::number(next++);
+      must(instance->resize(round % 2 == 0 ? 64 << 10 : 1 << 20, 4096));
+      for (int i = 0; i < 100; ++i) unit::number(next++);
+    }).join();
+    const Seen seen = read_all(*instance);
+    EXPECT_EQ(seen.events, 200u) << round;
+  }
+  EXPECT_EQ(instance->refused(), 0u);
+  EXPECT_LE(instance->control().nr_rings, 5u) << "rings are not used again";
+}
+
+// A thread that is killed while it claims a ring must not hide it.
+TEST_F(InstanceTest, KilledClaimersHideNothing) {
+  auto instance = make("a", 64 << 10);
+  for (unsigned round = 0; round < 60; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      ringside_open("a");
+      for (u64 n = 0;; ++n) std::thread([n] { unit::number(n); }).join();
+    }
+    usleep(2000 + round * 211 % 3000);
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    for (const RingInfo& r : instance->rings()) {
+      EXPECT_FALSE(r.live);
+      if (r.counters.unread != 0) read_ring(*must(instance->source(r.name.ring)));
+    }
+    instance->trim();
+  }
+  EXPECT_LT(instance->control().nr_rings, 30u);
+}
+
+// While somebody walks what he was handed, others must not give its memory back.
+TEST_F(InstanceTest, TrimLeavesConsumersAlone) {
+  auto instance = make("a");
+  ASSERT_EQ(ringside_open("a"), 0);
+  for (u64 i = 0; i < 10; ++i) unit::number(i);
+  auto source = must(instance->source(0));
+  const auto view = must(source->next());
+  ASSERT_TRUE(view);
+  EXPECT_EQ(in_child([] { must(Instance::open("a"))->trim(); }), 0);
+  instance->trim();
+  abi::EventCursor c(view->sub_buffer + abi::header_size, view->begin, view->end, view->time);
+  u64 events = 0;
+  while (c.next()) ++events;
+  EXPECT_EQ(events, 10u);
+  EXPECT_FALSE(instance->reset().has_value()) << "a reset beside a consumer of the same process";
+}
+
+// A handler may fork while the thread it interrupted is in the middle of an event.
+TEST_F(InstanceTest, ForkInTheMiddleOfAnEvent) {
+  auto instance = make("a");
+  ASSERT_EQ(ringside_open("a"), 0);
+  unit::number(0);
+  ringside_event& event = unit::ringside_number::Call::event;
+  const auto finish = [](ringside_slot& slot, u64 n) {
+    std::memcpy(slot.payload + 8, &n, sizeof n);
+    ringside_end(&slot);
+  };
+  for (u64 round = 0; round < 100; ++round) {
+    ringside_slot outer;
+    ASSERT_TRUE(ringside_begin(&event, 16, &outer));
+    const int status = in_child([&] {
+      unit::number(7777);  // the ring is its parent's: refused
+      finish(outer, 6666);
+      for (u64 i = 0; i < 3; ++i) unit::number(1000 + i);  // into a ring of its own
+    });
+    EXPECT_EQ(status, 0);
+    finish(outer, 2 * round + 1);
+    unit::number(2 * round + 2);
+  }
+  const Seen parents = read_ring(*must(instance->source(0)));
+  ASSERT_EQ(parents.events, 201u);
+  for (u64 i = 0; i < 201; ++i) EXPECT_EQ(parents.numbers[i], i);
+  const Seen children = read_all(*instance);
+  ASSERT_EQ(children.events, 300u);
+  for (u64 i = 0; i < 300; ++i) EXPECT_EQ(children.numbers[i], 1000 + i % 3);
+}
+
+// No fork handler runs in such a child: the kernel wipes the page that says who is attached.
+TEST_F(InstanceTest, RawForkGetsARingOfItsOwn) {
+  auto instance = make("a");
+  ASSERT_EQ(ringside_open("a"), 0);
+  unit::number(1);
+  const auto child = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
+  if (child == 0) {
+    unit::number(2);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  unit::number(3);
+  EXPECT_EQ(read_ring(*must(instance->source(0))).numbers, (std::vector<u64>{1, 3}));
+  const Seen childs = read_ring(*must(instance->source(1)));
+  EXPECT_EQ(childs.numbers, std::vector<u64>{2});
+  EXPECT_EQ(instance->rings()[1].name.pid, child);
+}
+
 TEST_F(InstanceTest, OneConsumerAtATimeAndADeadOneIsFollowed) {
   auto instance = make("a");
   ASSERT_EQ(ringside_open("a"), 0);
@@ -359,24 +467,66 @@ TEST_F(InstanceTest, BudgetIsKeptAndCounted) {
   InstanceOptions o;
   o.name = "a";
   o.buffer_size = 64 << 10;
-  o.budget = 200 << 10;  // two rings
+  o.budget = 200 << 10;  // two rings, if they are full
   auto instance = must(Instance::create(o));
   ASSERT_EQ(ringside_open("a"), 0);
   std::vector<std::thread> threads;
   std::atomic<int> written{0};
   std::atomic<bool> go{false};
-  for (int t = 0; t < 6; ++t)
+  for (int t = 0; t < 6; ++t) {
     threads.emplace_back([&] {
-      unit::number(1);
+      for (u64 i = 0; i < 5000; ++i) unit::number(i);
       ++written;
       while (!go) usleep(100);
     });
-  while (written < 6) usleep(100);
+    while (written <= t) usleep(100);  // full before the next one asks
+  }
+  u64 resident = 0;
+  for (const RingInfo& r : instance->rings()) resident += r.counters.resident_bytes;
+  EXPECT_LT(resident, o.budget + (80 << 10));  // full, plus one that was begun when there was room
   go = true;
   for (auto& t : threads) t.join();
-  const u64 events = read_all(*instance).events;
-  EXPECT_EQ(events + instance->refused(), 6u);
+  const Seen seen = read_all(*instance);
+  EXPECT_EQ(seen.events + seen.lost + instance->refused(), 6u * 5000);
   EXPECT_GT(instance->refused(), 0u);
+}
+
+// What is not written takes no memory, and is not counted.
+TEST_F(InstanceTest, BudgetCountsWhatIsResident) {
+  InstanceOptions o;
+  o.name = "a";
+  o.buffer_size = 8 << 20;
+  o.budget = 32 << 20;  // four of the full ones
+  auto instance = must(Instance::create(o));
+  ASSERT_EQ(ringside_open("a"), 0);
+  std::atomic<int> written{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 50; ++t)
+    threads.emplace_back([&] {
+      unit::number(1);
+      ++written;
+      while (written < 50) usleep(100);
+    });
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(read_all(*instance).events, 50u);
+  EXPECT_EQ(instance->refused(), 0u);
+}
+
+// A plug-in with events of its own may be closed: what the library knows of it stays.
+TEST_F(InstanceTest, PluginsAreClosedAndOpenedAgain) {
+  auto instance = make("a");
+  setenv("RINGSIDE_INSTANCE", "a", 1);
+  for (u64 round = 1; round <= 3; ++round) {
+    void* const plugin = dlopen(RINGSIDE_BUILD_DIR "/tests/plugin.so", RTLD_NOW);
+    ASSERT_NE(plugin, nullptr) << dlerror();
+    const auto work = reinterpret_cast<void (*)(unsigned long)>(dlsym(plugin, "plugin_work"));
+    ASSERT_NE(work, nullptr);
+    work(2 * round);
+    std::thread([&] { work(2 * round + 1); }).join();
+    EXPECT_EQ(dlclose(plugin), 0);
+    EXPECT_EQ(read_all(*instance).events, 2u);
+  }
+  unsetenv("RINGSIDE_INSTANCE");
 }
 
 TEST_F(InstanceTest, RemoveWantsNoWriters) {

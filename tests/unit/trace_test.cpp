@@ -45,19 +45,6 @@ TEST_F(Trace, DisabledWritesNothing) {
   EXPECT_TRUE(run.records.empty());
 }
 
-TEST_F(Trace, AnEventRegistersAtFirstUseIfNeedBe) {
-  auto* e = run.find("trace_test", "empty");
-  auto* word = const_cast<u32*>(e->enabled);
-  u32 id = e->id;
-  e->enabled = nullptr, e->id = 0;
-  ringside_gate[e->gate] = 1;
-  trace_test::empty();
-  EXPECT_NE(e->enabled, nullptr);
-  EXPECT_TRUE(run.records.empty());
-  run.events.pop_back(), run.words.pop_back();
-  e->enabled = word, e->id = id;
-}
-
 TEST_F(Trace, FieldsStandWhereTheFormatSays) {
   run.enable("trace_test", "mixed");
   EXPECT_TRUE(trace_test::mixed.enabled());

@@ -6,6 +6,7 @@
 //   cas_local, add_local  against this thread's own signal handlers only: one instruction, no lock prefix
 //   fence_light           the cheap half of an asymmetric fence: orders this thread's store before its load only if the
 //                         other side issues fence_heavy (membarrier) between its store and its load
+//   program_order         keeps the compiler from swapping accesses that a signal handler may come between; no instruction
 //   fence_release         what was done before it is seen by whoever sees a store behind it, relaxed or plain, and then
 //   fence_acquire         issues this one. For bytes that are copied while they may be overwritten; free on x86-64
 //   copy_in               copies bytes that a writer may be overwriting; what it yields is worth nothing until validated
@@ -34,6 +35,7 @@ concept Memory = requires(u64* word, const u64* cword, u32* half, const u32* cha
   { M::cas_local(word, u64{}, u64{}) } -> detail::IsBool;
   M::add_local(word, u64{});
   M::fence_light();
+  M::program_order();
   M::fence_release();
   M::fence_acquire();
   M::copy_in(to, from, size_t{});

@@ -53,6 +53,7 @@ struct Hardware {
   }
 
   RS_INLINE static void fence_light() noexcept { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
+  RS_INLINE static void program_order() noexcept { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
   RS_INLINE static void fence_release() noexcept { __atomic_thread_fence(__ATOMIC_RELEASE); }
   RS_INLINE static void fence_acquire() noexcept { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 

@@ -45,7 +45,8 @@ struct alignas(64) Control {
   // Written by controllers, loaded by each reserve.
   u64 gate;
   u64 mode;  // bit 0: discard mode
-  u64 reserved1[6];
+  u64 unfenced;  // 1: the writer's process has no membarrier, and nobody may conclude from nest == 0 that it is outside
+  u64 reserved1[5];
 
   // The writer's.
   u64 tail;       // Place

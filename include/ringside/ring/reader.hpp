@@ -35,7 +35,7 @@ class Reader {
   // 0: locked; else who holds it. `who` is not 0.
   u64 try_lock(u64 who) noexcept {
     u64 expected = 0;
-    return M::cas(&ctl().reader_lock, expected, who) || expected == who ? 0 : expected;
+    return M::cas(&ctl().reader_lock, expected, who) ? 0 : expected;
   }
   // Takes the lock from a holder that is known to be dead, and finishes what it was at. False: somebody was faster.
   bool steal(u64 dead, u64 who) noexcept {

@@ -142,6 +142,7 @@ class Writer {
     /*B*/ Record* const rec = pointer<Record>(M::load(&here_, Order::relaxed));
     u8* const subbuf = pointer<u8>(M::load(&here_data_, Order::relaxed));
     const u64 word = M::load(&rec->reserve, Order::relaxed);
+    M::program_order();  // a handler that comes after the first load must not be in the second one alone
     const u64 committed = M::load(&rec->committed, Order::relaxed);
     const u32 data_size = abi::event_size(size);
     /*C*/ u64 now;
@@ -208,7 +209,10 @@ class Writer {
       /*A*/ M::store(&ctl().nest, nest + 1, Order::relaxed);
       M::fence_light();
     } else {
+      // Once more: a handler may have put this thread on another ring since.
+      M::store(&ctl().nest, u64{1}, Order::relaxed);
       M::store(&here_, address(&nowhere_), Order::relaxed);
+      M::fence_light();
     }
     if (const u64 gate = M::load(&ctl().gate, Order::relaxed)) {
       if (!pass_gate(gate)) return leave_closed(slot);

@@ -1,4 +1,4 @@
-// Tests that run the binary, in a directory and with a root of their own.
+// Tests of the ringside binary itself: run in a directory of their own, with a root of their own.
 #pragma once
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -12,7 +12,7 @@
 namespace ringside::test {
 
 struct Outcome {
-  int code = 0;
+  int code = 0;  // 128 + N after signal N
   std::string out, err;
 };
 
@@ -22,20 +22,21 @@ inline std::string slurp(const std::string& path) {
   return s.str();
 }
 
-struct RunsRingside : testing::Test {
-  std::string dir = (std::filesystem::temp_directory_path() / ("ringside-cli-" + std::to_string(getpid()))).string();
+struct BinaryTest : testing::Test {
+  std::string dir = (std::filesystem::temp_directory_path() / ("ringside-binary-" + std::to_string(getpid()))).string();
   void SetUp() override {
     std::filesystem::remove_all(dir);
     std::filesystem::create_directories(dir + "/root");
   }
   void TearDown() override { std::filesystem::remove_all(dir); }
 
-  Outcome run(const std::string& command) {
-    const std::string all = "cd " + dir + " && RINGSIDE_ROOT=" + dir + "/root " + command + " >" + dir + "/out 2>" + dir + "/err";
+  // A shell's command, in `dir`.
+  Outcome run(const std::string& command) const {
+    const std::string all = "cd " + dir + " && export RINGSIDE_ROOT=" + dir + "/root && { " + command + "; } >" + dir + "/out 2>" + dir + "/err";
     const int status = std::system(all.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(dir + "/out"), slurp(dir + "/err")};
   }
-  Outcome ringside(const std::string& arguments) { return run(RINGSIDE_BUILD_DIR "/ringside " + arguments); }
+  Outcome ringside(const std::string& arguments) const { return run(RINGSIDE_BUILD_DIR "/ringside " + arguments); }
 };
 
 }  // namespace ringside::test

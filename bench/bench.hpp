@@ -1,0 +1,64 @@
+// What the benchmarks share: the table they fill, and rings of their own.
+#pragma once
+#include <ringside/ring/recover.hpp>
+#include <ringside/trace.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "instance/instance.hpp"
+
+RINGSIDE_EVENT(bench, pair, (u64, a), (u64, b));
+RINGSIDE_EVENT(bench, never, (u64, a));
+
+namespace bench {
+
+using namespace ringside;
+
+extern bool quick;
+
+// A row of the table and of bench.json. Without a value: `detail` says why.
+void row(const std::string& name, std::optional<double> value, const std::string& unit, const std::string& detail);
+
+// Each file's rows. `instance` is open for writing in this process, and its ring 0 is this thread's.
+void time_rows();
+void scale_row();
+void reader_rows();
+void live_rows();
+void wait_rows(Instance& instance);
+void memory_rows(Instance& instance);
+
+double median(std::vector<double> values);
+double quantile(std::vector<double> values, double q);
+[[gnu::format(printf, 1, 2)]] std::string text(const char* format, ...);
+void pin(int cpu);
+
+struct Tsc {
+  bool at_once(u64& ticks) noexcept { return RingClockNow{ClockKind::tsc, nullptr}.at_once(ticks); }
+  u64 now() noexcept { return RingClockNow{ClockKind::tsc, nullptr}.now(); }
+};
+struct Count {
+  u64 n = 0;
+  u64 now() noexcept { return ++n; }
+};
+
+// A ring in memory of its own, all of it there from the start.
+struct LocalRing {
+  Ring ring;
+  LocalRing(u32 subbuf_size, u32 nr, bool discard = false);
+  ~LocalRing();
+  LocalRing(const LocalRing&) = delete;
+  LocalRing& operator=(const LocalRing&) = delete;
+};
+
+// An event of 16 bytes, field by field as a call site does it.
+template <class W>
+RS_INLINE bool write_pair(W& writer, u64 a, u64 b) {
+  return writer.write(16, [&](u8* payload) {
+    __builtin_memcpy(payload, &a, sizeof a);
+    __builtin_memcpy(payload + 8, &b, sizeof b);
+  });
+}
+
+}  // namespace bench

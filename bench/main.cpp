@@ -1,0 +1,96 @@
+// The figures of the README: ratios against a floor or a rival in the same run.
+//   ringside_bench OUTPUT.json [--quick]
+#include <sched.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "bench.hpp"
+
+namespace bench {
+
+bool quick = false;
+static nlohmann::json rows = nlohmann::json::array();
+
+void row(const std::string& name, std::optional<double> value, const std::string& unit, const std::string& detail) {
+  nlohmann::json r{{"name", name}, {"unit", unit}, {"detail", detail}};
+  r["value"] = value ? nlohmann::json(*value) : nlohmann::json(nullptr);
+  rows.push_back(r);
+  const std::string number = value ? text("%.4g", *value) : "-";
+  std::printf("%-30s %10s %-6s %s\n", name.c_str(), number.c_str(), unit.c_str(), detail.c_str());
+  std::fflush(stdout);
+}
+
+double quantile(std::vector<double> v, double q) {
+  std::sort(v.begin(), v.end());
+  return v[std::min(v.size() - 1, static_cast<size_t>(q * static_cast<double>(v.size())))];
+}
+double median(std::vector<double> v) { return quantile(std::move(v), 0.5); }
+
+std::string text(const char* format, ...) {
+  char out[200];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(out, sizeof out, format, arguments);
+  va_end(arguments);
+  return out;
+}
+
+void pin(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  sched_setaffinity(0, sizeof set, &set);
+}
+
+LocalRing::LocalRing(u32 subbuf_size, u32 nr, bool discard) : ring{Geometry(subbuf_size, nr)} {
+  const auto map = [](u64 size) {
+    return mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  };
+  ring.control = static_cast<Control*>(map(control_size(ring.geometry)));
+  ring.data = static_cast<u8*>(map(ring.geometry.data_size()));
+  ring.control->mode = discard;
+}
+LocalRing::~LocalRing() {
+  munmap(ring.control, control_size(ring.geometry));
+  munmap(ring.data, ring.geometry.data_size());
+}
+
+}  // namespace bench
+
+using namespace bench;
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: ringside_bench OUTPUT.json [--quick]\n");
+    return 2;
+  }
+  quick = argc > 2 && std::strcmp(argv[2], "--quick") == 0;
+  char dir[] = "/dev/shm/ringside-bench-XXXXXX";
+  if (mkdtemp(dir) == nullptr) return 1;
+  setenv("RINGSIDE_ROOT", dir, 1);
+  InstanceOptions options;
+  options.name = "bench";
+  options.buffer_size = 8 << 20;
+  {
+    const auto instance = must(Instance::create(options));
+    if (ringside_open("bench") != 0) return 1;
+    must(instance->enable("bench:never", false));
+    ::bench::pair(0, 0);
+    time_rows();
+    scale_row();
+    reader_rows();
+    live_rows();
+    wait_rows(*instance);
+    memory_rows(*instance);
+  }
+  ringside_close();
+  std::filesystem::remove_all(dir);
+  std::ofstream(argv[1]) << nlohmann::json{{"rows", rows}}.dump(1) << "\n";
+}

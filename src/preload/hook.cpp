@@ -1,0 +1,42 @@
+// What to record, and where the C library's functions are.
+#include "preload/hook.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <cstring>
+
+extern "C" {
+[[gnu::visibility("hidden")]] extern ringside::preload::Next __start_ringside_next[], __stop_ringside_next[];
+}
+
+namespace ringside::preload {
+
+constinit Groups groups{};
+
+namespace {
+
+[[gnu::tls_model("initial-exec")]] constinit thread_local bool looking = false;
+
+// In front of every ordinary constructor: from here on the hooks record.
+[[gnu::constructor(101)]] void start() {
+  for (Next* next = __start_ringside_next; next != __stop_ringside_next; ++next) look_up(*next);
+  dlerror();  // the program must not see that one is missing
+  const char* list = std::getenv("RINGSIDE_LIBC");
+  if (list == nullptr) return;
+  groups = {strstr(list, "malloc") != nullptr, strstr(list, "io") != nullptr, strstr(list, "mutex") != nullptr};
+}
+
+}  // namespace
+
+void* look_up(Next& next) noexcept {
+  void* found = __atomic_load_n(&next.found, __ATOMIC_RELAXED);
+  if (found != nullptr || looking) return found;
+  looking = true;
+  found = dlsym(RTLD_NEXT, next.name);
+  looking = false;
+  __atomic_store_n(&next.found, found, __ATOMIC_RELAXED);
+  return found;
+}
+
+}  // namespace ringside::preload

@@ -1,0 +1,59 @@
+// What the hooks share. Preloaded into an unmodified program by `ringside record --libc LIST -- CMD`, they call the C library and
+// write an event about it.
+//
+// The program must not notice: errno is kept, no descriptor is, a call that is left by longjmp or cancellation leaves nothing
+// behind, and an event that cannot be written is not. Safe in signal handlers, before main, after a thread's destructors.
+// The library's own calls go straight through; all others are recorded, also those of a handler that interrupts a hook.
+#pragma once
+#include <errno.h>
+#include <time.h>
+
+#include <ringside/thread.hpp>
+
+#include "preload/events.hpp"
+
+#define HOOK extern "C" [[gnu::visibility("default")]]
+
+namespace ringside::preload {
+
+struct Groups {
+  bool malloc, io, mutex;
+};
+extern constinit Groups groups;  // none until the library is loaded
+
+// The next definition of a function. A section of its own gathers them all: they are looked up when the library is loaded, as a
+// signal handler must not do it.
+struct Next {
+  const char* name;
+  void* found;
+};
+// Null only while this thread is looking one up, which may allocate.
+void* look_up(Next& next) noexcept;
+
+#define NEXT(name)                                                                              \
+  reinterpret_cast<decltype(&::name)>([]() noexcept {                                           \
+    [[gnu::section("ringside_next")]] static constinit ringside::preload::Next next{#name, nullptr}; \
+    return ringside::preload::look_up(next);                                                    \
+  }())
+
+inline bool wanted(bool group) noexcept { return group && !detail::this_thread.inside; }
+
+inline u64 now_ns() noexcept {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<u64>(t.tv_sec) * 1000000000 + static_cast<u64>(t.tv_nsec);
+}
+
+// Calls `real`, then tell(its result, ns that it took), and puts errno back to what `real` left. May be unwound (cancellation).
+template <class Real, class Tell>
+auto hooked(bool group, Real real, Tell tell) {
+  if (!wanted(group)) return real();
+  const u64 start = now_ns();
+  const auto result = real();
+  const int left = errno;
+  tell(result, now_ns() - start);
+  errno = left;
+  return result;
+}
+
+}  // namespace ringside::preload

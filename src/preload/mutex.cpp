@@ -1,0 +1,29 @@
+// The group mutex: locks with their waiting time. What condition variables lock inside stays inside.
+#include <pthread.h>
+
+#include "preload/hook.hpp"
+
+using namespace ringside::preload;
+using ringside::u64;
+
+namespace {
+
+template <class Real>
+int locking(const pthread_mutex_t* mutex, Real real) noexcept {
+  return hooked(groups.mutex, real, [=](int r, u64 ns) { libc::mutex_lock(mutex, ns, r); });
+}
+
+}  // namespace
+
+HOOK int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
+  return locking(mutex, [=] { return NEXT(pthread_mutex_lock)(mutex); });
+}
+HOOK int pthread_mutex_trylock(pthread_mutex_t* mutex) noexcept {
+  return locking(mutex, [=] { return NEXT(pthread_mutex_trylock)(mutex); });
+}
+HOOK int pthread_mutex_timedlock(pthread_mutex_t* mutex, const timespec* until) noexcept {
+  return locking(mutex, [=] { return NEXT(pthread_mutex_timedlock)(mutex, until); });
+}
+HOOK int pthread_mutex_clocklock(pthread_mutex_t* mutex, clockid_t clock, const timespec* until) noexcept {
+  return locking(mutex, [=] { return NEXT(pthread_mutex_clocklock)(mutex, clock, until); });
+}

@@ -1,0 +1,263 @@
+// `ringside record --libc` on real programs: every call counted, and the program none the wiser.
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
+
+#include "binary.hpp"
+#include "ringside/base/types.hpp"
+
+namespace ringside {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using test::Outcome;
+
+using Strings = std::set<std::string>;
+const std::string programs = RINGSIDE_BUILD_DIR "/tests/preload_";
+
+struct Preload : test::BinaryTest {
+  std::vector<json> events;
+  int allowed_loss = 0;
+
+  Outcome record(const std::string& command, const std::string& libc = "malloc,io,mutex") {
+    const Outcome o = ringside("record -b 64M --libc " + libc + " -o data -- " + command);
+    events.clear();
+    const Outcome report = ringside("report data --json");
+    EXPECT_EQ(report.code, 0) << report.err;
+    EXPECT_EQ(report.err, "");
+    std::istringstream lines(report.out);
+    for (std::string line; std::getline(lines, line);) events.push_back(json::parse(line));
+    const json stat = json::parse(ringside("stat data --json").out);
+    EXPECT_EQ(stat["adds_up"], true);
+    EXPECT_EQ(stat["total"]["written"], events.size()) << "lost, or left behind";
+    EXPECT_NE(o.err.find("lost " + std::to_string(allowed_loss) + ";"), std::string::npos) << o.err;
+    EXPECT_NE(o.err.find("; refused 0"), std::string::npos) << o.err;
+    EXPECT_TRUE(fs::is_empty(dir + "/root")) << "an instance was left behind";
+    return o;
+  }
+
+  // How many `event`s have all these fields.
+  size_t count(const std::string& event, const json& fields = json::object()) const {
+    return static_cast<size_t>(std::count_if(events.begin(), events.end(), [&](const json& e) {
+      if (e["event"] != "libc:" + event) return false;
+      return std::all_of(fields.items().begin(), fields.items().end(),
+                         [&](const auto& field) { return e["fields"].at(field.key()) == field.value(); });
+    }));
+  }
+
+  // Frees of what `ours` accepted, in time order; each at most once.
+  template <class F>
+  size_t frees_of(F ours) const {
+    std::set<std::pair<int, u64>> held;  // pid, address
+    const auto key = [](const json& e, const char* field) { return std::pair<int, u64>(e["pid"], e["fields"][field]); };
+    size_t frees = 0;
+    for (const json& e : events) {
+      const json& f = e["fields"];
+      if (e["event"] == "libc:free")
+        frees += held.erase(key(e, "ptr"));
+      else if (f.contains("ptr") && ours(f))
+        held.insert(key(e, "ptr"));
+      if (e["event"] == "libc:realloc" && f["old"] != f["ptr"]) held.erase(key(e, "old"));
+    }
+    EXPECT_TRUE(held.empty());
+    return frees;
+  }
+
+  // The same program's own output and exit code, without and with recording.
+  Outcome same_as_alone(const std::string& command, const std::string& libc = "malloc,io,mutex") {
+    const Outcome alone = run(command), recorded = record(command, libc);
+    EXPECT_EQ(alone.code, recorded.code) << command << recorded.err;
+    EXPECT_EQ(alone.out, recorded.out) << command;
+    EXPECT_EQ(recorded.err.find(alone.err), 0u) << command << recorded.err;
+    return recorded;
+  }
+};
+
+TEST_F(Preload, EveryCallIsCounted) {
+  constexpr size_t threads = 6, children = 3, workers = 1 + threads + 2 * children;
+  fs::create_directories(dir + "/files");
+  EXPECT_EQ(record(programs + "counts files " + std::to_string(threads) + " " + std::to_string(children)).code, 0);
+
+  for (const auto& [size, times] : std::map<int, size_t>{{1001, 100}, {1002, 30}, {1003, 1}, {1004, 1}, {1005, 1}, {1006, 1}, {1088, 1}})
+    EXPECT_EQ(count("malloc", {{"size", size}}), times * workers) << size;
+  EXPECT_EQ(count("calloc", {{"nmemb", 7}, {"size", 143}}), 50 * workers);
+  for (const auto& [size, times] : std::map<int, size_t>{{2002, 30}, {3003, 30}, {2009, 1}})
+    EXPECT_EQ(count("realloc", {{"size", size}}), times * workers) << size;
+  const std::set<json> sizes{143, 1001, 1002, 1003, 1004, 1005, 1006, 1088, 2002, 2009, 3003};
+  EXPECT_EQ(frees_of([&](const json& f) { return sizes.count(f["size"]) != 0; }), 186 * workers);
+
+  EXPECT_EQ(count("open"), 9 * workers);
+  EXPECT_EQ(count("open", {{"path", "/dev/zero"}, {"flags", 2}}), 6 * workers);
+  EXPECT_EQ(count("open", {{"path", ""}, {"ret", -1}}), workers);
+  EXPECT_EQ(count("close"), 10 * workers);
+  EXPECT_EQ(count("close", {{"ret", -1}}), workers);
+  EXPECT_EQ(count("read"), 67 * workers);
+  EXPECT_EQ(count("read", {{"count", 30}, {"ret", 30}}), 5 * workers);
+  EXPECT_EQ(count("write"), 55 * workers);
+  EXPECT_EQ(count("write", {{"count", 64}, {"ret", 64}}), 50 * workers);
+  EXPECT_EQ(count("mutex_lock"), 240 * workers);
+  EXPECT_EQ(count("mutex_lock", {{"ret", 0}}), 230 * workers);
+
+  std::set<json> tids;
+  for (const json& e : events) tids.insert(e["tid"]);
+  EXPECT_EQ(tids.size(), workers);
+
+  for (const char* event : {"malloc", "realloc", "read", "mutex_lock"}) {
+    const char* field = event == std::string("mutex_lock") ? "wait_ns" : "duration_ns";
+    const json hist = json::parse(ringside("hist libc:" + std::string(event) + " data --json --field " + field).out);
+    EXPECT_EQ(hist["count"], count(event)) << event;
+  }
+}
+
+TEST_F(Preload, OnlyTheGroupsThatWereNamed) {
+  fs::create_directories(dir + "/files");
+  for (const auto& [group, theirs] : std::map<std::string, std::set<std::string>>{
+           {"malloc", {"malloc", "calloc", "realloc", "free"}}, {"io", {"read", "write", "open", "close"}}, {"mutex", {"mutex_lock"}}}) {
+    EXPECT_EQ(record(programs + "counts files 1 1", group).code, 0);
+    std::set<std::string> seen;
+    for (const json& e : events) seen.insert(e["event"].get<std::string>().substr(5));
+    EXPECT_EQ(seen, theirs);
+  }
+}
+
+TEST_F(Preload, ACompileIsTheSame) {
+  std::ofstream(dir + "/a.cpp") << "#include <string>\nstd::string twice(const std::string& s) { return s + s; }\n";
+  std::ofstream(dir + "/bad.cpp") << "int main() { return nothing; }\n";
+  EXPECT_EQ(run("g++ -O1 -c a.cpp -o alone.o").code, 0);
+  EXPECT_EQ(record("g++ -O1 -c a.cpp -o recorded.o").code, 0);
+  EXPECT_EQ(test::slurp(dir + "/alone.o"), test::slurp(dir + "/recorded.o"));
+  std::set<json> tasks;
+  for (const json& e : events) tasks.insert(e["task"]);
+  for (const char* task : {"g++", "cc1plus", "as"}) EXPECT_TRUE(tasks.count(task)) << task;
+  EXPECT_EQ(same_as_alone("g++ -O1 -c bad.cpp").code, 1);
+}
+
+TEST_F(Preload, HandlersAreRecordedWhereverTheyCome) {
+  const Outcome o = record(programs + "storm");
+  ASSERT_EQ(o.code, 0);
+  size_t writes = 0, reads = 0, locks = 0;
+  std::istringstream(o.out) >> writes >> reads >> locks;
+  EXPECT_GE(writes, 300u);
+  EXPECT_EQ(count("write", {{"count", 1}}), writes);
+  EXPECT_EQ(count("write"), writes);
+  EXPECT_EQ(count("malloc", {{"size", 77}}), writes);
+  EXPECT_EQ(frees_of([](const json& f) { return f["size"] == 77; }), writes);
+  EXPECT_EQ(count("read"), reads);
+  EXPECT_EQ(count("mutex_lock"), locks);
+}
+
+TEST_F(Preload, AProgramMayCloseAllDescriptors) {
+  for (const char* way : {"range", "loop", "raw"}) {
+    fs::remove_all(dir + "/files");
+    fs::create_directories(dir + "/files");
+    const Outcome o = record(programs + "closer files " + way);
+    EXPECT_EQ(o.code, 0) << way;
+    // Its files have the numbers that they have without us, and its bytes.
+    const Outcome alone = run(programs + "closer files " + way);
+    EXPECT_EQ(o.out, alone.out) << way;
+    EXPECT_NE(o.out.find("start: 0 1 2\n3 4 5"), std::string::npos) << o.out;
+    EXPECT_EQ(o.out.find("damaged"), std::string::npos) << o.out;
+    EXPECT_EQ(count("malloc", {{"size", 555}}), 61u) << way;
+    std::set<json> tids;
+    for (const json& e : events) tids.insert(e["tid"]);
+    EXPECT_EQ(tids.size(), 3u);
+  }
+}
+
+TEST_F(Preload, EveryWayToStartAProgram) {
+  for (const char* program : {"greeter", "greeter_static"})
+    for (const char* libc : {"malloc,io,mutex", "io"})
+      for (const char* way : {"fork", "_Fork", "raw", "vfork", "spawn", "system", "popen", "exec", "clean", "preload"}) {
+        const bool is_static = program == std::string("greeter_static"), replaces = Strings{"exec", "clean", "preload"}.count(way) != 0;
+        const bool unseen = is_static || Strings{"clean", "preload"}.count(way) != 0;
+        // The first event of a thread may not come from a vfork's child, as the thread is its parent's: refused, and counted.
+        allowed_loss = way == std::string("vfork") ? 1 : 0;
+        const Outcome o = same_as_alone(programs + "starter " + way + " " + programs + program, libc);
+        EXPECT_EQ(o.code, 5) << way;
+        EXPECT_EQ(o.out, "/dev/null") << way;
+        EXPECT_EQ(count("write", {{"count", 9}}), unseen ? 0u : 1u) << way << program << libc;
+        EXPECT_EQ(count("close", {{"fd", 62}}), replaces ? 0u : 25u) << way;
+        EXPECT_EQ(count("close", {{"fd", 61}}), (Strings{"fork", "_Fork", "raw"}.count(way))) << way;
+      }
+}
+
+TEST_F(Preload, CallsThatAreLeftHalfway) {
+  EXPECT_EQ(record(programs + "leaver " + dir + "/fifo").code, 0);
+  EXPECT_EQ(count("close", {{"fd", 62}}), 150u);
+}
+
+TEST_F(Preload, ExitCodesAndSignals) {
+  EXPECT_EQ(record("sh -c 'exit 7'").code, 7);
+  EXPECT_EQ(record("sh -c 'kill -TERM $$'").code, 128 + 15);
+  EXPECT_EQ(record("sh -c 'kill -SEGV $$'").code, 128 + 11);
+  // A signal for the recorder reaches the command, which ends as it likes.
+  const Outcome o = run(RINGSIDE_BUILD_DIR "/ringside record --libc io -o data -- sh -c 'trap \"exit 9\" TERM; >ready; while :; do sleep 0.05; done' & "
+                        "while ! [ -e ready ]; do sleep 0.05; done; kill -TERM $!; wait $!");
+  EXPECT_EQ(o.code, 9) << o.err;
+}
+
+TEST_F(Preload, ALimitOnFilesKillsNobody) {
+  const Outcome o = ringside("record --libc malloc,io -o data -- sh -c 'ulimit -f 0; exec " + programs + "leaver fifo'");
+  EXPECT_EQ(o.code, 0) << o.err;
+}
+
+TEST_F(Preload, ARelativeRootAndAnotherDirectory) {
+  const Outcome o = run("RINGSIDE_ROOT=root " RINGSIDE_BUILD_DIR "/ringside record --libc io -o data -- sh -c 'cd / && " + programs + "greeter'");
+  EXPECT_EQ(o.code, 5) << o.err;
+  EXPECT_EQ(ringside("report data").out.find("greeter") != std::string::npos, true);
+}
+
+// There the table's pids mean others: a live ring must not be taken for a dead one, and its events are recorded all the same.
+TEST_F(Preload, AnotherProcessNamespace) {
+  if (run("unshare -pf true").code != 0) GTEST_SKIP() << "no right to make a process namespace";
+  const Outcome o = ringside("record --libc io -o data -- unshare -pf --mount-proc " + programs + "greeter");
+  EXPECT_EQ(o.code, 5) << o.err;
+  EXPECT_NE(o.err.find("in another PID namespace"), std::string::npos) << o.err;
+  EXPECT_NE(ringside("report data").out.find("greeter"), std::string::npos);
+}
+
+// Refused and counted; ring numbers are not used up by trying.
+TEST_F(Preload, AProcessThatGaveItsRightsUp) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  const Outcome o = ringside("record --libc malloc -o data -- " + programs + "dropper");
+  EXPECT_EQ(o.code, 6) << o.err;
+  EXPECT_NE(o.err.find("40,000 of the lost events found no ring"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("from 1 rings"), std::string::npos) << o.err;
+}
+
+// Two copies of the library in one process: neither takes the other's rings for those of a former image.
+TEST_F(Preload, AProgramThatUsesTheLibraryItself) {
+  EXPECT_EQ(record(RINGSIDE_BUILD_DIR "/example_02_c").code, 0);
+  std::map<std::string, size_t> seen;
+  std::set<json> rings;
+  for (const json& e : events) {
+    ++seen[e["event"]];
+    rings.insert(e["ring"]);
+  }
+  EXPECT_EQ(seen["net:packet_in"], 3u);
+  EXPECT_GT(seen["libc:malloc"], 0u);
+  EXPECT_EQ(rings.size(), 2u);
+}
+
+TEST_F(Preload, APathThatLdPreloadCannotTake) {
+  fs::create_directories(dir + "/a b");
+  fs::copy(RINGSIDE_BUILD_DIR "/ringside", dir + "/a b");
+  fs::copy(RINGSIDE_BUILD_DIR "/libringside-libc.so", dir + "/a b");
+  const Outcome o = run("'a b/ringside' record --libc io -- true");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("install ringside elsewhere"), std::string::npos) << o.err;
+}
+
+// A daemon that the command left behind starts programs when the recording is long over.
+TEST_F(Preload, WithoutItsInstanceNothingIsMade) {
+  const Outcome o = run("RINGSIDE_INSTANCE=" + dir + "/root/gone RINGSIDE_LIBC=io LD_PRELOAD=" RINGSIDE_BUILD_DIR "/libringside-libc.so " + programs + "greeter");
+  EXPECT_EQ(o.code, 5);
+  EXPECT_EQ(o.err, "");
+  EXPECT_TRUE(fs::is_empty(dir + "/root"));
+}
+
+}  // namespace
+}  // namespace ringside
