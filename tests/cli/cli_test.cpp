@@ -16,7 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 using test::Outcome;
 using test::Payload;
-using test::slurp;
 using test::SubBuffer;
 
 struct Cli : test::BinaryTest {
