@@ -10,6 +10,7 @@
 #include <cstring>
 #include <ringside/abi/sub_buffer.hpp>
 
+#include "schema/format_text.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {
@@ -37,33 +38,13 @@ void put_option(std::string& out, Option option, const std::string& data) {
   put_text<u32>(out, data);
 }
 
-// events/header_page and events/header_event of tracefs.
-std::string header_page(u32 subbuf_size) {
-  return fmt::format(
-      "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n"
-      "\tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n"
-      "\tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n"
-      "\tfield: char data;\toffset:16;\tsize:{};\tsigned:0;\n",
-      subbuf_size - abi::header_size);
-}
-constexpr const char* header_event =
-    "# compressed entry header\n"
-    "\ttype_len    :    5 bits\n"
-    "\ttime_delta  :   27 bits\n"
-    "\tarray       :   32 bits\n"
-    "\n"
-    "\tpadding     : type == 29\n"
-    "\ttime_extend : type == 30\n"
-    "\ttime_stamp : type == 31\n"
-    "\tdata max type_len  == 28\n";
-
 // What stands between the version and the table of CPUs.
 std::string describe(const TraceDat& dat, u32 subbuf_size, u32 cpus) {
   std::string out;
   put_name(out, "header_page");
-  put_text<u64>(out, header_page(subbuf_size));
+  put_text<u64>(out, header_page_text(subbuf_size));
   put_name(out, "header_event");
-  put_text<u64>(out, header_event);
+  put_text<u64>(out, std::string(header_event_text()));
 
   std::map<std::string, std::vector<const EventInfo*>> systems;
   for (const EventInfo& e : dat.events) systems[e.kernel || e.system != "ftrace" ? e.system : "ftrace_"].push_back(&e);

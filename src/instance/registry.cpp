@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
@@ -218,34 +219,21 @@ sys::Fd open_directory() noexcept {
 }
 
 void save_names(int dir, i32 tid, i32 pid, const char* task) noexcept {
-  const auto append = [dir](const char* file, i32 a, const char* b) {
-    const int fd = openat(dir, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (fd < 0) return;
+  const auto append = [dir](const char* file, i32 number, const char* text, size_t size) {
+    const sys::Fd fd(openat(dir, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
     char line[48];
-    int n = 0;
-    char digits[12];
-    int count = 0;
-    auto value = static_cast<u32>(a);
-    do digits[count++] = static_cast<char>('0' + value % 10);
-    while ((value /= 10) != 0);
-    while (count > 0) line[n++] = digits[--count];
-    line[n++] = ' ';
-    for (; *b != 0 && n < 40; ++b) line[n++] = *b;
-    line[n++] = '\n';
-    const off_t end = lseek(fd, 0, SEEK_END);
-    if (end < (4 << 20) && sys::may_grow_to(static_cast<u64>(end + n))) (void)!::write(fd, line, static_cast<size_t>(n));
-    close(fd);
+    char* at = std::to_chars(line, line + 12, number).ptr;
+    *at++ = ' ';
+    std::memcpy(at, text, size);
+    at += size;
+    *at++ = '\n';
+    const auto length = static_cast<size_t>(at - line);
+    const off_t end = fd ? lseek(fd.get(), 0, SEEK_END) : -1;
+    if (end >= 0 && end < (4 << 20) && sys::may_grow_to(static_cast<u64>(end) + length)) (void)!::write(fd.get(), line, length);
   };
-  append("saved_cmdlines", tid, task);
+  append("saved_cmdlines", tid, task, strnlen(task, 16));
   char text[12];
-  int n = 0, count = 0;
-  char digits[12];
-  auto value = static_cast<u32>(pid);
-  do digits[count++] = static_cast<char>('0' + value % 10);
-  while ((value /= 10) != 0);
-  while (count > 0) text[n++] = digits[--count];
-  text[n] = 0;
-  append("saved_tgids", tid, text);
+  append("saved_tgids", tid, text, static_cast<size_t>(std::to_chars(text, text + sizeof text, pid).ptr - text));
 }
 
 }  // namespace ringside

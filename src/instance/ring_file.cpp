@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cstring>
 
 #include "sys/sys.hpp"
@@ -69,11 +70,7 @@ bool punch(int dir, const char* path) noexcept {
 void ring_path(u32 n, const char* name, char* out) noexcept {
   std::memcpy(out, "per_cpu/cpu", 11);
   out += 11;
-  char digits[12];
-  int count = 0;
-  do digits[count++] = static_cast<char>('0' + n % 10);
-  while ((n /= 10) != 0);
-  while (count > 0) *out++ = digits[--count];
+  out = std::to_chars(out, out + 10, n).ptr;
   *out++ = '/';
   std::strcpy(out, name);
 }
