@@ -1,5 +1,6 @@
 // ringside record: an instance of its own (or one that exists), a command traced into it, all rings consumed live into DIR.
 #include <fmt/format.h>
+#include <fnmatch.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,6 +55,23 @@ void check(const Options& options) {
     throw UsageError{"--buffer-size must hold at least two sub-buffers of " + format_size(options.subbuf_size)};
 }
 
+bool names_event_of_kernel(const std::string& glob) {
+  static const std::vector<KernelEvent> all = kernel_events().value_or(std::vector<KernelEvent>{});
+  return may_name_kernel(glob) &&
+         std::any_of(all.begin(), all.end(), [&](const KernelEvent& e) { return names_event(glob, e.system, e.name); });
+}
+
+// What -e leaves of the program's events: all, unless a pattern means them and not the kernel's; what --libc asks for stays, unless
+// a pattern chooses among it.
+std::vector<std::string> events_of_program(const Options& options) {
+  const auto& globs = options.events;
+  if (std::all_of(globs.begin(), globs.end(), names_event_of_kernel)) return {"*:*"};
+  std::vector<std::string> wanted = globs;
+  const auto chooses = [](const std::string& glob) { return fnmatch(glob.substr(0, glob.find(':')).c_str(), "libc", 0) == 0; };
+  if (!options.libc.empty() && std::none_of(globs.begin(), globs.end(), chooses)) wanted.push_back("libc:*");
+  return wanted;
+}
+
 result<std::unique_ptr<Instance>> make_instance(const Options& options, bool& ours) {
   if (!options.instance.empty()) {
     auto existing = Instance::open(options.instance);
@@ -69,7 +87,7 @@ result<std::unique_ptr<Instance>> make_instance(const Options& options, bool& ou
     if (!kind) throw UsageError{kind.error().sentence};
     make.clock = *kind;
   }
-  if (!options.events.empty()) make.events = options.events;
+  make.events = events_of_program(options);
   ours = options.instance.empty();
   auto made = Instance::create(make);
   if (made || !ours || made.error().code != std::errc::file_exists) return made;
@@ -247,7 +265,7 @@ Command add_record(CLI::App& app) {
   CLI::App* c = app.add_subcommand("record", "record a command, or an instance, live into a directory");
   c->add_option("-i,--instance", options->instance, "instance to record; made if it is not there (default: a private one)");
   c->add_option("-e,--event", options->events,
-                "only events that match SYSTEM:EVENT, a glob, the program's and the kernel's; may be repeated")
+                "events that match SYSTEM:EVENT, a glob: the kernel's as well, of the program's only these; may be repeated")
       ->type_name("GLOB")
       ->allow_extra_args(false);
   c->add_option("-f,--filter", options->filter, "kernel events only if FILTER, in the kernel's language: \"prio < 100\"");
@@ -274,7 +292,8 @@ Command add_record(CLI::App& app) {
       "  ringside record -i web -e 'net:*' --duration 10s   a program that is running\n"
       "  ringside record -e sched:sched_switch -e 'syscalls:sys_enter_*' -- ls   with events of the kernel (as root)\n"
       "  ringside record -e 'irq:*' --duration 1s           the kernel alone, all processes\n"
-      "A pattern means the events of the program and of the kernel alike, but \"*:...\" never means the kernel's.\n"
+      "-e adds events of the kernel to the program's; a pattern that names none of the kernel's chooses among the program's.\n"
+      "\"*:...\" never means the kernel's. --libc's stay on, unless a pattern names libc.\n"
       "--libc sees calls into the C library, not those inside it: fread shows no read, fopen no open. Static programs run unseen.\n"
       "The exit code is the command's, 128 + N after signal N. The first Ctrl-C finishes what exists, the second leaves at\n"
       "once; the recording is readable either way.");

@@ -63,6 +63,19 @@ TEST_F(KernelCli, OneCommandsSystemCallsWithItsOwnEvents) {
   EXPECT_EQ(stat.at("total").at("unread"), 0u);
 }
 
+// Patterns of the kernel's events leave the program's alone; others choose among them.
+TEST_F(KernelCli, WhatAPatternLeavesOfTheProgram) {
+  const std::string write = "dd if=/dev/zero of=/dev/null bs=1 count=3";
+  const auto has = [&](const char* event) { return run(RINGSIDE_BUILD_DIR "/ringside report").out.find(event) != std::string::npos; };
+  ASSERT_EQ(ringside("record -q --libc io -e syscalls:sys_enter_write -- " + write).code, 0);
+  EXPECT_TRUE(has(" write: ") && has(" sys_enter_write: ") && has(" read: "));
+  ASSERT_EQ(ringside("record -q --libc io -e syscalls:sys_enter_write -e libc:write -- " + write).code, 0);
+  EXPECT_TRUE(has(" write: ") && has(" sys_enter_write: "));
+  EXPECT_FALSE(has(" read: "));
+  ASSERT_EQ(ringside("record -q --libc io -e net:packet -- " + write).code, 0);
+  EXPECT_TRUE(has(" write: "));
+}
+
 TEST_F(KernelCli, ChildrenAreFollowedAndNobodyElse) {
   const Outcome o = ringside("record -e syscalls:sys_enter_write -- sh -c 'sh -c \"echo a >/dev/null\"; echo b >/dev/null'");
   ASSERT_EQ(o.code, 0) << o.err;

@@ -184,8 +184,8 @@ void run_crowd(bool overwrite, double seconds) {
   std::filesystem::remove_all(dir);
 }
 
-TEST(Crowd, Overwrite) { run_crowd(true, test_seconds(60) / 2); }
-TEST(Crowd, Discard) { run_crowd(false, test_seconds(60) / 2); }
+TEST(Crowd, Overwrite) { run_crowd(true, test_seconds(60) / 6); }
+TEST(Crowd, Discard) { run_crowd(false, test_seconds(60) / 6); }
 
 }  // namespace
 }  // namespace ringside::test
