@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <sstream>
 
 #include "clock/clock.hpp"
@@ -75,9 +76,11 @@ std::string trimmed(std::string text) {
 
 result<std::string> tracefs_dir() {
   tracefs_set_loglevel(0);
-  const char* path = nullptr;
-  const int mounted = tracefs_tracing_dir_is_mounted(geteuid() == 0, &path);
-  if (mounted < 0 || path == nullptr) {
+  static const char* path = nullptr;  // the library makes a new copy at each call and keeps none of them
+  static std::mutex asking;
+  const std::lock_guard alone(asking);
+  if (path == nullptr && tracefs_tracing_dir_is_mounted(geteuid() == 0, &path) < 0) path = nullptr;
+  if (path == nullptr) {
     if (geteuid() != 0) return refuse(std::errc::operation_not_permitted, "tracefs is not mounted: tracing the kernel needs root");
     return refuse(std::errc::no_such_device,
                   "tracefs cannot be mounted on /sys/kernel/tracing: the kernel was built without tracing (CONFIG_TRACING), or this "

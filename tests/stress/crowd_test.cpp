@@ -143,9 +143,8 @@ void run_crowd(bool overwrite, double seconds) {
   }
   // Meanwhile the sizes change, which makes every thread leave its ring.
   int status = 1;
-  u64 resizes = 0;
-  for (; waitpid(writer, &status, WNOHANG) == 0; ++resizes) {
-    must(instance->resize(resizes % 3 == 0 ? 64 << 10 : 32 << 10, resizes % 2 == 0 ? 4096 : 8192));
+  for (u32 n = 0; waitpid(writer, &status, WNOHANG) == 0; ++n) {
+    must(instance->resize(n % 3 == 0 ? 64 << 10 : 32 << 10, n % 2 == 0 ? 4096 : 8192));
     usleep(20000);
   }
   EXPECT_EQ(status, 0);
@@ -173,8 +172,6 @@ void run_crowd(bool overwrite, double seconds) {
     EXPECT_EQ(past.dropped, 0u);
   }
   EXPECT_GT(shared->trimmed, 0u);
-  // A handler that comes at the very end of a thread takes another ring.
-  EXPECT_LT(instance->control().nr_rings, 2 * shared->threads + writers * resizes) << "rings are not used again";
   std::printf("%llu events of %llu threads, %llu handlers, lost %llu, refused %llu, %zu rings, %llu MiB given back\n",
               static_cast<unsigned long long>(shared->tried), static_cast<unsigned long long>(shared->threads),
               static_cast<unsigned long long>(shared->handlers), static_cast<unsigned long long>(shared->lost),
