@@ -120,7 +120,7 @@ TEST_F(Cli, JsonEverywhereParses) {
   record();
   std::istringstream lines(ringside("report --json").out);
   int n = 0;
-  for (std::string line; std::getline(lines, line); ++n) EXPECT_NO_THROW((void)nlohmann::json::parse(line)) << line;
+  for (std::string line; std::getline(lines, line); ++n) EXPECT_TRUE(nlohmann::json::accept(line)) << line;
   EXPECT_EQ(n, 5);
   const auto top = nlohmann::json::parse(ringside("top --json").out);
   EXPECT_EQ(top["count"], 4);
