@@ -1,12 +1,12 @@
-// Reading 16-byte events: swap and walk in place, against read() of the live kernel's ring and the same walk.
+// Reading 16-byte events: swap and walk in place, against the live kernel's rings, read and mapped, and the same walk.
 #include <fcntl.h>
 #include <ringside/abi/event_cursor.hpp>
 #include <sched.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "bench.hpp"
+#include "kernel/kernel_source.hpp"
+#include "kernel/tracefs_instance.hpp"
 #include "sys/sys.hpp"
 
 namespace bench {
@@ -42,68 +42,65 @@ double ours() {
   return w.sum == 1 ? 0 : per_second(w, from);
 }
 
-// A tracefs instance with one ring that holds what is written to its raw marker.
+// A tracefs instance of our own, and what is written to its raw marker read in both ways.
 class KernelRing {
  public:
-  KernelRing() : path_("/sys/kernel/tracing/instances/ringside-bench-" + std::to_string(getpid())) {
-    if (access("/sys/kernel/tracing/instances", F_OK) != 0) mount("nodev", "/sys/kernel/tracing", "tracefs", 0, nullptr);
-    made_ = mkdir(path_.c_str(), 0700) == 0;
-    cpu_ = sched_getcpu();
-    cpu_set_t set;
-    sched_getaffinity(0, sizeof set, &before_);
-    CPU_ZERO(&set);
-    CPU_SET(cpu_, &set);
-    sched_setaffinity(0, sizeof set, &set);
-    ready_ = made_ && put("/buffer_subbuf_size_kb", std::to_string(subbuf_size / 1024)) && put("/buffer_size_kb", "10240");
-    marker_ = sys::Fd(::open((path_ + "/trace_marker_raw").c_str(), O_WRONLY | O_CLOEXEC));
-    pipe_ = sys::Fd(::open((path_ + "/per_cpu/cpu" + std::to_string(cpu_) + "/trace_pipe_raw").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  static result<KernelRing> make() {
+    TracefsOptions options;
+    options.prefix = "ringside-bench-";
+    options.buffer_size = 10 << 20;
+    options.subbuf_size = subbuf_size;
+    auto instance = TracefsInstance::create(options);
+    if (!instance) return tl::unexpected<Error>(instance.error());
+    KernelRing ring(std::move(*instance));
+    if (!ring.marker_) return fail(errno, "cannot open trace_marker_raw");
+    if (auto on = ring.instance_.tracing(true); !on) return tl::unexpected<Error>(on.error());
+    return ring;
   }
-  ~KernelRing() {
-    marker_ = {};
-    pipe_ = {};
-    sched_setaffinity(0, sizeof before_, &before_);
-    if (made_) rmdir(path_.c_str());
-  }
-  bool ready() const { return ready_ && marker_ && pipe_; }
-  // Events per second of read() and walk.
-  double run() {
+  // Events per second of a consumer and the walk; 0: some were lost.
+  double run(KernelWay way) {
     const u32 id_and_data[2] = {1, 2};  // with the 8 common bytes: 16
+    const auto cpu = static_cast<u32>(sched_getcpu());
+    auto source = must(open_kernel_ring({instance_.dir(), cpu}, ClockInfo{}, way));
     for (u64 k = 0; k < events; ++k)
       if (::write(marker_.get(), id_and_data, sizeof id_and_data) != sizeof id_and_data) return 0;
-    std::vector<u64> buffer(subbuf_size / 8);
-    auto* const bytes = reinterpret_cast<u8*>(buffer.data());
     Walked w;
     const u64 from = sys::now_ns();
-    while (::read(pipe_.get(), bytes, subbuf_size) > 0)
-      w.walk(bytes + abi::header_size, 0, static_cast<u32>(buffer[1] & abi::commit_mask), buffer[0]);
+    while (const auto view = must(source->next())) w.walk(view->sub_buffer + abi::header_size, view->begin, view->end, view->time);
     return w.events < events ? 0 : per_second(w, from);
   }
 
  private:
-  bool put(const char* file, const std::string& value) { return sys::write_file(path_ + file, value).has_value(); }
-  std::string path_;
-  bool made_ = false, ready_ = false;
-  int cpu_ = 0;
-  cpu_set_t before_;
-  sys::Fd marker_, pipe_;
+  explicit KernelRing(TracefsInstance instance)
+      : instance_(std::move(instance)), marker_(::open((instance_.dir() + "/trace_marker_raw").c_str(), O_WRONLY | O_CLOEXEC)) {}
+  TracefsInstance instance_;
+  sys::Fd marker_;
 };
 
 }  // namespace
 
 void reader_rows() {
-  KernelRing kernel;
-  std::vector<double> rate, kernels, ratio;
+  cpu_set_t before;
+  sched_getaffinity(0, sizeof before, &before);
+  pin(sched_getcpu());  // the marker's events stay in one ring
+  auto kernel = KernelRing::make();
+  std::vector<double> rate, read, map, over, ways;
   for (int i = 0; i < (quick ? 5 : 15); ++i) {
     rate.push_back(ours());
-    if (!kernel.ready()) continue;
-    kernels.push_back(kernel.run());
-    ratio.push_back(kernels.back() > 0 ? rate.back() / kernels.back() : 0);
+    if (!kernel) continue;
+    read.push_back(kernel->run(KernelWay::read));
+    map.push_back(kernel->run(KernelWay::map));
+    over.push_back(rate.back() / read.back());
+    ways.push_back(read.back() / map.back());
   }
+  sched_setaffinity(0, sizeof before, &before);
   row("reader.events_per_s", median(rate), "1/s", "swap and walk in place, one byte of each payload read");
-  if (ratio.empty())
-    row("reader.over_kernel_read", std::nullopt, "x", "no tracefs here, or no right to make an instance in it");
-  else
-    row("reader.over_kernel_read", median(ratio), "x", text("read() of trace_pipe_raw and the same walk: %.0f M/s", median(kernels) / 1e6));
+  if (!kernel) {
+    row("reader.over_kernel_read", std::nullopt, "x", kernel.error().sentence);
+    return;
+  }
+  row("reader.over_kernel_read", median(over), "x", text("read() of trace_pipe_raw and the same walk: %.0f M/s", median(read) / 1e6));
+  row("kernel.read_over_map", median(ways), "x", text("the kernel's ring by read() against its mapping: %.0f M/s", median(map) / 1e6));
 }
 
 }  // namespace bench
