@@ -20,7 +20,6 @@ struct Progress {
 
 Writer<MonoClock>* killed_writer;
 Progress* killed_progress;
-volatile sig_atomic_t in_outer;
 
 struct Event {
   u64 kind, sequence, fill[10], check;
