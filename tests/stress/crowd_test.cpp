@@ -49,7 +49,18 @@ struct AtThreadEnd {
   ~AtThreadEnd() { try_one(); }
 };
 
+// ThreadSanitizer has no state of its own for a thread that begins or ends, and dies of a signal there.
+void take_signals([[maybe_unused]] bool on) {
+#if defined(__SANITIZE_THREAD__)
+  sigset_t alarm;
+  sigemptyset(&alarm);
+  sigaddset(&alarm, SIGALRM);
+  pthread_sigmask(on ? SIG_UNBLOCK : SIG_BLOCK, &alarm, nullptr);
+#endif
+}
+
 void one_life(unsigned seed) {
+  take_signals(true);
   std::mt19937 random(seed);
   static thread_local AtThreadEnd last;
   (void)&last;
@@ -58,6 +69,7 @@ void one_life(unsigned seed) {
     usleep(random() % 1500);
   }
   shared->threads.fetch_add(1, std::memory_order_relaxed);
+  take_signals(false);
 }
 
 void write_for(double seconds) {
@@ -67,10 +79,12 @@ void write_for(double seconds) {
   sigaction(SIGALRM, &action, nullptr);
   const itimerval period{{0, 50}, {0, 50}};
   setitimer(ITIMER_REAL, &period, nullptr);
+  take_signals(false);
   const u64 end = sys::now_ns() + static_cast<u64>(seconds * 1e9);
   std::vector<std::thread> keepers;
   for (unsigned k = 0; k < writers; ++k)
     keepers.emplace_back([=] {
+      take_signals(false);
       for (unsigned seed = k; sys::now_ns() < end; seed += writers) std::thread(one_life, seed).join();
     });
   for (auto& t : keepers) t.join();
@@ -111,8 +125,8 @@ void read_until_done() {
   for (;;) {
     const bool last = shared->done;
     for (const RingInfo& r : instance->rings()) consume(*instance, r.name.ring);
+    if (last || random() % 4 == 0) shared->trimmed += instance->trim();
     if (last) return;
-    if (random() % 4 == 0) shared->trimmed += instance->trim();
     usleep(random() % 3000);
   }
 }
@@ -141,12 +155,8 @@ void run_crowd(bool overwrite, double seconds) {
     ringside_close();
     _exit(0);
   }
-  // Meanwhile the sizes change, which makes every thread leave its ring.
   int status = 1;
-  for (u32 n = 0; waitpid(writer, &status, WNOHANG) == 0; ++n) {
-    must(instance->resize(n % 3 == 0 ? 64 << 10 : 32 << 10, n % 2 == 0 ? 4096 : 8192));
-    usleep(20000);
-  }
+  waitpid(writer, &status, 0);
   EXPECT_EQ(status, 0);
   shared->done = true;
   waitpid(reader, &status, 0);
