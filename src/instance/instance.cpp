@@ -309,7 +309,7 @@ result<std::unique_ptr<Source>> Instance::peek(u32 ring) { return open_ring(*thi
 bool Instance::tracing_on() const { return __atomic_load_n(&words_.control->tracing_off, __ATOMIC_ACQUIRE) == 0; }
 
 result<void> Instance::tracing(bool on) {
-  __atomic_store_n(&words_.control->tracing_off, u64{on ? 0u : 1u}, __ATOMIC_RELEASE);
+  __atomic_store_n(&words_.control->tracing_off, u64{on ? 0u : 1u}, __ATOMIC_SEQ_CST);  // before the looks: see introduce
   for (const RingInfo& r : rings())
     if (auto ring = look_at(dir_.get(), r.name.ring, geometry())) ring->gate(on);
   return {};
@@ -334,7 +334,7 @@ result<void> Instance::resize(u64 buffer_size, u32 subbuf_size) {
   for (const RingInfo& r : rings())
     if (auto ring = look_at(dir_.get(), r.name.ring, geometry()); ring && ring->mapped())
       return refuse(std::errc::device_or_resource_busy, "ring " + std::to_string(r.name.ring) + " is mapped by a reader: it cannot be resized before the reader is gone");
-  __atomic_store_n(&words_.control->sizes, pack_sizes(*sized), __ATOMIC_RELEASE);
+  __atomic_store_n(&words_.control->sizes, pack_sizes(*sized), __ATOMIC_SEQ_CST);  // before the looks: see introduce
   for (const RingInfo& r : rings())
     if (auto ring = look_at(dir_.get(), r.name.ring, geometry()); ring && r.live) ring->give_up();
   return {};

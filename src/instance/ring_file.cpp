@@ -178,10 +178,10 @@ void forget_ring(MappedRing& at) noexcept {
 }
 
 void switch_gate(Control& control, bool open) noexcept {
-  u64 now = __atomic_load_n(&control.gate, __ATOMIC_SEQ_CST);
-  while (now != gate_moved && !__atomic_compare_exchange_n(&control.gate, &now, open ? now & ~gate_off : now | gate_off, false,
-                                                           __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
-  }
+  if (open)
+    __atomic_fetch_and(&control.gate, ~gate_off, __ATOMIC_SEQ_CST);
+  else
+    __atomic_fetch_or(&control.gate, gate_off, __ATOMIC_SEQ_CST);
 }
 
 u64 lock_word(i32 pid) noexcept { return u64{static_cast<u32>(pid)} << 32 | (sys::start_time(pid) & 0xFFFFFFFF); }

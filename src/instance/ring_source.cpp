@@ -201,7 +201,7 @@ u64 RingView::park() noexcept {
   return 0;
 }
 
-void RingView::give_up() noexcept { __atomic_store_n(&ring_.control->gate, gate_moved, __ATOMIC_SEQ_CST); }
+void RingView::give_up() noexcept { __atomic_fetch_or(&ring_.control->gate, gate_moved, __ATOMIC_SEQ_CST); }
 
 result<void> RingView::reset(bool reopen) {
   return freeze(reopen, [] { return result<void>{}; });
@@ -221,7 +221,7 @@ result<void> RingView::freeze(bool reopen, const std::function<result<void>()>& 
     Control& c = *ring_.control;
     c.tail = 0;  // not nest: a thread that is being refused at the gate is counted in it
     std::memset(&c.last_time, 0, offsetof(Control, reader_lock) - offsetof(Control, last_time));
-    __atomic_fetch_and(&c.gate, gate_off, __ATOMIC_SEQ_CST);  // nothing is parked any more
+    __atomic_fetch_and(&c.gate, gate_off | gate_moved, __ATOMIC_SEQ_CST);  // nothing is parked any more
     std::memset(&c.reader_generation, 0, sizeof(u64) * 2);
     std::memset(c.state, 0, sizeof c.state);
     std::memset(static_cast<void*>(&ring_.record(0)), 0, sizeof(Record) * ring_.geometry.nr_subbufs());

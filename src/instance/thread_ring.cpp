@@ -83,7 +83,7 @@ bool in_event() noexcept {
 }
 bool moved() noexcept {
   const Control* const words = this_ring.hold.mapped.ring.control;
-  return words != nullptr && __atomic_load_n(&words->gate, __ATOMIC_ACQUIRE) == gate_moved;
+  return words != nullptr && (__atomic_load_n(&words->gate, __ATOMIC_ACQUIRE) & gate_moved) != 0;
 }
 
 // Only where no event of this thread can be on its way.
@@ -133,14 +133,13 @@ bool claim(RingEntry& entry, u64 state, i32 tid) noexcept {
 // Makes a ring that somebody left good for a new owner: its writer may have died in it, or it was given up. False: not now.
 bool repair(const Ring& ring) noexcept {
   Control& c = *ring.control;
-  if (c.nest == 0 && __atomic_load_n(&c.gate, __ATOMIC_ACQUIRE) != gate_moved) return true;
-  Reader<> reader(ring);
-  if (reader.try_lock(lock_word(process.pid)) != 0) return false;  // recover wants no reader beside it
-  if (recover<>(ring).corrupt) c.corrupt = 1;
-  reader.unlock();
-  // What was parked there stays closed: recover has closed the place where the writer stood.
-  u64 gone = gate_moved;
-  __atomic_compare_exchange_n(&c.gate, &gone, u64{0}, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+  if (__atomic_load_n(&c.nest, __ATOMIC_ACQUIRE) != 0) {
+    Reader<> reader(ring);
+    if (reader.try_lock(lock_word(process.pid)) != 0) return false;  // recover wants no reader beside it
+    if (recover<>(ring).corrupt) c.corrupt = 1;
+    reader.unlock();
+  }
+  __atomic_fetch_and(&c.gate, ~gate_moved, __ATOMIC_SEQ_CST);
   return c.corrupt == 0;
 }
 
@@ -247,7 +246,7 @@ void introduce(int dir, const Hold& own) noexcept {
     off = __atomic_load_n(&c.tracing_off, __ATOMIC_SEQ_CST);
     switch_gate(words, off == 0);
   } while (__atomic_load_n(&c.tracing_off, __ATOMIC_SEQ_CST) != off);
-  if (geometry_of(c) != own.mapped.ring.geometry) __atomic_store_n(&words.gate, gate_moved, __ATOMIC_SEQ_CST);
+  if (geometry_of(c) != own.mapped.ring.geometry) __atomic_fetch_or(&words.gate, gate_moved, __ATOMIC_SEQ_CST);
 }
 
 bool take_ring() noexcept {
@@ -351,7 +350,7 @@ bool detail::begin_slowly(const ringside_event& event, u32 size, Slot& slot, boo
   slot = {};
   bool done = attached && t.writer().reserve_after_all(size, nest, slot);
   while (!done) {
-    if (attached && (slot.why != Refused::disabled || !moved())) return false;
+    if (attached && slot.why != Refused::moved) return false;
     slot = {};
     if (!attach()) return false;
     attached = true;

@@ -13,13 +13,14 @@ struct NoLightFence : Explored {
 
 // As reset in src/instance: gate off, heavy fence, nest = 0, then all words back to 0 and the gate open again.
 template <class M>
-auto reset_beside_writer(u32 handlers, bool nest_too = false) {
+auto reset_beside_writer(u32 handlers, bool nest_too = false, bool given_up = false) {
   return [=](World& world) {
     Model<Orders{}, M> m(world, {.subbufs = 3});
     m.write(most);
     world.spawn("controller", [=] {
       Control& c = *m.b->ring.control;
-      E::store(&c.gate, gate_off, Order::release);
+      if (given_up) E::store(&c.gate, gate_moved, Order::release);
+      E::store(&c.gate, gate_off | (given_up ? gate_moved : 0), Order::release);
       E::fence_heavy();
       if (E::load(&c.nest, Order::acquire) == 0) {
         const Geometry& g = m.b->ring.geometry;
@@ -61,8 +62,46 @@ auto reset_beside_writer(u32 handlers, bool nest_too = false) {
 TEST(Gate, ResetHasTheRingForItself) {
   prove("reset beside a writer", {.preemptions = 2, .stale = 1}, reset_beside_writer<Explored>(0));
   prove("the same with a handler", {.preemptions = 2, .stale = 0, .signals = 1}, reset_beside_writer<Explored>(1));
+  prove("a ring that was given up", {.preemptions = 2, .stale = 0, .signals = 1}, reset_beside_writer<Explored>(1, false, true));
   refute("without light fences", {.preemptions = 2, .stale = 1}, reset_beside_writer<NoLightFence>(0));
   refute("a reset that clears nest", {.preemptions = 2, .stale = 0}, reset_beside_writer<Explored>(0, true));
+}
+
+// ---- give up: the thread gets another ring, and comes back to this one no more -----------------------------------------------
+
+template <Orders O>
+auto give_up_beside_writer(u32 handlers, bool parked) {
+  return [=](World& world) {
+    Model<O> m(world, {3});
+    m.write(100);
+    m.read();
+    if (parked) E::store(&m.b->ring.control->gate, gate_park(place_of(m.b->ring.control->commit).position), Order::release);
+    world.spawn("controller", [=] {
+      u64 gate = E::load(&m.b->ring.control->gate, Order::relaxed);
+      while (!E::cas(&m.b->ring.control->gate, gate, gate | gate_moved)) {
+      }
+    });
+    world.spawn("writer", [=] {
+      m.write(100);
+      m.write(100);
+    });
+    world.signal("writer", [=] { m.write(100); }, handlers);
+    world.after([=] {
+      u32 written = 0;
+      for (u32 i = 1; i <= m.b->events; ++i) written += m.b->fate[i] == Fate::written;
+      require(counters<E>(m.b->ring).written == written, "what was written before a ring is given up can be read");
+      require(m.b->ring.control->nest == 0, "nobody is left inside");
+    });
+  };
+}
+
+TEST(Gate, GiveUp) {
+  for (const bool parked : {false, true}) {
+    prove("a ring is given up", {.preemptions = 1, .stale = 0, .signals = 1}, give_up_beside_writer<Orders{}>(1, parked));
+    prove("between two handlers", {.preemptions = 1, .stale = 0, .signals = 2, .seconds = 20}, give_up_beside_writer<Orders{}>(2, parked));
+  }
+  refute("what a handler left stays", {.preemptions = 1, .stale = 0, .signals = 1},
+         give_up_beside_writer<Orders{.bug = Bug::moved_keeps_out}>(1, false));
 }
 
 // ---- park: the memory of a sub-buffer that is read to its end goes, while its writer sleeps ---------------------------------

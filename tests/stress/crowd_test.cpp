@@ -156,7 +156,10 @@ void run_crowd(bool overwrite, double seconds) {
     _exit(0);
   }
   int status = 1;
-  waitpid(writer, &status, 0);
+  for (u32 n = 0; waitpid(writer, &status, WNOHANG) == 0; ++n) {
+    must(instance->resize(n % 3 == 0 ? 64 << 10 : 32 << 10, n % 2 == 0 ? 4096 : 8192));
+    usleep(20000);
+  }
   EXPECT_EQ(status, 0);
   shared->done = true;
   waitpid(reader, &status, 0);

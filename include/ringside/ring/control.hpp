@@ -88,11 +88,12 @@ constexpr u32 closed_commit(u64 real_end, u32 capacity) noexcept {
   return (real_end & unpadded) != 0 ? end : abi::final_commit(end, capacity);
 }
 
-// gate: 0 go on; top bit: recording off; all ones: this ring is given up, its thread gets another; else park: position + 2 must
-// be left without touching its bytes.
-inline constexpr u64 gate_off = u64{1} << 63;  // a bit, so that off and on again keep a park
-inline constexpr u64 gate_moved = ~u64{0};
-constexpr bool gate_refuses(u64 gate) noexcept { return (gate & gate_off) != 0; }
+// gate: 0 go on; else bits, so that each comes and goes without the others. off: recording is off, and whoever set it may have the
+// ring for himself; moved: this ring is given up, its thread gets another; park: position + 2 must be left without touching its
+// bytes.
+inline constexpr u64 gate_off = u64{1} << 63;
+inline constexpr u64 gate_moved = u64{1} << 62;
+constexpr bool gate_refuses(u64 gate) noexcept { return (gate & (gate_off | gate_moved)) != 0; }
 constexpr u64 gate_park(u64 position) noexcept { return position + 2; }
 
 // The two regions, and where things are in them.

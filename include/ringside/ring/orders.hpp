@@ -39,6 +39,7 @@ enum class Bug : u8 {
   void_store_stays,       // a store that a handler overtook is taken for a reservation
   reset_without_check,    // readies a sub-buffer although a handler has moved on
   no_second_gate,         // goes on for what a handler left without a look at the gate
+  moved_keeps_out,        // leaves what a handler left on a ring that is given up
   swap_before_intent,     // the reader takes a page and notes it afterwards
 };
 

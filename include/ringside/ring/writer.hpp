@@ -15,7 +15,7 @@
 
 namespace ringside {
 
-enum class Refused : u8 { no, too_big, disabled, full, commit_overrun, corrupt };
+enum class Refused : u8 { no, too_big, disabled, moved, full, commit_overrun, corrupt };
 
 // A reserved payload: `size` bytes as asked for; falsy with a reason when refused.
 struct Slot {
@@ -214,9 +214,7 @@ class Writer {
       M::store(&here_, address(&nowhere_), Order::relaxed);
       M::fence_light();
     }
-    if (const u64 gate = M::load(&ctl().gate, Order::relaxed)) {
-      if (!pass_gate(gate)) return leave_closed(slot);
-    }
+    if (u64 gate = M::load(&ctl().gate, Order::relaxed); gate != 0 && !pass_gate(gate)) return leave_closed(slot, gate);
     for (;;) {
       /*B*/ const u64 tail = M::load(&ctl().tail, Order::relaxed);
       const Place place = place_of(tail);
@@ -314,27 +312,35 @@ class Writer {
     return refuse(slot, why);
   }
   // The gate is closed: whoever closed it may have the ring for himself, so nothing but nest is touched.
-  RS_NOINLINE bool leave_closed(Slot& slot) noexcept {
+  RS_NOINLINE bool leave_closed(Slot& slot, u64 gate) noexcept {
+    const Refused why = (gate & gate_moved) != 0 ? Refused::moved : Refused::disabled;
     const u64 nest = M::load(&ctl().nest, Order::relaxed);
     if (nest != 1) {
       M::store(&ctl().nest, nest - 1, Order::relaxed);
-      return refuse(slot, Refused::disabled);
+      return refuse(slot, why);
     }
     M::store(&ctl().nest, u64{0}, O.quiet_publish);  // pairs: QUIET
     M::fence_light();
-    // Open again? Then a handler may have written something meanwhile, and left it to us.
-    if (M::load(&ctl().gate, Order::relaxed) == 0 && enter_again()) end();
-    return refuse(slot, Refused::disabled);
+    // A handler that found the gate open may have written something meanwhile, and left it to us.
+    if (!keeps_out(M::load(&ctl().gate, Order::relaxed)) && enter_again()) end();
+    return refuse(slot, why);
+  }
+  static bool keeps_out(u64 gate) noexcept {
+    return (gate & (O.bug == Bug::moved_keeps_out ? gate_off | gate_moved : gate_off)) != 0;
   }
   // nest was 0 for a moment, and perhaps somebody has seen it: only through the gate, as at A. A ring is not parked while
-  // something is reserved and not published, so that may still be published; behind a gate that is off it waits for the next
-  // event.
+  // something is reserved and not published, so that may still be published, and on a ring that is given up it must be: no other
+  // event comes. Behind a gate that is off it waits for the next event.
   RS_NOINLINE bool enter_again() noexcept {
-    M::store(&ctl().nest, u64{1}, Order::relaxed);
-    M::fence_light();
-    const u64 gate = M::load(&ctl().gate, Order::relaxed);
-    if (gate == 0 || (!gate_refuses(gate) && unpublished()) || O.bug == Bug::no_second_gate) return true;
-    M::store(&ctl().nest, u64{0}, O.quiet_publish);  // pairs: QUIET
+    u64 gate;
+    do {
+      M::store(&ctl().nest, u64{1}, Order::relaxed);
+      M::fence_light();
+      gate = M::load(&ctl().gate, Order::relaxed);
+      if (gate == 0 || (!keeps_out(gate) && unpublished()) || O.bug == Bug::no_second_gate) return true;
+      M::store(&ctl().nest, u64{0}, O.quiet_publish);  // pairs: QUIET
+      M::fence_light();
+    } while (!keeps_out(gate) && unpublished());  // a handler came in between
     return false;
   }
   bool unpublished() const noexcept {
@@ -348,8 +354,8 @@ class Writer {
     return Refused::corrupt;
   }
 
-  // Closed by a controller: off, or "leave this position".
-  RS_NOINLINE bool pass_gate(u64 gate) noexcept {
+  // Closed by a controller: off, moved, or "leave this position". False: `gate` says why.
+  RS_NOINLINE bool pass_gate(u64& gate) noexcept {
     if (gate_refuses(gate)) return false;
     const u64 tail = M::load(&ctl().tail, Order::relaxed);
     const Place place = place_of(tail);
@@ -359,9 +365,8 @@ class Writer {
       const u64 word = M::load(&rec.reserve, Order::relaxed);
       if (!is_closed(word) && !is_left(rec, place)) close(rec, place, word, false);
     }
-    u64 expected = gate;
-    M::cas(&ctl().gate, expected, 0);
-    return !gate_refuses(expected);
+    M::cas(&ctl().gate, gate, 0);
+    return !gate_refuses(gate);
   }
 
   // Leaves a full sub-buffer. Refused::no: look again, it or a handler has moved the tail, or somebody else came in between.
