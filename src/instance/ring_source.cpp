@@ -217,15 +217,7 @@ result<void> RingView::freeze(bool reopen, const std::function<result<void>()>& 
   }
   result<void> done;
   if (calm) done = copy();
-  if (calm && done) {
-    Control& c = *ring_.control;
-    c.tail = 0;  // not nest: a thread that is being refused at the gate is counted in it
-    std::memset(&c.last_time, 0, offsetof(Control, reader_lock) - offsetof(Control, last_time));
-    __atomic_fetch_and(&c.gate, gate_off | gate_moved, __ATOMIC_SEQ_CST);  // nothing is parked any more
-    std::memset(&c.reader_generation, 0, sizeof(u64) * 2);
-    std::memset(c.state, 0, sizeof c.state);
-    std::memset(static_cast<void*>(&ring_.record(0)), 0, sizeof(Record) * ring_.geometry.nr_subbufs());
-  }
+  if (calm && done) clear_words(ring_);
   unlock();
   gate(reopen);
   if (!calm) return refuse(std::errc::device_or_resource_busy, "a writer is in the middle of an event and does not go on");

@@ -1,5 +1,6 @@
 // One ring of an instance, seen from a reading or controlling process.
 #pragma once
+#include <ringside/ring/clear.hpp>
 #include <ringside/ring/iterate.hpp>
 #include <ringside/ring/recover.hpp>
 

@@ -100,10 +100,11 @@ constexpr u64 gate_park(u64 position) noexcept { return position + 2; }
 struct Ring {
   Geometry geometry;
   Control* control = nullptr;
-  u8* data = nullptr;  // the meta-page; sub-buffers follow
+  u8* data = nullptr;              // the meta-page; sub-buffers follow
+  u8* const* places = nullptr;     // or they stand here: the place of each
 
   RS_INLINE Record& record(u32 id) const noexcept { return reinterpret_cast<Record*>(control + 1)[id]; }
-  RS_INLINE u8* subbuf(u32 id) const noexcept { return data + geometry.offset_of(id); }
+  RS_INLINE u8* subbuf(u32 id) const noexcept { return places == nullptr ? data + geometry.offset_of(id) : places[id]; }
   RS_INLINE abi::SubBufferHeader& header(u32 id) const noexcept { return *reinterpret_cast<abi::SubBufferHeader*>(subbuf(id)); }
 };
 

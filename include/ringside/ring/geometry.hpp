@@ -15,20 +15,21 @@ class Geometry {
   constexpr Geometry() = default;  // invalid
 
   // subbuf_size: a power of two, 4 KiB to 256 KiB. nr_subbufs: all of them, the reader page and the spares included.
-  // spares: sub-buffers that start outside the ring, for Reader::take.
-  constexpr Geometry(u32 subbuf_size, u32 nr_subbufs, u32 spares = 0) noexcept {
-    const bool good = is_power_of_two(subbuf_size) && subbuf_size >= abi::smallest_subbuf &&
+  // spares: sub-buffers that start outside the ring, for Reader::take. footer: bytes at the end of each that hold no events.
+  constexpr Geometry(u32 subbuf_size, u32 nr_subbufs, u32 spares = 0, u32 footer = 0) noexcept {
+    const bool good = footer <= abi::smallest_subbuf / 2 && footer % 4 == 0 && is_power_of_two(subbuf_size) && subbuf_size >= abi::smallest_subbuf &&
                       subbuf_size <= abi::largest_subbuf && nr_subbufs <= most_subbufs && spares < nr_subbufs &&
                       nr_subbufs - spares >= fewest_subbufs;
     if (!good) return;
     subbuf_size_ = subbuf_size;
     nr_subbufs_ = nr_subbufs;
     nr_slots_ = nr_subbufs - spares - 1;
+    capacity_ = subbuf_size - abi::header_size - footer;
   }
 
   constexpr bool valid() const noexcept { return nr_slots_ != 0; }
   constexpr u32 subbuf_size() const noexcept { return subbuf_size_; }
-  constexpr u32 capacity() const noexcept { return subbuf_size_ - abi::header_size; }
+  constexpr u32 capacity() const noexcept { return capacity_; }
   constexpr u32 nr_subbufs() const noexcept { return nr_subbufs_; }
   constexpr u32 nr_slots() const noexcept { return nr_slots_; }  // places in the ring
   constexpr u32 first_spare() const noexcept { return nr_slots_ + 1; }
@@ -43,7 +44,7 @@ class Geometry {
   friend constexpr bool operator==(const Geometry&, const Geometry&) = default;
 
  private:
-  u32 subbuf_size_ = 0, nr_subbufs_ = 0, nr_slots_ = 0;
+  u32 subbuf_size_ = 0, nr_subbufs_ = 0, nr_slots_ = 0, capacity_ = 0;
 };
 
 // Sub-buffers for a ring that holds `bytes` of events, as the kernel counts: at least 2, the reader page on top. More than

@@ -18,6 +18,9 @@
 //   QUIET     the writer's store of nest = 0, after all that   the controller's acquire load of nest,   a reset ring is written
 //   to
 //             it has published                                behind fence_heavy
+//   PLACE     place_publish: which page is the reader's       the reader's load of it, out of the       a new page with the old
+//             (meta-page, footer), after what was lost         meta-page or the footers                  one's loss
+//             before it
 //   WAKE      fence_light after the nest / commit store       fence_heavy on the other side             a sleeper misses the
 //   last event
 #pragma once
@@ -54,6 +57,7 @@ struct Orders {
   Order state_publish = Order::release;    // pairs: STATE
   Order state_observe = Order::acquire;    // pairs: STATE
   Order quiet_publish = Order::release;    // pairs: QUIET
+  Order place_publish = Order::release;    // pairs: PLACE
   Bug bug = Bug::none;
 };
 

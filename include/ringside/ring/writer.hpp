@@ -46,11 +46,22 @@ concept RingClock = requires(C& c) {
   noexcept->detail::IsU64;
 };
 
-template <RingClock C, Memory M = Hardware, Orders O = Orders{}>
+// What the writer tells a reader that does not see the control region (remote/remote_writer.hpp). Nothing: all readers see it.
+// Called by who moves the words that each stands for; a handler may come in at any point, and does the same.
+struct ShowNothing {
+  static constexpr bool has_bell = true;              // somebody may wait who hears the Doorbell
+  static void committed(u32) noexcept {}              // as many events more, after their bytes
+  static void overwrote(u32) noexcept {}              // a sub-buffer with as many events
+  static void touched() noexcept {}                   // the tail has moved
+  static void clearing(u32) noexcept {}               // sub-buffer `id` gets another lap's events; nobody reads it
+  static void entered(u32, u64, u64) noexcept {}      // `id` stands at `position`, its first event's index is `base`
+};
+
+template <RingClock C, Memory M = Hardware, Orders O = Orders{}, class Show = ShowNothing>
 class Writer {
  public:
-  Writer(const Ring& ring, C clock, const Doorbell& bell = {}) noexcept
-      : ring_(ring), clock_(clock), bell_(bell), quarters_(ring.geometry.capacity() / 4) {}
+  Writer(const Ring& ring, C clock, const Doorbell& bell = {}, Show show = {}) noexcept
+      : ring_(ring), clock_(clock), show_(show), bell_(bell), quarters_(ring.geometry.capacity() / 4) {}
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
@@ -181,13 +192,19 @@ class Writer {
   RS_INLINE void publish(Control& c, const Slot& slot) noexcept {
     /*F*/ M::store(&header(slot).commit, u64{slot.offset} + slot.size, O.commit_publish);  // pairs: COMMIT
     M::store(&slot.record->committed, slot.done, O.commit_publish);                        // pairs: COMMIT
+    show_.committed(1);
     M::fence_light();
     /*G*/ M::store(&c.nest, u64{0}, O.quiet_publish);  // pairs: QUIET
     M::fence_light();
     if (M::load(&slot.record->reserve, Order::relaxed) != slot.after && O.bug != Bug::no_second_look) [[unlikely]]
       return look_again();
-    if (M::load(bell_.any, Order::relaxed) != 0) [[unlikely]]
-      bell_.ring(bell_.context);
+    ring_bell();
+  }
+  RS_INLINE void ring_bell() noexcept {
+    if constexpr (Show::has_bell) {
+      if (M::load(bell_.any, Order::relaxed) != 0) [[unlikely]]
+        bell_.ring(bell_.context);
+    }
   }
 
   static u64 address(const void* p) noexcept { return reinterpret_cast<u64>(p); }
@@ -304,7 +321,7 @@ class Writer {
   // The second look after nest = 0: a handler came, and perhaps left its event to us.
   RS_NOINLINE void look_again() noexcept {
     if (enter_again()) return end();
-    if (M::load(bell_.any, Order::relaxed) != 0) bell_.ring(bell_.context);
+    ring_bell();
   }
 
   RS_NOINLINE bool leave(Slot& slot, Refused why) noexcept {
@@ -402,6 +419,7 @@ class Writer {
         return Refused::no;
       if constexpr (O.bug != Bug::lost_overrun) M::add_local(&ctl().overrun, events);
       M::add_local(&ctl().pages_lost, 1);
+      show_.overwrote(events);
     }
     if constexpr (O.enter_publish == Order::release) M::fence_release();  // pairs: ENTER
     /*c*/ Record& rec = ring_.record(id);
@@ -410,14 +428,17 @@ class Writer {
     const u64 time = M::load(&old.reserve, Order::relaxed) >> 16;
     if (M::load(&ctl().tail, Order::relaxed) != tail && O.bug != Bug::reset_without_check) return Refused::no;
     M::store(&ring_.header(id).commit, u64{0}, Order::relaxed);
+    show_.clearing(id);
     M::store(&rec.committed, u64{0}, Order::relaxed);
     M::cas_local(&rec.count, count, pack_count(position, 0));
     if constexpr (O.bug == Bug::reset_without_check)
       M::store(&rec.reserve, pack_reserve(time, 0), Order::relaxed);
     else
       M::cas_local(&rec.reserve, reserve, pack_reserve(time, 0));
-    /*d*/ if (M::cas_local(&ctl().tail, tail, pack_place({position, id})))
+    /*d*/ if (M::cas_local(&ctl().tail, tail, pack_place({position, id}))) {
       M::add_local(&ctl().pages_touched, 1);
+      show_.touched();
+    }
     return Refused::no;
   }
 
@@ -455,7 +476,7 @@ class Writer {
         break;
       if (!enter_again()) break;
     }
-    if (M::load(bell_.any, Order::relaxed) != 0) bell_.ring(bell_.context);
+    ring_bell();
   }
 
   // /*F*/ Publishes all of a sub-buffer and answers the reserve word that this was.
@@ -473,6 +494,7 @@ class Writer {
       M::store(&ring_.header(at.id).commit, u64{bytes}, O.commit_publish);          // pairs: COMMIT
       M::store(&rec.committed, pack_committed({events, bytes}), O.commit_publish);  // pairs: COMMIT
       M::add_local(&rec.count, u64{0} - more);
+      show_.committed(more);
       return word;
     }
   }
@@ -495,11 +517,14 @@ class Writer {
         return;
       }
       M::store(&ring_.record(at.id).base, base, Order::relaxed);
+      show_.entered(at.id, position, base);
       M::store(&ctl().commit, pack_place(at), O.advance_publish);  // pairs: ADVANCE
     }
-    M::fence_light();  // WAKE
-    if (const u64 percent = M::load(bell_.percent, Order::relaxed)) {
-      if (is_full<M>(ring_, percent - 1)) bell_.ring(bell_.context);
+    if constexpr (Show::has_bell) {
+      M::fence_light();  // WAKE
+      if (const u64 percent = M::load(bell_.percent, Order::relaxed)) {
+        if (is_full<M>(ring_, percent - 1)) bell_.ring(bell_.context);
+      }
     }
   }
 
@@ -507,6 +532,7 @@ class Writer {
 
   Ring ring_;
   [[no_unique_address]] C clock_;
+  [[no_unique_address]] Show show_;
   Doorbell bell_;
   // Where the usual way reserves: the sub-buffer of the last event that an outermost reserve put in by the long way, and its
   // data. Private to this process, shared with its handlers. Any address is good that has been stored here: a record that is

@@ -1,0 +1,19 @@
+// Memory for a writer that nothing interrupts to write itself (firmware, a guest whose handlers do not trace): what is shared with
+// the writer's own handlers elsewhere is plain here. Against the reader's side, on another processor, it is Hardware.
+#pragma once
+#include <ringside/base/memory_hardware.hpp>
+
+namespace ringside {
+
+struct SingleContext : Hardware {
+  RS_INLINE static bool cas_local(u64* p, u64 expected, u64 desired) noexcept {
+    if (load(p, Order::relaxed) != expected) return false;
+    store(p, desired, Order::relaxed);
+    return true;
+  }
+  RS_INLINE static void add_local(u64* p, u64 delta) noexcept { store(p, load(p, Order::relaxed) + delta, Order::relaxed); }
+};
+
+static_assert(Memory<SingleContext>);
+
+}  // namespace ringside

@@ -1,0 +1,277 @@
+// The writer's end of a ring that somebody else reads and that shares nothing with the reader but its sub-buffers (and a meta-page):
+// a process, a guest, firmware. Freestanding: needs the compiler, memcpy and memset.
+//
+//   Descriptor d;
+//   if (!WildDescriptor(blob, bytes).check(region_bytes, d).good()) ...         // what the reader sent, copied
+//   RingLayout r = d.ring(0);
+//   memory: RemoteWriter<>::private_bytes(r), zeros, aligned to 64, the writer's own; it outlives the writer
+//   RemoteWriter<Clock> w(d, r, region, memory, Clock{});                       // region: where the writer maps it
+//   w.enable();
+//   if (Slot s = w.reserve(16)) { memcpy(s.payload, ...); w.commit(s); }        // on the writer's processor
+//   w.swap_reader(read);                                                        // for the reader, meanwhile, on any processor
+//
+// It is the ring of docs/design.md 3 with its control words in private memory: the same Writer, and the same Reader run on the
+// reader's behalf. What the reader sees of them is put into the page footers or the meta-page (Published). Nothing is ever taken from
+// shared memory, so whatever the reader writes there harms nobody but him.
+//
+// Three callers: the writing context (reserve, commit, discard, write; with Nesting::handlers also what interrupts it), the service
+// (swap_reader, update_footers, reset: one at a time, any processor, never waiting for the writer), and whoever switches (enable,
+// disable). Cost of an event: as a local ring's, plus one count in layout (b). Not for two threads that write.
+#pragma once
+#include <ringside/abi/meta_page.hpp>
+#include <ringside/base/memory_single.hpp>
+#include <ringside/remote/descriptor.hpp>
+#include <ringside/ring/clear.hpp>
+#include <ringside/ring/reader.hpp>
+#include <ringside/ring/writer.hpp>
+
+namespace ringside::remote {
+
+// handlers: what interrupts the writer may write, at any depth. none: such an event is refused and counted as dropped.
+enum class Nesting : u8 { none, handlers };
+
+// What swap_reader did. Numbers are those of the protocol.
+enum class Swap : u32 {
+  nothing = 0,  // all that was written is on the reader page, and read
+  more = 1,     // the reader page holds more than has been read
+  swapped = 2,  // there is a new reader page
+  corrupt = 3,  // the writer's own words contradict each other
+};
+struct Swapped {
+  Swap what = Swap::nothing;
+  u32 id = 0;  // of the reader page now
+};
+
+// What a reader is shown of one ring.
+template <Memory M, Orders O>
+class Published {
+ public:
+  static constexpr bool has_bell = false;
+  Published() = default;
+  // meta: the shared meta-page, or a private one that footers are made of.
+  Published(const Ring& ring, abi::MetaPage* meta, u32 ring_id, bool footers) noexcept
+      : meta_(meta), places_(ring.places), id_(ring_id), subbuf_size_(ring.geometry.subbuf_size()), footers_(footers) {}
+
+  RS_INLINE void committed(u32 events) noexcept { M::add_local(&meta_->entries, events); }
+  void overwrote(u32 events) noexcept {
+    M::add_local(&meta_->overrun, events);
+    M::add_local(&meta_->pages_lost, 1);
+  }
+  void touched() noexcept { M::add_local(&meta_->pages_touched, 1); }
+  void clearing(u32 id) noexcept {
+    if (footers_) M::store(&footer(id).reader_status, abi::reader_status(id_, 0), Order::relaxed);
+  }
+  void entered(u32 id, u64 position, u64 base) noexcept {
+    if (!footers_) return;
+    M::store(&footer(id).entries, base, Order::relaxed);
+    M::store(&footer(id).pages_touched, position, Order::relaxed);
+  }
+
+  // The service's side.
+  abi::MetaPage& meta() noexcept { return *meta_; }
+  void take(u32 taken, u32 given) noexcept {  // the reader page is `taken`, and was `given`
+    if (!footers_) return M::store(&meta_->reader.id, taken, O.place_publish);  // pairs: PLACE
+    M::store(&footer(taken).overrun, M::load(&meta_->overrun, Order::relaxed), Order::relaxed);
+    M::store(&footer(taken).reader_status, abi::reader_status(id_, abi::footer_reader), O.place_publish);  // pairs: PLACE
+    M::store(&footer(given).reader_status, abi::reader_status(id_, 0), Order::relaxed);
+  }
+  void mark(u32 id, u32 reader_bits, bool commit) noexcept {
+    if (!footers_) return;
+    abi::PageFooter& f = footer(id);
+    if (reader_bits == abi::footer_reader) M::store(&f.overrun, M::load(&meta_->overrun, Order::relaxed), Order::relaxed);
+    M::store(&f.reader_status, abi::reader_status(id_, reader_bits), Order::relaxed);
+    M::store(&f.writer_status, abi::writer_status(subbuf_size_, commit ? abi::footer_commit : 0), Order::relaxed);
+  }
+  // A new ring's.
+  void start(u32 id) noexcept {
+    if (!footers_) return;
+    abi::PageFooter& f = footer(id);
+    M::store(&f.entries, u64{0}, Order::relaxed);
+    M::store(&f.pages_touched, u64{0}, Order::relaxed);
+    M::store(&f.overrun, u64{0}, Order::relaxed);
+  }
+
+ private:
+  abi::PageFooter& footer(u32 id) noexcept {
+    return *reinterpret_cast<abi::PageFooter*>(places_[id] + subbuf_size_ - abi::footer_size);
+  }
+  abi::MetaPage* meta_ = nullptr;
+  u8* const* places_ = nullptr;
+  u32 id_ = 0, subbuf_size_ = 0;
+  bool footers_ = false;
+};
+
+template <Nesting N>
+struct MemoryOf {
+  using type = Hardware;
+};
+template <>
+struct MemoryOf<Nesting::none> {
+  using type = SingleContext;
+};
+
+template <RingClock C, Nesting N = Nesting::handlers, Memory M = typename MemoryOf<N>::type, Orders O = Orders{}>
+class RemoteWriter {
+ public:
+  static constexpr u64 private_bytes(const RingLayout& r) noexcept {
+    return align_up(u64{sizeof(Control)} + u64{r.nr_pages} * (sizeof(Record) + sizeof(u8*)), u64{64});
+  }
+
+  // Starts disabled. memory: private_bytes(r) of zeros that nobody else sees. Sub-buffers are emptied.
+  RemoteWriter(const Descriptor& d, const RingLayout& r, void* region, void* memory, C clock) noexcept
+      : ring_(lay_out(d, r, static_cast<u8*>(region), memory)),
+        footers_(d.layout() == Layout::footers),
+        id_(r.id),
+        shown_(ring_, footers_ ? &own_meta_ : reinterpret_cast<abi::MetaPage*>(ring_.data), r.id, footers_),
+        writer_(ring_, clock, {}, shown_),
+        reader_(ring_) {
+    disable();
+    empty();
+  }
+  RemoteWriter(const RemoteWriter&) = delete;
+  RemoteWriter& operator=(const RemoteWriter&) = delete;
+
+  // The writing context.
+  [[nodiscard]] RS_INLINE bool reserve(u32 size, Slot& slot) noexcept {
+    if constexpr (N == Nesting::none) {
+      if (M::load(&ctl().nest, Order::relaxed) != 0) [[unlikely]]
+        return refuse(slot);
+    }
+    return writer_.reserve(size, slot);
+  }
+  [[nodiscard]] Slot reserve(u32 size) noexcept {
+    Slot slot;
+    (void)reserve(size, slot);
+    return slot;
+  }
+  RS_INLINE void commit(const Slot& slot) noexcept { writer_.commit(slot); }
+  bool discard(const Slot& slot) noexcept { return writer_.discard(slot); }
+  template <class Fill>
+  RS_INLINE bool write(u32 size, Fill fill) noexcept {
+    Slot slot;
+    if (!reserve(size, slot)) return false;
+    fill(slot.payload);
+    commit(slot);
+    return true;
+  }
+  RS_INLINE bool write(const void* payload, u32 size) noexcept {
+    return write(size, [&](u8* to) {
+      if (size != 0) __builtin_memcpy(to, payload, size);
+    });
+  }
+
+  // The service. read: how many data bytes of the reader page have been read; a page is given back only when all of it has.
+  [[gnu::noinline]] Swapped swap_reader(u32 read) noexcept {
+    const ReaderPlace before = reader_place();
+    for (;;) {  // at most twice: what is consumed leaves the second look to the next page
+      const Got got = reader_.peek();
+      const ReaderPlace own = reader_place();
+      if (got == Got::corrupt) return {Swap::corrupt, before.id};
+      const ReaderView& view = reader_.view();
+      if (own.next != before.next) {
+        // A page with nothing but padding may have been passed: then nothing is lost, and nothing is there yet.
+        note(got == Got::data ? view.lost_before : 0);
+        shown_.take(own.id, before.id);
+        return {Swap::swapped, own.id};
+      }
+      if (got == Got::nothing) break;
+      if (view.end > read) return {Swap::more, own.id};
+      reader_.consume(view.end - view.begin, view.events);
+    }
+    note(0);
+    return {Swap::nothing, before.id};
+  }
+
+  // Layout (a): brings the status bits and the reader page's overrun up to date. Layout (b) is always up to date.
+  void update_footers() noexcept {
+    if (!footers_) return;
+    const auto [next, reader] = reader_place();
+    const Place commit = place_of(M::load(&ctl().commit, Order::acquire));
+    const Geometry& g = ring_.geometry;
+    u64 head = next + g.nr_slots() <= commit.position ? commit.position - g.nr_slots() + 1 : next;
+    u32 head_id = commit.id;
+    for (; head < commit.position; ++head) {
+      const auto k = static_cast<u32>(head % g.nr_slots());
+      const u64 slot = M::load(&ring_.record(k).slot, Order::acquire);
+      if (slot_lap(slot) != head / g.nr_slots()) continue;
+      head_id = slot_id(k, slot);
+      break;
+    }
+    for (u32 id = 0; id < g.nr_subbufs(); ++id)
+      shown_.mark(id, id == reader ? abi::footer_reader : id == head_id ? abi::footer_head : 0, id == commit.id);
+  }
+
+  // Empties the ring; the reader starts anew, at sub-buffer 0. Disabled and quiet before.
+  void reset() noexcept {
+    clear_words(ring_);
+    empty();
+  }
+
+  // Switching. After disable() no event begins; one that is open may still be committed: quiet() tells when none is. heavy: the
+  // other half of the writer's light fence (membarrier in a process; nothing, if it runs on the writer's own processor).
+  void enable() noexcept { __atomic_fetch_and(&ctl().gate, ~gate_off, __ATOMIC_SEQ_CST); }
+  void disable() noexcept { __atomic_fetch_or(&ctl().gate, gate_off, __ATOMIC_SEQ_CST); }
+  bool enabled() const noexcept { return (M::load(&ctl().gate, Order::relaxed) & gate_off) == 0; }
+  template <class Heavy>
+  bool quiet(Heavy heavy) const noexcept {
+    heavy();
+    return M::load(&ctl().nest, Order::acquire) == 0;  // pairs: QUIET
+  }
+
+  u32 id() const noexcept { return id_; }
+  const Ring& ring() const noexcept { return ring_; }
+
+ private:
+  Control& ctl() const noexcept { return *ring_.control; }
+  [[gnu::noinline]] ReaderPlace reader_place() const noexcept { return reader_of(reader_.state().page); }
+  static Ring lay_out(const Descriptor& d, const RingLayout& r, u8* region, void* memory) noexcept {
+    Ring ring{d.geometry(r.nr_pages), static_cast<Control*>(memory), region + r.meta};
+    auto* const places = reinterpret_cast<u8**>(&ring.record(r.nr_pages));
+    for (u32 id = 0; id < r.nr_pages; ++id) places[id] = region + r.pages[id];
+    ring.places = places;
+    return ring;
+  }
+  RS_NOINLINE bool refuse(Slot& slot) noexcept {
+    M::add_local(&ctl().dropped, 1);
+    slot = {};
+    slot.why = Refused::full;
+    return false;
+  }
+
+  void note(u64 lost) noexcept {
+    abi::MetaPage& meta = shown_.meta();
+    const ReaderState at = reader_.state();
+    M::store(&meta.reader.lost_events, lost, Order::relaxed);
+    M::store(&meta.reader.read, static_cast<u32>(at.bytes), Order::relaxed);
+    M::store(&meta.read, at.read, Order::relaxed);
+  }
+
+  void empty() noexcept {
+    const Geometry& g = ring_.geometry;
+    abi::MetaPage& meta = shown_.meta();
+    M::store(&meta.meta_page_size, g.subbuf_size(), Order::relaxed);
+    M::store(&meta.meta_struct_len, u32{sizeof meta}, Order::relaxed);
+    M::store(&meta.subbuf_size, g.subbuf_size(), Order::relaxed);
+    M::store(&meta.nr_subbufs, g.nr_subbufs(), Order::relaxed);
+    M::store(&meta.reader.lost_events, u64{0}, Order::relaxed);
+    for (u64* word = &meta.flags; word <= &meta.pages_touched; ++word) M::store(word, u64{0}, Order::relaxed);
+    M::store(&meta.reader.read, u32{0}, Order::relaxed);
+    for (u32 id = 0; id < g.nr_subbufs(); ++id) {
+      M::store(&ring_.header(id).time_stamp, u64{0}, Order::relaxed);
+      M::store(&ring_.header(id).commit, u64{0}, Order::relaxed);
+      shown_.start(id);
+      shown_.mark(id, id == 0 ? abi::footer_reader : id == 1 ? abi::footer_head : 0, id == 1);
+    }
+    M::store(&meta.reader.id, u32{0}, O.place_publish);  // pairs: PLACE
+  }
+
+  Ring ring_;
+  bool footers_;
+  u32 id_;
+  abi::MetaPage own_meta_{};
+  Published<M, O> shown_;
+  Writer<C, M, O, Published<M, O>> writer_;
+  Reader<M, O> reader_;
+};
+
+}  // namespace ringside::remote

@@ -1,0 +1,22 @@
+// Makes a ring new: all that its writer and its reader noted is gone; sizes, owner, gate and lock stay. The caller knows that the
+// writer is outside (docs/design.md 3.5) and has the reader's side for himself. Not nest: a thread that is being refused at the gate
+// is counted in it.
+#pragma once
+#include <ringside/ring/control.hpp>
+
+namespace ringside {
+
+inline void clear_words(const Ring& ring) noexcept {
+  Control& c = *ring.control;
+  const auto zero = [](u64* from, u64* to) {
+    for (; from != to; ++from) __atomic_store_n(from, u64{0}, __ATOMIC_RELAXED);
+  };
+  c.tail = 0;
+  zero(&c.last_time, &c.reader_lock);
+  __atomic_fetch_and(&c.gate, gate_off | gate_moved, __ATOMIC_SEQ_CST);  // nothing is parked any more
+  zero(&c.reader_generation, &c.mapped);
+  zero(&c.state[0].page, &c.reserved3[0]);
+  zero(&ring.record(0).slot, &ring.record(ring.geometry.nr_subbufs()).slot);
+}
+
+}  // namespace ringside
