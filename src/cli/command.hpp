@@ -40,6 +40,8 @@ Command add_serve(CLI::App& app);
 Command add_top(CLI::App& app);
 Command add_hist(CLI::App& app);
 Command add_export(CLI::App& app);
+Command add_remote(CLI::App& app);
+Command add_recover(CLI::App& app);
 Command add_doctor(CLI::App& app);
 Command add_manual(CLI::App& app);  // after all others
 

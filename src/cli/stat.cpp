@@ -1,5 +1,7 @@
 // ringside stat: the counters of every ring, what they must add up to, the memory behind them and who writes.
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
@@ -30,6 +32,11 @@ std::string kernel_instance(const std::string& where) {
   return find_kernel_instance(where);
 }
 
+bool is_socket(const std::string& where) {
+  struct stat st {};
+  return ::stat(where.c_str(), &st) == 0 && S_ISSOCK(st.st_mode);
+}
+
 nlohmann::json counters_json(const Counters& c) {
   return {{"written", c.written},
           {"read", c.read},
@@ -57,6 +64,20 @@ int run(const Options& options) {
     if (meta->complete) closing = meta->totals;
     if (!meta->complete) remarks.push_back("the recorder did not finish: these counters are not final");
     j["recording"] = options.where;
+  } else if (is_socket(options.where)) {
+    auto trace = open_trace(options.where);
+    if (!trace) return failed(trace.error());
+    for (int tenth = 0; tenth < 10; ++tenth) {
+      usleep(100000);
+      TraceRecord record;
+      while (trace->next(record)) {
+      }
+    }
+    if (auto off = trace->remote->enable(false); !off) remarks.push_back(off.error().sentence);
+    const Source& source = trace->timeline.source(0);
+    rings.push_back({source.name(), trace->remote->buffer().is_gone() ? "ended" : "live", source.counters()});
+    remarks.push_back(fmt::format("{}: what the external writer wrote within a second; process {}", options.where, trace->remote->pid()));
+    j["remote"] = options.where;
   } else if (const std::string dir = kernel_instance(options.where); !dir.empty()) {
     for (const u32 cpu : kernel_cpus(dir)) {
       auto counters = kernel_counters({dir, cpu});
@@ -151,7 +172,7 @@ int run(const Options& options) {
 Command add_stat(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("stat", "counters and memory of every ring");
-  c->add_option("WHERE", options->where, "instance, recording, or an instance of the kernel's")->required();
+  c->add_option("WHERE", options->where, "instance, recording, an instance of the kernel's, or an external writer's socket")->required();
   c->add_flag("--json", options->json, "one JSON object");
   c->footer(
       "Examples:\n"

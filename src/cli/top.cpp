@@ -113,7 +113,7 @@ int run(Options options) {
   if (!opened) return failed(opened.error());
   Trace& trace = *opened;
   if (trace.recording) options.once = true;
-  if (trace.kernel != nullptr && options.once) sleep_ns(options.interval_ns);  // it has only just begun
+  if ((trace.kernel != nullptr || trace.remote != nullptr) && options.once) sleep_ns(options.interval_ns);  // it has only just begun
   if (options.interval_ns < 10000000) throw UsageError{"--interval must be at least 10ms"};
   Tally tally;
   catch_signals();
@@ -150,7 +150,7 @@ int run(Options options) {
 Command add_top(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("top", "live table of events: count, rate, bytes, lost");
-  c->add_option("WHERE", options->where, "instance, or recording (shown once, as a whole)")->capture_default_str();
+  c->add_option("WHERE", options->where, "instance, recording (shown once, as a whole), or an external writer's socket")->capture_default_str();
   c->add_option("-e,--event", options->events, "instead: events of the kernel, SYSTEM:EVENT, a glob; may be repeated")
       ->type_name("GLOB")
       ->allow_extra_args(false);

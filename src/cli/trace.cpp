@@ -45,6 +45,26 @@ result<Trace> open_recorded(const std::string& dir) {
   return trace;
 }
 
+result<Trace> open_remote(const std::string& socket) {
+  remote::Process::Options make;
+  make.buffer.size = 4 << 20;
+  make.buffer.subbuf_size = 16384;
+  make.buffer.clock = calibrate(tsc_is_invariant() ? ClockKind::tsc : ClockKind::mono);
+  auto process = remote::Process::attach(socket, make);
+  if (!process) return tl::unexpected<Error>(process.error());
+  Trace trace;
+  trace.where = socket;
+  trace.remote = std::move(*process);
+  add_events(trace, trace.remote->events());
+  auto source = trace.remote->buffer().source(0);
+  if (!source) return tl::unexpected<Error>(source.error());
+  trace.tasks.add((*source)->name());
+  trace.rings.push_back(0);
+  trace.timeline.add(std::move(*source));
+  if (auto on = trace.remote->enable(true); !on) return tl::unexpected<Error>(on.error());
+  return trace;
+}
+
 }  // namespace
 
 void Trace::refresh() {
@@ -68,6 +88,7 @@ result<Trace> open_trace(const std::string& where) {
   struct stat st {};
   const bool exists = stat(where.c_str(), &st) == 0;
   if (is_recording(where)) return open_recorded(where);
+  if (exists && S_ISSOCK(st.st_mode)) return open_remote(where);
   auto instance = Instance::open(where);
   if (!instance) {
     if (exists && S_ISDIR(st.st_mode) && find_kernel_instance(where).empty())

@@ -10,6 +10,7 @@
 #include "export/tasks.hpp"
 #include "instance/instance.hpp"
 #include "kernel/tracefs_instance.hpp"
+#include "remote/process.hpp"
 #include "source/recording.hpp"
 #include "timeline/merge.hpp"
 
@@ -20,6 +21,7 @@ struct Trace {
   std::optional<RecordingMeta> recording;  // else `instance`
   std::unique_ptr<Instance> instance;
   std::unique_ptr<TracefsInstance> kernel;  // in front of the timeline: its sources must go first
+  std::unique_ptr<remote::Process> remote;   // alike
   Formats formats;
   Tasks tasks;
   Timeline timeline;
@@ -34,7 +36,7 @@ struct Trace {
   void refresh();
 };
 
-// DIR or INSTANCE. Instances are peeked at: nothing is consumed. Warnings go to stderr.
+// DIR or INSTANCE, or the socket of an external writer. Instances are peeked at: nothing is consumed. Warnings go to stderr.
 result<Trace> open_trace(const std::string& where);
 
 // Events of the kernel, live, from an instance made for it. A pattern that names none is an error.

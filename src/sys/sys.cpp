@@ -69,13 +69,13 @@ void guard_mappings() {
   sigaction(SIGBUS, &action, &previous);
 }
 
-result<Region> Region::map(int fd, u64 size, bool writable, const std::string& what) {
+result<Region> Region::map(int fd, u64 size, bool writable, const std::string& what, u64 offset) {
   const off_t length = lseek(fd, 0, SEEK_END);
   if (length < 0 && errno != ESPIPE) return fail(errno, "cannot measure " + what);
-  if (length >= 0 && static_cast<u64>(length) < size)
-    return refuse(std::errc::file_too_large, what + " is " + std::to_string(length) + " bytes long, but " + std::to_string(size) +
+  if (length >= 0 && (static_cast<u64>(length) < offset || static_cast<u64>(length) - offset < size))
+    return refuse(std::errc::file_too_large, what + " is " + std::to_string(length) + " bytes long, but " + std::to_string(offset + size) +
                                                  " are needed: it was truncated or is no ring of ours");
-  void* const at = mmap(nullptr, size, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+  void* const at = mmap(nullptr, size, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, static_cast<off_t>(offset));
   if (at == MAP_FAILED) return fail(errno, "cannot map " + what);
   Region region;
   region.base_ = static_cast<u8*>(at);

@@ -36,7 +36,7 @@ class Region {
     return *this;
   }
   ~Region();
-  static result<Region> map(int fd, u64 size, bool writable, const std::string& what);
+  static result<Region> map(int fd, u64 size, bool writable, const std::string& what, u64 offset = 0);
   u8* data() const noexcept { return base_; }
   u64 size() const noexcept { return size_; }
   bool cut() const noexcept;

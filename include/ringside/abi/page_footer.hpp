@@ -8,11 +8,11 @@
 //                                 ring's id
 //   -24     8     entries         index of the sub-buffer's first event: events published before it
 //   -16     8     pages_touched   its position: sub-buffers entered before it
-//   -8      8     overrun         events overwritten in all, when it became the reader's or was last brought up to date
+//   -8      8     overrun         events lost before it in all, when it became the reader's
 //
 // Who writes: the writer, when its commit place enters the sub-buffer: entries, pages_touched, and before that READER off. The
-// writer's side of a swap: READER on the new page (then off the old one), its overrun. update_footers: HEAD, COMMIT, and overrun
-// of the reader page. So while `commit` of a sub-buffer is not 0, entries and pages_touched are of the events that stand in it;
+// writer's side of a swap: overrun and READER of the new page, then READER off the old one. update_footers: HEAD and COMMIT, which
+// are hints. So while `commit` of a sub-buffer is not 0, entries and pages_touched are of the events that stand in it;
 // and what READER says holds at any moment, whenever the writer dies.
 #pragma once
 #include <ringside/abi/sub_buffer.hpp>

@@ -69,16 +69,16 @@ class Published {
 
   // The service's side.
   abi::MetaPage& meta() noexcept { return *meta_; }
-  void take(u32 taken, u32 given) noexcept {  // the reader page is `taken`, and was `given`
+  // The reader page is `taken`, and was `given`; `lost` events in all were before it.
+  void take(u32 taken, u32 given, u64 lost) noexcept {
     if (!footers_) return M::store(&meta_->reader.id, taken, O.place_publish);  // pairs: PLACE
-    M::store(&footer(taken).overrun, M::load(&meta_->overrun, Order::relaxed), Order::relaxed);
+    M::store(&footer(taken).overrun, lost, Order::relaxed);
     M::store(&footer(taken).reader_status, abi::reader_status(id_, abi::footer_reader), O.place_publish);  // pairs: PLACE
     M::store(&footer(given).reader_status, abi::reader_status(id_, 0), Order::relaxed);
   }
   void mark(u32 id, u32 reader_bits, bool commit) noexcept {
     if (!footers_) return;
     abi::PageFooter& f = footer(id);
-    if (reader_bits == abi::footer_reader) M::store(&f.overrun, M::load(&meta_->overrun, Order::relaxed), Order::relaxed);
     M::store(&f.reader_status, abi::reader_status(id_, reader_bits), Order::relaxed);
     M::store(&f.writer_status, abi::writer_status(subbuf_size_, commit ? abi::footer_commit : 0), Order::relaxed);
   }
@@ -170,8 +170,9 @@ class RemoteWriter {
       const ReaderView& view = reader_.view();
       if (own.next != before.next) {
         // A page with nothing but padding may have been passed: then nothing is lost, and nothing is there yet.
-        note(got == Got::data ? view.lost_before : 0);
-        shown_.take(own.id, before.id);
+        const u64 lost = got == Got::data ? view.lost_before : 0;
+        note(lost);
+        shown_.take(own.id, before.id, reader_.state().lost + lost);
         return {Swap::swapped, own.id};
       }
       if (got == Got::nothing) break;
@@ -182,7 +183,7 @@ class RemoteWriter {
     return {Swap::nothing, before.id};
   }
 
-  // Layout (a): brings the status bits and the reader page's overrun up to date. Layout (b) is always up to date.
+  // Layout (a): brings the status bits up to date. Layout (b) is always up to date.
   void update_footers() noexcept {
     if (!footers_) return;
     const auto [next, reader] = reader_place();

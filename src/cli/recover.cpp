@@ -1,0 +1,105 @@
+// ringside recover: the rings of external writers out of a memory dump, by their page footers alone.
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include "cli/trace.hpp"
+#include "cli/units.hpp"
+#include "remote/dump.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside::cli {
+namespace {
+
+struct Options {
+  std::string file, out = default_recording, like, clock = "mono";
+  bool quiet = false;
+};
+
+// Holes of the file, and its end below a page, hold nothing.
+result<sys::Region> map_dump(const std::string& path, u64& size) {
+  sys::guard_mappings();
+  const sys::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return fail(errno, "cannot open " + path);
+  const off_t end = lseek(fd.get(), 0, SEEK_END);
+  if (end < 0) return fail(errno, "cannot measure " + path + "; copy it to a file first");
+  size = static_cast<u64>(end) & ~u64{page_size - 1};
+  if (size == 0) return refuse(std::errc::invalid_argument, path + " is shorter than a page");
+  return sys::Region::map(fd.get(), size, false, path);
+}
+
+int run(const Options& options) {
+  u64 size = 0;
+  auto dump = map_dump(options.file, size);
+  if (!dump) return failed(dump.error());
+  const auto rings = remote::find_rings({dump->data(), size});
+  if (rings.empty())
+    return failed(refuse(std::errc::no_message_available, options.file + " holds no sub-buffer with a page footer of ringside's "
+                                                                         "(layout footers; at page boundaries of the file)").value());
+  ClockInfo clock;
+  std::vector<EventInfo> events;
+  if (!options.like.empty()) {
+    auto like = RecordingMeta::read(options.like);
+    if (!like) return failed(like.error());
+    clock = like->clock;
+    events = like->events;
+  } else {
+    auto kind = clock_from(options.clock);
+    if (!kind) throw UsageError{kind.error().sentence};
+    clock.kind = *kind;
+  }
+  auto writer = RecordingWriter::create(options.out, clock);
+  if (!writer) return failed(writer.error());
+  writer->meta().events = events;
+  u64 total = 0, lost = 0, problems = 0, number = 0;
+  std::vector<Counters> all;
+  for (const remote::DumpedRing& ring : rings) {
+    for (const std::string& problem : ring.survey.problems) say(problem);
+    problems += ring.survey.problems.size();
+    remote::DumpSource source(ring, clock);
+    RingName name = source.name();
+    // The same id twice in one dump: two lives, or two sizes.
+    while (writer->has_ring(name.ring)) name.ring = static_cast<u32>(65536 + number++);
+    name.task = name.process = "recovered";
+    if (auto added = writer->add_ring(name, ring.subbuf_size); !added) return failed(added.error());
+    for (;;) {
+      auto view = source.next();
+      if (!view || !*view) break;
+      auto done = writer->append(name.ring, **view);
+      if (done) continue;
+      say(done.error().sentence);
+      ++problems;
+      if (done.error().code != std::errc::bad_message) return exit_failure;
+    }
+    RecordedRing& entry = writer->ring(name.ring);
+    entry.counters = source.counters();
+    all.push_back(entry.counters);
+    total += entry.events;
+    lost += entry.lost;
+  }
+  writer->meta().totals = sum(all);
+  if (auto done = writer->finish(0); !done) return failed(done.error());
+  if (!options.quiet)
+    say(fmt::format("{} events of {} rings recovered, {} missing between them; {}", format_count(total), rings.size(), format_count(lost), options.out));
+  return problems != 0 ? exit_failure : exit_ok;
+}
+
+}  // namespace
+
+Command add_recover(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* c = app.add_subcommand("recover", "rings of external writers out of a memory dump");
+  c->add_option("FILE", options->file, "any memory image, whose pages are at page boundaries: a guest's RAM, a shared region")->required();
+  c->add_option("-o,--output", options->out, "directory of the recording; an older recording is replaced")->capture_default_str();
+  c->add_option("--like", options->like, "take the clock and the events' formats from this recording")->type_name("DIR");
+  c->add_option("--clock", options->clock, "the writer's clock: mono, tsc (raw ticks) or counter")->capture_default_str();
+  c->add_flag("-q,--quiet", options->quiet, "no summary");
+  c->footer(
+      "Examples:\n"
+      "  ringside recover guest.ram -o crash.data && ringside report crash.data\n"
+      "  ringside recover region.bin --like earlier.data -o crash.data\n"
+      "Each sub-buffer of the layout \"footers\" ends in 32 bytes that name its ring, its place in the order and the number of its first\n"
+      "event; nothing else is needed. Footers that contradict each other are named and left out: then the exit code is 1.");
+  return {c, [options] { return run(*options); }};
+}
+
+}  // namespace ringside::cli

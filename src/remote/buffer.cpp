@@ -1,0 +1,467 @@
+#include "remote/buffer.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "remote/survey.hpp"
+#include "source/mapped.hpp"
+
+namespace ringside::remote {
+namespace {
+
+std::string of_ring(const std::string& who, u32 ring) { return who + ", ring " + std::to_string(ring); }
+
+}  // namespace
+
+// What this side knows of one ring: its reader page, and how far that is read. The consumer's thread moves it on; the poller looks.
+class RingReader {
+ public:
+  RingReader(Buffer& buffer, u32 ring) : buffer_(buffer), ring_(ring), data_(buffer.region_.data() + ring * buffer.plan_.ring_bytes()) {
+    for (u32 id = 0; id < geometry().nr_subbufs(); ++id) pages_.push_back(data_ + geometry().offset_of(id));
+  }
+
+  result<ReaderStep> next() {
+    if (buffer_.is_gone()) return salvage();
+    const ReaderStep here = look(0);
+    if (here.read > before_) return here;
+    if (buffer_.callbacks_.look_after) {
+      buffer_.callbacks_.look_after();
+      if (buffer_.is_gone()) return salvage();
+    }
+    const u64 entries = shown_entries();
+    if (footers() || !asked_ || entries != entries_) {
+      const u32 read = read_.load(std::memory_order_relaxed);
+      auto swapped = buffer_.callbacks_.swap_reader(ring_, read);
+      if (!swapped) {
+        if (buffer_.is_gone()) return salvage();
+        return tl::unexpected<Error>(swapped.error());
+      }
+      switch (swapped->what) {
+        case Swap::nothing:
+          asked_ = true;
+          entries_ = entries;
+          return here;
+        case Swap::more: return look(0);
+        case Swap::corrupt:
+          return refuse(std::errc::illegal_byte_sequence,
+                        of_ring(buffer_.options_.who, ring_) + ": its writer found its own words in contradiction and gave the ring up");
+        case Swap::swapped: {
+          const u32 id = place(swapped->id);
+          if (!geometry().holds(id))
+            return refuse(std::errc::illegal_byte_sequence,
+                          of_ring(buffer_.options_.who, ring_) + ": it names sub-buffer " + std::to_string(id) + " of " +
+                              std::to_string(geometry().nr_subbufs()) + " as the reader's; what was read before is good");
+          return turn_to(id);
+        }
+      }
+      return refuse(std::errc::protocol_error, of_ring(buffer_.options_.who, ring_) + ": it answers a swap with " +
+                                                   std::to_string(static_cast<u32>(swapped->what)) + ", which means nothing");
+    }
+    return here;
+  }
+
+  // May be asked by another thread than the reader's: a hint then.
+  bool readable() const {
+    const u32 id = id_.load(std::memory_order_relaxed);
+    if (commit_of(pages_[id]) > read_.load(std::memory_order_relaxed)) return true;
+    if (buffer_.is_gone()) return !ended_;
+    if (!footers()) return shown_entries() != entries_.load(std::memory_order_relaxed);
+    const u64 own = footer(id).pages_touched;
+    for (const u8* page : pages_) {
+      const auto& f = footer_at(page);
+      if (Hardware::load(&f.pages_touched, Order::relaxed) > own && commit_of(page) != 0) return true;
+      // Before the first swap the reader page stood nowhere.
+      if (read_.load(std::memory_order_relaxed) == 0 && commit_of(pages_[id]) == 0 && page != pages_[id] && commit_of(page) != 0) return true;
+    }
+    return false;
+  }
+
+  // Finished sub-buffers that are not read, as the kernel counts for buffer_percent.
+  bool is_full(int percent) const {
+    if (percent <= 0) return true;
+    u64 dirty = 0;
+    const u64 now = reader_time();
+    for (const u8* page : pages_)
+      if (commit_of(page) != 0 && time_of(page) > now) ++dirty;
+    return dirty * 100 >= static_cast<u64>(percent) * geometry().nr_slots();
+  }
+
+  Counters counters() {
+    Counters n;
+    n.subbuf_size = geometry().subbuf_size();
+    n.nr_subbufs = geometry().nr_subbufs();
+    n.capacity_bytes = u64{geometry().nr_slots()} * geometry().capacity();
+    n.resident_bytes = buffer_.plan_.ring_bytes();
+    const u32 id = id_.load(std::memory_order_relaxed);
+    const u32 read = std::min(read_.load(std::memory_order_relaxed), geometry().capacity());
+    n.read = read_before_ + count_events(pages_[id], read);
+    if (buffer_.is_gone()) return left_behind(n);
+    const Survey s = survey();
+    u64 written = s.reader_base;
+    for (const PageSeen& p : s.pages) {
+      const bool own = p.id == id && s.has_reader;
+      n.unread += p.events - (own ? std::min(p.events, count_events(pages_[id], read)) : 0);
+      n.bytes += p.end - (own ? std::min(read, p.end) : 0);
+      if (n.oldest_time == 0 && (!own || p.end > read)) n.oldest_time = p.time;
+      written = std::max(written, p.base + p.events);
+    }
+    if (footers()) {
+      n.written = std::max(written, n.read + n.unread + lost_);
+      n.overrun = n.written - n.read - n.unread;
+    } else {
+      n.written = Hardware::load(&meta().entries, Order::relaxed);
+      n.overrun = Hardware::load(&meta().overrun, Order::relaxed);
+      n.unread = n.written - n.read - n.overrun;
+      if (static_cast<i64>(n.unread) < 0) n.unread = 0;  // in flight
+    }
+    return n;
+  }
+
+  // Sub-buffer 0 again, and nothing read.
+  void begin_anew() {
+    id_ = 0;
+    read_ = 0;
+    entries_ = 0;
+    lost_ = read_before_ = position_ = time_ = 0;
+    asked_ = false;
+    before_ = 0;
+    queue_.clear();
+    salvaging_ = ended_ = false;
+  }
+
+  u32 ring() const noexcept { return ring_; }
+  Buffer& buffer() const noexcept { return buffer_; }
+  bool taken = false;  // there is a Source
+
+ private:
+  const Geometry& geometry() const noexcept { return buffer_.geometry_; }
+  bool footers() const noexcept { return buffer_.plan_.layout == Layout::footers; }
+  const abi::MetaPage& meta() const noexcept { return *reinterpret_cast<const abi::MetaPage*>(data_); }
+  u64 shown_entries() const noexcept { return Hardware::load(&meta().entries, Order::acquire); }
+  const abi::PageFooter& footer_at(const u8* page) const noexcept {
+    return *reinterpret_cast<const abi::PageFooter*>(page + geometry().subbuf_size() - abi::footer_size);
+  }
+  const abi::PageFooter& footer(u32 id) const noexcept { return footer_at(pages_[id]); }
+  u32 commit_of(const u8* page) const noexcept {
+    const auto& header = *reinterpret_cast<const abi::SubBufferHeader*>(page);
+    const u32 end = abi::commit_size(Hardware::load(&header.commit, Order::acquire)) & ~3u;  // pairs: COMMIT
+    return std::min(end, geometry().capacity());
+  }
+  static u64 time_of(const u8* page) noexcept {
+    return Hardware::load(&reinterpret_cast<const abi::SubBufferHeader*>(page)->time_stamp, Order::relaxed);
+  }
+  u64 reader_time() const noexcept {
+    const u8* page = pages_[id_.load(std::memory_order_relaxed)];
+    return commit_of(page) == 0 ? 0 : time_of(page);
+  }
+
+  // The reader page as it is now; `before_` is how far it had been read.
+  ReaderStep look(u64 lost) {
+    const u32 id = id_.load(std::memory_order_relaxed);
+    before_ = read_.load(std::memory_order_relaxed);
+    const u32 end = std::max(commit_of(pages_[id]), before_);
+    read_.store(end, std::memory_order_relaxed);
+    ReaderStep step;
+    step.placed = true;
+    step.id = id;
+    step.read = end;
+    step.lost = lost;
+    return step;
+  }
+
+  // Where the writer says that the reader page is: it answered `hint`.
+  u32 place(u32 hint) const noexcept {
+    if (!footers()) return Hardware::load(&meta().reader.id, Order::acquire);  // pairs: PLACE
+    const auto is_reader = [&](u32 id) {
+      return (Hardware::load(&footer(id).reader_status, Order::acquire) & abi::footer_reader) != 0;  // pairs: PLACE
+    };
+    if (geometry().holds(hint) && is_reader(hint)) return hint;
+    for (u32 id = 0; id < geometry().nr_subbufs(); ++id)
+      if (is_reader(id)) return id;
+    return ~0u;
+  }
+
+  ReaderStep turn_to(u32 id) {
+    u64 lost;
+    if (footers()) {
+      const u64 all = Hardware::load(&footer(id).overrun, Order::relaxed);
+      lost = all - lost_;
+      read_before_ = Hardware::load(&footer(id).entries, Order::relaxed) - all;
+    } else {
+      lost = Hardware::load(&meta().reader.lost_events, Order::relaxed);
+      read_before_ = Hardware::load(&meta().read, Order::relaxed);
+    }
+    if (static_cast<i64>(lost) < 0) lost = 0;  // a lie
+    lost_ += lost;
+    id_.store(id, std::memory_order_relaxed);
+    read_.store(0, std::memory_order_relaxed);
+    position_ = footers() ? Hardware::load(&footer(id).pages_touched, Order::relaxed) : 0;
+    time_ = time_of(pages_[id]);
+    asked_ = false;
+    return look(lost);
+  }
+
+  Survey survey() const {
+    return footers() ? survey_footers(pages_, geometry().subbuf_size(), ring_)
+                     : survey_stamps(pages_, geometry(), id_.load(std::memory_order_relaxed), ring_);
+  }
+
+  // The writer is gone: what it left, one sub-buffer after the other.
+  result<ReaderStep> salvage() {
+    if (!salvaging_) begin_salvage();
+    const ReaderStep rest = look(0);
+    if (rest.read > before_) return rest;
+    if (queue_.empty()) {
+      ended_ = true;
+      ReaderStep step = rest;
+      step.ended = true;
+      return step;
+    }
+    const PageSeen p = queue_.back();
+    queue_.pop_back();
+    const u64 lost = footers() ? (p.base > expected_ ? p.base - expected_ : 0) : std::exchange(missing_, 0);
+    lost_ += lost;
+    read_before_ = footers() ? p.base - lost_ : read_before_ + count_events(pages_[id_], read_);
+    expected_ = p.base + p.events;
+    id_ = p.id;
+    read_ = 0;
+    return look(lost);
+  }
+
+  // The counters of a ring whose writer is gone: what salvage() has given and will give.
+  Counters left_behind(Counters n) {
+    if (!salvaging_) begin_salvage();
+    const u32 end = commit_of(pages_[id_]), read = std::min<u32>(read_, end);
+    n.read = read_before_ + count_events(pages_[id_], read);
+    n.unread = count_events(pages_[id_], end) - count_events(pages_[id_], read);
+    n.bytes = end - read;
+    n.overrun = lost_ + missing_;
+    u64 expected = expected_;
+    for (auto p = queue_.rbegin(); p != queue_.rend(); ++p) {
+      n.unread += p->events;
+      n.bytes += p->end;
+      if (footers() && p->base > expected) n.overrun += p->base - expected;
+      expected = p->base + p->events;
+    }
+    n.written = n.read + n.unread + n.overrun;
+    return n;
+  }
+
+  void begin_salvage() {
+    salvaging_ = true;
+    // A swap whose answer did not arrive: all of the page before was read.
+    if (const u32 now = place(~0u); now != id_ && geometry().holds(now) &&
+                                    (footers() ? footer(now).pages_touched >= position_ : time_of(pages_[now]) > time_)) {
+      (void)turn_to(now);
+      read_ = before_ = 0;
+    }
+    const u32 id = id_;
+    const bool stood = read_ != 0 || commit_of(pages_[id]) != 0;
+    // Or died before it could say so: our page is in the ring again, perhaps with something new.
+    const bool moved = stood && (footers() ? footer(id).pages_touched != position_ : read_ != 0 && time_of(pages_[id]) != time_);
+    const u64 own_position = footers() ? position_ : 0, own_time = moved ? time_ : time_of(pages_[id]);
+    const u64 on_page = moved ? 0 : count_events(pages_[id], read_);
+    Survey s = survey();
+    u64 there = 0;
+    for (const PageSeen& p : s.pages) {
+      if (p.id == id && !moved) {
+        there += p.events - std::min(p.events, on_page);
+        continue;
+      }
+      if (stood && (footers() ? p.position <= own_position : p.time <= own_time)) continue;
+      queue_.push_back(p);
+      there += p.events;
+    }
+    std::reverse(queue_.begin(), queue_.end());
+    expected_ = lost_ + read_before_ + (moved ? 0 : count_events(pages_[id], commit_of(pages_[id])));
+    if (moved) {
+      read_ = commit_of(pages_[id]);
+      expected_ = queue_.empty() ? expected_ : queue_.back().base;
+    }
+    const u64 written = footers() ? 0 : shown_entries(), known = read_before_ + on_page + lost_ + there;
+    missing_ = !moved && written > known ? written - known : 0;
+  }
+
+  Buffer& buffer_;
+  u32 ring_;
+  u8* data_;
+  std::vector<const u8*> pages_;
+  std::atomic<u32> id_{0}, read_{0};  // the reader page, and how much of it was handed out
+  u32 before_ = 0;
+  std::atomic<u64> entries_{0};  // of the meta-page when the writer said that there is nothing
+  bool asked_ = false;
+  u64 position_ = 0, time_ = 0;  // the reader page's
+  u64 lost_ = 0;         // in all, before the reader page
+  u64 read_before_ = 0;  // events handed out in all, before the reader page
+  bool salvaging_ = false;
+  std::atomic<bool> ended_{false};
+  u64 expected_ = 0, missing_ = 0;
+  std::vector<PageSeen> queue_;  // the last one is next
+};
+
+// What MappedSource asks.
+class RemoteGetReader {
+ public:
+  RemoteGetReader(std::shared_ptr<Buffer> buffer, std::shared_ptr<RingReader> ring) : buffer_(std::move(buffer)), ring_(std::move(ring)) {}
+  RemoteGetReader(RemoteGetReader&&) = default;
+  RemoteGetReader& operator=(RemoteGetReader&&) = default;
+  ~RemoteGetReader() {
+    if (ring_ != nullptr) ring_->taken = false;
+  }
+  result<ReaderStep> get_reader() { return ring_->next(); }
+  result<bool> wait(int percent, std::chrono::nanoseconds timeout) { return buffer_->wait(percent, timeout); }
+  std::optional<Counters> counters() const { return ring_->counters(); }
+
+ private:
+  std::shared_ptr<Buffer> buffer_;
+  std::shared_ptr<RingReader> ring_;
+};
+static_assert(GetReader<RemoteGetReader>);
+
+result<std::shared_ptr<Buffer>> Buffer::create(const Options& options, Callbacks callbacks) {
+  if (!callbacks.swap_reader || !callbacks.reset || (options.layout == Layout::footers && !callbacks.update_footers))
+    return refuse(std::errc::invalid_argument, options.who + ": a buffer for an external writer needs its callbacks swap_reader, reset"
+                                                             " and, with page footers, update_footers");
+  auto buffer = std::shared_ptr<Buffer>(new Buffer);
+  Buffer& b = *buffer;
+  b.options_ = options;
+  const u32 usable = options.subbuf_size - (options.layout == Layout::footers ? abi::footer_size : 0);
+  b.plan_ = {options.layout, static_cast<u32>(options.clock.kind), options.subbuf_size, options.rings, 0};
+  if (Geometry(options.subbuf_size, fewest_subbufs).valid()) b.plan_.nr_pages = subbufs_for(options.size, usable);
+  if (!b.plan_.valid())
+    return refuse(std::errc::invalid_argument,
+                  options.who + ": " + std::to_string(options.rings) + " rings of " + std::to_string(options.size) + " bytes in sub-buffers of " +
+                      std::to_string(options.subbuf_size) + " cannot be made; sub-buffers have a power of two from 4096 to 262144 bytes");
+  b.callbacks_ = std::move(callbacks);
+  b.descriptor_.resize(b.plan_.descriptor_bytes() / 8);
+  pack(b.plan_, b.descriptor_.data());
+  b.geometry_ = Geometry(options.subbuf_size, b.plan_.nr_pages, 0, options.layout == Layout::footers ? abi::footer_size : 0);
+  b.fd_ = sys::Fd(memfd_create("ringside-remote", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!b.fd_) return fail(errno, "cannot make shared memory for " + options.who);
+  if (ftruncate(b.fd_.get(), static_cast<off_t>(b.plan_.region_bytes())) != 0 ||
+      fcntl(b.fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return fail(errno, "cannot size " + std::to_string(b.plan_.region_bytes()) + " bytes of shared memory for " + options.who);
+  auto region = sys::Region::map(b.fd_.get(), b.plan_.region_bytes(), false, "the shared memory of " + options.who);
+  if (!region) return tl::unexpected<Error>(region.error());
+  b.region_ = std::move(*region);
+  for (u32 ring = 0; ring < options.rings; ++ring) b.rings_.push_back(std::make_shared<RingReader>(b, ring));
+  return buffer;
+}
+
+Buffer::~Buffer() { poll_every(std::chrono::nanoseconds(0)); }
+
+result<std::unique_ptr<Source>> Buffer::source(u32 ring) {
+  if (ring >= rings_.size()) return refuse(std::errc::no_such_file_or_directory, options_.who + " has no ring " + std::to_string(ring));
+  RingReader& r = *rings_[ring];
+  if (r.taken) return refuse(std::errc::device_or_resource_busy, of_ring(options_.who, ring) + " has a consumer already");
+  auto mapped = sys::Region::map(fd_.get(), plan_.ring_bytes(), false, of_ring(options_.who, ring), ring * plan_.ring_bytes());
+  if (!mapped) return tl::unexpected<Error>(mapped.error());
+  r.taken = true;
+  MappedSource<RemoteGetReader>::Options options;
+  options.name = ring < options_.names.size() ? options_.names[ring] : RingName{ring, 0, 0, "", ""};
+  options.clock = options_.clock;
+  options.copies = options_.copies;
+  options.start = {0, 0};
+  return std::make_unique<MappedSource<RemoteGetReader>>(std::move(*mapped), geometry_, RemoteGetReader(shared_from_this(), rings_[ring]),
+                                                         options);
+}
+
+Counters Buffer::counters(u32 ring) const { return ring < rings_.size() ? rings_[ring]->counters() : Counters{}; }
+bool Buffer::readable(u32 ring) const { return ring < rings_.size() && rings_[ring]->readable(); }
+
+result<bool> Buffer::poke(u32 ring) {
+  if (ring >= rings_.size()) return refuse(std::errc::invalid_argument, options_.who + " has no ring " + std::to_string(ring));
+  result<void> done;
+  if (plan_.layout == Layout::footers && !is_gone()) done = callbacks_.update_footers(ring);
+  const bool ready = rings_[ring]->readable();
+  {
+    const std::lock_guard lock(mutex_);
+    ++pokes_;
+  }
+  if (ready) changed_.notify_all();
+  if (!done && !is_gone()) return tl::unexpected<Error>(done.error());
+  return ready;
+}
+
+void Buffer::poll_every(std::chrono::nanoseconds period) {
+  {
+    const std::lock_guard lock(mutex_);
+    period_ = period;
+  }
+  changed_.notify_all();
+  if (period.count() == 0) {
+    if (poller_.joinable()) poller_.join();
+    return;
+  }
+  if (poller_.joinable()) return;
+  poller_ = std::thread([this] {
+    for (;;) {
+      std::chrono::nanoseconds every;
+      {
+        std::unique_lock lock(mutex_);
+        every = period_;
+        if (every.count() == 0) return;
+        if (changed_.wait_for(lock, every, [&] { return period_ != every; })) continue;
+      }
+      for (u32 ring = 0; ring < rings_.size(); ++ring) (void)poke(ring);  // who reads is told of errors
+    }
+  });
+}
+
+result<bool> Buffer::wait(int percent, std::chrono::nanoseconds timeout) {
+  const auto ready = [&] {
+    if (is_gone()) return true;
+    return std::any_of(rings_.begin(), rings_.end(), [&](const auto& r) { return r->readable() && r->is_full(percent); });
+  };
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, timeout, ready);
+}
+
+result<void> Buffer::reset(u32 ring) {
+  if (ring >= rings_.size()) return refuse(std::errc::invalid_argument, options_.who + " has no ring " + std::to_string(ring));
+  if (rings_[ring]->taken)
+    return refuse(std::errc::device_or_resource_busy, of_ring(options_.who, ring) + " is being read; close its source first");
+  if (is_gone()) return refuse(std::errc::owner_dead, why_gone());
+  auto done = callbacks_.reset(ring);
+  if (done) rings_[ring]->begin_anew();
+  return done;
+}
+
+void Buffer::gone(const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (why_gone_.empty()) why_gone_ = why;
+    gone_.store(true, std::memory_order_release);
+  }
+  changed_.notify_all();
+}
+
+std::string Buffer::why_gone() const {
+  const std::lock_guard lock(mutex_);
+  return why_gone_;
+}
+
+result<void> Buffer::refuse_it(const std::string& what) const {
+  return refuse(std::errc::operation_not_supported, options_.who + ": " + what);
+}
+result<void> Buffer::write(const void*, u32) {
+  return refuse_it("only the external writer writes to its rings; events of this process go to an instance of its own");
+}
+result<void> Buffer::resize(u64 size) {
+  return refuse_it("its rings cannot be resized to " + std::to_string(size) +
+                   " bytes, because the writer knows each sub-buffer; detach, and make a buffer of that size");
+}
+result<void> Buffer::extend(u32 n) {
+  return refuse_it(std::to_string(n) + " sub-buffers cannot be added, because the writer knows each one; make a larger buffer");
+}
+result<void> Buffer::extract(u32 n) {
+  return refuse_it(std::to_string(n) + " sub-buffers cannot be taken out, because the writer knows each one; copy what is read");
+}
+result<void> Buffer::discard_mode(bool on) {
+  return on ? refuse_it("an external writer overwrites what is not read; discard mode is for rings of this machine's programs") : result<void>{};
+}
+
+}  // namespace ringside::remote

@@ -1,0 +1,36 @@
+// External writers' rings with page footers, found in a memory dump: of a guest, of a firmware, of a shared region. Nothing else of
+// the writer or the reader is needed. Every byte may be hostile.
+#pragma once
+#include "remote/survey.hpp"
+#include "source/source.hpp"
+
+namespace ringside::remote {
+
+struct DumpedRing {
+  u32 ring = 0, subbuf_size = 0;
+  Survey survey;
+  u64 lost_before(size_t page) const noexcept;  // between survey.pages[page] and the one before it
+};
+
+// All rings, by id. The bytes at `data` stay in use; 8-byte aligned.
+std::vector<DumpedRing> find_rings(Bytes dump);
+
+// A dumped ring as a source that has ended.
+class DumpSource final : public Source {
+ public:
+  DumpSource(const DumpedRing& ring, const ClockInfo& clock);
+  result<std::optional<SubBufferView>> next() override;
+  Counters counters() const override;
+  const RingName& name() const override { return name_; }
+  const ClockInfo& clock() const override { return clock_; }
+  bool ended() const override { return true; }
+
+ private:
+  DumpedRing ring_;
+  RingName name_;
+  ClockInfo clock_;
+  size_t next_ = 0;
+  u64 read_ = 0, lost_ = 0;
+};
+
+}  // namespace ringside::remote

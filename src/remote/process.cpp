@@ -1,0 +1,245 @@
+#include "remote/process.hpp"
+
+#include <poll.h>
+#include <ringside/remote/messages.hpp>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <fcntl.h>
+
+#include <cstring>
+
+#include "source/get_reader_served.hpp"
+
+namespace ringside::remote {
+
+// The connection. One request is under way at a time; one that was not answered in time stays under way.
+struct Process::Wire {
+  sys::Fd socket;
+  std::string who;
+  std::chrono::nanoseconds patience{};
+  std::weak_ptr<Buffer> buffer;
+  std::mutex mutex;
+  u32 sequence = 0;
+  bool open = true;
+  std::optional<Request> unanswered;
+  std::map<u32, Answer> late;  // answers to swaps that nobody waited for any more, by ring
+
+  tl::unexpected<Error> over(int error, const std::string& sentence) {
+    open = false;
+    if (auto b = buffer.lock()) b->gone(who + ": " + sentence);
+    return fail(error, who + ": " + sentence);
+  }
+
+  // The next answer into `a`; false: none within `ns`.
+  result<bool> receive(EventAnswer& a, i64 ns) {
+    const u64 deadline = sys::now_ns() + static_cast<u64>(ns);
+    for (;;) {
+      const u64 now = sys::now_ns();
+      const i64 left = now >= deadline ? 0 : static_cast<i64>(deadline - now);
+      pollfd p{socket.get(), POLLIN, 0};
+      const int n = poll(&p, 1, static_cast<int>((left + 999'999) / 1'000'000));
+      if (n < 0 && errno != EINTR) return over(errno, "cannot wait for its answer");
+      if (n == 0 && left == 0) return false;
+      if (n <= 0) continue;
+      const ssize_t got = recv(socket.get(), &a, sizeof a, MSG_DONTWAIT | MSG_TRUNC);
+      if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+      if (got < 0) return over(errno, "the connection broke");
+      if (got == 0) return over(EPIPE, "it ended, or closed the connection");
+      const bool event = got == sizeof a && a.head.ask == Ask::event && a.head.error == 0;
+      if ((got != sizeof a.head && !event) || a.head.magic != message_magic || a.head.error < 0 || a.head.error > 4095)
+        return over(EPROTO, "it answers nonsense");
+      return true;
+    }
+  }
+
+  // Keeps what a late answer says, if it is that there is a new reader page.
+  bool settle(const EventAnswer& a) {
+    if (!unanswered || a.head.sequence != unanswered->sequence || a.head.ask != unanswered->ask) return false;
+    // That there was nothing says nothing about now; a swap that happened stays one.
+    if (a.head.ask == Ask::swap && a.head.error == 0 && a.head.argument == static_cast<u64>(Swap::swapped)) late[unanswered->ring] = a.head;
+    unanswered.reset();
+    return true;
+  }
+
+  result<void> ask(Ask what, u32 ring, u64 argument, EventAnswer& a, const int* files = nullptr) {
+    const std::lock_guard lock(mutex);
+    if (!open) return fail(EPIPE, who + ": it ended, or closed the connection");
+    const i64 ns = patience.count();
+    if (unanswered) {
+      // It did not answer in time before: we have waited enough, unless it goes on now.
+      auto got = receive(a, std::min<i64>(ns, 10'000'000));
+      if (!got) return tl::unexpected<Error>(got.error());
+      if (*got && !settle(a)) return over(EPROTO, "it answers what it was not asked");
+      if (!*got) return silent(what, ring);
+    }
+    if (what == Ask::swap) {
+      if (const auto it = late.find(ring); it != late.end()) {
+        a.head = it->second;
+        late.erase(it);
+        return refused(a);
+      }
+    }
+    const Request q{message_magic, what, ++sequence, ring, argument, 0};
+    if (auto sent = put(q, files); !sent) return sent;
+    auto got = receive(a, ns);
+    if (!got) return tl::unexpected<Error>(got.error());
+    if (!*got) {
+      unanswered = q;
+      return silent(what, ring);
+    }
+    if (what == Ask::attach && a.head.sequence == 0 && a.head.error == EBUSY)
+      return over(EBUSY, "another reader is attached to it");
+    if (a.head.sequence != q.sequence || a.head.ask != what) return over(EPROTO, "it answers what it was not asked");
+    return refused(a);
+  }
+
+  void look_after() {
+    const std::lock_guard lock(mutex);
+    pollfd p{socket.get(), 0, 0};
+    if (open && poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR)) != 0) (void)over(EPIPE, "it ended, or closed the connection");
+  }
+
+  tl::unexpected<Error> silent(Ask what, u32 ring) {
+    const std::string of = what >= Ask::swap ? ", ring " + std::to_string(ring) : "";
+    return refuse(std::errc::timed_out, who + of + ": it does not answer (stopped, or busy elsewhere?); what was read is good, and it may go on");
+  }
+  result<void> refused(const EventAnswer& a) {
+    if (a.head.error == 0) return {};
+    return fail(a.head.error, who + ": it refuses");
+  }
+
+  result<void> put(const Request& q, const int* files) {
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 2)] = {};
+    iovec part{const_cast<Request*>(&q), sizeof q};
+    msghdr m{};
+    m.msg_iov = &part;
+    m.msg_iovlen = 1;
+    if (files != nullptr) {
+      m.msg_control = control;
+      m.msg_controllen = sizeof control;
+      cmsghdr* const c = CMSG_FIRSTHDR(&m);
+      c->cmsg_level = SOL_SOCKET;
+      c->cmsg_type = SCM_RIGHTS;
+      c->cmsg_len = CMSG_LEN(sizeof(int) * 2);
+      std::memcpy(CMSG_DATA(c), files, sizeof(int) * 2);
+    }
+    ssize_t n;
+    do n = sendmsg(socket.get(), &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    if (n == sizeof q) return {};
+    if (errno == EAGAIN) return silent(q.ask, q.ring);
+    const int error = errno;
+    Answer last{};  // it may have said why
+    if (recv(socket.get(), &last, sizeof last, MSG_DONTWAIT) == sizeof last && last.magic == message_magic && last.error == EBUSY)
+      return over(EBUSY, "another reader is attached to it");
+    errno = error;
+    if (errno == EPIPE || errno == ECONNRESET) return over(errno, "it ended, or closed the connection");
+    return over(errno, "it cannot be asked");
+  }
+};
+
+namespace {
+
+std::string text(const char* from, size_t room) { return std::string(from, strnlen(from, room)); }
+
+// A copy that nobody can change any more.
+result<sys::Fd> sealed(const std::vector<u64>& blob) {
+  sys::Fd fd(memfd_create("ringside-descriptor", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const size_t bytes = blob.size() * 8;
+  if (!fd || ::write(fd.get(), blob.data(), bytes) != static_cast<ssize_t>(bytes) ||
+      fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) != 0)
+    return fail(errno, "cannot put the descriptor of the rings into memory");
+  return fd;
+}
+
+}  // namespace
+
+result<std::unique_ptr<Process>> Process::attach(const std::string& path, Options options) {
+  auto address = socket_address(path);
+  if (!address) return tl::unexpected<Error>(address.error());
+  sys::Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!fd) return fail(errno, "cannot make a socket");
+  sockaddr_un to{};
+  to.sun_family = AF_UNIX;
+  std::memcpy(to.sun_path, address->path.c_str(), address->path.size() + 1);
+  const timeval patience{options.patience.count() / 1'000'000'000, (options.patience.count() % 1'000'000'000) / 1000};
+  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) {
+    if (errno == ECONNREFUSED || errno == ENOENT)
+      return fail(errno, "no external writer listens at " + path + " (a program with ringside/remote/process_writer.hpp does)");
+    return fail(errno, "cannot reach " + path);
+  }
+  return over(std::move(fd), path, std::move(options));
+}
+
+result<std::unique_ptr<Process>> Process::over(sys::Fd socket, const std::string& who, Options options) {
+  sys::guard_mappings();
+  auto wire = std::make_shared<Wire>();
+  wire->socket = std::move(socket);
+  wire->who = who;
+  wire->patience = options.patience;
+  auto process = std::unique_ptr<Process>(new Process(wire));
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (getsockopt(wire->socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0) process->pid_ = peer.pid;
+  options.buffer.who = who;
+  if (options.buffer.names.empty()) {
+    std::string comm = "writer";
+    if (auto read = sys::read_file("/proc/" + std::to_string(peer.pid) + "/comm"); read && read->size() > 1) comm = read->substr(0, read->size() - 1);
+    for (u32 ring = 0; ring < options.buffer.rings; ++ring) options.buffer.names.push_back({ring, peer.pid, peer.pid, comm, comm});
+  }
+  // The buffer's callbacks outlive this object if a source does.
+  Callbacks callbacks;
+  callbacks.swap_reader = [wire](u32 ring, u32 read) -> result<Swapped> {
+    EventAnswer a{};
+    if (auto done = wire->ask(Ask::swap, ring, read, a); !done) return tl::unexpected<Error>(done.error());
+    return Swapped{a.head.argument > 3 ? static_cast<Swap>(4) : static_cast<Swap>(a.head.argument), a.head.id};
+  };
+  callbacks.update_footers = [wire](u32 ring) {
+    EventAnswer a{};
+    return wire->ask(Ask::update, ring, 0, a);
+  };
+  callbacks.reset = [wire](u32 ring) {
+    EventAnswer a{};
+    return wire->ask(Ask::reset, ring, 0, a);
+  };
+  callbacks.look_after = [wire] { wire->look_after(); };
+  auto buffer = Buffer::create(options.buffer, std::move(callbacks));
+  if (!buffer) return tl::unexpected<Error>(buffer.error());
+  process->buffer_ = *buffer;
+  wire->buffer = *buffer;
+  auto blob = sealed(process->buffer_->descriptor());
+  if (!blob) return tl::unexpected<Error>(blob.error());
+  const int files[2] = {blob->get(), process->buffer_->fd()};
+  auto a = std::make_unique<EventAnswer>();
+  if (auto done = wire->ask(Ask::attach, 0, 1, *a, files); !done) return tl::unexpected<Error>(done.error());
+  const u64 events = a->head.argument;
+  if (events > most_events)
+    return refuse(std::errc::protocol_error, who + ": it claims to have " + std::to_string(events) + " events; 4,095 is the most");
+  for (u32 k = 0; k < events; ++k) {
+    if (auto done = wire->ask(Ask::event, k, 0, *a); !done) return tl::unexpected<Error>(done.error());
+    if (a->head.argument == 0 || a->head.argument > 0xFFFF)
+      return refuse(std::errc::protocol_error, who + ": it gives an event the number " + std::to_string(a->head.argument));
+    process->events_.push_back({static_cast<u16>(a->head.argument), text(a->system, sizeof a->system), text(a->name, sizeof a->name),
+                                text(a->format, sizeof a->format), true, false});
+  }
+  return process;
+}
+
+Process::~Process() {
+  if (buffer_ == nullptr) return;
+  buffer_->poll_every(std::chrono::nanoseconds(0));
+  const std::lock_guard lock(wire_->mutex);
+  wire_->open = false;
+  wire_->socket = sys::Fd();
+  buffer_->gone(wire_->who + ": detached");
+}
+
+result<void> Process::enable(bool on) {
+  EventAnswer a{};
+  return wire_->ask(on ? Ask::enable : Ask::disable, 0, 0, a);
+}
+
+}  // namespace ringside::remote

@@ -1,0 +1,110 @@
+#include "remote/survey.hpp"
+
+#include <ringside/abi/event_cursor.hpp>
+#include <ringside/base/memory_hardware.hpp>
+
+#include <algorithm>
+
+namespace ringside::remote {
+namespace {
+
+const abi::PageFooter& footer_of(const u8* page, u32 subbuf_size) {
+  return *reinterpret_cast<const abi::PageFooter*>(page + subbuf_size - abi::footer_size);
+}
+
+std::string page_of(u32 ring, u32 id) { return "ring " + std::to_string(ring) + ", sub-buffer " + std::to_string(id); }
+
+// Time stamp and end of the data; false: nothing in it, or a lie.
+bool look(const u8* page, u32 capacity, u32 ring, PageSeen& seen, Survey& out) {
+  const auto& header = *reinterpret_cast<const abi::SubBufferHeader*>(page);
+  seen.end = abi::commit_size(Hardware::load(&header.commit, Order::acquire));  // pairs: COMMIT
+  seen.time = Hardware::load(&header.time_stamp, Order::relaxed);
+  seen.sub_buffer = page;
+  if (seen.end > capacity || seen.end % 4 != 0) {
+    out.problems.push_back(page_of(ring, seen.id) + ": it claims " + std::to_string(seen.end) + " bytes of data, of " +
+                           std::to_string(capacity) + "; it is left out");
+    return false;
+  }
+  if (seen.end == 0) return false;
+  seen.events = count_events(page, seen.end);
+  return true;
+}
+
+}  // namespace
+
+u64 count_events(const u8* sub_buffer, u32 end) noexcept {
+  u64 n = 0;
+  abi::EventCursor c(sub_buffer + abi::header_size, 0, end, 0);
+  while (c.next()) ++n;
+  return n;
+}
+
+Survey survey_footers(const std::vector<const u8*>& pages, u32 subbuf_size, u32 ring) {
+  Survey out;
+  const u32 capacity = subbuf_size - abi::header_size - abi::footer_size;
+  u64 reader_position = 0;
+  u32 reader = ~0u;
+  // A swap that was cut off leaves two reader pages: the one further on is the new one.
+  for (u32 id = 0; id < pages.size(); ++id) {
+    if (pages[id] == nullptr) continue;
+    const abi::PageFooter& f = footer_of(pages[id], subbuf_size);
+    if ((Hardware::load(&f.reader_status, Order::acquire) & abi::footer_reader) == 0) continue;  // pairs: PLACE
+    const u64 position = Hardware::load(&f.pages_touched, Order::relaxed);
+    if (reader != ~0u && position < reader_position) continue;
+    reader = id;
+    reader_position = position;
+    out.reader_base = Hardware::load(&f.entries, Order::relaxed);
+    out.reader_overrun = Hardware::load(&f.overrun, Order::relaxed);
+  }
+  const bool stood = reader != ~0u && abi::commit_size(Hardware::load(&reinterpret_cast<const abi::SubBufferHeader*>(pages[reader])->commit, Order::acquire)) != 0;
+  for (u32 id = 0; id < pages.size(); ++id) {
+    if (pages[id] == nullptr) continue;
+    PageSeen seen;
+    seen.id = id;
+    if (!look(pages[id], capacity, ring, seen, out)) continue;
+    const abi::PageFooter& f = footer_of(pages[id], subbuf_size);
+    seen.position = Hardware::load(&f.pages_touched, Order::relaxed);
+    seen.base = Hardware::load(&f.entries, Order::relaxed);
+    if (stood && id != reader && seen.position < reader_position) continue;  // given back, read before
+    out.pages.push_back(seen);
+  }
+  std::stable_sort(out.pages.begin(), out.pages.end(), [](const PageSeen& a, const PageSeen& b) { return a.position < b.position; });
+  std::vector<PageSeen> good;
+  for (const PageSeen& p : out.pages) {
+    if (!good.empty() && p.position == good.back().position) {
+      out.problems.push_back(page_of(ring, p.id) + " and " + std::to_string(good.back().id) + " both claim position " +
+                             std::to_string(p.position) + "; the second is left out");
+      continue;
+    }
+    if (!good.empty() && p.base < good.back().base + good.back().events) {
+      out.problems.push_back(page_of(ring, p.id) + ": its first event is number " + std::to_string(p.base) +
+                             ", but the sub-buffer before it goes on to " + std::to_string(good.back().base + good.back().events) +
+                             "; it is left out");
+      continue;
+    }
+    good.push_back(p);
+  }
+  out.pages = std::move(good);
+  out.has_reader = stood && !out.pages.empty() && out.pages.front().id == reader;
+  return out;
+}
+
+Survey survey_stamps(const std::vector<const u8*>& pages, const Geometry& geometry, u32 reader, u32 ring) {
+  Survey out;
+  PageSeen own;
+  own.id = reader;
+  const bool stood = reader < pages.size() && look(pages[reader], geometry.capacity(), ring, own, out);
+  for (u32 id = 0; id < pages.size(); ++id) {
+    PageSeen seen;
+    seen.id = id;
+    if (id == reader || !look(pages[id], geometry.capacity(), ring, seen, out)) continue;
+    if (stood && seen.time <= own.time) continue;
+    out.pages.push_back(seen);
+  }
+  std::stable_sort(out.pages.begin(), out.pages.end(), [](const PageSeen& a, const PageSeen& b) { return a.time < b.time; });
+  if (stood) out.pages.insert(out.pages.begin(), own);
+  out.has_reader = stood;
+  return out;
+}
+
+}  // namespace ringside::remote

@@ -1,0 +1,305 @@
+// External writers in processes of their own: stopped, killed, started again, and made of lies.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <ringside/abi/event_cursor.hpp>
+#include <ringside/remote/process_writer.hpp>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "remote/process.hpp"
+
+namespace ringside::test {
+namespace {
+
+using namespace remote;
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+struct Event {
+  u64 common, number;
+};
+
+std::string fresh_path() {
+  static int n = 0;
+  return "/tmp/ringside-test-" + std::to_string(getpid()) + "-" + std::to_string(++n);
+}
+
+// A writer process: `count` events, as fast as it can (or one each `pause_us`), as soon as a reader has enabled; then it waits.
+class WriterProcess {
+ public:
+  explicit WriterProcess(std::string path, u64 count = ~u64{0}, unsigned pause_us = 0) : path_(std::move(path)) {
+    pid_ = fork();
+    if (pid_ == 0) {
+      ProcessWriter<> writer({path_, {{1, "app", "tick", "name: tick"}}});
+      if (writer.error() != 0) _exit(1);
+      u64 number = 0;
+      while (number < count) {
+        const Event e{1, number};
+        auto* ring = writer.ring(0);
+        if (ring != nullptr && ring->write(&e, sizeof e)) ++number;
+        if (pause_us != 0 || ring == nullptr) usleep(pause_us + 10);
+      }
+      for (;;) pause();
+    }
+    for (int i = 0; i < 2000 && access(path_.c_str(), F_OK) != 0; ++i) usleep(1000);
+  }
+  ~WriterProcess() { kill(); }
+  void send(int signal) const { ::kill(pid_, signal); }
+  void kill() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+    unlink(path_.c_str());
+  }
+
+ private:
+  std::string path_;
+  pid_t pid_;
+};
+
+std::unique_ptr<Process> attach(const std::string& path, Layout layout = Layout::meta_page, std::chrono::nanoseconds patience = 2s, u64 size = 256 << 10) {
+  Process::Options options;
+  options.patience = patience;
+  options.buffer.layout = layout;
+  options.buffer.size = size;
+  for (int tries = 0;; ++tries) {
+    auto p = Process::attach(path, options);
+    if (p || tries == 500) return must(std::move(p));
+    usleep(2000);  // it exists, and does not listen yet
+  }
+}
+
+struct Books {
+  u64 next = 0, read = 0, lost = 0;
+  bool torn = false;
+  std::string error;
+  // Everything that is there now, at most `most` sub-buffers; false: nothing.
+  bool take(Source& source, u64 most = 100000) {
+    bool any = false;
+    for (u64 n = 0; n < most; ++n) {
+      auto view = source.next();
+      if (!view) {
+        error = view.error().sentence;
+        return any;
+      }
+      if (!*view) return any;
+      any = true;
+      lost += (*view)->lost_before;
+      next += (*view)->lost_before;
+      abi::EventCursor c((*view)->sub_buffer + abi::header_size, (*view)->begin, (*view)->end, 0);
+      while (c.next()) {
+        Event e{};
+        std::memcpy(&e, c.payload().data, sizeof e);
+        torn = torn || e.common != 1 || e.number != next;
+        ++next;
+        ++read;
+      }
+      torn = torn || c.malformed() != abi::Malformed::no;
+    }
+    return any;
+  }
+};
+
+class RemoteProcess : public testing::TestWithParam<Layout> {};
+INSTANTIATE_TEST_SUITE_P(Layouts, RemoteProcess, testing::Values(Layout::footers, Layout::meta_page),
+                         [](const auto& i) { return i.param == Layout::footers ? "footers" : "meta_page"; });
+
+TEST_P(RemoteProcess, AllThatIsWrittenIsReadOrCounted) {
+  const std::string path = fresh_path();
+  const u64 count = 300000;
+  WriterProcess writer(path, count);
+  auto p = attach(path, GetParam());
+  EXPECT_EQ(p->events().size(), 1u);
+  EXPECT_EQ(p->events()[0].name, "tick");
+  auto source = must(p->buffer().source(0));
+  must(p->enable(true));
+  Books books;
+  const u64 deadline = sys::now_ns() + 20'000'000'000;
+  while (books.next < count && sys::now_ns() < deadline) books.take(*source);
+  EXPECT_EQ(books.error, "");
+  EXPECT_FALSE(books.torn);
+  EXPECT_EQ(books.read + books.lost, count);
+  const Counters c = source->counters();
+  EXPECT_EQ(c.written, count);
+  EXPECT_EQ(c.read, books.read);
+  EXPECT_EQ(c.overrun, books.lost);
+}
+
+TEST_P(RemoteProcess, AStoppedWriterIsAnErrorInTimeAndGoesOn) {
+  const std::string path = fresh_path();
+  WriterProcess writer(path);
+  auto p = attach(path, GetParam(), 100ms);
+  auto source = must(p->buffer().source(0));
+  must(p->enable(true));
+  Books books;
+  for (int round = 0; round < 5; ++round) {
+    while (books.read < 2000u * (round + 1)) books.take(*source, 10);
+    writer.send(SIGSTOP);
+    books.error = "";
+    const u64 from = sys::now_ns();
+    for (int k = 0; k < 10 && books.error.empty(); ++k) {  // the last answer may have been under way
+      books.take(*source);
+      usleep(2000);
+    }
+    if (books.error.empty() && GetParam() == Layout::meta_page) {  // it needs no answer if all is read
+      EXPECT_EQ(source->counters().written, books.next);
+    } else {
+      EXPECT_THAT(books.error, HasSubstr("does not answer"));
+      EXPECT_THAT(books.error, HasSubstr("ring 0"));
+    }
+    for (int k = 0; k < 5; ++k) (void)source->next();
+    EXPECT_LT(sys::now_ns() - from, 2'000'000'000u);
+    writer.send(SIGCONT);
+    books.error = "";
+    usleep(20000);
+  }
+  books.take(*source, 50);
+  EXPECT_FALSE(books.torn);  // no gap that was not announced
+}
+
+TEST_P(RemoteProcess, KilledAtAnyMoment) {
+  const char* const seconds = std::getenv("RINGSIDE_TEST_SECONDS");
+  const int rounds = seconds != nullptr && std::atof(seconds) < 20 ? 40 : 500;
+  u64 events = 0, recovered = 0;
+  for (int round = 0; round < rounds; ++round) {
+    const std::string path = fresh_path();
+    WriterProcess writer(path);
+    auto p = attach(path, GetParam(), 2s, round % 3 == 0 ? 4096 * 2 : 64 << 10);
+    auto source = must(p->buffer().source(0));
+    must(p->enable(true));
+    Books books;
+    const u64 until = sys::now_ns() + 200'000 * static_cast<u64>(round % 23);
+    while (sys::now_ns() < until) books.take(*source, 1 + round % 5);
+    writer.kill();
+    const u64 before = books.read;
+    const u64 deadline = sys::now_ns() + 5'000'000'000;
+    while (!source->ended() && sys::now_ns() < deadline) books.take(*source);
+    ASSERT_TRUE(source->ended()) << books.error;
+    ASSERT_FALSE(books.torn) << round;
+    const Counters c = source->counters();
+    ASSERT_EQ(c.read, books.read) << round;
+    ASSERT_EQ(c.written, c.read + c.overrun + c.unread);
+    ASSERT_EQ(c.unread, 0u);
+    ASSERT_EQ(c.overrun, books.lost) << round;
+    events += books.read;
+    recovered += books.read - before;
+  }
+  RecordProperty("events", std::to_string(events));
+  EXPECT_GT(recovered, 0u);
+}
+
+TEST_P(RemoteProcess, ARestartedWriterIsAttachedAnew) {
+  const std::string path = fresh_path();
+  for (int life = 0; life < 3; ++life) {
+    WriterProcess writer(path, 1000);
+    for (int reader = 0; reader < 2; ++reader) {  // and a reader may come again
+      auto p = attach(path, GetParam());
+      auto source = must(p->buffer().source(0));
+      if (reader != 0) continue;
+      must(p->enable(true));
+      Books books;
+      const u64 deadline = sys::now_ns() + 5'000'000'000;
+      while (books.read < 1000 && sys::now_ns() < deadline) books.take(*source);
+      EXPECT_EQ(books.read, 1000u);
+      EXPECT_FALSE(books.torn);
+    }
+  }
+}
+
+TEST(RemoteProcesses, OneReaderAtATime) {
+  const std::string path = fresh_path();
+  WriterProcess writer(path, ~u64{0}, 1000);
+  auto p = attach(path);
+  auto second = Process::attach(path, {});
+  ASSERT_FALSE(second.has_value());
+  EXPECT_THAT(second.error().sentence, HasSubstr("another reader"));
+  p = nullptr;
+  (void)attach(path);
+}
+
+TEST(RemoteProcesses, DisabledMeansThatNothingIsWritten) {
+  const std::string path = fresh_path();
+  WriterProcess writer(path);
+  auto p = attach(path);
+  for (int round = 0; round < 20; ++round) {
+    must(p->enable(true));
+    usleep(500);
+    must(p->enable(false));
+    const u64 at_rest = p->buffer().counters(0).written;
+    usleep(500);
+    EXPECT_EQ(p->buffer().counters(0).written, at_rest);
+  }
+}
+
+TEST(RemoteProcesses, NobodyThere) {
+  auto p = Process::attach("/tmp/ringside-nobody", {});
+  ASSERT_FALSE(p.has_value());
+  EXPECT_THAT(p.error().sentence, HasSubstr("no external writer listens"));
+}
+
+// Answers of any kind, to whatever is asked: an error within the time, never a crash.
+TEST(RemoteProcesses, Liars) {
+  u64 seed = 7;
+  const auto random = [&] { return seed = seed * 6364136223846793005 + 1442695040888963407, seed >> 33; };
+  for (int round = 0; round < 300; ++round) {
+    int pair[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    const u64 way = random();
+    std::thread liar([fd = pair[1], way] {
+      u64 state = way;
+      const auto draw = [&] { return state = state * 6364136223846793005 + 1442695040888963407, state >> 33; };
+      for (;;) {
+        Request q{};
+        const ssize_t n = recv(fd, &q, sizeof q, 0);
+        if (n <= 0) break;
+        EventAnswer a{};
+        a.head = {message_magic, q.ask, q.sequence, 0, 0, 0, 0};
+        size_t size = q.ask == Ask::event ? sizeof a : sizeof a.head;
+        if (q.ask == Ask::attach) a.head.argument = way % 3;
+        if (q.ask == Ask::event) a.head.argument = 1;
+        if (draw() % 4 == 0) {
+          switch (draw() % 7) {
+            case 0: a.head.magic = static_cast<u32>(draw()); break;
+            case 1: a.head.sequence += 1; break;
+            case 2: a.head.error = static_cast<i32>(draw() % 10000) - 3000; break;
+            case 3: size = draw() % sizeof a; break;
+            case 4: a.head.argument = draw(); break;
+            case 5: std::memset(a.name, 'x', sizeof a.name + sizeof a.format); break;
+            default: a.head.ask = static_cast<Ask>(draw() % 9); break;
+          }
+        }
+        if (draw() % 16 == 0) break;
+        if (q.ask == Ask::swap) {
+          a.head.argument = draw() % 5;
+          a.head.id = static_cast<u32>(draw() % 80);
+        }
+        if (draw() % 40 != 0) (void)!send(fd, &a, size, MSG_NOSIGNAL);
+      }
+      close(fd);
+    });
+    {
+      Process::Options options;
+      options.patience = 20ms;
+      options.buffer.layout = way % 2 == 0 ? Layout::footers : Layout::meta_page;
+      auto p = Process::over(sys::Fd(pair[0]), "liar", options);
+      if (p) {
+        auto source = must((*p)->buffer().source(0));
+        (void)(*p)->enable(true);
+        for (int n = 0; n < 20; ++n) {
+          auto view = source->next();
+          if (!view) { EXPECT_THAT(view.error().sentence, HasSubstr("liar")); }
+          (void)(*p)->buffer().poke(0);
+        }
+        (void)source->counters();
+      } else {
+        EXPECT_THAT(p.error().sentence, HasSubstr("liar"));
+      }
+    }
+    liar.join();
+  }
+}
+
+}  // namespace
+}  // namespace ringside::test

@@ -1,0 +1,517 @@
+// External writers: both layouts against the same sequence of events, what the reader refuses, and hostile writers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <ringside/abi/event_cursor.hpp>
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "remote/buffer.hpp"
+#include "remote/survey.hpp"
+
+namespace ringside::test {
+namespace {
+
+using namespace remote;
+using testing::HasSubstr;
+
+struct Ticks {
+  u64* n;
+  u64 now() noexcept { return ++*n; }
+};
+using TestWriter = RemoteWriter<Ticks>;
+
+// A writer in this process that shares nothing with the buffer but its region.
+class World {
+ public:
+  explicit World(Layout layout, u64 size = 4096 * 3, u32 rings = 1, u32 subbuf_size = 4096) {
+    Buffer::Options options;
+    options.size = size;
+    options.rings = rings;
+    options.layout = layout;
+    options.subbuf_size = subbuf_size;
+    options.clock.kind = ClockKind::counter;
+    options.who = "tester";
+    Callbacks callbacks;
+    callbacks.swap_reader = [this](u32 ring, u32 read) -> result<Swapped> {
+      ++swaps;
+      if (answer) return answer(ring, read);
+      return writers[ring]->swap_reader(read);
+    };
+    callbacks.update_footers = [this](u32 ring) -> result<void> {
+      writers[ring]->update_footers();
+      return {};
+    };
+    callbacks.reset = [this](u32 ring) -> result<void> {
+      writers[ring]->disable();
+      writers[ring]->reset();
+      writers[ring]->enable();
+      return {};
+    };
+    buffer = must(Buffer::create(options, std::move(callbacks)));
+    bytes = buffer->region_bytes();
+    region = static_cast<u8*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, buffer->fd(), 0));
+    Descriptor d;
+    const auto& blob = buffer->descriptor();
+    EXPECT_TRUE(WildDescriptor(blob.data(), blob.size() * 8).check(bytes, d).good());
+    for (u32 k = 0; k < rings; ++k) {
+      const u64 room = TestWriter::private_bytes(d.ring(k));
+      memory.emplace_back(std::aligned_alloc(64, room), std::free);
+      std::memset(memory.back().get(), 0, room);
+      writers.push_back(std::make_unique<TestWriter>(d, d.ring(k), region, memory.back().get(), Ticks{&time}));
+      writers.back()->enable();
+    }
+  }
+  ~World() {
+    buffer->poll_every(std::chrono::nanoseconds(0));
+    munmap(region, bytes);
+  }
+  bool write(u64 number, u32 size = 16, u32 ring = 0) {
+    return writers[ring]->write(size, [&](u8* to) { std::memcpy(to, &number, 8); });
+  }
+  u8* page(u32 id, u32 ring = 0) { return region + ring * buffer->plan().ring_bytes() + (id + 1) * u64{buffer->plan().subbuf_size}; }
+  abi::PageFooter& footer(u32 id) {
+    return *reinterpret_cast<abi::PageFooter*>(page(id) + buffer->plan().subbuf_size - abi::footer_size);
+  }
+
+  std::shared_ptr<Buffer> buffer;
+  u8* region = nullptr;
+  u64 bytes = 0, time = 0, swaps = 0;
+  std::vector<std::unique_ptr<void, void (*)(void*)>> memory;
+  std::vector<std::unique_ptr<TestWriter>> writers;
+  std::function<result<Swapped>(u32, u32)> answer;
+};
+
+struct Read {
+  std::vector<u64> numbers;
+  u64 lost = 0;
+  std::string error;
+};
+Read drain(Source& source, u64 most = ~u64{0}) {
+  Read out;
+  for (u64 n = 0; n < most; ++n) {
+    auto view = source.next();
+    if (!view) {
+      out.error = view.error().sentence;
+      break;
+    }
+    if (!*view) break;
+    out.lost += (*view)->lost_before;
+    abi::EventCursor c((*view)->sub_buffer + abi::header_size, (*view)->begin, (*view)->end, (*view)->time);
+    while (c.next()) {
+      u64 number = 0;
+      if (c.payload().size >= 8) std::memcpy(&number, c.payload().data, 8);
+      out.numbers.push_back(number);
+    }
+    EXPECT_EQ(c.malformed(), abi::Malformed::no);
+  }
+  return out;
+}
+std::vector<u64> from_to(u64 from, u64 to) {
+  std::vector<u64> v;
+  for (; from < to; ++from) v.push_back(from);
+  return v;
+}
+
+class Remote : public testing::TestWithParam<Layout> {};
+INSTANTIATE_TEST_SUITE_P(Layouts, Remote, testing::Values(Layout::footers, Layout::meta_page),
+                         [](const auto& i) { return i.param == Layout::footers ? "footers" : "meta_page"; });
+
+TEST_P(Remote, EventsAreReadAsTheyCome) {
+  World w(GetParam());
+  auto source = must(w.buffer->source(0));
+  EXPECT_THAT(drain(*source).numbers, testing::IsEmpty());
+  for (u64 n = 0; n < 100; ++n) {
+    ASSERT_TRUE(w.write(n));
+    EXPECT_EQ(drain(*source).numbers, from_to(n, n + 1));
+  }
+  const Counters c = source->counters();
+  EXPECT_EQ(c.written, 100u);
+  EXPECT_EQ(c.read, 100u);
+  EXPECT_EQ(c.unread, 0u);
+  EXPECT_EQ(c.overrun, 0u);
+}
+
+TEST_P(Remote, WhatIsOverwrittenIsCountedWhereItWas) {
+  World w(GetParam());
+  auto source = must(w.buffer->source(0));
+  u64 next = 0, seen = 0, lost = 0;
+  for (const u64 burst : {10, 3000, 1, 500, 12345, 150, 160, 2}) {
+    for (u64 k = 0; k < burst; ++k) ASSERT_TRUE(w.write(next++));
+    const Counters before = source->counters();
+    EXPECT_EQ(before.written, next);
+    EXPECT_EQ(before.written, before.read + before.unread + before.overrun);
+    const Read r = drain(*source);
+    EXPECT_EQ(r.numbers.back(), next - 1);
+    EXPECT_EQ(r.numbers.size() + r.lost, burst);
+    seen += r.numbers.size();
+    lost += r.lost;
+    EXPECT_EQ(seen + lost, next);
+    const Counters c = source->counters();
+    EXPECT_EQ(c.written, next);
+    EXPECT_EQ(c.read, seen);
+    EXPECT_EQ(c.overrun, lost);
+    EXPECT_EQ(c.unread, 0u);
+  }
+  EXPECT_GT(lost, 0u);
+}
+
+TEST_P(Remote, AnIdleRingIsNotAskedAgain) {
+  if (GetParam() == Layout::footers) GTEST_SKIP() << "footers say nothing between two calls";
+  World w(GetParam());
+  auto source = must(w.buffer->source(0));
+  w.write(1);
+  EXPECT_EQ(drain(*source).numbers.size(), 1u);
+  drain(*source);
+  const u64 before = w.swaps;
+  for (int k = 0; k < 100; ++k) drain(*source);
+  EXPECT_EQ(w.swaps, before);
+}
+
+TEST_P(Remote, EventsOnTheReaderPageNeedNoCall) {
+  World w(GetParam());
+  auto source = must(w.buffer->source(0));
+  w.write(0);
+  drain(*source);
+  const u64 before = w.swaps;
+  for (u64 n = 1; n < 50; ++n) w.write(n);
+  ASSERT_TRUE(must(source->next()).has_value());
+  EXPECT_EQ(w.swaps, before);
+}
+
+TEST_P(Remote, NestedEventsShowWithTheirOuter) {
+  World w(GetParam());
+  auto source = must(w.buffer->source(0));
+  const Slot outer = w.writers[0]->reserve(8);
+  const u64 number = 1;
+  std::memcpy(outer.payload, &number, 8);
+  EXPECT_TRUE(w.write(2));
+  EXPECT_THAT(drain(*source).numbers, testing::IsEmpty());
+  w.writers[0]->commit(outer);
+  EXPECT_EQ(drain(*source).numbers, from_to(1, 3));
+}
+
+TEST(RemoteWriterTest, WithoutNestingAnInnerEventIsRefusedAndCounted) {
+  const Plan plan{Layout::footers, 2, 4096, 1, 4};
+  std::vector<u64> blob(plan.descriptor_bytes() / 8), region_words((plan.region_bytes() + 4096) / 8);
+  auto* region = reinterpret_cast<u8*>(align_up(reinterpret_cast<u64>(region_words.data()), u64{4096}));
+  pack(plan, blob.data());
+  Descriptor d;
+  ASSERT_TRUE(WildDescriptor(blob.data(), blob.size() * 8).check(plan.region_bytes(), d).good());
+  u64 time = 0;
+  using W = RemoteWriter<Ticks, Nesting::none>;
+  void* const memory = std::aligned_alloc(64, W::private_bytes(d.ring(0)));
+  std::memset(memory, 0, W::private_bytes(d.ring(0)));
+  {
+    W w(d, d.ring(0), region, memory, Ticks{&time});
+    EXPECT_EQ(w.reserve(8).why, Refused::disabled);
+    w.enable();
+    const Slot outer = w.reserve(8);
+    ASSERT_TRUE(outer);
+    EXPECT_FALSE(w.reserve(8));
+    EXPECT_EQ(w.ring().control->dropped, 1u);
+    w.disable();
+    EXPECT_FALSE(w.quiet([] {}));  // an event is open
+    w.commit(outer);
+    EXPECT_TRUE(w.quiet([] {}));
+    EXPECT_FALSE(w.reserve(8));
+  }
+  std::free(memory);
+}
+
+TEST_P(Remote, ResetEmptiesBothEnds) {
+  World w(GetParam());
+  for (u64 n = 0; n < 1000; ++n) w.write(n);
+  {
+    auto source = must(w.buffer->source(0));
+    drain(*source, 1);
+    EXPECT_FALSE(w.buffer->reset(0).has_value());  // it is being read
+  }
+  must(w.buffer->reset(0));
+  auto source = must(w.buffer->source(0));
+  EXPECT_THAT(drain(*source).numbers, testing::IsEmpty());
+  for (u64 n = 0; n < 10; ++n) w.write(n);
+  const Read r = drain(*source);
+  EXPECT_EQ(r.numbers, from_to(0, 10));
+  EXPECT_EQ(r.lost, 0u);
+}
+
+TEST_P(Remote, RingsAreApart) {
+  World w(GetParam(), 4096 * 3, 3);
+  for (u64 n = 0; n < 300; ++n) w.write(n, 16, n % 3);
+  for (u32 ring = 0; ring < 3; ++ring) {
+    auto source = must(w.buffer->source(ring));
+    const Read r = drain(*source);
+    ASSERT_EQ(r.numbers.size(), 100u);
+    EXPECT_EQ(r.numbers[1], ring + 3u);
+    EXPECT_FALSE(w.buffer->source(ring).has_value());
+  }
+}
+
+TEST_P(Remote, WhatAWriterElsewhereCannotBeAskedIsRefused) {
+  World w(GetParam());
+  Buffer& b = *w.buffer;
+  for (const auto& done : {b.write("x", 1), b.resize(1), b.extend(1), b.extract(1), b.discard_mode(true)}) {
+    ASSERT_FALSE(done.has_value());
+    EXPECT_EQ(done.error().code, std::errc::operation_not_supported);
+    EXPECT_THAT(done.error().sentence, HasSubstr("tester: "));
+  }
+  EXPECT_FALSE(b.source(1).has_value());
+  Callbacks none;
+  EXPECT_FALSE(Buffer::create(b.options(), none).has_value());
+}
+
+TEST_P(Remote, AWaiterIsWokenByAPoke) {
+  World w(GetParam());
+  EXPECT_FALSE(must(w.buffer->wait(0, std::chrono::milliseconds(5))));
+  w.write(1);
+  w.buffer->poll_every(std::chrono::milliseconds(2));
+  EXPECT_TRUE(must(w.buffer->wait(0, std::chrono::seconds(5))));
+  EXPECT_FALSE(must(w.buffer->wait(100, std::chrono::milliseconds(20))));
+  for (u64 n = 0; n < 10000; ++n) w.write(n);
+  EXPECT_TRUE(must(w.buffer->wait(100, std::chrono::seconds(5))));
+}
+
+// What is committed is all there when the writer is gone, whatever was read before: by any number of events.
+TEST_P(Remote, ADeadWritersEventsAreToldFromTheSubBuffers) {
+  for (const u64 first : {0, 5, 137, 700, 5000}) {
+    for (const u64 then : {0, 1, 137, 300, 4000}) {
+      World w(GetParam());
+      auto source = must(w.buffer->source(0));
+      u64 next = 0;
+      for (u64 k = 0; k < first; ++k) w.write(next++);
+      const Read before = drain(*source, 2);
+      for (u64 k = 0; k < then; ++k) w.write(next++);
+      const Slot open = w.writers[0]->reserve(8);  // never committed
+      ASSERT_TRUE(open);
+      w.buffer->gone("it died");
+      const Read r = drain(*source);
+      EXPECT_TRUE(source->ended());
+      EXPECT_EQ(before.numbers.size() + before.lost + r.numbers.size() + r.lost, next) << first << " " << then;
+      if (!r.numbers.empty()) { EXPECT_EQ(r.numbers.back(), next - 1); }
+      const Counters c = source->counters();
+      EXPECT_EQ(c.read, before.numbers.size() + r.numbers.size());
+      EXPECT_EQ(c.written, next);
+      EXPECT_EQ(c.overrun, before.lost + r.lost);
+      EXPECT_EQ(c.unread, 0u);
+    }
+  }
+}
+
+TEST_P(Remote, ASwapWhoseAnswerWasLostLosesNothing) {
+  World w(GetParam());
+  auto source = must(w.buffer->source(0));
+  u64 next = 0;
+  for (u64 k = 0; k < 100; ++k) w.write(next++);
+  EXPECT_EQ(drain(*source, 1).numbers.size(), 100u);
+  for (u64 k = 0; k < 250; ++k) w.write(next++);
+  const Read more = drain(*source, 1);
+  w.answer = [&](u32 ring, u32 read) -> result<Swapped> {
+    (void)w.writers[ring]->swap_reader(read);
+    w.buffer->gone("it died");
+    return fail(EPIPE, "gone");
+  };
+  const Read r = drain(*source);
+  EXPECT_EQ(r.numbers, from_to(100 + more.numbers.size(), next));
+  EXPECT_EQ(r.lost, 0u);
+}
+
+TEST_P(Remote, ATimeoutIsAnErrorAndTheRestComesLater) {
+  World w(GetParam());
+  auto source = must(w.buffer->source(0));
+  for (u64 k = 0; k < 300; ++k) w.write(k);
+  w.answer = [](u32, u32) -> result<Swapped> { return refuse(std::errc::timed_out, "tester, ring 0: no answer"); };
+  EXPECT_THAT(drain(*source).error, HasSubstr("ring 0"));
+  EXPECT_EQ(source->counters().written, 300u);
+  w.answer = nullptr;
+  EXPECT_EQ(drain(*source).numbers, from_to(0, 300));
+}
+
+TEST_P(Remote, LiesNameTheRing) {
+  World w(GetParam(), 4096 * 3, 2);
+  auto source = must(w.buffer->source(1));
+  w.write(1, 16, 1);
+  w.answer = [&](u32, u32) { return Swapped{Swap::swapped, 77}; };
+  if (GetParam() == Layout::meta_page)
+    reinterpret_cast<abi::MetaPage*>(w.region + w.buffer->plan().ring_bytes())->reader.id = 77;
+  else
+    reinterpret_cast<abi::PageFooter*>(w.page(0, 1) + 4096 - 32)->reader_status = 0;
+  EXPECT_THAT(drain(*source).error, HasSubstr("tester, ring 1"));
+  w.answer = [&](u32, u32) { return Swapped{Swap::corrupt, 0}; };
+  EXPECT_THAT(drain(*source).error, HasSubstr("ring 1"));
+  w.answer = [&](u32, u32) { return Swapped{static_cast<Swap>(4), 0}; };
+  EXPECT_THAT(drain(*source).error, HasSubstr("ring 1"));
+}
+
+// Any words in the region, at any time: no crash, no hang.
+TEST_P(Remote, RandomWordsInTheRegion) {
+  u64 seed = 1;
+  const auto random = [&] { return seed = seed * 6364136223846793005 + 1442695040888963407, seed >> 33; };
+  for (int round = 0; round < 60; ++round) {
+    World w(GetParam());
+    auto source = must(w.buffer->source(0));
+    w.answer = [&](u32 ring, u32 read) -> result<Swapped> {
+      if (random() % 3 == 0) return Swapped{static_cast<Swap>(random() % 5), static_cast<u32>(random() % 7)};
+      return w.writers[ring]->swap_reader(read);
+    };
+    for (u64 k = 0; k < 600; ++k) {
+      w.write(k, 8 + k % 100);
+      for (u64 n = random() % 3; n != 0; --n) {
+        // Where it hurts: headers, footers, the meta-page; else anywhere.
+        const u64 page = random() % (w.bytes / 4096) * 4096;
+        const u64 where[] = {page + 8, page + 0, page + 4096 - 32 + random() % 4 * 8, random() % 80 & ~u64{7}, random() % w.bytes & ~u64{7}};
+        const u64 values[] = {0, ~u64{0}, random(), u64{1} << random() % 64, 4096, 0x00FFF};
+        std::memcpy(w.region + where[random() % 5], &values[random() % 6], random() % 2 == 0 ? 4 : 8);
+      }
+      for (int n = 0; n < 3; ++n) {
+        auto view = source->next();
+        if (!view) {
+          EXPECT_THAT(view.error().sentence, HasSubstr("ring 0"));
+          break;
+        }
+        if (!*view) break;
+        ASSERT_LE((*view)->end, 4080u);
+        abi::EventCursor c((*view)->sub_buffer + abi::header_size, (*view)->begin, (*view)->end, 0);
+        while (c.next()) {
+        }
+      }
+      if (k % 50 == 0) (void)source->counters();
+    }
+    w.buffer->gone("enough");
+    for (int n = 0; n < 20; ++n) (void)source->next();
+  }
+}
+
+TEST(RemoteDescriptor, WhatIsPackedIsWhatIsParsed) {
+  const Plan plan{Layout::footers, 1, 8192, 3, 5};
+  std::vector<u64> blob(plan.descriptor_bytes() / 8);
+  pack(plan, blob.data());
+  Descriptor d;
+  ASSERT_TRUE(WildDescriptor(blob.data(), blob.size() * 8).check(plan.region_bytes(), d).good());
+  EXPECT_EQ(d.nr_rings(), 3u);
+  EXPECT_EQ(d.layout(), Layout::footers);
+  const RingLayout r = d.ring(2);
+  EXPECT_EQ(r.id, 2u);
+  EXPECT_EQ(r.nr_pages, 5u);
+  EXPECT_EQ(r.meta, 2 * 6 * 8192u);
+  EXPECT_EQ(r.pages[0], r.meta + 8192);
+  EXPECT_EQ(d.geometry(5).capacity(), 8192u - 16 - 32);
+}
+
+// Each word of a good descriptor set to wrong values, with a checksum that is right: found, with the ring that it is in.
+TEST(RemoteDescriptor, EachLieIsFound) {
+  const Plan plan{Layout::meta_page, 1, 4096, 2, 4};
+  const u64 size = plan.descriptor_bytes();
+  const auto judge = [&](auto change) {
+    std::vector<u64> blob(size / 8);
+    pack(plan, blob.data());
+    auto* const bytes = reinterpret_cast<u8*>(blob.data());
+    change(*reinterpret_cast<DescriptorHeader*>(bytes), reinterpret_cast<RingHeader*>(bytes + 48),
+           reinterpret_cast<RingHeader*>(bytes + 48 + 16 + 32));
+    reinterpret_cast<DescriptorHeader*>(bytes)->checksum = checksum_of(bytes, size);
+    Descriptor d;
+    const Verdict v = WildDescriptor(bytes, size).check(plan.region_bytes(), d);
+    EXPECT_EQ(v.good(), d.nr_rings() == 2);
+    return std::pair{v.wrong, v.index};
+  };
+  using H = DescriptorHeader;
+  using R = RingHeader*;
+  const auto pages = [](R r) { return reinterpret_cast<u64*>(r + 1); };
+  EXPECT_EQ(judge([](H&, R, R) {}).first, Wrong::no);
+  EXPECT_EQ(judge([](H& h, R, R) { h.magic = 1; }).first, Wrong::magic);
+  EXPECT_EQ(judge([](H& h, R, R) { h.version = 2; }).first, Wrong::version);
+  EXPECT_EQ(judge([](H& h, R, R) { h.bytes += 8; }).first, Wrong::length);
+  EXPECT_EQ(judge([](H& h, R, R) { h.layout = 3; }).first, Wrong::layout);
+  EXPECT_EQ(judge([](H& h, R, R) { h.clock = 3; }).first, Wrong::clock);
+  EXPECT_EQ(judge([](H& h, R, R) { h.subbuf_size = 5000; }).first, Wrong::subbuf_size);
+  EXPECT_EQ(judge([](H& h, R, R) { h.region_bytes += 1; }).first, Wrong::region);
+  EXPECT_EQ(judge([](H& h, R, R) { h.nr_rings = 0; }).first, Wrong::no_rings);
+  EXPECT_EQ(judge([](H& h, R, R) { h.nr_rings = 1; }).first, Wrong::trailing);
+  EXPECT_EQ(judge([](H& h, R, R) { h.nr_rings = 3; }), (std::pair{Wrong::cut, 2u}));
+  EXPECT_EQ(judge([](H&, R, R b) { b->id = 0; }), (std::pair{Wrong::same_id, 1u}));
+  EXPECT_EQ(judge([](H&, R a, R) { a->id = 2; }), (std::pair{Wrong::id_order, 1u}));
+  EXPECT_EQ(judge([](H&, R, R b) { b->id = 1u << 24; }), (std::pair{Wrong::large_id, 1u}));
+  EXPECT_EQ(judge([](H&, R, R b) { b->nr_pages = 2; }), (std::pair{Wrong::few_pages, 1u}));
+  EXPECT_EQ(judge([](H&, R, R b) { b->nr_pages = 5; }), (std::pair{Wrong::cut, 1u}));
+  EXPECT_EQ(judge([](H&, R, R b) { b->nr_pages = ~0u; }), (std::pair{Wrong::many_pages, 1u}));
+  EXPECT_EQ(judge([&](H&, R, R b) { pages(b)[1] += 16; }), (std::pair{Wrong::unaligned, 1u}));
+  EXPECT_EQ(judge([&](H&, R, R b) { pages(b)[1] = pages(b)[0]; }), (std::pair{Wrong::overlap, 1u}));
+  EXPECT_EQ(judge([&](H&, R a, R b) { b->meta = a->meta; }), (std::pair{Wrong::overlap, 1u}));
+  EXPECT_EQ(judge([&](H&, R, R b) { pages(b)[3] += 4096; }), (std::pair{Wrong::beyond, 1u}));
+  EXPECT_EQ(judge([&](H&, R, R b) { pages(b)[3] = ~u64{4095}; }), (std::pair{Wrong::beyond, 1u}));
+  // Without a right checksum nothing is believed; nor any part of it.
+  std::vector<u64> blob(size / 8);
+  pack(plan, blob.data());
+  Descriptor d;
+  for (u64 cut = 0; cut < size; cut += 8) EXPECT_FALSE(WildDescriptor(blob.data(), cut).check(~u64{0}, d).good());
+  for (u64 k = 0; k < size * 8; ++k) {
+    blob[k / 64] ^= u64{1} << k % 64;
+    EXPECT_FALSE(WildDescriptor(blob.data(), size).check(~u64{0}, d).good()) << k;
+    blob[k / 64] ^= u64{1} << k % 64;
+  }
+}
+
+// The region may stand anywhere in the writer's memory, and the sub-buffers may have holes between them.
+TEST(RemoteDescriptor, SubBuffersMayBeScattered) {
+  const Plan plan{Layout::meta_page, 2, 4096, 1, 4};
+  std::vector<u64> blob(plan.descriptor_bytes() / 8);
+  pack(plan, blob.data());
+  auto& h = *reinterpret_cast<DescriptorHeader*>(blob.data());
+  auto* const pages = blob.data() + 6 + 2;
+  h.region_bytes = 20 * 4096;
+  for (u32 k = 0; k < 4; ++k) pages[k] = (3 + 4 * k) * u64{4096};
+  h.checksum = checksum_of(reinterpret_cast<u8*>(blob.data()), blob.size() * 8);
+  std::vector<u64> words(21 * 512);
+  auto* const region = reinterpret_cast<u8*>(align_up(reinterpret_cast<u64>(words.data()), u64{4096}));
+  Descriptor d;
+  ASSERT_TRUE(WildDescriptor(blob.data(), blob.size() * 8).check(h.region_bytes, d).good());
+  u64 time = 0;
+  void* const memory = std::aligned_alloc(64, TestWriter::private_bytes(d.ring(0)));
+  std::memset(memory, 0, TestWriter::private_bytes(d.ring(0)));
+  {
+    TestWriter w(d, d.ring(0), region, memory, Ticks{&time});
+    w.enable();
+    const u64 payload[2] = {7, 8};
+    for (int k = 0; k < 250; ++k) ASSERT_TRUE(w.write(payload, 16));
+    const Swapped got = w.swap_reader(0);
+    EXPECT_EQ(got.what, Swap::swapped);
+    EXPECT_EQ(got.id, 1u);
+    EXPECT_EQ(count_events(region + pages[1], 4080), 204u);
+  }
+  for (u32 k = 0; k < 20; ++k) {
+    if (k == 0 || k % 4 == 3) continue;
+    for (u32 at = 0; at < 4096; ++at) ASSERT_EQ(region[k * 4096 + at], 0) << k;
+  }
+  std::free(memory);
+}
+
+// The kernel's bytes, and the footer behind them.
+TEST(RemoteFooters, BytesOfAPage) {
+  World w(Layout::footers);
+  w.time = 0x1122334455667700;
+  w.write(0x0807060504030201, 8);
+  w.writers[0]->update_footers();
+  const u8* const p = w.page(1);
+  const u8 expected[] = {0x02, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 16, 0, 0, 0, 0, 0, 0, 0,  //
+                         0x03, 0,    0,    0,    1,    2,    3,    4,    5,  6, 7, 8, 0, 0, 0, 0};
+  EXPECT_EQ(std::memcmp(p, expected, sizeof expected), 0);
+  EXPECT_EQ(w.footer(1).writer_status, 0x52530000u | abi::footer_commit);
+  EXPECT_EQ(w.footer(1).reader_status, abi::footer_head);
+  EXPECT_EQ(w.footer(0).reader_status, abi::footer_reader);
+  for (u64 k = 0; k < 5000; ++k) w.write(k);
+  auto source = must(w.buffer->source(0));
+  (void)must(source->next());
+  w.writers[0]->update_footers();
+  u32 heads = 0, readers = 0, commits = 0;
+  for (u32 id = 0; id < w.buffer->plan().nr_pages; ++id) {
+    heads += (w.footer(id).reader_status & abi::footer_head) != 0;
+    readers += (w.footer(id).reader_status & abi::footer_reader) != 0;
+    commits += (w.footer(id).writer_status & abi::footer_commit) != 0;
+  }
+  EXPECT_EQ(heads, 1u);
+  EXPECT_EQ(readers, 1u);
+  EXPECT_EQ(commits, 1u);
+}
+
+}  // namespace
+}  // namespace ringside::test
