@@ -106,6 +106,10 @@ class Reader {
   void update_meta() noexcept {
     auto& meta = *reinterpret_cast<abi::MetaPage*>(ring_.data);
     const ReaderState at = state();
+    const ReaderPlace own = reader_of(at.page);
+    // A page that has not stood in the ring is empty whatever it held before a reset or a take: mappers follow its commit.
+    if ((own.next == 0 || at.bytes == taken_away) && ring_.geometry.holds(own.id))
+      M::store(&ring_.header(own.id).commit, u64{0}, Order::relaxed);
     M::store(&meta.meta_page_size, ring_.geometry.subbuf_size(), Order::relaxed);
     M::store(&meta.meta_struct_len, u32{sizeof(abi::MetaPage)}, Order::relaxed);
     M::store(&meta.subbuf_size, ring_.geometry.subbuf_size(), Order::relaxed);
@@ -114,7 +118,7 @@ class Reader {
     M::store(&meta.entries, written(), Order::relaxed);
     M::store(&meta.overrun, M::load(&ctl().overrun, Order::relaxed), Order::relaxed);
     M::store(&meta.read, at.read, Order::relaxed);
-    M::store(&meta.reader.id, reader_of(at.page).id, Order::release);
+    M::store(&meta.reader.id, own.id, Order::release);
   }
 
   // Events committed in all.
