@@ -225,6 +225,7 @@ result<void> RingView::freeze(bool reopen, const std::function<result<void>()>& 
     std::memset(&c.reader_generation, 0, sizeof(u64) * 2);
     std::memset(c.state, 0, sizeof c.state);
     std::memset(static_cast<void*>(&ring_.record(0)), 0, sizeof(Record) * ring_.geometry.nr_subbufs());
+    if (mapped()) reader_.update_meta();
   }
   unlock();
   gate(reopen);
