@@ -90,7 +90,7 @@ result<Trace> open_trace(const std::string& where) {
   return trace;
 }
 
-result<Trace> open_kernel(const std::vector<std::string>& globs) {
+result<Trace> open_kernel(const std::vector<std::string>& globs, const KernelChoice& choice) {
   TracefsOptions make;
   make.clock = tsc_is_invariant() ? ClockKind::tsc : ClockKind::mono;
   auto instance = TracefsInstance::create(make);
@@ -111,13 +111,24 @@ result<Trace> open_kernel(const std::vector<std::string>& globs) {
   if (auto names = sys::read_file("/proc/kallsyms")) trace.formats.symbols().load(std::move(*names));
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
   const ClockInfo clock = calibrate(make.clock);
-  for (const u32 cpu : trace.kernel->cpus()) {
-    auto source = open_kernel_ring({trace.where, cpu}, clock, KernelWay::read);
-    if (!source) return tl::unexpected<Error>(source.error());
-    trace.timeline.add(std::move(*source));
-  }
+  auto rings = open_kernel_rings(trace.where, trace.kernel->cpus(), clock, choice);
+  if (!rings) return tl::unexpected<Error>(rings.error());
+  if (!rings->notice.empty()) say(rings->notice);
+  for (auto& source : rings->sources) trace.timeline.add(std::move(source));
   if (auto on = trace.kernel->tracing(true); !on) return tl::unexpected<Error>(on.error());
   return trace;
+}
+
+void add_source(CLI::App& app, std::optional<KernelWay>& forced) {
+  app.add_option_function<std::string>(
+         "--source",
+         [&forced](const std::string& text) {
+           forced.reset();
+           if (text != "auto") forced = text == "map" ? KernelWay::map : KernelWay::read;
+         },
+         "how the kernel's rings are read: auto, map (in place, Linux 6.10) or read")
+      ->check(CLI::IsMember({"auto", "map", "read"}))
+      ->type_name("WAY");
 }
 
 Counters sum(const std::vector<Counters>& all) {

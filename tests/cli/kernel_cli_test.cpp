@@ -151,5 +151,91 @@ TEST_F(KernelCli, ListTopAndStat) {
   EXPECT_NE(o.err.find("top -e"), std::string::npos) << o.err;
 }
 
+// As on machines that are not this one: see kernel_shim.c.
+std::string shim(const std::string& environment) {
+  return environment + " LD_PRELOAD=" RINGSIDE_BUILD_DIR "/tests/libkernel_shim.so " RINGSIDE_BUILD_DIR "/ringside ";
+}
+
+TEST_F(KernelCli, EitherWayGivesEveryEvent) {
+  for (const char* way : {"auto", "map", "read"}) {
+    const Outcome o = ringside(std::string("record --source ") + way +
+                               " -e syscalls:sys_enter_read -f 'count == 7' -- dd if=/dev/zero of=/dev/null bs=7 count=3000");
+    ASSERT_EQ(o.code, 0) << o.err;
+    EXPECT_NE(o.err.find("lost 0;"), std::string::npos) << o.err;
+    EXPECT_EQ(events().size(), 3000u);
+    const json stat = json::parse(ringside("stat ringside.data --json").out);
+    u64 rings = 0;
+    for (const json& ring : stat.at("rings")) {
+      if (!ring.value("kernel", false)) continue;
+      EXPECT_EQ(ring.at("source"), std::string(way) == "map" ? "map" : "read");
+      ++rings;
+    }
+    EXPECT_GT(rings, 0u);
+  }
+  EXPECT_EQ(ringside("record --source splice -e sched:sched_switch -- true").code, 2);
+}
+
+TEST_F(KernelCli, StatSaysHowARunningOneReads) {
+  Outcome o = run(RINGSIDE_BUILD_DIR "/ringside record -q --source map -a -e sched:sched_switch -- sleep 1 & me=$!; sleep 0.5; "
+                  RINGSIDE_BUILD_DIR "/ringside stat --json ringside-$me; " RINGSIDE_BUILD_DIR "/ringside stat --json ringside.data; "
+                  RINGSIDE_BUILD_DIR "/ringside stat ringside-$me; echo $me; wait");
+  std::istringstream lines(o.out);
+  std::string line;
+  std::getline(lines, line);
+  const json live = json::parse(line).at("rings");
+  std::getline(lines, line);
+  const json recorded = json::parse(line).at("rings");
+  ASSERT_FALSE(live.empty());
+  for (const json& ring : live) {
+    EXPECT_EQ(ring.at("source"), "map");
+    EXPECT_EQ(ring.at("readers").size(), 1u);
+    EXPECT_NE(o.out.find("\n" + ring.at("readers").at(0).dump() + "\n"), std::string::npos) << o.out;
+  }
+  for (const json& ring : recorded) EXPECT_EQ(ring.value("source", ""), ring.value("kernel", false) ? "map" : "");
+  EXPECT_NE(o.out.find("live, map"), std::string::npos) << o.out;
+  EXPECT_NE(o.err.find("consumes it, source: map"), std::string::npos) << o.err;
+}
+
+TEST_F(KernelCli, WhereMappingFailsTheRingsAreRead) {
+  const auto lines_about_it = [](const Outcome& o) {
+    u64 n = 0;
+    for (size_t at = o.err.find("read and not mapped"); at != std::string::npos; at = o.err.find("read and not mapped", at + 1)) ++n;
+    return n;
+  };
+  const std::string top = "top --json --once --interval 200ms -e sched:sched_switch";
+  Outcome o = run(shim("KERNEL_SHIM_MMAP=19") + top);  // ENODEV
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(lines_about_it(o), 1u) << o.err;
+  EXPECT_NE(o.err.find("Linux 6.10"), std::string::npos) << o.err;
+  EXPECT_GT(json::parse(o.out).at("count").get<u64>(), 0u);
+  o = run(shim("KERNEL_SHIM_MMAP=16") + top);  // EBUSY
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(lines_about_it(o), 1u) << o.err;
+  EXPECT_NE(o.err.find("snapshot"), std::string::npos) << o.err;
+  o = run(shim("KERNEL_SHIM_MMAP=16") + "top --source read " + top.substr(4));
+  EXPECT_EQ(lines_about_it(o), 0u) << o.err;
+  o = run(shim("KERNEL_SHIM_MMAP=16") + "record -e sched:sched_switch -- true");  // bulk is read anyway
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(lines_about_it(o), 0u) << o.err;
+  o = run(shim("KERNEL_SHIM_MMAP=16") + "record --source map -e sched:sched_switch -- true");
+  EXPECT_EQ(o.code, 1) << o.err;
+  EXPECT_NE(o.err.find("trace_pipe_raw"), std::string::npos) << o.err;
+}
+
+// A CPU that was offline when the instance was made has a directory and no ring.
+TEST_F(KernelCli, AProcessorWithoutARingIsWaitedForAtNoCost) {
+  for (const char* way : {"read", "map"}) {
+    const Outcome o = run(shim("KERNEL_SHIM_ABSENT=0 KERNEL_SHIM_UP=" + dir + "/up KERNEL_SHIM_LOG=" + dir + "/polls") +
+                          "record --source " + way + " -e syscalls:sys_enter_read -f 'count == 7' -- sh -c '" +
+                          "unset LD_PRELOAD; sleep 0.7; touch " + dir + "/up; sleep 0.7; taskset -c 0 dd if=/dev/zero of=/dev/null bs=7 count=500'");
+    ASSERT_EQ(o.code, 0) << o.err;
+    EXPECT_EQ(events().size(), 500u);
+    const u64 polls = std::stoull(test::slurp(dir + "/polls"));
+    EXPECT_GT(polls, 5u);
+    EXPECT_LT(polls, 200u) << "it spins";
+    fs::remove(dir + "/up");
+  }
+}
+
 }  // namespace
 }  // namespace ringside
