@@ -77,6 +77,7 @@ result<std::unique_ptr<Instance>> make_instance(const Options& options, bool& ou
   if (!options.instance.empty()) {
     auto existing = Instance::open(options.instance);
     if (existing || existing.error().code != std::errc::no_such_file_or_directory) return existing;
+    if (auto free = not_the_kernels(options.instance); !free) return tl::unexpected<Error>(free.error());
   }
   InstanceOptions make;
   make.name = !options.instance.empty() ? options.instance : "record-" + std::to_string(getpid());
@@ -296,6 +297,7 @@ Command add_record(CLI::App& app) {
       "  ringside record -e sched:sched_switch -e 'syscalls:sys_enter_*' -- ls   with events of the kernel (as root)\n"
       "  ringside record -e 'irq:*' --duration 1s           the kernel alone, all processes\n"
       "-e adds events of the kernel to the program's; a pattern that names none of the kernel's chooses among the program's.\n"
+      "Instances of the kernel's that others made are never read, as that would take their events away: -i names ringside's.\n"
       "\"*:...\" never means the kernel's. --libc's stay on, unless a pattern names libc.\n"
       "--libc sees calls into the C library, not those inside it: fread shows no read, fopen no open. Static programs run unseen.\n"
       "The exit code is the command's, 128 + N after signal N. The first Ctrl-C finishes what exists, the second leaves at\n"

@@ -166,7 +166,8 @@ Command add_top(CLI::App& app) {
       "  ringside top --once                 ./ringside.data as a whole\n"
       "  ringside top -e 'sched:*' -e 'irq:*'   the kernel, as root\n"
       "  ringside top web --json --interval 5s >> rates.jsonl\n"
-      "Nothing is consumed: a recorder beside it gets every event.");
+      "Nothing is consumed: a recorder beside it gets every event. -e makes an instance of its own; those that others made in\n"
+      "the kernel are refused, as to read them is to take their events away.");
   return {c, [options] { return run(*options); }};
 }
 

@@ -64,18 +64,25 @@ void Trace::refresh() {
   }
 }
 
+result<void> not_the_kernels(const std::string& where) {
+  const std::string dir = find_kernel_instance(where);
+  if (dir.empty()) return {};
+  return refuse(std::errc::not_supported,
+                where + " is an instance of the kernel's, and to read it is to take its events away from whoever made it; ringside stat " +
+                    where + " shows its counters, cat " + dir +
+                    "/trace its events, both leave them there; record -e PATTERN and top -e PATTERN make instances of their own");
+}
+
 result<Trace> open_trace(const std::string& where) {
   struct stat st {};
   const bool exists = stat(where.c_str(), &st) == 0;
   if (is_recording(where)) return open_recorded(where);
   auto instance = Instance::open(where);
   if (!instance) {
-    if (exists && S_ISDIR(st.st_mode) && find_kernel_instance(where).empty())
+    if (auto ours = not_the_kernels(where); !ours) return tl::unexpected<Error>(ours.error());
+    if (exists && S_ISDIR(st.st_mode))
       return refuse(std::errc::invalid_argument, where + " is neither a recording (it has no meta.json) nor an instance (" +
                                                      instance.error().sentence + ")");
-    if (!find_kernel_instance(where).empty())
-      return refuse(std::errc::not_supported, where + " is an instance of the kernel's, and to read it is to take its events away; "
-                                                      "ringside stat shows its counters, top -e PATTERN makes one of its own");
     if (where == default_recording)
       return refuse(std::errc::no_such_file_or_directory,
                     "there is no recording ./" + where + "; make one with: ringside record -- COMMAND");

@@ -35,6 +35,9 @@ struct Trace {
   void refresh();
 };
 
+// An error if `where` is an instance of the kernel's: whoever reads its rings takes the events away from those who made it.
+result<void> not_the_kernels(const std::string& where);
+
 // DIR or INSTANCE. Instances are peeked at: nothing is consumed. Warnings go to stderr.
 result<Trace> open_trace(const std::string& where);
 

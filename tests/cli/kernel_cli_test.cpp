@@ -146,9 +146,63 @@ TEST_F(KernelCli, ListTopAndStat) {
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(json::parse(o.out).at("rings").size(), mine.cpus().size());
   EXPECT_EQ(ringside("stat " + mine.dir()).code, 0);
-  o = ringside("report " + name);
+}
+
+// To read a ring is to take its events away. So what others made is not read, by whatever name and command.
+TEST_F(KernelCli, InstancesOfOthersAreNeverConsumed) {
+  TracefsOptions options;
+  options.prefix = "ringside-test-";
+  auto others = must(TracefsInstance::create(options));
+  must(others.tracing(true));
+  must(others.write("trace_marker", "theirs"));
+  must(others.tracing(false));
+  const std::string name = fs::path(others.dir()).filename();
+  for (const std::string& where : {name, others.dir()}) {
+    for (const std::string command : {"report ", "top ", "top --once ", "hist x --field y ", "crash ", "serve ", "rm ", "record --duration 10ms -i ", "record -i "}) {
+      const Outcome o = ringside(command + where + (command == "record -i " ? " -- true" : ""));
+      EXPECT_EQ(o.code, 1) << command << where << o.err;
+      EXPECT_NE(o.err.find(name), std::string::npos) << o.err;
+      const bool reads = command != "serve " && command != "rm ";
+      EXPECT_EQ(reads, o.err.find("ringside stat") != std::string::npos) << command << o.err;
+    }
+    const json stat = json::parse(ringside("stat --json " + where).out);
+    EXPECT_EQ(stat.at("total").at("unread"), 1u);
+  }
+  EXPECT_NE(must(sys::read_file(others.dir() + "/trace")).find("theirs"), std::string::npos);
+  EXPECT_EQ(ringside("list").out.find(name), std::string::npos);  // nor was one of ours made
+}
+
+// In a mount namespace of its own, where nobody has mounted it.
+const char* const unmounted = "unshare -m sh -c 'umount -lR /sys/kernel/debug; umount /sys/kernel/tracing; ! test -e /sys/kernel/tracing/instances && ";
+
+TEST_F(KernelCli, TracefsIsMountedWhereItIsNot) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  Outcome o = run(std::string(unmounted) + "exec " RINGSIDE_BUILD_DIR "/ringside record -e syscalls:sys_enter_read -f \"count == 7\" -- "
+                                           "dd if=/dev/zero of=/dev/null bs=7 count=5'");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(events().size(), 5u);
+  // Root who may not mount, as in a container.
+  o = run(std::string(unmounted) + "exec setpriv --bounding-set -sys_admin " RINGSIDE_BUILD_DIR "/ringside list -e sched:sched_switch'");
   EXPECT_EQ(o.code, 1);
-  EXPECT_NE(o.err.find("top -e"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("mount -t tracefs"), std::string::npos) << o.err;
+}
+
+TEST_F(KernelCli, WithoutRightsTheErrorSaysWhatToDo) {
+  fs::copy_file(RINGSIDE_BUILD_DIR "/ringside", dir + "/ringside");  // the build may be somewhere that nobody may enter
+  fs::permissions(dir + "/ringside", fs::perms(0755));
+  fs::permissions(dir, fs::perms(0777));
+  const std::string nobody = geteuid() == 0 ? "setpriv --reuid 65534 --regid 65534 --clear-groups " : "";
+  for (const std::string command : {"list -e sched:sched_switch", "record -o x -e sched:sched_switch --duration 10ms", "top -e sched:sched_switch --once"}) {
+    const Outcome o = run(nobody + "env RINGSIDE_ROOT=" + dir + "/nobody ./ringside " + command);
+    EXPECT_EQ(o.code, 1) << o.err;
+    EXPECT_NE(o.err.find("needs root"), std::string::npos) << o.err;
+    EXPECT_NE(o.err.find("gid=GROUP"), std::string::npos) << o.err;
+  }
+  if (geteuid() != 0) return;
+  const Outcome o = run(std::string(unmounted) + "exec " + nobody + "./ringside list -e sched:sched_switch'");
+  EXPECT_EQ(o.code, 1) << o.err;
+  EXPECT_NE(o.err.find("not mounted"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("needs root"), std::string::npos) << o.err;
 }
 
 // As on machines that are not this one: see kernel_shim.c.
