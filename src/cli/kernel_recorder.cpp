@@ -42,7 +42,8 @@ result<std::unique_ptr<KernelRecorder>> KernelRecorder::create(const Options& op
   };
   if (std::none_of(options.globs.begin(), options.globs.end(), meant)) return nullptr;
   if (clock.kind == ClockKind::counter)
-    return refuse(std::errc::invalid_argument, "the clock \"counter\" is each ring's own: with events of the kernel take tsc or mono");
+    return refuse(std::errc::invalid_argument, "the clock \"counter\" counts the program's events and knows nothing of the kernel's, so they cannot stand in "
+                                              "one order: take --clock tsc or mono, for an instance when it is made");
 
   TracefsOptions make;
   make.buffer_size = options.buffer_size;

@@ -6,6 +6,7 @@
 
 #include "cli/table.hpp"
 #include "cli/trace.hpp"
+#include "kernel/clock_check.hpp"
 #include "kernel/kernel_source.hpp"
 #include "sys/sys.hpp"
 #include "cli/units.hpp"
@@ -79,11 +80,9 @@ int run(const Options& options) {
       consumers.emplace(c.pid, fmt::format("{}-{} consumes it, source: {}", c.task, c.pid, to_string(c.way)));
     }
     for (const auto& [pid, remark] : consumers) remarks.push_back(remark);
-    const auto clock = sys::read_file(dir + "/trace_clock"), on = sys::read_file(dir + "/tracing_on");
+    const auto on = sys::read_file(dir + "/tracing_on");
     const bool tracing = on && on->front() == '1';
-    const size_t mark = clock ? clock->find('[') : std::string::npos;
-    remarks.push_back(fmt::format("{}: of the kernel; tracing is {}; clock {}", dir, tracing ? "on" : "off",
-                                  mark == std::string::npos ? "?" : clock->substr(mark + 1, clock->find(']') - mark - 1)));
+    remarks.push_back(fmt::format("{}: of the kernel; tracing is {}; clock {}", dir, tracing ? "on" : "off", kernel_clock_of(dir)));
     j["instance"] = dir;
     j["kernel"] = true;
     j["tracing_on"] = tracing;

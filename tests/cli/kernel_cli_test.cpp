@@ -291,5 +291,40 @@ TEST_F(KernelCli, AProcessorWithoutARingIsWaitedForAtNoCost) {
   }
 }
 
+TEST_F(KernelCli, DoctorChecksTheClocksOfAllSources) {
+  TracefsOptions options;
+  options.prefix = "ringside-test-";
+  auto other = must(TracefsInstance::create(options));
+  const auto checks = [&] {
+    const Outcome o = ringside("doctor --json");
+    EXPECT_EQ(o.code, 0) << o.err;
+    return json::parse(o.out);
+  };
+  const auto advice_about = [](const json& all, const std::string& what) -> std::string {
+    for (const json& c : all) {
+      if (c.at("found").get<std::string>().find(what) != std::string::npos || c.at("check").get<std::string>().find(what) != std::string::npos)
+        return c.at("advice");
+    }
+    return "none";
+  };
+  must(other.write("trace_clock", "x86-tsc"));
+  json all = checks();
+  EXPECT_EQ(advice_about(all, other.dir()), "none");
+  u64 merging = 0;
+  for (const json& c : all) merging += c.value("merges", false) && (c.at("clock") == "mono" || c.at("clock") == "x86-tsc");
+  EXPECT_GT(merging, 0u);
+  must(other.write("trace_clock", "counter"));
+  ASSERT_EQ(ringside("record -q --clock counter -i odd --duration 10ms").code, 0);
+  all = checks();
+  EXPECT_NE(advice_about(all, other.dir()).find(other.dir() + "/trace_clock"), std::string::npos);
+  EXPECT_NE(advice_about(all, "instance odd").find("tsc or mono"), std::string::npos);
+  // What cannot merge is not recorded together.
+  for (const char* command : {"record -i odd -e sched:sched_switch --duration 10ms", "record --clock counter -e sched:sched_switch -- true"}) {
+    const Outcome o = ringside(command);
+    EXPECT_EQ(o.code, 1) << command;
+    EXPECT_NE(o.err.find("--clock tsc or mono"), std::string::npos) << o.err;
+  }
+}
+
 }  // namespace
 }  // namespace ringside

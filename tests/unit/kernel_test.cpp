@@ -13,6 +13,7 @@
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/abi/sub_buffer.hpp>
 
+#include "kernel/clock_check.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "sys/sys.hpp"
 
@@ -260,6 +261,29 @@ TEST_F(KernelTest, TheChosenWayIsTaken) {
   for (const auto& source : bulk.sources) EXPECT_EQ(source->way(), KernelWay::read);
   EXPECT_EQ(kernel_consumers(mine_->dir()).at(0).way, KernelWay::read);
   EXPECT_EQ(take({KernelWay::read, KernelWay::map}).sources[0]->way(), KernelWay::map);
+}
+
+TEST_F(KernelTest, ClocksOfTheKernelAgainstOurs) {
+  cpu_set_t before, after;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  const auto checks = must(check_kernel_clocks());
+  ASSERT_EQ(sched_getaffinity(0, sizeof after, &after), 0);
+  EXPECT_TRUE(CPU_EQUAL(&before, &after));
+  EXPECT_EQ(access((mine_->dir() + "/../ringside-doctor-" + std::to_string(getpid())).c_str(), F_OK), -1);
+  const auto of = [&](const std::string& name) {
+    const auto at = std::find_if(checks.begin(), checks.end(), [&](const ClockCheck& c) { return c.name == name; });
+    return at == checks.end() ? ClockCheck{} : *at;
+  };
+  EXPECT_TRUE(of("mono").merges()) << of("mono").offset_ns << " +- " << of("mono").error_ns;
+  EXPECT_LT(of("mono").error_ns, 1'000'000u);
+  EXPECT_EQ(of("x86-tsc").merges(), tsc_is_invariant()) << of("x86-tsc").offset_ns << " +- " << of("x86-tsc").error_ns;
+  EXPECT_FALSE(of("counter").constant);
+  EXPECT_FALSE(of("counter").merges());
+  EXPECT_TRUE(of("tai").constant);  // the wall clock, which is not near zero
+  EXPECT_FALSE(of("tai").merges());
+  EXPECT_GT(of("tai").offset_ns, 1'000'000'000'000'000'000);
+  EXPECT_GE(of("mono").markers, 40 * of("mono").processors);
+  EXPECT_EQ(kernel_clock_of(mine_->dir()), "mono");
 }
 
 TEST_F(KernelTest, InstancesOfDeadProcessesGo) {
