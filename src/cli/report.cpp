@@ -74,6 +74,7 @@ Command add_report(CLI::App& app) {
       "  ringside report                              ./ringside.data as text\n"
       "  ringside report -e 'libc:m*' --tid 4711      some events of one thread\n"
       "  ringside report web --json | jq .fields      a live instance, for programs\n"
+      "Instances of the kernel's are refused, as to read them is to take their events away; ringside stat shows their counters.\n"
       "A gap appears where it happened, as CPU:3 [LOST 1234 EVENTS]; the number behind CPU is the ring's.");
   return {c, [options] { return run(*options); }};
 }

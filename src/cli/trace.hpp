@@ -9,6 +9,7 @@
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
 #include "instance/instance.hpp"
+#include "kernel/kernel_source.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "source/recording.hpp"
 #include "timeline/merge.hpp"
@@ -34,11 +35,17 @@ struct Trace {
   void refresh();
 };
 
+// An error if `where` is an instance of the kernel's: whoever reads its rings takes the events away from those who made it.
+result<void> not_the_kernels(const std::string& where);
+
 // DIR or INSTANCE. Instances are peeked at: nothing is consumed. Warnings go to stderr.
 result<Trace> open_trace(const std::string& where);
 
 // Events of the kernel, live, from an instance made for it. A pattern that names none is an error.
-result<Trace> open_kernel(const std::vector<std::string>& globs);
+result<Trace> open_kernel(const std::vector<std::string>& globs, const KernelChoice& choice);
+
+// --source auto|map|read
+void add_source(CLI::App& app, std::optional<KernelWay>& forced);
 
 // The sum over rings, and what must hold of it: written = read + in the ring + overrun.
 Counters sum(const std::vector<Counters>& all);

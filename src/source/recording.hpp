@@ -26,6 +26,7 @@ struct RecordedRing {
   u32 subbuf_size = 0;
   u64 events = 0, bytes = 0, lost = 0;  // recorded; lost: the gaps between them
   Counters counters;                    // of the ring, at the end
+  std::string way;                      // how the kernel's was read: "read", "map"
 };
 
 struct RecordingMeta {
