@@ -1,4 +1,4 @@
-// What a command reads from: a recording's directory or a live (or dead) instance, opened the same way.
+// What a command reads from: a recording's directory, a trace.dat file or a live (or dead) instance, opened the same way.
 #pragma once
 #include <memory>
 #include <optional>
@@ -30,11 +30,13 @@ struct Trace {
   // The next record up to `until_ns`.
   bool next(TraceRecord& record) { return timeline.next(record) && record.time <= until_ns; }
 
+  bool raw_times() const;  // its clock counts no seconds
+
   // Picks up events and rings that appeared in a live instance since.
   void refresh();
 };
 
-// DIR or INSTANCE. Instances are peeked at: nothing is consumed. Warnings go to stderr.
+// DIR, FILE.dat or INSTANCE. Instances are peeked at: nothing is consumed. Warnings go to stderr.
 result<Trace> open_trace(const std::string& where);
 
 // Events of the kernel, live, from an instance made for it. A pattern that names none is an error.

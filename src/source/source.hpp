@@ -46,6 +46,7 @@ struct RingName {
   i32 pid = 0, tid = 0;
   std::string task, process;  // comm of thread and of process
   bool kernel = false;        // a CPU's ring in the kernel: no thread of its own
+  std::string buffer{};       // of a trace.dat: the instance, if it was not the top one
   u32 ids() const { return kernel ? kernel_ids : 0; }
 };
 
