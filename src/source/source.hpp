@@ -59,6 +59,12 @@ struct EventInfo {
   u32 number() const { return id + (kernel ? kernel_ids : 0); }
 };
 
+// All sub-buffers of a source, back to back in a file.
+struct Images {
+  int fd = -1;
+  u64 size = 0;
+};
+
 class Source {
  public:
   virtual ~Source() = default;
@@ -67,6 +73,7 @@ class Source {
   virtual Counters counters() const = 0;
   virtual const RingName& name() const = 0;
   virtual const ClockInfo& clock() const = 0;
+  virtual std::optional<Images> images() const { return std::nullopt; }  // for who would rather copy the whole of it
   virtual bool ended() const = 0;  // the writer is gone for good: once next() says nullopt, nothing more will come
 };
 

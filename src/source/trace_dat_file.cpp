@@ -22,8 +22,8 @@ using namespace trace_dat;
 
 constexpr u32 largest_page = 1 << 20;            // a sub-buffer's commit has 20 bits
 constexpr u64 largest_section = u64{256} << 20;  // decompressed; kallsyms, the largest, has some 20 MiB
-constexpr u64 largest_chunk = u64{64} << 20;     // trace-cmd's are far smaller
-constexpr u64 most_decompressed = u64{1} << 30;  // of all rings at a time
+constexpr u64 largest_chunk = u64{16} << 20;     // trace-cmd makes them of 40 KiB
+constexpr u64 most_decompressed = u64{512} << 20;  // of all rings at a time
 
 // Takes a block apart. What is not there reads as nothing and leaves ok false.
 struct Reader {
