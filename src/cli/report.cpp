@@ -1,4 +1,4 @@
-// ringside report: every event of a recording or an instance in one time order, as the kernel's text or as JSON.
+// ringside report: every event of a recording, a trace.dat or an instance in one time order, as the kernel's text or as JSON.
 #include <algorithm>
 
 #include "cli/trace.hpp"
@@ -22,7 +22,7 @@ int run(const Options& options) {
   auto opened = open_trace(options.where);
   if (!opened) return failed(opened.error());
   Trace& trace = *opened;
-  TextLines text(trace.formats, trace.tasks);
+  TextLines text(trace.formats, trace.tasks, trace.raw_times());
   JsonLines json(trace.formats, trace.tasks);
   EventFilter filter(options.events);
   fmt::memory_buffer out;

@@ -8,6 +8,7 @@
 #include "cli/trace.hpp"
 #include "kernel/clock_check.hpp"
 #include "kernel/kernel_source.hpp"
+#include "source/trace_dat_file.hpp"
 #include "sys/sys.hpp"
 #include "cli/units.hpp"
 
@@ -60,6 +61,13 @@ int run(const Options& options) {
     for (const RecordedRing& ring : meta->rings) rings.push_back({ring.name, "recorded", ring.counters, ring.way});
     if (meta->complete) closing = meta->totals;
     if (!meta->complete) remarks.push_back("the recorder did not finish: these counters are not final");
+    j["recording"] = options.where;
+  } else if (is_trace_dat(options.where)) {
+    auto dat = open_trace_dat(options.where);
+    if (!dat) return failed(dat.error());
+    for (const std::string& problem : dat->problems) say(problem);
+    for (const auto& source : dat->rings) rings.push_back({source->name(), "recorded", source->counters()});
+    remarks.push_back(fmt::format("{}: trace.dat of version {}; clock {}", options.where, dat->version, to_string(dat->clock.kind)));
     j["recording"] = options.where;
   } else if (const std::string dir = kernel_instance(options.where); !dir.empty()) {
     for (const u32 cpu : kernel_cpus(dir)) {
@@ -150,7 +158,11 @@ int run(const Options& options) {
   };
   for (const Ring& ring : rings)
     row((ring.name.kernel ? "cpu" : "") + std::to_string(ring.name.ring),
+<<<<<<< HEAD
         ring.name.kernel ? "kernel" : fmt::format("{}-{}", ring.name.task, ring.name.tid), ring.source.empty() ? ring.state : ring.state + ", " + ring.source, ring.counters);
+=======
+        !ring.name.buffer.empty() ? ring.name.buffer : ring.name.kernel ? "kernel" : fmt::format("{}-{}", ring.name.task, ring.name.tid), ring.state, ring.counters);
+>>>>>>> tracedat
   row("all", "", "", total);
   put(table.render(colours()));
   put(identity(total) + "\n");
@@ -163,7 +175,7 @@ int run(const Options& options) {
 Command add_stat(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("stat", "counters and memory of every ring");
-  c->add_option("WHERE", options->where, "instance, recording, or an instance of the kernel's")->required();
+  c->add_option("WHERE", options->where, "instance, recording, trace.dat, or an instance of the kernel's")->required();
   c->add_flag("--json", options->json, "one JSON object");
   c->footer(
       "Examples:\n"

@@ -8,6 +8,7 @@
 
 #include "cli/units.hpp"
 #include "kernel/kernel_source.hpp"
+#include "source/trace_dat_file.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside::cli {
@@ -45,7 +46,30 @@ result<Trace> open_recorded(const std::string& dir) {
   return trace;
 }
 
+result<Trace> open_dat(const std::string& path) {
+  auto dat = open_trace_dat(path);
+  if (!dat) return tl::unexpected<Error>(dat.error());
+  for (const std::string& problem : dat->problems) say(problem);
+  if (dat->rings.empty() && !dat->problems.empty()) return refuse(std::errc::bad_message, path + ": no events are left to read");
+  Trace trace;
+  trace.where = path;
+  trace.formats.add_strings(dat->printk_formats);
+  add_events(trace, dat->events);
+  for (const RingName& thread : dat->threads) trace.tasks.add(thread);
+  trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
+  trace.formats.symbols().load(std::move(dat->kallsyms));
+  for (auto& source : dat->rings) trace.timeline.add(std::move(source));
+  trace.recording.emplace();
+  trace.recording->clock = dat->clock;
+  trace.recording->complete = true;
+  return trace;
+}
+
 }  // namespace
+
+bool Trace::raw_times() const {
+  return (recording ? recording->clock.kind : instance != nullptr ? instance->clock().kind : ClockKind::mono) == ClockKind::counter;
+}
 
 void Trace::refresh() {
   if (instance == nullptr) return;
@@ -77,6 +101,7 @@ result<Trace> open_trace(const std::string& where) {
   struct stat st {};
   const bool exists = stat(where.c_str(), &st) == 0;
   if (is_recording(where)) return open_recorded(where);
+  if (exists && S_ISREG(st.st_mode)) return open_dat(where);
   auto instance = Instance::open(where);
   if (!instance) {
     if (auto ours = not_the_kernels(where); !ours) return tl::unexpected<Error>(ours.error());

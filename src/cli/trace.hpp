@@ -1,4 +1,4 @@
-// What a command reads from: a recording's directory or a live (or dead) instance, opened the same way.
+// What a command reads from: a recording's directory, a trace.dat file or a live (or dead) instance, opened the same way.
 #pragma once
 #include <memory>
 #include <optional>
@@ -31,14 +31,20 @@ struct Trace {
   // The next record up to `until_ns`.
   bool next(TraceRecord& record) { return timeline.next(record) && record.time <= until_ns; }
 
+  bool raw_times() const;  // its clock counts no seconds
+
   // Picks up events and rings that appeared in a live instance since.
   void refresh();
 };
 
+<<<<<<< HEAD
 // An error if `where` is an instance of the kernel's: whoever reads its rings takes the events away from those who made it.
 result<void> not_the_kernels(const std::string& where);
 
 // DIR or INSTANCE. Instances are peeked at: nothing is consumed. Warnings go to stderr.
+=======
+// DIR, FILE.dat or INSTANCE. Instances are peeked at: nothing is consumed. Warnings go to stderr.
+>>>>>>> tracedat
 result<Trace> open_trace(const std::string& where);
 
 // Events of the kernel, live, from an instance made for it. A pattern that names none is an error.

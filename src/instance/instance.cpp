@@ -244,7 +244,7 @@ std::vector<EventInfo> Instance::events() const {
   for (u32 id = 1; id <= n; ++id) {
     const EventEntry& e = words_.event(id);
     if (__atomic_load_n(&e.known, __ATOMIC_ACQUIRE) == 0) continue;
-    EventInfo info{static_cast<u16>(id), field_text(e.system, sizeof e.system), field_text(e.name, sizeof e.name), "",
+    EventInfo info{static_cast<u16>(abi::event_id(id)), field_text(e.system, sizeof e.system), field_text(e.name, sizeof e.name), "",
                    __atomic_load_n(&e.enabled, __ATOMIC_RELAXED) != 0};
     if (auto text = sys::read_file(path_ + "/events/" + info.system + "/" + info.name + "/format")) info.format = std::move(*text);
     all.push_back(std::move(info));

@@ -292,6 +292,12 @@ result<std::unique_ptr<Source>> RecordingSource::open(const std::string& dir, co
   return std::unique_ptr<Source>(new RecordingSource(path, fd, ring, clock));
 }
 
+std::optional<Images> RecordingSource::images() const {
+  struct stat st {};
+  if (fstat(fd_, &st) != 0) return std::nullopt;
+  return Images{fd_, static_cast<u64>(st.st_size)};
+}
+
 result<std::optional<SubBufferView>> RecordingSource::next() {
   auto* bytes = reinterpret_cast<u8*>(buffer_.data());
   size_t have = 0;

@@ -109,6 +109,7 @@ class RecordingSource final : public Source {
   const RingName& name() const override { return ring_.name; }
   const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return true; }
+  std::optional<Images> images() const override;
 
  private:
   RecordingSource(std::string path, int fd, const RecordedRing& ring, const ClockInfo& clock);
