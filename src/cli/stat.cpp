@@ -24,7 +24,7 @@ struct Ring {
   RingName name;
   std::string state;
   Counters counters;
-  std::string source;           // the kernel's: how it is or was read, if anybody does
+  std::string source{};          // the kernel's: how it is or was read, if anybody does
   std::vector<i32> readers{};  // and by whom
 };
 
@@ -158,11 +158,10 @@ int run(const Options& options) {
   };
   for (const Ring& ring : rings)
     row((ring.name.kernel ? "cpu" : "") + std::to_string(ring.name.ring),
-<<<<<<< HEAD
-        ring.name.kernel ? "kernel" : fmt::format("{}-{}", ring.name.task, ring.name.tid), ring.source.empty() ? ring.state : ring.state + ", " + ring.source, ring.counters);
-=======
-        !ring.name.buffer.empty() ? ring.name.buffer : ring.name.kernel ? "kernel" : fmt::format("{}-{}", ring.name.task, ring.name.tid), ring.state, ring.counters);
->>>>>>> tracedat
+        !ring.name.buffer.empty() ? ring.name.buffer
+        : ring.name.kernel        ? "kernel"
+                                  : fmt::format("{}-{}", ring.name.task, ring.name.tid),
+        ring.source.empty() ? ring.state : ring.state + ", " + ring.source, ring.counters);
   row("all", "", "", total);
   put(table.render(colours()));
   put(identity(total) + "\n");

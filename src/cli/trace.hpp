@@ -37,14 +37,10 @@ struct Trace {
   void refresh();
 };
 
-<<<<<<< HEAD
 // An error if `where` is an instance of the kernel's: whoever reads its rings takes the events away from those who made it.
 result<void> not_the_kernels(const std::string& where);
 
-// DIR or INSTANCE. Instances are peeked at: nothing is consumed. Warnings go to stderr.
-=======
 // DIR, FILE.dat or INSTANCE. Instances are peeked at: nothing is consumed. Warnings go to stderr.
->>>>>>> tracedat
 result<Trace> open_trace(const std::string& where);
 
 // Events of the kernel, live, from an instance made for it. A pattern that names none is an error.
