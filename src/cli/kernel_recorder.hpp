@@ -29,6 +29,7 @@ class KernelRecorder {
     bool overwrite = true;
     std::vector<i32> pids;  // only these processes; none: all, or the one that will call follow()
     bool will_follow = false;
+    KernelChoice source;
   };
   // Null: none of the patterns names an event of the kernel. Enabled, but not yet on.
   static result<std::unique_ptr<KernelRecorder>> create(const Options& options, const ClockInfo& clock);

@@ -24,6 +24,7 @@ struct Options {
   std::string instance, libc, mode = "overwrite", clock, out = default_recording, filter;
   std::vector<std::string> events, command;
   std::vector<i32> pids;
+  std::optional<KernelWay> source;
   bool all_processes = false;
   u64 buffer_size = 4 << 20, subbuf_size = 16384, duration_ns = 0;
   bool fail_on_loss = false, quiet = false;
@@ -76,6 +77,7 @@ result<std::unique_ptr<Instance>> make_instance(const Options& options, bool& ou
   if (!options.instance.empty()) {
     auto existing = Instance::open(options.instance);
     if (existing || existing.error().code != std::errc::no_such_file_or_directory) return existing;
+    if (auto free = not_the_kernels(options.instance); !free) return tl::unexpected<Error>(free.error());
   }
   InstanceOptions make;
   make.name = !options.instance.empty() ? options.instance : "record-" + std::to_string(getpid());
@@ -132,6 +134,7 @@ result<std::unique_ptr<KernelRecorder>> make_kernel(const Options& options, cons
   make.subbuf_size = static_cast<u32>(options.subbuf_size);
   make.overwrite = options.mode == "overwrite";
   make.pids = options.pids;
+  make.source.forced = options.source;
   make.will_follow = follows_command(options);
   if (auto dir = tracefs_dir(); !dir) {
     const bool needed = !options.filter.empty() || !options.pids.empty() || options.all_processes ||
@@ -272,6 +275,7 @@ Command add_record(CLI::App& app) {
   c->add_option("-p,--pid", options->pids, "kernel events of this process and what it starts; may be repeated")
       ->allow_extra_args(false);
   c->add_flag("-a,--all", options->all_processes, "kernel events of all processes (default with a command: only its)");
+  add_source(*c, options->source);
   c->add_option("--libc", options->libc, "trace calls of the C library in all processes: malloc, io, mutex")->type_name("LIST");
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each thread's ring (default 4M)");
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
@@ -293,6 +297,7 @@ Command add_record(CLI::App& app) {
       "  ringside record -e sched:sched_switch -e 'syscalls:sys_enter_*' -- ls   with events of the kernel (as root)\n"
       "  ringside record -e 'irq:*' --duration 1s           the kernel alone, all processes\n"
       "-e adds events of the kernel to the program's; a pattern that names none of the kernel's chooses among the program's.\n"
+      "Instances of the kernel's that others made are never read, as that would take their events away: -i names ringside's.\n"
       "\"*:...\" never means the kernel's. --libc's stay on, unless a pattern names libc.\n"
       "--libc sees calls into the C library, not those inside it: fread shows no read, fopen no open. Static programs run unseen.\n"
       "The exit code is the command's, 128 + N after signal N. The first Ctrl-C finishes what exists, the second leaves at\n"

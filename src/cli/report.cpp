@@ -1,4 +1,4 @@
-// ringside report: every event of a recording or an instance in one time order, as the kernel's text or as JSON.
+// ringside report: every event of a recording, a trace.dat or an instance in one time order, as the kernel's text or as JSON.
 #include <algorithm>
 
 #include "cli/trace.hpp"
@@ -22,7 +22,7 @@ int run(const Options& options) {
   auto opened = open_trace(options.where);
   if (!opened) return failed(opened.error());
   Trace& trace = *opened;
-  TextLines text(trace.formats, trace.tasks);
+  TextLines text(trace.formats, trace.tasks, trace.raw_times());
   JsonLines json(trace.formats, trace.tasks);
   EventFilter filter(options.events);
   fmt::memory_buffer out;
@@ -74,6 +74,7 @@ Command add_report(CLI::App& app) {
       "  ringside report                              ./ringside.data as text\n"
       "  ringside report -e 'libc:m*' --tid 4711      some events of one thread\n"
       "  ringside report web --json | jq .fields      a live instance, for programs\n"
+      "Instances of the kernel's are refused, as to read them is to take their events away; ringside stat shows their counters.\n"
       "A gap appears where it happened, as CPU:3 [LOST 1234 EVENTS]; the number behind CPU is the ring's.");
   return {c, [options] { return run(*options); }};
 }
