@@ -15,6 +15,10 @@ class Recorder {
   // kernel: null, or what records the kernel's events beside; it must outlive this.
   Recorder(Instance& instance, RecordingWriter writer, KernelRecorder* kernel);
 
+  // Rings that somebody else appends to the same recording: their events, at once, and their books, before finish().
+  void also(std::vector<EventInfo> events);
+  void account(const Counters& counters, u64 events, u64 bytes);
+
   // Takes what is there. Errors of one ring are kept (problems) and end that ring only; a disk that cannot take more is
   // returned.
   result<void> poll();
@@ -48,6 +52,8 @@ class Recorder {
   RecordingWriter writer_;
   std::map<u32, Ring> rings_;
   std::map<i32, RingName> threads_;
+  std::vector<EventInfo> other_events_;
+  std::vector<Counters> other_counters_;
   size_t known_events_ = 0;
   u64 polls_ = 0;
   bool unsaved_ = false;

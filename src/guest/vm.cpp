@@ -1,5 +1,7 @@
 #include "guest/vm.hpp"
 
+#include <ringside/trace.hpp>
+
 #include <elf.h>
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -12,6 +14,8 @@
 #include <cstring>
 #include <limits>
 
+
+RINGSIDE_EVENT(monitor, interrupt, (u64, address));
 
 namespace ringside::guest {
 namespace {
@@ -240,6 +244,8 @@ bool Vm::run_once(Processor& p, u16& call, u32& value, bool& interrupted) {
 
 void Vm::run_program() {
   Processor& p = cpu_[0];
+  pthread_setname_np(pthread_self(), "guest-cpu0");
+  boot()->task = static_cast<u64>(gettid());
   timer_t timer{};
   struct sigevent to {};
   to.sigev_notify = SIGEV_THREAD_ID;
@@ -307,10 +313,14 @@ void Vm::upcall() {
   r.rflags &= ~(flag_trap | flag_direction);
   if (ioctl(cpu_[0].fd.get(), KVM_SET_REGS, &r) != 0) return end("its processor takes no interrupt", -1);
   __atomic_fetch_add(&ticks_, u64{1}, __ATOMIC_RELAXED);
+  u64 interrupted;
+  std::memcpy(&interrupted, memory_ + r.rsp + 8, 8);
+  monitor::interrupt(interrupted);
 }
 
 void Vm::run_service() {
   Processor& p = cpu_[1];
+  pthread_setname_np(pthread_self(), "guest-cpu1");
   u16 call = 0;
   u32 value = 0;
   for (bool interrupted = false; run_once(p, call, value, interrupted);) {
@@ -404,7 +414,7 @@ result<void> Vm::take_event(u32 at) {
   const auto plain = [](const std::string& s) {
     return !s.empty() && s.size() < 64 && s.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == std::string::npos;
   };
-  if (t.id == 0 || t.id > 4095 || !plain(e.system) || !plain(e.name) || e.format.empty() || e.format.size() == 16384 || events_.size() >= 4095)
+  if (t.id < first_event || t.id > last_event || !plain(e.system) || !plain(e.name) || e.format.empty() || e.format.size() == 16384 || events_.size() >= 4095)
     return refuse(std::errc::invalid_argument, "it declared an event that is none: number " + std::to_string(t.id));
   for (const EventInfo& other : events_)
     if (other.id == e.id) return refuse(std::errc::invalid_argument, "it declared two events with the number " + std::to_string(t.id));

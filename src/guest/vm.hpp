@@ -54,6 +54,7 @@ class Vm {
 
   const std::vector<EventInfo>& events() const noexcept { return events_; }
   u64 result_of(u32 n) const noexcept { return __atomic_load_n(&boot()->results[n & 7], __ATOMIC_ACQUIRE); }
+  i32 task() const noexcept { return static_cast<i32>(boot()->task); }  // the thread that is processor 0
   u64 ticks() const noexcept { return __atomic_load_n(&ticks_, __ATOMIC_RELAXED); }
 
   // Asks the program to end; running() tells when it has, or the guest came to grief: why() then has a sentence.

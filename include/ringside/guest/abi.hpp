@@ -40,7 +40,9 @@ struct Mailbox {
   u64 value;      // swap: remote::Swap; time: the time stamp counter
 };
 
-// Addresses of NUL-terminated texts below 4 GiB. id: the first two bytes of the event's payload.
+// Addresses of NUL-terminated texts below 4 GiB. id: the first two bytes of the event's payload; apart from those that the monitor's
+// own events get.
+inline constexpr u32 first_event = 2048, last_event = 4095;
 struct EventText {
   u32 id, reserved;
   u64 system, name, format;
@@ -56,6 +58,7 @@ struct Boot {
   u64 stop;          // written by the monitor: end soon
   u64 upcall;        // written by the guest: where interrupts go; 0: nowhere, they stay pending
   u64 masked;        // written by the guest: not 0: interrupts stay pending, one at most
+  u64 task;          // the host's thread that is processor 0, for the events' common_pid
   u64 results[8];    // written by the guest: what it has to say at its end
   Mailbox mailbox;
 };

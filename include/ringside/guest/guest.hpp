@@ -42,6 +42,7 @@ class Guest {
   // Ring 0 is the program's and its interrupts'.
   Ring& ring(u32 index = 0) noexcept { return rings_[index]; }
   u32 nr_rings() const noexcept { return nr_rings_; }
+  i32 task() const noexcept { return static_cast<i32>(boot_.task); }
   u64 argument(u32 n) const noexcept { return boot_.arguments[n & 3]; }
   void result(u32 n, u64 value) noexcept { __atomic_store_n(&boot_.results[n & 7], value, __ATOMIC_RELAXED); }
   bool stopping() const noexcept { return __atomic_load_n(&boot_.stop, __ATOMIC_RELAXED) != 0; }
