@@ -28,6 +28,7 @@ void reader_rows();
 void live_rows();
 void wait_rows(Instance& instance);
 void memory_rows(Instance& instance);
+void remote_rows();
 
 double median(std::vector<double> values);
 double quantile(std::vector<double> values, double q);

@@ -1,5 +1,5 @@
 // The figures of the README: ratios against a floor or a rival in the same run.
-//   ringside_bench OUTPUT.json [--quick] [time|scale|reader|live|wait|memory]...
+//   ringside_bench OUTPUT.json [--quick] [time|scale|reader|live|wait|memory|remote]...
 #include <sched.h>
 #include <stdarg.h>
 #include <sys/mman.h>
@@ -68,7 +68,7 @@ using namespace bench;
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: ringside_bench OUTPUT.json [--quick] [time|scale|reader|live|wait|memory]...\n");
+    std::fprintf(stderr, "usage: ringside_bench OUTPUT.json [--quick] [time|scale|reader|live|wait|memory|remote]...\n");
     return 2;
   }
   quick = argc > 2 && std::strcmp(argv[2], "--quick") == 0;
@@ -91,6 +91,7 @@ int main(int argc, char** argv) {
     if (wanted("live")) live_rows();
     if (wanted("wait")) wait_rows(*instance);
     if (wanted("memory")) memory_rows(*instance);
+    if (wanted("remote")) remote_rows();
   }
   ringside_close();
   std::filesystem::remove_all(dir);

@@ -1,6 +1,6 @@
 // An external writer: a process that owns no rings. A reader brings them along, reads while this writes, and may come and go:
 //   ./example_03_remote /tmp/app.rings &
-//   ringside remote /tmp/app.rings --for 2s -o app.data && ringside report app.data
+//   ringside remote /tmp/app.rings --duration 2s -o app.data && ringside report app.data
 // Without a path it writes to nobody for a moment and ends.
 #include <ringside/remote/process_writer.hpp>
 #include <time.h>

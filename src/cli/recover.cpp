@@ -37,11 +37,13 @@ int run(const Options& options) {
                                                                          "(layout footers; at page boundaries of the file)").value());
   ClockInfo clock;
   std::vector<EventInfo> events;
+  std::vector<RingName> threads;
   if (!options.like.empty()) {
     auto like = RecordingMeta::read(options.like);
     if (!like) return failed(like.error());
     clock = like->clock;
     events = like->events;
+    threads = like->threads;
   } else {
     auto kind = clock_from(options.clock);
     if (!kind) throw UsageError{kind.error().sentence};
@@ -50,6 +52,7 @@ int run(const Options& options) {
   auto writer = RecordingWriter::create(options.out, clock);
   if (!writer) return failed(writer.error());
   writer->meta().events = events;
+  writer->meta().threads = threads;
   u64 total = 0, lost = 0, problems = 0, number = 0;
   std::vector<Counters> all;
   for (const remote::DumpedRing& ring : rings) {

@@ -27,10 +27,6 @@ class RingReader {
     if (buffer_.is_gone()) return salvage();
     const ReaderStep here = look(0);
     if (here.read > before_) return here;
-    if (buffer_.callbacks_.look_after) {
-      buffer_.callbacks_.look_after();
-      if (buffer_.is_gone()) return salvage();
-    }
     const u64 entries = shown_entries();
     if (footers() || !asked_ || entries != entries_) {
       const u32 read = read_.load(std::memory_order_relaxed);
@@ -60,6 +56,10 @@ class RingReader {
       return refuse(std::errc::protocol_error, of_ring(buffer_.options_.who, ring_) + ": it answers a swap with " +
                                                    std::to_string(static_cast<u32>(swapped->what)) + ", which means nothing");
     }
+    if (buffer_.callbacks_.look_after) {
+      buffer_.callbacks_.look_after();
+      if (buffer_.is_gone()) return salvage();
+    }
     return here;
   }
 
@@ -69,7 +69,7 @@ class RingReader {
     if (commit_of(pages_[id]) > read_.load(std::memory_order_relaxed)) return true;
     if (buffer_.is_gone()) return !ended_;
     if (!footers()) return shown_entries() != entries_.load(std::memory_order_relaxed);
-    const u64 own = footer(id).pages_touched;
+    const u64 own = position_of(id);
     for (const u8* page : pages_) {
       const auto& f = footer_at(page);
       if (Hardware::load(&f.pages_touched, Order::relaxed) > own && commit_of(page) != 0) return true;
@@ -145,6 +145,7 @@ class RingReader {
     return *reinterpret_cast<const abi::PageFooter*>(page + geometry().subbuf_size() - abi::footer_size);
   }
   const abi::PageFooter& footer(u32 id) const noexcept { return footer_at(pages_[id]); }
+  u64 position_of(u32 id) const noexcept { return Hardware::load(&footer(id).pages_touched, Order::relaxed); }
   u32 commit_of(const u8* page) const noexcept {
     const auto& header = *reinterpret_cast<const abi::SubBufferHeader*>(page);
     const u32 end = abi::commit_size(Hardware::load(&header.commit, Order::acquire)) & ~3u;  // pairs: COMMIT
@@ -198,7 +199,7 @@ class RingReader {
     lost_ += lost;
     id_.store(id, std::memory_order_relaxed);
     read_.store(0, std::memory_order_relaxed);
-    position_ = footers() ? Hardware::load(&footer(id).pages_touched, Order::relaxed) : 0;
+    position_ = footers() ? position_of(id) : 0;
     time_ = time_of(pages_[id]);
     asked_ = false;
     return look(lost);
@@ -254,14 +255,14 @@ class RingReader {
     salvaging_ = true;
     // A swap whose answer did not arrive: all of the page before was read.
     if (const u32 now = place(~0u); now != id_ && geometry().holds(now) &&
-                                    (footers() ? footer(now).pages_touched >= position_ : time_of(pages_[now]) > time_)) {
+                                    (footers() ? position_of(now) >= position_ : time_of(pages_[now]) > time_)) {
       (void)turn_to(now);
       read_ = before_ = 0;
     }
     const u32 id = id_;
     const bool stood = read_ != 0 || commit_of(pages_[id]) != 0;
     // Or died before it could say so: our page is in the ring again, perhaps with something new.
-    const bool moved = stood && (footers() ? footer(id).pages_touched != position_ : read_ != 0 && time_of(pages_[id]) != time_);
+    const bool moved = stood && (footers() ? position_of(id) != position_ : read_ != 0 && time_of(pages_[id]) != time_);
     const u64 own_position = footers() ? position_ : 0, own_time = moved ? time_ : time_of(pages_[id]);
     const u64 on_page = moved ? 0 : count_events(pages_[id], read_);
     Survey s = survey();

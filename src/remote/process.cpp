@@ -23,6 +23,7 @@ struct Process::Wire {
   std::mutex mutex;
   u32 sequence = 0;
   bool open = true;
+  i64 receive_ns = -1;  // how long recv waits
   std::optional<Request> unanswered;
   std::map<u32, Answer> late;  // answers to swaps that nobody waited for any more, by ring
 
@@ -34,17 +35,18 @@ struct Process::Wire {
 
   // The next answer into `a`; false: none within `ns`.
   result<bool> receive(EventAnswer& a, i64 ns) {
+    if (ns != receive_ns) {
+      const timeval patience_of{ns / 1'000'000'000, std::max<i64>(ns % 1'000'000'000 / 1000, 1)};
+      setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience_of, sizeof patience_of);
+      receive_ns = ns;
+    }
     const u64 deadline = sys::now_ns() + static_cast<u64>(ns);
     for (;;) {
-      const u64 now = sys::now_ns();
-      const i64 left = now >= deadline ? 0 : static_cast<i64>(deadline - now);
-      pollfd p{socket.get(), POLLIN, 0};
-      const int n = poll(&p, 1, static_cast<int>((left + 999'999) / 1'000'000));
-      if (n < 0 && errno != EINTR) return over(errno, "cannot wait for its answer");
-      if (n == 0 && left == 0) return false;
-      if (n <= 0) continue;
-      const ssize_t got = recv(socket.get(), &a, sizeof a, MSG_DONTWAIT | MSG_TRUNC);
-      if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+      const ssize_t got = recv(socket.get(), &a, sizeof a, MSG_TRUNC);
+      if (got < 0 && (errno == EINTR || errno == EAGAIN)) {
+        if (errno == EAGAIN || sys::now_ns() >= deadline) return false;
+        continue;
+      }
       if (got < 0) return over(errno, "the connection broke");
       if (got == 0) return over(EPIPE, "it ended, or closed the connection");
       const bool event = got == sizeof a && a.head.ask == Ask::event && a.head.error == 0;

@@ -157,8 +157,8 @@ class WildDescriptor {
   // region_bytes: of the region that we see; the descriptor may use less. Bounded by the blob's size.
   Verdict check(u64 region_bytes, Descriptor& out) const noexcept {
     out = {};
+    if (bytes_ < sizeof(DescriptorHeader)) return {Wrong::too_short, 0};
     const auto& h = *reinterpret_cast<const DescriptorHeader*>(blob_);
-    if (bytes_ < sizeof h) return {Wrong::too_short, 0};
     if (h.magic != descriptor_magic) return {Wrong::magic, 0};
     if (h.version != descriptor_version) return {Wrong::version, 0};
     if (h.bytes > bytes_ || h.bytes < sizeof h || h.bytes % 8 != 0) return {Wrong::length, 0};

@@ -148,11 +148,13 @@ class RemoteWriter {
   bool discard(const Slot& slot) noexcept { return writer_.discard(slot); }
   template <class Fill>
   RS_INLINE bool write(u32 size, Fill fill) noexcept {
-    Slot slot;
-    if (!reserve(size, slot)) return false;
-    fill(slot.payload);
-    commit(slot);
-    return true;
+    if constexpr (N == Nesting::none) {
+      if (M::load(&ctl().nest, Order::relaxed) != 0) [[unlikely]] {
+        Slot slot;
+        return refuse(slot);
+      }
+    }
+    return writer_.write(size, fill);
   }
   RS_INLINE bool write(const void* payload, u32 size) noexcept {
     return write(size, [&](u8* to) {

@@ -1,0 +1,100 @@
+// ringside remote, recover, and top and stat of an external writer: the example program, killed and restarted.
+#include <gtest/gtest.h>
+
+#include "binary.hpp"
+#include "source/recording.hpp"
+
+namespace ringside {
+namespace {
+
+using test::Outcome;
+
+struct RemoteCli : test::BinaryTest {
+  // Runs `command` beside the example writer, which listens at ./w.
+  Outcome beside(const std::string& command) const {
+    return run(RINGSIDE_BUILD_DIR "/example_03_remote ./w & P=$!; while [ ! -S w ]; do sleep 0.02; done; " + command +
+               "; C=$?; kill -9 $P $(cat pid 2>/dev/null); wait 2>/dev/null; exit $C");
+  }
+  static constexpr const char* tool = RINGSIDE_BUILD_DIR "/ringside ";
+};
+
+TEST_F(RemoteCli, RecordsAndReports) {
+  for (const std::string layout : {"meta", "footers"}) {
+    const Outcome o = beside(tool + ("remote w --duration 300ms --layout " + layout + " -o out." + layout));
+    ASSERT_EQ(o.code, 0) << o.err;
+    const auto meta = RecordingMeta::read(dir + "/out." + layout);
+    ASSERT_TRUE(meta) << meta.error().sentence;
+    EXPECT_TRUE(meta->complete);
+    EXPECT_GT(meta->totals.written, 10u);
+    EXPECT_EQ(meta->totals.written, meta->totals.read + meta->totals.overrun);
+    EXPECT_EQ(meta->rings[0].events, meta->totals.read);
+    const Outcome r = ringside("report out." + layout);
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_NE(r.out.find(": tick: number="), std::string::npos) << r.out.substr(0, 300);
+    EXPECT_EQ(static_cast<u64>(std::count(r.out.begin(), r.out.end(), '\n')), meta->totals.read);
+  }
+}
+
+TEST_F(RemoteCli, AcrossADeathAndARestart) {
+  const Outcome o = beside(std::string("(sleep 0.4; kill -9 $P; sleep 0.1; exec " RINGSIDE_BUILD_DIR "/example_03_remote ./w) & echo $! >pid; ") + tool +
+                           "remote w --again --duration 1500ms -o out");
+  ASSERT_EQ(o.code, 0) << o.err;
+  const auto meta = RecordingMeta::read(dir + "/out");
+  ASSERT_TRUE(meta);
+  ASSERT_EQ(meta->rings.size(), 2u) << o.err;
+  for (const RecordedRing& ring : meta->rings) {
+    EXPECT_GT(ring.events, 10u);
+    EXPECT_EQ(ring.events, ring.counters.read);
+    EXPECT_EQ(ring.counters.written, ring.counters.read + ring.counters.overrun);
+  }
+  EXPECT_NE(meta->rings[0].name.pid, meta->rings[1].name.pid);
+}
+
+TEST_F(RemoteCli, StartsTheWriterAndStopsWithIt) {
+  const Outcome o = run(std::string(tool) + "remote w --duration 300ms -o out -- sh -c 'exec " RINGSIDE_BUILD_DIR "/example_03_remote $RINGSIDE_REMOTE'");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_GT(RecordingMeta::read(dir + "/out")->totals.written, 10u);
+}
+
+TEST_F(RemoteCli, TopAndStat) {
+  Outcome o = beside(std::string(tool) + "top w --once --interval 300ms --json");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("\"event\":\"app:tick\""), std::string::npos) << o.out;
+  o = beside(std::string(tool) + "stat w --json");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("\"adds_up\":true"), std::string::npos) << o.out;
+}
+
+TEST_F(RemoteCli, AStoppedWriterDoesNotHoldUs) {
+  const Outcome o = beside(std::string("(sleep 0.4; kill -STOP $P; sleep 0.9; kill -CONT $P) & ") + tool + "remote w --layout footers --patience 100ms --duration 2s -o out");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.err.find("does not answer"), std::string::npos) << o.err;
+  const auto meta = RecordingMeta::read(dir + "/out");
+  EXPECT_EQ(meta->totals.written, meta->totals.read + meta->totals.overrun);
+}
+
+TEST_F(RemoteCli, NobodyListens) {
+  const Outcome o = ringside("remote nobody");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("no external writer listens at nobody"), std::string::npos) << o.err;
+  EXPECT_EQ(ringside("remote w --subbuf-size 5k").code, 2);
+}
+
+TEST_F(RemoteCli, RecoversFromADump) {
+  // The memory of a living writer, page by page out of its address space.
+  const Outcome o = beside(std::string(tool) +
+                           "remote w --layout footers --duration 1500ms -o out & R=$!; sleep 0.7; kill -STOP $P; "
+                           "L=$(grep ringside-remote /proc/$P/maps | head -1); A=$((0x${L%%-*})); B=${L#*-}; B=$((0x${B%% *})); "
+                           "dd if=/proc/$P/mem of=dump bs=4096 count=$(((B - A) / 4096)) iflag=skip_bytes skip=$A 2>/dev/null; kill -CONT $P; wait $R; true");
+  ASSERT_EQ(o.code, 0) << o.err;
+  Outcome r = ringside("recover dump --like out -o crash");
+  EXPECT_EQ(r.code, 0) << r.err;
+  r = ringside("report crash");
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find(": tick: number="), std::string::npos) << r.out.substr(0, 300) << r.err;
+  EXPECT_EQ(ringside("recover out/meta.json -o none").code, 1);
+  EXPECT_EQ(ringside("recover nothing").code, 1);
+}
+
+}  // namespace
+}  // namespace ringside

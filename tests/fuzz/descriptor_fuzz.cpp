@@ -1,0 +1,43 @@
+// A descriptor of any bytes. One that is believed names memory inside the region, each sub-buffer apart from all others, and a writer
+// can be built on it. The checksum is put right, so that what is behind it is reached; every 8th input keeps its own.
+#include <ringside/remote/remote_writer.hpp>
+
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+using namespace ringside;
+using namespace ringside::remote;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* in, size_t size) {
+  if (size < 1) return 0;
+  std::vector<u64> blob((size + 6) / 8);  // of exactly the length that is said
+  const size_t bytes = blob.size() * 8 < size - 1 ? blob.size() * 8 : size - 1;
+  if (bytes != 0) std::memcpy(blob.data(), in + 1, bytes);
+  auto* const at = reinterpret_cast<u8*>(blob.data());
+  if (in[0] % 8 != 0 && bytes >= sizeof(DescriptorHeader)) {
+    auto& h = *reinterpret_cast<DescriptorHeader*>(at);
+    h.magic = descriptor_magic;
+    h.version = descriptor_version;
+    h.bytes = static_cast<u32>(bytes & ~size_t{7});
+    h.checksum = checksum_of(at, h.bytes);
+  }
+  constexpr u64 region = 64 * 4096;
+  Descriptor d;
+  const Verdict v = WildDescriptor(at, bytes).check(region, d);
+  if (!v.good()) return d.nr_rings() == 0 ? 0 : (std::abort(), 0);
+  std::vector<bool> used(64);
+  for (u32 k = 0; k < d.nr_rings(); ++k) {
+    const RingLayout r = d.ring(k);
+    if (r.nr_pages < 3 || !d.geometry(r.nr_pages).valid()) std::abort();
+    for (u32 n = 0; n <= r.nr_pages; ++n) {
+      const u64 from = n == 0 ? r.meta : r.pages[n - 1];
+      if (from + d.subbuf_size() > region) std::abort();
+      for (u64 page = from / 4096; page < (from + d.subbuf_size()) / 4096; ++page) {
+        if (used[page]) std::abort();
+        used[page] = true;
+      }
+    }
+  }
+  return 0;
+}
