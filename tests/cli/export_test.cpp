@@ -61,12 +61,12 @@ struct TraceDatTest : test::BinaryTest {
   }
   static void expect_same(std::vector<std::string> ours, std::vector<std::string> theirs, u64 events, bool ties = false) {
     EXPECT_GE(ours.size(), events);
-    ASSERT_EQ(ours.size(), theirs.size());
     if (ties) {
       sort_ties(ours);
       sort_ties(theirs);
     }
-    for (size_t i = 0; i < ours.size(); ++i) ASSERT_EQ(ours[i], theirs[i]) << "line " << i;
+    for (size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) ASSERT_EQ(ours[i], theirs[i]) << "line " << i;
+    ASSERT_EQ(ours.size(), theirs.size());
   }
 };
 
@@ -179,7 +179,7 @@ TEST_F(Report, TimeOfDay) {
 }
 
 TEST_F(Report, LostEvents) {
-  record("-b 8 -B " + instance + " -C mono" + some + " -e kmem -e rcu -e timer");
+  record("-B " + instance + " -b 8 -C mono" + some + " -e kmem -e rcu -e timer");
   const Outcome ours = ringside("report theirs.dat");
   EXPECT_NE(ours.out.find("EVENTS]"), std::string::npos) << "nothing was lost";
   EXPECT_NE(ours.err.find("events were lost"), std::string::npos);
