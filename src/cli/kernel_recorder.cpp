@@ -126,7 +126,13 @@ bool KernelRecorder::drain(u32 at, u64 budget) {
     auto view = source.next();
     if (view && !*view) return true;
     result<void> written;
-    if (view) written = rings_->append(number, **view);
+    if (view) {
+      const RecordedRing& ring = rings_->ring(number);
+      const u64 events = ring.events, bytes = ring.bytes;
+      written = rings_->append(number, **view);
+      events_so_far_.store(events_so_far_.load(std::memory_order_relaxed) + ring.events - events, std::memory_order_relaxed);
+      bytes_so_far_.store(bytes_so_far_.load(std::memory_order_relaxed) + ring.bytes - bytes, std::memory_order_relaxed);
+    }
     if (view && written) continue;
     const Error& error = view ? written.error() : view.error();
     if (!view || error.code == std::errc::bad_message) {

@@ -28,6 +28,8 @@ class Recorder {
   RecordingWriter& writer() { return writer_; }
   u64 events() const { return events_; }
   u64 bytes() const { return bytes_; }
+  u64 events_so_far() const { return events_ + (kernel_ != nullptr ? kernel_->events_so_far() : 0); }  // before finish()
+  u64 bytes_so_far() const { return bytes_ + (kernel_ != nullptr ? kernel_->bytes_so_far() : 0); }
   u64 lost() const;                            // gaps in the recording, and what rings refused
   Counters totals() const { return totals_; }  // after finish()
   const std::vector<std::string>& problems() const { return problems_; }

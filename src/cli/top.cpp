@@ -151,7 +151,8 @@ int run(Options options) {
 Command add_top(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("top", "live table of events: count, rate, bytes, lost");
-  c->add_option("WHERE", options->where, "instance, recording (shown once, as a whole), or an external writer's socket")->capture_default_str();
+  c->add_option("WHERE", options->where, "instance, recording or trace.dat (shown once, as a whole), or an external writer's socket")
+      ->capture_default_str();
   c->add_option("-e,--event", options->events, "instead: events of the kernel, SYSTEM:EVENT, a glob; may be repeated")
       ->type_name("GLOB")
       ->allow_extra_args(false);

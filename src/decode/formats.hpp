@@ -54,7 +54,7 @@ struct PrintStep {
   u8 width = 8;  // bytes that the conversion keeps (its length modifier)
   bool is_signed = false;
   u32 field = 0;                                   // index in EventType::fields
-  std::string text;                                // the literal, the conversion for snprintf, the delimiter of flags or bytes
+  std::string text;                                // the literal, the conversion for snprintf, what stands between flags, bytes, numbers
   std::vector<std::pair<i64, std::string>> names;  // symbol, flags
 };
 

@@ -98,7 +98,7 @@ bool compile_argument(const tep_print_arg* arg, const Conversion& conversion, Ev
     case FieldKind::array:
     case FieldKind::loc_array:
       step.kind = arg->type == TEP_PRINT_HEX || arg->type == TEP_PRINT_HEX_STR ? Kind::bytes : Kind::list;
-      if (arg->type == TEP_PRINT_HEX) step.text = " ";
+      if (arg->type == TEP_PRINT_HEX || arg->type == TEP_PRINT_INT_ARRAY) step.text = " ";
       return conversion.letter == 's';
     case FieldKind::floating:
       step.kind = Kind::floating;
@@ -186,18 +186,18 @@ void append_flags(const PrintStep& step, u64 value, fmt::memory_buffer& out) {
   }
 }
 
-// As trace-cmd prints __print_array: {1,2}.
-void append_list(const Field& field, Bytes bytes, fmt::memory_buffer& out) {
-  out.push_back('{');
+// {1,2}; with a text between them as trace-cmd prints __print_array: 1 2.
+void append_list(const Field& field, Bytes bytes, const std::string& between, fmt::memory_buffer& out) {
+  if (between.empty()) out.push_back('{');
   for (size_t at = 0; field.element != 0 && at + field.element <= bytes.size; at += field.element) {
-    if (at != 0) out.push_back(',');
+    if (at != 0) append(out, between.empty() ? "," : between);
     if (field.is_float) {
       ringside::append_floating(element_floating(bytes.data + at, field.element), field.element, out);
       continue;
     }
     append_decimal(element_integer(bytes.data + at, field.element, field.is_signed), field.is_signed, out);
   }
-  out.push_back('}');
+  if (between.empty()) out.push_back('}');
 }
 
 // A text of the traced program goes onto one line of ours and, often, onto a terminal: no control characters.
@@ -358,7 +358,7 @@ void run_steps(const EventType& type, Bytes payload, fmt::memory_buffer& out) {
         append_flags(step, static_cast<u64>(read_integer(payload, field)), out);
         break;
       case Kind::list:
-        append_list(field, read_array(payload, field), out);
+        append_list(field, read_array(payload, field), step.text, out);
         break;
       case Kind::bytes:
         append_hex(read_array(payload, field), step.text, out);

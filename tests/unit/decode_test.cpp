@@ -73,7 +73,7 @@ TEST(Formats, TextsArraysAndCharacters) {
   Payload p(1, 2);
   p.text(std::string_view("abc\0\0\0\0\0", 8)).put(u32{33 | 6 << 16}).put(u32{0x04030201}).put(i32{1}).put(i32{-2}).put('q');
   p.text(std::string_view("/etc\n\0", 6));
-  EXPECT_EQ(printed(f, 1, p), "name=abc path=/etc\\x0a mac=01 02 03 04 v={1,-2} c=q");
+  EXPECT_EQ(printed(f, 1, p), "name=abc path=/etc\\x0a mac=01 02 03 04 v=1 -2 c=q");
 }
 
 TEST(Formats, EnumsBearTheirNames) {
