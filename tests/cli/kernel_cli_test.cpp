@@ -1,10 +1,14 @@
 // record and its followers with events of the kernel.
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/syscall.h>
 
+#include <atomic>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include "binary.hpp"
 #include "kernel/tracefs_instance.hpp"
@@ -123,6 +127,49 @@ TEST_F(KernelCli, NothingStaysInTracefs) {
   }
   // What the killed one had written is readable.
   EXPECT_EQ(ringside("report").code, 0);
+}
+
+// On all CPUs events as fast as they can be made, and nobody gives the consumer time to catch up: Ctrl-C ends it all the same, and
+// what was recorded and lost is all that the kernel counted.
+TEST_F(KernelCli, CtrlCUnderAStorm) {
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> storm;
+  for (unsigned i = 0; i < std::thread::hardware_concurrency(); ++i)
+    storm.emplace_back([&, i] {
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(i, &one);
+      sched_setaffinity(0, sizeof one, &one);
+      while (!stop) syscall(SYS_getppid);
+    });
+  for (const char* command : {"record -e 'syscalls:*' -e 'sched:*' -b 64k -o small", "record -e 'syscalls:*' -e 'sched:*' -b 1M -o large",
+                              "top -e 'syscalls:*' --interval 100ms"}) {
+    const u64 start = sys::now_ns();
+    const Outcome o = run("timeout --preserve-status -k 60 -s INT 1 " RINGSIDE_BUILD_DIR "/ringside " + std::string(command));
+    EXPECT_EQ(o.code, 0) << command << "\n" << o.err;
+    EXPECT_LT(sys::now_ns() - start, 20'000'000'000) << command;
+  }
+  stop = true;
+  for (std::thread& thread : storm) thread.join();
+  for (const char* name : {"small", "large"}) {
+    const json meta = json::parse(test::slurp(dir + "/" + name + "/meta.json"));
+    EXPECT_EQ(meta.at("complete"), true);
+    u64 recorded = 0, lost = 0;
+    for (const json& ring : meta.at("rings")) {
+      const json& counters = ring.at("counters");
+      EXPECT_EQ(counters.at("unread"), 0u);
+      EXPECT_EQ(ring.at("events"), counters.at("read"));
+      EXPECT_EQ(ring.at("lost"), counters.at("overrun"));
+      EXPECT_EQ(ring.at("events").get<u64>() + ring.at("lost").get<u64>(), counters.at("written").get<u64>());
+      recorded += ring.at("events").get<u64>();
+      lost += ring.at("lost").get<u64>();
+    }
+    EXPECT_GT(recorded, 10000u);
+    if (std::string(name) == "small") {
+      EXPECT_GT(lost, 0u);
+    }
+    std::printf("%s: %lu recorded, %lu lost\n", name, recorded, lost);
+  }
 }
 
 TEST_F(KernelCli, ListTopAndStat) {

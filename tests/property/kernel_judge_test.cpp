@@ -16,6 +16,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <thread>
 
@@ -27,6 +28,7 @@
 #include "serve/server.hpp"
 #include "source/get_reader_served.hpp"
 #include "source/image.hpp"
+#include "source/recording.hpp"
 
 namespace ringside::test {
 namespace {
@@ -147,6 +149,10 @@ class KernelSide {
     for (Image* image : {&kernel, &ours}) std::memset(image->data() + end + 8, 0, size - end - 8);
   }
 
+  bool mappable() const {
+    void* const at = mmap(nullptr, page_size, PROT_READ, MAP_SHARED, raw_.get(), 0);
+    return at != MAP_FAILED && munmap(at, page_size) == 0;
+  }
   void map() {
     auto* first = static_cast<u8*>(mmap(nullptr, page_size, PROT_READ, MAP_SHARED, raw_.get(), 0));
     if (first == MAP_FAILED) throw std::runtime_error("the kernel's ring cannot be mapped");
@@ -257,7 +263,7 @@ class OurWriter {
 // An instance of ours with one ring, served to a client that maps it.
 class OurSide {
  public:
-  OurSide(const Shape& shape, u32 slots) : shape_(shape), dir_("/dev/shm/ringside-judge-" + std::to_string(getpid())) {
+  OurSide(const Shape& shape, u32 slots) : shape_(shape), dir_(std::filesystem::temp_directory_path() / ("ringside-judge-" + std::to_string(getpid()))) {
     std::filesystem::remove_all(dir_);
     InstanceOptions options;
     options.name = dir_;
@@ -345,28 +351,34 @@ class OurSide {
   sys::Region data_;
 };
 
-// What read() of trace_pipe_raw would give of what our reader finds. A sub-buffer that is handed over whole, the kernel gives
-// without its fill padding; of one that it copies event by event the padding is an event like others.
-Image read_image(Reader<>& reader, bool mapped) {
-  if (reader.get_reader(false) != Got::data) return {};
+// What our reader finds, as sources hand it on.
+std::optional<SubBufferView> read_view(Reader<>& reader) {
+  if (reader.get_reader(false) != Got::data) return std::nullopt;
   const ReaderView& v = reader.view();
   SubBufferView view{reader.data() - abi::header_size, v.begin, v.end, v.lost_before, 0};
-  const u64 stamp = reinterpret_cast<const abi::SubBufferHeader*>(view.sub_buffer)->time_stamp;
-  abi::EventCursor before(reader.data(), 0, v.begin, stamp);
+  abi::EventCursor before(reader.data(), 0, v.begin, reinterpret_cast<const abi::SubBufferHeader*>(view.sub_buffer)->time_stamp);
   while (before.next()) {
   }
   view.time = before.time();
-  if (v.begin == 0 && v.left && !mapped) {
-    abi::EventCursor c(reader.data(), 0, v.end, stamp);
-    view.end = 0;
-    while (c.next()) view.end = c.position();
+  return view;
+}
+
+// The image that read() of trace_pipe_raw would give of it. A sub-buffer that is handed over whole, the kernel gives without its
+// fill padding; of one that it copies event by event the padding is an event like others.
+Image read_image(Reader<>& reader, bool mapped) {
+  auto view = read_view(reader);
+  if (!view) return {};
+  if (view->begin == 0 && reader.view().left && !mapped) {
+    abi::EventCursor c(reader.data(), 0, view->end, view->time);
+    view->end = 0;
+    while (c.next()) view->end = c.position();
   }
-  const u32 size = view.end - view.begin, subbuf_size = reader.ring().geometry.subbuf_size();
+  const u32 size = view->end - view->begin, subbuf_size = reader.ring().geometry.subbuf_size();
   Image image(subbuf_size);
-  const abi::SubBufferHeader header = image_header(view, subbuf_size);
+  const abi::SubBufferHeader header = image_header(*view, subbuf_size);
   std::memcpy(image.data(), &header, sizeof header);
-  std::memcpy(image.data() + sizeof header, reader.data() + view.begin, size);
-  if (abi::commit_stored(header.commit)) std::memcpy(image.data() + sizeof header + size, &view.lost_before, 8);
+  std::memcpy(image.data() + sizeof header, reader.data() + view->begin, size);
+  if (abi::commit_stored(header.commit)) std::memcpy(image.data() + sizeof header + size, &view->lost_before, 8);
   return image;
 }
 
@@ -455,6 +467,11 @@ class KernelJudge : public testing::TestWithParam<Shape> {
     auto made = KernelSide::create(GetParam());
     if (!made) GTEST_SKIP() << made.error().sentence;
     kernel_ = std::move(*made);
+    kernel_->fresh(2);
+    if (!kernel_->mappable()) {
+      kernel_ = nullptr;
+      GTEST_SKIP() << "this kernel does not map its rings (Linux 6.10 does)";
+    }
   }
   template <class Property>
   void check(int cases, Property property) {
@@ -543,7 +560,7 @@ class Lockstep {
 // Moved on by GET_READER, ours by the socket's; now and then by read(), which then copies.
 TEST_P(KernelJudge, Mapped) {
   u64 overrun = 0, dropped = 0, flagged = 0, copied = 0;
-  check(10, [&] {
+  check(8, [&] {
     const u32 slots = *rc::gen::inRange(2u, 6u);
     const auto script = *steps(GetParam().subbuf_size, {What::get_reader, What::get_reader, What::get_reader, What::read});
     Lockstep both(*kernel_, slots);
@@ -580,73 +597,155 @@ u32 forget_padding(Image& kernel, const Image& ours) {
   return 1;
 }
 
+// A script run by the kernel unmapped, and then by a ring of ours at the kernel's times.
+class Replayed {
+ public:
+  Replayed(KernelSide& kernel, u32 slots, std::vector<Step> script)
+      : kernel_(kernel),
+        script_(std::move(script)),
+        ring_(shared_ring(kernel.shape().subbuf_size, slots + 1, !kernel.shape().overwrite)),
+        writer_(ring_),
+        reader_(ring_) {
+    kernel_.fresh(slots);
+    for (const Step& step : script_) {
+      for (u32 i = 0; i < step.count && step.size != 0; ++i) {
+        const u64 before = sys::now_ns();
+        written_.push_back({before, kernel_.write(static_cast<u32>(written_.size()), step.size)});
+      }
+      if (step.what == What::read) images.push_back(kernel_.read());
+    }
+    do images.push_back(kernel_.read());
+    while (!images.back().empty());
+    for (const Image& image : images) {
+      Walked all;
+      if (!image.empty()) walk_new(image.data(), all, [&](u32 number, const Stamp& stamp) { stamps_[number] = stamp; });
+    }
+  }
+  ~Replayed() { unmap(ring_); }
+
+  // use(reader, n) for each read, the n-th of the kernel's.
+  template <class Use>
+  void run(Use use) {
+    u32 number = 0;
+    size_t next = 0;
+    for (const Step& step : script_) {
+      for (u32 i = 0; i < step.count && step.size != 0; ++i) {
+        ++number;
+        const auto stamp = stamps_.find(number);
+        const Refused refused =
+            writer_.write(number, step.size, stamp != stamps_.end() ? stamp->second : Stamp{written_[number].before});
+        RC_ASSERT((refused == Refused::no) == written_[number].taken);
+      }
+      if (step.what == What::read) use(reader_, next++);
+    }
+    while (next < images.size()) use(reader_, next++);
+    const Counters k = kernel_.counters();
+    const RingCounters o = counters<>(ring_);
+    RC_ASSERT(o.written == k.written);
+    RC_ASSERT(o.read == k.read);
+    RC_ASSERT(o.overrun == k.overrun);
+    RC_ASSERT(o.dropped == k.dropped);
+  }
+  std::vector<Image> images;  // of each read(), empty if there was nothing; the last one is
+
+ private:
+  struct Written {
+    u64 before;
+    bool taken;
+  };
+  KernelSide& kernel_;
+  std::vector<Step> script_;
+  Ring ring_;
+  OurWriter writer_;
+  Reader<> reader_;
+  std::vector<Written> written_{1};
+  std::map<u32, Stamp> stamps_;
+};
+
 // Not mapped: read() hands over finished sub-buffers whole, and copies from unfinished ones.
 TEST_P(KernelJudge, Read) {
   u64 whole = 0, partial = 0, lost = 0, forgotten = 0;
-  check(10, [&] {
+  check(8, [&] {
     const u32 slots = *rc::gen::inRange(2u, 6u);
-    const auto script = *steps(GetParam().subbuf_size, {What::read});
-    kernel_->fresh(slots);
-    struct Written {
-      u64 before;
-      bool taken;
-    };
-    std::vector<Written> written(1);
-    std::vector<Image> images;
-    for (const Step& step : script) {
-      for (u32 i = 0; i < step.count && step.size != 0; ++i) {
-        const u64 before = sys::now_ns();
-        written.push_back({before, kernel_->write(static_cast<u32>(written.size()), step.size)});
-      }
-      if (step.what == What::read) images.push_back(kernel_->read());
-    }
-    do images.push_back(kernel_->read());
-    while (!images.back().empty());
-    std::map<u32, Stamp> stamps;
-    for (const Image& image : images) {
-      Walked all;
-      if (!image.empty()) walk_new(image.data(), all, [&](u32 number, const Stamp& stamp) { stamps[number] = stamp; });
-    }
-
-    const Ring ring = shared_ring(GetParam().subbuf_size, slots + 1, !GetParam().overwrite);
-    const std::unique_ptr<const Ring, void (*)(const Ring*)> unmapped(&ring, [](const Ring* r) { unmap(*r); });
-    OurWriter writer(ring);
-    Reader<> reader(ring);
-    u32 number = 0;
-    size_t next = 0;
-    const auto compare = [&] {
-      Image& theirs = images.at(next++);
+    Replayed both(*kernel_, slots, *steps(GetParam().subbuf_size, {What::read}));
+    both.run([&](Reader<>& reader, size_t n) {
+      Image& theirs = both.images[n];
       Image own = read_image(reader, false);
       RC_ASSERT(theirs.size() == own.size());
       if (theirs.empty()) return;
       kernel_->clean(theirs, own);
       if (!GetParam().overwrite) forgotten += forget_padding(theirs, own);
-      SAME_BYTES(theirs.data(), own.data(), own.size(), std::string("image ") + std::to_string(next - 1));
+      SAME_BYTES(theirs.data(), own.data(), own.size(), "image " + std::to_string(n));
       const auto& header = *reinterpret_cast<const abi::SubBufferHeader*>(own.data());
       ++(abi::commit_size(header.commit) + 400 > GetParam().subbuf_size ? whole : partial);
       lost += abi::commit_missed(header.commit);
-    };
-    for (const Step& step : script) {
-      for (u32 i = 0; i < step.count && step.size != 0; ++i) {
-        ++number;
-        const auto stamp = stamps.find(number);
-        const Refused refused = writer.write(number, step.size, stamp != stamps.end() ? stamp->second : Stamp{written[number].before});
-        RC_ASSERT((refused == Refused::no) == written[number].taken);
-      }
-      if (step.what == What::read) compare();
-    }
-    while (next < images.size()) compare();
-    const Counters k = kernel_->counters();
-    const RingCounters o = counters<>(ring);
-    RC_ASSERT(o.written == k.written);
-    RC_ASSERT(o.read == k.read);
-    RC_ASSERT(o.overrun == k.overrun);
-    RC_ASSERT(o.dropped == k.dropped);
+    });
   });
   EXPECT_GT(whole, 20u);
   EXPECT_GT(partial, 5u);
   EXPECT_EQ(lost > 5, GetParam().overwrite);
   std::printf("%lu whole images (%lu with padding), %lu partial, %lu with losses\n", whole, forgotten, partial, lost);
+}
+
+// Images with the pieces of each sub-buffer put together, and without fill padding: what a recording is compared by.
+struct Whole {
+  u64 time, lost;  // ~0: some
+  Image data;
+  friend bool operator==(const Whole&, const Whole&) = default;
+};
+std::vector<Whole> put_together(const std::vector<Image>& images, const std::function<void(Image&)>& clean) {
+  std::vector<Whole> all;
+  u64 last = 0;
+  for (Image image : images) {
+    if (image.empty()) continue;
+    clean(image);
+    SubBufferView view;
+    RC_ASSERT(view_image(image.data(), image.size(), static_cast<u32>(image.size()), view));
+    const u64 commit = reinterpret_cast<const abi::SubBufferHeader*>(image.data())->commit;
+    abi::EventCursor c(image.data() + abi::header_size, 0, view.end, view.time);
+    u32 end = 0;
+    while (c.next()) end = c.position();
+    RC_ASSERT(c.malformed() == abi::Malformed::no);
+    if (end == 0) continue;
+    const u8* const data = image.data() + abi::header_size;
+    if (all.empty() || view.time != last || view.lost_before != 0)
+      all.push_back({view.time, view.lost_before != 0 && !abi::commit_stored(commit) ? ~u64{0} : view.lost_before, {}});
+    all.back().data.insert(all.back().data.end(), data, data + end);
+    abi::EventCursor again(data, 0, end, view.time);
+    while (again.next()) last = again.time();
+  }
+  return all;
+}
+
+// The recorder's file, which grows in place and keeps no padding, against all that read() gave.
+TEST_P(KernelJudge, Recorded) {
+  const std::string dir = std::filesystem::temp_directory_path() / ("ringside-judge-" + std::to_string(getpid()));
+  check(5, [&] {
+    const u32 slots = *rc::gen::inRange(2u, 6u);
+    Replayed both(*kernel_, slots, *steps(GetParam().subbuf_size, {What::read}));
+    std::filesystem::remove_all(dir);
+    RecordingWriter writer = must(RecordingWriter::create(dir, ClockInfo{}));
+    must(writer.add_ring(RingName{}, GetParam().subbuf_size));
+    both.run([&](Reader<>& reader, size_t) {
+      if (const auto view = read_view(reader)) must(writer.append(0, *view));
+    });
+    must(writer.finish(0));
+    const std::string file = must(sys::read_file(dir + "/ring0.raw"));
+    RC_ASSERT(file.size() % GetParam().subbuf_size == 0u);
+    std::vector<Image> own;
+    for (size_t at = 0; at < file.size(); at += GetParam().subbuf_size)
+      own.emplace_back(file.begin() + static_cast<long>(at), file.begin() + static_cast<long>(at + GetParam().subbuf_size));
+    auto theirs = put_together(both.images, [&](Image& image) { kernel_->clean(image, image); });
+    auto ours = put_together(own, [](Image&) {});
+    RC_ASSERT(theirs.size() == ours.size());
+    for (size_t i = 0; i < ours.size(); ++i) {
+      if (theirs[i].lost == ~u64{0} && ours[i].lost != 0) theirs[i].lost = ours[i].lost;  // the kernel had no room for it
+      RC_ASSERT(theirs[i] == ours[i]);
+    }
+    RC_ASSERT(writer.ring(0).events == kernel_->counters().read);
+    RC_ASSERT(writer.ring(0).lost == kernel_->counters().overrun);
+  });
+  std::filesystem::remove_all(dir);
 }
 
 class KernelJudgeTimes : public KernelJudge {};
@@ -773,6 +872,32 @@ TEST_P(KernelJudgeErrors, OthersOfAFile) {
   copy[0] ^= 0xFF;
   EXPECT_EQ(ours.meta().meta_page_size, GetParam().subbuf_size);
   munmap(copy, page_size);
+  // A part.
+  for (const int fd : {kernel_->raw(), own}) {
+    auto* const all = static_cast<u8*>(mmap(nullptr, end, PROT_READ, MAP_SHARED, fd, 0));
+    ASSERT_NE(static_cast<void*>(all), MAP_FAILED);
+    EXPECT_EQ(munmap(all + GetParam().subbuf_size, GetParam().subbuf_size), fd == own ? 0 : -1);
+    munmap(all, end);
+  }
+  EXPECT_EQ(ours.ring().control->mapped, 1u);
+}
+
+// Consumed beside the mappers: the kernel's meta-page waits for the next GET_READER, ours does not.
+TEST_P(KernelJudgeErrors, MetaAfterRead) {
+  kernel_->fresh(3);
+  OurSide ours(GetParam(), 3);
+  kernel_->map();
+  ours.map();
+  ASSERT_TRUE(kernel_->write(1, 40));
+  ASSERT_EQ(ours.writer().write(1, 40, {sys::now_ns()}), Refused::no);
+  EXPECT_FALSE(kernel_->read().empty());
+  auto source = must(ours.instance().source(0));
+  EXPECT_TRUE(must(source->next()));
+  EXPECT_EQ(kernel_->meta().read, 0u);
+  EXPECT_EQ(ours.meta().read, 1u);
+  source = nullptr;
+  EXPECT_EQ(kernel_->get_reader() + ours.get_reader(), 0);
+  EXPECT_EQ(text(kernel_->meta()), text(ours.meta()));
 }
 
 // Emptied while it is mapped: the meta-page is at once that of an empty ring, and what comes is read as before. (The ids go on
@@ -803,6 +928,39 @@ TEST_P(KernelJudgeErrors, Reset) {
               reinterpret_cast<const abi::SubBufferHeader*>(ours.subbuf(own.reader.id))->commit);
     theirs.reader.id = own.reader.id = 0;
     EXPECT_EQ(text(theirs), text(own));
+  }
+}
+
+// Mapped when part of a sub-buffer has been read: but for the ids, both say the same.
+TEST_P(KernelJudgeErrors, MappedLate) {
+  kernel_->fresh(3);
+  OurSide ours(GetParam(), 3);
+  Reader<> reader(ours.ring());
+  u32 number = 0;
+  const auto write = [&](u32 count) {
+    for (u32 i = 0; i < count; ++i) {
+      ASSERT_TRUE(kernel_->write(++number, 40));
+      ASSERT_EQ(ours.writer().write(number, 40, {sys::now_ns()}), Refused::no);
+    }
+  };
+  const auto same = [&] {
+    abi::MetaPage theirs = kernel_->meta(), own = ours.meta();
+    theirs.reader.id = own.reader.id = 0;
+    EXPECT_EQ(text(theirs), text(own));
+  };
+  write(16);
+  EXPECT_EQ(kernel_->read().size(), read_image(reader, false).size());
+  write(10);
+  kernel_->map();
+  ours.map();
+  EXPECT_EQ(kernel_->meta().reader.id, 0u);
+  EXPECT_EQ(ours.meta().reader.id, 1u);
+  EXPECT_EQ(kernel_->meta().read, 16u);
+  same();
+  for (const u32 count : {0u, 5u, 3000u, 0u, 0u, 0u}) {
+    write(count);
+    EXPECT_EQ(kernel_->get_reader() + ours.get_reader(), 0);
+    same();
   }
 }
 
