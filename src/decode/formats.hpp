@@ -142,6 +142,11 @@ double element_floating(const u8* at, u32 size);
 void append_floating(double value, u32 size, fmt::memory_buffer& out);
 void append_hex(Bytes bytes, std::string_view between, fmt::memory_buffer& out);
 
-inline void append(fmt::memory_buffer& out, std::string_view s) { out.append(s.data(), s.data() + s.size()); }
+// Inline, as most of what a line is made of is a few bytes long.
+inline void append(fmt::memory_buffer& out, std::string_view s) {
+  const size_t at = out.size();
+  out.resize(at + s.size());
+  __builtin_memcpy(out.data() + at, s.data(), s.size());
+}
 
 }  // namespace ringside

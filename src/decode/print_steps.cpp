@@ -2,6 +2,7 @@
 
 #include <event-parse.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -92,8 +93,7 @@ class ValueCompiler {
     if (depth >= deepest || arg == nullptr || ++nested_ > most_nodes) return false;
     switch (arg->type) {
       case TEP_PRINT_ATOM: {
-        if (std::isdigit(static_cast<unsigned char>(arg->atom.atom[0])) == 0 && arg->atom.atom[0] != '-') return false;
-        errno = 0;
+        errno = 0;  // the kernel's own variables (vmemmap_base) nobody knows here: 0, as libtraceevent has it
         const i64 value = std::strtoll(arg->atom.atom, nullptr, 0);
         unsigned_ = std::strpbrk(arg->atom.atom, "uU") != nullptr && std::strpbrk(arg->atom.atom, "lL") != nullptr;
         return errno == 0 && push(Op::constant, value);
@@ -324,7 +324,7 @@ i64 narrowed(i64 value, const PrintStep& step) {
 
 void append_decimal(i64 value, bool is_signed, fmt::memory_buffer& out) {
   const fmt::format_int text = is_signed ? fmt::format_int(value) : fmt::format_int(static_cast<u64>(value));
-  out.append(text.data(), text.data() + text.size());
+  append(out, {text.data(), text.size()});
 }
 
 void append_base16(u64 value, fmt::memory_buffer& out) {
@@ -334,7 +334,7 @@ void append_base16(u64 value, fmt::memory_buffer& out) {
     digits[--n] = "0123456789abcdef"[value & 15];
     value >>= 4;
   } while (value != 0);
-  out.append(digits + n, digits + 16);
+  append(out, {digits + n, static_cast<size_t>(16 - n)});
 }
 
 u64 value_of(const std::vector<ValueOp>& code, const EventType& type, Bytes payload) {
@@ -422,7 +422,7 @@ void append_padded(const PrintStep& step, i64 value, fmt::memory_buffer& out) {
   if (!step.left && !step.zeros) out.resize(out.size() + fill), std::memset(out.end() - fill, ' ', fill);
   append(out, sign);
   if (!step.left && step.zeros) out.resize(out.size() + fill), std::memset(out.end() - fill, '0', fill);
-  out.append(digits.begin(), digits.end());
+  append(out, {digits.data(), digits.size()});
   if (step.left) out.resize(out.size() + fill), std::memset(out.end() - fill, ' ', fill);
 }
 
@@ -469,12 +469,13 @@ void append_list(const Field& field, Bytes bytes, fmt::memory_buffer& out) {
 
 // A text of the traced program goes onto one line of ours and, often, onto a terminal: no control characters.
 void append_text(std::string_view text, fmt::memory_buffer& out) {
+  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; };
+  if (std::none_of(text.begin(), text.end(), control)) return append(out, text);
   for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte != 0x7F)
+    if (!control(c))
       out.push_back(c);
     else
-      fmt::format_to(std::back_inserter(out), "\\x{:02x}", byte);
+      fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<unsigned char>(c));
   }
 }
 
@@ -511,7 +512,7 @@ const std::string* symbol_of(const std::vector<std::pair<i64, std::string>>& sym
 }
 
 bool compile_steps(const tep_event& event, EventType& type) {
-  if (event.print_fmt.format == nullptr || (*event.print_fmt.format == 0 && !type.fields.empty())) return false;
+  if (event.print_fmt.format == nullptr) return false;
   std::vector<PrintStep> steps;
   std::string literal;
   const tep_print_arg* arg = event.print_fmt.args;
@@ -547,6 +548,7 @@ bool compile_steps(const tep_event& event, EventType& type) {
     }
   }
   flush();
+  if (steps.empty()) steps.emplace_back();  // it prints nothing
   type.steps = std::move(steps);
   return true;
 }
@@ -612,10 +614,12 @@ static void run(const std::vector<PrintStep>& steps, const EventType& type, Byte
         break;
       case Kind::choice:
         break;
-      case Kind::pointer:
-        append(out, "0x");
-        append_base16(static_cast<u64>(value_of(step, type, payload)), out);
+      case Kind::pointer: {
+        const auto address = static_cast<u64>(value_of(step, type, payload));
+        append(out, address != 0 ? "0x" : "(nil)");
+        if (address != 0) append_base16(address, out);
         break;
+      }
       case Kind::character: {
         const char c = static_cast<char>(value_of(step, type, payload));
         append_text({&c, 1}, out);

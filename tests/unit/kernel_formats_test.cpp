@@ -62,7 +62,7 @@ TEST(KernelFormats, StepsPrintWhatLibtraceeventPrints) {
     ASSERT_TRUE(formats.add(e.id, e.system, e.name, e.format));
     const EventType& type = *formats.find(e.id);
     if (type.tep != nullptr || type.by_fields || type.steps.empty()) continue;
-    // It divides by zero and reads beyond the payload; it knows no signs and prints a null pointer as (nil).
+    // It divides by zero and reads beyond the payload; it knows no signs.
     const auto risky = [](const PrintStep& step) {
       const bool bit63 = step.kind == PrintStep::Kind::flags &&  // whose number it takes for an error
                          std::any_of(step.names.begin(), step.names.end(), [](const auto& name) { return name.first < 0; });
@@ -108,7 +108,6 @@ TEST(KernelFormats, StepsPrintWhatLibtraceeventPrints) {
       trace_seq_terminate(&seq);
       std::string theirs = seq.buffer;
       std::replace(theirs.begin(), theirs.end(), '\n', ' ');
-      for (size_t nil = theirs.find("(nil)"); nil != std::string::npos; nil = theirs.find("(nil)")) theirs.replace(nil, 5, "0x0");
       trace_seq_destroy(&seq);
       const std::string ours = printed(formats, type, {payload.data(), size + 64});
       same = ours == theirs;
