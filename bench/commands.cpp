@@ -140,8 +140,8 @@ void record_row(const std::string& dir) {
 void report_row(const std::string& dir) {
   // Of everything that happens while a compiler works: many kinds of events with all sorts of fields.
   const std::string rec = dir + "/mix", file = dir + "/mix.dat", command = std::string(RINGSIDE_COMMAND);
-  const Ran made = shell(command + " record -q -e 'sched:*' -e 'syscalls:*' -e 'kmem:*' -e 'irq:*' -b 32M -o " + rec +
-                         " -- sh -c 'find /usr/include /usr/lib/gcc -type f | head -" + (quick ? "1000" : "6000") + " | xargs cat'");
+  const Ran made = shell(command + " record -q -e 'sched:*' -e 'syscalls:*' -e 'kmem:*' -e 'irq:*' -b 128M -o " + rec +
+                         " -- sh -c 'find /usr/include /usr/lib/gcc -type f | head -" + (quick ? "1000" : "12000") + " | xargs -n 40 cat'");
   const Ran exported = shell(command + " export " + rec + " --only kernel --to " + file);
   if (made.status != 0 || exported.status != 0) {
     row("report.over_tracecmd", std::nullopt, "x", "needs the kernel's events: root and tracefs");
