@@ -8,7 +8,7 @@ void append_time(u64 ns, fmt::memory_buffer& out) {
   const u64 us = (ns + 500) / 1000;
   const fmt::format_int seconds(us / 1000000);
   for (size_t n = seconds.size(); n < 5; ++n) out.push_back(' ');
-  out.append(seconds.data(), seconds.data() + seconds.size());
+  append(out, {seconds.data(), seconds.size()});
   char micros[] = ".000000: ";
   auto rest = static_cast<u32>(us % 1000000);
   for (int i = 6; rest != 0; --i, rest /= 10) micros[i] = static_cast<char>('0' + rest % 10);

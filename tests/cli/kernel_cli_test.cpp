@@ -99,6 +99,20 @@ TEST_F(KernelCli, FilterGoesToTheKernel) {
   EXPECT_NE(wrong.err.find("nothing"), std::string::npos) << wrong.err;
 }
 
+// comm from saved_cmdlines, names of addresses from kallsyms.
+TEST_F(KernelCli, ThreadsAndAddressesHaveNames) {
+  ASSERT_EQ(ringside("record -q -e syscalls:sys_enter_read -e kmem:kfree -- dd if=/dev/zero of=/dev/null bs=7 count=50").code, 0);
+  const std::string text = run(RINGSIDE_BUILD_DIR "/ringside report").out;
+  EXPECT_NE(text.find(" dd-"), std::string::npos);
+  EXPECT_EQ(text.find("<...>-"), std::string::npos);
+  const std::string names = run("head -1 /proc/kallsyms").out;
+  if (names.rfind("0000000000000000", 0) == 0) GTEST_SKIP() << "/proc/kallsyms shows no addresses (kernel.kptr_restrict)";
+  const size_t at = text.find("kfree: call_site=");
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_NE(text.compare(at + 17, 2, "0x"), 0) << text.substr(at, 80);
+  EXPECT_NE(text.substr(at, 80).find("+0x"), std::string::npos) << text.substr(at, 80);
+}
+
 TEST_F(KernelCli, TheKernelAloneForSomeTime) {
   const Outcome o = ringside("record -e 'sched:*' --duration 200ms");
   ASSERT_EQ(o.code, 0) << o.err;
