@@ -11,6 +11,7 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <cstring>
 #include <memory>
 #include <ringside/base/types.hpp>
 #include <string>
@@ -47,15 +48,32 @@ struct Field {
   std::vector<std::pair<i64, std::string>> symbols;  // of enums: value and name
 };
 
+// A number that a print fmt calculates from fields.
+struct Expression {
+  enum class Op : u8 {
+    constant, field, cast, minus, complement, negation, add, subtract, multiply, divide, modulo, bit_and, bit_or, bit_xor, left, right,
+    less, greater, not_greater, not_less, equal, different, both, either, choice
+  };
+  Op op = Op::constant;
+  bool is_signed = true;  // field: of it; else: whether right, less, ... and divide are those of signed numbers
+  u32 offset = 0, size = 0;  // field; size: cast
+  i64 constant = 0;
+  std::unique_ptr<const Expression> a, b, c;
+};
+
 // One step of an event's line.
 struct PrintStep {
-  enum class Kind : u8 { literal, decimal, hex, pointer, character, floating, text, symbol, flags, list, bytes, formatted };
+  enum class Kind : u8 { literal, decimal, hex, pointer, character, floating, text, symbol, flags, list, bytes, formatted, choice };
   Kind kind = Kind::literal;
   u8 width = 8;  // bytes that the conversion keeps (its length modifier)
   bool is_signed = false;
+  u8 pad = 0;                                      // decimal, hex: this wide at least,
+  bool zeros = false;                              // with zeros in front, not spaces
   u32 field = 0;                                   // index in EventType::fields
   std::string text;                                // the literal, the conversion for snprintf, what stands between flags, bytes, numbers
   std::vector<std::pair<i64, std::string>> names;  // symbol, flags
+  std::shared_ptr<const Expression> value;         // where it is no field's
+  std::vector<PrintStep> either;                   // choice: one step if the value is not 0, one if it is
 };
 
 struct TepFree {
@@ -125,6 +143,11 @@ double element_floating(const u8* at, u32 size);
 void append_floating(double value, u32 size, fmt::memory_buffer& out);
 void append_hex(Bytes bytes, std::string_view between, fmt::memory_buffer& out);
 
-inline void append(fmt::memory_buffer& out, std::string_view s) { out.append(s.data(), s.data() + s.size()); }
+// fmt's own append takes pieces in a loop.
+inline void append(fmt::memory_buffer& out, std::string_view s) {
+  const size_t at = out.size();
+  out.resize(at + s.size());
+  std::memcpy(out.data() + at, s.data(), s.size());
+}
 
 }  // namespace ringside

@@ -1,18 +1,25 @@
 #include "export/text.hpp"
 
+#include <algorithm>
+
 namespace ringside {
 namespace {
 
 // "seconds.micros: ", rounded as the kernel rounds, seconds at least 5 wide.
 void append_time(u64 ns, fmt::memory_buffer& out) {
   const u64 us = (ns + 500) / 1000;
-  const fmt::format_int seconds(us / 1000000);
-  for (size_t n = seconds.size(); n < 5; ++n) out.push_back(' ');
-  out.append(seconds.data(), seconds.data() + seconds.size());
-  char micros[] = ".000000: ";
-  auto rest = static_cast<u32>(us % 1000000);
-  for (int i = 6; rest != 0; --i, rest /= 10) micros[i] = static_cast<char>('0' + rest % 10);
-  append(out, {micros, sizeof micros - 1});
+  char text[] = "                         .000000: ";
+  constexpr int point = sizeof text - 1 - 9;
+  auto micros = static_cast<u32>(us % 1000000);
+  for (int i = point + 6; micros != 0; --i, micros /= 10) text[i] = static_cast<char>('0' + micros % 10);
+  int begin = point;
+  u64 seconds = us / 1000000;
+  do {
+    text[--begin] = static_cast<char>('0' + seconds % 10);
+    seconds /= 10;
+  } while (seconds != 0);
+  begin = std::min(begin, point - 5);
+  append(out, {text + begin, static_cast<size_t>(point + 9 - begin)});
 }
 
 // A thread may call itself anything; a line must stay a line.
@@ -25,12 +32,12 @@ std::string printable(std::string_view name) {
 }  // namespace
 
 const std::string& TextLines::prefix(u32 source, i32 tid, const RingName& ring) {
-  if (source >= prefixes_.size()) prefixes_.resize(source + 1);
-  Prefix& p = prefixes_[source];
-  if (p.tid != tid || p.text.empty()) {
+  Prefix& p = prefixes_[(static_cast<u32>(tid) + source * 61) % prefixes_.size()];
+  if (p.tid != tid || p.source != source || p.text.empty()) {
     const Task* task = tasks_.find(tid);
     const std::string name = task != nullptr ? task->name : tid == ring.tid ? ring.task : "<...>";
     p.tid = tid;
+    p.source = source;
     p.text = ring.buffer.empty() ? "" : printable(ring.buffer) + ": ";
     p.text += fmt::format("{:>16}-{:<7} [{:03}] ", printable(name), tid, ring.ring);
   }
