@@ -88,10 +88,9 @@ TEST(Formats, EnumsBearTheirNames) {
 
 TEST(Formats, WhatWeCannotCompileLibtraceeventPrints) {
   Formats f;
-  ASSERT_TRUE(f.add(1, "s", "x", format(1, "x", "\tfield:__data_loc u8[] a;\toffset:8;\tsize:4;\tsigned:0;\n",
-                                      R"("a=%d", __get_dynamic_array_len(a))")));
+  ASSERT_TRUE(f.add(1, "s", "x", format(1, "x", "\tfield:char a[8];\toffset:8;\tsize:8;\tsigned:0;\n", R"("a=%.3s|", REC->a)")));
   EXPECT_TRUE(f.find(1)->tep != nullptr);
-  EXPECT_EQ(printed(f, 1, Payload(1, 2).put(u32{12 | 42 << 16})), "a=42");
+  EXPECT_EQ(printed(f, 1, Payload(1, 2).text({"abcdef\0\0", 8})), "a=abc|");
 }
 
 // A line by our steps; libtraceevent's own, in whose words all is said, must be the same.
