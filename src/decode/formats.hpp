@@ -145,6 +145,7 @@ void append_hex(Bytes bytes, std::string_view between, fmt::memory_buffer& out);
 
 // fmt's own append takes pieces in a loop.
 inline void append(fmt::memory_buffer& out, std::string_view s) {
+  if (s.empty()) return;
   const size_t at = out.size();
   out.resize(at + s.size());
   std::memcpy(out.data() + at, s.data(), s.size());
