@@ -1,5 +1,7 @@
 #include "export/text.hpp"
 
+#include <algorithm>
+
 namespace ringside {
 namespace {
 
@@ -25,12 +27,12 @@ std::string printable(std::string_view name) {
 }  // namespace
 
 const std::string& TextLines::prefix(u32 source, i32 tid, const RingName& ring) {
-  if (source >= prefixes_.size()) prefixes_.resize(source + 1);
-  Prefix& p = prefixes_[source];
-  if (p.tid != tid || p.text.empty()) {
+  Prefix& p = prefixes_[(static_cast<u32>(tid) + source * 61) % prefixes_.size()];
+  if (p.tid != tid || p.source != source || p.text.empty()) {
     const Task* task = tasks_.find(tid);
     const std::string name = task != nullptr ? task->name : tid == ring.tid ? ring.task : "<...>";
     p.tid = tid;
+    p.source = source;
     p.text = ring.buffer.empty() ? "" : printable(ring.buffer) + ": ";
     p.text += fmt::format("{:>16}-{:<7} [{:03}] ", printable(name), tid, ring.ring);
   }

@@ -4,7 +4,7 @@
 //   CPU:3 [LOST 1234 EVENTS]
 //
 // The task is 16 wide and right-aligned, then -tid, the ring where the kernel has its CPU, seconds.microseconds, the event and
-// its fields. The part in front of the time is kept per ring: it changes only when the thread does.
+// its fields. The part in front of the time is kept for some hundred threads.
 #pragma once
 #include <vector>
 
@@ -25,6 +25,7 @@ class TextLines {
  private:
   struct Prefix {
     i32 tid = -1;
+    u32 source = 0;
     std::string text;
   };
   const std::string& prefix(u32 source, i32 tid, const RingName& ring);
@@ -32,7 +33,7 @@ class TextLines {
   const Formats& formats_;
   const Tasks& tasks_;
   bool raw_times_;
-  std::vector<Prefix> prefixes_;
+  std::vector<Prefix> prefixes_ = std::vector<Prefix>(509);
 };
 
 }  // namespace ringside

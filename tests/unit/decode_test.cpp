@@ -93,6 +93,40 @@ TEST(Formats, WhatWeCannotCompileLibtraceeventPrints) {
   EXPECT_EQ(printed(f, 1, Payload(1, 2).put(u32{0x04030201})), "a=1.2.3.4");
 }
 
+// A line by our steps; libtraceevent's own, in whose words all is said, must be the same.
+TEST(Formats, Calculations) {
+  const std::string fields =
+      "\tfield:u32 a;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:int b;\toffset:12;\tsize:4;\tsigned:1;\n"
+      "\tfield:u64 c;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:long d;\toffset:24;\tsize:8;\tsigned:1;\n";
+  const std::pair<const char*, const char*> all[] = {
+      {R"("%d", REC->a + 1)", "8"},
+      {R"("%u", REC->a & 0x3)", "3"},
+      {R"("%d", (REC->a << 4) | 1)", "113"},
+      {R"("%llu", REC->c >> 60)", "15"},
+      {R"("%lld", REC->d / 2)", "-5"},
+      {R"("%llu", REC->c % 10)", "5"},
+      {R"("%d", REC->a > 3 ? REC->a : 9)", "7"},
+      {R"("%d", REC->a < 3 ? REC->a : 9)", "9"},
+      {R"("%d", REC->a == 7 && REC->b != 0)", "1"},
+      {R"("%d", !REC->a)", "0"},
+      {R"("%d", (u16)(REC->c - 1))", "65534"},
+      {R"("%u", ((unsigned int) ((REC->a) >> 1)))", "3"},
+      {R"("%lld", (s8)(REC->a - 8))", "-1"},
+      {R"("%lld", ((long)REC->d * 2))", "-20"},
+      {R"("%s%s", REC->a ? "yes" : "no", REC->a & 8 ? "+" : "")", "yes"},
+      {R"("%s", (REC->a & 6) ? __print_flags(REC->a & 6, "|", { 2, "two" }, { 4, "four" }) : "none")", "two|four"},
+      {R"("%s", __print_symbolic(REC->a & 3, { 3, "three" }))", "three"},
+      {R"("%03d|%5d|%05d|%08lx", REC->a, REC->a, REC->b, REC->c)", "007|    7|-0009|ffffffffffffffff"},
+      {R"("%d", ((((0x0 | 0x1) + 1) << 1) - 1))", "3"},
+  };
+  for (const auto& [print, line] : all) {
+    Formats f;
+    ASSERT_TRUE(f.add(1, "s", "x", format(1, "x", fields, print))) << print;
+    EXPECT_EQ(printed(f, 1, Payload(1, 2).put(u32{7}).put(i32{-9}).put(~u64{0}).put(i64{-10})), line) << print;
+    EXPECT_EQ(printed(f, 1, Payload(1, 2)).empty(), std::string(line).empty()) << "no bytes read as 0";
+  }
+}
+
 TEST(Formats, AFormatThatIsNoneLeavesHex) {
   Formats f;
   EXPECT_FALSE(f.add(1, "s", "broken", "name: broken\nrubbish"));
