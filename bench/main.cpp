@@ -1,5 +1,5 @@
 // The figures of the README: ratios against a floor or a rival in the same run.
-//   ringside_bench OUTPUT.json [--quick] [time|scale|reader|live|wait|memory|remote]...
+//   ringside_bench OUTPUT.json [--quick] [time|scale|reader|live|wait|memory|remote|command]...
 #include <sched.h>
 #include <stdarg.h>
 #include <sys/mman.h>
@@ -68,9 +68,10 @@ using namespace bench;
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: ringside_bench OUTPUT.json [--quick] [time|scale|reader|live|wait|memory|remote]...\n");
+    std::fprintf(stderr, "usage: ringside_bench OUTPUT.json [--quick] [time|scale|reader|live|wait|memory|remote|command]...\n");
     return 2;
   }
+  if (argc == 4 && std::strcmp(argv[1], "--storm") == 0) return run_storm(std::strtoull(argv[2], nullptr, 10), argv[3]);
   quick = argc > 2 && std::strcmp(argv[2], "--quick") == 0;
   const std::vector<std::string> only(argv + (quick ? 3 : 2), argv + argc);
   const auto wanted = [&](const char* name) { return only.empty() || std::find(only.begin(), only.end(), name) != only.end(); };
@@ -92,6 +93,7 @@ int main(int argc, char** argv) {
     if (wanted("wait")) wait_rows(*instance);
     if (wanted("memory")) memory_rows(*instance);
     if (wanted("remote")) remote_rows();
+    if (wanted("command")) command_rows();
   }
   ringside_close();
   std::filesystem::remove_all(dir);

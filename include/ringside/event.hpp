@@ -186,20 +186,20 @@ struct Event<D, Types<T...>> {
     u32 size = L::table.fixed;
     for (u32 i = 0; i < next; ++i) size += text[i].size + 1;
     ThisThread& t = this_thread;
-    const bool attached = t.attached();
+    ThisThread::Writer* const writer = t.attached_writer();
     u64 nest = 0;
-    if (Slot slot; attached && t.writer().reserve_at_once(size, nest, slot)) [[likely]] {
+    if (Slot slot; writer != nullptr && writer->reserve_at_once(size, nest, slot)) [[likely]] {
       t.put_common(event, slot.payload);
       store_all(slot.payload, text, value...);
-      t.writer().commit_at_once(slot);
+      writer->commit_at_once(slot);
     } else {
-      write_slowly(size, attached, nest, text, value...);
+      write_slowly(size, writer, nest, text, value...);
     }
   }
-  [[gnu::noinline, gnu::cold]] static void write_slowly(u32 size, bool attached, u64 nest, const Text* text,
+  [[gnu::noinline, gnu::cold]] static void write_slowly(u32 size, ThisThread::Writer* writer, u64 nest, const Text* text,
                                                         Param<T>... value) noexcept {
     Slot slot;
-    if (!begin_slowly(event, size, slot, attached, nest)) return;
+    if (!begin_slowly(event, size, slot, writer, nest)) return;
     store_all(slot.payload, text, value...);
     end_slowly(slot);
   }

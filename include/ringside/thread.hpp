@@ -2,7 +2,6 @@
 #pragma once
 #include <ringside/ringside.h>
 
-#include <new>
 #include <ringside/ring/writer.hpp>
 
 namespace ringside {
@@ -44,10 +43,10 @@ struct ThisThread {
   u64 attached_at = not_attached;  // the epoch of its attachment
   i32 tid = 0;
   bool inside = false;  // our own calls, perhaps traced: events that they write are refused
-  alignas(Writer) unsigned char storage[sizeof(Writer)] = {};
+  Writer* writer = nullptr;  // of the newest ring; loaded once for an event, since a handler may change it
 
   RS_INLINE bool attached() const noexcept { return attached_at == __atomic_load_n(&epoch.now, __ATOMIC_RELAXED); }
-  RS_INLINE Writer& writer() noexcept { return *std::launder(reinterpret_cast<Writer*>(storage)); }
+  RS_INLINE Writer* attached_writer() const noexcept { return attached() ? writer : nullptr; }
   // The 8 common bytes of an event of this thread.
   RS_INLINE void put_common(const ringside_event& event, u8* payload) const noexcept {
     const u64 common = (event.id & 0xFFFF) | u64{static_cast<u32>(tid)} << 32;
@@ -57,9 +56,9 @@ struct ThisThread {
 // Static TLS: no allocation at the first touch, so that a signal handler may be the first.
 [[gnu::tls_model("initial-exec")]] extern constinit thread_local ThisThread this_thread;
 
-// After reserve_at_once has failed, or without it when the thread is not attached: attaches, leaves a ring of old sizes, or
-// reserves in full, and puts the common bytes.
-bool begin_slowly(const ringside_event& event, u32 size, Slot& slot, bool attached, u64 nest) noexcept;
+// After this writer's reserve_at_once has failed, or with null when the thread is not attached: attaches, leaves a ring of old
+// sizes, or reserves in full, and puts the common bytes.
+bool begin_slowly(const ringside_event& event, u32 size, Slot& slot, ThisThread::Writer* writer, u64 nest) noexcept;
 void end_slowly(const Slot& slot) noexcept;
 
 }  // namespace detail

@@ -42,6 +42,7 @@ Command add_hist(CLI::App& app);
 Command add_export(CLI::App& app);
 Command add_remote(CLI::App& app);
 Command add_recover(CLI::App& app);
+Command add_guest(CLI::App& app);
 Command add_doctor(CLI::App& app);
 Command add_manual(CLI::App& app);  // after all others
 

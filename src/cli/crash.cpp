@@ -43,7 +43,7 @@ int run(const Options& options) {
     kept.record.payload = {kept.payload.data(), record.payload.data != nullptr ? record.payload.size : 0};
     last.push_back(std::move(kept));
   }
-  TextLines text(trace.formats, trace.tasks);
+  TextLines text(trace.formats, trace.tasks, trace.raw_times());
   JsonLines json(trace.formats, trace.tasks);
   fmt::memory_buffer out;
   for (const Kept& kept : last) {

@@ -7,6 +7,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -14,6 +15,7 @@
 #include "cli/preload.hpp"
 #include "cli/trace.hpp"
 #include "cli/units.hpp"
+#include "kernel/clock_check.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -23,6 +25,7 @@ enum class Verdict { ok, warn, fail };
 struct Finding {
   Verdict verdict;
   std::string what, found, advice;  // advice: empty when all is well
+  nlohmann::json more = nlohmann::json::object();
 };
 
 const char* word(Verdict v) {
@@ -116,17 +119,56 @@ Finding kernel() {
 }
 
 Finding tracefs() {
-  for (const char* path : {"/sys/kernel/tracing", "/sys/kernel/debug/tracing"}) {
-    if (access((std::string(path) + "/trace_pipe").c_str(), F_OK) != 0) continue;
-    if (access((std::string(path) + "/per_cpu/cpu0/trace_pipe_raw").c_str(), R_OK) == 0)
-      return {Verdict::ok, "tracefs", std::string(path) + ", readable", ""};
-    return {Verdict::warn, "tracefs", std::string(path) + ", not readable for this user",
-            "only for tracing the kernel: run as root, or mount -o remount,gid=GROUP " + std::string(path)};
+  auto dir = tracefs_dir();  // mounts it, as every command that needs it does
+  if (!dir) return {Verdict::warn, "tracefs", "not usable, so the kernel cannot be traced", dir.error().sentence};
+  if (access((*dir + "/per_cpu/cpu0/trace_pipe_raw").c_str(), R_OK) == 0) return {Verdict::ok, "tracefs", *dir + ", readable", ""};
+  return {Verdict::warn, "tracefs", *dir + ", not readable for this user",
+          "only for tracing the kernel: run as root, or mount -o remount,gid=GROUP,mode=770 " + *dir};
+}
+
+// Each of the kernel's clocks against the program's. What counts is that the one that a recording takes by itself merges.
+void clocks(std::vector<Finding>& all) {
+  if (!tracefs_dir()) return;
+  auto checks = check_kernel_clocks();
+  if (!checks) {
+    all.push_back({Verdict::warn, "clocks", "those of the kernel could not be measured", checks.error().sentence});
+    return;
   }
-  if (geteuid() != 0)
-    return {Verdict::warn, "tracefs", "not visible for this user", "only for tracing the kernel: run as root"};
-  return {Verdict::warn, "tracefs", "not mounted",
-          "only for tracing the kernel: mount -t tracefs tracefs /sys/kernel/tracing (containers often forbid it)"};
+  const std::string own = to_string(tsc_is_invariant() ? ClockKind::tsc : ClockKind::mono), mono = to_string(ClockKind::mono);
+  const auto merges = [&](const std::string& name) {
+    return std::any_of(checks->begin(), checks->end(), [&](const ClockCheck& c) { return c.name == name && c.merges(); });
+  };
+  for (const ClockCheck& c : *checks) {
+    const bool ours = c.name == own || c.name == mono;
+    const std::string against = c.against == ClockKind::tsc ? "tsc" : "mono";
+    const auto error = static_cast<double>(c.error_ns);
+    const u64 offset = c.offset_ns < 0 ? 0 - static_cast<u64>(c.offset_ns) : static_cast<u64>(c.offset_ns);
+    const std::string found = !c.constant ? fmt::format("no constant offset from {}, by {}", against, format_time(2 * error))
+                                          : fmt::format("{}{} from {}, give or take {}", c.offset_ns < 0 ? "-" : "",
+                                                        format_time(static_cast<double>(offset)), against, format_time(error));
+    Finding finding{Verdict::ok, "clock " + c.name, found + (c.merges() ? ": merges" : ours ? ": does not merge" : ": does not merge, never set"), ""};
+    if (ours && !c.merges()) {
+      finding.verdict = c.name == own ? Verdict::fail : Verdict::warn;
+      const std::string other = c.name == own ? mono : own;
+      finding.advice = merges(other) ? "events of program and kernel merge with --clock " + other
+                                     : "record the program and the kernel apart: their events stand in no common order";
+    }
+    finding.more = {{"clock", c.name}, {"against", against}, {"offset_ns", c.offset_ns}, {"error_ns", c.error_ns},
+                    {"constant", c.constant}, {"merges", c.merges()}, {"markers", c.markers}, {"processors", c.processors}};
+    all.push_back(std::move(finding));
+  }
+  // The instances that there are.
+  for (const std::string& name : Instance::list()) {
+    auto instance = Instance::open(name);
+    if (!instance || (*instance)->clock().kind != ClockKind::counter) continue;
+    all.push_back({Verdict::warn, "instance " + name, "its clock, counter, merges with no other", "remove it and make it with --clock tsc or mono"});
+  }
+  for (const std::string& dir : kernel_instances()) {
+    const std::string clock = kernel_clock_of(dir);
+    if (clock.empty() || merges(clock)) continue;
+    all.push_back({Verdict::warn, "kernel instance", fmt::format("{}: its clock, {}, does not merge with a program's", dir, clock),
+                   fmt::format("echo {} > {}/trace_clock, which empties it", merges(own) ? own : mono, dir)});
+  }
 }
 
 Finding rights() {
@@ -142,8 +184,8 @@ Finding preload() {
 }
 
 int run(bool json) {
-  const Finding findings[] = {clock(), fence(),  processors(), memory(), map_count(),
-                              files(), kernel(), tracefs(),    rights(), preload()};
+  std::vector<Finding> findings{clock(), fence(), processors(), memory(), map_count(), files(), kernel(), tracefs(), rights(), preload()};
+  clocks(findings);
   nlohmann::json all = nlohmann::json::array();
   bool bad = false;
   const bool colour = colours();
@@ -151,6 +193,7 @@ int run(bool json) {
   for (const Finding& f : findings) {
     bad = bad || f.verdict == Verdict::fail;
     all.push_back({{"check", f.what}, {"verdict", word(f.verdict)}, {"found", f.found}, {"advice", f.advice}});
+    all.back().update(f.more);
     const char* paint = !colour                      ? ""
                         : f.verdict == Verdict::ok   ? "\033[32m"
                         : f.verdict == Verdict::warn ? "\033[33m"
@@ -172,7 +215,11 @@ Command add_doctor(CLI::App& app) {
       "Examples:\n"
       "  ringside doctor\n"
       "  ringside doctor --json | jq '.[] | select(.verdict != \"ok\")'\n"
-      "Exits with 1 when something that ringside cannot do without is missing.");
+      "  ringside doctor --json | jq '.[] | select(.merges) | .clock'\n"
+      "As root it measures the kernel's clocks against the program's, in an instance of its own, and looks at all instances:\n"
+      "events stand in one order where clocks merge.\n"
+      "Exits with 1 when something that ringside cannot do without is missing, or when the clock that it takes by itself does not\n"
+      "merge with the kernel's.");
   return {c, [json] { return run(*json); }};
 }
 

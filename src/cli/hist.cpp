@@ -144,7 +144,7 @@ Command add_hist(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("hist", "count, sum and quantiles of an event's field");
   c->add_option("EVENT", options->event, "SYSTEM:EVENT or EVENT, a glob")->required();
-  c->add_option("WHERE", options->where, "recording (a directory) or instance")->capture_default_str();
+  c->add_option("WHERE", options->where, "recording (a directory), trace.dat or instance")->capture_default_str();
   c->add_option("--field,-f", options->field, "which field")->required();
   c->add_option("--by", options->by, "one line for each: thread, task, tid, process, ring, event, or a field's name");
   c->add_option("-n,--count", options->count, "lines at most, the largest sums first")->capture_default_str();

@@ -42,7 +42,8 @@ result<std::unique_ptr<KernelRecorder>> KernelRecorder::create(const Options& op
   };
   if (std::none_of(options.globs.begin(), options.globs.end(), meant)) return nullptr;
   if (clock.kind == ClockKind::counter)
-    return refuse(std::errc::invalid_argument, "the clock \"counter\" is each ring's own: with events of the kernel take tsc or mono");
+    return refuse(std::errc::invalid_argument, "the clock \"counter\" counts the program's events and knows nothing of the kernel's, so they cannot stand in "
+                                              "one order: take --clock tsc or mono, for an instance when it is made");
 
   TracefsOptions make;
   make.buffer_size = options.buffer_size;
@@ -75,11 +76,10 @@ result<std::unique_ptr<KernelRecorder>> KernelRecorder::create(const Options& op
   if (options.will_follow) {  // nobody until then: we are ignored
     if (auto done = mine.write("set_event_pid", std::to_string(getpid())); !done) return tl::unexpected<Error>(done.error());
   }
-  for (const u32 cpu : mine.cpus()) {
-    auto source = open_kernel_ring({mine.dir(), cpu}, clock, KernelWay::read);
-    if (!source) return tl::unexpected<Error>(source.error());
-    recorder->sources_.push_back(std::move(*source));
-  }
+  auto rings = open_kernel_rings(mine.dir(), mine.cpus(), clock, options.source);
+  if (!rings) return tl::unexpected<Error>(rings.error());
+  if (!rings->notice.empty()) say(rings->notice);
+  recorder->sources_ = std::move(rings->sources);
   recorder->wake_ = sys::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!recorder->wake_) return fail(errno, "cannot make an eventfd");
   return recorder;
@@ -97,6 +97,7 @@ result<void> KernelRecorder::start(RecordingWriter& writer) {
   for (const auto& source : sources_) {
     const auto size = static_cast<u32>(source->counters().subbuf_size);
     if (auto added = rings_->add_ring(source->name(), size); !added) return added;
+    rings_->meta().rings.back().way = to_string(source->way());
   }
   for (const RecordedRing& ring : rings_->meta().rings) writer.meta().rings.push_back(ring);
   if (auto text = sys::read_file(instance_.dir() + "/../../printk_formats")) {
@@ -125,7 +126,13 @@ bool KernelRecorder::drain(u32 at, u64 budget) {
     auto view = source.next();
     if (view && !*view) return true;
     result<void> written;
-    if (view) written = rings_->append(number, **view);
+    if (view) {
+      const RecordedRing& ring = rings_->ring(number);
+      const u64 events = ring.events, bytes = ring.bytes;
+      written = rings_->append(number, **view);
+      events_so_far_.store(events_so_far_.load(std::memory_order_relaxed) + ring.events - events, std::memory_order_relaxed);
+      bytes_so_far_.store(bytes_so_far_.load(std::memory_order_relaxed) + ring.bytes - bytes, std::memory_order_relaxed);
+    }
     if (view && written) continue;
     const Error& error = view ? written.error() : view.error();
     if (!view || error.code == std::errc::bad_message) {
@@ -173,12 +180,17 @@ void KernelRecorder::consume() {
   while (!stopping_ && !failed_) {
     ::poll(wait.data(), wait.size(), tick_ms);
     for (u32 i = 0; i < sources_.size(); ++i) {
+      // A CPU without a ring: poll() would return at once for its sake, again and again. Its ring may come, so it is asked now and then.
+      if ((wait[i + 1].revents & POLLERR) != 0) wait[i + 1].fd = -1;
       // At most a round of the ring: a CPU that is faster than we are must not keep us from the others.
       if (sources_[i] != nullptr && !drain(i, 1024)) wait[i + 1].fd = -1;
     }
     if (const u64 now = sys::now_ns(); now - learned > learn_every_ns) {
       learn_names();
       learned = now;
+      for (u32 i = 0; i < sources_.size(); ++i) {
+        if (sources_[i] != nullptr) wait[i + 1].fd = sources_[i]->fd();
+      }
     }
   }
 }

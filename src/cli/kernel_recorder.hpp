@@ -29,6 +29,7 @@ class KernelRecorder {
     bool overwrite = true;
     std::vector<i32> pids;  // only these processes; none: all, or the one that will call follow()
     bool will_follow = false;
+    KernelChoice source;
   };
   // Null: none of the patterns names an event of the kernel. Enabled, but not yet on.
   static result<std::unique_ptr<KernelRecorder>> create(const Options& options, const ClockInfo& clock);
@@ -44,6 +45,8 @@ class KernelRecorder {
   // Off, everything that was written before is read; rings and counters are in the writer's meta.
   result<void> stop(RecordingWriter& writer);
 
+  u64 events_so_far() const { return events_so_far_.load(std::memory_order_relaxed); }  // at any time
+  u64 bytes_so_far() const { return bytes_so_far_.load(std::memory_order_relaxed); }
   u64 recorded() const { return recorded_; }  // events; after stop()
   u64 bytes() const { return bytes_; }
   Counters totals() const { return totals_; }
@@ -68,6 +71,7 @@ class KernelRecorder {
   std::thread thread_;
   sys::Fd wake_;  // an eventfd
   std::atomic<bool> stopping_{false}, failed_{false};
+  std::atomic<u64> events_so_far_{0}, bytes_so_far_{0};  // written by the thread alone; for a look from outside, ordering nothing
   std::map<i32, RingName> threads_;
   std::vector<std::string> problems_;
   std::optional<Error> failure_;

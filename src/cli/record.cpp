@@ -10,6 +10,7 @@
 #include <set>
 
 #include "cli/child.hpp"
+#include "cli/export.hpp"
 #include "cli/kernel_recorder.hpp"
 #include "cli/preload.hpp"
 #include "cli/recorder.hpp"
@@ -21,9 +22,10 @@ namespace ringside::cli {
 namespace {
 
 struct Options {
-  std::string instance, libc, mode = "overwrite", clock, out = default_recording, filter;
+  std::string instance, libc, mode = "overwrite", clock, out = default_recording, to, filter;
   std::vector<std::string> events, command;
   std::vector<i32> pids;
+  std::optional<KernelWay> source;
   bool all_processes = false;
   u64 buffer_size = 4 << 20, subbuf_size = 16384, duration_ns = 0;
   bool fail_on_loss = false, quiet = false;
@@ -76,6 +78,7 @@ result<std::unique_ptr<Instance>> make_instance(const Options& options, bool& ou
   if (!options.instance.empty()) {
     auto existing = Instance::open(options.instance);
     if (existing || existing.error().code != std::errc::no_such_file_or_directory) return existing;
+    if (auto free = not_the_kernels(options.instance); !free) return tl::unexpected<Error>(free.error());
   }
   InstanceOptions make;
   make.name = !options.instance.empty() ? options.instance : "record-" + std::to_string(getpid());
@@ -110,7 +113,7 @@ void summary(const Options& options, const Instance& instance, const Recorder& r
   const Counters totals = recorder.totals();
   say(fmt::format("{} events, {} in {} from {} rings; lost {}; {}", format_count(recorder.events()),
                   format_size(recorder.bytes()), format_time(static_cast<double>(duration_ns)), rings,
-                  format_count(recorder.lost()), options.out));
+                  format_count(recorder.lost()), options.to.empty() ? options.out : options.to));
   say(identity(totals));
   if (const u64 homeless = instance.refused(); homeless != 0)
     say(format_count(homeless) + " of the lost events found no ring: the memory for rings is used up (-b makes them smaller), or the instance was out of reach");
@@ -132,6 +135,7 @@ result<std::unique_ptr<KernelRecorder>> make_kernel(const Options& options, cons
   make.subbuf_size = static_cast<u32>(options.subbuf_size);
   make.overwrite = options.mode == "overwrite";
   make.pids = options.pids;
+  make.source.forced = options.source;
   make.will_follow = follows_command(options);
   if (auto dir = tracefs_dir(); !dir) {
     const bool needed = !options.filter.empty() || !options.pids.empty() || options.all_processes ||
@@ -158,13 +162,44 @@ void warn_of_unmatched(const Options& options, const Instance& instance, const K
   }
 }
 
+// A line on the terminal that is written over, and gone at the end.
+class Progress {
+ public:
+  Progress(bool quiet, u64 start_ns) : on_(!quiet && on_terminal(STDERR_FILENO)), start_(start_ns), next_(start_ns + every) {}
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  ~Progress() { clear(); }
+  void look(const Recorder& recorder) {
+    const u64 now = on_ ? sys::now_ns() : 0;
+    if (now < next_) return;
+    next_ = now + every;
+    write(fmt::format("{} events, {}, {} s", format_count(recorder.events_so_far()), format_size(recorder.bytes_so_far()),
+                      (now - start_) / 1'000'000'000));
+  }
+  void clear() {
+    if (shown_) write("");
+    shown_ = false;
+  }
+
+ private:
+  static constexpr u64 every = 250'000'000;
+  void write(const std::string& text) {
+    const std::string line = "\r\033[K" + text;
+    shown_ = ::write(STDERR_FILENO, line.data(), line.size()) > 0;
+  }
+  bool on_, shown_ = false;
+  u64 start_, next_;
+};
+
 // Follows the writers until the command ends, the time is up or Ctrl-C.
 result<void> follow(Instance& instance, Recorder& recorder, const KernelRecorder* kernel, std::optional<Child>& child,
-                    u64 limit_ns) {
+                    u64 limit_ns, bool quiet) {
   const u64 start = sys::now_ns();
   bool passed_on = false;
+  Progress progress(quiet, start);
   for (;;) {
     if (auto done = recorder.poll(); !done) return done;
+    progress.look(recorder);
     if (child && child->ended()) return {};
     if (kernel != nullptr && kernel->failed()) return {};  // finish() says why
     if (limit_ns != 0 && sys::now_ns() - start >= limit_ns) return {};
@@ -179,8 +214,30 @@ result<void> follow(Instance& instance, Recorder& recorder, const KernelRecorder
   }
 }
 
-int run(const Options& options) {
+// The parts of `record --to FILE`, beside it: a recording like any other, should we be killed.
+std::string parts_of(const std::string& file) { return file + ".parts"; }
+
+// FILE.parts becomes FILE: the rings' files one behind the other. On failure the parts stay.
+result<void> assemble(const Options& options) {
+  auto written = export_recording(options.out, options.to, "");
+  if (!written) {
+    Error error = written.error();
+    error.sentence += "; what was recorded is in " + options.out + ": ringside export " + options.out + " --to FILE";
+    return tl::unexpected<Error>(error);
+  }
+  std::error_code code;
+  std::filesystem::remove_all(options.out, code);
+  if (code) say("cannot remove " + options.out + ": " + code.message());
+  return {};
+}
+
+int run(Options options) {
   check(options);
+  if (!options.to.empty()) {
+    std::error_code none;
+    if (std::filesystem::is_directory(options.to, none)) throw UsageError{"--to takes a file, and " + options.to + " is a directory"};
+    options.out = parts_of(options.to);
+  }
   std::string preload;
   if (!options.libc.empty()) {
     auto found = find_preload();
@@ -238,7 +295,7 @@ int run(const Options& options) {
   if (kernel != nullptr && options.command.empty()) {
     if (auto on = kernel->start(recorder.writer()); !on) return failed(on.error());
   }
-  result<void> done = follow(instance, recorder, kernel, child, options.duration_ns);
+  result<void> done = follow(instance, recorder, kernel, child, options.duration_ns, options.quiet);
   const u64 duration = sys::now_ns() - start;
   if (ours && instance.has_writers()) {
     say("some of the command's processes are still running, or ran in another PID namespace, where that cannot be told; what they "
@@ -246,6 +303,7 @@ int run(const Options& options) {
     if (auto off = instance.tracing(false); !off) say(off.error().sentence);
   }
   auto finished = recorder.finish(duration);
+  if (finished && !options.to.empty()) finished = assemble(options);
   for (const std::string& problem : recorder.problems()) say(problem);
   warn_of_unmatched(options, instance, kernel, why_no_kernel);
   if (!options.quiet) summary(options, instance, recorder, duration, recorder.writer().meta().rings.size());
@@ -272,6 +330,7 @@ Command add_record(CLI::App& app) {
   c->add_option("-p,--pid", options->pids, "kernel events of this process and what it starts; may be repeated")
       ->allow_extra_args(false);
   c->add_flag("-a,--all", options->all_processes, "kernel events of all processes (default with a command: only its)");
+  add_source(*c, options->source);
   c->add_option("--libc", options->libc, "trace calls of the C library in all processes: malloc, io, mutex")->type_name("LIST");
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each thread's ring (default 4M)");
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
@@ -281,6 +340,9 @@ Command add_record(CLI::App& app) {
   c->add_option("--clock", options->clock, "tsc, mono or counter (default: tsc where it is invariant)");
   c->add_option("-o,--output", options->out, "directory of the recording; an older recording is replaced")
       ->capture_default_str();
+  c->add_option("--to", options->to, "record into a trace.dat instead, for trace-cmd, KernelShark and ringside report")
+      ->type_name("FILE")
+      ->excludes("--output");
   add_time(*c, "--duration", options->duration_ns, "stop after this time");
   c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
   c->add_flag("-q,--quiet", options->quiet, "no summary");
@@ -292,11 +354,13 @@ Command add_record(CLI::App& app) {
       "  ringside record -i web -e 'net:*' --duration 10s   a program that is running\n"
       "  ringside record -e sched:sched_switch -e 'syscalls:sys_enter_*' -- ls   with events of the kernel (as root)\n"
       "  ringside record -e 'irq:*' --duration 1s           the kernel alone, all processes\n"
+      "  ringside record -e 'sched:*' --to trace.dat -- make   as a trace.dat\n"
       "-e adds events of the kernel to the program's; a pattern that names none of the kernel's chooses among the program's.\n"
+      "Instances of the kernel's that others made are never read, as that would take their events away: -i names ringside's.\n"
       "\"*:...\" never means the kernel's. --libc's stay on, unless a pattern names libc.\n"
       "--libc sees calls into the C library, not those inside it: fread shows no read, fopen no open. Static programs run unseen.\n"
       "The exit code is the command's, 128 + N after signal N. The first Ctrl-C finishes what exists, the second leaves at\n"
-      "once; the recording is readable either way.");
+      "once; the recording is readable either way. With --to the rings go to FILE.parts, a recording, and at the end into FILE.");
   return {c, [options] { return run(*options); }};
 }
 

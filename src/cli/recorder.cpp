@@ -27,9 +27,23 @@ Recorder::Recorder(Instance& instance, RecordingWriter writer, KernelRecorder* k
 
 void Recorder::list_events() {
   writer_.meta().events = instance_.events();
-  if (kernel_ == nullptr) return;
   auto& all = writer_.meta().events;
+  all.insert(all.end(), other_events_.begin(), other_events_.end());
+  if (kernel_ == nullptr) return;
   all.insert(all.end(), kernel_->events().begin(), kernel_->events().end());
+}
+
+void Recorder::also(std::vector<EventInfo> events) {
+  other_events_ = std::move(events);
+  list_events();
+  unsaved_ = true;
+}
+
+void Recorder::account(const Counters& counters, u64 events, u64 bytes) {
+  other_counters_.push_back(counters);
+  events_ += events;
+  bytes_ += bytes;
+  lost_ += counters.overrun;
 }
 
 void Recorder::list_threads() {
@@ -163,7 +177,7 @@ result<void> Recorder::finish(u64 duration_ns) {
     if (ring.source == nullptr) continue;
     if (auto done = drain(info.name.ring, ring); !done) return done;
   }
-  std::vector<Counters> all;
+  std::vector<Counters> all = other_counters_;
   for (const RingInfo& info : instance_.rings()) {
     all.push_back(info.counters);
     if (writer_.has_ring(info.name.ring)) writer_.ring(info.name.ring).counters = info.counters;

@@ -15,6 +15,10 @@ class Recorder {
   // kernel: null, or what records the kernel's events beside; it must outlive this.
   Recorder(Instance& instance, RecordingWriter writer, KernelRecorder* kernel);
 
+  // Rings that somebody else appends to the same recording: their events, at once, and their books, before finish().
+  void also(std::vector<EventInfo> events);
+  void account(const Counters& counters, u64 events, u64 bytes);
+
   // Takes what is there. Errors of one ring are kept (problems) and end that ring only; a disk that cannot take more is
   // returned.
   result<void> poll();
@@ -24,6 +28,8 @@ class Recorder {
   RecordingWriter& writer() { return writer_; }
   u64 events() const { return events_; }
   u64 bytes() const { return bytes_; }
+  u64 events_so_far() const { return events_ + (kernel_ != nullptr ? kernel_->events_so_far() : 0); }  // before finish()
+  u64 bytes_so_far() const { return bytes_ + (kernel_ != nullptr ? kernel_->bytes_so_far() : 0); }
   u64 lost() const;                            // gaps in the recording, and what rings refused
   Counters totals() const { return totals_; }  // after finish()
   const std::vector<std::string>& problems() const { return problems_; }
@@ -48,6 +54,8 @@ class Recorder {
   RecordingWriter writer_;
   std::map<u32, Ring> rings_;
   std::map<i32, RingName> threads_;
+  std::vector<EventInfo> other_events_;
+  std::vector<Counters> other_counters_;
   size_t known_events_ = 0;
   u64 polls_ = 0;
   bool unsaved_ = false;

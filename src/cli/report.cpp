@@ -1,4 +1,4 @@
-// ringside report: every event of a recording or an instance in one time order, as the kernel's text or as JSON.
+// ringside report: every event of a recording, a trace.dat or an instance in one time order, as the kernel's text or as JSON.
 #include <algorithm>
 
 #include "cli/trace.hpp"
@@ -22,7 +22,7 @@ int run(const Options& options) {
   auto opened = open_trace(options.where);
   if (!opened) return failed(opened.error());
   Trace& trace = *opened;
-  TextLines text(trace.formats, trace.tasks);
+  TextLines text(trace.formats, trace.tasks, trace.raw_times());
   JsonLines json(trace.formats, trace.tasks);
   EventFilter filter(options.events);
   fmt::memory_buffer out;
@@ -60,8 +60,8 @@ int run(const Options& options) {
 
 Command add_report(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* c = app.add_subcommand("report", "print a recording's or an instance's events in time order");
-  c->add_option("WHERE", options->where, "recording (a directory) or instance; an instance is not consumed")
+  CLI::App* c = app.add_subcommand("report", "print the events of a recording, a trace.dat or an instance in time order");
+  c->add_option("WHERE", options->where, "recording (a directory), trace.dat file or instance; an instance is not consumed")
       ->capture_default_str();
   c->add_option("-e,--event", options->events, "only events that match SYSTEM:EVENT, a glob; may be repeated")
       ->type_name("GLOB")
@@ -73,7 +73,9 @@ Command add_report(CLI::App& app) {
       "Examples:\n"
       "  ringside report                              ./ringside.data as text\n"
       "  ringside report -e 'libc:m*' --tid 4711      some events of one thread\n"
+      "  ringside report trace.dat                    what trace-cmd recorded, compressed or not\n"
       "  ringside report web --json | jq .fields      a live instance, for programs\n"
+      "Instances of the kernel's are refused, as to read them is to take their events away; ringside stat shows their counters.\n"
       "A gap appears where it happened, as CPU:3 [LOST 1234 EVENTS]; the number behind CPU is the ring's.");
   return {c, [options] { return run(*options); }};
 }

@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/table.hpp"
 #include "cli/trace.hpp"
+#include "kernel/clock_check.hpp"
 #include "kernel/kernel_source.hpp"
+#include "source/trace_dat_file.hpp"
 #include "sys/sys.hpp"
 #include "cli/units.hpp"
 
@@ -23,6 +26,8 @@ struct Ring {
   RingName name;
   std::string state;
   Counters counters;
+  std::string source{};          // the kernel's: how it is or was read, if anybody does
+  std::vector<i32> readers{};  // and by whom
 };
 
 // An instance of ours comes first: only a name that none of ours has may be the kernel's.
@@ -60,7 +65,7 @@ int run(const Options& options) {
   if (is_recording(options.where)) {
     auto meta = RecordingMeta::read(options.where);
     if (!meta) return failed(meta.error());
-    for (const RecordedRing& ring : meta->rings) rings.push_back({ring.name, "recorded", ring.counters});
+    for (const RecordedRing& ring : meta->rings) rings.push_back({ring.name, "recorded", ring.counters, ring.way});
     if (meta->complete) closing = meta->totals;
     if (!meta->complete) remarks.push_back("the recorder did not finish: these counters are not final");
     j["recording"] = options.where;
@@ -78,6 +83,13 @@ int run(const Options& options) {
     rings.push_back({source.name(), trace->remote->buffer().is_gone() ? "ended" : "live", source.counters()});
     remarks.push_back(fmt::format("{}: what the external writer wrote within a second; process {}", options.where, trace->remote->pid()));
     j["remote"] = options.where;
+  } else if (is_trace_dat(options.where)) {
+    auto dat = open_trace_dat(options.where);
+    if (!dat) return failed(dat.error());
+    for (const std::string& problem : dat->problems) say(problem);
+    for (const auto& source : dat->rings) rings.push_back({source->name(), "recorded", source->counters()});
+    remarks.push_back(fmt::format("{}: trace.dat of version {}; clock {}", options.where, dat->version, to_string(dat->clock.kind)));
+    j["recording"] = options.where;
   } else if (const std::string dir = kernel_instance(options.where); !dir.empty()) {
     for (const u32 cpu : kernel_cpus(dir)) {
       auto counters = kernel_counters({dir, cpu});
@@ -85,13 +97,21 @@ int run(const Options& options) {
       RingName name;
       name.ring = cpu;
       name.kernel = true;
-      rings.push_back({name, "live", *counters});
+      rings.push_back({name, "live", *counters, ""});
     }
-    const auto clock = sys::read_file(dir + "/trace_clock"), on = sys::read_file(dir + "/tracing_on");
+    std::set<std::pair<i32, std::string>> consumers;
+    for (const KernelConsumer& c : kernel_consumers(dir)) {
+      for (Ring& ring : rings) {
+        if (ring.name.ring != c.cpu) continue;
+        ring.readers.push_back(c.pid);
+        ring.source = to_string(c.way);
+      }
+      consumers.emplace(c.pid, fmt::format("{}-{} consumes it, source: {}", c.task, c.pid, to_string(c.way)));
+    }
+    for (const auto& [pid, remark] : consumers) remarks.push_back(remark);
+    const auto on = sys::read_file(dir + "/tracing_on");
     const bool tracing = on && on->front() == '1';
-    const size_t mark = clock ? clock->find('[') : std::string::npos;
-    remarks.push_back(fmt::format("{}: of the kernel; tracing is {}; clock {}", dir, tracing ? "on" : "off",
-                                  mark == std::string::npos ? "?" : clock->substr(mark + 1, clock->find(']') - mark - 1)));
+    remarks.push_back(fmt::format("{}: of the kernel; tracing is {}; clock {}", dir, tracing ? "on" : "off", kernel_clock_of(dir)));
     j["instance"] = dir;
     j["kernel"] = true;
     j["tracing_on"] = tracing;
@@ -99,7 +119,7 @@ int run(const Options& options) {
     auto opened = Instance::open(options.where);
     if (!opened) return failed(opened.error());
     Instance& instance = **opened;
-    for (const RingInfo& info : instance.rings()) rings.push_back({info.name, info.live ? "live" : "ended", info.counters});
+    for (const RingInfo& info : instance.rings()) rings.push_back({info.name, info.live ? "live" : "ended", info.counters, ""});
     const bool writers = instance.has_writers();
     remarks.push_back(fmt::format("{}: {}; tracing is {}; clock {}", instance.path(),
                                   writers ? "owner alive" : "no writer (stale)", instance.tracing_on() ? "on" : "off",
@@ -133,7 +153,7 @@ int run(const Options& options) {
                 {"task", ring.name.task},
                 {"process", ring.name.process},
                 {"state", ring.state}});
-      if (ring.name.kernel) r["kernel"] = true;
+      if (ring.name.kernel) r.update({{"kernel", true}, {"source", ring.source}, {"readers", ring.readers}});
       j["rings"].push_back(std::move(r));
     }
     j["total"] = counters_json(total);
@@ -159,7 +179,10 @@ int run(const Options& options) {
   };
   for (const Ring& ring : rings)
     row((ring.name.kernel ? "cpu" : "") + std::to_string(ring.name.ring),
-        ring.name.kernel ? "kernel" : fmt::format("{}-{}", ring.name.task, ring.name.tid), ring.state, ring.counters);
+        !ring.name.buffer.empty() ? ring.name.buffer
+        : ring.name.kernel        ? "kernel"
+                                  : fmt::format("{}-{}", ring.name.task, ring.name.tid),
+        ring.source.empty() ? ring.state : ring.state + ", " + ring.source, ring.counters);
   row("all", "", "", total);
   put(table.render(colours()));
   put(identity(total) + "\n");
@@ -172,12 +195,14 @@ int run(const Options& options) {
 Command add_stat(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("stat", "counters and memory of every ring");
-  c->add_option("WHERE", options->where, "instance, recording, an instance of the kernel's, or an external writer's socket")->required();
+  c->add_option("WHERE", options->where, "instance, recording, trace.dat, an instance of the kernel's, or an external writer's socket")->required();
   c->add_flag("--json", options->json, "one JSON object");
   c->footer(
       "Examples:\n"
       "  ringside stat web                           a live or stale instance\n"
       "  ringside stat web --json | jq .total.overrun\n"
+      "  ringside stat ringside-4711                 the kernel's side of a running record or top; no event is taken away\n"
+      "The kernel's rings show their source: \"read\" or \"map\", as their consumer reads them or the recorder did.\n"
       "What must hold: written = read + unread + overrun. Refused events are those dropped (ring full in discard mode) and\n"
       "nested (handlers filled the ring within one event).");
   return {c, [options] { return run(*options); }};

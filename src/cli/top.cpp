@@ -18,6 +18,7 @@ namespace {
 struct Options {
   std::string where = default_recording;
   std::vector<std::string> events;
+  std::optional<KernelWay> source;
   u64 interval_ns = 1000000000, count = 40;
   bool once = false, json = false;
 };
@@ -109,7 +110,7 @@ void sleep_ns(u64 ns) {
 }
 
 int run(Options options) {
-  auto opened = options.events.empty() ? open_trace(options.where) : open_kernel(options.events);
+  auto opened = options.events.empty() ? open_trace(options.where) : open_kernel(options.events, {KernelWay::map, options.source});
   if (!opened) return failed(opened.error());
   Trace& trace = *opened;
   if (trace.recording) options.once = true;
@@ -150,10 +151,12 @@ int run(Options options) {
 Command add_top(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("top", "live table of events: count, rate, bytes, lost");
-  c->add_option("WHERE", options->where, "instance, recording (shown once, as a whole), or an external writer's socket")->capture_default_str();
+  c->add_option("WHERE", options->where, "instance, recording or trace.dat (shown once, as a whole), or an external writer's socket")
+      ->capture_default_str();
   c->add_option("-e,--event", options->events, "instead: events of the kernel, SYSTEM:EVENT, a glob; may be repeated")
       ->type_name("GLOB")
       ->allow_extra_args(false);
+  add_source(*c, options->source);
   add_time(*c, "--interval", options->interval_ns, "between two pictures (default 1s)");
   c->add_option("-n,--count", options->count, "lines at most")->capture_default_str();
   c->add_flag("--once", options->once, "one picture of what is there, then end");
@@ -164,7 +167,8 @@ Command add_top(CLI::App& app) {
       "  ringside top --once                 ./ringside.data as a whole\n"
       "  ringside top -e 'sched:*' -e 'irq:*'   the kernel, as root\n"
       "  ringside top web --json --interval 5s >> rates.jsonl\n"
-      "Nothing is consumed: a recorder beside it gets every event.");
+      "Nothing is consumed: a recorder beside it gets every event. -e makes an instance of its own; those that others made in\n"
+      "the kernel are refused, as to read them is to take their events away.");
   return {c, [options] { return run(*options); }};
 }
 

@@ -8,6 +8,7 @@
 
 #include "cli/units.hpp"
 #include "kernel/kernel_source.hpp"
+#include "source/trace_dat_file.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside::cli {
@@ -65,7 +66,30 @@ result<Trace> open_remote(const std::string& socket) {
   return trace;
 }
 
+result<Trace> open_dat(const std::string& path) {
+  auto dat = open_trace_dat(path);
+  if (!dat) return tl::unexpected<Error>(dat.error());
+  for (const std::string& problem : dat->problems) say(problem);
+  if (dat->rings.empty() && !dat->problems.empty()) return refuse(std::errc::bad_message, path + ": no events are left to read");
+  Trace trace;
+  trace.where = path;
+  trace.formats.add_strings(dat->printk_formats);
+  add_events(trace, dat->events);
+  for (const RingName& thread : dat->threads) trace.tasks.add(thread);
+  trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
+  trace.formats.symbols().load(std::move(dat->kallsyms));
+  for (auto& source : dat->rings) trace.timeline.add(std::move(source));
+  trace.recording.emplace();
+  trace.recording->clock = dat->clock;
+  trace.recording->complete = true;
+  return trace;
+}
+
 }  // namespace
+
+bool Trace::raw_times() const {
+  return (recording ? recording->clock.kind : instance != nullptr ? instance->clock().kind : ClockKind::mono) == ClockKind::counter;
+}
 
 void Trace::refresh() {
   if (instance == nullptr) return;
@@ -84,19 +108,27 @@ void Trace::refresh() {
   }
 }
 
+result<void> not_the_kernels(const std::string& where) {
+  const std::string dir = find_kernel_instance(where);
+  if (dir.empty()) return {};
+  return refuse(std::errc::not_supported,
+                where + " is an instance of the kernel's, and to read it is to take its events away from whoever made it; ringside stat " +
+                    where + " shows its counters, cat " + dir +
+                    "/trace its events, both leave them there; record -e PATTERN and top -e PATTERN make instances of their own");
+}
+
 result<Trace> open_trace(const std::string& where) {
   struct stat st {};
   const bool exists = stat(where.c_str(), &st) == 0;
   if (is_recording(where)) return open_recorded(where);
   if (exists && S_ISSOCK(st.st_mode)) return open_remote(where);
+  if (exists && S_ISREG(st.st_mode)) return open_dat(where);
   auto instance = Instance::open(where);
   if (!instance) {
-    if (exists && S_ISDIR(st.st_mode) && find_kernel_instance(where).empty())
+    if (auto ours = not_the_kernels(where); !ours) return tl::unexpected<Error>(ours.error());
+    if (exists && S_ISDIR(st.st_mode))
       return refuse(std::errc::invalid_argument, where + " is neither a recording (it has no meta.json) nor an instance (" +
                                                      instance.error().sentence + ")");
-    if (!find_kernel_instance(where).empty())
-      return refuse(std::errc::not_supported, where + " is an instance of the kernel's, and to read it is to take its events away; "
-                                                      "ringside stat shows its counters, top -e PATTERN makes one of its own");
     if (where == default_recording)
       return refuse(std::errc::no_such_file_or_directory,
                     "there is no recording ./" + where + "; make one with: ringside record -- COMMAND");
@@ -111,7 +143,7 @@ result<Trace> open_trace(const std::string& where) {
   return trace;
 }
 
-result<Trace> open_kernel(const std::vector<std::string>& globs) {
+result<Trace> open_kernel(const std::vector<std::string>& globs, const KernelChoice& choice) {
   TracefsOptions make;
   make.clock = tsc_is_invariant() ? ClockKind::tsc : ClockKind::mono;
   auto instance = TracefsInstance::create(make);
@@ -132,13 +164,24 @@ result<Trace> open_kernel(const std::vector<std::string>& globs) {
   if (auto names = sys::read_file("/proc/kallsyms")) trace.formats.symbols().load(std::move(*names));
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
   const ClockInfo clock = calibrate(make.clock);
-  for (const u32 cpu : trace.kernel->cpus()) {
-    auto source = open_kernel_ring({trace.where, cpu}, clock, KernelWay::read);
-    if (!source) return tl::unexpected<Error>(source.error());
-    trace.timeline.add(std::move(*source));
-  }
+  auto rings = open_kernel_rings(trace.where, trace.kernel->cpus(), clock, choice);
+  if (!rings) return tl::unexpected<Error>(rings.error());
+  if (!rings->notice.empty()) say(rings->notice);
+  for (auto& source : rings->sources) trace.timeline.add(std::move(source));
   if (auto on = trace.kernel->tracing(true); !on) return tl::unexpected<Error>(on.error());
   return trace;
+}
+
+void add_source(CLI::App& app, std::optional<KernelWay>& forced) {
+  app.add_option_function<std::string>(
+         "--source",
+         [&forced](const std::string& text) {
+           forced.reset();
+           if (text != "auto") forced = text == "map" ? KernelWay::map : KernelWay::read;
+         },
+         "how the kernel's rings are read: auto, map (in place, Linux 6.10) or read")
+      ->check(CLI::IsMember({"auto", "map", "read"}))
+      ->type_name("WAY");
 }
 
 Counters sum(const std::vector<Counters>& all) {

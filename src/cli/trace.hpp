@@ -1,4 +1,4 @@
-// What a command reads from: a recording's directory or a live (or dead) instance, opened the same way.
+// What a command reads from: a recording's directory, a trace.dat file or a live (or dead) instance, opened the same way.
 #pragma once
 #include <memory>
 #include <optional>
@@ -9,6 +9,7 @@
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
 #include "instance/instance.hpp"
+#include "kernel/kernel_source.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "remote/process.hpp"
 #include "source/recording.hpp"
@@ -32,15 +33,23 @@ struct Trace {
   // The next record up to `until_ns`.
   bool next(TraceRecord& record) { return timeline.next(record) && record.time <= until_ns; }
 
+  bool raw_times() const;  // its clock counts no seconds
+
   // Picks up events and rings that appeared in a live instance since.
   void refresh();
 };
 
-// DIR or INSTANCE, or the socket of an external writer. Instances are peeked at: nothing is consumed. Warnings go to stderr.
+// An error if `where` is an instance of the kernel's: whoever reads its rings takes the events away from those who made it.
+result<void> not_the_kernels(const std::string& where);
+
+// DIR, FILE.dat or INSTANCE, or the socket of an external writer. Instances are peeked at: nothing is consumed. Warnings go to stderr.
 result<Trace> open_trace(const std::string& where);
 
 // Events of the kernel, live, from an instance made for it. A pattern that names none is an error.
-result<Trace> open_kernel(const std::vector<std::string>& globs);
+result<Trace> open_kernel(const std::vector<std::string>& globs, const KernelChoice& choice);
+
+// --source auto|map|read
+void add_source(CLI::App& app, std::optional<KernelWay>& forced);
 
 // The sum over rings, and what must hold of it: written = read + in the ring + overrun.
 Counters sum(const std::vector<Counters>& all);

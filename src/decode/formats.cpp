@@ -149,7 +149,7 @@ void Formats::print(const EventType& type, Bytes payload, fmt::memory_buffer& ou
     const size_t common = std::min<size_t>(payload.size, 8);
     append_hex({payload.data + common, payload.size - common}, " ", out);
   } else {
-    run_steps(type, payload, out);
+    run_steps(type, payload, *symbols_, out);
   }
 }
 

@@ -47,15 +47,32 @@ struct Field {
   std::vector<std::pair<i64, std::string>> symbols;  // of enums: value and name
 };
 
+// An instruction of a value that a print fmt computes from fields, for a machine with a stack.
+struct ValueOp {
+  enum class Op : u8 {
+    constant, field, length, cast, negate, invert, boolean_not,            // push, or change the top
+    add, subtract, multiply, divide, remainder, shift_left, shift_right,    // of the two topmost one
+    bit_and, bit_or, bit_xor, both, either, equal, unequal, less, less_equal, greater, greater_equal,
+    jump, jump_if_zero                                                      // `value` instructions on; the second takes the top
+  };
+  Op op = Op::constant;
+  u32 field = 0;  // index in EventType::fields
+  i64 value = 0;  // the constant; the cast's bits, negative: with a sign; the way of a jump; 1: operands are unsigned
+};
+
 // One step of an event's line.
 struct PrintStep {
-  enum class Kind : u8 { literal, decimal, hex, pointer, character, floating, text, symbol, flags, list, bytes, formatted };
+  enum class Kind : u8 { literal, decimal, hex, pointer, character, floating, text, symbol, flags, list, bytes, formatted, address, choice };
   Kind kind = Kind::literal;
   u8 width = 8;  // bytes that the conversion keeps (its length modifier)
   bool is_signed = false;
   u32 field = 0;                                   // index in EventType::fields
-  std::string text;                                // the literal, the conversion for snprintf, the delimiter of flags or bytes
+  std::string text;                                // the literal, the conversion for snprintf, what stands between flags, bytes, numbers
   std::vector<std::pair<i64, std::string>> names;  // symbol, flags
+  std::vector<ValueOp> code;                       // not empty: what computes the value, else it is the field's; of bytes: how many
+  std::vector<PrintStep> then, otherwise;          // choice: by the value
+  u8 min_width = 0;                                // of a number: so wide at least,
+  bool zeros = false, left = false, base = false;  // filled with zeros; on the right; 0x in front
 };
 
 struct TepFree {
@@ -125,6 +142,11 @@ double element_floating(const u8* at, u32 size);
 void append_floating(double value, u32 size, fmt::memory_buffer& out);
 void append_hex(Bytes bytes, std::string_view between, fmt::memory_buffer& out);
 
-inline void append(fmt::memory_buffer& out, std::string_view s) { out.append(s.data(), s.data() + s.size()); }
+// Inline, as most of what a line is made of is a few bytes long.
+inline void append(fmt::memory_buffer& out, std::string_view s) {
+  const size_t at = out.size();
+  out.resize(at + s.size());
+  __builtin_memcpy(out.data() + at, s.data(), s.size());
+}
 
 }  // namespace ringside

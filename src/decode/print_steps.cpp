@@ -2,6 +2,7 @@
 
 #include <event-parse.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -33,9 +34,124 @@ const char* read_conversion(const char* s, Conversion& out) {
   }
   out.letter = *s;
   if (*s == 0 || std::strchr("diuxXocspfFgGeE", *s) == nullptr) return nullptr;
-  if (*s == 'p' && (std::isalnum(static_cast<unsigned char>(s[1])) != 0)) return nullptr;  // %pS and its family
+  if (*s == 'p' && std::isalnum(static_cast<unsigned char>(s[1])) != 0) {
+    ++s;  // %pS and its family: an address with its function's name; the others print what lies there
+    if (std::strchr("sSfF", *s) == nullptr || std::isalnum(static_cast<unsigned char>(s[1])) != 0) return nullptr;
+    out.letter = *s == 's' || *s == 'f' ? 'a' : 'A';
+  }
   return s + 1;
 }
+
+// What a cast leaves of a value: bits, negative with a sign; 0: all.
+i64 bits_of(const char* name) {
+  std::string_view type = name != nullptr ? name : "";
+  const bool plain = !type.starts_with("unsigned ");
+  if (!plain) type.remove_prefix(9);
+  if (type == "u8") return 8;
+  if (type == "u16") return 16;
+  if (type == "u32") return 32;
+  const i64 sign = plain ? -1 : 1;
+  if (type == "s8" || type == "char") return sign * 8;
+  if (type == "s16" || type == "short") return sign * 16;
+  if (type == "s32" || type == "int") return sign * 32;
+  return 0;
+}
+
+bool is_unsigned_long(const char* name) {
+  const std::string_view type = name != nullptr ? name : "";
+  return type.starts_with("unsigned long") || type == "u64" || type == "size_t";
+}
+
+constexpr size_t deepest = 16;     // values on the machine's stack
+constexpr u32 most_nodes = 1000;  // of a tree: formats come from anywhere
+
+// Compiles a tree of numbers, which are 64 bits wide and signed, or unsigned where C would have it so (libtraceevent knows no signs).
+class ValueCompiler {
+ public:
+  explicit ValueCompiler(const EventType& type) : type_(type) {}
+  bool compile(const tep_print_arg* arg, std::vector<ValueOp>& code) {
+    const bool done = walk(arg, 0);
+    code = std::move(code_);
+    return done;
+  }
+
+ private:
+  using Op = ValueOp::Op;
+  bool push(Op op, i64 value = 0, u32 field = 0) {
+    code_.push_back({op, field, value});
+    return true;
+  }
+  bool field(const char* name, Op op, size_t depth) {
+    const Field* f = name != nullptr ? type_.field(name) : nullptr;
+    if (f == nullptr || depth >= deepest) return false;
+    const bool located = f->kind == FieldKind::loc_text || f->kind == FieldKind::loc_array;
+    if (op == Op::length ? !located : f->kind != FieldKind::integer) return false;
+    unsigned_ = op == Op::field && !f->is_signed && f->size == 8;
+    return push(op, 0, static_cast<u32>(f - type_.fields.data()));
+  }
+  bool walk(const tep_print_arg* arg, size_t depth) {
+    if (depth >= deepest || arg == nullptr || ++nested_ > most_nodes) return false;
+    switch (arg->type) {
+      case TEP_PRINT_ATOM: {
+        errno = 0;  // the kernel's own variables (vmemmap_base) nobody knows here: 0, as libtraceevent has it
+        const i64 value = std::strtoll(arg->atom.atom, nullptr, 0);
+        unsigned_ = std::strpbrk(arg->atom.atom, "uU") != nullptr && std::strpbrk(arg->atom.atom, "lL") != nullptr;
+        return errno == 0 && push(Op::constant, value);
+      }
+      case TEP_PRINT_FIELD:
+        return field(arg->field.name, Op::field, depth);
+      case TEP_PRINT_DYNAMIC_ARRAY_LEN:
+        return arg->dynarray.field != nullptr && field(arg->dynarray.field->name, Op::length, depth);
+      case TEP_PRINT_TYPE:
+        if (!walk(arg->typecast.item, depth)) return false;
+        unsigned_ = is_unsigned_long(arg->typecast.type);
+        return bits_of(arg->typecast.type) == 0 || push(Op::cast, bits_of(arg->typecast.type));
+      case TEP_PRINT_OP:
+        return operation(arg->op.op, arg->op.left, arg->op.right, depth);
+      default:
+        return false;
+    }
+  }
+  bool operation(const std::string& op, const tep_print_arg* left, const tep_print_arg* right, size_t depth) {
+    if (op == "?") {
+      if (right == nullptr || right->type != TEP_PRINT_OP || !walk(left, depth)) return false;
+      const size_t skip = code_.size();
+      push(Op::jump_if_zero);
+      if (!walk(right->op.left, depth)) return false;
+      const size_t over = code_.size();
+      push(Op::jump);
+      code_[skip].value = static_cast<i64>(code_.size() - skip);
+      if (!walk(right->op.right, depth)) return false;
+      code_[over].value = static_cast<i64>(code_.size() - over);
+      return true;
+    }
+    if (left == nullptr || left->type == TEP_PRINT_NULL) {
+      const Op one = op == "!" ? Op::boolean_not : op == "~" ? Op::invert : op == "-" ? Op::negate : Op::jump;
+      return (one != Op::jump || op == "+") && walk(right, depth) && (op == "+" || push(one));
+    }
+    static const std::pair<const char*, Op> two[] = {
+        {"+", Op::add},      {"-", Op::subtract},    {"*", Op::multiply}, {"/", Op::divide},      {"%", Op::remainder},
+        {"<<", Op::shift_left}, {">>", Op::shift_right}, {"&", Op::bit_and},  {"|", Op::bit_or},   {"^", Op::bit_xor},
+        {"&&", Op::both},    {"||", Op::either},     {"==", Op::equal},   {"!=", Op::unequal},    {"<", Op::less},
+        {"<=", Op::less_equal}, {">", Op::greater},  {">=", Op::greater_equal}};
+    for (const auto& [name, code] : two) {
+      if (op != name) continue;
+      if (!walk(left, depth)) return false;
+      const bool left_unsigned = unsigned_;
+      if (!walk(right, depth + 1)) return false;
+      const bool shifts = code == Op::shift_left || code == Op::shift_right;
+      const bool is_unsigned = left_unsigned || (unsigned_ && !shifts);
+      unsigned_ = is_unsigned && code < Op::both;
+      return push(code, is_unsigned);
+    }
+    return false;
+  }
+
+  const EventType& type_;
+  std::vector<ValueOp> code_;
+  u32 nested_ = 0;
+  bool unsigned_ = false;  // what was compiled last
+};
 
 const char* field_name(const tep_print_arg* arg) {
   switch (arg->type) {
@@ -44,7 +160,7 @@ const char* field_name(const tep_print_arg* arg) {
     case TEP_PRINT_STRING:
       return arg->string.string;
     case TEP_PRINT_TYPE:
-      return field_name(arg->typecast.item);
+      return bits_of(arg->typecast.type) == 0 ? field_name(arg->typecast.item) : nullptr;
     case TEP_PRINT_SYMBOL:
       return field_name(arg->symbol.field);
     case TEP_PRINT_FLAGS:
@@ -75,21 +191,82 @@ std::vector<std::pair<i64, std::string>> names_of(const tep_print_flag_sym* sym)
   return names;
 }
 
+// Width and filling, as far as they need no printf.
+bool simple_flags(const std::string& flags, PrintStep& step) {
+  size_t at = 0;
+  for (; at < flags.size(); ++at) {
+    if (flags[at] == '0')
+      step.zeros = true;
+    else if (flags[at] == '-')
+      step.left = true;
+    else if (flags[at] == '#')
+      step.base = true;
+    else
+      break;
+  }
+  if (flags.size() - at > 2 || flags.find_first_not_of("0123456789", at) != std::string::npos) return false;
+  step.min_width = at == flags.size() ? 0 : static_cast<u8>(std::stoi(flags.substr(at)));
+  return true;
+}
+
+bool compile_argument(const tep_print_arg* arg, const Conversion& conversion, EventType& type, PrintStep& step);
+
+// cond ? a : b, where a and b are texts.
+bool compile_choice(const tep_print_arg* arg, const Conversion& conversion, EventType& type, PrintStep& step) {
+  const tep_print_arg* ways = arg->op.right;
+  if (ways == nullptr || ways->type != TEP_PRINT_OP || !ValueCompiler(type).compile(arg->op.left, step.code)) return false;
+  step.kind = Kind::choice;
+  step.then.resize(1);
+  step.otherwise.resize(1);
+  return compile_argument(ways->op.left, conversion, type, step.then[0]) && compile_argument(ways->op.right, conversion, type, step.otherwise[0]);
+}
+
+bool compile_number(const Conversion& conversion, PrintStep& step) {
+  step.is_signed = conversion.letter == 'd' || conversion.letter == 'i';
+  if (conversion.letter == 'a' || conversion.letter == 'A') {
+    step.kind = Kind::address;
+    step.base = conversion.letter == 'A';
+    return conversion.flags.empty();
+  }
+  if (conversion.letter == 'p') {
+    step.kind = Kind::pointer;
+    return conversion.flags.empty();
+  }
+  if (std::strchr("diux", conversion.letter) != nullptr && simple_flags(conversion.flags, step)) {
+    step.kind = conversion.letter == 'x' ? Kind::hex : Kind::decimal;
+    return true;
+  }
+  if (!conversion.flags.empty() || conversion.letter == 'X' || conversion.letter == 'o') {
+    step.min_width = 0;
+    step.kind = Kind::formatted;
+    step.text = "%" + conversion.flags + (conversion.letter == 'c' ? "" : "ll") + conversion.letter;
+    return true;
+  }
+  step.kind = Kind::character;
+  return conversion.letter == 'c';
+}
+
 bool compile_argument(const tep_print_arg* arg, const Conversion& conversion, EventType& type, PrintStep& step) {
-  const char* name = field_name(arg);
-  if (name == nullptr) return false;
-  const Field* field = type.field(name);
-  if (field == nullptr) return false;
-  step.field = static_cast<u32>(field - type.fields.data());
   step.width = conversion.width;
+  if (conversion.letter == 's' && arg->type == TEP_PRINT_OP && std::strcmp(arg->op.op, "?") == 0) return compile_choice(arg, conversion, type, step);
+  if (conversion.letter == 's' && arg->type == TEP_PRINT_ATOM && conversion.flags.empty()) {
+    step.text = arg->atom.atom;
+    return true;
+  }
+  const char* name = field_name(arg);
+  const Field* field = name != nullptr ? type.field(name) : nullptr;
   if (arg->type == TEP_PRINT_SYMBOL || arg->type == TEP_PRINT_FLAGS) {
     const bool flags = arg->type == TEP_PRINT_FLAGS;
     step.kind = flags ? Kind::flags : Kind::symbol;
     step.names = names_of(flags ? arg->flags.flags : arg->symbol.symbols);
     if (flags) step.text = arg->flags.delim != nullptr ? arg->flags.delim : "|";
-    if (!flags) type.fields[step.field].symbols = step.names;
+    if (field == nullptr && !ValueCompiler(type).compile(flags ? arg->flags.field : arg->symbol.field, step.code)) return false;
+    if (field != nullptr) step.field = static_cast<u32>(field - type.fields.data());
+    if (field != nullptr && !flags) type.fields[step.field].symbols = step.names;
     return conversion.letter == 's' && conversion.flags.empty();
   }
+  if (field == nullptr) return std::strchr("sfFgGeE", conversion.letter) == nullptr && ValueCompiler(type).compile(arg, step.code) && compile_number(conversion, step);
+  step.field = static_cast<u32>(field - type.fields.data());
   switch (field->kind) {
     case FieldKind::text:
     case FieldKind::loc_text:
@@ -98,7 +275,10 @@ bool compile_argument(const tep_print_arg* arg, const Conversion& conversion, Ev
     case FieldKind::array:
     case FieldKind::loc_array:
       step.kind = arg->type == TEP_PRINT_HEX || arg->type == TEP_PRINT_HEX_STR ? Kind::bytes : Kind::list;
-      if (arg->type == TEP_PRINT_HEX) step.text = " ";
+      if (arg->type == TEP_PRINT_HEX || arg->type == TEP_PRINT_INT_ARRAY) step.text = " ";
+      if (const tep_print_arg* count = arg->type == TEP_PRINT_INT_ARRAY ? arg->int_array.count : step.kind == Kind::bytes ? arg->hex.size : nullptr;
+          count != nullptr && field->kind == FieldKind::array && !ValueCompiler(type).compile(count, step.code))
+        return false;
       return conversion.letter == 's';
     case FieldKind::floating:
       step.kind = Kind::floating;
@@ -118,18 +298,7 @@ bool compile_argument(const tep_print_arg* arg, const Conversion& conversion, Ev
     return true;
   }
   if (std::strchr("fFgGeE", conversion.letter) != nullptr) return false;
-  step.is_signed = conversion.letter == 'd' || conversion.letter == 'i';
-  if (conversion.letter == 'p') {
-    step.kind = Kind::pointer;
-    return conversion.flags.empty();
-  }
-  if (!conversion.flags.empty() || conversion.letter == 'X' || conversion.letter == 'o') {
-    step.kind = Kind::formatted;
-    step.text = "%" + conversion.flags + (conversion.letter == 'c' ? "" : "ll") + conversion.letter;
-    return true;
-  }
-  step.kind = conversion.letter == 'x' ? Kind::hex : conversion.letter == 'c' ? Kind::character : Kind::decimal;
-  return true;
+  return compile_number(conversion, step);
 }
 
 // libtraceevent knows no floating point, so formats print its bits as 0x%llx; we print the number, without the 0x.
@@ -155,7 +324,7 @@ i64 narrowed(i64 value, const PrintStep& step) {
 
 void append_decimal(i64 value, bool is_signed, fmt::memory_buffer& out) {
   const fmt::format_int text = is_signed ? fmt::format_int(value) : fmt::format_int(static_cast<u64>(value));
-  out.append(text.data(), text.data() + text.size());
+  append(out, {text.data(), text.size()});
 }
 
 void append_base16(u64 value, fmt::memory_buffer& out) {
@@ -165,14 +334,112 @@ void append_base16(u64 value, fmt::memory_buffer& out) {
     digits[--n] = "0123456789abcdef"[value & 15];
     value >>= 4;
   } while (value != 0);
-  out.append(digits + n, digits + 16);
+  append(out, {digits + n, static_cast<size_t>(16 - n)});
+}
+
+u64 value_of(const std::vector<ValueOp>& code, const EventType& type, Bytes payload) {
+  using Op = ValueOp::Op;
+  u64 stack[deepest + 1];
+  size_t top = 0;  // values on it
+  for (const ValueOp* op = code.data(), *const end = op + code.size(); op < end; ++op) {
+    if (op->op >= Op::add && op->op <= Op::greater_equal) {
+      --top;
+      u64& a = stack[top - 1];
+      const u64 b = stack[top];
+      const auto x = static_cast<i64>(a), y = static_cast<i64>(b);
+      switch (op->op) {
+        case Op::add: a += b; break;
+        case Op::subtract: a -= b; break;
+        case Op::multiply: a *= b; break;
+        case Op::divide: a = b == 0 ? 0 : op->value != 0 ? a / b : y == -1 ? 0 - a : static_cast<u64>(x / y); break;
+        case Op::remainder: a = b == 0 ? 0 : op->value != 0 ? a % b : y == -1 ? 0 : static_cast<u64>(x % y); break;
+        case Op::shift_left: a <<= b & 63; break;
+        case Op::shift_right: a = op->value != 0 ? a >> (b & 63) : static_cast<u64>(x >> (b & 63)); break;
+        case Op::bit_and: a &= b; break;
+        case Op::bit_or: a |= b; break;
+        case Op::bit_xor: a ^= b; break;
+        case Op::both: a = a != 0 && b != 0; break;
+        case Op::either: a = a != 0 || b != 0; break;
+        case Op::equal: a = a == b; break;
+        case Op::unequal: a = a != b; break;
+        case Op::less: a = op->value != 0 ? a < b : x < y; break;
+        case Op::less_equal: a = op->value != 0 ? a <= b : x <= y; break;
+        case Op::greater: a = op->value != 0 ? a > b : x > y; break;
+        default: a = op->value != 0 ? a >= b : x >= y; break;
+      }
+      continue;
+    }
+    switch (op->op) {
+      case Op::constant: stack[top++] = static_cast<u64>(op->value); break;
+      case Op::field: stack[top++] = static_cast<u64>(read_integer(payload, type.fields[op->field])); break;
+      case Op::length: {
+        Field word = type.fields[op->field];
+        word.size = 4;
+        word.is_signed = false;
+        stack[top++] = static_cast<u64>(read_integer(payload, word)) >> 16;
+        break;
+      }
+      case Op::cast: {
+        const i64 spare = 64 - (op->value < 0 ? -op->value : op->value);
+        const u64 high = stack[top - 1] << spare;
+        stack[top - 1] = op->value < 0 ? static_cast<u64>(static_cast<i64>(high) >> spare) : high >> spare;
+        break;
+      }
+      case Op::negate: stack[top - 1] = 0 - stack[top - 1]; break;
+      case Op::invert: stack[top - 1] = ~stack[top - 1]; break;
+      case Op::boolean_not: stack[top - 1] = stack[top - 1] == 0; break;
+      case Op::jump_if_zero:
+        if (stack[--top] != 0) break;
+        [[fallthrough]];
+      default: op += op->value - 1; break;  // jump
+    }
+  }
+  return stack[0];
+}
+
+i64 value_of(const PrintStep& step, const EventType& type, Bytes payload) {
+  return step.code.empty() ? read_integer(payload, type.fields[step.field]) : static_cast<i64>(value_of(step.code, type, payload));
+}
+
+// __print_hex(a, n), __print_array(a, n, size): the first n of them.
+Bytes limited(const PrintStep& step, const EventType& type, Bytes payload, Bytes all) {
+  if (step.code.empty()) return all;
+  const u64 count = value_of(step.code, type, payload), each = std::max<u64>(type.fields[step.field].element, 1);
+  return {all.data, count < all.size / each ? count * each : all.size};
+}
+
+// What printf's width and flags make of a number.
+void append_padded(const PrintStep& step, i64 value, fmt::memory_buffer& out) {
+  fmt::memory_buffer digits;
+  const bool negative = step.kind == Kind::decimal && step.is_signed && value < 0;
+  const u64 amount = negative ? 0 - static_cast<u64>(value) : static_cast<u64>(value);
+  if (step.kind == Kind::hex)
+    append_base16(amount, digits);
+  else
+    append_decimal(static_cast<i64>(amount), false, digits);
+  const std::string_view sign = negative ? "-" : step.kind == Kind::hex && step.base && value != 0 ? "0x" : "";
+  const size_t size = digits.size() + sign.size(), fill = step.min_width > size ? step.min_width - size : 0;
+  if (!step.left && !step.zeros) out.resize(out.size() + fill), std::memset(out.end() - fill, ' ', fill);
+  append(out, sign);
+  if (!step.left && step.zeros) out.resize(out.size() + fill), std::memset(out.end() - fill, '0', fill);
+  append(out, {digits.data(), digits.size()});
+  if (step.left) out.resize(out.size() + fill), std::memset(out.end() - fill, ' ', fill);
+}
+
+// %pS, and without the distance %ps.
+void append_address(const PrintStep& step, u64 address, const Symbols& symbols, fmt::memory_buffer& out) {
+  const Symbols::Symbol* symbol = symbols.find(address);
+  if (symbol != nullptr) append(out, symbol->name);
+  if (symbol != nullptr && !step.base) return;
+  append(out, symbol != nullptr ? "+0x" : "0x");
+  append_base16(symbol != nullptr ? address - symbol->address : address, out);
 }
 
 void append_flags(const PrintStep& step, u64 value, fmt::memory_buffer& out) {
   bool first = true;
   for (const auto& [bit, name] : step.names) {
     const auto mask = static_cast<u64>(bit);
-    if (mask == 0 ? value != 0 : (value & mask) != mask) continue;
+    if (mask == 0 ? value != 0 || !first : (value & mask) != mask) continue;
     if (!first) append(out, step.text);
     append(out, name);
     first = false;
@@ -186,28 +453,29 @@ void append_flags(const PrintStep& step, u64 value, fmt::memory_buffer& out) {
   }
 }
 
-// As trace-cmd prints __print_array: {1,2}.
-void append_list(const Field& field, Bytes bytes, fmt::memory_buffer& out) {
-  out.push_back('{');
+// {1,2}; with a text between them as trace-cmd prints __print_array: 1 2.
+void append_list(const Field& field, Bytes bytes, const std::string& between, fmt::memory_buffer& out) {
+  if (between.empty()) out.push_back('{');
   for (size_t at = 0; field.element != 0 && at + field.element <= bytes.size; at += field.element) {
-    if (at != 0) out.push_back(',');
+    if (at != 0) append(out, between.empty() ? "," : between);
     if (field.is_float) {
       ringside::append_floating(element_floating(bytes.data + at, field.element), field.element, out);
       continue;
     }
     append_decimal(element_integer(bytes.data + at, field.element, field.is_signed), field.is_signed, out);
   }
-  out.push_back('}');
+  if (between.empty()) out.push_back('}');
 }
 
 // A text of the traced program goes onto one line of ours and, often, onto a terminal: no control characters.
 void append_text(std::string_view text, fmt::memory_buffer& out) {
+  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; };
+  if (std::none_of(text.begin(), text.end(), control)) return append(out, text);
   for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte != 0x7F)
+    if (!control(c))
       out.push_back(c);
     else
-      fmt::format_to(std::back_inserter(out), "\\x{:02x}", byte);
+      fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<unsigned char>(c));
   }
 }
 
@@ -244,7 +512,7 @@ const std::string* symbol_of(const std::vector<std::pair<i64, std::string>>& sym
 }
 
 bool compile_steps(const tep_event& event, EventType& type) {
-  if (event.print_fmt.format == nullptr || (*event.print_fmt.format == 0 && !type.fields.empty())) return false;
+  if (event.print_fmt.format == nullptr) return false;
   std::vector<PrintStep> steps;
   std::string literal;
   const tep_print_arg* arg = event.print_fmt.args;
@@ -263,7 +531,8 @@ bool compile_steps(const tep_event& event, EventType& type) {
       literal += s[1];
       s += 2;
     } else if (*s != '%') {
-      literal += *s++;
+      literal += static_cast<unsigned char>(*s) < 0x20 ? ' ' : *s;
+      ++s;
     } else if (s[1] == '%') {
       literal += '%';
       s += 2;
@@ -279,6 +548,7 @@ bool compile_steps(const tep_event& event, EventType& type) {
     }
   }
   flush();
+  if (steps.empty()) steps.emplace_back();  // it prints nothing
   type.steps = std::move(steps);
   return true;
 }
@@ -313,10 +583,14 @@ void default_steps(EventType& type) {
   }
 }
 
-void run_steps(const EventType& type, Bytes payload, fmt::memory_buffer& out) {
-  for (const PrintStep& step : type.steps) {
+static void run(const std::vector<PrintStep>& steps, const EventType& type, Bytes payload, const Symbols& symbols, fmt::memory_buffer& out) {
+  for (const PrintStep& step : steps) {
     if (step.kind == Kind::literal) {
       append(out, step.text);
+      continue;
+    }
+    if (step.kind == Kind::choice) {
+      run(value_of(step.code, type, payload) != 0 ? step.then : step.otherwise, type, payload, symbols, out);
       continue;
     }
     const Field& field = type.fields[step.field];
@@ -324,17 +598,30 @@ void run_steps(const EventType& type, Bytes payload, fmt::memory_buffer& out) {
       case Kind::literal:
         break;
       case Kind::decimal:
-        append_decimal(narrowed(read_integer(payload, field), step), step.is_signed, out);
+        if (step.min_width != 0)
+          append_padded(step, narrowed(value_of(step, type, payload), step), out);
+        else
+          append_decimal(narrowed(value_of(step, type, payload), step), step.is_signed, out);
         break;
       case Kind::hex:
-        append_base16(static_cast<u64>(narrowed(read_integer(payload, field), step)), out);
+        if (step.min_width != 0 || step.base)
+          append_padded(step, narrowed(value_of(step, type, payload), step), out);
+        else
+          append_base16(static_cast<u64>(narrowed(value_of(step, type, payload), step)), out);
         break;
-      case Kind::pointer:
-        append(out, "0x");
-        append_base16(static_cast<u64>(read_integer(payload, field)), out);
+      case Kind::address:
+        append_address(step, static_cast<u64>(value_of(step, type, payload)), symbols, out);
         break;
+      case Kind::choice:
+        break;
+      case Kind::pointer: {
+        const auto address = static_cast<u64>(value_of(step, type, payload));
+        append(out, address != 0 ? "0x" : "(nil)");
+        if (address != 0) append_base16(address, out);
+        break;
+      }
       case Kind::character: {
-        const char c = static_cast<char>(read_integer(payload, field));
+        const char c = static_cast<char>(value_of(step, type, payload));
         append_text({&c, 1}, out);
         break;
       }
@@ -345,7 +632,7 @@ void run_steps(const EventType& type, Bytes payload, fmt::memory_buffer& out) {
         append_text(read_text(payload, field), out);
         break;
       case Kind::symbol: {
-        const i64 value = read_integer(payload, field);
+        const i64 value = value_of(step, type, payload);
         if (const std::string* name = symbol_of(step.names, value); name != nullptr) {
           append_text(*name, out);
         } else {
@@ -355,19 +642,23 @@ void run_steps(const EventType& type, Bytes payload, fmt::memory_buffer& out) {
         break;
       }
       case Kind::flags:
-        append_flags(step, static_cast<u64>(read_integer(payload, field)), out);
+        append_flags(step, static_cast<u64>(value_of(step, type, payload)), out);
         break;
       case Kind::list:
-        append_list(field, read_array(payload, field), out);
+        append_list(field, limited(step, type, payload, read_array(payload, field)), step.text, out);
         break;
       case Kind::bytes:
-        append_hex(read_array(payload, field), step.text, out);
+        append_hex(limited(step, type, payload, read_array(payload, field)), step.text, out);
         break;
       case Kind::formatted:
-        append_formatted(step, narrowed(read_integer(payload, field), step), out);
+        append_formatted(step, narrowed(value_of(step, type, payload), step), out);
         break;
     }
   }
+}
+
+void run_steps(const EventType& type, Bytes payload, const Symbols& symbols, fmt::memory_buffer& out) {
+  run(type.steps, type, payload, symbols, out);
 }
 
 }  // namespace ringside

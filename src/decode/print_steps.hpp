@@ -11,7 +11,7 @@ bool compile_steps(const tep_event& event, EventType& type);
 // "name=value" for every field: for events without a print fmt.
 void default_steps(EventType& type);
 
-void run_steps(const EventType& type, Bytes payload, fmt::memory_buffer& out);
+void run_steps(const EventType& type, Bytes payload, const Symbols& symbols, fmt::memory_buffer& out);
 
 // The name for an enum's value; null when there is none.
 const std::string* symbol_of(const std::vector<std::pair<i64, std::string>>& symbols, i64 value);

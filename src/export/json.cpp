@@ -79,7 +79,15 @@ void append_value(Bytes payload, const Field& field, fmt::memory_buffer& out) {
   }
 }
 
-const char* place(const RingName& ring) { return ring.kernel ? "cpu" : "ring"; }
+// "ring":3; which of several buffers it is in, first.
+void append_place(const RingName& ring, fmt::memory_buffer& out) {
+  if (!ring.buffer.empty()) {
+    append(out, "\"buffer\":");
+    append_json_text(ring.buffer, out);
+    out.push_back(',');
+  }
+  fmt::format_to(std::back_inserter(out), "\"{}\":{}", ring.kernel ? "cpu" : "ring", ring.ring);
+}
 
 }  // namespace
 
@@ -130,8 +138,9 @@ const std::string& JsonLines::thread(u32 source, i32 tid, const RingName& ring) 
   const Task* task = tasks_.find(tid);
   const std::string name = task != nullptr ? task->name : tid == ring.tid ? ring.task : "";
   fmt::memory_buffer text;
-  fmt::format_to(std::back_inserter(text), ",\"{}\":{},\"pid\":{},\"tid\":{},\"task\":", place(ring), ring.ring,
-                 task != nullptr ? task->pid : ring.pid, tid);
+  text.push_back(',');
+  append_place(ring, text);
+  fmt::format_to(std::back_inserter(text), ",\"pid\":{},\"tid\":{},\"task\":", task != nullptr ? task->pid : ring.pid, tid);
   append_json_text(name, text);
   append(text, ",\"event\":");
   t.text.assign(text.data(), text.size());
@@ -142,7 +151,9 @@ void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
   append(out, "{\"ts\":");
   append_integer(static_cast<i64>(record.time), false, out);
   if (record.lost != 0) {
-    fmt::format_to(std::back_inserter(out), ",\"{}\":{},\"lost\":{}}}\n", place(ring), ring.ring, record.lost);
+    out.push_back(',');
+    append_place(ring, out);
+    fmt::format_to(std::back_inserter(out), ",\"lost\":{}}}\n", record.lost);
     return;
   }
   const Common common = read_common(record.payload);

@@ -3,7 +3,7 @@
 //   {"ts":1234567890123,"ring":3,"pid":4700,"tid":4711,"task":"cc1plus","event":"libc:malloc","fields":{"size":32,"ptr":94...}}
 //   {"ts":1234567890123,"ring":3,"lost":1234}
 //
-// Events of the kernel have "cpu" where a program's have "ring".
+// Events of the kernel have "cpu" where a program's have "ring", and in front "buffer", if their trace.dat gives theirs a name.
 // Times are nanoseconds. Enums appear by name; texts that are no UTF-8 keep what is, the rest becomes U+FFFD; numbers that JSON
 // has no word for (NaN, infinities) are null.
 #pragma once

@@ -8,7 +8,7 @@ void append_time(u64 ns, fmt::memory_buffer& out) {
   const u64 us = (ns + 500) / 1000;
   const fmt::format_int seconds(us / 1000000);
   for (size_t n = seconds.size(); n < 5; ++n) out.push_back(' ');
-  out.append(seconds.data(), seconds.data() + seconds.size());
+  append(out, {seconds.data(), seconds.size()});
   char micros[] = ".000000: ";
   auto rest = static_cast<u32>(us % 1000000);
   for (int i = 6; rest != 0; --i, rest /= 10) micros[i] = static_cast<char>('0' + rest % 10);
@@ -31,7 +31,8 @@ const std::string& TextLines::prefix(u32 source, i32 tid, const RingName& ring) 
     const Task* task = tasks_.find(tid);
     const std::string name = task != nullptr ? task->name : tid == ring.tid ? ring.task : "<...>";
     p.tid = tid;
-    p.text = fmt::format("{:>16}-{:<7} [{:03}] ", printable(name), tid, ring.ring);
+    p.text = ring.buffer.empty() ? "" : printable(ring.buffer) + ": ";
+    p.text += fmt::format("{:>16}-{:<7} [{:03}] ", printable(name), tid, ring.ring);
   }
   return p.text;
 }
@@ -44,7 +45,10 @@ void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
   const Common common = read_common(record.payload);
   const EventType* type = formats_.find(record.ids + common.id);
   append(out, prefix(record.source, thread_of(type, common), ring));
-  append_time(record.time, out);
+  if (raw_times_)
+    fmt::format_to(std::back_inserter(out), "{:>12}: ", record.time);
+  else
+    append_time(record.time, out);
   if (type != nullptr) {
     append(out, type->name);
     append(out, ": ");

@@ -16,7 +16,9 @@ namespace ringside {
 
 class TextLines {
  public:
-  TextLines(const Formats& formats, const Tasks& tasks) : formats_(formats), tasks_(tasks) {}
+  // raw_times: of a clock that counts no seconds, as the numbers that they are.
+  TextLines(const Formats& formats, const Tasks& tasks, bool raw_times = false)
+      : formats_(formats), tasks_(tasks), raw_times_(raw_times) {}
 
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out);
 
@@ -29,6 +31,7 @@ class TextLines {
 
   const Formats& formats_;
   const Tasks& tasks_;
+  bool raw_times_;
   std::vector<Prefix> prefixes_;
 };
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,13 +10,13 @@
 #include <ringside/abi/sub_buffer.hpp>
 
 #include "schema/format_text.hpp"
+#include "source/trace_dat_format.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {
 namespace {
 
-constexpr u32 most_cpus = 65536;
-enum Option : u16 { done = 0, trace_clock = 4, ts_offset = 7, tsc_to_ns = 14 };
+using namespace trace_dat;
 
 template <class T>
 void put(std::string& out, T value) {
@@ -33,45 +32,46 @@ void put_text(std::string& out, const std::string& text) {
   out += text;
 }
 
-void put_option(std::string& out, Option option, const std::string& data) {
+void put_option(std::string& out, u16 option, const std::string& data) {
   put<u16>(out, option);
   put_text<u32>(out, data);
 }
 
-// What stands between the version and the table of CPUs.
-std::string describe(const TraceDat& dat, u32 subbuf_size, u32 cpus) {
-  std::string out;
-  put_name(out, "header_page");
-  put_text<u64>(out, header_page_text(subbuf_size));
-  put_name(out, "header_event");
-  put_text<u64>(out, std::string(header_event_text()));
+// The blocks that both versions have, in version 6's order.
+struct Block {
+  Section section;
+  std::string bytes;
+};
+std::vector<Block> blocks_of(const TraceDat& dat, u32 subbuf_size) {
+  std::string headers, ftrace, others, kallsyms, printk, comms, names;
+  put_name(headers, "header_page");
+  put_text<u64>(headers, header_page_text(subbuf_size));
+  put_name(headers, "header_event");
+  put_text<u64>(headers, std::string(header_event_text()));
 
   std::map<std::string, std::vector<const EventInfo*>> systems;
   for (const EventInfo& e : dat.events) systems[e.kernel || e.system != "ftrace" ? e.system : "ftrace_"].push_back(&e);
   const auto& internal = systems["ftrace"];
-  put(out, static_cast<u32>(internal.size()));
-  for (const EventInfo* e : internal) put_text<u64>(out, e->format);
+  put(ftrace, static_cast<u32>(internal.size()));
+  for (const EventInfo* e : internal) put_text<u64>(ftrace, e->format);
   systems.erase("ftrace");
-  put(out, static_cast<u32>(systems.size()));
+  put(others, static_cast<u32>(systems.size()));
   for (const auto& [system, events] : systems) {
-    put_name(out, system);
-    put(out, static_cast<u32>(events.size()));
-    for (const EventInfo* e : events) put_text<u64>(out, e->format);
+    put_name(others, system);
+    put(others, static_cast<u32>(events.size()));
+    for (const EventInfo* e : events) put_text<u64>(others, e->format);
   }
-  put_text<u32>(out, dat.kallsyms);
-  put_text<u32>(out, dat.printk_formats);
-  std::string comms;
+  put_text<u32>(kallsyms, dat.kallsyms);
+  put_text<u32>(printk, dat.printk_formats);
   for (const auto& [tid, comm] : dat.tasks) comms += fmt::format("{} {}\n", tid, comm);
-  put_text<u64>(out, comms);
-  put(out, cpus);
-  return out;
+  put_text<u64>(names, comms);
+  return {{section_headers, headers},   {section_ftrace, ftrace}, {section_events, others},
+          {section_kallsyms, kallsyms}, {section_printk, printk}, {section_cmdlines, names}};
 }
 
 std::string clock_options(const ClockInfo& clock) {
   std::string out;
-  const std::string name = fmt::format("[{}]", to_string(clock.kind));
-  put_name(out, "options  ");
-  put_option(out, trace_clock, name);
+  put_option(out, option_trace_clock, fmt::format("[{}]", to_string(clock.kind)) + '\0');
   if (clock.kind == ClockKind::tsc) {
     // Theirs: (ticks * mult >> shift) + offset, exact because base_ticks * mult has no bits below the shift. The offset within
     // tsc_to_ns itself is read by trace-cmd, but not used.
@@ -80,25 +80,13 @@ std::string clock_options(const ClockInfo& clock) {
     put(data, clock.mult);
     put(data, clock.shift);
     put(data, u64{0});
-    put_option(out, tsc_to_ns, data);
+    put_option(out, option_tsc_to_ns, data);
     const auto base = static_cast<u64>(u128{clock.base_ticks} * clock.mult >> clock.shift);
-    put_option(out, ts_offset, fmt::format("{}", static_cast<i64>(clock.base_ns - base)) + '\0');
+    put_option(out, option_offset, fmt::format("{}", static_cast<i64>(clock.base_ns - base)) + '\0');
+  } else if (clock.base_ns != 0) {
+    put_option(out, option_offset, fmt::format("{}", static_cast<i64>(clock.base_ns)) + '\0');
   }
-  put<u16>(out, done);
   return out;
-}
-
-result<void> write_at(int fd, const void* bytes, size_t size, u64 at, const std::string& path) {
-  const auto* from = static_cast<const char*>(bytes);
-  while (size > 0) {
-    const ssize_t n = pwrite(fd, from, size, static_cast<off_t>(at));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return fail(errno, "cannot write " + path);
-    from += n;
-    at += static_cast<u64>(n);
-    size -= static_cast<size_t>(n);
-  }
-  return {};
 }
 
 // Removes what was not finished.
@@ -109,59 +97,220 @@ struct Unfinished {
   }
 };
 
+struct Placed {
+  u32 cpu = 0;
+  u64 offset = 0, size = 0;
+};
+
+class DatWriter {
+ public:
+  DatWriter(int fd, const std::string& path) : fd_(fd), path_(path) {}
+
+  result<TraceDatSize> version_6(TraceDat& dat, u32 page) {
+    u32 cpus = 0;
+    for (const auto& buffer : dat.buffers) {
+      for (const auto& ring : buffer.rings) cpus = std::max(cpus, ring->name().ring + 1);
+    }
+    if (cpus > most_cpus) return too_many(cpus);
+    std::string head = start("6", page);
+    for (const Block& block : blocks_of(dat, page)) head += block.bytes;
+    put(head, cpus);
+    put_name(head, "options  ");
+    head += clock_options(dat.clock);
+    put<u16>(head, option_done);
+    put_name(head, "flyrecord");
+    const size_t table = head.size();
+    head.append(size_t{cpus} * 16, '\0');
+    put_text<u64>(head, fmt::format("[{}]", to_string(dat.clock.kind)));
+
+    at_ = align_up(head.size(), u64{page});
+    // Rings that are not there have no data, and lie where data may lie.
+    std::vector<Placed> all(cpus);
+    for (u32 cpu = 0; cpu < cpus; ++cpu) all[cpu] = {cpu, at_, 0};
+    for (auto& buffer : dat.buffers) {
+      auto placed = rings(buffer, page);
+      if (!placed) return tl::unexpected<Error>(placed.error());
+      for (const Placed& p : *placed) all[p.cpu] = p;
+    }
+    for (const Placed& p : all) {
+      const u64 entry[2] = {p.offset, p.size};
+      std::memcpy(head.data() + table + size_t{p.cpu} * 16, entry, sizeof entry);
+    }
+    return finish(head);
+  }
+
+  result<TraceDatSize> version_7(TraceDat& dat, u32 page) {
+    std::string head = start("7", page);
+    put_name(head, "none");
+    put_name(head, "");
+    const size_t options_at = head.size();
+    put(head, u64{0});
+    std::string options;
+    for (const Block& block : blocks_of(dat, page)) {
+      std::string place;
+      put(place, u64{head.size()});
+      put_option(options, block.section, place);
+      head += section(block.section, block.bytes.size()) + block.bytes;
+    }
+    options += clock_options(dat.clock);
+    at_ = head.size();
+    for (auto& buffer : dat.buffers) {
+      const u32 own = page_of(buffer);
+      const u64 begin = at_;
+      at_ = align_up(begin + section_header_size, u64{own});
+      auto placed = rings(buffer, own);
+      if (!placed) return tl::unexpected<Error>(placed.error());
+      const std::string header = section(section_data, at_ - begin - section_header_size);
+      if (auto done = write(header.data(), header.size(), begin); !done) return tl::unexpected<Error>(done.error());
+      std::string option;
+      put(option, begin);
+      put_name(option, buffer.name);
+      put_name(option, to_string(dat.clock.kind));
+      put(option, own);
+      put(option, static_cast<u32>(placed->size()));
+      for (const Placed& p : *placed) {
+        put(option, p.cpu);
+        put(option, p.offset);
+        put(option, p.size);
+      }
+      put_option(options, option_buffer, option);
+    }
+    put_option(options, option_done, std::string(sizeof(u64), '\0'));
+    std::memcpy(head.data() + options_at, &at_, sizeof at_);
+    options = section(section_options, options.size()) + options;
+    if (auto done = write(options.data(), options.size(), at_); !done) return tl::unexpected<Error>(done.error());
+    at_ += options.size();
+    return finish(head);
+  }
+
+  static u32 page_of(const TraceDatBuffer& buffer) {
+    u32 page = page_size;
+    for (const auto& ring : buffer.rings) page = std::max(page, static_cast<u32>(ring->counters().subbuf_size));
+    return page;
+  }
+
+ private:
+  static tl::unexpected<Error> too_many(u64 rings) {
+    return refuse(std::errc::too_many_files_open, "a trace.dat for " + std::to_string(rings) + " rings is more than trace-cmd can read");
+  }
+  static std::string start(const char* version, u32 page) {
+    std::string head(magic, magic_size);
+    put_name(head, version);
+    head += '\0';  // little endian
+    head += '\x08';
+    put(head, page);
+    return head;
+  }
+  static std::string section(u16 id, u64 size) {
+    std::string out;
+    put(out, id);
+    put<u16>(out, 0);
+    put(out, ~u32{0});  // without a name
+    put(out, size);
+    return out;
+  }
+
+  result<void> write(const void* bytes, size_t size, u64 at) const {
+    const auto* from = static_cast<const char*>(bytes);
+    while (size > 0) {
+      const ssize_t n = pwrite(fd_, from, size, static_cast<off_t>(at));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return fail(errno, "cannot write " + path_);
+      from += n;
+      at += static_cast<u64>(n);
+      size -= static_cast<size_t>(n);
+    }
+    return {};
+  }
+
+  // Whether a file's sub-buffers can be taken as they lie there.
+  static bool sound(const Images& images, u32 page) {
+    if (images.size % page != 0) return false;
+    for (u64 at = 0; at < images.size; at += page) {
+      abi::SubBufferHeader header{};
+      if (pread(images.fd, &header, sizeof header, static_cast<off_t>(at)) != sizeof header) return false;
+      if (abi::commit_size(header.commit) > page - abi::header_size) return false;
+    }
+    return true;
+  }
+
+  // The file system copies (or only shares: XFS, Btrfs). False: it cannot; what was copied is written again.
+  bool copy(const Images& images) const {
+    loff_t from = 0, to = static_cast<loff_t>(at_);
+    while (static_cast<u64>(from) < images.size) {
+      const ssize_t n = copy_file_range(images.fd, &from, fd_, &to, images.size - static_cast<u64>(from), 0);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return false;
+    }
+    return true;
+  }
+
+  result<std::vector<Placed>> rings(TraceDatBuffer& buffer, u32 page) {
+    std::vector<Placed> placed;
+    if (buffer.rings.size() > most_cpus) return too_many(buffer.rings.size());
+    for (auto& ring : buffer.rings) {
+      const u64 begin = at_;
+      const auto own = ring->counters().subbuf_size;
+      const auto images = ring->images();
+      if (images && own == page && sound(*images, page) && copy(*images)) {
+        at_ += images->size;
+      } else {
+        for (;;) {
+          auto view = ring->next();
+          if (!view) return tl::unexpected<Error>(view.error());
+          if (!*view) break;
+          // Header, data and the number of missed events; the rest is a hole. A smaller sub-buffer is one with room at its end.
+          const u64 used = std::min<u64>(abi::header_size + (*view)->end + 8, own);
+          if (auto done = write((*view)->sub_buffer, used, at_); !done) return tl::unexpected<Error>(done.error());
+          at_ += page;
+        }
+      }
+      size_.sub_buffers += (at_ - begin) / page;
+      placed.push_back({ring->name().ring, begin, at_ - begin});
+      ring = nullptr;  // its file is closed: there may be thousands
+    }
+    return placed;
+  }
+
+  result<TraceDatSize> finish(const std::string& head) {
+    if (auto done = write(head.data(), head.size(), 0); !done) return tl::unexpected<Error>(done.error());
+    if (ftruncate(fd_, static_cast<off_t>(at_)) != 0) return fail(errno, "cannot close " + path_);
+    size_.bytes = at_;
+    return size_;
+  }
+
+  int fd_;
+  const std::string& path_;
+  u64 at_ = 0;  // where the next sub-buffer goes
+  TraceDatSize size_;
+};
+
+result<void> check_ids(const TraceDat& dat) {
+  std::map<u16, const EventInfo*> by_id;
+  for (const EventInfo& e : dat.events) {
+    const auto [other, fresh] = by_id.emplace(e.id, &e);
+    if (!fresh && other->second->kernel != e.kernel)
+      return refuse(std::errc::not_supported, "the events " + other->second->system + ":" + other->second->name + " and " + e.system +
+                                                  ":" + e.name + " have the same id, of the kernel's and of the program's, and a "
+                                                  "trace.dat knows only one: export one of the two (--only kernel, --only program)");
+  }
+  return {};
+}
+
 }  // namespace
 
 result<TraceDatSize> write_trace_dat(const std::string& path, TraceDat& dat) {
-  u32 subbuf_size = page_size, cpus = 0;
-  for (const auto& ring : dat.rings) {
-    subbuf_size = std::max(subbuf_size, static_cast<u32>(ring->counters().subbuf_size));
-    cpus = std::max(cpus, ring->name().ring + 1);
-  }
-  if (cpus > most_cpus) return refuse(std::errc::too_many_files_open, "a trace.dat for " + std::to_string(cpus) + " rings is more than trace-cmd can read");
-  std::string head("\x17\x08\x44tracing", 10);
-  put_name(head, "6");
-  head += '\0';  // little endian
-  head += '\x08';
-  put(head, subbuf_size);
-  head += describe(dat, subbuf_size, cpus) + clock_options(dat.clock);
-  put_name(head, "flyrecord");
-  const size_t table = head.size();
-  head.append(size_t{cpus} * 16, '\0');
-  put_text<u64>(head, fmt::format("[{}]", to_string(dat.clock.kind)));
-
+  if (auto distinct = check_ids(dat); !distinct) return tl::unexpected<Error>(distinct.error());
   Unfinished unfinished{path + ".new"};
   const sys::Fd fd(open(unfinished.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (!fd) return fail(errno, "cannot make " + unfinished.path);
-  TraceDatSize size;
-  const auto aligned = [&](u64 at) { return (at + subbuf_size - 1) / subbuf_size * subbuf_size; };
-  u64 at = aligned(head.size());
-  for (const auto& ring : dat.rings) {
-    const u64 start = at;
-    for (;;) {
-      auto view = ring->next();
-      if (!view) return tl::unexpected<Error>(view.error());
-      if (!*view) break;
-      // Header, data and the number of missed events; the rest is a hole. A smaller sub-buffer is one with room at its end.
-      const u64 used = std::min<u64>(abi::header_size + (*view)->end + 8, ring->counters().subbuf_size);
-      if (auto done_ = write_at(fd.get(), (*view)->sub_buffer, used, at, path); !done_) return tl::unexpected<Error>(done_.error());
-      at += subbuf_size;
-      ++size.sub_buffers;
-    }
-    const u64 entry[2] = {start, at - start};
-    std::memcpy(head.data() + table + size_t{ring->name().ring} * 16, entry, sizeof entry);
-  }
-  // Rings that are not there have no data, and lie where data may lie.
-  for (u32 cpu = 0; cpu < cpus; ++cpu) {
-    u64 entry[2];
-    std::memcpy(entry, head.data() + table + size_t{cpu} * 16, sizeof entry);
-    if (entry[0] == 0) entry[0] = aligned(head.size());
-    std::memcpy(head.data() + table + size_t{cpu} * 16, entry, sizeof entry);
-  }
-  if (auto done_ = write_at(fd.get(), head.data(), head.size(), 0, path); !done_) return tl::unexpected<Error>(done_.error());
-  if (ftruncate(fd.get(), static_cast<off_t>(at)) != 0) return fail(errno, "cannot close " + path);
+  u32 page = page_size;
+  for (const auto& buffer : dat.buffers) page = std::max(page, DatWriter::page_of(buffer));
+  DatWriter writer(fd.get(), path);
+  auto size = dat.buffers.size() <= 1 ? writer.version_6(dat, page) : writer.version_7(dat, page);
+  if (!size) return size;
   if (rename(unfinished.path.c_str(), path.c_str()) != 0) return fail(errno, "cannot put " + path + " in place");
   unfinished.path.clear();
-  size.bytes = at;
   return size;
 }
 

@@ -1,11 +1,11 @@
-// A recording as a trace.dat file, version 6: what trace-cmd and KernelShark read.
+// A recording as a trace.dat file: what trace-cmd and KernelShark read. Of one buffer it is of version 6, of several of version 7.
 //
 //   TraceDat dat;
-//   dat.clock = meta.clock, dat.events = ..., dat.rings = must(open_recording(dir, meta));
+//   dat.clock = meta.clock, dat.events = ..., dat.buffers = {{"", must(open_recording(dir, meta))}};
 //   must(write_trace_dat("trace.dat", dat));
 //
-// Sub-buffers go in as they are; no event is rewritten. A file has one space of event ids, so it takes either the rings of a
-// program or those of the kernel. A ring's number becomes the number of the CPU that trace-cmd shows.
+// Sub-buffers go in as they are; no event is rewritten. A file has one space of event ids, and those of the kernel and of programs
+// do not meet (abi::event_id). A ring's number becomes the number of the CPU that trace-cmd shows.
 #pragma once
 #include <map>
 #include <memory>
@@ -16,12 +16,17 @@
 
 namespace ringside {
 
+struct TraceDatBuffer {
+  std::string name;  // said in front of each line by trace-cmd, where there are several
+  std::vector<std::unique_ptr<Source>> rings;
+};
+
 struct TraceDat {
   ClockInfo clock;
   std::vector<EventInfo> events;
   std::map<i32, std::string> tasks;  // comm by tid
   std::string kallsyms, printk_formats;  // may be empty
-  std::vector<std::unique_ptr<Source>> rings;
+  std::vector<TraceDatBuffer> buffers;
 };
 
 struct TraceDatSize {

@@ -244,7 +244,7 @@ std::vector<EventInfo> Instance::events() const {
   for (u32 id = 1; id <= n; ++id) {
     const EventEntry& e = words_.event(id);
     if (__atomic_load_n(&e.known, __ATOMIC_ACQUIRE) == 0) continue;
-    EventInfo info{static_cast<u16>(id), field_text(e.system, sizeof e.system), field_text(e.name, sizeof e.name), "",
+    EventInfo info{static_cast<u16>(abi::event_id(id)), field_text(e.system, sizeof e.system), field_text(e.name, sizeof e.name), "",
                    __atomic_load_n(&e.enabled, __ATOMIC_RELAXED) != 0};
     if (auto text = sys::read_file(path_ + "/events/" + info.system + "/" + info.name + "/format")) info.format = std::move(*text);
     all.push_back(std::move(info));
@@ -326,14 +326,19 @@ result<void> Instance::reset() {
   return {};
 }
 
+result<void> Instance::unmapped(const char* what) {
+  for (const RingInfo& r : rings())
+    if (auto ring = look_at(dir_.get(), r.name.ring, geometry()); ring && ring->mapped())
+      return refuse(std::errc::device_or_resource_busy, "ring " + std::to_string(r.name.ring) + " is mapped by a reader: " + what + " before the reader is gone");
+  return {};
+}
+
 result<void> Instance::resize(u64 buffer_size, u32 subbuf_size) {
   const auto sized = geometry_for(buffer_size, subbuf_size, words_.control->spares);
   if (!sized) return tl::unexpected(sized.error());
   if (*sized == geometry()) return {};
   const InstanceLock lock(path_);
-  for (const RingInfo& r : rings())
-    if (auto ring = look_at(dir_.get(), r.name.ring, geometry()); ring && ring->mapped())
-      return refuse(std::errc::device_or_resource_busy, "ring " + std::to_string(r.name.ring) + " is mapped by a reader: it cannot be resized before the reader is gone");
+  if (auto free = unmapped("it cannot be resized"); !free) return free;
   __atomic_store_n(&words_.control->sizes, pack_sizes(*sized), __ATOMIC_SEQ_CST);  // before the looks: see introduce
   for (const RingInfo& r : rings())
     if (auto ring = look_at(dir_.get(), r.name.ring, geometry()); ring && r.live) ring->give_up();
@@ -341,6 +346,8 @@ result<void> Instance::resize(u64 buffer_size, u32 subbuf_size) {
 }
 
 result<std::string> Instance::snapshot() {
+  const char* const no_copy = "no snapshot can be taken";
+  if (auto free = unmapped(no_copy); !free) return tl::unexpected(free.error());
   const std::string to = path_ + "/snapshot";
   if (access(to.c_str(), F_OK) == 0)
     if (auto gone = remove(to, true); !gone) return tl::unexpected(gone.error());
@@ -354,6 +361,7 @@ result<std::string> Instance::snapshot() {
     const std::string folder = "/per_cpu/cpu" + std::to_string(r.name.ring);
     if (auto made = make_directory(to + folder, true); !made) return tl::unexpected(made.error());
     auto done = ring->freeze(tracing_on(), [&]() -> result<void> {
+      if (auto free = unmapped(no_copy); !free) return free;  // once more, under the reader's lock
       for (const char* file : {"/ring", "/trace_pipe_raw"})
         if (auto copied = sys::copy_sparse(path_ + folder + file, to + folder + file); !copied) return copied;
       const u64 unlocked = 0;  // the copy was made under our lock

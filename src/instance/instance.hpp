@@ -68,7 +68,8 @@ class Instance {
 
   result<void> tracing(bool on);
   bool tracing_on() const;
-  // Empties all rings and their counters. EBUSY while a writer is in the middle of an event or a ring is mapped.
+  // Empties all rings and their counters. EBUSY while a writer is in the middle of an event or a ring is consumed by others; who maps a
+  // ring sees the meta-page of an empty one.
   result<void> reset();
   // Rings of other sizes from now on: each thread takes a new one at its next event; what the old ones hold stays readable.
   // EBUSY while a ring is mapped by others; EINVAL for impossible sizes.
@@ -87,6 +88,7 @@ class Instance {
   Instance(sys::Region region, sys::Fd dir)
       : region_(std::move(region)), words_{reinterpret_cast<InstanceControl*>(region_.data())}, dir_(std::move(dir)), watch_(dir_.get(), words_) {}
   Geometry geometry() const noexcept { return geometry_of(*words_.control); }
+  result<void> unmapped(const char* what);  // EBUSY: somebody maps a ring, so `what` is not possible
   std::string name_, path_;
   sys::Region region_;
   InstanceWords words_;

@@ -17,7 +17,7 @@ namespace ringside {
 inline constexpr u64 instance_magic = 0x0154534E49474E52;  // "RNGINST\1"
 inline constexpr u32 instance_version = 1;
 inline constexpr u32 most_rings = 65536;
-inline constexpr u32 most_events = 4095;  // ids 1 .. 4095
+inline constexpr u32 most_events = 4095;  // numbers 1 .. 4095; their ids are abi::event_id
 inline constexpr u32 gate_bytes = 4096;
 
 // Who waits. Writers load `any` on each commit and `percent` on each finished sub-buffer.

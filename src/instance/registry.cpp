@@ -83,13 +83,13 @@ int enter(ringside_event& e) {
     mkdir((std::string(process.path) + "/events").c_str(), 0700);
     mkdir(system.c_str(), 0700);
     mkdir((system + "/" + e.name).c_str(), 0700);
-    (void)sys::write_file(system + "/" + e.name + "/id", std::to_string(id) + "\n");
-    if (!sys::write_file(system + "/" + e.name + "/format", format_text(e, id))) return -EIO;
+    (void)sys::write_file(system + "/" + e.name + "/id", std::to_string(abi::event_id(id)) + "\n");
+    if (!sys::write_file(system + "/" + e.name + "/format", format_text(e, abi::event_id(id)))) return -EIO;
     __atomic_store_n(&entry.known, 1u, __ATOMIC_RELEASE);
     __atomic_store_n(&c.nr_events, u64{id}, __ATOMIC_RELEASE);
     apply_patterns(process.path, process.words, ringside_gate);
   }
-  __atomic_store_n(&e.id, id, __ATOMIC_RELEASE);
+  __atomic_store_n(&e.id, abi::event_id(id), __ATOMIC_RELEASE);
   __atomic_store_n(&e.enabled, &process.words.event(id).enabled, __ATOMIC_RELEASE);
   return 0;
 }

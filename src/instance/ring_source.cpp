@@ -217,7 +217,10 @@ result<void> RingView::freeze(bool reopen, const std::function<result<void>()>& 
   }
   result<void> done;
   if (calm) done = copy();
-  if (calm && done) clear_words(ring_);
+  if (calm && done) {
+    clear_words(ring_);
+    if (mapped()) reader_.update_meta();
+  }
   unlock();
   gate(reopen);
   if (!calm) return refuse(std::errc::device_or_resource_busy, "a writer is in the middle of an event and does not go on");

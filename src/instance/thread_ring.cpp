@@ -25,24 +25,20 @@ namespace {
 using detail::this_thread;
 using detail::ThisThread;
 
-// A ring that this thread has taken.
+// A ring that this thread has taken, and its writer. Both stay until the thread ends, also when it has got another ring since: a
+// handler does that, and what it interrupted may stand before its event or behind it, on the ring that was.
 struct Hold {
+  Hold* older;
   MappedRing mapped;
   InstanceWords words;  // of its instance; another one may be open by now
   u32 number;
   i32 tid;  // whose it is; 0 in a child: nobody's
-};
-
-// A ring that was put aside stays mapped, and this thread's, until the thread ends: the event that a handler interrupted may have
-// loaded its address already. A page each, because handlers may do it.
-struct Aside {
-  Aside* next;
-  Hold hold;
+  alignas(ThisThread::Writer) unsigned char writer[sizeof(ThisThread::Writer)];
 };
 
 struct ThreadRing {
-  Hold hold;
-  Aside* aside;
+  Hold* newest;
+  Hold first;             // the others have a page each, because handlers cannot allocate
   u32 refusals;           // in a row
   MappedRing child_copy;  // during a fork in the middle of an event
 };
@@ -78,44 +74,46 @@ class SignalsOff {
 InstanceWords open_words() noexcept { return {__atomic_load_n(&process.words.control, __ATOMIC_ACQUIRE)}; }
 
 bool in_event() noexcept {
-  const Control* const words = this_ring.hold.mapped.ring.control;
-  return words != nullptr && __atomic_load_n(&words->nest, __ATOMIC_RELAXED) != 0;
+  const Hold* const own = this_ring.newest;
+  return own != nullptr && __atomic_load_n(&own->mapped.ring.control->nest, __ATOMIC_RELAXED) != 0;
 }
 bool moved() noexcept {
-  const Control* const words = this_ring.hold.mapped.ring.control;
-  return words != nullptr && (__atomic_load_n(&words->gate, __ATOMIC_ACQUIRE) & gate_moved) != 0;
+  const Hold* const own = this_ring.newest;
+  return own != nullptr && (__atomic_load_n(&own->mapped.ring.control->gate, __ATOMIC_ACQUIRE) & gate_moved) != 0;
+}
+
+// Zeros, or null if there is no memory.
+Hold* new_hold() noexcept {
+  if (!this_ring.first.mapped) return &this_ring.first;
+  void* const page = mmap(nullptr, sizeof(Hold), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return page != MAP_FAILED ? new (page) Hold{} : nullptr;
+}
+void free_hold(Hold* hold) noexcept {
+  if (hold == &this_ring.first)
+    *hold = {};
+  else
+    munmap(hold, sizeof *hold);
 }
 
 // Only where no event of this thread can be on its way.
 void release(Hold& hold) noexcept {
-  if (!hold.mapped) return;
   unmap_ring(hold.mapped);
   const auto tid = static_cast<u32>(hold.tid);
   u64 live = pack_state(RingState::live, tid);
   if (tid != 0)
     __atomic_compare_exchange_n(&hold.words.ring(hold.number).state, &live, pack_state(RingState::retired, tid), false,
                                 __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-  hold = {};
-}
-
-void put_aside() noexcept {
-  if (!this_ring.hold.mapped) return;
-  void* const page = mmap(nullptr, sizeof(Aside), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (page != MAP_FAILED) this_ring.aside = new (page) Aside{this_ring.aside, this_ring.hold};  // else it is found dead some day
-  this_ring.hold = {};
+  free_hold(&hold);
 }
 
 void at_thread_end(void*) {
   const SignalsOff off;
+  const Inside inside;
   this_thread.attached_at = detail::not_attached;  // later destructors may write: they get a ring once more
-  if (in_event())
-    put_aside();
-  else
-    release(this_ring.hold);
-  while (Aside* const one = this_ring.aside) {
-    this_ring.aside = one->next;
-    release(one->hold);
-    munmap(one, sizeof *one);
+  this_thread.writer = nullptr;
+  while (Hold* const one = this_ring.newest) {
+    this_ring.newest = one->older;
+    release(*one);
   }
 }
 
@@ -255,18 +253,21 @@ bool take_ring() noexcept {
   const InstanceWords words = open_words();
   if (words.control == nullptr || in_event()) return false;  // an open event ends on the ring that it began on
   t.attached_at = detail::not_attached;
-  put_aside();
   const sys::Fd dir = getpid() == process.pid ? open_directory() : sys::Fd();  // a vfork's child: the thread is its parent's
-  Hold& own = this_ring.hold;
-  own.words = words;
-  own.tid = t.tid = sys::gettid();
-  if (!dir || !find_ring(dir.get(), own)) {
-    own = {};
+  Hold* const own = dir ? new_hold() : nullptr;
+  if (own == nullptr) return false;
+  own->words = words;
+  own->tid = t.tid = sys::gettid();
+  if (!find_ring(dir.get(), *own)) {
+    free_hold(own);
     return false;
   }
-  introduce(dir.get(), own);
-  new (t.storage) ThisThread::Writer(own.mapped.ring, RingClockNow{process.clock.kind, &words.control->clock_base_ticks},
-                                     Doorbell{&words.control->wait.any, &words.control->wait.percent, wake, words.control});
+  introduce(dir.get(), *own);
+  t.writer = new (own->writer)
+      ThisThread::Writer(own->mapped.ring, RingClockNow{process.clock.kind, &words.control->clock_base_ticks},
+                         Doorbell{&words.control->wait.any, &words.control->wait.percent, wake, words.control});
+  own->older = this_ring.newest;
+  this_ring.newest = own;
   // A key beyond the first 32 would allocate, perhaps in a handler; then /proc tells that the thread has ended.
   if (has_end_key && end_key < 32) pthread_setspecific(end_key, &t);
   t.attached_at = epoch;
@@ -309,17 +310,16 @@ RS_NOINLINE bool attach() noexcept {
 }  // namespace
 
 void copy_open_events() noexcept {
-  if (in_event()) this_ring.child_copy = copy_ring(this_ring.hold.mapped);
+  if (in_event()) this_ring.child_copy = copy_ring(this_ring.newest->mapped);
 }
 void drop_copy() noexcept { unmap_ring(this_ring.child_copy); }
 
 // The rings are the parent's, and shared: never written to again. An event that was open at the fork ends in a copy, which takes no
 // others: its gate is closed. One that was about to begin finds zeros.
 void forget_thread_after_fork(u64 epoch) noexcept {
-  for (Aside* one = this_ring.aside; one != nullptr; one = one->next) one->hold.tid = 0;
-  Hold& own = this_ring.hold;
-  if (!own.mapped) return;
-  own.tid = 0;
+  for (Hold* one = this_ring.newest; one != nullptr; one = one->older) one->tid = 0;
+  if (this_ring.newest == nullptr) return;
+  Hold& own = *this_ring.newest;
   if (!this_ring.child_copy && in_event()) this_ring.child_copy = copy_ring(own.mapped);
   if (this_ring.child_copy) {
     move_ring(this_ring.child_copy, own.mapped);
@@ -327,7 +327,6 @@ void forget_thread_after_fork(u64 epoch) noexcept {
     this_thread.attached_at = epoch;
   } else {
     forget_ring(own.mapped);
-    put_aside();
     this_thread.attached_at = detail::not_attached;
   }
 }
@@ -345,38 +344,46 @@ static_assert(offsetof(ringside_slot, payload) == offsetof(Slot, payload));
 // Not initialised: reserve writes all of it.
 static Slot& slot_in(ringside_slot* where) noexcept { return *std::launder(reinterpret_cast<Slot*>(where)); }
 
-bool detail::begin_slowly(const ringside_event& event, u32 size, Slot& slot, bool attached, u64 nest) noexcept {
+bool detail::begin_slowly(const ringside_event& event, u32 size, Slot& slot, ThisThread::Writer* writer, u64 nest) noexcept {
   ThisThread& t = this_thread;
   slot = {};
-  bool done = attached && t.writer().reserve_after_all(size, nest, slot);
-  while (!done) {
-    if (attached && slot.why != Refused::moved) return false;
+  bool done = writer != nullptr && writer->reserve_after_all(size, nest, slot);
+  // Until it is begun, a handler may put this thread on another ring: the event goes there, because there it will be ended.
+  while (!done || writer != t.writer) {
+    if (done)
+      writer->discard(slot);
+    else if (writer != nullptr && slot.why != Refused::moved)
+      return false;
     slot = {};
     if (!attach()) return false;
-    attached = true;
-    done = t.writer().reserve(size, slot);
+    writer = t.writer;
+    done = writer->reserve(size, slot);
   }
   t.put_common(event, slot.payload);
   return true;
 }
 
-void detail::end_slowly(const Slot& slot) noexcept { this_thread.writer().commit(slot); }
+void detail::end_slowly(const Slot& slot) noexcept { this_thread.writer->commit(slot); }
 
 extern "C" bool ringside_begin(ringside_event* event, uint32_t payload_size, ringside_slot* where) {
   ThisThread& t = this_thread;
   Slot& slot = slot_in(where);
   u64 nest = 0;
-  const bool attached = t.attached();
-  if (!attached || !t.writer().reserve_at_once(payload_size, nest, slot)) [[unlikely]]
-    return detail::begin_slowly(*event, payload_size, slot, attached, nest);
+  ThisThread::Writer* const writer = t.attached_writer();
+  if (writer == nullptr || !writer->reserve_at_once(payload_size, nest, slot)) [[unlikely]]
+    return detail::begin_slowly(*event, payload_size, slot, writer, nest);
+  if (writer != t.writer) [[unlikely]] {
+    writer->discard(slot);
+    return detail::begin_slowly(*event, payload_size, slot, nullptr, 0);
+  }
   t.put_common(*event, slot.payload);
   return true;
 }
 
 extern "C" void ringside_end(ringside_slot* slot) {
-  if (slot->payload != nullptr) this_thread.writer().commit(slot_in(slot));
+  if (slot->payload != nullptr) this_thread.writer->commit(slot_in(slot));
 }
 
 extern "C" void ringside_discard(ringside_slot* slot) {
-  if (slot->payload != nullptr) this_thread.writer().discard(slot_in(slot));
+  if (slot->payload != nullptr) this_thread.writer->discard(slot_in(slot));
 }

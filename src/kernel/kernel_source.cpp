@@ -2,12 +2,16 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
+#include <set>
 #include <ringside/abi/meta_page.hpp>
 
 #include "source/image.hpp"
@@ -17,6 +21,17 @@ namespace ringside {
 namespace {
 
 constexpr u32 largest_subbuf = 512 * 1024;  // of the kernel, which is more than of ours
+
+std::vector<std::string> names_in(const std::string& dir) {
+  std::vector<std::string> names;
+  DIR* d = opendir(dir.c_str());
+  if (d == nullptr) return names;
+  while (const dirent* entry = readdir(d)) {
+    if (entry->d_name[0] != '.') names.push_back(entry->d_name);
+  }
+  closedir(d);
+  return names;
+}
 
 std::string cpu_file(const KernelRing& ring, const char* name) {
   return ring.dir + "/per_cpu/cpu" + std::to_string(ring.cpu) + "/" + name;
@@ -45,7 +60,8 @@ result<bool> wait_for(int fd, std::chrono::nanoseconds timeout) {
   pollfd p{fd, POLLIN, 0};
   const i64 ns = std::max<i64>(timeout.count(), 0);
   const timespec t{ns / 1'000'000'000, ns % 1'000'000'000};
-  const int n = ppoll(&p, 1, &t, nullptr);
+  int n = ppoll(&p, 1, &t, nullptr);
+  if (n > 0 && (p.revents & POLLIN) == 0) n = ppoll(nullptr, 0, &t, nullptr);  // no ring yet, which poll() says at once
   if (n < 0) return fail(errno, "waiting for the kernel's ring");
   return n > 0;
 }
@@ -89,7 +105,7 @@ class KernelRead final : public KernelSource {
   result<std::optional<SubBufferView>> next() override {
     const size_t size = buffer_.size() * 8;
     const ssize_t n = ::read(fd_.get(), buffer_.data(), size);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
+    if (n < 0 && (errno == EAGAIN || errno == EINTR || errno == ENODEV)) return std::nullopt;  // ENODEV: no ring yet
     if (n < 0) return fail(errno, "cannot read " + path());
     if (n == 0) return std::nullopt;
     SubBufferView view;
@@ -102,6 +118,7 @@ class KernelRead final : public KernelSource {
   }
   result<bool> wait(std::chrono::nanoseconds timeout) override { return wait_for(fd_.get(), timeout); }
   int fd() const override { return fd_.get(); }
+  KernelWay way() const override { return KernelWay::read; }
   Counters counters() const override { return kernel_counters(ring_).value_or(Counters{}); }
   const RingName& name() const override { return name_; }
   const ClockInfo& clock() const override { return clock_; }
@@ -144,11 +161,13 @@ class KernelMap final : public KernelSource {
   KernelMap(const KernelRing& ring, Mapped mapped) : mapped_(std::move(mapped)), losses_(ring) {}
   result<std::optional<SubBufferView>> next() override {
     auto view = mapped_.next();
+    if (view && !*view) view = mapped_.next();  // the first may only have caught up with the reader page: the second swaps
     if (view && *view) losses_.settle(**view, [this] { return mapped_.meta().overrun; });
     return view;
   }
   result<bool> wait(std::chrono::nanoseconds timeout) override { return mapped_.wait(0, timeout); }
   int fd() const override { return mapped_.get().fd(); }
+  KernelWay way() const override { return KernelWay::map; }
   Counters counters() const override { return mapped_.counters(); }
   const RingName& name() const override { return mapped_.name(); }
   const ClockInfo& clock() const override { return mapped_.clock(); }
@@ -178,6 +197,21 @@ result<std::unique_ptr<KernelSource>> map_ring(const KernelRing& ring, sys::Fd f
       ring, KernelMap::Mapped(std::move(*whole), geometry, KernelGetReader(ring, std::move(fd)), std::move(options)));
 }
 
+// A CPU that has not been online since the instance was made has all its files, and no ring behind them: no event ever came and
+// reading says ENODEV.
+bool has_ring(const KernelRing& ring) {
+  const auto fd = open_raw(ring);
+  u64 nothing[2];  // too few bytes for an event: nothing is consumed
+  return !fd || ::read(fd->get(), nothing, sizeof nothing) >= 0 || errno != ENODEV;
+}
+
+std::string why_not_mapped(const Error& error) {
+  const std::string why = error.code == std::errc::no_such_device           ? "this kernel cannot map them (Linux 6.10 can)"
+                          : error.code == std::errc::device_or_resource_busy ? "a snapshot of the instance is in use"
+                                                                             : error.sentence;
+  return "the kernel's rings are read and not mapped: " + why;
+}
+
 // "seconds.micros" or plain ticks, by the instance's clock.
 u64 time_from(const char* text) {
   char* end = nullptr;
@@ -196,6 +230,58 @@ result<std::unique_ptr<KernelSource>> open_kernel_ring(const KernelRing& ring, c
   auto size = subbuf_size_of(ring.dir);
   if (!size) return tl::unexpected<Error>(size.error());
   return std::make_unique<KernelRead>(ring, std::move(*fd), *size, clock);
+}
+
+result<KernelRings> open_kernel_rings(const std::string& dir, const std::vector<u32>& cpus, const ClockInfo& clock,
+                                      const KernelChoice& choice) {
+  KernelRings rings;
+  KernelWay way = choice.forced.value_or(choice.better);
+  for (const u32 cpu : cpus) {
+    auto source = open_kernel_ring({dir, cpu}, clock, way);
+    if (!source && way == KernelWay::map) {
+      // What is not there cannot be mapped, but will be readable once it is.
+      const bool no_ring = source.error().code == std::errc::invalid_argument && !has_ring({dir, cpu});
+      if (!no_ring && choice.forced) return tl::unexpected<Error>(source.error());
+      if (!no_ring) {
+        rings.notice = why_not_mapped(source.error());
+        way = KernelWay::read;
+      }
+      source = open_kernel_ring({dir, cpu}, clock, KernelWay::read);
+    }
+    if (!source) return tl::unexpected<Error>(source.error());
+    rings.sources.push_back(std::move(*source));
+  }
+  return rings;
+}
+
+std::vector<KernelConsumer> kernel_consumers(const std::string& dir) {
+  std::map<std::pair<dev_t, ino_t>, u32> files;
+  for (const u32 cpu : kernel_cpus(dir)) {
+    struct stat st {};
+    if (stat(cpu_file({dir, cpu}, "trace_pipe_raw").c_str(), &st) == 0) files[{st.st_dev, st.st_ino}] = cpu;
+  }
+  std::vector<KernelConsumer> all;
+  for (const std::string& pid : names_in("/proc")) {
+    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::set<u32> seen;
+    for (const std::string& number : names_in("/proc/" + pid + "/fd")) {
+      const std::string link = "/proc/" + pid + "/fd/" + number;
+      char target[PATH_MAX];
+      const ssize_t n = readlink(link.c_str(), target, sizeof target);
+      // Only then is stat() asked, which other file systems may take long to answer.
+      if (n < 0 || !std::string_view(target, static_cast<size_t>(n)).ends_with("/trace_pipe_raw")) continue;
+      struct stat st {};
+      if (stat(link.c_str(), &st) != 0) continue;
+      const auto file = files.find({st.st_dev, st.st_ino});
+      if (file == files.end() || !seen.insert(file->second).second) continue;
+      const auto maps = sys::read_file("/proc/" + pid + "/maps");
+      char comm[16] = {};
+      sys::comm_of(std::stoi(pid), std::stoi(pid), comm);
+      const bool mapped = maps && maps->find(std::string(target, static_cast<size_t>(n)) + "\n") != std::string::npos;
+      all.push_back({file->second, std::stoi(pid), comm, mapped ? KernelWay::map : KernelWay::read});
+    }
+  }
+  return all;
 }
 
 result<Counters> kernel_counters(const KernelRing& ring) {
@@ -232,13 +318,10 @@ result<Counters> kernel_counters(const KernelRing& ring) {
 
 std::vector<u32> kernel_cpus(const std::string& instance_dir) {
   std::vector<u32> cpus;
-  DIR* d = opendir((instance_dir + "/per_cpu").c_str());
-  if (d == nullptr) return cpus;
-  while (const dirent* entry = readdir(d)) {
+  for (const std::string& name : names_in(instance_dir + "/per_cpu")) {
     unsigned cpu = 0;
-    if (std::sscanf(entry->d_name, "cpu%9u", &cpu) == 1) cpus.push_back(cpu);
+    if (std::sscanf(name.c_str(), "cpu%9u", &cpu) == 1) cpus.push_back(cpu);
   }
-  closedir(d);
   std::sort(cpus.begin(), cpus.end());
   return cpus;
 }

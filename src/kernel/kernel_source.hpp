@@ -8,9 +8,12 @@
 //         swapping it out, so this is the fast way; an unfinished one it copies event by event.
 //   map   the ring's own memory (Linux 6.10). GET_READER walks the sub-buffer in the kernel to count its events, about 5 us
 //         for 4 KiB, but nothing is copied and unfinished sub-buffers cost no more than finished ones.
+// Which one is taken says a KernelChoice: by default read() for bulk, the mapping for who looks at every event as it comes.
+// A CPU that was offline when the instance was made has no ring yet: nothing comes of it until it is online.
 // A source belongs to one thread. Several consumers of one CPU compete for its events.
 #pragma once
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +23,11 @@ namespace ringside {
 
 enum class KernelWay { read, map };
 const char* to_string(KernelWay way) noexcept;
+
+struct KernelChoice {
+  KernelWay better = KernelWay::read;  // for this job, if it can be had; else the other
+  std::optional<KernelWay> forced;     // this one or an error
+};
 
 struct KernelRing {
   std::string dir;  // the instance's, e.g. /sys/kernel/tracing/instances/x
@@ -31,11 +39,29 @@ class KernelSource : public Source {
  public:
   // Until there is something to read (by the instance's buffer_percent); false: timed out. EINTR is an error.
   virtual result<bool> wait(std::chrono::nanoseconds timeout) = 0;
-  virtual int fd() const = 0;  // for poll()
+  virtual int fd() const = 0;  // for poll(); POLLERR: the CPU has no ring yet
+  virtual KernelWay way() const = 0;
 };
 
 // Refused: no rights, no such CPU; map on a kernel before 6.10 (ENODEV) or while a snapshot is in use (EBUSY).
 result<std::unique_ptr<KernelSource>> open_kernel_ring(const KernelRing& ring, const ClockInfo& clock, KernelWay way);
+
+// The rings of all these CPUs of an instance.
+struct KernelRings {
+  std::vector<std::unique_ptr<KernelSource>> sources;  // in the order of the CPUs
+  std::string notice;                                  // not empty: why they are not read in the better way
+};
+result<KernelRings> open_kernel_rings(const std::string& dir, const std::vector<u32>& cpus, const ClockInfo& clock,
+                                      const KernelChoice& choice);
+
+// Who has an instance's rings open at this moment, as far as /proc shows it to us.
+struct KernelConsumer {
+  u32 cpu = 0;
+  i32 pid = 0;
+  std::string task;
+  KernelWay way = KernelWay::read;  // which includes splice()
+};
+std::vector<KernelConsumer> kernel_consumers(const std::string& dir);
 
 // per_cpu/cpuN/stats and the ring's sizes.
 result<Counters> kernel_counters(const KernelRing& ring);

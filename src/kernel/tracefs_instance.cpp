@@ -139,6 +139,14 @@ std::vector<EventInfo> kernel_internal_events() {
   return all;
 }
 
+std::vector<std::string> kernel_instances() {
+  auto dir = tracefs_dir();
+  if (!dir) return {};
+  std::vector<std::string> all = subdirectories(*dir + "/instances");
+  for (std::string& name : all) name = *dir + "/instances/" + name;
+  return all;
+}
+
 std::string find_kernel_instance(const std::string& where) {
   std::string dir = where;
   if (where.find('/') == std::string::npos) {
@@ -199,7 +207,11 @@ result<TracefsInstance> TracefsInstance::create(const TracefsOptions& options) {
 
 result<void> TracefsInstance::set_up(const TracefsOptions& options) {
   if (auto off = tracing(false); !off) return off;
-  if (auto done = write("trace_clock", to_string(options.clock)); !done) return done;
+  if (auto done = write("trace_clock", to_string(options.clock)); !done) {
+    if (done.error().code != std::errc::invalid_argument) return done;
+    return refuse(std::errc::not_supported, "this kernel has no clock " + std::string(to_string(options.clock)) + " (" + dir_ +
+                                                "/trace_clock lists those it has); take --clock mono");
+  }
   if (tracefs_file_exists(handle_, "buffer_subbuf_size_kb")) {
     if (auto done = write("buffer_subbuf_size_kb", std::to_string(options.subbuf_size / 1024)); !done) return done;
   }

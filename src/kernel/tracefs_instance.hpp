@@ -76,6 +76,9 @@ class TracefsInstance {
   std::vector<u32> cpus_;
 };
 
+// The directories of all instances, whoever made them.
+std::vector<std::string> kernel_instances();
+
 // The directory of an instance by name or by path; empty: there is none.
 std::string find_kernel_instance(const std::string& where);
 

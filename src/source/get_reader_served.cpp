@@ -249,7 +249,7 @@ result<std::vector<EventInfo>> served_events(ServedConnection& to) {
       if (a.offset > a.total || !sound)
         return refuse(std::errc::protocol_error, "the server's format of event " + std::to_string(id) + " contradicts itself");
       id = a.id;
-      info.id = static_cast<u16>(a.id);
+      info.id = static_cast<u16>(abi::event_id(a.id));
       info.system = text(a.system, sizeof a.system);
       info.name = text(a.name, sizeof a.name);
       info.enabled = a.enabled != 0;

@@ -1,4 +1,4 @@
-// A sub-buffer as read() of trace_pipe_raw gives it: what its header says about the data behind it.
+// A sub-buffer as read() of trace_pipe_raw gives it: header, data, the number of missed events where it has room, zeros.
 #pragma once
 #include <cstring>
 #include <ringside/abi/sub_buffer.hpp>
@@ -24,6 +24,15 @@ inline bool view_image(const u8* image, u64 have, u32 subbuf_size, SubBufferView
   std::memcpy(&lost, image + abi::header_size + view.end, sizeof lost);
   if (lost != 0) view.lost_before = lost;
   return true;
+}
+
+// The header of the image of a view. With missed_stored, view.lost_before stands right behind the data.
+inline abi::SubBufferHeader image_header(const SubBufferView& view, u32 subbuf_size) noexcept {
+  abi::SubBufferHeader header{view.time, view.end - view.begin};
+  if (view.lost_before == 0) return header;
+  const bool room = view.end - view.begin + 8 <= subbuf_size - abi::header_size;
+  header.commit |= abi::missed_events | (room ? abi::missed_stored : 0);
+  return header;
 }
 
 }  // namespace ringside

@@ -229,19 +229,11 @@ result<void> RecordingWriter::append(u32 ring, const SubBufferView& view) {
 
 result<void> RecordingWriter::append_piece(RingFile& file, RecordedRing& ring, const SubBufferView& view) {
   const u32 size = view.end - view.begin;
-  SubBufferHeader header{view.time, size};
+  SubBufferHeader header = image_header(view, ring.subbuf_size);
   u64 lost = view.lost_before;
   iovec parts[3] = {
       {&header, sizeof header}, {const_cast<u8*>(view.sub_buffer) + abi::header_size + view.begin, size}, {&lost, sizeof lost}};
-  int count = 2;
-  if (lost != 0) {
-    header.commit |= abi::missed_events;
-    if (size + 8 <= ring.subbuf_size - abi::header_size) {
-      header.commit |= abi::missed_stored;
-      count = 3;
-    }
-  }
-  if (auto done = write_all(file.fd, parts, count, file.offset, ring_path(dir_, ring.name)); !done) return done;
+  if (auto done = write_all(file.fd, parts, abi::commit_stored(header.commit) ? 3 : 2, file.offset, ring_path(dir_, ring.name)); !done) return done;
   file.last_offset = file.offset;
   file.offset += ring.subbuf_size;
   file.time_stamp = header.time_stamp;
@@ -298,6 +290,12 @@ result<std::unique_ptr<Source>> RecordingSource::open(const std::string& dir, co
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return fail(errno, "cannot open " + path);
   return std::unique_ptr<Source>(new RecordingSource(path, fd, ring, clock));
+}
+
+std::optional<Images> RecordingSource::images() const {
+  struct stat st {};
+  if (fstat(fd_, &st) != 0) return std::nullopt;
+  return Images{fd_, static_cast<u64>(st.st_size)};
 }
 
 result<std::optional<SubBufferView>> RecordingSource::next() {

@@ -26,6 +26,7 @@ struct RecordedRing {
   u32 subbuf_size = 0;
   u64 events = 0, bytes = 0, lost = 0;  // recorded; lost: the gaps between them
   Counters counters;                    // of the ring, at the end
+  std::string way;                      // how the kernel's was read: "read", "map"
 };
 
 struct RecordingMeta {
@@ -108,6 +109,7 @@ class RecordingSource final : public Source {
   const RingName& name() const override { return ring_.name; }
   const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return true; }
+  std::optional<Images> images() const override;
 
  private:
   RecordingSource(std::string path, int fd, const RecordedRing& ring, const ClockInfo& clock);

@@ -68,6 +68,7 @@ json ring_json(const RecordedRing& ring) {
   j["bytes"] = ring.bytes;
   j["lost"] = ring.lost;
   j["counters"] = counters_json(ring.counters);
+  if (!ring.way.empty()) j["source"] = ring.way;
   return j;
 }
 
@@ -79,6 +80,7 @@ RecordedRing ring_from(const json& j) {
   ring.bytes = j.value("bytes", u64{0});
   ring.lost = j.value("lost", u64{0});
   ring.counters = counters_from(j.value("counters", json::object()));
+  ring.way = j.value("source", "");
   return ring;
 }
 

@@ -46,6 +46,7 @@ struct RingName {
   i32 pid = 0, tid = 0;
   std::string task, process;  // comm of thread and of process
   bool kernel = false;        // a CPU's ring in the kernel: no thread of its own
+  std::string buffer{};       // of a trace.dat: the instance, if it was not the top one
   u32 ids() const { return kernel ? kernel_ids : 0; }
 };
 
@@ -58,6 +59,12 @@ struct EventInfo {
   u32 number() const { return id + (kernel ? kernel_ids : 0); }
 };
 
+// All sub-buffers of a source, back to back in a file.
+struct Images {
+  int fd = -1;
+  u64 size = 0;
+};
+
 class Source {
  public:
   virtual ~Source() = default;
@@ -66,6 +73,7 @@ class Source {
   virtual Counters counters() const = 0;
   virtual const RingName& name() const = 0;
   virtual const ClockInfo& clock() const = 0;
+  virtual std::optional<Images> images() const { return std::nullopt; }  // for who would rather copy the whole of it
   virtual bool ended() const = 0;  // the writer is gone for good: once next() says nullopt, nothing more will come
 };
 

@@ -1,110 +1,102 @@
-// trace.dat files: trace-cmd is the judge. Its lines must be ours, white space and the words for a gap aside.
+// trace.dat files, written and read: trace-cmd is the judge. Its lines must be ours, white space and the words for a gap aside.
 #include <gtest/gtest.h>
 
-#include <random>
+#include <algorithm>
 #include <regex>
 
 #include "binary.hpp"
-#include "cli/hand_made.hpp"
 #include "kernel/tracefs_instance.hpp"
-#include "source/recording.hpp"
+#include "random_recording.hpp"
 
 namespace ringside {
 namespace {
 
+using test::Of;
 using test::Outcome;
-using test::Payload;
-using test::SubBuffer;
+using test::random_recording;
 
-struct Export : test::BinaryTest {
+struct TraceDatTest : test::BinaryTest {
   void SetUp() override {
     BinaryTest::SetUp();
     if (run("trace-cmd --version").code == 127) GTEST_SKIP() << "trace-cmd is not installed";
   }
 
+  // Without the name of the buffer in front, which trace-cmd forgets behind a gap.
   static std::vector<std::string> lines(const std::string& text) {
+    static const std::regex gap(R"(^CPU:(\d+) \[(?:(\d+) )?EVENTS DROPPED\]$)"), buffer("^(kernel|program|ringside-[-0-9a-z]+): ");
     std::vector<std::string> all;
     std::istringstream in(text);
     for (std::string line; std::getline(in, line);) {
       if (line.rfind("cpus=", 0) == 0) continue;
       std::string plain;
       for (const char c : line) {
+        if (!plain.empty() && plain.back() == ']' && c != ' ') plain += ' ';  // "[000]123456789012:" where times are numbers
         if (c != ' ' || (!plain.empty() && plain.back() != ' ')) plain += c;
       }
       while (!plain.empty() && plain.back() == ' ') plain.pop_back();
-      all.push_back(std::regex_replace(plain, std::regex(R"(^CPU:(\d+) \[(\d+) EVENTS DROPPED\]$)"), "CPU:$1 [LOST $2 EVENTS]"));
+      plain = std::regex_replace(plain, buffer, "");
+      std::smatch found;
+      if (plain.rfind("CPU:", 0) == 0 && std::regex_match(plain, found, gap))
+        plain = "CPU:" + found.str(1) + " [LOST " + (found[2].matched ? found.str(2) : "1") + " EVENTS]";
+      all.push_back(std::move(plain));
     }
     return all;
   }
-  void expect_equal(const std::string& from, u64 events) {
-    const Outcome made = ringside("export " + from + " --to out.dat");
-    ASSERT_EQ(made.code, 0) << made.err;
-    const auto ours = lines(ringside("report " + from).out);
-    const Outcome judge = run("trace-cmd report -N out.dat");  // without its plugins, which print otherwise than the formats say
+  // Two buffers' events at one microsecond come in any order.
+  static void sort_ties(std::vector<std::string>& all) {
+    const auto time = [](const std::string& line) { return line.substr(0, line.find(": ")).substr(std::min(line.find("] "), line.size())); };
+    for (auto from = all.begin(); from != all.end();) {
+      auto to = std::next(from);
+      while (to != all.end() && time(*to) == time(*from) && to->rfind("CPU:", 0) != 0) ++to;
+      std::sort(from, to);
+      from = to;
+    }
+  }
+  // What trace-cmd says of `dat`, without its plugins, which print otherwise than the formats say.
+  std::vector<std::string> judged(const std::string& dat) const {
+    const Outcome judge = run("trace-cmd report -N " + dat);
     EXPECT_EQ(judge.code, 0);
     EXPECT_EQ(judge.err, "");
-    const auto theirs = lines(judge.out);
-    EXPECT_GE(ours.size(), events);
-    ASSERT_EQ(ours.size(), theirs.size());
-    for (size_t i = 0; i < ours.size(); ++i) ASSERT_EQ(ours[i], theirs[i]) << "line " << i;
+    return lines(judge.out);
   }
-
-  // Random events of every type of field in `rings` rings, with gaps and long pauses.
-  u64 make(const ClockInfo& clock, u32 rings, u32 subbuf_size) {
-    std::mt19937_64 random(rings);
-    auto w = must(RecordingWriter::create(dir + "/data", clock));
-    w.meta().events.push_back(
-        {1, "app", "numbers",
-         test::format(1, "numbers",
-                      "\tfield:u8 a;\toffset:8;\tsize:1;\tsigned:0;\n\tfield:s16 b;\toffset:10;\tsize:2;\tsigned:1;\n"
-                      "\tfield:u32 c;\toffset:12;\tsize:4;\tsigned:0;\n\tfield:s64 d;\toffset:16;\tsize:8;\tsigned:1;\n",
-                      R"("a=%u b=%hd c=0x%x d=%lld", REC->a, REC->b, REC->c, REC->d)"),
-         true});
-    w.meta().events.push_back(
-        {2, "app", "texts",
-         test::format(2, "texts",
-                      "\tfield:char name[8];\toffset:8;\tsize:8;\tsigned:0;\n"
-                      "\tfield:__data_loc char[] more;\toffset:16;\tsize:4;\tsigned:0;\n",
-                      R"("name=%s more=%s", REC->name, __get_str(more))"),
-         true});
-    w.meta().events.push_back(
-        {3, "other", "state",
-         test::format(3, "state", "\tfield:u32 state;\toffset:8;\tsize:4;\tsigned:0;\n",
-                      R"("state=%s", __print_symbolic(REC->state, { 0, "idle" }, { 1, "busy" }))"),
-         true});
-    u64 events = 0;
-    for (u32 ring = 0; ring < rings; ++ring) {
-      const auto tid = static_cast<i32>(1000 + ring);
-      must(w.add_ring({ring * 2, tid, tid, "task" + std::to_string(ring), "app"}, subbuf_size));
-      u64 time = clock.base_ticks + 1'000'000'000 + ring;
-      for (u32 page = 0; page < 4; ++page) {
-        SubBuffer s(time, subbuf_size);
-        for (u32 i = 0; i < 50; ++i, ++events) {
-          time += random() % 100 == 0 ? 3'000'000'000 + random() % 1000 : 1 + random() % 100'000;
-          switch (random() % 3) {
-            case 0:
-              s.event(time, Payload(1, tid).put(static_cast<u8>(random())).put(u8{0}).put(static_cast<int16_t>(random()))
-                                .put(static_cast<u32>(random())).put(random()));
-              break;
-            case 1:
-              s.event(time, Payload(2, tid).text({"short\0\0\0", 8}).put(u32{20 | 5 << 16}).text({"four\0", 5}));
-              break;
-            default:
-              s.event(time, Payload(3, tid).put(static_cast<u32>(random() % 4)));
-          }
-        }
-        must(w.append(ring * 2, s.view(page == 2 ? 77 : 0)));
-        time += 10;
-      }
+  static void expect_same(std::vector<std::string> ours, std::vector<std::string> theirs, u64 events, bool ties = false) {
+    EXPECT_GE(ours.size(), events);
+    if (ties) {
+      sort_ties(ours);
+      sort_ties(theirs);
     }
-    must(w.finish(1));
-    return events;
+    for (size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) ASSERT_EQ(ours[i], theirs[i]) << "line " << i;
+    ASSERT_EQ(ours.size(), theirs.size());
+  }
+};
+
+struct Export : TraceDatTest {
+  void expect_equal(const std::string& from, u64 events, bool both = false) {
+    const Outcome made = ringside("export " + from + " --to out.dat");
+    ASSERT_EQ(made.code, 0) << made.err;
+    EXPECT_EQ(test::slurp(dir + "/out.dat").substr(10, 1), both ? "7" : "6");
+    const auto theirs = judged("out.dat");
+    expect_same(lines(ringside("report " + from).out), theirs, events, both);
+    const Outcome again = ringside("report out.dat");
+    EXPECT_EQ(again.code, 0) << again.err;
+    expect_same(lines(again.out), theirs, events, both);
+  }
+  u64 make(const ClockInfo& clock, u32 rings, u32 subbuf_size, Of of = Of::program) const {
+    return random_recording(dir + "/data", clock, rings, subbuf_size, of);
   }
 };
 
 TEST_F(Export, MonotonicClock) { expect_equal("data", make(ClockInfo{}, 2, 4096)); }
 TEST_F(Export, MoreRingsThanProcessorsAndLargeSubBuffers) { expect_equal("data", make(ClockInfo{}, 40, 16384)); }
 TEST_F(Export, Ticks) { expect_equal("data", make(calibrate(ClockKind::tsc), 3, 8192)); }
+
+TEST_F(Export, NumbersForTimes) {
+  ClockInfo clock;
+  clock.kind = ClockKind::counter;
+  expect_equal("data", make(clock, 3, 8192));
+}
+TEST_F(Export, KernelAndProgram) { expect_equal("data", make(ClockInfo{}, 6, 4096, Of::both), true); }
+TEST_F(Export, KernelAndProgramInTicks) { expect_equal("data", make(calibrate(ClockKind::tsc), 80, 16384, Of::both), true); }
 
 TEST_F(Export, TheKernels) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
@@ -113,17 +105,19 @@ TEST_F(Export, TheKernels) {
   expect_equal("data", 1000);
 }
 
-TEST_F(Export, OneOfTheTwo) {
+TEST_F(Export, BothOrOneOfTheTwo) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
-  ASSERT_EQ(ringside("record --libc io -o data -e 'libc:*' -e 'syscalls:*' -- dd if=/dev/zero of=/dev/null count=10").code, 0);
-  const Outcome both = ringside("export data --to out.dat");
-  EXPECT_EQ(both.code, 1);
-  EXPECT_NE(both.err.find("--only"), std::string::npos) << both.err;
+  for (const char* clock : {"mono", "tsc"}) {
+    ASSERT_EQ(ringside(std::string("record --clock ") + clock + " --libc io -o data -e 'libc:*' -e 'syscalls:*' -- dd if=/dev/zero of=/dev/null count=10").code, 0);
+    expect_equal("data", 40, true);
+  }
   for (const char* only : {"kernel", "program"}) {
     ASSERT_EQ(ringside(std::string("export data --to out.dat --only ") + only).code, 0);
+    EXPECT_EQ(test::slurp(dir + "/out.dat").substr(10, 1), "6");
     const Outcome judge = run("trace-cmd report -N out.dat");
     EXPECT_EQ(judge.err, "");
     EXPECT_NE(judge.out.find(only[0] == 'k' ? "sys_enter_read:" : "read: "), std::string::npos);
+    EXPECT_EQ(judge.out.find(only[0] == 'p' ? "sys_enter_read:" : "] read: "), std::string::npos);
   }
 }
 
@@ -133,6 +127,155 @@ TEST_F(Export, WrongUse) {
   make(ClockInfo{}, 1, 4096);
   EXPECT_EQ(ringside("export data --to nowhere/out.dat").code, 1);
   EXPECT_FALSE(std::filesystem::exists(dir + "/out.dat"));
+}
+
+// Files that trace-cmd recorded itself.
+struct Report : TraceDatTest {
+  std::string instance = "ringside-dat-" + std::to_string(getpid());
+  void SetUp() override {
+    TraceDatTest::SetUp();
+    if (IsSkipped()) return;
+    if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
+  }
+  void TearDown() override {
+    for (const char* more : {"", "-b"}) rmdir(("/sys/kernel/tracing/instances/" + instance + more).c_str());
+    TraceDatTest::TearDown();
+  }
+  void record(const std::string& options) const {
+    const Outcome o = run("LD_PRELOAD=" RINGSIDE_BUILD_DIR "/tests/trace_cmd_shim.so trace-cmd record -q -o theirs.dat " + options +
+                          " sh -c 'for i in 1 2 3; do ls -laR /etc; sleep 0.01; done' >ls.out");
+    ASSERT_EQ(o.code, 0) << o.err;
+  }
+  void expect_equal(const std::string& file, u64 events, bool ties = false) const {
+    const Outcome ours = ringside("report " + file);
+    EXPECT_EQ(ours.code, 0) << ours.err;
+    expect_same(lines(ours.out), judged(file), events, ties);
+  }
+  std::string some = " -e sched -e irq -e syscalls ";
+};
+
+TEST_F(Report, Version6) {
+  record("--file-version 6 -B " + instance + " -C mono" + some);
+  expect_equal("theirs.dat", 100);
+}
+
+TEST_F(Report, Version7AndEachCompression) {
+  record("--compression none -B " + instance + " -C mono" + some);
+  expect_equal("theirs.dat", 100);
+  for (const char* as : {"--file-version 7 --compression zstd", "--file-version 6", "--file-version 7 --compression none"}) {
+    ASSERT_EQ(run(std::string("trace-cmd convert -i theirs.dat -o other.dat ") + as).code, 0);
+    expect_equal("other.dat", 100);
+  }
+}
+
+TEST_F(Report, TicksAndAnOffset) {
+  record("--ts-offset 12345 -B " + instance + " -C x86-tsc" + some);
+  expect_equal("theirs.dat", 100);
+}
+
+TEST_F(Report, TimeOfDay) {
+  record("--date -B " + instance + some);
+  expect_equal("theirs.dat", 100);
+}
+
+TEST_F(Report, LostEvents) {
+  record("-B " + instance + " -b 8 -C mono" + some + " -e kmem -e rcu -e timer");
+  const Outcome ours = ringside("report theirs.dat");
+  EXPECT_NE(ours.out.find("EVENTS]"), std::string::npos) << "nothing was lost";
+  EXPECT_NE(ours.err.find("events were lost"), std::string::npos);
+  expect_equal("theirs.dat", 100);
+  EXPECT_EQ(ringside("report theirs.dat --fail-on-loss").code, 3);
+}
+
+TEST_F(Report, SeveralBuffers) {
+  record("-B " + instance + " -C mono -e sched -B " + instance + "-b -C mono -e syscalls");
+  expect_equal("theirs.dat", 100, true);
+  const Outcome json = ringside("report theirs.dat --json");
+  EXPECT_NE(json.out.find("\"buffer\":\"" + instance + "-b\",\"cpu\":"), std::string::npos) << json.out.substr(0, 300);
+}
+
+TEST_F(Report, WhateverReadsARecording) {
+  record("-B " + instance + " -C mono -e sched -e syscalls");
+  const Outcome hist = ringside("hist sched:sched_switch theirs.dat --field next_pid --by next_comm");
+  EXPECT_EQ(hist.code, 0) << hist.err;
+  EXPECT_NE(hist.out.find("ls "), std::string::npos) << hist.out;
+  const Outcome top = ringside("top theirs.dat --once");
+  EXPECT_EQ(top.code, 0) << top.err;
+  EXPECT_NE(top.out.find("syscalls:sys_enter_write"), std::string::npos) << top.out;
+  const Outcome one = ringside("report theirs.dat -e 'sched:sched_sw*' --json");
+  EXPECT_EQ(one.code, 0) << one.err;
+  EXPECT_NE(one.out.find("\"event\":\"sched:sched_switch\""), std::string::npos);
+  EXPECT_EQ(one.out.find("sys_enter"), std::string::npos);
+  const Outcome stat = ringside("stat theirs.dat");
+  EXPECT_EQ(stat.code, 0) << stat.err;
+  EXPECT_NE(stat.out.find("read"), std::string::npos) << stat.out;
+}
+
+// record --to.
+struct RecordTo : Report {
+  bool there(const std::string& name) const { return std::filesystem::exists(dir + "/" + name); }
+  std::string start = RINGSIDE_BUILD_DIR "/ringside record ";
+};
+
+TEST_F(RecordTo, KernelAndProgram) {
+  const Outcome o = ringside("record --libc malloc,io -a -e 'syscalls:*' -e 'sched:*' --to out.dat -- sh -c 'ls -laR /etc; exit 7'");
+  EXPECT_EQ(o.code, 7);
+  EXPECT_NE(o.err.find("out.dat"), std::string::npos) << o.err;
+  EXPECT_FALSE(there("out.dat.parts"));
+  EXPECT_FALSE(there("ringside.data"));
+  expect_equal("out.dat", 1000, true);
+  const Outcome again = ringside("record -q -e 'sched:*' --to out.dat --duration 100ms");  // replaces the older one
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(again.err, "");
+  EXPECT_EQ(test::slurp(dir + "/out.dat").substr(10, 1), "6");
+  expect_equal("out.dat", 1);
+}
+
+TEST_F(RecordTo, InterruptedItIsWhole) {
+  const Outcome o = run("timeout -s INT 1 " + start + "-e 'sched:*' --to out.dat");
+  EXPECT_EQ(o.code, 124) << o.err;
+  EXPECT_FALSE(there("out.dat.parts"));
+  expect_equal("out.dat", 10);
+}
+
+TEST_F(RecordTo, KilledItsPartsAreARecording) {
+  EXPECT_NE(run("timeout -s KILL 1 " + start + "-e 'sched:*' --to out.dat").code, 0);
+  EXPECT_FALSE(there("out.dat"));
+  EXPECT_NE(ringside("report out.dat.parts").out.find("sched_switch: "), std::string::npos);
+  const Outcome made = ringside("export out.dat.parts --to out.dat");
+  EXPECT_EQ(made.code, 0) << made.err;
+  expect_equal("out.dat", 10);
+}
+
+TEST_F(RecordTo, ShowsItsProgressOnATerminal) {
+  const Outcome o = run("script -qec \"" + start + "-e 'sched:*' --to out.dat --duration 700ms\" /dev/null");
+  EXPECT_EQ(o.code, 0) << o.out;
+  EXPECT_TRUE(std::regex_search(o.out, std::regex("\r\033\\[K[0-9,]+ events, [0-9.]+ [KM]?i?B, 0 s"))) << o.out;
+}
+
+TEST_F(RecordTo, WrongUse) {
+  EXPECT_EQ(ringside("record -e 'sched:*' --to . --duration 1ms").code, 2);
+  EXPECT_EQ(ringside("record -e 'sched:*' --to x -o y --duration 1ms").code, 2);
+  EXPECT_EQ(ringside("record -e 'sched:*' --to nowhere/x --duration 1ms").code, 1);
+  ASSERT_EQ(run("mkdir x.dat.parts; echo mine > x.dat.parts/file").code, 0);
+  EXPECT_EQ(ringside("record -e 'sched:*' --to x.dat --duration 1ms").code, 1);
+  EXPECT_EQ(test::slurp(dir + "/x.dat.parts/file"), "mine\n");
+}
+
+TEST_F(Report, CutAndForeignFiles) {
+  random_recording(dir + "/data", ClockInfo{}, 3, 4096, Of::both);
+  ASSERT_EQ(ringside("export data --to out.dat --only program").code, 0);
+  const auto size = std::filesystem::file_size(dir + "/out.dat");
+  std::filesystem::resize_file(dir + "/out.dat", size - 6000);
+  const Outcome cut = ringside("report out.dat");
+  EXPECT_EQ(cut.code, 1);
+  EXPECT_NE(cut.out.find("numbers: "), std::string::npos);
+  EXPECT_NE(cut.err.find("it was cut"), std::string::npos) << cut.err;
+  std::filesystem::resize_file(dir + "/out.dat", 300);
+  EXPECT_EQ(ringside("report out.dat").code, 1);
+  const Outcome foreign = run("echo hello > hello; " RINGSIDE_BUILD_DIR "/ringside report hello");
+  EXPECT_EQ(foreign.code, 1);
+  EXPECT_NE(foreign.err.find("no trace.dat"), std::string::npos) << foreign.err;
 }
 
 }  // namespace

@@ -1,10 +1,14 @@
 // record and its followers with events of the kernel.
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/syscall.h>
 
+#include <atomic>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include "binary.hpp"
 #include "kernel/tracefs_instance.hpp"
@@ -95,6 +99,20 @@ TEST_F(KernelCli, FilterGoesToTheKernel) {
   EXPECT_NE(wrong.err.find("nothing"), std::string::npos) << wrong.err;
 }
 
+// comm from saved_cmdlines, names of addresses from kallsyms.
+TEST_F(KernelCli, ThreadsAndAddressesHaveNames) {
+  ASSERT_EQ(ringside("record -q -e syscalls:sys_enter_read -e kmem:kfree -- dd if=/dev/zero of=/dev/null bs=7 count=50").code, 0);
+  const std::string text = run(RINGSIDE_BUILD_DIR "/ringside report").out;
+  EXPECT_NE(text.find(" dd-"), std::string::npos);
+  EXPECT_EQ(text.find("<...>-"), std::string::npos);
+  const std::string names = run("head -1 /proc/kallsyms").out;
+  if (names.rfind("0000000000000000", 0) == 0) GTEST_SKIP() << "/proc/kallsyms shows no addresses (kernel.kptr_restrict)";
+  const size_t at = text.find("kfree: call_site=");
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_NE(text.compare(at + 17, 2, "0x"), 0) << text.substr(at, 80);
+  EXPECT_NE(text.substr(at, 80).find("+0x"), std::string::npos) << text.substr(at, 80);
+}
+
 TEST_F(KernelCli, TheKernelAloneForSomeTime) {
   const Outcome o = ringside("record -e 'sched:*' --duration 200ms");
   ASSERT_EQ(o.code, 0) << o.err;
@@ -125,6 +143,49 @@ TEST_F(KernelCli, NothingStaysInTracefs) {
   EXPECT_EQ(ringside("report").code, 0);
 }
 
+// On all CPUs events as fast as they can be made, and nobody gives the consumer time to catch up: Ctrl-C ends it all the same, and
+// what was recorded and lost is all that the kernel counted.
+TEST_F(KernelCli, CtrlCUnderAStorm) {
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> storm;
+  for (unsigned i = 0; i < std::thread::hardware_concurrency(); ++i)
+    storm.emplace_back([&, i] {
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(i, &one);
+      sched_setaffinity(0, sizeof one, &one);
+      while (!stop) syscall(SYS_getppid);
+    });
+  for (const char* command : {"record -e 'syscalls:*' -e 'sched:*' -b 64k -o small", "record -e 'syscalls:*' -e 'sched:*' -b 1M -o large",
+                              "top -e 'syscalls:*' --interval 100ms"}) {
+    const u64 start = sys::now_ns();
+    const Outcome o = run("timeout --preserve-status -k 60 -s INT 1 " RINGSIDE_BUILD_DIR "/ringside " + std::string(command));
+    EXPECT_EQ(o.code, 0) << command << "\n" << o.err;
+    EXPECT_LT(sys::now_ns() - start, 20'000'000'000) << command;
+  }
+  stop = true;
+  for (std::thread& thread : storm) thread.join();
+  for (const char* name : {"small", "large"}) {
+    const json meta = json::parse(test::slurp(dir + "/" + name + "/meta.json"));
+    EXPECT_EQ(meta.at("complete"), true);
+    u64 recorded = 0, lost = 0;
+    for (const json& ring : meta.at("rings")) {
+      const json& counters = ring.at("counters");
+      EXPECT_EQ(counters.at("unread"), 0u);
+      EXPECT_EQ(ring.at("events"), counters.at("read"));
+      EXPECT_EQ(ring.at("lost"), counters.at("overrun"));
+      EXPECT_EQ(ring.at("events").get<u64>() + ring.at("lost").get<u64>(), counters.at("written").get<u64>());
+      recorded += ring.at("events").get<u64>();
+      lost += ring.at("lost").get<u64>();
+    }
+    EXPECT_GT(recorded, 10000u);
+    if (std::string(name) == "small") {
+      EXPECT_GT(lost, 0u);
+    }
+    std::printf("%s: %lu recorded, %lu lost\n", name, recorded, lost);
+  }
+}
+
 TEST_F(KernelCli, ListTopAndStat) {
   Outcome o = ringside("list -e sched:sched_switch --json");
   ASSERT_EQ(o.code, 0) << o.err;
@@ -146,9 +207,184 @@ TEST_F(KernelCli, ListTopAndStat) {
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(json::parse(o.out).at("rings").size(), mine.cpus().size());
   EXPECT_EQ(ringside("stat " + mine.dir()).code, 0);
-  o = ringside("report " + name);
+}
+
+// To read a ring is to take its events away. So what others made is not read, by whatever name and command.
+TEST_F(KernelCli, InstancesOfOthersAreNeverConsumed) {
+  TracefsOptions options;
+  options.prefix = "ringside-test-";
+  auto others = must(TracefsInstance::create(options));
+  must(others.tracing(true));
+  must(others.write("trace_marker", "theirs"));
+  must(others.tracing(false));
+  const std::string name = fs::path(others.dir()).filename();
+  for (const std::string& where : {name, others.dir()}) {
+    for (const std::string command : {"report ", "top ", "top --once ", "hist x --field y ", "crash ", "serve ", "rm ", "record --duration 10ms -i ", "record -i "}) {
+      const Outcome o = ringside(command + where + (command == "record -i " ? " -- true" : ""));
+      EXPECT_EQ(o.code, 1) << command << where << o.err;
+      EXPECT_NE(o.err.find(name), std::string::npos) << o.err;
+      const bool reads = command != "serve " && command != "rm ";
+      EXPECT_EQ(reads, o.err.find("ringside stat") != std::string::npos) << command << o.err;
+    }
+    const json stat = json::parse(ringside("stat --json " + where).out);
+    EXPECT_EQ(stat.at("total").at("unread"), 1u);
+  }
+  EXPECT_NE(must(sys::read_file(others.dir() + "/trace")).find("theirs"), std::string::npos);
+  EXPECT_EQ(ringside("list").out.find(name), std::string::npos);  // nor was one of ours made
+}
+
+// In a mount namespace of its own, where nobody has mounted it.
+const char* const unmounted = "unshare -m sh -c 'umount -lR /sys/kernel/debug; umount /sys/kernel/tracing; ! test -e /sys/kernel/tracing/instances && ";
+
+TEST_F(KernelCli, TracefsIsMountedWhereItIsNot) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  Outcome o = run(std::string(unmounted) + "exec " RINGSIDE_BUILD_DIR "/ringside record -e syscalls:sys_enter_read -f \"count == 7\" -- "
+                                           "dd if=/dev/zero of=/dev/null bs=7 count=5'");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(events().size(), 5u);
+  // Root who may not mount, as in a container.
+  o = run(std::string(unmounted) + "exec setpriv --bounding-set -sys_admin " RINGSIDE_BUILD_DIR "/ringside list -e sched:sched_switch'");
   EXPECT_EQ(o.code, 1);
-  EXPECT_NE(o.err.find("top -e"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("mount -t tracefs"), std::string::npos) << o.err;
+}
+
+TEST_F(KernelCli, WithoutRightsTheErrorSaysWhatToDo) {
+  fs::copy_file(RINGSIDE_BUILD_DIR "/ringside", dir + "/ringside");  // the build may be somewhere that nobody may enter
+  fs::permissions(dir + "/ringside", fs::perms(0755));
+  fs::permissions(dir, fs::perms(0777));
+  const std::string nobody = geteuid() == 0 ? "setpriv --reuid 65534 --regid 65534 --clear-groups " : "";
+  for (const std::string command : {"list -e sched:sched_switch", "record -o x -e sched:sched_switch --duration 10ms", "top -e sched:sched_switch --once"}) {
+    const Outcome o = run(nobody + "env RINGSIDE_ROOT=" + dir + "/nobody ./ringside " + command);
+    EXPECT_EQ(o.code, 1) << o.err;
+    EXPECT_NE(o.err.find("needs root"), std::string::npos) << o.err;
+    EXPECT_NE(o.err.find("gid=GROUP"), std::string::npos) << o.err;
+  }
+  if (geteuid() != 0) return;
+  const Outcome o = run(std::string(unmounted) + "exec " + nobody + "./ringside list -e sched:sched_switch'");
+  EXPECT_EQ(o.code, 1) << o.err;
+  EXPECT_NE(o.err.find("not mounted"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("needs root"), std::string::npos) << o.err;
+}
+
+// As on machines that are not this one: see kernel_shim.c.
+std::string shim(const std::string& environment) {
+  return environment + " LD_PRELOAD=" RINGSIDE_BUILD_DIR "/tests/libkernel_shim.so " RINGSIDE_BUILD_DIR "/ringside ";
+}
+
+TEST_F(KernelCli, EitherWayGivesEveryEvent) {
+  for (const char* way : {"auto", "map", "read"}) {
+    const Outcome o = ringside(std::string("record --source ") + way +
+                               " -e syscalls:sys_enter_read -f 'count == 7' -- dd if=/dev/zero of=/dev/null bs=7 count=3000");
+    ASSERT_EQ(o.code, 0) << o.err;
+    EXPECT_NE(o.err.find("lost 0;"), std::string::npos) << o.err;
+    EXPECT_EQ(events().size(), 3000u);
+    const json stat = json::parse(ringside("stat ringside.data --json").out);
+    u64 rings = 0;
+    for (const json& ring : stat.at("rings")) {
+      if (!ring.value("kernel", false)) continue;
+      EXPECT_EQ(ring.at("source"), std::string(way) == "map" ? "map" : "read");
+      ++rings;
+    }
+    EXPECT_GT(rings, 0u);
+  }
+  EXPECT_EQ(ringside("record --source splice -e sched:sched_switch -- true").code, 2);
+}
+
+TEST_F(KernelCli, StatSaysHowARunningOneReads) {
+  Outcome o = run(RINGSIDE_BUILD_DIR "/ringside record -q --source map -a -e sched:sched_switch -- sleep 1 & me=$!; sleep 0.5; "
+                  RINGSIDE_BUILD_DIR "/ringside stat --json ringside-$me; " RINGSIDE_BUILD_DIR "/ringside stat --json ringside.data; "
+                  RINGSIDE_BUILD_DIR "/ringside stat ringside-$me; echo $me; wait");
+  std::istringstream lines(o.out);
+  std::string line;
+  std::getline(lines, line);
+  const json live = json::parse(line).at("rings");
+  std::getline(lines, line);
+  const json recorded = json::parse(line).at("rings");
+  ASSERT_FALSE(live.empty());
+  for (const json& ring : live) {
+    EXPECT_EQ(ring.at("source"), "map");
+    EXPECT_EQ(ring.at("readers").size(), 1u);
+    EXPECT_NE(o.out.find("\n" + ring.at("readers").at(0).dump() + "\n"), std::string::npos) << o.out;
+  }
+  for (const json& ring : recorded) EXPECT_EQ(ring.value("source", ""), ring.value("kernel", false) ? "map" : "");
+  EXPECT_NE(o.out.find("live, map"), std::string::npos) << o.out;
+  EXPECT_NE(o.err.find("consumes it, source: map"), std::string::npos) << o.err;
+}
+
+TEST_F(KernelCli, WhereMappingFailsTheRingsAreRead) {
+  const auto lines_about_it = [](const Outcome& o) {
+    u64 n = 0;
+    for (size_t at = o.err.find("read and not mapped"); at != std::string::npos; at = o.err.find("read and not mapped", at + 1)) ++n;
+    return n;
+  };
+  const std::string top = "top --json --once --interval 200ms -e sched:sched_switch";
+  Outcome o = run(shim("KERNEL_SHIM_MMAP=19") + top);  // ENODEV
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(lines_about_it(o), 1u) << o.err;
+  EXPECT_NE(o.err.find("Linux 6.10"), std::string::npos) << o.err;
+  EXPECT_GT(json::parse(o.out).at("count").get<u64>(), 0u);
+  o = run(shim("KERNEL_SHIM_MMAP=16") + top);  // EBUSY
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(lines_about_it(o), 1u) << o.err;
+  EXPECT_NE(o.err.find("snapshot"), std::string::npos) << o.err;
+  o = run(shim("KERNEL_SHIM_MMAP=16") + "top --source read " + top.substr(4));
+  EXPECT_EQ(lines_about_it(o), 0u) << o.err;
+  o = run(shim("KERNEL_SHIM_MMAP=16") + "record -e sched:sched_switch -- true");  // bulk is read anyway
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(lines_about_it(o), 0u) << o.err;
+  o = run(shim("KERNEL_SHIM_MMAP=16") + "record --source map -e sched:sched_switch -- true");
+  EXPECT_EQ(o.code, 1) << o.err;
+  EXPECT_NE(o.err.find("trace_pipe_raw"), std::string::npos) << o.err;
+}
+
+// A CPU that was offline when the instance was made has a directory and no ring.
+TEST_F(KernelCli, AProcessorWithoutARingIsWaitedForAtNoCost) {
+  for (const char* way : {"read", "map"}) {
+    const Outcome o = run(shim("KERNEL_SHIM_ABSENT=0 KERNEL_SHIM_UP=" + dir + "/up KERNEL_SHIM_LOG=" + dir + "/polls") +
+                          "record --source " + way + " -e syscalls:sys_enter_read -f 'count == 7' -- sh -c '" +
+                          "unset LD_PRELOAD; sleep 0.7; touch " + dir + "/up; sleep 0.7; taskset -c 0 dd if=/dev/zero of=/dev/null bs=7 count=500'");
+    ASSERT_EQ(o.code, 0) << o.err;
+    EXPECT_EQ(events().size(), 500u);
+    const u64 polls = std::stoull(test::slurp(dir + "/polls"));
+    EXPECT_GT(polls, 5u);
+    EXPECT_LT(polls, 200u) << "it spins";
+    fs::remove(dir + "/up");
+  }
+}
+
+TEST_F(KernelCli, DoctorChecksTheClocksOfAllSources) {
+  TracefsOptions options;
+  options.prefix = "ringside-test-";
+  auto other = must(TracefsInstance::create(options));
+  const auto checks = [&] {
+    const Outcome o = ringside("doctor --json");
+    EXPECT_EQ(o.code, 0) << o.err;
+    return json::parse(o.out);
+  };
+  const auto advice_about = [](const json& all, const std::string& what) -> std::string {
+    for (const json& c : all) {
+      if (c.at("found").get<std::string>().find(what) != std::string::npos || c.at("check").get<std::string>().find(what) != std::string::npos)
+        return c.at("advice");
+    }
+    return "none";
+  };
+  must(other.write("trace_clock", "x86-tsc"));
+  json all = checks();
+  EXPECT_EQ(advice_about(all, other.dir()), "none");
+  u64 merging = 0;
+  for (const json& c : all) merging += c.value("merges", false) && (c.at("clock") == "mono" || c.at("clock") == "x86-tsc");
+  EXPECT_GT(merging, 0u);
+  must(other.write("trace_clock", "counter"));
+  ASSERT_EQ(ringside("record -q --clock counter -i odd --duration 10ms").code, 0);
+  all = checks();
+  EXPECT_NE(advice_about(all, other.dir()).find(other.dir() + "/trace_clock"), std::string::npos);
+  EXPECT_NE(advice_about(all, "instance odd").find("tsc or mono"), std::string::npos);
+  // What cannot merge is not recorded together.
+  for (const char* command : {"record -i odd -e sched:sched_switch --duration 10ms", "record --clock counter -e sched:sched_switch -- true"}) {
+    const Outcome o = ringside(command);
+    EXPECT_EQ(o.code, 1) << command;
+    EXPECT_NE(o.err.find("--clock tsc or mono"), std::string::npos) << o.err;
+  }
 }
 
 }  // namespace

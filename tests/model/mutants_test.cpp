@@ -117,7 +117,7 @@ TEST(Mutants, Orders) {
   refute("state_publish", {.preemptions = 1, .stale = 2}, stranger_looks_at_state<Orders{.state_publish = relaxed}>());
   refute("state_observe", {.preemptions = 1, .stale = 2}, stranger_looks_at_state<Orders{.state_observe = relaxed}>());
   refute("quiet_publish", {.preemptions = 2, .stale = 1}, quiet_writer<Orders{.quiet_publish = relaxed}>(0));
-  refute("slot_observe", {.preemptions = 2, .stale = 1, .seconds = 20},
+  refute("slot_observe", {.preemptions = 2, .stale = 1, .seconds = 240},
          iterator_on_a_page_given_back<Orders{.slot_observe = relaxed}>());
 }
 

@@ -158,7 +158,7 @@ void run_crowd(bool overwrite, double seconds) {
   int status = 1;
   for (u32 n = 0; waitpid(writer, &status, WNOHANG) == 0; ++n) {
     must(instance->resize(n % 3 == 0 ? 64 << 10 : 32 << 10, n % 2 == 0 ? 4096 : 8192));
-    usleep(20000);
+    usleep(5000);
   }
   EXPECT_EQ(status, 0);
   shared->done = true;

@@ -110,7 +110,7 @@ __attribute__((weak)) void ringside_discard(ringside_slot*) {
 namespace ringside::detail {
 __attribute__((weak)) Epoch epoch = {};
 __attribute__((weak)) constinit thread_local ThisThread this_thread{};
-__attribute__((weak)) bool begin_slowly(const ringside_event& event, u32 size, Slot& slot, bool, u64) noexcept {
+__attribute__((weak)) bool begin_slowly(const ringside_event& event, u32 size, Slot& slot, ThisThread::Writer*, u64) noexcept {
   ringside_slot c;
   const bool begun = ringside_begin(const_cast<ringside_event*>(&event), size, &c);
   slot.payload = c.payload;

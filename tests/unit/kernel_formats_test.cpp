@@ -1,7 +1,11 @@
 // Every format of this machine's kernel decodes.
+#include <event-parse.h>
 #include <gtest/gtest.h>
+#include <trace-seq.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <random>
 
 #include "decode/formats.hpp"
@@ -46,6 +50,75 @@ TEST(KernelFormats, EachOfThisMachineParsesAndPrintsWhateverTheBytesAre) {
   std::printf("%zu events: %lu by steps, %lu by libtraceevent, %lu field by field\n", all.size(), by_steps, by_tep, by_fields);
 }
 
+// What we compiled prints what libtraceevent prints, which is what trace-cmd shows.
+TEST(KernelFormats, StepsPrintWhatLibtraceeventPrints) {
+  auto events = kernel_events();
+  if (!events) GTEST_SKIP() << events.error().sentence;
+  std::mt19937_64 random(7);
+  u64 compared = 0, different = 0;
+  for (const KernelEvent& event : *events) {
+    const EventInfo e = must(kernel_event(event));
+    Formats formats;
+    ASSERT_TRUE(formats.add(e.id, e.system, e.name, e.format));
+    const EventType& type = *formats.find(e.id);
+    if (type.tep != nullptr || type.by_fields || type.steps.empty()) continue;
+    // It divides by zero and reads beyond the payload; it knows no signs.
+    const auto risky = [](const PrintStep& step) {
+      const bool bit63 = step.kind == PrintStep::Kind::flags &&  // whose number it takes for an error
+                         std::any_of(step.names.begin(), step.names.end(), [](const auto& name) { return name.first < 0; });
+      return bit63 || step.kind == PrintStep::Kind::bytes || step.kind == PrintStep::Kind::list ||
+             std::any_of(step.code.begin(), step.code.end(),
+                         [](const ValueOp& op) { return op.op == ValueOp::Op::divide || op.op == ValueOp::Op::remainder; });
+    };
+    if (std::any_of(type.steps.begin(), type.steps.end(), risky)) continue;
+    const std::unique_ptr<tep_handle, TepFree> tep(tep_alloc());
+    tep_set_loglevel(TEP_LOG_NONE);
+    tep_set_long_size(tep.get(), 8);
+    ASSERT_EQ(tep_parse_event(tep.get(), e.format.data(), e.format.size(), e.system.c_str()), 0);
+    u32 size = 8;
+    for (const Field& f : type.fields) size = std::max(size, f.offset + f.size);
+    bool same = true;
+    for (int round = 0; round < 20 && same; ++round) {
+      std::vector<u8> payload(size + 64 + 4096);
+      std::memcpy(payload.data(), &e.id, 2);
+      for (const Field& f : type.fields) {
+        u8* const at = payload.data() + f.offset;
+        if (f.kind == FieldKind::loc_text || f.kind == FieldKind::loc_array) {
+          const u32 length = f.kind == FieldKind::loc_text ? 8 : static_cast<u32>(random() % 3) * 8;
+          const u32 word = ((f.relative ? size - f.offset - 4 : size) + static_cast<u32>(random() % 4) * 8) | length << 16;
+          std::memcpy(at, &word, 4);
+          continue;
+        }
+        const u64 shape = random() % 4;
+        for (u32 i = 0; i < f.size; ++i)
+          at[i] = static_cast<u8>(f.kind == FieldKind::text ? (i + 1 < f.size && i < 9 ? 'a' + random() % 26 : 0)
+                                  : shape == 0              ? (i == 0 ? random() % 8 + 1 : 0)
+                                  : shape == 1              ? 1 << random() % 8
+                                  : shape == 2              ? 0xFF
+                                                            : random());
+        if (f.is_signed) at[f.size - 1] &= 0x7F;
+      }
+      for (u32 i = 0; i < 64; ++i) payload[size + i] = i % 8 == 7 ? 0 : static_cast<u8>('A' + i % 26);
+      tep_record record{};
+      record.size = static_cast<int>(size + 64);
+      record.data = payload.data();
+      trace_seq seq;
+      trace_seq_init(&seq);
+      tep_print_event(tep.get(), &seq, &record, "%s", TEP_PRINT_INFO);
+      trace_seq_terminate(&seq);
+      std::string theirs = seq.buffer;
+      std::replace(theirs.begin(), theirs.end(), '\n', ' ');
+      trace_seq_destroy(&seq);
+      const std::string ours = printed(formats, type, {payload.data(), size + 64});
+      same = ours == theirs;
+      ++compared;
+      if (!same && ++different <= 40) ADD_FAILURE() << type.full << "\n" << ours << "\n" << theirs << "\n" << e.format.substr(e.format.find("print fmt"));
+    }
+  }
+  EXPECT_GT(compared, 10000u);
+  EXPECT_EQ(different, 0u);
+}
+
 TEST(KernelFormats, WithoutCommonPidAsHypervisorsHaveThem) {
   Formats formats;
   ASSERT_TRUE(formats.add(7, "hypervisor", "hyp_enter",
@@ -58,6 +131,47 @@ TEST(KernelFormats, WithoutCommonPidAsHypervisorsHaveThem) {
   ASSERT_EQ(type.fields.size(), 1u);
   const u64 bytes[2] = {7, 42};
   EXPECT_EQ(printed(formats, type, {reinterpret_cast<const u8*>(bytes), sizeof bytes}), "vcpu=42");
+}
+
+// Where libtraceevent knows no signs, and as the kernel prints it.
+TEST(KernelFormats, ComputedValues) {
+  Formats formats;
+  const auto print = [&](const std::string& print_fmt, i32 a, i64 b) {
+    EXPECT_TRUE(formats.add(11, "s", "calc",
+                            "name: calc\nID: 11\nformat:\n"
+                            "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
+                            "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
+                            "\tfield:int a;\toffset:8;\tsize:4;\tsigned:1;\n"
+                            "\tfield:u32 pad;\toffset:12;\tsize:4;\tsigned:0;\n"
+                            "\tfield:s64 b;\toffset:16;\tsize:8;\tsigned:1;\n"
+                            "\tfield:u64 c;\toffset:24;\tsize:8;\tsigned:0;\n\n"
+                            "print fmt: " + print_fmt + "\n"));
+    const EventType& type = *formats.find(11);
+    EXPECT_EQ(type.tep, nullptr) << print_fmt;
+    u64 bytes[4] = {11, static_cast<u32>(a), static_cast<u64>(b), static_cast<u64>(b)};
+    return printed(formats, type, {reinterpret_cast<const u8*>(bytes), sizeof bytes});
+  };
+  EXPECT_EQ(print("\"%s\", REC->a < 0 ? \"early\" : \"late\"", -1, 0), "early");
+  EXPECT_EQ(print("\"%s\", REC->a < 0 ? \"early\" : \"late\"", 1, 0), "late");
+  EXPECT_EQ(print("\"%s\", REC->c > 5 ? \"more\" : \"less\"", 1, -1), "more");  // unsigned
+  EXPECT_EQ(print("\"%d:%d\", ((unsigned int) ((REC->a) >> 20)), ((unsigned int) ((REC->a) & ((1U << 20) - 1)))", 0x800003, 0), "8:3");
+  EXPECT_EQ(print("\"%lld\", REC->b / REC->a", 0, 100), "0");
+  EXPECT_EQ(print("\"%lld\", REC->b / REC->a", -1, INT64_MIN), "-9223372036854775808");
+  EXPECT_EQ(print("\"%d\", (s8)REC->a", 0x1FF, 0), "-1");
+  EXPECT_EQ(print("\"%d\", (u8)REC->a", 0x1FF, 0), "255");
+  EXPECT_EQ(print("\"[%5d] [%-5d] [%05d] [%#x] [%08llx]\", REC->a, REC->a, REC->a, REC->a, REC->b", -42, 0xBEEF),
+            "[  -42] [-42  ] [-0042] [0xffffffd6] [0000beef]");
+  EXPECT_EQ(print("\"%s\", (REC->a) ? __print_flags(REC->a, \"|\", {1, \"A\"}, {2, \"B\"}) : \"none\"", 0, 0), "none");
+  EXPECT_EQ(print("\"%s\", (REC->a) ? __print_flags(REC->a & 3, \"|\", {1, \"A\"}, {2, \"B\"}) : \"none\"", 7, 0), "A|B");
+  EXPECT_EQ(print("\"%s\", __print_symbolic(REC->a + 1, {8, \"eight\"})", 7, 0), "eight");
+  // Too deep for the machine's stack: by libtraceevent, not by us.
+  std::string deep = "REC->a";
+  for (int i = 0; i < 40; ++i) deep = "(1 + " + deep + ")";
+  formats.add(12, "s", "deep",
+              "name: deep\nID: 12\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n"
+              "\tfield:int a;\toffset:8;\tsize:4;\tsigned:1;\n\nprint fmt: \"%d\", " + deep + "\n");
+  const u64 bytes[2] = {12, 2};
+  EXPECT_EQ(printed(formats, *formats.find(12), {reinterpret_cast<const u8*>(bytes), sizeof bytes}), "42");
 }
 
 TEST(KernelFormats, AHelperThatNobodyKnowsLeavesTheFields) {

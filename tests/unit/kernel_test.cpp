@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/abi/sub_buffer.hpp>
 
+#include "kernel/clock_check.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "sys/sys.hpp"
 
@@ -67,13 +69,7 @@ struct Seen {
 };
 
 void read_all(KernelSource& source, Seen& seen) {
-  for (int empty = 0; empty < 2;) {  // GET_READER either catches up or swaps: the second nothing is nothing
-    auto view = must(source.next());
-    if (!view) {
-      ++empty;
-      continue;
-    }
-    empty = 0;
+  while (auto view = must(source.next())) {
     seen.lost += view->lost_before;
     abi::EventCursor c(view->sub_buffer + abi::header_size, view->begin, view->end, view->time);
     while (c.next()) {
@@ -195,6 +191,99 @@ TEST_F(KernelTest, ACpuThatIsNotThereIsNamed) {
   auto source = open_kernel_ring({mine_->dir(), 4711}, ClockInfo{}, KernelWay::read);
   ASSERT_FALSE(source);
   EXPECT_NE(source.error().sentence.find("cpu4711"), std::string::npos);
+}
+
+// A directory that looks like an instance's on a kernel that cannot map: a FIFO answers mmap() with the same ENODEV.
+struct OldKernel : testing::Test {
+  std::string dir = testing::TempDir() + "old-kernel-" + std::to_string(getpid());
+  std::string raw = dir + "/per_cpu/cpu0/trace_pipe_raw";
+  void SetUp() override {
+    std::filesystem::create_directories(dir + "/per_cpu/cpu0");
+    ASSERT_EQ(mkfifo(raw.c_str(), 0600), 0);
+    must(sys::write_file(dir + "/per_cpu/cpu0/stats", "entries: 0\n"));
+  }
+  void TearDown() override { std::filesystem::remove_all(dir); }
+  result<KernelRings> open_rings(const KernelChoice& choice) { return open_kernel_rings(dir, {0}, ClockInfo{}, choice); }
+};
+
+TEST_F(OldKernel, IsReadWithANotice) {
+  auto rings = must(open_rings({KernelWay::map, {}}));
+  ASSERT_EQ(rings.sources.size(), 1u);
+  EXPECT_EQ(rings.sources[0]->way(), KernelWay::read);
+  EXPECT_NE(rings.notice.find("6.10"), std::string::npos) << rings.notice;
+  EXPECT_EQ(rings.notice.find('\n'), std::string::npos);
+  const sys::Fd in(open(raw.c_str(), O_WRONLY | O_CLOEXEC));
+  u64 image[512] = {77, 16, 0x0000000100000003, 2};  // one event of 12 bytes of payload
+  ASSERT_EQ(::write(in.get(), image, sizeof image), static_cast<ssize_t>(sizeof image));
+  const auto view = must(rings.sources[0]->next());
+  ASSERT_TRUE(view);
+  EXPECT_EQ(view->time, 77u);
+  EXPECT_EQ(view->end, 16u);
+}
+
+TEST_F(OldKernel, IsNotMappedByForce) {
+  const auto rings = open_rings({KernelWay::read, KernelWay::map});
+  ASSERT_FALSE(rings);
+  EXPECT_EQ(rings.error().code, std::errc::no_such_device);
+  EXPECT_NE(rings.error().sentence.find(raw), std::string::npos) << rings.error().sentence;
+  const auto read = must(open_rings({KernelWay::map, KernelWay::read}));
+  EXPECT_EQ(read.sources[0]->way(), KernelWay::read);
+  EXPECT_EQ(read.notice, "");
+  EXPECT_EQ(must(open_rings({})).notice, "");
+}
+
+// poll() answers at once that such a descriptor will never be ready (POLLHUP here): waiting must wait all the same.
+TEST_F(OldKernel, WaitingForWhatIsNotThereTakesItsTime) {
+  auto rings = must(open_rings({}));
+  { const sys::Fd in(open(raw.c_str(), O_WRONLY | O_CLOEXEC)); }
+  const u64 start = sys::now_ns();
+  EXPECT_FALSE(must(rings.sources[0]->wait(std::chrono::milliseconds(30))));
+  EXPECT_GE(sys::now_ns() - start, 30'000'000u);
+}
+
+TEST_F(KernelTest, TheChosenWayIsTaken) {
+  const auto cpus = mine_->cpus();
+  const auto take = [&](const KernelChoice& choice) { return must(open_kernel_rings(mine_->dir(), cpus, ClockInfo{}, choice)); };
+  {
+    const auto live = take({KernelWay::map, {}});
+    ASSERT_EQ(live.sources.size(), cpus.size());
+    for (const auto& source : live.sources) EXPECT_EQ(source->way(), KernelWay::map);
+    EXPECT_EQ(live.notice, "");
+    const auto consumers = kernel_consumers(mine_->dir());
+    ASSERT_EQ(consumers.size(), cpus.size());
+    for (const KernelConsumer& c : consumers) {
+      EXPECT_EQ(c.pid, getpid());
+      EXPECT_EQ(c.way, KernelWay::map);
+    }
+  }
+  EXPECT_TRUE(kernel_consumers(mine_->dir()).empty());
+  const auto bulk = take({});
+  for (const auto& source : bulk.sources) EXPECT_EQ(source->way(), KernelWay::read);
+  EXPECT_EQ(kernel_consumers(mine_->dir()).at(0).way, KernelWay::read);
+  EXPECT_EQ(take({KernelWay::read, KernelWay::map}).sources[0]->way(), KernelWay::map);
+}
+
+TEST_F(KernelTest, ClocksOfTheKernelAgainstOurs) {
+  cpu_set_t before, after;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  const auto checks = must(check_kernel_clocks());
+  ASSERT_EQ(sched_getaffinity(0, sizeof after, &after), 0);
+  EXPECT_TRUE(CPU_EQUAL(&before, &after));
+  EXPECT_EQ(access((mine_->dir() + "/../ringside-doctor-" + std::to_string(getpid())).c_str(), F_OK), -1);
+  const auto of = [&](const std::string& name) {
+    const auto at = std::find_if(checks.begin(), checks.end(), [&](const ClockCheck& c) { return c.name == name; });
+    return at == checks.end() ? ClockCheck{} : *at;
+  };
+  EXPECT_TRUE(of("mono").merges()) << of("mono").offset_ns << " +- " << of("mono").error_ns;
+  EXPECT_LT(of("mono").error_ns, 1'000'000u);
+  EXPECT_EQ(of("x86-tsc").merges(), tsc_is_invariant()) << of("x86-tsc").offset_ns << " +- " << of("x86-tsc").error_ns;
+  EXPECT_FALSE(of("counter").constant);
+  EXPECT_FALSE(of("counter").merges());
+  EXPECT_TRUE(of("tai").constant);  // the wall clock, which is not near zero
+  EXPECT_FALSE(of("tai").merges());
+  EXPECT_GT(of("tai").offset_ns, 1'000'000'000'000'000'000);
+  EXPECT_GE(of("mono").markers, 40 * of("mono").processors);
+  EXPECT_EQ(kernel_clock_of(mine_->dir()), "mono");
 }
 
 TEST_F(KernelTest, InstancesOfDeadProcessesGo) {

@@ -50,6 +50,10 @@ constexpr u32 payload_offset(u32 size) noexcept { return size - 4 > small_payloa
 // The largest payload on a sub-buffer with this many data bytes.
 constexpr u32 largest_payload(u32 capacity) noexcept { return capacity - 8; }
 
+// The id in the payloads of an instance's event, by its number, 1 to 4,095. The kernel numbers its own from 1 up and has a few
+// thousand: a file may hold both.
+constexpr u32 event_id(u32 number) noexcept { return 0xF000 | number; }
+
 static_assert(event_size(0) == 8 && event_size(4) == 8 && event_size(5) == 16 && event_size(12) == 16);
 static_assert(event_size(13) == 20 && event_size(112) == 116 && event_size(113) == 124 && event_size(117) == 128);
 static_assert(event_size(largest_payload(4080)) == 4080);

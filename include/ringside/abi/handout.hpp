@@ -110,7 +110,7 @@ struct CountersAnswer {
 inline constexpr u32 format_piece = 3840;
 struct FormatAnswer {
   Answer head;
-  u32 id;  // 0: no event with this id or a larger one
+  u32 id;  // the event's number (its payloads carry event_id(id)); 0: no event with this number or a larger one
   u32 enabled;
   u32 total;          // length of the text
   u32 offset, count;  // of this piece

@@ -46,18 +46,7 @@ class Reader {
   void unlock() noexcept { M::store(&ctl().reader_lock, u64{0}, Order::release); }
 
   // Finds data not yet consumed, taking the next sub-buffer if need be. Consumes nothing.
-  Got peek() noexcept {
-    const ReaderState at = state();
-    const ReaderPlace own = reader_of(at.page);
-    if (!ring_.geometry.holds(own.id)) return Got::corrupt;
-    if (own.next != 0 && at.bytes != taken_away) {
-      // The commit place first: if it is past our page, what we load of the page afterwards is final.
-      const bool left = observe_commit().position >= own.next;
-      const Got got = look(at, left);
-      if (got != Got::nothing || !left) return got;
-    }
-    return swap(at);
-  }
+  Got peek() noexcept { return find(false); }
 
   // Counts `bytes` and `events` of the view as read; 0 < bytes <= end - begin.
   void consume(u32 bytes, u32 events) noexcept {
@@ -74,10 +63,11 @@ class Reader {
     view_.lost_before = 0;
   }
 
-  // The kernel's GET_READER: either catches up on the reader page or swaps once; all that it finds is counted as read. With
-  // `meta` it puts the missed-events flags on a sub-buffer that the writer has left, and brings the meta-page up to date.
+  // The kernel's GET_READER: either catches up on the reader page or swaps once; all that it finds is counted as read, be it
+  // nothing but the padding behind the last event (a view of no events). With `meta` it puts the missed-events flags on a
+  // sub-buffer that the writer has left, and brings the meta-page up to date.
   Got get_reader(bool meta = true) noexcept {
-    const Got got = peek();
+    const Got got = find(true);
     if (got == Got::data) {
       if (meta && view_.lost_before != 0 && view_.left && view_.begin == 0) flag_missed();
       const ReaderView found = view_;
@@ -97,7 +87,7 @@ class Reader {
     if (!ring_.geometry.holds(spare) || !ring_.geometry.holds(own.id) || own.next == 0 || at.bytes == taken_away ||
         observe_commit().position < own.next || M::load(&ctl().mapped, Order::acquire) != 0)
       return false;
-    if (look(at, true) == Got::data) {
+    if (look(at, true, false) == Got::data) {
       consume(view_.end - view_.begin, view_.events);
       at = state();
     }
@@ -116,6 +106,10 @@ class Reader {
   void update_meta() noexcept {
     auto& meta = *reinterpret_cast<abi::MetaPage*>(ring_.data);
     const ReaderState at = state();
+    const ReaderPlace own = reader_of(at.page);
+    // A page that has not stood in the ring is empty whatever it held before a reset or a take: mappers follow its commit.
+    if ((own.next == 0 || at.bytes == taken_away) && ring_.geometry.holds(own.id))
+      M::store(&ring_.header(own.id).commit, u64{0}, Order::relaxed);
     M::store(&meta.meta_page_size, ring_.geometry.subbuf_size(), Order::relaxed);
     M::store(&meta.meta_struct_len, u32{sizeof(abi::MetaPage)}, Order::relaxed);
     M::store(&meta.subbuf_size, ring_.geometry.subbuf_size(), Order::relaxed);
@@ -124,7 +118,7 @@ class Reader {
     M::store(&meta.entries, written(), Order::relaxed);
     M::store(&meta.overrun, M::load(&ctl().overrun, Order::relaxed), Order::relaxed);
     M::store(&meta.read, at.read, Order::relaxed);
-    M::store(&meta.reader.id, reader_of(at.page).id, Order::release);
+    M::store(&meta.reader.id, own.id, Order::release);
   }
 
   // Events committed in all.
@@ -185,8 +179,22 @@ class Reader {
     M::store(&ctl().reader_generation, generation, O.state_publish);  // pairs: STATE
   }
 
-  // New data on the reader page?
-  Got look(const ReaderState& at, bool left) noexcept {
+  Got find(bool padding) noexcept {
+    const ReaderState at = state();
+    const ReaderPlace own = reader_of(at.page);
+    if (!ring_.geometry.holds(own.id)) return Got::corrupt;
+    if (own.next != 0 && at.bytes != taken_away) {
+      // The commit place first: if it is past our page, what we load of the page afterwards is final.
+      const bool left = observe_commit().position >= own.next;
+      const Got got = look(at, left, padding);
+      if (got != Got::nothing || !left) return got;
+    }
+    return swap(at, padding);
+  }
+
+  // New data on the reader page? Padding alone is news to GET_READER, as in the kernel, while some event is unread: by the index,
+  // which no counter can run ahead of.
+  Got look(const ReaderState& at, bool left, bool padding) noexcept {
     const u32 id = reader_of(at.page).id;
     const Record& rec = ring_.record(id);
     const Committed now = committed_of(M::load(&rec.committed, O.commit_observe));  // pairs: COMMIT
@@ -201,10 +209,12 @@ class Reader {
              first > at.expected ? first - at.expected : 0,
              first,
              left};
-    return now.bytes > at.bytes && (view_.events != 0 || !left) ? Got::data : Got::nothing;
+    if (now.bytes == at.bytes) return Got::nothing;
+    if (view_.events != 0) return Got::data;
+    return (padding ? written() != at.expected : !left) ? Got::data : Got::nothing;
   }
 
-  Got swap(ReaderState at) noexcept {
+  Got swap(ReaderState at, bool padding) noexcept {
     const Geometry& g = ring_.geometry;
     u64 position = reader_of(at.page).next;
     for (u32 budget = 4 * g.nr_subbufs() + 64; budget != 0; --budget) {  // laps of a writer that is faster than we are
@@ -229,7 +239,7 @@ class Reader {
       if constexpr (O.bug == Bug::swap_before_intent) M::store(&ctl().intent, pack_reader(wanted), Order::release);
       settle(at, wanted);
       const bool left = observe_commit().position > position;
-      const Got got = look(at, left);
+      const Got got = look(at, left, padding);
       if (got != Got::nothing || !left) return got;
       position = wanted.next;  // only padding or discarded events on it: on to the next
     }

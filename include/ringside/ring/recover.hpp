@@ -54,6 +54,13 @@ Recovered recover(const Ring& ring) noexcept {
     M::store(&rec.real_end, pack_end(commit.position, now.bytes, false), Order::relaxed);
     M::store(&rec.reserve, close_reserve(word), Order::relaxed);
   }
+  // The next owner comes to these positions once more: what the dead one left there is not left then.
+  for (position = commit.position + 1; position <= tail.position; ++position) {
+    const u32 k = static_cast<u32>(position % g.nr_slots());
+    const u32 id = slot_id(k, get(ring.record(k).slot));
+    if (!g.holds(id)) return {true, 0};
+    M::store(&ring.record(id).real_end, u64{0}, Order::relaxed);
+  }
   M::store(&rec.count, pack_count(commit.position, 0), Order::relaxed);
   M::store(&ring.header(commit.id).commit, u64{now.bytes}, Order::relaxed);
   M::store(&c.tail, pack_place(commit), Order::relaxed);

@@ -6,7 +6,7 @@
 // reserve, commit, discard: safe in signal handlers at any depth, never block, never allocate, no system call, no lock prefix
 // (one locked CAS per sub-buffer when it overwrites). An event must be committed or discarded by who reserved it, handlers
 // before what they interrupted. About 2 ns on top of reading the clock. Not for two threads; one object for a ring's thread and
-// its handlers together, since it holds words that they share. The steps are lettered as in docs/design.md 3.2 and 3.3.
+// its handlers together, since it holds words that they share; one for as long as the thread has the ring. The steps are lettered as in docs/design.md 3.2 and 3.3.
 #pragma once
 #include <ringside/base/memory_hardware.hpp>
 #include <ringside/ring/control.hpp>
@@ -226,8 +226,6 @@ class Writer {
       /*A*/ M::store(&ctl().nest, nest + 1, Order::relaxed);
       M::fence_light();
     } else {
-      // Once more: a handler may have put this thread on another ring since.
-      M::store(&ctl().nest, u64{1}, Order::relaxed);
       M::store(&here_, address(&nowhere_), Order::relaxed);
       M::fence_light();
     }

@@ -1,0 +1,10 @@
+// A recording's directory as a trace.dat file.
+#pragma once
+#include "export/trace_dat.hpp"
+
+namespace ringside::cli {
+
+// only: "kernel" or "program"; empty: what is there.
+result<TraceDatSize> export_recording(const std::string& dir, const std::string& to, const std::string& only);
+
+}  // namespace ringside::cli

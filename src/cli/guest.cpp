@@ -1,0 +1,244 @@
+// ringside guest: runs a guest in a small virtual machine and records what it writes, beside what this program and the kernel have to
+// say of it, on one timeline.
+#include <fmt/format.h>
+#include <ringside/ringside.h>
+#include <unistd.h>
+
+#include "cli/recorder.hpp"
+#include "cli/signals.hpp"
+#include "cli/trace.hpp"
+#include "cli/units.hpp"
+#if defined(__x86_64__)
+#include "guest/guest.hpp"
+#endif
+
+namespace ringside::cli {
+#if defined(__x86_64__)
+namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr u32 first_ring = 1000;  // in the recording; this program's own rings come before
+
+struct Options {
+  std::string image, layout = "meta", out = default_recording;
+  std::vector<std::string> events;
+  std::vector<u64> arguments;
+  u64 buffer_size = 4 << 20, subbuf_size = 16384, duration_ns = 0, tick_ns = 1000000, memory = 32 << 20, patience_ns = 2000000000;
+  bool fail_on_loss = false, quiet = false;
+};
+
+// Its ring on the way into the recording.
+class GuestRing {
+ public:
+  static result<GuestRing> open(guest::Guest& guest, RecordingWriter& writer) {
+    auto source = guest.buffer().source(0);
+    if (!source) return tl::unexpected<Error>(source.error());
+    const RingName name{first_ring, getpid(), guest.vm().task(), "guest-cpu0", "ringside", false, {}};
+    if (auto added = writer.add_ring(name, guest.buffer().options().subbuf_size); !added) return tl::unexpected<Error>(added.error());
+    return GuestRing(std::move(*source), static_cast<u64>(guest.tsc_offset().ahead));
+  }
+
+  // At most two rounds of the ring. False: nothing more can come.
+  result<bool> drain(RecordingWriter& writer) {
+    for (u64 budget = 2 * source_->counters().nr_subbufs + 2; budget != 0; --budget) {
+      auto view = source_->next();
+      if (!view) {
+        problem_ = view.error().sentence;
+        return false;
+      }
+      if (!*view) return !source_->ended();
+      (*view)->time -= ahead_;
+      if (auto done = writer.append(first_ring, **view); !done) return tl::unexpected<Error>(done.error());
+    }
+    return true;
+  }
+  void close(Recorder& recorder) {
+    RecordedRing& ring = recorder.writer().ring(first_ring);
+    ring.counters = source_->counters();
+    recorder.account(ring.counters, ring.events, ring.bytes);
+  }
+  Counters counters() const { return source_->counters(); }
+  const std::string& problem() const { return problem_; }
+
+ private:
+  GuestRing(std::unique_ptr<Source> source, u64 ahead) : source_(std::move(source)), ahead_(ahead) {}
+  std::unique_ptr<Source> source_;
+  u64 ahead_;
+  std::string problem_;
+};
+
+struct OwnInstance {
+  std::unique_ptr<Instance> instance;
+  ~OwnInstance() {
+    if (instance == nullptr) return;
+    ringside_close();
+    const std::string path = instance->path();
+    instance.reset();
+    (void)Instance::remove(path, true);
+  }
+};
+
+void check(const Options& options) {
+  if (!is_power_of_two(options.subbuf_size) || options.subbuf_size < 4096 || options.subbuf_size > 262144)
+    throw UsageError{"--subbuf-size must be a power of two from 4k to 256k"};
+  if (options.tick_ns != 0 && options.tick_ns < 20000) throw UsageError{"--tick must be at least 20us, or 0 for no interrupts"};
+  if (options.arguments.size() > 4) throw UsageError{"a guest takes at most 4 arguments"};
+}
+
+// The monitor's own events go into an instance of this process.
+result<void> open_own(OwnInstance& own) {
+  InstanceOptions make;
+  make.name = "guest-" + std::to_string(getpid());
+  make.buffer_size = 1 << 20;
+  make.clock = ClockKind::tsc;
+  make.events = {"monitor:*"};
+  (void)Instance::remove(make.name);  // of an earlier process with our pid
+  auto made = Instance::create(make);
+  if (!made) return tl::unexpected<Error>(made.error());
+  own.instance = std::move(*made);
+  if (const int error = ringside_open(own.instance->path().c_str()); error != 0)
+    return fail(-error, "cannot open the instance " + own.instance->path());
+  return {};
+}
+
+void show_progress(const Counters& now, Counters& before, u64 ticks, double seconds) {
+  fmt::print(stderr, "\r\033[K{:6.1f} s  {} events/s, {} written, {} lost, {} interrupts", seconds, format_count((now.written - before.written) * 5),
+             format_count(now.written), format_count(now.overrun), format_count(ticks));
+  before = now;
+}
+
+int run(const Options& options) {
+  check(options);
+  guest::Guest::Options make;
+  if (!options.image.empty() && options.image != "demo") {
+    auto bytes = sys::read_file(options.image);
+    if (!bytes) return failed(bytes.error());
+    make.image.assign(bytes->begin(), bytes->end());
+  }
+  OwnInstance own;
+  if (auto opened = open_own(own); !opened) return failed(opened.error());
+  make.buffer.size = options.buffer_size;
+  make.buffer.subbuf_size = static_cast<u32>(options.subbuf_size);
+  make.buffer.layout = options.layout == "meta" ? remote::Layout::meta_page : remote::Layout::footers;
+  make.buffer.clock = own.instance->clock();
+  make.vm.tick = nanoseconds(options.tick_ns);
+  make.vm.memory = options.memory;
+  make.vm.patience = nanoseconds(options.patience_ns);
+  std::copy(options.arguments.begin(), options.arguments.end(), make.vm.arguments);
+  auto started = guest::Guest::start(std::move(make));
+  if (!started) return failed(started.error());
+  guest::Guest& guest = **started;
+
+  std::unique_ptr<KernelRecorder> kernel;
+  if (!options.events.empty()) {
+    KernelRecorder::Options of_kernel;
+    of_kernel.globs = options.events;
+    of_kernel.buffer_size = options.buffer_size;
+    of_kernel.subbuf_size = static_cast<u32>(options.subbuf_size);
+    auto made = KernelRecorder::create(of_kernel, own.instance->clock());
+    if (!made) return failed(made.error());
+    kernel = std::move(*made);
+    if (kernel == nullptr) throw UsageError{"no event of the kernel matches -e (ringside list -e PATTERN shows them)"};
+  }
+  auto writer = RecordingWriter::create(options.out, own.instance->clock());
+  if (!writer) return failed(writer.error());
+  writer->meta().command = {"guest", options.image};
+  Recorder recorder(*own.instance, std::move(*writer), kernel.get());
+  recorder.also(guest.vm().events());
+  auto ring = GuestRing::open(guest, recorder.writer());
+  if (!ring) return failed(ring.error());
+  if (kernel != nullptr)
+    if (auto on = kernel->start(recorder.writer()); !on) return failed(on.error());
+  if (auto on = guest.enable(true); !on) return failed(on.error());
+
+  catch_signals();
+  const u64 start = sys::now_ns();
+  const bool shows = !options.quiet && on_terminal(STDERR_FILENO);
+  Counters shown;
+  u64 show_again = start + 200'000'000;
+  guest.buffer().poll_every(std::chrono::milliseconds(5));
+  guest.vm().go();
+  result<bool> more = true;
+  while (guest.vm().running() && more && *more) {
+    const u64 now = sys::now_ns();
+    if (asked_to_stop() || (options.duration_ns != 0 && now - start >= options.duration_ns)) break;
+    if (shows && now >= show_again) {
+      show_progress(ring->counters(), shown, guest.vm().ticks(), static_cast<double>(now - start) / 1e9);
+      show_again = now + 200'000'000;
+    }
+    (void)guest.buffer().wait(25, std::chrono::milliseconds(20));
+    if (auto done = recorder.poll(); !done) return failed(done.error());
+    more = ring->drain(recorder.writer());
+  }
+  if (shows) fmt::print(stderr, "\r\033[K");
+  guest.vm().request_stop();
+  int code = exit_ok;
+  const auto complain = [&](const std::string& sentence) {
+    say(sentence);
+    code = exit_failure;
+  };
+  if (!guest.vm().wait_end(nanoseconds(options.patience_ns))) complain("the guest's program does not end; what it wrote until now is recorded");
+  else if (guest.vm().status() < 0) complain("the guest has ended before its time: " + guest.vm().why());
+  for (int round = 0; round < 3 && more && *more; ++round) more = ring->drain(recorder.writer());
+  if (!more) return failed(more.error());
+  if (!ring->problem().empty()) complain(ring->problem());
+  const u64 duration = sys::now_ns() - start;
+  ring->close(recorder);
+  if (auto finished = recorder.finish(duration); !finished) return failed(finished.error());
+  for (const std::string& problem : recorder.problems()) complain(problem);
+  if (!options.quiet) {
+    const auto offset = guest.tsc_offset();
+    say(fmt::format("{} events in {}, lost {}; {} interrupts; {}", format_count(recorder.events()), format_time(static_cast<double>(duration)),
+                    format_count(recorder.lost()), format_count(guest.vm().ticks()), options.out));
+    say(fmt::format("the guest's ring: {}", identity(ring->counters())));
+    say(offset.ahead == 0 && offset.error == 0 ? "its time stamp counter is ours"
+                                               : fmt::format("its time stamp counter is {} ticks ahead of ours, at most {} wrong; shown in our time", offset.ahead, offset.error));
+  }
+  if (code == exit_ok && guest.vm().status() > 0) code = guest.vm().status();
+  return code == exit_ok && recorder.lost() != 0 && options.fail_on_loss ? exit_loss : code;
+}
+
+}  // namespace
+
+Command add_guest(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* c = app.add_subcommand("guest", "run a guest in a virtual machine and record what it writes");
+  c->add_option("IMAGE", options->image, "a static ELF file with ringside/guest/guest.hpp, or demo, the one that comes along")->required();
+  c->add_option("ARGUMENT", options->arguments, "up to 4 numbers for the guest; demo: how many steps (0: until it is stopped), and 1 for steps that compute nothing")
+      ->type_name("");
+  c->add_option("-e,--event", options->events, "events of the kernel beside, SYSTEM:EVENT, a glob: 'kvm:*'; may be repeated")
+      ->type_name("GLOB")
+      ->allow_extra_args(false);
+  add_size(*c, "-b,--buffer-size", options->buffer_size, "size of the guest's ring (default 4M)");
+  add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
+  c->add_option("--layout", options->layout, "how the guest tells of its ring: a meta-page, or footers in each sub-buffer")
+      ->check(CLI::IsMember({"meta", "footers"}))
+      ->capture_default_str();
+  add_time(*c, "--tick", options->tick_ns, "period of the guest's timer interrupts, 0: none (default 1ms)");
+  add_size(*c, "--memory", options->memory, "the guest's memory, a multiple of 2M (default 32M)");
+  add_time(*c, "--patience", options->patience_ns, "how long the guest may take to answer (default 2s)");
+  c->add_option("-o,--output", options->out, "directory of the recording; an older recording is replaced")->capture_default_str();
+  add_time(*c, "--duration", options->duration_ns, "stop after this time (default: when the guest ends, or at Ctrl-C)");
+  c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
+  c->add_flag("-q,--quiet", options->quiet, "no progress, no summary");
+  c->footer(
+      "Examples:\n"
+      "  ringside guest demo --duration 2s               it computes, and takes 1,000 interrupts a second\n"
+      "  ringside report | grep -A2 timer:               events of interrupts, nested in those of the computation\n"
+      "  ringside guest demo 100000 -e 'kvm:*'           until 100,000 steps are done, with what the kernel saw of it\n"
+      "  ringside guest ./my_guest.elf --layout footers  one of your own (docs/remote-writers.md)\n"
+      "The guest shares nothing with the reader but its ring; a swap is an exit of its second processor. Needs /dev/kvm.\n"
+      "The exit code is the guest's; 1 if it crashed or stopped answering.");
+  return {c, [options] { return run(*options); }};
+}
+
+#else
+
+Command add_guest(CLI::App& app) {
+  CLI::App* c = app.add_subcommand("guest", "run a guest in a virtual machine (x86-64 only)");
+  return {c, [] { return failed({std::make_error_code(std::errc::not_supported), "guests run on x86-64 only"}); }};
+}
+
+#endif
+}  // namespace ringside::cli

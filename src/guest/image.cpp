@@ -1,0 +1,19 @@
+#include "guest/image.hpp"
+
+// The demo, a program of its own, as a piece of data.
+asm(R"(
+.section .rodata
+.balign 16
+.globl ringside_guest_demo, ringside_guest_demo_end
+ringside_guest_demo:
+.incbin ")" RINGSIDE_GUEST_DEMO R"("
+ringside_guest_demo_end:
+.text
+)");
+extern "C" const unsigned char ringside_guest_demo[], ringside_guest_demo_end[];
+
+namespace ringside::guest {
+
+std::span<const u8> demo_image() noexcept { return {ringside_guest_demo, ringside_guest_demo_end}; }
+
+}  // namespace ringside::guest

@@ -1,0 +1,141 @@
+#include "kernel/clock_check.hpp"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ringside/abi/event_cursor.hpp>
+#include <sstream>
+
+#include "kernel/kernel_source.hpp"
+#include "kernel/tracefs_instance.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside {
+namespace {
+
+constexpr u32 markers_a_visit = 20;
+constexpr int visits = 2;                       // of each processor: a clock that runs at another rate has moved in between
+constexpr timespec between_visits{0, 20'000'000};
+
+struct Bracket {
+  u64 before, after;
+};
+
+// What is known of the offset, in ticks.
+struct Bounds {
+  i64 low = INT64_MIN, high = INT64_MAX;
+  u32 markers = 0;
+};
+
+// Goes to each processor that we may run on, and comes back.
+class Processors {
+ public:
+  Processors() { sched_getaffinity(0, sizeof before_, &before_); }
+  ~Processors() { sched_setaffinity(0, sizeof before_, &before_); }
+  bool go_to(u32 cpu) const {
+    if (cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, &before_)) return false;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    return sched_setaffinity(0, sizeof one, &one) == 0;
+  }
+
+ private:
+  cpu_set_t before_;
+};
+
+result<void> visit(const TracefsInstance& instance, u32 cpu, const sys::Fd& marker, ClockKind kind, Bounds& bounds) {
+  auto source = open_kernel_ring({instance.dir(), cpu}, ClockInfo{}, KernelWay::read);
+  if (!source) return tl::unexpected<Error>(source.error());
+  RingClockNow ours{kind, nullptr};
+  std::vector<Bracket> brackets;
+  const u32 id_and_data[2] = {};
+  for (u32 i = 0; i < markers_a_visit; ++i) {
+    Bracket b{ours.now(), 0};
+    if (::write(marker.get(), id_and_data, sizeof id_and_data) < 0) return fail(errno, "cannot write to " + instance.dir() + "/trace_marker_raw");
+    b.after = ours.now();
+    brackets.push_back(b);
+  }
+  size_t at = 0;
+  for (;;) {
+    auto view = (*source)->next();
+    if (!view) return tl::unexpected<Error>(view.error());
+    if (!*view) break;
+    abi::EventCursor events((*view)->sub_buffer + abi::header_size, (*view)->begin, (*view)->end, (*view)->time);
+    for (; events.next() && at < brackets.size(); ++at, ++bounds.markers) {
+      bounds.low = std::max(bounds.low, static_cast<i64>(events.time() - brackets[at].after));
+      bounds.high = std::min(bounds.high, static_cast<i64>(events.time() - brackets[at].before));
+    }
+  }
+  if (at != brackets.size())
+    return refuse(std::errc::io_error, instance.dir() + " has " + std::to_string(at) + " of " + std::to_string(brackets.size()) +
+                                           " markers that processor " + std::to_string(cpu) + " wrote");
+  return {};
+}
+
+// The names in trace_clock; the one in brackets is set.
+std::vector<std::string> names_of(const std::string& text) {
+  std::vector<std::string> names;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    std::erase_if(word, [](char c) { return c == '[' || c == ']'; });
+    names.push_back(word);
+  }
+  return names;
+}
+
+}  // namespace
+
+result<std::vector<ClockCheck>> check_kernel_clocks() {
+  TracefsOptions options;
+  options.prefix = "ringside-doctor-";
+  options.buffer_size = 64 * 1024;
+  options.clock = ClockKind::mono;
+  auto instance = TracefsInstance::create(options);
+  if (!instance) return tl::unexpected<Error>(instance.error());
+  auto names = sys::read_file(instance->dir() + "/trace_clock");
+  if (!names) return tl::unexpected<Error>(names.error());
+  const sys::Fd marker(open((instance->dir() + "/trace_marker_raw").c_str(), O_WRONLY | O_CLOEXEC));
+  if (!marker) return fail(errno, "cannot open " + instance->dir() + "/trace_marker_raw");
+  if (auto on = instance->tracing(true); !on) return tl::unexpected<Error>(on.error());
+  const ClockInfo tsc = calibrate(ClockKind::tsc);
+  const Processors processors;
+  std::vector<ClockCheck> all;
+  for (const std::string& name : names_of(*names)) {
+    ClockCheck check;
+    check.name = name;
+    check.against = name == to_string(ClockKind::tsc) ? ClockKind::tsc : ClockKind::mono;
+    if (auto set = instance->write("trace_clock", name); !set) return tl::unexpected<Error>(set.error());
+    Bounds bounds;
+    for (int i = 0; i < visits; ++i) {
+      if (i != 0) nanosleep(&between_visits, nullptr);
+      check.processors = 0;
+      for (const u32 cpu : instance->cpus()) {
+        if (!processors.go_to(cpu)) continue;
+        ++check.processors;
+        if (auto done = visit(*instance, cpu, marker, check.against, bounds); !done) return tl::unexpected<Error>(done.error());
+      }
+    }
+    const auto ns = [&](i64 ticks) {
+      return check.against == ClockKind::tsc ? static_cast<i64>(tsc.to_ns(tsc.base_ticks + static_cast<u64>(ticks)) - tsc.base_ns) : ticks;
+    };
+    check.markers = bounds.markers;
+    check.constant = bounds.low <= bounds.high;
+    const i64 low = ns(std::min(bounds.low, bounds.high)), high = ns(std::max(bounds.low, bounds.high));
+    check.offset_ns = low + (high - low) / 2;
+    check.error_ns = static_cast<u64>(high - low + 1) / 2;
+    all.push_back(std::move(check));
+  }
+  return all;
+}
+
+std::string kernel_clock_of(const std::string& instance_dir) {
+  const auto text = sys::read_file(instance_dir + "/trace_clock");
+  const size_t mark = text ? text->find('[') : std::string::npos;
+  return mark == std::string::npos ? "" : text->substr(mark + 1, text->find(']') - mark - 1);
+}
+
+}  // namespace ringside

@@ -1,0 +1,633 @@
+#include "source/trace_dat_file.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "source/decompress.hpp"
+#include "source/image.hpp"
+#include "source/trace_dat_format.hpp"
+
+namespace ringside {
+namespace {
+
+using namespace trace_dat;
+
+constexpr u32 largest_page = 1 << 20;            // a sub-buffer's commit has 20 bits
+constexpr u64 largest_section = u64{256} << 20;  // decompressed; kallsyms, the largest, has some 20 MiB
+constexpr u64 largest_chunk = u64{16} << 20;     // trace-cmd makes them of 40 KiB
+constexpr u64 most_decompressed = u64{512} << 20;  // of all rings at a time
+
+// Takes a block apart. What is not there reads as nothing and leaves ok false.
+struct Reader {
+  const u8* at;
+  const u8* end;
+  bool ok = true;
+
+  explicit Reader(Bytes bytes) : at(bytes.data), end(bytes.data + bytes.size) {}
+  u64 left() const { return static_cast<u64>(end - at); }
+  Bytes take(u64 size) {
+    if (size > left()) ok = false;
+    if (!ok) return {at, 0};
+    at += size;
+    return {at - size, size};
+  }
+  template <class T>
+  T number() {
+    T value{};
+    if (const Bytes b = take(sizeof value); ok) std::memcpy(&value, b.data, sizeof value);
+    return value;
+  }
+  template <class Size>
+  std::string_view text() {
+    const Bytes b = take(number<Size>());
+    return {reinterpret_cast<const char*>(b.data), b.size};
+  }
+  std::string_view name() {  // up to its NUL
+    const auto* const zero = left() == 0 ? nullptr : static_cast<const u8*>(std::memchr(at, 0, left()));
+    if (zero == nullptr) ok = false;
+    if (!ok) return {};
+    const Bytes b = take(static_cast<u64>(zero - at) + 1);
+    return {reinterpret_cast<const char*>(b.data), b.size - 1};
+  }
+};
+
+std::string_view text_of(Bytes b) {
+  const auto* const s = reinterpret_cast<const char*>(b.data);
+  return {s, b.size == 0 ? 0 : strnlen(s, b.size)};
+}
+
+template <class Each>
+void for_each_line(std::string_view text, Each each) {
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    each(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+i64 integer_of(std::string_view text) { return std::strtoll(std::string(text.substr(0, 64)).c_str(), nullptr, 0); }
+
+struct CpuData {
+  u32 cpu = 0;
+  u64 offset = 0, size = 0;
+};
+struct Buffer {
+  std::string name, clock;
+  u32 page_size = 0;
+  bool compressed = false;
+  std::vector<CpuData> cpus;
+};
+
+// One CPU's sub-buffers.
+class TraceDatSource final : public Source {
+ public:
+  TraceDatSource(std::shared_ptr<TraceDatBytes> file, RingName name, const ClockInfo& clock, u32 subbuf_size, const CpuData& data,
+                 Compression compression, const Counters& counters)
+      : file_(std::move(file)), name_(std::move(name)), clock_(clock), counters_(counters), compression_(compression) {
+    counters_.subbuf_size = subbuf_size;
+    const u64 begin = std::min(data.offset, file_->size);
+    // The size of compressed data does not count the number of chunks in front.
+    const u64 size = data.size + (compression == Compression::none || data.size == 0 ? 0 : sizeof(u32));
+    const u64 there = std::min(size, file_->size - begin);
+    cut_ = there != size;
+    rest_ = {file_->data + begin, there};
+  }
+  TraceDatSource(const TraceDatSource&) = delete;
+  TraceDatSource& operator=(const TraceDatSource&) = delete;
+  ~TraceDatSource() override { file_->decompressed -= chunk_.size() * 8; }
+
+  result<std::optional<SubBufferView>> next() override {
+    if (file_->region.cut()) return refuse(std::errc::io_error, who() + "the file was truncated while it was read");
+    if (pages_.size == 0) {
+      if (auto more = refill(); !more) return tl::unexpected<Error>(more.error());
+      if (pages_.size == 0) {
+        if (!std::exchange(cut_, false)) return std::nullopt;
+        return refuse(std::errc::io_error, who() + "the file ends in the middle of its events: it was cut, or not written to its end");
+      }
+    }
+    const auto size = static_cast<u32>(counters_.subbuf_size);
+    const auto have = static_cast<u32>(std::min<u64>(pages_.size, size));
+    const u8* image = pages_.data;
+    pages_ = {pages_.data + have, pages_.size - have};
+    if (have < size || reinterpret_cast<uintptr_t>(image) % 8 != 0) {
+      page_.assign(size / 8, 0);
+      std::memcpy(page_.data(), image, have);
+      image = reinterpret_cast<const u8*>(page_.data());
+    }
+    SubBufferView view;
+    if (have < abi::header_size || (!view_image(image, have, size, view) && !cut_))
+      return refuse(std::errc::bad_message, who() + "a sub-buffer claims " + std::to_string(view.end) + " bytes of data and has " +
+                                                std::to_string(have - std::min(have, abi::header_size)) + "; the rest of it cannot be read");
+    view.end = std::min(view.end, (have - abi::header_size) & ~3u);  // cut: what is there of it
+    return view;
+  }
+  Counters counters() const override { return counters_; }
+  const RingName& name() const override { return name_; }
+  const ClockInfo& clock() const override { return clock_; }
+  bool ended() const override { return true; }
+
+ private:
+  std::string who() const {
+    return file_->path + ", " + (name_.buffer.empty() ? "" : "buffer " + name_.buffer + ", ") + "cpu " + std::to_string(name_.ring) + ": ";
+  }
+
+  // The next run of sub-buffers; none at the end.
+  result<void> refill() {
+    if (compression_ == Compression::none) {
+      pages_ = std::exchange(rest_, Bytes{});
+      return {};
+    }
+    Reader in(rest_);
+    if (!started_) chunks_ = rest_.size != 0 ? in.number<u32>() : 0;
+    started_ = true;
+    for (; chunks_ > 0 && in.ok && pages_.size == 0; --chunks_) {
+      const auto packed = in.number<u32>();
+      const auto size = in.number<u32>();
+      const Bytes bytes = in.take(packed);
+      if (!in.ok) break;
+      if (size > largest_chunk || !may_expand_to(compression_, bytes, size) || !resize(size)) return damaged();
+      auto* const out = reinterpret_cast<u8*>(chunk_.data());
+      if (!decompress(compression_, bytes, out, size)) return damaged();
+      pages_ = {out, size};
+    }
+    rest_ = {in.at, in.left()};
+    if (!in.ok) {
+      rest_ = {};
+      chunks_ = 0;
+      if (!cut_) return damaged();
+    }
+    return {};
+  }
+  result<void> damaged() const {
+    return refuse(std::errc::bad_message, who() + "its compressed data is damaged; the rest of it cannot be read");
+  }
+  bool resize(u32 size) {
+    const u64 words = (u64{size} + 7) / 8;
+    if (words <= chunk_.size()) return true;
+    const u64 more = (words - chunk_.size()) * 8;
+    if ((file_->decompressed += more) > most_decompressed) {
+      file_->decompressed -= more;
+      return false;
+    }
+    chunk_.resize(words);
+    return true;
+  }
+
+  std::shared_ptr<TraceDatBytes> file_;
+  RingName name_;
+  ClockInfo clock_;
+  Counters counters_;
+  Compression compression_;
+  Bytes rest_{};   // of the file, not looked at yet
+  Bytes pages_{};  // sub-buffers, in place or in chunk_
+  bool cut_ = false, started_ = false;
+  u32 chunks_ = 0;  // left
+  std::vector<u64> chunk_, page_;
+};
+
+class Parser {
+ public:
+  explicit Parser(std::shared_ptr<TraceDatBytes> bytes) : bytes_(std::move(bytes)), all_{bytes_->data, bytes_->size} {}
+
+  result<TraceDatFile> run() {
+    Reader in(all_);
+    if (all_.size < magic_size || std::memcmp(all_.data, magic, magic_size) != 0)
+      return refuse(std::errc::invalid_argument, bytes_->path + " is no trace.dat: it begins otherwise");
+    in.take(magic_size);
+    const auto version = std::string(in.name().substr(0, 20));
+    const auto endianness = in.number<u8>();
+    in.take(1);  // the long of the recorder's user space: nothing here depends on it
+    page_size_ = in.number<u32>();
+    if (!in.ok) return cut("in its first bytes");
+    if (version != "6" && version != "7")
+      return refuse(std::errc::not_supported, bytes_->path + " is a trace.dat of version \"" + version + "\"; versions 6 and 7 can be read");
+    if (endianness != 0)
+      return refuse(std::errc::not_supported, bytes_->path + " is from a big-endian machine, which cannot be read here; trace-cmd report can");
+    if (!good_page(page_size_)) return bad("sub-buffers of " + std::to_string(page_size_) + " bytes");
+    out_.version = version == "6" ? 6 : 7;
+    auto done = out_.version == 6 ? read_version_6(in) : read_version_7(in);
+    if (!done) return tl::unexpected<Error>(done.error());
+    return finish();
+  }
+
+ private:
+  static bool good_page(u32 size) { return is_power_of_two(size) && size >= page_size && size <= largest_page; }
+  tl::unexpected<Error> bad(const std::string& claim) const {
+    return refuse(std::errc::bad_message, bytes_->path + " is damaged: it claims " + claim);
+  }
+  tl::unexpected<Error> cut(const std::string& where) const {
+    return refuse(std::errc::bad_message, bytes_->path + " ends " + where + ": it was cut, is damaged, or was never finished");
+  }
+  void problem(const std::string& sentence) {
+    if (out_.problems.size() < 100) out_.problems.push_back(bytes_->path + ": " + sentence);
+  }
+
+  result<void> read_version_6(Reader& in) {
+    if (auto done = read_headers(in); !done) return done;
+    if (auto done = read_ftrace(in); !done) return done;
+    if (auto done = read_events(in); !done) return done;
+    out_.kallsyms = in.text<u32>();
+    out_.printk_formats = in.text<u32>();
+    read_cmdlines(in.text<u64>());
+    const auto cpus = in.number<u32>();
+    auto kind = in.name();
+    if (!in.ok) return cut("in front of its events");
+    if (cpus > most_cpus) return bad(std::to_string(cpus) + " CPUs");
+    std::vector<std::pair<u64, std::string>> further;
+    if (kind == "options  ") {
+      for (u16 id = in.number<u16>(); in.ok && id != option_done; id = in.number<u16>()) {
+        const Bytes data = in.take(in.number<u32>());
+        Reader option(data);
+        if (id == option_buffer) {
+          const auto offset = option.number<u64>();
+          further.emplace_back(offset, option.name());
+          if (!option.ok || further.size() > most_cpus) return bad("a buffer without a name");
+        } else {
+          read_option(id, data);
+        }
+      }
+      kind = in.name();
+    }
+    if (!in.ok) return cut("in its options");
+    if (kind == "latency  " && further.empty()) return only_text();
+    if (kind == "flyrecord") {
+      if (!read_cpu_table(in, cpus, "")) return cut("in its table of CPUs");
+    } else if (kind != "latency  ") {
+      return bad("\"" + std::string(kind.substr(0, 20)) + "\" where events should begin");
+    }
+    for (const auto& [offset, name] : further) {
+      Reader there(from(offset));
+      if (there.name() != "flyrecord" || !read_cpu_table(there, cpus, name)) problem("the buffer " + name + " is not where it should be");
+    }
+    return {};
+  }
+
+  bool read_cpu_table(Reader& in, u32 cpus, const std::string& name) {
+    Buffer buffer;
+    buffer.name = name;
+    buffer.page_size = page_size_;
+    for (u32 cpu = 0; cpu < cpus && in.ok; ++cpu) {
+      CpuData data;
+      data.cpu = cpu;
+      data.offset = in.number<u64>();
+      data.size = in.number<u64>();
+      buffer.cpus.push_back(data);
+    }
+    if (!in.ok) return false;
+    Reader clock = in;  // newer writers only
+    const auto text = clock.text<u64>();
+    if (clock.ok && text.size() < 100) buffer.clock = text;
+    buffers_.push_back(std::move(buffer));
+    return true;
+  }
+
+  result<void> read_version_7(Reader& in) {
+    out_.compression = in.name();
+    in.name();  // its version
+    auto options = in.number<u64>();
+    if (!in.ok) return cut("in its first bytes");
+    const auto known = compression_from(out_.compression);
+    if (!known)
+      return refuse(std::errc::not_supported, bytes_->path + " is compressed with \"" + out_.compression.substr(0, 20) +
+                                                  "\"; zlib and zstd can be read");
+    compression_ = *known;
+    std::map<u16, u64> blocks;
+    std::set<u64> seen;
+    while (options != 0) {
+      if (!seen.insert(options).second) {
+        problem("its options go in a circle");
+        break;
+      }
+      auto section = read_section(options, section_options);
+      if (!section) {
+        if (seen.size() == 1) return tl::unexpected<Error>(section.error());
+        problem(section.error().sentence);
+        break;
+      }
+      options = read_options(Reader(section->bytes()), blocks);
+    }
+    using Read = result<void> (Parser::*)(Reader&);
+    const auto read = [&](Section id, Read method) -> result<void> {
+      const auto at = blocks.find(id);
+      if (at == blocks.end()) return {};
+      auto section = read_section(at->second, id);
+      if (!section) return tl::unexpected<Error>(section.error());
+      Reader block(section->bytes());
+      return (this->*method)(block);
+    };
+    if (blocks.count(section_headers) == 0 || blocks.count(section_events) == 0)
+      return bad("events and does not describe them");
+    if (auto done = read(section_headers, &Parser::read_headers); !done) return done;
+    if (auto done = read(section_events, &Parser::read_events); !done) return done;
+    for (const auto& [id, method] : std::initializer_list<std::pair<Section, Read>>{{section_ftrace, &Parser::read_ftrace},
+                                                                                    {section_kallsyms, &Parser::read_kallsyms},
+                                                                                    {section_printk, &Parser::read_printk},
+                                                                                    {section_cmdlines, &Parser::read_names}}) {
+      if (auto done = read(id, method); !done) problem(done.error().sentence);
+    }
+    if (buffers_.empty() && text_buffers_) return only_text();
+    return {};
+  }
+
+  // Answers where the next options are; 0: nowhere.
+  u64 read_options(Reader in, std::map<u16, u64>& blocks) {
+    while (in.left() != 0) {
+      const auto id = in.number<u16>();
+      const Bytes data = in.take(in.number<u32>());
+      Reader option(data);
+      if (!in.ok) break;
+      if (id == option_done) return option.number<u64>();
+      if (id == option_buffer)
+        read_buffer(option);
+      else if (id == option_buffer_text)
+        text_buffers_ = true;
+      else if (id >= section_headers && id <= section_cmdlines)
+        blocks[id] = option.number<u64>();
+      else
+        read_option(id, data);
+    }
+    problem("its options do not end as options do");
+    return 0;
+  }
+
+  void read_buffer(Reader& in) {
+    Buffer buffer;
+    const auto section = in.number<u64>();
+    buffer.name = in.name();
+    buffer.clock = in.name();
+    buffer.page_size = in.number<u32>();
+    const auto cpus = in.number<u32>();
+    for (u32 i = 0; i < cpus && in.ok; ++i) {
+      CpuData data;
+      data.cpu = in.number<u32>();
+      data.offset = in.number<u64>();
+      data.size = in.number<u64>();
+      buffer.cpus.push_back(data);
+    }
+    Reader header(from(section));
+    const auto id = header.number<u16>();
+    buffer.compressed = (header.number<u16>() & section_compressed) != 0;
+    if (buffer.cpus.empty()) buffer.page_size = page_size_;
+    if (!in.ok || !header.ok || id != section_data || !good_page(buffer.page_size))
+      problem("the buffer \"" + buffer.name.substr(0, 100) + "\" is damaged and was left out");
+    else
+      buffers_.push_back(std::move(buffer));
+  }
+
+  // What both versions have.
+  void read_option(u16 id, Bytes data) {
+    Reader in(data);
+    if (id == option_trace_clock) trace_clock_ = text_of(data);
+    if (id == option_date) offset_ns_ += static_cast<u64>(integer_of(text_of(data))) * 1000;
+    if (id == option_offset) offset_ns_ += static_cast<u64>(integer_of(text_of(data)));
+    if (id == option_cpustat) read_stats(text_of(data));
+    if (id != option_tsc_to_ns) return;
+    mult_ = in.number<u32>();
+    shift_ = in.number<u32>();
+    if (in.ok && shift_ <= 63) return;
+    problem("the rate of its clock makes no sense; times are ticks");
+    mult_ = 0;
+  }
+
+  // per_cpu/cpuN/stats, one CPU or several; a line in front may say of which buffer.
+  void read_stats(std::string_view text) {
+    Counters* counters = nullptr;
+    for_each_line(text, [&](std::string_view line) {
+      const size_t colon = line.find(": ");
+      if (colon == std::string_view::npos) return;
+      const auto key = line.substr(0, colon);
+      const auto value = line.substr(colon + 2);
+      const auto number = static_cast<u64>(integer_of(value));
+      if (key == "Buffer") stats_of_ = value;
+      if (key == "CPU") counters = &stats_[{stats_of_, static_cast<u32>(number)}];
+      if (counters == nullptr) return;
+      if (key == "entries") counters->unread = number;
+      if (key == "overrun") counters->overrun = number;
+      if (key == "commit overrun") counters->commit_overrun = number;
+      if (key == "bytes") counters->bytes = number;
+      if (key == "dropped events") counters->dropped = number;
+      if (key == "read events") counters->read = number;
+      counters->written = counters->unread + counters->overrun + counters->read;
+    });
+  }
+
+  struct SectionBytes {
+    Bytes in_place{};
+    std::vector<u8> unpacked;
+    Bytes bytes() const { return unpacked.empty() ? in_place : Bytes{unpacked.data(), unpacked.size()}; }
+  };
+
+  Bytes from(u64 offset) const {
+    const u64 at = std::min<u64>(offset, all_.size);
+    return {all_.data + at, all_.size - at};
+  }
+
+  result<SectionBytes> read_section(u64 offset, Section wanted) const {
+    const std::string what = "its section " + std::to_string(wanted) + " at " + std::to_string(offset);
+    Reader in(from(offset));
+    const auto id = in.number<u16>();
+    const auto flags = in.number<u16>();
+    in.number<u32>();
+    const Bytes data = in.take(in.number<u64>());
+    if (!in.ok) return cut("in front of the end of " + what);
+    if (id != wanted) return bad(what + ", where section " + std::to_string(id) + " lies");
+    SectionBytes section;
+    section.in_place = data;
+    if ((flags & section_compressed) == 0) return section;
+    Reader packed(data);
+    const auto packed_size = packed.number<u32>();
+    const auto size = packed.number<u32>();
+    const Bytes bytes = packed.take(packed_size);
+    if (!packed.ok || size > largest_section || !may_expand_to(compression_, bytes, size))
+      return bad(what + " to be compressed " + out_.compression + " data of " + std::to_string(size) + " bytes");
+    section.unpacked.resize(size);
+    if (!decompress(compression_, bytes, section.unpacked.data(), size)) return bad(what + " to be compressed with " + out_.compression);
+    if (size == 0) section.in_place = {};
+    return section;
+  }
+
+  result<void> read_headers(Reader& in) {
+    const auto page_name = in.name();
+    const auto page = in.text<u64>();
+    if (!in.ok || page_name != "header_page") return cut("in the description of its sub-buffers");
+    in.name();
+    in.text<u64>();
+    if (!in.ok) return cut("in the description of its events' headers");
+    const size_t commit = page.find("commit;");
+    const size_t size = commit == std::string_view::npos ? commit : page.find("size:", commit);
+    if (size == std::string_view::npos) return bad("sub-buffers without a commit");
+    if (const i64 bytes = integer_of(page.substr(size + 5)); bytes != 8)
+      return refuse(std::errc::not_supported, bytes_->path + " is from a kernel with longs of " + std::to_string(bytes) +
+                                                  " bytes; those of 64-bit kernels can be read. trace-cmd report reads others");
+    return {};
+  }
+
+  void add_event(std::string_view system, std::string_view format) {
+    EventInfo info;
+    info.system = system;
+    info.format = format;
+    info.enabled = info.kernel = true;
+    const size_t name = info.format.rfind("name: ", 0) == 0 ? 6 : std::string::npos;
+    const size_t id = info.format.find("\nID: ");
+    if (name == std::string::npos || id == std::string::npos || id < name) {
+      problem("a format of " + info.system.substr(0, 100) + " has no name or no ID and was left out");
+      return;
+    }
+    info.name = info.format.substr(name, info.format.find('\n') - name);
+    const i64 number = integer_of(std::string_view(info.format).substr(id + 5));
+    if (number < 0 || number > 65535) return problem("the event " + info.name.substr(0, 100) + " has an impossible ID and was left out");
+    info.id = static_cast<u16>(number);
+    out_.events.push_back(std::move(info));
+  }
+
+  result<void> read_ftrace(Reader& in) { return read_formats(in, "ftrace"); }
+  result<void> read_formats(Reader& in, std::string_view system) {
+    for (u32 left = in.number<u32>(); left > 0 && in.ok; --left) {
+      const auto format = in.text<u64>();
+      if (in.ok) add_event(system, format);
+    }
+    if (!in.ok) return cut("in its formats of " + std::string(system.substr(0, 100)));
+    return {};
+  }
+  result<void> read_events(Reader& in) {
+    for (u32 systems = in.number<u32>(); systems > 0 && in.ok; --systems) {
+      const auto system = in.name();
+      if (auto done = read_formats(in, system); !done) return done;
+    }
+    if (!in.ok) return cut("in its formats");
+    return {};
+  }
+  template <class Size>
+  result<void> read_text(Reader& in, std::string& text, const char* what) {
+    text = in.text<Size>();
+    if (!in.ok) return cut(std::string("in ") + what);
+    return {};
+  }
+  result<void> read_kallsyms(Reader& in) { return read_text<u32>(in, out_.kallsyms, "its symbols"); }
+  result<void> read_printk(Reader& in) { return read_text<u32>(in, out_.printk_formats, "its printk formats"); }
+  result<void> read_names(Reader& in) {
+    std::string text;
+    auto done = read_text<u64>(in, text, "its names of threads");
+    read_cmdlines(text);
+    return done;
+  }
+
+  void read_cmdlines(std::string_view text) {
+    for_each_line(text, [&](std::string_view line) {
+      const size_t digits = line.find_first_not_of(' ');
+      const size_t space = line.find(' ', digits);
+      if (space == std::string_view::npos) return;
+      RingName thread;
+      thread.kernel = true;
+      thread.pid = thread.tid = static_cast<i32>(integer_of(line.substr(digits, space - digits)));
+      thread.task = thread.process = line.substr(space + 1);
+      out_.threads.push_back(std::move(thread));
+    });
+  }
+
+  result<void> only_text() const {
+    return refuse(std::errc::not_supported, bytes_->path + " holds no events but the text of a latency tracer; trace-cmd report shows it");
+  }
+
+  // As trace-cmd does: some clocks are in nanoseconds, others are shown as the numbers that they are.
+  ClockInfo clock_of(const std::string& buffers) const {
+    std::string name = trace_clock_.empty() ? buffers : trace_clock_;
+    if (const size_t open = name.find('['); open != std::string::npos) name = name.substr(open + 1, name.find(']', open) - open - 1);
+    ClockInfo clock;
+    clock.base_ns = offset_ns_;
+    if (mult_ != 0) {
+      clock.kind = ClockKind::tsc;
+      clock.mult = mult_;
+      clock.shift = shift_;
+      return clock;
+    }
+    static const std::set<std::string> seconds{"", "local", "global", "perf", "uptime", "tai", "mono", "mono_raw", "tsc2nsec"};
+    clock.kind = seconds.count(name) != 0 ? ClockKind::mono : ClockKind::counter;
+    return clock;
+  }
+
+  result<TraceDatFile> finish() {
+    std::vector<std::pair<u64, u64>> places;
+    for (const Buffer& buffer : buffers_) {
+      for (const CpuData& data : buffer.cpus) {
+        if (data.size == 0) continue;
+        if (data.cpu >= most_cpus) return bad("a CPU " + std::to_string(data.cpu));
+        if (data.offset + data.size < data.offset) return bad("a ring of " + std::to_string(data.size) + " bytes");
+        places.emplace_back(data.offset, data.size);
+      }
+    }
+    // Two rings in one place would let a small file ask for any amount of work and memory.
+    std::sort(places.begin(), places.end());
+    for (size_t i = 1; i < places.size(); ++i) {
+      if (places[i].first - places[i - 1].first < places[i - 1].second)
+        return bad("that the rings at " + std::to_string(places[i - 1].first) + " and " + std::to_string(places[i].first) + " overlap");
+    }
+    if (places.size() > most_cpus) return bad(std::to_string(places.size()) + " rings");
+    out_.clock = clock_of(buffers_.empty() ? "" : buffers_.front().clock);
+    for (const Buffer& buffer : buffers_) {
+      for (const CpuData& data : buffer.cpus) {
+        RingName name;
+        name.ring = data.cpu;
+        name.kernel = true;
+        name.buffer = buffer.name;
+        const auto counters = stats_.find({buffer.name, data.cpu});
+        out_.rings.push_back(std::make_unique<TraceDatSource>(bytes_, std::move(name), clock_of(buffer.clock), buffer.page_size, data,
+                                                              buffer.compressed ? compression_ : Compression::none,
+                                                              counters == stats_.end() ? Counters{} : counters->second));
+      }
+    }
+    return std::move(out_);
+  }
+
+  std::shared_ptr<TraceDatBytes> bytes_;
+  Bytes all_;
+  u32 page_size_ = 0;
+  TraceDatFile out_;
+  Compression compression_ = Compression::none;
+  std::vector<Buffer> buffers_;
+  bool text_buffers_ = false;
+  std::string trace_clock_;
+  u64 offset_ns_ = 0;
+  u32 mult_ = 0, shift_ = 0;
+  std::string stats_of_;
+  std::map<std::pair<std::string, u32>, Counters> stats_;
+};
+
+}  // namespace
+
+bool is_trace_dat(const std::string& path) {
+  const sys::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat st {};
+  char begin[magic_size];
+  return fd && fstat(fd.get(), &st) == 0 && S_ISREG(st.st_mode) && pread(fd.get(), begin, sizeof begin, 0) == sizeof begin &&
+         std::memcmp(begin, magic, sizeof begin) == 0;
+}
+
+result<TraceDatFile> read_trace_dat(std::shared_ptr<TraceDatBytes> bytes) { return Parser(std::move(bytes)).run(); }
+
+result<TraceDatFile> open_trace_dat(const std::string& path) {
+  const sys::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat st {};
+  if (!fd || fstat(fd.get(), &st) != 0) return fail(errno, "cannot open " + path);
+  if (!S_ISREG(st.st_mode) || st.st_size == 0) return refuse(std::errc::invalid_argument, path + " is no trace.dat: it is empty or no plain file");
+  sys::guard_mappings();
+  auto region = sys::Region::map(fd.get(), static_cast<u64>(st.st_size), false, path);
+  if (!region) return tl::unexpected<Error>(region.error());
+  madvise(region->data(), region->size(), MADV_SEQUENTIAL);
+  auto bytes = std::make_shared<TraceDatBytes>();
+  bytes->path = path;
+  bytes->data = region->data();
+  bytes->size = region->size();
+  bytes->region = std::move(*region);
+  return read_trace_dat(std::move(bytes));
+}
+
+}  // namespace ringside

@@ -1,0 +1,45 @@
+// A trace.dat file, as trace-cmd (or `ringside export`) wrote it: versions 6 and 7, compressed or not, any number of buffers.
+//
+//   auto dat = must(open_trace_dat("trace.dat"));
+//   for (auto& ring : dat.rings) timeline.add(std::move(ring));
+//   for (const std::string& p : dat.problems) ...    // what could not be read; what is there is good
+//
+// The file is mapped and its sub-buffers are shown in place; compressed ones are decompressed a chunk at a time. It may be
+// hostile: every offset, size and number is checked against what is there before anything is believed or allocated. Files of
+// little-endian machines with 64-bit kernels.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "source/source.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside {
+
+// The bytes of a file: mapped, or (in tests) anywhere.
+struct TraceDatBytes {
+  std::string path;
+  sys::Region region;
+  const u8* data = nullptr;
+  u64 size = 0;
+  std::atomic<u64> decompressed{0};  // bytes that its rings hold now
+};
+
+struct TraceDatFile {
+  u32 version = 0;
+  std::string compression;  // "none", "zlib", "zstd"
+  ClockInfo clock;          // what trace-cmd would not call seconds is a counter
+  std::vector<EventInfo> events;
+  std::vector<RingName> threads;
+  std::string kallsyms, printk_formats;
+  std::vector<std::unique_ptr<Source>> rings;
+  std::vector<std::string> problems;
+};
+
+bool is_trace_dat(const std::string& path);  // a file that begins as one
+result<TraceDatFile> open_trace_dat(const std::string& path);
+result<TraceDatFile> read_trace_dat(std::shared_ptr<TraceDatBytes> bytes);
+
+}  // namespace ringside

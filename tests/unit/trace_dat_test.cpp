@@ -1,0 +1,219 @@
+// trace.dat files are read as they were written, whatever the version and the compression; damaged ones as far as they go.
+#include "source/trace_dat_file.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "export/trace_dat.hpp"
+#include "random_recording.hpp"
+#include "timeline/merge.hpp"
+#include "trace_dat_files.hpp"
+
+namespace ringside {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Of;
+
+struct TraceDatFiles : testing::Test {
+  std::string dir = (fs::temp_directory_path() / ("ringside-dat-" + std::to_string(getpid()))).string();
+  void SetUp() override {
+    fs::remove_all(dir);
+    fs::create_directories(dir);
+  }
+  void TearDown() override { fs::remove_all(dir); }
+
+  static std::string slurp(const std::string& path) {
+    std::stringstream s;
+    s << std::ifstream(path, std::ios::binary).rdbuf();
+    return s.str();
+  }
+  static u64 lines(const std::string& text) { return static_cast<u64>(std::count(text.begin(), text.end(), '\n')); }
+  // A line for each record: when, where, what; then the problems.
+  static std::string content(Timeline timeline) {
+    TraceRecord r;
+    std::string out;
+    while (timeline.next(r)) {
+      const RingName& ring = timeline.source(r.source).name();
+      out += std::to_string(r.time) + " " + std::to_string(ring.ring) + " ";
+      out += r.lost != 0 ? "lost " + std::to_string(r.lost) : std::string(reinterpret_cast<const char*>(r.payload.data), r.payload.size);
+      out += "\n";
+    }
+    for (const std::string& p : timeline.problems()) out += "problem: " + p + "\n";
+    return out;
+  }
+  std::string recorded(bool kernel, bool program) const {
+    const auto meta = must(RecordingMeta::read(dir + "/data"));
+    Timeline timeline;
+    for (const bool side : {true, false}) {
+      for (auto& source : must(open_recording(dir + "/data", meta))) {
+        if (source->name().kernel == side && (side ? kernel : program)) timeline.add(std::move(source));
+      }
+    }
+    return content(std::move(timeline));
+  }
+  // The recording in `data` as a file's bytes.
+  std::string dat(bool kernel, bool program) const {
+    auto meta = must(RecordingMeta::read(dir + "/data"));
+    TraceDat out;
+    out.clock = meta.clock;
+    for (const EventInfo& e : meta.events) {
+      if (e.kernel ? kernel : program) out.events.push_back(e);
+    }
+    for (const RingName& t : meta.threads) out.tasks[t.tid] = t.task;
+    out.kallsyms = "ffffffff81000000 T start\n";
+    out.printk_formats = "0xffffffff82000000 : \"text\"\n";
+    for (const bool side : {true, false}) {
+      if (!(side ? kernel : program)) continue;
+      TraceDatBuffer buffer;
+      buffer.name = side ? "kernel" : "program";
+      for (auto& source : must(open_recording(dir + "/data", meta))) {
+        if (source->name().kernel == side) buffer.rings.push_back(std::move(source));
+      }
+      out.buffers.push_back(std::move(buffer));
+    }
+    must(write_trace_dat(dir + "/dat", out));
+    return slurp(dir + "/dat");
+  }
+  static result<TraceDatFile> read(const std::string& bytes) {
+    auto all = std::make_shared<TraceDatBytes>();
+    all->path = "x.dat";
+    all->data = reinterpret_cast<const u8*>(bytes.data());
+    all->size = bytes.size();
+    return read_trace_dat(all);
+  }
+};
+
+TEST_F(TraceDatFiles, Version6) {
+  for (const u32 size : {4096u, 16384u}) {
+    test::random_recording(dir + "/data", ClockInfo{}, 5, size);
+    const std::string bytes = dat(false, true);
+    auto file = must(read(bytes));
+    EXPECT_EQ(file.version, 6u);
+    EXPECT_EQ(file.events.size(), 5u);
+    EXPECT_EQ(file.events.front().system + ":" + file.events.front().name, "app:numbers");
+    EXPECT_EQ(file.events.front().id, 0xF001);
+    EXPECT_EQ(file.threads.size(), 5u);
+    EXPECT_EQ(file.threads.front().task, "task0");
+    EXPECT_EQ(file.kallsyms, "ffffffff81000000 T start\n");
+    EXPECT_EQ(file.printk_formats, "0xffffffff82000000 : \"text\"\n");
+    EXPECT_TRUE(file.problems.empty());
+    EXPECT_EQ(content(Timeline(std::move(file.rings))), recorded(false, true));
+  }
+}
+
+TEST_F(TraceDatFiles, Version7AndEachCompression) {
+  ClockInfo tsc;
+  tsc.kind = ClockKind::tsc;
+  tsc.mult = 1 << 30;
+  tsc.shift = 31;
+  tsc.base_ticks = u64{1} << 31;
+  tsc.base_ns = 77;
+  for (const ClockInfo& clock : {ClockInfo{}, tsc}) {
+    test::random_recording(dir + "/data", clock, 6, 4096, Of::both);
+    const std::string plain = dat(true, true);
+    for (const char* by : {"none", "zlib", "zstd"}) {
+      const std::string bytes = by == std::string("none") ? plain : test::compressed(plain, by);
+      auto file = must(read(bytes));
+      EXPECT_EQ(file.version, 7u);
+      EXPECT_EQ(file.compression, by);
+      EXPECT_EQ(file.events.size(), 10u);
+      EXPECT_EQ(file.threads.size(), 6u);
+      EXPECT_EQ(file.kallsyms, "ffffffff81000000 T start\n");
+      ASSERT_EQ(file.rings.size(), 6u);
+      EXPECT_EQ(file.rings.front()->name().buffer, "kernel");
+      EXPECT_EQ(file.rings.back()->name().buffer, "program");
+      EXPECT_TRUE(file.problems.empty());
+      EXPECT_EQ(content(Timeline(std::move(file.rings))), recorded(true, true)) << by;
+    }
+  }
+}
+
+// Cut anywhere, a file is refused with a sentence, or gives a prefix of each ring.
+TEST_F(TraceDatFiles, CutAnywhere) {
+  test::random_recording(dir + "/data", ClockInfo{}, 2, 4096, Of::both, 5);
+  for (const std::string& whole : {dat(false, true), dat(true, true), test::compressed(dat(true, true), "zstd")}) {
+    const u64 all = lines(recorded(true, true));
+    for (size_t size = 0; size < whole.size(); size += 1 + size / 97) {
+      const std::string bytes(whole.data(), size);  // on the heap, exactly as long
+      auto file = read(bytes);
+      if (!file) {
+        EXPECT_FALSE(file.error().sentence.empty());
+        continue;
+      }
+      const bool said = !file->problems.empty();
+      const std::string text = content(Timeline(std::move(file->rings)));
+      EXPECT_TRUE(said || text.find("problem: ") != std::string::npos) << size << " of " << whole.size();
+      EXPECT_LE(lines(text), all + 8);
+    }
+  }
+}
+
+// Any damage: an error, a problem, or other events; never more than the bytes can hold.
+TEST_F(TraceDatFiles, Damage) {
+  std::mt19937_64 random(1);
+  test::random_recording(dir + "/data", ClockInfo{}, 4, 4096, Of::both, 10);
+  const std::string both = dat(true, true);
+  const std::string wholes[] = {dat(false, true), both, test::compressed(both, "zlib"), test::compressed(both, "zstd")};
+  int refused = 0, read_on = 0;
+  for (int round = 0; round < 4000; ++round) {
+    std::string bytes = wholes[round % 4];
+    for (u64 changes = 1 + random() % 8; changes > 0; --changes) {
+      // Most of it is events; what describes them is at both ends.
+      const u64 near = random() % 3;
+      u64 at = near == 0 ? random() % 4096 : near == 1 ? bytes.size() - 1 - random() % 600 : random() % bytes.size();
+      at = std::min<u64>(at, bytes.size() - 8);
+      const u64 extremes[] = {0, 1, ~u64{0}, u64{1} << 31, u64{1} << 63, bytes.size(), at, random()};
+      std::memcpy(bytes.data() + at, &extremes[random() % 8], size_t{1} << random() % 4);
+    }
+    auto file = read(bytes);
+    if (!file) {
+      ++refused;
+      continue;
+    }
+    ++read_on;
+    const std::string text = content(Timeline(std::move(file->rings)));
+    EXPECT_LT(text.size(), u64{64} << 20);
+  }
+  EXPECT_GT(refused, 100);
+  EXPECT_GT(read_on, 100);
+}
+
+TEST_F(TraceDatFiles, Lies) {
+  test::random_recording(dir + "/data", ClockInfo{}, 2, 4096);
+  const std::string good = dat(false, true);
+  const auto sentence = [&](auto change) {
+    std::string bytes = good;
+    change(bytes);
+    auto file = read(bytes);
+    return file ? "it was read" : file.error().sentence;
+  };
+  EXPECT_NE(sentence([](std::string& b) { b[0] = 'x'; }).find("no trace.dat"), std::string::npos);
+  EXPECT_NE(sentence([](std::string& b) { b[10] = '5'; }).find("version \"5\""), std::string::npos);
+  EXPECT_NE(sentence([](std::string& b) { b[12] = 1; }).find("big-endian"), std::string::npos);
+  EXPECT_NE(sentence([](std::string& b) { b[14] = 7; }).find("sub-buffers of"), std::string::npos);
+  const auto replace = [](std::string& b, const std::string& from, const std::string& to) { b.replace(b.find(from), from.size(), to); };
+  EXPECT_NE(sentence([&](std::string& b) { replace(b, "offset:8;\tsize:8;\tsigned:1;\n\tfield: int overwrite", "offset:8;\tsize:4;\tsigned:1;\n\tfield: int overwrite"); })
+                .find("longs of 4 bytes"),
+            std::string::npos);
+  // Both rings in one place.
+  const u64 table = good.find("flyrecord") + 10;
+  EXPECT_NE(sentence([&](std::string& b) { b.replace(table + 32, 16, b.substr(table, 16)); }).find("overlap"), std::string::npos);
+  std::string version_7 = test::compressed(
+      [&] {
+        test::random_recording(dir + "/data", ClockInfo{}, 2, 4096, Of::both);
+        return dat(true, true);
+      }(),
+      "zstd");
+  version_7.replace(version_7.find("zstd"), 4, "lzma");
+  auto file = read(version_7);
+  ASSERT_FALSE(file);
+  EXPECT_NE(file.error().sentence.find("compressed with \"lzma\""), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ringside
