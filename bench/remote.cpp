@@ -169,12 +169,16 @@ void read_row() {
     auto region = must(sys::Region::map(fd.get(), g.data_size(), true, "bench"));
     std::vector<u64> control(control_size(g) / 8 + 8);
     Ring ring{g, reinterpret_cast<Control*>(align_up(reinterpret_cast<u64>(control.data()), u64{64})), region.data()};
-    Writer<Tsc> writer(ring, Tsc{});
-    for (u64 k = 0; k < events; ++k) write_pair(writer, k, 1);
+    // As for any consumer: written by another thread, and mapped anew.
+    std::thread([&] {
+      Writer<Tsc> writer(ring, Tsc{});
+      for (u64 k = 0; k < events; ++k) write_pair(writer, k, 1);
+    }).join();
+    auto mapped = must(sys::Region::map(fd.get(), g.data_size(), false, "bench"));
     Timeline timeline;
     MappedSource<OwnGetReader>::Options options;
     options.clock.kind = ClockKind::tsc;
-    timeline.add(std::make_unique<MappedSource<OwnGetReader>>(std::move(region), g, OwnGetReader{Reader<>(ring)}, options));
+    timeline.add(std::make_unique<MappedSource<OwnGetReader>>(std::move(mapped), g, OwnGetReader{Reader<>(ring)}, options));
     here.push_back(per_second(timeline, sys::now_ns()));
     ratio.push_back(there.back() / here.back());
   }

@@ -79,7 +79,7 @@ class RemoteRecorder {
     bool alive = false;
     for (size_t k = 0; k < life_.sources.size(); ++k) {
       Source& source = *life_.sources[k];
-      for (u64 budget = 2 * source.counters().nr_subbufs + 2; budget != 0; --budget) {
+      for (u64 budget = 2 * u64{life_.process->buffer().plan().nr_pages} + 2; budget != 0; --budget) {
         auto view = source.next();
         if (!view) {
           if (view.error().code != std::errc::timed_out) {

@@ -282,8 +282,14 @@ class RingReader {
       read_ = commit_of(pages_[id]);
       expected_ = queue_.empty() ? expected_ : queue_.back().base;
     }
-    const u64 written = footers() ? 0 : shown_entries(), known = read_before_ + on_page + lost_ + there;
-    missing_ = !moved && written > known ? written - known : 0;
+    if (footers() || moved) return;
+    // Two counts of what was overwritten. The writer may have died between an event's commit and its count in `entries`, which makes
+    // the first one too small, or between the count in `overrun` and the end of the oldest sub-buffer, which is then still there.
+    const u64 written = shown_entries(), known = read_before_ + on_page + lost_ + there;
+    const u64 overrun = Hardware::load(&meta().overrun, Order::relaxed);
+    const u64 by_entries = written > known ? written - known : 0, by_overrun = overrun > lost_ ? overrun - lost_ : 0;
+    const u64 oldest = queue_.empty() ? 0 : queue_.back().events;
+    missing_ = by_overrun > by_entries && by_overrun - by_entries != oldest ? by_overrun : by_entries;
   }
 
   Buffer& buffer_;

@@ -60,8 +60,8 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
 
   // The consumer of a ring; one at a time.
   result<std::unique_ptr<Source>> source(u32 ring);
-  // What the writer has shown so far. Takes no call to the writer.
-  Counters counters(u32 ring) const;
+  // What the writer has shown so far. Asks it nothing.
+  Counters counters(u32 ring) const;  // walks what is unread
 
   // Brings this side's view of a ring up to date, and wakes who waits if there is something to read.
   result<bool> poke(u32 ring);

@@ -41,8 +41,10 @@ struct Process::Wire {
       receive_ns = ns;
     }
     const u64 deadline = sys::now_ns() + static_cast<u64>(ns);
-    for (;;) {
+    for (int resets = 0;;) {
       const ssize_t got = recv(socket.get(), &a, sizeof a, MSG_TRUNC);
+      // A peer that closed with a request of ours unread leaves an ECONNRESET in front of its last words.
+      if (got < 0 && errno == ECONNRESET && ++resets < 3) continue;
       if (got < 0 && (errno == EINTR || errno == EAGAIN)) {
         if (errno == EAGAIN || sys::now_ns() >= deadline) return false;
         continue;

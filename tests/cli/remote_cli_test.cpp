@@ -37,9 +37,9 @@ TEST_F(RemoteCli, RecordsAndReports) {
 
 TEST_F(RemoteCli, AcrossADeathAndARestart) {
   const Outcome o = beside(std::string("(sleep 0.4; kill -9 $P; sleep 0.1; exec " RINGSIDE_BUILD_DIR "/example_03_remote ./w) & echo $! >pid; ") + tool +
-                           "remote w --again --duration 1500ms -o out");
+                           "remote w --again --duration 1500ms -o rec");
   ASSERT_EQ(o.code, 0) << o.err;
-  const auto meta = RecordingMeta::read(dir + "/out");
+  const auto meta = RecordingMeta::read(dir + "/rec");
   ASSERT_TRUE(meta);
   ASSERT_EQ(meta->rings.size(), 2u) << o.err;
   for (const RecordedRing& ring : meta->rings) {
@@ -51,9 +51,10 @@ TEST_F(RemoteCli, AcrossADeathAndARestart) {
 }
 
 TEST_F(RemoteCli, StartsTheWriterAndStopsWithIt) {
-  const Outcome o = run(std::string(tool) + "remote w --duration 300ms -o out -- sh -c 'exec " RINGSIDE_BUILD_DIR "/example_03_remote $RINGSIDE_REMOTE'");
+  const Outcome o = run(std::string(tool) + "remote w --duration 300ms -o rec -- sh -c 'exec " RINGSIDE_BUILD_DIR "/example_03_remote $RINGSIDE_REMOTE'");
   EXPECT_EQ(o.code, 0) << o.err;
-  EXPECT_GT(RecordingMeta::read(dir + "/out")->totals.written, 10u);
+  ASSERT_EQ(o.code, 0);
+  EXPECT_GT(must(RecordingMeta::read(dir + "/rec")).totals.written, 10u);
 }
 
 TEST_F(RemoteCli, TopAndStat) {
@@ -66,10 +67,11 @@ TEST_F(RemoteCli, TopAndStat) {
 }
 
 TEST_F(RemoteCli, AStoppedWriterDoesNotHoldUs) {
-  const Outcome o = beside(std::string("(sleep 0.4; kill -STOP $P; sleep 0.9; kill -CONT $P) & ") + tool + "remote w --layout footers --patience 100ms --duration 2s -o out");
+  const Outcome o = beside(std::string("(sleep 0.4; kill -STOP $P; sleep 0.9; kill -CONT $P) & ") + tool + "remote w --layout footers --patience 100ms --duration 2s -o rec");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.err.find("does not answer"), std::string::npos) << o.err;
-  const auto meta = RecordingMeta::read(dir + "/out");
+  const auto meta = RecordingMeta::read(dir + "/rec");
+  ASSERT_TRUE(meta) << meta.error().sentence;
   EXPECT_EQ(meta->totals.written, meta->totals.read + meta->totals.overrun);
 }
 
@@ -83,16 +85,16 @@ TEST_F(RemoteCli, NobodyListens) {
 TEST_F(RemoteCli, RecoversFromADump) {
   // The memory of a living writer, page by page out of its address space.
   const Outcome o = beside(std::string(tool) +
-                           "remote w --layout footers --duration 1500ms -o out & R=$!; sleep 0.7; kill -STOP $P; "
+                           "remote w --layout footers --duration 1500ms -o rec & R=$!; sleep 0.7; kill -STOP $P; "
                            "L=$(grep ringside-remote /proc/$P/maps | head -1); A=$((0x${L%%-*})); B=${L#*-}; B=$((0x${B%% *})); "
                            "dd if=/proc/$P/mem of=dump bs=4096 count=$(((B - A) / 4096)) iflag=skip_bytes skip=$A 2>/dev/null; kill -CONT $P; wait $R; true");
   ASSERT_EQ(o.code, 0) << o.err;
-  Outcome r = ringside("recover dump --like out -o crash");
+  Outcome r = ringside("recover dump --like rec -o crash");
   EXPECT_EQ(r.code, 0) << r.err;
   r = ringside("report crash");
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_NE(r.out.find(": tick: number="), std::string::npos) << r.out.substr(0, 300) << r.err;
-  EXPECT_EQ(ringside("recover out/meta.json -o none").code, 1);
+  EXPECT_EQ(ringside("recover rec/meta.json -o none").code, 1);
   EXPECT_EQ(ringside("recover nothing").code, 1);
 }
 
