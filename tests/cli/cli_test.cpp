@@ -220,7 +220,7 @@ TEST_F(Cli, ManPageAndCompletionKnowEveryCommand) {
   std::ofstream(dir + "/try") << "PATH=" RINGSIDE_BUILD_DIR ":$PATH; . <(ringside manual bash)\n"
                                  "try() { COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _ringside; echo ${COMPREPLY[*]}; }\n"
                                  "try ringside re\ntry ringside record --mode o\ntry ringside crash w\ntry ringside report --js\n";
-  EXPECT_EQ(run("bash try").out, "record report\noverwrite\nweb\n--json\n");
+  EXPECT_EQ(run("bash try").out, "record report remote recover\noverwrite\nweb\n--json\n");
 }
 
 TEST_F(Cli, RecordOfANamedInstanceLeavesIt) {

@@ -32,9 +32,9 @@ struct Seen {
       u64 number = 0;
       std::memcpy(&id, c.payload().data, sizeof id);
       std::memcpy(&number, c.payload().data + 8, sizeof number);
-      u64& last = id == 2048 ? last_step : last_timer;
-      ++(id == 2048 ? steps : timers);
-      if ((id != 2048 && id != 2049) || number <= last || c.time() < last_time) ++bad;
+      u64& last = id == first_event ? last_step : last_timer;
+      ++(id == first_event ? steps : timers);
+      if ((id != first_event && id != first_event + 1) || number <= last || c.time() < last_time) ++bad;
       last = number;
       last_time = c.time();
     }

@@ -11,7 +11,7 @@
 // monitor as a kernel delivers a signal: the flags and the interrupted address are pushed, and processor 0 goes on at Boot::upcall,
 // which ends with popfq and ret. Direction and trap flag are clear then. There is no red zone below the stack.
 #pragma once
-#include <ringside/base/types.hpp>
+#include <ringside/abi/event_header.hpp>
 
 namespace ringside::guest {
 
@@ -42,7 +42,7 @@ struct Mailbox {
 
 // Addresses of NUL-terminated texts below 4 GiB. id: the first two bytes of the event's payload; apart from those that the monitor's
 // own events get.
-inline constexpr u32 first_event = 2048, last_event = 4095;
+inline constexpr u32 first_event = abi::event_id(2048), last_event = abi::event_id(4095);
 struct EventText {
   u32 id, reserved;
   u64 system, name, format;

@@ -18,9 +18,10 @@ struct Tick {
   u32 inside, reserved;
 };
 
+constexpr u16 step_id = first_event, timer_id = first_event + 1;
 constexpr Event events[] = {
-    {2048, "guest", "step",
-     "name: step\nID: 2048\nformat:\n"
+    {step_id, "guest", "step",
+     "name: step\nID: 63488\nformat:\n"
      "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
      "\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"
      "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"
@@ -30,8 +31,8 @@ constexpr Event events[] = {
      "\tfield:unsigned int steps;\toffset:24;\tsize:4;\tsigned:0;\n"
      "\tfield:unsigned int nested;\toffset:28;\tsize:4;\tsigned:0;\n\n"
      "print fmt: \"number=%lu longest=%lu steps=%u nested=%u\", REC->number, REC->longest, REC->steps, REC->nested\n"},
-    {2049, "guest", "timer",
-     "name: timer\nID: 2049\nformat:\n"
+    {timer_id, "guest", "timer",
+     "name: timer\nID: 63489\nformat:\n"
      "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
      "\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"
      "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"
@@ -101,7 +102,7 @@ void interrupt(Guest& g) {
   if (inside != 0) count(books.nested);
   count(books.tried);
   const bool written = g.ring().write(sizeof(Tick), [&](u8* to) {
-    const Tick tick{{.type = 2049, .pid = g.task()}, volatile_load(books.ticks), inside, 0};
+    const Tick tick{{.type = timer_id, .pid = g.task()}, volatile_load(books.ticks), inside, 0};
     __builtin_memcpy(to, &tick, sizeof tick);
   });
   if (!written) count(books.refused);
@@ -129,7 +130,7 @@ int program(Guest& g) {
     __atomic_store_n(&books.open, 1, __ATOMIC_RELAXED);
     const u32 steps = bare ? 0 : collatz(n);
     if (steps > record) record = steps, longest = n;
-    const Step step{{.type = 2048, .pid = g.task()}, n, longest, steps, static_cast<u32>(volatile_load(books.ticks) - before)};
+    const Step step{{.type = step_id, .pid = g.task()}, n, longest, steps, static_cast<u32>(volatile_load(books.ticks) - before)};
     __builtin_memcpy(slot.payload, &step, sizeof step);
     __atomic_store_n(&books.open, 0, __ATOMIC_RELAXED);
     g.ring().commit(slot);
