@@ -43,6 +43,7 @@ Command add_export(CLI::App& app);
 Command add_remote(CLI::App& app);
 Command add_recover(CLI::App& app);
 Command add_guest(CLI::App& app);
+Command add_stream(CLI::App& app);
 Command add_doctor(CLI::App& app);
 Command add_manual(CLI::App& app);  // after all others
 

@@ -1,0 +1,143 @@
+#include "remote/stream.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace ringside::remote {
+
+void FrameReader::feed(const u8* bytes, size_t n) {
+  bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(at_));
+  at_ = 0;
+  bytes_.insert(bytes_.end(), bytes, bytes + n);
+}
+
+bool FrameReader::next(Frame& frame, bool last) {
+  for (; bytes_.size() - at_ >= sizeof(FrameHeader); ++at_, ++skipped_) {
+    const u8* const here = bytes_.data() + at_;
+    FrameHeader h;
+    std::memcpy(&h, here, sizeof h);
+    if (h.sync != frame_sync || h.bytes > most_frame_bytes || h.header_check != crc32(here, sizeof h - sizeof h.header_check)) continue;
+    if (bytes_.size() - at_ - sizeof h < h.bytes) {
+      if (!last) return false;
+      continue;  // cut: but whole ones may stand in what looks like its payload
+    }
+    if (h.payload_check != crc32(here + sizeof h, h.bytes)) continue;
+    at_ += sizeof h + h.bytes;
+    payload_.resize((h.bytes + 7) / 8);
+    if (h.bytes != 0) std::memcpy(payload_.data(), here + sizeof h, h.bytes);
+    if (frames_++ != 0 && static_cast<i32>(h.sequence - sequence_) > 0) missing_ += h.sequence - sequence_;
+    sequence_ = h.sequence + 1;
+    frame = {h, reinterpret_cast<const u8*>(payload_.data())};
+    return true;
+  }
+  if (last) {
+    skipped_ += bytes_.size() - at_;
+    at_ = bytes_.size();
+  }
+  return false;
+}
+
+ClockInfo StreamContent::clock() const {
+  ClockInfo c;
+  c.kind = hello_.clock == 1 ? ClockKind::mono : ClockKind::counter;
+  if (hello_.clock == 0) return calibrate(ClockKind::tsc);
+  if (hello_.clock != 2 || hello_.ticks_per_second == 0) return c;
+  // ns = ticks * mult >> shift, as exact as 32 bits allow.
+  c.kind = ClockKind::tsc;
+  __extension__ using u128 = unsigned __int128;
+  for (c.shift = 40; c.shift > 0; --c.shift) {
+    const u128 mult = ((u128{1'000'000'000} << c.shift) + hello_.ticks_per_second / 2) / hello_.ticks_per_second;
+    if (mult >> 32 != 0) continue;
+    c.mult = static_cast<u32>(mult);
+    break;
+  }
+  return c;
+}
+
+StreamContent::Ring& StreamContent::ring(u16 number) {
+  for (auto& [n, ring] : rings_)
+    if (n == number) return ring;
+  return rings_.emplace_back(number, Ring{}).second;
+}
+
+result<void> StreamContent::event(const Frame& frame) {
+  EventInfo e;
+  u32 id = 0;
+  std::string* const texts[] = {&e.system, &e.name, &e.format};
+  const auto cut = [] { return refuse(std::errc::bad_message, "an event's frame is cut: it is left out"); };
+  if (frame.head.bytes < sizeof id) return cut();
+  std::memcpy(&id, frame.payload, sizeof id);
+  u32 at = sizeof id;
+  for (std::string* text : texts) {
+    const auto* const from = reinterpret_cast<const char*>(frame.payload) + at;
+    const size_t n = strnlen(from, frame.head.bytes - at);
+    if (n == frame.head.bytes - at) return cut();
+    text->assign(from, n);
+    at += static_cast<u32>(n) + 1;
+  }
+  if (id == 0 || id > 0xFFFF || e.system.empty() || e.name.empty())
+    return refuse(std::errc::bad_message, "an event without a name, or with the impossible number " + std::to_string(id) + ", is left out");
+  e.id = static_cast<u16>(id);
+  e.enabled = true;
+  const auto same = std::find_if(events_.begin(), events_.end(), [&](const EventInfo& k) { return k.id == e.id; });
+  if (same == events_.end())
+    events_.push_back(std::move(e));
+  else if (same->format != e.format || same->name != e.name)
+    return refuse(std::errc::bad_message, "event " + std::to_string(id) + " was " + same->name + " before and is " + e.name + " now; it is shown as before");
+  return {};
+}
+
+result<std::optional<SubBufferView>> StreamContent::sub_buffer(const Frame& frame) {
+  const std::string where = "ring " + std::to_string(frame.head.ring);
+  if (!known_) return refuse(std::errc::bad_message, where + ": a sub-buffer came before any hello; it is left out");
+  if (frame.head.bytes < abi::header_size || frame.head.bytes > hello_.subbuf_size)
+    return refuse(std::errc::bad_message, where + ": a sub-buffer of " + std::to_string(frame.head.bytes) + " bytes is left out");
+  const auto& header = *reinterpret_cast<const abi::SubBufferHeader*>(frame.payload);
+  const u32 end = abi::commit_size(header.commit);
+  if (end > frame.head.bytes - abi::header_size) return refuse(std::errc::bad_message, where + ": a sub-buffer says that it is longer than its frame; it is left out");
+  abi::EventCursor c(frame.payload + abi::header_size, 0, end, header.time_stamp);
+  u64 events = 0;
+  while (c.next()) ++events;
+  if (c.malformed() != abi::Malformed::no || events != frame.head.events)
+    return refuse(std::errc::bad_message, where + ": a sub-buffer is left out: " + (events != frame.head.events && c.malformed() == abi::Malformed::no
+                                                                                       ? "it has other events than it says"
+                                                                                       : abi::to_string(c.malformed())));
+  Ring& r = ring(frame.head.ring);
+  if (frame.head.first < r.expected) {  // the writer began anew
+    ++restarts_;
+    r.expected = frame.head.first;
+  }
+  const u64 lost = frame.head.first - r.expected;
+  r.expected = frame.head.first + events;
+  r.counters.written += lost + events;
+  r.counters.overrun += lost;
+  r.counters.read += events;
+  return SubBufferView{frame.payload, 0, end, lost, header.time_stamp};
+}
+
+result<std::optional<SubBufferView>> StreamContent::take(const Frame& frame) {
+  switch (frame.head.kind) {
+    case FrameKind::hello: {
+      StreamHello h;
+      if (frame.head.bytes != sizeof h) return refuse(std::errc::bad_message, "a hello of another length is left out");
+      std::memcpy(&h, frame.payload, sizeof h);
+      if (h.version != stream_version)
+        return refuse(std::errc::not_supported, "the stream has version " + std::to_string(h.version) + ", this program knows version 1");
+      if (h.clock > 2 || !is_power_of_two(h.subbuf_size) || h.subbuf_size < abi::smallest_subbuf || h.subbuf_size > abi::largest_subbuf)
+        return refuse(std::errc::bad_message, "a hello with an unknown clock or an impossible sub-buffer size is left out");
+      if (known_ && std::memcmp(&h, &hello_, sizeof h) != 0)
+        return refuse(std::errc::bad_message, "the writer says hello with another clock or size than before; record it anew");
+      hello_ = h;
+      known_ = true;
+      return std::nullopt;
+    }
+    case FrameKind::event:
+      if (auto done = event(frame); !done) return tl::unexpected(done.error());
+      return std::nullopt;
+    case FrameKind::sub_buffer: return sub_buffer(frame);
+    case FrameKind::end: ended_ = true; return std::nullopt;
+  }
+  return refuse(std::errc::bad_message, "a frame of the unknown kind " + std::to_string(static_cast<u32>(frame.head.kind)) + " is left out");
+}
+
+}  // namespace ringside::remote

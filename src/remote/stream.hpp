@@ -1,0 +1,65 @@
+// The reader's end of ringside/remote/stream.hpp: finds frames in bytes of which any may be missing or wrong, and tells what is
+// missing. No input makes it take more than a frame's worth of memory, or stop for good.
+#pragma once
+#include <ringside/remote/stream.hpp>
+#include <vector>
+
+#include "clock/clock.hpp"
+#include "source/source.hpp"
+
+namespace ringside::remote {
+
+struct Frame {
+  FrameHeader head{};
+  const u8* payload = nullptr;  // head.bytes; aligned to 8; until the next call
+};
+
+class FrameReader {
+ public:
+  void feed(const u8* bytes, size_t n);
+  // The next good frame. last: nothing more will be fed.
+  bool next(Frame& frame, bool last = false);
+
+  u64 skipped() const { return skipped_; }  // bytes that belong to no good frame
+  u64 missing() const { return missing_; }  // frames that were sent and did not come whole, by their sequence numbers
+  u64 frames() const { return frames_; }
+
+ private:
+  std::vector<u8> bytes_;
+  size_t at_ = 0;
+  std::vector<u64> payload_;
+  u64 skipped_ = 0, missing_ = 0, frames_ = 0;
+  u32 sequence_ = 0;  // of the next frame
+};
+
+// What the frames say, put together. Errors are of one frame, which is then left out.
+class StreamContent {
+ public:
+  struct Ring {
+    u64 expected = 0;
+    Counters counters;
+  };
+  // A sub-buffer for `ring`, or nothing new but for hello, events and the end.
+  result<std::optional<SubBufferView>> take(const Frame& frame);
+
+  bool known() const { return known_; }  // hello has come
+  bool ended() const { return ended_; }
+  u32 subbuf_size() const { return hello_.subbuf_size; }
+  ClockInfo clock() const;
+  const std::vector<EventInfo>& events() const { return events_; }
+  const std::vector<std::pair<u16, Ring>>& rings() const { return rings_; }
+  u64 restarts() const { return restarts_; }
+
+ private:
+  result<std::optional<SubBufferView>> sub_buffer(const Frame& frame);
+  result<void> event(const Frame& frame);
+  Ring& ring(u16 number);
+
+  StreamHello hello_{};
+  bool known_ = false, ended_ = false;
+  std::vector<EventInfo> events_;
+  std::vector<std::pair<u16, Ring>> rings_;
+  u64 restarts_ = 0;
+};
+
+}  // namespace ringside::remote
