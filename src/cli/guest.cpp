@@ -110,6 +110,7 @@ void show_progress(const Counters& now, Counters& before, u64 ticks, double seco
 
 int run(const Options& options) {
   check(options);
+  catch_signals();
   guest::Guest::Options make;
   if (!options.image.empty() && options.image != "demo") {
     auto bytes = sys::read_file(options.image);
@@ -152,7 +153,6 @@ int run(const Options& options) {
     if (auto on = kernel->start(recorder.writer()); !on) return failed(on.error());
   if (auto on = guest.enable(true); !on) return failed(on.error());
 
-  catch_signals();
   const u64 start = sys::now_ns();
   const bool shows = !options.quiet && on_terminal(STDERR_FILENO);
   Counters shown;

@@ -238,6 +238,7 @@ int run(Options options) {
     if (std::filesystem::is_directory(options.to, none)) throw UsageError{"--to takes a file, and " + options.to + " is a directory"};
     options.out = parts_of(options.to);
   }
+  catch_signals();  // from here on there is something to clean up
   std::string preload;
   if (!options.libc.empty()) {
     auto found = find_preload();
@@ -258,6 +259,7 @@ int run(Options options) {
   auto kernel_made = make_kernel(options, instance.clock(), why_no_kernel);
   if (!kernel_made) return failed(kernel_made.error());
   KernelRecorder* kernel = kernel_made->get();
+  if (asked_to_stop()) return exit_signal + stop_signal();  // a thousand events take a second to switch on
   if (kernel == nullptr && why_no_kernel.empty() && options.command.empty() && options.instance.empty())
     throw UsageError{"no event of the kernel matches -e (ringside list -e PATTERN shows them)"};
   if (kernel == nullptr && (!options.filter.empty() || !options.pids.empty() || options.all_processes))
@@ -267,7 +269,6 @@ int run(Options options) {
   writer->meta().command = options.command;
   Recorder recorder(instance, std::move(*writer), kernel);
 
-  catch_signals();
   const u64 start = sys::now_ns();
   std::optional<Child> child;
   if (!options.command.empty()) {

@@ -110,6 +110,7 @@ void sleep_ns(u64 ns) {
 }
 
 int run(Options options) {
+  catch_signals();
   auto opened = options.events.empty() ? open_trace(options.where) : open_kernel(options.events, {KernelWay::map, options.source});
   if (!opened) return failed(opened.error());
   Trace& trace = *opened;
@@ -117,7 +118,6 @@ int run(Options options) {
   if ((trace.kernel != nullptr || trace.remote != nullptr) && options.once) sleep_ns(options.interval_ns);  // it has only just begun
   if (options.interval_ns < 10000000) throw UsageError{"--interval must be at least 10ms"};
   Tally tally;
-  catch_signals();
   const bool screen = colours() && !options.json && !options.once;
   u64 last = sys::now_ns();
   if (trace.recording || options.once) {

@@ -121,7 +121,7 @@ result<u64> Vm::load(std::span<const u8> elf) {
   if (elf.size() < sizeof head) return bad("is no ELF file: it is too short");
   std::memcpy(&head, elf.data(), sizeof head);
   if (std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_machine != EM_X86_64 || head.e_type != ET_EXEC)
-    return bad("is no static ELF file for x86-64 (link it with -static -no-pie)");
+    return bad("is no static ELF file for x86-64 (link it with -static)");
   u64 end = image_at;
   for (u32 i = 0; i < head.e_phnum; ++i) {
     Elf64_Phdr p;

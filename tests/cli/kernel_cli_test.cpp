@@ -159,7 +159,7 @@ TEST_F(KernelCli, CtrlCUnderAStorm) {
   for (const char* command : {"record -e 'syscalls:*' -e 'sched:*' -b 64k -o small", "record -e 'syscalls:*' -e 'sched:*' -b 1M -o large",
                               "top -e 'syscalls:*' --interval 100ms"}) {
     const u64 start = sys::now_ns();
-    const Outcome o = run("timeout --preserve-status -k 60 -s INT 1 " RINGSIDE_BUILD_DIR "/ringside " + std::string(command));
+    const Outcome o = run("timeout --preserve-status -k 60 -s INT 3 " RINGSIDE_BUILD_DIR "/ringside " + std::string(command));
     EXPECT_EQ(o.code, 0) << command << "\n" << o.err;
     EXPECT_LT(sys::now_ns() - start, 20'000'000'000) << command;
   }

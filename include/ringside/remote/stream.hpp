@@ -89,30 +89,28 @@ class StreamWriter {
       reader.consume(v.end - v.begin, v.events);
     }
   }
-  void end() noexcept { send(FrameKind::end, 0, 0, 0, {}); }
+  void end() noexcept { send(FrameKind::end, 0, 0, 0, {{nullptr, 0}}); }
 
  private:
   struct Piece {
     const void* data = nullptr;
     u32 bytes = 0;
   };
-  struct Pieces {
-    Piece of[4];
-  };
   static u32 length(const char* text) noexcept {
     u32 n = 0;
     while (text[n] != 0) ++n;
     return n + 1;
   }
-  void send(FrameKind kind, u16 ring, u64 first, u32 events, const Pieces& payload) noexcept {
+  template <u32 N>
+  void send(FrameKind kind, u16 ring, u64 first, u32 events, const Piece (&payload)[N]) noexcept {
     FrameHeader h{frame_sync, kind, ring, sequence_++, 0, first, events, 0, 0, 0};
-    for (const Piece& p : payload.of) {
+    for (const Piece& p : payload) {
       h.bytes += p.bytes;
       h.payload_check = crc32(static_cast<const u8*>(p.data), p.bytes, h.payload_check);
     }
     h.header_check = crc32(reinterpret_cast<const u8*>(&h), sizeof h - sizeof h.header_check);
     put_(&h, sizeof h);
-    for (const Piece& p : payload.of)
+    for (const Piece& p : payload)
       if (p.bytes != 0) put_(p.data, p.bytes);
   }
 

@@ -1,0 +1,199 @@
+// Sub-buffers over a line: all of it when nothing is lost; what arrived whole, and exact gaps, when something is.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <ringside/ring/writer.hpp>
+
+#include <cstring>
+#include <map>
+#include <random>
+
+#include "remote/stream.hpp"
+
+namespace ringside::test {
+namespace {
+
+using namespace remote;
+using testing::HasSubstr;
+
+struct Ticks {
+  u64* n;
+  u64 now() noexcept { return *n += 5; }
+};
+
+class Board {
+ public:
+  Board() : control(control_size(geometry) / 8 + 1), data(geometry.data_size() / 8) {
+    ring = {geometry, reinterpret_cast<Control*>(control.data()), reinterpret_cast<u8*>(data.data())};
+  }
+  // All events of `n`, pushed now and then; frames[k]: where frame k begins.
+  std::vector<u8> stream(u32 n, u32 push_each) {
+    std::vector<u8> out;
+    u64 time = 0;
+    Writer<Ticks> writer(ring, Ticks{&time});
+    Reader<> reader(ring);
+    StreamWriter line([&](const void* bytes, u32 size) {
+      const auto* const p = static_cast<const u8*>(bytes);
+      if (size == sizeof(FrameHeader)) frames.push_back(out.size());
+      out.insert(out.end(), p, p + size);
+    });
+    line.hello(2, geometry.subbuf_size(), 1000);
+    line.event(9, "board", "number", "name: number\nID: 9\nformat:\n");
+    std::mt19937 random(n);
+    for (u32 k = 0; k < n; ++k) {
+      u8 payload[200] = {};
+      std::memcpy(payload, &k, sizeof k);
+      EXPECT_TRUE(writer.write(payload, 8 + random() % 190));
+      if (k % push_each == 0) line.push(3, reader, random() % 3 == 0);
+    }
+    line.push(3, reader, true);
+    line.end();
+    frames.push_back(out.size());
+    return out;
+  }
+  const Geometry geometry{4096, 6};
+  std::vector<size_t> frames;
+
+ private:
+  std::vector<u64> control, data;
+  Ring ring;
+};
+
+struct Got {
+  std::vector<u32> numbers;
+  u64 lost = 0, errors = 0, skipped = 0, missing = 0;
+  bool ended = false;
+  Counters counters;
+  size_t events = 0;
+};
+Got receive(const std::vector<u8>& bytes, size_t chunk) {
+  Got got;
+  FrameReader frames;
+  StreamContent content;
+  u64 last_time = 0;
+  const auto take = [&](bool last) {
+    for (Frame f; frames.next(f, last);) {
+      auto view = content.take(f);
+      if (!view) {
+        ++got.errors;
+        continue;
+      }
+      if (!*view) continue;
+      got.lost += (*view)->lost_before;
+      abi::EventCursor c((*view)->sub_buffer + abi::header_size, (*view)->begin, (*view)->end, (*view)->time);
+      while (c.next()) {
+        u32 number = 0;
+        std::memcpy(&number, c.payload().data, sizeof number);
+        got.numbers.push_back(number);
+        EXPECT_GT(c.time(), last_time);
+        last_time = c.time();
+      }
+    }
+  };
+  for (size_t at = 0; at < bytes.size(); at += chunk) {
+    frames.feed(bytes.data() + at, std::min(chunk, bytes.size() - at));
+    take(false);
+  }
+  take(true);
+  got.skipped = frames.skipped(), got.missing = frames.missing(), got.ended = content.ended(), got.events = content.events().size();
+  if (!content.rings().empty()) got.counters = content.rings()[0].second.counters;
+  return got;
+}
+
+TEST(Streams, AllOfIt) {
+  for (const size_t chunk : {size_t{1}, size_t{7}, size_t{4096}, size_t{1} << 20}) {
+    Board board;
+    const Got got = receive(board.stream(2000, 20), chunk);
+    ASSERT_EQ(got.numbers.size(), 2000u);
+    for (u32 k = 0; k < 2000; ++k) EXPECT_EQ(got.numbers[k], k);
+    EXPECT_EQ(got.lost + got.errors + got.skipped + got.missing, 0u);
+    EXPECT_TRUE(got.ended);
+    EXPECT_EQ(got.events, 1u);
+  }
+}
+
+TEST(Streams, AWriterThatIsFasterThanTheLine) {
+  Board board;
+  const Got got = receive(board.stream(5000, 700), 1000);
+  EXPECT_GT(got.lost, 0u);
+  EXPECT_EQ(got.numbers.size() + got.lost, 5000u);
+  EXPECT_EQ(got.counters.written, 5000u);
+  EXPECT_EQ(got.counters.read + got.counters.overrun, 5000u);
+}
+
+// Bytes are dropped, flipped and put in. Each event comes once, in order, as it was; the gaps between them add up.
+TEST(Streams, ABadLine) {
+  std::mt19937 random(1);
+  u64 whole = 0, resynchronised = 0;
+  for (int round = 0; round < 300; ++round) {
+    Board board;
+    std::vector<u8> bytes = board.stream(500, 20);
+    const size_t safe = board.frames[2];  // hello and event are said again by a writer that cares
+    for (u32 damage = random() % 6; damage-- > 0;) {
+      const size_t at = safe + random() % (bytes.size() - safe);
+      const size_t n = std::min<size_t>(1 + random() % 50, bytes.size() - at);
+      const auto where = bytes.begin() + static_cast<std::ptrdiff_t>(at);
+      switch (random() % 3) {
+        case 0: bytes.erase(where, where + static_cast<std::ptrdiff_t>(n)); break;
+        case 1: bytes[at] ^= static_cast<u8>(1 << random() % 8); break;
+        case 2: bytes.insert(where, n, static_cast<u8>(random())); break;
+      }
+    }
+    const Got got = receive(bytes, 1 + random() % 3000);
+    EXPECT_EQ(got.errors, 0u) << "a checksum lets nothing through";
+    u32 next = 0;
+    u64 gaps = 0;
+    for (const u32 number : got.numbers) {
+      ASSERT_GE(number, next);
+      gaps += number - next;
+      next = number + 1;
+    }
+    EXPECT_EQ(got.lost, gaps);
+    EXPECT_EQ(got.counters.written, next);
+    whole += got.numbers.size() == 500;
+    resynchronised += got.skipped != 0 && got.ended;
+  }
+  EXPECT_GT(whole, 0u);
+  EXPECT_GT(resynchronised, 100u);
+}
+
+TEST(Streams, LiesAreRefused) {
+  Board board;
+  const auto bytes = board.stream(100, 20);
+  const auto refused = [&](size_t frame, auto change) {
+    FrameReader frames;
+    StreamContent content;
+    std::string sentence;
+    for (size_t k = 0; k + 1 < board.frames.size(); ++k) {
+      std::vector<u8> one(bytes.begin() + static_cast<std::ptrdiff_t>(board.frames[k]), bytes.begin() + static_cast<std::ptrdiff_t>(board.frames[k + 1]));
+      if (k == frame) {
+        FrameHeader h;
+        std::memcpy(&h, one.data(), sizeof h);
+        change(h, one);
+        h.payload_check = crc32(one.data() + sizeof h, h.bytes);
+        h.header_check = crc32(reinterpret_cast<const u8*>(&h), sizeof h - 4);
+        std::memcpy(one.data(), &h, sizeof h);
+      }
+      frames.feed(one.data(), one.size());
+      for (Frame f; frames.next(f);)
+        if (auto view = content.take(f); !view && sentence.empty()) sentence = view.error().sentence;
+    }
+    return sentence;
+  };
+  using Bytes = std::vector<u8>;
+  EXPECT_THAT(refused(0, [](FrameHeader&, Bytes& b) { b[40] = 9; }), HasSubstr("version 9"));
+  EXPECT_THAT(refused(0, [](FrameHeader&, Bytes& b) { b[40 + 8] = 1; }), HasSubstr("hello"));
+  EXPECT_THAT(refused(0, [](FrameHeader& h, Bytes&) { h.kind = FrameKind::end; }), HasSubstr("before any hello"));
+  EXPECT_THAT(refused(1, [](FrameHeader&, Bytes& b) { b.back() = 'x'; }), HasSubstr("cut"));
+  EXPECT_THAT(refused(1, [](FrameHeader&, Bytes& b) { b[40] = b[41] = 0; }), HasSubstr("impossible number"));
+  EXPECT_THAT(refused(2, [](FrameHeader& h, Bytes&) { ++h.events; }), HasSubstr("other events"));
+  EXPECT_THAT(refused(2, [](FrameHeader&, Bytes& b) { b[40 + 10] = 0x0F; }), HasSubstr("longer than its frame"));
+  EXPECT_THAT(refused(2, [](FrameHeader&, Bytes& b) { b[40 + 16] = 0, b[40 + 20] = 1, b[40 + 21] = b[40 + 22] = 0; }), HasSubstr("left out"));
+  EXPECT_THAT(refused(2, [](FrameHeader& h, Bytes&) { h.kind = static_cast<FrameKind>(77); }), HasSubstr("unknown kind 77"));
+}
+
+TEST(Streams, ChecksumsAreEthernets) {
+  EXPECT_EQ(crc32(reinterpret_cast<const u8*>("123456789"), 9), 0xCBF43926u);
+}
+
+}  // namespace
+}  // namespace ringside::test
