@@ -75,7 +75,7 @@ class Fiber {
   void* argument_ = nullptr;
   bool entered_ = false;
   ucontext_t context_ = {};
-  jmp_buf place_ = {};
+  [[maybe_unused]] jmp_buf place_ = {};
 };
 
 }  // namespace ringside::model
