@@ -182,14 +182,8 @@ result<void> Recorder::finish(u64 duration_ns) {
     all.push_back(info.counters);
     if (writer_.has_ring(info.name.ring)) writer_.ring(info.name.ring).counters = info.counters;
   }
+  all.push_back(counters_of(instance_.past()));
   totals_ = sum(all);
-  const PastTotals past = instance_.past();
-  totals_.written += past.written;
-  totals_.read += past.read;
-  totals_.overrun += past.overrun;
-  totals_.dropped += past.dropped;
-  totals_.commit_overrun += past.commit_overrun;
-  totals_.unfinished_bytes += past.unfinished_bytes;
   result<void> stopped;
   if (kernel_ != nullptr) {
     stopped = kernel_->stop(writer_);

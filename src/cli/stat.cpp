@@ -125,12 +125,7 @@ int run(const Options& options) {
                                   writers ? "owner alive" : "no writer (stale)", instance.tracing_on() ? "on" : "off",
                                   to_string(instance.clock().kind)));
     const PastTotals p = instance.past();
-    past.written = p.written;
-    past.read = p.read;
-    past.overrun = p.overrun;
-    past.dropped = p.dropped;
-    past.commit_overrun = p.commit_overrun;
-    past.unfinished_bytes = p.unfinished_bytes;
+    past = counters_of(p);
     if (p.rings != 0) remarks.push_back(fmt::format("{} rings gave their memory back; their counts are in the sums", p.rings));
     if (instance.refused() != 0)
       remarks.push_back(format_count(instance.refused()) + " events found no ring (budget, or no room for another ring)");

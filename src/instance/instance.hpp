@@ -36,6 +36,18 @@ struct RingInfo {
   Counters counters;
 };
 
+// In the words of a ring's.
+inline Counters counters_of(const PastTotals& past) {
+  Counters c;
+  c.written = past.written;
+  c.read = past.read;
+  c.overrun = past.overrun;
+  c.dropped = past.dropped;
+  c.commit_overrun = past.commit_overrun;
+  c.unfinished_bytes = past.unfinished_bytes;
+  return c;
+}
+
 class Instance {
  public:
   // EEXIST if it is there; EINVAL for bad names and sizes.
