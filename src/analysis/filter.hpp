@@ -12,7 +12,8 @@
 // VALUE is a number (10, -1, 0x1f, 017; 1.5 for floats; 5ms, 3us, 2s for ts and fields that end in _ns), a text ("...", '...' or
 // a bare word) or a character ('c', '\n'). Of an enum it may be the name that the print fmt gives. `&`: has one of these bits.
 //
-// Numbers compare as numbers: 300 equals no byte, -1 no unsigned field. An event that has no such field, or one of another type,
+// Unlike the kernel's: numbers compare as numbers (300 equals no byte, -1 no unsigned field; there they are cut to the field's
+// width), and "*1" finds the end of a text in a fixed array (there, the end of the array). An event that has no such field, or one of another type,
 // does not meet the comparison, whatever it says; `!` in front of it turns that around.
 #pragma once
 #include <ringside/base/result.hpp>

@@ -39,7 +39,8 @@ std::string comparison(Random& random) {
   constexpr std::array fields = {"sig", "errno", "code", "result", "group", "common_pid", "cpu"};
   constexpr std::array compares = {"==", "!=", "<", "<=", ">", ">=", "&"};
   if (random() % 3 == 0) {
-    constexpr std::array globs = {"cc*", "*1", "*1*", "?ake", "[a-d]*", "[!a-d]*", "*", "cc1", "a*b", "*bytes", "exactly15 byte"};
+    // No "*1": the kernel looks for such an end at the end of the array, so that "cc1" in 16 bytes has none (seen on 6.18).
+    constexpr std::array globs = {"cc*", "*[1]", "*1*", "?ake", "[a-d]*", "[!a-d]*", "*", "cc1", "a*b", "*bytes", "exactly15 byte"};
     const char* field = random() % 3 == 0 ? "COMM" : "comm";
     if (random() % 2 == 0) return std::string(field) + " ~ \"" + globs[random() % globs.size()] + "\"";
     return std::string(field) + (random() % 2 == 0 ? " == '" : " != '") + names[random() % names.size()] + "'";
@@ -140,7 +141,7 @@ TEST(FilterKernel, LetsThroughWhatTheKernelLetsThrough) {
       got.emplace_back(record.payload.data, record.payload.data + record.payload.size);
     });
     passed += got.size();
-    ASSERT_EQ(expected, got);
+    ASSERT_TRUE(expected == got) << "ours " << expected.size() << ", the kernel's " << got.size() << ", of a thread called " << name;
   }
   prctl(PR_SET_NAME, before);
   EXPECT_EQ(seen, 150u * 20);
