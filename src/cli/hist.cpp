@@ -15,7 +15,7 @@ namespace ringside::cli {
 namespace {
 
 struct Options {
-  std::string event, where = default_recording, field, by;
+  std::string event, where = default_recording, field, by, filter;
   u64 count = 20;
   bool json = false;
 };
@@ -27,7 +27,7 @@ std::string group_of(const Options& options, const Trace& trace, const TraceReco
   const RingName& ring = trace.timeline.source(record.source).name();
   const i32 tid = thread_of(&type, read_common(record.payload));
   const Task* task = trace.tasks.find(tid);
-  const std::string name = task != nullptr ? task->name : tid == ring.tid ? ring.task : "<...>";
+  const std::string name(trace.tasks.name(tid, ring));
   if (by == "thread") return fmt::format("{}-{}", name, tid);
   if (by == "task") return name;
   if (by == "tid") return std::to_string(tid);
@@ -99,6 +99,8 @@ int run(const Options& options) {
     say(sentence_without_field(options, trace));
     return exit_failure;
   }
+  auto condition = RecordFilter::make(options.filter, trace);
+  if (!condition) return failed(condition.error());
   std::unordered_map<std::string, Histogram> groups;
   TraceRecord record;
   u64 lost = 0;
@@ -106,7 +108,7 @@ int run(const Options& options) {
     lost += record.lost;
     if (record.lost != 0) continue;
     const u32 id = record.ids + read_common(record.payload).id;
-    if (fields[id] == nullptr) continue;
+    if (fields[id] == nullptr || !condition->wants(record)) continue;
     groups[group_of(options, trace, record, *trace.formats.find(id))].add(read_number(record.payload, *fields[id]));
   }
   Groups sorted(groups.begin(), groups.end());
@@ -147,12 +149,14 @@ Command add_hist(CLI::App& app) {
   c->add_option("WHERE", options->where, "recording (a directory), trace.dat or instance")->capture_default_str();
   c->add_option("--field,-f", options->field, "which field")->required();
   c->add_option("--by", options->by, "one line for each: thread, task, tid, process, ring, event, or a field's name");
+  add_filter(*c, options->filter);
   c->add_option("-n,--count", options->count, "lines at most, the largest sums first")->capture_default_str();
   c->add_flag("--json", options->json, "one JSON object a line");
   c->footer(
       "Examples:\n"
       "  ringside hist libc:read --field duration_ns               how long reads take\n"
       "  ringside hist libc:malloc -f size --by thread -n 10       the ten largest allocators\n"
+      "  ringside hist libc:read -f duration_ns -F 'bytes == 4096 && duration_ns > 5us'\n"
       "  ringside hist 'libc:*' -f duration_ns --by event          all of the C library");
   return {c, [options] { return run(*options); }};
 }

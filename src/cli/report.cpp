@@ -13,6 +13,7 @@ struct Options {
   std::string where = default_recording;
   std::vector<std::string> events;
   std::vector<i32> tids;
+  std::string filter;
   bool json = false, fail_on_loss = false;
 };
 
@@ -25,6 +26,8 @@ int run(const Options& options) {
   TextLines text(trace.formats, trace.tasks, trace.raw_times());
   JsonLines json(trace.formats, trace.tasks);
   EventFilter filter(options.events);
+  auto condition = RecordFilter::make(options.filter, trace);
+  if (!condition) return failed(condition.error());
   fmt::memory_buffer out;
   u64 events = 0, lost = 0;
   TraceRecord record;
@@ -38,6 +41,7 @@ int run(const Options& options) {
         if (!options.tids.empty() && std::find(options.tids.begin(), options.tids.end(), common.tid) == options.tids.end())
           continue;
       }
+      if (!condition->wants(record)) continue;
     }
     const RingName& ring = trace.timeline.source(record.source).name();
     if (options.json)
@@ -67,14 +71,18 @@ Command add_report(CLI::App& app) {
       ->type_name("GLOB")
       ->allow_extra_args(false);
   c->add_option("--tid", options->tids, "only this thread; may be repeated")->allow_extra_args(false);
+  add_filter(*c, options->filter);
   c->add_flag("--json", options->json, "one JSON object a line");
   c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
   c->footer(
       "Examples:\n"
       "  ringside report                              ./ringside.data as text\n"
       "  ringside report -e 'libc:m*' --tid 4711      some events of one thread\n"
+      "  ringside report -F 'ts >= 12.5s && size > 4096 && task ~ \"cc1*\"'\n"
       "  ringside report trace.dat                    what trace-cmd recorded, compressed or not\n"
       "  ringside report web --json | jq .fields      a live instance, for programs\n"
+      "A filter compares fields (== != < <= > >=, & has one of the bits, ~ a glob) and joins comparisons by && || ! and ( ). Beside\n"
+      "the event's own: ts (ns, or 5ms, 1.5s), cpu = ring, source (kernel, program, a buffer), comm = task, pid = tid, event, system.\n"
       "Instances of the kernel's are refused, as to read them is to take their events away; ringside stat shows their counters.\n"
       "A gap appears where it happened, as CPU:3 [LOST 1234 EVENTS]; the number behind CPU is the ring's.");
   return {c, [options] { return run(*options); }};

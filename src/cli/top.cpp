@@ -16,7 +16,7 @@ namespace ringside::cli {
 namespace {
 
 struct Options {
-  std::string where = default_recording;
+  std::string where = default_recording, filter;
   std::vector<std::string> events;
   std::optional<KernelWay> source;
   u64 interval_ns = 1000000000, count = 40;
@@ -37,14 +37,14 @@ struct Tally {
 };
 
 // Until nothing is left, or `deadline`: a picture is due, whatever the writers do.
-void take(Trace& trace, Tally& tally, u64 deadline_ns) {
+void take(Trace& trace, RecordFilter& filter, Tally& tally, u64 deadline_ns) {
   TraceRecord record;
   for (u64 n = 1; trace.next(record); ++n) {
     if (n % 65536 == 0 && sys::now_ns() > deadline_ns) return;
     tally.first_ns = std::min(tally.first_ns, record.time);
     tally.last_ns = std::max(tally.last_ns, record.time);
     tally.lost += record.lost;
-    if (record.lost != 0) continue;
+    if (record.lost != 0 || !filter.wants(record)) continue;
     Row& row = tally.rows[record.ids + read_common(record.payload).id];
     ++row.count;
     row.bytes += record.payload.size + 4;
@@ -114,6 +114,8 @@ int run(Options options) {
   auto opened = options.events.empty() ? open_trace(options.where) : open_kernel(options.events, {KernelWay::map, options.source});
   if (!opened) return failed(opened.error());
   Trace& trace = *opened;
+  auto filter = RecordFilter::make(options.filter, trace);
+  if (!filter) return failed(filter.error());
   if (trace.recording) options.once = true;
   if ((trace.kernel != nullptr || trace.remote != nullptr) && options.once) sleep_ns(options.interval_ns);  // it has only just begun
   if (options.interval_ns < 10000000) throw UsageError{"--interval must be at least 10ms"};
@@ -121,7 +123,7 @@ int run(Options options) {
   const bool screen = colours() && !options.json && !options.once;
   u64 last = sys::now_ns();
   if (trace.recording || options.once) {
-    take(trace, tally, ~u64{0});
+    take(trace, *filter, tally, ~u64{0});
     const double seconds = tally.last_ns > tally.first_ns ? static_cast<double>(tally.last_ns - tally.first_ns) / 1e9 : 0;
     const auto sorted = rows(trace, tally, seconds);
     put(options.json ? as_json(sorted, tally) : as_table(sorted, tally, options));
@@ -133,7 +135,7 @@ int run(Options options) {
   while (!asked_to_stop()) {
     sleep_ns(options.interval_ns);
     trace.refresh();
-    take(trace, tally, sys::now_ns() + options.interval_ns);
+    take(trace, *filter, tally, sys::now_ns() + options.interval_ns);
     const u64 now = sys::now_ns();
     const double seconds = static_cast<double>(now - last) / 1e9;
     last = now;
@@ -156,6 +158,7 @@ Command add_top(CLI::App& app) {
   c->add_option("-e,--event", options->events, "instead: events of the kernel, SYSTEM:EVENT, a glob; may be repeated")
       ->type_name("GLOB")
       ->allow_extra_args(false);
+  add_filter(*c, options->filter);
   add_source(*c, options->source);
   add_time(*c, "--interval", options->interval_ns, "between two pictures (default 1s)");
   c->add_option("-n,--count", options->count, "lines at most")->capture_default_str();
@@ -165,6 +168,7 @@ Command add_top(CLI::App& app) {
       "Examples:\n"
       "  ringside top web                    a live instance; Ctrl-C ends\n"
       "  ringside top --once                 ./ringside.data as a whole\n"
+      "  ringside top -e 'sched:*' -F 'prev_comm ~ \"cc1*\" || pid == 4711'\n"
       "  ringside top -e 'sched:*' -e 'irq:*'   the kernel, as root\n"
       "  ringside top web --json --interval 5s >> rates.jsonl\n"
       "Nothing is consumed: a recorder beside it gets every event. -e makes an instance of its own; those that others made in\n"

@@ -226,6 +226,20 @@ bool EventFilter::wants(u32 id, const Formats& formats) {
   return known_[id] == 2;
 }
 
+CLI::Option* add_filter(CLI::App& app, std::string& text) {
+  return app.add_option("-F,--filter", text, "only events that meet it, as in the kernel: 'prev_prio < 100 && comm ~ \"cc1*\"'")->type_name("TEXT");
+}
+
+result<RecordFilter> RecordFilter::make(const std::string& text, const Trace& trace) {
+  RecordFilter out;
+  out.trace_ = &trace;
+  if (text.empty()) return out;
+  auto filter = Filter::compile(text, trace.formats, trace.tasks);
+  if (!filter) return tl::unexpected<Error>(filter.error());
+  out.filter_ = std::move(*filter);
+  return out;
+}
+
 bool report_problems(const Timeline& timeline) {
   for (const std::string& problem : timeline.problems()) say(problem);
   return !timeline.problems().empty();

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/filter.hpp"
 #include "cli/command.hpp"
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
@@ -66,6 +67,20 @@ class EventFilter {
  private:
   std::vector<std::string> globs_;
   std::vector<u8> known_;  // 0: not asked yet, 1: no, 2: yes
+};
+
+// --filter TEXT, and what it makes of a trace's records: all, where there is none. The trace must stay where it is.
+CLI::Option* add_filter(CLI::App& app, std::string& text);
+class RecordFilter {
+ public:
+  static result<RecordFilter> make(const std::string& text, const Trace& trace);
+  bool wants(const TraceRecord& record) {
+    return !filter_ || filter_->matches(record, trace_->timeline.source(record.source).name());
+  }
+
+ private:
+  const Trace* trace_ = nullptr;
+  std::optional<Filter> filter_;
 };
 
 // Says what the timeline could not read. True: there was something.

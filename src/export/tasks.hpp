@@ -1,6 +1,7 @@
 // Names of threads: an event carries a tid, the rings' owners say what it is called.
 #pragma once
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "source/source.hpp"
@@ -19,6 +20,11 @@ class Tasks {
   const Task* find(i32 tid) const {
     const auto it = by_tid_.find(tid);
     return it == by_tid_.end() ? nullptr : &it->second;
+  }
+  // What a thread that wrote into this ring is called.
+  std::string_view name(i32 tid, const RingName& ring) const {
+    const Task* task = find(tid);
+    return task != nullptr ? std::string_view(task->name) : tid == ring.tid ? std::string_view(ring.task) : "<...>";
   }
 
  private:

@@ -29,12 +29,10 @@ std::string printable(std::string_view name) {
 const std::string& TextLines::prefix(u32 source, i32 tid, const RingName& ring) {
   Prefix& p = prefixes_[(static_cast<u32>(tid) + source * 61) % prefixes_.size()];
   if (p.tid != tid || p.source != source || p.text.empty()) {
-    const Task* task = tasks_.find(tid);
-    const std::string name = task != nullptr ? task->name : tid == ring.tid ? ring.task : "<...>";
     p.tid = tid;
     p.source = source;
     p.text = ring.buffer.empty() ? "" : printable(ring.buffer) + ": ";
-    p.text += fmt::format("{:>16}-{:<7} [{:03}] ", printable(name), tid, ring.ring);
+    p.text += fmt::format("{:>16}-{:<7} [{:03}] ", printable(tasks_.name(tid, ring)), tid, ring.ring);
   }
   return p.text;
 }

@@ -106,6 +106,26 @@ TEST_F(Cli, ReportFilters) {
   EXPECT_EQ(ringside("report -e malloc --tid 4800").out, "CPU:3 [LOST 1234 EVENTS]\n");
 }
 
+TEST_F(Cli, FiltersChooseEvents) {
+  record();
+  EXPECT_EQ(ringside("report -F 'size > 32 && task ~ \"cc1*\"'").out,
+            "         cc1plus-4711    [000]     2.000000: malloc: size=64 ptr=0xb0\nCPU:3 [LOST 1234 EVENTS]\n");
+  EXPECT_EQ(ringside("report --filter 'length & 4 && ts < 2s || ptr == 0xA0' --json -e net:in").out,
+            "{\"ts\":1500000000,\"ring\":3,\"pid\":4800,\"tid\":4800,\"task\":\"as\",\"event\":\"net:in\",\"fields\":{"
+            "\"length\":1500}}\n{\"ts\":3000000000,\"ring\":3,\"lost\":1234}\n");
+  EXPECT_EQ(nlohmann::json::parse(ringside("hist malloc -f size --json -F 'ptr != 0xa0'").out)["sum"], 64.0);
+  const auto top = nlohmann::json::parse(ringside("top --json -F 'cpu == 3 && source == program'").out);
+  EXPECT_EQ(top["count"], 2);
+  EXPECT_EQ(top["events"].size(), 1u);
+  for (const char* command : {"report", "top", "hist malloc -f size"}) {
+    const Outcome o = ringside(std::string(command) + " -F 'size > 1 && lenght == 3'");
+    EXPECT_EQ(o.code, 1) << command;
+    EXPECT_EQ(o.out, "") << command;
+    EXPECT_EQ(o.err, "ringside: filter: no event here has a field \"lenght\"; did you mean length?\n"
+                     "  size > 1 && lenght == 3\n              ^\n") << command;
+  }
+}
+
 TEST_F(Cli, ALossCanFail) {
   record();
   EXPECT_EQ(ringside("report --fail-on-loss").code, 3);

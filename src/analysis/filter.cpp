@@ -1,0 +1,559 @@
+#include "analysis/filter.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <set>
+
+#include "analysis/glob.hpp"
+
+namespace ringside {
+namespace {
+
+constexpr std::string_view builtins[] = {"ts",  "cpu", "CPU",        "ring",  "source", "comm",        "COMM",         "task",
+                                         "pid", "tid", "common_pid", "event", "system", "common_type", "common_flags", "common_preempt_count"};
+
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+bool ends_with(std::string_view text, std::string_view end) {
+  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text.substr(0, 64)) out += static_cast<u8>(c) < 0x20 || c == 0x7F ? '?' : c;
+  return out + (text.size() > 64 ? "...\"" : "\"");
+}
+
+// How many letters to change, add or leave out.
+size_t distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j < row.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] != b[j - 1] ? 1 : 0);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string near_names(std::string_view wanted, const Formats& formats) {
+  const size_t limit = std::min<size_t>(3, std::max<size_t>(1, wanted.size() / 3));
+  if (wanted.size() > 64) return "";
+  std::set<std::pair<size_t, std::string>> found;
+  const auto consider = [&](std::string_view name) {
+    if (std::max(name.size(), wanted.size()) - std::min(name.size(), wanted.size()) > limit) return;
+    if (const size_t d = distance(wanted, name); d <= limit) found.emplace(d, name);
+  };
+  for (const std::string_view name : builtins) consider(name);
+  for (const auto& type : formats.all()) {
+    for (const Field& f : type->fields) consider(f.name);
+  }
+  std::string out;
+  size_t n = 0;
+  for (const auto& [d, name] : found) {
+    if (n++ < 3) out += (out.empty() ? "; did you mean " : " or ") + name;
+  }
+  return out.empty() ? out : out + "?";
+}
+
+// Text, and under it a mark. Of a long text the part around the mark.
+Error error_at(std::string_view text, size_t at, const std::string& why) {
+  constexpr size_t around = 60;
+  const size_t begin = at > around ? at - around : 0;
+  std::string line;
+  for (const char c : text.substr(begin, 2 * around)) line += static_cast<u8>(c) < 0x20 || c == 0x7F ? ' ' : c;
+  return {std::make_error_code(std::errc::invalid_argument), "filter: " + why + "\n  " + line + "\n  " + std::string(at - begin, ' ') + "^"};
+}
+
+template <class T>
+bool read_all(std::string_view text, T& value, int base) {
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  return code == std::errc() && end == text.data() + text.size();
+}
+
+template <class T>
+T load(const u8* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+}  // namespace
+
+// Recursive descent; as deep as the parentheses, so at most `deepest`.
+class FilterParser {
+ public:
+  FilterParser(std::string_view text, Filter& filter) : text_(text), filter_(filter) {}
+
+  result<void> parse() {
+    if (text_.size() > Filter::longest)
+      return refuse(std::errc::invalid_argument, "filter: the text has " + std::to_string(text_.size()) + " bytes, " +
+                                                     std::to_string(Filter::longest) + " are the most");
+    if (!any(filter_.root_)) return tl::unexpected<Error>(*error_);
+    if (skip(); at_ != text_.size()) {
+      fail(text_[at_] == ')' ? "there is no ( for this )" : "expected && or || here");
+      return tl::unexpected<Error>(*error_);
+    }
+    return {};
+  }
+
+ private:
+  using Node = Filter::Node;
+
+  bool fail(const std::string& why) {
+    if (!error_) error_ = error_at(text_, at_, why);
+    return false;
+  }
+  void skip() {
+    while (at_ < text_.size() && is_space(text_[at_])) ++at_;
+  }
+  bool take(std::string_view token) {
+    skip();
+    if (text_.substr(at_, token.size()) != token) return false;
+    at_ += token.size();
+    return true;
+  }
+
+  bool any(Node& node) { return list(node, Node::Kind::any, "||", &FilterParser::all); }
+  bool all(Node& node) { return list(node, Node::Kind::all, "&&", &FilterParser::one); }
+  bool list(Node& node, Node::Kind kind, std::string_view between, bool (FilterParser::*part)(Node&)) {
+    node.kind = kind;
+    do {
+      node.children.emplace_back();
+      if (!(this->*part)(node.children.back())) return false;
+    } while (take(between));
+    return true;
+  }
+
+  bool one(Node& node) {
+    bool negated = false;
+    while (take("!")) negated = !negated;
+    const size_t open = at_;
+    if (!take("(")) {
+      if (!comparison(node)) return false;
+    } else {
+      if (++depth_ > Filter::deepest) return fail("parentheses are nested deeper than " + std::to_string(Filter::deepest));
+      if (!any(node)) return false;
+      if (!take(")")) {
+        if (at_ == text_.size()) at_ = open;
+        return fail(at_ == open ? "this ( has no )" : "expected ), && or || here");
+      }
+      --depth_;
+    }
+    node.negated = negated;
+    return true;
+  }
+
+  bool comparison(Node& node) {
+    using Compare = Filter::Compare;
+    constexpr std::pair<std::string_view, Compare> compares[] = {
+        {"==", Compare::equal},         {"!=", Compare::unequal}, {"<=", Compare::less_equal}, {">=", Compare::greater_equal},
+        {"<", Compare::less},           {">", Compare::greater},  {"&", Compare::bits},        {"~", Compare::glob}};
+    Filter::Leaf leaf;
+    skip();
+    leaf.at = at_;
+    if (at_ == text_.size()) return fail("expected a field's name, and here the text ends");
+    if (!is_letter(text_[at_])) return fail("expected a field's name here");
+    while (at_ < text_.size() && (is_letter(text_[at_]) || is_digit(text_[at_]))) leaf.field += text_[at_++];
+    skip();
+    const auto* const found = std::find_if(std::begin(compares), std::end(compares), [&](const auto& c) {
+      return text_.substr(at_, c.first.size()) == c.first;
+    });
+    if (found == std::end(compares) || text_.substr(at_, 2) == "&&")
+      return fail("expected a comparison here (== != < <= > >= & ~): " + quoted(leaf.field) + " alone says nothing");
+    at_ += found->first.size();
+    leaf.compare = found->second;
+    skip();
+    leaf.value_at = at_;
+    if (!value(leaf.value)) return false;
+    node.kind = Node::Kind::leaf;
+    node.leaf = static_cast<u32>(filter_.leaves_.size());
+    filter_.leaves_.push_back(std::move(leaf));
+    return true;
+  }
+
+  bool value(Filter::Value& value) {
+    if (at_ == text_.size()) return fail("expected a value, and here the text ends");
+    if (const char quote = text_[at_]; quote == '"' || quote == '\'') {
+      const size_t end = text_.find(quote, at_ + 1);
+      if (end == std::string_view::npos) return fail("this quote has no end");
+      value.quote = quote;
+      value.text = text_.substr(at_ + 1, end - at_ - 1);
+      at_ = end + 1;
+      return true;
+    }
+    const size_t end = std::min(text_.find_first_of(" \t\r\n()&|!=<>~\"'", at_), text_.size());
+    if (end == at_) return fail("expected a value here: a number, a \"text\" or a name");
+    value.text = text_.substr(at_, end - at_);
+    at_ = end;
+    number(value);
+    return true;
+  }
+
+  // What is no number stays a text: whether that will do is the field's matter.
+  static void number(Filter::Value& value) {
+    using Number = Filter::Value::Number;
+    std::string_view text = value.text;
+    const bool negative = text[0] == '-';
+    if (negative) text.remove_prefix(1);
+    if (text.empty() || !is_digit(text[0])) return;
+    const bool digits = std::all_of(text.begin(), text.end(), is_digit);
+    const bool hex = text.size() > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+    u64 magnitude = 0;
+    if (hex || digits) {
+      if (hex ? !read_all(text.substr(2), magnitude, 16) : !read_all(text, magnitude, text[0] == '0' ? 8 : 10)) return;
+      if (negative && magnitude > u64{1} << 63) return;
+      value.number = Number::whole;
+      value.whole = negative ? -static_cast<__int128>(magnitude) : static_cast<__int128>(magnitude);
+      value.real = static_cast<double>(value.whole);
+      return;
+    }
+    u64 unit = 1;
+    for (const auto& [suffix, ns] : {std::pair<std::string_view, u64>{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}}) {
+      if (!ends_with(text, suffix)) continue;
+      text.remove_suffix(suffix.size());
+      unit = ns;
+      value.is_time = true;
+      break;
+    }
+    long double real = 0;
+    const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), real);
+    if (code != std::errc() || end != text.data() + text.size()) return;
+    real *= static_cast<long double>(negative ? -1 : 1) * static_cast<long double>(unit);
+    if (value.is_time) real = std::round(real);
+    value.real = static_cast<double>(real);
+    value.number = Number::real;
+    if (real == std::floor(real) && real >= -0x1p63L && real < 0x1p64L) {
+      value.number = Number::whole;
+      value.whole = static_cast<__int128>(real);
+    }
+  }
+
+  std::string_view text_;
+  Filter& filter_;
+  size_t at_ = 0;
+  u32 depth_ = 0;
+  std::optional<Error> error_;
+};
+
+Filter::Lowered Filter::lower_number(const Leaf& leaf, Step step, u32 bits, bool is_signed,
+                                     const std::vector<std::pair<i64, std::string>>* names) {
+  const Value& value = leaf.value;
+  Lowered out;
+  const auto refused = [&](std::string why) {
+    out.kind = Lowered::Kind::refused;
+    out.why = std::move(why);
+    return out;
+  };
+  if (leaf.compare == Compare::glob) return refused("~ is for texts, and " + leaf.field + " is a number");
+  const __int128 one = 1;
+  const __int128 min = is_signed ? -(one << (bits - 1)) : 0, max = is_signed ? (one << (bits - 1)) - 1 : (one << bits) - 1;
+  const auto range = [&](__int128 low, __int128 high) {
+    low = std::max(low, min);
+    high = std::min(high, max);
+    out.kind = Lowered::Kind::steps;
+    if (low > high || (low == min && high == max)) {
+      if (out.any_of.empty()) {
+        out.kind = Lowered::Kind::constant;
+        out.value = low <= high;
+      }
+      return;
+    }
+    step.low = static_cast<u64>(low);
+    step.span = static_cast<u64>(high - low);
+    out.any_of.push_back(step);
+  };
+  __int128 number = value.whole;
+  if (value.number == Value::Number::none) {
+    if (names != nullptr) {
+      for (const auto& [named, name] : *names) {
+        if (name != value.text) continue;
+        if (leaf.compare != Compare::equal && leaf.compare != Compare::unequal)
+          return refused("with a name " + leaf.field + " is compared by == and != only");
+        // A value has the width of its field, a name's value 64 bits.
+        const __int128 n = is_signed ? static_cast<__int128>(named) : static_cast<__int128>(static_cast<u64>(named) & static_cast<u64>(max));
+        range(n, n);
+      }
+      if (out.kind != Lowered::Kind::absent) {
+        out.negated = leaf.compare == Compare::unequal;
+        if (out.kind == Lowered::Kind::constant) out.value = out.value != out.negated;
+        return out;
+      }
+    }
+    constexpr std::pair<std::string_view, char> escapes[] = {{"\\n", '\n'}, {"\\t", '\t'}, {"\\r", '\r'}, {"\\0", '\0'}, {"\\\\", '\\'}};
+    const auto* const escape = std::find_if(std::begin(escapes), std::end(escapes), [&](const auto& e) { return e.first == value.text; });
+    if (value.quote == '\'' && (value.text.size() == 1 || escape != std::end(escapes))) {
+      const char c = escape != std::end(escapes) ? escape->second : value.text[0];
+      number = is_signed ? i64{static_cast<signed char>(c)} : i64{static_cast<u8>(c)};
+    } else {
+      std::string known;
+      if (names != nullptr) {
+        for (const auto& [named, name] : *names) known += (known.empty() ? ", nor one of its names: " : ", ") + name;
+      }
+      return refused(leaf.field + " is a number; " + quoted(value.text) + " is none of 64 bits" + known);
+    }
+  }
+  if (value.number == Value::Number::real) return refused(leaf.field + " is a whole number; " + quoted(value.text) + " is not, or has over 64 bits");
+  if (value.is_time && step.op != Op::time && !ends_with(leaf.field, "_ns"))
+    return refused("a time is for ts and fields that end in _ns; " + leaf.field + " is a plain number");
+  switch (leaf.compare) {
+    case Compare::equal:
+      range(number, number);
+      break;
+    case Compare::unequal:
+      range(number, number);
+      out.negated = true;
+      break;
+    case Compare::less:
+      range(min, number - 1);
+      break;
+    case Compare::less_equal:
+      range(min, number);
+      break;
+    case Compare::greater:
+      range(number + 1, max);
+      break;
+    case Compare::greater_equal:
+      range(number, max);
+      break;
+    default:
+      step.bits = true;
+      step.low = static_cast<u64>(number) & (bits == 64 ? ~u64{0} : (u64{1} << bits) - 1);
+      out.kind = Lowered::Kind::steps;
+      out.any_of.push_back(step);
+  }
+  if (out.kind == Lowered::Kind::constant) out.value = out.value != out.negated;
+  return out;
+}
+
+Filter::Lowered Filter::lower_text(const Leaf& leaf, Op op, const Field* field) {
+  Lowered out;
+  if (leaf.compare != Compare::equal && leaf.compare != Compare::unequal && leaf.compare != Compare::glob) {
+    out.kind = Lowered::Kind::refused;
+    out.why = leaf.field + " is a text, and texts are compared by ==, != and ~ only";
+    return out;
+  }
+  Step step;
+  step.op = op;
+  step.field = field;
+  out.kind = Lowered::Kind::steps;
+  out.negated = leaf.compare == Compare::unequal;
+  out.any_of.push_back(step);
+  return out;
+}
+
+bool Filter::text_matches(const Leaf& leaf, std::string_view text) {
+  return leaf.compare == Compare::glob ? glob_matches(leaf.value.text, text) : leaf.value.text == text;
+}
+
+// What every event has. Without a type: as it would be for most.
+Filter::Lowered Filter::lower_builtin(const Leaf& leaf, const EventType* type) {
+  const std::string& name = leaf.field;
+  Step step;
+  if (name == "ts") {
+    step.op = Op::time;
+    return lower_number(leaf, step, 64, false, nullptr);
+  }
+  if (name == "cpu" || name == "CPU" || name == "ring") {
+    step.op = Op::ring;
+    return lower_number(leaf, step, 32, false, nullptr);
+  }
+  if (name == "comm" || name == "COMM" || name == "task") return lower_text(leaf, Op::task, nullptr);
+  if (name == "source") return lower_text(leaf, Op::source, nullptr);
+  if (name == "pid" || name == "tid" || name == "common_pid") {
+    if (type != nullptr && type->parsed && !type->has_tid) return {};
+    step.op = Op::tid;
+    return lower_number(leaf, step, 32, true, nullptr);
+  }
+  if (name == "event" || name == "system") {
+    Lowered out = lower_text(leaf, Op::text, nullptr);
+    if (out.kind == Lowered::Kind::refused) return out;
+    if (type == nullptr) return {};
+    const std::string& text = name == "system" ? type->system : leaf.value.text.find(':') != std::string::npos ? type->full : type->name;
+    out.kind = Lowered::Kind::constant;
+    out.value = text_matches(leaf, text) != out.negated;
+    return out;
+  }
+  if (name == "common_type") {
+    step.op = Op::u16_;
+    return lower_number(leaf, step, 16, false, nullptr);
+  }
+  if (name == "common_flags" || name == "common_preempt_count") {
+    step.op = Op::u8_;
+    step.offset = name == "common_flags" ? 2 : 3;
+    return lower_number(leaf, step, 8, false, nullptr);
+  }
+  return {};
+}
+
+Filter::Lowered Filter::lower(const Leaf& leaf, const EventType* type) {
+  const Field* field = type != nullptr ? type->field(leaf.field) : nullptr;
+  if (field == nullptr) return lower_builtin(leaf, type);
+  Step step;
+  step.offset = field->offset;
+  step.size = field->size;
+  Lowered out;
+  out.kind = Lowered::Kind::refused;
+  switch (field->kind) {
+    case FieldKind::integer:
+      step.op = field->size == 1   ? (field->is_signed ? Op::s8_ : Op::u8_)
+                : field->size == 2 ? (field->is_signed ? Op::s16_ : Op::u16_)
+                : field->size == 4 ? (field->is_signed ? Op::s32_ : Op::u32_)
+                                   : Op::u64_;
+      return lower_number(leaf, step, 8 * field->size, field->is_signed, &field->symbols);
+    case FieldKind::floating:
+      if (leaf.value.number == Value::Number::none || leaf.compare == Compare::glob || leaf.compare == Compare::bits || leaf.value.is_time) {
+        out.why = leaf.field + " is a floating number: it is compared with numbers, by == != < <= > >=";
+        return out;
+      }
+      step.op = Op::floating;
+      out.kind = Lowered::Kind::steps;
+      out.negated = leaf.compare == Compare::unequal;
+      out.any_of.push_back(step);
+      return out;
+    case FieldKind::text:
+    case FieldKind::loc_text:
+      return lower_text(leaf, Op::text, field);
+    default:
+      out.why = leaf.field + " is an array of " + type->full + ", and there is no comparison for those";
+      return out;
+  }
+}
+
+result<Filter> Filter::compile(std::string_view text, const Formats& formats, const Tasks& tasks) {
+  Filter filter;
+  filter.formats_ = &formats;
+  filter.tasks_ = &tasks;
+  if (auto parsed = FilterParser(text, filter).parse(); !parsed) return tl::unexpected<Error>(parsed.error());
+  for (const Leaf& leaf : filter.leaves_) {
+    const bool builtin = std::find(std::begin(builtins), std::end(builtins), leaf.field) != std::end(builtins);
+    bool fits = false, known = builtin;
+    std::string why;
+    const auto look = [&](const EventType* type) {
+      const Lowered lowered = lower(leaf, type);
+      if (lowered.kind != Lowered::Kind::refused)
+        fits = true;
+      else if (why.empty())
+        why = lowered.why;
+    };
+    if (builtin) look(nullptr);
+    for (const auto& type : formats.all()) {
+      if (fits) break;
+      if (type->field(leaf.field) == nullptr) continue;
+      known = true;
+      look(type.get());
+    }
+    if (!known)
+      return tl::unexpected<Error>(error_at(text, leaf.at, "no event here has a field " + quoted(leaf.field) + near_names(leaf.field, formats)));
+    if (!fits) return tl::unexpected<Error>(error_at(text, leaf.value_at, why));
+  }
+  filter.programs_.resize(Formats::most_ids);
+  return filter;
+}
+
+void Filter::build(u32 id) {
+  Program& program = programs_[id];
+  program.type = formats_->find(id);
+  program.entry = emit(root_, program.type, accept, reject);
+  program.built = true;
+}
+
+// Back to front, so that what follows a step is known when it is made. Each comparison's steps appear once.
+i32 Filter::emit(const Node& node, const EventType* type, i32 yes, i32 no) {
+  if (node.negated) std::swap(yes, no);
+  if (node.kind != Node::Kind::leaf) {
+    i32 next = node.kind == Node::Kind::all ? yes : no;
+    for (size_t i = node.children.size(); i-- != 0;)
+      next = node.kind == Node::Kind::all ? emit(node.children[i], type, next, no) : emit(node.children[i], type, yes, next);
+    return next;
+  }
+  Lowered lowered = lower(leaves_[node.leaf], type);
+  if (lowered.kind == Lowered::Kind::constant) return lowered.value ? yes : no;
+  if (lowered.kind != Lowered::Kind::steps) return no;
+  if (lowered.negated) std::swap(yes, no);
+  i32 next = no;
+  for (Step& step : lowered.any_of) {
+    step.leaf = node.leaf;
+    step.yes = yes;
+    step.no = next;
+    next = static_cast<i32>(steps_.size());
+    steps_.push_back(step);
+  }
+  return next;
+}
+
+bool Filter::run(i32 entry, const TraceRecord& record, const RingName& ring, const EventType* type) const {
+  while (entry >= 0) {
+    const Step& step = steps_[static_cast<size_t>(entry)];
+    entry = test(step, record, ring, type) ? step.yes : step.no;
+  }
+  return entry == accept;
+}
+
+// Whatever lies outside the payload reads as 0, or as an empty text: as it is printed.
+inline bool Filter::test(const Step& step, const TraceRecord& record, const RingName& ring, const EventType* type) const {
+  const auto number = [&](u64 value) { return step.bits ? (value & step.low) != 0 : value - step.low <= step.span; };
+  const auto field = [&](auto of_type) {
+    using T = decltype(of_type);
+    if (step.offset + sizeof(T) > record.payload.size) [[unlikely]] return number(0);
+    return number(static_cast<u64>(i64{load<T>(record.payload.data + step.offset)}));
+  };
+  switch (step.op) {
+    case Op::u8_:
+      return field(u8{});
+    case Op::s8_:
+      return field(int8_t{});
+    case Op::u16_:
+      return field(u16{});
+    case Op::s16_:
+      return field(int16_t{});
+    case Op::u32_:
+      return field(u32{});
+    case Op::s32_:
+      return field(i32{});
+    case Op::u64_:
+      return field(i64{});
+    case Op::time:
+      return number(record.time);
+    case Op::ring:
+      return number(ring.ring);
+    case Op::tid:
+      return number(static_cast<u64>(i64{read_common(record.payload).tid}));
+    case Op::floating: {
+      const double wanted = leaves_[step.leaf].value.real;
+      const u64 end = u64{step.offset} + step.size;
+      const double value = end > record.payload.size ? 0 : element_floating(record.payload.data + step.offset, step.size);
+      switch (leaves_[step.leaf].compare) {
+        case Compare::less:
+          return value < wanted;
+        case Compare::less_equal:
+          return value <= wanted;
+        case Compare::greater:
+          return value > wanted;
+        case Compare::greater_equal:
+          return value >= wanted;
+        default:
+          return value == wanted;
+      }
+    }
+    case Op::text:
+      return text_matches(leaves_[step.leaf], read_text(record.payload, *step.field));
+    case Op::task:
+      return text_matches(leaves_[step.leaf], tasks_->name(thread_of(type, read_common(record.payload)), ring));
+    case Op::source:
+      return text_matches(leaves_[step.leaf], ring.kernel ? "kernel" : "program") ||
+             (!ring.buffer.empty() && text_matches(leaves_[step.leaf], ring.buffer));
+  }
+  return false;
+}
+
+}  // namespace ringside

@@ -1,0 +1,113 @@
+// Which events are wanted, in the syntax of the kernel's event filters, compiled once into tests of bytes at known offsets.
+//
+//   auto filter = Filter::compile("prev_prio < 100 && comm ~ \"cc1*\"", formats, tasks);
+//   if (filter->matches(record, ring)) ...
+//
+//   text       = all { "||" all }        all = one { "&&" one }        one = { "!" } ( "(" text ")" | comparison )
+//   comparison = NAME ( "==" | "!=" | "<" | "<=" | ">" | ">=" | "&" | "~" ) VALUE
+//
+// NAME is a field of the event, else one of: ts · cpu, CPU, ring · source (kernel, program, a buffer's name) · comm, COMM, task ·
+// pid, tid, common_pid · event · system · common_type, common_flags, common_preempt_count. As in the kernel an event's own field
+// comes first, so the pid of sched_wakeup is the woken one's, and COMM and common_pid are always those of the thread that ran.
+// VALUE is a number (10, -1, 0x1f, 017; 1.5 for floats; 5ms, 3us, 2s for ts and fields that end in _ns), a text ("...", '...' or
+// a bare word) or a character ('c', '\n'). Of an enum it may be the name that the print fmt gives. `&`: has one of these bits.
+//
+// Unlike the kernel's: numbers compare as numbers (300 equals no byte, -1 no unsigned field; there they are cut to the field's
+// width), and "*1" finds the end of a text in a fixed array (there, the end of the array). An event that has no such field, or one of another type,
+// does not meet the comparison, whatever it says; `!` in front of it turns that around.
+#pragma once
+#include <ringside/base/result.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "decode/formats.hpp"
+#include "export/tasks.hpp"
+#include "timeline/merge.hpp"
+
+namespace ringside {
+
+class Filter {
+ public:
+  static constexpr size_t longest = 16384;   // bytes of text
+  static constexpr u32 deepest = 100;        // parentheses
+
+  // Both must outlive it. They may grow meanwhile: an event is looked at when the first of its kind comes.
+  static result<Filter> compile(std::string_view text, const Formats& formats, const Tasks& tasks);
+
+  bool matches(const TraceRecord& record, const RingName& ring) {
+    const u32 id = record.ids + read_common(record.payload).id;
+    const Program& program = programs_[id];
+    if (!program.built || program.type != formats_->find(id)) [[unlikely]] build(id);
+    return run(program.entry, record, ring, program.type);
+  }
+
+ private:
+  friend class FilterParser;
+  enum class Compare : u8 { equal, unequal, less, less_equal, greater, greater_equal, bits, glob };
+  struct Value {
+    std::string text;
+    char quote = 0;
+    enum class Number : u8 { none, whole, real } number = Number::none;
+    bool is_time = false;
+    __int128 whole = 0;
+    double real = 0;
+  };
+  struct Leaf {
+    std::string field;
+    Compare compare = Compare::equal;
+    Value value;
+    size_t at = 0, value_at = 0;  // in the text, for errors
+  };
+  struct Node {
+    enum class Kind : u8 { leaf, all, any } kind = Kind::leaf;
+    bool negated = false;
+    u32 leaf = 0;
+    std::vector<Node> children;
+  };
+  enum class Op : u8 { u8_, s8_, u16_, s16_, u32_, s32_, u64_, time, ring, tid, floating, text, task, source };
+  // Numbers: low <= value <= low + span, counted around zero; or value & low.
+  struct Step {
+    Op op = Op::u64_;
+    bool bits = false;
+    u32 leaf = 0;
+    u32 offset = 0, size = 0;
+    i32 yes = 0, no = 0;
+    u64 low = 0, span = 0;
+    const Field* field = nullptr;
+  };
+  // What a comparison is for one type of event: nothing there, not comparable so, always so, or one of these tests.
+  struct Lowered {
+    enum class Kind : u8 { absent, refused, constant, steps } kind = Kind::absent;
+    bool value = false;
+    bool negated = false;
+    std::vector<Step> any_of;
+    std::string why;
+  };
+  struct Program {
+    const EventType* type = nullptr;
+    i32 entry = 0;
+    bool built = false;
+  };
+  static constexpr i32 accept = -1, reject = -2;
+
+  static Lowered lower(const Leaf& leaf, const EventType* type);
+  static Lowered lower_number(const Leaf& leaf, Step step, u32 bits, bool is_signed,
+                              const std::vector<std::pair<i64, std::string>>* names);
+  static Lowered lower_text(const Leaf& leaf, Op op, const Field* field);
+  static Lowered lower_builtin(const Leaf& leaf, const EventType* type);
+  static bool text_matches(const Leaf& leaf, std::string_view text);
+  void build(u32 id);
+  i32 emit(const Node& node, const EventType* type, i32 yes, i32 no);
+  bool run(i32 entry, const TraceRecord& record, const RingName& ring, const EventType* type) const;
+  bool test(const Step& step, const TraceRecord& record, const RingName& ring, const EventType* type) const;
+
+  const Formats* formats_ = nullptr;
+  const Tasks* tasks_ = nullptr;
+  Node root_;
+  std::vector<Leaf> leaves_;
+  std::vector<Step> steps_;
+  std::vector<Program> programs_;
+};
+
+}  // namespace ringside

@@ -1,0 +1,10 @@
+// The kernel's globs: * ? [a-z] [!a-z] and \ in front of what is meant as it stands. No recursion: a hostile pattern costs the
+// product of both lengths at most.
+#pragma once
+#include <string_view>
+
+namespace ringside {
+
+bool glob_matches(std::string_view pattern, std::string_view text);
+
+}  // namespace ringside
