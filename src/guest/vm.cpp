@@ -385,15 +385,18 @@ result<Vm::TscOffset> Vm::tsc_offset() {
     auto answer = ask(Ask::time, 0, 0);
     const u64 after = __builtin_ia32_rdtsc();
     if (!answer) return tl::unexpected(answer.error());
+    if (answer->error != 0) return fail(answer->error, "the guest does not tell its time");
     low = std::max(low, static_cast<i64>(answer->value - after));
     high = std::min(high, static_cast<i64>(answer->value - before));
   }
+  if (low > high) return refuse(std::errc::protocol_error, "the guest's time goes back and forth");
   if (low <= 0 && high >= 0) return TscOffset{0, 0};  // the guest reads ours
   kvm_device_attr attribute{0, KVM_VCPU_TSC_CTRL, KVM_VCPU_TSC_OFFSET, 0};
   i64 told = 0;
   attribute.addr = reinterpret_cast<u64>(&told);
   if (ioctl(cpu_[1].fd.get(), KVM_GET_DEVICE_ATTR, &attribute) == 0 && low <= told && told <= high) return TscOffset{told, 0};
-  return TscOffset{low + (high - low) / 2, static_cast<u64>(high - low) / 2};
+  const u64 error = (static_cast<u64>(high) - static_cast<u64>(low)) / 2;
+  return TscOffset{low + static_cast<i64>(error), error};
 #else
   return TscOffset{};
 #endif

@@ -1,5 +1,5 @@
 // A guest that means ill. Argument 0 says how: 1 writes random bytes over its rings while it runs; 2 its service says nothing any more;
-// 3 answers nonsense; 4 does not end; 5 crashes; 6 changes the privileged state; 7 declares events outside of its memory.
+// 3 answers nonsense; 8 only when it is asked the time; 4 does not end; 5 crashes; 6 changes the privileged state; 7 declares events outside of its memory.
 #include <ringside/guest/abi.hpp>
 
 using namespace ringside;
@@ -24,6 +24,11 @@ extern "C" void ringside_guest_start(unsigned long processor, Boot* boot) {
       call(Call::serve, 0);
       if (what == 2)
         for (;;) asm volatile("pause");
+      if (boot->mailbox.ask == Ask::time) {
+        boot->mailbox.error = 0;
+        boot->mailbox.value = what == 8 ? random_word(state) : __builtin_ia32_rdtsc();
+        continue;
+      }
       boot->mailbox.error = what == 3 ? static_cast<i32>(random_word(state)) : 0;
       boot->mailbox.id = static_cast<u32>(random_word(state)) % 8;
       boot->mailbox.value = what == 3 ? random_word(state) : boot->mailbox.ask == Ask::swap ? random_word(state) % 4 : 0;

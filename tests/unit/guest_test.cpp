@@ -241,6 +241,12 @@ TEST(Guests, OneThatAnswersNonsense) {
   ASSERT_FALSE(on);
   EXPECT_THAT(on.error().sentence, HasSubstr("the guest, ring 0"));
 }
+TEST(Guests, OneThatDoesNotKnowTheTime) {
+  NEEDS_KVM();
+  auto g = hostile(8);
+  ASSERT_FALSE(g);
+  EXPECT_THAT(g.error().sentence, HasSubstr("time goes back and forth"));
+}
 TEST(Guests, OneThatDoesNotEnd) {
   NEEDS_KVM();
   auto g = must(hostile(4));
