@@ -144,7 +144,9 @@ TEST_P(RemoteProcess, AStoppedWriterIsAnErrorInTimeAndGoesOn) {
       usleep(2000);
     }
     if (books.error.empty() && GetParam() == Layout::meta_page) {  // it needs no answer if all is read
-      EXPECT_EQ(source->counters().written, books.next);
+      const u64 written = source->counters().written;  // stopped between an event and its count, it is one behind
+      EXPECT_LE(written, books.next);
+      EXPECT_GE(written + 1, books.next);
     } else {
       EXPECT_THAT(books.error, HasSubstr("does not answer"));
       EXPECT_THAT(books.error, HasSubstr("ring 0"));
