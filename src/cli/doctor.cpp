@@ -126,6 +126,12 @@ Finding tracefs() {
           "only for tracing the kernel: run as root, or mount -o remount,gid=GROUP,mode=770 " + *dir};
 }
 
+Finding kvm() {
+  if (access("/dev/kvm", R_OK | W_OK) == 0) return {Verdict::ok, "/dev/kvm", "usable: ringside guest works", ""};
+  if (errno == ENOENT) return {Verdict::warn, "/dev/kvm", "missing", "only for ringside guest: no virtualisation here, or modprobe kvm_intel or kvm_amd"};
+  return {Verdict::warn, "/dev/kvm", "not usable for this user", "only for ringside guest: join the group kvm"};
+}
+
 // Each of the kernel's clocks against the program's. What counts is that the one that a recording takes by itself merges.
 void clocks(std::vector<Finding>& all) {
   if (!tracefs_dir()) return;
@@ -184,7 +190,7 @@ Finding preload() {
 }
 
 int run(bool json) {
-  std::vector<Finding> findings{clock(), fence(), processors(), memory(), map_count(), files(), kernel(), tracefs(), rights(), preload()};
+  std::vector<Finding> findings{clock(), fence(), processors(), memory(), map_count(), files(), kernel(), tracefs(), rights(), preload(), kvm()};
   clocks(findings);
   nlohmann::json all = nlohmann::json::array();
   bool bad = false;
