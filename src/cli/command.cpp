@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include <ringside/abi/sub_buffer.hpp>
+
 #include "cli/units.hpp"
 
 namespace ringside::cli {
@@ -45,6 +47,11 @@ CLI::Option* add_size(CLI::App& app, const std::string& names, u64& value, const
           },
           description)
       ->type_name("SIZE");
+}
+
+void check_subbuf_size(u64 bytes) {
+  if (!is_power_of_two(bytes) || bytes < abi::smallest_subbuf || bytes > abi::largest_subbuf)
+    throw UsageError{"--subbuf-size must be a power of two from 4k to 256k"};
 }
 
 CLI::Option* add_time(CLI::App& app, const std::string& names, u64& ns, const std::string& description) {

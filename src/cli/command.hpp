@@ -62,6 +62,9 @@ struct UsageError {
   std::string sentence;
 };
 
+// --subbuf-size, as parsed: a UsageError if no sub-buffer is that large.
+void check_subbuf_size(u64 bytes);
+
 // Options that take 64k, 8M, 1G and 10s, 5ms, 3us.
 CLI::Option* add_size(CLI::App& app, const std::string& names, u64& value, const std::string& description);
 CLI::Option* add_time(CLI::App& app, const std::string& names, u64& ns, const std::string& description);

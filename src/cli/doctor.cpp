@@ -140,7 +140,7 @@ void clocks(std::vector<Finding>& all) {
     all.push_back({Verdict::warn, "clocks", "those of the kernel could not be measured", checks.error().sentence});
     return;
   }
-  const std::string own = to_string(tsc_is_invariant() ? ClockKind::tsc : ClockKind::mono), mono = to_string(ClockKind::mono);
+  const std::string own = to_string(best_clock()), mono = to_string(ClockKind::mono);
   const auto merges = [&](const std::string& name) {
     return std::any_of(checks->begin(), checks->end(), [&](const ClockCheck& c) { return c.name == name && c.merges(); });
   };

@@ -4,6 +4,7 @@
 #include <ringside/ringside.h>
 #include <unistd.h>
 
+#include "cli/progress.hpp"
 #include "cli/recorder.hpp"
 #include "cli/signals.hpp"
 #include "cli/trace.hpp"
@@ -80,8 +81,7 @@ struct OwnInstance {
 };
 
 void check(const Options& options) {
-  if (!is_power_of_two(options.subbuf_size) || options.subbuf_size < 4096 || options.subbuf_size > 262144)
-    throw UsageError{"--subbuf-size must be a power of two from 4k to 256k"};
+  check_subbuf_size(options.subbuf_size);
   if (options.tick_ns != 0 && options.tick_ns < 20000) throw UsageError{"--tick must be at least 20us, or 0 for no interrupts"};
   if (options.arguments.size() > 4) throw UsageError{"a guest takes at most 4 arguments"};
 }
@@ -100,12 +100,6 @@ result<void> open_own(OwnInstance& own) {
   if (const int error = ringside_open(own.instance->path().c_str()); error != 0)
     return fail(-error, "cannot open the instance " + own.instance->path());
   return {};
-}
-
-void show_progress(const Counters& now, Counters& before, u64 ticks, double seconds) {
-  fmt::print(stderr, "\r\033[K{:6.1f} s  {} events/s, {} written, {} lost, {} interrupts", seconds, format_count((now.written - before.written) * 5),
-             format_count(now.written), format_count(now.overrun), format_count(ticks));
-  before = now;
 }
 
 int run(const Options& options) {
@@ -154,24 +148,27 @@ int run(const Options& options) {
   if (auto on = guest.enable(true); !on) return failed(on.error());
 
   const u64 start = sys::now_ns();
-  const bool shows = !options.quiet && on_terminal(STDERR_FILENO);
-  Counters shown;
-  u64 show_again = start + 200'000'000;
+  Progress progress(options.quiet);
+  double shown_s = 0;
+  u64 shown = 0;
   guest.buffer().poll_every(std::chrono::milliseconds(5));
   guest.vm().go();
   result<bool> more = true;
   while (guest.vm().running() && more && *more) {
     const u64 now = sys::now_ns();
     if (asked_to_stop() || (options.duration_ns != 0 && now - start >= options.duration_ns)) break;
-    if (shows && now >= show_again) {
-      show_progress(ring->counters(), shown, guest.vm().ticks(), static_cast<double>(now - start) / 1e9);
-      show_again = now + 200'000'000;
-    }
+    progress.look([&](double seconds) {
+      const Counters c = ring->counters();
+      const double rate = static_cast<double>(c.written - shown) / (seconds - shown_s);
+      shown = c.written, shown_s = seconds;
+      return fmt::format("{:6.1f} s  {} events/s, {} written, {} lost, {} interrupts", seconds, format_count(static_cast<u64>(rate)),
+                         format_count(c.written), format_count(c.overrun), format_count(guest.vm().ticks()));
+    });
     (void)guest.buffer().wait(25, std::chrono::milliseconds(20));
     if (auto done = recorder.poll(); !done) return failed(done.error());
     more = ring->drain(recorder.writer());
   }
-  if (shows) fmt::print(stderr, "\r\033[K");
+  progress.clear();
   guest.vm().request_stop();
   int code = exit_ok;
   const auto complain = [&](const std::string& sentence) {

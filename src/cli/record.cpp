@@ -13,6 +13,7 @@
 #include "cli/export.hpp"
 #include "cli/kernel_recorder.hpp"
 #include "cli/preload.hpp"
+#include "cli/progress.hpp"
 #include "cli/recorder.hpp"
 #include "cli/signals.hpp"
 #include "cli/trace.hpp"
@@ -51,8 +52,7 @@ void check(const Options& options) {
   if (options.command.empty() && options.instance.empty() && options.events.empty())
     throw UsageError{"nothing to record: give a command behind --, an instance with -i, or events of the kernel with -e"};
   if (options.all_processes && !options.pids.empty()) throw UsageError{"--all and --pid contradict each other"};
-  if (!is_power_of_two(options.subbuf_size) || options.subbuf_size < 4096 || options.subbuf_size > 262144)
-    throw UsageError{"--subbuf-size must be a power of two from 4k to 256k"};
+  check_subbuf_size(options.subbuf_size);
   if (options.buffer_size < 2 * options.subbuf_size)
     throw UsageError{"--buffer-size must hold at least two sub-buffers of " + format_size(options.subbuf_size)};
 }
@@ -162,44 +162,18 @@ void warn_of_unmatched(const Options& options, const Instance& instance, const K
   }
 }
 
-// A line on the terminal that is written over, and gone at the end.
-class Progress {
- public:
-  Progress(bool quiet, u64 start_ns) : on_(!quiet && on_terminal(STDERR_FILENO)), start_(start_ns), next_(start_ns + every) {}
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-  ~Progress() { clear(); }
-  void look(const Recorder& recorder) {
-    const u64 now = on_ ? sys::now_ns() : 0;
-    if (now < next_) return;
-    next_ = now + every;
-    write(fmt::format("{} events, {}, {} s", format_count(recorder.events_so_far()), format_size(recorder.bytes_so_far()),
-                      (now - start_) / 1'000'000'000));
-  }
-  void clear() {
-    if (shown_) write("");
-    shown_ = false;
-  }
-
- private:
-  static constexpr u64 every = 250'000'000;
-  void write(const std::string& text) {
-    const std::string line = "\r\033[K" + text;
-    shown_ = ::write(STDERR_FILENO, line.data(), line.size()) > 0;
-  }
-  bool on_, shown_ = false;
-  u64 start_, next_;
-};
-
 // Follows the writers until the command ends, the time is up or Ctrl-C.
 result<void> follow(Instance& instance, Recorder& recorder, const KernelRecorder* kernel, std::optional<Child>& child,
                     u64 limit_ns, bool quiet) {
   const u64 start = sys::now_ns();
   bool passed_on = false;
-  Progress progress(quiet, start);
+  Progress progress(quiet);
   for (;;) {
     if (auto done = recorder.poll(); !done) return done;
-    progress.look(recorder);
+    progress.look([&](double seconds) {
+      return fmt::format("{} events, {}, {} s", format_count(recorder.events_so_far()), format_size(recorder.bytes_so_far()),
+                         static_cast<u64>(seconds));
+    });
     if (child && child->ended()) return {};
     if (kernel != nullptr && kernel->failed()) return {};  // finish() says why
     if (limit_ns != 0 && sys::now_ns() - start >= limit_ns) return {};

@@ -165,11 +165,10 @@ bool nobody_yet(const Error& e) {
 }
 
 int run(const Options& options) {
-  if (!is_power_of_two(options.subbuf_size) || options.subbuf_size < 4096 || options.subbuf_size > 262144)
-    throw UsageError{"--subbuf-size must be a power of two from 4k to 256k"};
+  check_subbuf_size(options.subbuf_size);
   if (options.rings == 0 || options.rings > 4096) throw UsageError{"--rings must be 1 to 4096"};
   if (options.poll_ns < 100000) throw UsageError{"--poll must be at least 100us"};
-  const ClockInfo clock = calibrate(tsc_is_invariant() ? ClockKind::tsc : ClockKind::mono);
+  const ClockInfo clock = calibrate(best_clock());
   auto writer = RecordingWriter::create(options.out, clock);
   if (!writer) return failed(writer.error());
   writer->meta().command = options.command;

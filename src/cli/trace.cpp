@@ -50,7 +50,7 @@ result<Trace> open_remote(const std::string& socket) {
   remote::Process::Options make;
   make.buffer.size = 4 << 20;
   make.buffer.subbuf_size = 16384;
-  make.buffer.clock = calibrate(tsc_is_invariant() ? ClockKind::tsc : ClockKind::mono);
+  make.buffer.clock = calibrate(best_clock());
   auto process = remote::Process::attach(socket, make);
   if (!process) return tl::unexpected<Error>(process.error());
   Trace trace;
@@ -145,7 +145,7 @@ result<Trace> open_trace(const std::string& where) {
 
 result<Trace> open_kernel(const std::vector<std::string>& globs, const KernelChoice& choice) {
   TracefsOptions make;
-  make.clock = tsc_is_invariant() ? ClockKind::tsc : ClockKind::mono;
+  make.clock = best_clock();
   auto instance = TracefsInstance::create(make);
   if (!instance) return tl::unexpected<Error>(instance.error());
   Trace trace;

@@ -55,6 +55,8 @@ result<ClockKind> clock_from(const std::string& name) {
   return refuse(std::errc::invalid_argument, "there is no clock '" + name + "': use tsc, mono or counter");
 }
 
+ClockKind best_clock() noexcept { return tsc_is_invariant() ? ClockKind::tsc : ClockKind::mono; }
+
 bool tsc_is_invariant() noexcept {
 #if defined(__x86_64__)
   std::FILE* f = std::fopen("/proc/cpuinfo", "re");

@@ -21,6 +21,7 @@ struct ClockInfo {
 
 const char* to_string(ClockKind kind) noexcept;              // the kernel's names: x86-tsc, mono, counter
 result<ClockKind> clock_from(const std::string& name);       // these, and tsc
+ClockKind best_clock() noexcept;                             // tsc where it is invariant, else mono
 bool tsc_is_invariant() noexcept;                            // constant rate, runs in idle states, is the kernel's clock source
 ClockInfo calibrate(ClockKind kind) noexcept;                // tsc: takes 20 ms; the error is below 20 ppm
 

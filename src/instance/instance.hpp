@@ -25,7 +25,7 @@ struct InstanceOptions {
   u32 subbuf_size = 16384;      // a power of two, 4 KiB to 256 KiB
   u32 spares = 0;
   bool overwrite = true;        // false: a full ring refuses new events
-  ClockKind clock = tsc_is_invariant() ? ClockKind::tsc : ClockKind::mono;
+  ClockKind clock = best_clock();
   u64 budget = 0;               // bytes that all rings may take; 0: a quarter of the machine's memory
   std::vector<std::string> events{"*:*"};  // what is enabled: globs of SYSTEM:EVENT
 };

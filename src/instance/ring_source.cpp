@@ -30,14 +30,6 @@ u64 resident(const sys::Fd& fd) noexcept {
   return fstat(fd.get(), &st) == 0 ? static_cast<u64>(st.st_blocks) * 512 : 0;
 }
 
-// The running time in front of data offset `end`; what is not event-shaped ends the sum.
-u64 time_before(const u8* data, u32 end, u64 time) noexcept {
-  abi::EventCursor c(data, 0, end, time);
-  while (c.next()) {
-  }
-  return c.time();
-}
-
 class OwnSource final : public Source {
  public:
   OwnSource(RingView view, const InstanceWords& words, RingName name, const ClockInfo& clock)
@@ -58,7 +50,7 @@ class OwnSource final : public Source {
     const ReaderView& v = view_.reader().view();
     const u8* const sub_buffer = view_.ring().subbuf(v.id);
     u64 time = reinterpret_cast<const abi::SubBufferHeader*>(sub_buffer)->time_stamp;
-    if (v.begin != 0) time = time_before(sub_buffer + abi::header_size, v.begin, time);
+    if (v.begin != 0) time = abi::time_before(sub_buffer + abi::header_size, 0, v.begin, time);
     return SubBufferView{sub_buffer, v.begin, v.end, v.lost_before, time};
   }
 
@@ -106,7 +98,7 @@ class PeekSource final : public Source {
     const ReaderView& v = iterator_.view();
     const auto* const bytes = reinterpret_cast<const u8*>(buffer_.data());
     u64 time = buffer_[0];
-    if (v.begin != 0) time = time_before(bytes + abi::header_size, v.begin, time);
+    if (v.begin != 0) time = abi::time_before(bytes + abi::header_size, 0, v.begin, time);
     return SubBufferView{bytes, v.begin, v.end, v.lost_before, time};
   }
   Counters counters() const override { return view_.counters(); }

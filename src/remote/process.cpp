@@ -4,7 +4,6 @@
 #include <ringside/remote/messages.hpp>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 #include <fcntl.h>
 
@@ -161,21 +160,10 @@ result<sys::Fd> sealed(const std::vector<u64>& blob) {
 }  // namespace
 
 result<std::unique_ptr<Process>> Process::attach(const std::string& path, Options options) {
-  auto address = socket_address(path);
-  if (!address) return tl::unexpected<Error>(address.error());
-  sys::Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!fd) return fail(errno, "cannot make a socket");
-  sockaddr_un to{};
-  to.sun_family = AF_UNIX;
-  std::memcpy(to.sun_path, address->path.c_str(), address->path.size() + 1);
-  const timeval patience{options.patience.count() / 1'000'000'000, (options.patience.count() % 1'000'000'000) / 1000};
-  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) {
-    if (errno == ECONNREFUSED || errno == ENOENT)
-      return fail(errno, "no external writer listens at " + path + " (a program with ringside/remote/process_writer.hpp does)");
-    return fail(errno, "cannot reach " + path);
-  }
-  return over(std::move(fd), path, std::move(options));
+  auto fd = connect_socket(path, options.patience,
+                           "no external writer listens at " + path + " (a program with ringside/remote/process_writer.hpp does)");
+  if (!fd) return tl::unexpected<Error>(fd.error());
+  return over(std::move(*fd), path, std::move(options));
 }
 
 result<std::unique_ptr<Process>> Process::over(sys::Fd socket, const std::string& who, Options options) {

@@ -61,7 +61,6 @@ result<RingTable> RingTable::open(const std::string& instance) {
   whole.l_type = F_WRLCK;
   if (fcntl(table.serving_.get(), F_OFD_SETLK, &whole) != 0)
     return refuse(std::errc::device_or_resource_busy, "another process serves " + *path + " already");
-  // As RingView::lock writes it, so that others can tell whether we live.
   table.forget_dead_mappers();
   return table;
 }

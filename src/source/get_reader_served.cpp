@@ -78,7 +78,7 @@ result<SocketAddress> socket_address(const std::string& path) {
   return address;
 }
 
-result<std::shared_ptr<ServedConnection>> ServedConnection::connect(const std::string& path) {
+result<sys::Fd> connect_socket(const std::string& path, std::chrono::nanoseconds patience, const std::string& nobody) {
   auto address = socket_address(path);
   if (!address) return tl::unexpected<Error>(address.error());
   sys::Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
@@ -86,15 +86,17 @@ result<std::shared_ptr<ServedConnection>> ServedConnection::connect(const std::s
   sockaddr_un to{};
   to.sun_family = AF_UNIX;
   std::memcpy(to.sun_path, address->path.c_str(), address->path.size() + 1);
-  // A server that does not accept must not hold us: its full queue answers EAGAIN.
-  const timeval patience{patience_ns / 1'000'000'000, 0};
-  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) {
-    if (errno == ECONNREFUSED || errno == ENOENT)
-      return fail(errno, "nobody serves at " + path + " (`ringside serve INSTANCE` does)");
-    return fail(errno, "cannot reach " + path);
-  }
-  return over(std::move(fd), path);
+  const timeval limit{patience.count() / 1'000'000'000, (patience.count() % 1'000'000'000) / 1000};
+  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) return fd;
+  if (errno == ECONNREFUSED || errno == ENOENT) return fail(errno, nobody);
+  return fail(errno, "cannot reach " + path);
+}
+
+result<std::shared_ptr<ServedConnection>> ServedConnection::connect(const std::string& path) {
+  auto fd = connect_socket(path, std::chrono::nanoseconds(patience_ns), "nobody serves at " + path + " (`ringside serve INSTANCE` does)");
+  if (!fd) return tl::unexpected<Error>(fd.error());
+  return over(std::move(*fd), path);
 }
 
 result<std::shared_ptr<ServedConnection>> ServedConnection::over(sys::Fd socket, const std::string& what) {

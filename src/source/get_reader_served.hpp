@@ -78,5 +78,8 @@ struct SocketAddress {
   sys::Fd dir;
 };
 result<SocketAddress> socket_address(const std::string& path);
+// A connection to who listens there, within `patience`: one that does not accept, its queue full, is EAGAIN. nobody: what to say if
+// nobody listens.
+result<sys::Fd> connect_socket(const std::string& path, std::chrono::nanoseconds patience, const std::string& nobody);
 
 }  // namespace ringside

@@ -95,7 +95,7 @@ class MappedSource final : public Source {
       shown = reinterpret_cast<const u8*>(copy_.data());
     }
     // The time in front of `begin`: on from where the last view began.
-    const u64 time = begin == 0 ? stamp : time_before(bytes + abi::header_size, begin);
+    const u64 time = begin == 0 ? stamp : abi::time_before(bytes + abi::header_size, begin_, begin, time_);
     note(id, stamp, begin, end, time);
     return SubBufferView{shown, begin, end, lost, time};
   }
@@ -146,14 +146,6 @@ class MappedSource final : public Source {
     begin_ = begin;
     read_ = end;
     time_ = time;
-  }
-
-  // What is not event-shaped ends the sum.
-  u64 time_before(const u8* data, u32 end) const noexcept {
-    abi::EventCursor c(data, begin_, end, time_);
-    while (c.next()) {
-    }
-    return c.time();
   }
 
   // The commit word says that events were missed; their number stands behind the data, where it fits.

@@ -132,4 +132,12 @@ class EventCursor {
   Malformed malformed_ = Malformed::no;
 };
 
+// The running time in front of `end`, from `time` at `begin`. What is not event-shaped ends the sum.
+inline u64 time_before(const u8* data, u32 begin, u32 end, u64 time) noexcept {
+  EventCursor c(data, begin, end, time);
+  while (c.next()) {
+  }
+  return c.time();
+}
+
 }  // namespace ringside::abi

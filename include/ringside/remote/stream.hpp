@@ -77,14 +77,8 @@ class StreamWriter {
     while (reader.peek() == Got::data && (reader.view().left || unfinished)) {
       const ReaderView v = reader.view();
       const u8* const page = reader.ring().subbuf(v.id);
-      u64 time = reinterpret_cast<const abi::SubBufferHeader*>(page)->time_stamp;
-      if (v.begin != 0) {
-        abi::EventCursor c(page + abi::header_size, 0, v.begin, time);
-        while (c.next()) {
-        }
-        time = c.time();
-      }
-      const abi::SubBufferHeader header{time, v.end - v.begin};
+      const u64 stamp = reinterpret_cast<const abi::SubBufferHeader*>(page)->time_stamp;
+      const abi::SubBufferHeader header{abi::time_before(page + abi::header_size, 0, v.begin, stamp), v.end - v.begin};
       send(FrameKind::sub_buffer, ring, v.first_index, v.events, {{&header, sizeof header}, {page + abi::header_size + v.begin, v.end - v.begin}});
       reader.consume(v.end - v.begin, v.events);
     }
