@@ -5,7 +5,8 @@
 #include <cmath>
 #include <unordered_map>
 
-#include "cli/histogram.hpp"
+#include "analysis/histogram.hpp"
+#include "analysis/names.hpp"
 #include "cli/table.hpp"
 #include "cli/trace.hpp"
 #include "cli/units.hpp"
@@ -58,7 +59,7 @@ std::string show(const std::string& field, double value) {
 
 std::string sentence_without_field(const Options& options, const Trace& trace) {
   for (const auto& type : trace.formats.all()) {
-    if (!EventFilter::matches(options.event, *type)) continue;
+    if (!event_matches(options.event, *type)) continue;
     std::string fields;
     for (const Field& f : type->fields) fields += (fields.empty() ? "" : ", ") + f.name;
     return fmt::format("{} has no numeric field \"{}\"; its fields: {}", type->full, options.field, fields);
@@ -90,7 +91,7 @@ int run(const Options& options) {
   std::vector<const Field*> fields(Formats::most_ids);
   bool any = false;
   for (const auto& type : trace.formats.all()) {
-    const Field* field = EventFilter::matches(options.event, *type) ? type->field(options.field) : nullptr;
+    const Field* field = event_matches(options.event, *type) ? type->field(options.field) : nullptr;
     if (field == nullptr || (field->kind != FieldKind::integer && field->kind != FieldKind::floating)) continue;
     fields[type->id] = field;
     any = true;
@@ -109,7 +110,7 @@ int run(const Options& options) {
     if (record.lost != 0) continue;
     const u32 id = record.ids + read_common(record.payload).id;
     if (fields[id] == nullptr || !condition->wants(record)) continue;
-    groups[group_of(options, trace, record, *trace.formats.find(id))].add(read_number(record.payload, *fields[id]));
+    groups[group_of(options, trace, record, *trace.formats.find(id))].add(static_cast<i64>(read_number(record.payload, *fields[id])));
   }
   Groups sorted(groups.begin(), groups.end());
   std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {

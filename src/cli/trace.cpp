@@ -1,11 +1,11 @@
 #include "cli/trace.hpp"
 
 #include <fmt/format.h>
-#include <fnmatch.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 
+#include "analysis/names.hpp"
 #include "cli/units.hpp"
 #include "kernel/kernel_source.hpp"
 #include "source/trace_dat_file.hpp"
@@ -209,18 +209,13 @@ std::string identity(const Counters& c) {
                      format_count(c.dropped), format_count(c.commit_overrun));
 }
 
-bool EventFilter::matches(const std::string& glob, const EventType& type) {
-  const std::string& text = glob.find(':') != std::string::npos ? type.full : type.name;
-  return fnmatch(glob.c_str(), text.c_str(), 0) == 0 || glob == type.system;
-}
-
 bool EventFilter::wants(u32 id, const Formats& formats) {
   if (globs_.empty()) return true;
   if (known_[id] == 0) {
     const EventType* type = formats.find(id);
     known_[id] = 1;
     for (const std::string& glob : globs_) {
-      if (type != nullptr && matches(glob, *type)) known_[id] = 2;
+      if (type != nullptr && event_matches(glob, *type)) known_[id] = 2;
     }
   }
   return known_[id] == 2;

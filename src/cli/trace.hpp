@@ -62,7 +62,6 @@ class EventFilter {
  public:
   explicit EventFilter(std::vector<std::string> globs) : globs_(std::move(globs)), known_(Formats::most_ids, 0) {}
   bool wants(u32 id, const Formats& formats);
-  static bool matches(const std::string& glob, const EventType& type);
 
  private:
   std::vector<std::string> globs_;
