@@ -7,16 +7,17 @@
 //   h.quantile(.99)
 //   h.each([](i64 low, i64 high, u64 count) { ... });   // what is not empty, the smallest first; both ends included
 #pragma once
-#include <bit>
 #include <cmath>
 #include <ringside/base/types.hpp>
 #include <vector>
+
+#include "analysis/log_buckets.hpp"
 
 namespace ringside {
 
 class Histogram {
  public:
-  explicit Histogram(u32 precision = 7) : precision_(precision) {}  // 1 to 16: buckets for each power of two, as a power of two
+  explicit Histogram(u32 precision = 7) : buckets_{precision} {}  // 1 to 16: buckets for each power of two, as a power of two
 
   void add(i64 value, u64 times = 1) {
     count_ += times;
@@ -24,7 +25,7 @@ class Histogram {
     if (value < min_) min_ = value;
     if (value > max_) max_ = value;
     std::vector<u64>& side = value < 0 ? below_ : above_;
-    const u32 bucket = bucket_of(value < 0 ? ~static_cast<u64>(value) : static_cast<u64>(value));
+    const u32 bucket = buckets_.of(value < 0 ? ~static_cast<u64>(value) : static_cast<u64>(value));
     if (bucket >= side.size()) [[unlikely]] side.resize(bucket + 1);
     side[bucket] += times;
   }
@@ -41,28 +42,16 @@ class Histogram {
   template <class Use>
   void each(const Use& use) const {
     for (size_t i = below_.size(); i-- != 0;) {
-      if (below_[i] != 0) use(static_cast<i64>(~high_of(static_cast<u32>(i))), static_cast<i64>(~low_of(static_cast<u32>(i))), below_[i]);
+      if (below_[i] != 0) use(static_cast<i64>(~buckets_.high(static_cast<u32>(i))), static_cast<i64>(~buckets_.low(static_cast<u32>(i))), below_[i]);
     }
     for (u32 i = 0; i < above_.size(); ++i) {
-      if (above_[i] != 0) use(static_cast<i64>(low_of(i)), static_cast<i64>(high_of(i)), above_[i]);
+      if (above_[i] != 0) use(static_cast<i64>(buckets_.low(i)), static_cast<i64>(buckets_.high(i)), above_[i]);
     }
   }
 
  private:
-  u32 bucket_of(u64 value) const {
-    const auto bits = static_cast<u32>(std::bit_width(value));
-    if (bits <= precision_) return static_cast<u32>(value);
-    const u32 shift = bits - precision_ - 1;
-    return ((shift + 1) << precision_) + static_cast<u32>((value >> shift) - (u64{1} << precision_));
-  }
-  u64 low_of(u32 bucket) const {
-    if (bucket < (1u << precision_)) return bucket;
-    return ((bucket & ((1u << precision_) - 1)) + (u64{1} << precision_)) << ((bucket >> precision_) - 1);
-  }
-  u64 high_of(u32 bucket) const { return bucket < (1u << precision_) ? bucket : low_of(bucket) + (u64{1} << ((bucket >> precision_) - 1)) - 1; }
-
   std::vector<u64> above_, below_;  // values from 0 on; those below, by ~value
-  u32 precision_;
+  LogBuckets buckets_;
   u64 count_ = 0;
   __int128 sum_ = 0;
   i64 min_ = INT64_MAX, max_ = INT64_MIN;
