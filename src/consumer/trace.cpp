@@ -141,8 +141,7 @@ result<Trace> open_trace(const std::string& where) {
   return trace;
 }
 
-result<Trace> open_kernel(const std::vector<std::string>& globs, const KernelChoice& choice) {
-  TracefsOptions make;
+result<Trace> open_kernel(const std::vector<std::string>& globs, const KernelChoice& choice, TracefsOptions make) {
   make.clock = best_clock();
   auto instance = TracefsInstance::create(make);
   if (!instance) return tl::unexpected<Error>(instance.error());

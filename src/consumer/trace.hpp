@@ -49,7 +49,7 @@ result<void> not_the_kernels(const std::string& where);
 result<Trace> open_trace(const std::string& where);
 
 // Events of the kernel, live, from an instance made for it. A pattern that names none is an error.
-result<Trace> open_kernel(const std::vector<std::string>& globs, const KernelChoice& choice);
+result<Trace> open_kernel(const std::vector<std::string>& globs, const KernelChoice& choice, TracefsOptions make = {});
 
 // What a filter's text makes of a trace's records: all, where there is none. The trace must stay where it is.
 class RecordFilter {
