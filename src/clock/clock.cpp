@@ -95,6 +95,13 @@ ClockInfo calibrate(ClockKind kind) noexcept {
   return info;
 }
 
+u64 now_of(const ClockInfo& clock) noexcept {
+#if defined(__x86_64__)
+  if (clock.kind == ClockKind::tsc) return clock.to_ns(__builtin_ia32_rdtsc());
+#endif
+  return mono_ns();
+}
+
 u64 RingClockNow::slow() noexcept {
   if (kind == ClockKind::counter) return __atomic_add_fetch(counter, 1, __ATOMIC_RELAXED);
   return mono_ns();

@@ -24,5 +24,6 @@ result<ClockKind> clock_from(const std::string& name);       // these, and tsc
 ClockKind best_clock() noexcept;                             // tsc where it is invariant, else mono
 bool tsc_is_invariant() noexcept;                            // constant rate, runs in idle states, is the kernel's clock source
 ClockInfo calibrate(ClockKind kind) noexcept;                // tsc: takes 20 ms; the error is below 20 ppm
+u64 now_of(const ClockInfo& clock) noexcept;                 // this moment in its ns; of counter: CLOCK_MONOTONIC
 
 }  // namespace ringside
