@@ -79,10 +79,12 @@ bool Timeline::fetch(Lane& lane) {
       const u64 lag = no_answer ? Source::unknown : lane.source->lag_ns();
       if (lag != Source::unknown || lane.well) lane.since = asked;
       lane.well = lag != Source::unknown;
+      if (!lane.well && !no_answer) lane.busy_at = asked;
       if (lane.well) lane.horizon = std::max(lane.horizon, asked == forever ? forever : asked - std::min(asked, lag));
       return false;
     }
     lane.well = true;
+    lane.horizon = std::max(lane.horizon, lane.busy_at);  // what follows these was begun after they were committed, which was later
     const SubBufferView& v = **view;
     lane.cursor = abi::EventCursor(v.sub_buffer + abi::header_size, v.begin, v.end, v.time);
     lane.pending_lost = v.lost_before;

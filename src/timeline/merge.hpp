@@ -50,7 +50,7 @@ class Timeline {
     std::string label;               // in front of its RingName::buffer
   };
   struct Options {
-    u64 look_ahead_ns = 100'000'000;   // how long a source may delay the others
+    u64 look_ahead_ns = 100'000'000;   // how long each source may delay the others
     std::function<u64()> now{};        // this moment, in the timeline's ns; none: by the clock of the source in question
   };
   static constexpr u64 forever = ~u64{0};
@@ -97,6 +97,7 @@ class Timeline {
     u64 horizon = 0;       // idle: nothing older will come
     u64 since = 0;         // idle: the moment of that promise, or of the first question without one
     u64 asked = 0;         // the moment of the last question
+    u64 busy_at = 0;       // that of the last one that found its writer in the middle of an event
     u32 index = 0;
     u32 ids = 0;
     bool has_event = false;

@@ -87,7 +87,6 @@ struct Side {
     events = must(instance.enable("signal:signal_generate", mine));
     auto rings = must(open_kernel_rings(instance.dir(), instance.cpus(), calibrate(ClockKind::tsc), {}));
     for (auto& source : rings.sources) timeline.add(std::move(source));
-    timeline.follow();
     must(instance.tracing(true));
   }
   template <class Use>
