@@ -15,7 +15,8 @@ namespace ringside::cli {
 namespace {
 
 struct Options {
-  std::string event, where = default_recording, field, by, filter;
+  std::string event, field, by, filter;
+  std::vector<std::string> where;
   u64 count = 20;
   bool json = false;
 };
@@ -24,7 +25,7 @@ struct Options {
 std::string group_of(const Options& options, const Trace& trace, const TraceRecord& record, const EventType& type) {
   const std::string& by = options.by;
   if (by.empty()) return type.full;
-  const RingName& ring = trace.timeline.source(record.source).name();
+  const RingName& ring = trace.timeline.name(record.source);
   const i32 tid = thread_of(&type, read_common(record.payload));
   const Task* task = trace.tasks.find(tid);
   const std::string name(trace.tasks.name(tid, ring));
@@ -65,7 +66,7 @@ std::string sentence_without_field(const Options& options, const Trace& trace) {
   }
   std::string events;
   for (const auto& type : trace.formats.all()) events += (events.empty() ? "" : ", ") + type->full;
-  return fmt::format("no event matches \"{}\" in {}; there are: {}", options.event, options.where,
+  return fmt::format("no event matches \"{}\" in {}; there are: {}", options.event, trace.where,
                      events.empty() ? "none" : events);
 }
 
@@ -84,10 +85,10 @@ std::string as_json(const Groups& groups) {
 }
 
 int run(const Options& options) {
-  auto opened = open_trace(options.where);
+  auto opened = open_traces(options.where);
   if (!opened) return failed(opened.error());
   Trace& trace = *opened;
-  std::vector<const Field*> fields(Formats::most_ids);
+  std::vector<const Field*> fields(trace.formats.numbers());
   bool any = false;
   for (const auto& type : trace.formats.all()) {
     const Field* field = EventFilter::matches(options.event, *type) ? type->field(options.field) : nullptr;
@@ -146,7 +147,7 @@ Command add_hist(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("hist", "count, sum and quantiles of an event's field");
   c->add_option("EVENT", options->event, "SYSTEM:EVENT or EVENT, a glob")->required();
-  c->add_option("WHERE", options->where, "recording (a directory), trace.dat or instance")->capture_default_str();
+  c->add_option("WHERE", options->where, "recording (a directory), trace.dat or instance; several are merged (default: ringside.data)");
   c->add_option("--field,-f", options->field, "which field")->required();
   c->add_option("--by", options->by, "one line for each: thread, task, tid, process, ring, event, or a field's name");
   add_filter(*c, options->filter);

@@ -16,10 +16,10 @@ namespace ringside::cli {
 namespace {
 
 struct Options {
-  std::string where = default_recording, filter;
-  std::vector<std::string> events;
+  std::string filter;
+  std::vector<std::string> where, events;
   std::optional<KernelWay> source;
-  u64 interval_ns = 1000000000, count = 40;
+  u64 interval_ns = 1000000000, look_ahead_ns = 100000000, count = 40;
   bool once = false, json = false;
 };
 
@@ -31,7 +31,8 @@ struct Row {
 };
 
 struct Tally {
-  std::vector<Row> rows = std::vector<Row>(Formats::most_ids);
+  explicit Tally(size_t ids) : rows(ids) {}
+  std::vector<Row> rows;  // by the event's number
   u64 events = 0, lost = 0, lost_before = 0;
   u64 first_ns = ~u64{0}, last_ns = 0;
 };
@@ -53,17 +54,23 @@ void take(Trace& trace, RecordFilter& filter, Tally& tally, u64 deadline_ns) {
 }
 
 std::vector<Row> rows(const Trace& trace, Tally& tally, double seconds) {
-  std::vector<Row> out;
+  std::map<std::string, Row> events;  // sources may number the same event differently
   for (size_t id = 0; id < tally.rows.size(); ++id) {
     Row& row = tally.rows[id];
     if (row.count == 0) continue;
     const EventType* type = trace.formats.find(static_cast<u32>(id));
-    row.event = type != nullptr ? type->full : fmt::format("unknown:{}", id & 0xFFFF);
-    row.rate = seconds > 0 ? static_cast<double>(row.count - row.count_before) / seconds : 0;
-    row.bytes_rate = seconds > 0 ? static_cast<double>(row.bytes - row.bytes_before) / seconds : 0;
+    Row& sum = events[type != nullptr ? type->full : fmt::format("unknown:{}", id & 0xFFFF)];
+    sum.count += row.count;
+    sum.bytes += row.bytes;
+    sum.rate += seconds > 0 ? static_cast<double>(row.count - row.count_before) / seconds : 0;
+    sum.bytes_rate += seconds > 0 ? static_cast<double>(row.bytes - row.bytes_before) / seconds : 0;
     row.count_before = row.count;
     row.bytes_before = row.bytes;
-    out.push_back(row);
+  }
+  std::vector<Row> out;
+  for (auto& [event, sum] : events) {
+    out.push_back(std::move(sum));
+    out.back().event = event;
   }
   std::sort(out.begin(), out.end(), [](const Row& a, const Row& b) {
     if (a.rate != b.rate) return a.rate > b.rate;
@@ -111,18 +118,21 @@ void sleep_ns(u64 ns) {
 
 int run(Options options) {
   catch_signals();
-  auto opened = options.events.empty() ? open_trace(options.where) : open_kernel(options.events, {KernelWay::map, options.source});
+  auto opened = open_traces(options.where, options.events, {KernelWay::map, options.source});
   if (!opened) return failed(opened.error());
   Trace& trace = *opened;
   auto filter = RecordFilter::make(options.filter, trace);
   if (!filter) return failed(filter.error());
-  if (trace.recording) options.once = true;
-  if ((trace.kernel != nullptr || trace.remote != nullptr) && options.once) sleep_ns(options.interval_ns);  // it has only just begun
+  if (!trace.live()) options.once = true;
+  if (trace.has_only_just_begun() && options.once) {
+    sleep_ns(options.interval_ns);
+    trace.refresh();
+  }
   if (options.interval_ns < 10000000) throw UsageError{"--interval must be at least 10ms"};
-  Tally tally;
+  Tally tally(trace.formats.numbers());
   const bool screen = colours() && !options.json && !options.once;
   u64 last = sys::now_ns();
-  if (trace.recording || options.once) {
+  if (options.once) {
     take(trace, *filter, tally, ~u64{0});
     const double seconds = tally.last_ns > tally.first_ns ? static_cast<double>(tally.last_ns - tally.first_ns) / 1e9 : 0;
     const auto sorted = rows(trace, tally, seconds);
@@ -130,11 +140,14 @@ int run(Options options) {
     if (tally.lost != 0) say(format_count(tally.lost) + " events were lost");
     return report_problems(trace.timeline) ? exit_failure : exit_ok;
   }
-  trace.until_ns = ~u64{0};
-  trace.timeline.follow();
-  while (!asked_to_stop()) {
+  trace.follow(options.look_ahead_ns);
+  for (bool last_one = false; !last_one;) {
     sleep_ns(options.interval_ns);
-    trace.refresh();
+    last_one = asked_to_stop();
+    if (last_one)
+      trace.finish();
+    else
+      trace.refresh();
     take(trace, *filter, tally, sys::now_ns() + options.interval_ns);
     const u64 now = sys::now_ns();
     const double seconds = static_cast<double>(now - last) / 1e9;
@@ -144,7 +157,9 @@ int run(Options options) {
     if (screen) picture = "\033[H\033[J" + picture;
     if (!put(picture)) break;
   }
-  say(format_count(tally.events) + " events seen, " + format_count(tally.lost) + " lost");
+  const u64 late = trace.timeline.late();
+  say(format_count(tally.events) + " events seen, " + format_count(tally.lost) + " lost" +
+      (late != 0 ? ", " + format_count(late) + " out of order, behind a look-ahead of " + format_time(static_cast<double>(options.look_ahead_ns)) : ""));
   return report_problems(trace.timeline) ? exit_failure : exit_ok;
 }
 
@@ -153,14 +168,14 @@ int run(Options options) {
 Command add_top(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("top", "live table of events: count, rate, bytes, lost");
-  c->add_option("WHERE", options->where, "instance, recording or trace.dat (shown once, as a whole), or an external writer's socket")
-      ->capture_default_str();
-  c->add_option("-e,--event", options->events, "instead: events of the kernel, SYSTEM:EVENT, a glob; may be repeated")
+  c->add_option("WHERE", options->where, "instance, recording or trace.dat (shown once, as a whole), or an external writer's socket; several are merged");
+  c->add_option("-e,--event", options->events, "events of the kernel, beside WHERE or alone: SYSTEM:EVENT, a glob; may be repeated")
       ->type_name("GLOB")
       ->allow_extra_args(false);
   add_filter(*c, options->filter);
   add_source(*c, options->source);
   add_time(*c, "--interval", options->interval_ns, "between two pictures (default 1s)");
+  add_time(*c, "--look-ahead", options->look_ahead_ns, "how long events wait for a source that is stuck in the middle of one (default 100ms)");
   c->add_option("-n,--count", options->count, "lines at most")->capture_default_str();
   c->add_flag("--once", options->once, "one picture of what is there, then end");
   c->add_flag("--json", options->json, "one JSON object a picture");
@@ -170,6 +185,7 @@ Command add_top(CLI::App& app) {
       "  ringside top --once                 ./ringside.data as a whole\n"
       "  ringside top -e 'sched:*' -F 'prev_comm ~ \"cc1*\" || pid == 4711'\n"
       "  ringside top -e 'sched:*' -e 'irq:*'   the kernel, as root\n"
+      "  ringside top web db -e 'sched:*'    two programs and the kernel, in one order\n"
       "  ringside top web --json --interval 5s >> rates.jsonl\n"
       "Nothing is consumed: a recorder beside it gets every event. -e makes an instance of its own; those that others made in\n"
       "the kernel are refused, as to read them is to take their events away.");
