@@ -16,14 +16,15 @@
 namespace ringside::cli {
 
 struct RunOptions {
-  std::string where = default_recording, filter;
-  std::vector<std::string> events;  // the kernel's
+  std::vector<std::string> where;  // none, and no events of the kernel: the default recording
+  std::string filter;
+  std::vector<std::string> events;  // the kernel's, beside them
   std::optional<KernelWay> source;
-  u64 interval_ns = 1'000'000'000, duration_ns = 0;
+  u64 interval_ns = 1'000'000'000, duration_ns = 0, look_ahead_ns = 100'000'000;
   bool every = false;  // a picture each interval, whatever stdout is
   bool once = false, json = false;
 };
-// WHERE -e -F --source --interval --duration --once --json
+// WHERE... -e -F --source --interval --duration --look-ahead --once --json
 void add_run(CLI::App& app, RunOptions& options);
 
 struct Totals {
@@ -72,7 +73,7 @@ class AnalysisRun {
       totals_.lost += record.lost;
       if (record.lost == 0 && filter_.wants(record)) {
         ++totals_.events;
-        use(record, trace_->timeline.source(record.source).name());
+        use(record, trace_->timeline.name(record.source));
       }
       if (n % 65536 == 0 && (sys::now_ns() > deadline_ns || (!live_ && asked_to_stop()))) return;
     }
