@@ -116,7 +116,8 @@ TEST_F(TimelineCli, ALiveWriterThatStandsStillAndTheKernel) {
   std::istringstream lines(o.out);
   u64 ticks = 0;
   for (std::string line; std::getline(lines, line);) {
-    for (const json& e : json::parse(line).at("events")) {
+    const json picture = json::parse(line);
+    for (const json& e : picture.at("events")) {
       if (e.at("event") == "sched:sched_switch") kernel.push_back(e.at("count"));
       if (e.at("event") == "app:tick") ticks = e.at("count");
     }
