@@ -98,6 +98,7 @@ std::string closing_line(const Totals& totals, u64 evicted_keys, u64 evicted_eve
   std::string line = format_count(totals.events) + " events, " + (totals.lost == 0 ? "none lost" : format_count(totals.lost) + " lost");
   if (evicted_keys != 0)
     line += fmt::format("; {} keys with {} events were given up for others (--keys)", format_count(evicted_keys), format_count(evicted_events));
+  if (totals.late != 0) line += fmt::format("; {} came later than --look-ahead waits", format_count(totals.late));
   return line + (totals.lost == 0 && evicted_keys == 0 ? ": the numbers are exact" : ": the numbers lack those");
 }
 

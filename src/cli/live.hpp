@@ -28,7 +28,7 @@ struct RunOptions {
 void add_run(CLI::App& app, RunOptions& options);
 
 struct Totals {
-  u64 events = 0, lost = 0;  // those the filter lets through; all that got lost
+  u64 events = 0, lost = 0, late = 0;  // those the filter lets through; all that got lost; all that came behind later ones
   u64 first_ns = ~u64{0}, last_ns = 0;
   double seconds() const { return last_ns > first_ns ? static_cast<double>(last_ns - first_ns) / 1e9 : 0; }
 };
@@ -71,6 +71,7 @@ class AnalysisRun {
       if (record.time < totals_.first_ns) totals_.first_ns = record.time;
       if (record.time > totals_.last_ns) totals_.last_ns = record.time;
       totals_.lost += record.lost;
+      totals_.late += record.late;
       if (record.lost == 0 && filter_.wants(record)) {
         ++totals_.events;
         use(record, trace_->timeline.name(record.source));
