@@ -211,21 +211,24 @@ bool Pairs::end(const TraceRecord& record, const RingName& ring) {
   if (counts) {
     latency_ = std::min<u64>(record.time - waiting.time, INT64_MAX);
     all_.add(static_cast<i64>(latency_));
-    if (by_) group(record, ring, at);
-    if (slowest_.size() < options_.slowest || (options_.slowest != 0 && latency_ > slowest_.front().latency)) keep(record, ring, waiting, doubtful);
+    u64 by = 0;
+    const Group* const mine = by_ ? group(record, ring, at, by) : nullptr;
+    if (slowest_.size() < options_.slowest || (options_.slowest != 0 && latency_ > slowest_.front().latency))
+      keep(record, ring, waiting, Slow{latency_, doubtful, "", mine != nullptr ? show_group(by, *mine) : "", {}, {}, {}});
   }
   waiting_.erase(at);
   return counts;
 }
 
-void Pairs::group(const TraceRecord& record, const RingName& ring, u32 at) {
+// Null: the pair has no such value.
+const Pairs::Group* Pairs::group(const TraceRecord& record, const RingName& ring, u32 at, u64& by) {
   const Waiting& waiting = waiting_[at];
   bool has = true;
-  const u64 by = by_start_ ? waiting.by : word(*by_, record, ring, has);
+  by = by_start_ ? waiting.by : word(*by_, record, ring, has);
   if (by_start_) has = waiting.has_by;
   if (!has) {
     ++without_group_;
-    return;
+    return nullptr;
   }
   Group& group = groups_.at({by, 0});
   if (group.count++ == 0 && by_->kind() == Column::Kind::text) {
@@ -237,20 +240,18 @@ void Pairs::group(const TraceRecord& record, const RingName& ring, u32 at) {
     group.name = text;
   }
   group.times.add(static_cast<i64>(latency_));
+  return &group;
 }
 
-void Pairs::keep(const TraceRecord& record, const RingName& ring, const Waiting& waiting, bool doubtful) {
+void Pairs::keep(const TraceRecord& record, const RingName& ring, const Waiting& waiting, Slow slow) {
   const auto faster_on_top = [](const Slow& a, const Slow& b) { return a.latency > b.latency; };
   if (slowest_.size() == options_.slowest) {
     std::pop_heap(slowest_.begin(), slowest_.end(), faster_on_top);
     slowest_.pop_back();
   }
-  Slow slow;
-  slow.latency = latency_;
-  slow.doubtful = doubtful;
   for (size_t i = 0; i < end_keys_.size(); ++i) {
     Column& column = end_keys_[i];
-    slow.key += (i == 0 ? "" : " ") + options_.keys[i].end + "=";
+    slow.key += (i == 0 ? "" : " ") + options_.keys[i].end.substr(0, options_.keys[i].end.find('.')) + "=";
     bool has = true;
     std::string_view text;
     if (column.kind() == Column::Kind::text && column.text(record, ring, text))

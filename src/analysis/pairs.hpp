@@ -93,7 +93,8 @@ class Pairs {
   struct Slow {
     u64 latency = 0;
     bool doubtful = false;
-    std::string key;  // "next_pid=4711 ..."
+    std::string key;    // "next_pid=4711 ..."
+    std::string group;  // its line of the groups
     Copy start, end;
     std::vector<Copy> context{};  // the oldest first
   };
@@ -183,8 +184,8 @@ class Pairs {
   void start(const TraceRecord& record, const RingName& ring);
   bool end(const TraceRecord& record, const RingName& ring);
   void lose(const TraceRecord& record);
-  void group(const TraceRecord& record, const RingName& ring, u32 at);
-  void keep(const TraceRecord& record, const RingName& ring, const Waiting& waiting, bool doubtful);
+  const Group* group(const TraceRecord& record, const RingName& ring, u32 at, u64& key);
+  void keep(const TraceRecord& record, const RingName& ring, const Waiting& waiting, Slow slow);
   bool on_one_ring(const RingName& ring) const { return by_cpu_ || (by_thread_ && !ring.kernel); }
 
   Options options_;

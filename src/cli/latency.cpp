@@ -32,10 +32,10 @@ constexpr Preset presets[] = {
     {"irq", "interrupt handlers", "irq:irq_handler_entry", "irq:irq_handler_exit", "irq,cpu", "start/name"},
     {"softirq", "soft interrupts", "irq:softirq_entry", "irq:softirq_exit", "vec,cpu", "end/vec"},
     {"softirq-raise", "a soft interrupt is raised, until it runs", "irq:softirq_raise", "irq:softirq_entry", "vec,cpu", "end/vec"},
-    {"timer", "callbacks of timers", "timer:hrtimer_expire_entry", "timer:hrtimer_expire_exit", "hrtimer,cpu", "start/function.sym"},
-    {"workqueue", "work is queued, until it begins", "workqueue:workqueue_queue_work", "workqueue:workqueue_execute_start", "work", "end/function.sym"},
+    {"timer", "callbacks of timers", "timer:hrtimer_expire_entry", "timer:hrtimer_expire_exit", "hrtimer.hex,cpu", "start/function.sym"},
+    {"workqueue", "work is queued, until it begins", "workqueue:workqueue_queue_work", "workqueue:workqueue_execute_start", "work.hex", "end/function.sym"},
     {"block", "requests of block devices, issued until complete", "block:block_rq_issue", "block:block_rq_complete", "dev,sector", "start/rwbs"},
-    {"malloc", "memory, from malloc to free (record --libc malloc)", "libc:malloc,libc:calloc,libc:realloc", "libc:free", "ptr", "start/event"},
+    {"malloc", "memory, from malloc to free (record --libc malloc)", "libc:malloc,libc:calloc,libc:realloc", "libc:free", "ptr.hex", "start/event"},
 };
 
 struct Options {
@@ -202,7 +202,7 @@ class Report {
     std::string out = fmt::format("{}  ->  {}  ({})\n", job_.pairs.start, job_.pairs.end, keys.empty() ? "thread" : keys);
     out += table();
     if (counts_.pairs != 0) out += "\n" + time_bars(pairs_.all(), width, how);
-    if (options_.heat && heat_.count() != 0) out += "\n" + heat_map(heat_, width, how, trace_.recording ? heat_.begin_ns(0) : 0);
+    if (options_.heat && heat_.count() != 0) out += "\n" + heat_map(heat_, width, how);
     if (last) out += slowest();
     return out + "\n" + closing();
   }
@@ -252,6 +252,10 @@ class Report {
     for (const Pairs::Slow& slow : slowest) {
       fmt::format_to(to, "{}{{\"latency\":{},\"doubtful\":{},\"key\":", &slow == slowest.data() ? "" : ",", slow.latency, slow.doubtful);
       append_json_text(slow.key, out);
+      if (pairs_.grouped()) {
+        append(out, ",\"group\":");
+        append_json_text(slow.group, out);
+      }
       for (const auto& [name, copy] : {std::pair<const char*, const Pairs::Copy&>{"start", slow.start}, {"end", slow.end}}) {
         const RingName& ring = trace_.timeline.source(copy.source).name();
         const i32 tid = tid_of(copy);
@@ -331,7 +335,7 @@ class Report {
   std::string slowest() const {
     const auto slowest = pairs_.slowest();
     if (slowest.empty()) return "";
-    Table table({{"slowest", Table::right}, {"start", Table::right}, {"task", Table::left}, {"cpu", Table::right}, {"end", Table::right}, {"task", Table::left}, {"cpu", Table::right}, {"key", Table::left}});
+    Table table({{"slowest", Table::right}, {"start", Table::right}, {"task", Table::left}, {"cpu", Table::right}, {"end", Table::right}, {"task", Table::left}, {"cpu", Table::right}, {pairs_.grouped() ? pairs_.by() : "", Table::left}, {"key", Table::left}});
     for (const Pairs::Slow& slow : slowest) {
       std::vector<std::string> cells{(slow.doubtful ? "? " : "") + format_time(static_cast<double>(slow.latency))};
       for (const Pairs::Copy* copy : {&slow.start, &slow.end}) {
@@ -340,6 +344,7 @@ class Report {
         cells.push_back(fmt::format("{}-{}", trace_.tasks.name(tid_of(*copy), ring), tid_of(*copy)));
         cells.push_back(std::to_string(ring.ring));
       }
+      cells.push_back(slow.group);
       cells.push_back(slow.key);
       table.row(std::move(cells));
     }
