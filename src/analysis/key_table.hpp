@@ -65,6 +65,14 @@ class KeyTable {
       if (slot.cell.count != 0) use(slot.key, slot.cell);
     }
   }
+  // Every key becomes change(key); two must not become the same.
+  template <class Change>
+  void rekey(const Change& change) {
+    for (Slot& slot : slots_) {
+      if (slot.cell.count != 0) slot.key = change(slot.key);
+    }
+    rebuild(slots_.size());
+  }
   size_t size() const { return used_; }
   const Evicted& evicted() const { return evicted_; }
 
