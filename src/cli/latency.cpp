@@ -3,16 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <ctime>
 
 #include "analysis/heat_map.hpp"
 #include "analysis/names.hpp"
 #include "analysis/pairs.hpp"
+#include "cli/live.hpp"
 #include "cli/picture.hpp"
-#include "cli/signals.hpp"
 #include "cli/table.hpp"
-#include "cli/trace.hpp"
 #include "cli/units.hpp"
 #include "export/json.hpp"
 #include "export/text.hpp"
@@ -40,15 +37,14 @@ constexpr Preset presets[] = {
 
 struct Options {
   std::vector<std::string> words;
-  std::string hook, keys, by, sort = "max", filter;
-  std::vector<std::string> events;
-  std::optional<KernelWay> source;
-  u64 interval_ns = 1'000'000'000, duration_ns = 0, most_waiting = 100'000, most_groups = 10'000, count = 20;
+  RunOptions run;
+  std::string hook, keys, by, sort = "max";
+  u64 most_waiting = 100'000, most_groups = 10'000, count = 20;
   u32 slowest = 10, context = 0;
-  bool every = false, once = false, json = false, heat = false, ascii = false, first = false, sure = false;
+  bool heat = false, ascii = false, first = false, sure = false;
 };
 
-// What is measured, and where.
+// What is measured, and where: nothing, if that was not said.
 struct Job {
   Pairs::Options pairs;
   std::string where;
@@ -108,10 +104,6 @@ void parse_hook(const std::string& text, Pairs::Options& pairs) {
   if (start.size() == 3) pairs.by = "start/" + start[2];
 }
 
-bool kernel_has(const std::vector<KernelEvent>& all, const std::string& glob) {
-  return std::any_of(all.begin(), all.end(), [&](const KernelEvent& e) { return names_event(glob, e.system, e.name); });
-}
-
 Job job_of(const Options& options) {
   Job job;
   Pairs::Options& pairs = job.pairs;
@@ -152,24 +144,27 @@ Job job_of(const Options& options) {
 }
 
 // Where nothing is said: the kernel, live, if these are its events; else ./ringside.data.
-result<Trace> open(Job& job, const Options& options) {
+result<RunOptions> where(const Job& job, RunOptions run) {
   if (!job.where.empty()) {
-    if (!options.events.empty()) throw UsageError{"-e switches on more events of the kernel, live; " + job.where + " has the events that it has"};
-    return open_trace(job.where);
+    if (!run.events.empty()) throw UsageError{"-e switches on more events of the kernel, live; " + job.where + " has the events that it has"};
+    run.where = job.where;
+    return run;
   }
-  const auto all = kernel_events();
-  const bool named = std::any_of(job.globs.begin(), job.globs.end(), [](const std::string& g) { return g.rfind("libc:", 0) == 0; });
-  if (named || (all && std::none_of(job.globs.begin(), job.globs.end(), [&](const std::string& g) { return kernel_has(*all, g.find(':') == std::string::npos ? "*:" + g : g); }))) {
-    job.where = default_recording;
-    return open_trace(job.where);
-  }
-  if (!all) return tl::unexpected<Error>(all.error());
   std::vector<std::string> globs = job.globs;
-  globs.insert(globs.end(), options.events.begin(), options.events.end());
-  for (std::string& glob : globs) {
-    if (glob.find(':') == std::string::npos && !kernel_has(*all, glob)) glob = "*:" + glob;
-  }
-  return open_kernel(globs, {KernelWay::map, options.source});
+  globs.insert(globs.end(), run.events.begin(), run.events.end());
+  const auto all = kernel_events();
+  const auto is_kernels = [&](std::string& glob) {
+    const auto has = [&](const std::string& g) { return std::any_of(all->begin(), all->end(), [&](const KernelEvent& e) { return names_event(g, e.system, e.name); }); };
+    if (has(glob)) return true;
+    if (glob.find(':') != std::string::npos || !has("*:" + glob)) return false;
+    glob = "*:" + glob;
+    return true;
+  };
+  const bool of_libc = std::any_of(globs.begin(), globs.end(), [](const std::string& g) { return g.rfind("libc:", 0) == 0; });
+  if (!all && !of_libc) return tl::unexpected<Error>(all.error());
+  if (of_libc || std::count_if(globs.begin(), globs.end(), is_kernels) == 0) return run;
+  run.events = globs;
+  return run;
 }
 
 // Names of the kernel's threads, as far as they are known by now.
@@ -415,69 +410,31 @@ class Report {
   const std::vector<Row> groups_;
 };
 
-// A signal ends it early: that is wanted.
-void sleep_ns(u64 ns) {
-  timespec time{static_cast<time_t>(ns / 1000000000), static_cast<long>(ns % 1000000000)};
-  nanosleep(&time, nullptr);
-}
-
-int run(Options options) {
-  if (options.interval_ns < 10'000'000) throw UsageError{"--interval must be at least 10ms"};
-  Job job = job_of(options);
-  catch_signals();
-  auto opened = open(job, options);
-  if (!opened) return failed(opened.error());
-  Trace& trace = *opened;
-  auto filter = RecordFilter::make(options.filter, trace);
-  if (!filter) return failed(filter.error());
+int run(const Options& options) {
+  const Job job = job_of(options);
+  auto options_there = where(job, options.run);
+  if (!options_there) return failed(options_there.error());
+  auto run = AnalysisRun::open(std::move(*options_there));
+  if (!run) return failed(run.error());
+  Trace& trace = (*run)->trace();
   auto pairs = Pairs::make(job.pairs, trace.formats, trace.tasks);
   if (!pairs) return failed(pairs.error());
   HeatMap heat;
-  // Until nothing is left, or the deadline: a picture is due, whatever the writers do.
-  const auto take = [&](u64 deadline_ns) {
-    TraceRecord record;
-    for (u64 n = 1; trace.next(record); ++n) {
-      const RingName& ring = trace.timeline.source(record.source).name();
-      if (record.lost != 0 || filter->wants(record)) {
-        if (pairs->take(record, ring) && options.heat) heat.add(record.time, pairs->latency());
-      } else {
-        pairs->remember(record);
-      }
-      if (n % 65536 == 0 && sys::now_ns() > deadline_ns) return;
-    }
+  const auto use = [&](const TraceRecord& record, const RingName& ring) {
+    if (pairs->take(record, ring) && options.heat) heat.add(record.time, pairs->latency());
   };
-  const bool live = !trace.recording && (trace.instance == nullptr || !options.once);
-  const bool screen = live && colours() && !options.json;
-  const auto show = [&](bool last) {
+  const auto other = [&](const TraceRecord& record, const RingName& ring) {
+    if (record.lost != 0)
+      pairs->take(record, ring);
+    else
+      pairs->remember(record);
+  };
+  const auto picture = [&](const Totals&, double, bool last) {
     learn_names(trace);
     const Report report(options, job, trace, *pairs, heat);
-    const std::string picture = options.json ? report.json() : report.text(last);
-    return put(screen ? "\033[H\033[J" + picture : picture);
+    return options.run.json ? report.json() : report.text(last);
   };
-  if (!live) {
-    take(~u64{0});
-    show(true);
-    return report_problems(trace.timeline) ? exit_failure : exit_ok;
-  }
-  if (options.once && options.duration_ns == 0) options.duration_ns = options.interval_ns;  // the rings have only just begun
-  trace.until_ns = ~u64{0};
-  trace.timeline.follow();
-  const u64 end = options.duration_ns != 0 ? sys::now_ns() + options.duration_ns : ~u64{0};
-  u64 picture = sys::now_ns() + options.interval_ns;
-  for (bool go_on = true; go_on && !asked_to_stop() && sys::now_ns() < end;) {
-    const u64 now = sys::now_ns();
-    sleep_ns(std::min({u64{10'000'000}, end - now, std::max<u64>(picture, now + 1) - now}));
-    trace.refresh();
-    take(picture);
-    if (sys::now_ns() < picture) continue;
-    picture = sys::now_ns() + options.interval_ns;
-    if (screen || options.every) go_on = show(false);
-  }
-  if (trace.kernel != nullptr) (void)trace.kernel->tracing(false);
-  if (trace.instance != nullptr) trace.until_ns = sys::now_ns();  // its writers go on
-  take(sys::now_ns() + 5'000'000'000);
-  show(true);
-  return report_problems(trace.timeline) ? exit_failure : exit_ok;
+  return (*run)->go(use, picture, other);
 }
 
 }  // namespace
@@ -499,16 +456,10 @@ Command add_latency(CLI::App& app) {
   c->add_flag("--ascii", options->ascii, "pictures without Unicode");
   c->add_flag("--first", options->first, "of several starts before an end the first counts (default: the last, as in the kernel)");
   c->add_flag("--sure", options->sure, "leave out pairs between whose events others were lost");
-  add_filter(*c, options->filter);
-  c->add_option("-e,--event", options->events, "live: more events of the kernel, for --context; may be repeated")->type_name("GLOB")->allow_extra_args(false);
-  add_source(*c, options->source);
-  add_time(*c, "--interval", options->interval_ns, "between two pictures (default 1s); not on a terminal: without it only the last is printed")
-      ->each([o = options.get()](const std::string&) { o->every = true; });
-  add_time(*c, "--duration", options->duration_ns, "live: end after this time (default: at Ctrl-C)");
-  c->add_flag("--once", options->once, "what is there now, then end");
+  c->add_option("-e,--event", options->run.events, "live: more events of the kernel, for --context; may be repeated")->type_name("GLOB")->allow_extra_args(false);
+  add_run_options(*c, options->run);
   c->add_option("--keys", options->most_waiting, "starts that may wait for their end; then the oldest give way, and are counted")->check(CLI::Range(1, 100'000'000))->capture_default_str();
   c->add_option("--groups", options->most_groups, "lines that are kept count of; a full table gives up those with the fewest pairs")->check(CLI::Range(2, 10'000'000))->capture_default_str();
-  c->add_flag("--json", options->json, "one JSON object a picture; times in ns");
   std::string names;
   for (const Preset& p : presets) names += fmt::format("  {:<14} {}\n{:17}{} -> {}, {}\n", p.name, p.what, "", p.start, p.end, p.keys);
   c->footer("Names:\n" + names +
