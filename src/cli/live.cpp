@@ -47,6 +47,7 @@ result<std::unique_ptr<AnalysisRun>> AnalysisRun::open(RunOptions options) {
   if (!opened) return tl::unexpected<Error>(opened.error());
   run->trace_.emplace(std::move(*opened));
   Trace& trace = *run->trace_;
+  say_notices(trace);
   auto filter = RecordFilter::make(options.filter, trace);
   if (!filter) return tl::unexpected<Error>(filter.error());
   run->filter_ = std::move(*filter);
@@ -74,7 +75,10 @@ bool AnalysisRun::wait() {
   return !asked_to_stop();
 }
 
-void AnalysisRun::refresh() { trace_->refresh(); }
+void AnalysisRun::refresh() {
+  trace_->refresh();
+  say_notices(*trace_);
+}
 
 double AnalysisRun::due() {
   const u64 now = sys::now_ns();

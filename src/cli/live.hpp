@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cli/signals.hpp"
-#include "cli/trace.hpp"
+#include "cli/options.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside::cli {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "analysis/heat_map.hpp"
-#include "analysis/histogram.hpp"
+#include <ringside/histogram.hpp>
 
 namespace ringside::cli {
 
