@@ -150,7 +150,6 @@ result<Column> Column::compile(std::string_view text, const Formats& formats, co
       return wrong("there is no ." + std::string(modifier) + "; there are log2, buckets=N, hex, sym, execname, usecs and msecs");
     }
   }
-  c.by_id_.resize(Formats::most_ids);
   return c;
 }
 

@@ -65,7 +65,6 @@ result<Pairs> Pairs::make(const Options& options, const Formats& formats, const 
 
 result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
   formats_ = &formats;
-  roles_.resize(Formats::most_ids);
   std::random_device random;
   seed_ = u64{random()} << 32 | random();
   const auto side = [&](const std::string& text, std::string& events, std::optional<Filter>& condition) -> result<void> {

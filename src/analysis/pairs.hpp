@@ -32,13 +32,14 @@
 #pragma once
 #include <optional>
 #include <ringside/base/result.hpp>
+#include <ringside/histogram.hpp>
 #include <string>
 #include <vector>
 
 #include "analysis/aged_table.hpp"
 #include "analysis/column.hpp"
 #include "analysis/filter.hpp"
-#include "analysis/histogram.hpp"
+#include "analysis/id_table.hpp"
 #include "analysis/key_table.hpp"
 
 namespace ringside {
@@ -197,7 +198,7 @@ class Pairs {
   bool by_start_ = false;
   bool by_cpu_ = false, by_thread_ = false;  // the key has the CPU, the thread of both
   u64 seed_ = 0;                             // of texts
-  std::vector<Role> roles_;
+  IdTable<Role> roles_;
   AgedTable<Waiting> waiting_;
   std::vector<std::string> by_texts_;        // of waiting starts, by place
   KeyTable<Group> groups_;
