@@ -1,36 +1,27 @@
-// Something for every event id, of which few occur: memory only where it was touched. All bytes zero until then, which must mean
-// "not known yet": a cache. A copy begins anew.
+// Something for every event id, of which few occur: memory for those alone, and whatever stands within the same 512.
 #pragma once
-#include <cstdlib>
-#include <memory>
-#include <new>
-#include <type_traits>
-
-#include "decode/formats.hpp"
+#include <ringside/base/types.hpp>
+#include <vector>
 
 namespace ringside {
 
 template <class T>
 class IdTable {
  public:
-  static_assert(std::is_trivially_copyable_v<T>);
-
-  IdTable() : entries_(static_cast<T*>(std::calloc(Formats::most_ids, sizeof(T)))) {  // fresh pages, zero by themselves
-    if (entries_ == nullptr) throw std::bad_alloc();
+  // A T{} for an id that is new.
+  T& operator[](u32 id) {
+    const u32 page = id / page_size;
+    if (page >= pages_.size() || pages_[page].empty()) [[unlikely]] make(page);
+    return pages_[page][id % page_size];
   }
-  IdTable(const IdTable&) : IdTable() {}
-  IdTable(IdTable&&) noexcept = default;
-  IdTable& operator=(const IdTable&) { return *this = IdTable(); }
-  IdTable& operator=(IdTable&&) noexcept = default;
-  ~IdTable() = default;
-
-  T& operator[](u32 id) { return entries_.get()[id]; }  // below Formats::most_ids
 
  private:
-  struct Free {
-    void operator()(T* entries) const { std::free(entries); }
-  };
-  std::unique_ptr<T, Free> entries_;
+  static constexpr u32 page_size = 512;
+  void make(u32 page) {
+    if (page >= pages_.size()) pages_.resize(page + 1);
+    pages_[page].resize(page_size);
+  }
+  std::vector<std::vector<T>> pages_;
 };
 
 }  // namespace ringside

@@ -47,7 +47,7 @@ struct Options {
 // What is measured, and where: nothing, if that was not said.
 struct Job {
   Pairs::Options pairs;
-  std::string where;
+  std::vector<std::string> where;
   std::vector<std::string> globs;  // the events' patterns
 };
 
@@ -127,8 +127,7 @@ Job job_of(const Options& options) {
     pairs.end = words[1];
     used = 2;
   }
-  if (words.size() > used + 1) throw UsageError{"one WHERE at most, and there is \"" + words[used + 1] + "\" behind it"};
-  if (words.size() > used) job.where = words[used];
+  job.where.assign(words.begin() + static_cast<std::ptrdiff_t>(used), words.end());
   if (!options.keys.empty()) pairs.keys = parse_keys(options.keys);
   if (!options.by.empty()) pairs.by = options.by == "none" ? "" : options.by;
   pairs.most_waiting = options.most_waiting;
@@ -145,11 +144,8 @@ Job job_of(const Options& options) {
 
 // Where nothing is said: the kernel, live, if these are its events; else ./ringside.data.
 result<RunOptions> where(const Job& job, RunOptions run) {
-  if (!job.where.empty()) {
-    if (!run.events.empty()) throw UsageError{"-e switches on more events of the kernel, live; " + job.where + " has the events that it has"};
-    run.where = job.where;
-    return run;
-  }
+  run.where = job.where;
+  if (!run.where.empty()) return run;
   std::vector<std::string> globs = job.globs;
   globs.insert(globs.end(), run.events.begin(), run.events.end());
   const auto all = kernel_events();
@@ -252,7 +248,7 @@ class Report {
         append_json_text(slow.group, out);
       }
       for (const auto& [name, copy] : {std::pair<const char*, const Pairs::Copy&>{"start", slow.start}, {"end", slow.end}}) {
-        const RingName& ring = trace_.timeline.source(copy.source).name();
+        const RingName& ring = trace_.timeline.name(copy.source);
         const i32 tid = tid_of(copy);
         fmt::format_to(to, ",\"{}\":{{\"ts\":{},\"{}\":{},\"tid\":{},\"task\":", name, copy.time, ring.kernel ? "cpu" : "ring", ring.ring, tid);
         append_json_text(trace_.tasks.name(tid, ring), out);
@@ -264,7 +260,7 @@ class Report {
       JsonLines lines(trace_.formats, trace_.tasks);
       for (const Pairs::Copy& copy : slow.context) {
         if (&copy != slow.context.data()) append(out, ",");
-        lines.print(copy.record(), trace_.timeline.source(copy.source).name(), out);
+        lines.print(copy.record(), trace_.timeline.name(copy.source), out);
         out.resize(out.size() - 1);  // the newline
       }
       append(out, "]}");
@@ -334,7 +330,7 @@ class Report {
     for (const Pairs::Slow& slow : slowest) {
       std::vector<std::string> cells{(slow.doubtful ? "? " : "") + format_time(static_cast<double>(slow.latency))};
       for (const Pairs::Copy* copy : {&slow.start, &slow.end}) {
-        const RingName& ring = trace_.timeline.source(copy->source).name();
+        const RingName& ring = trace_.timeline.name(copy->source);
         cells.push_back(time_of(*copy));
         cells.push_back(fmt::format("{}-{}", trace_.tasks.name(tid_of(*copy), ring), tid_of(*copy)));
         cells.push_back(std::to_string(ring.ring));
@@ -348,8 +344,8 @@ class Report {
       if (slow.context.empty()) continue;
       fmt::memory_buffer lines;
       TextLines text(trace_.formats, trace_.tasks, trace_.raw_times());
-      for (const Pairs::Copy& copy : slow.context) text.print(copy.record(), trace_.timeline.source(copy.source).name(), lines);
-      text.print(slow.end.record(), trace_.timeline.source(slow.end.source).name(), lines);
+      for (const Pairs::Copy& copy : slow.context) text.print(copy.record(), trace_.timeline.name(copy.source), lines);
+      text.print(slow.end.record(), trace_.timeline.name(slow.end.source), lines);
       out += fmt::format("\n{} with {}, and what led to it:\n", format_time(static_cast<double>(slow.latency)), slow.key);
       out.append(lines.data(), lines.size());
     }
@@ -443,8 +439,8 @@ Command add_latency(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("latency", "time between two events: quantiles, a picture, the slowest ones; live or recorded");
   c->add_option("WHAT", options->words,
-                "START END [WHERE], or NAME [WHERE] of a pair below. Events are SYSTEM:EVENT, globs with commas, and a condition if need be: 'sched:sched_switch if prev_state == 0'. WHERE: a recording, a "
-                "trace.dat or an instance; without it the kernel, live (./ringside.data if the events are not the kernel's)");
+                "START END [WHERE...], or NAME [WHERE...] of a pair below. Events are SYSTEM:EVENT, globs with commas, and a condition if need be: 'sched:sched_switch if prev_state == 0'. WHERE: recordings, "
+                "trace.dats, instances; without any the kernel, live (./ringside.data if the events are not the kernel's)");
   c->add_option("-k,--key", options->keys, "what a start and its end have in common: FIELD of both, or FIELD=FIELD; up to three with commas (default: the thread that ran)")->type_name("FIELD");
   c->add_option("-H,--hook", options->hook, "the pair as trace-cmd profile takes it: EVENT,FIELD[,PID]/EVENT,FIELD[,FLAGS]")->type_name("HOOK");
   c->add_option("--by", options->by, "one line for each value of a column of the end or the start (start/FIELD, end/FIELD say which), none: of all")->type_name("COLUMN");
@@ -456,7 +452,7 @@ Command add_latency(CLI::App& app) {
   c->add_flag("--ascii", options->ascii, "pictures without Unicode");
   c->add_flag("--first", options->first, "of several starts before an end the first counts (default: the last, as in the kernel)");
   c->add_flag("--sure", options->sure, "leave out pairs between whose events others were lost");
-  c->add_option("-e,--event", options->run.events, "live: more events of the kernel, for --context; may be repeated")->type_name("GLOB")->allow_extra_args(false);
+  c->add_option("-e,--event", options->run.events, "live events of the kernel, beside WHERE; without it more than the pair's, for --context; may be repeated")->type_name("GLOB")->allow_extra_args(false);
   add_run_options(*c, options->run);
   c->add_option("--keys", options->most_waiting, "starts that may wait for their end; then the oldest give way, and are counted")->check(CLI::Range(1, 100'000'000))->capture_default_str();
   c->add_option("--groups", options->most_groups, "lines that are kept count of; a full table gives up those with the fewest pairs")->check(CLI::Range(2, 10'000'000))->capture_default_str();

@@ -16,14 +16,15 @@
 namespace ringside::cli {
 
 struct RunOptions {
-  std::string where = default_recording, filter;
-  std::vector<std::string> events;  // the kernel's
+  std::vector<std::string> where;  // none, and no events of the kernel: the default recording
+  std::string filter;
+  std::vector<std::string> events;  // the kernel's, beside them
   std::optional<KernelWay> source;
-  u64 interval_ns = 1'000'000'000, duration_ns = 0;
+  u64 interval_ns = 1'000'000'000, duration_ns = 0, look_ahead_ns = 100'000'000;
   bool every = false;  // a picture each interval, whatever stdout is
   bool once = false, json = false;
 };
-// WHERE -e, and what add_run_options adds: -F --source --interval --duration --once --json
+// WHERE... -e, and what add_run_options adds: -F --source --interval --duration --look-ahead --once --json
 void add_run(CLI::App& app, RunOptions& options);
 void add_run_options(CLI::App& app, RunOptions& options);
 
@@ -76,7 +77,7 @@ class AnalysisRun {
       if (record.time < totals_.first_ns) totals_.first_ns = record.time;
       if (record.time > totals_.last_ns) totals_.last_ns = record.time;
       totals_.lost += record.lost;
-      const RingName& ring = trace_->timeline.source(record.source).name();
+      const RingName& ring = trace_->timeline.name(record.source);
       if (record.lost == 0 && filter_.wants(record)) {
         ++totals_.events;
         use(record, ring);

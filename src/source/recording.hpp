@@ -31,6 +31,7 @@ struct RecordedRing {
 
 struct RecordingMeta {
   ClockInfo clock;
+  std::string boot;               // the machine's boot_id; empty: made before it was kept, or of another machine's writer
   u32 subbuf_size = 0;            // of rings that are not listed yet
   u64 start_ns = 0, stop_ns = 0;  // wall clock, since 1970
   u64 duration_ns = 0;
