@@ -1,4 +1,4 @@
-// What a command reads from: recordings' directories, trace.dat files, live (or dead) instances, external writers, the kernel; any
+// What a consumer reads from: recordings' directories, trace.dat files, live (or dead) instances, external writers, the kernel; any
 // number of them, opened the same way and merged into one timeline.
 #pragma once
 #include <memory>
@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "analysis/filter.hpp"
-#include "cli/command.hpp"
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
 #include "instance/instance.hpp"
@@ -17,7 +16,9 @@
 #include "source/recording.hpp"
 #include "timeline/merge.hpp"
 
-namespace ringside::cli {
+namespace ringside {
+
+inline constexpr const char* default_recording = "ringside.data";
 
 // One of them.
 struct Opened {
@@ -40,6 +41,7 @@ struct Trace : Opened {
   Formats formats;
   Tasks tasks;
   Timeline timeline;
+  std::vector<std::string> notices;  // what a person should know of it; nothing is wrong
 
   // The next record. Of live instances, up to the moment of opening: their writers may be faster than we are.
   bool next(TraceRecord& record) { return timeline.next(record); }
@@ -50,6 +52,8 @@ struct Trace : Opened {
   void refresh();
   // What there is at this moment; nothing waits any more.
   void finish();
+  // The same, and the kernel's events end here.
+  void stop();
 
   bool raw_times() const;  // its clock counts no seconds
   bool live() const;       // any of them may still be written to
@@ -69,37 +73,16 @@ result<void> not_the_kernels(const std::string& where);
 
 // DIR, FILE.dat or INSTANCE, or the socket of an external writer, any number of them (none, and no events of the kernel: the default
 // recording). Instances are peeked at: nothing is consumed. events: of the kernel, live, from an instance made for it; a pattern
-// that names none is an error. Warnings go to stderr, verbose: also how each clock is converted.
+// that names none is an error. verbose: notices say how each clock is converted.
 //
 // Several stand in one order if their clocks can be told in one: those of one boot of one machine. Others are refused; where it is
 // not known, a sentence says that times are taken as they are. tsc: the same ticks are the same time, whoever calibrated them. Other
 // clocks of the kernel's (a trace.dat's: local, boot, ...) are measured now and converted; a line says how well.
 result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events = {}, const KernelChoice& choice = {},
-                          bool verbose = false);
+                          bool verbose = false, TracefsOptions make = {});
 inline result<Trace> open_trace(const std::string& where) { return open_traces({where}); }
 
-// --source auto|map|read
-void add_source(CLI::App& app, std::optional<KernelWay>& forced);
-
-// The sum over rings, and what must hold of it: written = read + in the ring + overrun.
-Counters sum(const std::vector<Counters>& all);
-bool adds_up(const Counters& c);
-std::string identity(const Counters& c);  // one line for people
-
-// Globs over "system:event" or the event's name alone. No patterns: everything.
-class EventFilter {
- public:
-  explicit EventFilter(std::vector<std::string> globs) : globs_(std::move(globs)), known_() {}
-  bool wants(u32 id, const Formats& formats);
-  static bool matches(const std::string& glob, const EventType& type);
-
- private:
-  std::vector<std::string> globs_;
-  std::vector<u8> known_;  // 0: not asked yet, 1: no, 2: yes
-};
-
-// --filter TEXT, and what it makes of a trace's records: all, where there is none. The trace must stay where it is.
-CLI::Option* add_filter(CLI::App& app, std::string& text);
+// What a filter's text makes of a trace's records: all, where there is none. The trace must stay where it is.
 class RecordFilter {
  public:
   static result<RecordFilter> make(const std::string& text, const Trace& trace);
@@ -112,7 +95,4 @@ class RecordFilter {
   std::optional<Filter> filter_;
 };
 
-// Says what the timeline could not read. True: there was something.
-bool report_problems(const Timeline& timeline);
-
-}  // namespace ringside::cli
+}  // namespace ringside

@@ -1,20 +1,18 @@
-#include "cli/trace.hpp"
+#include "consumer/trace.hpp"
 
 #include <fmt/format.h>
-#include <fnmatch.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <ctime>
 #include <set>
 
-#include "cli/units.hpp"
 #include "kernel/clock_check.hpp"
 #include "kernel/kernel_source.hpp"
 #include "source/trace_dat_file.hpp"
 #include "sys/sys.hpp"
 
-namespace ringside::cli {
+namespace ringside {
 namespace {
 
 using Sources = std::vector<std::unique_ptr<Source>>;
@@ -23,7 +21,7 @@ void add_events(Trace& trace, const Opened& of, const std::vector<EventInfo>& ev
   for (const EventInfo& e : events) {
     if (trace.formats.find(of.ids + e.number()) != nullptr) continue;
     if (!trace.formats.add(of.ids + e.number(), e.system, e.name, e.format))
-      say("the format of " + e.system + ":" + e.name + " cannot be understood; its fields appear as hex");
+      trace.notices.push_back("the format of " + e.system + ":" + e.name + " cannot be understood; its fields appear as hex");
   }
 }
 
@@ -34,7 +32,7 @@ result<void> open_recorded(Trace& trace, Opened& o, Sources& sources) {
   if (!meta) return tl::unexpected<Error>(meta.error());
   auto rings = open_recording(dir, *meta);
   if (!rings) return tl::unexpected<Error>(rings.error());
-  if (!meta->complete) say(dir + ": the recorder did not finish; the closing counters are missing, the events are here");
+  if (!meta->complete) trace.notices.push_back(dir + ": the recorder did not finish; the closing counters are missing, the events are here");
   if (auto texts = sys::read_file(dir + "/printk_formats")) trace.formats.add_strings(*texts);
   add_events(trace, o, meta->events);
   for (const RecordedRing& ring : meta->rings) {
@@ -71,8 +69,8 @@ result<void> open_remote(Trace& trace, Opened& o, Sources& sources) {
 result<void> open_dat(Trace& trace, Opened& o, Sources& sources) {
   auto dat = open_trace_dat(o.where);
   if (!dat) return tl::unexpected<Error>(dat.error());
-  for (const std::string& problem : dat->problems) say(problem);
-  if (dat->rings.empty() && !dat->problems.empty()) return refuse(std::errc::bad_message, o.where + ": no events are left to read");
+  if (dat->rings.empty() && !dat->problems.empty()) return refuse(std::errc::bad_message, dat->problems.front() + "; no events are left to read");
+  for (std::string& problem : dat->problems) trace.notices.push_back(std::move(problem));
   trace.formats.add_strings(dat->printk_formats);
   add_events(trace, o, dat->events);
   for (const RingName& thread : dat->threads) trace.tasks.add(thread);
@@ -112,8 +110,7 @@ result<void> open_instance(Trace&, Opened& o, Sources&) {
   return {};
 }
 
-result<void> open_kernel(Trace& trace, Opened& o, Sources& sources, const std::vector<std::string>& globs, const KernelChoice& choice) {
-  TracefsOptions make;
+result<void> open_kernel(Trace& trace, Opened& o, Sources& sources, const std::vector<std::string>& globs, const KernelChoice& choice, TracefsOptions make) {
   make.clock = best_clock();
   auto instance = TracefsInstance::create(make);
   if (!instance) return tl::unexpected<Error>(instance.error());
@@ -133,7 +130,7 @@ result<void> open_kernel(Trace& trace, Opened& o, Sources& sources, const std::v
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
   auto rings = open_kernel_rings(o.where, o.kernel->cpus(), calibrate(make.clock), choice);
   if (!rings) return tl::unexpected<Error>(rings.error());
-  if (!rings->notice.empty()) say(rings->notice);
+  if (!rings->notice.empty()) trace.notices.push_back(rings->notice);
   for (auto& source : rings->sources) sources.push_back(std::move(source));
   o.clock = to_string(make.clock);
   o.boot = sys::boot_id();
@@ -153,8 +150,10 @@ const ClockInfo& own_clock(const Opened& o, const Sources& sources) {
   return o.instance != nullptr ? o.instance->clock() : o.recording ? o.recording->clock : sources.front()->clock();
 }
 
+std::string microseconds(u64 ns) { return fmt::format("{:.3g} us", static_cast<double>(ns) / 1e3); }
+
 // How each one's times become those of all.
-result<void> agree_on_time(const std::vector<Opened*>& all, const std::vector<Sources>& sources, bool verbose) {
+result<void> agree_on_time(Trace& trace, const std::vector<Opened*>& all, const std::vector<Sources>& sources, bool verbose) {
   const std::string here = sys::boot_id(), tsc = to_string(ClockKind::tsc), mono = to_string(ClockKind::mono);
   const Opened* known = nullptr;  // one that knows its machine
   bool alike = true;
@@ -189,18 +188,18 @@ result<void> agree_on_time(const std::vector<Opened*>& all, const std::vector<So
       u64 own = 0;
       if (now_here) (void)refined(own_clock(o, sources[i]), own);
       o.place.clock = *ticks;
-      how = fmt::format("the same ticks for all{}", now_here ? fmt::format("; by its own rate it would be {} off now", format_time(static_cast<double>(own))) : "");
+      how = fmt::format("the same ticks for all{}", now_here ? fmt::format("; by its own rate it would be {} off now", microseconds(own)) : "");
     } else if (o.clock == mono) {
       if (o.recording) o.place.clock = ClockInfo{};
     } else if (!alike) {
       auto measured = now_here ? measure_clock(o.clock) : result<ClockConversion>(refuse(std::errc::not_supported, "that boot is over"));
       if (measured) o.place.clock = measured->clock;
       how = measured ? fmt::format("converted by measurement, ±{}, and at most {:.2g} us more for each second back; if it was not made since this machine started, show it alone",
-                                   format_time(static_cast<double>(measured->error_ns)), measured->drift_ppm)
+                                   microseconds(measured->error_ns), measured->drift_ppm)
                      : "cannot be measured (" + measured.error().sentence + "), so its times are taken as they are";
       tell = true;
     }
-    if (tell) say(fmt::format("{}: clock {}, {}", o.where, o.clock.empty() ? "unknown" : o.clock, how));
+    if (tell) trace.notices.push_back(fmt::format("{}: clock {}, {}", o.where, o.clock.empty() ? "unknown" : o.clock, how));
   }
   return {};
 }
@@ -215,7 +214,7 @@ void add_rings(Trace& trace, Opened& o) {
     if (source)
       trace.timeline.add(std::move(*source), o.place);
     else
-      say(source.error().sentence);
+      trace.notices.push_back(source.error().sentence);
   }
 }
 
@@ -273,6 +272,13 @@ void Trace::finish() {
   timeline.finish();
 }
 
+void Trace::stop() {
+  each([](Opened& o) {
+    if (o.kernel != nullptr) (void)o.kernel->tracing(false);
+  });
+  finish();
+}
+
 result<void> not_the_kernels(const std::string& where) {
   const std::string dir = find_kernel_instance(where);
   if (dir.empty()) return {};
@@ -282,7 +288,7 @@ result<void> not_the_kernels(const std::string& where) {
                     "/trace its events, both leave them there; record -e PATTERN and top -e PATTERN make instances of their own");
 }
 
-result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events, const KernelChoice& choice, bool verbose) {
+result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events, const KernelChoice& choice, bool verbose, TracefsOptions make) {
   Trace trace;
   const size_t named = wheres.empty() && events.empty() ? 1 : wheres.size();
   const size_t count = named + !events.empty();
@@ -297,76 +303,17 @@ result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vec
     if (i < named) o.where = wheres.empty() ? default_recording : wheres[i];
     if (i < named && count > 1) o.place.label = labels.insert(label_of(o.where)).second ? label_of(o.where) : o.where;
     o.place.ids = o.ids;
-    auto done = i < named ? open_one(trace, o, sources[i]) : open_kernel(trace, o, sources[i], events, choice);
+    auto done = i < named ? open_one(trace, o, sources[i]) : open_kernel(trace, o, sources[i], events, choice, make);
     if (!done) return tl::unexpected<Error>(done.error());
   }
   if (count > 1) {
-    if (auto agreed = agree_on_time(all, sources, verbose); !agreed) return tl::unexpected<Error>(agreed.error());
+    if (auto agreed = agree_on_time(trace, all, sources, verbose); !agreed) return tl::unexpected<Error>(agreed.error());
   }
   for (size_t i = 0; i < count; ++i) {
     for (auto& source : sources[i]) trace.timeline.add(std::move(source), all[i]->place);
   }
   trace.refresh();
   return trace;
-}
-
-void add_source(CLI::App& app, std::optional<KernelWay>& forced) {
-  app.add_option_function<std::string>(
-         "--source",
-         [&forced](const std::string& text) {
-           forced.reset();
-           if (text != "auto") forced = text == "map" ? KernelWay::map : KernelWay::read;
-         },
-         "how the kernel's rings are read: auto, map (in place, Linux 6.10) or read")
-      ->check(CLI::IsMember({"auto", "map", "read"}))
-      ->type_name("WAY");
-}
-
-Counters sum(const std::vector<Counters>& all) {
-  Counters s;
-  for (const Counters& c : all) {
-    s.written += c.written;
-    s.read += c.read;
-    s.overrun += c.overrun;
-    s.unread += c.unread;
-    s.dropped += c.dropped;
-    s.commit_overrun += c.commit_overrun;
-    s.bytes += c.bytes;
-    s.unfinished_bytes += c.unfinished_bytes;
-    s.resident_bytes += c.resident_bytes;
-  }
-  return s;
-}
-
-bool adds_up(const Counters& c) { return c.written == c.read + c.unread + c.overrun; }
-
-std::string identity(const Counters& c) {
-  return fmt::format("written {} = read {} + in the ring {} + overwritten {}{}; refused {} = ring full {} + nested {}",
-                     format_count(c.written), format_count(c.read), format_count(c.unread), format_count(c.overrun),
-                     adds_up(c) ? "" : " (DOES NOT ADD UP)", format_count(c.dropped + c.commit_overrun),
-                     format_count(c.dropped), format_count(c.commit_overrun));
-}
-
-bool EventFilter::matches(const std::string& glob, const EventType& type) {
-  const std::string& text = glob.find(':') != std::string::npos ? type.full : type.name;
-  return fnmatch(glob.c_str(), text.c_str(), 0) == 0 || glob == type.system;
-}
-
-bool EventFilter::wants(u32 id, const Formats& formats) {
-  if (globs_.empty()) return true;
-  if (id >= known_.size()) known_.resize(formats.numbers());
-  if (known_[id] == 0) {
-    const EventType* type = formats.find(id);
-    known_[id] = 1;
-    for (const std::string& glob : globs_) {
-      if (type != nullptr && matches(glob, *type)) known_[id] = 2;
-    }
-  }
-  return known_[id] == 2;
-}
-
-CLI::Option* add_filter(CLI::App& app, std::string& text) {
-  return app.add_option("-F,--filter", text, "only events that meet it, as in the kernel: 'prev_prio < 100 && comm ~ \"cc1*\"'")->type_name("TEXT");
 }
 
 result<RecordFilter> RecordFilter::make(const std::string& text, const Trace& trace) {
@@ -379,9 +326,4 @@ result<RecordFilter> RecordFilter::make(const std::string& text, const Trace& tr
   return out;
 }
 
-bool report_problems(const Timeline& timeline) {
-  for (const std::string& problem : timeline.problems()) say(problem);
-  return !timeline.problems().empty();
-}
-
-}  // namespace ringside::cli
+}  // namespace ringside
