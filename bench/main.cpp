@@ -95,7 +95,7 @@ int main(int argc, char** argv) {
     if (wanted("remote")) remote_rows();
     if (wanted("guest")) guest_rows();
     if (wanted("analyze")) analyze_rows();
-    if (wanted("command")) command_rows();
+    if (wanted("command")) command_rows(*instance);
   }
   ringside_close();
   std::filesystem::remove_all(dir);

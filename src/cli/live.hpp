@@ -101,7 +101,7 @@ class AnalysisRun {
   RecordFilter filter_;
   Totals totals_;
   bool live_ = false, pictures_ = false, screen_ = false;
-  u64 end_ = 0, last_picture_ = 0, next_picture_ = 0;
+  u64 end_ = 0, last_picture_ = 0, next_picture_ = 0, woken_ = 0;
 };
 
 // What the numbers above are worth: "1,234 events, none lost", or how many are missing.
