@@ -34,7 +34,7 @@ void add_point(CLI::App& app, const std::string& name, Point& point, const std::
   app.add_option_function<std::string>(
          name,
          [&point, name](const std::string& text) {
-           point.relative = text.front() == '+';
+           point.relative = !text.empty() && text.front() == '+';
            const auto time = parse_time(std::string_view(text).substr(point.relative ? 1 : 0));
            if (!time) throw CLI::ValidationError(name, "\"" + text + "\" is no time; write 12358.4s as report prints it, or +300ms after the first event");
            point.ns = *time;

@@ -52,9 +52,10 @@ class Lanes {
   }
 
   void finish();
-  // After finish().
   bool merges() const { return level_ > 0; }
+  bool mixed() const { return level_ > last_by_what; }  // `what` is no longer asked
   u32 shift() const { return static_cast<u32>(level_ > last_by_what ? level_ - 2 : level_ - 1); }  // if merges()
+  // After finish().
   u64 held() const { return held_; }
   u32 size() const { return static_cast<u32>(lanes_.size()); }
   const std::vector<Slice>& slices(u32 lane) const { return lanes_[lane].slices; }
@@ -67,7 +68,6 @@ class Lanes {
     std::vector<Slice> slices;
     std::vector<u32> latest;  // by what (mixed: one): its last one in `slices`
   };
-  bool mixed() const { return level_ > last_by_what; }
   bool is_short(const Slice& s) const { return level_ > 0 && (s.merged > 1 || (s.end - s.begin) >> shift() == 0); }
   bool meet(const Slice& a, const Slice& b) const {
     return is_short(a) && is_short(b) && (mixed() || a.what == b.what) && a.end >> shift() == b.end >> shift();

@@ -17,6 +17,12 @@ std::string_view without(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix ? text.substr(prefix.size()) : std::string_view();
 }
 
+std::string as_time(u64 ns) {
+  if (ns < 10'000) return fmt::format("{} ns", ns);
+  if (ns < 10'000'000) return fmt::format("{} us", ns / 1000);
+  return ns < 10'000'000'000 ? fmt::format("{} ms", ns / 1'000'000) : fmt::format("{} s", ns / 1'000'000'000);
+}
+
 template <class Number>
 void number(fmt::memory_buffer& out, Number n) {
   const fmt::format_int text(n);
@@ -379,8 +385,8 @@ void Plot::finish() {
   for (const Thread& t : threads_) unpaired_ += t.spans.size() + (t.call != nullptr);
   lanes_.finish();
   if (lanes_.merges())
-    notes_.push_back(fmt::format("{} slices of a lane that end within the same {} ns and are shorter are drawn as one; more apart with --items, or --from and --to",
-                                 lanes_.shift() > 20 ? "all" : "equal", u64{1} << lanes_.shift()));
+    notes_.push_back(fmt::format("{} of a lane that lie within {} are drawn as one; --items, or --from and --to, show them apart",
+                                 lanes_.mixed() ? "events" : "equal events", as_time(u64{1} << lanes_.shift())));
   if (unpaired_ != 0)
     notes_.push_back(fmt::format("{} begins or ends of system calls and spans have no other half in here, and are no slices", unpaired_));
   if (too_many_threads_) notes_.push_back(fmt::format("only the first {} threads have a lane of their own", most_lanes));

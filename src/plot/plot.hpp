@@ -35,7 +35,7 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 
 class Plot {
  public:
-  static constexpr u32 most_lanes = 4096, most_heat_maps = 32, most_names = 4096;
+  static constexpr u32 most_lanes = 4096, most_heat_maps = 64, most_names = 4096;
   static constexpr size_t longest_text = 400;
 
   Plot(const Formats& formats, const Tasks& tasks, const Options& options);

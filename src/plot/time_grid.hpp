@@ -36,8 +36,8 @@ class TimeGrid {
   template <class Visit>
   void for_each(u32 row, Visit visit) const {
     if (row >= rows_.size() || rows_[row].empty()) return;
-    for (u64 c = first_; c <= last_; ++c) {
-      if (const u64 count = rows_[row][c % most_]; count != 0) visit(c, count);
+    for (u64 n = 0; n <= last_ - first_; ++n) {
+      if (const u64 count = rows_[row][(first_ + n) % most_]; count != 0) visit(first_ + n, count);
     }
   }
 
@@ -59,7 +59,7 @@ class TimeGrid {
     for (auto& row : rows_) {
       if (row.empty()) continue;
       std::vector<u64> half(most_);
-      for (u64 c = first_; c <= last_; ++c) half[(c >> 1) % most_] += row[c % most_];
+      for (u64 n = 0; n <= last_ - first_; ++n) half[((first_ + n) >> 1) % most_] += row[(first_ + n) % most_];
       row = std::move(half);
     }
     ++shift_;
