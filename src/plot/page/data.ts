@@ -36,7 +36,7 @@ export interface Lane {
   ticks: { at: Float64Array; lane: Lane[]; item: Uint32Array } | null; // processors: events that were recorded there
   tooDeep: number;
 }
-export interface Heat extends Grid { name: string; count: number; low: number; high: number; most: number; rows: { bucket: number; counts: Float64Array }[] }
+export interface Heat extends Grid { name: string; count: number; low: number; high: number; rows: { bucket: number; counts: Float64Array }[] }
 export interface Model {
   raw: Raw; lanes: Lane[]; heat: Heat[];
   rates: { at: Float64Array; width: number; lost: Float64Array; total: Float64Array };
@@ -217,9 +217,7 @@ function model(raw: Raw): Model {
     order: raw.types.map((_, n) => n).sort((a, b) => raw.types[b].count - raw.types[a].count || a - b),
     heat: raw.heat.map((h) => {
       const rows = h.rows.map(([bucket, counts]) => ({ bucket, counts: dense(counts as Sparse, h.columns) }));
-      let most = 0;
-      for (const r of rows) for (const n of r.counts) most = Math.max(most, n);
-      return { ...h, rows, most, low: rows[0].bucket, high: rows[rows.length - 1].bucket + 1 };
+      return { ...h, rows, low: rows[0].bucket, high: rows[rows.length - 1].bucket + 1 };
     }).sort((a, b) => b.count - a.count),
   };
 }

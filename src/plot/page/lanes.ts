@@ -1,7 +1,7 @@
 // The lanes: drawing what is in view, and what lies under the pointer. A row of pixels costs as many steps as it has columns, however
 // many slices are in it.
 import { Bin, Lane, Loss, Model, lowerBound } from "./data";
-import { axisLabel, colour, count, inkOn, mix, short, step, tint } from "./words";
+import { axisLabel, colour, inkOn, short, step, tint } from "./words";
 
 export interface View { begin: number; end: number; top: number }
 export interface Theme { ink: string; soft: string; line: string; faint: string; panel: string; ground: string; lost: string; run: string; accent: string; shade: string; dark: boolean }
@@ -358,6 +358,3 @@ export function ruler(c: CanvasRenderingContext2D, view: View, theme: Theme, wid
     if (x > 18 && x < width - 18) c.fillText(axisLabel(Math.abs(t) < by / 1e6 ? 0 : t, by), x, height / 2 - 1);
   }
 }
-
-export const total = (losses: Loss[]) => losses.reduce((s, l) => s + l.lost, 0);
-export { count, mix };

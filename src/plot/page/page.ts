@@ -3,7 +3,7 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import "./page.css";
-import { Bin, Heat, Lane, Loss, Model, bucketBegin, bucketOf, dense, load, lowerBound } from "./data";
+import { Heat, Lane, Model, bucketBegin, bucketOf, dense, load, lowerBound } from "./data";
 import { Hit, Lanes, Theme, View, lossMarks, ruler } from "./lanes";
 import { colour, count, heat as heatColour, short, stamp, time, useRawTimes } from "./words";
 
@@ -40,6 +40,7 @@ function fit(canvas: HTMLCanvasElement, width: number, height: number) {
 // "fd: 0x3, count: 0x10 -> 0x10", "size=32 ptr=0x55": name and value where there are names.
 function fields(text: string): [string, string][] {
   const out: [string, string][] = [];
+  text = text.replace(/ -> (?:ret(?:urns)?=)?/, " returns=");
   const names = /(?:^|[\s,(])([A-Za-z_][\w.]*)(?:=|: )/g;
   let name = "", from = 0;
   const put = (to: number) => {
@@ -73,8 +74,9 @@ function start(model: Model) {
   const panes = by("panes"), labels = by("labels"), tip = by("tip"), details = by("details"), hair = by("hair"), range = by("range");
 
   // --- the head -----------------------------------------------------------------------------------------------------------
-  by("where").textContent = raw.where;
-  by("where").title = raw.where;
+  const ran = raw.facts.find(([label]) => label === "command")?.[1];
+  by("where").textContent = ran ? `${raw.where}: ${ran}` : raw.where;
+  by("where").title = by("where").textContent!;
   const chips = by("chips");
   chips.append(make("span", `${count(raw.events)} events`, "chip"), make("span", time(raw.duration), "chip"));
   const lostChip = make("span", raw.lost ? `lost ${count(raw.lost)}` : "nothing lost", raw.lost ? "chip lost" : "chip");
@@ -98,17 +100,29 @@ function start(model: Model) {
   const { at, width: column, lost: lostRate, total } = model.rates;
   const seconds = raw.raw_times ? 1 : column / 1e9;
   if (raw.raw_times) (document.querySelector("#rates .title") as HTMLElement).textContent = "events / column";
-  const xs = [...at, at.length ? at[at.length - 1] + column : 0];
-  const rate = (counts: Float64Array) => [...Array.from(counts, (n) => (n ? n / seconds : null)), null];
+  // Columns are drawn at least four pixels wide: neighbours add up.
+  let together = 1;
+  const wanted = (columns: number, length: number, pixels: number) =>
+    2 ** Math.max(0, Math.ceil(Math.log2((columns * ((view.end - view.begin) / Math.max(length, 1)) * pixels) / Math.max(areaWidth(), 1))));
+  function added(counts: Float64Array, by: number) {
+    const out = new Float64Array(Math.ceil(counts.length / by));
+    counts.forEach((n, i) => (out[Math.floor(i / by)] += n));
+    return out;
+  }
+  const kept = new Map<number, Float64Array>();
+  function dense_(type: number) {
+    let d = kept.get(type);
+    if (!d) kept.set(type, (d = dense(raw.types[type].rate, at.length)));
+    return d;
+  }
   const lines = model.order.slice(0, mostLines);
   let logarithmic = false;
   let rates: uPlot | null = null, chart: uPlot | null = null;
   const chartBox = (id: string) => document.querySelector(`#${id} .chart`) as HTMLElement;
   const axes = (): uPlot.Axis[] => [
-    { show: true, size: 0, gap: 0, ticks: { show: false }, values: () => [], grid: { stroke: look.line, width: 0.5 }, splits: (u) => u.bbox ? splits() : [] },
+    { show: true, size: 0, gap: 0, ticks: { show: false }, values: () => [], grid: { show: false } },
     { size: gutter, gap: 4, stroke: look.soft, font: '11px system-ui, "DejaVu Sans", sans-serif', ticks: { show: false }, grid: { stroke: look.faint, width: 1 }, values: (_, v) => v.map((n) => (n === null ? "" : short(n))) },
   ];
-  const splits = () => [];
   function makeRates() {
     rates?.destroy();
     const box = chartBox("rates");
@@ -131,7 +145,15 @@ function start(model: Model) {
         lossMarks(u.ctx, model.losses, view, look, u.bbox.left / p, u.bbox.top / p, u.bbox.width / p, u.bbox.height / p);
         u.ctx.restore();
       }] },
-    }, [xs, ...lines.map((type) => rate(dense(raw.types[type].rate, at.length)))] as uPlot.AlignedData, box);
+    }, ratesData(), box);
+  }
+  function ratesData() {
+    together = wanted(at.length, at.length * column, 2.5);
+    const xs: number[] = [];
+    for (let n = 0; n < at.length; n += together) xs.push(at[n]);
+    if (at.length) xs.push(xs[xs.length - 1] + column * together);
+    by("rate-width").textContent = at.length && !raw.raw_times ? `in ${time(column * together, 3)}` : "";
+    return [xs, ...lines.map((type) => [...Array.from(added(dense_(type), together), (n) => (n || !logarithmic ? n / seconds / together : null)), null])] as uPlot.AlignedData;
   }
 
   const legend = by("legend");
@@ -171,7 +193,7 @@ function start(model: Model) {
     refresh();
   };
   by("heat").style.display = map ? "" : "none";
-  let inks: string[] = [];
+  let inks: string[] = [], heatTogether = 1;
   function drawCells(u: uPlot) {
     if (!map) return;
     const c = u.ctx, { left, top, width, height } = u.bbox;
@@ -179,18 +201,24 @@ function start(model: Model) {
     c.beginPath();
     c.rect(left, top, width, height);
     c.clip();
-    const from = Math.max(0, Math.floor((view.begin - map.begin) / map.width));
-    const to = Math.min(map.columns, Math.ceil((view.end - map.begin) / map.width));
-    const x = (n: number) => Math.round(left + ((map!.begin + n * map!.width - view.begin) / (view.end - view.begin)) * width);
-    const all = Math.log2(1 + map.most);
-    for (const { bucket, counts } of map.rows) {
+    heatTogether = wanted(map.columns, map.columns * map.width, 2.5);
+    const k = heatTogether, wide = map.width * k;
+    const from = Math.max(0, Math.floor((view.begin - map.begin) / wide)), to = Math.min(Math.ceil(map.columns / k), Math.ceil((view.end - map.begin) / wide));
+    const x = (n: number) => Math.round(left + ((map!.begin + n * wide - view.begin) / (view.end - view.begin)) * width);
+    const rows = map.rows.map((r) => added(r.counts, k));
+    let most = 1;
+    for (const counts of rows) for (let n = from; n < to; ++n) most = Math.max(most, counts[n]);
+    const all = Math.log2(1 + most);
+    rows.forEach((counts, r) => {
+      const bucket = map!.rows[r].bucket;
       const low = Math.round(u.valToPos(bucket, "y", true)), high = Math.round(u.valToPos(bucket + 1, "y", true));
       for (let n = from; n < to; ++n) {
         if (!counts[n]) continue;
         c.fillStyle = inks[Math.round((Math.log2(1 + counts[n]) / all) * (inks.length - 1))];
         c.fillRect(x(n), high, Math.max(x(n + 1) - x(n), 1), Math.max(low - high, 1));
       }
-    }
+    });
+    drawScale(most);
     c.restore();
     const p = devicePixelRatio || 1;
     c.save();
@@ -215,6 +243,8 @@ function start(model: Model) {
       series: [{}, { show: false }],
       hooks: { draw: [drawCells] },
     }, [[full.begin, full.end], [null, null]] as uPlot.AlignedData, box);
+  }
+  function drawScale(most: number) {
     const c = fit(by<HTMLCanvasElement>("heat-scale"), 104, 26);
     c.clearRect(0, 0, 104, 26);
     inks.forEach((ink, n) => {
@@ -224,9 +254,10 @@ function start(model: Model) {
     c.fillStyle = look.soft;
     c.font = '10px system-ui, "DejaVu Sans", sans-serif';
     c.textBaseline = "top";
+    c.textAlign = "left";
     c.fillText("1", 0, 13);
     c.textAlign = "right";
-    c.fillText(short(map.most), 97, 13);
+    c.fillText(short(most), 97, 13);
   }
 
   // --- drawing ------------------------------------------------------------------------------------------------------------
@@ -242,12 +273,14 @@ function start(model: Model) {
   function draw() {
     due = false;
     const width = areaWidth(), height = areaHeight();
+    by("lanes").style.maxHeight = lanes.height + 24 + "px";
     view.top = Math.max(0, Math.min(view.top, lanes.height - height));
     fit(laneCanvas, width, height);
     lanes.draw(view, look, width, height);
     ruler(fit(rulerCanvas, width, 21), view, look, width, 21);
     by("span").textContent = `${time(view.end - view.begin)} in view`;
     drawOverview(width);
+    if (wanted(at.length, at.length * column, 2.5) !== together) rates?.setData(ratesData(), false);
     for (const u of [rates, chart]) u?.setScale("x", { min: view.begin, max: view.end });
     drawLabels(height);
   }
@@ -466,28 +499,23 @@ function start(model: Model) {
     const target = e.target as Node, t = timeAt(e.clientX);
     if (e.clientX - panes.getBoundingClientRect().left < gutter) return null;
     if (chartBox("rates").contains(target) || by("rates").contains(target)) {
-      const n = Math.floor((t - (at[0] ?? 0)) / column);
+      const n = Math.floor((t - (at[0] ?? 0)) / column / together) * together;
       if (!(n >= 0 && n < at.length)) return null;
-      const rows = model.order.filter((type) => !lanes.hidden.has(type)).map((type) => [type, dense_(type)[n]]).filter(([, c]) => c)
-        .sort((a, b) => b[1] - a[1]).slice(0, 10).map(([type, c]) => [raw.types[type].name, `${short(c / seconds)}/s  (${count(c)})`] as [string, string]);
-      if (lostRate[n]) rows.unshift(["lost", count(lostRate[n])]);
-      return card(`${count(total[n])} events`, look.accent, `${at_(at[n])} · ${time(column)}`, rows);
+      const sum = (counts: Float64Array) => counts.subarray(n, n + together).reduce((a, b) => a + b, 0);
+      const rows = model.order.filter((type) => !lanes.hidden.has(type)).map((type) => [type, sum(dense_(type))]).filter(([, c]) => c)
+        .sort((a, b) => b[1] - a[1]).slice(0, 10).map(([type, c]) => [raw.types[type].name, `${short(c / seconds / together)}/s  (${count(c)})`] as [string, string]);
+      if (sum(lostRate)) rows.unshift(["lost", count(sum(lostRate))]);
+      return card(`${count(sum(total))} events`, look.accent, `${at_(at[n])} · ${time(column * together)}`, rows);
     }
     if (map && by("heat").contains(target) && chart) {
       const y = e.clientY - chart.over.getBoundingClientRect().top;
-      const bucket = Math.floor(chart.posToVal(y, "y")), n = Math.floor((t - map.begin) / map.width);
-      const row = map.rows.find((r) => r.bucket === bucket);
-      if (!row?.counts[n]) return null;
-      return card(`${count(row.counts[n])} times`, look.accent, `${at_(map.begin + n * map.width)} · ${time(map.width)}`,
+      const bucket = Math.floor(chart.posToVal(y, "y")), n = Math.floor((t - map.begin) / map.width / heatTogether) * heatTogether;
+      const many = map.rows.find((r) => r.bucket === bucket)?.counts.subarray(Math.max(0, n), Math.max(0, n + heatTogether)).reduce((a, b) => a + b, 0);
+      if (!many) return null;
+      return card(`${count(many)} times`, look.accent, `${at_(map.begin + n * map.width)} · ${time(map.width * heatTogether)}`,
         [[map.name, `${time(bucketBegin(bucket), 3)} to ${time(bucketBegin(bucket + 1), 3)}`]]);
     }
     return null;
-  }
-  const kept = new Map<number, Float64Array>();
-  function dense_(type: number) {
-    let d = kept.get(type);
-    if (!d) kept.set(type, (d = dense(raw.types[type].rate, at.length)));
-    return d;
   }
   function point(e: PointerEvent) {
     const hit = hitAt(e);
@@ -669,12 +697,13 @@ function start(model: Model) {
   };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", rebuild);
   let size = "";
-  new ResizeObserver(() => {
-    const now = `${by("lanes").clientWidth} ${by("lanes").clientHeight}`;
+  const observer = new ResizeObserver(() => {
+    const now = ["lanes", "rates", "heat"].map((id) => `${by(id).clientWidth} ${by(id).clientHeight}`).join();
     if (now === size) return;
     size = now;
     rebuild();
-  }).observe(by("lanes"));
+  });
+  for (const id of ["lanes", "rates", "heat"]) observer.observe(by(id));
   rebuild();
   // For tests and the console: what is shown, and where.
   Object.assign(window, {
@@ -695,4 +724,3 @@ load(by("data")).then(start).catch((e) => {
   by("details").textContent = "The page cannot be shown: " + (typeof DecompressionStream === "undefined" ? "this browser is older than 2023" : String(e));
   console.error(e);
 });
-export type { Bin, Loss };
