@@ -106,7 +106,9 @@ struct Plot::Thread {
   std::vector<Open> spans;
   const Event* call = nullptr;  // entered, not yet left
   u64 call_begin = 0, call_gaps = 0;
+  u32 call_ring = 0;
   std::string call_payload;
+  Bytes entered() const { return {reinterpret_cast<const u8*>(call_payload.data()), call_payload.size()}; }
 };
 
 struct Plot::Ring {
@@ -273,6 +275,16 @@ void Plot::switch_task(const TraceRecord& record, const Event& e, Ring& ring, co
   ring.running = next == 0 ? none : thread(next, name, read_text(record.payload, *e.second_text));
 }
 
+// A system call that is not seen to end: an instant.
+void Plot::drop_call(u32 number) {
+  Thread& t = threads_[number];
+  if (t.call == nullptr) return;
+  const Event& e = *std::exchange(t.call, nullptr);
+  ++unpaired_;
+  lanes_.add(lane(t.lane, {LaneKind::thread, number}), {.begin = t.call_begin, .end = t.call_begin, .what = e.lane_name, .ring = t.call_ring},
+             [&] { return text(e.type, t.entered()); });
+}
+
 void Plot::on_thread(const TraceRecord& record, Event& e, const EventType* type, const RingName& ring, i32 tid) {
   Thread& t = threads_[thread(tid, ring)];
   ++t.events;
@@ -313,26 +325,27 @@ void Plot::on_thread(const TraceRecord& record, Event& e, const EventType* type,
       return;
     }
     case Event::Role::enter:
-      if (t.call != nullptr) ++unpaired_;
-      t.call = nullptr;
+      drop_call(number);
       if (number == 0) break;
       t.call = &e;
+      t.call_ring = record.source;
       t.call_begin = record.time;
       t.call_gaps = gaps;
       t.call_payload.assign(reinterpret_cast<const char*>(record.payload.data), std::min<size_t>(record.payload.size, longest_payload));
       return;
     case Event::Role::exit: {
-      const Event* enter = std::exchange(t.call, nullptr);
+      const Event* enter = t.call;
       if (enter != nullptr && enter->call == e.call && t.call_gaps == gaps && t.call_begin <= record.time) {
+        t.call = nullptr;
         begin = t.call_begin;
         slice(e.lane_name, [&] {
-          return text(enter->type, {reinterpret_cast<const u8*>(t.call_payload.data()), t.call_payload.size()}) + " -> " + own_text();
+          return text(enter->type, t.entered()) + " -> " + own_text();
         });
         if (e.heat == nullptr) e.heat = &heat_map("syscalls:" + e.call);
         e.heat->add(record.time, record.time - begin);
         return;
       }
-      if (enter != nullptr) ++unpaired_;
+      drop_call(number);
       ++unpaired_;
       break;
     }
@@ -382,13 +395,16 @@ void Plot::add(const TraceRecord& record, const RingName& name) {
 // Ends what is still open and writes down which bounds were met.
 void Plot::finish() {
   for (u32 n = 0; n < rings_.size(); ++n) end_run(rings_[n], n, last_);
-  for (const Thread& t : threads_) unpaired_ += t.spans.size() + (t.call != nullptr);
+  for (u32 n = 0; n < threads_.size(); ++n) {
+    drop_call(n);
+    unpaired_ += threads_[n].spans.size();
+  }
   lanes_.finish();
   if (lanes_.merges())
     notes_.push_back(fmt::format("{} of a lane that lie within {} are drawn as one; --items, or --from and --to, show them apart",
                                  lanes_.mixed() ? "events" : "equal events", as_time(u64{1} << lanes_.shift())));
   if (unpaired_ != 0)
-    notes_.push_back(fmt::format("{} begins or ends of system calls and spans have no other half in here, and are no slices", unpaired_));
+    notes_.push_back(fmt::format("{} begins or ends of system calls and spans have no other half in here, and no length", unpaired_));
   if (too_many_threads_) notes_.push_back(fmt::format("only the first {} threads have a lane of their own", most_lanes));
   if (too_many_heat_maps_) notes_.push_back(fmt::format("only the first {} kinds of durations have a heat map; choose with -e", most_heat_maps));
   if (too_many_names_) notes_.push_back(fmt::format("only the first {} names of slices are shown, the rest by the first's", most_names));

@@ -72,6 +72,7 @@ class Plot {
   void lose(const TraceRecord& record, Ring& ring);
   void end_run(Ring& ring, u32 source, u64 time);
   void switch_task(const TraceRecord& record, const Event& e, Ring& ring, const RingName& name);
+  void drop_call(u32 thread);
   void on_thread(const TraceRecord& record, Event& e, const EventType* type, const RingName& name, i32 tid);
   void finish();
 

@@ -152,7 +152,7 @@ TEST_F(PlotTest, ALossIsABandAndEndsWhatRan) {
   EXPECT_EQ(rows(j, "cpu", 0), (std::vector<Row>{{0, 500, "cc1plus", ""}, {3000, 3500, "as", "4712 to 0"}}));
   EXPECT_EQ(rows(j, "loss", 0), (std::vector<Row>{{500, 3000, "lost", "77"}}));
   EXPECT_EQ(rows(j, "loss", 2), (std::vector<Row>{{3600, 3600, "lost", "5"}}));
-  EXPECT_EQ(rows(j, "thread", number_of(j, 4711)), (std::vector<Row>{{3000, 3000, "syscalls:read", "n=3"}}));
+  EXPECT_EQ(rows(j, "thread", number_of(j, 4711)), (std::vector<Row>{{500, 500, "syscalls:read", "n=3"}, {3000, 3000, "syscalls:read", "n=3"}}));
   EXPECT_EQ(j["lost"], 82);
   EXPECT_EQ(j["rings"][0]["lost"], 77);
   EXPECT_FALSE(plot->notes().empty());
@@ -166,7 +166,7 @@ TEST_F(PlotTest, SystemCallsReachFromEnterToExit) {
   add(1950, Payload(7, 4712).put(i64{1}), 1);             // entered before
   const json j = page();
   EXPECT_EQ(rows(j, "thread", number_of(j, 4711)),
-            (std::vector<Row>{{80, 100, "libc:read", "duration_ns=20"}, {0, 800, "syscalls:read", "n=3 -> n=512"}}));
+            (std::vector<Row>{{80, 100, "libc:read", "duration_ns=20"}, {0, 800, "syscalls:read", "n=3 -> n=512"}, {900, 900, "syscalls:write", "n=3"}}));
   EXPECT_EQ(rows(j, "thread", number_of(j, 4712)), (std::vector<Row>{{950, 950, "syscalls:read", "n=1"}}));
   ASSERT_EQ(plot->notes().size(), 1u);
   EXPECT_EQ(plot->notes()[0].substr(0, 2), "2 ");

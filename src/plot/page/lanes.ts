@@ -61,14 +61,31 @@ export class Lanes {
     };
   }
 
-  layout() {
+  // Whether anything of a lane is in view.
+  private isActive(lane: Lane, view: View) {
+    const it = lane.items;
+    const meets = (size: number, begin: (n: number) => number, end: (n: number) => number) => {
+      const n = lowerBound(size, end, view.begin);
+      return n < size && begin(n) <= view.end;
+    };
+    return it.depths.some((d) => meets(d.length, (n) => it.begin[d[n]], (n) => it.end[d[n]])) ||
+      meets(it.bins.length, (n) => it.bins[n].begin, (n) => it.bins[n].end) ||
+      meets(lane.losses.length, (n) => lane.losses[n].begin, (n) => lane.losses[n].end) ||
+      (lane.run !== null && meets(lane.run[0].length, (n) => lane.run![0][n], (n) => lane.run![1][n])) ||
+      (lane.ticks !== null && meets(lane.ticks.at.length, (n) => lane.ticks!.at[n], (n) => lane.ticks!.at[n]));
+  }
+
+  // Where lanes stand; with a view: only those with something in it. A process of one thread needs no head.
+  layout(view: View | null = null) {
     this.rows = [];
     let top = 0, group = "";
     const sizes = new Map<string, number>();
+    const shown = view ? this.model.lanes.filter((l) => l.kind === "cpu" || this.isActive(l, view)) : this.model.lanes;
     for (const l of this.model.lanes) sizes.set(l.groupKey, (sizes.get(l.groupKey) ?? 0) + 1);
-    for (const lane of this.model.lanes) {
-      if (lane.groupKey !== group) {
-        group = lane.groupKey;
+    for (const lane of shown) {
+      const changed = lane.groupKey !== group;
+      group = lane.groupKey;
+      if (changed && (sizes.get(group)! > 1 || lane.kind === "cpu")) {
         this.rows.push({ top, height: head, lane: null, group, title: lane.group, size: sizes.get(group)! });
         top += head;
       }

@@ -95,6 +95,7 @@ function start(model: Model) {
     ["events", `${count(raw.events)} of ${count(raw.types.length)} types`], ["lost", count(raw.lost)], ...notes.map((n) => ["note", n] as [string, string])];
   for (const [label, text] of facts) list.append(make("dt", label), make("dd", text));
   about.append(list);
+  by("active").style.display = model.lanes.length > 8 ? "" : "none";
 
   // --- rates --------------------------------------------------------------------------------------------------------------
   const { at, width: column, lost: lostRate, total } = model.rates;
@@ -261,7 +262,13 @@ function start(model: Model) {
   }
 
   // --- drawing ------------------------------------------------------------------------------------------------------------
-  let due = false;
+  let due = false, onlyActive = false;
+  const setActive = () => {
+    onlyActive = !onlyActive;
+    by("active").setAttribute("aria-pressed", String(onlyActive));
+    lanes.layout();
+    refresh();
+  };
   const refresh = () => {
     if (due) return;
     due = true;
@@ -273,6 +280,7 @@ function start(model: Model) {
   function draw() {
     due = false;
     const width = areaWidth(), height = areaHeight();
+    if (onlyActive) lanes.layout(view);
     by("lanes").style.maxHeight = lanes.height + 24 + "px";
     view.top = Math.max(0, Math.min(view.top, lanes.height - height));
     fit(laneCanvas, width, height);
@@ -328,7 +336,7 @@ function start(model: Model) {
         e.textContent = `${lanes.folded.has(row.group) ? "▸" : "▾"} ${row.title}` + (row.size > 1 ? `  ·  ${row.size}` : "");
         e.onclick = () => {
           if (!lanes.folded.delete(row.group)) lanes.folded.add(row.group);
-          lanes.layout();
+          lanes.layout(onlyActive ? view : null);
           refresh();
         };
       }
@@ -360,7 +368,8 @@ function start(model: Model) {
     refresh();
   }
   function reveal(lane: Lane) {
-    if (lanes.folded.delete(lane.groupKey)) lanes.layout();
+    lanes.folded.delete(lane.groupKey);
+    lanes.layout(onlyActive ? view : null);
     const row = lanes.row(lane), height = areaHeight();
     if (row && (row.top < view.top || row.top + row.height > view.top + height)) view.top = row.top - height / 3;
     refresh();
@@ -383,7 +392,7 @@ function start(model: Model) {
   let drag: Drag | null = null;
   panes.addEventListener("pointerdown", (e) => {
     const target = e.target as HTMLElement;
-    if (e.button !== 0 || target.closest("button, select, #legend, .label.group")) return;
+    if (e.button !== 0 || target.closest("button, select, #middle, .label.group")) return;
     const inGutter = e.clientX - panes.getBoundingClientRect().left < gutter;
     const kind = by("overview").contains(target) && !inGutter ? "overview" : inGutter ? "scroll" : e.shiftKey ? "range" : "pan";
     drag = { x: e.clientX, y: e.clientY, begin: view.begin, end: view.end, top: view.top, kind, moved: false };
@@ -628,6 +637,12 @@ function start(model: Model) {
     ["f", "zoom to what is chosen (double click)", () => lanes.selected && focus(lanes.selected.lane, lanes.selected.item)],
     [", [", "the one before in the lane", () => neighbour(-1)],
     [". ]", "the next one in the lane", () => neighbour(1)],
+    ["t", "the thread that is chosen on a processor", () => {
+      const s = lanes.selected;
+      const lane = s?.lane.kind === "cpu" && model.lanes.find((l) => l.kind === "thread" && l.number === s.lane.items.what[s.item]);
+      if (lane) reveal(lane);
+    }],
+    ["v", "only lanes with something in view", () => setActive()],
     ["/", "search events, threads and texts", (e) => { e.preventDefault(); search.focus(); search.select(); }],
     ["n", "next match (Enter)", () => step(1)],
     ["N", "match before (Shift+Enter)", () => step(-1)],
@@ -682,6 +697,7 @@ function start(model: Model) {
     by("about-button").setAttribute("aria-pressed", String(!about.hidden));
   };
   by("log").onclick = setLog;
+  by("active").onclick = setActive;
   by("help-button").onclick = () => help.showModal();
   by("about-button").onclick = toggleAbout;
   by("notes").onclick = toggleAbout;
