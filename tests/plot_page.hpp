@@ -21,8 +21,13 @@ inline nlohmann::json page_json(const std::string& html) {
   std::string compressed;
   u32 bits = 0, have = 0;
   for (const char c : page_data(html)) {
-    const int digit = c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' && c <= 'z' ? c - 'a' + 26 : c >= '0' && c <= '9' ? c - '0' + 52
-                      : c == '+' ? 62 : c == '/' ? 63 : c == '=' ? -1 : -2;
+    const int digit = c >= 'A' && c <= 'Z'   ? c - 'A'
+                      : c >= 'a' && c <= 'z' ? c - 'a' + 26
+                      : c >= '0' && c <= '9' ? c - '0' + 52
+                      : c == '+'             ? 62
+                      : c == '/'             ? 63
+                      : c == '='             ? -1
+                                             : -2;
     EXPECT_NE(digit, -2) << "not base64: " << static_cast<int>(c);
     if (digit < 0) continue;
     bits = bits << 6 | static_cast<u32>(digit);

@@ -36,7 +36,9 @@ void add_point(CLI::App& app, const std::string& name, Point& point, const std::
          [&point, name](const std::string& text) {
            point.relative = !text.empty() && text.front() == '+';
            const auto time = parse_time(std::string_view(text).substr(point.relative ? 1 : 0));
-           if (!time) throw CLI::ValidationError(name, "\"" + text + "\" is no time; write 12358.4s as report prints it, or +300ms after the first event");
+           if (!time)
+             throw CLI::ValidationError(
+                 name, "\"" + text + "\" is no time; write 12358.4s as report prints it, or +300ms after the first event");
            point.ns = *time;
            point.given = true;
          },
@@ -95,7 +97,8 @@ result<void> write_file(const std::string& path, std::string_view data) {
   if (good && rename(beside.c_str(), path.c_str()) != 0) good = false, why = errno;
   if (good) return {};
   if (fd >= 0) unlink(beside.c_str());
-  return refuse(static_cast<std::errc>(why), path + " cannot be written: " + std::strerror(why) + "; name another with -o FILE.html");
+  return refuse(static_cast<std::errc>(why),
+                path + " cannot be written: " + std::strerror(why) + "; name another with -o FILE.html");
 }
 
 int run(const Options& options) {
@@ -136,8 +139,8 @@ int run(const Options& options) {
   const bool problems = report_problems(trace.timeline);
   for (const std::string& note : plot.notes()) say(note);
   if (plot.events() == 0) say("no event is on the page; there are some, or not, in: ringside report " + options.where);
-  say(fmt::format("{} events, lost {}; {} ({})", format_count(plot.events()), format_count(plot.lost()), options.to == "-" ? "stdout" : options.to,
-                  format_size(page->size())));
+  say(fmt::format("{} events, lost {}; {} ({})", format_count(plot.events()), format_count(plot.lost()),
+                  options.to == "-" ? "stdout" : options.to, format_size(page->size())));
   return problems ? exit_failure : exit_ok;
 }
 
@@ -148,14 +151,17 @@ Command add_plot(CLI::App& app) {
   CLI::App* c = app.add_subcommand("plot", "one web page: a timeline by processor and thread, rates, heat maps of durations");
   c->add_option("WHERE", options->where, "recording (a directory), trace.dat file or instance; an instance is not consumed")
       ->capture_default_str();
-  c->add_option("-o,--output", options->to, "the page; an older one is replaced; - is stdout")->capture_default_str()->type_name("FILE.html");
+  c->add_option("-o,--output", options->to, "the page; an older one is replaced; - is stdout")
+      ->capture_default_str()
+      ->type_name("FILE.html");
   c->add_option("-e,--event", options->events, "only events that match SYSTEM:EVENT, a glob; may be repeated")
       ->type_name("GLOB")
       ->allow_extra_args(false);
   add_filter(*c, options->filter);
   add_point(*c, "--from", options->from, "from this time of the trace on; +300ms: after the first event");
   add_point(*c, "--to", options->until, "up to this time, alike");
-  c->add_option("--items", options->plot.items, "slices and instants drawn one by one at most; with more, the shortest neighbours are merged")
+  c->add_option("--items", options->plot.items,
+                "slices and instants drawn one by one at most; with more, the shortest neighbours are merged")
       ->capture_default_str()
       ->check(CLI::Range(u64{100}, u64{10'000'000}));
   c->add_option("--columns", options->plot.columns, "how finely rates are counted over time; heat maps half as finely")
@@ -168,9 +174,12 @@ Command add_plot(CLI::App& app) {
       "  ringside plot --from +1.2s --to +1.3s           a tenth of a second, with every event apart\n"
       "  ringside plot -e sched:sched_switch -e 'libc:*' -F 'duration_ns > 1ms || event == sched_switch'\n"
       "  ringside plot -o - | ssh host 'cat >public/trace.html'\n"
-      "The page is one file that loads nothing: it can be mailed. Processors show who ran (record -e sched:sched_switch), threads\n"
-      "their events: one with a field NAME_ns is a slice that ends at its time, system calls and spans reach from begin to end.\n"
-      "Heat maps show how long these took, over time. Losses are hatched where they happened. On the page: wheel zooms, dragging\n"
+      "The page is one file that loads nothing: it can be mailed. Processors show who ran (record -e sched:sched_switch), "
+      "threads\n"
+      "their events: one with a field NAME_ns is a slice that ends at its time, system calls and spans reach from begin to "
+      "end.\n"
+      "Heat maps show how long these took, over time. Losses are hatched where they happened. On the page: wheel zooms, "
+      "dragging\n"
       "pans, / searches, ? lists the keys. What was merged or left out is said on the page and on stderr.");
   return {c, [options] { return run(*options); }};
 }

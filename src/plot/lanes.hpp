@@ -1,15 +1,15 @@
 // What happened on each lane (a processor, a thread, a ring's losses): slices and instants, in bounded memory.
 //
 //   Lanes lanes(200'000);
-//   lanes.add(lane, {.begin = 100, .end = 180, .what = 3}, [&] { return text; });   // in any order; the text only if it is kept
-//   lanes.finish();
-//   for (const Slice& s : lanes.slices(lane)) ...                                    // by end, then by begin
+//   lanes.add(lane, {.begin = 100, .end = 180, .what = 3}, [&] { return text; });   // in any order; the text only if it is
+//   kept lanes.finish(); for (const Slice& s : lanes.slices(lane)) ...                                    // by end, then by
+//   begin
 //
-// When there are more than `most`, those that are too short to see are merged: slices of one lane and one `what` that are shorter than
-// 2^shift ns and end in the same 2^shift ns become one, with their number and their summed time, without text. One that is alone
-// there stays as it is. If 2^20 ns are not enough, `what` is no longer asked. The way gone is the shortest with which at most `most`
-// remain (or one for each lane), so the result does not depend on the order of adding. Memory: 2 * most slices and their texts.
-// Cost: amortised O(log) for each, O(1) for what comes by time of end and merges.
+// When there are more than `most`, those that are too short to see are merged: slices of one lane and one `what` that are
+// shorter than 2^shift ns and end in the same 2^shift ns become one, with their number and their summed time, without text. One
+// that is alone there stays as it is. If 2^20 ns are not enough, `what` is no longer asked. The way gone is the shortest with
+// which at most `most` remain (or one for each lane), so the result does not depend on the order of adding. Memory: 2 * most
+// slices and their texts. Cost: amortised O(log) for each, O(1) for what comes by time of end and merges.
 #pragma once
 #include <ringside/base/types.hpp>
 #include <string>
@@ -53,7 +53,7 @@ class Lanes {
 
   void finish();
   bool merges() const { return level_ > 0; }
-  bool mixed() const { return level_ > last_by_what; }  // `what` is no longer asked
+  bool mixed() const { return level_ > last_by_what; }                                             // `what` is no longer asked
   u32 shift() const { return static_cast<u32>(level_ > last_by_what ? level_ - 2 : level_ - 1); }  // if merges()
   // After finish().
   u64 held() const { return held_; }

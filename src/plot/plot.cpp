@@ -86,9 +86,9 @@ struct Plot::Event {
   std::string full;
   Role role = Role::instant;
   const EventType* type = nullptr;
-  const Field *first = nullptr, *second = nullptr;         // duration: how long; run: prev_pid, next_pid; span: type, slice_name
+  const Field *first = nullptr, *second = nullptr;  // duration: how long; run: prev_pid, next_pid; span: type, slice_name
   const Field *first_text = nullptr, *second_text = nullptr;  // run: prev_comm, next_comm; span: track_name
-  std::string call;                                        // enter, exit: of which system call
+  std::string call;                                           // enter, exit: of which system call
   HeatMap* heat = nullptr;
 };
 
@@ -120,7 +120,12 @@ struct Plot::Ring {
 };
 
 Plot::Plot(const Formats& formats, const Tasks& tasks, const Options& options)
-    : formats_(formats), tasks_(tasks), options_(options), rates_(options.columns), lanes_(options.items), by_id_(Formats::most_ids) {
+    : formats_(formats),
+      tasks_(tasks),
+      options_(options),
+      rates_(options.columns),
+      lanes_(options.items),
+      by_id_(Formats::most_ids) {
   Thread others;
   others.tid = -1;
   others.name = "other threads";
@@ -242,8 +247,8 @@ std::string Plot::text(const EventType* type, Bytes payload) const {
 
 void Plot::end_run(Ring& ring, u32 source, u64 time) {
   if (ring.switched && ring.running != none && time > ring.since)
-    lanes_.add(lane(ring.cpu_lane, {LaneKind::cpu, source}), {.begin = ring.since, .end = time, .what = ring.running, .ring = source},
-               [] { return std::string(); });
+    lanes_.add(lane(ring.cpu_lane, {LaneKind::cpu, source}),
+               {.begin = ring.since, .end = time, .what = ring.running, .ring = source}, [] { return std::string(); });
   ring.switched = false;
   ring.running = none;
 }
@@ -281,7 +286,8 @@ void Plot::drop_call(u32 number) {
   if (t.call == nullptr) return;
   const Event& e = *std::exchange(t.call, nullptr);
   ++unpaired_;
-  lanes_.add(lane(t.lane, {LaneKind::thread, number}), {.begin = t.call_begin, .end = t.call_begin, .what = e.lane_name, .ring = t.call_ring},
+  lanes_.add(lane(t.lane, {LaneKind::thread, number}),
+             {.begin = t.call_begin, .end = t.call_begin, .what = e.lane_name, .ring = t.call_ring},
              [&] { return text(e.type, t.entered()); });
 }
 
@@ -290,11 +296,12 @@ void Plot::on_thread(const TraceRecord& record, Event& e, const EventType* type,
   ++t.events;
   const auto number = static_cast<u32>(&t - threads_.data());
   u64 begin = record.time;
-  // Over a gap nothing is paired: what ended in it and began anew would look like one. A thread's events in the kernel may be on any ring.
+  // Over a gap nothing is paired: what ended in it and began anew would look like one. A thread's events in the kernel may be
+  // on any ring.
   const u64 gaps = ring.kernel ? kernel_gaps_ : rings_[record.source].gaps;
   const auto slice = [&](u32 what, auto make_text) {
-    lanes_.add(lane(t.lane, {LaneKind::thread, number}), {.begin = begin, .end = record.time, .what = what, .ring = record.source},
-               make_text);
+    lanes_.add(lane(t.lane, {LaneKind::thread, number}),
+               {.begin = begin, .end = record.time, .what = what, .ring = record.source}, make_text);
   };
   const auto own_text = [&] { return text(type, record.payload); };
   switch (e.role) {
@@ -307,7 +314,8 @@ void Plot::on_thread(const TraceRecord& record, Event& e, const EventType* type,
         return;
       }
       if (number != 0 && kind == 'E') {
-        const auto open = std::find_if(t.spans.rbegin(), t.spans.rend(), [&](const Open& o) { return o.track == track.substr(0, longest_text); });
+        const auto open = std::find_if(t.spans.rbegin(), t.spans.rend(),
+                                       [&](const Open& o) { return o.track == track.substr(0, longest_text); });
         const Open found = open != t.spans.rend() ? *open : Open{};
         if (open != t.spans.rend()) t.spans.erase(std::next(open).base());
         if (found.begin != 0 && found.gaps != gaps) ++unpaired_;
@@ -331,16 +339,15 @@ void Plot::on_thread(const TraceRecord& record, Event& e, const EventType* type,
       t.call_ring = record.source;
       t.call_begin = record.time;
       t.call_gaps = gaps;
-      t.call_payload.assign(reinterpret_cast<const char*>(record.payload.data), std::min<size_t>(record.payload.size, longest_payload));
+      t.call_payload.assign(reinterpret_cast<const char*>(record.payload.data),
+                            std::min<size_t>(record.payload.size, longest_payload));
       return;
     case Event::Role::exit: {
       const Event* enter = t.call;
       if (enter != nullptr && enter->call == e.call && t.call_gaps == gaps && t.call_begin <= record.time) {
         t.call = nullptr;
         begin = t.call_begin;
-        slice(e.lane_name, [&] {
-          return text(enter->type, t.entered()) + " -> " + own_text();
-        });
+        slice(e.lane_name, [&] { return text(enter->type, t.entered()) + " -> " + own_text(); });
         if (e.heat == nullptr) e.heat = &heat_map("syscalls:" + e.call);
         e.heat->add(record.time, record.time - begin);
         return;
@@ -401,13 +408,17 @@ void Plot::finish() {
   }
   lanes_.finish();
   if (lanes_.merges())
-    notes_.push_back(fmt::format("{} of a lane that lie within {} are drawn as one; --items, or --from and --to, show them apart",
-                                 lanes_.mixed() ? "events" : "equal events", as_time(u64{1} << lanes_.shift())));
+    notes_.push_back(
+        fmt::format("{} of a lane that lie within {} are drawn as one; --items, or --from and --to, show them apart",
+                    lanes_.mixed() ? "events" : "equal events", as_time(u64{1} << lanes_.shift())));
   if (unpaired_ != 0)
-    notes_.push_back(fmt::format("{} begins or ends of system calls and spans have no other half in here, and no length", unpaired_));
+    notes_.push_back(
+        fmt::format("{} begins or ends of system calls and spans have no other half in here, and no length", unpaired_));
   if (too_many_threads_) notes_.push_back(fmt::format("only the first {} threads have a lane of their own", most_lanes));
-  if (too_many_heat_maps_) notes_.push_back(fmt::format("only the first {} kinds of durations have a heat map; choose with -e", most_heat_maps));
-  if (too_many_names_) notes_.push_back(fmt::format("only the first {} names of slices are shown, the rest by the first's", most_names));
+  if (too_many_heat_maps_)
+    notes_.push_back(fmt::format("only the first {} kinds of durations have a heat map; choose with -e", most_heat_maps));
+  if (too_many_names_)
+    notes_.push_back(fmt::format("only the first {} names of slices are shown, the rest by the first's", most_names));
   if (backward_ != 0) notes_.push_back(fmt::format("{} events are older than the one before them on their ring", backward_));
 }
 
@@ -422,7 +433,10 @@ std::string Plot::json(const std::string& where, const Facts& facts, bool raw_ti
   list(lanes, lane_names_, [&](const LaneName& lane) {
     const std::vector<Slice>& slices = lanes_.slices(static_cast<u32>(&lane - lane_names_.data()));
     fmt::format_to(std::back_inserter(lanes), "{{\"kind\":\"{}\",\"number\":{}",
-                   lane.kind == LaneKind::cpu ? "cpu" : lane.kind == LaneKind::thread ? "thread" : "loss", lane.number);
+                   lane.kind == LaneKind::cpu      ? "cpu"
+                   : lane.kind == LaneKind::thread ? "thread"
+                                                   : "loss",
+                   lane.number);
     // Ends in order of time, each as the distance from the one before.
     u64 before = origin;
     slice_list("end", slices, [&](const Slice& s) {
@@ -434,12 +448,14 @@ std::string Plot::json(const std::string& where, const Facts& facts, bool raw_ti
       slice_list("lost", slices, [&](const Slice& s) { number(lanes, s.weight); });
     } else {
       slice_list("what", slices, [&](const Slice& s) { number(lanes, static_cast<i32>(s.what)); });
-      if (lane.kind == LaneKind::thread) slice_list("ring", slices, [&](const Slice& s) { number(lanes, static_cast<i32>(s.ring)); });
+      if (lane.kind == LaneKind::thread)
+        slice_list("ring", slices, [&](const Slice& s) { number(lanes, static_cast<i32>(s.ring)); });
       slice_list("text", slices, [&](const Slice& s) {
         if (s.text.size() > longest_text) ++cut_;
         std::string_view shown = std::string_view(s.text).substr(0, longest_text);
         // Not in the middle of a character.
-        while (shown.size() < s.text.size() && !shown.empty() && (static_cast<u8>(s.text[shown.size()]) & 0xC0) == 0x80) shown.remove_suffix(1);
+        while (shown.size() < s.text.size() && !shown.empty() && (static_cast<u8>(s.text[shown.size()]) & 0xC0) == 0x80)
+          shown.remove_suffix(1);
         append_json_text(shown.size() < s.text.size() ? std::string(shown) + "..." : std::string(shown), lanes);
       });
       // Only of merged ones: index, as the distance from the one before, how many, summed time.
@@ -515,8 +531,9 @@ std::string Plot::json(const std::string& where, const Facts& facts, bool raw_ti
   });
   key(out, "rings");
   list(out, rings_, [&](const Ring& r) {
-    fmt::format_to(std::back_inserter(out), "{{\"ring\":{},\"kernel\":{},\"tid\":{},\"events\":{},\"lost\":{},\"buffer\":", r.name.ring,
-                   r.name.kernel, r.name.tid, r.events, r.lost);
+    fmt::format_to(std::back_inserter(out),
+                   "{{\"ring\":{},\"kernel\":{},\"tid\":{},\"events\":{},\"lost\":{},\"buffer\":", r.name.ring, r.name.kernel,
+                   r.name.tid, r.events, r.lost);
     append_json_text(r.name.buffer, out);
     out.push_back('}');
   });

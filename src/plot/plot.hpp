@@ -1,14 +1,15 @@
-// A trace as what its web page shows: counts over time, lanes of what happened, heat maps of durations. Read once, in bounded memory.
+// A trace as what its web page shows: counts over time, lanes of what happened, heat maps of durations. Read once, in bounded
+// memory.
 //
 //   Plot plot(formats, tasks, {});
 //   while (trace.next(record)) plot.add(record, source.name());
 //   plot.heat_map("wakeup latency").add(time_ns, value_ns);           // from any analysis
 //   write(page(plot.json(facts)));                                    // page.hpp
 //
-// Lanes: a processor shows who ran, from sched:sched_switch; a thread its durations (an event with an integer field NAME_ns ends at
-// its time and took so long; spans; system calls, from enter to exit) and its other events as instants; a ring where it lost
-// events. Bounds, each told in notes() when it is reached: `items` slices (lanes.hpp: what is too short to see is merged), `most_lanes`
-// threads, `most_heat_maps`, and `longest_text` bytes of an event's text.
+// Lanes: a processor shows who ran, from sched:sched_switch; a thread its durations (an event with an integer field NAME_ns
+// ends at its time and took so long; spans; system calls, from enter to exit) and its other events as instants; a ring where it
+// lost events. Bounds, each told in notes() when it is reached: `items` slices (lanes.hpp: what is too short to see is merged),
+// `most_lanes` threads, `most_heat_maps`, and `longest_text` bytes of an event's text.
 #pragma once
 #include <functional>
 #include <map>
@@ -54,10 +55,10 @@ class Plot {
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
-  struct Event;   // what is known of a type
-  struct Open;    // begun, not yet ended
+  struct Event;  // what is known of a type
+  struct Open;   // begun, not yet ended
   struct Thread;
-  struct Ring;    // of a source
+  struct Ring;  // of a source
   enum class LaneKind { cpu, thread, loss };
   struct LaneName {
     LaneKind kind;

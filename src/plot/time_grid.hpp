@@ -4,8 +4,8 @@
 //   grid.add(time_ns, row, 1);
 //   grid.for_each(row, [](u64 column, u64 count) { ... });     // column's begin: column << grid.shift()
 //
-// The width is the smallest power of two with which all times added fit into `most` columns: when one does not, neighbours are added
-// up, so what stands there never depends on the order in which it came. Memory: most * 8 bytes for each row in use.
+// The width is the smallest power of two with which all times added fit into `most` columns: when one does not, neighbours are
+// added up, so what stands there never depends on the order in which it came. Memory: most * 8 bytes for each row in use.
 #pragma once
 #include <ringside/base/types.hpp>
 #include <vector>

@@ -1,5 +1,5 @@
-// usage: recordings DIR: writes what the browser test looks at, made by hand: DIR/work (two processors, three threads, a gap, a thread
-// whose name would be HTML), DIR/huge (times at both ends), DIR/empty.
+// usage: recordings DIR: writes what the browser test looks at, made by hand: DIR/work (two processors, three threads, a gap, a
+// thread whose name would be HTML), DIR/huge (times at both ends), DIR/empty.
 #include <cstdio>
 #include <string>
 
@@ -27,22 +27,31 @@ RecordingWriter create(const std::string& dir) {
   auto w = must(RecordingWriter::create(dir, ClockInfo{}));
   w.meta().command = {"make", "-j2"};
   w.meta().events.push_back({1, "libc", "malloc", test::malloc_format(), true});
-  w.meta().events.push_back({2, "libc", "read",
-                             test::format(2, "read", "\tfield:s32 fd;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:u64 duration_ns;\toffset:16;\tsize:8;\tsigned:0;\n",
-                                          R"("fd=%d duration_ns=%llu", REC->fd, REC->duration_ns)"), true});
-  w.meta().events.push_back({5, "sched", "sched_switch",
-                             test::format(5, "sched_switch",
-                                          "\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:s32 prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n"
-                                          "\tfield:char next_comm[16];\toffset:28;\tsize:16;\tsigned:0;\n\tfield:s32 next_pid;\toffset:44;\tsize:4;\tsigned:1;\n",
-                                          R"("prev_comm=%s prev_pid=%d ==> next_comm=%s next_pid=%d", REC->prev_comm, REC->prev_pid, REC->next_comm, REC->next_pid)"),
-                             true, true});
+  w.meta().events.push_back(
+      {2, "libc", "read",
+       test::format(
+           2, "read",
+           "\tfield:s32 fd;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:u64 duration_ns;\toffset:16;\tsize:8;\tsigned:0;\n",
+           R"("fd=%d duration_ns=%llu", REC->fd, REC->duration_ns)"),
+       true});
+  w.meta().events.push_back(
+      {5, "sched", "sched_switch",
+       test::format(
+           5, "sched_switch",
+           "\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:s32 "
+           "prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n"
+           "\tfield:char next_comm[16];\toffset:28;\tsize:16;\tsigned:0;\n\tfield:s32 "
+           "next_pid;\toffset:44;\tsize:4;\tsigned:1;\n",
+           R"("prev_comm=%s prev_pid=%d ==> next_comm=%s next_pid=%d", REC->prev_comm, REC->prev_pid, REC->next_comm, REC->next_pid)"),
+       true, true});
   return w;
 }
 
 void work(const std::string& dir) {
   auto w = create(dir);
   constexpr u32 kernel = RecordingWriter::kernel_rings;
-  const RingName threads[] = {{0, 4700, 4711, "cc1plus", "g++"}, {1, 4700, 4712, "as", "g++"}, {2, 4800, 4800, hostile, hostile}};
+  const RingName threads[] = {
+      {0, 4700, 4711, "cc1plus", "g++"}, {1, 4700, 4712, "as", "g++"}, {2, 4800, 4800, hostile, hostile}};
   for (const RingName& t : threads) {
     must(w.add_ring(t, 4096));
     w.meta().threads.push_back(t);

@@ -27,11 +27,17 @@ struct PlotCli : test::BinaryTest {
     fs::remove(dir + "/probe.html");
   }
   // Four events on a ring with a gap before the last, if no others are wanted.
-  void record(const std::vector<u64>& times, const std::string& task = "cc1plus", const std::string& event = "malloc", bool empty = false) const {
+  void record(const std::vector<u64>& times, const std::string& task = "cc1plus", const std::string& event = "malloc",
+              bool empty = false) const {
     auto w = RecordingWriter::create(dir + "/ringside.data", ClockInfo{});
     ASSERT_TRUE(w) << w.error().sentence;
     w->meta().command = {"g++", "-c", task};
-    w->meta().events.push_back({1, "libc", event, test::format(1, event, "\tfield:u64 size;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:u64 ptr;\toffset:16;\tsize:8;\tsigned:0;\n", R"("size=%llu ptr=0x%llx", REC->size, REC->ptr)"), true});
+    w->meta().events.push_back(
+        {1, "libc", event,
+         test::format(1, event,
+                      "\tfield:u64 size;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:u64 ptr;\toffset:16;\tsize:8;\tsigned:0;\n",
+                      R"("size=%llu ptr=0x%llx", REC->size, REC->ptr)"),
+         true});
     ASSERT_TRUE(w->add_ring({0, 4700, 4711, task, "g++"}, 4096));
     if (!empty && times.empty()) {
       SubBuffer a(1'000'000'000), b(3'000'000'000);
@@ -64,7 +70,8 @@ TEST_F(PlotCli, WritesOneFileThatHoldsAll) {
   EXPECT_EQ(j["where"], "ringside.data");
   EXPECT_EQ(j["facts"][0], json::parse(R"(["command","g++ -c cc1plus"])"));
   const std::string html = test::slurp(dir + "/ringside.html");
-  for (const char* loads : {"src=", "@import", "<link rel=\"stylesheet\"", "http-equiv=\"refresh\""}) EXPECT_EQ(html.find(loads), std::string::npos) << loads;
+  for (const char* loads : {"src=", "@import", "<link rel=\"stylesheet\"", "http-equiv=\"refresh\""})
+    EXPECT_EQ(html.find(loads), std::string::npos) << loads;
   EXPECT_NE(html.find("default-src 'none'"), std::string::npos);
   EXPECT_FALSE(fs::exists(dir + "/ringside.html.part"));
 }
@@ -87,14 +94,17 @@ TEST_F(PlotCli, APartOfIt) {
 }
 
 TEST_F(PlotCli, Errors) {
-  for (const char* wrong : {"--from never", "--to +", "--from ''", "--items 5", "--items many", "--columns 1", "--nonsense", "--from 3s --to 2s"}) {
+  for (const char* wrong :
+       {"--from never", "--to +", "--from ''", "--items 5", "--items many", "--columns 1", "--nonsense", "--from 3s --to 2s"}) {
     const Outcome o = ringside(std::string("plot ") + wrong);
     EXPECT_EQ(o.code, 2) << wrong << o.err;
     EXPECT_FALSE(fs::exists(dir + "/ringside.html")) << wrong;
   }
   Outcome o = ringside("plot -o /nonexistent/x.html");
   EXPECT_EQ(o.code, 1);
-  EXPECT_NE(o.err.find("/nonexistent/x.html cannot be written: No such file or directory; name another with -o"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("/nonexistent/x.html cannot be written: No such file or directory; name another with -o"),
+            std::string::npos)
+      << o.err;
   o = ringside("plot nothing");
   EXPECT_EQ(o.code, 1);
   EXPECT_FALSE(fs::exists(dir + "/ringside.html"));

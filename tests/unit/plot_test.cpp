@@ -16,10 +16,11 @@ using nlohmann::json;
 using test::Payload;
 
 std::string switch_format() {
-  return test::format(5, "sched_switch",
-                      "\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:s32 prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n"
-                      "\tfield:char next_comm[16];\toffset:28;\tsize:16;\tsigned:0;\n\tfield:s32 next_pid;\toffset:44;\tsize:4;\tsigned:1;\n",
-                      R"("%d to %d", REC->prev_pid, REC->next_pid)");
+  return test::format(
+      5, "sched_switch",
+      "\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:s32 prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n"
+      "\tfield:char next_comm[16];\toffset:28;\tsize:16;\tsigned:0;\n\tfield:s32 next_pid;\toffset:44;\tsize:4;\tsigned:1;\n",
+      R"("%d to %d", REC->prev_pid, REC->next_pid)");
 }
 
 std::string padded(std::string name) {
@@ -42,18 +43,22 @@ struct PlotTest : testing::Test {
   std::unique_ptr<plot::Plot> plot;
 
   PlotTest() {
-    formats.add(1, "libc", "free", test::format(1, "free", "\tfield:u64 ptr;\toffset:8;\tsize:8;\tsigned:0;\n", R"("ptr=%llu", REC->ptr)"));
+    formats.add(1, "libc", "free",
+                test::format(1, "free", "\tfield:u64 ptr;\toffset:8;\tsize:8;\tsigned:0;\n", R"("ptr=%llu", REC->ptr)"));
     formats.add(2, "libc", "read",
-                test::format(2, "read", "\tfield:u64 duration_ns;\toffset:8;\tsize:8;\tsigned:0;\n", R"("duration_ns=%llu", REC->duration_ns)"));
+                test::format(2, "read", "\tfield:u64 duration_ns;\toffset:8;\tsize:8;\tsigned:0;\n",
+                             R"("duration_ns=%llu", REC->duration_ns)"));
     formats.add(3, "ringside", "span",
                 test::format(3, "span",
                              "\tfield:char track_event_type;\toffset:8;\tsize:1;\tsigned:0;\n"
                              "\tfield:char slice_name[15];\toffset:9;\tsize:15;\tsigned:0;\n",
                              R"("%c %s", REC->track_event_type, REC->slice_name)"));
     formats.add(kernel_ids + 5, "sched", "sched_switch", switch_format());
-    for (const auto& [id, name] : {std::pair{6, "sys_enter_read"}, std::pair{7, "sys_exit_read"}, std::pair{8, "sys_enter_write"}})
-      formats.add(kernel_ids + static_cast<u32>(id), "syscalls", name,
-                  test::format(static_cast<u16>(id), name, "\tfield:s64 n;\toffset:8;\tsize:8;\tsigned:1;\n", R"("n=%lld", REC->n)"));
+    for (const auto& [id, name] :
+         {std::pair{6, "sys_enter_read"}, std::pair{7, "sys_exit_read"}, std::pair{8, "sys_enter_write"}})
+      formats.add(
+          kernel_ids + static_cast<u32>(id), "syscalls", name,
+          test::format(static_cast<u16>(id), name, "\tfield:s64 n;\toffset:8;\tsize:8;\tsigned:1;\n", R"("n=%lld", REC->n)"));
     tasks.add(thread);
     tasks.add(Task{4700, 4712, "as", "g++"});
   }
@@ -87,7 +92,9 @@ struct PlotTest : testing::Test {
         }
         const i64 what = lane["what"][i];
         const auto n = static_cast<size_t>(what);
-        const std::string name = what < 0 ? "various" : kind == "cpu" ? j["threads"][n]["name"].get<std::string>() : j["names"][n][0].get<std::string>();
+        const std::string name = what < 0        ? "various"
+                                 : kind == "cpu" ? j["threads"][n]["name"].get<std::string>()
+                                                 : j["names"][n][0].get<std::string>();
         out.emplace_back(begin, end, name, lane["text"][i].get<std::string>());
       }
     }
@@ -114,12 +121,14 @@ TEST_F(PlotTest, NothingIsAPageToo) {
 TEST_F(PlotTest, DurationsEndAtTheirTimeAndOtherEventsAreInstants) {
   add(1000, Payload(1, 4711).put(u64{7}));
   add(1500, Payload(2, 4711).put(u64{300}));
-  add(1600, Payload(2, 4712).put(u64{700}));   // began before the trace
-  add(1700, Payload(2, 4712).put(~u64{0}));    // longer than time itself
+  add(1600, Payload(2, 4712).put(u64{700}));  // began before the trace
+  add(1700, Payload(2, 4712).put(~u64{0}));   // longer than time itself
   const json j = page();
-  EXPECT_EQ(rows(j, "thread", number_of(j, 4711)), (std::vector<Row>{{0, 0, "libc:free", "ptr=7"}, {200, 500, "libc:read", "duration_ns=300"}}));
+  EXPECT_EQ(rows(j, "thread", number_of(j, 4711)),
+            (std::vector<Row>{{0, 0, "libc:free", "ptr=7"}, {200, 500, "libc:read", "duration_ns=300"}}));
   EXPECT_EQ(rows(j, "thread", number_of(j, 4712)),
-            (std::vector<Row>{{-100, 600, "libc:read", "duration_ns=700"}, {700, 700, "libc:read", "duration_ns=18446744073709551615"}}));
+            (std::vector<Row>{{-100, 600, "libc:read", "duration_ns=700"},
+                              {700, 700, "libc:read", "duration_ns=18446744073709551615"}}));
   EXPECT_EQ(j["origin"], "1000");
   EXPECT_EQ(j["duration"], 700);
   EXPECT_EQ(j["threads"][number_of(j, 4712)]["process"], "g++");
@@ -131,13 +140,14 @@ TEST_F(PlotTest, DurationsEndAtTheirTimeAndOtherEventsAreInstants) {
 }
 
 TEST_F(PlotTest, ProcessorsShowWhoRan) {
-  add(1000, Payload(6, 4711).put(i64{1}), 0);            // somebody is on CPU 0 from here on
+  add(1000, Payload(6, 4711).put(i64{1}), 0);  // somebody is on CPU 0 from here on
   add(2000, switch_to("cc1plus", 4711, "idle", 0), 0);
   add(3000, switch_to("idle", 0, "as", 4712), 0);
   add(3500, switch_to("as", 4712, "new", 99), 0);
-  add(5000, switch_to("x", 50, "y", 51), 1);             // nobody knows since when x ran: from here
+  add(5000, switch_to("x", 50, "y", 51), 1);  // nobody knows since when x ran: from here
   const json j = page();
-  EXPECT_EQ(rows(j, "cpu", 0), (std::vector<Row>{{0, 1000, "cc1plus", "4711 to 0"}, {2000, 2500, "as", "4712 to 99"}, {2500, 4000, "new", ""}}));
+  EXPECT_EQ(rows(j, "cpu", 0),
+            (std::vector<Row>{{0, 1000, "cc1plus", "4711 to 0"}, {2000, 2500, "as", "4712 to 99"}, {2500, 4000, "new", ""}}));
   EXPECT_EQ(rows(j, "cpu", 1), (std::vector<Row>{{4000, 4000, "x", "50 to 51"}}));
 }
 
@@ -145,14 +155,15 @@ TEST_F(PlotTest, ALossIsABandAndEndsWhatRan) {
   add(1000, switch_to("idle", 0, "cc1plus", 4711), 0);
   add(1500, Payload(6, 4711).put(i64{3}), 0);
   lose(4000, 77, 0);
-  add(4000, Payload(7, 4711).put(i64{3}), 0);             // may be of another call: no slice over the gap
+  add(4000, Payload(7, 4711).put(i64{3}), 0);  // may be of another call: no slice over the gap
   add(4500, switch_to("as", 4712, "idle", 0), 0);
-  lose(4600, 5, 2);                                       // a ring's first word
+  lose(4600, 5, 2);  // a ring's first word
   const json j = page();
   EXPECT_EQ(rows(j, "cpu", 0), (std::vector<Row>{{0, 500, "cc1plus", ""}, {3000, 3500, "as", "4712 to 0"}}));
   EXPECT_EQ(rows(j, "loss", 0), (std::vector<Row>{{500, 3000, "lost", "77"}}));
   EXPECT_EQ(rows(j, "loss", 2), (std::vector<Row>{{3600, 3600, "lost", "5"}}));
-  EXPECT_EQ(rows(j, "thread", number_of(j, 4711)), (std::vector<Row>{{500, 500, "syscalls:read", "n=3"}, {3000, 3000, "syscalls:read", "n=3"}}));
+  EXPECT_EQ(rows(j, "thread", number_of(j, 4711)),
+            (std::vector<Row>{{500, 500, "syscalls:read", "n=3"}, {3000, 3000, "syscalls:read", "n=3"}}));
   EXPECT_EQ(j["lost"], 82);
   EXPECT_EQ(j["rings"][0]["lost"], 77);
   EXPECT_FALSE(plot->notes().empty());
@@ -161,12 +172,13 @@ TEST_F(PlotTest, ALossIsABandAndEndsWhatRan) {
 TEST_F(PlotTest, SystemCallsReachFromEnterToExit) {
   add(1000, Payload(6, 4711).put(i64{3}), 0);
   add(1100, Payload(2, 4711).put(u64{20}));
-  add(1800, Payload(7, 4711).put(i64{512}), 1);           // on another processor
-  add(1900, Payload(8, 4711).put(i64{3}), 1);             // never left
-  add(1950, Payload(7, 4712).put(i64{1}), 1);             // entered before
+  add(1800, Payload(7, 4711).put(i64{512}), 1);  // on another processor
+  add(1900, Payload(8, 4711).put(i64{3}), 1);    // never left
+  add(1950, Payload(7, 4712).put(i64{1}), 1);    // entered before
   const json j = page();
-  EXPECT_EQ(rows(j, "thread", number_of(j, 4711)),
-            (std::vector<Row>{{80, 100, "libc:read", "duration_ns=20"}, {0, 800, "syscalls:read", "n=3 -> n=512"}, {900, 900, "syscalls:write", "n=3"}}));
+  EXPECT_EQ(rows(j, "thread", number_of(j, 4711)), (std::vector<Row>{{80, 100, "libc:read", "duration_ns=20"},
+                                                                     {0, 800, "syscalls:read", "n=3 -> n=512"},
+                                                                     {900, 900, "syscalls:write", "n=3"}}));
   EXPECT_EQ(rows(j, "thread", number_of(j, 4712)), (std::vector<Row>{{950, 950, "syscalls:read", "n=1"}}));
   ASSERT_EQ(plot->notes().size(), 1u);
   EXPECT_EQ(plot->notes()[0].substr(0, 2), "2 ");
@@ -180,8 +192,10 @@ TEST_F(PlotTest, SpansNest) {
   add(1300, span('E', "outer"));
   add(1400, span('E', "none"));
   const json j = page();
-  EXPECT_EQ(rows(j, "thread", number_of(j, 4711)),
-            (std::vector<Row>{{150, 150, "now", "I now"}, {100, 200, "inner", "E inner"}, {0, 300, "outer", "E outer"}, {400, 400, "none", "E none"}}));
+  EXPECT_EQ(rows(j, "thread", number_of(j, 4711)), (std::vector<Row>{{150, 150, "now", "I now"},
+                                                                     {100, 200, "inner", "E inner"},
+                                                                     {0, 300, "outer", "E outer"},
+                                                                     {400, 400, "none", "E none"}}));
 }
 
 TEST_F(PlotTest, RatesAddUp) {
@@ -234,7 +248,8 @@ TEST_F(PlotTest, BoundsHoldAndAreSaid) {
 }
 
 TEST_F(PlotTest, LongTextsAreCutBetweenCharacters) {
-  formats.add(9, "x", "long", test::format(9, "long", "\tfield:char a[500];\toffset:8;\tsize:500;\tsigned:0;\n", R"("%s", REC->a)"));
+  formats.add(9, "x", "long",
+              test::format(9, "long", "\tfield:char a[500];\toffset:8;\tsize:500;\tsigned:0;\n", R"("%s", REC->a)"));
   std::string text = "-";
   for (int i = 0; i < 210; ++i) text += "\xc3\xa4";
   text.resize(500);

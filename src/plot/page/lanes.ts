@@ -38,6 +38,11 @@ export class Lanes {
     if (lane.kind === "cpu") return raw.threads[what].tid < 0 ? raw.threads[what].name : `${raw.threads[what].name}-${raw.threads[what].tid}`;
     return raw.names[what][0];
   }
+  // In a slice the system goes without saying.
+  private label(lane: Lane, item: number) {
+    const name = this.name(lane, item);
+    return lane.kind === "cpu" ? name : name.slice(name.indexOf(":") + 1);
+  }
   colour(lane: Lane, item: number): string {
     const what = lane.items.what[item];
     if (what < 0) return "#8c8c8c";
@@ -175,7 +180,7 @@ export class Lanes {
         } else {
           const from = Math.max(-2, left), to = Math.min(width + 2, Math.max(right, left + 1));
           c.fillRect(from, at, to - from, thick - 2);
-          if (to - from > 34) this.write(this.name(lane, item), from, to, at + (thick - 1) / 2, inkOn(fill));
+          if (to - from > 34) this.write(this.label(lane, item), from, to, at + (thick - 1) / 2, inkOn(fill));
           else if (to - from > 3) {
             c.fillStyle = theme.panel;
             c.fillRect(to - 0.5, at, 0.5, thick - 2);

@@ -44,7 +44,7 @@ function fields(text: string): [string, string][] {
   const names = /(?:^|[\s,(])([A-Za-z_][\w.]*)(?:=|: )/g;
   let name = "", from = 0;
   const put = (to: number) => {
-    const value = text.slice(from, to).replace(/[\s,(]+$/, "").trim();
+    const value = text.slice(from, to).replace(/(\s|,|\(|==>)+$/, "").trim();
     if (name || value) out.push([name, value]);
   };
   for (let m = names.exec(text); m; m = names.exec(text)) {
