@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <ctime>
 
-#include "cli/trace.hpp"
+#include "cli/options.hpp"
 #include "cli/units.hpp"
 #include "plot/page.hpp"
 
@@ -107,6 +107,7 @@ int run(const Options& options) {
   auto opened = open_trace(options.where);
   if (!opened) return failed(opened.error());
   Trace& trace = *opened;
+  say_notices(trace);
   EventFilter filter(options.events);
   auto condition = RecordFilter::make(options.filter, trace);
   if (!condition) return failed(condition.error());

@@ -2,7 +2,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
-#include "cli/trace.hpp"
+#include "cli/options.hpp"
 #include "cli/units.hpp"
 #include "remote/dump.hpp"
 #include "sys/sys.hpp"

@@ -1,7 +1,7 @@
 // ringside report: every event of a recording, a trace.dat or an instance in one time order, as the kernel's text or as JSON.
 #include <algorithm>
 
-#include "cli/trace.hpp"
+#include "cli/options.hpp"
 #include "cli/units.hpp"
 #include "export/json.hpp"
 #include "export/text.hpp"
@@ -23,6 +23,7 @@ int run(const Options& options) {
   auto opened = open_trace(options.where);
   if (!opened) return failed(opened.error());
   Trace& trace = *opened;
+  say_notices(trace);
   TextLines text(trace.formats, trace.tasks, trace.raw_times());
   JsonLines json(trace.formats, trace.tasks);
   EventFilter filter(options.events);

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "cli/signals.hpp"
-#include "cli/trace.hpp"
+#include "cli/options.hpp"
 #include "cli/units.hpp"
 #include "remote/stream.hpp"
 #include "source/recording.hpp"

@@ -68,13 +68,13 @@ void sparse(fmt::memory_buffer& out, const TimeGrid& grid, u32 row, u64 first) {
 void after(fmt::memory_buffer& out, u64 time, u64 origin) { number(out, static_cast<i64>(time - origin)); }
 
 // "begin":...,"width":...,"columns":...
-void columns(fmt::memory_buffer& out, const TimeGrid& grid, u64 origin) {
+void columns(fmt::memory_buffer& out, u64 begin, u64 width, u64 many, u64 origin) {
   append(out, "\"begin\":");
-  after(out, grid.first() << grid.shift(), origin);
+  after(out, begin, origin);
   key(out, "width");
-  number(out, u64{1} << grid.shift());
+  number(out, width);
   key(out, "columns");
-  number(out, grid.empty() ? 0 : grid.last() - grid.first() + 1);
+  number(out, many);
 }
 
 }  // namespace
@@ -142,7 +142,7 @@ HeatMap& Plot::heat_map(const std::string& name) {
     too_many_heat_maps_ = true;
     return *heat_maps_.back().second;
   }
-  heat_maps_.emplace_back(name, std::make_unique<HeatMap>(options_.columns / 2));
+  heat_maps_.emplace_back(name, std::make_unique<HeatMap>(HeatMap::Options{options_.columns / 2, heat_precision, 0}));
   // One more than are shown takes what is not.
   if (heat_maps_.size() > most_heat_maps) {
     too_many_heat_maps_ = true;
@@ -511,7 +511,8 @@ std::string Plot::json(const std::string& where, const Facts& facts, bool raw_ti
     out.push_back('}');
   });
   append(out, ",\"rates\":{");
-  columns(out, rates_, origin);
+  columns(out, rates_.first() << rates_.shift(), u64{1} << rates_.shift(),
+          rates_.empty() ? 0 : rates_.last() - rates_.first() + 1, origin);
   key(out, "lost");
   sparse(out, rates_, 0, rates_.first());
   out.push_back('}');
@@ -551,19 +552,22 @@ std::string Plot::json(const std::string& where, const Facts& facts, bool raw_ti
     key(out, "count");
     number(out, map->count());
     out.push_back(',');
-    const TimeGrid& grid = map->grid();
-    columns(out, grid, origin);
-    // By value: [bucket, its counts], ...
+    columns(out, map->begin_ns(0), map->column_ns(), map->columns(), origin);
+    // By value: [LogBuckets' number, its counts], ...
     append(out, ",\"rows\":[");
     bool first_row = true;
-    for (u32 row = 0; row < grid.rows(); ++row) {
-      bool any = false;
-      grid.for_each(row, [&](u64, u64) { any = true; });
-      if (!any) continue;
-      fmt::format_to(std::back_inserter(out), "{}[{},", first_row ? "" : ",", row);
-      first_row = false;
-      sparse(out, grid, row, grid.first());
-      out.push_back(']');
+    for (u32 row = 0; row < map->rows(); ++row) {
+      bool first_count = true;
+      size_t before = 0;
+      for (size_t column = 0; column < map->columns(); ++column) {
+        const u64 many = map->count(column, row);
+        if (many == 0) continue;
+        if (first_count) fmt::format_to(std::back_inserter(out), "{}[{},[", first_row ? "" : ",", row);
+        fmt::format_to(std::back_inserter(out), "{}{},{}", first_count ? "" : ",", column - before, many);
+        first_count = first_row = false;
+        before = column;
+      }
+      if (!first_count) append(out, "]]");
     }
     append(out, "]}");
   }

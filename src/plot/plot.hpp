@@ -18,6 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "analysis/heat_map.hpp"
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
 #include "plot/lanes.hpp"
@@ -43,7 +44,8 @@ class Plot {
   ~Plot();
 
   void add(const TraceRecord& record, const RingName& ring);
-  // A heat map of that name; past the bound one that nobody will see.
+  // A heat map of that name; past the bound one that nobody will see. Others may be merged into it.
+  static constexpr u32 heat_precision = 2;
   HeatMap& heat_map(const std::string& name);
 
   u64 events() const { return events_; }

@@ -73,26 +73,4 @@ class TimeGrid {
   std::vector<std::vector<u64>> rows_;  // a column's place is its number modulo most_
 };
 
-// Time x value -> count. Values fall into four buckets for each power of two, exact below 8: bucket b begins at
-// b < 4 ? b : (4 + b % 4) << (b / 4 - 1).
-class HeatMap {
- public:
-  explicit HeatMap(u32 columns) : grid_(columns) {}
-  void add(u64 time, u64 value) {
-    grid_.add(time, bucket(value), 1);
-    ++count_;
-  }
-  static u32 bucket(u64 value) {
-    if (value < 4) return static_cast<u32>(value);
-    const auto octave = static_cast<u32>(63 - __builtin_clzll(value));
-    return ((octave - 1) << 2) | static_cast<u32>(value >> (octave - 2) & 3);
-  }
-  const TimeGrid& grid() const { return grid_; }
-  u64 count() const { return count_; }
-
- private:
-  TimeGrid grid_;
-  u64 count_ = 0;
-};
-
 }  // namespace ringside::plot

@@ -143,15 +143,6 @@ RC_GTEST_PROP(Lanes, MergeAsLittleAsTheBoundAllows, ()) {
   }
 }
 
-RC_GTEST_PROP(HeatMap, BucketsAreInOrderAndAsNarrowAsSaid, ()) {
-  const u64 value = random_time(0);
-  const u32 b = HeatMap::bucket(value);
-  const auto begin = [](u32 n) { return n < 4 ? u64{n} : u64{4 + n % 4} << (n / 4 - 1); };
-  RC_ASSERT(begin(b) <= value);
-  if (b < 251) RC_ASSERT(value < begin(b + 1));
-  RC_ASSERT(b <= 251u);
-}
-
 // Records of any bytes, at any time: what comes out is JSON, and every event is in it.
 void take_anything(const Formats& formats, u64 seed) {
   Tasks tasks;

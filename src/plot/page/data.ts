@@ -222,7 +222,7 @@ function model(raw: Raw): Model {
   };
 }
 
-// Where bucket b of a heat map begins, and the other way round (between begins: evenly).
+// Where bucket b of a heat map begins (LogBuckets of precision 2), and the other way round (between begins: evenly).
 export const bucketBegin = (b: number) => (b < 4 ? b : (4 + (b % 4)) * 2 ** (Math.floor(b / 4) - 1));
 export function bucketOf(value: number) {
   if (value < 4) return value;

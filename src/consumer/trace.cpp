@@ -1,24 +1,21 @@
-#include "cli/trace.hpp"
+#include "consumer/trace.hpp"
 
-#include <fmt/format.h>
-#include <fnmatch.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 
-#include "cli/units.hpp"
 #include "kernel/kernel_source.hpp"
 #include "source/trace_dat_file.hpp"
 #include "sys/sys.hpp"
 
-namespace ringside::cli {
+namespace ringside {
 namespace {
 
 void add_events(Trace& trace, const std::vector<EventInfo>& events) {
   for (const EventInfo& e : events) {
     if (trace.formats.find(e.number()) != nullptr) continue;
     if (!trace.formats.add(e.number(), e.system, e.name, e.format))
-      say("the format of " + e.system + ":" + e.name + " cannot be understood; its fields appear as hex");
+      trace.notices.push_back("the format of " + e.system + ":" + e.name + " cannot be understood; its fields appear as hex");
   }
 }
 
@@ -29,7 +26,7 @@ result<Trace> open_recorded(const std::string& dir) {
   if (!sources) return tl::unexpected<Error>(sources.error());
   Trace trace;
   trace.where = dir;
-  if (!meta->complete) say(dir + ": the recorder did not finish; the closing counters are missing, the events are here");
+  if (!meta->complete) trace.notices.push_back(dir + ": the recorder did not finish; the closing counters are missing, the events are here");
   if (auto texts = sys::read_file(dir + "/printk_formats")) trace.formats.add_strings(*texts);
   add_events(trace, meta->events);
   for (const RecordedRing& ring : meta->rings) {
@@ -69,10 +66,11 @@ result<Trace> open_remote(const std::string& socket) {
 result<Trace> open_dat(const std::string& path) {
   auto dat = open_trace_dat(path);
   if (!dat) return tl::unexpected<Error>(dat.error());
-  for (const std::string& problem : dat->problems) say(problem);
-  if (dat->rings.empty() && !dat->problems.empty()) return refuse(std::errc::bad_message, path + ": no events are left to read");
+  
+  if (dat->rings.empty() && !dat->problems.empty()) return refuse(std::errc::bad_message, dat->problems.front() + "; no events are left to read");
   Trace trace;
   trace.where = path;
+  trace.notices = std::move(dat->problems);
   trace.formats.add_strings(dat->printk_formats);
   add_events(trace, dat->events);
   for (const RingName& thread : dat->threads) trace.tasks.add(thread);
@@ -99,7 +97,7 @@ void Trace::refresh() {
     if (std::find(rings.begin(), rings.end(), info.name.ring) != rings.end()) continue;
     auto source = instance->peek(info.name.ring);
     if (!source) {
-      say(source.error().sentence);
+      notices.push_back(source.error().sentence);
       rings.push_back(info.name.ring);  // said once
       continue;
     }
@@ -143,8 +141,7 @@ result<Trace> open_trace(const std::string& where) {
   return trace;
 }
 
-result<Trace> open_kernel(const std::vector<std::string>& globs, const KernelChoice& choice) {
-  TracefsOptions make;
+result<Trace> open_kernel(const std::vector<std::string>& globs, const KernelChoice& choice, TracefsOptions make) {
   make.clock = best_clock();
   auto instance = TracefsInstance::create(make);
   if (!instance) return tl::unexpected<Error>(instance.error());
@@ -166,68 +163,10 @@ result<Trace> open_kernel(const std::vector<std::string>& globs, const KernelCho
   const ClockInfo clock = calibrate(make.clock);
   auto rings = open_kernel_rings(trace.where, trace.kernel->cpus(), clock, choice);
   if (!rings) return tl::unexpected<Error>(rings.error());
-  if (!rings->notice.empty()) say(rings->notice);
+  if (!rings->notice.empty()) trace.notices.push_back(rings->notice);
   for (auto& source : rings->sources) trace.timeline.add(std::move(source));
   if (auto on = trace.kernel->tracing(true); !on) return tl::unexpected<Error>(on.error());
   return trace;
-}
-
-void add_source(CLI::App& app, std::optional<KernelWay>& forced) {
-  app.add_option_function<std::string>(
-         "--source",
-         [&forced](const std::string& text) {
-           forced.reset();
-           if (text != "auto") forced = text == "map" ? KernelWay::map : KernelWay::read;
-         },
-         "how the kernel's rings are read: auto, map (in place, Linux 6.10) or read")
-      ->check(CLI::IsMember({"auto", "map", "read"}))
-      ->type_name("WAY");
-}
-
-Counters sum(const std::vector<Counters>& all) {
-  Counters s;
-  for (const Counters& c : all) {
-    s.written += c.written;
-    s.read += c.read;
-    s.overrun += c.overrun;
-    s.unread += c.unread;
-    s.dropped += c.dropped;
-    s.commit_overrun += c.commit_overrun;
-    s.bytes += c.bytes;
-    s.unfinished_bytes += c.unfinished_bytes;
-    s.resident_bytes += c.resident_bytes;
-  }
-  return s;
-}
-
-bool adds_up(const Counters& c) { return c.written == c.read + c.unread + c.overrun; }
-
-std::string identity(const Counters& c) {
-  return fmt::format("written {} = read {} + in the ring {} + overwritten {}{}; refused {} = ring full {} + nested {}",
-                     format_count(c.written), format_count(c.read), format_count(c.unread), format_count(c.overrun),
-                     adds_up(c) ? "" : " (DOES NOT ADD UP)", format_count(c.dropped + c.commit_overrun),
-                     format_count(c.dropped), format_count(c.commit_overrun));
-}
-
-bool EventFilter::matches(const std::string& glob, const EventType& type) {
-  const std::string& text = glob.find(':') != std::string::npos ? type.full : type.name;
-  return fnmatch(glob.c_str(), text.c_str(), 0) == 0 || glob == type.system;
-}
-
-bool EventFilter::wants(u32 id, const Formats& formats) {
-  if (globs_.empty()) return true;
-  if (known_[id] == 0) {
-    const EventType* type = formats.find(id);
-    known_[id] = 1;
-    for (const std::string& glob : globs_) {
-      if (type != nullptr && matches(glob, *type)) known_[id] = 2;
-    }
-  }
-  return known_[id] == 2;
-}
-
-CLI::Option* add_filter(CLI::App& app, std::string& text) {
-  return app.add_option("-F,--filter", text, "only events that meet it, as in the kernel: 'prev_prio < 100 && comm ~ \"cc1*\"'")->type_name("TEXT");
 }
 
 result<RecordFilter> RecordFilter::make(const std::string& text, const Trace& trace) {
@@ -240,9 +179,4 @@ result<RecordFilter> RecordFilter::make(const std::string& text, const Trace& tr
   return out;
 }
 
-bool report_problems(const Timeline& timeline) {
-  for (const std::string& problem : timeline.problems()) say(problem);
-  return !timeline.problems().empty();
-}
-
-}  // namespace ringside::cli
+}  // namespace ringside

@@ -1,4 +1,4 @@
-// What a command reads from: a recording's directory, a trace.dat file or a live (or dead) instance, opened the same way.
+// What a consumer reads from: a recording's directory, a trace.dat file or a live (or dead) instance, opened the same way.
 #pragma once
 #include <memory>
 #include <optional>
@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "analysis/filter.hpp"
-#include "cli/command.hpp"
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
 #include "instance/instance.hpp"
@@ -16,10 +15,13 @@
 #include "source/recording.hpp"
 #include "timeline/merge.hpp"
 
-namespace ringside::cli {
+namespace ringside {
+
+inline constexpr const char* default_recording = "ringside.data";
 
 struct Trace {
   std::string where;
+  std::vector<std::string> notices;  // what a person should know of it; nothing is wrong
   std::optional<RecordingMeta> recording;  // else `instance`
   std::unique_ptr<Instance> instance;
   std::unique_ptr<TracefsInstance> kernel;  // in front of the timeline: its sources must go first
@@ -43,34 +45,13 @@ struct Trace {
 // An error if `where` is an instance of the kernel's: whoever reads its rings takes the events away from those who made it.
 result<void> not_the_kernels(const std::string& where);
 
-// DIR, FILE.dat or INSTANCE, or the socket of an external writer. Instances are peeked at: nothing is consumed. Warnings go to stderr.
+// DIR, FILE.dat or INSTANCE, or the socket of an external writer. Instances are peeked at: nothing is consumed.
 result<Trace> open_trace(const std::string& where);
 
 // Events of the kernel, live, from an instance made for it. A pattern that names none is an error.
-result<Trace> open_kernel(const std::vector<std::string>& globs, const KernelChoice& choice);
+result<Trace> open_kernel(const std::vector<std::string>& globs, const KernelChoice& choice, TracefsOptions make = {});
 
-// --source auto|map|read
-void add_source(CLI::App& app, std::optional<KernelWay>& forced);
-
-// The sum over rings, and what must hold of it: written = read + in the ring + overrun.
-Counters sum(const std::vector<Counters>& all);
-bool adds_up(const Counters& c);
-std::string identity(const Counters& c);  // one line for people
-
-// Globs over "system:event" or the event's name alone. No patterns: everything.
-class EventFilter {
- public:
-  explicit EventFilter(std::vector<std::string> globs) : globs_(std::move(globs)), known_(Formats::most_ids, 0) {}
-  bool wants(u32 id, const Formats& formats);
-  static bool matches(const std::string& glob, const EventType& type);
-
- private:
-  std::vector<std::string> globs_;
-  std::vector<u8> known_;  // 0: not asked yet, 1: no, 2: yes
-};
-
-// --filter TEXT, and what it makes of a trace's records: all, where there is none. The trace must stay where it is.
-CLI::Option* add_filter(CLI::App& app, std::string& text);
+// What a filter's text makes of a trace's records: all, where there is none. The trace must stay where it is.
 class RecordFilter {
  public:
   static result<RecordFilter> make(const std::string& text, const Trace& trace);
@@ -83,7 +64,4 @@ class RecordFilter {
   std::optional<Filter> filter_;
 };
 
-// Says what the timeline could not read. True: there was something.
-bool report_problems(const Timeline& timeline);
-
-}  // namespace ringside::cli
+}  // namespace ringside
