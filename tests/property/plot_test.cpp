@@ -94,7 +94,7 @@ std::vector<std::multiset<Seen>> reference(const std::vector<std::pair<u32, Slic
 
 RC_GTEST_PROP(Lanes, MergeAsLittleAsTheBoundAllows, ()) {
   const u64 most = *rc::gen::inRange(u64{1}, u64{40});
-  const auto count = *rc::gen::inRange(0, 120);
+  const auto count = *rc::gen::inRange(0, 80);
   const u64 base = *rc::gen::element(u64{0}, u64{1'000'000'000'000});
   const u32 spread = *rc::gen::inRange(4u, 62u);
   std::mt19937_64 random(*rc::gen::arbitrary<u64>());
