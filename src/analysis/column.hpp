@@ -24,6 +24,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/id_table.hpp"
 #include "analysis/texts.hpp"
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
@@ -133,7 +134,7 @@ class Column {
   bool is_signed_ = true, is_bool_ = false, is_char_ = false;
   i64 step_ = 0;
   std::vector<std::pair<i64, std::string>> symbols_;
-  std::vector<Access> by_id_;
+  IdTable<Access> by_id_;
 };
 
 }  // namespace ringside

@@ -46,6 +46,7 @@ std::string identity(const Counters& c) {
 
 bool EventFilter::wants(u32 id, const Formats& formats) {
   if (globs_.empty()) return true;
+  if (id >= known_.size()) known_.resize(formats.numbers());
   if (known_[id] == 0) {
     const EventType* type = formats.find(id);
     known_[id] = 1;

@@ -20,7 +20,7 @@ std::string identity(const Counters& c);  // one line for people
 // Globs over "system:event" or the event's name alone. No patterns: everything.
 class EventFilter {
  public:
-  explicit EventFilter(std::vector<std::string> globs) : globs_(std::move(globs)), known_(Formats::most_ids, 0) {}
+  explicit EventFilter(std::vector<std::string> globs) : globs_(std::move(globs)), known_() {}
   bool wants(u32 id, const Formats& formats);
 
  private:

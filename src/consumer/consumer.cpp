@@ -8,6 +8,7 @@
 
 #include "analysis/hist.hpp"
 #include "analysis/names.hpp"
+#include "analysis/pairs.hpp"
 #include "consumer/trace.hpp"
 #include "export/text.hpp"
 
@@ -38,7 +39,7 @@ struct Consumer::State {
   bool live = false, stopped = false;
   u64 events = 0, lost = 0, end_ns = ~u64{0};
 
-  const RingName& ring(const Event& e) const { return trace.timeline.source(e.source).name(); }
+  const RingName& ring(const Event& e) const { return trace.timeline.name(e.source); }
   // Lossless: an id is what its ring adds, and what the event says.
   static u32 ids_of(const Event& e) { return e.id - read_common({e.data, e.size}).id; }
 };
@@ -52,17 +53,15 @@ result<Consumer> Consumer::open(const Options& options) {
   auto state = std::make_unique<State>();
   TracefsOptions make;
   make.buffer_size = options.kernel_buffer_size;
-  auto opened = options.kernel.empty() ? open_trace(options.where.empty() ? default_recording : options.where[0]) : open_kernel(options.kernel, {KernelWay::read, {}}, make);
+  make.own_events = options.own_events;
+  auto opened = open_traces(options.where, options.kernel, {KernelWay::read, {}}, false, make);
   if (!opened) return tl::unexpected<Error>(opened.error());
   state->trace = std::move(*opened);
   auto filter = RecordFilter::make(options.filter, state->trace);
   if (!filter) return tl::unexpected<Error>(filter.error());
   state->filter = std::move(*filter);
-  state->live = !state->trace.recording;
-  if (state->live) {
-    state->trace.until_ns = ~u64{0};
-    state->trace.timeline.follow();
-  }
+  state->live = state->trace.live();
+  if (state->live) state->trace.follow(static_cast<u64>(std::max<i64>(0, options.look_ahead.count())));
   if (options.duration.count() > 0) state->end_ns = sys::now_ns() + static_cast<u64>(options.duration.count());
   return Consumer(std::move(state));
 }
@@ -74,7 +73,7 @@ bool Consumer::next(Event& out) {
   } while (s.record.lost == 0 && !s.filter.wants(s.record));
   const TraceRecord& r = s.record;
   const bool gap = r.lost != 0;
-  out = {r.time, r.lost, r.payload.data, static_cast<u32>(r.payload.size), gap ? 0 : r.ids + read_common(r.payload).id, r.source, false};
+  out = {r.time, r.lost, r.payload.data, static_cast<u32>(r.payload.size), gap ? 0 : r.ids + read_common(r.payload).id, r.source, r.late};
   s.events += gap ? 0 : 1;
   s.lost += r.lost;
   return true;
@@ -84,9 +83,7 @@ bool Consumer::wait() {
   State& s = *state_;
   if (!s.live || s.stopped) return false;
   if (s.stop.load(std::memory_order_relaxed) || sys::now_ns() >= s.end_ns) {
-    if (s.trace.kernel != nullptr) (void)s.trace.kernel->tracing(false);
-    s.trace.refresh();
-    if (s.trace.instance != nullptr) s.trace.until_ns = sys::now_ns();
+    s.trace.stop();
     s.stopped = true;
     return true;
   }
@@ -157,7 +154,7 @@ std::string Consumer::text(const Event& e) {
 
 u64 Consumer::events() const { return state_->events; }
 u64 Consumer::lost() const { return state_->lost; }
-u64 Consumer::late() const { return 0; }
+u64 Consumer::late() const { return state_->trace.timeline.late(); }
 std::vector<std::string> Consumer::problems() const {
   std::vector<std::string> all = state_->trace.notices;
   const auto& more = state_->trace.timeline.problems();
@@ -234,5 +231,48 @@ std::vector<Consumer::Hist::Row> Consumer::Hist::rows() const {
 
 u64 Consumer::Hist::evicted_keys() const { return state_->hist.evicted().keys; }
 u64 Consumer::Hist::evicted_events() const { return state_->hist.evicted().count; }
+
+struct Consumer::Latency::State {
+  const Consumer::State* consumer;
+  Pairs pairs;
+};
+
+Consumer::Latency::Latency(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Consumer::Latency::Latency(Latency&&) noexcept = default;
+Consumer::Latency::~Latency() = default;
+
+result<Consumer::Latency> Consumer::latency(const LatencyOptions& options) {
+  Pairs::Options make;
+  make.start = options.start;
+  make.end = options.end;
+  for (const auto& [start, end] : options.keys) make.keys.push_back({start, end});
+  make.by = options.by;
+  make.most_waiting = options.most_waiting;
+  make.most_groups = options.most_groups;
+  make.slowest = 0;
+  auto made = Pairs::make(make, state_->trace.formats, state_->trace.tasks);
+  if (!made) return tl::unexpected<Error>(made.error());
+  return Latency(std::unique_ptr<Latency::State>(new Latency::State{state_.get(), std::move(*made)}));
+}
+
+std::optional<u64> Consumer::Latency::add(const Event& e) {
+  const u32 ids = e.lost == 0 ? Consumer::State::ids_of(e) : 0;
+  if (!state_->pairs.take(record_of(e, ids), state_->consumer->ring(e))) return std::nullopt;
+  return state_->pairs.latency();
+}
+
+const Histogram& Consumer::Latency::all() const { return state_->pairs.all(); }
+
+std::vector<Consumer::Latency::Group> Consumer::Latency::groups() const {
+  std::vector<Group> out;
+  state_->pairs.each_group([&](u64 key, const Pairs::Group& group) { out.push_back({state_->pairs.show_group(key, group), &group.times}); });
+  std::sort(out.begin(), out.end(), [](const Group& a, const Group& b) { return a.times->sum() != b.times->sum() ? a.times->sum() > b.times->sum() : a.key < b.key; });
+  return out;
+}
+
+Consumer::Latency::Counts Consumer::Latency::counts() const {
+  const Pairs::Counts c = state_->pairs.counts();
+  return {c.pairs, c.doubtful, c.repeated, c.evicted, c.negative, c.waiting, c.unmatched};
+}
 
 }  // namespace ringside
