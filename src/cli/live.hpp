@@ -22,14 +22,14 @@ struct RunOptions {
   std::optional<KernelWay> source;
   u64 interval_ns = 1'000'000'000, duration_ns = 0, look_ahead_ns = 100'000'000;
   bool every = false;  // a picture each interval, whatever stdout is
-  bool once = false, json = false;
+  bool once = false, json = false, own = false;
 };
 // WHERE... -e, and what add_run_options adds: -F --source --interval --duration --look-ahead --once --json
 void add_run(CLI::App& app, RunOptions& options);
 void add_run_options(CLI::App& app, RunOptions& options);
 
 struct Totals {
-  u64 events = 0, lost = 0;  // those the filter lets through; all that got lost
+  u64 events = 0, lost = 0, late = 0;  // those the filter lets through; all that got lost; all that came behind later ones
   u64 first_ns = ~u64{0}, last_ns = 0;
   double seconds() const { return last_ns > first_ns ? static_cast<double>(last_ns - first_ns) / 1e9 : 0; }
 };
@@ -77,6 +77,7 @@ class AnalysisRun {
       if (record.time < totals_.first_ns) totals_.first_ns = record.time;
       if (record.time > totals_.last_ns) totals_.last_ns = record.time;
       totals_.lost += record.lost;
+      totals_.late += record.late;
       const RingName& ring = trace_->timeline.name(record.source);
       if (record.lost == 0 && filter_.wants(record)) {
         ++totals_.events;

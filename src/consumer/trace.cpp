@@ -116,7 +116,7 @@ result<void> open_kernel(Trace& trace, Opened& o, Sources& sources, const std::v
   if (!instance) return tl::unexpected<Error>(instance.error());
   o.kernel = std::make_unique<TracefsInstance>(std::move(*instance));
   o.where = o.kernel->dir();
-  (void)o.kernel->ignore(sys::gettid());
+  if (!make.own_events) (void)o.kernel->ignore(sys::gettid());
   add_events(trace, o, kernel_internal_events());
   for (const std::string& glob : globs) {
     auto enabled = o.kernel->enable(glob);
@@ -194,7 +194,7 @@ result<void> agree_on_time(Trace& trace, const std::vector<Opened*>& all, const 
     } else if (!alike) {
       auto measured = now_here ? measure_clock(o.clock) : result<ClockConversion>(refuse(std::errc::not_supported, "that boot is over"));
       if (measured) o.place.clock = measured->clock;
-      how = measured ? fmt::format("converted by measurement, ±{}, and at most {:.2g} us more for each second back",
+      how = measured ? fmt::format("converted by measurement, ±{}, and at most {:.2g} us more for each second back; if it was not made since this machine started, show it alone",
                                    microseconds(measured->error_ns), measured->drift_ppm)
                      : "cannot be measured (" + measured.error().sentence + "), so its times are taken as they are";
       tell = true;

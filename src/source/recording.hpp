@@ -1,6 +1,6 @@
 // A recording: a directory with what an instance's rings held, written live.
 //
-//   DIR/meta.json   version, clock, events with their formats, rings, threads, start and stop, the counters at the end
+//   DIR/meta.json   version, clock, boot, events with their formats, rings, threads, start and stop, the counters at the end
 //   DIR/cpuN.raw    the kernel's ring of processor N, alike
 //   DIR/printk_formats   texts that the kernel's events point to, as tracefs lists them
 //   DIR/kallsyms    names of the kernel's addresses, as /proc/kallsyms has them; only where an event needs them

@@ -41,8 +41,9 @@ void Timeline::follow(Options options) {
 }
 
 void Timeline::finish() {
+  settle_current();
   following_ = false;
-  gate_ = forever;
+  ask_idle();  // what they have by now may be older than what waits
 }
 
 void Timeline::hold_after(u64 time) {

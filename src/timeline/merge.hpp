@@ -63,7 +63,7 @@ class Timeline {
   // In order, see above. Sources that say they have ended are asked again, too: a look at a living ring has an end each time.
   void follow(Options options);
   void follow() { follow(Options()); }
-  // Back to at once: nothing waits any more.
+  // Back to at once: nothing waits any more. The last record's payload is gone.
   void finish();
   // What is later stays inside until this moves on: for who knows that sources up to then are all here. At first: forever.
   void hold_after(u64 time);

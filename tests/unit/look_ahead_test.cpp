@@ -168,8 +168,9 @@ TEST_F(LookAhead, AtTheEndNothingWaits) {
   live[0]->write(1000);
   live[1]->lag = Source::unknown;
   EXPECT_EQ(drain(), "");
+  live[1]->write(999);
   timeline.finish();
-  EXPECT_EQ(drain(), "0@1000");
+  EXPECT_EQ(drain(), "1@999 0@1000");
 }
 
 TEST(Timeline, RecordingsWaitForNobody) {
