@@ -462,7 +462,7 @@ Command add_latency(CLI::App& app) {
   c->footer("Names:\n" + names +
             "Examples:\n"
             "  ringside latency wakeup                  the kernel, live, as root; Ctrl-C ends with the final table\n"
-            "  ringside latency syscalls --by end/event --duration 10s\n"
+            "  ringside latency syscalls --sort sum --duration 10s\n"
             "  ringside latency sched:sched_wakeup sched:sched_switch --key pid=next_pid trace.dat --heat\n"
             "  ringside latency libc:malloc libc:free --key ptr ringside.data --by start/task\n"
             "  ringside latency app:begin app:end --key request web --context 20\n"
