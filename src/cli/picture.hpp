@@ -6,12 +6,14 @@
 //
 // Every one has exactly the width that was asked for, in columns of the terminal.
 #pragma once
+#include <functional>
 #include <ringside/base/types.hpp>
 #include <string>
 #include <vector>
 
 #include "analysis/heat_map.hpp"
 #include "analysis/histogram.hpp"
+#include "cli/units.hpp"
 
 namespace ringside::cli {
 
@@ -37,6 +39,8 @@ std::string time_bars(const Histogram& histogram, size_t width, Glyphs glyphs);
 
 // Times in ns (rows, powers of two or parts of them, the largest on top) over time (columns), shaded by count; below, when it
 // began and ended, counted from `origin_ns`. At most `height` rows: beyond, the smallest are put together (marked "<").
-std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, u64 origin_ns = 0, size_t height = 24);
+// `label` writes the sizes: they need not be times.
+std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, u64 origin_ns = 0, size_t height = 24,
+                     const std::function<std::string(double)>& label = format_time);
 
 }  // namespace ringside::cli
