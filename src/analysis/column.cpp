@@ -157,7 +157,7 @@ result<Column> Column::compile(std::string_view text, const Formats& formats, co
       return wrong("there is no ." + std::string(modifier) + "; there are log2, buckets=N, hex, sym, execname, usecs and msecs");
     }
   }
-  c.by_id_.resize(Formats::most_ids);
+  c.by_id_.resize(formats.numbers());
   return c;
 }
 

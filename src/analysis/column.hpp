@@ -87,6 +87,7 @@ class Column {
 
   const Access& of(const TraceRecord& record) {
     const u32 id = record.ids + read_common(record.payload).id;
+    if (id >= by_id_.size()) [[unlikely]] by_id_.resize(formats_->numbers());
     Access& access = by_id_[id];
     if (access.op == Op::unknown || access.type != formats_->find(id)) [[unlikely]] find(id, access);
     return access;

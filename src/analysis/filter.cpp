@@ -411,7 +411,7 @@ result<Filter> Filter::compile(std::string_view text, const Formats& formats, co
       return tl::unexpected<Error>(error_at(text, leaf.at, "no event here has a field " + quoted(leaf.field) + near_names(leaf.field, formats)));
     if (!fits) return tl::unexpected<Error>(error_at(text, leaf.value_at, why));
   }
-  filter.programs_.resize(Formats::most_ids);
+  filter.programs_.resize(formats.numbers());
   return filter;
 }
 

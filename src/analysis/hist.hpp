@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "analysis/groups.hpp"
-#include "analysis/histogram.hpp"
+#include <ringside/histogram.hpp>
 
 namespace ringside {
 

@@ -1,4 +1,4 @@
-#include "analysis/histogram.hpp"
+#include <ringside/histogram.hpp>
 
 #include <algorithm>
 

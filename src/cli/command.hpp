@@ -21,7 +21,7 @@ enum Exit : int {
   exit_signal = 128,  // plus the signal's number
 };
 
-inline constexpr const char* default_recording = "ringside.data";
+
 
 // A command registers its options and returns what to run.
 using Run = std::function<int()>;

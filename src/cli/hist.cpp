@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cli/live.hpp"
+#include "cli/picture.hpp"
 #include "cli/table.hpp"
 #include "cli/units.hpp"
 #include "export/json.hpp"
@@ -63,20 +64,9 @@ std::string as_json(const Hist& hist, const std::vector<Hist::Row>& rows, size_t
     }
     append(out, "}");
   }
-  fmt::format_to(std::back_inserter(out), "],\"keys\":{},\"count\":{},\"without\":{},\"lost\":{},\"evicted_keys\":{},\"evicted\":{}}}\n", rows.size(), hist.count(),
-                 hist.without(), totals.lost, hist.evicted().keys, hist.evicted().count);
+  fmt::format_to(std::back_inserter(out), "],\"keys\":{},\"count\":{},\"without\":{},\"lost\":{},\"late\":{},\"evicted_keys\":{},\"evicted\":{}}}\n", rows.size(), hist.count(),
+                 hist.without(), totals.lost, totals.late, hist.evicted().keys, hist.evicted().count);
   return {out.data(), out.size()};
-}
-
-std::string bar(double share, bool ascii) {
-  constexpr size_t width = 20;
-  const double length = share * width;
-  const auto whole = static_cast<size_t>(length);
-  std::string out;
-  for (size_t i = 0; i < whole; ++i) out += ascii ? "#" : "█";
-  const char* const parts[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-  if (!ascii) out += parts[static_cast<size_t>((length - static_cast<double>(whole)) * 8)];
-  return out;
 }
 
 std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const Options& options, const Totals& totals) {
@@ -102,7 +92,7 @@ std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const
       for (const double number : {h.sum(), h.mean(), h.quantile(.5), h.quantile(.9), h.quantile(.99), h.quantile(.999), static_cast<double>(h.max())})
         cells.push_back(show(hist.values()[v], number));
     }
-    cells.push_back(bar(static_cast<double>(row.count) / static_cast<double>(largest), options.ascii));
+    cells.push_back(bar(static_cast<double>(row.count) / static_cast<double>(largest), 20, glyphs(options.ascii)));
     table.row(std::move(cells));
   }
   std::string out = table.render(colours());

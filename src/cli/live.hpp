@@ -10,24 +10,25 @@
 #include <vector>
 
 #include "cli/signals.hpp"
-#include "cli/trace.hpp"
+#include "cli/options.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside::cli {
 
 struct RunOptions {
-  std::string where = default_recording, filter;
-  std::vector<std::string> events;  // the kernel's
+  std::vector<std::string> where;  // none, and no events of the kernel: the default recording
+  std::string filter;
+  std::vector<std::string> events;  // the kernel's, beside them
   std::optional<KernelWay> source;
-  u64 interval_ns = 1'000'000'000, duration_ns = 0;
+  u64 interval_ns = 1'000'000'000, duration_ns = 0, look_ahead_ns = 100'000'000;
   bool every = false;  // a picture each interval, whatever stdout is
   bool once = false, json = false;
 };
-// WHERE -e -F --source --interval --duration --once --json
+// WHERE... -e -F --source --interval --duration --look-ahead --once --json
 void add_run(CLI::App& app, RunOptions& options);
 
 struct Totals {
-  u64 events = 0, lost = 0;  // those the filter lets through; all that got lost
+  u64 events = 0, lost = 0, late = 0;  // those the filter lets through; all that got lost; all that came behind later ones
   u64 first_ns = ~u64{0}, last_ns = 0;
   double seconds() const { return last_ns > first_ns ? static_cast<double>(last_ns - first_ns) / 1e9 : 0; }
 };
@@ -75,9 +76,10 @@ class AnalysisRun {
       if (record.time < totals_.first_ns) totals_.first_ns = record.time;
       if (record.time > totals_.last_ns) totals_.last_ns = record.time;
       totals_.lost += record.lost;
+      totals_.late += record.late;
       if (record.lost == 0 && filter_.wants(record)) {
         ++totals_.events;
-        use(record, trace_->timeline.source(record.source).name());
+        use(record, trace_->timeline.name(record.source));
       }
       if (n % 65536 == 0 && (sys::now_ns() > deadline_ns || (!live_ && asked_to_stop()))) return;
     }

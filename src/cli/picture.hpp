@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "analysis/heat_map.hpp"
-#include "analysis/histogram.hpp"
+#include <ringside/histogram.hpp>
 #include "cli/units.hpp"
 
 namespace ringside::cli {

@@ -52,8 +52,8 @@ std::string as_json(const std::vector<Row>& rows, const Groups<Rates>& groups, c
     groups.append_json(rows[i].key, out);
     fmt::format_to(std::back_inserter(out), "\"count\":{},\"rate\":{:.1f},\"bytes_per_s\":{:.1f}}}", rows[i].count, rows[i].rate, rows[i].bytes_rate);
   }
-  fmt::format_to(std::back_inserter(out), "],\"keys\":{},\"count\":{},\"without\":{},\"lost\":{},\"evicted_keys\":{},\"evicted\":{}}}\n", rows.size(), totals.events - groups.without(),
-                 groups.without(), totals.lost, groups.evicted().keys, groups.evicted().count);
+  fmt::format_to(std::back_inserter(out), "],\"keys\":{},\"count\":{},\"without\":{},\"lost\":{},\"late\":{},\"evicted_keys\":{},\"evicted\":{}}}\n", rows.size(), totals.events - groups.without(),
+                 groups.without(), totals.lost, totals.late, groups.evicted().keys, groups.evicted().count);
   return {out.data(), out.size()};
 }
 

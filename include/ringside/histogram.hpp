@@ -11,7 +11,7 @@
 #include <ringside/base/types.hpp>
 #include <vector>
 
-#include "analysis/log_buckets.hpp"
+#include <ringside/log_buckets.hpp>
 
 namespace ringside {
 
