@@ -119,6 +119,7 @@ void analyze_rows() {
   sched_getaffinity(0, sizeof before, &before);
   pin(sched_getcpu());
   merge_row();
+  latency_row();
   sched_setaffinity(0, sizeof before, &before);
 }
 

@@ -107,14 +107,7 @@ result<Column> Column::compile(std::string_view text, const Formats& formats, co
       fields = "; " + type->full + " has " + (fields.empty() ? "no fields" : fields);
     }
   }
-  if (!any_event) {
-    std::string events;
-    size_t n = 0;
-    for (const auto& type : formats.all()) {
-      if (++n <= 20) events += (events.empty() ? "" : ", ") + type->full;
-    }
-    return wrong("no event here matches " + quoted(c.event_) + "; there are " + (events.empty() ? "none" : events) + (n > 20 ? ", ..." : ""));
-  }
+  if (!any_event) return wrong("no event here matches " + quoted(c.event_) + "; there are " + event_list(formats));
   if (!found && array) return wrong(quoted(c.name_) + " is an array, and those have no one value");
   if (!found && !builtin) return wrong("no event here has a field " + quoted(c.name_) + near_names(c.name_, formats) + fields);
   if (!found) {
@@ -157,7 +150,6 @@ result<Column> Column::compile(std::string_view text, const Formats& formats, co
       return wrong("there is no ." + std::string(modifier) + "; there are log2, buckets=N, hex, sym, execname, usecs and msecs");
     }
   }
-  c.by_id_.resize(formats.numbers());
   return c;
 }
 

@@ -24,6 +24,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/id_table.hpp"
 #include "analysis/texts.hpp"
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
@@ -87,7 +88,6 @@ class Column {
 
   const Access& of(const TraceRecord& record) {
     const u32 id = record.ids + read_common(record.payload).id;
-    if (id >= by_id_.size()) [[unlikely]] by_id_.resize(formats_->numbers());
     Access& access = by_id_[id];
     if (access.op == Op::unknown || access.type != formats_->find(id)) [[unlikely]] find(id, access);
     return access;
@@ -134,7 +134,7 @@ class Column {
   bool is_signed_ = true, is_bool_ = false, is_char_ = false;
   i64 step_ = 0;
   std::vector<std::pair<i64, std::string>> symbols_;
-  std::vector<Access> by_id_;
+  IdTable<Access> by_id_;
 };
 
 }  // namespace ringside

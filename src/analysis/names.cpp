@@ -57,8 +57,23 @@ std::string quoted(std::string_view text) {
   return out + (text.size() > 64 ? "...\"" : "\"");
 }
 
+std::string event_list(const Formats& formats) {
+  std::string out;
+  size_t n = 0;
+  for (const auto& type : formats.all()) {
+    if (++n <= 20) out += (out.empty() ? "" : ", ") + type->full;
+  }
+  return out.empty() ? "none" : out + (n > 20 ? ", ..." : "");
+}
+
 bool event_matches(std::string_view glob, const EventType& type) {
-  return glob_matches(glob, glob.find(':') != std::string_view::npos ? type.full : type.name) || glob == type.system;
+  for (size_t at = 0; at <= glob.size();) {
+    const size_t end = std::min(glob.find(',', at), glob.size());
+    const std::string_view one = glob.substr(at, end - at);
+    if (glob_matches(one, one.find(':') != std::string_view::npos ? type.full : type.name) || one == type.system) return true;
+    at = end + 1;
+  }
+  return false;
 }
 
 }  // namespace ringside

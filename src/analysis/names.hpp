@@ -16,7 +16,10 @@ std::string near_names(std::string_view wanted, const Formats& formats);
 // In quotes, without control characters, cut after 64 bytes.
 std::string quoted(std::string_view text);
 
-// Whether a glob over SYSTEM:EVENT, over an event's name, or a system's name means this event.
+// "sched:sched_switch, irq:irq_handler_entry, ...": the first twenty; "none".
+std::string event_list(const Formats& formats);
+
+// Whether a glob over SYSTEM:EVENT, over an event's name, or a system's name means this event; or one of several, with commas.
 bool event_matches(std::string_view glob, const EventType& type);
 
 }  // namespace ringside

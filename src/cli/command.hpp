@@ -40,6 +40,7 @@ Command add_serve(CLI::App& app);
 Command add_top(CLI::App& app);
 Command add_hist(CLI::App& app);
 Command add_watch(CLI::App& app);
+Command add_latency(CLI::App& app);
 Command add_export(CLI::App& app);
 Command add_remote(CLI::App& app);
 Command add_recover(CLI::App& app);

@@ -26,6 +26,10 @@ void add_run(CLI::App& app, RunOptions& options) {
   app.add_option("-e,--event", options.events, "live events of the kernel, beside WHERE or alone: SYSTEM:EVENT, a glob; may be repeated")
       ->type_name("GLOB")
       ->allow_extra_args(false);
+  add_run_options(app, options);
+}
+
+void add_run_options(CLI::App& app, RunOptions& options) {
   add_filter(app, options.filter);
   add_source(app, options.source);
   add_time(app, "--interval", options.interval_ns, "between two pictures (default 1s); not on a terminal: without it, only the last one is printed")

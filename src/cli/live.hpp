@@ -24,8 +24,9 @@ struct RunOptions {
   bool every = false;  // a picture each interval, whatever stdout is
   bool once = false, json = false;
 };
-// WHERE... -e -F --source --interval --duration --look-ahead --once --json
+// WHERE... -e, and what add_run_options adds: -F --source --interval --duration --look-ahead --once --json
 void add_run(CLI::App& app, RunOptions& options);
+void add_run_options(CLI::App& app, RunOptions& options);
 
 struct Totals {
   u64 events = 0, lost = 0, late = 0;  // those the filter lets through; all that got lost; all that came behind later ones
@@ -45,23 +46,28 @@ class AnalysisRun {
   void stop();       // no more events from now on
   int finish();      // the exit code
 
-  // The exit code. A picture gets the seconds since the one before, and whether it is the last.
+  // The exit code. A picture gets the seconds since the one before, and whether it is the last. `other`: losses, and what the filter
+  // does not let through.
   template <class Use, class Picture>
   int go(const Use& use, const Picture& picture) {
+    return go(use, picture, [](const TraceRecord&, const RingName&) {});
+  }
+  template <class Use, class Picture, class Other>
+  int go(const Use& use, const Picture& picture, const Other& other) {
     if (!live_) {
-      take(use, ~u64{0});
+      take(use, other, ~u64{0});
       put(picture(totals_, totals_.seconds(), true));
       return finish();
     }
     begin();
     while (wait()) {
       refresh();
-      take(use, next_picture_);
+      take(use, other, next_picture_);
       if (sys::now_ns() < next_picture_) continue;
       if (const double seconds = due(); pictures_ && !show(picture(totals_, seconds, false))) break;
     }
     stop();
-    take(use, sys::now_ns() + 5'000'000'000);  // what is still in the rings
+    take(use, other, sys::now_ns() + 5'000'000'000);  // what is still in the rings
     const double seconds = due();
     show(picture(totals_, seconds, true));
     return finish();
@@ -69,17 +75,20 @@ class AnalysisRun {
 
  private:
   // Until nothing is left, or the deadline: a picture is due, whatever the writers do.
-  template <class Use>
-  void take(const Use& use, u64 deadline_ns) {
+  template <class Use, class Other>
+  void take(const Use& use, const Other& other, u64 deadline_ns) {
     TraceRecord record;
     for (u64 n = 1; trace_->next(record); ++n) {
       if (record.time < totals_.first_ns) totals_.first_ns = record.time;
       if (record.time > totals_.last_ns) totals_.last_ns = record.time;
       totals_.lost += record.lost;
       totals_.late += record.late;
+      const RingName& ring = trace_->timeline.name(record.source);
       if (record.lost == 0 && filter_.wants(record)) {
         ++totals_.events;
-        use(record, trace_->timeline.name(record.source));
+        use(record, ring);
+      } else {
+        other(record, ring);
       }
       if (n % 65536 == 0 && (sys::now_ns() > deadline_ns || (!live_ && asked_to_stop()))) return;
     }

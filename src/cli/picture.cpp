@@ -106,7 +106,7 @@ std::string time_bars(const Histogram& histogram, size_t width, Glyphs glyphs) {
   return out;
 }
 
-std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, u64 origin_ns, size_t height, const std::function<std::string(double)>& label) {
+std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, size_t height, const std::function<std::string(double)>& label) {
   const u32 rows = heat.rows();
   if (rows == 0) return "";
   constexpr size_t label_width = 9;
@@ -136,7 +136,7 @@ std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, u64 origi
     for (size_t c = 0; c < narrow.columns(); ++c) out += shade(cell(c, row), most, glyphs);
     out += std::string(edge) + "\n";
   }
-  const auto at = [&](u64 ns) { return (ns < origin_ns ? "-" : "") + format_time(static_cast<double>(ns < origin_ns ? origin_ns - ns : ns - origin_ns)); };
+  const auto at = [](u64 ns) { return fmt::format("{}.{:03} s", ns / 1'000'000'000, ns % 1'000'000'000 / 1'000'000); };
   const std::string from = at(narrow.begin_ns(0)), to = at(narrow.begin_ns(narrow.columns() - 1) + (narrow.column_ns() - 1));
   out += std::string(label_width + 1, ' ') + from;
   if (from.size() + to.size() < narrow.columns()) out += std::string(narrow.columns() - from.size() - to.size(), ' ') + to;

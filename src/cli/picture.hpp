@@ -4,7 +4,7 @@
 //   put(sparkline({1, 5, 3}, Glyphs::unicode))          "▂█▅"
 //   put(heat_map(heat, 80, glyphs(ascii)))              a line for each power of two of ns, the slowest on top
 //
-// Every one has exactly the width that was asked for, in columns of the terminal.
+// Widths are columns of the terminal; heat maps have so many at most, the others exactly.
 #pragma once
 #include <functional>
 #include <ringside/base/types.hpp>
@@ -37,10 +37,9 @@ std::string shade(u64 count, u64 most, Glyphs glyphs);
 //   4.1 us - 8.19 us  ██████████████        12,345
 std::string time_bars(const Histogram& histogram, size_t width, Glyphs glyphs);
 
-// Times in ns (rows, powers of two or parts of them, the largest on top) over time (columns), shaded by count; below, when it
-// began and ended, counted from `origin_ns`. At most `height` rows: beyond, the smallest are put together (marked "<").
-// `label` writes the sizes: they need not be times.
-std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, u64 origin_ns = 0, size_t height = 24,
-                     const std::function<std::string(double)>& label = format_time);
+// Times in ns (rows, powers of two or parts of them, the largest on top) over time (columns), shaded by count; below, when the
+// first began and the last ended, in seconds. At most `height` rows: beyond, the smallest are put together (marked "<"). `label`
+// writes the sizes: they need not be times.
+std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, size_t height = 24, const std::function<std::string(double)>& label = format_time);
 
 }  // namespace ringside::cli

@@ -30,6 +30,8 @@ namespace {
 struct Options {
   RunOptions run;
   WatchQuery query;
+  std::vector<std::string> latency;
+  std::string keys;
   u64 most_keys = 10'000, count = 40;
   bool batch = false, ascii = false;
 };
@@ -76,9 +78,21 @@ class Requests {
   bool closed_ = false;
 };
 
+template <class Use>
+void each_opened(Trace& trace, const Use& use) {
+  use(static_cast<Opened&>(trace));
+  for (Opened& o : trace.others) use(o);
+}
+TracefsInstance* kernel_of(Trace& trace) {
+  TracefsInstance* found = nullptr;
+  each_opened(trace, [&](Opened& o) { found = o.kernel != nullptr ? o.kernel.get() : found; });
+  return found;
+}
+
 // Names of the kernel's threads: those that there are, and those that the kernel has seen since.
 void learn_names(Trace& trace, bool all) {
-  if (trace.kernel == nullptr) return;
+  const TracefsInstance* const kernel = kernel_of(trace);
+  if (kernel == nullptr) return;
   const auto add = [&](i32 tid, std::string name) {
     if (tid > 0 && !name.empty()) trace.tasks.add(Task{tid, tid, name, name});
   };
@@ -93,7 +107,7 @@ void learn_names(Trace& trace, bool all) {
       if (name) add(std::atoi(thread->path().filename().c_str()), *name);
     }
   }
-  const auto text = sys::read_file(trace.kernel->dir() + "/../../saved_cmdlines");
+  const auto text = sys::read_file(kernel->dir() + "/../../saved_cmdlines");
   for (size_t at = 0; text && at < text->size();) {
     const size_t end = std::min(text->find('\n', at), text->size());
     const size_t space = text->find(' ', at);
@@ -130,7 +144,7 @@ class Watcher {
     TraceRecord record;
     Trace& from = trace();
     for (u64 n = 1; from.next(record); ++n) {
-      model_->take(record, from.timeline.source(record.source).name());
+      model_->take(record, from.timeline.name(record.source));
       if (n % 1024 == 0 && (requests.wanted() || asked_to_stop())) return true;
       if (n % 32768 == 0 && sys::now_ns() >= std::min(next_tick_, end_ns_)) return true;
     }
@@ -155,7 +169,7 @@ class Watcher {
     TraceRecord record;
     Trace& from = trace();
     for (u64 n = 1; from.next(record); ++n) {
-      model_->take(record, from.timeline.source(record.source).name());
+      model_->take(record, from.timeline.name(record.source));
       if (n % 65536 == 0 && sys::now_ns() > deadline) break;
     }
     tick();
@@ -163,8 +177,7 @@ class Watcher {
   int finish() { return run_->finish(); }
 
   WatchHost::View view(const std::string& chosen, bool everything) {
-    status_.where = options_.run.events.empty() ? options_.run.where : "kernel";
-    for (const std::string& glob : options_.run.events) status_.where += " " + glob;
+    status_.where = where();
     status_.live = live();
     status_.ended = ended_;
     status_.interval_ns = interval_ns_;
@@ -173,7 +186,7 @@ class Watcher {
   result<void> count(const WatchQuery& query, bool again) {
     auto model = WatchModel::make(query, model_options(), trace().formats, trace().tasks);
     if (!model) return tl::unexpected<Error>(model.error());
-    if ((again || !live()) && trace().kernel == nullptr && trace().remote == nullptr) {
+    if ((again || !live()) && is_there_again()) {
       auto before = std::move(run_);
       if (auto opened = reopen(); !opened) {
         run_ = std::move(before);
@@ -199,7 +212,7 @@ class Watcher {
     WatchPicture p = model_->picture("");
     p.sort(last || !live() ? WatchSort::count : WatchSort::rate, true);
     std::string out;
-    if (!last) out = fmt::format("{}: {:.1f} s, {} events, {}, {} lost\n", options_.run.events.empty() ? options_.run.where : "kernel", p.seconds, format_count(p.all.count), format_rate(p.all.rate, ""), format_count(p.lost));
+    if (!last) out = fmt::format("{}: {:.1f} s, {} events, {}, {} lost\n", where(), p.seconds, format_count(p.all.count), format_rate(p.all.rate, ""), format_count(p.lost));
     std::vector<Table::Column> columns;
     for (const std::string& name : p.columns) columns.push_back({name});
     for (const char* name : {"count", "rate", "share"}) columns.push_back({name, Table::right});
@@ -260,14 +273,26 @@ class Watcher {
 
  private:
   explicit Watcher(const Options& options) : options_(options), interval_ns_(options.run.interval_ns) { options_.run.filter.clear(); }
+  std::string where() const {
+    std::string out;
+    for (const std::string& one : options_.run.where) out += (out.empty() ? "" : " ") + one;
+    if (!options_.run.events.empty()) out += out.empty() ? "kernel" : " kernel";
+    for (const std::string& glob : options_.run.events) out += " " + glob;
+    return out.empty() ? default_recording : out;
+  }
+  // Whether what it showed can be read once more.
+  bool is_there_again() {
+    bool is = true;
+    each_opened(trace(), [&](const Opened& o) { is = is && o.kernel == nullptr && o.remote == nullptr; });
+    return is;
+  }
   WatchModel::Options model_options() const { return {options_.most_keys, run_->live()}; }
   result<void> reopen() {
     auto run = AnalysisRun::open(options_.run);
     if (!run) return tl::unexpected<Error>(run.error());
     run_ = std::move(*run);
     learn_names(trace(), true);
-    const Trace& t = trace();
-    status_.clock = to_string(t.recording ? t.recording->clock.kind : t.instance != nullptr ? t.instance->clock().kind : best_clock());
+    status_.clock = trace().clock;
     return {};
   }
   void begin() {
@@ -302,7 +327,7 @@ class Watcher {
     for (u32 i = 0; i < timeline.size() && status_.rings.size() < 64; ++i) {
       const Source& source = timeline.source(i);
       const Counters c = source.counters();
-      const RingName& name = source.name();
+      const RingName& name = timeline.name(i);
       if (c.capacity_bytes == 0) continue;
       status_.rings.push_back({name.kernel ? "cpu" + std::to_string(name.ring) : name.task, std::min(1., static_cast<double>(c.bytes) / static_cast<double>(c.capacity_bytes))});
     }
@@ -505,8 +530,34 @@ void put_patiently(std::string_view text) {
   }
 }
 
+// START END, and what both have in common.
+void set_latency(Options& options) {
+  if (options.latency.empty()) {
+    if (!options.keys.empty()) throw UsageError{"--key belongs to --latency START END"};
+    return;
+  }
+  Pairs::Options pairs;
+  pairs.start = options.latency[0];
+  pairs.end = options.latency[1];
+  for (const std::string& key : split_columns(options.keys)) {
+    const size_t equal = key.find('=');
+    pairs.keys.push_back({key.substr(0, equal), equal == std::string::npos ? key : key.substr(equal + 1)});
+  }
+  if (options.run.where.empty() && options.run.events.empty()) {
+    // The kernel, if these are its events.
+    const auto all = kernel_events();
+    for (const std::string& side : options.latency) {
+      for (const std::string& glob : split_columns(Pairs::split(side).first)) {
+        if (all && std::any_of(all->begin(), all->end(), [&](const KernelEvent& e) { return names_event(glob, e.system, e.name); })) options.run.events.push_back(glob);
+      }
+    }
+  }
+  options.query.latency = std::move(pairs);
+}
+
 int run(Options options) {
   signal(SIGPIPE, SIG_IGN);
+  set_latency(options);
   options.query.filter = options.run.filter;
   bool screen = !options.batch && !options.run.json && !options.run.once && on_terminal(STDIN_FILENO) && on_terminal(STDOUT_FILENO);
   auto opened = Watcher::open(options);
@@ -526,7 +577,7 @@ int run(Options options) {
     sigaddset(&theirs, SIGTSTP);
     pthread_sigmask(SIG_BLOCK, &theirs, nullptr);
   }
-  if (watcher->trace().kernel != nullptr) (void)watcher->trace().kernel->ignore(front->tid());
+  if (auto* const kernel = kernel_of(watcher->trace())) (void)kernel->ignore(front->tid());
   while (!asked_to_stop() && !front->done() && !watcher->over()) {
     if (front->requests.wanted()) front->requests.serve();
     const bool more = watcher->take(front->requests);
@@ -562,6 +613,8 @@ Command add_watch(CLI::App& app) {
   add_run(*c, options->run);
   c->add_option("--by", options->query.by, "a row for each value of it: event, task, thread, process, cpu, or [EVENT/]FIELD; or two with a comma")->type_name("KEY")->capture_default_str();
   c->add_option("-v,--val", options->query.value, "quantiles, histogram and heat map of this field")->type_name("FIELD");
+  c->add_option("--latency", options->latency, "the time from one event to another one, for each row: START END, as of ringside latency")->expected(2)->type_name("START END");
+  c->add_option("-k,--key", options->keys, "of --latency: what both have in common, FIELD or FIELD=FIELD; up to three with commas (default: the thread)")->type_name("FIELD");
   c->add_option("-n,--count", options->count, "lines at most of plain tables")->capture_default_str();
   c->add_option("--keys", options->most_keys, "keys kept at most; a full table gives up those that count least")->capture_default_str()->check(CLI::Range(2, 10'000'000));
   c->add_flag("-b,--batch", options->batch, "a plain table each interval, as where there is no terminal");
@@ -573,6 +626,7 @@ Command add_watch(CLI::App& app) {
       "  ringside watch -e 'sched:*' --by task      the kernel, as root\n"
       "  ringside watch -e 'syscalls:sys_exit_*' -F 'ret < 0' --by event,ret\n"
       "  ringside watch web --by thread -v duration_ns --interval 200ms\n"
+      "  ringside watch --latency sched:sched_wakeup sched:sched_switch --key pid=next_pid --by next_comm\n"
       "  ringside watch web --batch --interval 5s --duration 1m > rates.txt\n"
       "  ringside watch web --json | jq -c '[.seconds, .all.rate, .lost]'\n"
       "Keys: Enter looks into a row (event, its tasks, its fields, their values), Esc goes back, F4 filters, F3 searches, F2 and F5\n"

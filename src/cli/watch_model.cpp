@@ -51,6 +51,14 @@ result<WatchModel> WatchModel::make(const WatchQuery& query, const Options& opti
     if (!filter) return tl::unexpected<Error>(filter.error());
     model.filter_ = std::move(*filter);
   }
+  if (query.latency) {
+    Pairs::Options pairs = *query.latency;
+    pairs.slowest = pairs.context = 0;
+    pairs.by.clear();
+    auto made = Pairs::make(pairs, formats, tasks);
+    if (!made) return tl::unexpected<Error>(made.error());
+    model.pairs_.emplace(std::move(*made));
+  }
   for (const WatchOnly& only : query.only) {
     auto column = Column::compile(only.column, formats, tasks);
     if (!column) return tl::unexpected<Error>(column.error());
@@ -69,7 +77,7 @@ result<WatchModel> WatchModel::make(const WatchQuery& query, const Options& opti
   auto groups = Groups<Cell>::make(split_columns(query.by), options.most_keys, formats, tasks);
   if (!groups) return tl::unexpected<Error>(groups.error());
   model.groups_.emplace(std::move(*groups));
-  if (!query.value.empty()) {
+  if (!query.value.empty() && !query.latency) {
     auto column = Column::compile(query.value, formats, tasks);
     if (!column) return tl::unexpected<Error>(column.error());
     if (column->kind() == Column::Kind::text) return refuse(std::errc::invalid_argument, quoted(query.value) + " is a text, and has no histogram");
@@ -86,8 +94,8 @@ bool WatchModel::number(Column& column, const TraceRecord& record, const RingNam
   return true;
 }
 
+// The filter is asked before.
 bool WatchModel::wanted(const TraceRecord& record, const RingName& ring) {
-  if (filter_ && !filter_->matches(record, ring)) return false;
   for (Restriction& only : only_) {
     switch (only.column.kind()) {
       case Column::Kind::whole: {
@@ -146,34 +154,27 @@ void WatchModel::count(Cell& cell, u64 time_ns, const i64* value) {
 }
 
 void WatchModel::take(const TraceRecord& record, const RingName& ring) {
-  if (record.lost != 0) {
-    lost_ += record.lost;
-    return;
-  }
-  if (!wanted(record, ring)) return;
+  lost_ += record.lost;
+  if (record.lost == 0 && filter_ && !filter_->matches(record, ring)) return;
+  if (pairs_ && !pairs_->take(record, ring)) return;
+  if (record.lost != 0 || !wanted(record, ring)) return;
   if (!options_.live) place(record.time);
   first_ns_ = std::min(first_ns_, record.time);
   last_ns_ = std::max(last_ns_, record.time);
+  i64 value = 0;
   if (!groups_) {
     for (FieldRow& field : fields_) {
-      i64 value = 0;
-      if (field.column.kind() == Column::Kind::text) {
-        std::string_view text;
-        if (field.column.text(record, ring, text)) count(field.cell, record.time, nullptr);
-      } else if (number(field.column, record, ring, value)) {
-        count(field.cell, record.time, &value);
-      }
+      std::string_view text;
+      if (number(field.column, record, ring, value)) count(field.cell, record.time, &value);
+      else if (field.column.kind() == Column::Kind::text && field.column.text(record, ring, text)) count(field.cell, record.time, nullptr);
     }
     count(all_, record.time, nullptr);
     return;
   }
-  i64 value = 0;
-  const bool has = value_ && number(*value_, record, ring, value);
-  if (Cell* cell = groups_->at(record, ring); cell != nullptr) {
-    count(*cell, record.time, has ? &value : nullptr);
-  } else {
-    ++without_;
-  }
+  const bool has = pairs_ || (value_ && number(*value_, record, ring, value));
+  if (pairs_) value = static_cast<i64>(std::min<u64>(pairs_->latency(), INT64_MAX));
+  if (Cell* cell = groups_->at(record, ring); cell != nullptr) count(*cell, record.time, has ? &value : nullptr);
+  else ++without_;
   count(all_, record.time, has ? &value : nullptr);
 }
 
@@ -251,8 +252,7 @@ WatchPicture WatchModel::picture(const std::string& chosen, bool everything) con
   out.without = without_;
   out.seconds = seconds();
   out.slot_seconds = options_.live ? (ticks_ == 0 ? 0 : seconds_[(slot_ + slots - 1) % slots]) : static_cast<double>(u64{1} << shift_) / 1e9;
-  out.origin_ns = options_.live || all_.count == 0 ? 0 : first_ns_;
-  if (value_) out.value = value_->name();
+  out.value = pairs_ ? "latency" : value_ ? value_->name() : "";
   const auto values = [&](const Cell& cell, const std::string& id) {
     if (!cell.values || (!everything && id != chosen)) return;
     auto copy = std::make_shared<WatchValues>();
@@ -282,7 +282,7 @@ WatchPicture WatchModel::picture(const std::string& chosen, bool everything) con
       row.key = key;
       for (size_t i = 0; i < groups_->columns().size(); ++i) row.names.push_back(groups_->show(key, i));
       describe(*cell, row, of);
-      if (value_) row.unit = value_->unit();
+      row.unit = pairs_ ? Column::Unit::ns : value_ ? value_->unit() : Column::Unit::none;
       values(*cell, row.id);
     }
   } else {

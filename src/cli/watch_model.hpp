@@ -23,7 +23,8 @@
 #include "analysis/filter.hpp"
 #include "analysis/groups.hpp"
 #include "analysis/heat_map.hpp"
-#include "analysis/histogram.hpp"
+#include "analysis/pairs.hpp"
+#include <ringside/histogram.hpp>
 
 namespace ringside::cli {
 
@@ -37,6 +38,7 @@ struct WatchQuery {
   std::string filter{}, value{};
   std::vector<WatchOnly> only{};
   bool fields = false;           // instead of `by`: a row for each field of the event that `only` names
+  std::optional<Pairs::Options> latency{};  // only events that end a pair count, and how long it took is the value
 };
 
 // Of a row, or of all together.
@@ -70,7 +72,6 @@ struct WatchPicture {
   u64 keys = 0, without = 0, lost = 0, evicted_keys = 0, evicted_events = 0;
   double seconds = 0;              // since counting began; of recordings: from the first record to the last
   double slot_seconds = 0;         // of one of `rates`
-  u64 origin_ns = 0;               // the first record
   std::map<std::string, std::shared_ptr<const WatchValues>> values;  // by id, of the rows that were asked for and have some
 
   void sort(WatchSort by, bool descending);
@@ -143,6 +144,7 @@ class WatchModel {
   Options options_;
   const Formats* formats_;
   std::optional<Filter> filter_;
+  std::optional<Pairs> pairs_;
   std::vector<Restriction> only_;
   std::optional<Groups<Cell>> groups_;
   std::vector<FieldRow> fields_;

@@ -332,6 +332,7 @@ void WatchScreen::choose() {
     query.by = choice;
   } else {
     query.value = choice == "none" ? "" : choice;
+    query.latency.reset();
     if (panel_ == Panel::rates || panel_ == Panel::off) panel_ = Panel::histogram;
   }
   query.fields = false;
@@ -442,7 +443,7 @@ void WatchScreen::accept() {
       return;
     case Mode::filter: query.filter = text; break;
     case Mode::key: query.by = text; query.fields = false; break;
-    case Mode::value: query.value = text; query.fields = false; break;
+    case Mode::value: query.value = text; query.latency.reset(); query.fields = false; break;
     default: return;
   }
   // A refused text stays in the editor, with what is wrong above it.
@@ -534,7 +535,8 @@ Line WatchScreen::path(size_t) const {
     line.push_back({" > ", Style::dim});
   }
   line.push_back({q.fields ? "fields" : "by " + q.by});
-  if (!q.value.empty() && !q.fields) line.push_back({"  value " + q.value});
+  if (q.latency && !q.fields) line.push_back({"  latency " + q.latency->start + " -> " + q.latency->end});
+  else if (!q.value.empty() && !q.fields) line.push_back({"  value " + q.value});
   if (!q.filter.empty()) line.push_back({"  filter " + q.filter, Style::warn});
   if (view_.picture.keys > view_.picture.rows.size()) line.push_back({fmt::format("  the {} largest of {}", view_.picture.rows.size(), format_count(view_.picture.keys)), Style::dim});
   return line;
@@ -768,7 +770,7 @@ std::vector<Line> WatchScreen::panel(size_t width, size_t height) const {
     body = graph(width, height - 1);
   } else if (which == Panel::heat && found != p.values.end() && height > 3) {
     const Column::Unit unit = row->unit;
-    const std::string picture = heat_map(found->second->heat, width, glyphs_, p.origin_ns, height - 3, [&](double v) { return show(v, unit); });
+    const std::string picture = heat_map(found->second->heat, width, glyphs_, height - 3, [&](double v) { return show(v, unit); });
     for (const std::string& line : lines_of(picture)) body.push_back({{line}});
   } else if (which == Panel::histogram) {
     body = bars(width, height - 1);
