@@ -539,7 +539,7 @@ void set_latency(Options& options) {
   Pairs::Options pairs;
   pairs.start = options.latency[0];
   pairs.end = options.latency[1];
-  for (const std::string& key : split_columns(options.keys)) {
+  for (const std::string& key : options.keys.empty() ? std::vector<std::string>() : split_columns(options.keys)) {
     const size_t equal = key.find('=');
     pairs.keys.push_back({key.substr(0, equal), equal == std::string::npos ? key : key.substr(equal + 1)});
   }
