@@ -265,6 +265,7 @@ WatchPicture WatchModel::picture(const std::string& chosen, bool everything) con
   };
   const double of = static_cast<double>(all_.count - without_);
   describe(all_, out.all, static_cast<double>(all_.count));
+  out.all.unit = pairs_ ? Column::Unit::ns : value_ ? value_->unit() : Column::Unit::none;
   if (groups_) {
     for (const Column& column : groups_->columns()) out.columns.push_back(column.name());
     out.keys = groups_->size();
@@ -282,7 +283,7 @@ WatchPicture WatchModel::picture(const std::string& chosen, bool everything) con
       row.key = key;
       for (size_t i = 0; i < groups_->columns().size(); ++i) row.names.push_back(groups_->show(key, i));
       describe(*cell, row, of);
-      row.unit = pairs_ ? Column::Unit::ns : value_ ? value_->unit() : Column::Unit::none;
+      row.unit = out.all.unit;
       values(*cell, row.id);
     }
   } else {

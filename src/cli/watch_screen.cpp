@@ -425,7 +425,9 @@ void WatchScreen::menu_key(KeyCode code) {
     default:  // the next one that begins so
       for (size_t i = 1; i <= choices_.size(); ++i) {
         const size_t at = (choice_ + i) % choices_.size();
-        if (code >= 0x20 && code < 0x7F && choices_[at][0] == static_cast<char>(code)) {
+        const std::string& choice = choices_[at];
+        const size_t slash = choice.rfind('/');  // EVENT/FIELD
+        if (code >= 0x20 && code < 0x7F && choice[slash == std::string::npos ? 0 : slash + 1] == static_cast<char>(code)) {
           choice_ = at;
           break;
         }
@@ -492,19 +494,26 @@ std::string WatchScreen::show(double value, Column::Unit unit) const {
   return fmt::format("{:.3g}", value);
 }
 
-std::string WatchScreen::spark(const WatchRow& row, size_t width) const {
-  std::vector<double> rates = row.rates;
+// Of a live source the newest, of a recording all of its time, however narrow.
+std::vector<double> WatchScreen::rates(const WatchRow& row, size_t width) const {
+  std::vector<double> out = row.rates;
+  if (out.size() <= width) return out;
   if (view_.status.live) {
-    if (rates.size() > width) rates.erase(rates.begin(), rates.end() - static_cast<std::ptrdiff_t>(width));
-    return std::string(width - rates.size(), ' ') + sparkline(rates, glyphs_);
+    out.erase(out.begin(), out.end() - static_cast<std::ptrdiff_t>(width));
+    return out;
   }
-  // All of the time of a recording, however narrow.
-  std::vector<double> narrow(std::min(width, rates.size()));
-  for (size_t i = 0; i < narrow.size(); ++i) {
-    const size_t from = i * rates.size() / narrow.size(), to = std::max(from + 1, (i + 1) * rates.size() / narrow.size());
-    for (size_t k = from; k < to; ++k) narrow[i] += rates[k] / static_cast<double>(to - from);
+  std::vector<double> narrow(width);
+  for (size_t i = 0; i < width; ++i) {
+    const size_t from = i * out.size() / width, to = std::max(from + 1, (i + 1) * out.size() / width);
+    for (size_t k = from; k < to; ++k) narrow[i] += out[k] / static_cast<double>(to - from);
   }
-  return sparkline(narrow, glyphs_) + std::string(width - narrow.size(), ' ');
+  return narrow;
+}
+
+std::string WatchScreen::spark(const WatchRow& row, size_t width) const {
+  const std::vector<double> shown = rates(row, width);
+  const std::string space(width - shown.size(), ' ');
+  return view_.status.live ? space + sparkline(shown, glyphs_) : sparkline(shown, glyphs_) + space;
 }
 
 Line WatchScreen::title(size_t width) const {
@@ -514,16 +523,20 @@ Line WatchScreen::title(size_t width) const {
   right.push_back({s.live ? fmt::format("live, every {}", format_time(static_cast<double>(s.interval_ns))) : s.ended ? "recording" : "reading it", Style::title});
   if (!s.clock.empty()) right.push_back({"  clock " + s.clock, Style::title});
   right.push_back({fmt::format("  own CPU {:.0f} % ", s.own_cpu * 100), Style::title});
-  return both({{" ringside watch  ", Style::title}, {fitted(s.where, std::min(columns_of(s.where), std::max<size_t>(width, 60) - 30), glyphs_), Style::title}}, right, width, Style::title);
+  const std::string left = " ringside watch  ";
+  size_t room = width - std::min(width, left.size() + 1);
+  for (const Span& span : right) room -= std::min(room, columns_of(span.text));
+  if (room < 12) room = width;  // narrow: the source alone
+  return both({{left, Style::title}, {fitted(s.where, std::min(columns_of(s.where), room), glyphs_), Style::title}}, right, width, Style::title);
 }
 
 Line WatchScreen::totals(size_t) const {
   const WatchPicture& p = view_.picture;
   Line line{{" " + format_count(p.all.count), Style::bold}, {" events  "}, {format_rate(p.all.rate, ""), Style::bold}, {"  "}, {spark(p.all, 12), Style::good}, {"  "}};
   line.push_back(p.lost == 0 ? Span{"none lost", Style::good} : Span{format_count(p.lost) + " lost", Style::bad});
-  line.push_back({"  in " + format_time(p.seconds * 1e9)});
   if (p.evicted_keys != 0) line.push_back({fmt::format("  {} keys given up", format_count(p.evicted_keys)), Style::warn});
   if (p.without != 0) line.push_back({fmt::format("  {} without key", format_count(p.without)), Style::warn});
+  line.push_back({"  in " + format_time(p.seconds * 1e9)});
   return line;
 }
 
@@ -726,15 +739,13 @@ std::vector<Line> WatchScreen::graph(size_t width, size_t height) const {
   if (view_.picture.rows.empty() || height == 0 || width < 14) return out;
   constexpr size_t label = 10;
   const size_t room = width - label - 2;
-  std::vector<double> rates = view_.picture.rows[row_].rates;
-  const size_t most = std::min(room, WatchModel::slots);
-  if (rates.size() > most) rates.erase(rates.begin(), rates.end() - static_cast<std::ptrdiff_t>(most));
-  const size_t wide = rates.empty() ? 1 : std::clamp<size_t>(room / std::max<size_t>(rates.size(), view_.status.live ? 60 : 1), 1, 8);
+  const std::vector<double> shown = rates(view_.picture.rows[row_], room);
+  const size_t wide = shown.empty() ? 1 : std::clamp<size_t>(room / std::max<size_t>(shown.size(), view_.status.live ? 60 : 1), 1, 8);
   double top = 0;
-  for (const double r : rates) top = std::max(top, r);
+  for (const double r : shown) top = std::max(top, r);
   for (size_t line = 0; line < height; ++line) {
     std::vector<double> part;
-    for (const double r : rates) {
+    for (const double r : shown) {
       const double level = top > 0 ? std::clamp(r / top * static_cast<double>(height) - static_cast<double>(height - 1 - line), 0., 1.) : 0;
       part.insert(part.end(), wide, level);
     }
@@ -758,7 +769,7 @@ std::vector<Line> WatchScreen::panel(size_t width, size_t height) const {
   const std::string value = p.query.fields ? "" : p.value + " of ";
   std::string text;
   if (which == Panel::rates) {
-    text = fmt::format(" Rate of {}{}", of, p.slot_seconds > 0 ? fmt::format(", {} a column", format_time(p.slot_seconds * 1e9)) : "");
+    text = fmt::format(" Rate of {}{}", of, p.slot_seconds > 0 && view_.status.live ? fmt::format(", {} an interval", format_time(p.slot_seconds * 1e9)) : "");
   } else {
     const bool shared = which == Panel::heat && found != p.values.end() && found->second->heat_of_all;
     text = (which == Panel::heat ? " Heat map, " : " Histogram, ") + value + (shared ? "all rows" : of);

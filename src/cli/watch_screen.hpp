@@ -113,6 +113,7 @@ class WatchScreen {
   void resort();
 
   std::string show(double value, Column::Unit unit) const;
+  std::vector<double> rates(const WatchRow& row, size_t width) const;
   std::string spark(const WatchRow& row, size_t width) const;
   Line title(size_t width) const;
   Line totals(size_t width) const;
