@@ -132,15 +132,18 @@ void WatchModel::place(u64 time_ns) {
   while (since >> shift_ >= slots) {
     ++shift_;
     each_cell([](Cell& cell) {
-      for (size_t i = 0; i < slots; ++i) cell.slot[i] = i < slots / 2 ? cell.slot[2 * i] + cell.slot[2 * i + 1] : 0;
+      if (!cell.slot) return;
+      auto& slot = *cell.slot;
+      for (size_t i = 0; i < slots; ++i) slot[i] = i < slots / 2 ? slot[2 * i] + slot[2 * i + 1] : 0;
     });
   }
   slot_ = since >> shift_;
 }
 
 void WatchModel::count(Cell& cell, u64 time_ns, const i64* value) {
+  if (!cell.slot) [[unlikely]] cell.slot = std::make_unique<std::array<u64, slots>>();
   ++cell.count;
-  ++cell.slot[slot_];
+  ++(*cell.slot)[slot_];
   if (value == nullptr) return;
   if (!cell.values) {
     cell.values = std::make_unique<Values>();
@@ -183,7 +186,9 @@ void WatchModel::tick(double seconds) {
   elapsed_ += seconds;
   ++ticks_;
   slot_ = (slot_ + 1) % slots;
-  each_cell([&](Cell& cell) { cell.slot[slot_] = 0; });
+  each_cell([&](Cell& cell) {
+    if (cell.slot) (*cell.slot)[slot_] = 0;
+  });
 }
 
 double WatchModel::seconds() const {
@@ -193,16 +198,16 @@ double WatchModel::seconds() const {
 
 std::vector<double> WatchModel::rates(const Cell& cell) const {
   std::vector<double> out;
+  if (!cell.slot) return out;
   if (options_.live) {
     for (u64 i = std::min<u64>(ticks_, slots - 1); i-- != 0;) {
       const size_t at = (slot_ + slots - 1 - i) % slots;
-      out.push_back(seconds_[at] > 0 ? static_cast<double>(cell.slot[at]) / seconds_[at] : 0);
+      out.push_back(seconds_[at] > 0 ? static_cast<double>((*cell.slot)[at]) / seconds_[at] : 0);
     }
     return out;
   }
-  if (all_.count == 0) return out;
   const u64 used = std::min<u64>(slots, ((last_ns_ - origin_) >> shift_) + 1);
-  for (u64 i = 0; i < used; ++i) out.push_back(static_cast<double>(cell.slot[i]) * 1e9 / static_cast<double>(u64{1} << shift_));
+  for (u64 i = 0; i < used; ++i) out.push_back(static_cast<double>((*cell.slot)[i]) * 1e9 / static_cast<double>(u64{1} << shift_));
   return out;
 }
 

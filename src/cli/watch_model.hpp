@@ -9,7 +9,7 @@
 // column, or the latency of pairs), a histogram of it and a heat map over time. Drilling down makes another model of a narrower query.
 // Of a recording there are no intervals: its time is cut into slices, which double when it does not fit.
 //
-// Memory: Options::most_keys rows of half a KiB, histograms of the values (some KiB each), heat maps for the first `most_heats` keys.
+// Memory: Options::most_keys rows of a KiB, histograms of the values (some KiB each), heat maps for the first `most_heats` keys.
 // picture() costs a pass over the keys, and the work for `most_rows` of them. Thread-safety: none.
 #pragma once
 #include <array>
@@ -111,7 +111,7 @@ class WatchModel {
   };
   struct Cell {
     u64 count = 0;
-    std::array<u64, slots> slot{};
+    std::unique_ptr<std::array<u64, slots>> slot{};  // null while nothing was counted; a table of cells moves them
     std::unique_ptr<Values> values;
   };
   struct Restriction {
