@@ -28,6 +28,7 @@ extern "C" {
 
 struct ringside_consumer;
 struct ringside_hist;
+struct ringside_latency;
 
 struct ringside_consumer_options {
   const char* const* where;   // recordings, trace.dat files, instances, sockets; NULL behind the last; NULL: none
@@ -80,6 +81,17 @@ uint64_t ringside_hist_count(const struct ringside_hist* hist, size_t row);
 double ringside_hist_sum(const struct ringside_hist* hist, size_t row);
 double ringside_hist_quantile(const struct ringside_hist* hist, size_t row, double q);  // 0 to 1
 uint64_t ringside_hist_evicted(const struct ringside_hist* hist);                       // events of keys given up for others
+
+// The time from a start to the end that belongs to it: `ringside latency`. start_key and end_key are columns, NULL both: the thread.
+// It must go before its consumer.
+struct ringside_latency* ringside_latency_open(struct ringside_consumer* consumer, const char* start, const char* end, const char* start_key,
+                                               const char* end_key, char* error, size_t error_size);
+void ringside_latency_close(struct ringside_latency* latency);
+// The record that next() gave last; every one, gaps too. True: it ended a pair, which took *ns.
+bool ringside_latency_add(struct ringside_latency* latency, uint64_t* ns);
+uint64_t ringside_latency_count(const struct ringside_latency* latency);
+double ringside_latency_quantile(const struct ringside_latency* latency, double q);  // ns
+uint64_t ringside_latency_unmatched(const struct ringside_latency* latency);         // ends without a start
 
 #ifdef __cplusplus
 }

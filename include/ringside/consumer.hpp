@@ -82,6 +82,9 @@ class Consumer {
     std::vector<std::string> kernel{};  // live: globs over SYSTEM:EVENT
     std::string filter{};               // as of `ringside report --filter`
     u64 kernel_buffer_size = 4 << 20;   // bytes for each CPU
+    // Also what this thread does itself. Without it, interrupts that come while this thread runs are not seen either: the kernel tells
+    // events apart by the thread that runs.
+    bool own_events = false;
     std::chrono::nanoseconds look_ahead = std::chrono::milliseconds(100);  // how long a stalled source may delay the others
     std::chrono::nanoseconds duration{};  // run() and wait() end after it; 0: at stop(), and where recordings end
   };
@@ -166,6 +169,41 @@ class Consumer {
     std::unique_ptr<State> state_;
   };
   result<Hist> hist(const std::vector<std::string>& keys, const std::vector<std::string>& values = {}, size_t most_keys = 100'000);
+
+  // The time from a start to the end that belongs to it, by what they have in common: `ringside latency` (src/analysis/pairs.hpp says how
+  // starts and ends meet, and what losses mean).
+  struct LatencyOptions {
+    std::string start{}, end{};  // "sched:sched_waking", or with a condition: "sched:sched_switch if prev_state == 0"
+    std::vector<std::pair<std::string, std::string>> keys{};  // columns of the start, of the end; none: the thread
+    std::string by{};            // a column: quantiles for each value of it
+    size_t most_waiting = 100'000, most_groups = 10'000;
+  };
+  class Latency {
+   public:
+    struct Counts {
+      u64 pairs = 0, doubtful = 0;  // a loss fell into doubtful ones
+      u64 repeated = 0, evicted = 0, negative = 0, waiting = 0;  // starts that were not measured: started again, too many, from the future, still open
+      u64 unmatched = 0;            // ends
+    };
+    struct Group {
+      std::string key;
+      const Histogram* times = nullptr;  // ns
+    };
+    Latency(Latency&&) noexcept;
+    ~Latency();
+    // Every event and every gap, in order. The latency in ns, if it ended one.
+    std::optional<u64> add(const Event& e);
+    const Histogram& all() const;        // ns
+    std::vector<Group> groups() const;   // by LatencyOptions::by, the largest sum first
+    Counts counts() const;
+
+   private:
+    friend class Consumer;
+    struct State;
+    explicit Latency(std::unique_ptr<State> state);
+    std::unique_ptr<State> state_;
+  };
+  result<Latency> latency(const LatencyOptions& options);
 
  private:
   struct State;

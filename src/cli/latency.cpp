@@ -192,7 +192,8 @@ class Report {
     for (const Pairs::Key& key : job_.pairs.keys) keys += (keys.empty() ? "" : ", ") + key.start + (key.end == key.start ? "" : "=" + key.end);
     std::string out = fmt::format("{}  ->  {}  ({})\n", job_.pairs.start, job_.pairs.end, keys.empty() ? "thread" : keys);
     out += table();
-    if (counts_.pairs != 0) out += "\n" + time_bars(pairs_.all(), width, how);
+    // Of a live one the screen holds either.
+    if (counts_.pairs != 0 && (last || !options_.heat)) out += "\n" + time_bars(pairs_.all(), width, how);
     if (options_.heat && heat_.count() != 0) out += "\n" + heat_map(heat_, width, how);
     if (last) out += slowest();
     return out + "\n" + closing();

@@ -32,6 +32,7 @@ void add_run(CLI::App& app, RunOptions& options) {
 void add_run_options(CLI::App& app, RunOptions& options) {
   add_filter(app, options.filter);
   add_source(app, options.source);
+  app.add_flag("--own", options.own, "of the kernel also what this command does itself, and the interrupts that come while it runs");
   add_time(app, "--interval", options.interval_ns, "between two pictures (default 1s); not on a terminal: without it, only the last one is printed")
       ->each([&options](const std::string&) { options.every = true; });
   add_time(app, "--duration", options.duration_ns, "end after this time (default: at Ctrl-C)");
@@ -44,7 +45,9 @@ result<std::unique_ptr<AnalysisRun>> AnalysisRun::open(RunOptions options) {
   if (options.interval_ns < look_every_ns) throw UsageError{"--interval must be at least 10ms"};
   catch_signals();
   auto run = std::unique_ptr<AnalysisRun>(new AnalysisRun);
-  auto opened = open_traces(options.where, options.events, {KernelWay::map, options.source});
+  TracefsOptions make;
+  make.own_events = options.own;
+  auto opened = open_traces(options.where, options.events, {KernelWay::map, options.source}, false, make);
   if (!opened) return tl::unexpected<Error>(opened.error());
   run->trace_.emplace(std::move(*opened));
   Trace& trace = *run->trace_;

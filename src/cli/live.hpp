@@ -22,7 +22,7 @@ struct RunOptions {
   std::optional<KernelWay> source;
   u64 interval_ns = 1'000'000'000, duration_ns = 0, look_ahead_ns = 100'000'000;
   bool every = false;  // a picture each interval, whatever stdout is
-  bool once = false, json = false;
+  bool once = false, json = false, own = false;
 };
 // WHERE... -e, and what add_run_options adds: -F --source --interval --duration --look-ahead --once --json
 void add_run(CLI::App& app, RunOptions& options);

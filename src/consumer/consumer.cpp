@@ -8,6 +8,7 @@
 
 #include "analysis/hist.hpp"
 #include "analysis/names.hpp"
+#include "analysis/pairs.hpp"
 #include "consumer/trace.hpp"
 #include "export/text.hpp"
 
@@ -52,6 +53,7 @@ result<Consumer> Consumer::open(const Options& options) {
   auto state = std::make_unique<State>();
   TracefsOptions make;
   make.buffer_size = options.kernel_buffer_size;
+  make.own_events = options.own_events;
   auto opened = open_traces(options.where, options.kernel, {KernelWay::read, {}}, false, make);
   if (!opened) return tl::unexpected<Error>(opened.error());
   state->trace = std::move(*opened);
@@ -229,5 +231,48 @@ std::vector<Consumer::Hist::Row> Consumer::Hist::rows() const {
 
 u64 Consumer::Hist::evicted_keys() const { return state_->hist.evicted().keys; }
 u64 Consumer::Hist::evicted_events() const { return state_->hist.evicted().count; }
+
+struct Consumer::Latency::State {
+  const Consumer::State* consumer;
+  Pairs pairs;
+};
+
+Consumer::Latency::Latency(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Consumer::Latency::Latency(Latency&&) noexcept = default;
+Consumer::Latency::~Latency() = default;
+
+result<Consumer::Latency> Consumer::latency(const LatencyOptions& options) {
+  Pairs::Options make;
+  make.start = options.start;
+  make.end = options.end;
+  for (const auto& [start, end] : options.keys) make.keys.push_back({start, end});
+  make.by = options.by;
+  make.most_waiting = options.most_waiting;
+  make.most_groups = options.most_groups;
+  make.slowest = 0;
+  auto made = Pairs::make(make, state_->trace.formats, state_->trace.tasks);
+  if (!made) return tl::unexpected<Error>(made.error());
+  return Latency(std::unique_ptr<Latency::State>(new Latency::State{state_.get(), std::move(*made)}));
+}
+
+std::optional<u64> Consumer::Latency::add(const Event& e) {
+  const u32 ids = e.lost == 0 ? Consumer::State::ids_of(e) : 0;
+  if (!state_->pairs.take(record_of(e, ids), state_->consumer->ring(e))) return std::nullopt;
+  return state_->pairs.latency();
+}
+
+const Histogram& Consumer::Latency::all() const { return state_->pairs.all(); }
+
+std::vector<Consumer::Latency::Group> Consumer::Latency::groups() const {
+  std::vector<Group> out;
+  state_->pairs.each_group([&](u64 key, const Pairs::Group& group) { out.push_back({state_->pairs.show_group(key, group), &group.times}); });
+  std::sort(out.begin(), out.end(), [](const Group& a, const Group& b) { return a.times->sum() != b.times->sum() ? a.times->sum() > b.times->sum() : a.key < b.key; });
+  return out;
+}
+
+Consumer::Latency::Counts Consumer::Latency::counts() const {
+  const Pairs::Counts c = state_->pairs.counts();
+  return {c.pairs, c.doubtful, c.repeated, c.evicted, c.negative, c.waiting, c.unmatched};
+}
 
 }  // namespace ringside

@@ -23,6 +23,11 @@ struct ringside_hist {
   std::vector<Consumer::Hist::Row> rows{};
 };
 
+struct ringside_latency {
+  ringside_consumer* consumer;
+  Consumer::Latency latency;
+};
+
 namespace {
 
 void tell(const std::string& sentence, char* error, size_t size) {
@@ -185,5 +190,33 @@ double ringside_hist_quantile(const ringside_hist* hist, size_t row, double q) {
   return r != nullptr && !r->values.empty() ? r->values[0]->quantile(q) : 0;
 }
 uint64_t ringside_hist_evicted(const ringside_hist* hist) { return hist->hist.evicted_events(); }
+
+ringside_latency* ringside_latency_open(ringside_consumer* c, const char* start, const char* end, const char* start_key, const char* end_key, char* error,
+                                        size_t error_size) {
+  return guarded(error, error_size, [&]() -> ringside_latency* {
+    Consumer::LatencyOptions options;
+    options.start = start;
+    options.end = end;
+    if (start_key != nullptr) options.keys.emplace_back(start_key, end_key != nullptr ? end_key : start_key);
+    auto latency = c->consumer.latency(options);
+    if (latency) return new ringside_latency{c, std::move(*latency)};
+    tell(latency.error().sentence, error, error_size);
+    return nullptr;
+  });
+}
+
+void ringside_latency_close(ringside_latency* latency) { delete latency; }
+
+bool ringside_latency_add(ringside_latency* latency, uint64_t* ns) {
+  return guarded(nullptr, 0, [&] {
+    const auto took = latency->latency.add(latency->consumer->event);
+    if (took) *ns = *took;
+    return took.has_value();
+  });
+}
+
+uint64_t ringside_latency_count(const ringside_latency* latency) { return latency->latency.all().count(); }
+double ringside_latency_quantile(const ringside_latency* latency, double q) { return latency->latency.all().quantile(q); }
+uint64_t ringside_latency_unmatched(const ringside_latency* latency) { return latency->latency.counts().unmatched; }
 
 }  // extern "C"

@@ -116,7 +116,7 @@ result<void> open_kernel(Trace& trace, Opened& o, Sources& sources, const std::v
   if (!instance) return tl::unexpected<Error>(instance.error());
   o.kernel = std::make_unique<TracefsInstance>(std::move(*instance));
   o.where = o.kernel->dir();
-  (void)o.kernel->ignore(sys::gettid());
+  if (!make.own_events) (void)o.kernel->ignore(sys::gettid());
   add_events(trace, o, kernel_internal_events());
   for (const std::string& glob : globs) {
     auto enabled = o.kernel->enable(glob);
