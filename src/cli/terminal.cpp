@@ -70,19 +70,33 @@ constexpr int crashes[] = {SIGSEGV, SIGABRT, SIGILL, SIGFPE, SIGQUIT};
 KeyCode from_curses(wint_t c, bool is_key) {
   if (!is_key) return c == '\n' ? Key::enter : c == 8 ? Key::backspace : static_cast<KeyCode>(c);
   switch (c) {
-    case KEY_UP: return Key::up;
-    case KEY_DOWN: return Key::down;
-    case KEY_LEFT: return Key::left;
-    case KEY_RIGHT: return Key::right;
-    case KEY_PPAGE: return Key::page_up;
-    case KEY_NPAGE: return Key::page_down;
-    case KEY_HOME: return Key::home;
-    case KEY_END: return Key::end;
-    case KEY_DC: return Key::remove;
-    case KEY_BACKSPACE: return Key::backspace;
-    case KEY_ENTER: return Key::enter;
-    case KEY_BTAB: return Key::tab;
-    default: return c >= static_cast<wint_t>(KEY_F(1)) && c <= static_cast<wint_t>(KEY_F(12)) ? Key::f(static_cast<u32>(c - KEY_F(0))) : Key::none;
+    case KEY_UP:
+      return Key::up;
+    case KEY_DOWN:
+      return Key::down;
+    case KEY_LEFT:
+      return Key::left;
+    case KEY_RIGHT:
+      return Key::right;
+    case KEY_PPAGE:
+      return Key::page_up;
+    case KEY_NPAGE:
+      return Key::page_down;
+    case KEY_HOME:
+      return Key::home;
+    case KEY_END:
+      return Key::end;
+    case KEY_DC:
+      return Key::remove;
+    case KEY_BACKSPACE:
+      return Key::backspace;
+    case KEY_ENTER:
+      return Key::enter;
+    case KEY_BTAB:
+      return Key::tab;
+    default:
+      return c >= static_cast<wint_t>(KEY_F(1)) && c <= static_cast<wint_t>(KEY_F(12)) ? Key::f(static_cast<u32>(c - KEY_F(0)))
+                                                                                       : Key::none;
   }
 }
 
@@ -100,7 +114,8 @@ result<std::unique_ptr<Terminal>> Terminal::open(bool colours) {
   const char* const name = std::getenv("TERM");
   int found = 0;
   if (name == nullptr || *name == 0 || setupterm(name, STDOUT_FILENO, &found) != OK)
-    return refuse(std::errc::not_supported, std::string("the terminal is unknown (TERM is ") + (name == nullptr || *name == 0 ? "not set" : name) + ")");
+    return refuse(std::errc::not_supported,
+                  std::string("the terminal is unknown (TERM is ") + (name == nullptr || *name == 0 ? "not set" : name) + ")");
   const char* const move = tigetstr("cup");
   if (move == nullptr || move == reinterpret_cast<const char*>(-1))
     return refuse(std::errc::not_supported, std::string("this terminal cannot move its cursor (TERM is ") + name + ")");
@@ -111,7 +126,8 @@ result<std::unique_ptr<Terminal>> Terminal::open(bool colours) {
   for (const char* capability : {"sgr0", "cnorm", "rmkx", "rmcup"}) remember_text(capability);
   handle(SIGWINCH, on_size);
   SCREEN* const screen = newterm(name, stdout, stdin);
-  if (screen == nullptr) return refuse(std::errc::not_supported, std::string("the terminal cannot be set up (TERM is ") + name + ")");
+  if (screen == nullptr)
+    return refuse(std::errc::not_supported, std::string("the terminal cannot be set up (TERM is ") + name + ")");
   saved.active = 1;
   for (const int number : crashes) handle(number, on_crash, static_cast<int>(SA_RESETHAND | SA_NODEFER));
   handle(SIGTSTP, on_stop);
@@ -136,7 +152,9 @@ result<std::unique_ptr<Terminal>> Terminal::open(bool colours) {
     terminal->colours_ = true;
     start_color();
     use_default_colors();
-    const std::pair<short, short> pairs[] = {{COLOR_BLACK, COLOR_GREEN}, {COLOR_BLACK, COLOR_CYAN}, {COLOR_GREEN, -1}, {COLOR_YELLOW, -1}, {COLOR_RED, -1}, {COLOR_BLACK, COLOR_YELLOW}};
+    const std::pair<short, short> pairs[] = {
+        {COLOR_BLACK, COLOR_GREEN}, {COLOR_BLACK, COLOR_CYAN}, {COLOR_GREEN, -1},
+        {COLOR_YELLOW, -1},         {COLOR_RED, -1},           {COLOR_BLACK, COLOR_YELLOW}};
     for (short i = 0; i < 6; ++i) init_pair(static_cast<short>(i + 1), pairs[i].first, pairs[i].second);
   }
   return terminal;
@@ -217,7 +235,8 @@ KeyCode Terminal::key(int ms) {
     int there = 0;
     if ((from[0].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) lost_ = true;
     // Something to read, and nothing in it: the end.
-    if ((from[0].revents & POLLIN) != 0 && ioctl(STDIN_FILENO, FIONREAD, &there) == 0 && there == 0 && ++failures_ > 20) lost_ = true;
+    if ((from[0].revents & POLLIN) != 0 && ioctl(STDIN_FILENO, FIONREAD, &there) == 0 && there == 0 && ++failures_ > 20)
+      lost_ = true;
     if (lost_) return Key::none;
   }
 }
@@ -237,17 +256,28 @@ void Terminal::paint(const Frame& frame) {
   const auto look = [&](Style style) -> attr_t {
     const auto pair = [&](short n, attr_t otherwise) { return colours_ ? static_cast<attr_t>(COLOR_PAIR(n)) : otherwise; };
     switch (style) {
-      case Style::plain: return A_NORMAL;
-      case Style::bold: return A_BOLD;
-      case Style::dim: return A_DIM;
-      case Style::title: return pair(1, A_REVERSE);
-      case Style::label: return pair(1, A_REVERSE);
-      case Style::selected: return pair(2, A_REVERSE | A_BOLD);
-      case Style::key: return A_NORMAL;
-      case Style::good: return pair(3, A_NORMAL);
-      case Style::warn: return pair(4, A_BOLD) | A_BOLD;
-      case Style::bad: return pair(5, A_BOLD) | A_BOLD;
-      case Style::found: return pair(6, A_UNDERLINE);
+      case Style::plain:
+        return A_NORMAL;
+      case Style::bold:
+        return A_BOLD;
+      case Style::dim:
+        return A_DIM;
+      case Style::title:
+        return pair(1, A_REVERSE);
+      case Style::label:
+        return pair(1, A_REVERSE);
+      case Style::selected:
+        return pair(2, A_REVERSE | A_BOLD);
+      case Style::key:
+        return A_NORMAL;
+      case Style::good:
+        return pair(3, A_NORMAL);
+      case Style::warn:
+        return pair(4, A_BOLD) | A_BOLD;
+      case Style::bad:
+        return pair(5, A_BOLD) | A_BOLD;
+      case Style::found:
+        return pair(6, A_UNDERLINE);
     }
     return A_NORMAL;
   };

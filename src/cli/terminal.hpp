@@ -1,12 +1,12 @@
-// The terminal of a full-screen command, by ncurses: modes, keys, painting. It is put back as it was by the destructor, and, whatever
-// happens in between (signals that kill, a second Ctrl-C), by handlers.
+// The terminal of a full-screen command, by ncurses: modes, keys, painting. It is put back as it was by the destructor, and,
+// whatever happens in between (signals that kill, a second Ctrl-C), by handlers.
 //
 //   auto terminal = Terminal::open(colours);
 //   terminal->paint(screen.frame(terminal->width(), terminal->height()));
 //   const KeyCode key = terminal->key(100);
 //
-// One thread uses it; wake() is for the others. Painting blocks as long as the terminal takes nothing: nothing else may depend on
-// that thread.
+// One thread uses it; wake() is for the others. Painting blocks as long as the terminal takes nothing: nothing else may depend
+// on that thread.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -30,14 +30,15 @@ class Terminal {
   // Key::none after `ms`, when the size has changed, or after wake().
   KeyCode key(int ms);
   void paint(const Frame& frame);
-  void redraw();   // the next time everything, whatever stands there
-  void suspend();  // as Ctrl-Z; comes back when the shell says so
+  void redraw();                       // the next time everything, whatever stands there
+  void suspend();                      // as Ctrl-Z; comes back when the shell says so
   bool lost() const { return lost_; }  // its other end is gone
   size_t width() const;
   size_t height() const;
 
-  void wake();               // from any thread
-  static void restore_now() noexcept;  // signal-safe; from any thread: the modes as they were, the screen if that does not block
+  void wake();  // from any thread
+  static void
+  restore_now() noexcept;  // signal-safe; from any thread: the modes as they were, the screen if that does not block
 
  private:
   Terminal() = default;

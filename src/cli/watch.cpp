@@ -1,7 +1,7 @@
 // ringside watch: the events as a full screen that keeps up with them, or as plain tables where there is no terminal.
 //
-// Two threads: this one reads the rings, always; the front (the screen, or who prints tables) asks it for pictures between two records.
-// So a terminal that takes nothing (Ctrl-S, a slow line) holds up the front alone: no event is lost by it.
+// Two threads: this one reads the rings, always; the front (the screen, or who prints tables) asks it for pictures between two
+// records. So a terminal that takes nothing (Ctrl-S, a slow line) holds up the front alone: no event is lost by it.
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -212,21 +212,27 @@ class Watcher {
     WatchPicture p = model_->picture("");
     p.sort(last || !live() ? WatchSort::count : WatchSort::rate, true);
     std::string out;
-    if (!last) out = fmt::format("{}: {:.1f} s, {} events, {}, {} lost\n", where(), p.seconds, format_count(p.all.count), format_rate(p.all.rate, ""), format_count(p.lost));
+    if (!last)
+      out = fmt::format("{}: {:.1f} s, {} events, {}, {} lost\n", where(), p.seconds, format_count(p.all.count),
+                        format_rate(p.all.rate, ""), format_count(p.lost));
     std::vector<Table::Column> columns;
     for (const std::string& name : p.columns) columns.push_back({name});
     for (const char* name : {"count", "rate", "share"}) columns.push_back({name, Table::right});
     const bool values = !p.value.empty();
-    for (const char* name : {"mean", "p50", "p99", "max"}) if (values) columns.push_back({name, Table::right});
+    for (const char* name : {"mean", "p50", "p99", "max"})
+      if (values) columns.push_back({name, Table::right});
     Table table(std::move(columns));
     const auto show = [](double value, Column::Unit unit) {
-      return unit == Column::Unit::ns ? format_time(value) : unit == Column::Unit::bytes && value >= 0 ? format_size(static_cast<u64>(value)) : fmt::format("{:.6g}", value);
+      return unit == Column::Unit::ns                    ? format_time(value)
+             : unit == Column::Unit::bytes && value >= 0 ? format_size(static_cast<u64>(value))
+                                                         : fmt::format("{:.6g}", value);
     };
     const auto row = [&](const WatchRow& r, std::vector<std::string> cells) {
       cells.push_back(format_count(r.count));
       cells.push_back(format_rate(last && p.seconds > 0 ? static_cast<double>(r.count) / p.seconds : r.rate, ""));
       cells.push_back(fmt::format("{:.1f} %", r.share * 100));
-      for (const double v : {r.mean, r.p50, r.p99, r.max}) if (values) cells.push_back(r.values == 0 ? "" : show(v, r.unit));
+      for (const double v : {r.mean, r.p50, r.p99, r.max})
+        if (values) cells.push_back(r.values == 0 ? "" : show(v, r.unit));
       table.row(std::move(cells));
     };
     for (size_t i = 0; i < std::min<size_t>(options_.count, p.rows.size()); ++i) row(p.rows[i], p.rows[i].names);
@@ -249,8 +255,11 @@ class Watcher {
     fmt::memory_buffer out;
     const auto to = std::back_inserter(out);
     const auto numbers = [&](const WatchRow& r) {
-      fmt::format_to(to, "\"count\":{},\"rate\":{:.1f},\"share\":{:.4f}", r.count, last && p.seconds > 0 ? static_cast<double>(r.count) / p.seconds : r.rate, r.share);
-      if (r.values != 0) fmt::format_to(to, ",\"value\":{{\"count\":{},\"mean\":{:.1f},\"p50\":{:.0f},\"p99\":{:.0f},\"max\":{:.0f}}}", r.values, r.mean, r.p50, r.p99, r.max);
+      fmt::format_to(to, "\"count\":{},\"rate\":{:.1f},\"share\":{:.4f}", r.count,
+                     last && p.seconds > 0 ? static_cast<double>(r.count) / p.seconds : r.rate, r.share);
+      if (r.values != 0)
+        fmt::format_to(to, ",\"value\":{{\"count\":{},\"mean\":{:.1f},\"p50\":{:.0f},\"p99\":{:.0f},\"max\":{:.0f}}}", r.values,
+                       r.mean, r.p50, r.p99, r.max);
     };
     fmt::format_to(to, "{{\"final\":{},\"seconds\":{:.3f},\"rows\":[", last, p.seconds);
     for (size_t i = 0; i < std::min<size_t>(options_.count, p.rows.size()); ++i) {
@@ -261,7 +270,9 @@ class Watcher {
     }
     append(out, "],\"all\":{");
     numbers(p.all);
-    fmt::format_to(to, "}},\"keys\":{},\"without\":{},\"lost\":{},\"evicted_keys\":{},\"evicted\":{},\"own_cpu\":{:.3f},\"rings\":[", p.keys, p.without, p.lost, p.evicted_keys, p.evicted_events, status_.own_cpu);
+    fmt::format_to(
+        to, "}},\"keys\":{},\"without\":{},\"lost\":{},\"evicted_keys\":{},\"evicted\":{},\"own_cpu\":{:.3f},\"rings\":[",
+        p.keys, p.without, p.lost, p.evicted_keys, p.evicted_events, status_.own_cpu);
     for (const WatchStatus::Ring& ring : status_.rings) {
       append(out, &ring == status_.rings.data() ? "{\"name\":" : ",{\"name\":");
       append_json_text(ring.name, out);
@@ -272,7 +283,9 @@ class Watcher {
   }
 
  private:
-  explicit Watcher(const Options& options) : options_(options), interval_ns_(options.run.interval_ns) { options_.run.filter.clear(); }
+  explicit Watcher(const Options& options) : options_(options), interval_ns_(options.run.interval_ns) {
+    options_.run.filter.clear();
+  }
   std::string where() const {
     std::string out;
     for (const std::string& one : options_.run.where) out += (out.empty() ? "" : " ") + one;
@@ -316,9 +329,11 @@ class Watcher {
   void look() {
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    const u64 cpu = static_cast<u64>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1'000'000 + static_cast<u64>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+    const u64 cpu = static_cast<u64>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1'000'000 +
+                    static_cast<u64>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
     const u64 now = sys::now_ns();
-    if (now > last_usage_ + 1'000'000) status_.own_cpu = static_cast<double>(cpu - last_cpu_us_) * 1e3 / static_cast<double>(now - last_usage_);
+    if (now > last_usage_ + 1'000'000)
+      status_.own_cpu = static_cast<double>(cpu - last_cpu_us_) * 1e3 / static_cast<double>(now - last_usage_);
     last_usage_ = now;
     last_cpu_us_ = cpu;
     status_.rings.clear();
@@ -329,7 +344,8 @@ class Watcher {
       const Counters c = source.counters();
       const RingName& name = timeline.name(i);
       if (c.capacity_bytes == 0) continue;
-      status_.rings.push_back({name.kernel ? "cpu" + std::to_string(name.ring) : name.task, std::min(1., static_cast<double>(c.bytes) / static_cast<double>(c.capacity_bytes))});
+      status_.rings.push_back({name.kernel ? "cpu" + std::to_string(name.ring) : name.task,
+                               std::min(1., static_cast<double>(c.bytes) / static_cast<double>(c.capacity_bytes))});
     }
   }
 
@@ -378,7 +394,8 @@ class AskingHost final : public WatchHost {
 // The other thread: shows what there is, until it is told to end or wants to.
 class Front {
  public:
-  Front(const Options& options, Watcher& watcher, bool screen) : options_(options), watcher_(watcher), host_(requests, watcher), screen_(screen) {}
+  Front(const Options& options, Watcher& watcher, bool screen)
+      : options_(options), watcher_(watcher), host_(requests, watcher), screen_(screen) {}
   ~Front() {
     if (thread_.joinable()) thread_.join();
   }
@@ -435,8 +452,10 @@ class Front {
   void body() {
     tid_ = sys::gettid();
     try {
-      if (screen_) show();
-      else print();
+      if (screen_)
+        show();
+      else
+        print();
     } catch (const std::exception& e) {
       lost_ = true;
       say(e.what());
@@ -472,9 +491,12 @@ class Front {
     for (u64 seen = 0; !screen.quit() && !closing_ && !terminal_->lost();) {
       terminal_->paint(screen.frame(terminal_->width(), terminal_->height()));
       for (KeyCode key = terminal_->key(250); key != Key::none && !screen.quit(); key = terminal_->key(0)) {
-        if (key == Key::control('l')) terminal_->redraw();
-        else if (key == Key::control('z')) terminal_->suspend();
-        else screen.key(key);
+        if (key == Key::control('l'))
+          terminal_->redraw();
+        else if (key == Key::control('z'))
+          terminal_->suspend();
+        else
+          screen.key(key);
       }
       const u64 ticks = ticks_;
       if (ticks != seen || ticks == 0) screen.update();
@@ -548,7 +570,9 @@ void set_latency(Options& options) {
     const auto all = kernel_events();
     for (const std::string& side : options.latency) {
       for (const std::string& glob : split_columns(Pairs::split(side).first)) {
-        if (all && std::any_of(all->begin(), all->end(), [&](const KernelEvent& e) { return names_event(glob, e.system, e.name); })) options.run.events.push_back(glob);
+        if (all &&
+            std::any_of(all->begin(), all->end(), [&](const KernelEvent& e) { return names_event(glob, e.system, e.name); }))
+          options.run.events.push_back(glob);
       }
     }
   }
@@ -559,7 +583,8 @@ int run(Options options) {
   signal(SIGPIPE, SIG_IGN);
   set_latency(options);
   options.query.filter = options.run.filter;
-  bool screen = !options.batch && !options.run.json && !options.run.once && on_terminal(STDIN_FILENO) && on_terminal(STDOUT_FILENO);
+  bool screen =
+      !options.batch && !options.run.json && !options.run.once && on_terminal(STDIN_FILENO) && on_terminal(STDOUT_FILENO);
   auto opened = Watcher::open(options);
   if (!opened) return failed(opened.error());
   std::unique_ptr<Watcher> watcher = std::move(*opened);
@@ -600,8 +625,10 @@ int run(Options options) {
     _exit(code);
   }
   front.reset();
-  if (screen) put_patiently(last);
-  else put(last);
+  if (screen)
+    put_patiently(last);
+  else
+    put(last);
   return code;
 }
 
@@ -609,14 +636,25 @@ int run(Options options) {
 
 Command add_watch(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* c = app.add_subcommand("watch", "full screen: rates, losses, fill of the rings, histograms and heat maps; keys as in htop");
+  CLI::App* c =
+      app.add_subcommand("watch", "full screen: rates, losses, fill of the rings, histograms and heat maps; keys as in htop");
   add_run(*c, options->run);
-  c->add_option("--by", options->query.by, "a row for each value of it: event, task, thread, process, cpu, or [EVENT/]FIELD; or two with a comma")->type_name("KEY")->capture_default_str();
+  c->add_option("--by", options->query.by,
+                "a row for each value of it: event, task, thread, process, cpu, or [EVENT/]FIELD; or two with a comma")
+      ->type_name("KEY")
+      ->capture_default_str();
   c->add_option("-v,--val", options->query.value, "quantiles, histogram and heat map of this field")->type_name("FIELD");
-  c->add_option("--latency", options->latency, "the time from one event to another one, for each row: START END, as of ringside latency")->expected(2)->type_name("START END");
-  c->add_option("-k,--key", options->keys, "of --latency: what both have in common, FIELD or FIELD=FIELD; up to three with commas (default: the thread)")->type_name("FIELD");
+  c->add_option("--latency", options->latency,
+                "the time from one event to another one, for each row: START END, as of ringside latency")
+      ->expected(2)
+      ->type_name("START END");
+  c->add_option("-k,--key", options->keys,
+                "of --latency: what both have in common, FIELD or FIELD=FIELD; up to three with commas (default: the thread)")
+      ->type_name("FIELD");
   c->add_option("-n,--count", options->count, "lines at most of plain tables")->capture_default_str();
-  c->add_option("--keys", options->most_keys, "keys kept at most; a full table gives up those that count least")->capture_default_str()->check(CLI::Range(2, 10'000'000));
+  c->add_option("--keys", options->most_keys, "keys kept at most; a full table gives up those that count least")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 10'000'000));
   c->add_flag("-b,--batch", options->batch, "a plain table each interval, as where there is no terminal");
   c->add_flag("--ascii", options->ascii, "curves and bars without Unicode");
   c->footer(
@@ -629,7 +667,8 @@ Command add_watch(CLI::App& app) {
       "  ringside watch --latency sched:sched_wakeup sched:sched_switch --key pid=next_pid --by next_comm\n"
       "  ringside watch web --batch --interval 5s --duration 1m > rates.txt\n"
       "  ringside watch web --json | jq -c '[.seconds, .all.rate, .lost]'\n"
-      "Keys: Enter looks into a row (event, its tasks, its fields, their values), Esc goes back, F4 filters, F3 searches, F2 and F5\n"
+      "Keys: Enter looks into a row (event, its tasks, its fields, their values), Esc goes back, F4 filters, F3 searches, F2 "
+      "and F5\n"
       "choose key and field, F6 sorts, Space pauses, Tab changes the lower panel, + and - the interval, z counts from zero.\n"
       "The screen has a thread of its own: events are read however slow the terminal is. Nothing is consumed; -e makes an\n"
       "instance of its own. Exit code 129: the terminal was closed.");

@@ -9,7 +9,8 @@ namespace ringside::cli {
 namespace {
 
 bool names(const std::vector<WatchOnly>& only, std::initializer_list<std::string_view> columns) {
-  return std::any_of(only.begin(), only.end(), [&](const WatchOnly& o) { return std::find(columns.begin(), columns.end(), o.column) != columns.end(); });
+  return std::any_of(only.begin(), only.end(),
+                     [&](const WatchOnly& o) { return std::find(columns.begin(), columns.end(), o.column) != columns.end(); });
 }
 
 bool is_number(const Field& field) { return field.kind == FieldKind::integer || field.kind == FieldKind::floating; }
@@ -19,21 +20,31 @@ bool is_number(const Field& field) { return field.kind == FieldKind::integer || 
 void WatchPicture::sort(WatchSort by, bool descending) {
   const auto order = [by](const WatchRow& r) -> double {
     switch (by) {
-      case WatchSort::name: return 0;
-      case WatchSort::count: return static_cast<double>(r.count);
-      case WatchSort::rate: return r.rate;
-      case WatchSort::mean: return r.mean;
-      case WatchSort::p50: return r.p50;
-      case WatchSort::p99: return r.p99;
-      case WatchSort::max: return r.max;
+      case WatchSort::name:
+        return 0;
+      case WatchSort::count:
+        return static_cast<double>(r.count);
+      case WatchSort::rate:
+        return r.rate;
+      case WatchSort::mean:
+        return r.mean;
+      case WatchSort::p50:
+        return r.p50;
+      case WatchSort::p99:
+        return r.p99;
+      case WatchSort::max:
+        return r.max;
     }
     return 0;
   };
   // Numbers as numbers, also in ids of rows.
   const auto by_name = [](const WatchRow& a, const WatchRow& b) {
     if (a.names == b.names) return a.id < b.id;
-    const auto digits = [](const std::string& s) { return !s.empty() && s.size() < 19 && s.find_first_not_of("0123456789") == std::string::npos; };
-    if (digits(a.names[0]) && digits(b.names[0]) && a.names[0] != b.names[0]) return std::stoull(a.names[0]) < std::stoull(b.names[0]);
+    const auto digits = [](const std::string& s) {
+      return !s.empty() && s.size() < 19 && s.find_first_not_of("0123456789") == std::string::npos;
+    };
+    if (digits(a.names[0]) && digits(b.names[0]) && a.names[0] != b.names[0])
+      return std::stoull(a.names[0]) < std::stoull(b.names[0]);
     return a.names < b.names;
   };
   std::sort(rows.begin(), rows.end(), [&](const WatchRow& a, const WatchRow& b) {
@@ -44,7 +55,8 @@ void WatchPicture::sort(WatchSort by, bool descending) {
   });
 }
 
-result<WatchModel> WatchModel::make(const WatchQuery& query, const Options& options, const Formats& formats, const Tasks& tasks) {
+result<WatchModel> WatchModel::make(const WatchQuery& query, const Options& options, const Formats& formats,
+                                    const Tasks& tasks) {
   WatchModel model(query, options, formats);
   if (!query.filter.empty()) {
     auto filter = Filter::compile(query.filter, formats, tasks);
@@ -80,7 +92,8 @@ result<WatchModel> WatchModel::make(const WatchQuery& query, const Options& opti
   if (!query.value.empty() && !query.latency) {
     auto column = Column::compile(query.value, formats, tasks);
     if (!column) return tl::unexpected<Error>(column.error());
-    if (column->kind() == Column::Kind::text) return refuse(std::errc::invalid_argument, quoted(query.value) + " is a text, and has no histogram");
+    if (column->kind() == Column::Kind::text)
+      return refuse(std::errc::invalid_argument, quoted(query.value) + " is a text, and has no histogram");
     model.value_ = std::move(*column);
   }
   return model;
@@ -141,7 +154,8 @@ void WatchModel::place(u64 time_ns) {
 }
 
 void WatchModel::count(Cell& cell, u64 time_ns, const i64* value) {
-  if (!cell.slot) [[unlikely]] cell.slot = std::make_unique<std::array<u64, slots>>();
+  if (!cell.slot) [[unlikely]]
+    cell.slot = std::make_unique<std::array<u64, slots>>();
   ++cell.count;
   ++(*cell.slot)[slot_];
   if (value == nullptr) return;
@@ -168,16 +182,20 @@ void WatchModel::take(const TraceRecord& record, const RingName& ring) {
   if (!groups_) {
     for (FieldRow& field : fields_) {
       std::string_view text;
-      if (number(field.column, record, ring, value)) count(field.cell, record.time, &value);
-      else if (field.column.kind() == Column::Kind::text && field.column.text(record, ring, text)) count(field.cell, record.time, nullptr);
+      if (number(field.column, record, ring, value))
+        count(field.cell, record.time, &value);
+      else if (field.column.kind() == Column::Kind::text && field.column.text(record, ring, text))
+        count(field.cell, record.time, nullptr);
     }
     count(all_, record.time, nullptr);
     return;
   }
   const bool has = pairs_ || (value_ && number(*value_, record, ring, value));
   if (pairs_) value = static_cast<i64>(std::min<u64>(pairs_->latency(), INT64_MAX));
-  if (Cell* cell = groups_->at(record, ring); cell != nullptr) count(*cell, record.time, has ? &value : nullptr);
-  else ++without_;
+  if (Cell* cell = groups_->at(record, ring); cell != nullptr)
+    count(*cell, record.time, has ? &value : nullptr);
+  else
+    ++without_;
   count(all_, record.time, has ? &value : nullptr);
 }
 
@@ -207,7 +225,8 @@ std::vector<double> WatchModel::rates(const Cell& cell) const {
     return out;
   }
   const u64 used = std::min<u64>(slots, ((last_ns_ - origin_) >> shift_) + 1);
-  for (u64 i = 0; i < used; ++i) out.push_back(static_cast<double>((*cell.slot)[i]) * 1e9 / static_cast<double>(u64{1} << shift_));
+  for (u64 i = 0; i < used; ++i)
+    out.push_back(static_cast<double>((*cell.slot)[i]) * 1e9 / static_cast<double>(u64{1} << shift_));
   return out;
 }
 
@@ -215,8 +234,10 @@ void WatchModel::describe(const Cell& cell, WatchRow& row, double of) const {
   row.count = cell.count;
   row.share = of > 0 ? static_cast<double>(cell.count) / of : 0;
   row.rates = rates(cell);
-  if (options_.live) row.rate = row.rates.empty() ? 0 : row.rates.back();
-  else row.rate = seconds() > 0 ? static_cast<double>(cell.count) / seconds() : 0;
+  if (options_.live)
+    row.rate = row.rates.empty() ? 0 : row.rates.back();
+  else
+    row.rate = seconds() > 0 ? static_cast<double>(cell.count) / seconds() : 0;
   if (!cell.values) return;
   const Histogram& h = cell.values->histogram;
   row.values = h.count();
@@ -256,7 +277,8 @@ WatchPicture WatchModel::picture(const std::string& chosen, bool everything) con
   out.lost = lost_;
   out.without = without_;
   out.seconds = seconds();
-  out.slot_seconds = options_.live ? (ticks_ == 0 ? 0 : seconds_[(slot_ + slots - 1) % slots]) : static_cast<double>(u64{1} << shift_) / 1e9;
+  out.slot_seconds =
+      options_.live ? (ticks_ == 0 ? 0 : seconds_[(slot_ + slots - 1) % slots]) : static_cast<double>(u64{1} << shift_) / 1e9;
   out.value = pairs_ ? "latency" : value_ ? value_->name() : "";
   const auto values = [&](const Cell& cell, const std::string& id) {
     if (!cell.values || (!everything && id != chosen)) return;
@@ -279,7 +301,8 @@ WatchPicture WatchModel::picture(const std::string& chosen, bool everything) con
     std::vector<std::pair<KeyWords, const Cell*>> cells;
     groups_->each([&](const KeyWords& key, const Cell& cell) { cells.emplace_back(key, &cell); });
     if (cells.size() > most_rows) {
-      std::nth_element(cells.begin(), cells.begin() + most_rows, cells.end(), [](const auto& a, const auto& b) { return a.second->count > b.second->count; });
+      std::nth_element(cells.begin(), cells.begin() + most_rows, cells.end(),
+                       [](const auto& a, const auto& b) { return a.second->count > b.second->count; });
       cells.resize(most_rows);
     }
     for (const auto& [key, cell] : cells) {
@@ -340,7 +363,8 @@ std::optional<WatchQuery> WatchModel::deeper(const std::string& id) const {
   find(id, &key);
   for (size_t i = 0; i < groups_->columns().size(); ++i) {
     const Column& column = groups_->columns()[i];
-    next.only.push_back({column.name(), column.kind() == Column::Kind::text ? groups_->show(key, i) : std::to_string(key[i]), groups_->show(key, i)});
+    next.only.push_back({column.name(), column.kind() == Column::Kind::text ? groups_->show(key, i) : std::to_string(key[i]),
+                         groups_->show(key, i)});
   }
   if (!names(next.only, {"event"})) {
     next.by = "event";

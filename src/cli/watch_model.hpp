@@ -5,18 +5,19 @@
 //   model->tick(seconds);                  // live: an interval is over
 //   WatchPicture now = model->picture("");
 //
-// A table by one column or two; for each row its count, its rate, the rates of the last intervals and, if a value is chosen (a numeric
-// column, or the latency of pairs), a histogram of it and a heat map over time. Drilling down makes another model of a narrower query.
-// Of a recording there are no intervals: its time is cut into slices, which double when it does not fit.
+// A table by one column or two; for each row its count, its rate, the rates of the last intervals and, if a value is chosen (a
+// numeric column, or the latency of pairs), a histogram of it and a heat map over time. Drilling down makes another model of a
+// narrower query. Of a recording there are no intervals: its time is cut into slices, which double when it does not fit.
 //
-// Memory: Options::most_keys rows of a KiB, histograms of the values (some KiB each), heat maps for the first `most_heats` keys.
-// picture() costs a pass over the keys, and the work for `most_rows` of them. Thread-safety: none.
+// Memory: Options::most_keys rows of a KiB, histograms of the values (some KiB each), heat maps for the first `most_heats`
+// keys. picture() costs a pass over the keys, and the work for `most_rows` of them. Thread-safety: none.
 #pragma once
 #include <array>
 #include <map>
 #include <memory>
 #include <optional>
 #include <ringside/base/result.hpp>
+#include <ringside/histogram.hpp>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,6 @@
 #include "analysis/groups.hpp"
 #include "analysis/heat_map.hpp"
 #include "analysis/pairs.hpp"
-#include <ringside/histogram.hpp>
 
 namespace ringside::cli {
 
@@ -34,10 +34,10 @@ struct WatchOnly {
 };
 
 struct WatchQuery {
-  std::string by = "event";      // a column, or two with a comma
+  std::string by = "event";  // a column, or two with a comma
   std::string filter{}, value{};
   std::vector<WatchOnly> only{};
-  bool fields = false;           // instead of `by`: a row for each field of the event that `only` names
+  bool fields = false;                      // instead of `by`: a row for each field of the event that `only` names
   std::optional<Pairs::Options> latency{};  // only events that end a pair count, and how long it took is the value
 };
 
@@ -45,7 +45,7 @@ struct WatchQuery {
 struct WatchValues {
   Histogram histogram{5};
   HeatMap heat{{.most_columns = 128}};
-  bool heat_of_all = false;        // it has none of its own (most_heats)
+  bool heat_of_all = false;  // it has none of its own (most_heats)
 };
 
 struct WatchRow {
@@ -53,10 +53,10 @@ struct WatchRow {
   KeyWords key{};                  // as long as the model takes nothing
   std::vector<std::string> names;  // a cell for each column
   u64 count = 0;
-  double rate = 0;                 // a second: of the last interval; of recordings: of the whole
-  double share = 0;                // of the counts of all rows
-  std::vector<double> rates;       // the oldest interval first
-  u64 values = 0;                  // how many values the following are of
+  double rate = 0;            // a second: of the last interval; of recordings: of the whole
+  double share = 0;           // of the counts of all rows
+  std::vector<double> rates;  // the oldest interval first
+  u64 values = 0;             // how many values the following are of
   double mean = 0, p50 = 0, p99 = 0, max = 0;
   Column::Unit unit = Column::Unit::none;
 };
@@ -66,12 +66,12 @@ enum class WatchSort : u8 { name, count, rate, mean, p50, p99, max };
 struct WatchPicture {
   WatchQuery query;
   std::vector<std::string> columns;
-  std::string value;               // its name; empty: none
-  std::vector<WatchRow> rows;      // the most_rows largest
+  std::string value;           // its name; empty: none
+  std::vector<WatchRow> rows;  // the most_rows largest
   WatchRow all;
   u64 keys = 0, without = 0, lost = 0, evicted_keys = 0, evicted_events = 0;
-  double seconds = 0;              // since counting began; of recordings: from the first record to the last
-  double slot_seconds = 0;         // of one of `rates`
+  double seconds = 0;       // since counting began; of recordings: from the first record to the last
+  double slot_seconds = 0;  // of one of `rates`
   std::map<std::string, std::shared_ptr<const WatchValues>> values;  // by id, of the rows that were asked for and have some
 
   void sort(WatchSort by, bool descending);
@@ -125,7 +125,8 @@ class WatchModel {
     Cell cell;
   };
 
-  WatchModel(const WatchQuery& query, const Options& options, const Formats& formats) : query_(query), options_(options), formats_(&formats) {}
+  WatchModel(const WatchQuery& query, const Options& options, const Formats& formats)
+      : query_(query), options_(options), formats_(&formats) {}
   bool wanted(const TraceRecord& record, const RingName& ring);
   static bool number(Column& column, const TraceRecord& record, const RingName& ring, i64& out);
   void count(Cell& cell, u64 time_ns, const i64* value);

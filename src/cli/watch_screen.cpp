@@ -30,7 +30,8 @@ Character decode(std::string_view s) {
     if ((byte(i) & 0xC0) != 0x80) return {};
     code = code << 6 | (byte(i) & 0x3F);
   }
-  const bool valid = code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF) && (n != 3 || code >= 0x800) && (n != 4 || code >= 0x10000);
+  const bool valid =
+      code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF) && (n != 3 || code >= 0x800) && (n != 4 || code >= 0x10000);
   return {code, n, valid};
 }
 
@@ -102,14 +103,17 @@ Line both(Line left, const Line& right, size_t width, Style between) {
   return left;
 }
 
-constexpr u64 intervals[] = {100'000'000, 200'000'000, 500'000'000, 1'000'000'000, 2'000'000'000, 5'000'000'000, 10'000'000'000, 30'000'000'000, 60'000'000'000};
+constexpr u64 intervals[] = {100'000'000,   200'000'000,    500'000'000,    1'000'000'000, 2'000'000'000,
+                             5'000'000'000, 10'000'000'000, 30'000'000'000, 60'000'000'000};
 
 constexpr struct {
   WatchSort by;
   const char* name;
   bool descending, value;
-} sorts[] = {{WatchSort::rate, "rate", true, false}, {WatchSort::count, "count", true, false}, {WatchSort::name, "name", false, false}, {WatchSort::mean, "mean", true, true},
-             {WatchSort::p50, "p50", true, true},    {WatchSort::p99, "p99", true, true},      {WatchSort::max, "max", true, true}};
+} sorts[] = {{WatchSort::rate, "rate", true, false},  {WatchSort::count, "count", true, false},
+             {WatchSort::name, "name", false, false}, {WatchSort::mean, "mean", true, true},
+             {WatchSort::p50, "p50", true, true},     {WatchSort::p99, "p99", true, true},
+             {WatchSort::max, "max", true, true}};
 
 constexpr const char* key_columns[] = {"event", "task", "thread", "process", "cpu", "source", "task,event", "cpu,event"};
 constexpr const char* typed = "other: type it";
@@ -145,7 +149,8 @@ std::string fitted(const std::string& text, size_t width, Glyphs glyphs, bool ri
   for (std::string_view rest = text; !rest.empty();) {
     Character c = decode(rest);
     rest.remove_prefix(c.bytes);
-    if (!c.valid || c.code < 0x20 || (c.code >= 0x7F && c.code < 0xA0) || (glyphs == Glyphs::ascii && c.code > 0x7E)) c.code = '?';
+    if (!c.valid || c.code < 0x20 || (c.code >= 0x7F && c.code < 0xA0) || (glyphs == Glyphs::ascii && c.code > 0x7E))
+      c.code = '?';
     const size_t w = width_of(c.code);
     if (w == 0) continue;
     if (used + w > width) break;
@@ -183,7 +188,8 @@ void WatchScreen::refresh() {
 
 void WatchScreen::resort() {
   auto& rows = view_.picture.rows;
-  if (sort_ || !view_.picture.query.fields) view_.picture.sort(sort_.value_or(view_.status.live ? WatchSort::rate : WatchSort::count), descending_);
+  if (sort_ || !view_.picture.query.fields)
+    view_.picture.sort(sort_.value_or(view_.status.live ? WatchSort::rate : WatchSort::count), descending_);
   if (moved_) {
     const auto at = std::find_if(rows.begin(), rows.end(), [&](const WatchRow& r) { return r.id == selected_; });
     if (at != rows.end()) row_ = static_cast<size_t>(at - rows.begin());
@@ -203,7 +209,9 @@ void WatchScreen::select(size_t row) {
   update();
 }
 
-void WatchScreen::move(i64 by) { select(by < 0 && static_cast<u64>(-by) > row_ ? 0 : static_cast<size_t>(static_cast<i64>(row_) + by)); }
+void WatchScreen::move(i64 by) {
+  select(by < 0 && static_cast<u64>(-by) > row_ ? 0 : static_cast<size_t>(static_cast<i64>(row_) + by));
+}
 
 bool WatchScreen::matches(const WatchRow& row) const {
   const auto lower = [](std::string s) {
@@ -211,7 +219,8 @@ bool WatchScreen::matches(const WatchRow& row) const {
     return s;
   };
   const std::string wanted = lower(bytes(editor_.text));
-  return !wanted.empty() && std::any_of(row.names.begin(), row.names.end(), [&](const std::string& name) { return lower(name).find(wanted) != std::string::npos; });
+  return !wanted.empty() && std::any_of(row.names.begin(), row.names.end(),
+                                        [&](const std::string& name) { return lower(name).find(wanted) != std::string::npos; });
 }
 
 void WatchScreen::find(bool next) {
@@ -249,8 +258,10 @@ void WatchScreen::drill() {
     return;
   }
   Level here{view_.picture.query, selected_, moved_};
-  if (apply(*next)) levels_.push_back(std::move(here));
-  else message_ = editor_.error;
+  if (apply(*next))
+    levels_.push_back(std::move(here));
+  else
+    message_ = editor_.error;
 }
 
 void WatchScreen::back() {
@@ -346,82 +357,178 @@ void WatchScreen::key(KeyCode code) {
     return;
   }
   switch (mode_) {
-    case Mode::table: return table_key(code);
-    case Mode::help: return help_key(code);
-    case Mode::menu: return menu_key(code);
-    default: return editor_key(code);
+    case Mode::table:
+      return table_key(code);
+    case Mode::help:
+      return help_key(code);
+    case Mode::menu:
+      return menu_key(code);
+    default:
+      return editor_key(code);
   }
 }
 
 void WatchScreen::table_key(KeyCode code) {
   const auto page = static_cast<i64>(std::max<size_t>(page_, 2) - 1);
   switch (code) {
-    case 'q': case 'Q': case Key::f(10): quit_ = true; break;
-    case 'h': case '?': case Key::f(1): mode_ = Mode::help; help_top_ = 0; break;
-    case 'p': case ' ': case Key::f(7):
+    case 'q':
+    case 'Q':
+    case Key::f(10):
+      quit_ = true;
+      break;
+    case 'h':
+    case '?':
+    case Key::f(1):
+      mode_ = Mode::help;
+      help_top_ = 0;
+      break;
+    case 'p':
+    case ' ':
+    case Key::f(7):
       // Of every row, as it is now.
       if (!paused_) view_ = host_.view("", true), resort();
       paused_ = !paused_;
       update();
       break;
-    case '\\': case Key::f(4): edit(Mode::filter, view_.picture.query.filter); break;
-    case '/': case Key::f(3): edit(Mode::search, ""); break;
-    case 'n': find(true); break;
-    case '>': case '<': case '.': case ',': case Key::f(6): open_menu(Menu::sort); break;
+    case '\\':
+    case Key::f(4):
+      edit(Mode::filter, view_.picture.query.filter);
+      break;
+    case '/':
+    case Key::f(3):
+      edit(Mode::search, "");
+      break;
+    case 'n':
+      find(true);
+      break;
+    case '>':
+    case '<':
+    case '.':
+    case ',':
+    case Key::f(6):
+      open_menu(Menu::sort);
+      break;
     case 'I':
       if (!sort_) sort_ = view_.status.live ? WatchSort::rate : WatchSort::count;
       descending_ = !descending_;
       resort();
       update();
       break;
-    case 'k': case Key::f(2): open_menu(Menu::key); break;
-    case 'f': case Key::f(5): open_menu(Menu::value); break;
-    case 'z': case Key::f(8): zero(); break;
-    case Key::tab: case Key::f(9): {
+    case 'k':
+    case Key::f(2):
+      open_menu(Menu::key);
+      break;
+    case 'f':
+    case Key::f(5):
+      open_menu(Menu::value);
+      break;
+    case 'z':
+    case Key::f(8):
+      zero();
+      break;
+    case Key::tab:
+    case Key::f(9): {
       const bool values = !view_.picture.value.empty();
-      panel_ = shown_panel() == Panel::histogram ? Panel::heat : shown_panel() == Panel::heat ? Panel::rates : shown_panel() == Panel::rates ? Panel::off : values ? Panel::histogram : Panel::rates;
+      panel_ = shown_panel() == Panel::histogram ? Panel::heat
+               : shown_panel() == Panel::heat    ? Panel::rates
+               : shown_panel() == Panel::rates   ? Panel::off
+               : values                          ? Panel::histogram
+                                                 : Panel::rates;
       break;
     }
-    case '+': case '=':
-      if (const auto* at = std::upper_bound(std::begin(intervals), std::end(intervals), view_.status.interval_ns); at != std::end(intervals)) host_.interval(*at);
+    case '+':
+    case '=':
+      if (const auto* at = std::upper_bound(std::begin(intervals), std::end(intervals), view_.status.interval_ns);
+          at != std::end(intervals))
+        host_.interval(*at);
       update();
       break;
     case '-':
-      if (const auto* at = std::lower_bound(std::begin(intervals), std::end(intervals), view_.status.interval_ns); at != std::begin(intervals)) host_.interval(at[-1]);
+      if (const auto* at = std::lower_bound(std::begin(intervals), std::end(intervals), view_.status.interval_ns);
+          at != std::begin(intervals))
+        host_.interval(at[-1]);
       update();
       break;
-    case Key::enter: case Key::right: drill(); break;
-    case Key::escape: case Key::backspace: case Key::left: back(); break;
-    case Key::up: move(-1); break;
-    case Key::down: move(1); break;
-    case Key::page_up: move(-page); break;
-    case Key::page_down: move(page); break;
-    case Key::home: select(0); break;
-    case Key::end: select(~size_t{0}); break;
-    default: break;
+    case Key::enter:
+    case Key::right:
+      drill();
+      break;
+    case Key::escape:
+    case Key::backspace:
+    case Key::left:
+      back();
+      break;
+    case Key::up:
+      move(-1);
+      break;
+    case Key::down:
+      move(1);
+      break;
+    case Key::page_up:
+      move(-page);
+      break;
+    case Key::page_down:
+      move(page);
+      break;
+    case Key::home:
+      select(0);
+      break;
+    case Key::end:
+      select(~size_t{0});
+      break;
+    default:
+      break;
   }
 }
 
 void WatchScreen::help_key(KeyCode code) {
   switch (code) {
-    case Key::up: help_top_ -= help_top_ == 0 ? 0 : 1; break;
-    case Key::down: ++help_top_; break;
-    case Key::page_up: help_top_ -= std::min<size_t>(help_top_, 10); break;
-    case Key::page_down: help_top_ += 10; break;
-    default: mode_ = Mode::table; break;
+    case Key::up:
+      help_top_ -= help_top_ == 0 ? 0 : 1;
+      break;
+    case Key::down:
+      ++help_top_;
+      break;
+    case Key::page_up:
+      help_top_ -= std::min<size_t>(help_top_, 10);
+      break;
+    case Key::page_down:
+      help_top_ += 10;
+      break;
+    default:
+      mode_ = Mode::table;
+      break;
   }
 }
 
 void WatchScreen::menu_key(KeyCode code) {
   switch (code) {
-    case Key::up: choice_ -= choice_ == 0 ? 0 : 1; break;
-    case Key::down: choice_ = std::min(choice_ + 1, choices_.size() - 1); break;
-    case Key::page_up: choice_ -= std::min<size_t>(choice_, 8); break;
-    case Key::page_down: choice_ = std::min(choice_ + 8, choices_.size() - 1); break;
-    case Key::home: choice_ = 0; break;
-    case Key::end: choice_ = choices_.size() - 1; break;
-    case Key::enter: choose(); break;
-    case Key::escape: case 'q': case Key::f(10): mode_ = Mode::table; break;
+    case Key::up:
+      choice_ -= choice_ == 0 ? 0 : 1;
+      break;
+    case Key::down:
+      choice_ = std::min(choice_ + 1, choices_.size() - 1);
+      break;
+    case Key::page_up:
+      choice_ -= std::min<size_t>(choice_, 8);
+      break;
+    case Key::page_down:
+      choice_ = std::min(choice_ + 8, choices_.size() - 1);
+      break;
+    case Key::home:
+      choice_ = 0;
+      break;
+    case Key::end:
+      choice_ = choices_.size() - 1;
+      break;
+    case Key::enter:
+      choose();
+      break;
+    case Key::escape:
+    case 'q':
+    case Key::f(10):
+      mode_ = Mode::table;
+      break;
     default:  // the next one that begins so
       for (size_t i = 1; i <= choices_.size(); ++i) {
         const size_t at = (choice_ + i) % choices_.size();
@@ -443,10 +550,20 @@ void WatchScreen::accept() {
     case Mode::search:
       mode_ = Mode::table;
       return;
-    case Mode::filter: query.filter = text; break;
-    case Mode::key: query.by = text; query.fields = false; break;
-    case Mode::value: query.value = text; query.latency.reset(); query.fields = false; break;
-    default: return;
+    case Mode::filter:
+      query.filter = text;
+      break;
+    case Mode::key:
+      query.by = text;
+      query.fields = false;
+      break;
+    case Mode::value:
+      query.value = text;
+      query.latency.reset();
+      query.fields = false;
+      break;
+    default:
+      return;
   }
   // A refused text stays in the editor, with what is wrong above it.
   if (apply(query)) mode_ = Mode::table;
@@ -456,24 +573,51 @@ void WatchScreen::editor_key(KeyCode code) {
   auto& [text, at, error] = editor_;
   const bool search = mode_ == Mode::search;
   switch (code) {
-    case Key::enter: accept(); return;
-    case Key::escape: case Key::f(10): mode_ = Mode::table; return;
-    case Key::left: case Key::control('b'): at -= at == 0 ? 0 : 1; return;
-    case Key::right: case Key::control('f'): at += at == text.size() ? 0 : 1; return;
-    case Key::home: case Key::control('a'): at = 0; return;
-    case Key::end: case Key::control('e'): at = text.size(); return;
-    case Key::up: case Key::down: case Key::page_up: case Key::page_down: return;
+    case Key::enter:
+      accept();
+      return;
+    case Key::escape:
+    case Key::f(10):
+      mode_ = Mode::table;
+      return;
+    case Key::left:
+    case Key::control('b'):
+      at -= at == 0 ? 0 : 1;
+      return;
+    case Key::right:
+    case Key::control('f'):
+      at += at == text.size() ? 0 : 1;
+      return;
+    case Key::home:
+    case Key::control('a'):
+      at = 0;
+      return;
+    case Key::end:
+    case Key::control('e'):
+      at = text.size();
+      return;
+    case Key::up:
+    case Key::down:
+    case Key::page_up:
+    case Key::page_down:
+      return;
     case Key::f(3):
       if (search) find(true);
       return;
     case Key::backspace:
       if (at != 0) text.erase(--at, 1);
       break;
-    case Key::remove: case Key::control('d'):
+    case Key::remove:
+    case Key::control('d'):
       if (at < text.size()) text.erase(at, 1);
       break;
-    case Key::control('u'): text.erase(0, at); at = 0; break;
-    case Key::control('k'): text.erase(at); break;
+    case Key::control('u'):
+      text.erase(0, at);
+      at = 0;
+      break;
+    case Key::control('k'):
+      text.erase(at);
+      break;
     case Key::control('w'):
       while (at != 0 && text[at - 1] == ' ') text.erase(--at, 1);
       while (at != 0 && text[at - 1] != ' ') text.erase(--at, 1);
@@ -520,19 +664,28 @@ Line WatchScreen::title(size_t width) const {
   const WatchStatus& s = view_.status;
   Line right;
   if (paused_) right.push_back({"PAUSED ", Style::warn});
-  right.push_back({s.live ? fmt::format("live, every {}", format_time(static_cast<double>(s.interval_ns))) : s.ended ? "recording" : "reading it", Style::title});
+  right.push_back({s.live    ? fmt::format("live, every {}", format_time(static_cast<double>(s.interval_ns)))
+                   : s.ended ? "recording"
+                             : "reading it",
+                   Style::title});
   if (!s.clock.empty()) right.push_back({"  clock " + s.clock, Style::title});
   right.push_back({fmt::format("  own CPU {:.0f} % ", s.own_cpu * 100), Style::title});
   const std::string left = " ringside watch  ";
   size_t room = width - std::min(width, left.size() + 1);
   for (const Span& span : right) room -= std::min(room, columns_of(span.text));
   if (room < 12) room = width;  // narrow: the source alone
-  return both({{left, Style::title}, {fitted(s.where, std::min(columns_of(s.where), room), glyphs_), Style::title}}, right, width, Style::title);
+  return both({{left, Style::title}, {fitted(s.where, std::min(columns_of(s.where), room), glyphs_), Style::title}}, right,
+              width, Style::title);
 }
 
 Line WatchScreen::totals(size_t) const {
   const WatchPicture& p = view_.picture;
-  Line line{{" " + format_count(p.all.count), Style::bold}, {" events  "}, {format_rate(p.all.rate, ""), Style::bold}, {"  "}, {spark(p.all, 12), Style::good}, {"  "}};
+  Line line{{" " + format_count(p.all.count), Style::bold},
+            {" events  "},
+            {format_rate(p.all.rate, ""), Style::bold},
+            {"  "},
+            {spark(p.all, 12), Style::good},
+            {"  "}};
   line.push_back(p.lost == 0 ? Span{"none lost", Style::good} : Span{format_count(p.lost) + " lost", Style::bad});
   if (p.evicted_keys != 0) line.push_back({fmt::format("  {} keys given up", format_count(p.evicted_keys)), Style::warn});
   if (p.without != 0) line.push_back({fmt::format("  {} without key", format_count(p.without)), Style::warn});
@@ -544,14 +697,19 @@ Line WatchScreen::path(size_t) const {
   const WatchQuery& q = view_.picture.query;
   Line line{{" "}};
   for (const WatchOnly& only : q.only) {
-    line.push_back({only.column == "event" || only.column == "task" ? only.shown : only.column + " " + only.shown, Style::bold});
+    line.push_back(
+        {only.column == "event" || only.column == "task" ? only.shown : only.column + " " + only.shown, Style::bold});
     line.push_back({" > ", Style::dim});
   }
   line.push_back({q.fields ? "fields" : "by " + q.by});
-  if (q.latency && !q.fields) line.push_back({"  latency " + q.latency->start + " -> " + q.latency->end});
-  else if (!q.value.empty() && !q.fields) line.push_back({"  value " + q.value});
+  if (q.latency && !q.fields)
+    line.push_back({"  latency " + q.latency->start + " -> " + q.latency->end});
+  else if (!q.value.empty() && !q.fields)
+    line.push_back({"  value " + q.value});
   if (!q.filter.empty()) line.push_back({"  filter " + q.filter, Style::warn});
-  if (view_.picture.keys > view_.picture.rows.size()) line.push_back({fmt::format("  the {} largest of {}", view_.picture.rows.size(), format_count(view_.picture.keys)), Style::dim});
+  if (view_.picture.keys > view_.picture.rows.size())
+    line.push_back(
+        {fmt::format("  the {} largest of {}", view_.picture.rows.size(), format_count(view_.picture.keys)), Style::dim});
   return line;
 }
 
@@ -590,8 +748,10 @@ std::vector<Line> WatchScreen::table(size_t width, size_t height) {
     WatchSort sort;
     bool shown;
   };
-  Number numbers[] = {{"COUNT", 13, WatchSort::count, false}, {"RATE", 9, WatchSort::rate, false}, {"MEAN", 10, WatchSort::mean, false},
-                      {"P50", 10, WatchSort::p50, false},     {"P99", 10, WatchSort::p99, false},  {"MAX", 10, WatchSort::max, false}, {"SHARE", 8, WatchSort::count, false}};
+  Number numbers[] = {{"COUNT", 13, WatchSort::count, false}, {"RATE", 9, WatchSort::rate, false},
+                      {"MEAN", 10, WatchSort::mean, false},   {"P50", 10, WatchSort::p50, false},
+                      {"P99", 10, WatchSort::p99, false},     {"MAX", 10, WatchSort::max, false},
+                      {"SHARE", 8, WatchSort::count, false}};
   enum { count, rate, mean, p50, p99, max, share };
   size_t longest = 8;
   for (const WatchRow& row : p.rows) {
@@ -610,7 +770,8 @@ std::vector<Line> WatchScreen::table(size_t width, size_t height) {
   take(rate);
   if (values) take(p99);
   if (room >= 9) room -= curve = 9;
-  if (values) for (const int which : {p50, max}) take(which);
+  if (values)
+    for (const int which : {p50, max}) take(which);
   take(share);
   if (values && width >= 110) take(mean);
   const size_t more_names = std::min(longest - names, curve == 0 || room < 8 ? room : room / 2);
@@ -638,17 +799,21 @@ std::vector<Line> WatchScreen::table(size_t width, size_t height) {
   };
   std::vector<std::string> titles;
   for (std::string title : p.columns) {
-    std::transform(title.begin(), title.end(), title.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    std::transform(title.begin(), title.end(), title.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
     titles.push_back(std::move(title));
   }
   Line header{{key_cells(titles), sort_ == WatchSort::name ? Style::selected : Style::label}};
   const auto head = [&](int which) {
     const Number& n = numbers[which];
-    if (n.shown) header.push_back({fitted(n.title, n.width, glyphs_, true), n.sort == by && which != share ? Style::selected : Style::label});
+    if (n.shown)
+      header.push_back(
+          {fitted(n.title, n.width, glyphs_, true), n.sort == by && which != share ? Style::selected : Style::label});
   };
   head(count);
   head(rate);
-  if (curve != 0) header.push_back({" " + fitted(view_.status.live ? "LAST INTERVALS" : "OVER TIME", curve - 1, glyphs_), Style::label});
+  if (curve != 0)
+    header.push_back({" " + fitted(view_.status.live ? "LAST INTERVALS" : "OVER TIME", curve - 1, glyphs_), Style::label});
   for (const int which : {mean, p50, p99, max, share}) head(which);
   header.push_back({std::string(room + 1, ' '), Style::label});
   out.push_back(std::move(header));
@@ -693,15 +858,21 @@ std::vector<Line> WatchScreen::table(size_t width, size_t height) {
     const char* const what = menu_ == Menu::sort ? " Sort by" : menu_ == Menu::key ? " A row for each" : " Histogram of";
     for (size_t i = 0; i < out.size(); ++i) {
       const size_t at = first + i - 1;
-      Span span{i == 0 ? fitted(what, wide, glyphs_) : at < choices_.size() ? fitted(" " + choices_[at], wide, glyphs_) : std::string(wide, ' '),
-                i == 0 ? Style::title : at == choice_ ? Style::selected : Style::plain};
+      Span span{i == 0                 ? fitted(what, wide, glyphs_)
+                : at < choices_.size() ? fitted(" " + choices_[at], wide, glyphs_)
+                                       : std::string(wide, ' '),
+                i == 0          ? Style::title
+                : at == choice_ ? Style::selected
+                                : Style::plain};
       out[i].insert(out[i].begin(), {std::move(span), {i == 0 ? " " : glyphs_ == Glyphs::unicode ? "│" : "|", Style::dim}});
     }
   }
   return out;
 }
 
-WatchScreen::Panel WatchScreen::shown_panel() const { return panel_ != Panel::off && view_.picture.value.empty() ? Panel::rates : panel_; }
+WatchScreen::Panel WatchScreen::shown_panel() const {
+  return panel_ != Panel::off && view_.picture.value.empty() ? Panel::rates : panel_;
+}
 
 std::vector<Line> WatchScreen::bars(size_t width, size_t height) const {
   const auto& values = view_.picture.values;
@@ -710,7 +881,8 @@ std::vector<Line> WatchScreen::bars(size_t width, size_t height) const {
   if (found == values.end() || height == 0) return out;
   const Column::Unit unit = view_.picture.rows[row_].unit;
   std::array<u64, 66> powers{};  // [0]: below zero, [1]: zero, [n]: from 2^(n-2) on
-  found->second->histogram.each([&](i64 low, i64, u64 n) { powers[low < 0 ? 0 : 1 + static_cast<size_t>(std::bit_width(static_cast<u64>(low)))] += n; });
+  found->second->histogram.each(
+      [&](i64 low, i64, u64 n) { powers[low < 0 ? 0 : 1 + static_cast<size_t>(std::bit_width(static_cast<u64>(low)))] += n; });
   size_t first = 0, last = powers.size();
   while (first < last && powers[first] == 0) ++first;
   while (last > first && powers[last - 1] == 0) --last;
@@ -726,9 +898,12 @@ std::vector<Line> WatchScreen::bars(size_t width, size_t height) const {
   }
   const size_t number = format_count(most).size();
   for (size_t i = 0; i < counts.size(); ++i) {
-    const std::string label = fitted(edge(first + i * step), 10, glyphs_, true) + " - " + fitted(edge(first + (i + 1) * step), 10, glyphs_, true) + " ";
+    const std::string label = fitted(edge(first + i * step), 10, glyphs_, true) + " - " +
+                              fitted(edge(first + (i + 1) * step), 10, glyphs_, true) + " ";
     const size_t room = width > label.size() + number + 2 ? width - label.size() - number - 2 : 0;
-    out.push_back({{label}, {bar(static_cast<double>(counts[i]) / static_cast<double>(most), room, glyphs_), Style::good}, {" " + fitted(format_count(counts[i]), number, glyphs_, true)}});
+    out.push_back({{label},
+                   {bar(static_cast<double>(counts[i]) / static_cast<double>(most), room, glyphs_), Style::good},
+                   {" " + fitted(format_count(counts[i]), number, glyphs_, true)}});
   }
   return out;
 }
@@ -740,17 +915,21 @@ std::vector<Line> WatchScreen::graph(size_t width, size_t height) const {
   constexpr size_t label = 10;
   const size_t room = width - label - 2;
   const std::vector<double> shown = rates(view_.picture.rows[row_], room);
-  const size_t wide = shown.empty() ? 1 : std::clamp<size_t>(room / std::max<size_t>(shown.size(), view_.status.live ? 60 : 1), 1, 8);
+  const size_t wide =
+      shown.empty() ? 1 : std::clamp<size_t>(room / std::max<size_t>(shown.size(), view_.status.live ? 60 : 1), 1, 8);
   double top = 0;
   for (const double r : shown) top = std::max(top, r);
   for (size_t line = 0; line < height; ++line) {
     std::vector<double> part;
     for (const double r : shown) {
-      const double level = top > 0 ? std::clamp(r / top * static_cast<double>(height) - static_cast<double>(height - 1 - line), 0., 1.) : 0;
+      const double level =
+          top > 0 ? std::clamp(r / top * static_cast<double>(height) - static_cast<double>(height - 1 - line), 0., 1.) : 0;
       part.insert(part.end(), wide, level);
     }
     const std::string text = line == 0 ? format_rate(top, "") : line + 1 == height ? "0" : "";
-    out.push_back({{fitted(text, label, glyphs_, true)}, {glyphs_ == Glyphs::unicode ? "│" : "|", Style::dim}, {sparkline(part, glyphs_, 1), Style::good}});
+    out.push_back({{fitted(text, label, glyphs_, true)},
+                   {glyphs_ == Glyphs::unicode ? "│" : "|", Style::dim},
+                   {sparkline(part, glyphs_, 1), Style::good}});
   }
   return out;
 }
@@ -769,11 +948,15 @@ std::vector<Line> WatchScreen::panel(size_t width, size_t height) const {
   const std::string value = p.query.fields ? "" : p.value + " of ";
   std::string text;
   if (which == Panel::rates) {
-    text = fmt::format(" Rate of {}{}", of, p.slot_seconds > 0 && view_.status.live ? fmt::format(", {} an interval", format_time(p.slot_seconds * 1e9)) : "");
+    text = fmt::format(
+        " Rate of {}{}", of,
+        p.slot_seconds > 0 && view_.status.live ? fmt::format(", {} an interval", format_time(p.slot_seconds * 1e9)) : "");
   } else {
     const bool shared = which == Panel::heat && found != p.values.end() && found->second->heat_of_all;
     text = (which == Panel::heat ? " Heat map, " : " Histogram, ") + value + (shared ? "all rows" : of);
-    if (row != nullptr && row->values != 0) text += fmt::format(": {} mean {} p50 {} p99 {} max {}", format_count(row->values), show(row->mean, row->unit), show(row->p50, row->unit), show(row->p99, row->unit), show(row->max, row->unit));
+    if (row != nullptr && row->values != 0)
+      text += fmt::format(": {} mean {} p50 {} p99 {} max {}", format_count(row->values), show(row->mean, row->unit),
+                          show(row->p50, row->unit), show(row->p99, row->unit), show(row->max, row->unit));
   }
   out.push_back({{fitted(text, width, glyphs_), Style::label}});
   std::vector<Line> body;
@@ -781,7 +964,8 @@ std::vector<Line> WatchScreen::panel(size_t width, size_t height) const {
     body = graph(width, height - 1);
   } else if (which == Panel::heat && found != p.values.end() && height > 3) {
     const Column::Unit unit = row->unit;
-    const std::string picture = heat_map(found->second->heat, width, glyphs_, height - 3, [&](double v) { return show(v, unit); });
+    const std::string picture =
+        heat_map(found->second->heat, width, glyphs_, height - 3, [&](double v) { return show(v, unit); });
     for (const std::string& line : lines_of(picture)) body.push_back({{line}});
   } else if (which == Panel::histogram) {
     body = bars(width, height - 1);
@@ -796,8 +980,10 @@ std::vector<Line> WatchScreen::help(size_t width, size_t height) {
   std::vector<Line> out{{{fitted(" ringside watch: keys", width, glyphs_), Style::title}}};
   const size_t lines = height > 2 ? height - 2 : 0, all = std::size(help_lines);
   help_top_ = std::min(help_top_, all > lines ? all - lines : 0);
-  for (size_t i = 0; i < lines; ++i) out.push_back(help_top_ + i < all ? Line{{" " + std::string(help_lines[help_top_ + i])}} : Line{});
-  out.push_back({{fitted(help_top_ + lines < all ? " Down: more; any other key: back" : " any key: back", width, glyphs_), Style::label}});
+  for (size_t i = 0; i < lines; ++i)
+    out.push_back(help_top_ + i < all ? Line{{" " + std::string(help_lines[help_top_ + i])}} : Line{});
+  out.push_back({{fitted(help_top_ + lines < all ? " Down: more; any other key: back" : " any key: back", width, glyphs_),
+                  Style::label}});
   return out;
 }
 
@@ -818,7 +1004,10 @@ Line WatchScreen::footer(size_t width) const {
 std::vector<Line> WatchScreen::prompt(size_t width, Frame& frame) const {
   std::vector<Line> out;
   for (const std::string& line : lines_of(editor_.error)) out.push_back({{fitted(" " + line, width, glyphs_), Style::bad}});
-  const std::string name = mode_ == Mode::search ? " Search: " : mode_ == Mode::filter ? " Filter: " : mode_ == Mode::key ? " A row for each: " : " Histogram of: ";
+  const std::string name = mode_ == Mode::search   ? " Search: "
+                           : mode_ == Mode::filter ? " Filter: "
+                           : mode_ == Mode::key    ? " A row for each: "
+                                                   : " Histogram of: ";
   // The part of the text around the cursor.
   const size_t room = width > name.size() + 1 ? width - name.size() - 1 : 1;
   size_t from = 0, x = 0;

@@ -1,5 +1,5 @@
-// The screen of `ringside watch`: what a key does, and which characters stand where. No terminal in here: a frame is lines of styled
-// text, for any width and height from 1 x 1 on.
+// The screen of `ringside watch`: what a key does, and which characters stand where. No terminal in here: a frame is lines of
+// styled text, for any width and height from 1 x 1 on.
 //
 //   WatchScreen screen(host, Glyphs::unicode);
 //   screen.update();                        // a new picture, unless it is paused
@@ -22,8 +22,8 @@ using KeyCode = u32;
 namespace Key {
 inline constexpr KeyCode control(char c) { return static_cast<KeyCode>(c) & 31; }
 inline constexpr KeyCode tab = 9, enter = 13, escape = 27, backspace = 127;
-inline constexpr KeyCode none = 0x200000, up = 0x200001, down = 0x200002, left = 0x200003, right = 0x200004, page_up = 0x200005, page_down = 0x200006, home = 0x200007,
-                         end = 0x200008, remove = 0x200009;
+inline constexpr KeyCode none = 0x200000, up = 0x200001, down = 0x200002, left = 0x200003, right = 0x200004, page_up = 0x200005,
+                         page_down = 0x200006, home = 0x200007, end = 0x200008, remove = 0x200009;
 inline constexpr KeyCode f(u32 n) { return 0x200100 + n; }
 }  // namespace Key
 
@@ -34,9 +34,9 @@ struct Span {
 };
 using Line = std::vector<Span>;
 struct Frame {
-  std::vector<Line> lines;             // as many as are asked for, none wider than that
-  int cursor_x = -1, cursor_y = -1;    // -1: hidden
-  std::string text() const;            // without styles
+  std::vector<Line> lines;           // as many as are asked for, none wider than that
+  int cursor_x = -1, cursor_y = -1;  // -1: hidden
+  std::string text() const;          // without styles
 };
 
 // What is said around the model's picture.
@@ -46,9 +46,9 @@ struct WatchStatus {
     double fill = 0;  // of its capacity
   };
   std::string where, clock;
-  bool live = false, ended = false;    // of recordings: all of it was read
+  bool live = false, ended = false;  // of recordings: all of it was read
   u64 interval_ns = 0;
-  double own_cpu = 0;                  // of one CPU
+  double own_cpu = 0;  // of one CPU
   std::vector<Ring> rings{};
 };
 
@@ -72,7 +72,7 @@ class WatchScreen {
  public:
   WatchScreen(WatchHost& host, Glyphs glyphs) : host_(host), glyphs_(glyphs) {}
 
-  void update();           // paused: nothing
+  void update();  // paused: nothing
   void key(KeyCode code);
   Frame frame(size_t width, size_t height);
   bool quit() const { return quit_; }
@@ -141,13 +141,14 @@ class WatchScreen {
   std::vector<std::string> choices_;
   size_t choice_ = 0, help_top_ = 0;
   Editor editor_;
-  std::string message_;        // until the next key
+  std::string message_;  // until the next key
   std::optional<WatchSort> sort_;
   bool descending_ = true;
   Panel panel_ = Panel::histogram;
 };
 
-// Text of exactly this many columns: cut, or filled with spaces; nothing in it can drive a terminal. ASCII: other characters as '?'.
+// Text of exactly this many columns: cut, or filled with spaces; nothing in it can drive a terminal. ASCII: other characters as
+// '?'.
 std::string fitted(const std::string& text, size_t width, Glyphs glyphs, bool right = false);
 
 }  // namespace ringside::cli

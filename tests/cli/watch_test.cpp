@@ -40,11 +40,14 @@ struct WatchTest : test::BinaryTest {
     auto w = RecordingWriter::create(dir + "/ringside.data", ClockInfo{});
     ASSERT_TRUE(w) << w.error().sentence;
     w->meta().events.push_back({1, "libc", "malloc", test::malloc_format(), true});
-    w->meta().events.push_back({2, "net", "in", test::format(2, "in", "\tfield:u32 length;\toffset:8;\tsize:4;\tsigned:0;\n", R"("length=%u", REC->length)"), true});
+    w->meta().events.push_back(
+        {2, "net", "in",
+         test::format(2, "in", "\tfield:u32 length;\toffset:8;\tsize:4;\tsigned:0;\n", R"("length=%u", REC->length)"), true});
     ASSERT_TRUE(w->add_ring({0, 4700, 4711, "cc1plus", "g++"}, 4096));
     ASSERT_TRUE(w->add_ring({3, 4800, 4800, "as", "as"}, 4096));
     SubBuffer a(1'000'000'000), b(1'000'000'000);
-    for (u64 i = 0; i < 30; ++i) a.event(1'000'000'000 + i * 1'000'000, Payload(1, 4711).put(u64{i % 3 == 0 ? 64u : 32u}).put(i));
+    for (u64 i = 0; i < 30; ++i)
+      a.event(1'000'000'000 + i * 1'000'000, Payload(1, 4711).put(u64{i % 3 == 0 ? 64u : 32u}).put(i));
     for (u32 i = 0; i < 20; ++i) b.event(1'000'000'000 + i * 2'000'000, Payload(2, 4800).put(i));
     ASSERT_TRUE(w->append(0, a.view()));
     ASSERT_TRUE(w->append(3, b.view(1234)));
@@ -78,7 +81,9 @@ struct WatchScreenTest : WatchTest {
   }
   Outcome tmux(const std::string& what) const { return run("LC_ALL=C.UTF-8 tmux -u -L " + name + " -f /dev/null " + what); }
   void start(const std::string& script, const std::string& size = "-x 80 -y 24") {
-    std::ofstream(dir + "/script") << "cd " << dir << "\nexport RINGSIDE_ROOT=" << dir << "/root LC_ALL=C.UTF-8\nPATH=" RINGSIDE_BUILD_DIR ":$PATH\n" << script << "\n";
+    std::ofstream(dir + "/script") << "cd " << dir << "\nexport RINGSIDE_ROOT=" << dir
+                                   << "/root LC_ALL=C.UTF-8\nPATH=" RINGSIDE_BUILD_DIR ":$PATH\n"
+                                   << script << "\n";
     const Outcome o = tmux("new-session -d " + size + " 'exec bash --norc --noprofile " + dir + "/script'");
     ASSERT_EQ(o.code, 0) << o.err;
   }
@@ -98,7 +103,9 @@ TEST_F(WatchScreenTest, ARecordingFromTopToBottomAndTheTerminalAsItWas) {
   ASSERT_TRUE(shows("F10Quit"));
   ASSERT_TRUE(shows(" 50 events"));
   std::string now = screen();
-  for (const char* what : {"ringside watch  ringside.data", "1,234 lost", "COUNT", "libc:malloc", "60.0 %", "net:in", "40.0 %", "Rate of libc:malloc"}) EXPECT_NE(now.find(what), std::string::npos) << what << now;
+  for (const char* what : {"ringside watch  ringside.data", "1,234 lost", "COUNT", "libc:malloc", "60.0 %", "net:in", "40.0 %",
+                           "Rate of libc:malloc"})
+    EXPECT_NE(now.find(what), std::string::npos) << what << now;
   // Other sizes, and back.
   for (const auto& [x, y] : {std::pair<size_t, size_t>{40, 10}, {200, 60}, {12, 4}, {80, 24}}) {
     tmux("resize-window -x " + std::to_string(x) + " -y " + std::to_string(y));
@@ -188,9 +195,11 @@ TEST_F(WatchTest, WithoutATerminalTablesAndJson) {
 }
 
 TEST_F(WatchTest, LiveTablesEndWithTheWhole) {
-  const Outcome o = run(RINGSIDE_BUILD_DIR "/ringside record -q -i web -- true; export RINGSIDE_INSTANCE=web; " RINGSIDE_BUILD_DIR
-                        "/tests/signalled_writer & P=$!; for i in $(seq 500); do " RINGSIDE_BUILD_DIR "/ringside stat web 2>/dev/null | grep -q 1,000 && break; sleep 0.02; done; " RINGSIDE_BUILD_DIR
-                        "/ringside watch web --json --interval 100ms --duration 350ms; kill $P");
+  const Outcome o =
+      run(RINGSIDE_BUILD_DIR "/ringside record -q -i web -- true; export RINGSIDE_INSTANCE=web; " RINGSIDE_BUILD_DIR
+                             "/tests/signalled_writer & P=$!; for i in $(seq 500); do " RINGSIDE_BUILD_DIR
+                             "/ringside stat web 2>/dev/null | grep -q 1,000 && break; sleep 0.02; done; " RINGSIDE_BUILD_DIR
+                             "/ringside watch web --json --interval 100ms --duration 350ms; kill $P");
   std::istringstream lines(o.out);
   std::vector<json> all;
   for (std::string line; std::getline(lines, line);) all.push_back(json::parse(line));
@@ -248,7 +257,9 @@ struct WatchPty : WatchTest {
     }
     return sum;
   }
-  bool recording() const { return test::slurp(must(tracefs_dir()) + "/instances/" + instance() + "/tracing_on").rfind('1', 0) == 0; }
+  bool recording() const {
+    return test::slurp(must(tracefs_dir()) + "/instances/" + instance() + "/tracing_on").rfind('1', 0) == 0;
+  }
   // What it writes, as long as somebody wants it.
   bool look() {
     pollfd from{terminal, POLLIN, 0};
@@ -277,7 +288,8 @@ struct WatchPty : WatchTest {
 // Nobody reads what it draws, and the rings are filled several times over: it counts every event, and ends when it is told to.
 TEST_F(WatchPty, AStoppedTerminalLosesNothing) {
   const std::string filter = "common_pid == " + std::to_string(sys::gettid());
-  start({"-e", rare, "--interval", "100ms", "-F", filter.c_str(), "--by", "tid,ts.usecs"});  // a screen that changes all the time
+  start(
+      {"-e", rare, "--interval", "100ms", "-F", filter.c_str(), "--by", "tid,ts.usecs"});  // a screen that changes all the time
   ASSERT_TRUE(within(30, [&] { return recording(); }));
   constexpr u64 burst = 40'000, bursts = 8;  // 40 bytes each, 12 MiB in all; a ring has 4 MiB
   const u64 before = read_by_it();
@@ -299,7 +311,8 @@ TEST_F(WatchPty, AStoppedTerminalLosesNothing) {
   int code = -1;
   ASSERT_TRUE(ended(code));
   EXPECT_EQ(code, 0);
-  if (seen.find("320,000 events, none lost") == std::string::npos) std::printf("%s\n", seen.substr(seen.size() > 3000 ? seen.size() - 3000 : 0).c_str());
+  if (seen.find("320,000 events, none lost") == std::string::npos)
+    std::printf("%s\n", seen.substr(seen.size() > 3000 ? seen.size() - 3000 : 0).c_str());
   EXPECT_NE(seen.find("320,000 events, none lost"), std::string::npos);
 }
 

@@ -30,9 +30,12 @@ struct Host final : WatchHost {
 
   Host() {
     formats.add(1, "libc", "malloc", test::malloc_format());
-    formats.add(2, "net", "in",
-                test::format(2, "in", "\tfield:u32 length;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:char device[8];\toffset:12;\tsize:8;\tsigned:0;\n\tfield:u64 wait_ns;\toffset:20;\tsize:8;\tsigned:0;\n",
-                             R"("length=%u", REC->length)"));
+    formats.add(
+        2, "net", "in",
+        test::format(2, "in",
+                     "\tfield:u32 length;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:char "
+                     "device[8];\toffset:12;\tsize:8;\tsigned:0;\n\tfield:u64 wait_ns;\toffset:20;\tsize:8;\tsigned:0;\n",
+                     R"("length=%u", REC->length)"));
     for (const RingName& ring : rings) tasks.add(ring);
     EXPECT_TRUE(count({}, true));
   }
@@ -85,7 +88,8 @@ struct Watch : Test {
   WatchScreen screen{host, Glyphs::unicode};
   void SetUp() override {
     for (u32 i = 0; i < 100; ++i) host.allocation(1'000'000'000 + i * 10'000'000, 1u << (i % 8));
-    for (u32 i = 0; i < 40; ++i) host.packet(1'500'000'000 + i * 10'000'000, 1500, i % 4 == 0 ? "eth1" : "eth0", 1000 * (i + 1));
+    for (u32 i = 0; i < 40; ++i)
+      host.packet(1'500'000'000 + i * 10'000'000, 1500, i % 4 == 0 ? "eth1" : "eth0", 1000 * (i + 1));
     host.lose(1'900'000'000, 1234);
   }
   std::string text(size_t width = 80, size_t height = 24) {
@@ -139,7 +143,8 @@ TEST_F(Watch, IntervalsOfALiveSource) {
   EXPECT_EQ(p.rows[0].count, 300u * 301 / 2 + 1);
   EXPECT_EQ(p.rows[0].rate, 600);
   ASSERT_EQ(p.rows[0].rates.size(), WatchModel::slots - 1);
-  for (size_t i = 0; i < p.rows[0].rates.size(); ++i) EXPECT_EQ(p.rows[0].rates[i], 2. * static_cast<double>(300 - (WatchModel::slots - 2) + i));
+  for (size_t i = 0; i < p.rows[0].rates.size(); ++i)
+    EXPECT_EQ(p.rows[0].rates[i], 2. * static_cast<double>(300 - (WatchModel::slots - 2) + i));
   EXPECT_EQ(p.seconds, 150);
 }
 
@@ -281,7 +286,8 @@ TEST_F(Watch, EverythingFitsIn80x24) {
   ASSERT_TRUE(host.count({.by = "event", .value = "wait_ns"}, true));
   host.model->tick(1);
   const std::string all = text();
-  for (const char* what : {"ringside watch", "140 events", "1,234 lost", "cpu0", "cpu1", "by event", "COUNT", "RATE", "P99", "libc:malloc", "net:in", "Histogram", "F1Help", "F10Quit"})
+  for (const char* what : {"ringside watch", "140 events", "1,234 lost", "cpu0", "cpu1", "by event", "COUNT", "RATE", "P99",
+                           "libc:malloc", "net:in", "Histogram", "F1Help", "F10Quit"})
     EXPECT_NE(all.find(what), std::string::npos) << what << "\n" << all;
 }
 
@@ -299,8 +305,9 @@ size_t width_of(const Line& line) {
 // Whatever is typed, whatever the size: as many lines as asked for, none wider, and nobody falls over.
 TEST_F(Watch, AnyKeyAtAnySize) {
   std::mt19937 random(1);
-  const KeyCode special[] = {Key::tab, Key::enter, Key::enter, Key::escape, Key::backspace, Key::up, Key::down, Key::left, Key::right, Key::page_up, Key::page_down,
-                             Key::home, Key::end, Key::remove, Key::none, 0x1F600, 0x301, 0};
+  const KeyCode special[] = {Key::tab,  Key::enter,  Key::enter, Key::escape,  Key::backspace, Key::up,
+                             Key::down, Key::left,   Key::right, Key::page_up, Key::page_down, Key::home,
+                             Key::end,  Key::remove, Key::none,  0x1F600,      0x301,          0};
   for (int life = 0; life < 20; ++life) {
     host.live = life % 2 == 0;
     ASSERT_TRUE(host.count({}, true));
@@ -308,7 +315,10 @@ TEST_F(Watch, AnyKeyAtAnySize) {
     WatchScreen monkey(host, glyphs);
     for (int i = 0; i < 150 && !monkey.quit(); ++i) {
       const u32 what = random() % 4;
-      KeyCode code = what == 0 ? special[random() % std::size(special)] : what == 1 ? Key::f(1 + random() % 9) : what == 2 ? 0x20 + random() % 0x60 : static_cast<KeyCode>("kf/\\>pz+-\x15wtsI"[random() % 14]);
+      KeyCode code = what == 0   ? special[random() % std::size(special)]
+                     : what == 1 ? Key::f(1 + random() % 9)
+                     : what == 2 ? 0x20 + random() % 0x60
+                                 : static_cast<KeyCode>("kf/\\>pz+-\x15wtsI"[random() % 14]);
       if (code == 'q' || code == 'Q') code = 'a';
       monkey.key(code);
       if (host.live && i % 7 == 0) host.model->tick(.1);
@@ -329,7 +339,10 @@ TEST_F(Watch, HostileNamesDriveNoTerminal) {
   host.packet(2'100'000'000, 1, "\033[2J\xFF\a", 1);
   ASSERT_TRUE(host.count({.by = "device"}, true));
   EXPECT_TRUE(shows("?[2J??"));
-  EXPECT_EQ(fitted("a\xC2\x9B" "1m", 6, Glyphs::unicode), "a?1m  ");
+  EXPECT_EQ(fitted("a\xC2\x9B"
+                   "1m",
+                   6, Glyphs::unicode),
+            "a?1m  ");
   EXPECT_EQ(fitted("grün", 3, Glyphs::ascii), "gr?");
   EXPECT_EQ(fitted("abc", 5, Glyphs::ascii, true), "  abc");
 }
