@@ -39,6 +39,7 @@ Command add_rm(CLI::App& app);
 Command add_serve(CLI::App& app);
 Command add_top(CLI::App& app);
 Command add_hist(CLI::App& app);
+Command add_watch(CLI::App& app);
 Command add_latency(CLI::App& app);
 Command add_plot(CLI::App& app);
 Command add_export(CLI::App& app);

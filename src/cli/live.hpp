@@ -40,6 +40,11 @@ class AnalysisRun {
   Trace& trace() { return *trace_; }
   const RunOptions& options() const { return options_; }
   bool live() const { return live_; }
+  // For who takes the records of trace() itself: before the first, while it goes on (new rings), before the last.
+  void begin();
+  void refresh();
+  void stop();       // no more events from now on
+  int finish();      // the exit code
 
   // The exit code. A picture gets the seconds since the one before, and whether it is the last. `other`: losses, and what the filter
   // does not let through.
@@ -88,13 +93,9 @@ class AnalysisRun {
       if (n % 65536 == 0 && (sys::now_ns() > deadline_ns || (!live_ && asked_to_stop()))) return;
     }
   }
-  void begin();
   bool wait();       // false: it is time to end
-  void refresh();
   double due();      // the seconds of the picture that is due now
   bool show(std::string picture);
-  void stop();       // no more events from now on
-  int finish();
 
   RunOptions options_;
   std::optional<Trace> trace_;
