@@ -407,12 +407,24 @@ result<Filter> Filter::compile(std::string_view text, const Formats& formats, co
       known = true;
       look(type.get());
     }
-    if (!known)
-      return tl::unexpected<Error>(error_at(text, leaf.at, "no event here has a field " + quoted(leaf.field) + near_names(leaf.field, formats)));
+    if (!known) {
+      Error unknown = error_at(text, leaf.at, "no event here has a field " + quoted(leaf.field) + near_names(leaf.field, formats));
+      unknown.code = std::make_error_code(std::errc::no_such_file_or_directory);
+      return tl::unexpected<Error>(std::move(unknown));
+    }
     if (!fits) return tl::unexpected<Error>(error_at(text, leaf.value_at, why));
   }
   filter.programs_.resize(formats.numbers());
   return filter;
+}
+
+bool Filter::may_match(u32 id) {
+  const Program& program = programs_[id];
+  if (!program.built || program.type != formats_->find(id)) build(id);
+  std::vector<bool> accepts(steps_.size());  // a step leads to earlier ones only
+  const auto may = [&](i32 at) { return at == accept || (at >= 0 && accepts[static_cast<size_t>(at)]); };
+  for (size_t i = 0; i < steps_.size(); ++i) accepts[i] = may(steps_[i].yes) || may(steps_[i].no);
+  return may(program.entry);
 }
 
 void Filter::build(u32 id) {

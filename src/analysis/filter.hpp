@@ -33,7 +33,11 @@ class Filter {
   static constexpr u32 deepest = 100;        // parentheses
 
   // Both must outlive it. They may grow meanwhile: an event is looked at when the first of its kind comes.
+  // ENOENT: no event has such a field, so far.
   static result<Filter> compile(std::string_view text, const Formats& formats, const Tasks& tasks);
+
+  // False: no event of this type meets it, whatever its fields say.
+  bool may_match(u32 id);
 
   bool matches(const TraceRecord& record, const RingName& ring) {
     const u32 id = record.ids + read_common(record.payload).id;

@@ -71,7 +71,7 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
     std::string test;
     std::tie(events, test) = split(text);
     if (events.empty()) return refuse(std::errc::invalid_argument, "a pair needs a start and an end: SYSTEM:EVENT, or \"SYSTEM:EVENT if CONDITION\"");
-    if (!any_matches(formats, events)) return refuse(std::errc::invalid_argument, "no event here matches " + quoted(events) + "; there are " + event_list(formats));
+    if (!any_matches(formats, events)) return refuse(std::errc::no_such_file_or_directory, "no event here matches " + quoted(events) + "; there are " + event_list(formats));
     if (test.empty()) return {};
     auto filter = Filter::compile(test, formats, tasks);
     if (!filter) return tl::unexpected<Error>(filter.error());

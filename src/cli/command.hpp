@@ -16,6 +16,7 @@ enum Exit : int {
   exit_failure = 1,
   exit_usage = 2,
   exit_loss = 3,              // with --fail-on-loss
+  exit_not_triggered = 4,     // trigger: the end came first
   exit_not_executable = 126,  // as a shell says it
   exit_not_found = 127,
   exit_signal = 128,  // plus the signal's number
@@ -42,6 +43,7 @@ Command add_hist(CLI::App& app);
 Command add_watch(CLI::App& app);
 Command add_latency(CLI::App& app);
 Command add_plot(CLI::App& app);
+Command add_trigger(CLI::App& app);
 Command add_export(CLI::App& app);
 Command add_remote(CLI::App& app);
 Command add_recover(CLI::App& app);

@@ -18,6 +18,8 @@ constexpr int percent = 25;                      // a ring this full is read at 
 constexpr int tick_ms = 100;                     // the others this often: unfinished sub-buffers are copied event by event
 constexpr u64 learn_every_ns = 500'000'000;      // the kernel remembers the names of 128 threads
 
+constexpr size_t most_threads = 65536;           // whose names a flight recorder keeps: it may run for weeks
+
 // "%pS" and its family.
 bool needs_symbols(const std::string& format) {
   for (size_t at = format.find("%p"); at != std::string::npos; at = format.find("%p", at + 2)) {
@@ -76,13 +78,20 @@ result<std::unique_ptr<KernelRecorder>> KernelRecorder::create(const Options& op
   if (options.will_follow) {  // nobody until then: we are ignored
     if (auto done = mine.write("set_event_pid", std::to_string(getpid())); !done) return tl::unexpected<Error>(done.error());
   }
-  auto rings = open_kernel_rings(mine.dir(), mine.cpus(), clock, options.source);
-  if (!rings) return tl::unexpected<Error>(rings.error());
-  if (!rings->notice.empty()) say(rings->notice);
-  recorder->sources_ = std::move(rings->sources);
+  recorder->clock_ = clock;
+  recorder->choice_ = options.source;
+  if (auto opened = recorder->open_rings(); !opened) return tl::unexpected<Error>(opened.error());
   recorder->wake_ = sys::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!recorder->wake_) return fail(errno, "cannot make an eventfd");
   return recorder;
+}
+
+result<void> KernelRecorder::open_rings() {
+  auto rings = open_kernel_rings(instance_.dir(), instance_.cpus(), clock_, choice_);
+  if (!rings) return tl::unexpected<Error>(rings.error());
+  if (!rings->notice.empty()) say(rings->notice);
+  sources_ = std::move(rings->sources);
+  return {};
 }
 
 KernelRecorder::~KernelRecorder() {
@@ -92,7 +101,27 @@ KernelRecorder::~KernelRecorder() {
   sources_.clear();  // before the instance: while they are open it cannot be removed
 }
 
-result<void> KernelRecorder::start(RecordingWriter& writer) {
+result<void> KernelRecorder::arm() {
+  if (rings_) {
+    sources_.clear();
+    rings_.reset();
+    problems_.clear();
+    failure_.reset();
+    failed_ = false;
+    recorded_ = bytes_ = 0;
+    // Whoever opens this file for writing from its beginning empties the rings and their counters.
+    if (auto done = instance_.write("trace", ""); !done) return done;
+    if (auto opened = open_rings(); !opened) return opened;
+  }
+  return instance_.tracing(true);
+}
+
+void KernelRecorder::look_around() {
+  if (threads_.size() > most_threads) threads_.clear();
+  learn_names();
+}
+
+result<void> KernelRecorder::begin(RecordingWriter& writer) {
   rings_.emplace(RecordingWriter::beside(writer));
   for (const auto& source : sources_) {
     const auto size = static_cast<u32>(source->counters().subbuf_size);
@@ -109,7 +138,11 @@ result<void> KernelRecorder::start(RecordingWriter& writer) {
       if (auto kept = sys::write_file(writer.dir() + "/kallsyms", *text); !kept) return kept;
     }
   }
-  if (auto saved = writer.save(); !saved) return saved;
+  return writer.save();
+}
+
+result<void> KernelRecorder::start(RecordingWriter& writer) {
+  if (auto begun = begin(writer); !begun) return begun;
   sigset_t all, before;  // signals are the main thread's
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);

@@ -45,6 +45,13 @@ class KernelRecorder {
   // Off, everything that was written before is read; rings and counters are in the writer's meta.
   result<void> stop(RecordingWriter& writer);
 
+  // As a flight recorder, instead of start(): armed, it writes and nobody reads. freeze() leaves the rings as they are; begin() and
+  // stop() save them. Armed once more it begins anew, with empty rings. look_around(): twice a second, for the names of threads.
+  result<void> arm();
+  result<void> freeze() { return instance_.tracing(false); }
+  result<void> begin(RecordingWriter& writer);
+  void look_around();
+
   u64 events_so_far() const { return events_so_far_.load(std::memory_order_relaxed); }  // at any time
   u64 bytes_so_far() const { return bytes_so_far_.load(std::memory_order_relaxed); }
   u64 recorded() const { return recorded_; }  // events; after stop()
@@ -57,11 +64,14 @@ class KernelRecorder {
 
  private:
   explicit KernelRecorder(TracefsInstance instance) : instance_(std::move(instance)) {}
+  result<void> open_rings();
   void consume();
   bool drain(u32 at, u64 budget);
   void learn_names();
 
   TracefsInstance instance_;
+  ClockInfo clock_;
+  KernelChoice choice_;
   std::vector<std::unique_ptr<KernelSource>> sources_;  // null: it failed
   std::vector<EventInfo> events_;
   std::map<std::string, u64> matched_;

@@ -9,6 +9,7 @@
 #include "analysis/pairs.hpp"
 #include "cli/live.hpp"
 #include "cli/picture.hpp"
+#include "cli/presets.hpp"
 #include "cli/table.hpp"
 #include "cli/units.hpp"
 #include "export/json.hpp"
@@ -17,23 +18,6 @@
 
 namespace ringside::cli {
 namespace {
-
-struct Preset {
-  const char *name, *what, *start, *end, *keys, *by;
-};
-constexpr Preset presets[] = {
-    {"wakeup", "a thread is woken, until it runs", "sched:sched_waking,sched:sched_wakeup_new", "sched:sched_switch", "pid=next_pid", "start/comm"},
-    {"preempted", "a thread that could run is taken off its CPU, until it runs again", "sched:sched_switch if prev_pid != 0 && !(prev_state & 0xff)", "sched:sched_switch", "prev_pid=next_pid", "start/prev_comm"},
-    {"sleep", "a thread goes to sleep, until it is woken", "sched:sched_switch if prev_pid != 0 && prev_state & 0xff", "sched:sched_waking", "prev_pid=pid", "start/prev_comm"},
-    {"syscalls", "system calls", "raw_syscalls:sys_enter", "raw_syscalls:sys_exit", "common_pid", "end/id"},
-    {"irq", "interrupt handlers", "irq:irq_handler_entry", "irq:irq_handler_exit", "irq,cpu", "start/name"},
-    {"softirq", "soft interrupts", "irq:softirq_entry", "irq:softirq_exit", "vec,cpu", "end/vec"},
-    {"softirq-raise", "a soft interrupt is raised, until it runs", "irq:softirq_raise", "irq:softirq_entry", "vec,cpu", "end/vec"},
-    {"timer", "callbacks of timers", "timer:hrtimer_expire_entry", "timer:hrtimer_expire_exit", "hrtimer.hex,cpu", "start/function.sym"},
-    {"workqueue", "work is queued, until it begins", "workqueue:workqueue_queue_work", "workqueue:workqueue_execute_start", "work.hex", "end/function.sym"},
-    {"block", "requests of block devices, issued until complete", "block:block_rq_issue", "block:block_rq_complete", "dev,sector", "start/rwbs"},
-    {"malloc", "memory, from malloc to free (record --libc malloc)", "libc:malloc,libc:calloc,libc:realloc", "libc:free", "ptr.hex", "start/event"},
-};
 
 struct Options {
   std::vector<std::string> words;
@@ -50,29 +34,6 @@ struct Job {
   std::vector<std::string> where;
   std::vector<std::string> globs;  // the events' patterns
 };
-
-std::vector<std::string> split_at(std::string_view text, char c) {
-  std::vector<std::string> out;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find(c, at), text.size());
-    out.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return out;
-}
-
-// FIELD[=FIELD][,...]
-std::vector<Pairs::Key> parse_keys(const std::string& text) {
-  std::vector<Pairs::Key> keys;
-  for (const std::string& one : split_at(text, ',')) {
-    const size_t equal = one.find('=');
-    Pairs::Key key{one.substr(0, equal), equal == std::string::npos ? one : one.substr(equal + 1)};
-    if (key.start.empty() || key.end.empty()) throw UsageError{"--key takes FIELD, or START_FIELD=END_FIELD; up to " + std::to_string(Pairs::most_keys) + " with commas"};
-    keys.push_back(std::move(key));
-  }
-  if (keys.size() > Pairs::most_keys) throw UsageError{"--key takes " + std::to_string(Pairs::most_keys) + " fields at most"};
-  return keys;
-}
 
 // START_EVENT,START_MATCH[,START_PID]/END_EVENT,END_MATCH[,FLAGS], as trace-cmd profile has it.
 void parse_hook(const std::string& text, Pairs::Options& pairs) {
@@ -109,10 +70,7 @@ Job job_of(const Options& options) {
   Pairs::Options& pairs = job.pairs;
   size_t used = 0;
   const auto& words = options.words;
-  const Preset* preset = words.empty() || !options.hook.empty()
-                             ? nullptr
-                             : std::find_if(std::begin(presets), std::end(presets), [&](const Preset& p) { return words[0] == p.name; });
-  if (preset == std::end(presets)) preset = nullptr;
+  const Preset* preset = words.empty() || !options.hook.empty() ? nullptr : find_preset(words[0]);
   if (!options.hook.empty()) {
     parse_hook(options.hook, pairs);
   } else if (preset != nullptr) {
@@ -161,19 +119,6 @@ result<RunOptions> where(const Job& job, RunOptions run) {
   if (of_libc || std::count_if(globs.begin(), globs.end(), is_kernels) == 0) return run;
   run.events = globs;
   return run;
-}
-
-// Names of the kernel's threads, as far as they are known by now.
-void learn_names(Trace& trace) {
-  if (trace.kernel == nullptr) return;
-  const auto text = sys::read_file(trace.kernel->dir() + "/../../saved_cmdlines");
-  if (!text) return;
-  for (const std::string& line : split_at(*text, '\n')) {
-    const size_t space = line.find(' ');
-    const i32 tid = std::atoi(line.c_str());
-    if (tid <= 0 || space == std::string::npos) continue;
-    trace.tasks.add(Task{tid, tid, line.substr(space + 1), line.substr(space + 1)});
-  }
 }
 
 const char* const quantile_names[] = {"p50", "p90", "p99", "p99.9"};
@@ -457,9 +402,7 @@ Command add_latency(CLI::App& app) {
   add_run_options(*c, options->run);
   c->add_option("--keys", options->most_waiting, "starts that may wait for their end; then the oldest give way, and are counted")->check(CLI::Range(1, 100'000'000))->capture_default_str();
   c->add_option("--groups", options->most_groups, "lines that are kept count of; a full table gives up those with the fewest pairs")->check(CLI::Range(2, 10'000'000))->capture_default_str();
-  std::string names;
-  for (const Preset& p : presets) names += fmt::format("  {:<14} {}\n{:17}{} -> {}, {}\n", p.name, p.what, "", p.start, p.end, p.keys);
-  c->footer("Names:\n" + names +
+  c->footer("Names:\n" + preset_list() +
             "Examples:\n"
             "  ringside latency wakeup                  the kernel, live, as root; Ctrl-C ends with the final table\n"
             "  ringside latency syscalls --sort sum --duration 10s\n"

@@ -41,9 +41,11 @@ int main(int argc, char** argv) {
       "and one file a ring, whose sub-buffers stand back to back. Reading an instance consumes nothing; only record does.\n"
       "RINGSIDE_ROOT: where instances live (else $XDG_RUNTIME_DIR/ringside, else /dev/shm/ringside-UID). RINGSIDE_INSTANCE:\n"
       "what a program that uses the library writes to. NO_COLOR: no colours.\n"
-      "Exit codes: 0 fine, 1 failure, 2 wrong usage, 3 events lost with --fail-on-loss; record: its command's code.");
+      "Exit codes: 0 fine, 1 failure, 2 wrong usage, 3 events lost with --fail-on-loss, 4 never triggered; record: its command's\n"
+      "code.");
 
-  const Command commands[] = {add_record(app), add_report(app), add_top(app), add_hist(app),  add_latency(app), add_watch(app), add_stat(app),
+  const Command commands[] = {add_record(app), add_report(app), add_top(app), add_hist(app),  add_latency(app), add_watch(app), add_trigger(app),
+                              add_stat(app),
                               add_list(app),   add_crash(app),  add_rm(app),  add_serve(app), add_plot(app), add_export(app),
                               add_remote(app), add_recover(app), add_guest(app), add_stream(app), add_doctor(app), add_manual(app)};
   try {

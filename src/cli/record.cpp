@@ -7,12 +7,12 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
-#include <set>
 
 #include "cli/child.hpp"
 #include "cli/export.hpp"
 #include "cli/kernel_recorder.hpp"
 #include "cli/preload.hpp"
+#include "cli/program.hpp"
 #include "cli/progress.hpp"
 #include "cli/recorder.hpp"
 #include "cli/signals.hpp"
@@ -34,17 +34,6 @@ struct Options {
 
 constexpr auto tick = std::chrono::milliseconds(20);  // a short command's end is noticed this late
 constexpr int percent = 25;                           // a ring this full is read at once
-
-void check_libc(const std::string& list) {
-  static const std::set<std::string> known{"malloc", "io", "mutex"};
-  for (size_t at = 0; at <= list.size();) {
-    const size_t end = std::min(list.find(',', at), list.size());
-    const std::string word = list.substr(at, end - at);
-    if (known.count(word) == 0)
-      throw UsageError{"--libc does not know \"" + word + "\"; it takes malloc, io, mutex, with commas"};
-    at = end + 1;
-  }
-}
 
 void check(const Options& options) {
   if (!options.libc.empty()) check_libc(options.libc);
@@ -81,7 +70,7 @@ result<std::unique_ptr<Instance>> make_instance(const Options& options, bool& ou
     if (auto free = not_the_kernels(options.instance); !free) return tl::unexpected<Error>(free.error());
   }
   InstanceOptions make;
-  make.name = !options.instance.empty() ? options.instance : "record-" + std::to_string(getpid());
+  make.name = options.instance;
   make.buffer_size = options.buffer_size;
   make.subbuf_size = static_cast<u32>(options.subbuf_size);
   make.overwrite = options.mode == "overwrite";
@@ -92,22 +81,8 @@ result<std::unique_ptr<Instance>> make_instance(const Options& options, bool& ou
   }
   make.events = events_of_program(options);
   ours = options.instance.empty();
-  auto made = Instance::create(make);
-  if (made || !ours || made.error().code != std::errc::file_exists) return made;
-  // An earlier recorder of the same pid was killed. Refused while somebody still writes to its instance.
-  if (auto gone = Instance::remove(make.name); !gone) return tl::unexpected<Error>(gone.error());
-  return Instance::create(make);
+  return ours ? make_private_instance("record", make) : Instance::create(make);
 }
-
-// The one-ring-per-thread instance that is ours goes when we go, unless somebody still writes to it.
-struct Cleanup {
-  std::string name;
-  ~Cleanup() {
-    if (name.empty()) return;
-    if (auto gone = Instance::remove(name); !gone)
-      say("instance " + name + " stays: " + gone.error().sentence + "; remove it later with: ringside rm " + name);
-  }
-};
 
 void summary(const Options& options, const Instance& instance, const Recorder& recorder, u64 duration_ns, size_t rings) {
   const Counters totals = recorder.totals();
@@ -223,7 +198,7 @@ int run(Options options) {
   auto made = make_instance(options, ours);
   if (!made) return failed(made.error());
   Instance& instance = **made;
-  Cleanup cleanup{ours ? instance.path() : ""};
+  InstanceCleanup cleanup{ours ? instance.path() : ""};
   if (!ours) {
     for (const std::string& glob : options.events) {
       if (auto on = instance.enable(glob, true); !on) return failed(on.error());
@@ -246,12 +221,6 @@ int run(Options options) {
   const u64 start = sys::now_ns();
   std::optional<Child> child;
   if (!options.command.empty()) {
-    Child::Environment environment{{"RINGSIDE_INSTANCE", std::filesystem::absolute(instance.path())}};
-    if (!preload.empty()) {
-      const char* before = std::getenv("LD_PRELOAD");
-      environment.emplace_back("LD_PRELOAD", before != nullptr && *before != 0 ? preload + ":" + before : preload);
-      environment.emplace_back("RINGSIDE_LIBC", options.libc);
-    }
     std::function<int()> prepare;
     if (kernel != nullptr && follows_command(options)) prepare = [kernel] {
       auto done = kernel->follow(getpid());
@@ -260,7 +229,7 @@ int run(Options options) {
     if (kernel != nullptr) {
       if (auto on = kernel->start(recorder.writer()); !on) return failed(on.error());
     }
-    auto started = Child::start(options.command, environment, prepare);
+    auto started = Child::start(options.command, environment_of(instance, preload, options.libc), prepare);
     if (!started) {
       failed(started.error());
       return started.error().code == std::errc::no_such_file_or_directory ? exit_not_found : exit_not_executable;

@@ -68,6 +68,12 @@ int run(const Options& options) {
     for (const RecordedRing& ring : meta->rings) rings.push_back({ring.name, "recorded", ring.counters, ring.way});
     if (meta->complete) closing = meta->totals;
     if (!meta->complete) remarks.push_back("the recorder did not finish: these counters are not final");
+    if (meta->trigger) {
+      const RecordedTrigger& t = *meta->trigger;
+      remarks.push_back("triggered by: " + t.event + (t.latency_ns ? "; latency " + format_time(static_cast<double>(*t.latency_ns)) : "") + " (" + t.condition + ")");
+      j["trigger"] = {{"condition", t.condition}, {"event", t.event}, {"time_ns", t.time_ns}};
+      if (t.latency_ns) j["trigger"]["latency_ns"] = *t.latency_ns;
+    }
     j["recording"] = options.where;
   } else if (is_socket(options.where)) {
     auto trace = open_trace(options.where);

@@ -14,6 +14,7 @@
 // have a file but no entry yet are taken up with `subbuf_size` of the whole, without a name.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,13 @@ struct RecordedRing {
   std::string way;                      // how the kernel's was read: "read", "map"
 };
 
+// What made a flight recorder save its rings.
+struct RecordedTrigger {
+  std::string condition, event;        // the event as text
+  u64 time_ns = 0;                     // of the event, by the recording's clock
+  std::optional<u64> latency_ns{};     // of the pair that it ended
+};
+
 struct RecordingMeta {
   ClockInfo clock;
   std::string boot;               // the machine's boot_id; empty: made before it was kept, or of another machine's writer
@@ -39,6 +47,7 @@ struct RecordingMeta {
   std::vector<EventInfo> events;
   std::vector<RecordedRing> rings;
   std::vector<RingName> threads;  // every thread seen; more than rings, because rings are reused
+  std::optional<RecordedTrigger> trigger;
   Counters totals;                // at the end, rings whose memory was given back included
   bool complete = false;
 

@@ -110,6 +110,10 @@ RecordingMeta meta_from(const json& j) {
   meta.totals = counters_from(j.value("totals", json::object()));
   meta.complete = j.value("complete", false);
   meta.command = j.value("command", std::vector<std::string>{});
+  if (const auto t = j.find("trigger"); t != j.end()) {
+    meta.trigger = RecordedTrigger{t->at("condition").get<std::string>(), t->at("event").get<std::string>(), t->at("time_ns").get<u64>()};
+    if (t->contains("latency_ns")) meta.trigger->latency_ns = t->at("latency_ns").get<u64>();
+  }
   for (const json& e : j.at("events")) {
     EventInfo info{};
     info.id = e.at("id").get<u16>();
@@ -183,6 +187,10 @@ result<void> RecordingMeta::write(const std::string& dir) const {
   j["complete"] = complete;
   j["totals"] = counters_json(totals);
   j["command"] = command;
+  if (trigger) {
+    j["trigger"] = {{"condition", trigger->condition}, {"event", trigger->event}, {"time_ns", trigger->time_ns}};
+    if (trigger->latency_ns) j["trigger"]["latency_ns"] = *trigger->latency_ns;
+  }
   j["events"] = json::array();
   for (const EventInfo& e : events) {
     j["events"].push_back({{"id", e.id}, {"system", e.system}, {"name", e.name}, {"format", e.format}, {"enabled", e.enabled}});

@@ -47,7 +47,7 @@ struct Cli : test::BinaryTest {
   }
 };
 
-const char* const commands[] = {"record", "report", "top", "hist", "latency", "watch", "stat", "list", "crash", "rm", "serve", "plot", "export", "remote", "recover", "doctor"};
+const char* const commands[] = {"record", "report", "top", "hist", "latency", "watch", "trigger", "stat", "list", "crash", "rm", "serve", "plot", "export", "remote", "recover", "doctor"};
 
 TEST_F(Cli, EveryHelpHasExamples) {
   for (const char* command : commands) {

@@ -1,0 +1,76 @@
+#include "cli/presets.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/command.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside::cli {
+namespace {
+
+constexpr Preset presets[] = {
+    {"wakeup", "a thread is woken, until it runs", "sched:sched_waking,sched:sched_wakeup_new", "sched:sched_switch", "pid=next_pid", "start/comm"},
+    {"preempted", "a thread that could run is taken off its CPU, until it runs again", "sched:sched_switch if prev_pid != 0 && !(prev_state & 0xff)", "sched:sched_switch", "prev_pid=next_pid", "start/prev_comm"},
+    {"sleep", "a thread goes to sleep, until it is woken", "sched:sched_switch if prev_pid != 0 && prev_state & 0xff", "sched:sched_waking", "prev_pid=pid", "start/prev_comm"},
+    {"syscalls", "system calls", "raw_syscalls:sys_enter", "raw_syscalls:sys_exit", "common_pid", "end/id"},
+    {"irq", "interrupt handlers", "irq:irq_handler_entry", "irq:irq_handler_exit", "irq,cpu", "start/name"},
+    {"softirq", "soft interrupts", "irq:softirq_entry", "irq:softirq_exit", "vec,cpu", "end/vec"},
+    {"softirq-raise", "a soft interrupt is raised, until it runs", "irq:softirq_raise", "irq:softirq_entry", "vec,cpu", "end/vec"},
+    {"timer", "callbacks of timers", "timer:hrtimer_expire_entry", "timer:hrtimer_expire_exit", "hrtimer.hex,cpu", "start/function.sym"},
+    {"workqueue", "work is queued, until it begins", "workqueue:workqueue_queue_work", "workqueue:workqueue_execute_start", "work.hex", "end/function.sym"},
+    {"block", "requests of block devices, issued until complete", "block:block_rq_issue", "block:block_rq_complete", "dev,sector", "start/rwbs"},
+    {"malloc", "memory, from malloc to free (record --libc malloc)", "libc:malloc,libc:calloc,libc:realloc", "libc:free", "ptr.hex", "start/event"},
+};
+
+}  // namespace
+
+const Preset* find_preset(const std::string& name) {
+  const auto* const found = std::find_if(std::begin(presets), std::end(presets), [&](const Preset& p) { return name == p.name; });
+  return found == std::end(presets) ? nullptr : found;
+}
+
+std::string preset_list() {
+  std::string names;
+  for (const Preset& p : presets) names += fmt::format("  {:<14} {}\n{:17}{} -> {}, {}\n", p.name, p.what, "", p.start, p.end, p.keys);
+  return names;
+}
+
+std::vector<std::string> split_at(std::string_view text, char c) {
+  std::vector<std::string> out;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(c, at), text.size());
+    out.emplace_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return out;
+}
+
+std::vector<Pairs::Key> parse_keys(const std::string& text) {
+  std::vector<Pairs::Key> keys;
+  for (const std::string& one : split_at(text, ',')) {
+    const size_t equal = one.find('=');
+    Pairs::Key key{one.substr(0, equal), equal == std::string::npos ? one : one.substr(equal + 1)};
+    if (key.start.empty() || key.end.empty()) throw UsageError{"--key takes FIELD, or START_FIELD=END_FIELD; up to " + std::to_string(Pairs::most_keys) + " with commas"};
+    keys.push_back(std::move(key));
+  }
+  if (keys.size() > Pairs::most_keys) throw UsageError{"--key takes " + std::to_string(Pairs::most_keys) + " fields at most"};
+  return keys;
+}
+
+void learn_names(Trace& trace) {
+  const TracefsInstance* kernel = trace.kernel.get();
+  for (const Opened& o : trace.others) kernel = o.kernel != nullptr ? o.kernel.get() : kernel;
+  if (kernel == nullptr) return;
+  const auto text = sys::read_file(kernel->dir() + "/../../saved_cmdlines");
+  if (!text) return;
+  for (const std::string& line : split_at(*text, '\n')) {
+    const size_t space = line.find(' ');
+    const i32 tid = std::atoi(line.c_str());
+    if (tid <= 0 || space == std::string::npos) continue;
+    trace.tasks.add(Task{tid, tid, line.substr(space + 1), line.substr(space + 1)});
+  }
+}
+
+}  // namespace ringside::cli

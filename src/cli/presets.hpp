@@ -1,0 +1,26 @@
+// Pairs of events that have a name, and how pairs are written: shared by `latency` and `trigger`.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/pairs.hpp"
+#include "consumer/trace.hpp"
+
+namespace ringside::cli {
+
+struct Preset {
+  const char *name, *what, *start, *end, *keys, *by;
+};
+const Preset* find_preset(const std::string& name);  // null: none is called so
+std::string preset_list();                           // for --help
+
+std::vector<std::string> split_at(std::string_view text, char c);
+
+// FIELD[=FIELD][,...]; a UsageError if it is not that.
+std::vector<Pairs::Key> parse_keys(const std::string& text);
+
+// Names of the kernel's threads, as far as they are known by now.
+void learn_names(Trace& trace);
+
+}  // namespace ringside::cli

@@ -1,0 +1,591 @@
+// ringside trigger: a flight recorder. Rings that nobody reads go round until an event meets a condition; then they stand still and
+// become a recording.
+//
+// The condition is looked at elsewhere: in a second instance of the kernel's with only those of its events that can meet it, and by
+// peeking at the program's rings, which consumes nothing.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+
+#include "analysis/names.hpp"
+#include "analysis/pairs.hpp"
+#include "cli/child.hpp"
+#include "cli/kernel_recorder.hpp"
+#include "cli/options.hpp"
+#include "cli/preload.hpp"
+#include "cli/presets.hpp"
+#include "cli/program.hpp"
+#include "cli/progress.hpp"
+#include "cli/recorder.hpp"
+#include "cli/signals.hpp"
+#include "cli/units.hpp"
+#include "export/text.hpp"
+
+namespace ringside::cli {
+namespace {
+
+struct Options {
+  std::string condition, instance, libc, keys, exec, snapshot = default_recording;
+  std::vector<std::string> events, latency, command;
+  std::optional<KernelWay> source;
+  u64 count = 1, after_ns = 0, duration_ns = 0, look_ahead_ns = 100'000'000;
+  u64 buffer_size = 4 << 20, subbuf_size = 16384;
+  bool quiet = false;
+};
+
+constexpr u64 look_every_ns = 2'000'000;
+constexpr u64 learn_every_ns = 500'000'000;  // the kernel remembers the names of 128 threads
+constexpr u64 same_event_ns = 1'000'000;     // the event in the recording: the same bytes, at most so far from where the watch saw it
+
+void sleep_ns(u64 ns) {
+  timespec time{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
+  nanosleep(&time, nullptr);
+}
+
+// What is waited for: an event among `events` that meets `filter`; with a pair its end, and the time since the start.
+struct Wanted {
+  std::vector<std::string> events;  // globs; none: whatever can meet the filter
+  std::string filter;
+  std::optional<Pairs::Options> pair;
+  u64 longer_than_ns = 0;
+};
+
+// "latency > 5ms [&& FILTER]"
+void parse_latency(std::string_view text, Wanted& wanted) {
+  const auto wrong = [&](const std::string& why) {
+    return UsageError{ringside::quoted(text) + ": " + why + "; with --latency the condition is 'latency > TIME' or 'latency > TIME && FILTER', and FILTER is about the end's event"};
+  };
+  std::string_view rest = text;
+  const auto take = [&](std::string_view word) {
+    rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
+    if (rest.substr(0, word.size()) != word) return false;
+    rest.remove_prefix(word.size());
+    return true;
+  };
+  if (!take("latency") || !take(">")) throw wrong("it does not begin with latency >");
+  const bool or_equal = !rest.empty() && rest.front() == '=' && take("=");
+  take("");
+  const std::string_view time = rest.substr(0, rest.find_first_of(" \t&|)"));
+  rest.remove_prefix(time.size());
+  const auto ns = parse_time(time);
+  if (!ns || time.back() == '.' || (time.back() >= '0' && time.back() <= '9')) throw wrong(ringside::quoted(time) + " is no time with a unit, such as 5ms or 200us");
+  wanted.longer_than_ns = *ns - (or_equal && *ns != 0 ? 1 : 0);
+  if (take("&&")) {
+    take("");
+    if (rest.empty()) throw wrong("nothing follows &&");
+    wanted.filter = rest;
+  } else if (!rest.empty()) {
+    throw wrong("only && may follow the time");
+  }
+}
+
+Wanted wanted_by(const Options& options) {
+  Wanted wanted;
+  if (!options.latency.empty()) {
+    parse_latency(options.condition, wanted);
+    Pairs::Options pair;
+    const Preset* preset = find_preset(options.latency[0]);
+    if (options.latency.size() == 1 && preset == nullptr)
+      throw UsageError{"--latency takes START END, as SYSTEM:EVENT, or one of the names that ringside latency --help lists"};
+    if (options.latency.size() == 2 && preset != nullptr) throw UsageError{"--latency " + options.latency[0] + " is a pair already; the condition comes first: ringside trigger 'latency > 5ms' --latency " + options.latency[0]};
+    pair.start = preset != nullptr ? preset->start : options.latency[0];
+    pair.end = preset != nullptr ? preset->end : options.latency[1];
+    if (preset != nullptr) pair.keys = parse_keys(preset->keys);
+    if (!options.keys.empty()) pair.keys = parse_keys(options.keys);
+    pair.slowest = 0;
+    pair.sure = true;  // a loss must not look like a long time
+    for (const std::string* side : {&pair.start, &pair.end}) {
+      for (std::string& glob : split_at(Pairs::split(*side).first, ',')) wanted.events.push_back(std::move(glob));
+    }
+    wanted.pair = std::move(pair);
+    return wanted;
+  }
+  if (!options.keys.empty()) throw UsageError{"--key is about the pair of --latency"};
+  // A filter has a comparison; what has none names events.
+  auto [events, filter] = Pairs::split(options.condition);
+  if (filter.empty() && options.condition.find_first_of("=<>&~") != std::string::npos) std::swap(events, filter);
+  if (!events.empty()) wanted.events = split_at(events, ',');
+  wanted.filter = filter;
+  return wanted;
+}
+
+// NAME without a system is any system's.
+void add_systems(std::vector<std::string>& globs, const std::vector<KernelEvent>& known) {
+  std::vector<std::string> all;
+  for (const std::string& glob : globs) {
+    if (glob.empty()) throw UsageError{"an event without a name"};
+    const size_t before = all.size();
+    for (const KernelEvent& e : known) {
+      if (glob.find(':') == std::string::npos && names_event("*:" + glob, e.system, e.name)) all.push_back(e.system + ":" + e.name);
+    }
+    if (all.size() == before) all.push_back(glob);
+  }
+  globs = std::move(all);
+}
+
+// Tells of every record whether it is what is waited for. Of programs, what events they have is known only when they run: until
+// then nothing can be compiled, and pending() says why.
+class Condition {
+ public:
+  Condition(Wanted wanted, const Trace& trace, bool may_wait) : wanted_(std::move(wanted)), trace_(trace), may_wait_(may_wait) {}
+
+  // At first, and whenever events may have appeared.
+  result<void> compile() {
+    if (ready_ || (types_ == trace_.formats.all().size() && types_ != 0)) return {};
+    types_ = trace_.formats.all().size();
+    pending_.clear();
+    auto done = make();
+    ready_ = done.has_value();
+    if (done || !may_wait_ || done.error().code != std::errc::no_such_file_or_directory) return done;
+    pending_ = done.error().sentence;
+    return {};
+  }
+  // Nothing of what was seen so far belongs to what comes.
+  result<void> forget() { return wanted_.pair && ready_ ? make() : result<void>(); }
+
+  bool met(const TraceRecord& record, const RingName& ring) {
+    if (!ready_) return false;
+    if (pairs_) return pairs_->take(record, ring) && pairs_->latency() > wanted_.longer_than_ns && passes(record, ring);
+    return record.lost == 0 && named(record) && passes(record, ring);
+  }
+  std::optional<u64> latency() const { return pairs_ ? std::optional<u64>(pairs_->latency()) : std::nullopt; }
+  const std::string& pending() const { return pending_; }
+
+ private:
+  result<void> make() {
+    if (wanted_.pair) {
+      auto pairs = Pairs::make(*wanted_.pair, trace_.formats, trace_.tasks);
+      if (!pairs) return tl::unexpected<Error>(pairs.error());
+      pairs_.emplace(std::move(*pairs));
+    } else if (!wanted_.events.empty()) {
+      const auto& all = trace_.formats.all();
+      for (const std::string& glob : wanted_.events) {
+        if (std::none_of(all.begin(), all.end(), [&](const auto& type) { return event_matches(glob, *type); }))
+          return refuse(std::errc::no_such_file_or_directory, "no event here matches " + ringside::quoted(glob));
+      }
+    }
+    if (wanted_.filter.empty()) return {};
+    auto filter = Filter::compile(wanted_.filter, trace_.formats, trace_.tasks);
+    if (!filter) return tl::unexpected<Error>(filter.error());
+    filter_.emplace(std::move(*filter));
+    return {};
+  }
+  bool passes(const TraceRecord& record, const RingName& ring) { return !filter_ || filter_->matches(record, ring); }
+  bool named(const TraceRecord& record) {
+    if (wanted_.events.empty()) return true;
+    const u32 id = record.ids + read_common(record.payload).id;
+    if (id >= named_.size()) named_.resize(trace_.formats.numbers());
+    if (named_[id] == 0) {
+      const EventType* type = trace_.formats.find(id);
+      const auto means = [&](const std::string& glob) { return event_matches(glob, *type); };
+      named_[id] = type != nullptr && std::any_of(wanted_.events.begin(), wanted_.events.end(), means) ? 2 : 1;
+    }
+    return named_[id] == 2;
+  }
+
+  const Wanted wanted_;
+  const Trace& trace_;
+  const bool may_wait_;
+  std::optional<Filter> filter_;
+  std::optional<Pairs> pairs_;
+  std::vector<u8> named_{};  // by event: 0 not asked yet, 1 no, 2 yes
+  std::string pending_{};
+  size_t types_ = 0;
+  bool ready_ = false;
+};
+
+struct Hit {
+  std::string line;  // the event as text
+  std::vector<u8> payload;
+  u64 time = 0;      // by `clock`
+  ClockInfo clock;
+  std::optional<u64> latency;
+};
+
+// What a recording holds around the event.
+struct Window {
+  u64 before = 0, after = 0, lost = 0, first = ~u64{0};
+  bool has_it = false;
+};
+
+result<Window> window_of(const std::string& dir, const Hit& hit) {
+  auto trace = open_trace(dir);
+  if (!trace) return tl::unexpected<Error>(trace.error());
+  Window w;
+  TraceRecord record;
+  while (trace->next(record)) {
+    w.lost += record.lost;
+    if (record.lost != 0) continue;
+    w.first = std::min(w.first, record.time);
+    const u64 apart = record.time > hit.time ? record.time - hit.time : hit.time - record.time;
+    const bool it = !w.has_it && apart <= same_event_ns && record.payload.size == hit.payload.size() &&
+                    std::memcmp(record.payload.data, hit.payload.data(), hit.payload.size()) == 0;
+    w.has_it = w.has_it || it;
+    if (!it) ++(record.time <= hit.time ? w.before : w.after);
+  }
+  return w;
+}
+
+// DIR with the number of the recording in it.
+std::string numbered(const Options& options, u64 number) {
+  std::string dir = options.snapshot;
+  const size_t at = dir.find("%n");
+  if (at != std::string::npos) return dir.replace(at, 2, std::to_string(number));
+  return options.count == 1 ? dir : dir + "." + std::to_string(number);
+}
+
+// Better now than after a week of waiting.
+result<void> check_place(const std::string& dir) {
+  std::error_code none;
+  if (std::filesystem::exists(dir, none) && !is_recording(dir) && !(std::filesystem::is_directory(dir, none) && std::filesystem::is_empty(dir, none)))
+    return refuse(std::errc::file_exists, dir + " is there and is no recording; it will not be replaced: take another --snapshot DIR");
+  std::string parent = std::filesystem::path(dir).lexically_normal().parent_path().string();
+  if (parent.empty()) parent = ".";
+  if (access(parent.c_str(), W_OK | X_OK) != 0) return fail(errno, "cannot make " + dir);
+  return {};
+}
+
+class FlightRecorder {
+ public:
+  FlightRecorder(const Options& options, Instance& instance, KernelRecorder* kernel) : options_(options), instance_(instance), kernel_(kernel) {}
+
+  result<void> arm() {
+    armed_ = sys::now_ns();
+    if (auto on = instance_.tracing(true); !on) return on;
+    return kernel_ != nullptr ? kernel_->arm() : result<void>();
+  }
+  result<void> freeze() {
+    const auto kernel = kernel_ != nullptr ? kernel_->freeze() : result<void>();
+    const auto program = instance_.tracing(false);
+    return kernel ? program : kernel;
+  }
+  // What stands in the rings, into the recording of this number.
+  result<void> save(const Hit& hit, u64 number) {
+    const std::string dir = numbered(options_, number);
+    const u64 duration = sys::now_ns() - armed_;
+    // The watch's own reading of the clock, so that times are the same there and here.
+    const ClockInfo& own = instance_.clock();
+    auto writer = RecordingWriter::create(dir, hit.clock.kind == own.kind ? hit.clock : own);
+    if (!writer) return tl::unexpected<Error>(writer.error());
+    writer->meta().start_ns -= std::min(writer->meta().start_ns, duration);
+    writer->meta().command = options_.command;
+    writer->meta().trigger = RecordedTrigger{options_.condition, hit.line, hit.time, hit.latency};
+    Recorder recorder(instance_, std::move(*writer), kernel_);
+    if (kernel_ != nullptr) {
+      if (auto begun = kernel_->begin(recorder.writer()); !begun) return begun;
+    }
+    auto finished = recorder.finish(duration);
+    for (const std::string& problem : recorder.problems()) say(problem);
+    if (!finished) return finished;
+    auto window = window_of(dir, hit);
+    if (!window) return tl::unexpected<Error>(window.error());
+    const Window& w = *window;
+    if (!options_.quiet) {
+      const u64 span = hit.time > w.first ? hit.time - w.first : 0;
+      say(fmt::format("saved {} events of the last {} before it, {} after{}; {}", format_count(w.before), format_time(static_cast<double>(span)), format_count(w.after),
+                      w.lost == 0 ? "" : fmt::format("; {} older ones were overwritten or lost", format_count(w.lost)), dir));
+    }
+    if (!w.has_it) say("the event itself is not in the recording: the rings had gone round before they stood still; give them more room with -b");
+    return recorder.problems().empty() ? result<void>() : refuse(std::errc::io_error, dir + " is incomplete");
+  }
+
+ private:
+  const Options& options_;
+  Instance& instance_;
+  KernelRecorder* kernel_;
+  u64 armed_ = 0;
+};
+
+class Watch {
+ public:
+  Watch(const Options& options, Trace& trace, Condition& condition, FlightRecorder& recorder, KernelRecorder* kernel)
+      : options_(options), trace_(trace), condition_(condition), recorder_(recorder), kernel_(kernel) {}
+
+  // Until the last recording is made, the command ends, the time is up or Ctrl-C.
+  result<void> go(std::optional<Child>& child) {
+    const u64 start = sys::now_ns();
+    bool passed_on = false;
+    Progress progress(options_.quiet);
+    u64 learned = 0;
+    for (;;) {
+      const bool ended = child && child->ended();  // before the look: what it wrote until then is seen
+      if (auto looked = look(progress); !looked) return looked;
+      if (all_made()) return {};
+      const u64 now = sys::now_ns();
+      if (asked_to_stop()) {
+        if (!child || ended) return {};
+        if (!passed_on && stop_signal() != SIGINT) child->pass_on(stop_signal());
+        passed_on = true;
+      }
+      if (ended) return look_at_the_rest(progress);
+      if (options_.duration_ns != 0 && now - start >= options_.duration_ns) return look_at_the_rest(progress);
+      if (kernel_ != nullptr && now - learned > learn_every_ns) {
+        kernel_->look_around();
+        learned = now;
+      }
+      progress.look([&](double seconds) { return fmt::format("armed; {} events looked at, {} s", format_count(looked_at_), static_cast<u64>(seconds)); });
+      sleep_ns(look_every_ns);
+    }
+  }
+  u64 made() const { return made_; }
+  u64 lost() const { return lost_; }
+
+ private:
+  bool all_made() const { return options_.count != 0 && made_ >= options_.count; }
+
+  result<void> look_at_the_rest(Progress& progress) {
+    trace_.stop();
+    return look(progress);
+  }
+
+  // What there is now; at most a while of it, as somebody may write faster than we look.
+  result<void> look(Progress& progress) {
+    trace_.refresh();
+    say_notices(trace_);
+    if (auto compiled = condition_.compile(); !compiled) return compiled;
+    TraceRecord record;
+    for (u32 n = 0; n < 1'000'000 && trace_.next(record); ++n) {
+      if (record.time < from_ns_) continue;  // it was on its way when the rings were frozen
+      lost_ += record.lost;
+      ++looked_at_;
+      if (!condition_.met(record, trace_.timeline.name(record.source))) continue;
+      progress.clear();
+      if (auto saved = trigger(record); !saved) return saved;
+      if (all_made()) return {};
+    }
+    return {};
+  }
+
+  result<void> trigger(const TraceRecord& record) {
+    Hit hit;
+    hit.time = record.time;
+    hit.clock = trace_.timeline.clock(record.source);
+    hit.latency = condition_.latency();
+    hit.payload.assign(record.payload.data, record.payload.data + record.payload.size);
+    learn_names(trace_);
+    fmt::memory_buffer line;
+    TextLines(trace_.formats, trace_.tasks, trace_.raw_times()).print(record, trace_.timeline.name(record.source), line);
+    hit.line.assign(line.data(), line.size());
+    hit.line.erase(0, std::min(hit.line.find_first_not_of(' '), hit.line.size()));
+    while (!hit.line.empty() && hit.line.back() == '\n') hit.line.pop_back();
+
+    for (u64 now = now_of(hit.clock); now < hit.time + options_.after_ns && !asked_to_stop(); now = now_of(hit.clock))
+      sleep_ns(std::min(hit.time + options_.after_ns - now, look_every_ns));
+    if (auto frozen = recorder_.freeze(); !frozen) return frozen;
+    const u64 now = now_of(hit.clock);
+    if (!options_.quiet) {
+      say(fmt::format("triggered by: {}{}; frozen {} after it", hit.line, hit.latency ? "; latency " + format_time(static_cast<double>(*hit.latency)) : "",
+                      format_time(static_cast<double>(now > hit.time ? now - hit.time : 0))));
+    }
+    ++made_;
+    if (auto saved = recorder_.save(hit, made_); !saved) return saved;
+    if (auto ran = execute(numbered(options_, made_), hit); !ran) return ran;
+    if (all_made()) return {};
+    if (auto armed = recorder_.arm(); !armed) return armed;
+    from_ns_ = now_of(hit.clock);
+    return condition_.forget();
+  }
+
+  // --exec. Its failure is its own.
+  result<void> execute(const std::string& dir, const Hit& hit) {
+    if (options_.exec.empty()) return {};
+    auto child = Child::start({"/bin/sh", "-c", options_.exec}, {{"RINGSIDE_SNAPSHOT", std::filesystem::absolute(dir).string()}, {"RINGSIDE_TRIGGER", hit.line}});
+    if (!child) return tl::unexpected<Error>(child.error());
+    while (!child->ended()) {
+      if (asked_to_stop()) child->pass_on(stop_signal());
+      sleep_ns(look_every_ns);
+    }
+    if (const int code = *child->ended(); code != 0) say(fmt::format("--exec ended with code {}", code));
+    return {};
+  }
+
+  const Options& options_;
+  Trace& trace_;
+  Condition& condition_;
+  FlightRecorder& recorder_;
+  KernelRecorder* kernel_;
+  u64 from_ns_ = 0, made_ = 0, lost_ = 0, looked_at_ = 0;
+};
+
+// Which of the kernel's events the condition needs: those that it names, or of all that are recorded those that can meet the filter.
+result<std::vector<std::string>> events_to_watch(const Wanted& wanted, const KernelRecorder* kernel, const std::vector<KernelEvent>& known, bool has_program) {
+  std::vector<std::string> watched;
+  for (const std::string& glob : wanted.events) {
+    if (std::any_of(known.begin(), known.end(), [&](const KernelEvent& e) { return names_event(glob, e.system, e.name); })) watched.push_back(glob);
+  }
+  if (!wanted.events.empty() || kernel == nullptr) return watched;
+  Formats formats;
+  const Tasks tasks;
+  for (const EventInfo& e : kernel->events()) (void)formats.add(e.number(), e.system, e.name, e.format);
+  auto filter = Filter::compile(wanted.filter, formats, tasks);
+  // A field that none of them has may be one of the program's; then nothing can be ruled out.
+  if (!filter && (!has_program || filter.error().code != std::errc::no_such_file_or_directory)) return tl::unexpected<Error>(filter.error());
+  for (const EventInfo& e : kernel->events()) {
+    if (e.system != "ftrace" && (!filter || filter->may_match(e.number()))) watched.push_back(e.system + ":" + e.name);
+  }
+  return watched;
+}
+
+// Somebody else's instance is as it was.
+struct Restore {
+  Instance* instance;
+  bool on;
+  ~Restore() {
+    if (instance == nullptr || instance->tracing_on() == on) return;
+    if (auto done = instance->tracing(on); !done) say(done.error().sentence);
+  }
+};
+
+int run(Options options) {
+  Wanted wanted = wanted_by(options);
+  if (!options.libc.empty()) check_libc(options.libc);
+  if (!options.libc.empty() && options.command.empty()) throw UsageError{"--libc needs a command to preload into: -- CMD..."};
+  check_subbuf_size(options.subbuf_size);
+  if (options.buffer_size < 2 * options.subbuf_size) throw UsageError{"--buffer-size must hold at least two sub-buffers of " + format_size(options.subbuf_size)};
+  if (auto place = check_place(numbered(options, 1)); !place) return failed(place.error());
+  const bool has_program = !options.instance.empty() || !options.command.empty();
+  catch_signals();
+
+  std::string preload;
+  if (!options.libc.empty()) {
+    auto found = find_preload();
+    if (!found) return failed(found.error());
+    preload = *found;
+  }
+  InstanceOptions make;
+  make.buffer_size = options.buffer_size;
+  make.subbuf_size = static_cast<u32>(options.subbuf_size);
+  auto made = options.instance.empty() ? make_private_instance("trigger", make) : Instance::open(options.instance);
+  if (!made) {
+    if (auto ours = not_the_kernels(options.instance); !ours) return failed(ours.error());
+    return failed(made.error());
+  }
+  Instance& instance = **made;
+  const InstanceCleanup cleanup{options.instance.empty() ? instance.path() : ""};
+  if (instance.control().mode != 0)
+    return failed({std::make_error_code(std::errc::invalid_argument), options.instance + " refuses new events when a ring is full (discard), so it keeps the oldest and not the last ones: make it with overwrite"});
+  if (instance.clock().kind == ClockKind::counter)
+    return failed({std::make_error_code(std::errc::invalid_argument), options.instance + ": its clock counts events and tells no time"});
+
+  const Restore restore{options.instance.empty() ? nullptr : &instance, instance.tracing_on()};
+
+  // The kernel's part. Without the rights for it there may still be the program's.
+  const auto asked = kernel_events();
+  if (!asked && !has_program) return failed(asked.error());
+  const std::vector<KernelEvent> known = asked.value_or(std::vector<KernelEvent>{});
+  add_systems(wanted.events, known);
+  KernelRecorder::Options kernel_make;
+  kernel_make.globs = options.events;
+  kernel_make.globs.insert(kernel_make.globs.end(), wanted.events.begin(), wanted.events.end());
+  kernel_make.buffer_size = options.buffer_size;
+  kernel_make.subbuf_size = static_cast<u32>(options.subbuf_size);
+  kernel_make.source.forced = options.source;
+  std::unique_ptr<KernelRecorder> kernel;
+  if (asked) {
+    auto created = KernelRecorder::create(kernel_make, instance.clock());
+    if (!created) return failed(created.error());
+    kernel = std::move(*created);
+  }
+  for (const std::string& glob : options.events) {
+    if (kernel != nullptr && kernel->matched(glob)) continue;
+    if (!asked) return failed(asked.error());
+    return failed({std::make_error_code(std::errc::invalid_argument), "-e " + glob + ": the kernel has no such event (ringside list -e PATTERN shows its events); a program's are all recorded that its instance has enabled"});
+  }
+  if (kernel == nullptr && !has_program) {
+    if (!wanted.events.empty()) return failed({std::make_error_code(std::errc::invalid_argument), "the kernel has no event that matches " + ringside::quoted(wanted.events.front()) + " (ringside list -e PATTERN shows its events)"});
+    throw UsageError{"nothing to look at: name events of the kernel (-e, or 'SYSTEM:EVENT if FILTER'), an instance (-i), or a command behind --"};
+  }
+  auto watched = events_to_watch(wanted, kernel.get(), known, has_program);
+  if (!watched) return failed(watched.error());
+  if (watched->empty() && !has_program)
+    return failed({std::make_error_code(std::errc::invalid_argument), "none of the events of -e can meet " + ringside::quoted(options.condition) + ": name the one that does, with -e or as 'SYSTEM:EVENT if FILTER'"});
+
+  FlightRecorder recorder(options, instance, kernel.get());
+  if (auto armed = recorder.arm(); !armed) return failed(armed.error());
+  TracefsOptions watch_make;
+  watch_make.prefix = "ringside-trigger-";
+  auto trace = open_traces(has_program ? std::vector<std::string>{instance.path()} : std::vector<std::string>{}, *watched, {KernelWay::map, options.source}, false, watch_make);
+  if (!trace) return failed(trace.error());
+  say_notices(*trace);
+  // In order where order matters, which costs some 10 ms; else at once.
+  if (has_program || wanted.pair) trace->follow(options.look_ahead_ns);
+  Condition condition(std::move(wanted), *trace, has_program);
+  if (auto compiled = condition.compile(); !compiled) return failed(compiled.error());
+
+  std::optional<Child> child;
+  if (!options.command.empty()) {
+    auto started = Child::start(options.command, environment_of(instance, preload, options.libc));
+    if (!started) {
+      failed(started.error());
+      return started.error().code == std::errc::no_such_file_or_directory ? exit_not_found : exit_not_executable;
+    }
+    child = std::move(*started);
+  }
+  if (!options.quiet) say(fmt::format("armed: {} events of the kernel in rings of {}{}", kernel != nullptr ? kernel->enabled() : 0, format_size(options.buffer_size),
+                                      has_program ? ", and instance " + instance.name() : std::string()));
+  Watch watch(options, *trace, condition, recorder, kernel.get());
+  auto done = watch.go(child);
+  if (watch.lost() != 0)
+    say(format_count(watch.lost()) + " events came too fast for the condition to be looked at: it may have held unseen");
+  const bool problems = report_problems(trace->timeline);
+  // The command goes on with its work: it was only looked at.
+  while (done && child && !child->ended() && !asked_to_stop() && options.duration_ns == 0) sleep_ns(look_every_ns);
+  if (child && !child->ended()) {
+    child->pass_on(asked_to_stop() ? stop_signal() : SIGTERM);
+    for (int i = 0; i < 500 && !child->ended(); ++i) sleep_ns(look_every_ns);
+  }
+  if (!done) return failed(done.error());
+  if (watch.made() != 0) return problems ? exit_failure : exit_ok;
+  if (!condition.pending().empty()) say(condition.pending());
+  if (problems) return exit_failure;
+  if (!options.quiet) say("not triggered: " + options.condition);
+  return exit_not_triggered;
+}
+
+}  // namespace
+
+Command add_trigger(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* c = app.add_subcommand("trigger", "flight recorder: when a condition holds, save what led to it");
+  c->add_option("CONDITION", options->condition, "FILTER, EVENTS, 'EVENTS if FILTER', or with --latency 'latency > TIME [&& FILTER]'")->required();
+  c->add_option("-e,--event", options->events, "events of the kernel to keep, of all processes: SYSTEM:EVENT, a glob; may be repeated; those of the condition are added")
+      ->type_name("GLOB")
+      ->allow_extra_args(false);
+  c->add_option("-i,--instance", options->instance, "instance whose rings are saved, too");
+  c->add_option("--latency", options->latency, "the time between two events: START END, or a NAME of ringside latency")->expected(1, 2)->type_name("START END");
+  c->add_option("-k,--key", options->keys, "what START and END have in common: FIELD, or FIELD=FIELD; up to three with commas (default: the thread that ran)")->type_name("FIELD");
+  c->add_option("-o,--snapshot", options->snapshot, "directory of the recording, %n in it is its number; an older recording is replaced")->type_name("DIR")->capture_default_str();
+  c->add_option("-n,--count", options->count, "so many recordings, then end; 0: until Ctrl-C. Without %n, .1 and so on is put behind DIR")->capture_default_str();
+  add_time(*c, "--after", options->after_ns, "so much of what follows is saved, too (default 0)");
+  c->add_option("--exec", options->exec, "run this in a shell after each one; $RINGSIDE_SNAPSHOT is the directory, $RINGSIDE_TRIGGER the event")->type_name("COMMAND");
+  c->add_option("--libc", options->libc, "trace calls of the C library in all processes of the command: malloc, io, mutex")->type_name("LIST");
+  add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring, a CPU's or a thread's: how far back it reaches (default 4M)");
+  add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
+  add_source(*c, options->source);
+  add_time(*c, "--look-ahead", options->look_ahead_ns, "how long events wait for a source that is stuck in the middle of one (default 100ms)");
+  add_time(*c, "--duration", options->duration_ns, "end after this time (default: at Ctrl-C, or with the command)");
+  c->add_flag("-q,--quiet", options->quiet, "only errors");
+  c->add_option("COMMAND", options->command, "what to run, behind --")->type_name("");
+  c->footer(
+      "Examples:\n"
+      "  ringside trigger 'latency > 5ms' --latency wakeup -e 'sched:*' -e 'irq:*'      who kept a thread waiting? (as root)\n"
+      "  ringside trigger 'latency > 20ms && next_comm ~ \"audio*\"' --latency wakeup --after 10ms\n"
+      "  ringside trigger 'signal:signal_generate if sig == 9' -e 'sched:*' -e 'oom:*'  what happened before somebody was killed?\n"
+      "  ringside trigger 'event == sys_exit && ret == -28' -e 'raw_syscalls:*' --count 3 --snapshot full-%n\n"
+      "  ringside trigger 'libc:read if duration_ns > 5ms' --libc io,malloc -e 'block:*' -- ./server\n"
+      "  ringside trigger 'latency > 50ms' --latency app:begin app:end --key request -i web --exec 'logger \"$RINGSIDE_TRIGGER\"'\n"
+      "  ringside report | tail -50                        the last events of the recording, ringside.data\n"
+      "Rings overwrite their oldest events and nobody reads them, until the condition holds: then they stand still and are saved, as\n"
+      "record does it. The condition is looked at beside them every 2 ms; it costs nothing but its own events. Pairs, and instances,\n"
+      "are looked at in order of time, some 10 ms late. What happens while a recording is saved is neither kept nor looked at.\n"
+      "A filter has the syntax of report -F. Times of latency need a unit. With -e and a command, all processes' events are kept.\n"
+      "Exit codes: 0 triggered, 1 failure, 2 wrong usage, 4 the end (Ctrl-C, --duration, the command's) came before the condition held.");
+  return {c, [options] { return run(*options); }};
+}
+
+}  // namespace ringside::cli
