@@ -46,6 +46,11 @@ class Filter {
     return run(program.entry, record, ring, program.type);
   }
 
+  // Whether the kernel's filter of the same text lets through all that this one does, for a type of its events: then it may filter, too,
+  // and what nobody wants never gets into the ring. No where the two differ (see above), and where the event lacks a field.
+  bool kernel_may(const EventType& type) const;
+  const std::string& text() const { return text_; }
+
  private:
   friend class FilterParser;
   enum class Compare : u8 { equal, unequal, less, less_equal, greater, greater_equal, bits, glob };
@@ -106,6 +111,7 @@ class Filter {
   bool run(i32 entry, const TraceRecord& record, const RingName& ring, const EventType* type) const;
   bool test(const Step& step, const TraceRecord& record, const RingName& ring, const EventType* type) const;
 
+  std::string text_;
   const Formats* formats_ = nullptr;
   const Tasks* tasks_ = nullptr;
   Node root_;

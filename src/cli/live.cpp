@@ -55,6 +55,7 @@ result<std::unique_ptr<AnalysisRun>> AnalysisRun::open(RunOptions options) {
   auto filter = RecordFilter::make(options.filter, trace);
   if (!filter) return tl::unexpected<Error>(filter.error());
   run->filter_ = std::move(*filter);
+  if (options.push_down) run->filter_.push_down(trace);
   run->live_ = trace.live() && (!options.once || trace.has_only_just_begun());
   if (run->live_ && options.once) options.duration_ns = options.interval_ns;  // the rings have only just begun
   if (options.once) options.every = false;

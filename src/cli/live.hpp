@@ -23,6 +23,7 @@ struct RunOptions {
   u64 interval_ns = 1'000'000'000, duration_ns = 0, look_ahead_ns = 100'000'000;
   bool every = false;  // a picture each interval, whatever stdout is
   bool once = false, json = false, own = false;
+  bool push_down = false;  // the kernel may filter, too: nothing is wanted of what the filter refuses
 };
 // WHERE... -e, and what add_run_options adds: -F --source --interval --duration --look-ahead --once --json
 void add_run(CLI::App& app, RunOptions& options);

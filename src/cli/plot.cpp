@@ -10,6 +10,7 @@
 #include <ctime>
 
 #include "cli/options.hpp"
+#include "cli/presets.hpp"
 #include "cli/units.hpp"
 #include "plot/page.hpp"
 
@@ -25,7 +26,8 @@ struct Point {
 
 struct Options {
   std::string where = default_recording, to = "ringside.html", filter;
-  std::vector<std::string> events;
+  std::vector<std::string> events, latency;
+  std::string keys;
   Point from, until;
   plot::Options plot;
 };
@@ -102,6 +104,9 @@ result<void> write_file(const std::string& path, std::string_view data) {
 }
 
 int run(const Options& options) {
+  std::optional<Pairs::Options> wanted;
+  if (!options.latency.empty()) wanted = pair_of(options.latency, options.keys);
+  else if (!options.keys.empty()) throw UsageError{"--key belongs to --latency"};
   // Before the work, not after it.
   if (auto there = plot::page("{}"); !there) return failed(there.error());
   auto opened = open_trace(options.where);
@@ -111,6 +116,13 @@ int run(const Options& options) {
   EventFilter filter(options.events);
   auto condition = RecordFilter::make(options.filter, trace);
   if (!condition) return failed(condition.error());
+  std::optional<Pairs> pairs;
+  if (wanted) {
+    wanted->slowest = 0;
+    auto made = Pairs::make(*wanted, trace.formats, trace.tasks);
+    if (!made) return failed(made.error());
+    pairs.emplace(std::move(*made));
+  }
   plot::Plot plot(trace.formats, trace.tasks, options.plot);
   TraceRecord record;
   bool first = true;
@@ -124,11 +136,13 @@ int run(const Options& options) {
     }
     if (record.time > until) break;
     if (record.time < from) continue;
+    // Pairs are of all events, whatever the page shows of them.
+    if (pairs && pairs->take(record, trace.timeline.name(record.source))) plot.heat_map("latency: " + joined(options.latency)).add(record.time, pairs->latency());
     if (record.lost == 0) {
       if (!filter.wants(record.ids + read_common(record.payload).id, trace.formats)) continue;
       if (!condition->wants(record)) continue;
     }
-    plot.add(record, trace.timeline.source(record.source).name());
+    plot.add(record, trace.timeline.name(record.source));
   }
   const auto page = plot::page(plot.json(options.where, facts_of(options, trace), trace.raw_times()));
   if (!page) return failed(page.error());
@@ -159,6 +173,8 @@ Command add_plot(CLI::App& app) {
       ->type_name("GLOB")
       ->allow_extra_args(false);
   add_filter(*c, options->filter);
+  c->add_option("--latency", options->latency, "a heat map of the time between two events: START END, or a NAME of ringside latency")->expected(1, 2)->type_name("START END");
+  c->add_option("-k,--key", options->keys, "what START and END have in common: FIELD, or FIELD=FIELD; up to three with commas (default: the thread that ran)")->type_name("FIELD");
   add_point(*c, "--from", options->from, "from this time of the trace on; +300ms: after the first event");
   add_point(*c, "--to", options->until, "up to this time, alike");
   c->add_option("--items", options->plot.items,
@@ -174,6 +190,7 @@ Command add_plot(CLI::App& app) {
       "  ringside plot trace.dat -o build.html           what trace-cmd recorded\n"
       "  ringside plot --from +1.2s --to +1.3s           a tenth of a second, with every event apart\n"
       "  ringside plot -e sched:sched_switch -e 'libc:*' -F 'duration_ns > 1ms || event == sched_switch'\n"
+      "  ringside plot --latency wakeup                  with how long threads waited, over time\n"
       "  ringside plot -o - | ssh host 'cat >public/trace.html'\n"
       "The page is one file that loads nothing: it can be mailed. Processors show who ran (record -e sched:sched_switch), "
       "threads\n"
