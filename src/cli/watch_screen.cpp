@@ -662,18 +662,22 @@ std::string WatchScreen::spark(const WatchRow& row, size_t width) const {
 
 Line WatchScreen::title(size_t width) const {
   const WatchStatus& s = view_.status;
-  Line right;
-  if (paused_) right.push_back({"PAUSED ", Style::warn});
-  right.push_back({s.live    ? fmt::format("live, every {}", format_time(static_cast<double>(s.interval_ns)))
-                   : s.ended ? "recording"
-                             : "reading it",
-                   Style::title});
-  if (!s.clock.empty()) right.push_back({"  clock " + s.clock, Style::title});
-  right.push_back({fmt::format("  own CPU {:.0f} % ", s.own_cpu * 100), Style::title});
   const std::string left = " ringside watch  ";
   size_t room = width - std::min(width, left.size() + 1);
-  for (const Span& span : right) room -= std::min(room, columns_of(span.text));
-  if (room < 12) room = width;  // narrow: the source alone
+  Line right;
+  // What still leaves room for the source's name; that it stands still is always said.
+  const auto add = [&](const std::string& text, Style style, size_t rest) {
+    if (room < columns_of(text) + rest) return;
+    room -= columns_of(text);
+    right.push_back({text, style});
+  };
+  if (paused_) add("PAUSED ", Style::warn, 0);
+  add(s.live    ? fmt::format("live, every {} ", format_time(static_cast<double>(s.interval_ns)))
+      : s.ended ? "recording "
+                : "reading it ",
+      Style::title, 12);
+  add(fmt::format(" own CPU {:.0f} % ", s.own_cpu * 100), Style::title, 12);
+  if (!s.clock.empty()) add(" clock " + s.clock + " ", Style::title, 12);
   return both({{left, Style::title}, {fitted(s.where, std::min(columns_of(s.where), room), glyphs_), Style::title}}, right,
               width, Style::title);
 }
