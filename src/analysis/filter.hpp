@@ -35,6 +35,9 @@ class Filter {
   // Both must outlive it. They may grow meanwhile: an event is looked at when the first of its kind comes.
   static result<Filter> compile(std::string_view text, const Formats& formats, const Tasks& tasks);
 
+  // Could an event of this type meet it: an error if a comparison names no field of it, or one that cannot be compared so.
+  result<void> fits(const EventType& type) const;
+
   bool matches(const TraceRecord& record, const RingName& ring) {
     const u32 id = record.ids + read_common(record.payload).id;
     const Program& program = programs_[id];
