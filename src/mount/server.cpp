@@ -55,6 +55,7 @@ result<const Place*> Server::place(u64 inode) const {
 Stat Server::stat_of(u64 inode, const Place& at) const {
   Stat s;
   s.inode = inode;
+  s.lasting = at.dir != Dir::instance || at.file != nullptr;
   if (at.file == nullptr) {
     s.mode = S_IFDIR | (options_.others ? 0755 : 0750);
     s.links = 2;
@@ -168,7 +169,7 @@ result<Opened> Server::open(u64 inode, int flags, const Client& client) {
   }
   ++mine;
   opened.handle = next_handle_++;
-  files_[opened.handle] = {std::move(*file), client.uid, opened.backing, nullptr};
+  files_[opened.handle] = {std::move(*file), client.uid, opened.backing, (flags & O_NONBLOCK) != 0, nullptr};
   return opened;
 }
 
@@ -248,6 +249,7 @@ void Server::read(u64 handle, u64 offset, size_t size, bool nonblocking, bool ca
   File* const f = file(handle);
   if (f == nullptr) return reply->error(EBADF);
   if (cached || offset > u64{1} << 62) return reply->error(EINVAL);
+  f->nonblocking = nonblocking;
   Waiting who;
   who.token = token;
   who.handle = handle;
@@ -267,7 +269,7 @@ result<size_t> Server::write(u64 handle, std::string_view bytes, const Client& c
   return f->file->write(bytes, client);
 }
 
-void Server::command(u64 handle, u32 command, bool nonblocking, const Client& client, u64 token, std::unique_ptr<Reply> reply) {
+void Server::command(u64 handle, u32 command, const Client& client, u64 token, std::unique_ptr<Reply> reply) {
   File* const f = file(handle);
   if (f == nullptr) return reply->error(EBADF);
   if (!f->file->is_raw()) return reply->error(ENOTTY);
@@ -283,7 +285,7 @@ void Server::command(u64 handle, u32 command, bool nonblocking, const Client& cl
   who.reply = std::move(reply);
   who.get_reader = true;
   // With O_NONBLOCK nothing is waited for, and so nothing has to be ready.
-  who.woken = f->file->on()->woken - (nonblocking ? 1 : 0);
+  who.woken = f->file->on()->woken - (f->nonblocking ? 1 : 0);
   if (!serve(who)) wait(std::move(who));
 }
 

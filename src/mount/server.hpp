@@ -55,6 +55,7 @@ struct Stat {
   u32 mode = 0;  // with the type
   u32 links = 1;
   u64 size = 0;
+  bool lasting = false;  // its name stands for it as long as its directory is there
 };
 
 struct Opened {
@@ -84,7 +85,8 @@ class Server {
   // cached: for the page cache (splice does that), which cannot be right here: EINVAL. token: for interrupt().
   void read(u64 handle, u64 offset, size_t size, bool nonblocking, bool cached, const Client& client, u64 token, std::unique_ptr<Reply> reply);
   result<size_t> write(u64 handle, std::string_view bytes, const Client& client);
-  void command(u64 handle, u32 command, bool nonblocking, const Client& client, u64 token, std::unique_ptr<Reply> reply);
+  // Whether it may wait is what the file was opened with, or what its last read said: an ioctl does not bring its file's flags.
+  void command(u64 handle, u32 command, const Client& client, u64 token, std::unique_ptr<Reply> reply);
   u32 poll(u64 handle, std::unique_ptr<Poller> poller);  // the events that are there now
   void flush(u64 handle);
   void release(u64 handle);
@@ -108,6 +110,7 @@ class Server {
     std::unique_ptr<OpenFile> file;
     u32 uid = 0;
     int backing = 0;
+    bool nonblocking = false;
     std::unique_ptr<Poller> poller;
   };
   struct Waiting {

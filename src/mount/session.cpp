@@ -123,7 +123,8 @@ void fill(struct stat& to, const Stat& from) {
 
 int number(const Error& e) { return e.code.value() > 0 ? e.code.value() : EIO; }
 
-// Names come and go with the programs, so the kernel asks each time.
+// Instances come and go; what is in one stays while it is there.
+constexpr double lasting = 60;
 void reply_entry(fuse_req_t request, const result<Stat>& found) {
   if (!found) {
     fuse_reply_err(request, number(found.error()));
@@ -132,6 +133,8 @@ void reply_entry(fuse_req_t request, const result<Stat>& found) {
   fuse_entry_param entry{};
   entry.ino = found->inode;
   fill(entry.attr, *found);
+  entry.entry_timeout = found->lasting ? lasting : 0;
+  entry.attr_timeout = lasting;
   fuse_reply_entry(request, &entry);
 }
 
@@ -155,7 +158,7 @@ void on_getattr(fuse_req_t r, fuse_ino_t inode, fuse_file_info*) {
   }
   struct stat st {};
   fill(st, *found);
-  fuse_reply_attr(r, &st, 0);
+  fuse_reply_attr(r, &st, lasting);
 }
 // Truncating and touching mean nothing; who owns a file and who may open it is the mount's matter.
 void on_setattr(fuse_req_t r, fuse_ino_t inode, struct stat*, int what, fuse_file_info* file) {
@@ -227,7 +230,7 @@ void on_open(fuse_req_t r, fuse_ino_t inode, fuse_file_info* file) {
   }
   file->fh = opened->handle;
   file->direct_io = 1;
-  file->nonseekable = opened->stream ? 1 : 0;
+  file->nonseekable = opened->stream && opened->backing <= 0 ? 1 : 0;  // the kernel takes no such flag with passthrough
   answering_open = opened->backing;
   const int gone = fuse_reply_open(r, file);
   answering_open = 0;
@@ -246,7 +249,7 @@ void on_write(fuse_req_t r, fuse_ino_t, const char* bytes, size_t size, off_t, f
     fuse_reply_err(r, number(done.error()));
 }
 void on_ioctl(fuse_req_t r, fuse_ino_t, unsigned command, void*, fuse_file_info* file, unsigned, const void*, size_t, size_t) {
-  server_of(r).command(file->fh, command, (file->flags & O_NONBLOCK) != 0, client_of(r), token_of(r),
+  server_of(r).command(file->fh, command, client_of(r), token_of(r),
                        std::make_unique<FuseReply>(r, true));
 }
 void on_poll(fuse_req_t r, fuse_ino_t, fuse_file_info* file, fuse_pollhandle* handle) {
