@@ -137,6 +137,7 @@ result<void> Server::count_directory(const Client& client) {
   u32& mine = files_of_[client.uid];
   if (mine >= options_.most_files_of_a_user) return fail(EMFILE, "too many open files of this user");
   ++mine;
+  ++opened_;
   ++directories_;
   return {};
 }
@@ -168,6 +169,7 @@ result<Opened> Server::open(u64 inode, int flags, const Client& client) {
     opened.backing = *id;
   }
   ++mine;
+  ++opened_;
   opened.handle = next_handle_++;
   files_[opened.handle] = {std::move(*file), client.uid, opened.backing, (flags & O_NONBLOCK) != 0, nullptr};
   return opened;

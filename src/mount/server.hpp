@@ -95,6 +95,7 @@ class Server {
   void turn();
   int wake_fd() const { return wake_.get(); }
   size_t open_files() const { return files_.size() + directories_; }
+  u64 opened() const { return opened_; }  // ever
   size_t waiting() const { return waiting_.size(); }
   const Place& root() const { return root_; }
   // Why the rings cannot be mapped, once, for the log; empty: they can.
@@ -150,6 +151,7 @@ class Server {
   std::map<u64, File> files_;
   std::map<u32, u32> files_of_, waiting_of_;  // by user
   u32 directories_ = 0;
+  u64 opened_ = 0;
   std::vector<Waiting> waiting_;
   std::map<std::pair<Mounted*, u32>, Mapped> mapped_;
   std::map<Mounted*, bool> late_;  // the last alarm was for nobody

@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -293,8 +294,7 @@ const fuse_lowlevel_ops operations = [] {
   return o;
 }();
 
-// Runs a program; its exit code.
-int run(const std::vector<std::string>& words) {
+pid_t start(const std::vector<std::string>& words) {
   const pid_t child = fork();
   if (child == 0) {
     std::vector<char*> argv;
@@ -306,6 +306,11 @@ int run(const std::vector<std::string>& words) {
     execvp(argv[0], argv.data());
     _exit(127);
   }
+  return child;
+}
+// Runs a program; its exit code.
+int run(const std::vector<std::string>& words) {
+  const pid_t child = start(words);
   int status = 0;
   while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
@@ -344,8 +349,8 @@ std::string absolute(const std::string& dir) {
 
 result<void> make_way(const std::string& dir) {
   for (int i = 0; i < 16 && is_ours(dir); ++i) {
-    struct stat st {};
-    if (stat(dir.c_str(), &st) == 0) return refuse(std::errc::device_or_resource_busy, dir + " is mounted already, and its server is there");
+    struct statvfs st {};  // what a file is may be remembered without its server, this is not
+    if (statvfs(dir.c_str(), &st) == 0) return refuse(std::errc::device_or_resource_busy, dir + " is mounted already, and its server is there");
     if (errno != ENOTCONN) break;
     if (!unmount_lazily(dir)) return fail(errno, "cannot unmount " + dir + ", whose server is gone");
   }
@@ -404,6 +409,7 @@ Session::~Session() {
   if (session_ != nullptr) {
     server_.reset();  // answers who waits, while the connection is there
     if (mounted_) {
+      if (unmounting_ > 0) waitpid(unmounting_, nullptr, 0);
       fuse_session_unmount(session_);
       if (is_ours(dir_)) unmount_lazily(dir_);
     }
@@ -415,18 +421,13 @@ Session::~Session() {
   }
 }
 
-// Nobody has a file open or stands in it, and somebody has been there. The kernel knows (MNT_EXPIRE), where it may be asked.
+// Somebody has been there, and for a second nobody has opened anything or has anything open.
 bool Session::unused() {
-  if (server_->open_files() != 0) {
-    entered_ = true;
-    unused_since_ns_ = 0;
-    return false;
-  }
-  const u64 now = sys::now_ns();
-  if (!entered_) return false;
-  if (unused_since_ns_ == 0) unused_since_ns_ = now;
-  if (now - unused_since_ns_ < 1'000'000'000) return false;
-  unused_since_ns_ = now;
+  const u64 now = sys::now_ns(), opened = server_->opened();
+  if (server_->open_files() != 0 || opened != opened_) unused_since_ns_ = now;
+  opened_ = opened;
+  if (opened == 0 || now - unused_since_ns_ < 1'000'000'000) return false;
+  unused_since_ns_ = now;  // who only stands in it is found by umount, which is asked once a second
   return true;
 }
 
@@ -447,10 +448,10 @@ result<bool> Session::turn(int timeout_ms) {
   }
   if (fuse_session_exited(session_) != 0) return false;
   server_->turn();
-  if (automatic_ && unused() && run({"umount", "-i", dir_}) == 0) {
-    mounted_ = false;
-    return false;
-  }
+  // Another process unmounts, and is not waited for: the kernel may ask us something on its behalf.
+  if (unmounting_ > 0 && waitpid(unmounting_, nullptr, WNOHANG) != 0) unmounting_ = -1;
+  if (automatic_ && unmounting_ <= 0 && unused())
+    unmounting_ = geteuid() == 0 ? start({"umount", "-i", dir_}) : start({"fusermount3", "-u", dir_});
   return true;
 }
 

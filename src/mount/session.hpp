@@ -39,8 +39,9 @@ class Session {
   fuse_session* session_ = nullptr;
   std::string dir_;
   void* buffer_ = nullptr;  // libfuse's, of requests
-  bool mounted_ = false, automatic_ = false, entered_ = false;
-  u64 unused_since_ns_ = 0;
+  bool mounted_ = false, automatic_ = false;
+  u64 opened_ = 0, unused_since_ns_ = 0;
+  int unmounting_ = -1;  // the process that tries
 };
 
 }  // namespace ringside::mount
