@@ -150,7 +150,7 @@ constexpr Option options[] = {
     {"print-parent", true},   {"sym-offset", false},   {"sym-addr", false},     {"verbose", false},        {"raw", false},
     {"hex", false},           {"bin", false},          {"block", false},        {"fields", false},         {"annotate", true},
     {"userstacktrace", false}, {"sym-userobj", false}, {"printk-msg-only", false}, {"context-info", true}, {"latency-format", false},
-    {"record-cmd", true},     {"record-tgid", true},   {"overwrite", true},     {"disable_on_free", false}, {"irq-info", true},
+    {"record-cmd", true},     {"record-tgid", false},   {"overwrite", true},     {"disable_on_free", false}, {"irq-info", true},
     {"markers", true},        {"event-fork", false},   {"pause-on-trace", false}, {"hash-ptr", false},     {"stacktrace", false}};
 
 bool option(const Place& at, std::string_view name, bool fixed) {
