@@ -9,12 +9,14 @@ namespace {
 struct Options {
   std::string dir;
   std::vector<std::string> instances;
+  u32 cpus = 0;
   bool others = false, automatic = false;
 };
 
 int run(const Options& options) {
   mount::SessionOptions wanted;
   wanted.server.instances = options.instances;
+  wanted.server.cpus = options.cpus;
   wanted.server.others = wanted.others = options.others;
   wanted.automatic = options.automatic;
   catch_signals();
@@ -38,6 +40,9 @@ Command add_mount(CLI::App& app) {
   c->add_option("DIR", options->dir, "an empty directory")->required();
   c->add_option("--instance", options->instances, "the top level; more of them: the only ones under instances/ (default: all)")
       ->allow_extra_args(false);
+  c->add_option("--cpus", options->cpus, "cpuN directories to show at least, for rings to come (default: one for each processor)")
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N");
   c->add_flag("--allow-other", options->others, "other users may come in and read");
   c->add_flag("--auto", options->automatic, "unmount when the last user has gone");
   c->footer(

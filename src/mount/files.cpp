@@ -425,7 +425,7 @@ result<std::unique_ptr<OpenFile>> open_raw(const Place& at, bool, bool) { return
 
 // Snapshots
 
-result<std::shared_ptr<Mounted>> snapshot_of(const Place& at) { return Mounted::open(at.on->path() + "/snapshot", -1); }
+result<std::shared_ptr<Mounted>> snapshot_of(const Place& at) { return Mounted::open(at.on->path() + "/snapshot", -1, at.on->cpus()); }
 result<std::unique_ptr<OpenFile>> open_snapshot(const Place& at, bool writing, bool truncate);
 Taken write_snapshot(const Place& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);

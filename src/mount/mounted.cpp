@@ -49,11 +49,12 @@ void Alarm::run() {
   }
 }
 
-result<std::shared_ptr<Mounted>> Mounted::open(const std::string& name_or_path, int event_fd) {
+result<std::shared_ptr<Mounted>> Mounted::open(const std::string& name_or_path, int event_fd, u32 cpus) {
   auto instance = Instance::open(name_or_path);
   if (!instance) return tl::unexpected<Error>(instance.error());
   std::shared_ptr<Mounted> mounted(new Mounted(std::move(*instance)));
   mounted->event_fd_ = event_fd;
+  mounted->fewest_cpus_ = cpus;
   mounted->dir_ = sys::Fd(::open(mounted->path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   struct stat st {};
   if (!mounted->dir_ || fstat(mounted->dir_.get(), &st) != 0) return fail(errno, "cannot open " + mounted->path());
@@ -68,9 +69,8 @@ bool Mounted::removed() const {
 }
 
 u32 Mounted::cpus() const {
-  static const auto processors = static_cast<u32>(std::clamp<long>(sysconf(_SC_NPROCESSORS_CONF), 1, 4096));
   const u64 rings = std::min<u64>(__atomic_load_n(&instance_->control().nr_rings, __ATOMIC_ACQUIRE), most_rings);
-  return std::max(static_cast<u32>(rings), processors);
+  return std::max(static_cast<u32>(rings), fewest_cpus_);
 }
 
 bool Mounted::has_ring(u32 n) const {

@@ -49,7 +49,8 @@ struct EventFilterText {
 class Mounted {
  public:
   // event_fd: written to when who waits should look again.
-  static result<std::shared_ptr<Mounted>> open(const std::string& name_or_path, int event_fd);
+  // cpus: at least so many are shown.
+  static result<std::shared_ptr<Mounted>> open(const std::string& name_or_path, int event_fd, u32 cpus);
 
   Instance& instance() { return *instance_; }
   const std::string& path() const { return instance_->path(); }
@@ -57,7 +58,7 @@ class Mounted {
   bool removed() const;  // another one may have its name by now
   u64 inode() const { return inode_; }
 
-  // Rings handed out so far, and at least one for each processor that this machine may have: tools look for those.
+  // Rings handed out so far; one for each processor, at least: tools look for those.
   u32 cpus() const;
   bool has_ring(u32 n) const;
   result<RingView> look(u32 ring) const;
@@ -98,6 +99,7 @@ class Mounted {
   sys::Fd dir_;
   u64 inode_ = 0;
   int event_fd_ = -1;
+  u32 fewest_cpus_ = 0;
   std::optional<RingTable> table_;
   Formats formats_;
   Tasks tasks_;

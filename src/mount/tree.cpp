@@ -45,9 +45,10 @@ result<Place> no_such(const std::string& name) { return fail(ENOENT, name); }
 
 }  // namespace
 
-result<std::unique_ptr<Tree>> Tree::create(const std::vector<std::string>& instances, int event_fd) {
+result<std::unique_ptr<Tree>> Tree::create(const std::vector<std::string>& instances, u32 cpus, int event_fd) {
   std::unique_ptr<Tree> tree(new Tree);
   tree->event_fd_ = event_fd;
+  tree->cpus_ = cpus;
   remove_left_behind();
   std::string top;
   if (instances.empty()) {
@@ -62,7 +63,7 @@ result<std::unique_ptr<Tree>> Tree::create(const std::vector<std::string>& insta
     top = instances[0];
     tree->only_.assign(instances.begin() + 1, instances.end());
   }
-  auto opened = Mounted::open(top, event_fd);
+  auto opened = Mounted::open(top, event_fd, cpus);
   if (!opened) return tl::unexpected<Error>(opened.error());
   tree->top_ = std::move(*opened);
   for (const std::string& name : tree->only_)
@@ -90,7 +91,7 @@ result<std::shared_ptr<Mounted>> Tree::mounted(const std::string& name) {
   auto known = mounted_.find(name);
   if (known != mounted_.end() && !known->second->removed()) return known->second;
   if (known != mounted_.end()) mounted_.erase(known);
-  auto opened = Mounted::open(name, event_fd_);
+  auto opened = Mounted::open(name, event_fd_, cpus_);
   if (opened) mounted_[name] = *opened;
   return opened;
 }

@@ -47,7 +47,8 @@ struct Listed {
 class Tree {
  public:
   // instances: the first is the top level, the others alone stand under instances/; none: an empty top level, all under instances/.
-  static result<std::unique_ptr<Tree>> create(const std::vector<std::string>& instances, int event_fd);
+  // cpus: each instance shows at least so many rings, be they there or not.
+  static result<std::unique_ptr<Tree>> create(const std::vector<std::string>& instances, u32 cpus, int event_fd);
   ~Tree();
 
   Place root() const { return {Dir::top, top_, 0, "", "", nullptr}; }
@@ -65,6 +66,7 @@ class Tree {
   std::vector<std::string> only_;
   std::map<std::string, std::shared_ptr<Mounted>> mounted_;
   int event_fd_ = -1;
+  u32 cpus_ = 0;
 };
 
 // Opens what a file's row of the table says.
