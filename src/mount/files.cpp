@@ -235,7 +235,7 @@ struct State {
 State state_of_events(Mounted& on, const std::string& system) {
   State s;
   for (const EventName& e : event_names(on)) {
-    if (e.system == "ftrace" || (!system.empty() && e.system != system)) continue;
+    if (e.system == "ftrace" /* markers, which cannot be switched */ || (!system.empty() && e.system != system)) continue;
     (e.enabled ? s.on : s.off) = true;
   }
   return s;
@@ -601,7 +601,7 @@ const FileType* file_of(Dir dir, const std::string& name) {
 
 bool file_is_shown(const FileType& file, const Place& in) {
   const std::string_view name = file.name;
-  return in.system != "ftrace" || name == "id" || name == "format" || name == "trigger";
+  return in.dir != Dir::event || in.system != "ftrace" || name == "id" || name == "format" || name == "trigger";
 }
 
 result<std::unique_ptr<OpenFile>> open_file(const Place& at, bool writing, bool truncate) {

@@ -759,6 +759,72 @@ TEST_F(Mount, OtherUsers) {
   EXPECT_EQ(text_of(web + "/tracing_on"), "1\n");
 }
 
+// One program on the kernel's mapping and on ours: the same steps, the same bytes.
+TEST_F(Mount, AnIndependentClientSeesTheSame) {
+  auto kernel = tracefs_dir();
+  if (!kernel) GTEST_SKIP() << kernel.error().sentence;
+  start();
+  std::string ours, theirs;
+  for (const char* size : {"4", "8", "16", "64"}) {
+    // An event that is late by more than 134 ms takes more room: then once more.
+    for (int attempt = 0; attempt < 5; ++attempt) {
+      TracefsOptions make;
+      make.prefix = "ringside-mount-";
+      make.clock = ClockKind::mono;
+      auto instance = TracefsInstance::create(make);
+      if (!instance) GTEST_SKIP() << instance.error().sentence;
+      ASSERT_EQ(mkdir(web.c_str(), 0700), 0);
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(0, &one);
+      std::string* out[] = {&theirs, &ours};
+      const std::string where[] = {instance->dir(), web};
+      std::thread([&] {
+        sched_setaffinity(0, sizeof one, &one);
+        for (int i = 0; i < 2; ++i) {
+          write_to(where[i] + "/tracing_on", "1");
+          write_to(where[i] + "/buffer_subbuf_size_kb", size);
+          write_to(where[i] + "/buffer_size_kb", "256");
+          const sys::Fd marker(::open((where[i] + "/trace_marker").c_str(), O_WRONLY));
+          for (int n = 0; n < 400; ++n) {
+            const std::string text = std::to_string(n) + std::string(static_cast<size_t>(n * 37 % 900), 'a');
+            (void)!write(marker.get(), text.data(), text.size());
+          }
+        }
+      }).join();
+      for (int i = 0; i < 2; ++i) {
+        const Outcome o = run("timeout 20 " RINGSIDE_BUILD_DIR "/tests/mapping_client " + where[i] + "/per_cpu/cpu0/trace_pipe_raw");
+        EXPECT_EQ(o.code, 0) << where[i] << o.err;
+        *out[i] = o.out;
+      }
+      ASSERT_TRUE(eventually([&] { return rmdir(web.c_str()) == 0; })) << strerrorname_np(errno);
+      if (ours == theirs) break;
+    }
+    EXPECT_EQ(ours, theirs) << size;
+    EXPECT_GT(lines_with(ours, "\n"), 300u);
+  }
+}
+
+TEST_F(Mount, LibtracefsWorks) {
+  InstanceOptions o;
+  o.name = "web";
+  o.clock = ClockKind::mono;
+  must(Instance::create(o));
+  ASSERT_EQ(end_of(start_writer("web", 3)), 0);
+  // Like the kernel's, its users look for events at the top level.
+  start({"--instance", "web"});
+  const Outcome fresh = run("timeout 60 " RINGSIDE_BUILD_DIR "/tests/tracefs_client " + at + " made");
+  EXPECT_EQ(fresh.code, 0) << fresh.err;
+  EXPECT_EQ(lines_with(fresh.out, "print: "), 3u) << fresh.out;
+  EXPECT_NE(fresh.out.find("marker 2"), std::string::npos) << fresh.out;
+  EXPECT_FALSE(fs::exists(at + "/instances/made"));
+  ASSERT_EQ(mkdir((at + "/instances/busy").c_str(), 0700), 0);
+  ASSERT_EQ(end_of(start_writer("busy", 3)), 0);
+  const Outcome known = run("timeout 60 " RINGSIDE_BUILD_DIR "/tests/tracefs_client " + at + " busy app tick");
+  EXPECT_EQ(known.code, 0) << known.err;
+  EXPECT_EQ(text_of(at + "/instances/busy/events/app/tick/enable"), "1\n");
+}
+
 // Debian's trace-cmd, which knows nothing of us, in a mount namespace where we stand at tracefs' place.
 TEST_F(Mount, TraceCmdRecords) {
   if (std::system("command -v trace-cmd >/dev/null") != 0) GTEST_SKIP() << "trace-cmd is not installed";
