@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "analysis/glob.hpp"
+#include "instance/ring_file.hpp"
 #include "instance/ring_source.hpp"
 #include "schema/format_text.hpp"
 
@@ -56,8 +57,8 @@ Taken taken(const result<T>& done, std::string_view bytes) {
 Geometry sizes(const Place& at) { return geometry_of(instance(at).control()); }
 u64 kilobytes(const Geometry& g) { return u64{g.nr_slots()} * g.capacity() / 1024; }
 Geometry ring_sizes(const Place& at, u32 ring) {
-  auto view = at.on->look(ring);
-  return view ? view->ring().geometry : sizes(at);
+  const Geometry g = at.on->has_ring(ring) ? ring_geometry(at.on->dir(), ring, sizes(at)) : Geometry();
+  return g.valid() ? g : sizes(at);
 }
 
 // tracing_on, trace_clock and their like

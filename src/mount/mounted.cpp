@@ -103,6 +103,9 @@ void Mounted::refresh() {
   if (__atomic_load_n(&instance_->control().nr_events, __ATOMIC_ACQUIRE) != formats_.all().size())
     for (const EventInfo& e : instance_->events())
       if (formats_.find(e.number()) == nullptr) (void)formats_.add(e.number(), e.system, e.name, e.format);
+  struct stat st {};
+  if (fstatat(dir_.get(), "saved_cmdlines", &st, AT_SYMLINK_NOFOLLOW) != 0 || st.st_size == names_size_) return;
+  names_size_ = st.st_size;  // it only grows
   for (const auto& [tid, name] : instance_->tasks()) tasks_.add(Task{0, tid, name, name});
 }
 

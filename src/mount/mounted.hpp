@@ -103,6 +103,7 @@ class Mounted {
   std::optional<RingTable> table_;
   Formats formats_;
   Tasks tasks_;
+  i64 names_size_ = 0;
   Marker marker_;
   std::unique_ptr<Alarm> alarm_;
 };

@@ -43,6 +43,7 @@ Server::~Server() {
     if (w.reply) w.reply->error(ENODEV);
   waiting_.clear();
   files_.clear();
+  for (const auto& [ring, mapped] : mapped_) backing_.remove(mapped.id);
   inodes_.clear();
   root_ = {};
 }
