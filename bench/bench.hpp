@@ -30,6 +30,7 @@ void wait_rows(Instance& instance);
 void memory_rows(Instance& instance);
 void remote_rows();
 void guest_rows();
+void mount_rows(Instance& instance);
 void command_rows();
 int run_storm(u64 calls, const char* out);  // the load of one of them, as a program; writes its CPU seconds to `out`
 

@@ -479,19 +479,30 @@ Taken write_marker_raw(const Place& at, std::string_view bytes, const Client& cl
 
 // Names
 
+// Of lines "TID something", appended as threads came, the last of each thread; of so many threads that a client's text stays small.
+constexpr size_t most_names = 4096;
+std::string last_of_each(const std::string& text) {
+  std::set<std::string_view> seen;
+  std::string out;
+  std::string_view left = text;
+  while (!left.empty() && seen.size() < most_names) {
+    left.remove_suffix(left.back() == '\n' ? 1 : 0);
+    const size_t before = left.rfind('\n');
+    const std::string_view line = before == std::string_view::npos ? left : left.substr(before + 1);
+    if (seen.insert(line.substr(0, line.find(' '))).second) out.append(line).append("\n");
+    left = before == std::string_view::npos ? std::string_view() : left.substr(0, before + 1);
+  }
+  return out;
+}
 Text read_cmdlines(const Place& at) {
-  std::set<i32> seen;
-  std::string text;
-  auto tasks = instance(at).tasks();
-  for (auto t = tasks.rbegin(); t != tasks.rend(); ++t)  // the last name that a thread had
-    if (seen.insert(t->first).second) text += fmt::format("{} {}\n", t->first, t->second);
-  return text;
+  const auto text = sys::read_file(instance(at).path() + "/saved_cmdlines");
+  return last_of_each(text ? *text : std::string());
 }
 Text read_tgids(const Place& at) {
-  auto text = sys::read_file(instance(at).path() + "/saved_tgids");
-  return text ? *text : std::string();
+  const auto text = sys::read_file(instance(at).path() + "/saved_tgids");
+  return last_of_each(text ? *text : std::string());
 }
-Text read_cmdlines_size(const Place& at) { return std::to_string(instance(at).tasks().size()) + "\n"; }
+Text read_cmdlines_size(const Place&) { return std::to_string(most_names) + "\n"; }
 
 Text read_readme(const Place&) {
   return std::string(

@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t most_lanes_kept = 512;  // each keeps two descriptors and two mappings
 u32 streams = 0;
+std::map<u32, u32> streams_of;  // by user
 
 std::string piece(std::string_view text, u64 offset, size_t size) {
   return offset >= text.size() ? "" : std::string(text.substr(offset, size));
@@ -62,14 +63,19 @@ result<size_t> TextFile::write(std::string_view bytes, const Client& client) {
 
 TraceFile::TraceFile(std::shared_ptr<Mounted> on, std::optional<u32> only) : OpenFile(std::move(on)), only_(only) {}
 TraceFile::~TraceFile() {
-  if (timeline_) --streams;
+  if (!timeline_) return;
+  --streams;
+  if (--streams_of[uid] == 0) streams_of.erase(uid);
 }
 
 result<void> TraceFile::start() {
-  if (!timeline_ && streams >= most_streams) return fail(EBUSY, "too many traces are being read");
+  if (!timeline_ && (streams >= most_streams || streams_of[uid] >= most_streams_of_a_user)) return fail(EBUSY, "too many traces are being read");
   on_->refresh();
   Instance& instance = on_->instance();
-  if (!timeline_) ++streams;
+  if (!timeline_) {
+    ++streams;
+    ++streams_of[uid];
+  }
   timeline_ = std::make_unique<Timeline>();
   lines_ = std::make_unique<TextLines>(on_->formats(), on_->tasks(), instance.clock().kind == ClockKind::counter, true);
   until_ns_ = instance.clock().kind == ClockKind::counter ? ~u64{0} : sys::now_ns() + 10'000'000;  // as exact as ticks become ns

@@ -37,6 +37,7 @@ class OpenFile {
   // Is there something to read: any event (percent 0), or by buffer_percent.
   virtual bool ready(u32) { return true; }
   virtual void closing() {}  // a descriptor of it was closed
+  u32 uid = 0;  // who opened it
   Mounted* on() const { return on_.get(); }
   const std::shared_ptr<Mounted>& shared() const { return on_; }
 
@@ -71,7 +72,8 @@ class TraceFile final : public OpenFile {
   result<std::optional<std::string>> read(u64 offset, size_t size) override;
   result<size_t> write(std::string_view bytes, const Client&) override { return bytes.size(); }
 
-  static constexpr u32 most_streams = 32;  // that are being read at a time
+  // That are being read at a time, each with a sub-buffer's copy for each ring.
+  static constexpr u32 most_streams = 16, most_streams_of_a_user = 8;
 
  private:
   result<void> start();

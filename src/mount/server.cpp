@@ -163,6 +163,7 @@ result<Opened> Server::open(u64 inode, int flags, const Client& client) {
   if (mine >= options_.most_files_of_a_user) return fail(EMFILE, "too many open files of this user");
   auto file = open_file(where, writing, (flags & O_TRUNC) != 0);
   if (!file) return tl::unexpected<Error>(file.error());
+  (*file)->uid = client.uid;
   Opened opened;
   opened.stream = (*file)->is_raw() || std::string_view(where.file->name) == "trace_pipe";
   if (where.file->is_raw) {

@@ -641,7 +641,7 @@ TEST_F(Mount, SeveralClientsAndExactBooks) {
   const u64 count = 3'000'000;
   const pid_t writer = start_writer("web", count);
   std::atomic<bool> over{false};
-  std::atomic<u64> by_map{0}, by_pipe{0}, bad{0};
+  std::atomic<u64> by_pipe{0}, bad{0};
   const auto mapper = [&] {
     Mapping map(raw);
     if (map.base == nullptr) {

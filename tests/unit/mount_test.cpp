@@ -184,7 +184,8 @@ TEST_F(MountServer, RequestsThatMakeNoSense) {
   EXPECT_EQ(server->open(find("per_cpu/cpu0/trace_pipe_raw"), O_RDWR, me).error().code.value(), EACCES);
   EXPECT_EQ(server->open(find("per_cpu"), O_RDONLY, me).error().code.value(), EISDIR);
   EXPECT_EQ(server->open(999999, O_RDONLY, me).error().code.value(), ENOENT);
-  for (const std::string name : {"", ".", "..", "/", "per_cpu/cpu0", std::string(300, 'x').c_str()})
+  const std::string too_long(300, 'x');
+  for (const std::string& name : {std::string(), std::string("."), std::string(".."), std::string("/"), std::string("per_cpu/cpu0"), too_long})
     EXPECT_FALSE(server->lookup(root_inode, name)) << name;
   EXPECT_FALSE(server->lookup(find("tracing_on"), "x"));
   server->forget(999999, 1);
