@@ -199,11 +199,36 @@ Taken write_tracer(const Place&, std::string_view bytes, const Client&) {
 }
 Text read_timestamp_mode(const Place&) { return std::string("[delta] absolute\n"); }
 Text read_nothing(const Place&) { return std::string(); }
-// Threads, processors and functions choose nothing here: only "all" is taken, which is nothing.
+// Only what is no request is taken.
 Taken write_nothing(const Place&, std::string_view bytes, const Client&) {
   if (!stripped(bytes).empty()) return invalid();
   return bytes.size();
 }
+template <std::set<i32> Mounted::* pids>
+Text read_pids(const Place& at) {
+  std::string text;
+  for (const i32 pid : at.on.get()->*pids) text += std::to_string(pid) + "\n";
+  return text;
+}
+template <std::set<i32> Mounted::* pids>
+Taken write_pids(const Place& at, std::string_view bytes, const Client&) {
+  std::set<i32> more = at.on.get()->*pids;
+  std::istringstream words{std::string(bytes)};
+  for (std::string word; words >> word;) {
+    const auto value = number(word);
+    if (!value || *value > 0x7FFFFFFF || more.size() >= Mounted::most_pids) return invalid();
+    more.insert(static_cast<i32>(*value));
+  }
+  at.on.get()->*pids = std::move(more);
+  return bytes.size();
+}
+template <std::set<i32> Mounted::* pids>
+result<std::unique_ptr<OpenFile>> open_pids(const Place& at, bool writing, bool truncate) {
+  if (writing && truncate) (at.on.get()->*pids).clear();
+  return std::make_unique<TextFile>(at.on, [at] { return read_pids<pids>(at); },
+                                    [at](std::string_view b, const Client& c) { return write_pids<pids>(at, b, c); });
+}
+
 Text read_triggers(const Place&) { return std::string("# Available triggers:\n# none\n"); }
 
 Text read_cpumask(const Place& at) {
@@ -541,8 +566,8 @@ const FileType table[] = {
     {in_top, "saved_cmdlines_size", 0440, read_cmdlines_size, nullptr, nullptr},
     {in_instance, "saved_tgids", 0440, read_tgids, nullptr, nullptr},
     {in_instance, "set_event", 0640, nullptr, nullptr, open_set_event},
-    {in_instance, "set_event_notrace_pid", 0640, read_nothing, write_nothing, nullptr},
-    {in_instance, "set_event_pid", 0640, read_nothing, write_nothing, nullptr},
+    {in_instance, "set_event_notrace_pid", 0640, nullptr, nullptr, open_pids<&Mounted::notrace_pids>},
+    {in_instance, "set_event_pid", 0640, nullptr, nullptr, open_pids<&Mounted::pids>},
     {in_instance, "snapshot", 0640, nullptr, nullptr, open_snapshot},
     {in_instance, "timestamp_mode", 0440, read_timestamp_mode, nullptr, nullptr},
     {in_instance, "trace", 0640, nullptr, nullptr, open_trace},

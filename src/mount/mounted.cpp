@@ -110,12 +110,18 @@ void Mounted::refresh() {
 }
 
 bool Mounted::filtered() const {
-  return std::any_of(filters.begin(), filters.end(), [](const auto& f) { return f.second.filter.has_value(); });
+  return !pids.empty() || !notrace_pids.empty() || std::any_of(filters.begin(), filters.end(), [](const auto& f) { return f.second.filter.has_value(); });
 }
 
 bool Mounted::wanted(const TraceRecord& record, const RingName& ring) {
-  if (filters.empty() || record.lost != 0) return true;
-  const auto found = filters.find(read_common(record.payload).id);
+  if (record.lost != 0) return true;
+  const Common common = read_common(record.payload);
+  if (!pids.empty() || !notrace_pids.empty()) {
+    const EventType* type = formats_.find(common.id);
+    const bool chosen = (pids.empty() || pids.count(common.tid) != 0) && notrace_pids.count(common.tid) == 0;
+    if (!chosen && (type == nullptr || type->system != "ftrace")) return false;
+  }
+  const auto found = filters.find(common.id);
   return found == filters.end() || !found->second.filter || found->second.filter->matches(record, ring);
 }
 

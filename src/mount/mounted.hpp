@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -76,6 +77,8 @@ class Mounted {
 
   // An event's filter acts on what this mount shows as text or copies for read(); the rings hold all that was written.
   std::map<u32, EventFilterText> filters;  // by id
+  std::set<i32> pids, notrace_pids;  // set_event_pid, set_event_notrace_pid: act as filters do; markers are not events
+  static constexpr size_t most_pids = 4096;
   bool wanted(const TraceRecord& record, const RingName& ring);
   bool filtered() const;
 

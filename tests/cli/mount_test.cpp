@@ -348,6 +348,18 @@ TEST_F(Mount, EventsAreSwitchedAndFiltered) {
   EXPECT_EQ(write_to(web + "/events/app/filter", "number < 2"), "10");
   EXPECT_EQ(text_of(filter), "number < 2\n");
   EXPECT_EQ(write_to(web + "/events/app/filter", "bogus < 2"), "EINVAL");
+  write_to(web + "/events/app/filter", "0");
+  // Of some threads alone.
+  const pid_t one = start_writer("web", 4), two = start_writer("web", 5);
+  end_of(one);
+  end_of(two);
+  EXPECT_EQ(write_to(web + "/set_event_pid", std::to_string(one) + "\n"), std::to_string(std::to_string(one).size() + 1));
+  EXPECT_EQ(lines_with(text_of(web + "/trace"), ": tick: number="), 4u);
+  EXPECT_EQ(write_to(web + "/set_event_pid", "x"), "EINVAL");
+  EXPECT_EQ(text_of(web + "/set_event_pid"), std::to_string(one) + "\n");
+  EXPECT_EQ(write_to(web + "/set_event_pid", "", O_WRONLY | O_TRUNC), "0");
+  EXPECT_EQ(write_to(web + "/set_event_notrace_pid", std::to_string(one)), std::to_string(std::to_string(one).size()));
+  EXPECT_EQ(lines_with(text_of(web + "/trace"), ": tick: number="), 5u);
   // Who switches all day leaves one line.
   for (int i = 0; i < 50; ++i) write_to(web + "/events/app/tick/enable", i % 2 == 0 ? "0" : "1");
   EXPECT_LT(test::slurp(dir + "/root/web/set_event").size(), 100u);
