@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <ringside/abi/event_cursor.hpp>
+#include <ringside/abi/meta_page.hpp>
 
 #include "bench.hpp"
 #include "kernel/tracefs_instance.hpp"

@@ -356,8 +356,13 @@ result<void> RawFile::get_reader() {
   if (!on_->serving()) return fail(ENODEV, "the ring is not mapped");
   auto table = on_->serve();
   if (!table) return tl::unexpected<Error>(table.error());
-  auto done = (*table)->get_reader(ring_);
-  if (!done) return tl::unexpected<Error>(done.error());
+  auto mapped = (*table)->view(ring_);  // by anybody: not of necessity through this descriptor
+  if (!mapped) return tl::unexpected<Error>(mapped.error());
+  RingView& v = **mapped;
+  if (!v.lock()) return refuse(std::errc::device_or_resource_busy, "the ring is being consumed by another process");
+  const Got got = v.reader().get_reader();
+  v.unlock();
+  if (got == Got::corrupt || v.cut()) return refuse(std::errc::io_error, "the words of the ring contradict each other, or its file was cut");
   return {};
 }
 

@@ -298,7 +298,10 @@ u32 Server::poll(u64 handle, std::unique_ptr<Poller> poller) {
   File* const f = file(handle);
   if (f == nullptr) return EPOLLERR;
   const u32 percent = f->file->is_raw() || dynamic_cast<PipeFile*>(f->file.get()) != nullptr ? f->file->on()->buffer_percent : 0;
-  if (poller) f->poller = std::move(poller);
+  if (poller) {
+    f->poller = std::move(poller);
+    pollers_ = true;
+  }
   if (!f->file->ready(percent)) return 0;
   f->poller.reset();
   return events_readable | (f->file->is_raw() ? 0 : EPOLLOUT | EPOLLWRNORM);
@@ -345,9 +348,10 @@ void Server::interrupt(u64 token) {
     }
 }
 
-void Server::turn() {
+void Server::turn(bool woken) {
   u64 count = 0;
-  (void)!::read(wake_.get(), &count, sizeof count);
+  if (woken) (void)!::read(wake_.get(), &count, sizeof count);
+  if (waiting_.empty() && !pollers_) return;
   // Who waits, and for what: the writers are asked first, the rings are looked at afterwards.
   std::map<Mounted*, u32> wanted;
   const auto want = [&](Mounted* on, u32 percent) {
@@ -356,8 +360,12 @@ void Server::turn() {
   };
   for (const Waiting& w : waiting_)
     if (const File* f = w.over ? nullptr : file(w.handle)) want(f->file->on(), w.get_reader ? f->file->on()->buffer_percent : 0);
+  pollers_ = false;
   for (const auto& [handle, f] : files_)
-    if (f.poller) want(f.file->on(), f.file->on()->buffer_percent);
+    if (f.poller) {
+      want(f.file->on(), f.file->on()->buffer_percent);
+      pollers_ = true;
+    }
   for (const auto& [on, percent] : wanted) on->alarm(static_cast<int>(percent), late_[on]);
   std::set<Mounted*> helped;
   for (Waiting& w : waiting_) {

@@ -93,7 +93,8 @@ class Server {
   void release(u64 handle);
   void interrupt(u64 token);
 
-  void turn();
+  // woken: wake_fd() may be readable.
+  void turn(bool woken = true);
   int wake_fd() const { return wake_.get(); }
   size_t open_files() const { return files_.size() + directories_; }
   u64 opened() const { return opened_; }  // ever
@@ -158,6 +159,7 @@ class Server {
   std::map<Mounted*, bool> late_;  // the last alarm was for nobody
   std::string unmapped_;
   bool cannot_map_ = false;
+  bool pollers_ = false;  // there may be some
 };
 
 }  // namespace ringside::mount

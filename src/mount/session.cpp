@@ -435,19 +435,18 @@ result<bool> Session::turn(int timeout_ms) {
   pollfd ready[2] = {{fuse_session_fd(session_), POLLIN, 0}, {server_->wake_fd(), POLLIN, 0}};
   if (poll(ready, 2, automatic_ ? std::min(timeout_ms, 200) : timeout_ms) < 0 && errno != EINTR) return fail(errno, "cannot wait for requests");
   auto* const buffer = static_cast<fuse_buf*>(buffer_);
-  // A handful of requests, then those who wait: neither starves the other.
-  for (int i = 0; i < 16 && (ready[0].revents & (POLLIN | POLLERR | POLLHUP)) != 0; ++i) {
+  // One request, then those who wait: neither starves the other, and a lone client's next request costs no look that finds nothing.
+  if ((ready[0].revents & (POLLIN | POLLERR | POLLHUP)) != 0) {
     const int n = fuse_session_receive_buf(session_, buffer);
-    if (n == -EAGAIN || n == -EINTR) break;
-    if (n <= 0) {
+    if (n == 0 || (n < 0 && n != -EAGAIN && n != -EINTR)) {
       mounted_ = false;  // unmounted by others
       return false;
     }
-    fuse_session_process_buf(session_, buffer);
+    if (n > 0) fuse_session_process_buf(session_, buffer);
     answering_init = false;
   }
   if (fuse_session_exited(session_) != 0) return false;
-  server_->turn();
+  server_->turn(ready[1].revents != 0);
   // Another process unmounts, and is not waited for: the kernel may ask us something on its behalf.
   if (unmounting_ > 0 && waitpid(unmounting_, nullptr, WNOHANG) != 0) unmounting_ = -1;
   if (automatic_ && unmounting_ <= 0 && unused())
