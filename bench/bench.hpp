@@ -31,6 +31,8 @@ void memory_rows(Instance& instance);
 void remote_rows();
 void guest_rows();
 void mount_rows(Instance& instance);
+void analyze_rows();
+void latency_row();  // one of them
 void command_rows();
 int run_storm(u64 calls, const char* out);  // the load of one of them, as a program; writes its CPU seconds to `out`
 

@@ -6,63 +6,18 @@
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <set>
 
 #include "analysis/glob.hpp"
+#include "analysis/names.hpp"
 
 namespace ringside {
 namespace {
-
-constexpr std::string_view builtins[] = {"ts",  "cpu", "CPU",        "ring",  "source", "comm",        "COMM",         "task",
-                                         "pid", "tid", "common_pid", "event", "system", "common_type", "common_flags", "common_preempt_count"};
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text.substr(0, 64)) out += static_cast<u8>(c) < 0x20 || c == 0x7F ? '?' : c;
-  return out + (text.size() > 64 ? "...\"" : "\"");
-}
-
-// How many letters to change, add or leave out.
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j < row.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] != b[j - 1] ? 1 : 0);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row[b.size()];
-}
-
-std::string near_names(std::string_view wanted, const Formats& formats) {
-  const size_t limit = std::min<size_t>(3, std::max<size_t>(1, wanted.size() / 3));
-  if (wanted.size() > 64) return "";
-  std::set<std::pair<size_t, std::string>> found;
-  const auto consider = [&](std::string_view name) {
-    if (std::max(name.size(), wanted.size()) - std::min(name.size(), wanted.size()) > limit) return;
-    if (const size_t d = distance(wanted, name); d <= limit) found.emplace(d, name);
-  };
-  for (const std::string_view name : builtins) consider(name);
-  for (const auto& type : formats.all()) {
-    for (const Field& f : type->fields) consider(f.name);
-  }
-  std::string out;
-  size_t n = 0;
-  for (const auto& [d, name] : found) {
-    if (n++ < 3) out += (out.empty() ? "; did you mean " : " or ") + name;
-  }
-  return out.empty() ? out : out + "?";
 }
 
 // Text, and under it a mark. Of a long text the part around the mark.
@@ -444,7 +399,7 @@ result<Filter> Filter::compile(std::string_view text, const Formats& formats, co
   filter.tasks_ = &tasks;
   if (auto parsed = FilterParser(text, filter).parse(); !parsed) return tl::unexpected<Error>(parsed.error());
   for (const Leaf& leaf : filter.leaves_) {
-    const bool builtin = std::find(std::begin(builtins), std::end(builtins), leaf.field) != std::end(builtins);
+    const bool builtin = is_builtin(leaf.field);
     bool fits = false, known = builtin;
     std::string why;
     const auto look = [&](const EventType* type) {
@@ -465,7 +420,7 @@ result<Filter> Filter::compile(std::string_view text, const Formats& formats, co
       return tl::unexpected<Error>(error_at(text, leaf.at, "no event here has a field " + quoted(leaf.field) + near_names(leaf.field, formats)));
     if (!fits) return tl::unexpected<Error>(error_at(text, leaf.value_at, why));
   }
-  filter.programs_.resize(Formats::most_ids);
+  filter.programs_.resize(formats.numbers());
   return filter;
 }
 

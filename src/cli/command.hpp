@@ -21,7 +21,7 @@ enum Exit : int {
   exit_signal = 128,  // plus the signal's number
 };
 
-inline constexpr const char* default_recording = "ringside.data";
+
 
 // A command registers its options and returns what to run.
 using Run = std::function<int()>;
@@ -40,6 +40,7 @@ Command add_serve(CLI::App& app);
 Command add_mount(CLI::App& app);
 Command add_top(CLI::App& app);
 Command add_hist(CLI::App& app);
+Command add_latency(CLI::App& app);
 Command add_export(CLI::App& app);
 Command add_remote(CLI::App& app);
 Command add_recover(CLI::App& app);

@@ -3,7 +3,7 @@
 
 #include <deque>
 
-#include "cli/trace.hpp"
+#include "cli/options.hpp"
 #include "cli/units.hpp"
 #include "export/json.hpp"
 #include "export/text.hpp"
@@ -27,6 +27,7 @@ int run(const Options& options) {
   auto opened = open_trace(options.where);
   if (!opened) return failed(opened.error());
   Trace& trace = *opened;
+  say_notices(trace);
   std::deque<Kept> last;
   u64 events = 0;
   TraceRecord record;

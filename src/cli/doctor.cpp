@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "cli/preload.hpp"
-#include "cli/trace.hpp"
+#include "cli/options.hpp"
 #include "cli/units.hpp"
 #include "kernel/clock_check.hpp"
 

@@ -1,7 +1,7 @@
 // ringside export: a recording as a trace.dat, for trace-cmd and KernelShark.
 #include "cli/export.hpp"
 
-#include "cli/trace.hpp"
+#include "cli/options.hpp"
 #include "cli/units.hpp"
 #include "sys/sys.hpp"
 

@@ -7,7 +7,7 @@
 #include "cli/progress.hpp"
 #include "cli/recorder.hpp"
 #include "cli/signals.hpp"
-#include "cli/trace.hpp"
+#include "cli/options.hpp"
 #include "cli/units.hpp"
 #if defined(__x86_64__)
 #include "guest/guest.hpp"

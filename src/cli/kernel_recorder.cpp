@@ -9,7 +9,7 @@
 #include <set>
 #include <sstream>
 
-#include "cli/trace.hpp"
+#include "cli/options.hpp"
 
 namespace ringside::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/table.hpp"
-#include "cli/trace.hpp"
+#include "cli/options.hpp"
 #include "cli/units.hpp"
 
 namespace ringside::cli {

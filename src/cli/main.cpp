@@ -43,7 +43,7 @@ int main(int argc, char** argv) {
       "what a program that uses the library writes to. NO_COLOR: no colours.\n"
       "Exit codes: 0 fine, 1 failure, 2 wrong usage, 3 events lost with --fail-on-loss; record: its command's code.");
 
-  const Command commands[] = {add_record(app), add_report(app), add_top(app), add_hist(app),  add_stat(app),
+  const Command commands[] = {add_record(app), add_report(app), add_top(app), add_hist(app),  add_latency(app), add_stat(app),
                               add_list(app),   add_crash(app),  add_rm(app),  add_serve(app), add_mount(app), add_export(app),
                               add_remote(app), add_recover(app), add_guest(app), add_stream(app), add_doctor(app), add_manual(app)};
   try {

@@ -16,7 +16,7 @@
 #include "cli/progress.hpp"
 #include "cli/recorder.hpp"
 #include "cli/signals.hpp"
-#include "cli/trace.hpp"
+#include "cli/options.hpp"
 #include "cli/units.hpp"
 
 namespace ringside::cli {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cli/trace.hpp"
+#include "cli/options.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside::cli {

@@ -2,7 +2,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
-#include "cli/trace.hpp"
+#include "cli/options.hpp"
 #include "cli/units.hpp"
 #include "remote/dump.hpp"
 #include "sys/sys.hpp"
@@ -36,12 +36,14 @@ int run(const Options& options) {
     return failed(refuse(std::errc::no_message_available, options.file + " holds no sub-buffer with a page footer of ringside's "
                                                                          "(layout footers; at page boundaries of the file)").value());
   ClockInfo clock;
+  std::string boot;  // a dump does not say
   std::vector<EventInfo> events;
   std::vector<RingName> threads;
   if (!options.like.empty()) {
     auto like = RecordingMeta::read(options.like);
     if (!like) return failed(like.error());
     clock = like->clock;
+    boot = like->boot;
     events = like->events;
     threads = like->threads;
   } else {
@@ -51,6 +53,7 @@ int run(const Options& options) {
   }
   auto writer = RecordingWriter::create(options.out, clock);
   if (!writer) return failed(writer.error());
+  writer->meta().boot = boot;
   writer->meta().events = events;
   writer->meta().threads = threads;
   u64 total = 0, lost = 0, problems = 0, number = 0;

@@ -7,7 +7,7 @@
 
 #include "cli/child.hpp"
 #include "cli/signals.hpp"
-#include "cli/trace.hpp"
+#include "cli/options.hpp"
 #include "cli/units.hpp"
 #include "remote/process.hpp"
 #include "sys/sys.hpp"

@@ -1,7 +1,7 @@
 // ringside report: every event of a recording, a trace.dat or an instance in one time order, as the kernel's text or as JSON.
 #include <algorithm>
 
-#include "cli/trace.hpp"
+#include "cli/options.hpp"
 #include "cli/units.hpp"
 #include "export/json.hpp"
 #include "export/text.hpp"
@@ -10,19 +10,20 @@ namespace ringside::cli {
 namespace {
 
 struct Options {
-  std::string where = default_recording;
+  std::vector<std::string> where;
   std::vector<std::string> events;
   std::vector<i32> tids;
   std::string filter;
-  bool json = false, fail_on_loss = false;
+  bool json = false, fail_on_loss = false, verbose = false;
 };
 
 constexpr size_t flush_at = 256 * 1024;
 
 int run(const Options& options) {
-  auto opened = open_trace(options.where);
+  auto opened = open_traces(options.where, {}, {}, options.verbose);
   if (!opened) return failed(opened.error());
   Trace& trace = *opened;
+  say_notices(trace);
   TextLines text(trace.formats, trace.tasks, trace.raw_times());
   JsonLines json(trace.formats, trace.tasks);
   EventFilter filter(options.events);
@@ -43,7 +44,7 @@ int run(const Options& options) {
       }
       if (!condition->wants(record)) continue;
     }
-    const RingName& ring = trace.timeline.source(record.source).name();
+    const RingName& ring = trace.timeline.name(record.source);
     if (options.json)
       json.print(record, ring, out);
     else
@@ -65,14 +66,14 @@ int run(const Options& options) {
 Command add_report(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("report", "print the events of a recording, a trace.dat or an instance in time order");
-  c->add_option("WHERE", options->where, "recording (a directory), trace.dat file or instance; an instance is not consumed")
-      ->capture_default_str();
+  c->add_option("WHERE", options->where, "recording (a directory), trace.dat file or instance, which is not consumed; several are merged (default: ringside.data)");
   c->add_option("-e,--event", options->events, "only events that match SYSTEM:EVENT, a glob; may be repeated")
       ->type_name("GLOB")
       ->allow_extra_args(false);
   c->add_option("--tid", options->tids, "only this thread; may be repeated")->allow_extra_args(false);
   add_filter(*c, options->filter);
   c->add_flag("--json", options->json, "one JSON object a line");
+  c->add_flag("-v,--verbose", options->verbose, "say of each WHERE how its clock became that of all");
   c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
   c->footer(
       "Examples:\n"
@@ -81,9 +82,11 @@ Command add_report(CLI::App& app) {
       "  ringside report -F 'ts >= 12.5s && size > 4096 && task ~ \"cc1*\"'\n"
       "  ringside report trace.dat                    what trace-cmd recorded, compressed or not\n"
       "  ringside report web --json | jq .fields      a live instance, for programs\n"
+      "  ringside report web db trace.dat -v          several in one order: programs, recordings, the kernel's\n"
       "A filter compares fields (== != < <= > >=, & has one of the bits, ~ a glob) and joins comparisons by && || ! and ( ). Beside\n"
       "the event's own: ts (ns, or 5ms, 1.5s), cpu = ring, source (kernel, program, a buffer), comm = task, pid = tid, event, system.\n"
       "Instances of the kernel's are refused, as to read them is to take their events away; ringside stat shows their counters.\n"
+      "Of several WHEREs each line begins with its own. They must be of one machine and boot; clocks are converted as far as they can be.\n"
       "A gap appears where it happened, as CPU:3 [LOST 1234 EVENTS]; the number behind CPU is the ring's.");
   return {c, [options] { return run(*options); }};
 }

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "cli/table.hpp"
-#include "cli/trace.hpp"
+#include "cli/options.hpp"
 #include "kernel/clock_check.hpp"
 #include "kernel/kernel_source.hpp"
 #include "source/trace_dat_file.hpp"

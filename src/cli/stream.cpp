@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "cli/signals.hpp"
-#include "cli/trace.hpp"
+#include "cli/options.hpp"
 #include "cli/units.hpp"
 #include "remote/stream.hpp"
 #include "source/recording.hpp"
@@ -37,6 +37,7 @@ class StreamRecorder {
       auto made = RecordingWriter::create(out_, content_.clock());
       if (!made) return tl::unexpected<Error>(made.error());
       writer_.emplace(std::move(*made));
+      writer_->meta().boot.clear();  // another machine's clock
     }
     bool fresh = content_.events().size() != known;
     if (*view && !writer_->has_ring(frame.head.ring)) {

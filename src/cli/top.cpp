@@ -1,175 +1,128 @@
-// ringside top: which events are how frequent. Live for an instance, the whole of a recording at once.
+// ringside top: which events are how frequent, by event or by any other key. Live, or the whole of a recording at once.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
-#include <map>
 
-#include "cli/signals.hpp"
+#include "analysis/groups.hpp"
+#include "cli/live.hpp"
 #include "cli/table.hpp"
-#include "cli/trace.hpp"
 #include "cli/units.hpp"
 #include "export/json.hpp"
-#include "sys/sys.hpp"
 
 namespace ringside::cli {
 namespace {
 
 struct Options {
-  std::string where = default_recording, filter;
-  std::vector<std::string> events;
-  std::optional<KernelWay> source;
-  u64 interval_ns = 1000000000, count = 40;
-  bool once = false, json = false;
+  RunOptions run;
+  std::string by = "event";
+  u64 count = 40, most_keys = 100'000;
+};
+
+struct Rates {
+  u64 count = 0, bytes = 0;                // since the start
+  u64 count_before = 0, bytes_before = 0;  // at the last picture
 };
 
 struct Row {
-  std::string event;
-  u64 count = 0, bytes = 0;                // since the start
-  u64 count_before = 0, bytes_before = 0;  // at the last picture
+  KeyWords key{};
+  u64 count = 0;
   double rate = 0, bytes_rate = 0;
 };
 
-struct Tally {
-  std::vector<Row> rows = std::vector<Row>(Formats::most_ids);
-  u64 events = 0, lost = 0, lost_before = 0;
-  u64 first_ns = ~u64{0}, last_ns = 0;
-};
-
-// Until nothing is left, or `deadline`: a picture is due, whatever the writers do.
-void take(Trace& trace, RecordFilter& filter, Tally& tally, u64 deadline_ns) {
-  TraceRecord record;
-  for (u64 n = 1; trace.next(record); ++n) {
-    if (n % 65536 == 0 && sys::now_ns() > deadline_ns) return;
-    tally.first_ns = std::min(tally.first_ns, record.time);
-    tally.last_ns = std::max(tally.last_ns, record.time);
-    tally.lost += record.lost;
-    if (record.lost != 0 || !filter.wants(record)) continue;
-    Row& row = tally.rows[record.ids + read_common(record.payload).id];
-    ++row.count;
-    row.bytes += record.payload.size + 4;
-    ++tally.events;
-  }
-}
-
-std::vector<Row> rows(const Trace& trace, Tally& tally, double seconds) {
+std::vector<Row> rows_of(Groups<Rates>& groups, double seconds) {
   std::vector<Row> out;
-  for (size_t id = 0; id < tally.rows.size(); ++id) {
-    Row& row = tally.rows[id];
-    if (row.count == 0) continue;
-    const EventType* type = trace.formats.find(static_cast<u32>(id));
-    row.event = type != nullptr ? type->full : fmt::format("unknown:{}", id & 0xFFFF);
-    row.rate = seconds > 0 ? static_cast<double>(row.count - row.count_before) / seconds : 0;
-    row.bytes_rate = seconds > 0 ? static_cast<double>(row.bytes - row.bytes_before) / seconds : 0;
-    row.count_before = row.count;
-    row.bytes_before = row.bytes;
-    out.push_back(row);
-  }
-  std::sort(out.begin(), out.end(), [](const Row& a, const Row& b) {
+  groups.each([&](const KeyWords& key, Rates& r) {
+    const auto rate = [&](u64 now, u64 before) { return seconds > 0 ? static_cast<double>(now - before) / seconds : 0; };
+    out.push_back({key, r.count, rate(r.count, r.count_before), rate(r.bytes, r.bytes_before)});
+    r.count_before = r.count;
+    r.bytes_before = r.bytes;
+  });
+  std::sort(out.begin(), out.end(), [&](const Row& a, const Row& b) {
     if (a.rate != b.rate) return a.rate > b.rate;
-    return a.count != b.count ? a.count > b.count : a.event < b.event;
+    return a.count != b.count ? a.count > b.count : groups.before(a.key, b.key);
   });
   return out;
 }
 
-std::string as_json(const std::vector<Row>& rows, const Tally& tally) {
+std::string as_json(const std::vector<Row>& rows, const Groups<Rates>& groups, const Options& options, const Totals& totals) {
   fmt::memory_buffer out;
-  append(out, "{\"events\":[");
-  for (const Row& row : rows) {
-    if (&row != rows.data()) out.push_back(',');
-    append(out, "{\"event\":");
-    append_json_text(row.event, out);
-    fmt::format_to(std::back_inserter(out), ",\"count\":{},\"rate\":{:.1f},\"bytes_per_s\":{:.1f}}}", row.count, row.rate,
-                   row.bytes_rate);
+  append(out, "{\"rows\":[");
+  for (size_t i = 0; i < std::min<size_t>(rows.size(), options.count); ++i) {
+    append(out, i == 0 ? "{" : ",{");
+    groups.append_json(rows[i].key, out);
+    fmt::format_to(std::back_inserter(out), "\"count\":{},\"rate\":{:.1f},\"bytes_per_s\":{:.1f}}}", rows[i].count, rows[i].rate, rows[i].bytes_rate);
   }
-  fmt::format_to(std::back_inserter(out), "],\"count\":{},\"lost\":{}}}\n", tally.events, tally.lost);
+  fmt::format_to(std::back_inserter(out), "],\"keys\":{},\"count\":{},\"without\":{},\"lost\":{},\"late\":{},\"evicted_keys\":{},\"evicted\":{}}}\n", rows.size(), totals.events - groups.without(),
+                 groups.without(), totals.lost, totals.late, groups.evicted().keys, groups.evicted().count);
   return {out.data(), out.size()};
 }
 
-// Losses belong to no event: nobody knows what they would have been. They have a line of their own, as do the sums.
-std::string as_table(const std::vector<Row>& rows, const Tally& tally, const Options& options) {
-  Table table({{"event"}, {"count", Table::right}, {"rate", Table::right}, {"bytes/s", Table::right}, {"lost", Table::right}});
+// Losses belong to no key: nobody knows what they would have been. They have a line of their own, as do the sums.
+std::string as_table(const std::vector<Row>& rows, const Groups<Rates>& groups, const Options& options, const Totals& totals, bool last) {
+  std::vector<Table::Column> columns;
+  for (const Column& key : groups.columns()) columns.push_back({key.name()});
+  for (const char* what : {"count", "rate", "bytes/s", "lost"}) columns.push_back({what, Table::right});
+  Table table(std::move(columns));
+  const std::vector<std::string> none(groups.columns().size() - 1);
   double rate = 0, bytes_rate = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     rate += rows[i].rate;
     bytes_rate += rows[i].bytes_rate;
-    if (i < options.count)
-      table.row({rows[i].event, format_count(rows[i].count), format_rate(rows[i].rate, ""),
-                 format_size(static_cast<u64>(rows[i].bytes_rate)) + "/s", ""});
+    if (i >= options.count) continue;
+    std::vector<std::string> cells;
+    for (size_t k = 0; k < groups.columns().size(); ++k) cells.push_back(groups.show(rows[i].key, k));
+    for (std::string cell : {format_count(rows[i].count), format_rate(rows[i].rate, ""), format_size(static_cast<u64>(rows[i].bytes_rate)) + "/s", std::string()})
+      cells.push_back(std::move(cell));
+    table.row(std::move(cells));
   }
   if (rows.size() > options.count) table.row({fmt::format("({} more)", rows.size() - options.count)});
-  table.row({"all", format_count(tally.events), format_rate(rate, ""), format_size(static_cast<u64>(bytes_rate)) + "/s",
-             format_count(tally.lost)});
-  return table.render(colours());
+  std::vector<std::string> sums = {"all"};
+  sums.insert(sums.end(), none.begin(), none.end());
+  for (std::string cell : {format_count(totals.events - groups.without()), format_rate(rate, ""), format_size(static_cast<u64>(bytes_rate)) + "/s", format_count(totals.lost)})
+    sums.push_back(std::move(cell));
+  table.row(std::move(sums));
+  std::string out = table.render(colours());
+  if (groups.without() != 0) out += fmt::format("{} events have no {}\n", format_count(groups.without()), options.by);
+  return last ? out + closing_line(totals, groups.evicted().keys, groups.evicted().count) + "\n" : out;
 }
 
-// A signal ends it early: that is wanted.
-void sleep_ns(u64 ns) {
-  timespec time{static_cast<time_t>(ns / 1000000000), static_cast<long>(ns % 1000000000)};
-  nanosleep(&time, nullptr);
-}
-
-int run(Options options) {
-  catch_signals();
-  auto opened = options.events.empty() ? open_trace(options.where) : open_kernel(options.events, {KernelWay::map, options.source});
-  if (!opened) return failed(opened.error());
-  Trace& trace = *opened;
-  auto filter = RecordFilter::make(options.filter, trace);
-  if (!filter) return failed(filter.error());
-  if (trace.recording) options.once = true;
-  if ((trace.kernel != nullptr || trace.remote != nullptr) && options.once) sleep_ns(options.interval_ns);  // it has only just begun
-  if (options.interval_ns < 10000000) throw UsageError{"--interval must be at least 10ms"};
-  Tally tally;
-  const bool screen = colours() && !options.json && !options.once;
-  u64 last = sys::now_ns();
-  if (trace.recording || options.once) {
-    take(trace, *filter, tally, ~u64{0});
-    const double seconds = tally.last_ns > tally.first_ns ? static_cast<double>(tally.last_ns - tally.first_ns) / 1e9 : 0;
-    const auto sorted = rows(trace, tally, seconds);
-    put(options.json ? as_json(sorted, tally) : as_table(sorted, tally, options));
-    if (tally.lost != 0) say(format_count(tally.lost) + " events were lost");
-    return report_problems(trace.timeline) ? exit_failure : exit_ok;
-  }
-  trace.until_ns = ~u64{0};
-  trace.timeline.follow();
-  while (!asked_to_stop()) {
-    sleep_ns(options.interval_ns);
-    trace.refresh();
-    take(trace, *filter, tally, sys::now_ns() + options.interval_ns);
-    const u64 now = sys::now_ns();
-    const double seconds = static_cast<double>(now - last) / 1e9;
-    last = now;
-    const auto sorted = rows(trace, tally, seconds);
-    std::string picture = options.json ? as_json(sorted, tally) : as_table(sorted, tally, options);
-    if (screen) picture = "\033[H\033[J" + picture;
-    if (!put(picture)) break;
-  }
-  say(format_count(tally.events) + " events seen, " + format_count(tally.lost) + " lost");
-  return report_problems(trace.timeline) ? exit_failure : exit_ok;
+int run(const Options& options) {
+  auto run = AnalysisRun::open(options.run);
+  if (!run) return failed(run.error());
+  auto groups = Groups<Rates>::make(split_columns(options.by), options.most_keys, (*run)->trace().formats, (*run)->trace().tasks);
+  if (!groups) return failed(groups.error());
+  return (*run)->go([&](const TraceRecord& record, const RingName& ring) {
+                      Rates* rates = groups->at(record, ring);
+                      if (rates == nullptr) return;
+                      ++rates->count;
+                      rates->bytes += record.payload.size + 4;
+                    },
+                    [&](const Totals& totals, double seconds, bool last) {
+                      // The last one stands for the whole.
+                      if (last && (*run)->live()) {
+                        seconds = totals.seconds();
+                        groups->each([](const KeyWords&, Rates& r) { r.count_before = r.bytes_before = 0; });
+                      }
+                      const auto rows = rows_of(*groups, seconds);
+                      return options.run.json ? as_json(rows, *groups, options, totals) : as_table(rows, *groups, options, totals, last);
+                    });
 }
 
 }  // namespace
 
 Command add_top(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* c = app.add_subcommand("top", "live table of events: count, rate, bytes, lost");
-  c->add_option("WHERE", options->where, "instance, recording or trace.dat (shown once, as a whole), or an external writer's socket")
-      ->capture_default_str();
-  c->add_option("-e,--event", options->events, "instead: events of the kernel, SYSTEM:EVENT, a glob; may be repeated")
-      ->type_name("GLOB")
-      ->allow_extra_args(false);
-  add_filter(*c, options->filter);
-  add_source(*c, options->source);
-  add_time(*c, "--interval", options->interval_ns, "between two pictures (default 1s)");
+  CLI::App* c = app.add_subcommand("top", "live table of events, or of any field's values: count, rate, bytes, lost");
+  add_run(*c, options->run);
+  c->add_option("--by", options->by, "a line for each value of it: event, task, thread, process, cpu, or [EVENT/]FIELD; or two with a comma")->type_name("KEY")->capture_default_str();
   c->add_option("-n,--count", options->count, "lines at most")->capture_default_str();
-  c->add_flag("--once", options->once, "one picture of what is there, then end");
-  c->add_flag("--json", options->json, "one JSON object a picture");
+  c->add_option("--keys", options->most_keys, "keys kept at most; a full table gives up those that count least")->capture_default_str()->check(CLI::Range(2, 100'000'000));
   c->footer(
       "Examples:\n"
-      "  ringside top web                    a live instance; Ctrl-C ends\n"
-      "  ringside top --once                 ./ringside.data as a whole\n"
+      "  ringside top web                    a live instance; Ctrl-C ends, with a table of the whole\n"
+      "  ringside top                        ./ringside.data as a whole\n"
       "  ringside top -e 'sched:*' -F 'prev_comm ~ \"cc1*\" || pid == 4711'\n"
-      "  ringside top -e 'sched:*' -e 'irq:*'   the kernel, as root\n"
+      "  ringside top -e 'syscalls:sys_enter_*' --by task,event     the kernel, as root\n"
       "  ringside top web --json --interval 5s >> rates.jsonl\n"
       "Nothing is consumed: a recorder beside it gets every event. -e makes an instance of its own; those that others made in\n"
       "the kernel are refused, as to read them is to take their events away.");

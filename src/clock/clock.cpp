@@ -95,6 +95,36 @@ ClockInfo calibrate(ClockKind kind) noexcept {
   return info;
 }
 
+ClockInfo line(u64 from, u64 from_ns, double rate) noexcept {
+  ClockInfo info;
+  info.shift = 31;
+  while (info.shift > 0 && rate * static_cast<double>(u64{1} << info.shift) >= 4294967295.0) --info.shift;
+  info.mult = static_cast<u32>(rate * static_cast<double>(u64{1} << info.shift) + 0.5);
+  info.base_ticks = from;
+  info.base_ns = from_ns;
+  return info;
+}
+
+ClockInfo refined(const ClockInfo& clock, u64& error_ns) noexcept {
+  error_ns = 0;
+  if (clock.kind != ClockKind::tsc) return clock;
+  const Pair now = sample();
+  const u64 said = clock.to_ns(now.ticks);
+  error_ns = said > now.ns ? said - now.ns : now.ns - said;
+  // Of a second or less the old rate is as good; an error of more than a thousandth is not the rate's.
+  if (now.ns - clock.base_ns < 2'000'000'000 || error_ns > (now.ns - clock.base_ns) / 1000) return clock;
+  ClockInfo better = line(clock.base_ticks, clock.base_ns, static_cast<double>(now.ns - clock.base_ns) / static_cast<double>(now.ticks - clock.base_ticks));
+  better.kind = ClockKind::tsc;
+  return better;
+}
+
+u64 now_of(const ClockInfo& clock) noexcept {
+#if defined(__x86_64__)
+  if (clock.kind == ClockKind::tsc) return clock.to_ns(__builtin_ia32_rdtsc());
+#endif
+  return mono_ns();
+}
+
 u64 RingClockNow::slow() noexcept {
   if (kind == ClockKind::counter) return __atomic_add_fetch(counter, 1, __ATOMIC_RELAXED);
   return mono_ns();

@@ -101,7 +101,7 @@ bool Formats::add(u32 id, const std::string& system, const std::string& name, co
   type->system = system;
   type->name = name;
   type->full = system + ":" + name;
-  if (id >= most_ids) return false;
+  if (id >= numbers_) return false;
   if (id >= by_id_.size()) by_id_.resize(id + 1);
   by_id_[id] = type.get();
   types_.push_back(std::move(type));

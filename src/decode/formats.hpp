@@ -95,6 +95,10 @@ struct EventType {
 class Formats {
  public:
   static constexpr u32 most_ids = 2u << 16;  // a program's, the kernel's
+  // Sources that number their events by themselves are kept apart: the first one's numbers begin at 0, each further one's at what
+  // more_ids() says. All are below numbers().
+  u32 more_ids() { return std::exchange(numbers_, numbers_ + most_ids); }
+  u32 numbers() const { return numbers_; }
 
   // Replaces an event of the same id. False: the text could not be parsed (the event is kept, without fields).
   bool add(u32 id, const std::string& system, const std::string& name, const std::string& format);
@@ -110,6 +114,7 @@ class Formats {
  private:
   static void print_by_tep(const EventType& type, Bytes payload, fmt::memory_buffer& out);
 
+  u32 numbers_ = most_ids;
   std::vector<const EventType*> by_id_;
   std::vector<std::unique_ptr<EventType>> types_;
   std::vector<std::pair<u64, std::string>> strings_;

@@ -17,7 +17,7 @@ namespace ringside {
 
 class JsonLines {
  public:
-  JsonLines(const Formats& formats, const Tasks& tasks) : formats_(formats), tasks_(tasks), events_(Formats::most_ids) {}
+  JsonLines(const Formats& formats, const Tasks& tasks) : formats_(formats), tasks_(tasks), events_(formats.numbers()) {}
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out);
 
  private:

@@ -15,8 +15,12 @@ struct Task {
 
 class Tasks {
  public:
-  void add(const RingName& ring) { by_tid_[ring.tid] = {ring.pid, ring.tid, ring.task, ring.process}; }
-  void add(Task task) { by_tid_[task.tid] = std::move(task); }
+  void add(const RingName& ring) { add(Task{ring.pid, ring.tid, ring.task, ring.process}); }
+  // A process is known by its first thread, also while nothing else is known of that.
+  void add(Task task) {
+    by_tid_.try_emplace(task.pid, Task{task.pid, task.pid, task.process, task.process});
+    by_tid_[task.tid] = std::move(task);
+  }
   const Task* find(i32 tid) const {
     const auto it = by_tid_.find(tid);
     return it == by_tid_.end() ? nullptr : &it->second;

@@ -40,6 +40,9 @@ u64 resident(const sys::Fd& fd) noexcept {
   return fstat(fd.get(), &st) == 0 ? static_cast<u64>(st.st_blocks) * 512 : 0;
 }
 
+// The writer says that it is inside before it reads the clock; until we see that store, some ns may pass.
+constexpr u64 store_lag = 10'000;
+
 class OwnSource final : public Source {
  public:
   OwnSource(RingView view, const InstanceWords& words, RingName name, const ClockInfo& clock)
@@ -47,6 +50,7 @@ class OwnSource final : public Source {
   ~OwnSource() override { view_.unlock(); }
 
   result<std::optional<SubBufferView>> next() override {
+    writing_ = view_.writing();
     const bool mapped = __atomic_load_n(&view_.ring().control->mapped, __ATOMIC_ACQUIRE) != 0;
     const Got got = view_.reader().get_reader(mapped);
     if (view_.cut()) return refuse(std::errc::io_error, "ring " + std::to_string(name_.ring) + ": its file was truncated while it was read");
@@ -73,6 +77,7 @@ class OwnSource final : public Source {
     if (state_of(state) != RingState::live || static_cast<i32>(entry.tid) != name_.tid) return state_of(state) != RingState::busy;
     return surely_dead(*words_.control, entry);
   }
+  u64 lag_ns() const override { return writing_ ? unknown : store_lag; }
 
  private:
   // A second without news: the memory of what was read can go.
@@ -88,6 +93,7 @@ class OwnSource final : public Source {
   InstanceWords words_;
   RingName name_;
   ClockInfo clock_;
+  bool writing_ = false;
   u64 last_data_ = 0;  // 0: just now; all ones: parked
 };
 
@@ -101,6 +107,7 @@ class PeekSource final : public Source {
         clock_(clock) {}
 
   result<std::optional<SubBufferView>> next() override {
+    writing_ = view_.writing();
     const Got got = iterator_.next();
     if (view_.cut()) return refuse(std::errc::io_error, "ring " + std::to_string(name_.ring) + ": its file was truncated while it was read");
     if (got == Got::corrupt) return refuse(std::errc::illegal_byte_sequence, "ring " + std::to_string(name_.ring) + ": its control words contradict each other");
@@ -115,11 +122,13 @@ class PeekSource final : public Source {
   const RingName& name() const override { return name_; }
   const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return true; }
+  u64 lag_ns() const override { return writing_ ? unknown : store_lag; }
 
  private:
   RingView view_;
   std::vector<u64> buffer_;
   Iterator<> iterator_;
+  bool writing_ = false;
   RingName name_;
   ClockInfo clock_;
 };

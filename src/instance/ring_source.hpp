@@ -28,6 +28,9 @@ class RingView {
   const Ring& ring() const noexcept { return ring_; }
   bool cut() const noexcept { return control_.region.cut() || data_.region.cut(); }
 
+  // The writer is in the middle of an event, or so it looks: one that sets out just now may be seen late.
+  bool writing() const noexcept { return __atomic_load_n(&ring_.control->nest, __ATOMIC_ACQUIRE) != 0; }
+
   bool lock() noexcept;  // the reader's lock; taken over from a dead process
   void unlock() noexcept { reader_.unlock(); }
 

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <ringside/abi/event_cursor.hpp>
 #include <sstream>
 
@@ -130,6 +132,83 @@ result<std::vector<ClockCheck>> check_kernel_clocks() {
     all.push_back(std::move(check));
   }
   return all;
+}
+
+namespace {
+
+// What a clock shows less CLOCK_MONOTONIC, and when.
+struct Offset {
+  i64 low = 0, high = 0;
+  u64 at = 0;
+};
+
+result<Offset> offset_by_reading(clockid_t id) {
+  Bounds bounds;
+  const auto read = [](clockid_t which) {
+    timespec t{};
+    clock_gettime(which, &t);
+    return static_cast<u64>(t.tv_sec) * 1'000'000'000 + static_cast<u64>(t.tv_nsec);
+  };
+  u64 at = 0;
+  for (int i = 0; i < 100; ++i) {
+    const u64 before = read(CLOCK_MONOTONIC), its = read(id);
+    at = read(CLOCK_MONOTONIC);
+    bounds.low = std::max(bounds.low, static_cast<i64>(its - at));
+    bounds.high = std::min(bounds.high, static_cast<i64>(its - before));
+  }
+  return Offset{std::min(bounds.low, bounds.high), std::max(bounds.low, bounds.high), at};
+}
+
+}  // namespace
+
+result<ClockConversion> measure_clock(const std::string& name) {
+  static const std::pair<const char*, clockid_t> readable[] = {{"mono", CLOCK_MONOTONIC}, {"mono_raw", CLOCK_MONOTONIC_RAW}, {"boot", CLOCK_BOOTTIME}, {"tai", CLOCK_TAI}};
+  std::function<result<Offset>()> measure;
+  for (const auto& [known, id] : readable) {
+    if (name == known) measure = [clock = id] { return offset_by_reading(clock); };
+  }
+  std::optional<TracefsInstance> instance;
+  sys::Fd marker;
+  const Processors processors;
+  if (!measure) {
+    if (name != "local" && name != "global" && name != "perf" && name != "uptime")
+      return refuse(std::errc::not_supported, "the clock " + name + " tells no time that could be converted");
+    TracefsOptions options;
+    options.prefix = "ringside-clock-";
+    options.buffer_size = 64 * 1024;
+    options.clock = ClockKind::mono;
+    auto made = TracefsInstance::create(options);
+    if (!made) return tl::unexpected<Error>(made.error());
+    instance.emplace(std::move(*made));
+    if (auto set = instance->write("trace_clock", name); !set) return tl::unexpected<Error>(set.error());
+    marker = sys::Fd(open((instance->dir() + "/trace_marker_raw").c_str(), O_WRONLY | O_CLOEXEC));
+    if (!marker) return fail(errno, "cannot open " + instance->dir() + "/trace_marker_raw");
+    if (auto on = instance->tracing(true); !on) return tl::unexpected<Error>(on.error());
+    measure = [&]() -> result<Offset> {
+      Bounds bounds;
+      for (const u32 cpu : instance->cpus()) {
+        if (!processors.go_to(cpu)) continue;
+        if (auto done = visit(*instance, cpu, marker, ClockKind::mono, bounds); !done) return tl::unexpected<Error>(done.error());
+      }
+      return Offset{std::min(bounds.low, bounds.high), std::max(bounds.low, bounds.high), sys::now_ns()};
+    };
+  }
+  const auto first = measure();
+  if (!first) return tl::unexpected<Error>(first.error());
+  const timespec pause{0, 200'000'000};
+  nanosleep(&pause, nullptr);
+  const auto last = measure();
+  if (!last) return tl::unexpected<Error>(last.error());
+  ClockConversion c;
+  const i64 offset = last->low + (last->high - last->low) / 2;
+  c.error_ns = static_cast<u64>(last->high - last->low + 1) / 2;
+  // The rate is 1 as long as one offset fits both; what it may be off by is what the measurements leave open.
+  const auto apart = static_cast<double>(last->at - first->at);
+  const auto least = static_cast<double>(last->low - first->high) / apart, most = static_cast<double>(last->high - first->low) / apart;
+  const double drift = least <= 0 && most >= 0 ? 0 : (least + most) / 2;
+  c.drift_ppm = name == "mono" ? 0 : std::max(most - drift, drift - least) * 1e6;
+  c.clock = line(last->at + static_cast<u64>(offset), last->at, 1 / (1 + drift));
+  return c;
 }
 
 std::string kernel_clock_of(const std::string& instance_dir) {

@@ -22,6 +22,16 @@ struct ClockCheck {
 // Of all clocks that this kernel offers. Takes half a second. An error: no rights, no tracefs.
 result<std::vector<ClockCheck>> check_kernel_clocks();
 
+// How to tell one of the kernel's clocks as CLOCK_MONOTONIC does, measured now: those that can be read, between two readings of
+// CLOCK_MONOTONIC; local, global and perf, by markers. Two measurements 200 ms apart tell the rate.
+struct ClockConversion {
+  ClockInfo clock;         // its ns to CLOCK_MONOTONIC's
+  u64 error_ns = 0;        // at this moment, at most
+  double drift_ppm = 0;    // and so much more the further one is from it
+};
+// An error: there is no such clock, or no rights to measure it.
+result<ClockConversion> measure_clock(const std::string& name);
+
 // The clock that an instance of the kernel's is set to; empty: unknown.
 std::string kernel_clock_of(const std::string& instance_dir);
 

@@ -24,6 +24,7 @@ struct TracefsOptions {
   u32 subbuf_size = 4096;            // 4 to 512 KiB; always 4 KiB before Linux 6.8
   bool overwrite = true;             // a full ring loses the oldest events; false: refuses the new
   ClockKind clock = ClockKind::tsc;
+  bool own_events = false;           // also those of the thread that opens it, and of interrupts that come while it runs
   int buffer_percent = 0;  // how full a ring is when its waiters wake; 0: any event
 };
 

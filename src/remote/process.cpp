@@ -229,6 +229,11 @@ Process::~Process() {
   buffer_->gone(wire_->who + ": detached");
 }
 
+void Process::patience(std::chrono::nanoseconds time) {
+  const std::lock_guard lock(wire_->mutex);
+  wire_->patience = time;
+}
+
 result<void> Process::enable(bool on) {
   EventAnswer a{};
   return wire_->ask(on ? Ask::enable : Ask::disable, 0, 0, a);

@@ -30,6 +30,7 @@ class Process {
   Buffer& buffer() noexcept { return *buffer_; }
   const std::vector<EventInfo>& events() const noexcept { return events_; }
   i32 pid() const noexcept { return pid_; }  // as the kernel says
+  void patience(std::chrono::nanoseconds time);  // from now on
   result<void> enable(bool on);              // off: no event is open afterwards
 
  private:

@@ -13,6 +13,7 @@
 #include <ringside/abi/sub_buffer.hpp>
 
 #include "source/image.hpp"
+#include "sys/sys.hpp"
 
 namespace ringside {
 namespace {
@@ -138,6 +139,7 @@ result<RecordingWriter> RecordingWriter::create(const std::string& dir, const Cl
   }
   RecordingWriter writer(dir);
   writer.meta_.clock = clock;
+  writer.meta_.boot = sys::boot_id();
   writer.meta_.start_ns = wall_clock_ns();
   if (auto saved = writer.save(); !saved) return tl::unexpected<Error>(saved.error());
   return writer;

@@ -1,6 +1,6 @@
 // A recording: a directory with what an instance's rings held, written live.
 //
-//   DIR/meta.json   version, clock, events with their formats, rings, threads, start and stop, the counters at the end
+//   DIR/meta.json   version, clock, boot, events with their formats, rings, threads, start and stop, the counters at the end
 //   DIR/cpuN.raw    the kernel's ring of processor N, alike
 //   DIR/printk_formats   texts that the kernel's events point to, as tracefs lists them
 //   DIR/kallsyms    names of the kernel's addresses, as /proc/kallsyms has them; only where an event needs them
@@ -31,6 +31,7 @@ struct RecordedRing {
 
 struct RecordingMeta {
   ClockInfo clock;
+  std::string boot;               // the machine's boot_id; empty: made before it was kept, or of another machine's writer
   u32 subbuf_size = 0;            // of rings that are not listed yet
   u64 start_ns = 0, stop_ns = 0;  // wall clock, since 1970
   u64 duration_ns = 0;

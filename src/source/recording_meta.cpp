@@ -102,6 +102,7 @@ RecordingMeta meta_from(const json& j) {
     throw std::runtime_error("it is of version " + j.at("ringside_recording").dump() + ", this ringside reads version 1");
   RecordingMeta meta;
   meta.clock = read_clock(j.at("clock"));
+  meta.boot = j.value("boot", "");
   meta.subbuf_size = j.value("subbuf_size", u32{0});
   meta.start_ns = j.value("start_ns", u64{0});
   meta.stop_ns = j.value("stop_ns", u64{0});
@@ -174,6 +175,7 @@ result<void> RecordingMeta::write(const std::string& dir) const {
                 {"shift", clock.shift},
                 {"base_ticks", clock.base_ticks},
                 {"base_ns", clock.base_ns}};
+  if (!boot.empty()) j["boot"] = boot;
   j["subbuf_size"] = subbuf_size;
   j["start_ns"] = start_ns;
   j["stop_ns"] = stop_ns;

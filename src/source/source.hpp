@@ -75,6 +75,11 @@ class Source {
   virtual const ClockInfo& clock() const = 0;
   virtual std::optional<Images> images() const { return std::nullopt; }  // for who would rather copy the whole of it
   virtual bool ended() const = 0;  // the writer is gone for good: once next() says nullopt, nothing more will come
+  // After next() said nullopt: what comes later is not older than the moment of that call less so many ns. An event is on its way
+  // from its writer's look at the clock to its commit: unknown, if the writer was seen in the middle of one. The default is for
+  // writers that nobody sees: a preempted thread's, or a virtual processor's that waits.
+  static constexpr u64 unknown = ~u64{0};
+  virtual u64 lag_ns() const { return ended() ? 0 : 10'000'000; }
 };
 
 }  // namespace ringside

@@ -538,9 +538,13 @@ class Parser {
   }
 
   // As trace-cmd does: some clocks are in nanoseconds, others are shown as the numbers that they are.
+  std::string clock_name(const std::string& buffers) const {
+    const std::string& name = trace_clock_.empty() ? buffers : trace_clock_;
+    const size_t open = name.find('[');
+    return open == std::string::npos ? name : name.substr(open + 1, name.find(']', open) - open - 1);
+  }
   ClockInfo clock_of(const std::string& buffers) const {
-    std::string name = trace_clock_.empty() ? buffers : trace_clock_;
-    if (const size_t open = name.find('['); open != std::string::npos) name = name.substr(open + 1, name.find(']', open) - open - 1);
+    const std::string name = clock_name(buffers);
     ClockInfo clock;
     clock.base_ns = offset_ns_;
     if (mult_ != 0) {
@@ -572,6 +576,7 @@ class Parser {
     }
     if (places.size() > most_cpus) return bad(std::to_string(places.size()) + " rings");
     out_.clock = clock_of(buffers_.empty() ? "" : buffers_.front().clock);
+    out_.clock_name = clock_name(buffers_.empty() ? "" : buffers_.front().clock);
     for (const Buffer& buffer : buffers_) {
       for (const CpuData& data : buffer.cpus) {
         RingName name;

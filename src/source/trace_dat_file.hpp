@@ -31,6 +31,7 @@ struct TraceDatFile {
   u32 version = 0;
   std::string compression;  // "none", "zlib", "zstd"
   ClockInfo clock;          // what trace-cmd would not call seconds is a counter
+  std::string clock_name;   // as the kernel calls it
   std::vector<EventInfo> events;
   std::vector<RingName> threads;
   std::string kallsyms, printk_formats;

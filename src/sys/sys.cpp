@@ -107,6 +107,11 @@ bool Region::cut() const noexcept {
   return g != nullptr && g->cut.load(std::memory_order_relaxed);
 }
 
+std::string boot_id() {
+  auto text = read_file("/proc/sys/kernel/random/boot_id");
+  return text ? text->substr(0, text->find('\n')) : "";
+}
+
 result<std::string> read_file(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return fail(errno, "cannot open " + path);

@@ -75,6 +75,7 @@ u64 pid_namespace() noexcept;
 bool futex_wait(const u32* word, u32 value, i64 ns) noexcept;
 void futex_wake_all(u32* word) noexcept;  // signal-safe
 
+std::string boot_id();  // of this machine since it was started; empty: unknown
 u64 now_ns() noexcept;  // CLOCK_MONOTONIC; signal-safe
 
 }  // namespace ringside::sys

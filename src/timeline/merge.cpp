@@ -9,45 +9,89 @@ Timeline::Timeline(std::vector<std::unique_ptr<Source>> sources) {
   for (auto& s : sources) add(std::move(s));
 }
 
-u32 Timeline::add(std::unique_ptr<Source> source) {
+u32 Timeline::add(std::unique_ptr<Source> source, const Place& place) {
   const auto index = static_cast<u32>(lanes_.size());
-  Lane& lane = lanes_.emplace_back();
-  lane.clock = source->clock();
-  lane.ids = source->name().ids();
+  Lane& lane = *lanes_.emplace_back(std::make_unique<Lane>());
+  lane.name = source->name();
+  if (!place.label.empty()) lane.name.buffer = place.label + (lane.name.buffer.empty() ? "" : "/" + lane.name.buffer);
+  lane.clock = place.clock.value_or(source->clock());
+  lane.ids = lane.name.ids() + place.ids;
   lane.source = std::move(source);
   lane.index = index;
+  running_ = false;
+  if (following_) gate_ = 0;
   idle_.push_back(index);
+  if (lanes_.size() * 2 > tree_.size()) {
+    const std::vector<Node> before = std::move(tree_);
+    tree_.assign(std::max<size_t>(before.size() * 2, 4), Node());
+    for (u32 i = 0; i < tree_.size() / 2; ++i) {
+      Node& leaf = tree_[tree_.size() / 2 + i];
+      leaf = {i < before.size() / 2 ? before[before.size() / 2 + i].time : forever, i};
+    }
+    for (size_t i = tree_.size() / 2; --i != 0;) tree_[i] = tree_[2 * i + (tree_[2 * i + 1].time < tree_[2 * i].time)];
+  }
   return index;
 }
 
-// Equal times come in the order of the rings, so that the same recording always prints the same.
-bool Timeline::later(u32 a, u32 b) const { return lanes_[a].time != lanes_[b].time ? lanes_[a].time > lanes_[b].time : a > b; }
+void Timeline::follow(Options options) {
+  options_ = std::move(options);
+  following_ = true;
+  running_ = false;
+  gate_ = idle_.empty() ? forever : 0;
+}
 
-void Timeline::push(u32 lane) {
-  heap_.push_back(lane);
-  std::push_heap(heap_.begin(), heap_.end(), [this](u32 a, u32 b) { return later(a, b); });
+void Timeline::finish() {
+  settle_current();
+  following_ = false;
+  ask_idle();  // what they have by now may be older than what waits
+}
+
+void Timeline::hold_after(u64 time) {
+  running_ = false;
+  limit_ = time;
+}
+
+// This moment in the timeline's ns. A counter's numbers are no times: nobody waits for them.
+u64 Timeline::moment(const Lane& lane) const {
+  if (options_.now) return options_.now();
+  return lane.clock.kind == ClockKind::counter ? forever : now_of(lane.clock);
 }
 
 // Loads the lane's next sub-buffer that has something to say. False: nothing now.
 bool Timeline::fetch(Lane& lane) {
+  lane.has_event = false;
   for (;;) {
     if (lane.cursor.malformed() != abi::Malformed::no) {
-      problems_.push_back((lane.source->name().kernel ? "cpu " : "ring ") + std::to_string(lane.source->name().ring) + ": a sub-buffer is malformed at offset " +
+      problems_.push_back((lane.name.kernel ? "cpu " : "ring ") + std::to_string(lane.name.ring) + ": a sub-buffer is malformed at offset " +
                           std::to_string(lane.cursor.position()) + ": " + abi::to_string(lane.cursor.malformed()) +
                           "; the rest of it was skipped");
       lane.cursor = abi::EventCursor{nullptr, 0, 0, 0};
     }
+    const u64 asked = following_ ? moment(lane) : 0;
     const bool ended = lane.source->ended();  // asked first: what was written before the end is still to come
     auto view = lane.source->next();
-    if (!view) problems_.push_back(view.error().sentence);
+    const bool no_answer = !view && following_ && view.error().code == std::errc::timed_out;
+    if (!view && !(no_answer && lane.silent)) problems_.push_back(view.error().sentence);
+    lane.silent = no_answer;
+    lane.asked = asked;
     if (!view || !*view) {
-      lane.over = !view || (ended && !follow_);
+      lane.over = !no_answer && (!view || (ended && !following_));
+      if (lane.over || !following_) return false;
+      const u64 lag = no_answer ? Source::unknown : lane.source->lag_ns();
+      if (lag != Source::unknown || lane.well) lane.since = asked;
+      lane.well = lag != Source::unknown;
+      if (!lane.well && !no_answer) lane.busy_at = asked;
+      if (lane.well) lane.horizon = std::max(lane.horizon, asked == forever ? forever : asked - std::min(asked, lag));
       return false;
     }
+    lane.well = true;
+    lane.horizon = std::max(lane.horizon, lane.busy_at);  // what follows these was begun after they were committed, which was later
     const SubBufferView& v = **view;
     lane.cursor = abi::EventCursor(v.sub_buffer + abi::header_size, v.begin, v.end, v.time);
     lane.pending_lost = v.lost_before;
-    if (advance(lane)) return true;
+    lane.time = 0;
+    advance(lane);
+    if (lane.has_event) return true;
     if (lane.pending_lost != 0) {
       lane.time = lane.clock.to_ns(v.time);
       return true;
@@ -55,56 +99,90 @@ bool Timeline::fetch(Lane& lane) {
   }
 }
 
+// Asks all idle lanes, and sees how far what they cannot bring any more reaches.
 void Timeline::ask_idle() {
   size_t kept = 0;
+  gate_ = forever;
   for (size_t i = 0; i < idle_.size(); ++i) {
-    const u32 index = idle_[i];
-    Lane& lane = lanes_[index];
-    if (fetch(lane))
-      push(index);
-    else if (!lane.over)
-      idle_[kept++] = index;
+    Lane& lane = *lanes_[idle_[i]];
+    // To ask one that does not answer takes time: it is asked once in a look-ahead's.
+    const bool wait = lane.silent && moment(lane) - lane.asked < options_.look_ahead_ns;
+    if (!wait && fetch(lane)) {
+      play(lane);
+      continue;
+    }
+    if (lane.over) continue;
+    idle_[kept++] = lane.index;
+    if (following_ && moment(lane) - lane.since < options_.look_ahead_ns) gate_ = std::min(gate_, lane.horizon);
   }
   idle_.resize(kept);
 }
 
+// A lane's leaf as the lane is now, and the path to the top.
+void Timeline::play(const Lane& lane) {
+  size_t at = tree_.size() / 2 + lane.index;
+  Node best{lane.has_event || lane.pending_lost != 0 ? std::min(lane.time, forever - 1) : forever, lane.index};
+  tree_[at] = best;
+  for (; at > 1; at /= 2) {
+    const Node other = tree_[at ^ 1];
+    const bool takes = (at & 1) != 0 ? other.time <= best.time : other.time < best.time;
+    best.time = takes ? other.time : best.time;
+    best.lane = takes ? other.lane : best.lane;
+    tree_[at / 2] = best;
+  }
+}
+
+// Up to when it is the winner's turn. At equal times it is that of a lane to its left.
+u64 Timeline::runner_up(u32 lane) const {
+  u64 until = forever;
+  for (size_t at = tree_.size() / 2 + lane; at > 1; at /= 2) until = std::min(until, tree_[at ^ 1].time - (at & 1));
+  return until;
+}
+
 // Puts the lane that was being read back where it belongs.
 void Timeline::settle_current() {
-  if (!has_current_) return;
-  has_current_ = false;
-  current_.active = false;
-  Lane& lane = lanes_[current_.lane];
-  if (lane.has_event) {
-    push(lane.index);
-    return;
+  if (current_ == nullptr) return;
+  Lane& lane = *current_;
+  current_ = nullptr;
+  running_ = false;
+  if (!lane.has_event && !fetch(lane)) {
+    if (!following_ && !idle_.empty()) ask_idle();
+    if (!lane.over) idle_.push_back(lane.index);
+    if (!lane.over && following_) gate_ = std::min(gate_, lane.horizon = std::max(lane.horizon, lane.time));
   }
-  const bool more = fetch(lane);
-  if (!idle_.empty()) ask_idle();
-  if (more)
-    push(lane.index);
-  else if (!lane.over)
-    idle_.push_back(lane.index);
+  play(lane);
 }
 
 bool Timeline::next_lane(TraceRecord& out) {
   settle_current();
-  if (heap_.empty()) ask_idle();
-  if (heap_.empty()) return false;
-  std::pop_heap(heap_.begin(), heap_.end(), [this](u32 a, u32 b) { return later(a, b); });
-  const u32 index = heap_.back();
-  heap_.pop_back();
-  Lane& lane = lanes_[index];
-  has_current_ = true;
-  current_ = {index, heap_.empty() ? ~u64{0} : lanes_[heap_.front()].time, false};
-  if (!heap_.empty() && heap_.front() < index && current_.until > 0) --current_.until;  // at equal times it is the other's turn
+  if (lanes_.empty()) return false;
+  const auto waits = [&] { return tree_[1].time == forever || tree_[1].time > std::min(gate_, limit_); };
+  bool ahead = false;
+  if (waits()) {
+    ask_idle();
+    if (waits()) {
+      // A time that is still to come belongs to another clock: no source will ever reach it.
+      const Lane& lane = *lanes_[tree_[1].lane];
+      const u64 soon = moment(lane) + options_.look_ahead_ns;
+      ahead = following_ && tree_[1].time != forever && tree_[1].time <= limit_ && tree_[1].time > soon && soon >= options_.look_ahead_ns;
+      if (!ahead) return false;
+    }
+  }
+  Lane& lane = *lanes_[tree_[1].lane];
+  current_ = &lane;
+  until_ = std::min({runner_up(lane.index), gate_, limit_});
+  const bool late = lane.time < high_;
+  if (!late && !ahead) high_ = lane.time;
   if (lane.pending_lost != 0) {
-    out = TraceRecord{lane.time, lane.pending_lost, {}, index, lane.ids};
+    out = TraceRecord{lane.time, lane.pending_lost, {}, lane.index, lane.ids, late};
     lane.pending_lost = 0;
-    current_.active = lane.has_event && lane.time <= current_.until;
+    running_ = lane.has_event && !late;
     return true;
   }
   give(lane, out);
-  current_.active = advance(lane);
+  out.late = late;
+  late_ += late;
+  running_ = advance(lane) && !late;
   return true;
 }
 

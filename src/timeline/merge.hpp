@@ -6,11 +6,23 @@
 //   for (const std::string& p : timeline.problems()) ...   // what could not be read
 //
 // A source is asked for its next sub-buffer only when the current one is used up, so every payload stays valid until the next
-// call. Losses are records of their own, at the place where they happened. A live source with nothing new steps aside
-// and is asked again whenever another source moves on: an idle ring stalls nobody. A source that fails or lies
-// leaves the merge with a sentence in problems(); the others go on.
-// Cost: a run of events of one ring goes by without touching the heap.
+// call. Losses are records of their own, at the place where they happened. A source that fails or lies leaves the merge with a
+// sentence in problems(); the others go on.
+//
+// Recordings are complete, so their order is. Of live sources there are two views:
+//   at once      (as made) what is there, now: a live source with nothing new steps aside and is asked again whenever another one
+//                moves on; what it brings then may be older than what was given out.
+//   follow()     in order: an event is given out once no source can bring an older one. A source that was asked at a moment and had
+//                nothing will bring nothing that is older than that moment less its lag_ns(); one whose writer is in the middle of an
+//                event, or that does not answer, promises nothing, and is waited for up to Options::look_ahead_ns, counted from its
+//                last promise. From then on it delays nobody until it is found well again. Nothing blocks but a source's own next():
+//                next() says false while events wait, so ask again a few ms later.
+// An event that comes after a later one was given out is late: it is marked, counted, and given out all the same.
+//
+// Cost: a run of events of one source goes by with two comparisons an event; a change of source is a path in a tournament tree.
+// Not for several threads at once.
 #pragma once
+#include <functional>
 #include <memory>
 #include <ringside/abi/event_cursor.hpp>
 #include <string>
@@ -25,30 +37,52 @@ struct TraceRecord {
   u64 lost = 0;  // not 0: no event, but this many lost here
   Bytes payload{};
   u32 source = 0;  // index in the order of add()
-  u32 ids = 0;     // RingName::ids() of it
+  u32 ids = 0;     // what is added to the payload's id: RingName::ids(), and the source's own
+  bool late = false;  // one with a later time was given out before
 };
 
 class Timeline {
  public:
+  // What a source is among others.
+  struct Place {
+    std::optional<ClockInfo> clock;  // its times as the timeline counts them; none: as the source says
+    u32 ids = 0;                     // added to its events' ids, which others may use for other events
+    std::string label;               // in front of its RingName::buffer
+  };
+  struct Options {
+    u64 look_ahead_ns = 100'000'000;   // how long each source may delay the others
+    std::function<u64()> now{};        // this moment, in the timeline's ns; none: by the clock of the source in question
+  };
+  static constexpr u64 forever = ~u64{0};
+
   Timeline() = default;
   explicit Timeline(std::vector<std::unique_ptr<Source>> sources);
 
-  u32 add(std::unique_ptr<Source> source);  // its index
-  // Ask sources again that say they have ended: a look at a living ring has an end each time, and then more.
-  void follow() { follow_ = true; }
-  const Source& source(u32 index) const { return *lanes_[index].source; }
+  u32 add(std::unique_ptr<Source> source) { return add(std::move(source), Place()); }
+  u32 add(std::unique_ptr<Source> source, const Place& place);  // its index
+  // In order, see above. Sources that say they have ended are asked again, too: a look at a living ring has an end each time.
+  void follow(Options options);
+  void follow() { follow(Options()); }
+  // Back to at once: nothing waits any more. The last record's payload is gone.
+  void finish();
+  // What is later stays inside until this moves on: for who knows that sources up to then are all here. At first: forever.
+  void hold_after(u64 time);
+
+  const Source& source(u32 index) const { return *lanes_[index]->source; }
+  const RingName& name(u32 index) const { return lanes_[index]->name; }
+  const ClockInfo& clock(u32 index) const { return lanes_[index]->clock; }
   u32 size() const { return static_cast<u32>(lanes_.size()); }
+  u64 late() const { return late_; }  // events, so far
 
   // The next record; false: nothing now (for recordings: the end).
   bool next(TraceRecord& out) {
-    if (!current_.active) return next_lane(out);
-    Lane& lane = lanes_[current_.lane];
-    if (!lane.pending_lost && lane.time <= current_.until) [[likely]] {
-      give(lane, out);
-      current_.active = advance(lane);
-      return true;
-    }
-    return next_lane(out);
+    if (!running_) return next_lane(out);
+    Lane& lane = *current_;
+    if (lane.time > until_) return next_lane(out);
+    high_ = lane.time;
+    give(lane, out);
+    running_ = advance(lane);
+    return true;
   }
 
   const std::vector<std::string>& problems() const { return problems_; }
@@ -58,17 +92,25 @@ class Timeline {
     std::unique_ptr<Source> source;
     abi::EventCursor cursor{nullptr, 0, 0, 0};
     ClockInfo clock;
-    u64 time = 0;  // ns of the event under the cursor, never running backwards within the lane's sub-buffer
-    u64 pending_lost = 0;
+    u64 time = 0;          // ns of the event under the cursor
+    u64 pending_lost = 0;  // to be given out in front of it
+    u64 horizon = 0;       // idle: nothing older will come
+    u64 since = 0;         // idle: the moment of that promise, or of the first question without one
+    u64 asked = 0;         // the moment of the last question
+    u64 busy_at = 0;       // that of the last one that found its writer in the middle of an event
     u32 index = 0;
     u32 ids = 0;
     bool has_event = false;
-    bool over = false;  // ended or failed: never asked again
+    bool over = false;    // ended or failed: never asked again
+    bool well = true;     // its last answer was data or a promise
+    bool silent = false;  // it did not answer
+    RingName name;
   };
-  struct Current {
+  // Of the tournament: the earlier one of its two children, the left one if they are equal; so equal times come in the order of
+  // the sources, and the same recording always prints the same.
+  struct Node {
+    u64 time = forever;  // forever: has nothing
     u32 lane = 0;
-    u64 until = 0;  // the second smallest time: up to it the lane needs no comparison
-    bool active = false;
   };
 
   static void give(const Lane& lane, TraceRecord& out) {
@@ -77,27 +119,37 @@ class Timeline {
     out.payload = lane.cursor.payload();
     out.source = lane.index;
     out.ids = lane.ids;
+    out.late = false;
   }
-  // Steps within the sub-buffer; false: it is used up (the payload given out stays valid until fetch).
+  // Steps within the sub-buffer (the payload given out stays valid until fetch). False: it is used up, or its time went back.
   bool advance(Lane& lane) {
+    const u64 before = lane.time;
     lane.has_event = lane.cursor.next();
-    if (lane.has_event) lane.time = lane.clock.to_ns(lane.cursor.time());
-    return lane.has_event;
+    if (!lane.has_event) return false;
+    lane.time = lane.clock.to_ns(lane.cursor.time());
+    return lane.time >= before;
   }
   bool next_lane(TraceRecord& out);
   bool fetch(Lane& lane);
   void settle_current();
   void ask_idle();
-  void push(u32 lane);
-  bool later(u32 a, u32 b) const;
+  void play(const Lane& lane);
+  u64 runner_up(u32 lane) const;
+  u64 moment(const Lane& lane) const;
 
-  std::vector<Lane> lanes_;
-  std::vector<u32> heap_;  // lanes with something to give, smallest time first
-  std::vector<u32> idle_;  // lanes that had nothing at the last question
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<Node> tree_;  // [1]: the earliest; the leaves from tree_.size() / 2 on, by lane
+  std::vector<u32> idle_;   // lanes that had nothing at the last question
   std::vector<std::string> problems_;
-  Current current_;
-  bool follow_ = false;
-  bool has_current_ = false;  // current_.lane is out of the heap
+  Options options_;
+  bool following_ = false;
+  Lane* current_ = nullptr;  // who is being read: its leaf is out of date
+  bool running_ = false;     // its next event is its own turn up to until_
+  u64 until_ = 0;
+  u64 high_ = 0;             // the latest time given out
+  u64 gate_ = forever;       // following: idle lanes will bring nothing older
+  u64 limit_ = forever;      // hold_after
+  u64 late_ = 0;
 };
 
 }  // namespace ringside

@@ -62,7 +62,7 @@ TEST_F(Cli, EveryHelpHasExamples) {
 
 TEST_F(Cli, WrongUsageIsTwo) {
   for (const char* arguments :
-       {"", "nonsense", "report --nonsense", "crash", "rm", "stat", "hist malloc", "record", "record --mode upwards -- true",
+       {"", "nonsense", "report --nonsense", "crash", "rm", "stat", "hist", "hist size --sort never", "hist size --keys 0", "record", "record --mode upwards -- true",
         "record --buffer-size many -- true", "record --subbuf-size 5k -- true", "record -b 16k -- true", "record --libc malloc",
         "record --libc malloc,nonsense -- true", "record --clock sundial -- true", "top --interval never", "report --tid x"}) {
     const Outcome o = ringside(arguments);
@@ -113,11 +113,11 @@ TEST_F(Cli, FiltersChooseEvents) {
   EXPECT_EQ(ringside("report --filter 'length & 4 && ts < 2s || ptr == 0xA0' --json -e net:in").out,
             "{\"ts\":1500000000,\"ring\":3,\"pid\":4800,\"tid\":4800,\"task\":\"as\",\"event\":\"net:in\",\"fields\":{"
             "\"length\":1500}}\n{\"ts\":3000000000,\"ring\":3,\"lost\":1234}\n");
-  EXPECT_EQ(nlohmann::json::parse(ringside("hist malloc -f size --json -F 'ptr != 0xa0'").out)["sum"], 64.0);
+  EXPECT_EQ(nlohmann::json::parse(ringside("hist malloc/event -v size --json -F 'ptr != 0xa0'").out)["rows"][0]["size"]["sum"], 64);
   const auto top = nlohmann::json::parse(ringside("top --json -F 'cpu == 3 && source == program'").out);
   EXPECT_EQ(top["count"], 2);
-  EXPECT_EQ(top["events"].size(), 1u);
-  for (const char* command : {"report", "top", "hist malloc -f size"}) {
+  EXPECT_EQ(top["rows"].size(), 1u);
+  for (const char* command : {"report", "top", "hist size"}) {
     const Outcome o = ringside(std::string(command) + " -F 'size > 1 && lenght == 3'");
     EXPECT_EQ(o.code, 1) << command;
     EXPECT_EQ(o.out, "") << command;
@@ -150,18 +150,35 @@ TEST_F(Cli, JsonEverywhereParses) {
   EXPECT_EQ(stat["adds_up"], true);
   EXPECT_TRUE(nlohmann::json::parse(ringside("list --json").out).is_array());
   EXPECT_TRUE(nlohmann::json::parse(ringside("doctor --json").out).is_array());
-  const auto hist = nlohmann::json::parse(ringside("hist malloc -f size --json").out);
+  const auto hist = nlohmann::json::parse(ringside("hist event -v malloc/size --json").out);
+  EXPECT_EQ(hist["rows"][0], nlohmann::json::parse(R"({"event":"libc:malloc","count":2,"malloc/size":{"sum":96,"mean":48,"min":32,"p50":32,"p90":64,"p99":64,"p999":64,"max":64}})"));
   EXPECT_EQ(hist["count"], 2);
-  EXPECT_EQ(hist["sum"], 96.0);
-  EXPECT_EQ(hist["max"], 64.0);
+  EXPECT_EQ(hist["without"], 2);
+  EXPECT_EQ(hist["lost"], 1234);
 }
 
 TEST_F(Cli, HistGroups) {
   record();
-  const Outcome o = ringside("hist 'libc:*' -f size --by thread");
-  EXPECT_NE(o.out.find("cc1plus-4711      2  96 B  32 B  64 B"), std::string::npos) << o.out;
-  EXPECT_EQ(ringside("hist malloc -f colour").code, 1);
-  EXPECT_NE(ringside("hist malloc -f colour").err.find("its fields: size, ptr"), std::string::npos);
+  Outcome o = ringside("hist 'libc:*/thread' -v size");
+  EXPECT_NE(o.out.find("cc1plus-4711      2  96 B  48 B  32 B  64 B"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("2 events have no libc:*/thread\n2 events, 1,234 lost: the numbers lack those\n"), std::string::npos) << o.out;
+  EXPECT_EQ(ringside("hist size,task --ascii").out,
+            "size  task     count\n"
+            "  32  cc1plus      1  ####################\n"
+            "  64  cc1plus      1  ####################\n"
+            "2 events have no size,task\n2 events, 1,234 lost: the numbers lack those\n");
+  o = ringside("hist length.log2 --json");
+  EXPECT_EQ(nlohmann::json::parse(o.out)["rows"], nlohmann::json::parse(R"([{"length.log2":32,"count":1},{"length.log2":1024,"count":1}])")) << o.out;
+  o = ringside("hist length.buckets=100");
+  EXPECT_NE(o.out.find("[1500, 1600)"), std::string::npos) << o.out;
+  o = ringside("top --by task,event --json");
+  EXPECT_EQ(nlohmann::json::parse(o.out)["rows"].size(), 2u) << o.out;
+  o = ringside("hist malloc/colour");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("libc:malloc has size, ptr"), std::string::npos) << o.err;
+  for (const char* wrong : {"size.log3", "size.buckets=0", "task.log2", "nothing:at_all/size", "size/", "size,ptr,length", "task -v task"}) {
+    EXPECT_EQ(ringside("hist " + std::string(wrong)).code, 1) << wrong;
+  }
 }
 
 TEST_F(Cli, StatShowsTheIdentity) {

@@ -196,7 +196,7 @@ TEST_F(Report, SeveralBuffers) {
 
 TEST_F(Report, WhateverReadsARecording) {
   record("-B " + instance + " -C mono -e sched -e syscalls");
-  const Outcome hist = ringside("hist sched:sched_switch theirs.dat --field next_pid --by next_comm");
+  const Outcome hist = ringside("hist sched:sched_switch/next_comm theirs.dat -v next_pid -n 1000");
   EXPECT_EQ(hist.code, 0) << hist.err;
   EXPECT_NE(hist.out.find("ls "), std::string::npos) << hist.out;
   const Outcome top = ringside("top theirs.dat --once");

@@ -104,7 +104,9 @@ class FakeSource final : public Source {
   const RingName& name() const override { return name_; }
   const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return over_; }
+  u64 lag_ns() const override { return lag; }
   size_t fail_at = ~size_t{0};
+  u64 lag = 0;
   ClockInfo clock_;
 
  private:

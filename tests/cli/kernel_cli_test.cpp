@@ -59,7 +59,7 @@ TEST_F(KernelCli, OneCommandsSystemCallsWithItsOwnEvents) {
   }
   EXPECT_EQ(calls, 100u);
   EXPECT_GE(hooks, 100u);
-  const Outcome hist = ringside("hist syscalls:sys_enter_read --field count");
+  const Outcome hist = ringside("hist syscalls:sys_enter_read/event -v count");
   EXPECT_EQ(hist.code, 0) << hist.err;
   EXPECT_NE(hist.out.find("syscalls:sys_enter_read"), std::string::npos);
   const json stat = json::parse(ringside("stat ringside.data --json").out);
@@ -222,7 +222,7 @@ TEST_F(KernelCli, InstancesOfOthersAreNeverConsumed) {
   must(others.tracing(false));
   const std::string name = fs::path(others.dir()).filename();
   for (const std::string& where : {name, others.dir()}) {
-    for (const std::string command : {"report ", "top ", "top --once ", "hist x --field y ", "crash ", "serve ", "rm ", "record --duration 10ms -i ", "record -i "}) {
+    for (const std::string command : {"report ", "top ", "top --once ", "hist x ", "crash ", "serve ", "rm ", "record --duration 10ms -i ", "record -i "}) {
       const Outcome o = ringside(command + where + (command == "record -i " ? " -- true" : ""));
       EXPECT_EQ(o.code, 1) << command << where << o.err;
       EXPECT_NE(o.err.find(name), std::string::npos) << o.err;

@@ -1,9 +1,8 @@
-// Sizes, times, tables and quantiles of the command line. Compiled in: the binary's sources are no library.
+// Sizes, times and tables of the command line. Compiled in: the binary's sources are no library.
 #include "../src/cli/units.cpp"  // NOLINT
 
 #include <gtest/gtest.h>
 
-#include "../src/cli/histogram.cpp"  // NOLINT
 #include "../src/cli/table.cpp"      // NOLINT
 
 namespace ringside::cli {
@@ -38,25 +37,6 @@ TEST(Units, ForPeople) {
   EXPECT_EQ(format_time(999), "999 ns");
   EXPECT_EQ(format_time(1234567), "1.23 ms");
   EXPECT_EQ(format_rate(21.4e6, ""), "21.4M/s");
-}
-
-TEST(Histogram, QuantilesAreWithinOnePercent) {
-  Histogram h;
-  for (int i = 1; i <= 100000; ++i) h.add(i);
-  EXPECT_EQ(h.count(), 100000u);
-  EXPECT_EQ(h.max(), 100000);
-  for (const double q : {.01, .5, .9, .99, .999}) EXPECT_NEAR(h.quantile(q), q * 100000, q * 100000 * .008) << q;
-  EXPECT_EQ(h.quantile(1), 100000);
-}
-
-TEST(Histogram, OddValues) {
-  Histogram h;
-  EXPECT_EQ(h.quantile(.5), 0);
-  h.add(-5);
-  h.add(0);
-  h.add(1.8446744073709552e19);
-  EXPECT_EQ(h.quantile(.1), 0);
-  EXPECT_GT(h.quantile(.99), 1e19);
 }
 
 TEST(Table, ColumnsAndHostileCells) {

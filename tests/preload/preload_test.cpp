@@ -107,7 +107,7 @@ TEST_F(Preload, EveryCallIsCounted) {
 
   for (const char* event : {"malloc", "realloc", "read", "mutex_lock"}) {
     const char* field = event == std::string("mutex_lock") ? "wait_ns" : "duration_ns";
-    const json hist = json::parse(ringside("hist libc:" + std::string(event) + " data --json --field " + field).out);
+    const json hist = json::parse(ringside("hist libc:" + std::string(event) + "/event data --json -v " + field).out);
     EXPECT_EQ(hist["count"], count(event)) << event;
   }
 }

@@ -1,0 +1,219 @@
+// Read any ring, live or recorded: events in one time order, filtered, by typed fields, and added up.
+//
+//   auto consumer = must(ringside::Consumer::open({.kernel = {"sched:sched_switch"}, .filter = "prev_prio < 100"}));
+//   auto prev = must(consumer.field<std::string_view>("sched:sched_switch", "prev_comm"));
+//   consumer.run([&](const ringside::Event& e) {
+//     if (prev.in(e)) std::cout << e.time << ' ' << prev(e) << '\n';
+//   });
+//
+// Sources: recordings, trace.dat files, instances of ringside's, external writers' sockets, the kernel's events (as root). Instances
+// are looked at, nothing is consumed; the kernel's events come from an instance of tracefs of the consumer's own, which goes with it.
+// Link with ringside::consumer (CMake) or `pkg-config --static ringside-consumer`. The C form is ringside/consumer.h.
+// Errors are sentences: what was tried, on what, why it failed, what to do. Hostile rings and files cannot do harm: what cannot be
+// read is skipped and named in problems().
+// Thread-safety: a Consumer is for one thread at a time; stop() may be called from any thread and from signal handlers.
+#pragma once
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <ringside/base/result.hpp>
+#include <ringside/base/types.hpp>
+#include <ringside/histogram.hpp>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace ringside {
+
+// One event, or a gap; valid until the next one is asked for.
+struct Event {
+  u64 time = 0;        // ns, of CLOCK_MONOTONIC where the source's clock can be converted
+  u64 lost = 0;        // not 0: no event, but so many were lost here
+  const u8* data = nullptr;  // its bytes, the 8 common ones first
+  u32 size = 0;
+  u32 id = 0;          // the consumer's number for the type of event; 0: a gap
+  u32 source = 0;      // which ring
+  bool late = false;   // one with a later time was given out before
+};
+
+// A field of one type of event. T: an integer, bool, float, double, or std::string_view.
+template <class T>
+class TypedField {
+ public:
+  bool in(const Event& e) const { return e.id == id_; }
+  // What lies outside the event reads as 0, or as an empty text. Of another type of event the value means nothing, but does no harm.
+  T operator()(const Event& e) const {
+    if constexpr (std::is_same_v<T, std::string_view>) {
+      return text(e);
+    } else if constexpr (std::is_floating_point_v<T>) {
+      return size_ == 4 ? static_cast<T>(load<float>(e)) : static_cast<T>(load<double>(e));
+    } else {
+      switch (size_) {
+        case 1: return is_signed_ ? static_cast<T>(load<signed char>(e)) : static_cast<T>(load<u8>(e));
+        case 2: return is_signed_ ? static_cast<T>(load<short>(e)) : static_cast<T>(load<u16>(e));
+        case 4: return is_signed_ ? static_cast<T>(load<i32>(e)) : static_cast<T>(load<u32>(e));
+        default: return static_cast<T>(load<u64>(e));
+      }
+    }
+  }
+
+ private:
+  friend class Consumer;
+  template <class Raw>
+  Raw load(const Event& e) const {
+    Raw raw{};
+    if (offset_ + sizeof raw <= e.size) std::memcpy(&raw, e.data + offset_, sizeof raw);
+    return raw;
+  }
+  std::string_view text(const Event& e) const;
+
+  u32 id_ = 0, offset_ = 0, size_ = 0;
+  bool is_signed_ = false;
+  const void* field_ = nullptr;
+};
+
+class Consumer {
+ public:
+  struct Options {
+    std::vector<std::string> where{};   // recordings, trace.dat files, instances, sockets
+    std::vector<std::string> kernel{};  // live: globs over SYSTEM:EVENT
+    std::string filter{};               // as of `ringside report --filter`
+    u64 kernel_buffer_size = 4 << 20;   // bytes for each CPU
+    // Also what this thread does itself. Without it, interrupts that come while this thread runs are not seen either: the kernel tells
+    // events apart by the thread that runs.
+    bool own_events = false;
+    std::chrono::nanoseconds look_ahead = std::chrono::milliseconds(100);  // how long a stalled source may delay the others
+    std::chrono::nanoseconds duration{};  // run() and wait() end after it; 0: at stop(), and where recordings end
+  };
+  static result<Consumer> open(const Options& options);
+  Consumer(Consumer&&) noexcept;
+  Consumer& operator=(Consumer&&) noexcept;
+  ~Consumer();
+
+  // The next event that the filter lets through, or gap; false: nothing now.
+  bool next(Event& out);
+  // Sleeps until there may be more. False: there will be none, everything was given out.
+  bool wait();
+  // Every event until the end. `use` gets gaps, too.
+  template <class Use>
+  void run(const Use& use) {
+    Event e;
+    do {
+      while (next(e)) use(static_cast<const Event&>(e));
+    } while (wait());
+  }
+  // No new events from now on: what was written until now still comes, then wait() says false.
+  void stop() noexcept;
+
+  // Errors: no such event or field (with what there is), or one that T cannot hold.
+  template <class T>
+  result<TypedField<T>> field(std::string_view event, std::string_view name) const {
+    static_assert(std::is_arithmetic_v<T> || std::is_same_v<T, std::string_view>);
+    TypedField<T> f;
+    constexpr int wanted = std::is_same_v<T, std::string_view> ? 2 : std::is_floating_point_v<T> ? 1 : 0;
+    auto found = find_field(event, name, wanted, sizeof(T), f.id_, f.offset_, f.size_, f.is_signed_, f.field_);
+    if (!found) return tl::unexpected<Error>(found.error());
+    return f;
+  }
+  std::string_view name(const Event& e) const;  // "sched:sched_switch"
+  u32 cpu(const Event& e) const;                // the ring's number, where it is no CPU's
+  int tid(const Event& e) const;                // 0: it does not say
+  std::string_view task(const Event& e) const;
+  std::string text(const Event& e);             // its line, as `ringside report` prints it, without a newline
+
+  u64 events() const;  // given out
+  u64 lost() const;    // in gaps
+  u64 late() const;
+  std::vector<std::string> problems() const;
+
+  // A named value of events of any type: "sched:sched_switch/prev_prio", "task", "size.log2" (see `ringside hist --help`).
+  class Column {
+   public:
+    Column(Column&&) noexcept;
+    ~Column();
+    // None: the event has no such value, or one of another kind.
+    std::optional<i64> number(const Event& e);
+    std::optional<double> real(const Event& e);  // of whole numbers, too
+    std::optional<std::string_view> text(const Event& e);
+
+   private:
+    friend class Consumer;
+    struct State;
+    explicit Column(std::unique_ptr<State> state);
+    std::unique_ptr<State> state_;
+  };
+  result<Column> column(const std::string& text);
+
+  // Counts and sums by one column or two ("task", "libc:malloc/size.log2"; see `ringside hist --help`), bounded in memory.
+  class Hist {
+   public:
+    struct Row {
+      std::vector<std::string> key;
+      u64 count = 0;
+      std::vector<const Histogram*> values;
+    };
+    Hist(Hist&&) noexcept;
+    ~Hist();
+    bool add(const Event& e);        // false: it has not all of the columns
+    std::vector<Row> rows() const;   // the largest count first
+    u64 evicted_keys() const;        // given up as there were too many
+    u64 evicted_events() const;
+
+   private:
+    friend class Consumer;
+    struct State;
+    explicit Hist(std::unique_ptr<State> state);
+    std::unique_ptr<State> state_;
+  };
+  result<Hist> hist(const std::vector<std::string>& keys, const std::vector<std::string>& values = {}, size_t most_keys = 100'000);
+
+  // The time from a start to the end that belongs to it, by what they have in common: `ringside latency` (src/analysis/pairs.hpp says how
+  // starts and ends meet, and what losses mean).
+  struct LatencyOptions {
+    std::string start{}, end{};  // "sched:sched_waking", or with a condition: "sched:sched_switch if prev_state == 0"
+    std::vector<std::pair<std::string, std::string>> keys{};  // columns of the start, of the end; none: the thread
+    std::string by{};            // a column: quantiles for each value of it
+    size_t most_waiting = 100'000, most_groups = 10'000;
+  };
+  class Latency {
+   public:
+    struct Counts {
+      u64 pairs = 0, doubtful = 0;  // a loss fell into doubtful ones
+      u64 repeated = 0, evicted = 0, negative = 0, waiting = 0;  // starts that were not measured: started again, too many, from the future, still open
+      u64 unmatched = 0;            // ends
+    };
+    struct Group {
+      std::string key;
+      const Histogram* times = nullptr;  // ns
+    };
+    Latency(Latency&&) noexcept;
+    ~Latency();
+    // Every event and every gap, in order. The latency in ns, if it ended one.
+    std::optional<u64> add(const Event& e);
+    const Histogram& all() const;        // ns
+    std::vector<Group> groups() const;   // by LatencyOptions::by, the largest sum first
+    Counts counts() const;
+
+   private:
+    friend class Consumer;
+    struct State;
+    explicit Latency(std::unique_ptr<State> state);
+    std::unique_ptr<State> state_;
+  };
+  result<Latency> latency(const LatencyOptions& options);
+
+ private:
+  struct State;
+  explicit Consumer(std::unique_ptr<State> state);
+  result<void> find_field(std::string_view event, std::string_view name, int wanted, size_t bytes, u32& id, u32& offset, u32& size, bool& is_signed,
+                          const void*& field) const;
+  std::unique_ptr<State> state_;
+};
+
+template <>
+std::string_view TypedField<std::string_view>::text(const Event& e) const;
+
+}  // namespace ringside

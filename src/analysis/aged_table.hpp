@@ -1,0 +1,127 @@
+// Values by key, at most so many: when it is full, the oldest goes. For what waits for something that may never come.
+//
+//   AgedTable<Start> table(100'000);
+//   u32 at = table.find(key);                       // AgedTable::none: not there
+//   if (at == table.none) at = table.insert(key);   // the youngest now; may have thrown out the oldest: evicted()
+//   use(table[at]);
+//   table.erase(at);
+//
+// A place (`at`) is its key's until that is erased or evicted. Chained hashing over one pool of entries, linked by age; the hash is
+// seeded, so that nobody can choose keys that collide. Memory: what the most at one time needed, a few dozen bytes each.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <random>
+#include <ringside/base/types.hpp>
+#include <vector>
+
+namespace ringside {
+
+template <class Value>
+class AgedTable {
+ public:
+  using Key = std::array<u64, 3>;
+  static constexpr u32 none = ~u32{0};
+
+  explicit AgedTable(size_t most) : most_(std::clamp<size_t>(most, 1, none - 1)), buckets_(64, none) {
+    std::random_device random;
+    for (u64& seed : seeds_) seed = (u64{random()} << 32 | random()) | 1;
+  }
+
+  u32 find(const Key& key) const {
+    u32 at = buckets_[bucket(key)];
+    while (at != none && entries_[at].key != key) at = entries_[at].next;
+    return at;
+  }
+  // Of a key that is not there.
+  u32 insert(const Key& key) {
+    if (size_ == most_) {
+      ++evicted_;
+      erase(oldest_);
+    }
+    if (free_ == none) {
+      entries_.emplace_back();
+      free_ = static_cast<u32>(entries_.size() - 1);
+      if (entries_.size() > buckets_.size()) grow();
+    }
+    const u32 at = free_;
+    Entry& entry = entries_[at];
+    free_ = entry.next;
+    entry.key = key;
+    u32& head = buckets_[bucket(key)];
+    entry.next = head;
+    head = at;
+    ++size_;
+    append(at);
+    return at;
+  }
+  void erase(u32 at) {
+    Entry& entry = entries_[at];
+    u32* link = &buckets_[bucket(entry.key)];
+    while (*link != at) link = &entries_[*link].next;
+    *link = entry.next;
+    detach(at);
+    entry.next = free_;
+    free_ = at;
+    --size_;
+  }
+  // It is the youngest from now on.
+  void renew(u32 at) {
+    detach(at);
+    append(at);
+  }
+
+  Value& operator[](u32 at) { return entries_[at].value; }
+  const Value& operator[](u32 at) const { return entries_[at].value; }
+  const Key& key(u32 at) const { return entries_[at].key; }
+  size_t size() const { return size_; }
+  u64 evicted() const { return evicted_; }
+  // From the oldest to the youngest.
+  template <class Use>
+  void each(const Use& use) const {
+    for (u32 at = oldest_; at != none; at = entries_[at].younger) use(entries_[at].key, entries_[at].value);
+  }
+
+ private:
+  struct Entry {
+    Key key{};
+    u32 next = none;  // in its bucket, or of the free ones
+    u32 older = none, younger = none;
+    Value value{};
+  };
+
+  // Multiplied into twice the width and folded (wyhash's mixing step).
+  u32 bucket(const Key& key) const {
+    const u64 rest = key[1] + key[2] * seeds_[1];
+    const auto mixed = static_cast<unsigned __int128>(key[0] ^ seeds_[0]) * (rest * 0x9E3779B97F4A7C15 + seeds_[2]);
+    return static_cast<u32>((static_cast<u64>(mixed) ^ static_cast<u64>(mixed >> 64)) & (buckets_.size() - 1));
+  }
+  void append(u32 at) {
+    entries_[at].older = youngest_;
+    entries_[at].younger = none;
+    (youngest_ == none ? oldest_ : entries_[youngest_].younger) = at;
+    youngest_ = at;
+  }
+  void detach(u32 at) {
+    const Entry& entry = entries_[at];
+    (entry.older == none ? oldest_ : entries_[entry.older].younger) = entry.younger;
+    (entry.younger == none ? youngest_ : entries_[entry.younger].older) = entry.older;
+  }
+  void grow() {
+    buckets_.assign(buckets_.size() * 2, none);
+    for (u32 at = oldest_; at != none; at = entries_[at].younger) {
+      u32& head = buckets_[bucket(entries_[at].key)];
+      entries_[at].next = head;
+      head = at;
+    }
+  }
+
+  size_t most_, size_ = 0;
+  std::vector<u32> buckets_;
+  std::vector<Entry> entries_;
+  u32 free_ = none, oldest_ = none, youngest_ = none;
+  std::array<u64, 3> seeds_{};
+  u64 evicted_ = 0;
+};
+
+}  // namespace ringside

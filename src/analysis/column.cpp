@@ -1,0 +1,313 @@
+#include "analysis/column.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "analysis/names.hpp"
+#include "export/json.hpp"
+
+namespace ringside {
+namespace {
+
+bool ends_with(std::string_view text, std::string_view end) {
+  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+Column::Unit unit_of(std::string_view name) {
+  if (ends_with(name, "_ns") || name == "ts") return Column::Unit::ns;
+  if (name == "size" || name == "bytes" || ends_with(name, "_bytes") || ends_with(name, "bytes_req") || ends_with(name, "bytes_alloc"))
+    return Column::Unit::bytes;
+  return Column::Unit::none;
+}
+
+}  // namespace
+
+// What a column is in one type of event; with no type: as it is for most.
+Column::Access Column::lower(const EventType* type, Kind& kind) const {
+  Access access;
+  access.type = type;
+  access.op = Op::absent;
+  if (type != nullptr && !event_.empty() && !event_matches(event_, *type)) return access;
+  if (type == nullptr && !event_.empty()) return access;
+  if (const Field* field = type != nullptr ? type->field(name_) : nullptr; field != nullptr) {
+    access.field = field;
+    access.offset = field->offset;
+    kind = Kind::whole;
+    if (field->kind == FieldKind::integer) {
+      const bool s = field->is_signed;
+      access.op = field->size == 1 ? (s ? Op::s8_ : Op::u8_) : field->size == 2 ? (s ? Op::s16_ : Op::u16_) : field->size == 4 ? (s ? Op::s32_ : Op::u32_) : Op::u64_;
+    } else if (field->kind == FieldKind::floating) {
+      kind = Kind::real;
+      access.op = Op::real;
+    } else if (field->kind == FieldKind::text || field->kind == FieldKind::loc_text) {
+      kind = Kind::text;
+      access.op = Op::text;
+    }
+    return access;
+  }
+  kind = Kind::whole;
+  if (name_ == "ts") access.op = Op::time;
+  if (name_ == "cpu" || name_ == "CPU" || name_ == "ring") access.op = Op::ring;
+  if (name_ == "thread" || name_ == "tid" || name_ == "pid" || name_ == "common_pid") access.op = Op::tid;
+  if (name_ == "process") access.op = Op::process;
+  if (name_ == "event" || name_ == "common_type") access.op = Op::event;
+  if (access.op != Op::absent) return access;
+  kind = Kind::text;
+  if (name_ == "task" || name_ == "comm" || name_ == "COMM") access.op = Op::task;
+  if (name_ == "source") access.op = Op::source;
+  if (name_ == "system" && type != nullptr) access.op = Op::system;
+  return access;
+}
+
+void Column::find(u32 id, Access& access) const {
+  Kind kind = kind_;
+  access = lower(formats_->find(id), kind);
+  if (kind != kind_) access.op = Op::absent;
+}
+
+result<Column> Column::compile(std::string_view text, const Formats& formats, const Tasks& tasks) {
+  Column c;
+  c.formats_ = &formats;
+  c.tasks_ = &tasks;
+  c.text_ = text;
+  const auto wrong = [&](const std::string& why) { return refuse(std::errc::invalid_argument, quoted(text) + ": " + why); };
+  if (const size_t slash = text.rfind('/'); slash != std::string_view::npos) {
+    c.event_ = text.substr(0, slash);
+    text.remove_prefix(slash + 1);
+  }
+  std::string_view modifier;
+  if (const size_t dot = text.find('.'); dot != std::string_view::npos) {
+    modifier = text.substr(dot + 1);
+    text = text.substr(0, dot);
+  }
+  c.name_ = text;
+  if (text.empty()) return wrong("there is no name of a field in it; expected [EVENT/]FIELD[.MODIFIER]");
+  const bool builtin = is_builtin(text) || text == "thread" || text == "process";
+  bool any_event = c.event_.empty(), found = false, array = false;
+  std::string fields;
+  for (const auto& type : formats.all()) {
+    if (!c.event_.empty() && !event_matches(c.event_, *type)) continue;
+    any_event = true;
+    if (const Field* field = type->field(text); field != nullptr) {
+      Kind kind = Kind::whole;
+      if (c.lower(type.get(), kind).op == Op::absent) {
+        array = true;
+        continue;
+      }
+      c.kind_ = kind;
+      c.is_signed_ = field->is_signed;
+      c.is_bool_ = field->is_bool;
+      c.is_char_ = field->is_char;
+      c.symbols_ = field->symbols;
+      found = true;
+      break;
+    }
+    if (!c.event_.empty() && fields.empty()) {
+      for (const Field& f : type->fields) fields += (fields.empty() ? "" : ", ") + f.name;
+      fields = "; " + type->full + " has " + (fields.empty() ? "no fields" : fields);
+    }
+  }
+  if (!any_event) return wrong("no event here matches " + quoted(c.event_) + "; there are " + event_list(formats));
+  if (!found && array) return wrong(quoted(c.name_) + " is an array, and those have no one value");
+  if (!found && !builtin) return wrong("no event here has a field " + quoted(c.name_) + near_names(c.name_, formats) + fields);
+  if (!found) {
+    Kind kind = Kind::whole;
+    const EventType* any = nullptr;
+    for (const auto& type : formats.all()) {
+      if (c.event_.empty() || event_matches(c.event_, *type)) any = type.get();
+    }
+    if (const Op op = c.lower(any, kind).op; op == Op::absent && c.name_ != "system")
+      return wrong(quoted(c.name_) + " is for filters only");
+    c.kind_ = kind;
+    if (text == "thread") c.show_ = Show::thread;
+    if (text == "process") c.show_ = Show::process;
+    if (text == "event") c.show_ = Show::event;
+  }
+  c.unit_ = unit_of(text);
+  if (!modifier.empty()) {
+    if (c.kind_ != Kind::whole) return wrong("." + std::string(modifier) + " is for whole numbers");
+    const std::string_view number = modifier.substr(0, 8) == "buckets=" ? modifier.substr(8) : std::string_view();
+    c.symbols_.clear();
+    c.show_ = Show::plain;
+    if (!number.empty()) {
+      const auto [end, code] = std::from_chars(number.data(), number.data() + number.size(), c.step_);
+      if (code != std::errc() || end != number.data() + number.size() || c.step_ < 1) return wrong("buckets= needs a whole number from 1 on");
+      c.modifier_ = Modifier::linear;
+    } else if (modifier == "log2") {
+      c.modifier_ = Modifier::log2;
+    } else if (modifier == "hex") {
+      c.modifier_ = Modifier::hex;
+    } else if (modifier == "sym") {
+      c.modifier_ = Modifier::sym;
+    } else if (modifier == "execname") {
+      c.modifier_ = Modifier::execname;
+    } else if (modifier == "usecs" || modifier == "msecs") {
+      if (c.unit_ != Unit::ns) return wrong("." + std::string(modifier) + " is for ts and fields that end in _ns");
+      c.modifier_ = Modifier::divide;
+      c.step_ = modifier == "usecs" ? 1000 : 1000000;
+      c.unit_ = Unit::none;
+    } else {
+      return wrong("there is no ." + std::string(modifier) + "; there are log2, buckets=N, hex, sym, execname, usecs and msecs");
+    }
+  }
+  return c;
+}
+
+bool Column::process_of(const Access& access, const TraceRecord& record, const RingName& ring, i64& out) const {
+  const Task* task = tasks_->find(thread_of(access.type, read_common(record.payload)));
+  out = task != nullptr ? task->pid : ring.pid;
+  return true;
+}
+
+bool Column::real(const TraceRecord& record, const RingName& ring, double& out) {
+  const Access& access = of(record);
+  if (access.op == Op::real) {
+    out = read_floating(record.payload, *access.field);
+    return true;
+  }
+  i64 value = 0;
+  if (!number(record, ring, value)) return false;
+  out = is_signed_ ? static_cast<double>(value) : static_cast<double>(static_cast<u64>(value));
+  return true;
+}
+
+bool Column::text(const TraceRecord& record, const RingName& ring, std::string_view& out) {
+  const Access& access = of(record);
+  switch (access.op) {
+    case Op::text:
+      out = read_text(record.payload, *access.field);
+      return true;
+    case Op::task:
+      out = tasks_->name(thread_of(access.type, read_common(record.payload)), ring);
+      return true;
+    case Op::source:
+      out = !ring.buffer.empty() ? std::string_view(ring.buffer) : ring.kernel ? std::string_view("kernel") : std::string_view("program");
+      return true;
+    case Op::system:
+      out = access.type->system;
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool Column::other_key(const TraceRecord& record, const RingName& ring, Texts& texts, u64& out) {
+  if (kind_ == Kind::real) {
+    double value = 0;
+    if (!real(record, ring, value)) return false;
+    if (value == 0) value = 0;  // -0.0 is 0
+    std::memcpy(&out, &value, sizeof out);
+    return true;
+  }
+  std::string_view value;
+  if (!text(record, ring, value)) return false;
+  out = texts.number(value);
+  return true;
+}
+
+i64 Column::modify(i64 value) const {
+  const auto floor_divide = [](i64 a, i64 b) { return a / b - (a % b < 0 ? 1 : 0); };
+  switch (modifier_) {
+    case Modifier::log2: {
+      if (value < 0 && !is_signed_) return 64;
+      const u64 size = value < 0 ? ~static_cast<u64>(value) : static_cast<u64>(value);
+      return value < 0 ? -1 - static_cast<i64>(std::bit_width(size)) : static_cast<i64>(std::bit_width(size));
+    }
+    case Modifier::linear:
+      return is_signed_ ? floor_divide(value, step_) : static_cast<i64>(static_cast<u64>(value) / static_cast<u64>(step_));
+    case Modifier::divide:
+      return floor_divide(value, step_);
+    default:
+      return value;
+  }
+}
+
+i64 Column::begin(i64 bucket) const {
+  if (modifier_ == Modifier::linear) return bucket * step_;
+  if (bucket > 0) return bucket == 1 ? 1 : static_cast<i64>(u64{1} << (bucket - 1));
+  return bucket == 0 ? 0 : bucket <= -64 ? INT64_MIN : -(i64{1} << (-bucket - 1));
+}
+
+std::string Column::show_number(i64 value, bool is_signed) { return is_signed ? std::to_string(value) : std::to_string(static_cast<u64>(value)); }
+
+std::string Column::show(u64 key, const Texts& texts) const {
+  if (kind_ == Kind::text) return std::string(texts.text(key));
+  if (kind_ == Kind::real) {
+    double value = 0;
+    std::memcpy(&value, &key, sizeof value);
+    return fmt::format("{}", value);
+  }
+  const auto value = static_cast<i64>(key);
+  const auto named = [&] {
+    const Task* task = tasks_->find(static_cast<i32>(value));
+    return task;
+  };
+  switch (modifier_) {
+    case Modifier::log2:
+      if (value == 0 || value == -1) return value == 0 ? "0" : "-1";
+      if (value > 0) return value >= 64 ? "[2^63, 2^64)" : fmt::format("[{}, {})", u64{1} << (value - 1), u64{1} << value);
+      return value <= -64 ? "[-2^63, -2^62)" : fmt::format("[{}, {})", -(i64{1} << (-value - 1)), -(i64{1} << (-value - 2)));
+    case Modifier::linear:
+      return is_signed_ ? fmt::format("[{}, {})", static_cast<__int128>(value) * step_, (static_cast<__int128>(value) + 1) * step_)
+                        : fmt::format("[{}, {})", static_cast<unsigned __int128>(key) * static_cast<u64>(step_), (static_cast<unsigned __int128>(key) + 1) * static_cast<u64>(step_));
+    case Modifier::hex:
+      return fmt::format("{:#x}", key);
+    case Modifier::sym: {
+      const auto* symbol = const_cast<Formats*>(formats_)->symbols().find(key);
+      if (symbol == nullptr) return fmt::format("{:#x}", key);
+      return fmt::format("{}+{:#x}", symbol->name, key - symbol->address);
+    }
+    case Modifier::execname: {
+      const Task* task = named();
+      return task != nullptr ? task->name : fmt::format("<{}>", value);
+    }
+    default:
+      break;
+  }
+  switch (show_) {
+    case Show::thread: {
+      const Task* task = named();
+      return fmt::format("{}-{}", task != nullptr ? task->name : "<...>", value);
+    }
+    case Show::process: {
+      const Task* task = named();
+      return fmt::format("{}-{}", task != nullptr ? task->process : "<...>", value);
+    }
+    case Show::event: {
+      const EventType* type = formats_->find(static_cast<u32>(value));
+      return type != nullptr ? type->full : fmt::format("unknown:{}", value & 0xFFFF);
+    }
+    case Show::plain:
+      break;
+  }
+  for (const auto& [number, symbol] : symbols_) {
+    if (number == value) return symbol;
+  }
+  return show_number(value, is_signed_);
+}
+
+void Column::append_json(u64 key, const Texts& texts, fmt::memory_buffer& out) const {
+  const bool plain = kind_ == Kind::whole && show_ == Show::plain && (modifier_ == Modifier::none || modifier_ == Modifier::divide || buckets());
+  if (plain && buckets()) {
+    append(out, show_number(begin(static_cast<i64>(key)), is_signed_));
+    return;
+  }
+  const std::string text = show(key, texts);
+  if ((plain && (symbols_.empty() || text == show_number(static_cast<i64>(key), is_signed_))) || (kind_ == Kind::real && text.find_first_of("ni") == std::string::npos))
+    append(out, text);
+  else
+    append_json_text(text, out);
+}
+
+bool Column::before(u64 a, u64 b, const Texts& texts) const {
+  if (kind_ == Kind::text) return texts.text(a) < texts.text(b);
+  if (kind_ == Kind::real) {
+    double x = 0, y = 0;
+    std::memcpy(&x, &a, sizeof x);
+    std::memcpy(&y, &b, sizeof y);
+    return x < y;
+  }
+  return is_signed_ ? static_cast<i64>(a) < static_cast<i64>(b) : a < b;
+}
+
+}  // namespace ringside

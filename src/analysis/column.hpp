@@ -1,0 +1,140 @@
+// A named value of records: what keys group by, what is added up, what pairs start with end. Compiled once; a look at it is a
+// load at a known offset.
+//
+//   auto size = Column::compile("libc:malloc/size.log2", formats, tasks);
+//   i64 value;
+//   if (size->number(record, ring, value)) ...
+//
+//   text = [ EVENT "/" ] NAME { "." MODIFIER }
+//
+// EVENT is a glob over SYSTEM:EVENT or the event's name: records of other events have no such value. NAME is a field of the event,
+// else one of
+//   ts · cpu, CPU, ring · event, system · source · task, comm, COMM · thread, tid, pid, common_pid · process · common_type
+// (as in filters, and as in the kernel's histograms a field comes first). MODIFIER:
+//   log2         whole numbers by their power of two        buckets=N    by multiples of N
+//   hex          shown in hex                               sym          shown as the kernel's function at that address
+//   execname     the name of the thread with this number    usecs, msecs times, divided
+//
+// A column is of one kind: the kind of its field in the first event that has it. An event whose field of that name is of another
+// kind has no value. Thread-safety: none; a Column keeps what it found out about events.
+#pragma once
+#include <cstring>
+#include <ringside/base/result.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/id_table.hpp"
+#include "analysis/texts.hpp"
+#include "decode/formats.hpp"
+#include "export/tasks.hpp"
+#include "timeline/merge.hpp"
+
+namespace ringside {
+
+class Column {
+ public:
+  enum class Kind : u8 { whole, real, text };
+  enum class Unit : u8 { none, ns, bytes };
+
+  // Both must outlive it. They may grow meanwhile. Errors: no event has such a field (with the names that are near), an array,
+  // a modifier that is unknown or not for this kind.
+  static result<Column> compile(std::string_view text, const Formats& formats, const Tasks& tasks);
+
+  const std::string& name() const { return text_; }
+  Kind kind() const { return kind_; }
+  Unit unit() const { return unit_; }
+  bool buckets() const { return modifier_ == Modifier::log2 || modifier_ == Modifier::linear; }
+
+  // False: the record has no such value, or the column is of another kind. Numbers outside the payload read as 0.
+  bool number(const TraceRecord& record, const RingName& ring, i64& out) {
+    const Access& access = of(record);
+    if (!whole(access, record, ring, out)) return false;
+    if (modifier_ != Modifier::none) [[unlikely]] out = modify(out);
+    return true;
+  }
+  bool real(const TraceRecord& record, const RingName& ring, double& out);           // of whole numbers, too
+  bool text(const TraceRecord& record, const RingName& ring, std::string_view& out);  // valid as long as the record
+  // Any of them as 64 bits, equal if and only if the values are: numbers as they are, reals bit by bit, texts by number.
+  bool key(const TraceRecord& record, const RingName& ring, Texts& texts, u64& out) {
+    if (kind_ == Kind::whole) [[likely]] {
+      i64 value = 0;
+      const bool is = number(record, ring, value);
+      out = static_cast<u64>(value);
+      return is;
+    }
+    return other_key(record, ring, texts, out);
+  }
+
+  // A key as people read it: enums by name, threads as NAME-TID, buckets as "[64, 128)".
+  std::string show(u64 key, const Texts& texts) const;
+  // As JSON: numbers and reals as numbers, everything with a name as a text.
+  void append_json(u64 key, const Texts& texts, fmt::memory_buffer& out) const;
+  // Whether a key comes before another one: by number, by letters.
+  bool before(u64 a, u64 b, const Texts& texts) const;
+  // Of a bucket's key: where it begins.
+  i64 begin(i64 bucket) const;
+
+ private:
+  enum class Op : u8 { unknown, absent, u8_, s8_, u16_, s16_, u32_, s32_, u64_, time, ring, tid, process, event, real, text, task, source, system };
+  enum class Modifier : u8 { none, log2, linear, hex, sym, execname, divide };
+  enum class Show : u8 { plain, thread, process, event };
+  struct Access {
+    Op op = Op::unknown;
+    u32 offset = 0;
+    const Field* field = nullptr;
+    const EventType* type = nullptr;
+  };
+
+  const Access& of(const TraceRecord& record) {
+    const u32 id = record.ids + read_common(record.payload).id;
+    Access& access = by_id_[id];
+    if (access.op == Op::unknown || access.type != formats_->find(id)) [[unlikely]] find(id, access);
+    return access;
+  }
+  template <class T>
+  static bool load(const Access& access, const TraceRecord& record, i64& out) {
+    T value{};
+    if (access.offset + sizeof(T) <= record.payload.size) [[likely]]
+      std::memcpy(&value, record.payload.data + access.offset, sizeof value);
+    out = static_cast<i64>(value);
+    return true;
+  }
+  bool whole(const Access& access, const TraceRecord& record, const RingName& ring, i64& out) const {
+    switch (access.op) {
+      case Op::u8_: return load<u8>(access, record, out);
+      case Op::s8_: return load<signed char>(access, record, out);
+      case Op::u16_: return load<u16>(access, record, out);
+      case Op::s16_: return load<short>(access, record, out);
+      case Op::u32_: return load<u32>(access, record, out);
+      case Op::s32_: return load<i32>(access, record, out);
+      case Op::u64_: return load<u64>(access, record, out);
+      case Op::time: out = static_cast<i64>(record.time); return true;
+      case Op::ring: out = ring.ring; return true;
+      case Op::tid: out = thread_of(access.type, read_common(record.payload)); return true;
+      case Op::event: out = record.ids + read_common(record.payload).id; return true;
+      case Op::process: return process_of(access, record, ring, out);
+      default: return false;
+    }
+  }
+  bool process_of(const Access& access, const TraceRecord& record, const RingName& ring, i64& out) const;
+  bool other_key(const TraceRecord& record, const RingName& ring, Texts& texts, u64& out);
+  void find(u32 id, Access& access) const;
+  Access lower(const EventType* type, Kind& kind) const;
+  i64 modify(i64 value) const;
+  static std::string show_number(i64 value, bool is_signed);
+
+  const Formats* formats_ = nullptr;
+  const Tasks* tasks_ = nullptr;
+  std::string text_, event_, name_;  // as written; EVENT; NAME
+  Kind kind_ = Kind::whole;
+  Unit unit_ = Unit::none;
+  Modifier modifier_ = Modifier::none;
+  Show show_ = Show::plain;
+  bool is_signed_ = true, is_bool_ = false, is_char_ = false;
+  i64 step_ = 0;
+  std::vector<std::pair<i64, std::string>> symbols_;
+  IdTable<Access> by_id_;
+};
+
+}  // namespace ringside

@@ -1,0 +1,97 @@
+// Records by one column or two, each group with a cell of its own: what tables are made of.
+//
+//   auto groups = Groups<Cell>::make({"task", "event"}, 10000, formats, tasks);
+//   if (Cell* cell = groups->at(record, ring)) ++cell->count;     // null: the record has not all of the columns
+//
+// Memory is bounded as KeyTable's, texts of keys included.
+#pragma once
+#include <ringside/base/result.hpp>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "analysis/column.hpp"
+#include "analysis/key_table.hpp"
+#include "export/json.hpp"
+
+namespace ringside {
+
+// "EVENT/A,B" as columns: EVENT/A and EVENT/B. A comma within [] or {} does not part them.
+std::vector<std::string> split_columns(std::string_view text);
+
+template <class Cell>
+class Groups {
+ public:
+  static result<Groups> make(const std::vector<std::string>& keys, size_t most, const Formats& formats, const Tasks& tasks) {
+    Groups groups(most);
+    if (keys.empty() || keys.size() > std::tuple_size_v<KeyWords>)
+      return refuse(std::errc::invalid_argument, "a table has one key or two, not " + std::to_string(keys.size()));
+    for (const std::string& text : keys) {
+      auto column = Column::compile(text, formats, tasks);
+      if (!column) return tl::unexpected<Error>(column.error());
+      groups.columns_.push_back(std::move(*column));
+    }
+    return groups;
+  }
+
+  Cell* at(const TraceRecord& record, const RingName& ring) {
+    if (table_.evicted().keys != forgotten_) [[unlikely]] forget_texts();
+    KeyWords key{};
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      if (!columns_[i].key(record, ring, texts_, key[i])) {
+        ++without_;
+        return nullptr;
+      }
+    }
+    return &table_.at(key);
+  }
+
+  template <class Use>
+  void each(const Use& use) const { table_.each(use); }
+  template <class Use>
+  void each(const Use& use) { table_.each(use); }
+
+  const std::vector<Column>& columns() const { return columns_; }
+  size_t size() const { return table_.size(); }
+  u64 without() const { return without_; }  // records that had not all of the columns
+  const auto& evicted() const { return table_.evicted(); }
+
+  std::string show(const KeyWords& key, size_t column) const { return columns_[column].show(key[column], texts_); }
+  // "task":"cc1","event":"libc:malloc", and a comma behind.
+  void append_json(const KeyWords& key, fmt::memory_buffer& out) const {
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      append_json_text(columns_[i].name(), out);
+      out.push_back(':');
+      columns_[i].append_json(key[i], texts_, out);
+      out.push_back(',');
+    }
+  }
+  bool before(const KeyWords& a, const KeyWords& b) const {
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      if (a[i] != b[i]) return columns_[i].before(a[i], b[i], texts_);
+    }
+    return false;
+  }
+
+ private:
+  explicit Groups(size_t most) : table_(most) {}
+  // Keys were given up: their texts go, too.
+  void forget_texts() {
+    forgotten_ = table_.evicted().keys;
+    Texts kept;
+    table_.rekey([&](KeyWords key) {
+      for (size_t i = 0; i < columns_.size(); ++i) {
+        if (columns_[i].kind() == Column::Kind::text) key[i] = kept.number(texts_.text(key[i]));
+      }
+      return key;
+    });
+    texts_ = std::move(kept);
+  }
+
+  std::vector<Column> columns_;
+  KeyTable<Cell> table_;
+  Texts texts_;
+  u64 without_ = 0, forgotten_ = 0;
+};
+
+}  // namespace ringside

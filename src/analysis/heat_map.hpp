@@ -1,0 +1,66 @@
+// How many values fell where, over time and size: a column for each stretch of time, in it a row for each bucket of sizes
+// (LogBuckets). The number of columns is bounded: when the time no longer fits, they merge two by two and become twice as wide.
+//
+//   HeatMap heat;
+//   heat.add(record.time, latency_ns);
+//   for (size_t c = 0; c < heat.columns(); ++c) use(heat.begin_ns(c), heat.count(c, row));
+//
+// Columns are as wide as a power of two of nanoseconds and begin at multiples of it: what is in one does not depend on the order
+// in which the values came, early and late ones alike. Memory: most_columns times 8 bytes for each row up to the largest value seen.
+// Thread-safety: none.
+#pragma once
+#include <ringside/base/types.hpp>
+#include <vector>
+
+#include <ringside/log_buckets.hpp>
+
+namespace ringside {
+
+class HeatMap {
+ public:
+  struct Options {
+    size_t most_columns = 256;  // 2 at least
+    u32 precision = 0;          // rows for each power of two of sizes, as a power of two
+    u32 finest = 16;            // columns of 2^finest ns to begin with
+  };
+
+  HeatMap() : HeatMap(Options()) {}
+  explicit HeatMap(const Options& options)
+      : most_(options.most_columns < 2 ? 2 : options.most_columns), buckets_{options.precision}, shift_(options.finest < 63 ? options.finest : 63) {}
+
+  void add(u64 time_ns, u64 value, u64 times = 1) {
+    u64 column = (time_ns >> shift_) - first_;
+    if (column >= columns_.size()) [[unlikely]] column = make_room(time_ns);
+    std::vector<u64>& rows = columns_[column];
+    const u32 row = buckets_.of(value);
+    if (row >= rows.size()) [[unlikely]] rows.resize(row + 1);
+    rows[row] += times;
+    count_ += times;
+  }
+  // The columns of both, as if all had been added here. Of the same precision.
+  void merge(const HeatMap& other);
+  // Merges columns until there are so many at most: for a picture that is narrower. 1 at least.
+  void narrow(size_t most_columns);
+
+  u64 count() const { return count_; }
+  size_t columns() const { return columns_.size(); }
+  u64 column_ns() const { return u64{1} << shift_; }
+  u64 begin_ns(size_t column) const { return (first_ + column) << shift_; }
+  u32 rows() const;  // one more than the last that is not empty; 0: all are
+  u64 count(size_t column, u32 row) const { return row < columns_[column].size() ? columns_[column][row] : 0; }
+  u64 low(u32 row) const { return buckets_.low(row); }    // both ends are in it
+  u64 high(u32 row) const { return buckets_.high(row); }
+
+ private:
+  u64 make_room(u64 time_ns);
+  void halve();
+
+  size_t most_;
+  LogBuckets buckets_;
+  u32 shift_;
+  u64 first_ = 0;  // the first column is that of times from first_ << shift_ on
+  std::vector<std::vector<u64>> columns_;
+  u64 count_ = 0;
+};
+
+}  // namespace ringside

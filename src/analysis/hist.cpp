@@ -1,0 +1,59 @@
+#include "analysis/hist.hpp"
+
+#include <algorithm>
+
+#include "analysis/names.hpp"
+
+namespace ringside {
+
+result<Hist> Hist::make(const Options& options, const Formats& formats, const Tasks& tasks) {
+  auto groups = Groups<Cell>::make(options.keys, options.most_keys, formats, tasks);
+  if (!groups) return tl::unexpected<Error>(groups.error());
+  Hist hist(std::move(*groups), options.precision);
+  for (const std::string& text : options.values) {
+    auto column = Column::compile(text, formats, tasks);
+    if (!column) return tl::unexpected<Error>(column.error());
+    if (column->kind() == Column::Kind::text) return refuse(std::errc::invalid_argument, quoted(text) + " is a text, and those do not add up");
+    hist.values_.push_back(std::move(*column));
+  }
+  hist.read_.resize(hist.values_.size());
+  return hist;
+}
+
+bool Hist::add_values(const TraceRecord& record, const RingName& ring) {
+  for (size_t i = 0; i < values_.size(); ++i) {
+    bool is = false;
+    if (values_[i].kind() == Column::Kind::whole) {
+      is = values_[i].number(record, ring, read_[i]);
+    } else {
+      double real = 0;
+      is = values_[i].real(record, ring, real) && !std::isnan(real);
+      read_[i] = is ? static_cast<i64>(std::llround(std::clamp(real, -0x1p62, 0x1p62))) : 0;
+    }
+    if (!is) {
+      ++without_;
+      return false;
+    }
+  }
+  Cell* cell = groups_.at(record, ring);
+  if (cell == nullptr) return false;
+  ++count_;
+  if (cell->count++ == 0) cell->values = std::make_unique<std::vector<Histogram>>(values_.size(), Histogram(precision_));
+  for (size_t i = 0; i < values_.size(); ++i) (*cell->values)[i].add(read_[i]);
+  return true;
+}
+
+std::vector<Hist::Row> Hist::rows(const Sort& sort) const {
+  std::vector<Row> rows;
+  rows.reserve(groups_.size());
+  groups_.each([&](const KeyWords& key, const Cell& cell) { rows.push_back({key, cell.count, cell.values != nullptr ? cell.values->data() : nullptr}); });
+  std::sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
+    if (sort.by == By::key) return sort.descending ? groups_.before(b.key, a.key) : groups_.before(a.key, b.key);
+    const double x = sort.by == By::count ? static_cast<double>(a.count) : a.values[sort.value].sum();
+    const double y = sort.by == By::count ? static_cast<double>(b.count) : b.values[sort.value].sum();
+    return x != y ? (sort.descending ? x > y : x < y) : groups_.before(a.key, b.key);
+  });
+  return rows;
+}
+
+}  // namespace ringside

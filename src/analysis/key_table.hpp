@@ -1,0 +1,127 @@
+// Cells by key, at most so many: what every table of an analysis is kept in.
+//
+//   KeyTable<Cell> table(10000);          // Cell: default-constructible, movable, with `u64 count`, 0 while nobody has used it
+//   Cell& cell = table.at({tid, prio});   // made if it is new; valid until the next at()
+//   ++cell.count;                         // at once: this is what makes it stay
+//
+// A full table makes room by giving up the half of its cells that counts least, and says what it gave up: a key that comes back
+// begins anew. So memory is bounded, a heavy key survives, and what is shown is exact as long as evicted().keys is 0.
+// Open addressing with linear probing; the hash is seeded, so that nobody can choose keys that collide.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <random>
+#include <ringside/base/types.hpp>
+#include <vector>
+
+namespace ringside {
+
+using KeyWords = std::array<u64, 2>;
+
+template <class Cell>
+class KeyTable {
+ public:
+  struct Slot {
+    KeyWords key{};
+    Cell cell{};
+  };
+  struct Evicted {
+    u64 keys = 0, count = 0;
+  };
+
+  explicit KeyTable(size_t most) : most_(std::max<size_t>(most, 2)), slots_(64) { reseed(); }
+
+  Cell& at(const KeyWords& key) {
+    size_t i = place(key);
+    if (slots_[i].cell.count == 0) [[unlikely]] {
+      if (used_ == most_) {
+        evict();
+        i = place(key);
+      } else if (2 * (used_ + 1) > slots_.size()) {
+        rebuild(slots_.size() * 2);
+        i = place(key);
+      }
+      slots_[i].key = key;
+      slots_[i].cell = Cell{};
+      ++used_;
+    }
+    return slots_[i].cell;
+  }
+  // Null: no such key.
+  const Cell* find(const KeyWords& key) const {
+    const Slot& slot = slots_[place(key)];
+    return slot.cell.count == 0 ? nullptr : &slot.cell;
+  }
+  template <class Use>
+  void each(const Use& use) const {
+    for (const Slot& slot : slots_) {
+      if (slot.cell.count != 0) use(slot.key, slot.cell);
+    }
+  }
+  template <class Use>
+  void each(const Use& use) {
+    for (Slot& slot : slots_) {
+      if (slot.cell.count != 0) use(slot.key, slot.cell);
+    }
+  }
+  // Every key becomes change(key); two must not become the same.
+  template <class Change>
+  void rekey(const Change& change) {
+    for (Slot& slot : slots_) {
+      if (slot.cell.count != 0) slot.key = change(slot.key);
+    }
+    rebuild(slots_.size());
+  }
+  size_t size() const { return used_; }
+  const Evicted& evicted() const { return evicted_; }
+
+ private:
+  // As far as the multiplication goes, both halves of it folded (wyhash's mixing step).
+  size_t place(const KeyWords& key) const {
+    const auto mixed = static_cast<unsigned __int128>(key[0] ^ seed_) * (key[1] * 0x9E3779B97F4A7C15 + 0xA0761D6478BD642F);
+    size_t i = (static_cast<u64>(mixed) ^ static_cast<u64>(mixed >> 64)) & (slots_.size() - 1);
+    while (slots_[i].cell.count != 0 && slots_[i].key != key) i = (i + 1) & (slots_.size() - 1);
+    return i;
+  }
+  void reseed() {
+    std::random_device random;
+    seed_ = (u64{random()} << 32 | random()) | 1;
+  }
+  void rebuild(size_t slots) {
+    std::vector<Slot> old(slots);
+    old.swap(slots_);
+    for (Slot& slot : old) {
+      if (slot.cell.count == 0) continue;
+      const size_t i = place(slot.key);
+      slots_[i] = std::move(slot);
+    }
+  }
+  void evict() {
+    std::vector<u64> counts;
+    counts.reserve(used_);
+    each([&](const KeyWords&, const Cell& cell) { counts.push_back(cell.count); });
+    const auto middle = counts.begin() + static_cast<std::ptrdiff_t>((counts.size() - 1) / 2);
+    std::nth_element(counts.begin(), middle, counts.end());
+    const u64 limit = *middle;
+    size_t to_go = (counts.size() + 1) / 2;
+    for (const bool equal : {false, true}) {  // of those that count as much as the middle one, as many as make the half
+      for (Slot& slot : slots_) {
+        if (slot.cell.count == 0 || to_go == 0 || (equal ? slot.cell.count != limit : slot.cell.count >= limit)) continue;
+        --to_go;
+        --used_;
+        ++evicted_.keys;
+        evicted_.count += slot.cell.count;
+        slot.cell.count = 0;
+      }
+    }
+    rebuild(slots_.size());
+  }
+
+  size_t most_, used_ = 0;
+  std::vector<Slot> slots_;
+  u64 seed_ = 0;
+  Evicted evicted_;
+};
+
+}  // namespace ringside

@@ -1,0 +1,25 @@
+// What every record has besides the fields of its event, and what somebody may have meant who mistyped a name.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "decode/formats.hpp"
+
+namespace ringside {
+
+// ts · cpu, CPU, ring · source · comm, COMM, task · pid, tid, common_pid · event · system · common_type, common_flags, common_preempt_count
+bool is_builtin(std::string_view name);
+
+// "; did you mean prio or prev_prio?"; empty if nothing is near.
+std::string near_names(std::string_view wanted, const Formats& formats);
+
+// In quotes, without control characters, cut after 64 bytes.
+std::string quoted(std::string_view text);
+
+// "sched:sched_switch, irq:irq_handler_entry, ...": the first twenty; "none".
+std::string event_list(const Formats& formats);
+
+// Whether a glob over SYSTEM:EVENT, over an event's name, or a system's name means this event; or one of several, with commas.
+bool event_matches(std::string_view glob, const EventType& type);
+
+}  // namespace ringside

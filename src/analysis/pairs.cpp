@@ -1,0 +1,320 @@
+#include "analysis/pairs.hpp"
+
+#include <algorithm>
+#include <random>
+
+#include "analysis/names.hpp"
+#include "export/json.hpp"
+
+namespace ringside {
+namespace {
+
+constexpr size_t longest_copy = 4096;
+
+// Eight bytes at a time, each time multiplied into twice the width and folded (wyhash's mixing step).
+u64 hash_text(std::string_view text, u64 seed) {
+  u64 hash = seed ^ text.size();
+  for (size_t at = 0; at < text.size(); at += 8) {
+    u64 part = 0;
+    std::memcpy(&part, text.data() + at, std::min<size_t>(8, text.size() - at));
+    const auto mixed = static_cast<unsigned __int128>(part ^ hash) * (hash ^ 0x9E3779B97F4A7C15);
+    hash = static_cast<u64>(mixed) ^ static_cast<u64>(mixed >> 64) ^ seed;
+  }
+  return hash;
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+bool any_has(const Formats& formats, std::string_view events, std::string_view field) {
+  return std::any_of(formats.all().begin(), formats.all().end(),
+                     [&](const auto& type) { return event_matches(events, *type) && type->field(field) != nullptr; });
+}
+
+bool any_matches(const Formats& formats, std::string_view events) {
+  return std::any_of(formats.all().begin(), formats.all().end(), [&](const auto& type) { return event_matches(events, *type); });
+}
+
+// A column of these events, unless it says itself of which.
+result<Column> column_of(const std::string& events, const std::string& text, const Formats& formats, const Tasks& tasks) {
+  return Column::compile(text.find('/') == std::string::npos ? events + "/" + text : text, formats, tasks);
+}
+
+Pairs::Copy copy_of(const TraceRecord& record, size_t most = longest_copy) {
+  Pairs::Copy copy{record.time, record.lost, record.source, record.ids};
+  if (record.lost == 0) copy.payload.assign(record.payload.data, record.payload.data + std::min<size_t>(record.payload.size, most));
+  return copy;
+}
+
+}  // namespace
+
+std::pair<std::string, std::string> Pairs::split(std::string_view text) {
+  const size_t at = text.find(" if ");
+  if (at == std::string_view::npos) return {std::string(trimmed(text)), ""};
+  return {std::string(trimmed(text.substr(0, at))), std::string(trimmed(text.substr(at + 4)))};
+}
+
+result<Pairs> Pairs::make(const Options& options, const Formats& formats, const Tasks& tasks) {
+  Pairs pairs(options);
+  if (auto compiled = pairs.compile(formats, tasks); !compiled) return tl::unexpected<Error>(compiled.error());
+  return pairs;
+}
+
+result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
+  formats_ = &formats;
+  std::random_device random;
+  seed_ = u64{random()} << 32 | random();
+  const auto side = [&](const std::string& text, std::string& events, std::optional<Filter>& condition) -> result<void> {
+    std::string test;
+    std::tie(events, test) = split(text);
+    if (events.empty()) return refuse(std::errc::invalid_argument, "a pair needs a start and an end: SYSTEM:EVENT, or \"SYSTEM:EVENT if CONDITION\"");
+    if (!any_matches(formats, events)) return refuse(std::errc::invalid_argument, "no event here matches " + quoted(events) + "; there are " + event_list(formats));
+    if (test.empty()) return {};
+    auto filter = Filter::compile(test, formats, tasks);
+    if (!filter) return tl::unexpected<Error>(filter.error());
+    condition = std::move(*filter);
+    return {};
+  };
+  if (auto done = side(options_.start, start_events_, start_if_); !done) return done;
+  if (auto done = side(options_.end, end_events_, end_if_); !done) return done;
+  if (options_.keys.empty()) options_.keys.push_back({"common_pid", "common_pid"});
+  if (options_.keys.size() > most_keys) return refuse(std::errc::invalid_argument, "a pair has at most " + std::to_string(most_keys) + " keys in common");
+  for (const Key& key : options_.keys) {
+    auto start = column_of(start_events_, key.start, formats, tasks);
+    if (!start) return tl::unexpected<Error>(start.error());
+    auto end = column_of(end_events_, key.end, formats, tasks);
+    if (!end) return tl::unexpected<Error>(end.error());
+    if (start->kind() != end->kind())
+      return refuse(std::errc::invalid_argument, quoted(key.start) + " of the start and " + quoted(key.end) + " of the end are a text, a floating or a whole number, and not both the same");
+    start_keys_.push_back(std::move(*start));
+    end_keys_.push_back(std::move(*end));
+    const auto is = [&](std::initializer_list<std::string_view> names) {
+      const auto named = [&](const std::string& events, const std::string& name) {
+        return std::find(names.begin(), names.end(), name) != names.end() && !any_has(formats, events, name);
+      };
+      return named(start_events_, key.start) && named(end_events_, key.end);
+    };
+    by_cpu_ = by_cpu_ || is({"cpu", "CPU", "ring"});
+    by_thread_ = by_thread_ || is({"common_pid", "thread", "tid", "pid"});
+  }
+  return options_.by.empty() ? result<void>() : compile_by(formats, tasks);
+}
+
+result<void> Pairs::compile_by(const Formats& formats, const Tasks& tasks) {
+  const std::string& by = options_.by;
+  const size_t slash = by.rfind('/');
+  const std::string event = slash == std::string::npos ? "" : by.substr(0, slash);
+  std::string name = slash == std::string::npos ? by : by.substr(slash + 1);
+  const std::string field = name.substr(0, name.find('.'));
+  if (event.empty())
+    by_start_ = !any_has(formats, end_events_, field) && any_has(formats, start_events_, field);
+  else if (event == "start" || event == "end")
+    by_start_ = event == "start";
+  else
+    by_start_ = std::none_of(formats.all().begin(), formats.all().end(), [&](const auto& type) { return event_matches(event, *type) && is_end(*type); });
+  if (!event.empty() && event != "start" && event != "end") name = by;
+  auto column = column_of(by_start_ ? start_events_ : end_events_, name, formats, tasks);
+  if (!column) return tl::unexpected<Error>(column.error());
+  by_ = std::move(*column);
+  return {};
+}
+
+bool Pairs::is_start(const EventType& type) const { return event_matches(start_events_, type); }
+bool Pairs::is_end(const EventType& type) const { return event_matches(end_events_, type); }
+
+void Pairs::find(u32 id, Role& role) const {
+  role.type = formats_->find(id);
+  role.is_start = role.type != nullptr && is_start(*role.type);
+  role.is_end = role.type != nullptr && is_end(*role.type);
+}
+
+u64 Pairs::word(Column& column, const TraceRecord& record, const RingName& ring, bool& has) const {
+  if (column.kind() == Column::Kind::whole) [[likely]] {
+    i64 value = 0;
+    has = column.number(record, ring, value) && has;
+    return static_cast<u64>(value);
+  }
+  if (column.kind() == Column::Kind::text) {
+    std::string_view text;
+    has = column.text(record, ring, text) && has;
+    return hash_text(text, seed_);
+  }
+  double real = 0;
+  has = column.real(record, ring, real) && has;
+  if (real == 0) real = 0;  // -0.0 is 0
+  u64 bits = 0;
+  std::memcpy(&bits, &real, sizeof bits);
+  return bits;
+}
+
+void Pairs::start(const TraceRecord& record, const RingName& ring) {
+  Words key{};
+  if (!key_of(start_keys_, record, ring, key)) {
+    ++counts_.without_key;
+    return;
+  }
+  ++counts_.starts;
+  u32 at = waiting_.find(key);
+  if (at == waiting_.none) {
+    at = waiting_.insert(key);
+  } else {
+    ++counts_.repeated;
+    if (options_.first) return;
+    waiting_.renew(at);
+  }
+  Waiting& waiting = waiting_[at];
+  waiting.time = record.time;
+  waiting.common = 0;
+  std::memcpy(&waiting.common, record.payload.data, std::min<size_t>(sizeof waiting.common, record.payload.size));
+  waiting.source = record.source;
+  waiting.ids = record.ids;
+  waiting.losses = static_cast<u32>(counts_.losses);
+  waiting.ring_losses = ring_of(record.source).losses;
+  waiting.has_by = false;
+  if (!by_start_) return;
+  waiting.has_by = true;
+  waiting.by = word(*by_, record, ring, waiting.has_by);
+  if (by_->kind() != Column::Kind::text) return;
+  if (at >= by_texts_.size()) by_texts_.resize(at + 1);
+  std::string_view text;
+  by_->text(record, ring, text);
+  by_texts_[at] = text;
+}
+
+bool Pairs::end(const TraceRecord& record, const RingName& ring) {
+  Words key{};
+  if (!key_of(end_keys_, record, ring, key)) {
+    ++counts_.without_key;
+    return false;
+  }
+  ++counts_.ends;
+  const u32 at = waiting_.find(key);
+  if (at == waiting_.none) {
+    ++counts_.unmatched;
+    return false;
+  }
+  const Waiting& waiting = waiting_[at];
+  if (record.time < waiting.time) {
+    ++counts_.negative;
+    waiting_.erase(at);
+    return false;
+  }
+  ++counts_.pairs;
+  bool doubtful = waiting.losses != static_cast<u32>(counts_.losses);
+  if (doubtful && waiting.source == record.source && on_one_ring(ring)) doubtful = waiting.ring_losses != ring_of(record.source).losses;
+  counts_.doubtful += doubtful;
+  const bool counts = !doubtful || !options_.sure;
+  if (counts) {
+    latency_ = std::min<u64>(record.time - waiting.time, INT64_MAX);
+    all_.add(static_cast<i64>(latency_));
+    u64 by = 0;
+    const Group* const mine = by_ ? group(record, ring, at, by) : nullptr;
+    if (slowest_.size() < options_.slowest || (options_.slowest != 0 && latency_ > slowest_.front().latency))
+      keep(record, ring, waiting, Slow{latency_, doubtful, "", mine != nullptr ? show_group(by, *mine) : "", {}, {}, {}});
+  }
+  waiting_.erase(at);
+  return counts;
+}
+
+// Null: the pair has no such value.
+const Pairs::Group* Pairs::group(const TraceRecord& record, const RingName& ring, u32 at, u64& by) {
+  const Waiting& waiting = waiting_[at];
+  bool has = true;
+  by = by_start_ ? waiting.by : word(*by_, record, ring, has);
+  if (by_start_) has = waiting.has_by;
+  if (!has) {
+    ++without_group_;
+    return nullptr;
+  }
+  Group& group = groups_.at({by, 0});
+  if (group.count++ == 0 && by_->kind() == Column::Kind::text) {
+    std::string_view text;
+    if (by_start_)
+      text = by_texts_[at];
+    else
+      by_->text(record, ring, text);
+    group.name = text;
+  }
+  group.times.add(static_cast<i64>(latency_));
+  return &group;
+}
+
+void Pairs::keep(const TraceRecord& record, const RingName& ring, const Waiting& waiting, Slow slow) {
+  const auto faster_on_top = [](const Slow& a, const Slow& b) { return a.latency > b.latency; };
+  if (slowest_.size() == options_.slowest) {
+    std::pop_heap(slowest_.begin(), slowest_.end(), faster_on_top);
+    slowest_.pop_back();
+  }
+  for (size_t i = 0; i < end_keys_.size(); ++i) {
+    Column& column = end_keys_[i];
+    slow.key += (i == 0 ? "" : " ") + options_.keys[i].end.substr(0, options_.keys[i].end.find('.')) + "=";
+    bool has = true;
+    std::string_view text;
+    if (column.kind() == Column::Kind::text && column.text(record, ring, text))
+      slow.key += text;
+    else
+      slow.key += column.show(word(column, record, ring, has), {});
+  }
+  slow.start = Copy{waiting.time, 0, waiting.source, waiting.ids};
+  slow.start.payload.resize(sizeof waiting.common);
+  std::memcpy(slow.start.payload.data(), &waiting.common, sizeof waiting.common);
+  slow.end = copy_of(record);
+  const Ring& last = ring_of(record.source);
+  for (size_t i = 0; i < last.records.size(); ++i) slow.context.push_back(last.records[(last.next + i) % last.records.size()]);
+  slowest_.push_back(std::move(slow));
+  std::push_heap(slowest_.begin(), slowest_.end(), faster_on_top);
+}
+
+void Pairs::lose(const TraceRecord& record) {
+  ++counts_.losses;
+  counts_.lost += record.lost;
+  ++ring_of(record.source).losses;
+  if (options_.context != 0) remember(record);
+}
+
+void Pairs::remember(const TraceRecord& record) {
+  if (options_.context == 0) return;
+  Ring& ring = ring_of(record.source);
+  if (ring.records.size() < options_.context) {
+    ring.records.push_back(copy_of(record));
+    return;
+  }
+  Copy& copy = ring.records[ring.next];
+  ring.next = (ring.next + 1) % options_.context;
+  copy.time = record.time;
+  copy.lost = record.lost;
+  copy.ids = record.ids;
+  copy.payload.clear();
+  if (record.lost == 0) copy.payload.assign(record.payload.data, record.payload.data + std::min<size_t>(record.payload.size, longest_copy));
+}
+
+Pairs::Counts Pairs::counts() const {
+  Counts counts = counts_;
+  counts.evicted = waiting_.evicted();
+  counts.waiting = waiting_.size();
+  return counts;
+}
+
+std::vector<Pairs::Slow> Pairs::slowest() const {
+  std::vector<Slow> out = slowest_;
+  std::sort(out.begin(), out.end(), [](const Slow& a, const Slow& b) {
+    return a.latency != b.latency ? a.latency > b.latency : a.end.time < b.end.time;
+  });
+  return out;
+}
+
+std::string Pairs::show_group(u64 key, const Group& group) const {
+  return by_->kind() == Column::Kind::text ? group.name : by_->show(key, {});
+}
+
+void Pairs::append_group_json(u64 key, const Group& group, fmt::memory_buffer& out) const {
+  if (by_->kind() == Column::Kind::text)
+    append_json_text(group.name, out);
+  else
+    by_->append_json(key, {}, out);
+}
+
+}  // namespace ringside

@@ -1,0 +1,212 @@
+// Latencies: the time from a start to the end that belongs to it, by what they have in common.
+//
+//   auto pairs = Pairs::make({.start = "sched:sched_waking", .end = "sched:sched_switch", .keys = {{"pid", "next_pid"}}}, formats, tasks);
+//   while (timeline.next(record)) {
+//     if (pairs->take(record, ring)) heat.add(record.time, pairs->latency());
+//   }
+//   pairs->all().quantile(.99)
+//
+// Start and end are EVENTS [ " if " CONDITION ]: globs over SYSTEM:EVENT with commas between them, and a condition as filters have
+// it. Keys are columns, up to three; with none the thread that ran (common_pid) is what both must have in common. An event may be
+// both: then it ends one pair and starts the next (START = END measures periods).
+//
+// An end takes the start with its key away; what it finds is the newest start, as in the kernel's histogram triggers, where a
+// variable is set again by every start and read once (onmatch): an earlier one that nothing ended is counted as repeated.
+// Options::first turns that around: the first start counts, and those that follow before the end are repeated ones.
+// Every number adds up, at any time:
+//
+//   starts = pairs + repeated + evicted + negative + waiting          ends = pairs + negative + unmatched
+//
+// Negative: the end is the older one of the two (a late event, or clocks that disagree); both are gone then, and measure nothing.
+// Evicted: at most most_waiting starts wait, then the oldest gives way.
+//
+// Losses: what was lost may have been the end that belongs to a start, and then the next end of that key gets a start that was not
+// its own. So a pair between whose events a ring lost some is doubtful: it may be true (a long wait more likely than a short one,
+// so leaving them all out would hide just the latencies that are looked for) or a mistake. They are counted, and marked among
+// the slowest; Options::sure leaves them out of all(), groups() and slowest(). Only losses of the pair's own ring matter where
+// the key ties both events to it: the CPU, or the thread in a ring that only that thread writes. A loss counts at the place where
+// its ring goes on.
+//
+// Memory: most_waiting starts, most_groups histograms (what is given up for others is counted, KeyTable), `slowest` pairs with
+// `context` records each, and as many for each ring. Texts in keys count by a seeded hash of 64 bits. Thread-safety: none.
+#pragma once
+#include <optional>
+#include <ringside/base/result.hpp>
+#include <ringside/histogram.hpp>
+#include <string>
+#include <vector>
+
+#include "analysis/aged_table.hpp"
+#include "analysis/column.hpp"
+#include "analysis/filter.hpp"
+#include "analysis/id_table.hpp"
+#include "analysis/key_table.hpp"
+
+namespace ringside {
+
+class Pairs {
+ public:
+  static constexpr size_t most_keys = 3;
+  static constexpr u32 precision = 6;  // of the histograms: quantiles are right within 0.8 %
+
+  struct Key {
+    std::string start, end;  // columns
+  };
+  struct Options {
+    std::string start{}, end{};
+    std::vector<Key> keys{};
+    std::string by{};  // a column; "start/..." and "end/..." say whose. Else the end's field, the start's, what every record has, of the end
+    size_t most_waiting = 100'000, most_groups = 10'000;
+    u32 slowest = 10;   // pairs kept
+    u32 context = 0;    // records kept with each of them: the last of its ring before the end
+    bool first = false, sure = false;
+  };
+
+  struct Counts {
+    u64 starts = 0, ends = 0;  // with a key
+    u64 pairs = 0;             // doubtful ones among them, left out or not
+    u64 doubtful = 0, repeated = 0, evicted = 0, negative = 0, unmatched = 0, waiting = 0;
+    u64 without_key = 0;       // starts and ends that have none
+    u64 losses = 0, lost = 0;  // places, events
+    bool exact() const { return losses == 0 && evicted == 0 && negative == 0; }
+  };
+  struct Group {
+    u64 count = 0;
+    Histogram times{precision};
+    std::string name;  // of texts
+  };
+  // A record that stays. Of a start there are only the common fields.
+  struct Copy {
+    u64 time = 0;
+    u64 lost = 0;
+    u32 source = 0, ids = 0;
+    std::vector<u8> payload{};
+    TraceRecord record() const {
+      TraceRecord r;
+      r.time = time;
+      r.lost = lost;
+      r.payload = {payload.data(), static_cast<u32>(payload.size())};
+      r.source = source;
+      r.ids = ids;
+      return r;
+    }
+  };
+  struct Slow {
+    u64 latency = 0;
+    bool doubtful = false;
+    std::string key;    // "next_pid=4711 ..."
+    std::string group;  // its line of the groups
+    Copy start, end;
+    std::vector<Copy> context{};  // the oldest first
+  };
+
+  // Both must outlive it. Errors: no such event, condition or column; a key that is a text here and a number there.
+  static result<Pairs> make(const Options& options, const Formats& formats, const Tasks& tasks);
+
+  // Every record of the trace in its order, losses included. True: it ended a pair that counts; see latency().
+  bool take(const TraceRecord& record, const RingName& ring) {
+    if (record.lost != 0) [[unlikely]] {
+      lose(record);
+      return false;
+    }
+    const u32 id = record.ids + read_common(record.payload).id;
+    const Role& role = of(id);
+    bool found = false;
+    if (role.is_end && (!end_if_ || end_if_->matches(record, ring))) found = end(record, ring);
+    if (role.is_start && (!start_if_ || start_if_->matches(record, ring))) start(record, ring);
+    if (options_.context != 0) remember(record);
+    return found;
+  }
+  // A record that is for the context only.
+  void remember(const TraceRecord& record);
+
+  u64 latency() const { return latency_; }  // ns, of the last pair
+  Counts counts() const;
+  const Histogram& all() const { return all_; }
+  std::vector<Slow> slowest() const;  // the slowest first
+  bool grouped() const { return by_.has_value(); }
+  // use(key, group), in no order.
+  template <class Use>
+  void each_group(const Use& use) const {
+    if (!by_) return;
+    groups_.each([&](const KeyWords& key, const Group& group) { use(key[0], group); });
+  }
+  std::string show_group(u64 key, const Group& group) const;
+  void append_group_json(u64 key, const Group& group, fmt::memory_buffer& out) const;
+  const std::string& by() const { return options_.by; }
+  u64 without_group() const { return without_group_; }
+  const KeyTable<Group>::Evicted& evicted_groups() const { return groups_.evicted(); }
+
+  // EVENTS and CONDITION of a start or an end.
+  static std::pair<std::string, std::string> split(std::string_view text);
+  // Whether an event is one of them, whatever its condition says.
+  bool is_start(const EventType& type) const;
+  bool is_end(const EventType& type) const;
+
+ private:
+  struct Role {
+    const EventType* type = nullptr;
+    bool is_start = false, is_end = false;
+  };
+  struct Waiting {
+    u64 time = 0;
+    u64 common = 0;  // the first eight bytes of the payload
+    u64 by = 0;
+    u32 source = 0, ids = 0;
+    u32 losses = 0, ring_losses = 0;  // how many there had been
+    bool has_by = false;
+  };
+  struct Ring {
+    u32 losses = 0;
+    size_t next = 0;
+    std::vector<Copy> records{};
+  };
+  using Words = AgedTable<Waiting>::Key;
+
+  explicit Pairs(const Options& options) : options_(options), waiting_(options.most_waiting), groups_(options.most_groups) {}
+  result<void> compile(const Formats& formats, const Tasks& tasks);
+  result<void> compile_by(const Formats& formats, const Tasks& tasks);
+  const Role& of(u32 id) {
+    Role& role = roles_[id];
+    if (role.type != formats_->find(id)) [[unlikely]] find(id, role);
+    return role;
+  }
+  void find(u32 id, Role& role) const;
+  Ring& ring_of(u32 source) {
+    if (source >= rings_.size()) [[unlikely]] rings_.resize(source + 1);
+    return rings_[source];
+  }
+  u64 word(Column& column, const TraceRecord& record, const RingName& ring, bool& has) const;
+  bool key_of(std::vector<Column>& columns, const TraceRecord& record, const RingName& ring, Words& out) {
+    bool has = true;
+    for (size_t i = 0; i < columns.size(); ++i) out[i] = word(columns[i], record, ring, has);
+    return has;
+  }
+  void start(const TraceRecord& record, const RingName& ring);
+  bool end(const TraceRecord& record, const RingName& ring);
+  void lose(const TraceRecord& record);
+  const Group* group(const TraceRecord& record, const RingName& ring, u32 at, u64& key);
+  void keep(const TraceRecord& record, const RingName& ring, const Waiting& waiting, Slow slow);
+  bool on_one_ring(const RingName& ring) const { return by_cpu_ || (by_thread_ && !ring.kernel); }
+
+  Options options_;
+  const Formats* formats_ = nullptr;
+  std::string start_events_, end_events_;
+  std::optional<Filter> start_if_, end_if_;
+  std::vector<Column> start_keys_, end_keys_;
+  std::optional<Column> by_;
+  bool by_start_ = false;
+  bool by_cpu_ = false, by_thread_ = false;  // the key has the CPU, the thread of both
+  u64 seed_ = 0;                             // of texts
+  IdTable<Role> roles_;
+  AgedTable<Waiting> waiting_;
+  std::vector<std::string> by_texts_;        // of waiting starts, by place
+  KeyTable<Group> groups_;
+  Histogram all_{precision};
+  std::vector<Slow> slowest_;                // a heap, the fastest on top
+  std::vector<Ring> rings_;
+  Counts counts_;
+  u64 latency_ = 0, without_group_ = 0;
+};
+
+}  // namespace ringside

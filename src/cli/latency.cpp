@@ -1,0 +1,475 @@
+// ringside latency: the time between two events with something in common, as a table, bars, a heat map and the slowest ones. Live
+// (the kernel, an instance), or the whole of a recording.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/heat_map.hpp"
+#include "analysis/names.hpp"
+#include "analysis/pairs.hpp"
+#include "cli/live.hpp"
+#include "cli/picture.hpp"
+#include "cli/table.hpp"
+#include "cli/units.hpp"
+#include "export/json.hpp"
+#include "export/text.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside::cli {
+namespace {
+
+struct Preset {
+  const char *name, *what, *start, *end, *keys, *by;
+};
+constexpr Preset presets[] = {
+    {"wakeup", "a thread is woken, until it runs", "sched:sched_waking,sched:sched_wakeup_new", "sched:sched_switch", "pid=next_pid", "start/comm"},
+    {"preempted", "a thread that could run is taken off its CPU, until it runs again", "sched:sched_switch if prev_pid != 0 && !(prev_state & 0xff)", "sched:sched_switch", "prev_pid=next_pid", "start/prev_comm"},
+    {"sleep", "a thread goes to sleep, until it is woken", "sched:sched_switch if prev_pid != 0 && prev_state & 0xff", "sched:sched_waking", "prev_pid=pid", "start/prev_comm"},
+    {"syscalls", "system calls", "raw_syscalls:sys_enter", "raw_syscalls:sys_exit", "common_pid", "end/id"},
+    {"irq", "interrupt handlers", "irq:irq_handler_entry", "irq:irq_handler_exit", "irq,cpu", "start/name"},
+    {"softirq", "soft interrupts", "irq:softirq_entry", "irq:softirq_exit", "vec,cpu", "end/vec"},
+    {"softirq-raise", "a soft interrupt is raised, until it runs", "irq:softirq_raise", "irq:softirq_entry", "vec,cpu", "end/vec"},
+    {"timer", "callbacks of timers", "timer:hrtimer_expire_entry", "timer:hrtimer_expire_exit", "hrtimer.hex,cpu", "start/function.sym"},
+    {"workqueue", "work is queued, until it begins", "workqueue:workqueue_queue_work", "workqueue:workqueue_execute_start", "work.hex", "end/function.sym"},
+    {"block", "requests of block devices, issued until complete", "block:block_rq_issue", "block:block_rq_complete", "dev,sector", "start/rwbs"},
+    {"malloc", "memory, from malloc to free (record --libc malloc)", "libc:malloc,libc:calloc,libc:realloc", "libc:free", "ptr.hex", "start/event"},
+};
+
+struct Options {
+  std::vector<std::string> words;
+  RunOptions run;
+  std::string hook, keys, by, sort = "max";
+  u64 most_waiting = 100'000, most_groups = 10'000, count = 20;
+  u32 slowest = 10, context = 0;
+  bool heat = false, ascii = false, first = false, sure = false;
+};
+
+// What is measured, and where: nothing, if that was not said.
+struct Job {
+  Pairs::Options pairs;
+  std::vector<std::string> where;
+  std::vector<std::string> globs;  // the events' patterns
+};
+
+std::vector<std::string> split_at(std::string_view text, char c) {
+  std::vector<std::string> out;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(c, at), text.size());
+    out.emplace_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return out;
+}
+
+// FIELD[=FIELD][,...]
+std::vector<Pairs::Key> parse_keys(const std::string& text) {
+  std::vector<Pairs::Key> keys;
+  for (const std::string& one : split_at(text, ',')) {
+    const size_t equal = one.find('=');
+    Pairs::Key key{one.substr(0, equal), equal == std::string::npos ? one : one.substr(equal + 1)};
+    if (key.start.empty() || key.end.empty()) throw UsageError{"--key takes FIELD, or START_FIELD=END_FIELD; up to " + std::to_string(Pairs::most_keys) + " with commas"};
+    keys.push_back(std::move(key));
+  }
+  if (keys.size() > Pairs::most_keys) throw UsageError{"--key takes " + std::to_string(Pairs::most_keys) + " fields at most"};
+  return keys;
+}
+
+// START_EVENT,START_MATCH[,START_PID]/END_EVENT,END_MATCH[,FLAGS], as trace-cmd profile has it.
+void parse_hook(const std::string& text, Pairs::Options& pairs) {
+  const auto wrong = [&](const std::string& why) { return UsageError{"-H " + ringside::quoted(text) + ": " + why + "; it takes [SYSTEM:]EVENT,FIELD[,PID]/[SYSTEM:]EVENT,FIELD[,FLAGS]"}; };
+  const auto sides = split_at(text, '/');
+  if (sides.size() != 2) throw wrong("there must be one / between start and end");
+  const auto start = split_at(sides[0], ','), end = split_at(sides[1], ',');
+  if (start.size() < 2 || start.size() > 3 || end.size() < 2 || end.size() > 3) throw wrong("an event and its field on both sides");
+  for (const auto* side : {&start, &end}) {
+    for (const std::string& part : *side) {
+      if (part.empty()) throw wrong("nothing between two commas");
+    }
+  }
+  bool cpu = false, global = false;
+  for (const char c : end.size() == 3 ? end[2] : std::string()) {
+    switch (c) {
+      case 'p': case 'P': cpu = true; break;
+      case 'g': case 'G': global = true; break;
+      case 's': case 'S': say("-H: no stacks are recorded; the flag s does nothing"); break;
+      default: throw wrong("flags are p (on one CPU), g (of no task) and s");
+    }
+  }
+  pairs.start = start[0];
+  pairs.end = end[0];
+  pairs.keys = {{start[1], end[1]}};
+  // Without a PID both happen in one task.
+  if (!global && start.size() == 2) pairs.keys.push_back({"common_pid", "common_pid"});
+  if (cpu) pairs.keys.push_back({"cpu", "cpu"});
+  if (start.size() == 3) pairs.by = "start/" + start[2];
+}
+
+Job job_of(const Options& options) {
+  Job job;
+  Pairs::Options& pairs = job.pairs;
+  size_t used = 0;
+  const auto& words = options.words;
+  const Preset* preset = words.empty() || !options.hook.empty()
+                             ? nullptr
+                             : std::find_if(std::begin(presets), std::end(presets), [&](const Preset& p) { return words[0] == p.name; });
+  if (preset == std::end(presets)) preset = nullptr;
+  if (!options.hook.empty()) {
+    parse_hook(options.hook, pairs);
+  } else if (preset != nullptr) {
+    pairs.start = preset->start;
+    pairs.end = preset->end;
+    pairs.keys = parse_keys(preset->keys);
+    pairs.by = preset->by;
+    used = 1;
+  } else {
+    if (words.size() < 2) throw UsageError{"what from and what to: START END, as SYSTEM:EVENT, or one of the names that --help lists"};
+    pairs.start = words[0];
+    pairs.end = words[1];
+    used = 2;
+  }
+  job.where.assign(words.begin() + static_cast<std::ptrdiff_t>(used), words.end());
+  if (!options.keys.empty()) pairs.keys = parse_keys(options.keys);
+  if (!options.by.empty()) pairs.by = options.by == "none" ? "" : options.by;
+  pairs.most_waiting = options.most_waiting;
+  pairs.most_groups = options.most_groups;
+  pairs.slowest = options.slowest;
+  pairs.context = options.context;
+  pairs.first = options.first;
+  pairs.sure = options.sure;
+  for (const std::string* side : {&pairs.start, &pairs.end}) {
+    for (std::string& glob : split_at(Pairs::split(*side).first, ',')) job.globs.push_back(std::move(glob));
+  }
+  return job;
+}
+
+// Where nothing is said: the kernel, live, if these are its events; else ./ringside.data.
+result<RunOptions> where(const Job& job, RunOptions run) {
+  run.where = job.where;
+  if (!run.where.empty()) return run;
+  std::vector<std::string> globs = job.globs;
+  globs.insert(globs.end(), run.events.begin(), run.events.end());
+  const auto all = kernel_events();
+  const auto is_kernels = [&](std::string& glob) {
+    const auto has = [&](const std::string& g) { return std::any_of(all->begin(), all->end(), [&](const KernelEvent& e) { return names_event(g, e.system, e.name); }); };
+    if (has(glob)) return true;
+    if (glob.find(':') != std::string::npos || !has("*:" + glob)) return false;
+    glob = "*:" + glob;
+    return true;
+  };
+  const bool of_libc = std::any_of(globs.begin(), globs.end(), [](const std::string& g) { return g.rfind("libc:", 0) == 0; });
+  if (!all && !of_libc) return tl::unexpected<Error>(all.error());
+  if (of_libc || std::count_if(globs.begin(), globs.end(), is_kernels) == 0) return run;
+  run.events = globs;
+  return run;
+}
+
+// Names of the kernel's threads, as far as they are known by now.
+void learn_names(Trace& trace) {
+  if (trace.kernel == nullptr) return;
+  const auto text = sys::read_file(trace.kernel->dir() + "/../../saved_cmdlines");
+  if (!text) return;
+  for (const std::string& line : split_at(*text, '\n')) {
+    const size_t space = line.find(' ');
+    const i32 tid = std::atoi(line.c_str());
+    if (tid <= 0 || space == std::string::npos) continue;
+    trace.tasks.add(Task{tid, tid, line.substr(space + 1), line.substr(space + 1)});
+  }
+}
+
+const char* const quantile_names[] = {"p50", "p90", "p99", "p99.9"};
+const char* const json_names[] = {"p50", "p90", "p99", "p999"};
+constexpr double quantiles[] = {.5, .9, .99, .999};
+
+class Report {
+ public:
+  Report(const Options& options, const Job& job, Trace& trace, const Pairs& pairs, const HeatMap& heat)
+      : options_(options), job_(job), trace_(trace), pairs_(pairs), heat_(heat), counts_(pairs.counts()), groups_(groups()) {}
+
+  std::string text(bool last) const {
+    const Glyphs how = glyphs(options_.ascii);
+    const size_t width = std::min<size_t>(terminal_width(), 120);
+    std::string keys;
+    for (const Pairs::Key& key : job_.pairs.keys) keys += (keys.empty() ? "" : ", ") + key.start + (key.end == key.start ? "" : "=" + key.end);
+    std::string out = fmt::format("{}  ->  {}  ({})\n", job_.pairs.start, job_.pairs.end, keys.empty() ? "thread" : keys);
+    out += table();
+    if (counts_.pairs != 0) out += "\n" + time_bars(pairs_.all(), width, how);
+    if (options_.heat && heat_.count() != 0) out += "\n" + heat_map(heat_, width, how);
+    if (last) out += slowest();
+    return out + "\n" + closing();
+  }
+
+  std::string json() const {
+    fmt::memory_buffer out;
+    const auto to = std::back_inserter(out);
+    append(out, "{\"start\":");
+    append_json_text(job_.pairs.start, out);
+    append(out, ",\"end\":");
+    append_json_text(job_.pairs.end, out);
+    append(out, ",\"key\":[");
+    for (const Pairs::Key& key : job_.pairs.keys) {
+      append(out, &key == job_.pairs.keys.data() ? "[" : ",[");
+      append_json_text(key.start, out);
+      append(out, ",");
+      append_json_text(key.end, out);
+      append(out, "]");
+    }
+    const Pairs::Counts& c = counts_;
+    fmt::format_to(to, "],\"exact\":{},\"pairs\":{},\"doubtful\":{},\"starts\":{},\"ends\":{},\"repeated\":{},\"evicted\":{},\"negative\":{},\"open\":{},\"unmatched\":{},"
+                   "\"without_key\":{},\"lost\":{},\"all\":{{", exact(), c.pairs, c.doubtful, c.starts, c.ends, c.repeated, c.evicted, c.negative, c.waiting, c.unmatched, c.without_key, c.lost);
+    append_numbers(pairs_.all(), out);
+    append(out, ",\"buckets\":[");
+    bool first = true;
+    pairs_.all().each([&](i64 low, i64 high, u64 count) {
+      fmt::format_to(to, "{}[{},{},{}]", first ? "" : ",", low, high, count);
+      first = false;
+    });
+    append(out, "]}");
+    if (pairs_.grouped()) {
+      append(out, ",\"by\":");
+      append_json_text(pairs_.by(), out);
+      append(out, ",\"groups\":[");
+      for (size_t i = 0; i < std::min<size_t>(groups_.size(), options_.count); ++i) {
+        append(out, i == 0 ? "{\"key\":" : ",{\"key\":");
+        pairs_.append_group_json(groups_[i].key, *groups_[i].group, out);
+        append(out, ",");
+        append_numbers(groups_[i].group->times, out);
+        append(out, "}");
+      }
+      fmt::format_to(to, "],\"all_groups\":{},\"without_group\":{},\"evicted_groups\":{},\"evicted_pairs\":{}", groups_.size(), pairs_.without_group(), pairs_.evicted_groups().keys,
+                     pairs_.evicted_groups().count);
+    }
+    append(out, ",\"slowest\":[");
+    const auto slowest = pairs_.slowest();
+    for (const Pairs::Slow& slow : slowest) {
+      fmt::format_to(to, "{}{{\"latency\":{},\"doubtful\":{},\"key\":", &slow == slowest.data() ? "" : ",", slow.latency, slow.doubtful);
+      append_json_text(slow.key, out);
+      if (pairs_.grouped()) {
+        append(out, ",\"group\":");
+        append_json_text(slow.group, out);
+      }
+      for (const auto& [name, copy] : {std::pair<const char*, const Pairs::Copy&>{"start", slow.start}, {"end", slow.end}}) {
+        const RingName& ring = trace_.timeline.name(copy.source);
+        const i32 tid = tid_of(copy);
+        fmt::format_to(to, ",\"{}\":{{\"ts\":{},\"{}\":{},\"tid\":{},\"task\":", name, copy.time, ring.kernel ? "cpu" : "ring", ring.ring, tid);
+        append_json_text(trace_.tasks.name(tid, ring), out);
+        append(out, ",\"event\":");
+        append_json_text(event_of(copy), out);
+        append(out, "}");
+      }
+      append(out, ",\"context\":[");
+      JsonLines lines(trace_.formats, trace_.tasks);
+      for (const Pairs::Copy& copy : slow.context) {
+        if (&copy != slow.context.data()) append(out, ",");
+        lines.print(copy.record(), trace_.timeline.name(copy.source), out);
+        out.resize(out.size() - 1);  // the newline
+      }
+      append(out, "]}");
+    }
+    append(out, "]");
+    if (options_.heat && heat_.count() != 0) {
+      fmt::format_to(to, ",\"heat\":{{\"begin\":{},\"column_ns\":{},\"rows\":[", heat_.begin_ns(0), heat_.column_ns());
+      for (u32 row = 0; row < heat_.rows(); ++row) fmt::format_to(to, "{}{}", row == 0 ? "" : ",", heat_.low(row));
+      append(out, "],\"columns\":[");
+      for (size_t column = 0; column < heat_.columns(); ++column) {
+        append(out, column == 0 ? "[" : ",[");
+        for (u32 row = 0; row < heat_.rows(); ++row) fmt::format_to(to, "{}{}", row == 0 ? "" : ",", heat_.count(column, row));
+        append(out, "]");
+      }
+      append(out, "]}");
+    }
+    append(out, "}\n");
+    return {out.data(), out.size()};
+  }
+
+ private:
+  struct Row {
+    u64 key = 0;
+    const Pairs::Group* group = nullptr;
+    double order = 0;
+  };
+
+  std::vector<Row> groups() const {
+    std::vector<Row> rows;
+    const auto* const quantile = std::find(std::begin(quantile_names), std::end(quantile_names), options_.sort);
+    pairs_.each_group([&](u64 key, const Pairs::Group& group) {
+      const Histogram& h = group.times;
+      const double order = options_.sort == "count" ? static_cast<double>(h.count())
+                           : options_.sort == "sum" ? h.sum()
+                           : options_.sort == "max" ? static_cast<double>(h.max())
+                                                    : h.quantile(quantiles[quantile - std::begin(quantile_names)]);
+      rows.push_back({key, &group, order});
+    });
+    std::sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
+      if (a.order != b.order) return a.order > b.order;
+      return a.group->count != b.group->count ? a.group->count > b.group->count : pairs_.show_group(a.key, *a.group) < pairs_.show_group(b.key, *b.group);
+    });
+    return rows;
+  }
+
+  std::string table() const {
+    std::vector<Table::Column> columns{{pairs_.grouped() ? pairs_.by() : "", Table::left}, {"count", Table::right}, {"sum", Table::right}};
+    for (const char* name : quantile_names) columns.push_back({name, Table::right});
+    columns.push_back({"max", Table::right});
+    Table table(std::move(columns));
+    const auto row = [&](const std::string& name, const Histogram& h) {
+      std::vector<std::string> cells{name, format_count(h.count()), format_time(h.sum())};
+      for (const double q : quantiles) cells.push_back(format_time(h.quantile(q)));
+      cells.push_back(format_time(static_cast<double>(h.max())));
+      table.row(std::move(cells));
+    };
+    for (size_t i = 0; i < std::min<size_t>(groups_.size(), options_.count); ++i) row(pairs_.show_group(groups_[i].key, *groups_[i].group), groups_[i].group->times);
+    if (groups_.size() > options_.count) table.row({fmt::format("({} more)", groups_.size() - options_.count)});
+    row("all", pairs_.all());
+    return table.render(colours());
+  }
+
+  std::string slowest() const {
+    const auto slowest = pairs_.slowest();
+    if (slowest.empty()) return "";
+    Table table({{"slowest", Table::right}, {"start", Table::right}, {"task", Table::left}, {"cpu", Table::right}, {"end", Table::right}, {"task", Table::left}, {"cpu", Table::right}, {pairs_.grouped() ? pairs_.by() : "", Table::left}, {"key", Table::left}});
+    for (const Pairs::Slow& slow : slowest) {
+      std::vector<std::string> cells{(slow.doubtful ? "? " : "") + format_time(static_cast<double>(slow.latency))};
+      for (const Pairs::Copy* copy : {&slow.start, &slow.end}) {
+        const RingName& ring = trace_.timeline.name(copy->source);
+        cells.push_back(time_of(*copy));
+        cells.push_back(fmt::format("{}-{}", trace_.tasks.name(tid_of(*copy), ring), tid_of(*copy)));
+        cells.push_back(std::to_string(ring.ring));
+      }
+      cells.push_back(slow.group);
+      cells.push_back(slow.key);
+      table.row(std::move(cells));
+    }
+    std::string out = "\n" + table.render(colours());
+    for (const Pairs::Slow& slow : slowest) {
+      if (slow.context.empty()) continue;
+      fmt::memory_buffer lines;
+      TextLines text(trace_.formats, trace_.tasks, trace_.raw_times());
+      for (const Pairs::Copy& copy : slow.context) text.print(copy.record(), trace_.timeline.name(copy.source), lines);
+      text.print(slow.end.record(), trace_.timeline.name(slow.end.source), lines);
+      out += fmt::format("\n{} with {}, and what led to it:\n", format_time(static_cast<double>(slow.latency)), slow.key);
+      out.append(lines.data(), lines.size());
+    }
+    return out;
+  }
+
+  // What became of every start and every end, and what the numbers are worth.
+  std::string closing() const {
+    const Pairs::Counts& c = counts_;
+    std::string out = fmt::format("starts {} = pairs {} + repeated {} + evicted {} + negative {} + still open {}\n", format_count(c.starts), format_count(c.pairs), format_count(c.repeated),
+                                  format_count(c.evicted), format_count(c.negative), format_count(c.waiting));
+    out += fmt::format("ends {} = pairs {} + negative {} + without a start {}\n", format_count(c.ends), format_count(c.pairs), format_count(c.negative), format_count(c.unmatched));
+    if (c.without_key != 0) out += format_count(c.without_key) + " of these events have no such key\n";
+    if (pairs_.without_group() != 0) out += format_count(pairs_.without_group()) + " pairs have no " + pairs_.by() + "\n";
+    if (pairs_.evicted_groups().keys != 0)
+      out += fmt::format("{} groups with {} pairs were given up for others (--groups)\n", format_count(pairs_.evicted_groups().keys), format_count(pairs_.evicted_groups().count));
+    if (exact()) return out + "nothing was lost: the numbers are exact, quantiles within 0.8 %\n";
+    out += "NOT exact:";
+    if (c.lost != 0)
+      out += fmt::format(" {} events were lost, in {} places; {} of the pairs have such a place between start and end and {}", format_count(c.lost), format_count(c.losses),
+                         format_count(c.doubtful), options_.sure ? "are left out" : "may be none (marked ?; --sure leaves them out)");
+    if (c.evicted != 0) out += fmt::format("{} {} starts gave way to younger ones (--keys)", c.lost != 0 ? ";" : "", format_count(c.evicted));
+    if (c.negative != 0) out += fmt::format("{} {} ends are older than their start", c.lost + c.evicted != 0 ? ";" : "", format_count(c.negative));
+    return out + "\n";
+  }
+  bool exact() const { return counts_.exact() && pairs_.evicted_groups().keys == 0; }
+
+  static void append_numbers(const Histogram& h, fmt::memory_buffer& out) {
+    fmt::format_to(std::back_inserter(out), "\"count\":{},\"sum\":{:.0f},\"mean\":{:.1f},\"min\":{}", h.count(), h.sum(), h.mean(), h.min());
+    for (size_t i = 0; i < std::size(quantiles); ++i) fmt::format_to(std::back_inserter(out), ",\"{}\":{:.0f}", json_names[i], h.quantile(quantiles[i]));
+    fmt::format_to(std::back_inserter(out), ",\"max\":{}", h.max());
+  }
+  const EventType* type_of(const Pairs::Copy& copy) const { return trace_.formats.find(copy.ids + read_common(copy.record().payload).id); }
+  std::string event_of(const Pairs::Copy& copy) const {
+    const EventType* type = type_of(copy);
+    return type != nullptr ? type->full : "unknown";
+  }
+  i32 tid_of(const Pairs::Copy& copy) const {
+    const i32 tid = thread_of(type_of(copy), read_common(copy.record().payload));
+    if (trace_.kernel != nullptr && trace_.tasks.find(tid) == nullptr) {  // the kernel remembers only some names
+      if (auto name = sys::read_file(fmt::format("/proc/{}/comm", tid)); name && !name->empty()) {
+        name->pop_back();
+        trace_.tasks.add(Task{tid, tid, *name, *name});
+      }
+    }
+    return tid;
+  }
+  std::string time_of(const Pairs::Copy& copy) const {
+    return trace_.raw_times() ? std::to_string(copy.time) : fmt::format("{}.{:06}", copy.time / 1'000'000'000, copy.time % 1'000'000'000 / 1000);
+  }
+
+  const Options& options_;
+  const Job& job_;
+  Trace& trace_;
+  const Pairs& pairs_;
+  const HeatMap& heat_;
+  const Pairs::Counts counts_;
+  const std::vector<Row> groups_;
+};
+
+int run(const Options& options) {
+  const Job job = job_of(options);
+  auto options_there = where(job, options.run);
+  if (!options_there) return failed(options_there.error());
+  auto run = AnalysisRun::open(std::move(*options_there));
+  if (!run) return failed(run.error());
+  Trace& trace = (*run)->trace();
+  auto pairs = Pairs::make(job.pairs, trace.formats, trace.tasks);
+  if (!pairs) return failed(pairs.error());
+  HeatMap heat;
+  const auto use = [&](const TraceRecord& record, const RingName& ring) {
+    if (pairs->take(record, ring) && options.heat) heat.add(record.time, pairs->latency());
+  };
+  const auto other = [&](const TraceRecord& record, const RingName& ring) {
+    if (record.lost != 0)
+      pairs->take(record, ring);
+    else
+      pairs->remember(record);
+  };
+  const auto picture = [&](const Totals&, double, bool last) {
+    learn_names(trace);
+    const Report report(options, job, trace, *pairs, heat);
+    return options.run.json ? report.json() : report.text(last);
+  };
+  return (*run)->go(use, picture, other);
+}
+
+}  // namespace
+
+Command add_latency(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* c = app.add_subcommand("latency", "time between two events: quantiles, a picture, the slowest ones; live or recorded");
+  c->add_option("WHAT", options->words,
+                "START END [WHERE...], or NAME [WHERE...] of a pair below. Events are SYSTEM:EVENT, globs with commas, and a condition if need be: 'sched:sched_switch if prev_state == 0'. WHERE: recordings, "
+                "trace.dats, instances; without any the kernel, live (./ringside.data if the events are not the kernel's)");
+  c->add_option("-k,--key", options->keys, "what a start and its end have in common: FIELD of both, or FIELD=FIELD; up to three with commas (default: the thread that ran)")->type_name("FIELD");
+  c->add_option("-H,--hook", options->hook, "the pair as trace-cmd profile takes it: EVENT,FIELD[,PID]/EVENT,FIELD[,FLAGS]")->type_name("HOOK");
+  c->add_option("--by", options->by, "one line for each value of a column of the end or the start (start/FIELD, end/FIELD say which), none: of all")->type_name("COLUMN");
+  c->add_option("--sort", options->sort, "lines by")->check(CLI::IsMember({"max", "p99.9", "p99", "p90", "p50", "sum", "count"}))->capture_default_str()->type_name("NUMBER");
+  c->add_option("-n,--count", options->count, "lines at most")->capture_default_str();
+  c->add_option("--slowest", options->slowest, "so many pairs with their times, tasks and CPUs")->check(CLI::Range(0, 10000))->capture_default_str();
+  c->add_option("--context", options->context, "with each of them the last so many events of the end's ring")->check(CLI::Range(0, 1000))->capture_default_str();
+  c->add_flag("--heat", options->heat, "a heat map: how many of what latency, over time");
+  c->add_flag("--ascii", options->ascii, "pictures without Unicode");
+  c->add_flag("--first", options->first, "of several starts before an end the first counts (default: the last, as in the kernel)");
+  c->add_flag("--sure", options->sure, "leave out pairs between whose events others were lost");
+  c->add_option("-e,--event", options->run.events, "live events of the kernel, beside WHERE; without it more than the pair's, for --context; may be repeated")->type_name("GLOB")->allow_extra_args(false);
+  add_run_options(*c, options->run);
+  c->add_option("--keys", options->most_waiting, "starts that may wait for their end; then the oldest give way, and are counted")->check(CLI::Range(1, 100'000'000))->capture_default_str();
+  c->add_option("--groups", options->most_groups, "lines that are kept count of; a full table gives up those with the fewest pairs")->check(CLI::Range(2, 10'000'000))->capture_default_str();
+  std::string names;
+  for (const Preset& p : presets) names += fmt::format("  {:<14} {}\n{:17}{} -> {}, {}\n", p.name, p.what, "", p.start, p.end, p.keys);
+  c->footer("Names:\n" + names +
+            "Examples:\n"
+            "  ringside latency wakeup                  the kernel, live, as root; Ctrl-C ends with the final table\n"
+            "  ringside latency syscalls --by end/event --duration 10s\n"
+            "  ringside latency sched:sched_wakeup sched:sched_switch --key pid=next_pid trace.dat --heat\n"
+            "  ringside latency libc:malloc libc:free --key ptr ringside.data --by start/task\n"
+            "  ringside latency app:begin app:end --key request web --context 20\n"
+            "  ringside latency 'syscalls:sys_enter_*' 'syscalls:sys_exit_*' --by event --slowest 5 --json\n"
+            "  ringside latency -H irq:irq_handler_entry,irq/irq:irq_handler_exit,irq,pg\n"
+            "An end takes the start with its key away; a second start before it takes the place of the first. Starts that nothing ended,\n"
+            "ends without a start and pairs that a loss fell into are counted, and the books under the table add up.");
+  return {c, [options] { return run(*options); }};
+}
+
+}  // namespace ringside::cli

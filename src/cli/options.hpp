@@ -1,0 +1,38 @@
+// Options that several commands share, and what they say of a trace.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command.hpp"
+#include "consumer/trace.hpp"
+
+namespace ringside::cli {
+
+// --source auto|map|read
+void add_source(CLI::App& app, std::optional<KernelWay>& forced);
+
+// The sum over rings, and what must hold of it: written = read + in the ring + overrun.
+Counters sum(const std::vector<Counters>& all);
+bool adds_up(const Counters& c);
+std::string identity(const Counters& c);  // one line for people
+
+// Globs over "system:event" or the event's name alone. No patterns: everything.
+class EventFilter {
+ public:
+  explicit EventFilter(std::vector<std::string> globs) : globs_(std::move(globs)), known_() {}
+  bool wants(u32 id, const Formats& formats);
+
+ private:
+  std::vector<std::string> globs_;
+  std::vector<u8> known_;  // 0: not asked yet, 1: no, 2: yes
+};
+
+// --filter TEXT
+CLI::Option* add_filter(CLI::App& app, std::string& text);
+
+// Says what there is to know, and what the timeline could not read. True: there was something of that.
+void say_notices(Trace& trace);
+bool report_problems(const Timeline& timeline);
+
+}  // namespace ringside::cli

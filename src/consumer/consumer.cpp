@@ -1,0 +1,278 @@
+#include <ringside/consumer.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "analysis/hist.hpp"
+#include "analysis/names.hpp"
+#include "analysis/pairs.hpp"
+#include "consumer/trace.hpp"
+#include "export/text.hpp"
+
+namespace ringside {
+namespace {
+
+// Between two looks at live rings that had nothing new.
+constexpr u64 look_every_ns = 5'000'000;
+
+TraceRecord record_of(const Event& e, u32 ids) {
+  TraceRecord record;
+  record.time = e.time;
+  record.lost = e.lost;
+  record.payload = {e.data, e.size};
+  record.source = e.source;
+  record.ids = ids;
+  return record;
+}
+
+}  // namespace
+
+struct Consumer::State {
+  Trace trace;
+  RecordFilter filter;
+  TraceRecord record;
+  std::optional<TextLines> lines;
+  std::atomic<bool> stop{false};
+  bool live = false, stopped = false;
+  u64 events = 0, lost = 0, end_ns = ~u64{0};
+
+  const RingName& ring(const Event& e) const { return trace.timeline.name(e.source); }
+  // Lossless: an id is what its ring adds, and what the event says.
+  static u32 ids_of(const Event& e) { return e.id - read_common({e.data, e.size}).id; }
+};
+
+Consumer::Consumer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Consumer::Consumer(Consumer&&) noexcept = default;
+Consumer& Consumer::operator=(Consumer&&) noexcept = default;
+Consumer::~Consumer() = default;
+
+result<Consumer> Consumer::open(const Options& options) {
+  auto state = std::make_unique<State>();
+  TracefsOptions make;
+  make.buffer_size = options.kernel_buffer_size;
+  make.own_events = options.own_events;
+  auto opened = open_traces(options.where, options.kernel, {KernelWay::read, {}}, false, make);
+  if (!opened) return tl::unexpected<Error>(opened.error());
+  state->trace = std::move(*opened);
+  auto filter = RecordFilter::make(options.filter, state->trace);
+  if (!filter) return tl::unexpected<Error>(filter.error());
+  state->filter = std::move(*filter);
+  state->live = state->trace.live();
+  if (state->live) state->trace.follow(static_cast<u64>(std::max<i64>(0, options.look_ahead.count())));
+  if (options.duration.count() > 0) state->end_ns = sys::now_ns() + static_cast<u64>(options.duration.count());
+  return Consumer(std::move(state));
+}
+
+bool Consumer::next(Event& out) {
+  State& s = *state_;
+  do {
+    if (!s.trace.next(s.record)) return false;
+  } while (s.record.lost == 0 && !s.filter.wants(s.record));
+  const TraceRecord& r = s.record;
+  const bool gap = r.lost != 0;
+  out = {r.time, r.lost, r.payload.data, static_cast<u32>(r.payload.size), gap ? 0 : r.ids + read_common(r.payload).id, r.source, r.late};
+  s.events += gap ? 0 : 1;
+  s.lost += r.lost;
+  return true;
+}
+
+bool Consumer::wait() {
+  State& s = *state_;
+  if (!s.live || s.stopped) return false;
+  if (s.stop.load(std::memory_order_relaxed) || sys::now_ns() >= s.end_ns) {
+    s.trace.stop();
+    s.stopped = true;
+    return true;
+  }
+  std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(look_every_ns, s.end_ns - sys::now_ns())));
+  s.trace.refresh();
+  return true;
+}
+
+void Consumer::stop() noexcept { state_->stop.store(true, std::memory_order_relaxed); }
+
+result<void> Consumer::find_field(std::string_view event, std::string_view name, int wanted, size_t bytes, u32& id, u32& offset, u32& size, bool& is_signed,
+                                  const void*& at) const {
+  for (const auto& type : state_->trace.formats.all()) {
+    if (type->full != event && type->name != event) continue;
+    const Field* field = nullptr;
+    std::string all;
+    for (const auto& f : type->fields) {
+      all += (all.empty() ? "" : ", ") + f.name;
+      if (f.name == name) field = &f;
+    }
+    if (field == nullptr) return refuse(std::errc::invalid_argument, type->full + " has no field " + quoted(name) + ", but " + (all.empty() ? "none" : all));
+    const bool text = field->kind == FieldKind::text || field->kind == FieldKind::loc_text;
+    const bool fits = wanted == 2 ? text : wanted == 1 ? field->kind == FieldKind::floating : field->kind == FieldKind::integer && field->size <= bytes;
+    if (!fits)
+      return refuse(std::errc::invalid_argument, fmt::format("{}/{} is {}, which {} cannot hold", type->full, name,
+                                                             text ? "a text" : field->kind == FieldKind::floating ? "a floating number" : field->kind == FieldKind::integer ? fmt::format("an integer of {} bytes", field->size) : "an array",
+                                                             wanted == 2 ? "a std::string_view" : wanted == 1 ? "a floating type" : fmt::format("an integer of {} bytes", bytes)));
+    id = type->id;
+    offset = field->offset;
+    size = field->size;
+    is_signed = field->is_signed;
+    at = field;
+    return {};
+  }
+  std::string events;
+  size_t n = 0;
+  for (const auto& type : state_->trace.formats.all()) {
+    if (++n <= 20) events += (events.empty() ? "" : ", ") + type->full;
+  }
+  return refuse(std::errc::invalid_argument, "there is no event " + quoted(event) + " in " + state_->trace.where + ", but " + (events.empty() ? "none" : events));
+}
+
+template <>
+std::string_view TypedField<std::string_view>::text(const Event& e) const {
+  return read_text({e.data, e.size}, *static_cast<const Field*>(field_));
+}
+
+std::string_view Consumer::name(const Event& e) const {
+  const EventType* type = e.lost == 0 ? state_->trace.formats.find(e.id) : nullptr;
+  return type != nullptr ? std::string_view(type->full) : std::string_view();
+}
+
+u32 Consumer::cpu(const Event& e) const { return state_->ring(e).ring; }
+
+int Consumer::tid(const Event& e) const { return e.lost != 0 ? 0 : thread_of(state_->trace.formats.find(e.id), read_common({e.data, e.size})); }
+
+std::string_view Consumer::task(const Event& e) const { return state_->trace.tasks.name(tid(e), state_->ring(e)); }
+
+std::string Consumer::text(const Event& e) {
+  State& s = *state_;
+  if (!s.lines) s.lines.emplace(s.trace.formats, s.trace.tasks, s.trace.raw_times());
+  fmt::memory_buffer out;
+  s.lines->print(record_of(e, e.lost != 0 ? 0 : State::ids_of(e)), s.ring(e), out);
+  std::string line(out.data(), out.size());
+  if (!line.empty() && line.back() == '\n') line.pop_back();
+  return line;
+}
+
+u64 Consumer::events() const { return state_->events; }
+u64 Consumer::lost() const { return state_->lost; }
+u64 Consumer::late() const { return state_->trace.timeline.late(); }
+std::vector<std::string> Consumer::problems() const {
+  std::vector<std::string> all = state_->trace.notices;
+  const auto& more = state_->trace.timeline.problems();
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+struct Consumer::Column::State {
+  const Consumer::State* consumer;
+  ringside::Column column;
+
+  // read(the column, the event's record and ring): T as a Column reads it.
+  template <class T, class Read>
+  std::optional<T> value(const Event& e, const Read& read) {
+    T out{};
+    if (e.lost != 0 || !read(column, record_of(e, Consumer::State::ids_of(e)), consumer->ring(e), out)) return std::nullopt;
+    return out;
+  }
+};
+
+Consumer::Column::Column(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Consumer::Column::Column(Column&&) noexcept = default;
+Consumer::Column::~Column() = default;
+
+std::optional<i64> Consumer::Column::number(const Event& e) {
+  return state_->value<i64>(e, [](auto& column, const auto& record, const RingName& ring, i64& out) { return column.kind() == ringside::Column::Kind::whole && column.number(record, ring, out); });
+}
+std::optional<double> Consumer::Column::real(const Event& e) {
+  return state_->value<double>(e, [](auto& column, const auto& record, const RingName& ring, double& out) { return column.real(record, ring, out); });
+}
+std::optional<std::string_view> Consumer::Column::text(const Event& e) {
+  return state_->value<std::string_view>(e, [](auto& column, const auto& record, const RingName& ring, std::string_view& out) { return column.text(record, ring, out); });
+}
+
+result<Consumer::Column> Consumer::column(const std::string& text) {
+  auto made = ringside::Column::compile(text, state_->trace.formats, state_->trace.tasks);
+  if (!made) return tl::unexpected<Error>(made.error());
+  return Column(std::unique_ptr<Column::State>(new Column::State{state_.get(), std::move(*made)}));
+}
+
+struct Consumer::Hist::State {
+  const Consumer::State* consumer;
+  ringside::Hist hist;
+};
+
+Consumer::Hist::Hist(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Consumer::Hist::Hist(Hist&&) noexcept = default;
+Consumer::Hist::~Hist() = default;
+
+result<Consumer::Hist> Consumer::hist(const std::vector<std::string>& keys, const std::vector<std::string>& values, size_t most_keys) {
+  ringside::Hist::Options options;
+  options.keys = keys;
+  options.values = values;
+  options.most_keys = most_keys;
+  auto made = ringside::Hist::make(options, state_->trace.formats, state_->trace.tasks);
+  if (!made) return tl::unexpected<Error>(made.error());
+  return Hist(std::unique_ptr<Hist::State>(new Hist::State{state_.get(), std::move(*made)}));
+}
+
+bool Consumer::Hist::add(const Event& e) {
+  return e.lost == 0 && state_->hist.add(record_of(e, Consumer::State::ids_of(e)), state_->consumer->ring(e));
+}
+
+std::vector<Consumer::Hist::Row> Consumer::Hist::rows() const {
+  std::vector<Row> out;
+  for (const auto& row : state_->hist.rows({})) {
+    Row& to = out.emplace_back();
+    for (size_t i = 0; i < state_->hist.keys().size(); ++i) to.key.push_back(state_->hist.show(row, i));
+    to.count = row.count;
+    for (size_t i = 0; i < state_->hist.values().size(); ++i) to.values.push_back(&row.values[i]);
+  }
+  return out;
+}
+
+u64 Consumer::Hist::evicted_keys() const { return state_->hist.evicted().keys; }
+u64 Consumer::Hist::evicted_events() const { return state_->hist.evicted().count; }
+
+struct Consumer::Latency::State {
+  const Consumer::State* consumer;
+  Pairs pairs;
+};
+
+Consumer::Latency::Latency(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Consumer::Latency::Latency(Latency&&) noexcept = default;
+Consumer::Latency::~Latency() = default;
+
+result<Consumer::Latency> Consumer::latency(const LatencyOptions& options) {
+  Pairs::Options make;
+  make.start = options.start;
+  make.end = options.end;
+  for (const auto& [start, end] : options.keys) make.keys.push_back({start, end});
+  make.by = options.by;
+  make.most_waiting = options.most_waiting;
+  make.most_groups = options.most_groups;
+  make.slowest = 0;
+  auto made = Pairs::make(make, state_->trace.formats, state_->trace.tasks);
+  if (!made) return tl::unexpected<Error>(made.error());
+  return Latency(std::unique_ptr<Latency::State>(new Latency::State{state_.get(), std::move(*made)}));
+}
+
+std::optional<u64> Consumer::Latency::add(const Event& e) {
+  const u32 ids = e.lost == 0 ? Consumer::State::ids_of(e) : 0;
+  if (!state_->pairs.take(record_of(e, ids), state_->consumer->ring(e))) return std::nullopt;
+  return state_->pairs.latency();
+}
+
+const Histogram& Consumer::Latency::all() const { return state_->pairs.all(); }
+
+std::vector<Consumer::Latency::Group> Consumer::Latency::groups() const {
+  std::vector<Group> out;
+  state_->pairs.each_group([&](u64 key, const Pairs::Group& group) { out.push_back({state_->pairs.show_group(key, group), &group.times}); });
+  std::sort(out.begin(), out.end(), [](const Group& a, const Group& b) { return a.times->sum() != b.times->sum() ? a.times->sum() > b.times->sum() : a.key < b.key; });
+  return out;
+}
+
+Consumer::Latency::Counts Consumer::Latency::counts() const {
+  const Pairs::Counts c = state_->pairs.counts();
+  return {c.pairs, c.doubtful, c.repeated, c.evicted, c.negative, c.waiting, c.unmatched};
+}
+
+}  // namespace ringside

@@ -1,0 +1,222 @@
+// The C form: the same calls, with texts kept until the next one, and no exception past it.
+#include <ringside/consumer.h>
+
+#include <cstring>
+#include <deque>
+#include <ringside/consumer.hpp>
+
+#include "analysis/groups.hpp"
+
+using ringside::Consumer;
+using ringside::u64;
+
+struct ringside_consumer {
+  Consumer consumer;
+  ringside::Event event{};
+  std::deque<Consumer::Column> columns{};
+  std::string text{};
+};
+
+struct ringside_hist {
+  ringside_consumer* consumer;
+  Consumer::Hist hist;
+  std::vector<Consumer::Hist::Row> rows{};
+};
+
+struct ringside_latency {
+  ringside_consumer* consumer;
+  Consumer::Latency latency;
+};
+
+namespace {
+
+void tell(const std::string& sentence, char* error, size_t size) {
+  if (size == 0) return;
+  const size_t length = std::min(sentence.size(), size - 1);
+  std::memcpy(error, sentence.data(), length);
+  error[length] = 0;
+}
+
+// What nobody expects, memory that ran out above all, is an error as the others.
+template <class Make>
+auto guarded(char* error, size_t size, const Make& make) -> decltype(make()) {
+  try {
+    return make();
+  } catch (const std::exception& e) {
+    tell(e.what(), error, size);
+    return {};
+  }
+}
+
+std::vector<std::string> list(const char* const* texts) {
+  std::vector<std::string> out;
+  for (; texts != nullptr && *texts != nullptr; ++texts) out.emplace_back(*texts);
+  return out;
+}
+
+const Consumer::Hist::Row* row_of(const ringside_hist* hist, size_t row) { return row < hist->rows.size() ? &hist->rows[row] : nullptr; }
+
+}  // namespace
+
+extern "C" {
+
+ringside_consumer* ringside_consumer_open(const ringside_consumer_options* options, char* error, size_t error_size) {
+  return guarded(error, error_size, [&]() -> ringside_consumer* {
+    Consumer::Options o;
+    o.where = list(options->where);
+    o.kernel = list(options->kernel);
+    if (options->filter != nullptr) o.filter = options->filter;
+    if (options->kernel_buffer_size != 0) o.kernel_buffer_size = options->kernel_buffer_size;
+    if (options->look_ahead_ns != 0) o.look_ahead = std::chrono::nanoseconds(options->look_ahead_ns);
+    o.duration = std::chrono::nanoseconds(options->duration_ns);
+    auto consumer = Consumer::open(o);
+    if (consumer) return new ringside_consumer{std::move(*consumer)};
+    tell(consumer.error().sentence, error, error_size);
+    return nullptr;
+  });
+}
+
+void ringside_consumer_close(ringside_consumer* consumer) { delete consumer; }
+
+bool ringside_consumer_next(ringside_consumer* c, ringside_record* record) {
+  return guarded(nullptr, 0, [&] {
+    if (!c->consumer.next(c->event)) return false;
+    const ringside::Event& e = c->event;
+    *record = {e.time, e.lost, e.data, e.size, e.id, c->consumer.cpu(e), c->consumer.tid(e)};
+    return true;
+  });
+}
+
+bool ringside_consumer_wait(ringside_consumer* c) {
+  return guarded(nullptr, 0, [&] { return c->consumer.wait(); });
+}
+
+void ringside_consumer_stop(ringside_consumer* c) { c->consumer.stop(); }
+
+int ringside_consumer_column(ringside_consumer* c, const char* text, char* error, size_t error_size) {
+  const int number = guarded(error, error_size, [&] {
+    auto column = c->consumer.column(text);
+    if (!column) {
+      tell(column.error().sentence, error, error_size);
+      return 0;
+    }
+    c->columns.push_back(std::move(*column));
+    return static_cast<int>(c->columns.size());
+  });
+  return number - 1;
+}
+
+bool ringside_consumer_number(ringside_consumer* c, int column, int64_t* value) {
+  if (column < 0 || static_cast<size_t>(column) >= c->columns.size()) return false;
+  const auto number = c->columns[static_cast<size_t>(column)].number(c->event);
+  if (number) *value = *number;
+  return number.has_value();
+}
+
+bool ringside_consumer_real(ringside_consumer* c, int column, double* value) {
+  if (column < 0 || static_cast<size_t>(column) >= c->columns.size()) return false;
+  const auto number = c->columns[static_cast<size_t>(column)].real(c->event);
+  if (number) *value = *number;
+  return number.has_value();
+}
+
+const char* ringside_consumer_text(ringside_consumer* c, int column) {
+  return guarded(nullptr, 0, [&]() -> const char* {
+    if (column < 0 || static_cast<size_t>(column) >= c->columns.size()) return nullptr;
+    const auto text = c->columns[static_cast<size_t>(column)].text(c->event);
+    if (!text) return nullptr;
+    c->text = *text;
+    return c->text.c_str();
+  });
+}
+
+const char* ringside_consumer_line(ringside_consumer* c) {
+  return guarded(nullptr, 0, [&] {
+    c->text = c->consumer.text(c->event);
+    return c->text.c_str();
+  });
+}
+
+uint64_t ringside_consumer_events(const ringside_consumer* c) { return c->consumer.events(); }
+uint64_t ringside_consumer_lost(const ringside_consumer* c) { return c->consumer.lost(); }
+
+const char* ringside_consumer_problem(ringside_consumer* c, size_t n) {
+  return guarded(nullptr, 0, [&]() -> const char* {
+    const auto problems = c->consumer.problems();
+    if (n >= problems.size()) return nullptr;
+    c->text = problems[n];
+    return c->text.c_str();
+  });
+}
+
+ringside_hist* ringside_hist_open(ringside_consumer* c, const char* keys, const char* value, char* error, size_t error_size) {
+  return guarded(error, error_size, [&]() -> ringside_hist* {
+    std::vector<std::string> values;
+    if (value != nullptr) values.emplace_back(value);
+    auto hist = c->consumer.hist(ringside::split_columns(keys), values);
+    if (hist) return new ringside_hist{c, std::move(*hist)};
+    tell(hist.error().sentence, error, error_size);
+    return nullptr;
+  });
+}
+
+void ringside_hist_close(ringside_hist* hist) { delete hist; }
+
+bool ringside_hist_add(ringside_hist* hist) {
+  return guarded(nullptr, 0, [&] { return hist->hist.add(hist->consumer->event); });
+}
+
+size_t ringside_hist_sort(ringside_hist* hist) {
+  return guarded(nullptr, 0, [&] {
+    hist->rows = hist->hist.rows();
+    return hist->rows.size();
+  });
+}
+
+const char* ringside_hist_key(const ringside_hist* hist, size_t row, unsigned key) {
+  const auto* r = row_of(hist, row);
+  return r != nullptr && key < r->key.size() ? r->key[key].c_str() : nullptr;
+}
+uint64_t ringside_hist_count(const ringside_hist* hist, size_t row) {
+  const auto* r = row_of(hist, row);
+  return r != nullptr ? r->count : 0;
+}
+double ringside_hist_sum(const ringside_hist* hist, size_t row) {
+  const auto* r = row_of(hist, row);
+  return r != nullptr && !r->values.empty() ? r->values[0]->sum() : 0;
+}
+double ringside_hist_quantile(const ringside_hist* hist, size_t row, double q) {
+  const auto* r = row_of(hist, row);
+  return r != nullptr && !r->values.empty() ? r->values[0]->quantile(q) : 0;
+}
+uint64_t ringside_hist_evicted(const ringside_hist* hist) { return hist->hist.evicted_events(); }
+
+ringside_latency* ringside_latency_open(ringside_consumer* c, const char* start, const char* end, const char* start_key, const char* end_key, char* error,
+                                        size_t error_size) {
+  return guarded(error, error_size, [&]() -> ringside_latency* {
+    Consumer::LatencyOptions options;
+    options.start = start;
+    options.end = end;
+    if (start_key != nullptr) options.keys.emplace_back(start_key, end_key != nullptr ? end_key : start_key);
+    auto latency = c->consumer.latency(options);
+    if (latency) return new ringside_latency{c, std::move(*latency)};
+    tell(latency.error().sentence, error, error_size);
+    return nullptr;
+  });
+}
+
+void ringside_latency_close(ringside_latency* latency) { delete latency; }
+
+bool ringside_latency_add(ringside_latency* latency, uint64_t* ns) {
+  return guarded(nullptr, 0, [&] {
+    const auto took = latency->latency.add(latency->consumer->event);
+    if (took) *ns = *took;
+    return took.has_value();
+  });
+}
+
+uint64_t ringside_latency_count(const ringside_latency* latency) { return latency->latency.all().count(); }
+double ringside_latency_quantile(const ringside_latency* latency, double q) { return latency->latency.all().quantile(q); }
+uint64_t ringside_latency_unmatched(const ringside_latency* latency) { return latency->latency.counts().unmatched; }
+
+}  // extern "C"

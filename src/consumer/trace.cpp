@@ -1,0 +1,329 @@
+#include "consumer/trace.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <ctime>
+#include <set>
+
+#include "kernel/clock_check.hpp"
+#include "kernel/kernel_source.hpp"
+#include "source/trace_dat_file.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside {
+namespace {
+
+using Sources = std::vector<std::unique_ptr<Source>>;
+
+void add_events(Trace& trace, const Opened& of, const std::vector<EventInfo>& events) {
+  for (const EventInfo& e : events) {
+    if (trace.formats.find(of.ids + e.number()) != nullptr) continue;
+    if (!trace.formats.add(of.ids + e.number(), e.system, e.name, e.format))
+      trace.notices.push_back("the format of " + e.system + ":" + e.name + " cannot be understood; its fields appear as hex");
+  }
+}
+
+// Each opens one WHERE: what it is goes to `o`, its rings to `sources`, what its events mean to `trace`.
+result<void> open_recorded(Trace& trace, Opened& o, Sources& sources) {
+  const std::string& dir = o.where;
+  auto meta = RecordingMeta::read(dir);
+  if (!meta) return tl::unexpected<Error>(meta.error());
+  auto rings = open_recording(dir, *meta);
+  if (!rings) return tl::unexpected<Error>(rings.error());
+  if (!meta->complete) trace.notices.push_back(dir + ": the recorder did not finish; the closing counters are missing, the events are here");
+  if (auto texts = sys::read_file(dir + "/printk_formats")) trace.formats.add_strings(*texts);
+  add_events(trace, o, meta->events);
+  for (const RecordedRing& ring : meta->rings) {
+    if (!ring.name.kernel) trace.tasks.add(ring.name);
+  }
+  for (const RingName& thread : meta->threads) trace.tasks.add(thread);
+  trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
+  if (auto names = sys::read_file(dir + "/kallsyms")) trace.formats.symbols().load(std::move(*names));
+  sources = std::move(*rings);
+  o.clock = to_string(meta->clock.kind);
+  o.boot = meta->boot;
+  o.recording = std::move(*meta);
+  return {};
+}
+
+result<void> open_remote(Trace& trace, Opened& o, Sources& sources) {
+  remote::Process::Options make;
+  make.buffer.size = 4 << 20;
+  make.buffer.subbuf_size = 16384;
+  make.buffer.clock = calibrate(best_clock());
+  auto process = remote::Process::attach(o.where, make);
+  if (!process) return tl::unexpected<Error>(process.error());
+  o.remote = std::move(*process);
+  add_events(trace, o, o.remote->events());
+  auto source = o.remote->buffer().source(0);
+  if (!source) return tl::unexpected<Error>(source.error());
+  trace.tasks.add((*source)->name());
+  sources.push_back(std::move(*source));
+  o.clock = to_string(make.buffer.clock.kind);
+  o.boot = sys::boot_id();
+  return o.remote->enable(true);
+}
+
+result<void> open_dat(Trace& trace, Opened& o, Sources& sources) {
+  auto dat = open_trace_dat(o.where);
+  if (!dat) return tl::unexpected<Error>(dat.error());
+  if (dat->rings.empty() && !dat->problems.empty()) return refuse(std::errc::bad_message, dat->problems.front() + "; no events are left to read");
+  for (std::string& problem : dat->problems) trace.notices.push_back(std::move(problem));
+  trace.formats.add_strings(dat->printk_formats);
+  add_events(trace, o, dat->events);
+  for (const RingName& thread : dat->threads) trace.tasks.add(thread);
+  trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
+  trace.formats.symbols().load(std::move(dat->kallsyms));
+  sources = std::move(dat->rings);
+  o.recording.emplace();
+  o.recording->clock = dat->clock;
+  o.recording->complete = true;
+  o.clock = dat->clock.kind == ClockKind::mono ? dat->clock_name : to_string(dat->clock.kind);
+  // The file does not say where it was made. One that was changed since this machine started is taken to be of it.
+  struct stat st {};
+  timespec wall{}, up{};
+  clock_gettime(CLOCK_REALTIME, &wall);
+  clock_gettime(CLOCK_BOOTTIME, &up);
+  if (stat(o.where.c_str(), &st) == 0 && st.st_mtim.tv_sec > wall.tv_sec - up.tv_sec) o.boot = sys::boot_id();
+  return {};
+}
+
+result<void> open_instance(Trace&, Opened& o, Sources&) {
+  struct stat st {};
+  const std::string& where = o.where;
+  auto instance = Instance::open(where);
+  if (!instance) {
+    if (auto ours = not_the_kernels(where); !ours) return ours;
+    if (stat(where.c_str(), &st) == 0 && S_ISDIR(st.st_mode))
+      return refuse(std::errc::invalid_argument, where + " is neither a recording (it has no meta.json) nor an instance (" +
+                                                     instance.error().sentence + ")");
+    if (where == default_recording)
+      return refuse(std::errc::no_such_file_or_directory,
+                    "there is no recording ./" + where + "; make one with: ringside record -- COMMAND");
+    return tl::unexpected<Error>(instance.error());
+  }
+  o.instance = std::move(*instance);
+  o.clock = to_string(o.instance->clock().kind);
+  o.boot = sys::boot_id();
+  return {};
+}
+
+result<void> open_kernel(Trace& trace, Opened& o, Sources& sources, const std::vector<std::string>& globs, const KernelChoice& choice, TracefsOptions make) {
+  make.clock = best_clock();
+  auto instance = TracefsInstance::create(make);
+  if (!instance) return tl::unexpected<Error>(instance.error());
+  o.kernel = std::make_unique<TracefsInstance>(std::move(*instance));
+  o.where = o.kernel->dir();
+  if (!make.own_events) (void)o.kernel->ignore(sys::gettid());
+  add_events(trace, o, kernel_internal_events());
+  for (const std::string& glob : globs) {
+    auto enabled = o.kernel->enable(glob);
+    if (!enabled) return tl::unexpected<Error>(enabled.error());
+    if (enabled->empty())
+      return refuse(std::errc::no_such_file_or_directory,
+                    "the kernel has no event that matches \"" + glob + "\" (ringside list -e PATTERN shows its events)");
+    add_events(trace, o, *enabled);
+  }
+  if (auto names = sys::read_file("/proc/kallsyms")) trace.formats.symbols().load(std::move(*names));
+  trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
+  auto rings = open_kernel_rings(o.where, o.kernel->cpus(), calibrate(make.clock), choice);
+  if (!rings) return tl::unexpected<Error>(rings.error());
+  if (!rings->notice.empty()) trace.notices.push_back(rings->notice);
+  for (auto& source : rings->sources) sources.push_back(std::move(source));
+  o.clock = to_string(make.clock);
+  o.boot = sys::boot_id();
+  return o.kernel->tracing(true);
+}
+
+result<void> open_one(Trace& trace, Opened& o, Sources& sources) {
+  struct stat st {};
+  const bool exists = stat(o.where.c_str(), &st) == 0;
+  if (is_recording(o.where)) return open_recorded(trace, o, sources);
+  if (exists && S_ISSOCK(st.st_mode)) return open_remote(trace, o, sources);
+  if (exists && S_ISREG(st.st_mode)) return open_dat(trace, o, sources);
+  return open_instance(trace, o, sources);
+}
+
+const ClockInfo& own_clock(const Opened& o, const Sources& sources) {
+  return o.instance != nullptr ? o.instance->clock() : o.recording ? o.recording->clock : sources.front()->clock();
+}
+
+std::string microseconds(u64 ns) { return fmt::format("{:.3g} us", static_cast<double>(ns) / 1e3); }
+
+// How each one's times become those of all.
+result<void> agree_on_time(Trace& trace, const std::vector<Opened*>& all, const std::vector<Sources>& sources, bool verbose) {
+  const std::string here = sys::boot_id(), tsc = to_string(ClockKind::tsc), mono = to_string(ClockKind::mono);
+  const Opened* known = nullptr;  // one that knows its machine
+  bool alike = true;
+  for (const Opened* o : all) {
+    if (o->clock == to_string(ClockKind::counter))
+      return refuse(std::errc::invalid_argument, o->where + ": its clock counts events and tells no time, so it stands in no order with others; show it alone");
+    alike = alike && o->clock == all.front()->clock;
+    if (o->boot.empty()) continue;
+    if (known == nullptr) known = o;
+    if (o->boot != known->boot)
+      return refuse(std::errc::invalid_argument, known->where + " and " + o->where +
+                                                     " were made on different machines, or with a restart between: their clocks have nothing in common; show each alone");
+  }
+  const bool now_here = known != nullptr && known->boot == here && !here.empty();
+  std::optional<ClockInfo> ticks;  // of the time stamp counter, for all
+  u64 off = 0;
+  for (size_t i = 0; i < all.size() && !ticks; ++i) {
+    const Opened& o = *all[i];
+    const bool dat = o.recording && o.recording->events.empty() && o.recording->rings.empty();
+    if (o.clock != tsc || o.boot.empty() || (dat && now_here)) continue;
+    ticks = now_here ? refined(own_clock(o, sources[i]), off) : own_clock(o, sources[i]);
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    Opened& o = *all[i];
+    std::string how = "as it is";
+    bool tell = verbose;
+    if (o.boot.empty()) {
+      how = "its times are taken as they are: it does not say on which machine, and since which start of it, it was made";
+      tell = true;
+    } else if (o.clock == tsc) {
+      if (!ticks) ticks = calibrate(ClockKind::tsc);
+      u64 own = 0;
+      if (now_here) (void)refined(own_clock(o, sources[i]), own);
+      o.place.clock = *ticks;
+      how = fmt::format("the same ticks for all{}", now_here ? fmt::format("; by its own rate it would be {} off now", microseconds(own)) : "");
+    } else if (o.clock == mono) {
+      if (o.recording) o.place.clock = ClockInfo{};
+    } else if (!alike) {
+      auto measured = now_here ? measure_clock(o.clock) : result<ClockConversion>(refuse(std::errc::not_supported, "that boot is over"));
+      if (measured) o.place.clock = measured->clock;
+      how = measured ? fmt::format("converted by measurement, ±{}, and at most {:.2g} us more for each second back; if it was not made since this machine started, show it alone",
+                                   microseconds(measured->error_ns), measured->drift_ppm)
+                     : "cannot be measured (" + measured.error().sentence + "), so its times are taken as they are";
+      tell = true;
+    }
+    if (tell) trace.notices.push_back(fmt::format("{}: clock {}, {}", o.where, o.clock.empty() ? "unknown" : o.clock, how));
+  }
+  return {};
+}
+
+void add_rings(Trace& trace, Opened& o) {
+  add_events(trace, o, o.instance->events());
+  for (const RingInfo& info : o.instance->rings()) {
+    trace.tasks.add(info.name);
+    if (std::find(o.rings.begin(), o.rings.end(), info.name.ring) != o.rings.end()) continue;
+    o.rings.push_back(info.name.ring);  // also one that fails: said once
+    auto source = o.instance->peek(info.name.ring);
+    if (source)
+      trace.timeline.add(std::move(*source), o.place);
+    else
+      trace.notices.push_back(source.error().sentence);
+  }
+}
+
+// What a line of several shows of where it comes from.
+std::string label_of(std::string where) {
+  while (where.size() > 1 && where.back() == '/') where.pop_back();
+  return where.substr(where.rfind('/') + 1);
+}
+
+}  // namespace
+
+bool Trace::raw_times() const {
+  return (recording ? recording->clock.kind : instance != nullptr ? instance->clock().kind : ClockKind::mono) == ClockKind::counter;
+}
+
+bool Trace::live() const {
+  const auto lives = [](const Opened& o) { return !o.recording; };
+  return lives(*this) || std::any_of(others.begin(), others.end(), lives);
+}
+
+bool Trace::has_only_just_begun() const {
+  const auto began = [](const Opened& o) { return o.kernel != nullptr || o.remote != nullptr; };
+  return began(*this) || std::any_of(others.begin(), others.end(), began);
+}
+
+void Trace::follow(u64 look_ahead_ns) {
+  timeline.follow({look_ahead_ns, {}});
+  each([&](Opened& o) {
+    if (o.remote != nullptr) o.remote->patience(std::chrono::nanoseconds(look_ahead_ns));
+  });
+  following_ = true;
+  refresh();
+}
+
+void Trace::refresh() {
+  // Of rings that are made from here on, events are later than this.
+  u64 until = Timeline::forever;
+  each([&](Opened& o) {
+    if (o.instance == nullptr) return;
+    const ClockInfo by = o.place.clock.value_or(o.instance->clock());
+    if (by.kind != ClockKind::counter) until = std::min(until, now_of(by));
+    add_rings(*this, o);
+  });
+  timeline.hold_after(until);
+}
+
+void Trace::finish() {
+  refresh();
+  // By the clock of any that is live: they tell the same time, as well as is known.
+  for (u32 i = 0; i < timeline.size(); ++i) {
+    if (timeline.source(i).ended() || timeline.clock(i).kind == ClockKind::counter) continue;
+    timeline.hold_after(now_of(timeline.clock(i)));
+    break;
+  }
+  timeline.finish();
+}
+
+void Trace::stop() {
+  each([](Opened& o) {
+    if (o.kernel != nullptr) (void)o.kernel->tracing(false);
+  });
+  finish();
+}
+
+result<void> not_the_kernels(const std::string& where) {
+  const std::string dir = find_kernel_instance(where);
+  if (dir.empty()) return {};
+  return refuse(std::errc::not_supported,
+                where + " is an instance of the kernel's, and to read it is to take its events away from whoever made it; ringside stat " +
+                    where + " shows its counters, cat " + dir +
+                    "/trace its events, both leave them there; record -e PATTERN and top -e PATTERN make instances of their own");
+}
+
+result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events, const KernelChoice& choice, bool verbose, TracefsOptions make) {
+  Trace trace;
+  const size_t named = wheres.empty() && events.empty() ? 1 : wheres.size();
+  const size_t count = named + !events.empty();
+  trace.others.resize(count - 1);
+  std::vector<Opened*> all{&trace};
+  for (Opened& o : trace.others) all.push_back(&o);
+  std::vector<Sources> sources(count);
+  std::set<std::string> labels;
+  for (size_t i = 0; i < count; ++i) {
+    Opened& o = *all[i];
+    if (i != 0) o.ids = trace.formats.more_ids();
+    if (i < named) o.where = wheres.empty() ? default_recording : wheres[i];
+    if (i < named && count > 1) o.place.label = labels.insert(label_of(o.where)).second ? label_of(o.where) : o.where;
+    o.place.ids = o.ids;
+    auto done = i < named ? open_one(trace, o, sources[i]) : open_kernel(trace, o, sources[i], events, choice, make);
+    if (!done) return tl::unexpected<Error>(done.error());
+  }
+  if (count > 1) {
+    if (auto agreed = agree_on_time(trace, all, sources, verbose); !agreed) return tl::unexpected<Error>(agreed.error());
+  }
+  for (size_t i = 0; i < count; ++i) {
+    for (auto& source : sources[i]) trace.timeline.add(std::move(source), all[i]->place);
+  }
+  trace.refresh();
+  return trace;
+}
+
+result<RecordFilter> RecordFilter::make(const std::string& text, const Trace& trace) {
+  RecordFilter out;
+  out.trace_ = &trace;
+  if (text.empty()) return out;
+  auto filter = Filter::compile(text, trace.formats, trace.tasks);
+  if (!filter) return tl::unexpected<Error>(filter.error());
+  out.filter_ = std::move(*filter);
+  return out;
+}
+
+}  // namespace ringside

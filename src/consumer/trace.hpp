@@ -1,0 +1,98 @@
+// What a consumer reads from: recordings' directories, trace.dat files, live (or dead) instances, external writers, the kernel; any
+// number of them, opened the same way and merged into one timeline.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/filter.hpp"
+#include "decode/formats.hpp"
+#include "export/tasks.hpp"
+#include "instance/instance.hpp"
+#include "kernel/kernel_source.hpp"
+#include "kernel/tracefs_instance.hpp"
+#include "remote/process.hpp"
+#include "source/recording.hpp"
+#include "timeline/merge.hpp"
+
+namespace ringside {
+
+inline constexpr const char* default_recording = "ringside.data";
+
+// One of them.
+struct Opened {
+  std::string where;
+  std::optional<RecordingMeta> recording;  // of a trace.dat its clock; else one of these:
+  std::unique_ptr<Instance> instance;
+  std::unique_ptr<TracefsInstance> kernel;
+  std::unique_ptr<remote::Process> remote;
+  std::string clock;    // its name
+  std::string boot;     // of the machine; empty: unknown
+  u64 changed_ns = 0;   // a trace.dat: wall clock
+  u32 ids = 0;          // added to the numbers of its events
+  Timeline::Place place;
+  std::vector<u32> rings;  // of an instance: those that have a source
+};
+
+// The first of them is the base: commands that take one WHERE look at that.
+struct Trace : Opened {
+  std::vector<Opened> others;  // in front of the timeline, as the base: its sources must go first
+  Formats formats;
+  Tasks tasks;
+  Timeline timeline;
+  std::vector<std::string> notices;  // what a person should know of it; nothing is wrong
+
+  // The next record. Of live instances, up to the moment of opening: their writers may be faster than we are.
+  bool next(TraceRecord& record) { return timeline.next(record); }
+
+  // From now on what is written is read, too, in order: next() says false while it waits. See Timeline.
+  void follow(u64 look_ahead_ns);
+  // Picks up events and rings that appeared in live instances since, and lets the timeline go on up to this moment.
+  void refresh();
+  // What there is at this moment; nothing waits any more.
+  void finish();
+  // The same, and the kernel's events end here.
+  void stop();
+
+  bool raw_times() const;  // its clock counts no seconds
+  bool live() const;       // any of them may still be written to
+  bool has_only_just_begun() const;  // one of them writes nothing before it is opened
+
+ private:
+  template <class Use>
+  void each(const Use& use) {
+    use(static_cast<Opened&>(*this));
+    for (Opened& o : others) use(o);
+  }
+  bool following_ = false;
+};
+
+// An error if `where` is an instance of the kernel's: whoever reads its rings takes the events away from those who made it.
+result<void> not_the_kernels(const std::string& where);
+
+// DIR, FILE.dat or INSTANCE, or the socket of an external writer, any number of them (none, and no events of the kernel: the default
+// recording). Instances are peeked at: nothing is consumed. events: of the kernel, live, from an instance made for it; a pattern
+// that names none is an error. verbose: notices say how each clock is converted.
+//
+// Several stand in one order if their clocks can be told in one: those of one boot of one machine. Others are refused; where it is
+// not known, a sentence says that times are taken as they are. tsc: the same ticks are the same time, whoever calibrated them. Other
+// clocks of the kernel's (a trace.dat's: local, boot, ...) are measured now and converted; a line says how well.
+result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events = {}, const KernelChoice& choice = {},
+                          bool verbose = false, TracefsOptions make = {});
+inline result<Trace> open_trace(const std::string& where) { return open_traces({where}); }
+
+// What a filter's text makes of a trace's records: all, where there is none. The trace must stay where it is.
+class RecordFilter {
+ public:
+  static result<RecordFilter> make(const std::string& text, const Trace& trace);
+  bool wants(const TraceRecord& record) {
+    return !filter_ || filter_->matches(record, trace_->timeline.name(record.source));
+  }
+
+ private:
+  const Trace* trace_ = nullptr;
+  std::optional<Filter> filter_;
+};
+
+}  // namespace ringside

@@ -1,0 +1,135 @@
+// Several WHEREs in one order: recordings, trace.dat, instances, external writers, the kernel.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "binary.hpp"
+#include "kernel/tracefs_instance.hpp"
+#include "source/recording.hpp"
+
+namespace ringside {
+namespace {
+
+using nlohmann::json;
+using test::Outcome;
+
+struct TimelineCli : test::BinaryTest {
+  static constexpr const char* tool = RINGSIDE_BUILD_DIR "/ringside ";
+  static constexpr const char* dd = "dd if=/dev/zero of=/dev/null bs=1 count=5";
+  std::vector<json> events(const std::string& wheres) const {
+    const Outcome o = ringside("report --json " + wheres);
+    EXPECT_EQ(o.code, 0) << o.err;
+    std::vector<json> all;
+    std::istringstream lines(o.out);
+    for (std::string line; std::getline(lines, line);) all.push_back(json::parse(line));
+    u64 last = 0;
+    for (const json& e : all) {
+      EXPECT_GE(e.at("ts").get<u64>(), last);
+      last = e.at("ts");
+    }
+    return all;
+  }
+  void change(const std::string& recording, const std::string& boot) const {
+    RecordingMeta meta = must(RecordingMeta::read(dir + "/" + recording));
+    meta.boot = boot;
+    must(meta.write(dir + "/" + recording));
+  }
+};
+
+TEST_F(TimelineCli, RecordingsTogether) {
+  // Each numbers its events by itself: what has one number in a.rec is another event in b.rec.
+  ASSERT_EQ(run(std::string(tool) + "record -q --libc malloc,io -o a.rec -- " + dd + " & " + tool + "record -q --libc io -o b.rec -- " + dd + "; wait").code, 0);
+  const auto a = events("a.rec"), b = events("b.rec"), both = events("a.rec b.rec");
+  ASSERT_FALSE(a.empty() || b.empty());
+  EXPECT_EQ(both.size(), a.size() + b.size());
+  std::multiset<std::string> apart, together;
+  for (const auto* all : {&a, &b})
+    for (const json& e : *all) apart.insert(e.at("event").get<std::string>() + e.at("fields").dump());
+  for (const json& e : both) together.insert(e.at("event").get<std::string>() + e.at("fields").dump());
+  EXPECT_EQ(apart, together);
+  const Outcome text = ringside("report a.rec b.rec -v");
+  EXPECT_NE(text.out.find("\nb.rec: "), std::string::npos) << text.out;
+  EXPECT_NE(text.err.find("b.rec: clock "), std::string::npos) << text.err;
+  EXPECT_EQ(ringside("report a.rec b.rec").err, "");
+  const Outcome one = ringside("report a.rec b.rec --filter 'source == \"b.rec\"' --json");
+  EXPECT_EQ(static_cast<size_t>(std::count(one.out.begin(), one.out.end(), '\n')), b.size()) << one.err;
+  const Outcome hist = ringside("hist libc:write/count a.rec b.rec --json");
+  EXPECT_EQ(json::parse(hist.out).at("count"), 10) << hist.out << hist.err;
+  EXPECT_EQ(json::parse(ringside("top a.rec b.rec --json").out).at("count"), both.size());
+}
+
+TEST_F(TimelineCli, OfOtherMachinesNotTogether) {
+  ASSERT_EQ(ringside(std::string("record -q --libc io -o a.rec -- ") + dd).code, 0);
+  ASSERT_EQ(run("cp -r a.rec b.rec && cp -r a.rec c.rec").code, 0);
+  change("b.rec", "another");
+  Outcome o = ringside("report a.rec b.rec");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("different machines"), std::string::npos) << o.err;
+  EXPECT_EQ(ringside("report b.rec").code, 0);
+  change("b.rec", "");
+  o = ringside("report a.rec b.rec");
+  EXPECT_EQ(o.code, 0);
+  EXPECT_NE(o.err.find("b.rec: clock "), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("taken as they are"), std::string::npos) << o.err;
+  ASSERT_EQ(ringside(std::string("record -q --clock counter --libc io -o c.rec -- ") + dd).code, 0);
+  o = ringside("report a.rec c.rec");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("counts events and tells no time"), std::string::npos) << o.err;
+}
+
+// What trace-cmd recorded by the kernel's local clock, around what the program itself recorded by another.
+TEST_F(TimelineCli, TheKernelsLocalClock) {
+  if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
+  if (run("trace-cmd --help").code == 127) GTEST_SKIP() << "there is no trace-cmd";
+  const Outcome recorded = run("LD_PRELOAD=" RINGSIDE_BUILD_DIR "/tests/trace_cmd_shim.so trace-cmd record -q -C local -o theirs.dat -e syscalls:sys_enter_write -e syscalls:sys_exit_write "
+                               "sh -c 'unset LD_PRELOAD; exec " + std::string(tool) + "record -q --libc io -o ours.rec -- " + dd + "'");
+  ASSERT_EQ(recorded.code, 0) << recorded.err;
+  const Outcome o = ringside("report theirs.dat ours.rec");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.err.find("theirs.dat: clock local, converted by measurement, ±"), std::string::npos) << o.err;
+  // Each call of the program's ends a moment after the kernel's began.
+  std::vector<i64> entered, ended;
+  for (const json& e : events("ours.rec theirs.dat")) {
+    if (e.at("event") == "libc:write") ended.push_back(e.at("ts"));
+    if (e.at("event") == "syscalls:sys_enter_write" && e.at("task") == "dd" && e.at("fields").at("count") == 1) entered.push_back(e.at("ts"));
+  }
+  ASSERT_EQ(ended.size(), 5u);
+  ASSERT_GE(entered.size(), 5u);
+  i64 least = INT64_MAX;
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_GT(ended[i], entered[i] - 50'000) << i;
+    least = std::min(least, ended[i] - entered[i]);
+  }
+  EXPECT_LT(least, 100'000);
+}
+
+TEST_F(TimelineCli, ALiveWriterThatStandsStillAndTheKernel) {
+  if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
+  const Outcome o = run(RINGSIDE_BUILD_DIR "/example_03_remote ./w & P=$!; while [ ! -S w ]; do sleep 0.02; done; "
+                        "{ " + std::string(tool) + "top w -e sched:sched_switch --interval 100ms --look-ahead 20ms --json >seen 2>said & T=$!; "
+                        "until grep -q tick seen; do sleep 0.05; done; kill -STOP $P; N=$(wc -l <seen); "
+                        "until [ $(wc -l <seen) -ge $((N + 6)) ]; do sleep 0.05; done; kill -CONT $P; sleep 0.3; kill $T; wait $T; }; kill -9 $P; cat seen; cat said >&2");
+  std::vector<u64> kernel;
+  std::istringstream lines(o.out);
+  u64 ticks = 0, lost = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const json picture = json::parse(line);
+    lost = picture.at("lost");
+    for (const json& e : picture.at("rows")) {
+      if (e.at("event") == "sched:sched_switch") kernel.push_back(e.at("count"));
+      if (e.at("event") == "app:tick") ticks = e.at("count");
+    }
+  }
+  EXPECT_GT(ticks, 0u);
+  ASSERT_GT(kernel.size(), 6u) << o.out << o.err;
+  EXPECT_TRUE(std::is_sorted(kernel.begin(), kernel.end()));
+  EXPECT_GT(kernel.back(), kernel.front());
+  EXPECT_NE(o.err.find("does not answer"), std::string::npos) << o.err;
+  EXPECT_EQ(lost, 0u);
+}
+
+}  // namespace
+}  // namespace ringside

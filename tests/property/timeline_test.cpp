@@ -1,0 +1,140 @@
+// A timeline that follows, against what must hold of any: random rings, whose writers stall in the middle of events, looked at at
+// random moments.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include <rapidcheck/gtest.h>
+
+#include "cli/hand_made.hpp"
+#include "timeline/merge.hpp"
+
+namespace ringside {
+namespace {
+
+using test::Payload;
+using test::SubBuffer;
+
+constexpr u64 bound = 50;
+
+struct Event {
+  u64 time, seen;  // the writer's look at the clock, and its commit
+  u64 lost;        // in front of it
+};
+
+// Shows what is committed by `now`, and says as a ring does whether its writer is in the middle of an event.
+class Scripted final : public Source {
+ public:
+  Scripted(u32 ring, std::vector<Event> events, const u64& now) : events_(std::move(events)), now_(now) { name_.ring = ring; }
+  result<std::optional<SubBufferView>> next() override {
+    writing_ = at_ < events_.size() && events_[at_].time <= now_;
+    if (at_ == events_.size() || events_[at_].seen > now_) return std::nullopt;
+    writing_ = false;
+    page_ = std::make_unique<SubBuffer>(events_[at_].time, 8192);
+    const u64 lost = events_[at_].lost;
+    do page_->event(events_[at_].time, Payload(1, static_cast<i32>(at_)));
+    while (++at_ != events_.size() && events_[at_].seen <= now_ && events_[at_].lost == 0 && page_->end() < 400);
+    return page_->view(lost);
+  }
+  Counters counters() const override { return {}; }
+  const RingName& name() const override { return name_; }
+  const ClockInfo& clock() const override { return clock_; }
+  bool ended() const override { return false; }
+  u64 lag_ns() const override { return writing_ ? unknown : 0; }
+
+ private:
+  std::vector<Event> events_;
+  const u64& now_;
+  size_t at_ = 0;
+  bool writing_ = false;
+  std::unique_ptr<SubBuffer> page_;
+  RingName name_;
+  ClockInfo clock_;
+};
+
+// One ring's: each begins behind the last one's commit. Now and then one takes long.
+std::vector<Event> script(u64 start, const std::vector<u32>& random) {
+  std::vector<Event> all;
+  for (const u32 r : random) {
+    const u64 time = start + r % 17, takes = r % 29 == 0 ? r / 29 % (3 * bound) : r / 29 % 4;
+    all.push_back({time, time + takes, r % 13 == 0 ? 1 + r % 7 : 0});
+    start = time + takes;
+  }
+  return all;
+}
+
+RC_GTEST_PROP(TimelineProperty, FollowsInOrderAndDelaysNobodyForLong, ()) {
+  const auto numbers = rc::gen::resize(100, rc::gen::inRange<u32>(0, 1u << 20));
+  const auto scripts = *rc::gen::resize(12, rc::gen::container<std::vector<std::vector<u32>>>(rc::gen::container<std::vector<u32>>(numbers)));
+  const auto steps = *rc::gen::resize(12, rc::gen::container<std::vector<u32>>(numbers));
+  u64 now = 1000;
+  std::vector<std::vector<Event>> all;
+  Timeline timeline;
+  u64 events = 0, lost = 0, end = now;
+  bool stalls = false;
+  for (const auto& random : scripts) {
+    const auto ring = static_cast<u32>(all.size());
+    all.push_back(script(now, random));
+    for (const Event& e : all.back()) {
+      ++events;
+      lost += e.lost;
+      end = std::max(end, e.seen);
+      stalls = stalls || e.seen - e.time >= bound;
+    }
+    timeline.add(std::make_unique<Scripted>(ring, all.back(), now));
+  }
+  timeline.follow({bound, [&] { return now; }});
+  std::vector<u64> moments;                     // at which it was asked
+  std::vector<size_t> given(all.size()), late(all.size());
+  std::vector<u64> order;
+  u64 high = 0, late_ones = 0, lost_ones = 0, before_lost = 0;
+  const auto drain = [&] {
+    TraceRecord r;
+    while (timeline.next(r)) {
+      RC_ASSERT(r.late == (r.time < high));
+      high = std::max(high, r.time);
+      if (r.lost != 0) {
+        lost_ones += r.lost;
+        before_lost = r.lost;
+        RC_ASSERT(given[r.source] < all[r.source].size());
+        RC_ASSERT(all[r.source][given[r.source]].time == r.time);
+        continue;
+      }
+      // Each ring's events come whole and in their order, each loss right in front of what follows it.
+      RC_ASSERT(given[r.source] < all[r.source].size());
+      const Event& e = all[r.source][given[r.source]++];
+      RC_ASSERT(e.time == r.time);
+      RC_ASSERT(e.lost == 0 || before_lost == e.lost);
+      RC_ASSERT(e.seen <= now);
+      // Only one whose own way took longer than the bound comes late.
+      if (r.late) RC_ASSERT(std::any_of(all[r.source].begin(), all[r.source].end(), [&](const Event& s) { return s.time <= e.time && s.seen >= e.time && s.seen - s.time >= bound; }));
+      late_ones += r.late;
+      order.push_back(r.time);
+    }
+  };
+  for (size_t i = 0; now < end + 2 * bound; ++i) {
+    moments.push_back(now);
+    drain();
+    // Each of the others delays a ring by the bound at most: one may stall behind an event that another one delays.
+    for (size_t ring = 0; ring < all.size(); ++ring) {
+      if (given[ring] == all[ring].size()) continue;
+      const auto first = std::lower_bound(moments.begin(), moments.end(), all[ring][given[ring]].seen);
+      if (first != moments.end()) RC_ASSERT(now - *first < bound * (all.size() - 1));
+    }
+    now += 1 + (steps.empty() ? 7 : steps[i % steps.size()] % 30);
+  }
+  timeline.finish();
+  drain();
+  RC_ASSERT(order.size() == events);
+  RC_ASSERT(lost_ones == lost);
+  RC_ASSERT(timeline.late() == late_ones);
+  if (!stalls) RC_ASSERT(late_ones == 0u);
+  // The plain reference: all of them, sorted. It differs by the late ones alone.
+  std::vector<u64> sorted = order;
+  std::stable_sort(sorted.begin(), sorted.end());
+  if (late_ones == 0) RC_ASSERT(order == sorted);
+}
+
+}  // namespace
+}  // namespace ringside

@@ -1,0 +1,157 @@
+// What keys and values are, how buckets are called, what a full table gives up.
+#include "analysis/hist.hpp"
+
+#include <gtest/gtest.h>
+
+#include "cli/hand_made.hpp"
+
+namespace ringside {
+namespace {
+
+using test::Payload;
+
+TEST(Histogram, QuantilesAreWithinHalfABucket) {
+  Histogram h;
+  for (int i = 1; i <= 100000; ++i) h.add(i);
+  EXPECT_EQ(h.count(), 100000u);
+  EXPECT_EQ(h.max(), 100000);
+  EXPECT_EQ(h.sum(), 5000050000.0);
+  for (const double q : {.01, .5, .9, .99, .999}) EXPECT_NEAR(h.quantile(q), q * 100000, q * 100000 / 256 + 1) << q;
+  EXPECT_EQ(h.quantile(1), 100000);
+}
+
+TEST(Histogram, OddValues) {
+  Histogram h;
+  EXPECT_EQ(h.quantile(.5), 0);
+  for (const i64 value : {i64{-5}, i64{0}, INT64_MAX, INT64_MIN}) h.add(value);
+  EXPECT_EQ(h.min(), INT64_MIN);
+  EXPECT_EQ(h.max(), INT64_MAX);
+  EXPECT_EQ(h.quantile(.5), -5);
+  EXPECT_EQ(h.quantile(.75), 0);
+  EXPECT_NEAR(h.quantile(1), 0x1p63, 0x1p55);
+  EXPECT_NEAR(h.quantile(0), -0x1p63, 0x1p55);
+  i64 before = INT64_MIN;
+  h.each([&](i64 low, i64 high, u64 count) {
+    EXPECT_LE(before, low);
+    EXPECT_LE(low, high);
+    EXPECT_EQ(count, 1u);
+    before = high;
+  });
+}
+
+struct Hists : testing::Test {
+  Formats formats;
+  Tasks tasks;
+  RingName ring{3, 700, 711, "ring's", "process", false, ""};
+  void SetUp() override {
+    formats.add(1, "libc", "malloc", test::malloc_format());
+    formats.add(2, "app", "odd",
+                test::format(2, "odd",
+                             "\tfield:s32 pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:char name[4];\toffset:12;\tsize:4;\tsigned:0;\n"
+                             "\tfield:double load;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:u64 wait_ns;\toffset:24;\tsize:8;\tsigned:0;\n"
+                             "\tfield:u16 state;\toffset:32;\tsize:2;\tsigned:0;\n\tfield:u32 size[2];\toffset:34;\tsize:8;\tsigned:0;\n",
+                             R"("state=%s", __print_symbolic(REC->state, { 0, "idle" }, { 1, "busy" }))"));
+    tasks.add(Task{700, 4711, "cc1plus", "g++"});
+  }
+  static Payload allocation(u64 size, i32 tid = 4711) { return Payload(1, tid).put(size).put(u64{0xA0}); }
+  static Payload odd(i32 pid, const char* name, double load, u64 wait_ns, u16 state) {
+    return Payload(2, 712).put(pid).text({name, 4}).put(load).put(wait_ns).put(state).put(u32{1}).put(u32{2});
+  }
+  bool add(Hist& hist, const Payload& payload) {
+    TraceRecord record;
+    record.time = 1'500'000'000;
+    record.payload = payload;
+    return hist.add(record, ring);
+  }
+  Hist make(const std::string& keys, std::vector<std::string> values = {}, size_t most = 1000) {
+    Hist::Options options;
+    options.keys = split_columns(keys);
+    options.values = std::move(values);
+    options.most_keys = most;
+    auto hist = Hist::make(options, formats, tasks);
+    EXPECT_TRUE(hist) << keys << ": " << (hist ? "" : hist.error().sentence);
+    return std::move(*hist);
+  }
+  std::string key(const std::string& keys, const Payload& payload) {
+    Hist hist = make(keys);
+    if (!add(hist, payload)) return "none";
+    const auto rows = hist.rows({});
+    std::string out = hist.show(rows[0], 0);
+    if (hist.keys().size() > 1) out += "|" + hist.show(rows[0], 1);
+    return out;
+  }
+};
+
+TEST_F(Hists, KeysOfEachKind) {
+  const Payload p = odd(-7, "make", 1.5, 5'000'000, 1), m = allocation(48);
+  for (const auto& [text, shown] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"pid", "-7"}, {"app:odd/pid.log2", "[-8, -4)"}, {"pid.buckets=5", "[-10, -5)"}, {"name", "make"}, {"load", "1.5"}, {"state", "busy"},
+           {"state.hex", "0x1"}, {"wait_ns.usecs", "5000"}, {"wait_ns.msecs", "5"}, {"wait_ns.log2", "[4194304, 8388608)"}, {"event", "app:odd"},
+           {"system", "app"}, {"cpu", "3"}, {"thread", "<...>-712"}, {"process", "g++-700"}, {"source", "program"}, {"ts.msecs", "1500"}, {"odd/tid", "712"},
+           {"app/pid,name", "-7|make"}, {"common_pid.execname", "<712>"}})
+    EXPECT_EQ(key(text, p), shown) << text;
+  for (const auto& [text, shown] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"thread", "cc1plus-4711"}, {"tid.execname", "cc1plus"}, {"process", "g++-700"}, {"task", "cc1plus"}, {"libc:m*/size.log2", "[32, 64)"}, {"size.buckets=48", "[48, 96)"},
+           {"pid", "4711"}, {"name", "none"}, {"app:odd/task", "none"}, {"ptr.hex", "0xa0"}})
+    EXPECT_EQ(key(text, m), shown) << text;
+  EXPECT_EQ(key("size.log2", allocation(0)), "0");
+  EXPECT_EQ(key("size.log2", allocation(1)), "[1, 2)");
+  EXPECT_EQ(key("size.log2", allocation(~u64{0})), "[2^63, 2^64)");
+  EXPECT_EQ(key("size.buckets=10", allocation(~u64{0})), "[18446744073709551610, 18446744073709551620)");
+  EXPECT_EQ(key("pid.log2", odd(INT32_MIN, "make", 0, 0, 0)), "[-2147483648, -1073741824)");
+}
+
+TEST_F(Hists, SumsAreExact) {
+  Hist hist = make("task", {"libc:malloc/size"});
+  for (u64 i = 0; i < 1000; ++i) EXPECT_TRUE(add(hist, allocation(i * i)));
+  EXPECT_FALSE(add(hist, odd(1, "make", 1, 1, 1)));
+  const auto rows = hist.rows({Hist::By::value, 0, true});
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].count, 1000u);
+  EXPECT_EQ(rows[0].values[0].sum(), 332833500.0);
+  EXPECT_EQ(rows[0].values[0].max(), 998001);
+  EXPECT_EQ(hist.count(), 1000u);
+  EXPECT_EQ(hist.without(), 1u);
+}
+
+TEST_F(Hists, AFullTableKeepsTheHeavyAndSaysWhatItGaveUp) {
+  for (const bool texts : {false, true}) {
+    Hist hist = make(texts ? "name" : "size", {}, 100);
+    for (u32 i = 0; i < 10'000; ++i) {
+      char name[5] = {};
+      snprintf(name, sizeof name, "%04u", i);
+      for (const u32 n : {i, i % 5, 6u})
+        if (texts) snprintf(name, sizeof name, "%04u", n), add(hist, odd(0, name, 0, 0, 0));
+        else add(hist, allocation(n));
+    }
+    EXPECT_LE(hist.size(), 100u);
+    EXPECT_EQ(hist.count(), 30'000u);
+    const auto rows = hist.rows({});
+    EXPECT_EQ(hist.show(rows[0], 0), texts ? "0006" : "6");
+    EXPECT_EQ(rows[0].count, 10'001u);
+    u64 kept = 0;
+    for (const auto& row : rows) kept += row.count;
+    for (u32 i = 1; i <= 5; ++i) EXPECT_EQ(rows[i].count, 2001u) << i;
+    EXPECT_EQ(kept + hist.evicted().count, 30'000u);
+    EXPECT_GT(hist.evicted().keys, 9'000u);
+  }
+}
+
+TEST_F(Hists, ErrorsSayWhatThereIs) {
+  const auto error = [&](const std::string& key, std::vector<std::string> values = {}) {
+    Hist::Options options;
+    options.keys = split_columns(key);
+    options.values = std::move(values);
+    auto hist = Hist::make(options, formats, tasks);
+    return hist ? std::string("fine") : hist.error().sentence;
+  };
+  for (const auto& [key, words] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"sizee", "did you mean size?"}, {"malloc/colour", "libc:malloc has size, ptr"}, {"nobody:nothing/size", "there are libc:malloc, app:odd"}, {"odd/size", "is an array"},
+           {"name.log2", "is for whole numbers"}, {"load.log2", "is for whole numbers"}, {"size.log3", "there is no .log3"}, {"size.usecs", "end in _ns"}, {"size.buckets=0", "from 1 on"},
+           {"size.buckets=x", "from 1 on"}, {"", "no name"}, {"malloc/", "no name"}, {"size,ptr,pid", "one key or two"}, {"common_flags", "is for filters only"}})
+    EXPECT_NE(error(key).find(words), std::string::npos) << key << ": " << error(key);
+  EXPECT_NE(error("size", {"name"}).find("do not add up"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ringside

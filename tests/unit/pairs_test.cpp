@@ -1,0 +1,256 @@
+// Pairs: what belongs together, what is said about mistakes, and what small things they are made of.
+#include "analysis/pairs.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "analysis/aged_table.hpp"
+#include "analysis/heat_map.hpp"
+#include "analysis/names.hpp"
+#include "cli/hand_made.hpp"
+
+namespace ringside {
+namespace {
+
+using test::Payload;
+
+struct PairsOf : testing::Test {
+  Formats formats;
+  Tasks tasks;
+  RingName cpu0{0, 0, 0, "", "", true, ""}, cpu1{1, 0, 0, "", "", true, ""}, thread{7, 70, 71, "worker", "app", false, ""};
+  u64 time = 0;
+
+  void SetUp() override {
+    formats.add(kernel_ids + 1, "sched", "sched_waking",
+                test::format(1, "sched_waking", "\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n", R"("%s", REC->comm)"));
+    formats.add(kernel_ids + 2, "sched", "sched_switch",
+                test::format(2, "sched_switch", "\tfield:pid_t prev_pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:long prev_state;\toffset:16;\tsize:8;\tsigned:1;\n"
+                                                "\tfield:pid_t next_pid;\toffset:24;\tsize:4;\tsigned:1;\n", R"("%d", REC->next_pid)"));
+    formats.add(3, "app", "lock", test::format(3, "lock", "\tfield:u64 lock;\toffset:8;\tsize:8;\tsigned:0;\n", R"("%llu", REC->lock)"));
+    formats.add(4, "app", "unlock", test::format(4, "unlock", "\tfield:u64 lock;\toffset:8;\tsize:8;\tsigned:0;\n", R"("%llu", REC->lock)"));
+  }
+  Payload waking(const std::string& comm, i32 pid) const {
+    std::string name = comm;
+    name.resize(16);
+    return Payload(1, 5).text(name).put(pid);
+  }
+  Payload sched_switch(i32 prev, i64 state, i32 next) const { return Payload(2, prev).put(prev).put(u32{0}).put(state).put(next); }
+  Payload lock(i32 tid, u64 at) const { return Payload(3, tid).put(at); }
+  Payload unlock(i32 tid, u64 at) const { return Payload(4, tid).put(at); }
+
+  Pairs make(Pairs::Options options) {
+    auto made = Pairs::make(options, formats, tasks);
+    EXPECT_TRUE(made) << (made ? "" : made.error().sentence);
+    return must(std::move(made));
+  }
+  std::string error(Pairs::Options options) {
+    auto made = Pairs::make(options, formats, tasks);
+    EXPECT_FALSE(made);
+    return made ? "" : made.error().sentence;
+  }
+  bool take(Pairs& pairs, u64 at, const Payload& payload, const RingName& ring) {
+    TraceRecord record;
+    record.time = at;
+    record.payload = payload;
+    record.source = ring.ring;
+    record.ids = ring.ids();
+    return pairs.take(record, ring);
+  }
+  void lose(Pairs& pairs, u64 at, u64 lost, const RingName& ring) {
+    TraceRecord record;
+    record.time = at;
+    record.lost = lost;
+    record.source = ring.ring;
+    pairs.take(record, ring);
+  }
+  Pairs wakeups() {
+    Pairs::Options options;
+    options.start = "sched:sched_waking";
+    options.end = "sched:sched_switch";
+    options.keys = {{"pid", "next_pid"}};
+    options.by = "comm";
+    options.context = 2;
+    return make(options);
+  }
+};
+
+TEST_F(PairsOf, WakeUpsAcrossCpusWithTheirContext) {
+  Pairs pairs = wakeups();
+  EXPECT_FALSE(take(pairs, 1000, waking("make", 42), cpu0));
+  EXPECT_FALSE(take(pairs, 1100, sched_switch(9, 1, 8), cpu1));  // somebody else
+  EXPECT_TRUE(take(pairs, 1500, sched_switch(8, 1, 42), cpu1));
+  EXPECT_EQ(pairs.latency(), 500u);
+  EXPECT_FALSE(take(pairs, 1600, sched_switch(8, 1, 42), cpu1));  // the start is gone
+  const Pairs::Counts c = pairs.counts();
+  EXPECT_EQ(c.starts, 1u);
+  EXPECT_EQ(c.ends, 3u);
+  EXPECT_EQ(c.pairs, 1u);
+  EXPECT_EQ(c.unmatched, 2u);
+  EXPECT_TRUE(c.exact());
+  const auto slowest = pairs.slowest();
+  ASSERT_EQ(slowest.size(), 1u);
+  EXPECT_EQ(slowest[0].key, "next_pid=42");
+  EXPECT_EQ(slowest[0].group, "make");  // the start's: the end has no field comm
+  EXPECT_EQ(slowest[0].start.source, 0u);
+  EXPECT_EQ(read_common(slowest[0].start.record().payload).tid, 5);
+  EXPECT_EQ(slowest[0].end.source, 1u);
+  ASSERT_EQ(slowest[0].context.size(), 1u);
+  EXPECT_EQ(slowest[0].context[0].time, 1100u);
+}
+
+TEST_F(PairsOf, TheNewestStartCountsOrTheFirst) {
+  for (const bool first : {false, true}) {
+    Pairs::Options options;
+    options.start = "app:lock";
+    options.end = "app:unlock";
+    options.keys = {{"lock", "lock"}};
+    options.first = first;
+    Pairs pairs = make(options);
+    take(pairs, 10, lock(1, 0xA0), thread);
+    take(pairs, 30, lock(2, 0xA0), thread);
+    EXPECT_TRUE(take(pairs, 100, unlock(2, 0xA0), thread));
+    EXPECT_EQ(pairs.latency(), first ? 90u : 70u);
+    EXPECT_EQ(pairs.counts().repeated, 1u);
+    EXPECT_EQ(pairs.counts().waiting, 0u);
+  }
+}
+
+TEST_F(PairsOf, AConditionAndAnEventThatIsBoth) {
+  Pairs::Options options;
+  options.start = " sched:sched_switch if prev_state == 0 && prev_pid != 0 ";
+  options.end = "sched:sched_switch";
+  options.keys = {{"prev_pid", "next_pid"}};
+  Pairs pairs = make(options);
+  take(pairs, 100, sched_switch(1, 0, 2), cpu0);  // 1 was preempted
+  take(pairs, 150, sched_switch(2, 1, 3), cpu0);  // 2 sleeps: no start
+  EXPECT_TRUE(take(pairs, 300, sched_switch(3, 0, 1), cpu0));
+  EXPECT_EQ(pairs.latency(), 200u);
+  EXPECT_FALSE(take(pairs, 400, sched_switch(1, 1, 2), cpu0));
+  EXPECT_EQ(pairs.counts().starts, 2u);
+  EXPECT_EQ(pairs.counts().waiting, 1u);
+}
+
+TEST_F(PairsOf, LateEndsMeasureNothing) {
+  Pairs pairs = wakeups();
+  take(pairs, 1000, waking("make", 42), cpu0);
+  EXPECT_FALSE(take(pairs, 999, sched_switch(8, 1, 42), cpu1));
+  EXPECT_EQ(pairs.counts().negative, 1u);
+  EXPECT_EQ(pairs.counts().waiting, 0u);
+  EXPECT_EQ(pairs.all().count(), 0u);
+  EXPECT_FALSE(pairs.counts().exact());
+}
+
+TEST_F(PairsOf, LossesMakeWhatTheyFellIntoDoubtful) {
+  Pairs pairs = wakeups();
+  take(pairs, 1000, waking("make", 42), cpu0);
+  lose(pairs, 1200, 7, cpu1);
+  EXPECT_TRUE(take(pairs, 1500, sched_switch(8, 1, 42), cpu1));
+  take(pairs, 1600, waking("make", 42), cpu0);
+  EXPECT_TRUE(take(pairs, 1650, sched_switch(8, 1, 42), cpu1));
+  EXPECT_EQ(pairs.counts().doubtful, 1u);
+  EXPECT_EQ(pairs.counts().lost, 7u);
+  EXPECT_TRUE(pairs.slowest()[0].doubtful);
+  EXPECT_FALSE(pairs.slowest()[1].doubtful);
+
+  // In a ring of its own a thread's pairs are not touched by what other rings lost; and they may be left out.
+  Pairs::Options options;
+  options.start = "app:lock";
+  options.end = "app:unlock";
+  options.sure = true;
+  Pairs own = make(options);
+  take(own, 10, lock(71, 1), thread);
+  lose(own, 20, 3, cpu0);
+  EXPECT_TRUE(take(own, 30, unlock(71, 1), thread));
+  take(own, 40, lock(71, 1), thread);
+  lose(own, 50, 3, thread);
+  EXPECT_FALSE(take(own, 60, unlock(71, 1), thread));
+  EXPECT_EQ(own.counts().pairs, 2u);
+  EXPECT_EQ(own.counts().doubtful, 1u);
+  EXPECT_EQ(own.all().count(), 1u);
+}
+
+TEST_F(PairsOf, WhatIsWrongIsSaid) {
+  Pairs::Options options;
+  options.start = "sched:sched_wak";
+  options.end = "sched:sched_switch";
+  EXPECT_NE(error(options).find("sched:sched_waking"), std::string::npos) << error(options);
+  options.start = "sched:sched_waking";
+  options.keys = {{"pidd", "next_pid"}};
+  EXPECT_NE(error(options).find("did you mean pid"), std::string::npos) << error(options);
+  options.keys = {{"comm", "next_pid"}};
+  EXPECT_NE(error(options).find("not both the same"), std::string::npos) << error(options);
+  options.keys = {{"pid", "next_pid"}};
+  options.start = "sched:sched_waking if prio <";
+  EXPECT_NE(error(options).find("prio <"), std::string::npos) << error(options);
+  options.start = "";
+  EXPECT_NE(error(options).find("SYSTEM:EVENT"), std::string::npos) << error(options);
+}
+
+TEST_F(PairsOf, SeveralPatternsWithCommas) {
+  EXPECT_TRUE(event_matches("irq:*,sched:sched_sw*", *formats.find(kernel_ids + 2)));
+  EXPECT_TRUE(event_matches("sched,irq", *formats.find(kernel_ids + 2)));
+  EXPECT_FALSE(event_matches("irq:*,sched:sched_w*", *formats.find(kernel_ids + 2)));
+  EXPECT_FALSE(event_matches("", *formats.find(kernel_ids + 2)));
+}
+
+TEST(AgedTable, TheOldestGoes) {
+  AgedTable<int> table(3);
+  const auto put = [&](u64 key) {
+    const u32 at = table.insert({key, 0, 0});
+    table[at] = static_cast<int>(key);
+    return at;
+  };
+  put(1), put(2), put(3);
+  table.renew(table.find({1, 0, 0}));
+  put(4);
+  EXPECT_EQ(table.evicted(), 1u);
+  EXPECT_EQ(table.find({2, 0, 0}), table.none);
+  std::vector<int> order;
+  table.each([&](const auto&, int value) { order.push_back(value); });
+  EXPECT_EQ(order, (std::vector<int>{3, 1, 4}));
+  for (u64 key = 10; key < 1000; ++key) {
+    const u32 at = put(key);
+    EXPECT_EQ(table.find({key, 0, 0}), at);
+    if (key % 2 == 0) table.erase(at);
+  }
+  EXPECT_LE(table.size(), 3u);
+}
+
+// The bound that the header promises, over all magnitudes, for each precision.
+TEST(HistogramBound, QuantilesAreWithinIt) {
+  std::mt19937_64 random(7);
+  for (u32 precision = 1; precision <= 12; ++precision) {
+    for (int i = 0; i < 2000; ++i) {
+      const u64 value = random() >> (1 + random() % 63);
+      Histogram h(precision);
+      h.add(static_cast<i64>(value));
+      h.add(INT64_MAX);  // so that the value's bucket is not cut at the maximum
+      h.add(0);
+      EXPECT_LE(std::abs(h.quantile(.5) - static_cast<double>(value)), static_cast<double>(value) * std::exp2(-static_cast<double>(precision) - 1) + .5) << value;
+    }
+  }
+}
+
+TEST(HeatMap, ColumnsMergeAsTimeGoesOn) {
+  HeatMap::Options options;
+  options.most_columns = 4;
+  options.finest = 4;  // 16 ns
+  HeatMap heat(options);
+  for (u64 t = 0; t < 64; ++t) heat.add(t, 5);
+  EXPECT_EQ(heat.columns(), 4u);
+  EXPECT_EQ(heat.column_ns(), 16u);
+  heat.add(64, 9);
+  EXPECT_EQ(heat.column_ns(), 32u);
+  EXPECT_EQ(heat.columns(), 3u);
+  EXPECT_EQ(heat.count(0, 3), 32u);  // row 3: 4 to 7
+  EXPECT_EQ(heat.low(3), 4u);
+  EXPECT_EQ(heat.high(3), 7u);
+  EXPECT_EQ(heat.count(2, 4), 1u);
+  heat.add(~u64{0}, 1);
+  EXPECT_LE(heat.columns(), 4u);
+  EXPECT_EQ(heat.count(), 66u);
+}
+
+}  // namespace
+}  // namespace ringside
