@@ -30,6 +30,7 @@ void wait_rows(Instance& instance);
 void memory_rows(Instance& instance);
 void remote_rows();
 void guest_rows();
+void mount_rows(Instance& instance);
 void analyze_rows();
 void latency_row();  // one of them
 void command_rows(Instance& instance);

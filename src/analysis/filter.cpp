@@ -350,6 +350,15 @@ Filter::Lowered Filter::lower_builtin(const Leaf& leaf, const EventType* type) {
   return {};
 }
 
+result<void> Filter::fits(const EventType& type) const {
+  for (const Leaf& leaf : leaves_) {
+    const Lowered l = lower(leaf, &type);
+    if (l.kind == Lowered::Kind::absent) return refuse(std::errc::invalid_argument, type.full + " has no field " + leaf.field);
+    if (l.kind == Lowered::Kind::refused) return refuse(std::errc::invalid_argument, l.why);
+  }
+  return {};
+}
+
 Filter::Lowered Filter::lower(const Leaf& leaf, const EventType* type) {
   const Field* field = type != nullptr ? type->field(leaf.field) : nullptr;
   if (field == nullptr) return lower_builtin(leaf, type);

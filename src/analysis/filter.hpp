@@ -38,6 +38,8 @@ class Filter {
 
   // False: no event of this type meets it, whatever its fields say.
   bool may_match(u32 id);
+  // Could an event of this type meet it: an error if a comparison names no field of it, or one that cannot be compared so.
+  result<void> fits(const EventType& type) const;
 
   bool matches(const TraceRecord& record, const RingName& ring) {
     const u32 id = record.ids + read_common(record.payload).id;

@@ -38,6 +38,7 @@ Command add_stat(CLI::App& app);
 Command add_list(CLI::App& app);
 Command add_rm(CLI::App& app);
 Command add_serve(CLI::App& app);
+Command add_mount(CLI::App& app);
 Command add_top(CLI::App& app);
 Command add_hist(CLI::App& app);
 Command add_watch(CLI::App& app);

@@ -45,8 +45,7 @@ int main(int argc, char** argv) {
       "code.");
 
   const Command commands[] = {add_record(app), add_report(app), add_top(app), add_hist(app),  add_latency(app), add_watch(app), add_trigger(app),
-                              add_stat(app),
-                              add_list(app),   add_crash(app),  add_rm(app),  add_serve(app), add_plot(app), add_export(app),
+                              add_stat(app),   add_list(app),   add_crash(app),  add_rm(app),  add_serve(app), add_mount(app), add_plot(app), add_export(app),
                               add_remote(app), add_recover(app), add_guest(app), add_stream(app), add_doctor(app), add_manual(app)};
   try {
     app.parse(argc, argv);
