@@ -46,7 +46,7 @@ TEST_F(TriggerCli, ARareValueOfAProgram) {
   EXPECT_EQ(stat.at("adds_up"), true);
   EXPECT_EQ(stat.at("trigger").at("condition"), "unit:number if n == 777");
   EXPECT_EQ(stat.at("trigger").at("time_ns"), all[777].at("ts"));
-  EXPECT_NE(ringside("stat ringside.data").out.find("triggered by: "), std::string::npos);
+  EXPECT_TRUE(says(ringside("stat ringside.data"), "triggered by: "));
   EXPECT_TRUE(fs::is_empty(dir + "/root"));
 }
 
