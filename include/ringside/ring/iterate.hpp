@@ -68,7 +68,7 @@ class Iterator {
       position_ = own.next;
       expected_ = at.expected;
     }
-    if (own.next != position_) return true;  // one that is behind us, or ahead
+    if (own.next != position_ || seen_position_ == position_) return true;  // it is behind us, or ahead
     if (own.next == 0 || at.bytes > ring_.geometry.capacity()) return true;
     if (!ring_.geometry.holds(own.id)) {
       got = Got::corrupt;
