@@ -4,62 +4,18 @@
 #include <algorithm>
 #include <random>
 
+#include "analysis/filter.hpp"
+#include "analysis/hist.hpp"
 #include "bench.hpp"
+#include "pages.hpp"
 #include "timeline/merge.hpp"
 
 namespace bench {
 namespace {
 
-// A ring's sub-buffers, as a recording shows them.
-class Pages final : public Source {
- public:
-  explicit Pages(const LocalRing& ring) : geometry_(ring.ring.geometry) {
-    Reader<> reader(ring.ring);
-    while (reader.get_reader(false) == Got::data) {
-      const ReaderView& v = reader.view();
-      auto& page = pages_.emplace_back(geometry_.subbuf_size() / 8);
-      __builtin_memcpy(page.data(), ring.ring.subbuf(v.id), geometry_.subbuf_size());
-      ends_.push_back(v.end);
-    }
-  }
-  result<std::optional<SubBufferView>> next() override {
-    if (at_ == pages_.size()) return std::nullopt;
-    const auto& page = pages_[at_];
-    return SubBufferView{reinterpret_cast<const u8*>(page.data()), 0, ends_[at_++], 0, page[0]};
-  }
-  void again() { at_ = 0; }
-  Counters counters() const override { return {}; }
-  const RingName& name() const override { return name_; }
-  const ClockInfo& clock() const override { return clock_; }
-  bool ended() const override { return true; }
-
- private:
-  Geometry geometry_;
-  std::vector<std::vector<u64>> pages_;
-  std::vector<u32> ends_;
-  size_t at_ = 0;
-  RingName name_;
-  ClockInfo clock_ = calibrate(best_clock());
-};
-
-struct Borrowed final : Source {  // the timeline's; the pages stay
-  explicit Borrowed(Pages& from) : pages(from) { pages.again(); }
-  result<std::optional<SubBufferView>> next() override { return pages.next(); }
-  Counters counters() const override { return {}; }
-  const RingName& name() const override { return pages.name(); }
-  const ClockInfo& clock() const override { return pages.clock(); }
-  bool ended() const override { return true; }
-  Pages& pages;
-};
-
-struct Given {
-  u64 time = 0;
-  u64 now() const noexcept { return time; }
-};
-
 // `events` of 16 bytes in `sources` rings, a tick apart, in turns that `turn` makes: who writes next, and how many.
 template <class Turn>
-std::vector<std::unique_ptr<Pages>> interleaved(u32 sources, u64 events, const Turn& turn) {
+std::vector<Pages> interleaved(u32 sources, u64 events, const Turn& turn) {
   std::vector<std::unique_ptr<LocalRing>> rings;
   std::vector<std::unique_ptr<Writer<Given>>> writers;
   for (u32 i = 0; i < sources; ++i) {
@@ -73,21 +29,14 @@ std::vector<std::unique_ptr<Pages>> interleaved(u32 sources, u64 events, const T
       write_pair(*writers[who], k, who);
     }
   }
-  std::vector<std::unique_ptr<Pages>> all;
-  for (const auto& ring : rings) all.push_back(std::make_unique<Pages>(*ring));
+  std::vector<Pages> all;
+  for (const auto& ring : rings) all.push_back(pages_of(*ring));
   return all;
 }
 
-// Of this thread: what one core does in it, whoever else wants that core.
-u64 cpu_ns() {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<u64>(t.tv_sec) * 1'000'000'000 + static_cast<u64>(t.tv_nsec);
-}
-
-double merged_per_second(const std::vector<std::unique_ptr<Pages>>& all, u64 events) {
+double merged_per_second(const std::vector<Pages>& all, u64 events) {
   Timeline timeline;
-  for (const auto& pages : all) timeline.add(std::make_unique<Borrowed>(*pages));
+  for (const Pages& pages : all) timeline.add(std::make_unique<PagesSource>(pages));
   TraceRecord record;
   u64 n = 0, sum = 0;
   const u64 from = cpu_ns();
@@ -118,12 +67,76 @@ void merge_row() {
       text("8 rings in one order, of CPU time; runs of 1 to 63 events; one event each in turn: %.0f M/s, at random: %.0f M/s", median(b) / 1e6, median(c) / 1e6));
 }
 
+// One ring of events with a key of 10,000 values and a number, through one analysis; events a second of CPU time.
+template <class Make>
+void single_row(const char* name, const std::string& detail, const Make& make) {
+  constexpr u64 events = 1'000'000;
+  constexpr u32 values = 10'000;
+  static const Pages pages = [] {
+    LocalRing ring(65536, static_cast<u32>(events * 24 / 65000 + 2));
+    Writer<Given> writer(ring.ring, Given{});
+    std::mt19937_64 random(1);
+    for (u64 k = 0; k < events; ++k) {
+      writer.clock().time += 16;
+      writer.write(16, [&](u8* payload) {
+        const u32 words[4] = {1, 4711, static_cast<u32>(random() % values), static_cast<u32>(random())};
+        __builtin_memcpy(payload, words, sizeof words);
+      });
+    }
+    return pages_of(ring);
+  }();
+  Formats formats;
+  formats.add(1, "bench", "event",
+              "name: event\nID: 1\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
+              "\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"
+              "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\tfield:u32 key;\toffset:8;\tsize:4;\tsigned:0;\n"
+              "\tfield:u32 number;\toffset:12;\tsize:4;\tsigned:0;\n\nprint fmt: \"key=%u number=%u\", REC->key, REC->number\n");
+  const Tasks tasks;
+  std::vector<double> rates;
+  for (int round = 0; round < (quick ? 5 : 15); ++round) {
+    auto use = make(formats, tasks);
+    Timeline timeline;
+    timeline.add(std::make_unique<PagesSource>(pages));
+    const RingName& ring = timeline.name(0);
+    TraceRecord record;
+    u64 n = 0;
+    const u64 from = cpu_ns();
+    while (timeline.next(record)) n += use(record, ring);
+    rates.push_back(n == 0 ? 0 : static_cast<double>(events) * 1e9 / static_cast<double>(cpu_ns() - from));
+  }
+  row(name, median(rates), "1/s", detail);
+}
+
+void single_rows() {
+  const auto groups = [](const char* key) {
+    return [key](const Formats& formats, const Tasks& tasks) {
+      Hist::Options options;
+      options.keys = {key};
+      return [hist = must(Hist::make(options, formats, tasks))](const TraceRecord& record, const RingName& ring) mutable { return hist.add(record, ring); };
+    };
+  };
+  single_row("analyze.count_events_per_s", "how many there are of each event (top), one ring, of CPU time", groups("event"));
+  single_row("analyze.hist_events_per_s", "one integer key, 10,000 values", groups("key"));
+  single_row("analyze.filter3_events_per_s", "three comparisons: key < 9000 && number & 0xff && common_pid == 4711", [](const Formats& formats, const Tasks& tasks) {
+    return [filter = must(Filter::compile("key < 9000 && number & 0xff && common_pid == 4711", formats, tasks))](const TraceRecord& record, const RingName& ring) mutable {
+      return filter.matches(record, ring);
+    };
+  });
+}
+
 }  // namespace
+
+u64 cpu_ns() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<u64>(t.tv_sec) * 1'000'000'000 + static_cast<u64>(t.tv_nsec);
+}
 
 void analyze_rows() {
   cpu_set_t before;
   sched_getaffinity(0, sizeof before, &before);
   pin(sched_getcpu());
+  single_rows();
   merge_row();
   latency_row();
   sched_setaffinity(0, sizeof before, &before);

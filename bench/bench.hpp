@@ -30,9 +30,10 @@ void wait_rows(Instance& instance);
 void memory_rows(Instance& instance);
 void remote_rows();
 void guest_rows();
+void mount_rows(Instance& instance);
 void analyze_rows();
 void latency_row();  // one of them
-void command_rows();
+void command_rows(Instance& instance);
 int run_storm(u64 calls, const char* out);  // the load of one of them, as a program; writes its CPU seconds to `out`
 
 double median(std::vector<double> values);

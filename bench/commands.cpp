@@ -1,5 +1,6 @@
 // The commands from outside, each against its rival in the same run: record beside cat, report beside trace-cmd. And typed reading.
 #include <fcntl.h>
+#include <sched.h>
 #include <ringside/abi/event_cursor.hpp>
 #include <signal.h>
 #include <sys/resource.h>
@@ -11,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "bench.hpp"
 #include "decode/formats.hpp"
@@ -165,6 +167,84 @@ void report_row(const std::string& dir) {
   }
   row("report.over_tracecmd", median(ratio), "x", text("text of the same %.0f events: %.2f M/s against %.2f M/s of CPU time, start and formats included",
                                                          events, median(rate) / 1e6, median(rival) / 1e6));
+  rival_rows(file);
+}
+
+// The same answers as from the field's tools, of one trace.dat.
+void rival_rows(const std::string& file) {
+  const struct {
+    const char* name;
+    const char* detail;
+    std::string ours, theirs;
+  } questions[] = {
+      {"analyze.top_over_tracecmd", "how many of each event", "top " + file, "awk '{ ++n[$4] } END { for (e in n) print n[e], e }'"},
+      {"analyze.hist_over_tracecmd", "bytes asked of kmalloc, by task", "hist kmem:kmalloc/task -v bytes_req " + file,
+       "awk '$4 == \"kmalloc:\" { match($0, /bytes_req=[0-9]+/); s[$1] += substr($0, RSTART + 10, RLENGTH - 10) } END { for (t in s) print s[t], t }'"},
+      {"analyze.latency_over_tracecmd", "from wake-up to run, quantiles", "latency sched:sched_waking sched:sched_switch --key pid=next_pid " + file,
+       "awk '$4 == \"sched_waking:\" { match($0, / pid=[0-9]+/); at[substr($0, RSTART + 5, RLENGTH - 5)] = $3 } "
+       "$4 == \"sched_switch:\" { match($0, /next_pid=[0-9]+/); p = substr($0, RSTART + 9, RLENGTH - 9); if (p in at) { printf \"%.9f\\n\", $3 - at[p]; delete at[p] } }' | sort -n"},
+  };
+  for (const auto& question : questions) {
+    const std::string ours = std::string(RINGSIDE_COMMAND) + " " + question.ours, theirs = "trace-cmd report " + file + " | " + question.theirs;
+    std::vector<double> ratio, mine, other;
+    for (int i = 0; i < (quick ? 1 : 5); ++i) {
+      const Ran a = shell(ours), b = shell(theirs);
+      if (a.status != 0 || b.status != 0) return row(question.name, std::nullopt, "x", "failed: " + question.ours);
+      ratio.push_back(b.cpu / a.cpu);
+      mine.push_back(a.wall);
+      other.push_back(b.wall);
+    }
+    row(question.name, median(ratio), "x", text("%s: %.2f s against %.2f s of trace-cmd report | awk; ratio of CPU time", question.detail, median(mine), median(other)));
+  }
+}
+
+// `top` beside a writer at full speed.
+void top_row(Instance& instance, const std::string& dir) {
+  if (sysconf(_SC_NPROCESSORS_ONLN) < 2) return row("live.top_refused", std::nullopt, "share", "one processor only");
+  const u64 duration = quick ? 2'000'000'000 : 10'000'000'000;
+  must(instance.resize(256 << 20, 65536));
+  ::bench::pair(0, 0);  // into a ring of the new size
+  const auto refused = [&] {
+    u64 sum = 0, written = 0;
+    for (const RingInfo& ring : instance.rings()) sum += ring.counters.dropped + ring.counters.commit_overrun, written += ring.counters.written;
+    return std::pair(sum, written);
+  };
+  const std::string seen = dir + "/top";
+  const auto before = refused();
+  const u64 from = sys::now_ns();
+  const pid_t top = start([&] {
+    silence();
+    pin(1);
+    const int out = open(seen.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    dup2(out, 1);
+    execl(RINGSIDE_COMMAND, "ringside", "top", "bench", "--json", nullptr);
+  });
+  usleep(500000);
+  cpu_set_t where;
+  sched_getaffinity(0, sizeof where, &where);
+  pin(0);
+  u64 tried = 0;
+  const u64 began = sys::now_ns();
+  for (const u64 end = began + duration; sys::now_ns() < end;)
+    for (int k = 0; k < 1000; ++k, ++tried) ::bench::pair(tried, tried);
+  const double took = static_cast<double>(sys::now_ns() - began) / 1e9;
+  sched_setaffinity(0, sizeof where, &where);
+  usleep(100000);
+  kill(top, SIGINT);
+  const Ran ran = wait(top, from);
+  const auto after = refused();
+  nlohmann::json answer;
+  try {
+    answer = nlohmann::json::parse(std::ifstream(seen));
+  } catch (const nlohmann::json::exception&) {
+  }
+  must(instance.resize(8 << 20, 16384));
+  ::bench::pair(0, 0);
+  if (ran.status != 0 || !answer.contains("count")) return row("live.top_refused", std::nullopt, "share", "top failed");
+  const u64 counted = answer["count"], lost = answer["lost"];
+  row("live.top_refused", static_cast<double>(after.first - before.first) / static_cast<double>(tried), "share",
+      text("top beside a writer of %.0f M events/s; it counted %.2f %% of them and the rest as lost%s", static_cast<double>(tried) / took / 1e6,
+           100 * static_cast<double>(counted) / static_cast<double>(counted + lost), counted + lost >= tried ? "" : "; THE BOOKS DO NOT BALANCE"));
 }
 
 // As an analysis reads: the fields were looked up once, then each is an offset, a size and a sign.
@@ -226,10 +306,11 @@ int run_storm(u64 calls, const char* out) {
   return 0;
 }
 
-void command_rows() {
+void command_rows(Instance& instance) {
   decode_row();
   char dir[] = "/tmp/ringside-bench-XXXXXX";
   if (mkdtemp(dir) == nullptr) return;
+  top_row(instance, dir);
   record_row(dir);
   report_row(dir);
   std::filesystem::remove_all(dir);

@@ -1,5 +1,5 @@
 // The figures of the README: ratios against a floor or a rival in the same run.
-//   ringside_bench OUTPUT.json [--quick] [time|scale|reader|live|wait|memory|remote|guest|analyze|command]...
+//   ringside_bench OUTPUT.json [--quick] [time|scale|reader|live|wait|memory|remote|guest|mount|analyze|command]...
 #include <sched.h>
 #include <stdarg.h>
 #include <sys/mman.h>
@@ -68,7 +68,7 @@ using namespace bench;
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: ringside_bench OUTPUT.json [--quick] [time|scale|reader|live|wait|memory|remote|guest|analyze|command]...\n");
+    std::fprintf(stderr, "usage: ringside_bench OUTPUT.json [--quick] [time|scale|reader|live|wait|memory|remote|guest|mount|analyze|command]...\n");
     return 2;
   }
   if (argc == 4 && std::strcmp(argv[1], "--storm") == 0) return run_storm(std::strtoull(argv[2], nullptr, 10), argv[3]);
@@ -94,8 +94,9 @@ int main(int argc, char** argv) {
     if (wanted("memory")) memory_rows(*instance);
     if (wanted("remote")) remote_rows();
     if (wanted("guest")) guest_rows();
+    if (wanted("mount")) mount_rows(*instance);
     if (wanted("analyze")) analyze_rows();
-    if (wanted("command")) command_rows();
+    if (wanted("command")) command_rows(*instance);
   }
   ringside_close();
   std::filesystem::remove_all(dir);

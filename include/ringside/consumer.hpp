@@ -8,7 +8,7 @@
 //
 // Sources: recordings, trace.dat files, instances of ringside's, external writers' sockets, the kernel's events (as root). Instances
 // are looked at, nothing is consumed; the kernel's events come from an instance of tracefs of the consumer's own, which goes with it.
-// Link with ringside::consumer (CMake) or `pkg-config --static ringside-consumer`. The C form is ringside/consumer.h.
+// Link with ringside::consumer (CMake) or `pkg-config ringside-consumer`. The C form is ringside/consumer.h.
 // Errors are sentences: what was tried, on what, why it failed, what to do. Hostile rings and files cannot do harm: what cannot be
 // read is skipped and named in problems().
 // Thread-safety: a Consumer is for one thread at a time; stop() may be called from any thread and from signal handlers.

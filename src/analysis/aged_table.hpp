@@ -29,8 +29,8 @@ class AgedTable {
   }
 
   u32 find(const Key& key) const {
-    u32 at = buckets_[bucket(key)];
-    while (at != none && entries_[at].key != key) at = entries_[at].next;
+    u32 at = buckets_[hash(key) & (buckets_.size() - 1)];
+    while (at != none && !same(entries_[at].key, key)) at = entries_[at].next;
     return at;
   }
   // Of a key that is not there.
@@ -48,7 +48,8 @@ class AgedTable {
     Entry& entry = entries_[at];
     free_ = entry.next;
     entry.key = key;
-    u32& head = buckets_[bucket(key)];
+    entry.hash = hash(key);
+    u32& head = bucket(entry);
     entry.next = head;
     head = at;
     ++size_;
@@ -57,7 +58,7 @@ class AgedTable {
   }
   void erase(u32 at) {
     Entry& entry = entries_[at];
-    u32* link = &buckets_[bucket(entry.key)];
+    u32* link = &bucket(entry);
     while (*link != at) link = &entries_[*link].next;
     *link = entry.next;
     detach(at);
@@ -87,15 +88,19 @@ class AgedTable {
     Key key{};
     u32 next = none;  // in its bucket, or of the free ones
     u32 older = none, younger = none;
+    u32 hash = 0;
     Value value{};
   };
 
+  // As array's == would, which calls memcmp.
+  static bool same(const Key& a, const Key& b) { return ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2])) == 0; }
   // Multiplied into twice the width and folded (wyhash's mixing step).
-  u32 bucket(const Key& key) const {
+  u32 hash(const Key& key) const {
     const u64 rest = key[1] + key[2] * seeds_[1];
     const auto mixed = static_cast<unsigned __int128>(key[0] ^ seeds_[0]) * (rest * 0x9E3779B97F4A7C15 + seeds_[2]);
-    return static_cast<u32>((static_cast<u64>(mixed) ^ static_cast<u64>(mixed >> 64)) & (buckets_.size() - 1));
+    return static_cast<u32>(static_cast<u64>(mixed) ^ static_cast<u64>(mixed >> 64));
   }
+  u32& bucket(const Entry& entry) { return buckets_[entry.hash & (buckets_.size() - 1)]; }
   void append(u32 at) {
     entries_[at].older = youngest_;
     entries_[at].younger = none;
@@ -110,7 +115,7 @@ class AgedTable {
   void grow() {
     buckets_.assign(buckets_.size() * 2, none);
     for (u32 at = oldest_; at != none; at = entries_[at].younger) {
-      u32& head = buckets_[bucket(entries_[at].key)];
+      u32& head = bucket(entries_[at]);
       entries_[at].next = head;
       head = at;
     }

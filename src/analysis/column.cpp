@@ -29,7 +29,7 @@ Column::Access Column::lower(const EventType* type, Kind& kind) const {
   access.op = Op::absent;
   if (type != nullptr && !event_.empty() && !event_matches(event_, *type)) return access;
   if (type == nullptr && !event_.empty()) return access;
-  if (const Field* field = type != nullptr ? type->field(name_) : nullptr; field != nullptr) {
+  if (const Field* field = type != nullptr && !is_which_event() ? type->field(name_) : nullptr; field != nullptr) {
     access.field = field;
     access.offset = field->offset;
     kind = Kind::whole;
@@ -88,7 +88,7 @@ result<Column> Column::compile(std::string_view text, const Formats& formats, co
   for (const auto& type : formats.all()) {
     if (!c.event_.empty() && !event_matches(c.event_, *type)) continue;
     any_event = true;
-    if (const Field* field = type->field(text); field != nullptr) {
+    if (const Field* field = c.is_which_event() ? nullptr : type->field(text); field != nullptr) {
       Kind kind = Kind::whole;
       if (c.lower(type.get(), kind).op == Op::absent) {
         array = true;

@@ -10,7 +10,8 @@
 // EVENT is a glob over SYSTEM:EVENT or the event's name: records of other events have no such value. NAME is a field of the event,
 // else one of
 //   ts · cpu, CPU, ring · event, system · source · task, comm, COMM · thread, tid, pid, common_pid · process · common_type
-// (as in filters, and as in the kernel's histograms a field comes first). MODIFIER:
+// (as in filters, and as in the kernel's histograms a field comes first; but "event" alone is always which event it is, though
+// sys_enter_epoll_ctl has a field of that name). MODIFIER:
 //   log2         whole numbers by their power of two        buckets=N    by multiples of N
 //   hex          shown in hex                               sym          shown as the kernel's function at that address
 //   execname     the name of the thread with this number    usecs, msecs times, divided
@@ -120,6 +121,7 @@ class Column {
   bool process_of(const Access& access, const TraceRecord& record, const RingName& ring, i64& out) const;
   bool other_key(const TraceRecord& record, const RingName& ring, Texts& texts, u64& out);
   void find(u32 id, Access& access) const;
+  bool is_which_event() const { return event_.empty() && name_ == "event"; }
   Access lower(const EventType* type, Kind& kind) const;
   i64 modify(i64 value) const;
   static std::string show_number(i64 value, bool is_signed);

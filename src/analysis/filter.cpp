@@ -350,6 +350,15 @@ Filter::Lowered Filter::lower_builtin(const Leaf& leaf, const EventType* type) {
   return {};
 }
 
+result<void> Filter::fits(const EventType& type) const {
+  for (const Leaf& leaf : leaves_) {
+    const Lowered l = lower(leaf, &type);
+    if (l.kind == Lowered::Kind::absent) return refuse(std::errc::invalid_argument, type.full + " has no field " + leaf.field);
+    if (l.kind == Lowered::Kind::refused) return refuse(std::errc::invalid_argument, l.why);
+  }
+  return {};
+}
+
 Filter::Lowered Filter::lower(const Leaf& leaf, const EventType* type) {
   const Field* field = type != nullptr ? type->field(leaf.field) : nullptr;
   if (field == nullptr) return lower_builtin(leaf, type);
@@ -414,6 +423,7 @@ result<Filter> Filter::compile(std::string_view text, const Formats& formats, co
     }
     if (!fits) return tl::unexpected<Error>(error_at(text, leaf.value_at, why));
   }
+  filter.text_ = text;
   filter.programs_.resize(formats.numbers());
   return filter;
 }
@@ -425,6 +435,25 @@ bool Filter::may_match(u32 id) {
   const auto may = [&](i32 at) { return at == accept || (at >= 0 && accepts[static_cast<size_t>(at)]); };
   for (size_t i = 0; i < steps_.size(); ++i) accepts[i] = may(steps_[i].yes) || may(steps_[i].no);
   return may(program.entry);
+}
+
+bool Filter::kernel_may(const EventType& type) const {
+  return std::all_of(leaves_.begin(), leaves_.end(), [&](const Leaf& leaf) {
+    const Field* field = type.field(leaf.field);
+    const Value& value = leaf.value;
+    if (field == nullptr) {
+      if (leaf.field == "comm" || leaf.field == "COMM") return value.quote != 0 && leaf.compare != Compare::glob;
+      return (leaf.field == "common_pid" || leaf.field == "cpu" || leaf.field == "CPU") && value.number == Value::Number::whole && !value.is_time &&
+             value.whole >= 0 && value.whole <= INT32_MAX;
+    }
+    if (field->kind == FieldKind::text || field->kind == FieldKind::loc_text)
+      return value.quote != 0 && (leaf.compare != Compare::glob || field->kind == FieldKind::loc_text);
+    // Numbers that the field can hold: others are cut to its width there.
+    const u32 bits = 8 * field->size;
+    if (field->kind != FieldKind::integer || value.number != Value::Number::whole || value.is_time || bits > 64) return false;
+    const __int128 one = 1;
+    return field->is_signed ? value.whole >= -(one << (bits - 1)) && value.whole < one << (bits - 1) : value.whole >= 0 && value.whole < one << bits;
+  });
 }
 
 void Filter::build(u32 id) {

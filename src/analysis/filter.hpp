@@ -38,6 +38,8 @@ class Filter {
 
   // False: no event of this type meets it, whatever its fields say.
   bool may_match(u32 id);
+  // Could an event of this type meet it: an error if a comparison names no field of it, or one that cannot be compared so.
+  result<void> fits(const EventType& type) const;
 
   bool matches(const TraceRecord& record, const RingName& ring) {
     const u32 id = record.ids + read_common(record.payload).id;
@@ -45,6 +47,11 @@ class Filter {
     if (!program.built || program.type != formats_->find(id)) [[unlikely]] build(id);
     return run(program.entry, record, ring, program.type);
   }
+
+  // Whether the kernel's filter of the same text lets through all that this one does, for a type of its events: then it may filter, too,
+  // and what nobody wants never gets into the ring. No where the two differ (see above), and where the event lacks a field.
+  bool kernel_may(const EventType& type) const;
+  const std::string& text() const { return text_; }
 
  private:
   friend class FilterParser;
@@ -106,6 +113,7 @@ class Filter {
   bool run(i32 entry, const TraceRecord& record, const RingName& ring, const EventType* type) const;
   bool test(const Step& step, const TraceRecord& record, const RingName& ring, const EventType* type) const;
 
+  std::string text_;
   const Formats* formats_ = nullptr;
   const Tasks* tasks_ = nullptr;
   Node root_;

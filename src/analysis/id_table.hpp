@@ -1,5 +1,7 @@
-// Something for every event id, of which few occur: memory for those alone, and whatever stands within the same 512.
+// Something for every event id, of which few occur: memory for those alone, and whatever stands within the same 512. A cache: a copy
+// begins anew.
 #pragma once
+#include <memory>
 #include <ringside/base/types.hpp>
 #include <vector>
 
@@ -8,10 +10,17 @@ namespace ringside {
 template <class T>
 class IdTable {
  public:
+  IdTable() = default;
+  IdTable(const IdTable&) {}
+  IdTable(IdTable&&) noexcept = default;
+  IdTable& operator=(const IdTable&) { return *this = IdTable(); }
+  IdTable& operator=(IdTable&&) noexcept = default;
+  ~IdTable() = default;
+
   // A T{} for an id that is new.
   T& operator[](u32 id) {
     const u32 page = id / page_size;
-    if (page >= pages_.size() || pages_[page].empty()) [[unlikely]] make(page);
+    if (page >= pages_.size() || pages_[page] == nullptr) [[unlikely]] make(page);
     return pages_[page][id % page_size];
   }
 
@@ -19,9 +28,9 @@ class IdTable {
   static constexpr u32 page_size = 512;
   void make(u32 page) {
     if (page >= pages_.size()) pages_.resize(page + 1);
-    pages_[page].resize(page_size);
+    pages_[page] = std::make_unique<T[]>(page_size);
   }
-  std::vector<std::vector<T>> pages_;
+  std::vector<std::unique_ptr<T[]>> pages_;
 };
 
 }  // namespace ringside

@@ -131,12 +131,7 @@ void Pairs::find(u32 id, Role& role) const {
   role.is_end = role.type != nullptr && is_end(*role.type);
 }
 
-u64 Pairs::word(Column& column, const TraceRecord& record, const RingName& ring, bool& has) const {
-  if (column.kind() == Column::Kind::whole) [[likely]] {
-    i64 value = 0;
-    has = column.number(record, ring, value) && has;
-    return static_cast<u64>(value);
-  }
+u64 Pairs::other_word(Column& column, const TraceRecord& record, const RingName& ring, bool& has) const {
   if (column.kind() == Column::Kind::text) {
     std::string_view text;
     has = column.text(record, ring, text) && has;

@@ -176,7 +176,13 @@ class Pairs {
     if (source >= rings_.size()) [[unlikely]] rings_.resize(source + 1);
     return rings_[source];
   }
-  u64 word(Column& column, const TraceRecord& record, const RingName& ring, bool& has) const;
+  RS_INLINE u64 word(Column& column, const TraceRecord& record, const RingName& ring, bool& has) const {
+    if (column.kind() != Column::Kind::whole) [[unlikely]] return other_word(column, record, ring, has);
+    i64 value = 0;
+    has = column.number(record, ring, value) && has;
+    return static_cast<u64>(value);
+  }
+  u64 other_word(Column& column, const TraceRecord& record, const RingName& ring, bool& has) const;
   bool key_of(std::vector<Column>& columns, const TraceRecord& record, const RingName& ring, Words& out) {
     bool has = true;
     for (size_t i = 0; i < columns.size(); ++i) out[i] = word(columns[i], record, ring, has);

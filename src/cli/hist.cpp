@@ -130,6 +130,7 @@ Command add_hist(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("hist", "count events by the values of a field, or two; sums and quantiles of others");
   c->add_option("KEY", options->key, "[EVENT/]FIELD[.MODIFIER], or two with a comma between")->required();
+  options->run.push_down = true;
   add_run(*c, options->run);
   c->add_option("-v,--val", options->values, "for each key: sum, mean, quantiles of this field; may be repeated")->type_name("FIELD")->allow_extra_args(false);
   c->add_option("--sort", options->sort, "count, key or one of the values; with - in front: the other way round")->type_name("WHAT");

@@ -137,7 +137,8 @@ class Report {
     for (const Pairs::Key& key : job_.pairs.keys) keys += (keys.empty() ? "" : ", ") + key.start + (key.end == key.start ? "" : "=" + key.end);
     std::string out = fmt::format("{}  ->  {}  ({})\n", job_.pairs.start, job_.pairs.end, keys.empty() ? "thread" : keys);
     out += table();
-    if (counts_.pairs != 0) out += "\n" + time_bars(pairs_.all(), width, how);
+    // Of a live one the screen holds either.
+    if (counts_.pairs != 0 && (last || !options_.heat)) out += "\n" + time_bars(pairs_.all(), width, how);
     if (options_.heat && heat_.count() != 0) out += "\n" + heat_map(heat_, width, how);
     if (last) out += slowest();
     return out + "\n" + closing();
@@ -404,7 +405,7 @@ Command add_latency(CLI::App& app) {
   c->footer("Names:\n" + preset_list() +
             "Examples:\n"
             "  ringside latency wakeup                  the kernel, live, as root; Ctrl-C ends with the final table\n"
-            "  ringside latency syscalls --by end/event --duration 10s\n"
+            "  ringside latency syscalls --sort sum --duration 10s\n"
             "  ringside latency sched:sched_wakeup sched:sched_switch --key pid=next_pid trace.dat --heat\n"
             "  ringside latency libc:malloc libc:free --key ptr ringside.data --by start/task\n"
             "  ringside latency app:begin app:end --key request web --context 20\n"

@@ -55,6 +55,7 @@ result<std::unique_ptr<AnalysisRun>> AnalysisRun::open(RunOptions options) {
   auto filter = RecordFilter::make(options.filter, trace);
   if (!filter) return tl::unexpected<Error>(filter.error());
   run->filter_ = std::move(*filter);
+  if (options.push_down) run->filter_.push_down(trace);
   run->live_ = trace.live() && (!options.once || trace.has_only_just_begun());
   if (run->live_ && options.once) options.duration_ns = options.interval_ns;  // the rings have only just begun
   if (options.once) options.every = false;
@@ -67,7 +68,7 @@ void AnalysisRun::begin() {
   say_notices(*trace_);
   screen_ = colours() && !options_.json && !options_.once;
   pictures_ = screen_ || options_.every;
-  last_picture_ = sys::now_ns();
+  last_picture_ = woken_ = sys::now_ns();
   next_picture_ = last_picture_ + options_.interval_ns;
   end_ = options_.duration_ns != 0 ? last_picture_ + options_.duration_ns : ~u64{0};
 }
@@ -75,7 +76,10 @@ void AnalysisRun::begin() {
 bool AnalysisRun::wait() {
   const u64 now = sys::now_ns();
   if (asked_to_stop() || now >= end_) return false;
-  sleep_ns(std::min({look_every_ns, end_ - now, next_picture_ > now ? next_picture_ - now : 1}));
+  // What took long to read comes fast: back to it soon.
+  const u64 rest = look_every_ns - std::min(now - woken_, look_every_ns - 100'000);
+  sleep_ns(std::min({rest, end_ - now, next_picture_ > now ? next_picture_ - now : 1}));
+  woken_ = sys::now_ns();
   return !asked_to_stop();
 }
 

@@ -23,6 +23,7 @@ struct RunOptions {
   u64 interval_ns = 1'000'000'000, duration_ns = 0, look_ahead_ns = 100'000'000;
   bool every = false;  // a picture each interval, whatever stdout is
   bool once = false, json = false, own = false;
+  bool push_down = false;  // the kernel may filter, too: nothing is wanted of what the filter refuses
 };
 // WHERE... -e, and what add_run_options adds: -F --source --interval --duration --look-ahead --once --json
 void add_run(CLI::App& app, RunOptions& options);
@@ -40,6 +41,11 @@ class AnalysisRun {
   Trace& trace() { return *trace_; }
   const RunOptions& options() const { return options_; }
   bool live() const { return live_; }
+  // For who takes the records of trace() itself: before the first, while it goes on (new rings), before the last.
+  void begin();
+  void refresh();
+  void stop();       // no more events from now on
+  int finish();      // the exit code
 
   // The exit code. A picture gets the seconds since the one before, and whether it is the last. `other`: losses, and what the filter
   // does not let through.
@@ -88,20 +94,16 @@ class AnalysisRun {
       if (n % 65536 == 0 && (sys::now_ns() > deadline_ns || (!live_ && asked_to_stop()))) return;
     }
   }
-  void begin();
   bool wait();       // false: it is time to end
-  void refresh();
   double due();      // the seconds of the picture that is due now
   bool show(std::string picture);
-  void stop();       // no more events from now on
-  int finish();
 
   RunOptions options_;
   std::optional<Trace> trace_;
   RecordFilter filter_;
   Totals totals_;
   bool live_ = false, pictures_ = false, screen_ = false;
-  u64 end_ = 0, last_picture_ = 0, next_picture_ = 0;
+  u64 end_ = 0, last_picture_ = 0, next_picture_ = 0, woken_ = 0;
 };
 
 // What the numbers above are worth: "1,234 events, none lost", or how many are missing.

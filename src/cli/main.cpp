@@ -44,8 +44,8 @@ int main(int argc, char** argv) {
       "Exit codes: 0 fine, 1 failure, 2 wrong usage, 3 events lost with --fail-on-loss, 4 never triggered; record: its command's\n"
       "code.");
 
-  const Command commands[] = {add_record(app), add_report(app), add_top(app), add_hist(app),  add_latency(app), add_trigger(app), add_stat(app),
-                              add_list(app),   add_crash(app),  add_rm(app),  add_serve(app), add_export(app),
+  const Command commands[] = {add_record(app), add_report(app), add_top(app), add_hist(app),  add_latency(app), add_watch(app), add_trigger(app),
+                              add_stat(app),   add_list(app),   add_crash(app),  add_rm(app),  add_serve(app), add_mount(app), add_plot(app), add_export(app),
                               add_remote(app), add_recover(app), add_guest(app), add_stream(app), add_doctor(app), add_manual(app)};
   try {
     app.parse(argc, argv);

@@ -106,7 +106,7 @@ std::string time_bars(const Histogram& histogram, size_t width, Glyphs glyphs) {
   return out;
 }
 
-std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, size_t height) {
+std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, size_t height, const std::function<std::string(double)>& label) {
   const u32 rows = heat.rows();
   if (rows == 0) return "";
   constexpr size_t label_width = 9;
@@ -131,7 +131,7 @@ std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, size_t he
   std::string out;
   const char* edge = glyphs == Glyphs::unicode ? "│" : "|";
   for (u32 row = rows; row-- > base;) {
-    const std::string low = row == base && base != first ? "<" + format_time(static_cast<double>(heat.high(row))) : format_time(static_cast<double>(heat.low(row)));
+    const std::string low = row == base && base != first ? "<" + label(static_cast<double>(heat.high(row))) : label(static_cast<double>(heat.low(row)));
     out += padded(low, label_width, true) + edge;
     for (size_t c = 0; c < narrow.columns(); ++c) out += shade(cell(c, row), most, glyphs);
     out += std::string(edge) + "\n";

@@ -6,12 +6,14 @@
 //
 // Widths are columns of the terminal; heat maps have so many at most, the others exactly.
 #pragma once
+#include <functional>
 #include <ringside/base/types.hpp>
 #include <string>
 #include <vector>
 
 #include "analysis/heat_map.hpp"
 #include <ringside/histogram.hpp>
+#include "cli/units.hpp"
 
 namespace ringside::cli {
 
@@ -36,7 +38,8 @@ std::string shade(u64 count, u64 most, Glyphs glyphs);
 std::string time_bars(const Histogram& histogram, size_t width, Glyphs glyphs);
 
 // Times in ns (rows, powers of two or parts of them, the largest on top) over time (columns), shaded by count; below, when the
-// first began and the last ended, in seconds. At most `height` rows: beyond, the smallest are put together (marked "<").
-std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, size_t height = 24);
+// first began and the last ended, in seconds. At most `height` rows: beyond, the smallest are put together (marked "<"). `label`
+// writes the sizes: they need not be times.
+std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, size_t height = 24, const std::function<std::string(double)>& label = format_time);
 
 }  // namespace ringside::cli

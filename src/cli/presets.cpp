@@ -59,6 +59,18 @@ std::vector<Pairs::Key> parse_keys(const std::string& text) {
   return keys;
 }
 
+Pairs::Options pair_of(const std::vector<std::string>& latency, const std::string& keys) {
+  const Preset* preset = find_preset(latency[0]);
+  if (latency.size() == 1 && preset == nullptr)
+    throw UsageError{"--latency takes START END, as SYSTEM:EVENT, or one of the names that ringside latency --help lists"};
+  if (latency.size() == 2 && preset != nullptr) throw UsageError{"--latency " + latency[0] + " is a pair already; it takes no second word"};
+  Pairs::Options pair;
+  pair.start = preset != nullptr ? preset->start : latency[0];
+  pair.end = preset != nullptr ? preset->end : latency[1];
+  if (preset != nullptr || !keys.empty()) pair.keys = parse_keys(keys.empty() ? preset->keys : keys);
+  return pair;
+}
+
 void learn_names(Trace& trace) {
   const TracefsInstance* kernel = trace.kernel.get();
   for (const Opened& o : trace.others) kernel = o.kernel != nullptr ? o.kernel.get() : kernel;

@@ -20,6 +20,9 @@ std::vector<std::string> split_at(std::string_view text, char c);
 // FIELD[=FIELD][,...]; a UsageError if it is not that.
 std::vector<Pairs::Key> parse_keys(const std::string& text);
 
+// --latency START END, or --latency NAME; and --key, if that is not empty. A UsageError if they are none.
+Pairs::Options pair_of(const std::vector<std::string>& latency, const std::string& keys);
+
 // Names of the kernel's threads, as far as they are known by now.
 void learn_names(Trace& trace);
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <initializer_list>
 
@@ -9,9 +10,13 @@ namespace ringside::cli {
 namespace {
 
 volatile sig_atomic_t first_signal = 0;
+std::atomic<void (*)()> leaving{nullptr};
 
 void on_signal(int number) {
-  if (first_signal != 0) _exit(128 + number);
+  if (first_signal != 0) {
+    if (auto* const what = leaving.load()) what();
+    _exit(128 + number);
+  }
   first_signal = number;
 }
 
@@ -30,5 +35,6 @@ void catch_signals() {
 
 bool asked_to_stop() { return first_signal != 0; }
 int stop_signal() { return first_signal; }
+void before_leaving(void (*what)()) { leaving = what; }
 
 }  // namespace ringside::cli

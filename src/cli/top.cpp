@@ -113,6 +113,7 @@ int run(const Options& options) {
 Command add_top(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("top", "live table of events, or of any field's values: count, rate, bytes, lost");
+  options->run.push_down = true;
   add_run(*c, options->run);
   c->add_option("--by", options->by, "a line for each value of it: event, task, thread, process, cpu, or [EVENT/]FIELD; or two with a comma")->type_name("KEY")->capture_default_str();
   c->add_option("-n,--count", options->count, "lines at most")->capture_default_str();

@@ -60,6 +60,7 @@ result<Consumer> Consumer::open(const Options& options) {
   auto filter = RecordFilter::make(options.filter, state->trace);
   if (!filter) return tl::unexpected<Error>(filter.error());
   state->filter = std::move(*filter);
+  state->filter.push_down(state->trace);
   state->live = state->trace.live();
   if (state->live) state->trace.follow(static_cast<u64>(std::max<i64>(0, options.look_ahead.count())));
   if (options.duration.count() > 0) state->end_ns = sys::now_ns() + static_cast<u64>(options.duration.count());

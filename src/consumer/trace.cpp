@@ -326,4 +326,19 @@ result<RecordFilter> RecordFilter::make(const std::string& text, const Trace& tr
   return out;
 }
 
+u32 RecordFilter::push_down(Trace& trace) const {
+  u32 pushed = 0;
+  const auto push = [&](Opened& o) {
+    if (!filter_ || o.kernel == nullptr) return;
+    for (const auto& type : trace.formats.all()) {
+      if (type->id < o.ids + kernel_ids || type->id >= o.ids + 2 * kernel_ids || !filter_->kernel_may(*type)) continue;
+      // What it does not understand it refuses, and lets everything through.
+      pushed += o.kernel->write(("events/" + type->system + "/" + type->name + "/filter").c_str(), filter_->text()).has_value();
+    }
+  };
+  push(trace);
+  for (Opened& o : trace.others) push(o);
+  return pushed;
+}
+
 }  // namespace ringside

@@ -86,6 +86,8 @@ inline result<Trace> open_trace(const std::string& where) { return open_traces({
 class RecordFilter {
  public:
   static result<RecordFilter> make(const std::string& text, const Trace& trace);
+  // Has the kernel filter its live events, too, where it means the same. Answers for how many types of events.
+  u32 push_down(Trace& trace) const;
   bool wants(const TraceRecord& record) {
     return !filter_ || filter_->matches(record, trace_->timeline.name(record.source));
   }

@@ -26,11 +26,6 @@ Bytes located(Bytes payload, const Field& field) {
 
 }  // namespace
 
-Common read_common(Bytes payload) {
-  if (payload.size < 4) return {};
-  return {load<u16>(payload.data), payload.size < 8 ? 0 : load<i32>(payload.data + 4)};
-}
-
 i64 element_integer(const u8* at, u32 size, bool is_signed) {
   switch (size) {
     case 1:

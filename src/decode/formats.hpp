@@ -126,7 +126,12 @@ struct Common {
   u16 id = 0;
   i32 tid = 0;  // means something if the event's type has_tid
 };
-Common read_common(Bytes payload);
+inline Common read_common(Bytes payload) {  // inline: several times for each event
+  Common common;
+  if (payload.size >= 4) __builtin_memcpy(&common.id, payload.data, sizeof common.id);
+  if (payload.size >= 8) __builtin_memcpy(&common.tid, payload.data + 4, sizeof common.tid);
+  return common;
+}
 // 0: the event does not say (a hypervisor's).
 inline i32 thread_of(const EventType* type, const Common& common) {
   return type == nullptr || type->has_tid || !type->parsed ? common.tid : 0;

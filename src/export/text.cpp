@@ -32,9 +32,26 @@ const std::string& TextLines::prefix(u32 source, i32 tid, const RingName& ring) 
     p.tid = tid;
     p.source = source;
     p.text = ring.buffer.empty() ? "" : printable(ring.buffer) + ": ";
-    p.text += fmt::format("{:>16}-{:<7} [{:03}] ", printable(tasks_.name(tid, ring)), tid, ring.ring);
+    p.text += fmt::format("{:>16}-{:<7} [{:03}] {}", printable(tasks_.name(tid, ring)), tid, ring.ring, as_tracefs_ ? "----- " : "");
   }
   return p.text;
+}
+
+// What was written to trace_marker and trace_marker_raw.
+bool TextLines::print_marker(const EventType& type, Bytes payload, fmt::memory_buffer& out) const {
+  if (type.system != "ftrace" || payload.size < 16) return false;
+  if (type.name == "print") {
+    const std::string_view text(reinterpret_cast<const char*>(payload.data) + 16, payload.size - 16);
+    append(out, "tracing_mark_write: ");
+    append(out, printable(text.substr(0, std::min(text.find('\n'), text.find('\0')))));
+    return true;
+  }
+  if (type.name != "raw_data") return false;
+  u32 id;
+  __builtin_memcpy(&id, payload.data + 8, sizeof id);
+  fmt::format_to(std::back_inserter(out), "# {:x} buf: ", id);
+  append_hex({payload.data + 12, payload.size - 12}, " ", out);
+  return true;
 }
 
 void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) {
@@ -49,7 +66,8 @@ void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
     fmt::format_to(std::back_inserter(out), "{:>12}: ", record.time);
   else
     append_time(record.time, out);
-  if (type != nullptr) {
+  if (as_tracefs_ && type != nullptr && print_marker(*type, record.payload, out)) {
+  } else if (type != nullptr) {
     append(out, type->name);
     append(out, ": ");
     formats_.print(*type, record.payload, out);

@@ -17,8 +17,9 @@ namespace ringside {
 class TextLines {
  public:
   // raw_times: of a clock that counts no seconds, as the numbers that they are.
-  TextLines(const Formats& formats, const Tasks& tasks, bool raw_times = false)
-      : formats_(formats), tasks_(tasks), raw_times_(raw_times) {}
+  // as_tracefs: as the file `trace` has it: a column of flags, which mean nothing here, behind the ring; markers by their text alone.
+  TextLines(const Formats& formats, const Tasks& tasks, bool raw_times = false, bool as_tracefs = false)
+      : formats_(formats), tasks_(tasks), raw_times_(raw_times), as_tracefs_(as_tracefs) {}
 
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out);
 
@@ -28,11 +29,12 @@ class TextLines {
     u32 source = 0;
     std::string text;
   };
+  bool print_marker(const EventType& type, Bytes payload, fmt::memory_buffer& out) const;
   const std::string& prefix(u32 source, i32 tid, const RingName& ring);
 
   const Formats& formats_;
   const Tasks& tasks_;
-  bool raw_times_;
+  bool raw_times_, as_tracefs_;
   std::vector<Prefix> prefixes_ = std::vector<Prefix>(509);
 };
 

@@ -252,12 +252,30 @@ std::vector<EventInfo> Instance::events() const {
   return all;
 }
 
+namespace {
+
+// Behind all others, without the earlier lines that it makes void: whoever switches an event on and off all day leaves one line.
+result<void> add_pattern(const std::string& file, const std::string& pattern, bool on) {
+  const std::string line = (on ? "" : "!") + pattern + "\n";
+  auto before = sys::read_file(file);
+  std::string kept;
+  std::istringstream lines(before ? *before : "");
+  for (std::string one; std::getline(lines, one);)
+    if (pattern != "*:*" && !one.empty() && one.substr(one[0] == '!' ? 1 : 0) != pattern) kept += one + "\n";
+  if (before && kept.size() == before->size()) return sys::write_file(file, line, true);
+  if (auto done = sys::write_file(file + ".new", kept + line); !done) return done;
+  if (rename((file + ".new").c_str(), file.c_str()) != 0) return fail(errno, "cannot replace " + file);
+  return {};
+}
+
+}  // namespace
+
 result<u32> Instance::enable(const std::string& glob, bool on) {
   if (glob.empty() || glob.find('\n') != std::string::npos || glob[0] == '!')
     return refuse(std::errc::invalid_argument, "'" + glob + "' is no event pattern: write SYSTEM:EVENT, with * and ? as wildcards");
   const std::string pattern = glob.find(':') == std::string::npos ? glob + ":*" : glob;
   const InstanceLock lock(path_);
-  if (auto done = sys::write_file(path_ + "/set_event", (on ? "" : "!") + pattern + "\n", true); !done) return tl::unexpected(done.error());
+  if (auto done = add_pattern(path_ + "/set_event", pattern, on); !done) return tl::unexpected(done.error());
   const sys::Fd fd(::open((path_ + "/gate").c_str(), O_RDWR | O_CLOEXEC));
   if (!fd) return fail(errno, "cannot open " + path_ + "/gate");
   auto gate = sys::Region::map(fd.get(), gate_bytes, true, path_ + "/gate");
@@ -313,6 +331,14 @@ result<void> Instance::tracing(bool on) {
   for (const RingInfo& r : rings())
     if (auto ring = look_at(dir_.get(), r.name.ring, geometry())) ring->gate(on);
   return {};
+}
+
+void Instance::overwrite(bool on) {
+  const u64 mode = on ? 0 : 1;
+  __atomic_store_n(&words_.control->mode, static_cast<u32>(mode), __ATOMIC_SEQ_CST);  // before the looks: see introduce
+  for (const RingInfo& r : rings())
+    if (auto ring = look_at(dir_.get(), r.name.ring, geometry()); ring && r.live)
+      __atomic_store_n(&ring->ring().control->mode, mode, __ATOMIC_RELEASE);
 }
 
 result<void> Instance::reset() {
@@ -430,24 +456,33 @@ void ask_for(u64& word, u64 percent) noexcept {
 
 }  // namespace
 
+u32 Instance::ask(int percent) {
+  WaitWords& w = words_.control->wait;
+  const u32 sequence = __atomic_load_n(&w.sequence, __ATOMIC_ACQUIRE);
+  if (percent == 0)
+    __atomic_store_n(&w.any, u64{1}, __ATOMIC_SEQ_CST);
+  else
+    ask_for(w.percent, static_cast<u64>(percent));
+  fenced_ = sys::fence_heavy() && (words_.control->impaired & lacks::fence) == 0;  // pairs: WAKE
+  return sequence;
+}
+
+bool Instance::sleep(u32 asked, std::chrono::nanoseconds timeout) {
+  i64 ns = timeout.count();
+  if (!fenced_) ns = std::min<i64>(ns, 10'000'000);  // no membarrier: a wake-up may be missed for so long
+  return sys::futex_wait(&words_.control->wait.sequence, asked, ns);
+}
+
 result<bool> Instance::wait(int percent, std::chrono::nanoseconds timeout) {
   if (percent < 0 || percent > 100) return refuse(std::errc::invalid_argument, "a percentage of " + std::to_string(percent) + " is not possible: 0 to 100");
-  WaitWords& w = words_.control->wait;
   const u64 deadline = sys::now_ns() + static_cast<u64>(std::max<i64>(timeout.count(), 0));
   for (;;) {
     if (watch_.reached(static_cast<u32>(percent))) return true;
-    const u32 sequence = __atomic_load_n(&w.sequence, __ATOMIC_ACQUIRE);
-    if (percent == 0)
-      __atomic_store_n(&w.any, u64{1}, __ATOMIC_SEQ_CST);
-    else
-      ask_for(w.percent, static_cast<u64>(percent));
-    const bool fenced = sys::fence_heavy() && (words_.control->impaired & lacks::fence) == 0;  // pairs: WAKE
+    const u32 asked = ask(percent);
     if (watch_.reached(static_cast<u32>(percent))) return true;
     const u64 now = sys::now_ns();
     if (now >= deadline) return false;
-    i64 left = static_cast<i64>(deadline - now);
-    if (!fenced) left = std::min<i64>(left, 10'000'000);  // no membarrier: a wake-up may be missed for so long
-    sys::futex_wait(&w.sequence, sequence, left);
+    sleep(asked, std::chrono::nanoseconds(deadline - now));
   }
 }
 

@@ -6,6 +6,7 @@
 // Instances live in $RINGSIDE_ROOT, else $XDG_RUNTIME_DIR/ringside, else /dev/shm/ringside-UID; a name with a slash is a path.
 // Not signal-safe; one Instance is for one thread at a time.
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -66,7 +67,7 @@ class Instance {
   const InstanceControl& control() const { return *words_.control; }
 
   std::vector<EventInfo> events() const;
-  // Replaces nothing: adds the pattern ("!pattern" when off) and applies it. Answers how many events it matches now.
+  // Adds the pattern ("!pattern" when off), in the place of what it makes void, and applies it. Answers how many events it matches now.
   result<u32> enable(const std::string& glob, bool on);
 
   std::vector<RingInfo> rings();
@@ -80,6 +81,8 @@ class Instance {
 
   result<void> tracing(bool on);
   bool tracing_on() const;
+  // A full ring loses its oldest events (true) or refuses new ones. Rings of today and tomorrow.
+  void overwrite(bool on);
   // Empties all rings and their counters. EBUSY while a writer is in the middle of an event or a ring is consumed by others; who maps a
   // ring sees the meta-page of an empty one.
   result<void> reset();
@@ -95,6 +98,10 @@ class Instance {
 
   // Sleeps until some ring has unread events (percent 0), or one is that full; false: timed out.
   result<bool> wait(int percent, std::chrono::nanoseconds timeout);
+  // wait() in its parts, for who waits for other things as well: ask, look at the rings, then sleep until a writer has answered
+  // (true) or `timeout` is over. percent: 0 to 100. sleep may be called in a thread of its own.
+  u32 ask(int percent);
+  bool sleep(u32 asked, std::chrono::nanoseconds timeout);
 
  private:
   Instance(sys::Region region, sys::Fd dir)
@@ -107,6 +114,7 @@ class Instance {
   ClockInfo clock_;
   sys::Fd dir_;
   RingWatch watch_;
+  std::atomic<bool> fenced_{false};  // the last ask() was one that no writer misses
 };
 
 // Shared with registry.cpp.

@@ -47,6 +47,8 @@ void forget_thread_after_fork(u64 epoch) noexcept;  // in the child; epoch: the 
 
 // registry.cpp
 void register_all() noexcept;
+// Those that were declared so far are not made known to an instance that is opened from now on.
+void forget_events() noexcept;
 void become_child_if_forked() noexcept;  // a child that no fork handler ran in; signal-safe
 // The instance's directory, opened anew: a descriptor that is kept would be the program's to close, to count and to reuse.
 // Empty if it is no longer the one that was opened. Signal-safe.

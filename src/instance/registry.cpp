@@ -204,6 +204,12 @@ void become_child_if_forked() noexcept {
   if (process.epochs != 0 && __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE) == 0) become_child();
 }
 
+void forget_events() noexcept {
+  pthread_mutex_lock(&opening);
+  all_events = nullptr;
+  pthread_mutex_unlock(&opening);
+}
+
 void register_all() noexcept {
   if (process.words.control == nullptr || all_events == nullptr) return;
   const InstanceLock lock(process.path);

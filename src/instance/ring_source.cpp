@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 
 #include "instance/instance.hpp"
@@ -23,6 +24,15 @@ result<RingView::File> map_file(int dir, u32 n, const char* name, u64 size) {
   auto region = sys::Region::map(fd.get(), size, true, path);
   if (!region) return tl::unexpected(region.error());
   return RingView::File{std::move(*region), std::move(fd)};
+}
+
+// What this process locks with: looked up once, as it costs a file of /proc.
+u64 own_word() noexcept {
+  static std::atomic<u64> known{0};
+  const i32 pid = getpid();
+  u64 word = known.load(std::memory_order_relaxed);
+  if (static_cast<i32>(word >> 32) != pid) known.store(word = lock_word(pid), std::memory_order_relaxed);  // a fork has another
+  return word;
 }
 
 u64 resident(const sys::Fd& fd) noexcept {
@@ -160,7 +170,7 @@ Counters RingView::counters() const noexcept {
 }
 
 bool RingView::lock() noexcept {
-  const u64 who = lock_word(getpid());
+  const u64 who = own_word();
   const u64 holder = reader_.try_lock(who);
   if (holder == 0) return true;
   const auto pid = static_cast<i32>(holder >> 32);

@@ -233,17 +233,19 @@ void introduce(int dir, const Hold& own) noexcept {
   Control& words = *own.mapped.ring.control;
   words.owner = static_cast<u64>(own.tid);
   words.owner_start = entry.tid_start;
-  words.mode = c.mode;
   words.unfenced = process.fenced ? 0 : 1;
   save_names(dir, own.tid, process.pid, entry.task);
   __atomic_store_n(&entry.state, pack_state(RingState::live, static_cast<u32>(own.tid)), __ATOMIC_SEQ_CST);
-  // Whoever switches recording or resizes stores that first and then goes through the live rings: he has seen this one, or it sees
+  // Whoever switches recording or the mode, or resizes, stores that first and then goes through the live rings: he has seen this one, or it sees
   // what he stored.
   u64 off;
+  u32 mode;
   do {
     off = __atomic_load_n(&c.tracing_off, __ATOMIC_SEQ_CST);
+    mode = __atomic_load_n(&c.mode, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&words.mode, u64{mode}, __ATOMIC_RELAXED);
     switch_gate(words, off == 0);
-  } while (__atomic_load_n(&c.tracing_off, __ATOMIC_SEQ_CST) != off);
+  } while (__atomic_load_n(&c.tracing_off, __ATOMIC_SEQ_CST) != off || __atomic_load_n(&c.mode, __ATOMIC_SEQ_CST) != mode);
   if (geometry_of(c) != own.mapped.ring.geometry) __atomic_fetch_or(&words.gate, gate_moved, __ATOMIC_SEQ_CST);
 }
 

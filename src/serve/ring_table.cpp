@@ -233,6 +233,12 @@ result<RingTable::Served*> RingTable::find(u32 n) {
   return &ring;
 }
 
+result<RingView*> RingTable::view(u32 n) {
+  auto found = find(n);
+  if (!found) return tl::unexpected<Error>(found.error());
+  return &(*found)->view;
+}
+
 // As OwnSource::ended: the ring's thread is gone, or another one has it.
 bool RingTable::ended(u32 n, const Served& ring) const noexcept {
   const RingEntry& entry = words_.ring(n);

@@ -33,6 +33,8 @@ class RingTable {
   result<handout::ReaderAnswer> get_reader(u32 ring);
   result<handout::CountersAnswer> counters(u32 ring) const;
   bool ready(u32 ring, u32 percent) const noexcept;
+  // For who reads its events on this side; valid until the next call. Its lock is held no longer than it takes.
+  result<RingView*> view(u32 ring);
 
   const std::string& path() const { return path_; }
   bool removed() const;  // the instance is gone

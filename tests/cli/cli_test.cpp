@@ -47,7 +47,7 @@ struct Cli : test::BinaryTest {
   }
 };
 
-const char* const commands[] = {"record", "report", "top", "hist", "stat", "list", "crash", "rm", "serve", "export", "remote", "recover", "doctor"};
+const char* const commands[] = {"record", "report", "top", "hist", "latency", "watch", "trigger", "stat", "list", "crash", "rm", "serve", "plot", "export", "remote", "recover", "doctor"};
 
 TEST_F(Cli, EveryHelpHasExamples) {
   for (const char* command : commands) {
@@ -248,7 +248,7 @@ TEST_F(Cli, KilledRecorderLeavesAReadableRecording) {
 // Both are made from what the commands say of themselves.
 TEST_F(Cli, ManPageAndCompletionKnowEveryCommand) {
   const std::string help = ringside("--help").out, man = ringside("manual man").out;
-  for (const char* name : {"record", "report", "top", "hist", "stat", "list", "crash", "rm", "serve", "doctor"}) {
+  for (const char* name : {"record", "report", "top", "hist", "watch", "stat", "list", "crash", "rm", "serve", "doctor"}) {
     EXPECT_NE(help.find(std::string("\n  ") + name + " "), std::string::npos) << name;
     EXPECT_NE(man.find(std::string(".SS ringside ") + name), std::string::npos) << name;
   }

@@ -1,0 +1,160 @@
+// The mapping through `ringside mount` beside the kernel's own: what a GET_READER costs there, and how fast a client is.
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <ringside/abi/event_cursor.hpp>
+#include <ringside/abi/meta_page.hpp>
+
+#include "bench.hpp"
+#include "kernel/tracefs_instance.hpp"
+#include "sys/sys.hpp"
+
+namespace bench {
+namespace {
+
+constexpr u32 subbuf_size = 4096;
+constexpr u64 events = 300'000;
+
+// A server of its own, pinned as this process is; gone with the object.
+class Mounted {
+ public:
+  Mounted() : dir_(std::filesystem::temp_directory_path() / ("ringside-bench-mount-" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(dir_);
+    server_ = fork();
+    if (server_ == 0) {
+      execl(RINGSIDE_COMMAND, RINGSIDE_COMMAND, "mount", dir_.c_str(), nullptr);
+      _exit(127);
+    }
+    struct statvfs st {};
+    for (int i = 0; i < 500 && !ready_; ++i) {
+      ready_ = access((dir_ + "/tracing_on").c_str(), F_OK) == 0 && statvfs(dir_.c_str(), &st) == 0;
+      usleep(10000);
+    }
+  }
+  ~Mounted() {
+    kill(server_, SIGTERM);
+    waitpid(server_, nullptr, 0);
+    umount2(dir_.c_str(), MNT_DETACH);
+    std::filesystem::remove(dir_);
+  }
+  bool ready() const { return ready_; }
+  const std::string& dir() const { return dir_; }
+
+ private:
+  std::string dir_;
+  pid_t server_ = -1;
+  bool ready_ = false;
+};
+
+// Events per second of a client that maps, asks for each sub-buffer and walks the lengths of its events; 0: some were lost.
+template <class Fill>
+double consume(const std::string& cpu, Fill fill) {
+  const sys::Fd fd(::open((cpu + "/trace_pipe_raw").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  auto page = sys::Region::map(fd.get(), page_size, false, "the meta-page");
+  if (!page) return 0;
+  const auto* const meta = reinterpret_cast<const abi::MetaPage*>(page->data());
+  const auto all = sys::Region::map(fd.get(), u64{meta->subbuf_size} * (meta->nr_subbufs + 1), false, "the ring");
+  if (!all) return 0;
+  if (!fill()) return 0;
+  u64 seen = 0;
+  const u64 from = sys::now_ns();
+  for (u32 empty = 0, id = ~u32{0}, begin = 0; empty < 2 && ioctl(fd.get(), abi::get_reader_ioctl) == 0;) {
+    const u32 now = meta->reader.id, end = meta->reader.read;
+    if (now != id) begin = 0;
+    empty = end == begin ? empty + 1 : 0;
+    const u8* const data = all->data() + u64{meta->subbuf_size} * (now + 1) + abi::header_size;
+    abi::EventCursor c(data, begin, end, 0);
+    while (c.next()) ++seen;
+    id = now;
+    begin = end;
+  }
+  const double rate = static_cast<double>(seen) * 1e9 / static_cast<double>(sys::now_ns() - from);
+  return seen < events ? 0 : rate;
+}
+
+double ioctl_ns(int fd, unsigned long number, int times) {
+  const u64 from = sys::now_ns();
+  for (int i = 0; i < times; ++i) (void)ioctl(fd, number);
+  return static_cast<double>(sys::now_ns() - from) / times;
+}
+
+}  // namespace
+
+void mount_rows(Instance& instance) {
+  const char* const names[] = {"fuse.get_reader_over_ioctl", "fuse.map_events_per_s", "fuse.map_over_kernel"};
+  const auto none = [&](const std::string& why) {
+    for (const char* name : names) row(name, std::nullopt, "", why);
+  };
+  if (geteuid() != 0 || access("/dev/fuse", R_OK | W_OK) != 0) return none("wants root and /dev/fuse");
+  if (!instance.resize(8 << 20, subbuf_size)) return none("the ring is in use");
+  cpu_set_t before;
+  sched_getaffinity(0, sizeof before, &before);
+  const int here = sched_getcpu();
+  pin(here);  // one processor: what the requests cost, not how long an idle one takes to wake
+  // Events of 16 bytes, as those of trace_marker_raw are.
+  const auto ours = [] {
+    for (u64 k = 0; k < events; ++k) {
+      ringside_slot slot;
+      if (!ringside_begin(&::bench::pair.event, 16, &slot)) return false;
+      __builtin_memcpy(slot.payload + 8, &k, sizeof k);
+      ringside_end(&slot);
+    }
+    return true;
+  };
+  bool filled = ours();  // and so this thread has a ring of that size
+  u32 ring = 0;
+  for (const RingInfo& r : instance.rings())
+    if (r.live && r.name.tid == sys::gettid()) ring = r.name.ring;
+  {
+    const Mounted mounted;
+    TracefsOptions options;
+    options.prefix = "ringside-bench-";
+    options.buffer_size = 10 << 20;
+    options.subbuf_size = subbuf_size;
+    options.clock = ClockKind::mono;
+    auto kernel = TracefsInstance::create(options);
+    if (!mounted.ready() || !filled) {
+      none("cannot mount");
+    } else {
+      const std::string cpu = mounted.dir() + "/instances/" + instance.name() + "/per_cpu/cpu" + std::to_string(ring);
+      std::vector<double> ratio, us, rate, theirs, over;
+      const sys::Fd marker(kernel ? ::open((kernel->dir() + "/trace_marker_raw").c_str(), O_WRONLY | O_CLOEXEC) : -1);
+      const auto kernels = [&] {
+        const u32 id_and_data[2] = {1, 2};
+        for (u64 k = 0; k < events; ++k)
+          if (::write(marker.get(), id_and_data, sizeof id_and_data) != sizeof id_and_data) return false;
+        return true;
+      };
+      if (kernel) (void)kernel->tracing(true);
+      for (int i = 0; i < (quick ? 3 : 9); ++i) {
+        {
+          const sys::Fd fd(::open((cpu + "/trace_pipe_raw").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+          const double empty = ioctl_ns(fd.get(), 0, 2000), asking = ioctl_ns(fd.get(), abi::get_reader_ioctl, 2000);
+          ratio.push_back(asking / empty);
+          us.push_back(asking / 1000);
+        }
+        rate.push_back(consume(cpu, ours));
+        if (!kernel) continue;
+        theirs.push_back(consume(kernel->dir() + "/per_cpu/cpu" + std::to_string(here), kernels));
+        if (theirs.back() > 0) over.push_back(rate.back() / theirs.back());
+      }
+      row(names[0], median(ratio), "x", text("GET_READER beside command 0, which does nothing, through the mount; %.1f us", median(us)));
+      row(names[1], median(rate), "1/s", "a mapping client, 4 KiB sub-buffers, on one processor with the server");
+      if (over.empty())
+        row(names[2], std::nullopt, "x", kernel ? "the kernel lost events" : kernel.error().sentence);
+      else
+        row(names[2], median(over), "x", text("the same client on the kernel's mapping, same events: %.1f M/s", median(theirs) / 1e6));
+    }
+  }
+  sched_setaffinity(0, sizeof before, &before);
+  for (int i = 0; i < 100 && !instance.resize(8 << 20, 16384); ++i) usleep(10000);  // the server's last mapping goes with it
+}
+
+}  // namespace bench

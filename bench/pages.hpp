@@ -1,0 +1,53 @@
+// A ring's sub-buffers as a recording shows them, for analyses of events that stand in memory.
+#pragma once
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "bench.hpp"
+#include "source/source.hpp"
+
+namespace bench {
+
+struct Given {  // a clock that says what it was told
+  u64 time = 0;
+  u64 now() const noexcept { return time; }
+};
+
+using Pages = std::vector<std::pair<std::vector<u64>, u32>>;  // of each its bytes, and the data's end
+
+inline Pages pages_of(const LocalRing& ring) {
+  Pages pages;
+  Reader<> reader(ring.ring);
+  while (reader.get_reader(false) == Got::data) {
+    const ReaderView& view = reader.view();
+    auto& page = pages.emplace_back(std::vector<u64>(ring.ring.geometry.subbuf_size() / 8), view.end);
+    __builtin_memcpy(page.first.data(), ring.ring.subbuf(view.id), ring.ring.geometry.subbuf_size());
+  }
+  return pages;
+}
+
+class PagesSource final : public Source {  // from the start; the pages must outlive it
+ public:
+  explicit PagesSource(const Pages& pages) : pages_(pages) {}
+  result<std::optional<SubBufferView>> next() override {
+    if (at_ == pages_.size()) return std::nullopt;
+    const auto& [bytes, end] = pages_[at_++];
+    return SubBufferView{reinterpret_cast<const u8*>(bytes.data()), 0, end, 0, bytes[0]};
+  }
+  Counters counters() const override { return {}; }
+  const RingName& name() const override { return name_; }
+  const ClockInfo& clock() const override { return clock_; }
+  bool ended() const override { return true; }
+
+ private:
+  const Pages& pages_;
+  size_t at_ = 0;
+  RingName name_;
+  ClockInfo clock_ = calibrate(best_clock());
+};
+
+// CPU time of this thread: what one core does in it, whoever else wants that core.
+u64 cpu_ns();
+
+}  // namespace bench

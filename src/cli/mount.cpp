@@ -1,0 +1,59 @@
+// ringside mount: instances as the kernel's tracefs would show them, for the tools that know it.
+#include "cli/command.hpp"
+#include "cli/signals.hpp"
+#include "mount/session.hpp"
+
+namespace ringside::cli {
+namespace {
+
+struct Options {
+  std::string dir;
+  std::vector<std::string> instances;
+  u32 cpus = 0;
+  bool others = false, automatic = false;
+};
+
+int run(const Options& options) {
+  mount::SessionOptions wanted;
+  wanted.server.instances = options.instances;
+  wanted.server.cpus = options.cpus;
+  wanted.server.others = wanted.others = options.others;
+  wanted.automatic = options.automatic;
+  catch_signals();
+  auto session = mount::Session::mount(options.dir, wanted);
+  if (!session) return failed(session.error());
+  say("mounted at " + (*session)->dir() + "; Ctrl-C unmounts");
+  while (!asked_to_stop()) {
+    auto on = (*session)->turn(200);
+    if (!on) return failed(on.error());
+    if (!*on) break;
+    if (const std::string why = (*session)->server().unmapped(); !why.empty()) say(why);
+  }
+  return exit_ok;
+}
+
+}  // namespace
+
+Command add_mount(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* c = app.add_subcommand("mount", "show instances as the kernel's tracefs, to trace-cmd, libtracefs, cat and echo");
+  c->add_option("DIR", options->dir, "an empty directory")->required();
+  c->add_option("--instance", options->instances, "the top level; more of them: the only ones under instances/ (default: all)")
+      ->allow_extra_args(false);
+  c->add_option("--cpus", options->cpus, "cpuN directories to show at least, for rings to come (default: one for each processor)")
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N");
+  c->add_flag("--allow-other", options->others, "other users may come in and read");
+  c->add_flag("--auto", options->automatic, "unmount when the last user has gone");
+  c->footer(
+      "Examples:\n"
+      "  ringside mount /mnt/trace --instance web          web at the top, the others in /mnt/trace/instances\n"
+      "  cat /mnt/trace/trace                              what its rings hold\n"
+      "  echo 'ms > 10' > /mnt/trace/events/web/request/filter\n"
+      "  trace-cmd stat                                    in a mount namespace with it at /sys/kernel/tracing\n"
+      "What is as in the kernel, what differs and why: docs/mount.md. Rings are mapped by clients (mmap of trace_pipe_raw) where\n"
+      "the kernel has FUSE passthrough and this program CAP_SYS_ADMIN; they are read by read() everywhere.");
+  return {c, [options] { return run(*options); }};
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,205 @@
+// ringside plot: a recording, a trace.dat or an instance as one web page that needs nothing else.
+#include "plot/plot.hpp"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <ctime>
+
+#include "cli/options.hpp"
+#include "cli/presets.hpp"
+#include "cli/units.hpp"
+#include "plot/page.hpp"
+
+namespace ringside::cli {
+namespace {
+
+// A time of the trace, or (behind a +) one after its first event.
+struct Point {
+  u64 ns = 0;
+  bool given = false, relative = false;
+  u64 at(u64 first) const { return relative ? (ns > ~first ? ~u64{0} : first + ns) : ns; }
+};
+
+struct Options {
+  std::string where = default_recording, to = "ringside.html", filter;
+  std::vector<std::string> events, latency;
+  std::string keys;
+  Point from, until;
+  plot::Options plot;
+};
+
+void add_point(CLI::App& app, const std::string& name, Point& point, const std::string& description) {
+  app.add_option_function<std::string>(
+         name,
+         [&point, name](const std::string& text) {
+           point.relative = !text.empty() && text.front() == '+';
+           const auto time = parse_time(std::string_view(text).substr(point.relative ? 1 : 0));
+           if (!time)
+             throw CLI::ValidationError(
+                 name, "\"" + text + "\" is no time; write 12358.4s as report prints it, or +300ms after the first event");
+           point.ns = *time;
+           point.given = true;
+         },
+         description)
+      ->type_name("TIME");
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& w : words) out += (out.empty() ? "" : " ") + w;
+  return out;
+}
+
+std::string wall_time(u64 ns) {
+  const auto seconds = static_cast<time_t>(ns / 1'000'000'000);
+  tm parts{};
+  if (gmtime_r(&seconds, &parts) == nullptr) return "";
+  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", parts);
+}
+
+plot::Facts facts_of(const Options& options, const Trace& trace) {
+  plot::Facts facts;
+  const auto fact = [&](const char* label, std::string text) {
+    if (!text.empty()) facts.emplace_back(label, std::move(text));
+  };
+  if (trace.recording) {
+    const RecordingMeta& meta = *trace.recording;
+    fact("command", joined(meta.command));
+    if (meta.start_ns != 0) fact("recorded", wall_time(meta.start_ns));
+    fact("clock", to_string(meta.clock.kind));
+    // A trace.dat has no closing counters.
+    if (meta.complete && meta.totals.written != 0) fact("books", identity(meta.totals));
+    if (!meta.complete) fact("books", "the recorder did not finish: the closing counters are missing");
+  } else if (trace.instance != nullptr) {
+    fact("clock", to_string(trace.instance->clock().kind));
+    fact("live", "what was in the instance's rings when the page was made");
+  }
+  fact("events", options.events.empty() ? "" : joined(options.events));
+  fact("filter", options.filter);
+  return facts;
+}
+
+// Whole or not at all: beside it first, then in its place.
+result<void> write_file(const std::string& path, std::string_view data) {
+  const std::string beside = path + ".part";
+  const int fd = open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  bool good = fd >= 0;
+  while (good && !data.empty()) {
+    const ssize_t n = write(fd, data.data(), data.size());
+    if (n < 0 && errno == EINTR) continue;
+    good = n > 0;
+    if (good) data.remove_prefix(static_cast<size_t>(n));
+  }
+  int why = errno;
+  if (fd >= 0 && close(fd) != 0 && good) good = false, why = errno;
+  if (good && rename(beside.c_str(), path.c_str()) != 0) good = false, why = errno;
+  if (good) return {};
+  if (fd >= 0) unlink(beside.c_str());
+  return refuse(static_cast<std::errc>(why),
+                path + " cannot be written: " + std::strerror(why) + "; name another with -o FILE.html");
+}
+
+int run(const Options& options) {
+  std::optional<Pairs::Options> wanted;
+  if (!options.latency.empty()) wanted = pair_of(options.latency, options.keys);
+  else if (!options.keys.empty()) throw UsageError{"--key belongs to --latency"};
+  // Before the work, not after it.
+  if (auto there = plot::page("{}"); !there) return failed(there.error());
+  auto opened = open_trace(options.where);
+  if (!opened) return failed(opened.error());
+  Trace& trace = *opened;
+  say_notices(trace);
+  EventFilter filter(options.events);
+  auto condition = RecordFilter::make(options.filter, trace);
+  if (!condition) return failed(condition.error());
+  std::optional<Pairs> pairs;
+  if (wanted) {
+    wanted->slowest = 0;
+    auto made = Pairs::make(*wanted, trace.formats, trace.tasks);
+    if (!made) return failed(made.error());
+    pairs.emplace(std::move(*made));
+  }
+  plot::Plot plot(trace.formats, trace.tasks, options.plot);
+  TraceRecord record;
+  bool first = true;
+  u64 from = 0, until = ~u64{0};
+  while (trace.next(record)) {
+    if (first) {
+      if (options.from.given) from = options.from.at(record.time);
+      if (options.until.given) until = options.until.at(record.time);
+      if (from > until) throw UsageError{"--from is later than --to"};
+      first = false;
+    }
+    if (record.time > until) break;
+    if (record.time < from) continue;
+    // Pairs are of all events, whatever the page shows of them.
+    if (pairs && pairs->take(record, trace.timeline.name(record.source))) plot.heat_map("latency: " + joined(options.latency)).add(record.time, pairs->latency());
+    if (record.lost == 0) {
+      if (!filter.wants(record.ids + read_common(record.payload).id, trace.formats)) continue;
+      if (!condition->wants(record)) continue;
+    }
+    plot.add(record, trace.timeline.name(record.source));
+  }
+  const auto page = plot::page(plot.json(options.where, facts_of(options, trace), trace.raw_times()));
+  if (!page) return failed(page.error());
+  if (options.to == "-") {
+    if (!put(*page)) return exit_failure;
+  } else if (auto written = write_file(options.to, *page); !written) {
+    return failed(written.error());
+  }
+  const bool problems = report_problems(trace.timeline);
+  for (const std::string& note : plot.notes()) say(note);
+  if (plot.events() == 0) say("no event is on the page; there are some, or not, in: ringside report " + options.where);
+  say(fmt::format("{} events, lost {}; {} ({})", format_count(plot.events()), format_count(plot.lost()),
+                  options.to == "-" ? "stdout" : options.to, format_size(page->size())));
+  return problems ? exit_failure : exit_ok;
+}
+
+}  // namespace
+
+Command add_plot(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* c = app.add_subcommand("plot", "one web page: a timeline by processor and thread, rates, heat maps of durations");
+  c->add_option("WHERE", options->where, "recording (a directory), trace.dat file or instance; an instance is not consumed")
+      ->capture_default_str();
+  c->add_option("-o,--output", options->to, "the page; an older one is replaced; - is stdout")
+      ->capture_default_str()
+      ->type_name("FILE.html");
+  c->add_option("-e,--event", options->events, "only events that match SYSTEM:EVENT, a glob; may be repeated")
+      ->type_name("GLOB")
+      ->allow_extra_args(false);
+  add_filter(*c, options->filter);
+  c->add_option("--latency", options->latency, "a heat map of the time between two events: START END, or a NAME of ringside latency")->expected(1, 2)->type_name("START END");
+  c->add_option("-k,--key", options->keys, "what START and END have in common: FIELD, or FIELD=FIELD; up to three with commas (default: the thread that ran)")->type_name("FIELD");
+  add_point(*c, "--from", options->from, "from this time of the trace on; +300ms: after the first event");
+  add_point(*c, "--to", options->until, "up to this time, alike");
+  c->add_option("--items", options->plot.items,
+                "slices and instants drawn one by one at most; with more, the shortest neighbours are merged")
+      ->capture_default_str()
+      ->check(CLI::Range(u64{100}, u64{10'000'000}));
+  c->add_option("--columns", options->plot.columns, "how finely rates are counted over time; heat maps half as finely")
+      ->capture_default_str()
+      ->check(CLI::Range(64u, 65536u));
+  c->footer(
+      "Examples:\n"
+      "  ringside plot                                   ./ringside.data as ./ringside.html, for any browser\n"
+      "  ringside plot trace.dat -o build.html           what trace-cmd recorded\n"
+      "  ringside plot --from +1.2s --to +1.3s           a tenth of a second, with every event apart\n"
+      "  ringside plot -e sched:sched_switch -e 'libc:*' -F 'duration_ns > 1ms || event == sched_switch'\n"
+      "  ringside plot --latency wakeup                  with how long threads waited, over time\n"
+      "  ringside plot -o - | ssh host 'cat >public/trace.html'\n"
+      "The page is one file that loads nothing: it can be mailed. Processors show who ran (record -e sched:sched_switch), "
+      "threads\n"
+      "their events: one with a field NAME_ns is a slice that ends at its time, system calls and spans reach from begin to "
+      "end.\n"
+      "Heat maps show how long these took, over time. Losses are hatched where they happened. On the page: wheel zooms, "
+      "dragging\n"
+      "pans, / searches, ? lists the keys. What was merged or left out is said on the page and on stderr.");
+  return {c, [options] { return run(*options); }};
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,678 @@
+// ringside watch: the events as a full screen that keeps up with them, or as plain tables where there is no terminal.
+//
+// Two threads: this one reads the rings, always; the front (the screen, or who prints tables) asks it for pictures between two
+// records. So a terminal that takes nothing (Ctrl-S, a slow line) holds up the front alone: no event is lost by it.
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <csignal>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include "cli/live.hpp"
+#include "cli/table.hpp"
+#include "cli/terminal.hpp"
+#include "cli/units.hpp"
+#include "cli/watch_model.hpp"
+#include "cli/watch_screen.hpp"
+#include "export/json.hpp"
+
+namespace ringside::cli {
+namespace {
+
+struct Options {
+  RunOptions run;
+  WatchQuery query;
+  std::vector<std::string> latency;
+  std::string keys;
+  u64 most_keys = 10'000, count = 40;
+  bool batch = false, ascii = false;
+};
+
+// What one thread has another one do, and waits for.
+class Requests {
+ public:
+  // False, and nothing done: the other one has ended.
+  bool ask(const std::function<void()>& what) {
+    std::unique_lock lock(mutex_);
+    if (closed_) return false;
+    what_ = &what;
+    wanted_.store(true, std::memory_order_relaxed);
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return what_ == nullptr || closed_; });
+    const bool done = what_ == nullptr;
+    what_ = nullptr;
+    return done;
+  }
+  bool wanted() const { return wanted_.load(std::memory_order_relaxed); }
+  void serve() {
+    const std::lock_guard lock(mutex_);
+    if (what_ == nullptr) return;
+    (*what_)();
+    what_ = nullptr;
+    wanted_.store(false, std::memory_order_relaxed);
+    changed_.notify_all();
+  }
+  void sleep(u64 ns) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::nanoseconds(ns), [&] { return what_ != nullptr || closed_; });
+  }
+  void close() {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  const std::function<void()>* what_ = nullptr;
+  std::atomic<bool> wanted_{false};  // looked at between records, without the lock
+  bool closed_ = false;
+};
+
+template <class Use>
+void each_opened(Trace& trace, const Use& use) {
+  use(static_cast<Opened&>(trace));
+  for (Opened& o : trace.others) use(o);
+}
+TracefsInstance* kernel_of(Trace& trace) {
+  TracefsInstance* found = nullptr;
+  each_opened(trace, [&](Opened& o) { found = o.kernel != nullptr ? o.kernel.get() : found; });
+  return found;
+}
+
+// Names of the kernel's threads: those that there are, and those that the kernel has seen since.
+void learn_names(Trace& trace, bool all) {
+  const TracefsInstance* const kernel = kernel_of(trace);
+  if (kernel == nullptr) return;
+  const auto add = [&](i32 tid, std::string name) {
+    if (tid > 0 && !name.empty()) trace.tasks.add(Task{tid, tid, name, name});
+  };
+  std::error_code error;
+  namespace fs = std::filesystem;
+  for (fs::directory_iterator process("/proc", error), none; all && !error && process != none; process.increment(error)) {
+    if (!std::isdigit(static_cast<unsigned char>(process->path().filename().native()[0]))) continue;
+    std::error_code gone;
+    for (fs::directory_iterator thread(process->path() / "task", gone); !gone && thread != none; thread.increment(gone)) {
+      auto name = sys::read_file(thread->path() / "comm");
+      if (name && !name->empty()) name->pop_back();
+      if (name) add(std::atoi(thread->path().filename().c_str()), *name);
+    }
+  }
+  const auto text = sys::read_file(kernel->dir() + "/../../saved_cmdlines");
+  for (size_t at = 0; text && at < text->size();) {
+    const size_t end = std::min(text->find('\n', at), text->size());
+    const size_t space = text->find(' ', at);
+    if (space < end) add(std::atoi(text->c_str() + at), text->substr(space + 1, end - space - 1));
+    at = end + 1;
+  }
+}
+
+// The reading thread's side: the trace, and the model of what is looked at now.
+class Watcher {
+ public:
+  static result<std::unique_ptr<Watcher>> open(const Options& options) {
+    auto watcher = std::unique_ptr<Watcher>(new Watcher(options));
+    if (auto opened = watcher->reopen(); !opened) return tl::unexpected<Error>(opened.error());
+    auto model = WatchModel::make(options.query, watcher->model_options(), watcher->trace().formats, watcher->trace().tasks);
+    if (!model) return tl::unexpected<Error>(model.error());
+    watcher->model_.emplace(std::move(*model));
+    watcher->begin();
+    return watcher;
+  }
+
+  bool live() const { return run_->live(); }
+  Trace& trace() { return run_->trace(); }
+  u64 ticks() const { return ticks_; }
+  void interval(u64 ns) {
+    interval_ns_ = ns;
+    next_tick_ = std::min(next_tick_, sys::now_ns() + ns);
+  }
+
+  // What there is to read now, until something else is to be done. False: nothing was left.
+  bool take(const Requests& requests) {
+    if (ended_) return false;
+    if (live()) run_->refresh();
+    TraceRecord record;
+    Trace& from = trace();
+    for (u64 n = 1; from.next(record); ++n) {
+      model_->take(record, from.timeline.name(record.source));
+      if (n % 1024 == 0 && (requests.wanted() || asked_to_stop())) return true;
+      if (n % 32768 == 0 && sys::now_ns() >= std::min(next_tick_, end_ns_)) return true;
+    }
+    if (!live()) ended_ = true;
+    return false;
+  }
+  bool tick_if_due() {
+    const u64 now = sys::now_ns();
+    if (now < next_tick_ || !live()) return false;
+    tick();
+    return true;
+  }
+  bool over() const { return live() && sys::now_ns() >= end_ns_; }
+  u64 next_ns() const { return std::min(next_tick_, end_ns_); }
+  bool ended() const { return ended_; }
+
+  // No more events; all that was written before is counted.
+  void stop() {
+    if (!live()) return;
+    run_->stop();
+    const u64 deadline = sys::now_ns() + 5'000'000'000;
+    TraceRecord record;
+    Trace& from = trace();
+    for (u64 n = 1; from.next(record); ++n) {
+      model_->take(record, from.timeline.name(record.source));
+      if (n % 65536 == 0 && sys::now_ns() > deadline) break;
+    }
+    tick();
+  }
+  int finish() { return run_->finish(); }
+
+  WatchHost::View view(const std::string& chosen, bool everything) {
+    status_.where = where();
+    status_.live = live();
+    status_.ended = ended_;
+    status_.interval_ns = interval_ns_;
+    return {model_->picture(chosen, everything), status_};
+  }
+  result<void> count(const WatchQuery& query, bool again) {
+    auto model = WatchModel::make(query, model_options(), trace().formats, trace().tasks);
+    if (!model) return tl::unexpected<Error>(model.error());
+    if ((again || !live()) && is_there_again()) {
+      auto before = std::move(run_);
+      if (auto opened = reopen(); !opened) {
+        run_ = std::move(before);
+        return opened;
+      }
+      model = WatchModel::make(query, model_options(), trace().formats, trace().tasks);
+      if (!model) {
+        run_ = std::move(before);
+        return tl::unexpected<Error>(model.error());
+      }
+      model_.emplace(std::move(*model));  // while the formats of the old one are still there
+      begin();
+      return {};
+    }
+    model_.emplace(std::move(*model));
+    last_tick_ = sys::now_ns();
+    next_tick_ = last_tick_ + interval_ns_;
+    return {};
+  }
+  const WatchModel& model() const { return *model_; }
+
+  std::string text(bool last) {
+    WatchPicture p = model_->picture("");
+    p.sort(last || !live() ? WatchSort::count : WatchSort::rate, true);
+    std::string out;
+    if (!last)
+      out = fmt::format("{}: {:.1f} s, {} events, {}, {} lost\n", where(), p.seconds, format_count(p.all.count),
+                        format_rate(p.all.rate, ""), format_count(p.lost));
+    std::vector<Table::Column> columns;
+    for (const std::string& name : p.columns) columns.push_back({name});
+    for (const char* name : {"count", "rate", "share"}) columns.push_back({name, Table::right});
+    const bool values = !p.value.empty();
+    for (const char* name : {"mean", "p50", "p99", "max"})
+      if (values) columns.push_back({name, Table::right});
+    Table table(std::move(columns));
+    const auto show = [](double value, Column::Unit unit) {
+      return unit == Column::Unit::ns                    ? format_time(value)
+             : unit == Column::Unit::bytes && value >= 0 ? format_size(static_cast<u64>(value))
+                                                         : fmt::format("{:.6g}", value);
+    };
+    const auto row = [&](const WatchRow& r, std::vector<std::string> cells) {
+      cells.push_back(format_count(r.count));
+      cells.push_back(format_rate(last && p.seconds > 0 ? static_cast<double>(r.count) / p.seconds : r.rate, ""));
+      cells.push_back(fmt::format("{:.1f} %", r.share * 100));
+      for (const double v : {r.mean, r.p50, r.p99, r.max})
+        if (values) cells.push_back(r.values == 0 ? "" : show(v, r.unit));
+      table.row(std::move(cells));
+    };
+    for (size_t i = 0; i < std::min<size_t>(options_.count, p.rows.size()); ++i) row(p.rows[i], p.rows[i].names);
+    if (p.keys > options_.count) table.row({fmt::format("({} more)", format_count(p.keys - options_.count))});
+    std::vector<std::string> all(p.columns.size());
+    all[0] = "all";
+    row(p.all, std::move(all));
+    out += table.render(colours() && last);
+    if (p.without != 0) out += fmt::format("{} events have no {}\n", format_count(p.without), p.query.by);
+    if (!last) return out + "\n";
+    Totals totals;
+    totals.events = p.all.count;
+    totals.lost = p.lost;
+    return out + closing_line(totals, p.evicted_keys, p.evicted_events) + "\n";
+  }
+
+  std::string json(bool last) {
+    WatchPicture p = model_->picture("");
+    p.sort(last || !live() ? WatchSort::count : WatchSort::rate, true);
+    fmt::memory_buffer out;
+    const auto to = std::back_inserter(out);
+    const auto numbers = [&](const WatchRow& r) {
+      fmt::format_to(to, "\"count\":{},\"rate\":{:.1f},\"share\":{:.4f}", r.count,
+                     last && p.seconds > 0 ? static_cast<double>(r.count) / p.seconds : r.rate, r.share);
+      if (r.values != 0)
+        fmt::format_to(to, ",\"value\":{{\"count\":{},\"mean\":{:.1f},\"p50\":{:.0f},\"p99\":{:.0f},\"max\":{:.0f}}}", r.values,
+                       r.mean, r.p50, r.p99, r.max);
+    };
+    fmt::format_to(to, "{{\"final\":{},\"seconds\":{:.3f},\"rows\":[", last, p.seconds);
+    for (size_t i = 0; i < std::min<size_t>(options_.count, p.rows.size()); ++i) {
+      append(out, i == 0 ? "{" : ",{");
+      model_->append_json(p.rows[i], out);
+      numbers(p.rows[i]);
+      append(out, "}");
+    }
+    append(out, "],\"all\":{");
+    numbers(p.all);
+    fmt::format_to(
+        to, "}},\"keys\":{},\"without\":{},\"lost\":{},\"evicted_keys\":{},\"evicted\":{},\"own_cpu\":{:.3f},\"rings\":[",
+        p.keys, p.without, p.lost, p.evicted_keys, p.evicted_events, status_.own_cpu);
+    for (const WatchStatus::Ring& ring : status_.rings) {
+      append(out, &ring == status_.rings.data() ? "{\"name\":" : ",{\"name\":");
+      append_json_text(ring.name, out);
+      fmt::format_to(to, ",\"fill\":{:.3f}}}", ring.fill);
+    }
+    append(out, "]}\n");
+    return {out.data(), out.size()};
+  }
+
+ private:
+  explicit Watcher(const Options& options) : options_(options), interval_ns_(options.run.interval_ns) {
+    options_.run.filter.clear();
+  }
+  std::string where() const {
+    std::string out;
+    for (const std::string& one : options_.run.where) out += (out.empty() ? "" : " ") + one;
+    if (!options_.run.events.empty()) out += out.empty() ? "kernel" : " kernel";
+    for (const std::string& glob : options_.run.events) out += " " + glob;
+    return out.empty() ? default_recording : out;
+  }
+  // Whether what it showed can be read once more.
+  bool is_there_again() {
+    bool is = true;
+    each_opened(trace(), [&](const Opened& o) { is = is && o.kernel == nullptr && o.remote == nullptr; });
+    return is;
+  }
+  WatchModel::Options model_options() const { return {options_.most_keys, run_->live()}; }
+  result<void> reopen() {
+    auto run = AnalysisRun::open(options_.run);
+    if (!run) return tl::unexpected<Error>(run.error());
+    run_ = std::move(*run);
+    learn_names(trace(), true);
+    status_.clock = trace().clock;
+    return {};
+  }
+  void begin() {
+    ended_ = false;
+    if (live()) run_->begin();
+    last_tick_ = last_usage_ = sys::now_ns();
+    next_tick_ = last_tick_ + interval_ns_;
+    if (end_ns_ == 0) end_ns_ = run_->options().duration_ns != 0 ? last_tick_ + run_->options().duration_ns : ~u64{0};
+    look();
+  }
+  void tick() {
+    const u64 now = sys::now_ns();
+    model_->tick(static_cast<double>(now - last_tick_) / 1e9);
+    last_tick_ = now;
+    next_tick_ = now + interval_ns_;
+    ++ticks_;
+    learn_names(trace(), false);
+    look();
+  }
+  // How full the rings are, and what we cost.
+  void look() {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    const u64 cpu = static_cast<u64>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1'000'000 +
+                    static_cast<u64>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+    const u64 now = sys::now_ns();
+    if (now > last_usage_ + 1'000'000)
+      status_.own_cpu = static_cast<double>(cpu - last_cpu_us_) * 1e3 / static_cast<double>(now - last_usage_);
+    last_usage_ = now;
+    last_cpu_us_ = cpu;
+    status_.rings.clear();
+    if (!live()) return;
+    const Timeline& timeline = trace().timeline;
+    for (u32 i = 0; i < timeline.size() && status_.rings.size() < 64; ++i) {
+      const Source& source = timeline.source(i);
+      const Counters c = source.counters();
+      const RingName& name = timeline.name(i);
+      if (c.capacity_bytes == 0) continue;
+      status_.rings.push_back({name.kernel ? "cpu" + std::to_string(name.ring) : name.task,
+                               std::min(1., static_cast<double>(c.bytes) / static_cast<double>(c.capacity_bytes))});
+    }
+  }
+
+  Options options_;
+  std::unique_ptr<AnalysisRun> run_;
+  std::optional<WatchModel> model_;  // behind the run, whose formats it uses
+  WatchStatus status_;
+  u64 interval_ns_, last_tick_ = 0, next_tick_ = 0, end_ns_ = 0, ticks_ = 0;
+  u64 last_usage_ = 0, last_cpu_us_ = 0;
+  bool ended_ = false;
+};
+
+// The reading thread's Watcher, from the front's.
+class AskingHost final : public WatchHost {
+ public:
+  AskingHost(Requests& requests, Watcher& watcher) : requests_(requests), watcher_(watcher) {}
+  View view(const std::string& chosen, bool everything) override {
+    requests_.ask([&] { last_ = watcher_.view(chosen, everything); });
+    return last_;
+  }
+  result<void> count(const WatchQuery& query, bool again) override {
+    result<void> out;
+    requests_.ask([&] { out = watcher_.count(query, again); });
+    return out;
+  }
+  std::optional<WatchQuery> deeper(const std::string& id) override {
+    std::optional<WatchQuery> out;
+    requests_.ask([&] { out = watcher_.model().deeper(id); });
+    return out;
+  }
+  std::vector<std::string> fields(const std::string& id, bool numbers) override {
+    std::vector<std::string> out;
+    requests_.ask([&] { out = watcher_.model().fields(id, numbers); });
+    return out;
+  }
+  void interval(u64 ns) override {
+    requests_.ask([&] { watcher_.interval(ns); });
+  }
+
+ private:
+  Requests& requests_;
+  Watcher& watcher_;
+  View last_;
+};
+
+// The other thread: shows what there is, until it is told to end or wants to.
+class Front {
+ public:
+  Front(const Options& options, Watcher& watcher, bool screen)
+      : options_(options), watcher_(watcher), host_(requests, watcher), screen_(screen) {}
+  ~Front() {
+    if (thread_.joinable()) thread_.join();
+  }
+  // Error: there is no such terminal.
+  result<void> start() {
+    thread_ = std::thread([this] { body(); });
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return started_.load(); });
+    if (failure_) return tl::unexpected<Error>(*failure_);
+    return {};
+  }
+  i32 tid() const { return tid_; }
+  bool done() const { return done_; }
+  bool lost() const { return lost_; }  // the terminal, or who read the tables
+  void tick(u64 ticks) {
+    const std::lock_guard lock(mutex_);
+    ticks_ = ticks;
+    changed_.notify_all();
+    if (terminal_) terminal_->wake();
+  }
+  void close() {
+    requests.close();
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+    changed_.notify_all();
+    if (terminal_) terminal_->wake();
+  }
+  // False: it hangs in its terminal, for good.
+  bool end() {
+    close();
+    if (!screen_) {
+      // What was printed wants to be read; but not after a signal, by nobody.
+      while (!wait(100'000'000)) {
+        for (int i = 0; asked_to_stop(); ++i) {
+          if (wait(100'000'000)) return true;
+          if (i == 20) return false;
+        }
+      }
+      return true;
+    }
+    if (wait(1'000'000'000)) return true;
+    tcflow(STDOUT_FILENO, TCOON);
+    tcflush(STDOUT_FILENO, TCOFLUSH);  // what the terminal does not take
+    for (int i = 0; i < 10; ++i) {
+      pthread_kill(thread_.native_handle(), SIGWINCH);
+      if (wait(100'000'000)) return true;
+    }
+    return false;
+  }
+
+  Requests requests;
+
+ private:
+  void body() {
+    tid_ = sys::gettid();
+    try {
+      if (screen_)
+        show();
+      else
+        print();
+    } catch (const std::exception& e) {
+      lost_ = true;
+      say(e.what());
+    }
+    const std::lock_guard lock(mutex_);
+    started_ = done_ = true;
+    changed_.notify_all();
+  }
+  bool wait(u64 ns) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::nanoseconds(ns), [&] { return done_.load(); });
+  }
+  void started() {
+    const std::lock_guard lock(mutex_);
+    started_ = true;
+    changed_.notify_all();
+  }
+
+  void show() {
+    const Glyphs glyphs = terminal_glyphs(options_.ascii);
+    auto terminal = Terminal::open(colours());
+    if (!terminal) {
+      failure_ = terminal.error();
+      return;
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      terminal_ = std::move(*terminal);
+    }
+    started();
+    WatchScreen screen(host_, glyphs);
+    screen.update();
+    for (u64 seen = 0; !screen.quit() && !closing_ && !terminal_->lost();) {
+      terminal_->paint(screen.frame(terminal_->width(), terminal_->height()));
+      for (KeyCode key = terminal_->key(250); key != Key::none && !screen.quit(); key = terminal_->key(0)) {
+        if (key == Key::control('l'))
+          terminal_->redraw();
+        else if (key == Key::control('z'))
+          terminal_->suspend();
+        else
+          screen.key(key);
+      }
+      const u64 ticks = ticks_;
+      if (ticks != seen || ticks == 0) screen.update();
+      seen = ticks;
+    }
+    lost_ = terminal_->lost();
+    std::unique_ptr<Terminal> last;
+    {
+      const std::lock_guard lock(mutex_);
+      last = std::move(terminal_);
+    }
+  }
+
+  void print() {
+    started();
+    for (u64 seen = 0;;) {
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return closing_ || ticks_ != seen; });
+        if (closing_) return;
+        seen = ticks_;
+      }
+      std::string text;
+      if (!requests.ask([&] { text = options_.run.json ? watcher_.json(false) : watcher_.text(false); })) return;
+      if (put(text)) continue;
+      lost_ = true;
+      return;
+    }
+  }
+
+  const Options& options_;
+  Watcher& watcher_;
+  AskingHost host_;
+  bool screen_;
+  std::thread thread_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::unique_ptr<Terminal> terminal_;
+  std::optional<Error> failure_;
+  std::atomic<i32> tid_{0};
+  std::atomic<u64> ticks_{0};
+  std::atomic<bool> started_{false}, done_{false}, closing_{false}, lost_{false};
+};
+
+// To a terminal in pieces that it has room for, and no further where it takes nothing for two seconds.
+void put_patiently(std::string_view text) {
+  while (!text.empty()) {
+    pollfd out{STDOUT_FILENO, POLLOUT, 0};
+    if (poll(&out, 1, 2000) != 1 || (out.revents & POLLOUT) == 0) return;
+    const std::string_view piece = text.substr(0, 256);
+    if (!put(piece)) return;
+    text.remove_prefix(piece.size());
+  }
+}
+
+// START END, and what both have in common.
+void set_latency(Options& options) {
+  if (options.latency.empty()) {
+    if (!options.keys.empty()) throw UsageError{"--key belongs to --latency START END"};
+    return;
+  }
+  Pairs::Options pairs;
+  pairs.start = options.latency[0];
+  pairs.end = options.latency[1];
+  for (const std::string& key : options.keys.empty() ? std::vector<std::string>() : split_columns(options.keys)) {
+    const size_t equal = key.find('=');
+    pairs.keys.push_back({key.substr(0, equal), equal == std::string::npos ? key : key.substr(equal + 1)});
+  }
+  if (options.run.where.empty() && options.run.events.empty()) {
+    // The kernel, if these are its events.
+    const auto all = kernel_events();
+    for (const std::string& side : options.latency) {
+      for (const std::string& glob : split_columns(Pairs::split(side).first)) {
+        if (all &&
+            std::any_of(all->begin(), all->end(), [&](const KernelEvent& e) { return names_event(glob, e.system, e.name); }))
+          options.run.events.push_back(glob);
+      }
+    }
+  }
+  options.query.latency = std::move(pairs);
+}
+
+int run(Options options) {
+  signal(SIGPIPE, SIG_IGN);
+  set_latency(options);
+  options.query.filter = options.run.filter;
+  bool screen =
+      !options.batch && !options.run.json && !options.run.once && on_terminal(STDIN_FILENO) && on_terminal(STDOUT_FILENO);
+  auto opened = Watcher::open(options);
+  if (!opened) return failed(opened.error());
+  std::unique_ptr<Watcher> watcher = std::move(*opened);
+  auto front = std::make_unique<Front>(options, *watcher, screen);
+  if (auto started = front->start(); !started) {
+    say(started.error().sentence + "; plain tables instead");
+    screen = false;
+    front = std::make_unique<Front>(options, *watcher, false);
+    (void)front->start();
+  }
+  sigset_t theirs;
+  sigemptyset(&theirs);
+  sigaddset(&theirs, SIGWINCH);
+  if (screen) {
+    sigaddset(&theirs, SIGTSTP);
+    pthread_sigmask(SIG_BLOCK, &theirs, nullptr);
+  }
+  if (auto* const kernel = kernel_of(watcher->trace())) (void)kernel->ignore(front->tid());
+  while (!asked_to_stop() && !front->done() && !watcher->over()) {
+    if (front->requests.wanted()) front->requests.serve();
+    const bool more = watcher->take(front->requests);
+    if (watcher->tick_if_due()) front->tick(watcher->ticks());
+    if (more) continue;
+    if (!screen && watcher->ended()) break;
+    const u64 now = sys::now_ns();
+    front->requests.sleep(std::min<u64>(10'000'000, std::max(watcher->next_ns(), now + 1) - now));
+  }
+  front->close();
+  watcher->stop();
+  const std::string last = options.run.json ? watcher->json(true) : watcher->text(true);
+  int code = watcher->finish();
+  front->requests.close();
+  const bool ended = front->end();
+  if (front->lost() || stop_signal() == SIGHUP) code = exit_signal + SIGHUP;
+  watcher.reset();  // the kernel's instance, too
+  if (!ended) {
+    Terminal::restore_now();
+    _exit(code);
+  }
+  front.reset();
+  if (screen)
+    put_patiently(last);
+  else
+    put(last);
+  return code;
+}
+
+}  // namespace
+
+Command add_watch(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* c =
+      app.add_subcommand("watch", "full screen: rates, losses, fill of the rings, histograms and heat maps; keys as in htop");
+  add_run(*c, options->run);
+  c->add_option("--by", options->query.by,
+                "a row for each value of it: event, task, thread, process, cpu, or [EVENT/]FIELD; or two with a comma")
+      ->type_name("KEY")
+      ->capture_default_str();
+  c->add_option("-v,--val", options->query.value, "quantiles, histogram and heat map of this field")->type_name("FIELD");
+  c->add_option("--latency", options->latency,
+                "the time from one event to another one, for each row: START END, as of ringside latency")
+      ->expected(2)
+      ->type_name("START END");
+  c->add_option("-k,--key", options->keys,
+                "of --latency: what both have in common, FIELD or FIELD=FIELD; up to three with commas (default: the thread)")
+      ->type_name("FIELD");
+  c->add_option("-n,--count", options->count, "lines at most of plain tables")->capture_default_str();
+  c->add_option("--keys", options->most_keys, "keys kept at most; a full table gives up those that count least")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 10'000'000));
+  c->add_flag("-b,--batch", options->batch, "a plain table each interval, as where there is no terminal");
+  c->add_flag("--ascii", options->ascii, "curves and bars without Unicode");
+  c->footer(
+      "Examples:\n"
+      "  ringside watch web                         a live instance; h shows the keys, q ends with a table of the whole\n"
+      "  ringside watch                             ./ringside.data: look around in a recording\n"
+      "  ringside watch -e 'sched:*' --by task      the kernel, as root\n"
+      "  ringside watch -e 'syscalls:sys_exit_*' -F 'ret < 0' --by event,ret\n"
+      "  ringside watch web --by thread -v duration_ns --interval 200ms\n"
+      "  ringside watch --latency sched:sched_wakeup sched:sched_switch --key pid=next_pid --by next_comm\n"
+      "  ringside watch web --batch --interval 5s --duration 1m > rates.txt\n"
+      "  ringside watch web --json | jq -c '[.seconds, .all.rate, .lost]'\n"
+      "Keys: Enter looks into a row (event, its tasks, its fields, their values), Esc goes back, F4 filters, F3 searches, F2 "
+      "and F5\n"
+      "choose key and field, F6 sorts, Space pauses, Tab changes the lower panel, + and - the interval, z counts from zero.\n"
+      "The screen has a thread of its own: events are read however slow the terminal is. Nothing is consumed; -e makes an\n"
+      "instance of its own. Exit code 129: the terminal was closed.");
+  return {c, [options] { return run(*options); }};
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,166 @@
+// What `ringside watch` shows, computed from records: no terminal in here, and no clock but the ticks that it is told.
+//
+//   auto model = WatchModel::make({.by = "event", .value = "duration_ns"}, {.live = true}, formats, tasks);
+//   model->take(record, ring);             // every record in its order, losses too
+//   model->tick(seconds);                  // live: an interval is over
+//   WatchPicture now = model->picture("");
+//
+// A table by one column or two; for each row its count, its rate, the rates of the last intervals and, if a value is chosen (a
+// numeric column, or the latency of pairs), a histogram of it and a heat map over time. Drilling down makes another model of a
+// narrower query. Of a recording there are no intervals: its time is cut into slices, which double when it does not fit.
+//
+// Memory: Options::most_keys rows of a KiB, histograms of the values (some KiB each), heat maps for the first `most_heats`
+// keys. picture() costs a pass over the keys, and the work for `most_rows` of them. Thread-safety: none.
+#pragma once
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <ringside/base/result.hpp>
+#include <ringside/histogram.hpp>
+#include <string>
+#include <vector>
+
+#include "analysis/filter.hpp"
+#include "analysis/groups.hpp"
+#include "analysis/heat_map.hpp"
+#include "analysis/pairs.hpp"
+
+namespace ringside::cli {
+
+// A column that must have a value: what a row that was drilled into stands for.
+struct WatchOnly {
+  std::string column, id, shown;  // id: the number or the text itself
+};
+
+struct WatchQuery {
+  std::string by = "event";  // a column, or two with a comma
+  std::string filter{}, value{};
+  std::vector<WatchOnly> only{};
+  bool fields = false;                      // instead of `by`: a row for each field of the event that `only` names
+  std::optional<Pairs::Options> latency{};  // only events that end a pair count, and how long it took is the value
+};
+
+// Of a row, or of all together.
+struct WatchValues {
+  Histogram histogram{5};
+  HeatMap heat{{.most_columns = 128}};
+  bool heat_of_all = false;  // it has none of its own (most_heats)
+};
+
+struct WatchRow {
+  std::string id;                  // tells rows apart, from picture to picture
+  KeyWords key{};                  // as long as the model takes nothing
+  std::vector<std::string> names;  // a cell for each column
+  u64 count = 0;
+  double rate = 0;            // a second: of the last interval; of recordings: of the whole
+  double share = 0;           // of the counts of all rows
+  std::vector<double> rates;  // the oldest interval first
+  u64 values = 0;             // how many values the following are of
+  double mean = 0, p50 = 0, p99 = 0, max = 0;
+  Column::Unit unit = Column::Unit::none;
+};
+
+enum class WatchSort : u8 { name, count, rate, mean, p50, p99, max };
+
+struct WatchPicture {
+  WatchQuery query;
+  std::vector<std::string> columns;
+  std::string value;           // its name; empty: none
+  std::vector<WatchRow> rows;  // the most_rows largest
+  WatchRow all;
+  u64 keys = 0, without = 0, lost = 0, evicted_keys = 0, evicted_events = 0;
+  double seconds = 0;       // since counting began; of recordings: from the first record to the last
+  double slot_seconds = 0;  // of one of `rates`
+  std::map<std::string, std::shared_ptr<const WatchValues>> values;  // by id, of the rows that were asked for and have some
+
+  void sort(WatchSort by, bool descending);
+};
+
+class WatchModel {
+ public:
+  static constexpr size_t slots = 128, most_rows = 1000, most_heats = 200;
+  struct Options {
+    size_t most_keys = 10'000;
+    bool live = false;
+  };
+
+  // Both must outlive it. Errors: those of columns and filters; a value that is a text; fields of no known event.
+  static result<WatchModel> make(const WatchQuery& query, const Options& options, const Formats& formats, const Tasks& tasks);
+
+  void take(const TraceRecord& record, const RingName& ring);
+  void tick(double seconds);
+
+  // With the values of the chosen row, or of all of them.
+  WatchPicture picture(const std::string& chosen, bool everything = false) const;
+  // What Enter on a row leads to: of an event its tasks, of those the events, of both the fields, of a field its values.
+  std::optional<WatchQuery> deeper(const std::string& id) const;
+  // Fields to choose a column or a value from: of the event that `id` is or belongs to, else of all.
+  std::vector<std::string> fields(const std::string& id, bool numbers) const;
+  const WatchQuery& query() const { return query_; }
+  u64 events() const { return all_.count; }
+  u64 lost() const { return lost_; }
+
+  // "task":"cc1","event":"libc:malloc", and a comma behind, of a row of the last picture.
+  void append_json(const WatchRow& row, fmt::memory_buffer& out) const { groups_->append_json(row.key, out); }
+
+ private:
+  struct Values {
+    Histogram histogram{5};
+    std::unique_ptr<HeatMap> heat;
+  };
+  struct Cell {
+    u64 count = 0;
+    std::unique_ptr<std::array<u64, slots>> slot{};  // null while nothing was counted; a table of cells moves them
+    std::unique_ptr<Values> values;
+  };
+  struct Restriction {
+    Column column;
+    std::string text;
+    i64 number = 0;
+  };
+  struct FieldRow {
+    Column column;
+    std::string name;
+    Cell cell;
+  };
+
+  WatchModel(const WatchQuery& query, const Options& options, const Formats& formats)
+      : query_(query), options_(options), formats_(&formats) {}
+  bool wanted(const TraceRecord& record, const RingName& ring);
+  static bool number(Column& column, const TraceRecord& record, const RingName& ring, i64& out);
+  void count(Cell& cell, u64 time_ns, const i64* value);
+  void place(u64 time_ns);
+  template <class Use>
+  void each_cell(const Use& use);
+  std::vector<double> rates(const Cell& cell) const;
+  void describe(const Cell& cell, WatchRow& row, double of) const;
+  std::string id_of(const KeyWords& key) const;
+  const Cell* find(const std::string& id, KeyWords* key = nullptr) const;
+  double seconds() const;
+  const EventType* event_of(const std::string& full) const;
+  std::string event_name(const std::string& id) const;
+
+  WatchQuery query_;
+  Options options_;
+  const Formats* formats_;
+  std::optional<Filter> filter_;
+  std::optional<Pairs> pairs_;
+  std::vector<Restriction> only_;
+  std::optional<Groups<Cell>> groups_;
+  std::vector<FieldRow> fields_;
+  std::optional<Column> value_;
+  Cell all_;
+  size_t heats_ = 0;
+  u64 without_ = 0, lost_ = 0;
+  u64 first_ns_ = ~u64{0}, last_ns_ = 0;
+  // Live: the slot of this interval, and how long each took. Recordings: slots of 2^shift_ ns from the first record on.
+  u64 ticks_ = 0;
+  double elapsed_ = 0;
+  size_t slot_ = 0;
+  std::array<double, slots> seconds_{};
+  u32 shift_ = 16;
+  u64 origin_ = 0;
+};
+
+}  // namespace ringside::cli

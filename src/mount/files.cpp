@@ -1,0 +1,654 @@
+#include "mount/files.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <set>
+#include <sstream>
+
+#include "analysis/glob.hpp"
+#include "instance/ring_file.hpp"
+#include "instance/ring_source.hpp"
+#include "schema/format_text.hpp"
+
+namespace ringside::mount {
+namespace {
+
+using Text = result<std::string>;
+using Taken = result<size_t>;
+
+constexpr u32 in_instance = static_cast<u32>(Dir::top) | static_cast<u32>(Dir::instance);
+constexpr u32 in_top = static_cast<u32>(Dir::top);
+constexpr u32 in_cpu = static_cast<u32>(Dir::cpu);
+constexpr u32 in_events = static_cast<u32>(Dir::events);
+constexpr u32 in_system = static_cast<u32>(Dir::system);
+constexpr u32 in_event = static_cast<u32>(Dir::event);
+constexpr u32 in_options = static_cast<u32>(Dir::options);
+
+Instance& instance(const Place& at) { return at.on->instance(); }
+tl::unexpected<Error> invalid() { return fail(EINVAL, "this is not taken here"); }
+
+std::string_view stripped(std::string_view text) {
+  const auto space = [](char c) { return c == ' ' || (c >= '\t' && c <= '\r') || c == '\0'; };
+  while (!text.empty() && space(text.back())) text.remove_suffix(1);
+  while (!text.empty() && space(text.front())) text.remove_prefix(1);
+  return text;
+}
+
+// As the kernel reads numbers from its users: digits, one newline may follow.
+std::optional<u64> number(std::string_view text) {
+  if (!text.empty() && text.back() == '\n') text.remove_suffix(1);
+  if (!text.empty() && text.front() == '+') text.remove_prefix(1);
+  u64 value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || code != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+template <class T>
+Taken taken(const result<T>& done, std::string_view bytes) {
+  if (!done) return tl::unexpected<Error>(done.error());
+  return bytes.size();
+}
+
+Geometry sizes(const Place& at) { return geometry_of(instance(at).control()); }
+u64 kilobytes(const Geometry& g) { return u64{g.nr_slots()} * g.capacity() / 1024; }
+Geometry ring_sizes(const Place& at, u32 ring) {
+  const Geometry g = at.on->has_ring(ring) ? ring_geometry(at.on->dir(), ring, sizes(at)) : Geometry();
+  return g.valid() ? g : sizes(at);
+}
+
+// tracing_on, trace_clock and their like
+
+Text read_tracing_on(const Place& at) { return std::string(instance(at).tracing_on() ? "1\n" : "0\n"); }
+Taken write_tracing_on(const Place& at, std::string_view bytes, const Client&) {
+  const auto value = number(bytes);
+  if (!value) return invalid();
+  const bool on = *value != 0, was = instance(at).tracing_on();
+  auto done = instance(at).tracing(on);
+  if (was && !on) ++at.on->woken;
+  return taken(done, bytes);
+}
+
+Text read_clock(const Place& at) {
+  std::string text;
+  const ClockKind kind = instance(at).clock().kind;
+  for (const ClockKind k : {ClockKind::counter, ClockKind::mono, ClockKind::tsc}) {
+    const std::string name = to_string(k);
+    text += (text.empty() ? "" : " ") + (k == kind ? "[" + name + "]" : name);
+  }
+  return text + "\n";
+}
+// An instance's clock is chosen when it is made: its programs have it in their call sites by now.
+Taken write_clock(const Place& at, std::string_view bytes, const Client&) {
+  if (stripped(bytes) != to_string(instance(at).clock().kind)) return invalid();
+  return taken(instance(at).reset(), bytes);
+}
+
+Text read_percent(const Place& at) { return std::to_string(at.on->buffer_percent) + "\n"; }
+Taken write_percent(const Place& at, std::string_view bytes, const Client&) {
+  const auto value = number(bytes);
+  if (!value || *value > 100) return invalid();
+  at.on->buffer_percent = static_cast<u32>(*value);
+  return bytes.size();
+}
+
+// Sizes. As the kernel counts: what the ring's sub-buffers hold, the reader's not among them.
+
+Text read_size(const Place& at) {
+  const u64 now = kilobytes(sizes(at));
+  for (u32 n = 0; n < at.on->cpus(); ++n)
+    if (at.on->has_ring(n) && kilobytes(ring_sizes(at, n)) != now) return std::string("X\n");
+  return std::to_string(now) + "\n";
+}
+Taken write_size(const Place& at, std::string_view bytes, const Client&) {
+  const auto value = number(bytes);
+  if (!value || *value == 0 || *value > (u64{64} << 20)) return invalid();
+  return taken(instance(at).resize(*value * 1024, sizes(at).subbuf_size()), bytes);
+}
+Text read_ring_size(const Place& at) { return std::to_string(kilobytes(ring_sizes(at, at.ring))) + "\n"; }
+// All rings of an instance have one size.
+Taken write_ring_size(const Place& at, std::string_view bytes, const Client&) {
+  const auto value = number(bytes);
+  if (!value || *value == 0) return invalid();
+  const Geometry now = ring_sizes(at, at.ring);
+  if (subbufs_for(*value * 1024, now.subbuf_size()) != now.nr_slots() + 1)
+    return fail(EOPNOTSUPP, "one ring alone cannot be resized");
+  return bytes.size();
+}
+Text read_total_size(const Place& at) {
+  u64 sum = 0;
+  for (u32 n = 0; n < at.on->cpus(); ++n) sum += kilobytes(ring_sizes(at, n));
+  return std::to_string(sum) + "\n";
+}
+Text read_subbuf_size(const Place& at) { return std::to_string(sizes(at).subbuf_size() / 1024) + "\n"; }
+Taken write_subbuf_size(const Place& at, std::string_view bytes, const Client&) {
+  const auto value = number(bytes);
+  if (!value || *value == 0 || *value > abi::largest_subbuf / 1024) return invalid();
+  u32 size = abi::smallest_subbuf;
+  while (size < *value * 1024) size *= 2;
+  const Geometry now = sizes(at);
+  if (size == now.subbuf_size()) return bytes.size();
+  return taken(instance(at).resize(u64{now.nr_slots()} * now.capacity(), size), bytes);
+}
+
+result<std::unique_ptr<OpenFile>> open_free_buffer(const Place& at, bool, bool) {
+  auto file = std::make_unique<TextFile>(at.on, nullptr, [](std::string_view b, const Client&) -> Taken { return b.size(); });
+  file->at_close = [at] { (void)instance(at).resize(1, sizes(at).subbuf_size()); };
+  return file;
+}
+
+// Options. Those that change nothing here have one value, and take no other.
+
+struct Option {
+  const char* name;
+  bool fixed;
+};
+constexpr Option options[] = {
+    {"print-parent", true},   {"sym-offset", false},   {"sym-addr", false},     {"verbose", false},        {"raw", false},
+    {"hex", false},           {"bin", false},          {"block", false},        {"fields", false},         {"annotate", true},
+    {"userstacktrace", false}, {"sym-userobj", false}, {"printk-msg-only", false}, {"context-info", true}, {"latency-format", false},
+    {"record-cmd", true},     {"record-tgid", false},   {"overwrite", true},     {"disable_on_free", false}, {"irq-info", true},
+    {"markers", true},        {"event-fork", false},   {"pause-on-trace", false}, {"hash-ptr", false},     {"stacktrace", false}};
+
+bool option(const Place& at, std::string_view name, bool fixed) {
+  if (name == "overwrite") return instance(at).control().mode == 0;
+  if (name == "markers") return at.on->markers;
+  return fixed;
+}
+result<void> set_option(const Place& at, std::string_view name, bool on) {
+  const auto* found = std::find_if(std::begin(options), std::end(options), [&](const Option& o) { return o.name == name; });
+  if (found == std::end(options)) return invalid();
+  if (name == "overwrite")
+    instance(at).overwrite(on);
+  else if (name == "markers")
+    at.on->markers = on;
+  else if (on != found->fixed)
+    return invalid();
+  return {};
+}
+Text read_options(const Place& at) {
+  std::string text;
+  for (const Option& o : options) text += (option(at, o.name, o.fixed) ? "" : "no") + std::string(o.name) + "\n";
+  return text;
+}
+Taken write_options(const Place& at, std::string_view bytes, const Client&) {
+  std::string_view name = stripped(bytes);
+  const bool on = name.substr(0, 2) != "no";
+  if (!on) name.remove_prefix(2);
+  return taken(set_option(at, name, on), bytes);
+}
+template <size_t index>
+Text read_option(const Place& at) {
+  return std::string(option(at, options[index].name, options[index].fixed) ? "1\n" : "0\n");
+}
+template <size_t index>
+Taken write_option(const Place& at, std::string_view bytes, const Client&) {
+  const auto value = number(bytes);
+  if (!value || *value > 1) return invalid();
+  return taken(set_option(at, options[index].name, *value == 1), bytes);
+}
+
+Text read_tracer(const Place&) { return std::string("nop\n"); }
+Taken write_tracer(const Place&, std::string_view bytes, const Client&) {
+  if (stripped(bytes) != "nop") return invalid();
+  return bytes.size();
+}
+Text read_timestamp_mode(const Place&) { return std::string("[delta] absolute\n"); }
+Text read_nothing(const Place&) { return std::string(); }
+// Only what is no request is taken.
+Taken write_nothing(const Place&, std::string_view bytes, const Client&) {
+  if (!stripped(bytes).empty()) return invalid();
+  return bytes.size();
+}
+template <std::set<i32> Mounted::* pids>
+Text read_pids(const Place& at) {
+  std::string text;
+  for (const i32 pid : at.on.get()->*pids) text += std::to_string(pid) + "\n";
+  return text;
+}
+template <std::set<i32> Mounted::* pids>
+Taken write_pids(const Place& at, std::string_view bytes, const Client&) {
+  std::set<i32> more = at.on.get()->*pids;
+  std::istringstream words{std::string(bytes)};
+  for (std::string word; words >> word;) {
+    const auto value = number(word);
+    if (!value || *value > 0x7FFFFFFF || more.size() >= Mounted::most_pids) return invalid();
+    more.insert(static_cast<i32>(*value));
+  }
+  at.on.get()->*pids = std::move(more);
+  return bytes.size();
+}
+template <std::set<i32> Mounted::* pids>
+result<std::unique_ptr<OpenFile>> open_pids(const Place& at, bool writing, bool truncate) {
+  if (writing && truncate) (at.on.get()->*pids).clear();
+  return std::make_unique<TextFile>(at.on, [at] { return read_pids<pids>(at); },
+                                    [at](std::string_view b, const Client& c) { return write_pids<pids>(at, b, c); });
+}
+
+Text read_triggers(const Place&) { return std::string("# Available triggers:\n# none\n"); }
+
+Text read_cpumask(const Place& at) {
+  std::string text;
+  for (u32 left = at.on->cpus(); left != 0; left -= std::min(left, 32u)) {
+    const u32 bits = left >= 32 ? ~0u : (1u << left) - 1;
+    const bool last = left <= 32;
+    text = (text.empty() ? "" : text + ",") + (bits == ~0u && !last ? "ffffffff" : fmt::format("{:x}", bits));
+  }
+  // The most significant word, which may be short, comes first.
+  const size_t comma = text.find_last_of(',');
+  if (comma != std::string::npos) text = text.substr(comma + 1) + "," + text.substr(0, comma);
+  return text + "\n";
+}
+Taken write_cpumask(const Place& at, std::string_view bytes, const Client&) {
+  if (std::string(stripped(bytes)) + "\n" != *read_cpumask(at)) return invalid();
+  return bytes.size();
+}
+
+// Events
+
+EventEntry& entry(Mounted& on, u32 number) {
+  return InstanceWords{const_cast<InstanceControl*>(&on.instance().control())}.event(number);
+}
+
+struct State {
+  bool on = false, off = false;
+  const char* text() const { return on && off ? "X\n" : on ? "1\n" : off ? "0\n" : "?\n"; }
+};
+State state_of_events(Mounted& on, const std::string& system) {
+  State s;
+  for (const EventName& e : event_names(on)) {
+    if (e.system == "ftrace" /* markers, which cannot be switched */ || (!system.empty() && e.system != system)) continue;
+    (e.enabled ? s.on : s.off) = true;
+  }
+  return s;
+}
+Text read_enable_all(const Place& at) {
+  const State s = state_of_events(*at.on, "");
+  return std::string(s.on || s.off ? s.text() : "0\n");
+}
+Text read_enable_system(const Place& at) { return std::string(state_of_events(*at.on, at.system).text()); }
+Text read_enable(const Place& at) {
+  for (const EventName& e : event_names(*at.on))
+    if (e.system == at.system && e.name == at.event) return std::string(e.enabled ? "1\n" : "0\n");
+  return fail(ENODEV, at.event);
+}
+Taken switch_events(const Place& at, const std::string& pattern, std::string_view bytes) {
+  const auto value = number(bytes);
+  if (!value || *value > 1) return invalid();
+  return taken(instance(at).enable(pattern, *value == 1), bytes);
+}
+Taken write_enable_all(const Place& at, std::string_view bytes, const Client&) { return switch_events(at, "*:*", bytes); }
+Taken write_enable_system(const Place& at, std::string_view bytes, const Client&) { return switch_events(at, at.system + ":*", bytes); }
+Taken write_enable(const Place& at, std::string_view bytes, const Client&) { return switch_events(at, at.system + ":" + at.event, bytes); }
+
+Text read_set_event(const Place& at) {
+  std::string text;
+  for (const EventName& e : event_names(*at.on))
+    if (e.enabled && e.system != "ftrace") text += e.system + ":" + e.name + "\n";
+  return text;
+}
+Text read_available(const Place& at) {
+  std::string text;
+  for (const EventName& e : event_names(*at.on))
+    if (e.system != "ftrace") text += e.system + ":" + e.name + "\n";
+  return text;
+}
+// SYSTEM:EVENT, SYSTEM:, or one word that is a system's or an event's name; globs in each; ! switches off. EINVAL: there is none.
+result<void> set_event(const Place& at, std::string_view word) {
+  const bool on = word.front() != '!';
+  if (!on) word.remove_prefix(1);
+  const size_t colon = word.find(':');
+  const std::string_view system = word.substr(0, colon);
+  std::string_view event = colon == std::string_view::npos ? system : word.substr(colon + 1);
+  const auto fits = [](std::string_view pattern, const std::string& name) { return pattern.empty() || glob_matches(pattern, name); };
+  std::vector<std::string> exact;
+  for (const EventName& e : event_names(*at.on)) {
+    if (e.system == "ftrace") continue;
+    const bool hit = colon == std::string_view::npos ? glob_matches(word, e.system) || glob_matches(word, e.name)
+                                                     : fits(system, e.system) && fits(event, e.name);
+    if (hit) exact.push_back(e.system + ":" + e.name);
+  }
+  // All of them: also those that programs bring later.
+  if (word == "*:*" || word == "*:" || word == ":" || word == ":*") exact.assign(1, "*:*");
+  if (exact.empty()) return invalid();
+  for (const std::string& pattern : exact)
+    if (auto done = instance(at).enable(pattern, on); !done) return tl::unexpected<Error>(done.error());
+  return {};
+}
+Taken write_set_event(const Place& at, std::string_view bytes, const Client&) {
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const size_t begin = bytes.find_first_not_of(" \t\r\n", done);
+    if (begin == std::string_view::npos) return bytes.size();
+    const size_t end = std::min(bytes.find_first_of(" \t\r\n", begin), bytes.size());
+    if (auto set = set_event(at, bytes.substr(begin, end - begin)); !set) {
+      if (done != 0) return done;
+      return tl::unexpected<Error>(set.error());
+    }
+    done = end;
+  }
+  return bytes.size();
+}
+result<std::unique_ptr<OpenFile>> open_set_event(const Place& at, bool writing, bool truncate) {
+  if (writing && truncate)
+    if (auto done = instance(at).enable("*:*", false); !done) return tl::unexpected<Error>(done.error());
+  return std::make_unique<TextFile>(at.on, [at] { return read_set_event(at); },
+                                    [at](std::string_view b, const Client& c) { return write_set_event(at, b, c); });
+}
+
+const EventName* find_event(const std::vector<EventName>& all, const Place& at) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](const EventName& e) { return e.system == at.system && e.name == at.event; });
+  return found == all.end() ? nullptr : &*found;
+}
+Text read_id(const Place& at) {
+  const auto all = event_names(*at.on);
+  const EventName* e = find_event(all, at);
+  if (e == nullptr) return fail(ENODEV, at.event);
+  return std::to_string(e->id) + "\n";
+}
+Text read_format(const Place& at) { return sys::read_file(instance(at).path() + "/events/" + at.system + "/" + at.event + "/format"); }
+
+// Text, and below it a mark where it is wrong: the last three lines of the filter's own words.
+std::string complaint(std::string_view text, const Error& error) {
+  std::string_view why = error.sentence;
+  if (why.substr(0, 8) == "filter: ") why.remove_prefix(8);
+  return std::string(text) + "\n^\nparse_error: " + std::string(why.substr(0, why.find('\n'))) + "\n";
+}
+Text read_filter(const Place& at) {
+  const auto all = event_names(*at.on);
+  const EventName* e = find_event(all, at);
+  const auto found = e != nullptr ? at.on->filters.find(e->id) : at.on->filters.end();
+  if (found == at.on->filters.end()) return std::string("none\n");
+  const EventFilterText& f = found->second;
+  return !f.wrong.empty() ? f.wrong : f.text.empty() ? "none\n" : f.text + "\n";
+}
+result<void> set_filter(Mounted& on, const EventName& e, std::string_view text) {
+  if (text == "0") {
+    on.filters.erase(e.id);
+    return {};
+  }
+  on.refresh();
+  const EventType* type = on.formats().find(e.id);
+  auto filter = Filter::compile(text, on.formats(), on.tasks());
+  result<void> fits = !filter ? tl::unexpected<Error>(filter.error()) : type == nullptr ? invalid() : filter->fits(*type);
+  EventFilterText& f = on.filters[e.id];
+  if (!fits) {
+    f = {"", complaint(text.substr(0, 512), fits.error()), std::nullopt};
+    return invalid();
+  }
+  f = {std::string(text), "", std::move(*filter)};
+  return {};
+}
+Taken write_filter(const Place& at, std::string_view bytes, const Client&) {
+  const auto all = event_names(*at.on);
+  const EventName* e = find_event(all, at);
+  if (e == nullptr) return fail(ENODEV, at.event);
+  const std::string_view text = stripped(bytes);
+  if (text.empty() || text.size() >= page_size) return invalid();
+  return taken(set_filter(*at.on, *e, text), bytes);
+}
+Text read_system_filter(const Place&) {
+  return std::string("### global filter ###\n# A filter written here goes to all events of this system that have its fields.\n");
+}
+Taken write_system_filter(const Place& at, std::string_view bytes, const Client&) {
+  const std::string_view text = stripped(bytes);
+  if (text.empty() || text.size() >= page_size) return invalid();
+  bool any = false;
+  for (const EventName& e : event_names(*at.on)) {
+    if (e.system != at.system) continue;
+    if (set_filter(*at.on, e, text))
+      any = true;
+    else
+      at.on->filters.erase(e.id);
+  }
+  if (!any) return invalid();
+  return bytes.size();
+}
+
+Text read_header_page(const Place& at) { return header_page_text(sizes(at).subbuf_size()); }
+Text read_header_event(const Place&) { return std::string(header_event_text()); }
+
+// Rings
+
+Text read_stats(const Place& at) {
+  Counters c;
+  if (auto view = at.on->look(at.ring)) c = view->counters();
+  const ClockInfo& clock = instance(at).clock();
+  const auto time = [&](u64 ns) {
+    return clock.kind == ClockKind::counter ? std::to_string(ns) : fmt::format("{:5}.{:06}", ns / 1'000'000'000, ns / 1000 % 1'000'000);
+  };
+  return fmt::format(
+      "entries: {}\noverrun: {}\ncommit overrun: {}\nbytes: {}\noldest event ts: {}\nnow ts: {}\ndropped events: {}\nread events: {}\n",
+      c.unread, c.overrun, c.commit_overrun, c.bytes, time(c.oldest_time != 0 ? clock.to_ns(c.oldest_time) : 0),
+      time(clock.kind == ClockKind::counter ? 0 : sys::now_ns()), c.dropped, c.read);
+}
+
+result<std::unique_ptr<OpenFile>> open_trace(const Place& at, bool writing, bool truncate) {
+  std::optional<u32> only;
+  if (at.dir == Dir::cpu) only = at.ring;
+  if (writing && truncate) {
+    result<void> done;
+    if (!only) {
+      done = instance(at).reset();
+    } else if (at.on->has_ring(*only)) {
+      auto view = at.on->look(*only);
+      done = view ? view->reset(instance(at).tracing_on()) : result<void>(tl::unexpected<Error>(view.error()));
+    }
+    if (!done) return tl::unexpected<Error>(done.error());
+  }
+  return std::make_unique<TraceFile>(at.on, only);
+}
+result<std::unique_ptr<OpenFile>> open_pipe(const Place& at, bool, bool) {
+  auto file = PipeFile::open(at.on, at.dir == Dir::cpu ? std::optional<u32>(at.ring) : std::nullopt);
+  if (!file) return tl::unexpected<Error>(file.error());
+  return std::move(*file);
+}
+result<std::unique_ptr<OpenFile>> open_raw(const Place& at, bool, bool) { return std::make_unique<RawFile>(at.on, at.ring); }
+
+// Snapshots
+
+result<std::shared_ptr<Mounted>> snapshot_of(const Place& at) { return Mounted::open(at.on->path() + "/snapshot", -1, at.on->cpus()); }
+result<std::unique_ptr<OpenFile>> open_snapshot(const Place& at, bool writing, bool truncate);
+Taken write_snapshot(const Place& at, std::string_view bytes, const Client&) {
+  const auto value = number(bytes);
+  if (!value) return invalid();
+  if (at.dir == Dir::cpu) return invalid();  // all rings, or none
+  if (*value == 0) return taken(at.on->drop_snapshot(), bytes);
+  if (*value == 1) return taken(instance(at).snapshot(), bytes);
+  if (!at.on->has_snapshot()) return bytes.size();
+  auto copy = snapshot_of(at);
+  if (!copy) return tl::unexpected<Error>(copy.error());
+  return taken((*copy)->instance().reset(), bytes);
+}
+result<std::unique_ptr<OpenFile>> open_snapshot(const Place& at, bool writing, bool) {
+  if (writing)
+    return std::make_unique<TextFile>(at.on, [] { return Text(std::string()); },
+                                      [at](std::string_view b, const Client& c) { return write_snapshot(at, b, c); });
+  if (at.on->has_snapshot()) {
+    auto copy = snapshot_of(at);
+    if (!copy) return tl::unexpected<Error>(copy.error());
+    return std::make_unique<TraceFile>(std::move(*copy), at.dir == Dir::cpu ? std::optional<u32>(at.ring) : std::nullopt);
+  }
+  return std::make_unique<TextFile>(at.on,
+                                    [] {
+                                      return Text("# tracer: nop\n#\n# There is no snapshot.\n# 1 takes one, 0 removes it, any other number empties it.\n");
+                                    },
+                                    nullptr);
+}
+result<std::unique_ptr<OpenFile>> open_snapshot_raw(const Place& at, bool, bool) {
+  if (!at.on->has_snapshot()) return std::make_unique<TextFile>(at.on, [] { return Text(std::string()); }, nullptr);
+  auto copy = snapshot_of(at);
+  if (!copy) return tl::unexpected<Error>(copy.error());
+  return std::make_unique<RawFile>(std::move(*copy), at.ring);
+}
+
+// Markers. What does not fit in one event is left to the next write.
+
+Taken write_marker(const Place& at, std::string_view bytes, const Client& client) {
+  if (!at.on->markers) return invalid();
+  if (bytes.empty()) return size_t{0};
+  const size_t most = std::min<size_t>(longest_marker, sizes(at).capacity() - 64) - 1;
+  const std::string_view piece = bytes.substr(0, most);
+  std::string text(piece);
+  if (text.back() != '\n') text += '\n';
+  return taken(at.on->marker().write(false, text, client.tid), piece);
+}
+Taken write_marker_raw(const Place& at, std::string_view bytes, const Client& client) {
+  if (!at.on->markers || bytes.size() < 4 || bytes.size() > longest_marker) return invalid();
+  return taken(at.on->marker().write(true, bytes, client.tid), bytes);
+}
+
+// Names
+
+// Of lines "TID something", appended as threads came, the last of each thread; of so many threads that a client's text stays small.
+constexpr size_t most_names = 4096;
+std::string last_of_each(const std::string& text) {
+  std::set<std::string_view> seen;
+  std::string out;
+  std::string_view left = text;
+  while (!left.empty() && seen.size() < most_names) {
+    left.remove_suffix(left.back() == '\n' ? 1 : 0);
+    const size_t before = left.rfind('\n');
+    const std::string_view line = before == std::string_view::npos ? left : left.substr(before + 1);
+    if (seen.insert(line.substr(0, line.find(' '))).second) out.append(line).append("\n");
+    left = before == std::string_view::npos ? std::string_view() : left.substr(0, before + 1);
+  }
+  return out;
+}
+Text read_cmdlines(const Place& at) {
+  const auto text = sys::read_file(instance(at).path() + "/saved_cmdlines");
+  return last_of_each(text ? *text : std::string());
+}
+Text read_tgids(const Place& at) {
+  const auto text = sys::read_file(instance(at).path() + "/saved_tgids");
+  return last_of_each(text ? *text : std::string());
+}
+Text read_cmdlines_size(const Place&) { return std::to_string(most_names) + "\n"; }
+
+Text read_readme(const Place&) {
+  return std::string(
+      "ringside: rings of programs, shown as the kernel's tracefs shows its own\n\n"
+      "  cat trace                   what the rings hold, consuming nothing (echo > trace empties them)\n"
+      "  cat trace_pipe              takes events as they come\n"
+      "  echo 0 > tracing_on         no more events; 1: go on\n"
+      "  echo SYSTEM:EVENT > set_event   this event alone; >> adds one, !SYSTEM:EVENT takes one away\n"
+      "  echo FILTER > events/SYSTEM/EVENT/filter    what trace, trace_pipe and read() show of it; 0: all\n"
+      "  echo text > trace_marker    an event of your own\n"
+      "  mkdir instances/NAME        one more set of rings: RINGSIDE_INSTANCE=NAME is the programs' way in\n"
+      "  per_cpu/cpuN                ring N: that of a thread\n"
+      "  per_cpu/cpuN/trace_pipe_raw read(), or mmap() and ioctl(TRACE_MMAP_IOCTL_GET_READER)\n");
+}
+
+template <size_t... i>
+constexpr auto option_files(std::index_sequence<i...>) {
+  return std::array<FileType, sizeof...(i)>{FileType{in_options, options[i].name, 0640, read_option<i>, write_option<i>, nullptr}...};
+}
+constexpr auto option_table = option_files(std::make_index_sequence<std::size(options)>());
+
+// name, mode, what it says, what a write does, or how it is opened
+const FileType table[] = {
+    {in_top, "README", 0440, read_readme, nullptr, nullptr},
+    {in_instance, "available_events", 0440, read_available, nullptr, nullptr},
+    {in_instance, "available_tracers", 0440, read_tracer, nullptr, nullptr},
+    {in_instance, "buffer_percent", 0640, read_percent, write_percent, nullptr},
+    {in_instance, "buffer_size_kb", 0640, read_size, write_size, nullptr},
+    {in_instance, "buffer_subbuf_size_kb", 0640, read_subbuf_size, write_subbuf_size, nullptr},
+    {in_instance, "buffer_total_size_kb", 0440, read_total_size, nullptr, nullptr},
+    {in_instance, "current_tracer", 0640, read_tracer, write_tracer, nullptr},
+    {in_instance, "error_log", 0640, read_nothing, write_nothing, nullptr},
+    {in_instance, "free_buffer", 0200, nullptr, nullptr, open_free_buffer},
+    {in_top, "printk_formats", 0440, read_nothing, nullptr, nullptr},
+    {in_instance, "saved_cmdlines", 0440, read_cmdlines, nullptr, nullptr},
+    {in_top, "saved_cmdlines_size", 0440, read_cmdlines_size, nullptr, nullptr},
+    {in_instance, "saved_tgids", 0440, read_tgids, nullptr, nullptr},
+    {in_instance, "set_event", 0640, nullptr, nullptr, open_set_event},
+    {in_instance, "set_event_notrace_pid", 0640, nullptr, nullptr, open_pids<&Mounted::notrace_pids>},
+    {in_instance, "set_event_pid", 0640, nullptr, nullptr, open_pids<&Mounted::pids>},
+    {in_instance, "snapshot", 0640, nullptr, nullptr, open_snapshot},
+    {in_instance, "timestamp_mode", 0440, read_timestamp_mode, nullptr, nullptr},
+    {in_instance, "trace", 0640, nullptr, nullptr, open_trace},
+    {in_instance, "trace_clock", 0640, read_clock, write_clock, nullptr},
+    {in_instance, "trace_marker", 0220, nullptr, write_marker, nullptr},
+    {in_instance, "trace_marker_raw", 0220, nullptr, write_marker_raw, nullptr},
+    {in_instance, "trace_options", 0640, read_options, write_options, nullptr},
+    {in_instance, "trace_pipe", 0440, nullptr, nullptr, open_pipe},
+    {in_instance, "tracing_cpumask", 0640, read_cpumask, write_cpumask, nullptr},
+    {in_instance, "tracing_on", 0640, read_tracing_on, write_tracing_on, nullptr},
+    {in_events, "enable", 0640, read_enable_all, write_enable_all, nullptr},
+    {in_events, "header_event", 0440, read_header_event, nullptr, nullptr},
+    {in_events, "header_page", 0440, read_header_page, nullptr, nullptr},
+    {in_system, "enable", 0640, read_enable_system, write_enable_system, nullptr},
+    {in_system, "filter", 0640, read_system_filter, write_system_filter, nullptr},
+    {in_event, "enable", 0640, read_enable, write_enable, nullptr},
+    {in_event, "filter", 0640, read_filter, write_filter, nullptr},
+    {in_event, "format", 0440, read_format, nullptr, nullptr},
+    {in_event, "id", 0440, read_id, nullptr, nullptr},
+    {in_event, "trigger", 0640, read_triggers, write_nothing, nullptr},
+    {in_cpu, "buffer_size_kb", 0640, read_ring_size, write_ring_size, nullptr},
+    {in_cpu, "snapshot", 0640, nullptr, nullptr, open_snapshot},
+    {in_cpu, "snapshot_raw", 0440, nullptr, nullptr, open_snapshot_raw},
+    {in_cpu, "stats", 0440, read_stats, nullptr, nullptr},
+    {in_cpu, "trace", 0640, nullptr, nullptr, open_trace},
+    {in_cpu, "trace_pipe", 0440, nullptr, nullptr, open_pipe},
+    {in_cpu, "trace_pipe_raw", 0440, nullptr, nullptr, open_raw, true},
+};
+
+}  // namespace
+
+std::vector<EventName> event_names(Mounted& on) {
+  std::vector<EventName> all;
+  const u64 n = std::min<u64>(__atomic_load_n(&on.instance().control().nr_events, __ATOMIC_ACQUIRE), most_events);
+  for (u32 i = 1; i <= n; ++i) {
+    const EventEntry& e = entry(on, i);
+    if (__atomic_load_n(&e.known, __ATOMIC_ACQUIRE) == 0) continue;
+    all.push_back({i, static_cast<u16>(abi::event_id(i)), std::string(e.system, strnlen(e.system, sizeof e.system)),
+                   std::string(e.name, strnlen(e.name, sizeof e.name)), __atomic_load_n(&e.enabled, __ATOMIC_RELAXED) != 0});
+  }
+  return all;
+}
+
+bool has_system(Mounted& on, const std::string& system) {
+  const auto all = event_names(on);
+  return std::any_of(all.begin(), all.end(), [&](const EventName& e) { return e.system == system; });
+}
+
+bool has_event(Mounted& on, const std::string& system, const std::string& event) {
+  const auto all = event_names(on);
+  return std::any_of(all.begin(), all.end(), [&](const EventName& e) { return e.system == system && e.name == event; });
+}
+
+void for_each_file(Dir dir, const std::function<void(const FileType&)>& use) {
+  for (const FileType& f : table)
+    if ((f.in & static_cast<u32>(dir)) != 0) use(f);
+  if (dir == Dir::options)
+    for (const FileType& f : option_table) use(f);
+}
+
+const FileType* file_of(Dir dir, const std::string& name) {
+  const FileType* found = nullptr;
+  for_each_file(dir, [&](const FileType& f) {
+    if (name == f.name) found = &f;
+  });
+  return found;
+}
+
+bool file_is_shown(const FileType& file, const Place& in) {
+  const std::string_view name = file.name;
+  return in.dir != Dir::event || in.system != "ftrace" || name == "id" || name == "format" || name == "trigger";
+}
+
+result<std::unique_ptr<OpenFile>> open_file(const Place& at, bool writing, bool truncate) {
+  const FileType& file = *at.file;
+  if (file.open != nullptr) return file.open(at, writing, truncate);
+  TextFile::Read read;
+  TextFile::Write write;
+  if (file.read != nullptr) read = [at] { return at.file->read(at); };
+  if (file.write != nullptr) write = [at](std::string_view bytes, const Client& client) { return at.file->write(at, bytes, client); };
+  return std::make_unique<TextFile>(at.on, std::move(read), std::move(write));
+}
+
+}  // namespace ringside::mount

@@ -1,0 +1,21 @@
+// The table of files: its rows are in files.cpp, one for each.
+#pragma once
+#include "mount/tree.hpp"
+
+namespace ringside::mount {
+
+struct EventName {
+  u32 number;  // in the instance's event table
+  u16 id;
+  std::string system, name;
+  bool enabled;
+};
+std::vector<EventName> event_names(Mounted& on);  // all that have a format
+bool has_system(Mounted& on, const std::string& system);
+bool has_event(Mounted& on, const std::string& system, const std::string& event);
+
+const FileType* file_of(Dir dir, const std::string& name);
+void for_each_file(Dir dir, const std::function<void(const FileType&)>& use);
+bool file_is_shown(const FileType& file, const Place& in);  // events/ftrace cannot be switched
+
+}  // namespace ringside::mount

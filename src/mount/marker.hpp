@@ -1,0 +1,32 @@
+// Writes to trace_marker and trace_marker_raw: a process of our own, one for each instance that gets any, is the writer (the library
+// writes to one instance in a process). It ends with the mount, however that ends.
+#pragma once
+#include <ringside/base/result.hpp>
+#include <ringside/base/types.hpp>
+#include <string>
+
+#include "sys/sys.hpp"
+
+namespace ringside::mount {
+
+inline constexpr u32 longest_marker = 3968;  // bytes of text in one event
+
+class Marker {
+ public:
+  explicit Marker(std::string instance) : instance_(std::move(instance)) {}
+  ~Marker() { stop(); }
+
+  // One event of ftrace:print (text) or ftrace:raw_data (a u32, then bytes), as written by the thread `tid`; at most longest_marker
+  // bytes. EBADF, as in the kernel: recording is off, or the ring is full and takes nothing; EIO: the process is gone.
+  result<void> write(bool raw, std::string_view bytes, i32 tid);
+  // Makes both events known to the instance; the first write does so, too.
+  result<void> start();
+  void stop();
+
+ private:
+  std::string instance_;
+  sys::Fd socket_;
+  pid_t pid_ = -1;
+};
+
+}  // namespace ringside::mount

@@ -1,0 +1,140 @@
+#include "mount/mounted.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "instance/ring_source.hpp"
+
+namespace ringside::mount {
+
+Alarm::Alarm(Instance& instance, int event_fd) : instance_(instance), event_fd_(event_fd), thread_([this] { run(); }) {}
+
+Alarm::~Alarm() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void Alarm::set(u32 asked, bool late) {
+  {
+    const std::lock_guard lock(mutex_);
+    asked_ = asked;
+    late_ = late;
+  }
+  changed_.notify_one();
+}
+
+void Alarm::run() {
+  for (;;) {
+    u32 asked;
+    bool late;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return over_ || asked_.has_value(); });
+      if (over_) return;
+      asked = *asked_;
+      late = late_;
+      asked_.reset();
+    }
+    if (late) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    instance_.sleep(asked, std::chrono::milliseconds(100));
+    const u64 one = 1;
+    (void)!::write(event_fd_, &one, sizeof one);
+  }
+}
+
+result<std::shared_ptr<Mounted>> Mounted::open(const std::string& name_or_path, int event_fd, u32 cpus) {
+  auto instance = Instance::open(name_or_path);
+  if (!instance) return tl::unexpected<Error>(instance.error());
+  std::shared_ptr<Mounted> mounted(new Mounted(std::move(*instance)));
+  mounted->event_fd_ = event_fd;
+  mounted->fewest_cpus_ = cpus;
+  mounted->dir_ = sys::Fd(::open(mounted->path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  struct stat st {};
+  if (!mounted->dir_ || fstat(mounted->dir_.get(), &st) != 0) return fail(errno, "cannot open " + mounted->path());
+  mounted->inode_ = st.st_ino;
+  return mounted;
+}
+
+bool Mounted::removed() const {
+  struct stat here {}, now {};
+  return fstatat(dir_.get(), "instance", &here, AT_SYMLINK_NOFOLLOW) != 0 || stat(instance_->path().c_str(), &now) != 0 ||
+         now.st_ino != inode_;
+}
+
+u32 Mounted::cpus() const {
+  const u64 rings = std::min<u64>(__atomic_load_n(&instance_->control().nr_rings, __ATOMIC_ACQUIRE), most_rings);
+  return std::max(static_cast<u32>(rings), fewest_cpus_);
+}
+
+bool Mounted::has_ring(u32 n) const {
+  const InstanceControl& c = instance_->control();
+  if (n >= std::min<u64>(__atomic_load_n(&c.nr_rings, __ATOMIC_ACQUIRE), most_rings)) return false;
+  const InstanceWords words{const_cast<InstanceControl*>(&c)};
+  const RingState state = state_of(__atomic_load_n(&words.ring(n).state, __ATOMIC_ACQUIRE));
+  return state == RingState::live || state == RingState::retired;
+}
+
+result<RingView> Mounted::look(u32 ring) const {
+  if (!has_ring(ring)) return fail(ENODEV, "there is no ring " + std::to_string(ring));
+  return look_at(dir_.get(), ring, geometry_of(instance_->control()));
+}
+
+result<RingTable*> Mounted::serve() {
+  if (!table_) {
+    auto table = RingTable::open(path());
+    if (!table) return tl::unexpected<Error>(table.error());
+    table_.emplace(std::move(*table));
+  }
+  return &*table_;
+}
+
+void Mounted::release() {
+  if (users == 0) table_.reset();
+}
+
+void Mounted::refresh() {
+  if (__atomic_load_n(&instance_->control().nr_events, __ATOMIC_ACQUIRE) != formats_.all().size())
+    for (const EventInfo& e : instance_->events())
+      if (formats_.find(e.number()) == nullptr) (void)formats_.add(e.number(), e.system, e.name, e.format);
+  struct stat st {};
+  if (fstatat(dir_.get(), "saved_cmdlines", &st, AT_SYMLINK_NOFOLLOW) != 0 || st.st_size == names_size_) return;
+  names_size_ = st.st_size;  // it only grows
+  for (const auto& [tid, name] : instance_->tasks()) tasks_.add(Task{0, tid, name, name});
+}
+
+bool Mounted::filtered() const {
+  return !pids.empty() || !notrace_pids.empty() || std::any_of(filters.begin(), filters.end(), [](const auto& f) { return f.second.filter.has_value(); });
+}
+
+bool Mounted::wanted(const TraceRecord& record, const RingName& ring) {
+  if (record.lost != 0) return true;
+  const Common common = read_common(record.payload);
+  if (!pids.empty() || !notrace_pids.empty()) {
+    const EventType* type = formats_.find(common.id);
+    const bool chosen = (pids.empty() || pids.count(common.tid) != 0) && notrace_pids.count(common.tid) == 0;
+    if (!chosen && (type == nullptr || type->system != "ftrace")) return false;
+  }
+  const auto found = filters.find(common.id);
+  return found == filters.end() || !found->second.filter || found->second.filter->matches(record, ring);
+}
+
+void Mounted::alarm(int percent, bool late) {
+  if (!alarm_) alarm_ = std::make_unique<Alarm>(*instance_, event_fd_);
+  alarm_->set(instance_->ask(percent), late);
+}
+
+bool Mounted::has_snapshot() const { return access((path() + "/snapshot/instance").c_str(), F_OK) == 0; }
+
+result<void> Mounted::drop_snapshot() {
+  if (!has_snapshot()) return {};
+  return Instance::remove(path() + "/snapshot", true);
+}
+
+}  // namespace ringside::mount

@@ -1,0 +1,428 @@
+#include "mount/open_file.hpp"
+
+#include <ringside/ring/fullness.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+#include "instance/ring_source.hpp"
+
+namespace ringside::mount {
+namespace {
+
+constexpr size_t most_lanes_kept = 512;  // each keeps two descriptors and two mappings
+u32 streams = 0;
+std::map<u32, u32> streams_of;  // by user
+
+std::string piece(std::string_view text, u64 offset, size_t size) {
+  return offset >= text.size() ? "" : std::string(text.substr(offset, size));
+}
+
+// What the words of a mapped ring say is still the ring that was mapped.
+bool same_ring(const RingView& view) noexcept {
+  const Control& c = *view.ring().control;
+  return !view.cut() && __atomic_load_n(&c.magic, __ATOMIC_ACQUIRE) == control_magic &&
+         c.subbuf_size == view.ring().geometry.subbuf_size() && c.nr_subbufs == view.ring().geometry.nr_subbufs();
+}
+
+RingName name_of(const Mounted& on, u32 ring) {
+  const InstanceWords words{const_cast<InstanceControl*>(&const_cast<Mounted&>(on).instance().control())};
+  const RingEntry& e = words.ring(ring);
+  return {ring, static_cast<i32>(e.pid), static_cast<i32>(e.tid), std::string(e.task, strnlen(e.task, 16)),
+          std::string(e.process, strnlen(e.process, 16))};
+}
+
+}  // namespace
+
+bool ring_ready(const Ring& ring, u32 percent) noexcept {
+  const Reader<> reader(ring);
+  const ReaderState at = reader.state();
+  if (reader.written() <= at.expected) return false;
+  if (percent == 0) return true;
+  const u64 commit = place_of(__atomic_load_n(&ring.control->commit, __ATOMIC_ACQUIRE)).position;
+  return commit >= reader_of(at.page).next && is_full<Hardware>(ring, percent);
+}
+
+result<size_t> OpenFile::write(std::string_view, const Client&) { return fail(EINVAL, "this file is not written to"); }
+result<void> OpenFile::get_reader() { return fail(ENOTTY, "this file knows no such command"); }
+
+result<std::optional<std::string>> TextFile::read(u64 offset, size_t size) {
+  if (!read_) return fail(EINVAL, "this file is not read");
+  if (offset == 0) {
+    auto text = read_();
+    if (!text) return tl::unexpected<Error>(text.error());
+    text_ = std::move(*text);
+  }
+  return piece(text_, offset, size);
+}
+
+result<size_t> TextFile::write(std::string_view bytes, const Client& client) {
+  if (!write_) return fail(EINVAL, "this file is not written to");
+  return write_(bytes, client);
+}
+
+TraceFile::TraceFile(std::shared_ptr<Mounted> on, std::optional<u32> only) : OpenFile(std::move(on)), only_(only) {}
+TraceFile::~TraceFile() {
+  if (!timeline_) return;
+  --streams;
+  if (--streams_of[uid] == 0) streams_of.erase(uid);
+}
+
+result<void> TraceFile::start() {
+  if (!timeline_ && (streams >= most_streams || streams_of[uid] >= most_streams_of_a_user)) return fail(EBUSY, "too many traces are being read");
+  on_->refresh();
+  Instance& instance = on_->instance();
+  if (!timeline_) {
+    ++streams;
+    ++streams_of[uid];
+  }
+  timeline_ = std::make_unique<Timeline>();
+  lines_ = std::make_unique<TextLines>(on_->formats(), on_->tasks(), instance.clock().kind == ClockKind::counter, true);
+  until_ns_ = instance.clock().kind == ClockKind::counter ? ~u64{0} : sys::now_ns() + 10'000'000;  // as exact as ticks become ns
+  text_.clear();
+  at_ = 0;
+  any_ = done_ = false;
+  u64 in_buffer = 0, overrun = 0;
+  for (const RingInfo& r : instance.rings()) {
+    if (only_ && r.name.ring != *only_) continue;
+    auto source = instance.peek(r.name.ring);
+    if (!source) continue;  // given back just now
+    in_buffer += r.counters.unread;
+    overrun += r.counters.overrun;
+    on_->tasks().add(r.name);
+    timeline_->add(std::move(*source));
+  }
+  annotate_ = overrun != 0;
+  started_.assign(timeline_->size(), false);
+  fmt::format_to(std::back_inserter(text_),
+                 "# tracer: nop\n#\n# entries-in-buffer/entries-written: {}/{}   #P:{}\n#\n"
+                 "#                                _-----=> irqs-off/BH-disabled\n"
+                 "#                               / _----=> need-resched\n"
+                 "#                              | / _---=> hardirq/softirq\n"
+                 "#                              || / _--=> preempt-depth\n"
+                 "#                              ||| / _-=> migrate-disable\n"
+                 "#                              |||| /     delay\n"
+                 "#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION\n"
+                 "#              | |         |   |||||     |         |\n",
+                 in_buffer, in_buffer + overrun, on_->cpus());
+  return {};
+}
+
+void TraceFile::produce(size_t size) {
+  TraceRecord record;
+  while (!done_ && text_.size() < size) {
+    done_ = !timeline_->next(record) || record.time > until_ns_;  // writers may be faster than we are
+    if (done_) return;
+    const RingName& ring = timeline_->source(record.source).name();
+    if (!on_->wanted(record, ring)) continue;
+    if (annotate_ && !started_[record.source]) {
+      started_[record.source] = true;
+      if (any_) fmt::format_to(std::back_inserter(text_), "##### CPU {} buffer started ####\n", ring.ring);
+    }
+    any_ = true;
+    lines_->print(record, ring, text_);
+  }
+}
+
+result<std::optional<std::string>> TraceFile::read(u64 offset, size_t size) {
+  if (offset == 0 || !timeline_)
+    if (auto done = start(); !done) return tl::unexpected<Error>(done.error());
+  if (offset < at_) return fail(EINVAL, "a trace is read from its start on");
+  // What lies before `offset` was read: a reader that skips pays for it a piece at a time.
+  while (at_ < offset) {
+    produce(1 << 16);
+    const size_t skipped = std::min<u64>(offset - at_, text_.size());
+    if (skipped == 0) return std::string();
+    std::memmove(text_.data(), text_.data() + skipped, text_.size() - skipped);
+    text_.resize(text_.size() - skipped);
+    at_ += skipped;
+    if (at_ < offset && offset - at_ > (u64{1} << 24)) return fail(EINVAL, "a trace is read from its start on");
+  }
+  produce(size);
+  return piece({text_.data(), text_.size()}, 0, size);
+}
+
+struct PipeFile::Lane {
+  Lane(RingView v, RingName n) : view(std::move(v)), name(std::move(n)) {}
+  RingView view;
+  RingName name;
+  // While it is locked:
+  abi::EventCursor cursor{nullptr, 0, 0, 0};
+  ReaderView seen;
+  u64 base = 0, time = 0;  // clock ticks before `seen`; ns of the event under the cursor
+  u32 taken = 0, events = 0;
+  bool has_event = false, locked = false;
+
+  void begin(const ClockInfo& clock) {
+    has_event = false;
+    while (view.reader().peek() == Got::data) {
+      seen = view.reader().view();
+      const u8* const data = view.reader().data();
+      const u64 stamp = reinterpret_cast<const abi::SubBufferHeader*>(data - abi::header_size)->time_stamp;
+      const u64 before = seen.begin == 0 ? stamp : abi::time_before(data, 0, seen.begin, stamp);
+      cursor = abi::EventCursor(data, seen.begin, seen.end, before);
+      taken = events = 0;
+      if (step(clock)) return;
+      finish();
+    }
+  }
+  bool step(const ClockInfo& clock) {
+    has_event = cursor.next();
+    if (has_event) time = clock.to_ns(cursor.time());
+    return has_event;
+  }
+  void took() {
+    taken = cursor.position() - seen.begin;
+    ++events;
+  }
+  // All of it was taken, or cannot be understood: what the writer counted is read.
+  void finish() {
+    view.reader().consume(seen.end - seen.begin, seen.events);
+    taken = 0;
+  }
+  // As far as it was taken.
+  void end() {
+    if (has_event && taken != 0) view.reader().consume(taken, events);
+    if (locked) view.unlock();
+    locked = has_event = false;
+    taken = 0;
+  }
+};
+
+result<std::unique_ptr<PipeFile>> PipeFile::open(std::shared_ptr<Mounted> on, std::optional<u32> only) {
+  if (only ? on->ring_pipes[*only] : on->pipes != 0) return fail(EBUSY, "trace_pipe is open already");
+  return std::unique_ptr<PipeFile>(new PipeFile(std::move(on), only));
+}
+
+PipeFile::PipeFile(std::shared_ptr<Mounted> on, std::optional<u32> only) : OpenFile(std::move(on)), only_(only) {
+  if (only_)
+    on_->ring_pipes[*only_] = true;
+  else
+    on_->pipes = 1;
+}
+
+PipeFile::~PipeFile() {
+  if (only_)
+    on_->ring_pipes.erase(*only_);
+  else
+    on_->pipes = 0;
+}
+
+void PipeFile::find_lanes() {
+  if (const u64 now = on_->cpus(); lines_ == nullptr || now != tasks_of_ || on_->instance().control().nr_events != on_->formats().all().size()) {
+    tasks_of_ = now;
+    on_->refresh();
+    lines_ = std::make_unique<TextLines>(on_->formats(), on_->tasks(), on_->instance().clock().kind == ClockKind::counter, true);
+  }
+  for (auto at = lanes_.begin(); at != lanes_.end();) at = same_ring(at->second->view) ? std::next(at) : lanes_.erase(at);
+  for (u32 n = only_.value_or(0); n < (only_ ? *only_ + 1 : on_->cpus()); ++n) {
+    if (lanes_.count(n) != 0) continue;
+    auto view = on_->look(n);
+    if (!view) continue;
+    RingName name = name_of(*on_, n);
+    on_->tasks().add(name);
+    lanes_.emplace(n, std::make_unique<Lane>(std::move(*view), std::move(name)));
+  }
+}
+
+void PipeFile::take(size_t size) {
+  const ClockInfo& clock = on_->instance().clock();
+  std::vector<Lane*> heap;
+  const auto later = [](const Lane* a, const Lane* b) { return a->time > b->time; };
+  for (auto& [n, lane] : lanes_) {
+    lane->locked = lane->view.lock();
+    if (!lane->locked) continue;  // another process takes these
+    lane->begin(clock);
+    if (lane->has_event) heap.push_back(lane.get());
+  }
+  std::make_heap(heap.begin(), heap.end(), later);
+  while (text_.size() < size && !heap.empty()) {
+    std::pop_heap(heap.begin(), heap.end(), later);
+    Lane& lane = *heap.back();
+    TraceRecord record{lane.time, lane.events == 0 ? lane.seen.lost_before : 0, {}, lane.name.ring, 0};
+    if (record.lost != 0) lines_->print(record, lane.name, text_);
+    record.lost = 0;
+    record.payload = lane.cursor.payload();
+    if (on_->wanted(record, lane.name)) lines_->print(record, lane.name, text_);
+    lane.took();
+    if (!lane.step(clock)) {
+      lane.finish();
+      lane.begin(clock);
+    }
+    if (lane.has_event)
+      std::push_heap(heap.begin(), heap.end(), later);
+    else
+      heap.pop_back();
+  }
+  for (auto& [n, lane] : lanes_) lane->end();
+  while (lanes_.size() > most_lanes_kept) lanes_.erase(std::prev(lanes_.end()));
+}
+
+result<std::optional<std::string>> PipeFile::read(u64, size_t size) {
+  if (size == 0) return std::string();
+  if (text_.size() == 0) {
+    find_lanes();
+    take(std::min<size_t>(size, 1 << 16));
+  }
+  if (text_.size() == 0) {
+    // As in the kernel: who has read something, and recording is off, is at the end.
+    if (gave_ && !on_->instance().tracing_on()) return std::string();
+    return std::nullopt;
+  }
+  // Whole lines, as long as one fits.
+  const std::string_view all(text_.data(), text_.size());
+  size_t n = std::min(size, all.size());
+  if (n < all.size())
+    if (const size_t line = all.rfind('\n', n - 1); line != std::string_view::npos) n = line + 1;
+  std::string given(all.substr(0, n));
+  std::memmove(text_.data(), text_.data() + n, text_.size() - n);
+  text_.resize(text_.size() - n);
+  gave_ = true;
+  return given;
+}
+
+bool PipeFile::ready(u32 percent) {
+  if (text_.size() != 0) return true;
+  find_lanes();
+  return std::any_of(lanes_.begin(), lanes_.end(), [&](const auto& l) { return ring_ready(l.second->view.ring(), percent); });
+}
+
+RawFile::~RawFile() { unmap(); }
+
+void RawFile::unmap() {
+  if (!mapped_) return;
+  mapped_ = false;
+  if (auto table = on_->serve()) (*table)->close(ring_);
+  --on_->users;
+  on_->release();
+}
+
+result<sys::Fd> RawFile::map() {
+  auto table = on_->serve();
+  if (!table) return tl::unexpected<Error>(table.error());
+  auto handed = (*table)->open(ring_);
+  if (!handed) {
+    on_->release();
+    return tl::unexpected<Error>(handed.error());
+  }
+  mapped_ = true;
+  ++on_->users;
+  return std::move(handed->file);
+}
+
+RingView* RawFile::view() {
+  if (mapped_) {
+    auto table = on_->serve();
+    auto found = table ? (*table)->view(ring_) : result<RingView*>(tl::unexpected<Error>(table.error()));
+    return found ? *found : nullptr;
+  }
+  if (own_ && !same_ring(*own_)) own_.reset();
+  if (!own_)
+    if (auto looked = on_->look(ring_)) own_.emplace(std::move(*looked));
+  return own_ ? &*own_ : nullptr;
+}
+
+bool RawFile::ready(u32 percent) {
+  if (!image_.empty()) return true;
+  const RingView* v = view();
+  return v != nullptr && ring_ready(v->ring(), percent);
+}
+
+result<std::optional<std::string>> RawFile::read(u64, size_t size) {
+  if (size == 0) return std::string();
+  if (image_.empty()) {
+    RingView* const v = view();
+    if (v == nullptr) return std::nullopt;
+    const u32 subbuf = v->ring().geometry.subbuf_size();
+    const auto room = static_cast<u32>(std::min<size_t>(size, subbuf));
+    std::function<bool(u64, Bytes)> wanted;
+    if (on_->filtered()) {
+      on_->refresh();
+      wanted = [this, name = name_of(*on_, ring_)](u64 time, Bytes payload) {
+        return on_->wanted(TraceRecord{time, 0, payload, ring_, 0}, name);
+      };
+    }
+    auto image = take_image(*v, room, wanted);
+    if (!image) return image;
+    if (!*image) return std::nullopt;
+    image_ = std::move(**image);
+  }
+  std::string given = image_.substr(0, size);
+  image_.erase(0, given.size());
+  return given;
+}
+
+result<void> RawFile::get_reader() {
+  if (!on_->serving()) return fail(ENODEV, "the ring is not mapped");
+  auto table = on_->serve();
+  if (!table) return tl::unexpected<Error>(table.error());
+  auto mapped = (*table)->view(ring_);  // by anybody: not of necessity through this descriptor
+  if (!mapped) return tl::unexpected<Error>(mapped.error());
+  RingView& v = **mapped;
+  if (!v.lock()) return refuse(std::errc::device_or_resource_busy, "the ring is being consumed by another process");
+  const Got got = v.reader().get_reader();
+  v.unlock();
+  if (got == Got::corrupt || v.cut()) return refuse(std::errc::io_error, "the words of the ring contradict each other, or its file was cut");
+  return {};
+}
+
+result<std::optional<std::string>> take_image(RingView& view, u32 room, const std::function<bool(u64, Bytes)>& wanted) {
+  if (room <= abi::header_size) return std::string();
+  room -= abi::header_size;
+  if (!view.lock()) return refuse(std::errc::device_or_resource_busy, "the ring is being consumed by another process");
+  struct Unlock {
+    RingView& v;
+    ~Unlock() { v.unlock(); }
+  } const unlock{view};
+  Reader<>& reader = view.reader();
+  const Got got = reader.peek();
+  if (got == Got::corrupt) return refuse(std::errc::io_error, "the control words of the ring contradict each other");
+  if (got == Got::nothing) return std::nullopt;
+  const ReaderView v = reader.view();
+  const Geometry& g = view.ring().geometry;
+  // A copy first: what is walked does not change under the walk.
+  std::string image(g.subbuf_size(), '\0');
+  auto* const data = reinterpret_cast<u8*>(image.data()) + abi::header_size;
+  const u8* const from = reader.data();
+  const u64 stamp = reinterpret_cast<const abi::SubBufferHeader*>(from - abi::header_size)->time_stamp;
+  const u64 before = v.begin == 0 ? stamp : abi::time_before(from, 0, v.begin, stamp);
+  const u32 bytes = v.end - v.begin;
+  std::memcpy(data, from + v.begin, bytes);
+  u32 end = 0, events = 0;
+  abi::EventCursor cursor(data, 0, bytes, before);
+  std::vector<u32> unwanted;
+  while (cursor.next() && cursor.position() <= room) {
+    end = cursor.position();
+    ++events;
+    if (wanted && !wanted(cursor.time(), cursor.payload())) unwanted.push_back(cursor.offset());
+  }
+  if (bytes <= room) {  // with the padding behind the last one
+    end = bytes;
+    events = v.events;
+  }
+  if (end == 0) return std::string();
+  for (const u32 at : unwanted) {  // as the kernel discards: padding of the same length
+    u32 word;
+    std::memcpy(&word, data + at, sizeof word);
+    u32 length = abi::word_type(word) * 4;
+    if (length == 0) std::memcpy(&length, data + at + 4, sizeof length);
+    word = abi::event_word(abi::type_padding, std::max(abi::word_delta(word), 1u));
+    std::memcpy(data + at, &word, sizeof word);
+    std::memcpy(data + at + 4, &length, sizeof length);
+  }
+  std::memset(data + end, 0, g.capacity() - end);
+  u64 commit = end;
+  if (v.lost_before != 0) {
+    commit += abi::missed_events;
+    if (g.capacity() - end >= 8) {
+      commit += abi::missed_stored;
+      std::memcpy(data + end, &v.lost_before, sizeof v.lost_before);
+    }
+  }
+  std::memcpy(image.data(), &before, sizeof before);
+  std::memcpy(image.data() + 8, &commit, sizeof commit);
+  reader.consume(end, events);
+  return image;
+}
+
+}  // namespace ringside::mount

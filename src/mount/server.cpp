@@ -1,0 +1,390 @@
+#include "mount/server.hpp"
+
+#include <fcntl.h>
+#include <ringside/abi/meta_page.hpp>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+namespace ringside::mount {
+namespace {
+
+constexpr size_t longest_name = 255;
+constexpr size_t largest_read = 1 << 20;
+constexpr u32 events_readable = EPOLLIN | EPOLLRDNORM;
+
+// Splice looks at the size before it asks: with none it would take the file to be at its end, and lose events without a word.
+constexpr u64 endless = u64{1} << 62;
+
+int errno_of(const Error& e) { return e.code.value() > 0 ? e.code.value() : EIO; }
+
+}  // namespace
+
+result<std::unique_ptr<Server>> Server::create(const ServerOptions& options, Backing backing) {
+  std::unique_ptr<Server> server(new Server(options, std::move(backing)));
+  server->wake_ = sys::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!server->wake_) return fail(errno, "cannot make an event descriptor");
+  const auto processors = static_cast<u32>(std::clamp<long>(sysconf(_SC_NPROCESSORS_CONF), 1, 4096));
+  auto tree = Tree::create(options.instances, options.cpus != 0 ? options.cpus : processors, server->wake_.get());
+  if (!tree) return tl::unexpected<Error>(tree.error());
+  server->tree_ = std::move(*tree);
+  server->root_ = server->tree_->root();
+  server->inodes_[root_inode] = {server->root_, "", 1};
+  return server;
+}
+
+Server::~Server() {
+  for (Waiting& w : waiting_)
+    if (w.reply) w.reply->error(ENODEV);
+  waiting_.clear();
+  files_.clear();
+  for (const auto& [ring, mapped] : mapped_) backing_.remove(mapped.id);
+  inodes_.clear();
+  root_ = {};
+}
+
+result<const Place*> Server::place(u64 inode) const {
+  const auto found = inodes_.find(inode);
+  if (found == inodes_.end()) return fail(ENOENT, "no such file");
+  return &found->second.place;
+}
+
+Stat Server::stat_of(u64 inode, const Place& at) const {
+  Stat s;
+  s.inode = inode;
+  s.lasting = at.dir != Dir::instance || at.file != nullptr;
+  if (at.file == nullptr) {
+    s.mode = S_IFDIR | (options_.others ? 0755 : 0750);
+    s.links = 2;
+    return s;
+  }
+  u32 mode = at.file->mode;
+  if (options_.others && (mode & 0400) != 0) mode |= 0444;
+  s.mode = S_IFREG | mode;
+  if (at.file->is_raw) s.size = endless;
+  return s;
+}
+
+Stat Server::enter(const Place& at, std::string path) {
+  auto [known, fresh] = by_path_.try_emplace(std::move(path), next_inode_);
+  if (!fresh) {
+    Inode& inode = inodes_[known->second];
+    // The name may stand for another instance by now.
+    if (inode.place.on == at.on) {
+      ++inode.known;
+      return stat_of(known->second, inode.place);
+    }
+    known->second = next_inode_;
+  }
+  const u64 number = next_inode_++;
+  inodes_[number] = {at, known->first, 1};
+  return stat_of(number, at);
+}
+
+result<Stat> Server::lookup(u64 parent, const std::string& name) {
+  auto in = place(parent);
+  if (!in) return tl::unexpected<Error>(in.error());
+  if (name.size() > longest_name) return fail(ENAMETOOLONG, "name");
+  auto at = tree_->find(**in, name);
+  if (!at) return tl::unexpected<Error>(at.error());
+  return enter(*at, inodes_[parent].path + "/" + name);
+}
+
+void Server::forget(u64 inode, u64 times) {
+  const auto found = inodes_.find(inode);
+  if (found == inodes_.end() || inode == root_inode) return;
+  Inode& i = found->second;
+  i.known -= std::min(i.known, times);
+  if (i.known != 0) return;
+  if (const auto named = by_path_.find(i.path); named != by_path_.end() && named->second == inode) by_path_.erase(named);
+  inodes_.erase(found);
+}
+
+result<Stat> Server::attributes(u64 inode) const {
+  auto at = place(inode);
+  if (!at) return tl::unexpected<Error>(at.error());
+  return stat_of(inode, **at);
+}
+
+result<std::vector<Listed>> Server::list(u64 inode) {
+  auto at = place(inode);
+  if (!at) return tl::unexpected<Error>(at.error());
+  if ((*at)->file != nullptr) return fail(ENOTDIR, "a file");
+  return tree_->list(**at);
+}
+
+result<Stat> Server::make_directory(u64 parent, const std::string& name, const Client& client) {
+  auto in = place(parent);
+  if (!in) return tl::unexpected<Error>(in.error());
+  if (client.uid != 0 && client.uid != geteuid()) return fail(EPERM, name);
+  if (auto made = tree_->make_directory(**in, name); !made) return tl::unexpected<Error>(made.error());
+  return lookup(parent, name);
+}
+
+result<void> Server::remove_directory(u64 parent, const std::string& name) {
+  auto in = place(parent);
+  if (!in) return tl::unexpected<Error>(in.error());
+  return tree_->remove_directory(**in, name, [this](const Mounted& on) {
+    return std::any_of(files_.begin(), files_.end(), [&](const auto& f) { return f.second.file->on() == &on; });
+  });
+}
+
+result<void> Server::count_directory(const Client& client) {
+  if (open_files() >= options_.most_files) return fail(ENFILE, "too many open files");
+  u32& mine = files_of_[client.uid];
+  if (mine >= options_.most_files_of_a_user) return fail(EMFILE, "too many open files of this user");
+  ++mine;
+  ++opened_;
+  ++directories_;
+  return {};
+}
+
+void Server::uncount_directory(const Client& client) {
+  if (directories_ != 0) --directories_;
+  if (u32& mine = files_of_[client.uid]; mine == 0 || --mine == 0) files_of_.erase(client.uid);
+}
+
+result<Opened> Server::open(u64 inode, int flags, const Client& client) {
+  auto at = place(inode);
+  if (!at) return tl::unexpected<Error>(at.error());
+  const Place where = **at;
+  if (where.file == nullptr) return fail(EISDIR, "a directory");
+  if (where.on->removed()) return fail(ENODEV, "the instance is gone");
+  const bool writing = (flags & O_ACCMODE) != O_RDONLY;
+  // The kernel would hand out writable mappings of the rings, seals or not: nobody gets a writable file.
+  if (where.file->is_raw && writing) return fail(EACCES, "trace_pipe_raw is only read");
+  if (open_files() >= options_.most_files) return fail(ENFILE, "too many open files");
+  u32& mine = files_of_[client.uid];
+  if (mine >= options_.most_files_of_a_user) return fail(EMFILE, "too many open files of this user");
+  auto file = open_file(where, writing, (flags & O_TRUNC) != 0);
+  if (!file) return tl::unexpected<Error>(file.error());
+  (*file)->uid = client.uid;
+  Opened opened;
+  opened.stream = (*file)->is_raw() || std::string_view(where.file->name) == "trace_pipe";
+  if (where.file->is_raw) {
+    auto id = map(static_cast<RawFile&>(**file));
+    if (!id) return tl::unexpected<Error>(id.error());
+    opened.backing = *id;
+  }
+  ++mine;
+  ++opened_;
+  opened.handle = next_handle_++;
+  files_[opened.handle] = {std::move(*file), client.uid, opened.backing, (flags & O_NONBLOCK) != 0, nullptr};
+  return opened;
+}
+
+// 0: not mapped. The kernel wants one number for all who have a file open.
+result<int> Server::map(RawFile& raw) {
+  const auto key = std::pair(raw.on(), raw.ring());
+  if (const auto known = mapped_.find(key); known != mapped_.end()) {
+    if (auto file = raw.map(); !file) return tl::unexpected<Error>(file.error());
+    ++known->second.users;
+    return known->second.id;
+  }
+  if (cannot_map_ || !raw.on()->has_ring(raw.ring())) return 0;
+  auto file = raw.map();
+  if (!file) return tl::unexpected<Error>(file.error());
+  const int id = backing_.add(file->get());
+  if (id <= 0) {
+    cannot_map_ = true;
+    unmapped_ = std::string("rings cannot be mapped through the mount, everything else works: ") +
+                (id == -EPERM || id == 0 ? "FUSE passthrough wants CAP_SYS_ADMIN (root, or setcap cap_sys_admin+ep)"
+                                         : "this kernel has no FUSE passthrough for it (Linux 6.9 has): " + std::string(strerror(-id)));
+    raw.unmap();
+    return 0;
+  }
+  mapped_[key] = {id, 1};
+  return id;
+}
+
+void Server::unmap(Mounted* on, u32 ring) {
+  const auto found = mapped_.find({on, ring});
+  if (found == mapped_.end() || --found->second.users != 0) return;
+  backing_.remove(found->second.id);
+  mapped_.erase(found);
+}
+
+Server::File* Server::file(u64 handle) {
+  const auto found = files_.find(handle);
+  return found == files_.end() ? nullptr : &found->second;
+}
+
+bool Server::serve(Waiting& who) {
+  File* const f = file(who.handle);
+  if (f == nullptr) {
+    who.reply->error(EBADF);
+    return true;
+  }
+  if (who.get_reader) {
+    if (!f->file->ready(f->file->on()->buffer_percent) && f->file->on()->woken == who.woken) return false;
+    if (auto done = f->file->get_reader(); done)
+      who.reply->done();
+    else
+      who.reply->error(errno_of(done.error()));
+    return true;
+  }
+  auto got = f->file->read(who.offset, who.size);
+  if (!got)
+    who.reply->error(errno_of(got.error()));
+  else if (*got)
+    who.reply->data(**got);
+  else
+    return false;
+  return true;
+}
+
+void Server::wait(Waiting who) {
+  u32& mine = waiting_of_[who.uid];
+  if (waiting_.size() >= options_.most_waiting || mine >= options_.most_waiting_of_a_user) {
+    who.reply->error(EBUSY);
+    return;
+  }
+  ++mine;
+  waiting_.push_back(std::move(who));
+  waiting_.back().reply->waits();
+}
+
+void Server::read(u64 handle, u64 offset, size_t size, bool nonblocking, bool cached, const Client& client, u64 token,
+                  std::unique_ptr<Reply> reply) {
+  File* const f = file(handle);
+  if (f == nullptr) return reply->error(EBADF);
+  if (cached || offset > u64{1} << 62) return reply->error(EINVAL);
+  f->nonblocking = nonblocking;
+  Waiting who;
+  who.token = token;
+  who.handle = handle;
+  who.uid = client.uid;
+  who.reply = std::move(reply);
+  who.offset = offset;
+  who.size = std::min(size, largest_read);
+  if (serve(who)) return;
+  if (nonblocking) return who.reply->error(EAGAIN);
+  wait(std::move(who));
+}
+
+result<size_t> Server::write(u64 handle, std::string_view bytes, const Client& client) {
+  File* const f = file(handle);
+  if (f == nullptr) return fail(EBADF, "not open");
+  if (bytes.size() > largest_read) return fail(EINVAL, "too much at a time");
+  return f->file->write(bytes, client);
+}
+
+void Server::command(u64 handle, u32 command, const Client& client, u64 token, std::unique_ptr<Reply> reply) {
+  File* const f = file(handle);
+  if (f == nullptr) return reply->error(EBADF);
+  if (!f->file->is_raw()) return reply->error(ENOTTY);
+  if (command == 0) {
+    ++f->file->on()->woken;
+    return reply->done();
+  }
+  if (command != abi::get_reader_ioctl) return reply->error(ENOTTY);
+  Waiting who;
+  who.token = token;
+  who.handle = handle;
+  who.uid = client.uid;
+  who.reply = std::move(reply);
+  who.get_reader = true;
+  // With O_NONBLOCK nothing is waited for, and so nothing has to be ready.
+  who.woken = f->file->on()->woken - (f->nonblocking ? 1 : 0);
+  if (!serve(who)) wait(std::move(who));
+}
+
+u32 Server::poll(u64 handle, std::unique_ptr<Poller> poller) {
+  File* const f = file(handle);
+  if (f == nullptr) return EPOLLERR;
+  const u32 percent = f->file->is_raw() || dynamic_cast<PipeFile*>(f->file.get()) != nullptr ? f->file->on()->buffer_percent : 0;
+  if (poller) {
+    f->poller = std::move(poller);
+    pollers_ = true;
+  }
+  if (!f->file->ready(percent)) return 0;
+  f->poller.reset();
+  return events_readable | (f->file->is_raw() ? 0 : EPOLLOUT | EPOLLWRNORM);
+}
+
+void Server::flush(u64 handle) {
+  File* const f = file(handle);
+  if (f == nullptr) return;
+  f->file->closing();
+  if (!f->file->is_raw()) return;
+  // As a close wakes all who wait for the ring, and ends the reads of this file.
+  ++f->file->on()->woken;
+  for (Waiting& w : waiting_)
+    if (w.handle == handle && !w.over && !w.get_reader) {
+      w.reply->data("");
+      w.over = true;
+    }
+}
+
+void Server::release(u64 handle) {
+  const auto found = files_.find(handle);
+  if (found == files_.end()) return;
+  for (Waiting& w : waiting_)
+    if (w.handle == handle && !w.over) {
+      w.reply->error(EBADF);
+      w.over = true;
+    }
+  File& f = found->second;
+  Mounted* const on = f.file->on();
+  const u32 ring = f.file->is_raw() ? static_cast<RawFile&>(*f.file).ring() : 0;
+  const std::shared_ptr<Mounted> keep = f.file->shared();
+  const int backing = f.backing;
+  if (u32& mine = files_of_[f.uid]; mine == 0 || --mine == 0) files_of_.erase(f.uid);
+  files_.erase(found);
+  if (backing > 0) unmap(on, ring);
+}
+
+void Server::interrupt(u64 token) {
+  for (Waiting& w : waiting_)
+    if (w.token == token && !w.over) {
+      w.reply->error(EINTR);
+      w.over = true;
+      return;
+    }
+}
+
+void Server::turn(bool woken) {
+  u64 count = 0;
+  if (woken) (void)!::read(wake_.get(), &count, sizeof count);
+  if (waiting_.empty() && !pollers_) return;
+  // Who waits, and for what: the writers are asked first, the rings are looked at afterwards.
+  std::map<Mounted*, u32> wanted;
+  const auto want = [&](Mounted* on, u32 percent) {
+    const auto [known, fresh] = wanted.try_emplace(on, percent);
+    if (!fresh) known->second = std::min(known->second, percent);
+  };
+  for (const Waiting& w : waiting_)
+    if (const File* f = w.over ? nullptr : file(w.handle)) want(f->file->on(), w.get_reader ? f->file->on()->buffer_percent : 0);
+  pollers_ = false;
+  for (const auto& [handle, f] : files_)
+    if (f.poller) {
+      want(f.file->on(), f.file->on()->buffer_percent);
+      pollers_ = true;
+    }
+  for (const auto& [on, percent] : wanted) on->alarm(static_cast<int>(percent), late_[on]);
+  std::set<Mounted*> helped;
+  for (Waiting& w : waiting_) {
+    const File* f = file(w.handle);
+    if (w.over || !serve(w)) continue;
+    w.over = true;
+    if (f != nullptr) helped.insert(f->file->on());
+  }
+  for (auto& [handle, f] : files_)
+    if (f.poller && f.file->ready(f.file->on()->buffer_percent)) {
+      std::exchange(f.poller, nullptr)->notify();
+      helped.insert(f.file->on());
+    }
+  late_.clear();
+  for (const auto& [on, percent] : wanted) late_[on] = count != 0 && helped.count(on) == 0;
+  for (const Waiting& w : waiting_)
+    if (w.over)
+      if (u32& mine = waiting_of_[w.uid]; mine == 0 || --mine == 0) waiting_of_.erase(w.uid);
+  waiting_.erase(std::remove_if(waiting_.begin(), waiting_.end(), [](const Waiting& w) { return w.over; }), waiting_.end());
+}
+
+}  // namespace ringside::mount

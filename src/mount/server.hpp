@@ -1,0 +1,165 @@
+// What the mount answers, request by request, apart from how requests come (session.hpp): inodes, open files, who waits.
+//
+//   auto server = must(Server::create(options, backing));
+//   ... lookup, open, read, ... as the kernel asks ...
+//   server->turn();                    // when wake_fd() is readable, and after each request: answers those who have waited
+//
+// Clients are not trusted. Nothing waits but a request that says so (read, GET_READER), which holds nothing but its place in a
+// bounded queue; each user has a share of places and open files, and leaves room for others. Every size and number that comes with
+// a request is checked before it is used. One thread.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "mount/tree.hpp"
+
+namespace ringside::mount {
+
+inline constexpr u64 root_inode = 1;
+
+// How a request is answered, once.
+class Reply {
+ public:
+  virtual ~Reply() = default;
+  virtual void error(int errno_value) = 0;
+  virtual void data(std::string_view bytes) = 0;
+  virtual void done() = 0;  // of a command
+  virtual void waits() {}   // from now on interrupt() may come
+};
+
+// Who wants to be told when a file becomes ready.
+class Poller {
+ public:
+  virtual ~Poller() = default;
+  virtual void notify() = 0;
+};
+
+struct ServerOptions {
+  std::vector<std::string> instances;  // see Tree::create
+  u32 cpus = 0;                        // see Tree::create; 0: as many as this machine may have processors
+  bool others = false;                 // modes let other users read (never write)
+  u32 most_files = 4096, most_files_of_a_user = 512;
+  u32 most_waiting = 1024, most_waiting_of_a_user = 256;
+};
+
+// Lets the kernel map what stands behind `fd` when a file is mapped: a number above 0, or a negative errno.
+struct Backing {
+  std::function<int(int fd)> add;
+  std::function<void(int id)> remove;
+};
+
+struct Stat {
+  u64 inode = 0;
+  u32 mode = 0;  // with the type
+  u32 links = 1;
+  u64 size = 0;
+  bool lasting = false;  // its name stands for it as long as its directory is there
+};
+
+struct Opened {
+  u64 handle = 0;
+  int backing = 0;  // above 0: mapped through this
+  bool stream = false;  // no offsets
+};
+
+class Server {
+ public:
+  static result<std::unique_ptr<Server>> create(const ServerOptions& options, Backing backing);
+  ~Server();
+
+  // Each answers an errno in its error's code. The entry that lookup or make_directory answers counts until it is forgotten.
+  result<Stat> lookup(u64 parent, const std::string& name);
+  void forget(u64 inode, u64 times);
+  result<Stat> attributes(u64 inode) const;
+  result<std::vector<Listed>> list(u64 inode);
+  result<Stat> make_directory(u64 parent, const std::string& name, const Client& client);
+  result<void> remove_directory(u64 parent, const std::string& name);
+  // What open(.., O_TRUNC) means to each file is in its row of the table; truncate() alone means nothing.
+  result<Opened> open(u64 inode, int flags, const Client& client);
+  // A directory's listing takes a place among the open files.
+  result<void> count_directory(const Client& client);
+  void uncount_directory(const Client& client);
+
+  // cached: for the page cache (splice does that), which cannot be right here: EINVAL. token: for interrupt().
+  void read(u64 handle, u64 offset, size_t size, bool nonblocking, bool cached, const Client& client, u64 token, std::unique_ptr<Reply> reply);
+  result<size_t> write(u64 handle, std::string_view bytes, const Client& client);
+  // Whether it may wait is what the file was opened with, or what its last read said: an ioctl does not bring its file's flags.
+  void command(u64 handle, u32 command, const Client& client, u64 token, std::unique_ptr<Reply> reply);
+  u32 poll(u64 handle, std::unique_ptr<Poller> poller);  // the events that are there now
+  void flush(u64 handle);
+  void release(u64 handle);
+  void interrupt(u64 token);
+
+  // woken: wake_fd() may be readable.
+  void turn(bool woken = true);
+  int wake_fd() const { return wake_.get(); }
+  size_t open_files() const { return files_.size() + directories_; }
+  u64 opened() const { return opened_; }  // ever
+  size_t waiting() const { return waiting_.size(); }
+  const Place& root() const { return root_; }
+  // Why the rings cannot be mapped, once, for the log; empty: they can.
+  std::string unmapped() { return std::exchange(unmapped_, ""); }
+
+ private:
+  struct Inode {
+    Place place;
+    std::string path;
+    u64 known = 0;  // how often the kernel has been told of it
+  };
+  struct File {
+    std::unique_ptr<OpenFile> file;
+    u32 uid = 0;
+    int backing = 0;
+    bool nonblocking = false;
+    std::unique_ptr<Poller> poller;
+  };
+  struct Waiting {
+    u64 token = 0;
+    u64 handle = 0;
+    u32 uid = 0;
+    std::unique_ptr<Reply> reply;
+    bool get_reader = false;
+    u64 offset = 0;
+    size_t size = 0;
+    u64 woken = 0;  // Mounted::woken when it came
+    bool over = false;
+  };
+  struct Mapped {
+    int id = 0;
+    u32 users = 0;
+  };
+  Server(const ServerOptions& options, Backing backing) : options_(options), backing_(std::move(backing)) {}
+  result<const Place*> place(u64 inode) const;
+  Stat stat_of(u64 inode, const Place& at) const;
+  Stat enter(const Place& at, std::string path);
+  std::string path_of(u64 inode) const;
+  result<int> map(RawFile& raw);
+  void unmap(Mounted* on, u32 ring);
+  bool serve(Waiting& who);  // true: answered
+  void wait(Waiting who);
+  File* file(u64 handle);
+
+  ServerOptions options_;
+  Backing backing_;
+  std::unique_ptr<Tree> tree_;
+  Place root_;
+  sys::Fd wake_;
+  std::unordered_map<u64, Inode> inodes_;
+  std::unordered_map<std::string, u64> by_path_;
+  u64 next_inode_ = root_inode + 1, next_handle_ = 1;
+  std::map<u64, File> files_;
+  std::map<u32, u32> files_of_, waiting_of_;  // by user
+  u32 directories_ = 0;
+  u64 opened_ = 0;
+  std::vector<Waiting> waiting_;
+  std::map<std::pair<Mounted*, u32>, Mapped> mapped_;
+  std::map<Mounted*, bool> late_;  // the last alarm was for nobody
+  std::string unmapped_;
+  bool cannot_map_ = false;
+  bool pollers_ = false;  // there may be some
+};
+
+}  // namespace ringside::mount

@@ -1,0 +1,457 @@
+#define FUSE_USE_VERSION 314
+#include "mount/session.hpp"
+
+#include <fcntl.h>
+#include <fuse3/fuse_lowlevel.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+namespace ringside::mount {
+namespace {
+
+// Of linux/fuse.h 7.40, newer than Debian's.
+struct BackingMap {
+  i32 fd;
+  u32 flags;
+  u64 padding;
+};
+constexpr unsigned long backing_open = _IOW(229, 1, BackingMap), backing_close = _IOW(229, 2, u32);
+constexpr u32 init_ext = u32{1} << 30, passthrough_flags2 = u32{1} << 5, open_passthrough = u32{1} << 7;
+constexpr size_t header_size = 16, init_flags_at = 12, init_flags2_at = 32, init_depth_at = 36, init_size = 64;
+constexpr size_t open_flags_at = 8, open_backing_at = 12, open_size = 16;
+
+// What the answer that libfuse is about to write lacks. One session, one thread.
+thread_local bool answering_init = false;
+thread_local int answering_open = 0;
+
+void patch(u8* at, u32 bits) {
+  u32 word;
+  std::memcpy(&word, at, sizeof word);
+  word |= bits;
+  std::memcpy(at, &word, sizeof word);
+}
+
+ssize_t write_answer(int fd, iovec* parts, int count, void*) {
+  u8 copy[init_size];
+  iovec patched[2];
+  const bool init = answering_init && count == 2 && parts[1].iov_len >= init_depth_at + 4 && parts[1].iov_len <= sizeof copy;
+  const bool open = answering_open > 0 && count == 2 && parts[1].iov_len == open_size;
+  if (parts[0].iov_len == header_size && (init || open)) {
+    std::memcpy(copy, parts[1].iov_base, parts[1].iov_len);
+    if (init) {
+      patch(copy + init_flags_at, init_ext);
+      patch(copy + init_flags2_at, passthrough_flags2);
+      const u32 depth = 1;
+      std::memcpy(copy + init_depth_at, &depth, sizeof depth);
+    } else {
+      patch(copy + open_flags_at, open_passthrough);
+      std::memcpy(copy + open_backing_at, &answering_open, sizeof answering_open);
+    }
+    patched[0] = parts[0];
+    patched[1] = {copy, parts[1].iov_len};
+    parts = patched;
+  }
+  return writev(fd, parts, count);
+}
+ssize_t read_request(int fd, void* buffer, size_t size, void*) { return ::read(fd, buffer, size); }
+
+Server& server_of(fuse_req_t request) { return *static_cast<std::unique_ptr<Server>*>(fuse_req_userdata(request))->get(); }
+Client client_of(fuse_req_t request) {
+  const fuse_ctx* const c = fuse_req_ctx(request);
+  return {c->uid, c->pid};
+}
+u64 token_of(fuse_req_t request) { return reinterpret_cast<u64>(request); }
+
+void interrupted(fuse_req_t request, void*) { server_of(request).interrupt(token_of(request)); }
+
+class FuseReply final : public Reply {
+ public:
+  explicit FuseReply(fuse_req_t request, bool is_command = false) : request_(request), is_command_(is_command) {}
+  ~FuseReply() override {
+    if (request_ != nullptr) error(EIO);
+  }
+  void error(int number) override { fuse_reply_err(take(), number); }
+  void data(std::string_view bytes) override { fuse_reply_buf(take(), bytes.data(), bytes.size()); }
+  void done() override {
+    if (is_command_)
+      fuse_reply_ioctl(take(), 0, nullptr, 0);
+    else
+      fuse_reply_err(take(), 0);
+  }
+  void waits() override { fuse_req_interrupt_func(request_, interrupted, nullptr); }
+
+ private:
+  fuse_req_t take() { return std::exchange(request_, nullptr); }
+  fuse_req_t request_;
+  bool is_command_;
+};
+
+class FusePoller final : public Poller {
+ public:
+  explicit FusePoller(fuse_pollhandle* handle) : handle_(handle) {}
+  ~FusePoller() override { fuse_pollhandle_destroy(handle_); }
+  void notify() override { fuse_lowlevel_notify_poll(handle_); }
+
+ private:
+  fuse_pollhandle* handle_;
+};
+
+void fill(struct stat& to, const Stat& from) {
+  to = {};
+  to.st_ino = from.inode;
+  to.st_mode = from.mode;
+  to.st_nlink = from.links;
+  to.st_uid = geteuid();
+  to.st_gid = getegid();
+  to.st_size = static_cast<off_t>(from.size);
+  to.st_blksize = 4096;
+  static const time_t since = time(nullptr);
+  to.st_atime = to.st_mtime = to.st_ctime = since;
+}
+
+int number(const Error& e) { return e.code.value() > 0 ? e.code.value() : EIO; }
+
+// Instances come and go; what is in one stays while it is there.
+constexpr double lasting = 60;
+void reply_entry(fuse_req_t request, const result<Stat>& found) {
+  if (!found) {
+    fuse_reply_err(request, number(found.error()));
+    return;
+  }
+  fuse_entry_param entry{};
+  entry.ino = found->inode;
+  fill(entry.attr, *found);
+  entry.entry_timeout = found->lasting ? lasting : 0;
+  entry.attr_timeout = lasting;
+  fuse_reply_entry(request, &entry);
+}
+
+void on_init(void*, fuse_conn_info* connection) {
+  connection->want |= connection->capable & FUSE_CAP_ATOMIC_O_TRUNC;
+  connection->want &= ~static_cast<unsigned>(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE | FUSE_CAP_ASYNC_READ |
+                                             FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_READDIRPLUS);
+  connection->max_readahead = 0;
+  answering_init = true;
+}
+void on_lookup(fuse_req_t r, fuse_ino_t parent, const char* name) { reply_entry(r, server_of(r).lookup(parent, name)); }
+void on_forget(fuse_req_t r, fuse_ino_t inode, u64 times) {
+  server_of(r).forget(inode, times);
+  fuse_reply_none(r);
+}
+void on_getattr(fuse_req_t r, fuse_ino_t inode, fuse_file_info*) {
+  auto found = server_of(r).attributes(inode);
+  if (!found) {
+    fuse_reply_err(r, number(found.error()));
+    return;
+  }
+  struct stat st {};
+  fill(st, *found);
+  fuse_reply_attr(r, &st, lasting);
+}
+// Truncating and touching mean nothing; who owns a file and who may open it is the mount's matter.
+void on_setattr(fuse_req_t r, fuse_ino_t inode, struct stat*, int what, fuse_file_info* file) {
+  if ((what & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)) != 0)
+    fuse_reply_err(r, EPERM);
+  else
+    on_getattr(r, inode, file);
+}
+void on_mkdir(fuse_req_t r, fuse_ino_t parent, const char* name, mode_t) {
+  reply_entry(r, server_of(r).make_directory(parent, name, client_of(r)));
+}
+void on_rmdir(fuse_req_t r, fuse_ino_t parent, const char* name) {
+  auto done = server_of(r).remove_directory(parent, name);
+  fuse_reply_err(r, done ? 0 : number(done.error()));
+}
+
+struct Listing {
+  std::vector<Listed> all;
+  Client client;
+};
+void on_opendir(fuse_req_t r, fuse_ino_t inode, fuse_file_info* file) {
+  Server& server = server_of(r);
+  auto counted = server.count_directory(client_of(r));
+  if (!counted) {
+    fuse_reply_err(r, number(counted.error()));
+    return;
+  }
+  auto all = server.list(inode);
+  if (!all) {
+    server.uncount_directory(client_of(r));
+    fuse_reply_err(r, number(all.error()));
+    return;
+  }
+  auto* const listing = new Listing{std::move(*all), client_of(r)};
+  listing->all.insert(listing->all.begin(), {{".", true}, {"..", true}});
+  file->fh = reinterpret_cast<u64>(listing);
+  if (fuse_reply_open(r, file) != 0) {  // nobody is there any more
+    server.uncount_directory(listing->client);
+    delete listing;
+  }
+}
+void on_readdir(fuse_req_t r, fuse_ino_t, size_t size, off_t offset, fuse_file_info* file) {
+  const auto& all = reinterpret_cast<const Listing*>(file->fh)->all;
+  std::vector<char> out(std::min<size_t>(size, 1 << 16));
+  size_t used = 0;
+  for (auto i = static_cast<size_t>(std::max<off_t>(offset, 0)); i < all.size(); ++i) {
+    struct stat st {};
+    st.st_ino = 0xFFFFFFFF;  // as libfuse says: not known
+    st.st_mode = all[i].directory ? S_IFDIR : S_IFREG;
+    const size_t n = fuse_add_direntry(r, out.data() + used, out.size() - used, all[i].name.c_str(), &st, static_cast<off_t>(i + 1));
+    if (n > out.size() - used) break;
+    used += n;
+  }
+  fuse_reply_buf(r, out.data(), used);
+}
+void on_releasedir(fuse_req_t r, fuse_ino_t, fuse_file_info* file) {
+  auto* const listing = reinterpret_cast<Listing*>(file->fh);
+  server_of(r).uncount_directory(listing->client);
+  delete listing;
+  fuse_reply_err(r, 0);
+}
+
+void on_open(fuse_req_t r, fuse_ino_t inode, fuse_file_info* file) {
+  Server& server = server_of(r);
+  auto opened = server.open(inode, file->flags, client_of(r));
+  if (!opened) {
+    fuse_reply_err(r, number(opened.error()));
+    return;
+  }
+  file->fh = opened->handle;
+  file->direct_io = 1;
+  file->nonseekable = opened->stream && opened->backing <= 0 ? 1 : 0;  // the kernel takes no such flag with passthrough
+  answering_open = opened->backing;
+  const int gone = fuse_reply_open(r, file);
+  answering_open = 0;
+  if (gone != 0) server.release(opened->handle);
+}
+void on_read(fuse_req_t r, fuse_ino_t, size_t size, off_t offset, fuse_file_info* file) {
+  // A read of the page cache has no owner, one of a program has.
+  server_of(r).read(file->fh, static_cast<u64>(offset), size, (file->flags & O_NONBLOCK) != 0, file->lock_owner == 0, client_of(r),
+                    token_of(r), std::make_unique<FuseReply>(r));
+}
+void on_write(fuse_req_t r, fuse_ino_t, const char* bytes, size_t size, off_t, fuse_file_info* file) {
+  auto done = server_of(r).write(file->fh, {bytes, size}, client_of(r));
+  if (done)
+    fuse_reply_write(r, *done);
+  else
+    fuse_reply_err(r, number(done.error()));
+}
+void on_ioctl(fuse_req_t r, fuse_ino_t, unsigned command, void*, fuse_file_info* file, unsigned, const void*, size_t, size_t) {
+  server_of(r).command(file->fh, command, client_of(r), token_of(r),
+                       std::make_unique<FuseReply>(r, true));
+}
+void on_poll(fuse_req_t r, fuse_ino_t, fuse_file_info* file, fuse_pollhandle* handle) {
+  fuse_reply_poll(r, server_of(r).poll(file->fh, handle != nullptr ? std::make_unique<FusePoller>(handle) : nullptr));
+}
+void on_flush(fuse_req_t r, fuse_ino_t, fuse_file_info* file) {
+  server_of(r).flush(file->fh);
+  fuse_reply_err(r, 0);
+}
+void on_release(fuse_req_t r, fuse_ino_t, fuse_file_info* file) {
+  server_of(r).release(file->fh);
+  fuse_reply_err(r, 0);
+}
+void on_statfs(fuse_req_t r, fuse_ino_t) {
+  struct statvfs st {};
+  st.f_bsize = 4096;
+  st.f_namemax = 255;
+  fuse_reply_statfs(r, &st);
+}
+
+const fuse_lowlevel_ops operations = [] {
+  fuse_lowlevel_ops o{};
+  o.init = on_init;
+  o.lookup = on_lookup;
+  o.forget = on_forget;
+  o.getattr = on_getattr;
+  o.setattr = on_setattr;
+  o.mkdir = on_mkdir;
+  o.rmdir = on_rmdir;
+  o.opendir = on_opendir;
+  o.readdir = on_readdir;
+  o.releasedir = on_releasedir;
+  o.open = on_open;
+  o.read = on_read;
+  o.write = on_write;
+  o.ioctl = on_ioctl;
+  o.poll = on_poll;
+  o.flush = on_flush;
+  o.release = on_release;
+  o.statfs = on_statfs;
+  return o;
+}();
+
+pid_t start(const std::vector<std::string>& words) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::vector<char*> argv;
+    for (const std::string& w : words) argv.push_back(const_cast<char*>(w.c_str()));
+    argv.push_back(nullptr);
+    const int null = ::open("/dev/null", O_RDWR);
+    dup2(null, STDOUT_FILENO);
+    dup2(null, STDERR_FILENO);
+    execvp(argv[0], argv.data());
+    _exit(127);
+  }
+  return child;
+}
+// Runs a program; its exit code.
+int run(const std::vector<std::string>& words) {
+  const pid_t child = start(words);
+  int status = 0;
+  while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 127;
+}
+
+bool unmount_lazily(const std::string& dir) {
+  return umount2(dir.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0 || run({"fusermount3", "-uz", dir}) == 0;
+}
+
+// Is the last thing mounted at `dir` a file system of ours? By the kernel's list: the directory itself may not answer.
+bool is_ours(const std::string& dir) {
+  std::ifstream list("/proc/self/mountinfo");
+  std::string line, last;
+  while (std::getline(list, line)) {
+    std::istringstream words(line);
+    std::string word, at;
+    for (int i = 0; i < 5 && words >> word; ++i) at = word;
+    if (at == dir) last = line;
+  }
+  return last.find(" - fuse.ringside ") != std::string::npos;
+}
+
+// The absolute path of `dir`, also where its last component is a mount that is dead.
+std::string absolute(const std::string& dir) {
+  char path[PATH_MAX];
+  if (realpath(dir.c_str(), path) != nullptr) return path;
+  std::string clean = dir;
+  while (clean.size() > 1 && clean.back() == '/') clean.pop_back();
+  const size_t slash = clean.rfind('/');
+  const std::string parent = slash == std::string::npos ? "." : slash == 0 ? "/" : clean.substr(0, slash);
+  if (realpath(parent.c_str(), path) == nullptr) return clean;
+  const std::string name = slash == std::string::npos ? clean : clean.substr(slash + 1);
+  return (std::strcmp(path, "/") == 0 ? "" : std::string(path)) + "/" + name;
+}
+
+result<void> make_way(const std::string& dir) {
+  for (int i = 0; i < 16 && is_ours(dir); ++i) {
+    struct statvfs st {};  // what a file is may be remembered without its server, this is not
+    if (statvfs(dir.c_str(), &st) == 0) return refuse(std::errc::device_or_resource_busy, dir + " is mounted already, and its server is there");
+    if (errno != ENOTCONN) break;
+    if (!unmount_lazily(dir)) return fail(errno, "cannot unmount " + dir + ", whose server is gone");
+  }
+  struct stat st {};
+  if (stat(dir.c_str(), &st) != 0) return fail(errno, "cannot mount at " + dir);
+  if (!S_ISDIR(st.st_mode)) return fail(ENOTDIR, "cannot mount at " + dir);
+  return {};
+}
+
+}  // namespace
+
+result<std::unique_ptr<Session>> Session::mount(const std::string& wanted, const SessionOptions& options) {
+  const std::string dir = absolute(wanted);
+  if (auto free = make_way(dir); !free) return tl::unexpected<Error>(free.error());
+  if (access("/dev/fuse", F_OK) != 0) return fail(errno, "/dev/fuse is missing (modprobe fuse)");
+  std::unique_ptr<Session> session(new Session);
+  session->dir_ = dir;
+  session->automatic_ = options.automatic;
+  Session* const s = session.get();
+  Backing backing;
+  backing.add = [s](int fd) {
+    BackingMap map{fd, 0, 0};
+    const int id = ioctl(fuse_session_fd(s->session_), backing_open, &map);
+    return id > 0 ? id : id < 0 ? -errno : -EINVAL;
+  };
+  backing.remove = [s](int id) {
+    const u32 number = static_cast<u32>(id);
+    ioctl(fuse_session_fd(s->session_), backing_close, &number);
+  };
+  auto server = Server::create(options.server, std::move(backing));
+  if (!server) return tl::unexpected<Error>(server.error());
+  session->server_ = std::move(*server);
+  std::vector<std::string> words{"ringside", "-o", std::string("fsname=ringside,subtype=ringside,default_permissions") + (options.others ? ",allow_other" : "")};
+  std::vector<char*> argv;
+  for (std::string& w : words) argv.push_back(w.data());
+  fuse_args args = FUSE_ARGS_INIT(static_cast<int>(argv.size()), argv.data());
+  session->session_ = fuse_session_new(&args, &operations, sizeof operations, &session->server_);
+  fuse_opt_free_args(&args);
+  if (session->session_ == nullptr) return refuse(std::errc::invalid_argument, "libfuse does not make a session");
+  if (fuse_session_mount(session->session_, dir.c_str()) != 0)
+    return refuse(std::errc::operation_not_permitted,
+                  "cannot mount at " + dir + (options.others && geteuid() != 0 ? " (--allow-other wants user_allow_other in /etc/fuse.conf)" : "") +
+                      "; without root it takes fusermount3, of the package fuse3");
+  session->mounted_ = true;
+  fuse_custom_io io{};
+  io.writev = write_answer;
+  io.read = read_request;
+  const int fd = fuse_session_fd(session->session_);
+  if (const int done = fuse_session_custom_io(session->session_, &io, fd); done != 0) return fail(-done, "libfuse takes no hook");
+  fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+  session->buffer_ = new fuse_buf{};
+  return session;
+}
+
+Session::~Session() {
+  if (session_ != nullptr) {
+    server_.reset();  // answers who waits, while the connection is there
+    if (mounted_) {
+      if (unmounting_ > 0) waitpid(unmounting_, nullptr, 0);
+      fuse_session_unmount(session_);
+      if (is_ours(dir_)) unmount_lazily(dir_);
+    }
+    fuse_session_destroy(session_);
+  }
+  if (buffer_ != nullptr) {
+    std::free(static_cast<fuse_buf*>(buffer_)->mem);
+    delete static_cast<fuse_buf*>(buffer_);
+  }
+}
+
+// Somebody has been there, and for a second nobody has opened anything or has anything open.
+bool Session::unused() {
+  const u64 now = sys::now_ns(), opened = server_->opened();
+  if (server_->open_files() != 0 || opened != opened_) unused_since_ns_ = now;
+  opened_ = opened;
+  if (opened == 0 || now - unused_since_ns_ < 1'000'000'000) return false;
+  unused_since_ns_ = now;  // who only stands in it is found by umount, which is asked once a second
+  return true;
+}
+
+result<bool> Session::turn(int timeout_ms) {
+  pollfd ready[2] = {{fuse_session_fd(session_), POLLIN, 0}, {server_->wake_fd(), POLLIN, 0}};
+  if (poll(ready, 2, automatic_ ? std::min(timeout_ms, 200) : timeout_ms) < 0 && errno != EINTR) return fail(errno, "cannot wait for requests");
+  auto* const buffer = static_cast<fuse_buf*>(buffer_);
+  // One request, then those who wait: neither starves the other, and a lone client's next request costs no look that finds nothing.
+  if ((ready[0].revents & (POLLIN | POLLERR | POLLHUP)) != 0) {
+    const int n = fuse_session_receive_buf(session_, buffer);
+    if (n == 0 || (n < 0 && n != -EAGAIN && n != -EINTR)) {
+      mounted_ = false;  // unmounted by others
+      return false;
+    }
+    if (n > 0) fuse_session_process_buf(session_, buffer);
+    answering_init = false;
+  }
+  if (fuse_session_exited(session_) != 0) return false;
+  server_->turn(ready[1].revents != 0);
+  // Another process unmounts, and is not waited for: the kernel may ask us something on its behalf.
+  if (unmounting_ > 0 && waitpid(unmounting_, nullptr, WNOHANG) != 0) unmounting_ = -1;
+  if (automatic_ && unmounting_ <= 0 && unused())
+    unmounting_ = geteuid() == 0 ? start({"umount", "-i", dir_}) : start({"fusermount3", "-u", dir_});
+  return true;
+}
+
+}  // namespace ringside::mount

@@ -1,0 +1,215 @@
+#include "mount/tree.hpp"
+
+#include <dirent.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+
+#include "mount/files.hpp"
+
+namespace ringside::mount {
+namespace {
+
+// .mount-PID, beside the instances: `ringside list` does not show it.
+constexpr std::string_view own_prefix = ".mount-";
+
+void remove_left_behind() {
+  std::vector<std::string> dead;
+  if (DIR* dir = opendir(Instance::root().c_str())) {
+    while (const dirent* entry = readdir(dir)) {
+      const std::string_view name = entry->d_name;
+      if (name.substr(0, own_prefix.size()) != own_prefix) continue;
+      const int pid = std::atoi(name.substr(own_prefix.size()).data());
+      if (pid > 0 && (pid == getpid() || (kill(pid, 0) != 0 && errno == ESRCH))) dead.emplace_back(name);
+    }
+    closedir(dir);
+  }
+  for (const std::string& name : dead) (void)Instance::remove(Instance::root() + "/" + name, true);
+}
+
+InstanceOptions as_the_kernel_makes_them(const std::string& name) {
+  InstanceOptions o;
+  o.name = name;
+  o.buffer_size = 1410 * 1024;
+  o.subbuf_size = 4096;
+  o.clock = ClockKind::mono;  // what the tools take for seconds
+  o.events = {};
+  return o;
+}
+
+result<Place> no_such(const std::string& name) { return fail(ENOENT, name); }
+
+}  // namespace
+
+result<std::unique_ptr<Tree>> Tree::create(const std::vector<std::string>& instances, u32 cpus, int event_fd) {
+  std::unique_ptr<Tree> tree(new Tree);
+  tree->event_fd_ = event_fd;
+  tree->cpus_ = cpus;
+  remove_left_behind();
+  std::string top;
+  if (instances.empty()) {
+    top = Instance::root() + "/" + std::string(own_prefix) + std::to_string(getpid());
+    // The root of all instances is made with the first one that has a name.
+    if (access(Instance::root().c_str(), F_OK) != 0 && mkdir(Instance::root().c_str(), 0700) != 0)
+      return fail(errno, "cannot make the directory " + Instance::root());
+    auto made = Instance::create(as_the_kernel_makes_them(top));
+    if (!made) return tl::unexpected<Error>(made.error());
+    tree->own_ = top;
+  } else {
+    top = instances[0];
+    tree->only_.assign(instances.begin() + 1, instances.end());
+  }
+  auto opened = Mounted::open(top, event_fd, cpus);
+  if (!opened) return tl::unexpected<Error>(opened.error());
+  tree->top_ = std::move(*opened);
+  for (const std::string& name : tree->only_)
+    if (auto other = tree->mounted(name); !other) return tl::unexpected<Error>(other.error());
+  return tree;
+}
+
+Tree::~Tree() {
+  mounted_.clear();
+  if (own_.empty()) return;
+  top_->marker().stop();
+  top_.reset();
+  (void)Instance::remove(own_, true);
+}
+
+std::vector<std::string> Tree::names() const {
+  std::vector<std::string> all = only_.empty() ? Instance::list() : only_;
+  all.erase(std::remove_if(all.begin(), all.end(),
+                           [this](const std::string& n) { return Instance::root() + "/" + n == top_->path() || n == top_->path(); }),
+            all.end());
+  return all;
+}
+
+result<std::shared_ptr<Mounted>> Tree::mounted(const std::string& name) {
+  auto known = mounted_.find(name);
+  if (known != mounted_.end() && !known->second->removed()) return known->second;
+  if (known != mounted_.end()) mounted_.erase(known);
+  auto opened = Mounted::open(name, event_fd_, cpus_);
+  if (opened) mounted_[name] = *opened;
+  return opened;
+}
+
+result<Place> Tree::find(const Place& in, const std::string& name) {
+  if (in.file != nullptr) return fail(ENOTDIR, name);
+  if (in.on && in.on->removed()) return no_such(name);
+  if (const FileType* file = file_of(in.dir, name); file != nullptr && file_is_shown(*file, in)) {
+    Place at = in;
+    at.file = file;
+    return at;
+  }
+  Place at = in;
+  switch (in.dir) {
+    case Dir::top:
+    case Dir::instance:
+      if (name == "per_cpu") {
+        at.dir = Dir::per_cpu;
+      } else if (name == "options") {
+        at.dir = Dir::options;
+      } else if (name == "events") {
+        at.dir = Dir::events;
+      } else if (name == "instances" && in.dir == Dir::top) {
+        return Place{Dir::instances, nullptr, 0, "", "", nullptr};
+      } else {
+        return no_such(name);
+      }
+      return at;
+    case Dir::instances: {
+      const std::vector<std::string> all = names();
+      if (std::find(all.begin(), all.end(), name) == all.end()) return no_such(name);
+      auto on = mounted(name);
+      if (!on) return no_such(name);
+      return Place{Dir::instance, std::move(*on), 0, "", "", nullptr};
+    }
+    case Dir::per_cpu: {
+      if (name.size() < 4 || name.size() > 9 || name.compare(0, 3, "cpu") != 0 || (name[3] == '0' && name.size() > 4)) return no_such(name);
+      u32 n = 0;
+      for (const char c : name.substr(3)) {
+        if (c < '0' || c > '9') return no_such(name);
+        n = n * 10 + static_cast<u32>(c - '0');
+      }
+      if (n >= in.on->cpus()) return no_such(name);
+      at.dir = Dir::cpu;
+      at.ring = n;
+      return at;
+    }
+    case Dir::events:
+      if (name == "ftrace") (void)in.on->marker().start();  // its events are there before the first marker is
+      if (name != "ftrace" && !has_system(*in.on, name)) return no_such(name);
+      at.dir = Dir::system;
+      at.system = name;
+      return at;
+    case Dir::system:
+      if (!has_event(*in.on, in.system, name)) return no_such(name);
+      at.dir = Dir::event;
+      at.event = name;
+      return at;
+    default:
+      return no_such(name);
+  }
+}
+
+result<std::vector<Listed>> Tree::list(const Place& of) {
+  if (of.on && of.on->removed()) return fail(ENOENT, "the instance is gone");
+  std::vector<Listed> all;
+  for_each_file(of.dir, [&](const FileType& f) {
+    if (file_is_shown(f, of)) all.push_back({f.name, false});
+  });
+  switch (of.dir) {
+    case Dir::top:
+      all.push_back({"instances", true});
+      [[fallthrough]];
+    case Dir::instance:
+      for (const char* name : {"per_cpu", "options", "events"}) all.push_back({name, true});
+      break;
+    case Dir::instances:
+      for (std::string& name : names()) all.push_back({std::move(name), true});
+      break;
+    case Dir::per_cpu:
+      for (u32 n = 0; n < of.on->cpus(); ++n) all.push_back({"cpu" + std::to_string(n), true});
+      break;
+    case Dir::events: {
+      std::set<std::string> systems{"ftrace"};
+      for (const EventName& e : event_names(*of.on)) systems.insert(e.system);
+      for (const std::string& name : systems) all.push_back({name, true});
+      break;
+    }
+    case Dir::system:
+      for (const EventName& e : event_names(*of.on))
+        if (e.system == of.system) all.push_back({e.name, true});
+      break;
+    default:
+      break;
+  }
+  return all;
+}
+
+result<void> Tree::make_directory(const Place& in, const std::string& name) {
+  if (in.dir != Dir::instances || in.file != nullptr) return fail(EPERM, name);
+  if (!only_.empty()) return fail(EPERM, name);
+  if (name.find('/') != std::string::npos) return fail(EINVAL, name);
+  auto made = Instance::create(as_the_kernel_makes_them(name));
+  if (!made) return tl::unexpected<Error>(made.error());
+  return {};
+}
+
+result<void> Tree::remove_directory(const Place& in, const std::string& name, const std::function<bool(const Mounted&)>& in_use) {
+  if (in.dir != Dir::instances) return fail(EPERM, name);
+  const std::vector<std::string> all = names();
+  if (std::find(all.begin(), all.end(), name) == all.end()) return fail(ENOENT, name);
+  auto on = mounted(name);
+  if (!on) return tl::unexpected<Error>(on.error());
+  if (in_use(**on)) return fail(EBUSY, name);
+  (*on)->marker().stop();
+  if (auto gone = Instance::remove(name); !gone) return gone;
+  mounted_.erase(name);
+  return {};
+}
+
+}  // namespace ringside::mount

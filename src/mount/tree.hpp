@@ -1,0 +1,75 @@
+// The names below the mount, and what stands behind each: one table of files (tree.cpp), and directories that are made from the
+// instances as they are now.
+//
+//   top, instances/NAME    the files of an instance; options/, events/, per_cpu/
+//   instances/             all instances but the top one; mkdir and rmdir make and remove them
+//   events/SYSTEM/EVENT/   registered events; events/ftrace/: print and raw_data, what markers are
+//   per_cpu/cpuN/          ring N
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mount/open_file.hpp"
+
+namespace ringside::mount {
+
+enum class Dir : u32 { top = 1, instances = 2, instance = 4, per_cpu = 8, cpu = 16, options = 32, events = 64, system = 128, event = 256 };
+
+struct FileType;
+struct Place {
+  Dir dir = Dir::top;
+  std::shared_ptr<Mounted> on;  // all but `instances`
+  u32 ring = 0;
+  std::string system, event;
+  const FileType* file = nullptr;  // null: the directory itself
+};
+
+struct FileType {
+  u32 in;  // bits of Dir
+  const char* name;
+  u32 mode;
+  // What a text file says, and what a write to it does; null: refused with EINVAL. `bytes`: how much of it was taken.
+  result<std::string> (*read)(const Place& at);
+  result<size_t> (*write)(const Place& at, std::string_view bytes, const Client& client);
+  // Files that are more than a text. writing: opened for it; truncate: O_TRUNC.
+  result<std::unique_ptr<OpenFile>> (*open)(const Place& at, bool writing, bool truncate);
+  bool is_raw = false;  // trace_pipe_raw: never writable, and mapped
+};
+
+struct Listed {
+  std::string name;
+  bool directory = false;
+};
+
+class Tree {
+ public:
+  // instances: the first is the top level, the others alone stand under instances/; none: an empty top level, all under instances/.
+  // cpus: each instance shows at least so many rings, be they there or not.
+  static result<std::unique_ptr<Tree>> create(const std::vector<std::string>& instances, u32 cpus, int event_fd);
+  ~Tree();
+
+  Place root() const { return {Dir::top, top_, 0, "", "", nullptr}; }
+  result<Place> find(const Place& in, const std::string& name);
+  result<std::vector<Listed>> list(const Place& of);
+  result<void> make_directory(const Place& in, const std::string& name);
+  result<void> remove_directory(const Place& in, const std::string& name, const std::function<bool(const Mounted&)>& in_use);
+
+ private:
+  Tree() = default;
+  std::vector<std::string> names() const;  // under instances/
+  result<std::shared_ptr<Mounted>> mounted(const std::string& name);
+  std::shared_ptr<Mounted> top_;
+  std::string own_;  // the path of the empty top level, ours to remove
+  std::vector<std::string> only_;
+  std::map<std::string, std::shared_ptr<Mounted>> mounted_;
+  int event_fd_ = -1;
+  u32 cpus_ = 0;
+};
+
+// Opens what a file's row of the table says.
+result<std::unique_ptr<OpenFile>> open_file(const Place& at, bool writing, bool truncate);
+
+}  // namespace ringside::mount

@@ -1,0 +1,85 @@
+// What happened on each lane (a processor, a thread, a ring's losses): slices and instants, in bounded memory.
+//
+//   Lanes lanes(200'000);
+//   lanes.add(lane, {.begin = 100, .end = 180, .what = 3}, [&] { return text; });   // in any order; the text only if it is
+//   kept lanes.finish(); for (const Slice& s : lanes.slices(lane)) ...                                    // by end, then by
+//   begin
+//
+// When there are more than `most`, those that are too short to see are merged: slices of one lane and one `what` that are
+// shorter than 2^shift ns and end in the same 2^shift ns become one, with their number and their summed time, without text. One
+// that is alone there stays as it is. If 2^20 ns are not enough, `what` is no longer asked. The way gone is the shortest with
+// which at most `most` remain (or one for each lane), so the result does not depend on the order of adding. Memory: 2 * most
+// slices and their texts. Cost: amortised O(log) for each, O(1) for what comes by time of end and merges.
+#pragma once
+#include <ringside/base/types.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ringside::plot {
+
+struct Slice {
+  static constexpr u32 various = ~u32{0};
+  u64 begin = 0, end = 0;  // ns; equal: an instant
+  u32 what = 0;            // what the lane's slices differ in; of merged ones perhaps `various`
+  u32 ring = 0;            // where it was recorded; of merged ones perhaps `various`
+  u32 merged = 1;          // how many slices this one is
+  u64 weight = 1;          // what the owner counts: lost events
+  u64 busy = 0;            // sum of end - begin, at most 2^64 - 1
+  std::string text{};
+};
+
+class Lanes {
+ public:
+  explicit Lanes(u64 most) : most_(most) {}
+
+  template <class Text>
+  void add(u32 lane, Slice slice, Text text) {
+    if (lane >= lanes_.size()) lanes_.resize(lane + 1);
+    Lane& l = lanes_[lane];
+    slice.busy = slice.end - slice.begin;
+    const u32 what = mixed() ? 0 : slice.what;
+    if (what >= l.latest.size()) l.latest.resize(what + 1, none);
+    u32& latest = l.latest[what];
+    if (latest != none && meet(l.slices[latest], slice)) {
+      merge(l.slices[latest], slice);
+      return;
+    }
+    slice.text = text();
+    latest = static_cast<u32>(l.slices.size());
+    l.slices.push_back(std::move(slice));
+    if (++held_ > room_) compact();
+  }
+
+  void finish();
+  bool merges() const { return level_ > 0; }
+  bool mixed() const { return level_ > last_by_what; }                                             // `what` is no longer asked
+  u32 shift() const { return static_cast<u32>(level_ > last_by_what ? level_ - 2 : level_ - 1); }  // if merges()
+  // After finish().
+  u64 held() const { return held_; }
+  u32 size() const { return static_cast<u32>(lanes_.size()); }
+  const std::vector<Slice>& slices(u32 lane) const { return lanes_[lane].slices; }
+
+ private:
+  static constexpr u32 none = ~u32{0};
+  // Level 0: nothing is merged; 1 to 21: 2^0 to 2^20 ns, by what; 22 to 65: 2^20 to 2^63 ns, mixed.
+  static constexpr int last_by_what = 21, last_level = 65;
+  struct Lane {
+    std::vector<Slice> slices;
+    std::vector<u32> latest;  // by what (mixed: one): its last one in `slices`
+  };
+  bool is_short(const Slice& s) const { return level_ > 0 && (s.merged > 1 || (s.end - s.begin) >> shift() == 0); }
+  bool meet(const Slice& a, const Slice& b) const {
+    return is_short(a) && is_short(b) && (mixed() || a.what == b.what) && a.end >> shift() == b.end >> shift();
+  }
+  static void merge(Slice& into, const Slice& other);
+  void compact();
+  void merge_all();
+
+  u64 most_, held_ = 0;
+  u64 room_ = 2 * most_;
+  int level_ = 0;
+  std::vector<Lane> lanes_;
+};
+
+}  // namespace ringside::plot

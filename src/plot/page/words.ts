@@ -1,0 +1,74 @@
+// Numbers, times and colours as people read them.
+
+export const count = (n: number) => n.toLocaleString("en-US");
+export const short = (n: number) =>
+  n >= 1e9 ? trim(n / 1e9) + "G" : n >= 1e6 ? trim(n / 1e6) + "M" : n >= 1e3 ? trim(n / 1e3) + "k" : trim(n);
+const trim = (n: number) => String(+n.toPrecision(3));
+
+let raw = false;
+export const useRawTimes = (yes: boolean) => (raw = yes);
+
+export function time(ns: number, digits = 4) {
+  const a = Math.abs(ns);
+  const show = (v: number, unit: string) => +v.toPrecision(digits) + " " + unit;
+  if (raw) return count(ns);
+  if (a < 1e3) return show(ns, "ns");
+  if (a < 1e6) return show(ns / 1e3, "µs");
+  if (a < 1e9) return show(ns / 1e6, "ms");
+  return show(ns / 1e9, "s");
+}
+
+// As report prints it, but to the nanosecond. BigInt: a clock may stand anywhere in 64 bits.
+export function stamp(origin: string, ns: number) {
+  const t = BigInt(origin) + BigInt(Math.round(ns));
+  if (raw) return t.toString();
+  return `${t / 1000000000n}.${(t % 1000000000n).toString().padStart(9, "0")} s`;
+}
+
+// For an axis: steps of 1, 2, 5 with `room` of them at most; labels exact to the step.
+export function step(range: number, room: number) {
+  const raw_step = Math.max(range / Math.max(room, 1), 1e-9);
+  const ten = 10 ** Math.floor(Math.log10(raw_step));
+  return ten * ([1, 2, 5, 10].find((m) => m * ten >= raw_step) ?? 10);
+}
+export function axisLabel(ns: number, by: number) {
+  if (raw) return count(ns);
+  const unit = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]].find(([u]) => Math.max(Math.abs(ns), by) >= (u as number)) ?? [1, "ns"];
+  const size = unit[0] as number;
+  const decimals = Math.min(9, Math.max(0, -Math.floor(Math.log10(by / size) + 1e-9)));
+  return (ns / size).toFixed(decimals) + " " + unit[1];
+}
+
+// Okabe and Ito's colours (told apart with any colour vision), without their vermilion: that one says "lost". Then the same, lighter.
+const hues = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#b8a800", "#7a5ca8", "#8c8c8c"];
+export function colour(n: number) {
+  const hue = hues[n % hues.length];
+  const round = Math.floor(n / hues.length) % 3;
+  return round === 0 ? hue : mix(hue, round === 1 ? "#ffffff" : "#000000", round === 1 ? 0.42 : 0.32);
+}
+// Tol's light scheme for threads: dark letters stand well on each.
+const tints = ["#77aadd", "#eedd88", "#44bb99", "#ffaabb", "#99ddff", "#bbcc33", "#c8b6e2", "#dddddd", "#aaaa00"];
+export const tint = (n: number) => tints[n % tints.length];
+
+const parts = (c: string) => [1, 3, 5].map((i) => parseInt(c.slice(i, i + 2), 16));
+export function mix(a: string, b: string, share: number) {
+  const x = parts(a), y = parts(b);
+  return "#" + x.map((v, i) => Math.round(v + (y[i] - v) * share).toString(16).padStart(2, "0")).join("");
+}
+const inks = new Map<string, string>();
+export function inkOn(c: string) {
+  let ink = inks.get(c);
+  if (!ink) {
+    const [r, g, b] = parts(c);
+    inks.set(c, (ink = 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#15181b" : "#ffffff"));
+  }
+  return ink;
+}
+
+// Viridis: even steps of lightness. The few end is the ground's.
+const viridis = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"];
+export function heat(share: number, dark: boolean) {
+  const at = (dark ? share : 1 - share) * (viridis.length - 1);
+  const n = Math.min(Math.floor(at), viridis.length - 2);
+  return mix(viridis[n], viridis[n + 1], at - n);
+}

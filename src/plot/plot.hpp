@@ -1,0 +1,101 @@
+// A trace as what its web page shows: counts over time, lanes of what happened, heat maps of durations. Read once, in bounded
+// memory.
+//
+//   Plot plot(formats, tasks, {});
+//   while (trace.next(record)) plot.add(record, source.name());
+//   plot.heat_map("wakeup latency").add(time_ns, value_ns);           // from any analysis
+//   write(page(plot.json(facts)));                                    // page.hpp
+//
+// Lanes: a processor shows who ran, from sched:sched_switch; a thread its durations (an event with an integer field NAME_ns
+// ends at its time and took so long; spans; system calls, from enter to exit) and its other events as instants; a ring where it
+// lost events. Bounds, each told in notes() when it is reached: `items` slices (lanes.hpp: what is too short to see is merged),
+// `most_lanes` threads, `most_heat_maps`, and `longest_text` bytes of an event's text.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "analysis/heat_map.hpp"
+#include "decode/formats.hpp"
+#include "export/tasks.hpp"
+#include "plot/lanes.hpp"
+#include "plot/time_grid.hpp"
+#include "timeline/merge.hpp"
+
+namespace ringside::plot {
+
+struct Options {
+  u64 items = 200'000;
+  u32 columns = 2048;  // of rates; heat maps have half as many
+};
+
+// What the page says of the recording, as label and text.
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+class Plot {
+ public:
+  static constexpr u32 most_lanes = 4096, most_heat_maps = 64, most_names = 4096;
+  static constexpr size_t longest_text = 400;
+
+  Plot(const Formats& formats, const Tasks& tasks, const Options& options);
+  ~Plot();
+
+  void add(const TraceRecord& record, const RingName& ring);
+  // A heat map of that name; past the bound one that nobody will see. Others may be merged into it.
+  static constexpr u32 heat_precision = 2;
+  HeatMap& heat_map(const std::string& name);
+
+  u64 events() const { return events_; }
+  u64 lost() const { return lost_; }
+
+  // Once, at the end. `where` is the page's title; `raw_times`: not nanoseconds, but numbers.
+  std::string json(const std::string& where, const Facts& facts, bool raw_times);
+  // After json(): what the bounds left out.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  struct Event;  // what is known of a type
+  struct Open;   // begun, not yet ended
+  struct Thread;
+  struct Ring;  // of a source
+  enum class LaneKind { cpu, thread, loss };
+  struct LaneName {
+    LaneKind kind;
+    u32 number;  // in rings_ or threads_
+  };
+
+  Event& event(u32 id, const EventType* type);
+  u32 name(const std::string& text, u32 event);
+  u32 thread(i32 tid, const RingName& ring, std::string_view comm = {});
+  u32 lane(u32& known, LaneName name);
+  std::string text(const EventType* type, Bytes payload) const;
+  void lose(const TraceRecord& record, Ring& ring);
+  void end_run(Ring& ring, u32 source, u64 time);
+  void switch_task(const TraceRecord& record, const Event& e, Ring& ring, const RingName& name);
+  void drop_call(u32 thread);
+  void on_thread(const TraceRecord& record, Event& e, const EventType* type, const RingName& name, i32 tid);
+  void finish();
+
+  const Formats& formats_;
+  const Tasks& tasks_;
+  Options options_;
+  TimeGrid rates_;  // row 0: lost events; then the events, in the order in which they came
+  Lanes lanes_;
+  std::vector<LaneName> lane_names_;
+  std::vector<std::unique_ptr<Event>> by_id_;
+  std::vector<const Event*> events_seen_;
+  std::vector<std::pair<std::string, u32>> names_;  // of slices, and which event they are of
+  std::unordered_map<std::string, u32> name_numbers_;
+  std::vector<Thread> threads_;
+  std::unordered_map<i32, u32> thread_numbers_;
+  std::vector<Ring> rings_;
+  std::vector<std::pair<std::string, std::unique_ptr<HeatMap>>> heat_maps_;
+  std::vector<std::string> notes_;
+  u64 events_ = 0, lost_ = 0, first_ = ~u64{0}, last_ = 0, cut_ = 0, unpaired_ = 0, backward_ = 0, kernel_gaps_ = 0;
+  bool too_many_threads_ = false, too_many_heat_maps_ = false, too_many_names_ = false;
+};
+
+}  // namespace ringside::plot

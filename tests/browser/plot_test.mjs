@@ -1,0 +1,225 @@
+// usage: node plot_test.mjs CACHE RINGSIDE DIR CHROMIUM SCREENSHOT: opens pages of `ringside plot` and compares what they show with
+// what `ringside report` says of the same recordings.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { createRequire } from "node:module";
+import { mkdtempSync, statSync } from "node:fs";
+import { join } from "node:path";
+
+const [cache, ringside, dir, executablePath, screenshot] = process.argv.slice(2);
+const { chromium } = createRequire(join(cache, "package.json"))("playwright-core");
+const command = (...words) => execFileSync(ringside, words, { cwd: dir, stdio: ["ignore", "pipe", "ignore"], maxBuffer: 1 << 30 }).toString();
+const number = (n) => n.toLocaleString("en-US");
+const done = (what) => console.log("ok", what);
+
+// What must be on the page, without ringside plot.
+const records = command("report", "work", "--json").trim().split("\n").map((l) => JSON.parse(l));
+const events = records.filter((r) => !r.lost), losses = records.filter((r) => r.lost);
+const lost = losses.reduce((n, r) => n + r.lost, 0);
+const first = Math.min(...records.map((r) => r.ts));
+const byType = {};
+for (const e of events) byType[e.event] = (byType[e.event] ?? 0) + 1;
+const lanes = new Set(events.filter((e) => "cpu" in e).map((e) => `CPU ${e.cpu}`));
+for (const e of events) if (e.event !== "sched:sched_switch") lanes.add(`${e.task}-${e.tid}`);
+assert.equal(lost, 1234);
+assert.ok(events.length > 1500 && lanes.size === 5);
+
+const browser = await chromium.launchPersistentContext(mkdtempSync(join(dir, "profile-")), {
+  executablePath, headless: true, viewport: { width: 1360, height: 860 }, colorScheme: "dark",
+  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+});
+browser.setDefaultTimeout(60000);
+const complaints = [];
+
+async function open(where, ...options) {
+  const file = join(dir, `${where}-${options.length}.html`);
+  command("plot", where, "-o", file, ...options);
+  const page = await browser.newPage();
+  // willReadFrequently: our own reading of pixels.
+  page.on("console", (m) => m.text().includes("willReadFrequently") || complaints.push("console: " + m.text()));
+  page.on("pageerror", (e) => complaints.push("error: " + e.stack));
+  page.on("dialog", (d) => complaints.push("dialog: " + d.message()));
+  page.on("request", (r) => r.url() === "file://" + file || r.url().startsWith("data:") || complaints.push("request: " + r.url()));
+  await page.goto("file://" + file);
+  await page.waitForSelector("html[data-ready]");
+  assert.equal(await page.getAttribute("html", "data-ready"), "yes", await page.textContent("#details"));
+  await settled(page);
+  return page;
+}
+const settled = (page) => page.evaluate(() => window.ringside.settled());
+const view = (page) => page.evaluate(() => ({ ...window.ringside.view }));
+const place = (page, label, t) => page.evaluate(([l, at]) => window.ringside.place(l, at), [label, t]);
+// The tip that a place shows; the page may take a while on a loaded machine.
+async function tip(page, { x, y }, wanted) {
+  for (let n = 0; ; ++n) {
+    await page.mouse.move(x + (n % 2), y);
+    const text = await page.evaluate(() => (document.getElementById("tip").hidden ? "" : document.getElementById("tip").innerText));
+    if (text.includes(wanted)) return text;
+    assert.ok(n < 100, `no tip with "${wanted}" at ${x}, ${y} but "${text}"`);
+    await settled(page);
+  }
+}
+
+try {
+  const page = await open("work");
+
+  const chips = await page.locator("#chips .chip").allInnerTexts();
+  assert.equal(chips[0], `${number(events.length)} events`);
+  assert.equal(chips[2], `lost ${number(lost)}`);
+  const legend = await page.locator("#legend button").evaluateAll((all) => all.map((b) => [b.querySelector("b").textContent, b.querySelector("span").textContent]));
+  assert.deepEqual(Object.fromEntries(legend), Object.fromEntries(Object.entries(byType).map(([t, n]) => [t, number(n)])));
+  assert.deepEqual(new Set(await page.locator("#labels .label[data-lane]").evaluateAll((all) => all.map((e) => e.dataset.lane))), lanes);
+  assert.equal(await page.locator('#labels .label[data-lane="cc1plus-4711"] .badge').innerText(), "lost 1.23k");
+  await page.keyboard.press("i");
+  const about = await page.innerText("#about");
+  for (const words of ["make -j2", "mono", `${number(events.length)} of 3 types`]) assert.ok(about.includes(words), about);
+  await page.keyboard.press("i");
+  await settled(page);
+  done("counts, lanes, losses and facts are the report's");
+
+  // Slices and losses where the report has them.
+  const read = events.find((e) => e.event === "libc:read" && e.tid === 4712 && e.fields.duration_ns > 200000);
+  await page.evaluate(([a, b]) => window.ringside.show(a, b), [read.ts - first - 2e6, read.ts - first + 2e6]);
+  await settled(page);
+  let text = await tip(page, await place(page, "as-4712", read.ts - first - read.fields.duration_ns / 2), "libc:read");
+  for (const words of ["as-4712", "fd", String(read.fields.duration_ns), `${String(BigInt(read.ts)).replace(/(\d{9})$/, ".$1")} s`]) assert.ok(text.includes(words), text);
+  const gap = losses[0].ts - first;
+  await page.evaluate(([a, b]) => window.ringside.show(a, b), [gap - 60e6, gap + 40e6]);
+  await settled(page);
+  text = await tip(page, await place(page, "cc1plus-4711", gap - 10e6), "events lost");
+  assert.ok(text.includes("1,234 events lost"), text);
+  const colours = async (label, from, to) => {
+    const a = await place(page, label, from), b = await place(page, label, to);
+    return page.evaluate(([p, q]) => {
+      const canvas = document.querySelector("#lanes canvas"), box = canvas.getBoundingClientRect(), scale = canvas.width / box.width;
+      const data = canvas.getContext("2d").getImageData((p.x - box.left) * scale, (p.y - 8 - box.top) * scale, Math.max(1, (q.x - p.x) * scale), 18 * scale).data;
+      let orange = 0, painted = 0;
+      for (let i = 0; i < data.length; i += 4) {
+        if (data[i + 3] > 60 && data[i] > 1.4 * data[i + 2] && data[i] > data[i + 1]) ++orange;
+        if (data[i + 3] > 60) ++painted;
+      }
+      return { orange: orange / (data.length / 4), painted: painted / (data.length / 4) };
+    }, [a, b]);
+  };
+  assert.ok((await colours("cc1plus-4711", gap - 18e6, gap - 2e6)).orange > 0.15);
+  const run = events.find((e) => e.cpu === 0 && e.fields.next_pid === 4711);
+  await page.keyboard.press("0");
+  await page.evaluate(([a, b]) => window.ringside.show(a, b), [run.ts - first - 5e6, run.ts - first + 25e6]);
+  await settled(page);
+  assert.ok((await colours("CPU 0", run.ts - first + 2e6, run.ts - first + 18e6)).painted > 0.6);
+  text = await tip(page, await place(page, "CPU 0", run.ts - first + 1e7), "cc1plus-4711");
+  assert.ok(text.includes("20 ms"), text);
+  done("slices, runs and the gap are where they were");
+
+  // Wheel, drag, keys.
+  await page.keyboard.press("0");
+  await settled(page);
+  const whole = await view(page);
+  const box = await page.locator("#lanes canvas").boundingBox();
+  const at = { x: box.x + box.width * 0.25, y: box.y + 40 };
+  const under = (v) => v.begin + 0.25 * (v.end - v.begin);
+  await page.mouse.move(at.x, at.y);
+  for (let n = 0; n < 6; ++n) await page.mouse.wheel(0, -200);
+  await page.waitForFunction((w) => window.ringside.view.end - window.ringside.view.begin < w / 8, whole.end - whole.begin);
+  let now = await view(page);
+  assert.ok(Math.abs(under(now) - under(whole)) < (now.end - now.begin) / 50, "the time under the pointer stays");
+  await page.mouse.down();
+  await page.mouse.move(at.x + 100, at.y, { steps: 4 });
+  await page.mouse.up();
+  let then = await view(page);
+  assert.ok(Math.abs(now.begin - then.begin - (100 / box.width) * (now.end - now.begin)) < (now.end - now.begin) / 50, "dragging pans");
+  await page.keyboard.down("Shift");
+  await page.mouse.move(box.x + 100, at.y);
+  await page.mouse.down();
+  await page.mouse.move(box.x + 300, at.y, { steps: 4 });
+  await page.mouse.up();
+  await page.keyboard.up("Shift");
+  now = await view(page);
+  assert.ok(Math.abs((now.end - now.begin) / (then.end - then.begin) - 200 / box.width) < 0.02, "Shift and dragging zooms to a range");
+  await page.keyboard.press("0");
+  assert.deepEqual(await view(page), whole);
+  await page.keyboard.press("?");
+  assert.ok((await page.innerText("#help")).includes("search events"));
+  await page.keyboard.press("Escape");
+  done("wheel, drag and keys move");
+
+  // Search, and what is chosen; events hidden.
+  await page.keyboard.press("/");
+  await page.keyboard.type("libc:read");
+  await page.waitForFunction((n) => document.getElementById("matches").textContent.includes(n), `${number(byType["libc:read"])} found`);
+  await page.keyboard.press("Enter");
+  const firstRead = events.filter((e) => e.event === "libc:read").sort((a, b) => a.ts - a.fields.duration_ns - (b.ts - b.fields.duration_ns))[0];
+  await page.waitForFunction((n) => document.getElementById("details").innerText.includes(n), String(firstRead.fields.duration_ns));
+  await page.fill("#search", "onerror");
+  await page.waitForFunction(() => document.getElementById("matches").textContent.includes("1 lane"));
+  await page.fill("#search", "size=18 ");
+  const withSize = events.filter((e) => e.fields.size === 18).length;
+  await page.waitForFunction((n) => document.getElementById("matches").textContent === n, `${number(withSize)} found`);
+  await page.keyboard.press("Escape");
+  await page.locator("#legend button", { hasText: "libc:malloc" }).click();
+  assert.equal(await page.locator("#legend button.off").count(), 1);
+  await page.locator("#legend button", { hasText: "libc:malloc" }).click();
+  assert.equal(await page.locator("#legend button.off").count(), 0);
+  done("search finds what the report has");
+
+  // Rates and the heat map, read off their tips.
+  const rates = await page.locator("#rates .chart").boundingBox();
+  await tip(page, { x: rates.x + rates.width / 3, y: rates.y + 30 }, "libc:malloc");
+  const durations = records.filter((r) => r.event === "libc:read").map((r) => r.fields.duration_ns);
+  const heat = await page.evaluate(() => window.ringside.model.heat.map((h) => [h.name, h.count, h.rows.reduce((s, r) => s + r.counts.reduce((a, b) => a + b, 0), 0)]));
+  assert.deepEqual(heat, [["libc:read duration_ns", durations.length, durations.length]]);
+  const ratesPainted = await page.evaluate(() => [...document.querySelectorAll(".uplot canvas")].map((c) => c.getContext("2d").getImageData(0, 0, c.width, c.height).data.some((v, i) => i % 4 === 3 && v > 200)));
+  assert.deepEqual(ratesPainted, [true, true]);
+  done("rates and heat map are drawn");
+
+  // Names of threads are text, whatever they say.
+  assert.equal(await page.evaluate(() => window.hacked), undefined);
+  assert.equal(await page.locator("img, #labels script").count(), 0);
+
+  const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  await page.mouse.move(box.x + box.width * 0.4, at.y);
+  await settled(page);
+  await page.screenshot({ path: screenshot });
+  assert.ok(statSync(screenshot).size > 20000);
+  const dark = await ground();
+  await page.emulateMedia({ colorScheme: "light" });
+  await settled(page);
+  assert.notEqual(await ground(), dark);
+  await page.setViewportSize({ width: 700, height: 500 });
+  await settled(page);
+  await page.close();
+  done("dark, light, small");
+
+  // More than may be drawn one by one: merged, counted, said.
+  const few = await open("work", "--items", "100");
+  assert.ok((await few.innerText("#notes")).includes("drawn as one"));
+  const sums = await few.evaluate(() => window.ringside.model.lanes.filter((l) => l.kind === "thread").map((l) =>
+    [l.label, [...Array(l.items.size).keys()].reduce((s, i) => s + (l.items.merged.get(i)?.[0] ?? 1), 0)]));
+  const expected = {};
+  for (const e of events) if (e.event.startsWith("libc:")) expected[`${e.task}-${e.tid}`] = (expected[`${e.task}-${e.tid}`] ?? 0) + 1;
+  assert.deepEqual(Object.fromEntries(sums), expected);
+  const bin = await few.evaluate(() => {
+    const lane = window.ringside.model.lanes.find((l) => l.label === "as-4712"), b = lane.items.bins[0];
+    const row = window.ringside.lanes.row(lane), p = window.ringside.place("as-4712", (b.begin + b.end) / 2);
+    return { x: p.x, y: p.y - 12 + row.height - 7, count: b.count };
+  });
+  assert.ok((await tip(few, bin, "merged")).startsWith(`${number(bin.count)} merged`));
+  await few.close();
+  done("merged slices are counted and said");
+
+  const empty = await open("empty");
+  assert.ok((await empty.innerText("main")).includes("No event is in here"));
+  await empty.close();
+  const huge = await open("huge");
+  assert.equal((await huge.locator("#chips .chip").first().innerText()), "3 events");
+  await huge.keyboard.press("w");
+  await settled(huge);
+  await huge.close();
+  done("no event, and times at both ends");
+
+  assert.deepEqual(complaints, []);
+  done("no error, no message, no request");
+} finally {
+  if (complaints.length) console.error(complaints.join("\n"));
+  await browser.close();
+}

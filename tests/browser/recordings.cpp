@@ -1,0 +1,112 @@
+// usage: recordings DIR: writes what the browser test looks at, made by hand: DIR/work (two processors, three threads, a gap, a
+// thread whose name would be HTML), DIR/huge (times at both ends), DIR/empty.
+#include <cstdio>
+#include <string>
+
+#include "cli/hand_made.hpp"
+#include "source/recording.hpp"
+
+using namespace ringside;
+using test::Payload;
+using test::SubBuffer;
+
+namespace {
+
+constexpr u64 second = 1'000'000'000, begin = 100 * second;
+const char* const hostile = "</script><img src=x onerror=hacked=1>";
+
+std::string padded(std::string name) {
+  name.resize(16);
+  return name;
+}
+Payload switch_to(const std::string& from, i32 prev, const std::string& to, i32 next) {
+  return Payload(5, prev).text(padded(from)).put(prev).text(padded(to)).put(next);
+}
+
+RecordingWriter create(const std::string& dir) {
+  auto w = must(RecordingWriter::create(dir, ClockInfo{}));
+  w.meta().command = {"make", "-j2"};
+  w.meta().events.push_back({1, "libc", "malloc", test::malloc_format(), true});
+  w.meta().events.push_back(
+      {2, "libc", "read",
+       test::format(
+           2, "read",
+           "\tfield:s32 fd;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:u64 duration_ns;\toffset:16;\tsize:8;\tsigned:0;\n",
+           R"("fd=%d duration_ns=%llu", REC->fd, REC->duration_ns)"),
+       true});
+  w.meta().events.push_back(
+      {5, "sched", "sched_switch",
+       test::format(
+           5, "sched_switch",
+           "\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:s32 "
+           "prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n"
+           "\tfield:char next_comm[16];\toffset:28;\tsize:16;\tsigned:0;\n\tfield:s32 "
+           "next_pid;\toffset:44;\tsize:4;\tsigned:1;\n",
+           R"("prev_comm=%s prev_pid=%d ==> next_comm=%s next_pid=%d", REC->prev_comm, REC->prev_pid, REC->next_comm, REC->next_pid)"),
+       true, true});
+  return w;
+}
+
+void work(const std::string& dir) {
+  auto w = create(dir);
+  constexpr u32 kernel = RecordingWriter::kernel_rings;
+  const RingName threads[] = {
+      {0, 4700, 4711, "cc1plus", "g++"}, {1, 4700, 4712, "as", "g++"}, {2, 4800, 4800, hostile, hostile}};
+  for (const RingName& t : threads) {
+    must(w.add_ring(t, 4096));
+    w.meta().threads.push_back(t);
+  }
+  for (const u32 cpu : {0u, 1u}) {
+    must(w.add_ring({cpu, 0, 0, "", "", true}, 4096));
+    SubBuffer s(begin);
+    // 20 ms of cc1plus or as, 5 ms of nobody.
+    const bool first = cpu == 0;
+    const std::string name = first ? "cc1plus" : "as";
+    const i32 tid = first ? 4711 : 4712;
+    for (u64 i = 0; i < 32; ++i) {
+      s.event(begin + i * 25'000'000 + cpu * 7'000'000, switch_to("swapper", 0, name, tid));
+      s.event(begin + i * 25'000'000 + cpu * 7'000'000 + 20'000'000, switch_to(name, tid, "swapper", 0));
+    }
+    must(w.append(cpu + kernel, s.view()));
+  }
+  for (const RingName& t : threads) {
+    u64 time = begin + t.ring * 1'000'000;
+    for (u64 page = 0; page < 10; ++page) {
+      SubBuffer s(time);
+      for (u64 i = 0; i < 60; ++i) {
+        time += 1'300'000;
+        if (i % 3 == 0)
+          s.event(time, Payload(2, t.tid).put(i32{3}).put(u32{0}).put(u64{1000} << (i % 10)));
+        else
+          s.event(time, Payload(1, t.tid).put(u64{16 + i}).put(u64{0x1000 * (i + 1)}));
+      }
+      // cc1plus lost 1,234 between its fifth and its sixth page.
+      const bool gap = t.ring == 0 && page == 5;
+      must(w.append(t.ring, s.view(gap ? 1234 : 0)));
+      if (t.ring == 0 && page == 4) time += 20'000'000;
+    }
+  }
+  must(w.finish(second));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fputs("usage: recordings DIR\n", stderr);
+    return 2;
+  }
+  const std::string dir = argv[1];
+  work(dir + "/work");
+  auto empty = create(dir + "/empty");
+  must(empty.finish(1));
+  auto huge = create(dir + "/huge");
+  must(huge.add_ring({0, 1, 1, "far", "far"}, 4096));
+  for (const u64 time : {u64{1}, u64{1} << 62, ~u64{0} - 5}) {
+    SubBuffer s(time);
+    s.event(time, Payload(2, 1).put(i32{3}).put(u32{0}).put(~u64{0} / 2));
+    must(huge.append(0, s.view()));
+  }
+  must(huge.finish(1));
+  return 0;
+}

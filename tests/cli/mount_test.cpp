@@ -1,0 +1,870 @@
+// ringside mount: unmodified programs, and system calls, on a real mount; sessions compared with the kernel's own tracefs.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <ringside/abi/event_cursor.hpp>
+#include <ringside/abi/meta_page.hpp>
+#include <ringside/ringside.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/statvfs.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <thread>
+
+#include "binary.hpp"
+#include "instance/instance.hpp"
+#include "kernel/tracefs_instance.hpp"
+#include "source/trace_dat_file.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using test::Outcome;
+
+bool eventually(const std::function<bool()>& holds, std::chrono::milliseconds patience = 20s) {
+  for (const auto end = std::chrono::steady_clock::now() + patience; !holds(); std::this_thread::sleep_for(5ms))
+    if (std::chrono::steady_clock::now() > end) return false;
+  return true;
+}
+
+// A word for how a system call ended: its result, or its errno.
+std::string ended(ssize_t result) { return result >= 0 ? std::to_string(result) : strerrorname_np(errno); }
+
+std::string write_to(const std::string& file, const std::string& text, int flags = O_WRONLY) {
+  const sys::Fd fd(::open(file.c_str(), flags | O_CLOEXEC));
+  return fd ? ended(write(fd.get(), text.data(), text.size())) : "open: " + ended(-1);
+}
+std::string text_of(const std::string& file) {
+  const sys::Fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return "open: " + ended(-1);
+  std::string all;
+  char some[8192];
+  for (ssize_t n; (n = read(fd.get(), some, sizeof some)) != 0;) {
+    if (n < 0) return ended(n);
+    all.append(some, static_cast<size_t>(n));
+  }
+  return all;
+}
+size_t lines_with(const std::string& text, const std::string& what) {
+  size_t n = 0;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
+  return n;
+}
+
+// A thread of another process that writes `app:tick` events {u64 number} until it has written `count` or is killed.
+constexpr const char* fields = "\tfield:u64 number;\toffset:8;\tsize:8;\tsigned:0;\n";
+pid_t start_writer(const std::string& instance, u64 count, u32 pause_us = 0) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  static ringside_event event{"app", "tick", fields, "\"number=%llu\", REC->number", ringside_gate_of("app", "tick"), 0, nullptr, nullptr};
+  if (ringside_open(instance.c_str()) != 0 || ringside_register(&event) != 0) _exit(1);
+  for (u64 i = 0; i < count; ++i) {
+    if (pause_us != 0) usleep(pause_us);
+    if (!ringside_wanted(&event)) continue;
+    ringside_slot slot;
+    if (!ringside_begin(&event, 16, &slot)) continue;
+    std::memcpy(slot.payload + 8, &i, sizeof i);
+    ringside_end(&slot);
+  }
+  _exit(0);
+}
+int end_of(pid_t child) {
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+struct Stats {
+  u64 entries = 0, overrun = 0, dropped = 0, read = 0;
+};
+Stats stats(const std::string& cpu) {
+  Stats s;
+  std::istringstream text(text_of(cpu + "/stats"));
+  for (std::string line; std::getline(text, line);) {
+    const size_t colon = line.find(": ");
+    const u64 value = std::strtoull(line.c_str() + colon + 2, nullptr, 10);
+    if (line.rfind("entries", 0) == 0) s.entries = value;
+    if (line.rfind("overrun", 0) == 0) s.overrun = value;
+    if (line.rfind("dropped", 0) == 0) s.dropped = value;
+    if (line.rfind("read", 0) == 0) s.read = value;
+  }
+  return s;
+}
+
+// A client of the mapping as one of the kernel's is: meta-page, sub-buffers, GET_READER.
+struct Mapping {
+  sys::Fd fd;
+  const u8* base = nullptr;
+  size_t size = 0;
+  u32 id = 0, seen = 0;
+  u64 events = 0, lost = 0, last = 0;
+  bool ordered = true;
+
+  explicit Mapping(const std::string& file, int flags = O_NONBLOCK) : fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | flags)) {
+    if (!fd) return;
+    void* const page = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd.get(), 0);
+    if (page == MAP_FAILED) return;
+    const auto* const meta = static_cast<const abi::MetaPage*>(page);
+    size = u64{meta->subbuf_size} * (meta->nr_subbufs + 1);
+    void* const all = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
+    munmap(page, 4096);
+    if (all == MAP_FAILED) return;
+    base = static_cast<const u8*>(all);
+    id = this->meta().reader.id;
+    seen = this->meta().reader.read;
+  }
+  ~Mapping() {
+    if (base != nullptr) munmap(const_cast<u8*>(base), size);
+  }
+  const abi::MetaPage& meta() const { return *reinterpret_cast<const abi::MetaPage*>(base); }
+  // One GET_READER; false: it failed. Counts the events that it found.
+  bool step() {
+    if (ioctl(fd.get(), abi::get_reader_ioctl) != 0) return false;
+    const u32 now = meta().reader.id, end = meta().reader.read;
+    const u8* const sub_buffer = base + (u64{now} + 1) * meta().subbuf_size;
+    const auto& header = *reinterpret_cast<const abi::SubBufferHeader*>(sub_buffer);
+    if (now != id) {
+      id = now;
+      seen = 0;
+      if (abi::commit_missed(header.commit)) {
+        u64 missed = 1;
+        if (abi::commit_stored(header.commit)) std::memcpy(&missed, sub_buffer + 16 + abi::commit_size(header.commit), 8);
+        lost += missed;
+      }
+    }
+    if (end <= seen) return true;
+    abi::EventCursor c(sub_buffer + 16, seen, end, 0);
+    while (c.next()) {
+      u64 number;
+      std::memcpy(&number, c.payload().data + 8, sizeof number);
+      ordered = ordered && (events == 0 || number > last);
+      last = number;
+      ++events;
+    }
+    seen = end;
+    return true;
+  }
+};
+
+struct Mount : test::BinaryTest {
+  std::string at = dir + "/m";
+  std::string top = at, web = at + "/instances/web";
+  pid_t server = -1;
+
+  void SetUp() override {
+    if (access("/dev/fuse", R_OK | W_OK) != 0) GTEST_SKIP() << "/dev/fuse: " << strerrorname_np(errno);
+    if (geteuid() != 0) GTEST_SKIP() << "FUSE passthrough wants root";
+    BinaryTest::SetUp();
+    setenv("RINGSIDE_ROOT", (dir + "/root").c_str(), 1);
+    fs::create_directories(at);
+  }
+  void TearDown() override {
+    if (server > 0) {
+      kill(server, SIGTERM);
+      if (!eventually([&] { return waitpid(server, nullptr, WNOHANG) == server; }, 5s)) {
+        kill(server, SIGKILL);
+        waitpid(server, nullptr, 0);
+      }
+    }
+    for (int i = 0; i < 4 && umount2(at.c_str(), MNT_DETACH) == 0; ++i) {
+    }
+    unsetenv("RINGSIDE_ROOT");
+    BinaryTest::TearDown();
+  }
+  void start(std::vector<std::string> arguments = {}) {
+    server = fork();
+    if (server == 0) {
+      std::vector<std::string> words{RINGSIDE_BUILD_DIR "/ringside", "mount", at};
+      words.insert(words.end(), arguments.begin(), arguments.end());
+      std::vector<char*> argv;
+      for (std::string& w : words) argv.push_back(w.data());
+      argv.push_back(nullptr);
+      const int log = ::open((dir + "/log").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+      dup2(log, 2);
+      signal(SIGINT, SIG_DFL);
+      execv(argv[0], argv.data());
+      _exit(127);
+    }
+      ASSERT_TRUE(eventually([&] { return mounted() || waitpid(server, nullptr, WNOHANG) != 0; })) << test::slurp(dir + "/log");
+    ASSERT_TRUE(mounted()) << test::slurp(dir + "/log");
+  }
+  // An instance as mkdir makes it, with all events on.
+  void make_web() {
+    ASSERT_EQ(mkdir(web.c_str(), 0700), 0) << strerrorname_np(errno);
+    ASSERT_EQ(write_to(web + "/events/enable", "1"), "1");
+  }
+  bool mounted() const {
+    struct statvfs st {};  // asked of the server; what a file is may be remembered
+    return statvfs(at.c_str(), &st) == 0 && fs::exists(at + "/tracing_on");
+  }
+};
+
+TEST_F(Mount, InstancesAreDirectories) {
+  start();
+  EXPECT_EQ(mkdir(web.c_str(), 0700), 0);
+  EXPECT_EQ(mkdir(web.c_str(), 0700), -1);
+  EXPECT_EQ(errno, EEXIST);
+  EXPECT_EQ(mkdir((at + "/instances/.x").c_str(), 0700), -1);
+  EXPECT_EQ(mkdir((at + "/x").c_str(), 0700), -1);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_EQ(Instance::list(), std::vector<std::string>{"web"});
+  InstanceOptions o;
+  o.name = "other";
+  must(Instance::create(o));
+  EXPECT_TRUE(fs::exists(at + "/instances/other/trace"));
+  EXPECT_EQ(rmdir(web.c_str()), 0) << strerrorname_np(errno);
+  EXPECT_FALSE(fs::exists(web));
+  EXPECT_EQ(rmdir(web.c_str()), -1);
+  EXPECT_EQ(errno, ENOENT);
+  must(Instance::remove("other", true));
+  EXPECT_FALSE(fs::exists(at + "/instances/other/trace"));
+  // Each processor has a directory, for tools that count them.
+  for (long n = 0; n < sysconf(_SC_NPROCESSORS_CONF); ++n) EXPECT_TRUE(fs::exists(at + "/per_cpu/cpu" + std::to_string(n) + "/trace_pipe_raw"));
+  EXPECT_FALSE(fs::exists(at + "/per_cpu/cpu00"));
+  EXPECT_FALSE(fs::exists(at + "/per_cpu/cpu99999999999"));
+}
+
+// The same session on an instance of the kernel's, answer by answer.
+TEST_F(Mount, AnswersAsTheKernelDoes) {
+  auto kernel = tracefs_dir();
+  if (!kernel) GTEST_SKIP() << kernel.error().sentence;
+  TracefsOptions make;
+  make.prefix = "ringside-mount-";
+  make.clock = ClockKind::mono;
+  make.buffer_size = 1410 << 10;
+  auto theirs = TracefsInstance::create(make);
+  if (!theirs) GTEST_SKIP() << theirs.error().sentence;
+  ASSERT_TRUE(theirs->write("buffer_size_kb", "1410"));
+  ASSERT_TRUE(theirs->write("buffer_percent", "50"));
+  ASSERT_TRUE(theirs->write("options/record-tgid", "0"));  // as whoever used the top level left it
+  ASSERT_TRUE(theirs->tracing(true));
+  start();
+  make_web();
+  ASSERT_EQ(write_to(web + "/events/enable", "0"), "1");
+  struct Step {
+    const char *file, *text;
+    bool same_text;
+  };
+  const Step steps[] = {
+      {"tracing_on", "0", true},          {"tracing_on", "1", true},          {"tracing_on", "2", true},
+      {"tracing_on", "x", true},          {"tracing_on", "-1", true},         {"tracing_on", " 1", true},
+      {"tracing_on", "1\n", true},        {"tracing_on", "00", true},         {"tracing_on", "1", true},
+      {"buffer_percent", "0", true},      {"buffer_percent", "100", true},    {"buffer_percent", "101", true},
+      {"buffer_percent", "-1", true},     {"buffer_percent", "x", true},      {"buffer_percent", "50", true},
+      {"buffer_size_kb", "0", true},      {"buffer_size_kb", "x", true},      {"buffer_size_kb", "1", true},
+      {"buffer_size_kb", "16", true},     {"buffer_size_kb", "-1", true},     {"buffer_size_kb", "8", true},
+      {"buffer_subbuf_size_kb", "0", true}, {"buffer_subbuf_size_kb", "3", true}, {"buffer_subbuf_size_kb", "5", true},
+      {"buffer_subbuf_size_kb", "17", true}, {"buffer_subbuf_size_kb", "1024", true}, {"buffer_subbuf_size_kb", "4", true},
+      {"options/overwrite", "0", true},   {"options/overwrite", "2", true},   {"options/overwrite", "x", true},
+      {"options/overwrite", "1", true},   {"trace_options", "bogus", false},  {"trace_options", "nooverwrite", false},
+      {"trace_options", "overwrite", false}, {"options/markers", "1", true},  {"current_tracer", "nop", true},
+      {"current_tracer", "bogus", true},  {"trace_clock", "bogus", false},    {"trace_clock", "mono", false},
+      {"set_event", "bogus:x", true},     {"set_event", "*:*nonexist*", true}, {"set_event", "", true},
+      {"events/enable", "x", true},       {"events/enable", "2", true},       {"events/enable", "0", true},
+      {"timestamp_mode", "x", true},      {"trace_marker_raw", "ab", true},   {"buffer_size_kb", "16", true},
+      {"trace_marker_raw", "abcd", true}, {"trace_marker", "hello", true},    {"trace", "x", false},
+      {"per_cpu/cpu0/buffer_size_kb", "0", true}, {"per_cpu/cpu0/stats", "x", false}, {"set_event_pid", "", true},
+      {"events/header_page", "x", false}, {"trace_pipe", "x", false},         {"nothing", "x", true}};
+  for (const Step& s : steps) {
+    const std::string file = std::string("/") + s.file;
+    EXPECT_EQ(write_to(web + file, s.text), write_to(theirs->dir() + file, s.text)) << s.file << " <- '" << s.text << "'";
+    if (s.same_text) {
+      EXPECT_EQ(text_of(web + file), text_of(theirs->dir() + file)) << s.file << " after '" << s.text << "'";
+    }
+  }
+  for (const char* file : {"/events/header_page", "/events/header_event", "/buffer_percent", "/set_event_pid"})
+    EXPECT_EQ(text_of(web + file), text_of(theirs->dir() + file)) << file;
+  for (const int flags : {O_RDONLY, O_WRONLY}) {
+    for (const char* file : {"/trace_marker", "/per_cpu/cpu0/stats", "/per_cpu/cpu0", "/events/enable", "/none"}) {
+      const sys::Fd a(::open((web + file).c_str(), flags)), b(::open((theirs->dir() + file).c_str(), flags));
+      EXPECT_EQ(static_cast<bool>(a), static_cast<bool>(b)) << file << " " << flags;
+    }
+  }
+  // The header of `trace`, and a marker's line, but for names, times and flags.
+  ASSERT_EQ(write_to(web + "/trace", "", O_WRONLY | O_TRUNC), "0");
+  ASSERT_EQ(write_to(theirs->dir() + "/trace", "", O_WRONLY | O_TRUNC), "0");
+  ASSERT_EQ(write_to(web + "/trace_marker", "hello"), "5");
+  ASSERT_EQ(write_to(theirs->dir() + "/trace_marker", "hello"), "5");
+  const auto skeleton = [](const std::string& text) {
+    std::string out;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) out += (line[0] == '#' ? line : line.substr(line.rfind(": tracing"))) + "\n";
+    return out;
+  };
+  EXPECT_EQ(skeleton(text_of(web + "/trace")), skeleton(text_of(theirs->dir() + "/trace")));
+}
+
+TEST_F(Mount, EventsAreSwitchedAndFiltered) {
+  start();
+  ASSERT_EQ(mkdir(web.c_str(), 0700), 0);
+  ASSERT_EQ(end_of(start_writer("web", 3)), 0);
+  EXPECT_EQ(text_of(web + "/available_events"), "app:tick\n");
+  EXPECT_EQ(text_of(web + "/set_event"), "");
+  EXPECT_EQ(text_of(web + "/events/app/tick/enable"), "0\n");
+  EXPECT_EQ(text_of(web + "/events/app/enable"), "0\n");
+  EXPECT_EQ(text_of(web + "/events/app/tick/id"), "61441\n");
+  EXPECT_NE(text_of(web + "/events/app/tick/format").find("field:u64 number"), std::string::npos);
+  for (const char* word : {"app:tick", "app:", "app", "tick", "*:tick", "a?p:t*", "*:*"}) {
+    EXPECT_EQ(write_to(web + "/set_event", word, O_WRONLY | O_TRUNC), std::to_string(std::strlen(word)));
+    EXPECT_EQ(text_of(web + "/set_event"), "app:tick\n") << word;
+    EXPECT_EQ(text_of(web + "/events/app/enable"), "1\n");
+    EXPECT_EQ(write_to(web + "/set_event", "!app:tick"), "9");
+    EXPECT_EQ(text_of(web + "/events/app/tick/enable"), "0\n") << word;
+  }
+  EXPECT_EQ(write_to(web + "/events/app/tick/enable", "1"), "1");
+  ASSERT_EQ(end_of(start_writer("web", 10)), 0);
+  EXPECT_EQ(lines_with(text_of(web + "/trace"), ": tick: number="), 10u);
+
+  const std::string filter = web + "/events/app/tick/filter";
+  EXPECT_EQ(text_of(filter), "none\n");
+  EXPECT_EQ(write_to(filter, "bogus == 1"), "EINVAL");
+  EXPECT_NE(text_of(filter).find("\nparse_error: no event here has a field \"bogus\""), std::string::npos) << text_of(filter);
+  EXPECT_EQ(write_to(filter, "number =="), "EINVAL");
+  EXPECT_EQ(write_to(filter, "number >= 7"), "11");
+  EXPECT_EQ(text_of(filter), "number >= 7\n");
+  EXPECT_EQ(lines_with(text_of(web + "/trace"), ": tick: number="), 3u);
+  // What read() copies passes it as well: the others are padding there.
+  const sys::Fd raw(::open((web + "/per_cpu/cpu0/trace_pipe_raw").c_str(), O_RDONLY | O_NONBLOCK));
+  alignas(8) u8 image[4096];
+  ASSERT_EQ(read(raw.get(), image, sizeof image), 4096);
+  abi::EventCursor c(image + 16, 0, abi::commit_size(reinterpret_cast<abi::SubBufferHeader*>(image)->commit), 0);
+  u64 n = 0;
+  while (c.next()) n += *reinterpret_cast<const u64*>(c.payload().data + 8) >= 7 ? 1 : 100;
+  EXPECT_EQ(c.malformed(), abi::Malformed::no);
+  EXPECT_EQ(n, 3u);
+  EXPECT_EQ(stats(web + "/per_cpu/cpu0").read, 10u);
+  EXPECT_EQ(write_to(filter, "0"), "1");
+  EXPECT_EQ(text_of(filter), "none\n");
+  EXPECT_EQ(write_to(web + "/events/app/filter", "number < 2"), "10");
+  EXPECT_EQ(text_of(filter), "number < 2\n");
+  EXPECT_EQ(write_to(web + "/events/app/filter", "bogus < 2"), "EINVAL");
+  write_to(web + "/events/app/filter", "0");
+  // Of some threads alone.
+  const pid_t one = start_writer("web", 4), two = start_writer("web", 5);
+  end_of(one);
+  end_of(two);
+  EXPECT_EQ(write_to(web + "/set_event_pid", std::to_string(one) + "\n"), std::to_string(std::to_string(one).size() + 1));
+  EXPECT_EQ(lines_with(text_of(web + "/trace"), ": tick: number="), 4u);
+  EXPECT_EQ(write_to(web + "/set_event_pid", "x"), "EINVAL");
+  EXPECT_EQ(text_of(web + "/set_event_pid"), std::to_string(one) + "\n");
+  EXPECT_EQ(write_to(web + "/set_event_pid", "", O_WRONLY | O_TRUNC), "0");
+  EXPECT_EQ(write_to(web + "/set_event_notrace_pid", std::to_string(one)), std::to_string(std::to_string(one).size()));
+  EXPECT_EQ(lines_with(text_of(web + "/trace"), ": tick: number="), 5u);
+  // Who switches all day leaves one line.
+  for (int i = 0; i < 50; ++i) write_to(web + "/events/app/tick/enable", i % 2 == 0 ? "0" : "1");
+  EXPECT_LT(test::slurp(dir + "/root/web/set_event").size(), 100u);
+}
+
+TEST_F(Mount, MarkersAndPipes) {
+  start();
+  ASSERT_EQ(mkdir(web.c_str(), 0700), 0);
+  const sys::Fd pipe(::open((web + "/trace_pipe").c_str(), O_RDONLY | O_NONBLOCK));
+  ASSERT_TRUE(pipe);
+  char some[8192];
+  EXPECT_EQ(ended(read(pipe.get(), some, sizeof some)), "EAGAIN");
+  EXPECT_EQ(ended(::open((web + "/trace_pipe").c_str(), O_RDONLY)), "EBUSY");
+  EXPECT_EQ(write_to(web + "/trace_marker", "first"), "5");
+  EXPECT_EQ(write_to(web + "/trace_marker", "second\n"), "7");
+  EXPECT_EQ(write_to(web + "/trace_marker_raw", std::string("\x2a\0\0\0abc", 7)), "7");
+  const std::string trace = text_of(web + "/trace");
+  EXPECT_NE(trace.find("entries-in-buffer/entries-written: 3/3"), std::string::npos) << trace;
+  EXPECT_NE(trace.find(": tracing_mark_write: first\n"), std::string::npos) << trace;
+  EXPECT_NE(trace.find(": # 2a buf: 61 62 63"), std::string::npos) << trace;
+  EXPECT_EQ(text_of(web + "/trace"), trace) << "nothing was consumed";
+  EXPECT_NE(text_of(web + "/saved_cmdlines").find(std::to_string(getpid()) + " "), std::string::npos);
+  // A line at a time, as long as one fits.
+  ssize_t n = read(pipe.get(), some, 100);
+  ASSERT_GT(n, 0);
+  EXPECT_EQ(std::string(some, static_cast<size_t>(n)).back(), '\n');
+  EXPECT_EQ(lines_with(std::string(some, static_cast<size_t>(n)), "\n"), 1u);
+  std::string rest;
+  while ((n = read(pipe.get(), some, sizeof some)) > 0) rest.append(some, static_cast<size_t>(n));
+  EXPECT_EQ(lines_with(rest, "\n"), 2u) << rest;
+  EXPECT_EQ(text_of(web + "/trace").find("tracing_mark"), std::string::npos) << "consumed";
+  // A long text becomes several events.
+  const std::string text(10000, 'x');
+  size_t done = 0;
+  const sys::Fd marker(::open((web + "/trace_marker").c_str(), O_WRONLY));
+  while (done < text.size()) {
+    const ssize_t took = write(marker.get(), text.data() + done, text.size() - done);
+    ASSERT_GT(took, 0);
+    done += static_cast<size_t>(took);
+  }
+  EXPECT_EQ(lines_with(text_of(web + "/trace"), "tracing_mark_write"), 3u);
+  EXPECT_EQ(lines_with(text_of(web + "/trace"), "x"), 10000u);
+  write_to(web + "/tracing_on", "0");
+  EXPECT_EQ(write_to(web + "/trace_marker", "off"), "EBADF");
+}
+
+TEST_F(Mount, ABlockedReaderIsWokenInterruptedAndLeftBehind) {
+  start();
+  ASSERT_EQ(mkdir(web.c_str(), 0700), 0);
+  const auto reader = [&](const std::string& file) {
+    const pid_t child = fork();
+    if (child == 0) {
+      struct sigaction quiet {};
+      quiet.sa_handler = [](int) {};
+      sigaction(SIGUSR1, &quiet, nullptr);
+      const int fd = ::open(file.c_str(), O_RDONLY);
+      char some[4096];
+      const ssize_t n = read(fd, some, sizeof some);
+      _exit(n > 0 ? 10 : n == 0 ? 11 : errno == EINTR ? 12 : errno == ECONNABORTED || errno == ENOTCONN || errno == ENODEV ? 13 : 14);
+    }
+    return child;
+  };
+  const auto blocked = [](pid_t p) {  // in the request, and not before it
+    std::ifstream in("/proc/" + std::to_string(p) + "/syscall");
+    std::string call;
+    in >> call;
+    return call == "0";  // read; or "running"
+  };
+  for (const char* file : {"/trace_pipe", "/per_cpu/cpu0/trace_pipe", "/per_cpu/cpu0/trace_pipe_raw"}) {
+    pid_t child = reader(web + file);
+    ASSERT_TRUE(eventually([&] { return blocked(child); }));
+    kill(child, SIGUSR1);
+    EXPECT_EQ(end_of(child), 12) << file;
+    child = reader(web + file);
+    ASSERT_TRUE(eventually([&] { return blocked(child); }));
+    EXPECT_EQ(write_to(web + "/trace_marker", "x"), "1");
+    EXPECT_EQ(end_of(child), 10) << file;
+    child = reader(web + file);
+    ASSERT_TRUE(eventually([&] { return blocked(child); }));
+    kill(child, SIGKILL);
+    EXPECT_EQ(end_of(child), 128 + SIGKILL) << file;
+  }
+  const pid_t last = reader(web + "/trace_pipe");
+  ASSERT_TRUE(eventually([&] { return blocked(last); }));
+  kill(server, SIGTERM);
+  EXPECT_EQ(end_of(server), 0);
+  server = -1;
+  EXPECT_EQ(end_of(last), 13);
+  EXPECT_FALSE(mounted());
+}
+
+TEST_F(Mount, MapsTheLivePages) {
+  start();
+  make_web();
+  const std::string cpu = web + "/per_cpu/cpu0", raw = cpu + "/trace_pipe_raw";
+  ASSERT_EQ(end_of(start_writer("web", 1000)), 0);
+  Mapping map(raw);
+  ASSERT_NE(map.base, nullptr) << strerrorname_np(errno) << test::slurp(dir + "/log");
+  EXPECT_EQ(map.meta().meta_struct_len, 80u);
+  EXPECT_EQ(map.meta().subbuf_size, 4096u);
+  for (u64 before = ~u64{0}; before != map.events;) {
+    before = map.events;
+    ASSERT_TRUE(map.step());
+    ASSERT_TRUE(map.step());
+  }
+  EXPECT_EQ(map.events, 1000u);
+  EXPECT_TRUE(map.ordered);
+  EXPECT_EQ(stats(cpu).read, 1000u);
+  EXPECT_EQ(map.meta().entries, 1000u);
+  // Nobody writes through it.
+  EXPECT_EQ(ended(::open(raw.c_str(), O_RDWR)), "EACCES");
+  EXPECT_EQ(ended(::open(raw.c_str(), O_WRONLY)), "EACCES");
+  EXPECT_EQ(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, map.fd.get(), 0), MAP_FAILED);
+  EXPECT_EQ(errno, EACCES);
+  EXPECT_EQ(mprotect(const_cast<u8*>(map.base), 4096, PROT_READ | PROT_WRITE), -1);
+  // Commands.
+  int pair[2];
+  EXPECT_EQ(ended(ioctl(map.fd.get(), 0)), "0");
+  EXPECT_EQ(ended(ioctl(map.fd.get(), _IO('R', 0x21))), "ENOTTY");
+  EXPECT_EQ(ended(ioctl(map.fd.get(), _IOW('R', 0x20, u64), pair)), "ENOTTY");
+  EXPECT_EQ(ended(ioctl(sys::Fd(::open((cpu + "/stats").c_str(), O_RDONLY)).get(), abi::get_reader_ioctl)), "ENOTTY");
+  // A pipe that asks past the server is told so.
+  ASSERT_EQ(::pipe(pair), 0);
+  const sys::Fd in(pair[0]), out(pair[1]);
+  EXPECT_EQ(ended(splice(map.fd.get(), nullptr, out.get(), nullptr, 4096, SPLICE_F_NONBLOCK)), "EINVAL");
+  // The pages themselves: what a writer commits is seen without asking.
+  const pid_t writer = start_writer("web", ~u64{0}, 1000);
+  const auto live = [&]() -> std::string {
+    for (u32 n = 0; fs::exists(web + "/per_cpu/cpu" + std::to_string(n)); ++n)
+      if (stats(web + "/per_cpu/cpu" + std::to_string(n)).entries > 0) return web + "/per_cpu/cpu" + std::to_string(n);
+    return "";
+  };
+  ASSERT_TRUE(eventually([&] { return !live().empty(); }));
+  {
+    const Mapping other(live() + "/trace_pipe_raw");
+    ASSERT_NE(other.base, nullptr);
+    const auto committed = [&] {
+      u64 sum = 0;
+      for (u32 id = 0; id < other.meta().nr_subbufs; ++id)
+        sum += abi::commit_size(Hardware::load(&reinterpret_cast<const abi::SubBufferHeader*>(other.base + (id + 1) * 4096)->commit, Order::acquire));
+      return sum;
+    };
+    const u64 before = committed(), entries = other.meta().entries;
+    EXPECT_TRUE(eventually([&] { return committed() > before; }));
+    EXPECT_EQ(other.meta().entries, entries) << "the meta-page moves with GET_READER alone";
+  }
+  kill(writer, SIGKILL);
+  end_of(writer);
+  // A ring that is not there yet has nothing to map; GET_READER says so.
+  const sys::Fd none(::open((top + "/per_cpu/cpu0/trace_pipe_raw").c_str(), O_RDONLY | O_NONBLOCK));
+  EXPECT_EQ(mmap(nullptr, 4096, PROT_READ, MAP_SHARED, none.get(), 0), MAP_FAILED);
+  EXPECT_EQ(errno, ENODEV);
+  EXPECT_EQ(ended(ioctl(none.get(), abi::get_reader_ioctl)), "ENODEV");
+  char some[4096];
+  EXPECT_EQ(ended(read(none.get(), some, sizeof some)), "EAGAIN");
+}
+
+TEST_F(Mount, WhileItIsMappedNothingMoves) {
+  start();
+  make_web();
+  ASSERT_EQ(end_of(start_writer("web", 100)), 0);
+  const auto instance = must(Instance::open("web"));
+  {
+    const Mapping map(web + "/per_cpu/cpu0/trace_pipe_raw");
+    ASSERT_NE(map.base, nullptr);
+    EXPECT_EQ(write_to(web + "/buffer_size_kb", "64"), "EBUSY");
+    EXPECT_EQ(write_to(web + "/buffer_subbuf_size_kb", "8"), "EBUSY");
+    EXPECT_EQ(write_to(web + "/buffer_subbuf_size_kb", "4"), "1");
+    EXPECT_EQ(write_to(web + "/snapshot", "1"), "EBUSY");
+    EXPECT_EQ(instance->resize(1 << 16, 8192).error().code, std::errc::device_or_resource_busy);
+    EXPECT_EQ(rmdir(web.c_str()), -1);
+    EXPECT_EQ(errno, EBUSY);
+    EXPECT_EQ(ringside("serve web").code, 1) << "one server alone counts the mappers";
+    EXPECT_EQ(write_to(web + "/trace", "", O_WRONLY | O_TRUNC), "0");
+  }
+  ASSERT_TRUE(eventually([&] { return write_to(web + "/buffer_size_kb", "64") == "2"; }));
+  EXPECT_EQ(text_of(web + "/buffer_size_kb"), "X\n");
+  ASSERT_EQ(end_of(start_writer("web", 10)), 0);
+  EXPECT_EQ(write_to(web + "/snapshot", "1"), "1");
+  EXPECT_EQ(lines_with(text_of(web + "/snapshot"), ": tick: "), 10u);
+  EXPECT_EQ(lines_with(text_of(web + "/trace"), ": tick: "), 0u);
+  EXPECT_EQ(write_to(web + "/snapshot", "0"), "1");
+  EXPECT_EQ(lines_with(text_of(web + "/snapshot"), ": tick: "), 0u);
+  EXPECT_EQ(rmdir(web.c_str()), 0) << strerrorname_np(errno);
+}
+
+TEST_F(Mount, WaitsByBufferPercent) {
+  start();
+  make_web();
+  ASSERT_EQ(write_to(web + "/buffer_size_kb", "16"), "2");  // 5 sub-buffers
+  const std::string third_of_a_page(1300, 'x');
+  const auto mark = [&] { ASSERT_EQ(write_to(web + "/trace_marker", third_of_a_page), "1300"); };
+  mark();
+  const sys::Fd fd(::open((web + "/per_cpu/cpu0/trace_pipe_raw").c_str(), O_RDONLY));
+  ASSERT_TRUE(fd);
+  pollfd ready{fd.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&ready, 1, 50), 0) << "one event is not half of it";
+  write_to(web + "/buffer_percent", "0");
+  EXPECT_EQ(poll(&ready, 1, 10000), 1);
+  EXPECT_EQ(ready.revents, POLLIN);
+  write_to(web + "/buffer_percent", "50");
+  std::atomic<int> got{-1};
+  std::thread blocked([&] { got = ioctl(fd.get(), abi::get_reader_ioctl); });
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(got, -1) << "it waits";
+  EXPECT_EQ(ended(ioctl(fd.get(), 0)), "0");
+  blocked.join();
+  EXPECT_EQ(got, 0) << "command 0 wakes all";
+  got = -1;
+  std::thread again([&] { got = poll(&ready, 1, 20000); });
+  for (int i = 0; i < 4; ++i) mark();
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(got, -1) << "two of five";
+  for (int i = 0; i < 5; ++i) mark();
+  again.join();
+  EXPECT_EQ(got, 1) << "half full";
+  std::thread last([&] { got = ioctl(fd.get(), abi::get_reader_ioctl); });
+  last.join();
+  EXPECT_EQ(got, 0);
+}
+
+// read() gives whole sub-buffers; what does not fit stays; the loss is on the next one.
+TEST_F(Mount, ReadsSubBuffers) {
+  start();
+  make_web();
+  for (const char* size : {"4", "8", "64"}) {
+    ASSERT_EQ(write_to(web + "/trace", "", O_WRONLY | O_TRUNC), "0");
+    ASSERT_EQ(write_to(web + "/buffer_subbuf_size_kb", size), std::to_string(std::strlen(size)));
+    ASSERT_EQ(write_to(web + "/buffer_size_kb", "256"), "3");
+    const u32 subbuf = static_cast<u32>(std::atoi(size)) * 1024;
+    const u64 written = 40000;
+    ASSERT_EQ(end_of(start_writer("web", written)), 0);
+    u64 read_events = 0, lost = 0, overrun = 0;
+    for (u32 n = 0; fs::exists(web + "/per_cpu/cpu" + std::to_string(n)); ++n) {
+      const std::string cpu = web + "/per_cpu/cpu" + std::to_string(n);
+      overrun += stats(cpu).overrun;
+      const sys::Fd fd(::open((cpu + "/trace_pipe_raw").c_str(), O_RDONLY | O_NONBLOCK));
+      std::vector<u64> image(subbuf / 8);
+      ssize_t got;
+      while ((got = read(fd.get(), image.data(), subbuf)) > 0) {
+        ASSERT_EQ(got, static_cast<ssize_t>(subbuf));
+        const u64 commit = image[1];
+        const auto* const data = reinterpret_cast<const u8*>(image.data() + 2);
+        if (abi::commit_missed(commit)) {
+          u64 missed = 0;
+          ASSERT_TRUE(abi::commit_stored(commit) || abi::commit_size(commit) + 24 > subbuf);
+          if (abi::commit_stored(commit)) std::memcpy(&missed, data + abi::commit_size(commit), 8);
+          lost += missed;
+        }
+        abi::EventCursor c(data, 0, abi::commit_size(commit), image[0]);
+        while (c.next()) ++read_events;
+        ASSERT_EQ(c.malformed(), abi::Malformed::no);
+      }
+      EXPECT_EQ(ended(got), "EAGAIN");
+      EXPECT_EQ(read(fd.get(), image.data(), 0), 0);
+      EXPECT_EQ(stats(cpu).entries, 0u);
+    }
+    EXPECT_GT(overrun, 0u);
+    EXPECT_EQ(read_events + overrun, written) << size;
+    EXPECT_LE(lost, overrun);
+  }
+  // The first call's count limits what is taken.
+  ASSERT_EQ(write_to(web + "/trace", "", O_WRONLY | O_TRUNC), "0");
+  ASSERT_EQ(end_of(start_writer("web", 3)), 0);
+  for (u32 n = 0; fs::exists(web + "/per_cpu/cpu" + std::to_string(n)); ++n) {
+    const std::string cpu = web + "/per_cpu/cpu" + std::to_string(n);
+    if (stats(cpu).entries != 3) continue;
+    const sys::Fd fd(::open((cpu + "/trace_pipe_raw").c_str(), O_RDONLY | O_NONBLOCK));
+    u64 some[8] = {};
+    EXPECT_EQ(read(fd.get(), some, 16), 0);
+    EXPECT_EQ(read(fd.get(), some, 40), 40);
+    EXPECT_EQ(some[1], 20u) << "one event";
+    EXPECT_EQ(stats(cpu).read - 1, stats(cpu).read - 1);
+    EXPECT_EQ(stats(cpu).entries, 2u);
+  }
+}
+
+// Two mappers, a reader of trace_pipe, a client that dies with its mapping, a writer at full speed: nothing is counted twice or lost
+// without being told.
+TEST_F(Mount, SeveralClientsAndExactBooks) {
+  start();
+  make_web();
+  ASSERT_EQ(write_to(web + "/buffer_percent", "0"), "1");
+  ASSERT_EQ(end_of(start_writer("web", 1)), 0);
+  const std::string cpu = web + "/per_cpu/cpu0", raw = cpu + "/trace_pipe_raw";
+  const pid_t dying = fork();
+  if (dying == 0) {
+    Mapping map(raw);
+    for (;;) map.step();
+  }
+  const u64 count = 3'000'000;
+  const pid_t writer = start_writer("web", count);
+  std::atomic<bool> over{false};
+  std::atomic<u64> by_pipe{0}, bad{0};
+  const auto mapper = [&] {
+    Mapping map(raw);
+    if (map.base == nullptr) {
+      ++bad;
+      return;
+    }
+    while (!over)
+      if (!map.step()) ++bad;
+  };
+  std::thread a(mapper), b(mapper), pipe([&] {
+    const sys::Fd fd(::open((web + "/trace_pipe").c_str(), O_RDONLY | O_NONBLOCK));
+    std::vector<char> some(1 << 16);
+    while (!over) {
+      const ssize_t n = read(fd.get(), some.data(), some.size());
+      if (n > 0)
+        by_pipe += static_cast<u64>(std::count(some.begin(), some.begin() + n, '\n'));
+      else if (errno != EAGAIN)
+        ++bad;
+      else
+        std::this_thread::sleep_for(1ms);
+    }
+  });
+  std::this_thread::sleep_for(200ms);
+  kill(dying, SIGKILL);
+  end_of(dying);
+  EXPECT_EQ(end_of(writer), 0);
+  std::this_thread::sleep_for(50ms);
+  over = true;
+  a.join();
+  b.join();
+  pipe.join();
+  EXPECT_EQ(bad, 0u);
+  EXPECT_GT(by_pipe, 0u);
+  u64 sum = 0;
+  for (u32 n = 0; fs::exists(web + "/per_cpu/cpu" + std::to_string(n)); ++n) {
+    const Stats s = stats(web + "/per_cpu/cpu" + std::to_string(n));
+    sum += s.entries + s.overrun + s.read + s.dropped;
+  }
+  EXPECT_EQ(sum, count + 1);
+  EXPECT_TRUE(eventually([&] { return write_to(web + "/buffer_size_kb", "64") == "2"; })) << "all mappers are gone";
+}
+
+TEST_F(Mount, ACrashedServerLeavesNothingInTheWay) {
+  start();
+  make_web();
+  ASSERT_EQ(end_of(start_writer("web", 10)), 0);
+  EXPECT_EQ(write_to(web + "/trace_marker", "x"), "1");
+  Mapping map(web + "/per_cpu/cpu0/trace_pipe_raw");
+  ASSERT_NE(map.base, nullptr);
+  kill(server, SIGKILL);
+  end_of(server);
+  EXPECT_FALSE(map.step());
+  EXPECT_EQ(map.meta().nr_subbufs, 355u) << "the pages stay";
+  EXPECT_FALSE(mounted());
+  start();
+  EXPECT_TRUE(mounted());
+  // Whoever mapped the ring when it crashed is not counted any more once somebody asks.
+  { const Mapping again(web + "/per_cpu/cpu0/trace_pipe_raw"); }
+  EXPECT_TRUE(eventually([&] { return write_to(web + "/buffer_size_kb", "64") == "2"; }));
+  // A second server does not take a living one's place.
+  const Outcome second = ringside("mount m");
+  EXPECT_EQ(second.code, 1);
+  EXPECT_NE(second.err.find("is mounted already"), std::string::npos) << second.err;
+  // Ctrl-C leaves nothing, not even what was the top level.
+  kill(server, SIGINT);
+  EXPECT_EQ(end_of(server), 0);
+  server = -1;
+  EXPECT_FALSE(mounted());
+  for (const auto& entry : fs::directory_iterator(dir + "/root")) EXPECT_EQ(entry.path().filename(), "web");
+}
+
+TEST_F(Mount, UnmountsWithItsLastUser) {
+  start({"--auto"});
+  {
+    const sys::Fd fd(::open((at + "/tracing_on").c_str(), O_RDONLY));
+    std::this_thread::sleep_for(1500ms);
+    EXPECT_TRUE(mounted());
+  }
+  EXPECT_TRUE(eventually([&] { return waitpid(server, nullptr, WNOHANG) == server; }));
+  server = -1;
+  EXPECT_FALSE(mounted());
+}
+
+// Other users see nothing, or read and write nothing; one that takes all it can get leaves enough for the others.
+TEST_F(Mount, OtherUsers) {
+  fs::permissions(dir, fs::perms::others_exec | fs::perms::others_read, fs::perm_options::add);
+  const auto as_nobody = [&](const std::function<int()>& what) {
+    const pid_t child = fork();
+    if (child == 0) {
+      if (setgid(65534) != 0 || setuid(65534) != 0) _exit(99);
+      _exit(what());
+    }
+    return end_of(child);
+  };
+  start();
+  EXPECT_EQ(as_nobody([&] { return ::open((at + "/trace").c_str(), O_RDONLY) < 0 ? errno : 0; }), EACCES);
+  kill(server, SIGTERM);
+  end_of(server);
+  start({"--allow-other"});
+  make_web();
+  ASSERT_EQ(end_of(start_writer("web", 100)), 0);
+  EXPECT_EQ(as_nobody([&] { return ::open((web + "/trace").c_str(), O_RDONLY) < 0 ? errno : 0; }), 0);
+  EXPECT_EQ(as_nobody([&] { return ::open((web + "/tracing_on").c_str(), O_WRONLY) < 0 ? errno : 0; }), EACCES);
+  EXPECT_EQ(as_nobody([&] { return mkdir((at + "/instances/x").c_str(), 0700) < 0 ? errno : 0; }), EACCES);
+  EXPECT_EQ(as_nobody([&] { return chmod((web + "/trace").c_str(), 0777) < 0 ? errno : 0; }), EPERM);
+  EXPECT_EQ(as_nobody([&] {
+    Mapping map(web + "/per_cpu/cpu0/trace_pipe_raw");
+    return map.base != nullptr && map.step() && map.step() && map.events == 100 ? 0 : 1;
+  }), 0);
+  EXPECT_EQ(as_nobody([&] {
+    int opened = 0;
+    while (opened < 5000 && ::open((web + "/trace").c_str(), O_RDONLY) >= 0) ++opened;
+    return opened < 1000 && errno == EMFILE ? 0 : 1;
+  }), 0);
+  EXPECT_EQ(text_of(web + "/tracing_on"), "1\n");
+}
+
+// One program on the kernel's mapping and on ours: the same steps, the same bytes.
+TEST_F(Mount, AnIndependentClientSeesTheSame) {
+  auto kernel = tracefs_dir();
+  if (!kernel) GTEST_SKIP() << kernel.error().sentence;
+  start();
+  std::string ours, theirs;
+  for (const char* size : {"4", "8", "16", "64"}) {
+    // An event that is late by more than 134 ms takes more room: then once more.
+    for (int attempt = 0; attempt < 5; ++attempt) {
+      TracefsOptions make;
+      make.prefix = "ringside-mount-";
+      make.clock = ClockKind::mono;
+      auto instance = TracefsInstance::create(make);
+      if (!instance) GTEST_SKIP() << instance.error().sentence;
+      ASSERT_EQ(mkdir(web.c_str(), 0700), 0);
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(0, &one);
+      std::string* out[] = {&theirs, &ours};
+      const std::string where[] = {instance->dir(), web};
+      std::thread([&] {
+        sched_setaffinity(0, sizeof one, &one);
+        for (int i = 0; i < 2; ++i) {
+          write_to(where[i] + "/tracing_on", "1");
+          write_to(where[i] + "/buffer_subbuf_size_kb", size);
+          write_to(where[i] + "/buffer_size_kb", "256");
+          const sys::Fd marker(::open((where[i] + "/trace_marker").c_str(), O_WRONLY));
+          for (int n = 0; n < 400; ++n) {
+            const std::string text = std::to_string(n) + std::string(static_cast<size_t>(n * 37 % 900), 'a');
+            (void)!write(marker.get(), text.data(), text.size());
+          }
+        }
+      }).join();
+      for (int i = 0; i < 2; ++i) {
+        const Outcome o = run("timeout 20 " RINGSIDE_BUILD_DIR "/tests/mapping_client " + where[i] + "/per_cpu/cpu0/trace_pipe_raw");
+        EXPECT_EQ(o.code, 0) << where[i] << o.err;
+        *out[i] = o.out;
+      }
+      ASSERT_TRUE(eventually([&] { return rmdir(web.c_str()) == 0; })) << strerrorname_np(errno);
+      if (ours == theirs) break;
+    }
+    EXPECT_EQ(ours, theirs) << size;
+    EXPECT_GT(lines_with(ours, "\n"), 300u);
+  }
+}
+
+TEST_F(Mount, LibtracefsWorks) {
+  InstanceOptions o;
+  o.name = "web";
+  o.clock = ClockKind::mono;
+  must(Instance::create(o));
+  ASSERT_EQ(end_of(start_writer("web", 3)), 0);
+  // Like the kernel's, its users look for events at the top level.
+  start({"--instance", "web"});
+  const Outcome fresh = run("timeout 60 " RINGSIDE_BUILD_DIR "/tests/tracefs_client " + at + " made");
+  EXPECT_EQ(fresh.code, 0) << fresh.err;
+  EXPECT_EQ(lines_with(fresh.out, "print: "), 3u) << fresh.out;
+  EXPECT_NE(fresh.out.find("marker 2"), std::string::npos) << fresh.out;
+  EXPECT_FALSE(fs::exists(at + "/instances/made"));
+  ASSERT_EQ(mkdir((at + "/instances/busy").c_str(), 0700), 0);
+  ASSERT_EQ(end_of(start_writer("busy", 3)), 0);
+  const Outcome known = run("timeout 60 " RINGSIDE_BUILD_DIR "/tests/tracefs_client " + at + " busy app tick");
+  EXPECT_EQ(known.code, 0) << known.err;
+  EXPECT_EQ(text_of(at + "/instances/busy/events/app/tick/enable"), "1\n");
+}
+
+// Debian's trace-cmd, which knows nothing of us, in a mount namespace where we stand at tracefs' place.
+TEST_F(Mount, TraceCmdRecords) {
+  if (std::system("command -v trace-cmd >/dev/null") != 0) GTEST_SKIP() << "trace-cmd is not installed";
+  if (auto kernel = tracefs_dir(); !kernel) GTEST_SKIP() << kernel.error().sentence;
+  InstanceOptions o;
+  o.name = "web";
+  o.clock = ClockKind::mono;
+  o.subbuf_size = 4096;
+  o.buffer_size = 8 << 20;
+  must(Instance::create(o));
+  ASSERT_EQ(run("RINGSIDE_INSTANCE=web " RINGSIDE_BUILD_DIR "/example_01_write").code, 0);  // its events are known by now
+  start({"--instance", "web", "--cpus", "16"});
+  // The command waits for its recorders, then writes. trace-cmd looks at as many rings as it takes the machine to have processors.
+  std::ofstream(dir + "/one") << "1\n";
+  std::ofstream(dir + "/possible") << "0-15\n";
+  const std::string tracing = must(tracefs_dir());
+  for (const std::string how : {"--nosplice", ""}) {
+    const Outcome r = run("timeout 60 unshare -m --propagation private sh -c 'mount --bind m " + tracing +
+                          " && mount --bind possible /sys/devices/system/cpu/possible && mount --bind one /proc/sys/kernel/ftrace_enabled; RINGSIDE_INSTANCE=web exec trace-cmd record " + how +
+                          " -o " + dir + "/t.dat -e net:packet_in sh -c \"sleep 0.5; for i in 1 2 3 4 5 6 7 8; do " RINGSIDE_BUILD_DIR
+                          "/example_01_write; done; sleep 0.2\"'");
+    if (r.err.find("unshare") != std::string::npos && r.code == 1) GTEST_SKIP() << r.err;
+    EXPECT_EQ(r.code, 0) << r.err;
+    const Outcome report = run("trace-cmd report t.dat");
+    EXPECT_EQ(report.code, 0) << report.err;
+    EXPECT_EQ(lines_with(report.out, "packet_in:"), 24u) << how << report.out << r.err << r.out;
+  }
+}
+
+}  // namespace
+}  // namespace ringside

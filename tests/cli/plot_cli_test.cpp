@@ -1,0 +1,152 @@
+// `ringside plot` from the outside: errors, what the page holds, texts that would be more than texts.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "binary.hpp"
+#include "cli/hand_made.hpp"
+#include "plot_page.hpp"
+#include "source/recording.hpp"
+
+namespace ringside {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using test::Outcome;
+using test::Payload;
+using test::SubBuffer;
+
+struct PlotCli : test::BinaryTest {
+  void SetUp() override {
+    BinaryTest::SetUp();
+    record({});
+    const Outcome o = ringside("plot -o probe.html");
+    if (o.err.find("without the page") != std::string::npos) GTEST_SKIP() << o.err;
+    fs::remove(dir + "/probe.html");
+  }
+  // Four events on a ring with a gap before the last, if no others are wanted.
+  void record(const std::vector<u64>& times, const std::string& task = "cc1plus", const std::string& event = "malloc",
+              bool empty = false) const {
+    auto w = RecordingWriter::create(dir + "/ringside.data", ClockInfo{});
+    ASSERT_TRUE(w) << w.error().sentence;
+    w->meta().command = {"g++", "-c", task};
+    w->meta().events.push_back(
+        {1, "libc", event,
+         test::format(1, event,
+                      "\tfield:u64 size;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:u64 ptr;\toffset:16;\tsize:8;\tsigned:0;\n",
+                      R"("size=%llu ptr=0x%llx", REC->size, REC->ptr)"),
+         true});
+    ASSERT_TRUE(w->add_ring({0, 4700, 4711, task, "g++"}, 4096));
+    if (!empty && times.empty()) {
+      SubBuffer a(1'000'000'000), b(3'000'000'000);
+      for (u64 i = 0; i < 3; ++i) a.event(1'000'000'000 + i * 500'000'000, Payload(1, 4711).put(u64{32}).put(u64{0xA0}));
+      b.event(3'000'000'000, Payload(1, 4711).put(u64{64}).put(u64{0xB0}));
+      ASSERT_TRUE(w->append(0, a.view()));
+      ASSERT_TRUE(w->append(0, b.view(1234)));
+    }
+    for (const u64 time : times) {
+      SubBuffer s(time);
+      s.event(time, Payload(1, 4711).put(u64{32}).put(u64{0xA0}));
+      ASSERT_TRUE(w->append(0, s.view()));
+    }
+    ASSERT_TRUE(w->finish(2'000'000'000));
+  }
+  json page(const std::string& arguments = "") const {
+    const Outcome o = ringside("plot " + arguments);
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_EQ(o.out, "");
+    return test::page_json(test::slurp(dir + "/ringside.html"));
+  }
+};
+
+TEST_F(PlotCli, WritesOneFileThatHoldsAll) {
+  const json j = page();
+  EXPECT_EQ(j["events"], 4);
+  EXPECT_EQ(j["lost"], 1234);
+  EXPECT_EQ(j["origin"], "1000000000");
+  EXPECT_EQ(j["duration"], 2'000'000'000);
+  EXPECT_EQ(j["where"], "ringside.data");
+  EXPECT_EQ(j["facts"][0], json::parse(R"(["command","g++ -c cc1plus"])"));
+  const std::string html = test::slurp(dir + "/ringside.html");
+  for (const char* loads : {"src=", "@import", "<link rel=\"stylesheet\"", "http-equiv=\"refresh\""})
+    EXPECT_EQ(html.find(loads), std::string::npos) << loads;
+  EXPECT_NE(html.find("default-src 'none'"), std::string::npos);
+  EXPECT_FALSE(fs::exists(dir + "/ringside.html.part"));
+}
+
+TEST_F(PlotCli, ToStdoutIsTheSameBytes) {
+  const Outcome to_file = ringside("plot -o x.html"), to_stdout = ringside("plot -o -");
+  EXPECT_EQ(to_stdout.code, 0);
+  EXPECT_EQ(to_stdout.out, test::slurp(dir + "/x.html"));
+  EXPECT_NE(to_file.err.find("4 events, lost 1,234; x.html"), std::string::npos) << to_file.err;
+}
+
+TEST_F(PlotCli, APartOfIt) {
+  EXPECT_EQ(page("--from 1.5s --to 2")["events"], 2);
+  EXPECT_EQ(page("--from +500ms --to +1s")["events"], 2);
+  EXPECT_EQ(page("--from 1.5s --to 2")["lost"], 0);
+  EXPECT_EQ(page("--from 1h")["events"], 0);
+  EXPECT_EQ(page("-F 'size > 32'")["events"], 1);
+  EXPECT_EQ(page("-e 'libc:*'")["events"], 4);
+  EXPECT_EQ(page("-e nothing")["events"], 0);
+}
+
+TEST_F(PlotCli, Errors) {
+  for (const char* wrong :
+       {"--from never", "--to +", "--from ''", "--items 5", "--items many", "--columns 1", "--nonsense", "--from 3s --to 2s"}) {
+    const Outcome o = ringside(std::string("plot ") + wrong);
+    EXPECT_EQ(o.code, 2) << wrong << o.err;
+    EXPECT_FALSE(fs::exists(dir + "/ringside.html")) << wrong;
+  }
+  Outcome o = ringside("plot -o /nonexistent/x.html");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("/nonexistent/x.html cannot be written: No such file or directory; name another with -o"),
+            std::string::npos)
+      << o.err;
+  o = ringside("plot nothing");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_FALSE(fs::exists(dir + "/ringside.html"));
+  EXPECT_EQ(ringside("plot -F 'size >'").code, 1);
+  fs::create_directory(dir + "/taken");
+  EXPECT_EQ(ringside("plot -o taken").code, 1);
+  EXPECT_FALSE(fs::exists(dir + "/taken.part"));
+}
+
+TEST_F(PlotCli, HostileNamesAreData) {
+  const std::string bad = "</script><script>alert(1)</script><!--\xff\"\\";
+  record({}, bad);
+  const json j = page();
+  EXPECT_EQ(j["threads"][1]["name"], "</script><script>alert(1)</script><!--\xef\xbf\xbd\"\\");
+  const std::string html = test::slurp(dir + "/ringside.html");
+  EXPECT_EQ(html.find("alert(1)"), std::string::npos);
+  const Outcome o = ringside("plot -o 'RINGSIDE_DATA</title>.html'");
+  EXPECT_EQ(o.code, 1);  // the / of it
+}
+
+TEST_F(PlotCli, NothingInIt) {
+  record({}, "t", "malloc", true);
+  const Outcome o = ringside("plot");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.err.find("no event"), std::string::npos) << o.err;
+  EXPECT_EQ(test::page_json(test::slurp(dir + "/ringside.html"))["events"], 0);
+}
+
+TEST_F(PlotCli, HugeTimes) {
+  record({1, u64{1} << 62, ~u64{0} - 5});
+  const json j = page();
+  EXPECT_EQ(j["events"], 3);
+  EXPECT_LE(j["rates"]["columns"], 2048);
+}
+
+TEST_F(PlotCli, WithoutPageItSaysWhatWasMissing) {
+  // What the build leaves where npm is missing is a page of one line; here it stands for the real one.
+  const Outcome o = run(RINGSIDE_SOURCE_DIR "/src/plot/page/build NOTFOUND NOTFOUND " + dir + "/cache " + dir + "/page.html");
+  EXPECT_EQ(o.code, 0);
+  EXPECT_EQ(test::slurp(dir + "/page.html"), "there was no nodejs\n");
+  EXPECT_NE(o.err.find("built without its page"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ringside

@@ -1,0 +1,210 @@
+// What a page is drawn from, against slow references: random slices and times in random order.
+#include "plot/plot.hpp"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+#include <tuple>
+
+#include "cli/hand_made.hpp"
+#include "plot/lanes.hpp"
+#include "plot/time_grid.hpp"
+
+namespace ringside::plot {
+namespace {
+
+// Times of every size, close together or not.
+u64 random_time(u64 base) {
+  const u32 bits = *rc::gen::inRange(0u, 65u);
+  const u64 low = bits == 0 ? 0 : *rc::gen::arbitrary<u64>() >> (64 - bits);
+  return base + low;
+}
+
+RC_GTEST_PROP(TimeGrid, IsTheNarrowestThatHoldsAll, ()) {
+  const u32 most = *rc::gen::inRange(2u, 40u);
+  const u64 base = *rc::gen::element(u64{0}, u64{1'000'000'000'000}, u64{1} << 63);
+  const auto count = *rc::gen::inRange(1, 60);
+  TimeGrid grid(most);
+  std::vector<std::tuple<u64, u32, u64>> all;
+  for (int i = 0; i < count; ++i) {
+    all.emplace_back(random_time(base), *rc::gen::inRange(0u, 3u), *rc::gen::inRange(u64{1}, u64{5}));
+    const auto& [time, row, n] = all.back();
+    grid.add(time, row, n);
+  }
+  u64 low = ~u64{0}, high = 0;
+  for (const auto& [time, row, n] : all) low = std::min(low, time), high = std::max(high, time);
+  u32 shift = 0;
+  while ((high >> shift) - (low >> shift) >= most) ++shift;
+  RC_ASSERT(grid.shift() == shift);
+  RC_ASSERT(grid.first() == low >> shift);
+  RC_ASSERT(grid.last() == high >> shift);
+  for (u32 row = 0; row < 3; ++row) {
+    std::map<u64, u64> expected, found;
+    for (const auto& [time, r, n] : all) {
+      if (r == row) expected[time >> shift] += n;
+    }
+    grid.for_each(row, [&](u64 column, u64 n) { found[column] = n; });
+    RC_ASSERT(found == expected);
+  }
+}
+
+// A slice as what matters of it.
+using Seen = std::tuple<u64, u64, u32, u32, u32, u64, u64, std::string>;
+Seen seen(const Slice& s) { return {s.end, s.begin, s.what, s.ring, s.merged, s.weight, s.busy, s.text}; }
+
+// At a level: what meets is one.
+std::vector<std::multiset<Seen>> reference(const std::vector<std::pair<u32, Slice>>& all, u32 lanes, int level, u64& held) {
+  const bool mixed = level > 21;
+  const int shift = mixed ? level - 2 : level - 1;
+  std::vector<std::multiset<Seen>> out(lanes);
+  held = 0;
+  for (u32 lane = 0; lane < lanes; ++lane) {
+    std::map<std::pair<u32, u64>, std::vector<Slice>> meeting;
+    for (const auto& [l, s] : all) {
+      if (l != lane) continue;
+      if (level == 0 || (s.end - s.begin) >> shift != 0)
+        out[lane].insert(seen(s));
+      else
+        meeting[{mixed ? 0 : s.what, s.end >> shift}].push_back(s);
+    }
+    for (const auto& [place, slices] : meeting) {
+      Slice one = slices[0];
+      for (size_t i = 1; i < slices.size(); ++i) {
+        const Slice& s = slices[i];
+        one.begin = std::min(one.begin, s.begin);
+        one.end = std::max(one.end, s.end);
+        if (one.what != s.what) one.what = Slice::various;
+        if (one.ring != s.ring) one.ring = Slice::various;
+        ++one.merged;
+        one.weight += s.weight;
+        one.busy = one.busy + s.busy < one.busy ? ~u64{0} : one.busy + s.busy;
+        one.text.clear();
+      }
+      out[lane].insert(seen(one));
+    }
+    held += out[lane].size();
+  }
+  return out;
+}
+
+RC_GTEST_PROP(Lanes, MergeAsLittleAsTheBoundAllows, ()) {
+  const u64 most = *rc::gen::inRange(u64{1}, u64{40});
+  const auto count = *rc::gen::inRange(0, 80);
+  const u64 base = *rc::gen::element(u64{0}, u64{1'000'000'000'000});
+  const u32 spread = *rc::gen::inRange(4u, 62u);
+  std::mt19937_64 random(*rc::gen::arbitrary<u64>());
+  Lanes lanes(most);
+  std::vector<std::pair<u32, Slice>> all;
+  for (int i = 0; i < count; ++i) {
+    Slice s;
+    s.end = base + (random() >> (64 - spread));
+    s.begin = random() % 3 == 0 ? s.end : s.end - std::min(s.end, random() >> (2 + random() % 61));
+    s.what = static_cast<u32>(random() % 4);
+    s.ring = static_cast<u32>(random() % 2);
+    s.weight = random() % 9;
+    s.busy = s.end - s.begin;
+    all.emplace_back(static_cast<u32>(random() % 3), s);
+  }
+  if (random() % 2 == 0)
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second.end < b.second.end; });
+  for (int i = 0; i < count; ++i) {
+    all[static_cast<size_t>(i)].second.text = std::to_string(i);
+    const auto& [lane, s] = all[static_cast<size_t>(i)];
+    Slice without_text = s;
+    without_text.text.clear();
+    lanes.add(lane, without_text, [&, text = s.text] { return text; });
+  }
+  lanes.finish();
+  int level = 0;
+  u64 held = 0;
+  std::vector<std::multiset<Seen>> expected;
+  for (; level <= 65; ++level) {
+    expected = reference(all, 3, level, held);
+    if (held <= most) break;
+  }
+  level = std::min(level, 65);
+  RC_ASSERT(lanes.held() == held);
+  RC_ASSERT(lanes.merges() == (level > 0));
+  RC_ASSERT(lanes.mixed() == (level > 21));
+  for (u32 lane = 0; lane < lanes.size(); ++lane) {
+    std::multiset<Seen> found;
+    u64 before = 0;
+    for (const Slice& s : lanes.slices(lane)) {
+      RC_ASSERT(s.end >= before);
+      before = s.end;
+      found.insert(seen(s));
+    }
+    RC_ASSERT(found == expected[lane]);
+  }
+}
+
+// Records of any bytes, at any time: what comes out is JSON, and every event is in it.
+void take_anything(const Formats& formats, u64 seed) {
+  Tasks tasks;
+  std::mt19937_64 random(seed);
+  const u64 spread = 2 + random() % 62, count = random() % 120;
+  Options options;
+  options.items = 1 + random() % 50;
+  options.columns = 64;
+  Plot plot(formats, tasks, options);
+  u64 lost = 0, events = 0;
+  for (u64 i = 0; i < count; ++i) {
+    const u32 source = random() % 4;
+    RingName name{source, static_cast<i32>(source), static_cast<i32>(source), "t\xff", "p", source < 2};
+    std::vector<u8> bytes(random() % 32);
+    for (u8& b : bytes) b = static_cast<u8>(random() % 4 == 0 ? random() : "BEI\0"[random() % 4]);
+    if (bytes.size() >= 8) {
+      bytes[0] = static_cast<u8>(random() % 8);
+      bytes[1] = 0;
+      for (size_t b = 4; b < 8; ++b) bytes[b] = static_cast<u8>(b == 4 ? random() % 5 : 0);
+    }
+    TraceRecord record{
+        random() >> spread, random() % 8 == 0 ? random() >> 20 : 0, {bytes.data(), bytes.size()}, source, name.ids()};
+    if (record.lost != 0) record.payload = {};
+    (record.lost != 0 ? lost : events) += record.lost != 0 ? record.lost : 1;
+    plot.add(record, name);
+  }
+  const auto j = nlohmann::json::parse(plot.json("\xff\"", {}, false), nullptr, false);
+  ASSERT_FALSE(j.is_discarded());
+  EXPECT_EQ(j["events"], events);
+  EXPECT_EQ(j["lost"], lost);
+  u64 counted = 0;
+  for (const auto& type : j["types"]) counted += type["count"].get<u64>();
+  EXPECT_EQ(counted, events);
+}
+
+TEST(Plot, TakesAnything) {
+  Formats formats;
+  const std::string text = "\tfield:char name[8];\toffset:8;\tsize:8;\tsigned:0;\n",
+                    number = "\tfield:s64 wait_ns;\toffset:8;\tsize:8;\tsigned:1;\n";
+  formats.add(1, "a", "text", test::format(1, "text", text, R"("%s", REC->name)"));
+  formats.add(2, "a", "wait", test::format(2, "wait", number, R"("%lld", REC->wait_ns)"));
+  formats.add(3, "a", "span",
+              test::format(3, "span",
+                           "\tfield:char track_event_type;\toffset:8;\tsize:1;\tsigned:0;\n\tfield:char "
+                           "slice_name[3];\toffset:9;\tsize:3;\tsigned:0;\n",
+                           R"("%c", REC->track_event_type)"));
+  for (const u16 id : {u16{4}, u16{5}}) {
+    const std::string name = id == 4 ? "sys_enter_x" : "sys_exit_x";
+    formats.add(kernel_ids + id, "syscalls", name, test::format(id, name, number, R"("%lld", REC->wait_ns)"));
+  }
+  formats.add(
+      kernel_ids + 6, "sched", "sched_switch",
+      test::format(
+          6, "sched_switch",
+          "\tfield:char prev_comm[4];\toffset:8;\tsize:4;\tsigned:0;\n\tfield:s32 prev_pid;\toffset:12;\tsize:4;\tsigned:1;\n"
+          "\tfield:char next_comm[4];\toffset:16;\tsize:4;\tsigned:0;\n\tfield:s32 next_pid;\toffset:20;\tsize:4;\tsigned:1;\n",
+          R"("%d", REC->prev_pid)"));
+  for (u64 seed = 0; seed < 500 && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    take_anything(formats, seed);
+  }
+}
+
+}  // namespace
+}  // namespace ringside::plot

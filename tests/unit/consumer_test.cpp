@@ -1,0 +1,237 @@
+// The public consumer, in C++ and C, against what was recorded by hand.
+#include <ringside/consumer.h>
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <ringside/consumer.hpp>
+#include <thread>
+
+#include "cli/hand_made.hpp"
+#include "consumer/trace.hpp"
+#include "kernel/tracefs_instance.hpp"
+#include "random_recording.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside {
+namespace {
+
+struct ConsumerTest : testing::Test {
+  const std::string dir = (std::filesystem::temp_directory_path() / ("ringside-consumer-" + std::to_string(getpid()))).string();
+  u64 events = 0;
+  void SetUp() override {
+    std::filesystem::remove_all(dir);
+    events = test::random_recording(dir, ClockInfo{}, 3, 4096, test::Of::both);
+  }
+  void TearDown() override { std::filesystem::remove_all(dir); }
+  Consumer open(const std::string& filter = "") {
+    Consumer::Options options;
+    options.where = {dir};
+    options.filter = filter;
+    return must(Consumer::open(options));
+  }
+};
+
+TEST_F(ConsumerTest, EveryEventOnceInOrder) {
+  Consumer consumer = open();
+  u64 n = 0, lost = 0, last = 0;
+  consumer.run([&](const Event& e) {
+    EXPECT_GE(e.time, last);
+    last = e.time;
+    lost += e.lost;
+    if (e.lost != 0) return;
+    ++n;
+    EXPECT_FALSE(consumer.name(e).empty());
+    EXPECT_NE(consumer.text(e).find(std::string(consumer.name(e)).substr(consumer.name(e).find(':') + 1) + ":"), std::string::npos) << consumer.text(e);
+  });
+  EXPECT_EQ(n, events);
+  EXPECT_EQ(consumer.events(), events);
+  EXPECT_EQ(consumer.lost(), lost);
+  EXPECT_EQ(consumer.late(), 0u);
+  EXPECT_TRUE(consumer.problems().empty());
+  Event e;
+  EXPECT_FALSE(consumer.next(e));
+  EXPECT_FALSE(consumer.wait());
+}
+
+TEST_F(ConsumerTest, FieldsColumnsAndHistsAgree) {
+  Consumer consumer = open();
+  const auto b = must(consumer.field<short>("app:numbers", "b"));
+  const auto d = must(consumer.field<i64>("app:numbers", "d"));
+  const auto name = must(consumer.field<std::string_view>("app:texts", "name"));
+  const auto more = must(consumer.field<std::string_view>("app:texts", "more"));
+  auto b_column = must(consumer.column("app:numbers/b"));
+  auto name_column = must(consumer.column("app:texts/name"));
+  auto hist = must(consumer.hist({"event"}, {"c"}));
+  u64 numbers = 0, texts = 0, with_c = 0;
+  double sum = 0;
+  consumer.run([&](const Event& e) {
+    with_c += hist.add(e);
+    if (b.in(e)) {
+      ++numbers;
+      EXPECT_EQ(b_column.number(e), std::optional<i64>(b(e)));
+      EXPECT_EQ(name_column.text(e), std::nullopt);
+      EXPECT_NE(consumer.text(e).find("d=" + std::to_string(d(e))), std::string::npos) << consumer.text(e);
+      EXPECT_EQ(b_column.real(e), std::optional<double>(b(e)));
+    }
+    if (name.in(e)) {
+      ++texts;
+      EXPECT_EQ(name(e), "short");
+      EXPECT_EQ(more(e), "four");
+      EXPECT_EQ(name_column.text(e), std::optional<std::string_view>("short"));
+    }
+  });
+  EXPECT_GT(numbers, 0u);
+  EXPECT_GT(texts, 0u);
+  u64 counted = 0;
+  for (const auto& row : hist.rows()) {
+    counted += row.count;
+    sum += row.values[0]->sum();
+  }
+  EXPECT_EQ(counted, with_c);
+  EXPECT_GT(sum, 0);
+  EXPECT_EQ(hist.evicted_keys(), 0u);
+}
+
+TEST_F(ConsumerTest, FiltersAndErrors) {
+  Consumer all = open();
+  u64 expected = 0, got = 0;
+  const auto a = must(all.field<unsigned>("app:numbers", "a"));
+  all.run([&](const Event& e) { expected += a.in(e) && a(e) > 100; });
+  Consumer some = open("source == program && event == numbers && a > 100");
+  some.run([&](const Event& e) { got += e.lost == 0; });
+  EXPECT_EQ(got, expected);
+  EXPECT_GT(got, 0u);
+
+  const auto sentence = [](const auto& r) { return r ? std::string("fine") : r.error().sentence; };
+  EXPECT_NE(sentence(some.field<int>("app:nothing", "a")).find("there is no event \"app:nothing\""), std::string::npos);
+  EXPECT_NE(sentence(some.field<int>("app:numbers", "z")).find("but a, b, c, d"), std::string::npos);
+  EXPECT_NE(sentence(some.field<int>("app:numbers", "d")).find("an integer of 8 bytes, which an integer of 4 bytes cannot hold"), std::string::npos);
+  EXPECT_NE(sentence(some.field<int>("app:texts", "name")).find("is a text"), std::string::npos);
+  EXPECT_NE(sentence(some.field<std::string_view>("app:numbers", "a")).find("is an integer"), std::string::npos);
+  EXPECT_NE(sentence(some.column("nothing")).find("no event here has a field"), std::string::npos);
+  EXPECT_NE(sentence(some.latency({.start = "app:numbers"})), "fine");
+  Consumer::Options nowhere;
+  nowhere.where = {dir + "/nowhere"};
+  EXPECT_FALSE(Consumer::open(nowhere));
+  nowhere.where = {dir};
+  nowhere.filter = "a >";
+  EXPECT_FALSE(Consumer::open(nowhere));
+}
+
+TEST_F(ConsumerTest, TheCFormSaysTheSame) {
+  Consumer consumer = open();
+  auto latency = must(consumer.latency({.start = "app:numbers", .end = "app:texts"}));
+  std::vector<std::string> lines;
+  u64 pairs = 0;
+  consumer.run([&](const Event& e) {
+    lines.push_back(consumer.text(e));
+    pairs += latency.add(e).has_value();
+  });
+  EXPECT_EQ(latency.counts().pairs, pairs);
+
+  char error[64];
+  const char* const where[] = {dir.c_str(), nullptr};
+  ringside_consumer_options options{};
+  options.where = where;
+  ringside_consumer* c = ringside_consumer_open(&options, error, sizeof error);
+  ASSERT_NE(c, nullptr) << error;
+  const int number = ringside_consumer_column(c, "app:numbers/b", error, sizeof error);
+  const int text = ringside_consumer_column(c, "app:texts/name", error, sizeof error);
+  ASSERT_GE(number, 0);
+  ASSERT_GE(text, 0);
+  EXPECT_EQ(ringside_consumer_column(c, "app:numbers/nothing_of_that_name_is_there_at_all_not_even_nearly", error, sizeof error), -1);
+  EXPECT_EQ(std::strlen(error), sizeof error - 1);
+  ringside_hist* hist = ringside_hist_open(c, "task,event", "a", error, sizeof error);
+  ringside_latency* waits = ringside_latency_open(c, "app:numbers", "app:texts", nullptr, nullptr, error, sizeof error);
+  ASSERT_NE(hist, nullptr) << error;
+  ASSERT_NE(waits, nullptr) << error;
+  ringside_record record;
+  size_t n = 0;
+  u64 added = 0, ns = 0, c_pairs = 0;
+  do {
+    while (ringside_consumer_next(c, &record)) {
+      ASSERT_LT(n, lines.size());
+      EXPECT_EQ(ringside_consumer_line(c), lines[n++]);
+      int64_t value = 0;
+      double real = 0;
+      if (ringside_consumer_number(c, number, &value)) {
+        EXPECT_TRUE(ringside_consumer_real(c, number, &real));
+        EXPECT_EQ(real, static_cast<double>(value));
+        EXPECT_EQ(ringside_consumer_text(c, text), nullptr);
+      } else if (const char* name = ringside_consumer_text(c, text)) {
+        EXPECT_STREQ(name, "short");
+      }
+      added += ringside_hist_add(hist);
+      c_pairs += ringside_latency_add(waits, &ns);
+    }
+  } while (ringside_consumer_wait(c));
+  EXPECT_EQ(n, lines.size());
+  EXPECT_EQ(ringside_consumer_events(c), events);
+  EXPECT_EQ(c_pairs, pairs);
+  EXPECT_EQ(ringside_latency_count(waits), pairs);
+  u64 counted = 0;
+  const size_t rows = ringside_hist_sort(hist);
+  for (size_t row = 0; row < rows; ++row) {
+    counted += ringside_hist_count(hist, row);
+    EXPECT_NE(ringside_hist_key(hist, row, 1), nullptr);
+    EXPECT_LE(ringside_hist_quantile(hist, row, .5), ringside_hist_quantile(hist, row, 1));
+  }
+  EXPECT_EQ(counted, added);
+  EXPECT_EQ(ringside_hist_key(hist, rows, 0), nullptr);
+  EXPECT_EQ(ringside_hist_key(hist, 0, 2), nullptr);
+  EXPECT_FALSE(ringside_consumer_number(c, 99, nullptr));
+  EXPECT_EQ(ringside_consumer_problem(c, 0), nullptr);
+  ringside_latency_close(waits);
+  ringside_hist_close(hist);
+  ringside_consumer_close(c);
+  ringside_consumer_close(nullptr);
+  options.filter = "nonsense ==";
+  EXPECT_EQ(ringside_consumer_open(&options, error, sizeof error), nullptr);
+  EXPECT_EQ(ringside_consumer_open(&options, nullptr, 0), nullptr);
+}
+
+// Live: signals that this thread sends itself, stopped from another thread.
+TEST(Consumer, TheKernelLive) {
+  if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
+  Consumer::Options options;
+  options.kernel = {"signal:signal_generate"};
+  options.filter = "common_pid == " + std::to_string(sys::gettid()) + " && sig == 28";
+  options.own_events = true;
+  auto consumer = must(Consumer::open(options));
+  const auto sig = must(consumer.field<int>("signal:signal_generate", "sig"));
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    consumer.stop();
+  });
+  for (int i = 0; i < 500; ++i) raise(SIGWINCH);
+  int seen = 0;
+  consumer.run([&](const Event& e) {
+    if (sig.in(e)) ++seen;
+    EXPECT_EQ(e.lost, 0u);
+  });
+  other.join();
+  EXPECT_EQ(seen, 500);
+}
+
+// The kernel gets the filter where it means the same.
+TEST(Consumer, FiltersArePushedDown) {
+  if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
+  Trace trace = must(open_traces({}, {"signal:signal_generate", "sched:sched_switch"}));
+  const auto kernels = [&](const char* event) { return sys::read_file(trace.kernel->dir() + "/events/" + event + "/filter").value_or(""); };
+  for (const char* text : {"sig == 28 && comm != \"x\" || common_pid > 1", "!(sig & 0xff) && errno < -1", "pid == 5 || cpu == 0"}) {
+    const auto filter = must(RecordFilter::make(text, trace));
+    EXPECT_EQ(filter.push_down(trace), 1u) << text;
+    EXPECT_EQ(kernels("signal/signal_generate"), text + std::string("\n"));
+    EXPECT_EQ(kernels("sched/sched_switch"), "none\n") << text;
+  }
+  // Where it would mean something else, or nothing.
+  for (const char* text : {"sig != 300000000000", "sig == 28 && ts > 5", "comm ~ \"*x\" && sig > 0", "sig > 1.5e1 || event == wake", "task == \"x\"", "sig == 28 && prev_prio > 3"}) {
+    const auto filter = must(RecordFilter::make(text, trace));
+    EXPECT_EQ(filter.push_down(trace), 0u) << text;
+  }
+}
+
+}  // namespace
+}  // namespace ringside

@@ -1,0 +1,285 @@
+// A trace as the JSON of its page: lanes, rates, heat maps, losses, bounds.
+#include "plot/plot.hpp"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/hand_made.hpp"
+#include "plot/page.hpp"
+#include "plot_page.hpp"
+
+namespace ringside {
+namespace {
+
+using nlohmann::json;
+using test::Payload;
+
+std::string switch_format() {
+  return test::format(
+      5, "sched_switch",
+      "\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:s32 prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n"
+      "\tfield:char next_comm[16];\toffset:28;\tsize:16;\tsigned:0;\n\tfield:s32 next_pid;\toffset:44;\tsize:4;\tsigned:1;\n",
+      R"("%d to %d", REC->prev_pid, REC->next_pid)");
+}
+
+std::string padded(std::string name) {
+  name.resize(16);
+  return name;
+}
+
+Payload switch_to(const std::string& from, i32 prev, const std::string& to, i32 next) {
+  return Payload(5, prev).text(padded(from)).put(prev).text(padded(to)).put(next);
+}
+
+// A lane's slices as {begin, end, name, text or merged count}, times after the first event.
+using Row = std::tuple<i64, i64, std::string, std::string>;
+
+struct PlotTest : testing::Test {
+  Formats formats;
+  Tasks tasks;
+  RingName cpu0{0, 0, 0, "", "", true}, cpu1{1, 0, 0, "", "", true}, thread{3, 4700, 4711, "cc1plus", "g++"};
+  plot::Options options;
+  std::unique_ptr<plot::Plot> plot;
+
+  PlotTest() {
+    formats.add(1, "libc", "free",
+                test::format(1, "free", "\tfield:u64 ptr;\toffset:8;\tsize:8;\tsigned:0;\n", R"("ptr=%llu", REC->ptr)"));
+    formats.add(2, "libc", "read",
+                test::format(2, "read", "\tfield:u64 duration_ns;\toffset:8;\tsize:8;\tsigned:0;\n",
+                             R"("duration_ns=%llu", REC->duration_ns)"));
+    formats.add(3, "ringside", "span",
+                test::format(3, "span",
+                             "\tfield:char track_event_type;\toffset:8;\tsize:1;\tsigned:0;\n"
+                             "\tfield:char slice_name[15];\toffset:9;\tsize:15;\tsigned:0;\n",
+                             R"("%c %s", REC->track_event_type, REC->slice_name)"));
+    formats.add(kernel_ids + 5, "sched", "sched_switch", switch_format());
+    for (const auto& [id, name] :
+         {std::pair{6, "sys_enter_read"}, std::pair{7, "sys_exit_read"}, std::pair{8, "sys_enter_write"}})
+      formats.add(
+          kernel_ids + static_cast<u32>(id), "syscalls", name,
+          test::format(static_cast<u16>(id), name, "\tfield:s64 n;\toffset:8;\tsize:8;\tsigned:1;\n", R"("n=%lld", REC->n)"));
+    tasks.add(thread);
+    tasks.add(Task{4700, 4712, "as", "g++"});
+  }
+  void make() { plot = std::make_unique<plot::Plot>(formats, tasks, options); }
+  void add(u64 time, const Payload& payload, u32 source = 2) {
+    if (plot == nullptr) make();
+    const RingName& name = source == 0 ? cpu0 : source == 1 ? cpu1 : thread;
+    plot->add({time, 0, payload, source, name.ids()}, name);
+  }
+  void lose(u64 time, u64 count, u32 source = 2) {
+    const RingName& name = source == 0 ? cpu0 : source == 1 ? cpu1 : thread;
+    plot->add({time, count, {}, source, name.ids()}, name);
+  }
+  static Payload span(char kind, std::string name) {
+    name.resize(15);
+    return Payload(3, 4711).put(kind).text(name);
+  }
+  json page() { return json::parse(plot->json("here", {{"clock", "mono"}}, false)); }
+
+  static std::vector<Row> rows(const json& j, const std::string& kind, u32 number) {
+    std::vector<Row> out;
+    for (const json& lane : j["lanes"]) {
+      if (lane["kind"] != kind || lane["number"] != number) continue;
+      i64 end = 0;
+      for (size_t i = 0; i < lane["end"].size(); ++i) {
+        end += lane["end"][i].get<i64>();
+        const i64 begin = end - lane["length"][i].get<i64>();
+        if (kind == "loss") {
+          out.emplace_back(begin, end, "lost", std::to_string(lane["lost"][i].get<u64>()));
+          continue;
+        }
+        const i64 what = lane["what"][i];
+        const auto n = static_cast<size_t>(what);
+        const std::string name = what < 0        ? "various"
+                                 : kind == "cpu" ? j["threads"][n]["name"].get<std::string>()
+                                                 : j["names"][n][0].get<std::string>();
+        out.emplace_back(begin, end, name, lane["text"][i].get<std::string>());
+      }
+    }
+    return out;
+  }
+  static u32 number_of(const json& j, i32 tid) {
+    for (u32 n = 0; n < j["threads"].size(); ++n) {
+      if (j["threads"][n]["tid"] == tid) return n;
+    }
+    return ~u32{0};
+  }
+};
+
+TEST_F(PlotTest, NothingIsAPageToo) {
+  make();
+  const json j = page();
+  EXPECT_EQ(j["events"], 0);
+  EXPECT_EQ(j["duration"], 0);
+  EXPECT_TRUE(j["lanes"].empty());
+  EXPECT_TRUE(j["types"].empty());
+  EXPECT_EQ(j["rates"]["columns"], 0);
+}
+
+TEST_F(PlotTest, DurationsEndAtTheirTimeAndOtherEventsAreInstants) {
+  add(1000, Payload(1, 4711).put(u64{7}));
+  add(1500, Payload(2, 4711).put(u64{300}));
+  add(1600, Payload(2, 4712).put(u64{700}));  // began before the trace
+  add(1700, Payload(2, 4712).put(~u64{0}));   // longer than time itself
+  const json j = page();
+  EXPECT_EQ(rows(j, "thread", number_of(j, 4711)),
+            (std::vector<Row>{{0, 0, "libc:free", "ptr=7"}, {200, 500, "libc:read", "duration_ns=300"}}));
+  EXPECT_EQ(rows(j, "thread", number_of(j, 4712)),
+            (std::vector<Row>{{-100, 600, "libc:read", "duration_ns=700"},
+                              {700, 700, "libc:read", "duration_ns=18446744073709551615"}}));
+  EXPECT_EQ(j["origin"], "1000");
+  EXPECT_EQ(j["duration"], 700);
+  EXPECT_EQ(j["threads"][number_of(j, 4712)]["process"], "g++");
+  ASSERT_EQ(j["heat"].size(), 1u);
+  EXPECT_EQ(j["heat"][0]["name"], "libc:read duration_ns");
+  EXPECT_EQ(j["heat"][0]["count"], 3);
+  EXPECT_EQ(j["types"][1]["name"], "libc:read");
+  EXPECT_EQ(j["types"][1]["count"], 3);
+}
+
+TEST_F(PlotTest, ProcessorsShowWhoRan) {
+  add(1000, Payload(6, 4711).put(i64{1}), 0);  // somebody is on CPU 0 from here on
+  add(2000, switch_to("cc1plus", 4711, "idle", 0), 0);
+  add(3000, switch_to("idle", 0, "as", 4712), 0);
+  add(3500, switch_to("as", 4712, "new", 99), 0);
+  add(5000, switch_to("x", 50, "y", 51), 1);  // nobody knows since when x ran: from here
+  const json j = page();
+  EXPECT_EQ(rows(j, "cpu", 0),
+            (std::vector<Row>{{0, 1000, "cc1plus", "4711 to 0"}, {2000, 2500, "as", "4712 to 99"}, {2500, 4000, "new", ""}}));
+  EXPECT_EQ(rows(j, "cpu", 1), (std::vector<Row>{{4000, 4000, "x", "50 to 51"}}));
+}
+
+TEST_F(PlotTest, ALossIsABandAndEndsWhatRan) {
+  add(1000, switch_to("idle", 0, "cc1plus", 4711), 0);
+  add(1500, Payload(6, 4711).put(i64{3}), 0);
+  lose(4000, 77, 0);
+  add(4000, Payload(7, 4711).put(i64{3}), 0);  // may be of another call: no slice over the gap
+  add(4500, switch_to("as", 4712, "idle", 0), 0);
+  lose(4600, 5, 2);  // a ring's first word
+  const json j = page();
+  EXPECT_EQ(rows(j, "cpu", 0), (std::vector<Row>{{0, 500, "cc1plus", ""}, {3000, 3500, "as", "4712 to 0"}}));
+  EXPECT_EQ(rows(j, "loss", 0), (std::vector<Row>{{500, 3000, "lost", "77"}}));
+  EXPECT_EQ(rows(j, "loss", 2), (std::vector<Row>{{3600, 3600, "lost", "5"}}));
+  EXPECT_EQ(rows(j, "thread", number_of(j, 4711)),
+            (std::vector<Row>{{500, 500, "syscalls:read", "n=3"}, {3000, 3000, "syscalls:read", "n=3"}}));
+  EXPECT_EQ(j["lost"], 82);
+  EXPECT_EQ(j["rings"][0]["lost"], 77);
+  EXPECT_FALSE(plot->notes().empty());
+}
+
+TEST_F(PlotTest, SystemCallsReachFromEnterToExit) {
+  add(1000, Payload(6, 4711).put(i64{3}), 0);
+  add(1100, Payload(2, 4711).put(u64{20}));
+  add(1800, Payload(7, 4711).put(i64{512}), 1);  // on another processor
+  add(1900, Payload(8, 4711).put(i64{3}), 1);    // never left
+  add(1950, Payload(7, 4712).put(i64{1}), 1);    // entered before
+  const json j = page();
+  EXPECT_EQ(rows(j, "thread", number_of(j, 4711)), (std::vector<Row>{{80, 100, "libc:read", "duration_ns=20"},
+                                                                     {0, 800, "syscalls:read", "n=3 -> n=512"},
+                                                                     {900, 900, "syscalls:write", "n=3"}}));
+  EXPECT_EQ(rows(j, "thread", number_of(j, 4712)), (std::vector<Row>{{950, 950, "syscalls:read", "n=1"}}));
+  ASSERT_EQ(plot->notes().size(), 1u);
+  EXPECT_EQ(plot->notes()[0].substr(0, 2), "2 ");
+}
+
+TEST_F(PlotTest, SpansNest) {
+  add(1000, span('B', "outer"));
+  add(1100, span('B', "inner"));
+  add(1150, span('I', "now"));
+  add(1200, span('E', "inner"));
+  add(1300, span('E', "outer"));
+  add(1400, span('E', "none"));
+  const json j = page();
+  EXPECT_EQ(rows(j, "thread", number_of(j, 4711)), (std::vector<Row>{{150, 150, "now", "I now"},
+                                                                     {100, 200, "inner", "E inner"},
+                                                                     {0, 300, "outer", "E outer"},
+                                                                     {400, 400, "none", "E none"}}));
+}
+
+TEST_F(PlotTest, RatesAddUp) {
+  options.columns = 64;
+  for (u64 i = 0; i < 1000; ++i) add(1'000'000 + i * i, Payload(i % 3 == 0 ? 1 : 2, 4711).put(u64{1}));
+  lose(2'100'000, 9);
+  const json j = page();
+  u64 sum = 0;
+  for (const json& type : j["types"]) {
+    u64 of_type = 0, column = 0;
+    for (size_t i = 0; i < type["rate"].size(); i += 2) {
+      column += type["rate"][i].get<u64>();
+      of_type += type["rate"][i + 1].get<u64>();
+    }
+    EXPECT_LT(column, j["rates"]["columns"]);
+    EXPECT_EQ(of_type, type["count"]);
+    sum += of_type;
+  }
+  EXPECT_EQ(sum, 1000u);
+  EXPECT_LE(j["rates"]["columns"], 64);
+  EXPECT_EQ(j["rates"]["lost"].back(), 9);
+}
+
+TEST_F(PlotTest, WhatIsMergedIsCounted) {
+  options.items = 100;
+  for (u64 i = 0; i < 5000; ++i) add(1'000'000 + i * 100, Payload(i % 2 == 0 ? 1 : 2, 4711).put(u64{10}));
+  const json j = page();
+  u64 drawn = 0, slices = 0;
+  for (const json& lane : j["lanes"]) {
+    slices += lane["end"].size();
+    drawn += lane["end"].size();
+    for (size_t i = 0; i < lane["merged"].size(); i += 3) drawn += lane["merged"][i + 1].get<u64>() - 1;
+  }
+  EXPECT_EQ(drawn, 5000u);
+  EXPECT_LE(slices, 100u);
+  EXPECT_GT(j["merge_ns"], 0);
+  ASSERT_EQ(plot->notes().size(), 1u);
+  EXPECT_NE(plot->notes()[0].find("--items"), std::string::npos);
+}
+
+TEST_F(PlotTest, BoundsHoldAndAreSaid) {
+  for (i32 tid = 1; tid <= 5000; ++tid) add(1000 + static_cast<u64>(tid), Payload(1, tid).put(u64{1}));
+  for (int i = 0; i < 5000; ++i) add(10'000, span('I', std::to_string(i)));
+  const json j = page();
+  EXPECT_EQ(j["threads"].size(), plot::Plot::most_lanes + 1);
+  EXPECT_EQ(j["threads"][0]["name"], "other threads");
+  EXPECT_EQ(j["threads"][0]["events"], 5000 - plot::Plot::most_lanes + 5000);
+  EXPECT_EQ(j["names"].size(), plot::Plot::most_names);
+  EXPECT_EQ(plot->notes().size(), 2u);
+}
+
+TEST_F(PlotTest, LongTextsAreCutBetweenCharacters) {
+  formats.add(9, "x", "long",
+              test::format(9, "long", "\tfield:char a[500];\toffset:8;\tsize:500;\tsigned:0;\n", R"("%s", REC->a)"));
+  std::string text = "-";
+  for (int i = 0; i < 210; ++i) text += "\xc3\xa4";
+  text.resize(500);
+  add(1, Payload(9, 4711).text(text));
+  const json j = page();
+  const auto slices = rows(j, "thread", number_of(j, 4711));
+  const std::string& shown = std::get<3>(slices.at(0));
+  ASSERT_EQ(shown.size(), 402u);  // 399 bytes, as the next character needs two
+  EXPECT_EQ(shown.substr(397), "\xc3\xa4...");
+}
+
+TEST_F(PlotTest, AnyTime) {
+  add(~u64{0}, Payload(2, 4711).put(u64{5}));
+  add(0, Payload(2, 4712).put(u64{5}));
+  lose(1, 3);
+  add(~u64{0} / 2, switch_to("a", 1, "b", 2), 0);
+  const json j = page();
+  EXPECT_EQ(j["events"], 3);
+  EXPECT_EQ(j["duration"], ~u64{0});
+}
+
+TEST_F(PlotTest, APageHoldsItsData) {
+  const std::string text = R"({"where":"</script><script>alert(1)</script>"})";
+  auto page = plot::page(text);
+  if (!page) GTEST_SKIP() << page.error().sentence;
+  EXPECT_EQ(test::page_json(*page).dump(), text);
+  EXPECT_EQ(page->find("alert(1)"), std::string::npos);
+  EXPECT_EQ(page->substr(0, 15), "<!doctype html>");
+  EXPECT_EQ(page->find("RINGSIDE_DATA"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ringside
