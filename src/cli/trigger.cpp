@@ -210,24 +210,25 @@ struct Hit {
 // What a recording holds around the event.
 struct Window {
   u64 before = 0, after = 0, lost = 0, first = ~u64{0};
-  bool has_it = false;
+  std::optional<u64> time;  // of the event: each instance of the kernel's reads the clock for itself, 1 us apart or so
 };
 
 result<Window> window_of(const std::string& dir, const Hit& hit) {
   auto trace = open_trace(dir);
   if (!trace) return tl::unexpected<Error>(trace.error());
   Window w;
+  const auto apart = [&](u64 time) { return time > hit.time ? time - hit.time : hit.time - time; };
   TraceRecord record;
   while (trace->next(record)) {
     w.lost += record.lost;
     if (record.lost != 0) continue;
     w.first = std::min(w.first, record.time);
-    const u64 apart = record.time > hit.time ? record.time - hit.time : hit.time - record.time;
-    const bool it = !w.has_it && apart <= same_event_ns && record.payload.size == hit.payload.size() &&
-                    std::memcmp(record.payload.data, hit.payload.data(), hit.payload.size()) == 0;
-    w.has_it = w.has_it || it;
-    if (!it) ++(record.time <= hit.time ? w.before : w.after);
+    ++(record.time <= hit.time ? w.before : w.after);
+    if (apart(record.time) > same_event_ns || (w.time && apart(*w.time) <= apart(record.time))) continue;
+    const bool same = record.payload.size == hit.payload.size() && std::memcmp(record.payload.data, hit.payload.data(), hit.payload.size()) == 0;
+    if (same) w.time = record.time;
   }
+  if (w.time) --(*w.time <= hit.time ? w.before : w.after);
   return w;
 }
 
@@ -290,7 +291,11 @@ class FlightRecorder {
       say(fmt::format("saved {} events of the last {} before it, {} after{}; {}", format_count(w.before), format_time(static_cast<double>(span)), format_count(w.after),
                       w.lost == 0 ? "" : fmt::format("; {} older ones were overwritten or lost", format_count(w.lost)), dir));
     }
-    if (!w.has_it) say("the event itself is not in the recording: the rings had gone round before they stood still; give them more room with -b");
+    if (w.time) {
+      recorder.writer().meta().trigger->time_ns = *w.time;
+      if (auto saved = recorder.writer().save(); !saved) return saved;
+    }
+    if (!w.time) say("the event itself is not in the recording: the rings had gone round before they stood still; give them more room with -b");
     return recorder.problems().empty() ? result<void>() : refuse(std::errc::io_error, dir + " is incomplete");
   }
 
@@ -443,6 +448,7 @@ struct Restore {
 
 int run(Options options) {
   Wanted wanted = wanted_by(options);
+  if (options.snapshot.empty()) options.snapshot = default_recording;
   if (!options.libc.empty()) check_libc(options.libc);
   if (!options.libc.empty() && options.command.empty()) throw UsageError{"--libc needs a command to preload into: -- CMD..."};
   check_subbuf_size(options.subbuf_size);
@@ -528,13 +534,15 @@ int run(Options options) {
   }
   if (!options.quiet) say(fmt::format("armed: {} events of the kernel in rings of {}{}", kernel != nullptr ? kernel->enabled() : 0, format_size(options.buffer_size),
                                       has_program ? ", and instance " + instance.name() : std::string()));
+  const u64 start = sys::now_ns();
   Watch watch(options, *trace, condition, recorder, kernel.get());
   auto done = watch.go(child);
   if (watch.lost() != 0)
     say(format_count(watch.lost()) + " events came too fast for the condition to be looked at: it may have held unseen");
   const bool problems = report_problems(trace->timeline);
   // The command goes on with its work: it was only looked at.
-  while (done && child && !child->ended() && !asked_to_stop() && options.duration_ns == 0) sleep_ns(look_every_ns);
+  const auto in_time = [&] { return options.duration_ns == 0 || sys::now_ns() - start < options.duration_ns; };
+  while (done && child && !child->ended() && !asked_to_stop() && in_time()) sleep_ns(look_every_ns);
   if (child && !child->ended()) {
     child->pass_on(asked_to_stop() ? stop_signal() : SIGTERM);
     for (int i = 0; i < 500 && !child->ended(); ++i) sleep_ns(look_every_ns);
@@ -559,10 +567,10 @@ Command add_trigger(CLI::App& app) {
   c->add_option("-i,--instance", options->instance, "instance whose rings are saved, too");
   c->add_option("--latency", options->latency, "the time between two events: START END, or a NAME of ringside latency")->expected(1, 2)->type_name("START END");
   c->add_option("-k,--key", options->keys, "what START and END have in common: FIELD, or FIELD=FIELD; up to three with commas (default: the thread that ran)")->type_name("FIELD");
-  c->add_option("-o,--snapshot", options->snapshot, "directory of the recording, %n in it is its number; an older recording is replaced")->type_name("DIR")->capture_default_str();
+  c->add_option("-o,--snapshot", options->snapshot, "directory of the recording, %n in it is its number; an older recording is replaced")->expected(0, 1)->type_name("DIR")->capture_default_str();
   c->add_option("-n,--count", options->count, "so many recordings, then end; 0: until Ctrl-C. Without %n, .1 and so on is put behind DIR")->capture_default_str();
   add_time(*c, "--after", options->after_ns, "so much of what follows is saved, too (default 0)");
-  c->add_option("--exec", options->exec, "run this in a shell after each one; $RINGSIDE_SNAPSHOT is the directory, $RINGSIDE_TRIGGER the event")->type_name("COMMAND");
+  c->add_option("--exec", options->exec, "run this in a shell after each one, before going on; $RINGSIDE_SNAPSHOT is the directory, $RINGSIDE_TRIGGER the event")->type_name("COMMAND");
   c->add_option("--libc", options->libc, "trace calls of the C library in all processes of the command: malloc, io, mutex")->type_name("LIST");
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring, a CPU's or a thread's: how far back it reaches (default 4M)");
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");

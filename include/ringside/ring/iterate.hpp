@@ -5,7 +5,8 @@
 //   while (it.next() == Got::data) walk(it.view(), buffer)
 //
 // Any number at a time, in any process with a mapping that can read. Each call copies at most one sub-buffer and is bounded by
-// the number of sub-buffers. Starts with what is left on the reader page.
+// the number of sub-buffers. Starts with what is left on the reader page. Got::nothing: nothing now; the page that the writer is on, in
+// its slot or taken by a reader, is looked at again from where its last copy ended.
 #pragma once
 #include <ringside/ring/reader.hpp>
 
@@ -17,21 +18,22 @@ class Iterator {
   Iterator(const Ring& ring, u8* buffer) noexcept : ring_(ring), buffer_(buffer) {}
 
   Got next() noexcept {
-    if (!started_) {
-      started_ = true;
-      for (u32 budget = 8; budget != 0; --budget) {  // a reader that goes on all the time: its page is its own
-        Got got;
-        if (!reader_page(got)) continue;
-        if (got != Got::nothing) return got;
-        break;
-      }
-    }
     const Geometry& g = ring_.geometry;
+    u32 tries = 8;  // a reader that goes on all the time: its page is its own
     for (u32 budget = 4 * g.nr_subbufs() + 64; budget != 0; --budget) {
+      // The commit place first: of pages that it is past what is copied afterwards is final.
       const Place commit = place_of(M::load(&ring_.control->commit, O.advance_observe));
+      Got got;
+      if (tries != 0 && !reader_page(got)) {
+        --tries;
+        continue;
+      }
+      if (tries != 0 && got != Got::nothing) return got;
+      fresh_ = false;
       if (commit.position >= g.nr_slots() && position_ + g.nr_slots() <= commit.position)
         position_ = commit.position - g.nr_slots() + 1;
       if (position_ > commit.position) return Got::nothing;
+      const bool left = position_ < commit.position;
       const u32 k = static_cast<u32>(position_ % g.nr_slots());
       const u64 slot = M::load(&ring_.record(k).slot, Order::acquire);
       const u32 id = slot_id(k, slot);
@@ -40,13 +42,13 @@ class Iterator {
         ++position_;
         continue;
       }
-      const Got got = copy(id, ReaderState{});
+      got = copy(id, seen_position_ == position_ ? seen_ : ReaderState{});
       // The copy's loads before the look at the slot.
       if constexpr (O.enter_observe == Order::acquire) M::fence_acquire();  // pairs: ENTER
       if (M::load(&ring_.record(k).slot, Order::acquire) != slot) continue;
-      ++position_;
-      if (got == Got::data) expected_ = view_.first_index + view_.events;
-      if (got != Got::nothing) return got;
+      if (got == Got::data) saw(position_);
+      if (left) ++position_;
+      if (got != Got::nothing || !left) return got;
     }
     return Got::nothing;
   }
@@ -62,14 +64,17 @@ class Iterator {
     const Reader<M, O> reader(ring_);
     const ReaderState at = reader.state();
     const ReaderPlace own = reader_of(at.page);
-    position_ = own.next;
-    expected_ = at.expected;
+    if (fresh_) {
+      position_ = own.next;
+      expected_ = at.expected;
+    }
+    if (own.next != position_ || seen_position_ == position_) return true;  // it is behind us, or ahead
     if (own.next == 0 || at.bytes > ring_.geometry.capacity()) return true;
     if (!ring_.geometry.holds(own.id)) {
       got = Got::corrupt;
       return true;
     }
-    got = copy(own.id, at);
+    got = copy(own.id, seen_position_ == own.next - 1 ? seen_ : at);
     if constexpr (O.enter_observe == Order::acquire) M::fence_acquire();  // pairs: ENTER
     // The intent before the generation: who has given the page back and is not yet seen to have noted it is found here.
     ReaderPlace wanted;
@@ -79,15 +84,24 @@ class Iterator {
       if (now.bytes < view_.end) return false;  // flagged
     }
     if (M::load(&ring_.control->reader_generation, Order::acquire) != generation) return false;
-    if (got == Got::data) expected_ = view_.first_index + view_.events;
+    if (got == Got::data) saw(own.next - 1);
     return true;
+  }
+
+  // What the view shows is ours now.
+  void saw(u64 position) noexcept {
+    seen_.events = view_.first_index - base_ + view_.events;
+    seen_.bytes = view_.end;
+    seen_position_ = position;
+    expected_ = view_.first_index + view_.events;
   }
 
   Got copy(u32 id, const ReaderState& from) noexcept {
     const Committed now = committed_of(M::load(&ring_.record(id).committed, O.commit_observe));  // pairs: COMMIT
     if (now.bytes > ring_.geometry.capacity() || now.bytes % 4 != 0 || from.bytes % 4 != 0) return Got::corrupt;
     if (now.bytes <= from.bytes || now.events <= from.events) return Got::nothing;
-    const u64 first = M::load(&ring_.record(id).base, Order::relaxed) + from.events;
+    base_ = M::load(&ring_.record(id).base, Order::relaxed);
+    const u64 first = base_ + from.events;
     M::copy_in(buffer_, ring_.subbuf(id), abi::header_size + now.bytes);
     view_ = {id,
              static_cast<u32>(from.bytes),
@@ -103,7 +117,10 @@ class Iterator {
   u8* buffer_;
   ReaderView view_;
   u64 position_ = 0, expected_ = 0;
-  bool started_ = false;
+  u64 base_ = 0;                    // of the page in the view: its first event's index
+  ReaderState seen_{};              // bytes and events of the page at
+  u64 seen_position_ = ~u64{0};     // this position
+  bool fresh_ = true;
 };
 
 }  // namespace ringside
