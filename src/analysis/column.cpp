@@ -70,7 +70,7 @@ result<Column> Column::compile(std::string_view text, const Formats& formats, co
   c.formats_ = &formats;
   c.tasks_ = &tasks;
   c.text_ = text;
-  const auto wrong = [&](const std::string& why) { return refuse(std::errc::invalid_argument, quoted(text) + ": " + why); };
+  const auto wrong = [&](const std::string& why) { return refuse(std::errc::invalid_argument, in_quotes(text) + ": " + why); };
   if (const size_t slash = text.rfind('/'); slash != std::string_view::npos) {
     c.event_ = text.substr(0, slash);
     text.remove_prefix(slash + 1);
@@ -107,9 +107,9 @@ result<Column> Column::compile(std::string_view text, const Formats& formats, co
       fields = "; " + type->full + " has " + (fields.empty() ? "no fields" : fields);
     }
   }
-  if (!any_event) return wrong("no event here matches " + quoted(c.event_) + "; there are " + event_list(formats));
-  if (!found && array) return wrong(quoted(c.name_) + " is an array, and those have no one value");
-  if (!found && !builtin) return wrong("no event here has a field " + quoted(c.name_) + near_names(c.name_, formats) + fields);
+  if (!any_event) return wrong("no event here matches " + in_quotes(c.event_) + "; there are " + event_list(formats));
+  if (!found && array) return wrong(in_quotes(c.name_) + " is an array, and those have no one value");
+  if (!found && !builtin) return wrong("no event here has a field " + in_quotes(c.name_) + near_names(c.name_, formats) + fields);
   if (!found) {
     Kind kind = Kind::whole;
     const EventType* any = nullptr;
@@ -117,7 +117,7 @@ result<Column> Column::compile(std::string_view text, const Formats& formats, co
       if (c.event_.empty() || event_matches(c.event_, *type)) any = type.get();
     }
     if (const Op op = c.lower(any, kind).op; op == Op::absent && c.name_ != "system")
-      return wrong(quoted(c.name_) + " is for filters only");
+      return wrong(in_quotes(c.name_) + " is for filters only");
     c.kind_ = kind;
     if (text == "thread") c.show_ = Show::thread;
     if (text == "process") c.show_ = Show::process;

@@ -124,7 +124,7 @@ class FilterParser {
       return text_.substr(at_, c.first.size()) == c.first;
     });
     if (found == std::end(compares) || text_.substr(at_, 2) == "&&")
-      return fail("expected a comparison here (== != < <= > >= & ~): " + quoted(leaf.field) + " alone says nothing");
+      return fail("expected a comparison here (== != < <= > >= & ~): " + in_quotes(leaf.field) + " alone says nothing");
     at_ += found->first.size();
     leaf.compare = found->second;
     skip();
@@ -254,10 +254,10 @@ Filter::Lowered Filter::lower_number(const Leaf& leaf, Step step, u32 bits, bool
       if (names != nullptr) {
         for (const auto& [named, name] : *names) known += (known.empty() ? ", nor one of its names: " : ", ") + name;
       }
-      return refused(leaf.field + " is a number; " + quoted(value.text) + " is none of 64 bits" + known);
+      return refused(leaf.field + " is a number; " + in_quotes(value.text) + " is none of 64 bits" + known);
     }
   }
-  if (value.number == Value::Number::real) return refused(leaf.field + " is a whole number; " + quoted(value.text) + " is not, or has over 64 bits");
+  if (value.number == Value::Number::real) return refused(leaf.field + " is a whole number; " + in_quotes(value.text) + " is not, or has over 64 bits");
   if (value.is_time && step.op != Op::time && !ends_with(leaf.field, "_ns"))
     return refused("a time is for ts and fields that end in _ns; " + leaf.field + " is a plain number");
   switch (leaf.compare) {
@@ -417,7 +417,7 @@ result<Filter> Filter::compile(std::string_view text, const Formats& formats, co
       look(type.get());
     }
     if (!known) {
-      Error unknown = error_at(text, leaf.at, "no event here has a field " + quoted(leaf.field) + near_names(leaf.field, formats));
+      Error unknown = error_at(text, leaf.at, "no event here has a field " + in_quotes(leaf.field) + near_names(leaf.field, formats));
       unknown.code = std::make_error_code(std::errc::no_such_file_or_directory);
       return tl::unexpected<Error>(std::move(unknown));
     }
@@ -496,7 +496,7 @@ bool Filter::run(i32 entry, const TraceRecord& record, const RingName& ring, con
 }
 
 // Whatever lies outside the payload reads as 0, or as an empty text: as it is printed.
-inline bool Filter::test(const Step& step, const TraceRecord& record, const RingName& ring, const EventType* type) const {
+[[gnu::always_inline]] inline bool Filter::test(const Step& step, const TraceRecord& record, const RingName& ring, const EventType* type) const {
   const auto number = [&](u64 value) { return step.bits ? (value & step.low) != 0 : value - step.low <= step.span; };
   const auto field = [&](auto of_type) {
     using T = decltype(of_type);

@@ -13,7 +13,7 @@ result<Hist> Hist::make(const Options& options, const Formats& formats, const Ta
   for (const std::string& text : options.values) {
     auto column = Column::compile(text, formats, tasks);
     if (!column) return tl::unexpected<Error>(column.error());
-    if (column->kind() == Column::Kind::text) return refuse(std::errc::invalid_argument, quoted(text) + " is a text, and those do not add up");
+    if (column->kind() == Column::Kind::text) return refuse(std::errc::invalid_argument, in_quotes(text) + " is a text, and those do not add up");
     hist.values_.push_back(std::move(*column));
   }
   hist.read_.resize(hist.values_.size());

@@ -19,6 +19,14 @@ namespace ringside {
 
 using KeyWords = std::array<u64, 2>;
 
+// Word by word: std::array's own comparison is a call of memcmp.
+template <size_t n>
+inline bool same_key(const std::array<u64, n>& a, const std::array<u64, n>& b) {
+  u64 differ = 0;
+  for (size_t i = 0; i < n; ++i) differ |= a[i] ^ b[i];
+  return differ == 0;
+}
+
 template <class Cell>
 class KeyTable {
  public:
@@ -33,6 +41,7 @@ class KeyTable {
   explicit KeyTable(size_t most) : most_(std::max<size_t>(most, 2)), slots_(64) { reseed(); }
 
   Cell& at(const KeyWords& key) {
+    if (same_key(slots_[last_].key, key) && slots_[last_].cell.count != 0) return slots_[last_].cell;  // as often in a row
     size_t i = place(key);
     if (slots_[i].cell.count == 0) [[unlikely]] {
       if (used_ == most_) {
@@ -46,6 +55,7 @@ class KeyTable {
       slots_[i].cell = Cell{};
       ++used_;
     }
+    last_ = i;
     return slots_[i].cell;
   }
   // Null: no such key.
@@ -81,7 +91,7 @@ class KeyTable {
   size_t place(const KeyWords& key) const {
     const auto mixed = static_cast<unsigned __int128>(key[0] ^ seed_) * (key[1] * 0x9E3779B97F4A7C15 + 0xA0761D6478BD642F);
     size_t i = (static_cast<u64>(mixed) ^ static_cast<u64>(mixed >> 64)) & (slots_.size() - 1);
-    while (slots_[i].cell.count != 0 && slots_[i].key != key) i = (i + 1) & (slots_.size() - 1);
+    while (slots_[i].cell.count != 0 && !same_key(slots_[i].key, key)) i = (i + 1) & (slots_.size() - 1);
     return i;
   }
   void reseed() {
@@ -118,7 +128,7 @@ class KeyTable {
     rebuild(slots_.size());
   }
 
-  size_t most_, used_ = 0;
+  size_t most_, used_ = 0, last_ = 0;  // last_: the slot that was asked for last
   std::vector<Slot> slots_;
   u64 seed_ = 0;
   Evicted evicted_;

@@ -51,7 +51,7 @@ std::string near_names(std::string_view wanted, const Formats& formats) {
   return out.empty() ? out : out + "?";
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char c : text.substr(0, 64)) out += static_cast<u8>(c) < 0x20 || c == 0x7F ? '?' : c;
   return out + (text.size() > 64 ? "...\"" : "\"");

@@ -14,7 +14,7 @@ bool is_builtin(std::string_view name);
 std::string near_names(std::string_view wanted, const Formats& formats);
 
 // In quotes, without control characters, cut after 64 bytes.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 // "sched:sched_switch, irq:irq_handler_entry, ...": the first twenty; "none".
 std::string event_list(const Formats& formats);

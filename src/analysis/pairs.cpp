@@ -71,7 +71,7 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
     std::string test;
     std::tie(events, test) = split(text);
     if (events.empty()) return refuse(std::errc::invalid_argument, "a pair needs a start and an end: SYSTEM:EVENT, or \"SYSTEM:EVENT if CONDITION\"");
-    if (!any_matches(formats, events)) return refuse(std::errc::no_such_file_or_directory, "no event here matches " + quoted(events) + "; there are " + event_list(formats));
+    if (!any_matches(formats, events)) return refuse(std::errc::no_such_file_or_directory, "no event here matches " + in_quotes(events) + "; there are " + event_list(formats));
     if (test.empty()) return {};
     auto filter = Filter::compile(test, formats, tasks);
     if (!filter) return tl::unexpected<Error>(filter.error());
@@ -88,7 +88,7 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
     auto end = column_of(end_events_, key.end, formats, tasks);
     if (!end) return tl::unexpected<Error>(end.error());
     if (start->kind() != end->kind())
-      return refuse(std::errc::invalid_argument, quoted(key.start) + " of the start and " + quoted(key.end) + " of the end are a text, a floating or a whole number, and not both the same");
+      return refuse(std::errc::invalid_argument, in_quotes(key.start) + " of the start and " + in_quotes(key.end) + " of the end are a text, a floating or a whole number, and not both the same");
     start_keys_.push_back(std::move(*start));
     end_keys_.push_back(std::move(*end));
     const auto is = [&](std::initializer_list<std::string_view> names) {

@@ -37,7 +37,7 @@ struct Job {
 
 // START_EVENT,START_MATCH[,START_PID]/END_EVENT,END_MATCH[,FLAGS], as trace-cmd profile has it.
 void parse_hook(const std::string& text, Pairs::Options& pairs) {
-  const auto wrong = [&](const std::string& why) { return UsageError{"-H " + ringside::quoted(text) + ": " + why + "; it takes [SYSTEM:]EVENT,FIELD[,PID]/[SYSTEM:]EVENT,FIELD[,FLAGS]"}; };
+  const auto wrong = [&](const std::string& why) { return UsageError{"-H " + ringside::in_quotes(text) + ": " + why + "; it takes [SYSTEM:]EVENT,FIELD[,PID]/[SYSTEM:]EVENT,FIELD[,FLAGS]"}; };
   const auto sides = split_at(text, '/');
   if (sides.size() != 2) throw wrong("there must be one / between start and end");
   const auto start = split_at(sides[0], ','), end = split_at(sides[1], ',');

@@ -58,7 +58,7 @@ struct Wanted {
 // "latency > 5ms [&& FILTER]"
 void parse_latency(std::string_view text, Wanted& wanted) {
   const auto wrong = [&](const std::string& why) {
-    return UsageError{ringside::quoted(text) + ": " + why + "; with --latency the condition is 'latency > TIME' or 'latency > TIME && FILTER', and FILTER is about the end's event"};
+    return UsageError{ringside::in_quotes(text) + ": " + why + "; with --latency the condition is 'latency > TIME' or 'latency > TIME && FILTER', and FILTER is about the end's event"};
   };
   std::string_view rest = text;
   const auto take = [&](std::string_view word) {
@@ -73,7 +73,7 @@ void parse_latency(std::string_view text, Wanted& wanted) {
   const std::string_view time = rest.substr(0, rest.find_first_of(" \t&|)"));
   rest.remove_prefix(time.size());
   const auto ns = parse_time(time);
-  if (!ns || time.back() == '.' || (time.back() >= '0' && time.back() <= '9')) throw wrong(ringside::quoted(time) + " is no time with a unit, such as 5ms or 200us");
+  if (!ns || time.back() == '.' || (time.back() >= '0' && time.back() <= '9')) throw wrong(ringside::in_quotes(time) + " is no time with a unit, such as 5ms or 200us");
   wanted.longer_than_ns = *ns - (or_equal && *ns != 0 ? 1 : 0);
   if (take("&&")) {
     take("");
@@ -166,7 +166,7 @@ class Condition {
       const auto& all = trace_.formats.all();
       for (const std::string& glob : wanted_.events) {
         if (std::none_of(all.begin(), all.end(), [&](const auto& type) { return event_matches(glob, *type); }))
-          return refuse(std::errc::no_such_file_or_directory, "no event here matches " + ringside::quoted(glob));
+          return refuse(std::errc::no_such_file_or_directory, "no event here matches " + ringside::in_quotes(glob));
       }
     }
     if (wanted_.filter.empty()) return {};
@@ -503,13 +503,13 @@ int run(Options options) {
     return failed({std::make_error_code(std::errc::invalid_argument), "-e " + glob + ": the kernel has no such event (ringside list -e PATTERN shows its events); a program's are all recorded that its instance has enabled"});
   }
   if (kernel == nullptr && !has_program) {
-    if (!wanted.events.empty()) return failed({std::make_error_code(std::errc::invalid_argument), "the kernel has no event that matches " + ringside::quoted(wanted.events.front()) + " (ringside list -e PATTERN shows its events)"});
+    if (!wanted.events.empty()) return failed({std::make_error_code(std::errc::invalid_argument), "the kernel has no event that matches " + ringside::in_quotes(wanted.events.front()) + " (ringside list -e PATTERN shows its events)"});
     throw UsageError{"nothing to look at: name events of the kernel (-e, or 'SYSTEM:EVENT if FILTER'), an instance (-i), or a command behind --"};
   }
   auto watched = events_to_watch(wanted, kernel.get(), known, has_program);
   if (!watched) return failed(watched.error());
   if (watched->empty() && !has_program)
-    return failed({std::make_error_code(std::errc::invalid_argument), "none of the events of -e can meet " + ringside::quoted(options.condition) + ": name the one that does, with -e or as 'SYSTEM:EVENT if FILTER'"});
+    return failed({std::make_error_code(std::errc::invalid_argument), "none of the events of -e can meet " + ringside::in_quotes(options.condition) + ": name the one that does, with -e or as 'SYSTEM:EVENT if FILTER'"});
 
   FlightRecorder recorder(options, instance, kernel.get());
   if (auto armed = recorder.arm(); !armed) return failed(armed.error());

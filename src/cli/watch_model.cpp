@@ -93,7 +93,7 @@ result<WatchModel> WatchModel::make(const WatchQuery& query, const Options& opti
     auto column = Column::compile(query.value, formats, tasks);
     if (!column) return tl::unexpected<Error>(column.error());
     if (column->kind() == Column::Kind::text)
-      return refuse(std::errc::invalid_argument, quoted(query.value) + " is a text, and has no histogram");
+      return refuse(std::errc::invalid_argument, in_quotes(query.value) + " is a text, and has no histogram");
     model.value_ = std::move(*column);
   }
   return model;

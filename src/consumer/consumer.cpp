@@ -105,7 +105,7 @@ result<void> Consumer::find_field(std::string_view event, std::string_view name,
       all += (all.empty() ? "" : ", ") + f.name;
       if (f.name == name) field = &f;
     }
-    if (field == nullptr) return refuse(std::errc::invalid_argument, type->full + " has no field " + quoted(name) + ", but " + (all.empty() ? "none" : all));
+    if (field == nullptr) return refuse(std::errc::invalid_argument, type->full + " has no field " + in_quotes(name) + ", but " + (all.empty() ? "none" : all));
     const bool text = field->kind == FieldKind::text || field->kind == FieldKind::loc_text;
     const bool fits = wanted == 2 ? text : wanted == 1 ? field->kind == FieldKind::floating : field->kind == FieldKind::integer && field->size <= bytes;
     if (!fits)
@@ -124,7 +124,7 @@ result<void> Consumer::find_field(std::string_view event, std::string_view name,
   for (const auto& type : state_->trace.formats.all()) {
     if (++n <= 20) events += (events.empty() ? "" : ", ") + type->full;
   }
-  return refuse(std::errc::invalid_argument, "there is no event " + quoted(event) + " in " + state_->trace.where + ", but " + (events.empty() ? "none" : events));
+  return refuse(std::errc::invalid_argument, "there is no event " + in_quotes(event) + " in " + state_->trace.where + ", but " + (events.empty() ? "none" : events));
 }
 
 template <>

@@ -81,9 +81,9 @@ Tree::~Tree() {
 
 std::vector<std::string> Tree::names() const {
   std::vector<std::string> all = only_.empty() ? Instance::list() : only_;
-  all.erase(std::remove_if(all.begin(), all.end(),
-                           [this](const std::string& n) { return Instance::root() + "/" + n == top_->path() || n == top_->path(); }),
-            all.end());
+  const std::string_view top = top_->path();
+  const std::string root = Instance::root() + "/";
+  std::erase_if(all, [&](std::string_view n) { return n == top || (top.substr(0, root.size()) == root && n == top.substr(root.size())); });
   return all;
 }
 
