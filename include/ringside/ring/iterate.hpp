@@ -102,6 +102,7 @@ class Iterator {
     if (now.bytes <= from.bytes || now.events <= from.events) return Got::nothing;
     base_ = M::load(&ring_.record(id).base, Order::relaxed);
     const u64 first = base_ + from.events;
+    if (first < expected_) return Got::nothing;  // a page from before what was seen, as a reader that took it has it
     M::copy_in(buffer_, ring_.subbuf(id), abi::header_size + now.bytes);
     view_ = {id,
              static_cast<u32>(from.bytes),
