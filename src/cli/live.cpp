@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "cli/presets.hpp"
 #include "cli/units.hpp"
 
 namespace ringside::cli {
@@ -89,6 +90,7 @@ void AnalysisRun::refresh() {
 }
 
 double AnalysisRun::due() {
+  learn_names(*trace_);
   const u64 now = sys::now_ns();
   const double seconds = static_cast<double>(now - last_picture_) / 1e9;
   last_picture_ = now;

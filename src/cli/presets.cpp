@@ -63,7 +63,7 @@ Pairs::Options pair_of(const std::vector<std::string>& latency, const std::strin
   const Preset* preset = find_preset(latency[0]);
   if (latency.size() == 1 && preset == nullptr)
     throw UsageError{"--latency takes START END, as SYSTEM:EVENT, or one of the names that ringside latency --help lists"};
-  if (latency.size() == 2 && preset != nullptr) throw UsageError{"--latency " + latency[0] + " is a pair already; it takes no second word"};
+  if (latency.size() == 2 && preset != nullptr) throw UsageError{"--latency " + latency[0] + " is a pair already and takes no second word; what else there is comes before it"};
   Pairs::Options pair;
   pair.start = preset != nullptr ? preset->start : latency[0];
   pair.end = preset != nullptr ? preset->end : latency[1];

@@ -88,15 +88,7 @@ Wanted wanted_by(const Options& options) {
   Wanted wanted;
   if (!options.latency.empty()) {
     parse_latency(options.condition, wanted);
-    Pairs::Options pair;
-    const Preset* preset = find_preset(options.latency[0]);
-    if (options.latency.size() == 1 && preset == nullptr)
-      throw UsageError{"--latency takes START END, as SYSTEM:EVENT, or one of the names that ringside latency --help lists"};
-    if (options.latency.size() == 2 && preset != nullptr) throw UsageError{"--latency " + options.latency[0] + " is a pair already; the condition comes first: ringside trigger 'latency > 5ms' --latency " + options.latency[0]};
-    pair.start = preset != nullptr ? preset->start : options.latency[0];
-    pair.end = preset != nullptr ? preset->end : options.latency[1];
-    if (preset != nullptr) pair.keys = parse_keys(preset->keys);
-    if (!options.keys.empty()) pair.keys = parse_keys(options.keys);
+    Pairs::Options pair = pair_of(options.latency, options.keys);
     pair.slowest = 0;
     pair.sure = true;  // a loss must not look like a long time
     for (const std::string* side : {&pair.start, &pair.end}) {

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "cli/live.hpp"
+#include "cli/presets.hpp"
 #include "cli/table.hpp"
 #include "cli/terminal.hpp"
 #include "cli/units.hpp"
@@ -558,17 +559,11 @@ void set_latency(Options& options) {
     if (!options.keys.empty()) throw UsageError{"--key belongs to --latency START END"};
     return;
   }
-  Pairs::Options pairs;
-  pairs.start = options.latency[0];
-  pairs.end = options.latency[1];
-  for (const std::string& key : options.keys.empty() ? std::vector<std::string>() : split_columns(options.keys)) {
-    const size_t equal = key.find('=');
-    pairs.keys.push_back({key.substr(0, equal), equal == std::string::npos ? key : key.substr(equal + 1)});
-  }
+  Pairs::Options pairs = pair_of(options.latency, options.keys);
   if (options.run.where.empty() && options.run.events.empty()) {
     // The kernel, if these are its events.
     const auto all = kernel_events();
-    for (const std::string& side : options.latency) {
+    for (const std::string& side : {pairs.start, pairs.end}) {
       for (const std::string& glob : split_columns(Pairs::split(side).first)) {
         if (all &&
             std::any_of(all->begin(), all->end(), [&](const KernelEvent& e) { return names_event(glob, e.system, e.name); }))
@@ -645,8 +640,8 @@ Command add_watch(CLI::App& app) {
       ->capture_default_str();
   c->add_option("-v,--val", options->query.value, "quantiles, histogram and heat map of this field")->type_name("FIELD");
   c->add_option("--latency", options->latency,
-                "the time from one event to another one, for each row: START END, as of ringside latency")
-      ->expected(2)
+                "the time from one event to another one, for each row: START END, or a NAME of ringside latency")
+      ->expected(1, 2)
       ->type_name("START END");
   c->add_option("-k,--key", options->keys,
                 "of --latency: what both have in common, FIELD or FIELD=FIELD; up to three with commas (default: the thread)")
@@ -664,7 +659,7 @@ Command add_watch(CLI::App& app) {
       "  ringside watch -e 'sched:*' --by task      the kernel, as root\n"
       "  ringside watch -e 'syscalls:sys_exit_*' -F 'ret < 0' --by event,ret\n"
       "  ringside watch web --by thread -v duration_ns --interval 200ms\n"
-      "  ringside watch --latency sched:sched_wakeup sched:sched_switch --key pid=next_pid --by next_comm\n"
+      "  ringside watch --latency wakeup --by next_comm\n"
       "  ringside watch web --batch --interval 5s --duration 1m > rates.txt\n"
       "  ringside watch web --json | jq -c '[.seconds, .all.rate, .lost]'\n"
       "Keys: Enter looks into a row (event, its tasks, its fields, their values), Esc goes back, F4 filters, F3 searches, F2 "
