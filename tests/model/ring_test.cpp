@@ -149,6 +149,43 @@ TEST(Ring, IteratorOnAPageGivenBack) {
         });
 }
 
+// It comes back to a page that was written on since, in its slot or taken by the reader.
+TEST(Ring, IteratorComesBack) {
+  struct Follow {
+    std::vector<u32> before{}, writes{};
+    u32 read_before = 0, reads = 0, looks = 2;
+    bool meta = false;
+    u32 subbufs = 3;
+    std::vector<u32> handlers{};
+  };
+  const auto back = [](const Follow& p) {
+    return [=](World& world) {
+      Model<> m(world, {p.subbufs});
+      for (const u32 size : p.before) m.write(size);
+      for (u32 i = 0; i < p.read_before; ++i) m.read();
+      world.spawn("iterator", [=] { m.look_through(~0u, p.looks, p.reads == 0 && p.subbufs == 5); });
+      if (p.reads != 0)
+        world.spawn("reader", [=] {
+          for (u32 i = 0; i < p.reads; ++i) m.read(p.meta);
+        });
+      world.spawn("writer", [=] {
+        for (const u32 size : p.writes) m.write(size);
+      });
+      for (const u32 size : p.handlers) world.signal("writer", [=] { m.write(size); });
+      world.after([=] { m.balance(); });
+    };
+  };
+  const Options two{.preemptions = 2, .stale = 0, .signals = 0, .seconds = 20}, stale{.preemptions = 1, .stale = 1, .signals = 0, .seconds = 20};
+  prove("appended beside it", {.preemptions = 2, .stale = 1, .signals = 0, .seconds = 20}, back({.before = {100}, .writes = {100, 100}}));
+  prove("appended, and the writer goes on", two, back({.before = {half}, .writes = {half, half, half}, .looks = 3, .subbufs = 5}));
+  prove("appended, and the reader takes it", stale, back({.before = {100}, .writes = {100, half, half}, .reads = 2}));
+  prove("appended to the reader's page", two, back({.before = {100}, .writes = {100, most}, .read_before = 1, .reads = 2, .looks = 3}));
+  prove("once round", two, back({.before = {half}, .writes = {half, most, most, most}, .looks = 3}));
+  prove("flags on a page that it follows", two, back({.before = {half, half, most, most}, .writes = {100, 100}, .reads = 2, .meta = true}));
+  prove("a handler beside it", {.preemptions = 1, .stale = 0, .signals = 1, .seconds = 20},
+        back({.before = {half}, .writes = {100, half}, .reads = 1, .handlers = {half}}));
+}
+
 TEST(Ring, StateIsOfOneMoment) {
   prove("a stranger looks at the reader's state", {.preemptions = 2, .stale = 2}, [](World& world) {
     Model<> m(world, {4});

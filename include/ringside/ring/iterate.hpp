@@ -24,14 +24,15 @@ class Iterator {
       // The commit place first: of pages that it is past what is copied afterwards is final.
       const Place commit = place_of(M::load(&ring_.control->commit, O.advance_observe));
       Got got;
+      if (!fresh_ && position_ > commit.position + 1) start_over();  // a reset
+      if (!fresh_) catch_up(commit);  // the reader page may be the one before
       if (tries != 0 && !reader_page(got)) {
         --tries;
         continue;
       }
-      if (tries != 0 && got != Got::nothing) return got;
       fresh_ = false;
-      if (commit.position >= g.nr_slots() && position_ + g.nr_slots() <= commit.position)
-        position_ = commit.position - g.nr_slots() + 1;
+      if (tries != 0 && got != Got::nothing) return got;
+      catch_up(commit);
       if (position_ > commit.position) return Got::nothing;
       const bool left = position_ < commit.position;
       const u32 k = static_cast<u32>(position_ % g.nr_slots());
@@ -42,10 +43,15 @@ class Iterator {
         ++position_;
         continue;
       }
-      got = copy(id, seen_position_ == position_ ? seen_ : ReaderState{});
+      const bool again = seen_position_ == position_;
+      got = copy(id, again ? seen_ : ReaderState{});
       // The copy's loads before the look at the slot.
       if constexpr (O.enter_observe == Order::acquire) M::fence_acquire();  // pairs: ENTER
       if (M::load(&ring_.record(k).slot, Order::acquire) != slot) continue;
+      if (again && stamp_ != seen_stamp_) {
+        start_over();
+        continue;
+      }
       if (got == Got::data) saw(position_);
       if (left) ++position_;
       if (got != Got::nothing || !left) return got;
@@ -57,6 +63,11 @@ class Iterator {
   const ReaderView& view() const noexcept { return view_; }
 
  private:
+  void catch_up(Place commit) noexcept {
+    const u64 n = ring_.geometry.nr_slots();
+    if (commit.position >= n && position_ + n <= commit.position) position_ = commit.position - n + 1;
+  }
+
   // False: the reader has moved meanwhile.
   bool reader_page(Got& got) noexcept {
     got = Got::nothing;
@@ -74,7 +85,9 @@ class Iterator {
       got = Got::corrupt;
       return true;
     }
-    got = copy(own.id, seen_position_ == own.next - 1 ? seen_ : at);
+    // What the reader has consumed may be gone: RingView::park gives its memory back.
+    const bool again = seen_position_ == own.next - 1 && seen_.bytes > at.bytes;
+    got = copy(own.id, again ? seen_ : at);
     if constexpr (O.enter_observe == Order::acquire) M::fence_acquire();  // pairs: ENTER
     // The intent before the generation: who has given the page back and is not yet seen to have noted it is found here.
     ReaderPlace wanted;
@@ -84,8 +97,18 @@ class Iterator {
       if (now.bytes < view_.end) return false;  // flagged
     }
     if (M::load(&ring_.control->reader_generation, Order::acquire) != generation) return false;
+    if (again && stamp_ != seen_stamp_) {
+      start_over();
+      return false;
+    }
     if (got == Got::data) saw(own.next - 1);
     return true;
+  }
+
+  // The ring was made new: nothing that we know of it holds.
+  void start_over() noexcept {
+    fresh_ = true;
+    seen_position_ = ~u64{0};
   }
 
   // What the view shows is ours now.
@@ -93,12 +116,14 @@ class Iterator {
     seen_.events = view_.first_index - base_ + view_.events;
     seen_.bytes = view_.end;
     seen_position_ = position;
+    seen_stamp_ = stamp_;
     expected_ = view_.first_index + view_.events;
   }
 
   Got copy(u32 id, const ReaderState& from) noexcept {
     const Committed now = committed_of(M::load(&ring_.record(id).committed, O.commit_observe));  // pairs: COMMIT
     if (now.bytes > ring_.geometry.capacity() || now.bytes % 4 != 0 || from.bytes % 4 != 0) return Got::corrupt;
+    stamp_ = M::load(&ring_.header(id).time_stamp, Order::relaxed);
     if (now.bytes <= from.bytes || now.events <= from.events) return Got::nothing;
     base_ = M::load(&ring_.record(id).base, Order::relaxed);
     const u64 first = base_ + from.events;
@@ -121,6 +146,7 @@ class Iterator {
   u64 base_ = 0;                    // of the page in the view: its first event's index
   ReaderState seen_{};              // bytes and events of the page at
   u64 seen_position_ = ~u64{0};     // this position
+  u64 stamp_ = 0, seen_stamp_ = 0;  // time of the page's first event: another one after a reset
   bool fresh_ = true;
 };
 

@@ -1,0 +1,137 @@
+// A look at a ring that comes back: on pages that were appended to, consumed and given back, or made new by a reset.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <ringside/abi/event_cursor.hpp>
+#include <ringside/ring/clear.hpp>
+#include <ringside/ring/iterate.hpp>
+#include <ringside/ring/writer.hpp>
+#include <vector>
+
+#include "ring_memory.hpp"
+
+namespace ringside::test {
+namespace {
+
+struct Iterate : testing::Test {
+  struct Clock {
+    u64* n;
+    u64 now() noexcept { return *n += 5; }
+  };
+  u64 clock = 0, n = 0;
+  std::vector<u64> page = std::vector<u64>(4096 / 8);
+  u8* const bytes = reinterpret_cast<u8*>(page.data());
+
+  void put(Writer<Clock>& writer, u32 size) {
+    std::vector<u8> b(size, 0x41);
+    ++n;
+    std::memcpy(b.data(), &n, sizeof n);
+    writer.write(b.data(), size);
+  }
+  // The numbers of the events up to now, a -N for N lost ones.
+  std::vector<i64> look(Iterator<>& it) const {
+    std::vector<i64> seen;
+    while (it.next() == Got::data) {
+      const ReaderView& v = it.view();
+      if (v.lost_before != 0) seen.push_back(-static_cast<i64>(v.lost_before));
+      abi::EventCursor c(bytes + abi::header_size, v.begin, v.end, 0);
+      while (c.next()) {
+        u64 number = 0;
+        std::memcpy(&number, c.payload().data, sizeof number);
+        seen.push_back(static_cast<i64>(number));
+      }
+    }
+    return seen;
+  }
+  using Seen = std::vector<i64>;
+};
+
+TEST_F(Iterate, WhatIsAppendedComesOnce) {
+  const Ring ring = shared_ring(4096, 5);
+  Writer<Clock> writer(ring, {&clock});
+  Iterator<> it(ring, bytes);
+  Seen all, expected;
+  for (int i = 1; i <= 100; ++i) {
+    put(writer, 100);
+    expected.push_back(i);
+    const Seen now = look(it);
+    all.insert(all.end(), now.begin(), now.end());
+  }
+  EXPECT_EQ(all, expected);
+}
+
+TEST_F(Iterate, TheReadersPageIsItsStartOnlyOnce) {
+  const Ring ring = shared_ring(4096, 6);
+  Writer<Clock> writer(ring, {&clock});
+  Reader<> reader(ring);
+  for (int i = 0; i < 4; ++i) put(writer, 2040);
+  (void)reader.peek();
+  Iterator<> it(ring, bytes);
+  EXPECT_EQ(look(it), (Seen{1, 2, 3, 4}));
+  Iterator<> slow(ring, bytes);
+  ASSERT_EQ(slow.next(), Got::data);  // 1; then the reader goes on
+  for (int i = 0; i < 4; ++i) (void)reader.get_reader();
+  put(writer, 2040), put(writer, 100);
+  const Seen seen = look(slow);
+  i64 sum = 0;
+  for (const i64 number : seen) sum += number < 0 ? -number : 1;
+  EXPECT_EQ(sum, 5);  // 2 to 6, seen or counted
+}
+
+TEST_F(Iterate, AConsumedPageMayBeGone) {
+  const Ring ring = shared_ring(4096, 4);
+  Writer<Clock> writer(ring, {&clock});
+  Reader<> reader(ring);
+  Iterator<> it(ring, bytes);
+  put(writer, 100);
+  EXPECT_EQ(look(it), Seen{1});
+  put(writer, 100), put(writer, 100);
+  while (reader.get_reader() == Got::data) {
+  }
+  std::memset(ring.subbuf(reader_of(reader.state().page).id), 0, 4096);  // as where its memory was given back
+  EXPECT_EQ(look(it), Seen{});
+  put(writer, 100);
+  EXPECT_EQ(look(it), (Seen{-2, 4}));
+}
+
+TEST_F(Iterate, AResetRingIsAnotherOne) {
+  const Ring ring = shared_ring(4096, 4);
+  Iterator<> it(ring, bytes);
+  {
+    Writer<Clock> writer(ring, {&clock});
+    for (int i = 0; i < 3; ++i) put(writer, 100);
+    EXPECT_EQ(look(it), (Seen{1, 2, 3}));
+  }
+  clear_words(ring);
+  Writer<Clock> writer(ring, {&clock});
+  Seen expected;
+  for (int i = 4; i < 16; ++i) put(writer, 40), expected.push_back(i);
+  EXPECT_EQ(look(it), expected);
+}
+
+TEST_F(Iterate, AfterALapTheReadersPageIsNotSkipped) {
+  const Ring ring = shared_ring(4096, 4);  // three slots
+  Writer<Clock> writer(ring, {&clock});
+  Reader<> reader(ring);
+  Iterator<> it(ring, bytes);
+  put(writer, 2040);
+  EXPECT_EQ(look(it), Seen{1});
+  put(writer, 2040), put(writer, 2040);
+  (void)reader.get_reader();
+  put(writer, 2040);
+  (void)reader.get_reader();
+  (void)reader.peek();
+  put(writer, 2040), put(writer, 2040);
+  const Seen followed = look(it);
+  Iterator<> fresh(ring, bytes);
+  const Seen anew = look(fresh);
+  ASSERT_FALSE(anew.empty());
+  // What a new one sees it sees, too.
+  EXPECT_TRUE(std::includes(followed.begin() + (followed[0] < 0), followed.end(), anew.begin() + (anew[0] < 0), anew.end()));
+  i64 sum = 0;
+  for (const i64 number : followed) sum += number < 0 ? -number : 1;
+  EXPECT_EQ(sum, static_cast<i64>(n) - 1);
+}
+
+}  // namespace
+}  // namespace ringside::test
