@@ -199,7 +199,7 @@ TEST_F(Report, WhateverReadsARecording) {
   const Outcome hist = ringside("hist sched:sched_switch/next_comm theirs.dat -v next_pid -n 1000");
   EXPECT_EQ(hist.code, 0) << hist.err;
   EXPECT_NE(hist.out.find("ls "), std::string::npos) << hist.out;
-  const Outcome top = ringside("top theirs.dat --once");
+  const Outcome top = ringside("top theirs.dat --once -n 1000");
   EXPECT_EQ(top.code, 0) << top.err;
   EXPECT_NE(top.out.find("syscalls:sys_enter_write"), std::string::npos) << top.out;
   const Outcome one = ringside("report theirs.dat -e 'sched:sched_sw*' --json");
@@ -232,7 +232,7 @@ TEST_F(RecordTo, KernelAndProgram) {
 }
 
 TEST_F(RecordTo, InterruptedItIsWhole) {
-  const Outcome o = run("timeout -s INT 1 " + start + "-e 'sched:*' --to out.dat");
+  const Outcome o = run("timeout --foreground -s INT 1 " + start + "-e 'sched:*' --to out.dat");
   EXPECT_EQ(o.code, 124) << o.err;
   EXPECT_FALSE(there("out.dat.parts"));
   expect_equal("out.dat", 10);

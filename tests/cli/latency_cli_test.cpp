@@ -216,7 +216,7 @@ TEST_F(KernelLatency, SystemCallsLive) {
 
 // Ctrl-C ends with the final table.
 TEST_F(KernelLatency, CtrlCEndsWithTheTable) {
-  const Outcome o = run("timeout -s INT 2 " RINGSIDE_BUILD_DIR "/ringside latency wakeup --slowest 3; true");
+  const Outcome o = run("timeout --foreground -s INT 2 " RINGSIDE_BUILD_DIR "/ringside latency wakeup --slowest 3; true");
   EXPECT_NE(o.out.find("sched:sched_switch"), std::string::npos) << o.out << o.err;
   EXPECT_NE(o.out.find("\nstarts "), std::string::npos) << o.out << o.err;
 }
