@@ -51,7 +51,7 @@ Command add_mount(CLI::App& app) {
       "  cat /mnt/trace/trace                              what its rings hold\n"
       "  echo 'ms > 10' > /mnt/trace/events/web/request/filter\n"
       "  trace-cmd stat                                    in a mount namespace with it at /sys/kernel/tracing\n"
-      "What is as in the kernel, what differs and why: docs/mount.md. Rings are mapped by clients (mmap of trace_pipe_raw) where\n"
+      "What is as in the kernel, what differs and why: docs/tracefs.md. Rings are mapped by clients (mmap of trace_pipe_raw) where\n"
       "the kernel has FUSE passthrough and this program CAP_SYS_ADMIN; they are read by read() everywhere.");
   return {c, [options] { return run(*options); }};
 }
