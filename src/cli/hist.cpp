@@ -97,7 +97,8 @@ std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const
   }
   std::string out = table.render(colours());
   if (shown < rows.size()) out += fmt::format("({} more keys; -n)\n", format_count(rows.size() - shown));
-  if (hist.without() != 0) out += fmt::format("{} events have no {}\n", format_count(hist.without()), options.key);
+  // Other events than EVENT/ are not asked for.
+  if (hist.without() != 0 && options.key.find('/') == std::string::npos) out += fmt::format("{} events have no {}\n", format_count(hist.without()), options.key);
   Totals counted = totals;
   counted.events = hist.count();
   return out + closing_line(counted, hist.evicted().keys, hist.evicted().count) + "\n";
