@@ -139,6 +139,34 @@ void record_row(const std::string& dir) {
     row("record.cpu_share", median(record), "share", text("of the traced load's CPU, a storm of system calls; cat of the same rings to /dev/null: %.3f", median(cat)));
 }
 
+// The same answers as from the field's tools, of one trace.dat.
+void rival_rows(const std::string& file) {
+  const struct {
+    const char* name;
+    const char* detail;
+    std::string ours, theirs;
+  } questions[] = {
+      {"analyze.top_over_tracecmd", "how many of each event", "top " + file, "awk '{ ++n[$4] } END { for (e in n) print n[e], e }'"},
+      {"analyze.hist_over_tracecmd", "bytes asked of kmalloc, by task", "hist kmem:kmalloc/task -v bytes_req " + file,
+       "awk '$4 == \"kmalloc:\" { match($0, /bytes_req=[0-9]+/); s[$1] += substr($0, RSTART + 10, RLENGTH - 10) } END { for (t in s) print s[t], t }'"},
+      {"analyze.latency_over_tracecmd", "from wake-up to run, quantiles", "latency sched:sched_waking sched:sched_switch --key pid=next_pid " + file,
+       "awk '$4 == \"sched_waking:\" { match($0, / pid=[0-9]+/); at[substr($0, RSTART + 5, RLENGTH - 5)] = $3 } "
+       "$4 == \"sched_switch:\" { match($0, /next_pid=[0-9]+/); p = substr($0, RSTART + 9, RLENGTH - 9); if (p in at) { printf \"%.9f\\n\", $3 - at[p]; delete at[p] } }' | sort -n"},
+  };
+  for (const auto& question : questions) {
+    const std::string ours = std::string(RINGSIDE_COMMAND) + " " + question.ours, theirs = "trace-cmd report " + file + " | " + question.theirs;
+    std::vector<double> ratio, mine, other;
+    for (int i = 0; i < (quick ? 1 : 5); ++i) {
+      const Ran a = shell(ours), b = shell(theirs);
+      if (a.status != 0 || b.status != 0) return row(question.name, std::nullopt, "x", "failed: " + question.ours);
+      ratio.push_back(b.cpu / a.cpu);
+      mine.push_back(a.wall);
+      other.push_back(b.wall);
+    }
+    row(question.name, median(ratio), "x", text("%s: %.2f s against %.2f s of trace-cmd report | awk; ratio of CPU time", question.detail, median(mine), median(other)));
+  }
+}
+
 void report_row(const std::string& dir) {
   // Of everything that happens while a compiler works: many kinds of events with all sorts of fields.
   const std::string rec = dir + "/mix", file = dir + "/mix.dat", command = std::string(RINGSIDE_COMMAND);
@@ -168,34 +196,6 @@ void report_row(const std::string& dir) {
   row("report.over_tracecmd", median(ratio), "x", text("text of the same %.0f events: %.2f M/s against %.2f M/s of CPU time, start and formats included",
                                                          events, median(rate) / 1e6, median(rival) / 1e6));
   rival_rows(file);
-}
-
-// The same answers as from the field's tools, of one trace.dat.
-void rival_rows(const std::string& file) {
-  const struct {
-    const char* name;
-    const char* detail;
-    std::string ours, theirs;
-  } questions[] = {
-      {"analyze.top_over_tracecmd", "how many of each event", "top " + file, "awk '{ ++n[$4] } END { for (e in n) print n[e], e }'"},
-      {"analyze.hist_over_tracecmd", "bytes asked of kmalloc, by task", "hist kmem:kmalloc/task -v bytes_req " + file,
-       "awk '$4 == \"kmalloc:\" { match($0, /bytes_req=[0-9]+/); s[$1] += substr($0, RSTART + 10, RLENGTH - 10) } END { for (t in s) print s[t], t }'"},
-      {"analyze.latency_over_tracecmd", "from wake-up to run, quantiles", "latency sched:sched_waking sched:sched_switch --key pid=next_pid " + file,
-       "awk '$4 == \"sched_waking:\" { match($0, / pid=[0-9]+/); at[substr($0, RSTART + 5, RLENGTH - 5)] = $3 } "
-       "$4 == \"sched_switch:\" { match($0, /next_pid=[0-9]+/); p = substr($0, RSTART + 9, RLENGTH - 9); if (p in at) { printf \"%.9f\\n\", $3 - at[p]; delete at[p] } }' | sort -n"},
-  };
-  for (const auto& question : questions) {
-    const std::string ours = std::string(RINGSIDE_COMMAND) + " " + question.ours, theirs = "trace-cmd report " + file + " | " + question.theirs;
-    std::vector<double> ratio, mine, other;
-    for (int i = 0; i < (quick ? 1 : 5); ++i) {
-      const Ran a = shell(ours), b = shell(theirs);
-      if (a.status != 0 || b.status != 0) return row(question.name, std::nullopt, "x", "failed: " + question.ours);
-      ratio.push_back(b.cpu / a.cpu);
-      mine.push_back(a.wall);
-      other.push_back(b.wall);
-    }
-    row(question.name, median(ratio), "x", text("%s: %.2f s against %.2f s of trace-cmd report | awk; ratio of CPU time", question.detail, median(mine), median(other)));
-  }
 }
 
 // `top` beside a writer at full speed.
