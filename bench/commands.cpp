@@ -163,7 +163,7 @@ void rival_rows(const std::string& file) {
       mine.push_back(a.wall);
       other.push_back(b.wall);
     }
-    row(question.name, median(ratio), "x", text("%s: %.2f s against %.2f s of trace-cmd report | awk; ratio of CPU time", question.detail, median(mine), median(other)));
+    row(question.name, median(ratio), "x", text("%s: %.2f s against %.2f s of trace-cmd report and awk; ratio of CPU time", question.detail, median(mine), median(other)));
   }
 }
 
