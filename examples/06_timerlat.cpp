@@ -25,7 +25,8 @@ namespace {
 struct Cpu {
   std::atomic<int> tid{0};
   u64 sleeps = 0;               // by the thread's own count
-  i64 due = 0, late = -1;       // of the timer that runs, and how late its interrupt was
+  i64 due = 0, late = 0;        // of the timer that runs, and how late its interrupt was
+  bool fired = false;           // it came, and the thread has not run since
   u64 expired = 0;              // when that came
   Histogram irq, awake;         // ns
 };
@@ -59,7 +60,7 @@ int timerlat(int seconds, bool load) {
   options.own_events = true;
   auto consumer = must(Consumer::open(options));
   const auto start_timer = must(consumer.field<u64>("timer:hrtimer_start", "hrtimer"));
-  const auto start_due = must(consumer.field<i64>("timer:hrtimer_start", "expires"));
+  const auto start_due = must(consumer.field<i64>("timer:hrtimer_start", "softexpires"));
   const auto expire_timer = must(consumer.field<u64>("timer:hrtimer_expire_entry", "hrtimer"));
   const auto expire_now = must(consumer.field<i64>("timer:hrtimer_expire_entry", "now"));
   const auto next_pid = must(consumer.field<int>("sched:sched_switch", "next_pid"));
@@ -83,17 +84,17 @@ int timerlat(int seconds, bool load) {
   const auto done = [](Cpu& cpu, u64 ran) {
     cpu.irq.add(cpu.late);
     cpu.awake.add(cpu.late + static_cast<i64>(ran - cpu.expired));
-    cpu.late = -1;
+    cpu.fired = false;
   };
   consumer.run([&](const Event& e) {
     if (next_pid.in(e)) {
       for (Cpu& cpu : cpus)
-        if (cpu.late >= 0 && cpu.tid == next_pid(e)) done(cpu, e.time);
+        if (cpu.fired && cpu.tid == next_pid(e)) done(cpu, e.time);
     } else if (start_timer.in(e)) {
       const int tid = consumer.tid(e);
       for (Cpu& cpu : cpus) {
         if (cpu.tid != tid) continue;
-        if (cpu.late >= 0) done(cpu, cpu.expired);  // it had not yet gone to sleep
+        if (cpu.fired) done(cpu, cpu.expired);  // it had not yet gone to sleep
         timers[start_timer(e)] = &cpu;
         cpu.due = start_due(e);
       }
@@ -102,6 +103,7 @@ int timerlat(int seconds, bool load) {
       if (found == timers.end()) return;
       Cpu& cpu = *found->second;
       cpu.late = expire_now(e) - cpu.due;
+      cpu.fired = true;
       cpu.expired = e.time;
       timers.erase(found);
     }
@@ -116,7 +118,7 @@ int timerlat(int seconds, bool load) {
     std::printf("%3zu %9llu %9llu %9.1f %7.1f %7.1f %12.1f %7.1f %7.1f\n", n, static_cast<unsigned long long>(cpu.sleeps),
                 static_cast<unsigned long long>(cpu.irq.count()), us(cpu.irq.quantile(.5)), us(cpu.irq.quantile(.99)), us(static_cast<double>(cpu.irq.max())),
                 us(cpu.awake.quantile(.5)), us(cpu.awake.quantile(.99)), us(static_cast<double>(cpu.awake.max())));
-    all_seen = all_seen && cpu.irq.count() + (cpu.late >= 0) >= cpu.sleeps;
+    all_seen = all_seen && cpu.irq.count() + cpu.fired >= cpu.sleeps;
   }
   std::printf("%.2f million events/s, %llu lost\n", static_cast<double>(consumer.events()) / seconds / 1e6, static_cast<unsigned long long>(consumer.lost()));
   return all_seen ? 0 : 1;
