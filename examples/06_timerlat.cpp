@@ -120,7 +120,8 @@ int timerlat(int seconds, bool load) {
                 us(cpu.awake.quantile(.5)), us(cpu.awake.quantile(.99)), us(static_cast<double>(cpu.awake.max())));
     all_seen = all_seen && cpu.irq.count() + cpu.fired >= cpu.sleeps;
   }
-  std::printf("%.2f million events/s, %llu lost\n", static_cast<double>(consumer.events()) / seconds / 1e6, static_cast<unsigned long long>(consumer.lost()));
+  std::printf("%.2f million events/s, %llu lost, %llu out of order\n", static_cast<double>(consumer.events()) / seconds / 1e6,
+              static_cast<unsigned long long>(consumer.lost()), static_cast<unsigned long long>(consumer.late()));
   return all_seen ? 0 : 1;
 }
 
