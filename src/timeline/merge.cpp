@@ -113,7 +113,8 @@ void Timeline::ask_idle() {
     }
     if (lane.over) continue;
     idle_[kept++] = lane.index;
-    if (following_ && moment(lane) - lane.since < options_.look_ahead_ns) gate_ = std::min(gate_, lane.horizon);
+    const u64 now = following_ ? moment(lane) : 0, ahead = options_.look_ahead_ns;
+    if (following_ && now - lane.since < ahead) gate_ = std::min(gate_, lane.well ? lane.horizon : std::max(lane.horizon, now - std::min(now, ahead)));
   }
   idle_.resize(kept);
 }

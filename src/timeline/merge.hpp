@@ -14,9 +14,10 @@
 //                moves on; what it brings then may be older than what was given out.
 //   follow()     in order: an event is given out once no source can bring an older one. A source that was asked at a moment and had
 //                nothing will bring nothing that is older than that moment less its lag_ns(); one whose writer is in the middle of an
-//                event, or that does not answer, promises nothing, and is waited for up to Options::look_ahead_ns, counted from its
-//                last promise. From then on it delays nobody until it is found well again. Nothing blocks but a source's own next():
-//                next() says false while events wait, so ask again a few ms later.
+//                event, or that does not answer, promises nothing: events wait for it until they are Options::look_ahead_ns old,
+//                however many such sources there are. That long after its last promise it delays nobody any more until it is found
+//                well again. Nothing blocks but a source's own next(): next() says false while events wait, so ask again a few ms
+//                later.
 // An event that comes after a later one was given out is late: it is marked, counted, and given out all the same.
 //
 // Cost: a run of events of one source goes by with two comparisons an event; a change of source is a path in a tournament tree.
@@ -50,7 +51,7 @@ class Timeline {
     std::string label;               // in front of its RingName::buffer
   };
   struct Options {
-    u64 look_ahead_ns = 100'000'000;   // how long each source may delay the others
+    u64 look_ahead_ns = 100'000'000;   // how long those that promise nothing may delay the others
     std::function<u64()> now{};        // this moment, in the timeline's ns; none: by the clock of the source in question
   };
   static constexpr u64 forever = ~u64{0};

@@ -45,8 +45,8 @@ class Live final : public Source {
   ClockInfo clock_;
 };
 
-struct LookAhead : testing::Test {
-  explicit LookAhead(u32 sources = 2) {
+struct LookAheadOf {
+  explicit LookAheadOf(u32 sources) {
     for (u32 i = 0; i < sources; ++i) {
       auto source = std::make_unique<Live>(i);
       live.push_back(source.get());
@@ -64,6 +64,10 @@ struct LookAhead : testing::Test {
   u64 now = 1000;
   std::vector<Live*> live;
   Timeline timeline;
+};
+
+struct LookAhead : testing::Test, LookAheadOf {
+  LookAhead() : LookAheadOf(2) {}
 };
 
 TEST_F(LookAhead, AnEventWaitsUntilAnIdleSourceCannotBringAnOlderOne) {
@@ -115,15 +119,34 @@ TEST_F(LookAhead, AWriterInTheMiddleOfAnEventDelaysTheOthersByTheBoundAtMost) {
   EXPECT_EQ(drain(), "0@1145");
 }
 
+// The second stall is seen only when the first is over: its ring had an event that waited, too.
+TEST(LookAheadOfThree, StallsBehindEachOtherDelayByTheBoundAltogether) {
+  LookAheadOf three(3);
+  three.drain();
+  three.live[0]->lag = Source::unknown;
+  three.live[1]->write(1001);
+  three.live[2]->write(1002);
+  three.now = 1050;
+  EXPECT_EQ(three.drain(), "");
+  three.live[1]->lag = Source::unknown;
+  three.live[2]->write(1060);
+  three.now = 1101;
+  EXPECT_EQ(three.drain(), "1@1001");
+  three.now = 1102;
+  EXPECT_EQ(three.drain(), "2@1002");
+  three.now = 1160;
+  EXPECT_EQ(three.drain(), "2@1060");
+}
+
 TEST_F(LookAhead, ASourceThatDoesNotAnswerIsAskedNowAndThen) {
   live[1]->silent = true;
   live[0]->write(990);
   EXPECT_EQ(drain(), "");
-  now = 1099;
+  now = 1089;
   EXPECT_EQ(drain(), "");
   EXPECT_EQ(live[1]->asked, 1u);
-  now = 1100;
-  EXPECT_EQ(drain(), "0@990");
+  now = 1090;
+  EXPECT_EQ(drain(), "0@990");  // as old as the look-ahead
   for (now = 1100; now < 1200; now += 10) {
     live[0]->write(now - 20);
     EXPECT_EQ(drain(), "0@" + std::to_string(now - 20));
