@@ -6,8 +6,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <vector>
 
 namespace ringside::test {
 
@@ -37,6 +39,15 @@ struct BinaryTest : testing::Test {
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(dir + "/out"), slurp(dir + "/err")};
   }
   Outcome ringside(const std::string& arguments) const { return run(RINGSIDE_BUILD_DIR "/ringside " + arguments); }
+  // What `report --json` says, a line each.
+  std::vector<nlohmann::json> events(const std::string& arguments = "") const {
+    const Outcome o = ringside("report --json " + arguments);
+    EXPECT_EQ(o.code, 0) << o.err;
+    std::vector<nlohmann::json> all;
+    std::istringstream lines(o.out);
+    for (std::string line; std::getline(lines, line);) all.push_back(nlohmann::json::parse(line));
+    return all;
+  }
 };
 
 }  // namespace ringside::test

@@ -73,17 +73,11 @@ Job job_of(const Options& options) {
   const Preset* preset = words.empty() || !options.hook.empty() ? nullptr : find_preset(words[0]);
   if (!options.hook.empty()) {
     parse_hook(options.hook, pairs);
-  } else if (preset != nullptr) {
-    pairs.start = preset->start;
-    pairs.end = preset->end;
-    pairs.keys = parse_keys(preset->keys);
-    pairs.by = preset->by;
-    used = 1;
   } else {
-    if (words.size() < 2) throw UsageError{"what from and what to: START END, as SYSTEM:EVENT, or one of the names that --help lists"};
-    pairs.start = words[0];
-    pairs.end = words[1];
-    used = 2;
+    used = preset != nullptr ? 1 : 2;
+    if (words.size() < used) throw UsageError{"what from and what to: START END, as SYSTEM:EVENT, or one of the names that --help lists"};
+    pairs = pair_of({words.begin(), words.begin() + static_cast<std::ptrdiff_t>(used)}, "");
+    if (preset != nullptr) pairs.by = preset->by;
   }
   job.where.assign(words.begin() + static_cast<std::ptrdiff_t>(used), words.end());
   if (!options.keys.empty()) pairs.keys = parse_keys(options.keys);
@@ -94,9 +88,7 @@ Job job_of(const Options& options) {
   pairs.context = options.context;
   pairs.first = options.first;
   pairs.sure = options.sure;
-  for (const std::string* side : {&pairs.start, &pairs.end}) {
-    for (std::string& glob : split_at(Pairs::split(*side).first, ',')) job.globs.push_back(std::move(glob));
-  }
+  job.globs = events_of(pairs);
   return job;
 }
 
@@ -372,7 +364,6 @@ int run(const Options& options) {
       pairs->remember(record);
   };
   const auto picture = [&](const Totals&, double, bool last) {
-    learn_names(trace);
     const Report report(options, job, trace, *pairs, heat);
     return options.run.json ? report.json() : report.text(last);
   };

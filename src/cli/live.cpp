@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <ctime>
 
-#include "cli/presets.hpp"
 #include "cli/units.hpp"
 
 namespace ringside::cli {
@@ -90,7 +89,7 @@ void AnalysisRun::refresh() {
 }
 
 double AnalysisRun::due() {
-  learn_names(*trace_);
+  trace_->learn_names();  // also where nothing is shown yet: the kernel forgets them
   const u64 now = sys::now_ns();
   const double seconds = static_cast<double>(now - last_picture_) / 1e9;
   last_picture_ = now;

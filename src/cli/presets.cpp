@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "cli/command.hpp"
-#include "sys/sys.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -71,18 +70,12 @@ Pairs::Options pair_of(const std::vector<std::string>& latency, const std::strin
   return pair;
 }
 
-void learn_names(Trace& trace) {
-  const TracefsInstance* kernel = trace.kernel.get();
-  for (const Opened& o : trace.others) kernel = o.kernel != nullptr ? o.kernel.get() : kernel;
-  if (kernel == nullptr) return;
-  const auto text = sys::read_file(kernel->dir() + "/../../saved_cmdlines");
-  if (!text) return;
-  for (const std::string& line : split_at(*text, '\n')) {
-    const size_t space = line.find(' ');
-    const i32 tid = std::atoi(line.c_str());
-    if (tid <= 0 || space == std::string::npos) continue;
-    trace.tasks.add(Task{tid, tid, line.substr(space + 1), line.substr(space + 1)});
+std::vector<std::string> events_of(const Pairs::Options& pair) {
+  std::vector<std::string> globs;
+  for (const std::string* side : {&pair.start, &pair.end}) {
+    for (std::string& glob : split_at(Pairs::split(*side).first, ',')) globs.push_back(std::move(glob));
   }
+  return globs;
 }
 
 }  // namespace ringside::cli

@@ -1,11 +1,10 @@
-// Pairs of events that have a name, and how pairs are written: shared by `latency` and `trigger`.
+// Pairs of events that have a name, and how pairs are written: shared by all commands that measure them.
 #pragma once
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "analysis/pairs.hpp"
-#include "consumer/trace.hpp"
 
 namespace ringside::cli {
 
@@ -23,7 +22,7 @@ std::vector<Pairs::Key> parse_keys(const std::string& text);
 // --latency START END, or --latency NAME; and --key, if that is not empty. A UsageError if they are none.
 Pairs::Options pair_of(const std::vector<std::string>& latency, const std::string& keys);
 
-// Names of the kernel's threads, as far as they are known by now.
-void learn_names(Trace& trace);
+// The events of both sides, as globs.
+std::vector<std::string> events_of(const Pairs::Options& pair);
 
 }  // namespace ringside::cli

@@ -91,9 +91,7 @@ Wanted wanted_by(const Options& options) {
     Pairs::Options pair = pair_of(options.latency, options.keys);
     pair.slowest = 0;
     pair.sure = true;  // a loss must not look like a long time
-    for (const std::string* side : {&pair.start, &pair.end}) {
-      for (std::string& glob : split_at(Pairs::split(*side).first, ',')) wanted.events.push_back(std::move(glob));
-    }
+    wanted.events = events_of(pair);
     wanted.pair = std::move(pair);
     return wanted;
   }
@@ -364,7 +362,7 @@ class Watch {
     hit.clock = trace_.timeline.clock(record.source);
     hit.latency = condition_.latency();
     hit.payload.assign(record.payload.data, record.payload.data + record.payload.size);
-    learn_names(trace_);
+    trace_.learn_names();
     fmt::memory_buffer line;
     TextLines(trace_.formats, trace_.tasks, trace_.raw_times()).print(record, trace_.timeline.name(record.source), line);
     hit.line.assign(line.data(), line.size());

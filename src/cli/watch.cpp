@@ -12,7 +12,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <csignal>
-#include <filesystem>
 #include <mutex>
 #include <thread>
 
@@ -78,44 +77,6 @@ class Requests {
   std::atomic<bool> wanted_{false};  // looked at between records, without the lock
   bool closed_ = false;
 };
-
-template <class Use>
-void each_opened(Trace& trace, const Use& use) {
-  use(static_cast<Opened&>(trace));
-  for (Opened& o : trace.others) use(o);
-}
-TracefsInstance* kernel_of(Trace& trace) {
-  TracefsInstance* found = nullptr;
-  each_opened(trace, [&](Opened& o) { found = o.kernel != nullptr ? o.kernel.get() : found; });
-  return found;
-}
-
-// Names of the kernel's threads: those that there are, and those that the kernel has seen since.
-void learn_names(Trace& trace, bool all) {
-  const TracefsInstance* const kernel = kernel_of(trace);
-  if (kernel == nullptr) return;
-  const auto add = [&](i32 tid, std::string name) {
-    if (tid > 0 && !name.empty()) trace.tasks.add(Task{tid, tid, name, name});
-  };
-  std::error_code error;
-  namespace fs = std::filesystem;
-  for (fs::directory_iterator process("/proc", error), none; all && !error && process != none; process.increment(error)) {
-    if (!std::isdigit(static_cast<unsigned char>(process->path().filename().native()[0]))) continue;
-    std::error_code gone;
-    for (fs::directory_iterator thread(process->path() / "task", gone); !gone && thread != none; thread.increment(gone)) {
-      auto name = sys::read_file(thread->path() / "comm");
-      if (name && !name->empty()) name->pop_back();
-      if (name) add(std::atoi(thread->path().filename().c_str()), *name);
-    }
-  }
-  const auto text = sys::read_file(kernel->dir() + "/../../saved_cmdlines");
-  for (size_t at = 0; text && at < text->size();) {
-    const size_t end = std::min(text->find('\n', at), text->size());
-    const size_t space = text->find(' ', at);
-    if (space < end) add(std::atoi(text->c_str() + at), text->substr(space + 1, end - space - 1));
-    at = end + 1;
-  }
-}
 
 // The reading thread's side: the trace, and the model of what is looked at now.
 class Watcher {
@@ -297,7 +258,7 @@ class Watcher {
   // Whether what it showed can be read once more.
   bool is_there_again() {
     bool is = true;
-    each_opened(trace(), [&](const Opened& o) { is = is && o.kernel == nullptr && o.remote == nullptr; });
+    trace().each([&](const Opened& o) { is = is && o.kernel == nullptr && o.remote == nullptr; });
     return is;
   }
   WatchModel::Options model_options() const { return {options_.most_keys, run_->live()}; }
@@ -305,7 +266,7 @@ class Watcher {
     auto run = AnalysisRun::open(options_.run);
     if (!run) return tl::unexpected<Error>(run.error());
     run_ = std::move(*run);
-    learn_names(trace(), true);
+    trace().learn_names(true);
     status_.clock = trace().clock;
     return {};
   }
@@ -323,7 +284,7 @@ class Watcher {
     last_tick_ = now;
     next_tick_ = now + interval_ns_;
     ++ticks_;
-    learn_names(trace(), false);
+    trace().learn_names();
     look();
   }
   // How full the rings are, and what we cost.
@@ -563,12 +524,10 @@ void set_latency(Options& options) {
   if (options.run.where.empty() && options.run.events.empty()) {
     // The kernel, if these are its events.
     const auto all = kernel_events();
-    for (const std::string& side : {pairs.start, pairs.end}) {
-      for (const std::string& glob : split_columns(Pairs::split(side).first)) {
-        if (all &&
-            std::any_of(all->begin(), all->end(), [&](const KernelEvent& e) { return names_event(glob, e.system, e.name); }))
-          options.run.events.push_back(glob);
-      }
+    for (const std::string& glob : events_of(pairs)) {
+      if (all &&
+          std::any_of(all->begin(), all->end(), [&](const KernelEvent& e) { return names_event(glob, e.system, e.name); }))
+        options.run.events.push_back(glob);
     }
   }
   options.query.latency = std::move(pairs);
@@ -597,7 +556,7 @@ int run(Options options) {
     sigaddset(&theirs, SIGTSTP);
     pthread_sigmask(SIG_BLOCK, &theirs, nullptr);
   }
-  if (auto* const kernel = kernel_of(watcher->trace())) (void)kernel->ignore(front->tid());
+  if (auto* const kernel = watcher->trace().tracefs()) (void)kernel->ignore(front->tid());
   while (!asked_to_stop() && !front->done() && !watcher->over()) {
     if (front->requests.wanted()) front->requests.serve();
     const bool more = watcher->take(front->requests);

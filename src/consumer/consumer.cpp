@@ -119,12 +119,7 @@ result<void> Consumer::find_field(std::string_view event, std::string_view name,
     at = field;
     return {};
   }
-  std::string events;
-  size_t n = 0;
-  for (const auto& type : state_->trace.formats.all()) {
-    if (++n <= 20) events += (events.empty() ? "" : ", ") + type->full;
-  }
-  return refuse(std::errc::invalid_argument, "there is no event " + in_quotes(event) + " in " + state_->trace.where + ", but " + (events.empty() ? "none" : events));
+  return refuse(std::errc::invalid_argument, "there is no event " + in_quotes(event) + " in " + state_->trace.where + ", but " + event_list(state_->trace.formats));
 }
 
 template <>

@@ -4,7 +4,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cstdlib>
 #include <ctime>
+#include <filesystem>
 #include <set>
 
 #include "kernel/clock_check.hpp"
@@ -245,7 +248,6 @@ void Trace::follow(u64 look_ahead_ns) {
   each([&](Opened& o) {
     if (o.remote != nullptr) o.remote->patience(std::chrono::nanoseconds(look_ahead_ns));
   });
-  following_ = true;
   refresh();
 }
 
@@ -277,6 +279,38 @@ void Trace::stop() {
     if (o.kernel != nullptr) (void)o.kernel->tracing(false);
   });
   finish();
+}
+
+TracefsInstance* Trace::tracefs() {
+  TracefsInstance* found = nullptr;
+  each([&](Opened& o) { found = o.kernel != nullptr ? o.kernel.get() : found; });
+  return found;
+}
+
+void Trace::learn_names(bool living) {
+  const TracefsInstance* const from = tracefs();
+  if (from == nullptr) return;
+  const auto add = [&](i32 tid, std::string name) {
+    if (tid > 0 && !name.empty()) tasks.add(Task{tid, tid, name, name});
+  };
+  std::error_code error;
+  namespace fs = std::filesystem;
+  for (fs::directory_iterator process("/proc", error), none; living && !error && process != none; process.increment(error)) {
+    if (!std::isdigit(static_cast<unsigned char>(process->path().filename().native()[0]))) continue;
+    std::error_code gone;
+    for (fs::directory_iterator thread(process->path() / "task", gone); !gone && thread != none; thread.increment(gone)) {
+      auto name = sys::read_file(thread->path() / "comm");
+      if (name && !name->empty()) name->pop_back();
+      if (name) add(std::atoi(thread->path().filename().c_str()), *name);
+    }
+  }
+  const auto text = sys::read_file(from->dir() + "/../../saved_cmdlines");
+  for (size_t at = 0; text && at < text->size();) {
+    const size_t end = std::min(text->find('\n', at), text->size());
+    const size_t space = text->find(' ', at);
+    if (space < end) add(std::atoi(text->c_str() + at), text->substr(space + 1, end - space - 1));
+    at = end + 1;
+  }
 }
 
 result<void> not_the_kernels(const std::string& where) {
@@ -336,8 +370,7 @@ u32 RecordFilter::push_down(Trace& trace) const {
       pushed += o.kernel->write(("events/" + type->system + "/" + type->name + "/filter").c_str(), filter_->text()).has_value();
     }
   };
-  push(trace);
-  for (Opened& o : trace.others) push(o);
+  trace.each(push);
   return pushed;
 }
 

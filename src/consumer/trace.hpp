@@ -29,7 +29,6 @@ struct Opened {
   std::unique_ptr<remote::Process> remote;
   std::string clock;    // its name
   std::string boot;     // of the machine; empty: unknown
-  u64 changed_ns = 0;   // a trace.dat: wall clock
   u32 ids = 0;          // added to the numbers of its events
   Timeline::Place place;
   std::vector<u32> rings;  // of an instance: those that have a source
@@ -59,13 +58,14 @@ struct Trace : Opened {
   bool live() const;       // any of them may still be written to
   bool has_only_just_begun() const;  // one of them writes nothing before it is opened
 
- private:
   template <class Use>
   void each(const Use& use) {
     use(static_cast<Opened&>(*this));
     for (Opened& o : others) use(o);
   }
-  bool following_ = false;
+  TracefsInstance* tracefs();  // of the kernel's live events; null: there are none
+  // Names of the kernel's threads: those that it has seen of late (it keeps some 128) and, if they are wanted, all that live.
+  void learn_names(bool living = false);
 };
 
 // An error if `where` is an instance of the kernel's: whoever reads its rings takes the events away from those who made it.

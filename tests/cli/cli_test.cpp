@@ -21,14 +21,8 @@ using test::SubBuffer;
 struct Cli : test::BinaryTest {
   // Two threads; one gap.
   void record() {
-    auto w = RecordingWriter::create(dir + "/ringside.data", ClockInfo{});
+    auto w = test::malloc_and_packets(dir + "/ringside.data");
     ASSERT_TRUE(w) << w.error().sentence;
-    w->meta().events.push_back({1, "libc", "malloc", test::malloc_format(), true});
-    w->meta().events.push_back(
-        {2, "net", "in",
-         test::format(2, "in", "\tfield:u32 length;\toffset:8;\tsize:4;\tsigned:0;\n", R"("length=%u", REC->length)"), true});
-    ASSERT_TRUE(w->add_ring({0, 4700, 4711, "cc1plus", "g++"}, 4096));
-    ASSERT_TRUE(w->add_ring({3, 4800, 4800, "as", "as"}, 4096));
     SubBuffer a(1000000000), b(1500000000), c(3000000000);
     a.event(1000000000, Payload(1, 4711).put(u64{32}).put(u64{0xA0}));
     a.event(2000000000, Payload(1, 4711).put(u64{64}).put(u64{0xB0}));

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "source/source.hpp"
+#include "source/recording.hpp"
 
 namespace ringside::test {
 
@@ -131,6 +131,18 @@ inline std::string malloc_format(u16 id = 1) {
                 "\tfield:u64 size;\toffset:8;\tsize:8;\tsigned:0;\n"
                 "\tfield:u64 ptr;\toffset:16;\tsize:8;\tsigned:0;\n",
                 R"("size=%llu ptr=0x%llx", REC->size, REC->ptr)");
+}
+
+// A new recording in `dir` of two rings: 0 of cc1plus-4711 with libc:malloc (event 1), 3 of as-4800 with net:in (event 2).
+inline result<RecordingWriter> malloc_and_packets(const std::string& dir) {
+  auto w = RecordingWriter::create(dir, ClockInfo{});
+  if (!w) return w;
+  w->meta().events.push_back({1, "libc", "malloc", malloc_format(), true});
+  w->meta().events.push_back({2, "net", "in", format(2, "in", "\tfield:u32 length;\toffset:8;\tsize:4;\tsigned:0;\n", R"("length=%u", REC->length)"), true});
+  for (const RingName& ring : {RingName{0, 4700, 4711, "cc1plus", "g++"}, RingName{3, 4800, 4800, "as", "as"}}) {
+    if (auto added = w->add_ring(ring, 4096); !added) return tl::unexpected<Error>(added.error());
+  }
+  return w;
 }
 
 }  // namespace ringside::test

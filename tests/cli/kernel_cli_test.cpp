@@ -26,14 +26,6 @@ struct KernelCli : test::BinaryTest {
     if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
     BinaryTest::SetUp();
   }
-  std::vector<json> events(const std::string& arguments = "") {
-    const Outcome o = ringside("report --json " + arguments);
-    EXPECT_EQ(o.code, 0) << o.err;
-    std::vector<json> all;
-    std::istringstream lines(o.out);
-    for (std::string line; std::getline(lines, line);) all.push_back(json::parse(line));
-    return all;
-  }
 };
 
 TEST_F(KernelCli, OneCommandsSystemCallsWithItsOwnEvents) {

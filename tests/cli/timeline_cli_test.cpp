@@ -20,11 +20,7 @@ struct TimelineCli : test::BinaryTest {
   static constexpr const char* tool = RINGSIDE_BUILD_DIR "/ringside ";
   static constexpr const char* dd = "dd if=/dev/zero of=/dev/null bs=1 count=5";
   std::vector<json> events(const std::string& wheres) const {
-    const Outcome o = ringside("report --json " + wheres);
-    EXPECT_EQ(o.code, 0) << o.err;
-    std::vector<json> all;
-    std::istringstream lines(o.out);
-    for (std::string line; std::getline(lines, line);) all.push_back(json::parse(line));
+    std::vector<json> all = BinaryTest::events(wheres);
     u64 last = 0;
     for (const json& e : all) {
       EXPECT_GE(e.at("ts").get<u64>(), last);

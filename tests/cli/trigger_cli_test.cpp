@@ -19,14 +19,6 @@ using test::Outcome;
 constexpr const char* binary = RINGSIDE_BUILD_DIR "/ringside";
 
 struct TriggerCli : test::BinaryTest {
-  std::vector<json> events(const std::string& arguments) {
-    const Outcome o = ringside("report --json " + arguments);
-    EXPECT_EQ(o.code, 0) << o.err;
-    std::vector<json> all;
-    std::istringstream lines(o.out);
-    for (std::string line; std::getline(lines, line);) all.push_back(json::parse(line));
-    return all;
-  }
   // Starts it, waits until it is armed, runs `command`, and says how it ended; its stderr is in the Outcome's. $trigger: its pid.
   Outcome armed(const std::string& arguments, const std::string& command) const {
     return run(std::string(binary) + " trigger " + arguments + " 2>log & trigger=$!; until grep -qs armed log || ! kill -0 $trigger 2>/dev/null; do sleep 0.02; done; " + command +

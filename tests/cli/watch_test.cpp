@@ -37,14 +37,8 @@ bool within(double seconds, const std::function<bool()>& is) {
 struct WatchTest : test::BinaryTest {
   // 30 allocations of two sizes by cc1plus, 20 packets by as; 1,234 events lost.
   void record() {
-    auto w = RecordingWriter::create(dir + "/ringside.data", ClockInfo{});
+    auto w = test::malloc_and_packets(dir + "/ringside.data");
     ASSERT_TRUE(w) << w.error().sentence;
-    w->meta().events.push_back({1, "libc", "malloc", test::malloc_format(), true});
-    w->meta().events.push_back(
-        {2, "net", "in",
-         test::format(2, "in", "\tfield:u32 length;\toffset:8;\tsize:4;\tsigned:0;\n", R"("length=%u", REC->length)"), true});
-    ASSERT_TRUE(w->add_ring({0, 4700, 4711, "cc1plus", "g++"}, 4096));
-    ASSERT_TRUE(w->add_ring({3, 4800, 4800, "as", "as"}, 4096));
     SubBuffer a(1'000'000'000), b(1'000'000'000);
     for (u64 i = 0; i < 30; ++i)
       a.event(1'000'000'000 + i * 1'000'000, Payload(1, 4711).put(u64{i % 3 == 0 ? 64u : 32u}).put(i));
