@@ -1,4 +1,4 @@
-// Analysis of recorded events that stand in memory: one row, one function.
+// Analysis of recorded events that stand in memory: one row, one function. Each figure is that of the fastest of some rounds.
 #include <sched.h>
 
 #include <algorithm>
@@ -63,8 +63,8 @@ void merge_row() {
     b.push_back(merged_per_second(alternating, events));
     c.push_back(merged_per_second(chance, events));
   }
-  row("analyze.merge8_events_per_s", median(a), "1/s",
-      text("8 rings in one order, of CPU time; runs of 1 to 63 events; one event each in turn: %.0f M/s, at random: %.0f M/s", median(b) / 1e6, median(c) / 1e6));
+  row("analyze.merge8_events_per_s", fastest(a), "1/s",
+      text("8 rings in one order, of CPU time; runs of 1 to 63 events; one event each in turn: %.0f M/s, at random: %.0f M/s", fastest(b) / 1e6, fastest(c) / 1e6));
 }
 
 // One ring of events with a key of 10,000 values and a number, through one analysis; events a second of CPU time.
@@ -104,7 +104,7 @@ void single_row(const char* name, const std::string& detail, const Make& make) {
     while (timeline.next(record)) n += use(record, ring);
     rates.push_back(n == 0 ? 0 : static_cast<double>(events) * 1e9 / static_cast<double>(cpu_ns() - from));
   }
-  row(name, median(rates), "1/s", detail);
+  row(name, fastest(rates), "1/s", detail);
 }
 
 void single_rows() {

@@ -37,6 +37,8 @@ void command_rows(Instance& instance);
 int run_storm(u64 calls, const char* out);  // the load of one of them, as a program; writes its CPU seconds to `out`
 
 double median(std::vector<double> values);
+// Of rounds that do the same work on the same memory: whatever else the machine does only ever slows them.
+double fastest(const std::vector<double>& rates);
 double quantile(std::vector<double> values, double q);
 [[gnu::format(printf, 1, 2)]] std::string text(const char* format, ...);
 void pin(int cpu);

@@ -57,7 +57,7 @@ void latency_row() {
   formats.add(2, "bench", "end", "name: end\nID: 2\n" + format);
   const Tasks tasks;
   std::vector<double> rates;
-  for (int round = 0; round < 7; ++round) {
+  for (int round = 0; round < (quick ? 7 : 15); ++round) {
     Pairs::Options options;
     options.start = "bench:begin";
     options.end = "bench:end";
@@ -73,7 +73,7 @@ void latency_row() {
     if (analysis.counts().pairs != pairs) throw std::runtime_error("latency_pairs: " + std::to_string(analysis.counts().pairs) + " pairs");
     rates.push_back(static_cast<double>(pairs) * 1e9 / ns);
   }
-  row("analyze.latency_pairs_per_s", median(rates), "1/s", bench::text("%llu pairs, one ring, up to %u open at a time, a key of 64 bits", static_cast<unsigned long long>(pairs), open_at_once));
+  row("analyze.latency_pairs_per_s", fastest(rates), "1/s", bench::text("%llu pairs, one ring, up to %u open at a time, a key of 64 bits", static_cast<unsigned long long>(pairs), open_at_once));
 }
 
 }  // namespace bench

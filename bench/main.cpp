@@ -32,6 +32,7 @@ double quantile(std::vector<double> v, double q) {
   return v[std::min(v.size() - 1, static_cast<size_t>(q * static_cast<double>(v.size())))];
 }
 double median(std::vector<double> v) { return quantile(std::move(v), 0.5); }
+double fastest(const std::vector<double>& rates) { return *std::max_element(rates.begin(), rates.end()); }
 
 std::string text(const char* format, ...) {
   char out[200];

@@ -1,8 +1,9 @@
 // Values by key, at most so many: when it is full, the oldest goes. For what waits for something that may never come.
 //
 //   AgedTable<Start> table(100'000);
-//   u32 at = table.find(key);                       // AgedTable::none: not there
-//   if (at == table.none) at = table.insert(key);   // the youngest now; may have thrown out the oldest: evicted()
+//   const u32 hash = table.hash(key);
+//   u32 at = table.find(key, hash);                       // AgedTable::none: not there
+//   if (at == table.none) at = table.insert(key, hash);   // the youngest now; may have thrown out the oldest: evicted()
 //   use(table[at]);
 //   table.erase(at);
 //
@@ -28,13 +29,19 @@ class AgedTable {
     for (u64& seed : seeds_) seed = (u64{random()} << 32 | random()) | 1;
   }
 
-  u32 find(const Key& key) const {
-    u32 at = buckets_[hash(key) & (buckets_.size() - 1)];
+  // Multiplied into twice the width and folded (wyhash's mixing step).
+  u32 hash(const Key& key) const {
+    const u64 rest = key[1] + key[2] * seeds_[1];
+    const auto mixed = static_cast<unsigned __int128>(key[0] ^ seeds_[0]) * (rest * 0x9E3779B97F4A7C15 + seeds_[2]);
+    return static_cast<u32>(static_cast<u64>(mixed) ^ static_cast<u64>(mixed >> 64));
+  }
+  u32 find(const Key& key, u32 hash) const {
+    u32 at = buckets_[hash & (buckets_.size() - 1)];
     while (at != none && !same(entries_[at].key, key)) at = entries_[at].next;
     return at;
   }
   // Of a key that is not there.
-  u32 insert(const Key& key) {
+  u32 insert(const Key& key, u32 hash) {
     if (size_ == most_) {
       ++evicted_;
       erase(oldest_);
@@ -42,13 +49,13 @@ class AgedTable {
     if (free_ == none) {
       entries_.emplace_back();
       free_ = static_cast<u32>(entries_.size() - 1);
-      if (entries_.size() > buckets_.size()) grow();
+      if (2 * entries_.size() > buckets_.size()) grow();  // chains of one, mostly
     }
     const u32 at = free_;
     Entry& entry = entries_[at];
     free_ = entry.next;
     entry.key = key;
-    entry.hash = hash(key);
+    entry.hash = hash;
     u32& head = bucket(entry);
     entry.next = head;
     head = at;
@@ -94,12 +101,6 @@ class AgedTable {
 
   // As array's == would, which calls memcmp.
   static bool same(const Key& a, const Key& b) { return ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2])) == 0; }
-  // Multiplied into twice the width and folded (wyhash's mixing step).
-  u32 hash(const Key& key) const {
-    const u64 rest = key[1] + key[2] * seeds_[1];
-    const auto mixed = static_cast<unsigned __int128>(key[0] ^ seeds_[0]) * (rest * 0x9E3779B97F4A7C15 + seeds_[2]);
-    return static_cast<u32>(static_cast<u64>(mixed) ^ static_cast<u64>(mixed >> 64));
-  }
   u32& bucket(const Entry& entry) { return buckets_[entry.hash & (buckets_.size() - 1)]; }
   void append(u32 at) {
     entries_[at].older = youngest_;

@@ -31,11 +31,10 @@ Column::Access Column::lower(const EventType* type, Kind& kind) const {
   if (type == nullptr && !event_.empty()) return access;
   if (const Field* field = type != nullptr && !is_which_event() ? type->field(name_) : nullptr; field != nullptr) {
     access.field = field;
-    access.offset = field->offset;
     kind = Kind::whole;
     if (field->kind == FieldKind::integer) {
-      const bool s = field->is_signed;
-      access.op = field->size == 1 ? (s ? Op::s8_ : Op::u8_) : field->size == 2 ? (s ? Op::s16_ : Op::u16_) : field->size == 4 ? (s ? Op::s32_ : Op::u32_) : Op::u64_;
+      access.op = Op::integer;
+      access.integer = IntegerAt(field->offset, field->size, field->is_signed);
     } else if (field->kind == FieldKind::floating) {
       kind = Kind::real;
       access.op = Op::real;

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "analysis/id_table.hpp"
+#include "analysis/integer_at.hpp"
 #include "analysis/texts.hpp"
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
@@ -48,7 +49,7 @@ class Column {
   bool buckets() const { return modifier_ == Modifier::log2 || modifier_ == Modifier::linear; }
 
   // False: the record has no such value, or the column is of another kind. Numbers outside the payload read as 0.
-  bool number(const TraceRecord& record, const RingName& ring, i64& out) {
+  RS_INLINE bool number(const TraceRecord& record, const RingName& ring, i64& out) {
     const Access& access = of(record);
     if (!whole(access, record, ring, out)) return false;
     if (modifier_ != Modifier::none) [[unlikely]] out = modify(out);
@@ -77,39 +78,28 @@ class Column {
   i64 begin(i64 bucket) const;
 
  private:
-  enum class Op : u8 { unknown, absent, u8_, s8_, u16_, s16_, u32_, s32_, u64_, time, ring, tid, process, event, real, text, task, source, system };
+  enum class Op : u8 { unknown, absent, integer, time, ring, tid, process, event, real, text, task, source, system };
   enum class Modifier : u8 { none, log2, linear, hex, sym, execname, divide };
   enum class Show : u8 { plain, thread, process, event };
   struct Access {
     Op op = Op::unknown;
-    u32 offset = 0;
+    IntegerAt integer;
     const Field* field = nullptr;
     const EventType* type = nullptr;
   };
 
-  const Access& of(const TraceRecord& record) {
+  RS_INLINE const Access& of(const TraceRecord& record) {
     const u32 id = record.ids + read_common(record.payload).id;
-    Access& access = by_id_[id];
-    if (access.op == Op::unknown || access.type != formats_->find(id)) [[unlikely]] find(id, access);
+    Access& access = by_id_.at(id, formats_->version());
+    if (access.op == Op::unknown) [[unlikely]] find(id, access);
     return access;
   }
-  template <class T>
-  static bool load(const Access& access, const TraceRecord& record, i64& out) {
-    T value{};
-    if (access.offset + sizeof(T) <= record.payload.size) [[likely]]
-      std::memcpy(&value, record.payload.data + access.offset, sizeof value);
-    out = static_cast<i64>(value);
-    return true;
-  }
-  bool whole(const Access& access, const TraceRecord& record, const RingName& ring, i64& out) const {
+  RS_INLINE bool whole(const Access& access, const TraceRecord& record, const RingName& ring, i64& out) const {
+    if (access.op == Op::integer) [[likely]] {
+      out = access.integer(record.payload);
+      return true;
+    }
     switch (access.op) {
-      case Op::u8_: return load<u8>(access, record, out);
-      case Op::s8_: return load<signed char>(access, record, out);
-      case Op::u16_: return load<u16>(access, record, out);
-      case Op::s16_: return load<short>(access, record, out);
-      case Op::u32_: return load<u32>(access, record, out);
-      case Op::s32_: return load<i32>(access, record, out);
-      case Op::u64_: return load<u64>(access, record, out);
       case Op::time: out = static_cast<i64>(record.time); return true;
       case Op::ring: out = ring.ring; return true;
       case Op::tid: out = thread_of(access.type, read_common(record.payload)); return true;

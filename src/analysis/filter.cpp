@@ -35,13 +35,6 @@ bool read_all(std::string_view text, T& value, int base) {
   return code == std::errc() && end == text.data() + text.size();
 }
 
-template <class T>
-T load(const u8* at) {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  return value;
-}
-
 }  // namespace
 
 // Recursive descent; as deep as the parentheses, so at most `deepest`.
@@ -281,8 +274,9 @@ Filter::Lowered Filter::lower_number(const Leaf& leaf, Step step, u32 bits, bool
       range(number, max);
       break;
     default:
-      step.bits = true;
-      step.low = static_cast<u64>(number) & (bits == 64 ? ~u64{0} : (u64{1} << bits) - 1);
+      step.mask = static_cast<u64>(number) & (bits == 64 ? ~u64{0} : (u64{1} << bits) - 1);
+      step.low = 1;  // anything but 0
+      step.span = ~u64{1};
       out.kind = Lowered::Kind::steps;
       out.any_of.push_back(step);
   }
@@ -326,7 +320,7 @@ Filter::Lowered Filter::lower_builtin(const Leaf& leaf, const EventType* type) {
   if (name == "source") return lower_text(leaf, Op::source, nullptr);
   if (name == "pid" || name == "tid" || name == "common_pid") {
     if (type != nullptr && type->parsed && !type->has_tid) return {};
-    step.op = Op::tid;
+    step.integer = IntegerAt(4, 4, true);
     return lower_number(leaf, step, 32, true, nullptr);
   }
   if (name == "event" || name == "system") {
@@ -339,12 +333,11 @@ Filter::Lowered Filter::lower_builtin(const Leaf& leaf, const EventType* type) {
     return out;
   }
   if (name == "common_type") {
-    step.op = Op::u16_;
+    step.integer = IntegerAt(0, 2, false);
     return lower_number(leaf, step, 16, false, nullptr);
   }
   if (name == "common_flags" || name == "common_preempt_count") {
-    step.op = Op::u8_;
-    step.offset = name == "common_flags" ? 2 : 3;
+    step.integer = IntegerAt(name == "common_flags" ? 2 : 3, 1, false);
     return lower_number(leaf, step, 8, false, nullptr);
   }
   return {};
@@ -363,16 +356,12 @@ Filter::Lowered Filter::lower(const Leaf& leaf, const EventType* type) {
   const Field* field = type != nullptr ? type->field(leaf.field) : nullptr;
   if (field == nullptr) return lower_builtin(leaf, type);
   Step step;
-  step.offset = field->offset;
-  step.size = field->size;
+  step.field = field;
   Lowered out;
   out.kind = Lowered::Kind::refused;
   switch (field->kind) {
     case FieldKind::integer:
-      step.op = field->size == 1   ? (field->is_signed ? Op::s8_ : Op::u8_)
-                : field->size == 2 ? (field->is_signed ? Op::s16_ : Op::u16_)
-                : field->size == 4 ? (field->is_signed ? Op::s32_ : Op::u32_)
-                                   : Op::u64_;
+      step.integer = IntegerAt(field->offset, field->size, field->is_signed);
       return lower_number(leaf, step, 8 * field->size, field->is_signed, &field->symbols);
     case FieldKind::floating:
       if (leaf.value.number == Value::Number::none || leaf.compare == Compare::glob || leaf.compare == Compare::bits || leaf.value.is_time) {
@@ -424,13 +413,11 @@ result<Filter> Filter::compile(std::string_view text, const Formats& formats, co
     if (!fits) return tl::unexpected<Error>(error_at(text, leaf.value_at, why));
   }
   filter.text_ = text;
-  filter.programs_.resize(formats.numbers());
   return filter;
 }
 
 bool Filter::may_match(u32 id) {
-  const Program& program = programs_[id];
-  if (!program.built || program.type != formats_->find(id)) build(id);
+  const Program& program = program_of(id);
   std::vector<bool> accepts(steps_.size());  // a step leads to earlier ones only
   const auto may = [&](i32 at) { return at == accept || (at >= 0 && accepts[static_cast<size_t>(at)]); };
   for (size_t i = 0; i < steps_.size(); ++i) accepts[i] = may(steps_[i].yes) || may(steps_[i].no);
@@ -456,8 +443,9 @@ bool Filter::kernel_may(const EventType& type) const {
   });
 }
 
-void Filter::build(u32 id) {
-  Program& program = programs_[id];
+void Filter::build(u32 id, Program& program) {
+  if (built_for_ != formats_->version()) steps_.clear();  // all programs are forgotten
+  built_for_ = formats_->version();
   program.type = formats_->find(id);
   program.entry = emit(root_, program.type, accept, reject);
   program.built = true;
@@ -487,48 +475,19 @@ i32 Filter::emit(const Node& node, const EventType* type, i32 yes, i32 no) {
   return next;
 }
 
-bool Filter::run(i32 entry, const TraceRecord& record, const RingName& ring, const EventType* type) const {
-  while (entry >= 0) {
-    const Step& step = steps_[static_cast<size_t>(entry)];
-    entry = test(step, record, ring, type) ? step.yes : step.no;
-  }
-  return entry == accept;
-}
-
-// Whatever lies outside the payload reads as 0, or as an empty text: as it is printed.
-[[gnu::always_inline]] inline bool Filter::test(const Step& step, const TraceRecord& record, const RingName& ring, const EventType* type) const {
-  const auto number = [&](u64 value) { return step.bits ? (value & step.low) != 0 : value - step.low <= step.span; };
-  const auto field = [&](auto of_type) {
-    using T = decltype(of_type);
-    if (step.offset + sizeof(T) > record.payload.size) [[unlikely]] return number(0);
-    return number(static_cast<u64>(i64{load<T>(record.payload.data + step.offset)}));
-  };
+// What is no number in the payload. Whatever lies outside it reads as 0, or as an empty text: as it is printed.
+bool Filter::test(const Step& step, const TraceRecord& record, const RingName& ring, const EventType* type) const {
+  const Leaf& leaf = leaves_[step.leaf];
   switch (step.op) {
-    case Op::u8_:
-      return field(u8{});
-    case Op::s8_:
-      return field(int8_t{});
-    case Op::u16_:
-      return field(u16{});
-    case Op::s16_:
-      return field(int16_t{});
-    case Op::u32_:
-      return field(u32{});
-    case Op::s32_:
-      return field(i32{});
-    case Op::u64_:
-      return field(i64{});
+    case Op::integer:
+      return step.meets(static_cast<u64>(step.integer(record.payload)));
     case Op::time:
-      return number(record.time);
+      return step.meets(record.time);
     case Op::ring:
-      return number(ring.ring);
-    case Op::tid:
-      return number(static_cast<u64>(i64{read_common(record.payload).tid}));
+      return step.meets(ring.ring);
     case Op::floating: {
-      const double wanted = leaves_[step.leaf].value.real;
-      const u64 end = u64{step.offset} + step.size;
-      const double value = end > record.payload.size ? 0 : element_floating(record.payload.data + step.offset, step.size);
-      switch (leaves_[step.leaf].compare) {
+      const double wanted = leaf.value.real, value = read_floating(record.payload, *step.field);
+      switch (leaf.compare) {
         case Compare::less:
           return value < wanted;
         case Compare::less_equal:
@@ -542,12 +501,11 @@ bool Filter::run(i32 entry, const TraceRecord& record, const RingName& ring, con
       }
     }
     case Op::text:
-      return text_matches(leaves_[step.leaf], read_text(record.payload, *step.field));
+      return text_matches(leaf, read_text(record.payload, *step.field));
     case Op::task:
-      return text_matches(leaves_[step.leaf], tasks_->name(thread_of(type, read_common(record.payload)), ring));
+      return text_matches(leaf, tasks_->name(thread_of(type, read_common(record.payload)), ring));
     case Op::source:
-      return text_matches(leaves_[step.leaf], ring.kernel ? "kernel" : "program") ||
-             (!ring.buffer.empty() && text_matches(leaves_[step.leaf], ring.buffer));
+      return text_matches(leaf, ring.kernel ? "kernel" : "program") || (!ring.buffer.empty() && text_matches(leaf, ring.buffer));
   }
   return false;
 }

@@ -21,6 +21,8 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/id_table.hpp"
+#include "analysis/integer_at.hpp"
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
 #include "timeline/merge.hpp"
@@ -43,9 +45,14 @@ class Filter {
 
   bool matches(const TraceRecord& record, const RingName& ring) {
     const u32 id = record.ids + read_common(record.payload).id;
-    const Program& program = programs_[id];
-    if (!program.built || program.type != formats_->find(id)) [[unlikely]] build(id);
-    return run(program.entry, record, ring, program.type);
+    const Program& program = program_of(id);
+    i32 at = program.entry;
+    while (at >= 0) {
+      const Step& step = steps_[static_cast<size_t>(at)];
+      const bool met = step.op == Op::integer ? step.meets(static_cast<u64>(step.integer(record.payload))) : test(step, record, ring, program.type);
+      at = met ? step.yes : step.no;
+    }
+    return at == accept;
   }
 
   // Whether the kernel's filter of the same text lets through all that this one does, for a type of its events: then it may filter, too,
@@ -76,16 +83,16 @@ class Filter {
     u32 leaf = 0;
     std::vector<Node> children;
   };
-  enum class Op : u8 { u8_, s8_, u16_, s16_, u32_, s32_, u64_, time, ring, tid, floating, text, task, source };
-  // Numbers: low <= value <= low + span, counted around zero; or value & low.
+  enum class Op : u8 { integer, time, ring, floating, text, task, source };
+  // Numbers: low <= (value & mask) <= low + span, counted around zero.
   struct Step {
-    Op op = Op::u64_;
-    bool bits = false;
-    u32 leaf = 0;
-    u32 offset = 0, size = 0;
+    Op op = Op::integer;
     i32 yes = 0, no = 0;
-    u64 low = 0, span = 0;
+    u32 leaf = 0;
+    IntegerAt integer{};
+    u64 mask = ~u64{0}, low = 0, span = 0;
     const Field* field = nullptr;
+    bool meets(u64 value) const { return (value & mask) - low <= span; }
   };
   // What a comparison is for one type of event: nothing there, not comparable so, always so, or one of these tests.
   struct Lowered {
@@ -108,9 +115,13 @@ class Filter {
   static Lowered lower_text(const Leaf& leaf, Op op, const Field* field);
   static Lowered lower_builtin(const Leaf& leaf, const EventType* type);
   static bool text_matches(const Leaf& leaf, std::string_view text);
-  void build(u32 id);
+  const Program& program_of(u32 id) {
+    Program& program = programs_.at(id, formats_->version());
+    if (!program.built) [[unlikely]] build(id, program);
+    return program;
+  }
+  void build(u32 id, Program& program);
   i32 emit(const Node& node, const EventType* type, i32 yes, i32 no);
-  bool run(i32 entry, const TraceRecord& record, const RingName& ring, const EventType* type) const;
   bool test(const Step& step, const TraceRecord& record, const RingName& ring, const EventType* type) const;
 
   std::string text_;
@@ -118,8 +129,9 @@ class Filter {
   const Tasks* tasks_ = nullptr;
   Node root_;
   std::vector<Leaf> leaves_;
-  std::vector<Step> steps_;
-  std::vector<Program> programs_;
+  std::vector<Step> steps_;  // of all programs
+  u64 built_for_ = 0;        // the version of the formats that they are for
+  IdTable<Program> programs_;
 };
 
 }  // namespace ringside

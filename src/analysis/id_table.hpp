@@ -1,36 +1,57 @@
-// Something for every event id, of which few occur: memory for those alone, and whatever stands within the same 512. A cache: a copy
-// begins anew.
+// What was found out about each event id, for as long as the formats stay the same (Formats::version). A cache: a copy begins anew.
+//
+//   Access& access = table.at(id, formats.version());   // all zeros: nothing is known yet
+//
+// Ids are far apart and few of them occur: the zeros are pages that nobody touches.
 #pragma once
+#include <algorithm>
+#include <cstdlib>
 #include <memory>
+#include <new>
 #include <ringside/base/types.hpp>
-#include <vector>
+#include <type_traits>
+#include <utility>
 
 namespace ringside {
 
 template <class T>
 class IdTable {
+  static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
+
  public:
   IdTable() = default;
   IdTable(const IdTable&) {}
-  IdTable(IdTable&&) noexcept = default;
-  IdTable& operator=(const IdTable&) { return *this = IdTable(); }
-  IdTable& operator=(IdTable&&) noexcept = default;
-  ~IdTable() = default;
+  IdTable(IdTable&& other) noexcept { swap(other); }
+  IdTable& operator=(IdTable other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~IdTable() { std::free(at_); }
 
-  // A T{} for an id that is new.
-  T& operator[](u32 id) {
-    const u32 page = id / page_size;
-    if (page >= pages_.size() || pages_[page] == nullptr) [[unlikely]] make(page);
-    return pages_[page][id % page_size];
+  T& at(u32 id, u64 version) {
+    if (id >= size_ || version != version_) [[unlikely]] renew(id, version);
+    return at_[id];
   }
 
  private:
-  static constexpr u32 page_size = 512;
-  void make(u32 page) {
-    if (page >= pages_.size()) pages_.resize(page + 1);
-    pages_[page] = std::make_unique<T[]>(page_size);
+  static constexpr u32 step = 1u << 17;  // a source's ids
+  [[gnu::noinline]] void renew(u32 id, u64 version) {
+    const u32 size = std::max(size_, (id / step + 1) * step);
+    T* const zeros = static_cast<T*>(std::calloc(size, sizeof(T)));
+    if (zeros == nullptr) throw std::bad_alloc();
+    std::free(at_);
+    at_ = zeros;
+    size_ = size;
+    version_ = version;
   }
-  std::vector<std::unique_ptr<T[]>> pages_;
+  void swap(IdTable& other) noexcept {
+    std::swap(at_, other.at_);
+    std::swap(size_, other.size_);
+    std::swap(version_, other.version_);
+  }
+  T* at_ = nullptr;
+  u32 size_ = 0;
+  u64 version_ = 0;
 };
 
 }  // namespace ringside

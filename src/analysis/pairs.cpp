@@ -126,9 +126,10 @@ bool Pairs::is_start(const EventType& type) const { return event_matches(start_e
 bool Pairs::is_end(const EventType& type) const { return event_matches(end_events_, type); }
 
 void Pairs::find(u32 id, Role& role) const {
-  role.type = formats_->find(id);
-  role.is_start = role.type != nullptr && is_start(*role.type);
-  role.is_end = role.type != nullptr && is_end(*role.type);
+  const EventType* const type = formats_->find(id);
+  role.known = true;
+  role.is_start = type != nullptr && is_start(*type);
+  role.is_end = type != nullptr && is_end(*type);
 }
 
 u64 Pairs::other_word(Column& column, const TraceRecord& record, const RingName& ring, bool& has) const {
@@ -152,9 +153,10 @@ void Pairs::start(const TraceRecord& record, const RingName& ring) {
     return;
   }
   ++counts_.starts;
-  u32 at = waiting_.find(key);
+  const u32 hash = waiting_.hash(key);
+  u32 at = waiting_.find(key, hash);
   if (at == waiting_.none) {
-    at = waiting_.insert(key);
+    at = waiting_.insert(key, hash);
   } else {
     ++counts_.repeated;
     if (options_.first) return;
@@ -186,7 +188,7 @@ bool Pairs::end(const TraceRecord& record, const RingName& ring) {
     return false;
   }
   ++counts_.ends;
-  const u32 at = waiting_.find(key);
+  const u32 at = waiting_.find(key, waiting_.hash(key));
   if (at == waiting_.none) {
     ++counts_.unmatched;
     return false;

@@ -145,8 +145,7 @@ class Pairs {
 
  private:
   struct Role {
-    const EventType* type = nullptr;
-    bool is_start = false, is_end = false;
+    bool known = false, is_start = false, is_end = false;
   };
   struct Waiting {
     u64 time = 0;
@@ -167,8 +166,8 @@ class Pairs {
   result<void> compile(const Formats& formats, const Tasks& tasks);
   result<void> compile_by(const Formats& formats, const Tasks& tasks);
   const Role& of(u32 id) {
-    Role& role = roles_[id];
-    if (role.type != formats_->find(id)) [[unlikely]] find(id, role);
+    Role& role = roles_.at(id, formats_->version());
+    if (!role.known) [[unlikely]] find(id, role);
     return role;
   }
   void find(u32 id, Role& role) const;
@@ -183,7 +182,7 @@ class Pairs {
     return static_cast<u64>(value);
   }
   u64 other_word(Column& column, const TraceRecord& record, const RingName& ring, bool& has) const;
-  bool key_of(std::vector<Column>& columns, const TraceRecord& record, const RingName& ring, Words& out) {
+  RS_INLINE bool key_of(std::vector<Column>& columns, const TraceRecord& record, const RingName& ring, Words& out) {
     bool has = true;
     for (size_t i = 0; i < columns.size(); ++i) out[i] = word(columns[i], record, ring, has);
     return has;

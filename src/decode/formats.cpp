@@ -102,6 +102,7 @@ bool Formats::add(u32 id, const std::string& system, const std::string& name, co
   type->name = name;
   type->full = system + ":" + name;
   if (id >= numbers_) return false;
+  ++version_;
   if (id >= by_id_.size()) by_id_.resize(id + 1);
   by_id_[id] = type.get();
   types_.push_back(std::move(type));

@@ -104,6 +104,8 @@ class Formats {
   bool add(u32 id, const std::string& system, const std::string& name, const std::string& format);
   const EventType* find(u32 id) const { return id < by_id_.size() ? by_id_[id] : nullptr; }
   const std::vector<std::unique_ptr<EventType>>& all() const { return types_; }
+  // Another one whenever find() may say something else than before: for what keeps its answers. Never 0.
+  u64 version() const { return version_; }
   // Texts that events point to, as tracefs lists them in printk_formats: `0xaddress : "text"` a line. For events added later.
   void add_strings(const std::string& printk_formats);
   // Names for the kernel's addresses (%pS), from now on.
@@ -115,6 +117,7 @@ class Formats {
   static void print_by_tep(const EventType& type, Bytes payload, fmt::memory_buffer& out);
 
   u32 numbers_ = most_ids;
+  u64 version_ = 1;
   std::vector<const EventType*> by_id_;
   std::vector<std::unique_ptr<EventType>> types_;
   std::vector<std::pair<u64, std::string>> strings_;

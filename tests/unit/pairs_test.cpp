@@ -196,22 +196,23 @@ TEST_F(PairsOf, SeveralPatternsWithCommas) {
 
 TEST(AgedTable, TheOldestGoes) {
   AgedTable<int> table(3);
+  const auto find = [&](u64 key) { return table.find({key, 0, 0}, table.hash({key, 0, 0})); };
   const auto put = [&](u64 key) {
-    const u32 at = table.insert({key, 0, 0});
+    const u32 at = table.insert({key, 0, 0}, table.hash({key, 0, 0}));
     table[at] = static_cast<int>(key);
     return at;
   };
   put(1), put(2), put(3);
-  table.renew(table.find({1, 0, 0}));
+  table.renew(find(1));
   put(4);
   EXPECT_EQ(table.evicted(), 1u);
-  EXPECT_EQ(table.find({2, 0, 0}), table.none);
+  EXPECT_EQ(find(2), table.none);
   std::vector<int> order;
   table.each([&](const auto&, int value) { order.push_back(value); });
   EXPECT_EQ(order, (std::vector<int>{3, 1, 4}));
   for (u64 key = 10; key < 1000; ++key) {
     const u32 at = put(key);
-    EXPECT_EQ(table.find({key, 0, 0}), at);
+    EXPECT_EQ(find(key), at);
     if (key % 2 == 0) table.erase(at);
   }
   EXPECT_LE(table.size(), 3u);

@@ -78,8 +78,8 @@ class EventCursor {
     return true;
   }
 
-  // Everything but a small data event. False: the walk is over.
-  bool special(u32 word, u32 type) noexcept {
+  // Everything but a small data event. False: the walk is over. Rare: its registers are not everybody's.
+  [[gnu::noinline]] bool special(u32 word, u32 type) noexcept {
     if (type == type_padding && word_delta(word) == 0) {
       at_ = end_;
       return false;
