@@ -91,11 +91,15 @@ class PeekSource final : public Source {
 
 }  // namespace
 
-// `view` belongs to the server's thread while it is there, `source` to the worker while it is busy; all else is the mutex's.
+// `view` and the copy in `page` belong to the server's thread while there is a view, `source` to the worker while it is busy; all
+// else is the mutex's.
 struct Remote::Ring {
+  RingName name;
   std::unique_ptr<Source> source;
   sys::Region meta;
+  std::vector<u64> page = std::vector<u64>(subbuf_size / 8);
   std::optional<SubBufferView> view;  // what nobody has taken
+  bool stale = false;                 // the ring was emptied: the server's thread drops the view
   u64 stamp = 0;                      // of the last view's sub-buffer, and
   u32 position = 0;                   // how far it was taken
   bool seen = false;                  // there was one
@@ -105,7 +109,8 @@ struct Remote::Ring {
   u64 taken = 0;  // events
   mutable Counters counters;
 
-  abi::MetaPage& page() { return *reinterpret_cast<abi::MetaPage*>(meta.data()); }
+  abi::MetaPage& words() { return *reinterpret_cast<abi::MetaPage*>(meta.data()); }
+  bool has_view() const { return view && !stale; }
 };
 
 struct Remote::Life {
@@ -224,12 +229,12 @@ Counters Remote::counters(u32 n) const {
   if (!r->busy && r->source != nullptr) r->counters = r->source->counters();
   Counters c = r->counters;
   if (r->busy && !life_->buffer().is_gone()) {  // the writer has not answered yet: what it shows
-    c.written = Hardware::load(&r->page().entries, Order::relaxed);
-    c.overrun = Hardware::load(&r->page().overrun, Order::relaxed);
+    c.written = Hardware::load(&r->words().entries, Order::relaxed);
+    c.overrun = Hardware::load(&r->words().overrun, Order::relaxed);
     c.unread = c.written - c.read - c.overrun;
     if (static_cast<i64>(c.unread) < 0) c.unread = 0;
   }
-  if (r->view) {
+  if (r->has_view()) {
     const u64 left = std::min<u64>(events_of(*r->view), c.read);
     c.read -= left;
     c.unread += left;
@@ -244,6 +249,7 @@ Found Remote::look(u32 n, Asker& asker) {
   Ring* const r = ring(n);
   if (r == nullptr) return Found::ended;
   r->watched = true;
+  if (std::exchange(r->stale, false)) r->view.reset();
   if (r->view || r->ended) {
     asker.asks = false;
     return r->view ? Found::data : Found::ended;
@@ -266,7 +272,7 @@ const SubBufferView& Remote::view(u32 n) const {
 void Remote::consume(u32 n, u32 end, u32 events) {
   const std::lock_guard lock(mutex_);
   Ring* const r = ring(n);
-  if (r == nullptr || !r->view) return;
+  if (r == nullptr || !r->has_view()) return;
   SubBufferView& v = *r->view;
   end = std::min(end, v.end);
   if (end > v.begin) v.time = abi::time_before(v.sub_buffer + abi::header_size, v.begin, end, v.time);
@@ -275,8 +281,8 @@ void Remote::consume(u32 n, u32 end, u32 events) {
   r->position = v.begin;
   r->taken += events;
   // Nobody but mappers reads these two; no swap is under way, or it does not touch them while the reader page holds something.
-  Hardware::store(&r->page().reader.read, r->position, Order::relaxed);
-  Hardware::store(&r->page().read, r->taken, Order::relaxed);
+  Hardware::store(&r->words().reader.read, r->position, Order::relaxed);
+  Hardware::store(&r->words().read, r->taken, Order::relaxed);
   if (v.begin == v.end) r->view.reset();
 }
 
@@ -285,7 +291,7 @@ void Remote::count_as_read(u32 n) {
   {
     const std::lock_guard lock(mutex_);
     Ring* const r = ring(n);
-    if (r == nullptr || !r->view) return;
+    if (r == nullptr || !r->has_view()) return;
     v = *r->view;
     if (life_->buffer().is_gone()) {
       // Nobody else turns the meta-page to what a dead writer left.
@@ -293,8 +299,8 @@ void Remote::count_as_read(u32 n) {
       const u8* const data = life_->buffer().data(n);
       for (u32 id = 0; id < g.nr_subbufs(); ++id)
         if (stamp_of(data + g.offset_of(id)) == r->stamp && commit_of(data + g.offset_of(id)) != 0) {
-          Hardware::store(&r->page().reader.lost_events, v.begin == 0 ? v.lost_before : 0, Order::relaxed);
-          Hardware::store(&r->page().reader.id, id, Order::release);
+          Hardware::store(&r->words().reader.lost_events, v.begin == 0 ? v.lost_before : 0, Order::relaxed);
+          Hardware::store(&r->words().reader.id, id, Order::release);
           break;
         }
     }
@@ -307,7 +313,7 @@ bool Remote::ready(u32 n) {
   Ring* const r = ring(n);
   if (r == nullptr) return true;
   r->watched = true;
-  return r->view || r->ended || life_->buffer().readable(n);
+  return r->has_view() || r->ended || life_->buffer().readable(n);
 }
 
 result<sys::Fd> Remote::file(u32 n) const {
@@ -337,7 +343,7 @@ std::unique_ptr<Source> Remote::peek(u32 n) const {
   if (pages.empty()) return nullptr;
   std::sort(pages.begin(), pages.end(), [](const auto& a, const auto& b) { return a.stamp < b.stamp; });
   ++life_->users;
-  return std::make_unique<PeekSource>(data, g, std::move(pages), r->source->name(), r->source->clock(),
+  return std::make_unique<PeekSource>(data, g, std::move(pages), r->name, ClockInfo{},
                                       std::make_shared<Use>(const_cast<Remote&>(*this), life_));
 }
 
@@ -347,7 +353,7 @@ void Remote::refresh() {
   events_shown_ = events_known_;
   for (const EventInfo& e : events_) (void)formats_.add(e.number(), e.system, e.name, e.format);
   if (life_ != nullptr)
-    for (const auto& r : life_->rings) tasks_.add(r->source->name());
+    for (const auto& r : life_->rings) tasks_.add(r->name);
 }
 
 // ---- what the worker does
@@ -439,10 +445,24 @@ bool Remote::ask(Ring& r, std::unique_lock<std::mutex>& lock) {
       error = errno_of(next.error());
     else if (*next && (*next)->end > (*next)->begin)
       view = **next;
-    else if (r.source->ended() || !life->buffer().readable(r.source->name().ring))
+    else if (r.source->ended() || !life->buffer().readable(r.name.ring))
       break;
   }
+  // After a reset that failed the source is a new one, which begins at the start of the page.
+  if (view && view->begin == 0 && r.seen && r.position != 0 && stamp_of(view->sub_buffer) == r.stamp) {
+    const u32 from = std::min(r.position, view->end);
+    view->time = abi::time_before(view->sub_buffer + abi::header_size, 0, from, view->time);
+    view->begin = from;
+    if (from == view->end) view.reset();
+  }
   const bool ended = !view && error == 0 && r.source->ended();
+  if (view) {
+    // What is walked here the writer cannot change.
+    auto* const copy = reinterpret_cast<u8*>(r.page.data());
+    Hardware::copy_in(copy, view->sub_buffer, abi::header_size);
+    Hardware::copy_in(copy + abi::header_size + view->begin, view->sub_buffer + abi::header_size + view->begin, view->end - view->begin);
+    view->sub_buffer = copy;
+  }
   lock.lock();
   r.busy = false;
   ++r.runs;
@@ -451,7 +471,7 @@ bool Remote::ask(Ring& r, std::unique_lock<std::mutex>& lock) {
   if (life->buffer().is_gone()) on_ = false;
   if (view) {
     r.view = view;
-    std::memcpy(&r.stamp, view->sub_buffer, sizeof r.stamp);
+    r.stamp = r.page[0];
     r.position = view->begin;
     r.seen = true;
   }
@@ -459,7 +479,7 @@ bool Remote::ask(Ring& r, std::unique_lock<std::mutex>& lock) {
 }
 
 u64 Remote::unread(const Ring& r) const {
-  if (r.view) return 1;
+  if (r.has_view()) return 1;
   return r.ended || r.source == nullptr ? 0 : r.source->counters().unread;
 }
 
@@ -474,7 +494,6 @@ int Remote::attach() {
   o.buffer.subbuf_size = subbuf_size;
   o.buffer.layout = remote::Layout::meta_page;
   o.buffer.clock = calibrate(ClockKind::mono);  // what the tools take for seconds
-  o.buffer.copies = true;                       // what is walked here the writer cannot change
   o.buffer.apart = cpus_ < remote::most_files;
   auto process = remote::Process::attach(socket_, o);
   if (!process) return errno_of_attaching(process.error());
@@ -485,6 +504,7 @@ int Remote::attach() {
     auto meta = life->buffer().meta_page(n);
     if (!source || !meta) return EIO;
     auto r = std::make_unique<Ring>();
+    r->name = (*source)->name();
     r->source = std::move(*source);
     r->meta = std::move(*meta);
     life->rings.push_back(std::move(r));
@@ -572,11 +592,9 @@ int Remote::reset_rings(std::optional<u32> only) {
       life = life_;
       if (life == nullptr) return 0;
       Ring& r = *life->rings[n];
-      r.view.reset();
       r.busy = true;  // the source is ours
     }
     Ring& r = *life->rings[n];
-    const RingName name = r.source->name();
     int error = 0;
     if (!gone) {
       r.source.reset();
@@ -587,6 +605,7 @@ int Remote::reset_rings(std::optional<u32> only) {
     const std::lock_guard lock(mutex_);
     r.busy = false;
     ++r.runs;
+    if (gone || error == 0) r.stale = r.view.has_value();
     if (gone) {
       r.ended = true;
     } else if (error == 0) {

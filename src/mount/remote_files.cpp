@@ -101,9 +101,7 @@ class RemotePipe final : public OpenFile {
       remote_->pipe = false;
   }
   std::shared_ptr<Job> job() override { return std::exchange(starts_, false) ? load_ : nullptr; }
-  bool undecided() const override {
-    return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& l) { return l.asker.asks; });
-  }
+  bool undecided() const override { return asking_; }
   bool over() const override { return remote_->gone(); }
   bool ready(u32) override {
     return text_.size() != 0 || std::any_of(lanes_.begin(), lanes_.end(), [this](const Lane& l) { return remote_->ready(l.ring); });
@@ -113,17 +111,19 @@ class RemotePipe final : public OpenFile {
     if (size == 0) return std::string();
     if (text_.size() == 0) {
       size_t ended = 0;
-      bool asking = false;
+      asking_ = false;
       int error = 0;
       std::vector<Lane*> heap;
       for (Lane& lane : lanes_) {
-        const Found found = remote_->look(lane.ring, lane.asker);
-        asking = asking || found == Found::asking;
-        ended += found == Found::ended ? 1 : 0;
-        if (found == Found::failed) error = remote_->error(lane.ring);
-        if (found == Found::data) heap.push_back(&lane);
+        // Who has said that there is nothing, or has not answered, is not asked again before all others have been.
+        if (lane.found != Found::nothing && lane.found != Found::failed) lane.found = remote_->look(lane.ring, lane.asker);
+        asking_ = asking_ || lane.found == Found::asking;
+        ended += lane.found == Found::ended ? 1 : 0;
+        if (lane.found == Found::failed) error = remote_->error(lane.ring);
+        if (lane.found == Found::data) heap.push_back(&lane);
       }
-      if (asking) return std::nullopt;
+      if (asking_) return std::nullopt;
+      for (Lane& lane : lanes_) lane.found = Found::asking;
       if (heap.empty() && error != 0) return fail(error, "the external writer does not answer as it should");
       if (ended == lanes_.size()) return std::string();
       take(heap, std::min<size_t>(size, 1 << 16));
@@ -141,6 +141,7 @@ class RemotePipe final : public OpenFile {
   struct Lane {
     u32 ring = 0;
     Remote::Asker asker;
+    Found found = Found::asking;
     SubBufferView view;
     RingName name;
     abi::EventCursor cursor{nullptr, 0, 0, 0};
@@ -188,7 +189,7 @@ class RemotePipe final : public OpenFile {
   std::optional<u32> ring_;
   std::vector<Lane> lanes_;
   fmt::memory_buffer text_;
-  bool gave_ = false, starts_ = true;
+  bool gave_ = false, starts_ = true, asking_ = false;
   std::shared_ptr<Job> load_;  // keeps the rings
 };
 

@@ -324,6 +324,7 @@ void Server::command(u64 handle, u32 command, const Client& client, u64 token, s
   who.reply = std::move(reply);
   who.get_reader = true;
   // With O_NONBLOCK nothing is waited for, and so nothing has to be ready.
+  who.nonblocking = f->nonblocking;
   who.woken = f->file->on()->woken - (f->nonblocking ? 1 : 0);
   if (!serve(who)) wait(std::move(who));
 }
@@ -410,6 +411,8 @@ void Server::turn(bool woken) {
       pollers_ = true;
     }
   for (const auto& [on, percent] : wanted) on->alarm(static_cast<int>(percent), late_[on]);
+  // An answer to "is there anything" that was waited for is given to one who asked just that, if there is one.
+  std::stable_partition(waiting_.begin(), waiting_.end(), [](const Waiting& w) { return w.nonblocking; });
   std::set<Owner*> helped;
   for (Waiting& w : waiting_) {
     const File* f = file(w.handle);

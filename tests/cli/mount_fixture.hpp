@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/abi/meta_page.hpp>
+#include <ringside/abi/sub_buffer.hpp>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>

@@ -211,7 +211,7 @@ TEST_F(MountRemote, EveryEventOnceAndTheBooksBalance) {
   const std::string text = take(pipe, 15000);
   std::smatch lost;
   u64 sum = 0, gaps = 0;
-  for (auto at = text.cbegin(); std::regex_search(at, text.cend(), lost, std::regex("LOST ([0-9]+) EVENTS")); at = lost[0].second) {
+  for (auto from = text.cbegin(); std::regex_search(from, text.cend(), lost, std::regex("LOST ([0-9]+) EVENTS")); from = lost[0].second) {
     sum += std::stoull(lost[1]);
     ++gaps;
   }

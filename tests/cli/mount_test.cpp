@@ -431,6 +431,7 @@ TEST_F(Mount, PollsAtTheKernelsFill) {
   start();
   make_web();
   ASSERT_TRUE(theirs->write("buffer_size_kb", "16"));
+  ASSERT_TRUE(theirs->tracing(true));
   ASSERT_EQ(write_to(web + "/buffer_size_kb", "16"), "2");
   cpu_set_t first, all;
   sched_getaffinity(0, sizeof all, &all);
@@ -453,7 +454,9 @@ TEST_F(Mount, PollsAtTheKernelsFill) {
       }
       seen[k] += "\n";
       char image[4096];
-      if (event % 5 == 4) EXPECT_GT(read(files[k].get(), image, sizeof image), 0);
+      if (event % 5 == 4) {
+        EXPECT_GT(read(files[k].get(), image, sizeof image), 0);
+      }
     }
   }
   EXPECT_EQ(seen[1], seen[0]);
