@@ -148,8 +148,10 @@ class RemotePipe final : public OpenFile {
     u32 end = 0, events = 0;  // taken
   };
   void take(std::vector<Lane*> heap, size_t size) {
-    remote_->refresh();
-    TextLines lines(remote_->formats(), remote_->tasks(), false, true);
+    if (!lines_) {
+      remote_->refresh();
+      lines_.emplace(remote_->formats(), remote_->tasks(), false, true);
+    }
     const auto later = [](const Lane* a, const Lane* b) { return a->cursor.time() > b->cursor.time(); };
     const std::vector<Lane*> all = heap;
     bool known = true;  // what comes next in each ring
@@ -169,10 +171,10 @@ class RemotePipe final : public OpenFile {
       std::pop_heap(heap.begin(), heap.end(), later);
       Lane& lane = *heap.back();
       TraceRecord record{lane.cursor.time(), lane.events == 0 ? lane.view.lost_before : 0, {}, lane.ring, 0};
-      if (record.lost != 0) lines.print(record, lane.name, text_);
+      if (record.lost != 0) lines_->print(record, lane.name, text_);
       record.lost = 0;
       record.payload = lane.cursor.payload();
-      lines.print(record, lane.name, text_);
+      lines_->print(record, lane.name, text_);
       ++lane.events;
       lane.end = lane.cursor.position();
       known = lane.cursor.next();
@@ -188,6 +190,7 @@ class RemotePipe final : public OpenFile {
   std::shared_ptr<Remote> remote_;
   std::optional<u32> ring_;
   std::vector<Lane> lanes_;
+  std::optional<TextLines> lines_;
   fmt::memory_buffer text_;
   bool gave_ = false, starts_ = true, asking_ = false;
   std::shared_ptr<Job> load_;  // keeps the rings

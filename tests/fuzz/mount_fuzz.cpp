@@ -87,6 +87,12 @@ struct World {
     options.most_waiting = 10;
     options.most_waiting_of_a_user = 6;
     server = must(mount::Server::create(options, {[](int) { return static_cast<int>(++backings); }, [](int) { --backings; }}));
+    u64 at = mount::root_inode;
+    for (const char* name : {"remotes", "app", "buffer_size_kb"}) at = must(server->lookup(at, name)).inode;
+    const mount::Client client{0, getpid()};
+    const u64 handle = must(server->open(at, O_WRONLY, client)).handle;
+    must(server->write(handle, "16", client));  // small: it is made for each input
+    server->release(handle);
   }
   ~World() {
     server.reset();
