@@ -65,7 +65,7 @@ class PeekSource final : public Source {
       const u32 end = std::min(abi::commit_size(commit_of(from)), geometry_.capacity()) & ~3u;
       auto* const to = reinterpret_cast<u8*>(copy_.data());
       Hardware::copy_in(to, from, abi::header_size + end);
-      __atomic_thread_fence(__ATOMIC_ACQUIRE);
+      Hardware::fence_acquire();
       if (end <= p.from || stamp_of(from) != p.stamp || abi::commit_size(commit_of(from)) < end) continue;
       copy_[0] = p.stamp;
       const u64 time = p.from == 0 ? p.stamp : abi::time_before(to + abi::header_size, 0, p.from, p.stamp);
@@ -371,6 +371,7 @@ void Remote::learn(std::vector<EventInfo> events) {
 void Remote::run() {
   std::unique_lock lock(mutex_);
   u64 looked_after_ns = 0;
+  size_t turn = 0;  // no ring starves another
   while (!over_) {
     if (!queue_.empty()) {
       Command c = std::move(queue_.front());
@@ -386,17 +387,25 @@ void Remote::run() {
       continue;
     }
     const auto wants = [&]() -> Ring* {
-      if (life_ != nullptr)
-        for (const auto& r : life_->rings)
-          if (r->wanted) return r.get();
+      const size_t rings = life_ == nullptr ? 0 : life_->rings.size();
+      for (size_t k = 0; k < rings; ++k)
+        if (Ring* const r = life_->rings[(turn + k) % rings].get(); r->wanted) return r;
       return nullptr;
     };
     if (Ring* const r = wants(); r != nullptr) {
+      turn = r->name.ring + 1;
       ask(*r, lock);
       signal();
       continue;
     }
     const u64 now = sys::now_ns();
+    if (life_ != nullptr && now - looked_after_ns > 500'000'000) {
+      looked_after_ns = now;
+      lock.unlock();
+      tidy();
+      lock.lock();
+      continue;
+    }
     if (armed_until_ns_ != 0 && now >= armed_until_ns_) {
       armed_until_ns_ = 0;
       if (life_ != nullptr)
@@ -412,13 +421,6 @@ void Remote::run() {
       for (size_t n = 0; life != nullptr && n < life->rings.size() && !over_ && queue_.empty(); ++n)
         if (life->rings[n]->watched && !life->rings[n]->view && !life->rings[n]->ended) found = ask(*life->rings[n], lock) || found;
       if (found) signal();
-      continue;
-    }
-    if (life_ != nullptr && now - looked_after_ns > 500'000'000) {
-      looked_after_ns = now;
-      lock.unlock();
-      tidy();
-      lock.lock();
       continue;
     }
     changed_.wait_for(lock, life_ != nullptr ? look_after_every : std::chrono::hours(1),
@@ -512,7 +514,7 @@ int Remote::attach() {
   const std::lock_guard lock(mutex_);
   learn(life->process->events());
   life_ = std::move(life);
-  on_ = false;
+  on_ = unsure_ = false;
   return 0;
 }
 
@@ -552,9 +554,11 @@ int Remote::carry_out(const Command& c) {
         if (const int error = attach(); error != 0) return error;
       if (c.what == Command::What::enable) {
         if (auto done = life_->process->enable(true); !done) {
+          unsure_ = true;
           tidy();
           return errno_of_attaching(done.error());
         }
+        unsure_ = false;
         const std::lock_guard lock(mutex_);
         on_ = true;
       } else {
@@ -565,6 +569,7 @@ int Remote::carry_out(const Command& c) {
       int error = 0;
       if (loaded() && !gone())
         if (auto done = life_->process->enable(false); !done && !life_->buffer().is_gone()) error = errno_of(done.error());
+      unsure_ = error != 0;
       if (error == 0) {
         const std::lock_guard lock(mutex_);
         on_ = false;
@@ -620,9 +625,10 @@ int Remote::reset_rings(std::optional<u32> only) {
   return 0;
 }
 
-// Detaches what nobody needs.
+// Is the writer still there, and switched as it should be? Detaches what nobody needs.
 void Remote::tidy() {
   std::shared_ptr<Life> old;
+  if (life_ != nullptr && unsure_ && (life_->process->enable(on()) || gone())) unsure_ = false;
   {
     const std::lock_guard lock(mutex_);
     if (life_ == nullptr) return;

@@ -113,6 +113,7 @@ class Remote final : public Owner {
   u64 events_known_ = 0, events_shown_ = 0;  // generations: of events_, of formats_
   u64 kilobytes_ = 1410;
   bool on_ = false, over_ = false;
+  bool unsure_ = false;  // the worker's: a switch was not answered in time, and may have happened
   u64 armed_until_ns_ = 0;
   Formats formats_;
   Tasks tasks_;

@@ -349,7 +349,7 @@ TEST_F(MountRemote, AWriterThatStopsOrDiesHoldsNobody) {
     EXPECT_EQ(numbers(text).size(), 20000 - found);
     EXPECT_EQ(stats(cpu(0)).read, 20000u);
     // It dies while somebody waits: what it left is read, then there is an end.
-    write_to(app + "/tracing_on", "1");
+    EXPECT_EQ(text_of(app + "/tracing_on"), "1\n") << "what was not answered did not happen";
     write_some();
     ASSERT_TRUE(eventually([&] { return stats(cpu(0)).entries == 20000; }));
     kill_app();
