@@ -303,8 +303,10 @@ result<size_t> Server::write(u64 handle, std::string_view bytes, const Client& c
   File* const f = file(handle);
   if (f == nullptr) return fail(EBADF, "not open");
   if (bytes.size() > largest_read) return fail(EINVAL, "too much at a time");
+  if (const auto last = f->last.lock(); last != nullptr && last->error.load(std::memory_order_acquire) < 0)
+    return fail(EBUSY, "the write before it has not been answered yet");
   auto done = f->file->write(bytes, client);
-  if (done) f->job = f->file->job();
+  if (done) f->last = f->job = f->file->job();
   return done;
 }
 

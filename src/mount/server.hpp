@@ -5,8 +5,8 @@
 //   server->turn();                    // when wake_fd() is readable, and after each request: answers those who have waited
 //
 // Clients are not trusted. Nothing waits but a request that says so (read, GET_READER), which holds nothing but its place in a
-// bounded queue; each user has a share of places and open files, and leaves room for others. Every size and number that comes with
-// a request is checked before it is used. One thread.
+// bounded queue, and what an external writer is asked to do, one thing for each open file; each user has a share of places and open
+// files, and leaves room for others. Every size and number that comes with a request is checked before it is used. One thread.
 #pragma once
 #include <functional>
 #include <map>
@@ -122,6 +122,7 @@ class Server {
     std::pair<const void*, u32> memory{};  // with a backing
     bool nonblocking = false, stream = false;
     std::shared_ptr<Job> job;  // what goes on for it, until somebody asks
+    std::weak_ptr<Job> last;   // of its writes: one at a time
     std::unique_ptr<Poller> poller;
   };
   struct Waiting {

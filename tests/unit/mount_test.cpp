@@ -416,6 +416,11 @@ TEST_F(MountRemotes, WritersThatAreSilentOrLieHoldNobody) {
   EXPECT_EQ(open_it("remotes/none/trace_pipe").error().code.value(), ENODEV);
   EXPECT_EQ(open_it("remotes/liar/trace_pipe").error().code.value(), EPROTO);
   EXPECT_EQ(write_it("remotes/liar/tracing_on", "1"), EPROTO);
+  const u64 on = open("remotes/silent/tracing_on", O_WRONLY);
+  ASSERT_TRUE(server->write(on, "1", me));
+  EXPECT_EQ(server->write(on, "1", me).error().code.value(), EBUSY) << "one at a time";
+  EXPECT_EQ(carry_out(server->job(on)), ETIMEDOUT);
+  server->release(on);
   EXPECT_EQ(carry_out(job), ETIMEDOUT);
   EXPECT_EQ(server->finish(opened->handle, ETIMEDOUT).error().code.value(), ETIMEDOUT);
   EXPECT_EQ(server->open_files(), 0u);
