@@ -8,14 +8,17 @@ namespace {
 
 struct Options {
   std::string dir;
-  std::vector<std::string> instances;
+  std::vector<std::string> instances, remotes;
   u32 cpus = 0;
   bool others = false, automatic = false;
 };
 
 int run(const Options& options) {
+  for (const std::string& pair : options.remotes)
+    if (const size_t equals = pair.find('='); equals == 0 || equals >= pair.size() - 1) throw UsageError{"--remote wants NAME=SOCKET, not " + pair};
   mount::SessionOptions wanted;
   wanted.server.instances = options.instances;
+  wanted.server.remotes = options.remotes;
   wanted.server.cpus = options.cpus;
   wanted.server.others = wanted.others = options.others;
   wanted.automatic = options.automatic;
@@ -40,6 +43,10 @@ Command add_mount(CLI::App& app) {
   c->add_option("DIR", options->dir, "an empty directory")->required();
   c->add_option("--instance", options->instances, "the top level; more of them: the only ones under instances/ (default: all)")
       ->allow_extra_args(false);
+  c->add_option("--remote", options->remotes, "an external writer that listens at SOCKET, as remotes/NAME; those that are announced are "
+                                              "there by themselves")
+      ->allow_extra_args(false)
+      ->type_name("NAME=SOCKET");
   c->add_option("--cpus", options->cpus, "cpuN directories to show at least, for rings to come (default: one for each processor)")
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
@@ -50,6 +57,8 @@ Command add_mount(CLI::App& app) {
       "  ringside mount /mnt/trace --instance web          web at the top, the others in /mnt/trace/instances\n"
       "  cat /mnt/trace/trace                              what its rings hold\n"
       "  echo 'ms > 10' > /mnt/trace/events/web/request/filter\n"
+      "  ringside mount /mnt/trace --remote hv=/run/hv.rings &   an external writer as remotes/hv:\n"
+      "  echo 1 > /mnt/trace/remotes/hv/tracing_on; cat /mnt/trace/remotes/hv/trace_pipe\n"
       "  trace-cmd stat                                    in a mount namespace with it at /sys/kernel/tracing\n"
       "What is as in the kernel, what differs and why: docs/tracefs.md. Rings are mapped by clients (mmap of trace_pipe_raw) where\n"
       "the kernel has FUSE passthrough and this program CAP_SYS_ADMIN; they are read by read() everywhere.");

@@ -161,7 +161,8 @@ class RemoteRecorder {
 };
 
 bool nobody_yet(const Error& e) {
-  return e.code == std::errc::no_such_file_or_directory || e.code == std::errc::connection_refused;
+  return e.code == std::errc::no_such_file_or_directory || e.code == std::errc::connection_refused ||
+         e.code == std::errc::broken_pipe || e.code == std::errc::connection_reset;  // one that is about to die still listens
 }
 
 int run(const Options& options) {

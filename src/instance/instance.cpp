@@ -424,7 +424,7 @@ u64 Instance::trim() {
     bool cleared = false;
     if (auto ring = look_at(dir_.get(), r.name.ring, geometry()); ring && ring->lock()) {
       const Counters n = ring->counters();
-      if (n.unread == 0) {
+      if (n.unread == 0 && !ring->mapped()) {
         PastTotals& past = words_.control->past;
         const auto add = [](u64& word, u64 value) { __atomic_fetch_add(&word, value, __ATOMIC_RELAXED); };
         add(past.written, n.written);

@@ -38,16 +38,6 @@ std::string_view stripped(std::string_view text) {
   return text;
 }
 
-// As the kernel reads numbers from its users: digits, one newline may follow.
-std::optional<u64> number(std::string_view text) {
-  if (!text.empty() && text.back() == '\n') text.remove_suffix(1);
-  if (!text.empty() && text.front() == '+') text.remove_prefix(1);
-  u64 value = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || code != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 template <class T>
 Taken taken(const result<T>& done, std::string_view bytes) {
   if (!done) return tl::unexpected<Error>(done.error());
@@ -417,14 +407,7 @@ Text read_header_event(const Place&) { return std::string(header_event_text()); 
 Text read_stats(const Place& at) {
   Counters c;
   if (auto view = at.on->look(at.ring)) c = view->counters();
-  const ClockInfo& clock = instance(at).clock();
-  const auto time = [&](u64 ns) {
-    return clock.kind == ClockKind::counter ? std::to_string(ns) : fmt::format("{:5}.{:06}", ns / 1'000'000'000, ns / 1000 % 1'000'000);
-  };
-  return fmt::format(
-      "entries: {}\noverrun: {}\ncommit overrun: {}\nbytes: {}\noldest event ts: {}\nnow ts: {}\ndropped events: {}\nread events: {}\n",
-      c.unread, c.overrun, c.commit_overrun, c.bytes, time(c.oldest_time != 0 ? clock.to_ns(c.oldest_time) : 0),
-      time(clock.kind == ClockKind::counter ? 0 : sys::now_ns()), c.dropped, c.read);
+  return stats_text(c, instance(at).clock());
 }
 
 result<std::unique_ptr<OpenFile>> open_trace(const Place& at, bool writing, bool truncate) {
@@ -440,7 +423,7 @@ result<std::unique_ptr<OpenFile>> open_trace(const Place& at, bool writing, bool
     }
     if (!done) return tl::unexpected<Error>(done.error());
   }
-  return std::make_unique<TraceFile>(at.on, only);
+  return std::make_unique<TraceFile>(at.on, [on = at.on, only] { return look_at_instance(on, only); });
 }
 result<std::unique_ptr<OpenFile>> open_pipe(const Place& at, bool, bool) {
   auto file = PipeFile::open(at.on, at.dir == Dir::cpu ? std::optional<u32>(at.ring) : std::nullopt);
@@ -471,7 +454,8 @@ result<std::unique_ptr<OpenFile>> open_snapshot(const Place& at, bool writing, b
   if (at.on->has_snapshot()) {
     auto copy = snapshot_of(at);
     if (!copy) return tl::unexpected<Error>(copy.error());
-    return std::make_unique<TraceFile>(std::move(*copy), at.dir == Dir::cpu ? std::optional<u32>(at.ring) : std::nullopt);
+    const std::optional<u32> only = at.dir == Dir::cpu ? std::optional<u32>(at.ring) : std::nullopt;
+    return std::make_unique<TraceFile>(*copy, [on = *copy, only] { return look_at_instance(on, only); });
   }
   return std::make_unique<TextFile>(at.on,
                                     [] {
@@ -599,6 +583,25 @@ const FileType table[] = {
 
 }  // namespace
 
+std::optional<u64> number(std::string_view text) {
+  if (!text.empty() && text.back() == '\n') text.remove_suffix(1);
+  if (!text.empty() && text.front() == '+') text.remove_prefix(1);
+  u64 value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || code != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::string stats_text(const Counters& c, const ClockInfo& clock) {
+  const auto time = [&](u64 ns) {
+    return clock.kind == ClockKind::counter ? std::to_string(ns) : fmt::format("{:5}.{:06}", ns / 1'000'000'000, ns / 1000 % 1'000'000);
+  };
+  return fmt::format(
+      "entries: {}\noverrun: {}\ncommit overrun: {}\nbytes: {}\noldest event ts: {}\nnow ts: {}\ndropped events: {}\nread events: {}\n",
+      c.unread, c.overrun, c.commit_overrun, c.bytes, time(c.oldest_time != 0 ? clock.to_ns(c.oldest_time) : 0),
+      time(clock.kind == ClockKind::counter ? 0 : sys::now_ns()), c.dropped, c.read);
+}
+
 std::vector<EventName> event_names(Mounted& on) {
   std::vector<EventName> all;
   const u64 n = std::min<u64>(__atomic_load_n(&on.instance().control().nr_events, __ATOMIC_ACQUIRE), most_events);
@@ -622,6 +625,7 @@ bool has_event(Mounted& on, const std::string& system, const std::string& event)
 }
 
 void for_each_file(Dir dir, const std::function<void(const FileType&)>& use) {
+  for_each_remote_file(dir, use);
   for (const FileType& f : table)
     if ((f.in & static_cast<u32>(dir)) != 0) use(f);
   if (dir == Dir::options)
@@ -648,7 +652,7 @@ result<std::unique_ptr<OpenFile>> open_file(const Place& at, bool writing, bool 
   TextFile::Write write;
   if (file.read != nullptr) read = [at] { return at.file->read(at); };
   if (file.write != nullptr) write = [at](std::string_view bytes, const Client& client) { return at.file->write(at, bytes, client); };
-  return std::make_unique<TextFile>(at.on, std::move(read), std::move(write));
+  return std::make_unique<TextFile>(at.owner(), std::move(read), std::move(write));
 }
 
 }  // namespace ringside::mount

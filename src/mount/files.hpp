@@ -1,4 +1,4 @@
-// The table of files: its rows are in files.cpp, one for each.
+// The tables of files: their rows are in files.cpp and, below remotes/, in remote_files.cpp, one for each.
 #pragma once
 #include "mount/tree.hpp"
 
@@ -16,6 +16,10 @@ bool has_event(Mounted& on, const std::string& system, const std::string& event)
 
 const FileType* file_of(Dir dir, const std::string& name);
 void for_each_file(Dir dir, const std::function<void(const FileType&)>& use);
+void for_each_remote_file(Dir dir, const std::function<void(const FileType&)>& use);  // remote_files.cpp
+// As the kernel reads numbers from its users: digits, one newline may follow.
+std::optional<u64> number(std::string_view text);
+std::string stats_text(const Counters& counters, const ClockInfo& clock);  // of per_cpu/cpuN/stats
 bool file_is_shown(const FileType& file, const Place& in);  // events/ftrace cannot be switched
 
 }  // namespace ringside::mount

@@ -16,6 +16,7 @@
 #include "export/tasks.hpp"
 #include "instance/instance.hpp"
 #include "mount/marker.hpp"
+#include "mount/owner.hpp"
 #include "serve/ring_table.hpp"
 
 namespace ringside::mount {
@@ -47,7 +48,7 @@ struct EventFilterText {
   std::optional<Filter> filter;
 };
 
-class Mounted {
+class Mounted final : public Owner {
  public:
   // event_fd: written to when who waits should look again.
   // cpus: at least so many are shown.
@@ -56,7 +57,7 @@ class Mounted {
   Instance& instance() { return *instance_; }
   const std::string& path() const { return instance_->path(); }
   int dir() const { return dir_.get(); }
-  bool removed() const;  // another one may have its name by now
+  bool removed() const override;
   u64 inode() const { return inode_; }
 
   // Rings handed out so far; one for each processor, at least: tools look for those.
@@ -82,16 +83,12 @@ class Mounted {
   bool wanted(const TraceRecord& record, const RingName& ring);
   bool filtered() const;
 
-  u32 buffer_percent = 50;
   u32 pipes = 0;                    // open trace_pipe of all rings, 0 or 1
   std::map<u32, bool> ring_pipes;   // of one
   bool markers = true;
   Marker& marker() { return marker_; }
 
-  // Somebody waits: for any event (0), or for a ring to be so full. The caller looks once more afterwards.
-  void alarm(int percent, bool late);
-  // Everybody who waits goes on (a generation, as the kernel's wake-all): tracing_on 1 -> 0, command 0.
-  u64 woken = 0;
+  void alarm(int percent, bool late) override;
 
   bool has_snapshot() const;
   result<void> drop_snapshot();

@@ -1,7 +1,5 @@
 #include "mount/open_file.hpp"
 
-#include <ringside/ring/fullness.hpp>
-
 #include <algorithm>
 #include <cstring>
 
@@ -34,17 +32,8 @@ RingName name_of(const Mounted& on, u32 ring) {
 
 }  // namespace
 
-bool ring_ready(const Ring& ring, u32 percent) noexcept {
-  const Reader<> reader(ring);
-  const ReaderState at = reader.state();
-  if (reader.written() <= at.expected) return false;
-  if (percent == 0) return true;
-  const u64 commit = place_of(__atomic_load_n(&ring.control->commit, __ATOMIC_ACQUIRE)).position;
-  return commit >= reader_of(at.page).next && is_full<Hardware>(ring, percent);
-}
-
 result<size_t> OpenFile::write(std::string_view, const Client&) { return fail(EINVAL, "this file is not written to"); }
-result<void> OpenFile::get_reader() { return fail(ENOTTY, "this file knows no such command"); }
+result<bool> OpenFile::get_reader(bool) { return fail(ENOTTY, "this file knows no such command"); }
 
 result<std::optional<std::string>> TextFile::read(u64 offset, size_t size) {
   if (!read_) return fail(EINVAL, "this file is not read");
@@ -61,7 +50,6 @@ result<size_t> TextFile::write(std::string_view bytes, const Client& client) {
   return write_(bytes, client);
 }
 
-TraceFile::TraceFile(std::shared_ptr<Mounted> on, std::optional<u32> only) : OpenFile(std::move(on)), only_(only) {}
 TraceFile::~TraceFile() {
   if (!timeline_) return;
   --streams;
@@ -70,29 +58,16 @@ TraceFile::~TraceFile() {
 
 result<void> TraceFile::start() {
   if (!timeline_ && (streams >= most_streams || streams_of[uid] >= most_streams_of_a_user)) return fail(EBUSY, "too many traces are being read");
-  on_->refresh();
-  Instance& instance = on_->instance();
   if (!timeline_) {
     ++streams;
     ++streams_of[uid];
   }
   timeline_ = std::make_unique<Timeline>();
-  lines_ = std::make_unique<TextLines>(on_->formats(), on_->tasks(), instance.clock().kind == ClockKind::counter, true);
-  until_ns_ = instance.clock().kind == ClockKind::counter ? ~u64{0} : sys::now_ns() + 10'000'000;  // as exact as ticks become ns
+  look_ = make_look_();
+  for (auto& source : look_.sources) timeline_->add(std::move(source));
   text_.clear();
   at_ = 0;
   any_ = done_ = false;
-  u64 in_buffer = 0, overrun = 0;
-  for (const RingInfo& r : instance.rings()) {
-    if (only_ && r.name.ring != *only_) continue;
-    auto source = instance.peek(r.name.ring);
-    if (!source) continue;  // given back just now
-    in_buffer += r.counters.unread;
-    overrun += r.counters.overrun;
-    on_->tasks().add(r.name);
-    timeline_->add(std::move(*source));
-  }
-  annotate_ = overrun != 0;
   started_.assign(timeline_->size(), false);
   fmt::format_to(std::back_inserter(text_),
                  "# tracer: nop\n#\n# entries-in-buffer/entries-written: {}/{}   #P:{}\n#\n"
@@ -104,24 +79,45 @@ result<void> TraceFile::start() {
                  "#                              |||| /     delay\n"
                  "#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION\n"
                  "#              | |         |   |||||     |         |\n",
-                 in_buffer, in_buffer + overrun, on_->cpus());
+                 look_.in_buffer, look_.in_buffer + look_.overrun, look_.cpus);
   return {};
 }
 
 void TraceFile::produce(size_t size) {
   TraceRecord record;
   while (!done_ && text_.size() < size) {
-    done_ = !timeline_->next(record) || record.time > until_ns_;  // writers may be faster than we are
+    done_ = !timeline_->next(record) || record.time > look_.until_ns;
     if (done_) return;
     const RingName& ring = timeline_->source(record.source).name();
-    if (!on_->wanted(record, ring)) continue;
-    if (annotate_ && !started_[record.source]) {
+    if (look_.wanted && !look_.wanted(record, ring)) continue;
+    if (look_.overrun != 0 && !started_[record.source]) {
       started_[record.source] = true;
       if (any_) fmt::format_to(std::back_inserter(text_), "##### CPU {} buffer started ####\n", ring.ring);
     }
     any_ = true;
-    lines_->print(record, ring, text_);
+    look_.lines->print(record, ring, text_);
   }
+}
+
+Look look_at_instance(const std::shared_ptr<Mounted>& on, std::optional<u32> only) {
+  on->refresh();
+  Instance& instance = on->instance();
+  Look look;
+  look.cpus = on->cpus();
+  look.lines = std::make_unique<TextLines>(on->formats(), on->tasks(), instance.clock().kind == ClockKind::counter, true);
+  // Writers may be faster than we are.
+  look.until_ns = instance.clock().kind == ClockKind::counter ? ~u64{0} : sys::now_ns() + 10'000'000;  // as exact as ticks become ns
+  look.wanted = [on](const TraceRecord& record, const RingName& ring) { return on->wanted(record, ring); };
+  for (const RingInfo& r : instance.rings()) {
+    if (only && r.name.ring != *only) continue;
+    auto source = instance.peek(r.name.ring);
+    if (!source) continue;  // given back just now
+    look.in_buffer += r.counters.unread;
+    look.overrun += r.counters.overrun;
+    on->tasks().add(r.name);
+    look.sources.push_back(std::move(*source));
+  }
+  return look;
 }
 
 result<std::optional<std::string>> TraceFile::read(u64 offset, size_t size) {
@@ -140,6 +136,17 @@ result<std::optional<std::string>> TraceFile::read(u64 offset, size_t size) {
   }
   produce(size);
   return piece({text_.data(), text_.size()}, 0, size);
+}
+
+std::string take_lines(fmt::memory_buffer& text, size_t size) {
+  const std::string_view all(text.data(), text.size());
+  size_t n = std::min(size, all.size());
+  if (n < all.size())
+    if (const size_t line = all.rfind('\n', n - 1); line != std::string_view::npos) n = line + 1;
+  std::string given(all.substr(0, n));
+  std::memmove(text.data(), text.data() + n, text.size() - n);
+  text.resize(text.size() - n);
+  return given;
 }
 
 struct PipeFile::Lane {
@@ -194,7 +201,7 @@ result<std::unique_ptr<PipeFile>> PipeFile::open(std::shared_ptr<Mounted> on, st
   return std::unique_ptr<PipeFile>(new PipeFile(std::move(on), only));
 }
 
-PipeFile::PipeFile(std::shared_ptr<Mounted> on, std::optional<u32> only) : OpenFile(std::move(on)), only_(only) {
+PipeFile::PipeFile(std::shared_ptr<Mounted> on, std::optional<u32> only) : OpenFile(on), on_(std::move(on)), only_(only) {
   if (only_)
     on_->ring_pipes[*only_] = true;
   else
@@ -269,16 +276,8 @@ result<std::optional<std::string>> PipeFile::read(u64, size_t size) {
     if (gave_ && !on_->instance().tracing_on()) return std::string();
     return std::nullopt;
   }
-  // Whole lines, as long as one fits.
-  const std::string_view all(text_.data(), text_.size());
-  size_t n = std::min(size, all.size());
-  if (n < all.size())
-    if (const size_t line = all.rfind('\n', n - 1); line != std::string_view::npos) n = line + 1;
-  std::string given(all.substr(0, n));
-  std::memmove(text_.data(), text_.data() + n, text_.size() - n);
-  text_.resize(text_.size() - n);
   gave_ = true;
-  return given;
+  return take_lines(text_, size);
 }
 
 bool PipeFile::ready(u32 percent) {
@@ -352,7 +351,7 @@ result<std::optional<std::string>> RawFile::read(u64, size_t size) {
   return given;
 }
 
-result<void> RawFile::get_reader() {
+result<bool> RawFile::get_reader(bool) {
   if (!on_->serving()) return fail(ENODEV, "the ring is not mapped");
   auto table = on_->serve();
   if (!table) return tl::unexpected<Error>(table.error());
@@ -363,44 +362,33 @@ result<void> RawFile::get_reader() {
   const Got got = v.reader().get_reader();
   v.unlock();
   if (got == Got::corrupt || v.cut()) return refuse(std::errc::io_error, "the words of the ring contradict each other, or its file was cut");
-  return {};
+  return true;
 }
 
-result<std::optional<std::string>> take_image(RingView& view, u32 room, const std::function<bool(u64, Bytes)>& wanted) {
-  if (room <= abi::header_size) return std::string();
+Image image_of(const u8* from, u32 begin, u32 until, u64 before, u64 lost, const Geometry& g, u32 room,
+               const std::function<bool(u64, Bytes)>& wanted) {
+  Image image;
+  if (room <= abi::header_size) return image;
   room -= abi::header_size;
-  if (!view.lock()) return refuse(std::errc::device_or_resource_busy, "the ring is being consumed by another process");
-  struct Unlock {
-    RingView& v;
-    ~Unlock() { v.unlock(); }
-  } const unlock{view};
-  Reader<>& reader = view.reader();
-  const Got got = reader.peek();
-  if (got == Got::corrupt) return refuse(std::errc::io_error, "the control words of the ring contradict each other");
-  if (got == Got::nothing) return std::nullopt;
-  const ReaderView v = reader.view();
-  const Geometry& g = view.ring().geometry;
   // A copy first: what is walked does not change under the walk.
-  std::string image(g.subbuf_size(), '\0');
-  auto* const data = reinterpret_cast<u8*>(image.data()) + abi::header_size;
-  const u8* const from = reader.data();
-  const u64 stamp = reinterpret_cast<const abi::SubBufferHeader*>(from - abi::header_size)->time_stamp;
-  const u64 before = v.begin == 0 ? stamp : abi::time_before(from, 0, v.begin, stamp);
-  const u32 bytes = v.end - v.begin;
-  std::memcpy(data, from + v.begin, bytes);
-  u32 end = 0, events = 0;
+  image.bytes.resize(g.subbuf_size());
+  auto* const data = reinterpret_cast<u8*>(image.bytes.data()) + abi::header_size;
+  const u32 bytes = until - begin;
+  std::memcpy(data, from + begin, bytes);
+  u32 end = 0;
   abi::EventCursor cursor(data, 0, bytes, before);
   std::vector<u32> unwanted;
   while (cursor.next() && cursor.position() <= room) {
     end = cursor.position();
-    ++events;
+    ++image.events;
     if (wanted && !wanted(cursor.time(), cursor.payload())) unwanted.push_back(cursor.offset());
   }
-  if (bytes <= room) {  // with the padding behind the last one
-    end = bytes;
-    events = v.events;
+  if (bytes <= room) end = bytes;  // with the padding behind the last one
+  image.end = begin + end;
+  if (end == 0) {
+    image.bytes.clear();
+    return image;
   }
-  if (end == 0) return std::string();
   for (const u32 at : unwanted) {  // as the kernel discards: padding of the same length
     u32 word;
     std::memcpy(&word, data + at, sizeof word);
@@ -412,17 +400,38 @@ result<std::optional<std::string>> take_image(RingView& view, u32 room, const st
   }
   std::memset(data + end, 0, g.capacity() - end);
   u64 commit = end;
-  if (v.lost_before != 0) {
+  if (lost != 0) {
     commit += abi::missed_events;
     if (g.capacity() - end >= 8) {
       commit += abi::missed_stored;
-      std::memcpy(data + end, &v.lost_before, sizeof v.lost_before);
+      std::memcpy(data + end, &lost, sizeof lost);
     }
   }
-  std::memcpy(image.data(), &before, sizeof before);
-  std::memcpy(image.data() + 8, &commit, sizeof commit);
-  reader.consume(end, events);
+  std::memcpy(image.bytes.data(), &before, sizeof before);
+  std::memcpy(image.bytes.data() + 8, &commit, sizeof commit);
   return image;
+}
+
+result<std::optional<std::string>> take_image(RingView& view, u32 room, const std::function<bool(u64, Bytes)>& wanted) {
+  if (room <= abi::header_size) return std::string();
+  if (!view.lock()) return refuse(std::errc::device_or_resource_busy, "the ring is being consumed by another process");
+  struct Unlock {
+    RingView& v;
+    ~Unlock() { v.unlock(); }
+  } const unlock{view};
+  Reader<>& reader = view.reader();
+  const Got got = reader.peek();
+  if (got == Got::corrupt) return refuse(std::errc::io_error, "the control words of the ring contradict each other");
+  if (got == Got::nothing) return std::nullopt;
+  const ReaderView v = reader.view();
+  const Geometry& g = view.ring().geometry;
+  const u8* const data = reader.data();
+  const u64 stamp = reinterpret_cast<const abi::SubBufferHeader*>(data - abi::header_size)->time_stamp;
+  const u64 before = v.begin == 0 ? stamp : abi::time_before(data, 0, v.begin, stamp);
+  Image image = image_of(data, v.begin, v.end, before, v.lost_before, g, room, wanted);
+  if (image.bytes.empty()) return std::string();
+  reader.consume(image.end - v.begin, image.end == v.end ? v.events : image.events);
+  return std::move(image.bytes);
 }
 
 }  // namespace ringside::mount

@@ -22,7 +22,7 @@ struct Client {
 
 class OpenFile {
  public:
-  explicit OpenFile(std::shared_ptr<Mounted> on) : on_(std::move(on)) {}
+  explicit OpenFile(std::shared_ptr<Owner> owner) : owner_(std::move(owner)) {}
   virtual ~OpenFile() = default;
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
@@ -31,18 +31,23 @@ class OpenFile {
   virtual result<std::optional<std::string>> read(u64 offset, size_t size) = 0;
   // How much of it was taken.
   virtual result<size_t> write(std::string_view bytes, const Client&);
-  // GET_READER, once its wait is over.
-  virtual result<void> get_reader();
+  // GET_READER, once its wait is over. False: ask again; must: whatever there is.
+  virtual result<bool> get_reader(bool must);
   virtual bool is_raw() const { return false; }
   // Is there something to read: any event (percent 0), or by buffer_percent.
   virtual bool ready(u32) { return true; }
+  virtual bool over() const { return false; }  // nothing will ever be written again
+  // After a read or get_reader that found nothing: whether there is something is still being asked elsewhere.
+  virtual bool undecided() const { return false; }
+  // What goes on elsewhere for the open or the write just done, once; null: nothing.
+  virtual std::shared_ptr<Job> job() { return nullptr; }
   virtual void closing() {}  // a descriptor of it was closed
   u32 uid = 0;  // who opened it
-  Mounted* on() const { return on_.get(); }
-  const std::shared_ptr<Mounted>& shared() const { return on_; }
+  Owner* on() const { return owner_.get(); }
+  const std::shared_ptr<Owner>& shared() const { return owner_; }
 
- protected:
-  std::shared_ptr<Mounted> on_;
+ private:
+  std::shared_ptr<Owner> owner_;
 };
 
 // A text that is made when it is read from its start, and commands.
@@ -50,7 +55,7 @@ class TextFile final : public OpenFile {
  public:
   using Read = std::function<result<std::string>()>;
   using Write = std::function<result<size_t>(std::string_view, const Client&)>;
-  TextFile(std::shared_ptr<Mounted> on, Read read, Write write) : OpenFile(std::move(on)), read_(std::move(read)), write_(std::move(write)) {}
+  TextFile(std::shared_ptr<Owner> on, Read read, Write write) : OpenFile(std::move(on)), read_(std::move(read)), write_(std::move(write)) {}
   result<std::optional<std::string>> read(u64 offset, size_t size) override;
   result<size_t> write(std::string_view bytes, const Client& client) override;
   std::function<void()> at_close;
@@ -64,10 +69,20 @@ class TextFile final : public OpenFile {
   std::string text_;
 };
 
-// `trace`: all events, consuming none. Made while it is read, from the front on; `only`: of one ring.
+// What `trace` shows: rings as they are at this moment, and how to print them.
+struct Look {
+  std::vector<std::unique_ptr<Source>> sources;
+  u64 in_buffer = 0, overrun = 0;
+  u32 cpus = 0;
+  u64 until_ns = ~u64{0};  // no later events
+  std::unique_ptr<TextLines> lines;
+  std::function<bool(const TraceRecord&, const RingName&)> wanted;  // empty: all
+};
+
+// `trace`: all events, consuming none. Made while it is read, from the front on.
 class TraceFile final : public OpenFile {
  public:
-  TraceFile(std::shared_ptr<Mounted> on, std::optional<u32> only);
+  TraceFile(std::shared_ptr<Owner> on, std::function<Look()> look) : OpenFile(std::move(on)), make_look_(std::move(look)) {}
   ~TraceFile() override;
   result<std::optional<std::string>> read(u64 offset, size_t size) override;
   result<size_t> write(std::string_view bytes, const Client&) override { return bytes.size(); }
@@ -78,15 +93,19 @@ class TraceFile final : public OpenFile {
  private:
   result<void> start();
   void produce(size_t size);
-  std::optional<u32> only_;
+  std::function<Look()> make_look_;
+  Look look_;
   std::unique_ptr<Timeline> timeline_;
-  std::unique_ptr<TextLines> lines_;
   std::vector<bool> started_;  // by source
-  bool annotate_ = false, any_ = false, done_ = false;
-  u64 until_ns_ = ~u64{0};
+  bool any_ = false, done_ = false;
   u64 at_ = 0;  // file offset of the text's first byte
   fmt::memory_buffer text_;
 };
+
+Look look_at_instance(const std::shared_ptr<Mounted>& on, std::optional<u32> only);
+
+// Whole lines of `text`, of at most `size` bytes, as long as one fits; they are taken away.
+std::string take_lines(fmt::memory_buffer& text, size_t size);
 
 // `trace_pipe`: takes events, oldest first, one by one: what does not fit the reader's buffer stays in the rings.
 class PipeFile final : public OpenFile {
@@ -102,6 +121,7 @@ class PipeFile final : public OpenFile {
   PipeFile(std::shared_ptr<Mounted> on, std::optional<u32> only);
   void find_lanes();
   void take(size_t size);
+  std::shared_ptr<Mounted> on_;
   std::optional<u32> only_;
   std::map<u32, std::unique_ptr<Lane>> lanes_;
   std::unique_ptr<TextLines> lines_;
@@ -110,32 +130,52 @@ class PipeFile final : public OpenFile {
   u64 tasks_of_ = ~u64{0};
 };
 
-// `per_cpu/cpuN/trace_pipe_raw`. A ring that is not there yet may be open: it comes when its thread does, but cannot be mapped then.
-class RawFile final : public OpenFile {
+// `per_cpu/cpuN/trace_pipe_raw`, whosever the ring is.
+class MappedFile : public OpenFile {
  public:
-  RawFile(std::shared_ptr<Mounted> on, u32 ring) : OpenFile(std::move(on)), ring_(ring) {}
-  ~RawFile() override;
+  MappedFile(std::shared_ptr<Owner> on, u32 ring) : OpenFile(std::move(on)), ring_(ring) {}
+  virtual bool can_be_mapped() const = 0;
   // Counts as a mapping from now on. Answers a read-only descriptor of the meta-page and the sub-buffers.
-  result<sys::Fd> map();
-  void unmap();
+  virtual result<sys::Fd> map() = 0;
+  virtual void unmap() = 0;
+  virtual const void* memory() const { return on(); }  // with the ring's number: which memory it is
+  bool is_raw() const override { return true; }
+  u32 ring() const { return ring_; }
+
+ protected:
+  u32 ring_;
+};
+
+// An instance's. A ring that is not there yet may be open: it comes when its thread does, but cannot be mapped then.
+class RawFile final : public MappedFile {
+ public:
+  RawFile(std::shared_ptr<Mounted> on, u32 ring) : MappedFile(on, ring), on_(std::move(on)) {}
+  ~RawFile() override;
+  bool can_be_mapped() const override { return on_->has_ring(ring_); }
+  result<sys::Fd> map() override;
+  void unmap() override;
 
   result<std::optional<std::string>> read(u64 offset, size_t size) override;
-  result<void> get_reader() override;
-  bool is_raw() const override { return true; }
+  result<bool> get_reader(bool must) override;
   bool ready(u32 percent) override;
-  u32 ring() const { return ring_; }
 
  private:
   RingView* view();
-  u32 ring_;
+  std::shared_ptr<Mounted> on_;
   bool mapped_ = false;
   std::optional<RingView> own_;
   std::string image_;  // the rest of a sub-buffer that a short read has left
 };
 
-// The kernel's rule for who waits: any event that nobody has taken (0), or a ring that is so full and whose writer is off the reader's
-// sub-buffer.
-bool ring_ready(const Ring& ring, u32 percent) noexcept;
+// Whole events of at most `room` bytes (header included) from sub-buffer data [begin, end), as read() gives them: with the header,
+// what was lost before, and zeros up to the sub-buffer's size.
+struct Image {
+  std::string bytes;   // empty: not even the first event fits
+  u32 end = 0;         // up to here, of the data
+  u32 events = 0;
+};
+Image image_of(const u8* data, u32 begin, u32 end, u64 time_before, u64 lost_before, const Geometry& geometry, u32 room,
+               const std::function<bool(u64 time, Bytes payload)>& wanted);
 
 // One sub-buffer as read() gives it: whole events of at most `room` bytes, header included, taken from the ring, and zeros up to its
 // size. Empty: not even the first event fits. nullopt: no events. EBUSY: another process consumes them.

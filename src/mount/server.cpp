@@ -30,7 +30,7 @@ result<std::unique_ptr<Server>> Server::create(const ServerOptions& options, Bac
   server->wake_ = sys::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!server->wake_) return fail(errno, "cannot make an event descriptor");
   const auto processors = static_cast<u32>(std::clamp<long>(sysconf(_SC_NPROCESSORS_CONF), 1, 4096));
-  auto tree = Tree::create(options.instances, options.cpus != 0 ? options.cpus : processors, server->wake_.get());
+  auto tree = Tree::create(options.instances, options.remotes, options.cpus != 0 ? options.cpus : processors, server->wake_.get());
   if (!tree) return tl::unexpected<Error>(tree.error());
   server->tree_ = std::move(*tree);
   server->root_ = server->tree_->root();
@@ -39,6 +39,8 @@ result<std::unique_ptr<Server>> Server::create(const ServerOptions& options, Bac
 }
 
 Server::~Server() {
+  for (auto& [job, answer] : jobs_) answer(ENODEV);
+  jobs_.clear();
   for (Waiting& w : waiting_)
     if (w.reply) w.reply->error(ENODEV);
   waiting_.clear();
@@ -57,7 +59,7 @@ result<const Place*> Server::place(u64 inode) const {
 Stat Server::stat_of(u64 inode, const Place& at) const {
   Stat s;
   s.inode = inode;
-  s.lasting = at.dir != Dir::instance || at.file != nullptr;
+  s.lasting = (at.dir != Dir::instance && at.remote == nullptr) || at.file != nullptr;
   if (at.file == nullptr) {
     s.mode = S_IFDIR | (options_.others ? 0755 : 0750);
     s.links = 2;
@@ -75,7 +77,7 @@ Stat Server::enter(const Place& at, std::string path) {
   if (!fresh) {
     Inode& inode = inodes_[known->second];
     // The name may stand for another instance by now.
-    if (inode.place.on == at.on) {
+    if (inode.place.on == at.on && inode.place.remote == at.remote) {
       ++inode.known;
       return stat_of(known->second, inode.place);
     }
@@ -154,7 +156,7 @@ result<Opened> Server::open(u64 inode, int flags, const Client& client) {
   if (!at) return tl::unexpected<Error>(at.error());
   const Place where = **at;
   if (where.file == nullptr) return fail(EISDIR, "a directory");
-  if (where.on->removed()) return fail(ENODEV, "the instance is gone");
+  if (where.owner()->removed()) return fail(ENODEV, "the instance is gone");
   const bool writing = (flags & O_ACCMODE) != O_RDONLY;
   // The kernel would hand out writable mappings of the rings, seals or not: nobody gets a writable file.
   if (where.file->is_raw && writing) return fail(EACCES, "trace_pipe_raw is only read");
@@ -164,29 +166,56 @@ result<Opened> Server::open(u64 inode, int flags, const Client& client) {
   auto file = open_file(where, writing, (flags & O_TRUNC) != 0);
   if (!file) return tl::unexpected<Error>(file.error());
   (*file)->uid = client.uid;
-  Opened opened;
-  opened.stream = (*file)->is_raw() || std::string_view(where.file->name) == "trace_pipe";
-  if (where.file->is_raw) {
-    auto id = map(static_cast<RawFile&>(**file));
-    if (!id) return tl::unexpected<Error>(id.error());
-    opened.backing = *id;
-  }
   ++mine;
   ++opened_;
-  opened.handle = next_handle_++;
-  files_[opened.handle] = {std::move(*file), client.uid, opened.backing, (flags & O_NONBLOCK) != 0, nullptr};
+  const u64 handle = next_handle_++;
+  const bool stream = (*file)->is_raw() || std::string_view(where.file->name) == "trace_pipe";
+  File& kept = files_[handle];
+  kept.job = (*file)->job();
+  kept.file = std::move(*file);
+  kept.uid = client.uid;
+  kept.stream = stream;
+  kept.nonblocking = (flags & O_NONBLOCK) != 0;
+  if (kept.job != nullptr) return Opened{handle, 0, stream};
+  return finish(handle, 0);
+}
+
+result<Opened> Server::finish(u64 handle, int error) {
+  File* const f = file(handle);
+  if (f == nullptr) return fail(EBADF, "not open");
+  Opened opened{handle, 0, f->stream};
+  if (error != 0) {
+    release(handle);
+    return fail(error, "it cannot be opened");
+  }
+  if (!f->file->is_raw()) return opened;
+  auto& raw = static_cast<MappedFile&>(*f->file);
+  auto id = map(raw);
+  if (!id) {
+    release(handle);
+    return tl::unexpected<Error>(id.error());
+  }
+  opened.backing = f->backing = *id;
+  f->memory = {raw.memory(), raw.ring()};
   return opened;
 }
 
+std::shared_ptr<Job> Server::job(u64 handle) {
+  File* const f = file(handle);
+  return f == nullptr ? nullptr : std::exchange(f->job, nullptr);
+}
+
+void Server::when(std::shared_ptr<Job> job, std::function<void(int)> answer) { jobs_.emplace_back(std::move(job), std::move(answer)); }
+
 // 0: not mapped. The kernel wants one number for all who have a file open.
-result<int> Server::map(RawFile& raw) {
-  const auto key = std::pair(raw.on(), raw.ring());
+result<int> Server::map(MappedFile& raw) {
+  const std::pair<const void*, u32> key(raw.memory(), raw.ring());
   if (const auto known = mapped_.find(key); known != mapped_.end()) {
     if (auto file = raw.map(); !file) return tl::unexpected<Error>(file.error());
     ++known->second.users;
     return known->second.id;
   }
-  if (cannot_map_ || !raw.on()->has_ring(raw.ring())) return 0;
+  if (cannot_map_ || !raw.can_be_mapped()) return 0;
   auto file = raw.map();
   if (!file) return tl::unexpected<Error>(file.error());
   const int id = backing_.add(file->get());
@@ -202,8 +231,8 @@ result<int> Server::map(RawFile& raw) {
   return id;
 }
 
-void Server::unmap(Mounted* on, u32 ring) {
-  const auto found = mapped_.find({on, ring});
+void Server::unmap(std::pair<const void*, u32> memory) {
+  const auto found = mapped_.find(memory);
   if (found == mapped_.end() || --found->second.users != 0) return;
   backing_.remove(found->second.id);
   mapped_.erase(found);
@@ -221,18 +250,22 @@ bool Server::serve(Waiting& who) {
     return true;
   }
   if (who.get_reader) {
-    if (!f->file->ready(f->file->on()->buffer_percent) && f->file->on()->woken == who.woken) return false;
-    if (auto done = f->file->get_reader(); done)
-      who.reply->done();
-    else
+    const bool must = f->file->on()->woken != who.woken;
+    if (!must && !f->file->undecided() && !f->file->ready(f->file->on()->buffer_percent)) return false;
+    auto done = f->file->get_reader(must);
+    if (!done)
       who.reply->error(errno_of(done.error()));
-    return true;
+    else if (*done)
+      who.reply->done();
+    return !done || *done;
   }
   auto got = f->file->read(who.offset, who.size);
   if (!got)
     who.reply->error(errno_of(got.error()));
   else if (*got)
     who.reply->data(**got);
+  else if (who.nonblocking && !f->file->undecided())
+    who.reply->error(EAGAIN);
   else
     return false;
   return true;
@@ -262,16 +295,19 @@ void Server::read(u64 handle, u64 offset, size_t size, bool nonblocking, bool ca
   who.reply = std::move(reply);
   who.offset = offset;
   who.size = std::min(size, largest_read);
-  if (serve(who)) return;
-  if (nonblocking) return who.reply->error(EAGAIN);
-  wait(std::move(who));
+  who.nonblocking = nonblocking;
+  if (!serve(who)) wait(std::move(who));
 }
 
 result<size_t> Server::write(u64 handle, std::string_view bytes, const Client& client) {
   File* const f = file(handle);
   if (f == nullptr) return fail(EBADF, "not open");
   if (bytes.size() > largest_read) return fail(EINVAL, "too much at a time");
-  return f->file->write(bytes, client);
+  if (const auto last = f->last.lock(); last != nullptr && last->error.load(std::memory_order_acquire) < 0)
+    return fail(EBUSY, "the write before it has not been answered yet");
+  auto done = f->file->write(bytes, client);
+  if (done) f->last = f->job = f->file->job();
+  return done;
 }
 
 void Server::command(u64 handle, u32 command, const Client& client, u64 token, std::unique_ptr<Reply> reply) {
@@ -290,6 +326,7 @@ void Server::command(u64 handle, u32 command, const Client& client, u64 token, s
   who.reply = std::move(reply);
   who.get_reader = true;
   // With O_NONBLOCK nothing is waited for, and so nothing has to be ready.
+  who.nonblocking = f->nonblocking;
   who.woken = f->file->on()->woken - (f->nonblocking ? 1 : 0);
   if (!serve(who)) wait(std::move(who));
 }
@@ -304,7 +341,7 @@ u32 Server::poll(u64 handle, std::unique_ptr<Poller> poller) {
   }
   if (!f->file->ready(percent)) return 0;
   f->poller.reset();
-  return events_readable | (f->file->is_raw() ? 0 : EPOLLOUT | EPOLLWRNORM);
+  return events_readable | (f->file->over() ? EPOLLHUP : 0u) | (f->file->is_raw() ? 0 : EPOLLOUT | EPOLLWRNORM);
 }
 
 void Server::flush(u64 handle) {
@@ -330,13 +367,12 @@ void Server::release(u64 handle) {
       w.over = true;
     }
   File& f = found->second;
-  Mounted* const on = f.file->on();
-  const u32 ring = f.file->is_raw() ? static_cast<RawFile&>(*f.file).ring() : 0;
-  const std::shared_ptr<Mounted> keep = f.file->shared();
+  const std::shared_ptr<Owner> keep = f.file->shared();
   const int backing = f.backing;
+  const std::pair<const void*, u32> memory = f.memory;
   if (u32& mine = files_of_[f.uid]; mine == 0 || --mine == 0) files_of_.erase(f.uid);
   files_.erase(found);
-  if (backing > 0) unmap(on, ring);
+  if (backing > 0) unmap(memory);
 }
 
 void Server::interrupt(u64 token) {
@@ -351,10 +387,20 @@ void Server::interrupt(u64 token) {
 void Server::turn(bool woken) {
   u64 count = 0;
   if (woken) (void)!::read(wake_.get(), &count, sizeof count);
+  for (size_t k = 0; k < jobs_.size();) {
+    const int error = jobs_[k].first->error.load(std::memory_order_acquire);
+    if (error < 0) {
+      ++k;
+      continue;
+    }
+    const auto answer = std::move(jobs_[k].second);
+    jobs_.erase(jobs_.begin() + static_cast<std::ptrdiff_t>(k));
+    answer(error);
+  }
   if (waiting_.empty() && !pollers_) return;
   // Who waits, and for what: the writers are asked first, the rings are looked at afterwards.
-  std::map<Mounted*, u32> wanted;
-  const auto want = [&](Mounted* on, u32 percent) {
+  std::map<Owner*, u32> wanted;
+  const auto want = [&](Owner* on, u32 percent) {
     const auto [known, fresh] = wanted.try_emplace(on, percent);
     if (!fresh) known->second = std::min(known->second, percent);
   };
@@ -367,7 +413,9 @@ void Server::turn(bool woken) {
       pollers_ = true;
     }
   for (const auto& [on, percent] : wanted) on->alarm(static_cast<int>(percent), late_[on]);
-  std::set<Mounted*> helped;
+  // An answer to "is there anything" that was waited for is given to one who asked just that, if there is one.
+  std::stable_partition(waiting_.begin(), waiting_.end(), [](const Waiting& w) { return w.nonblocking; });
+  std::set<Owner*> helped;
   for (Waiting& w : waiting_) {
     const File* f = file(w.handle);
     if (w.over || !serve(w)) continue;

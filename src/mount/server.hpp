@@ -5,8 +5,8 @@
 //   server->turn();                    // when wake_fd() is readable, and after each request: answers those who have waited
 //
 // Clients are not trusted. Nothing waits but a request that says so (read, GET_READER), which holds nothing but its place in a
-// bounded queue; each user has a share of places and open files, and leaves room for others. Every size and number that comes with
-// a request is checked before it is used. One thread.
+// bounded queue, and what an external writer is asked to do, one thing for each open file; each user has a share of places and open
+// files, and leaves room for others. Every size and number that comes with a request is checked before it is used. One thread.
 #pragma once
 #include <functional>
 #include <map>
@@ -39,6 +39,7 @@ class Poller {
 
 struct ServerOptions {
   std::vector<std::string> instances;  // see Tree::create
+  std::vector<std::string> remotes;    // NAME=SOCKET
   u32 cpus = 0;                        // see Tree::create; 0: as many as this machine may have processors
   bool others = false;                 // modes let other users read (never write)
   u32 most_files = 4096, most_files_of_a_user = 512;
@@ -78,7 +79,9 @@ class Server {
   result<Stat> make_directory(u64 parent, const std::string& name, const Client& client);
   result<void> remove_directory(u64 parent, const std::string& name);
   // What open(.., O_TRUNC) means to each file is in its row of the table; truncate() alone means nothing.
+  // If job() says that something goes on then, what is opened is finished by finish(), or closed by it if that failed.
   result<Opened> open(u64 inode, int flags, const Client& client);
+  result<Opened> finish(u64 handle, int error);
   // A directory's listing takes a place among the open files.
   result<void> count_directory(const Client& client);
   void uncount_directory(const Client& client);
@@ -86,6 +89,9 @@ class Server {
   // cached: for the page cache (splice does that), which cannot be right here: EINVAL. token: for interrupt().
   void read(u64 handle, u64 offset, size_t size, bool nonblocking, bool cached, const Client& client, u64 token, std::unique_ptr<Reply> reply);
   result<size_t> write(u64 handle, std::string_view bytes, const Client& client);
+  // What goes on elsewhere for the open or the write just done: it is answered when that is over. Null: at once.
+  std::shared_ptr<Job> job(u64 handle);
+  void when(std::shared_ptr<Job> job, std::function<void(int error)> answer);
   // Whether it may wait is what the file was opened with, or what its last read said: an ioctl does not bring its file's flags.
   void command(u64 handle, u32 command, const Client& client, u64 token, std::unique_ptr<Reply> reply);
   u32 poll(u64 handle, std::unique_ptr<Poller> poller);  // the events that are there now
@@ -113,7 +119,10 @@ class Server {
     std::unique_ptr<OpenFile> file;
     u32 uid = 0;
     int backing = 0;
-    bool nonblocking = false;
+    std::pair<const void*, u32> memory{};  // with a backing
+    bool nonblocking = false, stream = false;
+    std::shared_ptr<Job> job;  // what goes on for it, until somebody asks
+    std::weak_ptr<Job> last;   // of its writes: one at a time
     std::unique_ptr<Poller> poller;
   };
   struct Waiting {
@@ -121,10 +130,10 @@ class Server {
     u64 handle = 0;
     u32 uid = 0;
     std::unique_ptr<Reply> reply;
-    bool get_reader = false;
+    bool get_reader = false, nonblocking = false;
     u64 offset = 0;
     size_t size = 0;
-    u64 woken = 0;  // Mounted::woken when it came
+    u64 woken = 0;  // Owner::woken when it came
     bool over = false;
   };
   struct Mapped {
@@ -136,8 +145,8 @@ class Server {
   Stat stat_of(u64 inode, const Place& at) const;
   Stat enter(const Place& at, std::string path);
   std::string path_of(u64 inode) const;
-  result<int> map(RawFile& raw);
-  void unmap(Mounted* on, u32 ring);
+  result<int> map(MappedFile& raw);
+  void unmap(std::pair<const void*, u32> memory);
   bool serve(Waiting& who);  // true: answered
   void wait(Waiting who);
   File* file(u64 handle);
@@ -155,8 +164,9 @@ class Server {
   u32 directories_ = 0;
   u64 opened_ = 0;
   std::vector<Waiting> waiting_;
-  std::map<std::pair<Mounted*, u32>, Mapped> mapped_;
-  std::map<Mounted*, bool> late_;  // the last alarm was for nobody
+  std::vector<std::pair<std::shared_ptr<Job>, std::function<void(int error)>>> jobs_;
+  std::map<std::pair<const void*, u32>, Mapped> mapped_;
+  std::map<Owner*, bool> late_;  // the last alarm was for nobody
   std::string unmapped_;
   bool cannot_map_ = false;
   bool pollers_ = false;  // there may be some

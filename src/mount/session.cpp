@@ -222,9 +222,7 @@ void on_releasedir(fuse_req_t r, fuse_ino_t, fuse_file_info* file) {
   fuse_reply_err(r, 0);
 }
 
-void on_open(fuse_req_t r, fuse_ino_t inode, fuse_file_info* file) {
-  Server& server = server_of(r);
-  auto opened = server.open(inode, file->flags, client_of(r));
+void reply_open(fuse_req_t r, Server& server, fuse_file_info* file, const result<Opened>& opened) {
   if (!opened) {
     fuse_reply_err(r, number(opened.error()));
     return;
@@ -237,6 +235,15 @@ void on_open(fuse_req_t r, fuse_ino_t inode, fuse_file_info* file) {
   answering_open = 0;
   if (gone != 0) server.release(opened->handle);
 }
+void on_open(fuse_req_t r, fuse_ino_t inode, fuse_file_info* file) {
+  Server& server = server_of(r);
+  auto opened = server.open(inode, file->flags, client_of(r));
+  const auto job = opened ? server.job(opened->handle) : nullptr;
+  if (job == nullptr) return reply_open(r, server, file, opened);
+  server.when(job, [r, &server, copy = *file, handle = opened->handle](int error) mutable {
+    reply_open(r, server, &copy, server.finish(handle, error));
+  });
+}
 void on_read(fuse_req_t r, fuse_ino_t, size_t size, off_t offset, fuse_file_info* file) {
   // A read of the page cache has no owner, one of a program has.
   server_of(r).read(file->fh, static_cast<u64>(offset), size, (file->flags & O_NONBLOCK) != 0, file->lock_owner == 0, client_of(r),
@@ -244,7 +251,9 @@ void on_read(fuse_req_t r, fuse_ino_t, size_t size, off_t offset, fuse_file_info
 }
 void on_write(fuse_req_t r, fuse_ino_t, const char* bytes, size_t size, off_t, fuse_file_info* file) {
   auto done = server_of(r).write(file->fh, {bytes, size}, client_of(r));
-  if (done)
+  if (auto job = done ? server_of(r).job(file->fh) : nullptr)
+    server_of(r).when(std::move(job), [r, n = *done](int error) { error != 0 ? fuse_reply_err(r, error) : fuse_reply_write(r, n); });
+  else if (done)
     fuse_reply_write(r, *done);
   else
     fuse_reply_err(r, number(done.error()));

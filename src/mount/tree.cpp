@@ -43,9 +43,21 @@ InstanceOptions as_the_kernel_makes_them(const std::string& name) {
 
 result<Place> no_such(const std::string& name) { return fail(ENOENT, name); }
 
+// N of "cpuN".
+std::optional<u32> cpu_of(const std::string& name) {
+  if (name.size() < 4 || name.size() > 9 || name.compare(0, 3, "cpu") != 0 || (name[3] == '0' && name.size() > 4)) return std::nullopt;
+  u32 n = 0;
+  for (const char c : name.substr(3)) {
+    if (c < '0' || c > '9') return std::nullopt;
+    n = n * 10 + static_cast<u32>(c - '0');
+  }
+  return n;
+}
+
 }  // namespace
 
-result<std::unique_ptr<Tree>> Tree::create(const std::vector<std::string>& instances, u32 cpus, int event_fd) {
+result<std::unique_ptr<Tree>> Tree::create(const std::vector<std::string>& instances, const std::vector<std::string>& remotes, u32 cpus,
+                                           int event_fd) {
   std::unique_ptr<Tree> tree(new Tree);
   tree->event_fd_ = event_fd;
   tree->cpus_ = cpus;
@@ -68,6 +80,9 @@ result<std::unique_ptr<Tree>> Tree::create(const std::vector<std::string>& insta
   tree->top_ = std::move(*opened);
   for (const std::string& name : tree->only_)
     if (auto other = tree->mounted(name); !other) return tl::unexpected<Error>(other.error());
+  auto writers = Remotes::create(remotes, cpus, event_fd);
+  if (!writers) return tl::unexpected<Error>(writers.error());
+  tree->remotes_ = std::move(*writers);
   return tree;
 }
 
@@ -104,6 +119,7 @@ result<Place> Tree::find(const Place& in, const std::string& name) {
     at.file = file;
     return at;
   }
+  if (static_cast<u32>(in.dir) >= static_cast<u32>(Dir::remotes)) return find_remote(in, name);
   Place at = in;
   switch (in.dir) {
     case Dir::top:
@@ -115,7 +131,9 @@ result<Place> Tree::find(const Place& in, const std::string& name) {
       } else if (name == "events") {
         at.dir = Dir::events;
       } else if (name == "instances" && in.dir == Dir::top) {
-        return Place{Dir::instances, nullptr, 0, "", "", nullptr};
+        return Place{.dir = Dir::instances};
+      } else if (name == "remotes" && in.dir == Dir::top) {
+        return Place{.dir = Dir::remotes};
       } else {
         return no_such(name);
       }
@@ -125,18 +143,13 @@ result<Place> Tree::find(const Place& in, const std::string& name) {
       if (std::find(all.begin(), all.end(), name) == all.end()) return no_such(name);
       auto on = mounted(name);
       if (!on) return no_such(name);
-      return Place{Dir::instance, std::move(*on), 0, "", "", nullptr};
+      return Place{.dir = Dir::instance, .on = std::move(*on)};
     }
     case Dir::per_cpu: {
-      if (name.size() < 4 || name.size() > 9 || name.compare(0, 3, "cpu") != 0 || (name[3] == '0' && name.size() > 4)) return no_such(name);
-      u32 n = 0;
-      for (const char c : name.substr(3)) {
-        if (c < '0' || c > '9') return no_such(name);
-        n = n * 10 + static_cast<u32>(c - '0');
-      }
-      if (n >= in.on->cpus()) return no_such(name);
+      const std::optional<u32> n = cpu_of(name);
+      if (!n || *n >= in.on->cpus()) return no_such(name);
       at.dir = Dir::cpu;
-      at.ring = n;
+      at.ring = *n;
       return at;
     }
     case Dir::events:
@@ -155,6 +168,54 @@ result<Place> Tree::find(const Place& in, const std::string& name) {
   }
 }
 
+result<Place> Tree::find_remote(const Place& in, const std::string& name) {
+  Place at = in;
+  const auto events = [&] { return in.remote->events(); };
+  switch (in.dir) {
+    case Dir::remotes:
+      at.dir = Dir::remote;
+      at.remote = remotes_->find(name);
+      if (at.remote == nullptr) return no_such(name);
+      return at;
+    case Dir::remote:
+      if (name == "per_cpu") {
+        at.dir = Dir::remote_per_cpu;
+      } else if (name == "options") {
+        at.dir = Dir::remote_options;
+      } else if (name == "events") {
+        at.dir = Dir::remote_events;
+      } else {
+        return no_such(name);
+      }
+      return at;
+    case Dir::remote_per_cpu: {
+      const std::optional<u32> n = cpu_of(name);
+      if (!n || *n >= in.remote->cpus()) return no_such(name);
+      at.dir = Dir::remote_cpu;
+      at.ring = *n;
+      return at;
+    }
+    case Dir::remote_events:
+      for (const EventInfo& e : events())
+        if (e.system == name) {
+          at.dir = Dir::remote_system;
+          at.system = name;
+          return at;
+        }
+      return no_such(name);
+    case Dir::remote_system:
+      for (const EventInfo& e : events())
+        if (e.system == in.system && e.name == name) {
+          at.dir = Dir::remote_event;
+          at.event = name;
+          return at;
+        }
+      return no_such(name);
+    default:
+      return no_such(name);
+  }
+}
+
 result<std::vector<Listed>> Tree::list(const Place& of) {
   if (of.on && of.on->removed()) return fail(ENOENT, "the instance is gone");
   std::vector<Listed> all;
@@ -164,6 +225,7 @@ result<std::vector<Listed>> Tree::list(const Place& of) {
   switch (of.dir) {
     case Dir::top:
       all.push_back({"instances", true});
+      all.push_back({"remotes", true});
       [[fallthrough]];
     case Dir::instance:
       for (const char* name : {"per_cpu", "options", "events"}) all.push_back({name, true});
@@ -184,6 +246,25 @@ result<std::vector<Listed>> Tree::list(const Place& of) {
       for (const EventName& e : event_names(*of.on))
         if (e.system == of.system) all.push_back({e.name, true});
       break;
+    case Dir::remotes:
+      for (std::string& name : remotes_->names()) all.push_back({std::move(name), true});
+      break;
+    case Dir::remote:
+      for (const char* name : {"per_cpu", "options", "events"}) all.push_back({name, true});
+      break;
+    case Dir::remote_per_cpu:
+      for (u32 n = 0; n < of.remote->cpus(); ++n) all.push_back({"cpu" + std::to_string(n), true});
+      break;
+    case Dir::remote_events:
+    case Dir::remote_system: {
+      std::set<std::string> names;
+      for (const EventInfo& e : of.remote->events()) {
+        if (of.dir == Dir::remote_events) names.insert(e.system);
+        if (of.dir == Dir::remote_system && e.system == of.system) names.insert(e.name);
+      }
+      for (const std::string& name : names) all.push_back({name, true});
+      break;
+    }
     default:
       break;
   }

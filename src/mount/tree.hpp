@@ -5,6 +5,7 @@
 //   instances/             all instances but the top one; mkdir and rmdir make and remove them
 //   events/SYSTEM/EVENT/   registered events; events/ftrace/: print and raw_data, what markers are
 //   per_cpu/cpuN/          ring N
+//   remotes/NAME/          an external writer's; its files are in remote_files.cpp
 #pragma once
 #include <functional>
 #include <map>
@@ -13,18 +14,39 @@
 #include <vector>
 
 #include "mount/open_file.hpp"
+#include "mount/remote.hpp"
 
 namespace ringside::mount {
 
-enum class Dir : u32 { top = 1, instances = 2, instance = 4, per_cpu = 8, cpu = 16, options = 32, events = 64, system = 128, event = 256 };
+enum class Dir : u32 {
+  top = 1,
+  instances = 2,
+  instance = 4,
+  per_cpu = 8,
+  cpu = 16,
+  options = 32,
+  events = 64,
+  system = 128,
+  event = 256,
+  remotes = 512,
+  remote = 1024,
+  remote_per_cpu = 2048,
+  remote_cpu = 4096,
+  remote_options = 8192,
+  remote_events = 16384,
+  remote_system = 32768,
+  remote_event = 65536,
+};
 
 struct FileType;
 struct Place {
   Dir dir = Dir::top;
-  std::shared_ptr<Mounted> on;  // all but `instances`
+  std::shared_ptr<Mounted> on = nullptr;  // all but `instances` and what is below `remotes`
   u32 ring = 0;
-  std::string system, event;
-  const FileType* file = nullptr;  // null: the directory itself
+  std::string system{}, event{};
+  const FileType* file = nullptr;            // null: the directory itself
+  std::shared_ptr<Remote> remote = nullptr;  // below remotes/NAME
+  std::shared_ptr<Owner> owner() const { return remote != nullptr ? std::shared_ptr<Owner>(remote) : on; }
 };
 
 struct FileType {
@@ -48,10 +70,12 @@ class Tree {
  public:
   // instances: the first is the top level, the others alone stand under instances/; none: an empty top level, all under instances/.
   // cpus: each instance shows at least so many rings, be they there or not.
-  static result<std::unique_ptr<Tree>> create(const std::vector<std::string>& instances, u32 cpus, int event_fd);
+  // remotes: external writers, NAME=SOCKET, beside those that are announced; each is given `cpus` rings.
+  static result<std::unique_ptr<Tree>> create(const std::vector<std::string>& instances, const std::vector<std::string>& remotes, u32 cpus,
+                                              int event_fd);
   ~Tree();
 
-  Place root() const { return {Dir::top, top_, 0, "", "", nullptr}; }
+  Place root() const { return {.dir = Dir::top, .on = top_}; }
   result<Place> find(const Place& in, const std::string& name);
   result<std::vector<Listed>> list(const Place& of);
   result<void> make_directory(const Place& in, const std::string& name);
@@ -61,6 +85,8 @@ class Tree {
   Tree() = default;
   std::vector<std::string> names() const;  // under instances/
   result<std::shared_ptr<Mounted>> mounted(const std::string& name);
+  result<Place> find_remote(const Place& in, const std::string& name);
+  std::unique_ptr<Remotes> remotes_;
   std::shared_ptr<Mounted> top_;
   std::string own_;  // the path of the empty top level, ours to remove
   std::vector<std::string> only_;

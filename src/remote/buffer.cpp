@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,7 +20,7 @@ std::string of_ring(const std::string& who, u32 ring) { return who + ", ring " +
 // What this side knows of one ring: its reader page, and how far that is read. The consumer's thread moves it on; the poller looks.
 class RingReader {
  public:
-  RingReader(Buffer& buffer, u32 ring) : buffer_(buffer), ring_(ring), data_(buffer.region_.data() + ring * buffer.plan_.ring_bytes()) {
+  RingReader(Buffer& buffer, u32 ring) : buffer_(buffer), ring_(ring), data_(buffer.data_of(ring)) {
     for (u32 id = 0; id < geometry().nr_subbufs(); ++id) pages_.push_back(data_ + geometry().offset_of(id));
   }
 
@@ -346,25 +347,39 @@ result<std::shared_ptr<Buffer>> Buffer::create(const Options& options, Callbacks
   b.descriptor_.resize(b.plan_.descriptor_bytes() / 8);
   pack(b.plan_, b.descriptor_.data());
   b.geometry_ = Geometry(options.subbuf_size, b.plan_.nr_pages, 0, options.layout == Layout::footers ? abi::footer_size : 0);
-  b.fd_ = sys::Fd(memfd_create("ringside-remote", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!b.fd_) return fail(errno, "cannot make shared memory for " + options.who);
-  if (ftruncate(b.fd_.get(), static_cast<off_t>(b.plan_.region_bytes())) != 0 ||
-      fcntl(b.fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-    return fail(errno, "cannot size " + std::to_string(b.plan_.region_bytes()) + " bytes of shared memory for " + options.who);
-  auto region = sys::Region::map(b.fd_.get(), b.plan_.region_bytes(), false, "the shared memory of " + options.who);
-  if (!region) return tl::unexpected<Error>(region.error());
-  b.region_ = std::move(*region);
+  const u32 files = options.apart ? options.rings : 1;
+  const u64 bytes = b.plan_.region_bytes() / files;
+  for (u32 file = 0; file < files; ++file) {
+    sys::Fd fd(memfd_create("ringside-remote", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!fd) return fail(errno, "cannot make shared memory for " + options.who);
+    if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0 ||
+        fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0 || fchmod(fd.get(), 0600) != 0)
+      return fail(errno, "cannot size " + std::to_string(bytes) + " bytes of shared memory for " + options.who);
+    auto region = sys::Region::map(fd.get(), bytes, false, "the shared memory of " + options.who);
+    if (!region) return tl::unexpected<Error>(region.error());
+    b.fds_.push_back(std::move(fd));
+    b.regions_.push_back(std::move(*region));
+  }
   for (u32 ring = 0; ring < options.rings; ++ring) b.rings_.push_back(std::make_shared<RingReader>(b, ring));
   return buffer;
 }
 
 Buffer::~Buffer() { poll_every(std::chrono::nanoseconds(0)); }
 
+u8* Buffer::data_of(u32 ring) const noexcept {
+  return options_.apart ? regions_[ring].data() : regions_[0].data() + ring * plan_.ring_bytes();
+}
+result<sys::Region> Buffer::map(u32 ring, u64 bytes, bool writable) const {
+  return sys::Region::map(fd(options_.apart ? ring : 0), bytes, writable, of_ring(options_.who, ring),
+                          options_.apart ? 0 : ring * plan_.ring_bytes());
+}
+result<sys::Region> Buffer::meta_page(u32 ring) const { return map(ring, 4096, true); }
+
 result<std::unique_ptr<Source>> Buffer::source(u32 ring) {
   if (ring >= rings_.size()) return refuse(std::errc::no_such_file_or_directory, options_.who + " has no ring " + std::to_string(ring));
   RingReader& r = *rings_[ring];
   if (r.taken) return refuse(std::errc::device_or_resource_busy, of_ring(options_.who, ring) + " has a consumer already");
-  auto mapped = sys::Region::map(fd_.get(), plan_.ring_bytes(), false, of_ring(options_.who, ring), ring * plan_.ring_bytes());
+  auto mapped = map(ring, plan_.ring_bytes(), false);
   if (!mapped) return tl::unexpected<Error>(mapped.error());
   r.taken = true;
   MappedSource<RemoteGetReader>::Options options;

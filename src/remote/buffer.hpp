@@ -48,11 +48,17 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
     std::string who = "the external writer";
     std::vector<RingName> names;  // of the rings, as far as known
     bool copies = false;          // hand out copies: for a consumer with more rights than the writer
+    bool apart = false;           // each ring in a file of its own, which others may map
   };
   static result<std::shared_ptr<Buffer>> create(const Options& options, Callbacks callbacks);
   ~Buffer();
 
-  int fd() const noexcept { return fd_.get(); }  // of the shared region; its size is sealed
+  // Of the shared region; its size is sealed. apart: one for each ring, the region is all of them, back to back.
+  int fd(size_t file = 0) const noexcept { return fds_[file].get(); }
+  size_t files() const noexcept { return fds_.size(); }
+  // The meta-page of a ring, to be written to: nobody reads there what a mapper is told of the reader page.
+  result<sys::Region> meta_page(u32 ring) const;
+  const u8* data(u32 ring) const noexcept { return data_of(ring); }  // its meta-page, then its sub-buffers
   u64 region_bytes() const noexcept { return plan_.region_bytes(); }
   const std::vector<u64>& descriptor() const noexcept { return descriptor_; }  // plan().descriptor_bytes()
   const Plan& plan() const noexcept { return plan_; }
@@ -89,13 +95,15 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   friend class RemoteGetReader;
   Buffer() = default;
   result<void> refuse_it(const std::string& what) const;
+  u8* data_of(u32 ring) const noexcept;
+  result<sys::Region> map(u32 ring, u64 bytes, bool writable) const;
 
   Options options_;
   Plan plan_;
   Geometry geometry_;
   Callbacks callbacks_;
-  sys::Fd fd_;
-  sys::Region region_;
+  std::vector<sys::Fd> fds_;
+  std::vector<sys::Region> regions_;  // of each file
   std::vector<u64> descriptor_;
   std::vector<std::shared_ptr<RingReader>> rings_;
   std::atomic<bool> gone_{false};

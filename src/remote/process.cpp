@@ -66,7 +66,7 @@ struct Process::Wire {
     return true;
   }
 
-  result<void> ask(Ask what, u32 ring, u64 argument, EventAnswer& a, const int* files = nullptr) {
+  result<void> ask(Ask what, u32 ring, u64 argument, EventAnswer& a, const std::vector<int>& files = {}) {
     const std::lock_guard lock(mutex);
     if (!open) return fail(EPIPE, who + ": it ended, or closed the connection");
     const i64 ns = patience.count();
@@ -92,7 +92,7 @@ struct Process::Wire {
       unanswered = q;
       return silent(what, ring);
     }
-    if (what == Ask::attach && a.head.sequence == 0 && a.head.error == EBUSY)
+    if (a.head.ask == Ask::attach && a.head.sequence == 0 && a.head.error == EBUSY)
       return over(EBUSY, "another reader is attached to it");
     if (a.head.sequence != q.sequence || a.head.ask != what) return over(EPROTO, "it answers what it was not asked");
     return refused(a);
@@ -113,20 +113,20 @@ struct Process::Wire {
     return fail(a.head.error, who + ": it refuses");
   }
 
-  result<void> put(const Request& q, const int* files) {
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 2)] = {};
+  result<void> put(const Request& q, const std::vector<int>& files) {
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * most_files)] = {};
     iovec part{const_cast<Request*>(&q), sizeof q};
     msghdr m{};
     m.msg_iov = &part;
     m.msg_iovlen = 1;
-    if (files != nullptr) {
+    if (!files.empty()) {
       m.msg_control = control;
-      m.msg_controllen = sizeof control;
+      m.msg_controllen = CMSG_SPACE(sizeof(int) * files.size());
       cmsghdr* const c = CMSG_FIRSTHDR(&m);
       c->cmsg_level = SOL_SOCKET;
       c->cmsg_type = SCM_RIGHTS;
-      c->cmsg_len = CMSG_LEN(sizeof(int) * 2);
-      std::memcpy(CMSG_DATA(c), files, sizeof(int) * 2);
+      c->cmsg_len = CMSG_LEN(sizeof(int) * files.size());
+      std::memcpy(CMSG_DATA(c), files.data(), sizeof(int) * files.size());
     }
     ssize_t n;
     do n = sendmsg(socket.get(), &m, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -204,20 +204,46 @@ result<std::unique_ptr<Process>> Process::over(sys::Fd socket, const std::string
   wire->buffer = *buffer;
   auto blob = sealed(process->buffer_->descriptor());
   if (!blob) return tl::unexpected<Error>(blob.error());
-  const int files[2] = {blob->get(), process->buffer_->fd()};
-  auto a = std::make_unique<EventAnswer>();
-  if (auto done = wire->ask(Ask::attach, 0, 1, *a, files); !done) return tl::unexpected<Error>(done.error());
-  const u64 events = a->head.argument;
-  if (events > most_events)
-    return refuse(std::errc::protocol_error, who + ": it claims to have " + std::to_string(events) + " events; 4,095 is the most");
-  for (u32 k = 0; k < events; ++k) {
-    if (auto done = wire->ask(Ask::event, k, 0, *a); !done) return tl::unexpected<Error>(done.error());
-    if (a->head.argument == 0 || a->head.argument > 0xFFFF)
-      return refuse(std::errc::protocol_error, who + ": it gives an event the number " + std::to_string(a->head.argument));
-    process->events_.push_back({static_cast<u16>(a->head.argument), text(a->system, sizeof a->system), text(a->name, sizeof a->name),
-                                text(a->format, sizeof a->format), true, false});
-  }
+  std::vector<int> files{blob->get()};
+  for (size_t k = 0; k < process->buffer_->files(); ++k) files.push_back(process->buffer_->fd(k));
+  if (files.size() > most_files) return refuse(std::errc::invalid_argument, who + ": more than " + std::to_string(most_files - 1) + " rings in files of their own");
+  EventAnswer a{};
+  if (auto done = wire->ask(Ask::attach, 0, 1, a, files); !done) return tl::unexpected<Error>(done.error());
+  if (a.head.argument > most_events)
+    return refuse(std::errc::protocol_error, who + ": it claims to have " + std::to_string(a.head.argument) + " events; 4,095 is the most");
+  auto events = ask_events(*wire, a.head.argument);
+  if (!events) return tl::unexpected<Error>(events.error());
+  process->events_ = std::move(*events);
   return process;
+}
+
+// All, or as many as it said that it has.
+result<std::vector<EventInfo>> Process::ask_events(Wire& wire, u64 most) {
+  std::vector<EventInfo> all;
+  auto a = std::make_unique<EventAnswer>();
+  const u64 deadline = sys::now_ns() + 4 * static_cast<u64>(wire.patience.count());
+  for (u32 k = 0; k < most; ++k) {
+    auto done = wire.ask(Ask::event, k, 0, *a);
+    if (!done && a->head.error == ENOENT && most == ~u64{0}) return all;
+    if (!done) return tl::unexpected<Error>(done.error());
+    if (k >= most_events) return refuse(std::errc::protocol_error, wire.who + ": it claims to have more than 4,095 events");
+    if (sys::now_ns() > deadline) return refuse(std::errc::timed_out, wire.who + ": it takes too long to tell its events");
+    if (a->head.argument == 0 || a->head.argument > 0xFFFF)
+      return refuse(std::errc::protocol_error, wire.who + ": it gives an event the number " + std::to_string(a->head.argument));
+    all.push_back({static_cast<u16>(a->head.argument), text(a->system, sizeof a->system), text(a->name, sizeof a->name),
+                   text(a->format, sizeof a->format), true, false});
+  }
+  return all;
+}
+
+result<std::vector<EventInfo>> Process::events_at(const std::string& path, std::chrono::nanoseconds patience) {
+  auto fd = connect_socket(path, patience, "no external writer listens at " + path);
+  if (!fd) return tl::unexpected<Error>(fd.error());
+  Wire wire;
+  wire.socket = std::move(*fd);
+  wire.who = path;
+  wire.patience = patience;
+  return ask_events(wire, ~u64{0});
 }
 
 Process::~Process() {
@@ -233,6 +259,8 @@ void Process::patience(std::chrono::nanoseconds time) {
   const std::lock_guard lock(wire_->mutex);
   wire_->patience = time;
 }
+
+void Process::look_after() const { wire_->look_after(); }
 
 result<void> Process::enable(bool on) {
   EventAnswer a{};

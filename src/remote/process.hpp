@@ -25,16 +25,20 @@ class Process {
   static result<std::unique_ptr<Process>> attach(const std::string& path, Options options);
   // Over a socket that is connected already. who: for errors.
   static result<std::unique_ptr<Process>> over(sys::Fd socket, const std::string& who, Options options);
+  // The events of who listens there. It is given no rings, and free for the next reader afterwards.
+  static result<std::vector<EventInfo>> events_at(const std::string& path, std::chrono::nanoseconds patience);
   ~Process();
 
   Buffer& buffer() noexcept { return *buffer_; }
   const std::vector<EventInfo>& events() const noexcept { return events_; }
   i32 pid() const noexcept { return pid_; }  // as the kernel says
   void patience(std::chrono::nanoseconds time);  // from now on
+  void look_after() const;                       // without asking: is it still there? Else the buffer is gone()
   result<void> enable(bool on);              // off: no event is open afterwards
 
  private:
   struct Wire;
+  static result<std::vector<EventInfo>> ask_events(Wire& wire, u64 most);
   explicit Process(std::shared_ptr<Wire> wire) : wire_(std::move(wire)) {}
   std::shared_ptr<Wire> wire_;
   std::shared_ptr<Buffer> buffer_;

@@ -1,6 +1,7 @@
 #include "serve/ring_table.hpp"
 
 #include <fcntl.h>
+#include <ringside/ring/fullness.hpp>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -287,12 +288,16 @@ bool RingTable::ready(u32 n, u32 percent) const noexcept {
   if (at == rings_.end()) return false;
   const RingView& view = at->second.view;
   if (view.cut()) return true;  // the next request says what is wrong
-  if (percent != 0) {
-    const RingCounters c = ringside::counters<>(view.ring());
-    return c.bytes * 100 >= u64{percent} * view.ring().geometry.nr_slots() * view.ring().geometry.capacity();
-  }
-  const Reader<> reader(view.ring());
-  return reader.written() != reader.state().read + __atomic_load_n(&view.ring().control->overrun, __ATOMIC_RELAXED);
+  return ring_ready(view.ring(), percent);
+}
+
+bool ring_ready(const Ring& ring, u32 percent) noexcept {
+  const Reader<> reader(ring);
+  const ReaderState at = reader.state();
+  if (reader.written() <= at.expected) return false;
+  if (percent == 0) return true;
+  const u64 commit = place_of(__atomic_load_n(&ring.control->commit, __ATOMIC_ACQUIRE)).position;
+  return commit >= reader_of(at.page).next && is_full<Hardware>(ring, percent);
 }
 
 }  // namespace ringside

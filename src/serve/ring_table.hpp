@@ -10,6 +10,10 @@
 
 namespace ringside {
 
+// The kernel's rule for who waits: any event that nobody has taken (0), or a ring that is so full, by sub-buffers, and whose writer is
+// off the reader's.
+bool ring_ready(const Ring& ring, u32 percent) noexcept;
+
 class RingTable {
  public:
   // EBUSY if somebody serves this instance already: with one server alone, what Control::mapped says can be put right.

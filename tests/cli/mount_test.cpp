@@ -17,7 +17,7 @@
 #include <functional>
 #include <thread>
 
-#include "binary.hpp"
+#include "cli/mount_fixture.hpp"
 #include "instance/instance.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "source/trace_dat_file.hpp"
@@ -26,39 +26,7 @@
 namespace ringside {
 namespace {
 
-namespace fs = std::filesystem;
-using namespace std::chrono_literals;
-using test::Outcome;
-
-bool eventually(const std::function<bool()>& holds, std::chrono::milliseconds patience = 20s) {
-  for (const auto end = std::chrono::steady_clock::now() + patience; !holds(); std::this_thread::sleep_for(5ms))
-    if (std::chrono::steady_clock::now() > end) return false;
-  return true;
-}
-
-// A word for how a system call ended: its result, or its errno.
-std::string ended(ssize_t result) { return result >= 0 ? std::to_string(result) : strerrorname_np(errno); }
-
-std::string write_to(const std::string& file, const std::string& text, int flags = O_WRONLY) {
-  const sys::Fd fd(::open(file.c_str(), flags | O_CLOEXEC));
-  return fd ? ended(write(fd.get(), text.data(), text.size())) : "open: " + ended(-1);
-}
-std::string text_of(const std::string& file) {
-  const sys::Fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return "open: " + ended(-1);
-  std::string all;
-  char some[8192];
-  for (ssize_t n; (n = read(fd.get(), some, sizeof some)) != 0;) {
-    if (n < 0) return ended(n);
-    all.append(some, static_cast<size_t>(n));
-  }
-  return all;
-}
-size_t lines_with(const std::string& text, const std::string& what) {
-  size_t n = 0;
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
-  return n;
-}
+using namespace test;
 
 // A thread of another process that writes `app:tick` events {u64 number} until it has written `count` or is killed.
 constexpr const char* fields = "\tfield:u64 number;\toffset:8;\tsize:8;\tsigned:0;\n";
@@ -77,137 +45,6 @@ pid_t start_writer(const std::string& instance, u64 count, u32 pause_us = 0) {
   }
   _exit(0);
 }
-int end_of(pid_t child) {
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-struct Stats {
-  u64 entries = 0, overrun = 0, dropped = 0, read = 0;
-};
-Stats stats(const std::string& cpu) {
-  Stats s;
-  std::istringstream text(text_of(cpu + "/stats"));
-  for (std::string line; std::getline(text, line);) {
-    const size_t colon = line.find(": ");
-    const u64 value = std::strtoull(line.c_str() + colon + 2, nullptr, 10);
-    if (line.rfind("entries", 0) == 0) s.entries = value;
-    if (line.rfind("overrun", 0) == 0) s.overrun = value;
-    if (line.rfind("dropped", 0) == 0) s.dropped = value;
-    if (line.rfind("read", 0) == 0) s.read = value;
-  }
-  return s;
-}
-
-// A client of the mapping as one of the kernel's is: meta-page, sub-buffers, GET_READER.
-struct Mapping {
-  sys::Fd fd;
-  const u8* base = nullptr;
-  size_t size = 0;
-  u32 id = 0, seen = 0;
-  u64 events = 0, lost = 0, last = 0;
-  bool ordered = true;
-
-  explicit Mapping(const std::string& file, int flags = O_NONBLOCK) : fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | flags)) {
-    if (!fd) return;
-    void* const page = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd.get(), 0);
-    if (page == MAP_FAILED) return;
-    const auto* const meta = static_cast<const abi::MetaPage*>(page);
-    size = u64{meta->subbuf_size} * (meta->nr_subbufs + 1);
-    void* const all = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
-    munmap(page, 4096);
-    if (all == MAP_FAILED) return;
-    base = static_cast<const u8*>(all);
-    id = this->meta().reader.id;
-    seen = this->meta().reader.read;
-  }
-  ~Mapping() {
-    if (base != nullptr) munmap(const_cast<u8*>(base), size);
-  }
-  const abi::MetaPage& meta() const { return *reinterpret_cast<const abi::MetaPage*>(base); }
-  // One GET_READER; false: it failed. Counts the events that it found.
-  bool step() {
-    if (ioctl(fd.get(), abi::get_reader_ioctl) != 0) return false;
-    const u32 now = meta().reader.id, end = meta().reader.read;
-    const u8* const sub_buffer = base + (u64{now} + 1) * meta().subbuf_size;
-    const auto& header = *reinterpret_cast<const abi::SubBufferHeader*>(sub_buffer);
-    if (now != id) {
-      id = now;
-      seen = 0;
-      if (abi::commit_missed(header.commit)) {
-        u64 missed = 1;
-        if (abi::commit_stored(header.commit)) std::memcpy(&missed, sub_buffer + 16 + abi::commit_size(header.commit), 8);
-        lost += missed;
-      }
-    }
-    if (end <= seen) return true;
-    abi::EventCursor c(sub_buffer + 16, seen, end, 0);
-    while (c.next()) {
-      u64 number;
-      std::memcpy(&number, c.payload().data + 8, sizeof number);
-      ordered = ordered && (events == 0 || number > last);
-      last = number;
-      ++events;
-    }
-    seen = end;
-    return true;
-  }
-};
-
-struct Mount : test::BinaryTest {
-  std::string at = dir + "/m";
-  std::string top = at, web = at + "/instances/web";
-  pid_t server = -1;
-
-  void SetUp() override {
-    if (access("/dev/fuse", R_OK | W_OK) != 0) GTEST_SKIP() << "/dev/fuse: " << strerrorname_np(errno);
-    if (geteuid() != 0) GTEST_SKIP() << "FUSE passthrough wants root";
-    BinaryTest::SetUp();
-    setenv("RINGSIDE_ROOT", (dir + "/root").c_str(), 1);
-    fs::create_directories(at);
-  }
-  void TearDown() override {
-    if (server > 0) {
-      kill(server, SIGTERM);
-      if (!eventually([&] { return waitpid(server, nullptr, WNOHANG) == server; }, 5s)) {
-        kill(server, SIGKILL);
-        waitpid(server, nullptr, 0);
-      }
-    }
-    for (int i = 0; i < 4 && umount2(at.c_str(), MNT_DETACH) == 0; ++i) {
-    }
-    unsetenv("RINGSIDE_ROOT");
-    BinaryTest::TearDown();
-  }
-  void start(std::vector<std::string> arguments = {}) {
-    server = fork();
-    if (server == 0) {
-      std::vector<std::string> words{RINGSIDE_BUILD_DIR "/ringside", "mount", at};
-      words.insert(words.end(), arguments.begin(), arguments.end());
-      std::vector<char*> argv;
-      for (std::string& w : words) argv.push_back(w.data());
-      argv.push_back(nullptr);
-      const int log = ::open((dir + "/log").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-      dup2(log, 2);
-      signal(SIGINT, SIG_DFL);
-      execv(argv[0], argv.data());
-      _exit(127);
-    }
-      ASSERT_TRUE(eventually([&] { return mounted() || waitpid(server, nullptr, WNOHANG) != 0; })) << test::slurp(dir + "/log");
-    ASSERT_TRUE(mounted()) << test::slurp(dir + "/log");
-  }
-  // An instance as mkdir makes it, with all events on.
-  void make_web() {
-    ASSERT_EQ(mkdir(web.c_str(), 0700), 0) << strerrorname_np(errno);
-    ASSERT_EQ(write_to(web + "/events/enable", "1"), "1");
-  }
-  bool mounted() const {
-    struct statvfs st {};  // asked of the server; what a file is may be remembered
-    return statvfs(at.c_str(), &st) == 0 && fs::exists(at + "/tracing_on");
-  }
-};
 
 TEST_F(Mount, InstancesAreDirectories) {
   start();
@@ -582,6 +419,50 @@ TEST_F(Mount, WaitsByBufferPercent) {
 }
 
 // read() gives whole sub-buffers; what does not fit stays; the loss is on the next one.
+// The same events into a ring of the kernel's and into ours: at each fill poll says the same, whatever percentage is waited for.
+TEST_F(Mount, PollsAtTheKernelsFill) {
+  auto kernel = tracefs_dir();
+  if (!kernel) GTEST_SKIP() << kernel.error().sentence;
+  TracefsOptions make;
+  make.prefix = "ringside-mount-";
+  make.clock = ClockKind::mono;
+  auto theirs = TracefsInstance::create(make);
+  if (!theirs) GTEST_SKIP() << theirs.error().sentence;
+  start();
+  make_web();
+  ASSERT_TRUE(theirs->write("buffer_size_kb", "16"));
+  ASSERT_TRUE(theirs->tracing(true));
+  ASSERT_EQ(write_to(web + "/buffer_size_kb", "16"), "2");
+  cpu_set_t first, all;
+  sched_getaffinity(0, sizeof all, &all);
+  CPU_ZERO(&first);
+  CPU_SET(0, &first);
+  ASSERT_EQ(sched_setaffinity(0, sizeof first, &first), 0);
+  const std::string half_a_page(1900, 'x');
+  const std::string where[] = {theirs->dir(), web};
+  sys::Fd files[2];
+  std::string seen[2];
+  for (int event = 0; event < 14; ++event) {
+    for (int k = 0; k < 2; ++k) {
+      ASSERT_EQ(write_to(where[k] + "/trace_marker", half_a_page), "1900");
+      if (!files[k]) files[k] = sys::Fd(::open((where[k] + "/per_cpu/cpu0/trace_pipe_raw").c_str(), O_RDONLY | O_NONBLOCK));
+      seen[k] += std::to_string(event) + ":";
+      for (const char* percent : {"0", "1", "20", "21", "40", "50", "60", "61", "80", "81", "100"}) {
+        write_to(where[k] + "/buffer_percent", percent);
+        pollfd p{files[k].get(), POLLIN, 0};
+        seen[k] += poll(&p, 1, 0) == 1 ? std::string(" ") + percent : " -";
+      }
+      seen[k] += "\n";
+      char image[4096];
+      if (event % 5 == 4) {
+        EXPECT_GT(read(files[k].get(), image, sizeof image), 0);
+      }
+    }
+  }
+  EXPECT_EQ(seen[1], seen[0]);
+  sched_setaffinity(0, sizeof all, &all);
+}
+
 TEST_F(Mount, ReadsSubBuffers) {
   start();
   make_web();
@@ -722,7 +603,7 @@ TEST_F(Mount, ACrashedServerLeavesNothingInTheWay) {
   EXPECT_EQ(end_of(server), 0);
   server = -1;
   EXPECT_FALSE(mounted());
-  for (const auto& entry : fs::directory_iterator(dir + "/root")) EXPECT_EQ(entry.path().filename(), "web");
+  for (const auto& entry : fs::directory_iterator(dir + "/root")) EXPECT_TRUE(entry.path().filename() == "web" || entry.path().filename() == ".remotes");
 }
 
 TEST_F(Mount, UnmountsWithItsLastUser) {

@@ -3,6 +3,7 @@
 // u8 length, bytes}.
 #include <fcntl.h>
 #include <ringside/abi/meta_page.hpp>
+#include <ringside/remote/process_writer.hpp>
 #include <ringside/ringside.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -52,6 +53,8 @@ class NoPoller final : public mount::Poller {
 struct World {
   std::string dir = std::filesystem::temp_directory_path() / ("ringside-mount-fuzz-" + std::to_string(getpid()));
   std::unique_ptr<mount::Server> server;
+  // An external writer, of this process, whose only ring is written to before each input.
+  std::unique_ptr<remote::ProcessWriter<>> writer;
   World() {
     std::filesystem::create_directories(dir);
     setenv("RINGSIDE_ROOT", dir.c_str(), 1);
@@ -74,6 +77,8 @@ struct World {
       _exit(0);
     }
     wait(nullptr);
+    writer = std::make_unique<remote::ProcessWriter<>>(
+        remote::ProcessOptions{remote::announced_path("app"), {{1, "fuzz", "event", "name: event\n"}}});
     mount::ServerOptions options;
     options.instances = {"inst"};
     options.cpus = 2;
@@ -82,9 +87,16 @@ struct World {
     options.most_waiting = 10;
     options.most_waiting_of_a_user = 6;
     server = must(mount::Server::create(options, {[](int) { return static_cast<int>(++backings); }, [](int) { --backings; }}));
+    u64 at = mount::root_inode;
+    for (const char* name : {"remotes", "app", "buffer_size_kb"}) at = must(server->lookup(at, name)).inode;
+    const mount::Client client{0, getpid()};
+    const u64 handle = must(server->open(at, O_WRONLY, client)).handle;
+    must(server->write(handle, "16", client));  // small: it is made for each input
+    server->release(handle);
   }
   ~World() {
     server.reset();
+    writer.reset();
     std::filesystem::remove_all(dir);
   }
 };
@@ -94,7 +106,10 @@ constexpr const char* paths[] = {"trace",          "trace_pipe",      "per_cpu/c
                                  "tracing_on",     "trace_options",   "per_cpu/cpu0/stats",          "per_cpu/cpu0/trace_pipe",
                                  "trace_clock",    "options/overwrite", "events/fuzz/event/format",  "per_cpu/cpu0/snapshot_raw",
                                  "snapshot",       "README",          "events/enable",               "saved_cmdlines",
-                                 "tracing_cpumask", "per_cpu/cpu0/buffer_size_kb", "events/header_page", "instances"};
+                                 "tracing_cpumask", "per_cpu/cpu0/buffer_size_kb", "events/header_page", "instances",
+                                 "remotes/app/trace", "remotes/app/trace_pipe", "remotes/app/tracing_on", "remotes/app/buffer_size_kb",
+                                 "remotes/app/per_cpu/cpu0/trace_pipe_raw", "remotes/app/per_cpu/cpu0/trace_pipe", "remotes/app/per_cpu/cpu1/stats",
+                                 "remotes/app/events/fuzz/event/enable"};
 
 }  // namespace
 
@@ -103,6 +118,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   mount::Server& server = *world.server;
   std::vector<u64> inodes{mount::root_inode}, handles{0};
   u64 token = 0;
+  if (auto* ring = world.writer->ring(0))
+    for (u64 i = 0; i < 300; ++i) {
+      const u64 event[3] = {1, i, i};
+      ring->write(event, 8 + i % 17);
+    }
+  // What another thread is at: waited for, as the writer answers.
+  const auto over = [&](u64 handle) {
+    int error = 0;
+    if (const auto job = server.job(handle))
+      while ((error = job->error.load()) < 0) usleep(20);
+    return error;
+  };
   const auto go = [&](u64 from, const std::string& path) -> u64 {
     for (size_t at = 0; at <= path.size();) {
       const size_t end = std::min(path.find('/', at), path.size());
@@ -130,6 +157,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
         const int flags = static_cast<int>(number & 0xFFFF);
         if (auto opened = server.open(to, flags, client)) {
           if (opened->backing > 0 && (flags & O_ACCMODE) != O_RDONLY) std::abort();
+          const int error = over(opened->handle);
+          if (opened->backing == 0 && which % 2 == 0) (void)server.finish(opened->handle, error);
           handles.push_back(opened->handle);
         }
         break;
@@ -142,6 +171,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
       case 4:
       case 5:
         if (auto wrote = server.write(handle, text, client); wrote && *wrote > text.size()) std::abort();
+        over(handle);
         break;
       case 6:
         server.command(handle, (number & 1) != 0 ? abi::get_reader_ioctl : static_cast<u32>(number >> 8), client, token,

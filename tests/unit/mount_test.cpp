@@ -2,13 +2,18 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <ringside/abi/meta_page.hpp>
+#include <ringside/remote/process_writer.hpp>
 #include <ringside/ringside.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
+#include <set>
+#include <thread>
 
 #include "instance/instance.hpp"
 #include "mount/server.hpp"
@@ -211,6 +216,22 @@ TEST_F(MountServer, WithoutPassthroughAllButTheMappingWorks) {
   EXPECT_TRUE(must(Instance::open("web"))->resize(1 << 16, 8192));
 }
 
+TEST_F(MountServer, ARingThatIsMappedIsNotTrimmed) {
+  start();
+  write_events(3);
+  const u64 raw = open("per_cpu/cpu0/trace_pipe_raw", O_RDONLY | O_NONBLOCK);
+  EXPECT_EQ(maps, 1);
+  Answer a;
+  read(raw, a, true);
+  EXPECT_EQ(a.error, 0);
+  auto instance = must(Instance::open("web"));
+  EXPECT_EQ(instance->trim(), 0u) << "its thread has ended and all is read, but a client looks at it";
+  command(raw, abi::get_reader_ioctl, a);
+  EXPECT_EQ(a.error, 0);
+  server->release(raw);
+  EXPECT_GT(instance->trim(), 0u);
+}
+
 TEST_F(MountServer, OneNumberForAllWhoMapARing) {
   start();
   write_events(3);
@@ -224,6 +245,195 @@ TEST_F(MountServer, OneNumberForAllWhoMapARing) {
   server->release(b.handle);
   EXPECT_EQ(maps, 0);
   EXPECT_TRUE(must(Instance::open("web"))->resize(1 << 16, 8192));
+}
+
+// External writers, in this process.
+struct MountRemotes : MountServer {
+  struct Tick {
+    u16 type = 1, common = 0;
+    i32 pid = 0;
+    u64 number = 0;
+  };
+  static bool eventually(const std::function<bool()>& holds) {
+    for (int k = 0; k < 4000; ++k, usleep(2000))
+      if (holds()) return true;
+    return false;
+  }
+  std::set<std::string> names(const std::string& path) {
+    std::set<std::string> all;
+    for (const Listed& l : must(server->list(path.empty() ? root_inode : find(path)))) all.insert(l.name);
+    return all;
+  }
+  // An open or a write that somebody else is at, carried to its end: its errno.
+  int carry_out(const std::shared_ptr<Job>& job) {
+    int error = -1;
+    server->when(job, [&](int e) { error = e; });
+    eventually([&] {
+      server->turn();
+      return error >= 0;
+    });
+    return error;
+  }
+  result<Opened> open_it(const std::string& path, int flags = O_RDONLY) {
+    auto opened = server->open(find(path), flags, me);
+    const auto job = opened ? server->job(opened->handle) : nullptr;
+    return job == nullptr ? opened : server->finish(opened->handle, carry_out(job));
+  }
+  int write_it(const std::string& path, const std::string& text) {
+    const u64 handle = open(path, O_WRONLY);
+    auto done = server->write(handle, text, me);
+    const auto job = done ? server->job(handle) : nullptr;
+    const int error = !done ? done.error().code.value() : job == nullptr ? 0 : carry_out(job);
+    server->release(handle);
+    return error;
+  }
+  std::string text(const std::string& path) {
+    const u64 handle = open(path);
+    Answer a;
+    read(handle, a, true);
+    server->release(handle);
+    return a.error != 0 ? "errno " + std::to_string(a.error) : a.data;
+  }
+  bool answered(const Answer& a) {
+    return eventually([&] {
+      server->turn();
+      return a.error >= 0;
+    });
+  }
+};
+
+TEST_F(MountRemotes, TheTreeAndItsEvents) {
+  using remote::ProcessEvent;
+  std::vector<ProcessEvent> events{{1, "app", "tick", "name: tick\n"}, {2, "app", "tock", "name: tock\n"}, {3, "net", "in", ""},
+                                   {4, "..", "x", ""},  {5, "a/b", "x", ""}, {6, "app", "tick", ""}, {1, "app", "again", ""}, {7, "", "x", ""}};
+  remote::ProcessWriter<> writer({remote::announced_path("app"), events});
+  ASSERT_EQ(writer.error(), 0);
+  start();
+  EXPECT_EQ(names("remotes"), (std::set<std::string>{"app"}));
+  EXPECT_EQ(names("remotes/app"), (std::set<std::string>{"buffer_size_kb", "buffer_subbuf_size_kb", "events", "options", "per_cpu", "trace", "trace_pipe", "tracing_on"}));
+  EXPECT_EQ(names("remotes/app/per_cpu"), (std::set<std::string>{"cpu0", "cpu1"}));
+  EXPECT_EQ(names("remotes/app/per_cpu/cpu1"), (std::set<std::string>{"stats", "trace", "trace_pipe", "trace_pipe_raw"}));
+  EXPECT_EQ(names("remotes/app/events"), (std::set<std::string>{"app", "net", "enable", "header_event", "header_page"}));
+  EXPECT_EQ(names("remotes/app/events/app"), (std::set<std::string>{"tick", "tock", "enable"}));
+  EXPECT_EQ(names("remotes/app/events/net/in"), (std::set<std::string>{"enable", "format", "id"}));
+  EXPECT_EQ(text("remotes/app/events/app/tock/id"), "2\n");
+  EXPECT_EQ(text("remotes/app/events/app/tick/format"), "name: tick\n");
+  const u64 remotes = find("remotes"), app = find("remotes/app");
+  for (const char* name : {"..", ".", "", "no", "app/"}) EXPECT_FALSE(server->lookup(remotes, name)) << name;
+  for (const char* name : {"instances", "remotes", "trace_marker", "set_event", "snapshot"}) EXPECT_FALSE(server->lookup(app, name)) << name;
+  EXPECT_FALSE(server->lookup(find("remotes/app/per_cpu"), "cpu2"));
+  EXPECT_EQ(server->make_directory(remotes, "x", me).error().code.value(), EPERM);
+  EXPECT_EQ(server->remove_directory(remotes, "app").error().code.value(), EPERM);
+  EXPECT_EQ(server->open(find("remotes/app/per_cpu/cpu0/trace_pipe_raw"), O_RDWR, me).error().code.value(), EACCES);
+}
+
+TEST_F(MountRemotes, WhoWaitsIsAnsweredOnceAndLoadingEnds) {
+  remote::ProcessWriter<> writer({remote::announced_path("app"), {{1, "app", "tick", ""}}});
+  start();
+  const std::string cpu = "remotes/app/per_cpu/cpu0/";
+  EXPECT_EQ(text("remotes/app/buffer_size_kb"), "1410 (unloaded)\n");
+  const Opened pipe = must(open_it("remotes/app/trace_pipe")), raw = must(open_it(cpu + "trace_pipe_raw"));
+  EXPECT_GT(raw.backing, 0);
+  EXPECT_EQ(pipe.backing, 0);
+  EXPECT_EQ(text("remotes/app/buffer_size_kb"), "1410 (loaded)\n");
+  EXPECT_EQ(write_it("remotes/app/buffer_size_kb", "7"), EBUSY);
+  EXPECT_EQ(write_it("remotes/app/tracing_on", "1"), 0);
+  Answer a, b, c, d;
+  read(raw.handle, a);
+  read(pipe.handle, b);
+  EXPECT_TRUE(eventually([&] { return server->turn(), server->waiting() == 2; }));
+  server->interrupt(token);
+  EXPECT_EQ(b.error, EINTR);
+  read(raw.handle, c, true);
+  EXPECT_TRUE(answered(c));
+  EXPECT_EQ(c.error, EAGAIN) << "once the writer has been asked";
+  bool told = false;
+  EXPECT_EQ(server->poll(raw.handle, std::make_unique<Told>(told)), 0u);
+  Tick tick;
+  for (; tick.number < 10; ++tick.number) ASSERT_TRUE(writer.ring(0)->write(&tick, sizeof tick));
+  EXPECT_TRUE(answered(a));
+  EXPECT_EQ(a.error, 0);
+  EXPECT_EQ(a.data.size(), 4096u);
+  EXPECT_TRUE(told);
+  EXPECT_NE(text(cpu + "stats").find("read events: "), std::string::npos);
+  // GET_READER without anything new, with O_NONBLOCK: what it finds is nothing.
+  const Opened other = must(open_it(cpu + "trace_pipe_raw", O_RDONLY | O_NONBLOCK));
+  EXPECT_EQ(other.backing, raw.backing);
+  for (int k = 0; k < 3; ++k) {
+    d.error = -1;
+    command(other.handle, abi::get_reader_ioctl, d);
+    EXPECT_TRUE(answered(d));
+    EXPECT_EQ(d.error, 0);
+  }
+  EXPECT_NE(text(cpu + "stats").find("entries: 0\n"), std::string::npos) << text(cpu + "stats");
+  EXPECT_NE(text(cpu + "stats").find("read events: 10\n"), std::string::npos) << text(cpu + "stats");
+  EXPECT_EQ(write_it("remotes/app/tracing_on", "0"), 0);
+  for (const u64 handle : {pipe.handle, raw.handle, other.handle}) server->release(handle);
+  EXPECT_EQ(maps, 0);
+  EXPECT_TRUE(eventually([&] { return text("remotes/app/buffer_size_kb") == "1410 (unloaded)\n"; }));
+  EXPECT_TRUE(eventually([&] { return writer.ring(0) == nullptr; })) << "and the writer is free for others";
+}
+
+TEST_F(MountRemotes, WritersThatAreSilentOrLieHoldNobody) {
+  // One that accepts nothing, one that answers nonsense, one that is not there.
+  const auto listen_at = [&](const std::string& path) {
+    sys::Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    sockaddr_un at{};
+    at.sun_family = AF_UNIX;
+    std::memcpy(at.sun_path, path.c_str(), path.size());
+    EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
+    EXPECT_EQ(listen(fd.get(), 16), 0);
+    return fd;
+  };
+  const sys::Fd silent = listen_at(dir + "/silent"), liar = listen_at(dir + "/liar");
+  std::atomic<bool> stop{false};
+  std::thread lies([&] {
+    while (!stop) {
+      const sys::Fd fd(accept4(liar.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      char request[64];
+      for (u64 n = 0; fd && recv(fd.get(), request, sizeof request, 0) > 0; ++n) {
+        const remote::Answer a{remote::message_magic, static_cast<remote::Ask>(n), 0xFFFFFFFF, 0, ~u64{0}, ~0u, 0};
+        (void)!send(fd.get(), &a, sizeof a, MSG_NOSIGNAL);
+      }
+    }
+  });
+  ServerOptions o;
+  o.remotes = {"silent=" + dir + "/silent", "liar=" + dir + "/liar", "none=" + dir + "/none"};
+  start(o);
+  EXPECT_EQ(names("remotes"), (std::set<std::string>{"liar", "none", "silent"}));
+  const auto opened = server->open(find("remotes/silent/trace_pipe"), O_RDONLY, me);
+  ASSERT_TRUE(opened);
+  const auto job = server->job(opened->handle);
+  ASSERT_NE(job, nullptr);
+  const u64 from = sys::now_ns();
+  for (int k = 0; k < 20; ++k) {
+    EXPECT_EQ(text("tracing_on"), "1\n");
+    EXPECT_EQ(text("remotes/silent/tracing_on"), "0\n");
+    EXPECT_NE(text("remotes/silent/per_cpu/cpu0/stats").find("entries: 0\n"), std::string::npos);
+  }
+  EXPECT_LT(job->error.load(), 0) << "all these were answered while it waits";
+  EXPECT_LT(sys::now_ns() - from, 900'000'000u);
+  EXPECT_EQ(open_it("remotes/none/trace_pipe").error().code.value(), ENODEV);
+  EXPECT_EQ(open_it("remotes/liar/trace_pipe").error().code.value(), EPROTO);
+  EXPECT_EQ(write_it("remotes/liar/tracing_on", "1"), EPROTO);
+  const u64 on = open("remotes/silent/tracing_on", O_WRONLY);
+  ASSERT_TRUE(server->write(on, "1", me));
+  EXPECT_EQ(server->write(on, "1", me).error().code.value(), EBUSY) << "one at a time";
+  EXPECT_EQ(carry_out(server->job(on)), ETIMEDOUT);
+  server->release(on);
+  EXPECT_EQ(carry_out(job), ETIMEDOUT);
+  EXPECT_EQ(server->finish(opened->handle, ETIMEDOUT).error().code.value(), ETIMEDOUT);
+  EXPECT_EQ(server->open_files(), 0u);
+  for (const char* wrong : {"x", "=x", "x=", "a/b=x", "../x=y", "none=a"}) {
+    ServerOptions bad;
+    bad.instances = {"web"};
+    bad.remotes = {"none=" + dir + "/none", wrong};
+    EXPECT_FALSE(Server::create(bad, {})) << wrong;
+  }
+  stop = true;
+  server.reset();
+  shutdown(liar.get(), SHUT_RDWR);
+  lies.join();
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 // there for long and readers come and go; the reader allocates the rings and brings them along.
 //
 //   reader                                        writer process
-//     | -- Request{attach} + 2 descriptors --------> |   sealed descriptor blob; the region
+//     | -- Request{attach} + 2 or more files ------> |   sealed descriptor blob; the region, which may be several files, back to back
 //     | <- Answer{attach, argument: events} -------- |   all rings empty and disabled
 //     | -- Request{event, N} ----------------------> |   N = 0, 1, ...
 //     | <- EventAnswer ----------------------------- |   its number, name and format
@@ -21,6 +21,7 @@ namespace ringside::remote {
 
 inline constexpr u32 message_magic = 0x4D524752;  // "RGRM"
 inline constexpr u32 most_events = 4095;
+inline constexpr u32 most_files = 253;  // that one message can bring
 
 enum class Ask : u32 { attach = 1, event, enable, disable, swap, update, reset };
 

@@ -38,6 +38,20 @@ struct ProcessEvent {
   std::string system, name, format;  // the text of a tracefs format file
 };
 
+// Where a writer of this name listens to be found without being told of: `ringside mount` shows it as remotes/NAME. Makes the directory.
+inline std::string announced_path(const std::string& name) {
+  const auto given = [](const char* variable) {
+    const char* const value = std::getenv(variable);
+    return std::string(value != nullptr ? value : "");
+  };
+  std::string root = given("RINGSIDE_ROOT");
+  if (root.empty() && !given("XDG_RUNTIME_DIR").empty()) root = given("XDG_RUNTIME_DIR") + "/ringside";
+  if (root.empty()) root = "/dev/shm/ringside-" + std::to_string(geteuid());
+  (void)!mkdir(root.c_str(), 0700);
+  (void)!mkdir((root + "/.remotes").c_str(), 0700);
+  return root + "/.remotes/" + name;
+}
+
 struct ProcessOptions {
   std::string path;  // of the socket; mode 0600: this user's readers, and root's
   std::vector<ProcessEvent> events;
@@ -162,7 +176,7 @@ class ProcessWriter {
   enum class Next { served, nothing, gone };
   Next one_request() {
     Request q{};
-    int files[2] = {-1, -1};
+    Files files;
     if (const Next next = receive(q, files); next != Next::served) return next;
     EventAnswer a{};
     a.head = {message_magic, q.ask, q.sequence, 0, 0, 0, 0};
@@ -171,7 +185,7 @@ class ProcessWriter {
     const bool has_ring = s != nullptr && q.ring < s->rings.size();
     switch (q.ask) {
       case Ask::attach:
-        a.head.error = s != nullptr ? EBUSY : q.argument != 1 ? EPROTONOSUPPORT : attach(files[0], files[1]);
+        a.head.error = s != nullptr ? EBUSY : q.argument != 1 ? EPROTONOSUPPORT : attach(files);
         a.head.argument = options_.events.size();
         break;
       case Ask::event: {
@@ -217,16 +231,23 @@ class ProcessWriter {
       default:
         return Next::gone;
     }
-    for (const int fd : files)
-      if (fd >= 0) ::close(fd);
+    files.close();
     ssize_t n;
     do n = send(reader_, &a, size, MSG_NOSIGNAL);
     while (n < 0 && errno == EINTR);
     return n == static_cast<ssize_t>(size) ? Next::served : Next::gone;
   }
 
-  Next receive(Request& q, int (&files)[2]) {
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 2)];
+  struct Files {
+    int fd[most_files];
+    size_t n = 0;
+    ~Files() { close(); }
+    void close() {
+      while (n != 0) ::close(fd[--n]);
+    }
+  };
+  Next receive(Request& q, Files& files) {
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * most_files)];
     iovec part{&q, sizeof q};
     msghdr m{};
     m.msg_iov = &part;
@@ -237,42 +258,59 @@ class ProcessWriter {
     do n = recvmsg(reader_, &m, MSG_CMSG_CLOEXEC);
     while (n < 0 && errno == EINTR);
     if (n < 0 && errno == EAGAIN) return Next::nothing;
-    size_t have = 0;
     if (n >= 0)
       for (cmsghdr* c = CMSG_FIRSTHDR(&m); c != nullptr; c = CMSG_NXTHDR(&m, c))
         if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-          for (size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0) && have < 2; at += sizeof(int))
-            std::memcpy(&files[have++], CMSG_DATA(c) + at, sizeof(int));
-    const bool good = n == sizeof q && q.magic == message_magic && (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
-    if (!good)
-      for (int& fd : files)
-        if (fd >= 0) ::close(std::exchange(fd, -1));
-    return good ? Next::served : Next::gone;
+          for (size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0) && files.n < most_files; at += sizeof(int))
+            std::memcpy(&files.fd[files.n++], CMSG_DATA(c) + at, sizeof(int));
+    return n == sizeof q && q.magic == message_magic && (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 ? Next::served : Next::gone;
   }
 
-  static int attach_problem(int blob_fd, int region_fd, u64& blob_bytes, u64& region_bytes) {
-    struct stat blob {
-    }, region{};
-    if (fstat(blob_fd, &blob) != 0 || fstat(region_fd, &region) != 0) return EBADF;
-    // Memory that could be cut under us would kill us.
-    const int seals = fcntl(region_fd, F_GET_SEALS);
-    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return EPERM;
-    blob_bytes = static_cast<u64>(blob.st_size);
-    region_bytes = static_cast<u64>(region.st_size);
-    return blob_bytes < sizeof(DescriptorHeader) || blob_bytes > 1u << 30 ? EINVAL : 0;
+  static int attach_problem(const Files& files, u64& blob_bytes, u64& region_bytes) {
+    struct stat st {};
+    if (files.n < 2 || fstat(files.fd[0], &st) != 0) return EBADF;
+    blob_bytes = static_cast<u64>(st.st_size);
+    if (blob_bytes < sizeof(DescriptorHeader) || blob_bytes > 1u << 30) return EINVAL;
+    for (size_t k = 1; k < files.n; ++k) {
+      if (fstat(files.fd[k], &st) != 0) return EBADF;
+      // Memory that could be cut under us would kill us.
+      const int seals = fcntl(files.fd[k], F_GET_SEALS);
+      if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return EPERM;
+      if (st.st_size <= 0 || st.st_size % 4096 != 0 || st.st_size > INT64_MAX - static_cast<i64>(region_bytes)) return EINVAL;
+      region_bytes += static_cast<u64>(st.st_size);
+    }
+    return 0;
   }
 
-  int attach(int blob_fd, int region_fd) {
+  // The region in one piece: null if that fails, and errno.
+  static u8* map_region(const Files& files, u64 bytes) {
+    void* const at = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) return nullptr;
+    u8* to = static_cast<u8*>(at);
+    for (size_t k = 1; k < files.n; ++k) {
+      struct stat st {};
+      if (fstat(files.fd[k], &st) != 0 ||
+          mmap(to, static_cast<size_t>(st.st_size), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, files.fd[k], 0) == MAP_FAILED) {
+        const int error = errno;
+        munmap(at, bytes);
+        errno = error;
+        return nullptr;
+      }
+      to += st.st_size;
+    }
+    return static_cast<u8*>(at);
+  }
+
+  int attach(const Files& files) {
     u64 blob_bytes = 0, region_bytes = 0;
-    if (const int error = attach_problem(blob_fd, region_fd, blob_bytes, region_bytes); error != 0) return error;
+    if (const int error = attach_problem(files, blob_bytes, region_bytes); error != 0) return error;
     auto session = std::make_unique<Session>();
     Session& s = *session;
     s.blob.resize((blob_bytes + 7) / 8);
-    if (pread(blob_fd, s.blob.data(), blob_bytes, 0) != static_cast<ssize_t>(blob_bytes)) return EINVAL;
+    if (pread(files.fd[0], s.blob.data(), blob_bytes, 0) != static_cast<ssize_t>(blob_bytes)) return EINVAL;
     if (!WildDescriptor(s.blob.data(), blob_bytes).check(region_bytes, s.descriptor).good()) return EINVAL;
-    void* const at = mmap(nullptr, region_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, region_fd, 0);
-    if (at == MAP_FAILED) return errno;
-    s.region = static_cast<u8*>(at);
+    s.region = map_region(files, region_bytes);
+    if (s.region == nullptr) return errno;
     s.bytes = region_bytes;
     C clock{};
     if constexpr (requires { clock.kind; }) clock.kind = s.descriptor.clock();
@@ -281,7 +319,7 @@ class ProcessWriter {
       const u64 bytes = Writer::private_bytes(ring);
       s.memory.emplace_back(std::aligned_alloc(64, bytes));
       if (s.memory.back() == nullptr) {
-        munmap(at, region_bytes);
+        munmap(s.region, region_bytes);
         return ENOMEM;
       }
       std::memset(s.memory.back().get(), 0, bytes);

@@ -1,0 +1,148 @@
+// Which external writers there are.
+#include <dirent.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+
+#include "instance/instance.hpp"
+#include "mount/remote.hpp"
+
+namespace ringside::mount {
+namespace {
+
+constexpr size_t most_remotes = 256;
+constexpr int probe_again_ms = 50;
+constexpr u64 give_up_ns = 2'000'000'000;  // a socket that refuses for so long is a dead writer's
+
+bool good_name(const std::string& name) {
+  return !name.empty() && name.size() < 64 && name[0] != '.' &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; });
+}
+
+bool over(const std::shared_ptr<Job>& job) { return job != nullptr && job->error.load(std::memory_order_acquire) >= 0; }
+
+}  // namespace
+
+result<std::unique_ptr<Remotes>> Remotes::create(const std::vector<std::string>& named, u32 rings, int event_fd) {
+  std::unique_ptr<Remotes> remotes(new Remotes);
+  remotes->rings_ = rings;
+  remotes->event_fd_ = event_fd;
+  remotes->dir_ = Instance::root() + "/.remotes";
+  (void)!mkdir(Instance::root().c_str(), 0700);
+  (void)!mkdir(remotes->dir_.c_str(), 0700);
+  remotes->notices_ = sys::Fd(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  remotes->stop_ = sys::Fd(eventfd(0, EFD_CLOEXEC));
+  if (!remotes->notices_ || !remotes->stop_) return fail(errno, "cannot watch for external writers");
+  const auto watch = [&](const std::string& dir) {
+    (void)!inotify_add_watch(remotes->notices_.get(), dir.c_str(), IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_MOVED_FROM | IN_ONLYDIR);
+  };
+  watch(remotes->dir_);
+  for (const std::string& pair : named) {
+    const size_t equals = pair.find('=');
+    const std::string name = pair.substr(0, equals);
+    if (equals == std::string::npos || equals + 1 == pair.size() || !good_name(name) || remotes->find(name) != nullptr)
+      return refuse(std::errc::invalid_argument, "--remote " + pair + ": give each writer as NAME=SOCKET, a NAME of letters, digits, '-', '_' and '.' once");
+    char cwd[PATH_MAX];
+    std::string socket = pair.substr(equals + 1);
+    if (socket[0] != '/' && getcwd(cwd, sizeof cwd) != nullptr) socket = std::string(cwd) + "/" + socket;
+    watch(socket.substr(0, socket.rfind('/') + 1));
+    Known known;
+    known.remote = std::make_shared<Remote>(name, socket, rings, event_fd);
+    known.named = true;
+    remotes->known_.emplace_back(name, std::move(known));
+  }
+  remotes->scan();
+  const u64 deadline = sys::now_ns() + static_cast<u64>(std::chrono::nanoseconds(Remote::patience).count()) * 5 / 4;
+  const auto asked = [](const auto& k) { return k.second.probe == nullptr || over(k.second.probe); };
+  while (sys::now_ns() < deadline && !std::all_of(remotes->known_.begin(), remotes->known_.end(), asked)) usleep(1000);
+  remotes->thread_ = std::thread([r = remotes.get()] { r->run(); });
+  return remotes;
+}
+
+Remotes::~Remotes() {
+  if (!thread_.joinable()) return;
+  const u64 one = 1;
+  (void)!::write(stop_.get(), &one, sizeof one);
+  thread_.join();
+}
+
+bool Remotes::shown(const Known& k) const {
+  return k.named || k.remote->loaded() || (k.there && over(k.probe) && k.probe->error.load(std::memory_order_acquire) != ENODEV);
+}
+
+std::vector<std::string> Remotes::names() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> all;
+  for (const auto& [name, known] : known_)
+    if (shown(known)) all.push_back(name);
+  return all;
+}
+
+std::shared_ptr<Remote> Remotes::find(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(known_.begin(), known_.end(), [&](const auto& k) { return k.first == name; });
+  return found != known_.end() && shown(found->second) ? found->second.remote : nullptr;
+}
+
+void Remotes::run() {
+  u64 last_notice_ns = sys::now_ns();
+  for (;;) {
+    // A socket is there before its writer listens: those that refuse are asked again for a while.
+    const bool again = sys::now_ns() - last_notice_ns < give_up_ns;
+    pollfd on[2] = {{stop_.get(), POLLIN, 0}, {notices_.get(), POLLIN, 0}};
+    if (poll(on, 2, again ? probe_again_ms : -1) < 0 && errno != EINTR) return;
+    if (on[0].revents != 0) return;
+    if (on[1].revents != 0) {
+      alignas(inotify_event) char some[4096];
+      while (read(notices_.get(), some, sizeof some) > 0) {
+      }
+      last_notice_ns = sys::now_ns();
+    }
+    scan();
+    if (poll(on, 1, 10) > 0) return;  // a busy directory is not looked at more often
+  }
+}
+
+void Remotes::scan() {
+  std::vector<std::pair<std::string, std::string>> sockets;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& [name, known] : known_) sockets.emplace_back(name, known.remote->socket());
+  }
+  if (DIR* dir = opendir(dir_.c_str())) {
+    while (const dirent* entry = readdir(dir)) {
+      const std::string name = entry->d_name;
+      const auto known = std::any_of(sockets.begin(), sockets.end(), [&](const auto& s) { return s.first == name; });
+      if (!known && good_name(name) && sockets.size() < most_remotes) sockets.emplace_back(name, dir_ + "/" + name);
+    }
+    closedir(dir);
+  }
+  for (const auto& [name, socket] : sockets) look_at(name, socket);
+}
+
+void Remotes::look_at(const std::string& name, const std::string& socket) {
+  struct stat st {};
+  const bool there = stat(socket.c_str(), &st) == 0 && S_ISSOCK(st.st_mode);
+  const std::string identity = there ? fmt::format("{} {} {} {}", st.st_dev, st.st_ino, st.st_ctim.tv_sec, st.st_ctim.tv_nsec) : "";
+  const std::lock_guard lock(mutex_);
+  auto found = std::find_if(known_.begin(), known_.end(), [&](const auto& k) { return k.first == name; });
+  if (found == known_.end()) {
+    if (!there) return;
+    Known known;
+    known.remote = std::make_shared<Remote>(name, socket, rings_, event_fd_);
+    found = known_.insert(known_.end(), {name, std::move(known)});
+  }
+  Known& k = found->second;
+  k.there = there;
+  const bool refused = over(k.probe) && k.probe->error.load(std::memory_order_acquire) == ENODEV;
+  if (there && (k.identity != identity || refused)) k.probe = k.remote->probe();
+  k.identity = identity;
+}
+
+}  // namespace ringside::mount

@@ -1,0 +1,383 @@
+// remotes/ of `ringside mount`: external writers in processes of their own, killed, stopped and started again under it.
+#include <poll.h>
+#include <ringside/remote/process_writer.hpp>
+#include <sys/wait.h>
+
+#include <regex>
+
+#include "cli/mount_fixture.hpp"
+
+namespace ringside {
+namespace {
+
+using namespace test;
+
+struct Tick {
+  u16 type = 1;
+  u8 flags = 0, preempt_count = 0;
+  i32 pid = 0;
+  u64 number = 0;
+};
+constexpr const char* tick_format =
+    "name: tick\nID: 1\nformat:\n"
+    "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
+    "\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"
+    "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"
+    "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
+    "\tfield:u64 number;\toffset:8;\tsize:8;\tsigned:0;\n\nprint fmt: \"number=%llu\", REC->number\n";
+
+struct MountRemote : Mount {
+  std::string app = at + "/remotes/app";
+  pid_t writer = -1;
+
+  // A process that writes `count` events to each of its rings in turn, as fast as it can, each time that it is told to (SIGUSR1).
+  void start_app(u64 count, u32 rings = 1) {
+    setenv("RINGSIDE_ROOT", (dir + "/root").c_str(), 1);
+    const std::string path = remote::announced_path("app");
+    static volatile sig_atomic_t asked;
+    asked = 0;
+    writer = fork();
+    if (writer != 0) {
+      ASSERT_TRUE(eventually([&] { return fs::exists(path); }));
+      return;
+    }
+    signal(SIGUSR1, [](int) { asked = asked + 1; });
+    remote::ProcessWriter<> w({path, {{1, "app", "tick", tick_format}}});
+    if (w.error() != 0) _exit(1);
+    Tick tick;
+    tick.pid = getpid();
+    for (int done = 0;; ++done) {
+      while (asked == done) usleep(200);
+      for (u64 to = tick.number + count; tick.number < to;)
+        if (auto* ring = w.ring(static_cast<u32>(tick.number % rings)); ring != nullptr && ring->write(&tick, sizeof tick))
+          ++tick.number;
+        else
+          usleep(100);
+    }
+  }
+  void write_some() const { kill(writer, SIGUSR1); }
+  void kill_app() {
+    if (writer <= 0) return;
+    kill(writer, SIGKILL);
+    waitpid(writer, nullptr, 0);
+    writer = -1;
+  }
+  void TearDown() override {
+    kill_app();
+    Mount::TearDown();
+  }
+  // There, and its events are known.
+  void appears() const { ASSERT_TRUE(eventually([&] { return fs::exists(app + "/events/app/tick"); })) << slurp(dir + "/log"); }
+  std::string cpu(u32 n) const { return app + "/per_cpu/cpu" + std::to_string(n); }
+};
+
+// The numbers in lines of `trace` or `trace_pipe`.
+std::vector<u64> numbers(const std::string& text) {
+  std::vector<u64> all;
+  for (size_t at = text.find("number="); at != std::string::npos; at = text.find("number=", at + 1)) all.push_back(std::strtoull(text.c_str() + at + 7, nullptr, 10));
+  return all;
+}
+bool consecutive(const std::vector<u64>& all, u64 from) {
+  for (const u64 n : all)
+    if (n != from++) return false;
+  return true;
+}
+// What a file gives until `enough` lines of events have come, or it ends, or fails.
+std::string take(const sys::Fd& fd, size_t enough) {
+  std::string all;
+  char some[16384];
+  for (size_t lines = 0; lines < enough;) {
+    const ssize_t n = read(fd.get(), some, sizeof some);
+    if (n <= 0) return all + "\n" + ended(n);
+    all.append(some, static_cast<size_t>(n));
+    lines += lines_with(std::string(some, static_cast<size_t>(n)), "number=");
+  }
+  return all;
+}
+
+TEST_F(MountRemote, StandsWhereUpstreamHasIt) {
+  start();
+  EXPECT_TRUE(fs::is_directory(at + "/remotes"));
+  EXPECT_TRUE(fs::is_empty(at + "/remotes"));
+  start_app(5, 2);
+  appears();
+  for (const char* file : {"tracing_on", "buffer_size_kb", "trace_pipe", "trace", "events/enable", "events/header_page", "events/header_event",
+                           "events/app/enable", "events/app/tick/enable", "events/app/tick/id", "events/app/tick/format", "per_cpu/cpu0/trace",
+                           "per_cpu/cpu0/trace_pipe", "per_cpu/cpu0/trace_pipe_raw", "per_cpu/cpu0/stats"})
+    EXPECT_TRUE(fs::exists(app + "/" + file)) << file;
+  EXPECT_FALSE(fs::exists(at + "/instances/remotes"));
+  EXPECT_EQ(text_of(app + "/events/app/tick/id"), "1\n");
+  EXPECT_EQ(text_of(app + "/events/app/tick/format"), tick_format);
+  EXPECT_EQ(text_of(app + "/events/header_page"), text_of(at + "/events/header_page"));
+  EXPECT_EQ(text_of(app + "/buffer_size_kb"), "1410 (unloaded)\n");
+  EXPECT_EQ(text_of(app + "/tracing_on"), "0\n");
+  EXPECT_EQ(write_to(app + "/buffer_size_kb", "0"), "EINVAL");
+  EXPECT_EQ(write_to(app + "/buffer_size_kb", "x"), "EINVAL");
+  EXPECT_EQ(write_to(app + "/buffer_size_kb", "64"), "2");
+  EXPECT_EQ(text_of(app + "/buffer_size_kb"), "64 (unloaded)\n");
+
+  EXPECT_EQ(write_to(app + "/tracing_on", "1"), "1");
+  EXPECT_EQ(text_of(app + "/tracing_on"), "1\n");
+  EXPECT_NE(text_of(app + "/buffer_size_kb").find(" (loaded)\n"), std::string::npos);
+  // What cannot be done with rings that the writer has been given.
+  EXPECT_EQ(write_to(app + "/buffer_size_kb", "128"), "EBUSY");
+  EXPECT_EQ(write_to(app + "/buffer_subbuf_size_kb", "8"), "EINVAL");
+  EXPECT_EQ(write_to(app + "/options/overwrite", "0"), "EINVAL");
+  EXPECT_EQ(write_to(app + "/options/overwrite", "1"), "1");
+  EXPECT_EQ(write_to(app + "/events/app/tick/enable", "0"), "EOPNOTSUPP");
+  EXPECT_EQ(write_to(app + "/trace_marker", "x"), "open: ENOENT");
+  EXPECT_EQ(write_to(cpu(0) + "/trace_pipe", "x"), "EINVAL");
+  for (const int flags : {O_WRONLY, O_RDWR}) EXPECT_EQ(ended(::open((cpu(0) + "/trace_pipe_raw").c_str(), flags)), "EACCES");
+
+  write_some();
+  ASSERT_TRUE(eventually([&] { return numbers(text_of(app + "/trace")).size() == 5; })) << text_of(app + "/trace");
+  const std::string trace = text_of(app + "/trace");
+  EXPECT_TRUE(consecutive(numbers(trace), 0)) << trace;
+  EXPECT_NE(trace.find("entries-in-buffer/entries-written: 5/5"), std::string::npos) << trace;
+  EXPECT_EQ(text_of(app + "/trace"), trace) << "nothing was consumed";
+  EXPECT_EQ(numbers(text_of(cpu(1) + "/trace")), (std::vector<u64>{1, 3}));
+  EXPECT_EQ(stats(cpu(0)).entries, 3u);
+  // Emptied: one ring, then all.
+  EXPECT_EQ(write_to(cpu(1) + "/trace", "", O_WRONLY | O_TRUNC), "0");
+  EXPECT_EQ(numbers(text_of(app + "/trace")), (std::vector<u64>{0, 2, 4}));
+  EXPECT_EQ(write_to(app + "/trace", "\n"), "1");
+  EXPECT_EQ(text_of(app + "/trace").find("number="), std::string::npos);
+  EXPECT_EQ(stats(cpu(0)).entries, 0u);
+  write_some();
+  ASSERT_TRUE(eventually([&] { return numbers(text_of(app + "/trace")).size() == 5; }));
+  {
+    const sys::Fd pipe(::open((app + "/trace_pipe").c_str(), O_RDONLY | O_NONBLOCK));
+    ASSERT_TRUE(pipe);
+    EXPECT_EQ(ended(::open((app + "/trace_pipe").c_str(), O_RDONLY)), "EBUSY");
+    EXPECT_EQ(ended(::open((cpu(0) + "/trace_pipe").c_str(), O_RDONLY)), "EBUSY");
+    const std::string text = take(pipe, 5);
+    EXPECT_TRUE(consecutive(numbers(text), 5)) << text;
+    char some[100];
+    EXPECT_EQ(ended(read(pipe.get(), some, sizeof some)), "EAGAIN");
+    // Loaded while it is read, though off and empty.
+    EXPECT_EQ(write_to(app + "/tracing_on", "0"), "1");
+    EXPECT_NE(text_of(app + "/buffer_size_kb").find(" (loaded)\n"), std::string::npos);
+  }
+  EXPECT_TRUE(eventually([&] { return text_of(app + "/buffer_size_kb") == "64 (unloaded)\n"; })) << text_of(app + "/buffer_size_kb");
+  // The writer goes: so does its name.
+  kill(writer, SIGKILL);
+  fs::remove(dir + "/root/.remotes/app");
+  EXPECT_TRUE(eventually([&] { return !fs::exists(app); }));
+}
+
+TEST_F(MountRemote, EveryEventOnceAndTheBooksBalance) {
+  start_app(15000, 2);
+  start();
+  appears();
+  ASSERT_EQ(write_to(app + "/tracing_on", "1"), "1");
+  {
+    const sys::Fd pipe(::open((app + "/trace_pipe").c_str(), O_RDONLY));
+    ASSERT_TRUE(pipe);
+    u64 next = 0;
+    for (int round = 0; round < 3; ++round) {
+      write_some();
+      const std::string text = take(pipe, 15000);
+      // In order of time within a ring; between rings as far as both were there when it was looked.
+      std::vector<u64> all = numbers(text), last{0, 0};
+      ASSERT_EQ(all.size(), 15000u) << text.substr(text.size() - std::min<size_t>(text.size(), 200));
+      for (const u64 n : all) {
+        EXPECT_TRUE(last[n % 2] == 0 || n == last[n % 2] + 2);
+        last[n % 2] = n;
+      }
+      std::sort(all.begin(), all.end());
+      EXPECT_TRUE(consecutive(all, next));
+      next += 15000;
+      EXPECT_EQ(text.find("LOST"), std::string::npos);
+    }
+    for (u32 n = 0; n < 2; ++n) {
+      const Stats s = stats(cpu(n));
+      EXPECT_EQ(s.entries, 0u);
+      EXPECT_EQ(s.overrun, 0u);
+      EXPECT_EQ(s.read, 22500u);
+    }
+  }
+  // A ring that is too small: the loss is announced where it is.
+  ASSERT_EQ(write_to(app + "/tracing_on", "0"), "1");
+  ASSERT_TRUE(eventually([&] { return write_to(app + "/buffer_size_kb", "16") == "2"; }));
+  ASSERT_EQ(write_to(app + "/tracing_on", "1"), "1");
+  write_some();
+  ASSERT_TRUE(eventually([&] {
+    const Stats a = stats(cpu(0)), b = stats(cpu(1));
+    return a.entries + a.overrun + b.entries + b.overrun == 15000;
+  }));
+  const Stats before = stats(cpu(0));
+  EXPECT_GT(before.overrun, 0u);
+  const sys::Fd pipe(::open((cpu(0) + "/trace_pipe").c_str(), O_RDONLY | O_NONBLOCK));
+  const std::string text = take(pipe, 15000);
+  std::smatch lost;
+  u64 sum = 0, gaps = 0;
+  for (auto from = text.cbegin(); std::regex_search(from, text.cend(), lost, std::regex("LOST ([0-9]+) EVENTS")); from = lost[0].second) {
+    sum += std::stoull(lost[1]);
+    ++gaps;
+  }
+  EXPECT_EQ(numbers(text).size() + sum, 7500u) << text.substr(0, 300);
+  EXPECT_GE(gaps, 1u);
+  const Stats after = stats(cpu(0));
+  EXPECT_EQ(after.overrun, sum);
+  EXPECT_EQ(after.read, numbers(text).size());
+  EXPECT_EQ(after.entries, 0u);
+}
+
+TEST_F(MountRemote, ReadsAndMapsSubBuffers) {
+  start_app(4000, 2);
+  start({"--remote", "named=" + dir + "/root/.remotes/app"});
+  appears();
+  EXPECT_TRUE(fs::exists(at + "/remotes/named/events/app/tick/id"));
+  ASSERT_EQ(write_to(app + "/tracing_on", "1"), "1");
+  EXPECT_EQ(write_to(at + "/remotes/named/tracing_on", "1"), "EBUSY") << "one reader at a time";
+  write_some();
+  ASSERT_TRUE(eventually([&] { return stats(cpu(0)).entries + stats(cpu(1)).entries == 4000; }));
+  const auto walk = [&](const sys::Fd& raw, u64 stop) {  // by read()
+    u64 n = 0;
+    alignas(8) u8 image[4096];
+    while (n < stop) {
+      const ssize_t got = read(raw.get(), image, sizeof image);
+      if (got != sizeof image) {
+        EXPECT_EQ(ended(got), "EAGAIN");
+        break;
+      }
+      const u64 commit = reinterpret_cast<abi::SubBufferHeader*>(image)->commit;
+      EXPECT_FALSE(abi::commit_missed(commit));
+      abi::EventCursor c(image + 16, 0, abi::commit_size(commit), 0);
+      while (c.next()) n += reinterpret_cast<const Tick*>(c.payload().data)->number % 2 == 1 ? 1 : 10000;
+      EXPECT_EQ(c.malformed(), abi::Malformed::no);
+    }
+    return n;
+  };
+  {
+    const sys::Fd raw(::open((cpu(1) + "/trace_pipe_raw").c_str(), O_RDONLY | O_NONBLOCK));
+    ASSERT_TRUE(raw);
+    EXPECT_EQ(walk(raw, 1000) >= 1000, true);
+    EXPECT_GE(stats(cpu(1)).read, 1000u);
+  }
+  // The rest by the mapping, of the second ring's own file.
+  const u64 read_before = stats(cpu(1)).read;
+  Mapping map(cpu(1) + "/trace_pipe_raw");
+  ASSERT_NE(map.base, nullptr) << strerrorname_np(errno) << slurp(dir + "/log");
+  EXPECT_EQ(map.meta().subbuf_size, 4096u);
+  EXPECT_EQ(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, map.fd.get(), 0), MAP_FAILED);
+  EXPECT_EQ(errno, EACCES);
+  EXPECT_EQ(mprotect(const_cast<u8*>(map.base), 4096, PROT_READ | PROT_WRITE), -1);
+  const auto drain = [&] {
+    for (u64 before = ~u64{0}; before != map.events;) {
+      before = map.events;
+      for (int k = 0; k < 2; ++k) ASSERT_TRUE(map.step()) << strerrorname_np(errno);
+    }
+  };
+  drain();
+  EXPECT_EQ(map.events, 2000 - read_before);
+  EXPECT_TRUE(map.ordered);
+  EXPECT_EQ(map.meta().read, 2000u);
+  EXPECT_EQ(stats(cpu(1)).read, 2000u);
+  EXPECT_EQ(stats(cpu(1)).entries, 0u);
+  // A client that waits, by poll and by GET_READER.
+  fcntl(map.fd.get(), F_SETFL, 0);
+  pollfd p{map.fd.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&p, 1, 0), 0);
+  write_some();
+  EXPECT_EQ(poll(&p, 1, 10000), 1);
+  ASSERT_TRUE(eventually([&] { return stats(cpu(1)).entries == 2000; }));
+  fcntl(map.fd.get(), F_SETFL, O_NONBLOCK);
+  char none;
+  (void)!read(map.fd.get(), &none, 0);
+  drain();
+  EXPECT_EQ(map.events, 4000 - read_before);
+  // A program that knows nothing of ringside.
+  const Outcome o = run("timeout 20 " RINGSIDE_BUILD_DIR "/tests/mapping_client " + cpu(0) + "/trace_pipe_raw");
+  EXPECT_EQ(o.code, 0) << o.out;
+  EXPECT_EQ(lines_with(o.out, "\n20 ") + lines_with(o.out, "\n16 "), 4000u) << o.out.substr(0, 300);
+  EXPECT_EQ(stats(cpu(0)).read, 4000u);
+}
+
+TEST_F(MountRemote, AWriterThatStopsOrDiesHoldsNobody) {
+  start_app(20000);
+  start();
+  appears();
+  ASSERT_EQ(write_to(app + "/buffer_size_kb", "1410"), "4");
+  ASSERT_EQ(write_to(app + "/tracing_on", "1"), "1");
+  write_some();
+  ASSERT_TRUE(eventually([&] { return stats(cpu(0)).entries == 20000; }));
+  kill(writer, SIGSTOP);
+  const auto blocked = [&](const std::string& file, bool command) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const int fd = ::open(file.c_str(), O_RDONLY);
+      char some[65536];
+      for (u64 n = 0; n < 100000; ++n) {
+        const ssize_t got = command ? ioctl(fd, abi::get_reader_ioctl) : read(fd, some, sizeof some);
+        if (got < 0) _exit(errno == ETIMEDOUT ? 20 : errno == ENODEV ? 21 : 22);
+        if (got == 0 && !command) _exit(23);
+      }
+      _exit(24);
+    }
+    return child;
+  };
+  // Who wants what only the writer can give is told so, all at the same time; all else answers meanwhile.
+  const sys::Fd early(::open((cpu(0) + "/trace_pipe_raw").c_str(), O_RDONLY));
+  ASSERT_TRUE(early);
+  const auto from = std::chrono::steady_clock::now();
+  const pid_t a = blocked(cpu(0) + "/trace_pipe", false), b = blocked(cpu(0) + "/trace_pipe_raw", false), c = blocked(cpu(0) + "/trace_pipe_raw", true);
+  std::chrono::steady_clock::duration slowest{};
+  u64 asked = 0;
+  pid_t left[] = {a, b, c};
+  int codes[3] = {-1, -1, -1};
+  while (std::find(std::begin(codes), std::end(codes), -1) != std::end(codes) && std::chrono::steady_clock::now() - from < 20s) {
+    const auto one = std::chrono::steady_clock::now();
+    EXPECT_EQ(text_of(at + "/tracing_on"), "1\n");
+    EXPECT_EQ(stats(cpu(0)).overrun, 0u);
+    slowest = std::max(slowest, std::chrono::steady_clock::now() - one);
+    ++asked;
+    for (int k = 0; k < 3; ++k)
+      if (int status = 0; codes[k] == -1 && waitpid(left[k], &status, WNOHANG) == left[k]) codes[k] = WEXITSTATUS(status);
+  }
+  for (const int code : codes) EXPECT_EQ(code, 20);
+  EXPECT_LT(slowest, 900ms) << "a second is what the writer is waited for";
+  EXPECT_GT(asked, 5u);
+  EXPECT_EQ(write_to(app + "/tracing_on", "0"), "ETIMEDOUT");
+  // It goes on, and nothing was lost.
+  kill(writer, SIGCONT);
+  u64 found = stats(cpu(0)).read;
+  {
+    const sys::Fd pipe(::open((app + "/trace_pipe").c_str(), O_RDONLY));
+    const std::string text = take(pipe, 20000 - found);
+    EXPECT_TRUE(consecutive(numbers(text), found)) << found;
+    EXPECT_EQ(numbers(text).size(), 20000 - found);
+    EXPECT_EQ(stats(cpu(0)).read, 20000u);
+    // It dies while somebody waits: what it left is read, then there is an end.
+    EXPECT_EQ(text_of(app + "/tracing_on"), "1\n") << "what was not answered did not happen";
+    write_some();
+    ASSERT_TRUE(eventually([&] { return stats(cpu(0)).entries == 20000; }));
+    kill_app();
+    const std::string rest = take(pipe, 100000);
+    EXPECT_TRUE(consecutive(numbers(rest), 20000));
+    EXPECT_EQ(numbers(rest).size(), 20000u);
+    EXPECT_EQ(rest.substr(rest.size() - 2), "\n0") << "the end of the file";
+    const Stats s = stats(cpu(0));
+    EXPECT_EQ(s.read, 40000u);
+    EXPECT_EQ(s.entries + s.overrun, 0u);
+    EXPECT_EQ(text_of(app + "/tracing_on"), "0\n");
+    EXPECT_EQ(ioctl(early.get(), abi::get_reader_ioctl), -1);
+    EXPECT_EQ(errno, ENODEV);
+    pollfd p{early.get(), POLLIN, 0};
+    EXPECT_EQ(poll(&p, 1, 0), 1);
+    EXPECT_NE(p.revents & POLLHUP, 0);
+    EXPECT_EQ(write_to(app + "/tracing_on", "1"), "EBUSY") << "files of the dead one are open";
+  }
+  const_cast<sys::Fd&>(early) = sys::Fd();
+  EXPECT_TRUE(eventually([&] { return write_to(app + "/tracing_on", "1") == "ENODEV"; })) << "nobody listens";
+  EXPECT_EQ(ended(::open((app + "/trace_pipe").c_str(), O_RDONLY)), "ENODEV");
+  // Another one comes.
+  start_app(3000);
+  ASSERT_TRUE(eventually([&] { return write_to(app + "/tracing_on", "1") == "1"; }));
+  write_some();
+  const sys::Fd pipe(::open((app + "/trace_pipe").c_str(), O_RDONLY));
+  EXPECT_TRUE(consecutive(numbers(take(pipe, 3000)), 0));
+}
+
+}  // namespace
+}  // namespace ringside
