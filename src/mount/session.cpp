@@ -369,6 +369,7 @@ result<std::unique_ptr<Session>> Session::mount(const std::string& wanted, const
   const std::string dir = absolute(wanted);
   if (auto free = make_way(dir); !free) return tl::unexpected<Error>(free.error());
   if (access("/dev/fuse", F_OK) != 0) return fail(errno, "/dev/fuse is missing (modprobe fuse)");
+  if (access("/dev/fuse", R_OK | W_OK) != 0) return fail(errno, "/dev/fuse is not open to this user (its mode is 0666 elsewhere)");
   std::unique_ptr<Session> session(new Session);
   session->dir_ = dir;
   session->automatic_ = options.automatic;
