@@ -33,10 +33,8 @@ constexpr u32 init_ext = u32{1} << 30, passthrough_flags2 = u32{1} << 5, open_pa
 constexpr size_t header_size = 16, init_flags_at = 12, init_flags2_at = 32, init_depth_at = 36;
 constexpr size_t open_flags_at = 8, open_backing_at = 12, open_size = 16, small_answer = 128;
 
-// In one request: the largest sub-buffer, wherever the buffer of who reads it begins. The kernel takes memory for so many pages for each
-// ioctl, so not more.
-constexpr u32 most_pages = (256 << 10) / 4096 + 1;
-constexpr size_t request_size = (most_pages + 1) * 4096;
+constexpr u32 largest_write = 1 << 20;
+constexpr size_t request_size = largest_write + 4096;  // with its headers
 
 // What the answer that libfuse is about to write lacks. One session, one thread.
 thread_local bool answering_init = false;
@@ -50,7 +48,7 @@ void patch(u8* at, u32 bits) {
 }
 
 ssize_t write_answer(int fd, iovec* parts, int count, void*) {
-  // A header and what belongs to one command, as one piece: the kernel pins the pages of each piece. Listings and texts go as they are.
+  // A short answer goes out in one piece: the kernel pins the memory of each piece by itself.
   u8 all[small_answer];
   if (count != 2 || parts[0].iov_len != header_size || parts[1].iov_len > sizeof all - header_size) return writev(fd, parts, count);
   u8* const body = all + header_size;
@@ -146,7 +144,7 @@ void on_init(void*, fuse_conn_info* connection) {
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE | FUSE_CAP_ASYNC_READ |
                                              FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_READDIRPLUS);
   connection->max_readahead = 0;
-  connection->max_write = most_pages * 4096;
+  connection->max_write = largest_write;
   answering_init = true;
 }
 void on_lookup(fuse_req_t r, fuse_ino_t parent, const char* name) { reply_entry(r, server_of(r).lookup(parent, name)); }
@@ -434,7 +432,7 @@ bool Session::unused() {
   return true;
 }
 
-// A thread of its own waits in read(): that is a third of what poll() and then read() cost a client that asks and asks.
+// Waits in read() and for nothing else: poll() before it would cost a client that asks and asks a tenth of its time.
 void Session::answer() {
   sigset_t all;
   sigfillset(&all);

@@ -1,11 +1,9 @@
 // ringside mount in a storm: threads whose signal handlers write too, and, through the mount, a client that maps and asks for
-// sub-buffers (GET_READER), others that map, look and are killed, and a reader of trace_pipe. Each event that was written is then in
-// one of four places: the first client had it, the pipe had it, it was overwritten, or it is still in its ring.
+// sub-buffers (GET_READER), others that map, look and are killed, and a reader of trace_pipe. Each event that was written is
+// then in one of four places: the first client had it, the pipe had it, it was overwritten, or it is still in its ring.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <ringside/abi/event_cursor.hpp>
-#include <ringside/abi/meta_page.hpp>
 #include <ringside/ringside.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -24,6 +22,8 @@
 #include <filesystem>
 #include <functional>
 #include <mutex>
+#include <ringside/abi/event_cursor.hpp>
+#include <ringside/abi/meta_page.hpp>
 #include <thread>
 
 #include "instance/instance.hpp"
@@ -47,8 +47,14 @@ u64 check_of(const Event& e) { return (e.sequence * contexts + e.context) * thre
 constexpr const char* fields =
     "\tfield:u32 thread;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:u32 context;\toffset:12;\tsize:4;\tsigned:0;\n"
     "\tfield:u64 sequence;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:u64 check;\toffset:24;\tsize:8;\tsigned:0;\n";
-ringside_event event{"storm", "tick", fields, "\"%u %u %llu %llu\", REC->thread, REC->context, REC->sequence, REC->check",
-                     ringside_gate_of("storm", "tick"), 0, nullptr, nullptr};
+ringside_event event{"storm",
+                     "tick",
+                     fields,
+                     "\"%u %u %llu %llu\", REC->thread, REC->context, REC->sequence, REC->check",
+                     ringside_gate_of("storm", "tick"),
+                     0,
+                     nullptr,
+                     nullptr};
 
 // What happens in other processes.
 struct Shared {
@@ -124,7 +130,8 @@ struct Mapped {
     auto page = sys::Region::map(fd.get(), page_size, false, "the meta-page");
     if (!page) return;
     const auto* const m = reinterpret_cast<const abi::MetaPage*>(page->data());
-    if (auto whole = sys::Region::map(fd.get(), u64{m->subbuf_size} * (m->nr_subbufs + 1), false, "the ring")) all = std::move(*whole);
+    if (auto whole = sys::Region::map(fd.get(), u64{m->subbuf_size} * (m->nr_subbufs + 1), false, "the ring"))
+      all = std::move(*whole);
   }
   explicit operator bool() const { return all.data() != nullptr; }
   const abi::MetaPage& meta() const { return *reinterpret_cast<const abi::MetaPage*>(all.data()); }
@@ -144,10 +151,12 @@ void look_and_die(const std::vector<std::string>& cpus) {
       for (;;)
         for (const auto& m : maps) {
           const u32 nr = m->meta().nr_subbufs;
-          if (m->meta().subbuf_size != subbuf_size || __atomic_load_n(&m->meta().reader.id, __ATOMIC_ACQUIRE) >= nr) ++shared->lies;
+          if (m->meta().subbuf_size != subbuf_size || __atomic_load_n(&m->meta().reader.id, __ATOMIC_ACQUIRE) >= nr)
+            ++shared->lies;
           for (u32 id = 0; id < nr; ++id) {
             const auto* const h = reinterpret_cast<const abi::SubBufferHeader*>(m->sub_buffer(id));
-            if (abi::commit_size(__atomic_load_n(&h->commit, __ATOMIC_ACQUIRE)) > subbuf_size - abi::header_size) ++shared->lies;
+            if (abi::commit_size(__atomic_load_n(&h->commit, __ATOMIC_ACQUIRE)) > subbuf_size - abi::header_size)
+              ++shared->lies;
           }
           shared->looks += nr;
           usleep(200);
@@ -186,7 +195,8 @@ Stats stats(int fd) {
     EXPECT_NE(at, nullptr) << name << text;
     return at != nullptr ? std::strtoull(at + std::strlen(name), nullptr, 10) : 0;
   };
-  return {value("entries: "), value("\noverrun: "), value("commit overrun: "), value("dropped events: "), value("read events: ")};
+  return {value("entries: "), value("\noverrun: "), value("commit overrun: "), value("dropped events: "),
+          value("read events: ")};
 }
 
 bool eventually(const std::function<bool()>& holds) {
@@ -228,10 +238,12 @@ class MountStorm : public testing::TestWithParam<bool> {
     waitpid(child, nullptr, 0);
   }
 
-  std::string root_before, dir = "/dev/shm/ringside-mount-storm-" + std::to_string(getpid()), at = dir + "/m", web = at + "/instances/web";
+  std::string root_before, dir = "/dev/shm/ringside-mount-storm-" + std::to_string(getpid()), at = dir + "/m",
+                           web = at + "/instances/web";
   pid_t server = -1, writing = -1, looking = -1;
 };
-INSTANTIATE_TEST_SUITE_P(Mount, MountStorm, testing::Bool(), [](const auto& overwrite) { return overwrite.param ? "Overwrite" : "Discard"; });
+INSTANTIATE_TEST_SUITE_P(Mount, MountStorm, testing::Bool(),
+                         [](const auto& overwrite) { return overwrite.param ? "Overwrite" : "Discard"; });
 
 volatile sig_atomic_t server_stops;
 
@@ -433,10 +445,12 @@ TEST_P(MountStorm, TheBooksBalance) {
     EXPECT_EQ(overrun, 0u);
   }
   const auto n = [](u64 value) { return static_cast<unsigned long long>(value); };
-  std::printf("%llu events of %u threads, %llu handlers: %llu by GET_READER (%llu), %llu by trace_pipe (%llu reads), %llu overrun, %llu inside; "
-              "%llu refused; %llu mappers killed\n",
-              n(written), threads, n(shared->handlers), n(by_mapper), n(asked), n(by_pipe), n(pipe_reads), n(overrun), n(inside), n(refused),
-              n(shared->lookers));
+  std::printf(
+      "%llu events of %u threads, %llu handlers: %llu by GET_READER (%llu), %llu by trace_pipe (%llu reads), %llu overrun, "
+      "%llu inside; "
+      "%llu refused; %llu mappers killed\n",
+      n(written), threads, n(shared->handlers), n(by_mapper), n(asked), n(by_pipe), n(pipe_reads), n(overrun), n(inside),
+      n(refused), n(shared->lookers));
 }
 
 }  // namespace
