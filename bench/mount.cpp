@@ -210,8 +210,10 @@ void mount_rows(Instance& instance) {
       std::thread follower([&] {
         pin(other);
         Client client(cpu);
-        for (state = client.meta != nullptr ? 1 : -1; state == 1 && client.step(followed);) {
+        u64 seen = 0;  // not on the writer's stack: each step would take its cache line
+        for (state = client.meta != nullptr ? 1 : -1; state == 1 && client.step(seen);) {
         }
+        followed += seen;
       });
       while (state == 0) usleep(100);
       beside.push_back(write_ns(20, write_one));
