@@ -279,6 +279,11 @@ const fuse_lowlevel_ops operations = [] {
   o.forget = on_forget;
   o.getattr = on_getattr;
   o.setattr = on_setattr;
+  // As the kernel answers who would change what there is.
+  o.unlink = [](fuse_req_t r, fuse_ino_t, const char*) { fuse_reply_err(r, EPERM); };
+  o.symlink = [](fuse_req_t r, const char*, fuse_ino_t, const char*) { fuse_reply_err(r, EPERM); };
+  o.rename = [](fuse_req_t r, fuse_ino_t, const char*, fuse_ino_t, const char*, unsigned) { fuse_reply_err(r, EPERM); };
+  o.mknod = [](fuse_req_t r, fuse_ino_t, const char*, mode_t, dev_t) { fuse_reply_err(r, EACCES); };  // and open(.., O_CREAT)
   o.mkdir = on_mkdir;
   o.rmdir = on_rmdir;
   o.opendir = on_opendir;

@@ -294,6 +294,19 @@ TEST_F(Mount, AnswersAsTheKernelDoes) {
       EXPECT_EQ(static_cast<bool>(a), static_cast<bool>(b)) << file << " " << flags;
     }
   }
+  const auto change = [](const std::string& in) {
+    const std::string trace = in + "/trace", fresh = in + "/fresh";
+    std::string said;
+    for (const std::function<int()>& how : std::initializer_list<std::function<int()>>{
+             [&] { return unlink(trace.c_str()); }, [&] { return rename(trace.c_str(), fresh.c_str()); },
+             [&] { return symlink("trace", fresh.c_str()); }, [&] { return link(trace.c_str(), fresh.c_str()); },
+             [&] { return mkdir(fresh.c_str(), 0700); }, [&] { return rmdir((in + "/events").c_str()); }, [&] { return ::open(fresh.c_str(), O_CREAT | O_WRONLY, 0600); },
+             [&] { return mknod(fresh.c_str(), S_IFREG | 0600, 0); }, [&] { return truncate(trace.c_str(), 0); }})
+      said += ended(how()) + " ";
+    return said;
+  };
+  EXPECT_EQ(change(web), change(theirs->dir()));
+  EXPECT_EQ(write_to(web + "/buffer_size_kb", "1000000000"), "ENOMEM");
   // The header of `trace`, and a marker's line, but for names, times and flags.
   ASSERT_EQ(write_to(web + "/trace", "", O_WRONLY | O_TRUNC), "0");
   ASSERT_EQ(write_to(theirs->dir() + "/trace", "", O_WRONLY | O_TRUNC), "0");
@@ -537,6 +550,9 @@ TEST_F(Mount, WhileItIsMappedNothingMoves) {
     EXPECT_EQ(rmdir(web.c_str()), -1);
     EXPECT_EQ(errno, EBUSY);
     EXPECT_EQ(ringside("serve web").code, 1) << "one server alone counts the mappers";
+    const Outcome rm = ringside("rm web");
+    EXPECT_EQ(rm.code, 1);
+    EXPECT_NE(rm.err.find("is mapped by a reader"), std::string::npos) << rm.err;
     EXPECT_EQ(write_to(web + "/trace", "", O_WRONLY | O_TRUNC), "0");
   }
   ASSERT_TRUE(eventually([&] { return write_to(web + "/buffer_size_kb", "64") == "2"; }));
