@@ -19,6 +19,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "mount/rights.hpp"
+
 namespace ringside::mount {
 namespace {
 
@@ -379,11 +381,13 @@ result<std::unique_ptr<Session>> Session::mount(const std::string& wanted, const
   Session* const s = session.get();
   Backing backing;
   backing.add = [s](int fd) {
+    const WithRights rights;
     BackingMap map{fd, 0, 0};
     const int id = ioctl(fuse_session_fd(s->session_), backing_open, &map);
     return id > 0 ? id : id < 0 ? -errno : -EINVAL;
   };
   backing.remove = [s](int id) {
+    const WithRights rights;
     const u32 number = static_cast<u32>(id);
     ioctl(fuse_session_fd(s->session_), backing_close, &number);
   };

@@ -800,8 +800,9 @@ TEST_F(Mount, AnOrdinaryUsersServer) {
   fs::copy_file(RINGSIDE_BUILD_DIR "/ringside", program);
   fs::create_directories(home);
   for (const std::string& mine : {at, home}) ASSERT_EQ(chown(mine.c_str(), user, user), 0);
-  for (const bool capable : {false, true}) {
-    const u32 mapping_right[] = {0x02000001, 1 << 21, 0, 0, 0};  // as setcap cap_sys_admin+ep writes it
+  for (const u32 flags : {0u, 0x02000000u, 0x02000001u}) {  // without; as setcap cap_sys_admin+p writes it; +ep
+    const bool capable = flags != 0;
+    const u32 mapping_right[] = {flags, 1 << 21, 0, 0, 0};
     if (capable && setxattr(program.c_str(), "security.capability", mapping_right, sizeof mapping_right, 0) != 0)
       GTEST_SKIP() << "no file capabilities at " << dir << ": " << strerrorname_np(errno);
     constexpr int refused = 77;
@@ -823,6 +824,9 @@ TEST_F(Mount, AnOrdinaryUsersServer) {
         _exit(127);
       }
       EXPECT_TRUE(eventually([&] { return mounted(); })) << test::slurp(log);
+      EXPECT_NE(test::slurp("/proc/" + std::to_string(server) + "/status").find("CapEff:\t0000000000000000"), std::string::npos);
+      EXPECT_EQ(std::system(("timeout 20 " + program + " mount " + dir + "/root 2>/dev/null").c_str()), 1 << 8)
+          << "a directory of another user's";
       EXPECT_EQ(mkdir(web.c_str(), 0700), 0);
       write_to(web + "/events/enable", "1");
       EXPECT_EQ(end_of(start_writer("web", 10)), 0);
