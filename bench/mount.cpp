@@ -191,8 +191,9 @@ void mount_rows(Instance& instance) {
             text("the same client on the kernel's mapping, same events: %.1f M/s", median(theirs) / 1e6));
     }
   }
-  // The writer has a processor, the server and its client share another one. Both are busy either way: processors that are two threads
-  // of one core slow each other down, whatever they do. So once the client follows the writer, once a ring that nobody writes to.
+  // The writer has a processor, the server and its client share another one. Both are busy either way: processors that are two
+  // threads of one core slow each other down, whatever they do. So once the client follows the writer, once a ring that nobody
+  // writes to.
   int other = -1;
   for (int n = 0; n < CPU_SETSIZE && other < 0; ++n)
     if (n != here && CPU_ISSET(n, &before)) other = n;
@@ -234,7 +235,8 @@ void mount_rows(Instance& instance) {
       row(names[3], std::nullopt, "x", "nobody could follow");
     else
       row(names[3], median(ratio), "x",
-          text("an event of a writer whose ring a client follows without a pause, over one beside a client of another ring: %.1f and %.1f ns",
+          text("an event of a writer whose ring a client follows without a pause, over one beside a client of another ring: "
+               "%.1f and %.1f ns",
                median(followed), median(not_followed)));
   }
   sched_setaffinity(0, sizeof before, &before);
