@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "cli/command.hpp"
+#include "mount/rights.hpp"
 
 namespace {
 
@@ -19,6 +20,7 @@ void raise_file_limit() {
 
 int main(int argc, char** argv) {
   using namespace ringside::cli;
+  ringside::mount::put_rights_aside();
   CLI::App app{"ringside: the Linux tracing ring buffer outside the kernel", "ringside"};
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("ringside ") +

@@ -30,7 +30,7 @@ int run(const Options& options) {
     auto on = (*session)->turn(200);
     if (!on) return failed(on.error());
     if (!*on) break;
-    if (const std::string why = (*session)->server().unmapped(); !why.empty()) say(why);
+    if (const std::string why = (*session)->unmapped(); !why.empty()) say(why);
   }
   return exit_ok;
 }

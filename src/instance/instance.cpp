@@ -226,6 +226,18 @@ std::vector<std::string> Instance::list() {
   return names;
 }
 
+namespace {
+
+// Is the server there that counts who maps the rings? What one that was killed has counted is nobody.
+bool is_served(const std::string& path) {
+  const sys::Fd fd(::open((path + "/serving").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  return fd && fcntl(fd.get(), F_OFD_GETLK, &whole) == 0 && whole.l_type != F_UNLCK;
+}
+
+}  // namespace
+
 result<void> Instance::remove(const std::string& name, bool force) {
   auto path = instance_path(name);
   if (!path) return tl::unexpected(path.error());
@@ -233,6 +245,8 @@ result<void> Instance::remove(const std::string& name, bool force) {
   if (stat((*path + "/instance").c_str(), &st) != 0) return fail(errno, "there is no instance " + name);
   if (auto opened = open(name); opened && !force && (*opened)->has_writers())
     return refuse(std::errc::device_or_resource_busy, "the instance " + name + " is being written to (--force removes it all the same)");
+  if (auto opened = open(name); opened && !force && is_served(*path))
+    if (auto free = (*opened)->unmapped("it cannot be removed"); !free) return free;
   const auto unlink_one = [](const char* at, const struct stat*, int, struct FTW*) { return ::remove(at); };
   if (nftw(path->c_str(), unlink_one, 16, FTW_DEPTH | FTW_PHYS) != 0) return fail(errno, "cannot remove all of " + *path);
   return {};

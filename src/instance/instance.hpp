@@ -56,7 +56,7 @@ class Instance {
   // An existing one of the same user.
   static result<std::unique_ptr<Instance>> open(const std::string& name_or_path);
   static std::vector<std::string> list();
-  // Removes an instance. EBUSY while somebody writes to it, unless `force`.
+  // Removes an instance. EBUSY while somebody writes to it or maps its rings, unless `force`.
   static result<void> remove(const std::string& name, bool force = false);
   static std::string root();
 

@@ -96,7 +96,8 @@ Text read_size(const Place& at) {
 }
 Taken write_size(const Place& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
-  if (!value || *value == 0 || *value > (u64{64} << 20)) return invalid();
+  if (!value || *value == 0) return invalid();
+  if (*value > instance(at).control().budget / 1024) return fail(ENOMEM, "more than all rings of the instance may take");
   return taken(instance(at).resize(*value * 1024, sizes(at).subbuf_size()), bytes);
 }
 Text read_ring_size(const Place& at) { return std::to_string(kilobytes(ring_sizes(at, at.ring))) + "\n"; }

@@ -222,7 +222,7 @@ result<int> Server::map(MappedFile& raw) {
   if (id <= 0) {
     cannot_map_ = true;
     unmapped_ = std::string("rings cannot be mapped through the mount, everything else works: ") +
-                (id == -EPERM || id == 0 ? "FUSE passthrough wants CAP_SYS_ADMIN (root, or setcap cap_sys_admin+ep)"
+                (id == -EPERM || id == 0 ? "FUSE passthrough wants CAP_SYS_ADMIN (root, or setcap cap_sys_admin+p)"
                                          : "this kernel has no FUSE passthrough for it (Linux 6.9 has): " + std::string(strerror(-id)));
     raw.unmap();
     return 0;

@@ -6,7 +6,7 @@
 //
 // Clients are not trusted. Nothing waits but a request that says so (read, GET_READER), which holds nothing but its place in a
 // bounded queue, and what an external writer is asked to do, one thing for each open file; each user has a share of places and open
-// files, and leaves room for others. Every size and number that comes with a request is checked before it is used. One thread.
+// files, and leaves room for others. Every size and number that comes with a request is checked before it is used. One thread at a time.
 #pragma once
 #include <functional>
 #include <map>

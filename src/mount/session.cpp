@@ -19,6 +19,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "mount/rights.hpp"
+
 namespace ringside::mount {
 namespace {
 
@@ -30,8 +32,11 @@ struct BackingMap {
 };
 constexpr unsigned long backing_open = _IOW(229, 1, BackingMap), backing_close = _IOW(229, 2, u32);
 constexpr u32 init_ext = u32{1} << 30, passthrough_flags2 = u32{1} << 5, open_passthrough = u32{1} << 7;
-constexpr size_t header_size = 16, init_flags_at = 12, init_flags2_at = 32, init_depth_at = 36, init_size = 64;
-constexpr size_t open_flags_at = 8, open_backing_at = 12, open_size = 16;
+constexpr size_t header_size = 16, init_flags_at = 12, init_flags2_at = 32, init_depth_at = 36;
+constexpr size_t open_flags_at = 8, open_backing_at = 12, open_size = 16, small_answer = 128;
+
+constexpr u32 largest_write = 1 << 20;
+constexpr size_t request_size = largest_write + 4096;  // with its headers
 
 // What the answer that libfuse is about to write lacks. One session, one thread.
 thread_local bool answering_init = false;
@@ -45,26 +50,23 @@ void patch(u8* at, u32 bits) {
 }
 
 ssize_t write_answer(int fd, iovec* parts, int count, void*) {
-  u8 copy[init_size];
-  iovec patched[2];
-  const bool init = answering_init && count == 2 && parts[1].iov_len >= init_depth_at + 4 && parts[1].iov_len <= sizeof copy;
-  const bool open = answering_open > 0 && count == 2 && parts[1].iov_len == open_size;
-  if (parts[0].iov_len == header_size && (init || open)) {
-    std::memcpy(copy, parts[1].iov_base, parts[1].iov_len);
-    if (init) {
-      patch(copy + init_flags_at, init_ext);
-      patch(copy + init_flags2_at, passthrough_flags2);
-      const u32 depth = 1;
-      std::memcpy(copy + init_depth_at, &depth, sizeof depth);
-    } else {
-      patch(copy + open_flags_at, open_passthrough);
-      std::memcpy(copy + open_backing_at, &answering_open, sizeof answering_open);
-    }
-    patched[0] = parts[0];
-    patched[1] = {copy, parts[1].iov_len};
-    parts = patched;
+  // A short answer goes out in one piece: the kernel pins the memory of each piece by itself.
+  u8 all[small_answer];
+  if (count != 2 || parts[0].iov_len != header_size || parts[1].iov_len > sizeof all - header_size) return writev(fd, parts, count);
+  u8* const body = all + header_size;
+  const size_t size = parts[1].iov_len;
+  std::memcpy(all, parts[0].iov_base, header_size);
+  std::memcpy(body, parts[1].iov_base, size);
+  if (answering_init && size >= init_depth_at + 4) {
+    patch(body + init_flags_at, init_ext);
+    patch(body + init_flags2_at, passthrough_flags2);
+    const u32 depth = 1;
+    std::memcpy(body + init_depth_at, &depth, sizeof depth);
+  } else if (answering_open > 0 && size == open_size) {
+    patch(body + open_flags_at, open_passthrough);
+    std::memcpy(body + open_backing_at, &answering_open, sizeof answering_open);
   }
-  return writev(fd, parts, count);
+  return ::write(fd, all, header_size + size);
 }
 ssize_t read_request(int fd, void* buffer, size_t size, void*) { return ::read(fd, buffer, size); }
 
@@ -144,6 +146,7 @@ void on_init(void*, fuse_conn_info* connection) {
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE | FUSE_CAP_ASYNC_READ |
                                              FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_READDIRPLUS);
   connection->max_readahead = 0;
+  connection->max_write = largest_write;
   answering_init = true;
 }
 void on_lookup(fuse_req_t r, fuse_ino_t parent, const char* name) { reply_entry(r, server_of(r).lookup(parent, name)); }
@@ -287,6 +290,11 @@ const fuse_lowlevel_ops operations = [] {
   o.forget = on_forget;
   o.getattr = on_getattr;
   o.setattr = on_setattr;
+  // As the kernel answers who would change what there is.
+  o.unlink = [](fuse_req_t r, fuse_ino_t, const char*) { fuse_reply_err(r, EPERM); };
+  o.symlink = [](fuse_req_t r, const char*, fuse_ino_t, const char*) { fuse_reply_err(r, EPERM); };
+  o.rename = [](fuse_req_t r, fuse_ino_t, const char*, fuse_ino_t, const char*, unsigned) { fuse_reply_err(r, EPERM); };
+  o.mknod = [](fuse_req_t r, fuse_ino_t, const char*, mode_t, dev_t) { fuse_reply_err(r, EACCES); };  // and open(.., O_CREAT)
   o.mkdir = on_mkdir;
   o.rmdir = on_rmdir;
   o.opendir = on_opendir;
@@ -375,17 +383,20 @@ result<std::unique_ptr<Session>> Session::mount(const std::string& wanted, const
   const std::string dir = absolute(wanted);
   if (auto free = make_way(dir); !free) return tl::unexpected<Error>(free.error());
   if (access("/dev/fuse", F_OK) != 0) return fail(errno, "/dev/fuse is missing (modprobe fuse)");
+  if (access("/dev/fuse", R_OK | W_OK) != 0) return fail(errno, "/dev/fuse is not open to this user (its mode is 0666 elsewhere)");
   std::unique_ptr<Session> session(new Session);
   session->dir_ = dir;
   session->automatic_ = options.automatic;
   Session* const s = session.get();
   Backing backing;
   backing.add = [s](int fd) {
+    const WithRights rights;
     BackingMap map{fd, 0, 0};
     const int id = ioctl(fuse_session_fd(s->session_), backing_open, &map);
     return id > 0 ? id : id < 0 ? -errno : -EINVAL;
   };
   backing.remove = [s](int id) {
+    const WithRights rights;
     const u32 number = static_cast<u32>(id);
     ioctl(fuse_session_fd(s->session_), backing_close, &number);
   };
@@ -409,12 +420,15 @@ result<std::unique_ptr<Session>> Session::mount(const std::string& wanted, const
   io.read = read_request;
   const int fd = fuse_session_fd(session->session_);
   if (const int done = fuse_session_custom_io(session->session_, &io, fd); done != 0) return fail(-done, "libfuse takes no hook");
-  fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-  session->buffer_ = new fuse_buf{};
+  session->requests_ = std::thread([s] { s->answer(); });
   return session;
 }
 
 Session::~Session() {
+  if (requests_.joinable()) {
+    pthread_cancel(requests_.native_handle());
+    requests_.join();
+  }
   if (session_ != nullptr) {
     server_.reset();  // answers who waits, while the connection is there
     if (mounted_) {
@@ -423,10 +437,6 @@ Session::~Session() {
       if (is_ours(dir_)) unmount_lazily(dir_);
     }
     fuse_session_destroy(session_);
-  }
-  if (buffer_ != nullptr) {
-    std::free(static_cast<fuse_buf*>(buffer_)->mem);
-    delete static_cast<fuse_buf*>(buffer_);
   }
 }
 
@@ -440,22 +450,51 @@ bool Session::unused() {
   return true;
 }
 
-result<bool> Session::turn(int timeout_ms) {
-  pollfd ready[2] = {{fuse_session_fd(session_), POLLIN, 0}, {server_->wake_fd(), POLLIN, 0}};
-  if (poll(ready, 2, automatic_ ? std::min(timeout_ms, 200) : timeout_ms) < 0 && errno != EINTR) return fail(errno, "cannot wait for requests");
-  auto* const buffer = static_cast<fuse_buf*>(buffer_);
-  // One request, then those who wait: neither starves the other, and a lone client's next request costs no look that finds nothing.
-  if ((ready[0].revents & (POLLIN | POLLERR | POLLHUP)) != 0) {
-    const int n = fuse_session_receive_buf(session_, buffer);
-    if (n == 0 || (n < 0 && n != -EAGAIN && n != -EINTR)) {
-      mounted_ = false;  // unmounted by others
-      return false;
+// Waits in read() and for nothing else: poll() before it would cost a client that asks and asks a tenth of its time.
+void Session::answer() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, nullptr);  // they are the others'
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
+  const int fd = fuse_session_fd(session_);
+  std::vector<char> request(request_size);
+  for (;;) {
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, nullptr);  // by the destructor, here alone
+    const ssize_t n = ::read(fd, request.data(), request.size());
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
+    const int why = n < 0 ? errno : 0;
+    if (why == EINTR || why == EAGAIN || why == ENOENT) continue;  // ENOENT: who asked has gone
+    const std::lock_guard lock(mutex_);
+    if (n > 0) {
+      fuse_buf buffer{};
+      buffer.mem = request.data();
+      buffer.size = static_cast<size_t>(n);
+      fuse_session_process_buf(session_, &buffer);
+      answering_init = false;
     }
-    if (n > 0) fuse_session_process_buf(session_, buffer);
-    answering_init = false;
+    if (n <= 0 || fuse_session_exited(session_) != 0) {
+      over_ = true;
+      mounted_ = n > 0;  // else: unmounted by others
+      const u64 one = 1;
+      (void)!::write(server_->wake_fd(), &one, sizeof one);
+      return;
+    }
+    // One request, then those who wait: neither starves the other.
+    server_->turn(false);
   }
-  if (fuse_session_exited(session_) != 0) return false;
-  server_->turn(ready[1].revents != 0);
+}
+
+std::string Session::unmapped() {
+  const std::lock_guard lock(mutex_);
+  return server_->unmapped();
+}
+
+result<bool> Session::turn(int timeout_ms) {
+  pollfd ready{server_->wake_fd(), POLLIN, 0};
+  if (poll(&ready, 1, automatic_ ? std::min(timeout_ms, 200) : timeout_ms) < 0 && errno != EINTR) return fail(errno, "cannot wait for requests");
+  const std::lock_guard lock(mutex_);
+  if (over_) return false;
+  server_->turn(ready.revents != 0);
   // Another process unmounts, and is not waited for: the kernel may ask us something on its behalf.
   if (unmounting_ > 0 && waitpid(unmounting_, nullptr, WNOHANG) != 0) unmounting_ = -1;
   if (automatic_ && unmounting_ <= 0 && unused())

@@ -5,9 +5,14 @@
 //   auto session = must(Session::mount(dir, options));
 //   while (!stop && must(session->turn(200))) {}
 //   // unmounted by the destructor
+//
+// Two threads: one waits for requests, who calls turn() waits for writers on behalf of clients that sleep. One of them at a time has
+// the Server.
 #pragma once
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 
 #include "mount/server.hpp"
 
@@ -27,21 +32,23 @@ class Session {
   static result<std::unique_ptr<Session>> mount(const std::string& dir, const SessionOptions& options);
   ~Session();
 
-  // Answers what has come in; waits at most so long for something to come. False: unmounted, by others or for want of users.
+  // Answers who has waited for a writer; waits at most so long for one. False: unmounted, by others or for want of users.
   result<bool> turn(int timeout_ms);
-  Server& server() { return *server_; }
+  std::string unmapped();  // see Server
   const std::string& dir() const { return dir_; }
 
  private:
   Session() = default;
+  void answer();
   bool unused();
+  std::mutex mutex_;  // of all that follows, once there are two threads
   std::unique_ptr<Server> server_;
   fuse_session* session_ = nullptr;
   std::string dir_;
-  void* buffer_ = nullptr;  // libfuse's, of requests
-  bool mounted_ = false, automatic_ = false;
+  bool mounted_ = false, automatic_ = false, over_ = false;
   u64 opened_ = 0, unused_since_ns_ = 0;
   int unmounting_ = -1;  // the process that tries
+  std::thread requests_;
 };
 
 }  // namespace ringside::mount

@@ -8,8 +8,12 @@
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <grp.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
 
 #include <atomic>
 #include <chrono>
@@ -127,6 +131,19 @@ TEST_F(Mount, AnswersAsTheKernelDoes) {
       EXPECT_EQ(static_cast<bool>(a), static_cast<bool>(b)) << file << " " << flags;
     }
   }
+  const auto change = [](const std::string& in) {
+    const std::string trace = in + "/trace", fresh = in + "/fresh";
+    std::string said;
+    for (const std::function<int()>& how : std::initializer_list<std::function<int()>>{
+             [&] { return unlink(trace.c_str()); }, [&] { return rename(trace.c_str(), fresh.c_str()); },
+             [&] { return symlink("trace", fresh.c_str()); }, [&] { return link(trace.c_str(), fresh.c_str()); },
+             [&] { return mkdir(fresh.c_str(), 0700); }, [&] { return rmdir((in + "/events").c_str()); }, [&] { return ::open(fresh.c_str(), O_CREAT | O_WRONLY, 0600); },
+             [&] { return mknod(fresh.c_str(), S_IFREG | 0600, 0); }, [&] { return truncate(trace.c_str(), 0); }})
+      said += ended(how()) + " ";
+    return said;
+  };
+  EXPECT_EQ(change(web), change(theirs->dir()));
+  EXPECT_EQ(write_to(web + "/buffer_size_kb", "1000000000"), "ENOMEM");
   // The header of `trace`, and a marker's line, but for names, times and flags.
   ASSERT_EQ(write_to(web + "/trace", "", O_WRONLY | O_TRUNC), "0");
   ASSERT_EQ(write_to(theirs->dir() + "/trace", "", O_WRONLY | O_TRUNC), "0");
@@ -370,6 +387,9 @@ TEST_F(Mount, WhileItIsMappedNothingMoves) {
     EXPECT_EQ(rmdir(web.c_str()), -1);
     EXPECT_EQ(errno, EBUSY);
     EXPECT_EQ(ringside("serve web").code, 1) << "one server alone counts the mappers";
+    const Outcome rm = ringside("rm web");
+    EXPECT_EQ(rm.code, 1);
+    EXPECT_NE(rm.err.find("is mapped by a reader"), std::string::npos) << rm.err;
     EXPECT_EQ(write_to(web + "/trace", "", O_WRONLY | O_TRUNC), "0");
   }
   ASSERT_TRUE(eventually([&] { return write_to(web + "/buffer_size_kb", "64") == "2"; }));
@@ -650,6 +670,75 @@ TEST_F(Mount, OtherUsers) {
     return opened < 1000 && errno == EMFILE ? 0 : 1;
   }), 0);
   EXPECT_EQ(text_of(web + "/tracing_on"), "1\n");
+}
+
+// A server that is not root's, mounted by fusermount3: without rights, and with the one that mapping takes, which its program's file has.
+TEST_F(Mount, AnOrdinaryUsersServer) {
+  if (std::system("command -v fusermount3 >/dev/null") != 0) GTEST_SKIP() << "fusermount3 (package fuse3) is not installed";
+  constexpr uid_t user = 65534;
+  const std::string program = dir + "/ringside", home = dir + "/home", log = home + "/log";
+  fs::permissions(dir, fs::perms::others_exec | fs::perms::others_read, fs::perm_options::add);
+  fs::copy_file(RINGSIDE_BUILD_DIR "/ringside", program);
+  fs::create_directories(home);
+  for (const std::string& mine : {at, home}) ASSERT_EQ(chown(mine.c_str(), user, user), 0);
+  for (const u32 flags : {0u, 0x02000000u, 0x02000001u}) {  // without; as setcap cap_sys_admin+p writes it; +ep
+    const bool capable = flags != 0;
+    const u32 mapping_right[] = {flags, 1 << 21, 0, 0, 0};
+    if (capable && setxattr(program.c_str(), "security.capability", mapping_right, sizeof mapping_right, 0) != 0)
+      GTEST_SKIP() << "no file capabilities at " << dir << ": " << strerrorname_np(errno);
+    constexpr int refused = 77;
+    const pid_t child = fork();
+    if (child == 0) {
+      // In a mount namespace of its own, where /dev/fuse has the mode that it has on most machines.
+      const std::string dev = dir + "/dev", device = dev + "/fuse";
+      mkdir(dev.c_str(), 0755);
+      if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+          mount("none", dev.c_str(), "tmpfs", 0, "mode=0755") != 0 || mknod(device.c_str(), S_IFCHR, makedev(10, 229)) != 0 ||
+          chmod(device.c_str(), 0666) != 0 || mount(device.c_str(), "/dev/fuse", nullptr, MS_BIND, nullptr) != 0)
+        _exit(refused);
+      if (setgroups(0, nullptr) != 0 || setgid(user) != 0 || setuid(user) != 0) _exit(refused);
+      setenv("RINGSIDE_ROOT", (home + "/root").c_str(), 1);
+      server = fork();
+      if (server == 0) {
+        dup2(::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
+        execl(program.c_str(), program.c_str(), "mount", at.c_str(), nullptr);
+        _exit(127);
+      }
+      EXPECT_TRUE(eventually([&] { return mounted(); })) << test::slurp(log);
+      EXPECT_NE(test::slurp("/proc/" + std::to_string(server) + "/status").find("CapEff:\t0000000000000000"), std::string::npos);
+      EXPECT_EQ(std::system(("timeout 20 " + program + " mount " + dir + "/root 2>/dev/null").c_str()), 1 << 8)
+          << "a directory of another user's";
+      EXPECT_EQ(mkdir(web.c_str(), 0700), 0);
+      write_to(web + "/events/enable", "1");
+      EXPECT_EQ(end_of(start_writer("web", 10)), 0);
+      EXPECT_EQ(lines_with(text_of(web + "/trace"), ": tick: number="), 10u);
+      const std::string raw = web + "/per_cpu/cpu0/trace_pipe_raw";
+      EXPECT_EQ(ended(::open(raw.c_str(), O_RDWR)), "EACCES");
+      if (capable) {
+        Mapping map(raw);
+        EXPECT_TRUE(map.base != nullptr && map.step() && map.step()) << strerrorname_np(errno) << test::slurp(log);
+        EXPECT_EQ(map.events, 10u);
+        EXPECT_EQ(test::slurp(log).find("cannot be mapped"), std::string::npos);
+      } else {
+        const sys::Fd fd(::open(raw.c_str(), O_RDONLY | O_NONBLOCK));
+        EXPECT_EQ(mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd.get(), 0), MAP_FAILED);
+        EXPECT_EQ(errno, ENODEV);
+        EXPECT_TRUE(eventually([&] { return test::slurp(log).find("CAP_SYS_ADMIN") != std::string::npos; })) << test::slurp(log);
+        char some[4096];
+        EXPECT_EQ(ended(read(fd.get(), some, sizeof some)), "4096");
+      }
+      EXPECT_EQ(write_to(web + "/trace_marker", "x"), "1");
+      EXPECT_TRUE(eventually([&] { return rmdir(web.c_str()) == 0; })) << strerrorname_np(errno);
+      kill(server, SIGTERM);
+      EXPECT_EQ(end_of(server), 0);
+      EXPECT_FALSE(mounted());
+      fflush(stdout);
+      _exit(HasFailure() ? 1 : 0);
+    }
+    const int end = end_of(child);
+    if (end == refused) GTEST_SKIP() << "no mount namespace with a device of its own here";
+    EXPECT_EQ(end, 0) << (capable ? "with" : "without") << " CAP_SYS_ADMIN";
+  }
 }
 
 // One program on the kernel's mapping and on ours: the same steps, the same bytes.

@@ -368,6 +368,22 @@ TEST_F(InstanceTest, RawForkGetsARingOfItsOwn) {
   EXPECT_EQ(instance->rings()[1].name.pid, child);
 }
 
+TEST_F(InstanceTest, ARawForkThatDiesWithTheReadersLockIsFollowed) {
+  auto instance = make("a");
+  ASSERT_EQ(ringside_open("a"), 0);
+  unit::number(1);
+  must(instance->source(0));  // this process has looked up what it locks with
+  const auto child = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
+  if (child == 0) {
+    const auto source = instance->source(0);
+    _exit(source ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(instance->source(0).has_value());
+}
+
 TEST_F(InstanceTest, OneConsumerAtATimeAndADeadOneIsFollowed) {
   auto instance = make("a");
   ASSERT_EQ(ringside_open("a"), 0);

@@ -1,0 +1,462 @@
+// ringside mount in a storm: threads whose signal handlers write too, and, through the mount, a client that maps and asks for
+// sub-buffers (GET_READER), others that map, look and are killed, and a reader of trace_pipe. Each event that was written is
+// then in one of four places: the first client had it, the pipe had it, it was overwritten, or it is still in its ring.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <ringside/ringside.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <ringside/abi/event_cursor.hpp>
+#include <ringside/abi/meta_page.hpp>
+#include <thread>
+
+#include "instance/instance.hpp"
+#include "mount/session.hpp"
+#include "ring_memory.hpp"
+
+namespace ringside::test {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+constexpr u32 threads = 3, contexts = 3;  // a thread, and handlers of two signals, which nest in each other
+constexpr u32 subbuf_size = 4096, nr_kb = 256;
+
+struct Event {
+  u32 thread, context;
+  u64 sequence, check;
+};
+u64 check_of(const Event& e) { return (e.sequence * contexts + e.context) * threads + e.thread + 0x5bd1e995; }
+constexpr const char* fields =
+    "\tfield:u32 thread;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:u32 context;\toffset:12;\tsize:4;\tsigned:0;\n"
+    "\tfield:u64 sequence;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:u64 check;\toffset:24;\tsize:8;\tsigned:0;\n";
+ringside_event event{"storm",
+                     "tick",
+                     fields,
+                     "\"%u %u %llu %llu\", REC->thread, REC->context, REC->sequence, REC->check",
+                     ringside_gate_of("storm", "tick"),
+                     0,
+                     nullptr,
+                     nullptr};
+
+// What happens in other processes.
+struct Shared {
+  struct Writer {
+    u64 written[contexts], refused;
+  } by[threads];
+  std::atomic<u64> handlers;
+  std::atomic<u32> ready, ended;
+  std::atomic<bool> stop, leave;
+  std::atomic<u64> lookers, looks, lies;
+};
+Shared* shared;
+
+thread_local u32 me;
+
+void write_one(u32 context) {
+  Shared::Writer& w = shared->by[me];
+  Event e{me, context, w.written[context], 0};
+  e.check = check_of(e);
+  ringside_slot slot;
+  if (!ringside_begin(&event, 8 + sizeof e + static_cast<u32>(e.sequence % 4) * 24, &slot)) {
+    __atomic_fetch_add(&w.refused, 1, __ATOMIC_RELAXED);
+    return;
+  }
+  std::memcpy(slot.payload + 8, &e, sizeof e);
+  ringside_end(&slot);
+  ++w.written[context];
+}
+
+void on_signal(int number) {
+  const int saved = errno;
+  shared->handlers.fetch_add(1, std::memory_order_relaxed);
+  write_one(number == SIGRTMIN ? 1 : 2);
+  errno = saved;
+}
+
+void write_all(u32 thread) {
+  me = thread;
+  write_one(0);  // the thread has its ring
+  ++shared->ready;
+  timer_t timers[2];
+  for (int i = 0; i < 2; ++i) {
+    sigevent to{};
+    to.sigev_notify = SIGEV_THREAD_ID;
+    to.sigev_signo = SIGRTMIN + i;
+    to._sigev_un._tid = static_cast<pid_t>(syscall(SYS_gettid));
+    const itimerspec period{{0, 170'000 + 30'000 * i}, {0, 170'000}};
+    if (timer_create(CLOCK_MONOTONIC, &to, &timers[i]) != 0 || timer_settime(timers[i], 0, &period, nullptr) != 0) _exit(2);
+  }
+  while (!shared->stop)
+    for (int i = 0; i < 1000; ++i) write_one(0);
+  for (timer_t t : timers) timer_delete(t);
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  ++shared->ended;
+  while (!shared->leave) usleep(1000);  // its ring is not given back before the books are closed
+}
+
+// A child of its own for `what`, which does not outlive us.
+pid_t start(const std::function<void()>& what) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  what();
+  _exit(0);
+}
+
+struct Mapped {
+  sys::Fd fd;
+  sys::Region all;
+  explicit Mapped(const std::string& cpu) : fd(::open((cpu + "/trace_pipe_raw").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
+    auto page = sys::Region::map(fd.get(), page_size, false, "the meta-page");
+    if (!page) return;
+    const auto* const m = reinterpret_cast<const abi::MetaPage*>(page->data());
+    if (auto whole = sys::Region::map(fd.get(), u64{m->subbuf_size} * (m->nr_subbufs + 1), false, "the ring"))
+      all = std::move(*whole);
+  }
+  explicit operator bool() const { return all.data() != nullptr; }
+  const abi::MetaPage& meta() const { return *reinterpret_cast<const abi::MetaPage*>(all.data()); }
+  const u8* sub_buffer(u32 id) const { return all.data() + (u64{id} + 1) * subbuf_size; }
+};
+
+// Maps all rings, looks at their pages as they change, and is killed in the middle of it: again and again.
+void look_and_die(const std::vector<std::string>& cpus) {
+  for (unsigned n = 0; !shared->leave; ++n) {
+    const pid_t looker = start([&] {
+      std::vector<std::unique_ptr<Mapped>> maps;
+      for (const std::string& cpu : cpus) {
+        maps.push_back(std::make_unique<Mapped>(cpu));
+        if (!*maps.back()) ++shared->lies;
+      }
+      ++shared->lookers;
+      for (;;)
+        for (const auto& m : maps) {
+          const u32 nr = m->meta().nr_subbufs;
+          if (m->meta().subbuf_size != subbuf_size || __atomic_load_n(&m->meta().reader.id, __ATOMIC_ACQUIRE) >= nr)
+            ++shared->lies;
+          for (u32 id = 0; id < nr; ++id) {
+            const auto* const h = reinterpret_cast<const abi::SubBufferHeader*>(m->sub_buffer(id));
+            if (abi::commit_size(__atomic_load_n(&h->commit, __ATOMIC_ACQUIRE)) > subbuf_size - abi::header_size)
+              ++shared->lies;
+          }
+          shared->looks += nr;
+          usleep(200);
+        }
+    });
+    usleep(20'000 + n % 7 * 10'000);
+    kill(looker, SIGKILL);
+    waitpid(looker, nullptr, 0);
+  }
+}
+
+// Which events were taken out, in the order in which they were.
+struct Taken {
+  u64 next[threads][contexts] = {}, count[threads] = {}, torn = 0, backwards = 0;
+  void add(const Event& e) {
+    if (e.thread >= threads || e.context >= contexts || e.check != check_of(e)) {
+      ++torn;
+      return;
+    }
+    u64& at = next[e.thread][e.context];
+    if (e.sequence < at) ++backwards;  // once more, or out of order
+    at = e.sequence + 1;
+    ++count[e.thread];
+  }
+};
+
+struct Stats {
+  u64 entries = 0, overrun = 0, commit_overrun = 0, dropped = 0, read = 0;
+};
+Stats stats(int fd) {
+  char text[1024];
+  const ssize_t n = pread(fd, text, sizeof text - 1, 0);
+  text[std::max<ssize_t>(n, 0)] = '\0';
+  const auto value = [&](const char* name) {
+    const char* const at = std::strstr(text, name);
+    EXPECT_NE(at, nullptr) << name << text;
+    return at != nullptr ? std::strtoull(at + std::strlen(name), nullptr, 10) : 0;
+  };
+  return {value("entries: "), value("\noverrun: "), value("commit overrun: "), value("dropped events: "),
+          value("read events: ")};
+}
+
+bool eventually(const std::function<bool()>& holds) {
+  for (int i = 0; i < 6000; ++i, usleep(5000))
+    if (holds()) return true;
+  return false;
+}
+
+class MountStorm : public testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    if (access("/dev/fuse", R_OK | W_OK) != 0) GTEST_SKIP() << "/dev/fuse: " << strerrorname_np(errno);
+    if (geteuid() != 0) GTEST_SKIP() << "FUSE passthrough wants root";
+    fs::create_directories(at);
+    const char* const before = getenv("RINGSIDE_ROOT");
+    root_before = before != nullptr ? before : "";
+    setenv("RINGSIDE_ROOT", (dir + "/root").c_str(), 1);
+    shared = static_cast<Shared*>(mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    new (shared) Shared{};
+  }
+  void TearDown() override {
+    if (shared == nullptr) return;
+    shared->stop = shared->leave = true;
+    for (const pid_t child : {looking, writing}) end(child, 0);
+    end(server, SIGTERM);
+    while (umount2(at.c_str(), MNT_DETACH) == 0) {
+    }
+    munmap(shared, sizeof *shared);
+    shared = nullptr;
+    fs::remove_all(dir);
+    root_before.empty() ? unsetenv("RINGSIDE_ROOT") : setenv("RINGSIDE_ROOT", root_before.c_str(), 1);
+  }
+  static void end(pid_t child, int number) {
+    if (child <= 0) return;
+    if (number != 0) kill(child, number);
+    if (eventually([&] { return waitpid(child, nullptr, WNOHANG) != 0; })) return;
+    ADD_FAILURE() << "a process did not end";
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+  }
+
+  std::string root_before, dir = "/dev/shm/ringside-mount-storm-" + std::to_string(getpid()), at = dir + "/m",
+                           web = at + "/instances/web";
+  pid_t server = -1, writing = -1, looking = -1;
+};
+INSTANTIATE_TEST_SUITE_P(Mount, MountStorm, testing::Bool(),
+                         [](const auto& overwrite) { return overwrite.param ? "Overwrite" : "Discard"; });
+
+volatile sig_atomic_t server_stops;
+
+TEST_P(MountStorm, TheBooksBalance) {
+  const bool overwrite = GetParam();
+  {
+    InstanceOptions options;
+    options.name = "web";
+    options.buffer_size = nr_kb << 10;
+    options.subbuf_size = subbuf_size;
+    options.clock = ClockKind::mono;
+    options.overwrite = overwrite;
+    must(Instance::create(options));
+  }
+  server = start([&] {
+    struct sigaction on_end {};
+    server_stops = 0;
+    on_end.sa_handler = [](int) { server_stops = 1; };
+    sigaction(SIGTERM, &on_end, nullptr);
+    auto session = mount::Session::mount(at, {});
+    if (!session) std::fprintf(stderr, "%s\n", session.error().sentence.c_str());
+    while (session && server_stops == 0) {
+      auto on = (*session)->turn(200);
+      if (!on || !*on) break;
+    }
+  });
+  ASSERT_TRUE(eventually([&] {
+    struct statvfs st {};
+    return statvfs(at.c_str(), &st) == 0 && access((web + "/tracing_on").c_str(), F_OK) == 0;
+  }));
+  writing = start([] {
+    struct sigaction action {};
+    action.sa_handler = on_signal;
+    action.sa_flags = SA_RESTART;
+    for (int i = 0; i < 2; ++i) sigaction(SIGRTMIN + i, &action, nullptr);
+    if (ringside_open("web") != 0 || ringside_register(&event) != 0) _exit(1);
+    std::vector<std::thread> all;
+    for (u32 t = 0; t < threads; ++t) all.emplace_back(write_all, t);
+    for (std::thread& t : all) t.join();
+  });
+  ASSERT_TRUE(eventually([] { return shared->ready == threads; }));
+  std::vector<std::string> cpus;
+  for (u32 n = 0; n < threads; ++n) cpus.push_back(web + "/per_cpu/cpu" + std::to_string(n));
+  {
+    const sys::Fd raw(::open((cpus[0] + "/trace_pipe_raw").c_str(), O_RDONLY | O_CLOEXEC));
+    const auto page = sys::Region::map(raw.get(), page_size, false, "the meta-page");
+    if (!page && page.error().code.value() == ENODEV) GTEST_SKIP() << "this kernel has no FUSE passthrough (Linux 6.9 has)";
+  }
+  looking = start([&] { look_and_die(cpus); });
+
+  // Both consumers take from all rings. While one takes, the other does not: what each had is then known to the event.
+  std::mutex taking;
+  std::atomic<bool> over{false}, pipe_waits{false};
+  Taken taken;
+  u64 by_mapper = 0, by_pipe = 0, bad = 0, asked = 0, pipe_reads = 0, lost = 0;
+  std::vector<sys::Fd> books;
+  for (const std::string& cpu : cpus) books.emplace_back(::open((cpu + "/stats").c_str(), O_RDONLY | O_CLOEXEC));
+
+  std::thread mapper([&] {
+    struct Ring {
+      Mapped map;
+      u64 read = 0, pipe_reads = ~u64{0};
+    };
+    std::vector<std::unique_ptr<Ring>> rings;
+    for (const std::string& cpu : cpus) rings.push_back(std::make_unique<Ring>(Ring{Mapped(cpu)}));
+    std::vector<Event> events;
+    while (!over) {
+      u64 found = 0;
+      for (u32 n = 0; n < threads; ++n) {
+        Ring& r = *rings[n];
+        while (pipe_waits) usleep(20);
+        const std::lock_guard lock(taking);
+        if (!r.map) {
+          ++bad;
+          continue;
+        }
+        if (r.pipe_reads != pipe_reads) r.read = stats(books[n].get()).read;
+        r.pipe_reads = pipe_reads;
+        if (ioctl(r.map.fd.get(), abi::get_reader_ioctl) != 0) ++bad;
+        ++asked;
+        const abi::MetaPage& meta = r.map.meta();
+        const u64 fresh = meta.read - std::exchange(r.read, meta.read);
+        events.clear();
+        abi::EventCursor c(r.map.sub_buffer(meta.reader.id) + abi::header_size, 0, meta.reader.read, 0);
+        while (c.next()) std::memcpy(&events.emplace_back(), c.payload().data + 8, sizeof(Event));
+        if (c.malformed() != abi::Malformed::no || fresh > events.size()) {
+          ++bad;
+          continue;
+        }
+        for (size_t i = events.size() - fresh; i < events.size(); ++i) taken.add(events[i]);
+        found += fresh;
+      }
+      by_mapper += found;
+      if (found == 0) usleep(200);
+    }
+  });
+  std::thread pipe([&] {
+    const sys::Fd fd(::open((web + "/trace_pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    std::vector<char> text(100'000);  // all that one read takes out: nothing is left on the way
+    while (!over) {
+      pollfd ready{fd.get(), POLLIN, 0};
+      if (poll(&ready, 1, 100) != 1) continue;
+      pipe_waits = true;
+      const std::lock_guard lock(taking);
+      pipe_waits = false;
+      ++pipe_reads;
+      const ssize_t n = read(fd.get(), text.data(), text.size() - 1);
+      if (n < 0) {
+        if (errno != EAGAIN) ++bad;
+        continue;
+      }
+      text[static_cast<size_t>(n)] = '\0';
+      for (const char* line = text.data(); *line != '\0'; line = std::strchr(line, '\n') + 1) {
+        const char* const end = std::strchr(line, '\n');
+        if (end == nullptr) {
+          ++bad;
+          break;
+        }
+        const std::string_view whole(line, static_cast<size_t>(end - line));
+        if (const size_t at_lost = whole.find("[LOST "); at_lost != std::string_view::npos) {
+          lost += std::strtoull(line + at_lost + 6, nullptr, 10);
+          continue;
+        }
+        const size_t at_event = whole.find(": tick: ");
+        Event e{};
+        unsigned long long sequence, check;
+        if (at_event == std::string_view::npos ||
+            std::sscanf(line + at_event + 8, "%u %u %llu %llu", &e.thread, &e.context, &sequence, &check) != 4) {
+          ++bad;
+          continue;
+        }
+        e.sequence = sequence;
+        e.check = check;
+        taken.add(e);
+        ++by_pipe;
+      }
+    }
+  });
+  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(test_seconds(60) / 2);
+  while (std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(10ms);
+  over = true;  // and the writers fill their rings once more
+  mapper.join();
+  pipe.join();
+  std::this_thread::sleep_for(20ms);
+  shared->stop = true;
+  ASSERT_TRUE(eventually([] { return shared->ended == threads; }));
+
+  u64 written = 0, refused = 0, inside = 0, overrun = 0, dropped = 0, read_events = 0;
+  for (u32 n = 0; n < threads; ++n) {
+    const Stats s = stats(books[n].get());
+    overrun += s.overrun;
+    dropped += s.dropped + s.commit_overrun;
+    inside += s.entries;
+    read_events += s.read;
+  }
+  EXPECT_EQ(read_events, by_mapper + by_pipe);
+  // What is still inside, by copies.
+  u64 copied = 0;
+  for (const std::string& cpu : cpus) {
+    const sys::Fd raw(::open((cpu + "/trace_pipe_raw").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    std::vector<u64> image(subbuf_size / 8);
+    while (::read(raw.get(), image.data(), subbuf_size) == subbuf_size) {
+      abi::EventCursor c(reinterpret_cast<const u8*>(image.data()) + abi::header_size, 0, abi::commit_size(image[1]), 0);
+      for (; c.next(); ++copied) {
+        Event e;
+        std::memcpy(&e, c.payload().data + 8, sizeof e);
+        taken.add(e);
+      }
+      EXPECT_EQ(c.malformed(), abi::Malformed::no);
+    }
+  }
+  for (u32 t = 0; t < threads; ++t) {
+    u64 of_thread = 0;
+    for (u32 c = 0; c < contexts; ++c) {
+      of_thread += shared->by[t].written[c];
+      // The last one of each context is there: nothing was overwritten since.
+      EXPECT_LE(taken.next[t][c], shared->by[t].written[c]);
+      if (!overwrite) {
+        EXPECT_EQ(taken.next[t][c], shared->by[t].written[c]);
+      }
+    }
+    written += of_thread;
+    refused += shared->by[t].refused;
+    if (!overwrite) {
+      EXPECT_EQ(taken.count[t], of_thread) << "of thread " << t;
+    }
+  }
+  EXPECT_EQ(bad, 0u);
+  EXPECT_EQ(taken.torn, 0u);
+  EXPECT_EQ(taken.backwards, 0u);
+  EXPECT_EQ(copied, inside);
+  EXPECT_EQ(written, by_mapper + by_pipe + overrun + inside);
+  EXPECT_EQ(refused, dropped);
+  EXPECT_LE(lost, overrun);
+  EXPECT_EQ(shared->lies, 0u);
+  EXPECT_GT(by_mapper, 0u);
+  EXPECT_GT(by_pipe, 0u);
+  EXPECT_GT(shared->lookers, 0u);
+  EXPECT_GT(shared->looks, 0u);
+  EXPECT_GT(shared->handlers, 0u);
+  if (overwrite) {
+    EXPECT_GT(overrun, 0u);
+  } else {
+    EXPECT_EQ(overrun, 0u);
+  }
+  const auto n = [](u64 value) { return static_cast<unsigned long long>(value); };
+  std::printf(
+      "%llu events of %u threads, %llu handlers: %llu by GET_READER (%llu), %llu by trace_pipe (%llu reads), %llu overrun, "
+      "%llu inside; "
+      "%llu refused; %llu mappers killed\n",
+      n(written), threads, n(shared->handlers), n(by_mapper), n(asked), n(by_pipe), n(pipe_reads), n(overrun), n(inside),
+      n(refused), n(shared->lookers));
+}
+
+}  // namespace
+}  // namespace ringside::test
