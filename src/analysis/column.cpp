@@ -9,13 +9,9 @@
 namespace ringside {
 namespace {
 
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
 Column::Unit unit_of(std::string_view name) {
-  if (ends_with(name, "_ns") || name == "ts") return Column::Unit::ns;
-  if (name == "size" || name == "bytes" || ends_with(name, "_bytes") || ends_with(name, "bytes_req") || ends_with(name, "bytes_alloc"))
+  if (name.ends_with("_ns") || name == "ts") return Column::Unit::ns;
+  if (name == "size" || name == "bytes" || name.ends_with("_bytes") || name.ends_with("bytes_req") || name.ends_with("bytes_alloc"))
     return Column::Unit::bytes;
   return Column::Unit::none;
 }

@@ -16,10 +16,6 @@ namespace {
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
 // Text, and under it a mark. Of a long text the part around the mark.
 Error error_at(std::string_view text, size_t at, const std::string& why) {
   constexpr size_t around = 60;
@@ -167,7 +163,7 @@ class FilterParser {
     }
     u64 unit = 1;
     for (const auto& [suffix, ns] : {std::pair<std::string_view, u64>{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}}) {
-      if (!ends_with(text, suffix)) continue;
+      if (!text.ends_with(suffix)) continue;
       text.remove_suffix(suffix.size());
       unit = ns;
       value.is_time = true;
@@ -251,7 +247,7 @@ Filter::Lowered Filter::lower_number(const Leaf& leaf, Step step, u32 bits, bool
     }
   }
   if (value.number == Value::Number::real) return refused(leaf.field + " is a whole number; " + in_quotes(value.text) + " is not, or has over 64 bits");
-  if (value.is_time && step.op != Op::time && !ends_with(leaf.field, "_ns"))
+  if (value.is_time && step.op != Op::time && !leaf.field.ends_with("_ns"))
     return refused("a time is for ts and fields that end in _ns; " + leaf.field + " is a plain number");
   switch (leaf.compare) {
     case Compare::equal:

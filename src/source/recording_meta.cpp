@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int version = 1;
+constexpr int meta_version = 1;
 constexpr u64 largest_meta = u64{256} << 20;  // a thousand times the largest seen
 
 json name_json(const RingName& n) {
@@ -98,7 +98,7 @@ ClockInfo read_clock(const json& j) {
 }
 
 RecordingMeta meta_from(const json& j) {
-  if (j.at("ringside_recording").get<int>() != version)
+  if (j.at("ringside_recording").get<int>() != meta_version)
     throw std::runtime_error("it is of version " + j.at("ringside_recording").dump() + ", this ringside reads version 1");
   RecordingMeta meta;
   meta.clock = read_clock(j.at("clock"));
@@ -173,7 +173,7 @@ result<RecordingMeta> RecordingMeta::read(const std::string& dir) {
 
 result<void> RecordingMeta::write(const std::string& dir) const {
   json j;
-  j["ringside_recording"] = version;
+  j["ringside_recording"] = meta_version;
   j["clock"] = {{"kind", to_string(clock.kind)},
                 {"mult", clock.mult},
                 {"shift", clock.shift},

@@ -151,9 +151,10 @@ TEST_F(KernelCli, CtrlCUnderAStorm) {
   for (const char* command : {"record -e 'syscalls:*' -e 'sched:*' -b 64k -o small", "record -e 'syscalls:*' -e 'sched:*' -b 1M -o large",
                               "top -e 'syscalls:*' --interval 100ms"}) {
     const u64 start = sys::now_ns();
-    // A second of it once its instance of tracefs records; a shell's background jobs would ignore Ctrl-C.
-    const Outcome o = run("env --default-signal=INT " RINGSIDE_BUILD_DIR "/ringside " + std::string(command) + " & P=$!; on=" +
-                          must(tracefs_dir()) + "/instances/ringside-$P/tracing_on; for i in $(seq 1000); do grep -sq 1 $on && break; sleep 0.02; done; " +
+    // A second of it once its instance of tracefs records (it is on until it is set up); a shell's background jobs would ignore Ctrl-C.
+    const Outcome o = run("env --default-signal=INT " RINGSIDE_BUILD_DIR "/ringside " + std::string(command) + " & P=$!; at=" +
+                          must(tracefs_dir()) + "/instances/ringside-$P; for i in $(seq 1000); do " +
+                          "grep -sq X $at/events/enable && grep -sq 1 $at/tracing_on && break; sleep 0.02; done; " +
                           "sleep 1; kill -INT $P; wait $P");
     EXPECT_EQ(o.code, 0) << command << "\n" << o.err;
     EXPECT_LT(sys::now_ns() - start, 20'000'000'000) << command;
