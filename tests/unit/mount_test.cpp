@@ -232,6 +232,23 @@ TEST_F(MountServer, ARingThatIsMappedIsNotTrimmed) {
   EXPECT_GT(instance->trim(), 0u);
 }
 
+TEST_F(MountServer, WhatAKilledServerHasCountedAsMappedHoldsNothing) {
+  write_events(3);
+  auto instance = must(Instance::open("web"));
+  auto source = must(instance->source(0));
+  while (must(source->next())) {
+  }
+  source.reset();
+  const auto set_mapped = [&] {
+    const sys::Fd ring(::open((dir + "/web/per_cpu/cpu0/ring").c_str(), O_WRONLY | O_CLOEXEC));
+    const u64 one = 1;
+    ASSERT_EQ(pwrite(ring.get(), &one, sizeof one, offsetof(Control, mapped)), static_cast<ssize_t>(sizeof one));
+  };
+  set_mapped();
+  EXPECT_TRUE(instance->resize(1 << 16, 8192));
+  EXPECT_GT(instance->trim(), 0u) << "its thread has ended, all is read, and nobody is there who could have it mapped";
+}
+
 TEST_F(MountServer, OneNumberForAllWhoMapARing) {
   start();
   write_events(3);
