@@ -351,7 +351,12 @@ void Remote::refresh() {
   const std::lock_guard lock(mutex_);
   if (events_shown_ == events_known_) return;
   events_shown_ = events_known_;
-  for (const EventInfo& e : events_) (void)formats_.add(e.number(), e.system, e.name, e.format);
+  for (const EventInfo& e : events_) {
+    EventInfo& known = formats_of_[e.number()];
+    if (known.system == e.system && known.name == e.name && known.format == e.format) continue;
+    known = e;
+    (void)formats_.add(e.number(), e.system, e.name, e.format);
+  }
   if (life_ != nullptr)
     for (const auto& r : life_->rings) tasks_.add(r->name);
 }
@@ -378,6 +383,15 @@ void Remote::run() {
       queue_.pop_front();
       lock.unlock();
       const int error = carry_out(c);
+      const auto attaches = [](const Command& any) { return any.what == Command::What::load || any.what == Command::What::enable; };
+      // A writer that is silent is waited for once, not once for each who has asked meanwhile.
+      if (error == ETIMEDOUT && attaches(c)) {
+        lock.lock();
+        for (const Command& other : queue_)
+          if (attaches(other)) other.job->error.store(error, std::memory_order_release);
+        std::erase_if(queue_, attaches);
+        lock.unlock();
+      }
       if (c.job != nullptr) {
         c.job->error.store(error, std::memory_order_release);
         c = {};  // perhaps the last that used the rings

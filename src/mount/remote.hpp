@@ -9,6 +9,7 @@
 #pragma once
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <ringside/abi/meta_page.hpp>
@@ -116,6 +117,7 @@ class Remote final : public Owner {
   bool unsure_ = false;  // the worker's: a switch was not answered in time, and may have happened
   u64 armed_until_ns_ = 0;
   Formats formats_;
+  std::map<u32, EventInfo> formats_of_;  // what they were made of
   Tasks tasks_;
   std::thread thread_;
 };

@@ -5,11 +5,13 @@
 #include <ringside/remote/process_writer.hpp>
 #include <ringside/ringside.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -276,6 +278,15 @@ struct MountRemotes : MountServer {
       if (holds()) return true;
     return false;
   }
+  static sys::Fd listen_at(const std::string& path) {
+    sys::Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    sockaddr_un at{};
+    at.sun_family = AF_UNIX;
+    std::memcpy(at.sun_path, path.c_str(), path.size());
+    EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
+    EXPECT_EQ(listen(fd.get(), 16), 0);
+    return fd;
+  }
   std::set<std::string> names(const std::string& path) {
     std::set<std::string> all;
     for (const Listed& l : must(server->list(path.empty() ? root_inode : find(path)))) all.insert(l.name);
@@ -393,15 +404,6 @@ TEST_F(MountRemotes, WhoWaitsIsAnsweredOnceAndLoadingEnds) {
 
 TEST_F(MountRemotes, WritersThatAreSilentOrLieHoldNobody) {
   // One that accepts nothing, one that answers nonsense, one that is not there.
-  const auto listen_at = [&](const std::string& path) {
-    sys::Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    sockaddr_un at{};
-    at.sun_family = AF_UNIX;
-    std::memcpy(at.sun_path, path.c_str(), path.size());
-    EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
-    EXPECT_EQ(listen(fd.get(), 16), 0);
-    return fd;
-  };
   const sys::Fd silent = listen_at(dir + "/silent"), liar = listen_at(dir + "/liar");
   std::atomic<bool> stop{false};
   std::thread lies([&] {
@@ -451,6 +453,55 @@ TEST_F(MountRemotes, WritersThatAreSilentOrLieHoldNobody) {
   server.reset();
   shutdown(liar.get(), SHUT_RDWR);
   lies.join();
+}
+
+TEST_F(MountRemotes, WhoAsksForTheSameOfASilentWriterWaitsNoLonger) {
+  const sys::Fd silent = listen_at(dir + "/silent");
+  ServerOptions o;
+  o.remotes = {"silent=" + dir + "/silent"};
+  start(o);
+  const u64 inode = find("remotes/silent/per_cpu/cpu0/trace_pipe_raw");
+  std::vector<int> errors(12, -1);
+  for (int& error : errors) {
+    const Opened opened = must(server->open(inode, O_RDONLY, me));
+    server->when(server->job(opened.handle), [&, handle = opened.handle](int e) { error = server->finish(handle, e).error().code.value(); });
+  }
+  EXPECT_TRUE(eventually([&] { return server->turn(), std::count(errors.begin(), errors.end(), ETIMEDOUT) == 12; })) << "one after the other: 12 s";
+  EXPECT_EQ(server->open_files(), 0u);
+  server.reset();
+}
+
+TEST_F(MountRemotes, WritersThatHaveGoneMakeRoom) {
+  std::filesystem::create_directory(dir + "/.remotes");
+  std::vector<sys::Fd> dead;
+  for (int k = 0; k < 256; ++k) dead.push_back(listen_at(dir + "/.remotes/app-" + std::to_string(k)));
+  start();
+  EXPECT_TRUE(eventually([&] { return names("remotes").size() == 256; }));
+  for (int k = 0; k < 256; ++k) unlink((dir + "/.remotes/app-" + std::to_string(k)).c_str());
+  EXPECT_TRUE(eventually([&] { return names("remotes").empty(); }));
+  remote::ProcessWriter<> late({remote::announced_path("late"), {}});
+  EXPECT_TRUE(eventually([&] { return names("remotes") == std::set<std::string>{"late"}; }));
+}
+
+TEST_F(MountRemotes, FormatsThatStayTheSameAreLearntOnce) {
+  const std::string path = dir + "/app";
+  sys::Fd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  Remote remote("app", path, 1, event.get());
+  const auto ask = [&] {
+    const auto job = remote.probe();
+    EXPECT_TRUE(eventually([&] { return job->error.load() >= 0; }));
+    EXPECT_EQ(job->error.load(), 0);
+    remote.refresh();
+  };
+  const std::string format = "name: tick\nID: 1\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\nprint fmt: \"\"\n";
+  for (const char* name : {"tick", "tick", "tock"}) {
+    remote::ProcessWriter<> writer({path, {{1, "app", name, format}}});
+    ASSERT_EQ(writer.error(), 0);
+    for (int k = 0; k < 3; ++k) ask();
+    ASSERT_NE(remote.formats().find(1), nullptr);
+    EXPECT_EQ(remote.formats().find(1)->name, name);
+  }
+  EXPECT_EQ(remote.formats().all().size(), 2u);
 }
 
 }  // namespace
