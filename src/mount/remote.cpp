@@ -384,8 +384,8 @@ void Remote::run() {
       lock.unlock();
       const int error = carry_out(c);
       const auto attaches = [](const Command& any) { return any.what == Command::What::load || any.what == Command::What::enable; };
-      // A writer that is silent is waited for once, not once for each who has asked meanwhile.
-      if (error == ETIMEDOUT && attaches(c)) {
+      // A writer that cannot be attached is waited for once, not once for each who has asked meanwhile.
+      if (error != 0 && attaches(c) && !loaded()) {
         lock.lock();
         for (const Command& other : queue_)
           if (attaches(other)) other.job->error.store(error, std::memory_order_release);
@@ -603,8 +603,10 @@ int Remote::carry_out(const Command& c) {
 
 int Remote::reset_rings(std::optional<u32> only) {
   const bool gone = this->gone();
+  const u64 deadline = sys::now_ns() + 2 * static_cast<u64>(std::chrono::nanoseconds(patience).count());
   for (u32 n = 0; n < cpus_; ++n) {
     if (only && *only != n) continue;
+    if (!gone && sys::now_ns() > deadline) return ETIMEDOUT;  // of all rings: each may be answered just in time
     std::shared_ptr<Life> life;
     {
       const std::lock_guard lock(mutex_);

@@ -69,9 +69,9 @@ struct MountServer : testing::Test {
     unsetenv("RINGSIDE_ROOT");
     std::filesystem::remove_all(dir);
   }
-  void start(ServerOptions o = {}, bool maps_work = true) {
+  void start(ServerOptions o = {}, bool maps_work = true, u32 cpus = 2) {
     o.instances = {"web"};
-    o.cpus = 2;
+    o.cpus = cpus;
     server = must(Server::create(o, {[this, maps_work](int) { return maps_work ? ++maps : -EPERM; }, [this](int) { --maps; }}));
   }
   static void write_events(u64 count) {
@@ -469,6 +469,35 @@ TEST_F(MountRemotes, WhoAsksForTheSameOfASilentWriterWaitsNoLonger) {
   EXPECT_TRUE(eventually([&] { return server->turn(), std::count(errors.begin(), errors.end(), ETIMEDOUT) == 12; })) << "one after the other: 12 s";
   EXPECT_EQ(server->open_files(), 0u);
   server.reset();
+}
+
+// Each ring's answer comes in time, all of them together would not.
+TEST_F(MountRemotes, AWriterThatTakesItsTimeForEachRingHoldsNobodyForAll) {
+  const sys::Fd slow = listen_at(dir + "/slow");
+  std::atomic<u32> resets{0};
+  std::thread answers([&] {
+    for (;;) {
+      const sys::Fd fd(accept4(slow.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (!fd) return;
+      remote::Request q;
+      while (recv(fd.get(), &q, sizeof q, 0) > 0) {
+        remote::Answer a{remote::message_magic, q.ask, q.sequence, 0, 0, 0, 0};
+        if (q.ask == remote::Ask::event) a.error = ENOENT;
+        if (q.ask == remote::Ask::reset) ++resets, usleep(600'000);
+        if (send(fd.get(), &a, sizeof a, MSG_NOSIGNAL) < 0) break;
+      }
+    }
+  });
+  ServerOptions o;
+  o.remotes = {"slow=" + dir + "/slow"};
+  start(o, true, 64);
+  const u64 pipe = must(open_it("remotes/slow/trace_pipe")).handle;
+  EXPECT_EQ(write_it("remotes/slow/trace", "0"), ETIMEDOUT);
+  EXPECT_LT(resets, 10u);
+  server->release(pipe);
+  server.reset();
+  shutdown(slow.get(), SHUT_RDWR);
+  answers.join();
 }
 
 TEST_F(MountRemotes, WritersThatHaveGoneMakeRoom) {
