@@ -144,6 +144,19 @@ TEST_F(MountServer, WhoWaitsIsAnsweredOnce) {
   EXPECT_EQ(e.error, EBADF) << "not open any more";
 }
 
+TEST_F(MountServer, WhoWasInterruptedIsNotAnsweredAgainAtTheEnd) {
+  start();
+  const u64 pipe = open("trace_pipe");
+  Answer a, b;
+  read(pipe, a);
+  server->interrupt(token);
+  EXPECT_EQ(a.error, EINTR);
+  read(pipe, b);
+  server.reset();
+  EXPECT_EQ(a.error, EINTR);
+  EXPECT_EQ(b.error, ENODEV);
+}
+
 TEST_F(MountServer, LimitsArePerUser) {
   ServerOptions o;
   o.most_files = 20;
@@ -498,6 +511,89 @@ TEST_F(MountRemotes, AWriterThatTakesItsTimeForEachRingHoldsNobodyForAll) {
   server.reset();
   shutdown(slow.get(), SHUT_RDWR);
   answers.join();
+}
+
+// Opens, closes, waits, switches and empties while writers write, end and come again, and then the mount ends: every request is
+// answered, once.
+TEST_F(MountRemotes, WhateverGoesOnEachRequestIsAnsweredOnce) {
+  const std::string path = remote::announced_path("app");
+  std::atomic<bool> stop{false};
+  std::thread app([&] {
+    for (u64 round = 0; !stop; ++round) {
+      remote::ProcessWriter<> writer({path, {{1, "app", "tick", ""}}});
+      for (u32 k = 0; k < 60 && !stop; ++k, usleep(2000))
+        for (Tick tick; tick.number < 200; ++tick.number)
+          if (auto* ring = writer.ring(0)) ring->write(&tick, sizeof tick);
+    }
+  });
+  start();
+  EXPECT_TRUE(eventually([&] { return names("remotes").count("app") == 1; }));
+  const std::string in = "remotes/app/";
+  const std::vector<std::string> paths{"trace_pipe", "trace", "tracing_on", "per_cpu/cpu0/trace_pipe_raw", "per_cpu/cpu0/stats", "per_cpu/cpu0/trace_pipe", "per_cpu/cpu1/trace_pipe_raw"};
+  std::vector<u64> inodes;
+  for (const std::string& name : paths) inodes.push_back(find(in + name));
+  struct Open {
+    u64 handle;
+    std::string path;
+  };
+  std::vector<Open> files;
+  std::vector<std::unique_ptr<u32>> answers;
+  struct Once final : Reply {
+    explicit Once(u32& n) : count(n) {}
+    ~Once() override { EXPECT_EQ(count, 1u); }
+    void error(int) override { ++count; }
+    void data(std::string_view) override { ++count; }
+    void done() override { ++count; }
+    u32& count;
+  };
+  const auto count = [&]() -> u32& { return *answers.emplace_back(std::make_unique<u32>(0)); };
+  u64 seed = 1;
+  const auto draw = [&](u64 below) { return (seed = seed * 6364136223846793005 + 1442695040888963407, seed >> 33) % below; };
+  u32 done = 0;
+  const u64 until = sys::now_ns() + 1'500'000'000;
+  while (sys::now_ns() < until) {
+    server->turn();
+    if (draw(4) == 0) usleep(200);
+    if (files.size() < 6) {
+      const size_t which = draw(paths.size());
+      const std::string& name = paths[which];
+      const bool writes = name == "tracing_on" || (name == "trace" && draw(4) == 0);
+      const int flags = (writes ? O_RDWR | O_TRUNC : O_RDONLY) | (draw(2) == 0 ? O_NONBLOCK : 0);
+      const auto opened = server->open(inodes[which], flags, me);
+      if (!opened) continue;
+      if (const auto job = server->job(opened->handle); job != nullptr)
+        server->when(job, [&, &n = count(), handle = opened->handle, name](int error) {
+          ++n;
+          if (server != nullptr && server->finish(handle, error)) files.push_back({handle, name});
+        });
+      else
+        files.push_back({opened->handle, name});
+      continue;
+    }
+    const size_t at = draw(files.size());
+    const Open f = files[at];
+    switch (draw(8)) {
+      case 0:
+        server->flush(f.handle);
+        server->release(f.handle);
+        files.erase(files.begin() + static_cast<std::ptrdiff_t>(at));
+        break;
+      case 1:
+        if (f.path == "tracing_on" || f.path == "trace")
+          if (auto wrote = server->write(f.handle, draw(4) == 0 ? "0" : "1", me); wrote)
+            if (const auto job = server->job(f.handle); job != nullptr) server->when(job, [&, &n = count()](int) { ++n, ++done; });
+        break;
+      case 2: server->command(f.handle, abi::get_reader_ioctl, me, ++token, std::make_unique<Once>(count())); break;
+      case 3: server->interrupt(token - draw(3)); break;
+      case 4: server->poll(f.handle, nullptr); break;
+      default: server->read(f.handle, 0, 4096, draw(2) == 0, false, me, ++token, std::make_unique<Once>(count())); break;
+    }
+  }
+  EXPECT_GT(done, 0u);
+  server.reset();
+  for (const auto& n : answers) EXPECT_EQ(*n, 1u);
+  stop = true;
+  app.join();
 }
 
 TEST_F(MountRemotes, WritersThatHaveGoneMakeRoom) {
