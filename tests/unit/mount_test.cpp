@@ -530,6 +530,11 @@ TEST_F(MountRemotes, WhateverGoesOnEachRequestIsAnsweredOnce) {
   EXPECT_TRUE(eventually([&] { return names("remotes").count("app") == 1; }));
   const std::string in = "remotes/app/";
   const std::vector<std::string> paths{"trace_pipe", "trace", "tracing_on", "per_cpu/cpu0/trace_pipe_raw", "per_cpu/cpu0/stats", "per_cpu/cpu0/trace_pipe", "per_cpu/cpu1/trace_pipe_raw"};
+#if defined(__SANITIZE_THREAD__)
+  constexpr bool resets = false;  // the writer is kept out by membarrier, which the sanitizer does not know
+#else
+  constexpr bool resets = true;
+#endif
   std::vector<u64> inodes;
   for (const std::string& name : paths) inodes.push_back(find(in + name));
   struct Open {
@@ -557,7 +562,7 @@ TEST_F(MountRemotes, WhateverGoesOnEachRequestIsAnsweredOnce) {
     if (files.size() < 6) {
       const size_t which = draw(paths.size());
       const std::string& name = paths[which];
-      const bool writes = name == "tracing_on" || (name == "trace" && draw(4) == 0);
+      const bool writes = name == "tracing_on" || (resets && name == "trace" && draw(4) == 0);
       const int flags = (writes ? O_RDWR | O_TRUNC : O_RDONLY) | (draw(2) == 0 ? O_NONBLOCK : 0);
       const auto opened = server->open(inodes[which], flags, me);
       if (!opened) continue;
@@ -579,7 +584,7 @@ TEST_F(MountRemotes, WhateverGoesOnEachRequestIsAnsweredOnce) {
         files.erase(files.begin() + static_cast<std::ptrdiff_t>(at));
         break;
       case 1:
-        if (f.path == "tracing_on" || f.path == "trace")
+        if (f.path == "tracing_on" || (resets && f.path == "trace"))
           if (auto wrote = server->write(f.handle, draw(4) == 0 ? "0" : "1", me); wrote)
             if (const auto job = server->job(f.handle); job != nullptr) server->when(job, [&, &n = count()](int) { ++n, ++done; });
         break;
