@@ -198,6 +198,9 @@ u64 Remote::kilobytes() const {
 result<void> Remote::kilobytes(u64 value) {
   const std::lock_guard lock(mutex_);
   if (value == 0 || value > most_kilobytes) return fail(EINVAL, "a ring cannot have this size");
+  // Both sides touch all of it at once.
+  const u64 all = static_cast<u64>(sysconf(_SC_PHYS_PAGES)) * static_cast<u64>(sysconf(_SC_PAGESIZE));
+  if (value * 1024 > all / 4 / cpus_) return fail(ENOMEM, "all rings together would take more than a quarter of the machine's memory");
   if (life_ != nullptr) return fail(EBUSY, "the writer has the rings: switch it off, empty `trace` and close the files first");
   kilobytes_ = value;
   return {};

@@ -54,7 +54,7 @@ class Remote final : public Owner {
   bool on() const;
   bool gone() const;  // loaded, and the writer will never write again
   u64 kilobytes() const;
-  result<void> kilobytes(u64 value);  // EINVAL, EBUSY: loaded
+  result<void> kilobytes(u64 value);  // EINVAL, EBUSY: loaded, ENOMEM
   std::shared_ptr<void> use();        // null: not loaded
   std::vector<EventInfo> events() const;
   Counters counters(u32 ring) const;

@@ -601,6 +601,16 @@ TEST_F(MountRemotes, WhateverGoesOnEachRequestIsAnsweredOnce) {
   app.join();
 }
 
+TEST_F(MountRemotes, RingsFitIntoMemory) {
+  remote::ProcessWriter<> writer({remote::announced_path("app"), {}});
+  start({}, true, 252);
+  const u64 quarter = static_cast<u64>(sysconf(_SC_PHYS_PAGES)) * 4 / 4 / 252;  // KiB for each ring
+  const std::string size = "remotes/app/buffer_size_kb";
+  EXPECT_EQ(write_it(size, std::to_string(quarter + 1)), quarter >= 1 << 20 ? EINVAL : ENOMEM);
+  EXPECT_EQ(write_it(size, "64"), 0);
+  EXPECT_EQ(text(size), "64 (unloaded)\n");
+}
+
 TEST_F(MountRemotes, WritersThatHaveGoneMakeRoom) {
   std::filesystem::create_directory(dir + "/.remotes");
   std::vector<sys::Fd> dead;
