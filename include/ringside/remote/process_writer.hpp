@@ -272,7 +272,7 @@ class ProcessWriter {
     blob_bytes = static_cast<u64>(st.st_size);
     if (blob_bytes < sizeof(DescriptorHeader) || blob_bytes > 1u << 30) return EINVAL;
     for (size_t k = 1; k < files.n; ++k) {
-      // Memory that could be cut under us would kill us; what grows before it is mapped would lie on what is mapped behind the region.
+      // Memory that could be cut under us would kill us; what grew before it is mapped would lie on what is behind the region.
       constexpr int sized = F_SEAL_SHRINK | F_SEAL_GROW;
       const int seals = fcntl(files.fd[k], F_GET_SEALS);
       if (seals < 0 || (seals & sized) != sized) return EPERM;
