@@ -4,9 +4,9 @@
 //
 // Ids are far apart and few of them occur: the zeros are pages that nobody touches.
 #pragma once
+#include <sys/mman.h>
+
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
 #include <new>
 #include <ringside/base/types.hpp>
 #include <type_traits>
@@ -26,7 +26,7 @@ class IdTable {
     swap(other);
     return *this;
   }
-  ~IdTable() { std::free(at_); }
+  ~IdTable() { release(); }
 
   T& at(u32 id, u64 version) {
     if (id >= size_ || version != version_) [[unlikely]] renew(id, version);
@@ -37,12 +37,16 @@ class IdTable {
   static constexpr u32 step = 1u << 17;  // a source's ids
   [[gnu::noinline]] void renew(u32 id, u64 version) {
     const u32 size = std::max(size_, (id / step + 1) * step);
-    T* const zeros = static_cast<T*>(std::calloc(size, sizeof(T)));
-    if (zeros == nullptr) throw std::bad_alloc();
-    std::free(at_);
-    at_ = zeros;
+    // Not calloc: what it has been given back before it fills with zeros by hand, each time.
+    void* const zeros = mmap(nullptr, size * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (zeros == MAP_FAILED) throw std::bad_alloc();
+    release();
+    at_ = static_cast<T*>(zeros);
     size_ = size;
     version_ = version;
+  }
+  void release() noexcept {
+    if (at_ != nullptr) munmap(at_, size_ * sizeof(T));
   }
   void swap(IdTable& other) noexcept {
     std::swap(at_, other.at_);

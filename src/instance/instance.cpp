@@ -245,7 +245,7 @@ result<void> Instance::remove(const std::string& name, bool force) {
   if (stat((*path + "/instance").c_str(), &st) != 0) return fail(errno, "there is no instance " + name);
   if (auto opened = open(name); opened && !force && (*opened)->has_writers())
     return refuse(std::errc::device_or_resource_busy, "the instance " + name + " is being written to (--force removes it all the same)");
-  if (auto opened = open(name); opened && !force && is_served(*path))
+  if (auto opened = open(name); opened && !force)
     if (auto free = (*opened)->unmapped("it cannot be removed"); !free) return free;
   const auto unlink_one = [](const char* at, const struct stat*, int, struct FTW*) { return ::remove(at); };
   if (nftw(path->c_str(), unlink_one, 16, FTW_DEPTH | FTW_PHYS) != 0) return fail(errno, "cannot remove all of " + *path);
@@ -368,7 +368,7 @@ result<void> Instance::reset() {
 
 result<void> Instance::unmapped(const char* what) {
   for (const RingInfo& r : rings())
-    if (auto ring = look_at(dir_.get(), r.name.ring, geometry()); ring && ring->mapped())
+    if (auto ring = look_at(dir_.get(), r.name.ring, geometry()); ring && ring->mapped() && is_served(path_))
       return refuse(std::errc::device_or_resource_busy, "ring " + std::to_string(r.name.ring) + " is mapped by a reader: " + what + " before the reader is gone");
   return {};
 }
@@ -438,7 +438,7 @@ u64 Instance::trim() {
     bool cleared = false;
     if (auto ring = look_at(dir_.get(), r.name.ring, geometry()); ring && ring->lock()) {
       const Counters n = ring->counters();
-      if (n.unread == 0 && !ring->mapped()) {
+      if (n.unread == 0 && (!ring->mapped() || !is_served(path_))) {
         PastTotals& past = words_.control->past;
         const auto add = [](u64& word, u64 value) { __atomic_fetch_add(&word, value, __ATOMIC_RELAXED); };
         add(past.written, n.written);

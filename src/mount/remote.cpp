@@ -198,6 +198,9 @@ u64 Remote::kilobytes() const {
 result<void> Remote::kilobytes(u64 value) {
   const std::lock_guard lock(mutex_);
   if (value == 0 || value > most_kilobytes) return fail(EINVAL, "a ring cannot have this size");
+  // Both sides touch all of it at once.
+  const u64 all = static_cast<u64>(sysconf(_SC_PHYS_PAGES)) * static_cast<u64>(sysconf(_SC_PAGESIZE));
+  if (value * 1024 > all / 4 / cpus_) return fail(ENOMEM, "all rings together would take more than a quarter of the machine's memory");
   if (life_ != nullptr) return fail(EBUSY, "the writer has the rings: switch it off, empty `trace` and close the files first");
   kilobytes_ = value;
   return {};
@@ -351,7 +354,12 @@ void Remote::refresh() {
   const std::lock_guard lock(mutex_);
   if (events_shown_ == events_known_) return;
   events_shown_ = events_known_;
-  for (const EventInfo& e : events_) (void)formats_.add(e.number(), e.system, e.name, e.format);
+  for (const EventInfo& e : events_) {
+    EventInfo& known = formats_of_[e.number()];
+    if (known.system == e.system && known.name == e.name && known.format == e.format) continue;
+    known = e;
+    (void)formats_.add(e.number(), e.system, e.name, e.format);
+  }
   if (life_ != nullptr)
     for (const auto& r : life_->rings) tasks_.add(r->name);
 }
@@ -378,6 +386,15 @@ void Remote::run() {
       queue_.pop_front();
       lock.unlock();
       const int error = carry_out(c);
+      const auto attaches = [](const Command& any) { return any.what == Command::What::load || any.what == Command::What::enable; };
+      // A writer that cannot be attached is waited for once, not once for each who has asked meanwhile.
+      if (error != 0 && attaches(c) && !loaded()) {
+        lock.lock();
+        for (const Command& other : queue_)
+          if (attaches(other)) other.job->error.store(error, std::memory_order_release);
+        std::erase_if(queue_, attaches);
+        lock.unlock();
+      }
       if (c.job != nullptr) {
         c.job->error.store(error, std::memory_order_release);
         c = {};  // perhaps the last that used the rings
@@ -589,8 +606,10 @@ int Remote::carry_out(const Command& c) {
 
 int Remote::reset_rings(std::optional<u32> only) {
   const bool gone = this->gone();
+  const u64 deadline = sys::now_ns() + 2 * static_cast<u64>(std::chrono::nanoseconds(patience).count());
   for (u32 n = 0; n < cpus_; ++n) {
     if (only && *only != n) continue;
+    if (!gone && sys::now_ns() > deadline) return ETIMEDOUT;  // of all rings: each may be answered just in time
     std::shared_ptr<Life> life;
     {
       const std::lock_guard lock(mutex_);

@@ -9,6 +9,7 @@
 #pragma once
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <ringside/abi/meta_page.hpp>
@@ -53,7 +54,7 @@ class Remote final : public Owner {
   bool on() const;
   bool gone() const;  // loaded, and the writer will never write again
   u64 kilobytes() const;
-  result<void> kilobytes(u64 value);  // EINVAL, EBUSY: loaded
+  result<void> kilobytes(u64 value);  // EINVAL, EBUSY: loaded, ENOMEM
   std::shared_ptr<void> use();        // null: not loaded
   std::vector<EventInfo> events() const;
   Counters counters(u32 ring) const;
@@ -116,6 +117,7 @@ class Remote final : public Owner {
   bool unsure_ = false;  // the worker's: a switch was not answered in time, and may have happened
   u64 armed_until_ns_ = 0;
   Formats formats_;
+  std::map<u32, EventInfo> formats_of_;  // what they were made of
   Tasks tasks_;
   std::thread thread_;
 };

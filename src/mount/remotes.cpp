@@ -111,8 +111,15 @@ void Remotes::run() {
 
 void Remotes::scan() {
   std::vector<std::pair<std::string, std::string>> sockets;
+  std::vector<std::pair<std::string, Known>> gone;  // ended without the mutex
   {
     const std::lock_guard lock(mutex_);
+    for (auto k = known_.begin(); k != known_.end();) {
+      const Known& who = k->second;
+      const bool stays = who.named || who.there || !over(who.probe) || who.remote.use_count() > 1 || who.remote->loaded();
+      if (!stays) gone.push_back(std::move(*k));
+      k = stays ? k + 1 : known_.erase(k);
+    }
     for (auto& [name, known] : known_) sockets.emplace_back(name, known.remote->socket());
   }
   if (DIR* dir = opendir(dir_.c_str())) {

@@ -42,7 +42,7 @@ Server::~Server() {
   for (auto& [job, answer] : jobs_) answer(ENODEV);
   jobs_.clear();
   for (Waiting& w : waiting_)
-    if (w.reply) w.reply->error(ENODEV);
+    if (!w.over) w.reply->error(ENODEV);
   waiting_.clear();
   files_.clear();
   for (const auto& [ring, mapped] : mapped_) backing_.remove(mapped.id);

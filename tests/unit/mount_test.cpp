@@ -5,11 +5,13 @@
 #include <ringside/remote/process_writer.hpp>
 #include <ringside/ringside.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -67,9 +69,9 @@ struct MountServer : testing::Test {
     unsetenv("RINGSIDE_ROOT");
     std::filesystem::remove_all(dir);
   }
-  void start(ServerOptions o = {}, bool maps_work = true) {
+  void start(ServerOptions o = {}, bool maps_work = true, u32 cpus = 2) {
     o.instances = {"web"};
-    o.cpus = 2;
+    o.cpus = cpus;
     server = must(Server::create(o, {[this, maps_work](int) { return maps_work ? ++maps : -EPERM; }, [this](int) { --maps; }}));
   }
   static void write_events(u64 count) {
@@ -142,6 +144,19 @@ TEST_F(MountServer, WhoWaitsIsAnsweredOnce) {
   EXPECT_EQ(e.error, EBADF) << "not open any more";
 }
 
+TEST_F(MountServer, WhoWasInterruptedIsNotAnsweredAgainAtTheEnd) {
+  start();
+  const u64 pipe = open("trace_pipe");
+  Answer a, b;
+  read(pipe, a);
+  server->interrupt(token);
+  EXPECT_EQ(a.error, EINTR);
+  read(pipe, b);
+  server.reset();
+  EXPECT_EQ(a.error, EINTR);
+  EXPECT_EQ(b.error, ENODEV);
+}
+
 TEST_F(MountServer, LimitsArePerUser) {
   ServerOptions o;
   o.most_files = 20;
@@ -162,6 +177,7 @@ TEST_F(MountServer, LimitsArePerUser) {
   EXPECT_EQ(server->count_directory(me).error().code.value(), EMFILE);
   for (u32 uid = 70000; opened < 19; ++uid, ++opened) EXPECT_TRUE(server->open(file, O_RDONLY, {uid, 1}));
   EXPECT_EQ(server->open(file, O_RDONLY, {80000, 1}).error().code.value(), ENFILE);
+  server.reset();  // answers who waits
 }
 
 TEST_F(MountServer, RequestsThatMakeNoSense) {
@@ -232,6 +248,23 @@ TEST_F(MountServer, ARingThatIsMappedIsNotTrimmed) {
   EXPECT_GT(instance->trim(), 0u);
 }
 
+TEST_F(MountServer, WhatAKilledServerHasCountedAsMappedHoldsNothing) {
+  write_events(3);
+  auto instance = must(Instance::open("web"));
+  auto source = must(instance->source(0));
+  while (must(source->next())) {
+  }
+  source.reset();
+  const auto set_mapped = [&] {
+    const sys::Fd ring(::open((dir + "/web/per_cpu/cpu0/ring").c_str(), O_WRONLY | O_CLOEXEC));
+    const u64 one = 1;
+    ASSERT_EQ(pwrite(ring.get(), &one, sizeof one, offsetof(Control, mapped)), static_cast<ssize_t>(sizeof one));
+  };
+  set_mapped();
+  EXPECT_TRUE(instance->resize(1 << 16, 8192));
+  EXPECT_GT(instance->trim(), 0u) << "its thread has ended, all is read, and nobody is there who could have it mapped";
+}
+
 TEST_F(MountServer, OneNumberForAllWhoMapARing) {
   start();
   write_events(3);
@@ -258,6 +291,15 @@ struct MountRemotes : MountServer {
     for (int k = 0; k < 4000; ++k, usleep(2000))
       if (holds()) return true;
     return false;
+  }
+  static sys::Fd listen_at(const std::string& path) {
+    sys::Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    sockaddr_un at{};
+    at.sun_family = AF_UNIX;
+    std::memcpy(at.sun_path, path.c_str(), path.size());
+    EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
+    EXPECT_EQ(listen(fd.get(), 16), 0);
+    return fd;
   }
   std::set<std::string> names(const std::string& path) {
     std::set<std::string> all;
@@ -376,15 +418,6 @@ TEST_F(MountRemotes, WhoWaitsIsAnsweredOnceAndLoadingEnds) {
 
 TEST_F(MountRemotes, WritersThatAreSilentOrLieHoldNobody) {
   // One that accepts nothing, one that answers nonsense, one that is not there.
-  const auto listen_at = [&](const std::string& path) {
-    sys::Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    sockaddr_un at{};
-    at.sun_family = AF_UNIX;
-    std::memcpy(at.sun_path, path.c_str(), path.size());
-    EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
-    EXPECT_EQ(listen(fd.get(), 16), 0);
-    return fd;
-  };
   const sys::Fd silent = listen_at(dir + "/silent"), liar = listen_at(dir + "/liar");
   std::atomic<bool> stop{false};
   std::thread lies([&] {
@@ -434,6 +467,182 @@ TEST_F(MountRemotes, WritersThatAreSilentOrLieHoldNobody) {
   server.reset();
   shutdown(liar.get(), SHUT_RDWR);
   lies.join();
+}
+
+TEST_F(MountRemotes, WhoAsksForTheSameOfASilentWriterWaitsNoLonger) {
+  const sys::Fd silent = listen_at(dir + "/silent");
+  ServerOptions o;
+  o.remotes = {"silent=" + dir + "/silent"};
+  start(o);
+  const u64 inode = find("remotes/silent/per_cpu/cpu0/trace_pipe_raw");
+  std::vector<int> errors(12, -1);
+  for (int& error : errors) {
+    const Opened opened = must(server->open(inode, O_RDONLY, me));
+    server->when(server->job(opened.handle), [&, handle = opened.handle](int e) { error = server->finish(handle, e).error().code.value(); });
+  }
+  EXPECT_TRUE(eventually([&] { return server->turn(), std::count(errors.begin(), errors.end(), ETIMEDOUT) == 12; })) << "one after the other: 12 s";
+  EXPECT_EQ(server->open_files(), 0u);
+  server.reset();
+}
+
+// Each ring's answer comes in time, all of them together would not.
+TEST_F(MountRemotes, AWriterThatTakesItsTimeForEachRingHoldsNobodyForAll) {
+  const sys::Fd slow = listen_at(dir + "/slow");
+  std::atomic<u32> resets{0};
+  std::thread answers([&] {
+    for (;;) {
+      const sys::Fd fd(accept4(slow.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (!fd) return;
+      remote::Request q;
+      while (recv(fd.get(), &q, sizeof q, 0) > 0) {
+        remote::Answer a{remote::message_magic, q.ask, q.sequence, 0, 0, 0, 0};
+        if (q.ask == remote::Ask::event) a.error = ENOENT;
+        if (q.ask == remote::Ask::reset) ++resets, usleep(600'000);
+        if (send(fd.get(), &a, sizeof a, MSG_NOSIGNAL) < 0) break;
+      }
+    }
+  });
+  ServerOptions o;
+  o.remotes = {"slow=" + dir + "/slow"};
+  start(o, true, 64);
+  const u64 pipe = must(open_it("remotes/slow/trace_pipe")).handle;
+  EXPECT_EQ(write_it("remotes/slow/trace", "0"), ETIMEDOUT);
+  EXPECT_LT(resets, 10u);
+  server->release(pipe);
+  server.reset();
+  shutdown(slow.get(), SHUT_RDWR);
+  answers.join();
+}
+
+// Opens, closes, waits, switches and empties while writers write, end and come again, and then the mount ends: every request is
+// answered, once.
+TEST_F(MountRemotes, WhateverGoesOnEachRequestIsAnsweredOnce) {
+  const std::string path = remote::announced_path("app");
+  std::atomic<bool> stop{false};
+  std::thread app([&] {
+    for (u64 round = 0; !stop; ++round) {
+      remote::ProcessWriter<> writer({path, {{1, "app", "tick", ""}}});
+      for (u32 k = 0; k < 60 && !stop; ++k, usleep(2000))
+        for (Tick tick; tick.number < 200; ++tick.number)
+          if (auto* ring = writer.ring(0)) ring->write(&tick, sizeof tick);
+    }
+  });
+  start();
+  EXPECT_TRUE(eventually([&] { return names("remotes").count("app") == 1; }));
+  const std::string in = "remotes/app/";
+  const std::vector<std::string> paths{"trace_pipe", "trace", "tracing_on", "per_cpu/cpu0/trace_pipe_raw", "per_cpu/cpu0/stats", "per_cpu/cpu0/trace_pipe", "per_cpu/cpu1/trace_pipe_raw"};
+#if defined(__SANITIZE_THREAD__)
+  constexpr bool resets = false;  // the writer is kept out by membarrier, which the sanitizer does not know
+#else
+  constexpr bool resets = true;
+#endif
+  std::vector<u64> inodes;
+  for (const std::string& name : paths) inodes.push_back(find(in + name));
+  struct Open {
+    u64 handle;
+    std::string path;
+  };
+  std::vector<Open> files;
+  std::vector<std::unique_ptr<u32>> answers;
+  struct Once final : Reply {
+    explicit Once(u32& n) : count(n) {}
+    ~Once() override { EXPECT_EQ(count, 1u); }
+    void error(int) override { ++count; }
+    void data(std::string_view) override { ++count; }
+    void done() override { ++count; }
+    u32& count;
+  };
+  const auto count = [&]() -> u32& { return *answers.emplace_back(std::make_unique<u32>(0)); };
+  u64 seed = 1;
+  const auto draw = [&](u64 below) { return (seed = seed * 6364136223846793005 + 1442695040888963407, seed >> 33) % below; };
+  u32 done = 0;
+  const u64 until = sys::now_ns() + 1'500'000'000;
+  while (sys::now_ns() < until) {
+    server->turn();
+    if (draw(4) == 0) usleep(200);
+    if (files.size() < 6) {
+      const size_t which = draw(paths.size());
+      const std::string& name = paths[which];
+      const bool writes = name == "tracing_on" || (resets && name == "trace" && draw(4) == 0);
+      const int flags = (writes ? O_RDWR | O_TRUNC : O_RDONLY) | (draw(2) == 0 ? O_NONBLOCK : 0);
+      const auto opened = server->open(inodes[which], flags, me);
+      if (!opened) continue;
+      if (const auto job = server->job(opened->handle); job != nullptr)
+        server->when(job, [&, &n = count(), handle = opened->handle, name](int error) {
+          ++n;
+          if (server != nullptr && server->finish(handle, error)) files.push_back({handle, name});
+        });
+      else
+        files.push_back({opened->handle, name});
+      continue;
+    }
+    const size_t at = draw(files.size());
+    const Open f = files[at];
+    switch (draw(8)) {
+      case 0:
+        server->flush(f.handle);
+        server->release(f.handle);
+        files.erase(files.begin() + static_cast<std::ptrdiff_t>(at));
+        break;
+      case 1:
+        if (f.path == "tracing_on" || (resets && f.path == "trace"))
+          if (auto wrote = server->write(f.handle, draw(4) == 0 ? "0" : "1", me); wrote)
+            if (const auto job = server->job(f.handle); job != nullptr) server->when(job, [&, &n = count()](int) { ++n, ++done; });
+        break;
+      case 2: server->command(f.handle, abi::get_reader_ioctl, me, ++token, std::make_unique<Once>(count())); break;
+      case 3: server->interrupt(token - draw(3)); break;
+      case 4: server->poll(f.handle, nullptr); break;
+      default: server->read(f.handle, 0, 4096, draw(2) == 0, false, me, ++token, std::make_unique<Once>(count())); break;
+    }
+  }
+  EXPECT_GT(done, 0u);
+  server.reset();
+  for (const auto& n : answers) EXPECT_EQ(*n, 1u);
+  stop = true;
+  app.join();
+}
+
+TEST_F(MountRemotes, RingsFitIntoMemory) {
+  remote::ProcessWriter<> writer({remote::announced_path("app"), {}});
+  start({}, true, 252);
+  const u64 quarter = static_cast<u64>(sysconf(_SC_PHYS_PAGES)) * 4 / 4 / 252;  // KiB for each ring
+  const std::string size = "remotes/app/buffer_size_kb";
+  EXPECT_EQ(write_it(size, std::to_string(quarter + 1)), quarter >= 1 << 20 ? EINVAL : ENOMEM);
+  EXPECT_EQ(write_it(size, "64"), 0);
+  EXPECT_EQ(text(size), "64 (unloaded)\n");
+}
+
+TEST_F(MountRemotes, WritersThatHaveGoneMakeRoom) {
+  std::filesystem::create_directory(dir + "/.remotes");
+  std::vector<sys::Fd> dead;
+  for (int k = 0; k < 256; ++k) dead.push_back(listen_at(dir + "/.remotes/app-" + std::to_string(k)));
+  start();
+  EXPECT_TRUE(eventually([&] { return names("remotes").size() == 256; }));
+  for (int k = 0; k < 256; ++k) unlink((dir + "/.remotes/app-" + std::to_string(k)).c_str());
+  EXPECT_TRUE(eventually([&] { return names("remotes").empty(); }));
+  remote::ProcessWriter<> late({remote::announced_path("late"), {}});
+  EXPECT_TRUE(eventually([&] { return names("remotes") == std::set<std::string>{"late"}; }));
+}
+
+TEST_F(MountRemotes, FormatsThatStayTheSameAreLearntOnce) {
+  const std::string path = dir + "/app";
+  sys::Fd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  Remote remote("app", path, 1, event.get());
+  const auto ask = [&] {
+    const auto job = remote.probe();
+    EXPECT_TRUE(eventually([&] { return job->error.load() >= 0; }));
+    EXPECT_EQ(job->error.load(), 0);
+    remote.refresh();
+  };
+  const std::string format = "name: tick\nID: 1\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\nprint fmt: \"\"\n";
+  for (const char* name : {"tick", "tick", "tock"}) {
+    remote::ProcessWriter<> writer({path, {{1, "app", name, format}}});
+    ASSERT_EQ(writer.error(), 0);
+    for (int k = 0; k < 3; ++k) ask();
+    ASSERT_NE(remote.formats().find(1), nullptr);
+    EXPECT_EQ(remote.formats().find(1)->name, name);
+  }
+  EXPECT_EQ(remote.formats().all().size(), 2u);
 }
 
 }  // namespace

@@ -241,6 +241,78 @@ TEST(RemoteProcesses, NobodyThere) {
   EXPECT_THAT(p.error().sentence, HasSubstr("no external writer listens"));
 }
 
+// Readers by hand, for what Process would not do.
+sys::Fd connected(const std::string& path) {
+  sys::Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un at{};
+  at.sun_family = AF_UNIX;
+  path.copy(at.sun_path, sizeof at.sun_path - 1);
+  EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at), 0);
+  return fd;
+}
+Request request(Ask ask, u64 argument = 0) { return {message_magic, ask, 1, 0, argument, 0}; }
+
+// The writer lays the files of a region out by their sizes: one that grew meanwhile would lie on what else is mapped there.
+TEST(RemoteProcesses, MemoryThatCouldChangeItsSizeIsRefused) {
+  const std::string path = fresh_path();
+  ProcessWriter<> writer({path, {}});
+  Plan plan;
+  plan.nr_pages = 3;
+  std::vector<u64> blob(plan.descriptor_bytes() / 8);
+  pack(plan, blob.data());
+  for (const auto& [seals, error] : {std::pair{0, EPERM}, {F_SEAL_SHRINK, EPERM}, {F_SEAL_GROW, EPERM}, {F_SEAL_SHRINK | F_SEAL_GROW, 0}}) {
+    const sys::Fd reader = connected(path), descriptor(memfd_create("descriptor", MFD_CLOEXEC)),
+                  region(memfd_create("region", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    ASSERT_EQ(write(descriptor.get(), blob.data(), blob.size() * 8), static_cast<ssize_t>(blob.size() * 8));
+    ASSERT_EQ(ftruncate(region.get(), static_cast<off_t>(plan.region_bytes())), 0);
+    ASSERT_EQ(fcntl(region.get(), F_ADD_SEALS, seals), 0);
+    Request q = request(Ask::attach, 1);
+    const int files[] = {descriptor.get(), region.get()};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof files)] = {};
+    iovec part{&q, sizeof q};
+    msghdr m{};
+    m.msg_iov = &part;
+    m.msg_iovlen = 1;
+    m.msg_control = control;
+    m.msg_controllen = sizeof control;
+    cmsghdr* const c = CMSG_FIRSTHDR(&m);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof files);
+    std::memcpy(CMSG_DATA(c), files, sizeof files);
+    ASSERT_EQ(sendmsg(reader.get(), &m, 0), static_cast<ssize_t>(sizeof q));
+    Answer a{};
+    ASSERT_EQ(recv(reader.get(), &a, sizeof a, 0), static_cast<ssize_t>(sizeof a));
+    EXPECT_EQ(a.error, error) << seals;
+  }
+}
+
+// A reader that asks and never listens does not hold the writer's service, nor its end.
+TEST(RemoteProcesses, AReaderThatDoesNotListenIsHungUpOn) {
+  const std::string path = fresh_path();
+  auto writer = std::make_unique<ProcessWriter<>>(ProcessOptions{path, {{1, "app", "tick", ""}}});
+  sys::Fd reader = connected(path);
+  const Request q = request(Ask::event);
+  for (int full = 0; full < 300;) {
+    if (send(reader.get(), &q, sizeof q, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof q) {
+      full = 0;
+      continue;
+    }
+    if (errno != EAGAIN) break;
+    ++full;
+    usleep(1000);
+  }
+  std::atomic<bool> over{false};
+  std::thread end([&] {
+    writer.reset();
+    over = true;
+  });
+  for (int k = 0; k < 5000 && !over; ++k) usleep(1000);
+  EXPECT_TRUE(over);
+  reader = sys::Fd();
+  end.join();
+}
+
 // Answers of any kind, to whatever is asked: an error within the time, never a crash.
 TEST(RemoteProcesses, Liars) {
   u64 seed = 7;

@@ -2,7 +2,7 @@
 // there for long and readers come and go; the reader allocates the rings and brings them along.
 //
 //   reader                                        writer process
-//     | -- Request{attach} + 2 or more files ------> |   sealed descriptor blob; the region, which may be several files, back to back
+//     | -- Request{attach} + 2 or more files ------> |   descriptor blob; the region: one file or several, of sealed sizes, back to back
 //     | <- Answer{attach, argument: events} -------- |   all rings empty and disabled
 //     | -- Request{event, N} ----------------------> |   N = 0, 1, ...
 //     | <- EventAnswer ----------------------------- |   its number, name and format

@@ -233,7 +233,7 @@ class ProcessWriter {
     }
     files.close();
     ssize_t n;
-    do n = send(reader_, &a, size, MSG_NOSIGNAL);
+    do n = send(reader_, &a, size, MSG_NOSIGNAL | MSG_DONTWAIT);  // who asks and does not listen is hung up on
     while (n < 0 && errno == EINTR);
     return n == static_cast<ssize_t>(size) ? Next::served : Next::gone;
   }
@@ -272,10 +272,11 @@ class ProcessWriter {
     blob_bytes = static_cast<u64>(st.st_size);
     if (blob_bytes < sizeof(DescriptorHeader) || blob_bytes > 1u << 30) return EINVAL;
     for (size_t k = 1; k < files.n; ++k) {
-      if (fstat(files.fd[k], &st) != 0) return EBADF;
-      // Memory that could be cut under us would kill us.
+      // Memory that could be cut under us would kill us; what grew before it is mapped would lie on what is behind the region.
+      constexpr int sized = F_SEAL_SHRINK | F_SEAL_GROW;
       const int seals = fcntl(files.fd[k], F_GET_SEALS);
-      if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return EPERM;
+      if (seals < 0 || (seals & sized) != sized) return EPERM;
+      if (fstat(files.fd[k], &st) != 0) return EBADF;
       if (st.st_size <= 0 || st.st_size % 4096 != 0 || st.st_size > INT64_MAX - static_cast<i64>(region_bytes)) return EINVAL;
       region_bytes += static_cast<u64>(st.st_size);
     }
