@@ -42,6 +42,7 @@ auto iterator_beside_writer() {
 }
 
 // The reader gives its page back, the writer enters it; the iterator still copies it as the reader page.
+// It was closed without padding, and is entered with more behind it.
 template <Orders O>
 auto iterator_on_a_page_given_back() {
   return [](World& world) {

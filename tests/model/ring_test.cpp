@@ -127,28 +127,6 @@ TEST(Ring, Iterator) {
              .iterated = 1}));
 }
 
-// Read first, then written on: the page that goes back to the ring was closed without padding and is entered with more behind
-// it.
-TEST(Ring, IteratorOnAPageGivenBack) {
-  prove("iterator, reader between its swap and the note, writer on the page", {.preemptions = 2, .stale = 0, .seconds = 20},
-        [](World& world) {
-          Model<> m(world, {3});
-          m.write(4068);
-          m.write(most);
-          m.read();
-          m.write(most);
-          m.write(half);
-          world.spawn("iterator", [=] { m.look_through(1); });
-          world.spawn("reader", [=] { m.read(); });
-          world.spawn("writer", [=] {
-            m.write(half);
-            m.write(half);
-            m.write(most);
-          });
-          world.after([=] { m.balance(); });
-        });
-}
-
 // It comes back to a page that was written on since, in its slot or taken by the reader.
 TEST(Ring, IteratorComesBack) {
   struct Follow {
