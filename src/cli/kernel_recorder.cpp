@@ -181,19 +181,15 @@ bool KernelRecorder::drain(u32 at, u64 budget) {
 }
 
 void KernelRecorder::learn_names() {
-  auto comms = sys::read_file(instance_.dir() + "/../../saved_cmdlines");
-  auto tgids = sys::read_file(instance_.dir() + "/../../saved_tgids");
-  std::istringstream lines(comms ? *comms : "");
-  for (std::string line; std::getline(lines, line);) {
-    const size_t space = line.find(' ');
-    const i32 tid = std::atoi(line.c_str());
-    if (tid <= 0 || space == std::string::npos) continue;
-    RingName& thread = threads_[tid];
-    thread.tid = tid;
-    thread.task = line.substr(space + 1);
+  for (auto& [number, name] : sys::read_cmdlines(instance_.dir() + "/../../saved_cmdlines")) {
+    if (number <= 0) continue;
+    RingName& thread = threads_[number];
+    thread.tid = number;
+    thread.task = std::move(name);
     if (thread.process.empty()) thread.process = thread.task;
   }
-  lines = std::istringstream(tgids ? *tgids : "");
+  const auto tgids = sys::read_file(instance_.dir() + "/../../saved_tgids");
+  std::istringstream lines(tgids ? *tgids : "");
   i32 tid = 0, pid = 0;
   while (lines >> tid >> pid) {
     if (const auto at = threads_.find(tid); at != threads_.end()) at->second.pid = pid;

@@ -304,13 +304,7 @@ void Trace::learn_names(bool living) {
       if (name) add(std::atoi(thread->path().filename().c_str()), *name);
     }
   }
-  const auto text = sys::read_file(from->dir() + "/../../saved_cmdlines");
-  for (size_t at = 0; text && at < text->size();) {
-    const size_t end = std::min(text->find('\n', at), text->size());
-    const size_t space = text->find(' ', at);
-    if (space < end) add(std::atoi(text->c_str() + at), text->substr(space + 1, end - space - 1));
-    at = end + 1;
-  }
+  for (auto& [tid, name] : sys::read_cmdlines(from->dir() + "/../../saved_cmdlines")) add(tid, std::move(name));
 }
 
 result<void> not_the_kernels(const std::string& where) {

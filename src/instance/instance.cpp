@@ -323,17 +323,7 @@ bool Instance::has_writers() {
   return false;
 }
 
-std::vector<std::pair<i32, std::string>> Instance::tasks() const {
-  std::vector<std::pair<i32, std::string>> all;
-  if (auto text = sys::read_file(path_ + "/saved_cmdlines")) {
-    std::istringstream lines(*text);
-    for (std::string line; std::getline(lines, line);) {
-      const size_t space = line.find(' ');
-      if (space != std::string::npos) all.emplace_back(std::atoi(line.c_str()), line.substr(space + 1));
-    }
-  }
-  return all;
-}
+std::vector<std::pair<i32, std::string>> Instance::tasks() const { return sys::read_cmdlines(path_ + "/saved_cmdlines"); }
 
 result<std::unique_ptr<Source>> Instance::source(u32 ring) { return open_ring(*this, dir_.get(), words_, ring, geometry(), true); }
 result<std::unique_ptr<Source>> Instance::peek(u32 ring) { return open_ring(*this, dir_.get(), words_, ring, geometry(), false); }

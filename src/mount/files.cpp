@@ -17,9 +17,6 @@
 namespace ringside::mount {
 namespace {
 
-using Text = result<std::string>;
-using Taken = result<size_t>;
-
 constexpr u32 in_instance = static_cast<u32>(Dir::top) | static_cast<u32>(Dir::instance);
 constexpr u32 in_top = static_cast<u32>(Dir::top);
 constexpr u32 in_cpu = static_cast<u32>(Dir::cpu);
@@ -29,7 +26,6 @@ constexpr u32 in_event = static_cast<u32>(Dir::event);
 constexpr u32 in_options = static_cast<u32>(Dir::options);
 
 Instance& instance(const Place& at) { return at.on->instance(); }
-tl::unexpected<Error> invalid() { return fail(EINVAL, "this is not taken here"); }
 
 std::string_view stripped(std::string_view text) {
   const auto space = [](char c) { return c == ' ' || (c >= '\t' && c <= '\r') || c == '\0'; };

@@ -14,6 +14,11 @@ std::vector<EventName> event_names(Mounted& on);  // all that have a format
 bool has_system(Mounted& on, const std::string& system);
 bool has_event(Mounted& on, const std::string& system, const std::string& event);
 
+// What the functions of the tables say, and what a write that makes no sense is answered with.
+using Text = result<std::string>;
+using Taken = result<size_t>;
+inline tl::unexpected<Error> invalid() { return fail(EINVAL, "this is not taken here"); }
+
 const FileType* file_of(Dir dir, const std::string& name);
 void for_each_file(Dir dir, const std::function<void(const FileType&)>& use);
 void for_each_remote_file(Dir dir, const std::function<void(const FileType&)>& use);  // remote_files.cpp

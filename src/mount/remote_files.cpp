@@ -10,17 +10,12 @@
 namespace ringside::mount {
 namespace {
 
-using Text = result<std::string>;
-using Taken = result<size_t>;
-
 constexpr u32 in_remote = static_cast<u32>(Dir::remote);
 constexpr u32 in_cpu = static_cast<u32>(Dir::remote_cpu);
 constexpr u32 in_options = static_cast<u32>(Dir::remote_options);
 constexpr u32 in_events = static_cast<u32>(Dir::remote_events);
 constexpr u32 in_system = static_cast<u32>(Dir::remote_system);
 constexpr u32 in_event = static_cast<u32>(Dir::remote_event);
-
-tl::unexpected<Error> invalid() { return fail(EINVAL, "this is not taken here"); }
 
 std::optional<u32> only(const Place& at) { return at.dir == Dir::remote_cpu ? std::optional<u32>(at.ring) : std::nullopt; }
 

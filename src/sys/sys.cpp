@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <atomic>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 
@@ -125,6 +126,17 @@ result<std::string> read_file(const std::string& path) {
     text.append(buffer, static_cast<size_t>(n));
     if (text.size() > (64u << 20)) return refuse(std::errc::file_too_large, path + " is larger than 64 MiB");
   }
+}
+
+std::vector<std::pair<i32, std::string>> read_cmdlines(const std::string& path) {
+  std::vector<std::pair<i32, std::string>> all;
+  const auto text = read_file(path);
+  for (size_t at = 0; text && at < text->size();) {
+    const size_t end = std::min(text->find('\n', at), text->size()), space = text->find(' ', at);
+    if (space < end) all.emplace_back(std::atoi(text->c_str() + at), text->substr(space + 1, end - space - 1));
+    at = end + 1;
+  }
+  return all;
 }
 
 result<void> write_file(const std::string& path, const std::string& text, bool append) {

@@ -4,6 +4,7 @@
 #include <ringside/base/types.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace ringside::sys {
 
@@ -51,6 +52,8 @@ class Region {
 void guard_mappings();
 
 result<std::string> read_file(const std::string& path);
+// Threads and their names, as tracefs' saved_cmdlines has them: lines of "tid name". None if it cannot be read.
+std::vector<std::pair<i32, std::string>> read_cmdlines(const std::string& path);
 result<void> write_file(const std::string& path, const std::string& text, bool append = false);
 
 // False, errno EFBIG: beyond the process's RLIMIT_FSIZE, where the kernel would kill it with SIGXFSZ. Signal-safe.
