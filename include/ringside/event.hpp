@@ -185,23 +185,12 @@ struct Event<D, Types<T...>> {
 
     u32 size = L::table.fixed;
     for (u32 i = 0; i < next; ++i) size += text[i].size + 1;
+    alignas(8) u8 payload[L::strings == 0 ? L::table.fixed : u32{RINGSIDE_PAYLOAD_MAX}];
+    __builtin_memset(payload, 0, L::table.fixed);  // what stands between the fields
+    store_all(payload, text, value...);
     ThisThread& t = this_thread;
-    ThisThread::Writer* const writer = t.attached_writer();
-    u64 nest = 0;
-    if (Slot slot; writer != nullptr && writer->reserve_at_once(size, nest, slot)) [[likely]] {
-      t.put_common(event, slot.payload);
-      store_all(slot.payload, text, value...);
-      writer->commit_at_once(slot);
-    } else {
-      write_slowly(size, writer, nest, text, value...);
-    }
-  }
-  [[gnu::noinline, gnu::cold]] static void write_slowly(u32 size, ThisThread::Writer* writer, u64 nest, const Text* text,
-                                                        Param<T>... value) noexcept {
-    Slot slot;
-    if (!begin_slowly(event, size, slot, writer, nest)) return;
-    store_all(slot.payload, text, value...);
-    end_slowly(slot);
+    put_common(event, t.tid, payload);
+    write_event(t, event, payload, size);
   }
 
   RS_INLINE static void store_all([[maybe_unused]] u8* payload, [[maybe_unused]] const Text* text, Param<T>... value) noexcept {

@@ -49,21 +49,13 @@ struct ringside_event {
   struct ringside_event* next;       // the library's
 };
 
-// A place in the ring, between begin and end.
-struct ringside_slot {
-  unsigned char* payload;  // the 8 common bytes, then the fields; 4-byte aligned; null: refused
-  uint64_t cookie[7];      // the library's
-};
-
 // Makes the event known; declarations do it by themselves before main, or when their object is loaded. Returns 0 or a negative
 // errno. Idempotent; may be called before the library's own constructors ran. Not for signal handlers.
 int ringside_register(struct ringside_event* event);
 
-// Reserves payload_size bytes (8 to 4,000, common bytes included) and writes the 8 common bytes. False: refused.
-// Between begin and end or discard the thread may take signals whose handlers write events, but must not unwind.
-bool ringside_begin(struct ringside_event* event, uint32_t payload_size, struct ringside_slot* slot);
-void ringside_end(struct ringside_slot* slot);      // commits
-void ringside_discard(struct ringside_slot* slot);  // takes the reservation back
+// Writes the event: `size` bytes from `payload` (8 to 4,000), of which the first 8, the common ones, are the library's to fill in.
+// Whole or not at all; false: refused, and counted. From any thread and any signal handler.
+bool ringside_write(struct ringside_event* event, void* payload, uint32_t size);
 
 // ---------------------------------------------------------------------------------------------------------------------------
 // Instance control
@@ -301,10 +293,13 @@ static inline uint32_t ringside_length(const char* text, uint32_t room) {
 
 // Writes the event, if its exact word wants it. sources[i]: where field i is, or the string itself. Strings follow the fixed
 // part in order; each takes what it needs of the room that is left, but for the NULs of those after it.
-static inline void ringside_write(struct ringside_event* event, const struct ringside_field* field, uint32_t n, uint32_t fixed,
-                                  const void* const* sources) {
+static inline void ringside_write_fields(struct ringside_event* event, const struct ringside_field* field, uint32_t n,
+                                         uint32_t fixed, const void* const* sources) {
   uint32_t length[RINGSIDE_FIELDS_MAX], size = fixed, strings = 0, i;
-  struct ringside_slot slot;
+  union {
+    uint64_t aligned;
+    unsigned char at[RINGSIDE_PAYLOAD_MAX];
+  } payload;
   if (!ringside_wanted(event)) return;
   for (i = 0; i < n; ++i) strings += field[i].kind == RINGSIDE_STRING;
   for (i = 0; i < n; ++i) {
@@ -312,19 +307,19 @@ static inline void ringside_write(struct ringside_event* event, const struct rin
     length[i] = ringside_length(sources[i] ? (const char*)sources[i] : "(null)", RINGSIDE_PAYLOAD_MAX - size - strings--);
     size += length[i] + 1;
   }
-  if (!ringside_begin(event, size, &slot)) return;
+  memset(payload.at, 0, fixed);  // what stands between the fields
   for (i = 0, size = fixed; i < n; ++i) {
     if (field[i].kind == RINGSIDE_STRING) {
       uint32_t place = size | (length[i] + 1) << 16;
-      memcpy(slot.payload + field[i].offset, &place, 4);
-      memcpy(slot.payload + size, sources[i] ? sources[i] : "(null)", length[i]);
-      slot.payload[size + length[i]] = 0;
+      memcpy(payload.at + field[i].offset, &place, 4);
+      memcpy(payload.at + size, sources[i] ? sources[i] : "(null)", length[i]);
+      payload.at[size + length[i]] = 0;
       size += length[i] + 1;
     } else {
-      memcpy(slot.payload + field[i].offset, sources[i], field[i].size * (field[i].count ? field[i].count : 1));
+      memcpy(payload.at + field[i].offset, sources[i], field[i].size * (field[i].count ? field[i].count : 1));
     }
   }
-  ringside_end(&slot);
+  ringside_write(event, payload.at, size);
 }
 
 static inline void ringside_prepare(struct ringside_event* event, const struct ringside_field* field, uint32_t n,
@@ -372,7 +367,7 @@ static inline void ringside_prepare(struct ringside_event* event, const struct r
   }                                                                                                                          \
   __attribute__((noinline, unused)) static void ringside_write_##id(RINGSIDE_LIST(RINGSIDE_PARAMETER, __VA_ARGS__)) {        \
     const void* const ringside_sources[] = {RINGSIDE_EACH(RINGSIDE_SOURCE, __VA_ARGS__) NULL};                               \
-    ringside_write(&ringside_event_##id, ringside_fields_##id(), 0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__),                 \
+    ringside_write_fields(&ringside_event_##id, ringside_fields_##id(), 0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__),                 \
                    (uint32_t)sizeof(struct ringside_layout_##id), ringside_sources);                                         \
   }                                                                                                                          \
   __attribute__((always_inline, unused)) static inline bool id##_enabled(void) {                                             \

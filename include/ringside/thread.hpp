@@ -1,14 +1,14 @@
-// This thread's way into its ring, as a call site sees it: what the typed events and ringside_begin share. Not for users.
+// This thread's way into the rings, as a call site sees it: what the typed events and ringside_write share. Not for users.
 #pragma once
 #include <ringside/ringside.h>
 
-#include <ringside/ring/writer.hpp>
+#include <ringside/ring/cpu_writer.hpp>
 
 namespace ringside {
 
 enum class ClockKind : u32 { tsc, mono, counter };
 
-// Reads the clock of one ring. Signal-safe.
+// Reads the clock of one instance. Signal-safe.
 struct RingClockNow {
   ClockKind kind = ClockKind::mono;
   u64* counter = nullptr;  // counter: the instance's
@@ -16,6 +16,14 @@ struct RingClockNow {
   RS_INLINE bool at_once([[maybe_unused]] u64& ticks) const noexcept {
 #if defined(__x86_64__)
     ticks = __builtin_ia32_rdtsc();
+    return kind == ClockKind::tsc;
+#else
+    return false;
+#endif
+  }
+  // A restartable sequence reads it.
+  bool in_sequence() const noexcept {
+#if defined(__x86_64__)
     return kind == ClockKind::tsc;
 #else
     return false;
@@ -31,8 +39,8 @@ struct RingClockNow {
 namespace detail {
 
 // Moves on at open and close: whoever attached before has to attach anew. Stands on a page that the kernel wipes in the child of
-// any fork or clone without shared memory: there it reads 0, and the child attaches anew. (Only an event that is open during a raw
-// clone, which runs no fork handlers, still ends in the parent's ring.)
+// any fork or clone without shared memory: there it reads 0, and the child attaches anew. (Only an event that is open in a thread's own
+// ring during a raw clone, which runs no fork handlers, still ends in the parent's ring.)
 extern struct alignas(4096) Epoch {
   u64 now;
 } epoch;
@@ -40,26 +48,53 @@ inline constexpr u64 not_attached = ~u64{0};
 
 struct ThisThread {
   using Writer = ringside::Writer<RingClockNow>;
-  u64 attached_at = not_attached;  // the epoch of its attachment
+  u64 on_cpus_at = not_attached;   // the epoch since which it writes to the rings of CPUs
+  u64 attached_at = not_attached;  // the epoch of its attachment to a ring of its own
   i32 tid = 0;
+  u32 borrowed = 0;    // a child of vfork has the thread: the kernel does not know it, its events are refused
   bool inside = false;  // our own calls, perhaps traced: events that they write are refused
-  Writer* writer = nullptr;  // of the newest ring; loaded once for an event, since a handler may change it
+  Writer* writer = nullptr;  // of the newest ring of its own; loaded once for an event, since a handler may change it
 
+  RS_INLINE bool on_cpus() const noexcept { return on_cpus_at == __atomic_load_n(&epoch.now, __ATOMIC_RELAXED); }
   RS_INLINE bool attached() const noexcept { return attached_at == __atomic_load_n(&epoch.now, __ATOMIC_RELAXED); }
   RS_INLINE Writer* attached_writer() const noexcept { return attached() ? writer : nullptr; }
-  // The 8 common bytes of an event of this thread.
-  RS_INLINE void put_common(const ringside_event& event, u8* payload) const noexcept {
-    const u64 common = (event.id & 0xFFFF) | u64{static_cast<u32>(tid)} << 32;
-    __builtin_memcpy(payload, &common, sizeof common);
-  }
 };
 // Static TLS: no allocation at the first touch, so that a signal handler may be the first.
 [[gnu::tls_model("initial-exec")]] extern constinit thread_local ThisThread this_thread;
 
-// After this writer's reserve_at_once has failed, or with null when the thread is not attached: attaches, leaves a ring of old
-// sizes, or reserves in full, and puts the common bytes.
-bool begin_slowly(const ringside_event& event, u32 size, Slot& slot, ThisThread::Writer* writer, u64 nest) noexcept;
-void end_slowly(const Slot& slot) noexcept;
+// The rings of CPUs of the instance that is open. Each open makes one anew; all are kept, as a thread may be in the middle of an event.
+struct CpuSide {
+  CpuRings* rings = nullptr;
+  i64 area = 0;  // __rseq_offset
+#if RS_RSEQ
+  CpuWriter<RingClockNow, Rseq> writer{RingClockNow{}};
+#endif
+};
+extern constinit const CpuSide* cpu_side;
+
+// `why` the rings of CPUs did not take the event; no_ring, too, where the thread does not write to them (yet): attaches it, maps what is not
+// mapped, or writes to a ring of its own. False: refused, and counted. The payload is whole; its common bytes are stored anew: they name
+// this thread, or `as`, if that is not 0.
+bool write_slowly(const ringside_event& event, void* payload, u32 size, Refused why, i32 as = 0) noexcept;
+
+// The common bytes are there. Inline, so that what is known of the size at the call is known here.
+RS_INLINE bool write_event(const ThisThread& t, const ringside_event& event, void* payload, u32 size) noexcept {
+  Refused why = Refused::no_ring;
+#if RS_RSEQ
+  if (t.on_cpus()) [[likely]] {
+    const CpuSide& side = *__atomic_load_n(&cpu_side, __ATOMIC_RELAXED);
+    why = side.writer.write(*side.rings, side.area, payload, size);
+    if (why == Refused::no) [[likely]]
+      return true;
+  }
+#endif
+  return write_slowly(event, payload, size, why);
+}
+
+RS_INLINE void put_common(const ringside_event& event, i32 tid, void* payload) noexcept {
+  const u64 common = (event.id & 0xFFFF) | u64{static_cast<u32>(tid)} << 32;
+  __builtin_memcpy(payload, &common, sizeof common);
+}
 
 }  // namespace detail
 }  // namespace ringside

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "instance/cpu_rings.hpp"
 #include "instance/ring_entry.hpp"
 #include "instance/ring_file.hpp"
 #include "instance/ring_source.hpp"
@@ -51,6 +52,22 @@ result<Geometry> geometry_for(u64 buffer_size, u32 subbuf_size, u32 spares) {
     return refuse(std::errc::invalid_argument, "a ring of " + std::to_string(buffer_size) + " bytes has more than " + std::to_string(most_subbufs) +
                                                    " sub-buffers of " + std::to_string(subbuf_size) + ": use larger ones");
   return geometry;
+}
+
+// Whose rings a new instance has. Refused: those of CPUs are asked for, and something speaks against them.
+result<RingsBecause> choose_rings(const InstanceOptions& o, const Geometry& geometry) {
+  Rings wanted = o.rings;
+  if (const char* say = std::getenv("RINGSIDE_RINGS"); say != nullptr && wanted == Rings::automatic) {
+    wanted = std::strcmp(say, "cpu") == 0 ? Rings::cpu : std::strcmp(say, "thread") == 0 ? Rings::thread : Rings::automatic;
+    if (wanted == Rings::automatic && *say != 0 && std::strcmp(say, "auto") != 0)
+      return refuse(std::errc::invalid_argument, std::string("RINGSIDE_RINGS is \"") + say + "\": use cpu, thread or auto");
+  }
+  if (wanted == Rings::thread) return RingsBecause::asked;
+  RingsBecause because = why_not_cpu_rings(o.clock);
+  if (because == RingsBecause::can && o.budget != 0 && geometry.data_size() * possible_cpus() > o.budget) because = RingsBecause::budget;
+  if (wanted == Rings::cpu && because != RingsBecause::can)
+    return refuse(std::errc::not_supported, std::string("rings of CPUs are not possible, ") + to_string(because) + "; use rings of threads");
+  return because;
 }
 
 // A quarter of RAM, and of the file system what leaves room for the words around the rings: a page that it cannot give is a
@@ -143,6 +160,53 @@ void apply_patterns(const std::string& path, const InstanceWords& words, unsigne
   for (u32 i = 0; i < gate_bytes; ++i) __atomic_store_n(&gate[i], static_cast<unsigned char>(std::min(bytes[i], 255u)), __ATOMIC_RELEASE);
 }
 
+namespace {
+
+// A new ring of a CPU in this folder of `dir`.
+bool make_cpu_ring(int dir, const std::string& folder, const InstanceControl& c, const Geometry& geometry) {
+  MappedRing made = map_ring(dir, folder.c_str(), geometry);
+  if (!made) return false;
+  made.ring.kind = RingKind::cpu;
+  made.ring.control->mode = c.mode;
+  made.ring.control->gate = c.tracing_off != 0 ? gate_off : 0;
+  label_ring(made.ring);
+  unmap_ring(made);
+  return true;
+}
+
+std::string folder_of(u32 ring) { return "per_cpu/cpu" + std::to_string(ring) + "/"; }
+
+void introduce_cpu_ring(RingEntry& entry, u32 cpu, u32 before, const Geometry& geometry, RingState state) {
+  entry.pid = 0;
+  entry.tid = ~before;
+  entry.image = cpu;
+  entry.tid_start = 0;
+  std::memset(entry.task, 0, sizeof entry.task);
+  std::memset(entry.process, 0, sizeof entry.process);
+  const std::string name = "cpu" + std::to_string(cpu);
+  std::memcpy(entry.task, name.data(), std::min(name.size(), sizeof entry.task));
+  __atomic_store_n(&entry.sizes, short_sizes(geometry), __ATOMIC_RELAXED);
+  __atomic_store_n(&entry.state, pack_state(state, entry.tid), __ATOMIC_SEQ_CST);
+}
+
+result<void> make_cpu_rings(const std::string& path, const InstanceWords& words, const Geometry& geometry) {
+  const sys::Fd dir(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const u32 nr = possible_cpus();
+  for (u32 cpu = 0; cpu < nr; ++cpu) {
+    if (!make_cpu_ring(dir.get(), folder_of(cpu), *words.control, geometry)) return fail(errno, "cannot make the ring of CPU " + std::to_string(cpu) + " in " + path);
+    introduce_cpu_ring(words.ring(cpu), cpu, 0, geometry, RingState::live);
+  }
+  const sys::Fd threads(openat(dir.get(), "threads", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  // Without it threads have no names; beyond RLIMIT_FSIZE there can be none.
+  if (threads && sys::may_grow_to(threads_file_size)) (void)!ftruncate(threads.get(), static_cast<off_t>(threads_file_size));
+  words.control->boot = boot_hash();
+  words.control->cpu_rings = nr;
+  words.control->nr_rings = nr;
+  return {};
+}
+
+}  // namespace
+
 result<std::unique_ptr<Instance>> Instance::create(const InstanceOptions& o) {
   auto path = instance_path(o.name);
   if (!path) return tl::unexpected(path.error());
@@ -151,6 +215,8 @@ result<std::unique_ptr<Instance>> Instance::create(const InstanceOptions& o) {
   const Geometry geometry = *sized;
   if (o.clock == ClockKind::tsc && !tsc_is_invariant())
     return refuse(std::errc::not_supported, "the time stamp counter of this machine is not invariant: use the clock mono");
+  const auto because = choose_rings(o, geometry);
+  if (!because) return tl::unexpected(because.error());
   if (o.name.find('/') == std::string::npos)
     if (auto made = make_directory(root(), true); !made) return tl::unexpected(made.error());
   if (mkdir(path->c_str(), 0700) != 0) {
@@ -191,6 +257,10 @@ result<std::unique_ptr<Instance>> Instance::create(const InstanceOptions& o) {
     c.creator = static_cast<u64>(getpid());
     c.creator_start = sys::start_time(getpid());
     c.created_ns = sys::now_ns();
+    c.rings_because = static_cast<u32>(*because);
+    if (*because == RingsBecause::can) {
+      if (auto made = make_cpu_rings(*path, {&c}, geometry); !made) return tl::unexpected(made.error());
+    }
     __atomic_store_n(&c.magic, instance_magic, __ATOMIC_RELEASE);
   }
   return open(*path);
@@ -308,7 +378,7 @@ std::vector<RingInfo> Instance::rings() {
     const RingState state = settle(*words_.control, entry);
     if (state == RingState::never || state == RingState::empty || state == RingState::busy) continue;
     RingInfo info;
-    info.name = {i, static_cast<i32>(entry.pid), static_cast<i32>(entry.tid), field_text(entry.task, 16), field_text(entry.process, 16)};
+    info.name = name_of(i, entry);
     info.live = state == RingState::live;
     if (auto ring = look_at(dir_.get(), i, geometry())) info.counters = ring->counters();
     all.push_back(std::move(info));
@@ -319,11 +389,43 @@ std::vector<RingInfo> Instance::rings() {
 bool Instance::has_writers() {
   const u64 n = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
   for (u32 i = 0; i < n; ++i)
-    if (settle(*words_.control, words_.ring(i)) == RingState::live) return true;
+    if (!is_of_cpu(words_.ring(i)) && settle(*words_.control, words_.ring(i)) == RingState::live) return true;
+  for (u32 i = 0; i < most_processes; ++i) {
+    const ProcessEntry& entry = words_.process(i);
+    const u64 pid = __atomic_load_n(&entry.pid, __ATOMIC_ACQUIRE);
+    if (pid != 0 && !surely_dead(*words_.control, static_cast<i32>(pid), entry.start)) return true;
+  }
   return false;
 }
 
-std::vector<std::pair<i32, std::string>> Instance::tasks() const { return sys::read_cmdlines(path_ + "/saved_cmdlines"); }
+std::vector<RingName> Instance::threads() const {
+  std::vector<RingName> all;
+  const sys::Fd fd(openat(dir_.get(), "threads", O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  std::vector<ThreadEntry> entries(128 * 64 / sizeof(ThreadEntry) * 2);
+  // Only what was written: the file is as long as there can be threads.
+  for (off_t at = 0; fd && (at = lseek(fd.get(), at, SEEK_DATA)) >= 0;) {
+    off_t end = lseek(fd.get(), at, SEEK_HOLE);
+    if (end < 0) break;
+    constexpr auto size = static_cast<off_t>(sizeof(ThreadEntry));
+    for (off_t from = at / size * size; from < end;) {
+      const ssize_t got = pread(fd.get(), entries.data(), entries.size() * sizeof(ThreadEntry), from);
+      if (got < size) break;
+      for (ssize_t n = 0; n < got / size; ++n) {
+        const ThreadEntry& e = entries[static_cast<size_t>(n)];
+        if (e.tid != 0) all.push_back({0, static_cast<i32>(e.pid), static_cast<i32>(e.tid), field_text(e.task, 16), field_text(e.process, 16)});
+      }
+      from += got / size * size;
+    }
+    at = end;
+  }
+  return all;
+}
+
+std::vector<std::pair<i32, std::string>> Instance::tasks() const {
+  auto all = sys::read_cmdlines(path_ + "/saved_cmdlines");
+  for (RingName& thread : threads()) all.emplace_back(thread.tid, std::move(thread.task));
+  return all;
+}
 
 result<std::unique_ptr<Source>> Instance::source(u32 ring) { return open_ring(*this, dir_.get(), words_, ring, geometry(), true); }
 result<std::unique_ptr<Source>> Instance::peek(u32 ring) { return open_ring(*this, dir_.get(), words_, ring, geometry(), false); }
@@ -370,8 +472,32 @@ result<void> Instance::resize(u64 buffer_size, u32 subbuf_size) {
   const InstanceLock lock(path_);
   if (auto free = unmapped("it cannot be resized"); !free) return free;
   __atomic_store_n(&words_.control->sizes, pack_sizes(*sized), __ATOMIC_SEQ_CST);  // before the looks: see introduce
-  for (const RingInfo& r : rings())
-    if (auto ring = look_at(dir_.get(), r.name.ring, geometry()); ring && r.live) ring->give_up();
+  for (const RingInfo& r : rings()) {
+    if (!r.live) continue;
+    if (r.name.cpu < 0) {
+      if (auto ring = look_at(dir_.get(), r.name.ring, geometry())) ring->give_up();
+      continue;
+    }
+    const u64 number = __atomic_fetch_add(&words_.control->nr_rings, u64{1}, __ATOMIC_ACQ_REL);
+    if (number >= most_rings) return refuse(std::errc::no_space_on_device, "the instance has had " + std::to_string(most_rings) + " rings: make another one");
+    const auto cpu = static_cast<u32>(r.name.cpu);
+    if (auto done = renew(cpu, *sized, "per_cpu/cpu" + std::to_string(number)); !done) return done;
+    introduce_cpu_ring(words_.ring(static_cast<u32>(number)), cpu, ~static_cast<u32>(r.name.tid), *sized, RingState::retired);
+  }
+  return {};
+}
+
+result<void> Instance::renew(u32 cpu, const Geometry& geometry, const std::string& to) {
+  const std::string fresh = "per_cpu/.fresh" + std::to_string(getpid()), place = "per_cpu/cpu" + std::to_string(cpu);
+  auto old = look_at(dir_.get(), cpu, geometry);
+  if (!old) return tl::unexpected(old.error());
+  if (!make_cpu_ring(dir_.get(), fresh + "/", *words_.control, geometry)) return fail(errno, "cannot make a ring of CPU " + std::to_string(cpu));
+  // A writer that maps its CPU's ring finds one or the other.
+  if (renameat2(dir_.get(), fresh.c_str(), dir_.get(), place.c_str(), RENAME_EXCHANGE) != 0 || renameat(dir_.get(), fresh.c_str(), dir_.get(), to.c_str()) != 0)
+    return fail(errno, "cannot put a fresh ring in the place of " + path_ + "/" + place);
+  RingEntry& entry = words_.ring(cpu);
+  introduce_cpu_ring(entry, cpu, ~entry.tid + 1, geometry, RingState::live);
+  old->give_up();  // from here on its writers take the fresh one; what they were at lands in the old one
   return {};
 }
 
@@ -385,10 +511,18 @@ result<std::string> Instance::snapshot() {
     if (auto made = make_directory(to + folder, true); !made) return tl::unexpected(made.error());
   if (symlink("../events", (to + "/events").c_str()) != 0) return fail(errno, "cannot make " + to + "/events");
   const auto all = rings();
+  const InstanceLock lock(path_);
   for (const RingInfo& r : all) {
     auto ring = look_at(dir_.get(), r.name.ring, geometry());
     if (!ring) return tl::unexpected(ring.error());
     const std::string folder = "/per_cpu/cpu" + std::to_string(r.name.ring);
+    if (r.name.cpu >= 0 && r.live) {
+      if (!ring->lock()) return refuse(std::errc::device_or_resource_busy, "the ring is being read by another process");
+      auto renewed = renew(r.name.ring, geometry(), "snapshot" + folder);
+      ring->unlock();
+      if (!renewed) return tl::unexpected(renewed.error());
+      continue;
+    }
     if (auto made = make_directory(to + folder, true); !made) return tl::unexpected(made.error());
     auto done = ring->freeze(tracing_on(), [&]() -> result<void> {
       if (auto free = unmapped(no_copy); !free) return free;  // once more, under the reader's lock
@@ -401,7 +535,7 @@ result<std::string> Instance::snapshot() {
     });
     if (!done) return tl::unexpected(done.error());
   }
-  for (const char* file : {"/gate", "/set_event", "/saved_cmdlines", "/saved_tgids"})
+  for (const char* file : {"/gate", "/set_event", "/saved_cmdlines", "/saved_tgids", "/threads"})
     if (access((path_ + file).c_str(), F_OK) == 0)
       if (auto copied = sys::copy_sparse(path_ + file, to + file); !copied) return tl::unexpected(copied.error());
   // Last, so that the snapshot can be opened only when it is whole.
@@ -444,6 +578,7 @@ u64 Instance::trim() {
         ring->unlock();
       }
     }
+    if (cleared) entry.tid = 0;
     __atomic_store_n(&entry.state, cleared ? pack_state(RingState::empty, 0) : retired, __ATOMIC_RELEASE);
   }
   return bytes;

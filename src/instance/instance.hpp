@@ -20,6 +20,10 @@
 
 namespace ringside {
 
+// Whose rings an instance has: those of the CPUs, which all its processes share, or one for each thread (a process that may scribble over
+// memory spoils its own only). automatic: of CPUs, where this machine can have them.
+enum class Rings { automatic, cpu, thread };
+
 struct InstanceOptions {
   std::string name;             // 1 to 63 of letters, digits, '-', '_', '.', or a path
   u64 buffer_size = 1 << 20;    // bytes of events that each ring holds
@@ -27,13 +31,14 @@ struct InstanceOptions {
   u32 spares = 0;
   bool overwrite = true;        // false: a full ring refuses new events
   ClockKind clock = best_clock();
+  Rings rings = Rings::automatic;  // or as RINGSIDE_RINGS says: cpu, thread
   u64 budget = 0;               // bytes that all rings may take; 0: a quarter of the machine's memory
   std::vector<std::string> events{"*:*"};  // what is enabled: globs of SYSTEM:EVENT
 };
 
 struct RingInfo {
   RingName name;
-  bool live = false;  // its thread lives
+  bool live = false;  // its thread lives; a CPU's always does
   Counters counters;
 };
 
@@ -51,7 +56,7 @@ inline Counters counters_of(const PastTotals& past) {
 
 class Instance {
  public:
-  // EEXIST if it is there; EINVAL for bad names and sizes.
+  // EEXIST if it is there; EINVAL for bad names and sizes; ENOTSUP if rings of CPUs are asked for and cannot be had.
   static result<std::unique_ptr<Instance>> create(const InstanceOptions& options);
   // An existing one of the same user.
   static result<std::unique_ptr<Instance>> open(const std::string& name_or_path);
@@ -73,6 +78,11 @@ class Instance {
   std::vector<RingInfo> rings();
   bool has_writers();
   std::vector<std::pair<i32, std::string>> tasks() const;  // saved_cmdlines: tid, name
+  // Who wrote to rings of CPUs, as far as it is known. threads_seen() moves on whenever there is more to know.
+  std::vector<RingName> threads() const;
+  u64 threads_seen() const { return __atomic_load_n(&words_.control->nr_threads, __ATOMIC_ACQUIRE); }
+  u32 cpu_rings() const { return static_cast<u32>(words_.control->cpu_rings); }  // 0: rings of threads
+  RingsBecause rings_because() const { return static_cast<RingsBecause>(words_.control->rings_because); }
   PastTotals past() const { return words_.control->past; }  // of rings whose memory was given back
   u64 refused() const { return words_.control->refused; }  // events that found no ring
 
@@ -86,14 +96,17 @@ class Instance {
   // Empties all rings and their counters. EBUSY while a writer is in the middle of an event or a ring is consumed by others; who maps a
   // ring sees the meta-page of an empty one.
   result<void> reset();
-  // Rings of other sizes from now on: each thread takes a new one at its next event; what the old ones hold stays readable.
+  // Rings of other sizes from now on: each thread takes a new one at its next event, each CPU gets one at once; what the old ones hold
+  // stays readable.
   // EBUSY while a ring is mapped by others; EINVAL for impossible sizes.
   result<void> resize(u64 buffer_size, u32 subbuf_size);
   // Swaps all rings' content out: copies it to PATH/snapshot, an instance that can be opened like any other, and empties the
   // rings. Answers its path. EBUSY while a ring is mapped or consumed by others, or a writer stands still in mid-event. An
-  // earlier snapshot is replaced. Events written to a ring while it is copied (about 0.1 ms a MiB) are refused.
+  // earlier snapshot is replaced. CPUs get fresh rings, nothing is copied; events written to a thread's ring while it is copied (about
+  // 0.1 ms a MiB) are refused.
   result<std::string> snapshot();
-  // Gives back the memory of what has been read: retired rings wholly, the sub-buffer of idle ones. Answers bytes given back.
+  // Gives back the memory of what has been read: retired rings wholly, of idle ones the sub-buffer of a thread, all but one of a CPU.
+  // Answers bytes given back.
   u64 trim();
 
   // Sleeps until some ring has unread events (percent 0), or one is that full; false: timed out.
@@ -107,6 +120,8 @@ class Instance {
   Instance(sys::Region region, sys::Fd dir)
       : region_(std::move(region)), words_{reinterpret_cast<InstanceControl*>(region_.data())}, dir_(std::move(dir)), watch_(dir_.get(), words_) {}
   Geometry geometry() const noexcept { return geometry_of(*words_.control); }
+  // A fresh ring for this CPU; its old one becomes the folder `to`, below the instance's. The caller holds the lock of the instance.
+  result<void> renew(u32 cpu, const Geometry& geometry, const std::string& to);
   result<void> unmapped(const char* what);  // EBUSY: somebody maps a ring, so `what` is not possible
   std::string name_, path_;
   sys::Region region_;

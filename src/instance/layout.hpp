@@ -1,8 +1,9 @@
 // What an instance shares between its processes, beside the rings. A directory (mode 0700) that mirrors tracefs:
 //
-//   NAME/instance                         InstanceControl, ring table, event table (this page)
+//   NAME/instance                         InstanceControl, ring table, event table, process table (this page)
+//   NAME/threads                          with rings of CPUs: who wrote, by tid (ThreadEntry)
 //   NAME/gate                             4,096 bytes: per hash of "system:event", how many events are enabled
-//   NAME/per_cpu/cpuN/ring                the control region of ring N
+//   NAME/per_cpu/cpuN/ring                the control region of ring N; with rings of CPUs the first are those of CPU N
 //   NAME/per_cpu/cpuN/trace_pipe_raw      its data region: exactly the kernel's mapping
 //   NAME/events/SYSTEM/EVENT/{id,format}
 //   NAME/set_event                        the patterns that enable events, one a line
@@ -15,7 +16,7 @@
 namespace ringside {
 
 inline constexpr u64 instance_magic = 0x0154534E49474E52;  // "RNGINST\1"
-inline constexpr u32 instance_version = 1;
+inline constexpr u32 instance_version = 2;
 inline constexpr u32 most_rings = 65536;
 inline constexpr u32 most_events = 4095;  // numbers 1 .. 4095; their ids are abi::event_id
 inline constexpr u32 gate_bytes = 4096;
@@ -39,6 +40,16 @@ struct PastTotals {
   u64 written, read, overrun, dropped, commit_overrun, unfinished_bytes, rings;
 };
 
+// Why an instance has the rings that it has.
+enum class RingsBecause : u32 {
+  asked = 0,       // whoever made it wanted them
+  can = 1,         // rings of CPUs, as nothing spoke against it; the others are of threads
+  no_rseq = 2,     // the C library or the kernel has no restartable sequences
+  no_abort = 3,    // the kernel did not abort one when it should have
+  clock = 4,       // the clock is not read by one instruction
+  budget = 5,      // the CPUs' rings would not fit into the memory that the rings may take
+};
+
 struct alignas(64) InstanceControl {
   u64 magic;
   u32 version, header_bytes;
@@ -56,6 +67,11 @@ struct alignas(64) InstanceControl {
   u64 pid_namespace;  // of the creator
   u64 impaired;       // bits of `lacks`
   u64 refused;  // events that found no ring: budget, no room, or written while a ring was being made
+  u64 cpu_rings;      // rings 0 to cpu_rings - 1 are those of the CPUs; 0: each thread has its own
+  u64 boot;           // hash of the boot that they were made in: CPU numbers of another kernel are not theirs
+  u32 rings_because;  // RingsBecause
+  u32 reserved1;
+  u64 nr_threads;     // entries made in `threads`, and made anew
   WaitWords wait;
   PastTotals past;
 };
@@ -78,8 +94,8 @@ enum class RingState : u32 {
 };
 struct RingEntry {
   u64 state;  // RingState | tid << 32, so that a late change fails
-  u32 pid, tid;
-  u32 image;  // tells the programs that one process was before and after an exec apart
+  u32 pid, tid;  // of a CPU's ring: 0, and ~ (how many rings that CPU had before), which is no thread's
+  u32 image;  // tells the programs that one process was before and after an exec apart; of a CPU's ring: the CPU
   u32 sizes;  // log2 of subbuf_size << 27 | nr_subbufs, of a ring that is live or retired
   u64 tid_start;
   char task[16], process[16];
@@ -104,15 +120,39 @@ struct EventEntry {
 };
 static_assert(sizeof(EventEntry) == 152);
 
+inline constexpr bool is_of_cpu(const RingEntry& entry) noexcept { return static_cast<i32>(entry.tid) < 0; }
+
+// A process that has written to rings of CPUs.
+struct ProcessEntry {
+  u64 pid;  // 0: free
+  u64 start;
+  char name[16];
+};
+inline constexpr u32 most_processes = 4096;
+
+// A thread that has written to rings of CPUs: at its tid modulo most_threads.
+struct ThreadEntry {
+  u32 tid, pid;
+  char task[16], process[16];
+  u64 reserved;
+};
+static_assert(sizeof(ThreadEntry) == 48);
+inline constexpr u32 most_threads = 1u << 22;  // pid_max of a kernel of 64 bits
+inline constexpr u64 threads_file_size = u64{most_threads} * sizeof(ThreadEntry);
+
 inline constexpr u64 ring_table_at = 4096;
 inline constexpr u64 event_table_at = ring_table_at + u64{most_rings} * sizeof(RingEntry);
+inline constexpr u64 process_table_at = event_table_at + u64{most_events + 1} * sizeof(EventEntry);
 inline constexpr u64 instance_file_size =
-    (event_table_at + u64{most_events + 1} * sizeof(EventEntry) + page_size - 1) / page_size * page_size;
+    (process_table_at + u64{most_processes} * sizeof(ProcessEntry) + page_size - 1) / page_size * page_size;
 
 struct InstanceWords {
   InstanceControl* control = nullptr;
   RingEntry& ring(u32 n) const noexcept {
     return reinterpret_cast<RingEntry*>(reinterpret_cast<u8*>(control) + ring_table_at)[n];
+  }
+  ProcessEntry& process(u32 n) const noexcept {
+    return reinterpret_cast<ProcessEntry*>(reinterpret_cast<u8*>(control) + process_table_at)[n];
   }
   EventEntry& event(u32 id) const noexcept {
     return reinterpret_cast<EventEntry*>(reinterpret_cast<u8*>(control) + event_table_at)[id];

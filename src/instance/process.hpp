@@ -4,6 +4,7 @@
 #include <ringside/ring/writer.hpp>
 #include <ringside/ringside.h>
 #include <ringside/thread.hpp>
+#include <signal.h>
 #include <sys/types.h>
 
 #include "clock/clock.hpp"
@@ -21,6 +22,8 @@ struct Process {
   u32 image = 0;             // RingEntry::image
   char comm[16] = {};
   u64 epochs = 0;            // the newest value of detail::epoch
+  ThreadEntry* threads = nullptr;  // who wrote to rings of CPUs; null: the instance has no such file
+  i32 introduced = 0;        // the pid that the process table knows
   char path[4096] = {};      // the instance's directory: absolute, and which one it was
   dev_t device = 0;
   ino_t inode = 0;
@@ -39,7 +42,29 @@ class Inside {
   bool before_;
 };
 
+// While it lives, no signal handler runs in this thread.
+class SignalsOff {
+ public:
+  SignalsOff() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old_);
+  }
+  ~SignalsOff() { pthread_sigmask(SIG_SETMASK, &old_, nullptr); }
+  SignalsOff(const SignalsOff&) = delete;
+  SignalsOff& operator=(const SignalsOff&) = delete;
+
+ private:
+  sigset_t old_;
+};
+
+// write.cpp
+InstanceWords open_words() noexcept;
+Doorbell bell_of(const InstanceWords& words) noexcept;  // rings for whoever waits at the instance
+
 // thread_ring.cpp
+// Gives this thread a ring of its own, if it has none that it may write to. Signals are off. False: there is none to be had.
+bool attach_to_own_ring() noexcept;
 void retire_this_thread() noexcept;
 void copy_open_events() noexcept;  // before a fork
 void drop_copy() noexcept;         // in the parent

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <vector>
 
+#include "instance/cpu_rings.hpp"
 #include "instance/instance.hpp"
 #include "instance/process.hpp"
 #include "schema/format_text.hpp"
@@ -128,6 +129,7 @@ void become_child() noexcept {
   forget_thread_after_fork(process.epochs + 1);
   if (process.epochs == 0) return;
   process.pid = getpid();
+  forget_mapping_thread();
   know_limits(process.words.control);
   next_epoch();
 }
@@ -143,10 +145,19 @@ void retire_rings_of_former_image(const InstanceWords& w) noexcept {
   for (u32 i = 0; i < n && i < most_rings; ++i) {
     RingEntry& entry = w.ring(i);
     u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
-    if (state_of(state) != RingState::live || static_cast<i32>(entry.pid) != process.pid || entry.image == process.image) continue;
+    if (state_of(state) != RingState::live || is_of_cpu(entry) || static_cast<i32>(entry.pid) != process.pid || entry.image == process.image) continue;
     const u64 retired = pack_state(RingState::retired, static_cast<u32>(state >> 32));
     __atomic_compare_exchange_n(&entry.state, &state, retired, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
   }
+}
+
+// The table of who writes to rings of CPUs; null if the instance has none.
+ThreadEntry* map_threads(const std::string& path) noexcept {
+  const sys::Fd fd(::open((path + "/threads").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  struct stat st {};
+  if (!fd || fstat(fd.get(), &st) != 0 || static_cast<u64>(st.st_size) < threads_file_size) return nullptr;
+  void* const at = mmap(nullptr, threads_file_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
+  return at == MAP_FAILED ? nullptr : static_cast<ThreadEntry*>(at);  // kept, as control memories are
 }
 
 int open_locked(const char* name) {
@@ -186,6 +197,9 @@ int open_locked(const char* name) {
   static const bool once = pthread_atfork(before_fork, after_fork_parent, after_fork_child) == 0;
   (void)once;
   retire_rings_of_former_image(kept);
+  process.threads = map_threads(process.path);
+  process.introduced = 0;
+  __atomic_store_n(&detail::cpu_side, open_cpu_side(kept, bell_of(kept)), __ATOMIC_RELEASE);
   madvise(&detail::epoch, sizeof detail::epoch, MADV_WIPEONFORK);
   __atomic_store_n(&process.words.control, kept.control, __ATOMIC_RELEASE);
   next_epoch();
@@ -291,6 +305,11 @@ void ringside_close(void) {
       __atomic_store_n(&e->id, 0u, __ATOMIC_RELEASE);
     }
     next_epoch();
+    __atomic_store_n(&detail::cpu_side, nullptr, __ATOMIC_RELEASE);
+    for (u32 n = 0; n < most_processes; ++n) {
+      u64 own = static_cast<u64>(process.pid);
+      if (__atomic_compare_exchange_n(&process.words.process(n).pid, &own, u64{0}, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) break;
+    }
     __atomic_store_n(&process.words.control, nullptr, __ATOMIC_RELEASE);
   }
   pthread_mutex_unlock(&opening);

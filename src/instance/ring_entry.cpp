@@ -14,7 +14,10 @@ bool can_judge(const InstanceControl& c) noexcept {
 
 }  // namespace
 
+bool surely_dead(const InstanceControl& c, i32 pid, u64 start) noexcept { return sys::start_time(pid) != start && can_judge(c); }
+
 bool surely_dead(const InstanceControl& c, const RingEntry& entry) noexcept {
+  if (is_of_cpu(entry)) return false;
   const u64 start = sys::start_time(static_cast<i32>(entry.pid), static_cast<i32>(entry.tid));
   return (start == 0 || start != entry.tid_start) && can_judge(c);
 }
@@ -22,6 +25,7 @@ bool surely_dead(const InstanceControl& c, const RingEntry& entry) noexcept {
 RingState settle(const InstanceControl& c, RingEntry& entry) noexcept {
   u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
   const auto tid = static_cast<i32>(state >> 32 & 0x7FFFFFFF);
+  if (is_of_cpu(entry)) return state_of(state);
   const bool dead = state_of(state) == RingState::live   ? surely_dead(c, entry)
                     : state_of(state) == RingState::busy ? sys::start_time(tid) == 0 && can_judge(c)
                                                          : false;

@@ -17,7 +17,7 @@ namespace {
 int open_sized(int dir, const char* path, u64 size) noexcept {
   int fd = openat(dir, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0 && errno == ENOENT) {
-    char folder[64];
+    char folder[96];
     std::strcpy(folder, path);
     *std::strrchr(folder, '/') = 0;
     mkdirat(dir, folder, 0700);
@@ -76,15 +76,21 @@ void ring_path(u32 n, const char* name, char* out) noexcept {
 }
 
 MappedRing map_ring(int dir, u32 n, const Geometry& geometry) noexcept {
+  char folder[64];
+  ring_path(n, "", folder);
+  return map_ring(dir, folder, geometry);
+}
+
+MappedRing map_ring(int dir, const char* folder, const Geometry& geometry) noexcept {
   MappedRing mapped;
   mapped.ring.geometry = geometry;
   mapped.control_bytes = control_size(geometry);
   mapped.data_bytes = geometry.data_size();
-  char path[64];
-  ring_path(n, "trace_pipe_raw", path);
+  char path[96];
+  std::strcpy(stpcpy(path, folder), "trace_pipe_raw");
   mapped.ring.data = static_cast<u8*>(map_sized(dir, path, mapped.data_bytes));
   if (mapped.ring.data == nullptr) return {};
-  ring_path(n, "ring", path);
+  std::strcpy(stpcpy(path, folder), "ring");
   mapped.ring.control = static_cast<Control*>(map_sized(dir, path, mapped.control_bytes));
   if (mapped.ring.control == nullptr) {
     const int error = errno;
@@ -92,6 +98,7 @@ MappedRing map_ring(int dir, u32 n, const Geometry& geometry) noexcept {
     errno = error;
     return {};
   }
+  mapped.ring.kind = kind_of(*mapped.ring.control);
   return mapped;
 }
 
@@ -104,6 +111,8 @@ void label_ring(const Ring& ring) noexcept {
   c.subbuf_size = geometry.subbuf_size();
   c.nr_subbufs = geometry.nr_subbufs();
   c.nr_slots = geometry.nr_slots();
+  c.kind = static_cast<u64>(ring.kind);
+  if (ring.kind == RingKind::cpu) c.gate |= gate_cpu_open;
   __atomic_store_n(&c.magic, control_magic, __ATOMIC_RELEASE);
 }
 

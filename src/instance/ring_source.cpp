@@ -48,6 +48,13 @@ u64 resident(const sys::Fd& fd) noexcept {
 // The writer says that it is inside before it reads the clock; until we see that store, some ns may pass.
 constexpr u64 store_lag = 10'000;
 
+// Between the clock and the commit of an event on a CPU's ring nothing comes but the host, which may stop the virtual processor: what it
+// stopped for longer comes late. If the clock is not read inside the sequence, the thread may be stopped in between.
+u64 lag_of(const RingView& view, const ClockInfo& clock, bool writing) noexcept {
+  if (view.of_cpu()) return clock.kind == ClockKind::tsc ? 10'000'000 : Source::unknown;
+  return writing ? Source::unknown : store_lag;
+}
+
 class OwnSource final : public Source {
  public:
   OwnSource(RingView view, const InstanceWords& words, RingName name, const ClockInfo& clock)
@@ -82,7 +89,7 @@ class OwnSource final : public Source {
     if (state_of(state) != RingState::live || static_cast<i32>(entry.tid) != name_.tid) return state_of(state) != RingState::busy;
     return surely_dead(*words_.control, entry);
   }
-  u64 lag_ns() const override { return writing_ ? unknown : store_lag; }
+  u64 lag_ns() const override { return lag_of(view_, clock_, writing_); }
 
  private:
   // A second without news: the memory of what was read can go.
@@ -127,7 +134,7 @@ class PeekSource final : public Source {
   const RingName& name() const override { return name_; }
   const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return true; }
-  u64 lag_ns() const override { return writing_ ? unknown : store_lag; }
+  u64 lag_ns() const override { return lag_of(view_, clock_, writing_); }
 
  private:
   RingView view_;
@@ -139,6 +146,13 @@ class PeekSource final : public Source {
 };
 
 }  // namespace
+
+RingName name_of(u32 n, const RingEntry& entry) {
+  RingName name{n, static_cast<i32>(entry.pid), static_cast<i32>(entry.tid), std::string(entry.task, strnlen(entry.task, 16)),
+                std::string(entry.process, strnlen(entry.process, 16))};
+  if (is_of_cpu(entry)) name.cpu = static_cast<i32>(entry.image);
+  return name;
+}
 
 result<RingView> look_at(int dir, u32 n, const Geometry& fresh) {
   const Geometry geometry = ring_geometry(dir, n, fresh);
@@ -152,6 +166,7 @@ result<RingView> look_at(int dir, u32 n, const Geometry& fresh) {
   ring.geometry = geometry;
   ring.control = reinterpret_cast<Control*>(control->region.data());
   ring.data = data->region.data();
+  ring.kind = kind_of(*ring.control);
   return RingView(ring, std::move(*control), std::move(*data));
 }
 
@@ -191,6 +206,7 @@ bool RingView::quiet() noexcept {
 
 u64 RingView::park() noexcept {
   if (ring_.control->mapped != 0) return 0;
+  if (of_cpu()) return park_cpu();
   const ReaderState at = reader_.state();
   const ReaderPlace own = reader_of(at.page);
   const Place commit = place_of(__atomic_load_n(&ring_.control->commit, __ATOMIC_ACQUIRE));
@@ -217,6 +233,17 @@ u64 RingView::park() noexcept {
   return 0;
 }
 
+// The reader owns the page that it holds; it exchanges it for one after the other of those that wait in free places, and takes their memory.
+u64 RingView::park_cpu() noexcept {
+  const u64 before = resident(data_.fd);
+  const auto punch = [&](u64 offset) {
+    fallocate(data_.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), ring_.geometry.subbuf_size());
+  };
+  if (reader_.give_back([&](u32 id) { punch(ring_.geometry.offset_of(id)); })) punch(0);  // the meta-page: nobody maps
+  const u64 after = resident(data_.fd);
+  return before > after ? before - after : 0;
+}
+
 void RingView::give_up() noexcept { __atomic_fetch_or(&ring_.control->gate, gate_moved, __ATOMIC_SEQ_CST); }
 
 result<void> RingView::reset(bool reopen) {
@@ -225,6 +252,15 @@ result<void> RingView::reset(bool reopen) {
 
 result<void> RingView::freeze(bool reopen, const std::function<result<void>()>& copy) {
   if (!lock()) return refuse(std::errc::device_or_resource_busy, "the ring is being read by another process");
+  if (of_cpu()) {  // its writers go on: what is there now is taken away, and counted from there
+    auto copied = copy();
+    if (copied) {
+      reader_.restart();
+      if (mapped()) reader_.update_meta();
+    }
+    unlock();
+    return copied;
+  }
   gate(false);
   bool calm = false;
   for (int i = 0; i < 100 && !calm; ++i) {
@@ -250,8 +286,7 @@ result<std::unique_ptr<Source>> open_ring(Instance& instance, int dir, const Ins
   auto view = look_at(dir, n, geometry);
   if (!view) return tl::unexpected(view.error());
   const RingEntry& entry = words.ring(n);
-  RingName name{n, static_cast<i32>(entry.pid), static_cast<i32>(entry.tid), std::string(entry.task, strnlen(entry.task, 16)),
-                std::string(entry.process, strnlen(entry.process, 16))};
+  RingName name = name_of(n, entry);
   if (!consume) return std::make_unique<PeekSource>(std::move(*view), std::move(name), instance.clock());
   if (!view->lock())
     return refuse(std::errc::device_or_resource_busy, "ring " + std::to_string(n) + " is being consumed by process " +

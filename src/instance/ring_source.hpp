@@ -29,7 +29,9 @@ class RingView {
   bool cut() const noexcept { return control_.region.cut() || data_.region.cut(); }
 
   // The writer is in the middle of an event, or so it looks: one that sets out just now may be seen late.
+  // Of a CPU's ring nobody sees that.
   bool writing() const noexcept { return __atomic_load_n(&ring_.control->nest, __ATOMIC_ACQUIRE) != 0; }
+  bool of_cpu() const noexcept { return ring_.kind == RingKind::cpu; }
 
   bool lock() noexcept;  // the reader's lock; taken over from a dead process
   void unlock() noexcept { reader_.unlock(); }
@@ -40,15 +42,19 @@ class RingView {
   result<void> reset(bool reopen);
   // Runs `copy` while nobody writes or reads, then empties the ring.
   result<void> freeze(bool reopen, const std::function<result<void>()>& copy);
-  // Gives back the sub-buffer that an idle writer stands on, if all of it is read. Answers bytes given back.
+  // Gives back what an idle ring holds and all have read: the sub-buffer that a thread stands on; all but the tail's of a CPU's ring.
+  // Answers bytes given back.
   u64 park() noexcept;
 
  private:
+  u64 park_cpu() noexcept;
   bool quiet() noexcept;  // the gate being closed: true if no writer is inside
   Ring ring_;
   Reader<> reader_;
   File control_, data_;
 };
+
+RingName name_of(u32 ring, const RingEntry& entry);
 
 // fresh: what the ring looks like if it is new; else its own words say so.
 result<RingView> look_at(int dir, u32 n, const Geometry& fresh);

@@ -30,7 +30,7 @@ bool RingWatch::reached(u32 percent) {
     bool yes = false;
     if (look.control != nullptr) {
       const Reader<> reader(look);
-      yes = percent != 0 ? is_full<Hardware>(look, percent) : reader.written() > reader.state().expected;
+      yes = percent != 0 ? is_full<Hardware>(look, percent) : reader.index() > reader.state().expected;
     }
     if (i >= most_kept) seen_[i] = {};
     if (yes) return true;
@@ -38,7 +38,7 @@ bool RingWatch::reached(u32 percent) {
   return false;
 }
 
-// Without data: nothing here looks at it. A ring that was given back and made anew may have other sizes than when it was mapped.
+// Without data, of a thread's ring: nothing here looks at it. A ring that was given back and made anew may have other sizes than when it was mapped.
 Ring RingWatch::ring(u32 n) {
   Seen& seen = seen_[n];
   if (seen.control.data() == nullptr || geometry_in(*reinterpret_cast<Control*>(seen.control.data())) != seen.geometry) {
@@ -51,9 +51,21 @@ Ring RingWatch::ring(u32 n) {
     if (!fd) return {};
     auto region = sys::Region::map(fd.get(), control_size(geometry), true, path);
     if (!region) return {};
-    seen = {std::move(*region), geometry};
+    sys::Region data;
+    if (kind_of(*reinterpret_cast<Control*>(region->data())) == RingKind::cpu) {
+      ring_path(n, "trace_pipe_raw", path);
+      const sys::Fd raw(openat(dir_, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+      auto mapped = raw ? sys::Region::map(raw.get(), geometry.data_size(), true, path) : result<sys::Region>(fail(errno, path));
+      if (!mapped) return {};
+      data = std::move(*mapped);
+    }
+    seen = {std::move(*region), std::move(data), geometry};
   }
-  return {seen.geometry, reinterpret_cast<Control*>(seen.control.data()), nullptr};
+  auto* const control = reinterpret_cast<Control*>(seen.control.data());
+  const bool cpu = seen.data.data() != nullptr;
+  const Geometry geometry = seen.geometry;
+  if (cpu && (__atomic_load_n(&control->gate, __ATOMIC_ACQUIRE) & gate_moved) != 0) seen.geometry = {};  // the next look maps the fresh one
+  return {geometry, control, seen.data.data(), nullptr, cpu ? RingKind::cpu : RingKind::thread};
 }
 
 }  // namespace ringside

@@ -19,7 +19,7 @@ class RingWatch {
 
  private:
   struct Seen {
-    sys::Region control;
+    sys::Region control, data;  // data: of a CPU's ring
     Geometry geometry;
   };
   Ring ring(u32 n);

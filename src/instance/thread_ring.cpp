@@ -1,5 +1,5 @@
-// The writing side of an instance in this process: one ring per thread, found in one thread-local load, made at the thread's
-// first event. Implements the C interface of ringside.h but for registration (registry.cpp).
+// A ring of a thread's own: found in one thread-local load, made at the thread's first event. Where an instance has no rings of CPUs, or
+// this thread cannot write to them.
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -16,9 +16,6 @@
 #include "sys/sys.hpp"
 
 namespace ringside {
-
-constinit detail::Epoch detail::epoch = {};  // zeros: pages of a file cannot be wiped
-constinit thread_local detail::ThisThread detail::this_thread{};
 
 namespace {
 
@@ -39,39 +36,12 @@ struct Hold {
 struct ThreadRing {
   Hold* newest;
   Hold first;             // the others have a page each, because handlers cannot allocate
-  u32 refusals;           // in a row
   MappedRing child_copy;  // during a fork in the middle of an event
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local ThreadRing this_ring{};
 
 pthread_key_t end_key;
 bool has_end_key = false;
-
-void wake(void* context) noexcept {
-  auto* control = static_cast<InstanceControl*>(context);
-  // `any` may stand for a percentage that is not reached: the reader then waits again.
-  __atomic_store_n(&control->wait.any, u64{0}, __ATOMIC_RELAXED);
-  __atomic_store_n(&control->wait.percent, u64{0}, __ATOMIC_RELAXED);
-  __atomic_fetch_add(&control->wait.sequence, 1u, __ATOMIC_SEQ_CST);
-  sys::futex_wake_all(&control->wait.sequence);
-}
-
-class SignalsOff {
- public:
-  SignalsOff() noexcept {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old_);
-  }
-  ~SignalsOff() { pthread_sigmask(SIG_SETMASK, &old_, nullptr); }
-  SignalsOff(const SignalsOff&) = delete;
-  SignalsOff& operator=(const SignalsOff&) = delete;
-
- private:
-  sigset_t old_;
-};
-
-InstanceWords open_words() noexcept { return {__atomic_load_n(&process.words.control, __ATOMIC_ACQUIRE)}; }
 
 bool in_event() noexcept {
   const Hold* const own = this_ring.newest;
@@ -208,7 +178,7 @@ bool find_ring(int dir, Hold& own) noexcept {
     int looks = 16;  // each costs system calls
     for (u32 n = 0; n < made; ++n) {
       const RingState state = state_of(__atomic_load_n(&own.words.ring(n).state, __ATOMIC_ACQUIRE));
-      if (state != RingState::retired && state != RingState::empty) continue;
+      if ((state != RingState::retired && state != RingState::empty) || is_of_cpu(own.words.ring(n))) continue;
       if (state == RingState::retired && __atomic_load_n(&own.words.ring(n).sizes, __ATOMIC_RELAXED) != short_sizes(geometry)) continue;
       if (state == RingState::retired && !unread_too && --looks < 0) continue;
       const Taken taken = take(dir, own, n, geometry, unread_too);
@@ -267,43 +237,13 @@ bool take_ring() noexcept {
   introduce(dir.get(), *own);
   t.writer = new (own->writer)
       ThisThread::Writer(own->mapped.ring, RingClockNow{process.clock.kind, &words.control->clock_base_ticks},
-                         Doorbell{&words.control->wait.any, &words.control->wait.percent, wake, words.control});
+                         bell_of(words));
   own->older = this_ring.newest;
   this_ring.newest = own;
   // A key beyond the first 32 would allocate, perhaps in a handler; then /proc tells that the thread has ended.
   if (has_end_key && end_key < 32) pthread_setspecific(end_key, &t);
   t.attached_at = epoch;
   return true;
-}
-
-// The slow path of a thread's first event, and of its first after a resize, a fork or another open. Signals are off meanwhile, so
-// that no handler meets half a ring. False: refused and counted.
-RS_NOINLINE bool attach() noexcept {
-  ThisThread& t = this_thread;
-  const auto refuse = [] {
-    if (const InstanceWords words = open_words(); words.control != nullptr)
-      __atomic_fetch_add(&words.control->refused, u64{1}, __ATOMIC_RELAXED);
-    return false;
-  };
-  if (t.inside) return refuse();  // an event from inside: our own system calls, traced
-  // A thread that finds no ring looks again at its 1st, 2nd, 4th, 8th ... and each 1,024th event: the search takes system calls.
-  const u32 before = this_ring.refusals;
-  if (before != 0 && !std::has_single_bit(before) && before % 1024 != 0) {
-    ++this_ring.refusals;
-    return refuse();
-  }
-  const int saved = errno;
-  bool done;
-  {
-    const SignalsOff off;
-    t.inside = true;
-    become_child_if_forked();
-    done = (t.attached() && !moved()) || take_ring();  // a handler may have been faster
-    t.inside = false;
-  }
-  errno = saved;
-  this_ring.refusals = done ? 0 : this_ring.refusals + 1;
-  return done || refuse();
 }
 
 // As early as can be: the first 32 keys are the ones that handlers may set.
@@ -335,57 +275,8 @@ void forget_thread_after_fork(u64 epoch) noexcept {
 
 void retire_this_thread() noexcept { at_thread_end(nullptr); }
 
+bool attach_to_own_ring() noexcept {
+  return (this_thread.attached() && !moved()) || take_ring();  // a handler may have been faster
+}
+
 }  // namespace ringside
-
-using namespace ringside;
-
-// A ringside_slot is a Slot, kept by the caller.
-static_assert(sizeof(ringside_slot) == sizeof(Slot) && alignof(ringside_slot) == alignof(Slot));
-static_assert(offsetof(ringside_slot, payload) == offsetof(Slot, payload));
-
-// Not initialised: reserve writes all of it.
-static Slot& slot_in(ringside_slot* where) noexcept { return *std::launder(reinterpret_cast<Slot*>(where)); }
-
-bool detail::begin_slowly(const ringside_event& event, u32 size, Slot& slot, ThisThread::Writer* writer, u64 nest) noexcept {
-  ThisThread& t = this_thread;
-  slot = {};
-  bool done = writer != nullptr && writer->reserve_after_all(size, nest, slot);
-  // Until it is begun, a handler may put this thread on another ring: the event goes there, because there it will be ended.
-  while (!done || writer != t.writer) {
-    if (done)
-      writer->discard(slot);
-    else if (writer != nullptr && slot.why != Refused::moved)
-      return false;
-    slot = {};
-    if (!attach()) return false;
-    writer = t.writer;
-    done = writer->reserve(size, slot);
-  }
-  t.put_common(event, slot.payload);
-  return true;
-}
-
-void detail::end_slowly(const Slot& slot) noexcept { this_thread.writer->commit(slot); }
-
-extern "C" bool ringside_begin(ringside_event* event, uint32_t payload_size, ringside_slot* where) {
-  ThisThread& t = this_thread;
-  Slot& slot = slot_in(where);
-  u64 nest = 0;
-  ThisThread::Writer* const writer = t.attached_writer();
-  if (writer == nullptr || !writer->reserve_at_once(payload_size, nest, slot)) [[unlikely]]
-    return detail::begin_slowly(*event, payload_size, slot, writer, nest);
-  if (writer != t.writer) [[unlikely]] {
-    writer->discard(slot);
-    return detail::begin_slowly(*event, payload_size, slot, nullptr, 0);
-  }
-  t.put_common(*event, slot.payload);
-  return true;
-}
-
-extern "C" void ringside_end(ringside_slot* slot) {
-  if (slot->payload != nullptr) this_thread.writer->commit(slot_in(slot));
-}
-
-extern "C" void ringside_discard(ringside_slot* slot) {
-  if (slot->payload != nullptr) this_thread.writer->discard(slot_in(slot));
-}

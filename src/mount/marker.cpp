@@ -43,17 +43,12 @@ constinit ringside_event raw_event{"ftrace",
                                    nullptr};
 
 i32 write_one(const Message& m, size_t size) noexcept {
-  ringside_slot slot;
+  alignas(8) u8 payload[16 + longest_marker + 1] = {};  // ip: there is none
   const u32 head = m.raw != 0 ? 8 : 16;
-  if (!ringside_begin(m.raw != 0 ? &raw_event : &print_event, static_cast<u32>(head + size + (m.raw != 0 ? 0 : 1)), &slot))
-    return EBADF;
-  auto* const payload = reinterpret_cast<u8*>(slot.payload);
-  std::memcpy(payload + 4, &m.tid, sizeof m.tid);  // common_pid: who wrote it, not this process
-  if (m.raw == 0) std::memset(payload + 8, 0, 8);  // ip: there is none
   std::memcpy(payload + head, m.bytes, size);
-  if (m.raw == 0) payload[head + size] = 0;
-  ringside_end(&slot);
-  return 0;
+  const auto whole = static_cast<u32>(head + size + (m.raw != 0 ? 0 : 1));
+  // common_pid: who wrote it, not this process
+  return detail::write_slowly(m.raw != 0 ? raw_event : print_event, payload, whole, Refused::no_ring, m.tid) ? 0 : EBADF;
 }
 
 [[noreturn]] void serve(int socket, const std::string& instance) {

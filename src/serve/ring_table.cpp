@@ -269,7 +269,7 @@ result<handout::ReaderAnswer> RingTable::get_reader(u32 n) {
   a.read = state.bytes == Reader<>::taken_away ? 0 : static_cast<u32>(state.bytes);
   a.lost_events = got == Got::data ? reader.view().lost_before : 0;
   a.entries = reader.written();
-  a.overrun = __atomic_load_n(&ring.view.ring().control->overrun, __ATOMIC_RELAXED);
+  a.overrun = reader.overrun();
   a.read_events = state.read;
   return a;
 }
@@ -294,7 +294,7 @@ bool RingTable::ready(u32 n, u32 percent) const noexcept {
 bool ring_ready(const Ring& ring, u32 percent) noexcept {
   const Reader<> reader(ring);
   const ReaderState at = reader.state();
-  if (reader.written() <= at.expected) return false;
+  if (reader.index() <= at.expected) return false;
   if (percent == 0) return true;
   const u64 commit = place_of(__atomic_load_n(&ring.control->commit, __ATOMIC_ACQUIRE)).position;
   return commit >= reader_of(at.page).next && is_full<Hardware>(ring, percent);

@@ -255,8 +255,23 @@ struct Explored {
     if (modelled()) world().pause();
   }
 
- private:
+  // For a model of CPUs (cpu_model.hpp), of which each runs one of several contexts. Only inside a context.
+  static void point_ahead() { world().point_ahead(); }
+  static void no_point(bool ahead) { world().no_point(ahead); }
+  static auto& context() { return world().me(); }
+
+  // A switch of threads on a CPU is a full barrier: who comes knows what is in `before`.
+  static void comes_after(const View& before) {
+    auto& me = world().me();
+    me.view.join(before);
+    world().memory().fence_acquire(me.view, me.fenced);
+    world().memory().fence_release(me.view, me.fenced);
+  }
+
+  static void note(const char* what) { world().event(what); }
   static bool modelled() { return Explorer::active != nullptr && Explorer::active->modelled(); }
+
+ private:
   static Explorer& world() { return *Explorer::active; }
   static const char* text(Order o) { return o == Order::relaxed ? "relaxed" : o == Order::acquire ? "acquire" : "release"; }
 

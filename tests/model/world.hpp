@@ -140,7 +140,7 @@ class World {
     check_ = after_ = nullptr;
     spawned_ = strikes_ = steps_ = preempted_ = stale_ = signals_ = deaths_ = idle_ = 0;
     stores_ = 0;
-    stuck_ = false;
+    stuck_ = ahead_ = false;
     trace_.forget_names();
     stored_before_.clear();
     setup_ = &setup;
@@ -153,6 +153,10 @@ class World {
   // Before each access: what may come in between?
   // A context that was switched back to goes straight on: what could happen to it here could happen before the switch.
   void point() {
+    if (ahead_) {
+      ahead_ = false;
+      return;
+    }
     Context& me = *current_;
     if (++steps_ > options_.max_steps) fail("more than %u accesses: an endless loop?", options_.max_steps);
     for (;;) {
@@ -176,6 +180,13 @@ class World {
     }
     me.untouched = false;
   }
+
+  // The point of the next access, now: what happens here may keep the access from happening.
+  void point_ahead() {
+    point();
+    ahead_ = true;
+  }
+  void no_point(bool ahead) { ahead_ = ahead; }
 
   // The caller spins. It runs again when somebody else has stored something, or when all the others spin as well.
   void pause() {
@@ -211,6 +222,8 @@ class World {
     note(what);
     checked();
   }
+
+  void event(const char* what) { note(what); }
 
   void checked() {
     if (!check_) return;
@@ -255,6 +268,7 @@ class World {
   std::string failure_;
   u32 deaths_ = 0, steps_ = 0;
   bool stuck_ = false;
+  bool ahead_ = false;  // the next access has had its point
 
  private:
   static constexpr size_t arena_size = 16 << 20;

@@ -15,7 +15,7 @@ const char* broken(const Ring& ring, Watched* before = nullptr) noexcept {
   const Control& c = *ring.control;
   const Geometry& g = ring.geometry;
   const auto get = [](const u64& word) { return M::load(&word, Order::relaxed); };
-  const Place tail = place_of(get(c.tail)), commit = place_of(get(c.commit));
+  const Place commit = place_of(get(c.commit)), tail = ring.kind == RingKind::cpu ? commit : place_of(get(c.tail));
   if (!g.holds(tail.id) || !g.holds(commit.id)) return "tail and commit stand on sub-buffers of this ring";
   if (commit.position > tail.position) return "commit is not beyond the tail";
   if (tail.position - commit.position > g.nr_slots()) return "the tail is at most a lap beyond commit";
@@ -23,12 +23,8 @@ const char* broken(const Ring& ring, Watched* before = nullptr) noexcept {
   // The reader page; between the swap and its note it is what the intent says.
   const ReaderState& at = c.state[get(c.reader_generation) & 1];
   ReaderPlace own = reader_of(get(at.page));
-  const ReaderPlace wanted = reader_of(get(c.intent));
   if (!g.holds(own.id)) return "the reader page is a sub-buffer of this ring";
-  if (wanted.next > own.next) {
-    const auto k = static_cast<u32>((wanted.next - 1) % g.nr_slots());
-    if (slot_id(k, get(ring.record(k).slot)) == own.id) own = wanted;
-  }
+  if (ReaderPlace wanted; Reader<M>(ring).swapped(own, wanted)) own = wanted;
   if (own.next > commit.position + 1) return "the reader takes nothing beyond commit";
 
   // Each sub-buffer stands in one place.
@@ -47,10 +43,10 @@ const char* broken(const Ring& ring, Watched* before = nullptr) noexcept {
   }
 
   const Record& rec = ring.record(commit.id);
-  const Committed done = committed_of(get(rec.committed));
+  const Committed done = published_about<M, Orders{}>(ring, commit.id);
   const u64 word = get(rec.reserve);
   if (done.bytes > g.capacity()) return "committed bytes fit in the sub-buffer";
-  if (commit == tail && !is_closed(word) && !left_at(get(rec.real_end), tail.position) && done.bytes > reserve_offset(word))
+  if (ring.kind == RingKind::thread && commit == tail && !is_closed(word) && !left_at(get(rec.real_end), tail.position) && done.bytes > reserve_offset(word))
     return "nothing is committed that is not reserved";
   if (before != nullptr) {
     if (tail.position < before->tail || commit.position < before->commit || get(c.reader_generation) < before->generation)

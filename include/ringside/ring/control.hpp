@@ -13,6 +13,7 @@
 
 namespace ringside {
 
+// In the ring of a CPU reserve and count are times (published.hpp).
 struct Record {
   u64 slot;       // reader (CAS), writer (CAS when it overwrites)
   u64 reserve;    // writer and its handlers: local CAS
@@ -33,6 +34,9 @@ struct ReaderState {
   u64 lost;      // events found missing in all
 };
 
+// Whose the ring is: one thread's and its signal handlers', or everybody's on one CPU.
+enum class RingKind : u32 { thread = 0, cpu = 1 };
+
 struct alignas(64) Control {
   // Written once, by who makes the ring.
   u64 magic;
@@ -40,7 +44,8 @@ struct alignas(64) Control {
   u32 subbuf_size, nr_subbufs, nr_slots, record_bytes;
   u64 owner;  // tid of the owning thread, for whoever checks that it lives
   u64 owner_start;
-  u64 reserved0[2];
+  u64 kind;  // RingKind
+  u64 reserved0;
 
   // Written by controllers, loaded by each reserve.
   u64 gate;
@@ -49,7 +54,7 @@ struct alignas(64) Control {
   u64 reserved1[5];
 
   // The writer's.
-  u64 tail;       // Place
+  u64 tail;       // Place; of a CPU's ring: not used, `commit` is the tail
   u64 nest;       // open events: 1 + handlers
   u64 last_time;  // the full time near the newest reserve
   u64 commit;     // Place
@@ -66,7 +71,8 @@ struct alignas(64) Control {
   u64 intent;             // ReaderPlace of the swap under way
   u64 mapped;             // mappers other than the owner's own consumer
   ReaderState state[2];
-  u64 reserved3[16];
+  u64 first_index;  // of the first event since the last reset of a CPU's ring
+  u64 reserved3[15];
 };
 static_assert(sizeof(Control) == 512);
 static_assert(offsetof(Control, gate) == 64 && offsetof(Control, tail) == 128 && offsetof(Control, reader_lock) == 256);
@@ -93,8 +99,10 @@ constexpr u32 closed_commit(u64 real_end, u32 capacity) noexcept {
 // bytes.
 inline constexpr u64 gate_off = u64{1} << 63;
 inline constexpr u64 gate_moved = u64{1} << 62;
+inline constexpr u64 gate_corrupt = u64{1} << 61;  // of a CPU's ring: its words contradict each other, nobody writes to it any more
 constexpr bool gate_refuses(u64 gate) noexcept { return (gate & (gate_off | gate_moved)) != 0; }
 constexpr u64 gate_park(u64 position) noexcept { return position + 2; }
+inline constexpr u64 gate_cpu_open = 1;  // of a CPU's ring: zeros are not open, so that nobody writes where its memory was taken away
 
 // The two regions, and where things are in them.
 struct Ring {
@@ -102,6 +110,7 @@ struct Ring {
   Control* control = nullptr;
   u8* data = nullptr;              // the meta-page; sub-buffers follow
   u8* const* places = nullptr;     // or they stand here: the place of each
+  RingKind kind = RingKind::thread;
 
   RS_INLINE Record& record(u32 id) const noexcept { return reinterpret_cast<Record*>(control + 1)[id]; }
   RS_INLINE u8* subbuf(u32 id) const noexcept { return places == nullptr ? data + geometry.offset_of(id) : places[id]; }

@@ -24,23 +24,23 @@ RingCounters counters(const Ring& ring) noexcept {
   const ReaderState at = reader.state();
   n.written = reader.written();
   n.read = at.read;
-  n.overrun = get(c.overrun);
+  n.overrun = reader.overrun();
   n.unread = n.written - n.read - n.overrun;
   if (static_cast<i64>(n.unread) < 0) n.unread = 0;  // in flight
   n.dropped = get(c.dropped);
   n.commit_overrun = get(c.commit_overrun);
-  n.pages_touched = get(c.pages_touched);
+  const Place commit = place_of(get(c.commit)), tail = place_of(get(c.tail));
+  n.pages_touched = ring.kind == RingKind::cpu ? commit.position : get(c.pages_touched);
   n.pages_lost = get(c.pages_lost);
 
   const ReaderPlace own = reader_of(at.page);
   const auto add_unread = [&](u32 id, u64 from) {
-    const Committed now = committed_of(get(ring.record(id).committed));
+    const Committed now = published_about<M, Orders{}>(ring, id);
     if (now.bytes <= from || now.bytes > g.capacity()) return;
     n.bytes += now.bytes - from;
     if (n.oldest_time == 0 && now.events != 0) n.oldest_time = get(ring.header(id).time_stamp);
   };
   if (own.next != 0 && g.holds(own.id)) add_unread(own.id, at.bytes);
-  const Place commit = place_of(get(c.commit)), tail = place_of(get(c.tail));
   u64 position = own.next;
   if (position + g.nr_slots() <= commit.position) position = commit.position - g.nr_slots() + 1;
   for (; position <= commit.position; ++position) {
@@ -48,7 +48,7 @@ RingCounters counters(const Ring& ring) noexcept {
     const u64 slot = get(ring.record(k).slot);
     if (slot_lap(slot) == position / g.nr_slots() && g.holds(slot_id(k, slot))) add_unread(slot_id(k, slot), 0);
   }
-  if (g.holds(tail.id)) {
+  if (ring.kind == RingKind::thread && g.holds(tail.id)) {
     const u64 word = get(ring.record(tail.id).reserve);
     const u64 real_end = get(ring.record(tail.id).real_end);
     const u32 end = left_at(real_end, tail.position) ? closed_commit(real_end, g.capacity()) : reserve_offset(word);

@@ -93,8 +93,8 @@ class Iterator {
     ReaderPlace wanted;
     if (reader.swapped(own, wanted)) return false;
     if (got == Got::data) {
-      const Committed now = committed_of(M::load(&ring_.record(own.id).committed, Order::relaxed));
-      if (now.bytes < view_.end) return false;  // flagged
+      const u64 now = M::load(&ring_.record(own.id).committed, Order::relaxed);
+      if (ring_.kind == RingKind::thread && committed_of(now).bytes < view_.end) return false;  // flagged
     }
     if (M::load(&ring_.control->reader_generation, Order::acquire) != generation) return false;
     if (again && stamp_ != seen_stamp_) {
@@ -121,7 +121,7 @@ class Iterator {
   }
 
   Got copy(u32 id, const ReaderState& from) noexcept {
-    const Committed now = committed_of(M::load(&ring_.record(id).committed, O.commit_observe));  // pairs: COMMIT
+    const Committed now = published<M, O>(ring_, id, false, {static_cast<u32>(from.events), static_cast<u32>(from.bytes)});
     if (now.bytes > ring_.geometry.capacity() || now.bytes % 4 != 0 || from.bytes % 4 != 0) return Got::corrupt;
     stamp_ = M::load(&ring_.header(id).time_stamp, Order::relaxed);
     if (now.bytes <= from.bytes || now.events <= from.events) return Got::nothing;

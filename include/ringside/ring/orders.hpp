@@ -44,6 +44,7 @@ enum class Bug : u8 {
   no_second_gate,         // goes on for what a handler left without a look at the gate
   moved_keeps_out,        // leaves what a handler left on a ring that is given up
   swap_before_intent,     // the reader takes a page and notes it afterwards
+  cut_off_counts,         // takes `committed` of a CPU's ring for that of commit
 };
 
 struct Orders {

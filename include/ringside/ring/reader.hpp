@@ -12,6 +12,7 @@
 #include <ringside/base/memory_hardware.hpp>
 #include <ringside/ring/control.hpp>
 #include <ringside/ring/orders.hpp>
+#include <ringside/ring/published.hpp>
 
 namespace ringside {
 
@@ -98,6 +99,48 @@ class Reader {
     return true;
   }
 
+  // Of a CPU's ring: takes away all that is there and counts from there on. Its writers go on meanwhile. The caller holds the lock.
+  void restart() noexcept {
+    const u64 until = index();
+    for (u32 budget = 2 * ring_.geometry.nr_subbufs() + 2; budget != 0 && state().expected < until; --budget)
+      if (get_reader(false) != Got::data) break;
+    ReaderState at = state();
+    at.read = at.lost = 0;
+    move_on(at);
+    M::store(&ctl().first_index, at.expected, Order::relaxed);
+    for (u64* word : {&ctl().dropped, &ctl().backwards, &ctl().pages_lost}) M::store(word, u64{0}, Order::relaxed);
+  }
+
+  // Of a CPU's ring of which all is read: gives the memory of each sub-buffer away that stands in a free place, by exchanging the reader page
+  // for it. punch(id) makes zeros of one that is ours. False: something is unread, or the writer is on the reader page. The caller holds the
+  // lock, and nobody maps.
+  template <class Punch>
+  bool give_back(Punch punch) noexcept {
+    const Geometry& g = ring_.geometry;
+    ReaderState at = state();
+    if (ring_.kind != RingKind::cpu || index() != at.expected || !g.holds(reader_of(at.page).id)) return false;
+    const Place tail = observe_commit();
+    if (at.bytes != taken_away && reader_of(at.page).next > tail.position) return false;
+    at.bytes = taken_away;
+    move_on(at);  // what stands on it counts no more
+    punch(reader_of(at.page).id);
+    for (u64 position = tail.position + 1; position < tail.position + g.nr_slots(); ++position) {
+      const u32 k = static_cast<u32>(position % g.nr_slots());
+      u64 slot = M::load(&ring_.record(k).slot, Order::acquire);
+      const u32 id = slot_id(k, slot);
+      if (slot_lap(slot) != position / g.nr_slots() || slot_entered(slot) || !g.holds(id)) continue;
+      const ReaderPlace own = reader_of(at.page);
+      M::store(&ctl().intent, pack_exchange(position, id), Order::release);
+      if (M::cas(&ring_.record(k).slot, slot, pack_slot(k, slot_lap(slot), own.id))) {  // pairs: SWAP
+        at.page = pack_reader({own.next, id});
+        move_on(at);
+        punch(id);
+      }
+      M::store(&ctl().intent, u64{0}, Order::release);
+    }
+    return true;
+  }
+
   const ReaderView& view() const noexcept { return view_; }
   const Ring& ring() const noexcept { return ring_; }
   const u8* data() const noexcept { return ring_.subbuf(view_.id) + abi::header_size; }
@@ -116,18 +159,49 @@ class Reader {
     M::store(&meta.nr_subbufs, ring_.geometry.nr_subbufs(), Order::relaxed);
     M::store(&meta.reader.read, at.bytes == taken_away ? 0 : static_cast<u32>(at.bytes), Order::relaxed);
     M::store(&meta.entries, written(), Order::relaxed);
-    M::store(&meta.overrun, M::load(&ctl().overrun, Order::relaxed), Order::relaxed);
+    M::store(&meta.overrun, overrun(), Order::relaxed);
     M::store(&meta.read, at.read, Order::relaxed);
     M::store(&meta.reader.id, own.id, Order::release);
   }
 
-  // Events committed in all.
-  u64 written() const noexcept {
+  // Index of the event that is committed next.
+  u64 index() const noexcept {
+    for (u32 budget = 8;; --budget) {  // of a CPU's ring, whose words move on while we look
+      const Place commit = observe_commit();
+      if (!ring_.geometry.holds(commit.id)) return 0;
+      const u64 base = get(ring_.record(commit.id).base);
+      const u64 index = base + published_about<M, O>(ring_, commit.id).events;
+      if (ring_.kind == RingKind::thread || budget == 0 || observe_commit() == commit) return index;
+    }
+  }
+  // Events committed in all, since the last reset.
+  u64 written() const noexcept { return index() - get(ctl().first_index); }
+
+  // Events overwritten in all. The writers of a CPU's ring count none: the indexes tell.
+  u64 overrun() const noexcept { return ring_.kind == RingKind::thread ? get(ctl().overrun) : overrun_by_index(); }
+  u64 overrun_by_index() const noexcept {
+    const Geometry& g = ring_.geometry;
+    const ReaderState at = state();
+    const ReaderPlace own = reader_of(at.page);
     const Place commit = observe_commit();
-    if (!ring_.geometry.holds(commit.id)) return 0;
-    const Record& rec = ring_.record(commit.id);
-    const u64 base = M::load(&rec.base, Order::relaxed);
-    return base + committed_of(M::load(&rec.committed, O.commit_observe)).events;
+    u64 oldest = index();
+    u64 position = own.next;
+    if (position + g.nr_slots() <= commit.position) position = commit.position - g.nr_slots() + 1;
+    for (; position <= commit.position; ++position) {
+      const u32 k = static_cast<u32>(position % g.nr_slots());
+      const u64 slot = get(ring_.record(k).slot);
+      if (!g.holds(slot_id(k, slot))) break;
+      if (slot_lap(slot) != position / g.nr_slots()) continue;
+      oldest = get(ring_.record(slot_id(k, slot)).base);
+      break;
+    }
+    u64 first = at.expected, behind = at.expected;  // of the reader page: what is unread of it, and what is behind it
+    if (own.next != 0 && at.bytes != taken_away && g.holds(own.id)) {
+      const u64 base = get(ring_.record(own.id).base);
+      first = base + at.events;
+      behind = base + (commit.position >= own.next ? left_events(own.id) : published_about<M, O>(ring_, own.id).events);
+    }
+    return at.lost + (first > at.expected ? first - at.expected : 0) + (oldest > behind ? oldest - behind : 0);
   }
 
   // How far the reader is; whole also without the lock.
@@ -147,12 +221,22 @@ class Reader {
   void mend() noexcept {
     ReaderState at = state();
     ReaderPlace wanted;
-    if (swapped(reader_of(at.page), wanted) && ring_.geometry.holds(wanted.id)) settle(at, wanted);
+    if (!swapped(reader_of(at.page), wanted) || !ring_.geometry.holds(wanted.id)) return;
+    if ((get(ctl().intent) & exchange_bit) == 0) return settle(at, wanted);
+    at.page = pack_reader(wanted);
+    move_on(at);
   }
 
   // Has the holder of this page given it to the ring, and not noted it yet? Then `wanted` is what it took.
   bool swapped(ReaderPlace own, ReaderPlace& wanted) const noexcept {
-    wanted = reader_of(M::load(&ctl().intent, Order::acquire));
+    const u64 intent = M::load(&ctl().intent, Order::acquire);
+    if ((intent & exchange_bit) != 0) {
+      const Place place = exchange_of(intent);
+      wanted = {own.next, place.id};
+      const u32 k = static_cast<u32>(place.position % ring_.geometry.nr_slots());
+      return ring_.geometry.holds(own.id) && slot_id(k, M::load(&ring_.record(k).slot, Order::acquire)) == own.id;
+    }
+    wanted = reader_of(intent);
     if (wanted.next <= own.next || !ring_.geometry.holds(own.id)) return false;
     const u32 k = static_cast<u32>((wanted.next - 1) % ring_.geometry.nr_slots());
     return slot_id(k, M::load(&ring_.record(k).slot, Order::acquire)) == own.id;
@@ -165,6 +249,8 @@ class Reader {
   static u64 get(const u64& word) noexcept { return M::load(&word, Order::relaxed); }
   static void put(u64& word, u64 value) noexcept { M::store(&word, value, Order::relaxed); }
   Place observe_commit() const noexcept { return place_of(M::load(&ctl().commit, O.advance_observe)); }  // pairs: ADVANCE
+
+  u32 left_events(u32 id) const noexcept { return published<M, O>(ring_, id, true, {}).events; }
 
   void move_on(const ReaderState& next) noexcept {
     const u64 generation = get(ctl().reader_generation) + 1;
@@ -197,7 +283,7 @@ class Reader {
   Got look(const ReaderState& at, bool left, bool padding) noexcept {
     const u32 id = reader_of(at.page).id;
     const Record& rec = ring_.record(id);
-    const Committed now = committed_of(M::load(&rec.committed, O.commit_observe));  // pairs: COMMIT
+    const Committed now = published<M, O>(ring_, id, left, {static_cast<u32>(at.events), static_cast<u32>(at.bytes)});
     if (now.bytes > ring_.geometry.capacity() || now.bytes % 4 != 0 || at.bytes % 4 != 0 || now.bytes < at.bytes ||
         now.events < at.events)
       return Got::corrupt;
@@ -210,8 +296,11 @@ class Reader {
              first,
              left};
     if (now.bytes == at.bytes) return Got::nothing;
+    // The writers of a CPU's ring leave a sub-buffer without its padding: mappers see it from here on.
+    if (left && ring_.kind == RingKind::cpu && abi::commit_size(M::load(&ring_.header(id).commit, Order::relaxed)) < now.bytes)
+      M::store(&ring_.header(id).commit, u64{now.bytes}, Order::relaxed);
     if (view_.events != 0) return Got::data;
-    return (padding ? written() != at.expected : !left) ? Got::data : Got::nothing;
+    return (padding ? index() != at.expected : !left) ? Got::data : Got::nothing;
   }
 
   Got swap(ReaderState at, bool padding) noexcept {
@@ -231,7 +320,7 @@ class Reader {
         continue;
       }
       if (position == commit.position) {  // the writer is on it: worth taking only for what is there
-        if (committed_of(M::load(&ring_.record(id).committed, O.commit_observe)).events == 0) return Got::nothing;
+        if (published_about<M, O>(ring_, id).bytes == 0) return Got::nothing;
       }
       const ReaderPlace wanted{position + 1, id};
       if constexpr (O.bug != Bug::swap_before_intent) M::store(&ctl().intent, pack_reader(wanted), Order::release);
@@ -257,8 +346,9 @@ class Reader {
   void flag_missed() noexcept {
     const u64 end = get(ring_.record(view_.id).real_end) & abi::commit_mask;
     const u32 data = static_cast<u32>(end < view_.end ? end : view_.end) & ~3u;
+    if (ring_.kind == RingKind::cpu) M::store(&ring_.record(view_.id).real_end, get(ring_.record(view_.id).real_end) | unpadded, Order::relaxed);
     // Before its padding is written over: an iterator that has begun to copy the page looks here again.
-    M::store(&ring_.record(view_.id).committed, pack_committed({view_.events, data}), Order::relaxed);
+    if (ring_.kind == RingKind::thread) M::store(&ring_.record(view_.id).committed, pack_committed({view_.events, data}), Order::relaxed);
     if constexpr (O.enter_publish == Order::release) M::fence_release();  // pairs: ENTER
     u64 commit = data + abi::missed_events;
     if (ring_.geometry.capacity() - data >= 8) {

@@ -21,7 +21,10 @@ constexpr Place place_of(u64 word) noexcept { return {word >> id_bits, static_ca
 
 // slot[k]: initially position k, sub-buffer k + 1. Stored as {lap, id ^ (k + 1)}; position = k + lap * n.
 constexpr u64 pack_slot(u32 k, u64 lap, u32 id) noexcept { return lap << id_bits | (id ^ (k + 1)); }
-constexpr u64 slot_lap(u64 word) noexcept { return word >> id_bits; }
+// The writers of a CPU's ring say that they are about to enter the place: the reader leaves the sub-buffer there alone.
+inline constexpr u64 entered_bit = u64{1} << 63;
+constexpr bool slot_entered(u64 word) noexcept { return (word & entered_bit) != 0; }
+constexpr u64 slot_lap(u64 word) noexcept { return (word & ~entered_bit) >> id_bits; }
 constexpr u32 slot_id(u32 k, u64 word) noexcept { return static_cast<u32>(word & id_mask) ^ (k + 1); }
 
 // reader page: initially sub-buffer 0, which stood nowhere. `next` = the position behind the one it was taken from.
@@ -31,6 +34,10 @@ struct ReaderPlace {
 };
 constexpr u64 pack_reader(ReaderPlace r) noexcept { return r.next << id_bits | r.id; }
 constexpr ReaderPlace reader_of(u64 word) noexcept { return {word >> id_bits, static_cast<u32>(word & id_mask)}; }
+// The intent to exchange the reader page for the sub-buffer `id` in the free place `position`.
+inline constexpr u64 exchange_bit = u64{1} << 63;
+constexpr u64 pack_exchange(u64 position, u32 id) noexcept { return exchange_bit | position << id_bits | id; }
+constexpr Place exchange_of(u64 word) noexcept { return {(word & ~exchange_bit) >> id_bits, static_cast<u32>(word & id_mask)}; }
 
 // The reserve word of a sub-buffer: low 48 bits of the last event's time, offset / 4. See docs/design.md 3.2.
 inline constexpr u64 closed = 0xFFFF;

@@ -15,7 +15,8 @@
 
 namespace ringside {
 
-enum class Refused : u8 { no, too_big, disabled, moved, full, commit_overrun, corrupt };
+// Of the rings of CPUs, no_ring: the thread is not registered, or its CPU's ring cannot be had; interrupted: each try was.
+enum class Refused : u8 { no, too_big, disabled, moved, full, commit_overrun, corrupt, no_ring, interrupted };
 
 // A reserved payload: `size` bytes as asked for; falsy with a reason when refused.
 struct Slot {

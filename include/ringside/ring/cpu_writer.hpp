@@ -1,0 +1,223 @@
+// The writer of the rings of CPUs: for all threads of all processes that map them, and their signal handlers.
+//
+//   CpuWriter<RingClockNow, Rseq> w(clock, bell);
+//   const Refused why = w.write(rings, area, payload, size);     // rings: where this process has them; area: of rseq
+//
+// Never waits, allocates or calls the system. An event is written whole or not at all: there is no reservation, so a handler, a
+// death or a longjmp comes before an event or after it. The usual event is one sequence (rseq.hpp). For any other this looks at the
+// ring of the CPU that it runs on, works out what is to be stored where, and has a sequence store it if all that still holds; else it
+// looks again, at most `most_tries` times. docs/design.md 3.7 has the words, and what each may be left as.
+#pragma once
+#include <ringside/base/memory_hardware.hpp>
+#include <ringside/ring/fullness.hpp>
+#include <ringside/ring/orders.hpp>
+#include <ringside/ring/published.hpp>
+#include <ringside/ring/rseq.hpp>
+#include <ringside/ring/writer.hpp>
+
+namespace ringside {
+
+// size: 0 to the largest payload of any ring. `payload` is looked at for what is not a multiple of 4.
+RS_INLINE Shape shape_of(const void* payload, u32 size) noexcept {
+  const u32 data_size = abi::event_size(size);
+  const u32 at = abi::payload_offset(data_size);
+  Shape s{u64{1} << 32 | data_size, abi::event_word(at == 4 ? (data_size - 4) / 4 : 0, 0), at, size & ~3u, 0};
+  if (at == 8) s.head |= u64{data_size - 4} << 32;
+  if (size % 4 != 0) {
+    const u8* const rest = static_cast<const u8*>(payload) + s.size;
+    const u32 bytes = rest[0] | (size % 4 > 1 ? rest[1] << 8 : 0) | (size % 4 > 2 ? rest[2] << 16 : 0);
+    s.tail_bytes = u64{bytes} << (8 * (8 + at + s.size - data_size));
+    if (size < 4) s.head |= u64{bytes} << 32;
+  }
+  return s;
+}
+
+template <RingClock C, class S, Memory M = Hardware, Orders O = Orders{}>
+class CpuWriter {
+ public:
+  static constexpr u32 most_tries = 1000;  // a debugger that steps through a sequence aborts each
+
+  explicit CpuWriter(C clock, const Doorbell& bell = {}) noexcept : clock_(clock), bell_(bell) {}
+
+  // Refused::no: it is written.
+  RS_INLINE Refused write(const CpuRings& rings, i64 area, const void* payload, u32 size) const noexcept {
+    const Shape shape = shape_of(payload, size);
+    if (S::append_usual(area, rings, shape, payload) != Sequence::done) [[unlikely]]
+      return write_slowly(rings, area, shape, payload);
+    ring_bell();
+    return Refused::no;
+  }
+
+  RS_NOINLINE Refused write_slowly(const CpuRings& rings, i64 area, const Shape& shape, const void* payload) const noexcept {
+    for (u32 tries = most_tries; tries != 0; --tries) {
+      const u32 cpu = S::cpu(area);
+      if (cpu >= rings.nr) return Refused::no_ring;
+      const Ring& ring = place_in(rings, cpu).ring;
+      if (ring.control == nullptr) return Refused::no_ring;
+      if (static_cast<u32>(shape.grow) > ring.geometry.capacity()) return Refused::too_big;
+      Seen seen{};
+      Refused why = look(ring, cpu, seen);
+      if (why != Refused::no) return why;
+      Append a;
+      if (prepare(ring, seen, shape, payload, a)) {
+        if (S::append(area, a) != Sequence::done) continue;
+        ring_bell();
+        return Refused::no;
+      }
+      why = next_sub_buffer(ring, area, seen);
+      if (why != Refused::no) return why;
+    }
+    return Refused::interrupted;
+  }
+
+ private:
+  // The ring as it was at some moment; tail and commit together say whether it still is.
+  struct Seen {
+    u32 cpu;
+    u64 tail;
+    Place place;
+    u64 commit;
+    u32 events;
+    u64 last;  // time of the newest event
+  };
+
+  RS_INLINE void ring_bell() const noexcept {
+    M::fence_light();  // pairs: WAKE
+    if (M::load(bell_.any, Order::relaxed) != 0) [[unlikely]]
+      bell_.ring(bell_.context);
+  }
+
+  static Refused look(const Ring& ring, u32 cpu, Seen& seen) noexcept {
+    const Control& c = *ring.control;
+    if (const u64 gate = M::load(&c.gate, Order::relaxed); gate != gate_cpu_open)
+      return (gate & gate_corrupt) != 0 ? Refused::corrupt : (gate & gate_off) != 0 ? Refused::disabled : Refused::moved;
+    seen.cpu = cpu;
+    seen.tail = M::load(&c.commit, Order::acquire);
+    seen.place = place_of(seen.tail);
+    if (!ring.geometry.holds(seen.place.id)) return give_up(ring);
+    const Record& rec = ring.record(seen.place.id);
+    const abi::SubBufferHeader& header = ring.header(seen.place.id);
+    seen.commit = M::load(&header.commit, Order::relaxed);
+    if (seen.commit > ring.geometry.capacity() || seen.commit % 4 != 0) {
+      // Flags of the reader that has it, if the tail has moved on; else damage.
+      if (M::load(&c.commit, Order::relaxed) == seen.tail) return give_up(ring);
+      seen.commit = 0;  // no sequence succeeds with this tail
+    }
+    const u64 committed = M::load(&rec.committed, Order::relaxed);
+    seen.events = O.bug == Bug::cut_off_counts ? cpu_committed_of(committed).events : events_at(committed, seen.commit);
+    seen.last = seen.commit == 0 ? M::load(&header.time_stamp, Order::relaxed) : M::load(&times(rec)[seen.events & 1], Order::relaxed);
+    return Refused::no;
+  }
+
+  // False: there is no room.
+  bool prepare(const Ring& ring, const Seen& seen, const Shape& shape, const void* payload, Append& a) const noexcept {
+    Record& rec = ring.record(seen.place.id);
+    abi::SubBufferHeader& header = ring.header(seen.place.id);
+    a.cpu = seen.cpu;
+    a.control = ring.control;
+    a.tail = seen.tail;
+    a.commit = &header.commit;
+    a.before = seen.commit;
+    a.last = seen.last;
+    a.given = 0;
+    a.time = &times(rec)[(seen.events + 1) & 1];
+    a.stamp = a.time;
+    a.extend = 0;
+    a.delta_mask = ~u64{0};
+    a.limit = abi::delta_limit;
+    u64 now = clock_.now();
+    if (static_cast<i64>(now - seen.last) < 0) {
+      a.given = now = seen.last;  // a clock that went back stands still
+      add_shared<M>(ring.control->backwards, 1);
+    } else if (!clock_.in_sequence()) {
+      a.given = now;
+    }
+    if (seen.commit == 0) {
+      a.stamp = &header.time_stamp;  // and no delta
+      a.delta_mask = 0;
+      a.limit = u64{1} << 63;
+    } else if (now - seen.last >= abi::delta_limit) {
+      a.extend = 1;
+      a.delta_mask = 0;
+      a.limit = u64{1} << 59;
+    }
+    const u32 extend = a.extend != 0 ? abi::stamp_size : 0;
+    const u64 end = seen.commit + extend + static_cast<u32>(shape.grow);
+    a.after = end;
+    a.at = reinterpret_cast<u8*>(&header) + abi::header_size + seen.commit;
+    a.head = shape.head;
+    a.tail_bytes = shape.tail_bytes;
+    a.to = a.at + extend + shape.payload_at;
+    a.from = payload;
+    a.size = shape.size;
+    a.committed = &rec.committed;
+    a.committed_after = pack_cpu_committed({seen.events + 1, static_cast<u32>(end)});
+    return end <= ring.geometry.capacity();
+  }
+
+  // Refused::no: look again.
+  RS_NOINLINE Refused next_sub_buffer(const Ring& ring, i64 area, const Seen& seen) const noexcept {
+    const Geometry& g = ring.geometry;
+    Control& c = *ring.control;
+    const u64 position = seen.place.position + 1;
+    const u32 k = static_cast<u32>(position % g.nr_slots());
+    const u64 lap = position / g.nr_slots();
+    u64 slot = M::load(&ring.record(k).slot, O.slot_observe);  // pairs: SWAP
+    const u32 id = slot_id(k, slot);
+    if (M::load(&c.commit, Order::relaxed) != seen.tail || S::cpu(area) != seen.cpu) return Refused::no;
+    if (!g.holds(id) || id == seen.place.id) return give_up(ring);
+    if (slot_lap(slot) != lap) {
+      if (slot_lap(slot) + 1 != lap) return give_up(ring);
+      if ((M::load(&c.mode, Order::relaxed) & 1) != 0) {
+        add_shared<M>(c.dropped, 1);
+        return Refused::full;
+      }
+    }
+    // Whose thread dies behind this, or is moved away, has taken the place for the next one.
+    if (slot_lap(slot) != lap || !slot_entered(slot)) {
+      if (!M::cas(&ring.record(k).slot, slot, pack_slot(k, lap, id) | entered_bit)) return Refused::no;
+    }
+    if constexpr (O.enter_publish == Order::release) M::fence_release();  // pairs: ENTER
+    Record &old = ring.record(seen.place.id), &fresh = ring.record(id);
+    const auto at = static_cast<u32>(seen.commit);
+    const u32 left = g.capacity() - at;
+    u32 nowhere;
+    auto* const pad = reinterpret_cast<u32*>(ring.subbuf(seen.place.id) + abi::header_size + at);
+    Enter e;
+    e.cpu = seen.cpu;
+    e.control = &c;
+    e.tail = seen.tail;
+    e.next_tail = pack_place({position, id});
+    e.commit = &ring.header(seen.place.id).commit;
+    e.before = seen.commit;
+    e.committed = &old.committed;
+    e.committed_final = pack_cpu_committed({seen.events, at});
+    e.real_end = &old.real_end;
+    e.end = pack_end(seen.place.position, at, true);
+    e.pad0 = left >= 4 ? pad : &nowhere;
+    e.pad1 = left >= 8 ? pad + 1 : &nowhere;
+    e.padding = abi::event_word(abi::type_padding, left >= 8 ? 1 : 0) | u64{left - 4} << 32;
+    e.fresh = &fresh;
+    e.base = M::load(&old.base, Order::relaxed) + seen.events;
+    e.header = &ring.header(id);
+    e.last = seen.last;
+    if (S::enter(area, e) == Sequence::done) {
+      M::fence_light();  // pairs: WAKE
+      if (const u64 percent = M::load(bell_.percent, Order::relaxed); percent != 0 && is_full<M>(ring, percent - 1)) bell_.ring(bell_.context);
+    }
+    return Refused::no;
+  }
+
+  RS_NOINLINE static Refused give_up(const Ring& ring) noexcept {
+    Control& c = *ring.control;
+    M::store(&c.corrupt, u64{1}, Order::relaxed);
+    u64 gate = M::load(&c.gate, Order::relaxed);
+    while ((gate & gate_corrupt) == 0 && !M::cas(&c.gate, gate, gate | gate_corrupt)) M::pause();
+    return Refused::corrupt;
+  }
+
+  [[no_unique_address]] mutable C clock_;
+  Doorbell bell_;
+};
+
+}  // namespace ringside

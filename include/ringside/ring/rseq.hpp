@@ -1,0 +1,393 @@
+// The restartable sequences of a CPU's ring (docs/design.md 3.7): to append an event (the usual one, and any), and to enter the next
+// sub-buffer.
+//
+// Linux aborts a registered thread inside such a sequence when it preempts or migrates it, or delivers a signal: control goes to
+// the abort handler, and the last store, which alone publishes, has not happened. So between its first instruction and its last
+// the sequence has the words of its CPU's ring to itself, among all threads, processes and signal handlers of the machine.
+// Everything that is cut off leaves words that the next sequence reads rightly.
+//
+// The usual event is appended by one sequence that finds everything out itself; nearly all are.
+// For the others what to store where is worked out beforehand, in C++ (cpu_writer.hpp), and the sequence only asks whether that still
+// holds: the thread runs on the same CPU, the gate is open, and tail and commit, which grow with every event, are those that were seen.
+// Each sequence stands here once for x86-64 and once for arm64, as a list of the same steps; tests/model has them in C++.
+//
+// Rules: the thread's rseq area is reached through the thread pointer inside the assembly (a fiber may go on in another thread);
+// the descriptor is never written; no calls; payloads lie in memory that was touched before. Signal-safe.
+// Source: Linux Documentation and include/uapi/linux/rseq.h; glibc's __rseq_offset.
+#pragma once
+#include <ringside/ring/control.hpp>
+
+namespace ringside {
+
+// done: published. moved: what it was prepared for does not hold any more. aborted: by the kernel. late: the time that passed is not below
+// `limit`. Of the latter three nothing is to be seen; look again.
+enum class Sequence : u8 { done, moved, aborted, late };
+
+// Where a process has the ring of a CPU. Never changes; all addresses come from here.
+struct CpuPlace {
+  Control* control;
+  u8* first;         // sub-buffer 0
+  u64 subbuf_size;
+  u32 nr_subbufs, capacity;
+  Ring ring;         // the same, for C++
+};
+
+// This process's rings of the CPUs 0 to nr - 1; one that it has not mapped is a place whose gate is shut.
+struct CpuRings {
+  u32 nr_usual;  // CPUs that the usual sequence serves: nr, or 0 if the clock is not the time stamp counter
+  u32 nr;
+  const CpuPlace* place[1];  // as many as there are CPUs
+};
+
+RS_INLINE const CpuPlace& place_in(const CpuRings& rings, u32 cpu) noexcept {
+  return *__atomic_load_n(&rings.place[cpu], __ATOMIC_ACQUIRE);
+}
+
+// What an event looks like, but for its time.
+struct Shape {
+  u64 grow;        // 1 << 32 | its bytes, what it adds to `committed`
+  u64 head;        // first 8 bytes: header, and array[0] if it is large
+  u64 payload_at;  // 4, or 8
+  u64 size;        // of the payload, in whole 4 bytes: these are copied
+  u64 tail_bytes;  // last 8 bytes of the event, stored before head and payload: what whole 4 bytes leave over, and zeros
+};
+
+// To append any event. All addresses were worked out from the process's own geometry.
+struct Append {
+  u64 cpu;               // whose ring it is
+  Control* control;      // gate == gate_cpu_open and commit == tail, or moved
+  u64 tail;
+  u64* commit;           // of the sub-buffer's header; == committed bytes so far, or moved
+  u64 before, after;     // the latter is stored last
+  u64 last, limit;       // now - last < limit, or late; now is the time stamp counter,
+  u64 given;             // or this, if it is not 0
+  u64* time;             // = now: the slot that the last event did not use
+  u64* stamp;            // = now: the header's time_stamp for its first event, else `time` once more
+  u8* at;                // the event; in front of it a time extend of now - last, if `extend` is not 0
+  u64 extend;
+  u64 head, delta_mask;  // first 8 bytes: head | (now - last & delta_mask) << 5
+  u64 tail_bytes;        // of its shape
+  u8* to;                // `size` bytes from `from`, a multiple of 4
+  const void* from;
+  u64 size;
+  u64* committed;        // = committed_after, before commit
+  u64 committed_after;
+};
+
+// To enter the next sub-buffer.
+struct Enter {
+  u64 cpu;
+  Control* control;
+  u64 tail, next_tail;    // the latter is stored last
+  u64* commit;            // of the sub-buffer that is left; == before, or moved
+  u64 before;
+  u64* committed;         // = committed_final: events and bytes that belong together, whatever was cut off before
+  u64 committed_final;
+  u64* real_end;          // = end
+  u64 end;
+  u32 *pad0, *pad1;       // = the two words of padding; somewhere harmless if there is no room
+  u64 padding;
+  Record* fresh;          // base; committed = 0, both times = 0
+  u64 base;
+  abi::SubBufferHeader* header;  // commit = 0, time_stamp = last: what its first event must not be earlier than
+  u64 last;
+};
+
+#if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
+#define RS_RSEQ 1
+#endif
+
+#if RS_RSEQ
+
+// Puts the descriptor {version and flags, start, length, abort handler} into its section. Labels: 1 start, 2 behind the last store,
+// 3 the descriptor, 4 the abort handler (its signature stands in front of it, which the kernel checks), 6 moved, 7 out, 9 late.
+#define RS_RSEQ_DESCRIPTOR                      \
+  ".pushsection __rseq_cs, \"aw?\"\n\t"         \
+  ".balign 32\n3:\n\t"                          \
+  ".long 0, 0\n\t.quad 1f, (2f - 1f), 4f\n\t"   \
+  ".popsection\n\t"
+
+#if defined(__x86_64__)
+
+#define RS_RSEQ_BEGIN                            \
+  RS_RSEQ_DESCRIPTOR                             \
+  "leaq 3b(%%rip), %%rax\n\t"                    \
+  "movq %%rax, %%fs:8(%[area])\n1:\n\t"
+#define RS_RSEQ_SAME_CPU "movl (%[a]), %%eax\n\tcmpl %%eax, %%fs:4(%[area])\n\tjne 6f\n\t"
+#define RS_RSEQ_END                                                            \
+  "2:\n\txorl %[result], %[result]\n\tjmp 7f\n"                                \
+  "6:\n\tmovl $1, %[result]\n\tjmp 7f\n"                                       \
+  "9:\n\tmovl $3, %[result]\n\tjmp 7f\n\t"                                     \
+  ".pushsection __rseq_failure, \"ax?\"\n\t"                                   \
+  ".byte 0x0f, 0xb9, 0x3d\n\t.long 0x53053053\n4:\n\tmovl $2, %[result]\n\tjmp 7f\n\t" \
+  ".popsection\n7:\n"
+
+#else
+
+#define RS_RSEQ_BEGIN                                                            \
+  RS_RSEQ_DESCRIPTOR                                                             \
+  "mrs x9, tpidr_el0\n\tadd x9, x9, %[area]\n\t"                                 \
+  "adrp x10, 3b\n\tadd x10, x10, :lo12:3b\n\tstr x10, [x9, #8]\n1:\n\t"
+#define RS_RSEQ_SAME_CPU "ldr w10, [%[a]]\n\tldr w11, [x9, #4]\n\tcmp w10, w11\n\tb.ne 6f\n\t"
+#define RS_RSEQ_END                                                            \
+  "2:\n\tmov %w[result], #0\n\tb 7f\n"                                         \
+  "6:\n\tmov %w[result], #1\n\tb 7f\n"                                         \
+  "9:\n\tmov %w[result], #3\n\tb 7f\n\t"                                       \
+  ".pushsection __rseq_failure, \"ax?\"\n\t"                                   \
+  ".inst 0xd428bc00\n4:\n\tmov %w[result], #2\n\tb 7f\n\t"                     \
+  ".popsection\n7:\n"
+
+#endif
+
+// area: where the thread's rseq area is, as glibc's __rseq_offset counts, from the thread pointer.
+struct Rseq {
+  // The CPU that this thread runs on, of 32 bits; above every number of a CPU: the thread is not registered.
+  RS_INLINE static u32 cpu(i64 area) noexcept {
+    u32 cpu;
+#if defined(__x86_64__)
+    asm volatile("movl %%fs:4(%[area]), %[cpu]" : [cpu] "=r"(cpu) : [area] "r"(area));
+#else
+    asm volatile("mrs %[t], tpidr_el0\n\tadd %[t], %[t], %[area]\n\tldr %w[t], [%[t], #4]" : [t] "=&r"(area) : [area] "r"(area));
+    cpu = static_cast<u32>(area);
+#endif
+    return cpu;
+  }
+
+#define RS_FIELD(T, member) [member] "i"(offsetof(T, member))
+#define RS_APPEND_FIELDS                                                                                                        \
+  RS_FIELD(Append, control), RS_FIELD(Append, tail), RS_FIELD(Append, commit), RS_FIELD(Append, before), RS_FIELD(Append, after), \
+      RS_FIELD(Append, last), RS_FIELD(Append, limit), RS_FIELD(Append, given), RS_FIELD(Append, time), RS_FIELD(Append, stamp),  \
+      RS_FIELD(Append, at), RS_FIELD(Append, extend), RS_FIELD(Append, head), RS_FIELD(Append, delta_mask), RS_FIELD(Append, tail_bytes), RS_FIELD(Append, to), \
+      RS_FIELD(Append, from), RS_FIELD(Append, size), RS_FIELD(Append, committed), RS_FIELD(Append, committed_after)
+#define RS_ENTER_FIELDS                                                                                                       \
+  RS_FIELD(Enter, control), RS_FIELD(Enter, tail), RS_FIELD(Enter, next_tail), RS_FIELD(Enter, commit), RS_FIELD(Enter, before), \
+      RS_FIELD(Enter, committed), RS_FIELD(Enter, committed_final), RS_FIELD(Enter, real_end), RS_FIELD(Enter, end),             \
+      RS_FIELD(Enter, pad0), RS_FIELD(Enter, pad1), RS_FIELD(Enter, padding), RS_FIELD(Enter, fresh), RS_FIELD(Enter, base),     \
+      RS_FIELD(Enter, header), RS_FIELD(Enter, last)
+#define RS_USUAL_FIELDS                                                                                                       \
+  [nr] "i"(offsetof(CpuRings, nr_usual)), [places] "i"(offsetof(CpuRings, place)), RS_FIELD(CpuPlace, control),               \
+      RS_FIELD(CpuPlace, first), [stride] "i"(offsetof(CpuPlace, subbuf_size)), RS_FIELD(CpuPlace, nr_subbufs),               \
+      RS_FIELD(CpuPlace, capacity), RS_FIELD(Shape, grow), RS_FIELD(Shape, head), RS_FIELD(Shape, payload_at),                \
+      RS_FIELD(Shape, size), RS_FIELD(Shape, tail_bytes), [id_mask] "i"(id_mask), [record_size] "i"(sizeof(Record)),          \
+      [records] "i"(sizeof(Control)), [data] "i"(abi::header_size), [delta_limit] "i"(abi::delta_limit), RS_CONTROL_FIELDS,   \
+      RS_RECORD_FIELDS
+#define RS_CONTROL_FIELDS [gate] "i"(offsetof(Control, gate)), [place] "i"(offsetof(Control, commit)), [open] "i"(gate_cpu_open)
+#define RS_RECORD_FIELDS                                                                                              \
+  [r_times] "i"(offsetof(Record, reserve)), [r_committed] "i"(offsetof(Record, committed)), [r_base] "i"(offsetof(Record, base))
+
+  // Does nothing for `rounds` rounds while *word == value: whether the kernel aborts is to be seen. moved: the word changed, and it did not.
+  RS_INLINE static Sequence spin(i64 area, const u32* word, u32 value, u32 rounds) noexcept {
+    u32 result;
+#if defined(__x86_64__)
+    asm volatile(RS_RSEQ_BEGIN "5:\n\tcmpl %[value], (%[word])\n\tjne 6f\n\tdecl %[rounds]\n\tjne 5b\n\tjmp 9f\n" RS_RSEQ_END
+                 : [result] "=&r"(result), [rounds] "+&r"(rounds)
+                 : [area] "r"(area), [word] "r"(word), [value] "r"(value)
+                 : "rax", "memory", "cc");
+#else
+    asm volatile(RS_RSEQ_BEGIN "5:\n\tldr w10, [%[word]]\n\tcmp w10, %w[value]\n\tb.ne 6f\n\tsubs %w[rounds], %w[rounds], #1\n\tb.ne 5b\n\tb 9f\n" RS_RSEQ_END
+                 : [result] "=&r"(result), [rounds] "+&r"(rounds)
+                 : [area] "r"(area), [word] "r"(word), [value] "r"(value)
+                 : "x9", "x10", "memory", "cc");
+#endif
+    return static_cast<Sequence>(result);
+  }
+
+  // The usual event: not the first of its sub-buffer, there is room, and less than abi::delta_limit ticks have passed. moved: not so.
+  RS_INLINE static Sequence append_usual(i64 area, const CpuRings& rings, const Shape& shape, const void* payload) noexcept {
+    u32 result;
+#if defined(__x86_64__)
+    asm volatile(RS_RSEQ_BEGIN
+        // this CPU's ring
+        "movl %%fs:4(%[area]), %%eax\n\tcmpl %c[nr](%[rings]), %%eax\n\tjae 6f\n\t"
+        "movq %c[places](%[rings],%%rax,8), %%r8\n\t"
+        "movq %c[control](%%r8), %%r9\n\tcmpq %[open], %c[gate](%%r9)\n\tjne 6f\n\t"
+        // the tail's sub-buffer (r10) and record (r9)
+        "movl %c[place](%%r9), %%eax\n\tandl %[id_mask], %%eax\n\txorl $1, %%eax\n\tcmpl %c[nr_subbufs](%%r8), %%eax\n\tjae 6f\n\t"
+        "movl %%eax, %%r10d\n\timulq %c[stride](%%r8), %%r10\n\taddq %c[first](%%r8), %%r10\n\t"
+        "imulq %[record_size], %%rax, %%rax\n\tleaq %c[records](%%r9,%%rax), %%r9\n\t"
+        // room; committed must be that of commit, or an event was cut off
+        "movl 8(%%r10), %%r11d\n\tmovl %c[grow](%[shape]), %%eax\n\taddq %%r11, %%rax\n\tmovl %c[capacity](%%r8), %%ecx\n\tcmpq %%rcx, %%rax\n\tja 6f\n\t"
+        "movq %c[r_committed](%%r9), %%rcx\n\tcmpl %%ecx, %%r11d\n\tjne 6f\n\t"
+        // now, and what has passed since the time in the one slot; into the other one
+        "movq %%rcx, %%r8\n\tshrq $32, %%r8\n\tandl $1, %%r8d\n\tmovq %c[r_times](%%r9,%%r8,8), %[area]\n\txorl $1, %%r8d\n\t"
+        "leaq %c[data](%%r10,%%r11), %%r11\n\t"
+        "rdtsc\n\tshlq $32, %%rdx\n\torq %%rdx, %%rax\n\t"
+        "movq %%rax, %c[r_times](%%r9,%%r8,8)\n\t"
+        "subq %[area], %%rax\n\tcmpq %[delta_limit], %%rax\n\tjae 6f\n\t"
+        // counted, as soon as it is published
+        "shlq $5, %%rax\n\torq %c[head](%[shape]), %%rax\n\t"
+        "addq %c[grow](%[shape]), %%rcx\n\tmovq %%rcx, %c[r_committed](%%r9)\n\tmovl %%ecx, %%ecx\n\t"
+        // its end, header, payload
+        "movq %c[tail_bytes](%[shape]), %%rdx\n\tmovq %%rdx, 8(%%r10,%%rcx)\n\tmovq %%rax, (%%r11)\n\t"
+        "addq %c[payload_at](%[shape]), %%r11\n\tmovq %c[size](%[shape]), %%r8\n\t"
+        "testb $4, %%r8b\n\tje 5f\n\t"
+        "movl (%[from]), %%edx\n\tmovl %%edx, (%%r11)\n\taddq $4, %[from]\n\taddq $4, %%r11\n5:\n\t"
+        "andq $-8, %%r8\n\tje 8f\n\taddq %%r8, %[from]\n\taddq %%r8, %%r11\n\tnegq %%r8\n"
+        "5:\n\tmovq (%[from],%%r8), %%rdx\n\tmovq %%rdx, (%%r11,%%r8)\n\taddq $8, %%r8\n\tjne 5b\n8:\n\t"
+        "movq %%rcx, 8(%%r10)\n"
+        RS_RSEQ_END
+        : [result] "=&a"(result), [area] "+&r"(area), [from] "+&r"(payload)
+        : [rings] "r"(&rings), [shape] "r"(&shape), RS_USUAL_FIELDS
+        : "rcx", "rdx", "r8", "r9", "r10", "r11", "memory", "cc");
+#else
+    asm volatile(RS_RSEQ_BEGIN
+        "ldr w10, [x9, #4]\n\tldr w11, [%[rings], %[nr]]\n\tcmp w10, w11\n\tb.hs 6f\n\t"
+        "add x11, %[rings], %[places]\n\tldr x12, [x11, x10, lsl #3]\n\t"
+        "ldr x13, [x12, %[control]]\n\tldr x10, [x13, %[gate]]\n\tcmp x10, %[open]\n\tb.ne 6f\n\t"
+        "ldr w10, [x13, %[place]]\n\tand w10, w10, %[id_mask]\n\teor w10, w10, #1\n\tldr w11, [x12, %[nr_subbufs]]\n\tcmp w10, w11\n\tb.hs 6f\n\t"
+        "ldr x14, [x12, %[stride]]\n\tldr x11, [x12, %[first]]\n\tmadd x14, x14, x10, x11\n\t"
+        "mov x11, %[record_size]\n\tmadd x13, x10, x11, x13\n\tadd x13, x13, %[records]\n\t"
+        "ldr w15, [x14, #8]\n\tldr w10, [%[shape], %[grow]]\n\tadd x10, x10, x15\n\tldr w11, [x12, %[capacity]]\n\tcmp x10, x11\n\tb.hi 6f\n\t"
+        "ldr x16, [x13, %[r_committed]]\n\tcmp w16, w15\n\tb.ne 6f\n\t"
+        "ubfx x10, x16, #32, #1\n\tadd x11, x13, %[r_times]\n\tldr x12, [x11, x10, lsl #3]\n\teor x10, x10, #1\n\tadd x11, x11, x10, lsl #3\n\t"
+        "add x15, x14, x15\n\tadd x15, x15, %[data]\n\t"
+        "isb\n\tmrs x10, cntvct_el0\n\tstr x10, [x11]\n\t"
+        "sub x10, x10, x12\n\tmov x11, %[delta_limit]\n\tcmp x10, x11\n\tb.hs 6f\n\t"
+        "ldr x11, [%[shape], %[head]]\n\torr x10, x11, x10, lsl #5\n\t"
+        "ldr x11, [%[shape], %[grow]]\n\tadd x16, x16, x11\n\tadd x13, x13, %[r_committed]\n\tstlr x16, [x13]\n\tmov w16, w16\n\t"
+        "ldr x11, [%[shape], %[tail_bytes]]\n\tadd x12, x14, x16\n\tstr x11, [x12, #8]\n\tstr x10, [x15]\n\t"
+        "ldr x10, [%[shape], %[payload_at]]\n\tadd x15, x15, x10\n\tldr x12, [%[shape], %[size]]\n\t"
+        "tbz x12, #2, 5f\n\tldr w10, [%[from]], #4\n\tstr w10, [x15], #4\n5:\n\t"
+        "lsr x12, x12, #3\n\tcbz x12, 8f\n"
+        "5:\n\tldr x10, [%[from]], #8\n\tstr x10, [x15], #8\n\tsub x12, x12, #1\n\tcbnz x12, 5b\n8:\n\t"
+        "add x14, x14, #8\n\tstlr x16, [x14]\n"
+        RS_RSEQ_END
+        : [result] "=&r"(result), [from] "+&r"(payload)
+        : [area] "r"(area), [rings] "r"(&rings), [shape] "r"(&shape), RS_USUAL_FIELDS
+        : "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16", "memory", "cc");
+#endif
+    return static_cast<Sequence>(result);
+  }
+
+  RS_INLINE static Sequence append(i64 area, const Append& a) noexcept {
+    static_assert(offsetof(Append, cpu) == 0);
+    u32 result;
+#if defined(__x86_64__)
+    asm volatile(RS_RSEQ_BEGIN RS_RSEQ_SAME_CPU
+        // what was seen still holds
+        "movq %c[control](%[a]), %%r8\n\t"
+        "cmpq %[open], %c[gate](%%r8)\n\tjne 6f\n\t"
+        "movq %c[tail](%[a]), %%rax\n\tcmpq %%rax, %c[place](%%r8)\n\tjne 6f\n\t"
+        "movq %c[commit](%[a]), %%r8\n\t"
+        "movq %c[before](%[a]), %%rax\n\tcmpq %%rax, (%%r8)\n\tjne 6f\n\t"
+        // now, and what has passed
+        "movq %c[given](%[a]), %%rax\n\ttestq %%rax, %%rax\n\tjne 5f\n\t"
+        "rdtsc\n\tshlq $32, %%rdx\n\torq %%rdx, %%rax\n5:\n\t"
+        "movq %%rax, %%rdx\n\tsubq %c[last](%[a]), %%rdx\n\tcmpq %c[limit](%[a]), %%rdx\n\tjae 9f\n\t"
+        "movq %c[time](%[a]), %%r9\n\tmovq %%rax, (%%r9)\n\t"
+        "movq %c[stamp](%[a]), %%r9\n\tmovq %%rax, (%%r9)\n\t"
+        // the event: a time extend, the header, the payload
+        "movq %c[after](%[a]), %%rcx\n\tmovq %c[tail_bytes](%[a]), %%rax\n\tmovq %%rax, (%%r8,%%rcx)\n\t"
+        "movq %c[at](%[a]), %%r9\n\t"
+        "cmpq $0, %c[extend](%[a])\n\tje 5f\n\t"
+        "movl %%edx, %%eax\n\tshll $5, %%eax\n\torl $30, %%eax\n\tmovl %%eax, (%%r9)\n\t"
+        "movq %%rdx, %%rax\n\tshrq $27, %%rax\n\tmovl %%eax, 4(%%r9)\n\taddq $8, %%r9\n5:\n\t"
+        "andq %c[delta_mask](%[a]), %%rdx\n\tshlq $5, %%rdx\n\torq %c[head](%[a]), %%rdx\n\tmovq %%rdx, (%%r9)\n\t"
+        "movq %c[to](%[a]), %%r9\n\tmovq %c[from](%[a]), %%rax\n\tmovq %c[size](%[a]), %%rcx\n\t"
+        "testb $4, %%cl\n\tje 5f\n\t"
+        "movl (%%rax), %%edx\n\tmovl %%edx, (%%r9)\n\taddq $4, %%rax\n\taddq $4, %%r9\n5:\n\t"
+        "shrq $3, %%rcx\n\tje 8f\n"
+        "5:\n\tmovq (%%rax), %%rdx\n\tmovq %%rdx, (%%r9)\n\taddq $8, %%rax\n\taddq $8, %%r9\n\tdecq %%rcx\n\tjne 5b\n8:\n\t"
+        // counted, then published
+        "movq %c[committed](%[a]), %%r9\n\tmovq %c[committed_after](%[a]), %%rax\n\tmovq %%rax, (%%r9)\n\t"
+        "movq %c[after](%[a]), %%rax\n\tmovq %%rax, (%%r8)\n"
+        RS_RSEQ_END
+        : [result] "=&r"(result)
+        : [area] "r"(area), [a] "r"(&a), RS_APPEND_FIELDS, RS_CONTROL_FIELDS
+        : "rax", "rcx", "rdx", "r8", "r9", "memory", "cc");
+#else
+    asm volatile(RS_RSEQ_BEGIN RS_RSEQ_SAME_CPU
+        "ldr x12, [%[a], %[control]]\n\t"
+        "ldr x10, [x12, %[gate]]\n\tcmp x10, %[open]\n\tb.ne 6f\n\t"
+        "ldr x10, [%[a], %[tail]]\n\tldr x11, [x12, %[place]]\n\tcmp x10, x11\n\tb.ne 6f\n\t"
+        "ldr x12, [%[a], %[commit]]\n\t"
+        "ldr x10, [%[a], %[before]]\n\tldr x11, [x12]\n\tcmp x10, x11\n\tb.ne 6f\n\t"
+        "ldr x13, [%[a], %[given]]\n\tcbnz x13, 5f\n\tisb\n\tmrs x13, cntvct_el0\n5:\n\t"
+        "ldr x10, [%[a], %[last]]\n\tsub x14, x13, x10\n\tldr x10, [%[a], %[limit]]\n\tcmp x14, x10\n\tb.hs 9f\n\t"
+        "ldr x10, [%[a], %[time]]\n\tstr x13, [x10]\n\t"
+        "ldr x10, [%[a], %[stamp]]\n\tstr x13, [x10]\n\t"
+        "ldr x11, [%[a], %[after]]\n\tldr x10, [%[a], %[tail_bytes]]\n\tstr x10, [x12, x11]\n\t"
+        "ldr x15, [%[a], %[at]]\n\t"
+        "ldr x10, [%[a], %[extend]]\n\tcbz x10, 5f\n\t"
+        "lsl w10, w14, #5\n\torr w10, w10, #28\n\torr w10, w10, #2\n\tstr w10, [x15]\n\t"
+        "lsr x10, x14, #27\n\tstr w10, [x15, #4]\n\tadd x15, x15, #8\n5:\n\t"
+        "ldr x10, [%[a], %[delta_mask]]\n\tand x14, x14, x10\n\tldr x10, [%[a], %[head]]\n\torr x14, x10, x14, lsl #5\n\tstr x14, [x15]\n\t"
+        "ldr x15, [%[a], %[to]]\n\tldr x13, [%[a], %[from]]\n\tldr x14, [%[a], %[size]]\n\t"
+        "tbz x14, #2, 5f\n\tldr w10, [x13], #4\n\tstr w10, [x15], #4\n5:\n\t"
+        "lsr x14, x14, #3\n\tcbz x14, 8f\n"
+        "5:\n\tldr x10, [x13], #8\n\tstr x10, [x15], #8\n\tsub x14, x14, #1\n\tcbnz x14, 5b\n8:\n\t"
+        "ldr x15, [%[a], %[committed]]\n\tldr x10, [%[a], %[committed_after]]\n\tstlr x10, [x15]\n\t"
+        "ldr x10, [%[a], %[after]]\n\tstlr x10, [x12]\n"
+        RS_RSEQ_END
+        : [result] "=&r"(result)
+        : [area] "r"(area), [a] "r"(&a), RS_APPEND_FIELDS, RS_CONTROL_FIELDS
+        : "x9", "x10", "x11", "x12", "x13", "x14", "x15", "memory", "cc");
+#endif
+    return static_cast<Sequence>(result);
+  }
+
+  RS_INLINE static Sequence enter(i64 area, const Enter& a) noexcept {
+    static_assert(offsetof(Enter, cpu) == 0 && offsetof(Record, count) == offsetof(Record, reserve) + 8);
+    u32 result;
+#if defined(__x86_64__)
+    asm volatile(RS_RSEQ_BEGIN RS_RSEQ_SAME_CPU
+        "movq %c[control](%[a]), %%r8\n\t"
+        "cmpq %[open], %c[gate](%%r8)\n\tjne 6f\n\t"
+        "movq %c[tail](%[a]), %%rax\n\tcmpq %%rax, %c[place](%%r8)\n\tjne 6f\n\t"
+        "movq %c[commit](%[a]), %%rdx\n\t"
+        "movq %c[before](%[a]), %%rax\n\tcmpq %%rax, (%%rdx)\n\tjne 6f\n\t"
+        // the one that is left
+        "movq %c[committed](%[a]), %%rdx\n\tmovq %c[committed_final](%[a]), %%rax\n\tmovq %%rax, (%%rdx)\n\t"
+        "movq %c[real_end](%[a]), %%rdx\n\tmovq %c[end](%[a]), %%rax\n\tmovq %%rax, (%%rdx)\n\t"
+        "movq %c[padding](%[a]), %%rax\n\tmovq %c[pad0](%[a]), %%rdx\n\tmovl %%eax, (%%rdx)\n\t"
+        "shrq $32, %%rax\n\tmovq %c[pad1](%[a]), %%rdx\n\tmovl %%eax, (%%rdx)\n\t"
+        // the one that is entered
+        "movq %c[fresh](%[a]), %%rdx\n\tmovq $0, %c[r_committed](%%rdx)\n\t"
+        "movq $0, %c[r_times](%%rdx)\n\tmovq $0, 8+%c[r_times](%%rdx)\n\t"
+        "movq %c[base](%[a]), %%rax\n\tmovq %%rax, %c[r_base](%%rdx)\n\t"
+        "movq %c[header](%[a]), %%rdx\n\tmovq %c[last](%[a]), %%rax\n\tmovq %%rax, (%%rdx)\n\tmovq $0, 8(%%rdx)\n\t"
+        // the tail
+        "movq %c[next_tail](%[a]), %%rax\n\tmovq %%rax, %c[place](%%r8)\n"
+        RS_RSEQ_END
+        : [result] "=&r"(result)
+        : [area] "r"(area), [a] "r"(&a), RS_ENTER_FIELDS, RS_CONTROL_FIELDS, RS_RECORD_FIELDS
+        : "rax", "rdx", "r8", "memory", "cc");
+#else
+    asm volatile(RS_RSEQ_BEGIN RS_RSEQ_SAME_CPU
+        "ldr x12, [%[a], %[control]]\n\t"
+        "ldr x10, [x12, %[gate]]\n\tcmp x10, %[open]\n\tb.ne 6f\n\t"
+        "ldr x10, [%[a], %[tail]]\n\tldr x11, [x12, %[place]]\n\tcmp x10, x11\n\tb.ne 6f\n\t"
+        "ldr x13, [%[a], %[commit]]\n\t"
+        "ldr x10, [%[a], %[before]]\n\tldr x11, [x13]\n\tcmp x10, x11\n\tb.ne 6f\n\t"
+        "ldr x13, [%[a], %[committed]]\n\tldr x10, [%[a], %[committed_final]]\n\tstlr x10, [x13]\n\t"
+        "ldr x13, [%[a], %[real_end]]\n\tldr x10, [%[a], %[end]]\n\tstr x10, [x13]\n\t"
+        "ldr x10, [%[a], %[padding]]\n\tldr x13, [%[a], %[pad0]]\n\tstr w10, [x13]\n\t"
+        "lsr x10, x10, #32\n\tldr x13, [%[a], %[pad1]]\n\tstr w10, [x13]\n\t"
+        "ldr x13, [%[a], %[fresh]]\n\tstr xzr, [x13, %[r_committed]]\n\t"
+        "str xzr, [x13, %[r_times]]\n\tstr xzr, [x13, 8+%[r_times]]\n\t"
+        "ldr x10, [%[a], %[base]]\n\tstr x10, [x13, %[r_base]]\n\t"
+        "ldr x13, [%[a], %[header]]\n\tldr x10, [%[a], %[last]]\n\tstr x10, [x13]\n\tstr xzr, [x13, #8]\n\t"
+        "add x13, x12, %[place]\n\tldr x10, [%[a], %[next_tail]]\n\tstlr x10, [x13]\n"
+        RS_RSEQ_END
+        : [result] "=&r"(result)
+        : [area] "r"(area), [a] "r"(&a), RS_ENTER_FIELDS, RS_CONTROL_FIELDS, RS_RECORD_FIELDS
+        : "x9", "x10", "x11", "x12", "x13", "memory", "cc");
+#endif
+    return static_cast<Sequence>(result);
+  }
+};
+
+#undef RS_FIELD
+#undef RS_USUAL_FIELDS
+#undef RS_APPEND_FIELDS
+#undef RS_ENTER_FIELDS
+#undef RS_CONTROL_FIELDS
+#undef RS_RECORD_FIELDS
+#undef RS_RSEQ_BEGIN
+#undef RS_RSEQ_SAME_CPU
+#undef RS_RSEQ_END
+#undef RS_RSEQ_DESCRIPTOR
+
+#endif  // RS_RSEQ
+
+}  // namespace ringside

@@ -1,0 +1,203 @@
+#include "instance/cpu_rings.hpp"
+
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+#include "instance/process.hpp"
+#include "instance/ring_file.hpp"
+#include "sys/sys.hpp"
+
+// Weak: only glibc since 2.35 registers each thread and says where.
+extern "C" {
+[[gnu::weak]] extern const ptrdiff_t __rseq_offset;
+[[gnu::weak]] extern const unsigned __rseq_size;
+}
+
+namespace ringside {
+
+constinit const detail::CpuSide* detail::cpu_side = nullptr;
+
+namespace {
+
+constexpr u32 most_cpus = 8192;
+
+// The place of a ring that is not mapped: a gate that is shut.
+constinit Control shut_gate{};
+constinit const CpuPlace nowhere{&shut_gate, nullptr, 0, 0, 0, {}};
+
+bool mapping = false;  // a thread of this process maps a ring
+
+#if RS_RSEQ
+i64 area() noexcept { return __rseq_offset; }
+#endif
+
+// Whoever of this process was inside a sequence is aborted. False: the kernel cannot (before 5.10).
+bool abort_sequences() noexcept {
+  static const bool registered = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0) == 0;
+  return registered && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0) == 0;
+}
+
+// Zeros in the place of a ring that was moved: its memory is given back, and whoever still looks there finds its gate shut.
+void forget(const CpuPlace& place) noexcept {
+  if (place.ring.control == nullptr || !abort_sequences()) return;
+  MappedRing old{place.ring, control_size(place.ring.geometry), place.ring.geometry.data_size()};
+  forget_ring(old);
+}
+
+bool is_open(const CpuPlace& place) noexcept {
+  const u64 gate = __atomic_load_n(&place.control->gate, __ATOMIC_ACQUIRE);
+  return gate != 0 && (gate & gate_moved) == 0;
+}
+
+}  // namespace
+
+bool has_rseq() noexcept {
+#if RS_RSEQ
+  return &__rseq_size != nullptr && &__rseq_offset != nullptr && __rseq_size != 0 && Rseq::cpu(area()) < most_cpus;
+#else
+  return false;
+#endif
+}
+
+bool kernel_aborts() noexcept {
+#if RS_RSEQ
+  cpu_set_t before, here;
+  if (sched_getaffinity(0, sizeof before, &before) != 0) return false;
+  const u32 cpu = Rseq::cpu(area());
+  CPU_ZERO(&here);
+  CPU_SET(cpu, &here);
+  if (sched_setaffinity(0, sizeof here, &here) != 0) return false;
+  void* const page = mmap(nullptr, page_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  auto* const ran = static_cast<u32*>(page);
+  bool aborted = false;
+  // No SIGCHLD at its end, no fork handlers, no signal handlers: the program must not notice.
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  const auto child = page != MAP_FAILED ? static_cast<pid_t>(syscall(SYS_clone, 0, nullptr, nullptr, nullptr, nullptr)) : -1;
+  if (child == 0) {
+    for (const timespec nap{0, 200'000}; getppid() != 1;) {
+      nanosleep(&nap, nullptr);
+      __atomic_fetch_add(ran, 1u, __ATOMIC_RELAXED);
+    }
+    _exit(0);
+  }
+  if (child > 0) {
+    const u64 deadline = sys::now_ns() + 1'000'000'000;
+    for (bool unnoticed = false; !aborted && !unnoticed && sys::now_ns() < deadline;) {
+      const u32 seen = __atomic_load_n(ran, __ATOMIC_RELAXED);
+      const Sequence end = Rseq::spin(area(), ran, seen, 1u << 22);
+      if (end == Sequence::moved) unnoticed = true;  // it ran meanwhile, and we went on
+      if (end == Sequence::aborted) aborted = __atomic_load_n(ran, __ATOMIC_RELAXED) != seen && Rseq::cpu(area()) == cpu;
+    }
+    kill(child, SIGKILL);
+    while (waitpid(child, nullptr, __WALL) < 0 && errno == EINTR) {
+    }
+  }
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  if (page != MAP_FAILED) munmap(page, page_size);
+  sched_setaffinity(0, sizeof before, &before);
+  return aborted;
+#else
+  return false;
+#endif
+}
+
+u32 possible_cpus() noexcept {
+  u32 last = 0;
+  if (auto text = sys::read_file("/sys/devices/system/cpu/possible")) {  // "0-3", "0,2-5"
+    const size_t digits = text->find_last_of("-,");
+    last = static_cast<u32>(std::strtoul(text->c_str() + (digits == std::string::npos ? 0 : digits + 1), nullptr, 10));
+  } else if (const long n = sysconf(_SC_NPROCESSORS_CONF); n > 0) {
+    last = static_cast<u32>(n) - 1;
+  }
+  return std::min(last + 1, most_cpus);
+}
+
+u64 boot_hash() noexcept {
+  u64 h = 14695981039346656037u;
+  const std::string id = sys::boot_id();
+  for (const char c : id) h = (h ^ static_cast<u8>(c)) * 1099511628211u;
+  return id.empty() ? 0 : h | 1;
+}
+
+RingsBecause why_not_cpu_rings(ClockKind clock) noexcept {
+  if (!has_rseq() || boot_hash() == 0) return RingsBecause::no_rseq;
+  if (!RingClockNow{clock, nullptr}.in_sequence()) return RingsBecause::clock;
+  return kernel_aborts() ? RingsBecause::can : RingsBecause::no_abort;
+}
+
+const char* to_string(RingsBecause because) noexcept {
+  switch (because) {
+    case RingsBecause::asked: return "as its maker asked";
+    case RingsBecause::can: return "as this machine has restartable sequences";
+    case RingsBecause::no_rseq: return "as the C library or the kernel has no restartable sequences";
+    case RingsBecause::no_abort: return "as the kernel did not abort a restartable sequence";
+    case RingsBecause::clock: return "as its clock is not read by one instruction";
+    case RingsBecause::budget: return "as rings of all CPUs are more than its memory allows";
+  }
+  return "for a reason that is not known here";
+}
+
+const detail::CpuSide* open_cpu_side(const InstanceWords& words, [[maybe_unused]] const Doorbell& bell) noexcept {
+#if RS_RSEQ
+  const u64 nr = words.control->cpu_rings;
+  if (nr == 0 || nr > most_cpus || !has_rseq() || words.control->boot != boot_hash()) return nullptr;
+  const RingClockNow clock{process.clock.kind, &words.control->clock_base_ticks};
+  auto* const rings = static_cast<CpuRings*>(std::calloc(1, sizeof(CpuRings) + nr * sizeof(CpuPlace*)));
+  if (rings == nullptr) return nullptr;
+  rings->nr = static_cast<u32>(nr);
+  rings->nr_usual = clock.in_sequence() ? rings->nr : 0;
+  for (u32 cpu = 0; cpu < nr; ++cpu) rings->place[cpu] = &nowhere;
+  auto* const side = new (std::nothrow) detail::CpuSide{rings, area(), CpuWriter<RingClockNow, Rseq>(clock, bell)};
+  if (side == nullptr) return nullptr;
+  cpu_set_t mine;
+  if (sched_getaffinity(0, sizeof mine, &mine) != 0) CPU_ZERO(&mine);
+  for (u32 cpu = 0; cpu < nr && cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &mine)) map_cpu_ring(*side, cpu);
+  return side;
+#else
+  return nullptr;
+#endif
+}
+
+bool map_cpu_ring(const detail::CpuSide& side, u32 cpu) noexcept {
+  if (cpu >= side.rings->nr) return false;
+  if (__atomic_exchange_n(&mapping, true, __ATOMIC_ACQUIRE)) return false;
+  const CpuPlace& was = place_in(*side.rings, cpu);
+  bool done = was.ring.control != nullptr && is_open(was);  // another thread was faster
+  if (!done) {
+    const sys::Fd dir = open_directory();
+    const Geometry geometry = dir ? ring_geometry(dir.get(), cpu, {}) : Geometry();
+    MappedRing mapped = geometry.valid() ? map_ring(dir.get(), cpu, geometry) : MappedRing{};
+    void* const page = mapped ? mmap(nullptr, sizeof(CpuPlace), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+    if (page != MAP_FAILED && mapped.ring.kind == RingKind::cpu) {
+      const auto* const place = new (page)
+          CpuPlace{mapped.ring.control, mapped.ring.subbuf(0), geometry.subbuf_size(), geometry.nr_subbufs(), geometry.capacity(), mapped.ring};
+      __atomic_store_n(&side.rings->place[cpu], place, __ATOMIC_RELEASE);
+      forget(was);
+      done = true;
+    } else {
+      if (page != MAP_FAILED) munmap(page, sizeof(CpuPlace));
+      unmap_ring(mapped);
+    }
+  }
+  __atomic_store_n(&mapping, false, __ATOMIC_RELEASE);
+  return done;
+}
+
+void forget_mapping_thread() noexcept { __atomic_store_n(&mapping, false, __ATOMIC_RELAXED); }
+
+}  // namespace ringside

@@ -1,0 +1,103 @@
+// vfork, for whoever is linked with the library. A child of vfork runs on its parent's thread, and the kernel has dropped that thread's
+// registration of restartable sequences for it: it sees a CPU number that stands still, and is never aborted. So until the parent goes
+// on the thread has no ring: the child's events are refused and counted. posix_spawn's child runs nothing of ours; a raw clone that
+// shares memory and thread area, and writes events, cannot be told and must not be.
+#include <errno.h>
+
+#include "instance/process.hpp"
+
+namespace {
+
+using ringside::u64;
+using ringside::detail::not_attached;
+using ringside::detail::this_thread;
+
+struct Before {
+  u64 on_cpus_at, attached_at;
+};
+[[gnu::tls_model("initial-exec")]] constinit thread_local Before before{};
+
+}  // namespace
+
+extern "C" {
+
+[[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_begins() noexcept {
+  if (this_thread.borrowed++ != 0) return;  // a child of vfork calls it
+  before = {this_thread.on_cpus_at, this_thread.attached_at};
+  this_thread.on_cpus_at = this_thread.attached_at = not_attached;
+}
+[[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_ended() noexcept {
+  if (--this_thread.borrowed != 0) return;
+  this_thread.on_cpus_at = before.on_cpus_at;
+  this_thread.attached_at = before.attached_at;
+}
+[[gnu::visibility("hidden"), gnu::used]] long ringside_vfork_failed(long error) noexcept {
+  errno = static_cast<int>(-error);
+  return -1;
+}
+}
+
+// The return address waits in a register: the child's calls overwrite the stack below.
+#if defined(__x86_64__)
+asm(R"(
+  .pushsection .text
+  .globl ringside_vfork
+  .hidden ringside_vfork
+  .type ringside_vfork, @function
+ringside_vfork:
+  subq $8, %rsp
+  call ringside_vfork_begins
+  addq $8, %rsp
+  popq %rdi
+  movl $58, %eax
+  syscall
+  pushq %rdi
+  testq %rax, %rax
+  je 1f
+  pushq %rax
+  call ringside_vfork_ended
+  popq %rax
+  cmpq $-4095, %rax
+  jae 2f
+1: ret
+2: movq %rax, %rdi
+  subq $8, %rsp
+  call ringside_vfork_failed
+  addq $8, %rsp
+  ret
+  .size ringside_vfork, . - ringside_vfork
+  .weak vfork
+  .set vfork, ringside_vfork
+  .popsection
+)");
+#elif defined(__aarch64__)
+// clone(CLONE_VM | CLONE_VFORK | SIGCHLD, 0)
+asm(R"(
+  .pushsection .text
+  .globl ringside_vfork
+  .hidden ringside_vfork
+  .type ringside_vfork, @function
+ringside_vfork:
+  stp x29, x30, [sp, #-16]!
+  bl ringside_vfork_begins
+  ldp x29, x30, [sp], #16
+  mov x0, #0x4111
+  mov x1, #0
+  mov x2, #0
+  mov x3, #0
+  mov x4, #0
+  mov x8, #220
+  svc #0
+  cbz x0, 1f
+  stp x0, x30, [sp, #-16]!
+  bl ringside_vfork_ended
+  ldp x0, x30, [sp], #16
+  cmn x0, #4095
+  b.cs ringside_vfork_failed
+1: ret
+  .size ringside_vfork, . - ringside_vfork
+  .weak vfork
+  .set vfork, ringside_vfork
+  .popsection
+)");
+#endif

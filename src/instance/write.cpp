@@ -1,0 +1,192 @@
+// Events on their way into the instance that is open: to the ring of the CPU, or to a ring of the thread's own.
+#include <errno.h>
+#include <sys/prctl.h>
+
+#include <bit>
+#include <cstring>
+#include <new>
+
+#include "instance/cpu_rings.hpp"
+#include "instance/process.hpp"
+#include "instance/ring_entry.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside {
+
+constinit detail::Epoch detail::epoch = {};  // zeros: pages of a file cannot be wiped
+constinit thread_local detail::ThisThread detail::this_thread{};
+
+namespace {
+
+using detail::this_thread;
+using detail::ThisThread;
+
+[[gnu::tls_model("initial-exec")]] constinit thread_local u32 refusals = 0;  // in a row
+
+void wake(void* context) noexcept {
+  auto* control = static_cast<InstanceControl*>(context);
+  // `any` may stand for a percentage that is not reached: the reader then waits again.
+  __atomic_store_n(&control->wait.any, u64{0}, __ATOMIC_RELAXED);
+  __atomic_store_n(&control->wait.percent, u64{0}, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&control->wait.sequence, 1u, __ATOMIC_SEQ_CST);
+  sys::futex_wake_all(&control->wait.sequence);
+}
+
+bool refuse_and_count() noexcept {
+  if (const InstanceWords words = open_words(); words.control != nullptr)
+    __atomic_fetch_add(&words.control->refused, u64{1}, __ATOMIC_RELAXED);
+  return false;
+}
+
+#if RS_RSEQ
+// Says who writes, once for each thread.
+void introduce_thread(const InstanceWords& words, i32 tid) noexcept {
+  if (process.threads == nullptr) return;
+  ThreadEntry& entry = process.threads[static_cast<u32>(tid) % most_threads];
+  char task[16] = {};
+  prctl(PR_GET_NAME, task);
+  __atomic_store_n(&entry.tid, 0u, __ATOMIC_RELAXED);  // a reader takes it when it is whole
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+  entry.pid = static_cast<u32>(process.pid);
+  std::memcpy(entry.task, task, sizeof entry.task);
+  std::memcpy(entry.process, process.comm, sizeof entry.process);
+  __atomic_store_n(&entry.tid, static_cast<u32>(tid), __ATOMIC_RELEASE);
+  __atomic_fetch_add(&words.control->nr_threads, u64{1}, __ATOMIC_RELEASE);
+}
+
+// Says that this process writes. A full table leaves it unsaid.
+void introduce_process(const InstanceWords& words) noexcept {
+  if (__atomic_exchange_n(&process.introduced, process.pid, __ATOMIC_RELAXED) == process.pid) return;
+  const u64 start = sys::start_time(process.pid);
+  for (u32 n = 0; n < most_processes; ++n) {
+    ProcessEntry& entry = words.process(n);
+    u64 pid = __atomic_load_n(&entry.pid, __ATOMIC_ACQUIRE);
+    if (pid == static_cast<u64>(process.pid) && entry.start == start) return;
+    if (pid != 0 && !surely_dead(*words.control, static_cast<i32>(pid), entry.start)) continue;
+    if (!__atomic_compare_exchange_n(&entry.pid, &pid, static_cast<u64>(process.pid), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) continue;
+    entry.start = start;
+    std::memcpy(entry.name, process.comm, sizeof entry.name);
+    return;
+  }
+}
+
+// May this thread write to the rings of CPUs? Then it does from now on. False: not, or its CPU's ring cannot be had.
+bool attach_to_cpus() noexcept {
+  ThisThread& t = this_thread;
+  const u64 epoch = __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE);
+  const InstanceWords words = open_words();
+  const detail::CpuSide* const side = __atomic_load_n(&detail::cpu_side, __ATOMIC_ACQUIRE);
+  if (words.control == nullptr || side == nullptr) return false;
+  const u32 cpu = Rseq::cpu(side->area);
+  if (cpu >= side->rings->nr) return false;  // not registered, or a CPU that was not possible
+  if (!t.on_cpus()) {
+    t.tid = sys::gettid();
+    introduce_process(words);
+    introduce_thread(words, t.tid);
+    t.on_cpus_at = epoch;
+  }
+  const u64 gate = __atomic_load_n(&place_in(*side->rings, cpu).control->gate, __ATOMIC_ACQUIRE);
+  return (gate != 0 && (gate & gate_moved) == 0) || map_cpu_ring(*side, cpu);
+}
+#endif
+
+enum class Attached { no, cpus, own };
+
+// The slow path of a thread's first event, and of its first after a resize, a fork or another open. Signals are off meanwhile, so
+// that no handler meets half a ring. no: refused and counted.
+RS_NOINLINE Attached attach() noexcept {
+  ThisThread& t = this_thread;
+  const auto refuse = [] {
+    refuse_and_count();
+    return Attached::no;
+  };
+  if (t.inside || t.borrowed != 0) return refuse();  // an event from inside: our own system calls, traced
+  // A thread that finds no ring looks again at its 1st, 2nd, 4th, 8th ... and each 1,024th event: the search takes system calls.
+  const u32 before = refusals;
+  if (before != 0 && !std::has_single_bit(before) && before % 1024 != 0) {
+    ++refusals;
+    return refuse();
+  }
+  const int saved = errno;
+  Attached done = Attached::no;
+  {
+    const SignalsOff off;
+    t.inside = true;
+    become_child_if_forked();
+#if RS_RSEQ
+    if (attach_to_cpus()) done = Attached::cpus;
+#endif
+    // A thread that writes to the rings of CPUs gets none of its own because one of those cannot be had now.
+    if (done == Attached::no && !t.on_cpus() && attach_to_own_ring()) done = Attached::own;
+    t.inside = false;
+  }
+  errno = saved;
+  refusals = done != Attached::no ? 0 : refusals + 1;
+  return done != Attached::no ? done : refuse();
+}
+
+// To the ring of the thread's own. moved, no_ring: it has none that takes it.
+Refused write_to_own_ring(const void* payload, u32 size) noexcept {
+  ThisThread& t = this_thread;
+  ThisThread::Writer* const writer = t.attached_writer();
+  if (writer == nullptr) return Refused::no_ring;
+  Slot slot;
+  if (!writer->reserve(size, slot)) return slot.why;
+  if (writer != t.writer) {  // a handler has put this thread on another ring: the event goes there
+    writer->discard(slot);
+    return Refused::moved;
+  }
+  std::memcpy(slot.payload, payload, size);
+  writer->commit(slot);
+  return Refused::no;
+}
+
+}  // namespace
+
+InstanceWords open_words() noexcept { return {__atomic_load_n(&process.words.control, __ATOMIC_ACQUIRE)}; }
+
+Doorbell bell_of(const InstanceWords& words) noexcept {
+  return Doorbell{&words.control->wait.any, &words.control->wait.percent, wake, words.control};
+}
+
+bool detail::write_slowly(const ringside_event& event, void* payload, u32 size, Refused why, i32 as) noexcept {
+  ThisThread& t = this_thread;
+  bool own = !t.on_cpus() && t.attached();
+  for (int tries = 0; tries < 100; ++tries) {
+    if (own) {
+      put_common(event, as != 0 ? as : t.tid, payload);
+      why = write_to_own_ring(payload, size);
+    }
+    switch (why) {
+      case Refused::no: return true;
+      case Refused::moved:
+      case Refused::no_ring: break;
+      case Refused::corrupt:
+        if (own) return false;
+        [[fallthrough]];
+      case Refused::interrupted: return refuse_and_count();
+      default: return false;  // the ring has counted it, or is off
+    }
+    const Attached to = attach();
+    if (to == Attached::no) return false;
+    own = to == Attached::own;
+#if RS_RSEQ
+    if (!own) {
+      put_common(event, as != 0 ? as : t.tid, payload);
+      const CpuSide& side = *__atomic_load_n(&cpu_side, __ATOMIC_ACQUIRE);
+      why = side.writer.write(*side.rings, side.area, payload, size);
+    }
+#endif
+  }
+  return refuse_and_count();  // moved under it again and again
+}
+
+}  // namespace ringside
+
+using namespace ringside;
+
+extern "C" bool ringside_write(ringside_event* event, void* payload, uint32_t size) {
+  const detail::ThisThread& t = detail::this_thread;
+  detail::put_common(*event, t.tid, payload);
+  return detail::write_event(t, *event, payload, size);
+}
