@@ -24,6 +24,7 @@ void row(const std::string& name, std::optional<double> value, const std::string
 // Each file's rows. `instance` is open for writing in this process, and its ring 0 is this thread's.
 void time_rows();
 void scale_row();
+void cpu_rows();
 void reader_rows();
 void live_rows();
 void wait_rows(Instance& instance);

@@ -1,5 +1,5 @@
 // The figures of the README: ratios against a floor or a rival in the same run.
-//   ringside_bench OUTPUT.json [--quick] [time|scale|reader|live|wait|memory|remote|guest|mount|analyze|command]...
+//   ringside_bench OUTPUT.json [--quick] [time|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|command]...
 #include <sched.h>
 #include <stdarg.h>
 #include <sys/mman.h>
@@ -69,7 +69,7 @@ using namespace bench;
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: ringside_bench OUTPUT.json [--quick] [time|scale|reader|live|wait|memory|remote|guest|mount|analyze|command]...\n");
+    std::fprintf(stderr, "usage: ringside_bench OUTPUT.json [--quick] [time|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|command]...\n");
     return 2;
   }
   if (argc == 4 && std::strcmp(argv[1], "--storm") == 0) return run_storm(std::strtoull(argv[2], nullptr, 10), argv[3]);
@@ -82,6 +82,7 @@ int main(int argc, char** argv) {
   InstanceOptions options;
   options.name = "bench";
   options.buffer_size = 8 << 20;
+  options.rings = Rings::thread;
   {
     const auto instance = must(Instance::create(options));
     if (ringside_open("bench") != 0) return 1;
@@ -89,6 +90,7 @@ int main(int argc, char** argv) {
     ::bench::pair(0, 0);
     if (wanted("time")) time_rows();
     if (wanted("scale")) scale_row();
+    if (wanted("cpu")) cpu_rows();
     if (wanted("reader")) reader_rows();
     if (wanted("live")) live_rows();
     if (wanted("wait")) wait_rows(*instance);

@@ -133,11 +133,8 @@ void mount_rows(Instance& instance) {
   pin(here);  // one processor: what the requests cost, not how long an idle one takes to wake
   // Events of 16 bytes, as those of trace_marker_raw are.
   const auto write_one = [](u64 k) {
-    ringside_slot slot;
-    if (!ringside_begin(&::bench::pair.event, 16, &slot)) return false;
-    __builtin_memcpy(slot.payload + 8, &k, sizeof k);
-    ringside_end(&slot);
-    return true;
+    u64 payload[] = {0, k};
+    return ringside_write(&::bench::pair.event, payload, sizeof payload);
   };
   const auto ours = [&] {
     for (u64 k = 0; k < events; ++k)

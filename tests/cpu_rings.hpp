@@ -6,6 +6,7 @@
 #include <ringside/ring/cpu_writer.hpp>
 #include <sched.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -199,7 +200,7 @@ class BookReader {
   }
   // Until there is nothing more, or something is wrong.
   void read_all() {
-    while (read() == Got::data) {
+    while (books_.bad == 0 && read() == Got::data) {
     }
   }
   const Ring& ring() const { return reader_.ring(); }

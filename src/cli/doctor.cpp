@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "instance/cpu_rings.hpp"
 #include "cli/preload.hpp"
 #include "cli/options.hpp"
 #include "cli/units.hpp"
@@ -64,6 +65,16 @@ Finding fence() {
     return {Verdict::warn, "membarrier", "no global expedited command",
             "waiting, reset and resize are slower; Linux 4.16 has it"};
   return {Verdict::ok, "membarrier", "global expedited", ""};
+}
+
+// Whether rings belong to CPUs: what Instance::create asks.
+Finding rings() {
+  const RingsBecause because = why_not_cpu_rings(best_clock());
+  if (because == RingsBecause::can) return {Verdict::ok, "rings", fmt::format("of CPUs ({} possible): restartable sequences work", possible_cpus()), ""};
+  return {Verdict::warn, "rings", std::string("of threads, ") + to_string(because),
+          because == RingsBecause::no_rseq ? "rings of CPUs need glibc 2.35 with its tunable glibc.pthread.rseq on, and Linux 4.18"
+          : because == RingsBecause::clock ? "rings of CPUs need an invariant TSC"
+                                           : "this kernel is known to be wrong on arm64 before 7.0.14: rings of threads are safe"};
 }
 
 Finding map_count() {
@@ -190,7 +201,7 @@ Finding preload() {
 }
 
 int run(bool json) {
-  std::vector<Finding> findings{clock(), fence(), processors(), memory(), map_count(), files(), kernel(), tracefs(), rights(), preload(), kvm()};
+  std::vector<Finding> findings{clock(), fence(), rings(), processors(), memory(), map_count(), files(), kernel(), tracefs(), rights(), preload(), kvm()};
   clocks(findings);
   nlohmann::json all = nlohmann::json::array();
   bool bad = false;

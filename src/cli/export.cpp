@@ -45,7 +45,7 @@ result<TraceDatSize> export_recording(const std::string& dir, const std::string&
     buffer.name = kernel ? "kernel" : "program";
     for (auto& source : *sources) {
       if (source == nullptr || source->name().kernel != kernel || !wanted[kernel]) continue;
-      if (!kernel) dat.tasks.emplace(source->name().tid, source->name().task);
+      if (!kernel && source->name().cpu < 0) dat.tasks.emplace(source->name().tid, source->name().task);
       buffer.rings.push_back(std::move(source));
     }
     if (!buffer.rings.empty()) dat.buffers.push_back(std::move(buffer));

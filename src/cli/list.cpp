@@ -90,7 +90,7 @@ int list_matching(const ListOptions& options) {
 int list(const ListOptions& options) {
   if (!options.events.empty()) return list_matching(options);
   if (!options.instance.empty()) return list_events(options);
-  Table table({{"instance"}, {"state"}, {"rings", Table::right}, {"unread", Table::right}, {"resident", Table::right}});
+  Table table({{"instance"}, {"state"}, {"rings", Table::right}, {"of"}, {"unread", Table::right}, {"resident", Table::right}});
   json all = json::array();
   bool stale = false;
   int code = exit_ok;
@@ -107,12 +107,14 @@ int list(const ListOptions& options) {
     std::vector<Counters> counters;
     for (const RingInfo& ring : (*opened)->rings()) counters.push_back(ring.counters);
     const Counters total = sum(counters);
-    table.row({name, live ? "live" : "stale", std::to_string(counters.size()), format_count(total.unread),
+    const char* const of = (*opened)->cpu_rings() != 0 ? "cpu" : "thread";
+    table.row({name, live ? "live" : "stale", std::to_string(counters.size()), of, format_count(total.unread),
                format_size(total.resident_bytes)});
     all.push_back({{"instance", name},
                    {"path", (*opened)->path()},
                    {"state", live ? "live" : "stale"},
                    {"rings", counters.size()},
+                   {"rings_of", of},
                    {"unread", total.unread},
                    {"resident_bytes", total.resident_bytes}});
   }

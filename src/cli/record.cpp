@@ -29,6 +29,7 @@ struct Options {
   std::optional<KernelWay> source;
   bool all_processes = false;
   u64 buffer_size = 4 << 20, subbuf_size = 16384, duration_ns = 0;
+  std::string rings = "auto";
   bool fail_on_loss = false, quiet = false;
 };
 
@@ -74,6 +75,7 @@ result<std::unique_ptr<Instance>> make_instance(const Options& options, bool& ou
   make.buffer_size = options.buffer_size;
   make.subbuf_size = static_cast<u32>(options.subbuf_size);
   make.overwrite = options.mode == "overwrite";
+  make.rings = options.rings == "cpu" ? Rings::cpu : options.rings == "thread" ? Rings::thread : Rings::automatic;
   if (!options.clock.empty()) {
     auto kind = clock_from(options.clock);
     if (!kind) throw UsageError{kind.error().sentence};
@@ -276,7 +278,10 @@ Command add_record(CLI::App& app) {
   c->add_flag("-a,--all", options->all_processes, "kernel events of all processes (default with a command: only its)");
   add_source(*c, options->source);
   c->add_option("--libc", options->libc, "trace calls of the C library in all processes: malloc, io, mutex")->type_name("LIST");
-  add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each thread's ring (default 4M)");
+  add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring, of a CPU or a thread (default 4M)");
+  c->add_option("--rings", options->rings, "whose: cpu, shared by all processes; thread, one for each; auto: of CPUs where they can be had")
+      ->check(CLI::IsMember({"auto", "cpu", "thread"}))
+      ->capture_default_str();
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
   c->add_option("--mode", options->mode, "when a ring is full: overwrite the oldest, or discard the new")
       ->check(CLI::IsMember({"overwrite", "discard"}))

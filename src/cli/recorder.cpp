@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "cli/options.hpp"
+#include "instance/ring_source.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside::cli {
@@ -12,9 +13,6 @@ namespace {
 bool same(const RingName& a, const RingName& b) {
   return a.pid == b.pid && a.tid == b.tid && a.task == b.task && a.process == b.process;
 }
-
-// A name of the ring table; a writer may be at it, so it may end anywhere.
-std::string text_of(const char* field, size_t size) { return {field, strnlen(field, size)}; }
 
 }  // namespace
 
@@ -48,6 +46,7 @@ void Recorder::account(const Counters& counters, u64 events, u64 bytes) {
 
 void Recorder::list_threads() {
   writer_.meta().threads.clear();
+  for (RingName& thread : instance_.threads()) threads_.insert_or_assign(thread.tid, std::move(thread));
   for (const auto& [tid, name] : threads_) writer_.meta().threads.push_back(name);
 }
 
@@ -81,8 +80,17 @@ result<bool> Recorder::look_for_rings() {
     if (state_of(state) != RingState::live && state_of(state) != RingState::retired) continue;
     Ring& ring = rings_[number];
     if (ring.failed || ring.state == state) continue;
-    const RingName name{number, static_cast<i32>(entry.pid), static_cast<i32>(entry.tid),
-                        text_of(entry.task, sizeof entry.task), text_of(entry.process, sizeof entry.process)};
+    RingName name = name_of(number, entry);
+    if (name.cpu >= 0) {
+      // One that was moved aside is read to its end as what it was.
+      if (const Ring& was = rings_[static_cast<u32>(name.cpu)]; state_of(state) == RingState::retired && was.source != nullptr && was.source->name().tid == name.tid) continue;
+      ring.state = state;
+      if (ring.source != nullptr) continue;
+      ring.opened = state;
+      if (auto opened = open(name, ring); !opened) return tl::unexpected<Error>(opened.error());
+      changed = true;
+      continue;
+    }
     auto [thread, fresh] = threads_.try_emplace(name.tid, name);
     if (fresh || !same(thread->second, name)) {
       thread->second = name;
@@ -113,6 +121,7 @@ result<void> Recorder::drain(u32 number, Ring& ring) {
     if (!*view) {
       if (ended) {
         entry.counters = ring.source->counters();
+        if (ring.source->name().cpu >= 0) ring.state = ring.opened;  // a fresh one may stand in its place already
         ring.source = nullptr;  // used again? Then its state changes and look_for_rings opens it again.
         writer_.release(number);
       }
@@ -149,6 +158,10 @@ result<void> Recorder::save_now_and_then() {
 result<void> Recorder::poll() {
   ++polls_;
   const bool events = look_for_events();
+  if (const u64 threads = instance_.threads_seen(); threads != known_threads_) {
+    known_threads_ = threads;
+    unsaved_ = true;
+  }
   auto rings = look_for_rings();
   if (!rings) return tl::unexpected<Error>(rings.error());
   unsaved_ = unsaved_ || events || *rings;

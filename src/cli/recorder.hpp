@@ -37,7 +37,8 @@ class Recorder {
  private:
   struct Ring {
     std::unique_ptr<Source> source;
-    u64 state = 0;  // of its entry in the ring table when it was opened, or when nothing was left in it
+    u64 state = 0;  // of its entry in the ring table when it was looked at last
+    u64 opened = 0;  // when it was opened
     bool failed = false;
   };
   bool look_for_events();         // true: something new in meta
@@ -57,6 +58,7 @@ class Recorder {
   std::vector<EventInfo> other_events_;
   std::vector<Counters> other_counters_;
   size_t known_events_ = 0;
+  u64 known_threads_ = 0;
   u64 polls_ = 0;
   bool unsaved_ = false;
   u64 save_again_ns_ = 0;  // not before

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "instance/cpu_rings.hpp"
 #include "cli/table.hpp"
 #include "cli/options.hpp"
 #include "kernel/clock_check.hpp"
@@ -133,8 +134,13 @@ int run(const Options& options) {
     const PastTotals p = instance.past();
     past = counters_of(p);
     if (p.rings != 0) remarks.push_back(fmt::format("{} rings gave their memory back; their counts are in the sums", p.rings));
+    remarks.push_back(fmt::format("{}, {}", instance.cpu_rings() != 0 ? "rings of CPUs" : "rings of threads", to_string(instance.rings_because())));
+    for (const RingInfo& info : instance.rings())
+      if (info.corrupt) remarks.push_back(fmt::format("ring {}: its words contradict each other, and nobody writes to it any more; a resize makes a fresh one", info.name.ring));
     if (instance.refused() != 0)
-      remarks.push_back(format_count(instance.refused()) + " events found no ring (budget, or no room for another ring)");
+      remarks.push_back(format_count(instance.refused()) + " events found no ring (budget, no room for another ring, a ring that was given up, or a child of vfork)");
+    j["rings_of"] = instance.cpu_rings() != 0 ? "cpu" : "thread";
+    j["rings_because"] = to_string(instance.rings_because());
     j["instance"] = instance.path();
     j["live"] = writers;
     j["tracing_on"] = instance.tracing_on();
@@ -154,6 +160,7 @@ int run(const Options& options) {
                 {"task", ring.name.task},
                 {"process", ring.name.process},
                 {"state", ring.state}});
+      if (ring.name.cpu >= 0) r["cpu"] = ring.name.cpu;
       if (ring.name.kernel) r.update({{"kernel", true}, {"source", ring.source}, {"readers", ring.readers}});
       j["rings"].push_back(std::move(r));
     }
@@ -163,7 +170,7 @@ int run(const Options& options) {
     return exit_ok;
   }
   Table table({{"ring", Table::right},
-               {"thread"},
+               {"of"},
                {"state"},
                {"written", Table::right},
                {"read", Table::right},
@@ -182,6 +189,7 @@ int run(const Options& options) {
     row((ring.name.kernel ? "cpu" : "") + std::to_string(ring.name.ring),
         !ring.name.buffer.empty() ? ring.name.buffer
         : ring.name.kernel        ? "kernel"
+        : ring.name.cpu >= 0      ? ring.name.task
                                   : fmt::format("{}-{}", ring.name.task, ring.name.tid),
         ring.source.empty() ? ring.state : ring.state + ", " + ring.source, ring.counters);
   row("all", "", "", total);

@@ -41,7 +41,7 @@ class StreamRecorder {
     }
     bool fresh = content_.events().size() != known;
     if (*view && !writer_->has_ring(frame.head.ring)) {
-      if (auto added = writer_->add_ring(RingName{frame.head.ring, 0, 0, "", "", false, {}}, content_.subbuf_size()); !added) return added;
+      if (auto added = writer_->add_ring(RingName{frame.head.ring, 0, 0, "", ""}, content_.subbuf_size()); !added) return added;
       fresh = true;
     }
     if (fresh) {

@@ -306,7 +306,7 @@ class Watcher {
       const Counters c = source.counters();
       const RingName& name = timeline.name(i);
       if (c.capacity_bytes == 0) continue;
-      status_.rings.push_back({name.kernel ? "cpu" + std::to_string(name.ring) : name.task,
+      status_.rings.push_back({name.kernel || name.cpu >= 0 ? "cpu" + std::to_string(name.column()) : name.task,
                                std::min(1., static_cast<double>(c.bytes) / static_cast<double>(c.capacity_bytes))});
     }
   }

@@ -132,7 +132,7 @@ std::string_view Consumer::name(const Event& e) const {
   return type != nullptr ? std::string_view(type->full) : std::string_view();
 }
 
-u32 Consumer::cpu(const Event& e) const { return state_->ring(e).ring; }
+u32 Consumer::cpu(const Event& e) const { return state_->ring(e).column(); }
 
 int Consumer::tid(const Event& e) const { return e.lost != 0 ? 0 : thread_of(state_->trace.formats.find(e.id), read_common({e.data, e.size})); }
 

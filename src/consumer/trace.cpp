@@ -209,10 +209,16 @@ result<void> agree_on_time(Trace& trace, const std::vector<Opened*>& all, const 
 
 void add_rings(Trace& trace, Opened& o) {
   add_events(trace, o, o.instance->events());
+  if (const u64 seen = o.instance->threads_seen(); seen != o.threads_seen) {
+    o.threads_seen = seen;
+    for (const RingName& thread : o.instance->threads()) trace.tasks.add(thread);
+  }
   for (const RingInfo& info : o.instance->rings()) {
     trace.tasks.add(info.name);
-    if (std::find(o.rings.begin(), o.rings.end(), info.name.ring) != o.rings.end()) continue;
-    o.rings.push_back(info.name.ring);  // also one that fails: said once
+    // A CPU's ring that was moved aside is open already under the CPU's number.
+    const std::pair<u32, i32> key{info.name.column(), info.name.cpu >= 0 ? info.name.tid : 0};
+    if (std::find(o.rings.begin(), o.rings.end(), key) != o.rings.end()) continue;
+    o.rings.push_back(key);  // also one that fails: said once
     auto source = o.instance->peek(info.name.ring);
     if (source)
       trace.timeline.add(std::move(*source), o.place);

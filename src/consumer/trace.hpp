@@ -31,7 +31,8 @@ struct Opened {
   std::string boot;     // of the machine; empty: unknown
   u32 ids = 0;          // added to the numbers of its events
   Timeline::Place place;
-  std::vector<u32> rings;  // of an instance: those that have a source
+  std::vector<std::pair<u32, i32>> rings;  // of an instance: those that have a source, by number, or CPU, and owner
+  u64 threads_seen = 0;
 };
 
 // The first of them is the base: commands that take one WHERE look at that.

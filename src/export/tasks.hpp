@@ -15,7 +15,9 @@ struct Task {
 
 class Tasks {
  public:
-  void add(const RingName& ring) { add(Task{ring.pid, ring.tid, ring.task, ring.process}); }
+  void add(const RingName& ring) {
+    if (ring.cpu < 0) add(Task{ring.pid, ring.tid, ring.task, ring.process});  // a CPU's ring names no thread
+  }
   // A process is known by its first thread, also while nothing else is known of that.
   void add(Task task) {
     by_tid_.try_emplace(task.pid, Task{task.pid, task.pid, task.process, task.process});

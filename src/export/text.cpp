@@ -32,7 +32,7 @@ const std::string& TextLines::prefix(u32 source, i32 tid, const RingName& ring) 
     p.tid = tid;
     p.source = source;
     p.text = ring.buffer.empty() ? "" : printable(ring.buffer) + ": ";
-    p.text += fmt::format("{:>16}-{:<7} [{:03}] {}", printable(tasks_.name(tid, ring)), tid, ring.ring, as_tracefs_ ? "----- " : "");
+    p.text += fmt::format("{:>16}-{:<7} [{:03}] {}", printable(tasks_.name(tid, ring)), tid, ring.column(), as_tracefs_ ? "----- " : "");
   }
   return p.text;
 }
@@ -56,7 +56,7 @@ bool TextLines::print_marker(const EventType& type, Bytes payload, fmt::memory_b
 
 void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) {
   if (record.lost != 0) {
-    fmt::format_to(std::back_inserter(out), "CPU:{} [LOST {} EVENTS]\n", ring.ring, record.lost);
+    fmt::format_to(std::back_inserter(out), "CPU:{} [LOST {} EVENTS]\n", ring.column(), record.lost);
     return;
   }
   const Common common = read_common(record.payload);

@@ -164,7 +164,7 @@ namespace {
 
 // A new ring of a CPU in this folder of `dir`.
 bool make_cpu_ring(int dir, const std::string& folder, const InstanceControl& c, const Geometry& geometry) {
-  MappedRing made = map_ring(dir, folder.c_str(), geometry);
+  MappedRing made = map_ring_in(dir, folder.c_str(), geometry);
   if (!made) return false;
   made.ring.kind = RingKind::cpu;
   made.ring.control->mode = c.mode;
@@ -187,6 +187,17 @@ void introduce_cpu_ring(RingEntry& entry, u32 cpu, u32 before, const Geometry& g
   std::memcpy(entry.task, name.data(), std::min(name.size(), sizeof entry.task));
   __atomic_store_n(&entry.sizes, short_sizes(geometry), __ATOMIC_RELAXED);
   __atomic_store_n(&entry.state, pack_state(state, entry.tid), __ATOMIC_SEQ_CST);
+}
+
+// A number for one more ring: of one that gave its memory back, or a new one; most_rings: there is none.
+u32 claim_number(const InstanceWords& words) {
+  const u64 made = std::min<u64>(__atomic_load_n(&words.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
+  for (u32 n = 0; n < made; ++n) {
+    u64 state = __atomic_load_n(&words.ring(n).state, __ATOMIC_ACQUIRE);
+    if (state_of(state) == RingState::empty && __atomic_compare_exchange_n(&words.ring(n).state, &state, claim_of(static_cast<u32>(sys::gettid()), false), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+      return n;
+  }
+  return static_cast<u32>(std::min<u64>(__atomic_fetch_add(&words.control->nr_rings, u64{1}, __ATOMIC_ACQ_REL), most_rings));
 }
 
 result<void> make_cpu_rings(const std::string& path, const InstanceWords& words, const Geometry& geometry) {
@@ -244,8 +255,9 @@ result<std::unique_ptr<Instance>> Instance::create(const InstanceOptions& o) {
     const ClockInfo clock = calibrate(o.clock);
     c.version = instance_version;
     c.header_bytes = sizeof c;
-    c.sizes = pack_sizes(geometry);
-    c.spares = o.spares;
+    const u32 spares = o.spares + (*because == RingsBecause::can ? 1 : 0);  // one for Reader::give_back
+    c.sizes = pack_sizes(must(geometry_for(o.buffer_size, o.subbuf_size, spares)));
+    c.spares = spares;
     c.mode = o.overwrite ? 0 : 1;
     c.clock_kind = static_cast<u32>(clock.kind);
     c.clock_mult = clock.mult;
@@ -259,7 +271,7 @@ result<std::unique_ptr<Instance>> Instance::create(const InstanceOptions& o) {
     c.created_ns = sys::now_ns();
     c.rings_because = static_cast<u32>(*because);
     if (*because == RingsBecause::can) {
-      if (auto made = make_cpu_rings(*path, {&c}, geometry); !made) return tl::unexpected(made.error());
+      if (auto made = make_cpu_rings(*path, {&c}, geometry_of(c)); !made) return tl::unexpected(made.error());
     }
     __atomic_store_n(&c.magic, instance_magic, __ATOMIC_RELEASE);
   }
@@ -380,7 +392,10 @@ std::vector<RingInfo> Instance::rings() {
     RingInfo info;
     info.name = name_of(i, entry);
     info.live = state == RingState::live;
-    if (auto ring = look_at(dir_.get(), i, geometry())) info.counters = ring->counters();
+    if (auto ring = look_at(dir_.get(), i, geometry())) {
+      info.counters = ring->counters();
+      info.corrupt = __atomic_load_n(&ring->ring().control->corrupt, __ATOMIC_RELAXED) != 0;
+    }
     all.push_back(std::move(info));
   }
   return all;
@@ -478,11 +493,11 @@ result<void> Instance::resize(u64 buffer_size, u32 subbuf_size) {
       if (auto ring = look_at(dir_.get(), r.name.ring, geometry())) ring->give_up();
       continue;
     }
-    const u64 number = __atomic_fetch_add(&words_.control->nr_rings, u64{1}, __ATOMIC_ACQ_REL);
-    if (number >= most_rings) return refuse(std::errc::no_space_on_device, "the instance has had " + std::to_string(most_rings) + " rings: make another one");
+    const u32 number = claim_number(words_);
+    if (number >= most_rings) return refuse(std::errc::no_space_on_device, "the instance has " + std::to_string(most_rings) + " rings with unread events: read them first");
     const auto cpu = static_cast<u32>(r.name.cpu);
     if (auto done = renew(cpu, *sized, "per_cpu/cpu" + std::to_string(number)); !done) return done;
-    introduce_cpu_ring(words_.ring(static_cast<u32>(number)), cpu, ~static_cast<u32>(r.name.tid), *sized, RingState::retired);
+    introduce_cpu_ring(words_.ring(number), cpu, ~static_cast<u32>(r.name.tid), *sized, RingState::retired);
   }
   return {};
 }
@@ -493,8 +508,14 @@ result<void> Instance::renew(u32 cpu, const Geometry& geometry, const std::strin
   if (!old) return tl::unexpected(old.error());
   if (!make_cpu_ring(dir_.get(), fresh + "/", *words_.control, geometry)) return fail(errno, "cannot make a ring of CPU " + std::to_string(cpu));
   // A writer that maps its CPU's ring finds one or the other.
-  if (renameat2(dir_.get(), fresh.c_str(), dir_.get(), place.c_str(), RENAME_EXCHANGE) != 0 || renameat(dir_.get(), fresh.c_str(), dir_.get(), to.c_str()) != 0)
+  const int d = dir_.get();
+  const bool there = faccessat(d, to.c_str(), F_OK, 0) == 0;  // a ring that gave its memory back
+  if (renameat2(d, fresh.c_str(), d, place.c_str(), RENAME_EXCHANGE) != 0 || renameat2(d, fresh.c_str(), d, to.c_str(), there ? RENAME_EXCHANGE : 0) != 0)
     return fail(errno, "cannot put a fresh ring in the place of " + path_ + "/" + place);
+  if (there) {
+    for (const char* file : {"/ring", "/trace_pipe_raw"}) unlinkat(d, (fresh + file).c_str(), 0);
+    unlinkat(d, fresh.c_str(), AT_REMOVEDIR);
+  }
   RingEntry& entry = words_.ring(cpu);
   introduce_cpu_ring(entry, cpu, ~entry.tid + 1, geometry, RingState::live);
   old->give_up();  // from here on its writers take the fresh one; what they were at lands in the old one

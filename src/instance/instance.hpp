@@ -39,6 +39,7 @@ struct InstanceOptions {
 struct RingInfo {
   RingName name;
   bool live = false;  // its thread lives; a CPU's always does
+  bool corrupt = false;  // given up: its words contradict each other
   Counters counters;
 };
 

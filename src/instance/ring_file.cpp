@@ -78,10 +78,10 @@ void ring_path(u32 n, const char* name, char* out) noexcept {
 MappedRing map_ring(int dir, u32 n, const Geometry& geometry) noexcept {
   char folder[64];
   ring_path(n, "", folder);
-  return map_ring(dir, folder, geometry);
+  return map_ring_in(dir, folder, geometry);
 }
 
-MappedRing map_ring(int dir, const char* folder, const Geometry& geometry) noexcept {
+MappedRing map_ring_in(int dir, const char* folder, const Geometry& geometry) noexcept {
   MappedRing mapped;
   mapped.ring.geometry = geometry;
   mapped.control_bytes = control_size(geometry);

@@ -14,7 +14,7 @@ struct MappedRing {
 // Empty on failure, errno says why.
 MappedRing map_ring(int dir, u32 n, const Geometry& geometry) noexcept;
 // The same in a folder below `dir`, of at most 63 bytes with its slash at the end.
-MappedRing map_ring(int dir, const char* folder, const Geometry& geometry) noexcept;
+MappedRing map_ring_in(int dir, const char* folder, const Geometry& geometry) noexcept;
 // A file can say anything: all that follows from a lie is numbers.
 inline RingKind kind_of(const Control& control) noexcept { return control.kind == static_cast<u64>(RingKind::cpu) ? RingKind::cpu : RingKind::thread; }
 // Writes into its control words what it looks like. The caller owns it (RingState::busy).

@@ -233,13 +233,14 @@ u64 RingView::park() noexcept {
   return 0;
 }
 
-// The reader owns the page that it holds; it exchanges it for one after the other of those that wait in free places, and takes their memory.
+// The spare sub-buffer is the reader's, whose lock is held: it goes round through the free places, and whatever it replaces loses its memory.
 u64 RingView::park_cpu() noexcept {
   const u64 before = resident(data_.fd);
   const auto punch = [&](u64 offset) {
     fallocate(data_.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), ring_.geometry.subbuf_size());
   };
-  if (reader_.give_back([&](u32 id) { punch(ring_.geometry.offset_of(id)); })) punch(0);  // the meta-page: nobody maps
+  reader_.give_back([&](u32 id) { punch(ring_.geometry.offset_of(id)); });
+  punch(0);  // the meta-page: nobody maps
   const u64 after = resident(data_.fd);
   return before > after ? before - after : 0;
 }

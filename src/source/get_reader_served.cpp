@@ -204,6 +204,17 @@ std::optional<Counters> ServedGetReader::counters() const {
   return n;
 }
 
+namespace {
+
+// A CPU's ring has no thread, and bears the CPU's number in its name.
+RingName name_in(const handout::RingAnswer& a) {
+  RingName name{a.head.ring, static_cast<i32>(a.pid), static_cast<i32>(a.tid), text(a.task, 16), text(a.process, 16)};
+  if (name.tid < 0 && name.task.rfind("cpu", 0) == 0) name.cpu = std::max(std::atoi(name.task.c_str() + 3), 0);
+  return name;
+}
+
+}  // namespace
+
 result<std::vector<RingName>> served_rings(ServedConnection& to) {
   std::vector<RingName> all;
   for (u32 next = 0; next < handout::most_rings;) {
@@ -213,7 +224,7 @@ result<std::vector<RingName>> served_rings(ServedConnection& to) {
     if (a.head.ring < next || a.next <= a.head.ring || a.head.ring >= handout::most_rings)
       return refuse(std::errc::protocol_error, "the server lists ring " + std::to_string(a.head.ring) + " out of order");
     next = a.next;
-    all.push_back({a.head.ring, static_cast<i32>(a.pid), static_cast<i32>(a.tid), text(a.task, 16), text(a.process, 16)});
+    all.push_back(name_in(a));
   }
   return all;
 }
@@ -229,7 +240,7 @@ result<std::unique_ptr<Source>> served_source(const std::shared_ptr<ServedConnec
   auto region = sys::Region::map(file.get(), geometry.data_size(), false, "ring " + std::to_string(ring));
   if (!region) return tl::unexpected<Error>(region.error());
   MappedSource<ServedGetReader>::Options options;
-  options.name = {ring, static_cast<i32>(a.pid), static_cast<i32>(a.tid), text(a.task, 16), text(a.process, 16)};
+  options.name = name_in(a);
   options.clock = to->clock();
   options.copies = to->server_uid() != geteuid();
   options.start = {a.reader_id, a.reader_read};

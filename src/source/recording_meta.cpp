@@ -22,12 +22,13 @@ constexpr u64 largest_meta = u64{256} << 20;  // a thousand times the largest se
 json name_json(const RingName& n) {
   json j = {{"ring", n.ring}, {"pid", n.pid}, {"tid", n.tid}, {"task", n.task}, {"process", n.process}};
   if (n.kernel) j["kernel"] = true;
+  if (n.cpu >= 0) j["cpu"] = n.cpu;
   return j;
 }
 
 RingName name_from(const json& j) {
   return {j.at("ring").get<u32>(), j.at("pid").get<i32>(), j.at("tid").get<i32>(), j.at("task").get<std::string>(),
-          j.at("process").get<std::string>(), j.value("kernel", false)};
+          j.at("process").get<std::string>(), j.value("kernel", false), {}, std::max(j.value("cpu", -1), -1)};
 }
 
 struct CounterField {

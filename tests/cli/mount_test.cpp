@@ -42,10 +42,8 @@ pid_t start_writer(const std::string& instance, u64 count, u32 pause_us = 0) {
   for (u64 i = 0; i < count; ++i) {
     if (pause_us != 0) usleep(pause_us);
     if (!ringside_wanted(&event)) continue;
-    ringside_slot slot;
-    if (!ringside_begin(&event, 16, &slot)) continue;
-    std::memcpy(slot.payload + 8, &i, sizeof i);
-    ringside_end(&slot);
+    u64 payload[] = {0, i};
+    ringside_write(&event, payload, sizeof payload);
   }
   _exit(0);
 }

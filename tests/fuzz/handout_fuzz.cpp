@@ -34,7 +34,7 @@ struct World {
         ringside_event event{"fuzz", "event", "", "\"\"", ringside_gate_of("fuzz", "event"), 0, nullptr, nullptr};
         ringside_register(&event);
         for (int i = 0; i < 500; ++i)
-          if (ringside_slot slot; ringside_begin(&event, 16, &slot)) ringside_end(&slot);
+          if (u64 payload[2] = {}; !ringside_write(&event, payload, sizeof payload)) break;
       }
       _exit(0);
     }

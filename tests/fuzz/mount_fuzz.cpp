@@ -68,11 +68,10 @@ struct World {
         ringside_event event{"fuzz", "event", "\tfield:u64 n;\toffset:8;\tsize:8;\tsigned:0;\n", "\"n=%llu\", REC->n",
                              ringside_gate_of("fuzz", "event"), 0, nullptr, nullptr};
         ringside_register(&event);
-        for (u64 i = 0; i < 5000; ++i)
-          if (ringside_slot slot; ringside_begin(&event, 16, &slot)) {
-            std::memcpy(slot.payload + 8, &i, sizeof i);
-            ringside_end(&slot);
-          }
+        for (u64 i = 0; i < 5000; ++i) {
+          u64 payload[] = {0, i};
+          ringside_write(&event, payload, sizeof payload);
+        }
       }
       _exit(0);
     }

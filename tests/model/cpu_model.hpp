@@ -9,11 +9,12 @@
 //   });
 //
 // The machine: each thread is on one CPU, and each CPU has one current thread, which alone goes on. A thread that goes on where
-// another one was current takes its place; that, a migration and a signal cut off the sequence that the thread is in. The explorer
-// chooses all of it before each access. A switch on one CPU is a full barrier.
+// another one was current takes its place; that, a migration and a signal cut off the sequence that the thread is in. The
+// explorer chooses all of it before each access. A switch on one CPU is a full barrier.
 //
-// The books know the one true order of each ring: an event is entered where the last store of its sequence happens, with the time that
-// the sequence read. An event's index must be its place there, and its time what its page says by time stamp and deltas.
+// The books know the one true order of each ring: an event is entered where the last store of its sequence happens, with the
+// time that the sequence read. An event's index must be its place there, and its time what its page says by time stamp and
+// deltas.
 #pragma once
 #include <ringside/ring/cpu_writer.hpp>
 
@@ -24,27 +25,30 @@ namespace ringside::model {
 // Faults of the sequences, of the machine and of the compare-and-swaps.
 enum class Plant : u8 {
   none,
-  no_bytes_check,    // the usual sequence takes `committed` for that of commit
-  one_time,          // one time word instead of two
-  other_time,        // stores the time where that of the last event is
-  commit_first,      // commit before the event
+  usual_first,     // the usual sequence takes a fresh sub-buffer's time word for that of an event
+  no_bytes_check,  // the usual sequence takes `committed` for that of commit
+  one_time,        // one time word instead of two
+  other_time,      // stores the time where that of the last event is
+  commit_first,    // commit before the event
   commit_before_committed,
   no_cpu_check,
   no_tail_check,
   no_commit_check,
   no_gate_check,
-  tail_first,        // the tail before the fresh sub-buffer is ready
-  enter_in_pieces,   // nothing cuts off the stores of enter
-  committed_stays,   // of the fresh sub-buffer
+  tail_first,       // the tail before the fresh sub-buffer is ready
+  enter_in_pieces,  // nothing cuts off the stores of enter
+  committed_stays,  // of the fresh sub-buffer
   no_base,
-  no_final,          // `committed` of the old sub-buffer as the last attempt left it
-  slot_by_store,     // the writer's compare-and-swap of a slot is a store
-  swap_by_store,     // the reader's
+  no_final,       // `committed` of the old sub-buffer as the last attempt left it
+  slot_by_store,  // the writer's compare-and-swap of a slot is a store
+  swap_by_store,  // the reader's
+  not_entered,    // a free place is entered without a mark
   no_abort,
-  short_compare,     // the room in 32 bits, where a corrupt commit comes out small
-  plain_committed,   // arm64: no release
+  short_compare,    // the room in 32 bits, where a corrupt commit comes out small
+  plain_committed,  // arm64: no release
   plain_commit,
   plain_tail,
+  no_wake_fence,  // between publishing and the look for who waits
 };
 
 // Orders of the sequences' accesses. x86 is modelled as release and acquire, which allows more than its store buffers do.
@@ -209,7 +213,8 @@ template <Plant P>
 struct CpuMemory : Explored {
   template <class T>
   static T* at(T* p) {
-    if constexpr (P == Plant::one_time && sizeof(T) == 8) return reinterpret_cast<T*>(cpus.one_time(reinterpret_cast<const u64*>(p)));
+    if constexpr (P == Plant::one_time && sizeof(T) == 8)
+      return reinterpret_cast<T*>(cpus.one_time(reinterpret_cast<const u64*>(p)));
     return p;
   }
   template <class T>
@@ -233,9 +238,15 @@ struct CpuMemory : Explored {
         return true;
       }
     }
+    if constexpr (P == Plant::not_entered)
+      if (cpus.is_slot(p) && (expected | entered_bit) == desired) return true;
     return Explored::cas(p, expected, desired);
   }
-  static void fence_light() { cpus.arrive(), Explored::fence_light(); }
+  static void fence_light() {
+    if constexpr (P == Plant::no_wake_fence) return;
+    cpus.arrive();
+    Explored::fence_light();
+  }
   static void fence_release() { cpus.arrive(), Explored::fence_release(); }
   static void fence_acquire() { cpus.arrive(), Explored::fence_acquire(); }
   static void fence_heavy() { cpus.arrive(), Explored::fence_heavy(); }
@@ -245,8 +256,8 @@ struct CpuMemory : Explored {
   }
 };
 
-// The steps of rseq.hpp, one by one. Bytes of 8 are stored as two words of 4 in one step; of a payload the first and the last word are
-// copied. Once the sequence is cut off its accesses do not happen.
+// The steps of rseq.hpp, one by one. Bytes of 8 are stored as two words of 4 in one step; of a payload the first and the last
+// word are copied. Once the sequence is cut off its accesses do not happen.
 template <Plant P, Machine A>
 struct ModelRseq {
   static u32 cpu(i64 area) noexcept { return cpus.cpu_id(area); }
@@ -264,6 +275,7 @@ struct ModelRseq {
     auto& header = *reinterpret_cast<abi::SubBufferHeader*>(page);
     Record& rec = reinterpret_cast<Record*>(&c + 1)[id];
     const auto commit = static_cast<u32>(run.load(&header.commit));
+    if (commit == 0 && P != Plant::usual_first) return run.leave(Sequence::moved);
     if (past(static_cast<u32>(shape.grow), commit, place.capacity)) return run.leave(Sequence::moved);
     u64 committed = run.load(&rec.committed);
     if (static_cast<u32>(committed) != commit) {
@@ -448,7 +460,7 @@ struct ModelClock {
 
 struct CpuShape {
   u32 cpus = 1;
-  u32 subbufs = 3;
+  u32 subbufs = 3, spares = 0;
   bool discard = false;
   bool checked = false;     // the invariants after each access
   bool counter = false;     // the clock is read outside of the sequence
@@ -460,12 +472,14 @@ struct CpuBooks {
   struct Reading {
     bool seen[most_events];  // by index
     u64 read, lost, next_index;
-    u32 full;                // refused so
+    u64 first_index;  // since the last reset
     Watched watched;
   };
   u32 threads, events;
   u32 written;  // writes that answered so
   u32 open;     // writes that have not come back
+  u32 full;     // refused so
+  bool reset;   // the ring's count of them may be less
   u64 bell[2];
   u32 rung;
   Reading of[Cpus::most];
@@ -483,7 +497,7 @@ class CpuModel {
     cpus.everybody_deaf = P == Plant::no_abort;
     cpus.time = shape.time;
     cpus.bell = b->bell;
-    const Geometry g(4096, shape.subbufs);
+    const Geometry g(4096, shape.subbufs + shape.spares, shape.spares);
     rings_->nr = shape.cpus;
     rings_->nr_usual = shape.counter ? 0 : shape.cpus;
     for (u32 c = 0; c < shape.cpus; ++c) {
@@ -494,10 +508,12 @@ class CpuModel {
       ring.data = static_cast<u8*>(world.allocate(g.data_size()));
       ring.control->gate = gate_cpu_open;
       ring.control->mode = shape.discard;
-      rings_->place[c] = new (world.make<CpuPlace>()) CpuPlace{ring.control, ring.subbuf(0), g.subbuf_size(), g.nr_subbufs(), g.capacity(), ring};
+      rings_->place[c] = new (world.make<CpuPlace>())
+          CpuPlace{ring.control, ring.subbuf(0), g.subbuf_size(), g.nr_subbufs(), g.capacity(), ring};
       name_words(world, ring);
     }
-    new (writer_ = static_cast<W*>(world.allocate(sizeof(W)))) W(ModelClock{!shape.counter}, Doorbell{&b->bell[0], &b->bell[1], ring_bell, b});
+    new (writer_ = static_cast<W*>(world.allocate(sizeof(W))))
+        W(ModelClock{!shape.counter}, Doorbell{&b->bell[0], &b->bell[1], ring_bell, b});
     if (shape.checked) world.check([m = *this] { m.holds(&CpuModel::watched); });
   }
 
@@ -535,7 +551,7 @@ class CpuModel {
     const u32 found = entries(number);
     if (found != (why == Refused::no)) fail("event %u: answer %u, published %u times", number, unsigned(why), found);
     b->written += why == Refused::no;
-    if (why == Refused::full) ++b->of[0].full;
+    b->full += why == Refused::full;
     return why;
   }
 
@@ -574,6 +590,40 @@ class CpuModel {
     return true;
   }
 
+  void restart(u32 cpu) const {
+    R r(ring(cpu));
+    r.restart();
+    CpuBooks::Reading& of = b->of[cpu];
+    of.read = of.lost = 0;
+    of.first_index = of.next_index = r.state().expected;
+    b->reset = true;
+  }
+
+  // The reader page, as it is, for the last sub-buffer.
+  bool take(R& r, u32 cpu) const {
+    u32 taken = 0;
+    const ReaderState before = r.state();
+    if (!r.take(ring(cpu).geometry.nr_subbufs() - 1, taken)) return false;
+    const ReaderState now = r.state();
+    CpuBooks::Reading& of = b->of[cpu];
+    for (u64 i = now.expected - (now.read - before.read); i < now.expected; ++i) of.seen[i] = true;
+    of.read += now.read - before.read;
+    of.lost += now.lost - before.lost;
+    of.next_index = now.expected;
+    return true;
+  }
+
+  u32 give_back(R& r, u32 cpu) const {
+    return r.give_back([this, cpu](u32 id) {
+      abi::SubBufferHeader& header = ring(cpu).header(id);
+      M::store(&header.time_stamp, u64{0}, Order::relaxed);
+      M::store(&header.commit, u64{0}, Order::relaxed);
+      auto* const words = reinterpret_cast<u32*>(&header + 1);
+      for (u32 i = 0; i < ring(cpu).geometry.capacity() / 4; ++i)
+        if (words[i] != 0) M::store(&words[i], 0u, Order::relaxed);
+    });
+  }
+
   // How many events it meets.
   u32 look_through(u32 cpu, u32 pages = ~0u, u32 looks = 1) const {
     alignas(8) u8 buffer[4096];
@@ -601,36 +651,42 @@ class CpuModel {
   // ---- at the end ------------------------------------------------------------------------------------------------------
 
   void balance() const {
-    u32 published = 0, full = 0;
+    u32 published = 0;
     u64 dropped = 0;
     for (u32 c = 0; c < cpus.nr(); ++c) {
       const Ring& r = ring(c);
-      const u64 n = cpus.logs[c].n;
+      CpuBooks::Reading& of = b->of[c];
+      const u64 n = cpus.logs[c].n - of.first_index;
       published += cpus.logs[c].n;
-      for (u32 i = 0; i < n; ++i)
-        if (i != 0 && cpus.logs[c].entries[i].time < cpus.logs[c].entries[i - 1].time) fail("event %u has a time before that of the last one", i);
+      for (u32 i = 0; i < cpus.logs[c].n; ++i)
+        if (i != 0 && cpus.logs[c].entries[i].time < cpus.logs[c].entries[i - 1].time)
+          fail("event %u has a time before that of the last one", i);
       RingCounters before = counters<M>(r);
       if (before.written != n || before.written != before.read + before.unread + before.overrun)
-        fail("written %llu (%llu) = read %llu + unread %llu + overrun %llu", (unsigned long long)before.written, (unsigned long long)n,
-             (unsigned long long)before.read, (unsigned long long)before.unread, (unsigned long long)before.overrun);
-      if (const u32 met = look_through(c); met != before.unread) fail("%llu unread, an iterator meets %u", (unsigned long long)before.unread, met);
+        fail("written %llu (%llu) = read %llu + unread %llu + overrun %llu", (unsigned long long)before.written,
+             (unsigned long long)n, (unsigned long long)before.read, (unsigned long long)before.unread,
+             (unsigned long long)before.overrun);
+      if (const u32 met = look_through(c); met != before.unread)
+        fail("%llu unread, an iterator meets %u", (unsigned long long)before.unread, met);
       R reader(r);
       while (read_and_consume(reader, c)) {
       }
-      CpuBooks::Reading& of = b->of[c];
       const RingCounters k = counters<M>(r);
-      const u64 open_loss = n - of.next_index;  // with nothing behind it yet
-      if (k.written != n || k.unread != 0 || k.read != of.read || k.overrun != of.lost + open_loss || k.written != k.read + k.overrun)
-        fail("written %llu (%llu) = read %llu (%llu) + unread %llu + overrun %llu (%llu)", (unsigned long long)k.written, (unsigned long long)n,
-             (unsigned long long)k.read, (unsigned long long)of.read, (unsigned long long)k.unread, (unsigned long long)k.overrun,
-             (unsigned long long)(of.lost + open_loss));
-      if (before.overrun != k.overrun || (r.control->mode != 0 && k.overrun != 0)) fail("overrun %llu, then %llu", (unsigned long long)before.overrun, (unsigned long long)k.overrun);
+      const u64 open_loss = cpus.logs[c].n - of.next_index;  // with nothing behind it yet
+      if (k.written != n || k.unread != 0 || k.read != of.read || k.overrun != of.lost + open_loss ||
+          k.written != k.read + k.overrun)
+        fail("written %llu (%llu) = read %llu (%llu) + unread %llu + overrun %llu (%llu)", (unsigned long long)k.written,
+             (unsigned long long)n, (unsigned long long)k.read, (unsigned long long)of.read, (unsigned long long)k.unread,
+             (unsigned long long)k.overrun, (unsigned long long)(of.lost + open_loss));
+      if (before.overrun != k.overrun || (r.control->mode != 0 && k.overrun != 0))
+        fail("overrun %llu, then %llu", (unsigned long long)before.overrun, (unsigned long long)k.overrun);
       dropped += k.dropped;
-      full += of.full;
       if (r.control->corrupt != 0) fail("a good ring is given up");
     }
-    if (published < b->written || published > b->written + b->open) fail("%u published, %u written, %u open", published, b->written, b->open);
-    if (dropped < full || dropped > full + b->open) fail("%llu dropped, %u refused, %u open", (unsigned long long)dropped, full, b->open);
+    if (published < b->written || published > b->written + b->open)
+      fail("%u published, %u written, %u open", published, b->written, b->open);
+    if ((dropped < b->full && !b->reset) || dropped > b->full + b->open)
+      fail("%llu dropped, %u refused, %u open", (unsigned long long)dropped, b->full, b->open);
     holds(&CpuModel::nothing);
   }
 
@@ -647,7 +703,9 @@ class CpuModel {
     static u64 load(const u64* p, Order) { return *p; }
   };
 
-  static CpuRings* rings(World& world) { return static_cast<CpuRings*>(world.allocate(sizeof(CpuRings) + Cpus::most * sizeof(CpuPlace*))); }
+  static CpuRings* rings(World& world) {
+    return static_cast<CpuRings*>(world.allocate(sizeof(CpuRings) + Cpus::most * sizeof(CpuPlace*)));
+  }
   static void ring_bell(void* books) noexcept { ++static_cast<CpuBooks*>(books)->rung; }
   Watched* watched(u32 cpu) const { return &b->of[cpu].watched; }
   Watched* nothing(u32) const { return nullptr; }
@@ -682,7 +740,7 @@ class CpuModel {
         fail("no event at data offset %u: header 0x%x, size %u, end %u", at, header, size, v.end);
       time += abi::word_delta(header);
       if (type < abi::type_padding) {
-        if (first && abi::word_delta(header) != 0 && log.ring.control->backwards == 0 && time_stamps_) fail("the first event's time is not the time stamp");
+        if (first && abi::word_delta(header) != 0) fail("the first event's time is not the time stamp");
         first = false;
         if (at >= v.begin) {
           const u64 index = v.first_index + n++;
@@ -691,7 +749,8 @@ class CpuModel {
           const Cpus::Entry& entry = log.entries[index];
           if (begin != end || begin != entry.number)
             fail("a torn event at data offset %u: %u .. %u, it is %u", at, begin, end, entry.number);
-          if (time != entry.time) fail("event %u has the time %llu, it was %llu", begin, (unsigned long long)time, (unsigned long long)entry.time);
+          if (time != entry.time)
+            fail("event %u has the time %llu, it was %llu", begin, (unsigned long long)time, (unsigned long long)entry.time);
         }
       }
       at += size;
@@ -706,7 +765,8 @@ class CpuModel {
       of.seen[i] = true;
     }
     if (v.first_index != of.next_index + v.lost_before)
-      fail("index %llu after %llu, %llu lost", (unsigned long long)v.first_index, (unsigned long long)of.next_index, (unsigned long long)v.lost_before);
+      fail("index %llu after %llu, %llu lost", (unsigned long long)v.first_index, (unsigned long long)of.next_index,
+           (unsigned long long)v.lost_before);
     of.next_index = v.first_index + v.events;
     of.read += v.events;
     of.lost += v.lost_before;
@@ -738,7 +798,6 @@ class CpuModel {
     }
   }
 
-  static constexpr bool time_stamps_ = true;
   World* world_;
   CpuRings* const rings_;
   W* writer_ = nullptr;
@@ -751,15 +810,17 @@ struct CpuPlan {
   CpuShape shape = {};
   Sizes on = {0, 0, 0};  // their CPUs
   u32 migrations = 0, jumps = 0;
-  bool deaf = false;     // a is never cut off
+  bool deaf = false;  // a is never cut off
   Sizes before = {};
   u32 read_before = 0;
   std::vector<Sizes> writes = {};
   Sizes handlers = {};
   u32 reads = 0;
   bool meta = false;
+  bool restart = false, give_back = false, take = false;  // by the reader, at its end
   u32 looks = 0;
-  bool deaths = false;   // of threads
+  bool deaths = false;       // of threads
+  bool reader_dies = false;  // another one goes on
 };
 
 inline const char* const thread_names[] = {"a", "b", "c"};
@@ -780,12 +841,28 @@ auto on_cpus(const CpuPlan& plan) {
       if (i == 0)
         for (u32 size : plan.handlers) m.handler(thread_names[i], me, [=](u32 self) { m.write(self, size); });
     }
-    if (plan.reads != 0)
+    if (plan.reads != 0 || plan.restart || plan.give_back || plan.take) {
+      using R = typename CpuModel<P, O, A>::R;
+      const auto read = [=](R& r) {
+        for (u32 i = 0; i < plan.reads; ++i) plan.meta ? m.read(r, 0, true) : m.read_and_consume(r, 0);
+        if (plan.restart) m.restart(0);
+        if (plan.give_back) m.give_back(r, 0);
+        if (plan.take) m.take(r, 0);
+      };
       world.spawn("reader", [=] {
-        typename CpuModel<P, O, A>::R r(m.ring(0));
-        for (u32 i = 0; i < plan.reads; ++i)
-          plan.meta ? m.read(r, 0, true) : m.read_and_consume(r, 0);
+        R r(m.ring(0));
+        r.try_lock(1);
+        read(r);
       });
+      if (plan.reader_dies) {
+        world.may_die("reader");
+        world.on_death("reader", "second reader", [=] {
+          R r(m.ring(0));
+          if (const u64 holder = r.try_lock(2)) require(r.steal(holder, 2), "nobody else steals");
+          read(r);
+        });
+      }
+    }
     if (plan.looks != 0) world.spawn("iterator", [=] { m.look_through(0, plan.looks); });
     cpus.migrations = plan.migrations;
     cpus.jumps = plan.jumps;
@@ -794,6 +871,112 @@ auto on_cpus(const CpuPlan& plan) {
       m.balance();
     });
   };
+}
+
+// A thread has seen the tail and is moved to another CPU; the page is left, taken and flagged; it looks at the page's commit.
+inline const CpuPlan flags_beside_a_late_writer{.shape = {.cpus = 2, .counter = true},
+                                                .migrations = 1,
+                                                .before = {whole, whole, half},
+                                                .writes = {{half}, {whole}},
+                                                .reads = 1,
+                                                .meta = true};
+
+// All is read. The place behind the next one holds a sub-buffer that was written; a spare one is exchanged for it while threads
+// come there.
+inline CpuPlan giving_back() {
+  return {.shape = {.subbufs = 4, .spares = 1},
+          .before = {half, half, half, half, half},
+          .read_before = 3,
+          .writes = {{whole, whole}},
+          .give_back = true};
+}
+
+// Who waits for an event sees it, or is rung for.
+template <Plant P>
+void sleeper(World& world) {
+  using Model = CpuModel<P, Orders{}, Machine::arm64>;
+  Model m(world, {});
+  m.fill(0, {small});
+  bool* const saw = world.make<bool>();
+  m.thread("a", 0, [=](u32 me) { m.write(me, small); });
+  world.spawn("sleeper", [=] {
+    Explored::store(&m.b->bell[0], u64{1}, Order::relaxed);
+    Explored::fence_heavy();
+    *saw = published<typename Model::M, Orders{}>(m.ring(0), 1, false, {}).events == 2;
+  });
+  world.after([=] { require(*saw || m.b->rung != 0, "a sleeper sees the event, or is rung for"); });
+}
+
+// What an index counts, who acquired it can read.
+template <Plant P>
+void counted_is_seen(World& world) {
+  using Model = CpuModel<P, Orders{}, Machine::arm64>;
+  Model m(world, {});
+  m.fill(0, {small});
+  m.thread("a", 0, [=](u32 me) {
+    for (int i = 0; i < 3; ++i) m.write(me, small);
+  });
+  world.spawn("stranger", [=] {
+    const u64 counted = typename Model::R(m.ring(0)).index();
+    require(published<typename Model::M, Orders{}>(m.ring(0), 1, false, {}).events >= counted, "what is counted can be seen");
+  });
+  world.after([=] { m.balance(); });
+}
+
+// A peer stores what it likes: into one word, or into two that belong together.
+inline constexpr u64 all_ones = ~u64{0};
+
+template <Plant P>
+auto hostile(u32 strikes, void (*run)(const CpuModel<P>&, u32)) {
+  return [=](World& world) {
+    CpuModel<P> m(world, {.spares = 1});
+    m.fill(0, {half, half, half});
+    m.read(0);
+    m.fill(0, {half});
+    const Ring& ring = m.ring(0);
+    Control& c = *ring.control;
+    ReaderState& state = c.state[c.reader_generation & 1];
+    const u32 id = place_of(c.commit).id;
+    Record &rec = ring.record(id), &other = ring.record((id + 1) % 3);
+    if (strikes == 1)
+      world.malice(
+          {&c.commit,
+           &c.gate,
+           &c.mode,
+           &c.intent,
+           &c.spare,
+           &c.exchange,
+           &c.reader_generation,
+           &state.page,
+           &state.bytes,
+           &state.events,
+           &state.expected,
+           &ring.record(0).slot,
+           &ring.record(1).slot,
+           times(rec),
+           times(rec) + 1,
+           &rec.committed,
+           &rec.base,
+           &rec.real_end,
+           &other.committed,
+           &other.real_end,
+           times(other),
+           &ring.header(id).commit,
+           &ring.header(id).time_stamp,
+           &ring.header((id + 1) % 3).commit,
+           &ring.header((id + 2) % 3).commit},
+          {0, 1, all_ones, all_ones - 1, 0xFFFFF, 0x1000FFFFF, u64{1} << 20, u64{1} << 63, 4078, 4080, 0xFFFFFFF0, 0x7FFFFFFF},
+          1);
+    else
+      world.malice({&rec.committed, &ring.header(id).commit}, {0xFFFFFFF0, 0x7FFFFFFF, 4078}, strikes);
+    m.thread("victim", 0, [=](u32 me) { run(m, me); });
+  };
+}
+
+template <Plant P>
+void hostile_write(const CpuModel<P>& m, u32 me) {
+  u32 payload[1024] = {};
+  for (u32 size : {half, most, small}) m.writer().write(m.places(), me, payload, size);
 }
 
 }  // namespace ringside::model

@@ -194,8 +194,9 @@ void run_storm(bool discard, double seconds) {
       BookReader r(set[cpus[i]], most_lives * contexts, tallies + size_t{most_lives} * contexts * i, books[cpus[i]]);
       for (;;) {
         const bool last = stage->done;
-        if (r.read() == Got::data) continue;
-        if (last || books[cpus[i]].bad != 0) _exit(0);
+        const Got got = r.read();
+        if (books[cpus[i]].bad != 0 || (last && got != Got::data)) _exit(0);
+        if (got == Got::data) continue;
         sched_yield();
       }
     }

@@ -131,7 +131,7 @@ void read_until_done() {
   }
 }
 
-void run_crowd(bool overwrite, double seconds) {
+void run_crowd(Rings rings_of, bool overwrite, double seconds) {
   char dir[] = "/dev/shm/ringside-crowd-XXXXXX";
   ASSERT_NE(mkdtemp(dir), nullptr);
   setenv("RINGSIDE_ROOT", dir, 1);
@@ -142,6 +142,7 @@ void run_crowd(bool overwrite, double seconds) {
   options.buffer_size = 32 << 10;
   options.subbuf_size = 4096;
   options.overwrite = overwrite;
+  options.rings = rings_of;
   auto instance = must(Instance::create(options));
   const pid_t reader = fork();
   if (reader == 0) {
@@ -194,8 +195,10 @@ void run_crowd(bool overwrite, double seconds) {
   std::filesystem::remove_all(dir);
 }
 
-TEST(Crowd, Overwrite) { run_crowd(true, test_seconds(60) / 6); }
-TEST(Crowd, Discard) { run_crowd(false, test_seconds(60) / 6); }
+TEST(Crowd, Overwrite) { run_crowd(Rings::automatic, true, test_seconds(60) / 6); }
+TEST(Crowd, Discard) { run_crowd(Rings::automatic, false, test_seconds(60) / 6); }
+TEST(Crowd, OverwriteThreadRings) { run_crowd(Rings::thread, true, test_seconds(60) / 6); }
+TEST(Crowd, DiscardThreadRings) { run_crowd(Rings::thread, false, test_seconds(60) / 6); }
 
 }  // namespace
 }  // namespace ringside::test

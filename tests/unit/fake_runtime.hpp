@@ -36,7 +36,6 @@ struct Runtime {
   std::deque<ringside::u32> words;
   std::vector<ringside_event*> events;
   std::vector<Record> records;
-  int begun = 0;
   bool refuse = false;
 
   ringside_event* find(std::string_view system, std::string_view name) {
@@ -53,7 +52,6 @@ struct Runtime {
   }
   void reset() {
     records.clear();
-    begun = 0;
     refuse = false;
     for (auto& w : words) w = 0;
     std::memset(ringside_gate, 0, sizeof ringside_gate);
@@ -86,35 +84,26 @@ __attribute__((weak)) int ringside_register(ringside_event* event) {
   event->enabled = &r.words.back();
   return 0;
 }
-__attribute__((weak)) bool ringside_begin(ringside_event* event, uint32_t size, ringside_slot* slot) {
+__attribute__((weak)) bool ringside_write(ringside_event* event, void* payload, uint32_t size) {
   auto& r = fake::runtime();
-  ++r.begun;
-  slot->payload = nullptr;
   if (r.refuse) return false;
-  r.records.push_back({event, std::vector<ringside::u8>(size, 0xAA)});
-  slot->payload = r.records.back().payload.data();
+  const auto* const bytes = static_cast<const ringside::u8*>(payload);
+  r.records.push_back({event, {bytes, bytes + size}});
+  auto& whole = r.records.back().payload;
   auto id = static_cast<uint16_t>(event->id);
   int32_t pid = 42;
-  std::memcpy(slot->payload, &id, 2);
-  std::memset(slot->payload + 2, 0, 2);
-  std::memcpy(slot->payload + 4, &pid, 4);
+  std::memcpy(whole.data(), &id, 2);
+  std::memset(whole.data() + 2, 0, 2);
+  std::memcpy(whole.data() + 4, &pid, 4);
   return true;
-}
-__attribute__((weak)) void ringside_end(ringside_slot*) { --fake::runtime().begun; }
-__attribute__((weak)) void ringside_discard(ringside_slot*) {
-  fake::runtime().records.pop_back();
-  --fake::runtime().begun;
 }
 }
 
 namespace ringside::detail {
 __attribute__((weak)) Epoch epoch = {};
 __attribute__((weak)) constinit thread_local ThisThread this_thread{};
-__attribute__((weak)) bool begin_slowly(const ringside_event& event, u32 size, Slot& slot, ThisThread::Writer*, u64) noexcept {
-  ringside_slot c;
-  const bool begun = ringside_begin(const_cast<ringside_event*>(&event), size, &c);
-  slot.payload = c.payload;
-  return begun;
+__attribute__((weak)) constinit const CpuSide* cpu_side = nullptr;
+__attribute__((weak)) bool write_slowly(const ringside_event& event, void* payload, u32 size, Refused, i32) noexcept {
+  return ringside_write(const_cast<ringside_event*>(&event), payload, size);
 }
-__attribute__((weak)) void end_slowly(const Slot&) noexcept { ringside_end(nullptr); }
 }  // namespace ringside::detail

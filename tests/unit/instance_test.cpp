@@ -41,6 +41,7 @@ struct InstanceTest : testing::Test {
     o.name = name;
     o.buffer_size = size;
     o.overwrite = overwrite;
+    o.rings = Rings::thread;
     return must(Instance::create(o));
   }
 };
@@ -323,14 +324,15 @@ TEST_F(InstanceTest, ForkInTheMiddleOfAnEvent) {
   auto instance = make("a");
   ASSERT_EQ(ringside_open("a"), 0);
   unit::number(0);
-  ringside_event& event = unit::ringside_number::Call::event;
-  const auto finish = [](ringside_slot& slot, u64 n) {
+  const ringside_event& event = unit::ringside_number::Call::event;
+  const auto finish = [](const Slot& slot, u64 n) {
     std::memcpy(slot.payload + 8, &n, sizeof n);
-    ringside_end(&slot);
+    detail::this_thread.writer->commit(slot);
   };
   for (u64 round = 0; round < 100; ++round) {
-    ringside_slot outer;
-    ASSERT_TRUE(ringside_begin(&event, 16, &outer));
+    Slot outer;
+    ASSERT_TRUE(detail::this_thread.writer->reserve(16, outer));
+    detail::put_common(event, detail::this_thread.tid, outer.payload);
     const int status = in_child([&] {
       unit::number(7777);  // the ring is its parent's: refused
       finish(outer, 6666);

@@ -80,11 +80,10 @@ struct MountServer : testing::Test {
       static ringside_event event{"app", "tick", "\tfield:u64 n;\toffset:8;\tsize:8;\tsigned:0;\n", "\"n=%llu\", REC->n",
                                   ringside_gate_of("app", "tick"), 0, nullptr, nullptr};
       if (ringside_open("web") != 0 || ringside_register(&event) != 0) _exit(1);
-      for (u64 i = 0; i < count; ++i)
-        if (ringside_slot slot; ringside_begin(&event, 16, &slot)) {
-          std::memcpy(slot.payload + 8, &i, sizeof i);
-          ringside_end(&slot);
-        }
+      for (u64 i = 0; i < count; ++i) {
+        u64 payload[] = {0, i};
+        ringside_write(&event, payload, sizeof payload);
+      }
       _exit(0);
     }
     int status = 0;

@@ -72,7 +72,9 @@ struct alignas(64) Control {
   u64 mapped;             // mappers other than the owner's own consumer
   ReaderState state[2];
   u64 first_index;  // of the first event since the last reset of a CPU's ring
-  u64 reserved3[15];
+  u64 spare;        // of a CPU's ring: which sub-buffer stands nowhere, ^ the first spare one
+  u64 exchange;     // the exchange of it that is under way
+  u64 reserved3[13];
 };
 static_assert(sizeof(Control) == 512);
 static_assert(offsetof(Control, gate) == 64 && offsetof(Control, tail) == 128 && offsetof(Control, reader_lock) == 256);

@@ -90,14 +90,14 @@ class CpuWriter {
   static Refused look(const Ring& ring, u32 cpu, Seen& seen) noexcept {
     const Control& c = *ring.control;
     if (const u64 gate = M::load(&c.gate, Order::relaxed); gate != gate_cpu_open)
-      return (gate & gate_corrupt) != 0 ? Refused::corrupt : (gate & gate_off) != 0 ? Refused::disabled : Refused::moved;
+      return (gate & gate_moved) != 0 || gate == 0 ? Refused::moved : (gate & gate_corrupt) != 0 ? Refused::corrupt : Refused::disabled;
     seen.cpu = cpu;
     seen.tail = M::load(&c.commit, Order::acquire);
     seen.place = place_of(seen.tail);
     if (!ring.geometry.holds(seen.place.id)) return give_up(ring);
     const Record& rec = ring.record(seen.place.id);
     const abi::SubBufferHeader& header = ring.header(seen.place.id);
-    seen.commit = M::load(&header.commit, Order::relaxed);
+    seen.commit = M::load(&header.commit, O.commit_observe);  // the reader's flags: with them the tail that has moved on
     if (seen.commit > ring.geometry.capacity() || seen.commit % 4 != 0) {
       // Flags of the reader that has it, if the tail has moved on; else damage.
       if (M::load(&c.commit, Order::relaxed) == seen.tail) return give_up(ring);

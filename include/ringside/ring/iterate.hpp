@@ -93,8 +93,10 @@ class Iterator {
     ReaderPlace wanted;
     if (reader.swapped(own, wanted)) return false;
     if (got == Got::data) {
-      const u64 now = M::load(&ring_.record(own.id).committed, Order::relaxed);
-      if (ring_.kind == RingKind::thread && committed_of(now).bytes < view_.end) return false;  // flagged
+      const u32 now = ring_.kind == RingKind::thread
+                          ? committed_of(M::load(&ring_.record(own.id).committed, Order::relaxed)).bytes
+                          : abi::commit_size(M::load(&ring_.header(own.id).commit, Order::relaxed));
+      if (now < view_.end) return false;  // flagged
     }
     if (M::load(&ring_.control->reader_generation, Order::acquire) != generation) return false;
     if (again && stamp_ != seen_stamp_) {

@@ -111,34 +111,30 @@ class Reader {
     for (u64* word : {&ctl().dropped, &ctl().backwards, &ctl().pages_lost}) M::store(word, u64{0}, Order::relaxed);
   }
 
-  // Of a CPU's ring of which all is read: gives the memory of each sub-buffer away that stands in a free place, by exchanging the reader page
-  // for it. punch(id) makes zeros of one that is ours. False: something is unread, or the writer is on the reader page. The caller holds the
-  // lock, and nobody maps.
+  // Of a CPU's ring with a spare sub-buffer: gives the memory of each sub-buffer away that stands in a free place, by exchanging the spare one
+  // for it. punch(id) makes zeros of one that is ours. Answers how many. The caller holds the lock, and nobody maps.
   template <class Punch>
-  bool give_back(Punch punch) noexcept {
+  u32 give_back(Punch punch) noexcept {
     const Geometry& g = ring_.geometry;
-    ReaderState at = state();
-    if (ring_.kind != RingKind::cpu || index() != at.expected || !g.holds(reader_of(at.page).id)) return false;
-    const Place tail = observe_commit();
-    if (at.bytes != taken_away && reader_of(at.page).next > tail.position) return false;
-    at.bytes = taken_away;
-    move_on(at);  // what stands on it counts no more
-    punch(reader_of(at.page).id);
-    for (u64 position = tail.position + 1; position < tail.position + g.nr_slots(); ++position) {
+    if (ring_.kind != RingKind::cpu || g.first_spare() >= g.nr_subbufs() || !g.holds(spare())) return 0;
+    u32 given = 0;
+    const u64 tail = observe_commit().position;
+    for (u64 position = tail + 1; position < tail + g.nr_slots(); ++position) {
       const u32 k = static_cast<u32>(position % g.nr_slots());
       u64 slot = M::load(&ring_.record(k).slot, Order::acquire);
       const u32 id = slot_id(k, slot);
-      if (slot_lap(slot) != position / g.nr_slots() || slot_entered(slot) || !g.holds(id)) continue;
-      const ReaderPlace own = reader_of(at.page);
-      M::store(&ctl().intent, pack_exchange(position, id), Order::release);
-      if (M::cas(&ring_.record(k).slot, slot, pack_slot(k, slot_lap(slot), own.id))) {  // pairs: SWAP
-        at.page = pack_reader({own.next, id});
-        move_on(at);
+      if (slot_lap(slot) != position / g.nr_slots() || slot_entered(slot) || !g.holds(id) || get(ring_.record(id).real_end) == 0) continue;
+      const u32 own = spare();
+      M::store(&ring_.record(own).real_end, u64{0}, Order::relaxed);  // nothing is in it
+      M::store(&ctl().exchange, pack_exchange(k, id), Order::release);
+      if (M::cas(&ring_.record(k).slot, slot, pack_slot(k, slot_lap(slot), own))) {  // pairs: SWAP
+        set_spare(id);
         punch(id);
+        ++given;
       }
-      M::store(&ctl().intent, u64{0}, Order::release);
+      M::store(&ctl().exchange, u64{0}, Order::release);
     }
-    return true;
+    return given;
   }
 
   const ReaderView& view() const noexcept { return view_; }
@@ -221,22 +217,19 @@ class Reader {
   void mend() noexcept {
     ReaderState at = state();
     ReaderPlace wanted;
-    if (!swapped(reader_of(at.page), wanted) || !ring_.geometry.holds(wanted.id)) return;
-    if ((get(ctl().intent) & exchange_bit) == 0) return settle(at, wanted);
-    at.page = pack_reader(wanted);
-    move_on(at);
+    if (swapped(reader_of(at.page), wanted) && ring_.geometry.holds(wanted.id)) settle(at, wanted);
+    // The same of an exchange of the spare sub-buffer.
+    const u64 exchange = get(ctl().exchange);
+    const Place place = exchange_of(exchange);
+    if (exchange == 0 || ring_.kind != RingKind::cpu || place.position >= ring_.geometry.nr_slots() || !ring_.geometry.holds(place.id)) return;
+    const auto k = static_cast<u32>(place.position);
+    if (slot_id(k, M::load(&ring_.record(k).slot, Order::acquire)) == spare()) set_spare(place.id);
+    M::store(&ctl().exchange, u64{0}, Order::release);
   }
 
   // Has the holder of this page given it to the ring, and not noted it yet? Then `wanted` is what it took.
   bool swapped(ReaderPlace own, ReaderPlace& wanted) const noexcept {
-    const u64 intent = M::load(&ctl().intent, Order::acquire);
-    if ((intent & exchange_bit) != 0) {
-      const Place place = exchange_of(intent);
-      wanted = {own.next, place.id};
-      const u32 k = static_cast<u32>(place.position % ring_.geometry.nr_slots());
-      return ring_.geometry.holds(own.id) && slot_id(k, M::load(&ring_.record(k).slot, Order::acquire)) == own.id;
-    }
-    wanted = reader_of(intent);
+    wanted = reader_of(M::load(&ctl().intent, Order::acquire));
     if (wanted.next <= own.next || !ring_.geometry.holds(own.id)) return false;
     const u32 k = static_cast<u32>((wanted.next - 1) % ring_.geometry.nr_slots());
     return slot_id(k, M::load(&ring_.record(k).slot, Order::acquire)) == own.id;
@@ -249,6 +242,10 @@ class Reader {
   static u64 get(const u64& word) noexcept { return M::load(&word, Order::relaxed); }
   static void put(u64& word, u64 value) noexcept { M::store(&word, value, Order::relaxed); }
   Place observe_commit() const noexcept { return place_of(M::load(&ctl().commit, O.advance_observe)); }  // pairs: ADVANCE
+
+  // The sub-buffer that stands nowhere, of a CPU's ring that has one.
+  u32 spare() const noexcept { return static_cast<u32>(get(ctl().spare)) ^ ring_.geometry.first_spare(); }
+  void set_spare(u32 id) noexcept { M::store(&ctl().spare, u64{id ^ ring_.geometry.first_spare()}, Order::release); }
 
   u32 left_events(u32 id) const noexcept { return published<M, O>(ring_, id, true, {}).events; }
 
@@ -348,7 +345,10 @@ class Reader {
     const u32 data = static_cast<u32>(end < view_.end ? end : view_.end) & ~3u;
     if (ring_.kind == RingKind::cpu) M::store(&ring_.record(view_.id).real_end, get(ring_.record(view_.id).real_end) | unpadded, Order::relaxed);
     // Before its padding is written over: an iterator that has begun to copy the page looks here again.
-    if (ring_.kind == RingKind::thread) M::store(&ring_.record(view_.id).committed, pack_committed({view_.events, data}), Order::relaxed);
+    if (ring_.kind == RingKind::thread)
+      M::store(&ring_.record(view_.id).committed, pack_committed({view_.events, data}), Order::relaxed);
+    else
+      M::store(&ring_.header(view_.id).commit, u64{data}, Order::relaxed);
     if constexpr (O.enter_publish == Order::release) M::fence_release();  // pairs: ENTER
     u64 commit = data + abi::missed_events;
     if (ring_.geometry.capacity() - data >= 8) {

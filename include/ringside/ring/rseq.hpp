@@ -205,8 +205,8 @@ struct Rseq {
         "movl %c[place](%%r9), %%eax\n\tandl %[id_mask], %%eax\n\txorl $1, %%eax\n\tcmpl %c[nr_subbufs](%%r8), %%eax\n\tjae 6f\n\t"
         "movl %%eax, %%r10d\n\timulq %c[stride](%%r8), %%r10\n\taddq %c[first](%%r8), %%r10\n\t"
         "imulq %[record_size], %%rax, %%rax\n\tleaq %c[records](%%r9,%%rax), %%r9\n\t"
-        // room; committed must be that of commit, or an event was cut off
-        "movl 8(%%r10), %%r11d\n\tmovl %c[grow](%[shape]), %%eax\n\taddq %%r11, %%rax\n\tmovl %c[capacity](%%r8), %%ecx\n\tcmpq %%rcx, %%rax\n\tja 6f\n\t"
+        // not the first event; room; committed must be that of commit, or an event was cut off
+        "movl 8(%%r10), %%r11d\n\ttestl %%r11d, %%r11d\n\tje 6f\n\tmovl %c[grow](%[shape]), %%eax\n\taddq %%r11, %%rax\n\tmovl %c[capacity](%%r8), %%ecx\n\tcmpq %%rcx, %%rax\n\tja 6f\n\t"
         "movq %c[r_committed](%%r9), %%rcx\n\tcmpl %%ecx, %%r11d\n\tjne 6f\n\t"
         // now, and what has passed since the time in the one slot; into the other one
         "movq %%rcx, %%r8\n\tshrq $32, %%r8\n\tandl $1, %%r8d\n\tmovq %c[r_times](%%r9,%%r8,8), %[area]\n\txorl $1, %%r8d\n\t"
@@ -237,7 +237,7 @@ struct Rseq {
         "ldr w10, [x13, %[place]]\n\tand w10, w10, %[id_mask]\n\teor w10, w10, #1\n\tldr w11, [x12, %[nr_subbufs]]\n\tcmp w10, w11\n\tb.hs 6f\n\t"
         "ldr x14, [x12, %[stride]]\n\tldr x11, [x12, %[first]]\n\tmadd x14, x14, x10, x11\n\t"
         "mov x11, %[record_size]\n\tmadd x13, x10, x11, x13\n\tadd x13, x13, %[records]\n\t"
-        "ldr w15, [x14, #8]\n\tldr w10, [%[shape], %[grow]]\n\tadd x10, x10, x15\n\tldr w11, [x12, %[capacity]]\n\tcmp x10, x11\n\tb.hi 6f\n\t"
+        "ldr w15, [x14, #8]\n\tcbz w15, 6f\n\tldr w10, [%[shape], %[grow]]\n\tadd x10, x10, x15\n\tldr w11, [x12, %[capacity]]\n\tcmp x10, x11\n\tb.hi 6f\n\t"
         "ldr x16, [x13, %[r_committed]]\n\tcmp w16, w15\n\tb.ne 6f\n\t"
         "ubfx x10, x16, #32, #1\n\tadd x11, x13, %[r_times]\n\tldr x12, [x11, x10, lsl #3]\n\teor x10, x10, #1\n\tadd x11, x11, x10, lsl #3\n\t"
         "add x15, x14, x15\n\tadd x15, x15, %[data]\n\t"

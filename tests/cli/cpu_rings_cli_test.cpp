@@ -1,0 +1,89 @@
+// Rings of CPUs as a user meets them: record, report, stat, list; the other choice; programs in namespaces of their own.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "binary.hpp"
+#include "instance/cpu_rings.hpp"
+
+namespace ringside {
+namespace {
+
+using nlohmann::json;
+using test::Outcome;
+
+struct CpuRingsCli : test::BinaryTest {
+  void SetUp() override {
+    test::BinaryTest::SetUp();
+    if (why_not_cpu_rings(best_clock()) != RingsBecause::can) GTEST_SKIP() << "no rings of CPUs here, " << to_string(why_not_cpu_rings(best_clock()));
+  }
+};
+
+TEST_F(CpuRingsCli, ARecordingHasTheCpuAndTheThreadOfEachEvent) {
+  const Outcome o = ringside("record --libc io -o r -- sh -c 'taskset -c 0 cat /etc/hostname; taskset -c 0 cat /etc/hostname'");
+  ASSERT_EQ(o.code, 0) << o.err;
+  u64 cats = 0;
+  for (const json& e : events("r")) {
+    ASSERT_TRUE(e.contains("cpu")) << e;
+    if (e["task"] != "cat") continue;
+    ++cats;
+    EXPECT_EQ(e["cpu"], 0);
+    EXPECT_GT(e["tid"], 0);
+  }
+  EXPECT_GT(cats, 4u);
+  EXPECT_NE(ringside("report r").out.find("[000]"), std::string::npos);
+  const json meta = json::parse(ringside("stat r --json").out);
+  EXPECT_EQ(meta["rings"].size(), possible_cpus());
+  EXPECT_EQ(meta["rings"][0]["cpu"], 0);
+  EXPECT_TRUE(meta["adds_up"]);
+}
+
+TEST_F(CpuRingsCli, RingsOfThreadsAreOneWordAway) {
+  ASSERT_EQ(ringside("record --rings thread --libc io -o r -- cat /etc/hostname").code, 0);
+  for (const json& e : events("r")) EXPECT_TRUE(e.contains("ring")) << e;
+  EXPECT_EQ(ringside("record --rings both -- true").code, 2);
+}
+
+TEST_F(CpuRingsCli, ListAndStatSayWhoseTheyAre) {
+  const Outcome o = ringside("record -i web --libc io -o r -- cat /etc/hostname");
+  ASSERT_EQ(o.code, 0) << o.err;
+  const json stat = json::parse(ringside("stat web --json").out);
+  EXPECT_EQ(stat["rings_of"], "cpu");
+  EXPECT_EQ(stat["rings_because"], "as this machine has restartable sequences");
+  EXPECT_NE(ringside("stat web").err.find("rings of CPUs, as this machine has restartable sequences"), std::string::npos);
+  EXPECT_EQ(json::parse(ringside("list --json").out)[0]["rings_of"], "cpu");
+  EXPECT_NE(ringside("doctor").out.find("of CPUs"), std::string::npos);
+}
+
+// adversary.md, 1 and 3: programs with the same pid on one instance, and with another start of time: nobody judges whose a ring is.
+TEST_F(CpuRingsCli, ProgramsInOtherNamespacesLoseNothing) {
+  if (geteuid() != 0) GTEST_SKIP() << "wants root, for unshare";
+  if (run("unshare -p -f --mount-proc true").code != 0) GTEST_SKIP() << "unshare does not work here";
+  ASSERT_EQ(ringside("record -i shared --libc io -o r0 -- true").code, 0);
+  const std::string cat = "env RINGSIDE_INSTANCE=$RINGSIDE_ROOT/shared LD_PRELOAD=" + std::string(RINGSIDE_BUILD_DIR "/libringside-libc.so") + " RINGSIDE_LIBC=io sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do cat /etc/hostname; done' > /dev/null";
+  const Outcome both = run("unshare -p -f --mount-proc " + cat + " & unshare -p -f --mount-proc " + cat + " & unshare -T --boottime 100000 --fork " + cat +
+                           " & " + std::string(RINGSIDE_BUILD_DIR "/ringside") + " stat shared > /dev/null 2>&1; wait");
+  ASSERT_EQ(both.code, 0) << both.err;
+  ASSERT_EQ(ringside("record -i shared -o r1 --duration 200ms").code, 0);
+  u64 opens = 0;
+  for (const json& e : events("r1")) opens += e["event"] == "libc:open" && e["fields"]["path"] == "/etc/hostname";
+  EXPECT_EQ(opens, 30u);
+  const json stat = json::parse(ringside("stat shared --json").out);
+  EXPECT_TRUE(stat["adds_up"]);
+  EXPECT_EQ(stat["refused_without_ring"], 0);
+}
+
+TEST_F(CpuRingsCli, WithoutRseqThreadsGetRingsOfTheirOwn) {
+  const Outcome o = run("GLIBC_TUNABLES=glibc.pthread.rseq=0 " + std::string(RINGSIDE_BUILD_DIR "/ringside") + " record --libc io -o r -- cat /etc/hostname");
+  ASSERT_EQ(o.code, 0) << o.err;
+  const auto all = events("r");
+  EXPECT_GT(all.size(), 2u);
+  for (const json& e : all) EXPECT_TRUE(e.contains("ring")) << e;
+  EXPECT_NE(run("GLIBC_TUNABLES=glibc.pthread.rseq=0 " + std::string(RINGSIDE_BUILD_DIR "/ringside") + " doctor").out.find("of threads, as the C library or the kernel has no restartable sequences"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ringside
