@@ -86,7 +86,8 @@ void append_place(const RingName& ring, fmt::memory_buffer& out) {
     append_json_text(ring.buffer, out);
     out.push_back(',');
   }
-  fmt::format_to(std::back_inserter(out), "\"{}\":{}", ring.kernel || ring.cpu >= 0 ? "cpu" : "ring", ring.column());
+  fmt::format_to(std::back_inserter(out), "\"{}\":{}", ring.kernel ? "cpu" : "ring", ring.ring);
+  if (ring.cpu >= 0) fmt::format_to(std::back_inserter(out), ",\"cpu\":{}", ring.cpu);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// vfork, for whoever is linked with the library. A child of vfork runs on its parent's thread, and the kernel has dropped that thread's
+// vfork, under a name of its own: vfork_name.cpp gives it the C library's. A child of vfork runs on its parent's thread, and the kernel has dropped that thread's
 // registration of restartable sequences for it: it sees a CPU number that stands still, and is never aborted. So until the parent goes
 // on the thread has no ring: the child's events are refused and counted. posix_spawn's child runs nothing of ours; a raw clone that
 // shares memory and thread area, and writes events, cannot be told and must not be.
@@ -66,8 +66,6 @@ ringside_vfork:
   addq $8, %rsp
   ret
   .size ringside_vfork, . - ringside_vfork
-  .weak vfork
-  .set vfork, ringside_vfork
   .popsection
 )");
 #elif defined(__aarch64__)
@@ -96,8 +94,6 @@ ringside_vfork:
   b.cs ringside_vfork_failed
 1: ret
   .size ringside_vfork, . - ringside_vfork
-  .weak vfork
-  .set vfork, ringside_vfork
   .popsection
 )");
 #endif

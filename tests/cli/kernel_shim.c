@@ -22,7 +22,7 @@ static int kind(int fd) {
   const ssize_t n = readlink(link, path, sizeof path - 1);
   if (n < 0) return 0;
   path[n] = 0;
-  if (strstr(path, "/trace_pipe_raw") == NULL) return 0;
+  if (strstr(path, "/trace_pipe_raw") == NULL || strstr(path, "/tracing/") == NULL) return 0;  // not a ring of ours
   const char* cpu = getenv("KERNEL_SHIM_ABSENT");
   if (cpu == NULL) return 1;
   snprintf(absent, sizeof absent, "/cpu%s/trace_pipe_raw", cpu);

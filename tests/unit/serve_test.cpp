@@ -1,4 +1,7 @@
 // Served rings, whole path: another process, another user, the kernel's steps, exact accounts.
+#include <sched.h>
+
+#include "instance/cpu_rings.hpp"
 #include "serve_world.hpp"
 
 namespace ringside {
@@ -230,6 +233,38 @@ TEST_F(Serve, FullSpeedWithExactAccounts) {
       EXPECT_EQ(n.written + n.dropped, total);
     }
   }
+}
+
+// Two processes, one after the other, on one CPU: one ring.
+TEST_F(Serve, RingsOfCpusAreHandedOutAlike) {
+  if (why_not_cpu_rings(best_clock()) != RingsBecause::can) GTEST_SKIP() << "no rings of CPUs here";
+  create(1 << 20, 4096, true, Rings::cpu);
+  const auto pinned = [&](u64 from, u64 to) {
+    return writer([=, this] {
+             cpu_set_t first;
+             CPU_ZERO(&first);
+             CPU_SET(0, &first);
+             REQUIRE_HERE(sched_setaffinity(0, sizeof first, &first) == 0);
+             write(from, to);
+           }).join();
+  };
+  ASSERT_EQ(pinned(0, 20000), 0);
+  Child server = serve();
+  auto served = must(open_served(socket));
+  ASSERT_EQ(served.sources.size(), possible_cpus());
+  Source& source = *served.sources[0];
+  EXPECT_EQ(source.name().cpu, 0);
+  Checker check;
+  ASSERT_TRUE(check.drain(source)) << check.wrong;
+  ASSERT_EQ(pinned(20000, 100000), 0);
+  ASSERT_TRUE(check.drain(source)) << check.wrong;
+  EXPECT_EQ(check.events + check.lost, 100000u);
+  EXPECT_FALSE(source.ended());
+  const Counters n = source.counters();
+  EXPECT_EQ(n.written, 100000u);
+  EXPECT_EQ(n.read, check.events);
+  EXPECT_EQ(n.overrun, check.lost);
+  EXPECT_EQ(n.unread, 0u);
 }
 
 TEST_F(Serve, LossesStandWhereTheyHappened) {

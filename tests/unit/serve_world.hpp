@@ -87,12 +87,13 @@ struct World : testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(dir); }
 
-  void create(u64 buffer_size = 1 << 20, u32 subbuf_size = 4096, bool overwrite = true) {
+  void create(u64 buffer_size = 1 << 20, u32 subbuf_size = 4096, bool overwrite = true, Rings rings = Rings::thread) {
     InstanceOptions o;
     o.name = path;
     o.buffer_size = buffer_size;
     o.subbuf_size = subbuf_size;
     o.overwrite = overwrite;
+    o.rings = rings;
     auto made = Instance::create(o);
     ASSERT_TRUE(made) << made.error().sentence;
   }

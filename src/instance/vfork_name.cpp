@@ -1,0 +1,6 @@
+// vfork, for programs that are linked with the library: apart, because the preloaded library has a definition of its own that it exports.
+#if defined(__x86_64__)
+asm(".pushsection .text\n.globl vfork\n.type vfork, @function\nvfork: jmp ringside_vfork\n.size vfork, . - vfork\n.popsection");
+#elif defined(__aarch64__)
+asm(".pushsection .text\n.globl vfork\n.type vfork, @function\nvfork: b ringside_vfork\n.size vfork, . - vfork\n.popsection");
+#endif
