@@ -51,7 +51,7 @@ struct ThisThread {
   u64 on_cpus_at = not_attached;   // the epoch since which it writes to the rings of CPUs
   u64 attached_at = not_attached;  // the epoch of its attachment to a ring of its own
   i32 tid = 0;
-  u32 borrowed = 0;    // a child of vfork has the thread: the kernel does not know it, its events are refused
+  u32 borrowed = 0;    // a child of vfork has the thread, whose registration the kernel has dropped: its events go to a ring of their own
   bool inside = false;  // our own calls, perhaps traced: events that they write are refused
   Writer* writer = nullptr;  // of the newest ring of its own; loaded once for an event, since a handler may change it
 

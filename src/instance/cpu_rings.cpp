@@ -37,8 +37,6 @@ constexpr u32 most_cpus = 8192;
 constinit Control shut_gate{};
 constinit const CpuPlace nowhere{&shut_gate, nullptr, 0, 0, 0, {}};
 
-bool mapping = false;  // a thread of this process maps a ring
-
 #if RS_RSEQ
 i64 area() noexcept { return __rseq_offset; }
 #endif
@@ -175,29 +173,25 @@ const detail::CpuSide* open_cpu_side(const InstanceWords& words, [[maybe_unused]
 
 bool map_cpu_ring(const detail::CpuSide& side, u32 cpu) noexcept {
   if (cpu >= side.rings->nr) return false;
-  if (__atomic_exchange_n(&mapping, true, __ATOMIC_ACQUIRE)) return false;
-  const CpuPlace& was = place_in(*side.rings, cpu);
-  bool done = was.ring.control != nullptr && is_open(was);  // another thread was faster
-  if (!done) {
-    const sys::Fd dir = open_directory();
-    const Geometry geometry = dir ? ring_geometry(dir.get(), cpu, {}) : Geometry();
-    MappedRing mapped = geometry.valid() ? map_ring(dir.get(), cpu, geometry) : MappedRing{};
-    void* const page = mapped ? mmap(nullptr, sizeof(CpuPlace), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
-    if (page != MAP_FAILED && mapped.ring.kind == RingKind::cpu) {
-      const auto* const place = new (page)
-          CpuPlace{mapped.ring.control, mapped.ring.subbuf(0), geometry.subbuf_size(), geometry.nr_subbufs(), geometry.capacity(), mapped.ring};
-      __atomic_store_n(&side.rings->place[cpu], place, __ATOMIC_RELEASE);
-      forget(was);
-      done = true;
-    } else {
-      if (page != MAP_FAILED) munmap(page, sizeof(CpuPlace));
-      unmap_ring(mapped);
+  const CpuPlace* was = &place_in(*side.rings, cpu);
+  if (was->ring.control != nullptr && is_open(*was)) return true;  // another thread was faster
+  const sys::Fd dir = open_directory();
+  MappedRing mapped = dir ? map_whole_ring(dir.get(), cpu) : MappedRing{};
+  if (!mapped) return false;
+  void* const page = mmap(nullptr, sizeof(CpuPlace), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page != MAP_FAILED && mapped.ring.kind == RingKind::cpu) {
+    const Geometry& g = mapped.ring.geometry;
+    const auto* const place = new (page) CpuPlace{mapped.ring.control, mapped.ring.subbuf(0), g.subbuf_size(), g.nr_subbufs(), g.capacity(), mapped.ring};
+    const CpuPlace* now = was;
+    if (__atomic_compare_exchange_n(&side.rings->place[cpu], &now, place, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+      forget(*was);
+      return true;
     }
+    was = now;
   }
-  __atomic_store_n(&mapping, false, __ATOMIC_RELEASE);
-  return done;
+  if (page != MAP_FAILED) munmap(page, sizeof(CpuPlace));
+  unmap_ring(mapped);  // nobody has seen it
+  return was->ring.control != nullptr && is_open(*was);
 }
-
-void forget_mapping_thread() noexcept { __atomic_store_n(&mapping, false, __ATOMIC_RELAXED); }
 
 }  // namespace ringside

@@ -25,9 +25,8 @@ const char* to_string(RingsBecause because) noexcept;  // a clause: "as ..."
 // process (another boot, no rseq).
 const detail::CpuSide* open_cpu_side(const InstanceWords& words, const Doorbell& bell) noexcept;
 
-// Maps the ring of this CPU, or maps it anew after it was moved, in the instance that is open. Signals are off. False: it cannot be had, or
-// another thread is at it.
+// Maps the ring of this CPU, or maps it anew after it was moved, in the instance that is open; of several threads that do, the first one's
+// mapping stays. Signal-safe. False: it cannot be had.
 bool map_cpu_ring(const detail::CpuSide& side, u32 cpu) noexcept;
-void forget_mapping_thread() noexcept;  // in the child of a fork
 
 }  // namespace ringside

@@ -65,6 +65,9 @@ Doorbell bell_of(const InstanceWords& words) noexcept;  // rings for whoever wai
 // thread_ring.cpp
 // Gives this thread a ring of its own, if it has none that it may write to. Signals are off. False: there is none to be had.
 bool attach_to_own_ring() noexcept;
+// What the child of a vfork has made is given back by its parent.
+const void* newest_own_ring() noexcept;
+void release_own_rings_above(const void* newest) noexcept;
 void retire_this_thread() noexcept;
 void copy_open_events() noexcept;  // before a fork
 void drop_copy() noexcept;         // in the parent

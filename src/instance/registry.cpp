@@ -129,7 +129,6 @@ void become_child() noexcept {
   forget_thread_after_fork(process.epochs + 1);
   if (process.epochs == 0) return;
   process.pid = getpid();
-  forget_mapping_thread();
   know_limits(process.words.control);
   next_epoch();
 }

@@ -16,7 +16,7 @@ namespace {
 
 int open_sized(int dir, const char* path, u64 size) noexcept {
   int fd = openat(dir, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0 && errno == ENOENT) {
+  if (fd < 0 && errno == ENOENT && std::strchr(path, '/') != nullptr) {
     char folder[96];
     std::strcpy(folder, path);
     *std::strrchr(folder, '/') = 0;
@@ -116,8 +116,26 @@ void label_ring(const Ring& ring) noexcept {
   __atomic_store_n(&c.magic, control_magic, __ATOMIC_RELEASE);
 }
 
+sys::Fd open_ring(int dir, u32 n) noexcept {
+  char folder[64];
+  ring_path(n, "", folder);
+  return sys::Fd(openat(dir, folder, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+}
+
+MappedRing map_whole_ring(int dir, u32 n) noexcept {
+  const sys::Fd folder = open_ring(dir, n);
+  const Geometry geometry = folder ? ring_geometry_in(folder.get(), {}) : Geometry();
+  return geometry.valid() ? map_ring_in(folder.get(), "", geometry) : MappedRing{};
+}
+
 Geometry ring_geometry(int dir, u32 n, const Geometry& fresh) noexcept {
-  const sys::Fd fd = open_control(dir, n);
+  const sys::Fd folder = open_ring(dir, n);
+  if (!folder) return errno == ENOENT ? fresh : Geometry();
+  return ring_geometry_in(folder.get(), fresh);
+}
+
+Geometry ring_geometry_in(int folder, const Geometry& fresh) noexcept {
+  const sys::Fd fd(openat(folder, "ring", O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!fd) return errno == ENOENT ? fresh : Geometry();
   Control head{};
   if (!get(fd, head, 0)) return {};

@@ -2,6 +2,8 @@
 #pragma once
 #include <ringside/ring/control.hpp>
 
+#include "sys/sys.hpp"
+
 namespace ringside {
 
 struct MappedRing {
@@ -22,6 +24,12 @@ void label_ring(const Ring& ring) noexcept;
 // What ring `n` looks like: its own words say so; `fresh` if it is new. Invalid if they are damaged. A file costs less to look at than
 // to map.
 Geometry ring_geometry(int dir, u32 n, const Geometry& fresh) noexcept;
+// The folder of ring `n`, to look at its files as they belong together: a CPU's may be moved aside, and another one put in its place.
+sys::Fd open_ring(int dir, u32 n) noexcept;
+// The same by its folder.
+Geometry ring_geometry_in(int folder, const Geometry& fresh) noexcept;
+// Both files of a ring that is there. Empty on failure.
+MappedRing map_whole_ring(int dir, u32 n) noexcept;
 // Whether it may be that all of it is read: looked at without a lock, to be asked again by who owns the ring.
 bool seems_read(int dir, u32 n) noexcept;
 void unmap_ring(MappedRing& ring) noexcept;

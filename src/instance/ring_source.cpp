@@ -16,12 +16,11 @@
 namespace ringside {
 namespace {
 
-result<RingView::File> map_file(int dir, u32 n, const char* name, u64 size) {
-  char path[64];
-  ring_path(n, name, path);
-  sys::Fd fd(openat(dir, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-  if (!fd) return fail(errno, std::string("cannot open ") + path);
-  auto region = sys::Region::map(fd.get(), size, true, path);
+result<RingView::File> map_file(int folder, u32 n, const char* name, u64 size) {
+  const std::string what = "per_cpu/cpu" + std::to_string(n) + "/" + name;
+  sys::Fd fd(openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd) return fail(errno, "cannot open " + what);
+  auto region = sys::Region::map(fd.get(), size, true, what);
   if (!region) return tl::unexpected(region.error());
   return RingView::File{std::move(*region), std::move(fd)};
 }
@@ -155,12 +154,13 @@ RingName name_of(u32 n, const RingEntry& entry) {
 }
 
 result<RingView> look_at(int dir, u32 n, const Geometry& fresh) {
-  const Geometry geometry = ring_geometry(dir, n, fresh);
+  const sys::Fd folder = open_ring(dir, n);
+  const Geometry geometry = folder ? ring_geometry_in(folder.get(), fresh) : errno == ENOENT ? fresh : Geometry();
   if (!geometry.valid())
     return refuse(std::errc::invalid_argument, "ring " + std::to_string(n) + ": its control file is missing, cut or damaged");
-  auto data = map_file(dir, n, "trace_pipe_raw", geometry.data_size());
+  auto data = map_file(folder.get(), n, "trace_pipe_raw", geometry.data_size());
   if (!data) return tl::unexpected(data.error());
-  auto control = map_file(dir, n, "ring", control_size(geometry));
+  auto control = map_file(folder.get(), n, "ring", control_size(geometry));
   if (!control) return tl::unexpected(control.error());
   Ring ring;
   ring.geometry = geometry;

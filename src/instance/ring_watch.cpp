@@ -43,19 +43,18 @@ Ring RingWatch::ring(u32 n) {
   Seen& seen = seen_[n];
   if (seen.control.data() == nullptr || geometry_in(*reinterpret_cast<Control*>(seen.control.data())) != seen.geometry) {
     seen = {};
-    const Geometry geometry = ring_geometry(dir_, n, {});
+    const sys::Fd folder = open_ring(dir_, n);
+    const Geometry geometry = folder ? ring_geometry_in(folder.get(), {}) : Geometry();
     if (!geometry.valid()) return {};
-    char path[64];
-    ring_path(n, "ring", path);
-    const sys::Fd fd(openat(dir_, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-    if (!fd) return {};
-    auto region = sys::Region::map(fd.get(), control_size(geometry), true, path);
+    const auto map = [&](const char* name, u64 size) {
+      const sys::Fd fd(openat(folder.get(), name, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+      return fd ? sys::Region::map(fd.get(), size, true, name) : result<sys::Region>(fail(errno, name));
+    };
+    auto region = map("ring", control_size(geometry));
     if (!region) return {};
     sys::Region data;
     if (kind_of(*reinterpret_cast<Control*>(region->data())) == RingKind::cpu) {
-      ring_path(n, "trace_pipe_raw", path);
-      const sys::Fd raw(openat(dir_, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-      auto mapped = raw ? sys::Region::map(raw.get(), geometry.data_size(), true, path) : result<sys::Region>(fail(errno, path));
+      auto mapped = map("trace_pipe_raw", geometry.data_size());
       if (!mapped) return {};
       data = std::move(*mapped);
     }

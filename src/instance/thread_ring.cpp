@@ -193,18 +193,19 @@ bool find_ring(int dir, Hold& own) noexcept {
 void introduce(int dir, const Hold& own) noexcept {
   InstanceControl& c = *own.words.control;
   RingEntry& entry = own.words.ring(own.number);
-  entry.pid = static_cast<u32>(process.pid);
+  const i32 pid = this_thread.borrowed != 0 ? getpid() : process.pid;
+  entry.pid = static_cast<u32>(pid);
   entry.tid = static_cast<u32>(own.tid);
   entry.image = process.image;
   __atomic_store_n(&entry.sizes, short_sizes(own.mapped.ring.geometry), __ATOMIC_RELAXED);  // others look before they claim
-  entry.tid_start = sys::start_time(process.pid, own.tid);
-  sys::comm_of(process.pid, own.tid, entry.task);
+  entry.tid_start = sys::start_time(pid, own.tid);
+  sys::comm_of(pid, own.tid, entry.task);
   std::memcpy(entry.process, process.comm, sizeof entry.process);
   Control& words = *own.mapped.ring.control;
   words.owner = static_cast<u64>(own.tid);
   words.owner_start = entry.tid_start;
   words.unfenced = process.fenced ? 0 : 1;
-  save_names(dir, own.tid, process.pid, entry.task);
+  save_names(dir, own.tid, pid, entry.task);
   __atomic_store_n(&entry.state, pack_state(RingState::live, static_cast<u32>(own.tid)), __ATOMIC_SEQ_CST);
   // Whoever switches recording or the mode, or resizes, stores that first and then goes through the live rings: he has seen this one, or it sees
   // what he stored.
@@ -225,7 +226,8 @@ bool take_ring() noexcept {
   const InstanceWords words = open_words();
   if (words.control == nullptr || in_event()) return false;  // an open event ends on the ring that it began on
   t.attached_at = detail::not_attached;
-  const sys::Fd dir = getpid() == process.pid ? open_directory() : sys::Fd();  // a vfork's child: the thread is its parent's
+  // Else a child of a vfork that nobody told us of: the thread is its parent's.
+  const sys::Fd dir = getpid() == process.pid || t.borrowed != 0 ? open_directory() : sys::Fd();
   Hold* const own = dir ? new_hold() : nullptr;
   if (own == nullptr) return false;
   own->words = words;
@@ -274,6 +276,19 @@ void forget_thread_after_fork(u64 epoch) noexcept {
 }
 
 void retire_this_thread() noexcept { at_thread_end(nullptr); }
+
+const void* newest_own_ring() noexcept { return this_ring.newest; }
+
+void release_own_rings_above(const void* newest) noexcept {
+  if (this_ring.newest == newest) return;
+  const SignalsOff off;
+  const Inside inside;
+  while (this_ring.newest != nullptr && this_ring.newest != newest) {
+    Hold* const one = this_ring.newest;
+    this_ring.newest = one->older;
+    release(*one);
+  }
+}
 
 bool attach_to_own_ring() noexcept {
   return (this_thread.attached() && !moved()) || take_ring();  // a handler may have been faster

@@ -1,7 +1,7 @@
 // vfork, under a name of its own: vfork_name.cpp gives it the C library's. A child of vfork runs on its parent's thread, and the kernel has dropped that thread's
-// registration of restartable sequences for it: it sees a CPU number that stands still, and is never aborted. So until the parent goes
-// on the thread has no ring: the child's events are refused and counted. posix_spawn's child runs nothing of ours; a raw clone that
-// shares memory and thread area, and writes events, cannot be told and must not be.
+// registration of restartable sequences for it: it sees a CPU number that stands still, and is never aborted. So until the
+// parent goes on, the thread does not write to the rings of CPUs: the child's events go to a ring of their own, which the parent retires.
+// posix_spawn's child runs nothing of ours; a raw clone that shares memory and thread area, and writes events, cannot be told and must not be.
 #include <errno.h>
 
 #include "instance/process.hpp"
@@ -14,6 +14,9 @@ using ringside::detail::this_thread;
 
 struct Before {
   u64 on_cpus_at, attached_at;
+  ringside::i32 tid;
+  ringside::detail::ThisThread::Writer* writer;
+  const void* newest;
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Before before{};
 
@@ -23,11 +26,18 @@ extern "C" {
 
 [[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_begins() noexcept {
   if (this_thread.borrowed++ != 0) return;  // a child of vfork calls it
-  before = {this_thread.on_cpus_at, this_thread.attached_at};
+  before = {this_thread.on_cpus_at, this_thread.attached_at, this_thread.tid, this_thread.writer, ringside::newest_own_ring()};
   this_thread.on_cpus_at = this_thread.attached_at = not_attached;
 }
 [[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_ended() noexcept {
-  if (--this_thread.borrowed != 0) return;
+  if (this_thread.borrowed != 1) {
+    --this_thread.borrowed;
+    return;
+  }
+  ringside::release_own_rings_above(before.newest);
+  this_thread.borrowed = 0;
+  this_thread.tid = before.tid;
+  this_thread.writer = before.writer;
   this_thread.on_cpus_at = before.on_cpus_at;
   this_thread.attached_at = before.attached_at;
 }

@@ -100,10 +100,10 @@ RS_NOINLINE Attached attach() noexcept {
     refuse_and_count();
     return Attached::no;
   };
-  if (t.inside || t.borrowed != 0) return refuse();  // an event from inside: our own system calls, traced
+  if (t.inside) return refuse();  // an event from inside: our own system calls, traced
   // A thread that finds no ring looks again at its 1st, 2nd, 4th, 8th ... and each 1,024th event: the search takes system calls.
   const u32 before = refusals;
-  if (before != 0 && !std::has_single_bit(before) && before % 1024 != 0) {
+  if (!t.on_cpus() && before != 0 && !std::has_single_bit(before) && before % 1024 != 0) {
     ++refusals;
     return refuse();
   }
@@ -112,9 +112,9 @@ RS_NOINLINE Attached attach() noexcept {
   {
     const SignalsOff off;
     t.inside = true;
-    become_child_if_forked();
+    if (t.borrowed == 0) become_child_if_forked();
 #if RS_RSEQ
-    if (attach_to_cpus()) done = Attached::cpus;
+    if (t.borrowed == 0 && attach_to_cpus()) done = Attached::cpus;
 #endif
     // A thread that writes to the rings of CPUs gets none of its own because one of those cannot be had now.
     if (done == Attached::no && !t.on_cpus() && attach_to_own_ring()) done = Attached::own;

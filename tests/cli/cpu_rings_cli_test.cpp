@@ -34,7 +34,7 @@ TEST_F(CpuRingsCli, ARecordingHasTheCpuAndTheThreadOfEachEvent) {
     EXPECT_EQ(e["cpu"], 0);
     EXPECT_GT(e["tid"], 0);
   }
-  EXPECT_GT(cats, 4u);
+  EXPECT_GE(cats, 4u);
   EXPECT_NE(ringside("report r").out.find("[000]"), std::string::npos);
   const json meta = json::parse(ringside("stat r --json").out);
   EXPECT_EQ(meta["rings"].size(), possible_cpus());
@@ -81,7 +81,7 @@ TEST_F(CpuRingsCli, WithoutRseqThreadsGetRingsOfTheirOwn) {
   const Outcome o = run("GLIBC_TUNABLES=glibc.pthread.rseq=0 " + std::string(RINGSIDE_BUILD_DIR "/ringside") + " record --libc io -o r -- cat /etc/hostname");
   ASSERT_EQ(o.code, 0) << o.err;
   const auto all = events("r");
-  EXPECT_GT(all.size(), 2u);
+  EXPECT_GE(all.size(), 2u);
   for (const json& e : all) EXPECT_FALSE(e.contains("cpu")) << e;
   EXPECT_NE(run("GLIBC_TUNABLES=glibc.pthread.rseq=0 " + std::string(RINGSIDE_BUILD_DIR "/ringside") + " doctor").out.find("of threads, as the C library or the kernel has no restartable sequences"), std::string::npos);
 }

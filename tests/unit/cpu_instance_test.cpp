@@ -192,7 +192,8 @@ TEST_F(CpuInstance, ChildrenOfABusyParentLoseNothing) {
   EXPECT_EQ(instance->refused(), 0u);
 }
 
-TEST_F(CpuInstance, AChildOfVforkHasNoRing) {
+// It runs on its parent's thread, and the kernel would never abort it.
+TEST_F(CpuInstance, AChildOfVforkHasARingOfItsOwn) {
   auto instance = make();
   percpu::number(1);
   const pid_t child = vfork();
@@ -205,9 +206,14 @@ TEST_F(CpuInstance, AChildOfVforkHasNoRing) {
   percpu::number(3);
   Seen seen = read_all(*instance);
   EXPECT_EQ(seen.numbers[1], 1u);
-  EXPECT_EQ(seen.numbers[2], 0u);
+  EXPECT_EQ(seen.numbers[2], 3u);
   EXPECT_EQ(seen.numbers[3], 1u);
-  EXPECT_EQ(instance->refused(), 3u);
+  EXPECT_EQ(seen.tids[child], 3u);
+  EXPECT_EQ(instance->refused(), 0u);
+  const auto rings = instance->rings();
+  ASSERT_EQ(rings.size(), possible_cpus() + 1);
+  EXPECT_FALSE(rings.back().live) << "its parent has given it back";
+  EXPECT_EQ(rings.back().counters.written, 3u);
 }
 
 TEST_F(CpuInstance, AVforkThatFailsSaysWhy) {

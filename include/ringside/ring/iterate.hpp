@@ -93,7 +93,7 @@ class Iterator {
     ReaderPlace wanted;
     if (reader.swapped(own, wanted)) return false;
     if (got == Got::data) {
-      const u32 now = ring_.kind == RingKind::thread
+      const u32 now = !is_of_cpu<O>(ring_)
                           ? committed_of(M::load(&ring_.record(own.id).committed, Order::relaxed)).bytes
                           : abi::commit_size(M::load(&ring_.header(own.id).commit, Order::relaxed));
       if (now < view_.end) return false;  // flagged

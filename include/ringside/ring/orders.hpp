@@ -60,6 +60,7 @@ struct Orders {
   Order quiet_publish = Order::release;    // pairs: QUIET
   Order place_publish = Order::release;    // pairs: PLACE
   Bug bug = Bug::none;
+  bool rings_of_cpus = true;  // false: there are only those of threads, and no code for others
 };
 
 }  // namespace ringside

@@ -22,6 +22,11 @@ constexpr u32 events_at(u64 committed, u64 commit) noexcept {
   return c.bytes == commit ? c.events : c.events - 1;
 }
 
+template <Orders O>
+RS_INLINE bool is_of_cpu(const Ring& ring) noexcept {
+  return O.rings_of_cpus && ring.kind == RingKind::cpu;
+}
+
 // Times of the last two events of a sub-buffer of a CPU's ring, by the parity of their number.
 RS_INLINE u64* times(Record& rec) noexcept { return &rec.reserve; }
 RS_INLINE const u64* times(const Record& rec) noexcept { return &rec.reserve; }
@@ -61,7 +66,7 @@ u32 count_events(const Ring& ring, u32 id, u32 begin, u32 end) noexcept {
 template <Memory M, Orders O>
 Committed published(const Ring& ring, u32 id, bool left, Committed from) noexcept {
   const Record& rec = ring.record(id);
-  if (ring.kind == RingKind::thread) return committed_of(M::load(&rec.committed, O.commit_observe));  // pairs: COMMIT
+  if (!is_of_cpu<O>(ring)) return committed_of(M::load(&rec.committed, O.commit_observe));  // pairs: COMMIT
   if (left) {
     const Committed now = cpu_committed_of(M::load(&rec.committed, O.commit_observe));
     const u64 end = M::load(&rec.real_end, Order::relaxed);
@@ -77,7 +82,7 @@ Committed published(const Ring& ring, u32 id, bool left, Committed from) noexcep
 template <Memory M, Orders O>
 Committed published_about(const Ring& ring, u32 id) noexcept {
   const Record& rec = ring.record(id);
-  if (ring.kind == RingKind::thread) return committed_of(M::load(&rec.committed, O.commit_observe));  // pairs: COMMIT
+  if (!is_of_cpu<O>(ring)) return committed_of(M::load(&rec.committed, O.commit_observe));  // pairs: COMMIT
   Committed now{};
   for (int tries = 0; tries < 4; ++tries) {
     const u32 commit = abi::commit_size(M::load(&ring.header(id).commit, Order::acquire));

@@ -116,7 +116,7 @@ class Reader {
   template <class Punch>
   u32 give_back(Punch punch) noexcept {
     const Geometry& g = ring_.geometry;
-    if (ring_.kind != RingKind::cpu || g.first_spare() >= g.nr_subbufs() || !g.holds(spare())) return 0;
+    if (!is_of_cpu<O>(ring_) || g.first_spare() >= g.nr_subbufs() || !g.holds(spare())) return 0;
     u32 given = 0;
     const u64 tail = observe_commit().position;
     for (u64 position = tail + 1; position < tail + g.nr_slots(); ++position) {
@@ -167,14 +167,14 @@ class Reader {
       if (!ring_.geometry.holds(commit.id)) return 0;
       const u64 base = get(ring_.record(commit.id).base);
       const u64 index = base + published_about<M, O>(ring_, commit.id).events;
-      if (ring_.kind == RingKind::thread || budget == 0 || observe_commit() == commit) return index;
+      if (!is_of_cpu<O>(ring_) || budget == 0 || observe_commit() == commit) return index;
     }
   }
   // Events committed in all, since the last reset.
   u64 written() const noexcept { return index() - get(ctl().first_index); }
 
   // Events overwritten in all. The writers of a CPU's ring count none: the indexes tell.
-  u64 overrun() const noexcept { return ring_.kind == RingKind::thread ? get(ctl().overrun) : overrun_by_index(); }
+  u64 overrun() const noexcept { return !is_of_cpu<O>(ring_) ? get(ctl().overrun) : overrun_by_index(); }
   u64 overrun_by_index() const noexcept {
     const Geometry& g = ring_.geometry;
     const ReaderState at = state();
@@ -221,7 +221,7 @@ class Reader {
     // The same of an exchange of the spare sub-buffer.
     const u64 exchange = get(ctl().exchange);
     const Place place = exchange_of(exchange);
-    if (exchange == 0 || ring_.kind != RingKind::cpu || place.position >= ring_.geometry.nr_slots() || !ring_.geometry.holds(place.id)) return;
+    if (exchange == 0 || !is_of_cpu<O>(ring_) || place.position >= ring_.geometry.nr_slots() || !ring_.geometry.holds(place.id)) return;
     const auto k = static_cast<u32>(place.position);
     if (slot_id(k, M::load(&ring_.record(k).slot, Order::acquire)) == spare()) set_spare(place.id);
     M::store(&ctl().exchange, u64{0}, Order::release);
@@ -294,7 +294,7 @@ class Reader {
              left};
     if (now.bytes == at.bytes) return Got::nothing;
     // The writers of a CPU's ring leave a sub-buffer without its padding: mappers see it from here on.
-    if (left && ring_.kind == RingKind::cpu && abi::commit_size(M::load(&ring_.header(id).commit, Order::relaxed)) < now.bytes)
+    if (left && is_of_cpu<O>(ring_) && abi::commit_size(M::load(&ring_.header(id).commit, Order::relaxed)) < now.bytes)
       M::store(&ring_.header(id).commit, u64{now.bytes}, Order::relaxed);
     if (view_.events != 0) return Got::data;
     return (padding ? index() != at.expected : !left) ? Got::data : Got::nothing;
@@ -343,9 +343,9 @@ class Reader {
   void flag_missed() noexcept {
     const u64 end = get(ring_.record(view_.id).real_end) & abi::commit_mask;
     const u32 data = static_cast<u32>(end < view_.end ? end : view_.end) & ~3u;
-    if (ring_.kind == RingKind::cpu) M::store(&ring_.record(view_.id).real_end, get(ring_.record(view_.id).real_end) | unpadded, Order::relaxed);
+    if (is_of_cpu<O>(ring_)) M::store(&ring_.record(view_.id).real_end, get(ring_.record(view_.id).real_end) | unpadded, Order::relaxed);
     // Before its padding is written over: an iterator that has begun to copy the page looks here again.
-    if (ring_.kind == RingKind::thread)
+    if (!is_of_cpu<O>(ring_))
       M::store(&ring_.record(view_.id).committed, pack_committed({view_.events, data}), Order::relaxed);
     else
       M::store(&ring_.header(view_.id).commit, u64{data}, Order::relaxed);
