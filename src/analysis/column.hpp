@@ -101,7 +101,7 @@ class Column {
     }
     switch (access.op) {
       case Op::time: out = static_cast<i64>(record.time); return true;
-      case Op::ring: out = ring.ring; return true;
+      case Op::ring: out = ring.column(); return true;
       case Op::tid: out = thread_of(access.type, read_common(record.payload)); return true;
       case Op::event: out = record.ids + read_common(record.payload).id; return true;
       case Op::process: return process_of(access, record, ring, out);

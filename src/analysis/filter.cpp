@@ -480,7 +480,7 @@ bool Filter::test(const Step& step, const TraceRecord& record, const RingName& r
     case Op::time:
       return step.meets(record.time);
     case Op::ring:
-      return step.meets(ring.ring);
+      return step.meets(ring.column());
     case Op::floating: {
       const double wanted = leaf.value.real, value = read_floating(record.payload, *step.field);
       switch (leaf.compare) {

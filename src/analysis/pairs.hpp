@@ -192,7 +192,7 @@ class Pairs {
   void lose(const TraceRecord& record);
   const Group* group(const TraceRecord& record, const RingName& ring, u32 at, u64& key);
   void keep(const TraceRecord& record, const RingName& ring, const Waiting& waiting, Slow slow);
-  bool on_one_ring(const RingName& ring) const { return by_cpu_ || (by_thread_ && !ring.kernel); }
+  bool on_one_ring(const RingName& ring) const { return by_cpu_ || (by_thread_ && ring.of_a_thread()); }
 
   Options options_;
   const Formats* formats_ = nullptr;

@@ -93,7 +93,7 @@ void summary(const Options& options, const Instance& instance, const Recorder& r
                   format_count(recorder.lost()), options.to.empty() ? options.out : options.to));
   say(identity(totals));
   if (const u64 homeless = instance.refused(); homeless != 0)
-    say(format_count(homeless) + " of the lost events found no ring: the memory for rings is used up (-b makes them smaller), or the instance was out of reach");
+    say(format_count(homeless) + " of the lost events found no ring: the memory for rings is used up (-b makes them smaller), the instance was out of reach, or a ring was given up (ringside stat)");
   if (totals.unfinished_bytes != 0)
     say(format_size(totals.unfinished_bytes) + " were reserved and never committed (a writer died or is at it)");
 }

@@ -67,8 +67,12 @@ result<void> Recorder::open(const RingName& name, Ring& ring) {
     return {};
   }
   ring.source = std::move(*source);
-  if (writer_.has_ring(name.ring)) return {};
-  return writer_.add_ring(name, static_cast<u32>(ring.source->counters().subbuf_size));
+  // A fresh ring of a CPU is another one, perhaps of other sizes.
+  RingName recorded = name;
+  while (name.cpu >= 0 && writer_.has_ring(recorded.ring)) recorded.ring = most_rings + moved_++;
+  ring.as = recorded.ring;
+  if (writer_.has_ring(recorded.ring)) return {};
+  return writer_.add_ring(recorded, static_cast<u32>(ring.source->counters().subbuf_size));
 }
 
 result<bool> Recorder::look_for_rings() {
@@ -108,7 +112,7 @@ result<void> Recorder::drain(u32 number, Ring& ring) {
   // Asking whether a thread lives costs system calls: only when the table says that something happened, or once in a while.
   const bool ask = state_of(ring.state) != RingState::live || (polls_ + number) % 32 == 0;
   const bool ended = ask && ring.source->ended();
-  RecordedRing& entry = writer_.ring(number);
+  RecordedRing& entry = writer_.ring(ring.as);
   const RecordedRing before = entry;
   result<void> written;
   for (u64 budget = 2 * ring.source->counters().nr_subbufs + 2; budget > 0; --budget) {
@@ -123,11 +127,11 @@ result<void> Recorder::drain(u32 number, Ring& ring) {
         entry.counters = ring.source->counters();
         if (ring.source->name().cpu >= 0) ring.state = ring.opened;  // a fresh one may stand in its place already
         ring.source = nullptr;  // used again? Then its state changes and look_for_rings opens it again.
-        writer_.release(number);
+        writer_.release(ring.as);
       }
       break;
     }
-    written = writer_.append(number, **view);
+    written = writer_.append(ring.as, **view);
     if (!written) {
       if (written.error().code != std::errc::bad_message) break;
       problems_.push_back(written.error().sentence);
@@ -193,7 +197,9 @@ result<void> Recorder::finish(u64 duration_ns) {
   std::vector<Counters> all = other_counters_;
   for (const RingInfo& info : instance_.rings()) {
     all.push_back(info.counters);
-    if (writer_.has_ring(info.name.ring)) writer_.ring(info.name.ring).counters = info.counters;
+    const u32 as = rings_[info.name.ring].as;
+    if (as == 0 && info.name.ring != 0) continue;  // it was never opened
+    if (writer_.has_ring(as) && (info.name.cpu < 0 || writer_.ring(as).name.tid == info.name.tid)) writer_.ring(as).counters = info.counters;
   }
   all.push_back(counters_of(instance_.past()));
   totals_ = sum(all);

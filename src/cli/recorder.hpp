@@ -39,6 +39,7 @@ class Recorder {
     std::unique_ptr<Source> source;
     u64 state = 0;  // of its entry in the ring table when it was looked at last
     u64 opened = 0;  // when it was opened
+    u32 as = 0;      // its number in the recording
     bool failed = false;
   };
   bool look_for_events();         // true: something new in meta
@@ -59,6 +60,7 @@ class Recorder {
   std::vector<Counters> other_counters_;
   size_t known_events_ = 0;
   u64 known_threads_ = 0;
+  u32 moved_ = 0;  // rings of CPUs that took another one's place
   u64 polls_ = 0;
   bool unsaved_ = false;
   u64 save_again_ns_ = 0;  // not before

@@ -138,7 +138,7 @@ int run(const Options& options) {
     for (const RingInfo& info : instance.rings())
       if (info.corrupt) remarks.push_back(fmt::format("ring {}: its words contradict each other, and nobody writes to it any more; a resize makes a fresh one", info.name.ring));
     if (instance.refused() != 0)
-      remarks.push_back(format_count(instance.refused()) + " events found no ring (budget, no room for another ring, a ring that was given up, or a child of vfork)");
+      remarks.push_back(format_count(instance.refused()) + " events found no ring (budget, no room for another ring, or a ring that was given up)");
     j["rings_of"] = instance.cpu_rings() != 0 ? "cpu" : "thread";
     j["rings_because"] = to_string(instance.rings_because());
     j["instance"] = instance.path();

@@ -404,7 +404,7 @@ std::vector<RingInfo> Instance::rings() {
 bool Instance::has_writers() {
   const u64 n = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
   for (u32 i = 0; i < n; ++i)
-    if (!is_of_cpu(words_.ring(i)) && settle(*words_.control, words_.ring(i)) == RingState::live) return true;
+    if (settle(*words_.control, words_.ring(i)) == RingState::live && !is_of_cpu(words_.ring(i))) return true;
   for (u32 i = 0; i < most_processes; ++i) {
     const ProcessEntry& entry = words_.process(i);
     const u64 pid = __atomic_load_n(&entry.pid, __ATOMIC_ACQUIRE);

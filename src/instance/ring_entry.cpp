@@ -25,7 +25,7 @@ bool surely_dead(const InstanceControl& c, const RingEntry& entry) noexcept {
 RingState settle(const InstanceControl& c, RingEntry& entry) noexcept {
   u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
   const auto tid = static_cast<i32>(state >> 32 & 0x7FFFFFFF);
-  if (is_of_cpu(entry)) return state_of(state);
+  if (names_cpu(state) && state_of(state) != RingState::busy) return state_of(state);
   const bool dead = state_of(state) == RingState::live   ? surely_dead(c, entry)
                     : state_of(state) == RingState::busy ? sys::start_time(tid) == 0 && can_judge(c)
                                                          : false;

@@ -4,6 +4,9 @@
 
 namespace ringside {
 
+// Is the ring a CPU's, by the state of a ring that is live or retired? No thread has such a number.
+constexpr bool names_cpu(u64 state) noexcept { return state >> 63 != 0; }
+
 // The thread that writes to the ring is gone. Where that cannot be judged (no /proc, another PID namespace): false.
 // A CPU's ring has no writer that could be.
 bool surely_dead(const InstanceControl& control, const RingEntry& entry) noexcept;

@@ -13,6 +13,7 @@
 #include <new>
 
 #include "instance/process.hpp"
+#include "instance/ring_entry.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {
@@ -177,8 +178,9 @@ bool find_ring(int dir, Hold& own) noexcept {
   for (const bool unread_too : {false, true}) {
     int looks = 16;  // each costs system calls
     for (u32 n = 0; n < made; ++n) {
-      const RingState state = state_of(__atomic_load_n(&own.words.ring(n).state, __ATOMIC_ACQUIRE));
-      if ((state != RingState::retired && state != RingState::empty) || is_of_cpu(own.words.ring(n))) continue;
+      const u64 word = __atomic_load_n(&own.words.ring(n).state, __ATOMIC_ACQUIRE);
+      const RingState state = state_of(word);
+      if ((state != RingState::retired || names_cpu(word)) && state != RingState::empty) continue;
       if (state == RingState::retired && __atomic_load_n(&own.words.ring(n).sizes, __ATOMIC_RELAXED) != short_sizes(geometry)) continue;
       if (state == RingState::retired && !unread_too && --looks < 0) continue;
       const Taken taken = take(dir, own, n, geometry, unread_too);

@@ -259,7 +259,7 @@ void Plot::lose(const TraceRecord& record, Ring& ring) {
   rates_.add(record.time, 0, record.lost);
   const u64 begin = ring.seen && ring.last < record.time ? ring.last : record.time;
   end_run(ring, record.source, begin);
-  ++(ring.name.kernel ? kernel_gaps_ : ring.gaps);
+  ++(ring.name.of_a_thread() ? ring.gaps : shared_gaps_);
   lanes_.add(lane(ring.loss_lane, {LaneKind::loss, record.source}),
              {.begin = begin, .end = record.time, .ring = record.source, .weight = record.lost}, [] { return std::string(); });
   ring.since = ring.last = record.time;
@@ -296,9 +296,8 @@ void Plot::on_thread(const TraceRecord& record, Event& e, const EventType* type,
   ++t.events;
   const auto number = static_cast<u32>(&t - threads_.data());
   u64 begin = record.time;
-  // Over a gap nothing is paired: what ended in it and began anew would look like one. A thread's events in the kernel may be
-  // on any ring.
-  const u64 gaps = ring.kernel ? kernel_gaps_ : rings_[record.source].gaps;
+  // Over a gap nothing is paired: what ended in it and began anew would look like one. A thread's events may be on any CPU's ring.
+  const u64 gaps = ring.of_a_thread() ? rings_[record.source].gaps : shared_gaps_;
   const auto slice = [&](u32 what, auto make_text) {
     lanes_.add(lane(t.lane, {LaneKind::thread, number}),
                {.begin = begin, .end = record.time, .what = what, .ring = record.source}, make_text);

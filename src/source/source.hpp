@@ -48,6 +48,7 @@ struct RingName {
   bool kernel = false;        // a CPU's ring in the kernel: no thread of its own
   std::string buffer{};       // of a trace.dat: the instance, if it was not the top one
   i32 cpu = -1;               // a CPU's ring of ours: which one; then pid is 0, and tid no thread's
+  bool of_a_thread() const { return !kernel && cpu < 0; }  // only one thread's events are in it
   u32 column() const { return cpu >= 0 ? static_cast<u32>(cpu) : ring; }  // what stands in brackets: the CPU, or the ring
   u32 ids() const { return kernel ? kernel_ids : 0; }
 };

@@ -80,7 +80,7 @@ TEST_F(TimelineLive, TwoProcessesAndTheKernelInOneOrder) {
   Timeline timeline;
   for (auto& instance : instances) {
     while (instance->rings().empty()) usleep(1000);
-    timeline.add(must(instance->source(0)), {clock, 0, instance->name()});
+    for (const RingInfo& ring : instance->rings()) timeline.add(must(instance->source(ring.name.ring)), {clock, 0, instance->name()});
   }
   auto rings = must(open_kernel_rings(kernel->dir(), kernel->cpus(), clock, {}));
   for (auto& source : rings.sources) timeline.add(std::move(source));

@@ -192,6 +192,7 @@ TEST_F(CpuInstance, ChildrenOfABusyParentLoseNothing) {
   EXPECT_EQ(instance->refused(), 0u);
 }
 
+#if !defined(__SANITIZE_THREAD__)  // which has a vfork of its own
 // It runs on its parent's thread, and the kernel would never abort it.
 TEST_F(CpuInstance, AChildOfVforkHasARingOfItsOwn) {
   auto instance = make();
@@ -231,6 +232,8 @@ TEST_F(CpuInstance, AVforkThatFailsSaysWhy) {
             0);
   EXPECT_EQ(read_all(*instance).numbers[5], geteuid() == 0 ? 1u : 0u);
 }
+
+#endif
 
 // adversary.md, 11: a handler that leaves by siglongjmp costs no other event.
 TEST_F(CpuInstance, HandlersThatLeaveByLongjmpCostNothing) {

@@ -486,6 +486,7 @@ TEST_F(InstanceTest, BudgetIsKeptAndCounted) {
   o.name = "a";
   o.buffer_size = 64 << 10;
   o.budget = 200 << 10;  // two rings, if they are full
+  o.rings = Rings::thread;
   auto instance = must(Instance::create(o));
   ASSERT_EQ(ringside_open("a"), 0);
   std::vector<std::thread> threads;
@@ -515,6 +516,7 @@ TEST_F(InstanceTest, BudgetCountsWhatIsResident) {
   o.name = "a";
   o.buffer_size = 8 << 20;
   o.budget = 32 << 20;  // four of the full ones
+  o.rings = Rings::thread;
   auto instance = must(Instance::create(o));
   ASSERT_EQ(ringside_open("a"), 0);
   std::atomic<int> written{0};

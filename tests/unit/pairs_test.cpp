@@ -170,6 +170,21 @@ TEST_F(PairsOf, LossesMakeWhatTheyFellIntoDoubtful) {
   EXPECT_EQ(own.all().count(), 1u);
 }
 
+// A thread's events may be in any CPU's ring: what another one lost may have been the true end.
+TEST_F(PairsOf, OnRingsOfCpusEachLossMatters) {
+  RingName first{0, 0, -1, "cpu0", "", false, ""}, second{1, 0, -1, "cpu1", "", false, ""};
+  first.cpu = 0;
+  second.cpu = 1;
+  Pairs::Options options;
+  options.start = "app:lock";
+  options.end = "app:unlock";
+  Pairs pairs = make(options);
+  take(pairs, 10, lock(71, 1), first);
+  lose(pairs, 20, 3, second);
+  EXPECT_TRUE(take(pairs, 30, unlock(71, 1), first));
+  EXPECT_EQ(pairs.counts().doubtful, 1u);
+}
+
 TEST_F(PairsOf, WhatIsWrongIsSaid) {
   Pairs::Options options;
   options.start = "sched:sched_wak";
