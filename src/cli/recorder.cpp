@@ -110,7 +110,7 @@ result<bool> Recorder::look_for_rings() {
 // At most two rounds of the ring: a writer that is faster than we are must not keep us from the others.
 result<void> Recorder::drain(u32 number, Ring& ring) {
   // Asking whether a thread lives costs system calls: only when the table says that something happened, or once in a while.
-  const bool ask = state_of(ring.state) != RingState::live || (polls_ + number) % 32 == 0;
+  const bool ask = ring.source->name().cpu >= 0 || state_of(ring.state) != RingState::live || (polls_ + number) % 32 == 0;
   const bool ended = ask && ring.source->ended();
   RecordedRing& entry = writer_.ring(ring.as);
   const RecordedRing before = entry;
