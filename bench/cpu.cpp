@@ -185,6 +185,7 @@ struct Counting {
   }
   static Sequence append_usual(i64 a, const CpuRings& r, const Shape& s, const void* p) noexcept { return note(Rseq::append_usual(a, r, s, p)); }
   static Sequence append(i64 a, const Append& e) noexcept { return note(Rseq::append(a, e)); }
+  static Sequence refuse(i64 a, const Refuse& r) noexcept { return note(Rseq::refuse(a, r)); }
   static Sequence enter(i64 a, const Enter& e) noexcept { return note(Rseq::enter(a, e)); }
 };
 const LocalRings* storm_rings;

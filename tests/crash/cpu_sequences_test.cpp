@@ -58,6 +58,7 @@ struct Counted {
     return count(Rseq::append_usual(area, r, shape, payload));
   }
   RS_INLINE static Sequence append(i64 area, const Append& a) noexcept { return count(Rseq::append(area, a)); }
+  RS_INLINE static Sequence refuse(i64 area, const Refuse& a) noexcept { return count(Rseq::refuse(area, a)); }
   RS_INLINE static Sequence enter(i64 area, const Enter& a) noexcept { return count(Rseq::enter(area, a)); }
 
  private:

@@ -327,6 +327,15 @@ struct ModelRseq {
     return run.leave(Sequence::done);
   }
 
+  static Sequence refuse(i64 area, const Refuse& r) noexcept {
+    Run run(area);
+    if (static_cast<u32>(r.cpu) != cpus.cpu_id(area)) return run.leave(Sequence::moved);
+    if (run.load(&r.control->gate) != gate_cpu_open) return run.leave(Sequence::moved);
+    if (run.load(&r.control->commit) != r.tail) return run.leave(Sequence::moved);
+    const u64 before = run.load(r.word);
+    run.store(r.word, before + 1);
+    return run.leave(Sequence::done);
+  }
   static Sequence enter(i64 area, const Enter& e) noexcept {
     Run run(area);
     if (static_cast<u32>(e.cpu) != cpus.cpu_id(area)) return run.leave(Sequence::moved);

@@ -65,6 +65,7 @@ struct Counted {
     return s;
   }
   RS_INLINE static Sequence append(i64 area, const Append& a) noexcept { return count(Rseq::append(area, a), mine->tries.append); }
+  RS_INLINE static Sequence refuse(i64 area, const Refuse& a) noexcept { return Rseq::refuse(area, a); }
   RS_INLINE static Sequence enter(i64 area, const Enter& a) noexcept { return count(Rseq::enter(area, a), mine->tries.enter); }
 
  private:

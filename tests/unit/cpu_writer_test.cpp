@@ -37,6 +37,7 @@ struct Counted {
     return s;
   }
   static Sequence append(i64 area, const Append& a) noexcept { return count(Rseq::append(area, a), tries.append); }
+  static Sequence refuse(i64 area, const Refuse& a) noexcept { return Rseq::refuse(area, a); }
   static Sequence enter(i64 area, const Enter& a) noexcept { return count(Rseq::enter(area, a), tries.enter); }
 
  private:
@@ -606,6 +607,10 @@ struct Never {
   static u32 cpu(i64) noexcept { return 0; }
   static Sequence append_usual(i64, const CpuRings&, const Shape&, const void*) noexcept { return answer; }
   static Sequence append(i64, const Append&) noexcept {
+    ++asked;
+    return answer;
+  }
+  static Sequence refuse(i64, const Refuse&) noexcept {
     ++asked;
     return answer;
   }

@@ -169,8 +169,8 @@ class CpuWriter {
     if (slot_lap(slot) != lap) {
       if (slot_lap(slot) + 1 != lap) return give_up(ring);
       if ((M::load(&c.mode, Order::relaxed) & 1) != 0) {
-        add_shared<M>(c.dropped, 1);
-        return Refused::full;
+        // In a sequence: not in a ring that was moved aside meanwhile.
+        return S::refuse(area, Refuse{seen.cpu, &c, seen.tail, &c.dropped}) == Sequence::done ? Refused::full : Refused::no;
       }
     }
     // Whose thread dies behind this, or is moved away, has taken the place for the next one.

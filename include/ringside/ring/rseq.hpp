@@ -1,5 +1,5 @@
-// The restartable sequences of a CPU's ring (docs/design.md 3.7): to append an event (the usual one, and any), and to enter the next
-// sub-buffer.
+// The restartable sequences of a CPU's ring (docs/design.md 3.7): to append an event (the usual one, and any), to enter the next
+// sub-buffer, and to count an event that is refused.
 //
 // Linux aborts a registered thread inside such a sequence when it preempts or migrates it, or delivers a signal: control goes to
 // the abort handler, and the last store, which alone publishes, has not happened. So between its first instruction and its last
@@ -93,6 +93,14 @@ struct Enter {
   u64 last;
 };
 
+// To count an event that a full ring refuses: in the ring that refused it, which may be moved aside at any moment.
+struct Refuse {
+  u64 cpu;
+  Control* control;
+  u64 tail;
+  u64* word;  // one more
+};
+
 #if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
 #define RS_RSEQ 1
 #endif
@@ -164,6 +172,7 @@ struct Rseq {
       RS_FIELD(Enter, committed), RS_FIELD(Enter, committed_final), RS_FIELD(Enter, real_end), RS_FIELD(Enter, end),             \
       RS_FIELD(Enter, pad0), RS_FIELD(Enter, pad1), RS_FIELD(Enter, padding), RS_FIELD(Enter, fresh), RS_FIELD(Enter, base),     \
       RS_FIELD(Enter, header), RS_FIELD(Enter, last)
+#define RS_REFUSE_FIELDS RS_FIELD(Refuse, control), RS_FIELD(Refuse, tail), RS_FIELD(Refuse, word)
 #define RS_USUAL_FIELDS                                                                                                       \
   [nr] "i"(offsetof(CpuRings, nr_usual)), [places] "i"(offsetof(CpuRings, place)), RS_FIELD(CpuPlace, control),               \
       RS_FIELD(CpuPlace, first), [stride] "i"(offsetof(CpuPlace, subbuf_size)), RS_FIELD(CpuPlace, nr_subbufs),               \
@@ -326,6 +335,33 @@ struct Rseq {
     return static_cast<Sequence>(result);
   }
 
+  RS_INLINE static Sequence refuse(i64 area, const Refuse& a) noexcept {
+    static_assert(offsetof(Refuse, cpu) == 0);
+    u32 result;
+#if defined(__x86_64__)
+    asm volatile(RS_RSEQ_BEGIN RS_RSEQ_SAME_CPU
+        "movq %c[control](%[a]), %%rdx\n\t"
+        "cmpq %[open], %c[gate](%%rdx)\n\tjne 6f\n\t"
+        "movq %c[tail](%[a]), %%rax\n\tcmpq %%rax, %c[place](%%rdx)\n\tjne 6f\n\t"
+        "movq %c[word](%[a]), %%rdx\n\tmovq (%%rdx), %%rax\n\tincq %%rax\n\tmovq %%rax, (%%rdx)\n"
+        RS_RSEQ_END
+        : [result] "=&r"(result)
+        : [area] "r"(area), [a] "r"(&a), RS_REFUSE_FIELDS, RS_CONTROL_FIELDS
+        : "rax", "rdx", "memory", "cc");
+#else
+    asm volatile(RS_RSEQ_BEGIN RS_RSEQ_SAME_CPU
+        "ldr x12, [%[a], %[control]]\n\t"
+        "ldr x10, [x12, %[gate]]\n\tcmp x10, %[open]\n\tb.ne 6f\n\t"
+        "ldr x10, [%[a], %[tail]]\n\tldr x11, [x12, %[place]]\n\tcmp x10, x11\n\tb.ne 6f\n\t"
+        "ldr x13, [%[a], %[word]]\n\tldr x10, [x13]\n\tadd x10, x10, #1\n\tstr x10, [x13]\n"
+        RS_RSEQ_END
+        : [result] "=&r"(result)
+        : [area] "r"(area), [a] "r"(&a), RS_REFUSE_FIELDS, RS_CONTROL_FIELDS
+        : "x9", "x10", "x11", "x12", "x13", "memory", "cc");
+#endif
+    return static_cast<Sequence>(result);
+  }
+
   RS_INLINE static Sequence enter(i64 area, const Enter& a) noexcept {
     static_assert(offsetof(Enter, cpu) == 0 && offsetof(Record, count) == offsetof(Record, reserve) + 8);
     u32 result;
@@ -377,6 +413,7 @@ struct Rseq {
   }
 };
 
+#undef RS_REFUSE_FIELDS
 #undef RS_FIELD
 #undef RS_USUAL_FIELDS
 #undef RS_APPEND_FIELDS
