@@ -126,7 +126,10 @@ int run(const Options& options) {
     auto opened = Instance::open(options.where);
     if (!opened) return failed(opened.error());
     Instance& instance = **opened;
-    for (const RingInfo& info : instance.rings()) rings.push_back({info.name, info.live ? "live" : "ended", info.counters, ""});
+    for (const RingInfo& info : instance.rings()) {
+      rings.push_back({info.name, info.live ? "live" : "ended", info.counters, ""});
+      if (info.corrupt) remarks.push_back(fmt::format("ring {}: its words contradict each other, and nobody writes to it any more; a resize makes a fresh one", info.name.ring));
+    }
     const bool writers = instance.has_writers();
     remarks.push_back(fmt::format("{}: {}; tracing is {}; clock {}", instance.path(),
                                   writers ? "owner alive" : "no writer (stale)", instance.tracing_on() ? "on" : "off",
@@ -135,8 +138,6 @@ int run(const Options& options) {
     past = counters_of(p);
     if (p.rings != 0) remarks.push_back(fmt::format("{} rings gave their memory back; their counts are in the sums", p.rings));
     remarks.push_back(fmt::format("{}, {}", instance.cpu_rings() != 0 ? "rings of CPUs" : "rings of threads", to_string(instance.rings_because())));
-    for (const RingInfo& info : instance.rings())
-      if (info.corrupt) remarks.push_back(fmt::format("ring {}: its words contradict each other, and nobody writes to it any more; a resize makes a fresh one", info.name.ring));
     if (instance.refused() != 0)
       remarks.push_back(format_count(instance.refused()) + " events found no ring (budget, no room for another ring, or a ring that was given up)");
     j["rings_of"] = instance.cpu_rings() != 0 ? "cpu" : "thread";

@@ -85,8 +85,7 @@ bool attach_to_cpus() noexcept {
     introduce_thread(words, t.tid);
     t.on_cpus_at = epoch;
   }
-  const u64 gate = __atomic_load_n(&place_in(*side->rings, cpu).control->gate, __ATOMIC_ACQUIRE);
-  return (gate != 0 && (gate & gate_moved) == 0) || map_cpu_ring(*side, cpu);
+  return map_cpu_ring(*side, cpu);
 }
 #endif
 
