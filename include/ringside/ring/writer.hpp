@@ -74,24 +74,15 @@ class Writer {
   }
   // The same, into a slot that the caller keeps in memory; true unless it is refused.
   [[nodiscard]] RS_INLINE bool reserve(u32 size, Slot& slot) noexcept {
-    u64 nest;
-    return reserve_at_once(size, nest, slot) || reserve_slowly(size, nest, slot);
+    const u64 nest = M::load(&ctl().nest, Order::relaxed);
+    return (nest == 0 && !too_big(size) && reserve_usually(ctl(), size, slot)) || reserve_slowly(size, nest, slot);
   }
-  // The two halves of reserve, for callers that put the second one out of line. `nest` goes from one to the other.
-  [[nodiscard]] RS_INLINE bool reserve_at_once(u32 size, u64& nest, Slot& slot) noexcept {
-    nest = M::load(&ctl().nest, Order::relaxed);
-    return nest == 0 && !too_big(size) && reserve_usually(ctl(), size, slot);
-  }
-  [[nodiscard]] bool reserve_after_all(u32 size, u64 nest, Slot& slot) noexcept { return reserve_slowly(size, nest, slot); }
 
   RS_INLINE void commit(const Slot& slot) noexcept {
     if (slot.done != 0) [[likely]]
       return publish(ctl(), slot);
     commit_slowly(slot);
   }
-
-  // After reserve_at_once.
-  RS_INLINE void commit_at_once(const Slot& slot) noexcept { publish(ctl(), slot); }
 
   // Takes the event back. True: its space is free again; false: it became padding, because something was reserved behind it.
   bool discard(const Slot& slot) noexcept {
