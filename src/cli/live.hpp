@@ -97,6 +97,7 @@ class AnalysisRun {
   bool wait();       // false: it is time to end
   double due();      // the seconds of the picture that is due now
   bool show(std::string picture);
+  void say_problems();  // those not said yet
 
   RunOptions options_;
   std::optional<Trace> trace_;
@@ -104,6 +105,7 @@ class AnalysisRun {
   Totals totals_;
   bool live_ = false, pictures_ = false, screen_ = false;
   u64 end_ = 0, last_picture_ = 0, next_picture_ = 0, woken_ = 0;
+  size_t said_ = 0;  // problems
 };
 
 // What the numbers above are worth: "1,234 events, none lost", or how many are missing.

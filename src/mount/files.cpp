@@ -571,7 +571,7 @@ const FileType table[] = {
     {in_event, "trigger", 0640, read_triggers, write_nothing, nullptr},
     {in_cpu, "buffer_size_kb", 0640, read_ring_size, write_ring_size, nullptr},
     {in_cpu, "snapshot", 0640, nullptr, nullptr, open_snapshot},
-    {in_cpu, "snapshot_raw", 0440, nullptr, nullptr, open_snapshot_raw},
+    {in_cpu, "snapshot_raw", 0440, nullptr, nullptr, open_snapshot_raw, true},
     {in_cpu, "stats", 0440, read_stats, nullptr, nullptr},
     {in_cpu, "trace", 0640, nullptr, nullptr, open_trace},
     {in_cpu, "trace_pipe", 0440, nullptr, nullptr, open_pipe},

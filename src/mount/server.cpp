@@ -159,7 +159,7 @@ result<Opened> Server::open(u64 inode, int flags, const Client& client) {
   if (where.owner()->removed()) return fail(ENODEV, "the instance is gone");
   const bool writing = (flags & O_ACCMODE) != O_RDONLY;
   // The kernel would hand out writable mappings of the rings, seals or not: nobody gets a writable file.
-  if (where.file->is_raw && writing) return fail(EACCES, "trace_pipe_raw is only read");
+  if (where.file->is_raw && writing) return fail(EACCES, "rings are only read");
   if (open_files() >= options_.most_files) return fail(ENFILE, "too many open files");
   u32& mine = files_of_[client.uid];
   if (mine >= options_.most_files_of_a_user) return fail(EMFILE, "too many open files of this user");

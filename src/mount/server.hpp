@@ -153,9 +153,9 @@ class Server {
 
   ServerOptions options_;
   Backing backing_;
+  sys::Fd wake_;  // outlives the tree, whose threads signal it
   std::unique_ptr<Tree> tree_;
   Place root_;
-  sys::Fd wake_;
   std::unordered_map<u64, Inode> inodes_;
   std::unordered_map<std::string, u64> by_path_;
   u64 next_inode_ = root_inode + 1, next_handle_ = 1;

@@ -58,7 +58,7 @@ struct FileType {
   result<size_t> (*write)(const Place& at, std::string_view bytes, const Client& client);
   // Files that are more than a text. writing: opened for it; truncate: O_TRUNC.
   result<std::unique_ptr<OpenFile>> (*open)(const Place& at, bool writing, bool truncate);
-  bool is_raw = false;  // trace_pipe_raw: never writable, and mapped
+  bool is_raw = false;  // trace_pipe_raw, snapshot_raw: never writable, and mapped
 };
 
 struct Listed {

@@ -106,7 +106,8 @@ TEST_F(TimelineCli, ALiveWriterThatStandsStillAndTheKernel) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
   const Outcome o = run(RINGSIDE_BUILD_DIR "/example_03_remote ./w & P=$!; while [ ! -S w ]; do sleep 0.02; done; "
                         "{ " + std::string(tool) + "top w -e sched:sched_switch --interval 100ms --look-ahead 20ms --json >seen 2>said & T=$!; "
-                        "until grep -q tick seen; do sleep 0.05; done; kill -STOP $P; N=$(wc -l <seen); "
+                        "until grep -q tick seen; do sleep 0.05; done; kill -STOP $P; "
+                        "until grep -q 'does not answer' said; do sleep 0.05; done; N=$(wc -l <seen); "
                         "until [ $(wc -l <seen) -ge $((N + 6)) ]; do sleep 0.05; done; kill -CONT $P; sleep 0.3; kill $T; wait $T; }; kill -9 $P; cat seen; cat said >&2");
   std::vector<u64> kernel;
   std::istringstream lines(o.out);

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -21,25 +22,30 @@ namespace {
 
 u64 unanswered = 0, backings = 0;
 
+[[noreturn]] void broken(const char* rule) {
+  std::fprintf(stderr, "BROKEN: %s\n", rule);
+  std::abort();
+}
+
 class CountedReply final : public mount::Reply {
  public:
   explicit CountedReply(size_t most) : most_(most) { ++unanswered; }
   ~CountedReply() override {
-    if (!answered_) std::abort();
+    if (!answered_) broken("a request was dropped without an answer");
   }
   void error(int number) override {
-    if (number <= 0 || number > 4095) std::abort();
+    if (number <= 0 || number > 4095) broken("an answer is no errno");
     answer();
   }
   void data(std::string_view bytes) override {
-    if (bytes.size() > most_) std::abort();
+    if (bytes.size() > most_) broken("an answer is longer than was asked for");
     answer();
   }
   void done() override { answer(); }
 
  private:
   void answer() {
-    if (answered_) std::abort();
+    if (answered_) broken("a request was answered twice");
     answered_ = true;
     --unanswered;
   }
@@ -155,7 +161,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
         const u64 to = what % 14 == 0 ? go(mount::root_inode, paths[which % std::size(paths)]) : go(inode, text);
         const int flags = static_cast<int>(number & 0xFFFF);
         if (auto opened = server.open(to, flags, client)) {
-          if (opened->backing > 0 && (flags & O_ACCMODE) != O_RDONLY) std::abort();
+          if (opened->backing > 0 && (flags & O_ACCMODE) != O_RDONLY) broken("a writable file is mapped");
           const int error = over(opened->handle);
           if (opened->backing == 0 && which % 2 == 0) (void)server.finish(opened->handle, error);
           handles.push_back(opened->handle);
@@ -169,7 +175,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
         break;
       case 4:
       case 5:
-        if (auto wrote = server.write(handle, text, client); wrote && *wrote > text.size()) std::abort();
+        if (auto wrote = server.write(handle, text, client); wrote && *wrote > text.size()) broken("more was written than was given");
         over(handle);
         break;
       case 6:
@@ -203,6 +209,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   for (const u64 handle : handles) server.release(handle);
   server.turn();
   for (size_t i = 1; i < inodes.size(); ++i) server.forget(inodes[i], 1000);
-  if (unanswered != 0 || backings != 0 || server.open_files() != 0 || server.waiting() != 0) std::abort();
+  if (unanswered != 0) broken("requests were not answered");
+  if (backings != 0) broken("backing files are left");
+  if (server.open_files() != 0) broken("files are left open");
+  if (server.waiting() != 0) broken("requests still wait");
   return 0;
 }
