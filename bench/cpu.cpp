@@ -39,9 +39,9 @@ class LocalRings {
       local->ring.control->gate = gate_cpu_open;
       const Ring& r = local->ring;
       places[cpu] = {r.control, r.subbuf(0), subbuf_size, r.geometry.nr_subbufs(), r.geometry.capacity(), r};
-      rings_->place[cpu] = &places[cpu];
     }
-    rings_->nr = rings_->nr_usual = nr_;
+    new (rings_) CpuRings{{}, nr_, nr_, {}};
+    for (u32 cpu = 0; cpu < nr_; ++cpu) rings_->place[cpu] = &places[cpu];
   }
   ~LocalRings() { std::free(rings_); }
   const CpuRings& all() const { return *rings_; }
@@ -58,7 +58,7 @@ i64 area() { return detail::cpu_side->area; }
 
 [[gnu::noinline]] bool write16(const LocalRings& rings, u64 a, u64 b) {
   const u64 payload[] = {a, b};
-  return Direct(Clock{}).write(rings.all(), area(), payload, sizeof payload) == Refused::no;
+  return Direct(Clock{}).write<sizeof payload>(rings.all(), area(), payload, sizeof payload) == Refused::no;
 }
 
 // ns a turn of each body, their rounds in turn: the fastest rounds' median.
@@ -183,7 +183,8 @@ struct Counting {
     if (s == Sequence::aborted) aborted_here->fetch_add(1, std::memory_order_relaxed);
     return s;
   }
-  static Sequence append_usual(i64 a, const CpuRings& r, const Shape& s, const void* p) noexcept { return note(Rseq::append_usual(a, r, s, p)); }
+  template <u32 known>
+  static Sequence append_usual(i64 a, const CpuRings& r, const Shape& s, const void* p) noexcept { return note(Rseq::append_usual<known>(a, r, s, p)); }
   static Sequence append(i64 a, const Append& e) noexcept { return note(Rseq::append(a, e)); }
   static Sequence refuse(i64 a, const Refuse& r) noexcept { return note(Rseq::refuse(a, r)); }
   static Sequence enter(i64 a, const Enter& e) noexcept { return note(Rseq::enter(a, e)); }

@@ -71,22 +71,29 @@ inline bool pin(pid_t thread, u32 cpu) {
   return sched_setaffinity(thread, sizeof set, &set) == 0;
 }
 
+// A process's rings of so many CPUs, without their places, in `words`.
+inline CpuRings& rings_in(std::vector<u64>& words, u32 nr, u32 nr_usual) {
+  words.assign(sizeof(CpuRings) / 8 + nr, 0);
+  return *new (words.data()) CpuRings{{}, nr_usual, nr, {}};
+}
+inline void put_place(CpuRings& all, u32 cpu, const CpuPlace& place) {
+  const CpuPlace* const at = &place;
+  std::memcpy(reinterpret_cast<u8*>(&all) + offsetof(CpuRings, place) + sizeof at * cpu, &at, sizeof at);
+}
+
 // One ring for each possible CPU. The addresses are the same in each process that is forked from here.
 class CpuRingSet {
  public:
   CpuRingSet(u32 subbuf_size, u32 nr_subbufs, bool discard, bool usual = true)
-      : places_(possible_cpus()), words_(sizeof(CpuRings) / 8 + places_.size()) {
-    CpuRings& all = *reinterpret_cast<CpuRings*>(words_.data());
-    all.nr = nr();
-    all.nr_usual = usual ? nr() : 0;
+      : places_(possible_cpus()) {
+    CpuRings& all = rings_in(words_, nr(), usual ? nr() : 0);
     for (u32 cpu = 0; cpu < nr(); ++cpu) {
       Ring ring = shared_ring(subbuf_size, nr_subbufs, discard);
       ring.kind = RingKind::cpu;
       ring.control->kind = static_cast<u64>(RingKind::cpu);
       ring.control->gate = gate_cpu_open;
       places_[cpu] = {ring.control, ring.subbuf(0), ring.geometry.subbuf_size(), ring.geometry.nr_subbufs(), ring.geometry.capacity(), ring};
-      const CpuPlace* const place = &places_[cpu];
-      std::memcpy(reinterpret_cast<u8*>(&all) + offsetof(CpuRings, place) + sizeof place * cpu, &place, sizeof place);
+      put_place(all, cpu, places_[cpu]);
     }
   }
   ~CpuRingSet() {
@@ -96,6 +103,7 @@ class CpuRingSet {
   CpuRingSet& operator=(const CpuRingSet&) = delete;
 
   const CpuRings& rings() const { return *reinterpret_cast<const CpuRings*>(words_.data()); }
+  CpuRings& rings() { return *reinterpret_cast<CpuRings*>(words_.data()); }
   u32 nr() const { return static_cast<u32>(places_.size()); }
   const Ring& operator[](u32 cpu) const { return places_[cpu].ring; }
 
@@ -115,8 +123,10 @@ inline u64 numbered_mix(u32 who, u64 sequence) {
   x ^= x >> 29;
   return x * 0xBF58476D1CE4E5B9u;
 }
+inline constexpr u32 numbered_usual = 28;  // each fourth one's size, which is known when it is compiled
 inline u32 numbered_size(u64 mix) {
   const u32 more = static_cast<u32>(mix >> 40);
+  if (more % 4 == 1) return numbered_usual;
   return static_cast<u32>(sizeof(Numbered)) + (more % 16 == 0 ? more / 16 % (numbered_most - 24) : more / 16 % 100);
 }
 // Safe in a signal handler. to: numbered_most bytes.
@@ -126,6 +136,10 @@ inline u32 make_numbered(u8* to, u32 who, u64 sequence) {
   std::memcpy(to, &n, sizeof n);
   for (u32 i = sizeof n; i < n.size; ++i) to[i] = static_cast<u8>(mix >> (i % 7 * 8)) ^ static_cast<u8>(i);
   return n.size;
+}
+template <class W>
+RS_INLINE Refused write_numbered(const W& writer, const CpuRings& rings, const void* payload, u32 size) {
+  return size == numbered_usual ? writer.template write<numbered_usual>(rings, rseq_area(), payload, size) : writer.write(rings, rseq_area(), payload, size);
 }
 // False: some byte is not what was written, padding behind the payload included.
 inline bool is_numbered(const u8* from, u32 room, Numbered& n) {

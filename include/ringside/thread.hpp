@@ -77,13 +77,14 @@ extern constinit const CpuSide* cpu_side;
 // this thread, or `as`, if that is not 0.
 bool write_slowly(const ringside_event& event, void* payload, u32 size, Refused why, i32 as = 0) noexcept;
 
-// The common bytes are there. Inline, so that what is known of the size at the call is known here.
+// The common bytes are there. known: known_size(size), of a payload whose size is always the same.
+template <u32 known = 0>
 RS_INLINE bool write_event(const ThisThread& t, const ringside_event& event, void* payload, u32 size) noexcept {
   Refused why = Refused::no_ring;
 #if RS_RSEQ
   if (t.on_cpus()) [[likely]] {
     const CpuSide& side = *__atomic_load_n(&cpu_side, __ATOMIC_RELAXED);
-    why = side.writer.write(*side.rings, side.area, payload, size);
+    why = side.writer.write<known>(*side.rings, side.area, payload, size);
     if (why == Refused::no) [[likely]]
       return true;
   }

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ringside/abi/sub_buffer.hpp>
+#include <set>
 
 #include "schema/format_text.hpp"
 #include "source/trace_dat_format.hpp"
@@ -108,8 +109,8 @@ class DatWriter {
 
   result<TraceDatSize> version_6(TraceDat& dat, u32 page) {
     u32 cpus = 0;
-    for (const auto& buffer : dat.buffers) {
-      for (const auto& ring : buffer.rings) cpus = std::max(cpus, ring->name().ring + 1);
+    for (auto& buffer : dat.buffers) {
+      for (const u32 cpu : give_cpus(buffer)) cpus = std::max(cpus, cpu + 1);
     }
     if (cpus > most_cpus) return too_many(cpus);
     std::string head = start("6", page);
@@ -245,10 +246,32 @@ class DatWriter {
     return true;
   }
 
+  // Puts a buffer's rings in the order of their CPU numbers, of a CPU's rings the older ones first; answers the numbers. One that no
+  // file can have becomes one that is free.
+  static std::vector<u32> give_cpus(TraceDatBuffer& buffer) {
+    const auto place = [](const std::unique_ptr<Source>& ring) { return std::pair(ring->name().column(), ring->name().ring); };
+    std::sort(buffer.rings.begin(), buffer.rings.end(), [&](const auto& a, const auto& b) { return place(a) < place(b); });
+    std::set<u32> taken;
+    for (const auto& ring : buffer.rings) taken.insert(ring->name().column());
+    std::vector<u32> cpus;
+    u32 next = 0;
+    for (const auto& ring : buffer.rings) {
+      u32 cpu = ring->name().column();
+      if (cpu >= most_cpus) {
+        while (taken.count(next) != 0) ++next;
+        cpu = next++;
+      }
+      cpus.push_back(cpu);
+    }
+    return cpus;
+  }
+
   result<std::vector<Placed>> rings(TraceDatBuffer& buffer, u32 page) {
     std::vector<Placed> placed;
-    if (buffer.rings.size() > most_cpus) return too_many(buffer.rings.size());
-    for (auto& ring : buffer.rings) {
+    const std::vector<u32> cpus = give_cpus(buffer);
+    if (cpus.size() > most_cpus) return too_many(cpus.size());
+    for (size_t i = 0; i < cpus.size(); ++i) {
+      auto& ring = buffer.rings[i];
       const u64 begin = at_;
       const auto own = ring->counters().subbuf_size;
       const auto images = ring->images();
@@ -266,7 +289,8 @@ class DatWriter {
         }
       }
       size_.sub_buffers += (at_ - begin) / page;
-      placed.push_back({ring->name().ring, begin, at_ - begin});
+      if (placed.empty() || placed.back().cpu != cpus[i]) placed.push_back({cpus[i], begin, 0});
+      placed.back().size = at_ - placed.back().offset;
       ring = nullptr;  // its file is closed: there may be thousands
     }
     return placed;

@@ -5,7 +5,7 @@
 //   must(write_trace_dat("trace.dat", dat));
 //
 // Sub-buffers go in as they are; no event is rewritten. A file has one space of event ids, and those of the kernel and of programs
-// do not meet (abi::event_id). A ring's number becomes the number of the CPU that trace-cmd shows.
+// do not meet (abi::event_id). A thread's ring's number becomes the number of the CPU that trace-cmd shows.
 #pragma once
 #include <map>
 #include <memory>

@@ -167,10 +167,11 @@ const detail::CpuSide* open_cpu_side(const InstanceWords& words, [[maybe_unused]
   const RingClockNow clock{process.clock.kind, &words.control->clock_base_ticks};
   auto* const rings = static_cast<CpuRings*>(std::calloc(1, sizeof(CpuRings) + nr * sizeof(CpuPlace*)));
   if (rings == nullptr) return nullptr;
+  new (rings) CpuRings{bell, 0, 0, {}};
   rings->nr = static_cast<u32>(nr);
   rings->nr_usual = clock.in_sequence() ? rings->nr : 0;
   for (u32 cpu = 0; cpu < nr; ++cpu) rings->place[cpu] = &nowhere;
-  auto* const kept = new (std::nothrow) KeptSide{{rings, area(), CpuWriter<RingClockNow, Rseq>(clock, bell)}, kept_sides};
+  auto* const kept = new (std::nothrow) KeptSide{{rings, area(), CpuWriter<RingClockNow, Rseq>(clock)}, kept_sides};
   if (kept == nullptr) return nullptr;
   kept_sides = kept;
   const detail::CpuSide* const side = &kept->side;

@@ -187,5 +187,13 @@ using namespace ringside;
 extern "C" bool ringside_write(ringside_event* event, void* payload, uint32_t size) {
   const detail::ThisThread& t = detail::this_thread;
   detail::put_common(*event, t.tid, payload);
-  return detail::write_event(t, *event, payload, size);
+  switch (size) {  // what most events are is copied without a loop
+    case 8: return detail::write_event<8>(t, *event, payload, size);
+    case 16: return detail::write_event<16>(t, *event, payload, size);
+    case 24: return detail::write_event<24>(t, *event, payload, size);
+    case 32: return detail::write_event<32>(t, *event, payload, size);
+    case 40: return detail::write_event<40>(t, *event, payload, size);
+    case 48: return detail::write_event<48>(t, *event, payload, size);
+    default: return detail::write_event(t, *event, payload, size);
+  }
 }

@@ -92,6 +92,17 @@ TEST_F(CpuRingsCli, ARecordingGoesOnOverAResize) {
   for (const json& ring : stat["rings"]) sizes.insert(ring["subbuf_size"].get<u64>());
   EXPECT_EQ(sizes.size(), 2u);
   EXPECT_TRUE(stat["adds_up"]);
+  // A trace.dat has one CPU for both.
+  ASSERT_EQ(ringside("export --to r1.dat r1").code, 0) << test::slurp(dir + "/err");
+  const auto ours = events("r1"), theirs = events("r1.dat");
+  ASSERT_EQ(theirs.size(), ours.size());
+  for (size_t i = 0; i < ours.size(); ++i) {
+    EXPECT_EQ(theirs[i]["ts"], ours[i]["ts"]);
+    EXPECT_EQ(theirs[i]["cpu"], ours[i]["cpu"]);
+  }
+  if (run("trace-cmd --help").code == 127) GTEST_SKIP() << "there is no trace-cmd";
+  const Outcome o = run("trace-cmd report -i r1.dat 2>/dev/null | grep -c 'path=\"/etc/hostname\"'");
+  EXPECT_EQ(o.out, "2\n") << o.err;
 }
 
 TEST_F(CpuRingsCli, WithoutRseqThreadsGetRingsOfTheirOwn) {

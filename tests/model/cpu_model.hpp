@@ -262,6 +262,7 @@ template <Plant P, Machine A>
 struct ModelRseq {
   static u32 cpu(i64 area) noexcept { return cpus.cpu_id(area); }
 
+  template <u32>
   static Sequence append_usual(i64 area, const CpuRings& rings, const ringside::Shape& shape, const void* payload) noexcept {
     Run run(area);
     const u32 cpu = cpus.cpu_id(area);
@@ -425,6 +426,7 @@ struct ModelRseq {
     void store4(u8* p, u32 v) { store_bytes(p, v, false); }
     void store8(u8* p, u64 v) { store_bytes(p, v, true); }
     void copy(u8* to, const void* from, u64 size) {
+      if (size == 0) return;
       const auto* const bytes = static_cast<const u8*>(from);
       u32 word;
       memcpy(&word, bytes, 4);
@@ -507,8 +509,7 @@ class CpuModel {
     cpus.time = shape.time;
     cpus.bell = b->bell;
     const Geometry g(4096, shape.subbufs + shape.spares, shape.spares);
-    rings_->nr = shape.cpus;
-    rings_->nr_usual = shape.counter ? 0 : shape.cpus;
+    new (rings_) CpuRings{{&b->bell[0], &b->bell[1], ring_bell, b}, shape.counter ? 0 : shape.cpus, shape.cpus, {}};
     for (u32 c = 0; c < shape.cpus; ++c) {
       Ring& ring = cpus.logs[c].ring;
       ring.geometry = g;
@@ -522,7 +523,7 @@ class CpuModel {
       name_words(world, ring);
     }
     new (writer_ = static_cast<W*>(world.allocate(sizeof(W))))
-        W(ModelClock{!shape.counter}, Doorbell{&b->bell[0], &b->bell[1], ring_bell, b});
+        W(ModelClock{!shape.counter});
     if (shape.checked) world.check([m = *this] { m.holds(&CpuModel::watched); });
   }
 
@@ -553,7 +554,7 @@ class CpuModel {
     if (++b->events == CpuBooks::most_events) fail("the books are full");
     const u32 number = b->events;
     u32 payload[1024];
-    payload[0] = payload[size / 4 - 1] = number;
+    payload[0] = payload[size < 8 ? 0 : size / 8 * 2 - 1] = payload[size / 4 - 1] = number;  // first and last of what is copied, and of all
     ++b->open;
     const Refused why = writer_->write(*rings_, thread, payload, size);
     --b->open;

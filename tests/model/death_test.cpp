@@ -71,10 +71,14 @@ TEST(Death, WriterThenRecover) {
 }
 
 TEST(Death, WriterInAPlainStore) {
-  const Options o{.preemptions = 1, .stale = 0, .signals = 1, .seconds = 20};
-  prove("writer dies in a plain store", o,
+  const Options one{.preemptions = 1, .stale = 0, .signals = 1, .seconds = 20}, none{.preemptions = 0, .stale = 0, .signals = 1, .seconds = 20};
+  prove("writer dies in a plain store", one,
+        writer_dies({.shape = {3}, .before = {100}, .writes = {100}, .handlers = {100}}));
+  prove("the same, on the reader's page", one,
+        writer_dies({.shape = {3}, .before = {100}, .read_before = 1, .writes = {100}, .handlers = {100}}));
+  prove("with another event behind it", none,
         writer_dies({.shape = {3}, .before = {100}, .writes = {100, 100}, .handlers = {100}}));
-  prove("the same, on the reader's page", o,
+  prove("the same, on the reader's page", none,
         writer_dies({.shape = {3}, .before = {100}, .read_before = 1, .writes = {100, 100}, .handlers = {100}}));
   const Options two{.preemptions = 0, .stale = 0, .signals = 2, .seconds = 20};
   prove("with two handlers, discard mode", two,

@@ -59,8 +59,9 @@ void add(u64& word) { Hardware::add_local(&word, 1); }
 
 struct Counted {
   RS_INLINE static u32 cpu(i64 area) noexcept { return Rseq::cpu(area); }
+  template <u32 known>
   RS_INLINE static Sequence append_usual(i64 area, const CpuRings& r, const Shape& shape, const void* payload) noexcept {
-    const Sequence s = Rseq::append_usual(area, r, shape, payload);
+    const Sequence s = Rseq::append_usual<known>(area, r, shape, payload);
     add(s == Sequence::done ? mine->tries.usual : s == Sequence::moved ? mine->tries.not_usual : mine->tries.aborted);
     return s;
   }
@@ -81,7 +82,7 @@ bool write_one(u32 context) {
   const u64 sequence = mine->done[context];
   const u32 who = static_cast<u32>(mine - stage->lives) * contexts + context;
   const u32 size = make_numbered(payload, who, sequence);
-  const Refused why = writer.write(*rings, rseq_area(), payload, size);
+  const Refused why = write_numbered(writer, *rings, payload, size);
   if (why == Refused::no)
     __atomic_store_n(&mine->done[context], sequence + 1, __ATOMIC_RELAXED);
   else

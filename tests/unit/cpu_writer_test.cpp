@@ -31,8 +31,9 @@ Tries tries;
 
 struct Counted {
   static u32 cpu(i64 area) noexcept { return Rseq::cpu(area); }
+  template <u32 known>
   static Sequence append_usual(i64 area, const CpuRings& rings, const Shape& shape, const void* payload) noexcept {
-    const Sequence s = Rseq::append_usual(area, rings, shape, payload);
+    const Sequence s = Rseq::append_usual<known>(area, rings, shape, payload);
     ++(s == Sequence::done ? tries.usual : s == Sequence::moved ? tries.not_usual : tries.aborted);
     return s;
   }
@@ -187,6 +188,40 @@ TEST_F(CpuWriterTest, EverySizeByTheUsualSequence) {
   }
   for (u32 id = 0; id < 200; ++id)
     ASSERT_EQ(0, std::memcmp(p.ring.subbuf(id), p.other.subbuf(id), 4096)) << id << "\n" << hex(p.ring.subbuf(id), 256);
+}
+
+// A size that is known when it is compiled makes no difference to the bytes, on ever so little room.
+template <u32 known>
+void known_sizes(const CpuRingSet& set, const u8* payload, std::vector<u32>& sizes) {
+  const CpuWriter<TickClock, Counted> usual{TickClock{}};
+  for (int i = 0; i < 300; ++i, sizes.push_back(known)) ASSERT_EQ(usual.write<known>(set.rings(), rseq_area(), payload + i % 5, known), Refused::no);
+  if constexpr (known < most_known) known_sizes<known + 4>(set, payload, sizes);
+}
+TEST_F(CpuWriterTest, KnownSizes) {
+  Pair p(100, false, 4096, true);
+  std::vector<u32> sizes;
+  known_sizes<4>(p.set, payload, sizes);
+  EXPECT_GT(tries.usual, sizes.size() * 9 / 10);
+  Reader<> reader(p.ring);
+  size_t n = 0;
+  while (reader.get_reader(false) == Got::data) {
+    abi::EventCursor c(reader.data(), reader.view().begin, reader.view().end, p.ring.header(reader.view().id).time_stamp);
+    for (; c.next(); ++n) {
+      ASSERT_LT(n, sizes.size());
+      const u8* const from = payload + n % 300 % 5;
+      ASSERT_EQ(c.payload().size, abi::event_size(sizes[n]) - 4) << n;
+      ASSERT_TRUE(std::equal(from, from + sizes[n], c.payload().data)) << n;
+      for (u32 b = sizes[n]; b < c.payload().size; ++b) ASSERT_EQ(c.payload().data[b], 0) << n;
+    }
+    ASSERT_EQ(c.malformed(), abi::Malformed::no);
+  }
+  EXPECT_EQ(n, sizes.size());
+  for (u32 size = 1; size <= 200; ++size) {
+    EXPECT_TRUE(known_size(size) == 0 ? size > 60 : known_size(size) >= size && known_size(size) < size + 4);
+    if (known_size(size) != 0) {
+      EXPECT_EQ(abi::event_size(known_size(size)), abi::event_size(size));
+    }
+  }
 }
 
 TEST_F(CpuWriterTest, EverySizeByTheUsualSequenceBehindAnyEvent) {
@@ -396,11 +431,8 @@ class Fenced {
     ring.control = reinterpret_cast<Control*>(map(control_size(ring.geometry), control_map_));
     ring.data = map(ring.geometry.data_size(), data_map_);
     place_ = {ring.control, ring.subbuf(0), 4096, nr_subbufs, ring.geometry.capacity(), ring};
-    words_.resize(sizeof(CpuRings) / 8 + possible_cpus());
-    CpuRings& all = *reinterpret_cast<CpuRings*>(words_.data());
-    all.nr = all.nr_usual = possible_cpus();
-    const CpuPlace* const place = &place_;
-    for (u32 cpu = 0; cpu < all.nr; ++cpu) std::memcpy(reinterpret_cast<u8*>(&all) + offsetof(CpuRings, place) + 8 * cpu, &place, 8);
+    CpuRings& all = rings_in(words_, possible_cpus(), possible_cpus());
+    for (u32 cpu = 0; cpu < all.nr; ++cpu) put_place(all, cpu, place_);
     clear();
   }
   ~Fenced() {
@@ -591,11 +623,9 @@ TEST_F(CpuWriterTest, NotMapped) {
   Pair p(4, false, 4096, true);
   Control shut{};
   const CpuPlace nowhere{&shut, nullptr, 0, 0, 0, Ring{}};
-  std::vector<u64> words(sizeof(CpuRings) / 8 + p.set.nr());
-  CpuRings& all = *reinterpret_cast<CpuRings*>(words.data());
-  all.nr = all.nr_usual = p.set.nr();
-  const CpuPlace* const place = &nowhere;
-  for (u32 cpu = 0; cpu < all.nr; ++cpu) std::memcpy(reinterpret_cast<u8*>(&all) + offsetof(CpuRings, place) + 8 * cpu, &place, 8);
+  std::vector<u64> words;
+  CpuRings& all = rings_in(words, p.set.nr(), p.set.nr());
+  for (u32 cpu = 0; cpu < all.nr; ++cpu) put_place(all, cpu, nowhere);
   const CpuWriter<TickClock, Counted> usual{TickClock{}};
   for (u32 size : {0u, 8u, 300u, 5000u}) EXPECT_EQ(usual.write(all, rseq_area(), payload, size), Refused::no_ring);
 }
@@ -605,6 +635,7 @@ template <Sequence answer>
 struct Never {
   static inline u32 asked;
   static u32 cpu(i64) noexcept { return 0; }
+  template <u32 known>
   static Sequence append_usual(i64, const CpuRings&, const Shape&, const void*) noexcept { return answer; }
   static Sequence append(i64, const Append&) noexcept {
     ++asked;
@@ -697,7 +728,8 @@ TEST_F(CpuWriterTest, Bells) {
     u32 times = 0;
   } rung;
   const Doorbell bell{&rung.any, &rung.percent, [](void* r) noexcept { ++static_cast<Rung*>(r)->times; }, &rung};
-  const CpuWriter<TickClock, Counted> writer{TickClock{}, bell};
+  p.set.rings().bell = bell;
+  const CpuWriter<TickClock, Counted> writer{TickClock{}};
   const auto write = [&](u32 size) { ASSERT_EQ(writer.write(p.set.rings(), rseq_area(), payload, size), Refused::no); };
   write(10);
   write(10);

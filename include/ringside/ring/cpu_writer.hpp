@@ -1,6 +1,6 @@
 // The writer of the rings of CPUs: for all threads of all processes that map them, and their signal handlers.
 //
-//   CpuWriter<RingClockNow, Rseq> w(clock, bell);
+//   CpuWriter<RingClockNow, Rseq> w(clock);
 //   const Refused why = w.write(rings, area, payload, size);     // rings: where this process has them; area: of rseq
 //
 // Never waits, allocates or calls the system. An event is written whole or not at all: there is no reservation, so a handler, a
@@ -17,38 +17,49 @@
 
 namespace ringside {
 
-// size: 0 to the largest payload of any ring. `payload` is looked at for what is not a multiple of 4.
+// size: 0 to the largest payload of any ring. `payload` is looked at for what is not a multiple of 8.
 RS_INLINE Shape shape_of(const void* payload, u32 size) noexcept {
   const u32 data_size = abi::event_size(size);
-  const u32 at = abi::payload_offset(data_size);
-  Shape s{u64{1} << 32 | data_size, abi::event_word(at == 4 ? (data_size - 4) / 4 : 0, 0), at, size & ~3u, 0};
+  const u32 at = abi::payload_offset(data_size), rest = size % 8;
+  Shape s{u64{1} << 32 | data_size, abi::event_word(at == 4 ? (data_size - 4) / 4 : 0, 0), at, size - rest, 0};
   if (at == 8) s.head |= u64{data_size - 4} << 32;
-  if (size % 4 != 0) {
-    const u8* const rest = static_cast<const u8*>(payload) + s.size;
-    const u32 bytes = rest[0] | (size % 4 > 1 ? rest[1] << 8 : 0) | (size % 4 > 2 ? rest[2] << 16 : 0);
-    s.tail_bytes = u64{bytes} << (8 * (8 + at + s.size - data_size));
-    if (size < 4) s.head |= u64{bytes} << 32;
+  if (rest != 0) {
+    u64 bytes = 0;
+    if (size > 8) {
+      __builtin_memcpy(&bytes, static_cast<const u8*>(payload) + size - 8, 8);
+      s.tail_bytes = bytes >> (64 - 8 * rest) << (8 * (8 + at + s.size - data_size));
+    } else {
+      for (u32 i = 0; i < rest; ++i) bytes |= u64{static_cast<const u8*>(payload)[i]} << (8 * i);
+      s.head |= bytes << 32;
+      s.tail_bytes = size > 4 ? bytes >> 32 : 0;  // the event is 16 bytes then
+    }
   }
   return s;
 }
+
+// The size of a payload that is known when it is compiled, for CpuWriter::write; 0: it makes no difference. As an event's size it says no more
+// than whole 4 bytes, the payload is to have zeros up to them.
+constexpr u32 known_size(u32 size) noexcept { return align_up(size, 4u) <= most_known ? align_up(size, 4u) : 0; }
 
 template <RingClock C, class S, Memory M = Hardware, Orders O = Orders{}>
 class CpuWriter {
  public:
   static constexpr u32 most_tries = 1000;  // a debugger that steps through a sequence aborts each
 
-  explicit CpuWriter(C clock, const Doorbell& bell = {}) noexcept : clock_(clock), bell_(bell) {}
+  explicit CpuWriter(C clock) noexcept : clock_(clock) {}
 
-  // Refused::no: it is written.
+  // Refused::no: it is written. known: 0, or known_size(size).
+  template <u32 known = 0>
   RS_INLINE Refused write(const CpuRings& rings, i64 area, const void* payload, u32 size) const noexcept {
-    const Shape shape = shape_of(payload, size);
-    if (S::append_usual(area, rings, shape, payload) != Sequence::done) [[unlikely]]
-      return write_slowly(rings, area, shape, payload);
-    ring_bell();
+    const Shape shape = shape_of(payload, known != 0 ? known : size);
+    if (S::template append_usual<known>(area, rings, shape, payload) != Sequence::done) [[unlikely]]
+      return write_slowly(rings, area, payload, size);
+    ring_bell(rings);
     return Refused::no;
   }
 
-  RS_NOINLINE Refused write_slowly(const CpuRings& rings, i64 area, const Shape& shape, const void* payload) const noexcept {
+  RS_NOINLINE Refused write_slowly(const CpuRings& rings, i64 area, const void* payload, u32 size) const noexcept {
+    const Shape shape = shape_of(payload, size);
     for (u32 tries = most_tries; tries != 0; --tries) {
       const u32 cpu = S::cpu(area);
       if (cpu >= rings.nr) return Refused::no_ring;
@@ -61,10 +72,10 @@ class CpuWriter {
       Append a;
       if (prepare(ring, seen, shape, payload, a)) {
         if (S::append(area, a) != Sequence::done) continue;
-        ring_bell();
+        ring_bell(rings);
         return Refused::no;
       }
-      why = next_sub_buffer(ring, area, seen);
+      why = next_sub_buffer(ring, area, seen, rings.bell);
       if (why != Refused::no) return why;
     }
     return Refused::interrupted;
@@ -81,10 +92,10 @@ class CpuWriter {
     u64 last;  // time of the newest event
   };
 
-  RS_INLINE void ring_bell() const noexcept {
+  RS_INLINE static void ring_bell(const CpuRings& rings) noexcept {
     M::fence_light();  // pairs: WAKE
-    if (M::load(bell_.any, Order::relaxed) != 0) [[unlikely]]
-      bell_.ring(bell_.context);
+    if (M::load(rings.bell.any, Order::relaxed) != 0) [[unlikely]]
+      rings.bell.ring(rings.bell.context);
   }
 
   static Refused look(const Ring& ring, u32 cpu, Seen& seen) noexcept {
@@ -156,7 +167,7 @@ class CpuWriter {
   }
 
   // Refused::no: look again.
-  RS_NOINLINE Refused next_sub_buffer(const Ring& ring, i64 area, const Seen& seen) const noexcept {
+  RS_NOINLINE static Refused next_sub_buffer(const Ring& ring, i64 area, const Seen& seen, const Doorbell& bell) noexcept {
     const Geometry& g = ring.geometry;
     Control& c = *ring.control;
     const u64 position = seen.place.position + 1;
@@ -203,7 +214,7 @@ class CpuWriter {
     e.last = seen.last;
     if (S::enter(area, e) == Sequence::done) {
       M::fence_light();  // pairs: WAKE
-      if (const u64 percent = M::load(bell_.percent, Order::relaxed); percent != 0 && is_full<M>(ring, percent - 1)) bell_.ring(bell_.context);
+      if (const u64 percent = M::load(bell.percent, Order::relaxed); percent != 0 && is_full<M>(ring, percent - 1)) bell.ring(bell.context);
     }
     return Refused::no;
   }
@@ -217,7 +228,6 @@ class CpuWriter {
   }
 
   [[no_unique_address]] mutable C clock_;
-  Doorbell bell_;
 };
 
 }  // namespace ringside

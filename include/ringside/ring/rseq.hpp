@@ -16,6 +16,7 @@
 // Source: Linux Documentation and include/uapi/linux/rseq.h; glibc's __rseq_offset.
 #pragma once
 #include <ringside/ring/control.hpp>
+#include <ringside/ring/doorbell.hpp>
 
 namespace ringside {
 
@@ -28,12 +29,13 @@ struct CpuPlace {
   Control* control;
   u8* first;         // sub-buffer 0
   u64 subbuf_size;
-  u32 nr_subbufs, capacity;
+  u64 nr_subbufs, capacity;
   Ring ring;         // the same, for C++
 };
 
 // This process's rings of the CPUs 0 to nr - 1; one that it has not mapped is a place whose gate is shut.
 struct CpuRings {
+  Doorbell bell;
   u32 nr_usual;  // CPUs that the usual sequence serves: nr, or 0 if the clock is not the time stamp counter
   u32 nr;
   const CpuPlace* place[1];  // as many as there are CPUs
@@ -46,11 +48,14 @@ RS_INLINE const CpuPlace& place_in(const CpuRings& rings, u32 cpu) noexcept {
 // What an event looks like, but for its time.
 struct Shape {
   u64 grow;        // 1 << 32 | its bytes, what it adds to `committed`
-  u64 head;        // first 8 bytes: header, and array[0] if it is large
+  u64 head;        // first 8 bytes: header, and array[0] if it is large, or what a payload below 8 bytes begins with
   u64 payload_at;  // 4, or 8
-  u64 size;        // of the payload, in whole 4 bytes: these are copied
-  u64 tail_bytes;  // last 8 bytes of the event, stored before head and payload: what whole 4 bytes leave over, and zeros
+  u64 size;        // of the payload, in whole 8 bytes: these are copied
+  u64 tail_bytes;  // last 8 bytes of the event, stored before head and payload: what whole 8 bytes leave over, and zeros
 };
+
+// The largest payload that the usual sequence copies without a loop, if its size is known when it is compiled: bytes, a multiple of 4.
+inline constexpr u32 most_known = 64;
 
 // To append any event. All addresses were worked out from the process's own geometry.
 struct Append {
@@ -67,7 +72,7 @@ struct Append {
   u64 extend;
   u64 head, delta_mask;  // first 8 bytes: head | (now - last & delta_mask) << 5
   u64 tail_bytes;        // of its shape
-  u8* to;                // `size` bytes from `from`, a multiple of 4
+  u8* to;                // `size` bytes from `from`, a multiple of 8
   const void* from;
   u64 size;
   u64* committed;        // = committed_after, before commit
@@ -122,12 +127,13 @@ struct Refuse {
   "leaq 3b(%%rip), %%rax\n\t"                    \
   "movq %%rax, %%fs:8(%[area])\n1:\n\t"
 #define RS_RSEQ_SAME_CPU "movl (%[a]), %%eax\n\tcmpl %%eax, %%fs:4(%[area])\n\tjne 6f\n\t"
-#define RS_RSEQ_END                                                            \
-  "2:\n\txorl %[result], %[result]\n\tjmp 7f\n"                                \
-  "6:\n\tmovl $1, %[result]\n\tjmp 7f\n"                                       \
-  "9:\n\tmovl $3, %[result]\n\tjmp 7f\n\t"                                     \
-  ".pushsection __rseq_failure, \"ax?\"\n\t"                                   \
-  ".byte 0x0f, 0xb9, 0x3d\n\t.long 0x53053053\n4:\n\tmovl $2, %[result]\n\tjmp 7f\n\t" \
+#define RS_RSEQ_END                                                \
+  "2:\n\txorl %[result], %[result]\n"                              \
+  ".pushsection __rseq_failure, \"ax?\"\n\t"                       \
+  ".byte 0x0f, 0xb9, 0x3d\n\t.long 0x53053053\n"                   \
+  "4:\n\tmovl $2, %[result]\n\tjmp 7f\n"                           \
+  "6:\n\tmovl $1, %[result]\n\tjmp 7f\n"                           \
+  "9:\n\tmovl $3, %[result]\n\tjmp 7f\n\t"                         \
   ".popsection\n7:\n"
 
 #else
@@ -176,10 +182,10 @@ struct Rseq {
 #define RS_USUAL_FIELDS                                                                                                       \
   [nr] "i"(offsetof(CpuRings, nr_usual)), [places] "i"(offsetof(CpuRings, place)), RS_FIELD(CpuPlace, control),               \
       RS_FIELD(CpuPlace, first), [stride] "i"(offsetof(CpuPlace, subbuf_size)), RS_FIELD(CpuPlace, nr_subbufs),               \
-      RS_FIELD(CpuPlace, capacity), RS_FIELD(Shape, grow), RS_FIELD(Shape, head), RS_FIELD(Shape, payload_at),                \
-      RS_FIELD(Shape, size), RS_FIELD(Shape, tail_bytes), [id_mask] "i"(id_mask), [record_size] "i"(sizeof(Record)),          \
+      RS_FIELD(CpuPlace, capacity), [id_mask] "i"(id_mask), [record_size] "i"(sizeof(Record)),                                \
       [records] "i"(sizeof(Control)), [data] "i"(abi::header_size), [delta_limit] "i"(abi::delta_limit), RS_CONTROL_FIELDS,   \
       RS_RECORD_FIELDS
+#define RS_SHAPE_FIELDS RS_FIELD(Shape, grow), RS_FIELD(Shape, head), RS_FIELD(Shape, payload_at), RS_FIELD(Shape, size), RS_FIELD(Shape, tail_bytes)
 #define RS_CONTROL_FIELDS [gate] "i"(offsetof(Control, gate)), [place] "i"(offsetof(Control, commit)), [open] "i"(gate_cpu_open)
 #define RS_RECORD_FIELDS                                                                                              \
   [r_times] "i"(offsetof(Record, reserve)), [r_committed] "i"(offsetof(Record, committed)), [r_base] "i"(offsetof(Record, base))
@@ -201,52 +207,76 @@ struct Rseq {
     return static_cast<Sequence>(result);
   }
 
+#if defined(__x86_64__)
+// All loads stand before the clock is read, as nothing behind that begins before it ends; all stores behind it, as it waits for those
+// before it (AMD Zen 3: 2 ns each).
+// Finds the CPU's ring, the tail's sub-buffer (r10), where the event goes (r11, less the header), what `committed` will be (r8), the time
+// of the last event (r9), and where this one's goes (area).
+#define RS_USUAL_FIND                                                                                                          \
+  /* this CPU's ring */                                                                                                        \
+  "movl %%fs:4(%[area]), %%eax\n\tcmpl %c[nr](%[rings]), %%eax\n\tjae 6f\n\t"                                                  \
+  "movq %c[places](%[rings],%%rax,8), %%r8\n\t"                                                                                \
+  "movq %c[control](%%r8), %%r9\n\tcmpq %[open], %c[gate](%%r9)\n\tjne 6f\n\t"                                                 \
+  /* the tail's sub-buffer and record */                                                                                       \
+  "movl %c[place](%%r9), %%eax\n\tandl %[id_mask], %%eax\n\txorl $1, %%eax\n\tcmpq %c[nr_subbufs](%%r8), %%rax\n\tjae 6f\n\t"  \
+  "movl %%eax, %%r10d\n\timulq %c[stride](%%r8), %%r10\n\taddq %c[first](%%r8), %%r10\n\t"                                     \
+  "imulq %[record_size], %%rax, %%rax\n\tleaq %c[records](%%r9,%%rax), %%r9\n\t"                                               \
+  /* not the first event; room; committed must be that of commit, or an event was cut off */                                   \
+  "movq 8(%%r10), %%r11\n\ttestq %%r11, %%r11\n\tje 6f\n\t"                                                                    \
+  "movl %[bytes], %%eax\n\taddq %%r11, %%rax\n\tjc 6f\n\tcmpq %c[capacity](%%r8), %%rax\n\tja 6f\n\t"                          \
+  "movq %c[r_committed](%%r9), %%r8\n\tcmpl %%r8d, %%r11d\n\tjne 6f\n\t"                                                       \
+  /* two slots for times: the last event used the one, this one uses the other */                                              \
+  "movq %%r8, %[area]\n\tshrq $29, %[area]\n\tandl $8, %k[area]\n\taddq %%r9, %[area]\n\t"                                     \
+  "movq %c[r_times](%[area]), %%r9\n\txorq $8, %[area]\n\t"                                                                    \
+  "addq %%r10, %%r11\n\tmovq %[grow], %%rax\n\taddq %%rax, %%r8\n\t"
+// Now; counted, as soon as it is published; the header. Of `area`, with the slot's bit gone, is the record.
+#define RS_USUAL_STAMP                                                                                                         \
+  "rdtsc\n\tshlq $32, %%rdx\n\torq %%rdx, %%rax\n\tmovq %%rax, %c[r_times](%[area])\n\t"                                       \
+  "subq %%r9, %%rax\n\tcmpq %[delta_limit], %%rax\n\tjae 6f\n\t"                                                               \
+  "andq $-9, %[area]\n\tmovq %%r8, %c[r_committed](%[area])\n\tmovl %%r8d, %%r8d\n\t"
+#define RS_USUAL_PUBLISH "movq %%r8, 8(%%r10)\n"
+#endif
+
   // The usual event: not the first of its sub-buffer, there is room, and less than abi::delta_limit ticks have passed. moved: not so.
+  // known: the payload's size, if it is known now and most_known at most; the shape's head and size are made from it.
+  template <u32 known = 0>
   RS_INLINE static Sequence append_usual(i64 area, const CpuRings& rings, const Shape& shape, const void* payload) noexcept {
+    static_assert(known % 4 == 0 && known <= most_known);
     u32 result;
 #if defined(__x86_64__)
-    asm volatile(RS_RSEQ_BEGIN
-        // this CPU's ring
-        "movl %%fs:4(%[area]), %%eax\n\tcmpl %c[nr](%[rings]), %%eax\n\tjae 6f\n\t"
-        "movq %c[places](%[rings],%%rax,8), %%r8\n\t"
-        "movq %c[control](%%r8), %%r9\n\tcmpq %[open], %c[gate](%%r9)\n\tjne 6f\n\t"
-        // the tail's sub-buffer (r10) and record (r9)
-        "movl %c[place](%%r9), %%eax\n\tandl %[id_mask], %%eax\n\txorl $1, %%eax\n\tcmpl %c[nr_subbufs](%%r8), %%eax\n\tjae 6f\n\t"
-        "movl %%eax, %%r10d\n\timulq %c[stride](%%r8), %%r10\n\taddq %c[first](%%r8), %%r10\n\t"
-        "imulq %[record_size], %%rax, %%rax\n\tleaq %c[records](%%r9,%%rax), %%r9\n\t"
-        // not the first event; room; committed must be that of commit, or an event was cut off
-        "movl 8(%%r10), %%r11d\n\ttestl %%r11d, %%r11d\n\tje 6f\n\tmovl %c[grow](%[shape]), %%eax\n\taddq %%r11, %%rax\n\tmovl %c[capacity](%%r8), %%ecx\n\tcmpq %%rcx, %%rax\n\tja 6f\n\t"
-        "movq %c[r_committed](%%r9), %%rcx\n\tcmpl %%ecx, %%r11d\n\tjne 6f\n\t"
-        // now, and what has passed since the time in the one slot; into the other one
-        "movq %%rcx, %%r8\n\tshrq $32, %%r8\n\tandl $1, %%r8d\n\tmovq %c[r_times](%%r9,%%r8,8), %[area]\n\txorl $1, %%r8d\n\t"
-        "leaq %c[data](%%r10,%%r11), %%r11\n\t"
-        "rdtsc\n\tshlq $32, %%rdx\n\torq %%rdx, %%rax\n\t"
-        "movq %%rax, %c[r_times](%%r9,%%r8,8)\n\t"
-        "subq %[area], %%rax\n\tcmpq %[delta_limit], %%rax\n\tjae 6f\n\t"
-        // counted, as soon as it is published
-        "shlq $5, %%rax\n\torq %c[head](%[shape]), %%rax\n\t"
-        "addq %c[grow](%[shape]), %%rcx\n\tmovq %%rcx, %c[r_committed](%%r9)\n\tmovl %%ecx, %%ecx\n\t"
-        // its end, header, payload
-        "movq %c[tail_bytes](%[shape]), %%rdx\n\tmovq %%rdx, 8(%%r10,%%rcx)\n\tmovq %%rax, (%%r11)\n\t"
-        "addq %c[payload_at](%[shape]), %%r11\n\tmovq %c[size](%[shape]), %%r8\n\t"
-        "testb $4, %%r8b\n\tje 5f\n\t"
-        "movl (%[from]), %%edx\n\tmovl %%edx, (%%r11)\n\taddq $4, %[from]\n\taddq $4, %%r11\n5:\n\t"
-        "andq $-8, %%r8\n\tje 8f\n\taddq %%r8, %[from]\n\taddq %%r8, %%r11\n\tnegq %%r8\n"
-        "5:\n\tmovq (%[from],%%r8), %%rdx\n\tmovq %%rdx, (%%r11,%%r8)\n\taddq $8, %%r8\n\tjne 5b\n8:\n\t"
-        "movq %%rcx, 8(%%r10)\n"
-        RS_RSEQ_END
-        : [result] "=&a"(result), [area] "+&r"(area), [from] "+&r"(payload)
-        : [rings] "r"(&rings), [shape] "r"(&shape), RS_USUAL_FIELDS
-        : "rcx", "rdx", "r8", "r9", "r10", "r11", "memory", "cc");
+    if constexpr (known != 0) {
+      asm volatile(RS_RSEQ_BEGIN RS_USUAL_FIND RS_USUAL_STAMP
+          "shll $5, %%eax\n\torl %[head], %%eax\n\tmovl %%eax, %c[data](%%r11)\n\t"
+          ".if %c[bytes] - 4 - %c[size]\n\tmovl $0, %c[data] - 4 + %c[bytes](%%r11)\n\t.endif\n\t"
+          ".set .Lringside_at, 0\n\t.rept %c[size] / 8\n\tmovq .Lringside_at(%[from]), %%rax\n\t"
+          "movq %%rax, %c[data] + 4 + .Lringside_at(%%r11)\n\t.set .Lringside_at, .Lringside_at + 8\n\t.endr\n\t"
+          ".if %c[size] & 4\n\tmovl .Lringside_at(%[from]), %%eax\n\tmovl %%eax, %c[data] + 4 + .Lringside_at(%%r11)\n\t.endif\n\t"
+          RS_USUAL_PUBLISH RS_RSEQ_END
+          : [result] "=&a"(result), [area] "+&r"(area)
+          : [rings] "r"(&rings), [from] "r"(payload), [size] "i"(known), [bytes] "i"(abi::event_size(known)),
+            [grow] "i"(u64{1} << 32 | abi::event_size(known)), [head] "i"(abi::event_word((abi::event_size(known) - 4) / 4, 0)), RS_USUAL_FIELDS
+          : "rdx", "r8", "r9", "r10", "r11", "memory", "cc");
+    } else {
+      asm volatile(RS_RSEQ_BEGIN RS_USUAL_FIND RS_USUAL_STAMP
+          "movq %[tail_bytes], %%rdx\n\tmovq %%rdx, 8(%%r10,%%r8)\n\t"
+          "shlq $5, %%rax\n\torq %[head], %%rax\n\tmovq %%rax, %c[data](%%r11)\n\t"
+          "movq %[size], %%rdx\n\taddq %[payload_at], %%r11\n\taddq %%rdx, %[from]\n\taddq %%rdx, %%r11\n\tnegq %%rdx\n\tje 8f\n"
+          "5:\n\tmovq (%[from],%%rdx), %%rax\n\tmovq %%rax, %c[data](%%r11,%%rdx)\n\taddq $8, %%rdx\n\tjne 5b\n8:\n\t"
+          RS_USUAL_PUBLISH RS_RSEQ_END
+          : [result] "=&a"(result), [area] "+&r"(area), [from] "+&r"(payload)
+          : [rings] "r"(&rings), [bytes] "m"(shape.grow), [grow] "m"(shape.grow), [head] "m"(shape.head), [payload_at] "m"(shape.payload_at),
+            [size] "m"(shape.size), [tail_bytes] "m"(shape.tail_bytes), RS_USUAL_FIELDS
+          : "rdx", "r8", "r9", "r10", "r11", "memory", "cc");
+    }
 #else
     asm volatile(RS_RSEQ_BEGIN
         "ldr w10, [x9, #4]\n\tldr w11, [%[rings], %[nr]]\n\tcmp w10, w11\n\tb.hs 6f\n\t"
         "add x11, %[rings], %[places]\n\tldr x12, [x11, x10, lsl #3]\n\t"
         "ldr x13, [x12, %[control]]\n\tldr x10, [x13, %[gate]]\n\tcmp x10, %[open]\n\tb.ne 6f\n\t"
-        "ldr w10, [x13, %[place]]\n\tand w10, w10, %[id_mask]\n\teor w10, w10, #1\n\tldr w11, [x12, %[nr_subbufs]]\n\tcmp w10, w11\n\tb.hs 6f\n\t"
+        "ldr w10, [x13, %[place]]\n\tand w10, w10, %[id_mask]\n\teor w10, w10, #1\n\tldr x11, [x12, %[nr_subbufs]]\n\tcmp x10, x11\n\tb.hs 6f\n\t"
         "ldr x14, [x12, %[stride]]\n\tldr x11, [x12, %[first]]\n\tmadd x14, x14, x10, x11\n\t"
         "mov x11, %[record_size]\n\tmadd x13, x10, x11, x13\n\tadd x13, x13, %[records]\n\t"
-        "ldr w15, [x14, #8]\n\tcbz w15, 6f\n\tldr w10, [%[shape], %[grow]]\n\tadd x10, x10, x15\n\tldr w11, [x12, %[capacity]]\n\tcmp x10, x11\n\tb.hi 6f\n\t"
+        "ldr x15, [x14, #8]\n\tcbz x15, 6f\n\tldr w10, [%[shape], %[grow]]\n\tadd x10, x10, x15\n\tldr x11, [x12, %[capacity]]\n\tcmp x10, x11\n\tb.hi 6f\n\t"
         "ldr x16, [x13, %[r_committed]]\n\tcmp w16, w15\n\tb.ne 6f\n\t"
         "ubfx x10, x16, #32, #1\n\tadd x11, x13, %[r_times]\n\tldr x12, [x11, x10, lsl #3]\n\teor x10, x10, #1\n\tadd x11, x11, x10, lsl #3\n\t"
         "add x15, x14, x15\n\tadd x15, x15, %[data]\n\t"
@@ -256,13 +286,12 @@ struct Rseq {
         "ldr x11, [%[shape], %[grow]]\n\tadd x16, x16, x11\n\tadd x13, x13, %[r_committed]\n\tstlr x16, [x13]\n\tmov w16, w16\n\t"
         "ldr x11, [%[shape], %[tail_bytes]]\n\tadd x12, x14, x16\n\tstr x11, [x12, #8]\n\tstr x10, [x15]\n\t"
         "ldr x10, [%[shape], %[payload_at]]\n\tadd x15, x15, x10\n\tldr x12, [%[shape], %[size]]\n\t"
-        "tbz x12, #2, 5f\n\tldr w10, [%[from]], #4\n\tstr w10, [x15], #4\n5:\n\t"
         "lsr x12, x12, #3\n\tcbz x12, 8f\n"
         "5:\n\tldr x10, [%[from]], #8\n\tstr x10, [x15], #8\n\tsub x12, x12, #1\n\tcbnz x12, 5b\n8:\n\t"
         "add x14, x14, #8\n\tstlr x16, [x14]\n"
         RS_RSEQ_END
         : [result] "=&r"(result), [from] "+&r"(payload)
-        : [area] "r"(area), [rings] "r"(&rings), [shape] "r"(&shape), RS_USUAL_FIELDS
+        : [area] "r"(area), [rings] "r"(&rings), [shape] "r"(&shape), RS_USUAL_FIELDS, RS_SHAPE_FIELDS
         : "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16", "memory", "cc");
 #endif
     return static_cast<Sequence>(result);
@@ -293,8 +322,6 @@ struct Rseq {
         "movq %%rdx, %%rax\n\tshrq $27, %%rax\n\tmovl %%eax, 4(%%r9)\n\taddq $8, %%r9\n5:\n\t"
         "andq %c[delta_mask](%[a]), %%rdx\n\tshlq $5, %%rdx\n\torq %c[head](%[a]), %%rdx\n\tmovq %%rdx, (%%r9)\n\t"
         "movq %c[to](%[a]), %%r9\n\tmovq %c[from](%[a]), %%rax\n\tmovq %c[size](%[a]), %%rcx\n\t"
-        "testb $4, %%cl\n\tje 5f\n\t"
-        "movl (%%rax), %%edx\n\tmovl %%edx, (%%r9)\n\taddq $4, %%rax\n\taddq $4, %%r9\n5:\n\t"
         "shrq $3, %%rcx\n\tje 8f\n"
         "5:\n\tmovq (%%rax), %%rdx\n\tmovq %%rdx, (%%r9)\n\taddq $8, %%rax\n\taddq $8, %%r9\n\tdecq %%rcx\n\tjne 5b\n8:\n\t"
         // counted, then published
@@ -322,7 +349,6 @@ struct Rseq {
         "lsr x10, x14, #27\n\tstr w10, [x15, #4]\n\tadd x15, x15, #8\n5:\n\t"
         "ldr x10, [%[a], %[delta_mask]]\n\tand x14, x14, x10\n\tldr x10, [%[a], %[head]]\n\torr x14, x10, x14, lsl #5\n\tstr x14, [x15]\n\t"
         "ldr x15, [%[a], %[to]]\n\tldr x13, [%[a], %[from]]\n\tldr x14, [%[a], %[size]]\n\t"
-        "tbz x14, #2, 5f\n\tldr w10, [x13], #4\n\tstr w10, [x15], #4\n5:\n\t"
         "lsr x14, x14, #3\n\tcbz x14, 8f\n"
         "5:\n\tldr x10, [x13], #8\n\tstr x10, [x15], #8\n\tsub x14, x14, #1\n\tcbnz x14, 5b\n8:\n\t"
         "ldr x15, [%[a], %[committed]]\n\tldr x10, [%[a], %[committed_after]]\n\tstlr x10, [x15]\n\t"
@@ -416,6 +442,10 @@ struct Rseq {
 #undef RS_REFUSE_FIELDS
 #undef RS_FIELD
 #undef RS_USUAL_FIELDS
+#undef RS_USUAL_FIND
+#undef RS_USUAL_STAMP
+#undef RS_USUAL_PUBLISH
+#undef RS_SHAPE_FIELDS
 #undef RS_APPEND_FIELDS
 #undef RS_ENTER_FIELDS
 #undef RS_CONTROL_FIELDS

@@ -10,6 +10,7 @@
 #pragma once
 #include <ringside/base/memory_hardware.hpp>
 #include <ringside/ring/control.hpp>
+#include <ringside/ring/doorbell.hpp>
 #include <ringside/ring/fullness.hpp>
 #include <ringside/ring/orders.hpp>
 
@@ -29,16 +30,6 @@ struct Slot {
   u64 done = 0;               // reserved by the usual way: the `committed` word that publishes it
   Refused why = Refused::no;
   explicit operator bool() const noexcept { return payload != nullptr; }
-};
-
-// Rung by a commit while somebody waits: `any` is looked at on each outermost commit; `percent`, the fullness that is waited for plus
-// 1, when a sub-buffer is finished.
-inline constexpr u64 nobody_waits = 0;
-struct Doorbell {
-  const u64* any = &nobody_waits;
-  const u64* percent = &nobody_waits;
-  void (*ring)(void* context) noexcept = nullptr;
-  void* context = nullptr;
 };
 
 template <class C>
