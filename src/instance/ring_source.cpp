@@ -153,8 +153,9 @@ RingName name_of(u32 n, const RingEntry& entry) {
   return name;
 }
 
-result<RingView> look_at(int dir, u32 n, const Geometry& fresh) {
-  const sys::Fd folder = open_ring(dir, n);
+result<RingView> look_at(int dir, u32 n, const Geometry& fresh) { return look_in(open_ring(dir, n), n, fresh); }
+
+result<RingView> look_in(const sys::Fd& folder, u32 n, const Geometry& fresh) {
   const Geometry geometry = folder ? ring_geometry_in(folder.get(), fresh) : errno == ENOENT ? fresh : Geometry();
   if (!geometry.valid())
     return refuse(std::errc::invalid_argument, "ring " + std::to_string(n) + ": its control file is missing, cut or damaged");

@@ -170,21 +170,23 @@ bool RingTable::lock(Served& ring) noexcept { return ring.view.lock(); }
 result<RingTable::Handed> RingTable::open(u32 n) {
   const u64 made = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
   if (n >= made || !shown(words_.ring(n))) return refuse(std::errc::no_such_file_or_directory, "there is no " + named(n));
+  // Beside a resize another ring may come in this one's place at any moment: all its files are found in its own folder.
+  auto at = rings_.find(n);
+  sys::Fd fresh;
+  if (at == rings_.end() && !(fresh = open_ring(dir_.get(), n))) return fail(errno, "cannot open the folder of " + named(n));
+  const sys::Fd& folder = at == rings_.end() ? fresh : at->second.folder;
   Handed handed;
-  char path[64];
-  ring_path(n, "trace_pipe_raw", path);
-  handed.file = sys::Fd(openat(dir_.get(), path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  handed.file = sys::Fd(openat(folder.get(), "trace_pipe_raw", O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   struct stat st {};
   if (!handed.file || fstat(handed.file.get(), &st) != 0) return fail(errno, "cannot open the data of " + named(n));
   // A descriptor can be opened anew through /proc with the rights that the file's mode gives.
   if (!S_ISREG(st.st_mode) || (st.st_mode & 022) != 0)
     return refuse(std::errc::operation_not_permitted, "others may write to the file of " + named(n) + ": it is not handed out");
 
-  auto at = rings_.find(n);
   if (at == rings_.end()) {
-    auto view = look_at(dir_.get(), n, geometry_of(*words_.control));
+    auto view = look_in(fresh, n, geometry_of(*words_.control));
     if (!view) return tl::unexpected<Error>(view.error());
-    at = rings_.emplace(n, Served(std::move(*view))).first;
+    at = rings_.emplace(n, Served(std::move(fresh), std::move(*view))).first;
     at->second.tid = words_.ring(n).tid;
   }
   Served& ring = at->second;

@@ -45,7 +45,8 @@ class RingTable {
 
  private:
   struct Served {
-    explicit Served(RingView v) : view(std::move(v)) {}
+    Served(sys::Fd f, RingView v) : folder(std::move(f)), view(std::move(v)) {}
+    sys::Fd folder;  // the ring's, whatever stands in its place by now
     RingView view;
     u32 mappers = 0;
     bool idle = false;  // the last look found nothing

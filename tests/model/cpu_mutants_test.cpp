@@ -27,6 +27,7 @@ TEST(CpuMutants, OfTheSequences) {
   refute("no_tail_check", two, on_cpus<Plant::no_tail_check>(mixed));
   refute("no_commit_check", two, on_cpus<Plant::no_commit_check>(plain));
   refute("no_cpu_check", two, on_cpus<Plant::no_cpu_check>(migrating));
+  refute("no_gate_check", two, shut_gate<Plant::no_gate_check>);
   refute("tail_first", two, on_cpus<Plant::tail_first>(full));
   refute("enter_in_pieces", two, on_cpus<Plant::enter_in_pieces>(full));
   refute("committed_stays", two, on_cpus<Plant::committed_stays>(full));

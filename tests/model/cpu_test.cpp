@@ -174,28 +174,7 @@ TEST(Cpu, Refusals) {
 
 // Whose gate is shut between look and sequence.
 TEST(Cpu, Gate) {
-  prove("at most one event per CPU follows the gate", sc(2), [](World& world) {
-    CpuModel<> m(world, {});
-    m.fill(0, {half});
-    u32* const begun = world.make<u32>(3);  // writes begun after the gate was shut, and their answers
-    world.spawn("controller", [=] {
-      Explored::store(&m.ring(0).control->gate, gate_off | gate_cpu_open, Order::release);
-      begun[0] = cpus.logs[0].n;
-    });
-    for (u32 i = 0; i < 2; ++i)
-      m.thread(thread_names[i], 0, [=](u32 me) {
-        for (u32 n = 0; n < 2; ++n) {
-          const bool shut = begun[0] != 0;
-          const Refused why = m.write(me, half);
-          require(why == Refused::no || why == Refused::disabled, "written or disabled");
-          require(!shut || why == Refused::disabled, "a shut gate refuses");
-        }
-      });
-    world.after([=] {
-      require(cpus.logs[0].n <= begun[0] + 1, "one sequence may have been under way");
-      m.balance();
-    });
-  });
+  prove("at most one event per CPU follows the gate", sc(2), shut_gate<Plant::none>);
 }
 
 // ---- damage ----------------------------------------------------------------------------------------------------------------

@@ -281,6 +281,22 @@ TEST_F(CpuWriterTest, WidestTimeExtend) {
   EXPECT_EQ(c.time(), p.time);
 }
 
+// What is wider begins another sub-buffer, and is written.
+TEST_F(CpuWriterTest, WiderThanATimeExtend) {
+  Pair p;
+  std::vector<u64> at;
+  for (const u64 step : {u64{1000}, u64{1} << 59, u64{5}, u64{1} << 62, u64{7}}) {
+    at.push_back(p.time += step);
+    ASSERT_EQ(p.write(payload, 8), Refused::no);
+  }
+  size_t n = 0;
+  while (p.reader.get_reader() == Got::data) {
+    abi::EventCursor c(p.reader.data(), p.reader.view().begin, p.reader.view().end, p.ring.header(p.reader.view().id).time_stamp);
+    for (; c.next(); ++n) EXPECT_EQ(c.time(), at.at(n));
+  }
+  EXPECT_EQ(n, at.size());
+}
+
 TEST_F(CpuWriterTest, ClockGoesBack) {
   Pair p(30);
   u64 at = 1'000'000;

@@ -120,7 +120,7 @@ class CpuWriter {
     return Refused::no;
   }
 
-  // False: there is no room.
+  // False: there is no room on this sub-buffer.
   bool prepare(const Ring& ring, const Seen& seen, const Shape& shape, const void* payload, Append& a) const noexcept {
     Record& rec = ring.record(seen.place.id);
     abi::SubBufferHeader& header = ring.header(seen.place.id);
@@ -148,6 +148,7 @@ class CpuWriter {
       a.delta_mask = 0;
       a.limit = u64{1} << 63;
     } else if (now - seen.last >= abi::delta_limit) {
+      if (now - seen.last >= u64{1} << 59) return false;  // more than an extend holds: a sub-buffer's first event needs none
       a.extend = 1;
       a.delta_mask = 0;
       a.limit = u64{1} << 59;
