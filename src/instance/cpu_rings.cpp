@@ -136,10 +136,8 @@ u32 possible_cpus() noexcept {
 }
 
 u64 boot_hash() noexcept {
-  u64 h = 14695981039346656037u;
   const std::string id = sys::boot_id();
-  for (const char c : id) h = (h ^ static_cast<u8>(c)) * 1099511628211u;
-  return id.empty() ? 0 : h | 1;
+  return id.empty() ? 0 : sys::hash(id) | 1;
 }
 
 RingsBecause why_not_cpu_rings(ClockKind clock) noexcept {

@@ -34,10 +34,7 @@ constinit pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 constinit ringside_event* all_events = nullptr;  // under `opening`; a stack, never popped
 
 u64 hash_of(const ringside_event& e) noexcept {
-  u64 h = 14695981039346656037u;
-  for (const char* text : {e.format_fields, e.print_fmt})
-    for (; *text != 0; ++text) h = (h ^ static_cast<u8>(*text)) * 1099511628211u;
-  return h;
+  return sys::hash(e.print_fmt, sys::hash(e.format_fields));
 }
 
 // The event's object must stay: it is listed, and its enable word is loaded until the end.
@@ -99,9 +96,8 @@ void next_epoch() noexcept { __atomic_store_n(&detail::epoch.now, __atomic_add_f
 
 // 16 random bytes that the kernel gives to each image; a fork keeps them.
 u32 this_image() noexcept {
-  u64 h = 14695981039346656037u;
-  if (const auto* random = reinterpret_cast<const u8*>(getauxval(AT_RANDOM)); random != nullptr)
-    for (int i = 0; i < 16; ++i) h = (h ^ random[i]) * 1099511628211u;
+  const auto* const random = reinterpret_cast<const char*>(getauxval(AT_RANDOM));
+  const u64 h = sys::hash(random != nullptr ? std::string_view(random, 16) : std::string_view());
   return static_cast<u32>(h ^ h >> 32);
 }
 

@@ -128,16 +128,7 @@ RS_NOINLINE Attached attach() noexcept {
 Refused write_to_own_ring(const void* payload, u32 size) noexcept {
   ThisThread& t = this_thread;
   ThisThread::Writer* const writer = t.attached_writer();
-  if (writer == nullptr) return Refused::no_ring;
-  Slot slot;
-  if (!writer->reserve(size, slot)) return slot.why;
-  if (writer != t.writer) {  // a handler has put this thread on another ring: the event goes there
-    writer->discard(slot);
-    return Refused::moved;
-  }
-  std::memcpy(slot.payload, payload, size);
-  writer->commit(slot);
-  return Refused::no;
+  return writer == nullptr ? Refused::no_ring : writer->try_write(size, [&](u8* to) { std::memcpy(to, payload, size); });
 }
 
 }  // namespace

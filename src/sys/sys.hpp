@@ -78,6 +78,13 @@ u64 pid_namespace() noexcept;
 bool futex_wait(const u32* word, u32 value, i64 ns) noexcept;
 void futex_wake_all(u32* word) noexcept;  // signal-safe
 
+// FNV-1a (Fowler, Noll, Vo), 64 bits; `so_far`: what stands in front.
+constexpr u64 fnv_basis = 14695981039346656037u;
+constexpr u64 hash(std::string_view bytes, u64 so_far = fnv_basis) noexcept {
+  for (const char c : bytes) so_far = (so_far ^ static_cast<u8>(c)) * 1099511628211u;
+  return so_far;
+}
+
 std::string boot_id();  // of this machine since it was started; empty: unknown
 u64 now_ns() noexcept;  // CLOCK_MONOTONIC; signal-safe
 

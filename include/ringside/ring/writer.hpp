@@ -88,22 +88,26 @@ class Writer {
     return freed;
   }
 
-  // The one-call write; false when refused. fill(u8*) puts the payload there; it is inlined twice.
+  // The one-call write; false when refused, and try_write says why. fill(u8*) puts the payload there; it is inlined twice.
   template <class Fill>
   RS_INLINE bool write(u32 size, Fill fill) noexcept {
+    return try_write(size, fill) == Refused::no;
+  }
+  template <class Fill>
+  RS_INLINE Refused try_write(u32 size, Fill fill) noexcept {
     Control& c = ctl();
     Slot slot;
     const u64 nest = M::load(&c.nest, Order::relaxed);
     if (nest == 0 && !too_big(size) && reserve_usually(c, size, slot)) [[likely]] {
       fill(slot.payload);
       publish(c, slot);
-      return true;
+      return Refused::no;
     }
     Slot slow;
-    if (!reserve_slowly(size, nest, slow)) return false;
+    if (!reserve_slowly(size, nest, slow)) return slow.why;
     fill(slow.payload);
     commit_slowly(slow);
-    return true;
+    return Refused::no;
   }
   RS_INLINE bool write(const void* payload, u32 size) noexcept {
     return write(size, [&](u8* to) {
