@@ -209,7 +209,7 @@ struct Rseq {
 
 #if defined(__x86_64__)
 // All loads stand before the clock is read, as nothing behind that begins before it ends; all stores behind it, as it waits for those
-// before it (AMD Zen 3: 2 ns each).
+// before it (AMD Zen 4: 2 ns each).
 // Finds the CPU's ring, the tail's sub-buffer (r10), where the event goes (r11, less the header), what `committed` will be (r8), the time
 // of the last event (r9), and where this one's goes (area).
 #define RS_USUAL_FIND                                                                                                          \
