@@ -12,7 +12,7 @@ using test::Outcome;
 struct RemoteCli : test::BinaryTest {
   // Runs `command` beside the example writer, which listens at ./w.
   Outcome beside(const std::string& command) const {
-    return run(RINGSIDE_BUILD_DIR "/example_03_remote ./w & P=$!; while [ ! -S w ]; do sleep 0.02; done; " + command +
+    return run("rm -f w; " RINGSIDE_BUILD_DIR "/example_03_remote ./w & P=$!; while [ ! -S w ]; do sleep 0.02; done; " + command +
                "; C=$?; kill -9 $P $(cat pid 2>/dev/null); wait 2>/dev/null; exit $C");
   }
   static constexpr const char* tool = RINGSIDE_BUILD_DIR "/ringside ";
