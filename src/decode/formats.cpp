@@ -123,7 +123,8 @@ bool Formats::add(u32 id, const std::string& system, const std::string& name, co
   }
   if (compile_steps(*event, event_type)) return true;
   if (format.find("char *") != std::string::npos) {
-    for (const auto& [address, text] : strings_) tep_register_print_string(tep.get(), text.c_str(), address);
+    for (const auto& [address, text] : strings_)
+      if (text.size() >= 3) tep_register_print_string(tep.get(), text.c_str(), address);  // of a shorter one it would read what is in front
   }
   tep_set_function_resolver(tep.get(), resolve, symbols_.get());
   if ((event->flags & TEP_EVENT_FL_FAILED) == 0 && event->print_fmt.format != nullptr && event->id == static_cast<int>(id & 0xFFFF))
@@ -160,7 +161,7 @@ void Formats::print_by_tep(const EventType& type, Bytes payload, fmt::memory_buf
   static thread_local std::vector<u8> room(size_t{256} * 1024 + 4 * largest_offset);
   static thread_local size_t used = 0;
   const size_t size = std::min<size_t>(payload.size, size_t{256} * 1024);
-  std::memcpy(room.data(), payload.data, size);
+  if (size != 0) std::memcpy(room.data(), payload.data, size);
   if (used > size) std::memset(room.data() + size, 0, used - size);
   used = size;
   tep_record record{};

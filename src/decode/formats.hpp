@@ -157,6 +157,7 @@ void append_hex(Bytes bytes, std::string_view between, fmt::memory_buffer& out);
 
 // Inline, as most of what a line is made of is a few bytes long.
 inline void append(fmt::memory_buffer& out, std::string_view s) {
+  if (s.empty()) return;  // of nothing there may be no address
   const size_t at = out.size();
   out.resize(at + s.size());
   __builtin_memcpy(out.data() + at, s.data(), s.size());

@@ -415,7 +415,7 @@ bool Instance::has_writers() {
 
 std::vector<RingName> Instance::threads() const {
   std::vector<RingName> all;
-  const sys::Fd fd(openat(dir_.get(), "threads", O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  const sys::Fd fd(openat(dir_.get(), "threads", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   std::vector<ThreadEntry> entries(128 * 64 / sizeof(ThreadEntry) * 2);
   // Only what was written: the file is as long as there can be threads.
   for (off_t at = 0; fd && (at = lseek(fd.get(), at, SEEK_DATA)) >= 0;) {

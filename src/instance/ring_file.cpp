@@ -48,7 +48,7 @@ void* map_sized(int dir, const char* path, u64 size) noexcept {
 sys::Fd open_control(int dir, u32 n) noexcept {
   char path[64];
   ring_path(n, "ring", path);
-  return sys::Fd(openat(dir, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  return sys::Fd(openat(dir, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
 }
 
 template <class T>
@@ -135,7 +135,7 @@ Geometry ring_geometry(int dir, u32 n, const Geometry& fresh) noexcept {
 }
 
 Geometry ring_geometry_in(int folder, const Geometry& fresh) noexcept {
-  const sys::Fd fd(openat(folder, "ring", O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  const sys::Fd fd(openat(folder, "ring", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!fd) return errno == ENOENT ? fresh : Geometry();
   Control head{};
   if (!get(fd, head, 0)) return {};

@@ -19,6 +19,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "instance/instance.hpp"
 #include "mount/rights.hpp"
 
 namespace ringside::mount {
@@ -371,6 +372,10 @@ result<void> make_way(const std::string& dir) {
     if (errno != ENOTCONN) break;
     if (!unmount_lazily(dir)) return fail(errno, "cannot unmount " + dir + ", whose server is gone");
   }
+  // A server that looks for instances where it is mounted itself waits for itself, and not even SIGKILL ends that.
+  const std::string root = absolute(Instance::root());
+  if (dir == root || dir.rfind(root + "/", 0) == 0)
+    return refuse(std::errc::invalid_argument, "cannot mount at " + dir + ": " + root + " is where instances live; choose a directory outside");
   struct stat st {};
   if (stat(dir.c_str(), &st) != 0) return fail(errno, "cannot mount at " + dir);
   if (!S_ISDIR(st.st_mode)) return fail(ENOTDIR, "cannot mount at " + dir);

@@ -176,7 +176,7 @@ result<RingTable::Handed> RingTable::open(u32 n) {
   if (at == rings_.end() && !(fresh = open_ring(dir_.get(), n))) return fail(errno, "cannot open the folder of " + named(n));
   const sys::Fd& folder = at == rings_.end() ? fresh : at->second.folder;
   Handed handed;
-  handed.file = sys::Fd(openat(folder.get(), "trace_pipe_raw", O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  handed.file = sys::Fd(openat(folder.get(), "trace_pipe_raw", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct stat st {};
   if (!handed.file || fstat(handed.file.get(), &st) != 0) return fail(errno, "cannot open the data of " + named(n));
   // A descriptor can be opened anew through /proc with the rights that the file's mode gives.

@@ -275,12 +275,10 @@ result<void> RecordingWriter::finish(u64 duration_ns) {
   return save();
 }
 
-RecordingSource::RecordingSource(std::string path, int fd, const RecordedRing& ring, const ClockInfo& clock)
-    : path_(std::move(path)), fd_(fd), ring_(ring), clock_(clock), buffer_(ring.subbuf_size / 8) {
+RecordingSource::RecordingSource(std::string path, sys::Fd fd, const RecordedRing& ring, const ClockInfo& clock)
+    : path_(std::move(path)), fd_(std::move(fd)), ring_(ring), clock_(clock), buffer_(ring.subbuf_size / 8) {
   ring_.counters.subbuf_size = ring.subbuf_size;  // known also where the recorder could not close its books
 }
-
-RecordingSource::~RecordingSource() { close(fd_); }
 
 result<std::unique_ptr<Source>> RecordingSource::open(const std::string& dir, const RecordedRing& ring,
                                                       const ClockInfo& clock) {
@@ -289,22 +287,22 @@ result<std::unique_ptr<Source>> RecordingSource::open(const std::string& dir, co
     return refuse(std::errc::bad_message, dir + "/meta.json gives ring " + std::to_string(ring.name.ring) + " sub-buffers of " +
                                               std::to_string(ring.subbuf_size) +
                                               " bytes; possible are powers of two from 4096 to 262144");
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return fail(errno, "cannot open " + path);
-  return std::unique_ptr<Source>(new RecordingSource(path, fd, ring, clock));
+  auto fd = sys::open_regular(path);
+  if (!fd) return tl::unexpected<Error>(fd.error());
+  return std::unique_ptr<Source>(new RecordingSource(path, std::move(*fd), ring, clock));
 }
 
 std::optional<Images> RecordingSource::images() const {
   struct stat st {};
-  if (fstat(fd_, &st) != 0) return std::nullopt;
-  return Images{fd_, static_cast<u64>(st.st_size)};
+  if (fstat(fd_.get(), &st) != 0) return std::nullopt;
+  return Images{fd_.get(), static_cast<u64>(st.st_size)};
 }
 
 result<std::optional<SubBufferView>> RecordingSource::next() {
   auto* bytes = reinterpret_cast<u8*>(buffer_.data());
   size_t have = 0;
   while (have < ring_.subbuf_size) {
-    const ssize_t n = pread(fd_, bytes + have, ring_.subbuf_size - have, static_cast<off_t>(offset_ + have));
+    const ssize_t n = pread(fd_.get(), bytes + have, ring_.subbuf_size - have, static_cast<off_t>(offset_ + have));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return fail(errno, "cannot read " + path_ + " at " + std::to_string(offset_));
     if (n == 0) break;

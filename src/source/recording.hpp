@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "source/source.hpp"
+#include "sys/sys.hpp"
 
 namespace ringside {
 
@@ -113,7 +114,6 @@ class RecordingWriter {
 class RecordingSource final : public Source {
  public:
   static result<std::unique_ptr<Source>> open(const std::string& dir, const RecordedRing& ring, const ClockInfo& clock);
-  ~RecordingSource() override;
   result<std::optional<SubBufferView>> next() override;
   Counters counters() const override { return ring_.counters; }
   const RingName& name() const override { return ring_.name; }
@@ -122,10 +122,10 @@ class RecordingSource final : public Source {
   std::optional<Images> images() const override;
 
  private:
-  RecordingSource(std::string path, int fd, const RecordedRing& ring, const ClockInfo& clock);
+  RecordingSource(std::string path, sys::Fd fd, const RecordedRing& ring, const ClockInfo& clock);
 
   std::string path_;
-  int fd_;
+  sys::Fd fd_;
   RecordedRing ring_;
   ClockInfo clock_;
   std::vector<u64> buffer_;  // aligned as the cursor wants it

@@ -113,13 +113,21 @@ std::string boot_id() {
   return text ? text->substr(0, text->find('\n')) : "";
 }
 
+result<Fd> open_regular(const std::string& path) {
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat st {};
+  if (!fd || fstat(fd.get(), &st) != 0) return fail(errno, "cannot open " + path);
+  if (!S_ISREG(st.st_mode)) return refuse(std::errc::invalid_argument, path + " is no regular file");
+  return result<Fd>(std::move(fd));
+}
+
 result<std::string> read_file(const std::string& path) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return fail(errno, "cannot open " + path);
+  const auto fd = open_regular(path);
+  if (!fd) return tl::unexpected<Error>(fd.error());
   std::string text;
   char buffer[16384];
   for (;;) {
-    const ssize_t n = ::read(fd.get(), buffer, sizeof buffer);
+    const ssize_t n = ::read(fd->get(), buffer, sizeof buffer);
     if (n == 0) return text;
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return fail(errno, "cannot read " + path);

@@ -51,6 +51,8 @@ class Region {
 // handler before it. For consumers; a writer's process keeps its own handlers.
 void guard_mappings();
 
+// To read. Anything else, a FIFO that would block say, is refused.
+result<Fd> open_regular(const std::string& path);
 result<std::string> read_file(const std::string& path);
 // Threads and their names, as tracefs' saved_cmdlines has them: lines of "tid name". None if it cannot be read.
 std::vector<std::pair<i32, std::string>> read_cmdlines(const std::string& path);

@@ -120,6 +120,34 @@ TEST_F(Cli, FiltersChooseEvents) {
   }
 }
 
+// A FIFO in the place of a file would hold its reader up for ever.
+TEST_F(Cli, FifosAreRefused) {
+  const std::string tool = "timeout 20 " RINGSIDE_BUILD_DIR "/ringside ";
+  ASSERT_EQ(ringside("record -i web --libc io -o r -- cat /etc/hostname").code, 0);
+  ASSERT_EQ(run("for f in printk_formats kallsyms; do rm -f r/$f; mkfifo r/$f; done").code, 0);
+  Outcome o = run(tool + "report r");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find(" open: path=/etc/hostname"), std::string::npos) << o.out;
+  for (const char* file : {"saved_cmdlines", "set_event", "events/libc/open/format"}) {
+    ASSERT_EQ(run("rm -f root/web/" + std::string(file) + "; mkfifo root/web/" + file).code, 0);
+    for (const char* command : {"top web --once --interval 50ms", "report web", "stat web"}) EXPECT_NE(run(tool + command).code, 124) << command << ", " << file;
+  }
+  ASSERT_EQ(run("for f in r/ring*.raw; do rm $f; mkfifo $f; done").code, 0);
+  o = run(tool + "report r");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("is no regular file"), std::string::npos) << o.err;
+}
+
+TEST_F(Cli, AMountWhereInstancesLiveIsRefused) {
+  ASSERT_EQ(ringside("record -i web --libc io -o r -- true").code, 0);
+  ASSERT_EQ(run("mkdir -p root/m && ln -s root alias").code, 0);
+  for (const char* place : {"root", "root/m", "root/web", "alias/m", "./root/"}) {
+    const Outcome o = ringside(std::string("mount ") + place);
+    EXPECT_EQ(o.code, 1) << place;
+    EXPECT_NE(o.err.find("is where instances live; choose a directory outside"), std::string::npos) << o.err;
+  }
+}
+
 TEST_F(Cli, ALossCanFail) {
   record();
   EXPECT_EQ(ringside("report --fail-on-loss").code, 3);
