@@ -114,7 +114,7 @@ void time_rows() {
   benchmark::RunSpecifiedBenchmarks(&kept);
   const auto ns = [&](const char* name) { return median(kept.ns.at(name)); };
   row("writer.event16_over_rdtsc", over(kept, "ring", "rdtsc"), "x", text("%.2f ns against %.2f ns", ns("ring"), ns("rdtsc")));
-  row("writer.call_over_rdtsc", over(kept, "event", "rdtsc"), "x", text("%.2f ns: a typed event's call, in an instance", ns("event")));
+  row("writer.call_over_rdtsc", over(kept, "event", "rdtsc"), "x", text("%.2f ns: a typed event's call, in an instance with rings of threads", ns("event")));
   row("writer.lttng_over_event", over(kept, "lttng", "event"), "x",
       rival ? text("LTTng-UST %.1f ns against %.1f ns, the same payload, both overwriting", ns("lttng"), ns("event"))
             : "LTTng-UST is not installed, or its session daemon does not start");
