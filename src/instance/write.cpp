@@ -175,16 +175,22 @@ bool detail::write_slowly(const ringside_event& event, void* payload, u32 size, 
 
 using namespace ringside;
 
-extern "C" bool ringside_write(ringside_event* event, void* payload, uint32_t size) {
+// known: the size, or 0. A function of its own each, so that none saves the registers that another needs.
+template <u32 known>
+RS_NOINLINE static bool write_sized(const ringside_event& event, void* payload, u32 size) noexcept {
   const detail::ThisThread& t = detail::this_thread;
-  detail::put_common(*event, t.tid, payload);
+  detail::put_common(event, t.tid, payload);
+  return detail::write_event<known>(t, event, payload, known != 0 ? known : size);
+}
+
+extern "C" bool ringside_write(ringside_event* event, void* payload, uint32_t size) {
   switch (size) {  // what most events are is copied without a loop
-    case 8: return detail::write_event<8>(t, *event, payload, size);
-    case 16: return detail::write_event<16>(t, *event, payload, size);
-    case 24: return detail::write_event<24>(t, *event, payload, size);
-    case 32: return detail::write_event<32>(t, *event, payload, size);
-    case 40: return detail::write_event<40>(t, *event, payload, size);
-    case 48: return detail::write_event<48>(t, *event, payload, size);
-    default: return detail::write_event(t, *event, payload, size);
+    case 8: return write_sized<8>(*event, payload, size);
+    case 16: return write_sized<16>(*event, payload, size);
+    case 24: return write_sized<24>(*event, payload, size);
+    case 32: return write_sized<32>(*event, payload, size);
+    case 40: return write_sized<40>(*event, payload, size);
+    case 48: return write_sized<48>(*event, payload, size);
+    default: return write_sized<0>(*event, payload, size);
   }
 }
