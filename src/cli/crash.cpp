@@ -65,7 +65,7 @@ int run(const Options& options) {
     }
     if (trace.instance->has_writers()) say(options.where + " still has a living writer");
   }
-  return report_problems(trace.timeline) ? exit_failure : exit_ok;
+  return report_problems(trace.timeline) != 0 ? exit_failure : exit_ok;
 }
 
 }  // namespace

@@ -86,12 +86,7 @@ bool AnalysisRun::wait() {
 void AnalysisRun::refresh() {
   trace_->refresh();
   say_notices(*trace_);
-  if (!screen_) say_problems();  // a screen keeps them for its end
-}
-
-void AnalysisRun::say_problems() {
-  const auto& problems = trace_->timeline.problems();
-  for (; said_ < problems.size(); ++said_) say(problems[said_]);
+  if (!screen_) said_ = report_problems(trace_->timeline, said_);  // a screen keeps them for its end
 }
 
 double AnalysisRun::due() {
@@ -110,10 +105,7 @@ void AnalysisRun::stop() {
   say_notices(*trace_);
 }
 
-int AnalysisRun::finish() {
-  say_problems();
-  return said_ != 0 ? exit_failure : exit_ok;
-}
+int AnalysisRun::finish() { return report_problems(trace_->timeline, said_) != 0 ? exit_failure : exit_ok; }
 
 std::string closing_line(const Totals& totals, u64 evicted_keys, u64 evicted_events) {
   std::string line = format_count(totals.events) + " events, " + (totals.lost == 0 ? "none lost" : format_count(totals.lost) + " lost");

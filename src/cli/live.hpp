@@ -97,7 +97,6 @@ class AnalysisRun {
   bool wait();       // false: it is time to end
   double due();      // the seconds of the picture that is due now
   bool show(std::string picture);
-  void say_problems();  // those not said yet
 
   RunOptions options_;
   std::optional<Trace> trace_;

@@ -66,9 +66,10 @@ void say_notices(Trace& trace) {
   trace.notices.clear();
 }
 
-bool report_problems(const Timeline& timeline) {
-  for (const std::string& problem : timeline.problems()) say(problem);
-  return !timeline.problems().empty();
+size_t report_problems(const Timeline& timeline, size_t from) {
+  const auto& problems = timeline.problems();
+  for (size_t i = from; i < problems.size(); ++i) say(problems[i]);
+  return problems.size();
 }
 
 }  // namespace ringside::cli

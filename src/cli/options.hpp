@@ -31,8 +31,9 @@ class EventFilter {
 // --filter TEXT
 CLI::Option* add_filter(CLI::App& app, std::string& text);
 
-// Says what there is to know, and what the timeline could not read. True: there was something of that.
+// Says what there is to know.
 void say_notices(Trace& trace);
-bool report_problems(const Timeline& timeline);
+// Says what the timeline could not read, from the problem of this number on. Answers how many there are in all.
+size_t report_problems(const Timeline& timeline, size_t from = 0);
 
 }  // namespace ringside::cli

@@ -151,7 +151,7 @@ int run(const Options& options) {
   } else if (auto written = write_file(options.to, *page); !written) {
     return failed(written.error());
   }
-  const bool problems = report_problems(trace.timeline);
+  const bool problems = report_problems(trace.timeline) != 0;
   for (const std::string& note : plot.notes()) say(note);
   if (plot.events() == 0) say("no event is on the page; there are some, or not, in: ringside report " + options.where);
   say(fmt::format("{} events, lost {}; {} ({})", format_count(plot.events()), format_count(plot.lost()),

@@ -529,7 +529,7 @@ int run(Options options) {
   auto done = watch.go(child);
   if (watch.lost() != 0)
     say(format_count(watch.lost()) + " events came too fast for the condition to be looked at: it may have held unseen");
-  const bool problems = report_problems(trace->timeline);
+  const bool problems = report_problems(trace->timeline) != 0;
   // The command goes on with its work: it was only looked at.
   const auto in_time = [&] { return options.duration_ns == 0 || sys::now_ns() - start < options.duration_ns; };
   while (done && child && !child->ended() && !asked_to_stop() && in_time()) sleep_ns(look_every_ns);

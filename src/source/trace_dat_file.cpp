@@ -609,11 +609,9 @@ class Parser {
 }  // namespace
 
 bool is_trace_dat(const std::string& path) {
-  const sys::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat st {};
+  const auto fd = sys::open_regular(path);
   char begin[magic_size];
-  return fd && fstat(fd.get(), &st) == 0 && S_ISREG(st.st_mode) && pread(fd.get(), begin, sizeof begin, 0) == sizeof begin &&
-         std::memcmp(begin, magic, sizeof begin) == 0;
+  return fd && pread(fd->get(), begin, sizeof begin, 0) == sizeof begin && std::memcmp(begin, magic, sizeof begin) == 0;
 }
 
 result<TraceDatFile> read_trace_dat(std::shared_ptr<TraceDatBytes> bytes) { return Parser(std::move(bytes)).run(); }
