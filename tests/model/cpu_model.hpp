@@ -275,13 +275,13 @@ struct ModelRseq {
     u8* const page = place.first + id * place.subbuf_size;
     auto& header = *reinterpret_cast<abi::SubBufferHeader*>(page);
     Record& rec = reinterpret_cast<Record*>(&c + 1)[id];
-    const auto commit = static_cast<u32>(run.load(&header.commit));
+    const u64 commit = run.load(&header.commit);
     if (commit == 0 && P != Plant::usual_first) return run.leave(Sequence::moved);
     if (past(static_cast<u32>(shape.grow), commit, place.capacity)) return run.leave(Sequence::moved);
     u64 committed = run.load(&rec.committed);
-    if (static_cast<u32>(committed) != commit) {
+    if (static_cast<u32>(committed) != static_cast<u32>(commit)) {
       if (P != Plant::no_bytes_check) return run.leave(Sequence::moved);
-      committed = committed >> 32 << 32 | commit;
+      committed = committed >> 32 << 32 | static_cast<u32>(commit);
     }
     const u32 parity = committed >> 32 & 1;
     const u64 last = run.load(&times(rec)[parity]);
@@ -366,9 +366,9 @@ struct ModelRseq {
   static constexpr Order commit_order = P == Plant::plain_commit ? Order::relaxed : Order::release;
   static constexpr Order tail_order = P == Plant::plain_tail ? Order::relaxed : Order::release;
 
-  static bool past(u32 grow, u32 commit, u32 capacity) {
-    const u64 end = u64{grow} + commit;
-    return (P == Plant::short_compare ? static_cast<u32>(end) : end) > capacity;
+  static bool past(u32 grow, u64 commit, u64 capacity) {
+    const u64 end = grow + commit;
+    return P == Plant::short_compare ? static_cast<u32>(end) > capacity : end < commit || end > capacity;
   }
   static u64* other(const Append& a) {
     Record* const rec = reinterpret_cast<Record*>(reinterpret_cast<u8*>(a.committed) - offsetof(Record, committed));

@@ -276,7 +276,7 @@ struct Rseq {
         "ldr w10, [x13, %[place]]\n\tand w10, w10, %[id_mask]\n\teor w10, w10, #1\n\tldr x11, [x12, %[nr_subbufs]]\n\tcmp x10, x11\n\tb.hs 6f\n\t"
         "ldr x14, [x12, %[stride]]\n\tldr x11, [x12, %[first]]\n\tmadd x14, x14, x10, x11\n\t"
         "mov x11, %[record_size]\n\tmadd x13, x10, x11, x13\n\tadd x13, x13, %[records]\n\t"
-        "ldr x15, [x14, #8]\n\tcbz x15, 6f\n\tldr w10, [%[shape], %[grow]]\n\tadd x10, x10, x15\n\tldr x11, [x12, %[capacity]]\n\tcmp x10, x11\n\tb.hi 6f\n\t"
+        "ldr x15, [x14, #8]\n\tcbz x15, 6f\n\tldr w10, [%[shape], %[grow]]\n\tadds x10, x10, x15\n\tb.cs 6f\n\tldr x11, [x12, %[capacity]]\n\tcmp x10, x11\n\tb.hi 6f\n\t"
         "ldr x16, [x13, %[r_committed]]\n\tcmp w16, w15\n\tb.ne 6f\n\t"
         "ubfx x10, x16, #32, #1\n\tadd x11, x13, %[r_times]\n\tldr x12, [x11, x10, lsl #3]\n\teor x10, x10, #1\n\tadd x11, x11, x10, lsl #3\n\t"
         "add x15, x14, x15\n\tadd x15, x15, %[data]\n\t"
