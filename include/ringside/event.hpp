@@ -188,9 +188,7 @@ struct Event<D, Types<T...>> {
     alignas(8) u8 payload[L::strings == 0 ? align_up(L::table.fixed, 4u) : u32{RINGSIDE_PAYLOAD_MAX}];
     __builtin_memset(payload, 0, L::strings == 0 ? sizeof payload : L::table.fixed);  // what stands between the fields, and behind them
     store_all(payload, text, value...);
-    ThisThread& t = this_thread;
-    put_common(event, t.tid, payload);
-    write_event<L::strings == 0 ? known_size(L::table.fixed) : 0>(t, event, payload, size);
+    write_event<L::strings == 0 ? known_size(L::table.fixed) : 0>(this_thread, event, payload, size);
   }
 
   RS_INLINE static void store_all([[maybe_unused]] u8* payload, [[maybe_unused]] const Text* text, Param<T>... value) noexcept {

@@ -6,6 +6,8 @@
 
 namespace ringside {
 
+struct Opened;
+
 enum class ClockKind : u32 { tsc, mono, counter };
 
 // Reads the clock of one instance. Signal-safe.
@@ -38,63 +40,74 @@ struct RingClockNow {
 
 namespace detail {
 
-// Moves on at open and close: whoever attached before has to attach anew. Stands on a page that the kernel wipes in the child of
-// any fork or clone without shared memory: there it reads 0, and the child attaches anew. (Only an event that is open in a thread's own
-// ring during a raw clone, which runs no fork handlers, still ends in the parent's ring.)
+// Moves on at open and close, before either changes anything: whoever attached before has to attach anew. Stands on a page that the kernel wipes
+// in the child of any fork or clone without shared memory: there it reads 0, and the child attaches anew.
 extern struct alignas(4096) Epoch {
   u64 now;
 } epoch;
 inline constexpr u64 not_attached = ~u64{0};
 
 struct ThisThread {
-  using Writer = ringside::Writer<RingClockNow>;
-  u64 on_cpus_at = not_attached;   // the epoch since which it writes to the rings of CPUs
-  u64 attached_at = not_attached;  // the epoch of its attachment to a ring of its own
+  u64 on_cpus_at = not_attached;  // the epoch since which it writes to the rings of CPUs
   i32 tid = 0;
   u32 borrowed = 0;    // a child of vfork has the thread, whose registration the kernel has dropped: its events go to a ring of their own
   bool inside = false;  // our own calls, perhaps traced: events that they write are refused
-  Writer* writer = nullptr;  // of the newest ring of its own; loaded once for an event, since a handler may change it
 
   RS_INLINE bool on_cpus() const noexcept { return on_cpus_at == __atomic_load_n(&epoch.now, __ATOMIC_RELAXED); }
-  RS_INLINE bool attached() const noexcept { return attached_at == __atomic_load_n(&epoch.now, __ATOMIC_RELAXED); }
-  RS_INLINE Writer* attached_writer() const noexcept { return attached() ? writer : nullptr; }
 };
 // Static TLS: no allocation at the first touch, so that a signal handler may be the first.
 [[gnu::tls_model("initial-exec")]] extern constinit thread_local ThisThread this_thread;
 
-// The rings of CPUs of the instance that is open. Each open makes one anew; all are kept, as a thread may be in the middle of an event.
+// The rings of CPUs of the instance that is open. Kept for good, as a thread may be in the middle of an event.
 struct CpuSide {
   CpuRings* rings = nullptr;
   i64 area = 0;  // __rseq_offset
+  const Opened* in = nullptr;
 #if RS_RSEQ
   CpuWriter<RingClockNow, Rseq> writer{RingClockNow{}};
 #endif
 };
 extern constinit const CpuSide* cpu_side;
 
+// Answers the event's id; 0: the instance does not know it.
+RS_INLINE u32 put_common(const ringside_event& event, i32 tid, void* payload) noexcept {
+  const u32 id = __atomic_load_n(&event.id, __ATOMIC_ACQUIRE) & 0xFFFF;
+  const u64 common = id | u64{static_cast<u32>(tid)} << 32;
+  __builtin_memcpy(payload, &common, sizeof common);
+  return id;
+}
+
+#if RS_RSEQ
+// no_ring: the thread does not write to the rings of CPUs (yet).
+template <u32 known = 0>
+RS_INLINE Refused write_to_cpus(const ThisThread& t, const ringside_event& event, i32 tid, void* payload, u32 size) noexcept {
+  // In this order: as the epoch is still that of the attachment, id and rings are of one instance.
+  const u64 at = __atomic_load_n(&t.on_cpus_at, __ATOMIC_ACQUIRE);
+  const u32 id = put_common(event, tid, payload);
+  const CpuSide* const side = __atomic_load_n(&cpu_side, __ATOMIC_ACQUIRE);
+  if (at != __atomic_load_n(&epoch.now, __ATOMIC_RELAXED)) [[unlikely]]
+    return Refused::no_ring;
+  if (id == 0) [[unlikely]]
+    return Refused::disabled;
+  return side->writer.write<known>(*side->rings, side->area, payload, size);
+}
+#endif
+
 // `why` the rings of CPUs did not take the event; no_ring, too, where the thread does not write to them (yet): attaches it, maps what is not
-// mapped, or writes to a ring of its own. False: refused, and counted. The payload is whole; its common bytes are stored anew: they name
-// this thread, or `as`, if that is not 0.
+// mapped, or writes to a ring of its own. False: refused, and counted. The payload is whole but for its common bytes: they name this thread, or
+// `as`, if that is not 0.
 bool write_slowly(const ringside_event& event, void* payload, u32 size, Refused why, i32 as = 0) noexcept;
 
-// The common bytes are there. known: known_size(size), of a payload whose size is always the same.
+// known: known_size(size), of a payload whose size is always the same.
 template <u32 known = 0>
 RS_INLINE bool write_event(const ThisThread& t, const ringside_event& event, void* payload, u32 size) noexcept {
   Refused why = Refused::no_ring;
 #if RS_RSEQ
-  if (t.on_cpus()) [[likely]] {
-    const CpuSide& side = *__atomic_load_n(&cpu_side, __ATOMIC_RELAXED);
-    why = side.writer.write<known>(*side.rings, side.area, payload, size);
-    if (why == Refused::no) [[likely]]
-      return true;
-  }
+  why = write_to_cpus<known>(t, event, t.tid, payload, size);
+  if (why == Refused::no) [[likely]]
+    return true;
 #endif
   return write_slowly(event, payload, size, why);
-}
-
-RS_INLINE void put_common(const ringside_event& event, i32 tid, void* payload) noexcept {
-  const u64 common = (event.id & 0xFFFF) | u64{static_cast<u32>(tid)} << 32;
-  __builtin_memcpy(payload, &common, sizeof common);
 }
 
 }  // namespace detail

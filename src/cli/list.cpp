@@ -92,7 +92,7 @@ int list(const ListOptions& options) {
   if (!options.instance.empty()) return list_events(options);
   Table table({{"instance"}, {"state"}, {"rings", Table::right}, {"of"}, {"unread", Table::right}, {"resident", Table::right}});
   json all = json::array();
-  bool stale = false;
+  bool stale = false, unknown = false;
   int code = exit_ok;
   for (const std::string& name : Instance::list()) {
     auto opened = Instance::open(name);
@@ -102,17 +102,19 @@ int list(const ListOptions& options) {
       all.push_back({{"instance", name}, {"state", "unreadable"}});
       continue;
     }
-    const bool live = (*opened)->has_writers();
-    stale = stale || !live;
+    const Presence writers = (*opened)->writers();
+    const char* const state = writers == Presence::some ? "live" : writers == Presence::none ? "stale" : "unknown";
+    stale = stale || writers == Presence::none;
+    unknown = unknown || writers == Presence::unknown;
     std::vector<Counters> counters;
     for (const RingInfo& ring : (*opened)->rings()) counters.push_back(ring.counters);
     const Counters total = sum(counters);
     const char* const of = (*opened)->cpu_rings() != 0 ? "cpu" : "thread";
-    table.row({name, live ? "live" : "stale", std::to_string(counters.size()), of, format_count(total.unread),
+    table.row({name, state, std::to_string(counters.size()), of, format_count(total.unread),
                format_size(total.resident_bytes)});
     all.push_back({{"instance", name},
                    {"path", (*opened)->path()},
-                   {"state", live ? "live" : "stale"},
+                   {"state", state},
                    {"rings", counters.size()},
                    {"rings_of", of},
                    {"unread", total.unread},
@@ -120,6 +122,7 @@ int list(const ListOptions& options) {
   }
   put(options.json ? dump(all) : table.render(colours()));
   if (table.empty()) say("no instances under " + Instance::root());
+  if (unknown) say("unknown: of some that wrote nobody can tell whether they live; if you know that they do not: ringside rm --force NAME");
   if (stale) say("stale: nobody writes any more; look with ringside crash NAME, take away with ringside rm NAME");
   return code;
 }

@@ -25,15 +25,14 @@ void check_libc(const std::string& list) {
 result<std::unique_ptr<Instance>> make_private_instance(const std::string& prefix, InstanceOptions make) {
   for (const std::string& name : Instance::list()) {
     if (name.rfind(prefix + "-", 0) != 0 || name.find_first_not_of("0123456789", prefix.size() + 1) != std::string::npos) continue;
-    const i32 pid = std::atoi(name.c_str() + prefix.size() + 1);
-    if (pid > 0 && pid != getpid() && sys::start_time(pid) == 0) (void)Instance::remove(name);
+    if (auto opened = Instance::open(name); opened && !(*opened)->maker_lives()) (void)Instance::remove(name);  // refused while somebody writes
   }
-  make.name = prefix + "-" + std::to_string(getpid());
-  auto made = Instance::create(make);
-  if (made || made.error().code != std::errc::file_exists) return made;
-  // An earlier process of the same pid was killed. Refused while somebody still writes to its instance.
-  if (auto gone = Instance::remove(make.name); !gone) return tl::unexpected<Error>(gone.error());
-  return Instance::create(make);
+  // The name may be in use: of a process that has this number in another PID namespace, or of one that was killed, whose children still write.
+  for (u64 number = static_cast<u64>(getpid());; number += u64{1} << 32) {
+    make.name = prefix + "-" + std::to_string(number);
+    auto made = Instance::create(make);
+    if (made || made.error().code != std::errc::file_exists) return made;
+  }
 }
 
 InstanceCleanup::~InstanceCleanup() {

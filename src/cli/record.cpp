@@ -244,8 +244,7 @@ int run(Options options) {
   result<void> done = follow(instance, recorder, kernel, child, options.duration_ns, options.quiet);
   const u64 duration = sys::now_ns() - start;
   if (ours && instance.has_writers()) {
-    say("some of the command's processes are still running, or ran in another PID namespace, where that cannot be told; what they "
-        "write from here on is not recorded");
+    say("some of the command's processes are still running; what they write from here on is not recorded");
     if (auto off = instance.tracing(false); !off) say(off.error().sentence);
   }
   auto finished = recorder.finish(duration);

@@ -130,9 +130,12 @@ int run(const Options& options) {
       rings.push_back({info.name, info.live ? "live" : "ended", info.counters, ""});
       if (info.corrupt) remarks.push_back(fmt::format("ring {}: its words contradict each other, and nobody writes to it any more; a resize makes a fresh one", info.name.ring));
     }
-    const bool writers = instance.has_writers();
+    const Presence writers = instance.writers();
     remarks.push_back(fmt::format("{}: {}; tracing is {}; clock {}", instance.path(),
-                                  writers ? "owner alive" : "no writer (stale)", instance.tracing_on() ? "on" : "off",
+                                  writers == Presence::some   ? "owner alive"
+                                  : writers == Presence::none ? "no writer (stale)"
+                                                              : "of some that wrote nobody can tell whether they live",
+                                  instance.tracing_on() ? "on" : "off",
                                   to_string(instance.clock().kind)));
     const PastTotals p = instance.past();
     past = counters_of(p);
@@ -143,7 +146,7 @@ int run(const Options& options) {
     j["rings_of"] = instance.cpu_rings() != 0 ? "cpu" : "thread";
     j["rings_because"] = to_string(instance.rings_because());
     j["instance"] = instance.path();
-    j["live"] = writers;
+    j["live"] = writers != Presence::none;
     j["tracing_on"] = instance.tracing_on();
     j["refused_without_ring"] = instance.refused();
     j["past"] = counters_json(past);

@@ -40,9 +40,16 @@ struct KeptSide {
 };
 constinit const KeptSide* kept_sides = nullptr;
 
+struct MappedPlace : CpuPlace {
+  mutable Backing backing;
+};
+static_assert(sizeof(MappedPlace) <= page_size);
+
+bool back(const CpuPlace& place, u32 id) noexcept { return static_cast<const MappedPlace&>(place).backing.back(place.ring, id); }
+
 // The place of a ring that is not mapped: a gate that is shut.
 constinit Control shut_gate{};
-constinit const CpuPlace nowhere{&shut_gate, nullptr, 0, 0, 0, {}};
+constinit const CpuPlace nowhere{&shut_gate, nullptr, 0, 0, 0, {}, nullptr};
 
 #if RS_RSEQ
 i64 area() noexcept { return __rseq_offset; }
@@ -135,13 +142,8 @@ u32 possible_cpus() noexcept {
   return std::min(last + 1, most_cpus);
 }
 
-u64 boot_hash() noexcept {
-  const std::string id = sys::boot_id();
-  return id.empty() ? 0 : sys::hash(id) | 1;
-}
-
 RingsBecause why_not_cpu_rings(ClockKind clock) noexcept {
-  if (!has_rseq() || boot_hash() == 0) return RingsBecause::no_rseq;
+  if (!has_rseq() || sys::boot_hash() == 0) return RingsBecause::no_rseq;
   if (!RingClockNow{clock, nullptr}.in_sequence()) return RingsBecause::clock;
   return kernel_aborts() ? RingsBecause::can : RingsBecause::no_abort;
 }
@@ -158,18 +160,19 @@ const char* to_string(RingsBecause because) noexcept {
   return "for a reason that is not known here";
 }
 
-const detail::CpuSide* open_cpu_side(const InstanceWords& words, [[maybe_unused]] const Doorbell& bell) noexcept {
+const detail::CpuSide* open_cpu_side([[maybe_unused]] const Opened& in) noexcept {
 #if RS_RSEQ
+  const InstanceWords& words = in.words;
   const u64 nr = words.control->cpu_rings;
-  if (nr == 0 || nr > most_cpus || !has_rseq() || words.control->boot != boot_hash()) return nullptr;
-  const RingClockNow clock{process.clock.kind, &words.control->clock_base_ticks};
+  if (nr == 0 || nr > most_cpus || !has_rseq() || words.control->boot != sys::boot_hash()) return nullptr;
+  const RingClockNow clock{in.clock.kind, &words.control->clock_base_ticks};
   auto* const rings = static_cast<CpuRings*>(std::calloc(1, sizeof(CpuRings) + nr * sizeof(CpuPlace*)));
   if (rings == nullptr) return nullptr;
-  new (rings) CpuRings{bell, 0, 0, {}};
+  new (rings) CpuRings{bell_of(words), 0, 0, {}};
   rings->nr = static_cast<u32>(nr);
   rings->nr_usual = clock.in_sequence() ? rings->nr : 0;
   for (u32 cpu = 0; cpu < nr; ++cpu) rings->place[cpu] = &nowhere;
-  auto* const kept = new (std::nothrow) KeptSide{{rings, area(), CpuWriter<RingClockNow, Rseq>(clock)}, kept_sides};
+  auto* const kept = new (std::nothrow) KeptSide{{rings, area(), &in, CpuWriter<RingClockNow, Rseq>(clock)}, kept_sides};
   if (kept == nullptr) return nullptr;
   kept_sides = kept;
   const detail::CpuSide* const side = &kept->side;
@@ -187,13 +190,19 @@ bool map_cpu_ring(const detail::CpuSide& side, u32 cpu) noexcept {
   if (cpu >= side.rings->nr) return false;
   const CpuPlace* was = &place_in(*side.rings, cpu);
   if (was->ring.control != nullptr && is_open(*was)) return true;  // another thread was faster
-  const sys::Fd dir = open_directory();
+  const sys::Fd dir = side.in->directory();
   MappedRing mapped = dir ? map_whole_ring(dir.get(), cpu) : MappedRing{};
   if (!mapped) return false;
-  void* const page = mmap(nullptr, sizeof(CpuPlace), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  // Whoever entered the tail's sub-buffer has seen to its memory; of a new ring nobody has.
+  const u32 tail = place_of(__atomic_load_n(&mapped.ring.control->commit, __ATOMIC_ACQUIRE)).id;
+  if (!mapped.ring.geometry.holds(tail) || !sys::populate(mapped.ring.subbuf(tail), abi::header_size)) {
+    unmap_ring(mapped);
+    return false;
+  }
+  void* const page = mmap(nullptr, sizeof(MappedPlace), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page != MAP_FAILED && mapped.ring.kind == RingKind::cpu) {
     const Geometry& g = mapped.ring.geometry;
-    const auto* const place = new (page) CpuPlace{mapped.ring.control, mapped.ring.subbuf(0), g.subbuf_size(), g.nr_subbufs(), g.capacity(), mapped.ring};
+    const auto* const place = new (page) MappedPlace{{mapped.ring.control, mapped.ring.subbuf(0), g.subbuf_size(), g.nr_subbufs(), g.capacity(), mapped.ring, back}, {}};
     const CpuPlace* now = was;
     if (__atomic_compare_exchange_n(&side.rings->place[cpu], &now, place, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
       forget(*was);
@@ -201,7 +210,7 @@ bool map_cpu_ring(const detail::CpuSide& side, u32 cpu) noexcept {
     }
     was = now;
   }
-  if (page != MAP_FAILED) munmap(page, sizeof(CpuPlace));
+  if (page != MAP_FAILED) munmap(page, sizeof(MappedPlace));
   unmap_ring(mapped);  // nobody has seen it
   return was->ring.control != nullptr && is_open(*was);
 }

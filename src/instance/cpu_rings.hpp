@@ -6,6 +6,8 @@
 
 namespace ringside {
 
+struct Opened;
+
 // Are restartable sequences registered for this thread, by the C library? Signal-safe.
 bool has_rseq() noexcept;
 
@@ -15,7 +17,6 @@ bool kernel_aborts() noexcept;
 
 // Possible CPUs: their numbers are below this.
 u32 possible_cpus() noexcept;
-u64 boot_hash() noexcept;  // 0: unknown
 
 // What speaks against rings of CPUs here and now: can, if nothing does.
 RingsBecause why_not_cpu_rings(ClockKind clock) noexcept;
@@ -23,9 +24,9 @@ const char* to_string(RingsBecause because) noexcept;  // a clause: "as ..."
 
 // The other side of detail::cpu_side: for ringside_open, which holds the lock. Null: the instance has none, or they are not for this
 // process (another boot, no rseq).
-const detail::CpuSide* open_cpu_side(const InstanceWords& words, const Doorbell& bell) noexcept;
+const detail::CpuSide* open_cpu_side(const Opened& in) noexcept;
 
-// Maps the ring of this CPU, or maps it anew after it was moved, in the instance that is open; of several threads that do, the first one's
+// Maps the ring of this CPU, or maps it anew after it was moved; of several threads that do, the first one's
 // mapping stays. Signal-safe. False: it cannot be had.
 bool map_cpu_ring(const detail::CpuSide& side, u32 cpu) noexcept;
 

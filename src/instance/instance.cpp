@@ -16,7 +16,6 @@
 #include <sstream>
 
 #include "instance/cpu_rings.hpp"
-#include "instance/ring_entry.hpp"
 #include "instance/ring_file.hpp"
 #include "instance/ring_source.hpp"
 #include "schema/format_text.hpp"
@@ -179,7 +178,7 @@ std::string folder_of(u32 ring) { return "per_cpu/cpu" + std::to_string(ring) + 
 void introduce_cpu_ring(RingEntry& entry, u32 cpu, u32 before, const Geometry& geometry, RingState state) {
   entry.pid = 0;
   entry.tid = ~before;
-  entry.image = cpu;
+  entry.of = cpu;
   entry.tid_start = 0;
   std::memset(entry.task, 0, sizeof entry.task);
   std::memset(entry.process, 0, sizeof entry.process);
@@ -190,11 +189,11 @@ void introduce_cpu_ring(RingEntry& entry, u32 cpu, u32 before, const Geometry& g
 }
 
 // A number for one more ring: of one that gave its memory back, or a new one; most_rings: there is none.
-u32 claim_number(const InstanceWords& words) {
+u32 claim_number(const InstanceWords& words, Member who) {
   const u64 made = std::min<u64>(__atomic_load_n(&words.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
   for (u32 n = 0; n < made; ++n) {
     u64 state = __atomic_load_n(&words.ring(n).state, __ATOMIC_ACQUIRE);
-    if (state_of(state) == RingState::empty && __atomic_compare_exchange_n(&words.ring(n).state, &state, claim_of(static_cast<u32>(sys::gettid()), false), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    if (state_of(state) == RingState::empty && __atomic_compare_exchange_n(&words.ring(n).state, &state, claim_of(who, false), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
       return n;
   }
   return static_cast<u32>(std::min<u64>(__atomic_fetch_add(&words.control->nr_rings, u64{1}, __ATOMIC_ACQ_REL), most_rings));
@@ -210,7 +209,6 @@ result<void> make_cpu_rings(const std::string& path, const InstanceWords& words,
   const sys::Fd threads(openat(dir.get(), "threads", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   // Without it threads have no names; beyond RLIMIT_FSIZE there can be none.
   if (threads && sys::may_grow_to(threads_file_size)) (void)!ftruncate(threads.get(), static_cast<off_t>(threads_file_size));
-  words.control->boot = boot_hash();
   words.control->cpu_rings = nr;
   words.control->nr_rings = nr;
   return {};
@@ -266,19 +264,24 @@ result<std::unique_ptr<Instance>> Instance::create(const InstanceOptions& o) {
     c.clock_base_ns = clock.base_ns;
     c.budget = o.budget != 0 ? o.budget : default_budget(*path);
     c.pid_namespace = sys::pid_namespace();
-    c.creator = static_cast<u64>(getpid());
-    c.creator_start = sys::start_time(getpid());
+    c.boot = sys::boot_hash();
     c.created_ns = sys::now_ns();
     c.rings_because = static_cast<u32>(*because);
     if (*because == RingsBecause::can) {
       if (auto made = make_cpu_rings(*path, {&c}, geometry_of(c)); !made) return tl::unexpected(made.error());
     }
+    auto members = Members::open(sys::Fd(::open(path->c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)).get());
+    if (!members) return tl::unexpected(members.error());
+    c.creator = (*members)->join(role::maker);
     __atomic_store_n(&c.magic, instance_magic, __ATOMIC_RELEASE);
+    return open(*path, std::move(*members));
   }
-  return open(*path);
 }
 
-result<std::unique_ptr<Instance>> Instance::open(const std::string& wanted) {
+result<std::unique_ptr<Instance>> Instance::open(const std::string& wanted) { return open(wanted, nullptr); }
+
+// members: of the instance, if whoever opens it has a seat already.
+result<std::unique_ptr<Instance>> Instance::open(const std::string& wanted, std::shared_ptr<Members> members) {
   auto path = instance_path(wanted);
   if (!path) return tl::unexpected(path.error());
   sys::guard_mappings();
@@ -286,7 +289,12 @@ result<std::unique_ptr<Instance>> Instance::open(const std::string& wanted) {
   if (!region) return tl::unexpected(region.error());
   sys::Fd dir(::open(path->c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!dir) return fail(errno, "cannot open " + *path);
-  std::unique_ptr<Instance> instance(new Instance(std::move(*region), std::move(dir)));
+  if (members == nullptr) {
+    auto opened = Members::open(dir.get());
+    if (!opened) return tl::unexpected(opened.error());
+    members = std::move(*opened);
+  }
+  std::unique_ptr<Instance> instance(new Instance(std::move(*region), std::move(dir), std::move(members)));
   instance->path_ = *path;
   instance->name_ = path->substr(path->find_last_of('/') + 1);
   instance->clock_ = clock_of(*instance->words_.control);
@@ -387,12 +395,12 @@ std::vector<RingInfo> Instance::rings() {
   const u64 n = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
   for (u32 i = 0; i < n; ++i) {
     RingEntry& entry = words_.ring(i);
-    const RingState state = settle(*words_.control, entry);
+    const RingState state = members_->judge().settle(entry);
     if (state == RingState::never || state == RingState::empty || state == RingState::busy) continue;
     RingInfo info;
     info.name = name_of(i, entry);
     info.live = state == RingState::live;
-    if (auto ring = look_at(dir_.get(), i, geometry())) {
+    if (auto ring = look(i)) {
       info.counters = ring->counters();
       info.corrupt = __atomic_load_n(&ring->ring().control->corrupt, __ATOMIC_RELAXED) != 0;
     }
@@ -401,17 +409,23 @@ std::vector<RingInfo> Instance::rings() {
   return all;
 }
 
-bool Instance::has_writers() {
+result<RingView> Instance::look(u32 ring) const { return look_at(dir_.get(), ring, geometry(), members_); }
+
+Presence Instance::writers() {
+  const Judge judge = members_->judge();
+  if (judge.any(role::writer)) return Presence::some;
   const u64 n = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
-  for (u32 i = 0; i < n; ++i)
-    if (settle(*words_.control, words_.ring(i)) == RingState::live && !is_of_cpu(words_.ring(i))) return true;
-  for (u32 i = 0; i < most_processes; ++i) {
-    const ProcessEntry& entry = words_.process(i);
-    const u64 pid = __atomic_load_n(&entry.pid, __ATOMIC_ACQUIRE);
-    if (pid != 0 && !surely_dead(*words_.control, static_cast<i32>(pid), entry.start)) return true;
+  Presence found = (words_.control->impaired & lacks::seat) != 0 ? Presence::unknown : Presence::none;
+  for (u32 i = 0; i < n; ++i) {
+    RingEntry& entry = words_.ring(i);
+    if (judge.settle(entry) != RingState::live || is_of_cpu(entry)) continue;
+    if (entry.of != nobody) return Presence::some;
+    found = Presence::unknown;
   }
-  return false;
+  return found;
 }
+
+bool Instance::maker_lives() const { return !members_->judge().dead(static_cast<Member>(words_.control->creator)); }
 
 std::vector<RingName> Instance::threads() const {
   std::vector<RingName> all;
@@ -442,15 +456,15 @@ std::vector<std::pair<i32, std::string>> Instance::tasks() const {
   return all;
 }
 
-result<std::unique_ptr<Source>> Instance::source(u32 ring) { return open_ring(*this, dir_.get(), words_, ring, geometry(), true); }
-result<std::unique_ptr<Source>> Instance::peek(u32 ring) { return open_ring(*this, dir_.get(), words_, ring, geometry(), false); }
+result<std::unique_ptr<Source>> Instance::source(u32 ring) { return open_ring(*this, dir_.get(), words_, ring, geometry(), members_, true); }
+result<std::unique_ptr<Source>> Instance::peek(u32 ring) { return open_ring(*this, dir_.get(), words_, ring, geometry(), members_, false); }
 
 bool Instance::tracing_on() const { return __atomic_load_n(&words_.control->tracing_off, __ATOMIC_ACQUIRE) == 0; }
 
 result<void> Instance::tracing(bool on) {
   __atomic_store_n(&words_.control->tracing_off, u64{on ? 0u : 1u}, __ATOMIC_SEQ_CST);  // before the looks: see introduce
   for (const RingInfo& r : rings())
-    if (auto ring = look_at(dir_.get(), r.name.ring, geometry())) ring->gate(on);
+    if (auto ring = look(r.name.ring)) ring->gate(on);
   return {};
 }
 
@@ -458,13 +472,13 @@ void Instance::overwrite(bool on) {
   const u64 mode = on ? 0 : 1;
   __atomic_store_n(&words_.control->mode, static_cast<u32>(mode), __ATOMIC_SEQ_CST);  // before the looks: see introduce
   for (const RingInfo& r : rings())
-    if (auto ring = look_at(dir_.get(), r.name.ring, geometry()); ring && r.live)
+    if (auto ring = look(r.name.ring); ring && r.live)
       __atomic_store_n(&ring->ring().control->mode, mode, __ATOMIC_RELEASE);
 }
 
 result<void> Instance::reset() {
   for (const RingInfo& r : rings()) {
-    auto ring = look_at(dir_.get(), r.name.ring, geometry());
+    auto ring = look(r.name.ring);
     if (!ring) return tl::unexpected(ring.error());
     if (auto done = ring->reset(tracing_on()); !done) return done;
   }
@@ -475,7 +489,7 @@ result<void> Instance::reset() {
 
 result<void> Instance::unmapped(const char* what) {
   for (const RingInfo& r : rings())
-    if (auto ring = look_at(dir_.get(), r.name.ring, geometry()); ring && ring->mapped() && is_served(path_))
+    if (auto ring = look(r.name.ring); ring && ring->mapped() && is_served(path_))
       return refuse(std::errc::device_or_resource_busy, "ring " + std::to_string(r.name.ring) + " is mapped by a reader: " + what + " before the reader is gone");
   return {};
 }
@@ -490,10 +504,10 @@ result<void> Instance::resize(u64 buffer_size, u32 subbuf_size) {
   for (const RingInfo& r : rings()) {
     if (!r.live) continue;
     if (r.name.cpu < 0) {
-      if (auto ring = look_at(dir_.get(), r.name.ring, geometry())) ring->give_up();
+      if (auto ring = look(r.name.ring)) ring->give_up();
       continue;
     }
-    const u32 number = claim_number(words_);
+    const u32 number = claim_number(words_, members_->join(role::reader));
     if (number >= most_rings) return refuse(std::errc::no_space_on_device, "the instance has " + std::to_string(most_rings) + " rings with unread events: read them first");
     const auto cpu = static_cast<u32>(r.name.cpu);
     if (auto done = renew(cpu, *sized, "per_cpu/cpu" + std::to_string(number)); !done) return done;
@@ -504,7 +518,7 @@ result<void> Instance::resize(u64 buffer_size, u32 subbuf_size) {
 
 result<void> Instance::renew(u32 cpu, const Geometry& geometry, const std::string& to) {
   const std::string fresh = "per_cpu/.fresh" + std::to_string(getpid()), place = "per_cpu/cpu" + std::to_string(cpu);
-  auto old = look_at(dir_.get(), cpu, geometry);
+  auto old = look_at(dir_.get(), cpu, geometry, members_);
   if (!old) return tl::unexpected(old.error());
   if (!make_cpu_ring(dir_.get(), fresh + "/", *words_.control, geometry)) return fail(errno, "cannot make a ring of CPU " + std::to_string(cpu));
   // A writer that maps its CPU's ring finds one or the other.
@@ -534,7 +548,7 @@ result<std::string> Instance::snapshot() {
   const auto all = rings();
   const InstanceLock lock(path_);
   for (const RingInfo& r : all) {
-    auto ring = look_at(dir_.get(), r.name.ring, geometry());
+    auto ring = look(r.name.ring);
     if (!ring) return tl::unexpected(ring.error());
     const std::string folder = "/per_cpu/cpu" + std::to_string(r.name.ring);
     if (r.name.cpu >= 0 && r.live) {
@@ -570,7 +584,7 @@ u64 Instance::trim() {
     if (r.counters.unread != 0) continue;
     if (r.live) {
       // Under the reader's lock: a consumer may still be walking what it has been handed.
-      if (auto ring = look_at(dir_.get(), r.name.ring, geometry()); ring && ring->lock()) {
+      if (auto ring = look(r.name.ring); ring && ring->lock()) {
         bytes += ring->park();
         ring->unlock();
       }
@@ -578,10 +592,10 @@ u64 Instance::trim() {
     }
     RingEntry& entry = words_.ring(r.name.ring);
     u64 retired = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
-    if (state_of(retired) != RingState::retired || !__atomic_compare_exchange_n(&entry.state, &retired, claim_of(static_cast<u32>(sys::gettid()), true), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    if (state_of(retired) != RingState::retired || !__atomic_compare_exchange_n(&entry.state, &retired, claim_of(members_->join(role::reader), true), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
       continue;
     bool cleared = false;
-    if (auto ring = look_at(dir_.get(), r.name.ring, geometry()); ring && ring->lock()) {
+    if (auto ring = look(r.name.ring); ring && ring->lock()) {
       const Counters n = ring->counters();
       if (n.unread == 0 && (!ring->mapped() || !is_served(path_))) {
         PastTotals& past = words_.control->past;

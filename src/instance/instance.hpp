@@ -13,12 +13,14 @@
 #include <vector>
 
 #include "clock/clock.hpp"
-#include "instance/layout.hpp"
+#include "instance/members.hpp"
 #include "instance/ring_watch.hpp"
 #include "source/source.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {
+
+class RingView;
 
 // Whose rings an instance has: those of the CPUs, which all its processes share, or one for each thread (a process that may scribble over
 // memory spoils its own only). automatic: of CPUs, where this machine can have them.
@@ -42,6 +44,8 @@ struct RingInfo {
   bool corrupt = false;  // given up: its words contradict each other
   Counters counters;
 };
+
+enum class Presence { none, some, unknown };
 
 // In the words of a ring's.
 inline Counters counters_of(const PastTotals& past) {
@@ -77,7 +81,10 @@ class Instance {
   result<u32> enable(const std::string& glob, bool on);
 
   std::vector<RingInfo> rings();
-  bool has_writers();
+  // Does somebody write, or hold a ring? unknown: a writer has come of whom nobody can tell whether it lives.
+  Presence writers();
+  bool has_writers() { return writers() != Presence::none; }  // or it may have
+  bool maker_lives() const;  // or may live
   std::vector<std::pair<i32, std::string>> tasks() const;  // saved_cmdlines: tid, name
   // Who wrote to rings of CPUs, as far as it is known. threads_seen() moves on whenever there is more to know.
   std::vector<RingName> threads() const;
@@ -110,6 +117,8 @@ class Instance {
   // Answers bytes given back.
   u64 trim();
 
+  result<RingView> look(u32 ring) const;
+
   // Sleeps until some ring has unread events (percent 0), or one is that full; false: timed out.
   result<bool> wait(int percent, std::chrono::nanoseconds timeout);
   // wait() in its parts, for who waits for other things as well: ask, look at the rings, then sleep until a writer has answered
@@ -118,8 +127,9 @@ class Instance {
   bool sleep(u32 asked, std::chrono::nanoseconds timeout);
 
  private:
-  Instance(sys::Region region, sys::Fd dir)
-      : region_(std::move(region)), words_{reinterpret_cast<InstanceControl*>(region_.data())}, dir_(std::move(dir)), watch_(dir_.get(), words_) {}
+  Instance(sys::Region region, sys::Fd dir, std::shared_ptr<Members> members)
+      : region_(std::move(region)), words_{reinterpret_cast<InstanceControl*>(region_.data())}, dir_(std::move(dir)), members_(std::move(members)), watch_(dir_.get(), words_) {}
+  static result<std::unique_ptr<Instance>> open(const std::string& name_or_path, std::shared_ptr<Members> members);
   Geometry geometry() const noexcept { return geometry_of(*words_.control); }
   // A fresh ring for this CPU; its old one becomes the folder `to`, below the instance's. The caller holds the lock of the instance.
   result<void> renew(u32 cpu, const Geometry& geometry, const std::string& to);
@@ -129,6 +139,7 @@ class Instance {
   InstanceWords words_;
   ClockInfo clock_;
   sys::Fd dir_;
+  std::shared_ptr<Members> members_;
   RingWatch watch_;
   std::atomic<bool> fenced_{false};  // the last ask() was one that no writer misses
 };

@@ -16,7 +16,7 @@
 namespace ringside {
 
 inline constexpr u64 instance_magic = 0x0154534E49474E52;  // "RNGINST\1"
-inline constexpr u32 instance_version = 2;
+inline constexpr u32 instance_version = 3;
 inline constexpr u32 most_rings = 65536;
 inline constexpr u32 most_events = 4095;  // numbers 1 .. 4095; their ids are abi::event_id
 inline constexpr u32 gate_bytes = 4096;
@@ -31,8 +31,8 @@ struct WaitWords {
 
 // What some writer's process lacks: nobody may conclude what takes it. Bits of InstanceControl::impaired.
 namespace lacks {
-inline constexpr u64 fence = 1;            // membarrier: that a closed gate and nest == 0 mean nobody is inside
-inline constexpr u64 namespace_of_creator = 2;  // or /proc: that a thread is dead
+inline constexpr u64 fence = 1;  // membarrier: that a closed gate and nest == 0 mean nobody is inside
+inline constexpr u64 seat = 2;   // a seat (members.hpp): that nobody writes
 }  // namespace lacks
 
 // Counters of rings whose memory was given back.
@@ -60,7 +60,7 @@ struct alignas(64) InstanceControl {
   u64 clock_base_ticks, clock_base_ns;
   u64 budget;  // bytes of memory that the rings may take
   u64 measured_bytes, measured_rings;  // what they took when it was looked at last, and how many there were
-  u64 creator, creator_start, created_ns;
+  u64 creator, created_ns;  // creator: a Member
   u64 tracing_off;  // 0: recording
   u64 nr_rings;     // ring numbers handed out so far
   u64 nr_events;
@@ -68,7 +68,7 @@ struct alignas(64) InstanceControl {
   u64 impaired;       // bits of `lacks`
   u64 refused;  // events that found no ring: budget, no room, or written while a ring was being made
   u64 cpu_rings;      // rings 0 to cpu_rings - 1 are those of the CPUs; 0: each thread has its own
-  u64 boot;           // hash of the boot that they were made in: CPU numbers of another kernel are not theirs
+  u64 boot;           // hash of the boot that it was made in: CPU numbers and locks of another kernel are not its; 0: unknown
   u32 rings_because;  // RingsBecause
   u32 reserved1;
   u64 nr_threads;     // entries made in `threads`, and made anew
@@ -95,17 +95,32 @@ enum class RingState : u32 {
 struct RingEntry {
   u64 state;  // RingState | tid << 32, so that a late change fails
   u32 pid, tid;  // of a CPU's ring: 0, and ~ (how many rings that CPU had before), which is no thread's
-  u32 image;  // tells the programs that one process was before and after an exec apart; of a CPU's ring: the CPU
+  u32 of;  // Member: whose process it is; of a CPU's ring: the CPU
   u32 sizes;  // log2 of subbuf_size << 27 | nr_subbufs, of a ring that is live or retired
   u64 tid_start;
   char task[16], process[16];
 };
 static_assert(sizeof(RingEntry) == 64);
 constexpr u64 pack_state(RingState s, u32 tid) noexcept { return static_cast<u64>(s) | u64{tid} << 32; }
-// A claim of a ring that holds nothing yet, or no more: if its claimer dies, it is empty, not retired.
-constexpr u64 claim_of(u32 tid, bool holds_something) noexcept {
-  return pack_state(RingState::busy, tid) | (holds_something ? 0 : u64{1} << 63);
+// Is the ring a CPU's, by the state of a ring that is live or retired? No thread has such a number.
+constexpr bool names_cpu(u64 state) noexcept { return state >> 63 != 0; }
+
+// A process in one instance: its slot in the process table, and which of the slot's owners it is (modulo 2^19). nobody: it has none, and it cannot
+// be told whether it lives.
+using Member = u32;
+inline constexpr Member nobody = 0;
+inline constexpr u32 most_processes = 4096;
+constexpr Member member_of(u32 slot, u64 generation) noexcept {
+  const u32 owner = static_cast<u32>(generation & 0x7FFFF);
+  return owner != 0 ? slot | owner << 12 : nobody;
 }
+constexpr u32 slot_of(Member member) noexcept { return member & (most_processes - 1); }
+
+// A claim of a ring that holds nothing yet, or no more: if its claimer dies, it is empty, not retired.
+constexpr u64 claim_of(Member claimer, bool holds_something) noexcept {
+  return pack_state(RingState::busy, claimer) | (holds_something ? 0 : u64{1} << 63);
+}
+constexpr Member claimer_of(u64 state) noexcept { return static_cast<u32>(state >> 32) & 0x7FFFFFFF; }
 constexpr u32 short_sizes(const Geometry& g) noexcept { return static_cast<u32>(__builtin_ctz(g.subbuf_size())) << 27 | g.nr_subbufs(); }
 static_assert(most_subbufs < u32{1} << 27);
 constexpr RingState state_of(u64 word) noexcept { return static_cast<RingState>(word & 0xFFFFFFFF); }
@@ -122,13 +137,22 @@ static_assert(sizeof(EventEntry) == 152);
 
 inline constexpr bool is_of_cpu(const RingEntry& entry) noexcept { return static_cast<i32>(entry.tid) < 0; }
 
-// A process that has written to rings of CPUs.
+namespace role {
+inline constexpr u32 writer = 1;
+inline constexpr u32 reader = 2;  // consumes
+inline constexpr u32 maker = 4;   // of the instance
+}  // namespace role
+
+// Who has the slot, or had it last. Whether it lives its lock says (members.hpp).
 struct ProcessEntry {
-  u64 pid;  // 0: free
-  u64 start;
+  u64 generation;  // counts the slot's owners
+  u64 pid_namespace, time_namespace;  // inodes; 0: unknown
+  u64 start;       // by /proc, as its own time namespace counts
+  u32 pid, role;
   char name[16];
+  u64 boot;
 };
-inline constexpr u32 most_processes = 4096;
+static_assert(sizeof(ProcessEntry) == 64);
 
 // A thread that has written to rings of CPUs: at its tid modulo most_threads.
 struct ThreadEntry {

@@ -9,24 +9,37 @@
 
 #include "clock/clock.hpp"
 #include "instance/layout.hpp"
+#include "instance/members.hpp"
 #include "instance/ring_file.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {
 
-struct Process {
-  InstanceWords words;       // null: no instance open
+// An instance that this process has opened to write. It is kept for good: when it is closed, another thread may be in the middle of an event.
+struct Opened {
+  InstanceWords words;
   ClockInfo clock;
-  i32 pid = 0;
-  bool fenced = false;       // membarrier is at hand
-  u32 image = 0;             // RingEntry::image
-  char comm[16] = {};
-  u64 epochs = 0;            // the newest value of detail::epoch
-  ThreadEntry* threads = nullptr;  // who wrote to rings of CPUs; null: the instance has no such file
-  i32 introduced = 0;        // the pid that the process table knows
-  char path[4096] = {};      // the instance's directory: absolute, and which one it was
+  ThreadEntry* threads = nullptr;           // who wrote to rings of CPUs; null: the instance has no such file
+  const detail::CpuSide* side = nullptr;    // null: its rings of CPUs, if it has any, are not for this process
   dev_t device = 0;
   ino_t inode = 0;
+  char path[4096] = {};  // the instance's directory: absolute
+  Seat seat;
+  u64 seating = 0;  // the process of which a thread takes the seat just now
+
+  // The directory, opened anew: a descriptor that is kept would be the program's to close, to count and to reuse.
+  // Empty if it is no longer the one that was opened. Signal-safe.
+  sys::Fd directory() const noexcept;
+  // Says that this process writes, and who it is. Where there is no seat to be had, the instance is told. Signals are off.
+  void join() noexcept;
+};
+
+struct Process {
+  Opened* opened = nullptr;  // null: no instance is open
+  i32 pid = 0;
+  bool fenced = false;       // membarrier is at hand
+  char comm[16] = {};
+  u64 epochs = 0;            // the newest value of detail::epoch
 };
 extern constinit Process process;
 
@@ -59,28 +72,24 @@ class SignalsOff {
 };
 
 // write.cpp
-InstanceWords open_words() noexcept;
+inline Opened* opened_now() noexcept { return __atomic_load_n(&process.opened, __ATOMIC_ACQUIRE); }
 Doorbell bell_of(const InstanceWords& words) noexcept;  // rings for whoever waits at the instance
 
 // thread_ring.cpp
+// moved, no_ring: this thread has no ring of its own that takes it. `as`: whose event it is, if not 0.
+Refused write_to_own_ring(const ringside_event& event, i32 as, void* payload, u32 size) noexcept;
 // Gives this thread a ring of its own, if it has none that it may write to. Signals are off. False: there is none to be had.
 bool attach_to_own_ring() noexcept;
-// What the child of a vfork has made is given back by its parent.
-const void* newest_own_ring() noexcept;
-void release_own_rings_above(const void* newest) noexcept;
+// The child of a vfork has its parent's thread: it gets rings of its own, which are the parent's again when it goes on.
+void lay_own_rings_aside() noexcept;
+void take_up_own_rings() noexcept;
 void retire_this_thread() noexcept;
-void copy_open_events() noexcept;  // before a fork
-void drop_copy() noexcept;         // in the parent
-void forget_thread_after_fork(u64 epoch) noexcept;  // in the child; epoch: the one to come
+void forget_thread_after_fork() noexcept;  // in the child
 
 // registry.cpp
-void register_all() noexcept;
 // Those that were declared so far are not made known to an instance that is opened from now on.
 void forget_events() noexcept;
 void become_child_if_forked() noexcept;  // a child that no fork handler ran in; signal-safe
-// The instance's directory, opened anew: a descriptor that is kept would be the program's to close, to count and to reuse.
-// Empty if it is no longer the one that was opened. Signal-safe.
-sys::Fd open_directory() noexcept;
 void save_names(int dir, i32 tid, i32 pid, const char* task) noexcept;  // appends to saved_cmdlines, saved_tgids; signal-safe
 
 }  // namespace ringside

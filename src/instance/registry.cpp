@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -32,6 +33,24 @@ namespace {
 
 constinit pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 constinit ringside_event* all_events = nullptr;  // under `opening`; a stack, never popped
+constinit thread_local bool opening_here = false;  // this thread has it: a handler forks in the middle
+
+class Opening {
+ public:
+  Opening() noexcept {
+    pthread_mutex_lock(&opening);
+    opening_here = true;
+  }
+  ~Opening() {
+    opening_here = false;
+    pthread_mutex_unlock(&opening);
+  }
+  Opening(const Opening&) = delete;
+  Opening& operator=(const Opening&) = delete;
+
+ private:
+  const Inside inside_;
+};
 
 u64 hash_of(const ringside_event& e) noexcept {
   return sys::hash(e.print_fmt, sys::hash(e.format_fields));
@@ -49,21 +68,15 @@ bool fits(const char* name) noexcept {
   return n > 0 && n < sizeof(EventEntry::name) && std::strchr(name, '/') == nullptr && name[0] != '.';
 }
 
-// Control memories stay mapped for good: when an instance is closed, another thread may be in the middle of an event.
-InstanceWords keep(sys::Region region) {
-  static auto& kept = *new std::vector<sys::Region>;
-  kept.push_back(std::move(region));
-  return {reinterpret_cast<InstanceControl*>(kept.back().data())};
-}
-
 // Gives the event its id in the open instance. The caller holds the instance's lock.
-int enter(ringside_event& e) {
-  InstanceControl& c = *process.words.control;
+int enter(ringside_event& e, const Opened& in) {
+  const InstanceWords& words = in.words;
+  InstanceControl& c = *words.control;
   const u64 made = __atomic_load_n(&c.nr_events, __ATOMIC_ACQUIRE);
   const u64 hash = hash_of(e);
   u32 id = 0;
   for (u32 i = 1; i <= made && id == 0; ++i) {
-    const EventEntry& entry = process.words.event(i);
+    const EventEntry& entry = words.event(i);
     if (std::strncmp(entry.system, e.system, sizeof entry.system) != 0 || std::strncmp(entry.name, e.name, sizeof entry.name) != 0)
       continue;
     if (entry.format_hash != hash) return -EEXIST;
@@ -72,78 +85,55 @@ int enter(ringside_event& e) {
   if (id == 0) {
     if (made >= most_events) return -ENOSPC;
     id = static_cast<u32>(made) + 1;
-    EventEntry& entry = process.words.event(id);
+    EventEntry& entry = words.event(id);
+    if (!sys::populate(&entry, sizeof entry)) return -ENOSPC;
     std::strncpy(entry.system, e.system, sizeof entry.system - 1);
     std::strncpy(entry.name, e.name, sizeof entry.name - 1);
     entry.format_hash = hash;
     entry.gate = e.gate;
-    const std::string system = std::string(process.path) + "/events/" + e.system;
-    mkdir((std::string(process.path) + "/events").c_str(), 0700);
+    const std::string system = std::string(in.path) + "/events/" + e.system;
+    mkdir((std::string(in.path) + "/events").c_str(), 0700);
     mkdir(system.c_str(), 0700);
     mkdir((system + "/" + e.name).c_str(), 0700);
     (void)sys::write_file(system + "/" + e.name + "/id", std::to_string(abi::event_id(id)) + "\n");
     if (!sys::write_file(system + "/" + e.name + "/format", format_text(e, abi::event_id(id)))) return -EIO;
     __atomic_store_n(&entry.known, 1u, __ATOMIC_RELEASE);
     __atomic_store_n(&c.nr_events, u64{id}, __ATOMIC_RELEASE);
-    apply_patterns(process.path, process.words, ringside_gate);
+    apply_patterns(in.path, words, ringside_gate);
   }
   __atomic_store_n(&e.id, abi::event_id(id), __ATOMIC_RELEASE);
-  __atomic_store_n(&e.enabled, &process.words.event(id).enabled, __ATOMIC_RELEASE);
+  __atomic_store_n(&e.enabled, &words.event(id).enabled, __ATOMIC_RELEASE);
   return 0;
 }
 
 void next_epoch() noexcept { __atomic_store_n(&detail::epoch.now, __atomic_add_fetch(&process.epochs, u64{1}, __ATOMIC_RELAXED), __ATOMIC_RELEASE); }
 
-// 16 random bytes that the kernel gives to each image; a fork keeps them.
-u32 this_image() noexcept {
-  const auto* const random = reinterpret_cast<const char*>(getauxval(AT_RANDOM));
-  const u64 h = sys::hash(random != nullptr ? std::string_view(random, 16) : std::string_view());
-  return static_cast<u32>(h ^ h >> 32);
-}
-
 // Tells the instance what this process lacks.
-void know_limits(InstanceControl* c) noexcept {
+void know_limits(const Opened* in) noexcept {
   process.fenced = sys::register_fence();
-  if (c == nullptr) return;
-  const u64 namespace_here = sys::pid_namespace();
-  const u64 missing = (process.fenced ? 0 : lacks::fence) |
-                      (namespace_here != 0 && namespace_here == c->pid_namespace ? 0 : lacks::namespace_of_creator);
-  if (missing != 0) __atomic_fetch_or(&c->impaired, missing, __ATOMIC_SEQ_CST);
+  if (in != nullptr && !process.fenced) __atomic_fetch_or(&in->words.control->impaired, lacks::fence, __ATOMIC_SEQ_CST);
 }
 
 void before_fork() {
   const Inside inside;
-  pthread_mutex_lock(&opening);
-  copy_open_events();
+  if (!opening_here) pthread_mutex_lock(&opening);
 }
 void after_fork_parent() {
   const Inside inside;
-  drop_copy();
-  pthread_mutex_unlock(&opening);
+  if (!opening_here) pthread_mutex_unlock(&opening);
 }
 void become_child() noexcept {
-  forget_thread_after_fork(process.epochs + 1);
+  forget_thread_after_fork();
   if (process.epochs == 0) return;
   process.pid = getpid();
-  know_limits(process.words.control);
+  know_limits(process.opened);
   next_epoch();
 }
 void after_fork_child() {
   const Inside inside;
   pthread_mutex_init(&opening, nullptr);
+  if (opening_here) pthread_mutex_lock(&opening);
   become_child();
-}
-
-// A program that this process was before an exec left its rings behind: their thread is ours, but not their writer.
-void retire_rings_of_former_image(const InstanceWords& w) noexcept {
-  const u64 n = __atomic_load_n(&w.control->nr_rings, __ATOMIC_ACQUIRE);
-  for (u32 i = 0; i < n && i < most_rings; ++i) {
-    RingEntry& entry = w.ring(i);
-    u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
-    if (state_of(state) != RingState::live || is_of_cpu(entry) || static_cast<i32>(entry.pid) != process.pid || entry.image == process.image) continue;
-    const u64 retired = pack_state(RingState::retired, static_cast<u32>(state >> 32));
-    __atomic_compare_exchange_n(&entry.state, &state, retired, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-  }
 }
 
 // The table of who writes to rings of CPUs; null if the instance has none.
@@ -155,14 +145,46 @@ ThreadEntry* map_threads(const std::string& path) noexcept {
   return at == MAP_FAILED ? nullptr : static_cast<ThreadEntry*>(at);  // kept, as control memories are
 }
 
+void register_all(const Opened& in) noexcept {
+  if (all_events == nullptr) return;
+  const InstanceLock lock(in.path);
+  for (ringside_event* e = all_events; e != nullptr; e = e->next)
+    if (e->id == 0) enter(*e, in);
+}
+
+// What this process knows of the instance in that directory; made the first time. Null: errno says why.
+Opened* look_up(const char* path) {
+  static auto& all = *new std::vector<Opened*>;
+  static auto& regions = *new std::vector<sys::Region>;
+  struct stat st {};
+  if (stat(path, &st) != 0) return nullptr;
+  for (Opened* one : all)
+    if (one->device == st.st_dev && one->inode == st.st_ino) return one;
+  auto words = map_instance(path, true);
+  if (!words) {
+    errno = words.error().code.value();
+    return nullptr;
+  }
+  regions.push_back(std::move(*words));
+  auto* const made = all.emplace_back(new Opened);
+  made->words.control = reinterpret_cast<InstanceControl*>(regions.back().data());
+  made->clock = clock_of(*made->words.control);
+  made->threads = map_threads(path);
+  made->device = st.st_dev;
+  made->inode = st.st_ino;
+  std::strcpy(made->path, path);
+  made->side = open_cpu_side(*made);
+  return made;
+}
+
 int open_locked(const char* name) {
   const char* from_environment = std::getenv("RINGSIDE_INSTANCE");
   const std::string wanted = name != nullptr ? name : from_environment != nullptr ? from_environment : "default";
   auto path = instance_path(wanted);
   if (!path) return -path.error().code.value();
   struct stat st {};
-  if (process.words.control != nullptr) {
-    const bool same = stat(path->c_str(), &st) == 0 && st.st_dev == process.device && st.st_ino == process.inode;
+  if (const Opened* const now = process.opened; now != nullptr) {
+    const bool same = stat(path->c_str(), &st) == 0 && st.st_dev == now->device && st.st_ino == now->inode;
     return name == nullptr || same ? 0 : -EBUSY;
   }
   if (stat((*path + "/instance").c_str(), &st) != 0) {
@@ -173,32 +195,24 @@ int open_locked(const char* name) {
     if (auto made = Instance::create(options); !made && made.error().code != std::errc::file_exists)
       return -made.error().code.value();
   }
-  auto words = map_instance(*path, true);
-  if (!words) return -words.error().code.value();
-  const sys::Fd gate(::open((*path + "/gate").c_str(), O_RDWR | O_CLOEXEC));
-  if (!gate) return -errno;
   char absolute[PATH_MAX];  // the program may change its directory
-  if (realpath(path->c_str(), absolute) == nullptr || stat(absolute, &st) != 0) return -errno;
-  if (mmap(ringside_gate, gate_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, gate.get(), 0) == MAP_FAILED) return -ENOMEM;
-  const InstanceWords kept = keep(std::move(*words));
-  std::strcpy(process.path, absolute);
-  process.device = st.st_dev;
-  process.inode = st.st_ino;
-  process.clock = clock_of(*kept.control);
+  if (realpath(path->c_str(), absolute) == nullptr) return -errno;
+  const sys::Fd gate(::open((std::string(absolute) + "/gate").c_str(), O_RDWR | O_CLOEXEC));
+  if (!gate) return -errno;
   process.pid = getpid();
-  process.image = this_image();
   sys::comm_of(process.pid, 0, process.comm);
-  know_limits(kept.control);
+  Opened* const in = look_up(absolute);
+  if (in == nullptr) return -errno;
+  if (mmap(ringside_gate, gate_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, gate.get(), 0) == MAP_FAILED) return -ENOMEM;
+  know_limits(in);
   static const bool once = pthread_atfork(before_fork, after_fork_parent, after_fork_child) == 0;
   (void)once;
-  retire_rings_of_former_image(kept);
-  process.threads = map_threads(process.path);
-  process.introduced = 0;
-  __atomic_store_n(&detail::cpu_side, open_cpu_side(kept, bell_of(kept)), __ATOMIC_RELEASE);
   madvise(&detail::epoch, sizeof detail::epoch, MADV_WIPEONFORK);
-  __atomic_store_n(&process.words.control, kept.control, __ATOMIC_RELEASE);
+  // Nobody attaches before `opened` is there, and by then the events have their ids.
+  register_all(*in);
+  __atomic_store_n(&detail::cpu_side, in->side, __ATOMIC_RELEASE);
+  __atomic_store_n(&process.opened, in, __ATOMIC_RELEASE);
   next_epoch();
-  register_all();
   return 0;
 }
 
@@ -214,22 +228,31 @@ void become_child_if_forked() noexcept {
 }
 
 void forget_events() noexcept {
-  pthread_mutex_lock(&opening);
+  const Opening opening_now;
   all_events = nullptr;
-  pthread_mutex_unlock(&opening);
 }
 
-void register_all() noexcept {
-  if (process.words.control == nullptr || all_events == nullptr) return;
-  const InstanceLock lock(process.path);
-  for (ringside_event* e = all_events; e != nullptr; e = e->next)
-    if (e->id == 0) enter(*e);
+void Opened::join() noexcept {
+  if (const Member own = seat.member(); own != nobody) {
+    __atomic_fetch_or(&words.process(slot_of(own)).role, role::writer, __ATOMIC_RELAXED);
+    return;
+  }
+  // One thread at a time. A child that was forked meanwhile finds its parent's number there.
+  const u64 own = sys::this_process();
+  for (u64 who = 0; !__atomic_compare_exchange_n(&seating, &who, own, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);) {
+    if (who != own) continue;
+    sched_yield();
+    who = 0;
+  }
+  if (const sys::Fd dir = directory(); !dir || seat.take(dir.get(), words, role::writer) == nobody)
+    __atomic_fetch_or(&words.control->impaired, lacks::seat, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&seating, u64{0}, __ATOMIC_RELEASE);
 }
 
-sys::Fd open_directory() noexcept {
-  sys::Fd dir(::open(process.path, O_PATH | O_DIRECTORY | O_CLOEXEC));
+sys::Fd Opened::directory() const noexcept {
+  sys::Fd dir(::open(path, O_PATH | O_DIRECTORY | O_CLOEXEC));
   struct stat st {};
-  const bool same = dir && fstat(dir.get(), &st) == 0 && st.st_dev == process.device && st.st_ino == process.inode;
+  const bool same = dir && fstat(dir.get(), &st) == 0 && st.st_dev == device && st.st_ino == inode;
   return same ? std::move(dir) : sys::Fd();
 }
 
@@ -260,54 +283,43 @@ extern "C" {
 alignas(4096) unsigned char ringside_gate[4096];
 
 int ringside_register(ringside_event* event) {
-  const Inside inside;
   if (!fits(event->system) || !fits(event->name)) return -EINVAL;
   if (__atomic_load_n(&event->id, __ATOMIC_ACQUIRE) != 0) return 0;
+  const Opening opening_now;
   pin(*event);
-  pthread_mutex_lock(&opening);
   bool listed = false;
   for (const ringside_event* e = all_events; e != nullptr && !listed; e = e->next) listed = e == event;
   if (!listed) {
     event->next = all_events;
     all_events = event;
   }
-  int done = 0;
-  if (process.words.control != nullptr) {
-    const InstanceLock lock(process.path);
-    done = enter(*event);
-  }
-  pthread_mutex_unlock(&opening);
-  return done;
+  if (process.opened == nullptr) return 0;
+  const InstanceLock lock(process.opened->path);
+  return enter(*event, *process.opened);
 }
 
 int ringside_open(const char* name) {
-  const Inside inside;
-  pthread_mutex_lock(&opening);
-  const int done = open_locked(name);
-  pthread_mutex_unlock(&opening);
-  return done;
+  const Opening opening_now;
+  return open_locked(name);
 }
 
 void ringside_close(void) {
-  const Inside inside;
-  pthread_mutex_lock(&opening);
-  if (process.words.control != nullptr) {
-    retire_this_thread();
-    mmap(ringside_gate, gate_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    for (ringside_event* e = all_events; e != nullptr; e = e->next) {
-      static const u32 never = 0;
-      __atomic_store_n(&e->enabled, &never, __ATOMIC_RELEASE);
-      __atomic_store_n(&e->id, 0u, __ATOMIC_RELEASE);
-    }
-    next_epoch();
-    __atomic_store_n(&detail::cpu_side, nullptr, __ATOMIC_RELEASE);
-    for (u32 n = 0; n < most_processes; ++n) {
-      u64 own = static_cast<u64>(process.pid);
-      if (__atomic_compare_exchange_n(&process.words.process(n).pid, &own, u64{0}, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) break;
-    }
-    __atomic_store_n(&process.words.control, nullptr, __ATOMIC_RELEASE);
+  const Opening opening_now;
+  const Opened* const in = process.opened;
+  if (in == nullptr) return;
+  // First nobody writes on as before, then what they would write changes.
+  __atomic_store_n(&process.opened, nullptr, __ATOMIC_RELEASE);
+  next_epoch();
+  __atomic_store_n(&detail::cpu_side, nullptr, __ATOMIC_RELEASE);
+  retire_this_thread();
+  mmap(ringside_gate, gate_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  for (ringside_event* e = all_events; e != nullptr; e = e->next) {
+    static const u32 never = 0;
+    __atomic_store_n(&e->enabled, &never, __ATOMIC_RELEASE);
+    __atomic_store_n(&e->id, 0u, __ATOMIC_RELEASE);
   }
-  pthread_mutex_unlock(&opening);
+  // The seat stays: other threads have rings in there until they end.
+  if (const Member own = in->seat.member(); own != nobody) __atomic_fetch_and(&in->words.process(slot_of(own)).role, ~role::writer, __ATOMIC_RELAXED);
 }
 
 }  // extern "C"

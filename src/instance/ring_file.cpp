@@ -67,6 +67,19 @@ bool punch(int dir, const char* path) noexcept {
 
 }  // namespace
 
+bool Backing::back(const Ring& ring, u32 id) noexcept {
+  const u64 punched = __atomic_load_n(&ring.control->punched, __ATOMIC_ACQUIRE);
+  if (punched != __atomic_load_n(&punched_, __ATOMIC_ACQUIRE)) {
+    for (u64& word : bits_) __atomic_store_n(&word, u64{0}, __ATOMIC_RELAXED);
+    __atomic_store_n(&punched_, punched, __ATOMIC_RELEASE);
+  }
+  const u64 bit = u64{1} << id % 64;
+  if (id < known && (__atomic_load_n(&bits_[id / 64], __ATOMIC_RELAXED) & bit) != 0) return true;
+  if (!sys::populate(ring.subbuf(id), ring.geometry.subbuf_size())) return false;
+  if (id < known && __atomic_load_n(&ring.control->punched, __ATOMIC_ACQUIRE) == punched) __atomic_fetch_or(&bits_[id / 64], bit, __ATOMIC_RELAXED);
+  return true;
+}
+
 void ring_path(u32 n, const char* name, char* out) noexcept {
   std::memcpy(out, "per_cpu/cpu", 11);
   out += 11;
@@ -96,6 +109,11 @@ MappedRing map_ring_in(int dir, const char* folder, const Geometry& geometry) no
     const int error = errno;
     munmap(mapped.ring.data, mapped.data_bytes);
     errno = error;
+    return {};
+  }
+  if (!sys::populate(mapped.ring.control, mapped.control_bytes)) {
+    unmap_ring(mapped);
+    errno = ENOSPC;
     return {};
   }
   mapped.ring.kind = kind_of(*mapped.ring.control);
@@ -173,31 +191,6 @@ u64 resident_bytes(int dir, u32 n) noexcept {
   return bytes;
 }
 
-MappedRing copy_ring(const MappedRing& from) noexcept {
-  const auto room = [](u64 size) -> void* {
-    void* const at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return at == MAP_FAILED ? nullptr : at;
-  };
-  MappedRing copy = from;
-  copy.ring.data = static_cast<u8*>(room(from.data_bytes));
-  if (copy.ring.data == nullptr) return {};
-  copy.ring.control = static_cast<Control*>(room(from.control_bytes));
-  if (copy.ring.control == nullptr) {
-    munmap(copy.ring.data, copy.data_bytes);
-    return {};
-  }
-  std::memcpy(static_cast<void*>(copy.ring.control), from.ring.control, from.control_bytes);
-  for (u32 id = 0; id < from.ring.geometry.nr_subbufs(); ++id)
-    if (from.ring.record(id).reserve != 0) std::memcpy(copy.ring.subbuf(id), from.ring.subbuf(id), from.ring.geometry.subbuf_size());
-  return copy;
-}
-
-void move_ring(MappedRing& copy, MappedRing& at) noexcept {
-  mremap(copy.ring.data, copy.data_bytes, at.data_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at.ring.data);
-  mremap(copy.ring.control, copy.control_bytes, at.control_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at.ring.control);
-  copy = {};
-}
-
 void forget_ring(MappedRing& at) noexcept {
   constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
   mmap(at.ring.data, at.data_bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
@@ -210,8 +203,6 @@ void switch_gate(Control& control, bool open) noexcept {
   else
     __atomic_fetch_or(&control.gate, gate_off, __ATOMIC_SEQ_CST);
 }
-
-u64 lock_word(i32 pid) noexcept { return u64{static_cast<u32>(pid)} << 32 | (sys::start_time(pid) & 0xFFFFFFFF); }
 
 bool clear_ring(int dir, u32 n) noexcept {
   char path[64];

@@ -6,14 +6,27 @@
 
 namespace ringside {
 
+// What a process knows of the memory behind a ring's sub-buffers: where there is some, a store does not fault, and is no SIGBUS on a full file
+// system. Signal-safe, and for all threads.
+class Backing {
+ public:
+  // True: there is memory behind sub-buffer `id` now.
+  bool back(const Ring& ring, u32 id) noexcept;
+
+ private:
+  static constexpr u32 known = 2048;  // sub-buffers; of those beyond the kernel is asked each time
+  u64 punched_ = 0;                   // Control::punched, when the bits were true
+  u64 bits_[known / 64] = {};
+};
+
 struct MappedRing {
   Ring ring;
   u64 control_bytes = 0, data_bytes = 0;
   explicit operator bool() const noexcept { return ring.control != nullptr; }
 };
 
-// Maps ring `n` below the directory `dir` (an open descriptor of the instance) read-write, making its files if they are missing.
-// Empty on failure, errno says why.
+// Maps ring `n` below the directory `dir` (an open descriptor of the instance) read-write, making its files if they are missing. There is memory
+// behind its control words. Empty on failure, errno says why.
 MappedRing map_ring(int dir, u32 n, const Geometry& geometry) noexcept;
 // The same in a folder below `dir`, of at most 63 bytes with its slash at the end.
 MappedRing map_ring_in(int dir, const char* folder, const Geometry& geometry) noexcept;
@@ -33,18 +46,11 @@ MappedRing map_whole_ring(int dir, u32 n) noexcept;
 // Whether it may be that all of it is read: looked at without a lock, to be asked again by who owns the ring.
 bool seems_read(int dir, u32 n) noexcept;
 void unmap_ring(MappedRing& ring) noexcept;
-// A private copy of the control words and of the written sub-buffers; empty if there is no memory.
-MappedRing copy_ring(const MappedRing& ring) noexcept;
-// Puts `copy` in the place of `at`, at its addresses.
-void move_ring(MappedRing& copy, MappedRing& at) noexcept;
 // Puts private zeros in the place of `at`: a new ring that nobody reads.
 void forget_ring(MappedRing& at) noexcept;
 
 // Recording off or on; what else the gate says stays.
 void switch_gate(Control& control, bool open) noexcept;
-// What stands in reader_lock while this process holds it: pid << 32 | its start time.
-u64 lock_word(i32 pid) noexcept;
-
 // Gives the memory of both files back; the ring is new afterwards. The caller owns it (RingState::busy).
 bool clear_ring(int dir, u32 n) noexcept;
 

@@ -10,7 +10,6 @@
 #include <cstring>
 
 #include "instance/instance.hpp"
-#include "instance/ring_entry.hpp"
 #include "instance/ring_file.hpp"
 
 namespace ringside {
@@ -23,20 +22,6 @@ result<RingView::File> map_file(int folder, u32 n, const char* name, u64 size) {
   auto region = sys::Region::map(fd.get(), size, true, what);
   if (!region) return tl::unexpected(region.error());
   return RingView::File{std::move(*region), std::move(fd)};
-}
-
-// What this process locks with: looked up once, as it costs a file of /proc. On a page that the kernel wipes in a fork, which has another
-// one: to ask getpid() each time is a thirtieth of what a client of the mount pays for GET_READER.
-struct alignas(page_size) LockWord {
-  std::atomic<u64> word{0};
-};
-constinit LockWord lock_as;
-
-u64 own_word() noexcept {
-  static const bool wiped = madvise(&lock_as, sizeof lock_as, MADV_WIPEONFORK) == 0;
-  u64 word = lock_as.word.load(std::memory_order_relaxed);
-  if (word == 0 || (!wiped && static_cast<i32>(word >> 32) != getpid())) lock_as.word.store(word = lock_word(getpid()), std::memory_order_relaxed);
-  return word;
 }
 
 u64 resident(const sys::Fd& fd) noexcept {
@@ -56,8 +41,8 @@ u64 lag_of(const RingView& view, const ClockInfo& clock, bool writing) noexcept 
 
 class OwnSource final : public Source {
  public:
-  OwnSource(RingView view, const InstanceWords& words, RingName name, const ClockInfo& clock)
-      : view_(std::move(view)), words_(words), name_(std::move(name)), clock_(clock) {}
+  OwnSource(RingView view, const InstanceWords& words, RingName name, const ClockInfo& clock, std::shared_ptr<Members> members)
+      : view_(std::move(view)), words_(words), name_(std::move(name)), clock_(clock), members_(std::move(members)) {}
   ~OwnSource() override { view_.unlock(); }
 
   result<std::optional<SubBufferView>> next() override {
@@ -86,7 +71,7 @@ class OwnSource final : public Source {
     const RingEntry& entry = words_.ring(name_.ring);
     const u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
     if (state_of(state) != RingState::live || static_cast<i32>(entry.tid) != name_.tid) return state_of(state) != RingState::busy;
-    return surely_dead(*words_.control, entry);
+    return members_->judge().dead(entry);
   }
   u64 lag_ns() const override { return lag_of(view_, clock_, writing_); }
 
@@ -104,6 +89,7 @@ class OwnSource final : public Source {
   InstanceWords words_;
   RingName name_;
   ClockInfo clock_;
+  std::shared_ptr<Members> members_;
   bool writing_ = false;
   u64 last_data_ = 0;  // 0: just now; all ones: parked
 };
@@ -149,13 +135,15 @@ class PeekSource final : public Source {
 RingName name_of(u32 n, const RingEntry& entry) {
   RingName name{n, static_cast<i32>(entry.pid), static_cast<i32>(entry.tid), std::string(entry.task, strnlen(entry.task, 16)),
                 std::string(entry.process, strnlen(entry.process, 16))};
-  if (is_of_cpu(entry)) name.cpu = static_cast<i32>(entry.image);
+  if (is_of_cpu(entry)) name.cpu = static_cast<i32>(entry.of);
   return name;
 }
 
-result<RingView> look_at(int dir, u32 n, const Geometry& fresh) { return look_in(open_ring(dir, n), n, fresh); }
+result<RingView> look_at(int dir, u32 n, const Geometry& fresh, const std::shared_ptr<Members>& members) {
+  return look_in(open_ring(dir, n), n, fresh, members);
+}
 
-result<RingView> look_in(const sys::Fd& folder, u32 n, const Geometry& fresh) {
+result<RingView> look_in(const sys::Fd& folder, u32 n, const Geometry& fresh, const std::shared_ptr<Members>& members) {
   const Geometry geometry = folder ? ring_geometry_in(folder.get(), fresh) : errno == ENOENT ? fresh : Geometry();
   if (!geometry.valid())
     return refuse(std::errc::invalid_argument, "ring " + std::to_string(n) + ": its control file is missing, cut or damaged");
@@ -168,7 +156,7 @@ result<RingView> look_in(const sys::Fd& folder, u32 n, const Geometry& fresh) {
   ring.control = reinterpret_cast<Control*>(control->region.data());
   ring.data = data->region.data();
   ring.kind = kind_of(*ring.control);
-  return RingView(ring, std::move(*control), std::move(*data));
+  return RingView(ring, std::move(*control), std::move(*data), members);
 }
 
 Counters RingView::counters() const noexcept {
@@ -191,12 +179,16 @@ Counters RingView::counters() const noexcept {
 }
 
 bool RingView::lock() noexcept {
-  const u64 who = own_word();
+  const u64 who = members_->lock_word();
   const u64 holder = reader_.try_lock(who);
-  if (holder == 0) return true;
-  const auto pid = static_cast<i32>(holder >> 32);
-  if (lock_word(pid) == holder) return false;
-  return reader_.steal(holder, who);
+  if (holder != 0 && (!members_->judge().dead(static_cast<Member>(holder)) || !reader_.steal(holder, who))) return false;
+  locked_as_ = who;
+  return true;
+}
+
+void RingView::unlock() noexcept {
+  if (locked_as_ != 0 && members_->has(locked_as_)) reader_.unlock();
+  locked_as_ = 0;
 }
 
 void RingView::gate(bool open) noexcept { switch_gate(*ring_.control, open); }
@@ -222,6 +214,7 @@ u64 RingView::park() noexcept {
   if (quiet() && reserve_offset(__atomic_load_n(&ring_.record(own.id).reserve, __ATOMIC_ACQUIRE)) == at.bytes && __atomic_load_n(&ring_.record(own.id).committed, __ATOMIC_ACQUIRE) == committed &&
       place_of(__atomic_load_n(&ring_.control->tail, __ATOMIC_ACQUIRE)) == commit) {
     // From here on the writer leaves this sub-buffer without touching it: the gate says so.
+    __atomic_fetch_add(&ring_.control->punched, u64{1}, __ATOMIC_SEQ_CST);
     const auto offset = static_cast<off_t>(ring_.geometry.offset_of(own.id));
     const u64 before = resident(data_.fd);
     for (const off_t where : {offset, off_t{0}})  // 0, the meta-page: nobody maps
@@ -238,6 +231,7 @@ u64 RingView::park() noexcept {
 u64 RingView::park_cpu() noexcept {
   const u64 before = resident(data_.fd);
   const auto punch = [&](u64 offset) {
+    __atomic_fetch_add(&ring_.control->punched, u64{1}, __ATOMIC_SEQ_CST);
     fallocate(data_.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), ring_.geometry.subbuf_size());
   };
   reader_.give_back([&](u32 id) { punch(ring_.geometry.offset_of(id)); });
@@ -282,10 +276,10 @@ result<void> RingView::freeze(bool reopen, const std::function<result<void>()>& 
 }
 
 result<std::unique_ptr<Source>> open_ring(Instance& instance, int dir, const InstanceWords& words, u32 n, const Geometry& geometry,
-                                          bool consume) {
+                                          const std::shared_ptr<Members>& members, bool consume) {
   if (n >= most_rings || n >= __atomic_load_n(&words.control->nr_rings, __ATOMIC_ACQUIRE))
     return refuse(std::errc::no_such_file_or_directory, "there is no ring " + std::to_string(n));
-  auto view = look_at(dir, n, geometry);
+  auto view = look_at(dir, n, geometry, members);
   if (!view) return tl::unexpected(view.error());
   const RingEntry& entry = words.ring(n);
   RingName name = name_of(n, entry);
@@ -293,7 +287,7 @@ result<std::unique_ptr<Source>> open_ring(Instance& instance, int dir, const Ins
   if (!view->lock())
     return refuse(std::errc::device_or_resource_busy, "ring " + std::to_string(n) + " is being consumed by process " +
                                                           std::to_string(view->ring().control->reader_lock >> 32));
-  return std::make_unique<OwnSource>(std::move(*view), words, std::move(name), instance.clock());
+  return std::make_unique<OwnSource>(std::move(*view), words, std::move(name), instance.clock(), members);
 }
 
 }  // namespace ringside

@@ -6,7 +6,7 @@
 
 #include <functional>
 
-#include "instance/layout.hpp"
+#include "instance/members.hpp"
 #include "source/source.hpp"
 #include "sys/sys.hpp"
 
@@ -20,8 +20,8 @@ class RingView {
     sys::Region region;
     sys::Fd fd;
   };
-  RingView(Ring ring, File control, File data) noexcept
-      : ring_(ring), reader_(ring), control_(std::move(control)), data_(std::move(data)) {}
+  RingView(Ring ring, File control, File data, std::shared_ptr<Members> members) noexcept
+      : ring_(ring), reader_(ring), control_(std::move(control)), data_(std::move(data)), members_(std::move(members)) {}
 
   Counters counters() const noexcept;
   Reader<>& reader() noexcept { return reader_; }
@@ -34,7 +34,7 @@ class RingView {
   bool of_cpu() const noexcept { return ring_.kind == RingKind::cpu; }
 
   bool lock() noexcept;  // the reader's lock; taken over from a dead process
-  void unlock() noexcept { reader_.unlock(); }
+  void unlock() noexcept;  // nothing in the child of a fork, whose parent has it
 
   void gate(bool open) noexcept;
   void give_up() noexcept;  // the writer takes another ring at its next event
@@ -52,17 +52,19 @@ class RingView {
   Ring ring_;
   Reader<> reader_;
   File control_, data_;
+  std::shared_ptr<Members> members_;
+  u64 locked_as_ = 0;
 };
 
 RingName name_of(u32 ring, const RingEntry& entry);
 
 // fresh: what the ring looks like if it is new; else its own words say so.
-result<RingView> look_at(int dir, u32 n, const Geometry& fresh);
+result<RingView> look_at(int dir, u32 n, const Geometry& fresh, const std::shared_ptr<Members>& members);
 // The same in the ring's folder, as open_ring has just answered: who opens several of its files has those of one ring.
-result<RingView> look_in(const sys::Fd& folder, u32 n, const Geometry& fresh);
+result<RingView> look_in(const sys::Fd& folder, u32 n, const Geometry& fresh, const std::shared_ptr<Members>& members);
 
 // consume: a consuming source (holds the reader's lock while it lives); else it looks and leaves.
 result<std::unique_ptr<Source>> open_ring(Instance& instance, int dir, const InstanceWords& words, u32 n, const Geometry& geometry,
-                                          bool consume);
+                                          const std::shared_ptr<Members>& members, bool consume);
 
 }  // namespace ringside

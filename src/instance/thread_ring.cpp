@@ -1,6 +1,7 @@
 // A ring of a thread's own: found in one thread-local load, made at the thread's first event. Where an instance has no rings of CPUs, or
 // this thread cannot write to them.
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -13,79 +14,134 @@
 #include <new>
 
 #include "instance/process.hpp"
-#include "instance/ring_entry.hpp"
+#include "instance/members.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {
-
 namespace {
 
 using detail::this_thread;
-using detail::ThisThread;
+struct Back : ShowNothing {
+  Backing* backing;
+  bool back(const Ring& ring, u32 id) const noexcept { return backing->back(ring, id); }
+};
+using OwnWriter = Writer<RingClockNow, Hardware, Orders{}, Back>;
 
-// A ring that this thread has taken, and its writer. Both stay until the thread ends, also when it has got another ring since: a
-// handler does that, and what it interrupted may stand before its event or behind it, on the ring that was.
-struct Hold {
-  Hold* older;
+// A ring that this thread has taken, and its writer.
+struct Own {
+  u64 attached_at;  // the epoch of its attachment
   MappedRing mapped;
-  InstanceWords words;  // of its instance; another one may be open by now
+  Opened* in;  // its instance; another one may be open by now
   u32 number;
   i32 tid;  // whose it is; 0 in a child: nobody's
-  alignas(ThisThread::Writer) unsigned char writer[sizeof(ThisThread::Writer)];
+  Backing backing;
+  alignas(OwnWriter) unsigned char bytes[sizeof(OwnWriter)];
+  OwnWriter& writer() noexcept { return *reinterpret_cast<OwnWriter*>(bytes); }
 };
 
-struct ThreadRing {
-  Hold* newest;
-  Hold first;             // the others have a page each, because handlers cannot allocate
-  MappedRing child_copy;  // during a fork in the middle of an event
+// What a ring has published and refused so far.
+struct Books {
+  u64 committed, dropped, commit_overrun, place;
+  bool operator==(const Books&) const = default;
 };
-[[gnu::tls_model("initial-exec")]] constinit thread_local ThreadRing this_ring{};
+constexpr u64 not_begun = ~u64{0};
+
+// An event on its way into a ring of this thread's own: the call that writes it has this word on its stack.
+struct Open {
+  const u32* mark;
+  Books before;  // place, which is stored last: not_begun, or all of it is there
+};
+constexpr u32 still_open = 0x6E65706F;
+
+// A handler that interrupts an event on its way writes to another ring: so no two events are ever open on one. One that a handler has left by
+// longjmp spoils its own ring at most, and costs itself alone.
+constexpr u32 most_depth = 8;
+struct ThreadRings {
+  u32 depth;  // events on their way
+  Open open[most_depth];
+  Own* own[most_depth];  // of the event that is as deep
+  Own first;             // the others have a page each, because handlers cannot allocate
+};
+[[gnu::tls_model("initial-exec")]] constinit thread_local ThreadRings these{};
+
+struct Aside {
+  u32 depth;
+  Own* own[most_depth];
+};
+[[gnu::tls_model("initial-exec")]] constinit thread_local Aside aside{};
 
 pthread_key_t end_key;
 bool has_end_key = false;
 
-bool in_event() noexcept {
-  const Hold* const own = this_ring.newest;
-  return own != nullptr && __atomic_load_n(&own->mapped.ring.control->nest, __ATOMIC_RELAXED) != 0;
-}
-bool moved() noexcept {
-  const Hold* const own = this_ring.newest;
-  return own != nullptr && (__atomic_load_n(&own->mapped.ring.control->gate, __ATOMIC_ACQUIRE) & gate_moved) != 0;
-}
+u64 epoch_now() noexcept { return __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE); }
+bool moved(const Own& own) noexcept { return (__atomic_load_n(&own.mapped.ring.control->gate, __ATOMIC_ACQUIRE) & gate_moved) != 0; }
 
 // Zeros, or null if there is no memory.
-Hold* new_hold() noexcept {
-  if (!this_ring.first.mapped) return &this_ring.first;
-  void* const page = mmap(nullptr, sizeof(Hold), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return page != MAP_FAILED ? new (page) Hold{} : nullptr;
+Own* new_own() noexcept {
+  if (!these.first.mapped) return &these.first;
+  void* const page = mmap(nullptr, sizeof(Own), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return page != MAP_FAILED ? new (page) Own{} : nullptr;
 }
-void free_hold(Hold* hold) noexcept {
-  if (hold == &this_ring.first)
-    *hold = {};
+void free_own(Own* own) noexcept {
+  if (own == &these.first)
+    *own = {};
   else
-    munmap(hold, sizeof *hold);
+    munmap(own, sizeof *own);
 }
 
-// Only where no event of this thread can be on its way.
-void release(Hold& hold) noexcept {
-  unmap_ring(hold.mapped);
-  const auto tid = static_cast<u32>(hold.tid);
+// Only where no event of this thread can be on its way to it.
+void release(Own*& own) noexcept {
+  if (own == nullptr) return;
+  unmap_ring(own->mapped);
+  const auto tid = static_cast<u32>(own->tid);
   u64 live = pack_state(RingState::live, tid);
   if (tid != 0)
-    __atomic_compare_exchange_n(&hold.words.ring(hold.number).state, &live, pack_state(RingState::retired, tid), false,
-                                __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-  free_hold(&hold);
+    __atomic_compare_exchange_n(&own->in->words.ring(own->number).state, &live, pack_state(RingState::retired, tid), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+  free_own(own);
+  own = nullptr;
 }
 
-void at_thread_end(void*) {
+Books books_of(const Ring& ring) noexcept {
+  const Control& c = *ring.control;
+  const auto get = [](const u64& word) { return __atomic_load_n(&word, __ATOMIC_RELAXED); };
+  Books b{0, get(c.dropped), get(c.commit_overrun), get(c.commit)};
+  const u32 id = place_of(b.place).id;
+  if (ring.geometry.holds(id)) b.committed = get(ring.record(id).committed);
+  return b;
+}
+
+// Ends the event that was as deep, whose call is gone: its ring stays as a dead thread leaves it. Signals are off.
+void end_left(u32 depth) noexcept {
+  Own*& own = these.own[depth];
+  const Books& before = these.open[depth].before;
+  // Not published, and no refusal counted: then it is lost.
+  if (before.place == not_begun || own == nullptr || books_of(own->mapped.ring) == before)
+    if (const Opened* const in = own != nullptr ? own->in : opened_now(); in != nullptr)
+      __atomic_fetch_add(&in->words.control->refused, u64{1}, __ATOMIC_RELAXED);
+  if (own != nullptr && __atomic_load_n(&own->mapped.ring.control->nest, __ATOMIC_RELAXED) != 0) release(own);
+}
+
+void release_all() noexcept {
+  while (these.depth != 0) end_left(--these.depth);
+  for (Own*& own : these.own) release(own);
+}
+
+void at_thread_end(void*) {  // later destructors may write: they get a ring once more
   const SignalsOff off;
   const Inside inside;
-  this_thread.attached_at = detail::not_attached;  // later destructors may write: they get a ring once more
-  this_thread.writer = nullptr;
-  while (Hold* const one = this_ring.newest) {
-    this_ring.newest = one->older;
-    release(*one);
-  }
+  release_all();
+}
+
+// Events that a handler has left by longjmp are not on their way any more: their stack has become ours, or somebody else's, or is gone. Where
+// it still says what it said they may be interrupted only. Those at the thread's end are ended then. mine: the mark of the event to come.
+void end_left_ones(const u32* mine) noexcept {
+  const auto gone = [&](const Open& open) { return open.mark == mine || !sys::still_holds(open.mark, still_open); };
+  u32 keep = 0;
+  while (keep < these.depth && !gone(these.open[keep])) ++keep;
+  if (keep == these.depth) return;
+  const SignalsOff off;
+  const Inside inside;
+  while (these.depth > keep) end_left(--these.depth);
 }
 
 bool all_read(const Ring& ring) noexcept {
@@ -94,17 +150,18 @@ bool all_read(const Ring& ring) noexcept {
 }
 
 // Takes ring `n` if its entry is in `state`; busy on success.
-bool claim(RingEntry& entry, u64 state, i32 tid) noexcept {
-  const u64 claimed = claim_of(static_cast<u32>(tid), state_of(state) == RingState::retired);
+bool claim(const Own& own, RingEntry& entry, u64 state) noexcept {
+  const u64 claimed = claim_of(own.in->seat.member(), state_of(state) == RingState::retired);
   return __atomic_compare_exchange_n(&entry.state, &state, claimed, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
 // Makes a ring that somebody left good for a new owner: its writer may have died in it, or it was given up. False: not now.
-bool repair(const Ring& ring) noexcept {
+bool repair(const Own& own) noexcept {
+  const Ring& ring = own.mapped.ring;
   Control& c = *ring.control;
   if (__atomic_load_n(&c.nest, __ATOMIC_ACQUIRE) != 0) {
     Reader<> reader(ring);
-    if (reader.try_lock(lock_word(process.pid)) != 0) return false;  // recover wants no reader beside it
+    if (reader.try_lock(u64{static_cast<u32>(process.pid)} << 32 | own.in->seat.member()) != 0) return false;  // recover wants no reader beside it
     if (recover<>(ring).corrupt) c.corrupt = 1;
     reader.unlock();
   }
@@ -112,12 +169,19 @@ bool repair(const Ring& ring) noexcept {
   return c.corrupt == 0;
 }
 
+// The writer touches the tail's sub-buffer without asking.
+bool back_tail(Own& own) noexcept {
+  const Ring& ring = own.mapped.ring;
+  const u32 tail = place_of(__atomic_load_n(&ring.control->tail, __ATOMIC_RELAXED)).id;
+  return ring.geometry.holds(tail) && own.backing.back(ring, tail);
+}
+
 enum class Taken { no, yes, hopeless };
 
 // Takes ring `n`, which nobody has, if it may be taken. It is looked at before it is claimed, because nobody sees a claimed ring.
 // hopeless: it cannot be mapped, and a new one could not either.
-Taken take(int dir, Hold& own, u32 n, const Geometry& geometry, bool unread_too) noexcept {
-  RingEntry& entry = own.words.ring(n);
+Taken take(int dir, Own& own, u32 n, const Geometry& geometry, bool unread_too) noexcept {
+  RingEntry& entry = own.in->words.ring(n);
   const u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
   const auto fits = [&] { return ring_geometry(dir, n, geometry) == geometry; };  // else of other sizes, or damaged
   if (!fits()) return Taken::no;
@@ -128,8 +192,8 @@ Taken take(int dir, Hold& own, u32 n, const Geometry& geometry, bool unread_too)
   const auto good = [&] {
     return ring.control->corrupt == 0 && (state_of(state) == RingState::empty || unread_too || all_read(ring));
   };
-  if (good() && claim(entry, state, own.tid)) {
-    if (fits() && good() && repair(ring)) {
+  if (good() && claim(own, entry, state)) {
+    if (fits() && good() && repair(own) && back_tail(own)) {
       label_ring(ring);
       own.number = n;
       return Taken::yes;
@@ -140,18 +204,28 @@ Taken take(int dir, Hold& own, u32 n, const Geometry& geometry, bool unread_too)
   return Taken::no;
 }
 
-bool make(int dir, Hold& own, const Geometry& geometry) noexcept {
-  const u64 n = __atomic_fetch_add(&own.words.control->nr_rings, u64{1}, __ATOMIC_ACQ_REL);
-  if (n >= most_rings) return false;
-  own.number = static_cast<u32>(n);
-  RingEntry& entry = own.words.ring(own.number);
-  __atomic_store_n(&entry.state, claim_of(static_cast<u32>(own.tid), false), __ATOMIC_RELEASE);
-  own.mapped = map_ring(dir, own.number, geometry);
-  if (own.mapped)
-    label_ring(own.mapped.ring);
-  else
-    __atomic_store_n(&entry.state, pack_state(RingState::empty, 0), __ATOMIC_RELEASE);
-  return static_cast<bool>(own.mapped);
+bool make(int dir, Own& own, const Geometry& geometry) noexcept {
+  // Claimed before it is counted: whoever dies in between leaves a claim behind, and the next one counts it.
+  u64& made = own.in->words.control->nr_rings;
+  for (;;) {
+    u64 n = __atomic_load_n(&made, __ATOMIC_ACQUIRE);
+    if (n >= most_rings) return false;
+    own.number = static_cast<u32>(n);
+    RingEntry& entry = own.in->words.ring(own.number);
+    u64 never = 0;
+    const bool ours = sys::populate(&entry, sizeof entry) &&
+                      __atomic_compare_exchange_n(&entry.state, &never, claim_of(own.in->seat.member(), false), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    if (!ours && never == 0) return false;  // no memory
+    __atomic_compare_exchange_n(&made, &n, n + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    if (!ours) continue;
+    own.mapped = map_ring(dir, own.number, geometry);
+    if (own.mapped && !back_tail(own)) unmap_ring(own.mapped);
+    if (own.mapped)
+      label_ring(own.mapped.ring);
+    else
+      __atomic_store_n(&entry.state, pack_state(RingState::empty, 0), __ATOMIC_RELEASE);
+    return static_cast<bool>(own.mapped);
+  }
 }
 
 // Has the budget room for one more ring, even if all made since the last look became full? Rings are sparse: only what they hold
@@ -169,36 +243,47 @@ bool affordable(int dir, InstanceControl& c, u64 made, u64 size) noexcept {
   return room();
 }
 
-// A ring for this thread: a given-back one, a retired one that is read, a new one, or (budget) a retired one that is not read.
-bool find_ring(int dir, Hold& own) noexcept {
-  InstanceControl& c = *own.words.control;
-  const u64 made = std::min<u64>(__atomic_load_n(&c.nr_rings, __ATOMIC_ACQUIRE), most_rings);
+// A ring for this thread: a given-back one, a retired one that is read, a new one, or (budget) a retired one that is not read. Nobody may have
+// looked for a long time: what dead writers have left is retired first when there is no other.
+bool find_ring(int dir, Own& own) noexcept {
+  InstanceControl& c = *own.in->words.control;
   const Geometry geometry = geometry_of(c);
   if (!geometry.valid()) return false;
-  for (const bool unread_too : {false, true}) {
+  const auto made = [&] { return static_cast<u32>(std::min<u64>(__atomic_load_n(&c.nr_rings, __ATOMIC_ACQUIRE), most_rings)); };
+  const auto take_one = [&](bool unread_too) {
     int looks = 16;  // each costs system calls
-    for (u32 n = 0; n < made; ++n) {
-      const u64 word = __atomic_load_n(&own.words.ring(n).state, __ATOMIC_ACQUIRE);
+    const u32 end = made();
+    for (u32 n = 0; n < end; ++n) {
+      const u64 word = __atomic_load_n(&own.in->words.ring(n).state, __ATOMIC_ACQUIRE);
       const RingState state = state_of(word);
       if ((state != RingState::retired || names_cpu(word)) && state != RingState::empty) continue;
-      if (state == RingState::retired && __atomic_load_n(&own.words.ring(n).sizes, __ATOMIC_RELAXED) != short_sizes(geometry)) continue;
+      if (state == RingState::retired && __atomic_load_n(&own.in->words.ring(n).sizes, __ATOMIC_RELAXED) != short_sizes(geometry)) continue;
       if (state == RingState::retired && !unread_too && --looks < 0) continue;
       const Taken taken = take(dir, own, n, geometry, unread_too);
-      if (taken != Taken::no) return taken == Taken::yes;
+      if (taken != Taken::no) return taken;
     }
-    if (!unread_too && made < most_rings && affordable(dir, c, made, geometry.data_size())) return make(dir, own, geometry);
+    return Taken::no;
+  };
+  const auto affordable_one = [&] { return made() < most_rings && affordable(dir, c, made(), geometry.data_size()); };
+  if (const Taken taken = take_one(false); taken != Taken::no) return taken == Taken::yes;
+  if (affordable_one()) return make(dir, own, geometry);
+  if (const sys::Fd file(openat(dir, "instance", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)); file) {
+    const Judge judge(file.get(), own.in->words);
+    for (u32 n = 0, end = made(); n < end; ++n) judge.settle(own.in->words.ring(n));
   }
+  for (const bool unread_too : {false, true})
+    if (const Taken taken = take_one(unread_too); taken != Taken::no) return taken == Taken::yes;
   return false;
 }
 
 // Says whose the ring is and lets others see it.
-void introduce(int dir, const Hold& own) noexcept {
-  InstanceControl& c = *own.words.control;
-  RingEntry& entry = own.words.ring(own.number);
+void introduce(int dir, const Own& own) noexcept {
+  InstanceControl& c = *own.in->words.control;
+  RingEntry& entry = own.in->words.ring(own.number);
   const i32 pid = this_thread.borrowed != 0 ? getpid() : process.pid;
   entry.pid = static_cast<u32>(pid);
   entry.tid = static_cast<u32>(own.tid);
-  entry.image = process.image;
+  entry.of = own.in->seat.member();
   __atomic_store_n(&entry.sizes, short_sizes(own.mapped.ring.geometry), __ATOMIC_RELAXED);  // others look before they claim
   entry.tid_start = sys::start_time(pid, own.tid);
   sys::comm_of(pid, own.tid, entry.task);
@@ -223,30 +308,27 @@ void introduce(int dir, const Hold& own) noexcept {
 }
 
 bool take_ring() noexcept {
-  ThisThread& t = this_thread;
-  const u64 epoch = __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE);
-  const InstanceWords words = open_words();
-  if (words.control == nullptr || in_event()) return false;  // an open event ends on the ring that it began on
-  t.attached_at = detail::not_attached;
+  const u64 epoch = epoch_now();
+  Opened* const in = opened_now();
+  if (in == nullptr) return false;
+  release(these.own[these.depth]);
   // Else a child of a vfork that nobody told us of: the thread is its parent's.
-  const sys::Fd dir = getpid() == process.pid || t.borrowed != 0 ? open_directory() : sys::Fd();
-  Hold* const own = dir ? new_hold() : nullptr;
+  const sys::Fd dir = getpid() == process.pid || this_thread.borrowed != 0 ? in->directory() : sys::Fd();
+  Own* own = dir ? new_own() : nullptr;
   if (own == nullptr) return false;
-  own->words = words;
-  own->tid = t.tid = sys::gettid();
+  in->join();
+  own->in = in;
+  own->tid = this_thread.tid = sys::gettid();
   if (!find_ring(dir.get(), *own)) {
-    free_hold(own);
+    free_own(own);
     return false;
   }
   introduce(dir.get(), *own);
-  t.writer = new (own->writer)
-      ThisThread::Writer(own->mapped.ring, RingClockNow{process.clock.kind, &words.control->clock_base_ticks},
-                         bell_of(words));
-  own->older = this_ring.newest;
-  this_ring.newest = own;
+  new (own->bytes) OwnWriter(own->mapped.ring, RingClockNow{in->clock.kind, &in->words.control->clock_base_ticks}, bell_of(in->words), Back{{}, &own->backing});
+  own->attached_at = epoch;
+  these.own[these.depth] = own;
   // A key beyond the first 32 would allocate, perhaps in a handler; then /proc tells that the thread has ended.
-  if (has_end_key && end_key < 32) pthread_setspecific(end_key, &t);
-  t.attached_at = epoch;
+  if (has_end_key && end_key < 32) pthread_setspecific(end_key, &these);
   return true;
 }
 
@@ -255,45 +337,70 @@ bool take_ring() noexcept {
 
 }  // namespace
 
-void copy_open_events() noexcept {
-  if (in_event()) this_ring.child_copy = copy_ring(this_ring.newest->mapped);
-}
-void drop_copy() noexcept { unmap_ring(this_ring.child_copy); }
-
-// The rings are the parent's, and shared: never written to again. An event that was open at the fork ends in a copy, which takes no
-// others: its gate is closed. One that was about to begin finds zeros.
-void forget_thread_after_fork(u64 epoch) noexcept {
-  for (Hold* one = this_ring.newest; one != nullptr; one = one->older) one->tid = 0;
-  if (this_ring.newest == nullptr) return;
-  Hold& own = *this_ring.newest;
-  if (!this_ring.child_copy && in_event()) this_ring.child_copy = copy_ring(own.mapped);
-  if (this_ring.child_copy) {
-    move_ring(this_ring.child_copy, own.mapped);
-    own.mapped.ring.control->gate = gate_moved;
-    this_thread.attached_at = epoch;
-  } else {
-    forget_ring(own.mapped);
-    this_thread.attached_at = detail::not_attached;
+// The rings are the parent's, and shared: never written to again. An event that is open here, as a handler forked, ends in zeros.
+void forget_thread_after_fork() noexcept {
+  for (u32 depth = 0; depth < most_depth; ++depth) {
+    Own*& own = these.own[depth];
+    if (own == nullptr) continue;
+    own->tid = 0;
+    own->attached_at = detail::not_attached;
+    if (depth < these.depth)
+      forget_ring(own->mapped);
+    else
+      release(own);
   }
 }
 
 void retire_this_thread() noexcept { at_thread_end(nullptr); }
 
-const void* newest_own_ring() noexcept { return this_ring.newest; }
+void lay_own_rings_aside() noexcept {
+  aside.depth = these.depth;
+  std::copy(std::begin(these.own), std::end(these.own), aside.own);
+  std::fill(std::begin(these.own), std::end(these.own), nullptr);
+  these.depth = 0;
+}
 
-void release_own_rings_above(const void* newest) noexcept {
-  if (this_ring.newest == newest) return;
+void take_up_own_rings() noexcept {
   const SignalsOff off;
   const Inside inside;
-  while (this_ring.newest != nullptr && this_ring.newest != newest) {
-    Hold* const one = this_ring.newest;
-    this_ring.newest = one->older;
-    release(*one);
-  }
+  release_all();
+  std::copy(std::begin(aside.own), std::end(aside.own), these.own);
+  these.depth = aside.depth;
 }
 
 bool attach_to_own_ring() noexcept {
-  return (this_thread.attached() && !moved()) || take_ring();  // a handler may have been faster
+  if (these.depth == most_depth) return false;
+  const Own* const own = these.own[these.depth];
+  return (own != nullptr && own->attached_at == epoch_now() && !moved(*own)) || take_ring();  // a handler may have been faster
+}
+
+RS_NOINLINE Refused write_to_own_ring(const ringside_event& event, i32 as, void* payload, u32 size) noexcept {
+  u32 mark;
+  if (these.depth != 0) end_left_ones(&mark);
+  __atomic_store_n(&mark, still_open, __ATOMIC_RELAXED);  // a call that returns leaves it there, but is noted no more
+  const u32 depth = these.depth;
+  if (depth == most_depth) return Refused::interrupted;
+  Open& open = these.open[depth];
+  open.mark = &mark;
+  open.before.place = not_begun;
+  Hardware::fence_light();
+  these.depth = depth + 1;  // from here on the ring is ours alone: handlers have another
+  Hardware::fence_light();
+  Refused why = Refused::no_ring;
+  if (Own* const own = these.own[depth]; own != nullptr) {
+    const u32 id = detail::put_common(event, as != 0 ? as : this_thread.tid, payload);
+    if (own->attached_at == epoch_now()) {  // so id and ring are of one instance
+      const Books before = books_of(own->mapped.ring);
+      open.before = {before.committed, before.dropped, before.commit_overrun, not_begun};
+      Hardware::fence_light();
+      open.before.place = before.place;
+      Hardware::fence_light();
+      why = id != 0 ? own->writer().try_write(size, [&](u8* to) { std::memcpy(to, payload, size); }) : Refused::disabled;
+    }
+  }
+  Hardware::fence_light();
+  these.depth = depth;
+  return why;
 }
 
 }  // namespace ringside

@@ -13,10 +13,8 @@ using ringside::detail::not_attached;
 using ringside::detail::this_thread;
 
 struct Before {
-  u64 on_cpus_at, attached_at;
+  u64 on_cpus_at;
   ringside::i32 tid;
-  ringside::detail::ThisThread::Writer* writer;
-  const void* newest;
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Before before{};
 
@@ -26,20 +24,19 @@ extern "C" {
 
 [[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_begins() noexcept {
   if (this_thread.borrowed++ != 0) return;  // a child of vfork calls it
-  before = {this_thread.on_cpus_at, this_thread.attached_at, this_thread.tid, this_thread.writer, ringside::newest_own_ring()};
-  this_thread.on_cpus_at = this_thread.attached_at = not_attached;
+  before = {this_thread.on_cpus_at, this_thread.tid};
+  ringside::lay_own_rings_aside();
+  this_thread.on_cpus_at = not_attached;
 }
 [[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_ended() noexcept {
   if (this_thread.borrowed != 1) {
     --this_thread.borrowed;
     return;
   }
-  ringside::release_own_rings_above(before.newest);
+  ringside::take_up_own_rings();
   this_thread.borrowed = 0;
   this_thread.tid = before.tid;
-  this_thread.writer = before.writer;
   this_thread.on_cpus_at = before.on_cpus_at;
-  this_thread.attached_at = before.attached_at;
 }
 [[gnu::visibility("hidden"), gnu::used]] long ringside_vfork_failed(long error) noexcept {
   errno = static_cast<int>(-error);

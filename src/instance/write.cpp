@@ -8,7 +8,6 @@
 
 #include "instance/cpu_rings.hpp"
 #include "instance/process.hpp"
-#include "instance/ring_entry.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {
@@ -33,16 +32,16 @@ void wake(void* context) noexcept {
 }
 
 bool refuse_and_count() noexcept {
-  if (const InstanceWords words = open_words(); words.control != nullptr)
-    __atomic_fetch_add(&words.control->refused, u64{1}, __ATOMIC_RELAXED);
+  if (const Opened* const in = opened_now(); in != nullptr) __atomic_fetch_add(&in->words.control->refused, u64{1}, __ATOMIC_RELAXED);
   return false;
 }
 
 #if RS_RSEQ
 // Says who writes, once for each thread.
-void introduce_thread(const InstanceWords& words, i32 tid) noexcept {
-  if (process.threads == nullptr) return;
-  ThreadEntry& entry = process.threads[static_cast<u32>(tid) % most_threads];
+void introduce_thread(const Opened& in, i32 tid) noexcept {
+  if (in.threads == nullptr) return;
+  ThreadEntry& entry = in.threads[static_cast<u32>(tid) % most_threads];
+  if (!sys::populate(&entry, sizeof entry)) return;
   char task[16] = {};
   prctl(PR_GET_NAME, task);
   __atomic_store_n(&entry.tid, 0u, __ATOMIC_RELAXED);  // a reader takes it when it is whole
@@ -51,38 +50,22 @@ void introduce_thread(const InstanceWords& words, i32 tid) noexcept {
   std::memcpy(entry.task, task, sizeof entry.task);
   std::memcpy(entry.process, process.comm, sizeof entry.process);
   __atomic_store_n(&entry.tid, static_cast<u32>(tid), __ATOMIC_RELEASE);
-  __atomic_fetch_add(&words.control->nr_threads, u64{1}, __ATOMIC_RELEASE);
-}
-
-// Says that this process writes. A full table leaves it unsaid.
-void introduce_process(const InstanceWords& words) noexcept {
-  if (__atomic_exchange_n(&process.introduced, process.pid, __ATOMIC_RELAXED) == process.pid) return;
-  const u64 start = sys::start_time(process.pid);
-  for (u32 n = 0; n < most_processes; ++n) {
-    ProcessEntry& entry = words.process(n);
-    u64 pid = __atomic_load_n(&entry.pid, __ATOMIC_ACQUIRE);
-    if (pid == static_cast<u64>(process.pid) && entry.start == start) return;
-    if (pid != 0 && !surely_dead(*words.control, static_cast<i32>(pid), entry.start)) continue;
-    if (!__atomic_compare_exchange_n(&entry.pid, &pid, static_cast<u64>(process.pid), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) continue;
-    entry.start = start;
-    std::memcpy(entry.name, process.comm, sizeof entry.name);
-    return;
-  }
+  __atomic_fetch_add(&in.words.control->nr_threads, u64{1}, __ATOMIC_RELEASE);
 }
 
 // May this thread write to the rings of CPUs? Then it does from now on. False: not, or its CPU's ring cannot be had.
 bool attach_to_cpus() noexcept {
   ThisThread& t = this_thread;
   const u64 epoch = __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE);
-  const InstanceWords words = open_words();
-  const detail::CpuSide* const side = __atomic_load_n(&detail::cpu_side, __ATOMIC_ACQUIRE);
-  if (words.control == nullptr || side == nullptr) return false;
+  Opened* const in = opened_now();
+  if (in == nullptr || in->side == nullptr) return false;
+  const detail::CpuSide* const side = in->side;
   const u32 cpu = Rseq::cpu(side->area);
   if (cpu >= side->rings->nr) return false;  // not registered, or a CPU that was not possible
   if (!t.on_cpus()) {
     t.tid = sys::gettid();
-    introduce_process(words);
-    introduce_thread(words, t.tid);
+    in->join();
+    introduce_thread(*in, t.tid);
     t.on_cpus_at = epoch;
   }
   return map_cpu_ring(*side, cpu);
@@ -124,16 +107,7 @@ RS_NOINLINE Attached attach() noexcept {
   return done != Attached::no ? done : refuse();
 }
 
-// To the ring of the thread's own. moved, no_ring: it has none that takes it.
-Refused write_to_own_ring(const void* payload, u32 size) noexcept {
-  ThisThread& t = this_thread;
-  ThisThread::Writer* const writer = t.attached_writer();
-  return writer == nullptr ? Refused::no_ring : writer->try_write(size, [&](u8* to) { std::memcpy(to, payload, size); });
-}
-
 }  // namespace
-
-InstanceWords open_words() noexcept { return {__atomic_load_n(&process.words.control, __ATOMIC_ACQUIRE)}; }
 
 Doorbell bell_of(const InstanceWords& words) noexcept {
   return Doorbell{&words.control->wait.any, &words.control->wait.percent, wake, words.control};
@@ -141,12 +115,9 @@ Doorbell bell_of(const InstanceWords& words) noexcept {
 
 bool detail::write_slowly(const ringside_event& event, void* payload, u32 size, Refused why, i32 as) noexcept {
   ThisThread& t = this_thread;
-  bool own = !t.on_cpus() && t.attached();
+  bool own = !t.on_cpus();
   for (int tries = 0; tries < 100; ++tries) {
-    if (own) {
-      put_common(event, as != 0 ? as : t.tid, payload);
-      why = write_to_own_ring(payload, size);
-    }
+    if (own) why = write_to_own_ring(event, as, payload, size);
     switch (why) {
       case Refused::no: return true;
       case Refused::moved:
@@ -154,18 +125,15 @@ bool detail::write_slowly(const ringside_event& event, void* payload, u32 size, 
       case Refused::corrupt:
         if (own) return false;
         [[fallthrough]];
-      case Refused::interrupted: return refuse_and_count();
+      case Refused::interrupted:
+      case Refused::no_memory: return refuse_and_count();
       default: return false;  // the ring has counted it, or is off
     }
     const Attached to = attach();
     if (to == Attached::no) return false;
     own = to == Attached::own;
 #if RS_RSEQ
-    if (!own) {
-      put_common(event, as != 0 ? as : t.tid, payload);
-      const CpuSide& side = *__atomic_load_n(&cpu_side, __ATOMIC_ACQUIRE);
-      why = side.writer.write(*side.rings, side.area, payload, size);
-    }
+    if (!own) why = write_to_cpus(t, event, as != 0 ? as : t.tid, payload, size);
 #endif
   }
   return refuse_and_count();  // moved under it again and again
@@ -178,9 +146,7 @@ using namespace ringside;
 // known: the size, or 0. A function of its own each, so that none saves the registers that another needs.
 template <u32 known>
 RS_NOINLINE static bool write_sized(const ringside_event& event, void* payload, u32 size) noexcept {
-  const detail::ThisThread& t = detail::this_thread;
-  detail::put_common(event, t.tid, payload);
-  return detail::write_event<known>(t, event, payload, known != 0 ? known : size);
+  return detail::write_event<known>(detail::this_thread, event, payload, known != 0 ? known : size);
 }
 
 extern "C" bool ringside_write(ringside_event* event, void* payload, uint32_t size) {

@@ -68,7 +68,7 @@ i32 write_one(const Message& m, size_t size) noexcept {
     if (n < 0 && errno == EINTR) continue;
     if (n < static_cast<ssize_t>(head_size)) _exit(0);
     if (m.tid != last) {
-      if (const sys::Fd dir = open_directory()) save_names(dir.get(), m.tid, m.tid, m.comm);
+      if (const sys::Fd dir = opened_now()->directory()) save_names(dir.get(), m.tid, m.tid, m.comm);
       last = m.tid;
     }
     const i32 done = write_one(m, static_cast<size_t>(n) - head_size);

@@ -83,7 +83,7 @@ bool Mounted::has_ring(u32 n) const {
 
 result<RingView> Mounted::look(u32 ring) const {
   if (!has_ring(ring)) return fail(ENODEV, "there is no ring " + std::to_string(ring));
-  return look_at(dir_.get(), ring, geometry_of(instance_->control()));
+  return instance_->look(ring);
 }
 
 result<RingTable*> Mounted::serve() {

@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "instance/instance.hpp"
-#include "instance/ring_entry.hpp"
 #include "instance/ring_file.hpp"
 
 namespace ringside {
@@ -38,8 +37,8 @@ bool shown(const RingEntry& entry) noexcept {
   return state == RingState::live || state == RingState::retired;
 }
 
-bool thread_lives(const InstanceControl& control, const RingEntry& entry) noexcept {
-  return state_of(__atomic_load_n(&entry.state, __ATOMIC_ACQUIRE)) == RingState::live && !surely_dead(control, entry);
+bool thread_lives(const Judge& judge, const RingEntry& entry) noexcept {
+  return state_of(__atomic_load_n(&entry.state, __ATOMIC_ACQUIRE)) == RingState::live && !judge.dead(entry);
 }
 
 }  // namespace
@@ -56,6 +55,9 @@ result<RingTable> RingTable::open(const std::string& instance) {
   table.words_.control = reinterpret_cast<InstanceControl*>(table.region_.data());
   table.dir_ = sys::Fd(::open(path->c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!table.dir_) return fail(errno, "cannot open " + *path);
+  auto members = Members::open(table.dir_.get());
+  if (!members) return tl::unexpected<Error>(members.error());
+  table.members_ = std::move(*members);
   table.serving_ = sys::Fd(openat(table.dir_.get(), "serving", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!table.serving_) return fail(errno, "cannot make " + *path + "/serving");
   struct flock whole {};
@@ -121,7 +123,7 @@ handout::RingAnswer RingTable::describe(u32 n) const {
   a.subbuf_size = g.subbuf_size();
   a.nr_subbufs = g.nr_subbufs();
   a.spares = g.valid() ? g.nr_subbufs() - g.nr_slots() - 1 : 0;
-  a.live = thread_lives(*words_.control, entry) ? 1 : 0;
+  a.live = thread_lives(members_->judge(), entry) ? 1 : 0;
   a.pid = entry.pid;
   a.tid = entry.tid;
   std::memcpy(a.task, entry.task, sizeof a.task);
@@ -184,7 +186,7 @@ result<RingTable::Handed> RingTable::open(u32 n) {
     return refuse(std::errc::operation_not_permitted, "others may write to the file of " + named(n) + ": it is not handed out");
 
   if (at == rings_.end()) {
-    auto view = look_in(fresh, n, geometry_of(*words_.control));
+    auto view = look_in(fresh, n, geometry_of(*words_.control), members_);
     if (!view) return tl::unexpected<Error>(view.error());
     at = rings_.emplace(n, Served(std::move(fresh), std::move(*view))).first;
     at->second.tid = words_.ring(n).tid;
@@ -208,7 +210,7 @@ result<RingTable::Handed> RingTable::open(u32 n) {
   Reader<>& reader = ring.view.reader();
   reader.update_meta();
   const ReaderState state = reader.state();
-  reader.unlock();
+  ring.view.unlock();
   handed.answer = describe(n);
   const Geometry& g = ring.view.ring().geometry;
   handed.answer.subbuf_size = g.subbuf_size();
@@ -247,7 +249,7 @@ bool RingTable::ended(u32 n, const Served& ring) const noexcept {
   const RingEntry& entry = words_.ring(n);
   const RingState state = state_of(__atomic_load_n(&entry.state, __ATOMIC_ACQUIRE));
   if (state != RingState::live || entry.tid != ring.tid) return state != RingState::busy;
-  return !thread_lives(*words_.control, entry);
+  return !thread_lives(members_->judge(), entry);
 }
 
 result<handout::ReaderAnswer> RingTable::get_reader(u32 n) {
@@ -261,7 +263,7 @@ result<handout::ReaderAnswer> RingTable::get_reader(u32 n) {
   Reader<>& reader = ring.view.reader();
   const Got got = reader.get_reader();
   const ReaderState state = reader.state();
-  reader.unlock();
+  ring.view.unlock();
   if (ring.view.cut()) return refuse(std::errc::io_error, "a file of " + named(n) + " was truncated");
   if (got == Got::corrupt)
     return refuse(std::errc::illegal_byte_sequence,

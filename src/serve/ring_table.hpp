@@ -63,6 +63,7 @@ class RingTable {
   sys::Region region_;
   InstanceWords words_;
   sys::Fd dir_, serving_;
+  std::shared_ptr<Members> members_;
   std::map<u32, Served> rings_;
   std::map<u32, std::string> formats_;
 };

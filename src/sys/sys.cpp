@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
@@ -55,6 +56,56 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
   ::signal(SIGBUS, SIG_DFL);  // the access faults again, and kills
 }
 
+}  // namespace
+
+namespace {
+// Reads a file of /proc without allocating; answers the length.
+ssize_t small_file(const char* path, char* out, size_t size) noexcept {
+  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  const ssize_t n = ::read(fd, out, size - 1);
+  ::close(fd);
+  out[n > 0 ? n : 0] = 0;
+  return n;
+}
+
+// "/proc/PID/NAME", with tid != 0 "/proc/PID/task/TID/NAME"; out holds 64 bytes.
+void proc_path(i32 pid, i32 tid, const char* name, char* path) noexcept {
+  const auto number = [](char* at, u32 value) {
+    char digits[12];
+    int n = 0;
+    do digits[n++] = static_cast<char>('0' + value % 10);
+    while ((value /= 10) != 0);
+    while (n > 0) *at++ = digits[--n];
+    return at;
+  };
+  char* at = path;
+  std::memcpy(at, "/proc/", 6);
+  at = number(at + 6, static_cast<u32>(pid));
+  if (tid != 0) {
+    std::memcpy(at, "/task/", 6);
+    at = number(at + 6, static_cast<u32>(tid));
+  }
+  *at++ = '/';
+  std::strcpy(at, name);
+}
+
+ssize_t proc_file(i32 pid, i32 tid, const char* name, char* out, size_t size) noexcept {
+  char path[64];
+  proc_path(pid, tid, name, path);
+  return small_file(path, out, size);
+}
+
+u64 inode_of(const char* path) noexcept {
+  struct stat st {};
+  return stat(path, &st) == 0 ? st.st_ino : 0;
+}
+
+// Which process this is. The kernel puts zeros there in the child of any fork.
+struct alignas(page_size) Wiped {
+  std::atomic<u64> process{0};
+};
+constinit Wiped wiped;
 }  // namespace
 
 Fd::~Fd() {
@@ -111,6 +162,15 @@ bool Region::cut() const noexcept {
 std::string boot_id() {
   auto text = read_file("/proc/sys/kernel/random/boot_id");
   return text ? text->substr(0, text->find('\n')) : "";
+}
+
+u64 boot_hash() noexcept {
+  static constinit std::atomic<u64> known{0};
+  u64 boot = known.load(std::memory_order_relaxed);
+  char text[64];
+  if (boot == 0 && small_file("/proc/sys/kernel/random/boot_id", text, sizeof text) > 0)
+    known.store(boot = hash(std::string_view(text, std::strcspn(text, "\n"))) | 1, std::memory_order_relaxed);
+  return boot;
 }
 
 result<Fd> open_regular(const std::string& path) {
@@ -191,35 +251,6 @@ result<void> copy_sparse(const std::string& from, const std::string& to) {
   return {};
 }
 
-namespace {
-// Reads a /proc file of a thread without allocating; answers the length.
-ssize_t proc_file(i32 pid, i32 tid, const char* name, char* out, size_t size) noexcept {
-  char path[64];
-  const auto number = [](char* at, u32 value) {
-    char digits[12];
-    int n = 0;
-    do digits[n++] = static_cast<char>('0' + value % 10);
-    while ((value /= 10) != 0);
-    while (n > 0) *at++ = digits[--n];
-    return at;
-  };
-  char* at = path;
-  std::memcpy(at, "/proc/", 6);
-  at = number(at + 6, static_cast<u32>(pid));
-  if (tid != 0) {
-    std::memcpy(at, "/task/", 6);
-    at = number(at + 6, static_cast<u32>(tid));
-  }
-  *at++ = '/';
-  std::strcpy(at, name);
-  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return -1;
-  const ssize_t n = ::read(fd, out, size - 1);
-  ::close(fd);
-  out[n > 0 ? n : 0] = 0;
-  return n;
-}
-}  // namespace
 
 u64 start_time(i32 pid, i32 tid) noexcept {
   char text[512];
@@ -246,9 +277,44 @@ void comm_of(i32 pid, i32 tid, char* out) noexcept {
 bool fence_heavy() noexcept { return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0; }
 bool register_fence() noexcept { return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0; }
 
-u64 pid_namespace() noexcept {
-  struct stat st {};
-  return stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
+u64 pid_namespace() noexcept { return inode_of("/proc/self/ns/pid"); }
+u64 time_namespace() noexcept { return inode_of("/proc/self/ns/time"); }
+
+bool proc_is_ours() noexcept {
+  char said[16] = "", own[16];
+  *std::to_chars(own, own + sizeof own - 1, getpid()).ptr = 0;
+  const ssize_t n = readlink("/proc/self", said, sizeof said - 1);
+  return n > 0 && std::strcmp(said, own) == 0;
+}
+
+bool thread_listed(i32 pid, i32 tid) noexcept {
+  char path[64];
+  proc_path(pid, tid, "stat", path);
+  return access(path, F_OK) == 0;
+}
+
+u64 this_process() noexcept {
+  static const bool can_wipe = madvise(&wiped, sizeof wiped, MADV_WIPEONFORK) == 0;
+  u64 now = wiped.process.load(std::memory_order_relaxed);
+  if (now != 0 && can_wipe) return now;
+  u64 next = can_wipe ? now_ns() | 1 : static_cast<u64>(getpid());  // later than the parent's
+  if (now != 0) return next;
+  return wiped.process.compare_exchange_strong(now, next, std::memory_order_relaxed) ? next : now;
+}
+
+bool still_holds(const u32* at, u32 value) noexcept {
+  // Compares, and has nobody to move.
+  return syscall(SYS_futex, at, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 0, nullptr, at, value) >= 0;
+}
+
+bool populate(const void* at, u64 size) noexcept {
+  constexpr int populate_write = 23;  // MADV_POPULATE_WRITE
+  const u64 first = reinterpret_cast<u64>(at) / page_size * page_size, end = align_up(reinterpret_cast<u64>(at) + size, u64{page_size});
+  int done;
+  do {
+    done = madvise(reinterpret_cast<void*>(first), end - first, populate_write);
+  } while (done != 0 && (errno == EINTR || errno == EAGAIN));
+  return done == 0 || errno == EINVAL;
 }
 
 bool futex_wait(const u32* word, u32 value, i64 ns) noexcept {

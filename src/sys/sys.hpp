@@ -73,8 +73,21 @@ void comm_of(i32 pid, i32 tid, char* out) noexcept;
 // The heavy half of the asymmetric fence (Memory::fence_light). False: the kernel has no membarrier. Signal-safe.
 bool fence_heavy() noexcept;
 bool register_fence() noexcept;  // each writer's process, once; signal-safe
-// The inode of the PID namespace; 0: no /proc. Signal-safe.
+// The inode of the PID namespace, of the time namespace; 0: no /proc. Signal-safe.
 u64 pid_namespace() noexcept;
+u64 time_namespace() noexcept;
+// /proc counts processes as this one's PID namespace does. Signal-safe.
+bool proc_is_ours() noexcept;
+// /proc lists this thread. Signal-safe.
+bool thread_listed(i32 pid, i32 tid) noexcept;
+
+// A number that this process has and its parent had not; the same in all its threads and in a child of vfork. Signal-safe.
+u64 this_process() noexcept;
+// Does this word hold that value? The kernel looks, so it may be an address where nothing is. Signal-safe.
+bool still_holds(const u32* at, u32 value) noexcept;
+// Has the kernel put memory behind all of these bytes of a mapping, so that a store faults no more? False: there is none (a full file system, a
+// limit), where a store would be a SIGBUS. True also where the kernel cannot be asked (before 5.14). Signal-safe.
+bool populate(const void* at, u64 size) noexcept;
 
 // Sleeps while *word == value, at most `ns` (negative: for ever); false: timed out. Between processes.
 bool futex_wait(const u32* word, u32 value, i64 ns) noexcept;
@@ -88,6 +101,7 @@ constexpr u64 hash(std::string_view bytes, u64 so_far = fnv_basis) noexcept {
 }
 
 std::string boot_id();  // of this machine since it was started; empty: unknown
+u64 boot_hash() noexcept;  // of the same; 0: unknown; signal-safe
 u64 now_ns() noexcept;  // CLOCK_MONOTONIC; signal-safe
 
 }  // namespace ringside::sys

@@ -74,7 +74,8 @@ struct alignas(64) Control {
   u64 first_index;  // of the first event since the last reset of a CPU's ring
   u64 spare;        // of a CPU's ring: which sub-buffer stands nowhere, ^ the first spare one
   u64 exchange;     // the exchange of it that is under way
-  u64 reserved3[13];
+  u64 punched;      // moves on before memory of a sub-buffer is given back: whoever knew that there is some, knows it no more
+  u64 reserved3[12];
 };
 static_assert(sizeof(Control) == 512);
 static_assert(offsetof(Control, gate) == 64 && offsetof(Control, tail) == 128 && offsetof(Control, reader_lock) == 256);

@@ -63,19 +63,22 @@ class CpuWriter {
     for (u32 tries = most_tries; tries != 0; --tries) {
       const u32 cpu = S::cpu(area);
       if (cpu >= rings.nr) return Refused::no_ring;
-      const Ring& ring = place_in(rings, cpu).ring;
+      const CpuPlace& place = place_in(rings, cpu);
+      const Ring& ring = place.ring;
       if (ring.control == nullptr) return Refused::no_ring;
       if (static_cast<u32>(shape.grow) > ring.geometry.capacity()) return Refused::too_big;
       Seen seen{};
       Refused why = look(ring, cpu, seen);
       if (why != Refused::no) return why;
       Append a;
+      // A sub-buffer's first event: whoever entered it has stored its header alone.
+      if (seen.commit == 0 && place.back != nullptr && !place.back(place, seen.place.id)) return Refused::no_memory;
       if (prepare(ring, seen, shape, payload, a)) {
         if (S::append(area, a) != Sequence::done) continue;
         ring_bell(rings);
         return Refused::no;
       }
-      why = next_sub_buffer(ring, area, seen, rings.bell);
+      why = next_sub_buffer(place, area, seen, rings.bell);
       if (why != Refused::no) return why;
     }
     return Refused::interrupted;
@@ -168,7 +171,8 @@ class CpuWriter {
   }
 
   // Refused::no: look again.
-  RS_NOINLINE static Refused next_sub_buffer(const Ring& ring, i64 area, const Seen& seen, const Doorbell& bell) noexcept {
+  RS_NOINLINE static Refused next_sub_buffer(const CpuPlace& here, i64 area, const Seen& seen, const Doorbell& bell) noexcept {
+    const Ring& ring = here.ring;
     const Geometry& g = ring.geometry;
     Control& c = *ring.control;
     const u64 position = seen.place.position + 1;
@@ -185,11 +189,14 @@ class CpuWriter {
         return S::refuse(area, Refuse{seen.cpu, &c, seen.tail, &c.dropped}) == Sequence::done ? Refused::full : Refused::no;
       }
     }
+    const u64 punched = M::load(&c.punched, Order::relaxed);
+    if (here.back != nullptr && !here.back(here, id)) return Refused::no_memory;
     // Whose thread dies behind this, or is moved away, has taken the place for the next one.
     if (slot_lap(slot) != lap || !slot_entered(slot)) {
       if (!M::cas(&ring.record(k).slot, slot, pack_slot(k, lap, id) | entered_bit)) return Refused::no;
     }
     if constexpr (O.enter_publish == Order::release) M::fence_release();  // pairs: ENTER
+    if (M::load(&c.punched, Order::relaxed) != punched) return Refused::no;  // the place is ours by now, its memory perhaps gone
     Record &old = ring.record(seen.place.id), &fresh = ring.record(id);
     const auto at = static_cast<u32>(seen.commit);
     const u32 left = g.capacity() - at;

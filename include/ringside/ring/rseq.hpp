@@ -31,6 +31,8 @@ struct CpuPlace {
   u64 subbuf_size;
   u64 nr_subbufs, capacity;
   Ring ring;         // the same, for C++
+  // Has the kernel put memory behind this sub-buffer, so that no store into it faults? Asked before each is entered. Null: it has.
+  bool (*back)(const CpuPlace& place, u32 id) noexcept = nullptr;
 };
 
 // This process's rings of the CPUs 0 to nr - 1; one that it has not mapped is a place whose gate is shut.

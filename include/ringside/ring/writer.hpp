@@ -16,8 +16,9 @@
 
 namespace ringside {
 
-// Of the rings of CPUs, no_ring: the thread is not registered, or its CPU's ring cannot be had; interrupted: each try was.
-enum class Refused : u8 { no, too_big, disabled, moved, full, commit_overrun, corrupt, no_ring, interrupted };
+// no_memory: there is none for the next sub-buffer. Of the rings of CPUs, no_ring: the thread is not registered, or its CPU's ring cannot be had;
+// interrupted: each try was.
+enum class Refused : u8 { no, too_big, disabled, moved, full, commit_overrun, corrupt, no_memory, no_ring, interrupted };
 
 // A reserved payload: `size` bytes as asked for; falsy with a reason when refused.
 struct Slot {
@@ -387,6 +388,10 @@ class Writer {
     const u32 id = slot_id(k, slot);
     if (M::load(&ctl().tail, Order::relaxed) != tail) return Refused::no;
     if (!g.holds(id)) return give_up();
+    // Is there memory behind it, so that no store faults? Asked of who can tell.
+    if constexpr (requires { show_.back(ring_, id); }) {
+      if (!show_.back(ring_, id)) return Refused::no_memory;
+    }
     if (slot_lap(slot) != lap && O.bug != Bug::inferred_reader_page) {
       if (slot_lap(slot) + 1 != lap) return give_up();
       const u64 commit = place_of(M::load(&ctl().commit, Order::relaxed)).position;

@@ -1,0 +1,164 @@
+#include "instance/members.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cstring>
+
+namespace ringside {
+namespace {
+
+// Far behind the file's end, where nobody else locks.
+constexpr off_t locks_at = off_t{1} << 40;
+
+struct flock byte_of(u32 slot) noexcept {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = locks_at + slot;
+  lock.l_len = 1;
+  return lock;
+}
+
+// One kernel at a time has the file: what another boot left there is dead. Elsewhere another machine may have it.
+bool is_local(int file) noexcept {
+  struct statfs on {};
+  if (fstatfs(file, &on) != 0) return false;
+  for (const u64 type : {u64{TMPFS_MAGIC}, u64{EXT4_SUPER_MAGIC}, u64{XFS_SUPER_MAGIC}, u64{BTRFS_SUPER_MAGIC}, u64{F2FS_SUPER_MAGIC}})
+    if (static_cast<u64>(on.f_type) == type) return true;
+  return false;
+}
+
+enum class Held { no, yes, unknown };
+Held ask(int file, u32 slot) noexcept {
+  struct flock lock = byte_of(slot);
+  if (fcntl(file, F_OFD_GETLK, &lock) != 0) return Held::unknown;
+  return lock.l_type == F_UNLCK ? Held::no : Held::yes;
+}
+
+u64 generation_of(const ProcessEntry& entry) noexcept { return __atomic_load_n(&entry.generation, __ATOMIC_ACQUIRE); }
+
+// Says who has the slot, which is ours by its lock.
+Member sign(ProcessEntry& entry, u32 slot, u32 role) noexcept {
+  entry.pid = static_cast<u32>(getpid());
+  entry.start = sys::start_time(getpid());
+  entry.boot = sys::boot_hash();
+  entry.pid_namespace = sys::pid_namespace();
+  entry.time_namespace = sys::time_namespace();
+  sys::comm_of(getpid(), 0, entry.name);
+  __atomic_store_n(&entry.role, role, __ATOMIC_RELAXED);
+  u64 generation = generation_of(entry) + 1;
+  if (member_of(slot, generation) == nobody) ++generation;
+  __atomic_store_n(&entry.generation, generation, __ATOMIC_RELEASE);
+  return member_of(slot, generation);
+}
+
+}  // namespace
+
+Member Seat::take(int dir, const InstanceWords& words, u32 role) noexcept {
+  if (const Member mine = member(); mine != nobody) {
+    __atomic_fetch_or(&words.process(slot_of(mine)).role, role, __ATOMIC_RELAXED);
+    return mine;
+  }
+  const sys::Fd file(openat(dir, "instance", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  // Locks of two kernels are not each other's: the table is the one's that made the instance.
+  if (!file || sys::boot_hash() == 0 || (words.control->boot != sys::boot_hash() && !is_local(file.get()))) return nobody;
+  for (u32 slot = 0; slot < most_processes; ++slot) {
+    struct flock lock = byte_of(slot);
+    if (fcntl(file.get(), F_OFD_SETLK, &lock) != 0) {
+      if (errno == EAGAIN || errno == EACCES) continue;
+      return nobody;
+    }
+    ProcessEntry& entry = words.process(slot);
+    if (!sys::populate(&entry, sizeof entry)) return nobody;  // and the lock falls with the description
+    void* const page = mmap(nullptr, page_size, PROT_NONE, MAP_SHARED, file.get(), 0);
+    if (page == MAP_FAILED) return nobody;
+    if (madvise(page, page_size, MADV_DONTFORK) != 0) {
+      munmap(page, page_size);
+      return nobody;
+    }
+    held_ = page;
+    member_ = sign(entry, slot, role);
+    __atomic_store_n(&of_, sys::this_process(), __ATOMIC_RELEASE);
+    return member_;
+  }
+  return nobody;
+}
+
+void Seat::leave() noexcept {
+  if (member() != nobody) munmap(held_, page_size);
+  of_ = 0;
+}
+
+result<std::shared_ptr<Members>> Members::open(int dir) {
+  sys::Fd own(openat(dir, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  sys::Fd file(openat(dir, "instance", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!own || !file) return fail(errno, "cannot open an instance's process table");
+  auto region = sys::Region::map(file.get(), instance_file_size, true, "an instance's process table");
+  if (!region) return tl::unexpected(region.error());
+  return std::shared_ptr<Members>(new Members(std::move(own), std::move(file), std::move(*region)));
+}
+
+u64 Members::lock_word() noexcept {
+  Member mine = seat_.member();
+  if (mine == nobody) mine = join(role::reader);
+  return u64{mine != nobody ? words_.process(slot_of(mine)).pid : static_cast<u32>(getpid())} << 32 | mine;
+}
+
+bool Members::has(u64 word) const noexcept {
+  const Member own = seat_.member();
+  return static_cast<Member>(word) == own && (own != nobody || word >> 32 == static_cast<u64>(getpid()));
+}
+
+bool Judge::dead(Member member) const noexcept {
+  if (member == nobody || sys::boot_hash() == 0) return false;
+  const u32 slot = slot_of(member);
+  const ProcessEntry& entry = words_.process(slot);
+  if (member_of(slot, generation_of(entry)) != member) return true;
+  if (entry.boot != sys::boot_hash()) return is_local(file_);
+  const Held held = ask(file_, slot);
+  return held == Held::no || (held == Held::yes && member_of(slot, generation_of(entry)) != member);
+}
+
+// A thread of a living process: by /proc, if it counts as the process did that noted these numbers.
+bool Judge::thread_gone(const ProcessEntry& owner, const RingEntry& entry) const noexcept {
+  if (owner.pid_namespace == 0 || owner.pid_namespace != sys::pid_namespace() || !sys::proc_is_ours()) return false;
+  const auto pid = static_cast<i32>(entry.pid), tid = static_cast<i32>(entry.tid);
+  if (!sys::thread_listed(pid, pid)) return false;  // hidden
+  if (!sys::thread_listed(pid, tid)) return true;
+  const u64 start = sys::start_time(pid, tid);
+  return start == 0 || (start != entry.tid_start && owner.time_namespace != 0 && owner.time_namespace == sys::time_namespace());
+}
+
+bool Judge::dead(const RingEntry& entry) const noexcept {
+  if (is_of_cpu(entry) || entry.of == nobody) return false;
+  if (dead(entry.of)) return true;
+  // Asked once more: its numbers may be another's by now, if it died meanwhile.
+  return thread_gone(words_.process(slot_of(entry.of)), entry) || dead(entry.of);
+}
+
+RingState Judge::settle(RingEntry& entry) const noexcept {
+  u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
+  if (names_cpu(state) && state_of(state) != RingState::busy) return state_of(state);
+  const bool gone = state_of(state) == RingState::live ? dead(entry) : state_of(state) == RingState::busy && dead(claimer_of(state));
+  const RingState left = state >> 63 != 0 ? RingState::empty : RingState::retired;
+  const u32 tid = state_of(state) == RingState::live ? static_cast<u32>(state >> 32) : entry.tid;
+  if (gone && __atomic_compare_exchange_n(&entry.state, &state, pack_state(left, left == RingState::empty ? 0 : tid), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return left;
+  return state_of(state);
+}
+
+bool Judge::any(u32 roles) const noexcept {
+  for (u32 slot = 0; slot < most_processes; ++slot) {
+    const ProcessEntry& entry = words_.process(slot);
+    const u64 generation = generation_of(entry);
+    if (generation == 0) return false;  // the lowest free one is taken: nobody was ever behind it
+    if ((__atomic_load_n(&entry.role, __ATOMIC_RELAXED) & roles) != 0 && !dead(member_of(slot, generation))) return true;
+  }
+  return false;
+}
+
+}  // namespace ringside

@@ -1,0 +1,76 @@
+// Who is there: the processes that write to an instance, consume it or made it. No PID and no start time is judged, as they mean nothing in
+// another PID or time namespace: the kernel answers.
+//
+// A process takes a slot of the process table by a lock on one byte of the `instance` file. The lock belongs to an open file description
+// (F_OFD_SETLK), and only a mapping of one page refers to that: the descriptor is closed, the child of a fork does not get the mapping
+// (MADV_DONTFORK). So the kernel releases the lock at the death or the exec of the process and at no other time; whoever may open the file can
+// ask (F_OFD_GETLK). The next owner of a slot counts its generation up, so a name that was noted of the last one stays dead.
+#pragma once
+#include <memory>
+
+#include "instance/layout.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside {
+
+// A slot for as long as this process image lives. Signal-safe; one call at a time.
+class Seat {
+ public:
+  // Takes a slot, if this process has none here; from then on it has this role, too. nobody: there is none to be had, as the file system knows
+  // no locks, the table is full, or the instance is another kernel's. Others may ask meanwhile who the member is.
+  Member take(int dir, const InstanceWords& words, u32 role) noexcept;
+  void leave() noexcept;
+  // nobody also in the child of a fork.
+  Member member() const noexcept { return __atomic_load_n(&of_, __ATOMIC_ACQUIRE) == sys::this_process() ? member_ : nobody; }
+
+ private:
+  Member member_ = nobody;
+  u64 of_ = 0;  // which process took it
+  void* held_ = nullptr;
+};
+
+// Judges, by the instance's process table and its file. Signal-safe.
+class Judge {
+ public:
+  // file: of `instance`, open to read.
+  Judge(int file, const InstanceWords& words) noexcept : file_(file), words_(words) {}
+  // Certainly. False where nobody can tell.
+  bool dead(Member member) const noexcept;
+  // The thread that writes to the ring; false of a CPU's ring, which has none.
+  bool dead(const RingEntry& entry) const noexcept;
+  // Retires a ring whose thread is dead, or whose claimer died before it was done. Answers the state as it is then.
+  RingState settle(RingEntry& entry) const noexcept;
+  // A process that has one of these roles lives, or nobody can tell.
+  bool any(u32 roles) const noexcept;
+
+ private:
+  bool thread_gone(const ProcessEntry& owner, const RingEntry& entry) const noexcept;
+  int file_;
+  InstanceWords words_;
+};
+
+// The process table of one that reads: judges, and has a seat of its own from its first lock on. For one thread at a time.
+class Members {
+ public:
+  // Of the instance in this directory.
+  static result<std::shared_ptr<Members>> open(int dir);
+  ~Members() { seat_.leave(); }
+  Members(const Members&) = delete;
+  Members& operator=(const Members&) = delete;
+
+  Member join(u32 role) noexcept { return seat_.take(dir_.get(), words_, role); }
+  // What stands in reader_lock while this process holds it.
+  u64 lock_word() noexcept;
+  bool has(u64 word) const noexcept;  // is this lock word ours?
+  Judge judge() const noexcept { return {file_.get(), words_}; }
+
+ private:
+  Members(sys::Fd dir, sys::Fd file, sys::Region region)
+      : dir_(std::move(dir)), file_(std::move(file)), region_(std::move(region)), words_{reinterpret_cast<InstanceControl*>(region_.data())} {}
+  sys::Fd dir_, file_;
+  sys::Region region_;
+  InstanceWords words_;
+  Seat seat_;
+};
+
+}  // namespace ringside
