@@ -478,9 +478,12 @@ class Writer {
       const u64 real_end = M::load(&rec.real_end, Order::relaxed);
       if (M::load(&rec.reserve, Order::relaxed) != word) [[unlikely]]
         continue;  // a handler: bytes and count must be of one moment
-      const u32 events = committed_of(M::load(&rec.committed, Order::relaxed)).events + more;
+      const u64 before = M::load(&rec.committed, Order::relaxed);
+      const u32 events = committed_of(before).events + more;
       const u32 bytes =
           left_at(real_end, at.position) ? closed_commit(real_end, ring_.geometry.capacity()) : reserve_offset(word);
+      // Nothing is new: then its memory may be gone, as that of a parked one is.
+      if (before == pack_committed({events, bytes}) && more == 0) return word;
       M::store(&ring_.header(at.id).commit, u64{bytes}, O.commit_publish);          // pairs: COMMIT
       M::store(&rec.committed, pack_committed({events, bytes}), O.commit_publish);  // pairs: COMMIT
       M::add_local(&rec.count, u64{0} - more);
