@@ -41,7 +41,7 @@ struct KeptSide {
 constinit const KeptSide* kept_sides = nullptr;
 
 struct MappedPlace : CpuPlace {
-  mutable Backing backing;
+  mutable Backing<1900> backing;
 };
 static_assert(sizeof(MappedPlace) <= page_size);
 
@@ -57,8 +57,7 @@ i64 area() noexcept { return __rseq_offset; }
 
 // Whoever of this process was inside a sequence is aborted. False: the kernel cannot (before 5.10).
 bool abort_sequences() noexcept {
-  static const bool registered = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0) == 0;
-  return registered && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0) == 0;
+  return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0) == 0 && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0) == 0;
 }
 
 // Zeros in the place of a ring that was moved: its memory is given back, and whoever still looks there finds its gate shut.

@@ -196,7 +196,7 @@ u32 claim_number(const InstanceWords& words, Member who) {
     if (state_of(state) == RingState::empty && __atomic_compare_exchange_n(&words.ring(n).state, &state, claim_of(who, false), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
       return n;
   }
-  return static_cast<u32>(std::min<u64>(__atomic_fetch_add(&words.control->nr_rings, u64{1}, __ATOMIC_ACQ_REL), most_rings));
+  return claim_new_ring(words, who);
 }
 
 result<void> make_cpu_rings(const std::string& path, const InstanceWords& words, const Geometry& geometry) {

@@ -70,7 +70,7 @@ struct alignas(64) InstanceControl {
   u64 cpu_rings;      // rings 0 to cpu_rings - 1 are those of the CPUs; 0: each thread has its own
   u64 boot;           // hash of the boot that it was made in: CPU numbers and locks of another kernel are not its; 0: unknown
   u32 rings_because;  // RingsBecause
-  u32 reserved1;
+  u32 seats;          // slots of the process table that were ever taken: their numbers are below this
   u64 nr_threads;     // entries made in `threads`, and made anew
   WaitWords wait;
   PastTotals past;
@@ -93,7 +93,7 @@ enum class RingState : u32 {
   empty = 4,    // all zeros again
 };
 struct RingEntry {
-  u64 state;  // RingState | tid << 32, so that a late change fails
+  u64 state;  // RingState | a tag << 8 | tid << 32, so that a late change fails
   u32 pid, tid;  // of a CPU's ring: 0, and ~ (how many rings that CPU had before), which is no thread's
   u32 of;  // Member: whose process it is; of a CPU's ring: the CPU
   u32 sizes;  // log2 of subbuf_size << 27 | nr_subbufs, of a ring that is live or retired
@@ -123,7 +123,9 @@ constexpr u64 claim_of(Member claimer, bool holds_something) noexcept {
 constexpr Member claimer_of(u64 state) noexcept { return static_cast<u32>(state >> 32) & 0x7FFFFFFF; }
 constexpr u32 short_sizes(const Geometry& g) noexcept { return static_cast<u32>(__builtin_ctz(g.subbuf_size())) << 27 | g.nr_subbufs(); }
 static_assert(most_subbufs < u32{1} << 27);
-constexpr RingState state_of(u64 word) noexcept { return static_cast<RingState>(word & 0xFFFFFFFF); }
+constexpr RingState state_of(u64 word) noexcept { return static_cast<RingState>(word & 0xFF); }
+constexpr u64 with_state(u64 word, RingState s) noexcept { return (word & ~u64{0xFF}) | static_cast<u64>(s); }
+constexpr u64 state_tag(u64 any) noexcept { return (any & 0xFFFFFF) << 8; }
 
 struct EventEntry {
   u32 enabled;  // the exact word that call sites load
@@ -150,7 +152,7 @@ struct ProcessEntry {
   u64 start;       // by /proc, as its own time namespace counts
   u32 pid, role;
   char name[16];
-  u64 boot;
+  u64 reserved;
 };
 static_assert(sizeof(ProcessEntry) == 64);
 

@@ -7,6 +7,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace ringside {
@@ -24,11 +25,13 @@ struct flock byte_of(u32 slot) noexcept {
   return lock;
 }
 
-// One kernel at a time has the file: what another boot left there is dead. Elsewhere another machine may have it.
+// The file systems whose locks are known to be one table for all, held as long as a mapping refers to the description. A network's or a guest's may
+// have two tables; overlayfs maps another file than it locks.
 bool is_local(int file) noexcept {
   struct statfs on {};
   if (fstatfs(file, &on) != 0) return false;
-  for (const u64 type : {u64{TMPFS_MAGIC}, u64{EXT4_SUPER_MAGIC}, u64{XFS_SUPER_MAGIC}, u64{BTRFS_SUPER_MAGIC}, u64{F2FS_SUPER_MAGIC}})
+  constexpr u64 bcachefs = 0xCA451A4E, zfs = 0x2FC12FC1;
+  for (const u64 type : {u64{TMPFS_MAGIC}, u64{RAMFS_MAGIC}, u64{EXT4_SUPER_MAGIC}, u64{XFS_SUPER_MAGIC}, u64{BTRFS_SUPER_MAGIC}, u64{F2FS_SUPER_MAGIC}, bcachefs, zfs})
     if (static_cast<u64>(on.f_type) == type) return true;
   return false;
 }
@@ -46,7 +49,6 @@ u64 generation_of(const ProcessEntry& entry) noexcept { return __atomic_load_n(&
 Member sign(ProcessEntry& entry, u32 slot, u32 role) noexcept {
   entry.pid = static_cast<u32>(getpid());
   entry.start = sys::start_time(getpid());
-  entry.boot = sys::boot_hash();
   entry.pid_namespace = sys::pid_namespace();
   entry.time_namespace = sys::time_namespace();
   sys::comm_of(getpid(), 0, entry.name);
@@ -64,9 +66,8 @@ Member Seat::take(int dir, const InstanceWords& words, u32 role) noexcept {
     __atomic_fetch_or(&words.process(slot_of(mine)).role, role, __ATOMIC_RELAXED);
     return mine;
   }
-  const sys::Fd file(openat(dir, "instance", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  // Locks of two kernels are not each other's: the table is the one's that made the instance.
-  if (!file || sys::boot_hash() == 0 || (words.control->boot != sys::boot_hash() && !is_local(file.get()))) return nobody;
+  sys::Fd file(openat(dir, "instance", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!file || !is_local(file.get())) return nobody;
   for (u32 slot = 0; slot < most_processes; ++slot) {
     struct flock lock = byte_of(slot);
     if (fcntl(file.get(), F_OFD_SETLK, &lock) != 0) {
@@ -75,9 +76,16 @@ Member Seat::take(int dir, const InstanceWords& words, u32 role) noexcept {
     }
     ProcessEntry& entry = words.process(slot);
     if (!sys::populate(&entry, sizeof entry)) return nobody;  // and the lock falls with the description
+    for (u32 seats = __atomic_load_n(&words.control->seats, __ATOMIC_ACQUIRE); seats <= slot;)
+      if (__atomic_compare_exchange_n(&words.control->seats, &seats, slot + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) break;
     void* const page = mmap(nullptr, page_size, PROT_NONE, MAP_SHARED, file.get(), 0);
     if (page == MAP_FAILED) return nobody;
     if (madvise(page, page_size, MADV_DONTFORK) != 0) {
+      munmap(page, page_size);
+      return nobody;
+    }
+    file = sys::Fd(openat(dir, "instance", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!file || ask(file.get(), slot) != Held::yes) {  // it went with the descriptor
       munmap(page, page_size);
       return nobody;
     }
@@ -109,17 +117,19 @@ u64 Members::lock_word() noexcept {
   return u64{mine != nobody ? words_.process(slot_of(mine)).pid : static_cast<u32>(getpid())} << 32 | mine;
 }
 
+Judge::Judge(int file, const InstanceWords& words) noexcept : file_(file), local_(is_local(file)), words_(words) {}
+
 bool Members::has(u64 word) const noexcept {
   const Member own = seat_.member();
-  return static_cast<Member>(word) == own && (own != nobody || word >> 32 == static_cast<u64>(getpid()));
+  const auto member = static_cast<Member>(word);
+  return member != nobody ? member == own : word >> 32 == static_cast<u64>(getpid());
 }
 
 bool Judge::dead(Member member) const noexcept {
-  if (member == nobody || sys::boot_hash() == 0) return false;
+  if (member == nobody || !local_) return false;
   const u32 slot = slot_of(member);
   const ProcessEntry& entry = words_.process(slot);
   if (member_of(slot, generation_of(entry)) != member) return true;
-  if (entry.boot != sys::boot_hash()) return is_local(file_);
   const Held held = ask(file_, slot);
   return held == Held::no || (held == Held::yes && member_of(slot, generation_of(entry)) != member);
 }
@@ -128,10 +138,10 @@ bool Judge::dead(Member member) const noexcept {
 bool Judge::thread_gone(const ProcessEntry& owner, const RingEntry& entry) const noexcept {
   if (owner.pid_namespace == 0 || owner.pid_namespace != sys::pid_namespace() || !sys::proc_is_ours()) return false;
   const auto pid = static_cast<i32>(entry.pid), tid = static_cast<i32>(entry.tid);
-  if (!sys::thread_listed(pid, pid)) return false;  // hidden
-  if (!sys::thread_listed(pid, tid)) return true;
-  const u64 start = sys::start_time(pid, tid);
-  return start == 0 || (start != entry.tid_start && owner.time_namespace != 0 && owner.time_namespace == sys::time_namespace());
+  if (sys::thread_gone(pid, pid)) return false;  // hidden
+  if (sys::thread_gone(pid, tid)) return true;
+  const u64 start = sys::start_time(pid, tid);  // 0: it cannot be read now
+  return start != 0 && start != entry.tid_start && owner.time_namespace != 0 && owner.time_namespace == sys::time_namespace();
 }
 
 bool Judge::dead(const RingEntry& entry) const noexcept {
@@ -146,17 +156,17 @@ RingState Judge::settle(RingEntry& entry) const noexcept {
   if (names_cpu(state) && state_of(state) != RingState::busy) return state_of(state);
   const bool gone = state_of(state) == RingState::live ? dead(entry) : state_of(state) == RingState::busy && dead(claimer_of(state));
   const RingState left = state >> 63 != 0 ? RingState::empty : RingState::retired;
-  const u32 tid = state_of(state) == RingState::live ? static_cast<u32>(state >> 32) : entry.tid;
-  if (gone && __atomic_compare_exchange_n(&entry.state, &state, pack_state(left, left == RingState::empty ? 0 : tid), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return left;
+  const u64 next = state_of(state) == RingState::live ? with_state(state, left) : pack_state(left, left == RingState::empty ? 0 : entry.tid);
+  if (gone && __atomic_compare_exchange_n(&entry.state, &state, next, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return left;
   return state_of(state);
 }
 
 bool Judge::any(u32 roles) const noexcept {
-  for (u32 slot = 0; slot < most_processes; ++slot) {
+  const u32 seats = std::min(__atomic_load_n(&words_.control->seats, __ATOMIC_ACQUIRE), most_processes);
+  for (u32 slot = 0; slot < seats; ++slot) {
     const ProcessEntry& entry = words_.process(slot);
     const u64 generation = generation_of(entry);
-    if (generation == 0) return false;  // the lowest free one is taken: nobody was ever behind it
-    if ((__atomic_load_n(&entry.role, __ATOMIC_RELAXED) & roles) != 0 && !dead(member_of(slot, generation))) return true;
+    if (generation != 0 && (__atomic_load_n(&entry.role, __ATOMIC_RELAXED) & roles) != 0 && !dead(member_of(slot, generation))) return true;
   }
   return false;
 }

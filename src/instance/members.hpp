@@ -16,8 +16,8 @@ namespace ringside {
 // A slot for as long as this process image lives. Signal-safe; one call at a time.
 class Seat {
  public:
-  // Takes a slot, if this process has none here; from then on it has this role, too. nobody: there is none to be had, as the file system knows
-  // no locks, the table is full, or the instance is another kernel's. Others may ask meanwhile who the member is.
+  // Takes a slot, if this process has none here; from then on it has this role, too. nobody: there is none to be had, as the file system's locks
+  // do not tell, or the table is full. Others may ask meanwhile who the member is.
   Member take(int dir, const InstanceWords& words, u32 role) noexcept;
   void leave() noexcept;
   // nobody also in the child of a fork.
@@ -33,7 +33,7 @@ class Seat {
 class Judge {
  public:
   // file: of `instance`, open to read.
-  Judge(int file, const InstanceWords& words) noexcept : file_(file), words_(words) {}
+  Judge(int file, const InstanceWords& words) noexcept;
   // Certainly. False where nobody can tell.
   bool dead(Member member) const noexcept;
   // The thread that writes to the ring; false of a CPU's ring, which has none.
@@ -46,6 +46,7 @@ class Judge {
  private:
   bool thread_gone(const ProcessEntry& owner, const RingEntry& entry) const noexcept;
   int file_;
+  bool local_;  // its locks tell the truth
   InstanceWords words_;
 };
 
@@ -62,14 +63,15 @@ class Members {
   // What stands in reader_lock while this process holds it.
   u64 lock_word() noexcept;
   bool has(u64 word) const noexcept;  // is this lock word ours?
-  Judge judge() const noexcept { return {file_.get(), words_}; }
+  const Judge& judge() const noexcept { return judge_; }
 
  private:
   Members(sys::Fd dir, sys::Fd file, sys::Region region)
-      : dir_(std::move(dir)), file_(std::move(file)), region_(std::move(region)), words_{reinterpret_cast<InstanceControl*>(region_.data())} {}
+      : dir_(std::move(dir)), file_(std::move(file)), region_(std::move(region)), words_{reinterpret_cast<InstanceControl*>(region_.data())}, judge_(file_.get(), words_) {}
   sys::Fd dir_, file_;
   sys::Region region_;
   InstanceWords words_;
+  Judge judge_;
   Seat seat_;
 };
 

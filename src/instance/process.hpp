@@ -4,6 +4,7 @@
 #include <ringside/ring/writer.hpp>
 #include <ringside/ringside.h>
 #include <ringside/thread.hpp>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/types.h>
 
@@ -55,20 +56,25 @@ class Inside {
   bool before_;
 };
 
-// While it lives, no signal handler runs in this thread.
+// While it lives, no signal handler runs in this thread, and nobody cancels it.
 class SignalsOff {
  public:
   SignalsOff() noexcept {
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old_);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_);
   }
-  ~SignalsOff() { pthread_sigmask(SIG_SETMASK, &old_, nullptr); }
+  ~SignalsOff() {
+    pthread_setcancelstate(cancel_, nullptr);
+    pthread_sigmask(SIG_SETMASK, &old_, nullptr);
+  }
   SignalsOff(const SignalsOff&) = delete;
   SignalsOff& operator=(const SignalsOff&) = delete;
 
  private:
   sigset_t old_;
+  int cancel_ = 0;
 };
 
 // write.cpp

@@ -33,22 +33,17 @@ namespace {
 
 constinit pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 constinit ringside_event* all_events = nullptr;  // under `opening`; a stack, never popped
-constinit thread_local bool opening_here = false;  // this thread has it: a handler forks in the middle
 
+// Without signals, so that no handler forks in the middle.
 class Opening {
  public:
-  Opening() noexcept {
-    pthread_mutex_lock(&opening);
-    opening_here = true;
-  }
-  ~Opening() {
-    opening_here = false;
-    pthread_mutex_unlock(&opening);
-  }
+  Opening() noexcept { pthread_mutex_lock(&opening); }
+  ~Opening() { pthread_mutex_unlock(&opening); }
   Opening(const Opening&) = delete;
   Opening& operator=(const Opening&) = delete;
 
  private:
+  const SignalsOff off_;
   const Inside inside_;
 };
 
@@ -116,23 +111,25 @@ void know_limits(const Opened* in) noexcept {
 
 void before_fork() {
   const Inside inside;
-  if (!opening_here) pthread_mutex_lock(&opening);
+  pthread_mutex_lock(&opening);
+  // Nor in the middle of taking a seat: the child would have its lock, too.
+  if (const Opened* const in = process.opened)
+    for (int i = 0; i < 1000 && __atomic_load_n(&in->seating, __ATOMIC_ACQUIRE) == sys::this_process(); ++i) sched_yield();
 }
 void after_fork_parent() {
   const Inside inside;
-  if (!opening_here) pthread_mutex_unlock(&opening);
+  pthread_mutex_unlock(&opening);
 }
 void become_child() noexcept {
   forget_thread_after_fork();
-  if (process.epochs == 0) return;
   process.pid = getpid();
+  if (process.epochs == 0) return;
   know_limits(process.opened);
   next_epoch();
 }
 void after_fork_child() {
   const Inside inside;
   pthread_mutex_init(&opening, nullptr);
-  if (opening_here) pthread_mutex_lock(&opening);
   become_child();
 }
 
@@ -237,16 +234,20 @@ void Opened::join() noexcept {
     __atomic_fetch_or(&words.process(slot_of(own)).role, role::writer, __ATOMIC_RELAXED);
     return;
   }
-  // One thread at a time. A child that was forked meanwhile finds its parent's number there.
+  // One thread at a time. A child that was forked meanwhile finds its parent's number there. One that does not go on (a debugger, a dead child of
+  // vfork) must not stop the others: they have no seat then.
   const u64 own = sys::this_process();
-  for (u64 who = 0; !__atomic_compare_exchange_n(&seating, &who, own, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);) {
+  u64 who = 0;
+  bool ours = false;
+  for (int tries = 0; tries < 10'000 && !(ours = __atomic_compare_exchange_n(&seating, &who, own, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)); ++tries) {
     if (who != own) continue;
+    if (seat.member() != nobody) return;
     sched_yield();
     who = 0;
   }
-  if (const sys::Fd dir = directory(); !dir || seat.take(dir.get(), words, role::writer) == nobody)
+  if (const sys::Fd dir = ours ? directory() : sys::Fd(); !dir || seat.take(dir.get(), words, role::writer) == nobody)
     __atomic_fetch_or(&words.control->impaired, lacks::seat, __ATOMIC_SEQ_CST);
-  __atomic_store_n(&seating, u64{0}, __ATOMIC_RELEASE);
+  if (ours) __atomic_store_n(&seating, u64{0}, __ATOMIC_RELEASE);
 }
 
 sys::Fd Opened::directory() const noexcept {

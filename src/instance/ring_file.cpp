@@ -56,28 +56,25 @@ bool get(const sys::Fd& fd, T& value, u64 at) noexcept {
   return pread(fd.get(), &value, sizeof value, static_cast<off_t>(at)) == static_cast<ssize_t>(sizeof value);
 }
 
-bool punch(int dir, const char* path) noexcept {
-  const int fd = openat(dir, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0) return false;
+bool punch(const sys::Fd& fd) noexcept {
   struct stat st {};
-  const bool done = fstat(fd, &st) == 0 && fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, st.st_size) == 0;
-  close(fd);
-  return done;
+  return fd && fstat(fd.get(), &st) == 0 && fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, st.st_size) == 0;
 }
 
 }  // namespace
 
-bool Backing::back(const Ring& ring, u32 id) noexcept {
-  const u64 punched = __atomic_load_n(&ring.control->punched, __ATOMIC_ACQUIRE);
-  if (punched != __atomic_load_n(&punched_, __ATOMIC_ACQUIRE)) {
-    for (u64& word : bits_) __atomic_store_n(&word, u64{0}, __ATOMIC_RELAXED);
-    __atomic_store_n(&punched_, punched, __ATOMIC_RELEASE);
+u32 claim_new_ring(const InstanceWords& words, Member claimer) noexcept {
+  u64& made = words.control->nr_rings;
+  for (u64 n = __atomic_load_n(&made, __ATOMIC_ACQUIRE); n < most_rings; n = __atomic_load_n(&made, __ATOMIC_ACQUIRE)) {
+    RingEntry& entry = words.ring(static_cast<u32>(n));
+    if (!sys::populate(&entry, sizeof entry)) break;
+    u64 never = 0, counted = n;
+    const bool ours = __atomic_compare_exchange_n(&entry.state, &never, claim_of(claimer, false), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    // Counted behind the claim, by whoever comes.
+    __atomic_compare_exchange_n(&made, &counted, n + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    if (ours) return static_cast<u32>(n);
   }
-  const u64 bit = u64{1} << id % 64;
-  if (id < known && (__atomic_load_n(&bits_[id / 64], __ATOMIC_RELAXED) & bit) != 0) return true;
-  if (!sys::populate(ring.subbuf(id), ring.geometry.subbuf_size())) return false;
-  if (id < known && __atomic_load_n(&ring.control->punched, __ATOMIC_ACQUIRE) == punched) __atomic_fetch_or(&bits_[id / 64], bit, __ATOMIC_RELAXED);
-  return true;
+  return most_rings;
 }
 
 void ring_path(u32 n, const char* name, char* out) noexcept {
@@ -207,9 +204,18 @@ void switch_gate(Control& control, bool open) noexcept {
 bool clear_ring(int dir, u32 n) noexcept {
   char path[64];
   ring_path(n, "ring", path);
-  if (!punch(dir, path)) return false;
+  const sys::Fd control(openat(dir, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  Control head{};
+  if (!get(control, head, 0)) return false;
+  // A CPU's ring that was moved aside may still be mapped, by threads that look at its gate: there are zeros, not a hole.
+  if (kind_of(head) == RingKind::cpu) {
+    head = {};
+    if (pwrite(control.get(), &head, sizeof head, 0) != sizeof head) return false;
+  } else if (!punch(control)) {
+    return false;
+  }
   ring_path(n, "trace_pipe_raw", path);
-  return punch(dir, path);
+  return punch(sys::Fd(openat(dir, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)));
 }
 
 }  // namespace ringside

@@ -2,21 +2,27 @@
 #pragma once
 #include <ringside/ring/control.hpp>
 
+#include "instance/layout.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {
 
 // What a process knows of the memory behind a ring's sub-buffers: where there is some, a store does not fault, and is no SIGBUS on a full file
-// system. Signal-safe, and for all threads.
+// system. known: sub-buffers; of those beyond the kernel is asked each time. Signal-safe, and for all threads.
+template <u32 known>
 class Backing {
  public:
   // True: there is memory behind sub-buffer `id` now.
-  bool back(const Ring& ring, u32 id) noexcept;
+  bool back(const Ring& ring, u32 id) noexcept {
+    const auto now = static_cast<u16>(__atomic_load_n(&ring.control->punched, __ATOMIC_ACQUIRE) + 1);
+    if (id < known && now != 0 && __atomic_load_n(&since_[id], __ATOMIC_RELAXED) == now) return true;
+    if (!sys::populate(ring.subbuf(id), ring.geometry.subbuf_size())) return false;
+    if (id < known) __atomic_store_n(&since_[id], now, __ATOMIC_RELAXED);
+    return true;
+  }
 
  private:
-  static constexpr u32 known = 2048;  // sub-buffers; of those beyond the kernel is asked each time
-  u64 punched_ = 0;                   // Control::punched, when the bits were true
-  u64 bits_[known / 64] = {};
+  u16 since_[known] = {};  // Control::punched + 1, before there was memory for certain
 };
 
 struct MappedRing {
@@ -51,6 +57,9 @@ void forget_ring(MappedRing& at) noexcept;
 
 // Recording off or on; what else the gate says stays.
 void switch_gate(Control& control, bool open) noexcept;
+// Claims a ring that never was: its number; most_rings: there is none, or no memory. Signal-safe. Whoever dies behind the claim leaves it to be seen.
+u32 claim_new_ring(const InstanceWords& words, Member claimer) noexcept;
+
 // Gives the memory of both files back; the ring is new afterwards. The caller owns it (RingState::busy).
 bool clear_ring(int dir, u32 n) noexcept;
 

@@ -22,7 +22,7 @@ namespace {
 
 using detail::this_thread;
 struct Back : ShowNothing {
-  Backing* backing;
+  Backing<128>* backing;
   bool back(const Ring& ring, u32 id) const noexcept { return backing->back(ring, id); }
 };
 using OwnWriter = Writer<RingClockNow, Hardware, Orders{}, Back>;
@@ -34,14 +34,15 @@ struct Own {
   Opened* in;  // its instance; another one may be open by now
   u32 number;
   i32 tid;  // whose it is; 0 in a child: nobody's
-  Backing backing;
+  u64 live;  // RingEntry::state
+  Backing<128> backing;
   alignas(OwnWriter) unsigned char bytes[sizeof(OwnWriter)];
   OwnWriter& writer() noexcept { return *reinterpret_cast<OwnWriter*>(bytes); }
 };
 
 // What a ring has published and refused so far.
 struct Books {
-  u64 committed, dropped, commit_overrun, place;
+  u64 dropped, commit_overrun, events;
   bool operator==(const Books&) const = default;
 };
 constexpr u64 not_begun = ~u64{0};
@@ -49,7 +50,7 @@ constexpr u64 not_begun = ~u64{0};
 // An event on its way into a ring of this thread's own: the call that writes it has this word on its stack.
 struct Open {
   const u32* mark;
-  Books before;  // place, which is stored last: not_begun, or all of it is there
+  Books before;  // events, which is stored last: not_begun, or all of it is there
 };
 constexpr u32 still_open = 0x6E65706F;
 
@@ -93,10 +94,9 @@ void free_own(Own* own) noexcept {
 void release(Own*& own) noexcept {
   if (own == nullptr) return;
   unmap_ring(own->mapped);
-  const auto tid = static_cast<u32>(own->tid);
-  u64 live = pack_state(RingState::live, tid);
-  if (tid != 0)
-    __atomic_compare_exchange_n(&own->in->words.ring(own->number).state, &live, pack_state(RingState::retired, tid), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+  u64 live = own->live;
+  if (own->tid != 0)
+    __atomic_compare_exchange_n(&own->in->words.ring(own->number).state, &live, with_state(live, RingState::retired), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
   free_own(own);
   own = nullptr;
 }
@@ -104,9 +104,9 @@ void release(Own*& own) noexcept {
 Books books_of(const Ring& ring) noexcept {
   const Control& c = *ring.control;
   const auto get = [](const u64& word) { return __atomic_load_n(&word, __ATOMIC_RELAXED); };
-  Books b{0, get(c.dropped), get(c.commit_overrun), get(c.commit)};
-  const u32 id = place_of(b.place).id;
-  if (ring.geometry.holds(id)) b.committed = get(ring.record(id).committed);
+  Books b{get(c.dropped), get(c.commit_overrun), 0};
+  const u32 id = place_of(get(c.commit)).id;
+  if (ring.geometry.holds(id)) b.events = get(ring.record(id).base) + committed_of(get(ring.record(id).committed)).events;
   return b;
 }
 
@@ -115,7 +115,7 @@ void end_left(u32 depth) noexcept {
   Own*& own = these.own[depth];
   const Books& before = these.open[depth].before;
   // Not published, and no refusal counted: then it is lost.
-  if (before.place == not_begun || own == nullptr || books_of(own->mapped.ring) == before)
+  if (before.events == not_begun || own == nullptr || books_of(own->mapped.ring) == before)
     if (const Opened* const in = own != nullptr ? own->in : opened_now(); in != nullptr)
       __atomic_fetch_add(&in->words.control->refused, u64{1}, __ATOMIC_RELAXED);
   if (own != nullptr && __atomic_load_n(&own->mapped.ring.control->nest, __ATOMIC_RELAXED) != 0) release(own);
@@ -133,15 +133,15 @@ void at_thread_end(void*) {  // later destructors may write: they get a ring onc
 }
 
 // Events that a handler has left by longjmp are not on their way any more: their stack has become ours, or somebody else's, or is gone. Where
-// it still says what it said they may be interrupted only. Those at the thread's end are ended then. mine: the mark of the event to come.
+// it still says what it said they may be interrupted only. From the top: one that was left may stand below one that lives. Those that are left at the
+// thread's end are ended then. mine: the mark of the event to come.
 void end_left_ones(const u32* mine) noexcept {
   const auto gone = [&](const Open& open) { return open.mark == mine || !sys::still_holds(open.mark, still_open); };
-  u32 keep = 0;
-  while (keep < these.depth && !gone(these.open[keep])) ++keep;
-  if (keep == these.depth) return;
-  const SignalsOff off;
-  const Inside inside;
-  while (these.depth > keep) end_left(--these.depth);
+  while (these.depth != 0 && gone(these.open[these.depth - 1])) {
+    const SignalsOff off;
+    const Inside inside;
+    end_left(--these.depth);
+  }
 }
 
 bool all_read(const Ring& ring) noexcept {
@@ -169,11 +169,14 @@ bool repair(const Own& own) noexcept {
   return c.corrupt == 0;
 }
 
-// The writer touches the tail's sub-buffer without asking.
+// The writer touches the tail's sub-buffer without asking, and `recover` that of the commit place.
 bool back_tail(Own& own) noexcept {
   const Ring& ring = own.mapped.ring;
-  const u32 tail = place_of(__atomic_load_n(&ring.control->tail, __ATOMIC_RELAXED)).id;
-  return ring.geometry.holds(tail) && own.backing.back(ring, tail);
+  for (const u64* place : {&ring.control->tail, &ring.control->commit}) {
+    const u32 id = place_of(__atomic_load_n(place, __ATOMIC_RELAXED)).id;
+    if (!ring.geometry.holds(id) || !own.backing.back(ring, id)) return false;
+  }
+  return true;
 }
 
 enum class Taken { no, yes, hopeless };
@@ -184,7 +187,14 @@ Taken take(int dir, Own& own, u32 n, const Geometry& geometry, bool unread_too) 
   RingEntry& entry = own.in->words.ring(n);
   const u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
   const auto fits = [&] { return ring_geometry(dir, n, geometry) == geometry; };  // else of other sizes, or damaged
-  if (!fits()) return Taken::no;
+  if (!fits()) {
+    // One that its maker left before it was live, of sizes of that time, is a new one again.
+    if (state_of(state) == RingState::empty && claim(own, entry, state)) {
+      (void)clear_ring(dir, n);
+      __atomic_store_n(&entry.state, state, __ATOMIC_RELEASE);
+    }
+    return Taken::no;
+  }
   if (state_of(state) == RingState::retired && !unread_too && !seems_read(dir, n)) return Taken::no;
   own.mapped = map_ring(dir, n, geometry);
   if (!own.mapped) return Taken::hopeless;
@@ -193,7 +203,7 @@ Taken take(int dir, Own& own, u32 n, const Geometry& geometry, bool unread_too) 
     return ring.control->corrupt == 0 && (state_of(state) == RingState::empty || unread_too || all_read(ring));
   };
   if (good() && claim(own, entry, state)) {
-    if (fits() && good() && repair(own) && back_tail(own)) {
+    if (fits() && good() && back_tail(own) && repair(own)) {
       label_ring(ring);
       own.number = n;
       return Taken::yes;
@@ -205,27 +215,15 @@ Taken take(int dir, Own& own, u32 n, const Geometry& geometry, bool unread_too) 
 }
 
 bool make(int dir, Own& own, const Geometry& geometry) noexcept {
-  // Claimed before it is counted: whoever dies in between leaves a claim behind, and the next one counts it.
-  u64& made = own.in->words.control->nr_rings;
-  for (;;) {
-    u64 n = __atomic_load_n(&made, __ATOMIC_ACQUIRE);
-    if (n >= most_rings) return false;
-    own.number = static_cast<u32>(n);
-    RingEntry& entry = own.in->words.ring(own.number);
-    u64 never = 0;
-    const bool ours = sys::populate(&entry, sizeof entry) &&
-                      __atomic_compare_exchange_n(&entry.state, &never, claim_of(own.in->seat.member(), false), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-    if (!ours && never == 0) return false;  // no memory
-    __atomic_compare_exchange_n(&made, &n, n + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-    if (!ours) continue;
-    own.mapped = map_ring(dir, own.number, geometry);
-    if (own.mapped && !back_tail(own)) unmap_ring(own.mapped);
-    if (own.mapped)
-      label_ring(own.mapped.ring);
-    else
-      __atomic_store_n(&entry.state, pack_state(RingState::empty, 0), __ATOMIC_RELEASE);
-    return static_cast<bool>(own.mapped);
-  }
+  own.number = claim_new_ring(own.in->words, own.in->seat.member());
+  if (own.number == most_rings) return false;
+  own.mapped = map_ring(dir, own.number, geometry);
+  if (own.mapped && !back_tail(own)) unmap_ring(own.mapped);
+  if (own.mapped)
+    label_ring(own.mapped.ring);
+  else
+    __atomic_store_n(&own.in->words.ring(own.number).state, pack_state(RingState::empty, 0), __ATOMIC_RELEASE);
+  return static_cast<bool>(own.mapped);
 }
 
 // Has the budget room for one more ring, even if all made since the last look became full? Rings are sparse: only what they hold
@@ -277,7 +275,7 @@ bool find_ring(int dir, Own& own) noexcept {
 }
 
 // Says whose the ring is and lets others see it.
-void introduce(int dir, const Own& own) noexcept {
+void introduce(int dir, Own& own) noexcept {
   InstanceControl& c = *own.in->words.control;
   RingEntry& entry = own.in->words.ring(own.number);
   const i32 pid = this_thread.borrowed != 0 ? getpid() : process.pid;
@@ -293,7 +291,8 @@ void introduce(int dir, const Own& own) noexcept {
   words.owner_start = entry.tid_start;
   words.unfenced = process.fenced ? 0 : 1;
   save_names(dir, own.tid, pid, entry.task);
-  __atomic_store_n(&entry.state, pack_state(RingState::live, static_cast<u32>(own.tid)), __ATOMIC_SEQ_CST);
+  own.live = pack_state(RingState::live, static_cast<u32>(own.tid)) | state_tag(sys::now_ns());
+  __atomic_store_n(&entry.state, own.live, __ATOMIC_SEQ_CST);
   // Whoever switches recording or the mode, or resizes, stores that first and then goes through the live rings: he has seen this one, or it sees
   // what he stored.
   u64 off;
@@ -310,7 +309,7 @@ void introduce(int dir, const Own& own) noexcept {
 bool take_ring() noexcept {
   const u64 epoch = epoch_now();
   Opened* const in = opened_now();
-  if (in == nullptr) return false;
+  if (in == nullptr || epoch == 0) return false;  // of the first open, which is not through
   release(these.own[these.depth]);
   // Else a child of a vfork that nobody told us of: the thread is its parent's.
   const sys::Fd dir = getpid() == process.pid || this_thread.borrowed != 0 ? in->directory() : sys::Fd();
@@ -354,6 +353,7 @@ void forget_thread_after_fork() noexcept {
 void retire_this_thread() noexcept { at_thread_end(nullptr); }
 
 void lay_own_rings_aside() noexcept {
+  const SignalsOff off;
   aside.depth = these.depth;
   std::copy(std::begin(these.own), std::end(these.own), aside.own);
   std::fill(std::begin(these.own), std::end(these.own), nullptr);
@@ -380,9 +380,11 @@ RS_NOINLINE Refused write_to_own_ring(const ringside_event& event, i32 as, void*
   __atomic_store_n(&mark, still_open, __ATOMIC_RELAXED);  // a call that returns leaves it there, but is noted no more
   const u32 depth = these.depth;
   if (depth == most_depth) return Refused::interrupted;
+  // Whom this interrupts may have noted its own here, and not gone on yet: it is put back.
   Open& open = these.open[depth];
+  const Open interrupted = open;
   open.mark = &mark;
-  open.before.place = not_begun;
+  open.before.events = not_begun;
   Hardware::fence_light();
   these.depth = depth + 1;  // from here on the ring is ours alone: handlers have another
   Hardware::fence_light();
@@ -391,13 +393,15 @@ RS_NOINLINE Refused write_to_own_ring(const ringside_event& event, i32 as, void*
     const u32 id = detail::put_common(event, as != 0 ? as : this_thread.tid, payload);
     if (own->attached_at == epoch_now()) {  // so id and ring are of one instance
       const Books before = books_of(own->mapped.ring);
-      open.before = {before.committed, before.dropped, before.commit_overrun, not_begun};
+      open.before = {before.dropped, before.commit_overrun, not_begun};
       Hardware::fence_light();
-      open.before.place = before.place;
+      open.before.events = before.events;
       Hardware::fence_light();
       why = id != 0 ? own->writer().try_write(size, [&](u8* to) { std::memcpy(to, payload, size); }) : Refused::disabled;
     }
   }
+  Hardware::fence_light();
+  open = interrupted;
   Hardware::fence_light();
   these.depth = depth;
   return why;

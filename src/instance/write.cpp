@@ -58,7 +58,7 @@ bool attach_to_cpus() noexcept {
   ThisThread& t = this_thread;
   const u64 epoch = __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE);
   Opened* const in = opened_now();
-  if (in == nullptr || in->side == nullptr) return false;
+  if (in == nullptr || in->side == nullptr || epoch == 0) return false;
   const detail::CpuSide* const side = in->side;
   const u32 cpu = Rseq::cpu(side->area);
   if (cpu >= side->rings->nr) return false;  // not registered, or a CPU that was not possible

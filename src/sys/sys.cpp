@@ -287,34 +287,43 @@ bool proc_is_ours() noexcept {
   return n > 0 && std::strcmp(said, own) == 0;
 }
 
-bool thread_listed(i32 pid, i32 tid) noexcept {
+bool thread_gone(i32 pid, i32 tid) noexcept {
   char path[64];
   proc_path(pid, tid, "stat", path);
-  return access(path, F_OK) == 0;
+  return access(path, F_OK) != 0 && errno == ENOENT;
 }
 
 u64 this_process() noexcept {
-  static const bool can_wipe = madvise(&wiped, sizeof wiped, MADV_WIPEONFORK) == 0;
+  enum : u32 { unknown, can, cannot };
+  static constinit std::atomic<u32> wiping{unknown};
+  u32 how = wiping.load(std::memory_order_relaxed);
+  if (how == unknown) wiping.store(how = madvise(&wiped, sizeof wiped, MADV_WIPEONFORK) == 0 ? can : cannot, std::memory_order_relaxed);
+  if (how == cannot) return static_cast<u64>(getpid());
   u64 now = wiped.process.load(std::memory_order_relaxed);
-  if (now != 0 && can_wipe) return now;
-  u64 next = can_wipe ? now_ns() | 1 : static_cast<u64>(getpid());  // later than the parent's
-  if (now != 0) return next;
+  if (now != 0) return now;
+  const u64 next = now_ns() | 1;  // later than the parent's
   return wiped.process.compare_exchange_strong(now, next, std::memory_order_relaxed) ? next : now;
 }
 
 bool still_holds(const u32* at, u32 value) noexcept {
+  const int saved = errno;
   // Compares, and has nobody to move.
-  return syscall(SYS_futex, at, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 0, nullptr, at, value) >= 0;
+  const bool other = syscall(SYS_futex, at, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 0, nullptr, at, value) < 0 && (errno == EAGAIN || errno == EFAULT);
+  errno = saved;
+  return !other;
 }
 
 bool populate(const void* at, u64 size) noexcept {
   constexpr int populate_write = 23;  // MADV_POPULATE_WRITE
+  const int saved = errno;
   const u64 first = reinterpret_cast<u64>(at) / page_size * page_size, end = align_up(reinterpret_cast<u64>(at) + size, u64{page_size});
   int done;
   do {
     done = madvise(reinterpret_cast<void*>(first), end - first, populate_write);
   } while (done != 0 && (errno == EINTR || errno == EAGAIN));
-  return done == 0 || errno == EINVAL;
+  const bool backed = done == 0 || errno == EINVAL;
+  errno = saved;
+  return backed;
 }
 
 bool futex_wait(const u32* word, u32 value, i64 ns) noexcept {

@@ -78,8 +78,8 @@ u64 pid_namespace() noexcept;
 u64 time_namespace() noexcept;
 // /proc counts processes as this one's PID namespace does. Signal-safe.
 bool proc_is_ours() noexcept;
-// /proc lists this thread. Signal-safe.
-bool thread_listed(i32 pid, i32 tid) noexcept;
+// /proc says that there is no such thread. Signal-safe.
+bool thread_gone(i32 pid, i32 tid) noexcept;
 
 // A number that this process has and its parent had not; the same in all its threads and in a child of vfork. Signal-safe.
 u64 this_process() noexcept;
