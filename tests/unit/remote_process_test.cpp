@@ -411,7 +411,7 @@ int live_as_a_child(std::unique_ptr<ProcessWriter<>>& copy, ProcessWriter<>::Wri
   }
   if (ring->reserve(8)) return 11;
   if (ring->refused() != before + 40001) return 12;
-#if !defined(__SANITIZE_THREAD__)  // it allows no thread here
+#if !defined(RS_TSAN)  // it allows no thread here
   {
     ProcessWriter<> own({own_path, {{1, "app", "tick", "name: tick"}}});
     if (own.error() != 0) return 13;
@@ -470,6 +470,7 @@ TEST_P(RemoteForks, AChildHasNothingOfItsParentsRingsAndService) {
   }
 }
 
+#if !defined(RS_TSAN)  // there the service's descriptors are the process's
 // A child that lives on holds neither its parent's connection nor its socket.
 TEST_P(RemoteForks, AParentsEndIsSeenAlthoughAChildLives) {
   const std::string path = fresh_path();
@@ -531,6 +532,8 @@ TEST(RemoteProcesses, ItsDescriptorsAreItsOwn) {
   }
 }
 
+#endif
+
 // The child of vfork is its parent, as far as memory goes.
 TEST(RemoteProcesses, AChildOfVforkWritesForItsParent) {
   const std::string path = fresh_path();
@@ -590,7 +593,7 @@ TEST_P(RemoteForks, WhileTheServiceIsAtWork) {
   readers.join();
 }
 
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)  // whose run-time has locks of its own at any instruction
+#if defined(__x86_64__) && !defined(RS_TSAN)  // whose run-time has locks of its own at any instruction
 // A fork at each instruction of an event, in a handler of a trap: the child ends the event that was open after its parent has ended it,
 // and finds itself refused then; the parent's books are exact.
 volatile int steps_to_go;

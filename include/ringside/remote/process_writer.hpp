@@ -252,9 +252,9 @@ class ProcessWriter {
     }
 
     // The thread's descriptors are not the process's: no child of fork inherits them, and the program neither closes nor runs out
-    // of them. Where the kernel refuses it, they are the process's.
+    // of them. Where the kernel refuses it, they are the process's; and for the thread sanitizer, which knows one table only.
     void own_descriptors() const noexcept {
-#if defined(SYS_close_range)
+#if defined(SYS_close_range) && !defined(RS_TSAN)
       const unsigned stop = static_cast<unsigned>(stop_);
       if (syscall(SYS_close_range, stop + 1, ~0u, CLOSE_RANGE_UNSHARE) == 0 && stop != 0) syscall(SYS_close_range, 0u, stop - 1, 0u);
 #endif
