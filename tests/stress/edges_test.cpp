@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -362,7 +363,7 @@ struct Part {
   const char* name;
   Answer (*act)(Actor&);
   u32 weight;
-  bool wants_root = false;
+  bool wants_root = false, alone = false;  // alone: no two of them at a time
 };
 constexpr Part parts[] = {
     {"write", write_plainly, 6},
@@ -381,7 +382,7 @@ constexpr Part parts[] = {
     {"list", list, 1},
     {"resize", resize, 2},
     {"trim", trim, 2},
-    {"snapshot", snapshot, 2},
+    {"snapshot", snapshot, 2, false, true},
     {"rm", make_and_remove, 2},
     {"fill", fill_memory, 2, true},
     {"mount", look_through_mount, 2, true},
@@ -478,7 +479,8 @@ class Storm {
       u64 ticket = random_.below(weight);
       auto chosen = chosen_from.begin();
       for (; ticket >= chosen->weight; ++chosen) ticket -= chosen->weight;
-      while (running_.size() >= most_actors) reap();
+      const auto runs_already = [&](const auto& running) { return running.second.name == chosen->name; };
+      while (running_.size() >= most_actors || (chosen->alone && std::any_of(running_.begin(), running_.end(), runs_already))) reap();
       begin(*chosen);
       for (u64 n = random_.below(20); n != 0; --n) reap();
     }
@@ -515,11 +517,14 @@ class Storm {
     Books::Sums& sums = books_.of(where);
     const PastTotals past = instance.past();
     sums.written += past.written, sums.overrun += past.overrun, sums.refused += past.dropped + past.commit_overrun + instance.refused();
+    const bool limited = stage_.takes("nofile") || stage_.takes("as") || stage_.takes("fsize") || stage_.takes("fill");
     u64 before = 0, after = 0, written = 0, refused = 0;
     for (u32 who = 1; who < ledger_.count(); ++who) {
       const Life& life = ledger_[who];
       if (life.where != static_cast<u32>(where)) continue;
       before += life.before, after += life.after, written += life.written, refused += life.refused;
+      if (!limited && life.refused >= 20 && life.written == 0)
+        books_.problem(name + ": life " + std::to_string(who) + " of actor " + std::to_string(life.serial) + " was refused each of its " + std::to_string(life.refused) + " events");
     }
     const auto n = [](u64 x) { return static_cast<unsigned long long>(x); };
     std::printf("%s: tried %llu (%llu in flight of the dead), written %llu = seen %llu + overrun %llu + unread %llu, refused %llu; read twice %llu, gaps %llu\n",
