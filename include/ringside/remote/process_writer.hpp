@@ -4,14 +4,22 @@
 //   if (w.error() != 0) ...
 //   if (auto* ring = w.ring(0)) ring->write(&event, sizeof event);      // null: nobody reads; ring N belongs to one thread
 //
-// Its service is a thread of its own. A reader that goes, or that comes again, takes no memory from under a writing thread: what the
-// thread may still look at stays, some 64 bytes a sub-buffer for each attachment; the shared region is unmapped once no event is open.
+// Its service is a thread of its own, with descriptors of its own. A reader that goes, or that comes again, takes no memory from under a
+// writing thread: what the thread may still look at stays, two pages a ring and more for each attachment; the shared region is unmapped
+// once no event is open.
+//
+// A child of fork, however it was made, has nothing of its parent's rings and service, and no handler had to run for that: events that
+// it writes through its copy are refused and counted (Writer::refused), one that was open ends in memory of its own, and to destroy the
+// copy does nothing. It makes a ProcessWriter of its own, at another path. docs/remote-writers.md, "A fork".
 #pragma once
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <linux/membarrier.h>
 #include <poll.h>
+#include <pthread.h>
 #include <ringside/remote/messages.hpp>
 #include <ringside/remote/remote_writer.hpp>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -20,14 +28,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <memory>
+#include <new>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -82,28 +91,15 @@ class ProcessWriter {
  public:
   using Writer = RemoteWriter<C, N>;
 
-  explicit ProcessWriter(ProcessOptions options) : options_(std::move(options)) {
-    error_ = listen();
-    if (error_ != 0) return;
-    syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
-    service_ = std::thread([this] { serve(); });
-  }
+  explicit ProcessWriter(ProcessOptions options) : service_(new Service(std::move(options), now_)) {}
   ~ProcessWriter() {
-    if (service_.joinable()) {
-      const u64 one = 1;
-      (void)!::write(stop_, &one, sizeof one);
-      service_.join();
-    }
-    if (listening_ >= 0) {
-      ::close(listening_);
-      unlink(options_.path.c_str());
-    }
-    if (stop_ >= 0) ::close(stop_);
+    if (service_->is_ours()) delete service_;
+    else service_->abandon();
   }
   ProcessWriter(const ProcessWriter&) = delete;
   ProcessWriter& operator=(const ProcessWriter&) = delete;
 
-  int error() const noexcept { return error_; }  // an errno, if the path could not be listened at
+  int error() const noexcept { return service_->error(); }  // an errno, if the path could not be listened at
 
   // Null while nobody is attached, or beyond the reader's rings.
   RS_INLINE Writer* ring(u32 index) noexcept {
@@ -112,264 +108,397 @@ class ProcessWriter {
   }
 
  private:
-  struct Zeros {
-    void operator()(void* p) const noexcept { std::free(p); }
+  static u64 page_bytes() noexcept { return static_cast<u64>(sysconf(_SC_PAGESIZE)); }
+
+  // Zeros, and zeros again in a child of fork up to `wiped`, by the kernel.
+  class Zeros {
+   public:
+    Zeros(u64 wiped, u64 kept) noexcept : bytes_(align_up(wiped, page_bytes()) + align_up(kept, page_bytes())) {
+      void* const at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (at == MAP_FAILED) return;
+      at_ = static_cast<u8*>(at);
+      if (madvise(at, align_up(wiped, page_bytes()), MADV_WIPEONFORK) == 0) start_ = at_ + align_up(wiped, page_bytes()) - wiped;
+    }
+    ~Zeros() {
+      if (at_ != nullptr) munmap(at_, bytes_);
+    }
+    Zeros(const Zeros&) = delete;
+    Zeros& operator=(const Zeros&) = delete;
+    u8* get() const noexcept { return start_; }  // `wiped` bytes, and `kept` behind them; null if they cannot be had
+
+   private:
+    u64 bytes_;
+    u8 *at_ = nullptr, *start_ = nullptr;
   };
+
+  // The region as it is mapped: pieces, and behind each of them a page that grows downwards. Children of fork get no piece
+  // (MADV_DONTFORK). What an event that is open there touches of it becomes a page of zeros of the child's own, as below a stack; and as
+  // below a stack the kernel keeps everybody else out, up to 1 MiB: so a piece is no longer than that, but for regions beyond 4 GiB.
+  class Region {
+   public:
+    explicit Region(u64 bytes) noexcept : bytes_(bytes), page_(page_bytes()) {
+      while (bytes_ / (u64{1} << shift_) > 4096) ++shift_;
+    }
+    ~Region() { unmap(); }
+    Region(const Region&) = delete;
+    Region& operator=(const Region&) = delete;
+    u64 mapped_bytes() const noexcept { return page_ + place(bytes_ - 1) + 1 + page_; }
+    u8* at(u64 offset) const noexcept { return start_ + page_ + place(offset); }
+    // The files, back to back. Answers an errno.
+    int map(const int* fds, size_t n) noexcept {
+      void* const all = mmap(nullptr, mapped_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (all == MAP_FAILED) return errno;
+      start_ = static_cast<u8*>(all);
+      return put(fds, n);
+    }
+    void unmap() noexcept {
+      if (start_ != nullptr) munmap(start_, mapped_bytes());
+      start_ = nullptr;
+    }
+    void keep() noexcept { start_ = nullptr; }  // for good: somebody is still in there
+
+   private:
+    u64 piece() const noexcept { return u64{1} << shift_; }
+    u64 place(u64 offset) const noexcept { return offset + (offset >> shift_) * page_; }
+    int put(const int* fds, size_t n) noexcept {
+      u64 offset = 0;
+      for (size_t k = 0; k < n; ++k) {
+        struct stat st {};
+        if (fstat(fds[k], &st) != 0) return errno;
+        for (u64 from = 0, size = static_cast<u64>(st.st_size); from < size;) {
+          const u64 part = std::min(size - from, piece() - offset % piece());
+          constexpr int both = PROT_READ | PROT_WRITE;
+          if (mmap(at(offset), part, both, MAP_SHARED | MAP_FIXED, fds[k], static_cast<off_t>(from)) == MAP_FAILED ||
+              madvise(at(offset), part, MADV_DONTFORK) != 0)
+            return errno;
+          from += part;
+          offset += part;
+          if ((offset % piece() == 0 || offset == bytes_) &&
+              mmap(at(offset - 1) + 1, page_, both, MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED)
+            return errno;
+        }
+      }
+      return 0;
+    }
+    u64 bytes_, page_;
+    u32 shift_ = 20;
+    u8* start_ = nullptr;
+  };
+
   struct Session {
-    u8* region = nullptr;
-    u64 bytes = 0;
+    explicit Session(u64 bytes) noexcept : region(bytes) {}
+    Region region;
     Descriptor descriptor;
     std::vector<u64> blob;
-    std::vector<std::unique_ptr<void, Zeros>> memory;
+    std::vector<std::unique_ptr<Zeros>> memory;  // control words: the gate is wiped, all from the writer's words on is copied
     std::vector<std::unique_ptr<Writer>> rings;
   };
 
-  int listen() {
-    sockaddr_un at{};
-    at.sun_family = AF_UNIX;
-    if (options_.path.empty() || options_.path.size() >= sizeof at.sun_path) return ENAMETOOLONG;
-    std::memcpy(at.sun_path, options_.path.c_str(), options_.path.size());
-    listening_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (listening_ < 0) return errno;
-    // A socket that a dead writer left behind is nobody's.
-    if (connect(listening_, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0 || errno == EAGAIN) return EADDRINUSE;
-    if (errno == ECONNREFUSED) unlink(options_.path.c_str());
-    if (fchmod(listening_, 0600) != 0 || bind(listening_, reinterpret_cast<sockaddr*>(&at), sizeof at) != 0) return errno;
-    if (::listen(listening_, 4) != 0) return errno;
-    stop_ = eventfd(0, EFD_CLOEXEC);
-    return stop_ < 0 ? errno : 0;
-  }
-
-  void serve() {
-    for (;;) {
-      // A reader's requests are waited for in recvmsg alone, which is faster; what else there is has time.
-      pollfd on[2] = {{stop_, POLLIN, 0}, {listening_, POLLIN, 0}};
-      if (poll(on, 2, reader_ >= 0 ? 0 : -1) < 0 && errno != EINTR) break;
-      if (on[0].revents != 0) break;
-      if (on[1].revents != 0) {
-        const int fd = accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC);
-        if (fd >= 0 && reader_ >= 0) {
-          const Answer busy{message_magic, Ask::attach, 0, EBUSY, 0, 0, 0};
-          (void)!send(fd, &busy, sizeof busy, MSG_NOSIGNAL | MSG_DONTWAIT);
-          ::close(fd);
-        } else if (fd >= 0) {
-          reader_ = fd;
-          const timeval now_and_then{0, 50000};
-          setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &now_and_then, sizeof now_and_then);
-        }
+  class Service {
+   public:
+    Service(ProcessOptions options, std::atomic<Session*>& now) : options_(std::move(options)), now_(now) {
+      if (ours_.get() == nullptr || (stop_ = eventfd(0, EFD_CLOEXEC)) < 0) {
+        error_ = errno;
+        return;
       }
-      for (int n = 0; reader_ >= 0 && n < 100; ++n) {
-        const Next next = one_request();
-        if (next == Next::gone) hang_up();
-        if (next != Next::served) break;
-      }
-    }
-    hang_up();
-  }
-
-  void hang_up() {
-    detach();
-    if (reader_ >= 0) ::close(reader_);
-    reader_ = -1;
-  }
-
-  enum class Next { served, nothing, gone };
-  Next one_request() {
-    Request q{};
-    Files files;
-    if (const Next next = receive(q, files); next != Next::served) return next;
-    EventAnswer a{};
-    a.head = {message_magic, q.ask, q.sequence, 0, 0, 0, 0};
-    size_t size = sizeof a.head;
-    Session* const s = now_.load(std::memory_order_relaxed);
-    const bool has_ring = s != nullptr && q.ring < s->rings.size();
-    switch (q.ask) {
-      case Ask::attach:
-        a.head.error = s != nullptr ? EBUSY : q.argument != 1 ? EPROTONOSUPPORT : attach(files);
-        a.head.argument = options_.events.size();
-        break;
-      case Ask::event: {
-        if (q.ring >= options_.events.size()) {
-          a.head.error = ENOENT;
-          break;
-        }
-        const ProcessEvent& e = options_.events[q.ring];
-        a.head.argument = e.id;
-        e.system.copy(a.system, sizeof a.system - 1);
-        e.name.copy(a.name, sizeof a.name - 1);
-        e.format.copy(a.format, sizeof a.format - 1);
-        size = sizeof a;
-        break;
-      }
-      case Ask::enable:
-      case Ask::disable:
-        if (s == nullptr) {
-          a.head.error = ENODEV;
-          break;
-        }
-        for (auto& ring : s->rings) q.ask == Ask::enable ? ring->enable() : ring->disable();
-        if (q.ask == Ask::disable && !calm(*s)) a.head.error = EBUSY;
-        break;
-      case Ask::swap:
-        if (has_ring) {
-          const Swapped got = s->rings[q.ring]->swap_reader(static_cast<u32>(q.argument));
-          a.head.argument = static_cast<u64>(got.what);
-          a.head.id = got.id;
-        } else {
-          a.head.error = ENODEV;
-        }
-        break;
-      case Ask::update:
-        if (has_ring)
-          s->rings[q.ring]->update_footers();
-        else
-          a.head.error = ENODEV;
-        break;
-      case Ask::reset:
-        a.head.error = has_ring ? reset(*s->rings[q.ring]) : ENODEV;
-        break;
-      default:
-        return Next::gone;
-    }
-    files.close();
-    ssize_t n;
-    do n = send(reader_, &a, size, MSG_NOSIGNAL | MSG_DONTWAIT);  // who asks and does not listen is hung up on
-    while (n < 0 && errno == EINTR);
-    return n == static_cast<ssize_t>(size) ? Next::served : Next::gone;
-  }
-
-  struct Files {
-    int fd[most_files];
-    size_t n = 0;
-    ~Files() { close(); }
-    void close() {
-      while (n != 0) ::close(fd[--n]);
-    }
-  };
-  Next receive(Request& q, Files& files) {
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * most_files)];
-    iovec part{&q, sizeof q};
-    msghdr m{};
-    m.msg_iov = &part;
-    m.msg_iovlen = 1;
-    m.msg_control = control;
-    m.msg_controllen = sizeof control;
-    ssize_t n;
-    do n = recvmsg(reader_, &m, MSG_CMSG_CLOEXEC);
-    while (n < 0 && errno == EINTR);
-    if (n < 0 && errno == EAGAIN) return Next::nothing;
-    if (n >= 0)
-      for (cmsghdr* c = CMSG_FIRSTHDR(&m); c != nullptr; c = CMSG_NXTHDR(&m, c))
-        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-          for (size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0) && files.n < most_files; at += sizeof(int))
-            std::memcpy(&files.fd[files.n++], CMSG_DATA(c) + at, sizeof(int));
-    return n == sizeof q && q.magic == message_magic && (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 ? Next::served : Next::gone;
-  }
-
-  static int attach_problem(const Files& files, u64& blob_bytes, u64& region_bytes) {
-    struct stat st {};
-    if (files.n < 2 || fstat(files.fd[0], &st) != 0) return EBADF;
-    blob_bytes = static_cast<u64>(st.st_size);
-    if (blob_bytes < sizeof(DescriptorHeader) || blob_bytes > 1u << 30) return EINVAL;
-    for (size_t k = 1; k < files.n; ++k) {
-      // Memory that could be cut under us would kill us; what grew before it is mapped would lie on what is behind the region.
-      constexpr int sized = F_SEAL_SHRINK | F_SEAL_GROW;
-      const int seals = fcntl(files.fd[k], F_GET_SEALS);
-      if (seals < 0 || (seals & sized) != sized) return EPERM;
-      if (fstat(files.fd[k], &st) != 0) return EBADF;
-      if (st.st_size <= 0 || st.st_size % 4096 != 0 || st.st_size > INT64_MAX - static_cast<i64>(region_bytes)) return EINVAL;
-      region_bytes += static_cast<u64>(st.st_size);
-    }
-    return 0;
-  }
-
-  // The region in one piece: null if that fails, and errno.
-  static u8* map_region(const Files& files, u64 bytes) {
-    void* const at = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at == MAP_FAILED) return nullptr;
-    u8* to = static_cast<u8*>(at);
-    for (size_t k = 1; k < files.n; ++k) {
-      struct stat st {};
-      if (fstat(files.fd[k], &st) != 0 ||
-          mmap(to, static_cast<size_t>(st.st_size), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, files.fd[k], 0) == MAP_FAILED) {
-        const int error = errno;
-        munmap(at, bytes);
-        errno = error;
+      *ours_.get() = 1;
+      syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+      const auto live = [](void* service) -> void* {
+        static_cast<Service*>(service)->live();
         return nullptr;
-      }
-      to += st.st_size;
+      };
+      error_ = -1;
+      sigset_t all, before;
+      sigfillset(&all);
+      pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's handlers may write, and not on this thread
+      const int error = pthread_create(&thread_, nullptr, live, this);
+      pthread_sigmask(SIG_SETMASK, &before, nullptr);
+      has_thread_ = error == 0;
+      if (has_thread_)
+        error_.wait(-1);
+      else
+        error_ = error;
     }
-    return static_cast<u8*>(at);
-  }
+    ~Service() {
+      if (has_thread_) {
+        const u64 one = 1;
+        (void)!::write(stop_, &one, sizeof one);
+        pthread_join(thread_, nullptr);
+      }
+      if (stop_ >= 0) ::close(stop_);
+    }
+    Service(const Service&) = delete;
+    Service& operator=(const Service&) = delete;
 
-  int attach(const Files& files) {
-    u64 blob_bytes = 0, region_bytes = 0;
-    if (const int error = attach_problem(files, blob_bytes, region_bytes); error != 0) return error;
-    auto session = std::make_unique<Session>();
-    Session& s = *session;
-    s.blob.resize((blob_bytes + 7) / 8);
-    if (pread(files.fd[0], s.blob.data(), blob_bytes, 0) != static_cast<ssize_t>(blob_bytes)) return EINVAL;
-    if (!WildDescriptor(s.blob.data(), blob_bytes).check(region_bytes, s.descriptor).good()) return EINVAL;
-    s.region = map_region(files, region_bytes);
-    if (s.region == nullptr) return errno;
-    s.bytes = region_bytes;
-    C clock{};
-    if constexpr (requires { clock.kind; }) clock.kind = s.descriptor.clock();
-    for (u32 k = 0; k < s.descriptor.nr_rings(); ++k) {
-      const RingLayout ring = s.descriptor.ring(k);
-      const u64 bytes = Writer::private_bytes(ring);
-      s.memory.emplace_back(std::aligned_alloc(64, bytes));
-      if (s.memory.back() == nullptr) {
-        munmap(s.region, region_bytes);
+    int error() const noexcept { return error_; }
+    bool is_ours() const noexcept { return !has_thread_ || *ours_.get() == 1; }
+    // In a child of fork: the thread is not there, and may have held any lock. Nothing is done, nor freed.
+    void abandon() noexcept {
+      next_abandoned_ = abandoned_;
+      abandoned_ = this;
+    }
+
+   private:
+    void live() {
+      own_descriptors();
+      const int error = listen();
+      error_ = error;
+      error_.notify_all();
+      if (error == 0) {
+        serve();
+        unlink(options_.path.c_str());
+      }
+      if (listening_ >= 0) ::close(listening_);
+    }
+
+    // The thread's descriptors are not the process's: no child of fork inherits them, and the program neither closes nor runs out
+    // of them. Where the kernel refuses it, they are the process's; and for the thread sanitizer, which knows one table only.
+    void own_descriptors() const noexcept {
+#if defined(SYS_close_range) && !defined(RS_TSAN)
+      const unsigned stop = static_cast<unsigned>(stop_);
+      if (syscall(SYS_close_range, stop + 1, ~0u, CLOSE_RANGE_UNSHARE) == 0 && stop != 0) syscall(SYS_close_range, 0u, stop - 1, 0u);
+#endif
+    }
+
+    int listen() {
+      sockaddr_un at{};
+      at.sun_family = AF_UNIX;
+      if (options_.path.empty() || options_.path.size() >= sizeof at.sun_path) return ENAMETOOLONG;
+      std::memcpy(at.sun_path, options_.path.c_str(), options_.path.size());
+      listening_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+      if (listening_ < 0) return errno;
+      // A socket that a dead writer left behind is nobody's.
+      if (connect(listening_, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0 || errno == EAGAIN) return EADDRINUSE;
+      if (errno == ECONNREFUSED) unlink(options_.path.c_str());
+      if (fchmod(listening_, 0600) != 0 || bind(listening_, reinterpret_cast<sockaddr*>(&at), sizeof at) != 0) return errno;
+      return ::listen(listening_, 4) != 0 ? errno : 0;
+    }
+
+    void serve() {
+      for (;;) {
+        // A reader's requests are waited for in recvmsg alone, which is faster; what else there is has time.
+        pollfd on[2] = {{stop_, POLLIN, 0}, {listening_, POLLIN, 0}};
+        if (poll(on, 2, reader_ >= 0 ? 0 : -1) < 0 && errno != EINTR) break;
+        if (on[0].revents != 0) break;
+        if (on[1].revents != 0) {
+          const int fd = accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC);
+          if (fd >= 0 && reader_ >= 0) {
+            const Answer busy{message_magic, Ask::attach, 0, EBUSY, 0, 0, 0};
+            (void)!send(fd, &busy, sizeof busy, MSG_NOSIGNAL | MSG_DONTWAIT);
+            ::close(fd);
+          } else if (fd >= 0) {
+            reader_ = fd;
+            const timeval now_and_then{0, 50000};
+            setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &now_and_then, sizeof now_and_then);
+          }
+        }
+        for (int n = 0; reader_ >= 0 && n < 100; ++n) {
+          const Next next = one_request();
+          if (next == Next::gone) hang_up();
+          if (next != Next::served) break;
+        }
+      }
+      hang_up();
+    }
+
+    void hang_up() {
+      detach();
+      if (reader_ >= 0) ::close(reader_);
+      reader_ = -1;
+    }
+
+    enum class Next { served, nothing, gone };
+    Next one_request() {
+      Request q{};
+      Files files;
+      if (const Next next = receive(q, files); next != Next::served) return next;
+      EventAnswer a{};
+      a.head = {message_magic, q.ask, q.sequence, 0, 0, 0, 0};
+      size_t size = sizeof a.head;
+      Session* const s = now_.load(std::memory_order_relaxed);
+      const bool has_ring = s != nullptr && q.ring < s->rings.size();
+      switch (q.ask) {
+        case Ask::attach:
+          a.head.error = s != nullptr ? EBUSY : q.argument != 1 ? EPROTONOSUPPORT : attach_if_room(files);
+          a.head.argument = options_.events.size();
+          break;
+        case Ask::event: {
+          if (q.ring >= options_.events.size()) {
+            a.head.error = ENOENT;
+            break;
+          }
+          const ProcessEvent& e = options_.events[q.ring];
+          a.head.argument = e.id;
+          e.system.copy(a.system, sizeof a.system - 1);
+          e.name.copy(a.name, sizeof a.name - 1);
+          e.format.copy(a.format, sizeof a.format - 1);
+          size = sizeof a;
+          break;
+        }
+        case Ask::enable:
+        case Ask::disable:
+          if (s == nullptr) {
+            a.head.error = ENODEV;
+            break;
+          }
+          for (auto& ring : s->rings) q.ask == Ask::enable ? ring->enable() : ring->disable();
+          if (q.ask == Ask::disable && !calm(*s)) a.head.error = EBUSY;
+          break;
+        case Ask::swap:
+          if (has_ring) {
+            const Swapped got = s->rings[q.ring]->swap_reader(static_cast<u32>(q.argument));
+            a.head.argument = static_cast<u64>(got.what);
+            a.head.id = got.id;
+          } else {
+            a.head.error = ENODEV;
+          }
+          break;
+        case Ask::update:
+          if (has_ring)
+            s->rings[q.ring]->update_footers();
+          else
+            a.head.error = ENODEV;
+          break;
+        case Ask::reset:
+          a.head.error = has_ring ? reset(*s->rings[q.ring]) : ENODEV;
+          break;
+        default:
+          return Next::gone;
+      }
+      files.close();
+      ssize_t n;
+      do n = send(reader_, &a, size, MSG_NOSIGNAL | MSG_DONTWAIT);  // who asks and does not listen is hung up on
+      while (n < 0 && errno == EINTR);
+      return n == static_cast<ssize_t>(size) ? Next::served : Next::gone;
+    }
+
+    struct Files {
+      int fd[most_files];
+      size_t n = 0;
+      ~Files() { close(); }
+      void close() {
+        while (n != 0) ::close(fd[--n]);
+      }
+    };
+    Next receive(Request& q, Files& files) {
+      alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * most_files)];
+      iovec part{&q, sizeof q};
+      msghdr m{};
+      m.msg_iov = &part;
+      m.msg_iovlen = 1;
+      m.msg_control = control;
+      m.msg_controllen = sizeof control;
+      ssize_t n;
+      do n = recvmsg(reader_, &m, MSG_CMSG_CLOEXEC);
+      while (n < 0 && errno == EINTR);
+      if (n < 0 && errno == EAGAIN) return Next::nothing;
+      if (n >= 0)
+        for (cmsghdr* c = CMSG_FIRSTHDR(&m); c != nullptr; c = CMSG_NXTHDR(&m, c))
+          if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+            for (size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0) && files.n < most_files; at += sizeof(int))
+              std::memcpy(&files.fd[files.n++], CMSG_DATA(c) + at, sizeof(int));
+      return n == sizeof q && q.magic == message_magic && (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 ? Next::served : Next::gone;
+    }
+
+    static int attach_problem(const Files& files, u64& blob_bytes, u64& region_bytes) {
+      struct stat st {};
+      if (files.n < 2 || fstat(files.fd[0], &st) != 0) return EBADF;
+      blob_bytes = static_cast<u64>(st.st_size);
+      if (blob_bytes < sizeof(DescriptorHeader) || blob_bytes > 1u << 30) return EINVAL;
+      for (size_t k = 1; k < files.n; ++k) {
+        // Memory that could be cut under us would kill us; what grew before it is mapped would lie on what is behind the region.
+        constexpr int sized = F_SEAL_SHRINK | F_SEAL_GROW;
+        const int seals = fcntl(files.fd[k], F_GET_SEALS);
+        if (seals < 0 || (seals & sized) != sized) return EPERM;
+        if (fstat(files.fd[k], &st) != 0) return EBADF;
+        if (st.st_size <= 0 || st.st_size % 4096 != 0 || st.st_size > INT64_MAX - static_cast<i64>(region_bytes)) return EINVAL;
+        region_bytes += static_cast<u64>(st.st_size);
+      }
+      return 0;
+    }
+
+    int attach_if_room(const Files& files) {
+#if defined(__cpp_exceptions)
+      try {
+        return attach(files);
+      } catch (const std::bad_alloc&) {
         return ENOMEM;
       }
-      std::memset(s.memory.back().get(), 0, bytes);
-      s.rings.push_back(std::make_unique<Writer>(s.descriptor, ring, s.region, s.memory.back().get(), clock));
+#else
+      return attach(files);
+#endif
     }
-    sessions_.push_back(std::move(session));
-    now_.store(sessions_.back().get(), std::memory_order_release);
-    return 0;
-  }
-
-  static void heavy() noexcept { syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); }
-  template <class Q>
-  static bool patiently(Q quiet) {
-    for (int i = 0; i < 100; ++i) {
-      if (quiet()) return true;
-      usleep(1000);
+    int attach(const Files& files) {
+      u64 blob_bytes = 0, region_bytes = 0;
+      if (const int error = attach_problem(files, blob_bytes, region_bytes); error != 0) return error;
+      auto session = std::make_unique<Session>(region_bytes);
+      Session& s = *session;
+      s.blob.resize((blob_bytes + 7) / 8);
+      if (pread(files.fd[0], s.blob.data(), blob_bytes, 0) != static_cast<ssize_t>(blob_bytes)) return EINVAL;
+      if (!WildDescriptor(s.blob.data(), blob_bytes).check(region_bytes, s.descriptor).good()) return EINVAL;
+      if (const int error = s.region.map(files.fd + 1, files.n - 1); error != 0) return error;
+      C clock{};
+      if constexpr (requires { clock.kind; }) clock.kind = s.descriptor.clock();
+      for (u32 k = 0; k < s.descriptor.nr_rings(); ++k) {
+        const RingLayout ring = s.descriptor.ring(k);
+        constexpr u64 wiped = offsetof(Control, tail);  // the gate among them
+        s.memory.push_back(std::make_unique<Zeros>(wiped, Writer::private_bytes(ring) - wiped));
+        if (s.memory.back()->get() == nullptr) return ENOMEM;
+        s.rings.push_back(std::make_unique<Writer>(s.descriptor, ring, [&](u64 offset) { return s.region.at(offset); }, s.memory.back()->get(), clock));
+      }
+      sessions_.push_back(std::move(session));
+      now_.store(sessions_.back().get(), std::memory_order_release);
+      return 0;
     }
-    return false;
-  }
-  static bool calm(Session& s) {
-    return patiently([&] {
-      for (auto& ring : s.rings)
-        if (!ring->quiet(heavy)) return false;
-      return true;
-    });
-  }
-  static int reset(Writer& ring) {
-    const bool was = ring.enabled();
-    ring.disable();
-    const bool quiet = patiently([&] { return ring.quiet(heavy); });
-    if (quiet) ring.reset();
-    if (was) ring.enable();
-    return quiet ? 0 : EBUSY;
-  }
 
-  // A thread that is in the middle of an event keeps the region.
-  void detach() {
-    Session* const s = now_.load(std::memory_order_relaxed);
-    if (s == nullptr) return;
-    for (auto& ring : s->rings) ring->disable();
-    now_.store(nullptr, std::memory_order_release);
-    if (calm(*s)) munmap(s->region, s->bytes);
-  }
+    static void heavy() noexcept { syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); }
+    template <class Q>
+    static bool patiently(Q quiet) {
+      for (int i = 0; i < 100; ++i) {
+        if (quiet()) return true;
+        usleep(1000);
+      }
+      return false;
+    }
+    static bool calm(Session& s) {
+      return patiently([&] {
+        for (auto& ring : s.rings)
+          if (!ring->quiet(heavy)) return false;
+        return true;
+      });
+    }
+    static int reset(Writer& ring) {
+      const bool was = ring.enabled();
+      ring.disable();
+      const bool quiet = patiently([&] { return ring.quiet(heavy); });
+      if (quiet) ring.reset();
+      if (was) ring.enable();
+      return quiet ? 0 : EBUSY;
+    }
 
-  ProcessOptions options_;
-  int listening_ = -1, reader_ = -1, stop_ = -1, error_ = 0;
+    // A thread that is in the middle of an event keeps the region.
+    void detach() {
+      Session* const s = now_.load(std::memory_order_relaxed);
+      if (s == nullptr) return;
+      for (auto& ring : s->rings) ring->disable();
+      now_.store(nullptr, std::memory_order_release);
+      calm(*s) ? s->region.unmap() : s->region.keep();
+    }
+
+    ProcessOptions options_;
+    std::atomic<Session*>& now_;
+    const Zeros ours_{1, 0};  // 1; 0 in a child of fork
+    int listening_ = -1, reader_ = -1, stop_ = -1;
+    std::atomic<int> error_{0};  // -1: not known yet
+    std::vector<std::unique_ptr<Session>> sessions_;  // those before: a thread may be about to look at their private words
+    pthread_t thread_{};
+    bool has_thread_ = false;
+    Service* next_abandoned_ = nullptr;
+    inline static Service* abandoned_ = nullptr;
+  };
+
   std::atomic<Session*> now_{nullptr};
-  std::vector<std::unique_ptr<Session>> sessions_;  // those before: a thread may be about to look at their private words
-  std::thread service_;
+  Service* const service_;
 };
 
 }  // namespace ringside::remote

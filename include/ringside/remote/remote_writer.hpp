@@ -47,6 +47,7 @@ template <Memory M, Orders O>
 class Published {
  public:
   static constexpr bool has_bell = false;
+  static constexpr u64 gate_open = gate_remote_open;
   Published() = default;
   // meta: the shared meta-page, or a private one that footers are made of.
   Published(const Ring& ring, abi::MetaPage* meta, u32 ring_id, bool footers) noexcept
@@ -117,17 +118,21 @@ class RemoteWriter {
     return align_up(u64{sizeof(Control)} + u64{r.nr_pages} * (sizeof(Record) + sizeof(u8*)), u64{64});
   }
 
-  // Starts disabled. memory: private_bytes(r) of zeros that nobody else sees. Sub-buffers are emptied.
-  RemoteWriter(const Descriptor& d, const RingLayout& r, void* region, void* memory, C clock) noexcept
-      : ring_(lay_out(d, r, static_cast<u8*>(region), memory)),
+  // Starts disabled. memory: private_bytes(r) of zeros that nobody else sees. Sub-buffers are emptied. at(offset): where that stands.
+  template <class At>
+    requires requires(At& at) { static_cast<u8*>(at(u64{0})); }
+  RemoteWriter(const Descriptor& d, const RingLayout& r, At at, void* memory, C clock) noexcept
+      : ring_(lay_out(d, r, at, memory)),
         footers_(d.layout() == Layout::footers),
         id_(r.id),
         shown_(ring_, footers_ ? &own_meta_ : reinterpret_cast<abi::MetaPage*>(ring_.data), r.id, footers_),
         writer_(ring_, clock, {}, shown_),
         reader_(ring_) {
-    disable();
+    M::store(&ctl().gate, gate_remote_open | gate_off, Order::relaxed);
     empty();
   }
+  RemoteWriter(const Descriptor& d, const RingLayout& r, void* region, void* memory, C clock) noexcept
+      : RemoteWriter(d, r, [region](u64 offset) { return static_cast<u8*>(region) + offset; }, memory, clock) {}
   RemoteWriter(const RemoteWriter&) = delete;
   RemoteWriter& operator=(const RemoteWriter&) = delete;
 
@@ -207,6 +212,7 @@ class RemoteWriter {
   // Empties the ring; the reader starts anew, at sub-buffer 0. Disabled and quiet before.
   void reset() noexcept {
     clear_words(ring_);
+    __atomic_fetch_or(&ctl().gate, gate_remote_open, __ATOMIC_SEQ_CST);
     empty();
   }
 
@@ -222,15 +228,18 @@ class RemoteWriter {
   }
 
   u32 id() const noexcept { return id_; }
+  // Events that were refused for want of room (nested ones), and, in a child of fork, because the ring is the parent's.
+  u64 refused() const noexcept { return M::load(&ctl().dropped, Order::relaxed) + M::load(&ctl().commit_overrun, Order::relaxed); }
   const Ring& ring() const noexcept { return ring_; }
 
  private:
   Control& ctl() const noexcept { return *ring_.control; }
   [[gnu::noinline]] ReaderPlace reader_place() const noexcept { return reader_of(reader_.state().page); }
-  static Ring lay_out(const Descriptor& d, const RingLayout& r, u8* region, void* memory) noexcept {
-    Ring ring{d.geometry(r.nr_pages), static_cast<Control*>(memory), region + r.meta};
+  template <class At>
+  static Ring lay_out(const Descriptor& d, const RingLayout& r, At& at, void* memory) noexcept {
+    Ring ring{d.geometry(r.nr_pages), static_cast<Control*>(memory), at(r.meta)};
     auto* const places = reinterpret_cast<u8**>(&ring.record(r.nr_pages));
-    for (u32 id = 0; id < r.nr_pages; ++id) places[id] = region + r.pages[id];
+    for (u32 id = 0; id < r.nr_pages; ++id) places[id] = at(r.pages[id]);
     ring.places = places;
     return ring;
   }

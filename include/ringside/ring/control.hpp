@@ -105,6 +105,7 @@ inline constexpr u64 gate_moved = u64{1} << 62;
 inline constexpr u64 gate_corrupt = u64{1} << 61;  // of a CPU's ring: its words contradict each other, nobody writes to it any more
 constexpr bool gate_refuses(u64 gate) noexcept { return (gate & (gate_off | gate_moved)) != 0; }
 constexpr u64 gate_park(u64 position) noexcept { return position + 2; }
+inline constexpr u64 gate_remote_open = 1;  // of an external writer's ring: zeros, as a child of fork finds them, are not open
 inline constexpr u64 gate_cpu_open = 1;  // of a CPU's ring: zeros are not open, so that nobody writes where its memory was taken away
 
 // The two regions, and where things are in them.

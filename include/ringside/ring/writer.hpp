@@ -17,7 +17,7 @@
 namespace ringside {
 
 // no_memory: there is none for the next sub-buffer. Of the rings of CPUs, no_ring: the thread is not registered, or its CPU's ring cannot be had;
-// interrupted: each try was.
+// interrupted: each try was. Of an external writer's, no_ring: this process is a child of fork.
 enum class Refused : u8 { no, too_big, disabled, moved, full, commit_overrun, corrupt, no_memory, no_ring, interrupted };
 
 // A reserved payload: `size` bytes as asked for; falsy with a reason when refused.
@@ -43,6 +43,7 @@ concept RingClock = requires(C& c) {
 // Called by who moves the words that each stands for; a handler may come in at any point, and does the same.
 struct ShowNothing {
   static constexpr bool has_bell = true;              // somebody may wait who hears the Doorbell
+  static constexpr u64 gate_open = 0;                 // what the gate says while nobody has closed it
   static void committed(u32) noexcept {}              // as many events more, after their bytes
   static void overwrote(u32) noexcept {}              // a sub-buffer with as many events
   static void touched() noexcept {}                   // the tail has moved
@@ -136,7 +137,7 @@ class Writer {
   RS_INLINE bool reserve_usually(Control& c, u32 size, Slot& slot) noexcept {
     /*A*/ M::store(&c.nest, u64{1}, Order::relaxed);
     M::fence_light();
-    if (M::load(&c.gate, Order::relaxed) != 0) [[unlikely]]
+    if (M::load(&c.gate, Order::relaxed) != Show::gate_open) [[unlikely]]
       return false;
     /*B*/ Record* const rec = pointer<Record>(M::load(&here_, Order::relaxed));
     u8* const subbuf = pointer<u8>(M::load(&here_data_, Order::relaxed));
@@ -217,7 +218,7 @@ class Writer {
       M::store(&here_, address(&nowhere_), Order::relaxed);
       M::fence_light();
     }
-    if (u64 gate = M::load(&ctl().gate, Order::relaxed); gate != 0 && !pass_gate(gate)) return leave_closed(slot, gate);
+    if (u64 gate = M::load(&ctl().gate, Order::relaxed); gate != Show::gate_open && !pass_gate(gate)) return leave_closed(slot, gate);
     for (;;) {
       /*B*/ const u64 tail = M::load(&ctl().tail, Order::relaxed);
       const Place place = place_of(tail);
@@ -316,7 +317,11 @@ class Writer {
   }
   // The gate is closed: whoever closed it may have the ring for himself, so nothing but nest is touched.
   RS_NOINLINE bool leave_closed(Slot& slot, u64 gate) noexcept {
-    const Refused why = (gate & gate_moved) != 0 ? Refused::moved : Refused::disabled;
+    Refused why = (gate & gate_moved) != 0 ? Refused::moved : Refused::disabled;
+    if (Show::gate_open != 0 && (gate & Show::gate_open) == 0) {
+      why = Refused::no_ring;
+      M::add_local(&ctl().dropped, 1);
+    }
     const u64 nest = M::load(&ctl().nest, Order::relaxed);
     if (nest != 1) {
       M::store(&ctl().nest, nest - 1, Order::relaxed);
@@ -340,7 +345,7 @@ class Writer {
       M::store(&ctl().nest, u64{1}, Order::relaxed);
       M::fence_light();
       gate = M::load(&ctl().gate, Order::relaxed);
-      if (gate == 0 || (!keeps_out(gate) && unpublished()) || O.bug == Bug::no_second_gate) return true;
+      if (gate == Show::gate_open || (!keeps_out(gate) && unpublished()) || O.bug == Bug::no_second_gate) return true;
       M::store(&ctl().nest, u64{0}, O.quiet_publish);  // pairs: QUIET
       M::fence_light();
     } while (!keeps_out(gate) && unpublished());  // a handler came in between
@@ -359,7 +364,7 @@ class Writer {
 
   // Closed by a controller: off, moved, or "leave this position". False: `gate` says why.
   RS_NOINLINE bool pass_gate(u64& gate) noexcept {
-    if (gate_refuses(gate)) return false;
+    if (gate_refuses(gate) || Show::gate_open != 0) return false;
     const u64 tail = M::load(&ctl().tail, Order::relaxed);
     const Place place = place_of(tail);
     if (gate_park(place.position) == gate && ring_.geometry.holds(place.id)) {
