@@ -11,7 +11,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
 #include <new>
+#include <utility>
 
 #include "instance/process.hpp"
 #include "instance/members.hpp"
@@ -61,6 +63,8 @@ struct ThreadRings {
   u32 depth;  // events on their way
   Open open[most_depth];
   Own* own[most_depth];  // of the event that is as deep
+  u32 nr_left;
+  Own* left[4];          // the newest that an event was left in
   Own first;             // the others have a page each, because handlers cannot allocate
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local ThreadRings these{};
@@ -118,12 +122,17 @@ void end_left(u32 depth) noexcept {
   if (before.events == not_begun || own == nullptr || books_of(own->mapped.ring) == before)
     if (const Opened* const in = own != nullptr ? own->in : opened_now(); in != nullptr)
       __atomic_fetch_add(&in->words.control->refused, u64{1}, __ATOMIC_RELAXED);
-  if (own != nullptr && __atomic_load_n(&own->mapped.ring.control->nest, __ATOMIC_RELAXED) != 0) release(own);
+  if (own == nullptr || __atomic_load_n(&own->mapped.ring.control->nest, __ATOMIC_RELAXED) == 0) return;
+  // Not unmapped at once: where handlers switch stacks behind the kernel's back, its event may come back.
+  Own*& place = these.left[these.nr_left++ % std::size(these.left)];
+  release(place);
+  place = std::exchange(own, nullptr);
 }
 
 void release_all() noexcept {
   while (these.depth != 0) end_left(--these.depth);
   for (Own*& own : these.own) release(own);
+  for (Own*& own : these.left) release(own);
 }
 
 void at_thread_end(void*) {  // later destructors may write: they get a ring once more
@@ -132,15 +141,27 @@ void at_thread_end(void*) {  // later destructors may write: they get a ring onc
   release_all();
 }
 
-// Events that a handler has left by longjmp are not on their way any more: their stack has become ours, or somebody else's, or is gone. Where
-// it still says what it said they may be interrupted only. From the top: one that was left may stand below one that lives. Those that are left at the
-// thread's end are ended then. mine: the mark of the event to come.
+// Has a handler left the call with this mark by longjmp? Then its stack has become ours, or somebody else's, or is gone; or we stand above it on the
+// same stack: what a handler interrupts is never below the handler. mine: the mark of the event to come.
+bool was_left(const u32* mark, const u32* mine) noexcept {
+  if (mark == mine || !sys::still_holds(mark, still_open)) return true;
+  stack_t alternate{};
+  if (sigaltstack(nullptr, &alternate) != 0) return false;
+  const auto on_it = [&](const u32* at) {
+    const auto offset = reinterpret_cast<uintptr_t>(at) - reinterpret_cast<uintptr_t>(alternate.ss_sp);
+    return (alternate.ss_flags & SS_DISABLE) == 0 && offset < alternate.ss_size;
+  };
+  if (on_it(mark) != on_it(mine)) return on_it(mark);  // an interrupted thread is not on it
+  return reinterpret_cast<uintptr_t>(mark) < reinterpret_cast<uintptr_t>(mine);
+}
+
+// From the top: one that was left may stand below one that lives. What is not found here is ended with the thread.
 void end_left_ones(const u32* mine) noexcept {
-  const auto gone = [&](const Open& open) { return open.mark == mine || !sys::still_holds(open.mark, still_open); };
-  while (these.depth != 0 && gone(these.open[these.depth - 1])) {
+  const auto top_was_left = [&] { return these.depth != 0 && was_left(these.open[these.depth - 1].mark, mine); };
+  while (top_was_left()) {
     const SignalsOff off;
     const Inside inside;
-    end_left(--these.depth);
+    if (top_was_left()) end_left(--these.depth);  // a handler may have done it
   }
 }
 
@@ -348,6 +369,10 @@ void forget_thread_after_fork() noexcept {
     else
       release(own);
   }
+  for (Own*& own : these.left) {
+    if (own != nullptr) own->tid = 0;
+    release(own);
+  }
 }
 
 void retire_this_thread() noexcept { at_thread_end(nullptr); }
@@ -357,6 +382,7 @@ void lay_own_rings_aside() noexcept {
   aside.depth = these.depth;
   std::copy(std::begin(these.own), std::end(these.own), aside.own);
   std::fill(std::begin(these.own), std::end(these.own), nullptr);
+  for (Own*& own : these.left) release(own);
   these.depth = 0;
 }
 
@@ -401,9 +427,9 @@ RS_NOINLINE Refused write_to_own_ring(const ringside_event& event, i32 as, void*
     }
   }
   Hardware::fence_light();
-  open = interrupted;
-  Hardware::fence_light();
   these.depth = depth;
+  Hardware::fence_light();
+  open = interrupted;
   return why;
 }
 

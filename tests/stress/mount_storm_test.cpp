@@ -103,6 +103,7 @@ void write_at_all_depths() {
   write_one(context, absent - 8 - sizeof(Event));  // the second one is longer than what stands in front of that page
 }
 void on_absent(int) {
+  if (depth == contexts) signal(SIGSEGV, SIG_DFL);  // none of ours
   mprotect(absent, page_size, PROT_READ | PROT_WRITE);
   write_at_all_depths();
 }
