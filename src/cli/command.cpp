@@ -26,7 +26,10 @@ bool put(std::string_view data) {
   while (!data.empty()) {
     const ssize_t n = write(STDOUT_FILENO, data.data(), data.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return false;
+    if (n < 0) {
+      if (errno != EPIPE) failed(fail(errno, "cannot write to stdout").value());
+      return false;
+    }
     data.remove_prefix(static_cast<size_t>(n));
   }
   return true;

@@ -40,6 +40,7 @@ struct RingInfo {
   RingName name;
   bool live = false;  // its thread lives; a CPU's always does
   bool corrupt = false;  // given up: its words contradict each other
+  std::string problem{};  // not empty: it could not be looked at, and its counters are not known
   Counters counters;
 };
 
@@ -77,6 +78,8 @@ class Instance {
   result<u32> enable(const std::string& glob, bool on);
 
   std::vector<RingInfo> rings();
+  // Whose rings there are, without a look at them: their files are not opened.
+  std::vector<RingName> ring_names();
   bool has_writers();
   std::vector<std::pair<i32, std::string>> tasks() const;  // saved_cmdlines: tid, name
   // Who wrote to rings of CPUs, as far as it is known. threads_seen() moves on whenever there is more to know.
