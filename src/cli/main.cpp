@@ -49,7 +49,8 @@ int main(int argc, char** argv) {
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;
     try {
-      return command.run();
+      const int code = command.run();
+      return code == exit_ok && put_failed() ? exit_failure : code;
     } catch (const UsageError& e) {
       say(e.sentence + "; see ringside " + command.app->get_name() + " --help");
       return exit_usage;

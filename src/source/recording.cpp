@@ -154,6 +154,8 @@ result<RecordingWriter> RecordingWriter::create(const std::string& dir, const Cl
   writer.meta_.boot = sys::boot_id();
   writer.meta_.start_ns = wall_clock_ns();
   if (auto saved = writer.save(); !saved) return tl::unexpected<Error>(saved.error());
+  if (auto kept = RecordingMeta::keep_room(dir); !kept) return tl::unexpected<Error>(kept.error());
+  writer.reserved_ = true;
   return writer;
 }
 
@@ -171,19 +173,6 @@ RecordingWriter::~RecordingWriter() {
   for (auto& [number, file] : files_) {
     if (file.fd >= 0) close(file.fd);
   }
-}
-
-result<void> RecordingWriter::save() {
-  reserved_ = false;
-  auto size = meta_.write(dir_);
-  if (!size) return tl::unexpected<Error>(size.error());
-  const std::string path = dir_ + "/meta.json.new";
-  const sys::Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd) return fail(errno, "cannot make " + path);
-  reserved_ = true;
-  // It grows with threads and events. A file system that keeps no room has to be trusted.
-  if (fallocate(fd.get(), 0, 0, static_cast<off_t>(2 * *size + 65536)) == 0 || errno == EOPNOTSUPP || errno == EFBIG) return {};
-  return fail(errno, "cannot keep room for " + dir_ + "/meta.json");
 }
 
 void RecordingWriter::release(u32 ring) {
@@ -316,10 +305,9 @@ result<void> RecordingWriter::finish(u64 duration_ns) {
   meta_.stop_ns = wall_clock_ns();
   meta_.duration_ns = duration_ns;
   meta_.complete = true;
-  const auto saved = meta_.write(dir_);
-  if (!saved) unlink((dir_ + "/meta.json.new").c_str());
+  auto saved = meta_.write(dir_);
+  if (!saved) return saved;
   reserved_ = false;
-  if (!saved) return tl::unexpected<Error>(saved.error());
   return ended;
 }
 

@@ -55,7 +55,10 @@ struct RecordingMeta {
   bool complete = false;
 
   static result<RecordingMeta> read(const std::string& dir);
-  result<u64> write(const std::string& dir) const;  // bytes
+  // Two files take turns, so that there is room for the next: a disk that is full takes no more events, but the names of those that are
+  // there. last: that room goes back.
+  result<void> write(const std::string& dir, bool last = true) const;
+  static result<void> keep_room(const std::string& dir);
 };
 
 // "ring7.raw", "cpu1.raw"; and back.
@@ -79,8 +82,7 @@ class RecordingWriter {
 
   const RecordingMeta& meta() const { return meta_; }
   RecordingMeta& meta() { return meta_; }  // events, threads, command: whoever changes them calls save()
-  // Keeps room for the next one: a disk that is full takes no more events, but the names of those that are there.
-  result<void> save();
+  result<void> save() const { return meta_.write(dir_, !reserved_); }
 
   // A ring that was not there before. Its name is in meta.json only after the next save().
   result<void> add_ring(const RingName& name, u32 subbuf_size);
@@ -117,7 +119,7 @@ class RecordingWriter {
   RecordingMeta meta_;
   std::map<u32, RingFile> files_;
   std::deque<u32> open_;  // whose files are, those of the longest time first: not all of thousands at a time
-  bool reserved_ = false;
+  bool reserved_ = false;   // there is room for the next meta.json
 };
 
 // One ring of a recording, shown in place; no descriptor is kept. The file may be hostile: every size is checked, a lie ends the ring with

@@ -1,5 +1,6 @@
 // meta.json of a recording: to text and back. Whatever is read is checked: the file may come from anywhere.
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -156,6 +157,9 @@ void add_unlisted(const std::string& dir, RecordingMeta& meta) {
   }
 }
 
+// Behind the end of the file, for a text of twice the size.
+bool reserve(const sys::Fd& fd, u64 size) { return fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(2 * size + 65536)) == 0; }
+
 }  // namespace
 
 result<RecordingMeta> RecordingMeta::read(const std::string& dir) {
@@ -177,7 +181,7 @@ result<RecordingMeta> RecordingMeta::read(const std::string& dir) {
   }
 }
 
-result<u64> RecordingMeta::write(const std::string& dir) const {
+result<void> RecordingMeta::write(const std::string& dir, bool last) const {
   json j;
   j["ringside_recording"] = meta_version;
   j["clock"] = {{"kind", to_string(clock.kind)},
@@ -211,7 +215,6 @@ result<u64> RecordingMeta::write(const std::string& dir) const {
   const std::string text = j.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 
   const std::string path = dir + "/meta.json", fresh = path + ".new";
-  // Not emptied: whoever kept room for it keeps it.
   const sys::Fd fd(open(fresh.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd) return fail(errno, "cannot make " + fresh);
   size_t done = 0;
@@ -222,8 +225,20 @@ result<u64> RecordingMeta::write(const std::string& dir) const {
     done += static_cast<size_t>(n);
   }
   if (ftruncate(fd.get(), static_cast<off_t>(done)) != 0) return fail(errno, "cannot close " + fresh);
+  if (!last) {
+    (void)reserve(fd, done);  // it grows with threads and events
+    if (renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) return {};
+  }
   if (rename(fresh.c_str(), path.c_str()) != 0) return fail(errno, "cannot put " + path + " in place");
-  return u64{done};
+  return last ? result<void>() : keep_room(dir);
+}
+
+result<void> RecordingMeta::keep_room(const std::string& dir) {
+  const std::string path = dir + "/meta.json.new";
+  const sys::Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  // A file system that keeps no room has to be trusted.
+  if (!fd || (!reserve(fd, 0) && errno != EOPNOTSUPP && errno != EFBIG)) return fail(errno, "cannot keep room for " + dir + "/meta.json");
+  return {};
 }
 
 }  // namespace ringside
