@@ -1,6 +1,7 @@
 #include "cli/child.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +10,19 @@
 #include <cstdlib>
 
 namespace ringside::cli {
+namespace {
+
+rlimit files_before{};  // rlim_max 0: not raised
+
+}  // namespace
+
+void raise_file_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  files_before = limit;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 result<Child> Child::start(const std::vector<std::string>& command, const Environment& environment,
                            const std::function<int()>& prepare) {
@@ -31,6 +45,7 @@ result<Child> Child::start(const std::vector<std::string>& command, const Enviro
       sigaction(number, nullptr, &old);
       if (old.sa_handler != SIG_IGN) signal(number, SIG_DFL);
     }
+    if (files_before.rlim_max != 0) setrlimit(RLIMIT_NOFILE, &files_before);
     for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
     int error = prepare ? prepare() : 0;
     if (error == 0) {

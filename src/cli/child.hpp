@@ -11,6 +11,9 @@
 
 namespace ringside::cli {
 
+// To the hard limit: a consumer has a file or two of each source open. A Child has the one that was there before.
+void raise_file_limit();
+
 class Child {
  public:
   using Environment = std::vector<std::pair<std::string, std::string>>;

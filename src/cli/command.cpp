@@ -22,11 +22,21 @@ int failed(const Error& error) {
   return exit_failure;
 }
 
+namespace {
+bool no_more = false;
+}
+
+bool put_failed() { return no_more; }
+
 bool put(std::string_view data) {
   while (!data.empty()) {
     const ssize_t n = write(STDOUT_FILENO, data.data(), data.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return false;
+    if (n < 0) {
+      no_more = true;
+      if (errno != EPIPE) failed(fail(errno, "cannot write to stdout").value());
+      return false;
+    }
     data.remove_prefix(static_cast<size_t>(n));
   }
   return true;

@@ -57,8 +57,9 @@ Command add_manual(CLI::App& app);  // after all others
 void say(std::string_view sentence);
 int failed(const Error& error);  // says it; exit_failure
 
-// stdout: all of it, or false when the reader has gone (the caller then just ends). `out` is emptied.
+// stdout: all of it, or false when the reader has gone, or its disk is full, which is said (the caller then just ends). `out` is emptied.
 bool put(std::string_view data);
+bool put_failed();  // once: then no exit code is 0
 
 bool on_terminal(int fd);
 bool colours();  // stdout is a terminal and NO_COLOR is not set

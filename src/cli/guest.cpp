@@ -183,11 +183,11 @@ int run(const Options& options) {
   const u64 duration = sys::now_ns() - start;
   ring->close(recorder);
   if (auto finished = recorder.finish(duration); !finished) return failed(finished.error());
-  for (const std::string& problem : recorder.problems()) complain(problem);
+  for (const std::string& doubt : recorder.missing().doubts) complain(doubt);
   if (!options.quiet) {
     const auto offset = guest.tsc_offset();
     say(fmt::format("{} events in {}, lost {}; {} interrupts; {}", format_count(recorder.events()), format_time(static_cast<double>(duration)),
-                    format_count(recorder.lost()), format_count(guest.vm().ticks()), options.out));
+                    lost_count(recorder.missing()), format_count(guest.vm().ticks()), options.out));
     say(fmt::format("the guest's ring: {}", identity(ring->counters())));
     say(offset.ahead == 0 && offset.error == 0 ? "its time stamp counter is ours"
                                                : fmt::format("its time stamp counter is {} ticks ahead of ours, at most {} wrong; shown in our time", offset.ahead, offset.error));

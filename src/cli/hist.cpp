@@ -64,8 +64,8 @@ std::string as_json(const Hist& hist, const std::vector<Hist::Row>& rows, size_t
     }
     append(out, "}");
   }
-  fmt::format_to(std::back_inserter(out), "],\"keys\":{},\"count\":{},\"without\":{},\"lost\":{},\"late\":{},\"evicted_keys\":{},\"evicted\":{}}}\n", rows.size(), hist.count(),
-                 hist.without(), totals.lost, totals.late, hist.evicted().keys, hist.evicted().count);
+  fmt::format_to(std::back_inserter(out), "],\"keys\":{},\"count\":{},\"without\":{},\"lost\":{},\"proved\":{},\"late\":{},\"evicted_keys\":{},\"evicted\":{}}}\n", rows.size(), hist.count(),
+                 hist.without(), totals.missing.count(), totals.missing.proved(), totals.late, hist.evicted().keys, hist.evicted().count);
   return {out.data(), out.size()};
 }
 

@@ -108,7 +108,7 @@ result<void> KernelRecorder::arm() {
     problems_.clear();
     failure_.reset();
     failed_ = false;
-    recorded_ = bytes_ = 0;
+    recorded_ = bytes_ = lost_ = 0;
     // Whoever opens this file for writing from its beginning empties the rings and their counters.
     if (auto done = instance_.write("trace", ""); !done) return done;
     if (auto opened = open_rings(); !opened) return opened;
@@ -230,7 +230,7 @@ result<void> KernelRecorder::stop(RecordingWriter& writer) {
   eventfd_write(wake_.get(), 1);
   if (thread_.joinable()) thread_.join();
   for (u32 i = 0; i < sources_.size(); ++i) {
-    if (sources_[i] != nullptr && off) drain(i, ~u64{0});
+    if (sources_[i] != nullptr && off && !failed_) drain(i, ~u64{0});
   }
   learn_names();
   std::vector<Counters> all;
@@ -239,6 +239,7 @@ result<void> KernelRecorder::stop(RecordingWriter& writer) {
     all.push_back(ring.counters);
     recorded_ += ring.events;
     bytes_ += ring.bytes;
+    lost_ += failed_ ? ring.lost : ring.counters.overrun;
     for (RecordedRing& listed : writer.meta().rings) {
       if (listed.name.kernel && listed.name.ring == ring.name.ring) listed = ring;
     }

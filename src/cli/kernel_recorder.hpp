@@ -56,11 +56,12 @@ class KernelRecorder {
   u64 bytes_so_far() const { return bytes_so_far_.load(std::memory_order_relaxed); }
   u64 recorded() const { return recorded_; }  // events; after stop()
   u64 bytes() const { return bytes_; }
+  u64 lost() const { return lost_; }  // in gaps
   Counters totals() const { return totals_; }
   const std::map<i32, RingName>& threads() const { return threads_; }
   const std::vector<std::string>& problems() const { return problems_; }
-  const std::optional<Error>& failure() const { return failure_; }  // the disk takes no more; after stop()
-  bool failed() const { return failed_; }                           // now: there is no point in going on
+  bool failed() const { return failed_; }                           // now: the disk takes no more
+  const std::optional<Error>& failure() const { return failure_; }  // what it said; once failed(), or after stop()
 
  private:
   explicit KernelRecorder(TracefsInstance instance) : instance_(std::move(instance)) {}
@@ -85,7 +86,7 @@ class KernelRecorder {
   std::map<i32, RingName> threads_;
   std::vector<std::string> problems_;
   std::optional<Error> failure_;
-  u64 recorded_ = 0, bytes_ = 0;
+  u64 recorded_ = 0, bytes_ = 0, lost_ = 0;
   Counters totals_;
 };
 

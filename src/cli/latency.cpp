@@ -119,8 +119,8 @@ constexpr double quantiles[] = {.5, .9, .99, .999};
 
 class Report {
  public:
-  Report(const Options& options, const Job& job, Trace& trace, const Pairs& pairs, const HeatMap& heat)
-      : options_(options), job_(job), trace_(trace), pairs_(pairs), heat_(heat), counts_(pairs.counts()), groups_(groups()) {}
+  Report(const Options& options, const Job& job, Trace& trace, const Pairs& pairs, const HeatMap& heat, const Missing& missing)
+      : options_(options), job_(job), trace_(trace), pairs_(pairs), heat_(heat), counts_(pairs.counts()), missing_(missing), groups_(groups()) {}
 
   std::string text(bool last) const {
     const Glyphs how = glyphs(options_.ascii);
@@ -153,7 +153,7 @@ class Report {
     }
     const Pairs::Counts& c = counts_;
     fmt::format_to(to, "],\"exact\":{},\"pairs\":{},\"doubtful\":{},\"starts\":{},\"ends\":{},\"repeated\":{},\"evicted\":{},\"negative\":{},\"open\":{},\"unmatched\":{},"
-                   "\"without_key\":{},\"lost\":{},\"all\":{{", exact(), c.pairs, c.doubtful, c.starts, c.ends, c.repeated, c.evicted, c.negative, c.waiting, c.unmatched, c.without_key, c.lost);
+                   "\"without_key\":{},\"lost\":{},\"proved\":{},\"all\":{{", exact(), c.pairs, c.doubtful, c.starts, c.ends, c.repeated, c.evicted, c.negative, c.waiting, c.unmatched, c.without_key, missing_.count(), missing_.proved());
     append_numbers(pairs_.all(), out);
     append(out, ",\"buckets\":[");
     bool first = true;
@@ -305,11 +305,13 @@ class Report {
     if (c.lost != 0)
       out += fmt::format(" {} events were lost, in {} places; {} of the pairs have such a place between start and end and {}", format_count(c.lost), format_count(c.losses),
                          format_count(c.doubtful), options_.sure ? "are left out" : "may be none (marked ?; --sure leaves them out)");
+    if (const u64 elsewhere = missing_.count() - missing_.gaps; elsewhere != 0 || !missing_.proved())
+      out += fmt::format("{} {} events are missing that nobody can place", c.lost != 0 ? ";" : "", elsewhere == 0 ? "perhaps some" : format_count(elsewhere));
     if (c.evicted != 0) out += fmt::format("{} {} starts gave way to younger ones (--keys)", c.lost != 0 ? ";" : "", format_count(c.evicted));
     if (c.negative != 0) out += fmt::format("{} {} ends are older than their start", c.lost + c.evicted != 0 ? ";" : "", format_count(c.negative));
     return out + "\n";
   }
-  bool exact() const { return counts_.exact() && pairs_.evicted_groups().keys == 0; }
+  bool exact() const { return counts_.exact() && pairs_.evicted_groups().keys == 0 && missing_.nothing(); }
 
   static void append_numbers(const Histogram& h, fmt::memory_buffer& out) {
     fmt::format_to(std::back_inserter(out), "\"count\":{},\"sum\":{:.0f},\"mean\":{:.1f},\"min\":{}", h.count(), h.sum(), h.mean(), h.min());
@@ -341,6 +343,7 @@ class Report {
   const Pairs& pairs_;
   const HeatMap& heat_;
   const Pairs::Counts counts_;
+  const Missing& missing_;
   const std::vector<Row> groups_;
 };
 
@@ -363,8 +366,8 @@ int run(const Options& options) {
     else
       pairs->remember(record);
   };
-  const auto picture = [&](const Totals&, double, bool last) {
-    const Report report(options, job, trace, *pairs, heat);
+  const auto picture = [&](const Totals& totals, double, bool last) {
+    const Report report(options, job, trace, *pairs, heat, totals.missing);
     return options.run.json ? report.json() : report.text(last);
   };
   return (*run)->go(use, picture, other);

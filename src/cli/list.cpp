@@ -107,7 +107,12 @@ int list(const ListOptions& options) {
     stale = stale || writers == Presence::none;
     unknown = unknown || writers == Presence::unknown;
     std::vector<Counters> counters;
-    for (const RingInfo& ring : (*opened)->rings()) counters.push_back(ring.counters);
+    for (const RingInfo& ring : (*opened)->rings()) {
+      counters.push_back(ring.counters);
+      if (ring.problem.empty()) continue;
+      say(name + ": " + ring.problem);
+      code = exit_failure;
+    }
     const Counters total = sum(counters);
     const char* const of = (*opened)->cpu_rings() != 0 ? "cpu" : "thread";
     table.row({name, state, std::to_string(counters.size()), of, format_count(total.unread),

@@ -105,14 +105,17 @@ void AnalysisRun::stop() {
   say_notices(*trace_);
 }
 
-int AnalysisRun::finish() { return report_problems(trace_->timeline, said_) != 0 ? exit_failure : exit_ok; }
+int AnalysisRun::finish() {
+  if (cut_) say(too_late);
+  return report_problems(trace_->timeline, said_) != 0 || (cut_ && live_) ? exit_failure : exit_ok;
+}
 
 std::string closing_line(const Totals& totals, u64 evicted_keys, u64 evicted_events) {
-  std::string line = format_count(totals.events) + " events, " + (totals.lost == 0 ? "none lost" : format_count(totals.lost) + " lost");
+  std::string line = format_count(totals.events) + " events, " + (totals.missing.nothing() ? "none" : lost_count(totals.missing)) + " lost";
   if (evicted_keys != 0)
     line += fmt::format("; {} keys with {} events were given up for others (--keys)", format_count(evicted_keys), format_count(evicted_events));
   if (totals.late != 0) line += fmt::format("; {} came later than --look-ahead waits", format_count(totals.late));
-  return line + (totals.lost == 0 && evicted_keys == 0 ? ": the numbers are exact" : ": the numbers lack those");
+  return line + (totals.missing.nothing() && evicted_keys == 0 ? ": the numbers are exact" : ": the numbers lack those");
 }
 
 }  // namespace ringside::cli

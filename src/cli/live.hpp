@@ -29,8 +29,11 @@ struct RunOptions {
 void add_run(CLI::App& app, RunOptions& options);
 void add_run_options(CLI::App& app, RunOptions& options);
 
+inline constexpr const char* too_late = "what was not read in time is not in the numbers";
+
 struct Totals {
-  u64 events = 0, lost = 0, late = 0;  // those the filter lets through; all that got lost; all that came behind later ones
+  u64 events = 0, lost = 0, late = 0;  // those the filter lets through; all that got lost between others; all that came behind later ones
+  Missing missing{};                   // of a picture: what is not in it
   u64 first_ns = ~u64{0}, last_ns = 0;
   double seconds() const { return last_ns > first_ns ? static_cast<double>(last_ns - first_ns) / 1e9 : 0; }
 };
@@ -56,8 +59,8 @@ class AnalysisRun {
   template <class Use, class Picture, class Other>
   int go(const Use& use, const Picture& picture, const Other& other) {
     if (!live_) {
-      take(use, other, ~u64{0});
-      put(picture(totals_, totals_.seconds(), true));
+      cut_ = !take(use, other, ~u64{0});
+      put(picture(complete(), totals_.seconds(), true));
       return finish();
     }
     begin();
@@ -65,19 +68,19 @@ class AnalysisRun {
       refresh();
       take(use, other, next_picture_);
       if (sys::now_ns() < next_picture_) continue;
-      if (const double seconds = due(); pictures_ && !show(picture(totals_, seconds, false))) break;
+      if (const double seconds = due(); pictures_ && !show(picture(complete(), seconds, false))) break;
     }
     stop();
-    take(use, other, sys::now_ns() + 5'000'000'000);  // what is still in the rings
+    cut_ = !take(use, other, sys::now_ns() + 5'000'000'000);  // what is still in the rings
     const double seconds = due();
-    show(picture(totals_, seconds, true));
+    show(picture(complete(), seconds, true));
     return finish();
   }
 
  private:
-  // Until nothing is left, or the deadline: a picture is due, whatever the writers do.
+  // Until nothing is left, or (false) the deadline: a picture is due, whatever the writers do.
   template <class Use, class Other>
-  void take(const Use& use, const Other& other, u64 deadline_ns) {
+  bool take(const Use& use, const Other& other, u64 deadline_ns) {
     TraceRecord record;
     for (u64 n = 1; trace_->next(record); ++n) {
       if (record.time < totals_.first_ns) totals_.first_ns = record.time;
@@ -91,8 +94,14 @@ class AnalysisRun {
       } else {
         other(record, ring);
       }
-      if (n % 65536 == 0 && (sys::now_ns() > deadline_ns || (!live_ && asked_to_stop()))) return;
+      if (n % 65536 == 0 && (sys::now_ns() > deadline_ns || (!live_ && asked_to_stop()))) return false;
     }
+    return true;
+  }
+  const Totals& complete() {
+    totals_.missing = trace_->missing(totals_.lost);
+    if (cut_) totals_.missing.doubts.emplace_back(too_late);
+    return totals_;
   }
   bool wait();       // false: it is time to end
   double due();      // the seconds of the picture that is due now
@@ -102,6 +111,7 @@ class AnalysisRun {
   std::optional<Trace> trace_;
   RecordFilter filter_;
   Totals totals_;
+  bool cut_ = false;  // there was more than was read
   bool live_ = false, pictures_ = false, screen_ = false;
   u64 end_ = 0, last_picture_ = 0, next_picture_ = 0, woken_ = 0;
   size_t said_ = 0;  // problems

@@ -1,22 +1,11 @@
 // ringside: record, report and look after rings. Data goes to stdout, everything else to stderr.
-#include <sys/resource.h>
-
 #include <exception>
+#include <new>
 
+#include "cli/child.hpp"
 #include "cli/command.hpp"
 #include "mount/rights.hpp"
-
-namespace {
-
-// One file per ring and several rings per process: the usual soft limit of 1,024 is too low for a compile.
-void raise_file_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-}  // namespace
+#include "sys/sys.hpp"
 
 int main(int argc, char** argv) {
   using namespace ringside::cli;
@@ -43,8 +32,8 @@ int main(int argc, char** argv) {
       "and one file a ring, whose sub-buffers stand back to back. Reading an instance consumes nothing; only record does.\n"
       "RINGSIDE_ROOT: where instances live (else $XDG_RUNTIME_DIR/ringside, else /dev/shm/ringside-UID). RINGSIDE_INSTANCE:\n"
       "what a program that uses the library writes to. NO_COLOR: no colours.\n"
-      "Exit codes: 0 fine, 1 failure, 2 wrong usage, 3 events lost with --fail-on-loss, 4 never triggered; record: its command's\n"
-      "code.");
+      "Exit codes: 0 fine, 1 failure (also: something could not be read, or not be recorded), 2 wrong usage, 3 events lost with\n"
+      "--fail-on-loss, 4 never triggered; record: its command's code.");
 
   const Command commands[] = {add_record(app), add_report(app), add_top(app), add_hist(app),  add_latency(app), add_watch(app), add_trigger(app),
                               add_stat(app),   add_list(app),   add_crash(app),  add_rm(app),  add_serve(app), add_mount(app), add_plot(app), add_export(app),
@@ -55,14 +44,18 @@ int main(int argc, char** argv) {
     // --help and --version come this way, too: their code is 0 and they print to stdout.
     return app.exit(e) == 0 ? exit_ok : exit_usage;
   }
-  raise_file_limit();
+  ringside::cli::raise_file_limit();
+  ringside::sys::survive_file_limit();
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;
     try {
-      return command.run();
+      const int code = command.run();
+      return code == exit_ok && put_failed() ? exit_failure : code;
     } catch (const UsageError& e) {
       say(e.sentence + "; see ringside " + command.app->get_name() + " --help");
       return exit_usage;
+    } catch (const std::bad_alloc&) {
+      return failed(ringside::fail(ENOMEM, "cannot go on").value());
     } catch (const std::exception& e) {
       say(e.what());
       return exit_failure;

@@ -154,7 +154,7 @@ int run(const Options& options) {
   const bool problems = report_problems(trace.timeline) != 0;
   for (const std::string& note : plot.notes()) say(note);
   if (plot.events() == 0) say("no event is on the page; there are some, or not, in: ringside report " + options.where);
-  say(fmt::format("{} events, lost {}; {} ({})", format_count(plot.events()), format_count(plot.lost()),
+  say(fmt::format("{} events, lost {}; {} ({})", format_count(plot.events()), lost_count(trace.missing(plot.lost())),
                   options.to == "-" ? "stdout" : options.to, format_size(page->size())));
   return problems ? exit_failure : exit_ok;
 }

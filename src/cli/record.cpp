@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <thread>
 
 #include "cli/child.hpp"
 #include "cli/export.hpp"
@@ -90,10 +91,12 @@ void summary(const Options& options, const Instance& instance, const Recorder& r
   const Counters totals = recorder.totals();
   say(fmt::format("{} events, {} in {} from {} rings; lost {}; {}", format_count(recorder.events()),
                   format_size(recorder.bytes()), format_time(static_cast<double>(duration_ns)), rings,
-                  format_count(recorder.lost()), options.to.empty() ? options.out : options.to));
+                  lost_count(recorder.missing()), options.to.empty() ? options.out : options.to));
   say(identity(totals));
   if (const u64 homeless = instance.refused(); homeless != 0)
     say(format_count(homeless) + " of the lost events found no ring: the memory for rings is used up (-b makes them smaller), the instance was out of reach, or a ring was given up (ringside stat)");
+  if (const u64 late = recorder.missing().unrecorded; late != 0)
+    say(format_count(late) + " of the lost events were written to the rings when they could not be recorded any more");
   if (totals.unfinished_bytes != 0)
     say(format_size(totals.unfinished_bytes) + " were reserved and never committed (a writer died or is at it)");
 }
@@ -139,26 +142,40 @@ void warn_of_unmatched(const Options& options, const Instance& instance, const K
   }
 }
 
-// Follows the writers until the command ends, the time is up or Ctrl-C.
+// Follows the writers until the command ends, the time is up or Ctrl-C. A disk that takes no more ends the recording, and the command goes
+// on: it is only looked at.
 result<void> follow(Instance& instance, Recorder& recorder, const KernelRecorder* kernel, std::optional<Child>& child,
                     u64 limit_ns, bool quiet) {
   const u64 start = sys::now_ns();
-  bool passed_on = false;
+  bool passed_on = false, kernel_failed = false;
+  const char* const goes_on = child ? "; the recording ends here, the command goes on" : "; the recording ends here";
   Progress progress(quiet);
   for (;;) {
-    if (auto done = recorder.poll(); !done) return done;
+    if (auto done = recorder.poll(); !done) {
+      progress.clear();
+      say(done.error().sentence + goes_on);
+    }
+    if (kernel != nullptr && kernel->failed() && !kernel_failed) {
+      kernel_failed = true;
+      progress.clear();
+      say(kernel->failure()->sentence + "; the recording of the kernel's events ends here");
+    }
     progress.look([&](double seconds) {
       return fmt::format("{} events, {}, {} s", format_count(recorder.events_so_far()), format_size(recorder.bytes_so_far()),
                          static_cast<u64>(seconds));
     });
     if (child && child->ended()) return {};
-    if (kernel != nullptr && kernel->failed()) return {};  // finish() says why
+    if (!child && (recorder.failed() || kernel_failed)) return {};
     if (limit_ns != 0 && sys::now_ns() - start >= limit_ns) return {};
     if (asked_to_stop()) {
       // Ctrl-C on a terminal reached the command as well; kill(1) only us. It may still finish its work: we stay until it ends.
       if (!child) return {};
       if (!passed_on && stop_signal() != SIGINT) child->pass_on(stop_signal());
       passed_on = true;
+    }
+    if (recorder.failed()) {  // nobody reads its rings: they would wake us all the time
+      std::this_thread::sleep_for(tick);
+      continue;
     }
     auto woken = instance.wait(percent, tick);
     if (!woken && woken.error().code != std::errc::interrupted) return tl::unexpected<Error>(woken.error());
@@ -248,16 +265,18 @@ int run(Options options) {
     if (auto off = instance.tracing(false); !off) say(off.error().sentence);
   }
   auto finished = recorder.finish(duration);
-  if (finished && !options.to.empty()) finished = assemble(options);
-  for (const std::string& problem : recorder.problems()) say(problem);
+  auto assembled = options.to.empty() ? result<void>() : assemble(options);
+  if (!assembled) options.to.clear();  // the parts are what there is
+  for (const std::string& doubt : recorder.missing().doubts) say(doubt);
   warn_of_unmatched(options, instance, kernel, why_no_kernel);
   if (!options.quiet) summary(options, instance, recorder, duration, recorder.writer().meta().rings.size());
   if (child && !child->ended()) child->pass_on(SIGTERM);
-  if (!done) return failed(done.error());
-  if (!finished) return failed(finished.error());
+  if (!done) failed(done.error());
+  if (!finished && !recorder.failed()) failed(finished.error());  // else it is among the doubts
+  if (!assembled) failed(assembled.error());
   const int code = child ? child->ended().value_or(exit_ok) : exit_ok;
   if (code != exit_ok) return code;
-  if (!recorder.problems().empty()) return exit_failure;
+  if (!done || !finished || !assembled || !recorder.missing().proved()) return exit_failure;
   return recorder.lost() != 0 && options.fail_on_loss ? exit_loss : exit_ok;
 }
 
@@ -308,7 +327,8 @@ Command add_record(CLI::App& app) {
       "\"*:...\" never means the kernel's. --libc's stay on, unless a pattern names libc.\n"
       "--libc sees calls into the C library, not those inside it: fread shows no read, fopen no open. Static programs run unseen.\n"
       "The exit code is the command's, 128 + N after signal N. The first Ctrl-C finishes what exists, the second leaves at\n"
-      "once; the recording is readable either way. With --to the rings go to FILE.parts, a recording, and at the end into FILE.");
+      "once; the recording is readable either way. A disk that is full, or a file at ulimit -f, ends the recording and not the\n"
+      "command. The exit code is then 1, if the command's is 0; so it is where a ring could not be read. With --to the rings go to FILE.parts, a recording, and at the end into FILE.");
   return {c, [options] { return run(*options); }};
 }
 

@@ -21,6 +21,8 @@ Recorder::Recorder(Instance& instance, RecordingWriter writer, KernelRecorder* k
   // Looked at many times a second, so the table itself and not Instance::rings(), which opens every ring for its counters.
   words_.control = const_cast<InstanceControl*>(&instance.control());
   list_events();
+  for (const RingInfo& info : instance.rings()) gone_ += info.counters.read + info.counters.overrun;
+  gone_ += instance.past().read + instance.past().overrun;
 }
 
 void Recorder::list_events() {
@@ -66,13 +68,17 @@ result<void> Recorder::open(const RingName& name, Ring& ring) {
     if (ring.failed) problems_.push_back(source.error().sentence);
     return {};
   }
-  ring.source = std::move(*source);
   // A fresh ring of a CPU is another one, perhaps of other sizes.
   RingName recorded = name;
   while (name.cpu >= 0 && writer_.has_ring(recorded.ring)) recorded.ring = most_rings + moved_++;
+  const Counters counters = (*source)->counters();
+  if (!writer_.has_ring(recorded.ring)) {
+    if (auto added = writer_.add_ring(recorded, static_cast<u32>(counters.subbuf_size)); !added) return added;
+  }
   ring.as = recorded.ring;
-  if (writer_.has_ring(recorded.ring)) return {};
-  return writer_.add_ring(recorded, static_cast<u32>(ring.source->counters().subbuf_size));
+  ring.round = counters.nr_subbufs;
+  ring.source = std::move(*source);
+  return {};
 }
 
 result<bool> Recorder::look_for_rings() {
@@ -115,7 +121,7 @@ result<void> Recorder::drain(u32 number, Ring& ring) {
   RecordedRing& entry = writer_.ring(ring.as);
   const RecordedRing before = entry;
   result<void> written;
-  for (u64 budget = 2 * ring.source->counters().nr_subbufs + 2; budget > 0; --budget) {
+  for (u64 budget = 2 * ring.round + 2; budget > 0; --budget) {
     auto view = ring.source->next();
     if (!view) {
       problems_.push_back(view.error().sentence);
@@ -141,6 +147,7 @@ result<void> Recorder::drain(u32 number, Ring& ring) {
     }
   }
   if (ring.failed) ring.source = nullptr;
+  recorded_ += entry.events - before.events;
   events_ += entry.events - before.events;
   bytes_ += entry.bytes - before.bytes;
   lost_ += entry.lost - before.lost;
@@ -160,6 +167,13 @@ result<void> Recorder::save_now_and_then() {
 }
 
 result<void> Recorder::poll() {
+  if (failure_) return {};
+  auto taken = take();
+  if (!taken) failure_ = taken.error();
+  return taken;
+}
+
+result<void> Recorder::take() {
   ++polls_;
   const bool events = look_for_events();
   if (const u64 threads = instance_.threads_seen(); threads != known_threads_) {
@@ -177,16 +191,8 @@ result<void> Recorder::poll() {
   return {};
 }
 
-u64 Recorder::lost() const {
-  return std::max(lost_, totals_.overrun) + totals_.dropped + totals_.commit_overrun + instance_.refused();
-}
-
-result<void> Recorder::finish(u64 duration_ns) {
-  // More than once: a round may find rings and leave a backlog behind its budget.
-  for (int round = 0; round < 3; ++round) {
-    if (auto done = poll(); !done) return done;
-  }
-  // A ring that one thread used twice between two looks looks as if nothing had happened.
+// A ring that one thread used twice between two looks looks as if nothing had happened.
+result<void> Recorder::take_unnoticed() {
   for (const RingInfo& info : instance_.rings()) {
     Ring& ring = rings_[info.name.ring];
     if (info.counters.unread == 0 || ring.source != nullptr || ring.failed) continue;
@@ -194,30 +200,60 @@ result<void> Recorder::finish(u64 duration_ns) {
     if (ring.source == nullptr) continue;
     if (auto done = drain(info.name.ring, ring); !done) return done;
   }
-  std::vector<Counters> all = other_counters_;
+  return {};
+}
+
+result<void> Recorder::finish(u64 duration_ns) {
+  // More than once: a round may find rings and leave a backlog behind its budget.
+  for (int round = 0; round < 3; ++round) (void)poll();
+  if (!failure_) {
+    if (auto taken = take_unnoticed(); !taken) failure_ = taken.error();
+  }
+  Missing& missing = writer_.meta().missing;
+  missing = {};
+  const bool quiet = !instance_.has_writers();
+  std::vector<Counters> all;
   for (const RingInfo& info : instance_.rings()) {
     all.push_back(info.counters);
+    if (!info.problem.empty()) missing.doubts.push_back(info.problem);
+    if (!failure_ && quiet && info.counters.unread != 0)
+      missing.doubts.push_back(std::to_string(info.counters.unread) + " events of ring " + std::to_string(info.name.ring) + " were not read");
     const u32 as = rings_[info.name.ring].as;
     if (as == 0 && info.name.ring != 0) continue;  // it was never opened
     if (writer_.has_ring(as) && (info.name.cpu < 0 || writer_.ring(as).name.tid == info.name.tid)) writer_.ring(as).counters = info.counters;
   }
   all.push_back(counters_of(instance_.past()));
+  missing.gaps = lost_;
+  if (failure_) {
+    missing.doubts.push_back(failure_->sentence + "; the recording ends there");
+    const u64 written = sum(all).written, here = gone_ + recorded_ + lost_;
+    missing.unrecorded = written - std::min(written, here);
+  }
+  all.insert(all.end(), other_counters_.begin(), other_counters_.end());
   totals_ = sum(all);
-  result<void> stopped;
+  if (!failure_) missing.gaps = std::max(missing.gaps, totals_.overrun);
   if (kernel_ != nullptr) {
-    stopped = kernel_->stop(writer_);
+    auto stopped = kernel_->stop(writer_);
     const Counters kernel = kernel_->totals();
     totals_ = sum({totals_, kernel});
     events_ += kernel_->recorded();
     bytes_ += kernel_->bytes();
-    lost_ += kernel.overrun;
+    missing.gaps += kernel_->lost();
+    missing.unrecorded += kernel.written - std::min(kernel.written, kernel_->recorded() + kernel_->lost());
+    if (!stopped) {
+      missing.doubts.push_back(stopped.error().sentence + "; the kernel's part of the recording ends there");
+      if (!failure_) failure_ = stopped.error();
+    }
     for (const auto& [tid, name] : kernel_->threads()) threads_.emplace(tid, name);
     for (const std::string& problem : kernel_->problems()) problems_.push_back(problem);
   }
+  missing.refused = totals_.dropped + totals_.commit_overrun + instance_.refused();
+  missing.doubts.insert(missing.doubts.end(), problems_.begin(), problems_.end());
+  if (!adds_up(totals_)) missing.doubts.push_back(identity(totals_));
   writer_.meta().totals = totals_;
   list_threads();
   auto finished = writer_.finish(duration_ns);
-  return stopped ? finished : stopped;
+  return failure_ ? tl::unexpected<Error>(*failure_) : finished;
 }
 
 }  // namespace ringside::cli

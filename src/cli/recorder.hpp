@@ -19,18 +19,20 @@ class Recorder {
   void also(std::vector<EventInfo> events);
   void account(const Counters& counters, u64 events, u64 bytes);
 
-  // Takes what is there. Errors of one ring are kept (problems) and end that ring only; a disk that cannot take more is
-  // returned.
+  // Takes what is there. Errors of one ring are kept (problems) and end that ring only. A disk that cannot take more is returned, and ends
+  // the recording: nothing is taken from then on, and finish() counts what was written since.
   result<void> poll();
-  // After the last event: everything that was committed before the call.
+  // After the last event: everything that was committed before the call. A disk that took no more is returned again.
   result<void> finish(u64 duration_ns);
+  bool failed() const { return failure_.has_value(); }
 
-  RecordingWriter& writer() { return writer_; }
+  RecordingWriter& writer() { return writer_; }  // its meta().missing is made by finish()
   u64 events() const { return events_; }
   u64 bytes() const { return bytes_; }
   u64 events_so_far() const { return events_ + (kernel_ != nullptr ? kernel_->events_so_far() : 0); }  // before finish()
   u64 bytes_so_far() const { return bytes_ + (kernel_ != nullptr ? kernel_->bytes_so_far() : 0); }
-  u64 lost() const;                            // gaps in the recording, and what rings refused
+  const Missing& missing() const { return writer_.meta().missing; }  // after finish()
+  u64 lost() const { return missing().count(); }
   Counters totals() const { return totals_; }  // after finish()
   const std::vector<std::string>& problems() const { return problems_; }
 
@@ -40,8 +42,11 @@ class Recorder {
     u64 state = 0;  // of its entry in the ring table when it was looked at last
     u64 opened = 0;  // when it was opened
     u32 as = 0;      // its number in the recording
+    u64 round = 0;   // sub-buffers
     bool failed = false;
   };
+  result<void> take();
+  result<void> take_unnoticed();
   bool look_for_events();         // true: something new in meta
   result<bool> look_for_rings();  // the same
   result<void> save_now_and_then();
@@ -65,7 +70,9 @@ class Recorder {
   bool unsaved_ = false;
   u64 save_again_ns_ = 0;  // not before
   u64 events_ = 0, bytes_ = 0, lost_ = 0;
+  u64 gone_ = 0, recorded_ = 0;  // of the instance's events: before we began, by us
   Counters totals_;
+  std::optional<Error> failure_;
   std::vector<std::string> problems_;
 };
 

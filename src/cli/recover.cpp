@@ -56,11 +56,12 @@ int run(const Options& options) {
   writer->meta().boot = boot;
   writer->meta().events = events;
   writer->meta().threads = threads;
-  u64 total = 0, lost = 0, problems = 0, number = 0;
+  u64 total = 0, number = 0;
+  Missing missing;
   std::vector<Counters> all;
   for (const remote::DumpedRing& ring : rings) {
     for (const std::string& problem : ring.survey.problems) say(problem);
-    problems += ring.survey.problems.size();
+    missing.doubts.insert(missing.doubts.end(), ring.survey.problems.begin(), ring.survey.problems.end());
     remote::DumpSource source(ring, clock);
     RingName name = source.name();
     // The same id twice in one dump: two lives, or two sizes.
@@ -73,20 +74,21 @@ int run(const Options& options) {
       auto done = writer->append(name.ring, **view);
       if (done) continue;
       say(done.error().sentence);
-      ++problems;
+      missing.doubts.push_back(done.error().sentence);
       if (done.error().code != std::errc::bad_message) return exit_failure;
     }
     RecordedRing& entry = writer->ring(name.ring);
     entry.counters = source.counters();
     all.push_back(entry.counters);
     total += entry.events;
-    lost += entry.lost;
+    missing.gaps += entry.lost;
   }
   writer->meta().totals = sum(all);
+  writer->meta().missing = missing;
   if (auto done = writer->finish(0); !done) return failed(done.error());
   if (!options.quiet)
-    say(fmt::format("{} events of {} rings recovered, {} missing between them; {}", format_count(total), rings.size(), format_count(lost), options.out));
-  return problems != 0 ? exit_failure : exit_ok;
+    say(fmt::format("{} events of {} rings recovered, {} missing between them; {}", format_count(total), rings.size(), lost_count(missing), options.out));
+  return !missing.proved() ? exit_failure : exit_ok;
 }
 
 }  // namespace

@@ -93,7 +93,10 @@ class RemoteRecorder {
         if (!*view) break;
         life_.silence.clear();
         if (auto done = writer_.append(life_.numbers[k], **view); !done) {
-          if (done.error().code != std::errc::bad_message) return tl::unexpected<Error>(done.error());
+          if (done.error().code != std::errc::bad_message) {
+            failure_ = done.error();
+            return tl::unexpected<Error>(done.error());
+          }
           problem(done.error().sentence);
         }
       }
@@ -123,19 +126,27 @@ class RemoteRecorder {
   result<void> finish(u64 duration_ns) {
     if (life_.process != nullptr) {
       if (auto off = life_.process->enable(false); !off && !life_.process->buffer().is_gone()) problem(off.error().sentence);
-      for (int rounds = 0; rounds < 3; ++rounds) {
-        auto more = poll();
-        if (!more) return tl::unexpected<Error>(more.error());
-      }
+      for (int rounds = 0; rounds < 3 && !failure_; ++rounds) (void)poll();
       close_life();
     }
-    writer_.meta().totals = sum(all_);
-    return writer_.finish(duration_ns);
+    const Counters all = writer_.meta().totals = sum(all_);
+    Missing& missing = writer_.meta().missing;
+    for (const RecordedRing& ring : meta().rings) missing.gaps += ring.lost;
+    missing.refused = all.dropped + all.commit_overrun;
+    missing.doubts = problems_;
+    if (failure_) {
+      missing.doubts.push_back(failure_->sentence + "; the recording ends there");
+      missing.unrecorded = all.written - std::min(all.written, events() + missing.gaps);
+    } else {
+      missing.gaps = std::max(missing.gaps, all.overrun);
+    }
+    auto finished = writer_.finish(duration_ns);
+    return failure_ ? tl::unexpected<Error>(*failure_) : finished;
   }
 
   void problem(const std::string& sentence) {
     say(sentence);
-    ++problems_;
+    problems_.push_back(sentence);
   }
   bool attached() const { return life_.process != nullptr; }
   std::string why_gone() { return life_.process->buffer().why_gone(); }
@@ -145,8 +156,9 @@ class RemoteRecorder {
     for (const RecordedRing& ring : meta().rings) n += ring.events;
     return n;
   }
-  u64 lost() const { return totals().overrun + totals().dropped; }
-  u64 problems() const { return problems_; }
+  const Missing& missing() const { return meta().missing; }  // after finish()
+  bool failed() const { return failure_.has_value(); }
+  u64 problems() const { return problems_.size(); }
   u64 lives() const { return lives_; }
   const RecordingMeta& meta() const { return const_cast<RemoteRecorder*>(this)->writer_.meta(); }
 
@@ -156,7 +168,9 @@ class RemoteRecorder {
   RecordingWriter writer_;
   Life life_;
   u32 next_ = 0;
-  u64 problems_ = 0, lives_ = 0;
+  u64 lives_ = 0;
+  std::vector<std::string> problems_;
+  std::optional<Error> failure_;
   std::vector<Counters> all_;
 };
 
@@ -215,11 +229,13 @@ int run(const Options& options) {
   }
   const u64 duration = sys::now_ns() - start;
   if (auto done = recorder.finish(duration); !done) code = failed(done.error());
-  if (!options.quiet && code == exit_ok) {
+  if (!options.quiet && (code == exit_ok || recorder.failed())) {
     say(fmt::format("{} events in {} from {} rings; lost {}; {}", format_count(recorder.events()), format_time(static_cast<double>(duration)),
-                    recorder.meta().rings.size(), format_count(recorder.lost()), options.out));
+                    recorder.meta().rings.size(), lost_count(recorder.missing()), options.out));
     say(identity(recorder.totals()));
   }
+  // A disk that takes no more is not the command's affair.
+  while (recorder.failed() && child && !child->ended() && !asked_to_stop()) usleep(5000);
   if (child && !child->ended()) {
     child->pass_on(SIGTERM);
     for (int k = 0; k < 200 && !child->ended(); ++k) usleep(5000);
@@ -228,7 +244,7 @@ int run(const Options& options) {
   if (child && !asked_to_stop() && options.duration_ns == 0)
     if (const int its = child->ended().value_or(exit_ok); its != exit_ok) return its;
   if (recorder.problems() != 0) return exit_failure;
-  return recorder.lost() != 0 && options.fail_on_loss ? exit_loss : exit_ok;
+  return recorder.missing().count() != 0 && options.fail_on_loss ? exit_loss : exit_ok;
 }
 
 }  // namespace

@@ -56,9 +56,10 @@ int run(const Options& options) {
   }
   if (!put({out.data(), out.size()})) return exit_failure;
   const bool problems = report_problems(trace.timeline) != 0;
-  if (lost != 0) say(format_count(lost) + " events were lost, " + format_count(events) + " are here");
+  const Missing missing = trace.missing(lost);
+  if (!missing.nothing()) say(lost_count(missing) + " events were lost, " + format_count(events) + " are here");
   if (problems) return exit_failure;
-  return lost != 0 && options.fail_on_loss ? exit_loss : exit_ok;
+  return !missing.nothing() && options.fail_on_loss ? exit_loss : exit_ok;
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ nlohmann::json counters_json(const Counters& c) {
 int run(const Options& options) {
   std::vector<Ring> rings;
   nlohmann::json j;
-  std::vector<std::string> remarks;
+  std::vector<std::string> remarks, problems;
   Counters past;
   std::optional<Counters> closing;  // a recording's own sums know of rings that were given back
   if (is_recording(options.where)) {
@@ -69,6 +69,8 @@ int run(const Options& options) {
     for (const RecordedRing& ring : meta->rings) rings.push_back({ring.name, "recorded", ring.counters, ring.way});
     if (meta->complete) closing = meta->totals;
     if (!meta->complete) remarks.push_back("the recorder did not finish: these counters are not final");
+    for (const std::string& doubt : meta->missing.doubts) remarks.push_back(doubt);
+    if (const u64 late = meta->missing.unrecorded; late != 0) remarks.push_back(format_count(late) + " events were written when they could not be recorded any more");
     if (meta->trigger) {
       const RecordedTrigger& t = *meta->trigger;
       remarks.push_back("triggered by: " + t.event + (t.latency_ns ? "; latency " + format_time(static_cast<double>(*t.latency_ns)) : "") + " (" + t.condition + ")");
@@ -128,6 +130,7 @@ int run(const Options& options) {
     Instance& instance = **opened;
     for (const RingInfo& info : instance.rings()) {
       rings.push_back({info.name, info.live ? "live" : "ended", info.counters, ""});
+      if (!info.problem.empty()) problems.push_back(info.problem + "; its counters are not in the sums");
       if (info.corrupt) remarks.push_back(fmt::format("ring {}: its words contradict each other, and nobody writes to it any more; a resize makes a fresh one", info.name.ring));
     }
     const Presence writers = instance.writers();
@@ -154,6 +157,8 @@ int run(const Options& options) {
   std::vector<Counters> all{past};
   for (const Ring& ring : rings) all.push_back(ring.counters);
   const Counters total = closing.value_or(sum(all));
+  for (const std::string& problem : problems) say(problem);
+  const int code = problems.empty() ? exit_ok : exit_failure;
   if (options.json) {
     j["rings"] = nlohmann::json::array();
     for (const Ring& ring : rings) {
@@ -170,8 +175,9 @@ int run(const Options& options) {
     }
     j["total"] = counters_json(total);
     j["adds_up"] = adds_up(total);
+    if (!problems.empty()) j["problems"] = problems;
     put(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-    return exit_ok;
+    return code;
   }
   Table table({{"ring", Table::right},
                {"of"},
@@ -200,7 +206,7 @@ int run(const Options& options) {
   put(table.render(colours()));
   put(identity(total) + "\n");
   for (const std::string& remark : remarks) say(remark);
-  return exit_ok;
+  return code;
 }
 
 }  // namespace

@@ -52,8 +52,8 @@ std::string as_json(const std::vector<Row>& rows, const Groups<Rates>& groups, c
     groups.append_json(rows[i].key, out);
     fmt::format_to(std::back_inserter(out), "\"count\":{},\"rate\":{:.1f},\"bytes_per_s\":{:.1f}}}", rows[i].count, rows[i].rate, rows[i].bytes_rate);
   }
-  fmt::format_to(std::back_inserter(out), "],\"keys\":{},\"count\":{},\"without\":{},\"lost\":{},\"late\":{},\"evicted_keys\":{},\"evicted\":{}}}\n", rows.size(), totals.events - groups.without(),
-                 groups.without(), totals.lost, totals.late, groups.evicted().keys, groups.evicted().count);
+  fmt::format_to(std::back_inserter(out), "],\"keys\":{},\"count\":{},\"without\":{},\"lost\":{},\"proved\":{},\"late\":{},\"evicted_keys\":{},\"evicted\":{}}}\n", rows.size(), totals.events - groups.without(),
+                 groups.without(), totals.missing.count(), totals.missing.proved(), totals.late, groups.evicted().keys, groups.evicted().count);
   return {out.data(), out.size()};
 }
 
@@ -78,7 +78,7 @@ std::string as_table(const std::vector<Row>& rows, const Groups<Rates>& groups, 
   if (rows.size() > options.count) table.row({fmt::format("({} more)", rows.size() - options.count)});
   std::vector<std::string> sums = {"all"};
   sums.insert(sums.end(), none.begin(), none.end());
-  for (std::string cell : {format_count(totals.events - groups.without()), format_rate(rate, ""), format_size(static_cast<u64>(bytes_rate)) + "/s", format_count(totals.lost)})
+  for (std::string cell : {format_count(totals.events - groups.without()), format_rate(rate, ""), format_size(static_cast<u64>(bytes_rate)) + "/s", lost_count(totals.missing)})
     sums.push_back(std::move(cell));
   table.row(std::move(sums));
   std::string out = table.render(colours());

@@ -271,7 +271,7 @@ class FlightRecorder {
       if (auto begun = kernel_->begin(recorder.writer()); !begun) return begun;
     }
     auto finished = recorder.finish(duration);
-    for (const std::string& problem : recorder.problems()) say(problem);
+    for (const std::string& doubt : recorder.missing().doubts) say(doubt);
     if (!finished) return finished;
     auto window = window_of(dir, hit);
     if (!window) return tl::unexpected<Error>(window.error());
@@ -286,7 +286,7 @@ class FlightRecorder {
       if (auto saved = recorder.writer().save(); !saved) return saved;
     }
     if (!w.time) say("the event itself is not in the recording: the rings had gone round before they stood still; give them more room with -b");
-    return recorder.problems().empty() ? result<void>() : refuse(std::errc::io_error, dir + " is incomplete");
+    return recorder.missing().proved() ? result<void>() : refuse(std::errc::io_error, dir + " is incomplete");
   }
 
  private:
@@ -530,14 +530,17 @@ int run(Options options) {
   if (watch.lost() != 0)
     say(format_count(watch.lost()) + " events came too fast for the condition to be looked at: it may have held unseen");
   const bool problems = report_problems(trace->timeline) != 0;
+  if (const Missing missing = trace->missing(0); missing.refused != 0 && !options.quiet)
+    say(format_count(missing.refused) + " events were never stored: their rings were full or could not be had; the condition was not looked at for them");
   // The command goes on with its work: it was only looked at.
   const auto in_time = [&] { return options.duration_ns == 0 || sys::now_ns() - start < options.duration_ns; };
-  while (done && child && !child->ended() && !asked_to_stop() && in_time()) sleep_ns(look_every_ns);
+  if (!done) failed(done.error());
+  while (child && !child->ended() && !asked_to_stop() && in_time()) sleep_ns(look_every_ns);
   if (child && !child->ended()) {
     child->pass_on(asked_to_stop() ? stop_signal() : SIGTERM);
     for (int i = 0; i < 500 && !child->ended(); ++i) sleep_ns(look_every_ns);
   }
-  if (!done) return failed(done.error());
+  if (!done) return exit_failure;
   if (watch.made() != 0) return problems ? exit_failure : exit_ok;
   if (!condition.pending().empty()) say(condition.pending());
   if (problems) return exit_failure;

@@ -111,4 +111,9 @@ std::string format_rate(double per_second, std::string_view unit) {
   return fmt::format("{:.1f}{}{}{}/s", per_second, unit.empty() ? "" : " ", "kMGT"[step], unit);
 }
 
+std::string lost_count(const Missing& missing) {
+  if (missing.proved()) return format_count(missing.count());
+  return missing.count() == 0 ? "perhaps some" : format_count(missing.count()) + " or more";
+}
+
 }  // namespace ringside::cli

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "source/source.hpp"
+
 namespace ringside::cli {
 
 // "4096", "64k", "8M", "1G", "1.5G"; also KiB, MB... (all powers of 1024). Nothing when it is no size or above 2^63.
@@ -17,5 +19,8 @@ std::string format_size(u64 bytes);                                 // "16.0 KiB
 std::string format_time(double ns);                                 // "1.23 ms"
 std::string format_count(u64 count);                                // "1,234,567"
 std::string format_rate(double per_second, std::string_view unit);  // "1.2M/s", "1.2 MB/s"
+
+// "0", "12", "12 or more", "perhaps some": the one place where it is said that nothing is lost.
+std::string lost_count(const Missing& missing);
 
 }  // namespace ringside::cli

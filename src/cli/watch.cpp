@@ -132,7 +132,10 @@ class Watcher {
     Trace& from = trace();
     for (u64 n = 1; from.next(record); ++n) {
       model_->take(record, from.timeline.name(record.source));
-      if (n % 65536 == 0 && sys::now_ns() > deadline) break;
+      if (n % 65536 == 0 && sys::now_ns() > deadline) {
+        cut_ = true;
+        break;
+      }
     }
     tick();
   }
@@ -143,7 +146,7 @@ class Watcher {
     status_.live = live();
     status_.ended = ended_;
     status_.interval_ns = interval_ns_;
-    return {model_->picture(chosen, everything), status_};
+    return {picture(chosen, everything), status_};
   }
   result<void> count(const WatchQuery& query, bool again) {
     auto model = WatchModel::make(query, model_options(), trace().formats, trace().tasks);
@@ -169,14 +172,21 @@ class Watcher {
     return {};
   }
   const WatchModel& model() const { return *model_; }
+  WatchPicture picture(const std::string& chosen, bool everything = false) const {
+    WatchPicture p = model_->picture(chosen, everything);
+    p.missing.refused = missing_.refused;
+    p.missing.unrecorded = missing_.unrecorded;
+    p.missing.doubts = missing_.doubts;
+    return p;
+  }
 
   std::string text(bool last) {
-    WatchPicture p = model_->picture("");
+    WatchPicture p = picture("");
     p.sort(last || !live() ? WatchSort::count : WatchSort::rate, true);
     std::string out;
     if (!last)
       out = fmt::format("{}: {:.1f} s, {} events, {}, {} lost\n", where(), p.seconds, format_count(p.all.count),
-                        format_rate(p.all.rate, ""), format_count(p.lost));
+                        format_rate(p.all.rate, ""), lost_count(p.missing));
     std::vector<Table::Column> columns;
     for (const std::string& name : p.columns) columns.push_back({name});
     for (const char* name : {"count", "rate", "share"}) columns.push_back({name, Table::right});
@@ -207,12 +217,12 @@ class Watcher {
     if (!last) return out + "\n";
     Totals totals;
     totals.events = p.all.count;
-    totals.lost = p.lost;
+    totals.missing = p.missing;
     return out + closing_line(totals, p.evicted_keys, p.evicted_events) + "\n";
   }
 
   std::string json(bool last) {
-    WatchPicture p = model_->picture("");
+    WatchPicture p = picture("");
     p.sort(last || !live() ? WatchSort::count : WatchSort::rate, true);
     fmt::memory_buffer out;
     const auto to = std::back_inserter(out);
@@ -233,8 +243,8 @@ class Watcher {
     append(out, "],\"all\":{");
     numbers(p.all);
     fmt::format_to(
-        to, "}},\"keys\":{},\"without\":{},\"lost\":{},\"evicted_keys\":{},\"evicted\":{},\"own_cpu\":{:.3f},\"rings\":[",
-        p.keys, p.without, p.lost, p.evicted_keys, p.evicted_events, status_.own_cpu);
+        to, "}},\"keys\":{},\"without\":{},\"lost\":{},\"proved\":{},\"evicted_keys\":{},\"evicted\":{},\"own_cpu\":{:.3f},\"rings\":[",
+        p.keys, p.without, p.missing.count(), p.missing.proved(), p.evicted_keys, p.evicted_events, status_.own_cpu);
     for (const WatchStatus::Ring& ring : status_.rings) {
       append(out, &ring == status_.rings.data() ? "{\"name\":" : ",{\"name\":");
       append_json_text(ring.name, out);
@@ -299,6 +309,8 @@ class Watcher {
     last_usage_ = now;
     last_cpu_us_ = cpu;
     status_.rings.clear();
+    missing_ = trace().missing(0);
+    if (cut_) missing_.doubts.emplace_back(too_late);
     if (!live()) return;
     const Timeline& timeline = trace().timeline;
     for (u32 i = 0; i < timeline.size() && status_.rings.size() < 64; ++i) {
@@ -315,6 +327,8 @@ class Watcher {
   std::unique_ptr<AnalysisRun> run_;
   std::optional<WatchModel> model_;  // behind the run, whose formats it uses
   WatchStatus status_;
+  Missing missing_;  // beside the gaps
+  bool cut_ = false;  // there were more than could be read in time
   u64 interval_ns_, last_tick_ = 0, next_tick_ = 0, end_ns_ = 0, ticks_ = 0;
   u64 last_usage_ = 0, last_cpu_us_ = 0;
   bool ended_ = false;

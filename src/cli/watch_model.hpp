@@ -69,7 +69,8 @@ struct WatchPicture {
   std::string value;           // its name; empty: none
   std::vector<WatchRow> rows;  // the most_rows largest
   WatchRow all;
-  u64 keys = 0, without = 0, lost = 0, evicted_keys = 0, evicted_events = 0;
+  u64 keys = 0, without = 0, evicted_keys = 0, evicted_events = 0;
+  Missing missing;             // the gaps, and what the watcher knows beside them
   double seconds = 0;       // since counting began; of recordings: from the first record to the last
   double slot_seconds = 0;  // of one of `rates`
   std::map<std::string, std::shared_ptr<const WatchValues>> values;  // by id, of the rows that were asked for and have some

@@ -35,7 +35,9 @@ result<void> open_recorded(Trace& trace, Opened& o, Sources& sources) {
   if (!meta) return tl::unexpected<Error>(meta.error());
   auto rings = open_recording(dir, *meta);
   if (!rings) return tl::unexpected<Error>(rings.error());
-  if (!meta->complete) trace.notices.push_back(dir + ": the recorder did not finish; the closing counters are missing, the events are here");
+  o.doubts = meta->missing.doubts;
+  if (!meta->complete) o.doubts.push_back("the recorder did not finish; the closing counters are missing, the events are here");
+  for (std::string& doubt : o.doubts) trace.notices.push_back(doubt = dir + ": " + doubt);
   if (auto texts = sys::read_file(dir + "/printk_formats")) trace.formats.add_strings(*texts);
   add_events(trace, o, meta->events);
   for (const RecordedRing& ring : meta->rings) {
@@ -73,7 +75,8 @@ result<void> open_dat(Trace& trace, Opened& o, Sources& sources) {
   auto dat = open_trace_dat(o.where);
   if (!dat) return tl::unexpected<Error>(dat.error());
   if (dat->rings.empty() && !dat->problems.empty()) return refuse(std::errc::bad_message, dat->problems.front() + "; no events are left to read");
-  for (std::string& problem : dat->problems) trace.notices.push_back(std::move(problem));
+  for (const std::string& problem : dat->problems) trace.notices.push_back(problem);
+  o.doubts = std::move(dat->problems);
   trace.formats.add_strings(dat->printk_formats);
   add_events(trace, o, dat->events);
   for (const RingName& thread : dat->threads) trace.tasks.add(thread);
@@ -213,17 +216,15 @@ void add_rings(Trace& trace, Opened& o) {
     o.threads_seen = seen;
     for (const RingName& thread : o.instance->threads()) trace.tasks.add(thread);
   }
-  for (const RingInfo& info : o.instance->rings()) {
-    trace.tasks.add(info.name);
-    // A CPU's ring that was moved aside is open already under the CPU's number.
-    const std::pair<u32, i32> key{info.name.column(), info.name.cpu >= 0 ? info.name.tid : 0};
-    if (std::find(o.rings.begin(), o.rings.end(), key) != o.rings.end()) continue;
-    o.rings.push_back(key);  // also one that fails: said once
-    auto source = o.instance->peek(info.name.ring);
+  for (const RingName& name : o.instance->ring_names()) {
+    trace.tasks.add(name);
+    // A CPU's ring that was moved aside is open already under the CPU's number. Also one that fails: said once.
+    if (!o.rings.insert({name.column(), name.cpu >= 0 ? name.tid : 0}).second) continue;
+    auto source = o.instance->peek(name.ring);
     if (source)
       trace.timeline.add(std::move(*source), o.place);
     else
-      trace.notices.push_back(source.error().sentence);
+      trace.timeline.add_problem(source.error().sentence + "; its events are not here");
   }
 }
 
@@ -234,6 +235,32 @@ std::string label_of(std::string where) {
 }
 
 }  // namespace
+
+Missing Trace::missing(u64 gaps) const {
+  Missing all{gaps, 0, 0, timeline.problems()};
+  const auto add = [&](const Opened& o) {
+    all.doubts.insert(all.doubts.end(), o.doubts.begin(), o.doubts.end());
+    if (o.recording) {
+      all.refused += o.recording->missing.refused;
+      all.unrecorded += o.recording->missing.unrecorded;
+    }
+    for (const u32 cpu : o.kernel != nullptr ? o.kernel->cpus() : std::vector<u32>{}) {
+      const auto counters = kernel_counters({o.where, cpu});
+      if (counters) all.refused += counters->dropped + counters->commit_overrun;
+      else all.doubts.push_back(counters.error().sentence);
+    }
+    if (o.instance == nullptr) return;
+    const PastTotals past = o.instance->past();
+    all.refused += o.instance->refused() + past.dropped + past.commit_overrun;
+    for (const RingInfo& ring : o.instance->rings()) {
+      all.refused += ring.counters.dropped + ring.counters.commit_overrun;
+      if (!ring.problem.empty()) all.doubts.push_back(ring.problem);
+    }
+  };
+  add(*this);
+  std::for_each(others.begin(), others.end(), add);
+  return all;
+}
 
 bool Trace::raw_times() const {
   return (recording ? recording->clock.kind : instance != nullptr ? instance->clock().kind : ClockKind::mono) == ClockKind::counter;

@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,8 @@ struct Opened {
   std::string boot;     // of the machine; empty: unknown
   u32 ids = 0;          // added to the numbers of its events
   Timeline::Place place;
-  std::vector<std::pair<u32, i32>> rings;  // of an instance: those that have a source, by number, or CPU, and owner
+  std::set<std::pair<u32, i32>> rings{};   // of an instance: those that have a source, by number, or CPU, and owner
+  std::vector<std::string> doubts{};       // why more may be missing than is known
   u64 threads_seen = 0;
 };
 
@@ -54,6 +56,9 @@ struct Trace : Opened {
   void finish();
   // The same, and the kernel's events end here.
   void stop();
+
+  // What is not here, beside the gaps that were read. Ask when all is read.
+  Missing missing(u64 gaps) const;
 
   bool raw_times() const;  // its clock counts no seconds
   bool live() const;       // any of them may still be written to

@@ -225,21 +225,21 @@ class DatWriter {
   }
 
   // Whether a file's sub-buffers can be taken as they lie there.
-  static bool sound(const Images& images, u32 page) {
+  static bool sound(const Images& images, const sys::Fd& file, u32 page) {
     if (images.size % page != 0) return false;
     for (u64 at = 0; at < images.size; at += page) {
       abi::SubBufferHeader header{};
-      if (pread(images.fd, &header, sizeof header, static_cast<off_t>(at)) != sizeof header) return false;
+      if (pread(file.get(), &header, sizeof header, static_cast<off_t>(at)) != sizeof header) return false;
       if (abi::commit_size(header.commit) > page - abi::header_size) return false;
     }
     return true;
   }
 
   // The file system copies (or only shares: XFS, Btrfs). False: it cannot; what was copied is written again.
-  bool copy(const Images& images) const {
+  bool copy(const Images& images, const sys::Fd& file) const {
     loff_t from = 0, to = static_cast<loff_t>(at_);
     while (static_cast<u64>(from) < images.size) {
-      const ssize_t n = copy_file_range(images.fd, &from, fd_, &to, images.size - static_cast<u64>(from), 0);
+      const ssize_t n = copy_file_range(file.get(), &from, fd_, &to, images.size - static_cast<u64>(from), 0);
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) return false;
     }
@@ -275,7 +275,8 @@ class DatWriter {
       const u64 begin = at_;
       const auto own = ring->counters().subbuf_size;
       const auto images = ring->images();
-      if (images && own == page && sound(*images, page) && copy(*images)) {
+      const auto file = images && own == page ? sys::open_regular(images->path) : result<sys::Fd>();
+      if (file && *file && sound(*images, *file, page) && copy(*images, *file)) {
         at_ += images->size;
       } else {
         for (;;) {

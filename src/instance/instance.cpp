@@ -403,6 +403,8 @@ std::vector<RingInfo> Instance::rings() {
     if (auto ring = look(i)) {
       info.counters = ring->counters();
       info.corrupt = __atomic_load_n(&ring->ring().control->corrupt, __ATOMIC_RELAXED) != 0;
+    } else {
+      info.problem = ring.error().sentence;
     }
     all.push_back(std::move(info));
   }
@@ -410,6 +412,17 @@ std::vector<RingInfo> Instance::rings() {
 }
 
 result<RingView> Instance::look(u32 ring) const { return look_at(dir_.get(), ring, geometry(), members_); }
+
+std::vector<RingName> Instance::ring_names() {
+  std::vector<RingName> all;
+  const u64 n = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
+  for (u32 i = 0; i < n; ++i) {
+    RingState state = state_of(__atomic_load_n(&words_.ring(i).state, __ATOMIC_ACQUIRE));
+    if (state == RingState::busy) state = members_->judge().settle(words_.ring(i));  // its claimer may be dead
+    if (state == RingState::live || state == RingState::retired) all.push_back(name_of(i, words_.ring(i)));
+  }
+  return all;
+}
 
 Presence Instance::writers() {
   const Judge judge = members_->judge();

@@ -42,6 +42,7 @@ struct RingInfo {
   RingName name;
   bool live = false;  // its thread lives; a CPU's always does
   bool corrupt = false;  // given up: its words contradict each other
+  std::string problem{};  // not empty: it could not be looked at, and its counters are not known
   Counters counters;
 };
 
@@ -81,6 +82,8 @@ class Instance {
   result<u32> enable(const std::string& glob, bool on);
 
   std::vector<RingInfo> rings();
+  // Whose rings there are, without a look at them: their files are not opened.
+  std::vector<RingName> ring_names();
   // Does somebody write, or hold a ring? unknown: a writer has come of whom nobody can tell whether it lives.
   Presence writers();
   bool has_writers() { return writers() != Presence::none; }  // or it may have

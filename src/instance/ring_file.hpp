@@ -45,7 +45,7 @@ void label_ring(const Ring& ring) noexcept;
 Geometry ring_geometry(int dir, u32 n, const Geometry& fresh) noexcept;
 // The folder of ring `n`, to look at its files as they belong together: a CPU's may be moved aside, and another one put in its place.
 sys::Fd open_ring(int dir, u32 n) noexcept;
-// The same by its folder.
+// The same by its folder. Invalid, errno 0: damaged; else why it could not be looked at.
 Geometry ring_geometry_in(int folder, const Geometry& fresh) noexcept;
 // Both files of a ring that is there. Empty on failure.
 MappedRing map_whole_ring(int dir, u32 n) noexcept;

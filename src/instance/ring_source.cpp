@@ -15,18 +15,11 @@
 namespace ringside {
 namespace {
 
-result<RingView::File> map_file(int folder, u32 n, const char* name, u64 size) {
+result<sys::Region> map_file(int folder, u32 n, const char* name, u64 size) {
   const std::string what = "per_cpu/cpu" + std::to_string(n) + "/" + name;
   sys::Fd fd(openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   if (!fd) return fail(errno, "cannot open " + what);
-  auto region = sys::Region::map(fd.get(), size, true, what);
-  if (!region) return tl::unexpected(region.error());
-  return RingView::File{std::move(*region), std::move(fd)};
-}
-
-u64 resident(const sys::Fd& fd) noexcept {
-  struct stat st {};
-  return fstat(fd.get(), &st) == 0 ? static_cast<u64>(st.st_blocks) * 512 : 0;
+  return sys::Region::map(fd.get(), size, true, what);
 }
 
 // The writer says that it is inside before it reads the clock; until we see that store, some ns may pass.
@@ -144,7 +137,10 @@ result<RingView> look_at(int dir, u32 n, const Geometry& fresh, const std::share
 }
 
 result<RingView> look_in(const sys::Fd& folder, u32 n, const Geometry& fresh, const std::shared_ptr<Members>& members) {
-  const Geometry geometry = folder ? ring_geometry_in(folder.get(), fresh) : errno == ENOENT ? fresh : Geometry();
+  if (!folder) return fail(errno, "cannot open the folder of ring " + std::to_string(n));
+  errno = 0;
+  const Geometry geometry = ring_geometry_in(folder.get(), fresh);
+  if (!geometry.valid() && errno != 0) return fail(errno, "cannot open the control file of ring " + std::to_string(n));
   if (!geometry.valid())
     return refuse(std::errc::invalid_argument, "ring " + std::to_string(n) + ": its control file is missing, cut or damaged");
   auto data = map_file(folder.get(), n, "trace_pipe_raw", geometry.data_size());
@@ -153,8 +149,8 @@ result<RingView> look_in(const sys::Fd& folder, u32 n, const Geometry& fresh, co
   if (!control) return tl::unexpected(control.error());
   Ring ring;
   ring.geometry = geometry;
-  ring.control = reinterpret_cast<Control*>(control->region.data());
-  ring.data = data->region.data();
+  ring.control = reinterpret_cast<Control*>(control->data());
+  ring.data = data->data();
   ring.kind = kind_of(*ring.control);
   return RingView(ring, std::move(*control), std::move(*data), members);
 }
@@ -171,7 +167,7 @@ Counters RingView::counters() const noexcept {
   n.bytes = r.bytes;
   n.unfinished_bytes = r.unfinished_bytes;
   n.oldest_time = r.oldest_time;
-  n.resident_bytes = resident(data_.fd) + resident(control_.fd);
+  n.resident_bytes = data_.resident_bytes() + control_.resident_bytes();
   n.subbuf_size = ring_.geometry.subbuf_size();
   n.nr_subbufs = ring_.geometry.nr_subbufs();
   n.capacity_bytes = u64{ring_.geometry.nr_slots()} * ring_.geometry.capacity();
@@ -215,11 +211,9 @@ u64 RingView::park() noexcept {
       place_of(__atomic_load_n(&ring_.control->tail, __ATOMIC_ACQUIRE)) == commit) {
     // From here on the writer leaves this sub-buffer without touching it: the gate says so.
     __atomic_fetch_add(&ring_.control->punched, u64{1}, __ATOMIC_SEQ_CST);
-    const auto offset = static_cast<off_t>(ring_.geometry.offset_of(own.id));
-    const u64 before = resident(data_.fd);
-    for (const off_t where : {offset, off_t{0}})  // 0, the meta-page: nobody maps
-      fallocate(data_.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, where, ring_.geometry.subbuf_size());
-    const u64 after = resident(data_.fd);
+    const u64 before = data_.resident_bytes();
+    for (const u64 where : {ring_.geometry.offset_of(own.id), u64{0}}) data_.punch(where, ring_.geometry.subbuf_size());  // 0, the meta-page: nobody maps
+    const u64 after = data_.resident_bytes();
     return before > after ? before - after : 0;
   }
   u64 parked = value;
@@ -229,14 +223,14 @@ u64 RingView::park() noexcept {
 
 // The spare sub-buffer is the reader's, whose lock is held: it goes round through the free places, and whatever it replaces loses its memory.
 u64 RingView::park_cpu() noexcept {
-  const u64 before = resident(data_.fd);
+  const u64 before = data_.resident_bytes();
   const auto punch = [&](u64 offset) {
     __atomic_fetch_add(&ring_.control->punched, u64{1}, __ATOMIC_SEQ_CST);
-    fallocate(data_.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), ring_.geometry.subbuf_size());
+    data_.punch(offset, ring_.geometry.subbuf_size());
   };
   reader_.give_back([&](u32 id) { punch(ring_.geometry.offset_of(id)); });
   punch(0);  // the meta-page: nobody maps
-  const u64 after = resident(data_.fd);
+  const u64 after = data_.resident_bytes();
   return before > after ? before - after : 0;
 }
 

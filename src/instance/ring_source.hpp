@@ -16,17 +16,13 @@ class Instance;
 
 class RingView {
  public:
-  struct File {
-    sys::Region region;
-    sys::Fd fd;
-  };
-  RingView(Ring ring, File control, File data, std::shared_ptr<Members> members) noexcept
+  RingView(Ring ring, sys::Region control, sys::Region data, std::shared_ptr<Members> members) noexcept
       : ring_(ring), reader_(ring), control_(std::move(control)), data_(std::move(data)), members_(std::move(members)) {}
 
   Counters counters() const noexcept;
   Reader<>& reader() noexcept { return reader_; }
   const Ring& ring() const noexcept { return ring_; }
-  bool cut() const noexcept { return control_.region.cut() || data_.region.cut(); }
+  bool cut() const noexcept { return control_.cut() || data_.cut(); }
 
   // The writer is in the middle of an event, or so it looks: one that sets out just now may be seen late.
   // Of a CPU's ring nobody sees that.
@@ -51,7 +47,7 @@ class RingView {
   bool quiet() noexcept;  // the gate being closed: true if no writer is inside
   Ring ring_;
   Reader<> reader_;
-  File control_, data_;
+  sys::Region control_, data_;  // and no descriptors: there may be thousands of rings
   std::shared_ptr<Members> members_;
   u64 locked_as_ = 0;
 };

@@ -11,7 +11,7 @@
 namespace ringside {
 namespace {
 
-constexpr u32 most_kept = 4096;  // of the mappings that a process may have
+constexpr u32 most_kept = 16384;  // of the mappings that a process may have: a consumer has two more of each ring
 
 Geometry geometry_in(const Control& c) noexcept {
   if (__atomic_load_n(&c.magic, __ATOMIC_ACQUIRE) != control_magic || c.nr_slots >= c.nr_subbufs) return {};

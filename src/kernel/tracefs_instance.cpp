@@ -3,6 +3,8 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,7 +22,6 @@ extern "C" {
 void tracefs_set_loglevel(int level);
 int tracefs_tracing_dir_is_mounted(bool mount, const char** path);
 tracefs_instance* tracefs_instance_create(const char* name);
-bool tracefs_instance_is_new(tracefs_instance* instance);
 void tracefs_instance_free(tracefs_instance* instance);
 bool tracefs_file_exists(tracefs_instance* instance, const char* name);
 int tracefs_instance_set_buffer_size(tracefs_instance* instance, size_t size_kb, int cpu);
@@ -30,6 +31,9 @@ char* tracefs_error_last(tracefs_instance* instance);
 
 namespace ringside {
 namespace {
+
+// Of the instances that commands make.
+constexpr const char* command_prefixes[] = {"ringside-", "ringside-trigger-", "ringside-doctor-", "ringside-clock-"};
 
 // tracefs ignores O_CREAT and knows no modes: sys::write_file asks for both.
 result<void> put(const std::string& path, const std::string& text, bool append) {
@@ -52,19 +56,33 @@ std::vector<std::string> subdirectories(const std::string& dir) {
   return names;
 }
 
-// The pid at the end of an instance's name; 0: none.
-i32 owner_of(const std::string& name, const std::string& prefix) {
-  if (name.compare(0, prefix.size(), prefix) != 0) return 0;
-  const size_t at = name.find_last_not_of("0123456789") + 1;
-  if (at < prefix.size() || at == name.size() || name[at - 1] != '-' || name.size() - at > 9) return 0;
-  return std::stoi(name.substr(at));
+// Is it a name that create() gives? PREFIX, a number, and .N if that was taken.
+bool is_of(const std::string& name, const std::string& prefix) {
+  if (name.compare(0, prefix.size(), prefix) != 0) return false;
+  const auto number = [](const std::string& text) { return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos; };
+  const std::string rest = name.substr(prefix.size());
+  const size_t dot = rest.find('.');
+  return number(rest.substr(0, dot)) && (dot == std::string::npos || number(rest.substr(dot + 1)));
 }
 
-result<void> remove_instance(const std::string& path) {
-  (void)put(path + "/tracing_on", "0", false);
-  (void)put(path + "/events/enable", "0", false);
-  if (rmdir(path.c_str()) != 0 && errno != ENOENT) return fail(errno, "cannot remove " + path);
-  return {};
+// Nothing of an instance is touched before the kernel has said that nobody has a file of it open (else EBUSY).
+bool remove_unheld(const std::string& dir) { return rmdir(dir.c_str()) == 0 || errno == ENOENT; }
+
+// An instance of this name, held. Empty: another process has it.
+result<sys::Fd> make_and_hold(const std::string& dir) {
+  for (u32 tries = 0; tries < 10; ++tries) {
+    if (mkdir(dir.c_str(), 0777) != 0) {
+      if (errno != EEXIST) return fail(errno, "cannot make the tracing instance " + dir + (geteuid() != 0 ? " (it takes root)" : ""));
+      if (!remove_unheld(dir)) return sys::Fd();
+      continue;
+    }
+    // Until it is open it may be swept away, and somebody else's may come in its place: whoever locks it has it.
+    sys::Fd held(open((dir + "/tracing_on").c_str(), O_RDONLY | O_CLOEXEC));
+    if (!held && errno == ENOENT) continue;
+    if (!held) return fail(errno, "cannot open " + dir + "/tracing_on");
+    if (flock(held.get(), LOCK_EX | LOCK_NB) == 0) return result<sys::Fd>(std::move(held));
+  }
+  return sys::Fd();
 }
 
 std::string trimmed(std::string text) {
@@ -164,45 +182,45 @@ u32 remove_stale_instances(const std::string& prefix) {
   auto dir = tracefs_dir();
   if (!dir) return 0;
   for (const std::string& name : subdirectories(*dir + "/instances")) {
-    const i32 pid = owner_of(name, prefix);
-    if (pid == 0 || sys::start_time(pid) != 0) continue;  // dead, or a zombie
-    // One that is in use all the same (its owner lives in another pid namespace) answers EBUSY while its rings are open.
-    if (remove_instance(*dir + "/instances/" + name)) ++removed;
+    const bool ours = is_of(name, prefix) || std::any_of(std::begin(command_prefixes), std::end(command_prefixes), [&](const char* p) { return is_of(name, p); });
+    if (ours && remove_unheld(*dir + "/instances/" + name)) ++removed;
   }
   return removed;
 }
 
-TracefsInstance::TracefsInstance(tracefs_instance* handle, std::string dir)
-    : handle_(handle), dir_(std::move(dir)), cpus_(kernel_cpus(dir_)) {}
+TracefsInstance::TracefsInstance(tracefs_instance* handle, std::string dir, sys::Fd held)
+    : handle_(handle), dir_(std::move(dir)), held_(std::move(held)), cpus_(kernel_cpus(dir_)) {}
 
 TracefsInstance::TracefsInstance(TracefsInstance&& other) noexcept
-    : handle_(std::exchange(other.handle_, nullptr)), dir_(std::move(other.dir_)), cpus_(std::move(other.cpus_)) {}
+    : handle_(std::exchange(other.handle_, nullptr)), dir_(std::move(other.dir_)), held_(std::move(other.held_)), cpus_(std::move(other.cpus_)) {}
 
 TracefsInstance::~TracefsInstance() {
   if (handle_ == nullptr) return;
-  (void)remove_instance(dir_);
+  (void)tracing(false);  // for who still looks at it
+  held_ = sys::Fd();
+  (void)remove_unheld(dir_);
   tracefs_instance_free(handle_);
 }
 
 result<TracefsInstance> TracefsInstance::create(const TracefsOptions& options) {
   auto root = tracefs_dir();
   if (!root) return tl::unexpected<Error>(root.error());
-  remove_stale_instances();
-  const std::string name = options.prefix + std::to_string(getpid());
-  const std::string dir = *root + "/instances/" + name;
-  tracefs_instance* handle = tracefs_instance_create(name.c_str());
-  if (handle != nullptr && !tracefs_instance_is_new(handle)) {  // of an earlier process with our pid
-    tracefs_instance_free(handle);
-    if (auto gone = remove_instance(dir); !gone) return tl::unexpected<Error>(gone.error());
-    handle = tracefs_instance_create(name.c_str());
+  remove_stale_instances(options.prefix);
+  const std::string first = options.prefix + std::to_string(getpid());
+  // A process of another PID namespace may have our number.
+  for (u32 n = 0; n < 100; ++n) {
+    const std::string name = n == 0 ? first : first + "." + std::to_string(n);
+    const std::string dir = *root + "/instances/" + name;
+    auto held = make_and_hold(dir);
+    if (!held) return tl::unexpected<Error>(held.error());
+    if (!*held) continue;
+    tracefs_instance* handle = tracefs_instance_create(name.c_str());
+    if (handle == nullptr) return fail(errno, "cannot use the tracing instance " + dir);
+    TracefsInstance made(handle, dir, std::move(*held));
+    if (auto done = made.set_up(options); !done) return tl::unexpected<Error>(done.error());
+    return made;
   }
-  if (handle == nullptr) {
-    const int error = errno;
-    return fail(error, "cannot make the tracing instance " + dir + (geteuid() != 0 ? " (it takes root)" : ""));
-  }
-  TracefsInstance made(handle, dir);
-  if (auto done = made.set_up(options); !done) return tl::unexpected<Error>(done.error());
-  return made;
+  return refuse(std::errc::device_or_resource_busy, "cannot make the tracing instance " + *root + "/instances/" + first + ": it and its 99 followers are in use");
 }
 
 result<void> TracefsInstance::set_up(const TracefsOptions& options) {

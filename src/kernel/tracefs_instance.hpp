@@ -4,8 +4,9 @@
 //   must(mine.enable("sched:sched_*"));
 //   must(mine.tracing(true));
 //
-// The top-level buffer and other people's instances are never touched. What an earlier run could not remove (SIGKILL) is
-// removed by the next one: every instance "ringside-...PID" whose process is dead. tracefs is mounted if it is not and we may.
+// The top-level buffer and other people's instances are never touched. From when it is made to its end a file of it is open: so the
+// kernel refuses to remove it, whoever asks from whatever PID namespace. What an earlier run could not remove (SIGKILL) the next one
+// removes: of the names that are given here, whatever the kernel lets go. tracefs is mounted if it is not and we may.
 #pragma once
 #include <memory>
 #include <ringside/thread.hpp>
@@ -13,13 +14,14 @@
 #include <vector>
 
 #include "source/source.hpp"
+#include "sys/sys.hpp"
 
 struct tracefs_instance;
 
 namespace ringside {
 
 struct TracefsOptions {
-  std::string prefix = "ringside-";  // the pid is put behind it
+  std::string prefix = "ringside-";  // the pid is put behind it, and .N if that is taken
   u64 buffer_size = 4 << 20;         // bytes of events for each CPU
   u32 subbuf_size = 4096;            // 4 to 512 KiB; always 4 KiB before Linux 6.8
   bool overwrite = true;             // a full ring loses the oldest events; false: refuses the new
@@ -68,12 +70,13 @@ class TracefsInstance {
   result<void> write(const char* file, const std::string& text, bool append = false);
 
  private:
-  TracefsInstance(tracefs_instance* handle, std::string dir);
+  TracefsInstance(tracefs_instance* handle, std::string dir, sys::Fd held);
   result<void> set_up(const TracefsOptions& options);
   std::string last_error() const;
 
   tracefs_instance* handle_;
   std::string dir_;
+  sys::Fd held_;
   std::vector<u32> cpus_;
 };
 
@@ -83,7 +86,7 @@ std::vector<std::string> kernel_instances();
 // The directory of an instance by name or by path; empty: there is none.
 std::string find_kernel_instance(const std::string& where);
 
-// Removes instances "PREFIX...PID" of dead processes; answers how many.
+// Removes instances "PREFIXPID", and those of the commands, that nobody holds; answers how many.
 u32 remove_stale_instances(const std::string& prefix = "ringside-");
 
 }  // namespace ringside

@@ -403,7 +403,9 @@ Text read_header_event(const Place&) { return std::string(header_event_text()); 
 
 Text read_stats(const Place& at) {
   Counters c;
-  if (auto view = at.on->look(at.ring)) c = view->counters();
+  auto view = at.on->look(at.ring);
+  if (!view && view.error().code != std::errc::no_such_device) return tl::unexpected<Error>(view.error());
+  if (view) c = view->counters();
   return stats_text(c, instance(at).clock());
 }
 

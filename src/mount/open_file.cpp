@@ -65,6 +65,7 @@ result<void> TraceFile::start() {
   timeline_ = std::make_unique<Timeline>();
   look_ = make_look_();
   for (auto& source : look_.sources) timeline_->add(std::move(source));
+  timeline_->hold_after(look_.until_ns);
   text_.clear();
   at_ = 0;
   any_ = done_ = false;
@@ -80,13 +81,14 @@ result<void> TraceFile::start() {
                  "#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION\n"
                  "#              | |         |   |||||     |         |\n",
                  look_.in_buffer, look_.in_buffer + look_.overrun, look_.cpus);
+  for (const std::string& problem : look_.problems) fmt::format_to(std::back_inserter(text_), "##### NOT ALL IS HERE: {} ####\n", problem);
   return {};
 }
 
 void TraceFile::produce(size_t size) {
   TraceRecord record;
   while (!done_ && text_.size() < size) {
-    done_ = !timeline_->next(record) || record.time > look_.until_ns;
+    done_ = !timeline_->next(record);
     if (done_) return;
     const RingName& ring = timeline_->source(record.source).name();
     if (look_.wanted && !look_.wanted(record, ring)) continue;
@@ -111,7 +113,10 @@ Look look_at_instance(const std::shared_ptr<Mounted>& on, std::optional<u32> onl
   for (const RingInfo& r : instance.rings()) {
     if (only && r.name.ring != *only) continue;
     auto source = instance.peek(r.name.ring);
-    if (!source) continue;  // given back just now
+    if (!source) {
+      look.problems.push_back(source.error().sentence);
+      continue;
+    }
     look.in_buffer += r.counters.unread;
     look.overrun += r.counters.overrun;
     on->tasks().add(r.name);

@@ -72,6 +72,7 @@ class TextFile final : public OpenFile {
 // What `trace` shows: rings as they are at this moment, and how to print them.
 struct Look {
   std::vector<std::unique_ptr<Source>> sources;
+  std::vector<std::string> problems{};  // of those that could not be opened
   u64 in_buffer = 0, overrun = 0;
   u32 cpus = 0;
   u64 until_ns = ~u64{0};  // no later events

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -49,6 +50,8 @@ result<void> write_all(int fd, iovec* parts, int count, u64 offset, const std::s
   return {};
 }
 
+}  // namespace
+
 // What a walk over a view says about it.
 struct Walk {
   u64 events = 0;
@@ -58,6 +61,15 @@ struct Walk {
   u64 time_before_last = 0;
   abi::Malformed malformed = abi::Malformed::no;
 };
+
+namespace {
+
+// Of a process that may have few; the others it needs for the rings that it reads.
+size_t most_open_files() {
+  rlimit limit{};
+  const u64 may = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
+  return std::clamp<u64>(may / 2, 8, 4096);
+}
 
 Walk walk(const SubBufferView& view) {
   Walk w;
@@ -142,6 +154,8 @@ result<RecordingWriter> RecordingWriter::create(const std::string& dir, const Cl
   writer.meta_.boot = sys::boot_id();
   writer.meta_.start_ns = wall_clock_ns();
   if (auto saved = writer.save(); !saved) return tl::unexpected<Error>(saved.error());
+  if (auto kept = RecordingMeta::keep_room(dir); !kept) return tl::unexpected<Error>(kept.error());
+  writer.reserved_ = true;
   return writer;
 }
 
@@ -152,9 +166,10 @@ RecordingWriter RecordingWriter::beside(const RecordingWriter& first) {
 }
 
 RecordingWriter::RecordingWriter(RecordingWriter&& other) noexcept
-    : dir_(std::move(other.dir_)), meta_(std::move(other.meta_)), files_(std::exchange(other.files_, {})) {}
+    : dir_(std::move(other.dir_)), meta_(std::move(other.meta_)), files_(std::exchange(other.files_, {})), open_(std::exchange(other.open_, {})), reserved_(std::exchange(other.reserved_, false)) {}
 
 RecordingWriter::~RecordingWriter() {
+  if (reserved_) unlink((dir_ + "/meta.json.new").c_str());
   for (auto& [number, file] : files_) {
     if (file.fd >= 0) close(file.fd);
   }
@@ -162,15 +177,20 @@ RecordingWriter::~RecordingWriter() {
 
 void RecordingWriter::release(u32 ring) {
   RingFile& file = files_.at(ring);
-  if (file.fd >= 0) close(file.fd);
+  if (file.fd < 0) return;
+  close(file.fd);
   file.fd = -1;
+  open_.erase(std::find(open_.begin(), open_.end(), ring));
 }
 
-result<void> RecordingWriter::reopen(RingFile& file) const {
+result<void> RecordingWriter::open_file(u32 ring, RingFile& file, int flags) {
   if (file.fd >= 0) return {};
+  static const size_t most = most_open_files();
+  if (open_.size() >= most) release(open_.front());
   const std::string path = ring_path(dir_, meta_.rings[file.index].name);
-  file.fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-  if (file.fd < 0) return fail(errno, "cannot open " + path + " again");
+  file.fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+  if (file.fd < 0) return fail(errno, (flags != 0 ? "cannot make " : "cannot open again ") + path);
+  open_.push_back(ring);
   return {};
 }
 
@@ -178,22 +198,23 @@ result<void> RecordingWriter::add_ring(const RingName& name, u32 subbuf_size) {
   if (!valid_subbuf_size(subbuf_size))
     return refuse(std::errc::invalid_argument,
                   "ring " + std::to_string(name.ring) + " claims sub-buffers of " + std::to_string(subbuf_size) + " bytes");
-  RecordedRing ring;
-  ring.name = name;
-  ring.subbuf_size = subbuf_size;
-  meta_.rings.push_back(ring);
   if (meta_.subbuf_size == 0) {
     meta_.subbuf_size = subbuf_size;
     if (auto saved = save(); !saved) return saved;
   }
-  const std::string path = ring_path(dir_, name);
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return fail(errno, "cannot make " + path);
-  RingFile file;
-  file.fd = fd;
+  RecordedRing ring;
+  ring.name = name;
+  ring.subbuf_size = subbuf_size;
+  meta_.rings.push_back(ring);
+  const u32 number = name.ring + (name.kernel ? kernel_rings : 0);
+  RingFile& file = files_[number];
+  file = {};
   file.index = meta_.rings.size() - 1;
-  files_[name.ring + (name.kernel ? kernel_rings : 0)] = file;
-  return {};
+  auto made = open_file(number, file, O_CREAT | O_TRUNC);
+  if (made) return {};
+  files_.erase(number);
+  meta_.rings.pop_back();
+  return made;
 }
 
 result<void> RecordingWriter::append(u32 ring, const SubBufferView& view) {
@@ -209,11 +230,23 @@ result<void> RecordingWriter::append(u32 ring, const SubBufferView& view) {
                   ring_file(entry.name) + ": a malformed sub-buffer was handed out: " + abi::to_string(w.malformed));
   SubBufferView kept = view;
   kept.end = w.end;
+  if (w.events != 0 || view.lost_before != 0) {
+    if (auto opened = open_file(ring, file, 0); !opened) return opened;
+    const RingFile before = file;
+    if (auto done = put(file, entry, kept, w); !done) {
+      file = before;  // half a sub-buffer would be a damaged file
+      (void)!ftruncate(file.fd, static_cast<off_t>(file.offset));
+      return done;
+    }
+  }
   entry.events += w.events;
   entry.bytes += kept.end - kept.begin;
   entry.lost += view.lost_before;
-  if (w.events == 0 && view.lost_before == 0) return {};
-  if (auto opened = reopen(file); !opened) return opened;
+  return {};
+}
+
+result<void> RecordingWriter::put(RingFile& file, RecordedRing& entry, const SubBufferView& view, const Walk& w) {
+  SubBufferView kept = view;
   if (view.begin != 0 && file.last_end == view.begin && view.lost_before == 0) return grow(file, kept);
 
   // Behind a full sub-buffer there is no room for the number of missed events: its last event then goes into one of its own.
@@ -268,15 +301,18 @@ result<void> RecordingWriter::close_files() const {
 }
 
 result<void> RecordingWriter::finish(u64 duration_ns) {
-  if (auto done = close_files(); !done) return done;
+  const auto ended = close_files();
   meta_.stop_ns = wall_clock_ns();
   meta_.duration_ns = duration_ns;
   meta_.complete = true;
-  return save();
+  auto saved = meta_.write(dir_);
+  if (!saved) return saved;
+  reserved_ = false;
+  return ended;
 }
 
-RecordingSource::RecordingSource(std::string path, sys::Fd fd, const RecordedRing& ring, const ClockInfo& clock)
-    : path_(std::move(path)), fd_(std::move(fd)), ring_(ring), clock_(clock), buffer_(ring.subbuf_size / 8) {
+RecordingSource::RecordingSource(std::string path, sys::Region file, const RecordedRing& ring, const ClockInfo& clock)
+    : path_(std::move(path)), file_(std::move(file)), ring_(ring), clock_(clock) {
   ring_.counters.subbuf_size = ring.subbuf_size;  // known also where the recorder could not close its books
 }
 
@@ -287,34 +323,37 @@ result<std::unique_ptr<Source>> RecordingSource::open(const std::string& dir, co
     return refuse(std::errc::bad_message, dir + "/meta.json gives ring " + std::to_string(ring.name.ring) + " sub-buffers of " +
                                               std::to_string(ring.subbuf_size) +
                                               " bytes; possible are powers of two from 4096 to 262144");
+  sys::guard_mappings();
   auto fd = sys::open_regular(path);
   if (!fd) return tl::unexpected<Error>(fd.error());
-  return std::unique_ptr<Source>(new RecordingSource(path, std::move(*fd), ring, clock));
+  struct stat st {};
+  if (fstat(fd->get(), &st) != 0) return fail(errno, "cannot measure " + path);
+  sys::Region file;
+  if (st.st_size != 0) {
+    auto mapped = sys::Region::map(fd->get(), static_cast<u64>(st.st_size), false, path);
+    if (!mapped) return tl::unexpected<Error>(mapped.error());
+    file = std::move(*mapped);
+  }
+  return std::unique_ptr<Source>(new RecordingSource(path, std::move(file), ring, clock));
 }
 
-std::optional<Images> RecordingSource::images() const {
-  struct stat st {};
-  if (fstat(fd_.get(), &st) != 0) return std::nullopt;
-  return Images{fd_.get(), static_cast<u64>(st.st_size)};
-}
+std::optional<Images> RecordingSource::images() const { return Images{path_, file_.size()}; }
 
 result<std::optional<SubBufferView>> RecordingSource::next() {
-  auto* bytes = reinterpret_cast<u8*>(buffer_.data());
-  size_t have = 0;
-  while (have < ring_.subbuf_size) {
-    const ssize_t n = pread(fd_.get(), bytes + have, ring_.subbuf_size - have, static_cast<off_t>(offset_ + have));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return fail(errno, "cannot read " + path_ + " at " + std::to_string(offset_));
-    if (n == 0) break;
-    have += static_cast<size_t>(n);
-  }
+  const u64 at = offset_, have = std::min<u64>(ring_.subbuf_size, file_.size() - std::min(at, file_.size()));
   if (have < abi::header_size) return std::nullopt;  // the end, or the recorder died with half a header written
-  const u64 at = offset_;
   offset_ += ring_.subbuf_size;
-  // The recorder was killed before it closed the file: the last sub-buffer is as long as what had been written of it.
-  std::memset(bytes + have, 0, ring_.subbuf_size - have);
+  const u8* bytes = file_.data() + at;
+  if (have < ring_.subbuf_size) {
+    // The recorder was killed before it closed the file: the last sub-buffer is as long as what had been written of it.
+    last_.resize(ring_.subbuf_size / 8);
+    std::memcpy(last_.data(), bytes, have);
+    bytes = reinterpret_cast<const u8*>(last_.data());
+  }
   SubBufferView view;
-  if (!view_image(bytes, have, ring_.subbuf_size, view)) {
+  const bool good = view_image(bytes, have, ring_.subbuf_size, view);
+  if (file_.cut()) return refuse(std::errc::io_error, "cannot read " + path_ + " at " + std::to_string(at) + ": it was truncated, or its disk has an error");
+  if (!good) {
     return refuse(std::errc::bad_message, path_ + ": the sub-buffer at " + std::to_string(at) + " claims " +
                                               std::to_string(view.end) + " bytes of data, the file has " +
                                               std::to_string(have - abi::header_size) +

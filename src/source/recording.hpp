@@ -13,6 +13,7 @@
 // time: what stands in the directory is readable. Then "complete" is false, the closing counters are missing, and rings that
 // have a file but no entry yet are taken up with `subbuf_size` of the whole, without a name.
 #pragma once
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -50,10 +51,14 @@ struct RecordingMeta {
   std::vector<RingName> threads;  // every thread seen; more than rings, because rings are reused
   std::optional<RecordedTrigger> trigger;
   Counters totals;                // at the end, rings whose memory was given back included
+  Missing missing;                // beside the gaps, which stand where they happened
   bool complete = false;
 
   static result<RecordingMeta> read(const std::string& dir);
-  result<void> write(const std::string& dir) const;
+  // Two files take turns, so that there is room for the next: a disk that is full takes no more events, but the names of those that are
+  // there. last: that room goes back.
+  result<void> write(const std::string& dir, bool last = true) const;
+  static result<void> keep_room(const std::string& dir);
 };
 
 // "ring7.raw", "cpu1.raw"; and back.
@@ -61,6 +66,8 @@ std::string ring_file(const RingName& name);
 std::optional<RingName> ring_of_file(const std::string& file);
 
 bool is_recording(const std::string& path);  // a directory with a meta.json
+
+struct Walk;  // over a sub-buffer
 
 class RecordingWriter {
  public:
@@ -73,8 +80,9 @@ class RecordingWriter {
   RecordingWriter(RecordingWriter&&) noexcept;
   RecordingWriter& operator=(RecordingWriter&&) = delete;
 
+  const RecordingMeta& meta() const { return meta_; }
   RecordingMeta& meta() { return meta_; }  // events, threads, command: whoever changes them calls save()
-  result<void> save() const { return meta_.write(dir_); }
+  result<void> save() const { return meta_.write(dir_, !reserved_); }
 
   // A ring that was not there before. Its name is in meta.json only after the next save().
   result<void> add_ring(const RingName& name, u32 subbuf_size);
@@ -84,6 +92,7 @@ class RecordingWriter {
   RecordedRing& ring(u32 ring) { return meta_.rings[files_.at(ring).index]; }
   const std::string& dir() const { return dir_; }
 
+  // An error that is not bad_message: the file cannot take more. What is in it stays readable, and the counts are of that.
   result<void> append(u32 ring, const SubBufferView& view);
   void release(u32 ring);  // nothing is expected for now: its file is closed until the next append
   result<void> close_files() const;  // they end where their data does
@@ -100,17 +109,21 @@ class RecordingWriter {
     u32 shift = 0;                   // bytes of the source's sub-buffer that are not in ours
   };
 
-  result<void> reopen(RingFile& file) const;
+  result<void> open_file(u32 ring, RingFile& file, int flags);
   explicit RecordingWriter(std::string dir) : dir_(std::move(dir)) {}
+  result<void> put(RingFile& file, RecordedRing& ring, const SubBufferView& kept, const Walk& walk);
   result<void> append_piece(RingFile& file, RecordedRing& ring, const SubBufferView& view);
   result<void> grow(RingFile& file, const SubBufferView& view);
 
   std::string dir_;
   RecordingMeta meta_;
   std::map<u32, RingFile> files_;
+  std::deque<u32> open_;  // whose files are, those of the longest time first: not all of thousands at a time
+  bool reserved_ = false;   // there is room for the next meta.json
 };
 
-// One ring of a recording. The file may be hostile: every size is checked, a lie ends the ring with a sentence.
+// One ring of a recording, shown in place; no descriptor is kept. The file may be hostile: every size is checked, a lie ends the ring with
+// a sentence.
 class RecordingSource final : public Source {
  public:
   static result<std::unique_ptr<Source>> open(const std::string& dir, const RecordedRing& ring, const ClockInfo& clock);
@@ -122,13 +135,13 @@ class RecordingSource final : public Source {
   std::optional<Images> images() const override;
 
  private:
-  RecordingSource(std::string path, sys::Fd fd, const RecordedRing& ring, const ClockInfo& clock);
+  RecordingSource(std::string path, sys::Region file, const RecordedRing& ring, const ClockInfo& clock);
 
   std::string path_;
-  sys::Fd fd_;
+  sys::Region file_;
   RecordedRing ring_;
   ClockInfo clock_;
-  std::vector<u64> buffer_;  // aligned as the cursor wants it
+  std::vector<u64> last_;  // the last sub-buffer, where the file ends inside it
   u64 offset_ = 0;
 };
 

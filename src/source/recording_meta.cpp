@@ -1,5 +1,6 @@
 // meta.json of a recording: to text and back. Whatever is read is checked: the file may come from anywhere.
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -109,6 +110,11 @@ RecordingMeta meta_from(const json& j) {
   meta.stop_ns = j.value("stop_ns", u64{0});
   meta.duration_ns = j.value("duration_ns", u64{0});
   meta.totals = counters_from(j.value("totals", json::object()));
+  if (const auto m = j.find("missing"); m != j.end()) {
+    meta.missing.refused = m->value("refused", u64{0});
+    meta.missing.unrecorded = m->value("unrecorded", u64{0});
+    meta.missing.doubts = m->value("doubts", std::vector<std::string>{});
+  }
   meta.complete = j.value("complete", false);
   meta.command = j.value("command", std::vector<std::string>{});
   if (const auto t = j.find("trigger"); t != j.end()) {
@@ -151,6 +157,9 @@ void add_unlisted(const std::string& dir, RecordingMeta& meta) {
   }
 }
 
+// Behind the end of the file, for a text of twice the size.
+bool reserve(const sys::Fd& fd, u64 size) { return fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(2 * size + 65536)) == 0; }
+
 }  // namespace
 
 result<RecordingMeta> RecordingMeta::read(const std::string& dir) {
@@ -172,7 +181,7 @@ result<RecordingMeta> RecordingMeta::read(const std::string& dir) {
   }
 }
 
-result<void> RecordingMeta::write(const std::string& dir) const {
+result<void> RecordingMeta::write(const std::string& dir, bool last) const {
   json j;
   j["ringside_recording"] = meta_version;
   j["clock"] = {{"kind", to_string(clock.kind)},
@@ -187,6 +196,7 @@ result<void> RecordingMeta::write(const std::string& dir) const {
   j["duration_ns"] = duration_ns;
   j["complete"] = complete;
   j["totals"] = counters_json(totals);
+  if (!missing.nothing()) j["missing"] = {{"refused", missing.refused}, {"unrecorded", missing.unrecorded}, {"doubts", missing.doubts}};
   j["command"] = command;
   if (trigger) {
     j["trigger"] = {{"condition", trigger->condition}, {"event", trigger->event}, {"time_ns", trigger->time_ns}};
@@ -205,21 +215,29 @@ result<void> RecordingMeta::write(const std::string& dir) const {
   const std::string text = j.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 
   const std::string path = dir + "/meta.json", fresh = path + ".new";
-  const int fd = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return fail(errno, "cannot make " + fresh);
+  const sys::Fd fd(open(fresh.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd) return fail(errno, "cannot make " + fresh);
   size_t done = 0;
   while (done < text.size()) {
-    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
+    const ssize_t n = ::write(fd.get(), text.data() + done, text.size() - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      const int error = errno;
-      close(fd);
-      return fail(error, "cannot write " + fresh);
-    }
+    if (n < 0) return fail(errno, "cannot write " + fresh);
     done += static_cast<size_t>(n);
   }
-  close(fd);
+  if (ftruncate(fd.get(), static_cast<off_t>(done)) != 0) return fail(errno, "cannot close " + fresh);
+  if (!last) {
+    (void)reserve(fd, done);  // it grows with threads and events
+    if (renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) return {};
+  }
   if (rename(fresh.c_str(), path.c_str()) != 0) return fail(errno, "cannot put " + path + " in place");
+  return last ? result<void>() : keep_room(dir);
+}
+
+result<void> RecordingMeta::keep_room(const std::string& dir) {
+  const std::string path = dir + "/meta.json.new";
+  const sys::Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  // A file system that keeps no room has to be trusted.
+  if (!fd || (!reserve(fd, 0) && errno != EOPNOTSUPP && errno != EFBIG)) return fail(errno, "cannot keep room for " + dir + "/meta.json");
   return {};
 }
 

@@ -64,8 +64,19 @@ struct EventInfo {
 
 // All sub-buffers of a source, back to back in a file.
 struct Images {
-  int fd = -1;
+  std::string path;
   u64 size = 0;
+};
+
+// What is not in a trace. That nothing is lost is said where nothing() says so, and nowhere else.
+struct Missing {
+  u64 gaps = 0;        // lost between others
+  u64 refused = 0;     // never stored: the ring was full (discard mode) or filled by handlers, or there was none
+  u64 unrecorded = 0;  // stored, but the recorder could not go on
+  std::vector<std::string> doubts{};  // why there may be more: rings that could not be read, a recorder that did not finish
+  u64 count() const { return gaps + refused + unrecorded; }
+  bool proved() const { return doubts.empty(); }  // count() is all
+  bool nothing() const { return count() == 0 && proved(); }
 };
 
 class Source {

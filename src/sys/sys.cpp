@@ -29,14 +29,25 @@ struct Guarded {
   std::atomic<u64> size{0};
   std::atomic<bool> cut{false};
 };
-Guarded guarded[16384];
+constexpr u32 most_guarded = 1u << 17;  // above the mappings that a process may have (vm.max_map_count)
+Guarded guarded[most_guarded];          // [0] is nobody's
+u32 guarded_until = 1, guarded_next = 1;  // used so far; where to look for a free one
 std::mutex guarding;
 struct sigaction previous;
 std::atomic<bool> armed{false};
-std::atomic<bool> any_cut{false};
+
+u32 free_guard() {
+  u32 at = guarded_next;
+  while (at < guarded_until && guarded[at].base.load(std::memory_order_relaxed) != nullptr) ++at;
+  if (at == most_guarded) return 0;
+  guarded_next = at + 1;
+  if (at == guarded_until) __atomic_store_n(&guarded_until, at + 1, __ATOMIC_RELEASE);
+  return at;
+}
 
 Guarded* find(const u8* at) {
-  for (Guarded& g : guarded) {
+  for (u32 i = 1; i < __atomic_load_n(&guarded_until, __ATOMIC_ACQUIRE); ++i) {
+    Guarded& g = guarded[i];
     u8* const base = g.base.load(std::memory_order_acquire);
     if (base != nullptr && at >= base && at < base + g.size.load(std::memory_order_relaxed)) return &g;
   }
@@ -47,7 +58,6 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
   auto* const at = static_cast<u8*>(info->si_addr);
   if (Guarded* g = find(at)) {
     g->cut.store(true, std::memory_order_relaxed);
-    any_cut.store(true, std::memory_order_relaxed);
     u8* const page = reinterpret_cast<u8*>(reinterpret_cast<uintptr_t>(at) & ~uintptr_t{page_size - 1});
     if (mmap(page, page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) return;
   }
@@ -132,32 +142,41 @@ result<Region> Region::map(int fd, u64 size, bool writable, const std::string& w
   Region region;
   region.base_ = static_cast<u8*>(at);
   region.size_ = size;
+  if (!armed) return region;
   const std::lock_guard lock(guarding);
-  if (armed) {
-    for (Guarded& g : guarded) {
-      if (g.base.load(std::memory_order_relaxed) != nullptr) continue;
-      g.size.store(size, std::memory_order_relaxed);
-      g.cut.store(false, std::memory_order_relaxed);
-      g.base.store(region.base_, std::memory_order_release);
-      break;
-    }
-  }
+  region.guard_ = free_guard();
+  if (region.guard_ == 0) return fail(ENOMEM, "cannot map " + what);
+  Guarded& g = guarded[region.guard_];
+  g.size.store(size, std::memory_order_relaxed);
+  g.cut.store(false, std::memory_order_relaxed);
+  g.base.store(region.base_, std::memory_order_release);
   return region;
 }
 
 Region::~Region() {
   if (base_ == nullptr) return;
-  if (armed) {
+  if (guard_ != 0) {
     const std::lock_guard lock(guarding);
-    if (Guarded* g = find(base_)) g->base.store(nullptr, std::memory_order_release);
+    guarded[guard_].base.store(nullptr, std::memory_order_release);
+    guarded_next = std::min(guarded_next, guard_);
   }
   munmap(base_, size_);
 }
 
-bool Region::cut() const noexcept {
-  const Guarded* g = any_cut.load(std::memory_order_relaxed) ? find(base_) : nullptr;
-  return g != nullptr && g->cut.load(std::memory_order_relaxed);
+bool Region::cut() const noexcept { return guard_ != 0 && guarded[guard_].cut.load(std::memory_order_relaxed); }
+
+u64 Region::resident_bytes() const noexcept {
+  u64 pages = 0;
+  unsigned char there[4096];
+  for (u64 at = 0; at < size_; at += sizeof there * page_size) {
+    const u64 size = std::min<u64>(size_ - at, sizeof there * page_size);
+    if (mincore(base_ + at, size, there) != 0) break;
+    pages += static_cast<u64>(std::count_if(there, there + (size + page_size - 1) / page_size, [](unsigned char one) { return (one & 1) != 0; }));
+  }
+  return pages * page_size;
 }
+
+void Region::punch(u64 offset, u64 size) const noexcept { madvise(base_ + offset, size, MADV_REMOVE); }
 
 std::string boot_id() {
   auto text = read_file("/proc/sys/kernel/random/boot_id");
@@ -220,6 +239,15 @@ result<void> write_file(const std::string& path, const std::string& text, bool a
     at += static_cast<size_t>(n);
   }
   return {};
+}
+
+void survive_file_limit() {
+  struct sigaction action {}, old {};
+  sigaction(SIGXFSZ, nullptr, &old);
+  if (old.sa_handler != SIG_DFL) return;
+  action.sa_handler = [](int) {};
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGXFSZ, &action, nullptr);
 }
 
 bool may_grow_to(u64 size) noexcept {

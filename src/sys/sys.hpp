@@ -30,10 +30,11 @@ class Fd {
 class Region {
  public:
   Region() = default;
-  Region(Region&& other) noexcept : base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  Region(Region&& other) noexcept : base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0)), guard_(other.guard_) {}
   Region& operator=(Region&& other) noexcept {
     std::swap(base_, other.base_);
     std::swap(size_, other.size_);
+    std::swap(guard_, other.guard_);
     return *this;
   }
   ~Region();
@@ -41,10 +42,13 @@ class Region {
   u8* data() const noexcept { return base_; }
   u64 size() const noexcept { return size_; }
   bool cut() const noexcept;
+  u64 resident_bytes() const noexcept;              // the memory behind it, whoever touched it
+  void punch(u64 offset, u64 size) const noexcept;  // zeros, whose memory goes back: whole pages of a file that is mapped writable
 
  private:
   u8* base_ = nullptr;
   u64 size_ = 0;
+  u32 guard_ = 0;  // of the table of guarded ones; 0: none
 };
 
 // Installs, once, a SIGBUS handler that puts zero pages under a Region whose file was cut, and passes other faults on to the
@@ -57,6 +61,9 @@ result<std::string> read_file(const std::string& path);
 // Threads and their names, as tracefs' saved_cmdlines has them: lines of "tid name". None if it cannot be read.
 std::vector<std::pair<i32, std::string>> read_cmdlines(const std::string& path);
 result<void> write_file(const std::string& path, const std::string& text, bool append = false);
+
+// From here on a write beyond RLIMIT_FSIZE fails with EFBIG and kills nobody. Programs that are executed do not inherit it.
+void survive_file_limit();
 
 // False, errno EFBIG: beyond the process's RLIMIT_FSIZE, where the kernel would kill it with SIGXFSZ. Signal-safe.
 bool may_grow_to(u64 size) noexcept;

@@ -49,6 +49,20 @@ void Timeline::finish() {
 void Timeline::hold_after(u64 time) {
   running_ = false;
   limit_ = time;
+  asked_at_limit_ = 0;
+}
+
+bool Timeline::lost_at_limit(TraceRecord& out) {
+  while (!following_ && limit_ != forever && asked_at_limit_ < lanes_.size()) {
+    Lane& lane = *lanes_[asked_at_limit_++];
+    if (lane.pending_lost == 0 || lane.time <= limit_) continue;
+    out = TraceRecord{limit_, lane.pending_lost, {}, lane.index, lane.ids, false};
+    lane.pending_lost = 0;
+    if (!lane.has_event && !fetch(lane) && !lane.over) idle_.push_back(lane.index);
+    play(lane);
+    return true;
+  }
+  return false;
 }
 
 // This moment in the timeline's ns. A counter's numbers are no times: nobody waits for them.
@@ -166,7 +180,7 @@ bool Timeline::next_lane(TraceRecord& out) {
       const Lane& lane = *lanes_[tree_[1].lane];
       const u64 soon = moment(lane) + options_.look_ahead_ns;
       ahead = following_ && tree_[1].time != forever && tree_[1].time <= limit_ && tree_[1].time > soon && soon >= options_.look_ahead_ns;
-      if (!ahead) return false;
+      if (!ahead) return lost_at_limit(out);
     }
   }
   Lane& lane = *lanes_[tree_[1].lane];

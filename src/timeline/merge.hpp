@@ -66,7 +66,8 @@ class Timeline {
   void follow() { follow(Options()); }
   // Back to at once: nothing waits any more. The last record's payload is gone.
   void finish();
-  // What is later stays inside until this moves on: for who knows that sources up to then are all here. At first: forever.
+  // What is later stays inside until this moves on: for who knows that sources up to then are all here. At first: forever. At once, a loss
+  // on the way to something later is given out: the writer may have gone round since.
   void hold_after(u64 time);
 
   const Source& source(u32 index) const { return *lanes_[index]->source; }
@@ -86,7 +87,9 @@ class Timeline {
     return true;
   }
 
+  // What was not read, a sentence each; also by whoever adds sources: of one that could not be opened.
   const std::vector<std::string>& problems() const { return problems_; }
+  void add_problem(std::string sentence) { problems_.push_back(std::move(sentence)); }
 
  private:
   struct Lane {
@@ -131,6 +134,7 @@ class Timeline {
     return lane.time >= before;
   }
   bool next_lane(TraceRecord& out);
+  bool lost_at_limit(TraceRecord& out);
   bool fetch(Lane& lane);
   void settle_current();
   void ask_idle();
@@ -150,6 +154,7 @@ class Timeline {
   u64 high_ = 0;             // the latest time given out
   u64 gate_ = forever;       // following: idle lanes will bring nothing older
   u64 limit_ = forever;      // hold_after
+  u32 asked_at_limit_ = 0;   // lost_at_limit: lanes so far, once each
   u64 late_ = 0;
 };
 

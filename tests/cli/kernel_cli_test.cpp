@@ -135,6 +135,16 @@ TEST_F(KernelCli, NothingStaysInTracefs) {
   EXPECT_EQ(ringside("report").code, 0);
 }
 
+// A recorder in a PID namespace of its own, where the host's is not to be seen, and which has the number of another one.
+TEST_F(KernelCli, ContainersLeaveEachOtherAlone) {
+  const std::string tool = RINGSIDE_BUILD_DIR "/ringside", inside = "unshare -p -f --mount-proc " + tool + " record -e syscalls:sys_enter_getppid -a ";
+  const Outcome o = run(tool + " record -e sched:sched_switch -a -o host -- sleep 6 > host.log 2>&1 & P=$!; at=" + must(tracefs_dir()) +
+                        "/instances/ringside-$P; export RINGSIDE_ROOT=$PWD/one; for i in $(seq 1000); do grep -sq X $at/events/enable && grep -sq 1 $at/tracing_on && break; sleep 0.01; done; sleep 0.2; " +
+                        inside + "-o one -- sleep 1 & A=$!; export RINGSIDE_ROOT=$PWD/two; " + inside + "-o two -- sleep 1 & B=$!; wait $A && wait $B && cat $at/tracing_on $at/events/sched/sched_switch/enable; wait $P");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(o.out, "1\n1\n") << o.err << test::slurp(dir + "/host.log");
+}
+
 // On all CPUs events as fast as they can be made, and nobody gives the consumer time to catch up: Ctrl-C ends it all the same, and
 // what was recorded and lost is all that the kernel counted.
 TEST_F(KernelCli, CtrlCUnderAStorm) {

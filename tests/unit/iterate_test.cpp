@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/ring/clear.hpp>
 #include <ringside/ring/iterate.hpp>
@@ -107,6 +108,57 @@ TEST_F(Iterate, AResetRingIsAnotherOne) {
   Seen expected;
   for (int i = 4; i < 16; ++i) put(writer, 40), expected.push_back(i);
   EXPECT_EQ(look(it), expected);
+}
+
+// Whoever copies slower than the writer goes round sees nothing; all of it is counted.
+struct Racing : Hardware {
+  static inline std::function<void()> meanwhile;
+  static void copy_in(void* to, const void* from, size_t size) noexcept {
+    Hardware::copy_in(to, from, size);
+    if (meanwhile) meanwhile();
+  }
+};
+
+TEST_F(Iterate, WhatIsOverwrittenDuringEachCopyIsCounted) {
+  const Ring ring = shared_ring(4096, 5);
+  Writer<Clock> writer(ring, {&clock});
+  Iterator<Racing> it(ring, bytes);
+  u64 seen = 0, lost = 0;
+  const auto look = [&] {
+    Got got;
+    while ((got = it.next()) == Got::data) {
+      lost += it.view().lost_before;
+      seen += it.view().events;
+    }
+    EXPECT_EQ(got, Got::nothing);
+  };
+  for (int i = 0; i < 10; ++i) put(writer, 1000);
+  Racing::meanwhile = [&] {
+    for (int i = 0; i < 40; ++i) put(writer, 1000);
+  };
+  ASSERT_EQ(it.next(), Got::data);
+  EXPECT_EQ(it.view().events, 0u);
+  lost = it.view().lost_before;
+  EXPECT_GT(lost, 100u);
+  Racing::meanwhile = nullptr;
+  look();
+  EXPECT_GT(seen, 0u);
+  EXPECT_EQ(seen + lost, n);
+}
+
+// One who is a little slower keeps away from where the writer overwrites, and sees the newest.
+TEST_F(Iterate, ASlowLookSeesTheNewest) {
+  const Ring ring = shared_ring(4096, 16);
+  Writer<Clock> writer(ring, {&clock});
+  Iterator<Racing> it(ring, bytes);
+  for (int i = 0; i < 100; ++i) put(writer, 1000);
+  Racing::meanwhile = [&] {
+    for (int i = 0; i < 12; ++i) put(writer, 1000);  // four sub-buffers for each copy
+  };
+  ASSERT_EQ(it.next(), Got::data);
+  EXPECT_GT(it.view().events, 0u);
+  EXPECT_EQ(it.view().lost_before, it.view().first_index);
+  Racing::meanwhile = nullptr;
 }
 
 TEST_F(Iterate, AfterALapTheReadersPageIsNotSkipped) {

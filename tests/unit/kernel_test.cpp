@@ -286,17 +286,34 @@ TEST_F(KernelTest, ClocksOfTheKernelAgainstOurs) {
   EXPECT_EQ(kernel_clock_of(mine_->dir()), "mono");
 }
 
-TEST_F(KernelTest, InstancesOfDeadProcessesGo) {
+// Whoever has a file of it open holds it, whatever number stands in its name; what is held is not touched.
+TEST_F(KernelTest, InstancesThatNobodyHoldsGo) {
   const std::string root = must(tracefs_dir()) + "/instances/";
-  const std::string dead = root + "ringside-test-999999999";  // above every pid
-  const std::string other = root + "ringside-test-x";
+  const std::string dead = root + "ringside-sweep-999999999", twice = dead + ".1", held = dead + ".2";  // above every pid
+  const std::string other = root + "ringside-sweep-x";
   if (mkdir(dead.c_str(), 0700) != 0) GTEST_SKIP() << "cannot make an instance";
-  ASSERT_EQ(mkdir(other.c_str(), 0700), 0);
-  remove_stale_instances("ringside-test-");
-  EXPECT_NE(access(dead.c_str(), F_OK), 0);
+  for (const std::string& one : {twice, held, other}) ASSERT_EQ(mkdir(one.c_str(), 0700), 0);
+  sys::Fd hold(open((held + "/tracing_on").c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_TRUE(sys::write_file(held + "/events/sched/sched_switch/enable", "1"));
+  remove_stale_instances("ringside-sweep-");
+  for (const std::string& gone : {dead, twice}) EXPECT_NE(access(gone.c_str(), F_OK), 0) << gone;
+  EXPECT_EQ(must(sys::read_file(held + "/tracing_on")), "1\n");
+  EXPECT_EQ(must(sys::read_file(held + "/events/sched/sched_switch/enable")), "1\n");
+  hold = sys::Fd();
+  remove_stale_instances("ringside-sweep-");
+  EXPECT_NE(access(held.c_str(), F_OK), 0);
   EXPECT_EQ(access(other.c_str(), F_OK), 0);
   EXPECT_EQ(access(mine_->dir().c_str(), F_OK), 0);
   rmdir(other.c_str());
+}
+
+// As where a process of another PID namespace has our number.
+TEST_F(KernelTest, ATakenNameIsNotTakenOver) {
+  TracefsOptions options;
+  options.prefix = "ringside-test-";
+  auto second = must(TracefsInstance::create(options));
+  EXPECT_NE(second.dir(), mine_->dir());
+  EXPECT_EQ(access(mine_->dir().c_str(), F_OK), 0);
 }
 
 TEST_F(KernelTest, GoesWithTheObject) {

@@ -56,6 +56,23 @@ TEST(Timeline, LossesStandWhereTheyHappened) {
   EXPECT_EQ(drain(t), "0@10 1!2@50 1@50 0!1234@100 0@100 1@150");
 }
 
+// A writer that has gone round since the limit: nothing up to it is left, and that is told, once for each limit.
+TEST(Timeline, ALossOnTheWayBehindTheLimitIsTold) {
+  SubBuffer a(10), late(100), empty(120), b(50);
+  a.event(10, {1, 1});
+  late.event(100, {1, 1});
+  b.event(50, {1, 1});
+  Timeline t;
+  t.add(std::make_unique<FakeSource>(0, Views{a.view(), late.view(7)}));
+  t.add(std::make_unique<FakeSource>(1, Views{b.view()}));
+  t.add(std::make_unique<FakeSource>(2, Views{empty.view(5), empty.view(6), empty.view(8)}));
+  t.hold_after(60);
+  EXPECT_EQ(drain(t), "0@10 1@50 0!7@60 2!5@60");
+  EXPECT_EQ(drain(t), "");
+  t.hold_after(Timeline::forever);
+  EXPECT_EQ(drain(t), "0@100 2!6@120 2!8@120");
+}
+
 TEST(Timeline, ALossWithNothingBehindIsToldAsWell) {
   SubBuffer empty(77);
   Timeline t;

@@ -17,10 +17,24 @@ struct Error {
 template <class T>
 using result = tl::expected<T, Error>;
 
-// An Error from an errno value. The sentence ends with the system's words for it.
+// What to do about a limit of the system's, whatever ran into it.
+inline const char* advice(int errno_value) noexcept {
+  switch (errno_value) {
+    case ENOSPC:
+    case EDQUOT: return "; make room there, or choose another place";
+    case EROFS: return "; that file system is read-only, choose another place";
+    case EFBIG: return "; files may not grow beyond ulimit -f, raise it";
+    case EMFILE: return "; this process may not open more files, raise ulimit -n";
+    case ENFILE: return "; no process may open more files, raise the sysctl fs.file-max";
+    case ENOMEM: return "; raise ulimit -v, or the sysctl vm.max_map_count for thousands of rings";
+    default: return "";
+  }
+}
+
+// An Error from an errno value. The sentence ends with the system's words for it, and with what to do about a limit.
 inline tl::unexpected<Error> fail(int errno_value, std::string sentence) {
   std::error_code code{errno_value, std::generic_category()};
-  return tl::unexpected<Error>(Error{code, std::move(sentence) + ": " + code.message()});
+  return tl::unexpected<Error>(Error{code, std::move(sentence) + ": " + code.message() + advice(errno_value)});
 }
 
 // An Error whose sentence says it all.

@@ -4,9 +4,10 @@
 //   Iterator<> it(ring, buffer);                   // buffer: one sub-buffer's size
 //   while (it.next() == Got::data) walk(it.view(), buffer)
 //
-// Any number at a time, in any process with a mapping that can read. Each call copies at most one sub-buffer and is bounded by
+// Any number at a time, in any process with a mapping that can read. Each call gives out at most one sub-buffer and is bounded by
 // the number of sub-buffers. Starts with what is left on the reader page. Got::nothing: nothing now; the page that the writer is on, in
-// its slot or taken by a reader, is looked at again from where its last copy ended.
+// its slot or taken by a reader, is looked at again from where its last copy ended. A writer that overwrites all that is copied leaves a
+// view of no events, whose lost_before counts them.
 #pragma once
 #include <ringside/ring/reader.hpp>
 
@@ -20,6 +21,7 @@ class Iterator {
   Got next() noexcept {
     const Geometry& g = ring_.geometry;
     u32 tries = 8;  // a reader that goes on all the time: its page is its own
+    u64 away = 0;   // from the oldest, which are overwritten first: more, each time that the writer was faster
     for (u32 budget = 4 * g.nr_subbufs() + 64; budget != 0; --budget) {
       // The commit place first: of pages that it is past what is copied afterwards is final.
       const Place commit = place_of(M::load(&ring_.control->commit, O.advance_observe));
@@ -32,7 +34,7 @@ class Iterator {
       }
       fresh_ = false;
       if (tries != 0 && got != Got::nothing) return got;
-      catch_up(commit);
+      catch_up(commit, away);
       if (position_ > commit.position) return Got::nothing;
       const bool left = position_ < commit.position;
       const u32 k = static_cast<u32>(position_ % g.nr_slots());
@@ -47,7 +49,10 @@ class Iterator {
       got = copy(id, again ? seen_ : ReaderState{});
       // The copy's loads before the look at the slot.
       if constexpr (O.enter_observe == Order::acquire) M::fence_acquire();  // pairs: ENTER
-      if (M::load(&ring_.record(k).slot, Order::acquire) != slot) continue;
+      if (M::load(&ring_.record(k).slot, Order::acquire) != slot) {
+        away = away < g.nr_slots() / 2 ? 2 * away + 1 : g.nr_slots() - 1;
+        continue;
+      }
       if (again && stamp_ != seen_stamp_) {
         start_over();
         continue;
@@ -56,15 +61,15 @@ class Iterator {
       if (left) ++position_;
       if (got != Got::nothing || !left) return got;
     }
-    return Got::nothing;
+    return overtaken();
   }
 
   // begin, end and header of the copy in the buffer.
   const ReaderView& view() const noexcept { return view_; }
 
  private:
-  void catch_up(Place commit) noexcept {
-    const u64 n = ring_.geometry.nr_slots();
+  void catch_up(Place commit, u64 away = 0) noexcept {
+    const u64 n = ring_.geometry.nr_slots() - away;
     if (commit.position >= n && position_ + n <= commit.position) position_ = commit.position - n + 1;
   }
 
@@ -105,6 +110,21 @@ class Iterator {
     }
     if (got == Got::data) saw(own.next - 1);
     return true;
+  }
+
+  // Nothing could be copied in time: what the writer has gone past is counted, and the next look begins where it is.
+  Got overtaken() noexcept {
+    const Place commit = place_of(M::load(&ring_.control->commit, O.advance_observe));
+    if (!ring_.geometry.holds(commit.id)) return Got::corrupt;
+    const u64 base = M::load(&ring_.record(commit.id).base, Order::relaxed);
+    if (base <= expected_) return Got::nothing;
+    const u64 stamp = M::load(&ring_.header(commit.id).time_stamp, Order::relaxed);
+    __builtin_memcpy(buffer_, &stamp, sizeof stamp);
+    view_ = {commit.id, 0, 0, 0, base - expected_, base, false};
+    position_ = commit.position;
+    expected_ = base;
+    seen_position_ = ~u64{0};
+    return Got::data;
   }
 
   // The ring was made new: nothing that we know of it holds.
