@@ -59,6 +59,7 @@ int failed(const Error& error);  // says it; exit_failure
 
 // stdout: all of it, or false when the reader has gone (the caller then just ends). `out` is emptied.
 bool put(std::string_view data);
+bool all_put();  // false: it failed, and not because its reader has gone; that was said
 
 bool on_terminal(int fd);
 bool colours();  // stdout is a terminal and NO_COLOR is not set

@@ -59,14 +59,19 @@ int main(int argc, char** argv) {
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;
     try {
-      return command.run();
+      const int code = command.run();
+      return code == exit_ok && !all_put() ? exit_failure : code;
     } catch (const UsageError& e) {
       say(e.sentence + "; see ringside " + command.app->get_name() + " --help");
       return exit_usage;
-    } catch (const std::exception& e) {
+    } catch (const std::bad_alloc&) {
+      say("not enough memory: raise ulimit -v, or make the machine's swap larger");
+    } catch (const std::system_error& e) {
       say(e.what());
-      return exit_failure;
+    } catch (const std::exception& e) {
+      say(std::string("this is a bug of ringside's, not yours; please report it: ") + e.what());
     }
+    return exit_failure;
   }
   return exit_usage;
 }

@@ -69,7 +69,7 @@ class RemoteRecorder {
     }
     if (auto saved = writer_.save(); !saved) return saved;
     if (auto on = (*process)->enable(true); !on) return on;
-    (*process)->buffer().poll_every(nanoseconds(options_.poll_ns));
+    if (auto polled = (*process)->buffer().poll_every(nanoseconds(options_.poll_ns)); !polled) return polled;
     life_.process = std::move(*process);
     return {};
   }
@@ -220,6 +220,7 @@ int run(const Options& options) {
                     recorder.meta().rings.size(), format_count(recorder.lost()), options.out));
     say(identity(recorder.totals()));
   }
+  while (code == exit_ok && child && !child->ended() && !over()) usleep(5000);  // it has closed its rings, and goes on for itself
   if (child && !child->ended()) {
     child->pass_on(SIGTERM);
     for (int k = 0; k < 200 && !child->ended(); ++k) usleep(5000);

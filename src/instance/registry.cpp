@@ -56,6 +56,12 @@ InstanceWords keep(sys::Region region) {
   return {reinterpret_cast<InstanceControl*>(kept.back().data())};
 }
 
+// To the program's user: there is no caller who hears of it, and a recorder sees only a program that writes nothing.
+void complain(const std::string& sentence, int error) {
+  const std::string line = std::string("ringside: ") + program_invocation_short_name + " (" + std::to_string(getpid()) + "): " + sentence + ": " + std::strerror(error) + "\n";
+  (void)!::write(STDERR_FILENO, line.data(), line.size());
+}
+
 // Gives the event its id in the open instance. The caller holds the instance's lock.
 int enter(ringside_event& e) {
   InstanceControl& c = *process.words.control;
@@ -71,6 +77,8 @@ int enter(ringside_event& e) {
   }
   if (id == 0) {
     if (made >= most_events) return -ENOSPC;
+    const auto patterns = read_patterns(process.path);
+    if (!patterns) return -patterns.error().code.value();
     id = static_cast<u32>(made) + 1;
     EventEntry& entry = process.words.event(id);
     std::strncpy(entry.system, e.system, sizeof entry.system - 1);
@@ -78,18 +86,26 @@ int enter(ringside_event& e) {
     entry.format_hash = hash;
     entry.gate = e.gate;
     const std::string system = std::string(process.path) + "/events/" + e.system;
-    mkdir((std::string(process.path) + "/events").c_str(), 0700);
-    mkdir(system.c_str(), 0700);
-    mkdir((system + "/" + e.name).c_str(), 0700);
-    (void)sys::write_file(system + "/" + e.name + "/id", std::to_string(abi::event_id(id)) + "\n");
-    if (!sys::write_file(system + "/" + e.name + "/format", format_text(e, abi::event_id(id)))) return -EIO;
+    for (const std::string& folder : {std::string(process.path) + "/events", system, system + "/" + e.name})
+      if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return -errno;
+    for (const auto& [file, text] : {std::pair{"/id", std::to_string(abi::event_id(id)) + "\n"}, {"/format", format_text(e, abi::event_id(id))}})
+      if (auto done = sys::write_file(system + "/" + e.name + file, text); !done) return -done.error().code.value();
     __atomic_store_n(&entry.known, 1u, __ATOMIC_RELEASE);
     __atomic_store_n(&c.nr_events, u64{id}, __ATOMIC_RELEASE);
-    apply_patterns(process.path, process.words, ringside_gate);
+    apply_patterns(*patterns, process.words, ringside_gate);
   }
   __atomic_store_n(&e.id, abi::event_id(id), __ATOMIC_RELEASE);
   __atomic_store_n(&e.enabled, &process.words.event(id).enabled, __ATOMIC_RELEASE);
   return 0;
+}
+
+int enter_or_complain(ringside_event& e) {
+  const int done = enter(e);
+  if (done == -EEXIST)
+    complain(std::string("the event ") + e.system + ":" + e.name + " is not traced, the instance " + process.path + " has it with other fields", -done);
+  else if (done != 0)
+    complain(std::string("the event ") + e.system + ":" + e.name + " is not traced, the instance " + process.path + " cannot take it", -done);
+  return done;
 }
 
 void next_epoch() noexcept { __atomic_store_n(&detail::epoch.now, __atomic_add_fetch(&process.epochs, u64{1}, __ATOMIC_RELAXED), __ATOMIC_RELEASE); }
@@ -204,7 +220,10 @@ int open_locked(const char* name) {
 
 // With RINGSIDE_INSTANCE in the environment a program that uses the library is traced from its start.
 [[gnu::constructor]] void open_from_environment() {
-  if (std::getenv("RINGSIDE_INSTANCE") != nullptr) ringside_open(nullptr);
+  const char* const name = std::getenv("RINGSIDE_INSTANCE");
+  const int done = name != nullptr ? ringside_open(nullptr) : 0;
+  if (done != 0 && done != -ENOENT)  // gone: so is its recorder
+    complain(std::string("not traced, the instance ") + name + " cannot be opened", -done);
 }
 
 }  // namespace
@@ -223,7 +242,7 @@ void register_all() noexcept {
   if (process.words.control == nullptr || all_events == nullptr) return;
   const InstanceLock lock(process.path);
   for (ringside_event* e = all_events; e != nullptr; e = e->next)
-    if (e->id == 0) enter(*e);
+    if (e->id == 0) enter_or_complain(*e);
 }
 
 sys::Fd open_directory() noexcept {
@@ -274,7 +293,7 @@ int ringside_register(ringside_event* event) {
   int done = 0;
   if (process.words.control != nullptr) {
     const InstanceLock lock(process.path);
-    done = enter(*event);
+    done = enter_or_complain(*event);
   }
   pthread_mutex_unlock(&opening);
   return done;

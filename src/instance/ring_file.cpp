@@ -20,13 +20,12 @@ int open_sized(int dir, const char* path, u64 size) noexcept {
     char folder[96];
     std::strcpy(folder, path);
     *std::strrchr(folder, '/') = 0;
-    mkdirat(dir, folder, 0700);
+    if (mkdirat(dir, folder, 0700) != 0 && errno != EEXIST) return -1;
     fd = openat(dir, path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   }
   if (fd < 0) return -1;
   struct stat st {};
-  if (fstat(fd, &st) == 0 && static_cast<u64>(st.st_size) < size &&
-      (!sys::may_grow_to(size) || ftruncate(fd, static_cast<off_t>(size)) != 0)) {
+  if (fstat(fd, &st) != 0 || (static_cast<u64>(st.st_size) < size && (!sys::may_grow_to(size) || ftruncate(fd, static_cast<off_t>(size)) != 0))) {
     const int error = errno;
     close(fd);
     errno = error;

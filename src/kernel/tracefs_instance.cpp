@@ -178,10 +178,12 @@ TracefsInstance::TracefsInstance(tracefs_instance* handle, std::string dir)
 TracefsInstance::TracefsInstance(TracefsInstance&& other) noexcept
     : handle_(std::exchange(other.handle_, nullptr)), dir_(std::move(other.dir_)), cpus_(std::move(other.cpus_)) {}
 
-TracefsInstance::~TracefsInstance() {
-  if (handle_ == nullptr) return;
-  (void)remove_instance(dir_);
-  tracefs_instance_free(handle_);
+TracefsInstance::~TracefsInstance() { (void)remove(); }
+
+result<void> TracefsInstance::remove() {
+  if (handle_ == nullptr) return {};
+  tracefs_instance_free(std::exchange(handle_, nullptr));
+  return remove_instance(dir_);
 }
 
 result<TracefsInstance> TracefsInstance::create(const TracefsOptions& options) {

@@ -72,7 +72,7 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   // Brings this side's view of a ring up to date, and wakes who waits if there is something to read.
   result<bool> poke(u32 ring);
   // Pokes all rings every `period`, in a thread of its own; 0: no more.
-  void poll_every(std::chrono::nanoseconds period);
+  result<void> poll_every(std::chrono::nanoseconds period);
   // Until a poke finds something to read, or the writer is gone; false: timed out. percent: at least so much of some ring.
   result<bool> wait(int percent, std::chrono::nanoseconds timeout);
   // The ring is empty afterwards, at both ends. Its writer has been disabled.
