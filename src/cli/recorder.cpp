@@ -66,13 +66,14 @@ result<void> Recorder::open(const RingName& name, Ring& ring) {
     if (ring.failed) problems_.push_back(source.error().sentence);
     return {};
   }
-  ring.source = std::move(*source);
   // A fresh ring of a CPU is another one, perhaps of other sizes.
   RingName recorded = name;
   while (name.cpu >= 0 && writer_.has_ring(recorded.ring)) recorded.ring = most_rings + moved_++;
+  if (!writer_.has_ring(recorded.ring))
+    if (auto added = writer_.add_ring(recorded, static_cast<u32>((*source)->counters().subbuf_size)); !added) return added;
   ring.as = recorded.ring;
-  if (writer_.has_ring(recorded.ring)) return {};
-  return writer_.add_ring(recorded, static_cast<u32>(ring.source->counters().subbuf_size));
+  ring.source = std::move(*source);
+  return {};
 }
 
 result<bool> Recorder::look_for_rings() {

@@ -103,7 +103,7 @@ int enter_or_complain(ringside_event& e) {
   const int done = enter(e);
   if (done == -EEXIST)
     complain(std::string("the event ") + e.system + ":" + e.name + " is not traced, the instance " + process.path + " has it with other fields", -done);
-  else if (done != 0)
+  else if (done != 0 && done != -ENOENT)  // gone: so is its recorder
     complain(std::string("the event ") + e.system + ":" + e.name + " is not traced, the instance " + process.path + " cannot take it", -done);
   return done;
 }

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -35,6 +36,7 @@ namespace ringside::test {
 using Call = seccomp_data;
 
 constexpr int begin_mark = 5000, exempt_mark = 5001;
+constexpr std::chrono::seconds patience{60};  // with a run: what takes longer hangs
 constexpr int cut_short = -1;  // in the place of an error: half of what was asked for
 
 // What may fail, and how.
@@ -113,7 +115,6 @@ class Supervisor {
     argv.push_back(nullptr);
     const int to = ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), log = ::open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     loop_ = std::thread([this] { supervise(); });
-    std::atomic<pid_t> child{0};
     std::thread([&] {  // the filter is this thread's, and of what it starts
       listener_ = install();
       const pid_t pid = listener_ >= 0 ? vfork() : -1;  // fork() would hold malloc's locks while the supervisor is asked
@@ -125,24 +126,19 @@ class Supervisor {
         if (chdir(dir.c_str()) == 0) execv(argv[0], argv.data());
         _exit(99);
       }
-      child = pid;
+      child_ = pid;
     }).join();
     ::close(to);
     ::close(log);
-    return child_ = child;
+    return child_;
   }
 
   // Its exit code, 128 + N after signal N; -1: it did not end, and was killed.
-  int wait(int seconds) {
+  int wait() {
     int status = 0;
-    const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, child_, 0));
-    pollfd ended{pidfd, POLLIN, 0};
-    const bool done = poll(&ended, 1, seconds * 1000) == 1;
-    if (!done) ::kill(-child_, SIGKILL);
-    ::close(pidfd);
     while (waitpid(child_, &status, 0) < 0 && errno == EINTR) {
     }
-    return !done ? -1 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return hung_ ? -1 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
   // What the program has left running is ended. False: something was.
   bool alone() {
@@ -183,7 +179,12 @@ class Supervisor {
 
   void supervise() {
     while (listener_ == -2 && !over_) usleep(20);
+    const auto deadline = std::chrono::steady_clock::now() + patience;
     while (listener_ >= 0) {
+      if (!hung_ && std::chrono::steady_clock::now() > deadline) {
+        hung_ = true;
+        ::kill(-child_, SIGKILL);
+      }
       pollfd ready{listener_, POLLIN, 0};
       const int n = poll(&ready, 1, 50);
       if (n <= 0 && over_) return;
@@ -234,11 +235,17 @@ class Supervisor {
     const Task task = task_of(thread);
     const bool counts = task.program == role_ && (begun_.count(task.process) != 0 || (begun_.count(task.parent) != 0 && program_of(task.parent) == role_));
     if (!counts) return left(thread, call);
+    // Errors of disks and memory are of files; of pipes, sockets, eventfds and the kernel's FUSE device there is only EINTR.
+    const bool moves = call.nr == SYS_read || call.nr == SYS_write || call.nr == SYS_writev || call.nr == SYS_readv;
+    const std::string file = moves ? link_of(task.process, call.args[0]) : "/";
+    const bool on_disk = file[0] == '/' && file != "/dev/fuse";
+    const auto can = [&](const Fault& f) { return on_disk || (f.error == EINTR && (call.nr == SYS_read || file != "/dev/fuse")); };
     if (fault_ == nullptr) {
       for (const Fault& f : faults())
-        if (f.number == call.nr && (f.fits == nullptr || f.fits(call))) ++counts_[&f];
+        if (f.number == call.nr && (f.fits == nullptr || f.fits(call)) && can(f)) ++counts_[&f];
       return left(thread, call);
     }
+    if (!can(*fault_)) return left(thread, call);
     if (fault_->error == cut_short) {
       if (const i64 done = half(task.process, call, count_ + 1 == n_); done != 0 && ++count_ == n_) {
         answer = {answer.id, done > 0 ? done : 0, done > 0 ? 0 : static_cast<int>(done), 0};
@@ -333,10 +340,10 @@ class Supervisor {
   const Fault* const fault_;
   const unsigned n_;
   unsigned count_ = 0;
-  std::atomic<bool> injected_{false}, over_{false};
+  std::atomic<bool> injected_{false}, over_{false}, hung_{false};
   std::atomic<int> listener_{-2};
   std::thread loop_;
-  pid_t child_ = -1;
+  std::atomic<pid_t> child_{-1};
   std::set<pid_t> begun_, exempt_;
   std::map<const Fault*, unsigned> counts_;
   std::string where_;
