@@ -64,6 +64,7 @@ result<void> TraceFile::start() {
   }
   timeline_ = std::make_unique<Timeline>();
   look_ = make_look_();
+  if (look_.problem) return tl::unexpected<Error>(*look_.problem);
   for (auto& source : look_.sources) timeline_->add(std::move(source));
   text_.clear();
   at_ = 0;
@@ -111,7 +112,12 @@ Look look_at_instance(const std::shared_ptr<Mounted>& on, std::optional<u32> onl
   for (const RingInfo& r : instance.rings()) {
     if (only && r.name.ring != *only) continue;
     auto source = instance.peek(r.name.ring);
-    if (!source) continue;  // given back just now
+    if (!source && (source.error().code == std::errc::no_such_file_or_directory || source.error().code == std::errc::invalid_argument))
+      continue;  // given back just now, or damaged
+    if (!source) {
+      look.problem = source.error();
+      break;
+    }
     look.in_buffer += r.counters.unread;
     look.overrun += r.counters.overrun;
     on->tasks().add(r.name);
