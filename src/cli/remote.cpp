@@ -138,6 +138,7 @@ class RemoteRecorder {
     ++problems_;
   }
   bool attached() const { return life_.process != nullptr; }
+  bool is_broken() const { return life_.process->buffer().is_broken(); }
   std::string why_gone() { return life_.process->buffer().why_gone(); }
   Counters totals() const { return sum(all_); }
   u64 events() const {
@@ -206,7 +207,10 @@ int run(const Options& options) {
       break;
     }
     if (!*alive) {
-      if (!options.quiet && !child) say(recorder.why_gone());
+      if (recorder.is_broken())
+        recorder.problem(recorder.why_gone());
+      else if (!options.quiet && !child)
+        say(recorder.why_gone());
       recorder.close_life();
       if (!options.again) break;
       continue;

@@ -456,10 +456,13 @@ result<void> Buffer::reset(u32 ring) {
   return done;
 }
 
-void Buffer::gone(const std::string& why) {
+void Buffer::gone(const std::string& why, bool broken) {
   {
     const std::lock_guard lock(mutex_);
-    if (why_gone_.empty()) why_gone_ = why;
+    if (why_gone_.empty()) {
+      why_gone_ = why;
+      broken_.store(broken, std::memory_order_release);
+    }
     gone_.store(true, std::memory_order_release);
   }
   changed_.notify_all();
