@@ -50,9 +50,17 @@ sys::Fd open_control(int dir, u32 n) noexcept {
   return sys::Fd(openat(dir, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
 }
 
+// False, errno EINVAL: the file is too short.
 template <class T>
 bool get(const sys::Fd& fd, T& value, u64 at) noexcept {
-  return pread(fd.get(), &value, sizeof value, static_cast<off_t>(at)) == static_cast<ssize_t>(sizeof value);
+  for (size_t have = 0; have < sizeof value;) {
+    const ssize_t n = pread(fd.get(), reinterpret_cast<u8*>(&value) + have, sizeof value - have, static_cast<off_t>(at + have));
+    if (n < 0 && errno == EINTR) continue;
+    if (n == 0) errno = EINVAL;
+    if (n <= 0) return false;
+    have += static_cast<size_t>(n);
+  }
+  return true;
 }
 
 bool punch(int dir, const char* path) noexcept {
@@ -140,8 +148,10 @@ Geometry ring_geometry_in(int folder, const Geometry& fresh) noexcept {
   if (!get(fd, head, 0)) return {};
   if (head.magic == 0) return fresh;
   if (head.magic != control_magic || head.version != control_version || head.record_bytes != sizeof(Record) ||
-      head.nr_slots + 1 > head.nr_subbufs || head.nr_slots == 0)
+      head.nr_slots + 1 > head.nr_subbufs || head.nr_slots == 0) {
+    errno = EINVAL;
     return {};
+  }
   return Geometry(head.subbuf_size, head.nr_subbufs, head.nr_subbufs - head.nr_slots - 1);
 }
 

@@ -156,7 +156,9 @@ RingName name_of(u32 n, const RingEntry& entry) {
 result<RingView> look_at(int dir, u32 n, const Geometry& fresh) { return look_in(open_ring(dir, n), n, fresh); }
 
 result<RingView> look_in(const sys::Fd& folder, u32 n, const Geometry& fresh) {
+  if (folder) errno = EINVAL;  // what is wrong with sizes that could be read
   const Geometry geometry = folder ? ring_geometry_in(folder.get(), fresh) : errno == ENOENT ? fresh : Geometry();
+  if (const int error = errno; !geometry.valid() && error != EINVAL && error != ENOENT) return fail(error, "cannot look at ring " + std::to_string(n));
   if (!geometry.valid())
     return refuse(std::errc::invalid_argument, "ring " + std::to_string(n) + ": its control file is missing, cut or damaged");
   auto data = map_file(folder.get(), n, "trace_pipe_raw", geometry.data_size());

@@ -81,6 +81,7 @@ result<void> TraceFile::start() {
                  "#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION\n"
                  "#              | |         |   |||||     |         |\n",
                  look_.in_buffer, look_.in_buffer + look_.overrun, look_.cpus);
+  for (const std::string& sentence : look_.missing) fmt::format_to(std::back_inserter(text_), "# missing: {}\n", sentence);
   return {};
 }
 
@@ -112,8 +113,11 @@ Look look_at_instance(const std::shared_ptr<Mounted>& on, std::optional<u32> onl
   for (const RingInfo& r : instance.rings()) {
     if (only && r.name.ring != *only) continue;
     auto source = instance.peek(r.name.ring);
-    if (!source && (source.error().code == std::errc::no_such_file_or_directory || source.error().code == std::errc::invalid_argument))
-      continue;  // given back just now, or damaged
+    if (!source && source.error().code == std::errc::no_such_file_or_directory) continue;  // given back just now
+    if (!source && source.error().code == std::errc::invalid_argument) {
+      look.missing.push_back(source.error().sentence);
+      continue;
+    }
     if (!source) {
       look.problem = source.error();
       break;

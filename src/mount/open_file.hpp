@@ -77,7 +77,8 @@ struct Look {
   u64 until_ns = ~u64{0};  // no later events
   std::unique_ptr<TextLines> lines;
   std::function<bool(const TraceRecord&, const RingName&)> wanted;  // empty: all
-  std::optional<Error> problem;  // a ring could not be opened, and it is not the ring's fault: what is there would not be all
+  std::optional<Error> problem;      // a ring could not be opened, and it is not the ring's fault: what is there would not be all
+  std::vector<std::string> missing;  // rings that are damaged, a sentence each
 };
 
 // `trace`: all events, consuming none. Made while it is read, from the front on.

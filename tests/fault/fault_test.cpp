@@ -217,6 +217,8 @@ struct FaultTest : test::BinaryTest {
     if (!meta) return meta.error().sentence;
     u64 events = 0;
     std::string problem;
+    for (const EventInfo& e : meta->events)
+      if (e.format.empty()) return "no format of " + e.system + ":" + e.name;
     auto sources = open_recording(recording, *meta);
     if (!sources) return sources.error().sentence;
     for (auto& source : *sources) {

@@ -235,11 +235,11 @@ class Supervisor {
     const Task task = task_of(thread);
     const bool counts = task.program == role_ && (begun_.count(task.process) != 0 || (begun_.count(task.parent) != 0 && program_of(task.parent) == role_));
     if (!counts) return left(thread, call);
-    // Errors of disks and memory are of files; of pipes, sockets, eventfds and the kernel's FUSE device there is only EINTR.
+    // Errors of disks and memory are of files; of pipes, sockets and the kernel's FUSE device there is only EINTR, of an eventfd not even that.
     const bool moves = call.nr == SYS_read || call.nr == SYS_write || call.nr == SYS_writev || call.nr == SYS_readv;
     const std::string file = moves ? link_of(task.process, call.args[0]) : "/";
     const bool on_disk = file[0] == '/' && file != "/dev/fuse";
-    const auto can = [&](const Fault& f) { return on_disk || (f.error == EINTR && (call.nr == SYS_read || file != "/dev/fuse")); };
+    const auto can = [&](const Fault& f) { return on_disk || (f.error == EINTR && file != "anon_inode:[eventfd]" && (call.nr == SYS_read || file != "/dev/fuse")); };
     if (fault_ == nullptr) {
       for (const Fault& f : faults())
         if (f.number == call.nr && (f.fits == nullptr || f.fits(call)) && can(f)) ++counts_[&f];
