@@ -2,8 +2,8 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 
 #include <ringside/abi/sub_buffer.hpp>
@@ -12,35 +12,37 @@
 
 namespace ringside::cli {
 
-void say(std::string_view sentence) {
-  const std::string line = "ringside: " + std::string(sentence) + "\n";
-  std::fwrite(line.data(), 1, line.size(), stderr);
+namespace {
+
+std::atomic<bool> output_failed{false};
+
+bool put_to(int fd, std::string_view data) {
+  while (!data.empty()) {
+    const ssize_t n = write(fd, data.data(), data.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    data.remove_prefix(static_cast<size_t>(n));
+  }
+  return true;
 }
+
+}  // namespace
+
+void say(std::string_view sentence) { (void)put_to(STDERR_FILENO, "ringside: " + std::string(sentence) + "\n"); }
 
 int failed(const Error& error) {
   say(error.sentence);
   return exit_failure;
 }
 
-namespace {
-bool no_more = false;
-}
-
-bool put_failed() { return no_more; }
-
 bool put(std::string_view data) {
-  while (!data.empty()) {
-    const ssize_t n = write(STDOUT_FILENO, data.data(), data.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      no_more = true;
-      if (errno != EPIPE) failed(fail(errno, "cannot write to stdout").value());
-      return false;
-    }
-    data.remove_prefix(static_cast<size_t>(n));
-  }
-  return true;
+  if (put_to(STDOUT_FILENO, data)) return true;
+  const int error = errno;
+  if (error != EPIPE && !output_failed.exchange(true)) failed(fail(error, "cannot write to standard output").value());
+  return false;
 }
+
+bool all_put() { return !output_failed; }
 
 bool on_terminal(int fd) { return isatty(fd) == 1; }
 

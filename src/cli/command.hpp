@@ -59,7 +59,7 @@ int failed(const Error& error);  // says it; exit_failure
 
 // stdout: all of it, or false when the reader has gone, or its disk is full, which is said (the caller then just ends). `out` is emptied.
 bool put(std::string_view data);
-bool put_failed();  // once: then no exit code is 0
+bool all_put();  // false: it failed, and not because its reader has gone; that was said
 
 bool on_terminal(int fd);
 bool colours();  // stdout is a terminal and NO_COLOR is not set

@@ -151,7 +151,7 @@ int run(const Options& options) {
   Progress progress(options.quiet);
   double shown_s = 0;
   u64 shown = 0;
-  guest.buffer().poll_every(std::chrono::milliseconds(5));
+  if (auto polled = guest.buffer().poll_every(std::chrono::milliseconds(5)); !polled) return failed(polled.error());
   guest.vm().go();
   result<bool> more = true;
   while (guest.vm().running() && more && *more) {

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "cli/options.hpp"
+#include "sys/thread.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -99,6 +100,7 @@ KernelRecorder::~KernelRecorder() {
   if (wake_) eventfd_write(wake_.get(), 1);
   if (thread_.joinable()) thread_.join();
   sources_.clear();  // before the instance: while they are open it cannot be removed
+  if (auto gone = instance_.remove(); !gone) say(gone.error().sentence + "; the next recording of the kernel removes it, or: rmdir " + instance_.dir());
 }
 
 result<void> KernelRecorder::arm() {
@@ -146,8 +148,10 @@ result<void> KernelRecorder::start(RecordingWriter& writer) {
   sigset_t all, before;  // signals are the main thread's
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
-  thread_ = std::thread([this] { consume(); });
+  auto thread = sys::start_thread("that reads the kernel's rings", [this] { consume(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!thread) return tl::unexpected<Error>(thread.error());
+  thread_ = std::move(*thread);
   return instance_.tracing(true);
 }
 

@@ -50,16 +50,18 @@ int main(int argc, char** argv) {
     if (!command.app->parsed()) continue;
     try {
       const int code = command.run();
-      return code == exit_ok && put_failed() ? exit_failure : code;
+      return code == exit_ok && !all_put() ? exit_failure : code;
     } catch (const UsageError& e) {
       say(e.sentence + "; see ringside " + command.app->get_name() + " --help");
       return exit_usage;
     } catch (const std::bad_alloc&) {
-      return failed(ringside::fail(ENOMEM, "cannot go on").value());
-    } catch (const std::exception& e) {
+      say("not enough memory: raise ulimit -v, or make the machine's swap larger");
+    } catch (const std::system_error& e) {
       say(e.what());
-      return exit_failure;
+    } catch (const std::exception& e) {
+      say(std::string("this is a bug of ringside's, not yours; please report it: ") + e.what());
     }
+    return exit_failure;
   }
   return exit_usage;
 }

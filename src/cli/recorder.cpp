@@ -27,6 +27,9 @@ Recorder::Recorder(Instance& instance, RecordingWriter writer, KernelRecorder* k
 
 void Recorder::list_events() {
   writer_.meta().events = instance_.events();
+  unnamed_.clear();
+  for (const EventInfo& e : writer_.meta().events)
+    if (e.format.empty()) unnamed_ = e.system + ":" + e.name;
   auto& all = writer_.meta().events;
   all.insert(all.end(), other_events_.begin(), other_events_.end());
   if (kernel_ == nullptr) return;
@@ -54,7 +57,7 @@ void Recorder::list_threads() {
 
 bool Recorder::look_for_events() {
   const u64 count = __atomic_load_n(&words_.control->nr_events, __ATOMIC_ACQUIRE);
-  if (count == known_events_) return false;
+  if (count == known_events_ && unnamed_.empty()) return false;
   known_events_ = count;
   list_events();
   return true;
@@ -212,6 +215,8 @@ result<void> Recorder::finish(u64 duration_ns) {
   Missing& missing = writer_.meta().missing;
   missing = {};
   const bool quiet = !instance_.has_writers();
+  if (!unnamed_.empty())
+    problems_.push_back("cannot read the format of " + unnamed_ + " in " + instance_.path() + "/events: its events are recorded, and cannot be shown");
   std::vector<Counters> all;
   for (const RingInfo& info : instance_.rings()) {
     all.push_back(info.counters);

@@ -64,6 +64,7 @@ class Recorder {
   std::vector<EventInfo> other_events_;
   std::vector<Counters> other_counters_;
   size_t known_events_ = 0;
+  std::string unnamed_;  // an event whose format could not be read so far
   u64 known_threads_ = 0;
   u32 moved_ = 0;  // rings of CPUs that took another one's place
   u64 polls_ = 0;

@@ -69,7 +69,7 @@ class RemoteRecorder {
     }
     if (auto saved = writer_.save(); !saved) return saved;
     if (auto on = (*process)->enable(true); !on) return on;
-    (*process)->buffer().poll_every(nanoseconds(options_.poll_ns));
+    if (auto polled = (*process)->buffer().poll_every(nanoseconds(options_.poll_ns)); !polled) return polled;
     life_.process = std::move(*process);
     return {};
   }
@@ -149,6 +149,7 @@ class RemoteRecorder {
     problems_.push_back(sentence);
   }
   bool attached() const { return life_.process != nullptr; }
+  bool is_broken() const { return life_.process->buffer().is_broken(); }
   std::string why_gone() { return life_.process->buffer().why_gone(); }
   Counters totals() const { return sum(all_); }
   u64 events() const {
@@ -220,7 +221,10 @@ int run(const Options& options) {
       break;
     }
     if (!*alive) {
-      if (!options.quiet && !child) say(recorder.why_gone());
+      if (recorder.is_broken())
+        recorder.problem(recorder.why_gone());
+      else if (!options.quiet && !child)
+        say(recorder.why_gone());
       recorder.close_life();
       if (!options.again) break;
       continue;
@@ -234,8 +238,8 @@ int run(const Options& options) {
                     recorder.meta().rings.size(), lost_count(recorder.missing()), options.out));
     say(identity(recorder.totals()));
   }
-  // A disk that takes no more is not the command's affair.
-  while (recorder.failed() && child && !child->ended() && !asked_to_stop()) usleep(5000);
+  // The command has closed its rings, or the disk takes no more, which is not its affair: it goes on for itself.
+  while ((code == exit_ok || recorder.failed()) && child && !child->ended() && !over()) usleep(5000);
   if (child && !child->ended()) {
     child->pass_on(SIGTERM);
     for (int k = 0; k < 200 && !child->ended(); ++k) usleep(5000);

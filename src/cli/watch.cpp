@@ -23,6 +23,7 @@
 #include "cli/watch_model.hpp"
 #include "cli/watch_screen.hpp"
 #include "export/json.hpp"
+#include "sys/thread.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -377,7 +378,9 @@ class Front {
   }
   // Error: there is no such terminal.
   result<void> start() {
-    thread_ = std::thread([this] { body(); });
+    auto thread = sys::start_thread("that draws", [this] { body(); });
+    if (!thread) return tl::unexpected<Error>(thread.error());
+    thread_ = std::move(*thread);
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return started_.load(); });
     if (failure_) return tl::unexpected<Error>(*failure_);

@@ -67,7 +67,7 @@ result<std::unique_ptr<Guest>> Guest::start(Options options) {
 }
 
 Guest::~Guest() {
-  if (buffer_ != nullptr) buffer_->poll_every({});
+  if (buffer_ != nullptr) (void)buffer_->poll_every({});
 }
 
 result<void> Guest::enable(bool on) {

@@ -14,6 +14,8 @@
 #include <cstring>
 #include <limits>
 
+#include "sys/thread.hpp"
+
 
 RINGSIDE_EVENT(monitor, interrupt, (u64, address));
 
@@ -48,12 +50,16 @@ result<std::unique_ptr<Vm>> Vm::start(std::span<const u8> elf, int region, u64 r
   std::unique_ptr<Vm> vm(new Vm);
   vm->options_ = options;
   if (auto built = vm->build(elf, region, region_bytes, descriptor); !built) return tl::unexpected(built.error());
-  vm->cpu_[0].thread = std::thread([v = vm.get()] { v->run_program(), v->cpu_[0].finished = true; });
+  auto program = sys::start_thread("of the guest's program", [v = vm.get()] { v->run_program(), v->cpu_[0].finished = true; });
+  if (!program) return tl::unexpected(program.error());
+  vm->cpu_[0].thread = std::move(*program);
   std::unique_lock lock(vm->mutex_);
   if (!vm->changed_.wait_for(lock, options.patience, [&] { return vm->ready_ || vm->ended_; }))
     return refuse(std::errc::timed_out, "the guest has not made its rings in time: it is no guest of ringside, or it hangs");
   if (vm->ended_) return refuse(std::errc::protocol_error, "the guest did not start: " + vm->why_);
-  vm->cpu_[1].thread = std::thread([v = vm.get()] { v->run_service(), v->cpu_[1].finished = true; });
+  auto service = sys::start_thread("of the guest's service", [v = vm.get()] { v->run_service(), v->cpu_[1].finished = true; });
+  if (!service) return tl::unexpected(service.error());
+  vm->cpu_[1].thread = std::move(*service);
   return vm;
 }
 

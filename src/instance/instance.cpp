@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 #include <sstream>
 
 #include "instance/cpu_rings.hpp"
@@ -67,6 +68,46 @@ result<RingsBecause> choose_rings(const InstanceOptions& o, const Geometry& geom
   if (wanted == Rings::cpu && because != RingsBecause::can)
     return refuse(std::errc::not_supported, std::string("rings of CPUs are not possible, ") + to_string(because) + "; use rings of threads");
   return because;
+}
+
+result<void> remove_tree(const std::string& path) {
+  const auto unlink_one = [](const char* at, const struct stat*, int, struct FTW*) { return ::remove(at); };
+  if (nftw(path.c_str(), unlink_one, 16, FTW_DEPTH | FTW_PHYS) != 0) return fail(errno, "cannot remove all of " + path);
+  return {};
+}
+
+// Takes away what did not become whole: nobody could open it.
+class HalfMade {
+ public:
+  explicit HalfMade(const std::string& path) : path_(path) {}
+  ~HalfMade() {
+    if (!whole_) (void)remove_tree(path_);
+  }
+  HalfMade(const HalfMade&) = delete;
+  HalfMade& operator=(const HalfMade&) = delete;
+  void whole() { whole_ = true; }
+
+ private:
+  const std::string path_;
+  bool whole_ = false;
+};
+
+// What an instance was, or was to become, when whoever made or removed it died or met an error: without its `instance`, nothing but what an
+// instance has.
+bool is_remainder(const std::string& path) {
+  static const std::set<std::string> known{"per_cpu", "events", "set_event", "set_event.new", "gate", "instance", "threads", "saved_cmdlines", "saved_tgids",
+                                           "snapshot", "serving", "socket"};
+  DIR* const dir = opendir(path.c_str());
+  if (dir == nullptr) return false;
+  bool all_known = true, any = path.rfind(Instance::root() + "/", 0) == 0;
+  while (const dirent* entry = readdir(dir)) {
+    const std::string name = entry->d_name;
+    if (name == "." || name == "..") continue;
+    any = true;
+    all_known = all_known && known.count(name) != 0;
+  }
+  closedir(dir);
+  return any && all_known;
 }
 
 // A quarter of RAM, and of the file system what leaves room for the words around the rings: a page that it cannot give is a
@@ -135,13 +176,17 @@ ClockInfo clock_of(const InstanceControl& c) noexcept {
   return info;
 }
 
-void apply_patterns(const std::string& path, const InstanceWords& words, unsigned char* gate) {
+result<std::vector<std::string>> read_patterns(const std::string& path) {
+  const auto text = sys::read_file(path + "/set_event");
+  if (!text && text.error().code != std::errc::no_such_file_or_directory) return tl::unexpected(text.error());
   std::vector<std::string> patterns;
-  if (auto text = sys::read_file(path + "/set_event")) {
-    std::istringstream lines(*text);
-    for (std::string line; std::getline(lines, line);)
-      if (!line.empty()) patterns.push_back(line);
-  }
+  std::istringstream lines(text ? *text : "");
+  for (std::string line; std::getline(lines, line);)
+    if (!line.empty()) patterns.push_back(line);
+  return patterns;
+}
+
+void apply_patterns(const std::vector<std::string>& patterns, const InstanceWords& words, unsigned char* gate) {
   std::vector<unsigned> bytes(gate_bytes);
   const u64 n = std::min<u64>(__atomic_load_n(&words.control->nr_events, __ATOMIC_ACQUIRE) + 1, most_events);
   for (u32 id = 1; id <= n; ++id) {
@@ -232,6 +277,7 @@ result<std::unique_ptr<Instance>> Instance::create(const InstanceOptions& o) {
     if (errno == EEXIST) return fail(errno, "the instance " + o.name + " exists (`ringside rm " + o.name + "` removes it)");
     return fail(errno, "cannot make the instance " + *path);
   }
+  HalfMade half_made(*path);
   // The directory fills up, and `instance` gets its magic last: until then nobody can open it.
   for (const char* folder : {"/per_cpu", "/events"})
     if (auto made = make_directory(*path + folder, true); !made) return tl::unexpected(made.error());
@@ -274,7 +320,9 @@ result<std::unique_ptr<Instance>> Instance::create(const InstanceOptions& o) {
     if (!members) return tl::unexpected(members.error());
     c.creator = (*members)->join(role::maker);
     __atomic_store_n(&c.magic, instance_magic, __ATOMIC_RELEASE);
-    return open(*path, std::move(*members));
+    auto opened = open(*path, std::move(*members));
+    if (opened) half_made.whole();
+    return opened;
   }
 }
 
@@ -332,14 +380,15 @@ result<void> Instance::remove(const std::string& name, bool force) {
   auto path = instance_path(name);
   if (!path) return tl::unexpected(path.error());
   struct stat st {};
-  if (stat((*path + "/instance").c_str(), &st) != 0) return fail(errno, "there is no instance " + name);
+  if (stat((*path + "/instance").c_str(), &st) != 0) {
+    const int error = errno;
+    return error == ENOENT && is_remainder(*path) ? remove_tree(*path) : fail(error, "there is no instance " + name);
+  }
   if (auto opened = open(name); opened && !force && (*opened)->has_writers())
     return refuse(std::errc::device_or_resource_busy, "the instance " + name + " is being written to (--force removes it all the same)");
   if (auto opened = open(name); opened && !force)
     if (auto free = (*opened)->unmapped("it cannot be removed"); !free) return free;
-  const auto unlink_one = [](const char* at, const struct stat*, int, struct FTW*) { return ::remove(at); };
-  if (nftw(path->c_str(), unlink_one, 16, FTW_DEPTH | FTW_PHYS) != 0) return fail(errno, "cannot remove all of " + *path);
-  return {};
+  return remove_tree(*path);
 }
 
 std::vector<EventInfo> Instance::events() const {
@@ -362,6 +411,7 @@ namespace {
 result<void> add_pattern(const std::string& file, const std::string& pattern, bool on) {
   const std::string line = (on ? "" : "!") + pattern + "\n";
   auto before = sys::read_file(file);
+  if (!before && before.error().code != std::errc::no_such_file_or_directory) return tl::unexpected(before.error());
   std::string kept;
   std::istringstream lines(before ? *before : "");
   for (std::string one; std::getline(lines, one);)
@@ -384,7 +434,9 @@ result<u32> Instance::enable(const std::string& glob, bool on) {
   if (!fd) return fail(errno, "cannot open " + path_ + "/gate");
   auto gate = sys::Region::map(fd.get(), gate_bytes, true, path_ + "/gate");
   if (!gate) return tl::unexpected(gate.error());
-  apply_patterns(path_, words_, gate->data());
+  auto patterns = read_patterns(path_);
+  if (!patterns) return tl::unexpected(patterns.error());
+  apply_patterns(*patterns, words_, gate->data());
   u32 matched = 0;
   for (const EventInfo& e : events()) matched += fnmatch(pattern.c_str(), (e.system + ":" + e.name).c_str(), 0) == 0;
   return matched;

@@ -151,7 +151,9 @@ class Instance {
 result<std::string> instance_path(const std::string& name_or_path);
 result<sys::Region> map_instance(const std::string& path, bool writable);
 ClockInfo clock_of(const InstanceControl& control) noexcept;
-void apply_patterns(const std::string& path, const InstanceWords& words, unsigned char* gate);
+// The lines of set_event: which events are enabled.
+result<std::vector<std::string>> read_patterns(const std::string& path);
+void apply_patterns(const std::vector<std::string>& patterns, const InstanceWords& words, unsigned char* gate);
 
 // One process at a time changes what an instance lists. Released by the kernel when its holder dies.
 class InstanceLock {

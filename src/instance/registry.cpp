@@ -63,6 +63,12 @@ bool fits(const char* name) noexcept {
   return n > 0 && n < sizeof(EventEntry::name) && std::strchr(name, '/') == nullptr && name[0] != '.';
 }
 
+// To the program's user: there is no caller who hears of it, and a recorder sees only a program that writes nothing.
+void complain(const std::string& sentence, int error) {
+  const std::string line = std::string("ringside: ") + program_invocation_short_name + " (" + std::to_string(getpid()) + "): " + sentence + ": " + std::strerror(error) + "\n";
+  (void)!::write(STDERR_FILENO, line.data(), line.size());
+}
+
 // Gives the event its id in the open instance. The caller holds the instance's lock.
 int enter(ringside_event& e, const Opened& in) {
   const InstanceWords& words = in.words;
@@ -79,6 +85,8 @@ int enter(ringside_event& e, const Opened& in) {
   }
   if (id == 0) {
     if (made >= most_events) return -ENOSPC;
+    const auto patterns = read_patterns(in.path);
+    if (!patterns) return -patterns.error().code.value();
     id = static_cast<u32>(made) + 1;
     EventEntry& entry = words.event(id);
     if (!sys::populate(&entry, sizeof entry)) return -ENOSPC;
@@ -87,18 +95,26 @@ int enter(ringside_event& e, const Opened& in) {
     entry.format_hash = hash;
     entry.gate = e.gate;
     const std::string system = std::string(in.path) + "/events/" + e.system;
-    mkdir((std::string(in.path) + "/events").c_str(), 0700);
-    mkdir(system.c_str(), 0700);
-    mkdir((system + "/" + e.name).c_str(), 0700);
-    (void)sys::write_file(system + "/" + e.name + "/id", std::to_string(abi::event_id(id)) + "\n");
-    if (!sys::write_file(system + "/" + e.name + "/format", format_text(e, abi::event_id(id)))) return -EIO;
+    for (const std::string& folder : {std::string(in.path) + "/events", system, system + "/" + e.name})
+      if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return -errno;
+    for (const auto& [file, text] : {std::pair{"/id", std::to_string(abi::event_id(id)) + "\n"}, {"/format", format_text(e, abi::event_id(id))}})
+      if (auto done = sys::write_file(system + "/" + e.name + file, text); !done) return -done.error().code.value();
     __atomic_store_n(&entry.known, 1u, __ATOMIC_RELEASE);
     __atomic_store_n(&c.nr_events, u64{id}, __ATOMIC_RELEASE);
-    apply_patterns(in.path, words, ringside_gate);
+    apply_patterns(*patterns, words, ringside_gate);
   }
   __atomic_store_n(&e.id, abi::event_id(id), __ATOMIC_RELEASE);
   __atomic_store_n(&e.enabled, &words.event(id).enabled, __ATOMIC_RELEASE);
   return 0;
+}
+
+int enter_or_complain(ringside_event& e, const Opened& in) {
+  const int done = enter(e, in);
+  if (done == -EEXIST)
+    complain(std::string("the event ") + e.system + ":" + e.name + " is not traced, the instance " + in.path + " has it with other fields", -done);
+  else if (done != 0 && done != -ENOENT)  // gone: so is its recorder
+    complain(std::string("the event ") + e.system + ":" + e.name + " is not traced, the instance " + in.path + " cannot take it", -done);
+  return done;
 }
 
 void next_epoch() noexcept { __atomic_store_n(&detail::epoch.now, __atomic_add_fetch(&process.epochs, u64{1}, __ATOMIC_RELAXED), __ATOMIC_RELEASE); }
@@ -146,7 +162,7 @@ void register_all(const Opened& in) noexcept {
   if (all_events == nullptr) return;
   const InstanceLock lock(in.path);
   for (ringside_event* e = all_events; e != nullptr; e = e->next)
-    if (e->id == 0) enter(*e, in);
+    if (e->id == 0) enter_or_complain(*e, in);
 }
 
 // What this process knows of the instance in that directory; made the first time. Null: errno says why.
@@ -215,7 +231,10 @@ int open_locked(const char* name) {
 
 // With RINGSIDE_INSTANCE in the environment a program that uses the library is traced from its start.
 [[gnu::constructor]] void open_from_environment() {
-  if (std::getenv("RINGSIDE_INSTANCE") != nullptr) ringside_open(nullptr);
+  const char* const name = std::getenv("RINGSIDE_INSTANCE");
+  const int done = name != nullptr ? ringside_open(nullptr) : 0;
+  if (done != 0 && done != -ENOENT)  // gone: so is its recorder
+    complain(std::string("not traced, the instance ") + name + " cannot be opened", -done);
 }
 
 }  // namespace
@@ -296,7 +315,7 @@ int ringside_register(ringside_event* event) {
   }
   if (process.opened == nullptr) return 0;
   const InstanceLock lock(process.opened->path);
-  return enter(*event, *process.opened);
+  return enter_or_complain(*event, *process.opened);
 }
 
 int ringside_open(const char* name) {

@@ -20,13 +20,12 @@ int open_sized(int dir, const char* path, u64 size) noexcept {
     char folder[96];
     std::strcpy(folder, path);
     *std::strrchr(folder, '/') = 0;
-    mkdirat(dir, folder, 0700);
+    if (mkdirat(dir, folder, 0700) != 0 && errno != EEXIST) return -1;
     fd = openat(dir, path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   }
   if (fd < 0) return -1;
   struct stat st {};
-  if (fstat(fd, &st) == 0 && static_cast<u64>(st.st_size) < size &&
-      (!sys::may_grow_to(size) || ftruncate(fd, static_cast<off_t>(size)) != 0)) {
+  if (fstat(fd, &st) != 0 || (static_cast<u64>(st.st_size) < size && (!sys::may_grow_to(size) || ftruncate(fd, static_cast<off_t>(size)) != 0))) {
     const int error = errno;
     close(fd);
     errno = error;
@@ -51,9 +50,17 @@ sys::Fd open_control(int dir, u32 n) noexcept {
   return sys::Fd(openat(dir, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
 }
 
+// False, errno EINVAL: the file is too short.
 template <class T>
 bool get(const sys::Fd& fd, T& value, u64 at) noexcept {
-  return pread(fd.get(), &value, sizeof value, static_cast<off_t>(at)) == static_cast<ssize_t>(sizeof value);
+  for (size_t have = 0; have < sizeof value;) {
+    const ssize_t n = pread(fd.get(), reinterpret_cast<u8*>(&value) + have, sizeof value - have, static_cast<off_t>(at + have));
+    if (n < 0 && errno == EINTR) continue;
+    if (n == 0) errno = EINVAL;
+    if (n <= 0) return false;
+    have += static_cast<size_t>(n);
+  }
+  return true;
 }
 
 bool punch(const sys::Fd& fd) noexcept {
@@ -156,8 +163,10 @@ Geometry ring_geometry_in(int folder, const Geometry& fresh) noexcept {
   if (!get(fd, head, 0)) return {};
   if (head.magic == 0) return fresh;
   if (head.magic != control_magic || head.version != control_version || head.record_bytes != sizeof(Record) ||
-      head.nr_slots + 1 > head.nr_subbufs || head.nr_slots == 0)
+      head.nr_slots + 1 > head.nr_subbufs || head.nr_slots == 0) {
+    errno = EINVAL;
     return {};
+  }
   return Geometry(head.subbuf_size, head.nr_subbufs, head.nr_subbufs - head.nr_slots - 1);
 }
 

@@ -194,12 +194,14 @@ TracefsInstance::TracefsInstance(tracefs_instance* handle, std::string dir, sys:
 TracefsInstance::TracefsInstance(TracefsInstance&& other) noexcept
     : handle_(std::exchange(other.handle_, nullptr)), dir_(std::move(other.dir_)), held_(std::move(other.held_)), cpus_(std::move(other.cpus_)) {}
 
-TracefsInstance::~TracefsInstance() {
-  if (handle_ == nullptr) return;
+TracefsInstance::~TracefsInstance() { (void)remove(); }
+
+result<void> TracefsInstance::remove() {
+  if (handle_ == nullptr) return {};
   (void)tracing(false);  // for who still looks at it
   held_ = sys::Fd();
-  (void)remove_unheld(dir_);
-  tracefs_instance_free(handle_);
+  tracefs_instance_free(std::exchange(handle_, nullptr));
+  return remove_unheld(dir_) ? result<void>{} : fail(errno, "cannot remove " + dir_);
 }
 
 result<TracefsInstance> TracefsInstance::create(const TracefsOptions& options) {

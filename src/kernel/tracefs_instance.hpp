@@ -67,6 +67,7 @@ class TracefsInstance {
   // No events of this thread (a recorder's own). Before follow(): later ones of those it starts are not recorded either.
   result<void> ignore(i32 tid) { return write("set_event_notrace_pid", std::to_string(tid), true); }
   bool tracing_on() const;
+  result<void> remove();  // as the destructor does; what it cannot remove, the next create() does when this process is dead
   result<void> write(const char* file, const std::string& text, bool append = false);
 
  private:

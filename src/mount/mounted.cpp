@@ -126,7 +126,13 @@ bool Mounted::wanted(const TraceRecord& record, const RingName& ring) {
 }
 
 void Mounted::alarm(int percent, bool late) {
-  if (!alarm_) alarm_ = std::make_unique<Alarm>(*instance_, event_fd_);
+  try {
+    if (!alarm_) alarm_ = std::make_unique<Alarm>(*instance_, event_fd_);
+  } catch (const std::system_error&) {  // no thread can be had now: who waits looks again at once
+    const u64 one = 1;
+    (void)!::write(event_fd_, &one, sizeof one);
+    return;
+  }
   alarm_->set(instance_->ask(percent), late);
 }
 

@@ -64,6 +64,7 @@ result<void> TraceFile::start() {
   }
   timeline_ = std::make_unique<Timeline>();
   look_ = make_look_();
+  if (look_.problem) return tl::unexpected<Error>(*look_.problem);
   for (auto& source : look_.sources) timeline_->add(std::move(source));
   timeline_->hold_after(look_.until_ns);
   text_.clear();
@@ -81,7 +82,7 @@ result<void> TraceFile::start() {
                  "#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION\n"
                  "#              | |         |   |||||     |         |\n",
                  look_.in_buffer, look_.in_buffer + look_.overrun, look_.cpus);
-  for (const std::string& problem : look_.problems) fmt::format_to(std::back_inserter(text_), "##### NOT ALL IS HERE: {} ####\n", problem);
+  for (const std::string& sentence : look_.missing) fmt::format_to(std::back_inserter(text_), "# missing: {}\n", sentence);
   return {};
 }
 
@@ -113,9 +114,14 @@ Look look_at_instance(const std::shared_ptr<Mounted>& on, std::optional<u32> onl
   for (const RingInfo& r : instance.rings()) {
     if (only && r.name.ring != *only) continue;
     auto source = instance.peek(r.name.ring);
-    if (!source) {
-      look.problems.push_back(source.error().sentence);
+    if (!source && source.error().code == std::errc::no_such_file_or_directory) continue;  // given back just now
+    if (!source && source.error().code == std::errc::invalid_argument) {
+      look.missing.push_back(source.error().sentence);
       continue;
+    }
+    if (!source) {
+      look.problem = source.error();
+      break;
     }
     look.in_buffer += r.counters.unread;
     look.overrun += r.counters.overrun;

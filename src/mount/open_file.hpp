@@ -72,12 +72,13 @@ class TextFile final : public OpenFile {
 // What `trace` shows: rings as they are at this moment, and how to print them.
 struct Look {
   std::vector<std::unique_ptr<Source>> sources;
-  std::vector<std::string> problems{};  // of those that could not be opened
   u64 in_buffer = 0, overrun = 0;
   u32 cpus = 0;
   u64 until_ns = ~u64{0};  // no later events
   std::unique_ptr<TextLines> lines;
   std::function<bool(const TraceRecord&, const RingName&)> wanted;  // empty: all
+  std::optional<Error> problem;      // a ring could not be opened, and it is not the ring's fault: what is there would not be all
+  std::vector<std::string> missing;  // rings that are damaged, a sentence each
 };
 
 // `trace`: all events, consuming none. Made while it is read, from the front on.

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <set>
 
+#include "sys/thread.hpp"
+
 namespace ringside::mount {
 namespace {
 
@@ -136,7 +138,7 @@ Remote::Remote(std::string name, std::string socket, u32 rings, int event_fd)
     : name_(std::move(name)), socket_(std::move(socket)), cpus_(rings), event_fd_(event_fd) {
   pipes.assign(rings, false);
   buffer_percent = 0;  // a writer elsewhere does not say how full its ring is: any event will do
-  thread_ = std::thread([this] { run(); });
+  thread_ = must(sys::start_thread("that asks the writer at " + socket_, [this] { run(); }));
 }
 
 Remote::~Remote() {

@@ -12,6 +12,7 @@
 
 #include "instance/instance.hpp"
 #include "mount/remote.hpp"
+#include "sys/thread.hpp"
 
 namespace ringside::mount {
 namespace {
@@ -61,7 +62,9 @@ result<std::unique_ptr<Remotes>> Remotes::create(const std::vector<std::string>&
   const u64 deadline = sys::now_ns() + static_cast<u64>(std::chrono::nanoseconds(Remote::patience).count()) * 5 / 4;
   const auto asked = [](const auto& k) { return k.second.probe == nullptr || over(k.second.probe); };
   while (sys::now_ns() < deadline && !std::all_of(remotes->known_.begin(), remotes->known_.end(), asked)) usleep(1000);
-  remotes->thread_ = std::thread([r = remotes.get()] { r->run(); });
+  auto thread = sys::start_thread("that looks for writers", [r = remotes.get()] { r->run(); });
+  if (!thread) return tl::unexpected<Error>(thread.error());
+  remotes->thread_ = std::move(*thread);
   return remotes;
 }
 
@@ -142,7 +145,11 @@ void Remotes::look_at(const std::string& name, const std::string& socket) {
   if (found == known_.end()) {
     if (!there) return;
     Known known;
-    known.remote = std::make_shared<Remote>(name, socket, rings_, event_fd_);
+    try {
+      known.remote = std::make_shared<Remote>(name, socket, rings_, event_fd_);
+    } catch (const std::system_error&) {
+      return;  // no thread can be had now: the next scan tries again
+    }
     found = known_.insert(known_.end(), {name, std::move(known)});
   }
   Known& k = found->second;

@@ -21,6 +21,7 @@
 
 #include "instance/instance.hpp"
 #include "mount/rights.hpp"
+#include "sys/thread.hpp"
 
 namespace ringside::mount {
 namespace {
@@ -425,7 +426,9 @@ result<std::unique_ptr<Session>> Session::mount(const std::string& wanted, const
   io.read = read_request;
   const int fd = fuse_session_fd(session->session_);
   if (const int done = fuse_session_custom_io(session->session_, &io, fd); done != 0) return fail(-done, "libfuse takes no hook");
-  session->requests_ = std::thread([s] { s->answer(); });
+  auto requests = sys::start_thread("that answers", [s] { s->answer(); });
+  if (!requests) return tl::unexpected<Error>(requests.error());
+  session->requests_ = std::move(*requests);
   return session;
 }
 

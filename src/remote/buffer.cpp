@@ -9,6 +9,7 @@
 
 #include "remote/survey.hpp"
 #include "source/mapped.hpp"
+#include "sys/thread.hpp"
 
 namespace ringside::remote {
 namespace {
@@ -364,7 +365,7 @@ result<std::shared_ptr<Buffer>> Buffer::create(const Options& options, Callbacks
   return buffer;
 }
 
-Buffer::~Buffer() { poll_every(std::chrono::nanoseconds(0)); }
+Buffer::~Buffer() { (void)poll_every(std::chrono::nanoseconds(0)); }
 
 u8* Buffer::data_of(u32 ring) const noexcept {
   return options_.apart ? regions_[ring].data() : regions_[0].data() + ring * plan_.ring_bytes();
@@ -408,7 +409,7 @@ result<bool> Buffer::poke(u32 ring) {
   return ready;
 }
 
-void Buffer::poll_every(std::chrono::nanoseconds period) {
+result<void> Buffer::poll_every(std::chrono::nanoseconds period) {
   {
     const std::lock_guard lock(mutex_);
     period_ = period;
@@ -416,10 +417,10 @@ void Buffer::poll_every(std::chrono::nanoseconds period) {
   changed_.notify_all();
   if (period.count() == 0) {
     if (poller_.joinable()) poller_.join();
-    return;
+    return {};
   }
-  if (poller_.joinable()) return;
-  poller_ = std::thread([this] {
+  if (poller_.joinable()) return {};
+  auto thread = sys::start_thread("that asks the writer for events", [this] {
     for (;;) {
       std::chrono::nanoseconds every;
       {
@@ -431,6 +432,9 @@ void Buffer::poll_every(std::chrono::nanoseconds period) {
       for (u32 ring = 0; ring < rings_.size(); ++ring) (void)poke(ring);  // who reads is told of errors
     }
   });
+  if (!thread) return tl::unexpected<Error>(thread.error());
+  poller_ = std::move(*thread);
+  return {};
 }
 
 result<bool> Buffer::wait(int percent, std::chrono::nanoseconds timeout) {
@@ -452,10 +456,13 @@ result<void> Buffer::reset(u32 ring) {
   return done;
 }
 
-void Buffer::gone(const std::string& why) {
+void Buffer::gone(const std::string& why, bool broken) {
   {
     const std::lock_guard lock(mutex_);
-    if (why_gone_.empty()) why_gone_ = why;
+    if (why_gone_.empty()) {
+      why_gone_ = why;
+      broken_.store(broken, std::memory_order_release);
+    }
     gone_.store(true, std::memory_order_release);
   }
   changed_.notify_all();

@@ -72,15 +72,16 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   // Brings this side's view of a ring up to date, and wakes who waits if there is something to read.
   result<bool> poke(u32 ring);
   // Pokes all rings every `period`, in a thread of its own; 0: no more.
-  void poll_every(std::chrono::nanoseconds period);
+  result<void> poll_every(std::chrono::nanoseconds period);
   // Until a poke finds something to read, or the writer is gone; false: timed out. percent: at least so much of some ring.
   result<bool> wait(int percent, std::chrono::nanoseconds timeout);
   // The ring is empty afterwards, at both ends. Its writer has been disabled.
   result<void> reset(u32 ring);
   // The writer will never write again. `why`: a sentence for people.
-  void gone(const std::string& why);
+  void gone(const std::string& why, bool broken = false);
   bool is_gone() const noexcept { return gone_.load(std::memory_order_acquire); }
   std::string why_gone() const;
+  bool is_broken() const noexcept { return broken_.load(std::memory_order_acquire); }  // gone by an error, not because the writer ended
   bool readable(u32 ring) const;  // more than was read has been shown
 
   // What a buffer with a writer elsewhere does not do.
@@ -106,7 +107,7 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   std::vector<sys::Region> regions_;  // of each file
   std::vector<u64> descriptor_;
   std::vector<std::shared_ptr<RingReader>> rings_;
-  std::atomic<bool> gone_{false};
+  std::atomic<bool> gone_{false}, broken_{false};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::string why_gone_;

@@ -28,8 +28,10 @@ struct Process::Wire {
 
   tl::unexpected<Error> over(int error, const std::string& sentence) {
     open = false;
-    if (auto b = buffer.lock()) b->gone(who + ": " + sentence);
-    return fail(error, who + ": " + sentence);
+    const bool ended = error == EPIPE || error == ECONNRESET;
+    const auto whole = fail(error, who + ": " + sentence);
+    if (auto b = buffer.lock()) b->gone(ended ? who + ": " + sentence : whole.value().sentence, !ended);
+    return whole;
   }
 
   // The next answer into `a`; false: none within `ns`.
@@ -248,7 +250,7 @@ result<std::vector<EventInfo>> Process::events_at(const std::string& path, std::
 
 Process::~Process() {
   if (buffer_ == nullptr) return;
-  buffer_->poll_every(std::chrono::nanoseconds(0));
+  (void)buffer_->poll_every(std::chrono::nanoseconds(0));
   const std::lock_guard lock(wire_->mutex);
   wire_->open = false;
   wire_->socket = sys::Fd();
