@@ -22,7 +22,11 @@ struct Process {
   u32 image = 0;             // RingEntry::image
   char comm[16] = {};
   u64 epochs = 0;            // the newest value of detail::epoch
-  ThreadEntry* threads = nullptr;  // who wrote to rings of CPUs; null: the instance has no such file
+  ThreadEntry* threads = nullptr;  // the table of who writes; null: the instance has no such file
+  bool other_kernel = false;  // than the one that the instance was made under
+  u64 pid_namespace = 0;     // 0: unknown, or of another kernel than the creator's
+  bool foreign = false;      // that is not the creator's: its threads have numbers of the instance's
+  u32 number = 0;            // then its own; 0: none of its threads has one yet
   i32 introduced = 0;        // the pid that the process table knows
   char path[4096] = {};      // the instance's directory: absolute, and which one it was
   dev_t device = 0;
@@ -72,6 +76,16 @@ void retire_this_thread() noexcept;
 void copy_open_events() noexcept;  // before a fork
 void drop_copy() noexcept;         // in the parent
 void forget_thread_after_fork(u64 epoch) noexcept;  // in the child; epoch: the one to come
+
+// introduce.cpp
+struct Numbers {
+  i32 tid, pid;
+};
+// Says who this thread is, and answers what its events call it and its process: TID and PID, or numbers of the instance's. Signals are off.
+// on_cpus: no entry of a ring will tell its names.
+Numbers introduce_thread(const InstanceWords& words, bool on_cpus) noexcept;
+// The same for a thread of another process in this one's PID namespace, for which this one writes.
+i32 introduce_other(const InstanceWords& words, i32 tid, const char* task) noexcept;
 
 // registry.cpp
 void register_all() noexcept;

@@ -105,9 +105,10 @@ u32 this_image() noexcept {
 void know_limits(InstanceControl* c) noexcept {
   process.fenced = sys::register_fence();
   if (c == nullptr) return;
-  const u64 namespace_here = sys::pid_namespace();
-  const u64 missing = (process.fenced ? 0 : lacks::fence) |
-                      (namespace_here != 0 && namespace_here == c->pid_namespace ? 0 : lacks::namespace_of_creator);
+  process.pid_namespace = process.other_kernel ? 0 : sys::pid_namespace();
+  process.foreign = process.pid_namespace == 0 || process.pid_namespace != c->pid_namespace;
+  process.number = 0;
+  const u64 missing = (process.fenced ? 0 : lacks::fence) | (process.foreign ? lacks::namespace_of_creator : 0);
   if (missing != 0) __atomic_fetch_or(&c->impaired, missing, __ATOMIC_SEQ_CST);
 }
 
@@ -187,7 +188,8 @@ int open_locked(const char* name) {
   process.clock = clock_of(*kept.control);
   process.pid = getpid();
   process.image = this_image();
-  sys::comm_of(process.pid, 0, process.comm);
+  sys::own_comm(process.comm);
+  process.other_kernel = kept.control->boot != boot_hash();
   know_limits(kept.control);
   static const bool once = pthread_atfork(before_fork, after_fork_parent, after_fork_child) == 0;
   (void)once;

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -192,16 +193,15 @@ bool find_ring(int dir, Hold& own) noexcept {
 }
 
 // Says whose the ring is and lets others see it.
-void introduce(int dir, const Hold& own) noexcept {
+void introduce(int dir, const Hold& own, i32 pid) noexcept {
   InstanceControl& c = *own.words.control;
   RingEntry& entry = own.words.ring(own.number);
-  const i32 pid = this_thread.borrowed != 0 ? getpid() : process.pid;
   entry.pid = static_cast<u32>(pid);
   entry.tid = static_cast<u32>(own.tid);
   entry.image = process.image;
   __atomic_store_n(&entry.sizes, short_sizes(own.mapped.ring.geometry), __ATOMIC_RELAXED);  // others look before they claim
-  entry.tid_start = sys::start_time(pid, own.tid);
-  sys::comm_of(pid, own.tid, entry.task);
+  entry.tid_start = sys::own_start_time();
+  prctl(PR_GET_NAME, entry.task);
   std::memcpy(entry.process, process.comm, sizeof entry.process);
   Control& words = *own.mapped.ring.control;
   words.owner = static_cast<u64>(own.tid);
@@ -233,12 +233,13 @@ bool take_ring() noexcept {
   Hold* const own = dir ? new_hold() : nullptr;
   if (own == nullptr) return false;
   own->words = words;
-  own->tid = t.tid = sys::gettid();
+  const Numbers me = introduce_thread(words, false);
+  own->tid = t.tid = me.tid;
   if (!find_ring(dir.get(), *own)) {
     free_hold(own);
     return false;
   }
-  introduce(dir.get(), *own);
+  introduce(dir.get(), *own, me.pid);
   t.writer = new (own->writer)
       ThisThread::Writer(own->mapped.ring, RingClockNow{process.clock.kind, &words.control->clock_base_ticks},
                          bell_of(words));

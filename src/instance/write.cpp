@@ -1,6 +1,5 @@
 // Events on their way into the instance that is open: to the ring of the CPU, or to a ring of the thread's own.
 #include <errno.h>
-#include <sys/prctl.h>
 
 #include <bit>
 #include <cstring>
@@ -39,21 +38,6 @@ bool refuse_and_count() noexcept {
 }
 
 #if RS_RSEQ
-// Says who writes, once for each thread.
-void introduce_thread(const InstanceWords& words, i32 tid) noexcept {
-  if (process.threads == nullptr) return;
-  ThreadEntry& entry = process.threads[static_cast<u32>(tid) % most_threads];
-  char task[16] = {};
-  prctl(PR_GET_NAME, task);
-  __atomic_store_n(&entry.tid, 0u, __ATOMIC_RELAXED);  // a reader takes it when it is whole
-  __atomic_thread_fence(__ATOMIC_RELEASE);
-  entry.pid = static_cast<u32>(process.pid);
-  std::memcpy(entry.task, task, sizeof entry.task);
-  std::memcpy(entry.process, process.comm, sizeof entry.process);
-  __atomic_store_n(&entry.tid, static_cast<u32>(tid), __ATOMIC_RELEASE);
-  __atomic_fetch_add(&words.control->nr_threads, u64{1}, __ATOMIC_RELEASE);
-}
-
 // Says that this process writes. A full table leaves it unsaid.
 void introduce_process(const InstanceWords& words) noexcept {
   if (__atomic_exchange_n(&process.introduced, process.pid, __ATOMIC_RELAXED) == process.pid) return;
@@ -80,9 +64,8 @@ bool attach_to_cpus() noexcept {
   const u32 cpu = Rseq::cpu(side->area);
   if (cpu >= side->rings->nr) return false;  // not registered, or a CPU that was not possible
   if (!t.on_cpus()) {
-    t.tid = sys::gettid();
     introduce_process(words);
-    introduce_thread(words, t.tid);
+    t.tid = introduce_thread(words, true).tid;
     t.on_cpus_at = epoch;
   }
   return map_cpu_ring(*side, cpu);

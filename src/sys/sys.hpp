@@ -66,6 +66,9 @@ result<void> copy_sparse(const std::string& from, const std::string& to);
 
 // Field 22 of /proc/PID/stat; 0: no such process. With tid != 0 of the thread. Signal-safe.
 u64 start_time(i32 pid, i32 tid = 0) noexcept;
+// Of this thread; its number may be another one in /proc. Signal-safe.
+u64 own_start_time() noexcept;
+void own_comm(char* out) noexcept;  // of this process
 i32 gettid() noexcept;
 // "comm" of a thread; empty if it is gone. `out` holds 16 bytes. Signal-safe.
 void comm_of(i32 pid, i32 tid, char* out) noexcept;
@@ -73,8 +76,13 @@ void comm_of(i32 pid, i32 tid, char* out) noexcept;
 // The heavy half of the asymmetric fence (Memory::fence_light). False: the kernel has no membarrier. Signal-safe.
 bool fence_heavy() noexcept;
 bool register_fence() noexcept;  // each writer's process, once; signal-safe
-// The inode of the PID namespace; 0: no /proc. Signal-safe.
+// The inode of the PID namespace, of the time namespace; 0: no /proc. Signal-safe.
 u64 pid_namespace() noexcept;
+u64 time_namespace() noexcept;
+// The path of a thread's cgroup as /proc here has it: the unified hierarchy's; where it is in that one's root, the longest of the others.
+// Empty: unknown, or no such thread.
+std::string cgroup_of(i32 tid);
+std::string cgroup_in(std::string_view text);  // in what /proc/TID/cgroup says
 
 // Sleeps while *word == value, at most `ns` (negative: for ever); false: timed out. Between processes.
 bool futex_wait(const u32* word, u32 value, i64 ns) noexcept;
