@@ -37,10 +37,15 @@ struct Foreign {
   u64 pid_namespace, start;
   const char* task;
 };
+ForeignEntry& foreign_entry(u32 number) noexcept {
+  return reinterpret_cast<ForeignEntry*>(reinterpret_cast<u8*>(process.threads) + foreign_table_at)[foreign_place(number)];
+}
+void forget_foreign(u32 number) noexcept {
+  if (process.threads != nullptr) __atomic_store_n(&foreign_entry(number).number, 0u, __ATOMIC_RELEASE);
+}
 void write_foreign(const InstanceWords& words, const Foreign& who) noexcept {
   if (process.threads == nullptr) return;
-  auto* const table = reinterpret_cast<ForeignEntry*>(reinterpret_cast<u8*>(process.threads) + foreign_table_at);
-  ForeignEntry& entry = table[foreign_place(who.number)];
+  ForeignEntry& entry = foreign_entry(who.number);
   write_entry(words, entry, entry.number, who.number, [&](ForeignEntry& e) {
     e.process = who.process;
     e.tid = static_cast<u32>(who.tid);
@@ -85,10 +90,12 @@ Numbers introduce_thread(const InstanceWords& words, bool on_cpus) noexcept {
   if (numbered_at == epoch && group != 0) return {this_thread.tid, static_cast<i32>(group)};
   if (group == 0) {
     const u32 fresh = next_number(c);
-    if (__atomic_compare_exchange_n(&process.number, &group, fresh, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+    // Before the number is known: the first thread writes over it.
+    if (tid != pid) write_foreign(words, {fresh, fresh, pid, pid, here, 0, process.comm});
+    if (__atomic_compare_exchange_n(&process.number, &group, fresh, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
       group = fresh;
-      if (tid != pid) write_foreign(words, {group, group, pid, pid, here, 0, process.comm});
-    }
+    else if (tid != pid)
+      forget_foreign(fresh);  // another thread was faster
   }
   const u32 number = tid == pid ? group : next_number(c);
   write_foreign(words, {number, group, tid, pid, here, start, task});
