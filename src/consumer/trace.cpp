@@ -39,9 +39,9 @@ result<void> open_recorded(Trace& trace, Opened& o, Sources& sources) {
   if (auto texts = sys::read_file(dir + "/printk_formats")) trace.formats.add_strings(*texts);
   add_events(trace, o, meta->events);
   for (const RecordedRing& ring : meta->rings) {
-    if (!ring.name.kernel) trace.tasks.add(ring.name);
+    if (!ring.name.kernel) trace.tasks.add_recorded(ring.name, o.ids);
   }
-  for (const RingName& thread : meta->threads) trace.tasks.add(thread);
+  for (const RingName& thread : meta->threads) trace.tasks.add_recorded(thread, o.ids);
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
   if (auto names = sys::read_file(dir + "/kallsyms")) trace.formats.symbols().load(std::move(*names));
   sources = std::move(*rings);
@@ -76,7 +76,7 @@ result<void> open_dat(Trace& trace, Opened& o, Sources& sources) {
   for (std::string& problem : dat->problems) trace.notices.push_back(std::move(problem));
   trace.formats.add_strings(dat->printk_formats);
   add_events(trace, o, dat->events);
-  for (const RingName& thread : dat->threads) trace.tasks.add(thread);
+  for (const RingName& thread : dat->threads) trace.tasks.add_recorded(thread, o.ids);
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
   trace.formats.symbols().load(std::move(dat->kallsyms));
   sources = std::move(dat->rings);
@@ -93,7 +93,7 @@ result<void> open_dat(Trace& trace, Opened& o, Sources& sources) {
   return {};
 }
 
-result<void> open_instance(Trace&, Opened& o, Sources&) {
+result<void> open_instance(Trace& trace, Opened& o, Sources&) {
   struct stat st {};
   const std::string& where = o.where;
   auto instance = Instance::open(where);
@@ -108,6 +108,7 @@ result<void> open_instance(Trace&, Opened& o, Sources&) {
     return tl::unexpected<Error>(instance.error());
   }
   o.instance = std::move(*instance);
+  trace.tasks.are_here();
   o.clock = to_string(o.instance->clock().kind);
   o.boot = sys::boot_id();
   return {};
@@ -137,6 +138,7 @@ result<void> open_kernel(Trace& trace, Opened& o, Sources& sources, const std::v
   for (auto& source : rings->sources) sources.push_back(std::move(source));
   o.clock = to_string(make.clock);
   o.boot = sys::boot_id();
+  trace.tasks.are_here();
   return o.kernel->tracing(true);
 }
 
@@ -211,10 +213,10 @@ void add_rings(Trace& trace, Opened& o) {
   add_events(trace, o, o.instance->events());
   if (const u64 seen = o.instance->threads_seen(); seen != o.threads_seen) {
     o.threads_seen = seen;
-    for (const RingName& thread : o.instance->threads()) trace.tasks.add(thread);
+    for (const RingName& thread : o.instance->threads()) trace.tasks.add(thread, o.ids);
   }
   for (const RingInfo& info : o.instance->rings()) {
-    trace.tasks.add(info.name);
+    trace.tasks.add(info.name, o.ids);
     // A CPU's ring that was moved aside is open already under the CPU's number.
     const std::pair<u32, i32> key{info.name.column(), info.name.cpu >= 0 ? info.name.tid : 0};
     if (std::find(o.rings.begin(), o.rings.end(), key) != o.rings.end()) continue;
