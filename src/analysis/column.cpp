@@ -43,12 +43,15 @@ Column::Access Column::lower(const EventType* type, Kind& kind) const {
   kind = Kind::whole;
   if (name_ == "ts") access.op = Op::time;
   if (name_ == "cpu" || name_ == "CPU" || name_ == "ring") access.op = Op::ring;
-  if (name_ == "thread" || name_ == "tid" || name_ == "pid" || name_ == "common_pid") access.op = Op::tid;
+  const bool number = name_ == "tid" || name_ == "pid" || name_ == "common_pid";
+  if (number) access.op = name_ == "common_pid" ? Op::recorded : Op::tid;
+  if (name_ == "thread" || (number && modifier_ == Modifier::execname)) access.op = Op::thread;
   if (name_ == "process") access.op = Op::process;
   if (name_ == "event" || name_ == "common_type") access.op = Op::event;
   if (access.op != Op::absent) return access;
   kind = Kind::text;
   if (name_ == "task" || name_ == "comm" || name_ == "COMM") access.op = Op::task;
+  if (name_ == "cgroup") access.op = Op::cgroup;
   if (name_ == "source") access.op = Op::source;
   if (name_ == "system" && type != nullptr) access.op = Op::system;
   return access;
@@ -148,12 +151,6 @@ result<Column> Column::compile(std::string_view text, const Formats& formats, co
   return c;
 }
 
-bool Column::process_of(const Access& access, const TraceRecord& record, const RingName& ring, i64& out) const {
-  const Task* task = tasks_->find(thread_of(access.type, read_common(record.payload)));
-  out = task != nullptr ? task->pid : ring.pid;
-  return true;
-}
-
 bool Column::real(const TraceRecord& record, const RingName& ring, double& out) {
   const Access& access = of(record);
   if (access.op == Op::real) {
@@ -174,6 +171,9 @@ bool Column::text(const TraceRecord& record, const RingName& ring, std::string_v
       return true;
     case Op::task:
       out = tasks_->name(thread_of(access.type, read_common(record.payload)), ring);
+      return true;
+    case Op::cgroup:
+      out = tasks_->cgroup(thread_of(access.type, read_common(record.payload)), ring);
       return true;
     case Op::source:
       out = !ring.buffer.empty() ? std::string_view(ring.buffer) : ring.kernel ? std::string_view("kernel") : std::string_view("program");
@@ -234,7 +234,7 @@ std::string Column::show(u64 key, const Texts& texts) const {
   }
   const auto value = static_cast<i64>(key);
   const auto named = [&] {
-    const Task* task = tasks_->find(static_cast<i32>(value));
+    const Task* task = tasks_->find(value);
     return task;
   };
   switch (modifier_) {
@@ -262,11 +262,11 @@ std::string Column::show(u64 key, const Texts& texts) const {
   switch (show_) {
     case Show::thread: {
       const Task* task = named();
-      return fmt::format("{}-{}", task != nullptr ? task->name : "<...>", value);
+      return fmt::format("{}-{}", task != nullptr ? task->name : "<...>", tasks_->show(value));
     }
     case Show::process: {
       const Task* task = named();
-      return fmt::format("{}-{}", task != nullptr ? task->process : "<...>", value);
+      return fmt::format("{}-{}", task != nullptr ? task->process : "<...>", tasks_->show(value));
     }
     case Show::event: {
       const EventType* type = formats_->find(static_cast<u32>(value));

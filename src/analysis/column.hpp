@@ -9,7 +9,8 @@
 //
 // EVENT is a glob over SYSTEM:EVENT or the event's name: records of other events have no such value. NAME is a field of the event,
 // else one of
-//   ts · cpu, CPU, ring · event, system · source · task, comm, COMM · thread, tid, pid, common_pid · process · common_type
+//   ts · cpu, CPU, ring · event, system · source · task, comm, COMM · thread, tid, pid, common_pid · process · cgroup · common_type
+// tid and pid are the thread's number as the reader sees it, common_pid the recorded one: in other PID namespaces they differ.
 // (as in filters, and as in the kernel's histograms a field comes first; but "event" alone is always which event it is, though
 // sys_enter_epoll_ctl has a field of that name). MODIFIER:
 //   log2         whole numbers by their power of two        buckets=N    by multiples of N
@@ -78,7 +79,7 @@ class Column {
   i64 begin(i64 bucket) const;
 
  private:
-  enum class Op : u8 { unknown, absent, integer, time, ring, tid, process, event, real, text, task, source, system };
+  enum class Op : u8 { unknown, absent, integer, time, ring, recorded, thread, tid, process, event, real, text, task, cgroup, source, system };
   enum class Modifier : u8 { none, log2, linear, hex, sym, execname, divide };
   enum class Show : u8 { plain, thread, process, event };
   struct Access {
@@ -102,13 +103,14 @@ class Column {
     switch (access.op) {
       case Op::time: out = static_cast<i64>(record.time); return true;
       case Op::ring: out = ring.column(); return true;
-      case Op::tid: out = thread_of(access.type, read_common(record.payload)); return true;
+      case Op::recorded: out = thread_of(access.type, read_common(record.payload)); return true;
+      case Op::thread: out = tasks_->key(thread_of(access.type, read_common(record.payload)), ring); return true;
+      case Op::tid: out = tasks_->seen(thread_of(access.type, read_common(record.payload)), ring); return true;
       case Op::event: out = record.ids + read_common(record.payload).id; return true;
-      case Op::process: return process_of(access, record, ring, out);
+      case Op::process: out = tasks_->process(thread_of(access.type, read_common(record.payload)), ring); return true;
       default: return false;
     }
   }
-  bool process_of(const Access& access, const TraceRecord& record, const RingName& ring, i64& out) const;
   bool other_key(const TraceRecord& record, const RingName& ring, Texts& texts, u64& out);
   void find(u32 id, Access& access) const;
   bool is_which_event() const { return event_.empty() && name_ == "event"; }

@@ -313,10 +313,12 @@ Filter::Lowered Filter::lower_builtin(const Leaf& leaf, const EventType* type) {
     return lower_number(leaf, step, 32, false, nullptr);
   }
   if (name == "comm" || name == "COMM" || name == "task") return lower_text(leaf, Op::task, nullptr);
+  if (name == "cgroup") return lower_text(leaf, Op::cgroup, nullptr);
   if (name == "source") return lower_text(leaf, Op::source, nullptr);
   if (name == "pid" || name == "tid" || name == "common_pid") {
     if (type != nullptr && type->parsed && !type->has_tid) return {};
     step.integer = IntegerAt(4, 4, true);
+    if (name != "common_pid") step.op = Op::tid;
     return lower_number(leaf, step, 32, true, nullptr);
   }
   if (name == "event" || name == "system") {
@@ -440,8 +442,8 @@ bool Filter::kernel_may(const EventType& type) const {
 }
 
 void Filter::build(u32 id, Program& program) {
-  if (built_for_ != formats_->version()) steps_.clear();  // all programs are forgotten
-  built_for_ = formats_->version();
+  if (built_for_ != version()) steps_.clear();  // all programs are forgotten
+  built_for_ = version();
   program.type = formats_->find(id);
   program.entry = emit(root_, program.type, accept, reject);
   program.built = true;
@@ -463,6 +465,7 @@ i32 Filter::emit(const Node& node, const EventType* type, i32 yes, i32 no) {
   i32 next = no;
   for (Step& step : lowered.any_of) {
     step.leaf = node.leaf;
+    if (step.op == Op::tid && !tasks_->any_elsewhere()) step.op = Op::integer;
     step.yes = yes;
     step.no = next;
     next = static_cast<i32>(steps_.size());
@@ -481,6 +484,8 @@ bool Filter::test(const Step& step, const TraceRecord& record, const RingName& r
       return step.meets(record.time);
     case Op::ring:
       return step.meets(ring.column());
+    case Op::tid:
+      return step.meets(static_cast<u64>(i64{tasks_->seen(thread_of(type, read_common(record.payload)), ring)}));
     case Op::floating: {
       const double wanted = leaf.value.real, value = read_floating(record.payload, *step.field);
       switch (leaf.compare) {
@@ -500,6 +505,8 @@ bool Filter::test(const Step& step, const TraceRecord& record, const RingName& r
       return text_matches(leaf, read_text(record.payload, *step.field));
     case Op::task:
       return text_matches(leaf, tasks_->name(thread_of(type, read_common(record.payload)), ring));
+    case Op::cgroup:
+      return text_matches(leaf, tasks_->cgroup(thread_of(type, read_common(record.payload)), ring));
     case Op::source:
       return text_matches(leaf, ring.kernel ? "kernel" : "program") || (!ring.buffer.empty() && text_matches(leaf, ring.buffer));
   }

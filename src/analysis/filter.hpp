@@ -7,8 +7,8 @@
 //   comparison = NAME ( "==" | "!=" | "<" | "<=" | ">" | ">=" | "&" | "~" ) VALUE
 //
 // NAME is a field of the event, else one of: ts · cpu, CPU, ring · source (kernel, program, a buffer's name) · comm, COMM, task ·
-// pid, tid, common_pid · event · system · common_type, common_flags, common_preempt_count. As in the kernel an event's own field
-// comes first, so the pid of sched_wakeup is the woken one's, and COMM and common_pid are always those of the thread that ran.
+// pid, tid, common_pid · cgroup · event · system · common_type, common_flags, common_preempt_count. pid and tid are the thread's number as the
+// reader sees it, common_pid the recorded one: in other PID namespaces they differ. As in the kernel an event's own field comes first, so the pid of sched_wakeup is the woken one's, and COMM and common_pid are always those of the thread that ran.
 // VALUE is a number (10, -1, 0x1f, 017; 1.5 for floats; 5ms, 3us, 2s for ts and fields that end in _ns), a text ("...", '...' or
 // a bare word) or a character ('c', '\n'). Of an enum it may be the name that the print fmt gives. `&`: has one of these bits.
 //
@@ -83,7 +83,7 @@ class Filter {
     u32 leaf = 0;
     std::vector<Node> children;
   };
-  enum class Op : u8 { integer, time, ring, floating, text, task, source };
+  enum class Op : u8 { integer, time, ring, tid, floating, text, task, cgroup, source };
   // Numbers: low <= (value & mask) <= low + span, counted around zero.
   struct Step {
     Op op = Op::integer;
@@ -115,8 +115,10 @@ class Filter {
   static Lowered lower_text(const Leaf& leaf, Op op, const Field* field);
   static Lowered lower_builtin(const Leaf& leaf, const EventType* type);
   static bool text_matches(const Leaf& leaf, std::string_view text);
+  // Programs are made for this: formats may come, and threads whose numbers are not the reader's.
+  u64 version() const { return formats_->version() << 1 | static_cast<u64>(tasks_->any_elsewhere()); }
   const Program& program_of(u32 id) {
-    Program& program = programs_.at(id, formats_->version());
+    Program& program = programs_.at(id, version());
     if (!program.built) [[unlikely]] build(id, program);
     return program;
   }
@@ -130,7 +132,7 @@ class Filter {
   Node root_;
   std::vector<Leaf> leaves_;
   std::vector<Step> steps_;  // of all programs
-  u64 built_for_ = 0;        // the version of the formats that they are for
+  u64 built_for_ = 0;        // the version() that they are for
   IdTable<Program> programs_;
 };
 

@@ -9,7 +9,7 @@ namespace ringside {
 namespace {
 
 constexpr std::string_view builtins[] = {"ts",  "cpu", "CPU",        "ring",  "source", "comm",        "COMM",         "task",
-                                         "pid", "tid", "common_pid", "event", "system", "common_type", "common_flags", "common_preempt_count"};
+                                         "pid", "tid", "common_pid", "cgroup", "event", "system", "common_type", "common_flags", "common_preempt_count"};
 
 // How many letters to change, add or leave out.
 size_t distance(std::string_view a, std::string_view b) {

@@ -7,7 +7,7 @@
 
 namespace ringside {
 
-// ts · cpu, CPU, ring · source · comm, COMM, task · pid, tid, common_pid · event · system · common_type, common_flags, common_preempt_count
+// ts · cpu, CPU, ring · source · comm, COMM, task · pid, tid, common_pid · cgroup · event · system · common_type, common_flags, common_preempt_count
 bool is_builtin(std::string_view name);
 
 // "; did you mean prio or prev_prio?"; empty if nothing is near.

@@ -61,7 +61,7 @@ int run(const Options& options) {
     for (const RingInfo& info : trace.instance->rings()) {
       if (info.counters.unfinished_bytes == 0) continue;
       say(fmt::format("ring {} ({}-{}): {} were reserved and never committed; nothing of that is shown", info.name.ring,
-                      info.name.task, info.name.tid, format_size(info.counters.unfinished_bytes)));
+                      info.name.task, info.name.show_tid(), format_size(info.counters.unfinished_bytes)));
     }
     if (trace.instance->has_writers()) say(options.where + " still has a living writer");
   }

@@ -39,13 +39,18 @@ result<TraceDatSize> export_recording(const std::string& dir, const std::string&
   for (EventInfo& e : meta->events) {
     if (wanted[e.kernel]) dat.events.push_back(std::move(e));
   }
-  for (const RingName& thread : meta->threads) dat.tasks[thread.tid] = thread.task;
+  // A number that is not the thread's TID here tells that as well: trace-cmd shows "server-81234(7)-4194305".
+  const auto named = [](const RingName& thread) {
+    const bool plain = thread.elsewhere.tid == 0 || thread.elsewhere.seen_tid(0) == thread.tid;
+    return plain ? thread.task : thread.task + "-" + thread.show_tid();
+  };
+  for (const RingName& thread : meta->threads) dat.tasks[thread.tid] = named(thread);
   for (const bool kernel : {true, false}) {
     TraceDatBuffer buffer;
     buffer.name = kernel ? "kernel" : "program";
     for (auto& source : *sources) {
       if (source == nullptr || source->name().kernel != kernel || !wanted[kernel]) continue;
-      if (!kernel && source->name().cpu < 0) dat.tasks.emplace(source->name().tid, source->name().task);
+      if (!kernel && source->name().cpu < 0) dat.tasks.emplace(source->name().tid, named(source->name()));
       buffer.rings.push_back(std::move(source));
     }
     if (!buffer.rings.empty()) dat.buffers.push_back(std::move(buffer));

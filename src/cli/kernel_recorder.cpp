@@ -191,6 +191,7 @@ void KernelRecorder::learn_names() {
     thread.tid = number;
     thread.task = std::move(name);
     if (thread.process.empty()) thread.process = thread.task;
+    if (thread.cgroup.empty()) thread.cgroup = sys::cgroup_of(number);
   }
   const auto tgids = sys::read_file(instance_.dir() + "/../../saved_tgids");
   std::istringstream lines(tgids ? *tgids : "");

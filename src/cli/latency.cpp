@@ -188,7 +188,7 @@ class Report {
       for (const auto& [name, copy] : {std::pair<const char*, const Pairs::Copy&>{"start", slow.start}, {"end", slow.end}}) {
         const RingName& ring = trace_.timeline.name(copy.source);
         const i32 tid = tid_of(copy);
-        fmt::format_to(to, ",\"{}\":{{\"ts\":{},\"{}\":{},\"tid\":{},\"task\":", name, copy.time, ring.kernel ? "cpu" : "ring", ring.ring, tid);
+        fmt::format_to(to, ",\"{}\":{{\"ts\":{},\"{}\":{},\"tid\":{},\"task\":", name, copy.time, ring.kernel ? "cpu" : "ring", ring.ring, trace_.tasks.seen(tid, ring));
         append_json_text(trace_.tasks.name(tid, ring), out);
         append(out, ",\"event\":");
         append_json_text(event_of(copy), out);
@@ -325,7 +325,7 @@ class Report {
   }
   i32 tid_of(const Pairs::Copy& copy) const {
     const i32 tid = thread_of(type_of(copy), read_common(copy.record().payload));
-    if (trace_.kernel != nullptr && trace_.tasks.find(tid) == nullptr) {  // the kernel remembers only some names
+    if (trace_.kernel != nullptr && trace_.tasks.find(Tasks::Key{tid}) == nullptr) {  // the kernel remembers only some names
       if (auto name = sys::read_file(fmt::format("/proc/{}/comm", tid)); name && !name->empty()) {
         name->pop_back();
         trace_.tasks.add(Task{tid, tid, *name, *name});

@@ -49,9 +49,22 @@ void Recorder::account(const Counters& counters, u64 events, u64 bytes) {
   lost_ += counters.overrun;
 }
 
+// Answers whether something of it is new. Where it is, and in which cgroup, is found out while it lives, and kept.
+bool Recorder::know(RingName thread) {
+  const auto [at, fresh] = threads_.try_emplace(thread.tid, thread);
+  RingName& known = at->second;
+  if (!fresh && same(known, thread)) return false;
+  instance_.locate(thread);
+  const Elsewhere& e = thread.elsewhere;
+  if (e.tid == 0 || e.here_tid != 0) thread.cgroup = sys::cgroup_of(e.seen_tid(thread.tid));
+  if (thread.cgroup.empty() && (e.tid == 0 || e.here_pid != 0)) thread.cgroup = sys::cgroup_of(e.seen_pid(thread.pid));  // the thread has ended
+  known = std::move(thread);
+  return true;
+}
+
 void Recorder::list_threads() {
   writer_.meta().threads.clear();
-  for (RingName& thread : instance_.threads()) threads_.insert_or_assign(thread.tid, std::move(thread));
+  for (const RingName& thread : instance_.threads()) know(thread);
   for (const auto& [tid, name] : threads_) writer_.meta().threads.push_back(name);
 }
 
@@ -104,11 +117,9 @@ result<bool> Recorder::look_for_rings() {
       changed = true;
       continue;
     }
-    auto [thread, fresh] = threads_.try_emplace(name.tid, name);
-    if (fresh || !same(thread->second, name)) {
-      thread->second = name;
-      changed = true;
-    }
+    changed = know(name) || changed;
+    name = threads_.at(name.tid);
+    name.ring = number;
     ring.state = state;
     if (ring.source != nullptr) continue;  // the same ring, retired or with its next thread
     if (auto opened = open(name, ring); !opened) return tl::unexpected<Error>(opened.error());

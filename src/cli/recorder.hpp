@@ -54,6 +54,7 @@ class Recorder {
   result<void> drain(u32 number, Ring& ring);
   void list_events();
   void list_threads();
+  bool know(RingName thread);
 
   Instance& instance_;
   KernelRecorder* kernel_;

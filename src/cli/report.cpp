@@ -39,8 +39,8 @@ int run(const Options& options) {
       if (!options.events.empty() || !options.tids.empty()) {
         const Common common = read_common(record.payload);
         if (!filter.wants(record.ids + common.id, trace.formats)) continue;
-        if (!options.tids.empty() && std::find(options.tids.begin(), options.tids.end(), common.tid) == options.tids.end())
-          continue;
+        const i32 seen = trace.tasks.seen(common.tid, trace.timeline.name(record.source));
+        if (!options.tids.empty() && std::find(options.tids.begin(), options.tids.end(), seen) == options.tids.end()) continue;
       }
       if (!condition->wants(record)) continue;
     }
@@ -85,9 +85,11 @@ Command add_report(CLI::App& app) {
       "  ringside report web --json | jq .fields      a live instance, for programs\n"
       "  ringside report web db trace.dat -v          several in one order: programs, recordings, the kernel's\n"
       "A filter compares fields (== != < <= > >=, & has one of the bits, ~ a glob) and joins comparisons by && || ! and ( ). Beside\n"
-      "the event's own: ts (ns, or 5ms, 1.5s), cpu = ring, source (kernel, program, a buffer), comm = task, pid = tid, event, system.\n"
+      "the event's own: ts (ns, or 5ms, 1.5s), cpu = ring, source (kernel, program, a buffer), comm = task, pid = tid, cgroup, event, system.\n"
       "Instances of the kernel's are refused, as to read them is to take their events away; ringside stat shows their counters.\n"
       "Of several WHEREs each line begins with its own. They must be of one machine and boot; clocks are converted as far as they can be.\n"
+      "A thread of another PID namespace is shown as 81234(7): its TID here, and in its container; as 7@4026532278, where it cannot be seen\n"
+      "from here: 7 in that namespace. --tid and pid == TID mean what this reader sees; common_pid is what the event says.\n"
       "A gap appears where it happened, as CPU:3 [LOST 1234 EVENTS]; the number behind CPU is the ring's.");
   return {c, [options] { return run(*options); }};
 }

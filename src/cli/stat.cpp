@@ -164,11 +164,12 @@ int run(const Options& options) {
     for (const Ring& ring : rings) {
       nlohmann::json r = counters_json(ring.counters);
       r.update({{"ring", ring.name.ring},
-                {"pid", ring.name.pid},
-                {"tid", ring.name.tid},
+                {"pid", ring.name.elsewhere.seen_pid(ring.name.pid)},
+                {"tid", ring.name.elsewhere.seen_tid(ring.name.tid)},
                 {"task", ring.name.task},
                 {"process", ring.name.process},
                 {"state", ring.state}});
+      if (const Elsewhere& e = ring.name.elsewhere; e.tid != 0) r.update({{"ns_pid", e.pid}, {"ns_tid", e.tid}, {"pid_namespace", e.pid_namespace}});
       if (ring.name.cpu >= 0) r["cpu"] = ring.name.cpu;
       if (ring.name.kernel) r.update({{"kernel", true}, {"source", ring.source}, {"readers", ring.readers}});
       j["rings"].push_back(std::move(r));
@@ -200,7 +201,7 @@ int run(const Options& options) {
         !ring.name.buffer.empty() ? ring.name.buffer
         : ring.name.kernel        ? "kernel"
         : ring.name.cpu >= 0      ? ring.name.task
-                                  : fmt::format("{}-{}", ring.name.task, ring.name.tid),
+                                  : ring.name.task + "-" + ring.name.show_tid(),
         ring.source.empty() ? ring.state : ring.state + ", " + ring.source, ring.counters);
   row("all", "", "", total);
   put(table.render(colours()));

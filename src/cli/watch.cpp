@@ -611,7 +611,7 @@ Command add_watch(CLI::App& app) {
       app.add_subcommand("watch", "full screen: rates, losses, fill of the rings, histograms and heat maps; keys as in htop");
   add_run(*c, options->run);
   c->add_option("--by", options->query.by,
-                "a row for each value of it: event, task, thread, process, cpu, or [EVENT/]FIELD; or two with a comma")
+                "a row for each value of it: event, task, thread, process, cgroup, cpu, or [EVENT/]FIELD; or two with a comma")
       ->type_name("KEY")
       ->capture_default_str();
   c->add_option("-v,--val", options->query.value, "quantiles, histogram and heat map of this field")->type_name("FIELD");

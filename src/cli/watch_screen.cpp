@@ -115,7 +115,7 @@ constexpr struct {
              {WatchSort::p50, "p50", true, true},     {WatchSort::p99, "p99", true, true},
              {WatchSort::max, "max", true, true}};
 
-constexpr const char* key_columns[] = {"event", "task", "thread", "process", "cpu", "source", "task,event", "cpu,event"};
+constexpr const char* key_columns[] = {"event", "task", "thread", "process", "cgroup", "cpu", "source", "task,event", "cpu,event"};
 constexpr const char* typed = "other: type it";
 
 constexpr const char* help_lines[] = {

@@ -40,6 +40,7 @@ struct Consumer::State {
   u64 events = 0, lost = 0, end_ns = ~u64{0};
 
   const RingName& ring(const Event& e) const { return trace.timeline.name(e.source); }
+  i32 recorded_tid(const Event& e) const { return e.lost != 0 ? 0 : thread_of(trace.formats.find(e.id), read_common({e.data, e.size})); }
   // Lossless: an id is what its ring adds, and what the event says.
   static u32 ids_of(const Event& e) { return e.id - read_common({e.data, e.size}).id; }
 };
@@ -134,9 +135,9 @@ std::string_view Consumer::name(const Event& e) const {
 
 u32 Consumer::cpu(const Event& e) const { return state_->ring(e).column(); }
 
-int Consumer::tid(const Event& e) const { return e.lost != 0 ? 0 : thread_of(state_->trace.formats.find(e.id), read_common({e.data, e.size})); }
+int Consumer::tid(const Event& e) const { return state_->trace.tasks.seen(state_->recorded_tid(e), state_->ring(e)); }
 
-std::string_view Consumer::task(const Event& e) const { return state_->trace.tasks.name(tid(e), state_->ring(e)); }
+std::string_view Consumer::task(const Event& e) const { return state_->trace.tasks.name(state_->recorded_tid(e), state_->ring(e)); }
 
 std::string Consumer::text(const Event& e) {
   State& s = *state_;

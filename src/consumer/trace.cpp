@@ -41,9 +41,9 @@ result<void> open_recorded(Trace& trace, Opened& o, Sources& sources) {
   if (auto texts = sys::read_file(dir + "/printk_formats")) trace.formats.add_strings(*texts);
   add_events(trace, o, meta->events);
   for (const RecordedRing& ring : meta->rings) {
-    if (!ring.name.kernel) trace.tasks.add(ring.name);
+    if (!ring.name.kernel) trace.tasks.add_recorded(ring.name, o.ids);
   }
-  for (const RingName& thread : meta->threads) trace.tasks.add(thread);
+  for (const RingName& thread : meta->threads) trace.tasks.add_recorded(thread, o.ids);
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
   if (auto names = sys::read_file(dir + "/kallsyms")) trace.formats.symbols().load(std::move(*names));
   sources = std::move(*rings);
@@ -79,7 +79,7 @@ result<void> open_dat(Trace& trace, Opened& o, Sources& sources) {
   o.doubts = std::move(dat->problems);
   trace.formats.add_strings(dat->printk_formats);
   add_events(trace, o, dat->events);
-  for (const RingName& thread : dat->threads) trace.tasks.add(thread);
+  for (const RingName& thread : dat->threads) trace.tasks.add_recorded(thread, o.ids);
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
   trace.formats.symbols().load(std::move(dat->kallsyms));
   sources = std::move(dat->rings);
@@ -96,7 +96,7 @@ result<void> open_dat(Trace& trace, Opened& o, Sources& sources) {
   return {};
 }
 
-result<void> open_instance(Trace&, Opened& o, Sources&) {
+result<void> open_instance(Trace& trace, Opened& o, Sources&) {
   struct stat st {};
   const std::string& where = o.where;
   auto instance = Instance::open(where);
@@ -111,6 +111,7 @@ result<void> open_instance(Trace&, Opened& o, Sources&) {
     return tl::unexpected<Error>(instance.error());
   }
   o.instance = std::move(*instance);
+  trace.tasks.are_here();
   o.clock = to_string(o.instance->clock().kind);
   o.boot = sys::boot_id();
   return {};
@@ -140,6 +141,7 @@ result<void> open_kernel(Trace& trace, Opened& o, Sources& sources, const std::v
   for (auto& source : rings->sources) sources.push_back(std::move(source));
   o.clock = to_string(make.clock);
   o.boot = sys::boot_id();
+  trace.tasks.are_here();
   return o.kernel->tracing(true);
 }
 
@@ -214,10 +216,10 @@ void add_rings(Trace& trace, Opened& o) {
   add_events(trace, o, o.instance->events());
   if (const u64 seen = o.instance->threads_seen(); seen != o.threads_seen) {
     o.threads_seen = seen;
-    for (const RingName& thread : o.instance->threads()) trace.tasks.add(thread);
+    for (const RingName& thread : o.instance->threads()) trace.tasks.add(thread, o.ids);
   }
   for (const RingName& name : o.instance->ring_names()) {
-    trace.tasks.add(name);
+    trace.tasks.add(name, o.ids);
     // A CPU's ring that was moved aside is open already under the CPU's number. Also one that fails: said once.
     if (!o.rings.insert({name.column(), name.cpu >= 0 ? name.tid : 0}).second) continue;
     auto source = o.instance->peek(name.ring);

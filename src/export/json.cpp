@@ -136,12 +136,15 @@ const std::string& JsonLines::thread(u32 source, i32 tid, const RingName& ring) 
   Thread& t = threads_[source];
   if (t.tid == tid && !t.text.empty()) return t.text;
   t.tid = tid;
-  const Task* task = tasks_.find(tid);
+  const Task* task = tasks_.find(tid, ring);
   const std::string name = task != nullptr ? task->name : tid == ring.tid ? ring.task : "";
   fmt::memory_buffer text;
   text.push_back(',');
   append_place(ring, text);
-  fmt::format_to(std::back_inserter(text), ",\"pid\":{},\"tid\":{},\"task\":", task != nullptr ? task->pid : ring.pid, tid);
+  fmt::format_to(std::back_inserter(text), ",\"pid\":{},\"tid\":{},", tasks_.seen_process(tid, ring), tasks_.seen(tid, ring));
+  if (task != nullptr && task->elsewhere.tid != 0)
+    fmt::format_to(std::back_inserter(text), "\"ns_pid\":{},\"ns_tid\":{},\"pid_namespace\":{},", task->elsewhere.pid, task->elsewhere.tid, task->elsewhere.pid_namespace);
+  append(text, "\"task\":");
   append_json_text(name, text);
   append(text, ",\"event\":");
   t.text.assign(text.data(), text.size());

@@ -32,7 +32,7 @@ const std::string& TextLines::prefix(u32 source, i32 tid, const RingName& ring) 
     p.tid = tid;
     p.source = source;
     p.text = ring.buffer.empty() ? "" : printable(ring.buffer) + ": ";
-    p.text += fmt::format("{:>16}-{:<7} [{:03}] {}", printable(tasks_.name(tid, ring)), tid, ring.column(), as_tracefs_ ? "----- " : "");
+    p.text += fmt::format("{:>16}-{:<7} [{:03}] {}", printable(tasks_.name(tid, ring)), tasks_.show(tasks_.key(tid, ring)), ring.column(), as_tracefs_ ? "----- " : "");
   }
   return p.text;
 }

@@ -251,9 +251,6 @@ result<void> make_cpu_rings(const std::string& path, const InstanceWords& words,
     if (!make_cpu_ring(dir.get(), folder_of(cpu), *words.control, geometry)) return fail(errno, "cannot make the ring of CPU " + std::to_string(cpu) + " in " + path);
     introduce_cpu_ring(words.ring(cpu), cpu, 0, geometry, RingState::live);
   }
-  const sys::Fd threads(openat(dir.get(), "threads", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  // Without it threads have no names; beyond RLIMIT_FSIZE there can be none.
-  if (threads && sys::may_grow_to(threads_file_size)) (void)!ftruncate(threads.get(), static_cast<off_t>(threads_file_size));
   words.control->cpu_rings = nr;
   words.control->nr_rings = nr;
   return {};
@@ -313,6 +310,9 @@ result<std::unique_ptr<Instance>> Instance::create(const InstanceOptions& o) {
     c.boot = sys::boot_hash();
     c.created_ns = sys::now_ns();
     c.rings_because = static_cast<u32>(*because);
+    // Without it threads of CPUs' rings and of other PID namespaces have no names; beyond RLIMIT_FSIZE there can be none.
+    const sys::Fd threads(::open((*path + "/threads").c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (threads && sys::may_grow_to(threads_file_size)) (void)!ftruncate(threads.get(), static_cast<off_t>(threads_file_size));
     if (*because == RingsBecause::can) {
       if (auto made = make_cpu_rings(*path, {&c}, geometry_of(c)); !made) return tl::unexpected(made.error());
     }
@@ -346,6 +346,8 @@ result<std::unique_ptr<Instance>> Instance::open(const std::string& wanted, std:
   instance->path_ = *path;
   instance->name_ = path->substr(path->find_last_of('/') + 1);
   instance->clock_ = clock_of(*instance->words_.control);
+  instance->threads_ = sys::Fd(openat(instance->dir_.get(), "threads", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  instance->pid_namespace_ = instance->control().boot == sys::boot_hash() ? sys::pid_namespace() : 0;
   return instance;
 }
 
@@ -451,6 +453,7 @@ std::vector<RingInfo> Instance::rings() {
     if (state == RingState::never || state == RingState::empty || state == RingState::busy) continue;
     RingInfo info;
     info.name = name_of(i, entry);
+    locate(info.name);
     info.live = state == RingState::live;
     if (auto ring = look(i)) {
       info.counters = ring->counters();
@@ -471,7 +474,9 @@ std::vector<RingName> Instance::ring_names() {
   for (u32 i = 0; i < n; ++i) {
     RingState state = state_of(__atomic_load_n(&words_.ring(i).state, __ATOMIC_ACQUIRE));
     if (state == RingState::busy) state = members_->judge().settle(words_.ring(i));  // its claimer may be dead
-    if (state == RingState::live || state == RingState::retired) all.push_back(name_of(i, words_.ring(i)));
+    if (state != RingState::live && state != RingState::retired) continue;
+    all.push_back(name_of(i, words_.ring(i)));
+    locate(all.back());
   }
   return all;
 }
@@ -492,26 +497,75 @@ Presence Instance::writers() {
 
 bool Instance::maker_lives() const { return !members_->judge().dead(static_cast<Member>(words_.control->creator)); }
 
+namespace {
+
+// The entries of a table that ends at `end`, in a sparse file: only those that were written.
+template <class Entry, class Use>
+void each_written(int fd, u64 table, u64 end, const Use& use) {
+  std::vector<Entry> entries(8192 / sizeof(Entry));
+  constexpr u64 size = sizeof(Entry);
+  for (u64 at = table; at < end;) {
+    const off_t data = lseek(fd, static_cast<off_t>(at), SEEK_DATA);
+    const off_t hole = data < 0 ? -1 : lseek(fd, data, SEEK_HOLE);
+    if (hole < 0) return;
+    const u64 until = std::min(static_cast<u64>(hole), end);
+    at = std::max(at, static_cast<u64>(data));
+    for (u64 from = table + (at - table) / size * size; from < until;) {
+      const ssize_t got = pread(fd, entries.data(), std::min(entries.size() * size, end - from), static_cast<off_t>(from));
+      if (got < static_cast<ssize_t>(size)) return;
+      const u64 whole = static_cast<u64>(got) / size;
+      for (u64 n = 0; n < whole; ++n) use(entries[n]);
+      from += whole * size;
+    }
+    at = until;
+  }
+}
+
+RingName name_of(const ForeignEntry& e) {
+  RingName name{0, static_cast<i32>(e.process), static_cast<i32>(e.number), field_text(e.task, 16), field_text(e.process_name, 16)};
+  name.elsewhere.tid = static_cast<i32>(e.tid);
+  name.elsewhere.pid = static_cast<i32>(e.pid);
+  name.elsewhere.pid_namespace = e.pid_namespace;
+  return name;
+}
+
+}  // namespace
+
+void Instance::locate(RingName& thread) const {
+  if (thread.cpu >= 0 || thread.tid <= 0) return;
+  Elsewhere& e = thread.elsewhere;
+  PidMap::Start start;
+  if (is_foreign(thread.tid)) {
+    ForeignEntry entry{};
+    const u64 at = foreign_table_at + foreign_place(static_cast<u32>(thread.tid)) * sizeof entry;
+    if (pread(threads_.get(), &entry, sizeof entry, static_cast<off_t>(at)) != sizeof entry || entry.number != static_cast<u32>(thread.tid)) return;
+    e = name_of(entry).elsewhere;
+    start = {entry.time_namespace, entry.start};
+  } else if (const u64 there = control().pid_namespace; pid_namespace_ == 0 || there != pid_namespace_) {
+    e.tid = thread.tid;
+    e.pid = thread.pid;
+    e.pid_namespace = there;
+  } else {
+    return;
+  }
+  if (pid_namespace_ == 0 || e.pid_namespace == 0) return;
+  if (e.pid_namespace == pid_namespace_) {
+    e.here_tid = e.tid;
+    e.here_pid = e.pid;
+  } else {
+    pids_->find(e, start, threads_seen());
+  }
+}
+
 std::vector<RingName> Instance::threads() const {
   std::vector<RingName> all;
-  const sys::Fd fd(openat(dir_.get(), "threads", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  std::vector<ThreadEntry> entries(128 * 64 / sizeof(ThreadEntry) * 2);
-  // Only what was written: the file is as long as there can be threads.
-  for (off_t at = 0; fd && (at = lseek(fd.get(), at, SEEK_DATA)) >= 0;) {
-    off_t end = lseek(fd.get(), at, SEEK_HOLE);
-    if (end < 0) break;
-    constexpr auto size = static_cast<off_t>(sizeof(ThreadEntry));
-    for (off_t from = at / size * size; from < end;) {
-      const ssize_t got = pread(fd.get(), entries.data(), entries.size() * sizeof(ThreadEntry), from);
-      if (got < size) break;
-      for (ssize_t n = 0; n < got / size; ++n) {
-        const ThreadEntry& e = entries[static_cast<size_t>(n)];
-        if (e.tid != 0) all.push_back({0, static_cast<i32>(e.pid), static_cast<i32>(e.tid), field_text(e.task, 16), field_text(e.process, 16)});
-      }
-      from += got / size * size;
-    }
-    at = end;
-  }
+  each_written<ThreadEntry>(threads_.get(), 0, foreign_table_at, [&](const ThreadEntry& e) {
+    if (e.tid != 0) all.push_back({0, static_cast<i32>(e.pid), static_cast<i32>(e.tid), field_text(e.task, 16), field_text(e.process, 16)});
+  });
+  each_written<ForeignEntry>(threads_.get(), foreign_table_at, threads_file_size, [&](const ForeignEntry& e) {
+    if (e.number != 0) all.push_back(name_of(e));
+  });
+  for (RingName& thread : all) locate(thread);
   return all;
 }
 

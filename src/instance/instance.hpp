@@ -14,6 +14,7 @@
 
 #include "clock/clock.hpp"
 #include "instance/members.hpp"
+#include "instance/pid_map.hpp"
 #include "instance/ring_watch.hpp"
 #include "source/source.hpp"
 #include "sys/sys.hpp"
@@ -89,8 +90,11 @@ class Instance {
   bool has_writers() { return writers() != Presence::none; }  // or it may have
   bool maker_lives() const;  // or may live
   std::vector<std::pair<i32, std::string>> tasks() const;  // saved_cmdlines: tid, name
-  // Who wrote to rings of CPUs, as far as it is known. threads_seen() moves on whenever there is more to know.
+  // Who wrote to rings of CPUs, and who of other PID namespaces wrote at all, as far as it is known. threads_seen() moves on whenever
+  // there is more to know.
   std::vector<RingName> threads() const;
+  // What a thread, named by the number in its events, is called in its PID namespace and here. rings() and threads() have done it.
+  void locate(RingName& thread) const;
   u64 threads_seen() const { return __atomic_load_n(&words_.control->nr_threads, __ATOMIC_ACQUIRE); }
   u32 cpu_rings() const { return static_cast<u32>(words_.control->cpu_rings); }  // 0: rings of threads
   RingsBecause rings_because() const { return static_cast<RingsBecause>(words_.control->rings_because); }
@@ -144,6 +148,9 @@ class Instance {
   sys::Fd dir_;
   std::shared_ptr<Members> members_;
   RingWatch watch_;
+  std::unique_ptr<PidMap> pids_ = std::make_unique<PidMap>();
+  sys::Fd threads_;  // the file
+  u64 pid_namespace_ = 0;  // here; 0: unknown, or of another kernel
   std::atomic<bool> fenced_{false};  // the last ask() was one that no writer misses
 };
 

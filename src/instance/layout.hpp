@@ -1,7 +1,7 @@
 // What an instance shares between its processes, beside the rings. A directory (mode 0700) that mirrors tracefs:
 //
 //   NAME/instance                         InstanceControl, ring table, event table, process table (this page)
-//   NAME/threads                          with rings of CPUs: who wrote, by tid (ThreadEntry)
+//   NAME/threads                          who wrote: to rings of CPUs, by tid (ThreadEntry); of other PID namespaces (ForeignEntry)
 //   NAME/gate                             4,096 bytes: per hash of "system:event", how many events are enabled
 //   NAME/per_cpu/cpuN/ring                the control region of ring N; with rings of CPUs the first are those of CPU N
 //   NAME/per_cpu/cpuN/trace_pipe_raw      its data region: exactly the kernel's mapping
@@ -16,7 +16,7 @@
 namespace ringside {
 
 inline constexpr u64 instance_magic = 0x0154534E49474E52;  // "RNGINST\1"
-inline constexpr u32 instance_version = 3;
+inline constexpr u32 instance_version = 4;
 inline constexpr u32 most_rings = 65536;
 inline constexpr u32 most_events = 4095;  // numbers 1 .. 4095; their ids are abi::event_id
 inline constexpr u32 gate_bytes = 4096;
@@ -68,10 +68,11 @@ struct alignas(64) InstanceControl {
   u64 impaired;       // bits of `lacks`
   u64 refused;  // events that found no ring: budget, no room, or written while a ring was being made
   u64 cpu_rings;      // rings 0 to cpu_rings - 1 are those of the CPUs; 0: each thread has its own
-  u64 boot;           // hash of the boot that it was made in: CPU numbers and locks of another kernel are not its; 0: unknown
+  u64 boot;           // hash of the boot that it was made in: CPU numbers, PID namespaces and locks of another kernel are not its; 0: unknown
   u32 rings_because;  // RingsBecause
   u32 seats;          // slots of the process table that were ever taken: their numbers are below this
-  u64 nr_threads;     // entries made in `threads`, and made anew
+  u64 nr_threads;     // threads that introduced themselves
+  u64 nr_foreign;     // numbers handed out to threads and processes of other PID namespaces
   WaitWords wait;
   PastTotals past;
 };
@@ -94,10 +95,10 @@ enum class RingState : u32 {
 };
 struct RingEntry {
   u64 state;  // RingState | a tag << 8 | tid << 32, so that a late change fails
-  u32 pid, tid;  // of a CPU's ring: 0, and ~ (how many rings that CPU had before), which is no thread's
+  u32 pid, tid;  // as its events have them; of a CPU's ring: 0, and ~ (how many rings that CPU had before), which is no thread's
   u32 of;  // Member: whose process it is; of a CPU's ring: the CPU
   u32 sizes;  // log2 of subbuf_size << 27 | nr_subbufs, of a ring that is live or retired
-  u64 tid_start;
+  u64 tid_start;  // by /proc
   char task[16], process[16];
 };
 static_assert(sizeof(RingEntry) == 64);
@@ -164,7 +165,24 @@ struct ThreadEntry {
 };
 static_assert(sizeof(ThreadEntry) == 48);
 inline constexpr u32 most_threads = 1u << 22;  // pid_max of a kernel of 64 bits
-inline constexpr u64 threads_file_size = u64{most_threads} * sizeof(ThreadEntry);
+
+// A thread or process of another PID namespace than the creator's, or of one that is not known. Its TID may be that of another thread, so its
+// events bear a number of its own: above all TIDs, and not handed out again. At (number - most_threads) modulo most_foreign, the newest.
+struct ForeignEntry {
+  u32 number;       // 0: nobody's, or being written
+  u32 process;      // the number of its process; of its first thread the same
+  u32 tid, pid;     // in its namespace
+  u64 pid_namespace;  // its inode; 0: unknown
+  u64 time_namespace, start;  // /proc shows the start of a thread as the time namespace of the looker has it; 0: unknown
+  char task[16], process_name[16];
+};
+static_assert(sizeof(ForeignEntry) == 72);
+inline constexpr u32 most_foreign = 65536;
+constexpr bool is_foreign(i32 number) noexcept { return number >= static_cast<i32>(most_threads); }
+
+inline constexpr u64 foreign_table_at = u64{most_threads} * sizeof(ThreadEntry);
+inline constexpr u64 threads_file_size = foreign_table_at + u64{most_foreign} * sizeof(ForeignEntry);
+constexpr u64 foreign_place(u32 number) noexcept { return (number - most_threads) % most_foreign; }
 
 inline constexpr u64 ring_table_at = 4096;
 inline constexpr u64 event_table_at = ring_table_at + u64{most_rings} * sizeof(RingEntry);

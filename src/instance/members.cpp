@@ -136,6 +136,7 @@ bool Judge::dead(Member member) const noexcept {
 
 // A thread of a living process: by /proc, if it counts as the process did that noted these numbers.
 bool Judge::thread_gone(const ProcessEntry& owner, const RingEntry& entry) const noexcept {
+  if (is_foreign(static_cast<i32>(entry.pid)) || is_foreign(static_cast<i32>(entry.tid))) return false;  // /proc knows no such numbers
   if (owner.pid_namespace == 0 || owner.pid_namespace != sys::pid_namespace() || !sys::proc_is_ours()) return false;
   const auto pid = static_cast<i32>(entry.pid), tid = static_cast<i32>(entry.tid);
   if (sys::thread_gone(pid, pid)) return false;  // hidden

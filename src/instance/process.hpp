@@ -20,7 +20,11 @@ namespace ringside {
 struct Opened {
   InstanceWords words;
   ClockInfo clock;
-  ThreadEntry* threads = nullptr;           // who wrote to rings of CPUs; null: the instance has no such file
+  ThreadEntry* threads = nullptr;           // the table of who writes; null: the instance has no such file
+  bool other_kernel = false;                // than the one that the instance was made under
+  bool foreign = false;                     // not of the creator's PID namespace: its threads have numbers of the instance's
+  u64 pid_namespace = 0;                    // of this process; 0: unknown, or of another kernel than the creator's
+  u32 number = 0;                           // this process's, if it is foreign; 0: none of its threads has one yet
   const detail::CpuSide* side = nullptr;    // null: its rings of CPUs, if it has any, are not for this process
   dev_t device = 0;
   ino_t inode = 0;
@@ -91,6 +95,16 @@ void lay_own_rings_aside() noexcept;
 void take_up_own_rings() noexcept;
 void retire_this_thread() noexcept;
 void forget_thread_after_fork() noexcept;  // in the child
+
+// introduce.cpp
+struct Numbers {
+  i32 tid, pid;
+};
+// Says who this thread is, and answers what its events call it and its process: TID and PID, or numbers of the instance's. Signals are off.
+// epoch: loaded before `in`; what a thread was given stays until the next one. on_cpus: no entry of a ring will tell its names.
+Numbers introduce_thread(Opened& in, u64 epoch, bool on_cpus) noexcept;
+// The same for a thread of another process in this one's PID namespace, for which this one writes.
+i32 introduce_other(const Opened& in, i32 tid, const char* task) noexcept;
 
 // registry.cpp
 // Those that were declared so far are not made known to an instance that is opened from now on.

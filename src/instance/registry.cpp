@@ -119,10 +119,14 @@ int enter_or_complain(ringside_event& e, const Opened& in) {
 
 void next_epoch() noexcept { __atomic_store_n(&detail::epoch.now, __atomic_add_fetch(&process.epochs, u64{1}, __ATOMIC_RELAXED), __ATOMIC_RELEASE); }
 
-// Tells the instance what this process lacks.
-void know_limits(const Opened* in) noexcept {
+// Tells the instance what this process lacks, and finds out what it is to the instance.
+void know_limits(Opened* in) noexcept {
   process.fenced = sys::register_fence();
-  if (in != nullptr && !process.fenced) __atomic_fetch_or(&in->words.control->impaired, lacks::fence, __ATOMIC_SEQ_CST);
+  if (in == nullptr) return;
+  if (!process.fenced) __atomic_fetch_or(&in->words.control->impaired, lacks::fence, __ATOMIC_SEQ_CST);
+  in->pid_namespace = in->other_kernel ? 0 : sys::pid_namespace();
+  in->foreign = in->pid_namespace == 0 || in->pid_namespace != in->words.control->pid_namespace;
+  __atomic_store_n(&in->number, 0u, __ATOMIC_RELEASE);
 }
 
 void before_fork() {
@@ -149,7 +153,7 @@ void after_fork_child() {
   become_child();
 }
 
-// The table of who writes to rings of CPUs; null if the instance has none.
+// The table of who writes; null if the instance has none.
 ThreadEntry* map_threads(const std::string& path) noexcept {
   const sys::Fd fd(::open((path + "/threads").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   struct stat st {};
@@ -183,6 +187,7 @@ Opened* look_up(const char* path) {
   made->words.control = reinterpret_cast<InstanceControl*>(regions.back().data());
   made->clock = clock_of(*made->words.control);
   made->threads = map_threads(path);
+  made->other_kernel = made->words.control->boot != sys::boot_hash();
   made->device = st.st_dev;
   made->inode = st.st_ino;
   std::strcpy(made->path, path);
@@ -213,7 +218,7 @@ int open_locked(const char* name) {
   const sys::Fd gate(::open((std::string(absolute) + "/gate").c_str(), O_RDWR | O_CLOEXEC));
   if (!gate) return -errno;
   process.pid = getpid();
-  sys::comm_of(process.pid, 0, process.comm);
+  sys::own_comm(process.comm);
   Opened* const in = look_up(absolute);
   if (in == nullptr) return -errno;
   if (mmap(ringside_gate, gate_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, gate.get(), 0) == MAP_FAILED) return -ENOMEM;

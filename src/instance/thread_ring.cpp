@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -296,16 +297,15 @@ bool find_ring(int dir, Own& own) noexcept {
 }
 
 // Says whose the ring is and lets others see it.
-void introduce(int dir, Own& own) noexcept {
+void introduce(int dir, Own& own, i32 pid) noexcept {
   InstanceControl& c = *own.in->words.control;
   RingEntry& entry = own.in->words.ring(own.number);
-  const i32 pid = this_thread.borrowed != 0 ? getpid() : process.pid;
   entry.pid = static_cast<u32>(pid);
   entry.tid = static_cast<u32>(own.tid);
   entry.of = own.in->seat.member();
   __atomic_store_n(&entry.sizes, short_sizes(own.mapped.ring.geometry), __ATOMIC_RELAXED);  // others look before they claim
-  entry.tid_start = sys::start_time(pid, own.tid);
-  sys::comm_of(pid, own.tid, entry.task);
+  entry.tid_start = sys::own_start_time();
+  prctl(PR_GET_NAME, entry.task);
   std::memcpy(entry.process, process.comm, sizeof entry.process);
   Control& words = *own.mapped.ring.control;
   words.owner = static_cast<u64>(own.tid);
@@ -338,12 +338,13 @@ bool take_ring() noexcept {
   if (own == nullptr) return false;
   in->join();
   own->in = in;
-  own->tid = this_thread.tid = sys::gettid();
+  const Numbers me = introduce_thread(*in, epoch, false);
+  own->tid = this_thread.tid = me.tid;
   if (!find_ring(dir.get(), *own)) {
     free_own(own);
     return false;
   }
-  introduce(dir.get(), *own);
+  introduce(dir.get(), *own, me.pid);
   new (own->bytes) OwnWriter(own->mapped.ring, RingClockNow{in->clock.kind, &in->words.control->clock_base_ticks}, bell_of(in->words), Back{{}, &own->backing});
   own->attached_at = epoch;
   these.own[these.depth] = own;

@@ -1,6 +1,5 @@
 // Events on their way into the instance that is open: to the ring of the CPU, or to a ring of the thread's own.
 #include <errno.h>
-#include <sys/prctl.h>
 
 #include <bit>
 #include <cstring>
@@ -37,22 +36,6 @@ bool refuse_and_count() noexcept {
 }
 
 #if RS_RSEQ
-// Says who writes, once for each thread.
-void introduce_thread(const Opened& in, i32 tid) noexcept {
-  if (in.threads == nullptr) return;
-  ThreadEntry& entry = in.threads[static_cast<u32>(tid) % most_threads];
-  if (!sys::populate(&entry, sizeof entry)) return;
-  char task[16] = {};
-  prctl(PR_GET_NAME, task);
-  __atomic_store_n(&entry.tid, 0u, __ATOMIC_RELAXED);  // a reader takes it when it is whole
-  __atomic_thread_fence(__ATOMIC_RELEASE);
-  entry.pid = static_cast<u32>(process.pid);
-  std::memcpy(entry.task, task, sizeof entry.task);
-  std::memcpy(entry.process, process.comm, sizeof entry.process);
-  __atomic_store_n(&entry.tid, static_cast<u32>(tid), __ATOMIC_RELEASE);
-  __atomic_fetch_add(&in.words.control->nr_threads, u64{1}, __ATOMIC_RELEASE);
-}
-
 // May this thread write to the rings of CPUs? Then it does from now on. False: not, or its CPU's ring cannot be had.
 bool attach_to_cpus() noexcept {
   ThisThread& t = this_thread;
@@ -63,9 +46,8 @@ bool attach_to_cpus() noexcept {
   const u32 cpu = Rseq::cpu(side->area);
   if (cpu >= side->rings->nr) return false;  // not registered, or a CPU that was not possible
   if (!t.on_cpus()) {
-    t.tid = sys::gettid();
     in->join();
-    introduce_thread(*in, t.tid);
+    t.tid = introduce_thread(*in, epoch, true).tid;
     t.on_cpus_at = epoch;
   }
   return map_cpu_ring(*side, cpu);

@@ -502,13 +502,25 @@ std::string last_of_each(const std::string& text) {
   }
   return out;
 }
+// By the numbers in the events, and, of other PID namespaces, by those of this one as well: `trace` shows these. `line` makes the rest of it.
+template <class Line>
+std::string names_text(const Place& at, const char* file, const Line& line) {
+  const auto saved = sys::read_file(instance(at).path() + "/" + file);
+  std::string text = saved ? *saved : std::string();
+  std::vector<RingName> all = instance(at).threads();
+  for (RingInfo& ring : instance(at).rings())
+    if (ring.name.of_a_thread()) all.push_back(std::move(ring.name));
+  for (const RingName& t : all) {
+    text += fmt::format("{} {}\n", t.tid, line(t, false));
+    if (const i32 here = t.elsewhere.seen_tid(t.tid); here != t.tid) text += fmt::format("{} {}\n", here, line(t, true));
+  }
+  return last_of_each(text);
+}
 Text read_cmdlines(const Place& at) {
-  const auto text = sys::read_file(instance(at).path() + "/saved_cmdlines");
-  return last_of_each(text ? *text : std::string());
+  return names_text(at, "saved_cmdlines", [](const RingName& t, bool) { return t.task; });
 }
 Text read_tgids(const Place& at) {
-  const auto text = sys::read_file(instance(at).path() + "/saved_tgids");
-  return last_of_each(text ? *text : std::string());
+  return names_text(at, "saved_tgids", [](const RingName& t, bool here) { return std::to_string(here ? t.elsewhere.seen_pid(t.pid) : t.pid); });
 }
 Text read_cmdlines_size(const Place&) { return std::to_string(most_names) + "\n"; }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <map>
 
 #include "instance/process.hpp"
 
@@ -21,6 +22,7 @@ struct Message {
   char bytes[longest_marker];
 };
 constexpr size_t head_size = offsetof(Message, bytes);
+constexpr size_t most_clients = 4096;  // whose numbers are remembered
 
 // As the kernel's: same fields, same print fmt.
 constinit ringside_event print_event{"ftrace",
@@ -42,13 +44,13 @@ constinit ringside_event raw_event{"ftrace",
                                    nullptr,
                                    nullptr};
 
-i32 write_one(const Message& m, size_t size) noexcept {
+i32 write_one(const Message& m, size_t size, i32 as) noexcept {
   alignas(8) u8 payload[16 + longest_marker + 1] = {};  // ip: there is none
   const u32 head = m.raw != 0 ? 8 : 16;
   std::memcpy(payload + head, m.bytes, size);
   const auto whole = static_cast<u32>(head + size + (m.raw != 0 ? 0 : 1));
-  // common_pid: who wrote it, not this process
-  return detail::write_slowly(m.raw != 0 ? raw_event : print_event, payload, whole, Refused::no_ring, m.tid) ? 0 : EBADF;
+  // common_pid: who wrote it, not this process, as the instance calls him
+  return detail::write_slowly(m.raw != 0 ? raw_event : print_event, payload, whole, Refused::no_ring, as) ? 0 : EBADF;
 }
 
 [[noreturn]] void serve(int socket, const std::string& instance) {
@@ -62,16 +64,22 @@ i32 write_one(const Message& m, size_t size) noexcept {
   if (ready == 0) ready = ringside_register(&raw_event);
   if (send(socket, &ready, sizeof ready, MSG_NOSIGNAL) != sizeof ready || ready != 0) _exit(1);
   static Message m;
-  i32 last = 0;
+  struct Known {
+    i32 number;
+    std::string comm;
+  };
+  std::map<i32, Known> clients;  // by TID
   for (;;) {
     const ssize_t n = recv(socket, &m, sizeof m, 0);
     if (n < 0 && errno == EINTR) continue;
     if (n < static_cast<ssize_t>(head_size)) _exit(0);
-    if (m.tid != last) {
-      if (const sys::Fd dir = opened_now()->directory()) save_names(dir.get(), m.tid, m.tid, m.comm);
-      last = m.tid;
+    if (clients.size() >= most_clients) clients.clear();
+    Known& client = clients[m.tid];
+    if (const std::string comm(m.comm, strnlen(m.comm, sizeof m.comm)); m.tid != 0 && (client.number == 0 || client.comm != comm)) {
+      client = {introduce_other(*opened_now(), m.tid, m.comm), comm};
+      if (const sys::Fd dir = opened_now()->directory()) save_names(dir.get(), client.number, client.number, m.comm);
     }
-    const i32 done = write_one(m, static_cast<size_t>(n) - head_size);
+    const i32 done = write_one(m, static_cast<size_t>(n) - head_size, client.number);
     if (send(socket, &done, sizeof done, MSG_NOSIGNAL) != sizeof done) _exit(0);
   }
 }

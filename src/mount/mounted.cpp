@@ -104,9 +104,15 @@ void Mounted::refresh() {
     for (const EventInfo& e : instance_->events())
       if (formats_.find(e.number()) == nullptr) (void)formats_.add(e.number(), e.system, e.name, e.format);
   struct stat st {};
-  if (fstatat(dir_.get(), "saved_cmdlines", &st, AT_SYMLINK_NOFOLLOW) != 0 || st.st_size == names_size_) return;
-  names_size_ = st.st_size;  // it only grows
-  for (const auto& [tid, name] : instance_->tasks()) tasks_.add(Task{0, tid, name, name});
+  const bool saved = fstatat(dir_.get(), "saved_cmdlines", &st, AT_SYMLINK_NOFOLLOW) == 0;
+  if (saved && st.st_size != names_size_) {
+    names_size_ = st.st_size;  // it only grows
+    for (const auto& [tid, name] : sys::read_cmdlines(path() + "/saved_cmdlines")) tasks_.add(Task{0, tid, name, name});
+  }
+  if (const u64 seen = instance_->threads_seen(); seen != threads_seen_) {
+    threads_seen_ = seen;
+    for (const RingName& thread : instance_->threads()) tasks_.add(thread);
+  }
 }
 
 bool Mounted::filtered() const {
@@ -118,7 +124,8 @@ bool Mounted::wanted(const TraceRecord& record, const RingName& ring) {
   const Common common = read_common(record.payload);
   if (!pids.empty() || !notrace_pids.empty()) {
     const EventType* type = formats_.find(common.id);
-    const bool chosen = (pids.empty() || pids.count(common.tid) != 0) && notrace_pids.count(common.tid) == 0;
+    const auto has = [&](const std::set<i32>& all) { return all.count(common.tid) != 0 || all.count(tasks_.seen(common.tid, ring)) != 0; };
+    const bool chosen = (pids.empty() || has(pids)) && !has(notrace_pids);
     if (!chosen && (type == nullptr || type->system != "ftrace")) return false;
   }
   const auto found = filters.find(common.id);

@@ -78,7 +78,7 @@ class Mounted final : public Owner {
 
   // An event's filter acts on what this mount shows as text or copies for read(); the rings hold all that was written.
   std::map<u32, EventFilterText> filters;  // by id
-  std::set<i32> pids, notrace_pids;  // set_event_pid, set_event_notrace_pid: act as filters do; markers are not events
+  std::set<i32> pids, notrace_pids;  // set_event_pid, set_event_notrace_pid: act as filters do; markers are not events. As recorded, or as seen here
   static constexpr size_t most_pids = 4096;
   bool wanted(const TraceRecord& record, const RingName& ring);
   bool filtered() const;
@@ -104,6 +104,7 @@ class Mounted final : public Owner {
   Formats formats_;
   Tasks tasks_;
   i64 names_size_ = 0;
+  u64 threads_seen_ = 0;
   Marker marker_;
   std::unique_ptr<Alarm> alarm_;
 };

@@ -100,7 +100,7 @@ struct Plot::Open {
 
 struct Plot::Thread {
   i32 tid = 0, pid = 0;
-  std::string name, process;
+  std::string name, process, shown;  // shown: its TID as people read it
   u64 events = 0;
   u32 lane = none;
   std::vector<Open> spans;
@@ -210,7 +210,8 @@ Plot::Event& Plot::event(u32 id, const EventType* type) {
 }
 
 u32 Plot::thread(i32 tid, const RingName& ring, std::string_view comm) {
-  const auto known = thread_numbers_.find(tid);
+  const Tasks::Key key = tasks_.key(tid, ring);
+  const auto known = thread_numbers_.find(key);
   if (known != thread_numbers_.end()) return known->second;
   if (threads_.size() > most_lanes) {
     too_many_threads_ = true;
@@ -218,13 +219,14 @@ u32 Plot::thread(i32 tid, const RingName& ring, std::string_view comm) {
   }
   Thread t;
   t.tid = tid;
-  const Task* task = tasks_.find(tid);
+  t.shown = tasks_.show(key);
+  const Task* task = tasks_.find(key);
   t.name = task != nullptr || comm.empty() ? std::string(tasks_.name(tid, ring)) : std::string(comm);
   t.pid = task != nullptr ? task->pid : tid == ring.tid ? ring.pid : 0;
   t.process = task != nullptr ? task->process : tid == ring.tid ? ring.process : "";
   const auto n = static_cast<u32>(threads_.size());
   threads_.push_back(std::move(t));
-  thread_numbers_.emplace(tid, n);
+  thread_numbers_.emplace(key, n);
   return n;
 }
 
@@ -527,6 +529,10 @@ std::string Plot::json(const std::string& where, const Facts& facts, bool raw_ti
     append_json_text(t.name, out);
     key(out, "process");
     append_json_text(t.process, out);
+    if (t.shown != std::to_string(t.tid)) {
+      key(out, "shown");
+      append_json_text(t.shown, out);
+    }
     out.push_back('}');
   });
   key(out, "rings");

@@ -90,7 +90,7 @@ class Plot {
   std::vector<std::pair<std::string, u32>> names_;  // of slices, and which event they are of
   std::unordered_map<std::string, u32> name_numbers_;
   std::vector<Thread> threads_;
-  std::unordered_map<i32, u32> thread_numbers_;
+  std::unordered_map<Tasks::Key, u32> thread_numbers_;
   std::vector<Ring> rings_;
   std::vector<std::pair<std::string, std::unique_ptr<HeatMap>>> heat_maps_;
   std::vector<std::string> notes_;

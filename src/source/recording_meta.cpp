@@ -24,12 +24,26 @@ json name_json(const RingName& n) {
   json j = {{"ring", n.ring}, {"pid", n.pid}, {"tid", n.tid}, {"task", n.task}, {"process", n.process}};
   if (n.kernel) j["kernel"] = true;
   if (n.cpu >= 0) j["cpu"] = n.cpu;
+  if (!n.cgroup.empty()) j["cgroup"] = n.cgroup;
+  if (const Elsewhere& e = n.elsewhere; e.tid != 0) {
+    j["ns_tid"] = e.tid;
+    j["ns_pid"] = e.pid;
+    j["pid_namespace"] = e.pid_namespace;
+    if (e.here_tid != 0) j["here_tid"] = e.here_tid, j["here_pid"] = e.here_pid;
+  }
   return j;
 }
 
 RingName name_from(const json& j) {
-  return {j.at("ring").get<u32>(), j.at("pid").get<i32>(), j.at("tid").get<i32>(), j.at("task").get<std::string>(),
-          j.at("process").get<std::string>(), j.value("kernel", false), {}, std::max(j.value("cpu", -1), -1)};
+  RingName n{j.at("ring").get<u32>(), j.at("pid").get<i32>(), j.at("tid").get<i32>(), j.at("task").get<std::string>(),
+             j.at("process").get<std::string>(), j.value("kernel", false), {}, std::max(j.value("cpu", -1), -1)};
+  n.cgroup = j.value("cgroup", "");
+  n.elsewhere.tid = j.value("ns_tid", 0);
+  n.elsewhere.pid = j.value("ns_pid", 0);
+  n.elsewhere.pid_namespace = j.value("pid_namespace", u64{0});
+  n.elsewhere.here_tid = j.value("here_tid", 0);
+  n.elsewhere.here_pid = j.value("here_pid", 0);
+  return n;
 }
 
 struct CounterField {

@@ -41,6 +41,26 @@ struct Counters {
 // the kernel's.
 inline constexpr u32 kernel_ids = 1u << 16;
 
+// A thread that bears other numbers in its events than in its PID namespace, or than here, where it is looked at.
+struct Elsewhere {
+  i32 tid = 0, pid = 0;            // in its namespace; 0: the numbers in its events are its own and the reader's
+  u64 pid_namespace = 0;           // the inode of that; 0: unknown
+  i32 here_tid = 0, here_pid = 0;  // as the reader sees it; 0: he does not, or it is gone
+
+  // The number that the reader knows it by; the recorded one, if he cannot.
+  i32 seen_tid(i32 recorded) const { return here_tid != 0 ? here_tid : recorded; }
+  i32 seen_pid(i32 recorded) const { return here_pid != 0 ? here_pid : recorded; }
+  // "81234"; "81234(7)": 7 in its container; "7@4026532278": 7 in that PID namespace, not to be seen from here; "7@?".
+  std::string show_tid(i32 recorded) const { return show(recorded, tid, here_tid); }
+
+ private:
+  std::string show(i32 recorded, i32 there, i32 here) const {
+    if (there == 0 || here == there) return std::to_string(there == 0 ? recorded : here);
+    if (here != 0) return std::to_string(here) + "(" + std::to_string(there) + ")";
+    return std::to_string(there) + "@" + (pid_namespace != 0 ? std::to_string(pid_namespace) : "?");
+  }
+};
+
 struct RingName {
   u32 ring = 0;  // N of per_cpu/cpuN
   i32 pid = 0, tid = 0;
@@ -48,6 +68,10 @@ struct RingName {
   bool kernel = false;        // a CPU's ring in the kernel: no thread of its own
   std::string buffer{};       // of a trace.dat: the instance, if it was not the top one
   i32 cpu = -1;               // a CPU's ring of ours: which one; then pid is 0, and tid no thread's
+  Elsewhere elsewhere{};
+  u32 numbering = 0;          // of several WHEREs, whose numbers these are: Timeline::Place::ids
+  std::string cgroup{};       // as the reader sees it; empty: unknown
+  std::string show_tid() const { return elsewhere.show_tid(tid); }
   bool of_a_thread() const { return !kernel && cpu < 0; }  // only one thread's events are in it
   u32 column() const { return cpu >= 0 ? static_cast<u32>(cpu) : ring; }  // what stands in brackets: the CPU, or the ring
   u32 ids() const { return kernel ? kernel_ids : 0; }

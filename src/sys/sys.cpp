@@ -279,10 +279,9 @@ result<void> copy_sparse(const std::string& from, const std::string& to) {
   return {};
 }
 
-
-u64 start_time(i32 pid, i32 tid) noexcept {
-  char text[512];
-  if (pid <= 0 || proc_file(pid, tid, "stat", text, sizeof text) <= 0) return 0;
+namespace {
+// In the text of a file "stat".
+u64 start_in(const char* text) noexcept {
   const char* at = std::strrchr(text, ')');  // the name may hold anything
   if (at == nullptr) return 0;
   if (at[1] == ' ' && (at[2] == 'Z' || at[2] == 'X')) return 0;  // dead, only not yet waited for
@@ -292,14 +291,32 @@ u64 start_time(i32 pid, i32 tid) noexcept {
     for (++at; *at >= '0' && *at <= '9'; ++at) value = value * 10 + static_cast<u64>(*at - '0');
   return value;
 }
+void comm_in(const char* text, ssize_t size, char* out) noexcept {
+  std::memset(out, 0, 16);
+  if (size > 0) std::memcpy(out, text, static_cast<size_t>(size - 1 < 15 ? size - 1 : 15));
+}
+}  // namespace
+
+u64 start_time(i32 pid, i32 tid) noexcept {
+  char text[512];
+  return pid <= 0 || proc_file(pid, tid, "stat", text, sizeof text) <= 0 ? 0 : start_in(text);
+}
+u64 own_start_time() noexcept {
+  char text[512];
+  return small_file("/proc/thread-self/stat", text, sizeof text) <= 0 ? 0 : start_in(text);
+}
+void own_comm(char* out) noexcept {
+  char text[32] = "";
+  const ssize_t n = small_file("/proc/self/comm", text, sizeof text);
+  comm_in(text, n, out);
+}
 
 i32 gettid() noexcept { return static_cast<i32>(syscall(SYS_gettid)); }
 
 void comm_of(i32 pid, i32 tid, char* out) noexcept {
   char text[32] = "";
   const ssize_t n = proc_file(pid, tid, "comm", text, sizeof text);
-  std::memset(out, 0, 16);
-  if (n > 0) std::memcpy(out, text, static_cast<size_t>(n - 1 < 15 ? n - 1 : 15));
+  comm_in(text, n, out);
 }
 
 bool fence_heavy() noexcept { return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0; }
@@ -352,6 +369,26 @@ bool populate(const void* at, u64 size) noexcept {
   const bool backed = done == 0 || errno == EINVAL;
   errno = saved;
   return backed;
+}
+
+// Lines "HIERARCHY:CONTROLLERS:PATH"; the unified hierarchy's is "0::PATH".
+std::string cgroup_in(std::string_view text) {
+  std::string_view unified, longest;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const size_t first = line.find(':'), second = first == line.npos ? line.npos : line.find(':', first + 1);
+    if (second == line.npos) continue;
+    const std::string_view path = line.substr(second + 1);
+    if (line.substr(0, 3) == "0::") unified = path;
+    if (path.size() > longest.size()) longest = path;
+  }
+  return std::string(unified.size() > 1 ? unified : longest);
+}
+std::string cgroup_of(i32 tid) {
+  if (tid <= 0) return "";
+  const auto text = read_file("/proc/" + std::to_string(tid) + "/cgroup");
+  return text ? cgroup_in(*text) : "";
 }
 
 bool futex_wait(const u32* word, u32 value, i64 ns) noexcept {

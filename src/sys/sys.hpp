@@ -73,6 +73,9 @@ result<void> copy_sparse(const std::string& from, const std::string& to);
 
 // Field 22 of /proc/PID/stat; 0: no such process. With tid != 0 of the thread. Signal-safe.
 u64 start_time(i32 pid, i32 tid = 0) noexcept;
+// Of this thread; its number may be another one in /proc. Signal-safe.
+u64 own_start_time() noexcept;
+void own_comm(char* out) noexcept;  // of this process
 i32 gettid() noexcept;
 // "comm" of a thread; empty if it is gone. `out` holds 16 bytes. Signal-safe.
 void comm_of(i32 pid, i32 tid, char* out) noexcept;
@@ -95,6 +98,10 @@ bool still_holds(const u32* at, u32 value) noexcept;
 // Has the kernel put memory behind all of these bytes of a mapping, so that a store faults no more? False: there is none (a full file system, a
 // limit), where a store would be a SIGBUS. True also where the kernel cannot be asked (before 5.14). Signal-safe.
 bool populate(const void* at, u64 size) noexcept;
+// The path of a thread's cgroup as /proc here has it: the unified hierarchy's; where it is in that one's root, the longest of the others.
+// Empty: unknown, or no such thread.
+std::string cgroup_of(i32 tid);
+std::string cgroup_in(std::string_view text);  // in what /proc/TID/cgroup says
 
 // Sleeps while *word == value, at most `ns` (negative: for ever); false: timed out. Between processes.
 bool futex_wait(const u32* word, u32 value, i64 ns) noexcept;

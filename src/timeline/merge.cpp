@@ -16,6 +16,7 @@ u32 Timeline::add(std::unique_ptr<Source> source, const Place& place) {
   if (!place.label.empty()) lane.name.buffer = place.label + (lane.name.buffer.empty() ? "" : "/" + lane.name.buffer);
   lane.clock = place.clock.value_or(source->clock());
   lane.ids = lane.name.ids() + place.ids;
+  lane.name.numbering = place.ids;
   lane.source = std::move(source);
   lane.index = index;
   running_ = false;

@@ -12,7 +12,7 @@ interface Raw {
   types: { name: string; count: number; rate: Sparse }[];
   rates: Grid & { lost: Sparse };
   names: [string, number][];
-  threads: { tid: number; pid: number; events: number; name: string; process: string }[];
+  threads: { tid: number; pid: number; events: number; name: string; process: string; shown?: string }[];
   rings: { ring: number; kernel: boolean; tid: number; events: number; lost: number; buffer: string }[];
   lanes: RawLane[];
   heat: (Grid & { name: string; count: number; rows: [number, ...unknown[]][] })[];
@@ -132,7 +132,7 @@ function model(raw: Raw): Model {
       return { ...common, label: `CPU ${r.ring}`, id: r.buffer, group: "Processors", groupKey: "cpu", events: r.events };
     }
     const t = raw.threads[number];
-    return { ...common, label: t.tid < 0 ? t.name : `${t.name}-${t.tid}`, id: "", events: t.events,
+    return { ...common, label: t.tid < 0 ? t.name : `${t.name}-${t.shown ?? t.tid}`, id: "", events: t.events,
       group: t.pid > 0 ? `${t.process || t.name} (${t.pid})` : "Other threads", groupKey: t.pid > 0 ? `p${t.pid}` : "other" };
   };
   const cpus = new Map<number, Lane>(), threads = new Map<number, Lane>();

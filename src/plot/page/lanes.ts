@@ -35,7 +35,8 @@ export class Lanes {
   name(lane: Lane, item: number): string {
     const what = lane.items.what[item], raw = this.model.raw;
     if (what < 0) return "various";
-    if (lane.kind === "cpu") return raw.threads[what].tid < 0 ? raw.threads[what].name : `${raw.threads[what].name}-${raw.threads[what].tid}`;
+    const t = raw.threads[what];
+    if (lane.kind === "cpu") return t.tid < 0 ? t.name : `${t.name}-${t.shown ?? t.tid}`;
     return raw.names[what][0];
   }
   // In a slice the system goes without saying.

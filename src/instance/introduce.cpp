@@ -1,0 +1,116 @@
+// Who a thread is: what stands in its events as common_pid, and what tells its names. A TID is one thread's in its PID namespace only, and all
+// containers that share an instance have a thread 7. So the threads of the creator's namespace bear their TIDs, as the kernel's do; all
+// others numbers of the instance's (ForeignEntry). Signal-safe.
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "instance/process.hpp"
+
+namespace ringside {
+namespace {
+
+using detail::this_thread;
+
+// The epoch since which this thread has its number: what it has been given stays, also with another ring.
+[[gnu::tls_model("initial-exec")]] constinit thread_local u64 numbered_at = detail::not_attached;
+
+u32 next_number(InstanceControl& c) noexcept {
+  constexpr u64 most = (u64{1} << 31) - most_threads;
+  return static_cast<u32>(most_threads + __atomic_fetch_add(&c.nr_foreign, u64{1}, __ATOMIC_RELAXED) % most);
+}
+
+// Null: the table has no such entry, or the file system no memory for it.
+template <class Entry>
+Entry* entry_at(const Opened& in, u64 table, u64 place) noexcept {
+  if (in.threads == nullptr) return nullptr;
+  auto* const entry = reinterpret_cast<Entry*>(reinterpret_cast<u8*>(in.threads) + table) + place;
+  return sys::populate(entry, sizeof *entry) ? entry : nullptr;
+}
+ForeignEntry* foreign_entry(const Opened& in, u32 number) noexcept { return entry_at<ForeignEntry>(in, foreign_table_at, foreign_place(number)); }
+
+// A reader takes an entry when its first word is there again.
+template <class Entry, class Fill>
+void write_entry(const Opened& in, Entry& entry, u32& first, u32 value, const Fill& fill) noexcept {
+  __atomic_store_n(&first, 0u, __ATOMIC_RELAXED);
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+  fill(entry);
+  __atomic_store_n(&first, value, __ATOMIC_RELEASE);
+  __atomic_fetch_add(&in.words.control->nr_threads, u64{1}, __ATOMIC_RELEASE);
+}
+
+struct Foreign {
+  u32 number, process;
+  i32 tid, pid;
+  u64 pid_namespace, start;
+  const char* task;
+};
+void forget_foreign(const Opened& in, u32 number) noexcept {
+  if (ForeignEntry* const entry = foreign_entry(in, number)) __atomic_store_n(&entry->number, 0u, __ATOMIC_RELEASE);
+}
+void write_foreign(const Opened& in, const Foreign& who) noexcept {
+  ForeignEntry* const entry = foreign_entry(in, who.number);
+  if (entry == nullptr) return;
+  write_entry(in, *entry, entry->number, who.number, [&](ForeignEntry& e) {
+    e.process = who.process;
+    e.tid = static_cast<u32>(who.tid);
+    e.pid = static_cast<u32>(who.pid);
+    e.pid_namespace = who.pid_namespace;
+    e.start = who.start;
+    e.time_namespace = who.start != 0 ? sys::time_namespace() : 0;
+    std::memcpy(e.task, who.task, sizeof e.task);
+    std::memcpy(e.process_name, process.comm, sizeof e.process_name);
+  });
+}
+
+}  // namespace
+
+Numbers introduce_thread(Opened& in, u64 epoch, bool on_cpus) noexcept {
+  InstanceControl& c = *in.words.control;
+  const bool borrowed = this_thread.borrowed != 0;  // a child of vfork, perhaps in a namespace of its own
+  const u64 here = !borrowed ? in.pid_namespace : in.pid_namespace != 0 ? sys::pid_namespace() : 0;
+  const i32 tid = sys::gettid(), pid = borrowed ? getpid() : process.pid;
+  char task[16] = {};
+  prctl(PR_GET_NAME, task);
+  if (here != 0 && here == c.pid_namespace) {
+    if (ThreadEntry* const entry = on_cpus ? entry_at<ThreadEntry>(in, 0, static_cast<u32>(tid) % most_threads) : nullptr) {
+      write_entry(in, *entry, entry->tid, static_cast<u32>(tid), [&](ThreadEntry& e) {
+        e.pid = static_cast<u32>(pid);
+        std::memcpy(e.task, task, sizeof e.task);
+        std::memcpy(e.process, process.comm, sizeof e.process);
+      });
+    }
+    return {tid, pid};
+  }
+  const u64 start = sys::own_start_time();
+  if (borrowed) {
+    const u32 number = next_number(c);
+    write_foreign(in, {number, number, tid, pid, here, start, task});
+    return {static_cast<i32>(number), static_cast<i32>(number)};
+  }
+  u32 group = __atomic_load_n(&in.number, __ATOMIC_ACQUIRE);
+  if (numbered_at == epoch && group != 0) return {this_thread.tid, static_cast<i32>(group)};
+  if (group == 0) {
+    const u32 fresh = next_number(c);
+    // Before the number is known: the first thread writes over it.
+    if (tid != pid) write_foreign(in, {fresh, fresh, pid, pid, here, 0, process.comm});
+    if (__atomic_compare_exchange_n(&in.number, &group, fresh, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+      group = fresh;
+    else if (tid != pid)
+      forget_foreign(in, fresh);  // another thread was faster
+  }
+  const u32 number = tid == pid ? group : next_number(c);
+  write_foreign(in, {number, group, tid, pid, here, start, task});
+  numbered_at = epoch;
+  return {static_cast<i32>(number), static_cast<i32>(group)};
+}
+
+i32 introduce_other(const Opened& in, i32 tid, const char* task) noexcept {
+  if (!in.foreign) return tid;
+  const u32 number = next_number(*in.words.control);
+  write_foreign(in, {number, number, tid, tid, in.pid_namespace, 0, task});
+  return static_cast<i32>(number);
+}
+
+}  // namespace ringside
