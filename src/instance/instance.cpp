@@ -599,7 +599,7 @@ result<void> Instance::reset() {
   for (const RingInfo& r : rings()) {
     auto ring = look(r.name.ring);
     if (!ring) return tl::unexpected(ring.error());
-    if (auto done = ring->reset(tracing_on()); !done) return done;
+    if (auto done = ring->reset(); !done) return done;
   }
   words_.control->past = {};
   words_.control->refused = 0;
@@ -678,7 +678,7 @@ result<std::string> Instance::snapshot() {
       continue;
     }
     if (auto made = make_directory(to + folder, true); !made) return tl::unexpected(made.error());
-    auto done = ring->freeze(tracing_on(), [&]() -> result<void> {
+    auto done = ring->freeze([&]() -> result<void> {
       if (auto free = unmapped(no_copy); !free) return free;  // once more, under the reader's lock
       for (const char* file : {"/ring", "/trace_pipe_raw"})
         if (auto copied = sys::copy_sparse(path_ + folder + file, to + folder + file); !copied) return copied;

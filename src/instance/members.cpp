@@ -80,7 +80,7 @@ Member Seat::take(int dir, const InstanceWords& words, u32 role) noexcept {
       if (__atomic_compare_exchange_n(&words.control->seats, &seats, slot + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) break;
     void* const page = mmap(nullptr, page_size, PROT_NONE, MAP_SHARED, file.get(), 0);
     if (page == MAP_FAILED) return nobody;
-    if (madvise(page, page_size, MADV_DONTFORK) != 0) {
+    if (!of_family_ && madvise(page, page_size, MADV_DONTFORK) != 0) {
       munmap(page, page_size);
       return nobody;
     }

@@ -13,17 +13,23 @@
 
 namespace ringside {
 
-// A slot for as long as this process image lives. Signal-safe; one call at a time.
+// A slot for as long as this process image lives; or, of a family, as long as one of the processes does that it forks. Signal-safe; one call at
+// a time.
 class Seat {
  public:
+  explicit Seat(bool of_family = false) noexcept : of_family_(of_family) {}
   // Takes a slot, if this process has none here; from then on it has this role, too. nobody: there is none to be had, as the file system's locks
   // do not tell, or the table is full. Others may ask meanwhile who the member is.
   Member take(int dir, const InstanceWords& words, u32 role) noexcept;
   void leave() noexcept;
-  // nobody also in the child of a fork.
-  Member member() const noexcept { return __atomic_load_n(&of_, __ATOMIC_ACQUIRE) == sys::this_process() ? member_ : nobody; }
+  // nobody also in the child of a fork, if it is not its family's.
+  Member member() const noexcept {
+    const u64 of = __atomic_load_n(&of_, __ATOMIC_ACQUIRE);
+    return of != 0 && (of_family_ || of == sys::this_process()) ? member_ : nobody;
+  }
 
  private:
+  bool of_family_;
   Member member_ = nobody;
   u64 of_ = 0;  // which process took it
   void* held_ = nullptr;

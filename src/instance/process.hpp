@@ -30,11 +30,16 @@ struct Opened {
   ino_t inode = 0;
   char path[4096] = {};  // the instance's directory: absolute
   Seat seat;
+  Seat family{true};  // for children that have given their rights up, and get no seat of their own
   u64 seating = 0;  // the process of which a thread takes the seat just now
 
   // The directory, opened anew: a descriptor that is kept would be the program's to close, to count and to reuse.
   // Empty if it is no longer the one that was opened. Signal-safe.
   sys::Fd directory() const noexcept;
+  Member member() const noexcept {
+    const Member own = seat.member();
+    return own != nobody ? own : family.member();
+  }
   // Says that this process writes, and who it is. Where there is no seat to be had, the instance is told. Signals are off.
   void join() noexcept;
 };

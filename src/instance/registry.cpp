@@ -191,6 +191,7 @@ Opened* look_up(const char* path) {
   made->device = st.st_dev;
   made->inode = st.st_ino;
   std::strcpy(made->path, path);
+  if (const sys::Fd dir = made->directory()) (void)made->family.take(dir.get(), made->words, 0);
   made->side = open_cpu_side(*made);
   return made;
 }
@@ -269,8 +270,12 @@ void Opened::join() noexcept {
     sched_yield();
     who = 0;
   }
-  if (const sys::Fd dir = ours ? directory() : sys::Fd(); !dir || seat.take(dir.get(), words, role::writer) == nobody)
-    __atomic_fetch_or(&words.control->impaired, lacks::seat, __ATOMIC_SEQ_CST);
+  if (const sys::Fd dir = ours ? directory() : sys::Fd(); !dir || seat.take(dir.get(), words, role::writer) == nobody) {
+    if (const Member all = family.member(); all != nobody)
+      __atomic_fetch_or(&words.process(slot_of(all)).role, role::writer, __ATOMIC_RELAXED);
+    else
+      __atomic_fetch_or(&words.control->impaired, lacks::seat, __ATOMIC_SEQ_CST);
+  }
   if (ours) __atomic_store_n(&seating, u64{0}, __ATOMIC_RELEASE);
 }
 

@@ -140,7 +140,7 @@ result<RingView> look_in(const sys::Fd& folder, u32 n, const Geometry& fresh, co
   if (!folder) return fail(errno, "cannot open the folder of ring " + std::to_string(n));
   errno = 0;
   const Geometry geometry = ring_geometry_in(folder.get(), fresh);
-  if (!geometry.valid() && errno != 0) return fail(errno, "cannot open the control file of ring " + std::to_string(n));
+  if (!geometry.valid() && errno != 0 && errno != EINVAL) return fail(errno, "cannot open the control file of ring " + std::to_string(n));
   if (!geometry.valid())
     return refuse(std::errc::invalid_argument, "ring " + std::to_string(n) + ": its control file is missing, cut or damaged");
   auto data = map_file(folder.get(), n, "trace_pipe_raw", geometry.data_size());
@@ -178,6 +178,7 @@ bool RingView::lock() noexcept {
   const u64 who = members_->lock_word();
   const u64 holder = reader_.try_lock(who);
   if (holder != 0 && (!members_->judge().dead(static_cast<Member>(holder)) || !reader_.steal(holder, who))) return false;
+  if (holder != 0 && !of_cpu()) freeze_gate(false);  // it died in the middle
   locked_as_ = who;
   return true;
 }
@@ -188,6 +189,13 @@ void RingView::unlock() noexcept {
 }
 
 void RingView::gate(bool open) noexcept { switch_gate(*ring_.control, open); }
+
+void RingView::freeze_gate(bool frozen) noexcept {
+  if (frozen)
+    __atomic_fetch_or(&ring_.control->gate, gate_frozen, __ATOMIC_SEQ_CST);
+  else
+    __atomic_fetch_and(&ring_.control->gate, ~gate_frozen, __ATOMIC_SEQ_CST);
+}
 
 bool RingView::quiet() noexcept {
   return ring_.control->unfenced == 0 && sys::fence_heavy() && __atomic_load_n(&ring_.control->nest, __ATOMIC_ACQUIRE) == 0;
@@ -236,11 +244,11 @@ u64 RingView::park_cpu() noexcept {
 
 void RingView::give_up() noexcept { __atomic_fetch_or(&ring_.control->gate, gate_moved, __ATOMIC_SEQ_CST); }
 
-result<void> RingView::reset(bool reopen) {
-  return freeze(reopen, [] { return result<void>{}; });
+result<void> RingView::reset() {
+  return freeze([] { return result<void>{}; });
 }
 
-result<void> RingView::freeze(bool reopen, const std::function<result<void>()>& copy) {
+result<void> RingView::freeze(const std::function<result<void>()>& copy) {
   if (!lock()) return refuse(std::errc::device_or_resource_busy, "the ring is being read by another process");
   if (of_cpu()) {  // its writers go on: what is there now is taken away, and counted from there
     auto copied = copy();
@@ -251,7 +259,7 @@ result<void> RingView::freeze(bool reopen, const std::function<result<void>()>& 
     unlock();
     return copied;
   }
-  gate(false);
+  freeze_gate(true);
   bool calm = false;
   for (int i = 0; i < 100 && !calm; ++i) {
     if (i != 0) usleep(1000);
@@ -263,8 +271,8 @@ result<void> RingView::freeze(bool reopen, const std::function<result<void>()>& 
     clear_words(ring_);
     if (mapped()) reader_.update_meta();
   }
+  freeze_gate(false);
   unlock();
-  gate(reopen);
   if (!calm) return refuse(std::errc::device_or_resource_busy, "a writer is in the middle of an event and does not go on");
   return done;
 }

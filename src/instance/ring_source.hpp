@@ -35,15 +35,16 @@ class RingView {
   void gate(bool open) noexcept;
   void give_up() noexcept;  // the writer takes another ring at its next event
   bool mapped() const noexcept { return __atomic_load_n(&ring_.control->mapped, __ATOMIC_ACQUIRE) != 0; }
-  result<void> reset(bool reopen);
+  result<void> reset();
   // Runs `copy` while nobody writes or reads, then empties the ring.
-  result<void> freeze(bool reopen, const std::function<result<void>()>& copy);
+  result<void> freeze(const std::function<result<void>()>& copy);
   // Gives back what an idle ring holds and all have read: the sub-buffer that a thread stands on; all but the tail's of a CPU's ring.
   // Answers bytes given back.
   u64 park() noexcept;
 
  private:
   u64 park_cpu() noexcept;
+  void freeze_gate(bool frozen) noexcept;
   bool quiet() noexcept;  // the gate being closed: true if no writer is inside
   Ring ring_;
   Reader<> reader_;

@@ -173,7 +173,7 @@ bool all_read(const Ring& ring) noexcept {
 
 // Takes ring `n` if its entry is in `state`; busy on success.
 bool claim(const Own& own, RingEntry& entry, u64 state) noexcept {
-  const u64 claimed = claim_of(own.in->seat.member(), state_of(state) == RingState::retired);
+  const u64 claimed = claim_of(own.in->member(), state_of(state) == RingState::retired);
   return __atomic_compare_exchange_n(&entry.state, &state, claimed, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
@@ -183,7 +183,7 @@ bool repair(const Own& own) noexcept {
   Control& c = *ring.control;
   if (__atomic_load_n(&c.nest, __ATOMIC_ACQUIRE) != 0) {
     Reader<> reader(ring);
-    if (reader.try_lock(u64{static_cast<u32>(process.pid)} << 32 | own.in->seat.member()) != 0) return false;  // recover wants no reader beside it
+    if (reader.try_lock(u64{static_cast<u32>(process.pid)} << 32 | own.in->member()) != 0) return false;  // recover wants no reader beside it
     if (recover<>(ring).corrupt) c.corrupt = 1;
     reader.unlock();
   }
@@ -237,7 +237,7 @@ Taken take(int dir, Own& own, u32 n, const Geometry& geometry, bool unread_too) 
 }
 
 bool make(int dir, Own& own, const Geometry& geometry) noexcept {
-  own.number = claim_new_ring(own.in->words, own.in->seat.member());
+  own.number = claim_new_ring(own.in->words, own.in->member());
   if (own.number == most_rings) return false;
   own.mapped = map_ring(dir, own.number, geometry);
   if (own.mapped && !back_tail(own)) unmap_ring(own.mapped);
@@ -302,7 +302,7 @@ void introduce(int dir, Own& own, i32 pid) noexcept {
   RingEntry& entry = own.in->words.ring(own.number);
   entry.pid = static_cast<u32>(pid);
   entry.tid = static_cast<u32>(own.tid);
-  entry.of = own.in->seat.member();
+  entry.of = own.in->member();
   __atomic_store_n(&entry.sizes, short_sizes(own.mapped.ring.geometry), __ATOMIC_RELAXED);  // others look before they claim
   entry.tid_start = sys::own_start_time();
   prctl(PR_GET_NAME, entry.task);

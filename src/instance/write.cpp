@@ -108,6 +108,7 @@ bool detail::write_slowly(const ringside_event& event, void* payload, u32 size, 
         if (own) return false;
         [[fallthrough]];
       case Refused::interrupted:
+      case Refused::frozen:
       case Refused::no_memory: return refuse_and_count();
       default: return false;  // the ring has counted it, or is off
     }

@@ -58,7 +58,7 @@ struct RecordingMeta {
   // Two files take turns, so that there is room for the next: a disk that is full takes no more events, but the names of those that are
   // there. last: that room goes back.
   result<void> write(const std::string& dir, bool last = true) const;
-  static result<void> keep_room(const std::string& dir);
+  static result<void> keep_room(const std::string& dir, u64 size = 0);
 };
 
 // "ring7.raw", "cpu1.raw"; and back.

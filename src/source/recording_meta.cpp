@@ -240,18 +240,21 @@ result<void> RecordingMeta::write(const std::string& dir, bool last) const {
   }
   if (ftruncate(fd.get(), static_cast<off_t>(done)) != 0) return fail(errno, "cannot close " + fresh);
   if (!last) {
-    (void)reserve(fd, done);  // it grows with threads and events
-    if (renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) return {};
+    (void)reserve(fd, done);  // for its next turn; it grows with threads and events
+    if (renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) {
+      (void)keep_room(dir, done);  // if there is none, it has what it had
+      return {};
+    }
   }
   if (rename(fresh.c_str(), path.c_str()) != 0) return fail(errno, "cannot put " + path + " in place");
-  return last ? result<void>() : keep_room(dir);
+  return last ? result<void>() : keep_room(dir, done);
 }
 
-result<void> RecordingMeta::keep_room(const std::string& dir) {
+result<void> RecordingMeta::keep_room(const std::string& dir, u64 size) {
   const std::string path = dir + "/meta.json.new";
   const sys::Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   // A file system that keeps no room has to be trusted.
-  if (!fd || (!reserve(fd, 0) && errno != EOPNOTSUPP && errno != EFBIG)) return fail(errno, "cannot keep room for " + dir + "/meta.json");
+  if (!fd || (!reserve(fd, size) && errno != EOPNOTSUPP && errno != EFBIG)) return fail(errno, "cannot keep room for " + dir + "/meta.json");
   return {};
 }
 

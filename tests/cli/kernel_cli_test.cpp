@@ -139,8 +139,8 @@ TEST_F(KernelCli, NothingStaysInTracefs) {
 TEST_F(KernelCli, ContainersLeaveEachOtherAlone) {
   const std::string tool = RINGSIDE_BUILD_DIR "/ringside", inside = "unshare -p -f --mount-proc " + tool + " record -e syscalls:sys_enter_getppid -a ";
   const Outcome o = run(tool + " record -e sched:sched_switch -a -o host -- sleep 6 > host.log 2>&1 & P=$!; at=" + must(tracefs_dir()) +
-                        "/instances/ringside-$P; export RINGSIDE_ROOT=$PWD/one; for i in $(seq 1000); do grep -sq X $at/events/enable && grep -sq 1 $at/tracing_on && break; sleep 0.01; done; sleep 0.2; " +
-                        inside + "-o one -- sleep 1 & A=$!; export RINGSIDE_ROOT=$PWD/two; " + inside + "-o two -- sleep 1 & B=$!; wait $A && wait $B && cat $at/tracing_on $at/events/sched/sched_switch/enable; wait $P");
+                        "/instances/ringside-$P; export RINGSIDE_ROOT=$PWD/root1; for i in $(seq 1000); do grep -sq X $at/events/enable && grep -sq 1 $at/tracing_on && break; sleep 0.01; done; sleep 0.2; " +
+                        inside + "-o one -- sleep 1 & A=$!; export RINGSIDE_ROOT=$PWD/root2; " + inside + "-o two -- sleep 1 & B=$!; wait $A && wait $B && cat $at/tracing_on $at/events/sched/sched_switch/enable; wait $P");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(o.out, "1\n1\n") << o.err << test::slurp(dir + "/host.log");
 }

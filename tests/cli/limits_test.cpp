@@ -65,7 +65,7 @@ TEST_F(Limits, TenThousandRingsBy256Descriptors) {
   // A part of them cannot be mapped.
   o = run(root + "prlimit --as=250000000 " RINGSIDE_BUILD_DIR "/ringside top crowd --once");
   EXPECT_EQ(o.code, 1);
-  EXPECT_NE(o.err.find("Cannot allocate memory; raise ulimit -v"), std::string::npos) << o.err.substr(0, 2000);
+  EXPECT_NE(o.err.find("not enough memory: raise ulimit -v"), std::string::npos) << o.err.substr(0, 2000);
   EXPECT_EQ(o.out.find("exact"), std::string::npos) << o.out;
   o = run(few + "record -i crowd -o r --duration 10ms");
   EXPECT_EQ(o.code, 0) << o.err.substr(0, 2000);
@@ -187,7 +187,7 @@ TEST_F(Limits, AFullStdoutIsSaid) {
   for (const char* command : {"report r", "top r", "hist event r", "plot r -o -"}) {
     const Outcome o = ringside(std::string(command) + " > /dev/full");
     EXPECT_EQ(o.code, 1) << command;
-    EXPECT_NE(o.err.find("cannot write to stdout: No space left on device"), std::string::npos) << command << o.err;
+    EXPECT_NE(o.err.find("cannot write to standard output: No space left on device"), std::string::npos) << command << o.err;
   }
 }
 

@@ -13,7 +13,7 @@ inline void clear_words(const Ring& ring) noexcept {
   };
   c.tail = 0;
   zero(&c.last_time, &c.reader_lock);
-  __atomic_fetch_and(&c.gate, gate_off | gate_moved, __ATOMIC_SEQ_CST);  // nothing is parked any more
+  __atomic_fetch_and(&c.gate, gate_off | gate_frozen | gate_moved, __ATOMIC_SEQ_CST);  // nothing is parked any more
   zero(&c.reader_generation, &c.mapped);
   zero(&c.state[0].page, &c.reserved3[0]);
   zero(&ring.record(0).slot, &ring.record(ring.geometry.nr_subbufs()).slot);

@@ -98,12 +98,13 @@ constexpr u32 closed_commit(u64 real_end, u32 capacity) noexcept {
 }
 
 // gate: 0 go on; else bits, so that each comes and goes without the others. off: recording is off, and whoever set it may have the
-// ring for himself; moved: this ring is given up, its thread gets another; park: position + 2 must be left without touching its
+// ring for himself; frozen: the same for a moment, while recording is on, so what is refused is lost; moved: this ring is given up, its thread gets another; park: position + 2 must be left without touching its
 // bytes.
 inline constexpr u64 gate_off = u64{1} << 63;
 inline constexpr u64 gate_moved = u64{1} << 62;
 inline constexpr u64 gate_corrupt = u64{1} << 61;  // of a CPU's ring: its words contradict each other, nobody writes to it any more
-constexpr bool gate_refuses(u64 gate) noexcept { return (gate & (gate_off | gate_moved)) != 0; }
+inline constexpr u64 gate_frozen = u64{1} << 60;
+constexpr bool gate_refuses(u64 gate) noexcept { return (gate & (gate_off | gate_frozen | gate_moved)) != 0; }
 constexpr u64 gate_park(u64 position) noexcept { return position + 2; }
 inline constexpr u64 gate_remote_open = 1;  // of an external writer's ring: zeros, as a child of fork finds them, are not open
 inline constexpr u64 gate_cpu_open = 1;  // of a CPU's ring: zeros are not open, so that nobody writes where its memory was taken away

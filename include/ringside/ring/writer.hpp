@@ -18,7 +18,7 @@ namespace ringside {
 
 // no_memory: there is none for the next sub-buffer. Of the rings of CPUs, no_ring: the thread is not registered, or its CPU's ring cannot be had;
 // interrupted: each try was. Of an external writer's, no_ring: this process is a child of fork.
-enum class Refused : u8 { no, too_big, disabled, moved, full, commit_overrun, corrupt, no_memory, no_ring, interrupted };
+enum class Refused : u8 { no, too_big, disabled, frozen, moved, full, commit_overrun, corrupt, no_memory, no_ring, interrupted };
 
 // A reserved payload: `size` bytes as asked for; falsy with a reason when refused.
 struct Slot {
@@ -317,7 +317,7 @@ class Writer {
   }
   // The gate is closed: whoever closed it may have the ring for himself, so nothing but nest is touched.
   RS_NOINLINE bool leave_closed(Slot& slot, u64 gate) noexcept {
-    Refused why = (gate & gate_moved) != 0 ? Refused::moved : Refused::disabled;
+    Refused why = (gate & gate_moved) != 0 ? Refused::moved : (gate & gate_off) != 0 ? Refused::disabled : Refused::frozen;
     if (Show::gate_open != 0 && (gate & Show::gate_open) == 0) {
       why = Refused::no_ring;
       M::add_local(&ctl().dropped, 1);
@@ -334,7 +334,7 @@ class Writer {
     return refuse(slot, why);
   }
   static bool keeps_out(u64 gate) noexcept {
-    return (gate & (O.bug == Bug::moved_keeps_out ? gate_off | gate_moved : gate_off)) != 0;
+    return (gate & (O.bug == Bug::moved_keeps_out ? gate_off | gate_frozen | gate_moved : gate_off | gate_frozen)) != 0;
   }
   // nest was 0 for a moment, and perhaps somebody has seen it: only through the gate, as at A. A ring is not parked while
   // something is reserved and not published, so that may still be published, and on a ring that is given up it must be: no other
