@@ -219,6 +219,7 @@ result<TracefsInstance> TracefsInstance::create(const TracefsOptions& options) {
     tracefs_instance* handle = tracefs_instance_create(name.c_str());
     if (handle == nullptr) return fail(errno, "cannot use the tracing instance " + dir);
     TracefsInstance made(handle, dir, std::move(*held));
+    if (made.cpus_.empty()) return refuse(std::errc::io_error, "cannot list the rings in " + dir + "/per_cpu: this process has too few descriptors (ulimit -n) or too little memory");
     if (auto done = made.set_up(options); !done) return tl::unexpected<Error>(done.error());
     return made;
   }
