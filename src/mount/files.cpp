@@ -418,7 +418,7 @@ result<std::unique_ptr<OpenFile>> open_trace(const Place& at, bool writing, bool
       done = instance(at).reset();
     } else if (at.on->has_ring(*only)) {
       auto view = at.on->look(*only);
-      done = view ? view->reset(instance(at).tracing_on()) : result<void>(tl::unexpected<Error>(view.error()));
+      done = view ? view->reset().tracing_on()) : result<void>(tl::unexpected<Error>(view.error()));
     }
     if (!done) return tl::unexpected<Error>(done.error());
   }
