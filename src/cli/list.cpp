@@ -94,7 +94,15 @@ int list(const ListOptions& options) {
   json all = json::array();
   bool stale = false;
   int code = exit_ok;
-  for (const std::string& name : Instance::list()) {
+  auto names = Instance::look(false), half_made = Instance::look(true);
+  if (!names) return failed(names.error());
+  for (const std::string& name : half_made ? *half_made : std::vector<std::string>{}) {
+    std::erase(*names, name);
+    table.row({name, "half-made"});
+    all.push_back({{"instance", name}, {"state", "half-made"}});
+    say("half-made: whoever made " + name + " died or found no space; take it away with ringside rm -f " + name);
+  }
+  for (const std::string& name : *names) {
     auto opened = Instance::open(name);
     if (!opened) {
       say(opened.error().sentence);
@@ -165,7 +173,7 @@ Command add_rm(CLI::App& app) {
   auto options = std::make_shared<RmOptions>();
   CLI::App* c = app.add_subcommand("rm", "remove instances");
   c->add_option("NAME", options->names, "instances");
-  c->add_flag("-f,--force", options->force, "also while somebody writes to it");
+  c->add_flag("-f,--force", options->force, "also while somebody writes to it, or if it was never finished");
   c->add_flag("--stale", options->stale, "all whose writers are gone");
   c->footer(
       "Examples:\n"

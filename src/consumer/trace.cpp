@@ -36,14 +36,14 @@ result<void> open_recorded(Trace& trace, Opened& o, Sources& sources) {
   auto rings = open_recording(dir, *meta);
   if (!rings) return tl::unexpected<Error>(rings.error());
   if (!meta->complete) trace.notices.push_back(dir + ": the recorder did not finish; the closing counters are missing, the events are here");
-  if (auto texts = sys::read_file(dir + "/printk_formats")) trace.formats.add_strings(*texts);
+  if (auto texts = read_kept(dir, "printk_formats")) trace.formats.add_strings(*texts);
   add_events(trace, o, meta->events);
   for (const RecordedRing& ring : meta->rings) {
     if (!ring.name.kernel) trace.tasks.add(ring.name);
   }
   for (const RingName& thread : meta->threads) trace.tasks.add(thread);
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
-  if (auto names = sys::read_file(dir + "/kallsyms")) trace.formats.symbols().load(std::move(*names));
+  if (auto names = read_kept(dir, "kallsyms")) trace.formats.symbols().load(std::move(*names));
   sources = std::move(*rings);
   o.clock = to_string(meta->clock.kind);
   o.boot = meta->boot;
@@ -310,7 +310,7 @@ void Trace::learn_names(bool living) {
       if (name) add(std::atoi(thread->path().filename().c_str()), *name);
     }
   }
-  for (auto& [tid, name] : sys::read_cmdlines(from->dir() + "/../../saved_cmdlines")) add(tid, std::move(name));
+  for (auto& [tid, name] : sys::cmdlines_of(sys::read_file(from->dir() + "/../../saved_cmdlines"))) add(tid, std::move(name));
 }
 
 result<void> not_the_kernels(const std::string& where) {

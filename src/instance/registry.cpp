@@ -18,7 +18,7 @@
 #include "instance/instance.hpp"
 #include "instance/process.hpp"
 #include "schema/format_text.hpp"
-#include "sys/sys.hpp"
+#include "sys/beneath.hpp"
 
 // Weak: a static program has neither, and no objects that go.
 extern "C" [[gnu::weak]] decltype(dlopen) dlopen;
@@ -77,15 +77,15 @@ int enter(ringside_event& e) {
     std::strncpy(entry.name, e.name, sizeof entry.name - 1);
     entry.format_hash = hash;
     entry.gate = e.gate;
-    const std::string system = std::string(process.path) + "/events/" + e.system;
-    mkdir((std::string(process.path) + "/events").c_str(), 0700);
-    mkdir(system.c_str(), 0700);
-    mkdir((system + "/" + e.name).c_str(), 0700);
-    (void)sys::write_file(system + "/" + e.name + "/id", std::to_string(abi::event_id(id)) + "\n");
-    if (!sys::write_file(system + "/" + e.name + "/format", format_text(e, abi::event_id(id)))) return -EIO;
+    const sys::Fd dir = open_directory();
+    const std::string system = std::string("events/") + e.system, event = system + "/" + e.name;
+    (void)sys::make_owned_directory(dir.get(), system.c_str());
+    (void)sys::make_owned_directory(dir.get(), event.c_str());
+    (void)sys::write_owned(dir.get(), event + "/id", std::to_string(abi::event_id(id)) + "\n");
+    if (!sys::write_owned(dir.get(), event + "/format", format_text(e, abi::event_id(id)))) return -EIO;
     __atomic_store_n(&entry.known, 1u, __ATOMIC_RELEASE);
     __atomic_store_n(&c.nr_events, u64{id}, __ATOMIC_RELEASE);
-    apply_patterns(process.path, process.words, ringside_gate);
+    apply_patterns(dir.get(), process.words, ringside_gate);
   }
   __atomic_store_n(&e.id, abi::event_id(id), __ATOMIC_RELEASE);
   __atomic_store_n(&e.enabled, &process.words.event(id).enabled, __ATOMIC_RELEASE);
@@ -147,8 +147,8 @@ void retire_rings_of_former_image(const InstanceWords& w) noexcept {
 }
 
 // The table of who writes to rings of CPUs; null if the instance has none.
-ThreadEntry* map_threads(const std::string& path) noexcept {
-  const sys::Fd fd(::open((path + "/threads").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+ThreadEntry* map_threads(int dir) noexcept {
+  const sys::Fd fd = sys::open_owned(dir, "threads", O_RDWR);
   struct stat st {};
   if (!fd || fstat(fd.get(), &st) != 0 || static_cast<u64>(st.st_size) < threads_file_size) return nullptr;
   void* const at = mmap(nullptr, threads_file_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
@@ -165,20 +165,24 @@ int open_locked(const char* name) {
     const bool same = stat(path->c_str(), &st) == 0 && st.st_dev == process.device && st.st_ino == process.inode;
     return name == nullptr || same ? 0 : -EBUSY;
   }
-  if (stat((*path + "/instance").c_str(), &st) != 0) {
+  auto dir = open_instance_directory(wanted);
+  if (!dir && dir.error().code != std::errc::no_such_file_or_directory) return -dir.error().code.value();
+  if (!dir) {
     // A path in the environment is that of a recorder, which may be gone: nobody would clean up a new one.
-    if (name == nullptr && wanted.find('/') != std::string::npos) return -errno;
+    if (name == nullptr && wanted.find('/') != std::string::npos) return -ENOENT;
     InstanceOptions options;
     options.name = wanted;
     if (auto made = Instance::create(options); !made && made.error().code != std::errc::file_exists)
       return -made.error().code.value();
+    dir = open_instance_directory(wanted);
+    if (!dir) return -dir.error().code.value();
   }
-  auto words = map_instance(*path, true);
+  auto words = map_instance(dir->get(), *path, true);
   if (!words) return -words.error().code.value();
-  const sys::Fd gate(::open((*path + "/gate").c_str(), O_RDWR | O_CLOEXEC));
+  const sys::Fd gate = sys::open_owned(dir->get(), "gate", O_RDWR);
   if (!gate) return -errno;
   char absolute[PATH_MAX];  // the program may change its directory
-  if (realpath(path->c_str(), absolute) == nullptr || stat(absolute, &st) != 0) return -errno;
+  if (realpath(path->c_str(), absolute) == nullptr || fstat(dir->get(), &st) != 0) return -errno;
   if (mmap(ringside_gate, gate_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, gate.get(), 0) == MAP_FAILED) return -ENOMEM;
   const InstanceWords kept = keep(std::move(*words));
   std::strcpy(process.path, absolute);
@@ -192,7 +196,7 @@ int open_locked(const char* name) {
   static const bool once = pthread_atfork(before_fork, after_fork_parent, after_fork_child) == 0;
   (void)once;
   retire_rings_of_former_image(kept);
-  process.threads = map_threads(process.path);
+  process.threads = map_threads(dir->get());
   process.introduced = 0;
   __atomic_store_n(&detail::cpu_side, open_cpu_side(kept, bell_of(kept)), __ATOMIC_RELEASE);
   madvise(&detail::epoch, sizeof detail::epoch, MADV_WIPEONFORK);
@@ -221,7 +225,7 @@ void forget_events() noexcept {
 
 void register_all() noexcept {
   if (process.words.control == nullptr || all_events == nullptr) return;
-  const InstanceLock lock(process.path);
+  const InstanceLock lock(open_directory().get());
   for (ringside_event* e = all_events; e != nullptr; e = e->next)
     if (e->id == 0) enter(*e);
 }
@@ -235,7 +239,7 @@ sys::Fd open_directory() noexcept {
 
 void save_names(int dir, i32 tid, i32 pid, const char* task) noexcept {
   const auto append = [dir](const char* file, i32 number, const char* text, size_t size) {
-    const sys::Fd fd(openat(dir, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    const sys::Fd fd = sys::open_owned(dir, file, O_WRONLY | O_CREAT | O_APPEND);
     char line[48];
     char* at = std::to_chars(line, line + 12, number).ptr;
     *at++ = ' ';
@@ -273,7 +277,7 @@ int ringside_register(ringside_event* event) {
   }
   int done = 0;
   if (process.words.control != nullptr) {
-    const InstanceLock lock(process.path);
+    const InstanceLock lock(open_directory().get());
     done = enter(*event);
   }
   pthread_mutex_unlock(&opening);

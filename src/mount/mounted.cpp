@@ -55,16 +55,15 @@ result<std::shared_ptr<Mounted>> Mounted::open(const std::string& name_or_path, 
   std::shared_ptr<Mounted> mounted(new Mounted(std::move(*instance)));
   mounted->event_fd_ = event_fd;
   mounted->fewest_cpus_ = cpus;
-  mounted->dir_ = sys::Fd(::open(mounted->path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   struct stat st {};
-  if (!mounted->dir_ || fstat(mounted->dir_.get(), &st) != 0) return fail(errno, "cannot open " + mounted->path());
+  if (fstat(mounted->dir(), &st) != 0) return fail(errno, "cannot open " + mounted->path());
   mounted->inode_ = st.st_ino;
   return mounted;
 }
 
 bool Mounted::removed() const {
   struct stat here {}, now {};
-  return fstatat(dir_.get(), "instance", &here, AT_SYMLINK_NOFOLLOW) != 0 || stat(instance_->path().c_str(), &now) != 0 ||
+  return fstatat(dir(), "instance", &here, AT_SYMLINK_NOFOLLOW) != 0 || stat(instance_->path().c_str(), &now) != 0 ||
          now.st_ino != inode_;
 }
 
@@ -83,7 +82,7 @@ bool Mounted::has_ring(u32 n) const {
 
 result<RingView> Mounted::look(u32 ring) const {
   if (!has_ring(ring)) return fail(ENODEV, "there is no ring " + std::to_string(ring));
-  return look_at(dir_.get(), ring, geometry_of(instance_->control()));
+  return look_at(dir(), ring, geometry_of(instance_->control()));
 }
 
 result<RingTable*> Mounted::serve() {
@@ -104,7 +103,7 @@ void Mounted::refresh() {
     for (const EventInfo& e : instance_->events())
       if (formats_.find(e.number()) == nullptr) (void)formats_.add(e.number(), e.system, e.name, e.format);
   struct stat st {};
-  if (fstatat(dir_.get(), "saved_cmdlines", &st, AT_SYMLINK_NOFOLLOW) != 0 || st.st_size == names_size_) return;
+  if (fstatat(dir(), "saved_cmdlines", &st, AT_SYMLINK_NOFOLLOW) != 0 || st.st_size == names_size_) return;
   names_size_ = st.st_size;  // it only grows
   for (const auto& [tid, name] : instance_->tasks()) tasks_.add(Task{0, tid, name, name});
 }
@@ -128,13 +127,6 @@ bool Mounted::wanted(const TraceRecord& record, const RingName& ring) {
 void Mounted::alarm(int percent, bool late) {
   if (!alarm_) alarm_ = std::make_unique<Alarm>(*instance_, event_fd_);
   alarm_->set(instance_->ask(percent), late);
-}
-
-bool Mounted::has_snapshot() const { return access((path() + "/snapshot/instance").c_str(), F_OK) == 0; }
-
-result<void> Mounted::drop_snapshot() {
-  if (!has_snapshot()) return {};
-  return Instance::remove(path() + "/snapshot", true);
 }
 
 }  // namespace ringside::mount

@@ -13,7 +13,10 @@
 // time: what stands in the directory is readable. Then "complete" is false, the closing counters are missing, and rings that
 // have a file but no entry yet are taken up with `subbuf_size` of the whole, without a name.
 #pragma once
+#include <sys/types.h>
+
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,7 +56,7 @@ struct RecordingMeta {
   bool complete = false;
 
   static result<RecordingMeta> read(const std::string& dir);
-  result<void> write(const std::string& dir) const;
+  result<void> write(int open, const std::string& dir) const;  // into the directory `open`; its name for the sentence
 };
 
 // "ring7.raw", "cpu1.raw"; and back.
@@ -61,6 +64,7 @@ std::string ring_file(const RingName& name);
 std::optional<RingName> ring_of_file(const std::string& file);
 
 bool is_recording(const std::string& path);  // a directory with a meta.json
+result<std::string> read_kept(const std::string& recording, const std::string& name);  // printk_formats, kallsyms
 
 class RecordingWriter {
  public:
@@ -74,7 +78,8 @@ class RecordingWriter {
   RecordingWriter& operator=(RecordingWriter&&) = delete;
 
   RecordingMeta& meta() { return meta_; }  // events, threads, command: whoever changes them calls save()
-  result<void> save() const { return meta_.write(dir_); }
+  result<void> save() const;
+  result<void> keep(const std::string& name, const std::string& text) const;  // beside the rings: printk_formats, kallsyms
 
   // A ring that was not there before. Its name is in meta.json only after the next save().
   result<void> add_ring(const RingName& name, u32 subbuf_size);
@@ -82,16 +87,17 @@ class RecordingWriter {
   static constexpr u32 kernel_rings = 1u << 31;
   bool has_ring(u32 ring) const { return files_.count(ring) != 0; }
   RecordedRing& ring(u32 ring) { return meta_.rings[files_.at(ring).index]; }
-  const std::string& dir() const { return dir_; }
 
   result<void> append(u32 ring, const SubBufferView& view);
   void release(u32 ring);  // nothing is expected for now: its file is closed until the next append
-  result<void> close_files() const;  // they end where their data does
+  result<void> close_files();  // they end where their data does
   result<void> finish(u64 duration_ns);
 
  private:
   struct RingFile {
-    int fd = -1;
+    sys::Fd fd;
+    dev_t device = 0;                // which file it was, if it is opened again
+    ino_t inode = 0;
     size_t index = 0;                // in meta_.rings
     u64 offset = 0;                  // of the next sub-buffer
     u64 last_offset = 0;             // of the one that may still grow
@@ -100,12 +106,14 @@ class RecordingWriter {
     u32 shift = 0;                   // bytes of the source's sub-buffer that are not in ours
   };
 
+  result<sys::Fd> make_file(const std::string& name) const;
   result<void> reopen(RingFile& file) const;
   explicit RecordingWriter(std::string dir) : dir_(std::move(dir)) {}
   result<void> append_piece(RingFile& file, RecordedRing& ring, const SubBufferView& view);
   result<void> grow(RingFile& file, const SubBufferView& view);
 
   std::string dir_;
+  std::shared_ptr<const sys::Fd> open_;  // the directory, whatever takes its name
   RecordingMeta meta_;
   std::map<u32, RingFile> files_;
 };
@@ -113,7 +121,7 @@ class RecordingWriter {
 // One ring of a recording. The file may be hostile: every size is checked, a lie ends the ring with a sentence.
 class RecordingSource final : public Source {
  public:
-  static result<std::unique_ptr<Source>> open(const std::string& dir, const RecordedRing& ring, const ClockInfo& clock);
+  static result<std::unique_ptr<Source>> open(int open, const std::string& dir, const RecordedRing& ring, const ClockInfo& clock);
   result<std::optional<SubBufferView>> next() override;
   Counters counters() const override { return ring_.counters; }
   const RingName& name() const override { return ring_.name; }

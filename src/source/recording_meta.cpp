@@ -3,13 +3,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include "source/recording.hpp"
+#include "sys/beneath.hpp"
 
 namespace ringside {
 namespace {
@@ -136,12 +134,11 @@ RecordingMeta meta_from(const json& j) {
 }
 
 // Rings of a killed recorder that have a file and no entry yet.
-void add_unlisted(const std::string& dir, RecordingMeta& meta) {
+void add_unlisted(int dir, RecordingMeta& meta) {
   std::set<std::string> listed;
   for (const RecordedRing& ring : meta.rings) listed.insert(ring_file(ring.name));
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(dir, ignored)) {
-    const std::string name = entry.path().filename().string();
+  const auto names = sys::names_in(dir);
+  for (const std::string& name : names ? *names : std::vector<std::string>{}) {
     const auto found = ring_of_file(name);
     if (!found || !listed.insert(name).second) continue;
     RecordedRing ring;
@@ -155,24 +152,21 @@ void add_unlisted(const std::string& dir, RecordingMeta& meta) {
 
 result<RecordingMeta> RecordingMeta::read(const std::string& dir) {
   const std::string path = dir + "/meta.json";
-  struct stat st {};
-  if (stat(path.c_str(), &st) != 0) return fail(errno, dir + " is no recording: cannot read " + path);
-  if (!S_ISREG(st.st_mode) || static_cast<u64>(st.st_size) > largest_meta)
-    return refuse(std::errc::bad_message, path + " is no plain file of a plausible size");
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
-  if (!in) return fail(EIO, "cannot read " + path);
+  const sys::Fd open(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const sys::Fd file = open ? sys::open_beneath(open.get(), "meta.json", O_RDONLY) : sys::Fd();
+  if (!file) return sys::fail_beneath(errno, dir + " is no recording: cannot read " + path);
+  const auto text = sys::read_text(file.get(), path, largest_meta);
+  if (!text) return tl::unexpected<Error>(text.error());
   try {
-    RecordingMeta meta = meta_from(json::parse(text.str()));
-    if (!meta.complete) add_unlisted(dir, meta);
+    RecordingMeta meta = meta_from(json::parse(*text));
+    if (!meta.complete) add_unlisted(open.get(), meta);
     return meta;
   } catch (const std::exception& e) {
     return refuse(std::errc::bad_message, path + " cannot be understood: " + e.what());
   }
 }
 
-result<void> RecordingMeta::write(const std::string& dir) const {
+result<void> RecordingMeta::write(int open, const std::string& dir) const {
   json j;
   j["ringside_recording"] = meta_version;
   j["clock"] = {{"kind", to_string(clock.kind)},
@@ -204,22 +198,14 @@ result<void> RecordingMeta::write(const std::string& dir) const {
   // Thread names are bytes that somebody chose; what is no UTF-8 is replaced.
   const std::string text = j.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 
-  const std::string path = dir + "/meta.json", fresh = path + ".new";
-  const int fd = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return fail(errno, "cannot make " + fresh);
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      const int error = errno;
-      close(fd);
-      return fail(error, "cannot write " + fresh);
-    }
-    done += static_cast<size_t>(n);
+  const std::string path = dir + "/meta.json", fresh = "meta.json.new";
+  if (unlinkat(open, fresh.c_str(), 0) != 0 && errno != ENOENT) return fail(errno, "cannot replace " + path + ".new");
+  {
+    const sys::Fd fd = sys::open_beneath(open, fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL);
+    if (!fd) return fail(errno, "cannot make " + path + ".new");
+    if (auto written = sys::write_text(fd.get(), path + ".new", text); !written) return written;
   }
-  close(fd);
-  if (rename(fresh.c_str(), path.c_str()) != 0) return fail(errno, "cannot put " + path + " in place");
+  if (renameat(open, fresh.c_str(), open, "meta.json") != 0) return fail(errno, "cannot put " + path + " in place");
   return {};
 }
 

@@ -10,6 +10,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/abi/sub_buffer.hpp>
 
@@ -200,7 +201,7 @@ struct OldKernel : testing::Test {
   void SetUp() override {
     std::filesystem::create_directories(dir + "/per_cpu/cpu0");
     ASSERT_EQ(mkfifo(raw.c_str(), 0600), 0);
-    must(sys::write_file(dir + "/per_cpu/cpu0/stats", "entries: 0\n"));
+    std::ofstream(dir + "/per_cpu/cpu0/stats") << "entries: 0\n";
   }
   void TearDown() override { std::filesystem::remove_all(dir); }
   result<KernelRings> open_rings(const KernelChoice& choice) { return open_kernel_rings(dir, {0}, ClockInfo{}, choice); }
