@@ -137,7 +137,9 @@ int rm(const RmOptions& options) {
   if (names.empty() && !options.stale) throw UsageError{"which instance? Give a name, or --stale"};
   int code = exit_ok;
   if (options.stale) {
-    for (const std::string& name : Instance::list()) {
+    const auto all = Instance::look(false);
+    if (!all) return failed(all.error());
+    for (const std::string& name : *all) {
       auto opened = Instance::open(name);
       if (opened && !(*opened)->has_writers()) names.push_back(name);
     }

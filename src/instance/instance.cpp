@@ -141,8 +141,9 @@ bool is_part_of_instance(const std::string& name) {
 
 // Left by a maker that died, or ran out of space, before instances were made under another name; or by somebody who cut its file.
 bool is_half_made(int dir) {
+  if (is_magic(dir)) return false;
   const auto names = sys::names_in(dir);
-  return names && !is_magic(dir) && std::all_of(names->begin(), names->end(), is_part_of_instance);
+  return names && std::all_of(names->begin(), names->end(), is_part_of_instance);
 }
 
 // An instance is made under another name, locked by its maker, and gets its own when it is whole.
@@ -216,17 +217,13 @@ result<sys::Fd> open_instance_directory(const std::string& wanted) {
 result<sys::Region> map_instance(int dir, const std::string& path, bool writable) {
   const std::string file = path + "/instance";
   const sys::Fd fd = sys::open_owned(dir, "instance", writable ? O_RDWR : O_RDONLY);
-  if (!fd) {
-    const int error = errno;
-    if (error == ENOENT && is_half_made(dir)) return fail(error, path + never_finished + path + "` removes it");
-    if (error == ENOENT) return fail(error, "there is no instance at " + path + " (`ringside list` shows those that exist)");
-    return sys::fail_beneath(error, "cannot open " + file);
-  }
+  const int error = errno;
+  if ((fd || error == ENOENT) && is_half_made(dir)) return refuse(std::errc::invalid_argument, path + never_finished + path + "` removes it");
+  if (!fd && error == ENOENT) return fail(error, "there is no instance at " + path + " (`ringside list` shows those that exist)");
+  if (!fd) return sys::fail_beneath(error, "cannot open " + file);
   auto region = sys::Region::map(fd.get(), instance_file_size, writable, file);
   if (!region) return region;
   const auto& c = *reinterpret_cast<const InstanceControl*>(region->data());
-  if (__atomic_load_n(&c.magic, __ATOMIC_ACQUIRE) == 0 && is_half_made(dir))
-    return refuse(std::errc::invalid_argument, path + never_finished + path + "` removes it");
   if (__atomic_load_n(&c.magic, __ATOMIC_ACQUIRE) != instance_magic) return refuse(std::errc::invalid_argument, file + " is no instance of ringside");
   if (c.version != instance_version)
     return refuse(std::errc::not_supported, file + " has version " + std::to_string(c.version) + ", this program knows version " +

@@ -53,6 +53,7 @@ int enter(int dir, const char* path, int flags, u64 resolve) noexcept {
 
 // A path of any directories; its symlinks are those of root and of this user.
 Fd follow(std::string path) {
+  if (path.empty()) return errno = ENOENT, Fd();
   Fd at(enter(AT_FDCWD, path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC, RESOLVE_NO_SYMLINKS));
   if (at || (errno != ELOOP && errno != ENOSYS && errno != EPERM)) return at;
   at = Fd(::open(path[0] == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC));

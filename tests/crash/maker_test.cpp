@@ -61,7 +61,10 @@ struct MakerTest : testing::Test {
     for (int stops = 0; stops < 2 * n - 1;) {
       ptrace(PTRACE_SYSCALL, child, nullptr, signal);
       waitpid(child, &status, 0);
-      if (WIFEXITED(status) || WIFSIGNALED(status)) return EXPECT_EQ(status, 0), 0;
+      if (WIFEXITED(status) || WIFSIGNALED(status)) {
+        EXPECT_EQ(status, 0);
+        return 0;
+      }
       const bool of_call = WSTOPSIG(status) == (SIGTRAP | 0x80);
       stops += of_call ? 1 : 0;
       signal = of_call ? 0 : WSTOPSIG(status);
