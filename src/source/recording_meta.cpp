@@ -198,15 +198,10 @@ result<void> RecordingMeta::write(int open, const std::string& dir) const {
   // Thread names are bytes that somebody chose; what is no UTF-8 is replaced.
   const std::string text = j.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 
-  const std::string path = dir + "/meta.json", fresh = "meta.json.new";
-  if (unlinkat(open, fresh.c_str(), 0) != 0 && errno != ENOENT) return fail(errno, "cannot replace " + path + ".new");
-  {
-    const sys::Fd fd = sys::open_beneath(open, fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL);
-    if (!fd) return fail(errno, "cannot make " + path + ".new");
-    if (auto written = sys::write_text(fd.get(), path + ".new", text); !written) return written;
-  }
-  if (renameat(open, fresh.c_str(), open, "meta.json") != 0) return fail(errno, "cannot put " + path + " in place");
-  return {};
+  auto file = sys::NewFile::create(open, "meta.json", dir + "/meta.json");
+  if (!file) return tl::unexpected<Error>(file.error());
+  if (auto written = sys::write_text(file->fd(), dir + "/meta.json.new", text); !written) return written;
+  return file->put_in_place();
 }
 
 }  // namespace ringside

@@ -43,10 +43,10 @@ int walk(int dir, const char* path, int flags, mode_t mode) noexcept {
   }
 }
 
-int enter(int dir, const char* path, int flags, u64 resolve) noexcept {
+int enter(int dir, const char* path, int flags, u64 resolve, mode_t mode = 0) noexcept {
   open_how how{};
   how.flags = static_cast<u64>(flags);
-  how.mode = (flags & O_CREAT) != 0 ? 0600 : 0;
+  how.mode = (flags & O_CREAT) != 0 ? mode : 0;
   how.resolve = resolve;
   return static_cast<int>(syscall(SYS_openat2, dir, path, &how, sizeof how));
 }
@@ -159,11 +159,11 @@ result<void> judge(int dir, const std::string& path, Role role) {
   return {};
 }
 
-Fd open_beneath(int dir, const char* path, int flags) noexcept {
+Fd open_beneath(int dir, const char* path, int flags, mode_t mode) noexcept {
   const int more = O_CLOEXEC | ((flags & O_PATH) != 0 ? 0 : O_NONBLOCK | O_NOCTTY);
   const int how = (flags & ~O_TRUNC) | more;  // cut once we know what it is
-  int fd = enter(dir, path, how, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
-  if (fd < 0 && (errno == ENOSYS || errno == EPERM)) fd = walk(dir, path, how, 0600);
+  int fd = enter(dir, path, how, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV, mode);
+  if (fd < 0 && (errno == ENOSYS || errno == EPERM)) fd = walk(dir, path, how, mode);
   Fd opened(fd);
   struct stat st {};
   if (!opened || fstat(fd, &st) != 0) return {};
@@ -243,6 +243,41 @@ result<void> copy_owned(int from, const char* file, int to, const char* copy) {
     }
   }
   return {};
+}
+
+result<NewFile> NewFile::create(const std::string& path, mode_t mode) {
+  auto at = open_parent(path);
+  if (!at) return tl::unexpected<Error>(at.error());
+  const int dir = at->dir.get();
+  return create(std::move(at->dir), dir, at->name, path, mode);
+}
+
+result<NewFile> NewFile::create(int dir, const std::string& name, const std::string& path) { return create({}, dir, name, path, 0600); }
+
+result<NewFile> NewFile::create(Fd own, int dir, const std::string& name, const std::string& path, mode_t mode) {
+  NewFile file;
+  file.own_ = std::move(own);
+  file.dir_ = dir;
+  file.name_ = name;
+  file.path_ = path;
+  const std::string fresh = name + ".new";
+  if (unlinkat(dir, fresh.c_str(), 0) != 0 && errno != ENOENT) return fail(errno, "cannot replace " + path + ".new");
+  file.fd_ = open_beneath(dir, fresh.c_str(), O_RDWR | O_CREAT | O_EXCL, mode);
+  if (!file.fd_) return fail(errno, "cannot make " + path + ".new");
+  return result<NewFile>(std::move(file));
+}
+
+NewFile::~NewFile() {
+  if (fd_) unlinkat(dir_, (name_ + ".new").c_str(), 0);
+}
+
+result<void> NewFile::put_in_place() {
+  const std::string fresh = name_ + ".new";
+  // Some file systems say only when it is closed that there was no room.
+  if (close(fd_.release()) == 0 && renameat(dir_, fresh.c_str(), dir_, name_.c_str()) == 0) return {};
+  const int error = errno;
+  unlinkat(dir_, fresh.c_str(), 0);
+  return fail(error, "cannot put " + path_ + " in place");
 }
 
 result<std::vector<std::string>> names_in(int dir) {

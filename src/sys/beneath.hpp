@@ -36,7 +36,7 @@ struct Entry {
 result<Entry> open_parent(const std::string& path);
 
 // Opens `path` below `dir`: a regular file, or with O_DIRECTORY a directory. Empty: errno says why not. Signal-safe.
-Fd open_beneath(int dir, const char* path, int flags) noexcept;
+Fd open_beneath(int dir, const char* path, int flags, mode_t mode = 0600) noexcept;
 // The same in an instance: what does not belong to the owner of `dir`, or others may write to, is refused (EPERM), and what is made here
 // (O_CREAT, mode 0600) is the owner's. Signal-safe.
 Fd open_owned(int dir, const char* path, int flags) noexcept;
@@ -51,6 +51,25 @@ result<std::string> read_owned(int dir, const std::string& path);
 result<void> write_owned(int dir, const std::string& path, const std::string& text, bool append = false);
 // Copies the written pages of a file; holes stay holes. The copy is new.
 result<void> copy_owned(int from, const char* file, int to, const char* copy);
+
+// A file that gets its name when it is whole. Until then it is NAME.new beside it, and is removed if it never comes to that.
+class NewFile {
+ public:
+  static result<NewFile> create(const std::string& path, mode_t mode = 0600);
+  static result<NewFile> create(int dir, const std::string& name, const std::string& path);  // `path` for the sentence
+  NewFile(NewFile&&) = default;
+  NewFile& operator=(NewFile&&) = delete;
+  ~NewFile();
+  int fd() const noexcept { return fd_.get(); }
+  result<void> put_in_place();
+
+ private:
+  NewFile() = default;
+  static result<NewFile> create(Fd own, int dir, const std::string& name, const std::string& path, mode_t mode);
+  Fd own_, fd_;  // the directory, if it is ours to close
+  int dir_ = -1;
+  std::string name_, path_;
+};
 
 // The names in a directory, but "." and "..".
 result<std::vector<std::string>> names_in(int dir);
