@@ -33,7 +33,7 @@ struct Opened {
   u64 seating = 0;  // the process of which a thread takes the seat just now
 
   // The directory, opened anew: a descriptor that is kept would be the program's to close, to count and to reuse.
-  // Empty if it is no longer the one that was opened. Signal-safe.
+  // Empty, errno ENOENT, if it is no longer the one that was opened. Signal-safe.
   sys::Fd directory() const noexcept;
   // Says that this process writes, and who it is. Where there is no seat to be had, the instance is told. Signals are off.
   void join() noexcept;
