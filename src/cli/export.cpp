@@ -56,8 +56,8 @@ result<TraceDatSize> export_recording(const std::string& dir, const std::string&
     if (!buffer.rings.empty()) dat.buffers.push_back(std::move(buffer));
   }
   if (wanted[true]) {
-    if (auto names = sys::read_file(dir + "/kallsyms")) dat.kallsyms = std::move(*names);
-    if (auto texts = sys::read_file(dir + "/printk_formats")) dat.printk_formats = std::move(*texts);
+    if (auto names = read_kept(dir, "kallsyms")) dat.kallsyms = std::move(*names);
+    if (auto texts = read_kept(dir, "printk_formats")) dat.printk_formats = std::move(*texts);
   }
   return write_trace_dat(to, dat);
 }

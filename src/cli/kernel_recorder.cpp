@@ -132,12 +132,12 @@ result<void> KernelRecorder::begin(RecordingWriter& writer) {
   }
   for (const RecordedRing& ring : rings_->meta().rings) writer.meta().rings.push_back(ring);
   if (auto text = sys::read_file(instance_.dir() + "/../../printk_formats")) {
-    if (auto kept = sys::write_file(writer.dir() + "/printk_formats", *text); !kept) return kept;
+    if (auto kept = writer.keep("printk_formats", *text); !kept) return kept;
   }
   if (needs_symbols_) {
     // Without rights it shows zeros, and the addresses stay numbers.
     if (auto text = sys::read_file("/proc/kallsyms")) {
-      if (auto kept = sys::write_file(writer.dir() + "/kallsyms", *text); !kept) return kept;
+      if (auto kept = writer.keep("kallsyms", *text); !kept) return kept;
     }
   }
   return writer.save();
@@ -185,7 +185,7 @@ bool KernelRecorder::drain(u32 at, u64 budget) {
 }
 
 void KernelRecorder::learn_names() {
-  for (auto& [number, name] : sys::read_cmdlines(instance_.dir() + "/../../saved_cmdlines")) {
+  for (auto& [number, name] : sys::cmdlines_of(sys::read_file(instance_.dir() + "/../../saved_cmdlines"))) {
     if (number <= 0) continue;
     RingName& thread = threads_[number];
     thread.tid = number;

@@ -94,7 +94,15 @@ int list(const ListOptions& options) {
   json all = json::array();
   bool stale = false, unknown = false;
   int code = exit_ok;
-  for (const std::string& name : Instance::list()) {
+  auto names = Instance::find(false), half_made = Instance::find(true);
+  if (!names) return failed(names.error());
+  for (const std::string& name : half_made ? *half_made : std::vector<std::string>{}) {
+    std::erase(*names, name);
+    table.row({name, "half-made"});
+    all.push_back({{"instance", name}, {"state", "half-made"}});
+    say("half-made: whoever made " + name + " died or found no space; take it away with ringside rm -f " + name);
+  }
+  for (const std::string& name : *names) {
     auto opened = Instance::open(name);
     if (!opened) {
       say(opened.error().sentence);
@@ -137,7 +145,9 @@ int rm(const RmOptions& options) {
   if (names.empty() && !options.stale) throw UsageError{"which instance? Give a name, or --stale"};
   int code = exit_ok;
   if (options.stale) {
-    for (const std::string& name : Instance::list()) {
+    const auto all = Instance::find(false);
+    if (!all) return failed(all.error());
+    for (const std::string& name : *all) {
       auto opened = Instance::open(name);
       if (opened && !(*opened)->has_writers()) names.push_back(name);
     }
@@ -173,7 +183,7 @@ Command add_rm(CLI::App& app) {
   auto options = std::make_shared<RmOptions>();
   CLI::App* c = app.add_subcommand("rm", "remove instances");
   c->add_option("NAME", options->names, "instances");
-  c->add_flag("-f,--force", options->force, "also while somebody writes to it");
+  c->add_flag("-f,--force", options->force, "also while somebody writes to it, or if it was never finished");
   c->add_flag("--stale", options->stale, "all whose writers are gone");
   c->footer(
       "Examples:\n"

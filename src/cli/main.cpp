@@ -30,8 +30,9 @@ int main(int argc, char** argv) {
       "Data goes to stdout, everything else to stderr. Sizes are written 65536, 64k, 8M or 1G, times 10s, 5ms or 3us.\n"
       "An instance is a set of rings in shared memory, with a name; a recording is a directory (ringside.data): meta.json\n"
       "and one file a ring, whose sub-buffers stand back to back. Reading an instance consumes nothing; only record does.\n"
-      "RINGSIDE_ROOT: where instances live (else $XDG_RUNTIME_DIR/ringside, else /dev/shm/ringside-UID). RINGSIDE_INSTANCE:\n"
-      "what a program that uses the library writes to. NO_COLOR: no colours.\n"
+      "RINGSIDE_ROOT: where instances live (else $XDG_RUNTIME_DIR/ringside, else /dev/shm/ringside-UID); nobody but you may write\n"
+      "there. Root works on another user's instance if it is named by its path. RINGSIDE_INSTANCE: what a program that uses the\n"
+      "library writes to. NO_COLOR: no colours.\n"
       "Exit codes: 0 fine, 1 failure (also: something could not be read, or not be recorded), 2 wrong usage, 3 events lost with\n"
       "--fail-on-loss, 4 never triggered; record: its command's code.");
 

@@ -13,6 +13,7 @@
 #include "cli/presets.hpp"
 #include "cli/units.hpp"
 #include "plot/page.hpp"
+#include "sys/beneath.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -83,24 +84,14 @@ plot::Facts facts_of(const Options& options, const Trace& trace) {
   return facts;
 }
 
-// Whole or not at all: beside it first, then in its place.
-result<void> write_file(const std::string& path, std::string_view data) {
-  const std::string beside = path + ".part";
-  const int fd = open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  bool good = fd >= 0;
-  while (good && !data.empty()) {
-    const ssize_t n = write(fd, data.data(), data.size());
-    if (n < 0 && errno == EINTR) continue;
-    good = n > 0;
-    if (good) data.remove_prefix(static_cast<size_t>(n));
-  }
-  int why = errno;
-  if (fd >= 0 && close(fd) != 0 && good) good = false, why = errno;
-  if (good && rename(beside.c_str(), path.c_str()) != 0) good = false, why = errno;
-  if (good) return {};
-  if (fd >= 0) unlink(beside.c_str());
-  return refuse(static_cast<std::errc>(why),
-                path + " cannot be written: " + std::strerror(why) + "; name another with -o FILE.html");
+result<void> write_file(const std::string& path, const std::string& data) {
+  auto file = sys::NewFile::create(path, 0644);
+  result<void> done;
+  if (!file) done = tl::unexpected<Error>(file.error());
+  if (done) done = sys::write_text(file->fd(), path, data);
+  if (done) done = file->put_in_place();
+  if (done) return done;
+  return tl::unexpected<Error>(Error{done.error().code, path + " cannot be written: " + done.error().code.message() + "; name another with -o FILE.html"});
 }
 
 int run(const Options& options) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <thread>
 
@@ -19,6 +20,7 @@
 #include "cli/signals.hpp"
 #include "cli/options.hpp"
 #include "cli/units.hpp"
+#include "sys/beneath.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -193,9 +195,8 @@ result<void> assemble(const Options& options) {
     error.sentence += "; what was recorded is in " + options.out + ": ringside export " + options.out + " --to FILE";
     return tl::unexpected<Error>(error);
   }
-  std::error_code code;
-  std::filesystem::remove_all(options.out, code);
-  if (code) say("cannot remove " + options.out + ": " + code.message());
+  const auto parts = sys::open_parent(options.out);
+  if (!parts || !sys::remove_beneath(parts->dir.get(), parts->name.c_str())) say("cannot remove " + options.out + ": " + std::strerror(errno));
   return {};
 }
 

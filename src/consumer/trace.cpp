@@ -38,14 +38,14 @@ result<void> open_recorded(Trace& trace, Opened& o, Sources& sources) {
   o.doubts = meta->missing.doubts;
   if (!meta->complete) o.doubts.push_back("the recorder did not finish; the closing counters are missing, the events are here");
   for (std::string& doubt : o.doubts) trace.notices.push_back(doubt = dir + ": " + doubt);
-  if (auto texts = sys::read_file(dir + "/printk_formats")) trace.formats.add_strings(*texts);
+  if (auto texts = read_kept(dir, "printk_formats")) trace.formats.add_strings(*texts);
   add_events(trace, o, meta->events);
   for (const RecordedRing& ring : meta->rings) {
     if (!ring.name.kernel) trace.tasks.add_recorded(ring.name, o.ids);
   }
   for (const RingName& thread : meta->threads) trace.tasks.add_recorded(thread, o.ids);
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
-  if (auto names = sys::read_file(dir + "/kallsyms")) trace.formats.symbols().load(std::move(*names));
+  if (auto names = read_kept(dir, "kallsyms")) trace.formats.symbols().load(std::move(*names));
   sources = std::move(*rings);
   o.clock = to_string(meta->clock.kind);
   o.boot = meta->boot;
@@ -339,7 +339,7 @@ void Trace::learn_names(bool living) {
       if (name) add(std::atoi(thread->path().filename().c_str()), *name);
     }
   }
-  for (auto& [tid, name] : sys::read_cmdlines(from->dir() + "/../../saved_cmdlines")) add(tid, std::move(name));
+  for (auto& [tid, name] : sys::cmdlines_of(sys::read_file(from->dir() + "/../../saved_cmdlines"))) add(tid, std::move(name));
 }
 
 result<void> not_the_kernels(const std::string& where) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 
 #include "schema/format_text.hpp"
 #include "source/trace_dat_format.hpp"
-#include "sys/sys.hpp"
+#include "sys/beneath.hpp"
 
 namespace ringside {
 namespace {
@@ -89,14 +90,6 @@ std::string clock_options(const ClockInfo& clock) {
   }
   return out;
 }
-
-// Removes what was not finished.
-struct Unfinished {
-  std::string path;
-  ~Unfinished() {
-    if (!path.empty()) unlink(path.c_str());
-  }
-};
 
 struct Placed {
   u32 cpu = 0;
@@ -224,6 +217,14 @@ class DatWriter {
     return {};
   }
 
+  // Empty: it is not that file.
+  static sys::Fd open_images(const Images& images) {
+    auto file = sys::open_regular(images.path);
+    struct stat st {};
+    const bool same = file && fstat(file->get(), &st) == 0 && st.st_dev == images.device && st.st_ino == images.inode;
+    return same ? std::move(*file) : sys::Fd();
+  }
+
   // Whether a file's sub-buffers can be taken as they lie there.
   static bool sound(const Images& images, const sys::Fd& file, u32 page) {
     if (images.size % page != 0) return false;
@@ -275,8 +276,8 @@ class DatWriter {
       const u64 begin = at_;
       const auto own = ring->counters().subbuf_size;
       const auto images = ring->images();
-      const auto file = images && own == page ? sys::open_regular(images->path) : result<sys::Fd>();
-      if (file && *file && sound(*images, *file, page) && copy(*images, *file)) {
+      const sys::Fd file = images && own == page ? open_images(*images) : sys::Fd();
+      if (file && sound(*images, file, page) && copy(*images, file)) {
         at_ += images->size;
       } else {
         for (;;) {
@@ -326,16 +327,14 @@ result<void> check_ids(const TraceDat& dat) {
 
 result<TraceDatSize> write_trace_dat(const std::string& path, TraceDat& dat) {
   if (auto distinct = check_ids(dat); !distinct) return tl::unexpected<Error>(distinct.error());
-  Unfinished unfinished{path + ".new"};
-  const sys::Fd fd(open(unfinished.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!fd) return fail(errno, "cannot make " + unfinished.path);
+  auto file = sys::NewFile::create(path);
+  if (!file) return tl::unexpected<Error>(file.error());
   u32 page = page_size;
   for (const auto& buffer : dat.buffers) page = std::max(page, DatWriter::page_of(buffer));
-  DatWriter writer(fd.get(), path);
+  DatWriter writer(file->fd(), path);
   auto size = dat.buffers.size() <= 1 ? writer.version_6(dat, page) : writer.version_7(dat, page);
   if (!size) return size;
-  if (rename(unfinished.path.c_str(), path.c_str()) != 0) return fail(errno, "cannot put " + path + " in place");
-  unfinished.path.clear();
+  if (auto placed = file->put_in_place(); !placed) return tl::unexpected<Error>(placed.error());
   return size;
 }
 

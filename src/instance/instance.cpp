@@ -1,10 +1,10 @@
 #include "instance/instance.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fnmatch.h>
-#include <ftw.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/sysinfo.h>
@@ -13,13 +13,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <set>
 #include <sstream>
 
 #include "instance/cpu_rings.hpp"
 #include "instance/ring_file.hpp"
 #include "instance/ring_source.hpp"
 #include "schema/format_text.hpp"
+#include "sys/beneath.hpp"
 
 namespace ringside {
 namespace {
@@ -30,17 +30,6 @@ bool good_name(const std::string& name) {
 }
 
 std::string field_text(const char* text, size_t room) { return std::string(text, strnlen(text, room)); }
-
-result<void> make_directory(const std::string& path, bool may_exist) {
-  if (mkdir(path.c_str(), 0700) == 0) return {};
-  if (errno == EEXIST && may_exist) {
-    struct stat st {};
-    if (lstat(path.c_str(), &st) != 0 || !S_ISDIR(st.st_mode)) return fail(ENOTDIR, path + " is in the way");
-    if (st.st_uid != geteuid()) return fail(EACCES, path + " belongs to another user; set RINGSIDE_ROOT to a directory of your own");
-    return {};
-  }
-  return fail(errno, "cannot make the directory " + path);
-}
 
 result<Geometry> geometry_for(u64 buffer_size, u32 subbuf_size, u32 spares) {
   if (!is_power_of_two(subbuf_size) || subbuf_size < abi::smallest_subbuf || subbuf_size > abi::largest_subbuf)
@@ -70,54 +59,14 @@ result<RingsBecause> choose_rings(const InstanceOptions& o, const Geometry& geom
   return because;
 }
 
-result<void> remove_tree(const std::string& path) {
-  const auto unlink_one = [](const char* at, const struct stat*, int, struct FTW*) { return ::remove(at); };
-  if (nftw(path.c_str(), unlink_one, 16, FTW_DEPTH | FTW_PHYS) != 0) return fail(errno, "cannot remove all of " + path);
-  return {};
-}
-
-// Takes away what did not become whole: nobody could open it.
-class HalfMade {
- public:
-  explicit HalfMade(const std::string& path) : path_(path) {}
-  ~HalfMade() {
-    if (!whole_) (void)remove_tree(path_);
-  }
-  HalfMade(const HalfMade&) = delete;
-  HalfMade& operator=(const HalfMade&) = delete;
-  void whole() { whole_ = true; }
-
- private:
-  const std::string path_;
-  bool whole_ = false;
-};
-
-// What an instance was, or was to become, when whoever made or removed it died or met an error: without its `instance`, nothing but what an
-// instance has.
-bool is_remainder(const std::string& path) {
-  static const std::set<std::string> known{"per_cpu", "events", "set_event", "set_event.new", "gate", "instance", "threads", "saved_cmdlines", "saved_tgids",
-                                           "snapshot", "serving", "socket"};
-  DIR* const dir = opendir(path.c_str());
-  if (dir == nullptr) return false;
-  bool all_known = true, any = path.rfind(Instance::root() + "/", 0) == 0;
-  while (const dirent* entry = readdir(dir)) {
-    const std::string name = entry->d_name;
-    if (name == "." || name == "..") continue;
-    any = true;
-    all_known = all_known && known.count(name) != 0;
-  }
-  closedir(dir);
-  return any && all_known;
-}
-
 // A quarter of RAM, and of the file system what leaves room for the words around the rings: a page that it cannot give is a
 // SIGBUS in the traced program.
-u64 default_budget(const std::string& path) {
+u64 default_budget(int dir) {
   struct sysinfo info {};
   sysinfo(&info);
   const u64 memory = std::max<u64>(u64{info.totalram} * info.mem_unit / 4, u64{256} << 20);
   struct statvfs room {};
-  return statvfs(path.c_str(), &room) == 0 ? std::min<u64>(memory, u64{room.f_bavail} * room.f_frsize / 4 * 3) : memory;
+  return fstatvfs(dir, &room) == 0 ? std::min<u64>(memory, u64{room.f_bavail} * room.f_frsize / 4 * 3) : memory;
 }
 
 }  // namespace
@@ -138,7 +87,7 @@ result<std::string> instance_path(const std::string& wanted) {
   return Instance::root() + "/" + wanted;
 }
 
-InstanceLock::InstanceLock(const std::string& path) noexcept : fd_(::open((path + "/instance").c_str(), O_RDWR | O_CLOEXEC)) {
+InstanceLock::InstanceLock(int dir) noexcept : fd_(sys::open_owned(dir, "instance", O_RDWR)) {
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_len = 1;
@@ -146,13 +95,157 @@ InstanceLock::InstanceLock(const std::string& path) noexcept : fd_(::open((path 
   for (int i = 0; i < 2000 && fd_ && fcntl(fd_.get(), F_OFD_SETLK, &lock) != 0; ++i) usleep(1000);
 }
 
-result<sys::Region> map_instance(const std::string& path, bool writable) {
-  const std::string file = path + "/instance";
-  const sys::Fd fd(::open(file.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW));
-  if (!fd) {
-    if (errno == ENOENT) return fail(errno, "there is no instance at " + path + " (`ringside list` shows those that exist)");
-    return fail(errno, "cannot open " + file);
+namespace {
+
+// Where an instance is, or is to be.
+struct Where {
+  sys::Fd parent;
+  std::string name, path;
+  bool in_root = false;
+};
+
+// `make`: the directory of all instances, if it is missing.
+result<Where> where_is(const std::string& wanted, bool make) {
+  auto path = instance_path(wanted);
+  if (!path) return tl::unexpected(path.error());
+  Where where{{}, wanted, *path, wanted.find('/') == std::string::npos};
+  if (where.in_root) {
+    const std::string root = Instance::root();
+    if (make && mkdir(root.c_str(), 0700) != 0 && errno != EEXIST) return fail(errno, "cannot make the directory " + root);
+    auto parent = sys::open_trusted(root, sys::Role::root);
+    if (!parent) return tl::unexpected(parent.error());
+    where.parent = std::move(*parent);
+    return where;
   }
+  auto entry = sys::open_parent(wanted);
+  if (!entry) return tl::unexpected(entry.error());
+  if (entry->name == ".") return refuse(std::errc::invalid_argument, wanted + " is no name for an instance: write its path in full");
+  where.parent = std::move(entry->dir);
+  where.name = std::move(entry->name);
+  return where;
+}
+
+bool is_magic(int dir) noexcept {
+  const sys::Fd fd = sys::open_beneath(dir, "instance", O_RDONLY);
+  u64 magic = 0;
+  return fd && pread(fd.get(), &magic, sizeof magic, 0) == sizeof magic && magic == instance_magic;
+}
+
+// What an instance is made of, in the order in which it is made; then what comes later. Nothing else may be in one that was never finished.
+bool is_part_of_instance(const std::string& name) {
+  for (const char* part : {"per_cpu", "events", "set_event", "gate", "instance", "threads", "set_event.new", "saved_cmdlines", "saved_tgids", "serving", "socket", "snapshot"})
+    if (name == part) return true;
+  return false;
+}
+
+// Left by a maker that died, or ran out of space, before instances were made under another name; or by somebody who cut its file.
+bool is_half_made(int dir) {
+  if (is_magic(dir)) return false;
+  const auto names = sys::names_in(dir);
+  return names && std::all_of(names->begin(), names->end(), is_part_of_instance);
+}
+
+// An instance is made under another name, locked by its maker, and gets its own when it is whole.
+constexpr std::string_view being_made = ".new-";
+
+bool is_being_made(const std::string& name, const std::string& as) {
+  const size_t at = name.rfind(being_made);
+  if (name[0] != '.' || at == std::string::npos || name.size() != at + being_made.size() + 16) return false;
+  return name.find_first_not_of("0123456789abcdef", at + being_made.size()) == std::string::npos && (as.empty() || name.compare(1, at - 1, as) == 0);
+}
+
+std::string unfinished_name(const std::string& name) {
+  u64 random = 0;
+  (void)!getrandom(&random, sizeof random, 0);
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(random));
+  return "." + name + std::string(being_made) + digits;
+}
+
+struct Unfinished {
+  sys::Fd dir;  // the lock is held as long as this is open
+  std::string name;
+};
+
+bool is_named(int parent, const std::string& name, int dir) noexcept {
+  struct stat st {}, named {};
+  return fstat(dir, &st) == 0 && fstatat(parent, name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 && st.st_dev == named.st_dev && st.st_ino == named.st_ino;
+}
+
+result<Unfinished> begin_instance(const Where& where) {
+  for (int tries = 0; tries < 100; ++tries) {
+    Unfinished made{{}, unfinished_name(where.name)};
+    if (mkdirat(where.parent.get(), made.name.c_str(), 0700) != 0) {
+      if (errno == EEXIST) continue;
+      return fail(errno, "cannot make the instance " + where.path);
+    }
+    made.dir = sys::open_beneath(where.parent.get(), made.name.c_str(), O_RDONLY | O_DIRECTORY);
+    // Somebody who sweeps may have come before the lock.
+    if (!made.dir) continue;
+    if (flock(made.dir.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) continue;
+    if (!is_named(where.parent.get(), made.name, made.dir.get())) continue;
+    if (auto ours = sys::judge(made.dir.get(), where.path, sys::Role::root); !ours) return tl::unexpected(ours.error());
+    return made;
+  }
+  return fail(EBUSY, "cannot make the instance " + where.path);
+}
+
+// Removes what makers and removers left that died: their locks are free, and the names are still those that they gave. as: of this name only. Was
+// there any?
+bool sweep(int parent, const std::string& as) {
+  bool any = false;
+  const auto names = sys::names_in(parent);
+  for (const std::string& name : names ? *names : std::vector<std::string>{}) {
+    if (!is_being_made(name, as)) continue;
+    const sys::Fd dir = sys::open_beneath(parent, name.c_str(), O_RDONLY | O_DIRECTORY);
+    if (!dir || !sys::judge(dir.get(), name, sys::Role::root) || flock(dir.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    if (is_named(parent, name, dir.get())) any = sys::remove_opened(parent, name.c_str(), dir.get()) || any;
+  }
+  return any;
+}
+
+// First it gets a name of that kind: whoever writes there finds it gone and makes nothing more in it, and if this process dies, the next one sweeps.
+result<void> take_away(const Where& where, int dir) {
+  const int parent = where.parent.get();
+  const std::string away = unfinished_name(where.name);
+  const sys::Fd held = sys::open_beneath(dir, ".", O_RDONLY | O_DIRECTORY);
+  if (!held) return fail(errno, "cannot remove " + where.path);
+  (void)flock(held.get(), LOCK_EX | LOCK_NB);  // its maker may still have it, and lets go soon: then somebody who sweeps may help
+  if (renameat2(parent, where.name.c_str(), parent, away.c_str(), RENAME_NOREPLACE) != 0) return fail(errno, "cannot remove " + where.path);
+  if (!is_named(parent, away, dir)) {
+    (void)renameat2(parent, away.c_str(), parent, where.name.c_str(), RENAME_NOREPLACE);
+    return refuse(std::errc::device_or_resource_busy, "cannot remove " + where.path + ": something else has its name by now");
+  }
+  for (int tries = 0;; ++tries) {
+    if (sys::remove_opened(parent, away.c_str(), dir)) return {};
+    // Somebody was about to make a file.
+    if ((errno != ENOTEMPTY && errno != EEXIST) || tries == 100) return fail(errno, "cannot remove all of " + where.path + ", " + away + " is left of it");
+  }
+}
+
+const char* const never_finished = " was never finished (whoever made it died or found no space): `ringside rm -f ";
+
+}  // namespace
+
+result<sys::Fd> open_instance_directory(const std::string& wanted) {
+  auto path = instance_path(wanted);
+  if (!path) return tl::unexpected(path.error());
+  if (wanted.find('/') != std::string::npos) return sys::open_trusted(*path, sys::Role::instance);
+  auto where = where_is(wanted, false);
+  if (!where) return tl::unexpected(where.error());
+  sys::Fd dir = sys::open_beneath(where->parent.get(), where->name.c_str(), O_PATH | O_DIRECTORY);
+  if (!dir) return sys::fail_beneath(errno, "cannot open " + *path);
+  if (auto good = sys::judge(dir.get(), *path, sys::Role::instance); !good) return tl::unexpected(good.error());
+  return result<sys::Fd>(std::move(dir));
+}
+
+result<sys::Region> map_instance(int dir, const std::string& path, bool writable) {
+  const std::string file = path + "/instance";
+  const sys::Fd fd = sys::open_owned(dir, "instance", writable ? O_RDWR : O_RDONLY);
+  const int error = errno;
+  if ((fd || error == ENOENT) && is_half_made(dir)) return refuse(std::errc::invalid_argument, path + never_finished + path + "` removes it");
+  if (!fd && error == ENOENT) return fail(error, "there is no instance at " + path + " (`ringside list` shows those that exist)");
+  if (!fd) return sys::fail_beneath(error, "cannot open " + file);
   auto region = sys::Region::map(fd.get(), instance_file_size, writable, file);
   if (!region) return region;
   const auto& c = *reinterpret_cast<const InstanceControl*>(region->data());
@@ -176,8 +269,8 @@ ClockInfo clock_of(const InstanceControl& c) noexcept {
   return info;
 }
 
-result<std::vector<std::string>> read_patterns(const std::string& path) {
-  const auto text = sys::read_file(path + "/set_event");
+result<std::vector<std::string>> read_patterns(int dir) {
+  const auto text = sys::read_owned(dir, "set_event");
   if (!text && text.error().code != std::errc::no_such_file_or_directory) return tl::unexpected(text.error());
   std::vector<std::string> patterns;
   std::istringstream lines(text ? *text : "");
@@ -244,16 +337,64 @@ u32 claim_number(const InstanceWords& words, Member who) {
   return claim_new_ring(words, who);
 }
 
-result<void> make_cpu_rings(const std::string& path, const InstanceWords& words, const Geometry& geometry) {
-  const sys::Fd dir(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+result<void> make_cpu_rings(int dir, const std::string& path, const InstanceWords& words, const Geometry& geometry) {
   const u32 nr = possible_cpus();
+  if (!sys::populate(&words.ring(0), nr * sizeof(RingEntry))) return fail(ENOSPC, "cannot make rings in " + path);
   for (u32 cpu = 0; cpu < nr; ++cpu) {
-    if (!make_cpu_ring(dir.get(), folder_of(cpu), *words.control, geometry)) return fail(errno, "cannot make the ring of CPU " + std::to_string(cpu) + " in " + path);
+    if (!make_cpu_ring(dir, folder_of(cpu), *words.control, geometry)) return fail(errno, "cannot make the ring of CPU " + std::to_string(cpu) + " in " + path);
     introduce_cpu_ring(words.ring(cpu), cpu, 0, geometry, RingState::live);
   }
   words.control->cpu_rings = nr;
   words.control->nr_rings = nr;
   return {};
+}
+
+// Into an empty directory. `path`: what it will be called. Answers the members, of whom this process is the maker.
+result<std::shared_ptr<Members>> fill_instance(int dir, const std::string& path, const InstanceOptions& o, RingsBecause because) {
+  for (const char* folder : {"per_cpu", "events"})
+    if (!sys::make_owned_directory(dir, folder)) return fail(errno, "cannot make " + path + "/" + folder);
+  std::string patterns;
+  for (const std::string& p : o.events) patterns += p + "\n";
+  for (auto& [file, text] : {std::pair<const char*, std::string>{"set_event", patterns},
+                             {"events/header_page", header_page_text(o.subbuf_size)},
+                             {"events/header_event", std::string(header_event_text())},
+                             {"gate", std::string(gate_bytes, '\0')}})
+    if (auto done = sys::write_owned(dir, file, text); !done) return tl::unexpected(done.error());
+  const std::string file = path + "/instance";
+  const sys::Fd fd = sys::open_owned(dir, "instance", O_RDWR | O_CREAT);
+  if (!fd) return fail(errno, "cannot make " + file);
+  if (ftruncate(fd.get(), static_cast<off_t>(instance_file_size)) != 0) return fail(errno, "cannot size " + file);
+  auto region = sys::Region::map(fd.get(), instance_file_size, true, file);
+  if (!region) return tl::unexpected(region.error());
+  if (!sys::populate(region->data(), sizeof(InstanceControl))) return fail(ENOSPC, "cannot make " + file);
+  auto& c = *reinterpret_cast<InstanceControl*>(region->data());
+  const ClockInfo clock = calibrate(o.clock);
+  c.version = instance_version;
+  c.header_bytes = sizeof c;
+  const u32 spares = o.spares + (because == RingsBecause::can ? 1 : 0);  // one for Reader::give_back
+  c.sizes = pack_sizes(must(geometry_for(o.buffer_size, o.subbuf_size, spares)));
+  c.spares = spares;
+  c.mode = o.overwrite ? 0 : 1;
+  c.clock_kind = static_cast<u32>(clock.kind);
+  c.clock_mult = clock.mult;
+  c.clock_shift = clock.shift;
+  c.clock_base_ticks = clock.base_ticks;
+  c.clock_base_ns = clock.base_ns;
+  c.budget = o.budget != 0 ? o.budget : default_budget(dir);
+  c.pid_namespace = sys::pid_namespace();
+  c.boot = sys::boot_hash();
+  c.created_ns = sys::now_ns();
+  c.rings_because = static_cast<u32>(because);
+  // Without it threads of CPUs' rings and of other PID namespaces have no names; beyond RLIMIT_FSIZE there can be none.
+  const sys::Fd threads = sys::open_owned(dir, "threads", O_RDWR | O_CREAT);
+  if (threads && sys::may_grow_to(threads_file_size)) (void)!ftruncate(threads.get(), static_cast<off_t>(threads_file_size));
+  if (because == RingsBecause::can)
+    if (auto made = make_cpu_rings(dir, path, {&c}, geometry_of(c)); !made) return tl::unexpected(made.error());
+  auto members = Members::open(dir);
+  if (!members) return members;
+  c.creator = (*members)->join(role::maker);
+  __atomic_store_n(&c.magic, instance_magic, __ATOMIC_RELEASE);
+  return members;
 }
 
 }  // namespace
@@ -268,109 +409,90 @@ result<std::unique_ptr<Instance>> Instance::create(const InstanceOptions& o) {
     return refuse(std::errc::not_supported, "the time stamp counter of this machine is not invariant: use the clock mono");
   const auto because = choose_rings(o, geometry);
   if (!because) return tl::unexpected(because.error());
-  if (o.name.find('/') == std::string::npos)
-    if (auto made = make_directory(root(), true); !made) return tl::unexpected(made.error());
-  if (mkdir(path->c_str(), 0700) != 0) {
-    if (errno == EEXIST) return fail(errno, "the instance " + o.name + " exists (`ringside rm " + o.name + "` removes it)");
-    return fail(errno, "cannot make the instance " + *path);
-  }
-  HalfMade half_made(*path);
-  // The directory fills up, and `instance` gets its magic last: until then nobody can open it.
-  for (const char* folder : {"/per_cpu", "/events"})
-    if (auto made = make_directory(*path + folder, true); !made) return tl::unexpected(made.error());
-  std::string patterns;
-  for (const std::string& p : o.events) patterns += p + "\n";
-  for (auto& [file, text] : {std::pair<const char*, std::string>{"/set_event", patterns},
-                             {"/events/header_page", header_page_text(o.subbuf_size)},
-                             {"/events/header_event", std::string(header_event_text())},
-                             {"/gate", std::string(gate_bytes, '\0')}})
-    if (auto done = sys::write_file(*path + file, text); !done) return tl::unexpected(done.error());
-  const std::string file = *path + "/instance";
-  {
-    const sys::Fd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    if (!fd) return fail(errno, "cannot make " + file);
-    if (ftruncate(fd.get(), static_cast<off_t>(instance_file_size)) != 0) return fail(errno, "cannot size " + file);
-    auto region = sys::Region::map(fd.get(), instance_file_size, true, file);
-    if (!region) return tl::unexpected(region.error());
-    auto& c = *reinterpret_cast<InstanceControl*>(region->data());
-    const ClockInfo clock = calibrate(o.clock);
-    c.version = instance_version;
-    c.header_bytes = sizeof c;
-    const u32 spares = o.spares + (*because == RingsBecause::can ? 1 : 0);  // one for Reader::give_back
-    c.sizes = pack_sizes(must(geometry_for(o.buffer_size, o.subbuf_size, spares)));
-    c.spares = spares;
-    c.mode = o.overwrite ? 0 : 1;
-    c.clock_kind = static_cast<u32>(clock.kind);
-    c.clock_mult = clock.mult;
-    c.clock_shift = clock.shift;
-    c.clock_base_ticks = clock.base_ticks;
-    c.clock_base_ns = clock.base_ns;
-    c.budget = o.budget != 0 ? o.budget : default_budget(*path);
-    c.pid_namespace = sys::pid_namespace();
-    c.boot = sys::boot_hash();
-    c.created_ns = sys::now_ns();
-    c.rings_because = static_cast<u32>(*because);
-    // Without it threads of CPUs' rings and of other PID namespaces have no names; beyond RLIMIT_FSIZE there can be none.
-    const sys::Fd threads(::open((*path + "/threads").c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    if (threads && sys::may_grow_to(threads_file_size)) (void)!ftruncate(threads.get(), static_cast<off_t>(threads_file_size));
-    if (*because == RingsBecause::can) {
-      if (auto made = make_cpu_rings(*path, {&c}, geometry_of(c)); !made) return tl::unexpected(made.error());
-    }
-    auto members = Members::open(sys::Fd(::open(path->c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)).get());
+  auto where = where_is(o.name, true);
+  if (!where) return tl::unexpected(where.error());
+  const int parent = where->parent.get();
+  sweep(parent, where->in_root ? "" : where->name);
+  const auto exists = [&]() -> tl::unexpected<Error> {
+    const sys::Fd there = sys::open_beneath(parent, where->name.c_str(), O_PATH | O_DIRECTORY);
+    if (there && is_half_made(there.get())) return fail(EEXIST, "the instance " + o.name + never_finished + o.name + "` removes it");
+    return fail(EEXIST, "the instance " + o.name + " exists (`ringside rm " + o.name + "` removes it)");
+  };
+  struct stat st {};
+  if (fstatat(parent, where->name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0) return exists();
+  auto unfinished = begin_instance(*where);
+  if (!unfinished) return tl::unexpected(unfinished.error());
+  const auto fill = [&]() -> result<std::unique_ptr<Instance>> {
+    auto members = fill_instance(unfinished->dir.get(), where->path, o, *because);
     if (!members) return tl::unexpected(members.error());
-    c.creator = (*members)->join(role::maker);
-    __atomic_store_n(&c.magic, instance_magic, __ATOMIC_RELEASE);
-    auto opened = open(*path, std::move(*members));
-    if (opened) half_made.whole();
-    return opened;
-  }
+    sys::Fd dir = sys::open_beneath(unfinished->dir.get(), ".", O_PATH | O_DIRECTORY);
+    if (!dir) return fail(errno, "cannot open " + *path);
+    auto instance = open(*path, std::move(dir), std::move(*members));
+    if (!instance) return instance;
+    if (renameat2(parent, unfinished->name.c_str(), parent, where->name.c_str(), RENAME_NOREPLACE) == 0) return instance;
+    if (errno == EEXIST) return exists();
+    return fail(errno, "cannot make the instance " + *path);
+  };
+  auto made = fill();
+  if (made) return made;
+  (void)sys::remove_opened(parent, unfinished->name.c_str(), unfinished->dir.get());
+  return made;
 }
 
-result<std::unique_ptr<Instance>> Instance::open(const std::string& wanted) { return open(wanted, nullptr); }
-
-// members: of the instance, if whoever opens it has a seat already.
-result<std::unique_ptr<Instance>> Instance::open(const std::string& wanted, std::shared_ptr<Members> members) {
+result<std::unique_ptr<Instance>> Instance::open(const std::string& wanted) {
   auto path = instance_path(wanted);
   if (!path) return tl::unexpected(path.error());
+  auto dir = open_instance_directory(wanted);
+  if (!dir && dir.error().code == std::errc::no_such_file_or_directory)
+    return fail(ENOENT, "there is no instance at " + *path + " (`ringside list` shows those that exist)");
+  if (!dir) return tl::unexpected(dir.error());
+  return open(*path, std::move(*dir), nullptr);
+}
+
+result<std::unique_ptr<Instance>> Instance::open(const std::string& path, sys::Fd dir, std::shared_ptr<Members> members) {
   sys::guard_mappings();
-  auto region = map_instance(*path, true);
+  auto region = map_instance(dir.get(), path, true);
   if (!region) return tl::unexpected(region.error());
-  sys::Fd dir(::open(path->c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!dir) return fail(errno, "cannot open " + *path);
   if (members == nullptr) {
     auto opened = Members::open(dir.get());
     if (!opened) return tl::unexpected(opened.error());
     members = std::move(*opened);
   }
   std::unique_ptr<Instance> instance(new Instance(std::move(*region), std::move(dir), std::move(members)));
-  instance->path_ = *path;
-  instance->name_ = path->substr(path->find_last_of('/') + 1);
+  instance->path_ = path;
+  instance->name_ = path.substr(path.find_last_of('/') + 1);
   instance->clock_ = clock_of(*instance->words_.control);
-  instance->threads_ = sys::Fd(openat(instance->dir_.get(), "threads", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  instance->threads_ = sys::open_owned(instance->dir_.get(), "threads", O_RDONLY);
   instance->pid_namespace_ = instance->control().boot == sys::boot_hash() ? sys::pid_namespace() : 0;
   return instance;
 }
 
 Instance::~Instance() = default;
 
-std::vector<std::string> Instance::list() {
-  std::vector<std::string> names;
-  if (DIR* dir = opendir(root().c_str())) {
-    while (const dirent* entry = readdir(dir)) {
-      struct stat st {};
-      if (entry->d_name[0] != '.' && stat((root() + "/" + entry->d_name + "/instance").c_str(), &st) == 0) names.emplace_back(entry->d_name);
-    }
-    closedir(dir);
+result<std::vector<std::string>> Instance::find(bool half_made) {
+  std::vector<std::string> found;
+  const auto parent = sys::open_trusted(root(), sys::Role::root);
+  if (!parent && parent.error().code == std::errc::no_such_file_or_directory) return found;
+  if (!parent) return tl::unexpected(parent.error());
+  sweep(parent->get(), "");
+  auto names = sys::names_in(parent->get());
+  if (!names) return tl::unexpected(names.error());
+  for (std::string& name : *names) {
+    const sys::Fd dir = name[0] != '.' ? sys::open_beneath(parent->get(), name.c_str(), O_PATH | O_DIRECTORY) : sys::Fd();
+    struct stat st {};
+    if (dir && (half_made ? is_half_made(dir.get()) : fstatat(dir.get(), "instance", &st, AT_SYMLINK_NOFOLLOW) == 0)) found.push_back(std::move(name));
   }
-  std::sort(names.begin(), names.end());
-  return names;
+  std::sort(found.begin(), found.end());
+  return found;
 }
+
+std::vector<std::string> Instance::list() { return find(false).value_or(std::vector<std::string>{}); }
 
 namespace {
 
 // Is the server there that counts who maps the rings? What one that was killed has counted is nobody.
-bool is_served(const std::string& path) {
-  const sys::Fd fd(::open((path + "/serving").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+bool is_served(int dir) {
+  const sys::Fd fd = sys::open_owned(dir, "serving", O_RDWR);
   struct flock whole {};
   whole.l_type = F_WRLCK;
   return fd && fcntl(fd.get(), F_OFD_GETLK, &whole) == 0 && whole.l_type != F_UNLCK;
@@ -379,18 +501,27 @@ bool is_served(const std::string& path) {
 }  // namespace
 
 result<void> Instance::remove(const std::string& name, bool force) {
-  auto path = instance_path(name);
-  if (!path) return tl::unexpected(path.error());
-  struct stat st {};
-  if (stat((*path + "/instance").c_str(), &st) != 0) {
-    const int error = errno;
-    return error == ENOENT && is_remainder(*path) ? remove_tree(*path) : fail(error, "there is no instance " + name);
+  auto where = where_is(name, false);
+  if (!where && where.error().code == std::errc::no_such_file_or_directory) return fail(ENOENT, "there is no instance " + name);
+  if (!where) return tl::unexpected(where.error());
+  const int parent = where->parent.get();
+  const bool swept = sweep(parent, where->name);  // it may have been removed but for that
+  const sys::Fd dir = sys::open_beneath(parent, where->name.c_str(), O_PATH | O_DIRECTORY);
+  if (!dir && errno == ENOENT) return swept ? result<void>() : fail(ENOENT, "there is no instance " + name);
+  if (!dir) return sys::fail_beneath(errno, "cannot remove " + where->path);
+  if (auto good = sys::judge(dir.get(), where->path, sys::Role::instance); !good) return good;
+  if (!is_magic(dir.get())) {
+    if (!is_half_made(dir.get())) return fail(ENOENT, "there is no instance " + name);
+    if (!force) return refuse(std::errc::no_such_file_or_directory, "the instance " + name + never_finished + name + "` removes it");
   }
-  if (auto opened = open(name); opened && !force && (*opened)->has_writers())
-    return refuse(std::errc::device_or_resource_busy, "the instance " + name + " is being written to (--force removes it all the same)");
-  if (auto opened = open(name); opened && !force)
-    if (auto free = (*opened)->unmapped("it cannot be removed"); !free) return free;
-  return remove_tree(*path);
+  if (!force) {
+    if (auto opened = open(name); opened) {
+      if ((*opened)->has_writers())
+        return refuse(std::errc::device_or_resource_busy, "the instance " + name + " is being written to (--force removes it all the same)");
+      if (auto free = (*opened)->unmapped("it cannot be removed"); !free) return free;
+    }
+  }
+  return take_away(*where, dir.get());
 }
 
 std::vector<EventInfo> Instance::events() const {
@@ -401,7 +532,7 @@ std::vector<EventInfo> Instance::events() const {
     if (__atomic_load_n(&e.known, __ATOMIC_ACQUIRE) == 0) continue;
     EventInfo info{static_cast<u16>(abi::event_id(id)), field_text(e.system, sizeof e.system), field_text(e.name, sizeof e.name), "",
                    __atomic_load_n(&e.enabled, __ATOMIC_RELAXED) != 0};
-    if (auto text = sys::read_file(path_ + "/events/" + info.system + "/" + info.name + "/format")) info.format = std::move(*text);
+    if (auto text = read("events/" + info.system + "/" + info.name + "/format")) info.format = std::move(*text);
     all.push_back(std::move(info));
   }
   return all;
@@ -410,33 +541,35 @@ std::vector<EventInfo> Instance::events() const {
 namespace {
 
 // Behind all others, without the earlier lines that it makes void: whoever switches an event on and off all day leaves one line.
-result<void> add_pattern(const std::string& file, const std::string& pattern, bool on) {
+result<void> add_pattern(int dir, const std::string& pattern, bool on) {
   const std::string line = (on ? "" : "!") + pattern + "\n";
-  auto before = sys::read_file(file);
+  auto before = sys::read_owned(dir, "set_event");
   if (!before && before.error().code != std::errc::no_such_file_or_directory) return tl::unexpected(before.error());
   std::string kept;
   std::istringstream lines(before ? *before : "");
   for (std::string one; std::getline(lines, one);)
     if (pattern != "*:*" && !one.empty() && one.substr(one[0] == '!' ? 1 : 0) != pattern) kept += one + "\n";
-  if (before && kept.size() == before->size()) return sys::write_file(file, line, true);
-  if (auto done = sys::write_file(file + ".new", kept + line); !done) return done;
-  if (rename((file + ".new").c_str(), file.c_str()) != 0) return fail(errno, "cannot replace " + file);
+  if (before && kept.size() == before->size()) return sys::write_owned(dir, "set_event", line, true);
+  if (auto done = sys::write_owned(dir, "set_event.new", kept + line); !done) return done;
+  if (renameat(dir, "set_event.new", dir, "set_event") != 0) return fail(errno, "cannot replace set_event");
   return {};
 }
 
 }  // namespace
 
+result<std::string> Instance::read(const std::string& file) const { return sys::read_owned(dir_.get(), file); }
+
 result<u32> Instance::enable(const std::string& glob, bool on) {
   if (glob.empty() || glob.find('\n') != std::string::npos || glob[0] == '!')
     return refuse(std::errc::invalid_argument, "'" + glob + "' is no event pattern: write SYSTEM:EVENT, with * and ? as wildcards");
   const std::string pattern = glob.find(':') == std::string::npos ? glob + ":*" : glob;
-  const InstanceLock lock(path_);
-  if (auto done = add_pattern(path_ + "/set_event", pattern, on); !done) return tl::unexpected(done.error());
-  const sys::Fd fd(::open((path_ + "/gate").c_str(), O_RDWR | O_CLOEXEC));
-  if (!fd) return fail(errno, "cannot open " + path_ + "/gate");
+  const InstanceLock lock(dir_.get());
+  if (auto done = add_pattern(dir_.get(), pattern, on); !done) return tl::unexpected(done.error());
+  const sys::Fd fd = sys::open_owned(dir_.get(), "gate", O_RDWR);
+  if (!fd) return sys::fail_beneath(errno, "cannot open " + path_ + "/gate");
   auto gate = sys::Region::map(fd.get(), gate_bytes, true, path_ + "/gate");
   if (!gate) return tl::unexpected(gate.error());
-  auto patterns = read_patterns(path_);
+  auto patterns = read_patterns(dir_.get());
   if (!patterns) return tl::unexpected(patterns.error());
   apply_patterns(*patterns, words_, gate->data());
   u32 matched = 0;
@@ -570,7 +703,7 @@ std::vector<RingName> Instance::threads() const {
 }
 
 std::vector<std::pair<i32, std::string>> Instance::tasks() const {
-  auto all = sys::read_cmdlines(path_ + "/saved_cmdlines");
+  auto all = sys::cmdlines_of(read("saved_cmdlines"));
   for (RingName& thread : threads()) all.emplace_back(thread.tid, std::move(thread.task));
   return all;
 }
@@ -608,7 +741,7 @@ result<void> Instance::reset() {
 
 result<void> Instance::unmapped(const char* what) {
   for (const RingInfo& r : rings())
-    if (auto ring = look(r.name.ring); ring && ring->mapped() && is_served(path_))
+    if (auto ring = look(r.name.ring); ring && ring->mapped() && is_served(dir_.get()))
       return refuse(std::errc::device_or_resource_busy, "ring " + std::to_string(r.name.ring) + " is mapped by a reader: " + what + " before the reader is gone");
   return {};
 }
@@ -617,7 +750,7 @@ result<void> Instance::resize(u64 buffer_size, u32 subbuf_size) {
   const auto sized = geometry_for(buffer_size, subbuf_size, words_.control->spares);
   if (!sized) return tl::unexpected(sized.error());
   if (*sized == geometry()) return {};
-  const InstanceLock lock(path_);
+  const InstanceLock lock(dir_.get());
   if (auto free = unmapped("it cannot be resized"); !free) return free;
   __atomic_store_n(&words_.control->sizes, pack_sizes(*sized), __ATOMIC_SEQ_CST);  // before the looks: see introduce
   for (const RingInfo& r : rings()) {
@@ -629,71 +762,100 @@ result<void> Instance::resize(u64 buffer_size, u32 subbuf_size) {
     const u32 number = claim_number(words_, members_->join(role::reader));
     if (number >= most_rings) return refuse(std::errc::no_space_on_device, "the instance has " + std::to_string(most_rings) + " rings with unread events: read them first");
     const auto cpu = static_cast<u32>(r.name.cpu);
-    if (auto done = renew(cpu, *sized, "per_cpu/cpu" + std::to_string(number)); !done) return done;
+    if (auto done = renew(cpu, *sized, "per_cpu", number); !done) return done;
     introduce_cpu_ring(words_.ring(number), cpu, ~static_cast<u32>(r.name.tid), *sized, RingState::retired);
   }
   return {};
 }
 
-result<void> Instance::renew(u32 cpu, const Geometry& geometry, const std::string& to) {
-  const std::string fresh = "per_cpu/.fresh" + std::to_string(getpid()), place = "per_cpu/cpu" + std::to_string(cpu);
+result<void> Instance::renew(u32 cpu, const Geometry& geometry, const char* to, u32 number) {
+  const std::string fresh = ".fresh" + std::to_string(getpid()), place = "cpu" + std::to_string(cpu), name = "cpu" + std::to_string(number);
   auto old = look_at(dir_.get(), cpu, geometry, members_);
   if (!old) return tl::unexpected(old.error());
-  if (!make_cpu_ring(dir_.get(), fresh + "/", *words_.control, geometry)) return fail(errno, "cannot make a ring of CPU " + std::to_string(cpu));
+  if (!make_cpu_ring(dir_.get(), "per_cpu/" + fresh + "/", *words_.control, geometry)) return fail(errno, "cannot make a ring of CPU " + std::to_string(cpu));
+  const sys::Fd rings = sys::open_owned(dir_.get(), "per_cpu", O_PATH | O_DIRECTORY), aside = sys::open_owned(dir_.get(), to, O_PATH | O_DIRECTORY);
+  if (!rings || !aside) return sys::fail_beneath(errno, "cannot open " + path_ + "/" + to);
   // A writer that maps its CPU's ring finds one or the other.
-  const int d = dir_.get();
-  const bool there = faccessat(d, to.c_str(), F_OK, 0) == 0;  // a ring that gave its memory back
-  if (renameat2(d, fresh.c_str(), d, place.c_str(), RENAME_EXCHANGE) != 0 || renameat2(d, fresh.c_str(), d, to.c_str(), there ? RENAME_EXCHANGE : 0) != 0)
-    return fail(errno, "cannot put a fresh ring in the place of " + path_ + "/" + place);
-  if (there) {
-    for (const char* file : {"/ring", "/trace_pipe_raw"}) unlinkat(d, (fresh + file).c_str(), 0);
-    unlinkat(d, fresh.c_str(), AT_REMOVEDIR);
-  }
+  const bool there = faccessat(aside.get(), name.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;  // a ring that gave its memory back
+  if (renameat2(rings.get(), fresh.c_str(), rings.get(), place.c_str(), RENAME_EXCHANGE) != 0 ||
+      renameat2(rings.get(), fresh.c_str(), aside.get(), name.c_str(), there ? RENAME_EXCHANGE : 0) != 0)
+    return fail(errno, "cannot put a fresh ring in the place of " + path_ + "/per_cpu/" + place);
+  if (there) (void)sys::remove_beneath(rings.get(), fresh.c_str());
   RingEntry& entry = words_.ring(cpu);
   introduce_cpu_ring(entry, cpu, ~entry.tid + 1, geometry, RingState::live);
   old->give_up();  // from here on its writers take the fresh one; what they were at lands in the old one
   return {};
 }
 
+namespace {
+
+// A format never changes: the snapshot's are hard links.
+result<void> link_formats(int from, int to, const std::vector<EventInfo>& events) {
+  const auto link = [&](const std::string& folder, const char* file) -> result<void> {
+    const sys::Fd here = sys::open_owned(from, folder.c_str(), O_PATH | O_DIRECTORY), there = sys::open_owned(to, folder.c_str(), O_PATH | O_DIRECTORY);
+    if (linkat(here.get(), file, there.get(), file, 0) == 0 || errno == ENOENT) return {};
+    return sys::copy_owned(here.get(), file, there.get(), file);
+  };
+  for (const char* file : {"header_page", "header_event"})
+    if (auto linked = link("events", file); !linked) return linked;
+  for (const EventInfo& e : events) {
+    const std::string system = "events/" + e.system, event = system + "/" + e.name;
+    for (const std::string& folder : {system, event})
+      if (!sys::make_owned_directory(to, folder.c_str())) return sys::fail_beneath(errno, "cannot make snapshot/" + folder);
+    for (const char* file : {"id", "format"})
+      if (auto linked = link(event, file); !linked) return linked;
+  }
+  return {};
+}
+
+}  // namespace
+
+bool Instance::has_snapshot() const { return static_cast<bool>(sys::open_owned(dir_.get(), "snapshot/instance", O_RDONLY)); }
+
+result<void> Instance::drop_snapshot() {
+  if (!sys::remove_beneath(dir_.get(), "snapshot")) return sys::fail_beneath(errno, "cannot remove all of " + path_ + "/snapshot");
+  return {};
+}
+
 result<std::string> Instance::snapshot() {
   const char* const no_copy = "no snapshot can be taken";
   if (auto free = unmapped(no_copy); !free) return tl::unexpected(free.error());
+  if (auto gone = drop_snapshot(); !gone) return tl::unexpected(gone.error());
   const std::string to = path_ + "/snapshot";
-  if (access(to.c_str(), F_OK) == 0)
-    if (auto gone = remove(to, true); !gone) return tl::unexpected(gone.error());
-  for (const char* folder : {"", "/per_cpu"})
-    if (auto made = make_directory(to + folder, true); !made) return tl::unexpected(made.error());
-  if (symlink("../events", (to + "/events").c_str()) != 0) return fail(errno, "cannot make " + to + "/events");
+  for (const char* folder : {"snapshot", "snapshot/per_cpu", "snapshot/events"})
+    if (!sys::make_owned_directory(dir_.get(), folder)) return sys::fail_beneath(errno, "cannot make " + path_ + "/" + folder);
+  const sys::Fd copy = sys::open_owned(dir_.get(), "snapshot", O_PATH | O_DIRECTORY);
+  if (!copy) return sys::fail_beneath(errno, "cannot open " + to);
+  if (auto linked = link_formats(dir_.get(), copy.get(), events()); !linked) return tl::unexpected(linked.error());
   const auto all = rings();
-  const InstanceLock lock(path_);
+  const InstanceLock lock(dir_.get());
   for (const RingInfo& r : all) {
     auto ring = look(r.name.ring);
     if (!ring) return tl::unexpected(ring.error());
-    const std::string folder = "/per_cpu/cpu" + std::to_string(r.name.ring);
+    const std::string folder = "per_cpu/cpu" + std::to_string(r.name.ring);
     if (r.name.cpu >= 0 && r.live) {
       if (!ring->lock()) return refuse(std::errc::device_or_resource_busy, "the ring is being read by another process");
-      auto renewed = renew(r.name.ring, geometry(), "snapshot" + folder);
+      auto renewed = renew(r.name.ring, geometry(), "snapshot/per_cpu", r.name.ring);
       ring->unlock();
       if (!renewed) return tl::unexpected(renewed.error());
       continue;
     }
-    if (auto made = make_directory(to + folder, true); !made) return tl::unexpected(made.error());
+    if (!sys::make_owned_directory(copy.get(), folder.c_str())) return sys::fail_beneath(errno, "cannot make " + to + "/" + folder);
     auto done = ring->freeze([&]() -> result<void> {
       if (auto free = unmapped(no_copy); !free) return free;  // once more, under the reader's lock
-      for (const char* file : {"/ring", "/trace_pipe_raw"})
-        if (auto copied = sys::copy_sparse(path_ + folder + file, to + folder + file); !copied) return copied;
+      for (const std::string& file : {folder + "/ring", folder + "/trace_pipe_raw"})
+        if (auto copied = sys::copy_owned(dir_.get(), file.c_str(), copy.get(), file.c_str()); !copied) return copied;
       const u64 unlocked = 0;  // the copy was made under our lock
-      const sys::Fd copy(::open((to + folder + "/ring").c_str(), O_WRONLY | O_CLOEXEC));
-      if (pwrite(copy.get(), &unlocked, sizeof unlocked, offsetof(Control, reader_lock)) != sizeof unlocked) return fail(errno, "cannot write " + to + folder);
+      const sys::Fd copied = sys::open_owned(copy.get(), (folder + "/ring").c_str(), O_WRONLY);
+      if (pwrite(copied.get(), &unlocked, sizeof unlocked, offsetof(Control, reader_lock)) != sizeof unlocked) return fail(errno, "cannot write " + to + "/" + folder);
       return {};
     });
     if (!done) return tl::unexpected(done.error());
   }
-  for (const char* file : {"/gate", "/set_event", "/saved_cmdlines", "/saved_tgids", "/threads"})
-    if (access((path_ + file).c_str(), F_OK) == 0)
-      if (auto copied = sys::copy_sparse(path_ + file, to + file); !copied) return tl::unexpected(copied.error());
-  // Last, so that the snapshot can be opened only when it is whole.
-  if (auto copied = sys::copy_sparse(path_ + "/instance", to + "/instance"); !copied) return tl::unexpected(copied.error());
+  // The last one makes it an instance: it can be opened only when it is whole.
+  for (const char* file : {"gate", "set_event", "saved_cmdlines", "saved_tgids", "threads", "instance"})
+    if (auto copied = sys::copy_owned(dir_.get(), file, copy.get(), file); !copied && copied.error().code != std::errc::no_such_file_or_directory)
+      return tl::unexpected(copied.error());
   return to;
 }
 
@@ -716,7 +878,7 @@ u64 Instance::trim() {
     bool cleared = false;
     if (auto ring = look(r.name.ring); ring && ring->lock()) {
       const Counters n = ring->counters();
-      if (n.unread == 0 && (!ring->mapped() || !is_served(path_))) {
+      if (n.unread == 0 && (!ring->mapped() || !is_served(dir_.get()))) {
         PastTotals& past = words_.control->past;
         const auto add = [](u64& word, u64 value) { __atomic_fetch_add(&word, value, __ATOMIC_RELAXED); };
         add(past.written, n.written);

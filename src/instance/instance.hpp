@@ -68,13 +68,18 @@ class Instance {
   // An existing one of the same user.
   static result<std::unique_ptr<Instance>> open(const std::string& name_or_path);
   static std::vector<std::string> list();
-  // Removes an instance. EBUSY while somebody writes to it or maps its rings, unless `force`.
+  // The same; or, half_made, those that were never finished and can be nothing but removed. What dead makers left is swept. An error if the
+  // directory of the instances is not to be used.
+  static result<std::vector<std::string>> find(bool half_made);
+  // Removes an instance. EBUSY while somebody writes to it or maps its rings, unless `force`; what was never finished by `force` alone.
   static result<void> remove(const std::string& name, bool force = false);
   static std::string root();
 
   ~Instance();
   const std::string& name() const { return name_; }
   const std::string& path() const { return path_; }
+  int dir() const { return dir_.get(); }
+  result<std::string> read(const std::string& file) const;  // one of its files, by its path below the instance
   const ClockInfo& clock() const { return clock_; }
   const InstanceControl& control() const { return *words_.control; }
 
@@ -120,6 +125,8 @@ class Instance {
   // earlier snapshot is replaced. CPUs get fresh rings, nothing is copied; events written to a thread's ring while it is copied (about
   // 0.1 ms a MiB) are refused.
   result<std::string> snapshot();
+  bool has_snapshot() const;
+  result<void> drop_snapshot();
   // Gives back the memory of what has been read: retired rings wholly, of idle ones the sub-buffer of a thread, all but one of a CPU.
   // Answers bytes given back.
   u64 trim();
@@ -136,10 +143,11 @@ class Instance {
  private:
   Instance(sys::Region region, sys::Fd dir, std::shared_ptr<Members> members)
       : region_(std::move(region)), words_{reinterpret_cast<InstanceControl*>(region_.data())}, dir_(std::move(dir)), members_(std::move(members)), watch_(dir_.get(), words_) {}
-  static result<std::unique_ptr<Instance>> open(const std::string& name_or_path, std::shared_ptr<Members> members);
+  // Of this directory. members: its own, if whoever opens it has a seat already.
+  static result<std::unique_ptr<Instance>> open(const std::string& path, sys::Fd dir, std::shared_ptr<Members> members);
   Geometry geometry() const noexcept { return geometry_of(*words_.control); }
-  // A fresh ring for this CPU; its old one becomes the folder `to`, below the instance's. The caller holds the lock of the instance.
-  result<void> renew(u32 cpu, const Geometry& geometry, const std::string& to);
+  // A fresh ring for this CPU; its old one becomes ring `number` in the folder `to` of the instance. The caller holds the lock of the instance.
+  result<void> renew(u32 cpu, const Geometry& geometry, const char* to, u32 number);
   result<void> unmapped(const char* what);  // EBUSY: somebody maps a ring, so `what` is not possible
   std::string name_, path_;
   sys::Region region_;
@@ -156,16 +164,17 @@ class Instance {
 
 // Shared with registry.cpp.
 result<std::string> instance_path(const std::string& name_or_path);
-result<sys::Region> map_instance(const std::string& path, bool writable);
+result<sys::Fd> open_instance_directory(const std::string& name_or_path);  // one that may be used (sys/beneath.hpp)
+result<sys::Region> map_instance(int dir, const std::string& path, bool writable);
 ClockInfo clock_of(const InstanceControl& control) noexcept;
 // The lines of set_event: which events are enabled.
-result<std::vector<std::string>> read_patterns(const std::string& path);
+result<std::vector<std::string>> read_patterns(int dir);
 void apply_patterns(const std::vector<std::string>& patterns, const InstanceWords& words, unsigned char* gate);
 
 // One process at a time changes what an instance lists. Released by the kernel when its holder dies.
 class InstanceLock {
  public:
-  explicit InstanceLock(const std::string& path) noexcept;
+  explicit InstanceLock(int dir) noexcept;
 
  private:
   sys::Fd fd_;

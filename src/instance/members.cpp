@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "sys/beneath.hpp"
+
 namespace ringside {
 namespace {
 
@@ -66,7 +68,7 @@ Member Seat::take(int dir, const InstanceWords& words, u32 role) noexcept {
     __atomic_fetch_or(&words.process(slot_of(mine)).role, role, __ATOMIC_RELAXED);
     return mine;
   }
-  sys::Fd file(openat(dir, "instance", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  sys::Fd file = sys::open_owned(dir, "instance", O_RDWR);
   if (!file || !is_local(file.get())) return nobody;
   for (u32 slot = 0; slot < most_processes; ++slot) {
     struct flock lock = byte_of(slot);
@@ -84,7 +86,7 @@ Member Seat::take(int dir, const InstanceWords& words, u32 role) noexcept {
       munmap(page, page_size);
       return nobody;
     }
-    file = sys::Fd(openat(dir, "instance", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    file = sys::open_owned(dir, "instance", O_RDWR);
     if (!file || ask(file.get(), slot) != Held::yes) {  // it went with the descriptor
       munmap(page, page_size);
       return nobody;
@@ -103,9 +105,9 @@ void Seat::leave() noexcept {
 }
 
 result<std::shared_ptr<Members>> Members::open(int dir) {
-  sys::Fd own(openat(dir, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
-  sys::Fd file(openat(dir, "instance", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!own || !file) return fail(errno, "cannot open an instance's process table");
+  sys::Fd own = sys::open_beneath(dir, ".", O_PATH | O_DIRECTORY);
+  sys::Fd file = own ? sys::open_owned(dir, "instance", O_RDWR) : sys::Fd();
+  if (!file) return sys::fail_beneath(errno, "cannot open an instance's process table");
   auto region = sys::Region::map(file.get(), instance_file_size, true, "an instance's process table");
   if (!region) return tl::unexpected(region.error());
   return std::shared_ptr<Members>(new Members(std::move(own), std::move(file), std::move(*region)));

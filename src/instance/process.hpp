@@ -34,7 +34,7 @@ struct Opened {
   u64 seating = 0;  // the process of which a thread takes the seat just now
 
   // The directory, opened anew: a descriptor that is kept would be the program's to close, to count and to reuse.
-  // Empty if it is no longer the one that was opened. Signal-safe.
+  // Empty, errno ENOENT, if it is no longer the one that was opened. Signal-safe.
   sys::Fd directory() const noexcept;
   Member member() const noexcept {
     const Member own = seat.member();

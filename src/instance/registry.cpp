@@ -19,7 +19,7 @@
 #include "instance/instance.hpp"
 #include "instance/process.hpp"
 #include "schema/format_text.hpp"
-#include "sys/sys.hpp"
+#include "sys/beneath.hpp"
 
 // Weak: a static program has neither, and no objects that go.
 extern "C" [[gnu::weak]] decltype(dlopen) dlopen;
@@ -85,7 +85,9 @@ int enter(ringside_event& e, const Opened& in) {
   }
   if (id == 0) {
     if (made >= most_events) return -ENOSPC;
-    const auto patterns = read_patterns(in.path);
+    const sys::Fd dir = in.directory();
+    if (!dir) return -errno;
+    const auto patterns = read_patterns(dir.get());
     if (!patterns) return -patterns.error().code.value();
     id = static_cast<u32>(made) + 1;
     EventEntry& entry = words.event(id);
@@ -94,11 +96,11 @@ int enter(ringside_event& e, const Opened& in) {
     std::strncpy(entry.name, e.name, sizeof entry.name - 1);
     entry.format_hash = hash;
     entry.gate = e.gate;
-    const std::string system = std::string(in.path) + "/events/" + e.system;
-    for (const std::string& folder : {std::string(in.path) + "/events", system, system + "/" + e.name})
-      if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return -errno;
+    const std::string system = std::string("events/") + e.system, event = system + "/" + e.name;
+    for (const std::string& folder : {std::string("events"), system, event})
+      if (!sys::make_owned_directory(dir.get(), folder.c_str())) return -errno;
     for (const auto& [file, text] : {std::pair{"/id", std::to_string(abi::event_id(id)) + "\n"}, {"/format", format_text(e, abi::event_id(id))}})
-      if (auto done = sys::write_file(system + "/" + e.name + file, text); !done) return -done.error().code.value();
+      if (auto done = sys::write_owned(dir.get(), event + file, text); !done) return -done.error().code.value();
     __atomic_store_n(&entry.known, 1u, __ATOMIC_RELEASE);
     __atomic_store_n(&c.nr_events, u64{id}, __ATOMIC_RELEASE);
     apply_patterns(*patterns, words, ringside_gate);
@@ -154,8 +156,8 @@ void after_fork_child() {
 }
 
 // The table of who writes; null if the instance has none.
-ThreadEntry* map_threads(const std::string& path) noexcept {
-  const sys::Fd fd(::open((path + "/threads").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+ThreadEntry* map_threads(int dir) noexcept {
+  const sys::Fd fd = sys::open_owned(dir, "threads", O_RDWR);
   struct stat st {};
   if (!fd || fstat(fd.get(), &st) != 0 || static_cast<u64>(st.st_size) < threads_file_size) return nullptr;
   void* const at = mmap(nullptr, threads_file_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
@@ -164,20 +166,20 @@ ThreadEntry* map_threads(const std::string& path) noexcept {
 
 void register_all(const Opened& in) noexcept {
   if (all_events == nullptr) return;
-  const InstanceLock lock(in.path);
+  const InstanceLock lock(in.directory().get());
   for (ringside_event* e = all_events; e != nullptr; e = e->next)
     if (e->id == 0) enter_or_complain(*e, in);
 }
 
-// What this process knows of the instance in that directory; made the first time. Null: errno says why.
-Opened* look_up(const char* path) {
+// What this process knows of the instance in this directory; made the first time. Null: errno says why.
+Opened* look_up(int dir, const char* path) {
   static auto& all = *new std::vector<Opened*>;
   static auto& regions = *new std::vector<sys::Region>;
   struct stat st {};
-  if (stat(path, &st) != 0) return nullptr;
+  if (fstat(dir, &st) != 0) return nullptr;
   for (Opened* one : all)
     if (one->device == st.st_dev && one->inode == st.st_ino) return one;
-  auto words = map_instance(path, true);
+  auto words = map_instance(dir, path, true);
   if (!words) {
     errno = words.error().code.value();
     return nullptr;
@@ -186,7 +188,7 @@ Opened* look_up(const char* path) {
   auto* const made = all.emplace_back(new Opened);
   made->words.control = reinterpret_cast<InstanceControl*>(regions.back().data());
   made->clock = clock_of(*made->words.control);
-  made->threads = map_threads(path);
+  made->threads = map_threads(dir);
   made->other_kernel = made->words.control->boot != sys::boot_hash();
   made->device = st.st_dev;
   made->inode = st.st_ino;
@@ -206,21 +208,25 @@ int open_locked(const char* name) {
     const bool same = stat(path->c_str(), &st) == 0 && st.st_dev == now->device && st.st_ino == now->inode;
     return name == nullptr || same ? 0 : -EBUSY;
   }
-  if (stat((*path + "/instance").c_str(), &st) != 0) {
+  auto dir = open_instance_directory(wanted);
+  if (!dir && dir.error().code != std::errc::no_such_file_or_directory) return -dir.error().code.value();
+  if (!dir) {
     // A path in the environment is that of a recorder, which may be gone: nobody would clean up a new one.
-    if (name == nullptr && wanted.find('/') != std::string::npos) return -errno;
+    if (name == nullptr && wanted.find('/') != std::string::npos) return -ENOENT;
     InstanceOptions options;
     options.name = wanted;
     if (auto made = Instance::create(options); !made && made.error().code != std::errc::file_exists)
       return -made.error().code.value();
+    dir = open_instance_directory(wanted);
+    if (!dir) return -dir.error().code.value();
   }
   char absolute[PATH_MAX];  // the program may change its directory
   if (realpath(path->c_str(), absolute) == nullptr) return -errno;
-  const sys::Fd gate(::open((std::string(absolute) + "/gate").c_str(), O_RDWR | O_CLOEXEC));
+  const sys::Fd gate = sys::open_owned(dir->get(), "gate", O_RDWR);
   if (!gate) return -errno;
   process.pid = getpid();
   sys::own_comm(process.comm);
-  Opened* const in = look_up(absolute);
+  Opened* const in = look_up(dir->get(), absolute);
   if (in == nullptr) return -errno;
   if (mmap(ringside_gate, gate_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, gate.get(), 0) == MAP_FAILED) return -ENOMEM;
   know_limits(in);
@@ -282,13 +288,14 @@ void Opened::join() noexcept {
 sys::Fd Opened::directory() const noexcept {
   sys::Fd dir(::open(path, O_PATH | O_DIRECTORY | O_CLOEXEC));
   struct stat st {};
-  const bool same = dir && fstat(dir.get(), &st) == 0 && st.st_dev == device && st.st_ino == inode;
-  return same ? std::move(dir) : sys::Fd();
+  if (!dir || fstat(dir.get(), &st) != 0) return {};
+  if (st.st_dev != device || st.st_ino != inode) return errno = ENOENT, sys::Fd();
+  return dir;
 }
 
 void save_names(int dir, i32 tid, i32 pid, const char* task) noexcept {
   const auto append = [dir](const char* file, i32 number, const char* text, size_t size) {
-    const sys::Fd fd(openat(dir, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    const sys::Fd fd = sys::open_owned(dir, file, O_WRONLY | O_CREAT | O_APPEND);
     char line[48];
     char* at = std::to_chars(line, line + 12, number).ptr;
     *at++ = ' ';
@@ -324,7 +331,7 @@ int ringside_register(ringside_event* event) {
     all_events = event;
   }
   if (process.opened == nullptr) return 0;
-  const InstanceLock lock(process.opened->path);
+  const InstanceLock lock(process.opened->directory().get());
   return enter_or_complain(*event, *process.opened);
 }
 

@@ -9,45 +9,37 @@
 #include <charconv>
 #include <cstring>
 
-#include "sys/sys.hpp"
+#include "sys/beneath.hpp"
 
 namespace ringside {
 namespace {
 
-int open_sized(int dir, const char* path, u64 size) noexcept {
-  int fd = openat(dir, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0 && errno == ENOENT && std::strchr(path, '/') != nullptr) {
+sys::Fd open_sized(int dir, const char* path, u64 size) noexcept {
+  sys::Fd fd = sys::open_owned(dir, path, O_RDWR);
+  if (!fd && errno == ENOENT && std::strchr(path, '/') != nullptr) {
     char folder[96];
     std::strcpy(folder, path);
     *std::strrchr(folder, '/') = 0;
-    if (mkdirat(dir, folder, 0700) != 0 && errno != EEXIST) return -1;
-    fd = openat(dir, path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (sys::make_owned_directory(dir, folder)) fd = sys::open_owned(dir, path, O_RDWR | O_CREAT);
   }
-  if (fd < 0) return -1;
   struct stat st {};
-  if (fstat(fd, &st) != 0 || (static_cast<u64>(st.st_size) < size && (!sys::may_grow_to(size) || ftruncate(fd, static_cast<off_t>(size)) != 0))) {
-    const int error = errno;
-    close(fd);
-    errno = error;
-    return -1;
-  }
+  if (fd && (fstat(fd.get(), &st) != 0 ||
+             (static_cast<u64>(st.st_size) < size && (!sys::may_grow_to(size) || ftruncate(fd.get(), static_cast<off_t>(size)) != 0))))
+    return {};
   return fd;
 }
 
 void* map_sized(int dir, const char* path, u64 size) noexcept {
-  const int fd = open_sized(dir, path, size);
-  if (fd < 0) return nullptr;
-  void* const at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  const int error = errno;
-  close(fd);
-  errno = error;
+  const sys::Fd fd = open_sized(dir, path, size);
+  if (!fd) return nullptr;
+  void* const at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   return at == MAP_FAILED ? nullptr : at;
 }
 
 sys::Fd open_control(int dir, u32 n) noexcept {
   char path[64];
   ring_path(n, "ring", path);
-  return sys::Fd(openat(dir, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  return sys::open_owned(dir, path, O_RDONLY);
 }
 
 // False, errno EINVAL: the file is too short.
@@ -141,7 +133,7 @@ void label_ring(const Ring& ring) noexcept {
 sys::Fd open_ring(int dir, u32 n) noexcept {
   char folder[64];
   ring_path(n, "", folder);
-  return sys::Fd(openat(dir, folder, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  return sys::open_owned(dir, folder, O_PATH | O_DIRECTORY);
 }
 
 MappedRing map_whole_ring(int dir, u32 n) noexcept {
@@ -157,7 +149,7 @@ Geometry ring_geometry(int dir, u32 n, const Geometry& fresh) noexcept {
 }
 
 Geometry ring_geometry_in(int folder, const Geometry& fresh) noexcept {
-  const sys::Fd fd(openat(folder, "ring", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  const sys::Fd fd = sys::open_owned(folder, "ring", O_RDONLY);
   if (!fd) return errno == ENOENT ? fresh : Geometry();
   Control head{};
   if (!get(fd, head, 0)) return {};
@@ -187,12 +179,10 @@ void unmap_ring(MappedRing& mapped) noexcept {
 
 u64 resident_bytes(int dir, u32 n) noexcept {
   u64 bytes = 0;
-  static constexpr const char* names[] = {"ring", "trace_pipe_raw"};
-  for (const char* name : names) {
-    char path[64];
-    ring_path(n, name, path);
+  const sys::Fd folder = open_ring(dir, n);
+  for (const char* name : {"ring", "trace_pipe_raw"}) {
     struct stat st {};
-    if (fstatat(dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0) bytes += static_cast<u64>(st.st_blocks) * 512;
+    if (folder && fstatat(folder.get(), name, &st, AT_SYMLINK_NOFOLLOW) == 0) bytes += static_cast<u64>(st.st_blocks) * 512;
   }
   return bytes;
 }
@@ -213,7 +203,7 @@ void switch_gate(Control& control, bool open) noexcept {
 bool clear_ring(int dir, u32 n) noexcept {
   char path[64];
   ring_path(n, "ring", path);
-  const sys::Fd control(openat(dir, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  const sys::Fd control = sys::open_owned(dir, path, O_RDWR);
   Control head{};
   if (!get(control, head, 0)) return false;
   // A CPU's ring that was moved aside may still be mapped, by threads that look at its gate: there are zeros, not a hole.
@@ -224,7 +214,7 @@ bool clear_ring(int dir, u32 n) noexcept {
     return false;
   }
   ring_path(n, "trace_pipe_raw", path);
-  return punch(sys::Fd(openat(dir, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)));
+  return punch(sys::open_owned(dir, path, O_RDWR));
 }
 
 }  // namespace ringside

@@ -11,13 +11,14 @@
 
 #include "instance/instance.hpp"
 #include "instance/ring_file.hpp"
+#include "sys/beneath.hpp"
 
 namespace ringside {
 namespace {
 
 result<sys::Region> map_file(int folder, u32 n, const char* name, u64 size) {
   const std::string what = "per_cpu/cpu" + std::to_string(n) + "/" + name;
-  sys::Fd fd(openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  sys::Fd fd = sys::open_owned(folder, name, O_RDWR);
   if (!fd) return fail(errno, "cannot open " + what);
   return sys::Region::map(fd.get(), size, true, what);
 }

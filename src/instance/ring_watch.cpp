@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "instance/ring_file.hpp"
+#include "sys/beneath.hpp"
 
 namespace ringside {
 namespace {
@@ -47,7 +48,7 @@ Ring RingWatch::ring(u32 n) {
     const Geometry geometry = folder ? ring_geometry_in(folder.get(), {}) : Geometry();
     if (!geometry.valid()) return {};
     const auto map = [&](const char* name, u64 size) {
-      const sys::Fd fd(openat(folder.get(), name, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+      const sys::Fd fd = sys::open_owned(folder.get(), name, O_RDWR);
       return fd ? sys::Region::map(fd.get(), size, true, name) : result<sys::Region>(fail(errno, name));
     };
     auto region = map("ring", control_size(geometry));

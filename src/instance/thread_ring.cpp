@@ -18,7 +18,7 @@
 
 #include "instance/process.hpp"
 #include "instance/members.hpp"
-#include "sys/sys.hpp"
+#include "sys/beneath.hpp"
 
 namespace ringside {
 namespace {
@@ -287,7 +287,7 @@ bool find_ring(int dir, Own& own) noexcept {
   const auto affordable_one = [&] { return made() < most_rings && affordable(dir, c, made(), geometry.data_size()); };
   if (const Taken taken = take_one(false); taken != Taken::no) return taken == Taken::yes;
   if (affordable_one()) return make(dir, own, geometry);
-  if (const sys::Fd file(openat(dir, "instance", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)); file) {
+  if (const sys::Fd file = sys::open_owned(dir, "instance", O_RDONLY); file) {
     const Judge judge(file.get(), own.in->words);
     for (u32 n = 0, end = made(); n < end; ++n) judge.settle(own.in->words.ring(n));
   }

@@ -35,7 +35,7 @@ namespace {
 // Of the instances that commands make.
 constexpr const char* command_prefixes[] = {"ringside-", "ringside-trigger-", "ringside-doctor-", "ringside-clock-"};
 
-// tracefs ignores O_CREAT and knows no modes: sys::write_file asks for both.
+// tracefs makes no files and knows no modes.
 result<void> put(const std::string& path, const std::string& text, bool append) {
   const sys::Fd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC | (append ? O_APPEND : O_TRUNC)));
   if (!fd) return fail(errno, "cannot open " + path);

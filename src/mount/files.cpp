@@ -337,7 +337,7 @@ Text read_id(const Place& at) {
   if (e == nullptr) return fail(ENODEV, at.event);
   return std::to_string(e->id) + "\n";
 }
-Text read_format(const Place& at) { return sys::read_file(instance(at).path() + "/events/" + at.system + "/" + at.event + "/format"); }
+Text read_format(const Place& at) { return instance(at).read("events/" + at.system + "/" + at.event + "/format"); }
 
 // Text, and below it a mark where it is wrong: the last three lines of the filter's own words.
 std::string complaint(std::string_view text, const Error& error) {
@@ -418,7 +418,7 @@ result<std::unique_ptr<OpenFile>> open_trace(const Place& at, bool writing, bool
       done = instance(at).reset();
     } else if (at.on->has_ring(*only)) {
       auto view = at.on->look(*only);
-      done = view ? view->reset().tracing_on()) : result<void>(tl::unexpected<Error>(view.error()));
+      done = view ? view->reset() : result<void>(tl::unexpected<Error>(view.error()));
     }
     if (!done) return tl::unexpected<Error>(done.error());
   }
@@ -439,9 +439,9 @@ Taken write_snapshot(const Place& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
   if (!value) return invalid();
   if (at.dir == Dir::cpu) return invalid();  // all rings, or none
-  if (*value == 0) return taken(at.on->drop_snapshot(), bytes);
+  if (*value == 0) return taken(instance(at).drop_snapshot(), bytes);
   if (*value == 1) return taken(instance(at).snapshot(), bytes);
-  if (!at.on->has_snapshot()) return bytes.size();
+  if (!instance(at).has_snapshot()) return bytes.size();
   auto copy = snapshot_of(at);
   if (!copy) return tl::unexpected<Error>(copy.error());
   return taken((*copy)->instance().reset(), bytes);
@@ -450,7 +450,7 @@ result<std::unique_ptr<OpenFile>> open_snapshot(const Place& at, bool writing, b
   if (writing)
     return std::make_unique<TextFile>(at.on, [] { return Text(std::string()); },
                                       [at](std::string_view b, const Client& c) { return write_snapshot(at, b, c); });
-  if (at.on->has_snapshot()) {
+  if (instance(at).has_snapshot()) {
     auto copy = snapshot_of(at);
     if (!copy) return tl::unexpected<Error>(copy.error());
     const std::optional<u32> only = at.dir == Dir::cpu ? std::optional<u32>(at.ring) : std::nullopt;
@@ -463,7 +463,7 @@ result<std::unique_ptr<OpenFile>> open_snapshot(const Place& at, bool writing, b
                                     nullptr);
 }
 result<std::unique_ptr<OpenFile>> open_snapshot_raw(const Place& at, bool, bool) {
-  if (!at.on->has_snapshot()) return std::make_unique<TextFile>(at.on, [] { return Text(std::string()); }, nullptr);
+  if (!instance(at).has_snapshot()) return std::make_unique<TextFile>(at.on, [] { return Text(std::string()); }, nullptr);
   auto copy = snapshot_of(at);
   if (!copy) return tl::unexpected<Error>(copy.error());
   return std::make_unique<RawFile>(std::move(*copy), at.ring);
@@ -505,7 +505,7 @@ std::string last_of_each(const std::string& text) {
 // By the numbers in the events, and, of other PID namespaces, by those of this one as well: `trace` shows these. `line` makes the rest of it.
 template <class Line>
 std::string names_text(const Place& at, const char* file, const Line& line) {
-  const auto saved = sys::read_file(instance(at).path() + "/" + file);
+  const auto saved = instance(at).read(file);
   std::string text = saved ? *saved : std::string();
   std::vector<RingName> all = instance(at).threads();
   for (RingInfo& ring : instance(at).rings())

@@ -55,16 +55,15 @@ result<std::shared_ptr<Mounted>> Mounted::open(const std::string& name_or_path, 
   std::shared_ptr<Mounted> mounted(new Mounted(std::move(*instance)));
   mounted->event_fd_ = event_fd;
   mounted->fewest_cpus_ = cpus;
-  mounted->dir_ = sys::Fd(::open(mounted->path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   struct stat st {};
-  if (!mounted->dir_ || fstat(mounted->dir_.get(), &st) != 0) return fail(errno, "cannot open " + mounted->path());
+  if (fstat(mounted->dir(), &st) != 0) return fail(errno, "cannot open " + mounted->path());
   mounted->inode_ = st.st_ino;
   return mounted;
 }
 
 bool Mounted::removed() const {
   struct stat here {}, now {};
-  return fstatat(dir_.get(), "instance", &here, AT_SYMLINK_NOFOLLOW) != 0 || stat(instance_->path().c_str(), &now) != 0 ||
+  return fstatat(dir(), "instance", &here, AT_SYMLINK_NOFOLLOW) != 0 || stat(instance_->path().c_str(), &now) != 0 ||
          now.st_ino != inode_;
 }
 
@@ -104,10 +103,10 @@ void Mounted::refresh() {
     for (const EventInfo& e : instance_->events())
       if (formats_.find(e.number()) == nullptr) (void)formats_.add(e.number(), e.system, e.name, e.format);
   struct stat st {};
-  const bool saved = fstatat(dir_.get(), "saved_cmdlines", &st, AT_SYMLINK_NOFOLLOW) == 0;
+  const bool saved = fstatat(dir(), "saved_cmdlines", &st, AT_SYMLINK_NOFOLLOW) == 0;
   if (saved && st.st_size != names_size_) {
     names_size_ = st.st_size;  // it only grows
-    for (const auto& [tid, name] : sys::read_cmdlines(path() + "/saved_cmdlines")) tasks_.add(Task{0, tid, name, name});
+    for (const auto& [tid, name] : sys::cmdlines_of(instance_->read("saved_cmdlines"))) tasks_.add(Task{0, tid, name, name});
   }
   if (const u64 seen = instance_->threads_seen(); seen != threads_seen_) {
     threads_seen_ = seen;
@@ -141,13 +140,6 @@ void Mounted::alarm(int percent, bool late) {
     return;
   }
   alarm_->set(instance_->ask(percent), late);
-}
-
-bool Mounted::has_snapshot() const { return access((path() + "/snapshot/instance").c_str(), F_OK) == 0; }
-
-result<void> Mounted::drop_snapshot() {
-  if (!has_snapshot()) return {};
-  return Instance::remove(path() + "/snapshot", true);
 }
 
 }  // namespace ringside::mount

@@ -56,7 +56,7 @@ class Mounted final : public Owner {
 
   Instance& instance() { return *instance_; }
   const std::string& path() const { return instance_->path(); }
-  int dir() const { return dir_.get(); }
+  int dir() const { return instance_->dir(); }
   bool removed() const override;
   u64 inode() const { return inode_; }
 
@@ -90,13 +90,9 @@ class Mounted final : public Owner {
 
   void alarm(int percent, bool late) override;
 
-  bool has_snapshot() const;
-  result<void> drop_snapshot();
-
  private:
   explicit Mounted(std::unique_ptr<Instance> instance) : instance_(std::move(instance)), marker_(instance_->path()) {}
   std::unique_ptr<Instance> instance_;
-  sys::Fd dir_;
   u64 inode_ = 0;
   int event_fd_ = -1;
   u32 fewest_cpus_ = 0;

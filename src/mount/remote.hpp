@@ -145,6 +145,7 @@ class Remotes {
   bool shown(const Known& known) const;
 
   std::string dir_;
+  sys::Fd open_;  // it
   u32 rings_ = 1;
   int event_fd_ = -1;
   sys::Fd notices_, stop_;

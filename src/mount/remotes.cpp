@@ -1,5 +1,4 @@
 // Which external writers there are.
-#include <dirent.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -12,6 +11,7 @@
 
 #include "instance/instance.hpp"
 #include "mount/remote.hpp"
+#include "sys/beneath.hpp"
 #include "sys/thread.hpp"
 
 namespace ringside::mount {
@@ -36,14 +36,16 @@ result<std::unique_ptr<Remotes>> Remotes::create(const std::vector<std::string>&
   remotes->event_fd_ = event_fd;
   remotes->dir_ = Instance::root() + "/.remotes";
   (void)!mkdir(Instance::root().c_str(), 0700);
-  (void)!mkdir(remotes->dir_.c_str(), 0700);
+  const auto root = sys::open_trusted(Instance::root(), sys::Role::root);
+  if (!root && root.error().code == std::errc::permission_denied) return tl::unexpected<Error>(root.error());
+  if (root && sys::make_owned_directory(root->get(), ".remotes")) remotes->open_ = sys::open_owned(root->get(), ".remotes", O_RDONLY | O_DIRECTORY);
   remotes->notices_ = sys::Fd(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   remotes->stop_ = sys::Fd(eventfd(0, EFD_CLOEXEC));
   if (!remotes->notices_ || !remotes->stop_) return fail(errno, "cannot watch for external writers");
   const auto watch = [&](const std::string& dir) {
     (void)!inotify_add_watch(remotes->notices_.get(), dir.c_str(), IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_MOVED_FROM | IN_ONLYDIR);
   };
-  watch(remotes->dir_);
+  if (remotes->open_) watch("/proc/self/fd/" + std::to_string(remotes->open_.get()));
   for (const std::string& pair : named) {
     const size_t equals = pair.find('=');
     const std::string name = pair.substr(0, equals);
@@ -125,13 +127,10 @@ void Remotes::scan() {
     }
     for (auto& [name, known] : known_) sockets.emplace_back(name, known.remote->socket());
   }
-  if (DIR* dir = opendir(dir_.c_str())) {
-    while (const dirent* entry = readdir(dir)) {
-      const std::string name = entry->d_name;
-      const auto known = std::any_of(sockets.begin(), sockets.end(), [&](const auto& s) { return s.first == name; });
-      if (!known && good_name(name) && sockets.size() < most_remotes) sockets.emplace_back(name, dir_ + "/" + name);
-    }
-    closedir(dir);
+  const auto names = sys::names_in(open_.get());
+  for (const std::string& name : names ? *names : std::vector<std::string>{}) {
+    const auto known = std::any_of(sockets.begin(), sockets.end(), [&](const auto& s) { return s.first == name; });
+    if (!known && good_name(name) && sockets.size() < most_remotes) sockets.emplace_back(name, dir_ + "/" + name);
   }
   for (const auto& [name, socket] : sockets) look_at(name, socket);
 }

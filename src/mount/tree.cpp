@@ -1,6 +1,5 @@
 #include "mount/tree.hpp"
 
-#include <dirent.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -10,6 +9,7 @@
 #include <set>
 
 #include "mount/files.hpp"
+#include "sys/beneath.hpp"
 
 namespace ringside::mount {
 namespace {
@@ -19,14 +19,12 @@ constexpr std::string_view own_prefix = ".mount-";
 
 void remove_left_behind() {
   std::vector<std::string> dead;
-  if (DIR* dir = opendir(Instance::root().c_str())) {
-    while (const dirent* entry = readdir(dir)) {
-      const std::string_view name = entry->d_name;
-      if (name.substr(0, own_prefix.size()) != own_prefix) continue;
-      const int pid = std::atoi(name.substr(own_prefix.size()).data());
-      if (pid > 0 && (pid == getpid() || (kill(pid, 0) != 0 && errno == ESRCH))) dead.emplace_back(name);
-    }
-    closedir(dir);
+  const auto root = sys::open_trusted(Instance::root(), sys::Role::root);
+  const auto names = root ? sys::names_in(root->get()) : result<std::vector<std::string>>();
+  for (const std::string& name : names ? *names : std::vector<std::string>{}) {
+    if (name.compare(0, own_prefix.size(), own_prefix) != 0 || name.find_first_not_of("0123456789", own_prefix.size()) != std::string::npos) continue;
+    const int pid = std::atoi(name.c_str() + own_prefix.size());
+    if (pid > 0 && (pid == getpid() || (kill(pid, 0) != 0 && errno == ESRCH))) dead.push_back(name);
   }
   for (const std::string& name : dead) (void)Instance::remove(Instance::root() + "/" + name, true);
 }

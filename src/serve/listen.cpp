@@ -1,5 +1,6 @@
 #include "serve/listen.hpp"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -7,51 +8,55 @@
 
 #include <cstring>
 
-#include "source/get_reader_served.hpp"
-
 namespace ringside {
 namespace {
 
-result<void> make_room(const std::string& path, const sockaddr_un& at) {
+result<void> make_room(const std::string& path, const sys::Entry& entry, const sockaddr_un& at) {
   struct stat st {};
-  if (lstat(path.c_str(), &st) != 0) return {};
+  if (fstatat(entry.dir.get(), entry.name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) return {};
   if (!S_ISSOCK(st.st_mode)) return refuse(std::errc::file_exists, path + " is in the way: it is no socket");
   const sys::Fd probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const bool reached = connect(probe.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0;
   if (reached || errno == EAGAIN) return refuse(std::errc::address_in_use, "another process serves at " + path);
   if (errno != ECONNREFUSED) return fail(errno, "cannot tell whether somebody serves at " + path);
-  if (unlink(path.c_str()) != 0 && errno != ENOENT) return fail(errno, "cannot remove the old socket " + path);
+  if (unlinkat(entry.dir.get(), entry.name.c_str(), 0) != 0 && errno != ENOENT) return fail(errno, "cannot remove the old socket " + path);
   return {};
 }
 
 }  // namespace
 
 result<Listening> listen_at(const std::string& path, u32 mode, std::optional<u32> gid) {
-  auto address = socket_address(path);
-  if (!address) return tl::unexpected<Error>(address.error());
+  auto entry = sys::open_parent(path);
+  if (!entry) return tl::unexpected<Error>(entry.error());
+  Listening made{{}, std::move(*entry), 0};
+  const int dir = made.at.dir.get();
+  const char* const name = made.at.name.c_str();
   sockaddr_un at{};
   at.sun_family = AF_UNIX;
-  std::memcpy(at.sun_path, address->path.c_str(), address->path.size() + 1);
-  if (auto done = make_room(path, at); !done) return tl::unexpected<Error>(done.error());
-  Listening made;
+  const std::string through = "/proc/self/fd/" + std::to_string(dir) + "/" + name;
+  if (through.size() >= sizeof at.sun_path) return refuse(std::errc::filename_too_long, "the name of the socket " + path + " is too long: use one of at most 64 bytes");
+  std::memcpy(at.sun_path, through.c_str(), through.size() + 1);
+  if (auto done = make_room(path, made.at, at); !done) return tl::unexpected<Error>(done.error());
   made.socket = sys::Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!made.socket) return fail(errno, "cannot make a socket");
   // The name is born with the socket's own mode: nobody else gets in before it is what it should be.
   fchmod(made.socket.get(), 0600);
   if (bind(made.socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0)
     return fail(errno, "cannot make the socket " + path);
+  const sys::Fd named(openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
   struct stat st {};
-  const bool named = lstat(path.c_str(), &st) == 0 && S_ISSOCK(st.st_mode);
+  int error = 0;
+  if (!named || fstat(named.get(), &st) != 0) error = errno;
+  if (error == 0 && (!S_ISSOCK(st.st_mode) || st.st_uid != geteuid())) error = EEXIST;
   made.inode = st.st_ino;
-  int error = named ? 0 : ENOENT;
-  if (error == 0 && gid && lchown(path.c_str(), static_cast<uid_t>(-1), *gid) != 0) error = errno;
-  if (error == 0 && chmod(path.c_str(), mode & 0777) != 0) error = errno;
+  if (error == 0 && gid && fchownat(named.get(), "", static_cast<uid_t>(-1), *gid, AT_EMPTY_PATH) != 0) error = errno;
+  if (error == 0 && chmod(("/proc/self/fd/" + std::to_string(named.get())).c_str(), mode & 0777) != 0) error = errno;
   if (error == 0 && listen(made.socket.get(), 64) != 0) error = errno;
   if (error != 0) {
-    unlink(path.c_str());
+    unlinkat(dir, name, 0);
     return fail(error, "cannot give the socket " + path + " its mode and group");
   }
-  return made;
+  return result<Listening>(std::move(made));
 }
 
 }  // namespace ringside

@@ -5,16 +5,18 @@
 #include <ringside/base/types.hpp>
 #include <string>
 
-#include "sys/sys.hpp"
+#include "sys/beneath.hpp"
 
 namespace ringside {
 
 struct Listening {
   sys::Fd socket;  // non-blocking
-  u64 inode = 0;   // of its name
+  sys::Entry at;   // its name
+  u64 inode = 0;
 };
 
 // Takes the place of a socket that nobody listens at any more; EADDRINUSE if somebody does, EEXIST if it is no socket.
+// The mode and the group go to the socket that was made, whoever else may change names in its directory.
 result<Listening> listen_at(const std::string& path, u32 mode, std::optional<u32> gid);
 
 }  // namespace ringside

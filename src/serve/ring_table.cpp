@@ -10,6 +10,7 @@
 
 #include "instance/instance.hpp"
 #include "instance/ring_file.hpp"
+#include "sys/beneath.hpp"
 
 namespace ringside {
 namespace {
@@ -47,19 +48,20 @@ result<RingTable> RingTable::open(const std::string& instance) {
   auto path = instance_path(instance);
   if (!path) return tl::unexpected<Error>(path.error());
   sys::guard_mappings();
-  auto region = map_instance(*path, true);
+  auto dir = open_instance_directory(instance);
+  if (!dir) return tl::unexpected<Error>(dir.error());
+  auto region = map_instance(dir->get(), *path, true);
   if (!region) return tl::unexpected<Error>(region.error());
   RingTable table;
   table.path_ = *path;
   table.region_ = std::move(*region);
   table.words_.control = reinterpret_cast<InstanceControl*>(table.region_.data());
-  table.dir_ = sys::Fd(::open(path->c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!table.dir_) return fail(errno, "cannot open " + *path);
+  table.dir_ = std::move(*dir);
   auto members = Members::open(table.dir_.get());
   if (!members) return tl::unexpected<Error>(members.error());
   table.members_ = std::move(*members);
-  table.serving_ = sys::Fd(openat(table.dir_.get(), "serving", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!table.serving_) return fail(errno, "cannot make " + *path + "/serving");
+  table.serving_ = sys::open_owned(table.dir_.get(), "serving", O_RDWR | O_CREAT);
+  if (!table.serving_) return sys::fail_beneath(errno, "cannot make " + *path + "/serving");
   struct flock whole {};
   whole.l_type = F_WRLCK;
   if (fcntl(table.serving_.get(), F_OFD_SETLK, &whole) != 0)
@@ -80,7 +82,7 @@ void RingTable::forget_dead_mappers() const {
     if (!shown(words_.ring(i))) continue;
     char path[64];
     ring_path(i, "ring", path);
-    const sys::Fd fd(openat(dir_.get(), path, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    const sys::Fd fd = sys::open_owned(dir_.get(), path, O_RDWR);
     u64 mapped = 0;
     const u64 none = 0;
     if (fd && pread(fd.get(), &mapped, sizeof mapped, offsetof(Control, mapped)) == sizeof mapped && mapped != 0)
@@ -151,7 +153,7 @@ result<handout::FormatAnswer> RingTable::format(u32 from_id, u64 offset) {
     a.system[sizeof a.system - 1] = a.name[sizeof a.name - 1] = 0;
     auto known = formats_.find(id);
     if (known == formats_.end()) {  // once: the text of an id never changes
-      auto text = sys::read_file(path_ + "/events/" + a.system + "/" + a.name + "/format");
+      auto text = sys::read_owned(dir_.get(), std::string("events/") + a.system + "/" + a.name + "/format");
       if (!text) return tl::unexpected<Error>(text.error());
       known = formats_.emplace(id, std::move(*text)).first;
     }
@@ -178,11 +180,11 @@ result<RingTable::Handed> RingTable::open(u32 n) {
   if (at == rings_.end() && !(fresh = open_ring(dir_.get(), n))) return fail(errno, "cannot open the folder of " + named(n));
   const sys::Fd& folder = at == rings_.end() ? fresh : at->second.folder;
   Handed handed;
-  handed.file = sys::Fd(openat(folder.get(), "trace_pipe_raw", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  handed.file = sys::open_beneath(folder.get(), "trace_pipe_raw", O_RDONLY);
   struct stat st {};
   if (!handed.file || fstat(handed.file.get(), &st) != 0) return fail(errno, "cannot open the data of " + named(n));
   // A descriptor can be opened anew through /proc with the rights that the file's mode gives.
-  if (!S_ISREG(st.st_mode) || (st.st_mode & 022) != 0)
+  if ((st.st_mode & 022) != 0)
     return refuse(std::errc::operation_not_permitted, "others may write to the file of " + named(n) + ": it is not handed out");
 
   if (at == rings_.end()) {

@@ -1,6 +1,7 @@
 #include "serve/server.hpp"
 
 #include <linux/sockios.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -34,6 +35,7 @@ result<std::unique_ptr<Server>> Server::create(const ServerOptions& options) {
   auto bound = listen_at(server->socket_, options.mode.value_or(others ? 0666 : 0600), options.gid);
   if (!bound) return tl::unexpected<Error>(bound.error());
   server->listening_ = std::move(bound->socket);
+  server->name_ = std::move(bound->at);
   server->inode_ = bound->inode;
   return server;
 }
@@ -41,7 +43,8 @@ result<std::unique_ptr<Server>> Server::create(const ServerOptions& options) {
 Server::~Server() {
   for (auto& client : clients_) drop(*client);
   struct stat st {};
-  if (listening_ && lstat(socket_.c_str(), &st) == 0 && S_ISSOCK(st.st_mode) && st.st_ino == inode_) unlink(socket_.c_str());
+  const int dir = name_.dir.get();
+  if (listening_ && fstatat(dir, name_.name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(st.st_mode) && st.st_ino == inode_) unlinkat(dir, name_.name.c_str(), 0);
 }
 
 bool Server::allowed(int socket, u32 uid, u32 gid) const {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "serve/ring_table.hpp"
+#include "sys/beneath.hpp"
 
 namespace ringside {
 
@@ -72,6 +73,7 @@ class Server {
   ServerOptions options_;
   std::string socket_;
   sys::Fd listening_;
+  sys::Entry name_;
   u64 inode_ = 0;  // of the socket's name: removed at the end only if it is still ours
   u64 no_accept_until_ns_ = 0;
   u64 look_again_ns_ = 0;  // whether the instance is still there

@@ -1,6 +1,5 @@
 #include "source/recording.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -14,7 +13,7 @@
 #include <ringside/abi/sub_buffer.hpp>
 
 #include "source/image.hpp"
-#include "sys/sys.hpp"
+#include "sys/beneath.hpp"
 
 namespace ringside {
 namespace {
@@ -95,28 +94,27 @@ u64 wall_clock_ns() {
   return static_cast<u64>(ts.tv_sec) * 1000000000 + static_cast<u64>(ts.tv_nsec);
 }
 
+bool holds_recording(int dir) { return static_cast<bool>(sys::open_beneath(dir, "meta.json", O_RDONLY)); }
+
 // Takes an older recording out of the way. Nothing else in the directory is ever touched.
-result<void> clear_directory(const std::string& dir) {
-  DIR* d = opendir(dir.c_str());
-  if (d == nullptr) return fail(errno, "cannot read the directory " + dir);
+result<void> clear_directory(int open, const std::string& dir) {
+  const auto names = sys::names_in(open);
+  if (!names) return fail(names.error().code.value(), "cannot read the directory " + dir);
   std::vector<std::string> ours;
   std::string foreign;
-  while (const dirent* entry = readdir(d)) {
-    const std::string name = entry->d_name;
-    if (name == "." || name == "..") continue;
+  for (const std::string& name : *names) {
     if (name == "meta.json" || name == "meta.json.new" || name == "kallsyms" || name == "printk_formats" || ring_of_file(name))
       ours.push_back(name);
     else
       foreign = name;
   }
-  closedir(d);
-  if (!foreign.empty() || (!ours.empty() && !is_recording(dir))) {
+  if (!foreign.empty() || (!ours.empty() && !holds_recording(open))) {
     return refuse(std::errc::file_exists, "will not record into " + dir + ": it holds \"" +
                                               (foreign.empty() ? ours.front() : foreign) +
                                               "\", which is no recording; choose another directory with -o");
   }
   for (const std::string& name : ours) {
-    if (unlink((dir + "/" + name).c_str()) != 0) return fail(errno, "cannot replace the older recording in " + dir);
+    if (unlinkat(open, name.c_str(), 0) != 0) return fail(errno, "cannot replace the older recording in " + dir);
   }
   return {};
 }
@@ -140,56 +138,89 @@ std::optional<RingName> ring_of_file(const std::string& file) {
 }
 
 bool is_recording(const std::string& path) {
-  struct stat st {};
-  return stat((path + "/meta.json").c_str(), &st) == 0 && S_ISREG(st.st_mode);
+  const sys::Fd dir(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  return dir && holds_recording(dir.get());
+}
+
+result<std::string> read_kept(const std::string& recording, const std::string& name) {
+  const sys::Fd dir(::open(recording.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!dir) return fail(errno, "cannot open " + recording);
+  return sys::read_beneath(dir.get(), name);
 }
 
 result<RecordingWriter> RecordingWriter::create(const std::string& dir, const ClockInfo& clock) {
-  if (mkdir(dir.c_str(), 0700) != 0) {
-    if (errno != EEXIST) return fail(errno, "cannot make the directory " + dir + " for the recording");
-    if (auto cleared = clear_directory(dir); !cleared) return tl::unexpected<Error>(cleared.error());
-  }
+  auto at = sys::open_parent(dir);
+  if (!at) return tl::unexpected<Error>(at.error());
+  const bool fresh = mkdirat(at->dir.get(), at->name.c_str(), 0700) == 0;
+  if (!fresh && errno != EEXIST) return fail(errno, "cannot make the directory " + dir + " for the recording");
+  auto opened = fresh ? result<sys::Fd>(sys::open_beneath(at->dir.get(), at->name.c_str(), O_PATH | O_DIRECTORY)) : sys::open_trusted(dir, sys::Role::other);
+  if (opened && !*opened) return fail(errno, "cannot open " + dir);
+  if (!opened) return tl::unexpected<Error>(opened.error());
+  if (!fresh)
+    if (auto cleared = clear_directory(opened->get(), dir); !cleared) return tl::unexpected<Error>(cleared.error());
   RecordingWriter writer(dir);
+  writer.folder_ = std::make_shared<sys::Fd>(std::move(*opened));
   writer.meta_.clock = clock;
   writer.meta_.boot = sys::boot_id();
   writer.meta_.start_ns = wall_clock_ns();
   if (auto saved = writer.save(); !saved) return tl::unexpected<Error>(saved.error());
-  if (auto kept = RecordingMeta::keep_room(dir); !kept) return tl::unexpected<Error>(kept.error());
+  if (auto kept = RecordingMeta::keep_room(writer.folder_->get(), dir); !kept) return tl::unexpected<Error>(kept.error());
   writer.reserved_ = true;
   return writer;
 }
 
 RecordingWriter RecordingWriter::beside(const RecordingWriter& first) {
   RecordingWriter writer(first.dir_);
+  writer.folder_ = first.folder_;
   writer.meta_.subbuf_size = page_size;  // not the first ring, so nothing to save
   return writer;
 }
 
 RecordingWriter::RecordingWriter(RecordingWriter&& other) noexcept
-    : dir_(std::move(other.dir_)), meta_(std::move(other.meta_)), files_(std::exchange(other.files_, {})), open_(std::exchange(other.open_, {})), reserved_(std::exchange(other.reserved_, false)) {}
+    : dir_(std::move(other.dir_)), folder_(std::move(other.folder_)), meta_(std::move(other.meta_)), files_(std::exchange(other.files_, {})), open_(std::exchange(other.open_, {})), reserved_(std::exchange(other.reserved_, false)) {}
 
 RecordingWriter::~RecordingWriter() {
-  if (reserved_) unlink((dir_ + "/meta.json.new").c_str());
-  for (auto& [number, file] : files_) {
-    if (file.fd >= 0) close(file.fd);
-  }
+  if (reserved_) unlinkat(folder_->get(), "meta.json.new", 0);
+}
+
+result<void> RecordingWriter::save() const { return meta_.write(folder_->get(), dir_, !reserved_); }
+
+// Whatever the directory is called by now, and whoever else may write there: it is made anew, and opened by no other way.
+result<sys::Fd> RecordingWriter::make_file(const std::string& name) const {
+  if (unlinkat(folder_->get(), name.c_str(), 0) != 0 && errno != ENOENT) return fail(errno, "cannot replace " + dir_ + "/" + name);
+  sys::Fd fd = sys::open_beneath(folder_->get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL);
+  if (!fd) return fail(errno, "cannot make " + dir_ + "/" + name);
+  return result<sys::Fd>(std::move(fd));
+}
+
+result<void> RecordingWriter::keep(const std::string& name, const std::string& text) const {
+  auto fd = make_file(name);
+  if (!fd) return tl::unexpected<Error>(fd.error());
+  return sys::write_text(fd->get(), dir_ + "/" + name, text);
 }
 
 void RecordingWriter::release(u32 ring) {
   RingFile& file = files_.at(ring);
-  if (file.fd < 0) return;
-  close(file.fd);
-  file.fd = -1;
+  if (!file.fd) return;
+  file.fd = {};
   open_.erase(std::find(open_.begin(), open_.end(), ring));
 }
 
-result<void> RecordingWriter::open_file(u32 ring, RingFile& file, int flags) {
-  if (file.fd >= 0) return {};
+void RecordingWriter::make_room() {
   static const size_t most = most_open_files();
   if (open_.size() >= most) release(open_.front());
-  const std::string path = ring_path(dir_, meta_.rings[file.index].name);
-  file.fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
-  if (file.fd < 0) return fail(errno, (flags != 0 ? "cannot make " : "cannot open again ") + path);
+}
+
+result<void> RecordingWriter::reopen(u32 ring, RingFile& file) {
+  if (file.fd) return {};
+  make_room();
+  const std::string name = ring_file(meta_.rings[file.index].name);
+  sys::Fd fd = sys::open_beneath(folder_->get(), name.c_str(), O_RDWR);
+  struct stat st {};
+  if (!fd || fstat(fd.get(), &st) != 0) return fail(errno, "cannot open again " + dir_ + "/" + name);
+  if (st.st_dev != file.device || st.st_ino != file.inode)
+    return refuse(std::errc::permission_denied, dir_ + "/" + name + " is another file than the one that was recorded into: somebody else writes to this directory");
+  file.fd = std::move(fd);
   open_.push_back(ring);
   return {};
 }
@@ -202,19 +233,24 @@ result<void> RecordingWriter::add_ring(const RingName& name, u32 subbuf_size) {
     meta_.subbuf_size = subbuf_size;
     if (auto saved = save(); !saved) return saved;
   }
+  make_room();
+  auto fd = make_file(ring_file(name));
+  if (!fd) return tl::unexpected<Error>(fd.error());
+  struct stat st {};
+  if (fstat(fd->get(), &st) != 0) return fail(errno, "cannot look at " + ring_path(dir_, name));
+  RingFile file;
+  file.fd = std::move(*fd);
+  file.device = st.st_dev;
+  file.inode = st.st_ino;
+  file.index = meta_.rings.size();
   RecordedRing ring;
   ring.name = name;
   ring.subbuf_size = subbuf_size;
   meta_.rings.push_back(ring);
   const u32 number = name.ring + (name.kernel ? kernel_rings : 0);
-  RingFile& file = files_[number];
-  file = {};
-  file.index = meta_.rings.size() - 1;
-  auto made = open_file(number, file, O_CREAT | O_TRUNC);
-  if (made) return {};
-  files_.erase(number);
-  meta_.rings.pop_back();
-  return made;
+  files_[number] = std::move(file);
+  open_.push_back(number);
+  return {};
 }
 
 result<void> RecordingWriter::append(u32 ring, const SubBufferView& view) {
@@ -231,11 +267,11 @@ result<void> RecordingWriter::append(u32 ring, const SubBufferView& view) {
   SubBufferView kept = view;
   kept.end = w.end;
   if (w.events != 0 || view.lost_before != 0) {
-    if (auto opened = open_file(ring, file, 0); !opened) return opened;
-    const RingFile before = file;
+    if (auto opened = reopen(ring, file); !opened) return opened;
+    const Written before = file;
     if (auto done = put(file, entry, kept, w); !done) {
-      file = before;  // half a sub-buffer would be a damaged file
-      (void)!ftruncate(file.fd, static_cast<off_t>(file.offset));
+      static_cast<Written&>(file) = before;  // half a sub-buffer would be a damaged file
+      (void)!ftruncate(file.fd.get(), static_cast<off_t>(file.offset));
       return done;
     }
   }
@@ -268,7 +304,7 @@ result<void> RecordingWriter::append_piece(RingFile& file, RecordedRing& ring, c
   u64 lost = view.lost_before;
   iovec parts[3] = {
       {&header, sizeof header}, {const_cast<u8*>(view.sub_buffer) + abi::header_size + view.begin, size}, {&lost, sizeof lost}};
-  if (auto done = write_all(file.fd, parts, abi::commit_stored(header.commit) ? 3 : 2, file.offset, ring_path(dir_, ring.name)); !done) return done;
+  if (auto done = write_all(file.fd.get(), parts, abi::commit_stored(header.commit) ? 3 : 2, file.offset, ring_path(dir_, ring.name)); !done) return done;
   file.last_offset = file.offset;
   file.offset += ring.subbuf_size;
   file.time_stamp = header.time_stamp;
@@ -283,19 +319,21 @@ result<void> RecordingWriter::grow(RingFile& file, const SubBufferView& view) {
   const std::string path = ring_path(dir_, meta_.rings[file.index].name);
   iovec data{const_cast<u8*>(view.sub_buffer) + abi::header_size + view.begin, size};
   const u64 at = file.last_offset + abi::header_size + view.begin - file.shift;
-  if (auto done = write_all(file.fd, &data, 1, at, path); !done) return done;
+  if (auto done = write_all(file.fd.get(), &data, 1, at, path); !done) return done;
   SubBufferHeader header{file.time_stamp, file.commit + size};
   iovec head{&header, sizeof header};
-  if (auto done = write_all(file.fd, &head, 1, file.last_offset, path); !done) return done;
+  if (auto done = write_all(file.fd.get(), &head, 1, file.last_offset, path); !done) return done;
   file.commit += size;
   file.last_end = view.end;
   return {};
 }
 
-result<void> RecordingWriter::close_files() const {
-  for (const auto& [ring, file] : files_) {
-    const std::string path = ring_path(dir_, meta_.rings[file.index].name);
-    if (truncate(path.c_str(), static_cast<off_t>(file.offset)) != 0) return fail(errno, "cannot close " + path);
+result<void> RecordingWriter::close_files() {
+  for (auto& [ring, file] : files_) {
+    const bool idle = !file.fd;
+    if (auto opened = reopen(ring, file); !opened) return opened;
+    if (ftruncate(file.fd.get(), static_cast<off_t>(file.offset)) != 0) return fail(errno, "cannot close " + ring_path(dir_, meta_.rings[file.index].name));
+    if (idle) release(ring);
   }
   return {};
 }
@@ -305,39 +343,39 @@ result<void> RecordingWriter::finish(u64 duration_ns) {
   meta_.stop_ns = wall_clock_ns();
   meta_.duration_ns = duration_ns;
   meta_.complete = true;
-  auto saved = meta_.write(dir_);
+  auto saved = meta_.write(folder_->get(), dir_);
   if (!saved) return saved;
   reserved_ = false;
   return ended;
 }
 
-RecordingSource::RecordingSource(std::string path, sys::Region file, const RecordedRing& ring, const ClockInfo& clock)
-    : path_(std::move(path)), file_(std::move(file)), ring_(ring), clock_(clock) {
+RecordingSource::RecordingSource(Images images, sys::Region file, const RecordedRing& ring, const ClockInfo& clock)
+    : images_(std::move(images)), file_(std::move(file)), ring_(ring), clock_(clock) {
   ring_.counters.subbuf_size = ring.subbuf_size;  // known also where the recorder could not close its books
 }
 
-result<std::unique_ptr<Source>> RecordingSource::open(const std::string& dir, const RecordedRing& ring,
-                                                      const ClockInfo& clock) {
+result<std::unique_ptr<Source>> RecordingSource::open(int open, const std::string& dir, const RecordedRing& ring, const ClockInfo& clock) {
   const std::string path = ring_path(dir, ring.name);
   if (!valid_subbuf_size(ring.subbuf_size))
     return refuse(std::errc::bad_message, dir + "/meta.json gives ring " + std::to_string(ring.name.ring) + " sub-buffers of " +
                                               std::to_string(ring.subbuf_size) +
                                               " bytes; possible are powers of two from 4096 to 262144");
   sys::guard_mappings();
-  auto fd = sys::open_regular(path);
-  if (!fd) return tl::unexpected<Error>(fd.error());
+  const sys::Fd fd = sys::open_beneath(open, ring_file(ring.name).c_str(), O_RDONLY);
+  if (!fd) return sys::fail_beneath(errno, "cannot open " + path);
   struct stat st {};
-  if (fstat(fd->get(), &st) != 0) return fail(errno, "cannot measure " + path);
+  if (fstat(fd.get(), &st) != 0) return fail(errno, "cannot measure " + path);
+  const Images images{path, static_cast<u64>(st.st_size), st.st_dev, st.st_ino};
   sys::Region file;
-  if (st.st_size != 0) {
-    auto mapped = sys::Region::map(fd->get(), static_cast<u64>(st.st_size), false, path);
+  if (images.size != 0) {
+    auto mapped = sys::Region::map(fd.get(), images.size, false, path);
     if (!mapped) return tl::unexpected<Error>(mapped.error());
     file = std::move(*mapped);
   }
-  return std::unique_ptr<Source>(new RecordingSource(path, std::move(file), ring, clock));
+  return std::unique_ptr<Source>(new RecordingSource(images, std::move(file), ring, clock));
 }
 
-std::optional<Images> RecordingSource::images() const { return Images{path_, file_.size()}; }
+std::optional<Images> RecordingSource::images() const { return images_; }
 
 result<std::optional<SubBufferView>> RecordingSource::next() {
   const u64 at = offset_, have = std::min<u64>(ring_.subbuf_size, file_.size() - std::min(at, file_.size()));
@@ -352,9 +390,9 @@ result<std::optional<SubBufferView>> RecordingSource::next() {
   }
   SubBufferView view;
   const bool good = view_image(bytes, have, ring_.subbuf_size, view);
-  if (file_.cut()) return refuse(std::errc::io_error, "cannot read " + path_ + " at " + std::to_string(at) + ": it was truncated, or its disk has an error");
+  if (file_.cut()) return refuse(std::errc::io_error, "cannot read " + images_.path + " at " + std::to_string(at) + ": it was truncated, or its disk has an error");
   if (!good) {
-    return refuse(std::errc::bad_message, path_ + ": the sub-buffer at " + std::to_string(at) + " claims " +
+    return refuse(std::errc::bad_message, images_.path + ": the sub-buffer at " + std::to_string(at) + " claims " +
                                               std::to_string(view.end) + " bytes of data, the file has " +
                                               std::to_string(have - abi::header_size) +
                                               "; the rest of this ring cannot be read");
@@ -364,8 +402,10 @@ result<std::optional<SubBufferView>> RecordingSource::next() {
 
 result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& dir, const RecordingMeta& meta) {
   std::vector<std::unique_ptr<Source>> sources;
+  const sys::Fd open(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!open) return fail(errno, "cannot open " + dir);
   for (const RecordedRing& ring : meta.rings) {
-    auto source = RecordingSource::open(dir, ring, meta.clock);
+    auto source = RecordingSource::open(open.get(), dir, ring, meta.clock);
     // A recorder killed between naming a ring and making its file leaves a name without a file.
     if (!source && !meta.complete && source.error().code == std::errc::no_such_file_or_directory) continue;
     if (!source) return tl::unexpected<Error>(source.error());

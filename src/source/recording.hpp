@@ -13,8 +13,11 @@
 // time: what stands in the directory is readable. Then "complete" is false, the closing counters are missing, and rings that
 // have a file but no entry yet are taken up with `subbuf_size` of the whole, without a name.
 #pragma once
+#include <sys/types.h>
+
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -55,10 +58,10 @@ struct RecordingMeta {
   bool complete = false;
 
   static result<RecordingMeta> read(const std::string& dir);
-  // Two files take turns, so that there is room for the next: a disk that is full takes no more events, but the names of those that are
-  // there. last: that room goes back.
-  result<void> write(const std::string& dir, bool last = true) const;
-  static result<void> keep_room(const std::string& dir, u64 size = 0);
+  // Into the directory `open`; its name for the sentence. Two files take turns, so that there is room for the next: a disk that is full takes no
+  // more events, but the names of those that are there. last: that room goes back.
+  result<void> write(int open, const std::string& dir, bool last = true) const;
+  static result<void> keep_room(int open, const std::string& dir, u64 size = 0);
 };
 
 // "ring7.raw", "cpu1.raw"; and back.
@@ -66,6 +69,7 @@ std::string ring_file(const RingName& name);
 std::optional<RingName> ring_of_file(const std::string& file);
 
 bool is_recording(const std::string& path);  // a directory with a meta.json
+result<std::string> read_kept(const std::string& recording, const std::string& name);  // printk_formats, kallsyms
 
 struct Walk;  // over a sub-buffer
 
@@ -82,7 +86,8 @@ class RecordingWriter {
 
   const RecordingMeta& meta() const { return meta_; }
   RecordingMeta& meta() { return meta_; }  // events, threads, command: whoever changes them calls save()
-  result<void> save() const { return meta_.write(dir_, !reserved_); }
+  result<void> save() const;
+  result<void> keep(const std::string& name, const std::string& text) const;  // beside the rings: printk_formats, kallsyms
 
   // A ring that was not there before. Its name is in meta.json only after the next save().
   result<void> add_ring(const RingName& name, u32 subbuf_size);
@@ -90,32 +95,38 @@ class RecordingWriter {
   static constexpr u32 kernel_rings = 1u << 31;
   bool has_ring(u32 ring) const { return files_.count(ring) != 0; }
   RecordedRing& ring(u32 ring) { return meta_.rings[files_.at(ring).index]; }
-  const std::string& dir() const { return dir_; }
 
   // An error that is not bad_message: the file cannot take more. What is in it stays readable, and the counts are of that.
   result<void> append(u32 ring, const SubBufferView& view);
   void release(u32 ring);  // nothing is expected for now: its file is closed until the next append
-  result<void> close_files() const;  // they end where their data does
+  result<void> close_files();  // they end where their data does
   result<void> finish(u64 duration_ns);
 
  private:
-  struct RingFile {
-    int fd = -1;
-    size_t index = 0;                // in meta_.rings
+  struct Written {
     u64 offset = 0;                  // of the next sub-buffer
     u64 last_offset = 0;             // of the one that may still grow
     u64 time_stamp = 0, commit = 0;  // its header
     u32 last_end = 0;                // where the source's view of it ended; 0: it cannot grow
     u32 shift = 0;                   // bytes of the source's sub-buffer that are not in ours
   };
+  struct RingFile : Written {
+    sys::Fd fd;
+    dev_t device = 0;  // which file it was, if it is opened again
+    ino_t inode = 0;
+    size_t index = 0;  // in meta_.rings
+  };
 
-  result<void> open_file(u32 ring, RingFile& file, int flags);
+  result<sys::Fd> make_file(const std::string& name) const;
+  result<void> reopen(u32 ring, RingFile& file);
+  void make_room();  // for one more open file
   explicit RecordingWriter(std::string dir) : dir_(std::move(dir)) {}
   result<void> put(RingFile& file, RecordedRing& ring, const SubBufferView& kept, const Walk& walk);
   result<void> append_piece(RingFile& file, RecordedRing& ring, const SubBufferView& view);
   result<void> grow(RingFile& file, const SubBufferView& view);
 
   std::string dir_;
+  std::shared_ptr<const sys::Fd> folder_;  // the directory, whatever takes its name
   RecordingMeta meta_;
   std::map<u32, RingFile> files_;
   std::deque<u32> open_;  // whose files are, those of the longest time first: not all of thousands at a time
@@ -126,7 +137,7 @@ class RecordingWriter {
 // a sentence.
 class RecordingSource final : public Source {
  public:
-  static result<std::unique_ptr<Source>> open(const std::string& dir, const RecordedRing& ring, const ClockInfo& clock);
+  static result<std::unique_ptr<Source>> open(int open, const std::string& dir, const RecordedRing& ring, const ClockInfo& clock);
   result<std::optional<SubBufferView>> next() override;
   Counters counters() const override { return ring_.counters; }
   const RingName& name() const override { return ring_.name; }
@@ -135,9 +146,9 @@ class RecordingSource final : public Source {
   std::optional<Images> images() const override;
 
  private:
-  RecordingSource(std::string path, sys::Region file, const RecordedRing& ring, const ClockInfo& clock);
+  RecordingSource(Images images, sys::Region file, const RecordedRing& ring, const ClockInfo& clock);
 
-  std::string path_;
+  Images images_;
   sys::Region file_;
   RecordedRing ring_;
   ClockInfo clock_;

@@ -4,13 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include "source/recording.hpp"
+#include "sys/beneath.hpp"
 
 namespace ringside {
 namespace {
@@ -156,12 +154,11 @@ RecordingMeta meta_from(const json& j) {
 }
 
 // Rings of a killed recorder that have a file and no entry yet.
-void add_unlisted(const std::string& dir, RecordingMeta& meta) {
+void add_unlisted(int dir, RecordingMeta& meta) {
   std::set<std::string> listed;
   for (const RecordedRing& ring : meta.rings) listed.insert(ring_file(ring.name));
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(dir, ignored)) {
-    const std::string name = entry.path().filename().string();
+  const auto names = sys::names_in(dir);
+  for (const std::string& name : names ? *names : std::vector<std::string>{}) {
     const auto found = ring_of_file(name);
     if (!found || !listed.insert(name).second) continue;
     RecordedRing ring;
@@ -174,28 +171,37 @@ void add_unlisted(const std::string& dir, RecordingMeta& meta) {
 // Behind the end of the file, for a text of twice the size.
 bool reserve(const sys::Fd& fd, u64 size) { return fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(2 * size + 65536)) == 0; }
 
+constexpr const char* next_meta = "meta.json.new";
+
+// The file for the next text, with the room that was kept. Whoever else may write to the directory: it is ours, and has no other name.
+sys::Fd open_next(int open) {
+  sys::Fd fd = sys::open_beneath(open, next_meta, O_WRONLY);
+  if (!fd && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) return fd;
+  struct stat st {};
+  if (fd && fstat(fd.get(), &st) == 0 && st.st_uid == geteuid() && st.st_nlink == 1) return fd;
+  if (unlinkat(open, next_meta, 0) != 0 && errno != ENOENT) return {};
+  return sys::open_beneath(open, next_meta, O_WRONLY | O_CREAT | O_EXCL);
+}
+
 }  // namespace
 
 result<RecordingMeta> RecordingMeta::read(const std::string& dir) {
   const std::string path = dir + "/meta.json";
-  struct stat st {};
-  if (stat(path.c_str(), &st) != 0) return fail(errno, dir + " is no recording: cannot read " + path);
-  if (!S_ISREG(st.st_mode) || static_cast<u64>(st.st_size) > largest_meta)
-    return refuse(std::errc::bad_message, path + " is no plain file of a plausible size");
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
-  if (!in) return fail(EIO, "cannot read " + path);
+  const sys::Fd open(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const sys::Fd file = open ? sys::open_beneath(open.get(), "meta.json", O_RDONLY) : sys::Fd();
+  if (!file) return sys::fail_beneath(errno, dir + " is no recording: cannot read " + path);
+  const auto text = sys::read_text(file.get(), path, largest_meta);
+  if (!text) return tl::unexpected<Error>(text.error());
   try {
-    RecordingMeta meta = meta_from(json::parse(text.str()));
-    if (!meta.complete) add_unlisted(dir, meta);
+    RecordingMeta meta = meta_from(json::parse(*text));
+    if (!meta.complete) add_unlisted(open.get(), meta);
     return meta;
   } catch (const std::exception& e) {
     return refuse(std::errc::bad_message, path + " cannot be understood: " + e.what());
   }
 }
 
-result<void> RecordingMeta::write(const std::string& dir, bool last) const {
+result<void> RecordingMeta::write(int open, const std::string& dir, bool last) const {
   json j;
   j["ringside_recording"] = meta_version;
   j["clock"] = {{"kind", to_string(clock.kind)},
@@ -228,31 +234,30 @@ result<void> RecordingMeta::write(const std::string& dir, bool last) const {
   // Thread names are bytes that somebody chose; what is no UTF-8 is replaced.
   const std::string text = j.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 
-  const std::string path = dir + "/meta.json", fresh = path + ".new";
-  const sys::Fd fd(open(fresh.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd) return fail(errno, "cannot make " + fresh);
+  const std::string path = dir + "/meta.json";
+  const sys::Fd fd = open_next(open);
+  if (!fd) return fail(errno, "cannot make " + path + ".new");
   size_t done = 0;
   while (done < text.size()) {
     const ssize_t n = ::write(fd.get(), text.data() + done, text.size() - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return fail(errno, "cannot write " + fresh);
+    if (n < 0) return fail(errno, "cannot write " + path + ".new");
     done += static_cast<size_t>(n);
   }
-  if (ftruncate(fd.get(), static_cast<off_t>(done)) != 0) return fail(errno, "cannot close " + fresh);
+  if (ftruncate(fd.get(), static_cast<off_t>(done)) != 0) return fail(errno, "cannot close " + path + ".new");
   if (!last) {
     (void)reserve(fd, done);  // for its next turn; it grows with threads and events
-    if (renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) {
-      (void)keep_room(dir, done);  // if there is none, it has what it had
+    if (renameat2(open, next_meta, open, "meta.json", RENAME_EXCHANGE) == 0) {
+      (void)keep_room(open, dir, done);  // if there is none, it has what it had
       return {};
     }
   }
-  if (rename(fresh.c_str(), path.c_str()) != 0) return fail(errno, "cannot put " + path + " in place");
-  return last ? result<void>() : keep_room(dir, done);
+  if (renameat(open, next_meta, open, "meta.json") != 0) return fail(errno, "cannot put " + path + " in place");
+  return last ? result<void>() : keep_room(open, dir, done);
 }
 
-result<void> RecordingMeta::keep_room(const std::string& dir, u64 size) {
-  const std::string path = dir + "/meta.json.new";
-  const sys::Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+result<void> RecordingMeta::keep_room(int open, const std::string& dir, u64 size) {
+  const sys::Fd fd = open_next(open);
   // A file system that keeps no room has to be trusted.
   if (!fd || (!reserve(fd, size) && errno != EOPNOTSUPP && errno != EFBIG)) return fail(errno, "cannot keep room for " + dir + "/meta.json");
   return {};

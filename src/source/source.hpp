@@ -86,10 +86,10 @@ struct EventInfo {
   u32 number() const { return id + (kernel ? kernel_ids : 0); }
 };
 
-// All sub-buffers of a source, back to back in a file.
+// All sub-buffers of a source, back to back in a file. By its path there may be another one by now.
 struct Images {
   std::string path;
-  u64 size = 0;
+  u64 size = 0, device = 0, inode = 0;
 };
 
 // What is not in a trace. That nothing is lost is said where nothing() says so, and nowhere else.

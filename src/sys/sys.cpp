@@ -119,7 +119,10 @@ constinit Wiped wiped;
 }  // namespace
 
 Fd::~Fd() {
-  if (fd_ >= 0) ::close(fd_);
+  if (fd_ < 0) return;
+  const int saved = errno;
+  ::close(fd_);
+  errno = saved;
 }
 
 void guard_mappings() {
@@ -203,42 +206,42 @@ result<Fd> open_regular(const std::string& path) {
 result<std::string> read_file(const std::string& path) {
   const auto fd = open_regular(path);
   if (!fd) return tl::unexpected<Error>(fd.error());
+  return read_text(fd->get(), path);
+}
+
+result<std::string> read_text(int fd, const std::string& path, u64 most) {
   std::string text;
   char buffer[16384];
   for (;;) {
-    const ssize_t n = ::read(fd->get(), buffer, sizeof buffer);
+    const ssize_t n = ::read(fd, buffer, sizeof buffer);
     if (n == 0) return text;
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return fail(errno, "cannot read " + path);
     text.append(buffer, static_cast<size_t>(n));
-    if (text.size() > (64u << 20)) return refuse(std::errc::file_too_large, path + " is larger than 64 MiB");
+    if (text.size() > most) return refuse(std::errc::file_too_large, path + " is larger than " + std::to_string(most >> 20) + " MiB");
   }
 }
 
-std::vector<std::pair<i32, std::string>> read_cmdlines(const std::string& path) {
+result<void> write_text(int fd, const std::string& path, const std::string& text) {
+  struct stat st {};
+  if (fstat(fd, &st) == 0 && !may_grow_to(static_cast<u64>(st.st_size) + text.size())) return fail(errno, "cannot write " + path);
+  for (size_t at = 0; at < text.size();) {
+    const ssize_t n = ::write(fd, text.data() + at, text.size() - at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return fail(errno, "cannot write " + path);
+    at += static_cast<size_t>(n);
+  }
+  return {};
+}
+
+std::vector<std::pair<i32, std::string>> cmdlines_of(const result<std::string>& text) {
   std::vector<std::pair<i32, std::string>> all;
-  const auto text = read_file(path);
   for (size_t at = 0; text && at < text->size();) {
     const size_t end = std::min(text->find('\n', at), text->size()), space = text->find(' ', at);
     if (space < end) all.emplace_back(std::atoi(text->c_str() + at), text->substr(space + 1, end - space - 1));
     at = end + 1;
   }
   return all;
-}
-
-result<void> write_file(const std::string& path, const std::string& text, bool append) {
-  const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (append ? O_APPEND : O_TRUNC), 0600));
-  if (!fd) return fail(errno, "cannot write " + path);
-  struct stat st {};
-  const u64 before = append && fstat(fd.get(), &st) == 0 ? static_cast<u64>(st.st_size) : 0;
-  if (!may_grow_to(before + text.size())) return fail(errno, "cannot write " + path);
-  for (size_t at = 0; at < text.size();) {
-    const ssize_t n = ::write(fd.get(), text.data() + at, text.size() - at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return fail(errno, "cannot write " + path);
-    at += static_cast<size_t>(n);
-  }
-  return {};
 }
 
 void survive_file_limit() {
@@ -255,28 +258,6 @@ bool may_grow_to(u64 size) noexcept {
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || size <= limit.rlim_cur) return true;
   errno = EFBIG;
   return false;
-}
-
-result<void> copy_sparse(const std::string& from, const std::string& to) {
-  const Fd in(::open(from.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (!in) return fail(errno, "cannot open " + from);
-  const Fd out(::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!out) return fail(errno, "cannot make " + to);
-  const off_t size = lseek(in.get(), 0, SEEK_END);
-  if (size < 0 || ftruncate(out.get(), size) != 0) return fail(errno, "cannot size " + to);
-  for (off_t at = 0; at < size;) {
-    const off_t data = lseek(in.get(), at, SEEK_DATA);
-    if (data < 0) break;  // ENXIO: holes to the end
-    const off_t hole = lseek(in.get(), data, SEEK_HOLE);
-    char buffer[65536];
-    for (at = data; at < hole;) {
-      const size_t want = std::min(sizeof buffer, static_cast<size_t>(hole - at));
-      const ssize_t n = pread(in.get(), buffer, want, at);
-      if (n <= 0 || pwrite(out.get(), buffer, static_cast<size_t>(n), at) != n) return fail(errno != 0 ? errno : EIO, "cannot copy " + from + " to " + to);
-      at += n;
-    }
-  }
-  return {};
 }
 
 namespace {

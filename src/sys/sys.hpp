@@ -19,6 +19,7 @@ class Fd {
   }
   ~Fd();
   int get() const noexcept { return fd_; }
+  [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
   explicit operator bool() const noexcept { return fd_ >= 0; }
 
  private:
@@ -58,18 +59,17 @@ void guard_mappings();
 // To read. Anything else, a FIFO that would block say, is refused.
 result<Fd> open_regular(const std::string& path);
 result<std::string> read_file(const std::string& path);
-// Threads and their names, as tracefs' saved_cmdlines has them: lines of "tid name". None if it cannot be read.
-std::vector<std::pair<i32, std::string>> read_cmdlines(const std::string& path);
-result<void> write_file(const std::string& path, const std::string& text, bool append = false);
+// All that is left of an open file. `path` for the sentence.
+result<std::string> read_text(int fd, const std::string& path, u64 most = 64u << 20);
+result<void> write_text(int fd, const std::string& path, const std::string& text);
+// Threads and their names, as tracefs' saved_cmdlines has them: lines of "tid name". None if it could not be read.
+std::vector<std::pair<i32, std::string>> cmdlines_of(const result<std::string>& saved);
 
 // From here on a write beyond RLIMIT_FSIZE fails with EFBIG and kills nobody. Programs that are executed do not inherit it.
 void survive_file_limit();
 
 // False, errno EFBIG: beyond the process's RLIMIT_FSIZE, where the kernel would kill it with SIGXFSZ. Signal-safe.
 bool may_grow_to(u64 size) noexcept;
-
-// Copies the written pages of a file; holes stay holes. The copy is new, mode 0600.
-result<void> copy_sparse(const std::string& from, const std::string& to);
 
 // Field 22 of /proc/PID/stat; 0: no such process. With tid != 0 of the thread. Signal-safe.
 u64 start_time(i32 pid, i32 tid = 0) noexcept;

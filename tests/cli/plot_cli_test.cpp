@@ -73,7 +73,7 @@ TEST_F(PlotCli, WritesOneFileThatHoldsAll) {
   for (const char* loads : {"src=", "@import", "<link rel=\"stylesheet\"", "http-equiv=\"refresh\""})
     EXPECT_EQ(html.find(loads), std::string::npos) << loads;
   EXPECT_NE(html.find("default-src 'none'"), std::string::npos);
-  EXPECT_FALSE(fs::exists(dir + "/ringside.html.part"));
+  EXPECT_FALSE(fs::exists(dir + "/ringside.html.new"));
 }
 
 TEST_F(PlotCli, ToStdoutIsTheSameBytes) {
@@ -111,7 +111,7 @@ TEST_F(PlotCli, Errors) {
   EXPECT_EQ(ringside("plot -F 'size >'").code, 1);
   fs::create_directory(dir + "/taken");
   EXPECT_EQ(ringside("plot -o taken").code, 1);
-  EXPECT_FALSE(fs::exists(dir + "/taken.part"));
+  EXPECT_FALSE(fs::exists(dir + "/taken.new"));
 }
 
 TEST_F(PlotCli, HostileNamesAreData) {

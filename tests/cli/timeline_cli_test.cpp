@@ -1,4 +1,5 @@
 // Several WHEREs in one order: recordings, trace.dat, instances, external writers, the kernel.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +32,7 @@ struct TimelineCli : test::BinaryTest {
   void change(const std::string& recording, const std::string& boot) const {
     RecordingMeta meta = must(RecordingMeta::read(dir + "/" + recording));
     meta.boot = boot;
-    must(meta.write(dir + "/" + recording));
+    must(meta.write(sys::Fd(::open((dir + "/" + recording).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)).get(), recording));
   }
 };
 

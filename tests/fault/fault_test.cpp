@@ -135,9 +135,10 @@ struct FaultTest : test::BinaryTest {
     if (code != 0 && !says_why(log)) complain("exit code " + std::to_string(code) + " without a reason");
     // What stays must be said; and of an instance that was said to stay, `rm` finishes what was begun.
     const auto said = [&](const std::string& name) { return log.find(name) != std::string::npos && (log.find("stays") != std::string::npos || log.find("cannot remove") != std::string::npos); };
-    for (const std::string& name : below(root)) {
-      if (s.kept_in_root.count(name) != 0) continue;
-      if (!said(name)) complain("left behind: root/" + name);
+    for (const std::string& file : below(root)) {
+      if (s.kept_in_root.count(file) != 0) continue;
+      const std::string name = file[0] == '.' ? file.substr(1, file.rfind(".new-") - 1) : file;  // what was begun has another name
+      if (!said(name)) complain("left behind: root/" + file);
       if (auto gone = Instance::remove(root + "/" + name, log.find("--force") != std::string::npos); !gone) complain("cannot be removed: " + gone.error().sentence);
     }
     for (const std::string& name : below(dir))

@@ -273,7 +273,7 @@ class OurSide {
     options.clock = ClockKind::mono;
     instance_ = must(Instance::create(options));
     // As a thread makes its ring at its first event.
-    region_ = must(map_instance(dir_, true));
+    region_ = must(map_instance(instance_->dir(), dir_, true));
     const InstanceWords words{reinterpret_cast<InstanceControl*>(region_.data())};
     fd_ = sys::Fd(open(dir_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     mapped_ = map_ring(fd_.get(), 0, geometry_of(*words.control));

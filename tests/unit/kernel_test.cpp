@@ -10,6 +10,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/abi/sub_buffer.hpp>
 
@@ -200,7 +201,7 @@ struct OldKernel : testing::Test {
   void SetUp() override {
     std::filesystem::create_directories(dir + "/per_cpu/cpu0");
     ASSERT_EQ(mkfifo(raw.c_str(), 0600), 0);
-    must(sys::write_file(dir + "/per_cpu/cpu0/stats", "entries: 0\n"));
+    std::ofstream(dir + "/per_cpu/cpu0/stats") << "entries: 0\n";
   }
   void TearDown() override { std::filesystem::remove_all(dir); }
   result<KernelRings> open_rings(const KernelChoice& choice) { return open_kernel_rings(dir, {0}, ClockInfo{}, choice); }
@@ -294,7 +295,7 @@ TEST_F(KernelTest, InstancesThatNobodyHoldsGo) {
   if (mkdir(dead.c_str(), 0700) != 0) GTEST_SKIP() << "cannot make an instance";
   for (const std::string& one : {twice, held, other}) ASSERT_EQ(mkdir(one.c_str(), 0700), 0);
   sys::Fd hold(open((held + "/tracing_on").c_str(), O_RDONLY | O_CLOEXEC));
-  ASSERT_TRUE(sys::write_file(held + "/events/sched/sched_switch/enable", "1"));
+  ASSERT_TRUE(std::ofstream(held + "/events/sched/sched_switch/enable") << "1" << std::flush);
   remove_stale_instances("ringside-sweep-");
   for (const std::string& gone : {dead, twice}) EXPECT_NE(access(gone.c_str(), F_OK), 0) << gone;
   EXPECT_EQ(must(sys::read_file(held + "/tracing_on")), "1\n");

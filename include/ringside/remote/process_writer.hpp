@@ -47,7 +47,8 @@ struct ProcessEvent {
   std::string system, name, format;  // the text of a tracefs format file
 };
 
-// Where a writer of this name listens to be found without being told of: `ringside mount` shows it as remotes/NAME. Makes the directory.
+// Where a writer of this name listens to be found without being told of: `ringside mount` shows it as remotes/NAME. Makes the directory. Empty if
+// that cannot be: another user made it, or may write there.
 inline std::string announced_path(const std::string& name) {
   const auto given = [](const char* variable) {
     const char* const value = std::getenv(variable);
@@ -56,8 +57,11 @@ inline std::string announced_path(const std::string& name) {
   std::string root = given("RINGSIDE_ROOT");
   if (root.empty() && !given("XDG_RUNTIME_DIR").empty()) root = given("XDG_RUNTIME_DIR") + "/ringside";
   if (root.empty()) root = "/dev/shm/ringside-" + std::to_string(geteuid());
-  (void)!mkdir(root.c_str(), 0700);
-  (void)!mkdir((root + "/.remotes").c_str(), 0700);
+  for (const std::string& dir : {root, root + "/.remotes"}) {
+    struct stat st {};
+    (void)!mkdir(dir.c_str(), 0700);
+    if (lstat(dir.c_str(), &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022) != 0) return "";
+  }
   return root + "/.remotes/" + name;
 }
 
@@ -263,7 +267,8 @@ class ProcessWriter {
     int listen() {
       sockaddr_un at{};
       at.sun_family = AF_UNIX;
-      if (options_.path.empty() || options_.path.size() >= sizeof at.sun_path) return ENAMETOOLONG;
+      if (options_.path.empty()) return EACCES;
+      if (options_.path.size() >= sizeof at.sun_path) return ENAMETOOLONG;
       std::memcpy(at.sun_path, options_.path.c_str(), options_.path.size());
       listening_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
       if (listening_ < 0) return errno;

@@ -1,0 +1,300 @@
+#include "sys/beneath.hpp"
+
+#include <dirent.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+
+namespace ringside::sys {
+namespace {
+
+constexpr int deepest = 16;  // an instance with a snapshot is five directories deep
+
+// For kernels before 5.6, and where a filter of system calls does not know openat2. Other file systems are entered.
+int walk(int dir, const char* path, int flags, mode_t mode) noexcept {
+  for (int at = dir;;) {
+    char name[NAME_MAX + 1];
+    const size_t length = strcspn(path, "/");
+    const char* const rest = path + length + strspn(path + length, "/");
+    const bool last = *rest == 0;
+    int fd = -1;
+    if (length == 0 || length > NAME_MAX) {
+      errno = length == 0 ? ENOENT : ENAMETOOLONG;
+    } else if (length == 2 && path[0] == '.' && path[1] == '.') {
+      errno = EXDEV;
+    } else {
+      std::memcpy(name, path, length);
+      name[length] = 0;
+      const bool folder = !last || path[length] == '/';
+      fd = openat(at, name, (last ? flags : O_PATH) | (folder ? O_DIRECTORY : 0) | O_NOFOLLOW | O_CLOEXEC, mode);
+    }
+    const int error = errno;
+    if (at != dir) close(at);
+    errno = error;
+    if (fd < 0 || last) return fd;
+    at = fd;
+    path = rest;
+  }
+}
+
+int enter(int dir, const char* path, int flags, u64 resolve, mode_t mode = 0) noexcept {
+  open_how how{};
+  how.flags = static_cast<u64>(flags);
+  how.mode = (flags & O_CREAT) != 0 ? mode : 0;
+  how.resolve = resolve;
+  return static_cast<int>(syscall(SYS_openat2, dir, path, &how, sizeof how));
+}
+
+// A path of any directories; its symlinks are those of root and of this user.
+Fd follow(std::string path) {
+  if (path.empty()) return errno = ENOENT, Fd();
+  Fd at(enter(AT_FDCWD, path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC, RESOLVE_NO_SYMLINKS));
+  if (at || (errno != ELOOP && errno != ENOSYS && errno != EPERM)) return at;
+  at = Fd(::open(path[0] == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  for (int links = 0; at;) {
+    path.erase(0, path.find_first_not_of('/'));
+    if (path.empty()) break;
+    const std::string name = path.substr(0, path.find('/'));
+    Fd next(openat(at.get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    struct stat st {};
+    if (!next || fstat(next.get(), &st) != 0) return {};
+    path.erase(0, name.size());
+    if (!S_ISLNK(st.st_mode)) {
+      at = std::move(next);
+      continue;
+    }
+    char text[PATH_MAX];
+    const ssize_t n = readlinkat(next.get(), "", text, sizeof text);
+    if (n <= 0) return {};
+    const bool believed = st.st_uid == 0 || st.st_uid == geteuid();
+    if (!believed || ++links > 40) return errno = believed ? ELOOP : EPERM, Fd();
+    path.insert(0, text, static_cast<size_t>(n));
+    if (text[0] == '/') at = Fd(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  }
+  struct stat st {};
+  if (at && fstat(at.get(), &st) == 0 && !S_ISDIR(st.st_mode)) return errno = ENOTDIR, Fd();
+  return at;
+}
+
+bool others_write(const struct stat& st) noexcept { return (st.st_mode & (S_IWGRP | S_IWOTH)) != 0; }
+
+bool is_owned(int fd, int dir) noexcept {
+  struct stat st {}, owner {};
+  if (fstat(fd, &st) != 0 || fstat(dir, &owner) != 0) return false;
+  if (st.st_uid == owner.st_uid && !others_write(st)) return true;
+  errno = EPERM;
+  return false;
+}
+
+// What this process has just made, as root perhaps, is to be the owner's of `dir`.
+void give_to_owner(int fd, int dir) noexcept {
+  struct stat owner {};
+  if (fstat(dir, &owner) == 0 && owner.st_uid != geteuid()) (void)!fchown(fd, owner.st_uid, owner.st_gid);
+}
+
+result<std::string> read_all(const Fd& fd, const std::string& path) { return fd ? read_text(fd.get(), path) : fail_beneath(errno, "cannot open " + path); }
+
+bool remove_at(int dir, const char* name, int depth) noexcept;
+
+bool clear(int dir, int depth) noexcept {
+  if (depth > deepest) return errno = ELOOP, false;
+  const auto names = names_in(dir);
+  if (!names) return errno = names.error().code.value(), false;
+  for (const std::string& one : *names)
+    if (!remove_at(dir, one.c_str(), depth)) return false;
+  return true;
+}
+
+bool remove_at(int dir, const char* name, int depth) noexcept {
+  if (unlinkat(dir, name, 0) == 0 || errno == ENOENT) return true;
+  if (errno != EISDIR) return false;
+  const Fd folder = open_beneath(dir, name, O_PATH | O_DIRECTORY);
+  if (!folder || !clear(folder.get(), depth + 1)) return false;
+  return unlinkat(dir, name, AT_REMOVEDIR) == 0 || errno == ENOENT;
+}
+
+}  // namespace
+
+result<Fd> open_trusted(const std::string& path, Role role) {
+  Fd dir = follow(path);
+  if (!dir && errno == EPERM)
+    return refuse(std::errc::permission_denied, "will not follow " + path + ": a symlink on the way was made by another user; name the directory itself");
+  if (!dir) return fail(errno, "cannot open " + path);
+  if (auto good = judge(dir.get(), path, role); !good) return tl::unexpected<Error>(good.error());
+  return result<Fd>(std::move(dir));
+}
+
+result<Entry> open_parent(const std::string& path) {
+  const std::string clean = path.substr(0, path.find_last_not_of('/') + 1);
+  const size_t slash = clean.rfind('/');
+  Entry entry{{}, clean.substr(slash + 1)};  // npos + 1 is 0
+  if (entry.name.empty() || entry.name == "..") return refuse(std::errc::invalid_argument, "'" + path + "' is no name that can be given");
+  auto dir = open_trusted(slash == std::string::npos ? "." : slash == 0 ? "/" : clean.substr(0, slash), Role::other);
+  if (!dir) return tl::unexpected<Error>(dir.error());
+  entry.dir = std::move(*dir);
+  return result<Entry>(std::move(entry));
+}
+
+result<void> judge(int dir, const std::string& path, Role role) {
+  struct stat st {};
+  if (fstat(dir, &st) != 0) return fail(errno, "cannot look at " + path);
+  if (role == Role::other) return {};
+  const char* const instead = "set RINGSIDE_ROOT to a directory of your own";
+  const uid_t us = geteuid();
+  if (st.st_uid != us && (us != 0 || role != Role::instance))
+    return refuse(std::errc::permission_denied, "will not use " + path + ": it belongs to user " + std::to_string(st.st_uid) +
+                                                    ", who could put anything there; " + instead);
+  if (others_write(st)) {
+    char mode[8];
+    std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(st.st_mode & 07777));
+    return refuse(std::errc::permission_denied, "will not use " + path + ": other users may write there (mode " + mode +
+                                                    "); look at what is in it, then chmod go-w, or " + instead);
+  }
+  return {};
+}
+
+Fd open_beneath(int dir, const char* path, int flags, mode_t mode) noexcept {
+  const int more = O_CLOEXEC | ((flags & O_PATH) != 0 ? 0 : O_NONBLOCK | O_NOCTTY);
+  const int how = (flags & ~O_TRUNC) | more;  // cut once we know what it is
+  int fd = enter(dir, path, how, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV, mode);
+  if (fd < 0 && (errno == ENOSYS || errno == EPERM)) fd = walk(dir, path, how, mode);
+  Fd opened(fd);
+  struct stat st {};
+  if (!opened || fstat(fd, &st) != 0) return {};
+  const bool good = (flags & O_DIRECTORY) != 0 ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode);
+  if (!good) return errno = EINVAL, Fd();
+  if ((flags & O_TRUNC) != 0 && ftruncate(fd, 0) != 0) return {};
+  return opened;
+}
+
+Fd open_owned(int dir, const char* path, int flags) noexcept {
+  for (int tries = 0; tries < 8; ++tries) {
+    if ((flags & O_EXCL) == 0) {
+      Fd there = open_beneath(dir, path, flags & ~(O_CREAT | O_TRUNC));
+      if (there && (!is_owned(there.get(), dir) || ((flags & O_TRUNC) != 0 && ftruncate(there.get(), 0) != 0))) return {};
+      if (there || errno != ENOENT || (flags & O_CREAT) == 0) return there;
+    }
+    Fd made = open_beneath(dir, path, flags | O_EXCL);
+    if (made) give_to_owner(made.get(), dir);
+    if (made || errno != EEXIST || (flags & O_EXCL) != 0) return made;
+  }
+  return {};
+}
+
+bool make_owned_directory(int dir, const char* path) noexcept {
+  char above[256] = "";
+  const char* const slash = std::strrchr(path, '/');
+  const char* const name = slash != nullptr ? slash + 1 : path;
+  if (std::strlen(path) >= sizeof above) return errno = ENAMETOOLONG, false;
+  Fd parent;
+  if (slash != nullptr) {
+    std::memcpy(above, path, static_cast<size_t>(slash - path));
+    if (!(parent = open_owned(dir, above, O_PATH | O_DIRECTORY))) return false;
+  }
+  const int in = slash != nullptr ? parent.get() : dir;
+  if (mkdirat(in, name, 0700) == 0) {
+    const Fd made = open_beneath(in, name, O_RDONLY | O_DIRECTORY);
+    struct stat st {};
+    if (made && fstat(made.get(), &st) == 0 && st.st_uid == geteuid() && st.st_nlink <= 2) give_to_owner(made.get(), dir);
+    return static_cast<bool>(made);
+  }
+  return errno == EEXIST && open_owned(dir, path, O_PATH | O_DIRECTORY);
+}
+
+tl::unexpected<Error> fail_beneath(int error, const std::string& what) {
+  if (error == EPERM) return refuse(std::errc::operation_not_permitted, what + ": it belongs to another user, or others may write to it");
+  if (error == ELOOP) return refuse(std::errc::too_many_symbolic_link_levels, what + ": a symlink is in its place or on the way");
+  if (error == EXDEV) return refuse(std::errc::cross_device_link, what + ": the path leads out of its directory");
+  if (error == EINVAL || error == ENXIO) return refuse(std::errc::invalid_argument, what + ": it is no regular file");
+  return fail(error, what);
+}
+
+result<std::string> read_beneath(int dir, const std::string& path) { return read_all(open_beneath(dir, path.c_str(), O_RDONLY), path); }
+result<std::string> read_owned(int dir, const std::string& path) { return read_all(open_owned(dir, path.c_str(), O_RDONLY), path); }
+
+result<void> write_owned(int dir, const std::string& path, const std::string& text, bool append) {
+  const Fd fd = open_owned(dir, path.c_str(), O_WRONLY | O_CREAT | (append ? O_APPEND : O_TRUNC));
+  return fd ? write_text(fd.get(), path, text) : fail_beneath(errno, "cannot write " + path);
+}
+
+result<void> copy_owned(int from, const char* file, int to, const char* copy) {
+  const Fd in = open_owned(from, file, O_RDONLY);
+  if (!in) return fail_beneath(errno, std::string("cannot open ") + file);
+  const Fd out = open_owned(to, copy, O_WRONLY | O_CREAT | O_EXCL);
+  if (!out) return fail_beneath(errno, std::string("cannot make ") + copy);
+  const off_t size = lseek(in.get(), 0, SEEK_END);
+  if (size < 0 || ftruncate(out.get(), size) != 0) return fail(errno, std::string("cannot size ") + copy);
+  for (off_t at = 0; at < size;) {
+    const off_t data = lseek(in.get(), at, SEEK_DATA);
+    if (data < 0) break;  // ENXIO: holes to the end
+    const off_t hole = lseek(in.get(), data, SEEK_HOLE);
+    char buffer[65536];
+    for (at = data; at < hole;) {
+      const size_t want = std::min(sizeof buffer, static_cast<size_t>(hole - at));
+      const ssize_t n = pread(in.get(), buffer, want, at);
+      if (n <= 0 || pwrite(out.get(), buffer, static_cast<size_t>(n), at) != n) return fail(errno != 0 ? errno : EIO, std::string("cannot copy ") + file);
+      at += n;
+    }
+  }
+  return {};
+}
+
+result<NewFile> NewFile::create(const std::string& path, mode_t mode) {
+  auto at = open_parent(path);
+  if (!at) return tl::unexpected<Error>(at.error());
+  const int dir = at->dir.get();
+  return create(std::move(at->dir), dir, at->name, path, mode);
+}
+
+result<NewFile> NewFile::create(int dir, const std::string& name, const std::string& path) { return create({}, dir, name, path, 0600); }
+
+result<NewFile> NewFile::create(Fd own, int dir, const std::string& name, const std::string& path, mode_t mode) {
+  NewFile file;
+  file.own_ = std::move(own);
+  file.dir_ = dir;
+  file.name_ = name;
+  file.path_ = path;
+  const std::string fresh = name + ".new";
+  if (unlinkat(dir, fresh.c_str(), 0) != 0 && errno != ENOENT) return fail(errno, "cannot replace " + path + ".new");
+  file.fd_ = open_beneath(dir, fresh.c_str(), O_RDWR | O_CREAT | O_EXCL, mode);
+  if (!file.fd_) return fail(errno, "cannot make " + path + ".new");
+  return result<NewFile>(std::move(file));
+}
+
+NewFile::~NewFile() {
+  if (fd_) unlinkat(dir_, (name_ + ".new").c_str(), 0);
+}
+
+result<void> NewFile::put_in_place() {
+  const std::string fresh = name_ + ".new";
+  // Some file systems say only when it is closed that there was no room.
+  if (close(fd_.release()) == 0 && renameat(dir_, fresh.c_str(), dir_, name_.c_str()) == 0) return {};
+  const int error = errno;
+  unlinkat(dir_, fresh.c_str(), 0);
+  return fail(error, "cannot put " + path_ + " in place");
+}
+
+result<std::vector<std::string>> names_in(int dir) {
+  Fd fd(openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  DIR* const open = fd ? fdopendir(fd.get()) : nullptr;
+  if (open == nullptr) return fail(errno, "cannot list a directory");
+  (void)fd.release();
+  std::vector<std::string> names;
+  while (const dirent* entry = readdir(open)) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  closedir(open);
+  return names;
+}
+
+bool remove_beneath(int dir, const char* name) noexcept { return remove_at(dir, name, 0); }
+bool remove_opened(int parent, const char* name, int dir) noexcept { return clear(dir, 0) && (unlinkat(parent, name, AT_REMOVEDIR) == 0 || errno == ENOENT); }
+
+}  // namespace ringside::sys

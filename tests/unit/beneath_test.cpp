@@ -1,0 +1,170 @@
+// What may be opened below a directory that somebody else may have made.
+#include "sys/beneath.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+
+namespace ringside::sys {
+namespace {
+
+namespace fs = std::filesystem;
+
+// For this process: openat2 is not known, as to an old kernel, or forbidden, as by an old list of system calls.
+void without_openat2(u32 error) {
+  sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{std::size(code), code};
+  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) != 0 || syscall(SYS_openat2, 0, nullptr, nullptr, 0) != -1 || errno != static_cast<int>(error)) _exit(99);
+}
+
+// 0: as it is. In a child, which a filter stays with; answers the line that went wrong, or 0.
+template <class F>
+int in_child(u32 openat2_error, F work) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (openat2_error != 0) without_openat2(openat2_error);
+    _exit(work());
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  return status;
+}
+
+struct BeneathTest : testing::TestWithParam<u32> {
+  std::string dir;
+  Fd at;
+  void SetUp() override {
+    char path[] = "/tmp/ringside-beneath-XXXXXX";
+    dir = mkdtemp(path);
+    fs::create_directories(dir + "/in/a/b");
+    fs::create_directories(dir + "/out");
+    write("in/a/b/file", "inside");
+    write("out/file", "outside");
+    at = Fd(::open((dir + "/in").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  }
+  void TearDown() override { fs::remove_all(dir); }
+  void write(const std::string& file, const std::string& text) const { std::ofstream(dir + "/" + file) << text; }
+  void link(const std::string& to, const std::string& name) const { fs::create_symlink(to, dir + "/in/" + name); }
+};
+#define REFUSED(path, flags) \
+  if (open_beneath(at.get(), path, flags)) return __LINE__ & 0x7F
+
+TEST_P(BeneathTest, NothingButRegularFilesInside) {
+  link("b", "a/same");
+  link("../../out", "a/out");
+  link(dir + "/out/file", "file");
+  link("file", "a/b/beside");
+  ASSERT_EQ(mkfifo((dir + "/in/fifo").c_str(), 0600), 0);
+  EXPECT_EQ(in_child(GetParam(), [&] {
+    const auto text = read_beneath(at.get(), "a/b/file");
+    if (!text || *text != "inside") return 1;
+    if (!open_beneath(at.get(), "a/b/", O_PATH | O_DIRECTORY) || !open_beneath(at.get(), "a", O_RDONLY | O_DIRECTORY)) return 2;
+    alarm(10);  // of an open that waits
+    for (const int flags : {O_RDONLY, O_RDWR, O_WRONLY | O_TRUNC}) {
+      REFUSED("a/same/file", flags);
+      REFUSED("a/out/file", flags);
+      REFUSED("file", flags);
+      REFUSED("a/b/beside", flags);
+      REFUSED("../out/file", flags);
+      REFUSED("a/../../out/file", flags);
+      REFUSED((dir + "/out/file").c_str(), flags);
+      REFUSED("fifo", flags);
+      REFUSED("a", flags);
+      REFUSED("missing", flags);
+      REFUSED("", flags);
+    }
+    REFUSED("a/same", O_PATH | O_DIRECTORY);
+    REFUSED("..", O_PATH | O_DIRECTORY);
+    REFUSED("a/b/file", O_PATH | O_DIRECTORY);
+    REFUSED("file", O_RDWR | O_CREAT);
+    REFUSED("../out/new", O_RDWR | O_CREAT);
+    return 0;
+  }), 0);
+  EXPECT_FALSE(fs::exists(dir + "/out/new"));
+  std::ifstream outside(dir + "/out/file");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(outside), {}), "outside");
+}
+
+TEST_P(BeneathTest, WhatIsMadeBelongsToTheOwner) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can work in another user's directory";
+  ASSERT_EQ(chown((dir + "/in").c_str(), 65533, 65532), 0);
+  link(dir + "/out", "led");
+  EXPECT_EQ(in_child(GetParam(), [&] {
+    if (open_owned(at.get(), "a/b/file", O_RDONLY) || errno != EPERM) return 1;  // root's, in a directory of 65533
+    if (!make_owned_directory(at.get(), "mine") || !make_owned_directory(at.get(), "mine")) return 2;
+    if (!write_owned(at.get(), "mine/file", "text") || !write_owned(at.get(), "mine/file", "more", true)) return 3;
+    const auto text = read_owned(at.get(), "mine/file");
+    if (!text || *text != "textmore") return 4;
+    if (!write_owned(at.get(), "mine/file", "short") || *read_owned(at.get(), "mine/file") != "short") return 5;
+    if (make_owned_directory(at.get(), "led/made") || make_owned_directory(at.get(), "led") || make_owned_directory(at.get(), "../out/made")) return 6;
+    if (!copy_owned(at.get(), "mine/file", at.get(), "mine/copy") || *read_owned(at.get(), "mine/copy") != "short") return 7;
+    return 0;
+  }), 0);
+  for (const char* name : {"mine", "mine/file", "mine/copy"}) {
+    struct stat st {};
+    ASSERT_EQ(lstat((dir + "/in/" + name).c_str(), &st), 0);
+    EXPECT_EQ(st.st_uid, 65533u);
+    EXPECT_EQ(st.st_gid, 65532u);
+    EXPECT_EQ(st.st_mode & 077, 0u);
+  }
+  ASSERT_EQ(chmod((dir + "/in/mine/file").c_str(), 0620), 0);
+  EXPECT_FALSE(open_owned(at.get(), "mine/file", O_RDONLY));
+  EXPECT_FALSE(fs::exists(dir + "/out/made"));
+}
+
+TEST_P(BeneathTest, RemovesWhatIsInsideOnly) {
+  link("../out", "out");
+  link(dir + "/out", "a/out");
+  const Fd outer(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  EXPECT_EQ(in_child(GetParam(), [&] { return remove_beneath(outer.get(), "in") && remove_beneath(outer.get(), "missing") ? 0 : 1; }), 0);
+  EXPECT_FALSE(fs::exists(dir + "/in"));
+  EXPECT_TRUE(fs::exists(dir + "/out/file"));
+}
+
+TEST_P(BeneathTest, TooDeepIsNotRemoved) {
+  std::string deep = dir + "/in";
+  for (int n = 0; n < 40; ++n) deep += "/d";
+  fs::create_directories(deep);
+  const Fd outer(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  EXPECT_EQ(in_child(GetParam(), [&] { return remove_beneath(outer.get(), "in") || errno != ELOOP ? 1 : 0; }), 0);
+}
+
+TEST_P(BeneathTest, SymlinksOnTheWay) {
+  fs::create_symlink(dir + "/in", dir + "/way");
+  fs::create_symlink("way/a", dir + "/way2");
+  fs::create_symlink("loop", dir + "/loop");
+  EXPECT_EQ(in_child(GetParam(), [&] {
+    for (const std::string& path : {dir + "/in/a", dir + "/way/a", dir + "/way2", dir + "//way/./a/../a/"})
+      if (!open_trusted(path, Role::root)) return 1;
+    if (open_trusted(dir + "/loop/x", Role::other) || open_trusted(dir + "/in/a/b/file", Role::other) || open_trusted("", Role::other)) return 2;
+    return 0;
+  }), 0);
+  if (geteuid() != 0) GTEST_SKIP() << "only root can make another user's symlink";
+  ASSERT_EQ(lchown((dir + "/way").c_str(), 65533, 65533), 0);
+  EXPECT_EQ(in_child(GetParam(), [&] {
+    const auto led = open_trusted(dir + "/way2", Role::other);
+    return led || led.error().sentence.find("made by another user") == std::string::npos ? 1 : 0;
+  }), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, BeneathTest, testing::Values(0u, u32{ENOSYS}, u32{EPERM}),
+                         [](const auto& test) { return test.param == 0 ? "AsItIs" : test.param == ENOSYS ? "Old" : "Filtered"; });
+
+}  // namespace
+}  // namespace ringside::sys
