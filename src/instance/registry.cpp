@@ -193,7 +193,7 @@ Opened* look_up(int dir, const char* path) {
   made->device = st.st_dev;
   made->inode = st.st_ino;
   std::strcpy(made->path, path);
-  if (const sys::Fd dir = made->directory()) (void)made->family.take(dir.get(), made->words, 0);
+  (void)made->family.take(dir, made->words, 0);
   made->side = open_cpu_side(*made);
   return made;
 }
