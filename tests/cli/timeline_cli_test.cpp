@@ -10,6 +10,7 @@
 #include "binary.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "source/recording.hpp"
+#include "sys/beneath.hpp"
 
 namespace ringside {
 namespace {
@@ -32,7 +33,7 @@ struct TimelineCli : test::BinaryTest {
   void change(const std::string& recording, const std::string& boot) const {
     RecordingMeta meta = must(RecordingMeta::read(dir + "/" + recording));
     meta.boot = boot;
-    must(meta.write(sys::Fd(::open((dir + "/" + recording).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)).get(), recording));
+    must(meta.write(must(sys::open_trusted(dir + "/" + recording, sys::Role::other)).get(), recording));
   }
 };
 
