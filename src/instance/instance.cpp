@@ -817,9 +817,39 @@ result<void> Instance::drop_snapshot() {
   return {};
 }
 
+// Takes a ring out into the snapshot that is open as `copy`. Its reader's lock is ours.
+result<void> Instance::take_out(const RingInfo& r, RingView& ring, int copy) {
+  if (r.name.cpu >= 0 && r.live) return renew(r.name.ring, geometry(), "snapshot/per_cpu", r.name.ring);
+  const std::string folder = "per_cpu/cpu" + std::to_string(r.name.ring), to = path_ + "/snapshot/" + folder;
+  if (!sys::make_owned_directory(copy, folder.c_str())) return sys::fail_beneath(errno, "cannot make " + to);
+  return ring.freeze([&]() -> result<void> {
+    for (const std::string& file : {folder + "/ring", folder + "/trace_pipe_raw"})
+      if (auto copied = sys::copy_owned(dir_.get(), file.c_str(), copy, file.c_str()); !copied) return copied;
+    const u64 unlocked = 0;  // the copy was made under our lock
+    const sys::Fd copied = sys::open_owned(copy, (folder + "/ring").c_str(), O_WRONLY);
+    if (pwrite(copied.get(), &unlocked, sizeof unlocked, offsetof(Control, reader_lock)) != sizeof unlocked) return fail(errno, "cannot write " + to);
+    return {};
+  });
+}
+
 result<std::string> Instance::snapshot() {
-  const char* const no_copy = "no snapshot can be taken";
-  if (auto free = unmapped(no_copy); !free) return tl::unexpected(free.error());
+  // All rings are ours before the first one is taken out.
+  const auto all = rings();
+  const InstanceLock lock(dir_.get());
+  std::vector<RingView> views;
+  struct Unlock {
+    std::vector<RingView>& views;
+    ~Unlock() {
+      for (RingView& view : views) view.unlock();
+    }
+  } const unlock{views};
+  for (const RingInfo& r : all) {
+    auto ring = look(r.name.ring);
+    if (!ring) return tl::unexpected(ring.error());
+    if (!ring->lock()) return refuse(std::errc::device_or_resource_busy, "the ring is being read by another process");
+    views.push_back(std::move(*ring));
+  }
+  if (auto free = unmapped("no snapshot can be taken"); !free) return tl::unexpected(free.error());
   if (auto gone = drop_snapshot(); !gone) return tl::unexpected(gone.error());
   const std::string to = path_ + "/snapshot";
   for (const char* folder : {"snapshot", "snapshot/per_cpu", "snapshot/events"})
@@ -827,35 +857,20 @@ result<std::string> Instance::snapshot() {
   const sys::Fd copy = sys::open_owned(dir_.get(), "snapshot", O_PATH | O_DIRECTORY);
   if (!copy) return sys::fail_beneath(errno, "cannot open " + to);
   if (auto linked = link_formats(dir_.get(), copy.get(), events()); !linked) return tl::unexpected(linked.error());
-  const auto all = rings();
-  const InstanceLock lock(dir_.get());
-  for (const RingInfo& r : all) {
-    auto ring = look(r.name.ring);
-    if (!ring) return tl::unexpected(ring.error());
-    const std::string folder = "per_cpu/cpu" + std::to_string(r.name.ring);
-    if (r.name.cpu >= 0 && r.live) {
-      if (!ring->lock()) return refuse(std::errc::device_or_resource_busy, "the ring is being read by another process");
-      auto renewed = renew(r.name.ring, geometry(), "snapshot/per_cpu", r.name.ring);
-      ring->unlock();
-      if (!renewed) return tl::unexpected(renewed.error());
-      continue;
-    }
-    if (!sys::make_owned_directory(copy.get(), folder.c_str())) return sys::fail_beneath(errno, "cannot make " + to + "/" + folder);
-    auto done = ring->freeze([&]() -> result<void> {
-      if (auto free = unmapped(no_copy); !free) return free;  // once more, under the reader's lock
-      for (const std::string& file : {folder + "/ring", folder + "/trace_pipe_raw"})
-        if (auto copied = sys::copy_owned(dir_.get(), file.c_str(), copy.get(), file.c_str()); !copied) return copied;
-      const u64 unlocked = 0;  // the copy was made under our lock
-      const sys::Fd copied = sys::open_owned(copy.get(), (folder + "/ring").c_str(), O_WRONLY);
-      if (pwrite(copied.get(), &unlocked, sizeof unlocked, offsetof(Control, reader_lock)) != sizeof unlocked) return fail(errno, "cannot write " + to + "/" + folder);
-      return {};
-    });
-    if (!done) return tl::unexpected(done.error());
-  }
+  // What was taken out before a failure is not lost: it is the snapshot.
+  result<void> done;
+  size_t taken = 0;
+  for (; taken < all.size() && (done = take_out(all[taken], views[taken], copy.get())); ++taken) views[taken].unlock();
+  if (!done && taken == 0) return tl::unexpected(done.error());
   // The last one makes it an instance: it can be opened only when it is whole.
   for (const char* file : {"gate", "set_event", "saved_cmdlines", "saved_tgids", "threads", "instance"})
     if (auto copied = sys::copy_owned(dir_.get(), file, copy.get(), file); !copied && copied.error().code != std::errc::no_such_file_or_directory)
       return tl::unexpected(copied.error());
+  if (!done) {
+    Error error = done.error();
+    error.sentence += "; " + std::to_string(taken) + " of " + std::to_string(all.size()) + " rings had been taken out before: they are in " + to;
+    return tl::unexpected(std::move(error));
+  }
   return to;
 }
 

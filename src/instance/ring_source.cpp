@@ -246,18 +246,19 @@ u64 RingView::park_cpu() noexcept {
 void RingView::give_up() noexcept { __atomic_fetch_or(&ring_.control->gate, gate_moved, __ATOMIC_SEQ_CST); }
 
 result<void> RingView::reset() {
-  return freeze([] { return result<void>{}; });
+  if (!lock()) return refuse(std::errc::device_or_resource_busy, "the ring is being read by another process");
+  auto done = freeze([] { return result<void>{}; });
+  unlock();
+  return done;
 }
 
 result<void> RingView::freeze(const std::function<result<void>()>& copy) {
-  if (!lock()) return refuse(std::errc::device_or_resource_busy, "the ring is being read by another process");
   if (of_cpu()) {  // its writers go on: what is there now is taken away, and counted from there
     auto copied = copy();
     if (copied) {
       reader_.restart();
       if (mapped()) reader_.update_meta();
     }
-    unlock();
     return copied;
   }
   freeze_gate(true);
@@ -273,7 +274,6 @@ result<void> RingView::freeze(const std::function<result<void>()>& copy) {
     if (mapped()) reader_.update_meta();
   }
   freeze_gate(false);
-  unlock();
   if (!calm) return refuse(std::errc::device_or_resource_busy, "a writer is in the middle of an event and does not go on");
   return done;
 }

@@ -36,7 +36,7 @@ class RingView {
   void give_up() noexcept;  // the writer takes another ring at its next event
   bool mapped() const noexcept { return __atomic_load_n(&ring_.control->mapped, __ATOMIC_ACQUIRE) != 0; }
   result<void> reset();
-  // Runs `copy` while nobody writes or reads, then empties the ring.
+  // Runs `copy` while nobody writes, then empties the ring. The reader's lock is ours.
   result<void> freeze(const std::function<result<void>()>& copy);
   // Gives back what an idle ring holds and all have read: the sub-buffer that a thread stands on; all but the tail's of a CPU's ring.
   // Answers bytes given back.

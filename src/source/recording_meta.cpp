@@ -241,6 +241,11 @@ result<void> RecordingMeta::write(int open, const std::string& dir, bool last) c
   while (done < text.size()) {
     const ssize_t n = ::write(fd.get(), text.data() + done, text.size() - done);
     if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && last && errno == ENOSPC && !threads.empty()) {  // the books matter more than names
+      RecordingMeta without = *this;
+      without.threads.clear();
+      return without.write(open, dir);
+    }
     if (n < 0) return fail(errno, "cannot write " + path + ".new");
     done += static_cast<size_t>(n);
   }
