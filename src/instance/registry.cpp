@@ -66,7 +66,18 @@ bool fits(const char* name) noexcept {
 // To the program's user: there is no caller who hears of it, and a recorder sees only a program that writes nothing.
 void complain(const std::string& sentence, int error) {
   const std::string line = std::string("ringside: ") + program_invocation_short_name + " (" + std::to_string(getpid()) + "): " + sentence + ": " + std::strerror(error) + "\n";
-  (void)!::write(STDERR_FILENO, line.data(), line.size());
+  // Nobody may read it: that is a SIGPIPE, which would be the program's.
+  sigset_t pipe, before, pending;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe, &before);
+  sigpending(&pending);
+  const bool theirs = sigismember(&pending, SIGPIPE) == 1;
+  if (::write(STDERR_FILENO, line.data(), line.size()) < 0 && errno == EPIPE && !theirs) {
+    const timespec none{};
+    sigtimedwait(&pipe, nullptr, &none);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 // Gives the event its id in the open instance. The caller holds the instance's lock.
