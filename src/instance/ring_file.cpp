@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 
@@ -55,9 +56,19 @@ bool get(const sys::Fd& fd, T& value, u64 at) noexcept {
   return true;
 }
 
-bool punch(const sys::Fd& fd) noexcept {
+bool punch(const sys::Fd& fd, off_t from = 0) noexcept {
   struct stat st {};
-  return fd && fstat(fd.get(), &st) == 0 && fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, st.st_size) == 0;
+  if (!fd || fstat(fd.get(), &st) != 0) return false;
+  return st.st_size <= from || fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, from, st.st_size - from) == 0;
+}
+
+// Zeros for the first page, which stays.
+bool clear_page(const sys::Fd& fd) noexcept {
+  static constexpr u8 zeros[page_size] = {};
+  struct stat st {};
+  if (fstat(fd.get(), &st) != 0) return false;
+  const ssize_t size = std::min<ssize_t>(st.st_size, page_size);
+  return pwrite(fd.get(), zeros, static_cast<size_t>(size), 0) == size;
 }
 
 }  // namespace
@@ -207,12 +218,8 @@ bool clear_ring(int dir, u32 n) noexcept {
   Control head{};
   if (!get(control, head, 0)) return false;
   // A CPU's ring that was moved aside may still be mapped, by threads that look at its gate: there are zeros, not a hole.
-  if (kind_of(head) == RingKind::cpu) {
-    head = {};
-    if (pwrite(control.get(), &head, sizeof head, 0) != sizeof head) return false;
-  } else if (!punch(control)) {
-    return false;
-  }
+  const bool gate_stays = kind_of(head) == RingKind::cpu;
+  if ((gate_stays && !clear_page(control)) || !punch(control, gate_stays ? page_size : 0)) return false;
   ring_path(n, "trace_pipe_raw", path);
   return punch(sys::open_owned(dir, path, O_RDWR));
 }

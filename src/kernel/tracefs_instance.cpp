@@ -70,7 +70,7 @@ bool remove_unheld(const std::string& dir) { return rmdir(dir.c_str()) == 0 || e
 
 // An instance of this name, held. Empty: another process has it.
 result<sys::Fd> make_and_hold(const std::string& dir) {
-  for (u32 tries = 0; tries < 10; ++tries) {
+  for (u32 tries = 0; tries < 100; ++tries) {
     if (mkdir(dir.c_str(), 0777) != 0) {
       if (errno != EEXIST) return fail(errno, "cannot make the tracing instance " + dir + (geteuid() != 0 ? " (it takes root)" : ""));
       if (!remove_unheld(dir)) return sys::Fd();

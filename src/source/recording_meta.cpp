@@ -244,6 +244,7 @@ result<void> RecordingMeta::write(int open, const std::string& dir, bool last) c
     if (n < 0 && last && errno == ENOSPC && !threads.empty()) {  // the books matter more than names
       RecordingMeta without = *this;
       without.threads.clear();
+      without.missing.doubts.push_back("there was no room for the names of threads");
       return without.write(open, dir);
     }
     if (n < 0) return fail(errno, "cannot write " + path + ".new");
