@@ -270,7 +270,7 @@ int open_locked(const char* name) {
 }  // namespace
 
 void become_child_if_forked() noexcept {
-  if (process.epochs != 0 && __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE) == 0) become_child();
+  if (__atomic_load_n(&process.epochs, __ATOMIC_RELAXED) != 0 && __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE) == 0) become_child();
 }
 
 void forget_events() noexcept {
