@@ -11,7 +11,7 @@
 namespace ringside::cli {
 namespace {
 
-struct Options {
+struct CrashOptions {
   std::string where;
   u64 count = 50;
   bool json = false;
@@ -23,7 +23,7 @@ struct Kept {
   std::vector<u8> payload;
 };
 
-int run(const Options& options) {
+int run_crash(const CrashOptions& options) {
   auto opened = open_trace(options.where);
   if (!opened) return failed(opened.error());
   Trace& trace = *opened;
@@ -71,7 +71,7 @@ int run(const Options& options) {
 }  // namespace
 
 Command add_crash(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CrashOptions>();
   CLI::App* c = app.add_subcommand("crash", "print the last events of a dead instance, all threads merged");
   c->add_option("WHERE", options->where, "instance (or recording)")->required();
   c->add_option("-n,--count", options->count, "how many")->capture_default_str();
@@ -81,7 +81,7 @@ Command add_crash(CLI::App& app) {
       "  ringside crash web -n 200      the 200 events before its death\n"
       "  ringside list                  which instances are stale\n"
       "  ringside rm web                when it has been understood");
-  return {c, [options] { return run(*options); }};
+  return {c, [options] { return run_crash(*options); }};
 }
 
 }  // namespace ringside::cli

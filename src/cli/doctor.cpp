@@ -200,7 +200,7 @@ Finding preload() {
   return {Verdict::warn, "record --libc", "libringside-libc.so not found", "build or install it beside ringside or in ../lib"};
 }
 
-int run(bool json) {
+int run_doctor(bool json) {
   std::vector<Finding> findings{clock(), fence(), rings(), processors(), memory(), map_count(), files(), kernel(), tracefs(), rights(), preload(), kvm()};
   clocks(findings);
   nlohmann::json all = nlohmann::json::array();
@@ -237,7 +237,7 @@ Command add_doctor(CLI::App& app) {
       "events stand in one order where clocks merge.\n"
       "Exits with 1 when something that ringside cannot do without is missing, or when the clock that it takes by itself does not\n"
       "merge with the kernel's.");
-  return {c, [json] { return run(*json); }};
+  return {c, [json] { return run_doctor(*json); }};
 }
 
 }  // namespace ringside::cli

@@ -8,11 +8,11 @@
 namespace ringside::cli {
 namespace {
 
-struct Options {
+struct ExportOptions {
   std::string where = default_recording, to, only;
 };
 
-int run(const Options& options) {
+int run_export(const ExportOptions& options) {
   auto written = export_recording(options.where, options.to, options.only);
   if (!written) return failed(written.error());
   say(format_count(written->sub_buffers) + " sub-buffers, " + format_size(written->bytes) + "; look with: trace-cmd report " +
@@ -63,7 +63,7 @@ result<TraceDatSize> export_recording(const std::string& dir, const std::string&
 }
 
 Command add_export(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ExportOptions>();
   CLI::App* c = app.add_subcommand("export", "write a recording as a trace.dat");
   c->add_option("WHERE", options->where, "recording (a directory)")->capture_default_str();
   c->add_option("--to", options->to, "the file to write; an older one is replaced")->required()->type_name("FILE");
@@ -75,7 +75,7 @@ Command add_export(CLI::App& app) {
       "  ringside export build.data --only kernel --to kernel.dat    for kernelshark\n"
       "Version 6 of the format; version 7 with a buffer for each where both are in it. Sub-buffers go in as they are. A ring's number\n"
       "is the CPU that trace-cmd shows.");
-  return {c, [options] { return run(*options); }};
+  return {c, [options] { return run_export(*options); }};
 }
 
 }  // namespace ringside::cli

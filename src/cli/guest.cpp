@@ -21,7 +21,7 @@ using std::chrono::nanoseconds;
 
 constexpr u32 first_ring = 1000;  // in the recording; this program's own rings come before
 
-struct Options {
+struct GuestOptions {
   std::string image, layout = "meta", out = default_recording;
   std::vector<std::string> events;
   std::vector<u64> arguments;
@@ -80,7 +80,7 @@ struct OwnInstance {
   }
 };
 
-void check(const Options& options) {
+void check(const GuestOptions& options) {
   check_subbuf_size(options.subbuf_size);
   if (options.tick_ns != 0 && options.tick_ns < 20000) throw UsageError{"--tick must be at least 20us, or 0 for no interrupts"};
   if (options.arguments.size() > 4) throw UsageError{"a guest takes at most 4 arguments"};
@@ -102,7 +102,7 @@ result<void> open_own(OwnInstance& own) {
   return {};
 }
 
-int run(const Options& options) {
+int run_guest(const GuestOptions& options) {
   check(options);
   catch_signals();
   guest::Guest::Options make;
@@ -199,7 +199,7 @@ int run(const Options& options) {
 }  // namespace
 
 Command add_guest(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<GuestOptions>();
   CLI::App* c = app.add_subcommand("guest", "run a guest in a virtual machine and record what it writes");
   c->add_option("IMAGE", options->image, "a static ELF file with ringside/guest/guest.hpp, or demo, the one that comes along")->required();
   c->add_option("ARGUMENT", options->arguments, "up to 4 numbers for the guest; demo: how many steps (0: until it is stopped), and 1 for steps that compute nothing")
@@ -227,7 +227,7 @@ Command add_guest(CLI::App& app) {
       "  ringside guest ./my_guest.elf --layout footers  one of your own (docs/remote-writers.md)\n"
       "The guest shares nothing with the reader but its ring; a swap is an exit of its second processor. Needs /dev/kvm.\n"
       "The exit code is the guest's; 1 if it crashed or stopped answering.");
-  return {c, [options] { return run(*options); }};
+  return {c, [options] { return run_guest(*options); }};
 }
 
 #else

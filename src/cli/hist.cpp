@@ -14,7 +14,7 @@
 namespace ringside::cli {
 namespace {
 
-struct Options {
+struct HistOptions {
   RunOptions run;
   std::string key, sort;
   std::vector<std::string> values;
@@ -31,7 +31,7 @@ std::string show(const Column& column, double value) {
 }
 
 // count, key or one of the values; "-" in front: the other way round.
-std::optional<Hist::Sort> sort_of(const Options& options) {
+std::optional<Hist::Sort> sort_of(const HistOptions& options) {
   std::string text = options.sort;
   if (text.empty()) return std::nullopt;
   const bool turned = text[0] == '-';
@@ -69,7 +69,7 @@ std::string as_json(const Hist& hist, const std::vector<Hist::Row>& rows, size_t
   return {out.data(), out.size()};
 }
 
-std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const Options& options, const Totals& totals) {
+std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const HistOptions& options, const Totals& totals) {
   std::vector<Table::Column> columns;
   for (const Column& key : hist.keys()) columns.push_back({key.name(), key.kind() == Column::Kind::text ? Table::left : Table::right});
   columns.push_back({"count", Table::right});
@@ -104,7 +104,7 @@ std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const
   return out + closing_line(counted, hist.evicted().keys, hist.evicted().count) + "\n";
 }
 
-int run(const Options& options) {
+int run_hist(const HistOptions& options) {
   auto sort = sort_of(options);
   auto run = AnalysisRun::open(options.run);
   if (!run) return failed(run.error());
@@ -128,7 +128,7 @@ int run(const Options& options) {
 }  // namespace
 
 Command add_hist(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<HistOptions>();
   CLI::App* c = app.add_subcommand("hist", "count events by the values of a field, or two; sums and quantiles of others");
   c->add_option("KEY", options->key, "[EVENT/]FIELD[.MODIFIER], or two with a comma between")->required();
   options->run.push_down = true;
@@ -148,7 +148,7 @@ Command add_hist(CLI::App& app) {
       "Beside the fields of events there are event, system, task = comm, thread, process, cgroup, cpu = ring, source and ts. Modifiers: .log2,\n"
       ".buckets=N, .hex, .sym (a kernel function), .execname (of a thread's number), .usecs and .msecs (of times).\n"
       "Sums, counts and maxima are exact, quantiles right within 1.6 %. Nothing is consumed; -e makes an instance of its own.");
-  return {c, [options] { return run(*options); }};
+  return {c, [options] { return run_hist(*options); }};
 }
 
 }  // namespace ringside::cli

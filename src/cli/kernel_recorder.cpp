@@ -15,11 +15,8 @@
 namespace ringside::cli {
 namespace {
 
-constexpr int percent = 25;                      // a ring this full is read at once,
-constexpr int tick_ms = 100;                     // the others this often: unfinished sub-buffers are copied event by event
-constexpr u64 learn_every_ns = 500'000'000;      // the kernel remembers the names of 128 threads
-
-constexpr size_t most_threads = 65536;           // whose names a flight recorder keeps: it may run for weeks
+constexpr int tick_ms = 100;            // rings that are less full: unfinished sub-buffers are copied event by event
+constexpr size_t most_threads = 65536;  // whose names a flight recorder keeps: it may run for weeks
 
 // "%pS" and its family.
 bool needs_symbols(const std::string& format) {
@@ -53,7 +50,7 @@ result<std::unique_ptr<KernelRecorder>> KernelRecorder::create(const Options& op
   make.subbuf_size = options.subbuf_size;
   make.overwrite = options.overwrite;
   make.clock = clock.kind;
-  make.buffer_percent = percent;
+  make.buffer_percent = wake_percent;
   auto instance = TracefsInstance::create(make);
   if (!instance) return tl::unexpected<Error>(instance.error());
   std::unique_ptr<KernelRecorder> recorder(new KernelRecorder(std::move(*instance)));

@@ -19,6 +19,8 @@ namespace ringside::cli {
 // Whether a pattern of -e may name events of the kernel: its SYSTEM says something. "*:*" and "*:read" mean the program's alone.
 bool may_name_kernel(const std::string& glob);
 
+constexpr u64 learn_every_ns = 500'000'000;  // the kernel remembers the names of 128 threads
+
 class KernelRecorder {
  public:
   struct Options {

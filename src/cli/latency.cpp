@@ -19,7 +19,7 @@
 namespace ringside::cli {
 namespace {
 
-struct Options {
+struct LatencyOptions {
   std::vector<std::string> words;
   RunOptions run;
   std::string hook, keys, by, sort = "max";
@@ -65,7 +65,7 @@ void parse_hook(const std::string& text, Pairs::Options& pairs) {
   if (start.size() == 3) pairs.by = "start/" + start[2];
 }
 
-Job job_of(const Options& options) {
+Job job_of(const LatencyOptions& options) {
   Job job;
   Pairs::Options& pairs = job.pairs;
   size_t used = 0;
@@ -119,7 +119,7 @@ constexpr double quantiles[] = {.5, .9, .99, .999};
 
 class Report {
  public:
-  Report(const Options& options, const Job& job, Trace& trace, const Pairs& pairs, const HeatMap& heat, const Missing& missing)
+  Report(const LatencyOptions& options, const Job& job, Trace& trace, const Pairs& pairs, const HeatMap& heat, const Missing& missing)
       : options_(options), job_(job), trace_(trace), pairs_(pairs), heat_(heat), counts_(pairs.counts()), missing_(missing), groups_(groups()) {}
 
   std::string text(bool last) const {
@@ -337,7 +337,7 @@ class Report {
     return trace_.raw_times() ? std::to_string(copy.time) : fmt::format("{}.{:06}", copy.time / 1'000'000'000, copy.time % 1'000'000'000 / 1000);
   }
 
-  const Options& options_;
+  const LatencyOptions& options_;
   const Job& job_;
   Trace& trace_;
   const Pairs& pairs_;
@@ -347,7 +347,7 @@ class Report {
   const std::vector<Row> groups_;
 };
 
-int run(const Options& options) {
+int run_latency(const LatencyOptions& options) {
   const Job job = job_of(options);
   auto options_there = where(job, options.run);
   if (!options_there) return failed(options_there.error());
@@ -376,7 +376,7 @@ int run(const Options& options) {
 }  // namespace
 
 Command add_latency(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<LatencyOptions>();
   CLI::App* c = app.add_subcommand("latency", "time between two events: quantiles, a picture, the slowest ones; live or recorded");
   c->add_option("WHAT", options->words,
                 "START END [WHERE...], or NAME [WHERE...] of a pair below. Events are SYSTEM:EVENT, globs with commas, and a condition if need be: 'sched:sched_switch if prev_state == 0'. WHERE: recordings, "
@@ -407,7 +407,7 @@ Command add_latency(CLI::App& app) {
             "  ringside latency -H irq:irq_handler_entry,irq/irq:irq_handler_exit,irq,pg\n"
             "An end takes the start with its key away; a second start before it takes the place of the first. Starts that nothing ended,\n"
             "ends without a start and pairs that a loss fell into are counted, and the books under the table add up.");
-  return {c, [options] { return run(*options); }};
+  return {c, [options] { return run_latency(*options); }};
 }
 
 }  // namespace ringside::cli

@@ -12,12 +12,6 @@ namespace {
 
 constexpr u64 look_every_ns = 10'000'000;
 
-// A signal ends it early: that is wanted.
-void sleep_ns(u64 ns) {
-  timespec time{static_cast<time_t>(ns / 1000000000), static_cast<long>(ns % 1000000000)};
-  nanosleep(&time, nullptr);
-}
-
 }  // namespace
 
 void add_run(CLI::App& app, RunOptions& options) {

@@ -6,14 +6,14 @@
 namespace ringside::cli {
 namespace {
 
-struct Options {
+struct MountOptions {
   std::string dir;
   std::vector<std::string> instances, remotes;
   u32 cpus = 0;
   bool others = false, automatic = false;
 };
 
-int run(const Options& options) {
+int run_mount(const MountOptions& options) {
   for (const std::string& pair : options.remotes)
     if (const size_t equals = pair.find('='); equals == 0 || equals >= pair.size() - 1) throw UsageError{"--remote wants NAME=SOCKET, not " + pair};
   mount::SessionOptions wanted;
@@ -38,7 +38,7 @@ int run(const Options& options) {
 }  // namespace
 
 Command add_mount(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<MountOptions>();
   CLI::App* c = app.add_subcommand("mount", "show instances as the kernel's tracefs, to trace-cmd, libtracefs, cat and echo");
   c->add_option("DIR", options->dir, "an empty directory")->required();
   c->add_option("--instance", options->instances, "the top level; more of them: the only ones under instances/ (default: all)")
@@ -62,7 +62,7 @@ Command add_mount(CLI::App& app) {
       "  trace-cmd stat                                    in a mount namespace with it at /sys/kernel/tracing\n"
       "What is as in the kernel, what differs and why: docs/tracefs.md. Rings are mapped by clients (mmap of trace_pipe_raw) where\n"
       "the kernel has FUSE passthrough and this program CAP_SYS_ADMIN; they are read by read() everywhere.");
-  return {c, [options] { return run(*options); }};
+  return {c, [options] { return run_mount(*options); }};
 }
 
 }  // namespace ringside::cli

@@ -17,6 +17,8 @@ Counters sum(const std::vector<Counters>& all);
 bool adds_up(const Counters& c);
 std::string identity(const Counters& c);  // one line for people
 
+constexpr int wake_percent = 25;  // a ring this full is read at once
+
 // Globs over "system:event" or the event's name alone. No patterns: everything.
 class EventFilter {
  public:

@@ -25,7 +25,7 @@ struct Point {
   u64 at(u64 first) const { return relative ? (ns > ~first ? ~u64{0} : first + ns) : ns; }
 };
 
-struct Options {
+struct PlotOptions {
   std::string where = default_recording, to = "ringside.html", filter;
   std::vector<std::string> events, latency;
   std::string keys;
@@ -62,7 +62,7 @@ std::string wall_time(u64 ns) {
   return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", parts);
 }
 
-plot::Facts facts_of(const Options& options, const Trace& trace) {
+plot::Facts facts_of(const PlotOptions& options, const Trace& trace) {
   plot::Facts facts;
   const auto fact = [&](const char* label, std::string text) {
     if (!text.empty()) facts.emplace_back(label, std::move(text));
@@ -94,7 +94,7 @@ result<void> write_file(const std::string& path, const std::string& data) {
   return tl::unexpected<Error>(Error{done.error().code, path + " cannot be written: " + done.error().code.message() + "; name another with -o FILE.html"});
 }
 
-int run(const Options& options) {
+int run_plot(const PlotOptions& options) {
   std::optional<Pairs::Options> wanted;
   if (!options.latency.empty()) wanted = pair_of(options.latency, options.keys);
   else if (!options.keys.empty()) throw UsageError{"--key belongs to --latency"};
@@ -153,7 +153,7 @@ int run(const Options& options) {
 }  // namespace
 
 Command add_plot(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PlotOptions>();
   CLI::App* c = app.add_subcommand("plot", "one web page: a timeline by processor and thread, rates, heat maps of durations");
   c->add_option("WHERE", options->where, "recording (a directory), trace.dat file or instance; an instance is not consumed")
       ->capture_default_str();
@@ -190,7 +190,7 @@ Command add_plot(CLI::App& app) {
       "Heat maps show how long these took, over time. Losses are hatched where they happened. On the page: wheel zooms, "
       "dragging\n"
       "pans, / searches, ? lists the keys. What was merged or left out is said on the page and on stderr.");
-  return {c, [options] { return run(*options); }};
+  return {c, [options] { return run_plot(*options); }};
 }
 
 }  // namespace ringside::cli

@@ -25,7 +25,7 @@
 namespace ringside::cli {
 namespace {
 
-struct Options {
+struct RecordOptions {
   std::string instance, libc, mode = "overwrite", clock, out = default_recording, to, filter;
   std::vector<std::string> events, command;
   std::vector<i32> pids;
@@ -37,9 +37,8 @@ struct Options {
 };
 
 constexpr auto tick = std::chrono::milliseconds(20);  // a short command's end is noticed this late
-constexpr int percent = 25;                           // a ring this full is read at once
 
-void check(const Options& options) {
+void check(const RecordOptions& options) {
   if (!options.libc.empty()) check_libc(options.libc);
   if (!options.libc.empty() && options.command.empty()) throw UsageError{"--libc needs a command to preload into: -- CMD..."};
   if (options.command.empty() && options.instance.empty() && options.events.empty())
@@ -58,7 +57,7 @@ bool names_event_of_kernel(const std::string& glob) {
 
 // What -e leaves of the program's events: all, unless a pattern means them and not the kernel's; what --libc asks for stays, unless
 // a pattern chooses among it.
-std::vector<std::string> events_of_program(const Options& options) {
+std::vector<std::string> events_of_program(const RecordOptions& options) {
   const auto& globs = options.events;
   if (std::all_of(globs.begin(), globs.end(), names_event_of_kernel)) return {"*:*"};
   std::vector<std::string> wanted = globs;
@@ -67,7 +66,7 @@ std::vector<std::string> events_of_program(const Options& options) {
   return wanted;
 }
 
-result<std::unique_ptr<Instance>> make_instance(const Options& options, bool& ours) {
+result<std::unique_ptr<Instance>> make_instance(const RecordOptions& options, bool& ours) {
   if (!options.instance.empty()) {
     auto existing = Instance::open(options.instance);
     if (existing || existing.error().code != std::errc::no_such_file_or_directory) return existing;
@@ -89,7 +88,7 @@ result<std::unique_ptr<Instance>> make_instance(const Options& options, bool& ou
   return ours ? make_private_instance("record", make) : Instance::create(make);
 }
 
-void summary(const Options& options, const Instance& instance, const Recorder& recorder, u64 duration_ns, size_t rings) {
+void summary(const RecordOptions& options, const Instance& instance, const Recorder& recorder, u64 duration_ns, size_t rings) {
   const Counters totals = recorder.totals();
   say(fmt::format("{} events, {} in {} from {} rings; lost {}; {}", format_count(recorder.events()),
                   format_size(recorder.bytes()), format_time(static_cast<double>(duration_ns)), rings,
@@ -103,12 +102,12 @@ void summary(const Options& options, const Instance& instance, const Recorder& r
     say(format_size(totals.unfinished_bytes) + " were reserved and never committed (a writer died or is at it)");
 }
 
-bool follows_command(const Options& options) {
+bool follows_command(const RecordOptions& options) {
   return !options.command.empty() && !options.all_processes && options.pids.empty();
 }
 
 // Null: no pattern means the kernel. Without the rights for it, patterns may still name events of the program: `why_not`.
-result<std::unique_ptr<KernelRecorder>> make_kernel(const Options& options, const ClockInfo& clock, std::string& why_not) {
+result<std::unique_ptr<KernelRecorder>> make_kernel(const RecordOptions& options, const ClockInfo& clock, std::string& why_not) {
   if (std::none_of(options.events.begin(), options.events.end(), may_name_kernel)) return nullptr;
   KernelRecorder::Options make;
   make.globs = options.events;
@@ -130,7 +129,7 @@ result<std::unique_ptr<KernelRecorder>> make_kernel(const Options& options, cons
 }
 
 // Patterns that nothing answered to are most often misspelt.
-void warn_of_unmatched(const Options& options, const Instance& instance, const KernelRecorder* kernel,
+void warn_of_unmatched(const RecordOptions& options, const Instance& instance, const KernelRecorder* kernel,
                        const std::string& why_not) {
   for (const std::string& glob : options.events) {
     if (kernel != nullptr && kernel->matched(glob)) continue;
@@ -179,7 +178,7 @@ result<void> follow(Instance& instance, Recorder& recorder, const KernelRecorder
       std::this_thread::sleep_for(tick);
       continue;
     }
-    auto woken = instance.wait(percent, tick);
+    auto woken = instance.wait(wake_percent, tick);
     if (!woken && woken.error().code != std::errc::interrupted) return tl::unexpected<Error>(woken.error());
   }
 }
@@ -188,7 +187,7 @@ result<void> follow(Instance& instance, Recorder& recorder, const KernelRecorder
 std::string parts_of(const std::string& file) { return file + ".parts"; }
 
 // FILE.parts becomes FILE: the rings' files one behind the other. On failure the parts stay.
-result<void> assemble(const Options& options) {
+result<void> assemble(const RecordOptions& options) {
   auto written = export_recording(options.out, options.to, "");
   if (!written) {
     Error error = written.error();
@@ -200,7 +199,7 @@ result<void> assemble(const Options& options) {
   return {};
 }
 
-int run(Options options) {
+int run_record(RecordOptions options) {
   check(options);
   if (!options.to.empty()) {
     std::error_code none;
@@ -284,7 +283,7 @@ int run(Options options) {
 }  // namespace
 
 Command add_record(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RecordOptions>();
   CLI::App* c = app.add_subcommand("record", "record a command, or an instance, live into a directory");
   c->add_option("-i,--instance", options->instance, "instance to record; made if it is not there (default: a private one)");
   c->add_option("-e,--event", options->events,
@@ -330,7 +329,7 @@ Command add_record(CLI::App& app) {
       "The exit code is the command's, 128 + N after signal N. The first Ctrl-C finishes what exists, the second leaves at\n"
       "once; the recording is readable either way. A disk that is full, or a file at ulimit -f, ends the recording and not the\n"
       "command. The exit code is then 1, if the command's is 0; so it is where a ring could not be read. With --to the rings go to FILE.parts, a recording, and at the end into FILE.");
-  return {c, [options] { return run(*options); }};
+  return {c, [options] { return run_record(*options); }};
 }
 
 }  // namespace ringside::cli

@@ -84,10 +84,10 @@ result<void> Recorder::open(const RingName& name, Ring& ring) {
     if (ring.failed) problems_.push_back(source.error().sentence);
     return {};
   }
-  // A fresh ring of a CPU is another one, perhaps of other sizes.
-  RingName recorded = name;
-  while (name.cpu >= 0 && writer_.has_ring(recorded.ring)) recorded.ring = most_rings + moved_++;
+  // A fresh ring of a CPU is another one; a thread's that gave its memory back may be of other sizes now.
   const Counters counters = (*source)->counters();
+  RingName recorded = name;
+  while (writer_.has_ring(recorded.ring) && (name.cpu >= 0 || writer_.ring(recorded.ring).subbuf_size != counters.subbuf_size)) recorded.ring = most_rings + moved_++;
   if (!writer_.has_ring(recorded.ring)) {
     if (auto added = writer_.add_ring(recorded, static_cast<u32>(counters.subbuf_size)); !added) return added;
   }
@@ -152,8 +152,12 @@ result<void> Recorder::drain(u32 number, Ring& ring) {
       break;
     }
     written = writer_.append(ring.as, **view);
-    if (!written) {
-      if (written.error().code != std::errc::bad_message) break;
+    if (written) {
+      ring.source->consume();
+    } else if (written.error().code != std::errc::bad_message) {
+      ring.source->put_back();
+      break;
+    } else {
       problems_.push_back(written.error().sentence);
       written = {};
       ring.failed = true;

@@ -10,7 +10,7 @@
 namespace ringside::cli {
 namespace {
 
-struct Options {
+struct RecoverOptions {
   std::string file, out = default_recording, like, clock = "mono";
   bool quiet = false;
 };
@@ -27,7 +27,7 @@ result<sys::Region> map_dump(const std::string& path, u64& size) {
   return sys::Region::map(fd.get(), size, false, path);
 }
 
-int run(const Options& options) {
+int run_recover(const RecoverOptions& options) {
   u64 size = 0;
   auto dump = map_dump(options.file, size);
   if (!dump) return failed(dump.error());
@@ -94,7 +94,7 @@ int run(const Options& options) {
 }  // namespace
 
 Command add_recover(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RecoverOptions>();
   CLI::App* c = app.add_subcommand("recover", "rings of external writers out of a memory dump");
   c->add_option("FILE", options->file, "any memory image, whose pages are at page boundaries: a guest's RAM, a shared region")->required();
   c->add_option("-o,--output", options->out, "directory of the recording; an older recording is replaced")->capture_default_str();
@@ -107,7 +107,7 @@ Command add_recover(CLI::App& app) {
       "  ringside recover region.bin --like earlier.data -o crash.data\n"
       "Each sub-buffer of the layout \"footers\" ends in 32 bytes that name its ring, its place in the order and the number of its first\n"
       "event; nothing else is needed. Footers that contradict each other are named and left out: then the exit code is 1.");
-  return {c, [options] { return run(*options); }};
+  return {c, [options] { return run_recover(*options); }};
 }
 
 }  // namespace ringside::cli

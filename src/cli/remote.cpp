@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-struct Options {
+struct RemoteOptions {
   std::string socket, layout = "meta", out = default_recording;
   std::vector<std::string> command;
   u64 buffer_size = 4 << 20, subbuf_size = 16384, duration_ns = 0, poll_ns = 20000000, patience_ns = 2000000000;
@@ -35,7 +35,7 @@ struct Life {
 
 class RemoteRecorder {
  public:
-  RemoteRecorder(const Options& options, const ClockInfo& clock, RecordingWriter writer)
+  RemoteRecorder(const RemoteOptions& options, const ClockInfo& clock, RecordingWriter writer)
       : options_(options), clock_(clock), writer_(std::move(writer)) {}
 
   result<void> attach() {
@@ -106,8 +106,7 @@ class RemoteRecorder {
   }
 
   void wait() {
-    const int percent = 25;
-    (void)life_.process->buffer().wait(percent, nanoseconds(options_.poll_ns));
+    (void)life_.process->buffer().wait(wake_percent, nanoseconds(options_.poll_ns));
   }
 
   // The books of this life.
@@ -164,7 +163,7 @@ class RemoteRecorder {
   const RecordingMeta& meta() const { return const_cast<RemoteRecorder*>(this)->writer_.meta(); }
 
  private:
-  const Options& options_;
+  const RemoteOptions& options_;
   ClockInfo clock_;
   RecordingWriter writer_;
   Life life_;
@@ -180,7 +179,7 @@ bool nobody_yet(const Error& e) {
          e.code == std::errc::broken_pipe || e.code == std::errc::connection_reset;  // one that is about to die still listens
 }
 
-int run(const Options& options) {
+int run_remote(const RemoteOptions& options) {
   check_subbuf_size(options.subbuf_size);
   if (options.rings == 0 || options.rings > 4096) throw UsageError{"--rings must be 1 to 4096"};
   if (options.poll_ns < 100000) throw UsageError{"--poll must be at least 100us"};
@@ -254,7 +253,7 @@ int run(const Options& options) {
 }  // namespace
 
 Command add_remote(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RemoteOptions>();
   CLI::App* c = app.add_subcommand("remote", "record an external writer: a process that listens for readers");
   c->add_option("SOCKET", options->socket, "where the writer listens")->required();
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring (default 4M)");
@@ -280,7 +279,7 @@ Command add_remote(CLI::App& app) {
       "  ringside top /run/hv.rings                                which events are frequent, live\n"
       "The writer may die, hang or be stopped: what it committed is recorded, and counted. A writer is a program with\n"
       "ringside/remote/process_writer.hpp (docs/remote-writers.md).");
-  return {c, [options] { return run(*options); }};
+  return {c, [options] { return run_remote(*options); }};
 }
 
 }  // namespace ringside::cli

@@ -9,7 +9,7 @@
 namespace ringside::cli {
 namespace {
 
-struct Options {
+struct ReportOptions {
   std::vector<std::string> where;
   std::vector<std::string> events;
   std::vector<i32> tids;
@@ -19,13 +19,13 @@ struct Options {
 
 constexpr size_t flush_at = 256 * 1024;
 
-int run(const Options& options) {
+int run_report(const ReportOptions& options) {
   auto opened = open_traces(options.where, {}, {}, options.verbose);
   if (!opened) return failed(opened.error());
   Trace& trace = *opened;
   say_notices(trace);
   TextLines text(trace.formats, trace.tasks, trace.raw_times());
-  JsonLines json(trace.formats, trace.tasks);
+  JsonLines json_lines(trace.formats, trace.tasks);
   EventFilter filter(options.events);
   auto condition = RecordFilter::make(options.filter, trace);
   if (!condition) return failed(condition.error());
@@ -46,7 +46,7 @@ int run(const Options& options) {
     }
     const RingName& ring = trace.timeline.name(record.source);
     if (options.json)
-      json.print(record, ring, out);
+      json_lines.print(record, ring, out);
     else
       text.print(record, ring, out);
     if (out.size() >= flush_at) {
@@ -65,7 +65,7 @@ int run(const Options& options) {
 }  // namespace
 
 Command add_report(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ReportOptions>();
   CLI::App* c = app.add_subcommand("report", "print the events of a recording, a trace.dat or an instance in time order");
   c->add_option("WHERE", options->where, "recording (a directory), trace.dat file or instance, which is not consumed; several are merged (default: ringside.data)");
   c->add_option("-e,--event", options->events, "only events that match SYSTEM:EVENT, a glob; may be repeated")
@@ -91,7 +91,7 @@ Command add_report(CLI::App& app) {
       "A thread of another PID namespace is shown as 81234(7): its TID here, and in its container; as 7@4026532278, where it cannot be seen\n"
       "from here: 7 in that namespace. --tid and pid == TID mean what this reader sees; common_pid is what the event says.\n"
       "A gap appears where it happened, as CPU:3 [LOST 1234 EVENTS]; the number behind CPU is the ring's.");
-  return {c, [options] { return run(*options); }};
+  return {c, [options] { return run_report(*options); }};
 }
 
 }  // namespace ringside::cli

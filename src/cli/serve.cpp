@@ -9,7 +9,7 @@
 namespace ringside::cli {
 namespace {
 
-struct Options {
+struct ServeOptions {
   std::string instance, socket, mode, socket_group;
   std::vector<std::string> users, groups;
 };
@@ -36,7 +36,7 @@ u32 gid_of(const std::string& name) {
   throw UsageError{"there is no group " + name};
 }
 
-int run(const Options& options) {
+int run_serve(const ServeOptions& options) {
   ServerOptions wanted;
   wanted.instance = options.instance;
   wanted.socket = options.socket;
@@ -61,7 +61,7 @@ int run(const Options& options) {
 }  // namespace
 
 Command add_serve(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ServeOptions>();
   CLI::App* c = app.add_subcommand("serve", "let processes that must not write read an instance's rings");
   c->add_option("INSTANCE", options->instance, "name or path; its programs may run or be gone")->required();
   c->add_option("--socket", options->socket, "where clients connect (default: INSTANCE/socket, for this user alone)");
@@ -76,7 +76,7 @@ Command add_serve(CLI::App& app) {
       "  ringside serve web                                               this user, at INSTANCE/socket\n"
       "  ringside serve web --socket /run/trace/web --allow-user www-data another user, too\n"
       "Clients map the rings read-only and ask here for the next sub-buffer; what one takes, the others do not get.");
-  return {c, [options] { return run(*options); }};
+  return {c, [options] { return run_serve(*options); }};
 }
 
 }  // namespace ringside::cli

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <ctime>
 #include <initializer_list>
 
 namespace ringside::cli {
@@ -35,6 +36,10 @@ void catch_signals() {
 
 bool asked_to_stop() { return first_signal != 0; }
 int stop_signal() { return first_signal; }
+void sleep_ns(u64 ns) {
+  timespec time{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
+  nanosleep(&time, nullptr);
+}
 void before_leaving(void (*what)()) { leaving = what; }
 
 }  // namespace ringside::cli

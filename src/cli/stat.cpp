@@ -18,7 +18,7 @@
 namespace ringside::cli {
 namespace {
 
-struct Options {
+struct StatOptions {
   std::string where;
   bool json = false;
 };
@@ -57,7 +57,7 @@ nlohmann::json counters_json(const Counters& c) {
           {"nr_subbufs", c.nr_subbufs}};
 }
 
-int run(const Options& options) {
+int run_stat(const StatOptions& options) {
   std::vector<Ring> rings;
   nlohmann::json j;
   std::vector<std::string> remarks, problems;
@@ -213,7 +213,7 @@ int run(const Options& options) {
 }  // namespace
 
 Command add_stat(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<StatOptions>();
   CLI::App* c = app.add_subcommand("stat", "counters and memory of every ring");
   c->add_option("WHERE", options->where, "instance, recording, trace.dat, an instance of the kernel's, or an external writer's socket")->required();
   c->add_flag("--json", options->json, "one JSON object");
@@ -225,7 +225,7 @@ Command add_stat(CLI::App& app) {
       "The kernel's rings show their source: \"read\" or \"map\", as their consumer reads them or the recorder did.\n"
       "What must hold: written = read + unread + overrun. Refused events are those dropped (ring full in discard mode) and\n"
       "nested (handlers filled the ring within one event).");
-  return {c, [options] { return run(*options); }};
+  return {c, [options] { return run_stat(*options); }};
 }
 
 }  // namespace ringside::cli

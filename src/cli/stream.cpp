@@ -15,7 +15,7 @@
 namespace ringside::cli {
 namespace {
 
-struct Options {
+struct StreamOptions {
   std::string from, out = default_recording;
   u64 duration_ns = 0;
   bool fail_on_loss = false, quiet = false;
@@ -75,7 +75,7 @@ class StreamRecorder {
   u64 problems_ = 0;
 };
 
-int run(const Options& options) {
+int run_stream(const StreamOptions& options) {
   const sys::Fd fd(options.from == "-" ? dup(STDIN_FILENO) : ::open(options.from.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
   if (!fd) return failed(fail(errno, "cannot open " + options.from).value());
   if (isatty(fd.get()) != 0) {
@@ -124,7 +124,7 @@ int run(const Options& options) {
 }  // namespace
 
 Command add_stream(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<StreamOptions>();
   CLI::App* c = app.add_subcommand("stream", "record sub-buffers that come over a line: a UART, a pipe, a file");
   c->add_option("FROM", options->from, "a device, a pipe or a file; - for standard input")->required();
   c->add_option("-o,--output", options->out, "directory of the recording; an older recording is replaced")->capture_default_str();
@@ -136,7 +136,7 @@ Command add_stream(CLI::App& app) {
       "  stty -F /dev/ttyUSB0 921600 && ringside stream /dev/ttyUSB0   firmware that uses ringside/remote/stream.hpp\n"
       "  ./firmware_in_an_emulator | ringside stream - -o fw.data      what it prints\n"
       "Bytes may be lost or wrong: what arrived whole is recorded, and what did not is counted, to the event.");
-  return {c, [options] { return run(*options); }};
+  return {c, [options] { return run_stream(*options); }};
 }
 
 }  // namespace ringside::cli

@@ -32,20 +32,20 @@ struct Saved {
   char text[256] = {};
   size_t length = 0;
   volatile sig_atomic_t active = 0;
-} saved;
+} before_us;
 
 volatile sig_atomic_t stop_asked = 0, continued = 0;
 
 void remember_text(const char* capability) {
   const char* text = tigetstr(capability);
   if (text == nullptr || text == reinterpret_cast<const char*>(-1)) return;
-  for (; *text != 0 && saved.length + 1 < sizeof saved.text; ++text) {
+  for (; *text != 0 && before_us.length + 1 < sizeof before_us.text; ++text) {
     if (text[0] == '$' && text[1] == '<') {  // a delay, for terminals of iron
       while (*text != 0 && *text != '>') ++text;
       if (*text == 0) return;
       continue;
     }
-    saved.text[saved.length++] = *text;
+    before_us.text[before_us.length++] = *text;
   }
 }
 
@@ -121,14 +121,14 @@ result<std::unique_ptr<Terminal>> Terminal::open(bool colours) {
     return refuse(std::errc::not_supported, std::string("this terminal cannot move its cursor (TERM is ") + name + ")");
   auto terminal = std::unique_ptr<Terminal>(new Terminal);
   terminal->wake_ = sys::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  tcgetattr(STDIN_FILENO, &saved.modes);
-  saved.length = 0;
+  tcgetattr(STDIN_FILENO, &before_us.modes);
+  before_us.length = 0;
   for (const char* capability : {"sgr0", "cnorm", "rmkx", "rmcup"}) remember_text(capability);
   handle(SIGWINCH, on_size);
   SCREEN* const screen = newterm(name, stdout, stdin);
   if (screen == nullptr)
     return refuse(std::errc::not_supported, std::string("the terminal cannot be set up (TERM is ") + name + ")");
-  saved.active = 1;
+  before_us.active = 1;
   for (const int number : crashes) handle(number, on_crash, static_cast<int>(SA_RESETHAND | SA_NODEFER));
   handle(SIGTSTP, on_stop);
   handle(SIGCONT, on_continue);
@@ -167,8 +167,8 @@ Terminal::~Terminal() {
     refresh();
     endwin();
   }
-  if (saved.active != 0) tcsetattr(STDIN_FILENO, TCSANOW, &saved.modes);
-  saved.active = 0;
+  if (before_us.active != 0) tcsetattr(STDIN_FILENO, TCSANOW, &before_us.modes);
+  before_us.active = 0;
   before_leaving(nullptr);
   for (const int number : crashes) handle(number, SIG_DFL);
   for (const int number : {SIGTSTP, SIGCONT, SIGWINCH}) handle(number, SIG_DFL);
@@ -183,11 +183,11 @@ Terminal::~Terminal() {
 }
 
 void Terminal::restore_now() noexcept {
-  if (saved.active == 0) return;
-  saved.active = 0;
-  tcsetattr(STDIN_FILENO, TCSANOW, &saved.modes);
+  if (before_us.active == 0) return;
+  before_us.active = 0;
+  tcsetattr(STDIN_FILENO, TCSANOW, &before_us.modes);
   pollfd out{STDOUT_FILENO, POLLOUT, 0};
-  if (poll(&out, 1, 0) == 1 && (out.revents & POLLOUT) != 0) (void)!write(STDOUT_FILENO, saved.text, saved.length);
+  if (poll(&out, 1, 0) == 1 && (out.revents & POLLOUT) != 0) (void)!write(STDOUT_FILENO, before_us.text, before_us.length);
 }
 
 size_t Terminal::width() const { return static_cast<size_t>(COLS); }

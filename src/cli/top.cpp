@@ -12,7 +12,7 @@
 namespace ringside::cli {
 namespace {
 
-struct Options {
+struct TopOptions {
   RunOptions run;
   std::string by = "event";
   u64 count = 40, most_keys = 100'000;
@@ -44,7 +44,7 @@ std::vector<Row> rows_of(Groups<Rates>& groups, double seconds) {
   return out;
 }
 
-std::string as_json(const std::vector<Row>& rows, const Groups<Rates>& groups, const Options& options, const Totals& totals) {
+std::string as_json(const std::vector<Row>& rows, const Groups<Rates>& groups, const TopOptions& options, const Totals& totals) {
   fmt::memory_buffer out;
   append(out, "{\"rows\":[");
   for (size_t i = 0; i < std::min<size_t>(rows.size(), options.count); ++i) {
@@ -58,7 +58,7 @@ std::string as_json(const std::vector<Row>& rows, const Groups<Rates>& groups, c
 }
 
 // Losses belong to no key: nobody knows what they would have been. They have a line of their own, as do the sums.
-std::string as_table(const std::vector<Row>& rows, const Groups<Rates>& groups, const Options& options, const Totals& totals, bool last) {
+std::string as_table(const std::vector<Row>& rows, const Groups<Rates>& groups, const TopOptions& options, const Totals& totals, bool last) {
   std::vector<Table::Column> columns;
   for (const Column& key : groups.columns()) columns.push_back({key.name()});
   for (const char* what : {"count", "rate", "bytes/s", "lost"}) columns.push_back({what, Table::right});
@@ -86,7 +86,7 @@ std::string as_table(const std::vector<Row>& rows, const Groups<Rates>& groups, 
   return last ? out + closing_line(totals, groups.evicted().keys, groups.evicted().count) + "\n" : out;
 }
 
-int run(const Options& options) {
+int run_top(const TopOptions& options) {
   auto run = AnalysisRun::open(options.run);
   if (!run) return failed(run.error());
   auto groups = Groups<Rates>::make(split_columns(options.by), options.most_keys, (*run)->trace().formats, (*run)->trace().tasks);
@@ -111,7 +111,7 @@ int run(const Options& options) {
 }  // namespace
 
 Command add_top(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TopOptions>();
   CLI::App* c = app.add_subcommand("top", "live table of events, or of any field's values: count, rate, bytes, lost");
   options->run.push_down = true;
   add_run(*c, options->run);
@@ -128,7 +128,7 @@ Command add_top(CLI::App& app) {
       "  ringside top web --json --interval 5s >> rates.jsonl\n"
       "Nothing is consumed: a recorder beside it gets every event. -e makes an instance of its own; those that others made in\n"
       "the kernel are refused, as to read them is to take their events away.");
-  return {c, [options] { return run(*options); }};
+  return {c, [options] { return run_top(*options); }};
 }
 
 }  // namespace ringside::cli

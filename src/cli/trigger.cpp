@@ -29,7 +29,7 @@
 namespace ringside::cli {
 namespace {
 
-struct Options {
+struct TriggerOptions {
   std::string condition, instance, libc, keys, exec, snapshot = default_recording;
   std::vector<std::string> events, latency, command;
   std::optional<KernelWay> source;
@@ -38,14 +38,8 @@ struct Options {
   bool quiet = false;
 };
 
-constexpr u64 look_every_ns = 2'000'000;
-constexpr u64 learn_every_ns = 500'000'000;  // the kernel remembers the names of 128 threads
-constexpr u64 same_event_ns = 1'000'000;     // the event in the recording: the same bytes, at most so far from where the watch saw it
-
-void sleep_ns(u64 ns) {
-  timespec time{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
-  nanosleep(&time, nullptr);
-}
+constexpr u64 watch_every_ns = 2'000'000;
+constexpr u64 same_event_ns = 1'000'000;  // the event in the recording: the same bytes, at most so far from where the watch saw it
 
 // What is waited for: an event among `events` that meets `filter`; with a pair its end, and the time since the start.
 struct Wanted {
@@ -84,7 +78,7 @@ void parse_latency(std::string_view text, Wanted& wanted) {
   }
 }
 
-Wanted wanted_by(const Options& options) {
+Wanted wanted_by(const TriggerOptions& options) {
   Wanted wanted;
   if (!options.latency.empty()) {
     parse_latency(options.condition, wanted);
@@ -223,7 +217,7 @@ result<Window> window_of(const std::string& dir, const Hit& hit) {
 }
 
 // DIR with the number of the recording in it.
-std::string numbered(const Options& options, u64 number) {
+std::string numbered(const TriggerOptions& options, u64 number) {
   std::string dir = options.snapshot;
   const size_t at = dir.find("%n");
   if (at != std::string::npos) return dir.replace(at, 2, std::to_string(number));
@@ -243,7 +237,7 @@ result<void> check_place(const std::string& dir) {
 
 class FlightRecorder {
  public:
-  FlightRecorder(const Options& options, Instance& instance, KernelRecorder* kernel) : options_(options), instance_(instance), kernel_(kernel) {}
+  FlightRecorder(const TriggerOptions& options, Instance& instance, KernelRecorder* kernel) : options_(options), instance_(instance), kernel_(kernel) {}
 
   result<void> arm() {
     armed_ = sys::now_ns();
@@ -290,7 +284,7 @@ class FlightRecorder {
   }
 
  private:
-  const Options& options_;
+  const TriggerOptions& options_;
   Instance& instance_;
   KernelRecorder* kernel_;
   u64 armed_ = 0;
@@ -298,7 +292,7 @@ class FlightRecorder {
 
 class Watch {
  public:
-  Watch(const Options& options, Trace& trace, Condition& condition, FlightRecorder& recorder, KernelRecorder* kernel)
+  Watch(const TriggerOptions& options, Trace& trace, Condition& condition, FlightRecorder& recorder, KernelRecorder* kernel)
       : options_(options), trace_(trace), condition_(condition), recorder_(recorder), kernel_(kernel) {}
 
   // Until the last recording is made, the command ends, the time is up or Ctrl-C.
@@ -324,7 +318,7 @@ class Watch {
         learned = now;
       }
       progress.look([&](double seconds) { return fmt::format("armed; {} events looked at, {} s", format_count(looked_at_), static_cast<u64>(seconds)); });
-      sleep_ns(look_every_ns);
+      sleep_ns(watch_every_ns);
     }
   }
   u64 made() const { return made_; }
@@ -370,7 +364,7 @@ class Watch {
     while (!hit.line.empty() && hit.line.back() == '\n') hit.line.pop_back();
 
     for (u64 now = now_of(hit.clock); now < hit.time + options_.after_ns && !asked_to_stop(); now = now_of(hit.clock))
-      sleep_ns(std::min(hit.time + options_.after_ns - now, look_every_ns));
+      sleep_ns(std::min(hit.time + options_.after_ns - now, watch_every_ns));
     if (auto frozen = recorder_.freeze(); !frozen) return frozen;
     const u64 now = now_of(hit.clock);
     if (!options_.quiet) {
@@ -393,13 +387,13 @@ class Watch {
     if (!child) return tl::unexpected<Error>(child.error());
     while (!child->ended()) {
       if (asked_to_stop()) child->pass_on(stop_signal());
-      sleep_ns(look_every_ns);
+      sleep_ns(watch_every_ns);
     }
     if (const int code = *child->ended(); code != 0) say(fmt::format("--exec ended with code {}", code));
     return {};
   }
 
-  const Options& options_;
+  const TriggerOptions& options_;
   Trace& trace_;
   Condition& condition_;
   FlightRecorder& recorder_;
@@ -436,7 +430,7 @@ struct Restore {
   }
 };
 
-int run(Options options) {
+int run_trigger(TriggerOptions options) {
   Wanted wanted = wanted_by(options);
   if (options.snapshot.empty()) options.snapshot = default_recording;
   if (!options.libc.empty()) check_libc(options.libc);
@@ -535,10 +529,10 @@ int run(Options options) {
   // The command goes on with its work: it was only looked at.
   const auto in_time = [&] { return options.duration_ns == 0 || sys::now_ns() - start < options.duration_ns; };
   if (!done) failed(done.error());
-  while (child && !child->ended() && !asked_to_stop() && in_time()) sleep_ns(look_every_ns);
+  while (child && !child->ended() && !asked_to_stop() && in_time()) sleep_ns(watch_every_ns);
   if (child && !child->ended()) {
     child->pass_on(asked_to_stop() ? stop_signal() : SIGTERM);
-    for (int i = 0; i < 500 && !child->ended(); ++i) sleep_ns(look_every_ns);
+    for (int i = 0; i < 500 && !child->ended(); ++i) sleep_ns(watch_every_ns);
   }
   if (!done) return exit_failure;
   if (watch.made() != 0) return problems ? exit_failure : exit_ok;
@@ -551,7 +545,7 @@ int run(Options options) {
 }  // namespace
 
 Command add_trigger(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TriggerOptions>();
   CLI::App* c = app.add_subcommand("trigger", "flight recorder: when a condition holds, save what led to it");
   c->add_option("CONDITION", options->condition, "FILTER, EVENTS, 'EVENTS if FILTER', or with --latency 'latency > TIME [&& FILTER]'")->required();
   c->add_option("-e,--event", options->events, "events of the kernel to keep, of all processes: SYSTEM:EVENT, a glob; may be repeated; those of the condition are added")
@@ -586,7 +580,7 @@ Command add_trigger(CLI::App& app) {
       "are looked at in order of time, some 10 ms late. What happens while a recording is saved is neither kept nor looked at.\n"
       "A filter has the syntax of report -F. Times of latency need a unit. With -e and a command, all processes' events are kept.\n"
       "Exit codes: 0 triggered, 1 failure, 2 wrong usage, 4 the end (Ctrl-C, --duration, the command's) came before the condition held.");
-  return {c, [options] { return run(*options); }};
+  return {c, [options] { return run_trigger(*options); }};
 }
 
 }  // namespace ringside::cli

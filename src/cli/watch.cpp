@@ -28,7 +28,7 @@
 namespace ringside::cli {
 namespace {
 
-struct Options {
+struct WatchOptions {
   RunOptions run;
   WatchQuery query;
   std::vector<std::string> latency;
@@ -82,7 +82,7 @@ class Requests {
 // The reading thread's side: the trace, and the model of what is looked at now.
 class Watcher {
  public:
-  static result<std::unique_ptr<Watcher>> open(const Options& options) {
+  static result<std::unique_ptr<Watcher>> open(const WatchOptions& options) {
     auto watcher = std::unique_ptr<Watcher>(new Watcher(options));
     if (auto opened = watcher->reopen(); !opened) return tl::unexpected<Error>(opened.error());
     auto model = WatchModel::make(options.query, watcher->model_options(), watcher->trace().formats, watcher->trace().tasks);
@@ -256,7 +256,7 @@ class Watcher {
   }
 
  private:
-  explicit Watcher(const Options& options) : options_(options), interval_ns_(options.run.interval_ns) {
+  explicit Watcher(const WatchOptions& options) : options_(options), interval_ns_(options.run.interval_ns) {
     options_.run.filter.clear();
   }
   std::string where() const {
@@ -269,7 +269,7 @@ class Watcher {
   // Whether what it showed can be read once more.
   bool is_there_again() {
     bool is = true;
-    trace().each([&](const Opened& o) { is = is && o.kernel == nullptr && o.remote == nullptr; });
+    trace().each([&](const OpenedTrace& o) { is = is && o.kernel == nullptr && o.remote == nullptr; });
     return is;
   }
   WatchModel::Options model_options() const { return {options_.most_keys, run_->live()}; }
@@ -324,7 +324,7 @@ class Watcher {
     }
   }
 
-  Options options_;
+  WatchOptions options_;
   std::unique_ptr<AnalysisRun> run_;
   std::optional<WatchModel> model_;  // behind the run, whose formats it uses
   WatchStatus status_;
@@ -371,7 +371,7 @@ class AskingHost final : public WatchHost {
 // The other thread: shows what there is, until it is told to end or wants to.
 class Front {
  public:
-  Front(const Options& options, Watcher& watcher, bool screen)
+  Front(const WatchOptions& options, Watcher& watcher, bool screen)
       : options_(options), watcher_(watcher), host_(requests, watcher), screen_(screen) {}
   ~Front() {
     if (thread_.joinable()) thread_.join();
@@ -506,7 +506,7 @@ class Front {
     }
   }
 
-  const Options& options_;
+  const WatchOptions& options_;
   Watcher& watcher_;
   AskingHost host_;
   bool screen_;
@@ -532,7 +532,7 @@ void put_patiently(std::string_view text) {
 }
 
 // START END, and what both have in common.
-void set_latency(Options& options) {
+void set_latency(WatchOptions& options) {
   if (options.latency.empty()) {
     if (!options.keys.empty()) throw UsageError{"--key belongs to --latency START END"};
     return;
@@ -550,7 +550,7 @@ void set_latency(Options& options) {
   options.query.latency = std::move(pairs);
 }
 
-int run(Options options) {
+int run_watch(WatchOptions options) {
   signal(SIGPIPE, SIG_IGN);
   set_latency(options);
   options.query.filter = options.run.filter;
@@ -606,7 +606,7 @@ int run(Options options) {
 }  // namespace
 
 Command add_watch(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<WatchOptions>();
   CLI::App* c =
       app.add_subcommand("watch", "full screen: rates, losses, fill of the rings, histograms and heat maps; keys as in htop");
   add_run(*c, options->run);
@@ -643,7 +643,7 @@ Command add_watch(CLI::App& app) {
       "choose key and field, F6 sorts, Space pauses, Tab changes the lower panel, + and - the interval, z counts from zero.\n"
       "The screen has a thread of its own: events are read however slow the terminal is. Nothing is consumed; -e makes an\n"
       "instance of its own. Exit code 129: the terminal was closed.");
-  return {c, [options] { return run(*options); }};
+  return {c, [options] { return run_watch(*options); }};
 }
 
 }  // namespace ringside::cli

@@ -20,7 +20,7 @@ namespace {
 
 using Sources = std::vector<std::unique_ptr<Source>>;
 
-void add_events(Trace& trace, const Opened& of, const std::vector<EventInfo>& events) {
+void add_events(Trace& trace, const OpenedTrace& of, const std::vector<EventInfo>& events) {
   for (const EventInfo& e : events) {
     if (trace.formats.find(of.ids + e.number()) != nullptr) continue;
     if (!trace.formats.add(of.ids + e.number(), e.system, e.name, e.format))
@@ -29,7 +29,7 @@ void add_events(Trace& trace, const Opened& of, const std::vector<EventInfo>& ev
 }
 
 // Each opens one WHERE: what it is goes to `o`, its rings to `sources`, what its events mean to `trace`.
-result<void> open_recorded(Trace& trace, Opened& o, Sources& sources) {
+result<void> open_recorded(Trace& trace, OpenedTrace& o, Sources& sources) {
   const std::string& dir = o.where;
   auto meta = RecordingMeta::read(dir);
   if (!meta) return tl::unexpected<Error>(meta.error());
@@ -53,7 +53,7 @@ result<void> open_recorded(Trace& trace, Opened& o, Sources& sources) {
   return {};
 }
 
-result<void> open_remote(Trace& trace, Opened& o, Sources& sources) {
+result<void> open_remote(Trace& trace, OpenedTrace& o, Sources& sources) {
   remote::Process::Options make;
   make.buffer.size = 4 << 20;
   make.buffer.subbuf_size = 16384;
@@ -71,7 +71,7 @@ result<void> open_remote(Trace& trace, Opened& o, Sources& sources) {
   return o.remote->enable(true);
 }
 
-result<void> open_dat(Trace& trace, Opened& o, Sources& sources) {
+result<void> open_dat(Trace& trace, OpenedTrace& o, Sources& sources) {
   auto dat = open_trace_dat(o.where);
   if (!dat) return tl::unexpected<Error>(dat.error());
   if (dat->rings.empty() && !dat->problems.empty()) return refuse(std::errc::bad_message, dat->problems.front() + "; no events are left to read");
@@ -96,7 +96,7 @@ result<void> open_dat(Trace& trace, Opened& o, Sources& sources) {
   return {};
 }
 
-result<void> open_instance(Trace& trace, Opened& o, Sources&) {
+result<void> open_instance(Trace& trace, OpenedTrace& o, Sources&) {
   struct stat st {};
   const std::string& where = o.where;
   auto instance = Instance::open(where);
@@ -117,7 +117,7 @@ result<void> open_instance(Trace& trace, Opened& o, Sources&) {
   return {};
 }
 
-result<void> open_kernel(Trace& trace, Opened& o, Sources& sources, const std::vector<std::string>& globs, const KernelChoice& choice, TracefsOptions make) {
+result<void> open_kernel(Trace& trace, OpenedTrace& o, Sources& sources, const std::vector<std::string>& globs, const KernelChoice& choice, TracefsOptions make) {
   make.clock = best_clock();
   auto instance = TracefsInstance::create(make);
   if (!instance) return tl::unexpected<Error>(instance.error());
@@ -145,7 +145,7 @@ result<void> open_kernel(Trace& trace, Opened& o, Sources& sources, const std::v
   return o.kernel->tracing(true);
 }
 
-result<void> open_one(Trace& trace, Opened& o, Sources& sources) {
+result<void> open_one(Trace& trace, OpenedTrace& o, Sources& sources) {
   struct stat st {};
   const bool exists = stat(o.where.c_str(), &st) == 0;
   if (is_recording(o.where)) return open_recorded(trace, o, sources);
@@ -154,18 +154,18 @@ result<void> open_one(Trace& trace, Opened& o, Sources& sources) {
   return open_instance(trace, o, sources);
 }
 
-const ClockInfo& own_clock(const Opened& o, const Sources& sources) {
+const ClockInfo& own_clock(const OpenedTrace& o, const Sources& sources) {
   return o.instance != nullptr ? o.instance->clock() : o.recording ? o.recording->clock : sources.front()->clock();
 }
 
 std::string microseconds(u64 ns) { return fmt::format("{:.3g} us", static_cast<double>(ns) / 1e3); }
 
 // How each one's times become those of all.
-result<void> agree_on_time(Trace& trace, const std::vector<Opened*>& all, const std::vector<Sources>& sources, bool verbose) {
+result<void> agree_on_time(Trace& trace, const std::vector<OpenedTrace*>& all, const std::vector<Sources>& sources, bool verbose) {
   const std::string here = sys::boot_id(), tsc = to_string(ClockKind::tsc), mono = to_string(ClockKind::mono);
-  const Opened* known = nullptr;  // one that knows its machine
+  const OpenedTrace* known = nullptr;  // one that knows its machine
   bool alike = true;
-  for (const Opened* o : all) {
+  for (const OpenedTrace* o : all) {
     if (o->clock == to_string(ClockKind::counter))
       return refuse(std::errc::invalid_argument, o->where + ": its clock counts events and tells no time, so it stands in no order with others; show it alone");
     alike = alike && o->clock == all.front()->clock;
@@ -179,13 +179,13 @@ result<void> agree_on_time(Trace& trace, const std::vector<Opened*>& all, const 
   std::optional<ClockInfo> ticks;  // of the time stamp counter, for all
   u64 off = 0;
   for (size_t i = 0; i < all.size() && !ticks; ++i) {
-    const Opened& o = *all[i];
+    const OpenedTrace& o = *all[i];
     const bool dat = o.recording && o.recording->events.empty() && o.recording->rings.empty();
     if (o.clock != tsc || o.boot.empty() || (dat && now_here)) continue;
     ticks = now_here ? refined(own_clock(o, sources[i]), off) : own_clock(o, sources[i]);
   }
   for (size_t i = 0; i < all.size(); ++i) {
-    Opened& o = *all[i];
+    OpenedTrace& o = *all[i];
     std::string how = "as it is";
     bool tell = verbose;
     if (o.boot.empty()) {
@@ -212,7 +212,7 @@ result<void> agree_on_time(Trace& trace, const std::vector<Opened*>& all, const 
   return {};
 }
 
-void add_rings(Trace& trace, Opened& o) {
+void add_rings(Trace& trace, OpenedTrace& o) {
   add_events(trace, o, o.instance->events());
   if (const u64 seen = o.instance->threads_seen(); seen != o.threads_seen) {
     o.threads_seen = seen;
@@ -240,7 +240,7 @@ std::string label_of(std::string where) {
 
 Missing Trace::missing(u64 gaps) const {
   Missing all{gaps, 0, 0, timeline.problems()};
-  const auto add = [&](const Opened& o) {
+  const auto add = [&](const OpenedTrace& o) {
     all.doubts.insert(all.doubts.end(), o.doubts.begin(), o.doubts.end());
     if (o.recording) {
       all.refused += o.recording->missing.refused;
@@ -269,18 +269,18 @@ bool Trace::raw_times() const {
 }
 
 bool Trace::live() const {
-  const auto lives = [](const Opened& o) { return !o.recording; };
+  const auto lives = [](const OpenedTrace& o) { return !o.recording; };
   return lives(*this) || std::any_of(others.begin(), others.end(), lives);
 }
 
 bool Trace::has_only_just_begun() const {
-  const auto began = [](const Opened& o) { return o.kernel != nullptr || o.remote != nullptr; };
+  const auto began = [](const OpenedTrace& o) { return o.kernel != nullptr || o.remote != nullptr; };
   return began(*this) || std::any_of(others.begin(), others.end(), began);
 }
 
 void Trace::follow(u64 look_ahead_ns) {
   timeline.follow({look_ahead_ns, {}});
-  each([&](Opened& o) {
+  each([&](OpenedTrace& o) {
     if (o.remote != nullptr) o.remote->patience(std::chrono::nanoseconds(look_ahead_ns));
   });
   refresh();
@@ -289,7 +289,7 @@ void Trace::follow(u64 look_ahead_ns) {
 void Trace::refresh() {
   // Of rings that are made from here on, events are later than this.
   u64 until = Timeline::forever;
-  each([&](Opened& o) {
+  each([&](OpenedTrace& o) {
     if (o.instance == nullptr) return;
     const ClockInfo by = o.place.clock.value_or(o.instance->clock());
     if (by.kind != ClockKind::counter) until = std::min(until, now_of(by));
@@ -310,7 +310,7 @@ void Trace::finish() {
 }
 
 void Trace::stop() {
-  each([](Opened& o) {
+  each([](OpenedTrace& o) {
     if (o.kernel != nullptr) (void)o.kernel->tracing(false);
   });
   finish();
@@ -318,7 +318,7 @@ void Trace::stop() {
 
 TracefsInstance* Trace::tracefs() {
   TracefsInstance* found = nullptr;
-  each([&](Opened& o) { found = o.kernel != nullptr ? o.kernel.get() : found; });
+  each([&](OpenedTrace& o) { found = o.kernel != nullptr ? o.kernel.get() : found; });
   return found;
 }
 
@@ -356,12 +356,12 @@ result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vec
   const size_t named = wheres.empty() && events.empty() ? 1 : wheres.size();
   const size_t count = named + !events.empty();
   trace.others.resize(count - 1);
-  std::vector<Opened*> all{&trace};
-  for (Opened& o : trace.others) all.push_back(&o);
+  std::vector<OpenedTrace*> all{&trace};
+  for (OpenedTrace& o : trace.others) all.push_back(&o);
   std::vector<Sources> sources(count);
   std::set<std::string> labels;
   for (size_t i = 0; i < count; ++i) {
-    Opened& o = *all[i];
+    OpenedTrace& o = *all[i];
     if (i != 0) o.ids = trace.formats.more_ids();
     if (i < named) o.where = wheres.empty() ? default_recording : wheres[i];
     if (i < named && count > 1) o.place.label = labels.insert(label_of(o.where)).second ? label_of(o.where) : o.where;
@@ -391,7 +391,7 @@ result<RecordFilter> RecordFilter::make(const std::string& text, const Trace& tr
 
 u32 RecordFilter::push_down(Trace& trace) const {
   u32 pushed = 0;
-  const auto push = [&](Opened& o) {
+  const auto push = [&](OpenedTrace& o) {
     if (!filter_ || o.kernel == nullptr) return;
     for (const auto& type : trace.formats.all()) {
       if (type->id < o.ids + kernel_ids || type->id >= o.ids + 2 * kernel_ids || !filter_->kernel_may(*type)) continue;

@@ -22,7 +22,7 @@ namespace ringside {
 inline constexpr const char* default_recording = "ringside.data";
 
 // One of them.
-struct Opened {
+struct OpenedTrace {
   std::string where;
   std::optional<RecordingMeta> recording;  // of a trace.dat its clock; else one of these:
   std::unique_ptr<Instance> instance;
@@ -38,8 +38,8 @@ struct Opened {
 };
 
 // The first of them is the base: commands that take one WHERE look at that.
-struct Trace : Opened {
-  std::vector<Opened> others;  // in front of the timeline, as the base: its sources must go first
+struct Trace : OpenedTrace {
+  std::vector<OpenedTrace> others;  // in front of the timeline, as the base: its sources must go first
   Formats formats;
   Tasks tasks;
   Timeline timeline;
@@ -66,8 +66,8 @@ struct Trace : Opened {
 
   template <class Use>
   void each(const Use& use) {
-    use(static_cast<Opened&>(*this));
-    for (Opened& o : others) use(o);
+    use(static_cast<OpenedTrace&>(*this));
+    for (OpenedTrace& o : others) use(o);
   }
   TracefsInstance* tracefs();  // of the kernel's live events; null: there are none
   // Names of the kernel's threads: those that it has seen of late (it keeps some 128) and, if they are wanted, all that live.

@@ -822,7 +822,7 @@ result<void> Instance::take_out(const RingInfo& r, RingView& ring, int copy) {
   if (r.name.cpu >= 0 && r.live) return renew(r.name.ring, geometry(), "snapshot/per_cpu", r.name.ring);
   const std::string folder = "per_cpu/cpu" + std::to_string(r.name.ring), to = path_ + "/snapshot/" + folder;
   if (!sys::make_owned_directory(copy, folder.c_str())) return sys::fail_beneath(errno, "cannot make " + to);
-  return ring.freeze([&]() -> result<void> {
+  auto taken = ring.freeze([&]() -> result<void> {
     for (const std::string& file : {folder + "/ring", folder + "/trace_pipe_raw"})
       if (auto copied = sys::copy_owned(dir_.get(), file.c_str(), copy, file.c_str()); !copied) return copied;
     const u64 unlocked = 0;  // the copy was made under our lock
@@ -830,6 +830,8 @@ result<void> Instance::take_out(const RingInfo& r, RingView& ring, int copy) {
     if (pwrite(copied.get(), &unlocked, sizeof unlocked, offsetof(Control, reader_lock)) != sizeof unlocked) return fail(errno, "cannot write " + to);
     return {};
   });
+  if (!taken) (void)sys::remove_beneath(copy, folder.c_str());  // half a copy; all of it is still in the ring
+  return taken;
 }
 
 result<std::string> Instance::snapshot() {
@@ -857,15 +859,17 @@ result<std::string> Instance::snapshot() {
   const sys::Fd copy = sys::open_owned(dir_.get(), "snapshot", O_PATH | O_DIRECTORY);
   if (!copy) return sys::fail_beneath(errno, "cannot open " + to);
   if (auto linked = link_formats(dir_.get(), copy.get(), events()); !linked) return tl::unexpected(linked.error());
+  // All but the rings first, under a name that makes no instance yet: a file system that is full says so before anything is taken out.
+  for (const char* file : {"gate", "set_event", "saved_cmdlines", "saved_tgids", "threads", "instance"})
+    if (auto copied = sys::copy_owned(dir_.get(), file, copy.get(), std::strcmp(file, "instance") == 0 ? "instance.new" : file);
+        !copied && copied.error().code != std::errc::no_such_file_or_directory)
+      return tl::unexpected(copied.error());
   // What was taken out before a failure is not lost: it is the snapshot.
   result<void> done;
   size_t taken = 0;
   for (; taken < all.size() && (done = take_out(all[taken], views[taken], copy.get())); ++taken) views[taken].unlock();
   if (!done && taken == 0) return tl::unexpected(done.error());
-  // The last one makes it an instance: it can be opened only when it is whole.
-  for (const char* file : {"gate", "set_event", "saved_cmdlines", "saved_tgids", "threads", "instance"})
-    if (auto copied = sys::copy_owned(dir_.get(), file, copy.get(), file); !copied && copied.error().code != std::errc::no_such_file_or_directory)
-      return tl::unexpected(copied.error());
+  if (renameat(copy.get(), "instance.new", copy.get(), "instance") != 0) return sys::fail_beneath(errno, "cannot finish " + to);
   if (!done) {
     Error error = done.error();
     error.sentence += "; " + std::to_string(taken) + " of " + std::to_string(all.size()) + " rings had been taken out before: they are in " + to;

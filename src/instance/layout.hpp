@@ -150,10 +150,9 @@ inline constexpr u32 maker = 4;   // of the instance
 struct ProcessEntry {
   u64 generation;  // counts the slot's owners
   u64 pid_namespace, time_namespace;  // inodes; 0: unknown
-  u64 start;       // by /proc, as its own time namespace counts
-  u32 pid, role;
-  char name[16];
   u64 reserved;
+  u32 pid, role;
+  u64 reserved_too[3];
 };
 static_assert(sizeof(ProcessEntry) == 64);
 

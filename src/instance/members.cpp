@@ -50,10 +50,8 @@ u64 generation_of(const ProcessEntry& entry) noexcept { return __atomic_load_n(&
 // Says who has the slot, which is ours by its lock.
 Member sign(ProcessEntry& entry, u32 slot, u32 role) noexcept {
   entry.pid = static_cast<u32>(getpid());
-  entry.start = sys::start_time(getpid());
   entry.pid_namespace = sys::pid_namespace();
   entry.time_namespace = sys::time_namespace();
-  sys::comm_of(getpid(), 0, entry.name);
   __atomic_store_n(&entry.role, role, __ATOMIC_RELAXED);
   u64 generation = generation_of(entry) + 1;
   if (member_of(slot, generation) == nobody) ++generation;

@@ -32,6 +32,7 @@ struct Opened {
   Seat seat;
   Seat family{true};  // for children that have given their rights up, and get no seat of their own
   u64 seating = 0;  // the process of which a thread takes the seat just now
+  Opened* next = nullptr;
 
   // The directory, opened anew: a descriptor that is kept would be the program's to close, to count and to reuse.
   // Empty, errno ENOENT, if it is no longer the one that was opened. Signal-safe.

@@ -1,10 +1,8 @@
 // Events by id and name, this process's way into an instance, and what happens to it at fork.
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <pthread.h>
 #include <sched.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -34,6 +32,7 @@ namespace {
 
 constinit pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 constinit ringside_event* all_events = nullptr;  // under `opening`; a stack, never popped
+constinit Opened* all_opened = nullptr;          // the same
 
 // Without signals, so that no handler forks in the middle.
 class Opening {
@@ -133,14 +132,21 @@ int enter_or_complain(ringside_event& e, const Opened& in) {
 
 void next_epoch() noexcept { __atomic_store_n(&detail::epoch.now, __atomic_add_fetch(&process.epochs, u64{1}, __ATOMIC_RELAXED), __ATOMIC_RELEASE); }
 
-// Tells the instance what this process lacks, and finds out what it is to the instance.
-void know_limits(Opened* in) noexcept {
+// Other threads read what is found here: at the first open and in a new child there are none.
+void know_process() noexcept {
+  process.pid = getpid();
   process.fenced = sys::register_fence();
-  if (in == nullptr) return;
-  if (!process.fenced) __atomic_fetch_or(&in->words.control->impaired, lacks::fence, __ATOMIC_SEQ_CST);
-  in->pid_namespace = in->other_kernel ? 0 : sys::pid_namespace();
-  in->foreign = in->pid_namespace == 0 || in->pid_namespace != in->words.control->pid_namespace;
-  __atomic_store_n(&in->number, 0u, __ATOMIC_RELEASE);
+}
+
+// Finds out what this process is to the instance.
+void know_place(Opened& in) noexcept {
+  in.pid_namespace = in.other_kernel ? 0 : sys::pid_namespace();
+  in.foreign = in.pid_namespace == 0 || in.pid_namespace != in.words.control->pid_namespace;
+  __atomic_store_n(&in.number, 0u, __ATOMIC_RELEASE);
+}
+
+void say_limits(const Opened& in) noexcept {
+  if (!process.fenced) __atomic_fetch_or(&in.words.control->impaired, lacks::fence, __ATOMIC_SEQ_CST);
 }
 
 void before_fork() {
@@ -156,9 +162,10 @@ void after_fork_parent() {
 }
 void become_child() noexcept {
   forget_thread_after_fork();
-  process.pid = getpid();
   if (process.epochs == 0) return;
-  know_limits(process.opened);
+  know_process();
+  for (Opened* one = all_opened; one != nullptr; one = one->next) know_place(*one);
+  if (process.opened != nullptr) say_limits(*process.opened);
   next_epoch();
 }
 void after_fork_child() {
@@ -185,11 +192,10 @@ void register_all(const Opened& in) noexcept {
 
 // What this process knows of the instance in this directory; made the first time. Null: errno says why.
 Opened* look_up(int dir, const char* path) {
-  static auto& all = *new std::vector<Opened*>;
   static auto& regions = *new std::vector<sys::Region>;
   struct stat st {};
   if (fstat(dir, &st) != 0) return nullptr;
-  for (Opened* one : all)
+  for (Opened* one = all_opened; one != nullptr; one = one->next)
     if (one->device == st.st_dev && one->inode == st.st_ino) return one;
   auto words = map_instance(dir, path, true);
   if (!words) {
@@ -197,17 +203,19 @@ Opened* look_up(int dir, const char* path) {
     return nullptr;
   }
   regions.push_back(std::move(*words));
-  auto* const made = all.emplace_back(new Opened);
+  auto* const made = new Opened;
   made->words.control = reinterpret_cast<InstanceControl*>(regions.back().data());
   made->clock = clock_of(*made->words.control);
   made->threads = map_threads(dir);
   made->other_kernel = made->words.control->boot != sys::boot_hash();
   made->device = st.st_dev;
   made->inode = st.st_ino;
+  know_place(*made);
   std::strcpy(made->path, path);
   (void)made->family.take(dir, made->words, 0);
   made->side = open_cpu_side(*made);
-  return made;
+  made->next = all_opened;
+  return all_opened = made;
 }
 
 // file: -1 for zeros. By the system call: a thread that looks there meanwhile finds either, and both are right; the thread sanitizer need not judge.
@@ -242,12 +250,14 @@ int open_locked(const char* name) {
   if (realpath(path->c_str(), absolute) == nullptr) return -errno;
   const sys::Fd gate = sys::open_owned(dir->get(), "gate", O_RDWR);
   if (!gate) return -errno;
-  process.pid = getpid();
-  sys::own_comm(process.comm);
+  if (process.epochs == 0) {
+    know_process();
+    sys::own_comm(process.comm);
+  }
   Opened* const in = look_up(dir->get(), absolute);
   if (in == nullptr) return -errno;
   if (!map_gate(gate.get())) return -ENOMEM;
-  know_limits(in);
+  say_limits(*in);
   static const bool once = pthread_atfork(before_fork, after_fork_parent, after_fork_child) == 0;
   (void)once;
   madvise(&detail::epoch, sizeof detail::epoch, MADV_WIPEONFORK);

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "instance/instance.hpp"
 #include "instance/ring_file.hpp"
@@ -37,12 +38,17 @@ class OwnSource final : public Source {
  public:
   OwnSource(RingView view, const InstanceWords& words, RingName name, const ClockInfo& clock, std::shared_ptr<Members> members)
       : view_(std::move(view)), words_(words), name_(std::move(name)), clock_(clock), members_(std::move(members)) {}
-  ~OwnSource() override { view_.unlock(); }
+  ~OwnSource() override {
+    if (view_.locked()) consume();
+    view_.unlock();
+  }
 
   result<std::optional<SubBufferView>> next() override {
+    consume();
     writing_ = view_.writing();
-    const bool mapped = __atomic_load_n(&view_.ring().control->mapped, __ATOMIC_ACQUIRE) != 0;
-    const Got got = view_.reader().get_reader(mapped);
+    const bool mapped = view_.mapped();
+    const Got got = view_.reader().hand_out(mapped);
+    if (mapped) view_.reader().update_meta();
     if (view_.cut()) return refuse(std::errc::io_error, "ring " + std::to_string(name_.ring) + ": its file was truncated while it was read");
     if (got == Got::corrupt)
       return refuse(std::errc::illegal_byte_sequence, "ring " + std::to_string(name_.ring) + ": its control words contradict each other; what was read before is good");
@@ -51,12 +57,19 @@ class OwnSource final : public Source {
       return std::nullopt;
     }
     last_data_ = 0;
+    handed_out_ = true;
     const ReaderView& v = view_.reader().view();
     const u8* const sub_buffer = view_.ring().subbuf(v.id);
     u64 time = reinterpret_cast<const abi::SubBufferHeader*>(sub_buffer)->time_stamp;
     if (v.begin != 0) time = abi::time_before(sub_buffer + abi::header_size, 0, v.begin, time);
     return SubBufferView{sub_buffer, v.begin, v.end, v.lost_before, time};
   }
+  void consume() override {
+    if (!std::exchange(handed_out_, false)) return;
+    view_.reader().consume();
+    if (view_.mapped()) view_.reader().update_meta();
+  }
+  void put_back() override { handed_out_ = false; }
 
   Counters counters() const override { return view_.counters(); }
   const RingName& name() const override { return name_; }
@@ -85,6 +98,7 @@ class OwnSource final : public Source {
   ClockInfo clock_;
   std::shared_ptr<Members> members_;
   bool writing_ = false;
+  bool handed_out_ = false;  // the reader's view, and not consumed
   u64 last_data_ = 0;  // 0: just now; all ones: parked
 };
 
@@ -179,13 +193,23 @@ bool RingView::lock() noexcept {
   const u64 who = members_->lock_word();
   const u64 holder = reader_.try_lock(who);
   if (holder != 0 && (!members_->judge().dead(static_cast<Member>(holder)) || !reader_.steal(holder, who))) return false;
+  if (is_another()) {  // clearing it set the lock free as well
+    reader_.unlock();
+    return false;
+  }
   if (holder != 0 && !of_cpu()) freeze_gate(false);  // it died in the middle
   locked_as_ = who;
   return true;
 }
 
+bool RingView::is_another() const noexcept {
+  const Control& c = *ring_.control;
+  const Geometry& g = ring_.geometry;
+  return __atomic_load_n(&c.magic, __ATOMIC_ACQUIRE) != control_magic || c.subbuf_size != g.subbuf_size() || c.nr_subbufs != g.nr_subbufs() || c.nr_slots != g.nr_slots();
+}
+
 void RingView::unlock() noexcept {
-  if (locked_as_ != 0 && members_->has(locked_as_)) reader_.unlock();
+  if (locked()) reader_.unlock();
   locked_as_ = 0;
 }
 
@@ -287,7 +311,8 @@ result<std::unique_ptr<Source>> open_ring(Instance& instance, int dir, const Ins
   const RingEntry& entry = words.ring(n);
   RingName name = name_of(n, entry);
   if (!consume) return std::make_unique<PeekSource>(std::move(*view), std::move(name), instance.clock());
-  if (!view->lock())
+  if (!view->lock() && view->is_another()) return fail(ENOENT, "the memory of ring " + std::to_string(n) + " has just been given back");
+  if (!view->locked())
     return refuse(std::errc::device_or_resource_busy, "ring " + std::to_string(n) + " is being consumed by process " +
                                                           std::to_string(view->ring().control->reader_lock >> 32));
   return std::make_unique<OwnSource>(std::move(*view), words, std::move(name), instance.clock(), members);

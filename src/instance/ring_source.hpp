@@ -29,8 +29,11 @@ class RingView {
   bool writing() const noexcept { return __atomic_load_n(&ring_.control->nest, __ATOMIC_ACQUIRE) != 0; }
   bool of_cpu() const noexcept { return ring_.kind == RingKind::cpu; }
 
-  bool lock() noexcept;  // the reader's lock; taken over from a dead process
+  bool lock() noexcept;  // the reader's lock; taken over from a dead process. Never of a ring that has been cleared since it was looked at.
+  // It is empty, or of other sizes by now: somebody gave its memory back, and a writer may have taken it since.
+  bool is_another() const noexcept;
   void unlock() noexcept;  // nothing in the child of a fork, whose parent has it
+  bool locked() const noexcept { return locked_as_ != 0 && members_->has(locked_as_); }
 
   void gate(bool open) noexcept;
   void give_up() noexcept;  // the writer takes another ring at its next event

@@ -1,16 +1,14 @@
-// A ring of a thread's own: found in one thread-local load, made at the thread's first event. Where an instance has no rings of CPUs, or
-// this thread cannot write to them.
+// Rings of a thread's own, one per depth of nested handlers, each made at the first event there. For instances without rings of CPUs, and for
+// threads that cannot write to those.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <iterator>
 #include <new>

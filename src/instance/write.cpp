@@ -3,7 +3,6 @@
 
 #include <bit>
 #include <cstring>
-#include <new>
 
 #include "instance/cpu_rings.hpp"
 #include "instance/process.hpp"

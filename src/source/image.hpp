@@ -16,9 +16,9 @@ inline bool view_image(const u8* image, u64 have, u32 subbuf_size, SubBufferView
   view.sub_buffer = image;
   view.end = abi::commit_size(header.commit);
   view.time = header.time_stamp;
+  if (abi::commit_missed(header.commit)) view.lost_before = 1;  // at least
   if (view.end > subbuf_size - abi::header_size || abi::header_size + view.end > have) return false;
-  if (!abi::commit_missed(header.commit)) return true;
-  view.lost_before = 1;  // at least
+  if (view.lost_before == 0) return true;
   if (!abi::commit_stored(header.commit) || view.end + 8 > subbuf_size - abi::header_size) return true;
   u64 lost = 0;
   std::memcpy(&lost, image + abi::header_size + view.end, sizeof lost);

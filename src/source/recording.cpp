@@ -349,12 +349,12 @@ result<void> RecordingWriter::finish(u64 duration_ns) {
   return ended;
 }
 
-RecordingSource::RecordingSource(Images images, sys::Region file, const RecordedRing& ring, const ClockInfo& clock)
-    : images_(std::move(images)), file_(std::move(file)), ring_(ring), clock_(clock) {
+RecordingSource::RecordingSource(Images images, sys::Region file, const RecordedRing& ring, const ClockInfo& clock, bool complete)
+    : images_(std::move(images)), file_(std::move(file)), ring_(ring), clock_(clock), complete_(complete) {
   ring_.counters.subbuf_size = ring.subbuf_size;  // known also where the recorder could not close its books
 }
 
-result<std::unique_ptr<Source>> RecordingSource::open(int open, const std::string& dir, const RecordedRing& ring, const ClockInfo& clock) {
+result<std::unique_ptr<Source>> RecordingSource::open(int open, const std::string& dir, const RecordedRing& ring, const RecordingMeta& meta) {
   const std::string path = ring_path(dir, ring.name);
   if (!valid_subbuf_size(ring.subbuf_size))
     return refuse(std::errc::bad_message, dir + "/meta.json gives ring " + std::to_string(ring.name.ring) + " sub-buffers of " +
@@ -372,7 +372,7 @@ result<std::unique_ptr<Source>> RecordingSource::open(int open, const std::strin
     if (!mapped) return tl::unexpected<Error>(mapped.error());
     file = std::move(*mapped);
   }
-  return std::unique_ptr<Source>(new RecordingSource(images, std::move(file), ring, clock));
+  return std::unique_ptr<Source>(new RecordingSource(images, std::move(file), ring, meta.clock, meta.complete));
 }
 
 std::optional<Images> RecordingSource::images() const { return images_; }
@@ -389,7 +389,13 @@ result<std::optional<SubBufferView>> RecordingSource::next() {
     bytes = reinterpret_cast<const u8*>(last_.data());
   }
   SubBufferView view;
-  const bool good = view_image(bytes, have, ring_.subbuf_size, view);
+  bool good = view_image(bytes, have, ring_.subbuf_size, view);
+  if (!good && !complete_ && have < ring_.subbuf_size && view.end <= ring_.subbuf_size - abi::header_size) {
+    // Killed in the middle of writing it: the events that are whole are there. They are still in the ring, too, which counted none of them as read.
+    view.end = static_cast<u32>(have - abi::header_size);
+    view.end = walk(view).end;
+    good = true;
+  }
   if (file_.cut()) return refuse(std::errc::io_error, "cannot read " + images_.path + " at " + std::to_string(at) + ": it was truncated, or its disk has an error");
   if (!good) {
     return refuse(std::errc::bad_message, images_.path + ": the sub-buffer at " + std::to_string(at) + " claims " +
@@ -405,7 +411,7 @@ result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& d
   const sys::Fd open(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!open) return fail(errno, "cannot open " + dir);
   for (const RecordedRing& ring : meta.rings) {
-    auto source = RecordingSource::open(open.get(), dir, ring, meta.clock);
+    auto source = RecordingSource::open(open.get(), dir, ring, meta);
     // A recorder killed between naming a ring and making its file leaves a name without a file.
     if (!source && !meta.complete && source.error().code == std::errc::no_such_file_or_directory) continue;
     if (!source) return tl::unexpected<Error>(source.error());

@@ -137,7 +137,7 @@ class RecordingWriter {
 // a sentence.
 class RecordingSource final : public Source {
  public:
-  static result<std::unique_ptr<Source>> open(int open, const std::string& dir, const RecordedRing& ring, const ClockInfo& clock);
+  static result<std::unique_ptr<Source>> open(int open, const std::string& dir, const RecordedRing& ring, const RecordingMeta& meta);
   result<std::optional<SubBufferView>> next() override;
   Counters counters() const override { return ring_.counters; }
   const RingName& name() const override { return ring_.name; }
@@ -146,12 +146,13 @@ class RecordingSource final : public Source {
   std::optional<Images> images() const override;
 
  private:
-  RecordingSource(Images images, sys::Region file, const RecordedRing& ring, const ClockInfo& clock);
+  RecordingSource(Images images, sys::Region file, const RecordedRing& ring, const ClockInfo& clock, bool complete);
 
   Images images_;
   sys::Region file_;
   RecordedRing ring_;
   ClockInfo clock_;
+  bool complete_;
   std::vector<u64> last_;  // the last sub-buffer, where the file ends inside it
   u64 offset_ = 0;
 };

@@ -106,8 +106,11 @@ struct Missing {
 class Source {
  public:
   virtual ~Source() = default;
-  // The next committed events nobody has consumed; nullopt: nothing new now. Consuming is done by asking for the next.
+  // The next committed events nobody has consumed; nullopt: nothing new now. They count as consumed when the next ones are asked for or
+  // the source is closed: a reader that is killed leaves them to the next one. (The kernel, and what is no ring, count at once.)
   virtual result<std::optional<SubBufferView>> next() = 0;
+  virtual void consume() {}   // now, that is
+  virtual void put_back() {}  // the next reader has them again
   virtual Counters counters() const = 0;
   virtual const RingName& name() const = 0;
   virtual const ClockInfo& clock() const = 0;

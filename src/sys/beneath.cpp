@@ -237,9 +237,11 @@ result<void> copy_owned(int from, const char* file, int to, const char* copy) {
     char buffer[65536];
     for (at = data; at < hole;) {
       const size_t want = std::min(sizeof buffer, static_cast<size_t>(hole - at));
+      errno = 0;
       const ssize_t n = pread(in.get(), buffer, want, at);
-      if (n <= 0 || pwrite(out.get(), buffer, static_cast<size_t>(n), at) != n) return fail(errno != 0 ? errno : EIO, std::string("cannot copy ") + file);
-      at += n;
+      const ssize_t written = n > 0 ? pwrite(out.get(), buffer, static_cast<size_t>(n), at) : -1;
+      if (written < 0) return fail(errno != 0 ? errno : EIO, std::string("cannot copy ") + file);
+      at += written;  // perhaps only as much as there was room for: the next call says why
     }
   }
   return {};

@@ -10,7 +10,7 @@
 #include "cli/hand_made.hpp"
 #include "source/recording.hpp"
 
-namespace ringside {
+namespace ringside::cli_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -290,4 +290,4 @@ TEST_F(Cli, RecordOfANamedInstanceLeavesIt) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::cli_test

@@ -20,7 +20,7 @@
 #include "instance/layout.hpp"
 #include "sys/sys.hpp"
 
-namespace ringside {
+namespace ringside::containers_cli_test {
 namespace {
 
 using nlohmann::json;
@@ -378,4 +378,4 @@ TEST(Cgroup, TheUnifiedOneOrTheLongest) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::containers_cli_test

@@ -11,7 +11,7 @@
 #include "clock/clock.hpp"
 #include "instance/cpu_rings.hpp"
 
-namespace ringside {
+namespace ringside::cpu_rings_cli_test {
 namespace {
 
 using nlohmann::json;
@@ -115,4 +115,4 @@ TEST_F(CpuRingsCli, WithoutRseqThreadsGetRingsOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::cpu_rings_cli_test

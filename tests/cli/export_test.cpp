@@ -8,7 +8,7 @@
 #include "kernel/tracefs_instance.hpp"
 #include "random_recording.hpp"
 
-namespace ringside {
+namespace ringside::export_test {
 namespace {
 
 using test::Of;
@@ -279,4 +279,4 @@ TEST_F(Report, CutAndForeignFiles) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::export_test

@@ -6,7 +6,7 @@
 #include "kernel/tracefs_instance.hpp"
 #include "source/recording.hpp"
 
-namespace ringside {
+namespace ringside::guest_cli_test {
 namespace {
 
 using test::Outcome;
@@ -87,4 +87,4 @@ TEST_F(StreamCli, AGoodLineAndABadOne) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::guest_cli_test

@@ -14,7 +14,7 @@
 #include "kernel/tracefs_instance.hpp"
 #include "sys/sys.hpp"
 
-namespace ringside {
+namespace ringside::kernel_cli_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -394,4 +394,4 @@ TEST_F(KernelCli, DoctorChecksTheClocksOfAllSources) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::kernel_cli_test

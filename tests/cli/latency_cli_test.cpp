@@ -13,7 +13,7 @@
 #include "kernel/tracefs_instance.hpp"
 #include "source/recording.hpp"
 
-namespace ringside {
+namespace ringside::latency_cli_test {
 namespace {
 
 using nlohmann::json;
@@ -222,4 +222,4 @@ TEST_F(KernelLatency, CtrlCEndsWithTheTable) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::latency_cli_test

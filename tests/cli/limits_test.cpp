@@ -11,7 +11,7 @@
 #include "instance/instance.hpp"
 #include "kernel/tracefs_instance.hpp"
 
-namespace ringside {
+namespace ringside::limits_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -192,4 +192,4 @@ TEST_F(Limits, AFullStdoutIsSaid) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::limits_test

@@ -7,7 +7,7 @@
 
 #include "cli/mount_fixture.hpp"
 
-namespace ringside {
+namespace ringside::mount_remote_test {
 namespace {
 
 using namespace test;
@@ -380,4 +380,4 @@ TEST_F(MountRemote, AWriterThatStopsOrDiesHoldsNobody) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::mount_remote_test

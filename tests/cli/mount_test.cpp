@@ -27,7 +27,7 @@
 #include "source/trace_dat_file.hpp"
 #include "sys/sys.hpp"
 
-namespace ringside {
+namespace ringside::mount_test {
 namespace {
 
 using namespace test;
@@ -835,4 +835,4 @@ TEST_F(Mount, TraceCmdRecords) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::mount_test

@@ -20,7 +20,7 @@
 #include "source/recording.hpp"
 #include "sys/sys.hpp"
 
-namespace ringside::test {
+namespace ringside::test::neighbours_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -421,4 +421,4 @@ TEST_F(Neighbours, HalfMadeInstances) {
 }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::neighbours_test

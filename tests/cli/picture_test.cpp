@@ -5,7 +5,7 @@
 
 #include "cli/table.hpp"
 
-namespace ringside::cli {
+namespace ringside::cli::picture_test {
 namespace {
 
 TEST(Pictures, BarsToAnEighth) {
@@ -67,4 +67,4 @@ TEST(Pictures, HeatMapsFitAndCountEverything) {
 }
 
 }  // namespace
-}  // namespace ringside::cli
+}  // namespace ringside::cli::picture_test

@@ -9,7 +9,7 @@
 #include "plot_page.hpp"
 #include "source/recording.hpp"
 
-namespace ringside {
+namespace ringside::plot_cli_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -149,4 +149,4 @@ TEST_F(PlotCli, WithoutPageItSaysWhatWasMissing) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::plot_cli_test

@@ -4,7 +4,7 @@
 #include "binary.hpp"
 #include "source/recording.hpp"
 
-namespace ringside {
+namespace ringside::remote_cli_test {
 namespace {
 
 using test::Outcome;
@@ -99,4 +99,4 @@ TEST_F(RemoteCli, RecoversFromADump) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::remote_cli_test

@@ -12,7 +12,7 @@
 #include "source/recording.hpp"
 #include "sys/beneath.hpp"
 
-namespace ringside {
+namespace ringside::timeline_cli_test {
 namespace {
 
 using nlohmann::json;
@@ -131,4 +131,4 @@ TEST_F(TimelineCli, ALiveWriterThatStandsStillAndTheKernel) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::timeline_cli_test

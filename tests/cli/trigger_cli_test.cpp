@@ -9,7 +9,7 @@
 #include "binary.hpp"
 #include "kernel/tracefs_instance.hpp"
 
-namespace ringside {
+namespace ringside::trigger_cli_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -189,4 +189,4 @@ TEST_F(KernelTrigger, MistakesAreExplained) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::trigger_cli_test

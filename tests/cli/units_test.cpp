@@ -5,7 +5,7 @@
 
 #include "../src/cli/table.cpp"      // NOLINT
 
-namespace ringside::cli {
+namespace ringside::cli::units_test {
 namespace {
 
 TEST(Units, Sizes) {
@@ -47,4 +47,4 @@ TEST(Table, ColumnsAndHostileCells) {
 }
 
 }  // namespace
-}  // namespace ringside::cli
+}  // namespace ringside::cli::units_test

@@ -15,7 +15,7 @@
 #include "source/recording.hpp"
 #include "sys/sys.hpp"
 
-namespace ringside {
+namespace ringside::watch_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -367,4 +367,4 @@ TEST_F(WatchPty, ATerminalThatIsUnknown) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::watch_test

@@ -13,7 +13,7 @@
 #include "kernel/tracefs_instance.hpp"
 #include "sys/sys.hpp"
 
-namespace ringside {
+namespace ringside::filter_kernel_test {
 namespace {
 
 using Random = std::mt19937_64;
@@ -155,4 +155,4 @@ TEST(FilterKernel, LetsThroughWhatTheKernelLetsThrough) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::filter_kernel_test

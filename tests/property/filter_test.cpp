@@ -12,7 +12,7 @@
 #include "analysis/glob.hpp"
 #include "cli/hand_made.hpp"
 
-namespace ringside::test {
+namespace ringside::test::filter_test {
 namespace {
 
 // A value as a person would note it: a whole number of any size, a floating one or a text.
@@ -242,4 +242,4 @@ RC_GTEST_PROP(FilterProperty, GlobsMatchAsFnmatchDoes, (u64 seed)) {
 }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::filter_test

@@ -9,7 +9,7 @@
 
 #include "cli/hand_made.hpp"
 
-namespace ringside::test {
+namespace ringside::test::hist_test {
 namespace {
 
 using Random = std::mt19937_64;
@@ -137,4 +137,4 @@ RC_GTEST_PROP(Hist, SaysWhatAMapSays, ()) {
 }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::hist_test

@@ -30,7 +30,7 @@
 #include "source/image.hpp"
 #include "source/recording.hpp"
 
-namespace ringside::test {
+namespace ringside::test::kernel_judge_test {
 namespace {
 
 using Image = std::vector<u8>;
@@ -965,4 +965,4 @@ TEST_P(KernelJudgeErrors, MappedLate) {
 }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::kernel_judge_test

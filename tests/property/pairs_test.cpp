@@ -13,7 +13,7 @@
 #include "analysis/heat_map.hpp"
 #include "cli/hand_made.hpp"
 
-namespace ringside::test {
+namespace ringside::test::pairs_test {
 namespace {
 
 using Random = std::mt19937_64;
@@ -323,4 +323,4 @@ RC_GTEST_PROP(HeatMapProperty, ColumnsAreOfTheirTimesWhateverTheOrder, ()) {
 }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::pairs_test

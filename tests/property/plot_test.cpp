@@ -15,7 +15,7 @@
 #include "plot/lanes.hpp"
 #include "plot/time_grid.hpp"
 
-namespace ringside::plot {
+namespace ringside::plot::plot_test {
 namespace {
 
 // Times of every size, close together or not.
@@ -207,4 +207,4 @@ TEST(Plot, TakesAnything) {
 }
 
 }  // namespace
-}  // namespace ringside::plot
+}  // namespace ringside::plot::plot_test

@@ -9,7 +9,7 @@
 
 #include "remote/buffer.hpp"
 
-namespace ringside::test {
+namespace ringside::test::remote_test {
 namespace {
 
 using namespace remote;
@@ -165,4 +165,4 @@ RC_GTEST_PROP(Property, RemoteFootersAgainstLists, ()) { check(Layout::footers);
 RC_GTEST_PROP(Property, RemoteMetaPageAgainstLists, ()) { check(Layout::meta_page); }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::remote_test

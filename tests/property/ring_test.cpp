@@ -9,7 +9,7 @@
 
 #include "ring_memory.hpp"
 
-namespace ringside::test {
+namespace ringside::test::ring_test {
 namespace {
 
 struct Counting {
@@ -223,4 +223,4 @@ RC_GTEST_PROP(Property, RingAgainstLists, ()) {
 }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::ring_test

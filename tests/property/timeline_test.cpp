@@ -10,7 +10,7 @@
 #include "cli/hand_made.hpp"
 #include "timeline/merge.hpp"
 
-namespace ringside {
+namespace ringside::timeline_test {
 namespace {
 
 using test::Payload;
@@ -137,4 +137,4 @@ RC_GTEST_PROP(TimelineProperty, FollowsInOrderAndDelaysNobodyForLong, ()) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::timeline_test

@@ -298,9 +298,10 @@ Answer snapshot(Actor& actor) {
   auto path = instance->snapshot();
   if (!path) {
     if (path.error().code != std::errc::device_or_resource_busy && path.error().code != std::errc::no_space_on_device) actor.fail(path.error().sentence);
-    return fine;
+    if (!instance->has_snapshot()) return fine;  // else some rings were taken out before the memory was full
   }
-  if (rename(path->c_str(), stage->taken(actor.serial, instance->name()).c_str()) != 0) actor.fail("rename");
+  const std::string taken = instance->path() + "/snapshot";
+  if (rename(taken.c_str(), stage->taken(actor.serial, instance->name()).c_str()) != 0) actor.fail("rename");
   return fine;
 }
 // Other instances: made by who writes to them first, removed under the hands of others.
@@ -611,6 +612,9 @@ class Storm {
         for (auto& source : *sources)
           if (!source->name().kernel) seen += books_.take(*source, ticks_of(meta->events), where, what + ", ring " + std::to_string(source->name().ring));
       if (whole && !meta->complete) books_.problem(what + ": the recording is not complete");
+      if (whole)
+        for (const std::string& doubt : meta->missing.doubts)
+          if (doubt.find("is being consumed") == doubt.npos && doubt.find("were not read") == doubt.npos) books_.problem(what + ": " + doubt);  // another recorder is there
       if (whole && where == Where::remote) {
         u64 written = 0;
         for (u32 who = 1; who < ledger_.count(); ++who)

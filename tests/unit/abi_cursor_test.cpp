@@ -9,7 +9,7 @@ extern "C" {  // the header has no such guard of its own
 }
 #include "ring_pages.hpp"
 
-namespace ringside::test {
+namespace ringside::test::abi_cursor_test {
 namespace {
 
 using abi::Malformed;
@@ -286,4 +286,4 @@ TEST(AbiCursor, LikeKbufferOnWrittenPages) {
 }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::abi_cursor_test

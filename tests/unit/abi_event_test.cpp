@@ -3,7 +3,7 @@
 
 #include "ring_pages.hpp"
 
-namespace ringside::test {
+namespace ringside::test::abi_event_test {
 namespace {
 
 // Largest payload of a length, and that length: measured on Linux 6.18, or by the rule in between.
@@ -109,4 +109,4 @@ TEST(AbiEvent, CommitWord) {
 }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::abi_event_test

@@ -15,7 +15,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace ringside::sys {
+namespace ringside::sys::beneath_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -167,4 +167,4 @@ INSTANTIATE_TEST_SUITE_P(Kernels, BeneathTest, testing::Values(0u, u32{ENOSYS}, 
                          [](const auto& test) { return test.param == 0 ? "AsItIs" : test.param == ENOSYS ? "Old" : "Filtered"; });
 
 }  // namespace
-}  // namespace ringside::sys
+}  // namespace ringside::sys::beneath_test

@@ -6,7 +6,7 @@
 #include "analysis/integer_at.hpp"
 #include "sys/sys.hpp"
 
-namespace ringside {
+namespace ringside::column_test {
 namespace {
 
 template <class T>
@@ -97,4 +97,4 @@ TEST(Column, FollowsFormatsThatChange) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::column_test

@@ -14,7 +14,7 @@
 #include "random_recording.hpp"
 #include "sys/sys.hpp"
 
-namespace ringside {
+namespace ringside::consumer_test {
 namespace {
 
 struct ConsumerTest : testing::Test {
@@ -234,4 +234,4 @@ TEST(Consumer, FiltersArePushedDown) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::consumer_test

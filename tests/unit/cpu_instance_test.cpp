@@ -39,7 +39,7 @@ extern "C" {
 [[gnu::weak]] extern const ptrdiff_t __rseq_offset;
 }
 
-namespace ringside {
+namespace ringside::cpu_instance_test {
 namespace {
 
 struct CpuInstance : testing::Test {
@@ -504,4 +504,4 @@ TEST_F(CpuInstance, WhoWritesHoldsTheInstance) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::cpu_instance_test

@@ -12,7 +12,7 @@
 
 #if RS_TEST_RSEQ
 
-namespace ringside::test {
+namespace ringside::test::cpu_writer_test {
 namespace {
 
 // A clock that the sequences cannot read: they get its time.
@@ -768,6 +768,6 @@ TEST_F(CpuWriterTest, Bells) {
 }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::cpu_writer_test
 
 #endif  // RS_TEST_RSEQ

@@ -5,7 +5,7 @@
 #include "cli/hand_made.hpp"
 #include "decode/formats.hpp"
 
-namespace ringside {
+namespace ringside::decode_test {
 namespace {
 
 using test::format;
@@ -169,4 +169,4 @@ TEST(Formats, ShortPayloadsReadAsZeros) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::decode_test

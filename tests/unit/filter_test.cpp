@@ -6,7 +6,7 @@
 #include "analysis/glob.hpp"
 #include "cli/hand_made.hpp"
 
-namespace ringside {
+namespace ringside::filter_test {
 namespace {
 
 using test::Payload;
@@ -188,4 +188,4 @@ TEST(Glob, HostilePatternsEnd) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::filter_test

@@ -20,7 +20,7 @@
 
 RINGSIDE_EVENT(foreign, number, (u64, n));
 
-namespace ringside {
+namespace ringside::foreign_test {
 namespace {
 
 struct Foreign : testing::TestWithParam<Rings> {
@@ -205,4 +205,4 @@ TEST(Elsewhere, IsShownInOneWay) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::foreign_test

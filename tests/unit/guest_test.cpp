@@ -13,7 +13,7 @@
 #include "guest/image.hpp"
 #include "ring_memory.hpp"
 
-namespace ringside::test {
+namespace ringside::test::guest_test {
 namespace {
 
 using namespace guest;
@@ -272,5 +272,5 @@ TEST(Guests, OneThatDeclaresWhatItHasNot) {
 }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::guest_test
 #endif

@@ -5,7 +5,7 @@
 
 #include "cli/hand_made.hpp"
 
-namespace ringside {
+namespace ringside::hist_test {
 namespace {
 
 using test::Payload;
@@ -154,4 +154,4 @@ TEST_F(Hists, ErrorsSayWhatThereIs) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::hist_test

@@ -25,11 +25,12 @@
 #include <thread>
 
 #include "instance/process.hpp"
+#include "instance/ring_source.hpp"
 
 RINGSIDE_EVENT(unit, number, (u64, n));
 RINGSIDE_EVENT(unit, quiet, (u64, n));
 
-namespace ringside {
+namespace ringside::instance_test {
 namespace {
 
 struct InstanceTest : testing::Test {
@@ -671,6 +672,51 @@ TEST_F(InstanceTest, OneConsumerAtATimeAndADeadOneIsFollowed) {
   close(ready[1]);
 }
 
+// What a reader was handed and has not consumed is the next reader's: a recorder may be killed, or its disk be full, before it is stored.
+TEST_F(InstanceTest, WhatAKilledReaderWasHandedIsTheNextOnes) {
+  for (const bool mapped : {false, true}) {
+    SCOPED_TRACE(mapped ? "mapped" : "not mapped");
+    const std::string name = mapped ? "b" : "a";
+    auto instance = make(name);
+    ASSERT_EQ(ringside_open(name.c_str()), 0);
+    for (u64 n = 0; n < 1000; ++n) unit::number(n);
+    auto looked = must(look_at(sys::Fd(open(instance->path().c_str(), O_PATH)).get(), 0, {}, must(Members::open(sys::Fd(open(instance->path().c_str(), O_PATH)).get()))));
+    looked.ring().control->mapped = mapped ? 1 : 0;
+    EXPECT_EQ(WTERMSIG(in_child([&] {
+                auto source = must(must(Instance::open(name))->source(0));
+                for (int k = 0; k < 2; ++k) must(source->next());
+                raise(SIGKILL);
+              })),
+              SIGKILL);
+    const u64 consumed = instance->rings()[0].counters.read;
+    EXPECT_GT(consumed, 0u);
+    {
+      auto source = must(instance->source(0));
+      must(source->next());
+      source->put_back();
+    }
+    EXPECT_EQ(instance->rings()[0].counters.read, consumed);
+    u64 two = 0;
+    {
+      auto source = must(instance->source(0));
+      must(source->next());
+      source->consume();
+      two = source->counters().read;
+      EXPECT_GT(two, consumed);
+      must(source->next());
+    }
+    EXPECT_GT(instance->rings()[0].counters.read, two) << "closed: all that was handed out is consumed";
+    const u64 three = instance->rings()[0].counters.read;
+    const Seen rest = read_all(*instance);
+    EXPECT_EQ(rest.lost, 0u);
+    ASSERT_FALSE(rest.numbers.empty());
+    EXPECT_EQ(rest.numbers.front(), three);
+    EXPECT_EQ(rest.numbers.back(), 999u);
+    EXPECT_EQ(rest.events, 1000 - three);
+    ringside_close();
+  }
+}
+
 TEST_F(InstanceTest, WaitersWakeAndTimeOut) {
   auto instance = make("a");
   EXPECT_FALSE(must(instance->wait(0, std::chrono::milliseconds(20))));
@@ -821,4 +867,4 @@ TEST_F(InstanceTest, RemoveWantsNoWriters) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::instance_test

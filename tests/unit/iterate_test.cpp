@@ -11,7 +11,7 @@
 
 #include "ring_memory.hpp"
 
-namespace ringside::test {
+namespace ringside::test::iterate_test {
 namespace {
 
 struct Iterate : testing::Test {
@@ -186,4 +186,4 @@ TEST_F(Iterate, AfterALapTheReadersPageIsNotSkipped) {
 }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::iterate_test

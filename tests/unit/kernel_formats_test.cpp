@@ -11,7 +11,7 @@
 #include "decode/formats.hpp"
 #include "kernel/tracefs_instance.hpp"
 
-namespace ringside {
+namespace ringside::kernel_formats_test {
 namespace {
 
 std::string printed(const Formats& formats, const EventType& type, Bytes payload) {
@@ -217,4 +217,4 @@ TEST(KernelFormats, TextsOfTheKernelThatEventsPointTo) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::kernel_formats_test

@@ -18,7 +18,7 @@
 #include "kernel/tracefs_instance.hpp"
 #include "sys/sys.hpp"
 
-namespace ringside {
+namespace ringside::kernel_test {
 namespace {
 
 constexpr u32 marker_id = 0x5A5A;
@@ -353,4 +353,4 @@ TEST_F(KernelTest, FollowsAProcess) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::kernel_test

@@ -7,7 +7,7 @@
 #include "cli/hand_made.hpp"
 #include "timeline/merge.hpp"
 
-namespace ringside {
+namespace ringside::look_ahead_test {
 namespace {
 
 using test::SubBuffer;
@@ -245,4 +245,4 @@ TEST(Timeline, WhatComesTooLateIsMarked) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::look_ahead_test

@@ -9,7 +9,7 @@
 #include <ringside/ring/counters.hpp>
 #include <ringside/ring/writer.hpp>
 
-namespace ringside {
+namespace ringside::mapped_test {
 namespace {
 
 struct Ticks {
@@ -255,4 +255,4 @@ TEST(Mapped, ATruncatedFileIsAnError) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::mapped_test

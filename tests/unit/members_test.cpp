@@ -25,7 +25,7 @@ RINGSIDE_EVENT(members, number, (u64, n));
 #define CLONE_NEWTIME 0x80
 #endif
 
-namespace ringside {
+namespace ringside::members_test {
 namespace {
 
 // A process of ours that says when it has come so far, and lives until it is told.
@@ -272,4 +272,4 @@ INSTANTIATE_TEST_SUITE_P(Rings, MembersTest, testing::Values(Rings::automatic, R
                          [](const auto& param) { return param.param == Rings::thread ? "Thread" : "Cpu"; });
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::members_test

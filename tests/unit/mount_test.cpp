@@ -20,7 +20,7 @@
 #include "instance/instance.hpp"
 #include "mount/server.hpp"
 
-namespace ringside::mount {
+namespace ringside::mount::mount_test {
 namespace {
 
 struct Answer {
@@ -647,4 +647,4 @@ TEST_F(MountRemotes, FormatsThatStayTheSameAreLearntOnce) {
 }
 
 }  // namespace
-}  // namespace ringside::mount
+}  // namespace ringside::mount::mount_test

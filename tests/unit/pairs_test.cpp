@@ -10,7 +10,7 @@
 #include "analysis/names.hpp"
 #include "cli/hand_made.hpp"
 
-namespace ringside {
+namespace ringside::pairs_test {
 namespace {
 
 using test::Payload;
@@ -269,4 +269,4 @@ TEST(HeatMap, ColumnsMergeAsTimeGoesOn) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::pairs_test

@@ -9,7 +9,7 @@
 #include "plot/page.hpp"
 #include "plot_page.hpp"
 
-namespace ringside {
+namespace ringside::plot_test {
 namespace {
 
 using nlohmann::json;
@@ -282,4 +282,4 @@ TEST_F(PlotTest, APageHoldsItsData) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::plot_test

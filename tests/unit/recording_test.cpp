@@ -11,7 +11,7 @@
 #include "cli/hand_made.hpp"
 #include "timeline/merge.hpp"
 
-namespace ringside {
+namespace ringside::recording_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -183,13 +183,22 @@ TEST_F(Recording, ACutFileIsReadAsFarAsItGoes) {
   auto w = writer();
   SubBuffer a(100), b(200);
   ASSERT_TRUE(w.append(2, a.event(100, {1, 1}).view()));
-  ASSERT_TRUE(w.append(2, b.event(200, {1, 1}).view()));
-  fs::resize_file(dir + "/ring2.raw", 4096 + 16 + b.end());
-  EXPECT_EQ(content(), "100 200");
-  fs::resize_file(dir + "/ring2.raw", 4096 + 20);
-  EXPECT_NE(content().find("the file has 4"), std::string::npos);
-  fs::resize_file(dir + "/ring2.raw", 4096 + 3);
-  EXPECT_EQ(content(), "100");
+  const u64 first = b.event(200, {1, 1}).end();
+  ASSERT_TRUE(w.append(2, b.event(300, {1, 1}).view()));
+  const auto cut = [&](u64 size) {
+    fs::resize_file(dir + "/ring2.raw", 4096 + size);
+    return content();
+  };
+  EXPECT_EQ(cut(16 + b.end()), "100 200 300");
+  // A recorder that was killed while it wrote leaves part of a sub-buffer.
+  EXPECT_EQ(cut(16 + b.end() - 4), "100 200");
+  EXPECT_EQ(cut(16 + first), "100 200");
+  EXPECT_EQ(cut(16 + first - 4), "100");
+  EXPECT_EQ(cut(20), "100");
+  EXPECT_EQ(cut(3), "100");
+  // One that finished does not.
+  ASSERT_TRUE(w.finish(0));
+  EXPECT_NE(cut(20).find("the file has 4"), std::string::npos);
 }
 
 TEST_F(Recording, RandomBytesNeverCrash) {
@@ -205,4 +214,4 @@ TEST_F(Recording, RandomBytesNeverCrash) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::recording_test

@@ -10,7 +10,7 @@
 
 #include "remote/dump.hpp"
 
-namespace ringside::test {
+namespace ringside::test::remote_dump_test {
 namespace {
 
 using namespace remote;
@@ -175,4 +175,4 @@ TEST(RemoteDump, Mutations) {
 }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::remote_dump_test

@@ -24,10 +24,11 @@
 #define RS_TEST_SANITIZED 0
 #endif
 
-namespace ringside::test {
+namespace ringside::test::remote_process_test {
 namespace {
 
 using namespace remote;
+using remote::Process;
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
@@ -547,9 +548,7 @@ TEST(RemoteProcesses, ItsDescriptorsAreItsOwn) {
   }
 }
 
-#endif
-
-// The child of vfork is its parent, as far as memory goes.
+// The child of vfork is its parent, as far as memory goes. (ThreadSanitizer makes a fork of it.)
 TEST(RemoteProcesses, AChildOfVforkWritesForItsParent) {
   const std::string path = fresh_path();
   const Program program(path, [&] {
@@ -575,6 +574,7 @@ TEST(RemoteProcesses, AChildOfVforkWritesForItsParent) {
   EXPECT_EQ(books.read, 1000u);
   EXPECT_FALSE(books.torn);
 }
+#endif
 
 // Readers that come and go keep the service in its locks and its mappings; whoever is forked meanwhile is through with its copy in time.
 TEST_P(RemoteForks, WhileTheServiceIsAtWork) {
@@ -608,7 +608,7 @@ TEST_P(RemoteForks, WhileTheServiceIsAtWork) {
   readers.join();
 }
 
-#if defined(__x86_64__) && !defined(RS_TSAN)  // whose run-time has locks of its own at any instruction
+#if defined(__x86_64__) && !RS_TEST_SANITIZED  // a sanitizer's run-time is stepped through, too
 // A fork at each instruction of an event, in a handler of a trap: the child ends the event that was open after its parent has ended it,
 // and finds itself refused then; the parent's books are exact.
 volatile int steps_to_go;
@@ -672,7 +672,6 @@ int at_each_instruction(ProcessWriter<>& writer, u64& number) {
   return 0;
 }
 
-#if !RS_TEST_SANITIZED  // a sanitizer's run-time is stepped through, too
 TEST_P(RemoteProcess, AForkAtEachInstructionOfAnEvent) {
   const std::string path = fresh_path();
   const sys::Fd numbers(memfd_create("numbers", MFD_CLOEXEC));
@@ -703,7 +702,6 @@ TEST_P(RemoteProcess, AForkAtEachInstructionOfAnEvent) {
   RecordProperty("forks", std::to_string(*count));
   munmap(count, 4096);
 }
-#endif
 #endif
 
 // Answers of any kind, to whatever is asked: an error within the time, never a crash.
@@ -769,4 +767,4 @@ TEST(RemoteProcesses, Liars) {
 }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::remote_process_test

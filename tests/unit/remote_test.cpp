@@ -9,7 +9,7 @@
 #include "remote/buffer.hpp"
 #include "remote/survey.hpp"
 
-namespace ringside::test {
+namespace ringside::test::remote_test {
 namespace {
 
 using namespace remote;
@@ -533,4 +533,4 @@ TEST(RemoteFooters, BytesOfAPage) {
 }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::remote_test

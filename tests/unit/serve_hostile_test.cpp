@@ -4,7 +4,7 @@
 
 #include "serve_world.hpp"
 
-namespace ringside {
+namespace ringside::serve_hostile_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -226,4 +226,4 @@ TEST_F(ServeHostile, TheInstanceGoneEndsTheServer) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::serve_hostile_test

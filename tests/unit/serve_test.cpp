@@ -4,7 +4,7 @@
 #include "instance/cpu_rings.hpp"
 #include "serve_world.hpp"
 
-namespace ringside {
+namespace ringside::serve_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -188,9 +188,9 @@ TEST_F(Serve, FullSpeedWithExactAccounts) {
     shared.set(go, 0);
     const u64 total = 300000;
     Child writer = this->writer([&] {
-      serve_test::step(0, 0);
+      ::serve_test::step(0, 0);
       REQUIRE_HERE(shared.reaches(go, 1));
-      for (u64 i = 1; i < total; ++i) serve_test::step(i, 2 * i);
+      for (u64 i = 1; i < total; ++i) ::serve_test::step(i, 2 * i);
     });
     while (true) {
       auto i = Instance::open(path);
@@ -367,4 +367,4 @@ TEST_F(Serve, SocketsThatCannotBeMade) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::serve_test

@@ -9,7 +9,7 @@
 
 #include "remote/stream.hpp"
 
-namespace ringside::test {
+namespace ringside::test::stream_test {
 namespace {
 
 using namespace remote;
@@ -196,4 +196,4 @@ TEST(Streams, ChecksumsAreEthernets) {
 }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::stream_test

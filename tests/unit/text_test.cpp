@@ -7,7 +7,7 @@
 #include "cli/hand_made.hpp"
 #include "export/json.hpp"
 
-namespace ringside {
+namespace ringside::text_test {
 namespace {
 
 using test::Payload;
@@ -75,4 +75,4 @@ TEST(JsonText, EverythingParses) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::text_test

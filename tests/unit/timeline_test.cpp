@@ -5,7 +5,7 @@
 #include "cli/hand_made.hpp"
 #include "timeline/merge.hpp"
 
-namespace ringside {
+namespace ringside::timeline_test {
 namespace {
 
 using test::FakeSource;
@@ -158,4 +158,4 @@ TEST(Timeline, RandomSourcesComeOutSortedAndComplete) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::timeline_test

@@ -13,7 +13,7 @@
 #include "timeline/merge.hpp"
 #include "trace_dat_files.hpp"
 
-namespace ringside {
+namespace ringside::trace_dat_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -216,4 +216,4 @@ TEST_F(TraceDatFiles, Lies) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::trace_dat_test

@@ -2,6 +2,7 @@
 //
 //   Reader<> r(ring);
 //   while (r.get_reader() == Got::data) walk(r.view());     // counted as read at once, as the kernel's GET_READER does
+//   while (r.hand_out(meta) == Got::data) { ...; r.consume(); }        // counted when it has been put somewhere safe
 //   while (r.peek() == Got::data) { ...; r.consume(bytes, events); }   // event by event
 //
 // One reader at a time: the caller holds reader_lock (try_lock; a holder that died is taken over with steal, which finishes its
@@ -49,6 +50,12 @@ class Reader {
   // Finds data not yet consumed, taking the next sub-buffer if need be. Consumes nothing.
   Got peek() noexcept { return find(false); }
 
+  // Counts the view as read.
+  void consume() noexcept {
+    const ReaderView found = view_;
+    consume(found.end - found.begin, found.events);
+    view_ = found;
+  }
   // Counts `bytes` and `events` of the view as read; 0 < bytes <= end - begin.
   void consume(u32 bytes, u32 events) noexcept {
     ReaderState at = state();
@@ -68,14 +75,16 @@ class Reader {
   // nothing but the padding behind the last event (a view of no events). With `meta` it puts the missed-events flags on a
   // sub-buffer that the writer has left, and brings the meta-page up to date.
   Got get_reader(bool meta = true) noexcept {
-    const Got got = find(true);
-    if (got == Got::data) {
-      if (meta && view_.lost_before != 0 && view_.left && view_.begin == 0) flag_missed();
-      const ReaderView found = view_;
-      consume(view_.end - view_.begin, view_.events);
-      view_ = found;
-    }
+    const Got got = hand_out(meta);
+    if (got == Got::data) consume();
     if (meta) update_meta();
+    return got;
+  }
+  // The same, but nothing is counted as read before consume(), and the meta-page stays as it is. Whoever dies in between leaves the view to the
+  // next reader.
+  Got hand_out(bool meta) noexcept {
+    const Got got = find(true);
+    if (got == Got::data && meta && view_.lost_before != 0 && view_.left && view_.begin == 0) flag_missed();
     return got;
   }
 
