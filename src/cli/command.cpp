@@ -30,6 +30,12 @@ bool put_to(int fd, std::string_view data) {
 
 void say(std::string_view sentence) { (void)put_to(STDERR_FILENO, "ringside: " + std::string(sentence) + "\n"); }
 
+void say_first(const std::vector<std::string>& sentences) {
+  constexpr size_t most = 10;
+  for (size_t n = 0; n < std::min(sentences.size(), most); ++n) say(sentences[n]);
+  if (sentences.size() > most) say("and " + std::to_string(sentences.size() - most) + " more of such sentences; meta.json of the recording has all");
+}
+
 int failed(const Error& error) {
   say(error.sentence);
   return exit_failure;

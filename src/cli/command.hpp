@@ -55,6 +55,7 @@ Command add_manual(CLI::App& app);  // after all others
 
 // stderr: "ringside: sentence".
 void say(std::string_view sentence);
+void say_first(const std::vector<std::string>& sentences);  // ten of them, and how many there are: a thousand rings may have one problem each
 int failed(const Error& error);  // says it; exit_failure
 
 // stdout: all of it, or false when the reader has gone, or its disk is full, which is said (the caller then just ends). `out` is emptied.

@@ -62,7 +62,7 @@ CLI::Option* add_filter(CLI::App& app, std::string& text) {
 }
 
 void say_notices(Trace& trace) {
-  for (const std::string& notice : trace.notices) say(notice);
+  say_first(trace.notices);
   trace.notices.clear();
 }
 

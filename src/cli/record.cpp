@@ -267,7 +267,7 @@ int run_record(RecordOptions options) {
   auto finished = recorder.finish(duration);
   auto assembled = options.to.empty() ? result<void>() : assemble(options);
   if (!assembled) options.to.clear();  // the parts are what there is
-  for (const std::string& doubt : recorder.missing().doubts) say(doubt);
+  say_first(recorder.missing().doubts);
   warn_of_unmatched(options, instance, kernel, why_no_kernel);
   if (!options.quiet) summary(options, instance, recorder, duration, recorder.writer().meta().rings.size());
   if (child && !child->ended()) child->pass_on(SIGTERM);

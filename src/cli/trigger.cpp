@@ -265,7 +265,7 @@ class FlightRecorder {
       if (auto begun = kernel_->begin(recorder.writer()); !begun) return begun;
     }
     auto finished = recorder.finish(duration);
-    for (const std::string& doubt : recorder.missing().doubts) say(doubt);
+    say_first(recorder.missing().doubts);
     if (!finished) return finished;
     auto window = window_of(dir, hit);
     if (!window) return tl::unexpected<Error>(window.error());

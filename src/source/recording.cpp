@@ -177,13 +177,16 @@ RecordingWriter RecordingWriter::beside(const RecordingWriter& first) {
 }
 
 RecordingWriter::RecordingWriter(RecordingWriter&& other) noexcept
-    : dir_(std::move(other.dir_)), folder_(std::move(other.folder_)), meta_(std::move(other.meta_)), files_(std::exchange(other.files_, {})), open_(std::exchange(other.open_, {})), reserved_(std::exchange(other.reserved_, false)) {}
+    : dir_(std::move(other.dir_)), folder_(std::move(other.folder_)), meta_(std::move(other.meta_)), files_(std::exchange(other.files_, {})), open_(std::exchange(other.open_, {})), reserved_(std::exchange(other.reserved_, false)), unlisted_(other.unlisted_) {}
 
 RecordingWriter::~RecordingWriter() {
   if (reserved_) unlinkat(folder_->get(), "meta.json.new", 0);
 }
 
-result<void> RecordingWriter::save() const { return meta_.write(folder_->get(), dir_, !reserved_); }
+result<void> RecordingWriter::save() {
+  unlisted_ = false;
+  return meta_.write(folder_->get(), dir_, !reserved_);
+}
 
 // Whatever the directory is called by now, and whoever else may write there: it is made anew, and opened by no other way.
 result<sys::Fd> RecordingWriter::make_file(const std::string& name) const {
@@ -247,6 +250,7 @@ result<void> RecordingWriter::add_ring(const RingName& name, u32 subbuf_size) {
   ring.name = name;
   ring.subbuf_size = subbuf_size;
   meta_.rings.push_back(ring);
+  unlisted_ = unlisted_ || (reserved_ && subbuf_size != meta_.subbuf_size);
   const u32 number = name.ring + (name.kernel ? kernel_rings : 0);
   files_[number] = std::move(file);
   open_.push_back(number);
@@ -268,6 +272,7 @@ result<void> RecordingWriter::append(u32 ring, const SubBufferView& view) {
   kept.end = w.end;
   if (w.events != 0 || view.lost_before != 0) {
     if (auto opened = reopen(ring, file); !opened) return opened;
+    if (auto saved = unlisted_ ? save() : result<void>{}; !saved) return saved;
     const Written before = file;
     if (auto done = put(file, entry, kept, w); !done) {
       static_cast<Written&>(file) = before;  // half a sub-buffer would be a damaged file

@@ -86,10 +86,10 @@ class RecordingWriter {
 
   const RecordingMeta& meta() const { return meta_; }
   RecordingMeta& meta() { return meta_; }  // events, threads, command: whoever changes them calls save()
-  result<void> save() const;
+  result<void> save();
   result<void> keep(const std::string& name, const std::string& text) const;  // beside the rings: printk_formats, kallsyms
 
-  // A ring that was not there before. Its name is in meta.json only after the next save().
+  // A ring that was not there before. Its name is in meta.json only after the next save(); one of other sizes than the first is there before its first event.
   result<void> add_ring(const RingName& name, u32 subbuf_size);
   // ring: its number, plus kernel_rings for the kernel's.
   static constexpr u32 kernel_rings = 1u << 31;
@@ -130,7 +130,8 @@ class RecordingWriter {
   RecordingMeta meta_;
   std::map<u32, RingFile> files_;
   std::deque<u32> open_;  // whose files are, those of the longest time first: not all of thousands at a time
-  bool reserved_ = false;   // there is room for the next meta.json
+  bool reserved_ = false;  // there is room for the next meta.json
+  bool unlisted_ = false;  // a ring of other sizes than the first is not in meta.json yet
 };
 
 // One ring of a recording, shown in place; no descriptor is kept. The file may be hostile: every size is checked, a lie ends the ring with

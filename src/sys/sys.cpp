@@ -20,6 +20,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "sys/memory_limit.hpp"
+
 namespace ringside::sys {
 namespace {
 
@@ -339,10 +341,24 @@ bool still_holds(const u32* at, u32 value) noexcept {
   return !other;
 }
 
+namespace {
+bool is_resident(u64 first, u64 end) noexcept {
+  u8 there[64];
+  for (u64 at = first; at < end; at += sizeof there * page_size) {
+    const u64 pages = std::min<u64>((end - at) / page_size, sizeof there);
+    if (mincore(reinterpret_cast<void*>(at), pages * page_size, there) != 0) return false;
+    for (u64 n = 0; n < pages; ++n)
+      if ((there[n] & 1) == 0) return false;
+  }
+  return true;
+}
+}  // namespace
+
 bool populate(const void* at, u64 size) noexcept {
   constexpr int populate_write = 23;  // MADV_POPULATE_WRITE
   const int saved = errno;
   const u64 first = reinterpret_cast<u64>(at) / page_size * page_size, end = align_up(reinterpret_cast<u64>(at) + size, u64{page_size});
+  if (!memory_left(end - first) && !is_resident(first, end)) return false;
   int done;
   do {
     done = madvise(reinterpret_cast<void*>(first), end - first, populate_write);

@@ -96,7 +96,7 @@ u64 this_process() noexcept;
 // Does this word hold that value? The kernel looks, so it may be an address where nothing is. Signal-safe.
 bool still_holds(const u32* at, u32 value) noexcept;
 // Has the kernel put memory behind all of these bytes of a mapping, so that a store faults no more? False: there is none (a full file system, a
-// limit), where a store would be a SIGBUS. True also where the kernel cannot be asked (before 5.14). Signal-safe.
+// limit), where a store would be a SIGBUS; or the memory cgroup has no room, where the kernel would kill. True also where the kernel cannot be asked (before 5.14). Signal-safe.
 bool populate(const void* at, u64 size) noexcept;
 // The path of a thread's cgroup as /proc here has it: the unified hierarchy's; where it is in that one's root, the longest of the others.
 // Empty: unknown, or no such thread.

@@ -542,7 +542,58 @@ TEST_F(InstanceTest, AFullFileSystemRefusesEventsAndKillsNobody) {
   }
 }
 
-#if !defined(__SANITIZE_THREAD__)  // what it stores once more at each open is the same
+// A process in a memory cgroup that is smaller than its ring: beyond the limit the kernel would kill it.
+TEST_F(InstanceTest, AMemoryCgroupsLimitRefusesEventsAndKillsNobody) {
+  char memory[] = "/dev/shm/ringside-unit-XXXXXX";  // the pages of another file system would be written to its disk
+  if (mkdtemp(memory) == nullptr) GTEST_SKIP() << "there is no /dev/shm";
+  const struct Remove {
+    std::string path;
+    ~Remove() { std::filesystem::remove_all(path); }
+  } remove{memory};
+  setenv("RINGSIDE_ROOT", memory, 1);
+  for (const Rings rings : {Rings::thread, Rings::automatic}) {
+    for (const char* at : {"/sys/fs/cgroup", "/sys/fs/cgroup/memory"}) {
+      const std::string group = std::string(at) + "/ringside-test-" + std::to_string(getpid());
+      struct Folder {
+        const std::string& path;
+        ~Folder() {
+          for (int tries = 0; rmdir(path.c_str()) != 0 && errno == EBUSY && tries < 1000; ++tries) usleep(10'000);
+        }
+      };
+      const bool version2 = at[14] == 0;
+      if (access((std::string(at) + "/cgroup.procs").c_str(), F_OK) != 0 || mkdir(group.c_str(), 0755) != 0) continue;
+      const Folder folder{group};
+      if (!(std::ofstream(group + (version2 ? "/memory.max" : "/memory.limit_in_bytes")) << (24 << 20) << std::flush)) continue;
+      const std::string name = std::string("a") + (rings == Rings::thread ? "thread" : "cpu");
+      InstanceOptions o;
+      o.name = name;
+      o.buffer_size = 256 << 20;
+      o.rings = rings;
+      auto instance = must(Instance::create(o));
+      u64* const tried = static_cast<u64*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+      const int status = in_child([&] {
+        if (!(std::ofstream(group + "/cgroup.procs") << getpid() << std::flush)) _exit(77);
+        if (ringside_open(name.c_str()) != 0) _exit(1);
+        for (; *tried < 2'000'000; ++*tried) unit::number(*tried);
+        const std::string own(2 << 20, 'x');  // there is something left for the program
+        if (own.back() != 'x') _exit(2);
+      });
+      u64 counted = instance->refused(), written = 0;
+      for (const RingInfo& r : instance->rings()) counted += r.counters.written + r.counters.dropped, written += r.counters.written;
+      if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no process of ours may be moved to another cgroup";
+      EXPECT_EQ(status, 0) << name;
+      EXPECT_EQ(counted, *tried) << name;
+      EXPECT_GT(counted - written, 500'000u) << name << ": nothing was refused";
+      munmap(tried, 4096);
+      must(Instance::remove(name, true));
+      if (rings == Rings::automatic) return;
+      break;
+    }
+  }
+  if (geteuid() != 0) GTEST_SKIP() << "not root: no memory cgroup can be made";
+  GTEST_SKIP() << "no memory cgroup can be made here";
+}
+
 // Threads write on while another one changes the instance: an event is stored in one of them, and as itself, or is refused.
 template <class Count>
 void switch_instances(Count count) {
@@ -609,7 +660,6 @@ TEST_F(InstanceTest, OpenAndCloseWhileOthersWrite) {
     for (const char* name : {"a", "b"}) must(Instance::remove(name, true));
   }
 }
-#endif
 
 // No fork handler runs in such a child: the kernel wipes the page that says who is attached.
 TEST_F(InstanceTest, RawForkGetsARingOfItsOwn) {
@@ -679,7 +729,7 @@ TEST_F(InstanceTest, WhatAKilledReaderWasHandedIsTheNextOnes) {
     const std::string name = mapped ? "b" : "a";
     auto instance = make(name);
     ASSERT_EQ(ringside_open(name.c_str()), 0);
-    for (u64 n = 0; n < 1000; ++n) unit::number(n);
+    for (u64 n = 0; n < 4000; ++n) unit::number(n);
     auto looked = must(look_at(sys::Fd(open(instance->path().c_str(), O_PATH)).get(), 0, {}, must(Members::open(sys::Fd(open(instance->path().c_str(), O_PATH)).get()))));
     looked.ring().control->mapped = mapped ? 1 : 0;
     EXPECT_EQ(WTERMSIG(in_child([&] {
@@ -711,8 +761,8 @@ TEST_F(InstanceTest, WhatAKilledReaderWasHandedIsTheNextOnes) {
     EXPECT_EQ(rest.lost, 0u);
     ASSERT_FALSE(rest.numbers.empty());
     EXPECT_EQ(rest.numbers.front(), three);
-    EXPECT_EQ(rest.numbers.back(), 999u);
-    EXPECT_EQ(rest.events, 1000 - three);
+    EXPECT_EQ(rest.numbers.back(), 3999u);
+    EXPECT_EQ(rest.events, 4000 - three);
     ringside_close();
   }
 }

@@ -196,8 +196,35 @@ TEST_F(Recording, ACutFileIsReadAsFarAsItGoes) {
   EXPECT_EQ(cut(16 + first - 4), "100");
   EXPECT_EQ(cut(20), "100");
   EXPECT_EQ(cut(3), "100");
-  // One that finished does not.
+}
+
+// The recorder is killed here: meta.json is what it was before, with the sizes of the first ring.
+TEST_F(Recording, ARingOfOtherSizesIsListedBeforeItsFirstEvent) {
+  auto w = writer();
+  ASSERT_TRUE(w.add_ring({3, 10, 12, "task", "process"}, 4096));
+  ASSERT_TRUE(w.add_ring({4, 10, 13, "task", "process"}, 8192));
+  SubBuffer a(100), b(200, 8192), c(300, 8192);
+  ASSERT_TRUE(w.append(3, a.event(100, {1, 1}).view()));
+  for (int n = 0; n < 400; ++n) b.event(200, {1, 1});
+  ASSERT_GT(b.end(), 4096u);
+  ASSERT_TRUE(w.append(4, b.view()));
+  ASSERT_TRUE(w.append(4, c.event(300, {1, 1}).view()));
+  const std::string all = content();
+  EXPECT_EQ(all.substr(0, 8), "100 200 ");
+  EXPECT_EQ(all.substr(all.size() - 8), " 200 300");
+}
+
+TEST_F(Recording, ACompleteRecordingThatIsCutSaysSo) {
+  auto w = writer();
+  SubBuffer a(100), b(200);
+  ASSERT_TRUE(w.append(2, a.event(100, {1, 1}).view()));
+  ASSERT_TRUE(w.append(2, b.event(200, {1, 1}).view()));
   ASSERT_TRUE(w.finish(0));
+  const auto cut = [&](u64 size) {
+    fs::resize_file(dir + "/ring2.raw", 4096 + size);
+    return content();
+  };
+  EXPECT_EQ(cut(16 + b.end()), "100 200");
   EXPECT_NE(cut(20).find("the file has 4"), std::string::npos);
 }
 

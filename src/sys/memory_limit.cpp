@@ -1,0 +1,135 @@
+// Control groups, versions 1 and 2: Documentation/admin-guide/cgroup-v1/memory.rst and cgroup-v2.rst of the kernel.
+#include "sys/memory_limit.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+
+#include "sys/sys.hpp"
+
+namespace ringside::sys {
+namespace {
+
+struct Names {
+  const char *root, *limit, *use, *inactive, *active;
+};
+constexpr Names versions[] = {
+    {"/sys/fs/cgroup", "/memory.max", "/memory.current", "inactive_file", "active_file"},
+    {"/sys/fs/cgroup/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file", "total_active_file"},
+};
+constexpr u64 no_limit = u64{1} << 60;  // version 1 says so by a number near 2^63
+
+struct Level {
+  const Names* names = nullptr;
+  char folder[400] = {};
+};
+constexpr u32 most_levels = 8;
+constinit Level levels[most_levels];
+constinit std::atomic<u32> nr_levels{0};
+constinit std::atomic<u64> looking{0}, known{0};  // the process (this_process) that has begun to look, and that has looked: the child of a fork looks itself
+
+// Asking takes some 30 us, and each event that is refused asks.
+constinit std::atomic<u64> full_at{0};  // CLOCK_MONOTONIC_COARSE
+constexpr u64 ask_again_ns = 10'000'000;
+
+bool read_file(const char* folder, const char* name, char* out, size_t size) noexcept {
+  char path[sizeof Level::folder + 32];
+  std::strcpy(stpcpy(path, folder), name);
+  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  size_t have = 0;
+  for (ssize_t n; have < size - 1 && ((n = ::read(fd, out + have, size - 1 - have)) > 0 || (n < 0 && errno == EINTR));)
+    if (n > 0) have += static_cast<size_t>(n);
+  ::close(fd);
+  out[have] = 0;
+  return have != 0;
+}
+
+bool number_in(const Level& level, const char* name, u64& value) noexcept {
+  char text[32];
+  if (!read_file(level.folder, name, text, sizeof text)) return false;
+  char* end;
+  value = std::strtoull(text, &end, 10);
+  return end != text;  // "max"
+}
+
+// The folder of the process's own cgroup, then those around it up to the root.
+void look_at_levels(const Names& names, const char* path, size_t length) noexcept {
+  const size_t root = std::strlen(names.root);
+  if (root + length >= sizeof Level::folder) return;
+  Level level{&names, {}};
+  std::memcpy(stpcpy(level.folder, names.root), path, length);
+  if (::access(level.folder, F_OK) != 0) level.folder[root] = 0;  // of a namespace that is not ours: the one that is mounted is the container's
+  for (u32 count = nr_levels.load(std::memory_order_relaxed); count < most_levels;) {
+    u64 limit = 0;
+    if (number_in(level, names.limit, limit) && limit < no_limit) levels[count] = level, nr_levels.store(++count, std::memory_order_relaxed);
+    char* const last = std::strrchr(level.folder, '/');
+    if (last < level.folder + root) return;
+    *last = 0;
+  }
+}
+
+void look() noexcept {
+  char text[4096];
+  if (!read_file("/proc/self", "/cgroup", text, sizeof text)) return;
+  for (const char* line = text; *line != 0;) {  // "HIERARCHY:CONTROLLERS:PATH"
+    const size_t length = std::strcspn(line, "\n");
+    const char* const first = static_cast<const char*>(std::memchr(line, ':', length));
+    const char* const second = first == nullptr ? nullptr : static_cast<const char*>(std::memchr(first + 1, ':', length - static_cast<size_t>(first + 1 - line)));
+    if (second != nullptr) {
+      const auto rest = static_cast<size_t>(line + length - (second + 1));
+      const bool unified = second == first + 1, memory = second - first == 7 && std::memcmp(first + 1, "memory", 6) == 0;
+      if (unified || memory) look_at_levels(versions[memory ? 1 : 0], second + 1, rest);
+    }
+    line += length + (line[length] != 0);
+  }
+}
+
+bool room_in(const Level& level, u64 size) noexcept {
+  u64 limit = 0, use = 0;
+  if (!number_in(level, level.names->limit, limit) || limit >= no_limit || !number_in(level, level.names->use, use)) return true;
+  const u64 wanted = size + limit / 16;
+  if (use + wanted <= limit) return true;
+  char text[4096];
+  if (!read_file(level.folder, "/memory.stat", text, sizeof text)) return false;
+  const u64 cache = number_behind(text, level.names->inactive) + number_behind(text, level.names->active);
+  return use - (cache < use ? cache : use) + wanted <= limit;
+}
+
+}  // namespace
+
+u64 number_behind(const char* text, const char* name) noexcept {
+  const size_t length = std::strlen(name);
+  for (const char* line = text; *line != 0;) {
+    if (std::strncmp(line, name, length) == 0 && line[length] == ' ') return std::strtoull(line + length, nullptr, 10);
+    line += std::strcspn(line, "\n");
+    line += *line == '\n';
+  }
+  return 0;
+}
+
+bool memory_left(u64 size) noexcept {
+  const int saved = errno;
+  const u64 own = this_process();
+  if (u64 before = looking.load(std::memory_order_relaxed); before != own && looking.compare_exchange_strong(before, own, std::memory_order_acquire)) {
+    nr_levels.store(0, std::memory_order_relaxed);
+    look();
+    known.store(own, std::memory_order_release);
+  }
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  const u64 ns = static_cast<u64>(now.tv_sec) * 1'000'000'000 + static_cast<u64>(now.tv_nsec);
+  bool room = ns - full_at.load(std::memory_order_relaxed) >= ask_again_ns;
+  if (known.load(std::memory_order_acquire) == own)  // else another thread is at it, or a handler stands above it
+    for (u32 n = 0; n < nr_levels.load(std::memory_order_relaxed) && room; ++n)
+      if (room = room_in(levels[n], size); !room) full_at.store(ns, std::memory_order_relaxed);
+  errno = saved;
+  return room;
+}
+
+}  // namespace ringside::sys
