@@ -577,6 +577,11 @@ result<u32> Instance::enable(const std::string& glob, bool on) {
   return matched;
 }
 
+namespace {
+// Somebody gave its memory back between two looks.
+bool is_gone(const Error& error) { return error.code == std::errc::no_such_file_or_directory; }
+}  // namespace
+
 std::vector<RingInfo> Instance::rings() {
   std::vector<RingInfo> all;
   const u64 n = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
@@ -591,6 +596,8 @@ std::vector<RingInfo> Instance::rings() {
     if (auto ring = look(i)) {
       info.counters = ring->counters();
       info.corrupt = __atomic_load_n(&ring->ring().control->corrupt, __ATOMIC_RELAXED) != 0;
+    } else if (is_gone(ring.error()) && state_of(__atomic_load_n(&entry.state, __ATOMIC_ACQUIRE)) != state) {
+      continue;
     } else {
       info.problem = ring.error().sentence;
     }
@@ -599,7 +606,7 @@ std::vector<RingInfo> Instance::rings() {
   return all;
 }
 
-result<RingView> Instance::look(u32 ring) const { return look_at(dir_.get(), ring, geometry(), members_); }
+result<RingView> Instance::look(u32 ring) const { return look_at(dir_.get(), ring, members_); }
 
 std::vector<RingName> Instance::ring_names() {
   std::vector<RingName> all;
@@ -708,8 +715,8 @@ std::vector<std::pair<i32, std::string>> Instance::tasks() const {
   return all;
 }
 
-result<std::unique_ptr<Source>> Instance::source(u32 ring) { return open_ring(*this, dir_.get(), words_, ring, geometry(), members_, true); }
-result<std::unique_ptr<Source>> Instance::peek(u32 ring) { return open_ring(*this, dir_.get(), words_, ring, geometry(), members_, false); }
+result<std::unique_ptr<Source>> Instance::source(u32 ring) { return open_ring(*this, dir_.get(), words_, ring, members_, true); }
+result<std::unique_ptr<Source>> Instance::peek(u32 ring) { return open_ring(*this, dir_.get(), words_, ring, members_, false); }
 
 bool Instance::tracing_on() const { return __atomic_load_n(&words_.control->tracing_off, __ATOMIC_ACQUIRE) == 0; }
 
@@ -731,8 +738,9 @@ void Instance::overwrite(bool on) {
 result<void> Instance::reset() {
   for (const RingInfo& r : rings()) {
     auto ring = look(r.name.ring);
+    if (!ring && is_gone(ring.error())) continue;
     if (!ring) return tl::unexpected(ring.error());
-    if (auto done = ring->reset(); !done) return done;
+    if (auto done = ring->reset(); !done && !ring->is_another()) return done;
   }
   words_.control->past = {};
   words_.control->refused = 0;
@@ -770,7 +778,7 @@ result<void> Instance::resize(u64 buffer_size, u32 subbuf_size) {
 
 result<void> Instance::renew(u32 cpu, const Geometry& geometry, const char* to, u32 number) {
   const std::string fresh = ".fresh" + std::to_string(getpid()), place = "cpu" + std::to_string(cpu), name = "cpu" + std::to_string(number);
-  auto old = look_at(dir_.get(), cpu, geometry, members_);
+  auto old = look_at(dir_.get(), cpu, members_);
   if (!old) return tl::unexpected(old.error());
   if (!make_cpu_ring(dir_.get(), "per_cpu/" + fresh + "/", *words_.control, geometry)) return fail(errno, "cannot make a ring of CPU " + std::to_string(cpu));
   const sys::Fd rings = sys::open_owned(dir_.get(), "per_cpu", O_PATH | O_DIRECTORY), aside = sys::open_owned(dir_.get(), to, O_PATH | O_DIRECTORY);
@@ -836,7 +844,7 @@ result<void> Instance::take_out(const RingInfo& r, RingView& ring, int copy) {
 
 result<std::string> Instance::snapshot() {
   // All rings are ours before the first one is taken out.
-  const auto all = rings();
+  std::vector<RingInfo> all;
   const InstanceLock lock(dir_.get());
   std::vector<RingView> views;
   struct Unlock {
@@ -845,10 +853,14 @@ result<std::string> Instance::snapshot() {
       for (RingView& view : views) view.unlock();
     }
   } const unlock{views};
-  for (const RingInfo& r : all) {
+  for (RingInfo& r : rings()) {
     auto ring = look(r.name.ring);
+    if (!ring && is_gone(ring.error())) continue;
     if (!ring) return tl::unexpected(ring.error());
-    if (!ring->lock()) return refuse(std::errc::device_or_resource_busy, "the ring is being read by another process");
+    const bool locked = ring->lock();
+    if (!locked && ring->is_another()) continue;
+    if (!locked) return refuse(std::errc::device_or_resource_busy, "the ring is being read by another process");
+    all.push_back(std::move(r));
     views.push_back(std::move(*ring));
   }
   if (auto free = unmapped("no snapshot can be taken"); !free) return tl::unexpected(free.error());

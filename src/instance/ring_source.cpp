@@ -24,6 +24,8 @@ result<sys::Region> map_file(int folder, u32 n, const char* name, u64 size) {
   return sys::Region::map(fd.get(), size, true, what);
 }
 
+tl::unexpected<Error> given_back(u32 n) { return fail(ENOENT, "the memory of ring " + std::to_string(n) + " has just been given back"); }
+
 // The writer says that it is inside before it reads the clock; until we see that store, some ns may pass.
 constexpr u64 store_lag = 10'000;
 
@@ -147,14 +149,13 @@ RingName name_of(u32 n, const RingEntry& entry) {
   return name;
 }
 
-result<RingView> look_at(int dir, u32 n, const Geometry& fresh, const std::shared_ptr<Members>& members) {
-  return look_in(open_ring(dir, n), n, fresh, members);
-}
+result<RingView> look_at(int dir, u32 n, const std::shared_ptr<Members>& members) { return look_in(open_ring(dir, n), n, members); }
 
-result<RingView> look_in(const sys::Fd& folder, u32 n, const Geometry& fresh, const std::shared_ptr<Members>& members) {
+result<RingView> look_in(const sys::Fd& folder, u32 n, const std::shared_ptr<Members>& members) {
   if (!folder) return fail(errno, "cannot open the folder of ring " + std::to_string(n));
   errno = 0;
-  const Geometry geometry = ring_geometry_in(folder.get(), fresh);
+  const Geometry geometry = ring_geometry_in(folder.get(), {});
+  if (!geometry.valid() && errno == 0) return given_back(n);
   if (!geometry.valid() && errno != 0 && errno != EINVAL) return fail(errno, "cannot open the control file of ring " + std::to_string(n));
   if (!geometry.valid())
     return refuse(std::errc::invalid_argument, "ring " + std::to_string(n) + ": its control file is missing, cut or damaged");
@@ -302,16 +303,16 @@ result<void> RingView::freeze(const std::function<result<void>()>& copy) {
   return done;
 }
 
-result<std::unique_ptr<Source>> open_ring(Instance& instance, int dir, const InstanceWords& words, u32 n, const Geometry& geometry,
+result<std::unique_ptr<Source>> open_ring(Instance& instance, int dir, const InstanceWords& words, u32 n,
                                           const std::shared_ptr<Members>& members, bool consume) {
   if (n >= most_rings || n >= __atomic_load_n(&words.control->nr_rings, __ATOMIC_ACQUIRE))
     return refuse(std::errc::no_such_file_or_directory, "there is no ring " + std::to_string(n));
-  auto view = look_at(dir, n, geometry, members);
+  auto view = look_at(dir, n, members);
   if (!view) return tl::unexpected(view.error());
   const RingEntry& entry = words.ring(n);
   RingName name = name_of(n, entry);
   if (!consume) return std::make_unique<PeekSource>(std::move(*view), std::move(name), instance.clock());
-  if (!view->lock() && view->is_another()) return fail(ENOENT, "the memory of ring " + std::to_string(n) + " has just been given back");
+  if (!view->lock() && view->is_another()) return given_back(n);
   if (!view->locked())
     return refuse(std::errc::device_or_resource_busy, "ring " + std::to_string(n) + " is being consumed by process " +
                                                           std::to_string(view->ring().control->reader_lock >> 32));

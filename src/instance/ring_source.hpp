@@ -58,13 +58,13 @@ class RingView {
 
 RingName name_of(u32 ring, const RingEntry& entry);
 
-// fresh: what the ring looks like if it is new; else its own words say so.
-result<RingView> look_at(int dir, u32 n, const Geometry& fresh, const std::shared_ptr<Members>& members);
+// ENOENT: its memory has just been given back, all that was in it having been read.
+result<RingView> look_at(int dir, u32 n, const std::shared_ptr<Members>& members);
 // The same in the ring's folder, as open_ring has just answered: who opens several of its files has those of one ring.
-result<RingView> look_in(const sys::Fd& folder, u32 n, const Geometry& fresh, const std::shared_ptr<Members>& members);
+result<RingView> look_in(const sys::Fd& folder, u32 n, const std::shared_ptr<Members>& members);
 
 // consume: a consuming source (holds the reader's lock while it lives); else it looks and leaves.
-result<std::unique_ptr<Source>> open_ring(Instance& instance, int dir, const InstanceWords& words, u32 n, const Geometry& geometry,
+result<std::unique_ptr<Source>> open_ring(Instance& instance, int dir, const InstanceWords& words, u32 n,
                                           const std::shared_ptr<Members>& members, bool consume);
 
 }  // namespace ringside

@@ -188,7 +188,7 @@ result<RingTable::Handed> RingTable::open(u32 n) {
     return refuse(std::errc::operation_not_permitted, "others may write to the file of " + named(n) + ": it is not handed out");
 
   if (at == rings_.end()) {
-    auto view = look_in(fresh, n, geometry_of(*words_.control), members_);
+    auto view = look_in(fresh, n, members_);
     if (!view) return tl::unexpected<Error>(view.error());
     at = rings_.emplace(n, Served(std::move(fresh), std::move(*view))).first;
     at->second.tid = words_.ring(n).tid;

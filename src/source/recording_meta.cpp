@@ -161,6 +161,8 @@ void add_unlisted(int dir, RecordingMeta& meta) {
   for (const std::string& name : names ? *names : std::vector<std::string>{}) {
     const auto found = ring_of_file(name);
     if (!found || !listed.insert(name).second) continue;
+    struct stat st {};
+    if (meta.subbuf_size == 0 && fstatat(dir, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_size == 0) continue;  // killed before it listed the first
     RecordedRing ring;
     ring.name = *found;
     ring.subbuf_size = meta.subbuf_size;

@@ -40,7 +40,7 @@ constexpr u64 bound_ns = 60'000'000'000;  // what hangs longer than that hangs; 
 constexpr u32 most_actors = 5;            // at a time
 
 // What an actor's process answers, beside "wrong", which it has explained.
-enum Answer { fine = 0, wrong = 1, cut_short = 10 };
+enum Answer { fine = 0, wrong = 1, cut_short = 10, refused = 11 };
 
 struct Stage {
   std::string base, root, ledger;  // of this run; RINGSIDE_ROOT
@@ -66,7 +66,8 @@ struct Actor {
   u32 serial;
   Random random;
   const char* name;
-  bool hit = false;  // killed something, or limited it
+  bool hit = false;      // killed something, or limited it
+  bool refused = false;  // a command said that it cannot, and why
 
   [[noreturn]] void fail(const std::string& what) const {
     std::fprintf(stderr, "edges: %s %u: %s\n", name, serial, what.c_str());
@@ -176,9 +177,12 @@ int finish(Actor& actor, const Started& started, const std::string& what) {
   // 127: no room for the program as such under its limit. 77: none for the ledger.
   if (code != 0 && code != 1 && !(actor.hit && (code == 127 || code == 77))) actor.fail(what + " answered " + std::to_string(code) + ": " + said);
   if (code == 1 && said.empty() && !actor.hit) actor.fail(what + " failed without a word");
+  actor.refused = actor.refused || code == 1;
   if (said.find("DOES NOT ADD UP") != std::string::npos) actor.fail(what + ": " + said);
   return status;
 }
+
+Answer answer(const Actor& actor) { return actor.hit ? cut_short : actor.refused ? refused : fine; }
 
 Answer command(Actor& actor, std::vector<std::string> words, bool limited = true) {
   words.insert(words.begin(), RINGSIDE_BUILD_DIR "/ringside");
@@ -187,7 +191,7 @@ Answer command(Actor& actor, std::vector<std::string> words, bool limited = true
   const auto limits = limited ? actor.limits() : std::vector<Actor::Limit>{};
   for (const auto& [resource, value] : limits) what += "(limit " + std::to_string(resource) + ": " + std::to_string(value) + ") ";
   finish(actor, start(actor, words, [&] { set(limits); }), what);
-  return actor.hit ? cut_short : fine;
+  return answer(actor);
 }
 
 std::vector<std::string> writer_words(Actor& actor, Where where, const char* way) {
@@ -261,7 +265,7 @@ Answer record_remote(Actor& actor) {
                   actor.random.one_in(2) ? "meta" : "footers"});
   finish(actor, writer, "an external writer");
   unlink(socket.c_str());
-  return actor.hit ? cut_short : fine;
+  return answer(actor);
 }
 Answer top(Actor& actor) { return command(actor, {"top", actor.instance(), "--duration", ms(actor.random.below(800))}); }
 Answer stat(Actor& actor) { return command(actor, {"stat", actor.instance()}); }
@@ -590,7 +594,7 @@ class Storm {
     const int answer = WIFEXITED(status) ? WEXITSTATUS(status) : wrong;
     if (answer == wrong || WIFSIGNALED(status)) books_.problem(what + " went wrong" + (WIFSIGNALED(status) ? ": signal " + std::to_string(WTERMSIG(status)) : ""));
     cuts_ += answer == cut_short;
-    check_recording(done.serial, what, answer == fine);
+    check_recording(done.serial, what, answer);
     for (const Where where : {Where::cpu, Where::thread}) {
       const std::string taken = stage_.taken(done.serial, instances[static_cast<u32>(where)]);
       if (access(taken.c_str(), F_OK) != 0) continue;
@@ -601,12 +605,13 @@ class Storm {
     return true;
   }
 
-  void check_recording(u32 serial, const std::string& what, bool whole) {
+  void check_recording(u32 serial, const std::string& what, int answer) {
     const std::string data = stage_.recording(serial), disk = fs::path(data).parent_path();
     std::string of;
     if (!(std::ifstream(disk + ".of") >> of)) return;
     const Where where = of == "cpu" ? Where::cpu : of == "thread" ? Where::thread : Where::remote;
     if (auto meta = RecordingMeta::read(data)) {
+      const bool whole = answer == fine || (answer == refused && meta->complete);
       u64 seen = 0;
       Books::Sums& sums = books_.of(where);
       const Books::Sums before = sums;
@@ -628,7 +633,7 @@ class Storm {
           books_.problem(what + ": " + std::to_string(written) + " written, " + std::to_string(seen) + " read, " + std::to_string(lost) + " lost, " + std::to_string(meta->totals.written) + " told");
       }
       if (whole && serial % 8 == 0) check_report(data, what, seen);
-    } else if (whole) {
+    } else if (answer == fine) {
       books_.problem(what + ": " + meta.error().sentence);
     }
     while (umount2(disk.c_str(), MNT_DETACH) == 0) {

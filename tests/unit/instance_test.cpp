@@ -575,7 +575,7 @@ TEST_F(InstanceTest, AMemoryCgroupsLimitRefusesEventsAndKillsNobody) {
         if (!(std::ofstream(group + "/cgroup.procs") << getpid() << std::flush)) _exit(77);
         if (ringside_open(name.c_str()) != 0) _exit(1);
         for (; *tried < 2'000'000; ++*tried) unit::number(*tried);
-        const std::string own(2 << 20, 'x');  // there is something left for the program
+        const std::string own(512 << 10, 'x');  // there is something left for the program
         if (own.back() != 'x') _exit(2);
       });
       u64 counted = instance->refused(), written = 0;
@@ -730,7 +730,7 @@ TEST_F(InstanceTest, WhatAKilledReaderWasHandedIsTheNextOnes) {
     auto instance = make(name);
     ASSERT_EQ(ringside_open(name.c_str()), 0);
     for (u64 n = 0; n < 4000; ++n) unit::number(n);
-    auto looked = must(look_at(sys::Fd(open(instance->path().c_str(), O_PATH)).get(), 0, {}, must(Members::open(sys::Fd(open(instance->path().c_str(), O_PATH)).get()))));
+    auto looked = must(look_at(sys::Fd(open(instance->path().c_str(), O_PATH)).get(), 0, must(Members::open(sys::Fd(open(instance->path().c_str(), O_PATH)).get()))));
     looked.ring().control->mapped = mapped ? 1 : 0;
     EXPECT_EQ(WTERMSIG(in_child([&] {
                 auto source = must(must(Instance::open(name))->source(0));
