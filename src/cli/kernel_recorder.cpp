@@ -142,8 +142,8 @@ result<void> KernelRecorder::begin(RecordingWriter& writer) {
 
 result<void> KernelRecorder::start(RecordingWriter& writer) {
   if (auto begun = begin(writer); !begun) return begun;
-  sigset_t all, before;  // signals are the main thread's
-  sigfillset(&all);
+  const sigset_t all = sys::sent_signals();  // they are the main thread's
+  sigset_t before;
   pthread_sigmask(SIG_BLOCK, &all, &before);
   auto thread = sys::start_thread("that reads the kernel's rings", [this] { consume(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -301,14 +301,17 @@ namespace {
 
 // A new ring of a CPU in this folder of `dir`.
 bool make_cpu_ring(int dir, const std::string& folder, const InstanceControl& c, const Geometry& geometry) {
-  MappedRing made = map_ring_in(dir, folder.c_str(), geometry);
+  MappedRing made = map_ring_in(dir, folder.c_str(), geometry, Files::ours);
   if (!made) return false;
   made.ring.kind = RingKind::cpu;
   made.ring.control->mode = c.mode;
   made.ring.control->gate = c.tracing_off != 0 ? gate_off : 0;
-  label_ring(made.ring);
+  // Readers look at the first sub-buffer before anybody has written to it: where memory is short they find a page.
+  const bool backed = sys::populate(made.ring.subbuf(place_of(made.ring.control->commit).id), abi::header_size);
+  if (backed) label_ring(made.ring);
   unmap_ring(made);
-  return true;
+  if (!backed) errno = ENOSPC;
+  return backed;
 }
 
 std::string folder_of(u32 ring) { return "per_cpu/cpu" + std::to_string(ring) + "/"; }

@@ -15,23 +15,25 @@
 namespace ringside {
 namespace {
 
-sys::Fd open_sized(int dir, const char* path, u64 size) noexcept {
+sys::Fd open_sized(int dir, const char* path, u64 size, Files files) noexcept {
   sys::Fd fd = sys::open_owned(dir, path, O_RDWR);
-  if (!fd && errno == ENOENT && std::strchr(path, '/') != nullptr) {
+  if (!fd && errno == ENOENT && files == Files::ours && std::strchr(path, '/') != nullptr) {
     char folder[96];
     std::strcpy(folder, path);
     *std::strrchr(folder, '/') = 0;
     if (sys::make_owned_directory(dir, folder)) fd = sys::open_owned(dir, path, O_RDWR | O_CREAT);
   }
   struct stat st {};
-  if (fd && (fstat(fd.get(), &st) != 0 ||
-             (static_cast<u64>(st.st_size) < size && (!sys::may_grow_to(size) || ftruncate(fd.get(), static_cast<off_t>(size)) != 0))))
-    return {};
+  if (!fd || fstat(fd.get(), &st) != 0) return {};
+  if (static_cast<u64>(st.st_size) >= size) return fd;
+  // Two who made it longer at a time might make it shorter, under the mapping of one of them.
+  if (files != Files::ours) return errno = EINVAL, sys::Fd();
+  if (!sys::may_grow_to(size) || ftruncate(fd.get(), static_cast<off_t>(size)) != 0) return {};
   return fd;
 }
 
-void* map_sized(int dir, const char* path, u64 size) noexcept {
-  const sys::Fd fd = open_sized(dir, path, size);
+void* map_sized(int dir, const char* path, u64 size, Files files) noexcept {
+  const sys::Fd fd = open_sized(dir, path, size, files);
   if (!fd) return nullptr;
   void* const at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   return at == MAP_FAILED ? nullptr : at;
@@ -95,23 +97,23 @@ void ring_path(u32 n, const char* name, char* out) noexcept {
   std::strcpy(out, name);
 }
 
-MappedRing map_ring(int dir, u32 n, const Geometry& geometry) noexcept {
+MappedRing map_ring(int dir, u32 n, const Geometry& geometry, Files files) noexcept {
   char folder[64];
   ring_path(n, "", folder);
-  return map_ring_in(dir, folder, geometry);
+  return map_ring_in(dir, folder, geometry, files);
 }
 
-MappedRing map_ring_in(int dir, const char* folder, const Geometry& geometry) noexcept {
+MappedRing map_ring_in(int dir, const char* folder, const Geometry& geometry, Files files) noexcept {
   MappedRing mapped;
   mapped.ring.geometry = geometry;
   mapped.control_bytes = control_size(geometry);
   mapped.data_bytes = geometry.data_size();
   char path[96];
   std::strcpy(stpcpy(path, folder), "trace_pipe_raw");
-  mapped.ring.data = static_cast<u8*>(map_sized(dir, path, mapped.data_bytes));
+  mapped.ring.data = static_cast<u8*>(map_sized(dir, path, mapped.data_bytes, files));
   if (mapped.ring.data == nullptr) return {};
   std::strcpy(stpcpy(path, folder), "ring");
-  mapped.ring.control = static_cast<Control*>(map_sized(dir, path, mapped.control_bytes));
+  mapped.ring.control = static_cast<Control*>(map_sized(dir, path, mapped.control_bytes, files));
   if (mapped.ring.control == nullptr) {
     const int error = errno;
     munmap(mapped.ring.data, mapped.data_bytes);
@@ -150,7 +152,7 @@ sys::Fd open_ring(int dir, u32 n) noexcept {
 MappedRing map_whole_ring(int dir, u32 n) noexcept {
   const sys::Fd folder = open_ring(dir, n);
   const Geometry geometry = folder ? ring_geometry_in(folder.get(), {}) : Geometry();
-  return geometry.valid() ? map_ring_in(folder.get(), "", geometry) : MappedRing{};
+  return geometry.valid() ? map_ring_in(folder.get(), "", geometry, Files::there) : MappedRing{};
 }
 
 Geometry ring_geometry(int dir, u32 n, const Geometry& fresh) noexcept {

@@ -31,11 +31,13 @@ struct MappedRing {
   explicit operator bool() const noexcept { return ring.control != nullptr; }
 };
 
-// Maps ring `n` below the directory `dir` (an open descriptor of the instance) read-write, making its files if they are missing. There is memory
-// behind its control words. Empty on failure, errno says why.
-MappedRing map_ring(int dir, u32 n, const Geometry& geometry) noexcept;
+// ours: nobody else makes or sizes them now, because the ring is claimed or in a folder that nobody knows. They are made and made longer as needed.
+enum class Files : u8 { there, ours };
+// Maps ring `n` below the directory `dir` (an open descriptor of the instance) read-write. There is memory behind its control words. Empty on
+// failure, errno says why.
+MappedRing map_ring(int dir, u32 n, const Geometry& geometry, Files files) noexcept;
 // The same in a folder below `dir`, of at most 63 bytes with its slash at the end.
-MappedRing map_ring_in(int dir, const char* folder, const Geometry& geometry) noexcept;
+MappedRing map_ring_in(int dir, const char* folder, const Geometry& geometry, Files files) noexcept;
 // A file can say anything: all that follows from a lie is numbers.
 inline RingKind kind_of(const Control& control) noexcept { return control.kind == static_cast<u64>(RingKind::cpu) ? RingKind::cpu : RingKind::thread; }
 // Writes into its control words what it looks like. The caller owns it (RingState::busy).

@@ -51,7 +51,7 @@ class OwnSource final : public Source {
     const bool mapped = view_.mapped();
     const Got got = view_.reader().hand_out(mapped);
     if (mapped) view_.reader().update_meta();
-    if (view_.cut()) return refuse(std::errc::io_error, "ring " + std::to_string(name_.ring) + ": its file was truncated while it was read");
+    if (view_.cut()) return refuse(std::errc::io_error, "ring " + std::to_string(name_.ring) + ": its file was truncated while it was read, or its file system is full");
     if (got == Got::corrupt)
       return refuse(std::errc::illegal_byte_sequence, "ring " + std::to_string(name_.ring) + ": its control words contradict each other; what was read before is good");
     if (got == Got::nothing) {
@@ -116,7 +116,7 @@ class PeekSource final : public Source {
   result<std::optional<SubBufferView>> next() override {
     writing_ = view_.writing();
     const Got got = iterator_.next();
-    if (view_.cut()) return refuse(std::errc::io_error, "ring " + std::to_string(name_.ring) + ": its file was truncated while it was read");
+    if (view_.cut()) return refuse(std::errc::io_error, "ring " + std::to_string(name_.ring) + ": its file was truncated while it was read, or its file system is full");
     if (got == Got::corrupt) return refuse(std::errc::illegal_byte_sequence, "ring " + std::to_string(name_.ring) + ": its control words contradict each other");
     if (got == Got::nothing) return std::nullopt;
     const ReaderView& v = iterator_.view();

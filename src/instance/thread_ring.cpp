@@ -199,32 +199,37 @@ bool back_tail(Own& own) noexcept {
   return true;
 }
 
-enum class Taken { no, yes, hopeless };
+enum class Taken { no, yes, hopeless };  // hopeless: there is no memory for it, nor for another one
 
-// Takes ring `n`, which nobody has, if it may be taken. It is looked at before it is claimed, because nobody sees a claimed ring.
-// hopeless: it cannot be mapped, and a new one could not either.
-Taken take(int dir, Own& own, u32 n, const Geometry& geometry, bool unread_too) noexcept {
+// Takes ring `n`, which holds nothing, if nobody is faster.
+Taken take_empty(int dir, Own& own, u32 n, u64 state, const Geometry& geometry) noexcept {
   RingEntry& entry = own.in->words.ring(n);
-  const u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
-  const auto fits = [&] { return ring_geometry(dir, n, geometry) == geometry; };  // else of other sizes, or damaged
-  if (!fits()) {
-    // One that its maker left before it was live, of sizes of that time, is a new one again.
-    if (state_of(state) == RingState::empty && claim(own, entry, state)) {
-      (void)clear_ring(dir, n);
-      __atomic_store_n(&entry.state, state, __ATOMIC_RELEASE);
-    }
-    return Taken::no;
+  if (!claim(own, entry, state)) return Taken::no;
+  if (ring_geometry(dir, n, geometry) != geometry) (void)clear_ring(dir, n);  // its maker left it before it was live, with the sizes of that time
+  own.mapped = map_ring(dir, n, geometry, Files::ours);
+  const bool backed = own.mapped && back_tail(own);
+  if (backed && own.mapped.ring.control->corrupt == 0 && repair(own)) {
+    label_ring(own.mapped.ring);
+    own.number = n;
+    return Taken::yes;
   }
-  if (state_of(state) == RingState::retired && !unread_too && !seems_read(dir, n)) return Taken::no;
-  own.mapped = map_ring(dir, n, geometry);
-  if (!own.mapped) return Taken::hopeless;
+  unmap_ring(own.mapped);
+  __atomic_store_n(&entry.state, state, __ATOMIC_RELEASE);
+  return backed ? Taken::no : Taken::hopeless;
+}
+
+// Takes ring `n`, which its thread has left, if its sizes are these and all of it is read. It is looked at before it is claimed, because nobody sees a
+// claimed ring.
+Taken take_retired(int dir, Own& own, u32 n, u64 state, const Geometry& geometry, bool unread_too) noexcept {
+  RingEntry& entry = own.in->words.ring(n);
+  const auto fits = [&] { return ring_geometry(dir, n, {}) == geometry; };
+  if (!fits() || (!unread_too && !seems_read(dir, n))) return Taken::no;
+  own.mapped = map_ring(dir, n, geometry, Files::there);
+  if (!own.mapped) return errno == EINVAL ? Taken::no : Taken::hopeless;
   const Ring& ring = own.mapped.ring;
-  const auto good = [&] {
-    return ring.control->corrupt == 0 && (state_of(state) == RingState::empty || unread_too || all_read(ring));
-  };
+  const auto good = [&] { return ring.control->corrupt == 0 && (unread_too || all_read(ring)); };
   if (good() && claim(own, entry, state)) {
     if (fits() && good() && back_tail(own) && repair(own)) {
-      label_ring(ring);
       own.number = n;
       return Taken::yes;
     }
@@ -237,7 +242,7 @@ Taken take(int dir, Own& own, u32 n, const Geometry& geometry, bool unread_too) 
 bool make(int dir, Own& own, const Geometry& geometry) noexcept {
   own.number = claim_new_ring(own.in->words, own.in->member());
   if (own.number == most_rings) return false;
-  own.mapped = map_ring(dir, own.number, geometry);
+  own.mapped = map_ring(dir, own.number, geometry, Files::ours);
   if (own.mapped && !back_tail(own)) unmap_ring(own.mapped);
   if (own.mapped)
     label_ring(own.mapped.ring);
@@ -277,7 +282,7 @@ bool find_ring(int dir, Own& own) noexcept {
       if ((state != RingState::retired || names_cpu(word)) && state != RingState::empty) continue;
       if (state == RingState::retired && __atomic_load_n(&own.in->words.ring(n).sizes, __ATOMIC_RELAXED) != short_sizes(geometry)) continue;
       if (state == RingState::retired && !unread_too && --looks < 0) continue;
-      const Taken taken = take(dir, own, n, geometry, unread_too);
+      const Taken taken = state == RingState::empty ? take_empty(dir, own, n, word, geometry) : take_retired(dir, own, n, word, geometry, unread_too);
       if (taken != Taken::no) return taken;
     }
     return Taken::no;

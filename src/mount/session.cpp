@@ -460,8 +460,7 @@ bool Session::unused() {
 
 // Waits in read() and for nothing else: poll() before it would cost a client that asks and asks a tenth of its time.
 void Session::answer() {
-  sigset_t all;
-  sigfillset(&all);
+  const sigset_t all = sys::sent_signals();
   pthread_sigmask(SIG_SETMASK, &all, nullptr);  // they are the others'
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
   const int fd = fuse_session_fd(session_);

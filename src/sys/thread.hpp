@@ -1,6 +1,7 @@
 // std::thread whose failure is an error with a sentence.
 #pragma once
 #include <ringside/base/result.hpp>
+#include <signal.h>
 #include <thread>
 
 namespace ringside::sys {
@@ -13,6 +14,14 @@ result<std::thread> start_thread(const std::string& what, Body body) {
   } catch (const std::system_error& e) {
     return fail(e.code().value(), "cannot start the thread " + what);
   }
+}
+
+// All that somebody sends. What a thread brings on itself stays: a SIGBUS that is blocked kills, whoever would mend it.
+inline sigset_t sent_signals() noexcept {
+  sigset_t all;
+  sigfillset(&all);
+  for (const int own : {SIGBUS, SIGSEGV, SIGILL, SIGFPE, SIGTRAP, SIGSYS}) sigdelset(&all, own);
+  return all;
 }
 
 }  // namespace ringside::sys

@@ -538,6 +538,25 @@ TEST_F(Mount, ReadsSubBuffers) {
 
 // Two mappers, a reader of trace_pipe, a client that dies with its mapping, a writer at full speed: nothing is counted twice or lost
 // without being told.
+// A page that is gone, or that a full file system cannot give, is a SIGBUS in the thread that answers.
+TEST_F(Mount, ACutRingIsAnErrorAndKillsNoServer) {
+  start();
+  make_web();
+  ASSERT_EQ(end_of(start_writer("web", 1000)), 0);
+  const sys::Fd trace(::open((web + "/trace").c_str(), O_RDONLY | O_CLOEXEC)), pipe(::open((web + "/trace_pipe").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  char some[4096];
+  EXPECT_GT(read(pipe.get(), some, sizeof some), 0);
+  for (const auto& entry : fs::recursive_directory_iterator(dir + "/root/web/per_cpu"))
+    if (entry.path().filename() == "trace_pipe_raw") fs::resize_file(entry.path(), 0);
+  for (const sys::Fd* fd : {&trace, &pipe})
+    for (int k = 0; k < 1000 && read(fd->get(), some, sizeof some) > 0; ++k) {
+    }
+  text_of(web + "/trace");
+  stats(web + "/per_cpu/cpu0");
+  EXPECT_TRUE(mounted());
+  EXPECT_EQ(waitpid(server, nullptr, WNOHANG), 0) << "the server is dead";
+}
+
 TEST_F(Mount, SeveralClientsAndExactBooks) {
   start();
   make_web();

@@ -276,7 +276,7 @@ class OurSide {
     region_ = must(map_instance(instance_->dir(), dir_, true));
     const InstanceWords words{reinterpret_cast<InstanceControl*>(region_.data())};
     fd_ = sys::Fd(open(dir_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-    mapped_ = map_ring(fd_.get(), 0, geometry_of(*words.control));
+    mapped_ = map_ring(fd_.get(), 0, geometry_of(*words.control), Files::there);
     if (!mapped_) throw std::runtime_error("our ring cannot be made");
     label_ring(mapped_.ring);
     mapped_.ring.control->mode = words.control->mode;

@@ -411,7 +411,7 @@ TEST_F(CpuInstance, ASpoiltRingIsGivenUpAndCounted) {
   percpu::number(1);
   {
     const sys::Fd at(::open(instance->path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-    MappedRing ring = map_ring(at.get(), cpu, ring_geometry(at.get(), cpu, {}));
+    MappedRing ring = map_ring(at.get(), cpu, ring_geometry(at.get(), cpu, {}), Files::there);
     ASSERT_TRUE(ring);
     ring.ring.control->commit = ~u64{0} >> 1;
     unmap_ring(ring);

@@ -722,6 +722,30 @@ TEST_F(InstanceTest, OneConsumerAtATimeAndADeadOneIsFollowed) {
   close(ready[1]);
 }
 
+// Writers that came to one empty ring with sizes of before and after a resize made its files longer and shorter under each other's mappings.
+TEST_F(InstanceTest, ARingsFilesAreSizedByItsClaimerAndNeverShorter) {
+  auto instance = make("a");
+  const sys::Fd at(open(instance->path().c_str(), O_PATH));
+  const Geometry large(8192, 10, 0), small(4096, 4, 0);
+  const std::string file = instance->path() + "/per_cpu/cpu7/trace_pipe_raw";
+  const auto map = [&](const Geometry& g, Files files) {
+    MappedRing ring = map_ring(at.get(), 7, g, files);
+    const bool mapped = static_cast<bool>(ring);
+    unmap_ring(ring);
+    return mapped;
+  };
+  EXPECT_FALSE(map(small, Files::there));
+  EXPECT_TRUE(map(large, Files::ours));
+  const auto size = std::filesystem::file_size(file);
+  EXPECT_EQ(size, large.data_size());
+  EXPECT_TRUE(map(small, Files::ours));
+  EXPECT_TRUE(map(small, Files::there));
+  EXPECT_EQ(std::filesystem::file_size(file), size);
+  std::filesystem::resize_file(file, small.data_size());
+  EXPECT_FALSE(map(large, Files::there));
+  EXPECT_EQ(std::filesystem::file_size(file), small.data_size());
+}
+
 // What a reader was handed and has not consumed is the next reader's: a recorder may be killed, or its disk be full, before it is stored.
 TEST_F(InstanceTest, WhatAKilledReaderWasHandedIsTheNextOnes) {
   for (const bool mapped : {false, true}) {
