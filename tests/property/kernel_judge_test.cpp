@@ -276,7 +276,7 @@ class OurSide {
     region_ = must(map_instance(instance_->dir(), dir_, true));
     const InstanceWords words{reinterpret_cast<InstanceControl*>(region_.data())};
     fd_ = sys::Fd(open(dir_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-    mapped_ = map_ring(fd_.get(), 0, geometry_of(*words.control), Files::there);
+    mapped_ = map_ring(fd_.get(), 0, geometry_of(*words.control), Files::ours);
     if (!mapped_) throw std::runtime_error("our ring cannot be made");
     label_ring(mapped_.ring);
     mapped_.ring.control->mode = words.control->mode;
@@ -893,6 +893,7 @@ TEST_P(KernelJudgeErrors, MetaAfterRead) {
   EXPECT_FALSE(kernel_->read().empty());
   auto source = must(ours.instance().source(0));
   EXPECT_TRUE(must(source->next()));
+  source->consume();
   EXPECT_EQ(kernel_->meta().read, 0u);
   EXPECT_EQ(ours.meta().read, 1u);
   source = nullptr;

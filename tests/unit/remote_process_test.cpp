@@ -375,7 +375,7 @@ class Program {
   void kill() const { ::kill(pid_, SIGKILL); }
   int status() const {  // once it has ended; -1: it hangs
     siginfo_t end{};
-    for (int k = 0; k < 30000; ++k) {
+    for (int k = 0; k < 300000; ++k) {  // on a busy machine a thousand forks take their time
       if (waitid(P_PID, static_cast<id_t>(pid_), &end, WEXITED | WNOHANG | WNOWAIT) == 0 && end.si_pid == pid_)
         return end.si_code == CLD_EXITED ? end.si_status : 1000 + end.si_status;
       usleep(1000);
