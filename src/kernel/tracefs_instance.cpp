@@ -79,7 +79,11 @@ result<sys::Fd> make_and_hold(const std::string& dir) {
     // Until it is open it may be swept away, and somebody else's may come in its place: whoever locks it has it.
     sys::Fd held(open((dir + "/tracing_on").c_str(), O_RDONLY | O_CLOEXEC));
     if (!held && (errno == ENOENT || errno == ENODEV)) continue;
-    if (!held) return fail(errno, "cannot open " + dir + "/tracing_on");
+    if (!held) {
+      const int error = errno;
+      (void)remove_unheld(dir);
+      return fail(error, "cannot open " + dir + "/tracing_on");
+    }
     if (flock(held.get(), LOCK_EX | LOCK_NB) == 0) return result<sys::Fd>(std::move(held));
   }
   return sys::Fd();
