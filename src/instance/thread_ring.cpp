@@ -192,6 +192,7 @@ bool repair(const Own& own) noexcept {
 // The writer touches the tail's sub-buffer without asking, and `recover` that of the commit place.
 bool back_tail(Own& own) noexcept {
   const Ring& ring = own.mapped.ring;
+  own.backing = {};  // of another ring, which could not be taken
   for (const u64* place : {&ring.control->tail, &ring.control->commit}) {
     const u32 id = place_of(__atomic_load_n(place, __ATOMIC_RELAXED)).id;
     if (!ring.geometry.holds(id) || !own.backing.back(ring, id)) return false;
