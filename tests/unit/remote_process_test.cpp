@@ -12,17 +12,7 @@
 #include <functional>
 
 #include "remote/process.hpp"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define RS_TEST_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define RS_TEST_SANITIZED 1
-#endif
-#endif
-#ifndef RS_TEST_SANITIZED
-#define RS_TEST_SANITIZED 0
-#endif
+#include "sanitized.hpp"
 
 namespace ringside::test::remote_process_test {
 namespace {
