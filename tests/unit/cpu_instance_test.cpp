@@ -23,15 +23,7 @@
 #include "instance/cpu_rings.hpp"
 #include "instance/instance.hpp"
 #include "instance/ring_file.hpp"
-
-// The sanitizers have a vfork of their own.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define VFORK_IS_NOT_OURS
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define VFORK_IS_NOT_OURS
-#endif
-#endif
+#include "sanitized.hpp"
 
 RINGSIDE_EVENT(percpu, number, (u64, n));
 
@@ -201,7 +193,7 @@ TEST_F(CpuInstance, ChildrenOfABusyParentLoseNothing) {
   EXPECT_EQ(instance->refused(), 0u);
 }
 
-#if !defined(VFORK_IS_NOT_OURS)
+#if !RS_TEST_SANITIZED  // they have a vfork of their own
 // It runs on its parent's thread, and the kernel would never abort it.
 TEST_F(CpuInstance, AChildOfVforkHasARingOfItsOwn) {
   auto instance = make();
