@@ -65,7 +65,7 @@ void forget(const CpuPlace& place) noexcept {
   if (place.ring.control == nullptr || !abort_sequences()) return;
   // By the system call: a thread that looks there at this moment finds either, and both are right; the thread sanitizer need not judge.
   const auto zeros = [](void* at, u64 size) {
-    syscall(SYS_mmap, at, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    syscall(SYS_mmap, at, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1L, 0L);  // the last one goes by the stack: as wide as the system call takes it
   };
   zeros(place.ring.control, control_size(place.ring.geometry));
   zeros(place.ring.data, place.ring.geometry.data_size());

@@ -221,7 +221,8 @@ Opened* look_up(int dir, const char* path) {
 // file: -1 for zeros. By the system call: a thread that looks there meanwhile finds either, and both are right; the thread sanitizer need not judge.
 bool map_gate(int file) noexcept {
   const int how = file >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
-  return syscall(SYS_mmap, ringside_gate, gate_bytes, PROT_READ | PROT_WRITE, how | MAP_FIXED, file, 0) != -1;
+  constexpr long from = 0;  // of the system call's own width: nobody converts it
+  return syscall(SYS_mmap, ringside_gate, gate_bytes, long{PROT_READ | PROT_WRITE}, long{how | MAP_FIXED}, long{file}, from) != -1;
 }
 
 int open_locked(const char* name) {
