@@ -68,6 +68,13 @@ bool is_of(const std::string& name, const std::string& prefix) {
 // Nothing of an instance is touched before the kernel has said that nobody has a file of it open (else EBUSY).
 bool remove_unheld(const std::string& dir) { return rmdir(dir.c_str()) == 0 || errno == ENOENT; }
 
+// Is this still the file at `path`? The kernel knows an instance by its address: an open() that waits while one instance is removed and
+// another one made there opens the other one by the first one's name.
+bool is_at(int fd, const std::string& path) {
+  struct stat mine {}, there {};
+  return fstat(fd, &mine) == 0 && stat(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+}
+
 // An instance of this name, held. Empty: another process has it.
 result<sys::Fd> make_and_hold(const std::string& dir) {
   for (u32 tries = 0; tries < 100; ++tries) {
@@ -84,7 +91,7 @@ result<sys::Fd> make_and_hold(const std::string& dir) {
       (void)remove_unheld(dir);
       return fail(error, "cannot open " + dir + "/tracing_on");
     }
-    if (flock(held.get(), LOCK_EX | LOCK_NB) == 0) return result<sys::Fd>(std::move(held));
+    if (flock(held.get(), LOCK_EX | LOCK_NB) == 0 && is_at(held.get(), dir + "/tracing_on")) return result<sys::Fd>(std::move(held));
   }
   return sys::Fd();
 }

@@ -1,7 +1,7 @@
 // Each rule of the sequences broken, each order weakened: the models must refute it.
 #include "cpu_model.hpp"
 
-namespace ringside::model {
+namespace ringside::model::cpu_mutants_test {
 namespace {
 
 constexpr Order relaxed = Order::relaxed;
@@ -74,4 +74,4 @@ TEST(CpuMutants, TheOriginalIsProved) {
 }
 
 }  // namespace
-}  // namespace ringside::model
+}  // namespace ringside::model::cpu_mutants_test

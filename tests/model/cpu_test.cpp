@@ -1,7 +1,7 @@
 // Threads that share the rings of CPUs, under every schedule, migration, signal and death.
 #include "cpu_model.hpp"
 
-namespace ringside::model {
+namespace ringside::model::cpu_test {
 namespace {
 
 constexpr Options sc(u32 preemptions) { return {.preemptions = preemptions, .stale = 0}; }
@@ -243,4 +243,4 @@ TEST(CpuMalice, Corrupt) {
 }
 
 }  // namespace
-}  // namespace ringside::model
+}  // namespace ringside::model::cpu_test

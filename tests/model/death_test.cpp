@@ -1,7 +1,7 @@
 // The writer or the reader dies before any of its accesses; somebody else goes on with the ring.
 #include "ring_model.hpp"
 
-namespace ringside::model {
+namespace ringside::model::death_test {
 namespace {
 
 using M = Explored;
@@ -131,4 +131,4 @@ TEST(Death, ReaderThenSteal) {
 }
 
 }  // namespace
-}  // namespace ringside::model
+}  // namespace ringside::model::death_test

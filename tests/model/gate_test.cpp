@@ -1,7 +1,7 @@
 // The gate: who closes it and then sees nest = 0 behind a heavy fence has the ring for itself.
 #include "ring_model.hpp"
 
-namespace ringside::model {
+namespace ringside::model::gate_test {
 namespace {
 
 using E = Explored;
@@ -211,4 +211,4 @@ TEST(Gate, Wake) {
 }
 
 }  // namespace
-}  // namespace ringside::model
+}  // namespace ringside::model::gate_test

@@ -4,7 +4,7 @@
 
 #include "explorer.hpp"
 
-namespace ringside::model {
+namespace ringside::model::litmus_test {
 namespace {
 
 using M = Explored;
@@ -420,4 +420,4 @@ TEST(Explorer, IsDeterministicAndFast) {
 }
 
 }  // namespace
-}  // namespace ringside::model
+}  // namespace ringside::model::litmus_test

@@ -2,7 +2,7 @@
 // guard of each model fails an access elsewhere.
 #include "ring_model.hpp"
 
-namespace ringside::model {
+namespace ringside::model::malice_test {
 namespace {
 
 // Explored, with a look at each address.
@@ -141,4 +141,4 @@ TEST(Malice, Writer) {
 }
 
 }  // namespace
-}  // namespace ringside::model
+}  // namespace ringside::model::malice_test

@@ -2,7 +2,7 @@
 // that the model is too weak. The line says after how many executions, and with which choices.
 #include "ring_model.hpp"
 
-namespace ringside::model {
+namespace ringside::model::mutants_test {
 namespace {
 
 constexpr Order relaxed = Order::relaxed;
@@ -182,4 +182,4 @@ TEST(Mutants, TheOriginalIsProved) {
 }
 
 }  // namespace
-}  // namespace ringside::model
+}  // namespace ringside::model::mutants_test

@@ -4,7 +4,7 @@
 
 #include "ring_model.hpp"
 
-namespace ringside::model {
+namespace ringside::model::remote_test {
 namespace {
 
 using namespace remote;
@@ -262,4 +262,4 @@ TEST(RemoteModels, MutantsAreRefuted) {
 }
 
 }  // namespace
-}  // namespace ringside::model
+}  // namespace ringside::model::remote_test

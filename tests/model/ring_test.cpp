@@ -1,7 +1,7 @@
 // The real writer, its handlers, reader and iterator: searched completely within small bounds, in rings of 2 to 4 slots.
 #include "ring_model.hpp"
 
-namespace ringside::model {
+namespace ringside::model::ring_test {
 namespace {
 
 using M = Explored;
@@ -182,4 +182,4 @@ TEST(Ring, StateIsOfOneMoment) {
 }
 
 }  // namespace
-}  // namespace ringside::model
+}  // namespace ringside::model::ring_test

@@ -15,32 +15,38 @@
 // newest value. A word is 4 or 8 bytes at any multiple of 4, and always accessed as a whole.
 #pragma once
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <ringside/base/types.hpp>
 #include <vector>
 
 namespace ringside::model {
 
+// Where a message stands in its word's history, below an execution's most accesses: of 16 bits with a sign, as every x86-64 has a
+// vector maximum of those, and joining views is what an exploration does most.
+using Place = std::int16_t;
+
 // Words beyond the end are at message 0.
 class View {
  public:
-  u32 operator[](u32 word) const { return word < oldest_.size() ? oldest_[word] : 0; }
+  u32 operator[](u32 word) const { return word < oldest_.size() ? u32(oldest_[word]) : 0; }
   void clear() { oldest_.clear(); }
   u32 size() const { return u32(oldest_.size()); }
-  const u32* data() const { return oldest_.data(); }
+  const Place* data() const { return oldest_.data(); }
 
   void raise(u32 word, u32 message) {
     if (word >= oldest_.size()) oldest_.resize(word + 1, 0);
-    if (oldest_[word] < message) oldest_[word] = message;
+    if (oldest_[word] < Place(message)) oldest_[word] = Place(message);
   }
-  void join(const u32* other, u32 size) {
+  void join(const Place* other, u32 size) {
     if (size > oldest_.size()) oldest_.resize(size, 0);
-    for (u32 i = 0; i < size; ++i) oldest_[i] = std::max(oldest_[i], other[i]);
+    Place* mine = oldest_.data();
+    for (u32 i = 0; i < size; ++i) mine[i] = std::max(mine[i], other[i]);
   }
   void join(const View& other) { join(other.data(), other.size()); }
 
  private:
-  std::vector<u32> oldest_;
+  std::vector<Place> oldest_;
 };
 
 // What a context's release and acquire fences stand for.
@@ -155,8 +161,9 @@ class WeakMemory {
   };
 
   static u64 real(const Word& word) {
+    const void* at = reinterpret_cast<const void*>(word.address);
     u64 value = 0;
-    memcpy(&value, reinterpret_cast<const void*>(word.address), word.size);
+    word.size == 8 ? memcpy(&value, at, 8) : memcpy(&value, at, 4);  // of a size that the compiler knows
     return value;
   }
 
@@ -189,7 +196,8 @@ class WeakMemory {
   void push(u32 index, const Message& message, View& view) {
     Word& word = words_[index];
     word.history.push_back(message);
-    memcpy(reinterpret_cast<void*>(word.address), &message.value, word.size);
+    void* at = reinterpret_cast<void*>(word.address);
+    word.size == 8 ? memcpy(at, &message.value, 8) : memcpy(at, &message.value, 4);
     view.raise(index, u32(word.history.size()) - 1);
   }
 
@@ -204,7 +212,7 @@ class WeakMemory {
 
   std::vector<Slot> slots_ = std::vector<Slot>(1024);
   std::vector<Word> words_;
-  std::vector<u32> views_;
+  std::vector<Place> views_;
   View light_, heavy_, no_one_, scratch_;
   u32 used_ = 0;
   u32 generation_ = 1;

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -306,6 +307,31 @@ TEST_F(KernelTest, InstancesThatNobodyHoldsGo) {
   EXPECT_EQ(access(other.c_str(), F_OK), 0);
   EXPECT_EQ(access(mine_->dir().c_str(), F_OK), 0);
   rmdir(other.c_str());
+}
+
+// Each create() sweeps: what it makes is still there when it has returned, whatever the others do at that moment.
+TEST_F(KernelTest, InstancesAreMadeBesideSweeps) {
+  std::vector<pid_t> makers;
+  for (int n = 0; n < 6; ++n) {
+    const pid_t pid = fork();
+    if (pid != 0) {
+      makers.push_back(pid);
+      continue;
+    }
+    TracefsOptions options;
+    options.prefix = "ringside-test-";
+    for (int i = 0; i < 8; ++i) {
+      auto made = TracefsInstance::create(options);
+      remove_stale_instances(options.prefix);
+      if (!made || !made->tracing(true)) _exit(1);
+    }
+    _exit(0);
+  }
+  for (const pid_t pid : makers) {
+    int status = 0;
+    ASSERT_EQ(waitpid(pid, &status, 0), pid);
+    EXPECT_EQ(status, 0);
+  }
 }
 
 // As where a process of another PID namespace has our number.

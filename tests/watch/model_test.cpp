@@ -6,7 +6,7 @@
 #include "cli/hand_made.hpp"
 #include "cli/watch_screen.hpp"
 
-namespace ringside::cli {
+namespace ringside::cli::model_test {
 namespace {
 
 using test::Payload;
@@ -372,4 +372,4 @@ TEST_F(Watch, ManyKeysAreBounded) {
 }
 
 }  // namespace
-}  // namespace ringside::cli
+}  // namespace ringside::cli::model_test
