@@ -24,7 +24,7 @@ namespace ringside::model {
 
 // Where a message stands in its word's history, below an execution's most accesses: of 16 bits with a sign, as every x86-64 has a
 // vector maximum of those, and joining views is what an exploration does most.
-using Place = std::int16_t;
+using MessageNumber = std::int16_t;
 
 // Words beyond the end are at message 0.
 class View {
@@ -32,21 +32,21 @@ class View {
   u32 operator[](u32 word) const { return word < oldest_.size() ? u32(oldest_[word]) : 0; }
   void clear() { oldest_.clear(); }
   u32 size() const { return u32(oldest_.size()); }
-  const Place* data() const { return oldest_.data(); }
+  const MessageNumber* data() const { return oldest_.data(); }
 
   void raise(u32 word, u32 message) {
     if (word >= oldest_.size()) oldest_.resize(word + 1, 0);
-    if (oldest_[word] < Place(message)) oldest_[word] = Place(message);
+    if (oldest_[word] < MessageNumber(message)) oldest_[word] = MessageNumber(message);
   }
-  void join(const Place* other, u32 size) {
+  void join(const MessageNumber* other, u32 size) {
     if (size > oldest_.size()) oldest_.resize(size, 0);
-    Place* mine = oldest_.data();
+    MessageNumber* mine = oldest_.data();
     for (u32 i = 0; i < size; ++i) mine[i] = std::max(mine[i], other[i]);
   }
   void join(const View& other) { join(other.data(), other.size()); }
 
  private:
-  std::vector<Place> oldest_;
+  std::vector<MessageNumber> oldest_;
 };
 
 // What a context's release and acquire fences stand for.
@@ -212,7 +212,7 @@ class WeakMemory {
 
   std::vector<Slot> slots_ = std::vector<Slot>(1024);
   std::vector<Word> words_;
-  std::vector<Place> views_;
+  std::vector<MessageNumber> views_;
   View light_, heavy_, no_one_, scratch_;
   u32 used_ = 0;
   u32 generation_ = 1;
