@@ -85,4 +85,10 @@ CLI::Option* add_time(CLI::App& app, const std::string& names, u64& ns, const st
       ->type_name("TIME");
 }
 
+CLI::Option* add_duration(CLI::App& app, u64& ns, const std::string& description) {
+  return add_time(app, "--duration", ns, description)->check([](const std::string& text) {
+    return parse_time(text) == u64{0} ? "0 would be over before it begins; leave it out to go on until Ctrl-C" : std::string();
+  });
+}
+
 }  // namespace ringside::cli

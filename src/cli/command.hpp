@@ -76,5 +76,7 @@ void check_subbuf_size(u64 bytes);
 // Options that take 64k, 8M, 1G and 10s, 5ms, 3us.
 CLI::Option* add_size(CLI::App& app, const std::string& names, u64& value, const std::string& description);
 CLI::Option* add_time(CLI::App& app, const std::string& names, u64& ns, const std::string& description);
+// --duration: of a command that would else go on. Never 0.
+CLI::Option* add_duration(CLI::App& app, u64& ns, const std::string& description);
 
 }  // namespace ringside::cli

@@ -216,7 +216,7 @@ Command add_guest(CLI::App& app) {
   add_size(*c, "--memory", options->memory, "the guest's memory, a multiple of 2M (default 32M)");
   add_time(*c, "--patience", options->patience_ns, "how long the guest may take to answer (default 2s)");
   c->add_option("-o,--output", options->out, "directory of the recording; an older recording is replaced")->capture_default_str();
-  add_time(*c, "--duration", options->duration_ns, "stop after this time (default: when the guest ends, or at Ctrl-C)");
+  add_duration(*c, options->duration_ns, "stop after this time (default: when the guest ends, or at Ctrl-C)");
   c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
   c->add_flag("-q,--quiet", options->quiet, "no progress, no summary");
   c->footer(

@@ -29,7 +29,7 @@ void add_run_options(CLI::App& app, RunOptions& options) {
   app.add_flag("--own", options.own, "of the kernel also what this command does itself, and the interrupts that come while it runs");
   add_time(app, "--interval", options.interval_ns, "between two pictures (default 1s); not on a terminal: without it, only the last one is printed")
       ->each([&options](const std::string&) { options.every = true; });
-  add_time(app, "--duration", options.duration_ns, "end after this time (default: at Ctrl-C)");
+  add_duration(app, options.duration_ns, "end after this time (default: at Ctrl-C)");
   add_time(app, "--look-ahead", options.look_ahead_ns, "how long events wait for a source that is stuck in the middle of one (default 100ms)");
   app.add_flag("--once", options.once, "what is there now, then end");
   app.add_flag("--json", options.json, "each picture as one line of JSON");

@@ -310,7 +310,7 @@ Command add_record(CLI::App& app) {
   c->add_option("--to", options->to, "record into a trace.dat instead, for trace-cmd, KernelShark and ringside report")
       ->type_name("FILE")
       ->excludes("--output");
-  add_time(*c, "--duration", options->duration_ns, "stop after this time");
+  add_duration(*c, options->duration_ns, "stop after this time");
   c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
   c->add_flag("-q,--quiet", options->quiet, "no summary");
   c->add_option("COMMAND", options->command, "what to run, behind --")->type_name("");

@@ -154,15 +154,15 @@ result<void> Recorder::drain(u32 number, Ring& ring) {
     written = writer_.append(ring.as, **view);
     if (written) {
       ring.source->consume();
-    } else if (written.error().code != std::errc::bad_message) {
-      ring.source->put_back();
-      break;
-    } else {
+      continue;
+    }
+    ring.source->put_back();
+    if (written.error().code == std::errc::bad_message) {
       problems_.push_back(written.error().sentence);
       written = {};
       ring.failed = true;
-      break;
     }
+    break;
   }
   if (ring.failed) ring.source = nullptr;
   recorded_ += entry.events - before.events;

@@ -267,7 +267,7 @@ Command add_remote(CLI::App& app) {
   add_time(*c, "--patience", options->patience_ns, "how long a writer may take to answer (default 2s)");
   c->add_flag("--again", options->again, "when the writer ends, wait for the next one, until Ctrl-C or --duration");
   c->add_option("-o,--output", options->out, "directory of the recording; an older recording is replaced")->capture_default_str();
-  add_time(*c, "--duration", options->duration_ns, "stop after this time");
+  add_duration(*c, options->duration_ns, "stop after this time");
   c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
   c->add_flag("-q,--quiet", options->quiet, "no summary");
   c->add_option("COMMAND", options->command, "start this writer, behind --; it finds SOCKET in RINGSIDE_REMOTE")->type_name("");

@@ -128,7 +128,7 @@ Command add_stream(CLI::App& app) {
   CLI::App* c = app.add_subcommand("stream", "record sub-buffers that come over a line: a UART, a pipe, a file");
   c->add_option("FROM", options->from, "a device, a pipe or a file; - for standard input")->required();
   c->add_option("-o,--output", options->out, "directory of the recording; an older recording is replaced")->capture_default_str();
-  add_time(*c, "--duration", options->duration_ns, "stop after this time (default: at the writer's end, the end of the file, or Ctrl-C)");
+  add_duration(*c, options->duration_ns, "stop after this time (default: at the writer's end, the end of the file, or Ctrl-C)");
   c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
   c->add_flag("-q,--quiet", options->quiet, "no summary");
   c->footer(

@@ -563,7 +563,7 @@ Command add_trigger(CLI::App& app) {
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
   add_source(*c, options->source);
   add_time(*c, "--look-ahead", options->look_ahead_ns, "how long events wait for a source that is stuck in the middle of one (default 100ms)");
-  add_time(*c, "--duration", options->duration_ns, "end after this time (default: at Ctrl-C, or with the command)");
+  add_duration(*c, options->duration_ns, "end after this time (default: at Ctrl-C, or with the command)");
   c->add_flag("-q,--quiet", options->quiet, "only errors");
   c->add_option("COMMAND", options->command, "what to run, behind --")->type_name("");
   c->footer(

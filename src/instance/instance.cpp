@@ -316,7 +316,7 @@ bool make_cpu_ring(int dir, const std::string& folder, const InstanceControl& c,
 
 std::string folder_of(u32 ring) { return "per_cpu/cpu" + std::to_string(ring) + "/"; }
 
-void introduce_cpu_ring(RingEntry& entry, u32 cpu, u32 before, const Geometry& geometry, RingState state) {
+void describe_cpu_ring(RingEntry& entry, u32 cpu, u32 before, const Geometry& geometry) {
   entry.pid = 0;
   entry.tid = ~before;
   entry.of = cpu;
@@ -326,8 +326,8 @@ void introduce_cpu_ring(RingEntry& entry, u32 cpu, u32 before, const Geometry& g
   const std::string name = "cpu" + std::to_string(cpu);
   std::memcpy(entry.task, name.data(), std::min(name.size(), sizeof entry.task));
   __atomic_store_n(&entry.sizes, short_sizes(geometry), __ATOMIC_RELAXED);
-  __atomic_store_n(&entry.state, pack_state(state, entry.tid), __ATOMIC_SEQ_CST);
 }
+void introduce_cpu_ring(RingEntry& entry, RingState state) { __atomic_store_n(&entry.state, pack_state(state, entry.tid), __ATOMIC_SEQ_CST); }
 
 // A number for one more ring: of one that gave its memory back, or a new one; most_rings: there is none.
 u32 claim_number(const InstanceWords& words, Member who) {
@@ -345,7 +345,8 @@ result<void> make_cpu_rings(int dir, const std::string& path, const InstanceWord
   if (!sys::populate(&words.ring(0), nr * sizeof(RingEntry))) return fail(ENOSPC, "cannot make rings in " + path);
   for (u32 cpu = 0; cpu < nr; ++cpu) {
     if (!make_cpu_ring(dir, folder_of(cpu), *words.control, geometry)) return fail(errno, "cannot make the ring of CPU " + std::to_string(cpu) + " in " + path);
-    introduce_cpu_ring(words.ring(cpu), cpu, 0, geometry, RingState::live);
+    describe_cpu_ring(words.ring(cpu), cpu, 0, geometry);
+    introduce_cpu_ring(words.ring(cpu), RingState::live);
   }
   words.control->cpu_rings = nr;
   words.control->nr_rings = nr;
@@ -770,11 +771,19 @@ result<void> Instance::resize(u64 buffer_size, u32 subbuf_size) {
       if (auto ring = look(r.name.ring)) ring->give_up();
       continue;
     }
-    const u32 number = claim_number(words_, members_->join(role::reader));
+    const Member who = members_->join(role::reader);
+    const u32 number = claim_number(words_, who);
     if (number >= most_rings) return refuse(std::errc::no_space_on_device, "the instance has " + std::to_string(most_rings) + " rings with unread events: read them first");
     const auto cpu = static_cast<u32>(r.name.cpu);
-    if (auto done = renew(cpu, *sized, "per_cpu", number); !done) return done;
-    introduce_cpu_ring(words_.ring(number), cpu, ~static_cast<u32>(r.name.tid), *sized, RingState::retired);
+    // Who is killed from here on leaves a retired ring: nothing of the events in it is forgotten.
+    RingEntry& aside = words_.ring(number);
+    describe_cpu_ring(aside, cpu, ~static_cast<u32>(r.name.tid), *sized);
+    __atomic_store_n(&aside.state, claim_of(who, true), __ATOMIC_RELEASE);
+    if (auto done = renew(cpu, *sized, "per_cpu", number); !done) {
+      __atomic_store_n(&aside.state, pack_state(RingState::empty, 0), __ATOMIC_RELEASE);
+      return done;
+    }
+    introduce_cpu_ring(aside, RingState::retired);
   }
   return {};
 }
@@ -793,7 +802,8 @@ result<void> Instance::renew(u32 cpu, const Geometry& geometry, const char* to, 
     return fail(errno, "cannot put a fresh ring in the place of " + path_ + "/per_cpu/" + place);
   if (there) (void)sys::remove_beneath(rings.get(), fresh.c_str());
   RingEntry& entry = words_.ring(cpu);
-  introduce_cpu_ring(entry, cpu, ~entry.tid + 1, geometry, RingState::live);
+  describe_cpu_ring(entry, cpu, ~entry.tid + 1, geometry);
+  introduce_cpu_ring(entry, RingState::live);
   old->give_up();  // from here on its writers take the fresh one; what they were at lands in the old one
   return {};
 }
@@ -893,7 +903,34 @@ result<std::string> Instance::snapshot() {
   return to;
 }
 
+// A ring whose owner has left it, so that nobody else takes it; 0: it is no such ring, or somebody was faster. Answers the state to put back.
+u64 Instance::claim_retired(u32 n) {
+  RingEntry& entry = words_.ring(n);
+  u64 retired = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
+  if (state_of(retired) != RingState::retired) return 0;
+  const u64 claimed = claim_of(members_->join(role::reader), true);
+  return __atomic_compare_exchange_n(&entry.state, &retired, claimed, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED) ? retired : 0;
+}
+void Instance::put_claimed(u32 n, u64 state, bool cleared) {
+  RingEntry& entry = words_.ring(n);
+  if (cleared) entry.tid = 0;
+  __atomic_store_n(&entry.state, cleared ? pack_state(RingState::empty, 0) : state, __ATOMIC_RELEASE);
+}
+
+// Rings that somebody was killed in giving back.
+void Instance::finish_clearing() {
+  for (u32 n = 0, end = static_cast<u32>(std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings)); n < end; ++n) {
+    const auto half_cleared = [&] {
+      const auto ring = look(n);
+      return !ring && is_gone(ring.error());
+    };
+    if (state_of(__atomic_load_n(&words_.ring(n).state, __ATOMIC_ACQUIRE)) != RingState::retired || !half_cleared()) continue;
+    if (const u64 retired = claim_retired(n); retired != 0) put_claimed(n, retired, half_cleared() && clear_ring(dir_.get(), n));
+  }
+}
+
 u64 Instance::trim() {
+  finish_clearing();
   u64 bytes = 0;
   for (const RingInfo& r : rings()) {
     if (r.counters.unread != 0) continue;
@@ -905,10 +942,8 @@ u64 Instance::trim() {
       }
       continue;
     }
-    RingEntry& entry = words_.ring(r.name.ring);
-    u64 retired = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
-    if (state_of(retired) != RingState::retired || !__atomic_compare_exchange_n(&entry.state, &retired, claim_of(members_->join(role::reader), true), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-      continue;
+    const u64 retired = claim_retired(r.name.ring);
+    if (retired == 0) continue;
     bool cleared = false;
     if (auto ring = look(r.name.ring); ring && ring->lock()) {
       const Counters n = ring->counters();
@@ -928,8 +963,7 @@ u64 Instance::trim() {
         ring->unlock();
       }
     }
-    if (cleared) entry.tid = 0;
-    __atomic_store_n(&entry.state, cleared ? pack_state(RingState::empty, 0) : retired, __ATOMIC_RELEASE);
+    put_claimed(r.name.ring, retired, cleared);
   }
   return bytes;
 }

@@ -148,6 +148,9 @@ class Instance {
   Geometry geometry() const noexcept { return geometry_of(*words_.control); }
   // A fresh ring for this CPU; its old one becomes ring `number` in the folder `to` of the instance. The caller holds the lock of the instance.
   result<void> renew(u32 cpu, const Geometry& geometry, const char* to, u32 number);
+  u64 claim_retired(u32 n);
+  void put_claimed(u32 n, u64 state, bool cleared);
+  void finish_clearing();
   result<void> take_out(const RingInfo& r, RingView& ring, int copy);
   result<void> unmapped(const char* what);  // EBUSY: somebody maps a ring, so `what` is not possible
   std::string name_, path_;

@@ -219,8 +219,12 @@ bool clear_ring(int dir, u32 n) noexcept {
   const sys::Fd control = sys::open_owned(dir, path, O_RDWR);
   Control head{};
   if (!get(control, head, 0)) return false;
+  // First its mark alone: whoever finds the reader's lock free again finds that as well. Without it, somebody was killed in here.
+  const bool marked = head.magic == control_magic;
+  head.magic = 0;
+  if (pwrite(control.get(), &head.magic, sizeof head.magic, offsetof(Control, magic)) != sizeof head.magic) return false;
   // A CPU's ring that was moved aside may still be mapped, by threads that look at its gate: there are zeros, not a hole.
-  const bool gate_stays = kind_of(head) == RingKind::cpu;
+  const bool gate_stays = !marked || kind_of(head) == RingKind::cpu;
   if ((gate_stays && !clear_page(control)) || !punch(control, gate_stays ? page_size : 0)) return false;
   ring_path(n, "trace_pipe_raw", path);
   return punch(sys::open_owned(dir, path, O_RDWR));

@@ -193,17 +193,20 @@ Counters RingView::counters() const noexcept {
 bool RingView::lock() noexcept {
   const u64 who = members_->lock_word();
   const u64 holder = reader_.try_lock(who);
-  if (holder != 0 && (!members_->judge().dead(static_cast<Member>(holder)) || !reader_.steal(holder, who))) return false;
-  if (is_another()) {  // clearing it set the lock free as well
+  another_ = false;
+  if (holder != 0 && !members_->judge().dead(static_cast<Member>(holder))) return false;
+  if (holder != 0 && (another_ = is_cleared())) return false;  // to mend it takes its sizes
+  if (holder != 0 && !reader_.steal(holder, who)) return false;
+  if (holder != 0 && !of_cpu()) freeze_gate(false);  // it died in the middle
+  if ((another_ = is_cleared())) {  // clearing it set the lock free as well
     reader_.unlock();
     return false;
   }
-  if (holder != 0 && !of_cpu()) freeze_gate(false);  // it died in the middle
   locked_as_ = who;
   return true;
 }
 
-bool RingView::is_another() const noexcept {
+bool RingView::is_cleared() const noexcept {
   const Control& c = *ring_.control;
   const Geometry& g = ring_.geometry;
   return __atomic_load_n(&c.magic, __ATOMIC_ACQUIRE) != control_magic || c.subbuf_size != g.subbuf_size() || c.nr_subbufs != g.nr_subbufs() || c.nr_slots != g.nr_slots();

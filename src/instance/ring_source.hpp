@@ -30,8 +30,8 @@ class RingView {
   bool of_cpu() const noexcept { return ring_.kind == RingKind::cpu; }
 
   bool lock() noexcept;  // the reader's lock; taken over from a dead process. Never of a ring that has been cleared since it was looked at.
-  // It is empty, or of other sizes by now: somebody gave its memory back, and a writer may have taken it since.
-  bool is_another() const noexcept;
+  // The last lock() found it empty, or of other sizes: somebody gave its memory back since the look, and a writer may have taken it.
+  bool is_another() const noexcept { return another_; }
   void unlock() noexcept;  // nothing in the child of a fork, whose parent has it
   bool locked() const noexcept { return locked_as_ != 0 && members_->has(locked_as_); }
 
@@ -48,12 +48,14 @@ class RingView {
  private:
   u64 park_cpu() noexcept;
   void freeze_gate(bool frozen) noexcept;
+  bool is_cleared() const noexcept;  // or of other sizes
   bool quiet() noexcept;  // the gate being closed: true if no writer is inside
   Ring ring_;
   Reader<> reader_;
   sys::Region control_, data_;  // and no descriptors: there may be thousands of rings
   std::shared_ptr<Members> members_;
   u64 locked_as_ = 0;
+  bool another_ = false;
 };
 
 RingName name_of(u32 ring, const RingEntry& entry);

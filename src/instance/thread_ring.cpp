@@ -189,18 +189,27 @@ bool repair(const Own& own) noexcept {
   return c.corrupt == 0;
 }
 
+enum class Taken { no, yes, hopeless };  // hopeless: there is no memory for it, nor for another one that holds none yet
+
 // The writer touches the tail's sub-buffer without asking, and `recover` that of the commit place.
-bool back_tail(Own& own) noexcept {
+Taken back_tail(Own& own) noexcept {
   const Ring& ring = own.mapped.ring;
   own.backing = {};  // of another ring, which could not be taken
   for (const u64* place : {&ring.control->tail, &ring.control->commit}) {
     const u32 id = place_of(__atomic_load_n(place, __ATOMIC_RELAXED)).id;
-    if (!ring.geometry.holds(id) || !own.backing.back(ring, id)) return false;
+    if (!ring.geometry.holds(id)) return Taken::no;
+    if (!own.backing.back(ring, id)) return Taken::hopeless;
   }
-  return true;
+  return Taken::yes;
 }
 
-enum class Taken { no, yes, hopeless };  // hopeless: there is no memory for it, nor for another one
+// Of a ring that could not be mapped, by errno: for want of something that the next one wants as well?
+Taken not_mapped() noexcept {
+  switch (errno) {
+    case ENOMEM: case ENOSPC: case EDQUOT: case EFBIG: case EMFILE: case ENFILE: return Taken::hopeless;
+    default: return Taken::no;
+  }
+}
 
 // Takes ring `n`, which holds nothing, if nobody is faster.
 Taken take_empty(int dir, Own& own, u32 n, u64 state, const Geometry& geometry) noexcept {
@@ -208,15 +217,15 @@ Taken take_empty(int dir, Own& own, u32 n, u64 state, const Geometry& geometry) 
   if (!claim(own, entry, state)) return Taken::no;
   if (ring_geometry(dir, n, geometry) != geometry) (void)clear_ring(dir, n);  // its maker left it before it was live, with the sizes of that time
   own.mapped = map_ring(dir, n, geometry, Files::ours);
-  const bool backed = own.mapped && back_tail(own);
-  if (backed && own.mapped.ring.control->corrupt == 0 && repair(own)) {
+  Taken backed = own.mapped ? back_tail(own) : not_mapped();
+  if (backed == Taken::yes && own.mapped.ring.control->corrupt == 0 && repair(own)) {
     label_ring(own.mapped.ring);
     own.number = n;
     return Taken::yes;
   }
   unmap_ring(own.mapped);
   __atomic_store_n(&entry.state, state, __ATOMIC_RELEASE);
-  return backed ? Taken::no : Taken::hopeless;
+  return backed == Taken::hopeless ? Taken::hopeless : Taken::no;
 }
 
 // Takes ring `n`, which its thread has left, if its sizes are these and all of it is read. It is looked at before it is claimed, because nobody sees a
@@ -226,11 +235,11 @@ Taken take_retired(int dir, Own& own, u32 n, u64 state, const Geometry& geometry
   const auto fits = [&] { return ring_geometry(dir, n, {}) == geometry; };
   if (!fits() || (!unread_too && !seems_read(dir, n))) return Taken::no;
   own.mapped = map_ring(dir, n, geometry, Files::there);
-  if (!own.mapped) return errno == EINVAL ? Taken::no : Taken::hopeless;
+  if (!own.mapped) return not_mapped();
   const Ring& ring = own.mapped.ring;
   const auto good = [&] { return ring.control->corrupt == 0 && (unread_too || all_read(ring)); };
   if (good() && claim(own, entry, state)) {
-    if (fits() && good() && back_tail(own) && repair(own)) {
+    if (fits() && good() && back_tail(own) == Taken::yes && repair(own)) {
       own.number = n;
       return Taken::yes;
     }
@@ -244,7 +253,7 @@ bool make(int dir, Own& own, const Geometry& geometry) noexcept {
   own.number = claim_new_ring(own.in->words, own.in->member());
   if (own.number == most_rings) return false;
   own.mapped = map_ring(dir, own.number, geometry, Files::ours);
-  if (own.mapped && !back_tail(own)) unmap_ring(own.mapped);
+  if (own.mapped && back_tail(own) != Taken::yes) unmap_ring(own.mapped);
   if (own.mapped)
     label_ring(own.mapped.ring);
   else
@@ -276,17 +285,19 @@ bool find_ring(int dir, Own& own) noexcept {
   const auto made = [&] { return static_cast<u32>(std::min<u64>(__atomic_load_n(&c.nr_rings, __ATOMIC_ACQUIRE), most_rings)); };
   const auto take_one = [&](bool unread_too) {
     int looks = 16;  // each costs system calls
+    bool memory = true;  // for rings that hold none
     const u32 end = made();
     for (u32 n = 0; n < end; ++n) {
       const u64 word = __atomic_load_n(&own.in->words.ring(n).state, __ATOMIC_ACQUIRE);
       const RingState state = state_of(word);
-      if ((state != RingState::retired || names_cpu(word)) && state != RingState::empty) continue;
+      if ((state != RingState::retired || names_cpu(word)) && (state != RingState::empty || !memory)) continue;
       if (state == RingState::retired && __atomic_load_n(&own.in->words.ring(n).sizes, __ATOMIC_RELAXED) != short_sizes(geometry)) continue;
       if (state == RingState::retired && !unread_too && --looks < 0) continue;
       const Taken taken = state == RingState::empty ? take_empty(dir, own, n, word, geometry) : take_retired(dir, own, n, word, geometry, unread_too);
-      if (taken != Taken::no) return taken;
+      if (taken == Taken::yes || (taken == Taken::hopeless && state == RingState::retired)) return taken;
+      memory = memory && taken != Taken::hopeless;
     }
-    return Taken::no;
+    return memory ? Taken::no : Taken::hopeless;
   };
   const auto affordable_one = [&] { return made() < most_rings && affordable(dir, c, made(), geometry.data_size()); };
   if (const Taken taken = take_one(false); taken != Taken::no) return taken == Taken::yes;

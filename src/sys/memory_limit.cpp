@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -31,31 +32,36 @@ struct Level {
 constexpr u32 most_levels = 8;
 constinit Level levels[most_levels];
 constinit std::atomic<u32> nr_levels{0};
+constinit std::atomic<u32> looked_as{0};  // the effective user then
 constinit std::atomic<u64> looking{0}, known{0};  // the process (this_process) that has begun to look, and that has looked: the child of a fork looks itself
 
 // Asking takes some 30 us, and each event that is refused asks.
 constinit std::atomic<u64> full_at{0};  // CLOCK_MONOTONIC_COARSE
 constexpr u64 ask_again_ns = 10'000'000;
 
+// Bare system calls: this runs in the middle of an event, whose thread must not be cancelled here, and the C library's functions may be hooks that
+// write events themselves.
 bool read_file(const char* folder, const char* name, char* out, size_t size) noexcept {
   char path[sizeof Level::folder + 32];
   std::strcpy(stpcpy(path, folder), name);
-  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+  const long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
   if (fd < 0) return false;
   size_t have = 0;
-  for (ssize_t n; have < size - 1 && ((n = ::read(fd, out + have, size - 1 - have)) > 0 || (n < 0 && errno == EINTR));)
+  for (long n; have < size - 1 && ((n = syscall(SYS_read, fd, out + have, size - 1 - have)) > 0 || (n < 0 && errno == EINTR));)
     if (n > 0) have += static_cast<size_t>(n);
-  ::close(fd);
+  syscall(SYS_close, fd);
   out[have] = 0;
   return have != 0;
 }
 
-bool number_in(const Level& level, const char* name, u64& value) noexcept {
+enum class Found { number, none, unreadable };  // none: "max", or the group is gone
+
+Found number_in(const Level& level, const char* name, u64& value) noexcept {
   char text[32];
-  if (!read_file(level.folder, name, text, sizeof text)) return false;
+  if (!read_file(level.folder, name, text, sizeof text)) return errno == ENOENT || errno == ENODEV ? Found::none : Found::unreadable;
   char* end;
   value = std::strtoull(text, &end, 10);
-  return end != text;  // "max"
+  return end != text ? Found::number : Found::none;
 }
 
 // The folder of the process's own cgroup, then those around it up to the root.
@@ -64,10 +70,10 @@ void look_at_levels(const Names& names, const char* path, size_t length) noexcep
   if (root + length >= sizeof Level::folder) return;
   Level level{&names, {}};
   std::memcpy(stpcpy(level.folder, names.root), path, length);
-  if (::access(level.folder, F_OK) != 0) level.folder[root] = 0;  // of a namespace that is not ours: the one that is mounted is the container's
+  if (syscall(SYS_faccessat, AT_FDCWD, level.folder, F_OK) != 0) level.folder[root] = 0;  // of a namespace that is not ours: the one that is mounted is the container's
   for (u32 count = nr_levels.load(std::memory_order_relaxed); count < most_levels;) {
     u64 limit = 0;
-    if (number_in(level, names.limit, limit) && limit < no_limit) levels[count] = level, nr_levels.store(++count, std::memory_order_relaxed);
+    if (number_in(level, names.limit, limit) == Found::number && limit < no_limit) levels[count] = level, nr_levels.store(++count, std::memory_order_relaxed);
     char* const last = std::strrchr(level.folder, '/');
     if (last < level.folder + root) return;
     *last = 0;
@@ -92,7 +98,10 @@ void look() noexcept {
 
 bool room_in(const Level& level, u64 size) noexcept {
   u64 limit = 0, use = 0;
-  if (!number_in(level, level.names->limit, limit) || limit >= no_limit || !number_in(level, level.names->use, use)) return true;
+  const Found limited = number_in(level, level.names->limit, limit);
+  if (limited == Found::unreadable) return false;  // too few descriptors, say: there is a limit, and nobody knows how near it is
+  if (limited == Found::none || limit >= no_limit) return true;
+  if (const Found used = number_in(level, level.names->use, use); used != Found::number) return used == Found::none;
   const u64 wanted = size + limit / 16;
   if (use + wanted <= limit) return true;
   char text[4096];
@@ -113,11 +122,14 @@ u64 number_behind(const char* text, const char* name) noexcept {
   return 0;
 }
 
+bool same_user() noexcept { return geteuid() == looked_as.load(std::memory_order_relaxed); }
+
 bool memory_left(u64 size) noexcept {
   const int saved = errno;
   const u64 own = this_process();
   if (u64 before = looking.load(std::memory_order_relaxed); before != own && looking.compare_exchange_strong(before, own, std::memory_order_acquire)) {
     nr_levels.store(0, std::memory_order_relaxed);
+    looked_as.store(geteuid(), std::memory_order_relaxed);
     look();
     known.store(own, std::memory_order_release);
   }

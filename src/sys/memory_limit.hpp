@@ -10,6 +10,9 @@ namespace ringside::sys {
 // limit and use are read each time. True where there is none.
 bool memory_left(u64 size) noexcept;
 
+// Is the effective user the one that first asked?
+bool same_user() noexcept;
+
 // The number behind `name` in lines "NAME NUMBER"; 0: there is none.
 u64 number_behind(const char* text, const char* name) noexcept;
 

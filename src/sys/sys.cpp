@@ -343,6 +343,7 @@ bool still_holds(const u32* at, u32 value) noexcept {
 
 namespace {
 bool is_resident(u64 first, u64 end) noexcept {
+  if (!same_user()) return false;  // of a file that we may not write, mincore says that all of it is there
   u8 there[64];
   for (u64 at = first; at < end; at += sizeof there * page_size) {
     const u64 pages = std::min<u64>((end - at) / page_size, sizeof there);
@@ -358,7 +359,9 @@ bool populate(const void* at, u64 size) noexcept {
   constexpr int populate_write = 23;  // MADV_POPULATE_WRITE
   const int saved = errno;
   const u64 first = reinterpret_cast<u64>(at) / page_size * page_size, end = align_up(reinterpret_cast<u64>(at) + size, u64{page_size});
-  if (!memory_left(end - first) && !is_resident(first, end)) return false;
+  const bool allowed = memory_left(end - first) || is_resident(first, end);
+  errno = saved;
+  if (!allowed) return false;
   int done;
   do {
     done = madvise(reinterpret_cast<void*>(first), end - first, populate_write);

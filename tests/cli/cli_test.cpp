@@ -58,7 +58,7 @@ TEST_F(Cli, WrongUsageIsTwo) {
   for (const char* arguments :
        {"", "nonsense", "report --nonsense", "crash", "rm", "stat", "hist", "hist size --sort never", "hist size --keys 0", "record", "record --mode upwards -- true",
         "record --buffer-size many -- true", "record --subbuf-size 5k -- true", "record -b 16k -- true", "record --libc malloc",
-        "record --libc malloc,nonsense -- true", "record --clock sundial -- true", "top --interval never", "report --tid x"}) {
+        "record --libc malloc,nonsense -- true", "record --clock sundial -- true", "top --interval never", "top --once --duration 0s", "report --tid x"}) {
     const Outcome o = ringside(arguments);
     EXPECT_EQ(o.code, 2) << arguments << "\n" << o.err;
     EXPECT_EQ(o.out, "") << arguments;

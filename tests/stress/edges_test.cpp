@@ -267,7 +267,7 @@ Answer record_remote(Actor& actor) {
   unlink(socket.c_str());
   return answer(actor);
 }
-Answer top(Actor& actor) { return command(actor, {"top", actor.instance(), "--duration", ms(actor.random.below(800))}); }
+Answer top(Actor& actor) { return command(actor, {"top", actor.instance(), "--duration", ms(1 + actor.random.below(800))}); }
 Answer stat(Actor& actor) { return command(actor, {"stat", actor.instance()}); }
 Answer report(Actor& actor) { return command(actor, {"report", actor.instance(), "--json"}); }
 Answer list(Actor& actor) { return command(actor, {"list"}); }
