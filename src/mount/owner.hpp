@@ -1,10 +1,15 @@
 // Whose a file is: an instance's (mounted.hpp), an external writer's (remote.hpp). What the server needs to know of either.
 #pragma once
 #include <atomic>
+#include <cerrno>
 #include <memory>
+#include <ringside/base/result.hpp>
 #include <ringside/base/types.hpp>
 
 namespace ringside::mount {
+
+// To answer a client with.
+inline int errno_of(const Error& e) { return e.code.value() > 0 ? e.code.value() : EIO; }
 
 class Owner {
  public:

@@ -17,8 +17,6 @@ constexpr auto look_every = std::chrono::milliseconds(5);         // for new eve
 constexpr auto look_after_every = std::chrono::milliseconds(500);  // whether the writer is still there
 constexpr u64 alarm_lasts_ns = 100'000'000;
 
-int errno_of(const Error& e) { return e.code.value() > 0 ? e.code.value() : EIO; }
-
 // As opening a file may answer: "no such file" would be said of the wrong one.
 int errno_of_attaching(const Error& e) {
   switch (const int error = errno_of(e)) {

@@ -21,8 +21,6 @@ constexpr u32 events_readable = EPOLLIN | EPOLLRDNORM;
 // Splice looks at the size before it asks: with none it would take the file to be at its end, and lose events without a word.
 constexpr u64 endless = u64{1} << 62;
 
-int errno_of(const Error& e) { return e.code.value() > 0 ? e.code.value() : EIO; }
-
 }  // namespace
 
 result<std::unique_ptr<Server>> Server::create(const ServerOptions& options, Backing backing) {

@@ -32,7 +32,7 @@ extern const RseqDescriptor __start___rseq_cs[] __attribute__((weak, visibility(
 extern const RseqDescriptor __stop___rseq_cs[] __attribute__((weak, visibility("hidden")));
 }
 
-namespace ringside::test {
+namespace ringside::test::cpu_sequences_test {
 namespace {
 
 constexpr u32 contexts = 2;  // the child, and its handler
@@ -651,6 +651,6 @@ TEST_F(CpuSequences, Overwrite) { go_through_all(false); }
 TEST_F(CpuSequences, Discard) { go_through_all(true); }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::cpu_sequences_test
 
 #endif  // RS_TEST_RSEQ

@@ -9,7 +9,7 @@
 
 #include "ring_memory.hpp"
 
-namespace ringside::test {
+namespace ringside::test::kill_test {
 namespace {
 
 struct Progress {
@@ -178,4 +178,4 @@ TEST(Kill, Reader) {
 }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::kill_test

@@ -18,7 +18,7 @@
 
 RINGSIDE_EVENT(maker, number, (u64, n));
 
-namespace ringside::test {
+namespace ringside::test::maker_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -242,4 +242,4 @@ TEST_F(MakerTest, NoSpaceAtEachStep) {
 }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::maker_test

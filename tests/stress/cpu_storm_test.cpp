@@ -18,7 +18,7 @@
 
 #if RS_TEST_RSEQ
 
-namespace ringside::test {
+namespace ringside::test::cpu_storm_test {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(RS_TSAN)
@@ -321,6 +321,6 @@ TEST(CpuStorm, Overwrite) { run_storm(false, test_seconds(60) / 2); }
 TEST(CpuStorm, Discard) { run_storm(true, test_seconds(60) / 2); }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::cpu_storm_test
 
 #endif  // RS_TEST_RSEQ

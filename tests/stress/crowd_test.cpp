@@ -20,7 +20,7 @@
 
 RINGSIDE_EVENT(crowd, step, (u64, sequence), (u64, check), (cstring, text));
 
-namespace ringside::test {
+namespace ringside::test::crowd_test {
 namespace {
 
 constexpr unsigned writers = 6;  // threads at a time
@@ -201,4 +201,4 @@ TEST(Crowd, OverwriteThreadRings) { run_crowd(Rings::thread, true, test_seconds(
 TEST(Crowd, DiscardThreadRings) { run_crowd(Rings::thread, false, test_seconds(60) / 6); }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::crowd_test

@@ -30,7 +30,7 @@
 #include "source/recording.hpp"
 #include "sys/sys.hpp"
 
-namespace ringside::test {
+namespace ringside::test::edges_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -730,4 +730,4 @@ TEST(Edges, Storm) {
 }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::edges_test

@@ -16,7 +16,7 @@
 #include "ring_memory.hpp"
 #include "sys/sys.hpp"
 
-namespace ringside {
+namespace ringside::kernel_storm_test {
 namespace {
 
 struct Setup {
@@ -105,4 +105,4 @@ TEST_P(KernelStorm, TheBooksBalance) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::kernel_storm_test

@@ -30,7 +30,7 @@
 #include "mount/session.hpp"
 #include "ring_memory.hpp"
 
-namespace ringside::test {
+namespace ringside::test::mount_storm_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -487,4 +487,4 @@ TEST_P(MountStorm, TheBooksBalance) {
 }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::mount_storm_test

@@ -10,7 +10,7 @@
 
 #include "ring_memory.hpp"
 
-namespace ringside::test {
+namespace ringside::test::storm_test {
 namespace {
 
 constexpr int contexts = 3;  // the thread, and handlers of two signals, which nest in each other
@@ -179,4 +179,4 @@ TEST(Storm, Overwrite) { run_storm(false, test_seconds(60) / 2); }
 TEST(Storm, Discard) { run_storm(true, test_seconds(60) / 2); }
 
 }  // namespace
-}  // namespace ringside::test
+}  // namespace ringside::test::storm_test

@@ -18,7 +18,7 @@
 
 RINGSIDE_EVENT(live, number, (u64, n));
 
-namespace ringside {
+namespace ringside::timeline_test {
 namespace {
 
 constexpr u64 rounds = 20000;
@@ -150,4 +150,4 @@ TEST_F(TimelineLive, TwoProcessesAndTheKernelInOneOrder) {
 }
 
 }  // namespace
-}  // namespace ringside
+}  // namespace ringside::timeline_test
