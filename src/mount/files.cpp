@@ -134,7 +134,7 @@ struct Option {
   const char* name;
   bool fixed;
 };
-constexpr Option options[] = {
+constexpr Option trace_options[] = {
     {"print-parent", true},   {"sym-offset", false},   {"sym-addr", false},     {"verbose", false},        {"raw", false},
     {"hex", false},           {"bin", false},          {"block", false},        {"fields", false},         {"annotate", true},
     {"userstacktrace", false}, {"sym-userobj", false}, {"printk-msg-only", false}, {"context-info", true}, {"latency-format", false},
@@ -147,8 +147,8 @@ bool option(const Place& at, std::string_view name, bool fixed) {
   return fixed;
 }
 result<void> set_option(const Place& at, std::string_view name, bool on) {
-  const auto* found = std::find_if(std::begin(options), std::end(options), [&](const Option& o) { return o.name == name; });
-  if (found == std::end(options)) return invalid();
+  const auto* found = std::find_if(std::begin(trace_options), std::end(trace_options), [&](const Option& o) { return o.name == name; });
+  if (found == std::end(trace_options)) return invalid();
   if (name == "overwrite")
     instance(at).overwrite(on);
   else if (name == "markers")
@@ -159,7 +159,7 @@ result<void> set_option(const Place& at, std::string_view name, bool on) {
 }
 Text read_options(const Place& at) {
   std::string text;
-  for (const Option& o : options) text += (option(at, o.name, o.fixed) ? "" : "no") + std::string(o.name) + "\n";
+  for (const Option& o : trace_options) text += (option(at, o.name, o.fixed) ? "" : "no") + std::string(o.name) + "\n";
   return text;
 }
 Taken write_options(const Place& at, std::string_view bytes, const Client&) {
@@ -170,13 +170,13 @@ Taken write_options(const Place& at, std::string_view bytes, const Client&) {
 }
 template <size_t index>
 Text read_option(const Place& at) {
-  return std::string(option(at, options[index].name, options[index].fixed) ? "1\n" : "0\n");
+  return std::string(option(at, trace_options[index].name, trace_options[index].fixed) ? "1\n" : "0\n");
 }
 template <size_t index>
 Taken write_option(const Place& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
   if (!value || *value > 1) return invalid();
-  return taken(set_option(at, options[index].name, *value == 1), bytes);
+  return taken(set_option(at, trace_options[index].name, *value == 1), bytes);
 }
 
 Text read_tracer(const Place&) { return std::string("nop\n"); }
@@ -540,12 +540,12 @@ Text read_readme(const Place&) {
 
 template <size_t... i>
 constexpr auto option_files(std::index_sequence<i...>) {
-  return std::array<FileType, sizeof...(i)>{FileType{in_options, options[i].name, 0640, read_option<i>, write_option<i>, nullptr}...};
+  return std::array<FileType, sizeof...(i)>{FileType{in_options, trace_options[i].name, 0640, read_option<i>, write_option<i>, nullptr}...};
 }
-constexpr auto option_table = option_files(std::make_index_sequence<std::size(options)>());
+constexpr auto option_table = option_files(std::make_index_sequence<std::size(trace_options)>());
 
 // name, mode, what it says, what a write does, or how it is opened
-const FileType table[] = {
+const FileType file_types[] = {
     {in_top, "README", 0440, read_readme, nullptr, nullptr},
     {in_instance, "available_events", 0440, read_available, nullptr, nullptr},
     {in_instance, "available_tracers", 0440, read_tracer, nullptr, nullptr},
@@ -637,7 +637,7 @@ bool has_event(Mounted& on, const std::string& system, const std::string& event)
 
 void for_each_file(Dir dir, const std::function<void(const FileType&)>& use) {
   for_each_remote_file(dir, use);
-  for (const FileType& f : table)
+  for (const FileType& f : file_types)
     if ((f.in & static_cast<u32>(dir)) != 0) use(f);
   if (dir == Dir::options)
     for (const FileType& f : option_table) use(f);

@@ -311,7 +311,7 @@ result<std::unique_ptr<OpenFile>> open_pipe(const Place& at, bool, bool) {
 result<std::unique_ptr<OpenFile>> open_raw(const Place& at, bool, bool) { return std::make_unique<RemoteRaw>(at.remote, at.ring); }
 
 // name, mode, what it says, what a write does, or how it is opened
-const FileType table[] = {
+const FileType file_types[] = {
     {in_remote, "buffer_size_kb", 0640, read_size, write_size, nullptr},
     {in_remote, "buffer_subbuf_size_kb", 0640, read_subbuf_size, write_subbuf_size, nullptr},
     {in_remote, "trace", 0640, nullptr, nullptr, open_trace},
@@ -334,7 +334,7 @@ const FileType table[] = {
 }  // namespace
 
 void for_each_remote_file(Dir dir, const std::function<void(const FileType&)>& use) {
-  for (const FileType& f : table)
+  for (const FileType& f : file_types)
     if ((f.in & static_cast<u32>(dir)) != 0) use(f);
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
+#include <new>
 #include <set>
 
 #include "source/recording.hpp"
@@ -173,6 +174,19 @@ void add_unlisted(int dir, RecordingMeta& meta) {
 // Behind the end of the file, for a text of twice the size.
 bool reserve(const sys::Fd& fd, u64 size) { return fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(2 * size + 65536)) == 0; }
 
+// Is there memory for a tree of JSON? To destroy one takes some as well (nlohmann-json 3.11): where it runs out in the middle, the process ends.
+bool memory_for_tree(u64 bytes) noexcept {
+  void* const all = ::operator new(bytes, std::nothrow);
+  ::operator delete(all);
+  return all != nullptr;
+}
+// By the texts that are made of them: a tree is some ten times as large.
+u64 tree_size(const RecordingMeta& meta) noexcept {
+  u64 bytes = u64{1} << 20;
+  for (const EventInfo& e : meta.events) bytes += 4096 + 3 * e.format.size();
+  return bytes + meta.rings.size() * 8192 + meta.threads.size() * 2048;
+}
+
 constexpr const char* next_meta = "meta.json.new";
 
 // The file for the next text, with the room that was kept. Whoever else may write to the directory: it is ours, and has no other name.
@@ -194,6 +208,7 @@ result<RecordingMeta> RecordingMeta::read(const std::string& dir) {
   if (!file) return sys::fail_beneath(errno, dir + " is no recording: cannot read " + path);
   const auto text = sys::read_text(file.get(), path, largest_meta);
   if (!text) return tl::unexpected<Error>(text.error());
+  if (!memory_for_tree(16 * text->size() + (u64{1} << 20))) return fail(ENOMEM, "cannot read " + path);
   try {
     RecordingMeta meta = meta_from(json::parse(*text));
     if (!meta.complete) add_unlisted(open.get(), meta);
@@ -204,6 +219,7 @@ result<RecordingMeta> RecordingMeta::read(const std::string& dir) {
 }
 
 result<void> RecordingMeta::write(int open, const std::string& dir, bool last) const {
+  if (!memory_for_tree(tree_size(*this))) return fail(ENOMEM, "cannot write " + dir + "/meta.json");
   json j;
   j["ringside_recording"] = meta_version;
   j["clock"] = {{"kind", to_string(clock.kind)},

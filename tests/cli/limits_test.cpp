@@ -77,6 +77,17 @@ TEST_F(Limits, TenThousandRingsBy256Descriptors) {
   EXPECT_EQ(run(few + "report t.dat | wc -l").out, "20000\n");
 }
 
+// Wherever memory runs out: an answer, never an end by a signal.
+TEST_F(Limits, WhateverMemoryThereIs) {
+  ASSERT_EQ(ringside("record -q -i many --rings thread -o none -- true").code, 0);
+  ASSERT_EQ(run("RINGSIDE_INSTANCE=many " RINGSIDE_BUILD_DIR "/tests/many_threads 300 2000").code, 0);
+  for (u64 megabytes = 60; megabytes <= 120; megabytes += 2) {
+    const Outcome o = limited("--as=" + std::to_string(megabytes * 1'000'000), "record -i many -o r --duration 10ms");
+    EXPECT_LE(o.code, 1) << megabytes << ": " << o.err.substr(0, 500);
+    EXPECT_NE(o.err, "");
+  }
+}
+
 TEST_F(Limits, ACommandBy64Descriptors) {
   const Outcome o = limited("--nofile=64:64", "record --rings thread -b 64k -o r -- " RINGSIDE_BUILD_DIR "/tests/many_threads 300 10");
   EXPECT_EQ(o.code, 0) << o.err;
