@@ -924,7 +924,7 @@ void Instance::finish_clearing() {
       const auto ring = look(n);
       return !ring && is_gone(ring.error());
     };
-    if (state_of(__atomic_load_n(&words_.ring(n).state, __ATOMIC_ACQUIRE)) != RingState::retired || !half_cleared()) continue;
+    if (members_->judge().settle(words_.ring(n)) != RingState::retired || !half_cleared()) continue;
     if (const u64 retired = claim_retired(n); retired != 0) put_claimed(n, retired, half_cleared() && clear_ring(dir_.get(), n));
   }
 }

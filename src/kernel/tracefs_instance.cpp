@@ -66,7 +66,8 @@ bool is_of(const std::string& name, const std::string& prefix) {
 }
 
 // Nothing of an instance is touched before the kernel has said that nobody has a file of it open (else EBUSY).
-bool remove_unheld(const std::string& dir) { return rmdir(dir.c_str()) == 0 || errno == ENOENT; }
+// ENODEV: somebody else is removing it at this moment.
+bool remove_unheld(const std::string& dir) { return rmdir(dir.c_str()) == 0 || errno == ENOENT || errno == ENODEV; }
 
 // Is this still the file at `path`? The kernel knows an instance by its address: an open() that waits while one instance is removed and
 // another one made there opens the other one by the first one's name.

@@ -6,7 +6,7 @@ static volatile int allocated, cancelled;
 
 static void* allocate(void* unused) {
   (void)unused;
-  for (int i = 0; i < 100000; ++i) {
+  for (int i = 0; i < 10000; ++i) {
     void* volatile p = malloc(16);
     free(p);
     if (i == 1000) allocated = 1;

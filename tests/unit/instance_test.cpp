@@ -868,6 +868,26 @@ TEST_F(InstanceTest, IdleRingsGiveTheirMemoryBackAndGoOn) {
   EXPECT_EQ(n.read, next);
 }
 
+// Killed between the mark of a ring and its memory: the next one goes on there, and the ring is taken again.
+TEST_F(InstanceTest, WhatAKilledTrimBeganTheNextFinishes) {
+  auto instance = make("a");
+  const auto writes = [] {
+    ringside_open("a");
+    for (u64 i = 0; i < 1000; ++i) unit::number(i);
+  };
+  ASSERT_EQ(in_child(writes), 0);
+  ASSERT_EQ(read_all(*instance).events, 1000u);
+  const sys::Fd control(open((instance->path() + "/per_cpu/cpu0/ring").c_str(), O_WRONLY | O_CLOEXEC));
+  const u64 none = 0;
+  ASSERT_EQ(pwrite(control.get(), &none, sizeof none, offsetof(Control, magic)), static_cast<ssize_t>(sizeof none));
+  (void)instance->trim();
+  EXPECT_TRUE(instance->rings().empty());
+  ASSERT_EQ(in_child(writes), 0);
+  EXPECT_EQ(instance->rings().size(), 1u);
+  EXPECT_EQ(instance->rings()[0].name.ring, 0u);
+  EXPECT_EQ(read_all(*instance).events, 1000u);
+}
+
 TEST_F(InstanceTest, TruncatedFilesAreErrors) {
   auto instance = make("a");
   ASSERT_EQ(in_child([] {
