@@ -71,7 +71,10 @@ inline u64 random_recording(const std::string& dir, const ClockInfo& clock, u32 
     const bool kernel = of == Of::both && ring % 2 == 1;
     const auto tid = static_cast<i32>(1000 + ring);
     must(w.add_ring({ring * 2, kernel ? 0 : tid, kernel ? 0 : tid, "task" + std::to_string(ring), "app", kernel}, subbuf_size));
-    w.meta().threads.push_back({0, tid, tid, "task" + std::to_string(ring), "app"});
+    if (ring % 4 == 3)  // known by another thread of the same process
+      w.meta().threads.push_back({0, tid, tid + 1'000'000, "other", "app" + std::to_string(ring)});
+    else
+      w.meta().threads.push_back({0, tid, tid, "task" + std::to_string(ring), "app"});
     u64 time = clock.base_ticks + 1'000'000'000 + ring;
     for (u32 page = 0; page < 4; ++page) {
       SubBuffer s(time, subbuf_size);

@@ -8,7 +8,7 @@
 
 #include <ringside/abi/sub_buffer.hpp>
 
-#include "cli/units.hpp"
+#include "export/units.hpp"
 
 namespace ringside::cli {
 

@@ -4,7 +4,7 @@
 #include <deque>
 
 #include "cli/options.hpp"
-#include "cli/units.hpp"
+#include "export/units.hpp"
 #include "export/json.hpp"
 #include "export/text.hpp"
 

@@ -15,7 +15,7 @@
 #include "instance/cpu_rings.hpp"
 #include "cli/preload.hpp"
 #include "cli/options.hpp"
-#include "cli/units.hpp"
+#include "export/units.hpp"
 #include "kernel/clock_check.hpp"
 
 namespace ringside::cli {

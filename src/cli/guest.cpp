@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include "cli/progress.hpp"
-#include "cli/recorder.hpp"
+#include "cli/recording.hpp"
 #include "cli/signals.hpp"
 #include "cli/options.hpp"
-#include "cli/units.hpp"
+#include "export/units.hpp"
+#include "record/instance_feed.hpp"
+#include "record/kernel_feed.hpp"
+#include "record/source_feed.hpp"
 #if defined(__x86_64__)
 #include "guest/guest.hpp"
 #endif
@@ -27,46 +30,6 @@ struct GuestOptions {
   std::vector<u64> arguments;
   u64 buffer_size = 4 << 20, subbuf_size = 16384, duration_ns = 0, tick_ns = 1000000, memory = 32 << 20, patience_ns = 2000000000;
   bool fail_on_loss = false, quiet = false;
-};
-
-// Its ring on the way into the recording.
-class GuestRing {
- public:
-  static result<GuestRing> open(guest::Guest& guest, RecordingWriter& writer) {
-    auto source = guest.buffer().source(0);
-    if (!source) return tl::unexpected<Error>(source.error());
-    const RingName name{first_ring, getpid(), guest.vm().task(), "guest-cpu0", "ringside", false, {}};
-    if (auto added = writer.add_ring(name, guest.buffer().options().subbuf_size); !added) return tl::unexpected<Error>(added.error());
-    return GuestRing(std::move(*source), static_cast<u64>(guest.tsc_offset().ahead));
-  }
-
-  // At most two rounds of the ring. False: nothing more can come.
-  result<bool> drain(RecordingWriter& writer) {
-    for (u64 budget = 2 * source_->counters().nr_subbufs + 2; budget != 0; --budget) {
-      auto view = source_->next();
-      if (!view) {
-        problem_ = view.error().sentence;
-        return false;
-      }
-      if (!*view) return !source_->ended();
-      (*view)->time -= ahead_;
-      if (auto done = writer.append(first_ring, **view); !done) return tl::unexpected<Error>(done.error());
-    }
-    return true;
-  }
-  void close(Recorder& recorder) {
-    RecordedRing& ring = recorder.writer().ring(first_ring);
-    ring.counters = source_->counters();
-    recorder.account(ring.counters, ring.events, ring.bytes);
-  }
-  Counters counters() const { return source_->counters(); }
-  const std::string& problem() const { return problem_; }
-
- private:
-  GuestRing(std::unique_ptr<Source> source, u64 ahead) : source_(std::move(source)), ahead_(ahead) {}
-  std::unique_ptr<Source> source_;
-  u64 ahead_;
-  std::string problem_;
 };
 
 struct OwnInstance {
@@ -125,26 +88,34 @@ int run_guest(const GuestOptions& options) {
   if (!started) return failed(started.error());
   guest::Guest& guest = **started;
 
-  std::unique_ptr<KernelRecorder> kernel;
+  std::unique_ptr<KernelFeed> kernel;
   if (!options.events.empty()) {
-    KernelRecorder::Options of_kernel;
+    KernelFeed::Options of_kernel;
     of_kernel.globs = options.events;
     of_kernel.buffer_size = options.buffer_size;
     of_kernel.subbuf_size = static_cast<u32>(options.subbuf_size);
-    auto made = KernelRecorder::create(of_kernel, own.instance->clock());
+    of_kernel.wake_percent = wake_percent;
+    of_kernel.notice = [](const std::string& sentence) { say(sentence); };
+    auto made = KernelFeed::create(of_kernel, own.instance->clock());
     if (!made) return failed(made.error());
     kernel = std::move(*made);
     if (kernel == nullptr) throw UsageError{"no event of the kernel matches -e (ringside list -e PATTERN shows them)"};
   }
-  auto writer = RecordingWriter::create(options.out, own.instance->clock());
-  if (!writer) return failed(writer.error());
-  writer->meta().command = {"guest", options.image};
-  Recorder recorder(*own.instance, std::move(*writer), kernel.get());
-  recorder.also(guest.vm().events());
-  auto ring = GuestRing::open(guest, recorder.writer());
-  if (!ring) return failed(ring.error());
-  if (kernel != nullptr)
-    if (auto on = kernel->start(recorder.writer()); !on) return failed(on.error());
+  InstanceFeed monitor(*own.instance);
+  SourceFeed of_guest(guest.vm().events());
+  auto source = guest.buffer().source(0);
+  if (!source) return failed(source.error());
+  of_guest.add({std::move(*source), {first_ring, getpid(), guest.vm().task(), "guest-cpu0", "ringside"}, static_cast<u64>(guest.tsc_offset().ahead)});
+  auto run_made = RecordingRun::create(options.out, own.instance->clock());
+  if (!run_made) return failed(run_made.error());
+  RecordingRun& run = **run_made;
+  run.meta().command = {"guest", options.image};
+  if (auto added = run.add(monitor); !added) return failed(added.error());
+  if (auto added = run.add(of_guest); !added) return failed(added.error());
+  if (kernel != nullptr) {
+    if (auto added = run.add(*kernel); !added) return failed(added.error());
+    if (auto on = kernel->on(); !on) return failed(on.error());
+  }
   if (auto on = guest.enable(true); !on) return failed(on.error());
 
   const u64 start = sys::now_ns();
@@ -153,20 +124,17 @@ int run_guest(const GuestOptions& options) {
   u64 shown = 0;
   if (auto polled = guest.buffer().poll_every(std::chrono::milliseconds(5)); !polled) return failed(polled.error());
   guest.vm().go();
-  result<bool> more = true;
-  while (guest.vm().running() && more && *more) {
-    const u64 now = sys::now_ns();
-    if (asked_to_stop() || (options.duration_ns != 0 && now - start >= options.duration_ns)) break;
+  while (guest.vm().running() && !of_guest.ended() && !run.failed()) {
+    if (asked_to_stop() || (options.duration_ns != 0 && sys::now_ns() - start >= options.duration_ns)) break;
     progress.look([&](double seconds) {
-      const Counters c = ring->counters();
+      const Counters c = of_guest.counters();
       const double rate = static_cast<double>(c.written - shown) / (seconds - shown_s);
       shown = c.written, shown_s = seconds;
       return fmt::format("{:6.1f} s  {} events/s, {} written, {} lost, {} interrupts", seconds, format_count(static_cast<u64>(rate)),
                          format_count(c.written), format_count(c.overrun), format_count(guest.vm().ticks()));
     });
-    (void)guest.buffer().wait(25, std::chrono::milliseconds(20));
-    if (auto done = recorder.poll(); !done) return failed(done.error());
-    more = ring->drain(recorder.writer());
+    (void)guest.buffer().wait(wake_percent, std::chrono::milliseconds(20));
+    run.poll();
   }
   progress.clear();
   guest.vm().request_stop();
@@ -177,23 +145,19 @@ int run_guest(const GuestOptions& options) {
   };
   if (!guest.vm().wait_end(nanoseconds(options.patience_ns))) complain("the guest's program does not end; what it wrote until now is recorded");
   else if (guest.vm().status() < 0) complain("the guest has ended before its time: " + guest.vm().why());
-  for (int round = 0; round < 3 && more && *more; ++round) more = ring->drain(recorder.writer());
-  if (!more) return failed(more.error());
-  if (!ring->problem().empty()) complain(ring->problem());
-  const u64 duration = sys::now_ns() - start;
-  ring->close(recorder);
-  if (auto finished = recorder.finish(duration); !finished) return failed(finished.error());
-  for (const std::string& doubt : recorder.missing().doubts) complain(doubt);
+  auto finished = run.finish();
+  Told().doubts(run);
+  if (!finished && !run.failed()) failed(finished.error());
   if (!options.quiet) {
     const auto offset = guest.tsc_offset();
-    say(fmt::format("{} events in {}, lost {}; {} interrupts; {}", format_count(recorder.events()), format_time(static_cast<double>(duration)),
-                    lost_count(recorder.missing()), format_count(guest.vm().ticks()), options.out));
-    say(fmt::format("the guest's ring: {}", identity(ring->counters())));
+    say_summary(run, options.out);
+    say(fmt::format("{} interrupts; the guest's ring: {}", format_count(guest.vm().ticks()), identity(of_guest.counters())));
     say(offset.ahead == 0 && offset.error == 0 ? "its time stamp counter is ours"
                                                : fmt::format("its time stamp counter is {} ticks ahead of ours, at most {} wrong; shown in our time", offset.ahead, offset.error));
   }
-  if (code == exit_ok && guest.vm().status() > 0) code = guest.vm().status();
-  return code == exit_ok && recorder.lost() != 0 && options.fail_on_loss ? exit_loss : code;
+  if (code != exit_ok || !finished) return exit_failure;
+  if (!run.missing().proved()) return exit_failure;
+  return guest.vm().status() > 0 ? guest.vm().status() : exit_code(run, options.fail_on_loss);
 }
 
 }  // namespace

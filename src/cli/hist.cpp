@@ -8,7 +8,7 @@
 #include "cli/live.hpp"
 #include "cli/picture.hpp"
 #include "cli/table.hpp"
-#include "cli/units.hpp"
+#include "export/units.hpp"
 #include "export/json.hpp"
 
 namespace ringside::cli {

@@ -11,7 +11,7 @@
 #include "cli/picture.hpp"
 #include "cli/presets.hpp"
 #include "cli/table.hpp"
-#include "cli/units.hpp"
+#include "export/units.hpp"
 #include "export/json.hpp"
 #include "export/text.hpp"
 #include "sys/sys.hpp"

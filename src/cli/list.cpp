@@ -6,7 +6,7 @@
 
 #include "cli/table.hpp"
 #include "cli/options.hpp"
-#include "cli/units.hpp"
+#include "export/units.hpp"
 
 namespace ringside::cli {
 namespace {

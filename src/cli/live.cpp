@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <ctime>
 
-#include "cli/units.hpp"
+#include "export/units.hpp"
 
 namespace ringside::cli {
 namespace {

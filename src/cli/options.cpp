@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "analysis/names.hpp"
-#include "cli/units.hpp"
+#include "export/units.hpp"
 
 namespace ringside::cli {
 
@@ -17,31 +17,6 @@ void add_source(CLI::App& app, std::optional<KernelWay>& forced) {
          "how the kernel's rings are read: auto, map (in place, Linux 6.10) or read")
       ->check(CLI::IsMember({"auto", "map", "read"}))
       ->type_name("WAY");
-}
-
-Counters sum(const std::vector<Counters>& all) {
-  Counters s;
-  for (const Counters& c : all) {
-    s.written += c.written;
-    s.read += c.read;
-    s.overrun += c.overrun;
-    s.unread += c.unread;
-    s.dropped += c.dropped;
-    s.commit_overrun += c.commit_overrun;
-    s.bytes += c.bytes;
-    s.unfinished_bytes += c.unfinished_bytes;
-    s.resident_bytes += c.resident_bytes;
-  }
-  return s;
-}
-
-bool adds_up(const Counters& c) { return c.written == c.read + c.unread + c.overrun; }
-
-std::string identity(const Counters& c) {
-  return fmt::format("written {} = read {} + in the ring {} + overwritten {}{}; refused {} = ring full {} + nested {}",
-                     format_count(c.written), format_count(c.read), format_count(c.unread), format_count(c.overrun),
-                     adds_up(c) ? "" : " (DOES NOT ADD UP)", format_count(c.dropped + c.commit_overrun),
-                     format_count(c.dropped), format_count(c.commit_overrun));
 }
 
 bool EventFilter::wants(u32 id, const Formats& formats) {

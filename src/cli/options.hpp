@@ -12,13 +12,6 @@ namespace ringside::cli {
 // --source auto|map|read
 void add_source(CLI::App& app, std::optional<KernelWay>& forced);
 
-// The sum over rings, and what must hold of it: written = read + in the ring + overrun.
-Counters sum(const std::vector<Counters>& all);
-bool adds_up(const Counters& c);
-std::string identity(const Counters& c);  // one line for people
-
-constexpr int wake_percent = 25;  // a ring this full is read at once
-
 // Globs over "system:event" or the event's name alone. No patterns: everything.
 class EventFilter {
  public:

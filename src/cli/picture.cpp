@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "cli/units.hpp"
+#include "export/units.hpp"
 
 namespace ringside::cli {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "analysis/heat_map.hpp"
 #include <ringside/histogram.hpp>
-#include "cli/units.hpp"
+#include "export/units.hpp"
 
 namespace ringside::cli {
 

@@ -11,7 +11,7 @@
 
 #include "cli/options.hpp"
 #include "cli/presets.hpp"
-#include "cli/units.hpp"
+#include "export/units.hpp"
 #include "plot/page.hpp"
 #include "sys/beneath.hpp"
 

@@ -11,15 +11,16 @@
 #include <thread>
 
 #include "cli/child.hpp"
-#include "cli/export.hpp"
-#include "cli/kernel_recorder.hpp"
 #include "cli/preload.hpp"
 #include "cli/program.hpp"
 #include "cli/progress.hpp"
-#include "cli/recorder.hpp"
+#include "cli/recording.hpp"
 #include "cli/signals.hpp"
 #include "cli/options.hpp"
-#include "cli/units.hpp"
+#include "export/recording_as_dat.hpp"
+#include "export/units.hpp"
+#include "record/instance_feed.hpp"
+#include "record/kernel_feed.hpp"
 #include "sys/beneath.hpp"
 
 namespace ringside::cli {
@@ -88,28 +89,14 @@ result<std::unique_ptr<Instance>> make_instance(const RecordOptions& options, bo
   return ours ? make_private_instance("record", make) : Instance::create(make);
 }
 
-void summary(const RecordOptions& options, const Instance& instance, const Recorder& recorder, u64 duration_ns, size_t rings) {
-  const Counters totals = recorder.totals();
-  say(fmt::format("{} events, {} in {} from {} rings; lost {}; {}", format_count(recorder.events()),
-                  format_size(recorder.bytes()), format_time(static_cast<double>(duration_ns)), rings,
-                  lost_count(recorder.missing()), options.to.empty() ? options.out : options.to));
-  say(identity(totals));
-  if (const u64 homeless = instance.refused(); homeless != 0)
-    say(format_count(homeless) + " of the lost events found no ring: the memory for rings is used up (-b makes them smaller), the instance was out of reach, or a ring was given up (ringside stat)");
-  if (const u64 late = recorder.missing().unrecorded; late != 0)
-    say(format_count(late) + " of the lost events were written to the rings when they could not be recorded any more");
-  if (totals.unfinished_bytes != 0)
-    say(format_size(totals.unfinished_bytes) + " were reserved and never committed (a writer died or is at it)");
-}
-
 bool follows_command(const RecordOptions& options) {
   return !options.command.empty() && !options.all_processes && options.pids.empty();
 }
 
 // Null: no pattern means the kernel. Without the rights for it, patterns may still name events of the program: `why_not`.
-result<std::unique_ptr<KernelRecorder>> make_kernel(const RecordOptions& options, const ClockInfo& clock, std::string& why_not) {
+result<std::unique_ptr<KernelFeed>> make_kernel(const RecordOptions& options, const ClockInfo& clock, std::string& why_not) {
   if (std::none_of(options.events.begin(), options.events.end(), may_name_kernel)) return nullptr;
-  KernelRecorder::Options make;
+  KernelFeed::Options make;
   make.globs = options.events;
   make.filter = options.filter;
   make.buffer_size = options.buffer_size;
@@ -118,6 +105,8 @@ result<std::unique_ptr<KernelRecorder>> make_kernel(const RecordOptions& options
   make.pids = options.pids;
   make.source.forced = options.source;
   make.will_follow = follows_command(options);
+  make.wake_percent = wake_percent;
+  make.notice = [](const std::string& sentence) { say(sentence); };
   if (auto dir = tracefs_dir(); !dir) {
     const bool needed = !options.filter.empty() || !options.pids.empty() || options.all_processes ||
                         (options.command.empty() && options.instance.empty());
@@ -125,11 +114,11 @@ result<std::unique_ptr<KernelRecorder>> make_kernel(const RecordOptions& options
     why_not = dir.error().sentence;
     return nullptr;
   }
-  return KernelRecorder::create(make, clock);
+  return KernelFeed::create(make, clock);
 }
 
 // Patterns that nothing answered to are most often misspelt.
-void warn_of_unmatched(const RecordOptions& options, const Instance& instance, const KernelRecorder* kernel,
+void warn_of_unmatched(const RecordOptions& options, const Instance& instance, const KernelFeed* kernel,
                        const std::string& why_not) {
   for (const std::string& glob : options.events) {
     if (kernel != nullptr && kernel->matched(glob)) continue;
@@ -145,28 +134,21 @@ void warn_of_unmatched(const RecordOptions& options, const Instance& instance, c
 
 // Follows the writers until the command ends, the time is up or Ctrl-C. A disk that takes no more ends the recording, and the command goes
 // on: it is only looked at.
-result<void> follow(Instance& instance, Recorder& recorder, const KernelRecorder* kernel, std::optional<Child>& child,
-                    u64 limit_ns, bool quiet) {
+result<void> follow(Instance& instance, RecordingRun& run, std::optional<Child>& child, u64 limit_ns, bool quiet) {
   const u64 start = sys::now_ns();
-  bool passed_on = false, kernel_failed = false;
-  const char* const goes_on = child ? "; the recording ends here, the command goes on" : "; the recording ends here";
+  bool passed_on = false, said = false;
   Progress progress(quiet);
   for (;;) {
-    if (auto done = recorder.poll(); !done) {
+    run.poll();
+    if (run.failed() && !said) {
+      said = true;
       progress.clear();
-      say(done.error().sentence + goes_on);
-    }
-    if (kernel != nullptr && kernel->failed() && !kernel_failed) {
-      kernel_failed = true;
-      progress.clear();
-      say(kernel->failure()->sentence + "; the recording of the kernel's events ends here");
+      say(run.faults().failure()->sentence + (child ? "; the recording ends here, the command goes on" : "; the recording ends here"));
     }
     progress.look([&](double seconds) {
-      return fmt::format("{} events, {}, {} s", format_count(recorder.events_so_far()), format_size(recorder.bytes_so_far()),
-                         static_cast<u64>(seconds));
+      return fmt::format("{} events, {}, {} s", format_count(run.events()), format_size(run.bytes()), static_cast<u64>(seconds));
     });
-    if (child && child->ended()) return {};
-    if (!child && (recorder.failed() || kernel_failed)) return {};
+    if (child ? child->ended().has_value() : run.failed()) return {};
     if (limit_ns != 0 && sys::now_ns() - start >= limit_ns) return {};
     if (asked_to_stop()) {
       // Ctrl-C on a terminal reached the command as well; kill(1) only us. It may still finish its work: we stay until it ends.
@@ -174,7 +156,7 @@ result<void> follow(Instance& instance, Recorder& recorder, const KernelRecorder
       if (!passed_on && stop_signal() != SIGINT) child->pass_on(stop_signal());
       passed_on = true;
     }
-    if (recorder.failed()) {  // nobody reads its rings: they would wake us all the time
+    if (run.failed()) {  // nobody reads its rings: they would wake us all the time
       std::this_thread::sleep_for(tick);
       continue;
     }
@@ -226,18 +208,22 @@ int run_record(RecordOptions options) {
   std::string why_no_kernel;
   auto kernel_made = make_kernel(options, instance.clock(), why_no_kernel);
   if (!kernel_made) return failed(kernel_made.error());
-  KernelRecorder* kernel = kernel_made->get();
+  KernelFeed* kernel = kernel_made->get();
   if (asked_to_stop()) return exit_signal + stop_signal();  // a thousand events take a second to switch on
   if (kernel == nullptr && why_no_kernel.empty() && options.command.empty() && options.instance.empty())
     throw UsageError{"no event of the kernel matches -e (ringside list -e PATTERN shows them)"};
   if (kernel == nullptr && (!options.filter.empty() || !options.pids.empty() || options.all_processes))
     throw UsageError{"--filter, --pid and --all are about events of the kernel, and no -e names one"};
-  auto writer = RecordingWriter::create(options.out, instance.clock());
-  if (!writer) return failed(writer.error());
-  writer->meta().command = options.command;
-  Recorder recorder(instance, std::move(*writer), kernel);
-
-  const u64 start = sys::now_ns();
+  InstanceFeed program(instance);
+  auto run_made = RecordingRun::create(options.out, instance.clock());
+  if (!run_made) return failed(run_made.error());
+  RecordingRun& run = **run_made;
+  run.meta().command = options.command;
+  if (auto added = run.add(program); !added) return failed(added.error());
+  if (kernel != nullptr) {
+    if (auto added = run.add(*kernel); !added) return failed(added.error());
+    if (auto on = kernel->on(); !on) return failed(on.error());
+  }
   std::optional<Child> child;
   if (!options.command.empty()) {
     std::function<int()> prepare;
@@ -245,39 +231,33 @@ int run_record(RecordOptions options) {
       auto done = kernel->follow(getpid());
       return done ? 0 : done.error().code.value();
     };
-    if (kernel != nullptr) {
-      if (auto on = kernel->start(recorder.writer()); !on) return failed(on.error());
-    }
     auto started = Child::start(options.command, environment_of(instance, preload, options.libc), prepare);
-    if (!started) {
-      failed(started.error());
-      return started.error().code == std::errc::no_such_file_or_directory ? exit_not_found : exit_not_executable;
-    }
+    if (!started) return failed_to_start(started.error());
     child = std::move(*started);
   }
-  if (kernel != nullptr && options.command.empty()) {
-    if (auto on = kernel->start(recorder.writer()); !on) return failed(on.error());
-  }
-  result<void> done = follow(instance, recorder, kernel, child, options.duration_ns, options.quiet);
-  const u64 duration = sys::now_ns() - start;
+  result<void> done = follow(instance, run, child, options.duration_ns, options.quiet);
   if (ours && instance.has_writers()) {
     say("some of the command's processes are still running; what they write from here on is not recorded");
     if (auto off = instance.tracing(false); !off) say(off.error().sentence);
   }
-  auto finished = recorder.finish(duration);
+  auto finished = run.finish();
   auto assembled = options.to.empty() ? result<void>() : assemble(options);
   if (!assembled) options.to.clear();  // the parts are what there is
-  say_first(recorder.missing().doubts);
+  Told().doubts(run);
   warn_of_unmatched(options, instance, kernel, why_no_kernel);
-  if (!options.quiet) summary(options, instance, recorder, duration, recorder.writer().meta().rings.size());
+  if (!options.quiet) {
+    say_summary(run, options.to.empty() ? options.out : options.to);
+    if (const u64 homeless = instance.refused(); homeless != 0)
+      say(format_count(homeless) + " of the lost events found no ring: the memory for rings is used up (-b makes them smaller), the instance was out of reach, or a ring was given up (ringside stat)");
+  }
   if (child && !child->ended()) child->pass_on(SIGTERM);
   if (!done) failed(done.error());
-  if (!finished && !recorder.failed()) failed(finished.error());  // else it is among the doubts
+  if (!finished && !run.failed()) failed(finished.error());  // else it is among the doubts
   if (!assembled) failed(assembled.error());
   const int code = child ? child->ended().value_or(exit_ok) : exit_ok;
   if (code != exit_ok) return code;
-  if (!done || !finished || !assembled || !recorder.missing().proved()) return exit_failure;
-  return recorder.lost() != 0 && options.fail_on_loss ? exit_loss : exit_ok;
+  if (!done || !finished || !assembled) return exit_failure;
+  return exit_code(run, options.fail_on_loss);
 }
 
 }  // namespace

@@ -2,8 +2,9 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
-#include "cli/options.hpp"
-#include "cli/units.hpp"
+#include "cli/recording.hpp"
+#include "export/units.hpp"
+#include "record/source_feed.hpp"
 #include "remote/dump.hpp"
 #include "sys/sys.hpp"
 
@@ -51,44 +52,24 @@ int run_recover(const RecoverOptions& options) {
     if (!kind) throw UsageError{kind.error().sentence};
     clock.kind = *kind;
   }
-  auto writer = RecordingWriter::create(options.out, clock);
-  if (!writer) return failed(writer.error());
-  writer->meta().boot = boot;
-  writer->meta().events = events;
-  writer->meta().threads = threads;
-  u64 total = 0, number = 0;
-  Missing missing;
-  std::vector<Counters> all;
+  SourceFeed dumped(events, threads);
   for (const remote::DumpedRing& ring : rings) {
-    for (const std::string& problem : ring.survey.problems) say(problem);
-    missing.doubts.insert(missing.doubts.end(), ring.survey.problems.begin(), ring.survey.problems.end());
-    remote::DumpSource source(ring, clock);
-    RingName name = source.name();
-    // The same id twice in one dump: two lives, or two sizes.
-    while (writer->has_ring(name.ring)) name.ring = static_cast<u32>(65536 + number++);
+    auto source = std::make_unique<remote::DumpSource>(ring, clock);
+    RingName name = source->name();
     name.task = name.process = "recovered";
-    if (auto added = writer->add_ring(name, ring.subbuf_size); !added) return failed(added.error());
-    for (;;) {
-      auto view = source.next();
-      if (!view || !*view) break;
-      auto done = writer->append(name.ring, **view);
-      if (done) continue;
-      say(done.error().sentence);
-      missing.doubts.push_back(done.error().sentence);
-      if (done.error().code != std::errc::bad_message) return exit_failure;
-    }
-    RecordedRing& entry = writer->ring(name.ring);
-    entry.counters = source.counters();
-    all.push_back(entry.counters);
-    total += entry.events;
-    missing.gaps += entry.lost;
+    dumped.add({std::move(source), name}, ring.survey.problems);
   }
-  writer->meta().totals = sum(all);
-  writer->meta().missing = missing;
-  if (auto done = writer->finish(0); !done) return failed(done.error());
+  auto run = RecordingRun::create(options.out, clock);
+  if (!run) return failed(run.error());
+  (*run)->meta().boot = boot;
+  if (auto added = (*run)->add(dumped); !added) return failed(added.error());
+  while (!dumped.ended() && !(*run)->failed()) (*run)->poll();
+  auto finished = (*run)->finish();
+  Told().doubts(**run);
+  if (!finished && !(*run)->failed()) return failed(finished.error());
   if (!options.quiet)
-    say(fmt::format("{} events of {} rings recovered, {} missing between them; {}", format_count(total), rings.size(), lost_count(missing), options.out));
-  return !missing.proved() ? exit_failure : exit_ok;
+    say(fmt::format("{} events of {} rings recovered, {} missing between them; {}", format_count((*run)->events()), rings.size(), lost_count((*run)->missing()), options.out));
+  return finished ? exit_code(**run, false) : exit_failure;
 }
 
 }  // namespace

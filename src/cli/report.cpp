@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "cli/options.hpp"
-#include "cli/units.hpp"
+#include "export/units.hpp"
 #include "export/json.hpp"
 #include "export/text.hpp"
 

@@ -13,7 +13,7 @@
 #include "kernel/kernel_source.hpp"
 #include "source/trace_dat_file.hpp"
 #include "sys/sys.hpp"
-#include "cli/units.hpp"
+#include "export/units.hpp"
 
 namespace ringside::cli {
 namespace {

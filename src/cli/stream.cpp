@@ -7,9 +7,9 @@
 
 #include "cli/signals.hpp"
 #include "cli/options.hpp"
-#include "cli/units.hpp"
-#include "remote/stream.hpp"
-#include "source/recording.hpp"
+#include "cli/recording.hpp"
+#include "export/units.hpp"
+#include "record/stream_feed.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside::cli {
@@ -19,60 +19,6 @@ struct StreamOptions {
   std::string from, out = default_recording;
   u64 duration_ns = 0;
   bool fail_on_loss = false, quiet = false;
-};
-
-class StreamRecorder {
- public:
-  explicit StreamRecorder(std::string out) : out_(std::move(out)) {}
-
-  result<void> take(const remote::Frame& frame) {
-    const size_t known = content_.events().size();
-    auto view = content_.take(frame);
-    if (!view) {
-      if (view.error().code != std::errc::bad_message) return tl::unexpected<Error>(view.error());
-      if (++problems_ <= 10) say(view.error().sentence);
-      return {};
-    }
-    if (content_.known() && !writer_) {
-      auto made = RecordingWriter::create(out_, content_.clock());
-      if (!made) return tl::unexpected<Error>(made.error());
-      writer_.emplace(std::move(*made));
-      writer_->meta().boot.clear();  // another machine's clock
-    }
-    bool fresh = content_.events().size() != known;
-    if (*view && !writer_->has_ring(frame.head.ring)) {
-      if (auto added = writer_->add_ring(RingName{frame.head.ring, 0, 0, "", ""}, content_.subbuf_size()); !added) return added;
-      fresh = true;
-    }
-    if (fresh) {
-      writer_->meta().events = content_.events();
-      if (auto saved = writer_->save(); !saved) return saved;
-    }
-    return *view ? writer_->append(frame.head.ring, **view) : result<void>{};
-  }
-
-  result<void> finish(u64 duration_ns) {
-    if (!writer_) return refuse(std::errc::no_message, "nothing came that says hello: no writer, another speed, or no stream of ringside");
-    std::vector<Counters> all;
-    for (const auto& [number, ring] : content_.rings()) {
-      all.push_back(ring.counters);
-      writer_->ring(number).counters = ring.counters;
-    }
-    writer_->meta().events = content_.events();
-    writer_->meta().totals = totals_ = sum(all);
-    return writer_->finish(duration_ns);
-  }
-
-  const remote::StreamContent& content() const { return content_; }
-  const Counters& totals() const { return totals_; }
-  u64 problems() const { return problems_; }
-
- private:
-  std::string out_;
-  remote::StreamContent content_;
-  std::optional<RecordingWriter> writer_;
-  Counters totals_;
-  u64 problems_ = 0;
 };
 
 int run_stream(const StreamOptions& options) {
@@ -85,16 +31,30 @@ int run_stream(const StreamOptions& options) {
       (void)tcsetattr(fd.get(), TCSANOW, &raw);
     }
   }
-  StreamRecorder recorder(options.out);
+  StreamFeed line;
+  std::unique_ptr<RecordingRun> run;  // as soon as hello has come
   remote::FrameReader frames;
   catch_signals();
   const u64 start = sys::now_ns();
   std::vector<u8> bytes(65536);
   result<void> done;
-  const auto take_all = [&](bool last) {
-    for (remote::Frame frame; done && frames.next(frame, last);) done = recorder.take(frame);
+  Told told;
+  const auto begin = [&]() -> result<void> {
+    auto made = RecordingRun::create(options.out, line.content().clock());
+    if (!made) return tl::unexpected<Error>(made.error());
+    run = std::move(*made);
+    return run->add(line);
   };
-  while (done && !recorder.content().ended() && !asked_to_stop() && (options.duration_ns == 0 || sys::now_ns() - start < options.duration_ns)) {
+  const auto take_all = [&](bool last) {
+    for (remote::Frame frame; done && frames.next(frame, last);) {
+      line.hear(frame);
+      if (run == nullptr && line.content().known()) done = begin();
+      if (run == nullptr || !done) continue;
+      run->poll();
+      told.problems(*run);
+    }
+  };
+  while (done && !(run != nullptr && run->failed()) && !line.content().ended() && !asked_to_stop() && (options.duration_ns == 0 || sys::now_ns() - start < options.duration_ns)) {
     pollfd p{fd.get(), POLLIN, 0};
     if (poll(&p, 1, 50) <= 0) continue;
     const ssize_t n = read(fd.get(), bytes.data(), bytes.size());
@@ -105,20 +65,16 @@ int run_stream(const StreamOptions& options) {
     take_all(false);
   }
   take_all(true);
-  const u64 duration = sys::now_ns() - start;
-  auto finished = recorder.finish(duration);
-  if (!done) return failed(done.error());
-  if (!finished) return failed(finished.error());
+  if (run == nullptr)
+    return failed(done ? refuse(std::errc::no_message, "nothing came that says hello: no writer, another speed, or no stream of ringside").value() : done.error());
+  auto finished = run->finish();
+  told.doubts(*run);
+  if (!finished && !run->failed()) return failed(finished.error());
   if (frames.skipped() != 0 || frames.missing() != 0)
     say(fmt::format("{} bytes belong to no good frame, {} frames did not arrive whole", format_count(frames.skipped()), format_count(frames.missing())));
-  if (recorder.content().restarts() != 0) say(fmt::format("the writer began anew {} times", recorder.content().restarts()));
-  if (!options.quiet) {
-    say(fmt::format("{} events in {} from {} rings; {}", format_count(recorder.totals().read), format_time(static_cast<double>(duration)),
-                    recorder.content().rings().size(), options.out));
-    say(identity(recorder.totals()));
-  }
-  if (recorder.problems() != 0) return exit_failure;
-  return recorder.totals().overrun != 0 && options.fail_on_loss ? exit_loss : exit_ok;
+  if (line.content().restarts() != 0) say(fmt::format("the writer began anew {} times", line.content().restarts()));
+  if (!options.quiet) say_summary(*run, options.out);
+  return done ? exit_code(*run, options.fail_on_loss) : failed(done.error());
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include "analysis/groups.hpp"
 #include "cli/live.hpp"
 #include "cli/table.hpp"
-#include "cli/units.hpp"
+#include "export/units.hpp"
 #include "export/json.hpp"
 
 namespace ringside::cli {

@@ -15,15 +15,16 @@
 #include "analysis/names.hpp"
 #include "analysis/pairs.hpp"
 #include "cli/child.hpp"
-#include "cli/kernel_recorder.hpp"
 #include "cli/options.hpp"
 #include "cli/preload.hpp"
 #include "cli/presets.hpp"
 #include "cli/program.hpp"
 #include "cli/progress.hpp"
-#include "cli/recorder.hpp"
+#include "cli/recording.hpp"
 #include "cli/signals.hpp"
-#include "cli/units.hpp"
+#include "export/units.hpp"
+#include "record/instance_feed.hpp"
+#include "record/kernel_feed.hpp"
 #include "export/text.hpp"
 
 namespace ringside::cli {
@@ -237,7 +238,7 @@ result<void> check_place(const std::string& dir) {
 
 class FlightRecorder {
  public:
-  FlightRecorder(const TriggerOptions& options, Instance& instance, KernelRecorder* kernel) : options_(options), instance_(instance), kernel_(kernel) {}
+  FlightRecorder(const TriggerOptions& options, Instance& instance, KernelFeed* kernel) : options_(options), instance_(instance), kernel_(kernel) {}
 
   result<void> arm() {
     armed_ = sys::now_ns();
@@ -255,17 +256,19 @@ class FlightRecorder {
     const u64 duration = sys::now_ns() - armed_;
     // The watch's own reading of the clock, so that times are the same there and here.
     const ClockInfo& own = instance_.clock();
-    auto writer = RecordingWriter::create(dir, hit.clock.kind == own.kind ? hit.clock : own);
-    if (!writer) return tl::unexpected<Error>(writer.error());
-    writer->meta().start_ns -= std::min(writer->meta().start_ns, duration);
-    writer->meta().command = options_.command;
-    writer->meta().trigger = RecordedTrigger{options_.condition, hit.line, hit.time, hit.latency};
-    Recorder recorder(instance_, std::move(*writer), kernel_);
+    auto made = RecordingRun::create(dir, hit.clock.kind == own.kind ? hit.clock : own);
+    if (!made) return tl::unexpected<Error>(made.error());
+    RecordingRun& run = **made;
+    run.meta().start_ns -= std::min(run.meta().start_ns, duration);
+    run.meta().command = options_.command;
+    run.meta().trigger = RecordedTrigger{options_.condition, hit.line, hit.time, hit.latency};
+    InstanceFeed program(instance_);
+    if (auto added = run.add(program); !added) return added;
     if (kernel_ != nullptr) {
-      if (auto begun = kernel_->begin(recorder.writer()); !begun) return begun;
+      if (auto added = run.add(*kernel_); !added) return added;
     }
-    auto finished = recorder.finish(duration);
-    say_first(recorder.missing().doubts);
+    auto finished = run.finish(duration);
+    Told().doubts(run);
     if (!finished) return finished;
     auto window = window_of(dir, hit);
     if (!window) return tl::unexpected<Error>(window.error());
@@ -276,23 +279,23 @@ class FlightRecorder {
                       w.lost == 0 ? "" : fmt::format("; {} older ones were overwritten or lost", format_count(w.lost)), dir));
     }
     if (w.time) {
-      recorder.writer().meta().trigger->time_ns = *w.time;
-      if (auto saved = recorder.writer().save(); !saved) return saved;
+      run.meta().trigger->time_ns = *w.time;
+      if (auto saved = run.writer().save(); !saved) return saved;
     }
     if (!w.time) say("the event itself is not in the recording: the rings had gone round before they stood still; give them more room with -b");
-    return recorder.missing().proved() ? result<void>() : refuse(std::errc::io_error, dir + " is incomplete");
+    return run.missing().proved() ? result<void>() : refuse(std::errc::io_error, dir + " is incomplete");
   }
 
  private:
   const TriggerOptions& options_;
   Instance& instance_;
-  KernelRecorder* kernel_;
+  KernelFeed* kernel_;
   u64 armed_ = 0;
 };
 
 class Watch {
  public:
-  Watch(const TriggerOptions& options, Trace& trace, Condition& condition, FlightRecorder& recorder, KernelRecorder* kernel)
+  Watch(const TriggerOptions& options, Trace& trace, Condition& condition, FlightRecorder& recorder, KernelFeed* kernel)
       : options_(options), trace_(trace), condition_(condition), recorder_(recorder), kernel_(kernel) {}
 
   // Until the last recording is made, the command ends, the time is up or Ctrl-C.
@@ -313,8 +316,8 @@ class Watch {
       }
       if (ended) return look_at_the_rest(progress);
       if (options_.duration_ns != 0 && now - start >= options_.duration_ns) return look_at_the_rest(progress);
-      if (kernel_ != nullptr && now - learned > learn_every_ns) {
-        kernel_->look_around();
+      if (kernel_ != nullptr && now - learned > KernelFeed::learn_every_ns) {
+        kernel_->learn_names();
         learned = now;
       }
       progress.look([&](double seconds) { return fmt::format("armed; {} events looked at, {} s", format_count(looked_at_), static_cast<u64>(seconds)); });
@@ -397,12 +400,12 @@ class Watch {
   Trace& trace_;
   Condition& condition_;
   FlightRecorder& recorder_;
-  KernelRecorder* kernel_;
+  KernelFeed* kernel_;
   u64 from_ns_ = 0, made_ = 0, lost_ = 0, looked_at_ = 0;
 };
 
 // Which of the kernel's events the condition needs: those that it names, or of all that are recorded those that can meet the filter.
-result<std::vector<std::string>> events_to_watch(const Wanted& wanted, const KernelRecorder* kernel, const std::vector<KernelEvent>& known, bool has_program) {
+result<std::vector<std::string>> events_to_watch(const Wanted& wanted, const KernelFeed* kernel, const std::vector<KernelEvent>& known, bool has_program) {
   std::vector<std::string> watched;
   for (const std::string& glob : wanted.events) {
     if (std::any_of(known.begin(), known.end(), [&](const KernelEvent& e) { return names_event(glob, e.system, e.name); })) watched.push_back(glob);
@@ -469,15 +472,17 @@ int run_trigger(TriggerOptions options) {
   if (!asked && !has_program) return failed(asked.error());
   const std::vector<KernelEvent> known = asked.value_or(std::vector<KernelEvent>{});
   add_systems(wanted.events, known);
-  KernelRecorder::Options kernel_make;
+  KernelFeed::Options kernel_make;
   kernel_make.globs = options.events;
   kernel_make.globs.insert(kernel_make.globs.end(), wanted.events.begin(), wanted.events.end());
   kernel_make.buffer_size = options.buffer_size;
   kernel_make.subbuf_size = static_cast<u32>(options.subbuf_size);
   kernel_make.source.forced = options.source;
-  std::unique_ptr<KernelRecorder> kernel;
+  kernel_make.wake_percent = wake_percent;
+  kernel_make.notice = [](const std::string& sentence) { say(sentence); };
+  std::unique_ptr<KernelFeed> kernel;
   if (asked) {
-    auto created = KernelRecorder::create(kernel_make, instance.clock());
+    auto created = KernelFeed::create(kernel_make, instance.clock());
     if (!created) return failed(created.error());
     kernel = std::move(*created);
   }
@@ -510,10 +515,7 @@ int run_trigger(TriggerOptions options) {
   std::optional<Child> child;
   if (!options.command.empty()) {
     auto started = Child::start(options.command, environment_of(instance, preload, options.libc));
-    if (!started) {
-      failed(started.error());
-      return started.error().code == std::errc::no_such_file_or_directory ? exit_not_found : exit_not_executable;
-    }
+    if (!started) return failed_to_start(started.error());
     child = std::move(*started);
   }
   if (!options.quiet) say(fmt::format("armed: {} events of the kernel in rings of {}{}", kernel != nullptr ? kernel->enabled() : 0, format_size(options.buffer_size),

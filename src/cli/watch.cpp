@@ -19,7 +19,7 @@
 #include "cli/presets.hpp"
 #include "cli/table.hpp"
 #include "cli/terminal.hpp"
-#include "cli/units.hpp"
+#include "export/units.hpp"
 #include "cli/watch_model.hpp"
 #include "cli/watch_screen.hpp"
 #include "export/json.hpp"

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cwchar>
 
-#include "cli/units.hpp"
+#include "export/units.hpp"
 
 namespace ringside::cli {
 namespace {

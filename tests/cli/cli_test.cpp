@@ -237,22 +237,26 @@ TEST_F(Cli, RecordRefusesADirectoryOfOthers) {
   EXPECT_TRUE(fs::exists(dir + "/home/letter"));
 }
 
-// Writes 1,000 events, says so, and waits for a signal.
-const std::string writer = RINGSIDE_BUILD_DIR "/tests/signalled_writer";
+// Begins a program, $w, that writes 1,000 events and waits for a signal; goes on when the recording in `dir` has them.
+std::string writer_into(const std::string& dir) {
+  return RINGSIDE_BUILD_DIR "/tests/signalled_writer & w=$!; until [ $(env -u RINGSIDE_INSTANCE " RINGSIDE_BUILD_DIR "/ringside report " + dir +
+         " 2>/dev/null | wc -l) = 1000 ]; do sleep 0.02; done; ";
+}
 
 TEST_F(Cli, FirstSignalFinishesWhatExists) {
   // A signal to the recorder alone: a command that is not told (INT reaches it from the terminal) goes on to its end.
-  const Outcome o = ringside("record -o r -- sh -c '" + writer + " & w=$!; sleep 0.3; kill -INT $PPID; sleep 0.3; kill $w; wait $w; exit 5'");
+  const Outcome o = ringside("record -o r -- sh -c '" + writer_into("r") + "kill -INT $PPID; sleep 0.3; kill $w; wait $w; exit 5'");
   EXPECT_EQ(o.code, 5) << o.err;
   EXPECT_NE(o.err.find("1,000 events"), std::string::npos) << o.err;
   // One that is asked to end is passed on, and its end is waited for.
-  const Outcome t = ringside("record -o t -- sh -c '" + writer + " & w=$!; trap \"kill $w; wait $w; exit 6\" TERM; sleep 0.3; kill -TERM $PPID; wait $w; exit 5'");
+  const Outcome t = ringside("record -o t -- sh -c '" + writer_into("t") + "trap \"kill $w; wait $w; exit 6\" TERM; kill -TERM $PPID; wait $w; exit 5'");
   EXPECT_EQ(t.code, 6) << t.err;
   EXPECT_NE(t.err.find("1,000 events"), std::string::npos) << t.err;
 }
 
 TEST_F(Cli, SecondSignalLeavesAtOnceAndTheRecordingIsReadable) {
-  const Outcome o = ringside("record -o r -- sh -c '" + writer + " & w=$!; sleep 0.5; kill -INT $PPID; sleep 0.2; kill -INT $PPID; sleep 0.2; kill $w'");
+  // Signals that are on their way at the same time are one: so until it has gone.
+  const Outcome o = ringside("record -o r -- sh -c '" + writer_into("r") + "while kill -INT $PPID; do sleep 0.1; done 2>/dev/null; kill $w'");
   EXPECT_EQ(o.code, 128 + 2) << o.err;
   const Outcome report = ringside("report r");
   EXPECT_EQ(report.code, 0) << report.err;
@@ -260,7 +264,7 @@ TEST_F(Cli, SecondSignalLeavesAtOnceAndTheRecordingIsReadable) {
 }
 
 TEST_F(Cli, KilledRecorderLeavesAReadableRecording) {
-  const Outcome o = ringside("record -o r -- sh -c '" + writer + " & w=$!; sleep 0.5; kill -KILL $PPID; sleep 0.1; kill $w'");
+  const Outcome o = ringside("record -o r -- sh -c '" + writer_into("r") + "kill -KILL $PPID; kill $w'");
   EXPECT_EQ(o.code, 128 + 9);
   const Outcome report = ringside("report r");
   EXPECT_EQ(report.code, 0) << report.err;

@@ -124,7 +124,7 @@ TEST_F(KernelCli, PatternsThatNothingAnswersTo) {
 TEST_F(KernelCli, NothingStaysInTracefs) {
   ASSERT_EQ(ringside("record -e sched:sched_switch -q -- true").code, 0);
   // Killed in the middle: the next run takes its instance away.
-  run("timeout -s KILL 0.5 " RINGSIDE_BUILD_DIR "/ringside record -e sched:sched_switch -a -- sleep 1");
+  run(RINGSIDE_BUILD_DIR "/ringside record -e sched:sched_switch -a -- sh -c 'kill -KILL $PPID; sleep 1'");
   ASSERT_EQ(ringside("record -e sched:sched_switch -q -o again -- true").code, 0);
   for (const auto& entry : fs::directory_iterator(must(tracefs_dir()) + "/instances")) {
     const std::string name = entry.path().filename();
@@ -138,9 +138,9 @@ TEST_F(KernelCli, NothingStaysInTracefs) {
 // A recorder in a PID namespace of its own, where the host's is not to be seen, and which has the number of another one.
 TEST_F(KernelCli, ContainersLeaveEachOtherAlone) {
   const std::string tool = RINGSIDE_BUILD_DIR "/ringside", inside = "unshare -p -f --mount-proc " + tool + " record -e syscalls:sys_enter_getppid -a ";
-  const Outcome o = run(tool + " record -e sched:sched_switch -a -o host -- sleep 6 > host.log 2>&1 & P=$!; at=" + must(tracefs_dir()) +
-                        "/instances/ringside-$P; export RINGSIDE_ROOT=$PWD/root1; for i in $(seq 1000); do grep -sq X $at/events/enable && grep -sq 1 $at/tracing_on && break; sleep 0.01; done; sleep 0.2; " +
-                        inside + "-o one -- sleep 1 & A=$!; export RINGSIDE_ROOT=$PWD/root2; " + inside + "-o two -- sleep 1 & B=$!; wait $A && wait $B && cat $at/tracing_on $at/events/sched/sched_switch/enable; wait $P");
+  const Outcome o = run(tool + " record -e sched:sched_switch -a -o host -- sh -c 'touch begun; until [ -e over ]; do sleep 0.1; done' > host.log 2>&1 & P=$!; at=" + must(tracefs_dir()) +
+                        "/instances/ringside-$P; export RINGSIDE_ROOT=$PWD/root1; until [ -e begun ]; do sleep 0.02; done; " +
+                        inside + "-o one -- sleep 1 & A=$!; export RINGSIDE_ROOT=$PWD/root2; " + inside + "-o two -- sleep 1 & B=$!; wait $A && wait $B && cat $at/tracing_on $at/events/sched/sched_switch/enable; touch over; wait $P");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(o.out, "1\n1\n") << o.err << test::slurp(dir + "/host.log");
 }
@@ -297,9 +297,10 @@ TEST_F(KernelCli, EitherWayGivesEveryEvent) {
 }
 
 TEST_F(KernelCli, StatSaysHowARunningOneReads) {
-  Outcome o = run(RINGSIDE_BUILD_DIR "/ringside record -q --source map -a -e sched:sched_switch -- sleep 1 & me=$!; sleep 0.5; "
+  Outcome o = run(RINGSIDE_BUILD_DIR "/ringside record -q --source map -a -e sched:sched_switch -- sh -c 'touch begun; until [ -e over ]; do sleep 0.02; done' & me=$!; "
+                  "until [ -e begun ]; do sleep 0.02; done; "
                   RINGSIDE_BUILD_DIR "/ringside stat --json ringside-$me; " RINGSIDE_BUILD_DIR "/ringside stat --json ringside.data; "
-                  RINGSIDE_BUILD_DIR "/ringside stat ringside-$me; echo $me; wait");
+                  RINGSIDE_BUILD_DIR "/ringside stat ringside-$me; echo $me; touch over; wait");
   std::istringstream lines(o.out);
   std::string line;
   std::getline(lines, line);

@@ -216,5 +216,20 @@ TEST(KernelFormats, TextsOfTheKernelThatEventsPointTo) {
   EXPECT_EQ(printed(formats, *formats.find(10), {reinterpret_cast<const u8*>(bytes), sizeof bytes}), "Start context switch");
 }
 
+// A kernel lists texts of two characters ("NQ", "CB").  libtraceevent 1.7 reads in front of such a one; the sanitizers watch this.
+TEST(KernelFormats, TextsOfTheKernelMayBeShort) {
+  Formats formats;
+  formats.add_strings("0xffffffff82819ab0 : \"\"\n0xffffffff82819ab4 : \"N\"\n0xffffffff82819ab8 : \"NQ\"\n0xffffffff82819abc : \"End\"\n");
+  ASSERT_TRUE(formats.add(10, "rcu", "rcu_utilization",
+                          "name: rcu_utilization\nID: 10\nformat:\n"
+                          "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
+                          "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
+                          "\tfield:const char * s;\toffset:8;\tsize:8;\tsigned:0;\n\n"
+                          "print fmt: \"%s\", REC->s\n"));
+  const u64 text[2] = {10, 0xffffffff82819abc}, short_text[2] = {10, 0xffffffff82819ab8};
+  EXPECT_EQ(printed(formats, *formats.find(10), {reinterpret_cast<const u8*>(text), sizeof text}), "End");
+  printed(formats, *formats.find(10), {reinterpret_cast<const u8*>(short_text), sizeof short_text});
+}
+
 }  // namespace
 }  // namespace ringside::kernel_formats_test

@@ -1,11 +1,11 @@
-#include "cli/units.hpp"
+#include "export/units.hpp"
 
 #include <fmt/format.h>
 
 #include <cmath>
 #include <cstdlib>
 
-namespace ringside::cli {
+namespace ringside {
 namespace {
 
 struct Number {
@@ -116,4 +116,11 @@ std::string lost_count(const Missing& missing) {
   return missing.count() == 0 ? "perhaps some" : format_count(missing.count()) + " or more";
 }
 
-}  // namespace ringside::cli
+std::string identity(const Counters& c) {
+  return fmt::format("written {} = read {} + in the ring {} + overwritten {}{}; refused {} = ring full {} + nested {}",
+                     format_count(c.written), format_count(c.read), format_count(c.unread), format_count(c.overrun),
+                     adds_up(c) ? "" : " (DOES NOT ADD UP)", format_count(c.dropped + c.commit_overrun),
+                     format_count(c.dropped), format_count(c.commit_overrun));
+}
+
+}  // namespace ringside

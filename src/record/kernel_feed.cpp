@@ -1,4 +1,4 @@
-#include "cli/kernel_recorder.hpp"
+#include "record/kernel_feed.hpp"
 
 #include <poll.h>
 #include <signal.h>
@@ -9,14 +9,13 @@
 #include <set>
 #include <sstream>
 
-#include "cli/options.hpp"
 #include "sys/thread.hpp"
 
-namespace ringside::cli {
+namespace ringside {
 namespace {
 
 constexpr int tick_ms = 100;            // rings that are less full: unfinished sub-buffers are copied event by event
-constexpr size_t most_threads = 65536;  // whose names a flight recorder keeps: it may run for weeks
+constexpr size_t most_names = 65536;  // whose names a flight recorder keeps: it may run for weeks
 
 // "%pS" and its family.
 bool needs_symbols(const std::string& format) {
@@ -32,7 +31,7 @@ bool may_name_kernel(const std::string& glob) {
   return glob.substr(0, glob.find(':')).find_first_not_of("*?") != std::string::npos;
 }
 
-result<std::unique_ptr<KernelRecorder>> KernelRecorder::create(const Options& options, const ClockInfo& clock) {
+result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, const ClockInfo& clock) {
   auto known = kernel_events();
   if (!known) return tl::unexpected<Error>(known.error());
   const auto meant = [&](const std::string& glob) {
@@ -50,25 +49,25 @@ result<std::unique_ptr<KernelRecorder>> KernelRecorder::create(const Options& op
   make.subbuf_size = options.subbuf_size;
   make.overwrite = options.overwrite;
   make.clock = clock.kind;
-  make.buffer_percent = wake_percent;
+  make.buffer_percent = options.wake_percent;
   auto instance = TracefsInstance::create(make);
   if (!instance) return tl::unexpected<Error>(instance.error());
-  std::unique_ptr<KernelRecorder> recorder(new KernelRecorder(std::move(*instance)));
-  TracefsInstance& mine = recorder->instance_;
-  recorder->events_ = kernel_internal_events();
+  std::unique_ptr<KernelFeed> feed(new KernelFeed(std::move(*instance), options, clock));
+  TracefsInstance& mine = feed->instance_;
+  feed->events_ = kernel_internal_events();
   std::set<u16> seen;
   for (const std::string& glob : options.globs) {
     if (!meant(glob)) continue;
     auto enabled = mine.enable(glob, options.filter);
     if (!enabled) return tl::unexpected<Error>(enabled.error());
-    recorder->matched_[glob] = enabled->size();
+    feed->matched_[glob] = enabled->size();
     for (EventInfo& event : *enabled) {
       if (!seen.insert(event.id).second) continue;
-      recorder->needs_symbols_ = recorder->needs_symbols_ || needs_symbols(event.format);
-      recorder->events_.push_back(std::move(event));
+      feed->needs_symbols_ = feed->needs_symbols_ || needs_symbols(event.format);
+      feed->events_.push_back(std::move(event));
     }
   }
-  recorder->enabled_ = seen.size();
+  feed->enabled_ = seen.size();
   for (const i32 pid : options.pids) {
     if (auto done = mine.follow(pid); !done) return tl::unexpected<Error>(done.error());
   }
@@ -76,38 +75,36 @@ result<std::unique_ptr<KernelRecorder>> KernelRecorder::create(const Options& op
   if (options.will_follow) {  // nobody until then: we are ignored
     if (auto done = mine.write("set_event_pid", std::to_string(getpid())); !done) return tl::unexpected<Error>(done.error());
   }
-  recorder->clock_ = clock;
-  recorder->choice_ = options.source;
-  if (auto opened = recorder->open_rings(); !opened) return tl::unexpected<Error>(opened.error());
-  recorder->wake_ = sys::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!recorder->wake_) return fail(errno, "cannot make an eventfd");
-  return recorder;
+  if (auto opened = feed->open_rings(); !opened) return tl::unexpected<Error>(opened.error());
+  feed->wake_ = sys::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!feed->wake_) return fail(errno, "cannot make an eventfd");
+  return feed;
 }
 
-result<void> KernelRecorder::open_rings() {
+result<void> KernelFeed::open_rings() {
   auto rings = open_kernel_rings(instance_.dir(), instance_.cpus(), clock_, choice_);
   if (!rings) return tl::unexpected<Error>(rings.error());
-  if (!rings->notice.empty()) say(rings->notice);
+  if (!rings->notice.empty() && notice_) notice_(rings->notice);
   sources_ = std::move(rings->sources);
   return {};
 }
 
-KernelRecorder::~KernelRecorder() {
+KernelFeed::~KernelFeed() {
   stopping_ = true;
   if (wake_) eventfd_write(wake_.get(), 1);
   if (thread_.joinable()) thread_.join();
   sources_.clear();  // before the instance: while they are open it cannot be removed
-  if (auto gone = instance_.remove(); !gone) say(gone.error().sentence + "; the next recording of the kernel removes it, or: rmdir " + instance_.dir());
+  if (auto gone = instance_.remove(); !gone && notice_)
+    notice_(gone.error().sentence + "; the next recording of the kernel removes it, or: rmdir " + instance_.dir());
 }
 
-result<void> KernelRecorder::arm() {
+result<void> KernelFeed::arm() {
   if (rings_) {
     sources_.clear();
     rings_.reset();
-    problems_.clear();
-    failure_.reset();
+    faults_ = {};
+    books_ = {};
     failed_ = false;
-    recorded_ = bytes_ = lost_ = 0;
     // Whoever opens this file for writing from its beginning empties the rings and their counters.
     if (auto done = instance_.write("trace", ""); !done) return done;
     if (auto opened = open_rings(); !opened) return opened;
@@ -115,33 +112,24 @@ result<void> KernelRecorder::arm() {
   return instance_.tracing(true);
 }
 
-void KernelRecorder::look_around() {
-  if (threads_.size() > most_threads) threads_.clear();
-  learn_names();
-}
-
-result<void> KernelRecorder::begin(RecordingWriter& writer) {
-  rings_.emplace(RecordingWriter::beside(writer));
+result<void> KernelFeed::begin(RecordingRun& run) {
+  rings_.emplace(RecordingWriter::beside(run.writer()));
   for (const auto& source : sources_) {
     const auto size = static_cast<u32>(source->counters().subbuf_size);
     if (auto added = rings_->add_ring(source->name(), size); !added) return added;
     rings_->meta().rings.back().way = to_string(source->way());
   }
-  for (const RecordedRing& ring : rings_->meta().rings) writer.meta().rings.push_back(ring);
+  for (const RecordedRing& ring : rings_->meta().rings) run.meta().rings.push_back(ring);
   if (auto text = sys::read_file(instance_.dir() + "/../../printk_formats")) {
-    if (auto kept = writer.keep("printk_formats", *text); !kept) return kept;
+    if (auto kept = run.writer().keep("printk_formats", *text); !kept) return kept;
   }
-  if (needs_symbols_) {
-    // Without rights it shows zeros, and the addresses stay numbers.
-    if (auto text = sys::read_file("/proc/kallsyms")) {
-      if (auto kept = writer.keep("kallsyms", *text); !kept) return kept;
-    }
-  }
-  return writer.save();
+  if (!needs_symbols_) return {};
+  // Without rights it shows zeros, and the addresses stay numbers.
+  auto text = sys::read_file("/proc/kallsyms");
+  return text ? run.writer().keep("kallsyms", *text) : result<void>();
 }
 
-result<void> KernelRecorder::start(RecordingWriter& writer) {
-  if (auto begun = begin(writer); !begun) return begun;
+result<void> KernelFeed::on() {
   const sigset_t all = sys::sent_signals();  // they are the main thread's
   sigset_t before;
   pthread_sigmask(SIG_BLOCK, &all, &before);
@@ -152,36 +140,20 @@ result<void> KernelRecorder::start(RecordingWriter& writer) {
   return instance_.tracing(true);
 }
 
-// False: this one is finished, or failed.
-bool KernelRecorder::drain(u32 at, u64 budget) {
+// False: this one has ended, or the disk takes no more.
+bool KernelFeed::take(u32 at, u64 most) {
   KernelSource& source = *sources_[at];
-  const u32 number = source.name().ring + RecordingWriter::kernel_rings;
-  for (; budget > 0; --budget) {
-    auto view = source.next();
-    if (view && !*view) return true;
-    result<void> written;
-    if (view) {
-      const RecordedRing& ring = rings_->ring(number);
-      const u64 events = ring.events, bytes = ring.bytes;
-      written = rings_->append(number, **view);
-      events_so_far_.store(events_so_far_.load(std::memory_order_relaxed) + ring.events - events, std::memory_order_relaxed);
-      bytes_so_far_.store(bytes_so_far_.load(std::memory_order_relaxed) + ring.bytes - bytes, std::memory_order_relaxed);
-    }
-    if (view && written) continue;
-    const Error& error = view ? written.error() : view.error();
-    if (!view || error.code == std::errc::bad_message) {
-      problems_.push_back(error.sentence);
-    } else {
-      failure_ = error;
-      failed_ = true;
-    }
-    sources_[at] = nullptr;
-    return false;
-  }
-  return true;
+  const Drained drained = drain(source, *rings_, source.name().ring + RecordingWriter::kernel_rings, most, faults_, books_);
+  events_so_far_.store(books_.events, std::memory_order_relaxed);
+  bytes_so_far_.store(books_.bytes, std::memory_order_relaxed);
+  failed_ = faults_.failure().has_value();
+  if (drained != Drained::ended && !failed_) return true;
+  sources_[at] = nullptr;
+  return false;
 }
 
-void KernelRecorder::learn_names() {
+void KernelFeed::learn_names() {
+  if (!rings_ && threads_.size() > most_names) threads_.clear();
   for (auto& [number, name] : sys::cmdlines_of(sys::read_file(instance_.dir() + "/../../saved_cmdlines"))) {
     if (number <= 0) continue;
     RingName& thread = threads_[number];
@@ -203,18 +175,18 @@ void KernelRecorder::learn_names() {
   }
 }
 
-void KernelRecorder::consume() {
+void KernelFeed::consume() {
   (void)instance_.ignore(sys::gettid());
   std::vector<pollfd> wait{{wake_.get(), POLLIN, 0}};
   for (const auto& source : sources_) wait.push_back({source->fd(), POLLIN, 0});
   u64 learned = sys::now_ns();
   while (!stopping_ && !failed_) {
     ::poll(wait.data(), wait.size(), tick_ms);
-    for (u32 i = 0; i < sources_.size(); ++i) {
+    for (u32 i = 0; i < sources_.size() && !failed_; ++i) {
       // A CPU without a ring: poll() would return at once for its sake, again and again. Its ring may come, so it is asked now and then.
       if ((wait[i + 1].revents & POLLERR) != 0) wait[i + 1].fd = -1;
       // At most a round of the ring: a CPU that is faster than we are must not keep us from the others.
-      if (sources_[i] != nullptr && !drain(i, 1024)) wait[i + 1].fd = -1;
+      if (sources_[i] != nullptr && !take(i, 1024)) wait[i + 1].fd = -1;
     }
     if (const u64 now = sys::now_ns(); now - learned > learn_every_ns) {
       learn_names();
@@ -226,30 +198,46 @@ void KernelRecorder::consume() {
   }
 }
 
-result<void> KernelRecorder::stop(RecordingWriter& writer) {
+bool KernelFeed::poll(RecordingRun& run) {
+  if (!failed_ || !thread_.joinable()) return false;
+  thread_.join();  // it ends by itself then
+  run.faults().full(*faults_.failure());
+  return false;
+}
+
+void KernelFeed::describe(RecordingMeta& meta) {
+  meta.events.insert(meta.events.end(), events_.begin(), events_.end());
+  if (thread_.joinable()) return;  // it learns names
+  std::set<i32> known;
+  for (const RingName& thread : meta.threads) known.insert(thread.tid);
+  for (const auto& [tid, name] : threads_) {
+    if (known.count(tid) == 0) meta.threads.push_back(name);
+  }
+}
+
+Books KernelFeed::close(RecordingRun& run) {
   auto off = instance_.tracing(false);
   stopping_ = true;
   eventfd_write(wake_.get(), 1);
   if (thread_.joinable()) thread_.join();
   for (u32 i = 0; i < sources_.size(); ++i) {
-    if (sources_[i] != nullptr && off && !failed_) drain(i, ~u64{0});
+    if (sources_[i] != nullptr && off && !failed_ && !run.failed()) take(i, ~u64{0});
   }
   learn_names();
   std::vector<Counters> all;
   for (RecordedRing& ring : rings_->meta().rings) {
     if (auto counters = kernel_counters({instance_.dir(), ring.name.ring})) ring.counters = *counters;
     all.push_back(ring.counters);
-    recorded_ += ring.events;
-    bytes_ += ring.bytes;
-    lost_ += failed_ ? ring.lost : ring.counters.overrun;
-    for (RecordedRing& listed : writer.meta().rings) {
+    for (RecordedRing& listed : run.meta().rings) {
       if (listed.name.kernel && listed.name.ring == ring.name.ring) listed = ring;
     }
   }
-  totals_ = sum(all);
-  if (auto closed = rings_->close_files(); !closed) return closed;
-  if (failure_) return tl::unexpected<Error>(*failure_);
-  return off;
+  if (!off) faults_.problem(off.error().sentence);
+  if (auto done = rings_->close_files(); !done) faults_.full(done.error());
+  run.faults().add(faults_);
+  books_.totals = sum(all);
+  books_.complete = true;
+  return books_;
 }
 
-}  // namespace ringside::cli
+}  // namespace ringside

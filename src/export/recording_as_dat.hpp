@@ -2,9 +2,9 @@
 #pragma once
 #include "export/trace_dat.hpp"
 
-namespace ringside::cli {
+namespace ringside {
 
 // only: "kernel" or "program"; empty: what is there.
 result<TraceDatSize> export_recording(const std::string& dir, const std::string& to, const std::string& only);
 
-}  // namespace ringside::cli
+}  // namespace ringside

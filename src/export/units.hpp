@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "source/source.hpp"
+#include "source/books.hpp"
 
-namespace ringside::cli {
+namespace ringside {
 
 // "4096", "64k", "8M", "1G", "1.5G"; also KiB, MB... (all powers of 1024). Nothing when it is no size or above 2^63.
 std::optional<u64> parse_size(std::string_view text);
@@ -23,4 +23,7 @@ std::string format_rate(double per_second, std::string_view unit);  // "1.2M/s",
 // "0", "12", "12 or more", "perhaps some": the one place where it is said that nothing is lost.
 std::string lost_count(const Missing& missing);
 
-}  // namespace ringside::cli
+// The line of a ring's books: "written 12 = read 10 + in the ring 0 + overwritten 2; refused 0 = ring full 0 + nested 0".
+std::string identity(const Counters& c);
+
+}  // namespace ringside

@@ -1,0 +1,44 @@
+#include "cli/recording.hpp"
+
+#include <fmt/format.h>
+
+#include "export/units.hpp"
+
+namespace ringside::cli {
+
+void Told::problems(const RecordingRun& run) {
+  const auto& all = run.faults().problems();
+  for (; problems_ < all.size(); ++problems_) {
+    if (told_.size() < 10 && told_.insert(all[problems_]).second) say(all[problems_]);
+  }
+}
+
+void Told::doubts(const RecordingRun& run) {
+  std::vector<std::string> fresh;
+  for (const std::string& doubt : run.missing().doubts) {
+    if (told_.insert(doubt).second) fresh.push_back(doubt);
+  }
+  say_first(fresh);
+}
+
+void say_summary(const RecordingRun& run, const std::string& where) {
+  say(fmt::format("{} events, {} in {} from {} rings; lost {}; {}", format_count(run.events()), format_size(run.bytes()),
+                  format_time(static_cast<double>(run.duration_ns())), run.rings(), lost_count(run.missing()), where));
+  say(identity(run.totals()));
+  if (const u64 late = run.missing().unrecorded; late != 0)
+    say(format_count(late) + " of the lost events were written to the rings when they could not be recorded any more");
+  if (run.totals().unfinished_bytes != 0)
+    say(format_size(run.totals().unfinished_bytes) + " were reserved and never committed (a writer died or is at it)");
+}
+
+int exit_code(const RecordingRun& run, bool fail_on_loss) {
+  if (!run.missing().proved()) return exit_failure;
+  return fail_on_loss && run.missing().count() != 0 ? exit_loss : exit_ok;
+}
+
+int failed_to_start(const Error& error) {
+  failed(error);
+  return error.code == std::errc::no_such_file_or_directory ? exit_not_found : exit_not_executable;
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,57 @@
+#include "export/recording_as_dat.hpp"
+
+#include <algorithm>
+
+#include "source/recording.hpp"
+
+namespace ringside {
+
+result<TraceDatSize> export_recording(const std::string& dir, const std::string& to, const std::string& only) {
+  auto meta = RecordingMeta::read(dir);
+  if (!meta) return tl::unexpected<Error>(meta.error());
+  auto sources = open_recording(dir, *meta);
+  if (!sources) return tl::unexpected<Error>(sources.error());
+  // A side whose rings held nothing is left out.
+  bool wanted[2] = {only != "kernel", only != "program"};
+  if (only.empty()) {
+    bool any[2] = {false, false};
+    for (const RecordedRing& ring : meta->rings) any[ring.name.kernel] = any[ring.name.kernel] || ring.events != 0 || !meta->complete;
+    if (any[0] != any[1]) std::copy(any, any + 2, wanted);
+  }
+  TraceDat dat;
+  dat.clock = meta->clock;
+  for (EventInfo& e : meta->events) {
+    if (wanted[e.kernel]) dat.events.push_back(std::move(e));
+  }
+  // A number that is not the thread's TID here tells that as well: trace-cmd shows "server-81234(7)-4194305".
+  const auto named = [](const RingName& thread) {
+    const bool plain = thread.elsewhere.tid == 0 || thread.elsewhere.seen_tid(0) == thread.tid;
+    return plain ? thread.task : thread.task + "-" + thread.show_tid();
+  };
+  for (const RingName& thread : meta->threads) dat.tasks[thread.tid] = named(thread);
+  for (const bool kernel : {true, false}) {
+    TraceDatBuffer buffer;
+    buffer.name = kernel ? "kernel" : "program";
+    for (auto& source : *sources) {
+      if (source == nullptr || source->name().kernel != kernel || !wanted[kernel]) continue;
+      if (!kernel && source->name().cpu < 0) dat.tasks.emplace(source->name().tid, named(source->name()));
+      buffer.rings.push_back(std::move(source));
+    }
+    if (!buffer.rings.empty()) dat.buffers.push_back(std::move(buffer));
+  }
+  for (const RingName& thread : meta->threads) {  // a process is known by its first thread
+    RingName first = thread;
+    first.tid = thread.pid;
+    first.task = thread.process;
+    first.elsewhere.tid = thread.elsewhere.pid;
+    first.elsewhere.here_tid = thread.elsewhere.here_pid;
+    dat.tasks.emplace(first.tid, named(first));
+  }
+  if (wanted[true]) {
+    if (auto names = read_kept(dir, "kallsyms")) dat.kallsyms = std::move(*names);
+    if (auto texts = read_kept(dir, "printk_formats")) dat.printk_formats = std::move(*texts);
+  }
+  return write_trace_dat(to, dat);
+}
+
+}  // namespace ringside

@@ -1,0 +1,80 @@
+#include "record/drain.hpp"
+
+namespace ringside {
+namespace {
+
+constexpr size_t most_problems = 100;
+
+}  // namespace
+
+void Faults::problem(std::string sentence) {
+  if (problems_.size() < most_problems)
+    problems_.push_back(std::move(sentence));
+  else
+    ++unnamed_;
+}
+
+void Faults::skipped(u32 ring, const Error& malformed) {
+  Skipped& of_ring = skipped_[ring];
+  if (of_ring.count++ == 0) of_ring.first = malformed.sentence;
+}
+
+void Faults::add(const Faults& other) {
+  for (const std::string& sentence : other.problems_) problem(sentence);
+  unnamed_ += other.unnamed_;
+  for (const auto& [ring, more] : other.skipped_) {
+    Skipped& of_ring = skipped_[ring];
+    if (of_ring.count == 0) of_ring.first = more.first;
+    of_ring.count += more.count;
+  }
+  if (other.failure_) full(*other.failure_);
+}
+
+std::vector<std::string> Faults::doubts() const {
+  std::vector<std::string> all = problems_;
+  if (unnamed_ != 0) all.push_back("and " + std::to_string(unnamed_) + " more problems of that kind");
+  for (const auto& [ring, of_ring] : skipped_)
+    all.push_back(of_ring.first + (of_ring.count == 1 ? "; it was skipped" : "; " + std::to_string(of_ring.count) + " such sub-buffers were skipped"));
+  if (failure_) all.push_back(failure_->sentence + "; the recording ends there");
+  return all;
+}
+
+bool put(const SubBufferView& view, RecordingWriter& writer, u32 ring, Faults& faults, Books& books) {
+  const RecordedRing& recorded = writer.ring(ring);
+  const u64 events = recorded.events, bytes = recorded.bytes, gaps = recorded.lost;
+  const auto written = writer.append(ring, view);
+  books.events += recorded.events - events;
+  books.bytes += recorded.bytes - bytes;
+  books.gaps += recorded.lost - gaps;
+  if (written) return true;
+  const bool malformed = written.error().code == std::errc::bad_message;
+  if (malformed)
+    faults.skipped(ring, written.error());
+  else
+    faults.full(written.error());
+  return malformed;
+}
+
+Drained drain(Source& source, RecordingWriter& writer, u32 ring, u64 most, Faults& faults, Books& books, u64 earlier) {
+  for (; most > 0; --most) {
+    auto view = source.next();
+    if (!view && view.error().code == std::errc::timed_out) {
+      faults.silent(view.error().sentence);
+      return Drained::silent;
+    }
+    if (!view) {
+      faults.problem(view.error().sentence);
+      return Drained::ended;
+    }
+    if (!*view) return Drained::all;
+    (*view)->time -= earlier;
+    if (!put(**view, writer, ring, faults, books)) {
+      source.put_back();
+      return Drained::some;
+    }
+    source.consume();
+  }
+  return Drained::some;
+}
+
+}  // namespace ringside

@@ -1,0 +1,171 @@
+#include "record/instance_feed.hpp"
+
+#include <algorithm>
+
+#include "instance/ring_source.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside {
+namespace {
+
+bool same(const RingName& a, const RingName& b) {
+  return a.pid == b.pid && a.tid == b.tid && a.task == b.task && a.process == b.process;
+}
+
+}  // namespace
+
+InstanceFeed::InstanceFeed(Instance& instance) : instance_(instance) {
+  // Looked at many times a second, so the table itself and not Instance::rings(), which opens every ring for its counters.
+  words_.control = const_cast<InstanceControl*>(&instance.control());
+}
+
+result<void> InstanceFeed::begin(RecordingRun&) {
+  look_for_events();
+  for (const RingInfo& info : instance_.rings()) books_.before += info.counters.read + info.counters.overrun;
+  books_.before += instance_.past().read + instance_.past().overrun;
+  return {};
+}
+
+// Answers whether something of it is new. Its place and its cgroup are found out while it lives, and kept.
+bool InstanceFeed::know(RingName thread) {
+  const auto [at, fresh] = threads_.try_emplace(thread.tid, thread);
+  RingName& known = at->second;
+  if (!fresh && same(known, thread)) return false;
+  instance_.locate(thread);
+  const Elsewhere& e = thread.elsewhere;
+  if (e.tid == 0 || e.here_tid != 0) thread.cgroup = sys::cgroup_of(e.seen_tid(thread.tid));
+  if (thread.cgroup.empty() && (e.tid == 0 || e.here_pid != 0)) thread.cgroup = sys::cgroup_of(e.seen_pid(thread.pid));  // the thread has ended
+  known = std::move(thread);
+  return true;
+}
+
+void InstanceFeed::describe(RecordingMeta& meta) {
+  meta.events.insert(meta.events.end(), events_.begin(), events_.end());
+  for (const RingName& thread : instance_.threads()) know(thread);
+  for (const auto& [tid, name] : threads_) meta.threads.push_back(name);
+}
+
+bool InstanceFeed::look_for_events() {
+  const u64 count = __atomic_load_n(&words_.control->nr_events, __ATOMIC_ACQUIRE);
+  if (count == known_events_ && unnamed_.empty()) return false;
+  known_events_ = count;
+  events_ = instance_.events();
+  unnamed_.clear();
+  for (const EventInfo& e : events_)
+    if (e.format.empty()) unnamed_ = e.system + ":" + e.name;
+  return true;
+}
+
+void InstanceFeed::open(RecordingRun& run, const RingName& name, Ring& ring) {
+  auto source = instance_.source(name.ring);
+  if (!source) {
+    // Its memory may have been given back between the look at the table and now; whatever lasts is told at the end.
+    ring.failed = source.error().code != std::errc::no_such_file_or_directory;
+    if (ring.failed) run.faults().problem(source.error().sentence);
+    return;
+  }
+  // A fresh ring of a CPU is another one; a thread's that gave its memory back may be of other sizes now.
+  RecordingWriter& writer = run.writer();
+  const Counters counters = (*source)->counters();
+  RingName recorded = name;
+  while (writer.has_ring(recorded.ring) && (name.cpu >= 0 || writer.ring(recorded.ring).subbuf_size != counters.subbuf_size)) recorded.ring = most_rings + moved_++;
+  if (!writer.has_ring(recorded.ring)) {
+    if (auto added = writer.add_ring(recorded, static_cast<u32>(counters.subbuf_size)); !added) return run.faults().full(added.error());
+  }
+  ring.as = recorded.ring;
+  ring.round = counters.nr_subbufs;
+  ring.source = std::move(*source);
+}
+
+bool InstanceFeed::look_for_rings(RecordingRun& run) {
+  bool changed = false;
+  const u64 count = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
+  for (u32 number = 0; number < count && !run.failed(); ++number) {
+    const RingEntry& entry = words_.ring(number);
+    const u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
+    if (state_of(state) != RingState::live && state_of(state) != RingState::retired) continue;
+    Ring& ring = rings_[number];
+    if (ring.failed || ring.state == state) continue;
+    RingName name = name_of(number, entry);
+    if (name.cpu >= 0) {
+      // One that was moved aside is read to its end as what it was.
+      if (const Ring& was = rings_[static_cast<u32>(name.cpu)]; state_of(state) == RingState::retired && was.source != nullptr && was.source->name().tid == name.tid) continue;
+      ring.state = state;
+      if (ring.source != nullptr) continue;
+      ring.opened = state;
+      open(run, name, ring);
+      changed = true;
+      continue;
+    }
+    changed = know(name) || changed;
+    name = threads_.at(name.tid);
+    name.ring = number;
+    ring.state = state;
+    if (ring.source == nullptr) open(run, name, ring);  // else the same ring, retired or with its next thread
+  }
+  return changed;
+}
+
+// At most two rounds of the ring: a writer that is faster than we are must not keep us from the others.
+void InstanceFeed::take(RecordingRun& run, u32 number, Ring& ring) {
+  // Asking whether a thread lives costs system calls: only when the table says that something happened, or once in a while.
+  const bool of_cpu = ring.source->name().cpu >= 0;
+  const bool ask = of_cpu || state_of(ring.state) != RingState::live || (polls_ + number) % 32 == 0;
+  const bool ended = ask && ring.source->ended();
+  const Drained drained = run.take(*ring.source, ring.as, 2 * ring.round + 2, books_);
+  ring.failed = drained == Drained::ended;
+  if (ring.failed) ring.source = nullptr;
+  if (drained != Drained::all || !ended) return;
+  run.writer().ring(ring.as).counters = ring.source->counters();
+  if (of_cpu) ring.state = ring.opened;  // a fresh one may stand in its place already
+  ring.source = nullptr;                 // used again? Then its state changes and look_for_rings opens it again.
+  run.writer().release(ring.as);
+}
+
+bool InstanceFeed::poll(RecordingRun& run) {
+  ++polls_;
+  bool changed = look_for_events();
+  if (const u64 threads = instance_.threads_seen(); threads != known_threads_) {
+    known_threads_ = threads;
+    changed = true;
+  }
+  changed = look_for_rings(run) || changed;
+  for (auto& [number, ring] : rings_) {
+    if (ring.source != nullptr && !run.failed()) take(run, number, ring);
+  }
+  return changed;
+}
+
+// A ring that one thread used twice between two looks looks as if nothing had happened.
+void InstanceFeed::take_unnoticed(RecordingRun& run) {
+  for (const RingInfo& info : instance_.rings()) {
+    Ring& ring = rings_[info.name.ring];
+    if (info.counters.unread == 0 || ring.source != nullptr || ring.failed || run.failed()) continue;
+    open(run, info.name, ring);
+    if (ring.source != nullptr) take(run, info.name.ring, ring);
+  }
+}
+
+Books InstanceFeed::close(RecordingRun& run) {
+  take_unnoticed(run);
+  const bool quiet = !instance_.has_writers();
+  if (!unnamed_.empty())
+    run.faults().problem("cannot read the format of " + unnamed_ + " in " + instance_.path() + "/events: its events are recorded, and cannot be shown");
+  std::vector<Counters> all;
+  for (const RingInfo& info : instance_.rings()) {
+    all.push_back(info.counters);
+    if (!info.problem.empty()) books_.doubts.push_back(info.problem);
+    if (!run.failed() && quiet && info.counters.unread != 0)
+      books_.doubts.push_back(std::to_string(info.counters.unread) + " events of ring " + std::to_string(info.name.ring) + " were not read");
+    const u32 as = rings_[info.name.ring].as;
+    if (as == 0 && info.name.ring != 0) continue;  // it was never opened
+    RecordingWriter& writer = run.writer();
+    if (writer.has_ring(as) && (info.name.cpu < 0 || writer.ring(as).name.tid == info.name.tid)) writer.ring(as).counters = info.counters;
+  }
+  all.push_back(counters_of(instance_.past()));
+  books_.totals = sum(all);
+  books_.refused = instance_.refused();
+  return books_;
+}
+
+}  // namespace ringside

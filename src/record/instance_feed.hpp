@@ -1,0 +1,52 @@
+// Consumes an instance's rings into a recording while programs write: rings appear, are retired, reused and given back.
+#pragma once
+#include <map>
+#include <memory>
+#include <set>
+
+#include "instance/instance.hpp"
+#include "instance/layout.hpp"
+#include "record/recording_run.hpp"
+
+namespace ringside {
+
+class InstanceFeed final : public Feed {
+ public:
+  explicit InstanceFeed(Instance& instance);
+  result<void> begin(RecordingRun& run) override;
+  bool poll(RecordingRun& run) override;
+  void describe(RecordingMeta& meta) override;
+  Books close(RecordingRun& run) override;
+  u64 events_so_far() const override { return books_.events; }
+  u64 bytes_so_far() const override { return books_.bytes; }
+
+ private:
+  struct Ring {
+    std::unique_ptr<Source> source;
+    u64 state = 0;   // of its entry in the ring table when it was looked at last
+    u64 opened = 0;  // when it was opened
+    u32 as = 0;      // its number in the recording
+    u64 round = 0;   // sub-buffers
+    bool failed = false;
+  };
+  bool look_for_events();
+  bool look_for_rings(RecordingRun& run);
+  void take_unnoticed(RecordingRun& run);
+  void open(RecordingRun& run, const RingName& name, Ring& ring);
+  void take(RecordingRun& run, u32 number, Ring& ring);
+  bool know(RingName thread);
+
+  Instance& instance_;
+  InstanceWords words_;
+  std::map<u32, Ring> rings_;
+  std::map<i32, RingName> threads_;
+  std::vector<EventInfo> events_;
+  size_t known_events_ = 0;
+  std::string unnamed_;  // an event whose format could not be read so far
+  u64 known_threads_ = 0;
+  u32 moved_ = 0;  // rings of CPUs that took another one's place
+  u64 polls_ = 0;
+  Books books_;
+};
+
+}  // namespace ringside

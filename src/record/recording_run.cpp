@@ -1,0 +1,92 @@
+#include "record/recording_run.hpp"
+
+#include <algorithm>
+
+#include "export/units.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside {
+
+RecordingRun::RecordingRun(RecordingWriter writer) : writer_(std::move(writer)), start_ns_(sys::now_ns()) {}
+
+RecordingRun::~RecordingRun() {
+  if (!finished_) (void)finish();
+}
+
+result<std::unique_ptr<RecordingRun>> RecordingRun::create(const std::string& dir, const ClockInfo& clock) {
+  auto writer = RecordingWriter::create(dir, clock);
+  if (!writer) return tl::unexpected<Error>(writer.error());
+  return std::unique_ptr<RecordingRun>(new RecordingRun(std::move(*writer)));
+}
+
+result<void> RecordingRun::add(Feed& feed) {
+  if (auto begun = feed.begin(*this); !begun) return begun;
+  feeds_.push_back(&feed);
+  describe();
+  return writer_.save();
+}
+
+void RecordingRun::describe() {
+  meta().events.clear();
+  meta().threads.clear();
+  for (Feed* feed : feeds_) feed->describe(meta());
+}
+
+// A program with thousands of threads has a long meta.json: writing it takes at most a twentieth of our time.
+void RecordingRun::save_now_and_then() {
+  const u64 start = sys::now_ns();
+  if (!unsaved_ || start < save_again_ns_) return;
+  describe();
+  if (auto saved = writer_.save(); !saved) faults_.full(saved.error());
+  const u64 end = sys::now_ns();
+  save_again_ns_ = end + 20 * (end - start);
+  unsaved_ = false;
+}
+
+void RecordingRun::poll() {
+  for (Feed* feed : feeds_) {
+    if (!failed()) unsaved_ = feed->poll(*this) || unsaved_;
+  }
+  if (!failed()) save_now_and_then();
+}
+
+u64 RecordingRun::events() const {
+  u64 sum = 0;
+  for (const Feed* feed : feeds_) sum += feed->events_so_far();
+  return sum;
+}
+
+u64 RecordingRun::bytes() const {
+  u64 sum = 0;
+  for (const Feed* feed : feeds_) sum += feed->bytes_so_far();
+  return sum;
+}
+
+result<void> RecordingRun::finish() { return finish(sys::now_ns() - start_ns_); }
+
+result<void> RecordingRun::finish(u64 duration_ns) {
+  if (finished_) return {};
+  finished_ = true;
+  // More than once: a round may find rings, and leave a backlog behind its budget.
+  for (int round = 0; round < 3; ++round) poll();
+  Missing& missing = meta().missing = {};
+  std::vector<Counters> all;
+  for (Feed* feed : feeds_) {
+    const Books books = feed->close(*this);
+    all.push_back(books.totals);
+    missing.gaps += failed() ? books.gaps : std::max(books.gaps, books.totals.overrun);
+    const u64 here = books.before + books.events + std::max(books.gaps, failed() ? 0 : books.totals.overrun);
+    if (failed() || books.complete) missing.unrecorded += books.totals.written - std::min(books.totals.written, here);
+    missing.refused += books.totals.dropped + books.totals.commit_overrun + books.refused;
+    missing.doubts.insert(missing.doubts.end(), books.doubts.begin(), books.doubts.end());
+  }
+  describe();
+  meta().totals = sum(all);
+  const auto of_faults = faults_.doubts();
+  missing.doubts.insert(missing.doubts.end(), of_faults.begin(), of_faults.end());
+  if (!adds_up(totals())) missing.doubts.push_back(identity(totals()));
+  auto finished = writer_.finish(duration_ns);
+  return failed() ? tl::unexpected<Error>(*faults_.failure()) : finished;
+}
+
+}  // namespace ringside

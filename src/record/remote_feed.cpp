@@ -1,0 +1,80 @@
+#include "record/remote_feed.hpp"
+
+#include <algorithm>
+
+namespace ringside {
+
+result<void> RemoteFeed::attach(RecordingRun& run) {
+  auto process = remote::Process::attach(options_.socket, options_.attach);
+  if (!process) return tl::unexpected<Error>(process.error());
+  const remote::Buffer::Options& buffer = options_.attach.buffer;
+  rings_.clear();
+  for (u32 number = 0; number < buffer.rings; ++number) {
+    auto source = (*process)->buffer().source(number);
+    if (!source) return tl::unexpected<Error>(source.error());
+    RingName name = (*source)->name();
+    name.ring = next_++;
+    if (auto added = run.writer().add_ring(name, buffer.subbuf_size); !added) return added;
+    threads_.push_back(name);
+    rings_.push_back({std::move(*source), name.ring});
+  }
+  for (const EventInfo& e : (*process)->events()) {
+    const auto same = std::find_if(events_.begin(), events_.end(), [&](const EventInfo& k) { return k.id == e.id; });
+    if (same == events_.end())
+      events_.push_back(e);
+    else if (same->format != e.format || same->name != e.name)
+      run.faults().problem("event " + std::to_string(e.id) + " was " + same->name + " before and is " + e.name + " now; it is shown as before");
+  }
+  if (auto on = (*process)->enable(true); !on) return on;
+  if (auto polled = (*process)->buffer().poll_every(options_.poll_every); !polled) return polled;
+  process_ = std::move(*process);
+  alive_ = fresh_ = true;
+  return {};
+}
+
+bool RemoteFeed::poll(RecordingRun& run) {
+  if (!attached()) return false;
+  alive_ = false;
+  for (Ring& ring : rings_) {
+    if (ring.failed || run.failed()) continue;
+    const Drained drained = run.take(*ring.source, ring.as, 2 * u64{buffer().plan().nr_pages} + 2, books_);
+    ring.failed = drained == Drained::ended;
+    if (drained != Drained::silent) {
+      silence_.clear();
+    } else if (silence_ != run.faults().silence()) {
+      silence_ = run.faults().silence();
+      if (options_.notice) options_.notice(silence_);
+    }
+    alive_ = alive_ || (!ring.failed && !(drained == Drained::all && ring.source->ended()));
+  }
+  return std::exchange(fresh_, false);
+}
+
+void RemoteFeed::describe(RecordingMeta& meta) {
+  meta.events.insert(meta.events.end(), events_.begin(), events_.end());
+  meta.threads.insert(meta.threads.end(), threads_.begin(), threads_.end());
+}
+
+void RemoteFeed::end_life(RecordingRun& run) {
+  if (!attached()) return;
+  for (const Ring& ring : rings_) {
+    const Counters counters = run.writer().ring(ring.as).counters = ring.source->counters();
+    all_.push_back(counters);
+    run.writer().release(ring.as);
+  }
+  rings_.clear();
+  process_ = nullptr;
+  ++lives_;
+}
+
+Books RemoteFeed::close(RecordingRun& run) {
+  if (attached()) {
+    if (auto off = process_->enable(false); !off && !buffer().is_gone()) run.faults().problem(off.error().sentence);
+    for (int round = 0; round < 3 && !run.failed(); ++round) (void)poll(run);
+    end_life(run);
+  }
+  books_.totals = sum(all_);
+  return books_;
+}
+
+}  // namespace ringside

@@ -1,0 +1,56 @@
+// An external writer that listens at a socket, through all its lives: each brings rings of its own into the recording.
+#pragma once
+#include <chrono>
+#include <functional>
+#include <memory>
+
+#include "record/recording_run.hpp"
+#include "remote/process.hpp"
+
+namespace ringside {
+
+class RemoteFeed final : public Feed {
+ public:
+  struct Options {
+    std::string socket;
+    remote::Process::Options attach;
+    std::chrono::nanoseconds poll_every{20'000'000};
+    std::function<void(const std::string&)> notice;  // of a writer that does not answer, and may yet
+  };
+  explicit RemoteFeed(Options options) : options_(std::move(options)) {}
+
+  // The run has this feed.
+  result<void> attach(RecordingRun& run);
+  bool attached() const { return process_ != nullptr; }
+  bool alive() const { return alive_; }  // as of the last poll(): the writer is there, or something of it is left
+  remote::Buffer& buffer() { return process_->buffer(); }
+  void end_life(RecordingRun& run);  // with its closing counters
+  u64 lives() const { return lives_; }
+
+  result<void> begin(RecordingRun&) override { return {}; }
+  bool poll(RecordingRun& run) override;
+  void describe(RecordingMeta& meta) override;
+  Books close(RecordingRun& run) override;
+  u64 events_so_far() const override { return books_.events; }
+  u64 bytes_so_far() const override { return books_.bytes; }
+
+ private:
+  struct Ring {
+    std::unique_ptr<Source> source;
+    u32 as = 0;  // its number in the recording
+    bool failed = false;
+  };
+  Options options_;
+  std::unique_ptr<remote::Process> process_;
+  std::vector<Ring> rings_;  // of this life
+  std::string silence_;      // what it was last said to be silent with
+  bool alive_ = false, fresh_ = false;
+  u32 next_ = 0;
+  u64 lives_ = 0;
+  std::vector<EventInfo> events_;
+  std::vector<RingName> threads_;
+  std::vector<Counters> all_;
+  Books books_;
+};
+
+}  // namespace ringside

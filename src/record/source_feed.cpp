@@ -1,0 +1,47 @@
+#include "record/source_feed.hpp"
+
+namespace ringside {
+
+void SourceFeed::add(Ring ring, std::vector<std::string> doubts) {
+  rings_.push_back({std::move(ring)});
+  books_.doubts.insert(books_.doubts.end(), std::make_move_iterator(doubts.begin()), std::make_move_iterator(doubts.end()));
+}
+
+Counters SourceFeed::counters() const {
+  std::vector<Counters> all;
+  for (const Taken& ring : rings_) all.push_back(ring.source->counters());
+  return sum(all);
+}
+
+result<void> SourceFeed::begin(RecordingRun& run) {
+  u32 other = 1U << 16;
+  for (Taken& ring : rings_) {
+    while (run.writer().has_ring(ring.name.ring)) ring.name.ring = other++;
+    if (auto added = run.writer().add_ring(ring.name, static_cast<u32>(ring.source->counters().subbuf_size)); !added) return added;
+  }
+  return {};
+}
+
+bool SourceFeed::poll(RecordingRun& run) {
+  ended_ = true;
+  for (Taken& ring : rings_) {
+    if (ring.failed || run.failed()) continue;
+    const Drained drained = run.take(*ring.source, ring.name.ring, 2 * ring.source->counters().nr_subbufs + 2, books_, ring.earlier);
+    ring.failed = drained == Drained::ended;
+    ended_ = ended_ && (ring.failed || (drained == Drained::all && ring.source->ended()));
+  }
+  return false;
+}
+
+void SourceFeed::describe(RecordingMeta& meta) {
+  meta.events.insert(meta.events.end(), events_.begin(), events_.end());
+  meta.threads.insert(meta.threads.end(), threads_.begin(), threads_.end());
+}
+
+Books SourceFeed::close(RecordingRun& run) {
+  for (const Taken& ring : rings_) run.writer().ring(ring.name.ring).counters = ring.source->counters();
+  books_.totals = counters();
+  return books_;
+}
+
+}  // namespace ringside

@@ -1,0 +1,41 @@
+// Sources that are all there from the beginning: a guest's ring, the rings of a memory dump.
+#pragma once
+#include <memory>
+
+#include "record/recording_run.hpp"
+
+namespace ringside {
+
+class SourceFeed final : public Feed {
+ public:
+  struct Ring {
+    std::unique_ptr<Source> source;
+    RingName name;     // in the recording; a number that is taken there is replaced
+    u64 earlier = 0;   // ticks that its clock is ahead of the recording's
+  };
+  explicit SourceFeed(std::vector<EventInfo> events, std::vector<RingName> threads = {}) : events_(std::move(events)), threads_(std::move(threads)) {}
+  // Before the run gets this feed.
+  void add(Ring ring, std::vector<std::string> doubts = {});
+
+  bool ended() const { return ended_; }  // nothing more can come; known after poll()
+  Counters counters() const;             // of all its rings, now
+
+  result<void> begin(RecordingRun& run) override;
+  bool poll(RecordingRun& run) override;
+  void describe(RecordingMeta& meta) override;
+  Books close(RecordingRun& run) override;
+  u64 events_so_far() const override { return books_.events; }
+  u64 bytes_so_far() const override { return books_.bytes; }
+
+ private:
+  struct Taken : Ring {
+    bool failed = false;
+  };
+  std::vector<EventInfo> events_;
+  std::vector<RingName> threads_;
+  std::vector<Taken> rings_;
+  bool ended_ = false;
+  Books books_;
+};
+
+}  // namespace ringside

@@ -1,0 +1,45 @@
+#include "record/stream_feed.hpp"
+
+namespace ringside {
+
+void StreamFeed::hear(const remote::Frame& frame) {
+  auto view = content_.take(frame);
+  ring_ = frame.head.ring;
+  view_ = view ? *view : std::nullopt;
+  if (!view) unheard_.problem(view.error().sentence);
+}
+
+result<void> StreamFeed::begin(RecordingRun& run) {
+  run.meta().boot.clear();  // another machine's clock
+  return {};
+}
+
+bool StreamFeed::poll(RecordingRun& run) {
+  run.faults().add(std::exchange(unheard_, {}));
+  bool fresh = std::exchange(known_events_, content_.events().size()) != content_.events().size();
+  if (!view_) return fresh;
+  if (!run.writer().has_ring(ring_)) {
+    if (auto added = run.writer().add_ring(RingName{ring_, 0, 0, "", ""}, content_.subbuf_size()); !added) {
+      run.faults().full(added.error());
+      return fresh;
+    }
+    fresh = true;
+  }
+  put(*view_, run.writer(), ring_, run.faults(), books_);
+  view_.reset();
+  return fresh;
+}
+
+void StreamFeed::describe(RecordingMeta& meta) { meta.events.insert(meta.events.end(), content_.events().begin(), content_.events().end()); }
+
+Books StreamFeed::close(RecordingRun& run) {
+  std::vector<Counters> all;
+  for (const auto& [number, ring] : content_.rings()) {
+    all.push_back(ring.counters);
+    if (run.writer().has_ring(number)) run.writer().ring(number).counters = ring.counters;
+  }
+  books_.totals = sum(all);
+  return books_;
+}
+
+}  // namespace ringside

@@ -1,0 +1,30 @@
+// Sub-buffers that come over a line (remote/stream.hpp), a frame at a time: hear() it, then poll the run.
+#pragma once
+#include "record/recording_run.hpp"
+#include "remote/stream.hpp"
+
+namespace ringside {
+
+class StreamFeed final : public Feed {
+ public:
+  void hear(const remote::Frame& frame);  // its bytes stay until the next one
+  // Its content().known() before there can be a run: hello tells the clock.
+  const remote::StreamContent& content() const { return content_; }
+
+  result<void> begin(RecordingRun& run) override;
+  bool poll(RecordingRun& run) override;
+  void describe(RecordingMeta& meta) override;
+  Books close(RecordingRun& run) override;
+  u64 events_so_far() const override { return books_.events; }
+  u64 bytes_so_far() const override { return books_.bytes; }
+
+ private:
+  remote::StreamContent content_;
+  u32 ring_ = 0;
+  std::optional<SubBufferView> view_;  // of that ring, not recorded yet
+  size_t known_events_ = 0;
+  Faults unheard_;  // until there is a run
+  Books books_;
+};
+
+}  // namespace ringside

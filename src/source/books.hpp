@@ -1,0 +1,15 @@
+// Adding up counters, and what must hold of them.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "source/source.hpp"
+
+namespace ringside {
+
+// The sum over rings.
+Counters sum(const std::vector<Counters>& all);
+// written = read + unread + overrun
+bool adds_up(const Counters& c);
+
+}  // namespace ringside
