@@ -96,7 +96,7 @@ std::optional<Shares> one_storm(u64 calls, const std::string& dir, std::string& 
   options.subbuf_size = subbuf_size;
   options.buffer_percent = 25;
   auto instance = TracefsInstance::create(options);
-  if (!instance || !instance->enable("syscalls:sys_enter_getppid") || !instance->tracing(true)) {
+  if (!instance || !instance->enable(EventPattern("syscalls:sys_enter_getppid")) || !instance->tracing(true)) {
     why = "no tracefs instance";
     return std::nullopt;
   }

@@ -23,7 +23,7 @@ Column::Access Column::lower(const EventType* type, Kind& kind) const {
   Access access;
   access.type = type;
   access.op = Op::absent;
-  if (type != nullptr && !event_.empty() && !event_matches(event_, *type)) return access;
+  if (type != nullptr && !event_.empty() && !matches(events_, *type)) return access;
   if (type == nullptr && !event_.empty()) return access;
   if (const Field* field = type != nullptr && !is_which_event() ? type->field(name_) : nullptr; field != nullptr) {
     access.field = field;
@@ -71,6 +71,7 @@ result<Column> Column::compile(std::string_view text, const Formats& formats, co
   const auto wrong = [&](const std::string& why) { return refuse(std::errc::invalid_argument, in_quotes(text) + ": " + why); };
   if (const size_t slash = text.rfind('/'); slash != std::string_view::npos) {
     c.event_ = text.substr(0, slash);
+    c.events_ = patterns_or_none(c.event_);
     text.remove_prefix(slash + 1);
   }
   std::string_view modifier;
@@ -84,7 +85,7 @@ result<Column> Column::compile(std::string_view text, const Formats& formats, co
   bool any_event = c.event_.empty(), found = false, array = false;
   std::string fields;
   for (const auto& type : formats.all()) {
-    if (!c.event_.empty() && !event_matches(c.event_, *type)) continue;
+    if (!c.event_.empty() && !matches(c.events_, *type)) continue;
     any_event = true;
     if (const Field* field = c.is_which_event() ? nullptr : type->field(text); field != nullptr) {
       Kind kind = Kind::whole;
@@ -112,7 +113,7 @@ result<Column> Column::compile(std::string_view text, const Formats& formats, co
     Kind kind = Kind::whole;
     const EventType* any = nullptr;
     for (const auto& type : formats.all()) {
-      if (c.event_.empty() || event_matches(c.event_, *type)) any = type.get();
+      if (c.event_.empty() || matches(c.events_, *type)) any = type.get();
     }
     if (const Op op = c.lower(any, kind).op; op == Op::absent && c.name_ != "system")
       return wrong(in_quotes(c.name_) + " is for filters only");

@@ -31,6 +31,7 @@
 #include "analysis/texts.hpp"
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
+#include "schema/event_pattern.hpp"
 #include "timeline/merge.hpp"
 
 namespace ringside {
@@ -121,6 +122,7 @@ class Column {
   const Formats* formats_ = nullptr;
   const Tasks* tasks_ = nullptr;
   std::string text_, event_, name_;  // as written; EVENT; NAME
+  EventPatterns events_;             // of EVENT
   Kind kind_ = Kind::whole;
   Unit unit_ = Unit::none;
   Modifier modifier_ = Modifier::none;

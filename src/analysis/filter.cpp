@@ -7,7 +7,7 @@
 #include <limits>
 #include <optional>
 
-#include "analysis/glob.hpp"
+#include "schema/glob.hpp"
 #include "analysis/names.hpp"
 
 namespace ringside {

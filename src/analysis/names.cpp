@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "analysis/glob.hpp"
-
 namespace ringside {
 namespace {
 
@@ -66,14 +64,9 @@ std::string event_list(const Formats& formats) {
   return out.empty() ? "none" : out + (n > 20 ? ", ..." : "");
 }
 
-bool event_matches(std::string_view glob, const EventType& type) {
-  for (size_t at = 0; at <= glob.size();) {
-    const size_t end = std::min(glob.find(',', at), glob.size());
-    const std::string_view one = glob.substr(at, end - at);
-    if (glob_matches(one, one.find(':') != std::string_view::npos ? type.full : type.name) || one == type.system) return true;
-    at = end + 1;
-  }
-  return false;
+EventPatterns patterns_or_none(std::string_view text) {
+  auto parsed = EventPatterns::parse(text);
+  return parsed ? std::move(*parsed) : EventPatterns();
 }
 
 }  // namespace ringside

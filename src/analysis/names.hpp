@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "decode/formats.hpp"
+#include "schema/event_pattern.hpp"
 
 namespace ringside {
 
@@ -19,7 +20,8 @@ std::string in_quotes(std::string_view text);
 // "sched:sched_switch, irq:irq_handler_entry, ...": the first twenty; "none".
 std::string event_list(const Formats& formats);
 
-// Whether a glob over SYSTEM:EVENT, over an event's name, or a system's name means this event; or one of several, with commas.
-bool event_matches(std::string_view glob, const EventType& type);
+// A pattern's text as somebody gave it, where nothing else tells that it is none: that matches nothing.
+EventPatterns patterns_or_none(std::string_view text);
+inline bool matches(const EventPatterns& patterns, const EventType& type) { return patterns.matches(type.system, type.name); }
 
 }  // namespace ringside

@@ -29,13 +29,13 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-bool any_has(const Formats& formats, std::string_view events, std::string_view field) {
+bool any_has(const Formats& formats, const EventPatterns& events, std::string_view field) {
   return std::any_of(formats.all().begin(), formats.all().end(),
-                     [&](const auto& type) { return event_matches(events, *type) && type->field(field) != nullptr; });
+                     [&](const auto& type) { return matches(events, *type) && type->field(field) != nullptr; });
 }
 
-bool any_matches(const Formats& formats, std::string_view events) {
-  return std::any_of(formats.all().begin(), formats.all().end(), [&](const auto& type) { return event_matches(events, *type); });
+bool any_matches(const Formats& formats, const EventPatterns& events) {
+  return std::any_of(formats.all().begin(), formats.all().end(), [&](const auto& type) { return matches(events, *type); });
 }
 
 // A column of these events, unless it says itself of which.
@@ -67,19 +67,22 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
   formats_ = &formats;
   std::random_device random;
   seed_ = u64{random()} << 32 | random();
-  const auto side = [&](const std::string& text, std::string& events, std::optional<Filter>& condition) -> result<void> {
+  const auto side = [&](const std::string& text, std::string& events, EventPatterns& patterns, std::optional<Filter>& condition) -> result<void> {
     std::string test;
     std::tie(events, test) = split(text);
     if (events.empty()) return refuse(std::errc::invalid_argument, "a pair needs a start and an end: SYSTEM:EVENT, or \"SYSTEM:EVENT if CONDITION\"");
-    if (!any_matches(formats, events)) return refuse(std::errc::no_such_file_or_directory, "no event here matches " + in_quotes(events) + "; there are " + event_list(formats));
+    auto parsed = EventPatterns::parse(events);
+    if (!parsed) return tl::unexpected<Error>(parsed.error());
+    patterns = std::move(*parsed);
+    if (!any_matches(formats, patterns)) return refuse(std::errc::no_such_file_or_directory, "no event here matches " + in_quotes(events) + "; there are " + event_list(formats));
     if (test.empty()) return {};
     auto filter = Filter::compile(test, formats, tasks);
     if (!filter) return tl::unexpected<Error>(filter.error());
     condition = std::move(*filter);
     return {};
   };
-  if (auto done = side(options_.start, start_events_, start_if_); !done) return done;
-  if (auto done = side(options_.end, end_events_, end_if_); !done) return done;
+  if (auto done = side(options_.start, start_events_, starts_, start_if_); !done) return done;
+  if (auto done = side(options_.end, end_events_, ends_, end_if_); !done) return done;
   if (options_.keys.empty()) options_.keys.push_back({"common_pid", "common_pid"});
   if (options_.keys.size() > most_keys) return refuse(std::errc::invalid_argument, "a pair has at most " + std::to_string(most_keys) + " keys in common");
   for (const Key& key : options_.keys) {
@@ -92,10 +95,10 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
     start_keys_.push_back(std::move(*start));
     end_keys_.push_back(std::move(*end));
     const auto is = [&](std::initializer_list<std::string_view> names) {
-      const auto named = [&](const std::string& events, const std::string& name) {
+      const auto named = [&](const EventPatterns& events, const std::string& name) {
         return std::find(names.begin(), names.end(), name) != names.end() && !any_has(formats, events, name);
       };
-      return named(start_events_, key.start) && named(end_events_, key.end);
+      return named(starts_, key.start) && named(ends_, key.end);
     };
     by_cpu_ = by_cpu_ || is({"cpu", "CPU", "ring"});
     by_thread_ = by_thread_ || is({"common_pid", "thread", "tid", "pid"});
@@ -110,11 +113,11 @@ result<void> Pairs::compile_by(const Formats& formats, const Tasks& tasks) {
   std::string name = slash == std::string::npos ? by : by.substr(slash + 1);
   const std::string field = name.substr(0, name.find('.'));
   if (event.empty())
-    by_start_ = !any_has(formats, end_events_, field) && any_has(formats, start_events_, field);
+    by_start_ = !any_has(formats, ends_, field) && any_has(formats, starts_, field);
   else if (event == "start" || event == "end")
     by_start_ = event == "start";
   else
-    by_start_ = std::none_of(formats.all().begin(), formats.all().end(), [&](const auto& type) { return event_matches(event, *type) && is_end(*type); });
+    by_start_ = std::none_of(formats.all().begin(), formats.all().end(), [&, of = patterns_or_none(event)](const auto& type) { return matches(of, *type) && is_end(*type); });
   if (!event.empty() && event != "start" && event != "end") name = by;
   auto column = column_of(by_start_ ? start_events_ : end_events_, name, formats, tasks);
   if (!column) return tl::unexpected<Error>(column.error());
@@ -122,8 +125,8 @@ result<void> Pairs::compile_by(const Formats& formats, const Tasks& tasks) {
   return {};
 }
 
-bool Pairs::is_start(const EventType& type) const { return event_matches(start_events_, type); }
-bool Pairs::is_end(const EventType& type) const { return event_matches(end_events_, type); }
+bool Pairs::is_start(const EventType& type) const { return matches(starts_, type); }
+bool Pairs::is_end(const EventType& type) const { return matches(ends_, type); }
 
 void Pairs::find(u32 id, Role& role) const {
   const EventType* const type = formats_->find(id);

@@ -197,6 +197,7 @@ class Pairs {
   Options options_;
   const Formats* formats_ = nullptr;
   std::string start_events_, end_events_;
+  EventPatterns starts_, ends_;
   std::optional<Filter> start_if_, end_if_;
   std::vector<Column> start_keys_, end_keys_;
   std::optional<Column> by_;

@@ -91,7 +91,7 @@ int run_guest(const GuestOptions& options) {
   std::unique_ptr<KernelFeed> kernel;
   if (!options.events.empty()) {
     KernelFeed::Options of_kernel;
-    of_kernel.globs = options.events;
+    of_kernel.events = parse_events(options.events);
     of_kernel.buffer_size = options.buffer_size;
     of_kernel.subbuf_size = static_cast<u32>(options.subbuf_size);
     of_kernel.wake_percent = wake_percent;

@@ -32,7 +32,7 @@ struct LatencyOptions {
 struct Job {
   Pairs::Options pairs;
   std::vector<std::string> where;
-  std::vector<std::string> globs;  // the events' patterns
+  std::vector<std::string> events;  // lists of patterns
 };
 
 // START_EVENT,START_MATCH[,START_PID]/END_EVENT,END_MATCH[,FLAGS], as trace-cmd profile has it.
@@ -88,7 +88,7 @@ Job job_of(const LatencyOptions& options) {
   pairs.context = options.context;
   pairs.first = options.first;
   pairs.sure = options.sure;
-  job.globs = events_of(pairs);
+  job.events = events_of(pairs);
   return job;
 }
 
@@ -96,20 +96,14 @@ Job job_of(const LatencyOptions& options) {
 result<RunOptions> where(const Job& job, RunOptions run) {
   run.where = job.where;
   if (!run.where.empty()) return run;
-  std::vector<std::string> globs = job.globs;
-  globs.insert(globs.end(), run.events.begin(), run.events.end());
+  std::vector<std::string> lists = job.events;
+  lists.insert(lists.end(), run.events.begin(), run.events.end());
+  const EventPatterns patterns = parse_events(lists);
   const auto all = kernel_events();
-  const auto is_kernels = [&](std::string& glob) {
-    const auto has = [&](const std::string& g) { return std::any_of(all->begin(), all->end(), [&](const KernelEvent& e) { return names_event(g, e.system, e.name); }); };
-    if (has(glob)) return true;
-    if (glob.find(':') != std::string::npos || !has("*:" + glob)) return false;
-    glob = "*:" + glob;
-    return true;
-  };
-  const bool of_libc = std::any_of(globs.begin(), globs.end(), [](const std::string& g) { return g.rfind("libc:", 0) == 0; });
+  const bool of_libc = std::any_of(patterns.begin(), patterns.end(), [](const EventPattern& p) { return p.text().rfind("libc:", 0) == 0; });
   if (!all && !of_libc) return tl::unexpected<Error>(all.error());
-  if (of_libc || std::count_if(globs.begin(), globs.end(), is_kernels) == 0) return run;
-  run.events = globs;
+  if (of_libc || std::none_of(patterns.begin(), patterns.end(), [&](const EventPattern& p) { return means_kernel(p, *all); })) return run;
+  run.events = lists;
   return run;
 }
 

@@ -68,15 +68,12 @@ int list_matching(const ListOptions& options) {
     table.row({e.system + ":" + e.name, std::to_string(e.id), fields});
     all.push_back({{"system", e.system}, {"name", e.name}, {"id", e.id}, {"kernel", e.kernel}, {"fields", fields}});
   };
-  const auto wanted = [&](const std::string& system, const std::string& name) {
-    return std::any_of(options.events.begin(), options.events.end(),
-                       [&](const std::string& glob) { return names_event(glob, system, name); });
-  };
+  const EventPatterns wanted = parse_events(options.events);
   for (const EventInfo& e : known) {
-    if (wanted(e.system, e.name)) add(e);
+    if (wanted.matches(e.system, e.name)) add(e);
   }
   for (const KernelEvent& e : kernel ? *kernel : std::vector<KernelEvent>{}) {
-    if (!wanted(e.system, e.name)) continue;
+    if (!wanted.matches(e.system, e.name)) continue;
     auto info = kernel_event(e);
     if (!info) return failed(info.error());
     add(*info);

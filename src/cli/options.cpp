@@ -19,15 +19,18 @@ void add_source(CLI::App& app, std::optional<KernelWay>& forced) {
       ->type_name("WAY");
 }
 
+EventPatterns parse_events(const std::vector<std::string>& lists) {
+  auto parsed = EventPatterns::parse(lists);
+  if (!parsed) throw UsageError{parsed.error().sentence};
+  return std::move(*parsed);
+}
+
 bool EventFilter::wants(u32 id, const Formats& formats) {
-  if (globs_.empty()) return true;
+  if (patterns_.empty()) return true;
   if (id >= known_.size()) known_.resize(formats.numbers());
   if (known_[id] == 0) {
     const EventType* type = formats.find(id);
-    known_[id] = 1;
-    for (const std::string& glob : globs_) {
-      if (type != nullptr && event_matches(glob, *type)) known_[id] = 2;
-    }
+    known_[id] = type != nullptr && matches(patterns_, *type) ? 2 : 1;
   }
   return known_[id] == 2;
 }

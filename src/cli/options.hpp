@@ -12,15 +12,18 @@ namespace ringside::cli {
 // --source auto|map|read
 void add_source(CLI::App& app, std::optional<KernelWay>& forced);
 
-// Globs over "system:event" or the event's name alone. No patterns: everything.
+// The patterns of -e. A UsageError unless they are some.
+EventPatterns parse_events(const std::vector<std::string>& lists);
+
+// No patterns: everything.
 class EventFilter {
  public:
-  explicit EventFilter(std::vector<std::string> globs) : globs_(std::move(globs)), known_() {}
+  explicit EventFilter(const std::vector<std::string>& lists) : patterns_(parse_events(lists)) {}
   bool wants(u32 id, const Formats& formats);
 
  private:
-  std::vector<std::string> globs_;
-  std::vector<u8> known_;  // 0: not asked yet, 1: no, 2: yes
+  EventPatterns patterns_;
+  std::vector<u8> known_{};  // 0: not asked yet, 1: no, 2: yes
 };
 
 // --filter TEXT

@@ -70,12 +70,6 @@ Pairs::Options pair_of(const std::vector<std::string>& latency, const std::strin
   return pair;
 }
 
-std::vector<std::string> events_of(const Pairs::Options& pair) {
-  std::vector<std::string> globs;
-  for (const std::string* side : {&pair.start, &pair.end}) {
-    for (std::string& glob : split_at(Pairs::split(*side).first, ',')) globs.push_back(std::move(glob));
-  }
-  return globs;
-}
+std::vector<std::string> events_of(const Pairs::Options& pair) { return {Pairs::split(pair.start).first, Pairs::split(pair.end).first}; }
 
 }  // namespace ringside::cli

@@ -22,7 +22,7 @@ std::vector<Pairs::Key> parse_keys(const std::string& text);
 // --latency START END, or --latency NAME; and --key, if that is not empty. A UsageError if they are none.
 Pairs::Options pair_of(const std::vector<std::string>& latency, const std::string& keys);
 
-// The events of both sides, as globs.
+// The events of both sides: lists of patterns.
 std::vector<std::string> events_of(const Pairs::Options& pair);
 
 }  // namespace ringside::cli

@@ -1,6 +1,5 @@
 // ringside record: an instance of its own (or one that exists), a command traced into it, all rings consumed live into DIR.
 #include <fmt/format.h>
-#include <fnmatch.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,6 +39,7 @@ struct RecordOptions {
 constexpr auto tick = std::chrono::milliseconds(20);  // a short command's end is noticed this late
 
 void check(const RecordOptions& options) {
+  (void)parse_events(options.events);
   if (!options.libc.empty()) check_libc(options.libc);
   if (!options.libc.empty() && options.command.empty()) throw UsageError{"--libc needs a command to preload into: -- CMD..."};
   if (options.command.empty() && options.instance.empty() && options.events.empty())
@@ -50,20 +50,19 @@ void check(const RecordOptions& options) {
     throw UsageError{"--buffer-size must hold at least two sub-buffers of " + format_size(options.subbuf_size)};
 }
 
-bool names_event_of_kernel(const std::string& glob) {
+bool means_kernel(const EventPattern& pattern) {
   static const std::vector<KernelEvent> all = kernel_events().value_or(std::vector<KernelEvent>{});
-  return may_name_kernel(glob) &&
-         std::any_of(all.begin(), all.end(), [&](const KernelEvent& e) { return names_event(glob, e.system, e.name); });
+  return ringside::means_kernel(pattern, all);
 }
 
 // What -e leaves of the program's events: all, unless a pattern means them and not the kernel's; what --libc asks for stays, unless
 // a pattern chooses among it.
 std::vector<std::string> events_of_program(const RecordOptions& options) {
-  const auto& globs = options.events;
-  if (std::all_of(globs.begin(), globs.end(), names_event_of_kernel)) return {"*:*"};
-  std::vector<std::string> wanted = globs;
-  const auto chooses = [](const std::string& glob) { return fnmatch(glob.substr(0, glob.find(':')).c_str(), "libc", 0) == 0; };
-  if (!options.libc.empty() && std::none_of(globs.begin(), globs.end(), chooses)) wanted.push_back("libc:*");
+  const EventPatterns patterns = parse_events(options.events);
+  if (std::all_of(patterns.begin(), patterns.end(), means_kernel)) return {"*:*"};
+  std::vector<std::string> wanted = options.events;
+  const auto chooses = [](const EventPattern& pattern) { return pattern.chooses_among("libc"); };
+  if (!options.libc.empty() && std::none_of(patterns.begin(), patterns.end(), chooses)) wanted.push_back("libc:*");
   return wanted;
 }
 
@@ -95,9 +94,9 @@ bool follows_command(const RecordOptions& options) {
 
 // Null: no pattern means the kernel. Without the rights for it, patterns may still name events of the program: `why_not`.
 result<std::unique_ptr<KernelFeed>> make_kernel(const RecordOptions& options, const ClockInfo& clock, std::string& why_not) {
-  if (std::none_of(options.events.begin(), options.events.end(), may_name_kernel)) return nullptr;
   KernelFeed::Options make;
-  make.globs = options.events;
+  make.events = parse_events(options.events);
+  if (std::none_of(make.events.begin(), make.events.end(), [](const EventPattern& p) { return p.may_name_kernel(); })) return nullptr;
   make.filter = options.filter;
   make.buffer_size = options.buffer_size;
   make.subbuf_size = static_cast<u32>(options.subbuf_size);
@@ -120,15 +119,14 @@ result<std::unique_ptr<KernelFeed>> make_kernel(const RecordOptions& options, co
 // Patterns that nothing answered to are most often misspelt.
 void warn_of_unmatched(const RecordOptions& options, const Instance& instance, const KernelFeed* kernel,
                        const std::string& why_not) {
-  for (const std::string& glob : options.events) {
-    if (kernel != nullptr && kernel->matched(glob)) continue;
-    const auto events = instance.events();
-    const bool declared = std::any_of(events.begin(), events.end(), [&](const EventInfo& e) { return names_event(glob, e.system, e.name); });
-    if (declared) continue;
-    say("-e " + glob + ": no program declared such an event" +
-        (!may_name_kernel(glob) ? "; for events of the kernel name their system"
-         : !why_not.empty()     ? ", and the kernel could not be asked: " + why_not
-                                : ", and the kernel has none (ringside list -e PATTERN shows its events)"));
+  const auto events = instance.events();
+  for (const EventPattern& pattern : parse_events(options.events)) {
+    if (kernel != nullptr && kernel->matched(pattern)) continue;
+    if (std::any_of(events.begin(), events.end(), [&](const EventInfo& e) { return pattern.matches(e.system, e.name); })) continue;
+    say("-e " + pattern.text() + ": no program declared such an event" +
+        (!pattern.may_name_kernel() ? "; for events of the kernel name their system"
+         : !why_not.empty()         ? ", and the kernel could not be asked: " + why_not
+                                    : ", and the kernel has none (ringside list -e PATTERN shows its events)"));
   }
 }
 
@@ -201,9 +199,7 @@ int run_record(RecordOptions options) {
   Instance& instance = **made;
   InstanceCleanup cleanup{ours ? instance.path() : ""};
   if (!ours) {
-    for (const std::string& glob : options.events) {
-      if (auto on = instance.enable(glob, true); !on) return failed(on.error());
-    }
+    if (auto on = instance.enable(parse_events(options.events), true); !on) return failed(on.error());
   }
   std::string why_no_kernel;
   auto kernel_made = make_kernel(options, instance.clock(), why_no_kernel);

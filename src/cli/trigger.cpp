@@ -44,7 +44,7 @@ constexpr u64 same_event_ns = 1'000'000;  // the event in the recording: the sam
 
 // What is waited for: an event among `events` that meets `filter`; with a pair its end, and the time since the start.
 struct Wanted {
-  std::vector<std::string> events;  // globs; none: whatever can meet the filter
+  EventPatterns events;  // none: whatever can meet the filter
   std::string filter;
   std::optional<Pairs::Options> pair;
   u64 longer_than_ns = 0;
@@ -86,7 +86,7 @@ Wanted wanted_by(const TriggerOptions& options) {
     Pairs::Options pair = pair_of(options.latency, options.keys);
     pair.slowest = 0;
     pair.sure = true;  // a loss must not look like a long time
-    wanted.events = events_of(pair);
+    wanted.events = parse_events(events_of(pair));
     wanted.pair = std::move(pair);
     return wanted;
   }
@@ -94,23 +94,9 @@ Wanted wanted_by(const TriggerOptions& options) {
   // A filter has a comparison; what has none names events.
   auto [events, filter] = Pairs::split(options.condition);
   if (filter.empty() && options.condition.find_first_of("=<>&~") != std::string::npos) std::swap(events, filter);
-  if (!events.empty()) wanted.events = split_at(events, ',');
+  if (!events.empty()) wanted.events = parse_events({events});
   wanted.filter = filter;
   return wanted;
-}
-
-// NAME without a system is any system's.
-void add_systems(std::vector<std::string>& globs, const std::vector<KernelEvent>& known) {
-  std::vector<std::string> all;
-  for (const std::string& glob : globs) {
-    if (glob.empty()) throw UsageError{"an event without a name"};
-    const size_t before = all.size();
-    for (const KernelEvent& e : known) {
-      if (glob.find(':') == std::string::npos && names_event("*:" + glob, e.system, e.name)) all.push_back(e.system + ":" + e.name);
-    }
-    if (all.size() == before) all.push_back(glob);
-  }
-  globs = std::move(all);
 }
 
 // Tells of every record whether it is what is waited for. Of programs, what events they have is known only when they run: until
@@ -149,9 +135,9 @@ class Condition {
       pairs_.emplace(std::move(*pairs));
     } else if (!wanted_.events.empty()) {
       const auto& all = trace_.formats.all();
-      for (const std::string& glob : wanted_.events) {
-        if (std::none_of(all.begin(), all.end(), [&](const auto& type) { return event_matches(glob, *type); }))
-          return refuse(std::errc::no_such_file_or_directory, "no event here matches " + ringside::in_quotes(glob));
+      for (const EventPattern& pattern : wanted_.events) {
+        if (std::none_of(all.begin(), all.end(), [&](const auto& type) { return pattern.matches(type->system, type->name); }))
+          return refuse(std::errc::no_such_file_or_directory, "no event here matches " + ringside::in_quotes(pattern.text()));
       }
     }
     if (wanted_.filter.empty()) return {};
@@ -167,8 +153,7 @@ class Condition {
     if (id >= named_.size()) named_.resize(trace_.formats.numbers());
     if (named_[id] == 0) {
       const EventType* type = trace_.formats.find(id);
-      const auto means = [&](const std::string& glob) { return event_matches(glob, *type); };
-      named_[id] = type != nullptr && std::any_of(wanted_.events.begin(), wanted_.events.end(), means) ? 2 : 1;
+      named_[id] = type != nullptr && matches(wanted_.events, *type) ? 2 : 1;
     }
     return named_[id] == 2;
   }
@@ -407,8 +392,8 @@ class Watch {
 // Which of the kernel's events the condition needs: those that it names, or of all that are recorded those that can meet the filter.
 result<std::vector<std::string>> events_to_watch(const Wanted& wanted, const KernelFeed* kernel, const std::vector<KernelEvent>& known, bool has_program) {
   std::vector<std::string> watched;
-  for (const std::string& glob : wanted.events) {
-    if (std::any_of(known.begin(), known.end(), [&](const KernelEvent& e) { return names_event(glob, e.system, e.name); })) watched.push_back(glob);
+  for (const EventPattern& pattern : wanted.events) {
+    if (means_kernel(pattern, known)) watched.push_back(pattern.text());
   }
   if (!wanted.events.empty() || kernel == nullptr) return watched;
   Formats formats;
@@ -471,10 +456,10 @@ int run_trigger(TriggerOptions options) {
   const auto asked = kernel_events();
   if (!asked && !has_program) return failed(asked.error());
   const std::vector<KernelEvent> known = asked.value_or(std::vector<KernelEvent>{});
-  add_systems(wanted.events, known);
   KernelFeed::Options kernel_make;
-  kernel_make.globs = options.events;
-  kernel_make.globs.insert(kernel_make.globs.end(), wanted.events.begin(), wanted.events.end());
+  const EventPatterns kept = parse_events(options.events);
+  kernel_make.events = kept;
+  kernel_make.events.add(wanted.events);
   kernel_make.buffer_size = options.buffer_size;
   kernel_make.subbuf_size = static_cast<u32>(options.subbuf_size);
   kernel_make.source.forced = options.source;
@@ -486,13 +471,13 @@ int run_trigger(TriggerOptions options) {
     if (!created) return failed(created.error());
     kernel = std::move(*created);
   }
-  for (const std::string& glob : options.events) {
-    if (kernel != nullptr && kernel->matched(glob)) continue;
+  for (const EventPattern& pattern : kept) {
+    if (kernel != nullptr && kernel->matched(pattern)) continue;
     if (!asked) return failed(asked.error());
-    return failed({std::make_error_code(std::errc::invalid_argument), "-e " + glob + ": the kernel has no such event (ringside list -e PATTERN shows its events); a program's are all recorded that its instance has enabled"});
+    return failed({std::make_error_code(std::errc::invalid_argument), "-e " + pattern.text() + ": the kernel has no such event (ringside list -e PATTERN shows its events); a program's are all recorded that its instance has enabled"});
   }
   if (kernel == nullptr && !has_program) {
-    if (!wanted.events.empty()) return failed({std::make_error_code(std::errc::invalid_argument), "the kernel has no event that matches " + ringside::in_quotes(wanted.events.front()) + " (ringside list -e PATTERN shows its events)"});
+    if (!wanted.events.empty()) return failed({std::make_error_code(std::errc::invalid_argument), "the kernel has no event that matches " + ringside::in_quotes(wanted.events.begin()->text()) + " (ringside list -e PATTERN shows its events)"});
     throw UsageError{"nothing to look at: name events of the kernel (-e, or 'SYSTEM:EVENT if FILTER'), an instance (-i), or a command behind --"};
   }
   auto watched = events_to_watch(wanted, kernel.get(), known, has_program);

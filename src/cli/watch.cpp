@@ -541,10 +541,8 @@ void set_latency(WatchOptions& options) {
   if (options.run.where.empty() && options.run.events.empty()) {
     // The kernel, if these are its events.
     const auto all = kernel_events();
-    for (const std::string& glob : events_of(pairs)) {
-      if (all &&
-          std::any_of(all->begin(), all->end(), [&](const KernelEvent& e) { return names_event(glob, e.system, e.name); }))
-        options.run.events.push_back(glob);
+    for (const EventPattern& pattern : parse_events(events_of(pairs))) {
+      if (all && means_kernel(pattern, *all)) options.run.events.push_back(pattern.text());
     }
   }
   options.query.latency = std::move(pairs);

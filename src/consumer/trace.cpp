@@ -117,7 +117,7 @@ result<void> open_instance(Trace& trace, OpenedTrace& o, Sources&) {
   return {};
 }
 
-result<void> open_kernel(Trace& trace, OpenedTrace& o, Sources& sources, const std::vector<std::string>& globs, const KernelChoice& choice, TracefsOptions make) {
+result<void> open_kernel(Trace& trace, OpenedTrace& o, Sources& sources, const EventPatterns& patterns, const KernelChoice& choice, TracefsOptions make) {
   make.clock = best_clock();
   auto instance = TracefsInstance::create(make);
   if (!instance) return tl::unexpected<Error>(instance.error());
@@ -125,12 +125,12 @@ result<void> open_kernel(Trace& trace, OpenedTrace& o, Sources& sources, const s
   o.where = o.kernel->dir();
   if (!make.own_events) (void)o.kernel->ignore(sys::gettid());
   add_events(trace, o, kernel_internal_events());
-  for (const std::string& glob : globs) {
-    auto enabled = o.kernel->enable(glob);
+  for (const EventPattern& pattern : patterns) {
+    auto enabled = o.kernel->enable(pattern);
     if (!enabled) return tl::unexpected<Error>(enabled.error());
     if (enabled->empty())
       return refuse(std::errc::no_such_file_or_directory,
-                    "the kernel has no event that matches \"" + glob + "\" (ringside list -e PATTERN shows its events)");
+                    "the kernel has no event that matches \"" + pattern.text() + "\" (ringside list -e PATTERN shows its events)");
     add_events(trace, o, *enabled);
   }
   if (auto names = sys::read_file("/proc/kallsyms")) trace.formats.symbols().load(std::move(*names));
@@ -353,6 +353,8 @@ result<void> not_the_kernels(const std::string& where) {
 
 result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events, const KernelChoice& choice, bool verbose, TracefsOptions make) {
   Trace trace;
+  auto patterns = EventPatterns::parse(events);
+  if (!patterns) return tl::unexpected<Error>(patterns.error());
   const size_t named = wheres.empty() && events.empty() ? 1 : wheres.size();
   const size_t count = named + !events.empty();
   trace.others.resize(count - 1);
@@ -366,7 +368,7 @@ result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vec
     if (i < named) o.where = wheres.empty() ? default_recording : wheres[i];
     if (i < named && count > 1) o.place.label = labels.insert(label_of(o.where)).second ? label_of(o.where) : o.where;
     o.place.ids = o.ids;
-    auto done = i < named ? open_one(trace, o, sources[i]) : open_kernel(trace, o, sources[i], events, choice, make);
+    auto done = i < named ? open_one(trace, o, sources[i]) : open_kernel(trace, o, sources[i], *patterns, choice, make);
     if (!done) return tl::unexpected<Error>(done.error());
   }
   if (count > 1) {

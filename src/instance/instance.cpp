@@ -1,7 +1,6 @@
 #include "instance/instance.hpp"
 
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -279,18 +278,18 @@ result<std::vector<std::string>> read_patterns(int dir) {
   return patterns;
 }
 
-void apply_patterns(const std::vector<std::string>& patterns, const InstanceWords& words, unsigned char* gate) {
+void apply_patterns(const std::vector<std::string>& lines, const InstanceWords& words, unsigned char* gate) {
+  std::vector<std::pair<EventPattern, bool>> patterns;
+  for (const std::string& line : lines) patterns.emplace_back(EventPattern(std::string_view(line).substr(line[0] == '!')), line[0] != '!');
   std::vector<unsigned> bytes(gate_bytes);
   const u64 n = std::min<u64>(__atomic_load_n(&words.control->nr_events, __ATOMIC_ACQUIRE) + 1, most_events);
   for (u32 id = 1; id <= n; ++id) {
     EventEntry& e = words.event(id);
     if (__atomic_load_n(&e.known, __ATOMIC_ACQUIRE) == 0) continue;
-    const std::string full = field_text(e.system, sizeof e.system) + ":" + field_text(e.name, sizeof e.name);
+    const std::string system = field_text(e.system, sizeof e.system), name = field_text(e.name, sizeof e.name);
     u32 on = 0;
-    for (const std::string& p : patterns) {
-      const bool off = p[0] == '!';
-      if (fnmatch(p.c_str() + (off ? 1 : 0), full.c_str(), 0) == 0) on = off ? 0 : 1;
-    }
+    for (const auto& [pattern, enables] : patterns)
+      if (pattern.matches(system, name)) on = enables ? 1 : 0;
     __atomic_store_n(&e.enabled, on, __ATOMIC_RELEASE);
     if (on != 0) ++bytes[e.gate % gate_bytes];
   }
@@ -358,7 +357,9 @@ result<std::shared_ptr<Members>> fill_instance(int dir, const std::string& path,
   for (const char* folder : {"per_cpu", "events"})
     if (!sys::make_owned_directory(dir, folder)) return fail(errno, "cannot make " + path + "/" + folder);
   std::string patterns;
-  for (const std::string& p : o.events) patterns += p + "\n";
+  auto parsed = EventPatterns::parse(o.events);
+  if (!parsed) return tl::unexpected(parsed.error());
+  for (const EventPattern& one : *parsed) patterns += one.text() + "\n";
   for (auto& [file, text] : {std::pair<const char*, std::string>{"set_event", patterns},
                              {"events/header_page", header_page_text(o.subbuf_size)},
                              {"events/header_event", std::string(header_event_text())},
@@ -563,22 +564,26 @@ result<void> add_pattern(int dir, const std::string& pattern, bool on) {
 
 result<std::string> Instance::read(const std::string& file) const { return sys::read_owned(dir_.get(), file); }
 
-result<u32> Instance::enable(const std::string& glob, bool on) {
-  if (glob.empty() || glob.find('\n') != std::string::npos || glob[0] == '!')
-    return refuse(std::errc::invalid_argument, "'" + glob + "' is no event pattern: write SYSTEM:EVENT, with * and ? as wildcards");
-  const std::string pattern = glob.find(':') == std::string::npos ? glob + ":*" : glob;
+result<u32> Instance::enable(const EventPatterns& patterns, bool on) {
   const InstanceLock lock(dir_.get());
-  if (auto done = add_pattern(dir_.get(), pattern, on); !done) return tl::unexpected(done.error());
+  for (const EventPattern& one : patterns)
+    if (auto done = add_pattern(dir_.get(), one.text(), on); !done) return tl::unexpected(done.error());
   const sys::Fd fd = sys::open_owned(dir_.get(), "gate", O_RDWR);
   if (!fd) return sys::fail_beneath(errno, "cannot open " + path_ + "/gate");
   auto gate = sys::Region::map(fd.get(), gate_bytes, true, path_ + "/gate");
   if (!gate) return tl::unexpected(gate.error());
-  auto patterns = read_patterns(dir_.get());
-  if (!patterns) return tl::unexpected(patterns.error());
-  apply_patterns(*patterns, words_, gate->data());
+  auto lines = read_patterns(dir_.get());
+  if (!lines) return tl::unexpected(lines.error());
+  apply_patterns(*lines, words_, gate->data());
   u32 matched = 0;
-  for (const EventInfo& e : events()) matched += fnmatch(pattern.c_str(), (e.system + ":" + e.name).c_str(), 0) == 0;
+  for (const EventInfo& e : events()) matched += patterns.matches(e.system, e.name);
   return matched;
+}
+
+result<u32> Instance::enable(const std::string& list, bool on) {
+  auto patterns = EventPatterns::parse(list);
+  if (!patterns) return tl::unexpected(patterns.error());
+  return enable(*patterns, on);
 }
 
 namespace {

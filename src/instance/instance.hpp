@@ -16,6 +16,7 @@
 #include "instance/members.hpp"
 #include "instance/pid_map.hpp"
 #include "instance/ring_watch.hpp"
+#include "schema/event_pattern.hpp"
 #include "source/source.hpp"
 #include "sys/sys.hpp"
 
@@ -36,7 +37,7 @@ struct InstanceOptions {
   ClockKind clock = best_clock();
   Rings rings = Rings::automatic;  // or as RINGSIDE_RINGS says: cpu, thread
   u64 budget = 0;               // bytes that all rings may take; 0: a quarter of the machine's memory
-  std::vector<std::string> events{"*:*"};  // what is enabled: globs of SYSTEM:EVENT
+  std::vector<std::string> events{"*:*"};  // what is enabled: patterns (schema/event_pattern.hpp)
 };
 
 struct RingInfo {
@@ -85,7 +86,8 @@ class Instance {
 
   std::vector<EventInfo> events() const;
   // Adds the pattern ("!pattern" when off), in the place of what it makes void, and applies it. Answers how many events it matches now.
-  result<u32> enable(const std::string& glob, bool on);
+  result<u32> enable(const EventPatterns& patterns, bool on);
+  result<u32> enable(const std::string& list, bool on);
 
   std::vector<RingInfo> rings();
   // Whose rings there are, without a look at them: their files are not opened.

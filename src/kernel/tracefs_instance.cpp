@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -136,10 +135,8 @@ result<std::vector<KernelEvent>> kernel_events() {
   return events;
 }
 
-bool names_event(const std::string& glob, const std::string& system, const std::string& name) {
-  const size_t colon = glob.find(':');
-  return fnmatch(glob.substr(0, colon).c_str(), system.c_str(), 0) == 0 &&
-         (colon == std::string::npos || fnmatch(glob.c_str() + colon + 1, name.c_str(), 0) == 0);
+bool means_kernel(const EventPattern& pattern, const std::vector<KernelEvent>& known) {
+  return pattern.may_name_kernel() && std::any_of(known.begin(), known.end(), [&](const KernelEvent& e) { return pattern.matches(e.system, e.name); });
 }
 
 result<EventInfo> kernel_event(const KernelEvent& event) {
@@ -272,7 +269,7 @@ std::string TracefsInstance::last_error() const {
   return error.empty() ? error : "\n" + error;
 }
 
-result<std::vector<EventInfo>> TracefsInstance::enable(const std::string& glob, const std::string& filter) {
+result<std::vector<EventInfo>> TracefsInstance::enable(const EventPattern& pattern, const std::string& filter) {
   auto all = kernel_events();
   if (!all) return tl::unexpected<Error>(all.error());
   std::map<std::string, std::pair<u32, u32>> systems;  // events of it, those of them that are wanted
@@ -280,7 +277,7 @@ result<std::vector<EventInfo>> TracefsInstance::enable(const std::string& glob, 
   for (const KernelEvent& event : *all) {
     auto& [has, wants] = systems[event.system];
     ++has;
-    if (!names_event(glob, event.system, event.name)) continue;
+    if (!pattern.matches(event.system, event.name)) continue;
     ++wants;
     auto info = kernel_event(event);
     if (!info) return tl::unexpected<Error>(info.error());

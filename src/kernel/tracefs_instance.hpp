@@ -1,7 +1,7 @@
 // An instance of tracefs that is ours: made here, set up here, gone with the object.
 //
 //   auto mine = must(TracefsInstance::create({}));            // /sys/kernel/tracing/instances/ringside-PID, nothing enabled
-//   must(mine.enable("sched:sched_*"));
+//   must(mine.enable(EventPattern("sched:sched_*")));
 //   must(mine.tracing(true));
 //
 // The top-level buffer and other people's instances are never touched. From when it is made to its end a file of it is open: so the
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "schema/event_pattern.hpp"
 #include "source/source.hpp"
 #include "sys/sys.hpp"
 
@@ -39,8 +40,8 @@ result<std::string> tracefs_dir();
 
 // All events that can be enabled, as available_events lists them.
 result<std::vector<KernelEvent>> kernel_events();
-// Those of them that `glob` names: "system:event" or "system"; globs in each part.
-bool names_event(const std::string& glob, const std::string& system, const std::string& name);
+// Whether the pattern means some of these, and not the program's events alone.
+bool means_kernel(const EventPattern& pattern, const std::vector<KernelEvent>& known);
 
 // id, system, name and format text of one event, of the `ftrace` ones, too (print, raw_data, ...).
 result<EventInfo> kernel_event(const KernelEvent& event);
@@ -57,9 +58,9 @@ class TracefsInstance {
   const std::string& dir() const { return dir_; }  // full path
   const std::vector<u32>& cpus() const { return cpus_; }
 
-  // Enables what the glob names; answers which events these are (none: no such event). With a filter in the kernel's language
+  // Enables the pattern's events; answers which events these are (none: no such event). With a filter in the kernel's language
   // ("prev_pid != 0 && comm ~ \"a*\"") only events that pass it; events without a field of the filter's are an error.
-  result<std::vector<EventInfo>> enable(const std::string& glob, const std::string& filter = "");
+  result<std::vector<EventInfo>> enable(const EventPattern& pattern, const std::string& filter = "");
   result<void> tracing(bool on);
   // From now on only events of this process and of what it starts. Again: one more process. Safe between fork and exec
   // of a program with one thread.

@@ -9,7 +9,7 @@
 #include <set>
 #include <sstream>
 
-#include "analysis/glob.hpp"
+#include "schema/glob.hpp"
 #include "instance/ring_file.hpp"
 #include "instance/ring_source.hpp"
 #include "schema/format_text.hpp"
@@ -284,27 +284,24 @@ Text read_available(const Place& at) {
     if (e.system != "ftrace") text += e.system + ":" + e.name + "\n";
   return text;
 }
-// SYSTEM:EVENT, SYSTEM:, or one word that is a system's or an event's name; globs in each; ! switches off. EINVAL: there is none.
+// A pattern; ! switches off. EINVAL: no event matches.
 result<void> set_event(const Place& at, std::string_view word) {
   const bool on = word.front() != '!';
   if (!on) word.remove_prefix(1);
-  const size_t colon = word.find(':');
-  const std::string_view system = word.substr(0, colon);
-  std::string_view event = colon == std::string_view::npos ? system : word.substr(colon + 1);
-  const auto fits = [](std::string_view pattern, const std::string& name) { return pattern.empty() || glob_matches(pattern, name); };
-  std::vector<std::string> exact;
-  for (const EventName& e : event_names(*at.on)) {
-    if (e.system == "ftrace") continue;
-    const bool hit = colon == std::string_view::npos ? glob_matches(word, e.system) || glob_matches(word, e.name)
-                                                     : fits(system, e.system) && fits(event, e.name);
-    if (hit) exact.push_back(e.system + ":" + e.name);
+  auto pattern = EventPatterns::parse(word);
+  if (!pattern) return invalid();
+  EventPatterns exact;
+  for (const EventPattern& one : *pattern) {
+    if (one.all()) {  // also those that programs bring later
+      exact.add(EventPattern("*:*"));
+      continue;
+    }
+    for (const EventName& e : event_names(*at.on))
+      if (e.system != "ftrace" && one.matches(e.system, e.name)) exact.add(EventPattern(e.system + ":" + e.name));
   }
-  // All of them: also those that programs bring later.
-  if (word == "*:*" || word == "*:" || word == ":" || word == ":*") exact.assign(1, "*:*");
   if (exact.empty()) return invalid();
-  for (const std::string& pattern : exact)
-    if (auto done = instance(at).enable(pattern, on); !done) return tl::unexpected<Error>(done.error());
-  return {};
+  auto done = instance(at).enable(exact, on);
+  return done ? result<void>() : tl::unexpected<Error>(done.error());
 }
 Taken write_set_event(const Place& at, std::string_view bytes, const Client&) {
   size_t done = 0;

@@ -27,19 +27,11 @@ bool needs_symbols(const std::string& format) {
 
 }  // namespace
 
-bool may_name_kernel(const std::string& glob) {
-  return glob.substr(0, glob.find(':')).find_first_not_of("*?") != std::string::npos;
-}
-
 result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, const ClockInfo& clock) {
   auto known = kernel_events();
   if (!known) return tl::unexpected<Error>(known.error());
-  const auto meant = [&](const std::string& glob) {
-    return may_name_kernel(glob) && std::any_of(known->begin(), known->end(), [&](const KernelEvent& event) {
-             return names_event(glob, event.system, event.name);
-           });
-  };
-  if (std::none_of(options.globs.begin(), options.globs.end(), meant)) return nullptr;
+  const auto meant = [&](const EventPattern& pattern) { return means_kernel(pattern, *known); };
+  if (std::none_of(options.events.begin(), options.events.end(), meant)) return nullptr;
   if (clock.kind == ClockKind::counter)
     return refuse(std::errc::invalid_argument, "the clock \"counter\" counts the program's events and knows nothing of the kernel's, so they cannot stand in "
                                               "one order: take --clock tsc or mono, for an instance when it is made");
@@ -56,11 +48,11 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
   TracefsInstance& mine = feed->instance_;
   feed->events_ = kernel_internal_events();
   std::set<u16> seen;
-  for (const std::string& glob : options.globs) {
-    if (!meant(glob)) continue;
-    auto enabled = mine.enable(glob, options.filter);
+  for (const EventPattern& pattern : options.events) {
+    if (!meant(pattern)) continue;
+    auto enabled = mine.enable(pattern, options.filter);
     if (!enabled) return tl::unexpected<Error>(enabled.error());
-    feed->matched_[glob] = enabled->size();
+    feed->matched_.insert(pattern.text());
     for (EventInfo& event : *enabled) {
       if (!seen.insert(event.id).second) continue;
       feed->needs_symbols_ = feed->needs_symbols_ || needs_symbols(event.format);

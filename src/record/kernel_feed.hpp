@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,15 +18,12 @@
 
 namespace ringside {
 
-// Whether a pattern of -e may name events of the kernel: its SYSTEM says something. "*:*" and "*:read" mean the program's alone.
-bool may_name_kernel(const std::string& glob);
-
 // As a recorder: run.add(), then on(). As a flight recorder: arm(), and nobody reads until freeze() leaves the rings as they are; then a
 // run of its own saves them. Armed once more it begins with empty rings.
 class KernelFeed final : public Feed {
  public:
   struct Options {
-    std::vector<std::string> globs;
+    EventPatterns events;  // those that mean the kernel's are enabled
     std::string filter;
     u64 buffer_size = 4 << 20;
     u32 subbuf_size = 4096;
@@ -42,7 +40,7 @@ class KernelFeed final : public Feed {
 
   const std::vector<EventInfo>& events() const { return events_; }  // with what the kernel may write unasked
   u64 enabled() const { return enabled_; }
-  bool matched(const std::string& glob) const { return matched_.count(glob) != 0 && matched_.at(glob) != 0; }
+  bool matched(const EventPattern& pattern) const { return matched_.count(pattern.text()) != 0; }
   // Between fork and exec of the command: its events and those of all that it starts, nobody else's.
   result<void> follow(i32 pid) { return instance_.follow(pid); }
 
@@ -72,7 +70,7 @@ class KernelFeed final : public Feed {
   std::function<void(const std::string&)> notice_;
   std::vector<std::unique_ptr<KernelSource>> sources_;  // null: it has ended
   std::vector<EventInfo> events_;
-  std::map<std::string, u64> matched_;
+  std::set<std::string> matched_;  // patterns
   u64 enabled_ = 0;
   bool needs_symbols_ = false;
   std::map<i32, RingName> threads_;  // the thread's while it runs

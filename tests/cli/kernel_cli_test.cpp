@@ -121,6 +121,22 @@ TEST_F(KernelCli, PatternsThatNothingAnswersTo) {
   EXPECT_EQ(o.code, 2) << o.err;
 }
 
+// As trace-cmd takes them: a system or an event by its name alone.
+TEST_F(KernelCli, APatternMeansTheSameWhereverItIsTaken) {
+  const std::string program = " -- sh -c 'read x < /dev/null; true'";
+  for (const char* pattern : {"sched_switch", "sched", "sched:sched_switch", "sched:,nothing_here"}) {
+    const Outcome o = ringside(std::string("record -a -o r -e ") + pattern + program);
+    ASSERT_EQ(o.code, 0) << o.err;
+    EXPECT_NE(ringside("report r -e " + std::string(pattern)).out.find(": sched_switch: "), std::string::npos) << pattern;
+    const Outcome listed = ringside(std::string("list -e ") + pattern);
+    EXPECT_NE(listed.out.find("sched:sched_switch"), std::string::npos) << listed.err;
+  }
+  const Outcome o = ringside("record --libc io -o p -e libc" + program);
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(ringside("report p").out.find(": read: "), std::string::npos) << o.err;
+  for (const char* command : {"record -e '!a' -- true", "report -e 'a b' p", "list -e ''", "trigger -e ',' 'a == 1'"}) EXPECT_EQ(ringside(command).code, 2) << command;
+}
+
 TEST_F(KernelCli, NothingStaysInTracefs) {
   ASSERT_EQ(ringside("record -e sched:sched_switch -q -- true").code, 0);
   // Killed in the middle: the next run takes its instance away.

@@ -84,7 +84,7 @@ struct Side {
     return std::make_unique<Side>(std::move(*instance));
   }
   explicit Side(TracefsInstance made) : instance(std::move(made)) {
-    events = must(instance.enable("signal:signal_generate", mine));
+    events = must(instance.enable(EventPattern("signal:signal_generate"), mine));
     auto rings = must(open_kernel_rings(instance.dir(), instance.cpus(), calibrate(ClockKind::tsc), {}));
     for (auto& source : rings.sources) timeline.add(std::move(source));
     must(instance.tracing(true));

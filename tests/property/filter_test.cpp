@@ -9,7 +9,7 @@
 #include <random>
 #include <variant>
 
-#include "analysis/glob.hpp"
+#include "schema/glob.hpp"
 #include "cli/hand_made.hpp"
 
 namespace ringside::test::filter_test {

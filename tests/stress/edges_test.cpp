@@ -36,7 +36,7 @@ namespace {
 namespace fs = std::filesystem;
 using namespace edges;
 
-constexpr u64 bound_ns = 60'000'000'000;  // what hangs longer than that hangs; nothing else is judged by time
+constexpr u64 bound_ns = 600'000'000'000;  // what hangs longer than that hangs; nothing else is judged by time
 constexpr u32 most_actors = 5;            // at a time
 
 // What an actor's process answers, beside "wrong", which it has explained.
@@ -132,6 +132,21 @@ Started start(Actor& actor, std::vector<std::string> words, Prepare prepare) {
   return {pid, fds[0]};
 }
 
+// Where in the kernel each process of the group is.
+std::string stacks_of_group(pid_t group) {
+  std::string text;
+  std::error_code error;
+  for (fs::directory_iterator at("/proc", error), none; !error && at != none; at.increment(error)) {
+    const pid_t pid = std::atoi(at->path().filename().c_str());
+    if (pid <= 0 || getpgid(pid) != group) continue;
+    std::ifstream status(at->path() / "stat"), stack(at->path() / "stack");
+    std::stringstream both;
+    both << status.rdbuf() << stack.rdbuf();
+    text += both.str();
+  }
+  return text;
+}
+
 // Waits, at most as long as a bound; a blow may fall meanwhile: SIGKILL, or SIGSTOP and SIGCONT. Its wait status.
 int finish(Actor& actor, const Started& started, const std::string& what) {
   const bool kills = stage->takes("kill") && actor.random.one_in(4), stops = stage->takes("stop") && actor.random.one_in(4);
@@ -161,11 +176,9 @@ int finish(Actor& actor, const Started& started, const std::string& what) {
       }
     }
     if (now() - begin > bound_ns) {
-      std::ifstream stack("/proc/" + std::to_string(started.pid) + "/stack");
-      std::stringstream text;
-      text << stack.rdbuf();
+      const std::string stacks = stacks_of_group(started.pid);
       kill(-started.pid, SIGKILL);
-      actor.fail(what + " hangs; in the kernel:\n" + text.str());
+      actor.fail(what + " hangs; in the kernel:\n" + stacks);
     }
     pause_ms(2);
   }

@@ -41,8 +41,8 @@ TEST_P(KernelStorm, TheBooksBalance) {
   auto made = TracefsInstance::create(options);
   if (!made) GTEST_SKIP() << made.error().sentence;
   TracefsInstance& mine = *made;
-  must(mine.enable("syscalls:*"));
-  must(mine.enable("sched:*"));
+  must(mine.enable(EventPattern("syscalls:*")));
+  must(mine.enable(EventPattern("sched:*")));
   struct Cpu {
     std::unique_ptr<KernelSource> source;
     u64 read = 0, lost = 0, late = 0, last = 0;

@@ -49,7 +49,7 @@ TEST_F(TimelineLive, TwoProcessesAndTheKernelInOneOrder) {
   make.clock = best_clock();
   auto kernel = TracefsInstance::create(make);
   if (!kernel) GTEST_SKIP() << kernel.error().sentence;
-  must(kernel->enable("syscalls:sys_enter_getppid"));
+  must(kernel->enable(EventPattern("syscalls:sys_enter_getppid")));
   int go[2];
   ASSERT_EQ(pipe(go), 0);
   std::vector<std::unique_ptr<Instance>> instances;

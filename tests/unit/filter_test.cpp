@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "analysis/glob.hpp"
+#include "schema/glob.hpp"
 #include "cli/hand_made.hpp"
 
 namespace ringside::filter_test {

@@ -351,24 +351,24 @@ TEST_F(KernelTest, GoesWithTheObject) {
 }
 
 TEST_F(KernelTest, EventsByGlobAndFilter) {
-  auto none = must(mine_->enable("sched:no_such_event"));
+  auto none = must(mine_->enable(EventPattern("sched:no_such_event")));
   EXPECT_TRUE(none.empty());
-  auto one = must(mine_->enable("sched:sched_switch"));
+  auto one = must(mine_->enable(EventPattern("sched:sched_switch")));
   ASSERT_EQ(one.size(), 1u);
-  auto some = must(mine_->enable("syscalls:sys_enter_*p*"));
+  auto some = must(mine_->enable(EventPattern("syscalls:sys_enter_*p*")));
   EXPECT_GT(some.size(), 10u);
   EXPECT_EQ(must(sys::read_file(mine_->dir() + "/events/sched/sched_switch/enable")), "1\n");
   EXPECT_EQ(must(sys::read_file(mine_->dir() + "/events/sched/sched_wakeup/enable")), "0\n");
-  must(mine_->enable("sched:sched_wakeup", "pid == 4711"));
+  must(mine_->enable(EventPattern("sched:sched_wakeup"), "pid == 4711"));
   EXPECT_EQ(must(sys::read_file(mine_->dir() + "/events/sched/sched_wakeup/filter")), "pid == 4711\n");
-  auto wrong = mine_->enable("sched:sched_wakeup", "no_such_field == 1");
+  auto wrong = mine_->enable(EventPattern("sched:sched_wakeup"), "no_such_field == 1");
   ASSERT_FALSE(wrong);
   EXPECT_NE(wrong.error().sentence.find("no_such_field"), std::string::npos);
 }
 
 // By a call that no library makes on its own account, as sanitizers do getpid.
 TEST_F(KernelTest, FollowsAProcess) {
-  must(mine_->enable("syscalls:sys_enter_getsid"));
+  must(mine_->enable(EventPattern("syscalls:sys_enter_getsid")));
   must(mine_->follow(getppid()));
   for (int i = 0; i < 5; ++i) syscall(SYS_getsid, 0);
   auto source = open_ring(KernelWay::read);

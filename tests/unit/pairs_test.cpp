@@ -202,13 +202,6 @@ TEST_F(PairsOf, WhatIsWrongIsSaid) {
   EXPECT_NE(error(options).find("SYSTEM:EVENT"), std::string::npos) << error(options);
 }
 
-TEST_F(PairsOf, SeveralPatternsWithCommas) {
-  EXPECT_TRUE(event_matches("irq:*,sched:sched_sw*", *formats.find(kernel_ids + 2)));
-  EXPECT_TRUE(event_matches("sched,irq", *formats.find(kernel_ids + 2)));
-  EXPECT_FALSE(event_matches("irq:*,sched:sched_w*", *formats.find(kernel_ids + 2)));
-  EXPECT_FALSE(event_matches("", *formats.find(kernel_ids + 2)));
-}
-
 TEST(AgedTable, TheOldestGoes) {
   AgedTable<int> table(3);
   const auto find = [&](u64 key) { return table.find({key, 0, 0}, table.hash({key, 0, 0})); };

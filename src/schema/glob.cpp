@@ -1,4 +1,4 @@
-#include "analysis/glob.hpp"
+#include "schema/glob.hpp"
 
 #include <ringside/base/types.hpp>
 

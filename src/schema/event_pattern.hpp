@@ -1,0 +1,50 @@
+// Which events somebody means, wherever a pattern is taken: -e, set_event, an instance's own list, EVENT/ in front of a column.
+//
+//   SYSTEM:EVENT   globs in both; an empty one is any
+//   WORD           a glob over the names of systems and of events
+//
+// A list has commas between them. The kernel's set_event and trace-cmd -e mean the same.
+#pragma once
+#include <ringside/base/result.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ringside {
+
+class EventPattern {
+ public:
+  explicit EventPattern(std::string_view text);
+  bool matches(std::string_view system, std::string_view name) const;
+  // Every program has events that "*:*", "*" or "*:read" match: these mean the program's and not the kernel's some two thousand.
+  bool may_name_kernel() const;
+  bool chooses_among(std::string_view system) const { return matches(system, "") || (!is_word_ && matches_system(system)); }
+  bool all() const { return system_ == "*" && name_ == "*"; }  // those that are not known yet, too
+  const std::string& text() const { return text_; }
+
+ private:
+  bool matches_system(std::string_view system) const;
+  std::string text_, system_, name_;  // WORD: both are it
+  bool is_word_;
+};
+
+class EventPatterns {
+ public:
+  EventPatterns() = default;
+  // invalid_argument: empty, or with characters that no name has.
+  static result<EventPatterns> parse(std::string_view list);
+  static result<EventPatterns> parse(const std::vector<std::string>& lists);
+
+  bool matches(std::string_view system, std::string_view name) const;
+  bool empty() const { return all_.empty(); }
+  size_t size() const { return all_.size(); }
+  auto begin() const { return all_.begin(); }
+  auto end() const { return all_.end(); }
+  void add(EventPattern one) { all_.push_back(std::move(one)); }
+  void add(const EventPatterns& more) { all_.insert(all_.end(), more.begin(), more.end()); }
+
+ private:
+  std::vector<EventPattern> all_;
+};
+
+}  // namespace ringside
