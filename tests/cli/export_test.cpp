@@ -141,11 +141,17 @@ struct Report : TraceDatTest {
     for (const char* more : {"", "-b"}) rmdir(("/sys/kernel/tracing/instances/" + instance + more).c_str());
     TraceDatTest::TearDown();
   }
-  // Only what the command itself does: how long the files become does not depend on what else the machine is doing.
+  // Only what the command itself does: how long the files become does not depend on what else the machine is doing. trace-cmd 3.1 measures the
+  // kernel's list of names before it copies it: where that grew meanwhile, the file is damaged, and trace-cmd itself reads nothing of it.
   void record(const std::string& options) const {
-    const Outcome o = run("LD_PRELOAD=" RINGSIDE_BUILD_DIR "/tests/trace_cmd_shim.so trace-cmd record -q -o theirs.dat " + options +
-                          " -F ls -laR /etc >ls.out");
-    ASSERT_EQ(o.code, 0) << o.err;
+    for (int tries = 0; tries < 20; ++tries) {
+      const Outcome o = run("LD_PRELOAD=" RINGSIDE_BUILD_DIR "/tests/trace_cmd_shim.so trace-cmd record -q -o theirs.dat " + options +
+                            " -F ls -laR /etc >ls.out");
+      ASSERT_EQ(o.code, 0) << o.err;
+      const Outcome judge = run("trace-cmd report -N theirs.dat | tail -n +2 | head -1");
+      if (judge.err.empty() && !judge.out.empty()) return;
+    }
+    FAIL() << "trace-cmd cannot read what it records";
   }
   void expect_equal(const std::string& file, u64 events, bool ties = false) const {
     const Outcome ours = ringside("report " + file);

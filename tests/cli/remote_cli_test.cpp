@@ -47,7 +47,7 @@ TEST_F(RemoteCli, EndsAfterItsTime) {
 }
 
 TEST_F(RemoteCli, AcrossADeathAndARestart) {
-  const Outcome o = beside("remote w --again -o rec; more rec 10; kill -9 $P; " RINGSIDE_BUILD_DIR "/example_03_remote ./w & echo $! > pid; "
+  const Outcome o = beside("remote w --again -o rec; more rec 10; kill -9 $P; wait $P; " RINGSIDE_BUILD_DIR "/example_03_remote ./w & echo $! > pid; "
                            "until [ -e rec/ring1.raw ]; do sleep 0.02; done; more rec $(($(ticks rec) + 20)); over");
   ASSERT_EQ(o.code, 0) << o.err;
   const auto meta = RecordingMeta::read(dir + "/rec");
