@@ -3,7 +3,7 @@
 namespace ringside {
 namespace {
 
-constexpr size_t most_problems = 100;
+constexpr size_t most_problems = 10'000;
 
 }  // namespace
 

@@ -16,7 +16,7 @@ namespace ringside {
 
 class Faults {
  public:
-  void problem(std::string sentence);              // the first hundred are kept, the others counted
+  void problem(std::string sentence);              // the first ten thousand are kept, the others counted
   void skipped(u32 ring, const Error& malformed);  // a sub-buffer of the recording's ring
   void silent(std::string sentence) { silence_ = std::move(sentence); }  // of a source that may answer yet: no fault
   void full(const Error& error) { failure_ = failure_ ? failure_ : error; }

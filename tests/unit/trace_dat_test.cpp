@@ -106,6 +106,26 @@ TEST_F(TraceDatFiles, Version6) {
   }
 }
 
+// trace-cmd measures the kernel's list of names before it copies it: where that shrank meanwhile, there are fewer bytes than it says.
+TEST_F(TraceDatFiles, FewerNamesThanClaimedAreNames) {
+  using namespace trace_dat;
+  using test::number_at;
+  test::random_recording(dir + "/data", ClockInfo{}, 5, 4096, Of::both);
+  std::string bytes = dat(true, true);
+  const auto whole = must(read(bytes));
+  ASSERT_EQ(whole.version, 7u);
+  const u64 options = number_at<u64>(bytes, magic_size + 2 + 6 + std::strlen("none") + 2);
+  u64 names = 0;
+  for (u64 o = options + section_header_size; names == 0; o += 6 + number_at<u32>(bytes, o + 2))
+    if (number_at<u16>(bytes, o) == section_cmdlines) names = number_at<u64>(bytes, o + 6) + section_header_size;
+  const u64 claimed = number_at<u64>(bytes, names) + 100;
+  std::memcpy(bytes.data() + names, &claimed, sizeof claimed);
+  const auto less = must(read(bytes));
+  EXPECT_EQ(less.threads.size(), whole.threads.size());
+  ASSERT_EQ(less.problems.size(), 1u);
+  EXPECT_NE(less.problems[0].find("names of threads"), std::string::npos) << less.problems[0];
+}
+
 TEST_F(TraceDatFiles, Version7AndEachCompression) {
   ClockInfo tsc;
   tsc.kind = ClockKind::tsc;
