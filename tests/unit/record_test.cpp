@@ -1,0 +1,193 @@
+// A recording in the making: what its feeds bring, and each class of fault on the way.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "cli/hand_made.hpp"
+#include "record/recording_run.hpp"
+#include "record/source_feed.hpp"
+
+namespace ringside::record_test {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Payload;
+using test::SubBuffer;
+
+// Says what it is told to: a view, nothing, or an error; counts what becomes of it.
+class Scripted final : public Source {
+ public:
+  struct Step {
+    std::optional<SubBufferView> view{};
+    std::errc error{};
+    std::string sentence{};
+  };
+  Scripted(u32 ring, std::vector<Step> steps, u64 written) : steps_(std::move(steps)) {
+    name_.ring = ring;
+    counters_.subbuf_size = 4096;
+    counters_.nr_subbufs = 8;
+    counters_.written = written;
+  }
+  result<std::optional<SubBufferView>> next() override {
+    if (at_ == steps_.size()) return std::nullopt;
+    const Step& step = steps_[at_++];
+    if (step.error != std::errc{}) return refuse(step.error, step.sentence);
+    return step.view;
+  }
+  void consume() override { ++consumed; }
+  void put_back() override { ++put_backs; }
+  Counters counters() const override {
+    Counters c = counters_;
+    c.read = read;
+    c.unread = c.written - c.read;
+    return c;
+  }
+  const RingName& name() const override { return name_; }
+  const ClockInfo& clock() const override { return clock_; }
+  bool ended() const override { return at_ == steps_.size(); }
+  u64 consumed = 0, put_backs = 0, read = 0;
+
+ private:
+  std::vector<Step> steps_;
+  size_t at_ = 0;
+  RingName name_;
+  Counters counters_;
+  ClockInfo clock_;
+};
+
+struct Recordings : testing::Test {
+  std::string dir = (fs::temp_directory_path() / ("ringside-record-" + std::to_string(getpid()))).string();
+  void SetUp() override { fs::remove_all(dir); }
+  void TearDown() override { fs::remove_all(dir); }
+
+  std::vector<std::unique_ptr<SubBuffer>> made;
+  SubBufferView events(u64 time, u32 count, u64 lost = 0) {
+    auto& sub_buffer = made.emplace_back(std::make_unique<SubBuffer>(time));
+    for (u32 i = 0; i < count; ++i) sub_buffer->event(time + i, Payload(1, 7).put(u64{i}));
+    return sub_buffer->view(lost);
+  }
+  SubBufferView malformed() {
+    auto& sub_buffer = made.emplace_back(std::make_unique<SubBuffer>(5));
+    sub_buffer->event(5, Payload(1, 7).put(u64{1})).word(0).word(4000);  // an event that is longer than what is there
+    return sub_buffer->view();
+  }
+  Scripted* add(SourceFeed& feed, u32 ring, std::vector<Scripted::Step> steps, u64 written = 0) {
+    auto source = std::make_unique<Scripted>(ring, std::move(steps), written);
+    Scripted* const raw = source.get();
+    const RingName name = raw->name();
+    feed.add({std::move(source), name});
+    return raw;
+  }
+  std::unique_ptr<RecordingRun> run(Feed& feed) {
+    auto made_run = must(RecordingRun::create(dir, ClockInfo{}));
+    must(made_run->add(feed));
+    return made_run;
+  }
+};
+
+TEST_F(Recordings, AMalformedSubBufferIsSkippedCountedAndNamed) {
+  SourceFeed feed({});
+  Scripted* const source = add(feed, 3, {{events(10, 4)}, {malformed()}, {malformed()}, {events(30, 5)}});
+  auto r = run(feed);
+  must(r->finish());
+  EXPECT_EQ(r->events(), 9u);
+  EXPECT_EQ(source->consumed, 4u);
+  ASSERT_EQ(r->missing().doubts.size(), 1u);
+  EXPECT_NE(r->missing().doubts[0].find("ring3.raw"), std::string::npos) << r->missing().doubts[0];
+  EXPECT_NE(r->missing().doubts[0].find("2 such sub-buffers were skipped"), std::string::npos) << r->missing().doubts[0];
+  EXPECT_FALSE(must(RecordingMeta::read(dir)).missing.proved());
+}
+
+TEST_F(Recordings, ASourceThatFailsEndsWithItsClosingCountersAndTheOthersGoOn) {
+  SourceFeed feed({});
+  Scripted* const broken = add(feed, 1, {{events(10, 4)}, {{}, std::errc::io_error, "ring 1 is broken"}, {events(20, 100)}}, 104);
+  add(feed, 2, {{events(10, 1)}, {}, {events(40, 2)}});
+  broken->read = 4;
+  auto r = run(feed);
+  must(r->finish());
+  EXPECT_EQ(r->events(), 4u + 3u);
+  EXPECT_EQ(broken->consumed, 1u);
+  EXPECT_EQ(r->missing().doubts, std::vector<std::string>{"ring 1 is broken"});
+  const RecordingMeta meta = must(RecordingMeta::read(dir));
+  EXPECT_TRUE(meta.complete);
+  EXPECT_EQ(meta.rings.at(0).counters.written, 104u);
+  EXPECT_EQ(meta.rings.at(0).counters.unread, 100u);
+}
+
+TEST_F(Recordings, SilenceIsNoFault) {
+  SourceFeed feed({});
+  add(feed, 1, {{{}, std::errc::timed_out, "ring 1 does not answer"}, {events(10, 4)}});
+  auto r = run(feed);
+  must(r->finish());
+  EXPECT_EQ(r->events(), 4u);
+  EXPECT_EQ(r->faults().silence(), "ring 1 does not answer");
+  EXPECT_TRUE(r->missing().nothing());
+}
+
+TEST_F(Recordings, AFullDiskPutsBackAndEndsTheRecording) {
+  SourceFeed feed({});
+  std::vector<Scripted::Step> steps(8);
+  for (auto& step : steps) step.view = events(10, 100);
+  Scripted* const source = add(feed, 1, std::move(steps), 800);
+  auto r = run(feed);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small{16384, before.rlim_max};
+  const auto signalled = signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  const auto finished = r->finish();
+  setrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, signalled);
+  ASSERT_FALSE(finished);
+  EXPECT_EQ(source->put_backs, 1u);
+  EXPECT_EQ(source->consumed * 100, r->events());
+  EXPECT_GT(r->events(), 0u);
+  EXPECT_EQ(r->missing().unrecorded, 800 - r->events());
+  ASSERT_EQ(r->missing().doubts.size(), 1u);
+  EXPECT_NE(r->missing().doubts[0].find("the recording ends there"), std::string::npos) << r->missing().doubts[0];
+}
+
+TEST_F(Recordings, WhatNobodyFinishesIsFinished) {
+  SourceFeed feed({{1, "app", "tick", test::format(1, "tick", "", "\"\""), true}}, {{0, 7, 7, "worker", "app"}});
+  Scripted* const source = add(feed, 1, {{events(10, 4)}}, 4);
+  source->read = 4;
+  (void)run(feed);
+  const RecordingMeta meta = must(RecordingMeta::read(dir));
+  EXPECT_TRUE(meta.complete);
+  EXPECT_EQ(meta.rings.at(0).events, 4u);
+  EXPECT_EQ(meta.totals.written, 4u);
+  EXPECT_EQ(meta.events.size(), 1u);
+  EXPECT_EQ(meta.threads.at(0).task, "worker");
+}
+
+TEST_F(Recordings, LossesAreCountedOnce) {
+  SourceFeed feed({});
+  add(feed, 1, {{events(10, 4, 6)}, {events(20, 1, 2)}});
+  auto r = run(feed);
+  must(r->finish());
+  EXPECT_EQ(r->missing().gaps, 8u);
+  EXPECT_EQ(r->missing().count(), 8u);
+}
+
+TEST_F(Recordings, TimesOfAClockThatIsAheadAreMovedBack) {
+  SourceFeed feed({});
+  auto source = std::make_unique<Scripted>(1, std::vector<Scripted::Step>{{events(1000, 1)}}, 1);
+  const RingName name = source->name();
+  feed.add({std::move(source), name, 400});
+  auto r = run(feed);
+  must(r->finish());
+  const auto sources = must(open_recording(dir, must(RecordingMeta::read(dir))));
+  EXPECT_EQ(must(sources.at(0)->next())->time, 600u);
+}
+
+TEST(Faults, AreKeptUpToABound) {
+  Faults faults;
+  for (int n = 0; n < 10'005; ++n) faults.problem("problem " + std::to_string(n));
+  EXPECT_EQ(faults.problems().size(), 10'000u);
+  EXPECT_EQ(faults.doubts().back(), "and 5 more problems of that kind");
+}
+
+}  // namespace
+}  // namespace ringside::record_test
