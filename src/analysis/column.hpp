@@ -91,7 +91,7 @@ class Column {
   };
 
   RS_INLINE const Access& of(const TraceRecord& record) {
-    const u32 id = record.ids + read_common(record.payload).id;
+    const u32 id = record.number();
     Access& access = by_id_.at(id, formats_->version());
     if (access.op == Op::unknown) [[unlikely]] find(id, access);
     return access;
@@ -107,7 +107,7 @@ class Column {
       case Op::recorded: out = thread_of(access.type, read_common(record.payload)); return true;
       case Op::thread: out = tasks_->key(thread_of(access.type, read_common(record.payload)), ring); return true;
       case Op::tid: out = tasks_->seen(thread_of(access.type, read_common(record.payload)), ring); return true;
-      case Op::event: out = record.ids + read_common(record.payload).id; return true;
+      case Op::event: out = record.number(); return true;
       case Op::process: out = tasks_->process(thread_of(access.type, read_common(record.payload)), ring); return true;
       default: return false;
     }

@@ -44,7 +44,7 @@ class Filter {
   result<void> fits(const EventType& type) const;
 
   bool matches(const TraceRecord& record, const RingName& ring) {
-    const u32 id = record.ids + read_common(record.payload).id;
+    const u32 id = record.number();
     const Program& program = program_of(id);
     i32 at = program.entry;
     while (at >= 0) {

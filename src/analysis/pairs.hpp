@@ -109,7 +109,7 @@ class Pairs {
       lose(record);
       return false;
     }
-    const u32 id = record.ids + read_common(record.payload).id;
+    const u32 id = record.number();
     const Role& role = of(id);
     bool found = false;
     if (role.is_end && (!end_if_ || end_if_->matches(record, ring))) found = end(record, ring);

@@ -312,7 +312,7 @@ class Report {
     for (size_t i = 0; i < std::size(quantiles); ++i) fmt::format_to(std::back_inserter(out), ",\"{}\":{:.0f}", json_names[i], h.quantile(quantiles[i]));
     fmt::format_to(std::back_inserter(out), ",\"max\":{}", h.max());
   }
-  const EventType* type_of(const Pairs::Copy& copy) const { return trace_.formats.find(copy.ids + read_common(copy.record().payload).id); }
+  const EventType* type_of(const Pairs::Copy& copy) const { return trace_.formats.find(copy.record().number()); }
   std::string event_of(const Pairs::Copy& copy) const {
     const EventType* type = type_of(copy);
     return type != nullptr ? type->full : "unknown";

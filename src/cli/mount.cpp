@@ -10,6 +10,7 @@ struct MountOptions {
   std::string dir;
   std::vector<std::string> instances, remotes;
   u32 cpus = 0;
+  u64 patience_ns = 1'000'000'000;
   bool others = false, automatic = false;
 };
 
@@ -20,6 +21,7 @@ int run_mount(const MountOptions& options) {
   wanted.server.instances = options.instances;
   wanted.server.remotes = options.remotes;
   wanted.server.cpus = options.cpus;
+  wanted.server.patience = std::chrono::nanoseconds(options.patience_ns);
   wanted.server.others = wanted.others = options.others;
   wanted.automatic = options.automatic;
   catch_signals();
@@ -50,6 +52,7 @@ Command add_mount(CLI::App& app) {
   c->add_option("--cpus", options->cpus, "cpuN directories to show at least, for rings to come (default: one for each processor)")
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
+  add_time(*c, "--patience", options->patience_ns, "how long an external writer may take to answer (default 1s)");
   c->add_flag("--allow-other", options->others, "other users may come in and read");
   c->add_flag("--auto", options->automatic, "unmount when the last user has gone");
   c->footer(

@@ -130,7 +130,7 @@ int run_plot(const PlotOptions& options) {
     // Pairs are of all events, whatever the page shows of them.
     if (pairs && pairs->take(record, trace.timeline.name(record.source))) plot.heat_map("latency: " + joined(options.latency)).add(record.time, pairs->latency());
     if (record.lost == 0) {
-      if (!filter.wants(record.ids + read_common(record.payload).id, trace.formats)) continue;
+      if (!filter.wants(record.number(), trace.formats)) continue;
       if (!condition->wants(record)) continue;
     }
     plot.add(record, trace.timeline.name(record.source));

@@ -38,7 +38,7 @@ int run_report(const ReportOptions& options) {
       ++events;
       if (!options.events.empty() || !options.tids.empty()) {
         const Common common = read_common(record.payload);
-        if (!filter.wants(record.ids + common.id, trace.formats)) continue;
+        if (!filter.wants(record.number(), trace.formats)) continue;
         const i32 seen = trace.tasks.seen(common.tid, trace.timeline.name(record.source));
         if (!options.tids.empty() && std::find(options.tids.begin(), options.tids.end(), seen) == options.tids.end()) continue;
       }

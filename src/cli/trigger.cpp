@@ -149,7 +149,7 @@ class Condition {
   bool passes(const TraceRecord& record, const RingName& ring) { return !filter_ || filter_->matches(record, ring); }
   bool named(const TraceRecord& record) {
     if (wanted_.events.empty()) return true;
-    const u32 id = record.ids + read_common(record.payload).id;
+    const u32 id = record.number();
     if (id >= named_.size()) named_.resize(trace_.formats.numbers());
     if (named_[id] == 0) {
       const EventType* type = trace_.formats.find(id);

@@ -18,13 +18,13 @@ namespace {
 // Between two looks at live rings that had nothing new.
 constexpr u64 look_every_ns = 5'000'000;
 
-TraceRecord record_of(const Event& e, u32 ids) {
+TraceRecord record_of(const Event& e) {
   TraceRecord record;
   record.time = e.time;
   record.lost = e.lost;
   record.payload = {e.data, e.size};
   record.source = e.source;
-  record.ids = ids;
+  if (e.lost == 0) record.ids = e.id - record.number();
   return record;
 }
 
@@ -41,8 +41,6 @@ struct Consumer::State {
 
   const RingName& ring(const Event& e) const { return trace.timeline.name(e.source); }
   i32 recorded_tid(const Event& e) const { return e.lost != 0 ? 0 : thread_of(trace.formats.find(e.id), read_common({e.data, e.size})); }
-  // Lossless: an id is what its ring adds, and what the event says.
-  static u32 ids_of(const Event& e) { return e.id - read_common({e.data, e.size}).id; }
 };
 
 Consumer::Consumer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -75,7 +73,7 @@ bool Consumer::next(Event& out) {
   } while (s.record.lost == 0 && !s.filter.wants(s.record));
   const TraceRecord& r = s.record;
   const bool gap = r.lost != 0;
-  out = {r.time, r.lost, r.payload.data, static_cast<u32>(r.payload.size), gap ? 0 : r.ids + read_common(r.payload).id, r.source, r.late};
+  out = {r.time, r.lost, r.payload.data, static_cast<u32>(r.payload.size), gap ? 0 : r.number(), r.source, r.late};
   s.events += gap ? 0 : 1;
   s.lost += r.lost;
   return true;
@@ -143,7 +141,7 @@ std::string Consumer::text(const Event& e) {
   State& s = *state_;
   if (!s.lines) s.lines.emplace(s.trace.formats, s.trace.tasks, s.trace.raw_times());
   fmt::memory_buffer out;
-  s.lines->print(record_of(e, e.lost != 0 ? 0 : State::ids_of(e)), s.ring(e), out);
+  s.lines->print(record_of(e), s.ring(e), out);
   std::string line(out.data(), out.size());
   if (!line.empty() && line.back() == '\n') line.pop_back();
   return line;
@@ -167,7 +165,7 @@ struct Consumer::Column::State {
   template <class T, class Read>
   std::optional<T> value(const Event& e, const Read& read) {
     T out{};
-    if (e.lost != 0 || !read(column, record_of(e, Consumer::State::ids_of(e)), consumer->ring(e), out)) return std::nullopt;
+    if (e.lost != 0 || !read(column, record_of(e), consumer->ring(e), out)) return std::nullopt;
     return out;
   }
 };
@@ -212,7 +210,7 @@ result<Consumer::Hist> Consumer::hist(const std::vector<std::string>& keys, cons
 }
 
 bool Consumer::Hist::add(const Event& e) {
-  return e.lost == 0 && state_->hist.add(record_of(e, Consumer::State::ids_of(e)), state_->consumer->ring(e));
+  return e.lost == 0 && state_->hist.add(record_of(e), state_->consumer->ring(e));
 }
 
 std::vector<Consumer::Hist::Row> Consumer::Hist::rows() const {
@@ -253,8 +251,7 @@ result<Consumer::Latency> Consumer::latency(const LatencyOptions& options) {
 }
 
 std::optional<u64> Consumer::Latency::add(const Event& e) {
-  const u32 ids = e.lost == 0 ? Consumer::State::ids_of(e) : 0;
-  if (!state_->pairs.take(record_of(e, ids), state_->consumer->ring(e))) return std::nullopt;
+  if (!state_->pairs.take(record_of(e), state_->consumer->ring(e))) return std::nullopt;
   return state_->pairs.latency();
 }
 

@@ -161,8 +161,8 @@ void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
     return;
   }
   const Common common = read_common(record.payload);
-  const EventType* type = formats_.find(record.ids + common.id);
-  const Event& names = event(record.ids + common.id, type);
+  const EventType* type = formats_.find(record.number());
+  const Event& names = event(record.number(), type);
   append(out, thread(record.source, thread_of(type, common), ring));
   append(out, names.name);
   if (type == nullptr || !type->parsed) {

@@ -60,7 +60,7 @@ void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
     return;
   }
   const Common common = read_common(record.payload);
-  const EventType* type = formats_.find(record.ids + common.id);
+  const EventType* type = formats_.find(record.number());
   append(out, prefix(record.source, thread_of(type, common), ring));
   if (raw_times_)
     fmt::format_to(std::back_inserter(out), "{:>12}: ", record.time);

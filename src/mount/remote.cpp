@@ -132,8 +132,8 @@ struct Remote::Use {
   std::shared_ptr<Life> life;
 };
 
-Remote::Remote(std::string name, std::string socket, u32 rings, int event_fd)
-    : name_(std::move(name)), socket_(std::move(socket)), cpus_(rings), event_fd_(event_fd) {
+Remote::Remote(std::string name, std::string socket, u32 rings, std::chrono::nanoseconds patience, int event_fd)
+    : name_(std::move(name)), socket_(std::move(socket)), cpus_(rings), patience_(patience), event_fd_(event_fd) {
   pipes.assign(rings, false);
   buffer_percent = 0;  // a writer elsewhere does not say how full its ring is: any event will do
   thread_ = must(sys::start_thread("that asks the writer at " + socket_, [this] { run(); }));
@@ -504,7 +504,7 @@ u64 Remote::unread(const Ring& r) const {
 
 int Remote::attach() {
   remote::Process::Options o;
-  o.patience = patience;
+  o.patience = patience_;
   {
     const std::lock_guard lock(mutex_);
     o.buffer.size = kilobytes_ * 1024;
@@ -557,7 +557,7 @@ int Remote::carry_out(const Command& c) {
   }
   switch (c.what) {
     case Command::What::probe: {
-      auto events = remote::Process::events_at(socket_, patience);
+      auto events = remote::Process::events_at(socket_, patience_);
       if (!events) return errno_of_attaching(events.error());
       const std::lock_guard lock(mutex_);
       if (life_ == nullptr) learn(std::move(*events));
@@ -606,7 +606,7 @@ int Remote::carry_out(const Command& c) {
 
 int Remote::reset_rings(std::optional<u32> only) {
   const bool gone = this->gone();
-  const u64 deadline = sys::now_ns() + 2 * static_cast<u64>(std::chrono::nanoseconds(patience).count());
+  const u64 deadline = sys::now_ns() + 2 * static_cast<u64>(patience_.count());
   for (u32 n = 0; n < cpus_; ++n) {
     if (only && *only != n) continue;
     if (!gone && sys::now_ns() > deadline) return ETIMEDOUT;  // of all rings: each may be answered just in time

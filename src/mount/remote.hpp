@@ -30,12 +30,11 @@ enum class Found : u8 { data, nothing, asking, ended, failed };
 
 class Remote final : public Owner {
  public:
-  static constexpr auto patience = std::chrono::seconds(1);
   static constexpr u32 subbuf_size = 4096;
   static constexpr u64 most_kilobytes = 1 << 20;  // of one ring
 
-  // event_fd: written to when who waits should look again.
-  Remote(std::string name, std::string socket, u32 rings, int event_fd);
+  // patience: how long an answer may take. event_fd: written to when who waits should look again.
+  Remote(std::string name, std::string socket, u32 rings, std::chrono::nanoseconds patience, int event_fd);
   ~Remote() override;
   void alarm(int percent, bool late) override;
 
@@ -105,6 +104,7 @@ class Remote final : public Owner {
 
   const std::string name_, socket_;
   const u32 cpus_;
+  const std::chrono::nanoseconds patience_;
   const int event_fd_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -126,7 +126,7 @@ class Remote final : public Owner {
 class Remotes {
  public:
   // named: NAME=SOCKET, shown also while nobody listens. Waits for those that listen already, as long as their patience.
-  static result<std::unique_ptr<Remotes>> create(const std::vector<std::string>& named, u32 rings, int event_fd);
+  static result<std::unique_ptr<Remotes>> create(const std::vector<std::string>& named, u32 rings, std::chrono::nanoseconds patience, int event_fd);
   ~Remotes();
   std::vector<std::string> names() const;
   std::shared_ptr<Remote> find(const std::string& name) const;
@@ -147,6 +147,7 @@ class Remotes {
   std::string dir_;
   sys::Fd open_;  // it
   u32 rings_ = 1;
+  std::chrono::nanoseconds patience_{};
   int event_fd_ = -1;
   sys::Fd notices_, stop_;
   mutable std::mutex mutex_;

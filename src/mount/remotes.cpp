@@ -30,9 +30,10 @@ bool over(const std::shared_ptr<Job>& job) { return job != nullptr && job->error
 
 }  // namespace
 
-result<std::unique_ptr<Remotes>> Remotes::create(const std::vector<std::string>& named, u32 rings, int event_fd) {
+result<std::unique_ptr<Remotes>> Remotes::create(const std::vector<std::string>& named, u32 rings, std::chrono::nanoseconds patience, int event_fd) {
   std::unique_ptr<Remotes> remotes(new Remotes);
   remotes->rings_ = rings;
+  remotes->patience_ = patience;
   remotes->event_fd_ = event_fd;
   remotes->dir_ = Instance::root() + "/.remotes";
   (void)!mkdir(Instance::root().c_str(), 0700);
@@ -56,12 +57,12 @@ result<std::unique_ptr<Remotes>> Remotes::create(const std::vector<std::string>&
     if (socket[0] != '/' && getcwd(cwd, sizeof cwd) != nullptr) socket = std::string(cwd) + "/" + socket;
     watch(socket.substr(0, socket.rfind('/') + 1));
     Known known;
-    known.remote = std::make_shared<Remote>(name, socket, rings, event_fd);
+    known.remote = std::make_shared<Remote>(name, socket, rings, patience, event_fd);
     known.named = true;
     remotes->known_.emplace_back(name, std::move(known));
   }
   remotes->scan();
-  const u64 deadline = sys::now_ns() + static_cast<u64>(std::chrono::nanoseconds(Remote::patience).count()) * 5 / 4;
+  const u64 deadline = sys::now_ns() + static_cast<u64>(patience.count()) * 5 / 4;
   const auto asked = [](const auto& k) { return k.second.probe == nullptr || over(k.second.probe); };
   while (sys::now_ns() < deadline && !std::all_of(remotes->known_.begin(), remotes->known_.end(), asked)) usleep(1000);
   auto thread = sys::start_thread("that looks for writers", [r = remotes.get()] { r->run(); });
@@ -145,7 +146,7 @@ void Remotes::look_at(const std::string& name, const std::string& socket) {
     if (!there) return;
     Known known;
     try {
-      known.remote = std::make_shared<Remote>(name, socket, rings_, event_fd_);
+      known.remote = std::make_shared<Remote>(name, socket, rings_, patience_, event_fd_);
     } catch (const std::system_error&) {
       return;  // no thread can be had now: the next scan tries again
     }

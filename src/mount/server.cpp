@@ -28,7 +28,7 @@ result<std::unique_ptr<Server>> Server::create(const ServerOptions& options, Bac
   server->wake_ = sys::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!server->wake_) return fail(errno, "cannot make an event descriptor");
   const auto processors = static_cast<u32>(std::clamp<long>(sysconf(_SC_NPROCESSORS_CONF), 1, 4096));
-  auto tree = Tree::create(options.instances, options.remotes, options.cpus != 0 ? options.cpus : processors, server->wake_.get());
+  auto tree = Tree::create(options.instances, options.remotes, options.cpus != 0 ? options.cpus : processors, options.patience, server->wake_.get());
   if (!tree) return tl::unexpected<Error>(tree.error());
   server->tree_ = std::move(*tree);
   server->root_ = server->tree_->root();

@@ -41,6 +41,7 @@ struct ServerOptions {
   std::vector<std::string> instances;  // see Tree::create
   std::vector<std::string> remotes;    // NAME=SOCKET
   u32 cpus = 0;                        // see Tree::create; 0: as many as this machine may have processors
+  std::chrono::nanoseconds patience = std::chrono::seconds(1);  // how long an external writer may take to answer
   bool others = false;                 // modes let other users read (never write)
   u32 most_files = 4096, most_files_of_a_user = 512;
   u32 most_waiting = 1024, most_waiting_of_a_user = 256;

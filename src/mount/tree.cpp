@@ -55,7 +55,7 @@ std::optional<u32> cpu_of(const std::string& name) {
 }  // namespace
 
 result<std::unique_ptr<Tree>> Tree::create(const std::vector<std::string>& instances, const std::vector<std::string>& remotes, u32 cpus,
-                                           int event_fd) {
+                                           std::chrono::nanoseconds patience, int event_fd) {
   std::unique_ptr<Tree> tree(new Tree);
   tree->event_fd_ = event_fd;
   tree->cpus_ = cpus;
@@ -78,7 +78,7 @@ result<std::unique_ptr<Tree>> Tree::create(const std::vector<std::string>& insta
   tree->top_ = std::move(*opened);
   for (const std::string& name : tree->only_)
     if (auto other = tree->mounted(name); !other) return tl::unexpected<Error>(other.error());
-  auto writers = Remotes::create(remotes, cpus, event_fd);
+  auto writers = Remotes::create(remotes, cpus, patience, event_fd);
   if (!writers) return tl::unexpected<Error>(writers.error());
   tree->remotes_ = std::move(*writers);
   return tree;

@@ -72,7 +72,7 @@ class Tree {
   // cpus: each instance shows at least so many rings, be they there or not.
   // remotes: external writers, NAME=SOCKET, beside those that are announced; each is given `cpus` rings.
   static result<std::unique_ptr<Tree>> create(const std::vector<std::string>& instances, const std::vector<std::string>& remotes, u32 cpus,
-                                              int event_fd);
+                                              std::chrono::nanoseconds patience, int event_fd);
   ~Tree();
 
   Place root() const { return {.dir = Dir::top, .on = top_}; }

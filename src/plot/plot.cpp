@@ -388,7 +388,7 @@ void Plot::add(const TraceRecord& record, const RingName& name) {
   ++events_;
   ++ring.events;
   const Common common = read_common(record.payload);
-  const u32 id = record.ids + common.id;
+  const u32 id = record.number();
   const EventType* type = formats_.find(id);
   Event& e = event(id, type);
   ++e.count;

@@ -40,6 +40,13 @@ struct TraceRecord {
   u32 source = 0;  // index in the order of add()
   u32 ids = 0;     // what is added to the payload's id: RingName::ids(), and the source's own
   bool late = false;  // one with a later time was given out before
+
+  // Its event among all that are read together: the key of formats, columns and filters. Programs and kernels number theirs independently.
+  RS_INLINE u32 number() const {
+    u16 id = 0;
+    if (payload.size >= sizeof id) [[likely]] __builtin_memcpy(&id, payload.data, sizeof id);
+    return ids + id;
+  }
 };
 
 class Timeline {

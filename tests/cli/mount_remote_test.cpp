@@ -296,7 +296,7 @@ TEST_F(MountRemote, ReadsAndMapsSubBuffers) {
 
 TEST_F(MountRemote, AWriterThatStopsOrDiesHoldsNobody) {
   start_app(20000);
-  start();
+  start({"--patience", "4s"});
   appears();
   ASSERT_EQ(write_to(app + "/buffer_size_kb", "1410"), "4");
   ASSERT_EQ(write_to(app + "/tracing_on", "1"), "1");
@@ -326,7 +326,7 @@ TEST_F(MountRemote, AWriterThatStopsOrDiesHoldsNobody) {
   u64 asked = 0;
   pid_t left[] = {a, b, c};
   int codes[3] = {-1, -1, -1};
-  while (std::find(std::begin(codes), std::end(codes), -1) != std::end(codes) && std::chrono::steady_clock::now() - from < 20s) {
+  while (std::find(std::begin(codes), std::end(codes), -1) != std::end(codes) && std::chrono::steady_clock::now() - from < 120s) {
     const auto one = std::chrono::steady_clock::now();
     EXPECT_EQ(text_of(at + "/tracing_on"), "1\n");
     EXPECT_EQ(stats(cpu(0)).overrun, 0u);
@@ -336,7 +336,7 @@ TEST_F(MountRemote, AWriterThatStopsOrDiesHoldsNobody) {
       if (int status = 0; codes[k] == -1 && waitpid(left[k], &status, WNOHANG) == left[k]) codes[k] = WEXITSTATUS(status);
   }
   for (const int code : codes) EXPECT_EQ(code, 20);
-  EXPECT_LT(slowest, 900ms) << "a second is what the writer is waited for";
+  EXPECT_LT(slowest, 4s) << "that is how long the writer is waited for";
   EXPECT_GT(asked, 5u);
   EXPECT_EQ(write_to(app + "/tracing_on", "0"), "ETIMEDOUT");
   // It goes on, and nothing was lost.

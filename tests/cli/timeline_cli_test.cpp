@@ -93,9 +93,9 @@ TEST_F(TimelineCli, TheKernelsLocalClock) {
   const auto all = events("ours.rec theirs.dat");
   json dd_tid;  // the kernel's are of all dds of the machine
   for (const json& e : all)
-    if (e.at("event") == "libc:write") ended.push_back(e.at("ts")), dd_tid = e.at("tid");
+    if (e.value("event", "") == "libc:write") ended.push_back(e.at("ts")), dd_tid = e.at("tid");
   for (const json& e : all)
-    if (e.at("event") == "syscalls:sys_enter_write" && e.at("tid") == dd_tid && e.at("fields").at("count") == 1) entered.push_back(e.at("ts"));
+    if (e.value("event", "") == "syscalls:sys_enter_write" && e.at("tid") == dd_tid && e.at("fields").at("count") == 1) entered.push_back(e.at("ts"));
   ASSERT_EQ(ended.size(), 5u);
   ASSERT_GE(entered.size(), 5u);
   i64 least = INT64_MAX;
