@@ -168,9 +168,7 @@ Command add_guest(CLI::App& app) {
   c->add_option("IMAGE", options->image, "a static ELF file with ringside/guest/guest.hpp, or demo, the one that comes along")->required();
   c->add_option("ARGUMENT", options->arguments, "up to 4 numbers for the guest; demo: how many steps (0: until it is stopped), and 1 for steps that compute nothing")
       ->type_name("");
-  c->add_option("-e,--event", options->events, "events of the kernel beside, SYSTEM:EVENT, a glob: 'kvm:*'; may be repeated")
-      ->type_name("GLOB")
-      ->allow_extra_args(false);
+  add_events(*c, options->events, "events of the kernel beside");
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of the guest's ring (default 4M)");
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
   c->add_option("--layout", options->layout, "how the guest tells of its ring: a meta-page, or footers in each sub-buffer")

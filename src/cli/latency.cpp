@@ -386,7 +386,7 @@ Command add_latency(CLI::App& app) {
   c->add_flag("--ascii", options->ascii, "pictures without Unicode");
   c->add_flag("--first", options->first, "of several starts before an end the first counts (default: the last, as in the kernel)");
   c->add_flag("--sure", options->sure, "leave out pairs between whose events others were lost");
-  c->add_option("-e,--event", options->run.events, "live events of the kernel, beside WHERE; without it more than the pair's, for --context; may be repeated")->type_name("GLOB")->allow_extra_args(false);
+  add_events(*c, options->run.events, "live events of the kernel, beside WHERE; without it more than the pair's, for --context");
   add_run_options(*c, options->run);
   c->add_option("--keys", options->most_waiting, "starts that may wait for their end; then the oldest give way, and are counted")->check(CLI::Range(1, 100'000'000))->capture_default_str();
   c->add_option("--groups", options->most_groups, "lines that are kept count of; a full table gives up those with the fewest pairs")->check(CLI::Range(2, 10'000'000))->capture_default_str();

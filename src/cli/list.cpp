@@ -164,9 +164,7 @@ Command add_list(CLI::App& app) {
   auto options = std::make_shared<ListOptions>();
   CLI::App* c = app.add_subcommand("list", "instances, live and stale; with -i an instance's events");
   c->add_option("-i,--instance", options->instance, "list this instance's events and whether they are enabled");
-  c->add_option("-e,--event", options->events, "list the kernel's events (and the instance's) that match, with their fields")
-      ->type_name("GLOB")
-      ->allow_extra_args(false);
+  add_events(*c, options->events, "list the kernel's events (and the instance's), with their fields");
   c->add_flag("--json", options->json, "one JSON array");
   c->footer(
       "Examples:\n"

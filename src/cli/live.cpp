@@ -17,9 +17,7 @@ constexpr u64 look_every_ns = 10'000'000;
 void add_run(CLI::App& app, RunOptions& options) {
   app.add_option("WHERE", options.where,
                  "recording (a directory) or trace.dat, as a whole; or live: an instance, an external writer's socket; several are merged (default: ringside.data)");
-  app.add_option("-e,--event", options.events, "live events of the kernel, beside WHERE or alone: SYSTEM:EVENT, a glob; may be repeated")
-      ->type_name("GLOB")
-      ->allow_extra_args(false);
+  add_events(app, options.events, "live events of the kernel, beside WHERE or alone");
   add_run_options(app, options);
 }
 

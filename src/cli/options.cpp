@@ -19,6 +19,16 @@ void add_source(CLI::App& app, std::optional<KernelWay>& forced) {
       ->type_name("WAY");
 }
 
+void add_events(CLI::App& app, std::vector<std::string>& lists, const std::string& words) {
+  app.add_option("-e,--event", lists, words + ": SYSTEM:EVENT, SYSTEM or EVENT, with * and ? as wildcards; commas between several, or more of -e")
+      ->check([](const std::string& list) {
+        auto parsed = EventPatterns::parse(list);
+        return parsed ? std::string() : parsed.error().sentence;
+      })
+      ->type_name("PATTERN")
+      ->allow_extra_args(false);
+}
+
 EventPatterns parse_events(const std::vector<std::string>& lists) {
   auto parsed = EventPatterns::parse(lists);
   if (!parsed) throw UsageError{parsed.error().sentence};

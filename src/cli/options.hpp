@@ -12,7 +12,9 @@ namespace ringside::cli {
 // --source auto|map|read
 void add_source(CLI::App& app, std::optional<KernelWay>& forced);
 
-// The patterns of -e. A UsageError unless they are some.
+// -e PATTERN. words: which events these are.
+void add_events(CLI::App& app, std::vector<std::string>& lists, const std::string& words);
+// Its patterns. A UsageError unless they are some.
 EventPatterns parse_events(const std::vector<std::string>& lists);
 
 // No patterns: everything.

@@ -160,9 +160,7 @@ Command add_plot(CLI::App& app) {
   c->add_option("-o,--output", options->to, "the page; an older one is replaced; - is stdout")
       ->capture_default_str()
       ->type_name("FILE.html");
-  c->add_option("-e,--event", options->events, "only events that match SYSTEM:EVENT, a glob; may be repeated")
-      ->type_name("GLOB")
-      ->allow_extra_args(false);
+  add_events(*c, options->events, "only these events");
   add_filter(*c, options->filter);
   c->add_option("--latency", options->latency, "a heat map of the time between two events: START END, or a NAME of ringside latency")->expected(1, 2)->type_name("START END");
   c->add_option("-k,--key", options->keys, "what START and END have in common: FIELD, or FIELD=FIELD; up to three with commas (default: the thread that ran)")->type_name("FIELD");

@@ -39,7 +39,6 @@ struct RecordOptions {
 constexpr auto tick = std::chrono::milliseconds(20);  // a short command's end is noticed this late
 
 void check(const RecordOptions& options) {
-  (void)parse_events(options.events);
   if (!options.libc.empty()) check_libc(options.libc);
   if (!options.libc.empty() && options.command.empty()) throw UsageError{"--libc needs a command to preload into: -- CMD..."};
   if (options.command.empty() && options.instance.empty() && options.events.empty())
@@ -199,7 +198,8 @@ int run_record(RecordOptions options) {
   Instance& instance = **made;
   InstanceCleanup cleanup{ours ? instance.path() : ""};
   if (!ours) {
-    if (auto on = instance.enable(parse_events(options.events), true); !on) return failed(on.error());
+    const EventPatterns patterns = parse_events(options.events);
+    if (auto on = patterns.empty() ? result<u32>(0) : instance.enable(patterns, true); !on) return failed(on.error());
   }
   std::string why_no_kernel;
   auto kernel_made = make_kernel(options, instance.clock(), why_no_kernel);
@@ -262,10 +262,7 @@ Command add_record(CLI::App& app) {
   auto options = std::make_shared<RecordOptions>();
   CLI::App* c = app.add_subcommand("record", "record a command, or an instance, live into a directory");
   c->add_option("-i,--instance", options->instance, "instance to record; made if it is not there (default: a private one)");
-  c->add_option("-e,--event", options->events,
-                "events that match SYSTEM:EVENT, a glob: the kernel's as well, of the program's only these; may be repeated")
-      ->type_name("GLOB")
-      ->allow_extra_args(false);
+  add_events(*c, options->events, "these events: the kernel's as well, of the program's only these");
   c->add_option("-f,--filter", options->filter, "kernel events only if FILTER, in the kernel's language: \"prio < 100\"");
   c->add_option("-p,--pid", options->pids, "kernel events of this process and what it starts; may be repeated")
       ->allow_extra_args(false);

@@ -68,9 +68,7 @@ Command add_report(CLI::App& app) {
   auto options = std::make_shared<ReportOptions>();
   CLI::App* c = app.add_subcommand("report", "print the events of a recording, a trace.dat or an instance in time order");
   c->add_option("WHERE", options->where, "recording (a directory), trace.dat file or instance, which is not consumed; several are merged (default: ringside.data)");
-  c->add_option("-e,--event", options->events, "only events that match SYSTEM:EVENT, a glob; may be repeated")
-      ->type_name("GLOB")
-      ->allow_extra_args(false);
+  add_events(*c, options->events, "only these events");
   c->add_option("--tid", options->tids, "only this thread; may be repeated")->allow_extra_args(false);
   add_filter(*c, options->filter);
   c->add_flag("--json", options->json, "one JSON object a line");

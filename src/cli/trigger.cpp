@@ -535,9 +535,7 @@ Command add_trigger(CLI::App& app) {
   auto options = std::make_shared<TriggerOptions>();
   CLI::App* c = app.add_subcommand("trigger", "flight recorder: when a condition holds, save what led to it");
   c->add_option("CONDITION", options->condition, "FILTER, EVENTS, 'EVENTS if FILTER', or with --latency 'latency > TIME [&& FILTER]'")->required();
-  c->add_option("-e,--event", options->events, "events of the kernel to keep, of all processes: SYSTEM:EVENT, a glob; may be repeated; those of the condition are added")
-      ->type_name("GLOB")
-      ->allow_extra_args(false);
+  add_events(*c, options->events, "events of the kernel to keep, of all processes; those of the condition are added");
   c->add_option("-i,--instance", options->instance, "instance whose rings are saved, too");
   c->add_option("--latency", options->latency, "the time between two events: START END, or a NAME of ringside latency")->expected(1, 2)->type_name("START END");
   c->add_option("-k,--key", options->keys, "what START and END have in common: FIELD, or FIELD=FIELD; up to three with commas (default: the thread that ran)")->type_name("FIELD");
