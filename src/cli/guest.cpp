@@ -6,7 +6,7 @@
 
 #include "cli/progress.hpp"
 #include "cli/recording.hpp"
-#include "cli/signals.hpp"
+#include "watch/signals.hpp"
 #include "cli/options.hpp"
 #include "export/units.hpp"
 #include "record/instance_feed.hpp"

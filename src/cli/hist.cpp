@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "cli/live.hpp"
-#include "cli/picture.hpp"
+#include "watch/picture.hpp"
 #include "cli/table.hpp"
 #include "export/units.hpp"
 #include "export/json.hpp"

@@ -8,7 +8,7 @@
 #include "analysis/names.hpp"
 #include "analysis/pairs.hpp"
 #include "cli/live.hpp"
-#include "cli/picture.hpp"
+#include "watch/picture.hpp"
 #include "cli/presets.hpp"
 #include "cli/table.hpp"
 #include "export/units.hpp"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/signals.hpp"
+#include "watch/signals.hpp"
 #include "cli/options.hpp"
 #include "sys/sys.hpp"
 

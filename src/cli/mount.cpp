@@ -1,6 +1,6 @@
 // ringside mount: instances as the kernel's tracefs would show them, for the tools that know it.
 #include "cli/command.hpp"
-#include "cli/signals.hpp"
+#include "watch/signals.hpp"
 #include "mount/session.hpp"
 
 namespace ringside::cli {

@@ -14,7 +14,7 @@
 #include "cli/program.hpp"
 #include "cli/progress.hpp"
 #include "cli/recording.hpp"
-#include "cli/signals.hpp"
+#include "watch/signals.hpp"
 #include "cli/options.hpp"
 #include "export/recording_as_dat.hpp"
 #include "export/units.hpp"

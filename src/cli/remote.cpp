@@ -6,7 +6,7 @@
 #include <csignal>
 
 #include "cli/child.hpp"
-#include "cli/signals.hpp"
+#include "watch/signals.hpp"
 #include "cli/options.hpp"
 #include "cli/recording.hpp"
 #include "export/units.hpp"

@@ -3,7 +3,7 @@
 #include <pwd.h>
 
 #include "cli/command.hpp"
-#include "cli/signals.hpp"
+#include "watch/signals.hpp"
 #include "serve/server.hpp"
 
 namespace ringside::cli {

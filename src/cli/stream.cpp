@@ -5,7 +5,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "cli/signals.hpp"
+#include "watch/signals.hpp"
 #include "cli/options.hpp"
 #include "cli/recording.hpp"
 #include "export/units.hpp"

@@ -21,7 +21,7 @@
 #include "cli/program.hpp"
 #include "cli/progress.hpp"
 #include "cli/recording.hpp"
-#include "cli/signals.hpp"
+#include "watch/signals.hpp"
 #include "export/units.hpp"
 #include "record/instance_feed.hpp"
 #include "record/kernel_feed.hpp"

@@ -18,10 +18,10 @@
 #include "cli/live.hpp"
 #include "cli/presets.hpp"
 #include "cli/table.hpp"
-#include "cli/terminal.hpp"
+#include "watch/terminal.hpp"
 #include "export/units.hpp"
-#include "cli/watch_model.hpp"
-#include "cli/watch_screen.hpp"
+#include "watch/model.hpp"
+#include "watch/screen.hpp"
 #include "export/json.hpp"
 #include "sys/thread.hpp"
 

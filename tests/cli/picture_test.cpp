@@ -1,5 +1,5 @@
 // Bars, sparklines and heat maps. Compiled in: the binary's sources are no library.
-#include "../src/cli/picture.cpp"  // NOLINT
+#include "../src/watch/picture.cpp"  // NOLINT
 
 #include <gtest/gtest.h>
 

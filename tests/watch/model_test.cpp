@@ -4,7 +4,7 @@
 #include <random>
 
 #include "cli/hand_made.hpp"
-#include "cli/watch_screen.hpp"
+#include "watch/screen.hpp"
 
 namespace ringside::cli::model_test {
 namespace {

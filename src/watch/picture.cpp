@@ -1,4 +1,4 @@
-#include "cli/picture.hpp"
+#include "watch/picture.hpp"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -13,7 +13,7 @@
 
 #include "export/units.hpp"
 
-namespace ringside::cli {
+namespace ringside {
 namespace {
 
 constexpr const char* eighths_across[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
@@ -143,4 +143,4 @@ std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, size_t he
   return out + fmt::format("\n{}a column is {}, the darkest {} in one\n", std::string(label_width + 1, ' '), format_time(static_cast<double>(narrow.column_ns())), format_count(most));
 }
 
-}  // namespace ringside::cli
+}  // namespace ringside

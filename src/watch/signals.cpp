@@ -1,4 +1,4 @@
-#include "cli/signals.hpp"
+#include "watch/signals.hpp"
 
 #include <unistd.h>
 
@@ -7,7 +7,7 @@
 #include <ctime>
 #include <initializer_list>
 
-namespace ringside::cli {
+namespace ringside {
 namespace {
 
 volatile sig_atomic_t first_signal = 0;
@@ -42,4 +42,4 @@ void sleep_ns(u64 ns) {
 }
 void before_leaving(void (*what)()) { leaving = what; }
 
-}  // namespace ringside::cli
+}  // namespace ringside

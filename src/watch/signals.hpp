@@ -2,7 +2,7 @@
 #pragma once
 #include <ringside/base/types.hpp>
 
-namespace ringside::cli {
+namespace ringside {
 
 void catch_signals();  // SIGINT, SIGTERM, SIGHUP
 bool asked_to_stop();
@@ -11,4 +11,4 @@ void sleep_ns(u64 ns);  // a signal ends it early
 // What is to be done when the second one comes, or null; signal-safe.
 void before_leaving(void (*what)());
 
-}  // namespace ringside::cli
+}  // namespace ringside

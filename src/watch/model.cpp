@@ -1,11 +1,11 @@
-#include "cli/watch_model.hpp"
+#include "watch/model.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include "analysis/names.hpp"
 
-namespace ringside::cli {
+namespace ringside {
 namespace {
 
 bool names(const std::vector<WatchOnly>& only, std::initializer_list<std::string_view> columns) {
@@ -392,4 +392,4 @@ std::vector<std::string> WatchModel::fields(const std::string& id, bool numbers)
   return out;
 }
 
-}  // namespace ringside::cli
+}  // namespace ringside

@@ -26,7 +26,7 @@
 #include "analysis/heat_map.hpp"
 #include "analysis/pairs.hpp"
 
-namespace ringside::cli {
+namespace ringside {
 
 // A column that must have a value: what a row that was drilled into stands for.
 struct WatchOnly {
@@ -164,4 +164,4 @@ class WatchModel {
   u64 origin_ = 0;
 };
 
-}  // namespace ringside::cli
+}  // namespace ringside

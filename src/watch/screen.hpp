@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/picture.hpp"
-#include "cli/watch_model.hpp"
+#include "watch/picture.hpp"
+#include "watch/model.hpp"
 
-namespace ringside::cli {
+namespace ringside {
 
 // A character (of Unicode), or one of these.
 using KeyCode = u32;
@@ -151,4 +151,4 @@ class WatchScreen {
 // '?'.
 std::string fitted(const std::string& text, size_t width, Glyphs glyphs, bool right = false);
 
-}  // namespace ringside::cli
+}  // namespace ringside

@@ -15,7 +15,7 @@
 #include <ringside/histogram.hpp>
 #include "export/units.hpp"
 
-namespace ringside::cli {
+namespace ringside {
 
 enum class Glyphs : u8 { unicode, ascii };
 // ASCII if that is wanted, or if the locale (LC_ALL, LC_CTYPE, LANG; the first one that is set) is not one of UTF-8.
@@ -42,4 +42,4 @@ std::string time_bars(const Histogram& histogram, size_t width, Glyphs glyphs);
 // writes the sizes: they need not be times.
 std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, size_t height = 24, const std::function<std::string(double)>& label = format_time);
 
-}  // namespace ringside::cli
+}  // namespace ringside

@@ -1,4 +1,4 @@
-#include "cli/watch_screen.hpp"
+#include "watch/screen.hpp"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 
 #include "export/units.hpp"
 
-namespace ringside::cli {
+namespace ringside {
 namespace {
 
 struct Character {
@@ -1068,4 +1068,4 @@ Frame WatchScreen::frame(size_t width, size_t height) {
   return frame;
 }
 
-}  // namespace ringside::cli
+}  // namespace ringside

@@ -13,10 +13,10 @@
 #include <ringside/base/result.hpp>
 #include <string>
 
-#include "cli/watch_screen.hpp"
+#include "watch/screen.hpp"
 #include "sys/sys.hpp"
 
-namespace ringside::cli {
+namespace ringside {
 
 // Sets the locale, for characters of more than a byte. ASCII if that is wanted, or if it is not one of UTF-8.
 Glyphs terminal_glyphs(bool ascii);
@@ -49,4 +49,4 @@ class Terminal {
   int failures_ = 0;
 };
 
-}  // namespace ringside::cli
+}  // namespace ringside

@@ -1,4 +1,4 @@
-#include "cli/terminal.hpp"
+#include "watch/terminal.hpp"
 
 #include <langinfo.h>
 #include <poll.h>
@@ -14,7 +14,7 @@
 #include <cstring>
 #include <utility>
 
-#include "cli/signals.hpp"
+#include "watch/signals.hpp"
 
 #define NCURSES_NOMACROS 1
 #define NCURSES_WIDECHAR 1
@@ -23,7 +23,7 @@
 extern "C" int setupterm(const char*, int, int*);
 extern "C" char* tigetstr(const char*);
 
-namespace ringside::cli {
+namespace ringside {
 namespace {
 
 // What a signal handler needs to put the terminal back.
@@ -295,4 +295,4 @@ void Terminal::paint(const Frame& frame) {
   refresh();
 }
 
-}  // namespace ringside::cli
+}  // namespace ringside
