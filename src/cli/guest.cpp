@@ -28,7 +28,7 @@ struct GuestOptions {
   std::string image, layout = "meta", out = default_recording;
   std::vector<std::string> events;
   std::vector<u64> arguments;
-  u64 buffer_size = 4 << 20, subbuf_size = 16384, duration_ns = 0, tick_ns = 1000000, memory = 32 << 20, patience_ns = 2000000000;
+  u64 buffer_size = 4 << 20, subbuf_size = 16384, duration_ns = 0, tick_ns = 1000000, memory = 32 << 20, patience_ns = 10000000000;
   bool fail_on_loss = false, quiet = false;
 };
 
@@ -176,7 +176,7 @@ Command add_guest(CLI::App& app) {
       ->capture_default_str();
   add_time(*c, "--tick", options->tick_ns, "period of the guest's timer interrupts, 0: none (default 1ms)");
   add_size(*c, "--memory", options->memory, "the guest's memory, a multiple of 2M (default 32M)");
-  add_time(*c, "--patience", options->patience_ns, "how long the guest may take to answer (default 2s)");
+  add_time(*c, "--patience", options->patience_ns, "how long the guest may take to answer (default 10s)");
   c->add_option("-o,--output", options->out, "directory of the recording; an older recording is replaced")->capture_default_str();
   add_duration(*c, options->duration_ns, "stop after this time (default: when the guest ends, or at Ctrl-C)");
   c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");

@@ -22,7 +22,7 @@ namespace ringside::guest {
 struct VmOptions {
   u64 memory = 32 << 20;                        // bytes, of the guest's own
   std::chrono::nanoseconds tick{1'000'000};     // a timer interrupt each; 0: none
-  std::chrono::nanoseconds patience{2'000'000'000};  // with an answer
+  std::chrono::nanoseconds patience{10'000'000'000};  // with an answer
   u64 arguments[4] = {};                        // the program's
 };
 

@@ -48,7 +48,7 @@ TEST_F(GuestCli, Errors) {
   const Outcome o = ringside("guest /bin/true");
   EXPECT_EQ(o.code, 1);
   EXPECT_NE(o.err.find("no static ELF file"), std::string::npos) << o.err;
-  const Outcome hostile = ringside("guest " RINGSIDE_BUILD_DIR "/guest-hostile.elf 5 --patience 500ms -q -o bad");
+  const Outcome hostile = ringside("guest " RINGSIDE_BUILD_DIR "/guest-hostile.elf 5 -q -o bad");
   EXPECT_EQ(hostile.code, 1);
   EXPECT_NE(hostile.err.find("the guest has ended before its time"), std::string::npos) << hostile.err;
 }

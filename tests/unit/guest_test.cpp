@@ -48,6 +48,7 @@ Guest::Options options(remote::Layout layout, u64 steps, u64 size = 1 << 20) {
   o.buffer.layout = layout;
   o.vm.tick = std::chrono::microseconds(200);
   o.vm.arguments[0] = steps;
+  o.vm.patience = std::chrono::seconds(60);
   return o;
 }
 
@@ -142,7 +143,7 @@ TEST(Guests, ResetWhileItWrites) {
     must(g->reset(0));
   }
   g->vm().request_stop();
-  EXPECT_TRUE(g->vm().wait_end(std::chrono::seconds(5)));
+  EXPECT_TRUE(g->vm().wait_end(std::chrono::seconds(60)));
   auto source = must(g->buffer().source(0));
   while (must(source->next())) {
   }
@@ -202,7 +203,7 @@ result<std::unique_ptr<Guest>> hostile(u64 how, u64 seed = 0, remote::Layout lay
   auto o = options(layout, how, 64 << 10);
   o.image.assign(bytes.begin(), bytes.end());
   o.vm.arguments[1] = seed;
-  o.vm.patience = std::chrono::milliseconds(300);
+  o.vm.patience = std::chrono::seconds(5);
   return Guest::start(std::move(o));
 }
 
@@ -224,7 +225,7 @@ TEST(Guests, OneThatWritesOverItsRings) {
         (void)source->counters();
       }
       g->vm().request_stop();
-      EXPECT_TRUE(g->vm().wait_end(std::chrono::seconds(5)));
+      EXPECT_TRUE(g->vm().wait_end(std::chrono::seconds(60)));
     }
 }
 
@@ -259,7 +260,7 @@ TEST(Guests, OneThatCrashes) {
   for (const u64 how : {5, 6}) {
     auto g = must(hostile(how));
     g->vm().go();
-    EXPECT_TRUE(g->vm().wait_end(std::chrono::seconds(5)));
+    EXPECT_TRUE(g->vm().wait_end(std::chrono::seconds(60)));
     EXPECT_LT(g->vm().status(), 0);
     EXPECT_THAT(g->vm().why(), HasSubstr("at 0x"));
   }

@@ -69,7 +69,7 @@ class WriterProcess {
   pid_t pid_;
 };
 
-std::unique_ptr<Process> attach(const std::string& path, Layout layout = Layout::meta_page, std::chrono::nanoseconds patience = 2s, u64 size = 256 << 10) {
+std::unique_ptr<Process> attach(const std::string& path, Layout layout = Layout::meta_page, std::chrono::nanoseconds patience = 20s, u64 size = 256 << 10) {
   Process::Options options;
   options.patience = patience;
   options.buffer.layout = layout;
