@@ -102,7 +102,7 @@ result<RunOptions> where(const Job& job, RunOptions run) {
   const auto all = kernel_events();
   const bool of_libc = std::any_of(patterns.begin(), patterns.end(), [](const EventPattern& p) { return p.text().rfind("libc:", 0) == 0; });
   if (!all && !of_libc) return tl::unexpected<Error>(all.error());
-  if (of_libc || std::none_of(patterns.begin(), patterns.end(), [&](const EventPattern& p) { return means_kernel(p, *all); })) return run;
+  if (of_libc || std::none_of(patterns.begin(), patterns.end(), [&](const EventPattern& p) { return names_some(p, *all); })) return run;
   run.events = lists;
   return run;
 }

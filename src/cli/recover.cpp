@@ -64,7 +64,7 @@ int run_recover(const RecoverOptions& options) {
   (*run)->meta().boot = boot;
   if (auto added = (*run)->add(dumped); !added) return failed(added.error());
   while (!dumped.ended() && !(*run)->failed()) (*run)->poll();
-  auto finished = (*run)->finish();
+  auto finished = (*run)->finish(0);
   Told().doubts(**run);
   if (!finished && !(*run)->failed()) return failed(finished.error());
   if (!options.quiet)

@@ -47,8 +47,8 @@ int run_stream(const StreamOptions& options) {
   };
   const auto take_all = [&](bool last) {
     for (remote::Frame frame; done && frames.next(frame, last);) {
-      line.hear(frame);
-      if (run == nullptr && line.content().known()) done = begin();
+      done = line.hear(frame);
+      if (run == nullptr && done && line.content().known()) done = begin();
       if (run == nullptr || !done) continue;
       run->poll();
       told.problems(*run);
@@ -65,6 +65,7 @@ int run_stream(const StreamOptions& options) {
     take_all(false);
   }
   take_all(true);
+  if (run == nullptr) say_first(line.unheard().problems());
   if (run == nullptr)
     return failed(done ? refuse(std::errc::no_message, "nothing came that says hello: no writer, another speed, or no stream of ringside").value() : done.error());
   auto finished = run->finish();

@@ -241,13 +241,13 @@ class FlightRecorder {
     const u64 duration = sys::now_ns() - armed_;
     // The watch's own reading of the clock, so that times are the same there and here.
     const ClockInfo& own = instance_.clock();
+    InstanceFeed program(instance_);
     auto made = RecordingRun::create(dir, hit.clock.kind == own.kind ? hit.clock : own);
     if (!made) return tl::unexpected<Error>(made.error());
     RecordingRun& run = **made;
     run.meta().start_ns -= std::min(run.meta().start_ns, duration);
     run.meta().command = options_.command;
     run.meta().trigger = RecordedTrigger{options_.condition, hit.line, hit.time, hit.latency};
-    InstanceFeed program(instance_);
     if (auto added = run.add(program); !added) return added;
     if (kernel_ != nullptr) {
       if (auto added = run.add(*kernel_); !added) return added;
@@ -393,7 +393,7 @@ class Watch {
 result<std::vector<std::string>> events_to_watch(const Wanted& wanted, const KernelFeed* kernel, const std::vector<KernelEvent>& known, bool has_program) {
   std::vector<std::string> watched;
   for (const EventPattern& pattern : wanted.events) {
-    if (means_kernel(pattern, known)) watched.push_back(pattern.text());
+    if (names_some(pattern, known)) watched.push_back(pattern.text());
   }
   if (!wanted.events.empty() || kernel == nullptr) return watched;
   Formats formats;

@@ -359,7 +359,8 @@ result<std::shared_ptr<Members>> fill_instance(int dir, const std::string& path,
   std::string patterns;
   auto parsed = EventPatterns::parse(o.events);
   if (!parsed) return tl::unexpected(parsed.error());
-  for (const EventPattern& one : *parsed) patterns += one.text() + "\n";
+  for (const EventPattern& one : *parsed)
+    for (const std::string& line : one.in_full()) patterns += line + "\n";
   for (auto& [file, text] : {std::pair<const char*, std::string>{"set_event", patterns},
                              {"events/header_page", header_page_text(o.subbuf_size)},
                              {"events/header_event", std::string(header_event_text())},
@@ -565,9 +566,13 @@ result<void> add_pattern(int dir, const std::string& pattern, bool on) {
 result<std::string> Instance::read(const std::string& file) const { return sys::read_owned(dir_.get(), file); }
 
 result<u32> Instance::enable(const EventPatterns& patterns, bool on) {
+  for (const EventPattern& one : patterns)
+    if (one.text().front() == '!' || one.text().find('\n') != std::string::npos)
+      return refuse(std::errc::invalid_argument, "an event whose name begins with ! or has a line break in it cannot be switched");
   const InstanceLock lock(dir_.get());
   for (const EventPattern& one : patterns)
-    if (auto done = add_pattern(dir_.get(), one.text(), on); !done) return tl::unexpected(done.error());
+    for (const std::string& line : one.in_full())
+      if (auto done = add_pattern(dir_.get(), line, on); !done) return tl::unexpected(done.error());
   const sys::Fd fd = sys::open_owned(dir_.get(), "gate", O_RDWR);
   if (!fd) return sys::fail_beneath(errno, "cannot open " + path_ + "/gate");
   auto gate = sys::Region::map(fd.get(), gate_bytes, true, path_ + "/gate");

@@ -135,9 +135,11 @@ result<std::vector<KernelEvent>> kernel_events() {
   return events;
 }
 
-bool means_kernel(const EventPattern& pattern, const std::vector<KernelEvent>& known) {
-  return pattern.may_name_kernel() && std::any_of(known.begin(), known.end(), [&](const KernelEvent& e) { return pattern.matches(e.system, e.name); });
+bool names_some(const EventPattern& pattern, const std::vector<KernelEvent>& known) {
+  return std::any_of(known.begin(), known.end(), [&](const KernelEvent& e) { return pattern.matches(e.system, e.name); });
 }
+
+bool means_kernel(const EventPattern& pattern, const std::vector<KernelEvent>& known) { return pattern.may_name_kernel() && names_some(pattern, known); }
 
 result<EventInfo> kernel_event(const KernelEvent& event) {
   auto dir = tracefs_dir();

@@ -40,7 +40,8 @@ result<std::string> tracefs_dir();
 
 // All events that can be enabled, as available_events lists them.
 result<std::vector<KernelEvent>> kernel_events();
-// Whether the pattern means some of these, and not the program's events alone.
+bool names_some(const EventPattern& pattern, const std::vector<KernelEvent>& known);
+// The same, where the pattern may mean the program's events alone.
 bool means_kernel(const EventPattern& pattern, const std::vector<KernelEvent>& known);
 
 // id, system, name and format text of one event, of the `ftrace` ones, too (print, raw_data, ...).

@@ -266,7 +266,9 @@ Text read_enable(const Place& at) {
 Taken switch_events(const Place& at, const std::string& pattern, std::string_view bytes) {
   const auto value = number(bytes);
   if (!value || *value > 1) return invalid();
-  return taken(instance(at).enable(pattern, *value == 1), bytes);
+  EventPatterns one;
+  one.add(EventPattern(pattern));
+  return taken(instance(at).enable(one, *value == 1), bytes);
 }
 Taken write_enable_all(const Place& at, std::string_view bytes, const Client&) { return switch_events(at, "*:*", bytes); }
 Taken write_enable_system(const Place& at, std::string_view bytes, const Client&) { return switch_events(at, at.system + ":*", bytes); }

@@ -125,7 +125,7 @@ class Remote final : public Owner {
 // The writers that are announced (remote::announced_path), and those that were named. A thread of its own sees them come and go.
 class Remotes {
  public:
-  // named: NAME=SOCKET, shown also while nobody listens. Waits for those that listen already, as long as their patience.
+  // named: NAME=SOCKET, shown also while nobody listens. Waits for those that listen already, for a second at most.
   static result<std::unique_ptr<Remotes>> create(const std::vector<std::string>& named, u32 rings, std::chrono::nanoseconds patience, int event_fd);
   ~Remotes();
   std::vector<std::string> names() const;

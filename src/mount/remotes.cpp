@@ -62,7 +62,7 @@ result<std::unique_ptr<Remotes>> Remotes::create(const std::vector<std::string>&
     remotes->known_.emplace_back(name, std::move(known));
   }
   remotes->scan();
-  const u64 deadline = sys::now_ns() + static_cast<u64>(patience.count()) * 5 / 4;
+  const u64 deadline = sys::now_ns() + static_cast<u64>(std::min(patience, std::chrono::nanoseconds(std::chrono::seconds(1))).count()) * 5 / 4;
   const auto asked = [](const auto& k) { return k.second.probe == nullptr || over(k.second.probe); };
   while (sys::now_ns() < deadline && !std::all_of(remotes->known_.begin(), remotes->known_.end(), asked)) usleep(1000);
   auto thread = sys::start_thread("that looks for writers", [r = remotes.get()] { r->run(); });

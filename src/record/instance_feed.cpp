@@ -70,7 +70,10 @@ void InstanceFeed::open(RecordingRun& run, const RingName& name, Ring& ring) {
   RingName recorded = name;
   while (writer.has_ring(recorded.ring) && (name.cpu >= 0 || writer.ring(recorded.ring).subbuf_size != counters.subbuf_size)) recorded.ring = most_rings + moved_++;
   if (!writer.has_ring(recorded.ring)) {
-    if (auto added = writer.add_ring(recorded, static_cast<u32>(counters.subbuf_size)); !added) return run.faults().full(added.error());
+    if (auto added = writer.add_ring(recorded, static_cast<u32>(counters.subbuf_size)); !added) {
+      ring.failed = added.error().code == std::errc::invalid_argument;  // its fault, not the disk's
+      return ring.failed ? run.faults().problem(added.error().sentence) : run.faults().full(added.error());
+    }
   }
   ring.as = recorded.ring;
   ring.round = counters.nr_subbufs;

@@ -191,9 +191,12 @@ void KernelFeed::consume() {
 }
 
 bool KernelFeed::poll(RecordingRun& run) {
-  if (!failed_ || !thread_.joinable()) return false;
-  thread_.join();  // it ends by itself then
-  run.faults().full(*faults_.failure());
+  if (!thread_.joinable() || (!failed_ && !run.failed())) return false;
+  (void)instance_.tracing(false);
+  stopping_ = true;
+  eventfd_write(wake_.get(), 1);
+  thread_.join();
+  if (failed_) run.faults().full(*faults_.failure());
   return false;
 }
 

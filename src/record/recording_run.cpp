@@ -10,7 +10,10 @@ namespace ringside {
 RecordingRun::RecordingRun(RecordingWriter writer) : writer_(std::move(writer)), start_ns_(sys::now_ns()) {}
 
 RecordingRun::~RecordingRun() {
-  if (!finished_) (void)finish();
+  if (finished_) return;
+  // Whoever began nothing has taken nothing: what stands in the rings is the next recorder's.
+  if (!polled_) faults_.full({std::make_error_code(std::errc::operation_canceled), "the recording was given up before it began"});
+  (void)finish();
 }
 
 result<std::unique_ptr<RecordingRun>> RecordingRun::create(const std::string& dir, const ClockInfo& clock) {
@@ -23,7 +26,9 @@ result<void> RecordingRun::add(Feed& feed) {
   if (auto begun = feed.begin(*this); !begun) return begun;
   feeds_.push_back(&feed);
   describe();
-  return writer_.save();
+  auto saved = writer_.save();
+  if (!saved) feeds_.pop_back();
+  return saved;
 }
 
 void RecordingRun::describe() {
@@ -44,9 +49,8 @@ void RecordingRun::save_now_and_then() {
 }
 
 void RecordingRun::poll() {
-  for (Feed* feed : feeds_) {
-    if (!failed()) unsaved_ = feed->poll(*this) || unsaved_;
-  }
+  polled_ = true;
+  for (Feed* feed : feeds_) unsaved_ = feed->poll(*this) || unsaved_;
   if (!failed()) save_now_and_then();
 }
 

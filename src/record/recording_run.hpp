@@ -24,7 +24,7 @@ class Feed {
   virtual ~Feed() = default;
   // Its rings as far as they are known. The run outlives neither the feed nor an error of this call.
   virtual result<void> begin(RecordingRun& run) = 0;
-  // Takes what there is. True: describe() has something new to say.
+  // Takes what there is; nothing from when the run has failed. True: describe() has something new to say.
   virtual bool poll(RecordingRun& run) = 0;
   // Its events and threads, behind those of the feeds that were added before it.
   virtual void describe(RecordingMeta& meta) = 0;
@@ -39,11 +39,11 @@ class RecordingRun {
   static result<std::unique_ptr<RecordingRun>> create(const std::string& dir, const ClockInfo& clock);
   RecordingRun(const RecordingRun&) = delete;
   RecordingRun& operator=(const RecordingRun&) = delete;
-  ~RecordingRun();  // finishes what nobody finished
+  ~RecordingRun();  // finishes what nobody finished; takes nothing more if nothing was ever taken
 
   // It must outlive the run.
   result<void> add(Feed& feed);
-  // What there is now, of all feeds. Does nothing once the disk is full.
+  // What there is now, of all feeds. Takes nothing once the disk is full.
   void poll();
   // After the last event. Faults of feeds and rings stand in missing(); an error is the disk's, whose first refusal is repeated.
   result<void> finish();
@@ -73,7 +73,7 @@ class RecordingRun {
   std::vector<Feed*> feeds_;
   Faults faults_;
   const u64 start_ns_;
-  bool unsaved_ = false, finished_ = false;
+  bool unsaved_ = false, polled_ = false, finished_ = false;
   u64 save_again_ns_ = 0;  // not before
 };
 

@@ -37,13 +37,13 @@ bool RemoteFeed::poll(RecordingRun& run) {
   alive_ = false;
   for (Ring& ring : rings_) {
     if (ring.failed || run.failed()) continue;
+    const u64 before = books_.events;
     const Drained drained = run.take(*ring.source, ring.as, 2 * u64{buffer().plan().nr_pages} + 2, books_);
     ring.failed = drained == Drained::ended;
-    if (drained != Drained::silent) {
-      silence_.clear();
-    } else if (silence_ != run.faults().silence()) {
-      silence_ = run.faults().silence();
-      if (options_.notice) options_.notice(silence_);
+    if (books_.events != before) ring.silence.clear();
+    if (drained == Drained::silent && ring.silence != run.faults().silence()) {
+      ring.silence = run.faults().silence();
+      if (options_.notice) options_.notice(ring.silence);
     }
     alive_ = alive_ || (!ring.failed && !(drained == Drained::all && ring.source->ended()));
   }

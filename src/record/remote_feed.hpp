@@ -39,11 +39,11 @@ class RemoteFeed final : public Feed {
     std::unique_ptr<Source> source;
     u32 as = 0;  // its number in the recording
     bool failed = false;
+    std::string silence{};  // what it was last said to be silent with
   };
   Options options_;
   std::unique_ptr<remote::Process> process_;
   std::vector<Ring> rings_;  // of this life
-  std::string silence_;      // what it was last said to be silent with
   bool alive_ = false, fresh_ = false;
   u32 next_ = 0;
   u64 lives_ = 0;

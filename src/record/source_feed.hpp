@@ -1,4 +1,4 @@
-// Sources that are all there from the beginning: a guest's ring, the rings of a memory dump.
+// Sources that are all there from the beginning: a guest's ring, the rings of a memory dump. One that does not answer in time has ended.
 #pragma once
 #include <memory>
 

@@ -2,11 +2,14 @@
 
 namespace ringside {
 
-void StreamFeed::hear(const remote::Frame& frame) {
+result<void> StreamFeed::hear(const remote::Frame& frame) {
   auto view = content_.take(frame);
   ring_ = frame.head.ring;
   view_ = view ? *view : std::nullopt;
-  if (!view) unheard_.problem(view.error().sentence);
+  if (view) return {};
+  if (view.error().code != std::errc::bad_message) return tl::unexpected<Error>(view.error());
+  unheard_.problem(view.error().sentence);
+  return {};
 }
 
 result<void> StreamFeed::begin(RecordingRun& run) {
@@ -17,7 +20,7 @@ result<void> StreamFeed::begin(RecordingRun& run) {
 bool StreamFeed::poll(RecordingRun& run) {
   run.faults().add(std::exchange(unheard_, {}));
   bool fresh = std::exchange(known_events_, content_.events().size()) != content_.events().size();
-  if (!view_) return fresh;
+  if (!view_ || run.failed()) return fresh;
   if (!run.writer().has_ring(ring_)) {
     if (auto added = run.writer().add_ring(RingName{ring_, 0, 0, "", ""}, content_.subbuf_size()); !added) {
       run.faults().full(added.error());

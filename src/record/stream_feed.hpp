@@ -7,7 +7,9 @@ namespace ringside {
 
 class StreamFeed final : public Feed {
  public:
-  void hear(const remote::Frame& frame);  // its bytes stay until the next one
+  // Its bytes stay until the next one. An error is the whole line's: a version that is not known here.
+  result<void> hear(const remote::Frame& frame);
+  const Faults& unheard() const { return unheard_; }  // what was wrong while there was no run
   // Its content().known() before there can be a run: hello tells the clock.
   const remote::StreamContent& content() const { return content_; }
 

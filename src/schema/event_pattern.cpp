@@ -23,6 +23,11 @@ bool EventPattern::matches(std::string_view system, std::string_view name) const
   return is_word_ ? of_system || of_name : of_system && of_name;
 }
 
+std::vector<std::string> EventPattern::in_full() const {
+  if (!is_word_ || all()) return {system_ + ":" + name_};
+  return {system_ + ":*", "*:" + name_};
+}
+
 bool EventPattern::may_name_kernel() const { return system_.find_first_not_of("*?") != std::string::npos; }
 
 result<EventPatterns> EventPatterns::parse(std::string_view list) {

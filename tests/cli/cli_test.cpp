@@ -271,6 +271,15 @@ TEST_F(Cli, KilledRecorderLeavesAReadableRecording) {
   EXPECT_EQ(std::count(report.out.begin(), report.out.end(), '\n'), 1000) << report.err;
 }
 
+TEST_F(Cli, ACommandThatCannotStartLeavesTheEventsInTheRings) {
+  ASSERT_EQ(ringside("record -q -i web -o r -- true").code, 0);
+  ASSERT_EQ(run("RINGSIDE_INSTANCE=web " RINGSIDE_BUILD_DIR "/example_01_write").code, 0);
+  const size_t before = events("web").size();
+  EXPECT_GT(before, 0u);
+  EXPECT_EQ(ringside("record -i web -o s -- ./nothing-of-that-name").code, 127);
+  EXPECT_EQ(events("web").size(), before);
+}
+
 // Rings that are overwritten faster than they can be looked at: each look shows events, or says how many it missed.
 TEST_F(Cli, ReportOfRingsThatOutrunItSaysWhatIsLost) {
   for (const std::string rings : {"cpu", "thread"}) {

@@ -175,6 +175,9 @@ int finish(Actor& actor, const Started& started, const std::string& what) {
         kill(-started.pid, SIGKILL);
       }
     }
+    // Once more and again: a child that is born between both signals takes the first and never sees the second (Linux drops a SIGCONT that
+    // nobody handles before it looks for forks on their way).
+    if (blown && stops) kill(-started.pid, SIGCONT);
     if (now() - begin > bound_ns) {
       const std::string stacks = stacks_of_group(started.pid);
       kill(-started.pid, SIGKILL);

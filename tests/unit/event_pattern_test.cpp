@@ -25,6 +25,15 @@ TEST(EventPattern, AWordIsASystemOrAnEvent) {
   EXPECT_FALSE(means("switch", "sched", "sched_switch"));
 }
 
+// Programs that were built before words were patterns read these lines.
+TEST(EventPattern, InFull) {
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(EventPattern("net").in_full(), (Lines{"net:*", "*:net"}));
+  EXPECT_EQ(EventPattern("net:in*").in_full(), Lines{"net:in*"});
+  EXPECT_EQ(EventPattern("net:").in_full(), Lines{"net:*"});
+  EXPECT_EQ(EventPattern("*").in_full(), Lines{"*:*"});
+}
+
 TEST(EventPattern, Lists) {
   EXPECT_TRUE(means("libc,sched:sched_switch", "libc", "malloc"));
   EXPECT_TRUE(means("libc,sched:sched_switch", "sched", "sched_switch"));

@@ -8,6 +8,7 @@
 #include "cli/hand_made.hpp"
 #include "record/recording_run.hpp"
 #include "record/source_feed.hpp"
+#include "record/stream_feed.hpp"
 
 namespace ringside::record_test {
 namespace {
@@ -116,14 +117,13 @@ TEST_F(Recordings, ASourceThatFailsEndsWithItsClosingCountersAndTheOthersGoOn) {
   EXPECT_EQ(meta.rings.at(0).counters.unread, 100u);
 }
 
-TEST_F(Recordings, SilenceIsNoFault) {
+TEST_F(Recordings, SilenceOfASourceIsItsEnd) {
   SourceFeed feed({});
-  add(feed, 1, {{{}, std::errc::timed_out, "ring 1 does not answer"}, {events(10, 4)}});
+  add(feed, 1, {{events(10, 4)}, {{}, std::errc::timed_out, "ring 1 does not answer"}, {events(20, 4)}});
   auto r = run(feed);
   must(r->finish());
   EXPECT_EQ(r->events(), 4u);
-  EXPECT_EQ(r->faults().silence(), "ring 1 does not answer");
-  EXPECT_TRUE(r->missing().nothing());
+  EXPECT_EQ(r->missing().doubts, std::vector<std::string>{"ring 1 does not answer"});
 }
 
 TEST_F(Recordings, AFullDiskPutsBackAndEndsTheRecording) {
@@ -153,13 +153,25 @@ TEST_F(Recordings, WhatNobodyFinishesIsFinished) {
   SourceFeed feed({{1, "app", "tick", test::format(1, "tick", "", "\"\""), true}}, {{0, 7, 7, "worker", "app"}});
   Scripted* const source = add(feed, 1, {{events(10, 4)}}, 4);
   source->read = 4;
-  (void)run(feed);
+  run(feed)->poll();
   const RecordingMeta meta = must(RecordingMeta::read(dir));
   EXPECT_TRUE(meta.complete);
   EXPECT_EQ(meta.rings.at(0).events, 4u);
   EXPECT_EQ(meta.totals.written, 4u);
   EXPECT_EQ(meta.events.size(), 1u);
   EXPECT_EQ(meta.threads.at(0).task, "worker");
+}
+
+// The events are the next recorder's.
+TEST_F(Recordings, OneThatIsGivenUpBeforeItBeganTakesNothing) {
+  SourceFeed feed({});
+  Scripted* const source = add(feed, 1, {{events(10, 4)}}, 4);
+  (void)run(feed);
+  EXPECT_EQ(source->consumed, 0u);
+  const RecordingMeta meta = must(RecordingMeta::read(dir));
+  EXPECT_TRUE(meta.complete);
+  EXPECT_FALSE(meta.missing.proved());
+  EXPECT_EQ(meta.missing.unrecorded, 4u);
 }
 
 TEST_F(Recordings, LossesAreCountedOnce) {
@@ -180,6 +192,22 @@ TEST_F(Recordings, TimesOfAClockThatIsAheadAreMovedBack) {
   must(r->finish());
   const auto sources = must(open_recording(dir, must(RecordingMeta::read(dir))));
   EXPECT_EQ(must(sources.at(0)->next())->time, 600u);
+}
+
+// What says hello in another version will never be understood; what is damaged may come whole the next time.
+TEST(StreamFeeds, AnUnknownVersionEndsTheLineAndADamagedHelloDoesNot) {
+  remote::StreamHello hello{2, 0, 4096, 0, 0};
+  remote::Frame frame{};
+  frame.head.kind = remote::FrameKind::hello;
+  frame.head.bytes = sizeof hello;
+  frame.payload = reinterpret_cast<const u8*>(&hello);
+  StreamFeed feed;
+  const auto other = feed.hear(frame);
+  ASSERT_FALSE(other);
+  EXPECT_NE(other.error().sentence.find("has version 2"), std::string::npos) << other.error().sentence;
+  frame.head.bytes = 3;
+  EXPECT_TRUE(feed.hear(frame));
+  EXPECT_EQ(feed.unheard().problems().size(), 1u);
 }
 
 TEST(Faults, AreKeptUpToABound) {
