@@ -96,6 +96,8 @@ result<void> KernelFeed::arm() {
     rings_.reset();
     faults_ = {};
     books_ = {};
+    events_so_far_ = 0;
+    bytes_so_far_ = 0;
     failed_ = false;
     // Whoever opens this file for writing from its beginning empties the rings and their counters.
     if (auto done = instance_.write("trace", ""); !done) return done;
