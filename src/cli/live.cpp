@@ -24,7 +24,7 @@ void add_run(CLI::App& app, RunOptions& options) {
 void add_run_options(CLI::App& app, RunOptions& options) {
   add_filter(app, options.filter);
   add_source(app, options.source);
-  app.add_flag("--own", options.own, "of the kernel also what this command does itself, and the interrupts that come while it runs");
+  app.add_flag("--own", options.own, "include kernel events that this command causes, and interrupts that come while it runs");
   add_time(app, "--interval", options.interval_ns, "between two pictures (default 1s); not on a terminal: without it, only the last one is printed")
       ->each([&options](const std::string&) { options.every = true; });
   add_duration(app, options.duration_ns, "end after this time (default: at Ctrl-C)");

@@ -189,7 +189,7 @@ result<void> agree_on_time(Trace& trace, const std::vector<OpenedTrace*>& all, c
     std::string how = "as it is";
     bool tell = verbose;
     if (o.boot.empty()) {
-      how = "its times are taken as they are: it does not say on which machine, and since which start of it, it was made";
+      how = "its times are used unchanged, because the file does not record its machine or boot";
       tell = true;
     } else if (o.clock == tsc) {
       if (!ticks) ticks = calibrate(ClockKind::tsc);

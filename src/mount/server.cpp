@@ -411,7 +411,7 @@ void Server::turn(bool woken) {
       pollers_ = true;
     }
   for (const auto& [on, percent] : wanted) on->alarm(static_cast<int>(percent), late_[on]);
-  // An answer to "is there anything" that was waited for is given to one who asked just that, if there is one.
+  // Serve non-blocking requests first.
   std::stable_partition(waiting_.begin(), waiting_.end(), [](const Waiting& w) { return w.nonblocking; });
   std::set<Owner*> helped;
   for (Waiting& w : waiting_) {

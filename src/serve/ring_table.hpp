@@ -10,8 +10,8 @@
 
 namespace ringside {
 
-// The kernel's rule for who waits: any event that nobody has taken (0), or a ring that is so full, by sub-buffers, and whose writer is
-// off the reader's.
+// The kernel's rule for waiting readers. percent 0: ready when there is an event that nobody has taken. Above: ready when that share of the
+// sub-buffers is full and the writer has left the reader page.
 bool ring_ready(const Ring& ring, u32 percent) noexcept;
 
 class RingTable {

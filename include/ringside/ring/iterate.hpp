@@ -23,7 +23,7 @@ class Iterator {
     u32 tries = 8;  // a reader that goes on all the time: its page is its own
     u64 away = 0;   // from the oldest, which are overwritten first: more, each time that the writer was faster
     for (u32 budget = 4 * g.nr_subbufs() + 64; budget != 0; --budget) {
-      // The commit place first: of pages that it is past what is copied afterwards is final.
+      // Load the commit place first: pages before it are complete, so a later copy of them is stable.
       const Place commit = place_of(M::load(&ring_.control->commit, O.advance_observe));
       Got got;
       if (!fresh_ && position_ > commit.position + 1) start_over();  // a reset

@@ -1,6 +1,7 @@
 // Every memory order of the ring by name: the only place where one is spelled. Each is a template argument, so the explorer
 // runs the real code with one of them weakened (tests/model/mutants_test.cpp): an order whose mutant survives is a guess.
 //
+// clang-format off
 //   edge      releases                                        acquires                                  breaks without
 //   COMMIT    commit_publish: committed bytes and count,      commit_observe: the reader's load         torn events
 //             after payload and headers
@@ -9,20 +10,19 @@
 //             the new one's base
 //   SWAP      the reader's CAS of the slot (acq_rel): its     slot_observe: the writer's load when      the writer overwrites
 //             last reads of the page that it gives back       it enters the position                    bytes still being read
-//   ENTER     the writer's release fence between the slot     enter_observe: the iterator's acquire      an iterator takes a
-//   mix of old
-//             and its first store into the sub-buffer         fence between its copy and the slot        and new bytes for good
-//             flag_missed: the same, before the padding
+//   ENTER     the writer's release fence between the slot     enter_observe: the iterator's acquire     an iterator takes a mix
+//             and its first store into the sub-buffer;        fence between its copy and the slot       of old and new bytes
+//             flag_missed: the same, before the padding                                                 for good
 //   STATE     a release fence before the reader's state is    state_observe: load of the generation,    a state of two moments
 //             written, its generation after it                acquire fence before the second one
-//   QUIET     the writer's store of nest = 0, after all that   the controller's acquire load of nest,   a reset ring is written
-//   to
-//             it has published                                behind fence_heavy
-//   PLACE     place_publish: which page is the reader's       the reader's load of it, out of the       a new page with the old
-//             (meta-page, footer), after what was lost         meta-page or the footers                  one's loss
+//   QUIET     the writer's store of nest = 0, after all       the controller's acquire load of nest,    a reset ring is
+//             that it has published                           behind fence_heavy                        written to
+//   PLACE     place_publish: which page is the reader's       the reader's load of it, out of the       a new page with the
+//             (meta-page, footer), after what was lost        meta-page or the footers                  old one's loss
 //             before it
 //   WAKE      fence_light after the nest / commit store       fence_heavy on the other side             a sleeper misses the
-//   last event
+//                                                                                                       last event
+// clang-format on
 #pragma once
 #include <ringside/base/memory.hpp>
 

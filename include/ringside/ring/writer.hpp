@@ -40,7 +40,7 @@ concept RingClock = requires(C& c) {
 };
 
 // What the writer tells a reader that does not see the control region (remote/remote_writer.hpp). Nothing: all readers see it.
-// Called by who moves the words that each stands for; a handler may come in at any point, and does the same.
+// Called by the code that updates the corresponding word. A handler may come in at any point, and calls them, too.
 struct ShowNothing {
   static constexpr bool has_bell = true;              // somebody may wait who hears the Doorbell
   static constexpr u64 gate_open = 0;                 // what the gate says while nobody has closed it
