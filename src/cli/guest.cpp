@@ -94,8 +94,7 @@ int run_guest(const GuestOptions& options) {
     of_kernel.events = parse_events(options.events);
     of_kernel.buffer_size = options.buffer_size;
     of_kernel.subbuf_size = static_cast<u32>(options.subbuf_size);
-    of_kernel.wake_percent = wake_percent;
-    of_kernel.notice = [](const std::string& sentence) { say(sentence); };
+    of_kernel.notice = say;
     auto made = KernelFeed::create(of_kernel, own.instance->clock());
     if (!made) return failed(made.error());
     kernel = std::move(*made);

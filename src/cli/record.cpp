@@ -28,6 +28,7 @@ namespace {
 struct RecordOptions {
   std::string instance, libc, mode = "overwrite", clock, out = default_recording, to, filter;
   std::vector<std::string> events, command;
+  EventPatterns patterns{};  // of events
   std::vector<i32> pids;
   std::optional<KernelWay> source;
   bool all_processes = false;
@@ -57,7 +58,7 @@ bool means_kernel(const EventPattern& pattern) {
 // What -e leaves of the program's events: all, unless a pattern means them and not the kernel's; what --libc asks for stays, unless
 // a pattern chooses among it.
 std::vector<std::string> events_of_program(const RecordOptions& options) {
-  const EventPatterns patterns = parse_events(options.events);
+  const EventPatterns& patterns = options.patterns;
   if (std::all_of(patterns.begin(), patterns.end(), means_kernel)) return {"*:*"};
   std::vector<std::string> wanted = options.events;
   const auto chooses = [](const EventPattern& pattern) { return pattern.chooses_among("libc"); };
@@ -94,7 +95,7 @@ bool follows_command(const RecordOptions& options) {
 // Null: no pattern means the kernel. Without the rights for it, patterns may still name events of the program: `why_not`.
 result<std::unique_ptr<KernelFeed>> make_kernel(const RecordOptions& options, const ClockInfo& clock, std::string& why_not) {
   KernelFeed::Options make;
-  make.events = parse_events(options.events);
+  make.events = options.patterns;
   if (std::none_of(make.events.begin(), make.events.end(), [](const EventPattern& p) { return p.may_name_kernel(); })) return nullptr;
   make.filter = options.filter;
   make.buffer_size = options.buffer_size;
@@ -103,8 +104,7 @@ result<std::unique_ptr<KernelFeed>> make_kernel(const RecordOptions& options, co
   make.pids = options.pids;
   make.source.forced = options.source;
   make.will_follow = follows_command(options);
-  make.wake_percent = wake_percent;
-  make.notice = [](const std::string& sentence) { say(sentence); };
+  make.notice = say;
   if (auto dir = tracefs_dir(); !dir) {
     const bool needed = !options.filter.empty() || !options.pids.empty() || options.all_processes ||
                         (options.command.empty() && options.instance.empty());
@@ -119,7 +119,7 @@ result<std::unique_ptr<KernelFeed>> make_kernel(const RecordOptions& options, co
 void warn_of_unmatched(const RecordOptions& options, const Instance& instance, const KernelFeed* kernel,
                        const std::string& why_not) {
   const auto events = instance.events();
-  for (const EventPattern& pattern : parse_events(options.events)) {
+  for (const EventPattern& pattern : options.patterns) {
     if (kernel != nullptr && kernel->matched(pattern)) continue;
     if (std::any_of(events.begin(), events.end(), [&](const EventInfo& e) { return pattern.matches(e.system, e.name); })) continue;
     say("-e " + pattern.text() + ": no program declared such an event" +
@@ -180,6 +180,7 @@ result<void> assemble(const RecordOptions& options) {
 
 int run_record(RecordOptions options) {
   check(options);
+  options.patterns = parse_events(options.events);
   if (!options.to.empty()) {
     std::error_code none;
     if (std::filesystem::is_directory(options.to, none)) throw UsageError{"--to takes a file, and " + options.to + " is a directory"};
@@ -198,8 +199,7 @@ int run_record(RecordOptions options) {
   Instance& instance = **made;
   InstanceCleanup cleanup{ours ? instance.path() : ""};
   if (!ours) {
-    const EventPatterns patterns = parse_events(options.events);
-    if (auto on = patterns.empty() ? result<u32>(0) : instance.enable(patterns, true); !on) return failed(on.error());
+    if (auto on = options.patterns.empty() ? result<u32>(0) : instance.enable(options.patterns, true); !on) return failed(on.error());
   }
   std::string why_no_kernel;
   auto kernel_made = make_kernel(options, instance.clock(), why_no_kernel);

@@ -7,8 +7,6 @@
 
 namespace ringside::cli {
 
-constexpr int wake_percent = 25;  // a ring this full is read at once
-
 // What there is to say of a run, each sentence once.
 class Told {
  public:

@@ -44,7 +44,7 @@ int run_remote(const RemoteOptions& options) {
   make.attach.buffer.layout = options.layout == "meta" ? remote::Layout::meta_page : remote::Layout::footers;
   make.attach.buffer.clock = calibrate(best_clock());
   make.poll_every = nanoseconds(options.poll_ns);
-  make.notice = [](const std::string& sentence) { say(sentence); };
+  make.notice = say;
   RemoteFeed writer(make);
   auto made = RecordingRun::create(options.out, make.attach.buffer.clock);
   if (!made) return failed(made.error());

@@ -463,8 +463,7 @@ int run_trigger(TriggerOptions options) {
   kernel_make.buffer_size = options.buffer_size;
   kernel_make.subbuf_size = static_cast<u32>(options.subbuf_size);
   kernel_make.source.forced = options.source;
-  kernel_make.wake_percent = wake_percent;
-  kernel_make.notice = [](const std::string& sentence) { say(sentence); };
+  kernel_make.notice = say;
   std::unique_ptr<KernelFeed> kernel;
   if (asked) {
     auto created = KernelFeed::create(kernel_make, instance.clock());

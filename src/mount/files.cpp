@@ -9,7 +9,6 @@
 #include <set>
 #include <sstream>
 
-#include "schema/glob.hpp"
 #include "instance/ring_file.hpp"
 #include "instance/ring_source.hpp"
 #include "schema/format_text.hpp"
@@ -292,13 +291,14 @@ result<void> set_event(const Place& at, std::string_view word) {
   if (!on) word.remove_prefix(1);
   auto pattern = EventPatterns::parse(word);
   if (!pattern) return invalid();
+  const auto events = event_names(*at.on);
   EventPatterns exact;
   for (const EventPattern& one : *pattern) {
     if (one.all()) {  // also those that programs bring later
       exact.add(EventPattern("*:*"));
       continue;
     }
-    for (const EventName& e : event_names(*at.on))
+    for (const EventName& e : events)
       if (e.system != "ftrace" && one.matches(e.system, e.name)) exact.add(EventPattern(e.system + ":" + e.name));
   }
   if (exact.empty()) return invalid();

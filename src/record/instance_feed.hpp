@@ -2,7 +2,6 @@
 #pragma once
 #include <map>
 #include <memory>
-#include <set>
 
 #include "instance/instance.hpp"
 #include "instance/layout.hpp"
@@ -17,8 +16,6 @@ class InstanceFeed final : public Feed {
   bool poll(RecordingRun& run) override;
   void describe(RecordingMeta& meta) override;
   Books close(RecordingRun& run) override;
-  u64 events_so_far() const override { return books_.events; }
-  u64 bytes_so_far() const override { return books_.bytes; }
 
  private:
   struct Ring {
@@ -46,7 +43,6 @@ class InstanceFeed final : public Feed {
   u64 known_threads_ = 0;
   u32 moved_ = 0;  // rings of CPUs that took another one's place
   u64 polls_ = 0;
-  Books books_;
 };
 
 }  // namespace ringside

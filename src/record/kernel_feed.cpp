@@ -41,7 +41,7 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
   make.subbuf_size = options.subbuf_size;
   make.overwrite = options.overwrite;
   make.clock = clock.kind;
-  make.buffer_percent = options.wake_percent;
+  make.buffer_percent = wake_percent;
   auto instance = TracefsInstance::create(make);
   if (!instance) return tl::unexpected<Error>(instance.error());
   std::unique_ptr<KernelFeed> feed(new KernelFeed(std::move(*instance), options, clock));
@@ -81,10 +81,14 @@ result<void> KernelFeed::open_rings() {
   return {};
 }
 
-KernelFeed::~KernelFeed() {
+void KernelFeed::stop_thread() {
   stopping_ = true;
   if (wake_) eventfd_write(wake_.get(), 1);
   if (thread_.joinable()) thread_.join();
+}
+
+KernelFeed::~KernelFeed() {
+  stop_thread();
   sources_.clear();  // before the instance: while they are open it cannot be removed
   if (auto gone = instance_.remove(); !gone && notice_)
     notice_(gone.error().sentence + "; the next recording of the kernel removes it, or: rmdir " + instance_.dir());
@@ -195,9 +199,7 @@ void KernelFeed::consume() {
 bool KernelFeed::poll(RecordingRun& run) {
   if (!thread_.joinable() || (!failed_ && !run.failed())) return false;
   (void)instance_.tracing(false);
-  stopping_ = true;
-  eventfd_write(wake_.get(), 1);
-  thread_.join();
+  stop_thread();
   if (failed_) run.faults().full(*faults_.failure());
   return false;
 }
@@ -214,9 +216,7 @@ void KernelFeed::describe(RecordingMeta& meta) {
 
 Books KernelFeed::close(RecordingRun& run) {
   auto off = instance_.tracing(false);
-  stopping_ = true;
-  eventfd_write(wake_.get(), 1);
-  if (thread_.joinable()) thread_.join();
+  stop_thread();
   for (u32 i = 0; i < sources_.size(); ++i) {
     if (sources_[i] != nullptr && off && !failed_ && !run.failed()) take(i, ~u64{0});
   }

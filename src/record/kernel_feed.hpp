@@ -30,7 +30,6 @@ class KernelFeed final : public Feed {
     bool overwrite = true;
     std::vector<i32> pids;  // only these processes; none: all, or the one that will call follow()
     bool will_follow = false;
-    int wake_percent = 25;  // a ring this full is read at once
     KernelChoice source;
     std::function<void(const std::string&)> notice;  // what a person should know
   };
@@ -62,6 +61,7 @@ class KernelFeed final : public Feed {
       : instance_(std::move(instance)), clock_(clock), choice_(options.source), notice_(options.notice) {}
   result<void> open_rings();
   void consume();
+  void stop_thread();
   bool take(u32 at, u64 most);
 
   TracefsInstance instance_;
@@ -78,10 +78,9 @@ class KernelFeed final : public Feed {
   std::thread thread_;
   std::atomic<bool> stopping_{false}, failed_{false};
   std::atomic<u64> events_so_far_{0}, bytes_so_far_{0};  // written by the thread alone; for a look from outside, ordering nothing
-  // Of one recording: the cpuN.raw. The thread's while it runs.
+  // Of one recording: the cpuN.raw. The thread's while it runs, as books_.
   std::optional<RecordingWriter> rings_;
   Faults faults_;
-  Books books_;
 };
 
 }  // namespace ringside

@@ -16,6 +16,8 @@
 
 namespace ringside {
 
+constexpr int wake_percent = 25;  // a ring this full is read at once
+
 class RecordingRun;
 
 // Where a recording's events come from: an instance, the kernel, an external writer, a line. All calls are of one thread.
@@ -30,8 +32,11 @@ class Feed {
   virtual void describe(RecordingMeta& meta) = 0;
   // The end: takes the rest unless run.failed(), and leaves its rings' closing counters in the writer's meta.
   virtual Books close(RecordingRun& run) = 0;
-  virtual u64 events_so_far() const = 0;
-  virtual u64 bytes_so_far() const = 0;
+  virtual u64 events_so_far() const { return books_.events; }
+  virtual u64 bytes_so_far() const { return books_.bytes; }
+
+ protected:
+  Books books_;
 };
 
 class RecordingRun {

@@ -31,8 +31,6 @@ class RemoteFeed final : public Feed {
   bool poll(RecordingRun& run) override;
   void describe(RecordingMeta& meta) override;
   Books close(RecordingRun& run) override;
-  u64 events_so_far() const override { return books_.events; }
-  u64 bytes_so_far() const override { return books_.bytes; }
 
  private:
   struct Ring {
@@ -50,7 +48,6 @@ class RemoteFeed final : public Feed {
   std::vector<EventInfo> events_;
   std::vector<RingName> threads_;
   std::vector<Counters> all_;
-  Books books_;
 };
 
 }  // namespace ringside

@@ -24,8 +24,6 @@ class SourceFeed final : public Feed {
   bool poll(RecordingRun& run) override;
   void describe(RecordingMeta& meta) override;
   Books close(RecordingRun& run) override;
-  u64 events_so_far() const override { return books_.events; }
-  u64 bytes_so_far() const override { return books_.bytes; }
 
  private:
   struct Taken : Ring {
@@ -35,7 +33,6 @@ class SourceFeed final : public Feed {
   std::vector<RingName> threads_;
   std::vector<Taken> rings_;
   bool ended_ = false;
-  Books books_;
 };
 
 }  // namespace ringside

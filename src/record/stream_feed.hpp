@@ -17,8 +17,6 @@ class StreamFeed final : public Feed {
   bool poll(RecordingRun& run) override;
   void describe(RecordingMeta& meta) override;
   Books close(RecordingRun& run) override;
-  u64 events_so_far() const override { return books_.events; }
-  u64 bytes_so_far() const override { return books_.bytes; }
 
  private:
   remote::StreamContent content_;
@@ -26,7 +24,6 @@ class StreamFeed final : public Feed {
   std::optional<SubBufferView> view_;  // of that ring, not recorded yet
   size_t known_events_ = 0;
   Faults unheard_;  // until there is a run
-  Books books_;
 };
 
 }  // namespace ringside

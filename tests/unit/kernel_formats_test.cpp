@@ -203,15 +203,17 @@ TEST(KernelFormats, AddressesGetNames) {
   EXPECT_FALSE(Symbols().load("0000000000000000 T _text\n"));
 }
 
+const char* const text_by_address =
+    "name: rcu_utilization\nID: 10\nformat:\n"
+    "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
+    "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
+    "\tfield:const char * s;\toffset:8;\tsize:8;\tsigned:0;\n\n"
+    "print fmt: \"%s\", REC->s\n";
+
 TEST(KernelFormats, TextsOfTheKernelThatEventsPointTo) {
   Formats formats;
   formats.add_strings("0xffffffff82819abc : \"Start context switch\"\nnonsense\n");
-  ASSERT_TRUE(formats.add(10, "rcu", "rcu_utilization",
-                          "name: rcu_utilization\nID: 10\nformat:\n"
-                          "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
-                          "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
-                          "\tfield:const char * s;\toffset:8;\tsize:8;\tsigned:0;\n\n"
-                          "print fmt: \"%s\", REC->s\n"));
+  ASSERT_TRUE(formats.add(10, "rcu", "rcu_utilization", text_by_address));
   const u64 bytes[2] = {10, 0xffffffff82819abc};
   EXPECT_EQ(printed(formats, *formats.find(10), {reinterpret_cast<const u8*>(bytes), sizeof bytes}), "Start context switch");
 }
@@ -220,12 +222,7 @@ TEST(KernelFormats, TextsOfTheKernelThatEventsPointTo) {
 TEST(KernelFormats, TextsOfTheKernelMayBeShort) {
   Formats formats;
   formats.add_strings("0xffffffff82819ab0 : \"\"\n0xffffffff82819ab4 : \"N\"\n0xffffffff82819ab8 : \"NQ\"\n0xffffffff82819abc : \"End\"\n");
-  ASSERT_TRUE(formats.add(10, "rcu", "rcu_utilization",
-                          "name: rcu_utilization\nID: 10\nformat:\n"
-                          "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
-                          "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
-                          "\tfield:const char * s;\toffset:8;\tsize:8;\tsigned:0;\n\n"
-                          "print fmt: \"%s\", REC->s\n"));
+  ASSERT_TRUE(formats.add(10, "rcu", "rcu_utilization", text_by_address));
   const u64 text[2] = {10, 0xffffffff82819abc}, short_text[2] = {10, 0xffffffff82819ab8};
   EXPECT_EQ(printed(formats, *formats.find(10), {reinterpret_cast<const u8*>(text), sizeof text}), "End");
   printed(formats, *formats.find(10), {reinterpret_cast<const u8*>(short_text), sizeof short_text});
