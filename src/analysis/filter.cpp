@@ -9,6 +9,7 @@
 
 #include "schema/glob.hpp"
 #include "analysis/names.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 namespace {
@@ -384,7 +385,7 @@ result<Filter> Filter::compile(std::string_view text, const Formats& formats, co
   Filter filter;
   filter.formats_ = &formats;
   filter.tasks_ = &tasks;
-  if (auto parsed = FilterParser(text, filter).parse(); !parsed) return tl::unexpected<Error>(parsed.error());
+  RS_TRY(FilterParser(text, filter).parse());
   for (const Leaf& leaf : filter.leaves_) {
     const bool builtin = is_builtin(leaf.field);
     bool fits = false, known = builtin;

@@ -13,6 +13,7 @@
 #include "analysis/column.hpp"
 #include "analysis/key_table.hpp"
 #include "export/json.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 
@@ -27,9 +28,8 @@ class Groups {
     if (keys.empty() || keys.size() > std::tuple_size_v<KeyWords>)
       return refuse(std::errc::invalid_argument, "a table has one key or two, not " + std::to_string(keys.size()));
     for (const std::string& text : keys) {
-      auto column = Column::compile(text, formats, tasks);
-      if (!column) return tl::unexpected<Error>(column.error());
-      groups.columns_.push_back(std::move(*column));
+      auto column = RS_TRY(Column::compile(text, formats, tasks));
+      groups.columns_.push_back(std::move(column));
     }
     return groups;
   }

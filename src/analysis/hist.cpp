@@ -3,18 +3,16 @@
 #include <algorithm>
 
 #include "analysis/names.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 
 result<Hist> Hist::make(const Options& options, const Formats& formats, const Tasks& tasks) {
-  auto groups = Groups<Cell>::make(options.keys, options.most_keys, formats, tasks);
-  if (!groups) return tl::unexpected<Error>(groups.error());
-  Hist hist(std::move(*groups), options.precision);
+  Hist hist(RS_TRY(Groups<Cell>::make(options.keys, options.most_keys, formats, tasks)), options.precision);
   for (const std::string& text : options.values) {
-    auto column = Column::compile(text, formats, tasks);
-    if (!column) return tl::unexpected<Error>(column.error());
-    if (column->kind() == Column::Kind::text) return refuse(std::errc::invalid_argument, in_quotes(text) + " is a text, and those do not add up");
-    hist.values_.push_back(std::move(*column));
+    auto column = RS_TRY(Column::compile(text, formats, tasks));
+    if (column.kind() == Column::Kind::text) return refuse(std::errc::invalid_argument, in_quotes(text) + " is a text, and those do not add up");
+    hist.values_.push_back(std::move(column));
   }
   hist.read_.resize(hist.values_.size());
   return hist;

@@ -5,6 +5,7 @@
 
 #include "analysis/names.hpp"
 #include "export/json.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 namespace {
@@ -59,7 +60,7 @@ std::pair<std::string, std::string> Pairs::split(std::string_view text) {
 
 result<Pairs> Pairs::make(const Options& options, const Formats& formats, const Tasks& tasks) {
   Pairs pairs(options);
-  if (auto compiled = pairs.compile(formats, tasks); !compiled) return tl::unexpected<Error>(compiled.error());
+  RS_TRY(pairs.compile(formats, tasks));
   return pairs;
 }
 
@@ -71,14 +72,10 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
     std::string test;
     std::tie(events, test) = split(text);
     if (events.empty()) return refuse(std::errc::invalid_argument, "a pair needs a start and an end: SYSTEM:EVENT, or \"SYSTEM:EVENT if CONDITION\"");
-    auto parsed = EventPatterns::parse(events);
-    if (!parsed) return tl::unexpected<Error>(parsed.error());
-    patterns = std::move(*parsed);
+    patterns = RS_TRY(EventPatterns::parse(events));
     if (!any_matches(formats, patterns)) return refuse(std::errc::no_such_file_or_directory, "no event here matches " + in_quotes(events) + "; there are " + event_list(formats));
     if (test.empty()) return {};
-    auto filter = Filter::compile(test, formats, tasks);
-    if (!filter) return tl::unexpected<Error>(filter.error());
-    condition = std::move(*filter);
+    condition = RS_TRY(Filter::compile(test, formats, tasks));
     return {};
   };
   if (auto done = side(options_.start, start_events_, starts_, start_if_); !done) return done;
@@ -86,14 +83,12 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
   if (options_.keys.empty()) options_.keys.push_back({"common_pid", "common_pid"});
   if (options_.keys.size() > most_keys) return refuse(std::errc::invalid_argument, "a pair has at most " + std::to_string(most_keys) + " keys in common");
   for (const Key& key : options_.keys) {
-    auto start = column_of(start_events_, key.start, formats, tasks);
-    if (!start) return tl::unexpected<Error>(start.error());
-    auto end = column_of(end_events_, key.end, formats, tasks);
-    if (!end) return tl::unexpected<Error>(end.error());
-    if (start->kind() != end->kind())
+    auto start = RS_TRY(column_of(start_events_, key.start, formats, tasks));
+    auto end = RS_TRY(column_of(end_events_, key.end, formats, tasks));
+    if (start.kind() != end.kind())
       return refuse(std::errc::invalid_argument, in_quotes(key.start) + " of the start and " + in_quotes(key.end) + " of the end are a text, a floating or a whole number, and not both the same");
-    start_keys_.push_back(std::move(*start));
-    end_keys_.push_back(std::move(*end));
+    start_keys_.push_back(std::move(start));
+    end_keys_.push_back(std::move(end));
     const auto is = [&](std::initializer_list<std::string_view> names) {
       const auto named = [&](const EventPatterns& events, const std::string& name) {
         return std::find(names.begin(), names.end(), name) != names.end() && !any_has(formats, events, name);
@@ -119,9 +114,7 @@ result<void> Pairs::compile_by(const Formats& formats, const Tasks& tasks) {
   else
     by_start_ = std::none_of(formats.all().begin(), formats.all().end(), [&, of = patterns_or_none(event)](const auto& type) { return matches(of, *type) && is_end(*type); });
   if (!event.empty() && event != "start" && event != "end") name = by;
-  auto column = column_of(by_start_ ? start_events_ : end_events_, name, formats, tasks);
-  if (!column) return tl::unexpected<Error>(column.error());
-  by_ = std::move(*column);
+  by_ = RS_TRY(column_of(by_start_ ? start_events_ : end_events_, name, formats, tasks));
   return {};
 }
 

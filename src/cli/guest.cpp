@@ -12,6 +12,7 @@
 #include "record/instance_feed.hpp"
 #include "record/kernel_feed.hpp"
 #include "record/source_feed.hpp"
+#include "sys/try.hpp"
 #if defined(__x86_64__)
 #include "guest/guest.hpp"
 #endif
@@ -57,9 +58,7 @@ result<void> open_own(OwnInstance& own) {
   make.clock = ClockKind::tsc;
   make.events = {"monitor:*"};
   (void)Instance::remove(make.name);  // of an earlier process with our pid
-  auto made = Instance::create(make);
-  if (!made) return tl::unexpected<Error>(made.error());
-  own.instance = std::move(*made);
+  own.instance = RS_TRY(Instance::create(make));
   if (const int error = ringside_open(own.instance->path().c_str()); error != 0)
     return fail(-error, "cannot open the instance " + own.instance->path());
   return {};

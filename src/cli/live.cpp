@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "export/units.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -39,14 +40,10 @@ result<std::unique_ptr<AnalysisRun>> AnalysisRun::open(RunOptions options) {
   auto run = std::unique_ptr<AnalysisRun>(new AnalysisRun);
   TracefsOptions make;
   make.own_events = options.own;
-  auto opened = open_traces(options.where, options.events, {KernelWay::map, options.source}, false, make);
-  if (!opened) return tl::unexpected<Error>(opened.error());
-  run->trace_.emplace(std::move(*opened));
+  run->trace_.emplace(RS_TRY(open_traces(options.where, options.events, {KernelWay::map, options.source}, false, make)));
   Trace& trace = *run->trace_;
   say_notices(trace);
-  auto filter = RecordFilter::make(options.filter, trace);
-  if (!filter) return tl::unexpected<Error>(filter.error());
-  run->filter_ = std::move(*filter);
+  run->filter_ = RS_TRY(RecordFilter::make(options.filter, trace));
   if (options.push_down) run->filter_.push_down(trace);
   run->live_ = trace.live() && (!options.once || trace.has_only_just_begun());
   if (run->live_ && options.once) options.duration_ns = options.interval_ns;  // the rings have only just begun

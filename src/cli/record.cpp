@@ -21,6 +21,7 @@
 #include "record/instance_feed.hpp"
 #include "record/kernel_feed.hpp"
 #include "sys/beneath.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -70,7 +71,7 @@ result<std::unique_ptr<Instance>> make_instance(const RecordOptions& options, bo
   if (!options.instance.empty()) {
     auto existing = Instance::open(options.instance);
     if (existing || existing.error().code != std::errc::no_such_file_or_directory) return existing;
-    if (auto free = not_the_kernels(options.instance); !free) return tl::unexpected<Error>(free.error());
+    RS_TRY(not_the_kernels(options.instance));
   }
   InstanceOptions make;
   make.name = options.instance;

@@ -11,6 +11,7 @@
 #include "export/units.hpp"
 #include "record/stream_feed.hpp"
 #include "sys/sys.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -40,9 +41,7 @@ int run_stream(const StreamOptions& options) {
   result<void> done;
   Told told;
   const auto begin = [&]() -> result<void> {
-    auto made = RecordingRun::create(options.out, line.content().clock());
-    if (!made) return tl::unexpected<Error>(made.error());
-    run = std::move(*made);
+    run = RS_TRY(RecordingRun::create(options.out, line.content().clock()));
     return run->add(line);
   };
   const auto take_all = [&](bool last) {

@@ -26,6 +26,7 @@
 #include "record/instance_feed.hpp"
 #include "record/kernel_feed.hpp"
 #include "export/text.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -130,9 +131,8 @@ class Condition {
  private:
   result<void> make() {
     if (wanted_.pair) {
-      auto pairs = Pairs::make(*wanted_.pair, trace_.formats, trace_.tasks);
-      if (!pairs) return tl::unexpected<Error>(pairs.error());
-      pairs_.emplace(std::move(*pairs));
+      auto pairs = RS_TRY(Pairs::make(*wanted_.pair, trace_.formats, trace_.tasks));
+      pairs_.emplace(std::move(pairs));
     } else if (!wanted_.events.empty()) {
       const auto& all = trace_.formats.all();
       for (const EventPattern& pattern : wanted_.events) {
@@ -141,9 +141,7 @@ class Condition {
       }
     }
     if (wanted_.filter.empty()) return {};
-    auto filter = Filter::compile(wanted_.filter, trace_.formats, trace_.tasks);
-    if (!filter) return tl::unexpected<Error>(filter.error());
-    filter_.emplace(std::move(*filter));
+    filter_.emplace(RS_TRY(Filter::compile(wanted_.filter, trace_.formats, trace_.tasks)));
     return {};
   }
   bool passes(const TraceRecord& record, const RingName& ring) { return !filter_ || filter_->matches(record, ring); }
@@ -184,12 +182,11 @@ struct Window {
 };
 
 result<Window> window_of(const std::string& dir, const Hit& hit) {
-  auto trace = open_trace(dir);
-  if (!trace) return tl::unexpected<Error>(trace.error());
+  auto trace = RS_TRY(open_trace(dir));
   Window w;
   const auto apart = [&](u64 time) { return time > hit.time ? time - hit.time : hit.time - time; };
   TraceRecord record;
-  while (trace->next(record)) {
+  while (trace.next(record)) {
     w.lost += record.lost;
     if (record.lost != 0) continue;
     w.first = std::min(w.first, record.time);
@@ -242,9 +239,8 @@ class FlightRecorder {
     // The watch's own reading of the clock, so that times are the same there and here.
     const ClockInfo& own = instance_.clock();
     InstanceFeed program(instance_);
-    auto made = RecordingRun::create(dir, hit.clock.kind == own.kind ? hit.clock : own);
-    if (!made) return tl::unexpected<Error>(made.error());
-    RecordingRun& run = **made;
+    auto made = RS_TRY(RecordingRun::create(dir, hit.clock.kind == own.kind ? hit.clock : own));
+    RecordingRun& run = *made;
     run.meta().start_ns -= std::min(run.meta().start_ns, duration);
     run.meta().command = options_.command;
     run.meta().trigger = RecordedTrigger{options_.condition, hit.line, hit.time, hit.latency};
@@ -255,9 +251,8 @@ class FlightRecorder {
     auto finished = run.finish(duration);
     Told().doubts(run);
     if (!finished) return finished;
-    auto window = window_of(dir, hit);
-    if (!window) return tl::unexpected<Error>(window.error());
-    const Window& w = *window;
+    auto window = RS_TRY(window_of(dir, hit));
+    const Window& w = window;
     if (!options_.quiet) {
       const u64 span = hit.time > w.first ? hit.time - w.first : 0;
       say(fmt::format("saved {} events of the last {} before it, {} after{}; {}", format_count(w.before), format_time(static_cast<double>(span)), format_count(w.after),

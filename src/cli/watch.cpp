@@ -24,6 +24,7 @@
 #include "watch/screen.hpp"
 #include "export/json.hpp"
 #include "sys/thread.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -84,10 +85,9 @@ class Watcher {
  public:
   static result<std::unique_ptr<Watcher>> open(const WatchOptions& options) {
     auto watcher = std::unique_ptr<Watcher>(new Watcher(options));
-    if (auto opened = watcher->reopen(); !opened) return tl::unexpected<Error>(opened.error());
-    auto model = WatchModel::make(options.query, watcher->model_options(), watcher->trace().formats, watcher->trace().tasks);
-    if (!model) return tl::unexpected<Error>(model.error());
-    watcher->model_.emplace(std::move(*model));
+    RS_TRY(watcher->reopen());
+    auto model = RS_TRY(WatchModel::make(options.query, watcher->model_options(), watcher->trace().formats, watcher->trace().tasks));
+    watcher->model_.emplace(std::move(model));
     watcher->begin();
     return watcher;
   }
@@ -274,9 +274,7 @@ class Watcher {
   }
   WatchModel::Options model_options() const { return {options_.most_keys, run_->live()}; }
   result<void> reopen() {
-    auto run = AnalysisRun::open(options_.run);
-    if (!run) return tl::unexpected<Error>(run.error());
-    run_ = std::move(*run);
+    run_ = RS_TRY(AnalysisRun::open(options_.run));
     trace().learn_names(true);
     status_.clock = trace().clock;
     return {};

@@ -11,6 +11,7 @@
 #include "analysis/pairs.hpp"
 #include "consumer/trace.hpp"
 #include "export/text.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 namespace {
@@ -53,9 +54,7 @@ result<Consumer> Consumer::open(const Options& options) {
   TracefsOptions make;
   make.buffer_size = options.kernel_buffer_size;
   make.own_events = options.own_events;
-  auto opened = open_traces(options.where, options.kernel, {KernelWay::read, {}}, false, make);
-  if (!opened) return tl::unexpected<Error>(opened.error());
-  state->trace = std::move(*opened);
+  state->trace = RS_TRY(open_traces(options.where, options.kernel, {KernelWay::read, {}}, false, make));
   auto filter = RecordFilter::make(options.filter, state->trace);
   if (!filter) return tl::unexpected<Error>(filter.error());
   state->filter = std::move(*filter);
@@ -185,9 +184,8 @@ std::optional<std::string_view> Consumer::Column::text(const Event& e) {
 }
 
 result<Consumer::Column> Consumer::column(const std::string& text) {
-  auto made = ringside::Column::compile(text, state_->trace.formats, state_->trace.tasks);
-  if (!made) return tl::unexpected<Error>(made.error());
-  return Column(std::unique_ptr<Column::State>(new Column::State{state_.get(), std::move(*made)}));
+  auto made = RS_TRY(ringside::Column::compile(text, state_->trace.formats, state_->trace.tasks));
+  return Column(std::unique_ptr<Column::State>(new Column::State{state_.get(), std::move(made)}));
 }
 
 struct Consumer::Hist::State {
@@ -204,9 +202,8 @@ result<Consumer::Hist> Consumer::hist(const std::vector<std::string>& keys, cons
   options.keys = keys;
   options.values = values;
   options.most_keys = most_keys;
-  auto made = ringside::Hist::make(options, state_->trace.formats, state_->trace.tasks);
-  if (!made) return tl::unexpected<Error>(made.error());
-  return Hist(std::unique_ptr<Hist::State>(new Hist::State{state_.get(), std::move(*made)}));
+  auto made = RS_TRY(ringside::Hist::make(options, state_->trace.formats, state_->trace.tasks));
+  return Hist(std::unique_ptr<Hist::State>(new Hist::State{state_.get(), std::move(made)}));
 }
 
 bool Consumer::Hist::add(const Event& e) {
@@ -245,9 +242,8 @@ result<Consumer::Latency> Consumer::latency(const LatencyOptions& options) {
   make.most_waiting = options.most_waiting;
   make.most_groups = options.most_groups;
   make.slowest = 0;
-  auto made = Pairs::make(make, state_->trace.formats, state_->trace.tasks);
-  if (!made) return tl::unexpected<Error>(made.error());
-  return Latency(std::unique_ptr<Latency::State>(new Latency::State{state_.get(), std::move(*made)}));
+  auto made = RS_TRY(Pairs::make(make, state_->trace.formats, state_->trace.tasks));
+  return Latency(std::unique_ptr<Latency::State>(new Latency::State{state_.get(), std::move(made)}));
 }
 
 std::optional<u64> Consumer::Latency::add(const Event& e) {

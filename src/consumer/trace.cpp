@@ -14,6 +14,7 @@
 #include "kernel/kernel_source.hpp"
 #include "source/trace_dat_file.hpp"
 #include "sys/sys.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 namespace {
@@ -33,8 +34,7 @@ result<void> open_recorded(Trace& trace, OpenedTrace& o, Sources& sources) {
   const std::string& dir = o.where;
   auto meta = RecordingMeta::read(dir);
   if (!meta) return tl::unexpected<Error>(meta.error());
-  auto rings = open_recording(dir, *meta);
-  if (!rings) return tl::unexpected<Error>(rings.error());
+  auto rings = RS_TRY(open_recording(dir, *meta));
   o.doubts = meta->missing.doubts;
   if (!meta->complete) o.doubts.push_back("the recorder did not finish; the closing counters are missing, the events are here");
   for (std::string& doubt : o.doubts) trace.notices.push_back(doubt = dir + ": " + doubt);
@@ -46,7 +46,7 @@ result<void> open_recorded(Trace& trace, OpenedTrace& o, Sources& sources) {
   for (const RingName& thread : meta->threads) trace.tasks.add_recorded(thread, o.ids);
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
   if (auto names = read_kept(dir, "kallsyms")) trace.formats.symbols().load(std::move(*names));
-  sources = std::move(*rings);
+  sources = std::move(rings);
   o.clock = to_string(meta->clock.kind);
   o.boot = meta->boot;
   o.recording = std::move(*meta);
@@ -58,14 +58,11 @@ result<void> open_remote(Trace& trace, OpenedTrace& o, Sources& sources) {
   make.buffer.size = 4 << 20;
   make.buffer.subbuf_size = 16384;
   make.buffer.clock = calibrate(best_clock());
-  auto process = remote::Process::attach(o.where, make);
-  if (!process) return tl::unexpected<Error>(process.error());
-  o.remote = std::move(*process);
+  o.remote = RS_TRY(remote::Process::attach(o.where, make));
   add_events(trace, o, o.remote->events());
-  auto source = o.remote->buffer().source(0);
-  if (!source) return tl::unexpected<Error>(source.error());
-  trace.tasks.add((*source)->name());
-  sources.push_back(std::move(*source));
+  auto source = RS_TRY(o.remote->buffer().source(0));
+  trace.tasks.add(source->name());
+  sources.push_back(std::move(source));
   o.clock = to_string(make.buffer.clock.kind);
   o.boot = sys::boot_id();
   return o.remote->enable(true);
@@ -119,19 +116,16 @@ result<void> open_instance(Trace& trace, OpenedTrace& o, Sources&) {
 
 result<void> open_kernel(Trace& trace, OpenedTrace& o, Sources& sources, const EventPatterns& patterns, const KernelChoice& choice, TracefsOptions make) {
   make.clock = best_clock();
-  auto instance = TracefsInstance::create(make);
-  if (!instance) return tl::unexpected<Error>(instance.error());
-  o.kernel = std::make_unique<TracefsInstance>(std::move(*instance));
+  o.kernel = std::make_unique<TracefsInstance>(RS_TRY(TracefsInstance::create(make)));
   o.where = o.kernel->dir();
   if (!make.own_events) (void)o.kernel->ignore(sys::gettid());
   add_events(trace, o, kernel_internal_events());
   for (const EventPattern& pattern : patterns) {
-    auto enabled = o.kernel->enable(pattern);
-    if (!enabled) return tl::unexpected<Error>(enabled.error());
-    if (enabled->empty())
+    auto enabled = RS_TRY(o.kernel->enable(pattern));
+    if (enabled.empty())
       return refuse(std::errc::no_such_file_or_directory,
                     "the kernel has no event that matches \"" + pattern.text() + "\" (ringside list -e PATTERN shows its events)");
-    add_events(trace, o, *enabled);
+    add_events(trace, o, enabled);
   }
   if (auto names = sys::read_file("/proc/kallsyms")) trace.formats.symbols().load(std::move(*names));
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
@@ -353,8 +347,7 @@ result<void> not_the_kernels(const std::string& where) {
 
 result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events, const KernelChoice& choice, bool verbose, TracefsOptions make) {
   Trace trace;
-  auto patterns = EventPatterns::parse(events);
-  if (!patterns) return tl::unexpected<Error>(patterns.error());
+  auto patterns = RS_TRY(EventPatterns::parse(events));
   const size_t named = wheres.empty() && events.empty() ? 1 : wheres.size();
   const size_t count = named + !events.empty();
   trace.others.resize(count - 1);
@@ -368,11 +361,10 @@ result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vec
     if (i < named) o.where = wheres.empty() ? default_recording : wheres[i];
     if (i < named && count > 1) o.place.label = labels.insert(label_of(o.where)).second ? label_of(o.where) : o.where;
     o.place.ids = o.ids;
-    auto done = i < named ? open_one(trace, o, sources[i]) : open_kernel(trace, o, sources[i], *patterns, choice, make);
-    if (!done) return tl::unexpected<Error>(done.error());
+    RS_TRY(i < named ? open_one(trace, o, sources[i]) : open_kernel(trace, o, sources[i], patterns, choice, make));
   }
   if (count > 1) {
-    if (auto agreed = agree_on_time(trace, all, sources, verbose); !agreed) return tl::unexpected<Error>(agreed.error());
+    RS_TRY(agree_on_time(trace, all, sources, verbose));
   }
   for (size_t i = 0; i < count; ++i) {
     for (auto& source : sources[i]) trace.timeline.add(std::move(source), all[i]->place);
@@ -385,9 +377,7 @@ result<RecordFilter> RecordFilter::make(const std::string& text, const Trace& tr
   RecordFilter out;
   out.trace_ = &trace;
   if (text.empty()) return out;
-  auto filter = Filter::compile(text, trace.formats, trace.tasks);
-  if (!filter) return tl::unexpected<Error>(filter.error());
-  out.filter_ = std::move(*filter);
+  out.filter_ = RS_TRY(Filter::compile(text, trace.formats, trace.tasks));
   return out;
 }
 

@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include "source/recording.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 
 result<TraceDatSize> export_recording(const std::string& dir, const std::string& to, const std::string& only) {
   auto meta = RecordingMeta::read(dir);
   if (!meta) return tl::unexpected<Error>(meta.error());
-  auto sources = open_recording(dir, *meta);
-  if (!sources) return tl::unexpected<Error>(sources.error());
+  auto sources = RS_TRY(open_recording(dir, *meta));
   // A side whose rings held nothing is left out.
   bool wanted[2] = {only != "kernel", only != "program"};
   if (only.empty()) {
@@ -32,7 +32,7 @@ result<TraceDatSize> export_recording(const std::string& dir, const std::string&
   for (const bool kernel : {true, false}) {
     TraceDatBuffer buffer;
     buffer.name = kernel ? "kernel" : "program";
-    for (auto& source : *sources) {
+    for (auto& source : sources) {
       if (source == nullptr || source->name().kernel != kernel || !wanted[kernel]) continue;
       if (!kernel && source->name().cpu < 0) dat.tasks.emplace(source->name().tid, named(source->name()));
       buffer.rings.push_back(std::move(source));

@@ -14,6 +14,7 @@
 #include "schema/format_text.hpp"
 #include "source/trace_dat_format.hpp"
 #include "sys/beneath.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 namespace {
@@ -122,9 +123,8 @@ class DatWriter {
     std::vector<Placed> all(cpus);
     for (u32 cpu = 0; cpu < cpus; ++cpu) all[cpu] = {cpu, at_, 0};
     for (auto& buffer : dat.buffers) {
-      auto placed = rings(buffer, page);
-      if (!placed) return tl::unexpected<Error>(placed.error());
-      for (const Placed& p : *placed) all[p.cpu] = p;
+      auto placed = RS_TRY(rings(buffer, page));
+      for (const Placed& p : placed) all[p.cpu] = p;
     }
     for (const Placed& p : all) {
       const u64 entry[2] = {p.offset, p.size};
@@ -152,17 +152,16 @@ class DatWriter {
       const u32 own = page_of(buffer);
       const u64 begin = at_;
       at_ = align_up(begin + section_header_size, u64{own});
-      auto placed = rings(buffer, own);
-      if (!placed) return tl::unexpected<Error>(placed.error());
+      auto placed = RS_TRY(rings(buffer, own));
       const std::string header = section(section_data, at_ - begin - section_header_size);
-      if (auto done = write(header.data(), header.size(), begin); !done) return tl::unexpected<Error>(done.error());
+      RS_TRY(write(header.data(), header.size(), begin));
       std::string option;
       put(option, begin);
       put_name(option, buffer.name);
       put_name(option, to_string(dat.clock.kind));
       put(option, own);
-      put(option, static_cast<u32>(placed->size()));
-      for (const Placed& p : *placed) {
+      put(option, static_cast<u32>(placed.size()));
+      for (const Placed& p : placed) {
         put(option, p.cpu);
         put(option, p.offset);
         put(option, p.size);
@@ -172,7 +171,7 @@ class DatWriter {
     put_option(options, option_done, std::string(sizeof(u64), '\0'));
     std::memcpy(head.data() + options_at, &at_, sizeof at_);
     options = section(section_options, options.size()) + options;
-    if (auto done = write(options.data(), options.size(), at_); !done) return tl::unexpected<Error>(done.error());
+    RS_TRY(write(options.data(), options.size(), at_));
     at_ += options.size();
     return finish(head);
   }
@@ -281,12 +280,11 @@ class DatWriter {
         at_ += images->size;
       } else {
         for (;;) {
-          auto view = ring->next();
-          if (!view) return tl::unexpected<Error>(view.error());
-          if (!*view) break;
+          auto view = RS_TRY(ring->next());
+          if (!view) break;
           // Header, data and the number of missed events; the rest is a hole. A smaller sub-buffer is one with room at its end.
-          const u64 used = std::min<u64>(abi::header_size + (*view)->end + 8, own);
-          if (auto done = write((*view)->sub_buffer, used, at_); !done) return tl::unexpected<Error>(done.error());
+          const u64 used = std::min<u64>(abi::header_size + view->end + 8, own);
+          RS_TRY(write(view->sub_buffer, used, at_));
           at_ += page;
         }
       }
@@ -299,7 +297,7 @@ class DatWriter {
   }
 
   result<TraceDatSize> finish(const std::string& head) {
-    if (auto done = write(head.data(), head.size(), 0); !done) return tl::unexpected<Error>(done.error());
+    RS_TRY(write(head.data(), head.size(), 0));
     if (ftruncate(fd_, static_cast<off_t>(at_)) != 0) return fail(errno, "cannot close " + path_);
     size_.bytes = at_;
     return size_;
@@ -326,15 +324,14 @@ result<void> check_ids(const TraceDat& dat) {
 }  // namespace
 
 result<TraceDatSize> write_trace_dat(const std::string& path, TraceDat& dat) {
-  if (auto distinct = check_ids(dat); !distinct) return tl::unexpected<Error>(distinct.error());
-  auto file = sys::NewFile::create(path);
-  if (!file) return tl::unexpected<Error>(file.error());
+  RS_TRY(check_ids(dat));
+  auto file = RS_TRY(sys::NewFile::create(path));
   u32 page = page_size;
   for (const auto& buffer : dat.buffers) page = std::max(page, DatWriter::page_of(buffer));
-  DatWriter writer(file->fd(), path);
+  DatWriter writer(file.fd(), path);
   auto size = dat.buffers.size() <= 1 ? writer.version_6(dat, page) : writer.version_7(dat, page);
   if (!size) return size;
-  if (auto placed = file->put_in_place(); !placed) return tl::unexpected<Error>(placed.error());
+  RS_TRY(file.put_in_place());
   return size;
 }
 

@@ -14,6 +14,7 @@
 #include "kernel/kernel_source.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "sys/sys.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 namespace {
@@ -50,8 +51,7 @@ class Processors {
 };
 
 result<void> visit(const TracefsInstance& instance, u32 cpu, const sys::Fd& marker, ClockKind kind, Bounds& bounds) {
-  auto source = open_kernel_ring({instance.dir(), cpu}, ClockInfo{}, KernelWay::read);
-  if (!source) return tl::unexpected<Error>(source.error());
+  auto source = RS_TRY(open_kernel_ring({instance.dir(), cpu}, ClockInfo{}, KernelWay::read));
   RingClockNow ours{kind, nullptr};
   std::vector<Bracket> brackets;
   const u32 id_and_data[2] = {};
@@ -63,10 +63,9 @@ result<void> visit(const TracefsInstance& instance, u32 cpu, const sys::Fd& mark
   }
   size_t at = 0;
   for (;;) {
-    auto view = (*source)->next();
-    if (!view) return tl::unexpected<Error>(view.error());
-    if (!*view) break;
-    abi::EventCursor events((*view)->sub_buffer + abi::header_size, (*view)->begin, (*view)->end, (*view)->time);
+    auto view = RS_TRY(source->next());
+    if (!view) break;
+    abi::EventCursor events(view->sub_buffer + abi::header_size, view->begin, view->end, view->time);
     for (; events.next() && at < brackets.size(); ++at, ++bounds.markers) {
       bounds.low = std::max(bounds.low, static_cast<i64>(events.time() - brackets[at].after));
       bounds.high = std::min(bounds.high, static_cast<i64>(events.time() - brackets[at].before));
@@ -96,29 +95,27 @@ result<std::vector<ClockCheck>> check_kernel_clocks() {
   options.prefix = "ringside-doctor-";
   options.buffer_size = 64 * 1024;
   options.clock = ClockKind::mono;
-  auto instance = TracefsInstance::create(options);
-  if (!instance) return tl::unexpected<Error>(instance.error());
-  auto names = sys::read_file(instance->dir() + "/trace_clock");
-  if (!names) return tl::unexpected<Error>(names.error());
-  const sys::Fd marker(open((instance->dir() + "/trace_marker_raw").c_str(), O_WRONLY | O_CLOEXEC));
-  if (!marker) return fail(errno, "cannot open " + instance->dir() + "/trace_marker_raw");
-  if (auto on = instance->tracing(true); !on) return tl::unexpected<Error>(on.error());
+  auto instance = RS_TRY(TracefsInstance::create(options));
+  auto names = RS_TRY(sys::read_file(instance.dir() + "/trace_clock"));
+  const sys::Fd marker(open((instance.dir() + "/trace_marker_raw").c_str(), O_WRONLY | O_CLOEXEC));
+  if (!marker) return fail(errno, "cannot open " + instance.dir() + "/trace_marker_raw");
+  RS_TRY(instance.tracing(true));
   const ClockInfo tsc = calibrate(ClockKind::tsc);
   const Processors processors;
   std::vector<ClockCheck> all;
-  for (const std::string& name : names_of(*names)) {
+  for (const std::string& name : names_of(names)) {
     ClockCheck check;
     check.name = name;
     check.against = name == to_string(ClockKind::tsc) ? ClockKind::tsc : ClockKind::mono;
-    if (auto set = instance->write("trace_clock", name); !set) return tl::unexpected<Error>(set.error());
+    RS_TRY(instance.write("trace_clock", name));
     Bounds bounds;
     for (int i = 0; i < visits; ++i) {
       if (i != 0) nanosleep(&between_visits, nullptr);
       check.processors = 0;
-      for (const u32 cpu : instance->cpus()) {
+      for (const u32 cpu : instance.cpus()) {
         if (!processors.go_to(cpu)) continue;
         ++check.processors;
-        if (auto done = visit(*instance, cpu, marker, check.against, bounds); !done) return tl::unexpected<Error>(done.error());
+        RS_TRY(visit(instance, cpu, marker, check.against, bounds));
       }
     }
     const auto ns = [&](i64 ticks) {
@@ -177,37 +174,33 @@ result<ClockConversion> measure_clock(const std::string& name) {
     options.prefix = "ringside-clock-";
     options.buffer_size = 64 * 1024;
     options.clock = ClockKind::mono;
-    auto made = TracefsInstance::create(options);
-    if (!made) return tl::unexpected<Error>(made.error());
-    instance.emplace(std::move(*made));
-    if (auto set = instance->write("trace_clock", name); !set) return tl::unexpected<Error>(set.error());
+    instance.emplace(RS_TRY(TracefsInstance::create(options)));
+    RS_TRY(instance->write("trace_clock", name));
     marker = sys::Fd(open((instance->dir() + "/trace_marker_raw").c_str(), O_WRONLY | O_CLOEXEC));
     if (!marker) return fail(errno, "cannot open " + instance->dir() + "/trace_marker_raw");
-    if (auto on = instance->tracing(true); !on) return tl::unexpected<Error>(on.error());
+    RS_TRY(instance->tracing(true));
     measure = [&]() -> result<Offset> {
       Bounds bounds;
       for (const u32 cpu : instance->cpus()) {
         if (!processors.go_to(cpu)) continue;
-        if (auto done = visit(*instance, cpu, marker, ClockKind::mono, bounds); !done) return tl::unexpected<Error>(done.error());
+        RS_TRY(visit(*instance, cpu, marker, ClockKind::mono, bounds));
       }
       return Offset{std::min(bounds.low, bounds.high), std::max(bounds.low, bounds.high), sys::now_ns()};
     };
   }
-  const auto first = measure();
-  if (!first) return tl::unexpected<Error>(first.error());
+  const auto first = RS_TRY(measure());
   const timespec pause{0, 200'000'000};
   nanosleep(&pause, nullptr);
-  const auto last = measure();
-  if (!last) return tl::unexpected<Error>(last.error());
+  const auto last = RS_TRY(measure());
   ClockConversion c;
-  const i64 offset = last->low + (last->high - last->low) / 2;
-  c.error_ns = static_cast<u64>(last->high - last->low + 1) / 2;
+  const i64 offset = last.low + (last.high - last.low) / 2;
+  c.error_ns = static_cast<u64>(last.high - last.low + 1) / 2;
   // The rate is 1 as long as one offset fits both; what it may be off by is what the measurements leave open.
-  const auto apart = static_cast<double>(last->at - first->at);
-  const auto least = static_cast<double>(last->low - first->high) / apart, most = static_cast<double>(last->high - first->low) / apart;
+  const auto apart = static_cast<double>(last.at - first.at);
+  const auto least = static_cast<double>(last.low - first.high) / apart, most = static_cast<double>(last.high - first.low) / apart;
   const double drift = least <= 0 && most >= 0 ? 0 : (least + most) / 2;
   c.drift_ppm = name == "mono" ? 0 : std::max(most - drift, drift - least) * 1e6;
-  c.clock = line(last->at + static_cast<u64>(offset), last->at, 1 / (1 + drift));
+  c.clock = line(last.at + static_cast<u64>(offset), last.at, 1 / (1 + drift));
   return c;
 }
 

@@ -16,6 +16,7 @@
 
 #include "source/image.hpp"
 #include "source/mapped.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 namespace {
@@ -180,21 +181,19 @@ class KernelMap final : public KernelSource {
 
 result<std::unique_ptr<KernelSource>> map_ring(const KernelRing& ring, sys::Fd fd, const ClockInfo& clock) {
   const std::string what = cpu_file(ring, "trace_pipe_raw");
-  auto first = sys::Region::map(fd.get(), page_size, false, what);
-  if (!first) return tl::unexpected<Error>(first.error());
-  const auto& meta = *reinterpret_cast<const abi::MetaPage*>(first->data());
+  auto first = RS_TRY(sys::Region::map(fd.get(), page_size, false, what));
+  const auto& meta = *reinterpret_cast<const abi::MetaPage*>(first.data());
   const Geometry geometry(meta.subbuf_size, meta.nr_subbufs);
   if (!geometry.valid() || meta.meta_page_size != meta.subbuf_size)
     return refuse(std::errc::not_supported, what + " has " + std::to_string(meta.nr_subbufs) + " sub-buffers of " +
                                                 std::to_string(meta.subbuf_size) + " bytes; ringside maps 3 or more of 4 to 256 KiB");
-  auto whole = sys::Region::map(fd.get(), geometry.data_size(), false, what);
-  if (!whole) return tl::unexpected<Error>(whole.error());
+  auto whole = RS_TRY(sys::Region::map(fd.get(), geometry.data_size(), false, what));
   KernelMap::Mapped::Options options;
   options.name.ring = ring.cpu;
   options.name.kernel = true;
   options.clock = clock;
   return std::make_unique<KernelMap>(
-      ring, KernelMap::Mapped(std::move(*whole), geometry, KernelGetReader(ring, std::move(fd)), std::move(options)));
+      ring, KernelMap::Mapped(std::move(whole), geometry, KernelGetReader(ring, std::move(fd)), std::move(options)));
 }
 
 // A CPU that has not been online since the instance was made has all its files, and no ring behind them: no event ever came and
@@ -224,12 +223,10 @@ u64 time_from(const char* text) {
 const char* to_string(KernelWay way) noexcept { return way == KernelWay::read ? "read" : "map"; }
 
 result<std::unique_ptr<KernelSource>> open_kernel_ring(const KernelRing& ring, const ClockInfo& clock, KernelWay way) {
-  auto fd = open_raw(ring);
-  if (!fd) return tl::unexpected<Error>(fd.error());
-  if (way == KernelWay::map) return map_ring(ring, std::move(*fd), clock);
-  auto size = subbuf_size_of(ring.dir);
-  if (!size) return tl::unexpected<Error>(size.error());
-  return std::make_unique<KernelRead>(ring, std::move(*fd), *size, clock);
+  auto fd = RS_TRY(open_raw(ring));
+  if (way == KernelWay::map) return map_ring(ring, std::move(fd), clock);
+  auto size = RS_TRY(subbuf_size_of(ring.dir));
+  return std::make_unique<KernelRead>(ring, std::move(fd), size, clock);
 }
 
 result<KernelRings> open_kernel_rings(const std::string& dir, const std::vector<u32>& cpus, const ClockInfo& clock,
@@ -285,15 +282,13 @@ std::vector<KernelConsumer> kernel_consumers(const std::string& dir) {
 }
 
 result<Counters> kernel_counters(const KernelRing& ring) {
-  auto text = sys::read_file(cpu_file(ring, "stats"));
-  if (!text) return tl::unexpected<Error>(text.error());
-  auto subbuf_size = subbuf_size_of(ring.dir);
-  if (!subbuf_size) return tl::unexpected<Error>(subbuf_size.error());
+  auto text = RS_TRY(sys::read_file(cpu_file(ring, "stats")));
+  auto subbuf_size = RS_TRY(subbuf_size_of(ring.dir));
   const auto line = [&](const char* name) -> const char* {
     const std::string key = std::string(name) + ": ";
-    const size_t at = text->rfind("\n" + key);
-    if (at != std::string::npos) return text->c_str() + at + 1 + key.size();
-    return text->compare(0, key.size(), key) == 0 ? text->c_str() + key.size() : "0";
+    const size_t at = text.rfind("\n" + key);
+    if (at != std::string::npos) return text.c_str() + at + 1 + key.size();
+    return text.compare(0, key.size(), key) == 0 ? text.c_str() + key.size() : "0";
   };
   const auto number = [&](const char* name) { return std::strtoull(line(name), nullptr, 10); };
   Counters c;
@@ -305,8 +300,8 @@ result<Counters> kernel_counters(const KernelRing& ring) {
   c.read = number("read events");
   c.written = c.unread + c.overrun + c.read;
   c.oldest_time = time_from(line("oldest event ts"));
-  c.subbuf_size = *subbuf_size;
-  const u64 capacity = *subbuf_size - abi::header_size;
+  c.subbuf_size = subbuf_size;
+  const u64 capacity = subbuf_size - abi::header_size;
   if (auto kb = sys::read_file(cpu_file(ring, "buffer_size_kb"))) {
     const u64 slots = (std::strtoull(kb->c_str(), nullptr, 10) * 1024 + capacity - 1) / capacity;  // shown rounded down
     c.nr_subbufs = slots + 1;

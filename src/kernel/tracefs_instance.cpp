@@ -15,6 +15,7 @@
 #include "clock/clock.hpp"
 #include "kernel/kernel_source.hpp"
 #include "sys/sys.hpp"
+#include "sys/try.hpp"
 
 // What we use of libtracefs: its header (1.6) has inline functions that are no C++.
 extern "C" {
@@ -122,12 +123,10 @@ result<std::string> tracefs_dir() {
 }
 
 result<std::vector<KernelEvent>> kernel_events() {
-  auto dir = tracefs_dir();
-  if (!dir) return tl::unexpected<Error>(dir.error());
-  auto text = sys::read_file(*dir + "/available_events");
-  if (!text) return tl::unexpected<Error>(text.error());
+  auto dir = RS_TRY(tracefs_dir());
+  auto text = RS_TRY(sys::read_file(dir + "/available_events"));
   std::vector<KernelEvent> events;
-  std::istringstream lines(*text);
+  std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     const size_t colon = line.find(':');
     if (colon != std::string::npos) events.push_back({line.substr(0, colon), line.substr(colon + 1)});
@@ -142,16 +141,14 @@ bool names_some(const EventPattern& pattern, const std::vector<KernelEvent>& kno
 bool means_kernel(const EventPattern& pattern, const std::vector<KernelEvent>& known) { return pattern.may_name_kernel() && names_some(pattern, known); }
 
 result<EventInfo> kernel_event(const KernelEvent& event) {
-  auto dir = tracefs_dir();
-  if (!dir) return tl::unexpected<Error>(dir.error());
-  const std::string path = *dir + "/events/" + event.system + "/" + event.name;
-  auto format = sys::read_file(path + "/format");
-  if (!format) return tl::unexpected<Error>(format.error());
+  auto dir = RS_TRY(tracefs_dir());
+  const std::string path = dir + "/events/" + event.system + "/" + event.name;
+  auto format = RS_TRY(sys::read_file(path + "/format"));
   EventInfo info;
   info.kernel = true;
   info.system = event.system;
   info.name = event.name;
-  info.format = std::move(*format);
+  info.format = std::move(format);
   const size_t at = info.format.find("\nID: ");
   if (at == std::string::npos) return refuse(std::errc::bad_message, path + "/format names no ID");
   info.id = static_cast<u16>(std::strtoul(info.format.c_str() + at + 5, nullptr, 10));
@@ -216,25 +213,23 @@ result<void> TracefsInstance::remove() {
 }
 
 result<TracefsInstance> TracefsInstance::create(const TracefsOptions& options) {
-  auto root = tracefs_dir();
-  if (!root) return tl::unexpected<Error>(root.error());
+  auto root = RS_TRY(tracefs_dir());
   remove_stale_instances(options.prefix);
   const std::string first = options.prefix + std::to_string(getpid());
   // A process of another PID namespace may have our number.
   for (u32 n = 0; n < 100; ++n) {
     const std::string name = n == 0 ? first : first + "." + std::to_string(n);
-    const std::string dir = *root + "/instances/" + name;
-    auto held = make_and_hold(dir);
-    if (!held) return tl::unexpected<Error>(held.error());
-    if (!*held) continue;
+    const std::string dir = root + "/instances/" + name;
+    auto held = RS_TRY(make_and_hold(dir));
+    if (!held) continue;
     tracefs_instance* handle = tracefs_instance_create(name.c_str());
     if (handle == nullptr) return fail(errno, "cannot use the tracing instance " + dir);
-    TracefsInstance made(handle, dir, std::move(*held));
+    TracefsInstance made(handle, dir, std::move(held));
     if (made.cpus_.empty()) return refuse(std::errc::io_error, "cannot list the rings in " + dir + "/per_cpu: this process has too few descriptors (ulimit -n) or too little memory");
-    if (auto done = made.set_up(options); !done) return tl::unexpected<Error>(done.error());
+    RS_TRY(made.set_up(options));
     return made;
   }
-  return refuse(std::errc::device_or_resource_busy, "cannot make the tracing instance " + *root + "/instances/" + first + ": it and its 99 followers are in use");
+  return refuse(std::errc::device_or_resource_busy, "cannot make the tracing instance " + root + "/instances/" + first + ": it and its 99 followers are in use");
 }
 
 result<void> TracefsInstance::set_up(const TracefsOptions& options) {
@@ -272,19 +267,17 @@ std::string TracefsInstance::last_error() const {
 }
 
 result<std::vector<EventInfo>> TracefsInstance::enable(const EventPattern& pattern, const std::string& filter) {
-  auto all = kernel_events();
-  if (!all) return tl::unexpected<Error>(all.error());
+  auto all = RS_TRY(kernel_events());
   std::map<std::string, std::pair<u32, u32>> systems;  // events of it, those of them that are wanted
   std::vector<EventInfo> wanted;
-  for (const KernelEvent& event : *all) {
+  for (const KernelEvent& event : all) {
     auto& [has, wants] = systems[event.system];
     ++has;
     if (!pattern.matches(event.system, event.name)) continue;
     ++wants;
-    auto info = kernel_event(event);
-    if (!info) return tl::unexpected<Error>(info.error());
-    info->enabled = true;
-    wanted.push_back(std::move(*info));
+    auto info = RS_TRY(kernel_event(event));
+    info.enabled = true;
+    wanted.push_back(std::move(info));
   }
   if (!filter.empty()) {
     for (const EventInfo& event : wanted) {
@@ -300,13 +293,12 @@ result<std::vector<EventInfo>> TracefsInstance::enable(const EventPattern& patte
   for (const auto& [system, counts] : systems) {
     if (counts.second == 0) continue;
     if (counts.first == counts.second) {
-      if (auto done = write(("events/" + system + "/enable").c_str(), "1"); !done) return tl::unexpected<Error>(done.error());
+      RS_TRY(write(("events/" + system + "/enable").c_str(), "1"));
       continue;
     }
     for (const EventInfo& event : wanted) {
       if (event.system != system) continue;
-      auto done = write(("events/" + system + "/" + event.name + "/enable").c_str(), "1");
-      if (!done) return tl::unexpected<Error>(done.error());
+      RS_TRY(write(("events/" + system + "/" + event.name + "/enable").c_str(), "1"));
     }
   }
   return wanted;

@@ -12,6 +12,7 @@
 #include "instance/ring_file.hpp"
 #include "instance/ring_source.hpp"
 #include "schema/format_text.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::mount {
 namespace {
@@ -321,7 +322,7 @@ Taken write_set_event(const Place& at, std::string_view bytes, const Client&) {
 }
 result<std::unique_ptr<OpenFile>> open_set_event(const Place& at, bool writing, bool truncate) {
   if (writing && truncate)
-    if (auto done = instance(at).enable("*:*", false); !done) return tl::unexpected<Error>(done.error());
+    RS_TRY(instance(at).enable("*:*", false));
   return std::make_unique<TextFile>(at.on, [at] { return read_set_event(at); },
                                     [at](std::string_view b, const Client& c) { return write_set_event(at, b, c); });
 }
@@ -424,9 +425,8 @@ result<std::unique_ptr<OpenFile>> open_trace(const Place& at, bool writing, bool
   return std::make_unique<TraceFile>(at.on, [on = at.on, only] { return look_at_instance(on, only); });
 }
 result<std::unique_ptr<OpenFile>> open_pipe(const Place& at, bool, bool) {
-  auto file = PipeFile::open(at.on, at.dir == Dir::cpu ? std::optional<u32>(at.ring) : std::nullopt);
-  if (!file) return tl::unexpected<Error>(file.error());
-  return std::move(*file);
+  auto file = RS_TRY(PipeFile::open(at.on, at.dir == Dir::cpu ? std::optional<u32>(at.ring) : std::nullopt));
+  return file;
 }
 result<std::unique_ptr<OpenFile>> open_raw(const Place& at, bool, bool) { return std::make_unique<RawFile>(at.on, at.ring); }
 
@@ -441,19 +441,17 @@ Taken write_snapshot(const Place& at, std::string_view bytes, const Client&) {
   if (*value == 0) return taken(instance(at).drop_snapshot(), bytes);
   if (*value == 1) return taken(instance(at).snapshot(), bytes);
   if (!instance(at).has_snapshot()) return bytes.size();
-  auto copy = snapshot_of(at);
-  if (!copy) return tl::unexpected<Error>(copy.error());
-  return taken((*copy)->instance().reset(), bytes);
+  auto copy = RS_TRY(snapshot_of(at));
+  return taken(copy->instance().reset(), bytes);
 }
 result<std::unique_ptr<OpenFile>> open_snapshot(const Place& at, bool writing, bool) {
   if (writing)
     return std::make_unique<TextFile>(at.on, [] { return Text(std::string()); },
                                       [at](std::string_view b, const Client& c) { return write_snapshot(at, b, c); });
   if (instance(at).has_snapshot()) {
-    auto copy = snapshot_of(at);
-    if (!copy) return tl::unexpected<Error>(copy.error());
+    auto copy = RS_TRY(snapshot_of(at));
     const std::optional<u32> only = at.dir == Dir::cpu ? std::optional<u32>(at.ring) : std::nullopt;
-    return std::make_unique<TraceFile>(*copy, [on = *copy, only] { return look_at_instance(on, only); });
+    return std::make_unique<TraceFile>(copy, [on = copy, only] { return look_at_instance(on, only); });
   }
   return std::make_unique<TextFile>(at.on,
                                     [] {
@@ -463,9 +461,8 @@ result<std::unique_ptr<OpenFile>> open_snapshot(const Place& at, bool writing, b
 }
 result<std::unique_ptr<OpenFile>> open_snapshot_raw(const Place& at, bool, bool) {
   if (!instance(at).has_snapshot()) return std::make_unique<TextFile>(at.on, [] { return Text(std::string()); }, nullptr);
-  auto copy = snapshot_of(at);
-  if (!copy) return tl::unexpected<Error>(copy.error());
-  return std::make_unique<RawFile>(std::move(*copy), at.ring);
+  auto copy = RS_TRY(snapshot_of(at));
+  return std::make_unique<RawFile>(std::move(copy), at.ring);
 }
 
 // Markers. What does not fit in one event is left to the next write.

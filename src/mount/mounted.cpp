@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "instance/ring_source.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::mount {
 
@@ -50,9 +51,7 @@ void Alarm::run() {
 }
 
 result<std::shared_ptr<Mounted>> Mounted::open(const std::string& name_or_path, int event_fd, u32 cpus) {
-  auto instance = Instance::open(name_or_path);
-  if (!instance) return tl::unexpected<Error>(instance.error());
-  std::shared_ptr<Mounted> mounted(new Mounted(std::move(*instance)));
+  std::shared_ptr<Mounted> mounted(new Mounted(RS_TRY(Instance::open(name_or_path))));
   mounted->event_fd_ = event_fd;
   mounted->fewest_cpus_ = cpus;
   struct stat st {};
@@ -87,9 +86,8 @@ result<RingView> Mounted::look(u32 ring) const {
 
 result<RingTable*> Mounted::serve() {
   if (!table_) {
-    auto table = RingTable::open(path());
-    if (!table) return tl::unexpected<Error>(table.error());
-    table_.emplace(std::move(*table));
+    auto table = RS_TRY(RingTable::open(path()));
+    table_.emplace(std::move(table));
   }
   return &*table_;
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "instance/ring_source.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::mount {
 namespace {
@@ -38,9 +39,8 @@ result<bool> OpenFile::get_reader(bool) { return fail(ENOTTY, "this file knows n
 result<std::optional<std::string>> TextFile::read(u64 offset, size_t size) {
   if (!read_) return fail(EINVAL, "this file is not read");
   if (offset == 0) {
-    auto text = read_();
-    if (!text) return tl::unexpected<Error>(text.error());
-    text_ = std::move(*text);
+    auto text = RS_TRY(read_());
+    text_ = std::move(text);
   }
   return piece(text_, offset, size);
 }
@@ -133,7 +133,7 @@ Look look_at_instance(const std::shared_ptr<Mounted>& on, std::optional<u32> onl
 
 result<std::optional<std::string>> TraceFile::read(u64 offset, size_t size) {
   if (offset == 0 || !timeline_)
-    if (auto done = start(); !done) return tl::unexpected<Error>(done.error());
+    RS_TRY(start());
   if (offset < at_) return fail(EINVAL, "a trace is read from its start on");
   // What lies before `offset` was read: a reader that skips pays for it a piece at a time.
   while (at_ < offset) {
@@ -308,9 +308,8 @@ void RawFile::unmap() {
 }
 
 result<sys::Fd> RawFile::map() {
-  auto table = on_->serve();
-  if (!table) return tl::unexpected<Error>(table.error());
-  auto handed = (*table)->open(ring_);
+  auto table = RS_TRY(on_->serve());
+  auto handed = table->open(ring_);
   if (!handed) {
     on_->release();
     return tl::unexpected<Error>(handed.error());
@@ -364,9 +363,8 @@ result<std::optional<std::string>> RawFile::read(u64, size_t size) {
 
 result<bool> RawFile::get_reader(bool) {
   if (!on_->serving()) return fail(ENODEV, "the ring is not mapped");
-  auto table = on_->serve();
-  if (!table) return tl::unexpected<Error>(table.error());
-  auto mapped = (*table)->view(ring_);  // by anybody: not of necessity through this descriptor
+  auto table = RS_TRY(on_->serve());
+  auto mapped = table->view(ring_);  // by anybody: not of necessity through this descriptor
   if (!mapped) return tl::unexpected<Error>(mapped.error());
   RingView& v = **mapped;
   if (!v.lock()) return refuse(std::errc::device_or_resource_busy, "the ring is being consumed by another process");

@@ -6,6 +6,7 @@
 
 #include "mount/files.hpp"
 #include "schema/format_text.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::mount {
 namespace {
@@ -27,9 +28,7 @@ class CommandFile final : public OpenFile {
       : OpenFile(remote), text_(std::move(remote), std::move(read), nullptr), write_(std::move(write)) {}
   result<std::optional<std::string>> read(u64 offset, size_t size) override { return text_.read(offset, size); }
   Taken write(std::string_view bytes, const Client&) override {
-    auto job = write_(bytes);
-    if (!job) return tl::unexpected<Error>(job.error());
-    job_ = std::move(*job);
+    job_ = RS_TRY(write_(bytes));
     return bytes.size();
   }
   std::shared_ptr<Job> job() override { return std::exchange(job_, nullptr); }
@@ -259,7 +258,7 @@ Text read_size(const Place& at) { return fmt::format("{} ({})\n", at.remote->kil
 Taken write_size(const Place& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
   if (!value) return invalid();
-  if (auto done = at.remote->kilobytes(*value); !done) return tl::unexpected<Error>(done.error());
+  RS_TRY(at.remote->kilobytes(*value));
   return bytes.size();
 }
 // What the writer has been given cannot be changed, and it always overwrites: as the kernel answers for its remote buffers.
@@ -286,14 +285,12 @@ result<EventInfo> event_of(const Place& at) {
   return fail(ENODEV, at.event);
 }
 Text read_id(const Place& at) {
-  auto e = event_of(at);
-  if (!e) return tl::unexpected<Error>(e.error());
-  return std::to_string(e->id) + "\n";
+  auto e = RS_TRY(event_of(at));
+  return std::to_string(e.id) + "\n";
 }
 Text read_format(const Place& at) {
-  auto e = event_of(at);
-  if (!e) return tl::unexpected<Error>(e.error());
-  return e->format;
+  auto e = RS_TRY(event_of(at));
+  return e.format;
 }
 Text read_header_page(const Place&) { return header_page_text(Remote::subbuf_size); }
 Text read_header_event(const Place&) { return std::string(header_event_text()); }

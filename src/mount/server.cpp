@@ -11,6 +11,8 @@
 #include <cstring>
 #include <set>
 
+#include "sys/try.hpp"
+
 namespace ringside::mount {
 namespace {
 
@@ -28,9 +30,8 @@ result<std::unique_ptr<Server>> Server::create(const ServerOptions& options, Bac
   server->wake_ = sys::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!server->wake_) return fail(errno, "cannot make an event descriptor");
   const auto processors = static_cast<u32>(std::clamp<long>(sysconf(_SC_NPROCESSORS_CONF), 1, 4096));
-  auto tree = Tree::create(options.instances, options.remotes, options.cpus != 0 ? options.cpus : processors, options.patience, server->wake_.get());
-  if (!tree) return tl::unexpected<Error>(tree.error());
-  server->tree_ = std::move(*tree);
+  auto tree = RS_TRY(Tree::create(options.instances, options.remotes, options.cpus != 0 ? options.cpus : processors, options.patience, server->wake_.get()));
+  server->tree_ = std::move(tree);
   server->root_ = server->tree_->root();
   server->inodes_[root_inode] = {server->root_, "", 1};
   return server;
@@ -87,12 +88,10 @@ Stat Server::enter(const Place& at, std::string path) {
 }
 
 result<Stat> Server::lookup(u64 parent, const std::string& name) {
-  auto in = place(parent);
-  if (!in) return tl::unexpected<Error>(in.error());
+  auto in = RS_TRY(place(parent));
   if (name.size() > longest_name) return fail(ENAMETOOLONG, "name");
-  auto at = tree_->find(**in, name);
-  if (!at) return tl::unexpected<Error>(at.error());
-  return enter(*at, inodes_[parent].path + "/" + name);
+  auto at = RS_TRY(tree_->find(*in, name));
+  return enter(at, inodes_[parent].path + "/" + name);
 }
 
 void Server::forget(u64 inode, u64 times) {
@@ -106,30 +105,26 @@ void Server::forget(u64 inode, u64 times) {
 }
 
 result<Stat> Server::attributes(u64 inode) const {
-  auto at = place(inode);
-  if (!at) return tl::unexpected<Error>(at.error());
-  return stat_of(inode, **at);
+  auto at = RS_TRY(place(inode));
+  return stat_of(inode, *at);
 }
 
 result<std::vector<Listed>> Server::list(u64 inode) {
-  auto at = place(inode);
-  if (!at) return tl::unexpected<Error>(at.error());
-  if ((*at)->file != nullptr) return fail(ENOTDIR, "a file");
-  return tree_->list(**at);
+  auto at = RS_TRY(place(inode));
+  if (at->file != nullptr) return fail(ENOTDIR, "a file");
+  return tree_->list(*at);
 }
 
 result<Stat> Server::make_directory(u64 parent, const std::string& name, const Client& client) {
-  auto in = place(parent);
-  if (!in) return tl::unexpected<Error>(in.error());
+  auto in = RS_TRY(place(parent));
   if (client.uid != 0 && client.uid != geteuid()) return fail(EPERM, name);
-  if (auto made = tree_->make_directory(**in, name); !made) return tl::unexpected<Error>(made.error());
+  RS_TRY(tree_->make_directory(*in, name));
   return lookup(parent, name);
 }
 
 result<void> Server::remove_directory(u64 parent, const std::string& name) {
-  auto in = place(parent);
-  if (!in) return tl::unexpected<Error>(in.error());
-  return tree_->remove_directory(**in, name, [this](const Mounted& on) {
+  auto in = RS_TRY(place(parent));
+  return tree_->remove_directory(*in, name, [this](const Mounted& on) {
     return std::any_of(files_.begin(), files_.end(), [&](const auto& f) { return f.second.file->on() == &on; });
   });
 }
@@ -150,9 +145,8 @@ void Server::uncount_directory(const Client& client) {
 }
 
 result<Opened> Server::open(u64 inode, int flags, const Client& client) {
-  auto at = place(inode);
-  if (!at) return tl::unexpected<Error>(at.error());
-  const Place where = **at;
+  auto at = RS_TRY(place(inode));
+  const Place where = *at;
   if (where.file == nullptr) return fail(EISDIR, "a directory");
   if (where.owner()->removed()) return fail(ENODEV, "the instance is gone");
   const bool writing = (flags & O_ACCMODE) != O_RDONLY;
@@ -161,16 +155,15 @@ result<Opened> Server::open(u64 inode, int flags, const Client& client) {
   if (open_files() >= options_.most_files) return fail(ENFILE, "too many open files");
   u32& mine = files_of_[client.uid];
   if (mine >= options_.most_files_of_a_user) return fail(EMFILE, "too many open files of this user");
-  auto file = open_file(where, writing, (flags & O_TRUNC) != 0);
-  if (!file) return tl::unexpected<Error>(file.error());
-  (*file)->uid = client.uid;
+  auto file = RS_TRY(open_file(where, writing, (flags & O_TRUNC) != 0));
+  file->uid = client.uid;
   ++mine;
   ++opened_;
   const u64 handle = next_handle_++;
-  const bool stream = (*file)->is_raw() || std::string_view(where.file->name) == "trace_pipe";
+  const bool stream = file->is_raw() || std::string_view(where.file->name) == "trace_pipe";
   File& kept = files_[handle];
-  kept.job = (*file)->job();
-  kept.file = std::move(*file);
+  kept.job = file->job();
+  kept.file = std::move(file);
   kept.uid = client.uid;
   kept.stream = stream;
   kept.nonblocking = (flags & O_NONBLOCK) != 0;
@@ -209,14 +202,13 @@ void Server::when(std::shared_ptr<Job> job, std::function<void(int)> answer) { j
 result<int> Server::map(MappedFile& raw) {
   const std::pair<const void*, u32> key(raw.memory(), raw.ring());
   if (const auto known = mapped_.find(key); known != mapped_.end()) {
-    if (auto file = raw.map(); !file) return tl::unexpected<Error>(file.error());
+    RS_TRY(raw.map());
     ++known->second.users;
     return known->second.id;
   }
   if (cannot_map_ || !raw.can_be_mapped()) return 0;
-  auto file = raw.map();
-  if (!file) return tl::unexpected<Error>(file.error());
-  const int id = backing_.add(file->get());
+  auto file = RS_TRY(raw.map());
+  const int id = backing_.add(file.get());
   if (id <= 0) {
     cannot_map_ = true;
     unmapped_ = std::string("rings cannot be mapped through the mount, everything else works: ") +

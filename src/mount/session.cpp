@@ -22,6 +22,7 @@
 #include "instance/instance.hpp"
 #include "mount/rights.hpp"
 #include "sys/thread.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::mount {
 namespace {
@@ -387,7 +388,7 @@ result<void> make_way(const std::string& dir) {
 
 result<std::unique_ptr<Session>> Session::mount(const std::string& wanted, const SessionOptions& options) {
   const std::string dir = absolute(wanted);
-  if (auto free = make_way(dir); !free) return tl::unexpected<Error>(free.error());
+  RS_TRY(make_way(dir));
   if (access("/dev/fuse", F_OK) != 0) return fail(errno, "/dev/fuse is missing (modprobe fuse)");
   if (access("/dev/fuse", R_OK | W_OK) != 0) return fail(errno, "/dev/fuse is not open to this user (its mode is 0666 elsewhere)");
   std::unique_ptr<Session> session(new Session);
@@ -406,9 +407,7 @@ result<std::unique_ptr<Session>> Session::mount(const std::string& wanted, const
     const u32 number = static_cast<u32>(id);
     ioctl(fuse_session_fd(s->session_), backing_close, &number);
   };
-  auto server = Server::create(options.server, std::move(backing));
-  if (!server) return tl::unexpected<Error>(server.error());
-  session->server_ = std::move(*server);
+  session->server_ = RS_TRY(Server::create(options.server, std::move(backing)));
   std::vector<std::string> words{"ringside", "-o", std::string("fsname=ringside,subtype=ringside,default_permissions") + (options.others ? ",allow_other" : "")};
   std::vector<char*> argv;
   for (std::string& w : words) argv.push_back(w.data());

@@ -10,6 +10,7 @@
 
 #include "mount/files.hpp"
 #include "sys/beneath.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::mount {
 namespace {
@@ -66,21 +67,16 @@ result<std::unique_ptr<Tree>> Tree::create(const std::vector<std::string>& insta
     // The root of all instances is made with the first one that has a name.
     if (access(Instance::root().c_str(), F_OK) != 0 && mkdir(Instance::root().c_str(), 0700) != 0)
       return fail(errno, "cannot make the directory " + Instance::root());
-    auto made = Instance::create(as_the_kernel_makes_them(top));
-    if (!made) return tl::unexpected<Error>(made.error());
+    RS_TRY(Instance::create(as_the_kernel_makes_them(top)));
     tree->own_ = top;
   } else {
     top = instances[0];
     tree->only_.assign(instances.begin() + 1, instances.end());
   }
-  auto opened = Mounted::open(top, event_fd, cpus);
-  if (!opened) return tl::unexpected<Error>(opened.error());
-  tree->top_ = std::move(*opened);
+  tree->top_ = RS_TRY(Mounted::open(top, event_fd, cpus));
   for (const std::string& name : tree->only_)
-    if (auto other = tree->mounted(name); !other) return tl::unexpected<Error>(other.error());
-  auto writers = Remotes::create(remotes, cpus, patience, event_fd);
-  if (!writers) return tl::unexpected<Error>(writers.error());
-  tree->remotes_ = std::move(*writers);
+    RS_TRY(tree->mounted(name));
+  tree->remotes_ = RS_TRY(Remotes::create(remotes, cpus, patience, event_fd));
   return tree;
 }
 
@@ -273,8 +269,7 @@ result<void> Tree::make_directory(const Place& in, const std::string& name) {
   if (in.dir != Dir::instances || in.file != nullptr) return fail(EPERM, name);
   if (!only_.empty()) return fail(EPERM, name);
   if (name.find('/') != std::string::npos) return fail(EINVAL, name);
-  auto made = Instance::create(as_the_kernel_makes_them(name));
-  if (!made) return tl::unexpected<Error>(made.error());
+  RS_TRY(Instance::create(as_the_kernel_makes_them(name)));
   return {};
 }
 
@@ -282,10 +277,9 @@ result<void> Tree::remove_directory(const Place& in, const std::string& name, co
   if (in.dir != Dir::instances) return fail(EPERM, name);
   const std::vector<std::string> all = names();
   if (std::find(all.begin(), all.end(), name) == all.end()) return fail(ENOENT, name);
-  auto on = mounted(name);
-  if (!on) return tl::unexpected<Error>(on.error());
-  if (in_use(**on)) return fail(EBUSY, name);
-  (*on)->marker().stop();
+  auto on = RS_TRY(mounted(name));
+  if (in_use(*on)) return fail(EBUSY, name);
+  on->marker().stop();
   if (auto gone = Instance::remove(name); !gone) return gone;
   mounted_.erase(name);
   return {};

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "sys/thread.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 namespace {
@@ -28,9 +29,8 @@ bool needs_symbols(const std::string& format) {
 }  // namespace
 
 result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, const ClockInfo& clock) {
-  auto known = kernel_events();
-  if (!known) return tl::unexpected<Error>(known.error());
-  const auto meant = [&](const EventPattern& pattern) { return means_kernel(pattern, *known); };
+  auto known = RS_TRY(kernel_events());
+  const auto meant = [&](const EventPattern& pattern) { return means_kernel(pattern, known); };
   if (std::none_of(options.events.begin(), options.events.end(), meant)) return nullptr;
   if (clock.kind == ClockKind::counter)
     return refuse(std::errc::invalid_argument, "the clock \"counter\" counts the program's events and knows nothing of the kernel's, so they cannot stand in "
@@ -42,18 +42,15 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
   make.overwrite = options.overwrite;
   make.clock = clock.kind;
   make.buffer_percent = wake_percent;
-  auto instance = TracefsInstance::create(make);
-  if (!instance) return tl::unexpected<Error>(instance.error());
-  std::unique_ptr<KernelFeed> feed(new KernelFeed(std::move(*instance), options, clock));
+  std::unique_ptr<KernelFeed> feed(new KernelFeed(RS_TRY(TracefsInstance::create(make)), options, clock));
   TracefsInstance& mine = feed->instance_;
   feed->events_ = kernel_internal_events();
   std::set<u16> seen;
   for (const EventPattern& pattern : options.events) {
     if (!meant(pattern)) continue;
-    auto enabled = mine.enable(pattern, options.filter);
-    if (!enabled) return tl::unexpected<Error>(enabled.error());
+    auto enabled = RS_TRY(mine.enable(pattern, options.filter));
     feed->matched_.insert(pattern.text());
-    for (EventInfo& event : *enabled) {
+    for (EventInfo& event : enabled) {
       if (!seen.insert(event.id).second) continue;
       feed->needs_symbols_ = feed->needs_symbols_ || needs_symbols(event.format);
       feed->events_.push_back(std::move(event));
@@ -61,13 +58,13 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
   }
   feed->enabled_ = seen.size();
   for (const i32 pid : options.pids) {
-    if (auto done = mine.follow(pid); !done) return tl::unexpected<Error>(done.error());
+    RS_TRY(mine.follow(pid));
   }
   (void)mine.ignore(sys::gettid());
   if (options.will_follow) {  // nobody until then: we are ignored
-    if (auto done = mine.write("set_event_pid", std::to_string(getpid())); !done) return tl::unexpected<Error>(done.error());
+    RS_TRY(mine.write("set_event_pid", std::to_string(getpid())));
   }
-  if (auto opened = feed->open_rings(); !opened) return tl::unexpected<Error>(opened.error());
+  RS_TRY(feed->open_rings());
   feed->wake_ = sys::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!feed->wake_) return fail(errno, "cannot make an eventfd");
   return feed;

@@ -4,6 +4,7 @@
 
 #include "export/units.hpp"
 #include "sys/sys.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 
@@ -17,9 +18,8 @@ RecordingRun::~RecordingRun() {
 }
 
 result<std::unique_ptr<RecordingRun>> RecordingRun::create(const std::string& dir, const ClockInfo& clock) {
-  auto writer = RecordingWriter::create(dir, clock);
-  if (!writer) return tl::unexpected<Error>(writer.error());
-  return std::unique_ptr<RecordingRun>(new RecordingRun(std::move(*writer)));
+  auto writer = RS_TRY(RecordingWriter::create(dir, clock));
+  return std::unique_ptr<RecordingRun>(new RecordingRun(std::move(writer)));
 }
 
 result<void> RecordingRun::add(Feed& feed) {

@@ -2,32 +2,32 @@
 
 #include <algorithm>
 
+#include "sys/try.hpp"
+
 namespace ringside {
 
 result<void> RemoteFeed::attach(RecordingRun& run) {
-  auto process = remote::Process::attach(options_.socket, options_.attach);
-  if (!process) return tl::unexpected<Error>(process.error());
+  auto process = RS_TRY(remote::Process::attach(options_.socket, options_.attach));
   const remote::Buffer::Options& buffer = options_.attach.buffer;
   rings_.clear();
   for (u32 number = 0; number < buffer.rings; ++number) {
-    auto source = (*process)->buffer().source(number);
-    if (!source) return tl::unexpected<Error>(source.error());
-    RingName name = (*source)->name();
+    auto source = RS_TRY(process->buffer().source(number));
+    RingName name = source->name();
     name.ring = next_++;
     if (auto added = run.writer().add_ring(name, buffer.subbuf_size); !added) return added;
     threads_.push_back(name);
-    rings_.push_back({std::move(*source), name.ring});
+    rings_.push_back({std::move(source), name.ring});
   }
-  for (const EventInfo& e : (*process)->events()) {
+  for (const EventInfo& e : process->events()) {
     const auto same = std::find_if(events_.begin(), events_.end(), [&](const EventInfo& k) { return k.id == e.id; });
     if (same == events_.end())
       events_.push_back(e);
     else if (same->format != e.format || same->name != e.name)
       run.faults().problem("event " + std::to_string(e.id) + " was " + same->name + " before and is " + e.name + " now; it is shown as before");
   }
-  if (auto on = (*process)->enable(true); !on) return on;
-  if (auto polled = (*process)->buffer().poll_every(options_.poll_every); !polled) return polled;
-  process_ = std::move(*process);
+  if (auto on = process->enable(true); !on) return on;
+  if (auto polled = process->buffer().poll_every(options_.poll_every); !polled) return polled;
+  process_ = std::move(process);
   alive_ = fresh_ = true;
   return {};
 }

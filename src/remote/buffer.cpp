@@ -10,6 +10,7 @@
 #include "remote/survey.hpp"
 #include "source/mapped.hpp"
 #include "sys/thread.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::remote {
 namespace {
@@ -356,10 +357,9 @@ result<std::shared_ptr<Buffer>> Buffer::create(const Options& options, Callbacks
     if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0 ||
         fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0 || fchmod(fd.get(), 0600) != 0)
       return fail(errno, "cannot size " + std::to_string(bytes) + " bytes of shared memory for " + options.who);
-    auto region = sys::Region::map(fd.get(), bytes, false, "the shared memory of " + options.who);
-    if (!region) return tl::unexpected<Error>(region.error());
+    auto region = RS_TRY(sys::Region::map(fd.get(), bytes, false, "the shared memory of " + options.who));
     b.fds_.push_back(std::move(fd));
-    b.regions_.push_back(std::move(*region));
+    b.regions_.push_back(std::move(region));
   }
   for (u32 ring = 0; ring < options.rings; ++ring) b.rings_.push_back(std::make_shared<RingReader>(b, ring));
   return buffer;
@@ -380,15 +380,14 @@ result<std::unique_ptr<Source>> Buffer::source(u32 ring) {
   if (ring >= rings_.size()) return refuse(std::errc::no_such_file_or_directory, options_.who + " has no ring " + std::to_string(ring));
   RingReader& r = *rings_[ring];
   if (r.taken) return refuse(std::errc::device_or_resource_busy, of_ring(options_.who, ring) + " has a consumer already");
-  auto mapped = map(ring, plan_.ring_bytes(), false);
-  if (!mapped) return tl::unexpected<Error>(mapped.error());
+  auto mapped = RS_TRY(map(ring, plan_.ring_bytes(), false));
   r.taken = true;
   MappedSource<RemoteGetReader>::Options options;
   options.name = ring < options_.names.size() ? options_.names[ring] : RingName{ring, 0, 0, "", ""};
   options.clock = options_.clock;
   options.copies = options_.copies;
   options.start = {0, 0};
-  return std::make_unique<MappedSource<RemoteGetReader>>(std::move(*mapped), geometry_, RemoteGetReader(shared_from_this(), rings_[ring]),
+  return std::make_unique<MappedSource<RemoteGetReader>>(std::move(mapped), geometry_, RemoteGetReader(shared_from_this(), rings_[ring]),
                                                          options);
 }
 

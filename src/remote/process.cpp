@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "source/get_reader_served.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::remote {
 
@@ -88,9 +89,8 @@ struct Process::Wire {
     }
     const Request q{message_magic, what, ++sequence, ring, argument, 0};
     if (auto sent = put(q, files); !sent) return sent;
-    auto got = receive(a, ns);
-    if (!got) return tl::unexpected<Error>(got.error());
-    if (!*got) {
+    auto got = RS_TRY(receive(a, ns));
+    if (!got) {
       unanswered = q;
       return silent(what, ring);
     }
@@ -162,10 +162,9 @@ result<sys::Fd> sealed(const std::vector<u64>& blob) {
 }  // namespace
 
 result<std::unique_ptr<Process>> Process::attach(const std::string& path, Options options) {
-  auto fd = connect_socket(path, options.patience,
-                           "no external writer listens at " + path + " (a program with ringside/remote/process_writer.hpp does)");
-  if (!fd) return tl::unexpected<Error>(fd.error());
-  return over(std::move(*fd), path, std::move(options));
+  auto fd = RS_TRY(connect_socket(path, options.patience,
+                           "no external writer listens at " + path + " (a program with ringside/remote/process_writer.hpp does)"));
+  return over(std::move(fd), path, std::move(options));
 }
 
 result<std::unique_ptr<Process>> Process::over(sys::Fd socket, const std::string& who, Options options) {
@@ -188,7 +187,7 @@ result<std::unique_ptr<Process>> Process::over(sys::Fd socket, const std::string
   Callbacks callbacks;
   callbacks.swap_reader = [wire](u32 ring, u32 read) -> result<Swapped> {
     EventAnswer a{};
-    if (auto done = wire->ask(Ask::swap, ring, read, a); !done) return tl::unexpected<Error>(done.error());
+    RS_TRY(wire->ask(Ask::swap, ring, read, a));
     return Swapped{a.head.argument > 3 ? static_cast<Swap>(4) : static_cast<Swap>(a.head.argument), a.head.id};
   };
   callbacks.update_footers = [wire](u32 ring) {
@@ -204,18 +203,15 @@ result<std::unique_ptr<Process>> Process::over(sys::Fd socket, const std::string
   if (!buffer) return tl::unexpected<Error>(buffer.error());
   process->buffer_ = *buffer;
   wire->buffer = *buffer;
-  auto blob = sealed(process->buffer_->descriptor());
-  if (!blob) return tl::unexpected<Error>(blob.error());
-  std::vector<int> files{blob->get()};
+  auto blob = RS_TRY(sealed(process->buffer_->descriptor()));
+  std::vector<int> files{blob.get()};
   for (size_t k = 0; k < process->buffer_->files(); ++k) files.push_back(process->buffer_->fd(k));
   if (files.size() > most_files) return refuse(std::errc::invalid_argument, who + ": more than " + std::to_string(most_files - 1) + " rings in files of their own");
   EventAnswer a{};
-  if (auto done = wire->ask(Ask::attach, 0, 1, a, files); !done) return tl::unexpected<Error>(done.error());
+  RS_TRY(wire->ask(Ask::attach, 0, 1, a, files));
   if (a.head.argument > most_events)
     return refuse(std::errc::protocol_error, who + ": it claims to have " + std::to_string(a.head.argument) + " events; 4,095 is the most");
-  auto events = ask_events(*wire, a.head.argument);
-  if (!events) return tl::unexpected<Error>(events.error());
-  process->events_ = std::move(*events);
+  process->events_ = RS_TRY(ask_events(*wire, a.head.argument));
   return process;
 }
 
@@ -239,10 +235,9 @@ result<std::vector<EventInfo>> Process::ask_events(Wire& wire, u64 most) {
 }
 
 result<std::vector<EventInfo>> Process::events_at(const std::string& path, std::chrono::nanoseconds patience) {
-  auto fd = connect_socket(path, patience, "no external writer listens at " + path);
-  if (!fd) return tl::unexpected<Error>(fd.error());
+  auto fd = RS_TRY(connect_socket(path, patience, "no external writer listens at " + path));
   Wire wire;
-  wire.socket = std::move(*fd);
+  wire.socket = std::move(fd);
   wire.who = path;
   wire.patience = patience;
   return ask_events(wire, ~u64{0});

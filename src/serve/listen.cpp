@@ -8,6 +8,8 @@
 
 #include <cstring>
 
+#include "sys/try.hpp"
+
 namespace ringside {
 namespace {
 
@@ -26,9 +28,7 @@ result<void> make_room(const std::string& path, const sys::Entry& entry, const s
 }  // namespace
 
 result<Listening> listen_at(const std::string& path, u32 mode, std::optional<u32> gid) {
-  auto entry = sys::open_parent(path);
-  if (!entry) return tl::unexpected<Error>(entry.error());
-  Listening made{{}, std::move(*entry), 0};
+  Listening made{{}, RS_TRY(sys::open_parent(path)), 0};
   const int dir = made.at.dir.get();
   const char* const name = made.at.name.c_str();
   sockaddr_un at{};
@@ -36,7 +36,7 @@ result<Listening> listen_at(const std::string& path, u32 mode, std::optional<u32
   const std::string through = "/proc/self/fd/" + std::to_string(dir) + "/" + name;
   if (through.size() >= sizeof at.sun_path) return refuse(std::errc::filename_too_long, "the name of the socket " + path + " is too long: use one of at most 64 bytes");
   std::memcpy(at.sun_path, through.c_str(), through.size() + 1);
-  if (auto done = make_room(path, made.at, at); !done) return tl::unexpected<Error>(done.error());
+  RS_TRY(make_room(path, made.at, at));
   made.socket = sys::Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!made.socket) return fail(errno, "cannot make a socket");
   // The name is born with the socket's own mode: nobody else gets in before it is what it should be.

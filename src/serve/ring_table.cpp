@@ -11,6 +11,7 @@
 #include "instance/instance.hpp"
 #include "instance/ring_file.hpp"
 #include "sys/beneath.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 namespace {
@@ -45,27 +46,22 @@ bool thread_lives(const Judge& judge, const RingEntry& entry) noexcept {
 }  // namespace
 
 result<RingTable> RingTable::open(const std::string& instance) {
-  auto path = instance_path(instance);
-  if (!path) return tl::unexpected<Error>(path.error());
+  auto path = RS_TRY(instance_path(instance));
   sys::guard_mappings();
-  auto dir = open_instance_directory(instance);
-  if (!dir) return tl::unexpected<Error>(dir.error());
-  auto region = map_instance(dir->get(), *path, true);
-  if (!region) return tl::unexpected<Error>(region.error());
+  auto dir = RS_TRY(open_instance_directory(instance));
+  auto region = RS_TRY(map_instance(dir.get(), path, true));
   RingTable table;
-  table.path_ = *path;
-  table.region_ = std::move(*region);
+  table.path_ = path;
+  table.region_ = std::move(region);
   table.words_.control = reinterpret_cast<InstanceControl*>(table.region_.data());
-  table.dir_ = std::move(*dir);
-  auto members = Members::open(table.dir_.get());
-  if (!members) return tl::unexpected<Error>(members.error());
-  table.members_ = std::move(*members);
+  table.dir_ = std::move(dir);
+  table.members_ = RS_TRY(Members::open(table.dir_.get()));
   table.serving_ = sys::open_owned(table.dir_.get(), "serving", O_RDWR | O_CREAT);
-  if (!table.serving_) return sys::fail_beneath(errno, "cannot make " + *path + "/serving");
+  if (!table.serving_) return sys::fail_beneath(errno, "cannot make " + path + "/serving");
   struct flock whole {};
   whole.l_type = F_WRLCK;
   if (fcntl(table.serving_.get(), F_OFD_SETLK, &whole) != 0)
-    return refuse(std::errc::device_or_resource_busy, "another process serves " + *path + " already");
+    return refuse(std::errc::device_or_resource_busy, "another process serves " + path + " already");
   table.forget_dead_mappers();
   return table;
 }
@@ -153,9 +149,8 @@ result<handout::FormatAnswer> RingTable::format(u32 from_id, u64 offset) {
     a.system[sizeof a.system - 1] = a.name[sizeof a.name - 1] = 0;
     auto known = formats_.find(id);
     if (known == formats_.end()) {  // once: the text of an id never changes
-      auto text = sys::read_owned(dir_.get(), std::string("events/") + a.system + "/" + a.name + "/format");
-      if (!text) return tl::unexpected<Error>(text.error());
-      known = formats_.emplace(id, std::move(*text)).first;
+      auto text = RS_TRY(sys::read_owned(dir_.get(), std::string("events/") + a.system + "/" + a.name + "/format"));
+      known = formats_.emplace(id, std::move(text)).first;
     }
     const std::string& text = known->second;
     if (offset > text.size())
@@ -188,9 +183,7 @@ result<RingTable::Handed> RingTable::open(u32 n) {
     return refuse(std::errc::operation_not_permitted, "others may write to the file of " + named(n) + ": it is not handed out");
 
   if (at == rings_.end()) {
-    auto view = look_in(fresh, n, members_);
-    if (!view) return tl::unexpected<Error>(view.error());
-    at = rings_.emplace(n, Served(std::move(fresh), std::move(*view))).first;
+    at = rings_.emplace(n, Served(std::move(fresh), RS_TRY(look_in(fresh, n, members_)))).first;
     at->second.tid = words_.ring(n).tid;
   }
   Served& ring = at->second;
@@ -241,9 +234,8 @@ result<RingTable::Served*> RingTable::find(u32 n) {
 }
 
 result<RingView*> RingTable::view(u32 n) {
-  auto found = find(n);
-  if (!found) return tl::unexpected<Error>(found.error());
-  return &(*found)->view;
+  auto found = RS_TRY(find(n));
+  return &found->view;
 }
 
 // As OwnSource::ended: the ring's thread is gone, or another one has it.
@@ -255,9 +247,8 @@ bool RingTable::ended(u32 n, const Served& ring) const noexcept {
 }
 
 result<handout::ReaderAnswer> RingTable::get_reader(u32 n) {
-  auto found = find(n);
-  if (!found) return tl::unexpected<Error>(found.error());
-  Served& ring = **found;
+  auto found = RS_TRY(find(n));
+  Served& ring = *found;
   handout::ReaderAnswer a{};
   // Asked before the look, and only where the last one found nothing: it costs a file of /proc.
   a.ended = ring.idle && ended(n, ring) ? 1 : 0;
@@ -281,9 +272,8 @@ result<handout::ReaderAnswer> RingTable::get_reader(u32 n) {
 }
 
 result<handout::CountersAnswer> RingTable::counters(u32 n) const {
-  auto found = const_cast<RingTable*>(this)->find(n);
-  if (!found) return tl::unexpected<Error>(found.error());
-  const Counters c = (*found)->view.counters();
+  auto found = RS_TRY(const_cast<RingTable*>(this)->find(n));
+  const Counters c = found->view.counters();
   return handout::CountersAnswer{
       {},      c.written,          c.read,        c.overrun,        c.unread,        c.dropped, c.commit_overrun,
       c.bytes, c.unfinished_bytes, c.oldest_time, c.resident_bytes, c.capacity_bytes};

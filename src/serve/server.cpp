@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "serve/listen.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 namespace {
@@ -27,16 +28,13 @@ constexpr int waiting_look_ms = 1;
 }  // namespace
 
 result<std::unique_ptr<Server>> Server::create(const ServerOptions& options) {
-  auto table = RingTable::open(options.instance);
-  if (!table) return tl::unexpected<Error>(table.error());
-  std::unique_ptr<Server> server(new Server(std::move(*table), options));
+  std::unique_ptr<Server> server(new Server(RS_TRY(RingTable::open(options.instance)), options));
   server->socket_ = options.socket.empty() ? server->table_.path() + "/socket" : options.socket;
   const bool others = !options.uids.empty() || !options.gids.empty();
-  auto bound = listen_at(server->socket_, options.mode.value_or(others ? 0666 : 0600), options.gid);
-  if (!bound) return tl::unexpected<Error>(bound.error());
-  server->listening_ = std::move(bound->socket);
-  server->name_ = std::move(bound->at);
-  server->inode_ = bound->inode;
+  auto bound = RS_TRY(listen_at(server->socket_, options.mode.value_or(others ? 0666 : 0600), options.gid));
+  server->listening_ = std::move(bound.socket);
+  server->name_ = std::move(bound.at);
+  server->inode_ = bound.inode;
   return server;
 }
 

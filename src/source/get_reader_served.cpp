@@ -8,6 +8,8 @@
 
 #include <cstring>
 
+#include "sys/try.hpp"
+
 namespace ringside {
 namespace {
 
@@ -79,13 +81,12 @@ result<SocketAddress> socket_address(const std::string& path) {
 }
 
 result<sys::Fd> connect_socket(const std::string& path, std::chrono::nanoseconds patience, const std::string& nobody) {
-  auto address = socket_address(path);
-  if (!address) return tl::unexpected<Error>(address.error());
+  auto address = RS_TRY(socket_address(path));
   sys::Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!fd) return fail(errno, "cannot make a socket");
   sockaddr_un to{};
   to.sun_family = AF_UNIX;
-  std::memcpy(to.sun_path, address->path.c_str(), address->path.size() + 1);
+  std::memcpy(to.sun_path, address.path.c_str(), address.path.size() + 1);
   const timeval limit{patience.count() / 1'000'000'000, (patience.count() % 1'000'000'000) / 1000};
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) return fd;
@@ -94,9 +95,8 @@ result<sys::Fd> connect_socket(const std::string& path, std::chrono::nanoseconds
 }
 
 result<std::shared_ptr<ServedConnection>> ServedConnection::connect(const std::string& path) {
-  auto fd = connect_socket(path, std::chrono::nanoseconds(patience_ns), "nobody serves at " + path + " (`ringside serve INSTANCE` does)");
-  if (!fd) return tl::unexpected<Error>(fd.error());
-  return over(std::move(*fd), path);
+  auto fd = RS_TRY(connect_socket(path, std::chrono::nanoseconds(patience_ns), "nobody serves at " + path + " (`ringside serve INSTANCE` does)"));
+  return over(std::move(fd), path);
 }
 
 result<std::shared_ptr<ServedConnection>> ServedConnection::over(sys::Fd socket, const std::string& what) {
@@ -107,7 +107,7 @@ result<std::shared_ptr<ServedConnection>> ServedConnection::over(sys::Fd socket,
   ucred peer{};
   socklen_t size = sizeof peer;
   if (getsockopt(to->socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0) to->server_uid_ = peer.uid;
-  if (auto done = to->ask(Kind::hello, 0, &to->hello_, sizeof to->hello_); !done) return tl::unexpected<Error>(done.error());
+  RS_TRY(to->ask(Kind::hello, 0, &to->hello_, sizeof to->hello_));
   return to;
 }
 
@@ -164,8 +164,7 @@ result<bool> ServedConnection::wait(int percent, std::chrono::nanoseconds timeou
     return refuse(std::errc::invalid_argument, "a percentage of " + std::to_string(percent) + " is not possible: 0 to 100");
   handout::WaitAnswer answer;
   const auto ns = std::min(static_cast<u64>(std::max<i64>(timeout.count(), 0)), handout::longest_wait_ns);
-  if (auto done = ask(Kind::wait, 0, &answer, sizeof answer, nullptr, ns, static_cast<u32>(percent)); !done)
-    return tl::unexpected<Error>(done.error());
+  RS_TRY(ask(Kind::wait, 0, &answer, sizeof answer, nullptr, ns, static_cast<u32>(percent)));
   return answer.ready != 0;
 }
 
@@ -176,7 +175,7 @@ ServedGetReader::~ServedGetReader() {
 
 result<ReaderStep> ServedGetReader::get_reader() {
   handout::ReaderAnswer answer;
-  if (auto done = to_->ask(Kind::get_reader, ring_, &answer, sizeof answer); !done) return tl::unexpected<Error>(done.error());
+  RS_TRY(to_->ask(Kind::get_reader, ring_, &answer, sizeof answer));
   ReaderStep step;
   step.placed = true;
   step.id = answer.id;
@@ -219,7 +218,7 @@ result<std::vector<RingName>> served_rings(ServedConnection& to) {
   std::vector<RingName> all;
   for (u32 next = 0; next < handout::most_rings;) {
     handout::RingAnswer a;
-    if (auto done = to.ask(Kind::list_rings, next, &a, sizeof a); !done) return tl::unexpected<Error>(done.error());
+    RS_TRY(to.ask(Kind::list_rings, next, &a, sizeof a));
     if (a.found == 0) break;
     if (a.head.ring < next || a.next <= a.head.ring || a.head.ring >= handout::most_rings)
       return refuse(std::errc::protocol_error, "the server lists ring " + std::to_string(a.head.ring) + " out of order");
@@ -232,19 +231,18 @@ result<std::vector<RingName>> served_rings(ServedConnection& to) {
 result<std::unique_ptr<Source>> served_source(const std::shared_ptr<ServedConnection>& to, u32 ring) {
   handout::RingAnswer a;
   sys::Fd file;
-  if (auto done = to->ask(Kind::open_ring, ring, &a, sizeof a, &file); !done) return tl::unexpected<Error>(done.error());
+  RS_TRY(to->ask(Kind::open_ring, ring, &a, sizeof a, &file));
   ServedGetReader get(to, ring);  // from here on it is ours to close
   const Geometry geometry(a.subbuf_size, a.nr_subbufs, a.spares);
   if (!geometry.valid() || !geometry.holds(a.reader_id))
     return refuse(std::errc::protocol_error, "the server names impossible sizes for ring " + std::to_string(ring));
-  auto region = sys::Region::map(file.get(), geometry.data_size(), false, "ring " + std::to_string(ring));
-  if (!region) return tl::unexpected<Error>(region.error());
+  auto region = RS_TRY(sys::Region::map(file.get(), geometry.data_size(), false, "ring " + std::to_string(ring)));
   MappedSource<ServedGetReader>::Options options;
   options.name = name_in(a);
   options.clock = to->clock();
   options.copies = to->server_uid() != geteuid();
   options.start = {a.reader_id, a.reader_read};
-  return std::make_unique<MappedSource<ServedGetReader>>(std::move(*region), geometry, std::move(get), std::move(options));
+  return std::make_unique<MappedSource<ServedGetReader>>(std::move(region), geometry, std::move(get), std::move(options));
 }
 
 result<std::vector<EventInfo>> served_events(ServedConnection& to) {
@@ -253,8 +251,7 @@ result<std::vector<EventInfo>> served_events(ServedConnection& to) {
     EventInfo info;
     for (;;) {
       handout::FormatAnswer a;
-      if (auto done = to.ask(Kind::read_format, id, &a, sizeof a, nullptr, info.format.size()); !done)
-        return tl::unexpected<Error>(done.error());
+      RS_TRY(to.ask(Kind::read_format, id, &a, sizeof a, nullptr, info.format.size()));
       if (a.id == 0) return all;
       const bool sound = a.id >= id && a.id <= handout::most_events && a.offset == info.format.size() &&
                          a.count <= sizeof a.text && a.total < (1u << 20) && a.count <= a.total - a.offset &&
@@ -275,22 +272,19 @@ result<std::vector<EventInfo>> served_events(ServedConnection& to) {
 }
 
 result<Served> open_served(const std::string& socket_path) {
-  auto to = ServedConnection::connect(socket_path);
-  if (!to) return tl::unexpected<Error>(to.error());
+  auto to = RS_TRY(ServedConnection::connect(socket_path));
   Served served;
-  served.connection = *to;
-  served.clock = (*to)->clock();
-  served.name = text((*to)->hello().name, sizeof handout::Hello::name);
-  auto events = served_events(**to);
-  if (!events) return tl::unexpected<Error>(events.error());
-  served.events = std::move(*events);
-  auto rings = served_rings(**to);
-  if (!rings) return tl::unexpected<Error>(rings.error());
-  for (const RingName& ring : *rings) {
-    auto source = served_source(*to, ring.ring);
+  served.connection = to;
+  served.clock = to->clock();
+  served.name = text(to->hello().name, sizeof handout::Hello::name);
+  auto events = RS_TRY(served_events(*to));
+  served.events = std::move(events);
+  auto rings = RS_TRY(served_rings(*to));
+  for (const RingName& ring : rings) {
+    auto source = served_source(to, ring.ring);
     if (source) {
       served.sources.push_back(std::move(*source));
-    } else if ((*to)->gone()) {
+    } else if (to->gone()) {
       return tl::unexpected<Error>(source.error());
     } else if (source.error().code != std::errc::no_such_file_or_directory) {  // else it went away between the two questions
       served.problems.push_back(source.error().sentence);

@@ -22,6 +22,7 @@
 
 #include "source/source.hpp"
 #include "sys/sys.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 
@@ -63,11 +64,10 @@ class MappedSource final : public Source {
   }
 
   result<std::optional<SubBufferView>> next() override {
-    auto step = get_.get_reader();
-    if (!step) return tl::unexpected<Error>(step.error());
+    auto step = RS_TRY(get_.get_reader());
     if (region_.cut()) return refuse(std::errc::io_error, who() + ": its file was truncated while it was read");
-    ended_ = step->ended;
-    const auto [id, read] = step->placed ? std::pair{step->id, step->read} : place();
+    ended_ = step.ended;
+    const auto [id, read] = step.placed ? std::pair{step.id, step.read} : place();
     if (!geometry_.holds(id))
       return refuse(std::errc::illegal_byte_sequence, who() + ": its meta-page names sub-buffer " + std::to_string(id) +
                                                           " of " + std::to_string(geometry_.nr_subbufs()) +
@@ -83,7 +83,7 @@ class MappedSource final : public Source {
       if (fresh) note(id, stamp, 0, 0, stamp);
       return std::nullopt;
     }
-    u64 lost = step->lost;
+    u64 lost = step.lost;
     if (begin == 0 && abi::commit_missed(commit)) lost = missed(bytes, commit, lost);
     const u8* shown = bytes;
     if (options_.copies) {

@@ -14,6 +14,7 @@
 
 #include "source/image.hpp"
 #include "sys/beneath.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 namespace {
@@ -149,22 +150,21 @@ result<std::string> read_kept(const std::string& recording, const std::string& n
 }
 
 result<RecordingWriter> RecordingWriter::create(const std::string& dir, const ClockInfo& clock) {
-  auto at = sys::open_parent(dir);
-  if (!at) return tl::unexpected<Error>(at.error());
-  const bool fresh = mkdirat(at->dir.get(), at->name.c_str(), 0700) == 0;
+  auto at = RS_TRY(sys::open_parent(dir));
+  const bool fresh = mkdirat(at.dir.get(), at.name.c_str(), 0700) == 0;
   if (!fresh && errno != EEXIST) return fail(errno, "cannot make the directory " + dir + " for the recording");
-  auto opened = fresh ? result<sys::Fd>(sys::open_beneath(at->dir.get(), at->name.c_str(), O_PATH | O_DIRECTORY)) : sys::open_trusted(dir, sys::Role::other);
+  auto opened = fresh ? result<sys::Fd>(sys::open_beneath(at.dir.get(), at.name.c_str(), O_PATH | O_DIRECTORY)) : sys::open_trusted(dir, sys::Role::other);
   if (opened && !*opened) return fail(errno, "cannot open " + dir);
   if (!opened) return tl::unexpected<Error>(opened.error());
   if (!fresh)
-    if (auto cleared = clear_directory(opened->get(), dir); !cleared) return tl::unexpected<Error>(cleared.error());
+    RS_TRY(clear_directory(opened->get(), dir));
   RecordingWriter writer(dir);
   writer.folder_ = std::make_shared<sys::Fd>(std::move(*opened));
   writer.meta_.clock = clock;
   writer.meta_.boot = sys::boot_id();
   writer.meta_.start_ns = wall_clock_ns();
-  if (auto saved = writer.save(); !saved) return tl::unexpected<Error>(saved.error());
-  if (auto kept = RecordingMeta::keep_room(writer.folder_->get(), dir); !kept) return tl::unexpected<Error>(kept.error());
+  RS_TRY(writer.save());
+  RS_TRY(RecordingMeta::keep_room(writer.folder_->get(), dir));
   writer.reserved_ = true;
   return writer;
 }
@@ -197,9 +197,8 @@ result<sys::Fd> RecordingWriter::make_file(const std::string& name) const {
 }
 
 result<void> RecordingWriter::keep(const std::string& name, const std::string& text) const {
-  auto fd = make_file(name);
-  if (!fd) return tl::unexpected<Error>(fd.error());
-  return sys::write_text(fd->get(), dir_ + "/" + name, text);
+  auto fd = RS_TRY(make_file(name));
+  return sys::write_text(fd.get(), dir_ + "/" + name, text);
 }
 
 void RecordingWriter::release(u32 ring) {
@@ -237,12 +236,11 @@ result<void> RecordingWriter::add_ring(const RingName& name, u32 subbuf_size) {
     if (auto saved = save(); !saved) return saved;
   }
   make_room();
-  auto fd = make_file(ring_file(name));
-  if (!fd) return tl::unexpected<Error>(fd.error());
+  auto fd = RS_TRY(make_file(ring_file(name)));
   struct stat st {};
-  if (fstat(fd->get(), &st) != 0) return fail(errno, "cannot look at " + ring_path(dir_, name));
+  if (fstat(fd.get(), &st) != 0) return fail(errno, "cannot look at " + ring_path(dir_, name));
   RingFile file;
-  file.fd = std::move(*fd);
+  file.fd = std::move(fd);
   file.device = st.st_dev;
   file.inode = st.st_ino;
   file.index = meta_.rings.size();
@@ -373,9 +371,8 @@ result<std::unique_ptr<Source>> RecordingSource::open(int open, const std::strin
   const Images images{path, static_cast<u64>(st.st_size), st.st_dev, st.st_ino};
   sys::Region file;
   if (images.size != 0) {
-    auto mapped = sys::Region::map(fd.get(), images.size, false, path);
-    if (!mapped) return tl::unexpected<Error>(mapped.error());
-    file = std::move(*mapped);
+    auto mapped = RS_TRY(sys::Region::map(fd.get(), images.size, false, path));
+    file = std::move(mapped);
   }
   return std::unique_ptr<Source>(new RecordingSource(images, std::move(file), ring, meta.clock, meta.complete));
 }

@@ -10,6 +10,7 @@
 
 #include "source/recording.hpp"
 #include "sys/beneath.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 namespace {
@@ -206,11 +207,10 @@ result<RecordingMeta> RecordingMeta::read(const std::string& dir) {
   const sys::Fd open(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   const sys::Fd file = open ? sys::open_beneath(open.get(), "meta.json", O_RDONLY) : sys::Fd();
   if (!file) return sys::fail_beneath(errno, dir + " is no recording: cannot read " + path);
-  const auto text = sys::read_text(file.get(), path, largest_meta);
-  if (!text) return tl::unexpected<Error>(text.error());
-  if (!memory_for_tree(16 * text->size() + (u64{1} << 20))) return fail(ENOMEM, "cannot read " + path);
+  const auto text = RS_TRY(sys::read_text(file.get(), path, largest_meta));
+  if (!memory_for_tree(16 * text.size() + (u64{1} << 20))) return fail(ENOMEM, "cannot read " + path);
   try {
-    RecordingMeta meta = meta_from(json::parse(*text));
+    RecordingMeta meta = meta_from(json::parse(text));
     if (!meta.complete) add_unlisted(open.get(), meta);
     return meta;
   } catch (const std::exception& e) {

@@ -14,6 +14,7 @@
 #include "source/decompress.hpp"
 #include "source/image.hpp"
 #include "source/trace_dat_format.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 namespace {
@@ -107,7 +108,7 @@ class TraceDatSource final : public Source {
   result<std::optional<SubBufferView>> next() override {
     if (file_->region.cut()) return refuse(std::errc::io_error, who() + "the file was truncated while it was read");
     if (pages_.size == 0) {
-      if (auto more = refill(); !more) return tl::unexpected<Error>(more.error());
+      RS_TRY(refill());
       if (pages_.size == 0) {
         if (!std::exchange(cut_, false)) return std::nullopt;
         return refuse(std::errc::io_error, who() + "the file ends in the middle of its events: it was cut, or not written to its end");
@@ -213,8 +214,7 @@ class Parser {
       return refuse(std::errc::not_supported, bytes_->path + " is from a big-endian machine, which cannot be read here; trace-cmd report can");
     if (!good_page(page_size_)) return bad("sub-buffers of " + std::to_string(page_size_) + " bytes");
     out_.version = version == "6" ? 6 : 7;
-    auto done = out_.version == 6 ? read_version_6(in) : read_version_7(in);
-    if (!done) return tl::unexpected<Error>(done.error());
+    RS_TRY(out_.version == 6 ? read_version_6(in) : read_version_7(in));
     return finish();
   }
 
@@ -318,9 +318,8 @@ class Parser {
     const auto read = [&](Section id, Read method) -> result<void> {
       const auto at = blocks.find(id);
       if (at == blocks.end()) return {};
-      auto section = read_section(at->second, id);
-      if (!section) return tl::unexpected<Error>(section.error());
-      Reader block(section->bytes());
+      auto section = RS_TRY(read_section(at->second, id));
+      Reader block(section.bytes());
       return (this->*method)(block);
     };
     if (blocks.count(section_headers) == 0 || blocks.count(section_events) == 0)

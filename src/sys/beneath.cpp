@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "sys/try.hpp"
+
 namespace ringside::sys {
 namespace {
 
@@ -126,7 +128,7 @@ result<Fd> open_trusted(const std::string& path, Role role) {
   if (!dir && errno == EPERM)
     return refuse(std::errc::permission_denied, "will not follow " + path + ": a symlink on the way was made by another user; name the directory itself");
   if (!dir) return fail(errno, "cannot open " + path);
-  if (auto good = judge(dir.get(), path, role); !good) return tl::unexpected<Error>(good.error());
+  RS_TRY(judge(dir.get(), path, role));
   return result<Fd>(std::move(dir));
 }
 
@@ -135,9 +137,8 @@ result<Entry> open_parent(const std::string& path) {
   const size_t slash = clean.rfind('/');
   Entry entry{{}, clean.substr(slash + 1)};  // npos + 1 is 0
   if (entry.name.empty() || entry.name == "..") return refuse(std::errc::invalid_argument, "'" + path + "' is no name that can be given");
-  auto dir = open_trusted(slash == std::string::npos ? "." : slash == 0 ? "/" : clean.substr(0, slash), Role::other);
-  if (!dir) return tl::unexpected<Error>(dir.error());
-  entry.dir = std::move(*dir);
+  auto dir = RS_TRY(open_trusted(slash == std::string::npos ? "." : slash == 0 ? "/" : clean.substr(0, slash), Role::other));
+  entry.dir = std::move(dir);
   return result<Entry>(std::move(entry));
 }
 
@@ -248,10 +249,9 @@ result<void> copy_owned(int from, const char* file, int to, const char* copy) {
 }
 
 result<NewFile> NewFile::create(const std::string& path, mode_t mode) {
-  auto at = open_parent(path);
-  if (!at) return tl::unexpected<Error>(at.error());
-  const int dir = at->dir.get();
-  return create(std::move(at->dir), dir, at->name, path, mode);
+  auto at = RS_TRY(open_parent(path));
+  const int dir = at.dir.get();
+  return create(std::move(at.dir), dir, at.name, path, mode);
 }
 
 result<NewFile> NewFile::create(int dir, const std::string& name, const std::string& path) { return create({}, dir, name, path, 0600); }

@@ -21,6 +21,7 @@
 #include <mutex>
 
 #include "sys/memory_limit.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::sys {
 namespace {
@@ -206,9 +207,8 @@ result<Fd> open_regular(const std::string& path) {
 }
 
 result<std::string> read_file(const std::string& path) {
-  const auto fd = open_regular(path);
-  if (!fd) return tl::unexpected<Error>(fd.error());
-  return read_text(fd->get(), path);
+  const auto fd = RS_TRY(open_regular(path));
+  return read_text(fd.get(), path);
 }
 
 result<std::string> read_text(int fd, const std::string& path, u64 most) {

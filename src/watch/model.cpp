@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "analysis/names.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 namespace {
@@ -59,22 +60,19 @@ result<WatchModel> WatchModel::make(const WatchQuery& query, const Options& opti
                                     const Tasks& tasks) {
   WatchModel model(query, options, formats);
   if (!query.filter.empty()) {
-    auto filter = Filter::compile(query.filter, formats, tasks);
-    if (!filter) return tl::unexpected<Error>(filter.error());
-    model.filter_ = std::move(*filter);
+    auto filter = RS_TRY(Filter::compile(query.filter, formats, tasks));
+    model.filter_ = std::move(filter);
   }
   if (query.latency) {
     Pairs::Options pairs = *query.latency;
     pairs.slowest = pairs.context = 0;
     pairs.by.clear();
-    auto made = Pairs::make(pairs, formats, tasks);
-    if (!made) return tl::unexpected<Error>(made.error());
-    model.pairs_.emplace(std::move(*made));
+    auto made = RS_TRY(Pairs::make(pairs, formats, tasks));
+    model.pairs_.emplace(std::move(made));
   }
   for (const WatchOnly& only : query.only) {
-    auto column = Column::compile(only.column, formats, tasks);
-    if (!column) return tl::unexpected<Error>(column.error());
-    model.only_.push_back({std::move(*column), only.id, static_cast<i64>(std::strtoull(only.id.c_str(), nullptr, 10))});
+    auto column = RS_TRY(Column::compile(only.column, formats, tasks));
+    model.only_.push_back({std::move(column), only.id, static_cast<i64>(std::strtoull(only.id.c_str(), nullptr, 10))});
   }
   if (query.fields) {
     const EventType* type = model.event_of(model.event_name(""));
@@ -86,15 +84,12 @@ result<WatchModel> WatchModel::make(const WatchQuery& query, const Options& opti
     if (model.fields_.empty()) return refuse(std::errc::invalid_argument, type->full + " has no fields");
     return model;
   }
-  auto groups = Groups<Cell>::make(split_columns(query.by), options.most_keys, formats, tasks);
-  if (!groups) return tl::unexpected<Error>(groups.error());
-  model.groups_.emplace(std::move(*groups));
+  model.groups_.emplace(RS_TRY(Groups<Cell>::make(split_columns(query.by), options.most_keys, formats, tasks)));
   if (!query.value.empty() && !query.latency) {
-    auto column = Column::compile(query.value, formats, tasks);
-    if (!column) return tl::unexpected<Error>(column.error());
-    if (column->kind() == Column::Kind::text)
+    auto column = RS_TRY(Column::compile(query.value, formats, tasks));
+    if (column.kind() == Column::Kind::text)
       return refuse(std::errc::invalid_argument, in_quotes(query.value) + " is a text, and has no histogram");
-    model.value_ = std::move(*column);
+    model.value_ = std::move(column);
   }
   return model;
 }
