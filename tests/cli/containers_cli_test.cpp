@@ -270,7 +270,7 @@ TEST_P(Containers, TheMountShowsThem) {
   const auto all = events("sh");
   const std::string inner = std::to_string(pid_of(all, 1)), outer = std::to_string(pid_of(all, 3));
   fs::create_directories(dir + "/m");
-  const std::string look = "mkdir -p m; { " + command + " mount m --instance sh > log 2>&1 & } && for i in $(seq 100); do [ -e m/trace ] && break; sleep 0.1; done; ";
+  const std::string look = "mkdir -p m; " + command + " mount m --instance sh > log 2>&1 & M=$!; until [ -e m/trace ] || ! kill -0 $M 2>/dev/null; do sleep 0.1; done; ";
   const Outcome o = run(look + "cat m/trace; echo ==; cat m/saved_cmdlines; echo ==; cat m/saved_tgids; echo ==; echo " + inner +
                         " > m/set_event_pid; cat m/trace; umount m; wait");
   ASSERT_EQ(o.code, 0) << o.err << test::slurp(dir + "/log");

@@ -81,9 +81,9 @@ TEST_F(CpuRingsCli, ProgramsInOtherNamespacesLoseNothing) {
 TEST_F(CpuRingsCli, ARecordingGoesOnOverAResize) {
   if (geteuid() != 0 || access("/dev/fuse", R_OK | W_OK) != 0) GTEST_SKIP() << "wants root and /dev/fuse";
   ASSERT_EQ(ringside("record -i web --libc io -o r0 -- true").code, 0);
-  ASSERT_EQ(run("mkdir m && { " RINGSIDE_BUILD_DIR "/ringside mount m > log 2>&1 & } && for i in 1 2 3 4 5 6 7 8 9 10; do [ -e m/instances/web/trace ] || sleep 0.2; done; "
+  ASSERT_EQ(run("mkdir m; " RINGSIDE_BUILD_DIR "/ringside mount m > log 2>&1 & M=$!; until [ -e m/instances/web/trace ] || ! kill -0 $M 2>/dev/null; do sleep 0.1; done; "
                 RINGSIDE_BUILD_DIR "/ringside record -i web --libc io -o r1 -- sh -c 'cat /etc/hostname > /dev/null; echo 8 > m/instances/web/buffer_subbuf_size_kb; cat /etc/hostname > /dev/null'; "
-                "umount m").code, 0) << test::slurp(dir + "/err") << test::slurp(dir + "/log");
+                "umount m && wait $M").code, 0) << test::slurp(dir + "/err") << test::slurp(dir + "/log");
   u64 opens = 0;
   for (const json& e : events("r1")) opens += e["event"] == "libc:open" && e["fields"]["path"] == "/etc/hostname";
   EXPECT_EQ(opens, 2u);
