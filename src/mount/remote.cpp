@@ -433,11 +433,9 @@ void Remote::run() {
     const auto called = [&] { return over_ || !queue_.empty() || wants() != nullptr; };
     if (armed_until_ns_ != 0) {
       if (changed_.wait_for(lock, look_every, called)) continue;
-      bool found = false;
-      const std::shared_ptr<Life> life = life_;
-      for (size_t n = 0; life != nullptr && n < life->rings.size() && !over_ && queue_.empty(); ++n)
-        if (life->rings[n]->watched && !life->rings[n]->view && !life->rings[n]->ended) found = ask(*life->rings[n], lock) || found;
-      if (found) signal();
+      // Looked at, not asked: to ask moves the reader page on, and those who have it mapped read it in their own time.
+      const auto found = [this](const auto& r) { return r->watched && !r->view && !r->ended && life_->buffer().readable(r->name.ring); };
+      if (life_ != nullptr && std::any_of(life_->rings.begin(), life_->rings.end(), found)) signal();
       continue;
     }
     changed_.wait_for(lock, life_ != nullptr ? look_after_every : std::chrono::hours(1),
@@ -445,12 +443,12 @@ void Remote::run() {
   }
 }
 
-// One look at a ring, which may ask the writer. False: there is nothing new.
-bool Remote::ask(Ring& r, std::unique_lock<std::mutex>& lock) {
+// One look at a ring, which may ask the writer.
+void Remote::ask(Ring& r, std::unique_lock<std::mutex>& lock) {
   r.wanted = false;
   if (r.view || r.ended || r.source == nullptr) {
     ++r.runs;
-    return true;
+    return;
   }
   r.busy = true;
   const std::shared_ptr<Life> life = life_;
@@ -494,7 +492,6 @@ bool Remote::ask(Ring& r, std::unique_lock<std::mutex>& lock) {
     r.position = view->begin;
     r.seen = true;
   }
-  return view || ended || error != 0;
 }
 
 u64 Remote::unread(const Ring& r) const {

@@ -95,7 +95,7 @@ class Remote final : public Owner {
   int carry_out(const Command& command);
   int attach();
   int reset_rings(std::optional<u32> ring);
-  bool ask(Ring& ring, std::unique_lock<std::mutex>& lock);
+  void ask(Ring& ring, std::unique_lock<std::mutex>& lock);
   void tidy();
   void signal() const;
   void learn(std::vector<EventInfo> events);

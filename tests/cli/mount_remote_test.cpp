@@ -294,6 +294,36 @@ TEST_F(MountRemote, ReadsAndMapsSubBuffers) {
   EXPECT_EQ(stats(cpu(0)).read, 4000u);
 }
 
+// A client that has asked once reads the meta-page afterwards, in its own time: the reader page stays until somebody asks again.
+TEST_F(MountRemote, TheReaderPageMovesOnDemandAlone) {
+  start_app(150);
+  start();
+  appears();
+  ASSERT_EQ(write_to(app + "/tracing_on", "1"), "1");
+  Mapping map(cpu(0) + "/trace_pipe_raw");
+  ASSERT_NE(map.base, nullptr) << strerrorname_np(errno) << slurp(dir + "/log");
+  const auto more = [&](u64 unread) {
+    write_some();
+    ASSERT_TRUE(eventually([&] { return stats(cpu(0)).entries == unread; }));
+  };
+  more(150);
+  while (map.events < 150) ASSERT_TRUE(map.step());
+  more(150);  // the reader page has no room for all of them
+  ASSERT_TRUE(map.step());
+  const u64 before = map.events;
+  ASSERT_GT(before, 150u);
+  ASSERT_LT(before, 300u);
+  pollfd p{map.fd.get(), POLLIN, 0};
+  for (int k = 0; k < 20; ++k) {  // the server watches the ring for those who poll
+    poll(&p, 1, 0);
+    usleep(5000);
+  }
+  EXPECT_EQ(map.meta().reader.id, map.id);
+  EXPECT_EQ(map.meta().read, before);
+  while (map.events < 300) ASSERT_TRUE(map.step());
+  EXPECT_TRUE(map.ordered);
+}
+
 TEST_F(MountRemote, AWriterThatStopsOrDiesHoldsNobody) {
   start_app(20000);
   start({"--patience", "4s"});
