@@ -122,7 +122,7 @@ Taken write_subbuf_size(const Place& at, std::string_view bytes, const Client&) 
   return taken(instance(at).resize(u64{now.nr_slots()} * now.capacity(), size), bytes);
 }
 
-result<std::unique_ptr<OpenFile>> open_free_buffer(const Place& at, bool, bool) {
+Handle open_free_buffer(const Place& at, const Opening&) {
   auto file = std::make_unique<TextFile>(at.on, nullptr, [](std::string_view b, const Client&) -> Taken { return b.size(); });
   file->at_close = [at] { (void)instance(at).resize(1, sizes(at).subbuf_size()); };
   return file;
@@ -210,8 +210,8 @@ Taken write_pids(const Place& at, std::string_view bytes, const Client&) {
   return bytes.size();
 }
 template <std::set<i32> Mounted::* pids>
-result<std::unique_ptr<OpenFile>> open_pids(const Place& at, bool writing, bool truncate) {
-  if (writing && truncate) (at.on.get()->*pids).clear();
+Handle open_pids(const Place& at, const Opening& how) {
+  if (how.writing && how.truncate) (at.on.get()->*pids).clear();
   return std::make_unique<TextFile>(at.on, [at] { return read_pids<pids>(at); },
                                     [at](std::string_view b, const Client& c) { return write_pids<pids>(at, b, c); });
 }
@@ -237,17 +237,13 @@ Taken write_cpumask(const Place& at, std::string_view bytes, const Client&) {
 
 // Events
 
-EventEntry& entry(Mounted& on, u32 number) {
-  return InstanceWords{const_cast<InstanceControl*>(&on.instance().control())}.event(number);
-}
-
 struct State {
   bool on = false, off = false;
   const char* text() const { return on && off ? "X\n" : on ? "1\n" : off ? "0\n" : "?\n"; }
 };
 State state_of_events(Mounted& on, const std::string& system) {
   State s;
-  for (const EventName& e : event_names(on)) {
+  for (const EventName& e : on.events()) {
     if (e.system == "ftrace" /* markers, which cannot be switched */ || (!system.empty() && e.system != system)) continue;
     (e.enabled ? s.on : s.off) = true;
   }
@@ -259,7 +255,7 @@ Text read_enable_all(const Place& at) {
 }
 Text read_enable_system(const Place& at) { return std::string(state_of_events(*at.on, at.system).text()); }
 Text read_enable(const Place& at) {
-  for (const EventName& e : event_names(*at.on))
+  for (const EventName& e : at.on->events())
     if (e.system == at.system && e.name == at.event) return std::string(e.enabled ? "1\n" : "0\n");
   return fail(ENODEV, at.event);
 }
@@ -276,13 +272,13 @@ Taken write_enable(const Place& at, std::string_view bytes, const Client&) { ret
 
 Text read_set_event(const Place& at) {
   std::string text;
-  for (const EventName& e : event_names(*at.on))
+  for (const EventName& e : at.on->events())
     if (e.enabled && e.system != "ftrace") text += e.system + ":" + e.name + "\n";
   return text;
 }
 Text read_available(const Place& at) {
   std::string text;
-  for (const EventName& e : event_names(*at.on))
+  for (const EventName& e : at.on->events())
     if (e.system != "ftrace") text += e.system + ":" + e.name + "\n";
   return text;
 }
@@ -292,7 +288,7 @@ result<void> set_event(const Place& at, std::string_view word) {
   if (!on) word.remove_prefix(1);
   auto pattern = EventPatterns::parse(word);
   if (!pattern) return invalid();
-  const auto events = event_names(*at.on);
+  const auto events = at.on->events();
   EventPatterns exact;
   for (const EventPattern& one : *pattern) {
     if (one.all()) {  // also those that programs bring later
@@ -320,8 +316,8 @@ Taken write_set_event(const Place& at, std::string_view bytes, const Client&) {
   }
   return bytes.size();
 }
-result<std::unique_ptr<OpenFile>> open_set_event(const Place& at, bool writing, bool truncate) {
-  if (writing && truncate)
+Handle open_set_event(const Place& at, const Opening& how) {
+  if (how.writing && how.truncate)
     RS_TRY(instance(at).enable("*:*", false));
   return std::make_unique<TextFile>(at.on, [at] { return read_set_event(at); },
                                     [at](std::string_view b, const Client& c) { return write_set_event(at, b, c); });
@@ -332,7 +328,7 @@ const EventName* find_event(const std::vector<EventName>& all, const Place& at) 
   return found == all.end() ? nullptr : &*found;
 }
 Text read_id(const Place& at) {
-  const auto all = event_names(*at.on);
+  const auto all = at.on->events();
   const EventName* e = find_event(all, at);
   if (e == nullptr) return fail(ENODEV, at.event);
   return std::to_string(e->id) + "\n";
@@ -346,7 +342,7 @@ std::string complaint(std::string_view text, const Error& error) {
   return std::string(text) + "\n^\nparse_error: " + std::string(why.substr(0, why.find('\n'))) + "\n";
 }
 Text read_filter(const Place& at) {
-  const auto all = event_names(*at.on);
+  const auto all = at.on->events();
   const EventName* e = find_event(all, at);
   const auto found = e != nullptr ? at.on->filters.find(e->id) : at.on->filters.end();
   if (found == at.on->filters.end()) return std::string("none\n");
@@ -371,7 +367,7 @@ result<void> set_filter(Mounted& on, const EventName& e, std::string_view text) 
   return {};
 }
 Taken write_filter(const Place& at, std::string_view bytes, const Client&) {
-  const auto all = event_names(*at.on);
+  const auto all = at.on->events();
   const EventName* e = find_event(all, at);
   if (e == nullptr) return fail(ENODEV, at.event);
   const std::string_view text = stripped(bytes);
@@ -385,7 +381,7 @@ Taken write_system_filter(const Place& at, std::string_view bytes, const Client&
   const std::string_view text = stripped(bytes);
   if (text.empty() || text.size() >= page_size) return invalid();
   bool any = false;
-  for (const EventName& e : event_names(*at.on)) {
+  for (const EventName& e : at.on->events()) {
     if (e.system != at.system) continue;
     if (set_filter(*at.on, e, text))
       any = true;
@@ -397,43 +393,11 @@ Taken write_system_filter(const Place& at, std::string_view bytes, const Client&
 }
 
 Text read_header_page(const Place& at) { return header_page_text(sizes(at).subbuf_size()); }
-Text read_header_event(const Place&) { return std::string(header_event_text()); }
-
-// Rings
-
-Text read_stats(const Place& at) {
-  Counters c;
-  auto view = at.on->look(at.ring);
-  if (!view && view.error().code != std::errc::no_such_device) return tl::unexpected<Error>(view.error());
-  if (view) c = view->counters();
-  return stats_text(c, instance(at).clock());
-}
-
-result<std::unique_ptr<OpenFile>> open_trace(const Place& at, bool writing, bool truncate) {
-  std::optional<u32> only;
-  if (at.dir == Dir::cpu) only = at.ring;
-  if (writing && truncate) {
-    result<void> done;
-    if (!only) {
-      done = instance(at).reset();
-    } else if (at.on->has_ring(*only)) {
-      auto view = at.on->look(*only);
-      done = view ? view->reset() : result<void>(tl::unexpected<Error>(view.error()));
-    }
-    if (!done) return tl::unexpected<Error>(done.error());
-  }
-  return std::make_unique<TraceFile>(at.on, [on = at.on, only] { return look_at_instance(on, only); });
-}
-result<std::unique_ptr<OpenFile>> open_pipe(const Place& at, bool, bool) {
-  auto file = RS_TRY(PipeFile::open(at.on, at.dir == Dir::cpu ? std::optional<u32>(at.ring) : std::nullopt));
-  return file;
-}
-result<std::unique_ptr<OpenFile>> open_raw(const Place& at, bool, bool) { return std::make_unique<RawFile>(at.on, at.ring); }
 
 // Snapshots
 
 result<std::shared_ptr<Mounted>> snapshot_of(const Place& at) { return Mounted::open(at.on->path() + "/snapshot", -1, at.on->cpus()); }
-result<std::unique_ptr<OpenFile>> open_snapshot(const Place& at, bool writing, bool truncate);
+Handle open_snapshot(const Place& at, const Opening& how);
 Taken write_snapshot(const Place& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
   if (!value) return invalid();
@@ -444,14 +408,13 @@ Taken write_snapshot(const Place& at, std::string_view bytes, const Client&) {
   auto copy = RS_TRY(snapshot_of(at));
   return taken(copy->instance().reset(), bytes);
 }
-result<std::unique_ptr<OpenFile>> open_snapshot(const Place& at, bool writing, bool) {
-  if (writing)
+Handle open_snapshot(const Place& at, const Opening& how) {
+  if (how.writing)
     return std::make_unique<TextFile>(at.on, [] { return Text(std::string()); },
                                       [at](std::string_view b, const Client& c) { return write_snapshot(at, b, c); });
   if (instance(at).has_snapshot()) {
     auto copy = RS_TRY(snapshot_of(at));
-    const std::optional<u32> only = at.dir == Dir::cpu ? std::optional<u32>(at.ring) : std::nullopt;
-    return std::make_unique<TraceFile>(copy, [on = copy, only] { return look_at_instance(on, only); });
+    return std::make_unique<TraceFile>(std::move(copy), at.only(), how);
   }
   return std::make_unique<TextFile>(at.on,
                                     [] {
@@ -459,7 +422,7 @@ result<std::unique_ptr<OpenFile>> open_snapshot(const Place& at, bool writing, b
                                     },
                                     nullptr);
 }
-result<std::unique_ptr<OpenFile>> open_snapshot_raw(const Place& at, bool, bool) {
+Handle open_snapshot_raw(const Place& at, const Opening&) {
   if (!instance(at).has_snapshot()) return std::make_unique<TextFile>(at.on, [] { return Text(std::string()); }, nullptr);
   auto copy = RS_TRY(snapshot_of(at));
   return std::make_unique<RawFile>(std::move(copy), at.ring);
@@ -599,7 +562,9 @@ std::optional<u64> number(std::string_view text) {
   return value;
 }
 
-std::string stats_text(const Counters& c, const ClockInfo& clock) {
+Text read_stats(const Place& at) {
+  const Counters c = RS_TRY(at.rings()->counters(at.ring));
+  const ClockInfo clock = at.rings()->clock();
   const auto time = [&](u64 ns) {
     return clock.kind == ClockKind::counter ? std::to_string(ns) : fmt::format("{:5}.{:06}", ns / 1'000'000'000, ns / 1000 % 1'000'000);
   };
@@ -609,57 +574,46 @@ std::string stats_text(const Counters& c, const ClockInfo& clock) {
       time(clock.kind == ClockKind::counter ? 0 : sys::now_ns()), c.dropped, c.read);
 }
 
-std::vector<EventName> event_names(Mounted& on) {
-  std::vector<EventName> all;
-  const u64 n = std::min<u64>(__atomic_load_n(&on.instance().control().nr_events, __ATOMIC_ACQUIRE), most_events);
-  for (u32 i = 1; i <= n; ++i) {
-    const EventEntry& e = entry(on, i);
-    if (__atomic_load_n(&e.known, __ATOMIC_ACQUIRE) == 0) continue;
-    all.push_back({i, static_cast<u16>(abi::event_id(i)), std::string(e.system, strnlen(e.system, sizeof e.system)),
-                   std::string(e.name, strnlen(e.name, sizeof e.name)), __atomic_load_n(&e.enabled, __ATOMIC_RELAXED) != 0});
-  }
-  return all;
+Text read_header_event(const Place&) { return std::string(header_event_text()); }
+
+Handle open_trace(const Place& at, const Opening& how) {
+  std::shared_ptr<Job> resetting;
+  if (how.writing && how.truncate) resetting = RS_TRY(at.rings()->reset(at.only()));
+  return std::make_unique<TraceFile>(at.rings(), at.only(), how, std::move(resetting));
+}
+Handle open_pipe(const Place& at, const Opening&) { return PipeFile::open(at.rings(), at.only()); }
+Handle open_raw(const Place& at, const Opening&) { return std::make_unique<RawFile>(at.rings(), at.ring); }
+
+void for_each_file(const Place& in, const std::function<void(const FileType&)>& use) {
+  // What markers are cannot be switched.
+  const auto hidden = [&](std::string_view name) {
+    return in.on && in.dir == Dir::event && in.system == "ftrace" && name != "id" && name != "format" && name != "trigger";
+  };
+  const auto each = [&](std::span<const FileType> table) {
+    for (const FileType& f : table)
+      if ((f.in & static_cast<u32>(in.dir)) != 0 && !hidden(f.name)) use(f);
+  };
+  if (in.remote) return each(remote_files());
+  each(file_types);
+  each(option_table);
 }
 
-bool has_system(Mounted& on, const std::string& system) {
-  const auto all = event_names(on);
-  return std::any_of(all.begin(), all.end(), [&](const EventName& e) { return e.system == system; });
-}
-
-bool has_event(Mounted& on, const std::string& system, const std::string& event) {
-  const auto all = event_names(on);
-  return std::any_of(all.begin(), all.end(), [&](const EventName& e) { return e.system == system && e.name == event; });
-}
-
-void for_each_file(Dir dir, const std::function<void(const FileType&)>& use) {
-  for_each_remote_file(dir, use);
-  for (const FileType& f : file_types)
-    if ((f.in & static_cast<u32>(dir)) != 0) use(f);
-  if (dir == Dir::options)
-    for (const FileType& f : option_table) use(f);
-}
-
-const FileType* file_of(Dir dir, const std::string& name) {
+const FileType* file_of(const Place& in, const std::string& name) {
   const FileType* found = nullptr;
-  for_each_file(dir, [&](const FileType& f) {
+  for_each_file(in, [&](const FileType& f) {
     if (name == f.name) found = &f;
   });
   return found;
 }
 
-bool file_is_shown(const FileType& file, const Place& in) {
-  const std::string_view name = file.name;
-  return in.dir != Dir::event || in.system != "ftrace" || name == "id" || name == "format" || name == "trigger";
-}
-
-result<std::unique_ptr<OpenFile>> open_file(const Place& at, bool writing, bool truncate) {
+Handle open_file(const Place& at, const Opening& how) {
   const FileType& file = *at.file;
-  if (file.open != nullptr) return file.open(at, writing, truncate);
+  if (file.open != nullptr) return file.open(at, how);
   TextFile::Read read;
   TextFile::Write write;
   if (file.read != nullptr) read = [at] { return at.file->read(at); };
   if (file.write != nullptr) write = [at](std::string_view bytes, const Client& client) { return at.file->write(at, bytes, client); };
-  return std::make_unique<TextFile>(at.owner(), std::move(read), std::move(write));
+  return std::make_unique<TextFile>(at.rings(), std::move(read), std::move(write));
 }
 
 }  // namespace ringside::mount

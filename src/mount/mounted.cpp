@@ -10,6 +10,30 @@
 #include "sys/try.hpp"
 
 namespace ringside::mount {
+namespace {
+
+constexpr size_t most_lanes_kept = 512;  // each keeps two mappings
+
+u64 count(const u64& word, u64 most) { return std::min(__atomic_load_n(&word, __ATOMIC_ACQUIRE), most); }
+
+// Do the words of a mapped ring say that it still is the ring that was mapped?
+bool same_ring(const RingView& view) noexcept {
+  const Control& c = *view.ring().control;
+  return !view.cut() && __atomic_load_n(&c.magic, __ATOMIC_ACQUIRE) == control_magic &&
+         c.subbuf_size == view.ring().geometry.subbuf_size() && c.nr_subbufs == view.ring().geometry.nr_subbufs();
+}
+
+InstanceWords words_of(const Instance& instance) { return InstanceWords{const_cast<InstanceControl*>(&instance.control())}; }
+
+}  // namespace
+
+struct Mounted::Lane {
+  std::optional<RingView> own;  // unless the ring is mapped: RingTable has it open then
+  RingView* locked = nullptr;
+  SubBufferView shown;
+  u32 events = 0;  // in it, as the writer counted
+  Error error;
+};
 
 Alarm::Alarm(Instance& instance, int event_fd) : instance_(instance), event_fd_(event_fd), thread_([this] { run(); }) {}
 
@@ -60,56 +84,188 @@ result<std::shared_ptr<Mounted>> Mounted::open(const std::string& name_or_path, 
   return mounted;
 }
 
+Mounted::Mounted(std::unique_ptr<Instance> instance) : instance_(std::move(instance)), marker_(instance_->path()) {}
+Mounted::~Mounted() = default;
+
 bool Mounted::removed() const {
   struct stat here {}, now {};
   return fstatat(dir(), "instance", &here, AT_SYMLINK_NOFOLLOW) != 0 || stat(instance_->path().c_str(), &now) != 0 ||
          now.st_ino != inode_;
 }
 
-u32 Mounted::cpus() const {
-  const u64 rings = std::min<u64>(__atomic_load_n(&instance_->control().nr_rings, __ATOMIC_ACQUIRE), most_rings);
-  return std::max(static_cast<u32>(rings), fewest_cpus_);
-}
+u32 Mounted::cpus() const { return std::max(static_cast<u32>(count(instance_->control().nr_rings, most_rings)), fewest_cpus_); }
 
 bool Mounted::has_ring(u32 n) const {
-  const InstanceControl& c = instance_->control();
-  if (n >= std::min<u64>(__atomic_load_n(&c.nr_rings, __ATOMIC_ACQUIRE), most_rings)) return false;
-  const InstanceWords words{const_cast<InstanceControl*>(&c)};
-  const RingState state = state_of(__atomic_load_n(&words.ring(n).state, __ATOMIC_ACQUIRE));
+  if (n >= count(instance_->control().nr_rings, most_rings)) return false;
+  const RingState state = state_of(__atomic_load_n(&words_of(*instance_).ring(n).state, __ATOMIC_ACQUIRE));
   return state == RingState::live || state == RingState::retired;
 }
 
-result<RingView> Mounted::look(u32 ring) const {
-  if (!has_ring(ring)) return fail(ENODEV, "there is no ring " + std::to_string(ring));
-  return instance_->look(ring);
-}
+RingName Mounted::name(u32 ring) const { return name_of(ring, words_of(*instance_).ring(ring)); }
 
-result<RingTable*> Mounted::serve() {
-  if (!table_) {
-    auto table = RS_TRY(RingTable::open(path()));
-    table_.emplace(std::move(table));
+std::vector<EventName> Mounted::events() {
+  std::vector<EventName> all;
+  const u64 n = count(instance_->control().nr_events, most_events);
+  for (u32 i = 1; i <= n; ++i) {
+    const EventEntry& e = words_of(*instance_).event(i);
+    if (__atomic_load_n(&e.known, __ATOMIC_ACQUIRE) == 0) continue;
+    all.push_back({static_cast<u16>(abi::event_id(i)), std::string(e.system, strnlen(e.system, sizeof e.system)),
+                   std::string(e.name, strnlen(e.name, sizeof e.name)), __atomic_load_n(&e.enabled, __ATOMIC_RELAXED) != 0});
   }
-  return &*table_;
+  return all;
 }
 
-void Mounted::release() {
-  if (users == 0) table_.reset();
-}
-
-void Mounted::refresh() {
-  if (__atomic_load_n(&instance_->control().nr_events, __ATOMIC_ACQUIRE) != formats_.all().size())
+u64 Mounted::refresh() {
+  if (__atomic_load_n(&instance_->control().nr_events, __ATOMIC_ACQUIRE) != formats_.all().size()) {
     for (const EventInfo& e : instance_->events())
       if (formats_.find(e.number()) == nullptr) (void)formats_.add(e.number(), e.system, e.name, e.format);
+    ++changes_;
+  }
   struct stat st {};
   const bool saved = fstatat(dir(), "saved_cmdlines", &st, AT_SYMLINK_NOFOLLOW) == 0;
   if (saved && st.st_size != names_size_) {
     names_size_ = st.st_size;  // it only grows
     for (const auto& [tid, name] : sys::cmdlines_of(instance_->read("saved_cmdlines"))) tasks_.add(Task{0, tid, name, name});
+    ++changes_;
   }
   if (const u64 seen = instance_->threads_seen(); seen != threads_seen_) {
     threads_seen_ = seen;
     for (const RingName& thread : instance_->threads()) tasks_.add(thread);
+    ++changes_;
   }
+  return changes_;
+}
+
+result<std::shared_ptr<Job>> Mounted::reset(Only only) {
+  if (!only) {
+    RS_TRY(instance_->reset());
+  } else if (has_ring(*only)) {
+    auto view = RS_TRY(instance_->look(*only));
+    RS_TRY(view.reset());
+  }
+  return nullptr;
+}
+
+Peeked Mounted::peek(Only only) {
+  Peeked all;
+  // Writers may be faster than we are.
+  if (clock().kind != ClockKind::counter) all.until_ns = sys::now_ns() + 10'000'000;  // as exact as ticks become ns
+  for (const RingInfo& r : instance_->rings()) {
+    if (only && r.name.ring != *only) continue;
+    auto source = instance_->peek(r.name.ring);
+    if (!source && source.error().code == std::errc::no_such_file_or_directory) continue;  // given back just now
+    if (!source && source.error().code == std::errc::invalid_argument) {
+      all.missing.push_back(source.error().sentence);
+      continue;
+    }
+    if (!source) {
+      all.problem = source.error();
+      break;
+    }
+    all.in_buffer += r.counters.unread;
+    all.overrun += r.counters.overrun;
+    tasks_.add(r.name);
+    all.sources.push_back(std::move(*source));
+  }
+  return all;
+}
+
+// Null: the ring is not there. A ring that is not there yet may be open: it comes when its thread does.
+RingView* Mounted::view_of(u32 ring) {
+  if (table_)
+    if (auto mapped = table_->view(ring)) return *mapped;
+  const auto at = lanes_.find(ring);
+  if (at != lanes_.end() && at->second.own && same_ring(*at->second.own)) return &*at->second.own;
+  if (!has_ring(ring)) return nullptr;
+  auto looked = instance_->look(ring);
+  if (!looked) return nullptr;
+  tasks_.add(name(ring));
+  ++changes_;
+  std::optional<RingView>& own = lanes_[ring].own;
+  own.emplace(std::move(*looked));
+  return &*own;
+}
+
+u32 Mounted::subbuf_size(u32 ring) {
+  const RingView* const v = view_of(ring);
+  return v != nullptr ? v->ring().geometry.subbuf_size() : geometry_of(instance_->control()).subbuf_size();
+}
+
+result<Counters> Mounted::counters(u32 ring) {
+  if (!has_ring(ring)) return Counters{};
+  auto view = RS_TRY(instance_->look(ring));
+  return view.counters();
+}
+
+Found Mounted::look(u32 ring, Asker&) {
+  RingView* const v = view_of(ring);
+  if (v == nullptr) return Found::nothing;
+  Lane& lane = lanes_[ring];
+  const auto failed = [&](std::errc code, const char* why) {
+    done(ring);
+    lanes_[ring].error = refuse(code, "ring " + std::to_string(ring) + why).value();
+    return Found::failed;
+  };
+  if (lane.locked == nullptr && !v->lock()) return failed(std::errc::device_or_resource_busy, " is being consumed by another process");
+  lane.locked = v;
+  switch (v->reader().peek()) {
+    case Got::corrupt: return failed(std::errc::io_error, ": its control words contradict each other");
+    case Got::data: break;
+    default: done(ring); return Found::nothing;
+  }
+  const ReaderView seen = v->reader().view();
+  const u8* const data = v->reader().data();
+  const u64 stamp = reinterpret_cast<const abi::SubBufferHeader*>(data - abi::header_size)->time_stamp;
+  lane.shown = {data - abi::header_size, seen.begin, seen.end, seen.lost_before, seen.begin == 0 ? stamp : abi::time_before(data, 0, seen.begin, stamp)};
+  lane.events = seen.events;
+  return Found::data;
+}
+
+SubBufferView Mounted::view(u32 ring) const { return lanes_.at(ring).shown; }
+
+void Mounted::consume(u32 ring, u32 end, u32 events) {
+  const Lane& lane = lanes_.at(ring);
+  lane.locked->reader().consume(end - lane.shown.begin, end == lane.shown.end ? lane.events : events);
+}
+
+void Mounted::done(u32 ring) {
+  const auto at = lanes_.find(ring);
+  if (at == lanes_.end()) return;
+  if (RingView* const v = std::exchange(at->second.locked, nullptr)) v->unlock();
+  if (lanes_.size() > most_lanes_kept) lanes_.erase(at);
+}
+
+Error Mounted::error(u32 ring) const {
+  const auto at = lanes_.find(ring);
+  return at != lanes_.end() ? at->second.error : Error{};
+}
+
+bool Mounted::ready(u32 ring, u32 percent) {
+  const RingView* const v = view_of(ring);
+  return v != nullptr && ring_ready(v->ring(), percent);
+}
+
+result<sys::Fd> Mounted::map(u32 ring) {
+  if (!table_) table_.emplace(RS_TRY(RingTable::open(path())));
+  auto handed = table_->open(ring);
+  if (!handed) {
+    if (mappings_ == 0) table_.reset();
+    return tl::unexpected<Error>(handed.error());
+  }
+  ++mappings_;
+  return std::move(handed->file);
+}
+
+void Mounted::unmap(u32 ring) {
+  table_->close(ring);
+  if (--mappings_ == 0) table_.reset();
+}
+
+// The ring may be mapped by any client: not of necessity through this descriptor.
+result<bool> Mounted::get_reader(u32 ring, Asker&, bool) {
+  if (!table_) return fail(ENODEV, "the ring is not mapped");
+  RS_TRY(table_->get_reader(ring));
+  return true;
 }
 
 bool Mounted::filtered() const {

@@ -1,5 +1,5 @@
-// An instance as the mount shows it: what tracefs keeps for an instance and the instance itself does not (buffer_percent, filters,
-// the content of snapshots), its rings as CPUs, and who waits for them. For one thread; only Alarm has another one.
+// An instance as the mount shows it: what tracefs keeps for an instance and the instance itself does not (buffer_percent, filters),
+// its rings as CPUs, and the thread that waits for its writers. For one thread; only Alarm has another one.
 #pragma once
 #include <condition_variable>
 #include <map>
@@ -12,11 +12,9 @@
 #include <vector>
 
 #include "analysis/filter.hpp"
-#include "decode/formats.hpp"
-#include "export/tasks.hpp"
 #include "instance/instance.hpp"
 #include "mount/marker.hpp"
-#include "mount/owner.hpp"
+#include "mount/ring_set.hpp"
 #include "serve/ring_table.hpp"
 
 namespace ringside::mount {
@@ -48,59 +46,64 @@ struct EventFilterText {
   std::optional<Filter> filter;
 };
 
-class Mounted final : public Owner {
+class Mounted final : public RingSet {
  public:
-  // event_fd: written to when who waits should look again.
-  // cpus: at least so many are shown.
+  // event_fd: written to when the requests that wait should be looked at again.
+  // cpus: at least so many rings are shown.
   static result<std::shared_ptr<Mounted>> open(const std::string& name_or_path, int event_fd, u32 cpus);
+  ~Mounted() override;
 
   Instance& instance() { return *instance_; }
   const std::string& path() const { return instance_->path(); }
   int dir() const { return instance_->dir(); }
-  bool removed() const override;
-  u64 inode() const { return inode_; }
-
-  // Rings handed out so far; one for each processor, at least: tools look for those.
-  u32 cpus() const;
   bool has_ring(u32 n) const;
-  result<RingView> look(u32 ring) const;
-
-  // Lets nobody else serve the instance from the first call on, until release().
-  result<RingTable*> serve();
-  void release();
-  bool serving() const { return table_.has_value(); }
-  u32 users = 0;  // open raw files
-
-  // Formats and names, as of now.
-  void refresh();
-  const Formats& formats() const { return formats_; }
-  Tasks& tasks() { return tasks_; }
 
   // An event's filter acts on what this mount shows as text or copies for read(); the rings hold all that was written.
   std::map<u32, EventFilterText> filters;  // by id
   std::set<i32> pids, notrace_pids;  // set_event_pid, set_event_notrace_pid: act as filters do; markers are not events. As recorded, or as seen here
   static constexpr size_t most_pids = 4096;
-  bool wanted(const TraceRecord& record, const RingName& ring);
-  bool filtered() const;
-
-  u32 pipes = 0;                    // open trace_pipe of all rings, 0 or 1
-  std::map<u32, bool> ring_pipes;   // of one
   bool markers = true;
   Marker& marker() { return marker_; }
 
+  // As a RingSet:
+  u32 cpus() const override;  // one for each ring, and for each processor: tools look for those
+  RingName name(u32 ring) const override;
+  ClockInfo clock() const override { return instance_->clock(); }
+  u32 subbuf_size(u32 ring) override;
+  result<Counters> counters(u32 ring) override;
+  bool on() const override { return instance_->tracing_on(); }
+  bool removed() const override;
+  u64 refresh() override;
+  bool filtered() const override;
+  bool wanted(const TraceRecord& record, const RingName& ring) override;
+  std::vector<EventName> events() override;
+  result<std::shared_ptr<Job>> reset(Only only) override;
+  Peeked peek(Only only) override;
+  Found look(u32 ring, Asker& asker) override;  // takes the reader's lock until done()
+  SubBufferView view(u32 ring) const override;
+  void consume(u32 ring, u32 end, u32 events) override;
+  void done(u32 ring) override;
+  Error error(u32 ring) const override;
+  bool ready(u32 ring, u32 percent) override;
+  bool can_be_mapped(u32 ring) const override { return has_ring(ring); }
+  result<sys::Fd> map(u32 ring) override;
+  void unmap(u32 ring) override;
+  result<bool> get_reader(u32 ring, Asker& asker, bool must) override;
   void alarm(int percent, bool late) override;
 
  private:
-  explicit Mounted(std::unique_ptr<Instance> instance) : instance_(std::move(instance)), marker_(instance_->path()) {}
+  struct Lane;
+  explicit Mounted(std::unique_ptr<Instance> instance);
+  RingView* view_of(u32 ring);
   std::unique_ptr<Instance> instance_;
   u64 inode_ = 0;
   int event_fd_ = -1;
   u32 fewest_cpus_ = 0;
-  std::optional<RingTable> table_;
-  Formats formats_;
-  Tasks tasks_;
+  std::optional<RingTable> table_;  // while rings are mapped: nobody else serves the instance then
+  u32 mappings_ = 0;
+  std::map<u32, Lane> lanes_;
   i64 names_size_ = 0;
-  u64 threads_seen_ = 0;
+  u64 threads_seen_ = 0, changes_ = 0;
   Marker marker_;
   std::unique_ptr<Alarm> alarm_;
 };

@@ -97,7 +97,7 @@ struct Remote::Ring {
   RingName name;
   std::unique_ptr<Source> source;
   sys::Region meta;
-  std::vector<u64> page = std::vector<u64>(subbuf_size / 8);
+  std::vector<u64> page = std::vector<u64>(subbuf_bytes / 8);
   std::optional<SubBufferView> view;  // what nobody has taken
   bool stale = false;                 // the ring was emptied: the server's thread drops the view
   u64 stamp = 0;                      // of the last view's sub-buffer, and
@@ -134,7 +134,6 @@ struct Remote::Use {
 
 Remote::Remote(std::string name, std::string socket, u32 rings, std::chrono::nanoseconds patience, int event_fd)
     : name_(std::move(name)), socket_(std::move(socket)), cpus_(rings), patience_(patience), event_fd_(event_fd) {
-  pipes.assign(rings, false);
   buffer_percent = 0;  // a writer elsewhere does not say how full its ring is: any event will do
   thread_ = must(sys::start_thread("that asks the writer at " + socket_, [this] { run(); }));
 }
@@ -161,7 +160,7 @@ void Remote::alarm(int, bool) {
   armed_until_ns_ = sys::now_ns() + alarm_lasts_ns;
 }
 
-std::shared_ptr<Job> Remote::post(Command::What what, std::optional<u32> ring) {
+std::shared_ptr<Job> Remote::post(Command::What what, Only ring) {
   auto job = std::make_shared<Job>();
   {
     const std::lock_guard lock(mutex_);
@@ -173,7 +172,7 @@ std::shared_ptr<Job> Remote::post(Command::What what, std::optional<u32> ring) {
 std::shared_ptr<Job> Remote::probe() { return post(Command::What::probe); }
 std::shared_ptr<Job> Remote::load() { return post(Command::What::load); }
 std::shared_ptr<Job> Remote::enable(bool on) { return post(on ? Command::What::enable : Command::What::disable); }
-std::shared_ptr<Job> Remote::reset(std::optional<u32> ring) { return post(Command::What::reset, ring); }
+result<std::shared_ptr<Job>> Remote::reset(Only only) { return post(Command::What::reset, only); }
 
 Remote::Ring* Remote::ring(u32 n) const { return life_ != nullptr && n < life_->rings.size() ? life_->rings[n].get() : nullptr; }
 
@@ -192,7 +191,7 @@ bool Remote::gone() const {
 u64 Remote::kilobytes() const {
   const std::lock_guard lock(mutex_);
   if (life_ == nullptr) return kilobytes_;
-  const Geometry g(subbuf_size, life_->buffer().plan().nr_pages);
+  const Geometry g(subbuf_bytes, life_->buffer().plan().nr_pages);
   return u64{g.nr_slots()} * g.capacity() / 1024;
 }
 result<void> Remote::kilobytes(u64 value) {
@@ -211,24 +210,35 @@ std::shared_ptr<void> Remote::use() {
   ++life_->users;
   return std::make_shared<Use>(*this, life_);
 }
-std::vector<EventInfo> Remote::events() const {
+std::vector<EventInfo> Remote::known_events() const {
   const std::lock_guard lock(mutex_);
   return events_;
+}
+std::vector<EventName> Remote::events() {
+  const std::lock_guard lock(mutex_);
+  std::vector<EventName> all;
+  for (const EventInfo& e : events_) all.push_back({e.id, e.system, e.name});
+  return all;
+}
+RingName Remote::name(u32 n) const {
+  const std::lock_guard lock(mutex_);
+  const Ring* const r = ring(n);
+  return r != nullptr ? r->name : RingName{n, 0, 0, "", ""};
 }
 const void* Remote::memory() const {
   const std::lock_guard lock(mutex_);
   return life_.get();
 }
-int Remote::error(u32 n) const {
+Error Remote::error(u32 n) const {
   const std::lock_guard lock(mutex_);
   const Ring* r = ring(n);
-  return r == nullptr ? ENODEV : r->error != 0 ? r->error : EIO;
+  return fail(r == nullptr ? ENODEV : r->error != 0 ? r->error : EIO, "the external writer does not answer as it should").value();
 }
 
-Counters Remote::counters(u32 n) const {
+result<Counters> Remote::counters(u32 n) {
   const std::lock_guard lock(mutex_);
   Ring* const r = ring(n);
-  if (r == nullptr) return {};
+  if (r == nullptr) return Counters{};
   if (!r->busy && r->source != nullptr) r->counters = r->source->counters();
   Counters c = r->counters;
   if (r->busy && !life_->buffer().is_gone()) {  // the writer has not answered yet: what it shows
@@ -267,7 +277,7 @@ Found Remote::look(u32 n, Asker& asker) {
   return r->error != 0 ? Found::failed : Found::nothing;
 }
 
-const SubBufferView& Remote::view(u32 n) const {
+SubBufferView Remote::view(u32 n) const {
   const std::lock_guard lock(mutex_);
   return *ring(n)->view;
 }
@@ -289,16 +299,23 @@ void Remote::consume(u32 n, u32 end, u32 events) {
   if (v.begin == v.end) r->view.reset();
 }
 
-void Remote::count_as_read(u32 n) {
+// All of the view counts as read then, and the meta-page says so.
+result<bool> Remote::get_reader(u32 n, Asker& asker, bool must) {
+  switch (look(n, asker)) {
+    case Found::asking: return false;
+    case Found::nothing: return must;
+    case Found::ended: return fail(ENODEV, "the external writer is gone, and all of it is read");
+    case Found::failed: return tl::unexpected<Error>(error(n));
+    case Found::data: break;
+  }
   SubBufferView v;
   {
     const std::lock_guard lock(mutex_);
     Ring* const r = ring(n);
-    if (r == nullptr || !r->has_view()) return;
     v = *r->view;
     if (life_->buffer().is_gone()) {
       // Nobody else turns the meta-page to what a dead writer left.
-      const Geometry g(subbuf_size, life_->buffer().plan().nr_pages);
+      const Geometry g(subbuf_bytes, life_->buffer().plan().nr_pages);
       const u8* const data = life_->buffer().data(n);
       for (u32 id = 0; id < g.nr_subbufs(); ++id)
         if (stamp_of(data + g.offset_of(id)) == r->stamp && commit_of(data + g.offset_of(id)) != 0) {
@@ -309,9 +326,10 @@ void Remote::count_as_read(u32 n) {
     }
   }
   consume(n, v.end, events_of(v));
+  return true;
 }
 
-bool Remote::ready(u32 n) {
+bool Remote::ready(u32 n, u32) {
   const std::lock_guard lock(mutex_);
   Ring* const r = ring(n);
   if (r == nullptr) return true;
@@ -329,11 +347,22 @@ result<sys::Fd> Remote::file(u32 n) const {
   return fd;
 }
 
-std::unique_ptr<Source> Remote::peek(u32 n) const {
+Peeked Remote::peek(Only only) {
+  Peeked all;
+  for (u32 n = only.value_or(0); n < (only ? *only + 1 : cpus_); ++n) {
+    const Counters c = *counters(n);
+    all.in_buffer += c.unread;
+    all.overrun += c.overrun;
+    if (auto source = peek_at(n)) all.sources.push_back(std::move(source));
+  }
+  return all;
+}
+
+std::unique_ptr<Source> Remote::peek_at(u32 n) {
   const std::lock_guard lock(mutex_);
   Ring* const r = ring(n);
   if (r == nullptr || r->ended) return nullptr;
-  const Geometry g(subbuf_size, life_->buffer().plan().nr_pages);
+  const Geometry g(subbuf_bytes, life_->buffer().plan().nr_pages);
   const u8* const data = life_->buffer().data(n);
   std::vector<PeekSource::Page> pages;
   for (u32 id = 0; id < g.nr_subbufs(); ++id) {
@@ -347,12 +376,12 @@ std::unique_ptr<Source> Remote::peek(u32 n) const {
   std::sort(pages.begin(), pages.end(), [](const auto& a, const auto& b) { return a.stamp < b.stamp; });
   ++life_->users;
   return std::make_unique<PeekSource>(data, g, std::move(pages), r->name, ClockInfo{},
-                                      std::make_shared<Use>(const_cast<Remote&>(*this), life_));
+                                      std::make_shared<Use>(*this, life_));
 }
 
-void Remote::refresh() {
+u64 Remote::refresh() {
   const std::lock_guard lock(mutex_);
-  if (events_shown_ == events_known_) return;
+  if (events_shown_ == events_known_) return events_shown_;
   events_shown_ = events_known_;
   for (const EventInfo& e : events_) {
     EventInfo& known = formats_of_[e.number()];
@@ -362,6 +391,7 @@ void Remote::refresh() {
   }
   if (life_ != nullptr)
     for (const auto& r : life_->rings) tasks_.add(r->name);
+  return events_shown_;
 }
 
 // ---- what the worker does
@@ -507,7 +537,7 @@ int Remote::attach() {
     o.buffer.size = kilobytes_ * 1024;
   }
   o.buffer.rings = cpus_;
-  o.buffer.subbuf_size = subbuf_size;
+  o.buffer.subbuf_size = subbuf_bytes;
   o.buffer.layout = remote::Layout::meta_page;
   o.buffer.clock = calibrate(ClockKind::mono);  // what the tools take for seconds
   o.buffer.apart = cpus_ < remote::most_files;

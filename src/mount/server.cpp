@@ -125,7 +125,7 @@ result<Stat> Server::make_directory(u64 parent, const std::string& name, const C
 result<void> Server::remove_directory(u64 parent, const std::string& name) {
   auto in = RS_TRY(place(parent));
   return tree_->remove_directory(*in, name, [this](const Mounted& on) {
-    return std::any_of(files_.begin(), files_.end(), [&](const auto& f) { return f.second.file->on() == &on; });
+    return std::any_of(files_.begin(), files_.end(), [&](const auto& f) { return &f.second.file->on() == &on; });
   });
 }
 
@@ -148,46 +148,43 @@ result<Opened> Server::open(u64 inode, int flags, const Client& client) {
   auto at = RS_TRY(place(inode));
   const Place where = *at;
   if (where.file == nullptr) return fail(EISDIR, "a directory");
-  if (where.owner()->removed()) return fail(ENODEV, "the instance is gone");
+  if (where.rings()->removed()) return fail(ENODEV, "the instance is gone");
   const bool writing = (flags & O_ACCMODE) != O_RDONLY;
   // The kernel would hand out writable mappings of the rings, seals or not: nobody gets a writable file.
   if (where.file->is_raw && writing) return fail(EACCES, "rings are only read");
   if (open_files() >= options_.most_files) return fail(ENFILE, "too many open files");
   u32& mine = files_of_[client.uid];
   if (mine >= options_.most_files_of_a_user) return fail(EMFILE, "too many open files of this user");
-  auto file = RS_TRY(open_file(where, writing, (flags & O_TRUNC) != 0));
-  file->uid = client.uid;
+  auto file = RS_TRY(open_file(where, {writing, (flags & O_TRUNC) != 0, client.uid, streams_}));
   ++mine;
   ++opened_;
   const u64 handle = next_handle_++;
-  const bool stream = file->is_raw() || std::string_view(where.file->name) == "trace_pipe";
   File& kept = files_[handle];
   kept.job = file->job();
   kept.file = std::move(file);
   kept.uid = client.uid;
-  kept.stream = stream;
   kept.nonblocking = (flags & O_NONBLOCK) != 0;
-  if (kept.job != nullptr) return Opened{handle, 0, stream};
+  if (kept.job != nullptr) return Opened{handle, 0, kept.file->stream()};
   return finish(handle, 0);
 }
 
 result<Opened> Server::finish(u64 handle, int error) {
   File* const f = file(handle);
   if (f == nullptr) return fail(EBADF, "not open");
-  Opened opened{handle, 0, f->stream};
+  Opened opened{handle, 0, f->file->stream()};
   if (error != 0) {
     release(handle);
     return fail(error, "it cannot be opened");
   }
-  if (!f->file->is_raw()) return opened;
-  auto& raw = static_cast<MappedFile&>(*f->file);
-  auto id = map(raw);
+  RawFile* const raw = f->file->raw();
+  if (raw == nullptr) return opened;
+  auto id = map(*raw);
   if (!id) {
     release(handle);
     return tl::unexpected<Error>(id.error());
   }
   opened.backing = f->backing = *id;
-  f->memory = {raw.memory(), raw.ring()};
+  f->memory = raw->memory();
   return opened;
 }
 
@@ -199,8 +196,8 @@ std::shared_ptr<Job> Server::job(u64 handle) {
 void Server::when(std::shared_ptr<Job> job, std::function<void(int)> answer) { jobs_.emplace_back(std::move(job), std::move(answer)); }
 
 // 0: not mapped. The kernel wants one number for all who have a file open.
-result<int> Server::map(MappedFile& raw) {
-  const std::pair<const void*, u32> key(raw.memory(), raw.ring());
+result<int> Server::map(RawFile& raw) {
+  const std::pair<const void*, u32> key = raw.memory();
   if (const auto known = mapped_.find(key); known != mapped_.end()) {
     RS_TRY(raw.map());
     ++known->second.users;
@@ -240,9 +237,10 @@ bool Server::serve(Waiting& who) {
     return true;
   }
   if (who.get_reader) {
-    const bool must = f->file->on()->woken != who.woken;
-    if (!must && !f->file->undecided() && !f->file->ready(f->file->on()->buffer_percent)) return false;
-    auto done = f->file->get_reader(must);
+    const RingSet& on = f->file->on();
+    const bool must = on.woken != who.woken;
+    if (!must && !f->file->undecided() && !f->file->ready(on.buffer_percent)) return false;
+    auto done = f->file->raw()->get_reader(must);
     if (!done)
       who.reply->error(errno_of(done.error()));
     else if (*done)
@@ -296,16 +294,17 @@ result<size_t> Server::write(u64 handle, std::string_view bytes, const Client& c
   if (const auto last = f->last.lock(); last != nullptr && last->error.load(std::memory_order_acquire) < 0)
     return fail(EBUSY, "the write before it has not been answered yet");
   auto done = f->file->write(bytes, client);
-  if (done) f->last = f->job = f->file->job();
-  return done;
+  if (!done) return tl::unexpected<Error>(done.error());
+  f->last = f->job = done->job;
+  return done->bytes;
 }
 
 void Server::command(u64 handle, u32 command, const Client& client, u64 token, std::unique_ptr<Reply> reply) {
   File* const f = file(handle);
   if (f == nullptr) return reply->error(EBADF);
-  if (!f->file->is_raw()) return reply->error(ENOTTY);
+  if (f->file->raw() == nullptr) return reply->error(ENOTTY);
   if (command == 0) {
-    ++f->file->on()->woken;
+    ++f->file->on().woken;
     return reply->done();
   }
   if (command != abi::get_reader_ioctl) return reply->error(ENOTTY);
@@ -317,30 +316,30 @@ void Server::command(u64 handle, u32 command, const Client& client, u64 token, s
   who.get_reader = true;
   // With O_NONBLOCK nothing is waited for, and so nothing has to be ready.
   who.nonblocking = f->nonblocking;
-  who.woken = f->file->on()->woken - (f->nonblocking ? 1 : 0);
+  who.woken = f->file->on().woken - (f->nonblocking ? 1 : 0);
   if (!serve(who)) wait(std::move(who));
 }
 
 u32 Server::poll(u64 handle, std::unique_ptr<Poller> poller) {
   File* const f = file(handle);
   if (f == nullptr) return EPOLLERR;
-  const u32 percent = f->file->is_raw() || dynamic_cast<PipeFile*>(f->file.get()) != nullptr ? f->file->on()->buffer_percent : 0;
+  const u32 percent = f->file->stream() ? f->file->on().buffer_percent : 0;
   if (poller) {
     f->poller = std::move(poller);
     pollers_ = true;
   }
   if (!f->file->ready(percent)) return 0;
   f->poller.reset();
-  return events_readable | (f->file->over() ? EPOLLHUP : 0u) | (f->file->is_raw() ? 0 : EPOLLOUT | EPOLLWRNORM);
+  return events_readable | (f->file->over() ? EPOLLHUP : 0u) | (f->file->raw() != nullptr ? 0 : EPOLLOUT | EPOLLWRNORM);
 }
 
 void Server::flush(u64 handle) {
   File* const f = file(handle);
   if (f == nullptr) return;
   f->file->closing();
-  if (!f->file->is_raw()) return;
+  if (f->file->raw() == nullptr) return;
   // As a close wakes all who wait for the ring, and ends the reads of this file.
-  ++f->file->on()->woken;
+  ++f->file->on().woken;
   for (Waiting& w : waiting_)
     if (w.handle == handle && !w.over && !w.get_reader) {
       w.reply->data("");
@@ -357,7 +356,7 @@ void Server::release(u64 handle) {
       w.over = true;
     }
   File& f = found->second;
-  const std::shared_ptr<Owner> keep = f.file->shared();
+  const std::shared_ptr<RingSet> keep = f.file->shared();
   const int backing = f.backing;
   const std::pair<const void*, u32> memory = f.memory;
   if (u32& mine = files_of_[f.uid]; mine == 0 || --mine == 0) files_of_.erase(f.uid);
@@ -389,33 +388,33 @@ void Server::turn(bool woken) {
   }
   if (waiting_.empty() && !pollers_) return;
   // Who waits, and for what: the writers are asked first, the rings are looked at afterwards.
-  std::map<Owner*, u32> wanted;
-  const auto want = [&](Owner* on, u32 percent) {
-    const auto [known, fresh] = wanted.try_emplace(on, percent);
+  std::map<RingSet*, u32> wanted;
+  const auto want = [&](RingSet& on, u32 percent) {
+    const auto [known, fresh] = wanted.try_emplace(&on, percent);
     if (!fresh) known->second = std::min(known->second, percent);
   };
   for (const Waiting& w : waiting_)
-    if (const File* f = w.over ? nullptr : file(w.handle)) want(f->file->on(), w.get_reader ? f->file->on()->buffer_percent : 0);
+    if (const File* f = w.over ? nullptr : file(w.handle)) want(f->file->on(), w.get_reader ? f->file->on().buffer_percent : 0);
   pollers_ = false;
   for (const auto& [handle, f] : files_)
     if (f.poller) {
-      want(f.file->on(), f.file->on()->buffer_percent);
+      want(f.file->on(), f.file->on().buffer_percent);
       pollers_ = true;
     }
   for (const auto& [on, percent] : wanted) on->alarm(static_cast<int>(percent), late_[on]);
   // Serve non-blocking requests first.
   std::stable_partition(waiting_.begin(), waiting_.end(), [](const Waiting& w) { return w.nonblocking; });
-  std::set<Owner*> helped;
+  std::set<RingSet*> helped;
   for (Waiting& w : waiting_) {
     const File* f = file(w.handle);
     if (w.over || !serve(w)) continue;
     w.over = true;
-    if (f != nullptr) helped.insert(f->file->on());
+    if (f != nullptr) helped.insert(&f->file->on());
   }
   for (auto& [handle, f] : files_)
-    if (f.poller && f.file->ready(f.file->on()->buffer_percent)) {
+    if (f.poller && f.file->ready(f.file->on().buffer_percent)) {
       std::exchange(f.poller, nullptr)->notify();
-      helped.insert(f.file->on());
+      helped.insert(&f.file->on());
     }
   late_.clear();
   for (const auto& [on, percent] : wanted) late_[on] = count != 0 && helped.count(on) == 0;

@@ -121,7 +121,7 @@ class Server {
     u32 uid = 0;
     int backing = 0;
     std::pair<const void*, u32> memory{};  // with a backing
-    bool nonblocking = false, stream = false;
+    bool nonblocking = false;
     std::shared_ptr<Job> job;  // what goes on for it, until somebody asks
     std::weak_ptr<Job> last;   // of its writes: one at a time
     std::unique_ptr<Poller> poller;
@@ -134,7 +134,7 @@ class Server {
     bool get_reader = false, nonblocking = false;
     u64 offset = 0;
     size_t size = 0;
-    u64 woken = 0;  // Owner::woken when it came
+    u64 woken = 0;  // RingSet::woken when it came
     bool over = false;
   };
   struct Mapped {
@@ -146,7 +146,7 @@ class Server {
   Stat stat_of(u64 inode, const Place& at) const;
   Stat enter(const Place& at, std::string path);
   std::string path_of(u64 inode) const;
-  result<int> map(MappedFile& raw);
+  result<int> map(RawFile& raw);
   void unmap(std::pair<const void*, u32> memory);
   bool serve(Waiting& who);  // true: answered
   void wait(Waiting who);
@@ -163,11 +163,12 @@ class Server {
   std::map<u64, File> files_;
   std::map<u32, u32> files_of_, waiting_of_;  // by user
   u32 directories_ = 0;
+  std::shared_ptr<Streams> streams_ = std::make_shared<Streams>();
   u64 opened_ = 0;
   std::vector<Waiting> waiting_;
   std::vector<std::pair<std::shared_ptr<Job>, std::function<void(int error)>>> jobs_;
   std::map<std::pair<const void*, u32>, Mapped> mapped_;
-  std::map<Owner*, bool> late_;  // the last alarm was for nobody
+  std::map<RingSet*, bool> late_;  // the last alarm was for nobody
   std::string unmapped_;
   bool cannot_map_ = false;
   bool pollers_ = false;  // there may be some

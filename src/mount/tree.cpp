@@ -40,6 +40,9 @@ InstanceOptions as_the_kernel_makes_them(const std::string& name) {
   return o;
 }
 
+// Of an instance, and of an external writer.
+constexpr std::pair<Dir, const char*> directories[] = {{Dir::per_cpu, "per_cpu"}, {Dir::options, "options"}, {Dir::events, "events"}};
+
 result<Place> no_such(const std::string& name) { return fail(ENOENT, name); }
 
 // N of "cpuN".
@@ -108,30 +111,26 @@ result<std::shared_ptr<Mounted>> Tree::mounted(const std::string& name) {
 result<Place> Tree::find(const Place& in, const std::string& name) {
   if (in.file != nullptr) return fail(ENOTDIR, name);
   if (in.on && in.on->removed()) return no_such(name);
-  if (const FileType* file = file_of(in.dir, name); file != nullptr && file_is_shown(*file, in)) {
-    Place at = in;
-    at.file = file;
-    return at;
-  }
-  if (static_cast<u32>(in.dir) >= static_cast<u32>(Dir::remotes)) return find_remote(in, name);
   Place at = in;
+  at.file = file_of(in, name);
+  if (at.file != nullptr) return at;
+  const auto has = [&](const auto& test) {
+    const std::vector<EventName> all = in.rings()->events();
+    return std::any_of(all.begin(), all.end(), test);
+  };
   switch (in.dir) {
     case Dir::top:
+      if (name == "instances") return Place{.dir = Dir::instances};
+      if (name == "remotes") return Place{.dir = Dir::remotes};
+      [[fallthrough]];
     case Dir::instance:
-      if (name == "per_cpu") {
-        at.dir = Dir::per_cpu;
-      } else if (name == "options") {
-        at.dir = Dir::options;
-      } else if (name == "events") {
-        at.dir = Dir::events;
-      } else if (name == "instances" && in.dir == Dir::top) {
-        return Place{.dir = Dir::instances};
-      } else if (name == "remotes" && in.dir == Dir::top) {
-        return Place{.dir = Dir::remotes};
-      } else {
-        return no_such(name);
-      }
-      return at;
+    case Dir::remote:
+      for (const auto& [dir, called] : directories)
+        if (name == called) {
+          at.dir = dir;
+          return at;
+        }
+      return no_such(name);
     case Dir::instances: {
       const std::vector<std::string> all = names();
       if (std::find(all.begin(), all.end(), name) == all.end()) return no_such(name);
@@ -139,21 +138,26 @@ result<Place> Tree::find(const Place& in, const std::string& name) {
       if (!on) return no_such(name);
       return Place{.dir = Dir::instance, .on = std::move(*on)};
     }
+    case Dir::remotes:
+      at.dir = Dir::remote;
+      at.remote = remotes_->find(name);
+      if (at.remote == nullptr) return no_such(name);
+      return at;
     case Dir::per_cpu: {
       const std::optional<u32> n = cpu_of(name);
-      if (!n || *n >= in.on->cpus()) return no_such(name);
+      if (!n || *n >= in.rings()->cpus()) return no_such(name);
       at.dir = Dir::cpu;
       at.ring = *n;
       return at;
     }
     case Dir::events:
-      if (name == "ftrace") (void)in.on->marker().start();  // its events are there before the first marker is
-      if (name != "ftrace" && !has_system(*in.on, name)) return no_such(name);
+      if (in.on && name == "ftrace") (void)in.on->marker().start();  // its events are there before the first marker is
+      if (!(in.on && name == "ftrace") && !has([&](const EventName& e) { return e.system == name; })) return no_such(name);
       at.dir = Dir::system;
       at.system = name;
       return at;
     case Dir::system:
-      if (!has_event(*in.on, in.system, name)) return no_such(name);
+      if (!has([&](const EventName& e) { return e.system == in.system && e.name == name; })) return no_such(name);
       at.dir = Dir::event;
       at.event = name;
       return at;
@@ -162,106 +166,41 @@ result<Place> Tree::find(const Place& in, const std::string& name) {
   }
 }
 
-result<Place> Tree::find_remote(const Place& in, const std::string& name) {
-  Place at = in;
-  const auto events = [&] { return in.remote->events(); };
-  switch (in.dir) {
-    case Dir::remotes:
-      at.dir = Dir::remote;
-      at.remote = remotes_->find(name);
-      if (at.remote == nullptr) return no_such(name);
-      return at;
-    case Dir::remote:
-      if (name == "per_cpu") {
-        at.dir = Dir::remote_per_cpu;
-      } else if (name == "options") {
-        at.dir = Dir::remote_options;
-      } else if (name == "events") {
-        at.dir = Dir::remote_events;
-      } else {
-        return no_such(name);
-      }
-      return at;
-    case Dir::remote_per_cpu: {
-      const std::optional<u32> n = cpu_of(name);
-      if (!n || *n >= in.remote->cpus()) return no_such(name);
-      at.dir = Dir::remote_cpu;
-      at.ring = *n;
-      return at;
-    }
-    case Dir::remote_events:
-      for (const EventInfo& e : events())
-        if (e.system == name) {
-          at.dir = Dir::remote_system;
-          at.system = name;
-          return at;
-        }
-      return no_such(name);
-    case Dir::remote_system:
-      for (const EventInfo& e : events())
-        if (e.system == in.system && e.name == name) {
-          at.dir = Dir::remote_event;
-          at.event = name;
-          return at;
-        }
-      return no_such(name);
-    default:
-      return no_such(name);
-  }
-}
-
 result<std::vector<Listed>> Tree::list(const Place& of) {
   if (of.on && of.on->removed()) return fail(ENOENT, "the instance is gone");
   std::vector<Listed> all;
-  for_each_file(of.dir, [&](const FileType& f) {
-    if (file_is_shown(f, of)) all.push_back({f.name, false});
-  });
+  for_each_file(of, [&](const FileType& f) { all.push_back({f.name, false}); });
+  std::set<std::string> names;
   switch (of.dir) {
     case Dir::top:
       all.push_back({"instances", true});
       all.push_back({"remotes", true});
       [[fallthrough]];
     case Dir::instance:
-      for (const char* name : {"per_cpu", "options", "events"}) all.push_back({name, true});
+    case Dir::remote:
+      for (const auto& [dir, called] : directories) all.push_back({called, true});
       break;
     case Dir::instances:
-      for (std::string& name : names()) all.push_back({std::move(name), true});
-      break;
-    case Dir::per_cpu:
-      for (u32 n = 0; n < of.on->cpus(); ++n) all.push_back({"cpu" + std::to_string(n), true});
-      break;
-    case Dir::events: {
-      std::set<std::string> systems{"ftrace"};
-      for (const EventName& e : event_names(*of.on)) systems.insert(e.system);
-      for (const std::string& name : systems) all.push_back({name, true});
-      break;
-    }
-    case Dir::system:
-      for (const EventName& e : event_names(*of.on))
-        if (e.system == of.system) all.push_back({e.name, true});
+      for (std::string& name : this->names()) all.push_back({std::move(name), true});
       break;
     case Dir::remotes:
       for (std::string& name : remotes_->names()) all.push_back({std::move(name), true});
       break;
-    case Dir::remote:
-      for (const char* name : {"per_cpu", "options", "events"}) all.push_back({name, true});
+    case Dir::per_cpu:
+      for (u32 n = 0; n < of.rings()->cpus(); ++n) all.push_back({"cpu" + std::to_string(n), true});
       break;
-    case Dir::remote_per_cpu:
-      for (u32 n = 0; n < of.remote->cpus(); ++n) all.push_back({"cpu" + std::to_string(n), true});
+    case Dir::events:
+      if (of.on) names.insert("ftrace");
+      for (const EventName& e : of.rings()->events()) names.insert(e.system);
       break;
-    case Dir::remote_events:
-    case Dir::remote_system: {
-      std::set<std::string> names;
-      for (const EventInfo& e : of.remote->events()) {
-        if (of.dir == Dir::remote_events) names.insert(e.system);
-        if (of.dir == Dir::remote_system && e.system == of.system) names.insert(e.name);
-      }
-      for (const std::string& name : names) all.push_back({name, true});
+    case Dir::system:
+      for (const EventName& e : of.rings()->events())
+        if (e.system == of.system) names.insert(e.name);
       break;
-    }
     default:
       break;
   }
+  for (const std::string& name : names) all.push_back({name, true});
   return all;
 }
 

@@ -5,7 +5,7 @@
 //   instances/             all instances but the top one; mkdir and rmdir make and remove them
 //   events/SYSTEM/EVENT/   registered events; events/ftrace/: print and raw_data, what markers are
 //   per_cpu/cpuN/          ring N
-//   remotes/NAME/          an external writer's; its files are in remote_files.cpp
+//   remotes/NAME/          an external writer's rings: the same directories; its files are in remote_files.cpp
 #pragma once
 #include <functional>
 #include <map>
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "mount/mounted.hpp"
 #include "mount/open_file.hpp"
 #include "mount/remote.hpp"
 
@@ -30,12 +31,6 @@ enum class Dir : u32 {
   event = 256,
   remotes = 512,
   remote = 1024,
-  remote_per_cpu = 2048,
-  remote_cpu = 4096,
-  remote_options = 8192,
-  remote_events = 16384,
-  remote_system = 32768,
-  remote_event = 65536,
 };
 
 struct FileType;
@@ -46,18 +41,19 @@ struct Place {
   std::string system{}, event{};
   const FileType* file = nullptr;            // null: the directory itself
   std::shared_ptr<Remote> remote = nullptr;  // below remotes/NAME
-  std::shared_ptr<Owner> owner() const { return remote != nullptr ? std::shared_ptr<Owner>(remote) : on; }
+  std::shared_ptr<RingSet> rings() const { return remote != nullptr ? std::shared_ptr<RingSet>(remote) : on; }
+  Only only() const { return dir == Dir::cpu ? Only(ring) : std::nullopt; }
 };
 
 struct FileType {
   u32 in;  // bits of Dir
   const char* name;
   u32 mode;
-  // What a text file says, and what a write to it does; null: refused with EINVAL. `bytes`: how much of it was taken.
+  // The content of a text file, and the effect of a write to it; null: refused with EINVAL.
   result<std::string> (*read)(const Place& at);
-  result<size_t> (*write)(const Place& at, std::string_view bytes, const Client& client);
-  // Files that are more than a text. writing: opened for it; truncate: O_TRUNC.
-  result<std::unique_ptr<OpenFile>> (*open)(const Place& at, bool writing, bool truncate);
+  result<Written> (*write)(const Place& at, std::string_view bytes, const Client& client);
+  // Opens a file that is more than a text.
+  result<std::unique_ptr<OpenFile>> (*open)(const Place& at, const Opening& how);
   bool is_raw = false;  // trace_pipe_raw, snapshot_raw: never writable, and mapped
 };
 
@@ -85,7 +81,6 @@ class Tree {
   Tree() = default;
   std::vector<std::string> names() const;  // under instances/
   result<std::shared_ptr<Mounted>> mounted(const std::string& name);
-  result<Place> find_remote(const Place& in, const std::string& name);
   std::unique_ptr<Remotes> remotes_;
   std::shared_ptr<Mounted> top_;
   std::string own_;  // the path of the empty top level, ours to remove
@@ -96,6 +91,6 @@ class Tree {
 };
 
 // Opens what a file's row of the table says.
-result<std::unique_ptr<OpenFile>> open_file(const Place& at, bool writing, bool truncate);
+result<std::unique_ptr<OpenFile>> open_file(const Place& at, const Opening& how);
 
 }  // namespace ringside::mount
