@@ -4,7 +4,7 @@
 
 #include "cli/child.hpp"
 #include "cli/command.hpp"
-#include "mount/rights.hpp"
+#include "mount/fuse/rights.hpp"
 #include "sys/sys.hpp"
 
 int main(int argc, char** argv) {

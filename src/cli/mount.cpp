@@ -1,7 +1,7 @@
 // ringside mount: instances as the kernel's tracefs would show them, for the tools that know it.
 #include "cli/command.hpp"
 #include "watch/signals.hpp"
-#include "mount/session.hpp"
+#include "mount/fuse/session.hpp"
 
 namespace ringside::cli {
 namespace {

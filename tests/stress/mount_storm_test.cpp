@@ -27,7 +27,7 @@
 #include <thread>
 
 #include "instance/instance.hpp"
-#include "mount/session.hpp"
+#include "mount/fuse/session.hpp"
 #include "ring_memory.hpp"
 
 namespace ringside::test::mount_storm_test {

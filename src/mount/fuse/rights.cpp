@@ -1,4 +1,4 @@
-#include "mount/rights.hpp"
+#include "mount/fuse/rights.hpp"
 
 #include <linux/capability.h>
 #include <ringside/base/types.hpp>

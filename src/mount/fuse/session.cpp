@@ -1,5 +1,5 @@
 #define FUSE_USE_VERSION 314
-#include "mount/session.hpp"
+#include "mount/fuse/session.hpp"
 
 #include <fcntl.h>
 #include <fuse3/fuse_lowlevel.h>
@@ -20,7 +20,7 @@
 #include <sstream>
 
 #include "instance/instance.hpp"
-#include "mount/rights.hpp"
+#include "mount/fuse/rights.hpp"
 #include "sys/thread.hpp"
 #include "sys/try.hpp"
 
