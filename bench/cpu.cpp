@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "bench.hpp"
-#include "instance/cpu_rings.hpp"
+#include "writer/cpu_rings.hpp"
 #include "sys/sys.hpp"
 
 namespace bench {

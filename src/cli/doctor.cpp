@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "instance/cpu_rings.hpp"
+#include "writer/cpu_rings.hpp"
 #include "cli/preload.hpp"
 #include "cli/options.hpp"
 #include "export/units.hpp"
@@ -96,7 +96,7 @@ Finding files() {
 
 // The directory itself may not exist yet: its nearest parent is on the same file system.
 Finding memory() {
-  std::string root = Instance::root();
+  std::string root = instances_root();
   const std::string shown = root;
   struct statvfs fs {};
   while (statvfs(root.c_str(), &fs) != 0 && root.size() > 1) root = root.substr(0, std::max<size_t>(1, root.rfind('/')));

@@ -131,7 +131,7 @@ int list(const ListOptions& options) {
                    {"resident_bytes", total.resident_bytes}});
   }
   put(options.json ? dump(all) : table.render(colours()));
-  if (table.empty()) say("no instances under " + Instance::root());
+  if (table.empty()) say("no instances under " + instances_root());
   if (unknown) say("unknown: of some that wrote nobody can tell whether they live; if you know that they do not: ringside rm --force NAME");
   if (stale) say("stale: nobody writes any more; look with ringside crash NAME, take away with ringside rm NAME");
   return code;

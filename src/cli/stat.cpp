@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "instance/cpu_rings.hpp"
+#include "writer/cpu_rings.hpp"
 #include "cli/table.hpp"
 #include "cli/options.hpp"
 #include "kernel/clock_check.hpp"

@@ -12,33 +12,16 @@
 #include <string>
 #include <vector>
 
-#include "clock/clock.hpp"
-#include "instance/members.hpp"
 #include "instance/pid_map.hpp"
 #include "instance/ring_watch.hpp"
 #include "schema/event_pattern.hpp"
 #include "source/source.hpp"
 #include "sys/sys.hpp"
+#include "writer/maker.hpp"
 
 namespace ringside {
 
 class RingView;
-
-// Whose rings an instance has: those of the CPUs, which all its processes share, or one for each thread (a process that may scribble over
-// memory spoils its own only). automatic: of CPUs, where this machine can have them.
-enum class Rings { automatic, cpu, thread };
-
-struct InstanceOptions {
-  std::string name;             // 1 to 63 of letters, digits, '-', '_', '.', or a path
-  u64 buffer_size = 1 << 20;    // bytes of events that each ring holds
-  u32 subbuf_size = 16384;      // a power of two, 4 KiB to 256 KiB
-  u32 spares = 0;
-  bool overwrite = true;        // false: a full ring refuses new events
-  ClockKind clock = best_clock();
-  Rings rings = Rings::automatic;  // or as RINGSIDE_RINGS says: cpu, thread
-  u64 budget = 0;               // bytes that all rings may take; 0: a quarter of the machine's memory
-  std::vector<std::string> events{"*:*"};  // what is enabled: patterns (schema/event_pattern.hpp)
-};
 
 struct RingInfo {
   RingName name;
@@ -74,7 +57,6 @@ class Instance {
   static result<std::vector<std::string>> find(bool half_made);
   // Removes an instance. EBUSY while somebody writes to it or maps its rings, unless `force`; what was never finished by `force` alone.
   static result<void> remove(const std::string& name, bool force = false);
-  static std::string root();
 
   ~Instance();
   const std::string& name() const { return name_; }
@@ -166,24 +148,6 @@ class Instance {
   sys::Fd threads_;  // the file
   u64 pid_namespace_ = 0;  // here; 0: unknown, or of another kernel
   std::atomic<bool> fenced_{false};  // the last ask() was one that no writer misses
-};
-
-// Shared with registry.cpp.
-result<std::string> instance_path(const std::string& name_or_path);
-result<sys::Fd> open_instance_directory(const std::string& name_or_path);  // one that may be used (sys/beneath.hpp)
-result<sys::Region> map_instance(int dir, const std::string& path, bool writable);
-ClockInfo clock_of(const InstanceControl& control) noexcept;
-// The lines of set_event: which events are enabled.
-result<std::vector<std::string>> read_patterns(int dir);
-void apply_patterns(const std::vector<std::string>& patterns, const InstanceWords& words, unsigned char* gate);
-
-// One process at a time changes what an instance lists. Released by the kernel when its holder dies.
-class InstanceLock {
- public:
-  explicit InstanceLock(int dir) noexcept;
-
- private:
-  sys::Fd fd_;
 };
 
 }  // namespace ringside

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "instance/instance.hpp"
-#include "instance/ring_file.hpp"
+#include "writer/ring_file.hpp"
 #include "sys/beneath.hpp"
 
 namespace ringside {

@@ -6,7 +6,7 @@
 
 #include <functional>
 
-#include "instance/members.hpp"
+#include "writer/members.hpp"
 #include "source/source.hpp"
 #include "sys/sys.hpp"
 

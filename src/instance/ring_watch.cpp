@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "instance/ring_file.hpp"
+#include "writer/ring_file.hpp"
 #include "sys/beneath.hpp"
 
 namespace ringside {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "instance/layout.hpp"
+#include "writer/layout.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {

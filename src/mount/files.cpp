@@ -9,7 +9,7 @@
 #include <set>
 #include <sstream>
 
-#include "instance/ring_file.hpp"
+#include "writer/ring_file.hpp"
 #include "instance/ring_source.hpp"
 #include "schema/format_text.hpp"
 #include "sys/try.hpp"

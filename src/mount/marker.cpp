@@ -10,7 +10,7 @@
 #include <cstring>
 #include <map>
 
-#include "instance/process.hpp"
+#include "writer/process.hpp"
 
 namespace ringside::mount {
 namespace {

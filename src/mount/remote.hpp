@@ -126,7 +126,7 @@ class Remotes {
   };
   Remotes() = default;
   void run();
-  void scan();
+  bool scan();  // false: some have not answered yet
   void look_at(const std::string& name, const std::string& socket);
   bool shown(const Known& known) const;
 

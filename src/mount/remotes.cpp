@@ -35,9 +35,9 @@ result<std::unique_ptr<Remotes>> Remotes::create(const std::vector<std::string>&
   remotes->rings_ = rings;
   remotes->patience_ = patience;
   remotes->event_fd_ = event_fd;
-  remotes->dir_ = Instance::root() + "/.remotes";
-  (void)!mkdir(Instance::root().c_str(), 0700);
-  const auto root = sys::open_trusted(Instance::root(), sys::Role::root);
+  remotes->dir_ = instances_root() + "/.remotes";
+  (void)!mkdir(instances_root().c_str(), 0700);
+  const auto root = sys::open_trusted(instances_root(), sys::Role::root);
   if (!root && root.error().code == std::errc::permission_denied) return tl::unexpected<Error>(root.error());
   if (root && sys::make_owned_directory(root->get(), ".remotes")) remotes->open_ = sys::open_owned(root->get(), ".remotes", O_RDONLY | O_DIRECTORY);
   remotes->notices_ = sys::Fd(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
@@ -98,9 +98,10 @@ std::shared_ptr<Remote> Remotes::find(const std::string& name) const {
 
 void Remotes::run() {
   u64 last_notice_ns = sys::now_ns();
+  bool settled = false;
   for (;;) {
     // A socket is there before its writer listens: those that refuse are asked again for a while.
-    const bool again = sys::now_ns() - last_notice_ns < give_up_ns;
+    const bool again = !settled || sys::now_ns() - last_notice_ns < give_up_ns;
     pollfd on[2] = {{stop_.get(), POLLIN, 0}, {notices_.get(), POLLIN, 0}};
     if (poll(on, 2, again ? probe_again_ms : -1) < 0 && errno != EINTR) return;
     if (on[0].revents != 0) return;
@@ -110,12 +111,12 @@ void Remotes::run() {
       }
       last_notice_ns = sys::now_ns();
     }
-    scan();
+    settled = scan();
     if (poll(on, 1, 10) > 0) return;  // a busy directory is not looked at more often
   }
 }
 
-void Remotes::scan() {
+bool Remotes::scan() {
   std::vector<std::pair<std::string, std::string>> sockets;
   std::vector<std::pair<std::string, Known>> gone;  // ended without the mutex
   {
@@ -134,6 +135,9 @@ void Remotes::scan() {
     if (!known && good_name(name) && sockets.size() < most_remotes) sockets.emplace_back(name, dir_ + "/" + name);
   }
   for (const auto& [name, socket] : sockets) look_at(name, socket);
+  // The answers that are still to come make room.
+  const std::lock_guard lock(mutex_);
+  return std::all_of(known_.begin(), known_.end(), [](const auto& k) { return k.second.probe == nullptr || over(k.second.probe); });
 }
 
 void Remotes::look_at(const std::string& name, const std::string& socket) {

@@ -20,14 +20,14 @@ constexpr std::string_view own_prefix = ".mount-";
 
 void remove_left_behind() {
   std::vector<std::string> dead;
-  const auto root = sys::open_trusted(Instance::root(), sys::Role::root);
+  const auto root = sys::open_trusted(instances_root(), sys::Role::root);
   const auto names = root ? sys::names_in(root->get()) : result<std::vector<std::string>>();
   for (const std::string& name : names ? *names : std::vector<std::string>{}) {
     if (name.compare(0, own_prefix.size(), own_prefix) != 0 || name.find_first_not_of("0123456789", own_prefix.size()) != std::string::npos) continue;
     const int pid = std::atoi(name.c_str() + own_prefix.size());
     if (pid > 0 && (pid == getpid() || (kill(pid, 0) != 0 && errno == ESRCH))) dead.push_back(name);
   }
-  for (const std::string& name : dead) (void)Instance::remove(Instance::root() + "/" + name, true);
+  for (const std::string& name : dead) (void)Instance::remove(instances_root() + "/" + name, true);
 }
 
 InstanceOptions as_the_kernel_makes_them(const std::string& name) {
@@ -66,10 +66,10 @@ result<std::unique_ptr<Tree>> Tree::create(const std::vector<std::string>& insta
   remove_left_behind();
   std::string top;
   if (instances.empty()) {
-    top = Instance::root() + "/" + std::string(own_prefix) + std::to_string(getpid());
+    top = instances_root() + "/" + std::string(own_prefix) + std::to_string(getpid());
     // The root of all instances is made with the first one that has a name.
-    if (access(Instance::root().c_str(), F_OK) != 0 && mkdir(Instance::root().c_str(), 0700) != 0)
-      return fail(errno, "cannot make the directory " + Instance::root());
+    if (access(instances_root().c_str(), F_OK) != 0 && mkdir(instances_root().c_str(), 0700) != 0)
+      return fail(errno, "cannot make the directory " + instances_root());
     RS_TRY(Instance::create(as_the_kernel_makes_them(top)));
     tree->own_ = top;
   } else {
@@ -94,7 +94,7 @@ Tree::~Tree() {
 std::vector<std::string> Tree::names() const {
   std::vector<std::string> all = only_.empty() ? Instance::list() : only_;
   const std::string_view top = top_->path();
-  const std::string root = Instance::root() + "/";
+  const std::string root = instances_root() + "/";
   std::erase_if(all, [&](std::string_view n) { return n == top || (top.substr(0, root.size()) == root && n == top.substr(root.size())); });
   return all;
 }

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "instance/instance.hpp"
-#include "instance/layout.hpp"
+#include "writer/layout.hpp"
 #include "record/recording_run.hpp"
 
 namespace ringside {

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "instance/instance.hpp"
-#include "instance/ring_file.hpp"
+#include "writer/ring_file.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <ringside/abi/handout.hpp>
 
-#include "instance/layout.hpp"
+#include "writer/layout.hpp"
 #include "instance/ring_source.hpp"
 #include "sys/sys.hpp"
 

@@ -13,9 +13,12 @@ T value_of(result<T>&& r) {
 
 }  // namespace ringside
 
-#define RS_TRY(...)                                                                        \
-  __extension__({                                                                          \
-    auto rs_result = __VA_ARGS__;                                                          \
-    if (!rs_result) return tl::unexpected<::ringside::Error>(std::move(rs_result).error()); \
-    ::ringside::value_of(std::move(rs_result));                                            \
+#define RS_TRY(...) RS_TRY_AS(RS_TRY_NAME(__COUNTER__), __VA_ARGS__)
+#define RS_TRY_NAME(n) RS_TRY_NAME_(n)
+#define RS_TRY_NAME_(n) rs_result_##n  // a name of its own: what is tried may hold another RS_TRY
+#define RS_TRY_AS(name, ...)                                                      \
+  __extension__({                                                                 \
+    auto name = __VA_ARGS__;                                                      \
+    if (!name) return tl::unexpected<::ringside::Error>(std::move(name).error()); \
+    ::ringside::value_of(std::move(name));                                        \
   })

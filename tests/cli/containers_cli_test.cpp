@@ -16,8 +16,8 @@
 
 #include "binary.hpp"
 #include "clock/clock.hpp"
-#include "instance/cpu_rings.hpp"
-#include "instance/layout.hpp"
+#include "writer/cpu_rings.hpp"
+#include "writer/layout.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside::containers_cli_test {

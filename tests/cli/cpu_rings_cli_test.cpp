@@ -9,7 +9,7 @@
 
 #include "binary.hpp"
 #include "clock/clock.hpp"
-#include "instance/cpu_rings.hpp"
+#include "writer/cpu_rings.hpp"
 
 namespace ringside::cpu_rings_cli_test {
 namespace {

@@ -21,7 +21,7 @@
 #include <thread>
 
 #include "instance/instance.hpp"
-#include "instance/ring_file.hpp"
+#include "writer/ring_file.hpp"
 #include "kernel/kernel_source.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "ring_memory.hpp"

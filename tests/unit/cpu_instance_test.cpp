@@ -20,9 +20,9 @@
 #include <map>
 #include <thread>
 
-#include "instance/cpu_rings.hpp"
+#include "writer/cpu_rings.hpp"
 #include "instance/instance.hpp"
-#include "instance/ring_file.hpp"
+#include "writer/ring_file.hpp"
 #include "sanitized.hpp"
 
 RINGSIDE_EVENT(percpu, number, (u64, n));
@@ -473,7 +473,7 @@ TEST_F(CpuInstance, TheMakerChooses) {
   const auto refused = Instance::create(o);
   ASSERT_FALSE(refused.has_value());
   EXPECT_NE(refused.error().sentence.find("as its clock is not read by one instruction"), std::string::npos);
-  EXPECT_FALSE(std::filesystem::exists(Instance::root() + "/impossible"));
+  EXPECT_FALSE(std::filesystem::exists(instances_root() + "/impossible"));
 }
 
 TEST_F(CpuInstance, AnOlderLayoutIsRefusedWithASentence) {

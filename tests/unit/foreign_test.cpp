@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "clock/clock.hpp"
-#include "instance/cpu_rings.hpp"
+#include "writer/cpu_rings.hpp"
 #include "instance/instance.hpp"
 
 RINGSIDE_EVENT(foreign, number, (u64, n));

@@ -24,7 +24,7 @@
 #include <map>
 #include <thread>
 
-#include "instance/process.hpp"
+#include "writer/process.hpp"
 #include "instance/ring_source.hpp"
 #include "memory_cgroup.hpp"
 #include "sanitized.hpp"

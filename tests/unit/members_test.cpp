@@ -1,6 +1,6 @@
 // Who is there: the kernel answers, whatever PIDs, times and descriptors say. "Two containers share an instance and have the same PID", "a mere
 // stat retires live rings", "the reader lock is taken from a live reader".
-#include "instance/members.hpp"
+#include "writer/members.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

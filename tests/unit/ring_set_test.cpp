@@ -15,7 +15,7 @@
 #include <numeric>
 
 #include "cpu_rings.hpp"
-#include "instance/cpu_rings.hpp"
+#include "writer/cpu_rings.hpp"
 #include "mount/mounted.hpp"
 #include "mount/remote.hpp"
 

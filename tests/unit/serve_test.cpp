@@ -1,7 +1,7 @@
 // Served rings, whole path: another process, another user, the kernel's steps, exact accounts.
 #include <sched.h>
 
-#include "instance/cpu_rings.hpp"
+#include "writer/cpu_rings.hpp"
 #include "serve_world.hpp"
 
 namespace ringside::serve_test {

@@ -15,7 +15,7 @@
 #include <ringside/trace.hpp>
 
 #include "instance/instance.hpp"
-#include "instance/ring_file.hpp"
+#include "writer/ring_file.hpp"
 #include "serve/server.hpp"
 #include "source/get_reader_served.hpp"
 

@@ -375,7 +375,7 @@ result<void> make_way(const std::string& dir) {
     if (!unmount_lazily(dir)) return fail(errno, "cannot unmount " + dir + ", whose server is gone");
   }
   // A server that looks for instances where it is mounted itself waits for itself, and not even SIGKILL ends that.
-  const std::string root = absolute(Instance::root());
+  const std::string root = absolute(instances_root());
   if (dir == root || dir.rfind(root + "/", 0) == 0)
     return refuse(std::errc::invalid_argument, "cannot mount at " + dir + ": " + root + " is where instances live; choose a directory outside");
   struct stat st {};

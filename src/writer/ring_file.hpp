@@ -2,7 +2,7 @@
 #pragma once
 #include <ringside/ring/control.hpp>
 
-#include "instance/layout.hpp"
+#include "writer/layout.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {

@@ -14,8 +14,8 @@
 #include <new>
 #include <utility>
 
-#include "instance/process.hpp"
-#include "instance/members.hpp"
+#include "writer/process.hpp"
+#include "writer/members.hpp"
 #include "sys/beneath.hpp"
 
 namespace ringside {

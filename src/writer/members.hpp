@@ -8,7 +8,7 @@
 #pragma once
 #include <memory>
 
-#include "instance/layout.hpp"
+#include "writer/layout.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {

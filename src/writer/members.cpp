@@ -1,4 +1,4 @@
-#include "instance/members.hpp"
+#include "writer/members.hpp"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
 // posix_spawn's child runs nothing of ours; a raw clone that shares memory and thread area, and writes events, cannot be told and must not be.
 #include <errno.h>
 
-#include "instance/process.hpp"
+#include "writer/process.hpp"
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "instance/process.hpp"
+#include "writer/process.hpp"
 
 namespace ringside {
 namespace {

@@ -9,9 +9,9 @@
 #include <sys/types.h>
 
 #include "clock/clock.hpp"
-#include "instance/layout.hpp"
-#include "instance/members.hpp"
-#include "instance/ring_file.hpp"
+#include "writer/layout.hpp"
+#include "writer/members.hpp"
+#include "writer/ring_file.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {

@@ -1,4 +1,4 @@
-#include "instance/cpu_rings.hpp"
+#include "writer/cpu_rings.hpp"
 
 #include <errno.h>
 #include <linux/membarrier.h>
@@ -15,8 +15,8 @@
 #include <cstdlib>
 #include <new>
 
-#include "instance/process.hpp"
-#include "instance/ring_file.hpp"
+#include "writer/process.hpp"
+#include "writer/ring_file.hpp"
 #include "sys/sys.hpp"
 
 // Weak: only glibc since 2.35 registers each thread and says where.

@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstring>
 
-#include "instance/cpu_rings.hpp"
-#include "instance/process.hpp"
+#include "writer/cpu_rings.hpp"
+#include "writer/process.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {

@@ -14,9 +14,9 @@
 #include <cstring>
 #include <vector>
 
-#include "instance/cpu_rings.hpp"
-#include "instance/instance.hpp"
-#include "instance/process.hpp"
+#include "writer/cpu_rings.hpp"
+#include "writer/maker.hpp"
+#include "writer/process.hpp"
 #include "schema/format_text.hpp"
 #include "sys/beneath.hpp"
 
@@ -242,7 +242,7 @@ int open_locked(const char* name) {
     if (name == nullptr && wanted.find('/') != std::string::npos) return -ENOENT;
     InstanceOptions options;
     options.name = wanted;
-    if (auto made = Instance::create(options); !made && made.error().code != std::errc::file_exists)
+    if (auto made = make_instance(options); !made && made.error().code != std::errc::file_exists)
       return -made.error().code.value();
     dir = open_instance_directory(wanted);
     if (!dir) return -dir.error().code.value();

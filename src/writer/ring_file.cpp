@@ -1,4 +1,4 @@
-#include "instance/ring_file.hpp"
+#include "writer/ring_file.hpp"
 
 #include <errno.h>
 #include <fcntl.h>

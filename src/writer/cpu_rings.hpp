@@ -2,7 +2,7 @@
 #pragma once
 #include <ringside/thread.hpp>
 
-#include "instance/layout.hpp"
+#include "writer/layout.hpp"
 
 namespace ringside {
 

@@ -1,0 +1,205 @@
+#include "writer/maker.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "schema/event_pattern.hpp"
+#include "schema/format_text.hpp"
+#include "sys/beneath.hpp"
+#include "writer/cpu_rings.hpp"
+#include "writer/ring_file.hpp"
+
+namespace ringside {
+namespace {
+
+// Whose rings a new instance has. Refused: those of CPUs are asked for, and something speaks against them.
+result<RingsBecause> choose_rings(const InstanceOptions& o, const Geometry& geometry) {
+  Rings wanted = o.rings;
+  if (const char* say = std::getenv("RINGSIDE_RINGS"); say != nullptr && wanted == Rings::automatic) {
+    wanted = std::strcmp(say, "cpu") == 0 ? Rings::cpu : std::strcmp(say, "thread") == 0 ? Rings::thread : Rings::automatic;
+    if (wanted == Rings::automatic && *say != 0 && std::strcmp(say, "auto") != 0)
+      return refuse(std::errc::invalid_argument, std::string("RINGSIDE_RINGS is \"") + say + "\": use cpu, thread or auto");
+  }
+  if (wanted == Rings::thread) return RingsBecause::asked;
+  RingsBecause because = why_not_cpu_rings(o.clock);
+  if (because == RingsBecause::can && o.budget != 0 && geometry.data_size() * possible_cpus() > o.budget) because = RingsBecause::budget;
+  if (wanted == Rings::cpu && because != RingsBecause::can)
+    return refuse(std::errc::not_supported, std::string("rings of CPUs are not possible, ") + to_string(because) + "; use rings of threads");
+  return because;
+}
+
+// A quarter of RAM, and of the file system what leaves room for the words around the rings: a page that it cannot give is a
+// SIGBUS in the traced program.
+u64 default_budget(int dir) {
+  struct sysinfo info {};
+  sysinfo(&info);
+  const u64 memory = std::max<u64>(u64{info.totalram} * info.mem_unit / 4, u64{256} << 20);
+  struct statvfs room {};
+  return fstatvfs(dir, &room) == 0 ? std::min<u64>(memory, u64{room.f_bavail} * room.f_frsize / 4 * 3) : memory;
+}
+
+std::string folder_of(u32 ring) { return "per_cpu/cpu" + std::to_string(ring) + "/"; }
+
+result<void> make_cpu_rings(int dir, const std::string& path, const InstanceWords& words, const Geometry& geometry) {
+  const u32 nr = possible_cpus();
+  if (!sys::populate(&words.ring(0), nr * sizeof(RingEntry))) return fail(ENOSPC, "cannot make rings in " + path);
+  for (u32 cpu = 0; cpu < nr; ++cpu) {
+    if (!make_cpu_ring(dir, folder_of(cpu), *words.control, geometry)) return fail(errno, "cannot make the ring of CPU " + std::to_string(cpu) + " in " + path);
+    describe_cpu_ring(words.ring(cpu), cpu, 0, geometry);
+    introduce_cpu_ring(words.ring(cpu), RingState::live);
+  }
+  words.control->cpu_rings = nr;
+  words.control->nr_rings = nr;
+  return {};
+}
+
+// Into an empty directory. `path`: what it will be called. Answers the members, of whom this process is the maker.
+result<std::shared_ptr<Members>> fill_instance(int dir, const std::string& path, const InstanceOptions& o, RingsBecause because) {
+  for (const char* folder : {"per_cpu", "events"})
+    if (!sys::make_owned_directory(dir, folder)) return fail(errno, "cannot make " + path + "/" + folder);
+  std::string patterns;
+  auto parsed = EventPatterns::parse(o.events);
+  if (!parsed) return tl::unexpected(parsed.error());
+  for (const EventPattern& one : *parsed)
+    for (const std::string& line : one.in_full()) patterns += line + "\n";
+  for (auto& [file, text] : {std::pair<const char*, std::string>{"set_event", patterns},
+                             {"events/header_page", header_page_text(o.subbuf_size)},
+                             {"events/header_event", std::string(header_event_text())},
+                             {"gate", std::string(gate_bytes, '\0')}})
+    if (auto done = sys::write_owned(dir, file, text); !done) return tl::unexpected(done.error());
+  const std::string file = path + "/instance";
+  const sys::Fd fd = sys::open_owned(dir, "instance", O_RDWR | O_CREAT);
+  if (!fd) return fail(errno, "cannot make " + file);
+  if (ftruncate(fd.get(), static_cast<off_t>(instance_file_size)) != 0) return fail(errno, "cannot size " + file);
+  auto region = sys::Region::map(fd.get(), instance_file_size, true, file);
+  if (!region) return tl::unexpected(region.error());
+  if (!sys::populate(region->data(), sizeof(InstanceControl))) return fail(ENOSPC, "cannot make " + file);
+  auto& c = *reinterpret_cast<InstanceControl*>(region->data());
+  const ClockInfo clock = calibrate(o.clock);
+  c.version = instance_version;
+  c.header_bytes = sizeof c;
+  const u32 spares = o.spares + (because == RingsBecause::can ? 1 : 0);  // one for Reader::give_back
+  c.sizes = pack_sizes(must(geometry_for(o.buffer_size, o.subbuf_size, spares)));
+  c.spares = spares;
+  c.mode = o.overwrite ? 0 : 1;
+  c.clock_kind = static_cast<u32>(clock.kind);
+  c.clock_mult = clock.mult;
+  c.clock_shift = clock.shift;
+  c.clock_base_ticks = clock.base_ticks;
+  c.clock_base_ns = clock.base_ns;
+  c.budget = o.budget != 0 ? o.budget : default_budget(dir);
+  c.pid_namespace = sys::pid_namespace();
+  c.boot = sys::boot_hash();
+  c.created_ns = sys::now_ns();
+  c.rings_because = static_cast<u32>(because);
+  // Without it threads of CPUs' rings and of other PID namespaces have no names; beyond RLIMIT_FSIZE there can be none.
+  const sys::Fd threads = sys::open_owned(dir, "threads", O_RDWR | O_CREAT);
+  if (threads && sys::may_grow_to(threads_file_size)) (void)!ftruncate(threads.get(), static_cast<off_t>(threads_file_size));
+  if (because == RingsBecause::can)
+    if (auto made = make_cpu_rings(dir, path, {&c}, geometry_of(c)); !made) return tl::unexpected(made.error());
+  auto members = Members::open(dir);
+  if (!members) return members;
+  c.creator = (*members)->join(role::maker);
+  __atomic_store_n(&c.magic, instance_magic, __ATOMIC_RELEASE);
+  return members;
+}
+
+}  // namespace
+
+result<Geometry> geometry_for(u64 buffer_size, u32 subbuf_size, u32 spares) {
+  if (!is_power_of_two(subbuf_size) || subbuf_size < abi::smallest_subbuf || subbuf_size > abi::largest_subbuf)
+    return refuse(std::errc::invalid_argument, "a sub-buffer of " + std::to_string(subbuf_size) + " bytes is not possible: use a power of two from 4k to 256k");
+  if (buffer_size == 0 || buffer_size > (u64{64} << 30))
+    return refuse(std::errc::invalid_argument, "a ring of " + std::to_string(buffer_size) + " bytes is not possible: use 1 byte to 64G");
+  const Geometry geometry(subbuf_size, subbufs_for(buffer_size, subbuf_size) + spares, spares);
+  if (!geometry.valid())
+    return refuse(std::errc::invalid_argument, "a ring of " + std::to_string(buffer_size) + " bytes has more than " + std::to_string(most_subbufs) +
+                                                   " sub-buffers of " + std::to_string(subbuf_size) + ": use larger ones");
+  return geometry;
+}
+
+bool make_cpu_ring(int dir, const std::string& folder, const InstanceControl& c, const Geometry& geometry) {
+  MappedRing made = map_ring_in(dir, folder.c_str(), geometry, Files::ours);
+  if (!made) return false;
+  made.ring.kind = RingKind::cpu;
+  made.ring.control->mode = c.mode;
+  made.ring.control->gate = c.tracing_off != 0 ? gate_off : 0;
+  // Readers look at the first sub-buffer before anybody has written to it: where memory is short they find a page.
+  const bool backed = sys::populate(made.ring.subbuf(place_of(made.ring.control->commit).id), abi::header_size);
+  if (backed) label_ring(made.ring);
+  unmap_ring(made);
+  if (!backed) errno = ENOSPC;
+  return backed;
+}
+
+void describe_cpu_ring(RingEntry& entry, u32 cpu, u32 before, const Geometry& geometry) {
+  entry.pid = 0;
+  entry.tid = ~before;
+  entry.of = cpu;
+  entry.tid_start = 0;
+  std::memset(entry.task, 0, sizeof entry.task);
+  std::memset(entry.process, 0, sizeof entry.process);
+  const std::string name = "cpu" + std::to_string(cpu);
+  std::memcpy(entry.task, name.data(), std::min(name.size(), sizeof entry.task));
+  __atomic_store_n(&entry.sizes, short_sizes(geometry), __ATOMIC_RELAXED);
+}
+void introduce_cpu_ring(RingEntry& entry, RingState state) { __atomic_store_n(&entry.state, pack_state(state, entry.tid), __ATOMIC_SEQ_CST); }
+
+u32 claim_number(const InstanceWords& words, Member who) {
+  const u64 made = std::min<u64>(__atomic_load_n(&words.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
+  for (u32 n = 0; n < made; ++n) {
+    u64 state = __atomic_load_n(&words.ring(n).state, __ATOMIC_ACQUIRE);
+    if (state_of(state) == RingState::empty && __atomic_compare_exchange_n(&words.ring(n).state, &state, claim_of(who, false), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+      return n;
+  }
+  return claim_new_ring(words, who);
+}
+
+result<void> make_instance(const InstanceOptions& o, const WholeInstance& whole) {
+  auto path = instance_path(o.name);
+  if (!path) return tl::unexpected(path.error());
+  const auto sized = geometry_for(o.buffer_size, o.subbuf_size, o.spares);
+  if (!sized) return tl::unexpected(sized.error());
+  const Geometry geometry = *sized;
+  if (o.clock == ClockKind::tsc && !tsc_is_invariant())
+    return refuse(std::errc::not_supported, "the time stamp counter of this machine is not invariant: use the clock mono");
+  const auto because = choose_rings(o, geometry);
+  if (!because) return tl::unexpected(because.error());
+  auto where = place_of_instance(o.name, true);
+  if (!where) return tl::unexpected(where.error());
+  const int parent = where->parent.get();
+  sweep_unfinished(parent, where->in_root ? "" : where->name);
+  const auto exists = [&]() -> tl::unexpected<Error> {
+    const sys::Fd there = sys::open_beneath(parent, where->name.c_str(), O_PATH | O_DIRECTORY);
+    if (there && is_half_made(there.get())) return fail(EEXIST, "the instance " + o.name + never_finished + o.name + "` removes it");
+    return fail(EEXIST, "the instance " + o.name + " exists (`ringside rm " + o.name + "` removes it)");
+  };
+  struct stat st {};
+  if (fstatat(parent, where->name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0) return exists();
+  auto unfinished = begin_instance(*where);
+  if (!unfinished) return tl::unexpected(unfinished.error());
+  const auto fill = [&]() -> result<void> {
+    auto members = fill_instance(unfinished->dir.get(), where->path, o, *because);
+    if (!members) return tl::unexpected(members.error());
+    sys::Fd dir = sys::open_beneath(unfinished->dir.get(), ".", O_PATH | O_DIRECTORY);
+    if (!dir) return fail(errno, "cannot open " + *path);
+    if (whole)
+      if (auto done = whole(*path, std::move(dir), std::move(*members)); !done) return done;
+    if (renameat2(parent, unfinished->name.c_str(), parent, where->name.c_str(), RENAME_NOREPLACE) == 0) return {};
+    if (errno == EEXIST) return exists();
+    return fail(errno, "cannot make the instance " + *path);
+  };
+  auto made = fill();
+  if (made) return made;
+  (void)sys::remove_opened(parent, unfinished->name.c_str(), unfinished->dir.get());
+  return made;
+}
+
+}  // namespace ringside

@@ -1,0 +1,58 @@
+// Where instances live, and how their directories are opened: by the programs that write, and by those that make, read and remove them.
+// A directory that another user could have made or can write to is refused (sys/beneath.hpp).
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "clock/clock.hpp"
+#include "sys/sys.hpp"
+#include "writer/layout.hpp"
+
+namespace ringside {
+
+std::string instances_root();  // $RINGSIDE_ROOT, else $XDG_RUNTIME_DIR/ringside, else /dev/shm/ringside-UID
+result<std::string> instance_path(const std::string& name_or_path);
+result<sys::Fd> open_instance_directory(const std::string& name_or_path);
+result<sys::Region> map_instance(int dir, const std::string& path, bool writable);
+ClockInfo clock_of(const InstanceControl& control) noexcept;
+
+// The directory that an instance is in, or is to be in.
+struct InstancePlace {
+  sys::Fd parent;
+  std::string name, path;
+  bool in_root = false;
+};
+// make: makes the directory of all instances if it is missing.
+result<InstancePlace> place_of_instance(const std::string& name_or_path, bool make);
+
+// An instance is made under another name, locked by its maker, and gets its own when it is whole.
+struct Unfinished {
+  sys::Fd dir;  // the lock is held as long as this is open
+  std::string name;
+};
+result<Unfinished> begin_instance(const InstancePlace& place);
+// Removes what dead makers and removers left: their locks are free, and the names are still those that they gave. as: of this name only.
+// True: there was some.
+bool sweep_unfinished(int parent, const std::string& as);
+result<void> take_away(const InstancePlace& place, int dir);
+
+bool is_instance(int dir) noexcept;
+// Left by a maker that died, or ran out of space, before instances were made under another name; or by somebody who cut its file.
+bool is_half_made(int dir);
+extern const char* const never_finished;  // "... was never finished ... `ringside rm -f ": the name and ` follow
+
+// The lines of set_event: which events are enabled.
+result<std::vector<std::string>> read_patterns(int dir);
+void apply_patterns(const std::vector<std::string>& patterns, const InstanceWords& words, unsigned char* gate);
+
+// One process at a time changes what an instance lists. Released by the kernel when its holder dies.
+class InstanceLock {
+ public:
+  explicit InstanceLock(int dir) noexcept;
+
+ private:
+  sys::Fd fd_;
+};
+
+}  // namespace ringside
