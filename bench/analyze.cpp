@@ -13,7 +13,7 @@
 namespace bench {
 namespace {
 
-// `events` of 16 bytes in `sources` rings, a tick apart, in turns that `turn` makes: who writes next, and how many.
+// `events` of 16 bytes in `sources` rings, a tick apart, in turns that `turn` makes: the next writer, and its number of events.
 template <class Turn>
 std::vector<Pages> interleaved(u32 sources, u64 events, const Turn& turn) {
   std::vector<std::unique_ptr<LocalRing>> rings;
@@ -53,7 +53,7 @@ void merge_row() {
   constexpr u64 events = 1'000'000;
   std::mt19937 random(1);
   u32 next = 0;
-  // Threads take turns: runs of 1 to 63 events. Then one event each, round and round; then one of whomever chance picks.
+  // Threads take turns: runs of 1 to 63 events. Then one event each, in turn; then one event of a random thread.
   const auto runs = interleaved(sources, events, [&] { return std::pair(static_cast<u32>(random() % sources), u64{1 + random() % 63}); });
   const auto alternating = interleaved(sources, events, [&] { return std::pair(next++ % sources, u64{1}); });
   const auto chance = interleaved(sources, events, [&] { return std::pair(static_cast<u32>(random() % sources), u64{1}); });

@@ -1,4 +1,4 @@
-// The commands from outside, each against its rival in the same run: record beside cat, report beside trace-cmd. And typed reading.
+// The commands as processes, each against another tool in the same run: record beside cat, report beside trace-cmd. And typed reading.
 #include <fcntl.h>
 #include <sched.h>
 #include <ringside/abi/event_cursor.hpp>
@@ -75,7 +75,7 @@ struct Shares {
   double record = 0, cat = 0;
 };
 
-// CPU time of who records, in that of the load.
+// CPU time of the recorder, as a share of the load's.
 std::optional<Shares> one_storm(u64 calls, const std::string& dir, std::string& why) {
   Shares shares;
   const std::string out = dir + "/storm";

@@ -105,7 +105,7 @@ void time_part(const LocalRings& rings) {
   row("cpu.disabled_ns", ns[4], "ns", "the loop around it included");
 }
 
-// Events that so many threads write in a while, each on a CPU of its own.
+// The number of events that `threads` threads write in a fixed time, each on its own CPU.
 double together(const LocalRings& rings, int threads) {
   std::vector<std::thread> all;
   std::atomic<int> ready{0};

@@ -30,7 +30,7 @@ void live_rows() {
       } else if (last) {
         return;
       }
-      // Caught up: each look at the writer's own sub-buffer takes its cache lines away, so not at once again.
+      // Caught up. Each read of the writer's own sub-buffer takes its cache lines away, so wait before the next one.
       usleep(200);
     }
   });

@@ -1,4 +1,4 @@
-// The figures of the README: ratios against a floor or a rival in the same run.
+// The figures of docs/performance.md: ratios against a floor or another tool in the same run.
 //   ringside_bench OUTPUT.json [--quick] [time|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|command]...
 #include <sched.h>
 #include <stdarg.h>

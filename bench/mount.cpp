@@ -98,7 +98,7 @@ double consume(const std::string& cpu, Fill fill) {
   return seen < events ? 0 : rate;
 }
 
-// The median of what an event costs its writer, in ns, over batches in so many ms.
+// The median cost of an event for its writer, in ns, over the batches written in `ms` milliseconds.
 template <class Write>
 double write_ns(int ms, Write write) {
   constexpr u64 batch = 1000;

@@ -47,7 +47,7 @@ class PagesSource final : public Source {  // from the start; the pages must out
   ClockInfo clock_ = calibrate(best_clock());
 };
 
-// CPU time of this thread: what one core does in it, whoever else wants that core.
+// CPU time of this thread: what one core does in it, independent of other threads on that core.
 u64 cpu_ns();
 
 }  // namespace bench

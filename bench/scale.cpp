@@ -9,7 +9,7 @@
 namespace bench {
 namespace {
 
-// Events that so many threads write in a while, each on a processor of its own.
+// The number of events that `threads` threads write in a fixed time, each on its own processor.
 double run(int threads) {
   std::vector<std::thread> all;
   std::atomic<int> ready{0};

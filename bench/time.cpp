@@ -1,4 +1,4 @@
-// What an event costs its thread, in Google Benchmark's loops: floor, subjects and rival, repetitions at random order.
+// What an event costs its thread, in Google Benchmark's loops: floor, subjects and LTTng-UST, repetitions in random order.
 #include <benchmark/benchmark.h>
 #include <signal.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-// The rival's event: the payload of bench:pair.
+// LTTng-UST's event: the payload of bench:pair.
 #undef LTTNG_UST_TRACEPOINT_PROVIDER
 #define LTTNG_UST_TRACEPOINT_PROVIDER bench
 #undef LTTNG_UST_TRACEPOINT_INCLUDE

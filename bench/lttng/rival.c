@@ -1,4 +1,4 @@
-// LTTng-UST's side of writer.lttng_over_event: for each number read, writes so many events and answers with ns per event.
+// LTTng-UST's side of writer.lttng_over_event: for each number read, writes that number of events and answers with ns per event.
 // Answers "off" if no session has enabled the event.
 #define LTTNG_UST_TRACEPOINT_CREATE_PROBES
 #define LTTNG_UST_TRACEPOINT_DEFINE
