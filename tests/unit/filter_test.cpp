@@ -155,8 +155,8 @@ TEST_F(Filters, MistakesAreMarkedAndNearNamesNamed) {
       {"size && ptr", "expected a comparison"}, {"(size == 1", "this ( has no )"}, {"size == 1)", "there is no ("}, {"size == 1 ptr == 2", "expected && or ||"},
       {"size == 1 & 2", "expected && or ||"}, {"(size == 1 ptr == 2)", "expected ), && or ||"}, {"comm == \"make", "no end"}, {"size == ()", "expected a value"},
       {"== 1", "expected a field's name"}, {"1 == size", "expected a field's name"}, {"size ~ \"3*\"", "~ is for texts"}, {"path < \"a\"", "by ==, != and ~ only"},
-      {"size == many", "\"many\" is none of 64 bits"}, {"size == 08", "none of 64 bits"}, {"size == 18446744073709551616", "none of 64 bits"},
-      {"size == -9223372036854775809", "none of 64 bits"}, {"size == 1.5", "whole number"}, {"state == asleep", "nor one of its names: idle, busy"},
+      {"size == many", "\"many\" is no number of 64 bits"}, {"size == 08", "no number of 64 bits"}, {"size == 18446744073709551616", "no number of 64 bits"},
+      {"size == -9223372036854775809", "no number of 64 bits"}, {"size == 1.5", "whole number"}, {"state == asleep", "nor one of its names: idle, busy"},
       {"state < busy", "by == and != only"}, {"size == 5ms", "a time is for ts"}, {"load & 1", "floating"}, {"list == 1", "array of sched:wake"},
       {"size == 1 || || size == 2", "expected a field's name"}, {"event < 3", "by ==, != and ~ only"}, {"cpu ~ 1*", "~ is for texts"}};
   for (const auto& [text, why] : mistakes) EXPECT_NE(error(text).find(why), std::string::npos) << text << "\n" << error(text);
