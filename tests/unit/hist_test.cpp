@@ -1,4 +1,4 @@
-// What keys and values are, how buckets are called, what a full table gives up.
+// Keys and values, the names of buckets, the evictions of a full table.
 #include "analysis/hist.hpp"
 
 #include <gtest/gtest.h>
@@ -114,7 +114,7 @@ TEST_F(Hists, SumsAreExact) {
   EXPECT_EQ(hist.without(), 1u);
 }
 
-TEST_F(Hists, AFullTableKeepsTheHeavyAndSaysWhatItGaveUp) {
+TEST_F(Hists, AFullTableKeepsHeavyKeysAndCountsEvictedOnes) {
   for (const bool texts : {false, true}) {
     Hist hist = make(texts ? "name" : "size", {}, 100);
     for (u32 i = 0; i < 10'000; ++i) {
@@ -137,7 +137,7 @@ TEST_F(Hists, AFullTableKeepsTheHeavyAndSaysWhatItGaveUp) {
   }
 }
 
-TEST_F(Hists, ErrorsSayWhatThereIs) {
+TEST_F(Hists, ErrorsListTheAlternatives) {
   const auto error = [&](const std::string& key, std::vector<std::string> values = {}) {
     Hist::Options options;
     options.keys = split_columns(key);
