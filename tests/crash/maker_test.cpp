@@ -107,7 +107,7 @@ TEST_F(MakerTest, KilledAtEachSystemCall) {
   EXPECT_GT(half, 10);
 }
 
-TEST_F(MakerTest, NobodySweepsWhatIsBeingMade) {
+TEST_F(MakerTest, AnInstanceBeingMadeIsNotSwept) {
   int calls = 1;
   for (pid_t child; (child = maker_stopped_at(calls)) != 0; ++calls) {
     kill(child, SIGKILL);

@@ -104,7 +104,7 @@ struct Side {
   const std::string mine = "common_pid == " + std::to_string(sys::gettid()) + " && pid == " + std::to_string(getpid());
 };
 
-TEST(FilterKernel, LetsThroughWhatTheKernelLetsThrough) {
+TEST(FilterKernel, PassesTheSameEventsAsTheKernel) {
   if (auto events = kernel_events(); !events) GTEST_SKIP() << events.error().sentence;
   auto all = Side::make("ringside-filter-all-");
   if (!all) GTEST_SKIP() << all.error().sentence;

@@ -209,7 +209,7 @@ std::string written(const Tree& t, Random& random, int outer = 0) {
   return inner < outer || random() % 8 == 0 ? "(" + gap + out + gap + ")" : out;
 }
 
-RC_GTEST_PROP(FilterProperty, AnswersAsAWalkOverTheTreeDoes, (u64 seed)) {
+RC_GTEST_PROP(FilterProperty, AgreesWithAWalkOverTheTree, (u64 seed)) {
   static World world;
   Random random(seed);
   const Tree t = tree(random, static_cast<u32>(random() % 5));
@@ -230,7 +230,7 @@ RC_GTEST_PROP(FilterProperty, AnswersAsAWalkOverTheTreeDoes, (u64 seed)) {
   RC_CLASSIFY(met != 0 && met != 8, "tells events apart");
 }
 
-RC_GTEST_PROP(FilterProperty, GlobsMatchAsFnmatchDoes, (u64 seed)) {
+RC_GTEST_PROP(FilterProperty, GlobsAgreeWithFnmatch, (u64 seed)) {
   Random random(seed);
   constexpr std::string_view parts[] = {"a", "b", "-", "*", "?", "[ab]", "[!a]", "[a-c]", "[^b-]", "\\*", "\\a"};
   std::string pattern;

@@ -199,7 +199,7 @@ void check_quantiles(const Histogram& h, std::vector<u64> values) {
   }
 }
 
-RC_GTEST_PROP(PairsProperty, AsAWalkOverAListHasThem, ()) {
+RC_GTEST_PROP(PairsProperty, AgreeWithAWalkOverAList, ()) {
   Random random(*rc::gen::arbitrary<u64>());
   static const World world;
   const Plan plan = random_plan(random);
@@ -276,7 +276,7 @@ RC_GTEST_PROP(PairsProperty, AsAWalkOverAListHasThem, ()) {
   }
 }
 
-RC_GTEST_PROP(HeatMapProperty, ColumnsAreOfTheirTimesWhateverTheOrder, ()) {
+RC_GTEST_PROP(HeatMapProperty, ColumnsDoNotDependOnTheOrder, ()) {
   Random random(*rc::gen::arbitrary<u64>());
   HeatMap::Options options;
   options.most_columns = 2 + random() % 20;

@@ -25,7 +25,7 @@ u64 random_time(u64 base) {
   return base + low;
 }
 
-RC_GTEST_PROP(TimeGrid, IsTheNarrowestThatHoldsAll, ()) {
+RC_GTEST_PROP(TimeGrid, IsTheNarrowestThatHoldsAllTimes, ()) {
   const u32 most = *rc::gen::inRange(2u, 40u);
   const u64 base = *rc::gen::element(u64{0}, u64{1'000'000'000'000}, u64{1} << 63);
   const auto count = *rc::gen::inRange(1, 60);
@@ -178,7 +178,7 @@ void take_anything(const Formats& formats, u64 seed) {
   EXPECT_EQ(counted, events);
 }
 
-TEST(Plot, TakesAnything) {
+TEST(Plot, RandomRecordsGiveValidJson) {
   Formats formats;
   const std::string text = "\tfield:char name[8];\toffset:8;\tsize:8;\tsigned:0;\n",
                     number = "\tfield:s64 wait_ns;\toffset:8;\tsize:8;\tsigned:1;\n";

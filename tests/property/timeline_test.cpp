@@ -64,7 +64,7 @@ std::vector<Event> script(u64 start, const std::vector<u32>& random) {
   return all;
 }
 
-RC_GTEST_PROP(TimelineProperty, FollowsInOrderAndDelaysNobodyForLong, ()) {
+RC_GTEST_PROP(TimelineProperty, FollowsInOrderWithinTheBound, ()) {
   const auto numbers = rc::gen::resize(100, rc::gen::inRange<u32>(0, 1u << 20));
   const auto scripts = *rc::gen::resize(12, rc::gen::container<std::vector<std::vector<u32>>>(rc::gen::container<std::vector<u32>>(numbers)));
   const auto steps = *rc::gen::resize(12, rc::gen::container<std::vector<u32>>(numbers));
