@@ -1,4 +1,4 @@
-// Random filters on random events: what was compiled answers as a walk over the tree of the expression and the values does.
+// Random filters on random events: a compiled filter answers like a walk over the tree of the expression and the values.
 #include "analysis/filter.hpp"
 
 #include <fnmatch.h>
@@ -15,7 +15,7 @@
 namespace ringside::test::filter_test {
 namespace {
 
-// A value as a person would note it: a whole number of any size, a floating one or a text.
+// A plain value: a whole number of any size, a floating one or a text.
 using Plain = std::variant<__int128, double, std::string>;
 struct Event {
   std::vector<u8> payload;
@@ -23,10 +23,10 @@ struct Event {
   u64 time = 0;
   RingName ring;
   std::map<std::string, Plain> values;
-  std::map<std::string, int> width;  // bits of whole ones
+  std::map<std::string, int> width;  // bits of whole numbers
 };
 
-// `!`, a comparison, or a list of parts: all of the rules that there are.
+// `!`, a comparison, or a list of parts: the complete grammar.
 struct Tree {
   enum Kind { comparison, negation, conjunction, disjunction } kind = comparison;
   std::string field, compare, value_text;

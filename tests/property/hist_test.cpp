@@ -1,4 +1,4 @@
-// Random events under random keys: a histogram says what a map of texts, counted the obvious way, says.
+// Random events under random keys: a histogram agrees with a map of texts, counted the obvious way.
 #include "analysis/hist.hpp"
 
 #include <gtest/gtest.h>
