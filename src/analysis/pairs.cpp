@@ -86,7 +86,7 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
     auto start = RS_TRY(column_of(start_events_, key.start, formats, tasks));
     auto end = RS_TRY(column_of(end_events_, key.end, formats, tasks));
     if (start.kind() != end.kind())
-      return refuse(std::errc::invalid_argument, in_quotes(key.start) + " of the start and " + in_quotes(key.end) + " of the end differ in kind: a text, a floating number or a whole number");
+      return refuse(std::errc::invalid_argument, in_quotes(key.start) + " of the start and " + in_quotes(key.end) + " of the end are not both the same kind: text, floating number or whole number");
     start_keys_.push_back(std::move(start));
     end_keys_.push_back(std::move(end));
     const auto is = [&](std::initializer_list<std::string_view> names) {

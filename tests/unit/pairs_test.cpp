@@ -194,7 +194,7 @@ TEST_F(PairsOf, MistakesAreReported) {
   options.keys = {{"pidd", "next_pid"}};
   EXPECT_NE(error(options).find("did you mean pid"), std::string::npos) << error(options);
   options.keys = {{"comm", "next_pid"}};
-  EXPECT_NE(error(options).find("differ in kind"), std::string::npos) << error(options);
+  EXPECT_NE(error(options).find("not both the same"), std::string::npos) << error(options);
   options.keys = {{"pid", "next_pid"}};
   options.start = "sched:sched_waking if prio <";
   EXPECT_NE(error(options).find("prio <"), std::string::npos) << error(options);

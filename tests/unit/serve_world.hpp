@@ -147,7 +147,7 @@ struct World : testing::Test {
   }
 };
 
-// Becomes another user. False: we are not root.
+// Becomes another user. False: this process is not root.
 inline bool become_nobody() {
   if (geteuid() != 0) return false;
   if (setgid(nobody) != 0 || setuid(nobody) != 0) return false;
