@@ -203,10 +203,10 @@ class Pairs {
   std::optional<Column> by_;
   bool by_start_ = false;
   bool by_cpu_ = false, by_thread_ = false;  // the key has both events' CPU, both events' thread
-  u64 seed_ = 0;                             // of texts
+  u64 seed_ = 0;                             // for hashing texts
   IdTable<Role> roles_;
   AgedTable<Waiting> waiting_;
-  std::vector<std::string> by_texts_;        // of waiting starts, by place
+  std::vector<std::string> by_texts_;        // the waiting starts' texts, by place
   KeyTable<Group> groups_;
   Histogram all_{precision};
   std::vector<Slow> slowest_;                // a heap, the fastest on top

@@ -124,7 +124,7 @@ class Formats {
   std::unique_ptr<Symbols> symbols_ = std::make_unique<Symbols>();  // its address is in the handles
 };
 
-// The event's id (as it stands in the payload) and thread, from the common fields in front of it. Payloads too short yield 0.
+// The event's id (as in the payload) and thread, from the common fields in front of it. Payloads too short yield 0.
 struct Common {
   u16 id = 0;
   i32 tid = 0;  // valid if the event's type has_tid

@@ -44,7 +44,7 @@ class Vm {
 
   // Asks processor 1. Any thread may ask; the questions run one after the other.
   result<Answer> ask(Ask what, u32 ring, u64 argument);
-  // The same while processor 0 stands still.
+  // The same while processor 0 is stopped.
   result<Answer> ask_alone(Ask what, u32 ring, u64 argument);
   // How far the guest's time stamp counter is ahead of the host's, and the error of that; ticks.
   struct TscOffset {

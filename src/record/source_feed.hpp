@@ -12,7 +12,7 @@ class SourceFeed final : public Feed {
   struct Ring {
     std::unique_ptr<Source> source;
     RingName name;     // its name in the recording; a number that is taken there is replaced
-    u64 earlier = 0;   // its clock is so many ticks ahead of the recording's
+    u64 earlier = 0;   // ticks by which its clock is ahead of the recording's
   };
   explicit SourceFeed(std::vector<EventInfo> events, std::vector<RingName> threads = {}) : events_(std::move(events)), threads_(std::move(threads)) {}
   // To be called before the run gets this feed.

@@ -53,7 +53,7 @@ class RingReader {
           if (!geometry().holds(id))
             return refuse(std::errc::illegal_byte_sequence,
                           of_ring(buffer_.options_.who, ring_) + ": it names sub-buffer " + std::to_string(id) + " of " +
-                              std::to_string(geometry().nr_subbufs()) + " as the reader's; what was read before is good");
+                              std::to_string(geometry().nr_subbufs()) + " as the reader's; data read before is good");
           return turn_to(id);
         }
       }

@@ -77,7 +77,7 @@ struct Process::Wire {
       // It did not answer in time before: wait only a little longer, in case it goes on now.
       auto got = receive(a, std::min<i64>(ns, 10'000'000));
       if (!got) return tl::unexpected<Error>(got.error());
-      if (*got && !settle(a)) return over(EPROTO, "it answers what it was not asked");
+      if (*got && !settle(a)) return over(EPROTO, "its answer matches no request");
       if (!*got) return silent(what, ring);
     }
     if (what == Ask::swap) {
@@ -96,7 +96,7 @@ struct Process::Wire {
     }
     if (a.head.ask == Ask::attach && a.head.sequence == 0 && a.head.error == EBUSY)
       return over(EBUSY, "another reader is attached to it");
-    if (a.head.sequence != q.sequence || a.head.ask != what) return over(EPROTO, "it answers what it was not asked");
+    if (a.head.sequence != q.sequence || a.head.ask != what) return over(EPROTO, "its answer matches no request");
     return refused(a);
   }
 
@@ -108,7 +108,7 @@ struct Process::Wire {
 
   tl::unexpected<Error> silent(Ask what, u32 ring) {
     const std::string of = what >= Ask::swap ? ", ring " + std::to_string(ring) : "";
-    return refuse(std::errc::timed_out, who + of + ": it does not answer (stopped, or busy elsewhere?); what was read is good, and it may go on");
+    return refuse(std::errc::timed_out, who + of + ": it does not answer (stopped, or busy elsewhere?); data read before is good, and it may go on");
   }
   result<void> refused(const EventAnswer& a) {
     if (a.head.error == 0) return {};

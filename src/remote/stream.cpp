@@ -19,7 +19,7 @@ bool FrameReader::next(Frame& frame, bool last) {
     if (h.sync != frame_sync || h.bytes > most_frame_bytes || h.header_check != crc32(here, sizeof h - sizeof h.header_check)) continue;
     if (bytes_.size() - at_ - sizeof h < h.bytes) {
       if (!last) return false;
-      continue;  // cut, but whole frames may stand in the bytes that look like its payload
+      continue;  // cut, but the bytes that look like its payload may contain whole frames
     }
     if (h.payload_check != crc32(here + sizeof h, h.bytes)) continue;
     at_ += sizeof h + h.bytes;

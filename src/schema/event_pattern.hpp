@@ -22,7 +22,7 @@ class EventPattern {
   bool chooses_among(std::string_view system) const { return matches(system, "") || (!is_word_ && matches_system(system)); }
   bool all() const { return system_ == "*" && name_ == "*"; }  // events that are not known yet, too
   const std::string& text() const { return text_; }
-  // The same as SYSTEM:EVENT, two of them for a WORD: what an instance's set_event holds.
+  // The same as SYSTEM:EVENT, two of them for a WORD: the content of an instance's set_event.
   std::vector<std::string> in_full() const;
 
  private:

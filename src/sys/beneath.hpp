@@ -4,7 +4,7 @@
 //
 //   where instances live    this user's
 //   an instance             this user's; root works on another user's, too, when it is named by its path
-//   what is in an instance  the same owner's as the instance
+//   a file in an instance   the instance's owner's
 //   all three               group and others may not write
 //
 // Directories above are not checked (/dev/shm is everybody's): a user who can rename there can replace the directory, but the

@@ -64,7 +64,7 @@ u32 rounding(u32 size) {
   return event - abi::payload_offset(event) - common_size - size;
 }
 
-// Walks what has been added to a sub-buffer since the last look.
+// Walks the events added to a sub-buffer since the last look.
 struct Walked {
   u64 stamp = 0, time = 0;
   u32 end = 0;
@@ -532,7 +532,7 @@ class Lockstep {
     flagged += abi::commit_missed(reinterpret_cast<const abi::SubBufferHeader*>(own.data())->commit);
     same_counters(kernel_, ours_, true);
   }
-  // The same calls over again find everything.
+  // Repeats the same calls until everything is found.
   void drain() {
     for (abi::MetaPage before{}; std::memcmp(&before, &kernel_.meta(), sizeof before) != 0; get_reader()) before = kernel_.meta();
   }

@@ -176,7 +176,7 @@ TEST_F(MountServer, LimitsArePerUser) {
   EXPECT_EQ(server->count_directory(me).error().code.value(), EMFILE);
   for (u32 uid = 70000; opened < 19; ++uid, ++opened) EXPECT_TRUE(server->open(file, O_RDONLY, {uid, 1}));
   EXPECT_EQ(server->open(file, O_RDONLY, {80000, 1}).error().code.value(), ENFILE);
-  server.reset();  // answers who waits
+  server.reset();  // answers the waiters
 }
 
 TEST_F(MountServer, SenselessRequestsAreRefused) {

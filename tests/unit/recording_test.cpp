@@ -198,7 +198,7 @@ TEST_F(Recording, ACutFileIsReadAsFarAsItGoes) {
   EXPECT_EQ(cut(3), "100");
 }
 
-// The recorder is killed here: meta.json is what it was before, with the sizes of the first ring.
+// The recorder is killed here: meta.json is unchanged, with the sizes of the first ring.
 TEST_F(Recording, ARingOfOtherSizesIsListedBeforeItsFirstEvent) {
   auto w = writer();
   ASSERT_TRUE(w.add_ring({3, 10, 12, "task", "process"}, 4096));

@@ -470,7 +470,7 @@ TEST(RemoteDescriptor, EachWrongWordIsFound) {
   }
 }
 
-// The region may stand anywhere in the writer's memory, and the sub-buffers may have holes between them.
+// The region may lie anywhere in the writer's memory, and the sub-buffers may have holes between them.
 TEST(RemoteDescriptor, SubBuffersMayBeScattered) {
   const Plan plan{Layout::meta_page, 2, 4096, 1, 4};
   std::vector<u64> blob(plan.descriptor_bytes() / 8);
