@@ -9,8 +9,8 @@
 // shorter than 2^shift ns and end in the same 2^shift ns become one, with their number and their summed time, without text. A
 // slice that is alone there stays unchanged. If 2^20 ns are not enough, slices merge regardless of `what`. The level is the
 // lowest at which at most `most` slices remain (or one for each lane), so the result does not depend on the order of adding.
-// Memory:
-// 2 * most slices and their texts. Cost: amortised O(log) for each, O(1) for slices that come in order of their ends and merge.
+// Memory: 2 * most slices and their texts. Cost: amortised O(log) for each, O(1) for slices that come in order of their ends
+// and merge.
 #pragma once
 #include <ringside/base/types.hpp>
 #include <string>
