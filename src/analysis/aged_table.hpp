@@ -1,14 +1,15 @@
-// Values by key, at most so many: when it is full, the oldest goes. For what waits for something that may never come.
+// A bounded table by key: when it is full, it evicts the oldest entry. For entries that wait for something that may never come.
 //
 //   AgedTable<Start> table(100'000);
 //   const u32 hash = table.hash(key);
 //   u32 at = table.find(key, hash);                       // AgedTable::none: not there
-//   if (at == table.none) at = table.insert(key, hash);   // the youngest now; may have thrown out the oldest: evicted()
+//   if (at == table.none) at = table.insert(key, hash);   // the youngest now; may have evicted the oldest: evicted()
 //   use(table[at]);
 //   table.erase(at);
 //
-// A place (`at`) is its key's until that is erased or evicted. Chained hashing over one pool of entries, linked by age; the hash is
-// seeded, so that nobody can choose keys that collide. Memory: what the most at one time needed, a few dozen bytes each.
+// A place (`at`) belongs to its key until the key is erased or evicted. Chained hashing over one pool of entries, linked by
+// age; the hash is seeded, so that nobody can choose keys that collide. Memory: a few dozen bytes for each entry, at their
+// largest number.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -29,7 +30,7 @@ class AgedTable {
     for (u64& seed : seeds_) seed = (u64{random()} << 32 | random()) | 1;
   }
 
-  // Multiplied into twice the width and folded (wyhash's mixing step).
+  // Folds both halves of a product of twice the width (wyhash's mixing step).
   u32 hash(const Key& key) const {
     const u64 rest = key[1] + key[2] * seeds_[1];
     const auto mixed = static_cast<unsigned __int128>(key[0] ^ seeds_[0]) * (rest * 0x9E3779B97F4A7C15 + seeds_[2]);
@@ -40,7 +41,7 @@ class AgedTable {
     while (at != none && !same(entries_[at].key, key)) at = entries_[at].next;
     return at;
   }
-  // Of a key that is not there.
+  // The key must not be there yet.
   u32 insert(const Key& key, u32 hash) {
     if (size_ == most_) {
       ++evicted_;
@@ -73,7 +74,7 @@ class AgedTable {
     free_ = at;
     --size_;
   }
-  // It is the youngest from now on.
+  // Makes it the youngest.
   void renew(u32 at) {
     detach(at);
     append(at);
@@ -93,13 +94,13 @@ class AgedTable {
  private:
   struct Entry {
     Key key{};
-    u32 next = none;  // in its bucket, or of the free ones
+    u32 next = none;  // in its bucket, or in the list of free entries
     u32 older = none, younger = none;
     u32 hash = 0;
     Value value{};
   };
 
-  // As array's == would, which calls memcmp.
+  // Like array's ==, without its call of memcmp.
   static bool same(const Key& a, const Key& b) { return ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2])) == 0; }
   u32& bucket(const Entry& entry) { return buckets_[entry.hash & (buckets_.size() - 1)]; }
   void append(u32 at) {

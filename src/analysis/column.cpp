@@ -18,7 +18,7 @@ Column::Unit unit_of(std::string_view name) {
 
 }  // namespace
 
-// What a column is in one type of event; with no type: as it is for most.
+// How to read the column in one type of event; without a type: in most of them.
 Column::Access Column::lower(const EventType* type, Kind& kind) const {
   Access access;
   access.type = type;
@@ -107,7 +107,7 @@ result<Column> Column::compile(std::string_view text, const Formats& formats, co
     }
   }
   if (!any_event) return wrong("no event here matches " + in_quotes(c.event_) + "; there are " + event_list(formats));
-  if (!found && array) return wrong(in_quotes(c.name_) + " is an array, and those have no one value");
+  if (!found && array) return wrong(in_quotes(c.name_) + " is an array, and an array has no single value");
   if (!found && !builtin) return wrong("no event here has a field " + in_quotes(c.name_) + near_names(c.name_, formats) + fields);
   if (!found) {
     Kind kind = Kind::whole;
@@ -130,7 +130,7 @@ result<Column> Column::compile(std::string_view text, const Formats& formats, co
     c.show_ = Show::plain;
     if (!number.empty()) {
       const auto [end, code] = std::from_chars(number.data(), number.data() + number.size(), c.step_);
-      if (code != std::errc() || end != number.data() + number.size() || c.step_ < 1) return wrong("buckets= needs a whole number from 1 on");
+      if (code != std::errc() || end != number.data() + number.size() || c.step_ < 1) return wrong("buckets= needs a whole number, 1 or more");
       c.modifier_ = Modifier::linear;
     } else if (modifier == "log2") {
       c.modifier_ = Modifier::log2;

@@ -1,5 +1,5 @@
-// A named value of records: what keys group by, what is added up, what pairs start with end. Compiled once; a look at it is a
-// load at a known offset.
+// A named value of records: tables group by it, sums add it up, pairs match a start with an end by it. Compiled once; reading
+// it is a load at a known offset.
 //
 //   auto size = Column::compile("libc:malloc/size.log2", formats, tasks);
 //   i64 value;
@@ -10,15 +10,15 @@
 // EVENT is a glob over SYSTEM:EVENT or the event's name: records of other events have no such value. NAME is a field of the event,
 // else one of
 //   ts · cpu, CPU, ring · event, system · source · task, comm, COMM · thread, tid, pid, common_pid · process · cgroup · common_type
-// tid and pid are the thread's number as the reader sees it, common_pid the recorded one: in other PID namespaces they differ.
-// (as in filters, and as in the kernel's histograms a field comes first; but "event" alone is always which event it is, though
-// sys_enter_epoll_ctl has a field of that name). MODIFIER:
+// tid and pid are the thread's number as the reader sees it, common_pid is the recorded one: in other PID namespaces they
+// differ. As in filters and in the kernel's histograms, a field comes first; but "event" alone always names the event, though
+// sys_enter_epoll_ctl has a field of that name. MODIFIER:
 //   log2         whole numbers by their power of two        buckets=N    by multiples of N
 //   hex          shown in hex                               sym          shown as the kernel's function at that address
 //   execname     the name of the thread with this number    usecs, msecs times, divided
 //
-// A column is of one kind: the kind of its field in the first event that has it. An event whose field of that name is of another
-// kind has no value. Thread-safety: none; a Column keeps what it found out about events.
+// A column has one kind: the kind of its field in the first event that has it. An event whose field of that name has another
+// kind has no value. Thread-safety: none; a Column caches how to read each event.
 #pragma once
 #include <cstring>
 #include <ringside/base/result.hpp>
@@ -41,8 +41,8 @@ class Column {
   enum class Kind : u8 { whole, real, text };
   enum class Unit : u8 { none, ns, bytes };
 
-  // Both must outlive it. They may grow meanwhile. Errors: no event has such a field (with the names that are near), an array,
-  // a modifier that is unknown or not for this kind.
+  // Both must outlive it. They may grow meanwhile. Errors: no event has such a field (the message suggests similar names), an
+  // array, a modifier that is unknown or not for this kind.
   static result<Column> compile(std::string_view text, const Formats& formats, const Tasks& tasks);
 
   const std::string& name() const { return text_; }
@@ -57,9 +57,9 @@ class Column {
     if (modifier_ != Modifier::none) [[unlikely]] out = modify(out);
     return true;
   }
-  bool real(const TraceRecord& record, const RingName& ring, double& out);           // of whole numbers, too
+  bool real(const TraceRecord& record, const RingName& ring, double& out);           // reads whole numbers, too
   bool text(const TraceRecord& record, const RingName& ring, std::string_view& out);  // valid as long as the record
-  // Any of them as 64 bits, equal if and only if the values are: numbers as they are, reals bit by bit, texts by number.
+  // Any value as 64 bits, equal if and only if the values are: numbers as they are, reals bit by bit, texts by number.
   bool key(const TraceRecord& record, const RingName& ring, Texts& texts, u64& out) {
     if (kind_ == Kind::whole) [[likely]] {
       i64 value = 0;
@@ -70,13 +70,13 @@ class Column {
     return other_key(record, ring, texts, out);
   }
 
-  // A key as people read it: enums by name, threads as NAME-TID, buckets as "[64, 128)".
+  // A key as text for people: enums by name, threads as NAME-TID, buckets as "[64, 128)".
   std::string show(u64 key, const Texts& texts) const;
   // As JSON: numbers and reals as numbers, everything with a name as a text.
   void append_json(u64 key, const Texts& texts, fmt::memory_buffer& out) const;
-  // Whether a key comes before another one: by number, by letters.
+  // Whether a key comes before another one: numbers by value, texts alphabetically.
   bool before(u64 a, u64 b, const Texts& texts) const;
-  // Of a bucket's key: where it begins.
+  // The value at which a bucket begins.
   i64 begin(i64 bucket) const;
 
  private:
@@ -122,7 +122,7 @@ class Column {
   const Formats* formats_ = nullptr;
   const Tasks* tasks_ = nullptr;
   std::string text_, event_, name_;  // as written; EVENT; NAME
-  EventPatterns events_;             // of EVENT
+  EventPatterns events_;             // parsed from EVENT
   Kind kind_ = Kind::whole;
   Unit unit_ = Unit::none;
   Modifier modifier_ = Modifier::none;

@@ -17,7 +17,7 @@ namespace {
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-// Text, and under it a mark. Of a long text the part around the mark.
+// The text with a mark under it; for a long text, the part around the mark.
 Error error_at(std::string_view text, size_t at, const std::string& why) {
   constexpr size_t around = 60;
   const size_t begin = at > around ? at - around : 0;
@@ -106,7 +106,7 @@ class FilterParser {
     Filter::Leaf leaf;
     skip();
     leaf.at = at_;
-    if (at_ == text_.size()) return fail("expected a field's name, and here the text ends");
+    if (at_ == text_.size()) return fail("expected a field's name, but the text ends here");
     if (!is_letter(text_[at_])) return fail("expected a field's name here");
     while (at_ < text_.size() && (is_letter(text_[at_]) || is_digit(text_[at_]))) leaf.field += text_[at_++];
     skip();
@@ -114,7 +114,7 @@ class FilterParser {
       return text_.substr(at_, c.first.size()) == c.first;
     });
     if (found == std::end(compares) || text_.substr(at_, 2) == "&&")
-      return fail("expected a comparison here (== != < <= > >= & ~): " + in_quotes(leaf.field) + " alone says nothing");
+      return fail("expected a comparison here (== != < <= > >= & ~): " + in_quotes(leaf.field) + " alone is not a comparison");
     at_ += found->first.size();
     leaf.compare = found->second;
     skip();
@@ -127,7 +127,7 @@ class FilterParser {
   }
 
   bool value(Filter::Value& value) {
-    if (at_ == text_.size()) return fail("expected a value, and here the text ends");
+    if (at_ == text_.size()) return fail("expected a value, but the text ends here");
     if (const char quote = text_[at_]; quote == '"' || quote == '\'') {
       const size_t end = text_.find(quote, at_ + 1);
       if (end == std::string_view::npos) return fail("this quote has no end");
@@ -144,7 +144,7 @@ class FilterParser {
     return true;
   }
 
-  // What is no number stays a text: whether that will do is the field's matter.
+  // A value that is no number stays a text; the field decides whether it accepts a text.
   static void number(Filter::Value& value) {
     using Number = Filter::Value::Number;
     std::string_view text = value.text;
@@ -224,7 +224,7 @@ Filter::Lowered Filter::lower_number(const Leaf& leaf, Step step, u32 bits, bool
         if (name != value.text) continue;
         if (leaf.compare != Compare::equal && leaf.compare != Compare::unequal)
           return refused("with a name " + leaf.field + " is compared by == and != only");
-        // A value has the width of its field, a name's value 64 bits.
+        // A value has the width of its field; a name's value has 64 bits.
         const __int128 n = is_signed ? static_cast<__int128>(named) : static_cast<__int128>(static_cast<u64>(named) & static_cast<u64>(max));
         range(n, n);
       }
@@ -244,7 +244,7 @@ Filter::Lowered Filter::lower_number(const Leaf& leaf, Step step, u32 bits, bool
       if (names != nullptr) {
         for (const auto& [named, name] : *names) known += (known.empty() ? ", nor one of its names: " : ", ") + name;
       }
-      return refused(leaf.field + " is a number; " + in_quotes(value.text) + " is none of 64 bits" + known);
+      return refused(leaf.field + " is a number; " + in_quotes(value.text) + " is no number of 64 bits" + known);
     }
   }
   if (value.number == Value::Number::real) return refused(leaf.field + " is a whole number; " + in_quotes(value.text) + " is not, or has over 64 bits");
@@ -301,7 +301,7 @@ bool Filter::text_matches(const Leaf& leaf, std::string_view text) {
   return leaf.compare == Compare::glob ? glob_matches(leaf.value.text, text) : leaf.value.text == text;
 }
 
-// What every event has. Without a type: as it would be for most.
+// The names that every event has. Without a type: as in most types.
 Filter::Lowered Filter::lower_builtin(const Leaf& leaf, const EventType* type) {
   const std::string& name = leaf.field;
   Step step;
@@ -376,7 +376,7 @@ Filter::Lowered Filter::lower(const Leaf& leaf, const EventType* type) {
     case FieldKind::loc_text:
       return lower_text(leaf, Op::text, field);
     default:
-      out.why = leaf.field + " is an array of " + type->full + ", and there is no comparison for those";
+      out.why = leaf.field + " is an array of " + type->full + ", and arrays cannot be compared";
       return out;
   }
 }
@@ -434,7 +434,7 @@ bool Filter::kernel_may(const EventType& type) const {
     }
     if (field->kind == FieldKind::text || field->kind == FieldKind::loc_text)
       return value.quote != 0 && (leaf.compare != Compare::glob || field->kind == FieldKind::loc_text);
-    // Numbers that the field can hold: others are cut to its width there.
+    // Only numbers that the field can hold: the kernel cuts others to its width.
     const u32 bits = 8 * field->size;
     if (field->kind != FieldKind::integer || value.number != Value::Number::whole || value.is_time || bits > 64) return false;
     const __int128 one = 1;
@@ -450,7 +450,7 @@ void Filter::build(u32 id, Program& program) {
   program.built = true;
 }
 
-// Back to front, so that what follows a step is known when it is made. Each comparison's steps appear once.
+// Back to front, so that a step's successors are known when it is made. Each comparison's steps appear once.
 i32 Filter::emit(const Node& node, const EventType* type, i32 yes, i32 no) {
   if (node.negated) std::swap(yes, no);
   if (node.kind != Node::Kind::leaf) {
@@ -475,12 +475,13 @@ i32 Filter::emit(const Node& node, const EventType* type, i32 yes, i32 no) {
   return next;
 }
 
-// What takes more than a look at a number of the payload. Whatever lies outside it reads as 0, or as an empty text: as it is printed.
+// The tests that need more than a number of the payload. A field outside the payload reads as 0 or as an empty text, as it is
+// printed.
 bool Filter::test(const Step& step, const TraceRecord& record, const RingName& ring, const EventType* type) const {
   const Leaf& leaf = leaves_[step.leaf];
   switch (step.op) {
     case Op::integer:
-      break;  // matches() has looked
+      break;  // matches() has tested it
     case Op::time:
       return step.meets(record.time);
     case Op::ring:

@@ -1,4 +1,4 @@
-// Which events are wanted, in the syntax of the kernel's event filters, compiled once into tests of bytes at known offsets.
+// A condition on events, in the syntax of the kernel's event filters, compiled once into tests of bytes at known offsets.
 //
 //   auto filter = Filter::compile("prev_prio < 100 && comm ~ \"cc1*\"", formats, tasks);
 //   if (filter->matches(record, ring)) ...
@@ -7,14 +7,16 @@
 //   comparison = NAME ( "==" | "!=" | "<" | "<=" | ">" | ">=" | "&" | "~" ) VALUE
 //
 // NAME is a field of the event, else one of: ts · cpu, CPU, ring · source (kernel, program, a buffer's name) · comm, COMM, task ·
-// pid, tid, common_pid · cgroup · event · system · common_type, common_flags, common_preempt_count. pid and tid are the thread's number as the
-// reader sees it, common_pid the recorded one: in other PID namespaces they differ. As in the kernel an event's own field comes first, so the pid of sched_wakeup is the woken one's, and COMM and common_pid are always those of the thread that ran.
-// VALUE is a number (10, -1, 0x1f, 017; 1.5 for floats; 5ms, 3us, 2s for ts and fields that end in _ns), a text ("...", '...' or
-// a bare word) or a character ('c', '\n'). Of an enum it may be the name that the print fmt gives. `&`: has one of these bits.
+// pid, tid, common_pid · cgroup · event · system · common_type, common_flags, common_preempt_count. pid and tid are the
+// thread's number as the reader sees it, common_pid is the recorded one: in other PID namespaces they differ. As in the kernel,
+// an event's own field comes first, so pid in sched_wakeup is the woken thread's; COMM and common_pid always belong to the
+// thread that ran. VALUE is a number (10, -1, 0x1f, 017; 1.5 for floats; 5ms, 3us, 2s for ts and fields that end in _ns), a
+// text ("...", '...' or a bare word) or a character ('c', '\n'). For an enum it may be a name from the print fmt. `&`: has one
+// of these bits.
 //
-// Unlike the kernel's: numbers compare as numbers (300 equals no byte, -1 no unsigned field; there they are cut to the field's
-// width), and "*1" finds the end of a text in a fixed array (there, the end of the array). An event that has no such field, or one of another type,
-// does not meet the comparison, whatever it says; `!` in front of it turns that around.
+// Differences from the kernel's filters: numbers compare as numbers (300 equals no byte, -1 no unsigned field; the kernel cuts
+// them to the field's width), and "*1" finds the end of a text in a fixed array (in the kernel, the end of the array). An event
+// that has no such field, or one of another type, never meets the comparison; `!` in front of it turns that around.
 #pragma once
 #include <ringside/base/result.hpp>
 #include <string>
@@ -40,7 +42,7 @@ class Filter {
 
   // False: no event of this type meets it, whatever its fields say.
   bool may_match(u32 id);
-  // Could an event of this type meet it: an error if a comparison names no field of it, or one that cannot be compared so.
+  // An error if a comparison names a field that this type lacks, or one that cannot be compared so.
   result<void> fits(const EventType& type) const;
 
   bool matches(const TraceRecord& record, const RingName& ring) {
@@ -55,8 +57,9 @@ class Filter {
     return at == accept;
   }
 
-  // Whether the kernel's filter of the same text lets through all that this one does, for a type of its events: then it may filter, too,
-  // and what nobody wants never gets into the ring. No where the two differ (see above), and where the event lacks a field.
+  // Whether the kernel's filter of the same text passes every event of this type that this filter passes: then the kernel may
+  // filter, too, and unwanted events never get into the ring. False where the two differ (see above), and where the event lacks
+  // a field.
   bool kernel_may(const EventType& type) const;
   const std::string& text() const { return text_; }
 
@@ -84,7 +87,7 @@ class Filter {
     std::vector<Node> children;
   };
   enum class Op : u8 { integer, time, ring, tid, floating, text, task, cgroup, source };
-  // Numbers: low <= (value & mask) <= low + span, counted around zero.
+  // Numbers: low <= (value & mask) <= low + span, modulo 2^64.
   struct Step {
     Op op = Op::integer;
     i32 yes = 0, no = 0;
@@ -94,7 +97,7 @@ class Filter {
     const Field* field = nullptr;
     bool meets(u64 value) const { return (value & mask) - low <= span; }
   };
-  // What a comparison is for one type of event: nothing there, not comparable so, always so, or one of these tests.
+  // A comparison for one type of event: no such field, not comparable so, constant, or any of these tests.
   struct Lowered {
     enum class Kind : u8 { absent, refused, constant, steps } kind = Kind::absent;
     bool value = false;
@@ -115,7 +118,7 @@ class Filter {
   static Lowered lower_text(const Leaf& leaf, Op op, const Field* field);
   static Lowered lower_builtin(const Leaf& leaf, const EventType* type);
   static bool text_matches(const Leaf& leaf, std::string_view text);
-  // Programs are made for this: formats may come, and threads whose numbers are not the reader's.
+  // The state that programs are built for: new formats change it, and threads whose numbers are not the reader's.
   u64 version() const { return formats_->version() << 1 | static_cast<u64>(tasks_->any_elsewhere()); }
   const Program& program_of(u32 id) {
     Program& program = programs_.at(id, version());
@@ -131,7 +134,7 @@ class Filter {
   const Tasks* tasks_ = nullptr;
   Node root_;
   std::vector<Leaf> leaves_;
-  std::vector<Step> steps_;  // of all programs
+  std::vector<Step> steps_;  // the steps of all programs
   u64 built_for_ = 0;        // the version() that they are for
   IdTable<Program> programs_;
 };

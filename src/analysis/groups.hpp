@@ -1,9 +1,9 @@
-// Records by one column or two, each group with a cell of its own: what tables are made of.
+// Groups records by one column or two; each group has a cell of its own. Tables are made of groups.
 //
 //   auto groups = Groups<Cell>::make({"task", "event"}, 10000, formats, tasks);
-//   if (Cell* cell = groups->at(record, ring)) ++cell->count;     // null: the record has not all of the columns
+//   if (Cell* cell = groups->at(record, ring)) ++cell->count;     // null: the record lacks a column
 //
-// Memory is bounded as KeyTable's, texts of keys included.
+// Memory is bounded like KeyTable's, texts of keys included.
 #pragma once
 #include <ringside/base/result.hpp>
 #include <string>
@@ -17,7 +17,7 @@
 
 namespace ringside {
 
-// "EVENT/A,B" as columns: EVENT/A and EVENT/B. A comma within [] or {} does not part them.
+// "EVENT/A,B" as columns: EVENT/A and EVENT/B. A comma within [] or {} does not separate them.
 std::vector<std::string> split_columns(std::string_view text);
 
 template <class Cell>
@@ -53,11 +53,11 @@ class Groups {
 
   const std::vector<Column>& columns() const { return columns_; }
   size_t size() const { return table_.size(); }
-  u64 without() const { return without_; }  // records that had not all of the columns
+  u64 without() const { return without_; }  // records that lacked a column
   const auto& evicted() const { return table_.evicted(); }
 
   std::string show(const KeyWords& key, size_t column) const { return columns_[column].show(key[column], texts_); }
-  // "task":"cc1","event":"libc:malloc", and a comma behind.
+  // "task":"cc1","event":"libc:malloc", with a comma at the end.
   void append_json(const KeyWords& key, fmt::memory_buffer& out) const {
     for (size_t i = 0; i < columns_.size(); ++i) {
       append_json_text(columns_[i].name(), out);
@@ -75,7 +75,7 @@ class Groups {
 
  private:
   explicit Groups(size_t most) : table_(most) {}
-  // Keys were given up: their texts go, too.
+  // Drops the texts of evicted keys.
   void forget_texts() {
     forgotten_ = table_.evicted().keys;
     Texts kept;

@@ -17,7 +17,7 @@ void HeatMap::halve() {
   ++shift_;
 }
 
-// The column of a time that has none.
+// Makes a column for a time that has none.
 u64 HeatMap::make_room(u64 time_ns) {
   if (columns_.empty()) first_ = time_ns >> shift_;
   for (;;) {

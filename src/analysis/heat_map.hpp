@@ -1,12 +1,12 @@
-// How many values fell where, over time and size: a column for each stretch of time, in it a row for each bucket of sizes
-// (LogBuckets). The number of columns is bounded: when the time no longer fits, they merge two by two and become twice as wide.
+// Counts of values over time and size: a column for each stretch of time, with a row for each bucket of sizes (LogBuckets).
+// The number of columns is bounded: when the time no longer fits, they merge two by two and become twice as wide.
 //
 //   HeatMap heat;
 //   heat.add(record.time, latency_ns);
 //   for (size_t c = 0; c < heat.columns(); ++c) use(heat.begin_ns(c), heat.count(c, row));
 //
-// Columns are as wide as a power of two of nanoseconds and begin at multiples of it: what is in one does not depend on the order
-// in which the values came, early and late ones alike. Memory: most_columns times 8 bytes for each row up to the largest value seen.
+// A column is a power of two of nanoseconds wide and begins at a multiple of that: its content does not depend on the order in
+// which early and late values came. Memory: most_columns times 8 bytes for each row up to the largest value seen.
 // Thread-safety: none.
 #pragma once
 #include <ringside/base/types.hpp>
@@ -37,18 +37,18 @@ class HeatMap {
     rows[row] += times;
     count_ += times;
   }
-  // The columns of both, as if all had been added here. Of the same precision.
+  // Adds the other's values, as if all had been added here. Both must have the same precision.
   void merge(const HeatMap& other);
-  // Merges columns until there are so many at most: for a picture that is narrower. 1 at least.
+  // Merges columns until at most most_columns are left (1 at least): for a narrower picture.
   void narrow(size_t most_columns);
 
   u64 count() const { return count_; }
   size_t columns() const { return columns_.size(); }
   u64 column_ns() const { return u64{1} << shift_; }
   u64 begin_ns(size_t column) const { return (first_ + column) << shift_; }
-  u32 rows() const;  // one more than the last that is not empty; 0: all are
+  u32 rows() const;  // one more than the last row that is not empty; 0: all are empty
   u64 count(size_t column, u32 row) const { return row < columns_[column].size() ? columns_[column][row] : 0; }
-  u64 low(u32 row) const { return buckets_.low(row); }    // both ends are in it
+  u64 low(u32 row) const { return buckets_.low(row); }    // both ends belong to it
   u64 high(u32 row) const { return buckets_.high(row); }
 
  private:
@@ -58,7 +58,7 @@ class HeatMap {
   size_t most_;
   LogBuckets buckets_;
   u32 shift_;
-  u64 first_ = 0;  // the first column is that of times from first_ << shift_ on
+  u64 first_ = 0;  // the first column begins at first_ << shift_
   std::vector<std::vector<u64>> columns_;
   u64 count_ = 0;
 };

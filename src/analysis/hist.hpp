@@ -1,11 +1,11 @@
-// Counts by key, and what values add up to: the kernel's histogram triggers, over any source.
+// Counts and sums of values by key: the kernel's histogram triggers, over any source.
 //
 //   auto hist = Hist::make({{"sched:sched_switch/prev_comm", "prev_state"}, {"size"}}, formats, tasks);
 //   while (timeline.next(record)) hist->add(record, ring);
 //   for (const Hist::Row& row : hist->rows({})) use(hist->show(row, 0), row.count, row.values[0].sum());
 //
 // A record counts if it has all of the keys and all of the values; the others are counted in without(). Memory: at most
-// Options::most_keys keys; what was given up for others is counted in evicted() (KeyTable), and nothing else is inexact.
+// Options::most_keys keys; evicted ones are counted in evicted() (KeyTable), and nothing else is inexact.
 #pragma once
 #include <memory>
 #include <ringside/base/result.hpp>
@@ -23,7 +23,7 @@ class Hist {
     std::vector<std::string> keys;    // 1 or 2 columns
     std::vector<std::string> values;  // whole numbers or reals, which are rounded
     size_t most_keys = 100'000;
-    u32 precision = 5;  // of the values' quantiles: right within 2^-(precision + 1)
+    u32 precision = 5;  // the values' quantiles are right within 2^-(precision + 1)
   };
   struct Row {
     KeyWords key{};
@@ -39,7 +39,7 @@ class Hist {
 
   static result<Hist> make(const Options& options, const Formats& formats, const Tasks& tasks);
 
-  // False: the record has not all of them.
+  // False: the record lacks a key or a value.
   bool add(const TraceRecord& record, const RingName& ring) {
     if (!values_.empty()) return add_values(record, ring);
     Cell* cell = groups_.at(record, ring);

@@ -1,8 +1,8 @@
-// What was found out about each event id, for as long as the formats stay the same (Formats::version). A cache: a copy begins anew.
+// A cache by event id, valid as long as the formats stay the same (Formats::version). A copy begins empty.
 //
 //   Access& access = table.at(id, formats.version());   // all zeros: nothing is known yet
 //
-// Ids are far apart and few of them occur: the zeros are pages that nobody touches.
+// Ids are far apart and few of them occur: most of the zeros are pages that are never touched.
 #pragma once
 #include <sys/mman.h>
 
@@ -37,7 +37,7 @@ class IdTable {
   static constexpr u32 step = 1u << 17;  // a source's ids
   [[gnu::noinline]] void renew(u32 id, u64 version) {
     const u32 size = std::max(size_, (id / step + 1) * step);
-    // Not calloc: what it has been given back before it fills with zeros by hand, each time.
+    // Not calloc: it clears reused memory by hand, each time.
     void* const zeros = mmap(nullptr, size * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (zeros == MAP_FAILED) throw std::bad_alloc();
     release();

@@ -1,8 +1,8 @@
 // A whole number at a known place of payloads, whatever its width and sign: one load of the eight bytes that hold it, two shifts,
-// and no branch that depends on what it is.
+// and no branch on its width or sign.
 //
 //   const IntegerAt prio(field->offset, field->size, field->is_signed);
-//   i64 value = prio(record.payload);     // what lies outside the payload reads as 0
+//   i64 value = prio(record.payload);     // a number outside the payload reads as 0
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -38,7 +38,7 @@ class IntegerAt {
     return extend(word);
   }
 
-  u64 at_ = ~u64{0} >> 1;  // of the eight bytes: they end with it, or stand in front
+  u64 at_ = ~u64{0} >> 1;  // offset of the eight bytes: they end with the number, or are the first
   u8 up_ = 0, down_ = 0;
   u64 sign_ = 0;
 };

@@ -1,11 +1,11 @@
-// Cells by key, at most so many: what every table of an analysis is kept in.
+// A bounded table of cells by key. Every table of an analysis is one.
 //
-//   KeyTable<Cell> table(10000);          // Cell: default-constructible, movable, with `u64 count`, 0 while nobody has used it
+//   KeyTable<Cell> table(10000);          // Cell: default-constructible, movable, with `u64 count`, 0 while unused
 //   Cell& cell = table.at({tid, prio});   // made if it is new; valid until the next at()
-//   ++cell.count;                         // at once: this is what makes it stay
+//   ++cell.count;                         // at once: a cell that counts 0 does not stay
 //
-// A full table makes room by giving up the half of its cells that counts least, and says what it gave up: a key that comes back
-// begins anew. So memory is bounded, a heavy key survives, and what is shown is exact as long as evicted().keys is 0.
+// A full table evicts the half of its cells that counts least, and counts the evicted keys: a key that comes back begins anew.
+// So memory is bounded, a heavy key survives, and the table is exact as long as evicted().keys is 0.
 // Open addressing with linear probing; the hash is seeded, so that nobody can choose keys that collide.
 #pragma once
 #include <algorithm>
@@ -41,7 +41,7 @@ class KeyTable {
   explicit KeyTable(size_t most) : most_(std::max<size_t>(most, 2)), slots_(64) { reseed(); }
 
   Cell& at(const KeyWords& key) {
-    if (same_key(slots_[last_].key, key) && slots_[last_].cell.count != 0) return slots_[last_].cell;  // as often in a row
+    if (same_key(slots_[last_].key, key) && slots_[last_].cell.count != 0) return slots_[last_].cell;  // the same key often comes several times in a row
     size_t i = place(key);
     if (slots_[i].cell.count == 0) [[unlikely]] {
       if (used_ == most_) {
@@ -87,7 +87,7 @@ class KeyTable {
   const Evicted& evicted() const { return evicted_; }
 
  private:
-  // As far as the multiplication goes, both halves of it folded (wyhash's mixing step).
+  // Folds both halves of a product of twice the width (wyhash's mixing step).
   size_t place(const KeyWords& key) const {
     const auto mixed = static_cast<unsigned __int128>(key[0] ^ seed_) * (key[1] * 0x9E3779B97F4A7C15 + 0xA0761D6478BD642F);
     size_t i = (static_cast<u64>(mixed) ^ static_cast<u64>(mixed >> 64)) & (slots_.size() - 1);
@@ -115,7 +115,7 @@ class KeyTable {
     std::nth_element(counts.begin(), middle, counts.end());
     const u64 limit = *middle;
     size_t to_go = (counts.size() + 1) / 2;
-    for (const bool equal : {false, true}) {  // of those that count as much as the middle one, as many as make the half
+    for (const bool equal : {false, true}) {  // cells that count as much as the middle one go until the half is complete
       for (Slot& slot : slots_) {
         if (slot.cell.count == 0 || to_go == 0 || (equal ? slot.cell.count != limit : slot.cell.count >= limit)) continue;
         --to_go;
@@ -128,7 +128,7 @@ class KeyTable {
     rebuild(slots_.size());
   }
 
-  size_t most_, used_ = 0, last_ = 0;  // last_: the slot that was asked for last
+  size_t most_, used_ = 0, last_ = 0;  // last_: the slot of the last at()
   std::vector<Slot> slots_;
   u64 seed_ = 0;
   Evicted evicted_;

@@ -9,7 +9,7 @@ namespace {
 constexpr std::string_view builtins[] = {"ts",  "cpu", "CPU",        "ring",  "source", "comm",        "COMM",         "task",
                                          "pid", "tid", "common_pid", "cgroup", "event", "system", "common_type", "common_flags", "common_preempt_count"};
 
-// How many letters to change, add or leave out.
+// The number of letters to change, add or remove.
 size_t distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j < row.size(); ++j) row[j] = j;

@@ -1,4 +1,4 @@
-// What every record has besides the fields of its event, and what somebody may have meant who mistyped a name.
+// The names that every record has besides the fields of its event, and suggestions for mistyped names.
 #pragma once
 #include <string>
 #include <string_view>
@@ -20,7 +20,7 @@ std::string in_quotes(std::string_view text);
 // "sched:sched_switch, irq:irq_handler_entry, ...": the first twenty; "none".
 std::string event_list(const Formats& formats);
 
-// A pattern's text as somebody gave it, where nothing else tells that it is none: that matches nothing.
+// Parses a pattern where an error cannot be reported: an invalid text matches nothing.
 EventPatterns patterns_or_none(std::string_view text);
 inline bool matches(const EventPatterns& patterns, const EventType& type) { return patterns.matches(type.system, type.name); }
 

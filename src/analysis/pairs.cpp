@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t longest_copy = 4096;
 
-// Eight bytes at a time, each time multiplied into twice the width and folded (wyhash's mixing step).
+// Eight bytes at a time, each by wyhash's mixing step.
 u64 hash_text(std::string_view text, u64 seed) {
   u64 hash = seed ^ text.size();
   for (size_t at = 0; at < text.size(); at += 8) {
@@ -39,7 +39,7 @@ bool any_matches(const Formats& formats, const EventPatterns& events) {
   return std::any_of(formats.all().begin(), formats.all().end(), [&](const auto& type) { return matches(events, *type); });
 }
 
-// A column of these events, unless it says itself of which.
+// A column of these events, unless the text names its own event.
 result<Column> column_of(const std::string& events, const std::string& text, const Formats& formats, const Tasks& tasks) {
   return Column::compile(text.find('/') == std::string::npos ? events + "/" + text : text, formats, tasks);
 }
@@ -86,7 +86,7 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
     auto start = RS_TRY(column_of(start_events_, key.start, formats, tasks));
     auto end = RS_TRY(column_of(end_events_, key.end, formats, tasks));
     if (start.kind() != end.kind())
-      return refuse(std::errc::invalid_argument, in_quotes(key.start) + " of the start and " + in_quotes(key.end) + " of the end are a text, a floating or a whole number, and not both the same");
+      return refuse(std::errc::invalid_argument, in_quotes(key.start) + " of the start and " + in_quotes(key.end) + " of the end are not both the same kind: text, floating number or whole number");
     start_keys_.push_back(std::move(start));
     end_keys_.push_back(std::move(end));
     const auto is = [&](std::initializer_list<std::string_view> names) {

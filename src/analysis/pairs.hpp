@@ -1,4 +1,4 @@
-// Latencies: the time from a start to the end that belongs to it, by what they have in common.
+// Latencies: the time from a start to the end that belongs to it, matched by keys that they have in common.
 //
 //   auto pairs = Pairs::make({.start = "sched:sched_waking", .end = "sched:sched_switch", .keys = {{"pid", "next_pid"}}}, formats, tasks);
 //   while (timeline.next(record)) {
@@ -6,29 +6,29 @@
 //   }
 //   pairs->all().quantile(.99)
 //
-// Start and end are EVENTS [ " if " CONDITION ]: globs over SYSTEM:EVENT with commas between them, and a condition as filters have
-// it. Keys are columns, up to three; with none the thread that ran (common_pid) is what both must have in common. An event may be
-// both: then it ends one pair and starts the next (START = END measures periods).
+// Start and end are EVENTS [ " if " CONDITION ]: globs over SYSTEM:EVENT with commas between them, and a condition in the
+// syntax of filters. Keys are columns, up to three; the default is the thread that ran (common_pid). An event may be both: then
+// it ends one pair and starts the next (START = END measures periods).
 //
-// An end takes the start with its key away; what it finds is the newest start, as in the kernel's histogram triggers, where a
-// variable is set again by every start and read once (onmatch): an earlier one that nothing ended is counted as repeated.
+// An end takes away the newest start with its key, as in the kernel's histogram triggers, where every start sets a variable
+// again and onmatch reads it once: an earlier start that nothing ended is counted as repeated.
 // Options::first turns that around: the first start counts, and those that follow before the end are repeated ones.
-// Every number adds up, at any time:
+// The numbers add up at any time:
 //
 //   starts = pairs + repeated + evicted + negative + waiting          ends = pairs + negative + unmatched
 //
-// Negative: the end is the older one of the two (a late event, or clocks that disagree); both are gone then, and measure nothing.
-// Evicted: at most most_waiting starts wait, then the oldest gives way.
+// Negative: the end is older than the start (a late event, or clocks that disagree); both are dropped, and measure nothing.
+// Evicted: at most most_waiting starts wait; one more evicts the oldest.
 //
-// Losses: what was lost may have been the end that belongs to a start, and then the next end of that key gets a start that was not
-// its own. So a pair between whose events a ring lost some is doubtful: it may be true (a long wait more likely than a short one,
-// so leaving them all out would hide just the latencies that are looked for) or a mistake. They are counted, and marked among
-// the slowest; Options::sure leaves them out of all(), groups() and slowest(). Only losses of the pair's own ring matter where
-// the key ties both events to it: the CPU, or the thread in a ring that only that thread writes. A loss counts at the place where
-// its ring goes on.
+// Losses: a lost event may have been the end that belongs to a start, and then the next end of that key gets a start that is
+// not its own. So a pair is doubtful if a ring lost events between its start and its end: it may be true or a mistake. A long
+// wait is more likely doubtful than a short one, so leaving them all out would hide just the latencies that are looked for.
+// Doubtful pairs are counted, and marked among the slowest; Options::sure leaves them out of all(), groups() and slowest().
+// Only losses of the pair's own ring matter where the key ties both events to it: the CPU, or the thread in a ring that only
+// that thread writes. A loss counts at the place where its ring goes on.
 //
-// Memory: most_waiting starts, most_groups histograms (what is given up for others is counted, KeyTable), `slowest` pairs with
-// `context` records each, and as many for each ring. Texts in keys count by a seeded hash of 64 bits. Thread-safety: none.
+// Memory: most_waiting starts, most_groups histograms (evicted ones are counted, KeyTable), `slowest` pairs with `context`
+// records each, and as many for each ring. Texts in keys are compared by a seeded hash of 64 bits. Thread-safety: none.
 #pragma once
 #include <optional>
 #include <ringside/base/result.hpp>
@@ -47,7 +47,7 @@ namespace ringside {
 class Pairs {
  public:
   static constexpr size_t most_keys = 3;
-  static constexpr u32 precision = 6;  // of the histograms: quantiles are right within 0.8 %
+  static constexpr u32 precision = 6;  // the histograms' quantiles are right within 0.8 %
 
   struct Key {
     std::string start, end;  // columns
@@ -55,7 +55,7 @@ class Pairs {
   struct Options {
     std::string start{}, end{};
     std::vector<Key> keys{};
-    std::string by{};  // a column; "start/..." and "end/..." say whose. Else the end's field, the start's, what every record has, of the end
+    std::string by{};  // a column; "start/..." or "end/..." names its side. Else the end's field, the start's, the end's built-in name
     size_t most_waiting = 100'000, most_groups = 10'000;
     u32 slowest = 10;   // pairs kept
     u32 context = 0;    // records kept with each of them: the last of its ring before the end
@@ -64,7 +64,7 @@ class Pairs {
 
   struct Counts {
     u64 starts = 0, ends = 0;  // with a key
-    u64 pairs = 0;             // doubtful ones among them, left out or not
+    u64 pairs = 0;             // including doubtful ones, left out or not
     u64 doubtful = 0, repeated = 0, evicted = 0, negative = 0, unmatched = 0, waiting = 0;
     u64 without_key = 0;       // starts and ends that have none
     u64 losses = 0, lost = 0;  // places, events
@@ -73,9 +73,9 @@ class Pairs {
   struct Group {
     u64 count = 0;
     Histogram times{precision};
-    std::string name;  // of texts
+    std::string name;  // if it is a text
   };
-  // A record that stays. Of a start there are only the common fields.
+  // A copy of a record. A start's copy has only the common fields.
   struct Copy {
     u64 time = 0;
     u64 lost = 0;
@@ -95,12 +95,12 @@ class Pairs {
     u64 latency = 0;
     bool doubtful = false;
     std::string key;    // "next_pid=4711 ..."
-    std::string group;  // its line of the groups
+    std::string group;  // its group's text
     Copy start, end;
     std::vector<Copy> context{};  // the oldest first
   };
 
-  // Both must outlive it. Errors: no such event, condition or column; a key that is a text here and a number there.
+  // Both must outlive it. Errors: no such event, condition or column; a key whose columns differ in kind.
   static result<Pairs> make(const Options& options, const Formats& formats, const Tasks& tasks);
 
   // Every record of the trace in its order, losses included. True: it ended a pair that counts; see latency().
@@ -117,7 +117,7 @@ class Pairs {
     if (options_.context != 0) remember(record);
     return found;
   }
-  // A record that is for the context only.
+  // A record for the context only.
   void remember(const TraceRecord& record);
 
   u64 latency() const { return latency_; }  // ns, of the last pair
@@ -152,7 +152,7 @@ class Pairs {
     u64 common = 0;  // the first eight bytes of the payload
     u64 by = 0;
     u32 source = 0, ids = 0;
-    u32 losses = 0, ring_losses = 0;  // how many there had been
+    u32 losses = 0, ring_losses = 0;  // the numbers of losses when it came
     bool has_by = false;
   };
   struct Ring {
@@ -202,11 +202,11 @@ class Pairs {
   std::vector<Column> start_keys_, end_keys_;
   std::optional<Column> by_;
   bool by_start_ = false;
-  bool by_cpu_ = false, by_thread_ = false;  // the key has the CPU, the thread of both
-  u64 seed_ = 0;                             // of texts
+  bool by_cpu_ = false, by_thread_ = false;  // the key has both events' CPU, both events' thread
+  u64 seed_ = 0;                             // for hashing texts
   IdTable<Role> roles_;
   AgedTable<Waiting> waiting_;
-  std::vector<std::string> by_texts_;        // of waiting starts, by place
+  std::vector<std::string> by_texts_;        // the waiting starts' texts, by place
   KeyTable<Group> groups_;
   Histogram all_{precision};
   std::vector<Slow> slowest_;                // a heap, the fastest on top

@@ -1,4 +1,4 @@
-// Texts by number: what makes a text a key as cheap as an integer.
+// Texts by number: with its number a text is as cheap a key as an integer.
 #pragma once
 #include <deque>
 #include <ringside/base/types.hpp>
@@ -22,7 +22,7 @@ class Texts {
   size_t size() const { return texts_.size(); }
 
  private:
-  std::deque<std::string> texts_;  // where they are they stay
+  std::deque<std::string> texts_;  // a deque: their addresses are stable
   std::unordered_map<std::string_view, u32> numbers_;
 };
 

@@ -111,7 +111,7 @@ ClockInfo refined(const ClockInfo& clock, u64& error_ns) noexcept {
   const Pair now = sample();
   const u64 said = clock.to_ns(now.ticks);
   error_ns = said > now.ns ? said - now.ns : now.ns - said;
-  // Of a second or less the old rate is as good; an error of more than a thousandth is not the rate's.
+  // Within two seconds of the base the old rate is as good; an error of more than a thousandth is not the rate's.
   if (now.ns - clock.base_ns < 2'000'000'000 || error_ns > (now.ns - clock.base_ns) / 1000) return clock;
   ClockInfo better = line(clock.base_ticks, clock.base_ns, static_cast<double>(now.ns - clock.base_ns) / static_cast<double>(now.ticks - clock.base_ticks));
   better.kind = ClockKind::tsc;

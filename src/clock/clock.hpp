@@ -1,5 +1,5 @@
 // The clocks of an instance. tsc: raw ticks, where the processor's counter is invariant and all processors agree; mono:
-// CLOCK_MONOTONIC in ns; counter: one more for each reading of a ring, for tests.
+// CLOCK_MONOTONIC in ns; counter: each reading of a ring adds one, for tests.
 #pragma once
 #include <ringside/base/result.hpp>
 #include <ringside/thread.hpp>
@@ -24,11 +24,11 @@ result<ClockKind> clock_from(const std::string& name);       // these, and tsc
 ClockKind best_clock() noexcept;                             // tsc where it is invariant, else mono
 bool tsc_is_invariant() noexcept;                            // constant rate, runs in idle states, is the kernel's clock source
 ClockInfo calibrate(ClockKind kind) noexcept;                // tsc: takes 20 ms; the error is below 20 ppm
-// The same clock with its rate measured anew, between its base and this moment: the older it is, the better. error_ns: how far it was
-// off, now.
+// The same clock with its rate measured anew, between its base and this moment: the older the base, the better. error_ns: the
+// old rate's error at this moment.
 ClockInfo refined(const ClockInfo& clock, u64& error_ns) noexcept;
-// ns = from_ns + (ticks - from) * rate, a rate near 1: for a clock that counts ns, but not CLOCK_MONOTONIC's.
+// ns = from_ns + (ticks - from) * rate, a rate near 1: for a clock that counts ns other than CLOCK_MONOTONIC's.
 ClockInfo line(u64 from, u64 from_ns, double rate) noexcept;
-u64 now_of(const ClockInfo& clock) noexcept;                 // this moment in its ns; of counter: CLOCK_MONOTONIC
+u64 now_of(const ClockInfo& clock) noexcept;                 // this moment in its ns; for counter: CLOCK_MONOTONIC
 
 }  // namespace ringside

@@ -1,4 +1,4 @@
-// Reading fields out of a payload: every access against the payload's size.
+// Reads fields out of a payload. Every access is checked against the payload's size.
 #include <cstring>
 
 #include "decode/formats.hpp"
@@ -13,7 +13,7 @@ T load(const u8* at) {
   return value;
 }
 
-// The bytes behind a __data_loc or __rel_loc; empty when they leave the payload.
+// The bytes that a __data_loc or __rel_loc points to; empty when they leave the payload.
 Bytes located(Bytes payload, const Field& field) {
   if (field.offset + u64{4} > payload.size) return {};
   const u32 word = load<u32>(payload.data + field.offset);

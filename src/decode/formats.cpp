@@ -15,7 +15,7 @@ namespace {
 
 constexpr u32 largest_offset = 65536;  // a payload fits a sub-buffer of at most 256 KiB, its located data 16 bits
 
-// Bytes of one element, by the type's name, where libtraceevent leaves it open.
+// The size of one element by the type's name, where libtraceevent does not give it.
 u32 element_size(std::string_view type) {
   const auto has = [&](std::string_view word) { return type.find(word) != std::string_view::npos; };
   if (has("64") || has("long") || has("double")) return 8;
@@ -24,7 +24,7 @@ u32 element_size(std::string_view type) {
   return 1;
 }
 
-// libtraceevent calls arrays of u8 texts, too; we only those of plain char.
+// libtraceevent also calls arrays of u8 texts; here only arrays of plain char are texts.
 bool is_char(std::string_view type) {
   return type.find("char") != std::string_view::npos && type.find("unsigned") == std::string_view::npos &&
          type.find("signed") == std::string_view::npos;
@@ -62,7 +62,7 @@ bool all_printable(const std::string& text) {
 }
 
 tep_handle* new_handle() {
-  tep_set_loglevel(TEP_LOG_NONE);  // what it would say on stderr, we say by `parsed`
+  tep_set_loglevel(TEP_LOG_NONE);  // `parsed` reports the errors that it would print on stderr
   tep_handle* tep = tep_alloc();
   if (tep == nullptr) return nullptr;
   tep_set_long_size(tep, 8);
@@ -72,7 +72,7 @@ tep_handle* new_handle() {
   return tep;
 }
 
-// libtraceevent keeps what it is given only while it prints.
+// libtraceevent keeps this pointer only while it prints.
 char* resolve(void* symbols, unsigned long long* address, char** module) {
   const Symbols::Symbol* symbol = static_cast<const Symbols*>(symbols)->find(*address);
   if (symbol == nullptr) return nullptr;
@@ -124,7 +124,7 @@ bool Formats::add(u32 id, const std::string& system, const std::string& name, co
   if (compile_steps(*event, event_type)) return true;
   if (format.find("char *") != std::string::npos) {
     for (const auto& [address, text] : strings_)
-      if (text.size() >= 3) tep_register_print_string(tep.get(), text.c_str(), address);  // of a shorter one it would read what is in front
+      if (text.size() >= 3) tep_register_print_string(tep.get(), text.c_str(), address);  // it reads in front of a shorter one
   }
   tep_set_function_resolver(tep.get(), resolve, symbols_.get());
   if ((event->flags & TEP_EVENT_FL_FAILED) == 0 && event->print_fmt.format != nullptr && event->id == static_cast<int>(id & 0xFFFF))
@@ -155,8 +155,8 @@ void Formats::print(const EventType& type, Bytes payload, fmt::memory_buffer& ou
   }
 }
 
-// libtraceevent trusts the payload to be as long as the format says, and located data to lie inside. So it gets a copy with as
-// many zeros behind as the largest offset plus the largest length can reach.
+// libtraceevent trusts the payload to be as long as the format says, and located data to lie inside. So it gets a copy,
+// followed by as many zeros as the largest offset plus the largest length can reach.
 void Formats::print_by_tep(const EventType& type, Bytes payload, fmt::memory_buffer& out) {
   static thread_local std::vector<u8> room(size_t{256} * 1024 + 4 * largest_offset);
   static thread_local size_t used = 0;

@@ -1,5 +1,5 @@
-// What the bytes of an event mean: the `format` texts of an instance or a recording, parsed once by libtraceevent; after that a
-// field is an offset, a size and a kind, and the event's line a short list of steps.
+// The meaning of an event's bytes: libtraceevent parses the `format` texts of an instance or a recording once; after that a
+// field is an offset, a size and a kind, and the event's line is a short list of steps.
 //
 //   Formats formats;
 //   formats.add(id, "libc", "malloc", text);
@@ -29,35 +29,35 @@ enum class FieldKind : u8 {
   integer,
   floating,   // float or double
   text,       // char name[N]: up to the first NUL
-  loc_text,   // __data_loc char[]: {u16 offset, u16 length} in place, the bytes behind
+  loc_text,   // __data_loc char[]: {u16 offset, u16 length} in place, the bytes at that offset
   array,      // integers or floats, `element` bytes each
-  loc_array,  // the same behind a __data_loc
+  loc_array,  // the same by a __data_loc
 };
 
 struct Field {
   std::string name;
   FieldKind kind = FieldKind::integer;
   u32 offset = 0, size = 0;
-  u32 element = 0;  // of arrays: bytes of one
+  u32 element = 0;  // arrays: bytes of one element
   bool is_signed = false;
-  bool is_float = false;  // of arrays: floats
+  bool is_float = false;  // arrays: of floats
   bool is_char = false;   // one character
   bool is_bool = false;
   bool relative = false;                             // __rel_loc: the offset counts from the field's end
-  std::vector<std::pair<i64, std::string>> symbols;  // of enums: value and name
+  std::vector<std::pair<i64, std::string>> symbols;  // enums: value and name
 };
 
-// An instruction of a value that a print fmt computes from fields, for a machine with a stack.
+// An instruction for a stack machine, which computes a value of a print fmt from fields.
 struct ValueOp {
   enum class Op : u8 {
     constant, field, length, cast, negate, invert, boolean_not,            // push, or change the top
-    add, subtract, multiply, divide, remainder, shift_left, shift_right,    // of the two topmost one
+    add, subtract, multiply, divide, remainder, shift_left, shift_right,    // replace the two topmost values by one
     bit_and, bit_or, bit_xor, both, either, equal, unequal, less, less_equal, greater, greater_equal,
-    jump, jump_if_zero                                                      // `value` instructions on; the second takes the top
+    jump, jump_if_zero                                                      // skip `value` instructions; the second takes the top
   };
   Op op = Op::constant;
   u32 field = 0;  // index in EventType::fields
-  i64 value = 0;  // the constant; the cast's bits, negative: with a sign; the way of a jump; 1: operands are unsigned
+  i64 value = 0;  // the constant; the cast's bits, negative: with a sign; a jump's distance; 1: operands are unsigned
 };
 
 // One step of an event's line.
@@ -67,12 +67,12 @@ struct PrintStep {
   u8 width = 8;  // bytes that the conversion keeps (its length modifier)
   bool is_signed = false;
   u32 field = 0;                                   // index in EventType::fields
-  std::string text;                                // the literal, the conversion for snprintf, what stands between flags, bytes, numbers
+  std::string text;                                // the literal, the conversion for snprintf, the separator of flags, bytes, numbers
   std::vector<std::pair<i64, std::string>> names;  // symbol, flags
-  std::vector<ValueOp> code;                       // not empty: what computes the value, else it is the field's; of bytes: how many
-  std::vector<PrintStep> then, otherwise;          // choice: by the value
-  u8 min_width = 0;                                // of a number: so wide at least,
-  bool zeros = false, left = false, base = false;  // filled with zeros; on the right; 0x in front
+  std::vector<ValueOp> code;                       // computes the value (bytes: their number); empty: the value is the field's
+  std::vector<PrintStep> then, otherwise;          // choice: the value selects one
+  u8 min_width = 0;                                // numbers: the least width,
+  bool zeros = false, left = false, base = false;  // filled with zeros; filled on the right; 0x in front
 };
 
 struct TepFree {
@@ -80,13 +80,13 @@ struct TepFree {
 };
 
 struct EventType {
-  u32 id = 0;  // the kernel's: plus kernel_ids
+  u32 id = 0;  // a kernel event's: plus kernel_ids
   std::string system, name, full;  // full: "system:name"
   std::vector<Field> fields;       // without the common ones
-  std::vector<PrintStep> steps;    // empty: as libtraceevent prints it (`tep`), or as hex
+  std::vector<PrintStep> steps;    // empty: libtraceevent prints it (`tep`), or it prints as hex
   std::unique_ptr<tep_handle, TepFree> tep;
   bool parsed = false;
-  bool has_tid = false;    // common_pid is there: events of a hypervisor have none
+  bool has_tid = false;    // it has a common_pid: a hypervisor's events have none
   bool by_fields = false;  // the print fmt cannot be resolved: the steps print name=value
 
   const Field* field(std::string_view wanted) const;
@@ -94,9 +94,9 @@ struct EventType {
 
 class Formats {
  public:
-  static constexpr u32 most_ids = 2u << 16;  // a program's, the kernel's
-  // Sources that number their events by themselves are kept apart: the first one's numbers begin at 0, each further one's at what
-  // more_ids() says. All are below numbers().
+  static constexpr u32 most_ids = 2u << 16;  // ids of programs, then ids of the kernel
+  // Sources that number their events independently get separate ranges: the first source's numbers begin at 0, each further
+  // one's at a result of more_ids(). All numbers are below numbers().
   u32 more_ids() { return std::exchange(numbers_, numbers_ + most_ids); }
   u32 numbers() const { return numbers_; }
 
@@ -104,7 +104,7 @@ class Formats {
   bool add(u32 id, const std::string& system, const std::string& name, const std::string& format);
   const EventType* find(u32 id) const { return id < by_id_.size() ? by_id_[id] : nullptr; }
   const std::vector<std::unique_ptr<EventType>>& all() const { return types_; }
-  // Another one whenever find() may say something else than before: for what keeps its answers. Never 0.
+  // Changes whenever find() may return something else than before: for caches of its results. Never 0.
   u64 version() const { return version_; }
   // Texts that events point to, as tracefs lists them in printk_formats: `0xaddress : "text"` a line. For events added later.
   void add_strings(const std::string& printk_formats);
@@ -124,10 +124,10 @@ class Formats {
   std::unique_ptr<Symbols> symbols_ = std::make_unique<Symbols>();  // its address is in the handles
 };
 
-// The event's id (as it stands in the payload) and thread, from the common fields in front of it. Payloads too short yield 0.
+// The event's id (as in the payload) and thread, from the common fields in front of it. Payloads too short yield 0.
 struct Common {
   u16 id = 0;
-  i32 tid = 0;  // means something if the event's type has_tid
+  i32 tid = 0;  // valid if the event's type has_tid
 };
 inline Common read_common(Bytes payload) {  // inline: several times for each event
   Common common;
@@ -135,12 +135,12 @@ inline Common read_common(Bytes payload) {  // inline: several times for each ev
   if (payload.size >= 8) __builtin_memcpy(&common.tid, payload.data + 4, sizeof common.tid);
   return common;
 }
-// 0: the event does not say (a hypervisor's).
+// 0: the event has no thread (a hypervisor's).
 inline i32 thread_of(const EventType* type, const Common& common) {
   return type == nullptr || type->has_tid || !type->parsed ? common.tid : 0;
 }
 
-// Fields by value. Whatever lies outside the payload reads as 0, or as an empty text.
+// Fields by value. A field outside the payload reads as 0 or as an empty text.
 i64 read_integer(Bytes payload, const Field& field);
 double read_floating(Bytes payload, const Field& field);
 std::string_view read_text(Bytes payload, const Field& field);
@@ -155,9 +155,9 @@ double element_floating(const u8* at, u32 size);
 void append_floating(double value, u32 size, fmt::memory_buffer& out);
 void append_hex(Bytes bytes, std::string_view between, fmt::memory_buffer& out);
 
-// Inline, as most of what a line is made of is a few bytes long.
+// Inline, because most parts of a line are a few bytes long.
 inline void append(fmt::memory_buffer& out, std::string_view s) {
-  if (s.empty()) return;  // of nothing there may be no address
+  if (s.empty()) return;  // an empty one may have no address
   const size_t at = out.size();
   out.resize(at + s.size());
   __builtin_memcpy(out.data() + at, s.data(), s.size());

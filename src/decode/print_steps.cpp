@@ -19,7 +19,7 @@ struct Conversion {
   char letter = 0;
 };
 
-// Reads the conversion at `s` (behind the %); null: one that we leave to libtraceevent.
+// Reads the conversion at `s` (after the %); null: libtraceevent must print it.
 const char* read_conversion(const char* s, Conversion& out) {
   const char* start = s;
   while (*s != 0 && std::strchr("-+ #0123456789.", *s) != nullptr) ++s;
@@ -35,14 +35,14 @@ const char* read_conversion(const char* s, Conversion& out) {
   out.letter = *s;
   if (*s == 0 || std::strchr("diuxXocspfFgGeE", *s) == nullptr) return nullptr;
   if (*s == 'p' && std::isalnum(static_cast<unsigned char>(s[1])) != 0) {
-    ++s;  // %pS and its family: an address with its function's name; the others print what lies there
+    ++s;  // %pS and its family: an address with its function's name; the others print the memory at the address
     if (std::strchr("sSfF", *s) == nullptr || std::isalnum(static_cast<unsigned char>(s[1])) != 0) return nullptr;
     out.letter = *s == 's' || *s == 'f' ? 'a' : 'A';
   }
   return s + 1;
 }
 
-// What a cast leaves of a value: bits, negative with a sign; 0: all.
+// The bits that a cast keeps of a value: negative with a sign; 0: all.
 i64 bits_of(const char* name) {
   std::string_view type = name != nullptr ? name : "";
   const bool plain = !type.starts_with("unsigned ");
@@ -63,7 +63,7 @@ bool is_unsigned_long(const char* name) {
 }
 
 constexpr size_t deepest = 16;     // values on the machine's stack
-constexpr u32 most_nodes = 1000;  // of a tree: formats come from anywhere
+constexpr u32 most_nodes = 1000;  // in a tree: formats come from anywhere
 
 // Compiles a tree of numbers, which are 64 bits wide and signed, or unsigned where C would have it so (libtraceevent knows no signs).
 class ValueCompiler {
@@ -93,7 +93,7 @@ class ValueCompiler {
     if (depth >= deepest || arg == nullptr || ++nested_ > most_nodes) return false;
     switch (arg->type) {
       case TEP_PRINT_ATOM: {
-        errno = 0;  // the kernel's own variables (vmemmap_base) nobody knows here: 0, as libtraceevent has it
+        errno = 0;  // the kernel's own variables (vmemmap_base) are unknown here: 0, as in libtraceevent
         const i64 value = std::strtoll(arg->atom.atom, nullptr, 0);
         unsigned_ = std::strpbrk(arg->atom.atom, "uU") != nullptr && std::strpbrk(arg->atom.atom, "lL") != nullptr;
         return errno == 0 && push(Op::constant, value);
@@ -150,7 +150,7 @@ class ValueCompiler {
   const EventType& type_;
   std::vector<ValueOp> code_;
   u32 nested_ = 0;
-  bool unsigned_ = false;  // what was compiled last
+  bool unsigned_ = false;  // whether the value compiled last is unsigned
 };
 
 const char* field_name(const tep_print_arg* arg) {
@@ -191,7 +191,7 @@ std::vector<std::pair<i64, std::string>> names_of(const tep_print_flag_sym* sym)
   return names;
 }
 
-// Width and filling, as far as they need no printf.
+// Width and filling, where no printf is needed.
 bool simple_flags(const std::string& flags, PrintStep& step) {
   size_t at = 0;
   for (; at < flags.size(); ++at) {
@@ -290,7 +290,7 @@ bool compile_argument(const tep_print_arg* arg, const Conversion& conversion, Ev
     step.kind = Kind::character;
     return conversion.flags.empty();
   }
-  if (conversion.letter == 's') return false;  // a pointer to a text: nothing that we could follow
+  if (conversion.letter == 's') return false;  // a pointer to a text: it cannot be followed
   if (field->kind == FieldKind::floating) {
     if (!conversion.flags.empty() && std::strchr("fFgGeE", conversion.letter) != nullptr) {
       step.text = "%" + conversion.flags + conversion.letter;
@@ -301,14 +301,14 @@ bool compile_argument(const tep_print_arg* arg, const Conversion& conversion, Ev
   return compile_number(conversion, step);
 }
 
-// libtraceevent knows no floating point, so formats print its bits as 0x%llx; we print the number, without the 0x.
+// libtraceevent knows no floating point, so formats print its bits as 0x%llx; the number is printed here, without the 0x.
 void drop_hex_sign(std::vector<PrintStep>& steps) {
   if (steps.empty() || steps.back().kind != Kind::literal) return;
   std::string& text = steps.back().text;
   if (text.size() >= 2 && text.compare(text.size() - 2, 2, "0x") == 0) text.resize(text.size() - 2);
 }
 
-// What a printf with this length modifier would keep of the value.
+// The part of the value that a printf with this length modifier keeps.
 i64 narrowed(i64 value, const PrintStep& step) {
   switch (step.width) {
     case 1:
@@ -340,7 +340,7 @@ void append_base16(u64 value, fmt::memory_buffer& out) {
 u64 value_of(const std::vector<ValueOp>& code, const EventType& type, Bytes payload) {
   using Op = ValueOp::Op;
   u64 stack[deepest + 1];
-  size_t top = 0;  // values on it
+  size_t top = 0;  // number of values on the stack
   for (const ValueOp* op = code.data(), *const end = op + code.size(); op < end; ++op) {
     if (op->op >= Op::add && op->op <= Op::greater_equal) {
       --top;
@@ -401,14 +401,14 @@ i64 value_of(const PrintStep& step, const EventType& type, Bytes payload) {
   return step.code.empty() ? read_integer(payload, type.fields[step.field]) : static_cast<i64>(value_of(step.code, type, payload));
 }
 
-// __print_hex(a, n), __print_array(a, n, size): the first n of them.
+// __print_hex(a, n), __print_array(a, n, size): the first n elements.
 Bytes limited(const PrintStep& step, const EventType& type, Bytes payload, Bytes all) {
   if (step.code.empty()) return all;
   const u64 count = value_of(step.code, type, payload), each = std::max<u64>(type.fields[step.field].element, 1);
   return {all.data, count < all.size / each ? count * each : all.size};
 }
 
-// What printf's width and flags make of a number.
+// A number with printf's width and flags.
 void append_padded(const PrintStep& step, i64 value, fmt::memory_buffer& out) {
   fmt::memory_buffer digits;
   const bool negative = step.kind == Kind::decimal && step.is_signed && value < 0;
@@ -426,7 +426,7 @@ void append_padded(const PrintStep& step, i64 value, fmt::memory_buffer& out) {
   if (step.left) out.resize(out.size() + fill), std::memset(out.end() - fill, ' ', fill);
 }
 
-// %pS, and without the distance %ps.
+// %pS; %ps is the same without the distance.
 void append_address(const PrintStep& step, u64 address, const Symbols& symbols, fmt::memory_buffer& out) {
   const Symbols::Symbol* symbol = symbols.find(address);
   if (symbol != nullptr) append(out, symbol->name);
@@ -453,7 +453,7 @@ void append_flags(const PrintStep& step, u64 value, fmt::memory_buffer& out) {
   }
 }
 
-// {1,2}; with a text between them as trace-cmd prints __print_array: 1 2.
+// {1,2}; with a text between the elements, as trace-cmd prints __print_array: 1 2.
 void append_list(const Field& field, Bytes bytes, const std::string& between, fmt::memory_buffer& out) {
   if (between.empty()) out.push_back('{');
   for (size_t at = 0; field.element != 0 && at + field.element <= bytes.size; at += field.element) {
@@ -467,7 +467,7 @@ void append_list(const Field& field, Bytes bytes, const std::string& between, fm
   if (between.empty()) out.push_back('}');
 }
 
-// A text of the traced program goes onto one line of ours and, often, onto a terminal: no control characters.
+// A text of the traced program is printed within one line and often on a terminal: no control characters.
 void append_text(std::string_view text, fmt::memory_buffer& out) {
   const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; };
   if (std::none_of(text.begin(), text.end(), control)) return append(out, text);

@@ -1,14 +1,14 @@
-// An event's print fmt, compiled from libtraceevent's tree into a list of steps over precomputed offsets. About ten times the
-// speed of walking the tree for every event.
+// An event's print fmt, compiled from libtraceevent's tree into a list of steps over precomputed offsets. This is about ten
+// times as fast as walking the tree for every event.
 #pragma once
 #include "decode/formats.hpp"
 
 namespace ringside {
 
-// Fills type.steps, and the symbols of enum fields. False: something in the print fmt is beyond us (steps stay empty).
+// Fills type.steps, and the symbols of enum fields. False: the print fmt has an unsupported part (steps stay empty).
 bool compile_steps(const tep_event& event, EventType& type);
 
-// "name=value" for every field: for events without a print fmt.
+// Prints "name=value" for every field: for events without a print fmt.
 void default_steps(EventType& type);
 
 void run_steps(const EventType& type, Bytes payload, const Symbols& symbols, fmt::memory_buffer& out);

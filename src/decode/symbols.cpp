@@ -6,7 +6,7 @@
 namespace ringside {
 namespace {
 
-// The next word of `line`, which loses it.
+// Takes the next word off `line`.
 std::string_view word(std::string_view& line) {
   const auto blank = [](char c) { return c == ' ' || c == '\t'; };  // a kernel has 200,000 of these lines
   size_t begin = 0;
@@ -38,7 +38,7 @@ bool Symbols::load(std::string text) {
     if (symbol.module.size() > 2) symbol.module = symbol.module.substr(1, symbol.module.size() - 2);
     if (!symbol.name.empty()) all_.push_back(symbol);
   }
-  // Of several names of one address the last is the function's: section marks (_stext) come before it.
+  // If an address has several names, the last is the function's: section marks (_stext) come before it.
   std::stable_sort(all_.begin(), all_.end(), [](const Symbol& a, const Symbol& b) { return a.address < b.address; });
   return !all_.empty();
 }

@@ -9,7 +9,7 @@ namespace ringside {
 
 class Symbols {
  public:
-  // False: nothing in it can be used (without rights the kernel shows zeros).
+  // False: the text has no usable address (without privileges the kernel shows zeros).
   bool load(std::string text);
   bool empty() const { return all_.empty(); }
 
@@ -17,7 +17,7 @@ class Symbols {
     u64 address = 0;
     std::string_view name, module;  // module: empty for the kernel proper
   };
-  // The one at or nearest below `address`; null: below all of them.
+  // The symbol at or nearest below `address`; null: the address is below all symbols.
   const Symbol* find(u64 address) const;
 
  private:

@@ -79,7 +79,7 @@ void append_value(Bytes payload, const Field& field, fmt::memory_buffer& out) {
   }
 }
 
-// "ring":3; which of several buffers it is in, first.
+// "ring":3; in front of it the buffer, where there are several.
 void append_place(const RingName& ring, fmt::memory_buffer& out) {
   if (!ring.buffer.empty()) {
     append(out, "\"buffer\":");

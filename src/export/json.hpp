@@ -3,9 +3,9 @@
 //   {"ts":1234567890123,"ring":3,"pid":4700,"tid":4711,"task":"cc1plus","event":"libc:malloc","fields":{"size":32,"ptr":94...}}
 //   {"ts":1234567890123,"ring":3,"lost":1234}
 //
-// Events of the kernel have "cpu" where a program's have "ring", and in front "buffer", if their trace.dat gives theirs a name.
-// Times are nanoseconds. Enums appear by name; texts that are no UTF-8 keep what is, the rest becomes U+FFFD; numbers that JSON
-// has no word for (NaN, infinities) are null.
+// Kernel events have "cpu" where a program's events have "ring", and in front "buffer", if their trace.dat names their buffer.
+// Times are nanoseconds. Enums appear by name; bytes of a text that are no UTF-8 become U+FFFD; numbers that JSON cannot
+// express (NaN, infinities) are null.
 #pragma once
 #include <vector>
 
@@ -21,7 +21,7 @@ class JsonLines {
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out);
 
  private:
-  // What repeats from line to line, ready to copy: the names of an event and its fields, the thread of a ring.
+  // Parts that repeat from line to line, ready to copy: the names of an event and its fields, the thread of a ring.
   struct Event {
     std::string name;               // "libc:malloc","fields":{
     std::vector<std::string> keys;  // "size":

@@ -23,7 +23,7 @@ result<TraceDatSize> export_recording(const std::string& dir, const std::string&
   for (EventInfo& e : meta->events) {
     if (wanted[e.kernel]) dat.events.push_back(std::move(e));
   }
-  // A number that is not the thread's TID here tells that as well: trace-cmd shows "server-81234(7)-4194305".
+  // A number that is not the thread's TID here gets a name that shows its TIDs: trace-cmd prints "server-81234(7)-4194305".
   const auto named = [](const RingName& thread) {
     const bool plain = thread.elsewhere.tid == 0 || thread.elsewhere.seen_tid(0) == thread.tid;
     return plain ? thread.task : thread.task + "-" + thread.show_tid();

@@ -4,7 +4,7 @@
 
 namespace ringside {
 
-// only: "kernel" or "program"; empty: what is there.
+// only: "kernel" or "program"; empty: everything that is there.
 result<TraceDatSize> export_recording(const std::string& dir, const std::string& to, const std::string& only);
 
 }  // namespace ringside

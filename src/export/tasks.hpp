@@ -1,5 +1,5 @@
-// Names of threads: an event carries a number, the rings' owners say what it is called. The number is the thread's TID, or one of the
-// instance's, where that could be another thread's: in other PID namespaces (RingName::elsewhere).
+// Names of threads: an event carries a number, and the rings' owners give the thread's name. The number is the thread's TID, or
+// a number of the instance, where the TID could be another thread's: in other PID namespaces (RingName::elsewhere).
 #pragma once
 #include <string>
 #include <string_view>
@@ -15,15 +15,15 @@ struct Task {
   std::string name, process;
   Elsewhere elsewhere{};
   std::string cgroup{};
-  bool recorded = false;  // the machine's threads of today are others
+  bool recorded = false;  // read from a recording: it is no thread of this machine now
 };
 
 class Tasks {
  public:
-  // A thread among all that are known: its number; with elsewhere, also whose numbers those are.
+  // Identifies a thread among all known ones: its number and, with elsewhere, the source of that number.
   using Key = i64;
 
-  // What is of recordings: their threads are not looked for on this machine.
+  // Adds a recording's ring: its threads are not looked up on this machine.
   void add_recorded(RingName ring, u32 numbering) {
     ring.numbering = numbering;
     add(ring, true);
@@ -35,7 +35,7 @@ class Tasks {
   void add(const RingName& ring, bool recorded = false) {
     if (ring.cpu < 0) add(Task{ring.pid, ring.tid, ring.task, ring.process, ring.elsewhere, ring.cgroup, recorded}, ring.numbering);  // a CPU's ring names no thread
   }
-  // A process is known by its first thread, also while nothing else is known of that.
+  // A process is identified by its first thread, even if nothing else is known of that thread.
   void add(Task task, u32 numbering = 0) {
     const Elsewhere& e = task.elsewhere;
     if (e.tid != 0) any_elsewhere_ = true;
@@ -44,9 +44,9 @@ class Tasks {
     cgroups_.erase(key(task.tid));
     by_key_[key(task.tid)] = std::move(task);
   }
-  // Of a thread that wrote into this ring.
+  // The key of a thread that wrote into this ring.
   Key key(i32 tid, const RingName& ring) const {
-    if (!any_elsewhere_ || ring.kernel) [[likely]]  // the kernel's have no others
+    if (!any_elsewhere_ || ring.kernel) [[likely]]  // kernel events have TIDs only
       return tid;
     const Key of_its_own = key_of(tid, ring.numbering);
     return by_key_.count(of_its_own) != 0 ? of_its_own : tid;
@@ -56,21 +56,21 @@ class Tasks {
     const auto it = by_key_.find(key);
     return it == by_key_.end() ? nullptr : &it->second;
   }
-  // What a thread that wrote into this ring is called.
+  // The name of a thread that wrote into this ring.
   std::string_view name(i32 tid, const RingName& ring) const {
     const Task* task = find(tid, ring);
     return task != nullptr ? std::string_view(task->name) : tid == ring.tid ? std::string_view(ring.task) : "<...>";
   }
-  // The process that it is of.
+  // The thread's process.
   Key process(i32 tid, const RingName& ring) const {
     const Key own = key(tid, ring);
     const Task* task = find(own);
     return task == nullptr ? ring.pid : own == tid ? task->pid : key_of(task->pid, ring.numbering);
   }
 
-  // Does any thread bear a number that is not the one that the reader knows it by?
+  // Whether any thread's number differs from the TID that the reader sees.
   bool any_elsewhere() const { return any_elsewhere_; }
-  // The numbers that the reader knows, where he can.
+  // The TID that the reader sees, where there is one.
   i32 seen(i32 tid, const RingName& ring) const {
     if (!any_elsewhere_) [[likely]]
       return tid;
@@ -81,16 +81,16 @@ class Tasks {
     const Task* task = find(tid, ring);
     return task != nullptr ? task->elsewhere.seen_pid(task->pid) : ring.pid;
   }
-  // As people read it: Elsewhere::show_tid. Of a process by its first thread.
+  // The number for people: Elsewhere::show_tid. For a process, its first thread's.
   std::string show(Key key) const {
     const Task* task = any_elsewhere_ ? find(key) : nullptr;
     const auto number = static_cast<i32>(key & 0xFFFFFFFF);
     return task != nullptr ? task->elsewhere.show_tid(number) : std::to_string(number);
   }
 
-  // The threads of what is read live here, so their cgroups can be looked up.
+  // The threads live on this machine, so their cgroups can be looked up.
   void are_here() { here_ = true; }
-  // Empty: unknown. Looked up once for each thread, and again when its name is told anew.
+  // Empty: unknown. Looked up once for each thread, and again when the thread is named again.
   std::string_view cgroup(i32 tid, const RingName& ring) const {
     const Key own = key(tid, ring);
     const Task* task = find(own);

@@ -17,7 +17,7 @@ void append_time(u64 ns, fmt::memory_buffer& out) {
   append(out, {micros, sizeof micros - 1});
 }
 
-// A thread may call itself anything; a line must stay a line.
+// A thread may have any name; a line must stay one line.
 std::string printable(std::string_view name) {
   std::string out;
   for (const char c : name) out += static_cast<u8>(c) < 0x20 || c == 0x7F ? '?' : c;
@@ -37,7 +37,7 @@ const std::string& TextLines::prefix(u32 source, i32 tid, const RingName& ring) 
   return p.text;
 }
 
-// What was written to trace_marker and trace_marker_raw.
+// Events written to trace_marker and trace_marker_raw.
 bool TextLines::print_marker(const EventType& type, Bytes payload, fmt::memory_buffer& out) const {
   if (type.system != "ftrace" || payload.size < 16) return false;
   if (type.name == "print") {

@@ -3,8 +3,8 @@
 //                cc1plus-4711    [003]  1234.567890: malloc: size=32 ptr=0x55d0c0ffee duration_ns=41
 //   CPU:3 [LOST 1234 EVENTS]
 //
-// The task is 16 wide and right-aligned, then -tid, the ring where the kernel has its CPU, seconds.microseconds, the event and
-// its fields. The part in front of the time is kept for some hundred threads.
+// The task is 16 wide and right-aligned, then come -tid, the ring where the kernel has its CPU, seconds.microseconds, the event
+// and its fields. The part in front of the time is cached for some hundred threads.
 #pragma once
 #include <vector>
 
@@ -16,8 +16,8 @@ namespace ringside {
 
 class TextLines {
  public:
-  // raw_times: of a clock that counts no seconds, as the numbers that they are.
-  // as_tracefs: as the file `trace` has it: a column of flags, which mean nothing here, behind the ring; markers by their text alone.
+  // raw_times: the clock counts no seconds, so times are printed as plain numbers.
+  // as_tracefs: like the file `trace`: a column of flags, which mean nothing here, after the ring; markers by their text alone.
   TextLines(const Formats& formats, const Tasks& tasks, bool raw_times = false, bool as_tracefs = false)
       : formats_(formats), tasks_(tasks), raw_times_(raw_times), as_tracefs_(as_tracefs) {}
 

@@ -26,7 +26,7 @@ void put(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-// Strings that the format wants with their NUL.
+// The format requires these strings with their NUL.
 void put_name(std::string& out, const std::string& name) { out.append(name.c_str(), name.size() + 1); }
 
 template <class Size>
@@ -40,7 +40,7 @@ void put_option(std::string& out, u16 option, const std::string& data) {
   put_text<u32>(out, data);
 }
 
-// The blocks that both versions have, in version 6's order.
+// The blocks of both versions, in version 6's order.
 struct Block {
   Section section;
   std::string bytes;
@@ -76,8 +76,8 @@ std::string clock_options(const ClockInfo& clock) {
   std::string out;
   put_option(out, option_trace_clock, fmt::format("[{}]", to_string(clock.kind)) + '\0');
   if (clock.kind == ClockKind::tsc) {
-    // Theirs: (ticks * mult >> shift) + offset, exact because base_ticks * mult has no bits below the shift. The offset within
-    // tsc_to_ns itself is read by trace-cmd, but not used.
+    // trace-cmd's formula: (ticks * mult >> shift) + offset, exact because base_ticks * mult has no bits below the shift.
+    // trace-cmd reads the offset within tsc_to_ns itself, but does not use it.
     __extension__ using u128 = unsigned __int128;
     std::string data;
     put(data, clock.mult);
@@ -119,7 +119,7 @@ class DatWriter {
     put_text<u64>(head, fmt::format("[{}]", to_string(dat.clock.kind)));
 
     at_ = align_up(head.size(), u64{page});
-    // Rings that are not there have no data, and lie where data may lie.
+    // Missing rings have no data, and an offset where data may lie.
     std::vector<Placed> all(cpus);
     for (u32 cpu = 0; cpu < cpus; ++cpu) all[cpu] = {cpu, at_, 0};
     for (auto& buffer : dat.buffers) {
@@ -216,7 +216,7 @@ class DatWriter {
     return {};
   }
 
-  // Empty: it is not that file.
+  // Empty: it is not the expected file.
   static sys::Fd open_images(const Images& images) {
     auto file = sys::open_regular(images.path);
     struct stat st {};
@@ -224,7 +224,7 @@ class DatWriter {
     return same ? std::move(*file) : sys::Fd();
   }
 
-  // Whether a file's sub-buffers can be taken as they lie there.
+  // Whether a file's sub-buffers can be copied unchanged.
   static bool sound(const Images& images, const sys::Fd& file, u32 page) {
     if (images.size % page != 0) return false;
     for (u64 at = 0; at < images.size; at += page) {
@@ -235,7 +235,7 @@ class DatWriter {
     return true;
   }
 
-  // The file system copies (or only shares: XFS, Btrfs). False: it cannot; what was copied is written again.
+  // The file system copies (or only shares: XFS, Btrfs). False: it cannot; the caller writes all of it again.
   bool copy(const Images& images, const sys::Fd& file) const {
     loff_t from = 0, to = static_cast<loff_t>(at_);
     while (static_cast<u64>(from) < images.size) {
@@ -246,8 +246,8 @@ class DatWriter {
     return true;
   }
 
-  // Puts a buffer's rings in the order of their CPU numbers, of a CPU's rings the older ones first; answers the numbers. One that no
-  // file can have becomes one that is free.
+  // Sorts a buffer's rings by CPU number, a CPU's older rings first; returns the numbers. A number that no file can have is
+  // replaced by a free one.
   static std::vector<u32> give_cpus(TraceDatBuffer& buffer) {
     const auto place = [](const std::unique_ptr<Source>& ring) { return std::pair(ring->name().column(), ring->name().ring); };
     std::sort(buffer.rings.begin(), buffer.rings.end(), [&](const auto& a, const auto& b) { return place(a) < place(b); });
@@ -282,7 +282,8 @@ class DatWriter {
         for (;;) {
           auto view = RS_TRY(ring->next());
           if (!view) break;
-          // Header, data and the number of missed events; the rest is a hole. A smaller sub-buffer is one with room at its end.
+          // Header, data and the number of missed events; the rest is a hole. A smaller sub-buffer is stored with room at its
+          // end.
           const u64 used = std::min<u64>(abi::header_size + view->end + 8, own);
           RS_TRY(write(view->sub_buffer, used, at_));
           at_ += page;
@@ -315,7 +316,7 @@ result<void> check_ids(const TraceDat& dat) {
     const auto [other, fresh] = by_id.emplace(e.id, &e);
     if (!fresh && other->second->kernel != e.kernel)
       return refuse(std::errc::not_supported, "the events " + other->second->system + ":" + other->second->name + " and " + e.system +
-                                                  ":" + e.name + " have the same id, of the kernel's and of the program's, and a "
+                                                  ":" + e.name + " have the same id in the kernel or in the program, and a "
                                                   "trace.dat knows only one: export one of the two (--only kernel, --only program)");
   }
   return {};

@@ -1,11 +1,11 @@
-// A recording as a trace.dat file: what trace-cmd and KernelShark read. Of one buffer it is of version 6, of several of version 7.
+// A recording as a trace.dat file for trace-cmd and KernelShark. A file with one buffer has version 6, with several version 7.
 //
 //   TraceDat dat;
 //   dat.clock = meta.clock, dat.events = ..., dat.buffers = {{"", must(open_recording(dir, meta))}};
 //   must(write_trace_dat("trace.dat", dat));
 //
-// Sub-buffers go in as they are; no event is rewritten. A file has one space of event ids, and those of the kernel and of programs
-// do not meet (abi::event_id). A thread's ring's number becomes the number of the CPU that trace-cmd shows.
+// Sub-buffers are stored unchanged; no event is rewritten. A file has one space of event ids; ids of the kernel and ids of
+// programs do not collide (abi::event_id). The number of a thread's ring becomes the CPU number that trace-cmd shows.
 #pragma once
 #include <map>
 #include <memory>
@@ -17,7 +17,7 @@
 namespace ringside {
 
 struct TraceDatBuffer {
-  std::string name;  // said in front of each line by trace-cmd, where there are several
+  std::string name;  // trace-cmd prints it in front of each line, where there are several
   std::vector<std::unique_ptr<Source>> rings;
 };
 
@@ -33,7 +33,7 @@ struct TraceDatSize {
   u64 bytes = 0, sub_buffers = 0;
 };
 
-// Consumes the rings. The file appears whole or not at all; one that was there is replaced.
+// Consumes the rings. The file appears whole or not at all; an existing file is replaced.
 result<TraceDatSize> write_trace_dat(const std::string& path, TraceDat& dat);
 
 }  // namespace ringside

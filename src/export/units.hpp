@@ -9,7 +9,7 @@
 
 namespace ringside {
 
-// "4096", "64k", "8M", "1G", "1.5G"; also KiB, MB... (all powers of 1024). Nothing when it is no size or above 2^63.
+// "4096", "64k", "8M", "1G", "1.5G"; also KiB, MB... (all powers of 1024). Nothing when the text is no size, or above 2^63.
 std::optional<u64> parse_size(std::string_view text);
 
 // "10s", "5ms", "3us", "100ns", "2m", "1h", "1.5s"; a bare number is seconds. In ns.
@@ -20,10 +20,10 @@ std::string format_time(double ns);                                 // "1.23 ms"
 std::string format_count(u64 count);                                // "1,234,567"
 std::string format_rate(double per_second, std::string_view unit);  // "1.2M/s", "1.2 MB/s"
 
-// "0", "12", "12 or more", "perhaps some": the one place where it is said that nothing is lost.
+// "0", "12", "12 or more", "perhaps some": the only place that reports that nothing is lost.
 std::string lost_count(const Missing& missing);
 
-// The line of a ring's books: "written 12 = read 10 + in the ring 0 + overwritten 2; refused 0 = ring full 0 + nested 0".
+// The line of a ring's counters: "written 12 = read 10 + in the ring 0 + overwritten 2; refused 0 = ring full 0 + nested 0".
 std::string identity(const Counters& c);
 
 }  // namespace ringside

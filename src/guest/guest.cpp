@@ -5,7 +5,7 @@
 
 #include "guest/image.hpp"
 
-// What the monitor has to say of itself; times are in ns.
+// The monitor's own events; times are in ns.
 RINGSIDE_EVENT(monitor, swap, (u32, ring), (u32, page), (u64, took));
 
 namespace ringside::guest {

@@ -1,5 +1,5 @@
-// A guest and its rings: a virtual machine (vm.hpp) whose program writes into rings that this side brings along, read like those of any
-// external writer (remote/buffer.hpp). A swap is an exit of the guest's second processor.
+// A guest and its rings: a virtual machine (vm.hpp) whose program writes into rings that this side provides, and that are read
+// like any external writer's (remote/buffer.hpp). A swap is an exit of the guest's second processor.
 #pragma once
 #include "guest/vm.hpp"
 #include "remote/buffer.hpp"
@@ -19,7 +19,7 @@ class Guest {
 
   Vm& vm() noexcept { return *vm_; }
   remote::Buffer& buffer() noexcept { return *buffer_; }
-  // Of its time stamp counter against ours; the times of its sub-buffers are its own.
+  // The offset of its time stamp counter from the host's; the times of its sub-buffers are the guest's.
   const Vm::TscOffset& tsc_offset() const noexcept { return offset_; }
   result<void> enable(bool on);  // tracing, in all rings
   // Empties a ring at both ends; tracing is off meanwhile. EBUSY: the guest stays in the middle of an event.
@@ -27,7 +27,7 @@ class Guest {
 
  private:
   Guest() = default;
-  std::shared_ptr<std::unique_ptr<Vm>> late_;  // the callbacks', who are older than the machine
+  std::shared_ptr<std::unique_ptr<Vm>> late_;  // for the callbacks, which are older than the machine
   Vm* vm_ = nullptr;
   std::shared_ptr<remote::Buffer> buffer_;
   Vm::TscOffset offset_;

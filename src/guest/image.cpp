@@ -1,6 +1,6 @@
 #include "guest/image.hpp"
 
-// The demo, a program of its own, as a piece of data.
+// The demo, a separate program, as data.
 asm(R"(
 .section .rodata
 .balign 16

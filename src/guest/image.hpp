@@ -1,4 +1,4 @@
-// The guest that comes along (src/guest/demo).
+// The guest that comes with ringside (src/guest/demo).
 #pragma once
 #include <ringside/base/types.hpp>
 #include <span>

@@ -22,7 +22,7 @@ RINGSIDE_EVENT(monitor, interrupt, (u64, address));
 namespace ringside::guest {
 namespace {
 
-// C++ gives the header's flexible array a byte, and these two numbers with it.
+// C++ gives the header's flexible array a byte, and so changes these two numbers.
 constexpr unsigned long get_supported_cpuid = _IOWR(KVMIO, 0x05, char[8]), set_cpuid2 = _IOW(KVMIO, 0x90, char[8]);
 constexpr u64 tables_at = 0x10000, descriptors_at = 0x3000;
 constexpr u16 code_selector = 0x1B, data_selector = 0x23;
@@ -32,7 +32,7 @@ constexpr u64 flag_trap = 0x100, flag_direction = 0x400;
 int kick_signal() { return SIGRTMIN + 5; }
 void on_kick(int) {}
 
-// KVM_RUN comes back with EINTR; the handler does nothing.
+// KVM_RUN returns with EINTR; the handler does nothing.
 void take_kicks() {
   struct sigaction action {};
   action.sa_handler = on_kick;
@@ -87,7 +87,7 @@ result<void> Vm::build(std::span<const u8> elf, int region, u64 region_bytes, st
 
   auto entry = load(elf);
   if (!entry) return tl::unexpected(entry.error());
-  // Behind the image: descriptor, heap, stacks.
+  // After the image: descriptor, heap, stacks.
   u64 free = align_up(boot()->heap, u64{64});
   const u64 top = options_.memory - 2 * stack_bytes, bytes = descriptor.size_bytes();
   if (bytes > top || free > top - bytes) return refuse(std::errc::not_enough_memory, "the guest's memory is too small for its image and rings");
@@ -103,7 +103,7 @@ result<void> Vm::build(std::span<const u8> elf, int region, u64 region_bytes, st
   std::memcpy(b.arguments, options_.arguments, sizeof b.arguments);
   b.masked = 1;
 
-  // One to one, pages of 2 MiB, for level 3: the first 4 GiB.
+  // Identity-maps the first 4 GiB, in pages of 2 MiB, for level 3.
   const auto table = [&](u64 where) { return reinterpret_cast<u64*>(memory_ + where); };
   constexpr u64 present = 7, large = 0x80;  // present, writable, for level 3
   table(tables_at)[0] = (tables_at + 0x1000) | present;
@@ -120,7 +120,7 @@ result<void> Vm::build(std::span<const u8> elf, int region, u64 region_bytes, st
   return {};
 }
 
-// Boot::heap: the end of the image.
+// Sets Boot::heap to the end of the image.
 result<u64> Vm::load(std::span<const u8> elf) {
   const auto bad = [](const std::string& what) { return refuse(std::errc::executable_format_error, "the guest's image " + what); };
   Elf64_Ehdr head;
@@ -172,14 +172,14 @@ result<void> Vm::set_up(Processor& p, u32 number, u64 entry, u64 stack) {
   s.cs = code;
   s.ds = s.es = s.ss = s.fs = s.gs = data;
   s.gdt.base = descriptors_at, s.gdt.limit = 5 * 8 - 1;
-  s.cr0 = 0x80000033;  // paging, protection, the usual
+  s.cr0 = 0x80000033;  // paging, protection, the usual bits
   s.cr3 = tables_at;
   s.cr4 = 0x20;   // physical address extension
   s.efer = 0x500;  // long mode, active
   if (ioctl(p.fd.get(), KVM_SET_SREGS, &s) != 0) return fail(errno, "cannot put a virtual processor into 64-bit mode");
   kvm_regs r{};
   r.rip = entry;
-  r.rsp = stack - 8;  // as behind a call
+  r.rsp = stack - 8;  // as after a call
   r.rdi = number;
   r.rsi = boot_at;
   r.rflags = flags_at_start;
@@ -244,7 +244,7 @@ bool Vm::run_once(Processor& p, u16& call, u32& value, bool& interrupted) {
   ioctl(p.fd.get(), KVM_GET_REGS, &at);
   char where[80];
   std::snprintf(where, sizeof where, " at 0x%llx (exit %u)", static_cast<unsigned long long>(at.rip), r.exit_reason);
-  end((r.exit_reason == KVM_EXIT_SHUTDOWN ? "it crashed" : r.exit_reason == KVM_EXIT_HLT ? "it halted" : "it did what no guest of ours does") + std::string(where), -1);
+  end((r.exit_reason == KVM_EXIT_SHUTDOWN ? "it crashed" : r.exit_reason == KVM_EXIT_HLT ? "it halted" : "it did something that no guest of ringside does") + std::string(where), -1);
   return false;
 }
 
@@ -305,7 +305,7 @@ void Vm::run_program() {
   changed_.notify_all();
 }
 
-// As a processor does it, without a change of privilege.
+// Like a processor's interrupt without a change of privilege.
 void Vm::upcall() {
   const u64 handler = __atomic_load_n(&boot()->upcall, __ATOMIC_RELAXED);
   if (handler == 0 || __atomic_load_n(&boot()->masked, __ATOMIC_ACQUIRE) != 0) return;
@@ -396,7 +396,7 @@ result<Vm::TscOffset> Vm::tsc_offset() {
     high = std::min(high, static_cast<i64>(answer->value - before));
   }
   if (low > high) return refuse(std::errc::protocol_error, "the guest's time goes back and forth");
-  if (low <= 0 && high >= 0) return TscOffset{0, 0};  // the guest reads ours
+  if (low <= 0 && high >= 0) return TscOffset{0, 0};  // the guest reads the host's counter
   kvm_device_attr attribute{0, KVM_VCPU_TSC_CTRL, KVM_VCPU_TSC_OFFSET, 0};
   i64 told = 0;
   attribute.addr = reinterpret_cast<u64>(&told);
@@ -424,7 +424,7 @@ result<void> Vm::take_event(u32 at) {
     return !s.empty() && s.size() < 64 && s.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == std::string::npos;
   };
   if (t.id < first_event || t.id > last_event || !plain(e.system) || !plain(e.name) || e.format.empty() || e.format.size() == 16384 || events_.size() >= 4095)
-    return refuse(std::errc::invalid_argument, "it declared an event that is none: number " + std::to_string(t.id));
+    return refuse(std::errc::invalid_argument, "it declared an invalid event: number " + std::to_string(t.id));
   for (const EventInfo& other : events_)
     if (other.id == e.id) return refuse(std::errc::invalid_argument, "it declared two events with the number " + std::to_string(t.id));
   e.enabled = true;

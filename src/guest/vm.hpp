@@ -1,6 +1,6 @@
-// A small virtual machine on /dev/kvm that runs a guest of ours (ringside/guest/abi.hpp): two processors, a thread each, memory of its
-// own and the shared region of its rings. The guest may do what it likes: it can spoil its own memory and the region, and stop answering;
-// each question has a time-out, and what it says is checked.
+// A small virtual machine on /dev/kvm that runs a guest of ringside (ringside/guest/abi.hpp): two processors, a thread each,
+// memory of its own and the shared region of its rings. The guest is hostile: it can spoil its own memory and the region, and
+// stop answering; each question has a time-out, and each answer is checked.
 #pragma once
 #include <linux/kvm.h>
 #include <ringside/guest/abi.hpp>
@@ -20,10 +20,10 @@
 namespace ringside::guest {
 
 struct VmOptions {
-  u64 memory = 32 << 20;                        // bytes, of the guest's own
-  std::chrono::nanoseconds tick{1'000'000};     // a timer interrupt each; 0: none
-  std::chrono::nanoseconds patience{10'000'000'000};  // with an answer
-  u64 arguments[4] = {};                        // the program's
+  u64 memory = 32 << 20;                        // bytes of the guest's own
+  std::chrono::nanoseconds tick{1'000'000};     // the period of timer interrupts; 0: none
+  std::chrono::nanoseconds patience{10'000'000'000};  // how long to wait for an answer
+  u64 arguments[4] = {};                        // for the program
 };
 
 struct Answer {
@@ -34,18 +34,19 @@ struct Answer {
 
 class Vm {
  public:
-  // Starts the image (a static ELF file) and returns when its rings stand; processor 0 then waits for go(). region: `region_bytes` of
-  // shared memory, a descriptor. Errors: no /dev/kvm (ENOENT, EACCES), an image or a guest that does not do its part.
+  // Starts the image (a static ELF file) and returns when its rings are set up; processor 0 then waits for go(). region: a
+  // descriptor of `region_bytes` of shared memory. Errors: no /dev/kvm (ENOENT, EACCES), an invalid image, a guest that does
+  // not start properly.
   static result<std::unique_ptr<Vm>> start(std::span<const u8> elf, int region, u64 region_bytes, std::span<const u64> descriptor,
                                            const VmOptions& options);
   ~Vm();
   void go();
 
-  // A question to processor 1. From any thread, one after the other.
+  // Asks processor 1. Any thread may ask; the questions run one after the other.
   result<Answer> ask(Ask what, u32 ring, u64 argument);
-  // The same while processor 0 stands still.
+  // The same while processor 0 is stopped.
   result<Answer> ask_alone(Ask what, u32 ring, u64 argument);
-  // How far the guest's time stamp counter is ahead of ours, and how wrong that may be; ticks.
+  // How far the guest's time stamp counter is ahead of the host's, and the error of that; ticks.
   struct TscOffset {
     i64 ahead = 0;
     u64 error = 0;
@@ -57,7 +58,7 @@ class Vm {
   i32 task() const noexcept { return static_cast<i32>(boot()->task); }  // the thread that is processor 0
   u64 ticks() const noexcept { return __atomic_load_n(&ticks_, __ATOMIC_RELAXED); }
 
-  // Asks the program to end; running() tells when it has, or the guest came to grief: why() then has a sentence.
+  // Asks the program to end. running() is false when it has ended, or when the guest failed: why() then has a sentence.
   void request_stop() noexcept;
   bool running() const;
   bool wait_end(std::chrono::nanoseconds timeout);
@@ -78,7 +79,7 @@ class Vm {
   result<void> set_up(Processor& p, u32 number, u64 entry, u64 stack);
   void run_program();
   void run_service();
-  // Until the next `out`, EINTR or the end; false: the end, why_ says so.
+  // Runs until the next `out`, EINTR or the end; false: the end, with the reason in why_.
   bool run_once(Processor& p, u16& call, u32& value, bool& interrupted);
   void upcall();
   result<void> take_event(u32 at);

@@ -20,20 +20,20 @@ namespace ringside {
 namespace {
 
 constexpr u32 markers_a_visit = 20;
-constexpr int visits = 2;                       // of each processor: a clock that runs at another rate has moved in between
+constexpr int visits = 2;                       // to each processor: a clock with another rate has moved in between
 constexpr timespec between_visits{0, 20'000'000};
 
 struct Bracket {
   u64 before, after;
 };
 
-// What is known of the offset, in ticks.
+// The known bounds of the offset, in ticks.
 struct Bounds {
   i64 low = INT64_MIN, high = INT64_MAX;
   u32 markers = 0;
 };
 
-// Goes to each processor that we may run on, and comes back.
+// Moves this thread to each processor that it may run on, and back.
 class Processors {
  public:
   Processors() { sched_getaffinity(0, sizeof before_, &before_); }
@@ -133,7 +133,7 @@ result<std::vector<ClockCheck>> check_kernel_clocks() {
 
 namespace {
 
-// What a clock shows less CLOCK_MONOTONIC, and when.
+// A clock's reading less CLOCK_MONOTONIC, and the time of the reading.
 struct Offset {
   i64 low = 0, high = 0;
   u64 at = 0;
@@ -195,7 +195,7 @@ result<ClockConversion> measure_clock(const std::string& name) {
   ClockConversion c;
   const i64 offset = last.low + (last.high - last.low) / 2;
   c.error_ns = static_cast<u64>(last.high - last.low + 1) / 2;
-  // The rate is 1 as long as one offset fits both; what it may be off by is what the measurements leave open.
+  // The rate is 1 as long as one offset fits both; its error is the range that the measurements leave open.
   const auto apart = static_cast<double>(last.at - first.at);
   const auto least = static_cast<double>(last.low - first.high) / apart, most = static_cast<double>(last.high - first.low) / apart;
   const double drift = least <= 0 && most >= 0 ? 0 : (least + most) / 2;

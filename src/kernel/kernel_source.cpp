@@ -21,7 +21,7 @@
 namespace ringside {
 namespace {
 
-constexpr u32 largest_subbuf = 512 * 1024;  // of the kernel, which is more than of ours
+constexpr u32 largest_subbuf = 512 * 1024;  // the kernel's largest, larger than ringside's
 
 std::vector<std::string> names_in(const std::string& dir) {
   std::vector<std::string> names;
@@ -45,7 +45,7 @@ result<u32> subbuf_size_of(const std::string& dir) {
   if (!text) return tl::unexpected<Error>(text.error());
   const u64 size = std::strtoull(text->c_str(), nullptr, 10) * 1024;
   if (!is_power_of_two(size) || size < abi::smallest_subbuf || size > largest_subbuf)
-    return refuse(std::errc::bad_message, dir + "/buffer_subbuf_size_kb says \"" + *text + "\", which cannot be");
+    return refuse(std::errc::bad_message, dir + "/buffer_subbuf_size_kb contains \"" + *text + "\", which is no possible size");
   return static_cast<u32>(size);
 }
 
@@ -62,19 +62,19 @@ result<bool> wait_for(int fd, std::chrono::nanoseconds timeout) {
   const i64 ns = std::max<i64>(timeout.count(), 0);
   const timespec t{ns / 1'000'000'000, ns % 1'000'000'000};
   int n = ppoll(&p, 1, &t, nullptr);
-  if (n > 0 && (p.revents & POLLIN) == 0) n = ppoll(nullptr, 0, &t, nullptr);  // no ring yet, which poll() says at once
+  if (n > 0 && (p.revents & POLLIN) == 0) n = ppoll(nullptr, 0, &t, nullptr);  // no ring yet: poll() returns at once
   if (n < 0) return fail(errno, "waiting for the kernel's ring");
   return n > 0;
 }
 
-// Sees to it that all losses together are the kernel's overrun. A sub-buffer without room for the number of missed events says
-// only that there were some: then the overrun counter says how many since the last. It may have moved on past this sub-buffer;
-// what it ran ahead is taken off the next number, so the sum is right again at the last gap.
+// Makes the sum of all losses equal the kernel's overrun. A sub-buffer without room for the number of missed events says only
+// that there were some: then the overrun counter gives the number since the last gap. The counter may have moved on past this
+// sub-buffer; that excess is subtracted from the next number, so the sum is right again at the last gap.
 class Losses {
  public:
   explicit Losses(const KernelRing& ring) {
     const auto before = kernel_counters(ring);
-    if (before && before->read != 0) told_ = before->overrun;  // else all of it is still to be told
+    if (before && before->read != 0) told_ = before->overrun;  // else all of the overrun is still to be reported
   }
   template <class Overrun>
   void settle(SubBufferView& view, Overrun overrun) {
@@ -162,7 +162,7 @@ class KernelMap final : public KernelSource {
   KernelMap(const KernelRing& ring, Mapped mapped) : mapped_(std::move(mapped)), losses_(ring) {}
   result<std::optional<SubBufferView>> next() override {
     auto view = mapped_.next();
-    if (view && !*view) view = mapped_.next();  // the first may only have caught up with the reader page: the second swaps
+    if (view && !*view) view = mapped_.next();  // the first may only have reached the end of the reader page: the second swaps
     if (view && *view) losses_.settle(**view, [this] { return mapped_.meta().overrun; });
     return view;
   }
@@ -196,8 +196,8 @@ result<std::unique_ptr<KernelSource>> map_ring(const KernelRing& ring, sys::Fd f
       ring, KernelMap::Mapped(std::move(whole), geometry, KernelGetReader(ring, std::move(fd)), std::move(options)));
 }
 
-// A CPU that has not been online since the instance was made has all its files, and no ring behind them: no event ever came and
-// reading says ENODEV.
+// A CPU that has not been online since the instance was made has all its files, but no ring: no event ever came and reading
+// fails with ENODEV.
 bool has_ring(const KernelRing& ring) {
   const auto fd = open_raw(ring);
   u64 nothing[2];  // too few bytes for an event: nothing is consumed
@@ -236,7 +236,7 @@ result<KernelRings> open_kernel_rings(const std::string& dir, const std::vector<
   for (const u32 cpu : cpus) {
     auto source = open_kernel_ring({dir, cpu}, clock, way);
     if (!source && way == KernelWay::map) {
-      // What is not there cannot be mapped, but will be readable once it is.
+      // A missing ring cannot be mapped, but it will be readable once it exists.
       const bool no_ring = source.error().code == std::errc::invalid_argument && !has_ring({dir, cpu});
       if (!no_ring && choice.forced) return tl::unexpected<Error>(source.error());
       if (!no_ring) {
@@ -265,7 +265,7 @@ std::vector<KernelConsumer> kernel_consumers(const std::string& dir) {
       const std::string link = "/proc/" + pid + "/fd/" + number;
       char target[PATH_MAX];
       const ssize_t n = readlink(link.c_str(), target, sizeof target);
-      // Only then is stat() asked, which other file systems may take long to answer.
+      // Only then call stat(), which may take long on other file systems.
       if (n < 0 || !std::string_view(target, static_cast<size_t>(n)).ends_with("/trace_pipe_raw")) continue;
       struct stat st {};
       if (stat(link.c_str(), &st) != 0) continue;

@@ -17,7 +17,7 @@
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 
-// What we use of libtracefs: its header (1.6) has inline functions that are no C++.
+// Declarations from libtracefs: its header (1.6) has inline functions that are no C++.
 extern "C" {
 void tracefs_set_loglevel(int level);
 int tracefs_tracing_dir_is_mounted(bool mount, const char** path);
@@ -32,10 +32,10 @@ char* tracefs_error_last(tracefs_instance* instance);
 namespace ringside {
 namespace {
 
-// Of the instances that commands make.
+// The prefixes of instances that commands make.
 constexpr const char* command_prefixes[] = {"ringside-", "ringside-trigger-", "ringside-doctor-", "ringside-clock-"};
 
-// tracefs makes no files and knows no modes.
+// tracefs creates no files and has no modes.
 result<void> put(const std::string& path, const std::string& text, bool append) {
   const sys::Fd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC | (append ? O_APPEND : O_TRUNC)));
   if (!fd) return fail(errno, "cannot open " + path);
@@ -56,7 +56,7 @@ std::vector<std::string> subdirectories(const std::string& dir) {
   return names;
 }
 
-// Is it a name that create() gives? PREFIX, a number, and .N if that was taken.
+// Whether create() gives such names: PREFIX, a number, and .N if that was taken.
 bool is_of(const std::string& name, const std::string& prefix) {
   if (name.compare(0, prefix.size(), prefix) != 0) return false;
   const auto number = [](const std::string& text) { return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos; };
@@ -65,18 +65,18 @@ bool is_of(const std::string& name, const std::string& prefix) {
   return number(rest.substr(0, dot)) && (dot == std::string::npos || number(rest.substr(dot + 1)));
 }
 
-// Nothing of an instance is touched before the kernel has said that nobody has a file of it open (else EBUSY).
-// ENODEV: somebody else is removing it at this moment.
+// Nothing in an instance is touched before the kernel has confirmed that no process has a file of it open (else EBUSY).
+// ENODEV: another process is removing it at this moment.
 bool remove_unheld(const std::string& dir) { return rmdir(dir.c_str()) == 0 || errno == ENOENT || errno == ENODEV; }
 
-// Is this still the file at `path`? The kernel knows an instance by its address: an open() that waits while one instance is removed and
-// another one made there opens the other one by the first one's name.
+// Whether this is still the file at `path`. The kernel identifies an instance by its address: if one instance is removed and
+// another is made at its address while an open() waits, the open() by the first one's name opens the other one.
 bool is_at(int fd, const std::string& path) {
   struct stat mine {}, there {};
   return fstat(fd, &mine) == 0 && stat(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
 }
 
-// An instance of this name, held. Empty: another process has it.
+// Makes an instance of this name and holds it. Empty: another process has it.
 result<sys::Fd> make_and_hold(const std::string& dir) {
   for (u32 tries = 0; tries < 100; ++tries) {
     if (mkdir(dir.c_str(), 0777) != 0) {
@@ -84,7 +84,8 @@ result<sys::Fd> make_and_hold(const std::string& dir) {
       if (!remove_unheld(dir)) return sys::Fd();
       continue;
     }
-    // Until it is open it may be swept away, and somebody else's may come in its place: whoever locks it has it.
+    // Until it is open, another process may remove it, and another instance may take its place: the process that locks it has
+    // it.
     sys::Fd held(open((dir + "/tracing_on").c_str(), O_RDONLY | O_CLOEXEC));
     if (!held && (errno == ENOENT || errno == ENODEV)) continue;
     if (!held) {
@@ -106,7 +107,7 @@ std::string trimmed(std::string text) {
 
 result<std::string> tracefs_dir() {
   tracefs_set_loglevel(0);
-  static const char* path = nullptr;  // the library makes a new copy at each call and keeps none of them
+  static const char* path = nullptr;  // the library allocates a new copy at each call and frees none
   static std::mutex asking;
   const std::lock_guard alone(asking);
   if (path == nullptr && tracefs_tracing_dir_is_mounted(geteuid() == 0, &path) < 0) path = nullptr;
@@ -206,7 +207,7 @@ TracefsInstance::~TracefsInstance() { (void)remove(); }
 
 result<void> TracefsInstance::remove() {
   if (handle_ == nullptr) return {};
-  (void)tracing(false);  // for who still looks at it
+  (void)tracing(false);  // for its remaining readers
   held_ = sys::Fd();
   tracefs_instance_free(std::exchange(handle_, nullptr));
   return remove_unheld(dir_) ? result<void>{} : fail(errno, "cannot remove " + dir_);
@@ -216,7 +217,7 @@ result<TracefsInstance> TracefsInstance::create(const TracefsOptions& options) {
   auto root = RS_TRY(tracefs_dir());
   remove_stale_instances(options.prefix);
   const std::string first = options.prefix + std::to_string(getpid());
-  // A process of another PID namespace may have our number.
+  // A process of another PID namespace may have this process's number.
   for (u32 n = 0; n < 100; ++n) {
     const std::string name = n == 0 ? first : first + "." + std::to_string(n);
     const std::string dir = root + "/instances/" + name;
@@ -245,7 +246,7 @@ result<void> TracefsInstance::set_up(const TracefsOptions& options) {
   if (tracefs_instance_set_buffer_size(handle_, (options.buffer_size + 1023) / 1024, -1) != 0)
     return fail(errno, "cannot make rings of " + std::to_string(options.buffer_size) + " bytes on each of " +
                            std::to_string(cpus_.size()) + " processors; take smaller ones (-b)");
-  (void)write("options/record-tgid", "1");  // whose threads they are; older kernels do not know
+  (void)write("options/record-tgid", "1");  // the threads' processes; older kernels lack the option
   if (auto done = write("options/overwrite", options.overwrite ? "1" : "0"); !done) return done;
   if (tracefs_file_exists(handle_, "buffer_percent")) return write("buffer_percent", std::to_string(options.buffer_percent));
   return {};
@@ -268,7 +269,7 @@ std::string TracefsInstance::last_error() const {
 
 result<std::vector<EventInfo>> TracefsInstance::enable(const EventPattern& pattern, const std::string& filter) {
   auto all = RS_TRY(kernel_events());
-  std::map<std::string, std::pair<u32, u32>> systems;  // events of it, those of them that are wanted
+  std::map<std::string, std::pair<u32, u32>> systems;  // its events, and the selected ones
   std::vector<EventInfo> wanted;
   for (const KernelEvent& event : all) {
     auto& [has, wants] = systems[event.system];

@@ -16,7 +16,7 @@ void Lanes::merge(Slice& into, const Slice& other) {
   into.text = {};
 }
 
-// Merges what meets at the present level.
+// Merges slices at the present level.
 void Lanes::merge_all() {
   held_ = 0;
   for (Lane& lane : lanes_) {

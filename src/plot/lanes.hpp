@@ -1,15 +1,16 @@
-// What happened on each lane (a processor, a thread, a ring's losses): slices and instants, in bounded memory.
+// The slices and instants of each lane (a processor, a thread, a ring's losses), in bounded memory.
 //
 //   Lanes lanes(200'000);
-//   lanes.add(lane, {.begin = 100, .end = 180, .what = 3}, [&] { return text; });   // in any order; the text only if it is
-//   kept lanes.finish(); for (const Slice& s : lanes.slices(lane)) ...                                    // by end, then by
-//   begin
+//   lanes.add(lane, {.begin = 100, .end = 180, .what = 3}, [&] { return text; });   // in any order; asks for the text if kept
+//   lanes.finish();
+//   for (const Slice& s : lanes.slices(lane)) ...                                   // by end, then by begin
 //
-// When there are more than `most`, those that are too short to see are merged: slices of one lane and one `what` that are
-// shorter than 2^shift ns and end in the same 2^shift ns become one, with their number and their summed time, without text. One
-// that is alone there stays as it is. If 2^20 ns are not enough, `what` is no longer asked. The way gone is the shortest with
-// which at most `most` remain (or one for each lane), so the result does not depend on the order of adding. Memory: 2 * most
-// slices and their texts. Cost: amortised O(log) for each, O(1) for what comes by time of end and merges.
+// When there are more than `most`, slices that are too short to see are merged: slices of one lane and one `what` that are
+// shorter than 2^shift ns and end in the same 2^shift ns become one, with their number and their summed time, without text. A
+// slice that is alone there stays unchanged. If 2^20 ns are not enough, slices merge regardless of `what`. The level is the
+// lowest at which at most `most` slices remain (or one for each lane), so the result does not depend on the order of adding.
+// Memory: 2 * most slices and their texts. Cost: amortised O(log) for each, O(1) for slices that come in order of their ends
+// and merge.
 #pragma once
 #include <ringside/base/types.hpp>
 #include <string>
@@ -21,10 +22,10 @@ namespace ringside::plot {
 struct Slice {
   static constexpr u32 various = ~u32{0};
   u64 begin = 0, end = 0;  // ns; equal: an instant
-  u32 what = 0;            // what the lane's slices differ in; of merged ones perhaps `various`
-  u32 ring = 0;            // where it was recorded; of merged ones perhaps `various`
-  u32 merged = 1;          // how many slices this one is
-  u64 weight = 1;          // what the owner counts: lost events
+  u32 what = 0;            // the kind of slice; `various` if merged ones differ
+  u32 ring = 0;            // where it was recorded; `various` if merged ones differ
+  u32 merged = 1;          // the number of slices in this one
+  u64 weight = 1;          // a count of the owner's: lost events
   u64 busy = 0;            // sum of end - begin, at most 2^64 - 1
   std::string text{};
 };
@@ -53,7 +54,7 @@ class Lanes {
 
   void finish();
   bool merges() const { return level_ > 0; }
-  bool mixed() const { return level_ > last_by_what; }                                             // `what` is no longer asked
+  bool mixed() const { return level_ > last_by_what; }                                             // regardless of `what`
   u32 shift() const { return static_cast<u32>(level_ > last_by_what ? level_ - 2 : level_ - 1); }  // if merges()
   // After finish().
   u64 held() const { return held_; }
@@ -66,7 +67,7 @@ class Lanes {
   static constexpr int last_by_what = 21, last_level = 65;
   struct Lane {
     std::vector<Slice> slices;
-    std::vector<u32> latest;  // by what (mixed: one): its last one in `slices`
+    std::vector<u32> latest;  // by `what` (mixed: one entry): its last slice in `slices`
   };
   bool is_short(const Slice& s) const { return level_ > 0 && (s.merged > 1 || (s.end - s.begin) >> shift() == 0); }
   bool meet(const Slice& a, const Slice& b) const {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-// The built page, or one line that says why there is none.
+// The built page, or one line with the reason why there is none.
 asm(R"(
 .section .rodata
 .globl ringside_plot_page, ringside_plot_page_end

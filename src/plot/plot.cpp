@@ -48,7 +48,7 @@ void list(fmt::memory_buffer& out, const Items& items, Print print) {
   out.push_back(']');
 }
 
-// Counts as [column, count, columns further, count, ...].
+// Counts as [column, count, distance to the next column, count, ...].
 void sparse(fmt::memory_buffer& out, const TimeGrid& grid, u32 row, u64 first) {
   out.push_back('[');
   u64 before = first;
@@ -86,9 +86,9 @@ struct Plot::Event {
   std::string full;
   Role role = Role::instant;
   const EventType* type = nullptr;
-  const Field *first = nullptr, *second = nullptr;  // duration: how long; run: prev_pid, next_pid; span: type, slice_name
+  const Field *first = nullptr, *second = nullptr;  // duration: its length; run: prev_pid, next_pid; span: type, slice_name
   const Field *first_text = nullptr, *second_text = nullptr;  // run: prev_comm, next_comm; span: track_name
-  std::string call;                                           // enter, exit: of which system call
+  std::string call;                                           // enter, exit: the system call
   HeatMap* heat = nullptr;
 };
 
@@ -100,11 +100,11 @@ struct Plot::Open {
 
 struct Plot::Thread {
   i32 tid = 0, pid = 0;
-  std::string name, process, shown;  // shown: its TID as people read it
+  std::string name, process, shown;  // shown: its TID for people
   u64 events = 0;
   u32 lane = none;
   std::vector<Open> spans;
-  const Event* call = nullptr;  // entered, not yet left
+  const Event* call = nullptr;  // the system call it is in
   u64 call_begin = 0, call_gaps = 0;
   u32 call_ring = 0;
   std::string call_payload;
@@ -143,7 +143,7 @@ HeatMap& Plot::heat_map(const std::string& name) {
     return *heat_maps_.back().second;
   }
   heat_maps_.emplace_back(name, std::make_unique<HeatMap>(HeatMap::Options{options_.columns / 2, heat_precision, 0}));
-  // One more than are shown takes what is not.
+  // One heat map more than are shown takes the rest.
   if (heat_maps_.size() > most_heat_maps) {
     too_many_heat_maps_ = true;
     heat_maps_.back().first.clear();
@@ -282,7 +282,7 @@ void Plot::switch_task(const TraceRecord& record, const Event& e, Ring& ring, co
   ring.running = next == 0 ? none : thread(next, name, read_text(record.payload, *e.second_text));
 }
 
-// A system call that is not seen to end: an instant.
+// A system call without a seen end becomes an instant.
 void Plot::drop_call(u32 number) {
   Thread& t = threads_[number];
   if (t.call == nullptr) return;
@@ -298,7 +298,8 @@ void Plot::on_thread(const TraceRecord& record, Event& e, const EventType* type,
   ++t.events;
   const auto number = static_cast<u32>(&t - threads_.data());
   u64 begin = record.time;
-  // Over a gap nothing is paired: what ended in it and began anew would look like one. A thread's events may be on any CPU's ring.
+  // Nothing is paired across a gap: a call that ended in it and another that began in it would look like one. A thread's events
+  // may be on any CPU's ring.
   const u64 gaps = ring.of_a_thread() ? rings_[record.source].gaps : shared_gaps_;
   const auto slice = [&](u32 what, auto make_text) {
     lanes_.add(lane(t.lane, {LaneKind::thread, number}),
@@ -400,7 +401,7 @@ void Plot::add(const TraceRecord& record, const RingName& name) {
   ring.last = record.time;
 }
 
-// Ends what is still open and writes down which bounds were met.
+// Ends open slices and notes the bounds that were reached.
 void Plot::finish() {
   for (u32 n = 0; n < rings_.size(); ++n) end_run(rings_[n], n, last_);
   for (u32 n = 0; n < threads_.size(); ++n) {
@@ -438,7 +439,7 @@ std::string Plot::json(const std::string& where, const Facts& facts, bool raw_ti
                    : lane.kind == LaneKind::thread ? "thread"
                                                    : "loss",
                    lane.number);
-    // Ends in order of time, each as the distance from the one before.
+    // Ends in order of time, each as the distance from the previous one.
     u64 before = origin;
     slice_list("end", slices, [&](const Slice& s) {
       after(lanes, s.end, before);
@@ -459,7 +460,7 @@ std::string Plot::json(const std::string& where, const Facts& facts, bool raw_ti
           shown.remove_suffix(1);
         append_json_text(shown.size() < s.text.size() ? std::string(shown) + "..." : std::string(shown), lanes);
       });
-      // Only of merged ones: index, as the distance from the one before, how many, summed time.
+      // Merged slices only: index, as the distance from the previous one, number of slices, summed time.
       key(lanes, "merged");
       lanes.push_back('[');
       size_t last = 0;

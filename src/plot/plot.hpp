@@ -1,4 +1,4 @@
-// A trace as what its web page shows: counts over time, lanes of what happened, heat maps of durations. Read once, in bounded
+// The data of a trace's web page: counts over time, lanes of slices, heat maps of durations. The trace is read once, in bounded
 // memory.
 //
 //   Plot plot(formats, tasks, {});
@@ -6,10 +6,10 @@
 //   plot.heat_map("wakeup latency").add(time_ns, value_ns);           // from any analysis
 //   write(page(plot.json(facts)));                                    // page.hpp
 //
-// Lanes: a processor shows who ran, from sched:sched_switch; a thread its durations (an event with an integer field NAME_ns
-// ends at its time and took so long; spans; system calls, from enter to exit) and its other events as instants; a ring where it
-// lost events. Bounds, each told in notes() when it is reached: `items` slices (lanes.hpp: what is too short to see is merged),
-// `most_lanes` threads, `most_heat_maps`, and `longest_text` bytes of an event's text.
+// Lanes: a processor's shows the threads that ran, from sched:sched_switch; a thread's its durations (an event with an integer
+// field NAME_ns ends at its time and lasted that long; spans; system calls, from enter to exit) and its other events as
+// instants; a ring's its losses. Bounds, each reported in notes() when it is reached: `items` slices (lanes.hpp merges those
+// too short to see), `most_lanes` threads, `most_heat_maps`, and `longest_text` bytes of an event's text.
 #pragma once
 #include <functional>
 #include <map>
@@ -29,10 +29,10 @@ namespace ringside::plot {
 
 struct Options {
   u64 items = 200'000;
-  u32 columns = 2048;  // of rates; heat maps have half as many
+  u32 columns = 2048;  // for rates; heat maps have half as many
 };
 
-// What the page says of the recording, as label and text.
+// The page's facts about the recording, as label and text.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
 class Plot {
@@ -44,7 +44,7 @@ class Plot {
   ~Plot();
 
   void add(const TraceRecord& record, const RingName& ring);
-  // A heat map of that name; past the bound one that nobody will see. Others may be merged into it.
+  // The heat map of that name; past the bound, one that is never shown. Others may be merged into it.
   static constexpr u32 heat_precision = 2;
   HeatMap& heat_map(const std::string& name);
 
@@ -53,14 +53,14 @@ class Plot {
 
   // Once, at the end. `where` is the page's title; `raw_times`: not nanoseconds, but numbers.
   std::string json(const std::string& where, const Facts& facts, bool raw_times);
-  // After json(): what the bounds left out.
+  // After json(): the bounds that were reached.
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
-  struct Event;  // what is known of a type
-  struct Open;   // begun, not yet ended
+  struct Event;  // the role of an event type
+  struct Open;   // a slice without its end
   struct Thread;
-  struct Ring;  // of a source
+  struct Ring;  // a source's
   enum class LaneKind { cpu, thread, loss };
   struct LaneName {
     LaneKind kind;
@@ -87,7 +87,7 @@ class Plot {
   std::vector<LaneName> lane_names_;
   std::vector<std::unique_ptr<Event>> by_id_;
   std::vector<const Event*> events_seen_;
-  std::vector<std::pair<std::string, u32>> names_;  // of slices, and which event they are of
+  std::vector<std::pair<std::string, u32>> names_;  // names of slices, with their event
   std::unordered_map<std::string, u32> name_numbers_;
   std::vector<Thread> threads_;
   std::unordered_map<Tasks::Key, u32> thread_numbers_;

@@ -1,11 +1,12 @@
-// Counts over time, while the range of times is not known yet: columns of 2^shift ns that begin at multiples of their width.
+// Counts over time when the range of times is not known in advance: columns of 2^shift ns that begin at multiples of their
+// width.
 //
 //   TimeGrid grid(2048);
 //   grid.add(time_ns, row, 1);
 //   grid.for_each(row, [](u64 column, u64 count) { ... });     // column's begin: column << grid.shift()
 //
-// The width is the smallest power of two with which all times added fit into `most` columns: when one does not, neighbours are
-// added up, so what stands there never depends on the order in which it came. Memory: most * 8 bytes for each row in use.
+// The width is the smallest power of two with which all added times fit into `most` columns: when a time does not fit,
+// neighbours are added up, so the counts never depend on the order of adding. Memory: most * 8 bytes for each row in use.
 #pragma once
 #include <ringside/base/types.hpp>
 #include <vector>
@@ -42,7 +43,7 @@ class TimeGrid {
   }
 
  private:
-  // Makes room for `time`; its column.
+  // Makes room for `time`; returns its column.
   u64 widen(u64 time) {
     while (true) {
       const u64 column = time >> shift_;

@@ -1,4 +1,4 @@
-// The events of `ringside record --libc`; similar calls share one. Durations in ns, ret as the call gave it.
+// The events of `ringside record --libc`; similar calls share one. Durations are in ns; ret is the call's result.
 #pragma once
 #include <ringside/trace.hpp>
 

@@ -1,4 +1,4 @@
-// What to record, and where the C library's functions are.
+// The selection of hooks that record, and the addresses of the C library's functions.
 #include "preload/hook.hpp"
 
 #include <dlfcn.h>
@@ -18,7 +18,7 @@ namespace {
 
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool looking = false;
 
-// In front of every ordinary constructor: from here on the hooks record.
+// Runs before every ordinary constructor: from here on the hooks record.
 [[gnu::constructor(101)]] void start() {
   for (Next* next = __start_ringside_next; next != __stop_ringside_next; ++next) look_up(*next);
   dlerror();  // the program must not see that one is missing

@@ -1,9 +1,9 @@
-// What the hooks share. Preloaded into an unmodified program by `ringside record --libc LIST -- CMD`, they call the C library and
-// write an event about it.
+// The common part of the hooks. Preloaded into an unmodified program by `ringside record --libc LIST -- CMD`, they call the C
+// library and write an event about the call.
 //
-// The program must not notice: errno is kept, no descriptor is, a call that is left by longjmp or cancellation leaves nothing
-// behind, and an event that cannot be written is not. Safe in signal handlers, before main, after a thread's destructors.
-// The library's own calls go straight through; all others are recorded, also those of a handler that interrupts a hook.
+// The program must not notice: errno is kept, no descriptor stays open, a call that is left by longjmp or cancellation leaves
+// nothing behind, and an event that cannot be written is dropped. Safe in signal handlers, before main, after a thread's
+// destructors. The library's own calls are not recorded; all others are, also those of a handler that interrupts a hook.
 #pragma once
 #include <errno.h>
 #include <time.h>
@@ -21,8 +21,8 @@ struct Groups {
 };
 extern constinit Groups groups;  // none until the library is loaded
 
-// The next definition of a function. A section of its own gathers them all: they are looked up when the library is loaded, as a
-// signal handler must not do it.
+// The next definition of a function. A section of its own gathers them all: they are looked up when the library is loaded,
+// because a signal handler must not look them up.
 struct Next {
   const char* name;
   void* found;
@@ -44,7 +44,7 @@ inline u64 now_ns() noexcept {
   return static_cast<u64>(t.tv_sec) * 1000000000 + static_cast<u64>(t.tv_nsec);
 }
 
-// Calls `real`, then tell(its result, ns that it took), and puts errno back to what `real` left. May be unwound (cancellation).
+// Calls `real`, then tell(its result, its duration in ns), and restores the errno of `real`. May be unwound (cancellation).
 template <class Real, class Tell>
 auto hooked(bool group, Real real, Tell tell) {
   if (!wanted(group)) return real();

@@ -1,4 +1,4 @@
-// The group io. Only calls from outside the C library: what fopen and its kin do inside stays inside.
+// The group io. Only calls from outside the C library: calls inside fopen and its relatives are not recorded.
 #include <fcntl.h>
 #include <stdarg.h>
 #include <sys/uio.h>
@@ -10,7 +10,7 @@ using namespace ringside::preload;
 using ringside::i64;
 using ringside::u64;
 
-// What calls become under _FORTIFY_SOURCE.
+// The functions that _FORTIFY_SOURCE turns calls into.
 extern "C" {
 ssize_t __read_chk(int fd, void* to, size_t count, size_t room);
 ssize_t __pread_chk(int fd, void* to, size_t count, off_t at, size_t room);
@@ -32,14 +32,14 @@ ssize_t writing(int fd, size_t count, Real real) {
   return hooked(groups.io, real, [=](ssize_t n, u64 ns) { libc::write(fd, count, i64{n}, ns); });
 }
 
-// Bytes asked for. After an error nobody has vouched for the array: 0.
+// The requested bytes; 0 after an error, because the array may be invalid.
 u64 bytes_of(const iovec* parts, int count, ssize_t result) noexcept {
   u64 bytes = 0;
   for (int i = 0; result >= 0 && i < count; ++i) bytes += parts[i].iov_len;
   return bytes;
 }
 
-// The same for a path: the program may pass anything, and gets EFAULT.
+// The same for a path: the program may pass an invalid one, and gets EFAULT.
 const char* readable(const char* path, int fd) noexcept { return fd >= 0 || (errno != EFAULT && errno != EINVAL) ? path : ""; }
 
 template <class Real>

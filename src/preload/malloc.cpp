@@ -1,4 +1,4 @@
-// The group malloc. reallocarray, strdup, operator new and the C library's other calls of malloc come here by themselves.
+// The group malloc. reallocarray, strdup, operator new and the C library's other callers of malloc need no hooks of their own.
 #include <malloc.h>
 
 #include <cstdlib>
@@ -11,7 +11,7 @@ using ringside::u64;
 
 namespace {
 
-// What dlsym itself allocates before the C library's malloc is known. Never given back.
+// Memory that dlsym itself allocates before the C library's malloc is known. Never freed.
 alignas(16) constinit char early[65536];
 constinit size_t early_used = 0;
 
@@ -43,7 +43,7 @@ HOOK void* malloc(size_t size) noexcept {
   return allocated(size, [=] { return real(size); });
 }
 
-// What this library itself asks for (--wrap): the spare memory of its C++ library is none of the program's business.
+// This library's own requests (--wrap): the spare memory of its C++ library does not concern the program.
 extern "C" void* __wrap_malloc(size_t size) {
   const auto real = NEXT(malloc);
   return real != nullptr ? real(size) : early_alloc(size);
@@ -53,7 +53,7 @@ HOOK void* calloc(size_t n, size_t size) noexcept {
   const auto real = NEXT(calloc);
   if (real == nullptr) {
     size_t bytes;
-    return __builtin_mul_overflow(n, size, &bytes) ? nullptr : early_alloc(bytes);  // still zero: never given back
+    return __builtin_mul_overflow(n, size, &bytes) ? nullptr : early_alloc(bytes);  // still zero: never freed
   }
   return hooked(groups.malloc, [=] { return real(n, size); }, [=](void* p, u64 ns) { libc::calloc(n, size, p, ns); });
 }
@@ -73,7 +73,7 @@ HOOK void free(void* p) noexcept {
   const auto real = NEXT(free);
   if (real == nullptr) return;
   const int left = errno;
-  if (wanted(groups.malloc)) libc::free(p);  // before: afterwards the address may be somebody else's
+  if (wanted(groups.malloc)) libc::free(p);  // before the call: afterwards another thread may get the address
   errno = left;
   real(p);
 }

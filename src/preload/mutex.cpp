@@ -1,4 +1,4 @@
-// The group mutex: locks with their waiting time. What condition variables lock inside stays inside.
+// The group mutex: locks with their waiting time. Locks inside condition variables are not recorded.
 #include <pthread.h>
 
 #include "preload/hook.hpp"

@@ -1,4 +1,4 @@
-// vfork, for programs that are not linked with the library: src/writer/vfork.cpp says why.
+// vfork, for programs that are not linked with the library: src/writer/vfork.cpp gives the reason.
 #if defined(__x86_64__)
 asm(".pushsection .text\n.globl vfork\n.type vfork, @function\nvfork: jmp ringside_vfork\n.size vfork, . - vfork\n.popsection");
 #elif defined(__aarch64__)

@@ -15,7 +15,7 @@ bool same(const RingName& a, const RingName& b) {
 }  // namespace
 
 InstanceFeed::InstanceFeed(Instance& instance) : instance_(instance) {
-  // Looked at many times a second, so the table itself and not Instance::rings(), which opens every ring for its counters.
+  // Read many times a second, so map the table instead of calling Instance::rings(), which opens every ring for its counters.
   words_.control = const_cast<InstanceControl*>(&instance.control());
 }
 
@@ -26,7 +26,7 @@ result<void> InstanceFeed::begin(RecordingRun&) {
   return {};
 }
 
-// Answers whether something of it is new. Its place and its cgroup are found out while it lives, and kept.
+// Returns whether anything about the thread is new. Its namespace and cgroup are looked up while it lives, and kept.
 bool InstanceFeed::know(RingName thread) {
   const auto [at, fresh] = threads_.try_emplace(thread.tid, thread);
   RingName& known = at->second;
@@ -59,19 +59,19 @@ bool InstanceFeed::look_for_events() {
 void InstanceFeed::open(RecordingRun& run, const RingName& name, Ring& ring) {
   auto source = instance_.source(name.ring);
   if (!source) {
-    // Its memory may have been given back between the look at the table and now; whatever lasts is told at the end.
+    // Its memory may have been given back since the table was read; a lasting failure is reported at the end.
     ring.failed = source.error().code != std::errc::no_such_file_or_directory;
     if (ring.failed) run.faults().problem(source.error().sentence);
     return;
   }
-  // A fresh ring of a CPU is another one; a thread's that gave its memory back may be of other sizes now.
+  // A CPU's fresh ring is a new ring; a thread's ring that gave its memory back may have other sizes now.
   RecordingWriter& writer = run.writer();
   const Counters counters = (*source)->counters();
   RingName recorded = name;
   while (writer.has_ring(recorded.ring) && (name.cpu >= 0 || writer.ring(recorded.ring).subbuf_size != counters.subbuf_size)) recorded.ring = most_rings + moved_++;
   if (!writer.has_ring(recorded.ring)) {
     if (auto added = writer.add_ring(recorded, static_cast<u32>(counters.subbuf_size)); !added) {
-      ring.failed = added.error().code == std::errc::invalid_argument;  // its fault, not the disk's
+      ring.failed = added.error().code == std::errc::invalid_argument;  // the ring's fault, not the disk's
       return ring.failed ? run.faults().problem(added.error().sentence) : run.faults().full(added.error());
     }
   }
@@ -91,7 +91,7 @@ bool InstanceFeed::look_for_rings(RecordingRun& run) {
     if (ring.failed || ring.state == state) continue;
     RingName name = name_of(number, entry);
     if (name.cpu >= 0) {
-      // One that was moved aside is read to its end as what it was.
+      // A ring that was moved aside is read to its end under its old name.
       if (const Ring& was = rings_[static_cast<u32>(name.cpu)]; state_of(state) == RingState::retired && was.source != nullptr && was.source->name().tid == name.tid) continue;
       ring.state = state;
       if (ring.source != nullptr) continue;
@@ -104,14 +104,14 @@ bool InstanceFeed::look_for_rings(RecordingRun& run) {
     name = threads_.at(name.tid);
     name.ring = number;
     ring.state = state;
-    if (ring.source == nullptr) open(run, name, ring);  // else the same ring, retired or with its next thread
+    if (ring.source == nullptr) open(run, name, ring);  // else it is the same ring, retired or with its next thread
   }
   return changed;
 }
 
-// At most two rounds of the ring: a writer that is faster than we are must not keep us from the others.
+// At most two rounds of the ring: a writer that is faster than the reader must not keep it from the other rings.
 void InstanceFeed::take(RecordingRun& run, u32 number, Ring& ring) {
-  // Asking whether a thread lives costs system calls: only when the table says that something happened, or once in a while.
+  // To ask whether a thread lives costs system calls: ask only when the table has changed, or once in a while.
   const bool of_cpu = ring.source->name().cpu >= 0;
   const bool ask = of_cpu || state_of(ring.state) != RingState::live || (polls_ + number) % 32 == 0;
   const bool ended = ask && ring.source->ended();
@@ -120,8 +120,8 @@ void InstanceFeed::take(RecordingRun& run, u32 number, Ring& ring) {
   if (ring.failed) ring.source = nullptr;
   if (drained != Drained::all || !ended) return;
   run.writer().ring(ring.as).counters = ring.source->counters();
-  if (of_cpu) ring.state = ring.opened;  // a fresh one may stand in its place already
-  ring.source = nullptr;                 // used again? Then its state changes and look_for_rings opens it again.
+  if (of_cpu) ring.state = ring.opened;  // a fresh ring may already be in its place
+  ring.source = nullptr;                 // If it is used again, its state changes and look_for_rings opens it again.
   run.writer().release(ring.as);
 }
 
@@ -139,7 +139,7 @@ bool InstanceFeed::poll(RecordingRun& run) {
   return changed;
 }
 
-// A ring that one thread used twice between two looks looks as if nothing had happened.
+// A ring that one thread used twice between two polls shows no change in the table.
 void InstanceFeed::take_unnoticed(RecordingRun& run) {
   for (const RingInfo& info : instance_.rings()) {
     Ring& ring = rings_[info.name.ring];
@@ -153,7 +153,7 @@ Books InstanceFeed::close(RecordingRun& run) {
   take_unnoticed(run);
   const bool quiet = !instance_.has_writers();
   if (!unnamed_.empty())
-    run.faults().problem("cannot read the format of " + unnamed_ + " in " + instance_.path() + "/events: its events are recorded, and cannot be shown");
+    run.faults().problem("cannot read the format of " + unnamed_ + " in " + instance_.path() + "/events: its events are recorded, but cannot be shown");
   std::vector<Counters> all;
   for (const RingInfo& info : instance_.rings()) {
     all.push_back(info.counters);

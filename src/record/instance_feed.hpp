@@ -20,10 +20,10 @@ class InstanceFeed final : public Feed {
  private:
   struct Ring {
     std::unique_ptr<Source> source;
-    u64 state = 0;   // of its entry in the ring table when it was looked at last
-    u64 opened = 0;  // when it was opened
+    u64 state = 0;   // its entry in the ring table at the last look
+    u64 opened = 0;  // the same when it was opened
     u32 as = 0;      // its number in the recording
-    u64 round = 0;   // sub-buffers
+    u64 round = 0;   // in sub-buffers
     bool failed = false;
   };
   bool look_for_events();
@@ -39,9 +39,9 @@ class InstanceFeed final : public Feed {
   std::map<i32, RingName> threads_;
   std::vector<EventInfo> events_;
   size_t known_events_ = 0;
-  std::string unnamed_;  // an event whose format could not be read so far
+  std::string unnamed_;  // an event whose format could not be read yet
   u64 known_threads_ = 0;
-  u32 moved_ = 0;  // rings of CPUs that took another one's place
+  u32 moved_ = 0;  // the number of CPU rings that replaced another one
   u64 polls_ = 0;
 };
 

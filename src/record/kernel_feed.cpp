@@ -15,8 +15,8 @@
 namespace ringside {
 namespace {
 
-constexpr int tick_ms = 100;            // rings that are less full: unfinished sub-buffers are copied event by event
-constexpr size_t most_names = 65536;  // whose names a flight recorder keeps: it may run for weeks
+constexpr int tick_ms = 100;            // for rings that are less full: the kernel copies unfinished sub-buffers event by event
+constexpr size_t most_names = 65536;  // names of threads that a flight recorder keeps: it may run for weeks
 
 // "%pS" and its family.
 bool needs_symbols(const std::string& format) {
@@ -33,8 +33,8 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
   const auto meant = [&](const EventPattern& pattern) { return means_kernel(pattern, known); };
   if (std::none_of(options.events.begin(), options.events.end(), meant)) return nullptr;
   if (clock.kind == ClockKind::counter)
-    return refuse(std::errc::invalid_argument, "the clock \"counter\" counts the program's events and knows nothing of the kernel's, so they cannot stand in "
-                                              "one order: take --clock tsc or mono, for an instance when it is made");
+    return refuse(std::errc::invalid_argument, "the clock \"counter\" counts the program's events but not the kernel's, so they cannot be put into "
+    "one order: use --clock tsc or mono, for an instance when it is made");
 
   TracefsOptions make;
   make.buffer_size = options.buffer_size;
@@ -61,7 +61,7 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
     RS_TRY(mine.follow(pid));
   }
   (void)mine.ignore(sys::gettid());
-  if (options.will_follow) {  // nobody until then: we are ignored
+  if (options.will_follow) {  // no process until then: this one is ignored
     RS_TRY(mine.write("set_event_pid", std::to_string(getpid())));
   }
   RS_TRY(feed->open_rings());
@@ -86,7 +86,7 @@ void KernelFeed::stop_thread() {
 
 KernelFeed::~KernelFeed() {
   stop_thread();
-  sources_.clear();  // before the instance: while they are open it cannot be removed
+  sources_.clear();  // before the instance, which cannot be removed while they are open
   if (auto gone = instance_.remove(); !gone && notice_)
     notice_(gone.error().sentence + "; the next recording of the kernel removes it, or: rmdir " + instance_.dir());
 }
@@ -100,7 +100,7 @@ result<void> KernelFeed::arm() {
     events_so_far_ = 0;
     bytes_so_far_ = 0;
     failed_ = false;
-    // Whoever opens this file for writing from its beginning empties the rings and their counters.
+    // Opening this file for writing with truncation empties the rings and their counters.
     if (auto done = instance_.write("trace", ""); !done) return done;
     if (auto opened = open_rings(); !opened) return opened;
   }
@@ -119,13 +119,13 @@ result<void> KernelFeed::begin(RecordingRun& run) {
     if (auto kept = run.writer().keep("printk_formats", *text); !kept) return kept;
   }
   if (!needs_symbols_) return {};
-  // Without rights it shows zeros, and the addresses stay numbers.
+  // Without privileges it shows zeros, and the addresses stay numbers.
   auto text = sys::read_file("/proc/kallsyms");
   return text ? run.writer().keep("kallsyms", *text) : result<void>();
 }
 
 result<void> KernelFeed::on() {
-  const sigset_t all = sys::sent_signals();  // they are the main thread's
+  const sigset_t all = sys::sent_signals();  // signals belong to the main thread
   sigset_t before;
   pthread_sigmask(SIG_BLOCK, &all, &before);
   auto thread = sys::start_thread("that reads the kernel's rings", [this] { consume(); });
@@ -135,7 +135,7 @@ result<void> KernelFeed::on() {
   return instance_.tracing(true);
 }
 
-// False: this one has ended, or the disk takes no more.
+// False: this source has ended, or the disk is full.
 bool KernelFeed::take(u32 at, u64 most) {
   KernelSource& source = *sources_[at];
   const Drained drained = drain(source, *rings_, source.name().ring + RecordingWriter::kernel_rings, most, faults_, books_);
@@ -166,7 +166,7 @@ void KernelFeed::learn_names() {
   for (auto& [number, thread] : threads_) {
     const auto process = threads_.find(thread.pid);
     if (process != threads_.end() && process->first != number) thread.process = process->second.task;
-    if (thread.pid == 0) thread.pid = number;  // else nothing is known: most are their process's only thread
+    if (thread.pid == 0) thread.pid = number;  // its process is unknown: most threads are their process's only one
   }
 }
 
@@ -178,9 +178,9 @@ void KernelFeed::consume() {
   while (!stopping_ && !failed_) {
     ::poll(wait.data(), wait.size(), tick_ms);
     for (u32 i = 0; i < sources_.size() && !failed_; ++i) {
-      // A CPU without a ring: poll() would return at once for its sake, again and again. Its ring may come, so it is asked now and then.
+      // A CPU without a ring makes poll() return at once, again and again. Its ring may come, so it is asked now and then.
       if ((wait[i + 1].revents & POLLERR) != 0) wait[i + 1].fd = -1;
-      // At most a round of the ring: a CPU that is faster than we are must not keep us from the others.
+      // At most a round of the ring: a CPU that is faster than the reader must not keep it from the others.
       if (sources_[i] != nullptr && !take(i, 1024)) wait[i + 1].fd = -1;
     }
     if (const u64 now = sys::now_ns(); now - learned > learn_every_ns) {
@@ -203,7 +203,7 @@ bool KernelFeed::poll(RecordingRun& run) {
 
 void KernelFeed::describe(RecordingMeta& meta) {
   meta.events.insert(meta.events.end(), events_.begin(), events_.end());
-  if (thread_.joinable()) return;  // it learns names
+  if (thread_.joinable()) return;  // it learns the names
   std::set<i32> known;
   for (const RingName& thread : meta.threads) known.insert(thread.tid);
   for (const auto& [tid, name] : threads_) {

@@ -1,5 +1,5 @@
-// The kernel's events of a recording: an instance of tracefs of its own, consumed by a thread of its own into the recording's cpuN.raw.
-// It shares nothing with the other feeds but the directory.
+// Records the kernel's events: its own thread consumes its own tracefs instance into the recording's cpuN.raw. It shares only
+// the directory with the other feeds.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -18,35 +18,35 @@
 
 namespace ringside {
 
-// As a recorder: run.add(), then on(). As a flight recorder: arm(), and nobody reads until freeze() leaves the rings as they are; then a
-// run of its own saves them. Armed once more it begins with empty rings.
+// As a recorder: run.add(), then on(). As a flight recorder: arm(), and nothing reads until freeze() stops the rings; then a
+// run of its own saves them. Armed again, it begins with empty rings.
 class KernelFeed final : public Feed {
  public:
   struct Options {
-    EventPatterns events;  // those that mean the kernel's are enabled
+    EventPatterns events;  // patterns that mean kernel events are enabled
     std::string filter;
     u64 buffer_size = 4 << 20;
     u32 subbuf_size = 4096;
     bool overwrite = true;
-    std::vector<i32> pids;  // only these processes; none: all, or the one that will call follow()
+    std::vector<i32> pids;  // only these processes; none: all, or the one given to follow()
     bool will_follow = false;
     KernelChoice source;
-    std::function<void(const std::string&)> notice;  // what a person should know
+    std::function<void(const std::string&)> notice;  // takes messages for the user
   };
-  // Null: none of the patterns names an event of the kernel. Enabled, but not yet on.
+  // Null: none of the patterns names a kernel event. The events are enabled, but tracing is not yet on.
   static result<std::unique_ptr<KernelFeed>> create(const Options& options, const ClockInfo& clock);
   ~KernelFeed() override;
 
-  const std::vector<EventInfo>& events() const { return events_; }  // with what the kernel may write unasked
+  const std::vector<EventInfo>& events() const { return events_; }  // including those that the kernel may write unasked
   u64 enabled() const { return enabled_; }
   bool matched(const EventPattern& pattern) const { return matched_.count(pattern.text()) != 0; }
-  // Between fork and exec of the command: its events and those of all that it starts, nobody else's.
+  // Between fork and exec of the command: records only its events and those of its descendants.
   result<void> follow(i32 pid) { return instance_.follow(pid); }
 
   result<void> on();      // its thread reads from now on
   result<void> arm();
   result<void> freeze() { return instance_.tracing(false); }
-  void learn_names();     // of a flight recorder, every learn_every_ns: the kernel remembers those of 128 threads
+  void learn_names();     // a flight recorder calls it every learn_every_ns: the kernel keeps the names of 128 threads
   static constexpr u64 learn_every_ns = 500'000'000;
 
   result<void> begin(RecordingRun& run) override;
@@ -68,17 +68,17 @@ class KernelFeed final : public Feed {
   ClockInfo clock_;
   KernelChoice choice_;
   std::function<void(const std::string&)> notice_;
-  std::vector<std::unique_ptr<KernelSource>> sources_;  // null: it has ended
+  std::vector<std::unique_ptr<KernelSource>> sources_;  // null: the source has ended
   std::vector<EventInfo> events_;
   std::set<std::string> matched_;  // patterns
   u64 enabled_ = 0;
   bool needs_symbols_ = false;
-  std::map<i32, RingName> threads_;  // the thread's while it runs
+  std::map<i32, RingName> threads_;  // owned by the thread while it runs
   sys::Fd wake_;                     // an eventfd
   std::thread thread_;
   std::atomic<bool> stopping_{false}, failed_{false};
-  std::atomic<u64> events_so_far_{0}, bytes_so_far_{0};  // written by the thread alone; for a look from outside, ordering nothing
-  // Of one recording: the cpuN.raw. The thread's while it runs, as books_.
+  std::atomic<u64> events_so_far_{0}, bytes_so_far_{0};  // only the thread writes them; for looks from outside, without ordering
+  // The cpuN.raw of one recording. Owned by the thread while it runs, like books_.
   std::optional<RecordingWriter> rings_;
   Faults faults_;
 };

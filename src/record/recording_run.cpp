@@ -12,7 +12,7 @@ RecordingRun::RecordingRun(RecordingWriter writer) : writer_(std::move(writer)),
 
 RecordingRun::~RecordingRun() {
   if (finished_) return;
-  // Whoever began nothing has taken nothing: what stands in the rings is the next recorder's.
+  // A run that never began takes nothing: the events in the rings are left to the next recorder.
   if (!polled_) faults_.full({std::make_error_code(std::errc::operation_canceled), "the recording was given up before it began"});
   (void)finish();
 }
@@ -37,7 +37,7 @@ void RecordingRun::describe() {
   for (Feed* feed : feeds_) feed->describe(meta());
 }
 
-// A program with thousands of threads has a long meta.json: writing it takes at most a twentieth of our time.
+// A program with thousands of threads has a long meta.json: writing it takes at most a twentieth of the recorder's time.
 void RecordingRun::save_now_and_then() {
   const u64 start = sys::now_ns();
   if (!unsaved_ || start < save_again_ns_) return;
@@ -71,7 +71,7 @@ result<void> RecordingRun::finish() { return finish(sys::now_ns() - start_ns_); 
 result<void> RecordingRun::finish(u64 duration_ns) {
   if (finished_) return {};
   finished_ = true;
-  // More than once: a round may find rings, and leave a backlog behind its budget.
+  // More than once: a round may find new rings, and may leave a backlog beyond its budget.
   for (int round = 0; round < 3; ++round) poll();
   Missing& missing = meta().missing = {};
   std::vector<Counters> all;

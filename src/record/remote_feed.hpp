@@ -1,4 +1,4 @@
-// An external writer that listens at a socket, through all its lives: each brings rings of its own into the recording.
+// An external writer that listens at a socket, through all its lives: each life has rings of its own in the recording.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -15,16 +15,16 @@ class RemoteFeed final : public Feed {
     std::string socket;
     remote::Process::Options attach;
     std::chrono::nanoseconds poll_every{20'000'000};
-    std::function<void(const std::string&)> notice;  // of a writer that does not answer, and may yet
+    std::function<void(const std::string&)> notice;  // takes messages about a writer that does not answer, but may later
   };
   explicit RemoteFeed(Options options) : options_(std::move(options)) {}
 
-  // The run has this feed.
+  // The run must already have this feed.
   result<void> attach(RecordingRun& run);
   bool attached() const { return process_ != nullptr; }
-  bool alive() const { return alive_; }  // as of the last poll(): the writer is there, or something of it is left
+  bool alive() const { return alive_; }  // as of the last poll(): the writer is there, or some of its data is left
   remote::Buffer& buffer() { return process_->buffer(); }
-  void end_life(RecordingRun& run);  // with its closing counters
+  void end_life(RecordingRun& run);  // stores its closing counters
   u64 lives() const { return lives_; }
 
   result<void> begin(RecordingRun&) override { return {}; }
@@ -37,11 +37,11 @@ class RemoteFeed final : public Feed {
     std::unique_ptr<Source> source;
     u32 as = 0;  // its number in the recording
     bool failed = false;
-    std::string silence{};  // what it was last said to be silent with
+    std::string silence{};  // the last reported sentence of its silence
   };
   Options options_;
   std::unique_ptr<remote::Process> process_;
-  std::vector<Ring> rings_;  // of this life
+  std::vector<Ring> rings_;  // this life's
   bool alive_ = false, fresh_ = false;
   u32 next_ = 0;
   u64 lives_ = 0;

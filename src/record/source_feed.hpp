@@ -1,4 +1,5 @@
-// Sources that are all there from the beginning: a guest's ring, the rings of a memory dump. One that does not answer in time has ended.
+// Sources that all exist from the beginning: a guest's ring, the rings of a memory dump. A source that does not answer in time
+// has ended.
 #pragma once
 #include <memory>
 
@@ -10,15 +11,15 @@ class SourceFeed final : public Feed {
  public:
   struct Ring {
     std::unique_ptr<Source> source;
-    RingName name;     // in the recording; a number that is taken there is replaced
-    u64 earlier = 0;   // ticks that its clock is ahead of the recording's
+    RingName name;     // its name in the recording; a number that is taken there is replaced
+    u64 earlier = 0;   // ticks by which its clock is ahead of the recording's
   };
   explicit SourceFeed(std::vector<EventInfo> events, std::vector<RingName> threads = {}) : events_(std::move(events)), threads_(std::move(threads)) {}
-  // Before the run gets this feed.
+  // To be called before the run gets this feed.
   void add(Ring ring, std::vector<std::string> doubts = {});
 
   bool ended() const { return ended_; }  // nothing more can come; known after poll()
-  Counters counters() const;             // of all its rings, now
+  Counters counters() const;             // all its rings' at this moment
 
   result<void> begin(RecordingRun& run) override;
   bool poll(RecordingRun& run) override;

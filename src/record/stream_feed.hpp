@@ -1,4 +1,4 @@
-// Sub-buffers that come over a line (remote/stream.hpp), a frame at a time: hear() it, then poll the run.
+// Sub-buffers that arrive over a line (remote/stream.hpp): hear() each frame, then poll the run.
 #pragma once
 #include "record/recording_run.hpp"
 #include "remote/stream.hpp"
@@ -7,10 +7,10 @@ namespace ringside {
 
 class StreamFeed final : public Feed {
  public:
-  // Its bytes stay until the next one. An error is the whole line's: a version that is not known here.
+  // The frame's bytes must stay until the next one. An error concerns the whole line: its version is not known here.
   result<void> hear(const remote::Frame& frame);
-  const Faults& unheard() const { return unheard_; }  // what was wrong while there was no run
-  // Its content().known() before there can be a run: hello tells the clock.
+  const Faults& unheard() const { return unheard_; }  // faults from before the run
+  // content().known() must be true before a run can begin: hello brings the clock.
   const remote::StreamContent& content() const { return content_; }
 
   result<void> begin(RecordingRun& run) override;
@@ -21,9 +21,9 @@ class StreamFeed final : public Feed {
  private:
   remote::StreamContent content_;
   u32 ring_ = 0;
-  std::optional<SubBufferView> view_;  // of that ring, not recorded yet
+  std::optional<SubBufferView> view_;  // that ring's, not recorded yet
   size_t known_events_ = 0;
-  Faults unheard_;  // until there is a run
+  Faults unheard_;  // before the run
 };
 
 }  // namespace ringside

@@ -19,7 +19,8 @@ std::string of_ring(const std::string& who, u32 ring) { return who + ", ring " +
 
 }  // namespace
 
-// What this side knows of one ring: its reader page, and how far that is read. The consumer's thread moves it on; the poller looks.
+// This side's state of one ring: its reader page, and how far that is read. The consumer's thread advances it; the poller only
+// looks.
 class RingReader {
  public:
   RingReader(Buffer& buffer, u32 ring) : buffer_(buffer), ring_(ring), data_(buffer.data_of(ring)) {
@@ -52,7 +53,7 @@ class RingReader {
           if (!geometry().holds(id))
             return refuse(std::errc::illegal_byte_sequence,
                           of_ring(buffer_.options_.who, ring_) + ": it names sub-buffer " + std::to_string(id) + " of " +
-                              std::to_string(geometry().nr_subbufs()) + " as the reader's; what was read before is good");
+                              std::to_string(geometry().nr_subbufs()) + " as the reader's; data read before is good");
           return turn_to(id);
         }
       }
@@ -66,7 +67,7 @@ class RingReader {
     return here;
   }
 
-  // May be asked by another thread than the reader's: a hint then.
+  // From a thread other than the reader's, the answer is only a hint.
   bool readable() const {
     const u32 id = id_.load(std::memory_order_relaxed);
     if (commit_of(pages_[id]) > read_.load(std::memory_order_relaxed)) return true;
@@ -76,13 +77,13 @@ class RingReader {
     for (const u8* page : pages_) {
       const auto& f = footer_at(page);
       if (Hardware::load(&f.pages_touched, Order::relaxed) > own && commit_of(page) != 0) return true;
-      // Before the first swap the reader page stood nowhere.
+      // Before the first swap, the reader page has no position.
       if (read_.load(std::memory_order_relaxed) == 0 && commit_of(pages_[id]) == 0 && page != pages_[id] && commit_of(page) != 0) return true;
     }
     return false;
   }
 
-  // Finished sub-buffers that are not read, as the kernel counts for buffer_percent.
+  // Counts finished, unread sub-buffers, as the kernel does for buffer_percent.
   bool is_full(int percent) const {
     if (percent <= 0) return true;
     u64 dirty = 0;
@@ -123,7 +124,7 @@ class RingReader {
     return n;
   }
 
-  // Sub-buffer 0 again, and nothing read.
+  // Back to sub-buffer 0, with nothing read.
   void begin_anew() {
     id_ = 0;
     read_ = 0;
@@ -137,7 +138,7 @@ class RingReader {
 
   u32 ring() const noexcept { return ring_; }
   Buffer& buffer() const noexcept { return buffer_; }
-  bool taken = false;  // there is a Source
+  bool taken = false;  // a Source for it exists
 
  private:
   const Geometry& geometry() const noexcept { return buffer_.geometry_; }
@@ -162,7 +163,7 @@ class RingReader {
     return commit_of(page) == 0 ? 0 : time_of(page);
   }
 
-  // The reader page as it is now; `before_` is how far it had been read.
+  // The reader page's present state; `before_` is how far it had been read.
   ReaderStep look(u64 lost) {
     const u32 id = id_.load(std::memory_order_relaxed);
     before_ = read_.load(std::memory_order_relaxed);
@@ -176,7 +177,7 @@ class RingReader {
     return step;
   }
 
-  // Where the writer says that the reader page is: it answered `hint`.
+  // The reader page's id according to the writer, which answered `hint`.
   u32 place(u32 hint) const noexcept {
     if (!footers()) return Hardware::load(&meta().reader.id, Order::acquire);  // pairs: PLACE
     const auto is_reader = [&](u32 id) {
@@ -213,7 +214,7 @@ class RingReader {
                      : survey_stamps(pages_, geometry(), id_.load(std::memory_order_relaxed), ring_);
   }
 
-  // The writer is gone: what it left, one sub-buffer after the other.
+  // The writer is gone: reads the sub-buffers that it left, one after the other.
   result<ReaderStep> salvage() {
     if (!salvaging_) begin_salvage();
     const ReaderStep rest = look(0);
@@ -235,7 +236,7 @@ class RingReader {
     return look(lost);
   }
 
-  // The counters of a ring whose writer is gone: what salvage() has given and will give.
+  // The counters of a ring whose writer is gone: all that salvage() has given and will give.
   Counters left_behind(Counters n) {
     if (!salvaging_) begin_salvage();
     const u32 end = commit_of(pages_[id_]), read = std::min<u32>(read_, end);
@@ -256,7 +257,7 @@ class RingReader {
 
   void begin_salvage() {
     salvaging_ = true;
-    // A swap whose answer did not arrive: all of the page before was read.
+    // A swap whose answer did not arrive: the previous page was read completely.
     if (const u32 now = place(~0u); now != id_ && geometry().holds(now) &&
                                     (footers() ? position_of(now) >= position_ : time_of(pages_[now]) > time_)) {
       (void)turn_to(now);
@@ -264,7 +265,7 @@ class RingReader {
     }
     const u32 id = id_;
     const bool stood = read_ != 0 || commit_of(pages_[id]) != 0;
-    // Or died before it could say so: our page is in the ring again, perhaps with something new.
+    // Or the writer died before it could answer: this side's page is in the ring again, perhaps with new events.
     const bool moved = stood && (footers() ? position_of(id) != position_ : read_ != 0 && time_of(pages_[id]) != time_);
     const u64 own_position = footers() ? position_ : 0, own_time = moved ? time_ : time_of(pages_[id]);
     const u64 on_page = moved ? 0 : count_events(pages_[id], read_);
@@ -286,8 +287,9 @@ class RingReader {
       expected_ = queue_.empty() ? expected_ : queue_.back().base;
     }
     if (footers() || moved) return;
-    // Two counts of what was overwritten. The writer may have died between an event's commit and its count in `entries`, which makes
-    // the first one too small, or between the count in `overrun` and the end of the oldest sub-buffer, which is then still there.
+    // Two counts of overwritten events. The writer may have died between an event's commit and its count in `entries`, which
+    // makes the first one too small, or between the count in `overrun` and the end of the oldest sub-buffer, which is then
+    // still there.
     const u64 written = shown_entries(), known = read_before_ + on_page + lost_ + there;
     const u64 overrun = Hardware::load(&meta().overrun, Order::relaxed);
     const u64 by_entries = written > known ? written - known : 0, by_overrun = overrun > lost_ ? overrun - lost_ : 0;
@@ -299,12 +301,12 @@ class RingReader {
   u32 ring_;
   u8* data_;
   std::vector<const u8*> pages_;
-  std::atomic<u32> id_{0}, read_{0};  // the reader page, and how much of it was handed out
+  std::atomic<u32> id_{0}, read_{0};  // the reader page, and how many bytes of it were handed out
   u32 before_ = 0;
-  std::atomic<u64> entries_{0};  // of the meta-page when the writer said that there is nothing
+  std::atomic<u64> entries_{0};  // the meta-page's number when the writer last answered that there is nothing
   bool asked_ = false;
   u64 position_ = 0, time_ = 0;  // the reader page's
-  u64 lost_ = 0;         // in all, before the reader page
+  u64 lost_ = 0;         // events lost in all, before the reader page
   u64 read_before_ = 0;  // events handed out in all, before the reader page
   bool salvaging_ = false;
   std::atomic<bool> ended_{false};
@@ -312,7 +314,7 @@ class RingReader {
   std::vector<PageSeen> queue_;  // the last one is next
 };
 
-// What MappedSource asks.
+// The GET_READER of a MappedSource.
 class RemoteGetReader {
  public:
   RemoteGetReader(std::shared_ptr<Buffer> buffer, std::shared_ptr<RingReader> ring) : buffer_(std::move(buffer)), ring_(std::move(ring)) {}
@@ -428,7 +430,7 @@ result<void> Buffer::poll_every(std::chrono::nanoseconds period) {
         if (every.count() == 0) return;
         if (changed_.wait_for(lock, every, [&] { return period_ != every; })) continue;
       }
-      for (u32 ring = 0; ring < rings_.size(); ++ring) (void)poke(ring);  // who reads is told of errors
+      for (u32 ring = 0; ring < rings_.size(); ++ring) (void)poke(ring);  // the ring's reader gets the errors
     }
   });
   if (!thread) return tl::unexpected<Error>(thread.error());
@@ -486,10 +488,10 @@ result<void> Buffer::extend(u32 n) {
   return refuse_it(std::to_string(n) + " sub-buffers cannot be added, because the writer knows each one; make a larger buffer");
 }
 result<void> Buffer::extract(u32 n) {
-  return refuse_it(std::to_string(n) + " sub-buffers cannot be taken out, because the writer knows each one; copy what is read");
+  return refuse_it(std::to_string(n) + " sub-buffers cannot be taken out, because the writer knows each one; copy the events that are read");
 }
 result<void> Buffer::discard_mode(bool on) {
-  return on ? refuse_it("an external writer overwrites what is not read; discard mode is for rings of this machine's programs") : result<void>{};
+  return on ? refuse_it("an external writer overwrites unread events; discard mode is for rings of this machine's programs") : result<void>{};
 }
 
 }  // namespace ringside::remote

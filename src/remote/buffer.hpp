@@ -1,16 +1,16 @@
-// Rings whose writer is elsewhere and can be reached only by calling it: a process (remote/process.hpp), a guest. This side allocates
-// the memory, describes it, and reads it in place; the writer's side is remote_writer.hpp.
+// Rings of an external writer that is reached only by calls: a process (remote/process.hpp), a guest. This side allocates the
+// memory, describes it, and reads it in place; the writer's side is remote_writer.hpp.
 //
-//   Buffer::Options options;                       // size of each ring, how many, layout, clock
+//   Buffer::Options options;                       // size of each ring, their number, layout, clock
 //   auto buffer = must(Buffer::create(options, {swap, update, reset}));
 //   ... give buffer->fd() and buffer->descriptor() to the writer ...
-//   auto source = must(buffer->source(0));         // as any other Source
+//   auto source = must(buffer->source(0));         // like any other Source
 //   while (must(buffer->wait(0, 1s))) while (auto view = must(source->next())) walk(*view);
 //
-// The writer may do to the memory what it likes: what is read is checked as every mapped ring is (source/mapped.hpp), and an error
-// names the ring. Callbacks may fail (a writer that does not answer): then next() fails, and what was handed out is good. Once the
-// writer is known to be gone (gone()), its sources give all that it had committed, told from the sub-buffers alone, and end.
-// Sources, counters and callbacks belong to one thread; poke, wait and gone may be called from any.
+// The writer is hostile: reads are checked like those of every mapped ring (source/mapped.hpp), and an error names the ring.
+// Callbacks may fail (a writer that does not answer): then next() fails, and the data handed out before is good. Once the
+// writer is known to be gone (gone()), its sources give all that it had committed, from the sub-buffers alone, and end.
+// Sources, counters and callbacks belong to one thread; any thread may call poke, wait and gone.
 #pragma once
 #include <ringside/remote/remote_writer.hpp>
 
@@ -25,13 +25,13 @@
 
 namespace ringside::remote {
 
-// How to call the writer. Each answers within a time of its own.
+// Calls to the writer. Each has its own time-out.
 struct Callbacks {
-  // RemoteWriter::swap_reader there. read: data bytes of the reader page that this side has read.
+  // Calls RemoteWriter::swap_reader. read: data bytes of the reader page that this side has read.
   std::function<result<Swapped>(u32 ring, u32 read)> swap_reader;
   std::function<result<void>(u32 ring)> update_footers;  // layout (a)
   std::function<result<void>(u32 ring)> reset;
-  // Looks, without asking, whether the writer is still there; calls Buffer::gone if not. May be missing.
+  // Checks, without a request, whether the writer is still there; calls Buffer::gone if not. May be missing.
   std::function<void()> look_after;
 };
 
@@ -40,23 +40,24 @@ class RingReader;
 class Buffer : public std::enable_shared_from_this<Buffer> {
  public:
   struct Options {
-    u64 size = 1 << 20;  // of events, each ring
+    u64 size = 1 << 20;  // bytes of events in each ring
     u32 rings = 1;
     u32 subbuf_size = 4096;
     Layout layout = Layout::meta_page;
     ClockInfo clock;
     std::string who = "the external writer";
-    std::vector<RingName> names;  // of the rings, as far as known
+    std::vector<RingName> names;  // the rings' names, as far as known
     bool copies = false;          // hand out copies: for a consumer with more rights than the writer
-    bool apart = false;           // each ring in a file of its own, which others may map
+    bool apart = false;           // each ring in its own file, which others may map
   };
   static result<std::shared_ptr<Buffer>> create(const Options& options, Callbacks callbacks);
   ~Buffer();
 
-  // Of the shared region; its size is sealed. apart: one for each ring, the region is all of them, back to back.
+  // A file of the shared region; its size is sealed. apart: one file for each ring, and the region is all of them, back to
+  // back.
   int fd(size_t file = 0) const noexcept { return fds_[file].get(); }
   size_t files() const noexcept { return fds_.size(); }
-  // The meta-page of a ring, to be written to: nobody reads there what a mapper is told of the reader page.
+  // A ring's meta-page, writable: neither side reads its fields that tell mappers about the reader page.
   result<sys::Region> meta_page(u32 ring) const;
   const u8* data(u32 ring) const noexcept { return data_of(ring); }  // its meta-page, then its sub-buffers
   u64 region_bytes() const noexcept { return plan_.region_bytes(); }
@@ -66,25 +67,25 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
 
   // The consumer of a ring; one at a time.
   result<std::unique_ptr<Source>> source(u32 ring);
-  // What the writer has shown so far. Asks it nothing.
-  Counters counters(u32 ring) const;  // walks what is unread
+  // What the writer has published so far, without a request.
+  Counters counters(u32 ring) const;  // walks the unread sub-buffers
 
-  // Brings this side's view of a ring up to date, and wakes who waits if there is something to read.
+  // Updates this side's view of a ring, and wakes waiters if there is something to read.
   result<bool> poke(u32 ring);
-  // Pokes all rings every `period`, in a thread of its own; 0: no more.
+  // Pokes all rings every `period`, in a thread of its own; 0 stops it.
   result<void> poll_every(std::chrono::nanoseconds period);
-  // Until a poke finds something to read, or the writer is gone; false: timed out. percent: at least so much of some ring.
+  // Waits until a poke finds something to read, or the writer is gone; false: timed out. percent: some ring must be that full.
   result<bool> wait(int percent, std::chrono::nanoseconds timeout);
-  // The ring is empty afterwards, at both ends. Its writer has been disabled.
+  // Empties the ring at both ends. Its writer must be disabled.
   result<void> reset(u32 ring);
   // The writer will never write again. `why`: a sentence for people.
   void gone(const std::string& why, bool broken = false);
   bool is_gone() const noexcept { return gone_.load(std::memory_order_acquire); }
   std::string why_gone() const;
-  bool is_broken() const noexcept { return broken_.load(std::memory_order_acquire); }  // gone by an error, not because the writer ended
-  bool readable(u32 ring) const;  // more than was read has been shown
+  bool is_broken() const noexcept { return broken_.load(std::memory_order_acquire); }  // gone because of an error, not because the writer ended
+  bool readable(u32 ring) const;  // unread data has been published
 
-  // What a buffer with a writer elsewhere does not do.
+  // Operations that a buffer with an external writer refuses.
   result<void> write(const void* payload, u32 size);
   result<void> resize(u64 size);
   result<void> extend(u32 sub_buffers);
@@ -104,7 +105,7 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   Geometry geometry_;
   Callbacks callbacks_;
   std::vector<sys::Fd> fds_;
-  std::vector<sys::Region> regions_;  // of each file
+  std::vector<sys::Region> regions_;  // one for each file
   std::vector<u64> descriptor_;
   std::vector<std::shared_ptr<RingReader>> rings_;
   std::atomic<bool> gone_{false}, broken_{false};

@@ -54,7 +54,7 @@ Counters DumpSource::counters() const {
   n.read = read_;
   for (size_t k = next_; k < ring_.survey.pages.size(); ++k) n.unread += ring_.survey.pages[k].events;
   for (size_t k = 0; k < ring_.survey.pages.size(); ++k) n.overrun += ring_.lost_before(k);
-  // What stood before the oldest sub-buffer is behind us: read while the writer lived, or overwritten.
+  // Events before the oldest sub-buffer are gone: read while the writer lived, or overwritten.
   n.written = n.read + n.unread + n.overrun;
   return n;
 }

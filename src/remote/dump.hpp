@@ -1,5 +1,5 @@
-// External writers' rings with page footers, found in a memory dump: of a guest, of a firmware, of a shared region. Nothing else of
-// the writer or the reader is needed. Every byte may be hostile.
+// Finds external writers' rings with page footers in a memory dump: a guest's, a firmware's, a shared region's. Nothing else
+// from the writer or the reader is needed. Every byte may be hostile.
 #pragma once
 #include "remote/survey.hpp"
 #include "source/source.hpp"
@@ -9,10 +9,10 @@ namespace ringside::remote {
 struct DumpedRing {
   u32 ring = 0, subbuf_size = 0;
   Survey survey;
-  u64 lost_before(size_t page) const noexcept;  // between survey.pages[page] and the one before it
+  u64 lost_before(size_t page) const noexcept;  // events lost between survey.pages[page] and the one before it
 };
 
-// All rings, by id. The bytes at `data` stay in use; 8-byte aligned.
+// All rings, by id. The dump must be 8-byte aligned; the result keeps pointers into it.
 std::vector<DumpedRing> find_rings(Bytes dump);
 
 // A dumped ring as a source that has ended.

@@ -14,7 +14,7 @@
 
 namespace ringside::remote {
 
-// The connection. One request is under way at a time; one that was not answered in time stays under way.
+// The connection. One request is pending at a time; a request that was not answered in time stays pending.
 struct Process::Wire {
   sys::Fd socket;
   std::string who;
@@ -23,9 +23,9 @@ struct Process::Wire {
   std::mutex mutex;
   u32 sequence = 0;
   bool open = true;
-  i64 receive_ns = -1;  // how long recv waits
+  i64 receive_ns = -1;  // recv's time-out
   std::optional<Request> unanswered;
-  std::map<u32, Answer> late;  // answers to swaps that nobody waited for any more, by ring
+  std::map<u32, Answer> late;  // late answers to swaps, by ring
 
   tl::unexpected<Error> over(int error, const std::string& sentence) {
     open = false;
@@ -35,7 +35,7 @@ struct Process::Wire {
     return whole;
   }
 
-  // The next answer into `a`; false: none within `ns`.
+  // Receives the next answer into `a`; false: none within `ns`.
   result<bool> receive(EventAnswer& a, i64 ns) {
     if (ns != receive_ns) {
       const timeval patience_of{ns / 1'000'000'000, std::max<i64>(ns % 1'000'000'000 / 1000, 1)};
@@ -45,7 +45,7 @@ struct Process::Wire {
     const u64 deadline = sys::now_ns() + static_cast<u64>(ns);
     for (int resets = 0;;) {
       const ssize_t got = recv(socket.get(), &a, sizeof a, MSG_TRUNC);
-      // A peer that closed with a request of ours unread leaves an ECONNRESET in front of its last words.
+      // A peer that closes without reading a request leaves an ECONNRESET in front of its last answer.
       if (got < 0 && errno == ECONNRESET && ++resets < 3) continue;
       if (got < 0 && (errno == EINTR || errno == EAGAIN)) {
         if (errno == EAGAIN || sys::now_ns() >= deadline) return false;
@@ -60,10 +60,10 @@ struct Process::Wire {
     }
   }
 
-  // Keeps what a late answer says, if it is that there is a new reader page.
+  // Keeps a late answer if it brings a new reader page.
   bool settle(const EventAnswer& a) {
     if (!unanswered || a.head.sequence != unanswered->sequence || a.head.ask != unanswered->ask) return false;
-    // That there was nothing says nothing about now; a swap that happened stays one.
+    // A late "nothing there" is outdated; a swap that happened is still valid.
     if (a.head.ask == Ask::swap && a.head.error == 0 && a.head.argument == static_cast<u64>(Swap::swapped)) late[unanswered->ring] = a.head;
     unanswered.reset();
     return true;
@@ -74,10 +74,10 @@ struct Process::Wire {
     if (!open) return fail(EPIPE, who + ": it ended, or closed the connection");
     const i64 ns = patience.count();
     if (unanswered) {
-      // It did not answer in time before: we have waited enough, unless it goes on now.
+      // It did not answer in time before: wait only a little longer, in case it goes on now.
       auto got = receive(a, std::min<i64>(ns, 10'000'000));
       if (!got) return tl::unexpected<Error>(got.error());
-      if (*got && !settle(a)) return over(EPROTO, "it answers what it was not asked");
+      if (*got && !settle(a)) return over(EPROTO, "its answer matches no request");
       if (!*got) return silent(what, ring);
     }
     if (what == Ask::swap) {
@@ -96,7 +96,7 @@ struct Process::Wire {
     }
     if (a.head.ask == Ask::attach && a.head.sequence == 0 && a.head.error == EBUSY)
       return over(EBUSY, "another reader is attached to it");
-    if (a.head.sequence != q.sequence || a.head.ask != what) return over(EPROTO, "it answers what it was not asked");
+    if (a.head.sequence != q.sequence || a.head.ask != what) return over(EPROTO, "its answer matches no request");
     return refused(a);
   }
 
@@ -108,7 +108,7 @@ struct Process::Wire {
 
   tl::unexpected<Error> silent(Ask what, u32 ring) {
     const std::string of = what >= Ask::swap ? ", ring " + std::to_string(ring) : "";
-    return refuse(std::errc::timed_out, who + of + ": it does not answer (stopped, or busy elsewhere?); what was read is good, and it may go on");
+    return refuse(std::errc::timed_out, who + of + ": it does not answer (stopped, or busy elsewhere?); data read before is good, and it may go on");
   }
   result<void> refused(const EventAnswer& a) {
     if (a.head.error == 0) return {};
@@ -136,7 +136,7 @@ struct Process::Wire {
     if (n == sizeof q) return {};
     if (errno == EAGAIN) return silent(q.ask, q.ring);
     const int error = errno;
-    Answer last{};  // it may have said why
+    Answer last{};  // it may have sent the reason
     if (recv(socket.get(), &last, sizeof last, MSG_DONTWAIT) == sizeof last && last.magic == message_magic && last.error == EBUSY)
       return over(EBUSY, "another reader is attached to it");
     errno = error;
@@ -149,7 +149,7 @@ namespace {
 
 std::string text(const char* from, size_t room) { return std::string(from, strnlen(from, room)); }
 
-// A copy that nobody can change any more.
+// A copy that no process can change.
 result<sys::Fd> sealed(const std::vector<u64>& blob) {
   sys::Fd fd(memfd_create("ringside-descriptor", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const size_t bytes = blob.size() * 8;
@@ -215,7 +215,7 @@ result<std::unique_ptr<Process>> Process::over(sys::Fd socket, const std::string
   return process;
 }
 
-// All, or as many as it said that it has.
+// All events, or as many as it claimed to have.
 result<std::vector<EventInfo>> Process::ask_events(Wire& wire, u64 most) {
   std::vector<EventInfo> all;
   auto a = std::make_unique<EventAnswer>();
@@ -225,7 +225,7 @@ result<std::vector<EventInfo>> Process::ask_events(Wire& wire, u64 most) {
     if (!done && a->head.error == ENOENT && most == ~u64{0}) return all;
     if (!done) return tl::unexpected<Error>(done.error());
     if (k >= most_events) return refuse(std::errc::protocol_error, wire.who + ": it claims to have more than 4,095 events");
-    if (sys::now_ns() > deadline) return refuse(std::errc::timed_out, wire.who + ": it takes too long to tell its events");
+    if (sys::now_ns() > deadline) return refuse(std::errc::timed_out, wire.who + ": it takes too long to send its events");
     if (a->head.argument == 0 || a->head.argument > 0xFFFF)
       return refuse(std::errc::protocol_error, wire.who + ": it gives an event the number " + std::to_string(a->head.argument));
     all.push_back({static_cast<u16>(a->head.argument), text(a->system, sizeof a->system), text(a->name, sizeof a->name),

@@ -1,13 +1,13 @@
-// A writer that is a process (ringside/remote/process_writer.hpp), as this side sees it: rings that it is given, requests to it.
+// The reader's side of a writer process (ringside/remote/process_writer.hpp): gives it rings, and sends it requests.
 //
 //   auto writer = must(Process::attach("/run/app.rings", options));
 //   must(writer->enable(true));
 //   auto source = must(writer->buffer().source(0));
 //
-// The process may die, hang, be stopped or lie at any moment. Each request ends within Options::patience with an error that says so;
-// a request that was not answered in time stays the ring's: its answer counts when it comes, so a writer that goes on after a
-// while loses nothing. When the connection ends, the buffer is gone(): what was committed is read from the sub-buffers. A
-// restarted writer is attached anew: other rings, other memory.
+// The process may die, hang, be stopped or lie at any moment. Each request ends within Options::patience, with an error if it
+// fails; a request that was not answered in time stays pending: its answer counts when it comes, so a writer that goes on after
+// a while loses nothing. When the connection ends, the buffer is gone(): committed events are read from the sub-buffers. A
+// restarted writer is attached anew, with other rings and other memory.
 #pragma once
 #include <map>
 
@@ -21,19 +21,19 @@ class Process {
     Buffer::Options buffer;
     std::chrono::nanoseconds patience = std::chrono::seconds(2);
   };
-  // Connects, brings the rings along, and asks for the events. The writer is disabled.
+  // Connects, sends the rings, and asks for the events. The writer is disabled.
   static result<std::unique_ptr<Process>> attach(const std::string& path, Options options);
-  // Over a socket that is connected already. who: for errors.
+  // The same over a connected socket. who: for errors.
   static result<std::unique_ptr<Process>> over(sys::Fd socket, const std::string& who, Options options);
-  // The events of who listens there. It is given no rings, and free for the next reader afterwards.
+  // The events of the writer that listens there. It gets no rings, and is free for the next reader afterwards.
   static result<std::vector<EventInfo>> events_at(const std::string& path, std::chrono::nanoseconds patience);
   ~Process();
 
   Buffer& buffer() noexcept { return *buffer_; }
   const std::vector<EventInfo>& events() const noexcept { return events_; }
-  i32 pid() const noexcept { return pid_; }  // as the kernel says
+  i32 pid() const noexcept { return pid_; }  // from the kernel
   void patience(std::chrono::nanoseconds time);  // from now on
-  void look_after() const;                       // without asking: is it still there? Else the buffer is gone()
+  void look_after() const;                       // checks without a request that it is still there; else the buffer is gone()
   result<void> enable(bool on);              // off: no event is open afterwards
 
  private:

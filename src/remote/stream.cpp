@@ -19,7 +19,7 @@ bool FrameReader::next(Frame& frame, bool last) {
     if (h.sync != frame_sync || h.bytes > most_frame_bytes || h.header_check != crc32(here, sizeof h - sizeof h.header_check)) continue;
     if (bytes_.size() - at_ - sizeof h < h.bytes) {
       if (!last) return false;
-      continue;  // cut: but whole ones may stand in what looks like its payload
+      continue;  // cut, but the bytes that look like its payload may contain whole frames
     }
     if (h.payload_check != crc32(here + sizeof h, h.bytes)) continue;
     at_ += sizeof h + h.bytes;
@@ -94,13 +94,13 @@ result<std::optional<SubBufferView>> StreamContent::sub_buffer(const Frame& fram
     return refuse(std::errc::bad_message, where + ": a sub-buffer of " + std::to_string(frame.head.bytes) + " bytes is left out");
   const auto& header = *reinterpret_cast<const abi::SubBufferHeader*>(frame.payload);
   const u32 end = abi::commit_size(header.commit);
-  if (end > frame.head.bytes - abi::header_size) return refuse(std::errc::bad_message, where + ": a sub-buffer says that it is longer than its frame; it is left out");
+  if (end > frame.head.bytes - abi::header_size) return refuse(std::errc::bad_message, where + ": a sub-buffer claims to be longer than its frame; it is left out");
   abi::EventCursor c(frame.payload + abi::header_size, 0, end, header.time_stamp);
   u64 events = 0;
   while (c.next()) ++events;
   if (c.malformed() != abi::Malformed::no || events != frame.head.events)
     return refuse(std::errc::bad_message, where + ": a sub-buffer is left out: " + (events != frame.head.events && c.malformed() == abi::Malformed::no
-                                                                                       ? "it has other events than it says"
+                                                                                       ? "it has other events than it claims"
                                                                                        : abi::to_string(c.malformed())));
   Ring& r = ring(frame.head.ring);
   if (frame.head.first < r.expected) {  // the writer began anew

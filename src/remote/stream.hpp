@@ -1,5 +1,5 @@
-// The reader's end of ringside/remote/stream.hpp: finds frames in bytes of which any may be missing or wrong, and tells what is
-// missing. No input makes it take more than a frame's worth of memory, or stop for good.
+// The reader's end of ringside/remote/stream.hpp: finds frames in bytes of which any may be missing or wrong, and counts
+// missing ones. No input makes it take more than a frame's worth of memory, or stop for good.
 #pragma once
 #include <ringside/remote/stream.hpp>
 #include <vector>
@@ -21,7 +21,7 @@ class FrameReader {
   bool next(Frame& frame, bool last = false);
 
   u64 skipped() const { return skipped_; }  // bytes that belong to no good frame
-  u64 missing() const { return missing_; }  // frames that were sent and did not come whole, by their sequence numbers
+  u64 missing() const { return missing_; }  // frames that were sent but did not arrive whole, by their sequence numbers
   u64 frames() const { return frames_; }
 
  private:
@@ -29,17 +29,17 @@ class FrameReader {
   size_t at_ = 0;
   std::vector<u64> payload_;
   u64 skipped_ = 0, missing_ = 0, frames_ = 0;
-  u32 sequence_ = 0;  // of the next frame
+  u32 sequence_ = 0;  // the next frame's
 };
 
-// What the frames say, put together. Errors are of one frame, which is then left out.
+// Assembles the content of frames. An error concerns one frame, which is then left out.
 class StreamContent {
  public:
   struct Ring {
     u64 expected = 0;
     Counters counters;
   };
-  // A sub-buffer for `ring`, or nothing new but for hello, events and the end.
+  // A sub-buffer for `ring`, or nothing, for a frame of hello, events or the end.
   result<std::optional<SubBufferView>> take(const Frame& frame);
 
   bool known() const { return known_; }  // hello has come

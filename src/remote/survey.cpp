@@ -14,7 +14,7 @@ const abi::PageFooter& footer_of(const u8* page, u32 subbuf_size) {
 
 std::string page_of(u32 ring, u32 id) { return "ring " + std::to_string(ring) + ", sub-buffer " + std::to_string(id); }
 
-// Time stamp and end of the data; false: nothing in it, or a lie.
+// Reads time stamp and end of the data; false: the sub-buffer is empty or invalid.
 bool look(const u8* page, u32 capacity, u32 ring, PageSeen& seen, Survey& out) {
   const auto& header = *reinterpret_cast<const abi::SubBufferHeader*>(page);
   seen.end = abi::commit_size(Hardware::load(&header.commit, Order::acquire));  // pairs: COMMIT
@@ -44,7 +44,7 @@ Survey survey_footers(const std::vector<const u8*>& pages, u32 subbuf_size, u32 
   const u32 capacity = subbuf_size - abi::header_size - abi::footer_size;
   u64 reader_position = 0;
   u32 reader = ~0u;
-  // A swap that was cut off leaves two reader pages: the one further on is the new one.
+  // An interrupted swap leaves two reader pages: the one with the later position is the new one.
   for (u32 id = 0; id < pages.size(); ++id) {
     if (pages[id] == nullptr) continue;
     const abi::PageFooter& f = footer_of(pages[id], subbuf_size);
@@ -65,7 +65,7 @@ Survey survey_footers(const std::vector<const u8*>& pages, u32 subbuf_size, u32 
     const abi::PageFooter& f = footer_of(pages[id], subbuf_size);
     seen.position = Hardware::load(&f.pages_touched, Order::relaxed);
     seen.base = Hardware::load(&f.entries, Order::relaxed);
-    if (stood && id != reader && seen.position < reader_position) continue;  // given back, read before
+    if (stood && id != reader && seen.position < reader_position) continue;  // read and given back before
     out.pages.push_back(seen);
   }
   std::stable_sort(out.pages.begin(), out.pages.end(), [](const PageSeen& a, const PageSeen& b) { return a.position < b.position; });

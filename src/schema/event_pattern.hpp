@@ -1,9 +1,10 @@
-// Which events somebody means, wherever a pattern is taken: -e, set_event, an instance's own list, EVENT/ in front of a column.
+// A pattern that selects events, in every place that takes one: -e, set_event, an instance's own list, EVENT/ in front of a
+// column.
 //
 //   SYSTEM:EVENT   globs in both; an empty one is any
 //   WORD           a glob over the names of systems and of events
 //
-// A list has commas between them. The kernel's set_event and trace-cmd -e mean the same.
+// A list has commas between its patterns. The kernel's set_event and trace-cmd -e have the same meaning.
 #pragma once
 #include <ringside/base/result.hpp>
 #include <string>
@@ -16,17 +17,17 @@ class EventPattern {
  public:
   explicit EventPattern(std::string_view text);
   bool matches(std::string_view system, std::string_view name) const;
-  // Every program has events that "*:*", "*" or "*:read" match: these mean the program's and not the kernel's some two thousand.
+  // "*:*", "*" and "*:read" match events of every program: they mean the program's events, not the kernel's two thousand or so.
   bool may_name_kernel() const;
   bool chooses_among(std::string_view system) const { return matches(system, "") || (!is_word_ && matches_system(system)); }
-  bool all() const { return system_ == "*" && name_ == "*"; }  // those that are not known yet, too
+  bool all() const { return system_ == "*" && name_ == "*"; }  // events that are not known yet, too
   const std::string& text() const { return text_; }
-  // The same as SYSTEM:EVENT, two of them for a WORD: what an instance's set_event holds.
+  // The same as SYSTEM:EVENT, two of them for a WORD: the content of an instance's set_event.
   std::vector<std::string> in_full() const;
 
  private:
   bool matches_system(std::string_view system) const;
-  std::string text_, system_, name_;  // WORD: both are it
+  std::string text_, system_, name_;  // WORD: both are the word
   bool is_word_;
 };
 

@@ -1,5 +1,5 @@
-// The texts of tracefs that describe bytes: events/header_page, events/header_event and an event's format file. Whoever reads
-// the kernel's reads ours.
+// The texts of tracefs that describe bytes: events/header_page, events/header_event and an event's format file. A reader
+// of the kernel's texts can read these.
 #pragma once
 #include <ringside/event.hpp>
 #include <string>
@@ -11,10 +11,10 @@ namespace ringside {
 std::string format_text(std::string_view name, u32 id, std::string_view fields, std::string_view print);
 std::string format_text(const ringside_event& event, u32 id);
 
-// What a sub-buffer looks like; subbuf_size in bytes with its 16-byte header. As printed by x86-64 kernels up to 6.18.
+// The layout of a sub-buffer; subbuf_size in bytes with its 16-byte header. As printed by x86-64 kernels up to 6.18.
 std::string header_page_text(u32 subbuf_size);
 
-// What an event's header looks like.
+// The layout of an event's header.
 std::string_view header_event_text();
 
 }  // namespace ringside

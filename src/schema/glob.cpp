@@ -5,8 +5,8 @@
 namespace ringside {
 namespace {
 
-// One character of `text` against what stands at pattern[p], which is no star. Moves p behind it. A bracket without an end is
-// itself.
+// Matches one character against the element at pattern[p], which is no star, and moves p past it. A bracket without an end
+// stands for itself.
 bool one_matches(std::string_view pattern, size_t& p, char c) {
   const char at = pattern[p++];
   if (at == '?') return true;
@@ -45,7 +45,7 @@ bool glob_matches(std::string_view pattern, std::string_view text) {
       ++t;
       continue;
     }
-    // Only the last star can take more: the ones before it have found their places as early as possible.
+    // Only the last star can take more: the earlier stars have matched as early as possible.
     if (star == std::string_view::npos || star_text >= text.size()) return false;
     p = star;
     t = ++star_text;

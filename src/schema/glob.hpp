@@ -1,5 +1,5 @@
-// The kernel's globs: * ? [a-z] [!a-z] and \ in front of what is meant as it stands. No recursion: a hostile pattern costs the
-// product of both lengths at most.
+// The kernel's globs: * ? [a-z] [!a-z] and \ in front of a literal character. No recursion: a hostile pattern costs the product
+// of both lengths at most.
 #pragma once
 #include <string_view>
 

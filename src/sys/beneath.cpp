@@ -18,7 +18,7 @@ namespace {
 
 constexpr int deepest = 16;  // an instance with a snapshot is five directories deep
 
-// For kernels before 5.6, and where a filter of system calls does not know openat2. Other file systems are entered.
+// For kernels before 5.6, and for filters of system calls that do not know openat2. Other file systems are entered.
 int walk(int dir, const char* path, int flags, mode_t mode) noexcept {
   for (int at = dir;;) {
     char name[NAME_MAX + 1];
@@ -53,7 +53,7 @@ int enter(int dir, const char* path, int flags, u64 resolve, mode_t mode = 0) no
   return static_cast<int>(syscall(SYS_openat2, dir, path, &how, sizeof how));
 }
 
-// A path of any directories; its symlinks are those of root and of this user.
+// Opens a path of any directories; its symlinks must belong to root or to this user.
 Fd follow(std::string path) {
   if (path.empty()) return errno = ENOENT, Fd();
   Fd at(enter(AT_FDCWD, path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC, RESOLVE_NO_SYMLINKS));
@@ -94,7 +94,7 @@ bool is_owned(int fd, int dir) noexcept {
   return false;
 }
 
-// What this process has just made, as root perhaps, is to be the owner's of `dir`.
+// Gives a file that this process has just made, perhaps as root, to the owner of `dir`.
 void give_to_owner(int fd, int dir) noexcept {
   struct stat owner {};
   if (fstat(dir, &owner) == 0 && owner.st_uid != geteuid()) (void)!fchown(fd, owner.st_uid, owner.st_gid);
@@ -136,7 +136,7 @@ result<Entry> open_parent(const std::string& path) {
   const std::string clean = path.substr(0, path.find_last_not_of('/') + 1);
   const size_t slash = clean.rfind('/');
   Entry entry{{}, clean.substr(slash + 1)};  // npos + 1 is 0
-  if (entry.name.empty() || entry.name == "..") return refuse(std::errc::invalid_argument, "'" + path + "' is no name that can be given");
+  if (entry.name.empty() || entry.name == "..") return refuse(std::errc::invalid_argument, "'" + path + "' is no valid name");
   auto dir = RS_TRY(open_trusted(slash == std::string::npos ? "." : slash == 0 ? "/" : clean.substr(0, slash), Role::other));
   entry.dir = std::move(dir);
   return result<Entry>(std::move(entry));
@@ -155,14 +155,14 @@ result<void> judge(int dir, const std::string& path, Role role) {
     char mode[8];
     std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(st.st_mode & 07777));
     return refuse(std::errc::permission_denied, "will not use " + path + ": other users may write there (mode " + mode +
-                                                    "); look at what is in it, then chmod go-w, or " + instead);
+                                                    "); check its content, then chmod go-w, or " + instead);
   }
   return {};
 }
 
 Fd open_beneath(int dir, const char* path, int flags, mode_t mode) noexcept {
   const int more = O_CLOEXEC | ((flags & O_PATH) != 0 ? 0 : O_NONBLOCK | O_NOCTTY);
-  const int how = (flags & ~O_TRUNC) | more;  // cut once we know what it is
+  const int how = (flags & ~O_TRUNC) | more;  // truncated after the checks
   int fd = enter(dir, path, how, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV, mode);
   if (fd < 0 && (errno == ENOSYS || errno == EPERM)) fd = walk(dir, path, how, mode);
   Fd opened(fd);
@@ -242,7 +242,7 @@ result<void> copy_owned(int from, const char* file, int to, const char* copy) {
       const ssize_t n = pread(in.get(), buffer, want, at);
       const ssize_t written = n > 0 ? pwrite(out.get(), buffer, static_cast<size_t>(n), at) : -1;
       if (written < 0) return fail(errno != 0 ? errno : EIO, std::string("cannot copy ") + file);
-      at += written;  // perhaps only as much as there was room for: the next call says why
+      at += written;  // perhaps only as much as there was room for: the next call returns the error
     }
   }
   return {};
@@ -275,7 +275,7 @@ NewFile::~NewFile() {
 
 result<void> NewFile::put_in_place() {
   const std::string fresh = name_ + ".new";
-  // Some file systems say only when it is closed that there was no room.
+  // Some file systems report a lack of room only when the file is closed.
   if (close(fd_.release()) == 0 && renameat(dir_, fresh.c_str(), dir_, name_.c_str()) == 0) return {};
   const int error = errno;
   unlinkat(dir_, fresh.c_str(), 0);

@@ -1,18 +1,18 @@
-// Directories and files that another user may have made, or changes while we look.
+// Directories and files that another user may have made, or may change meanwhile.
 //
-// What is in a directory is believed if nobody but its owner can have put it there, and the owner may be believed:
+// The content of a directory is trusted if only its owner can have put it there, and the owner is trusted:
 //
 //   where instances live    this user's
 //   an instance             this user's; root works on another user's, too, when it is named by its path
-//   what is in an instance  the same owner's as the instance
+//   a file in an instance   the instance's owner's
 //   all three               group and others may not write
 //
-// What lies above is not asked (/dev/shm is everybody's): whoever can rename there can put another directory in the place, but that is judged
-// by what it is, and from the descriptor that was judged on, nothing is found by its full path any more. On the way to it a symlink counts only
-// if root or this user made it, so that nobody else leads us to a directory of our own.
+// Directories above are not checked (/dev/shm is everybody's): a user who can rename there can replace the directory, but the
+// new one is judged by the same rules, and after a descriptor is judged, nothing is looked up by its full path any more. A
+// symlink on the way counts only if root or this user made it, so that no other user can lead to a directory of this user's.
 //
-// Below a directory no symlink, no ".." and no other file system is entered; only regular files and directories are opened; no open waits,
-// as that of a FIFO would.
+// Below a directory no symlink, no ".." and no other file system is entered; only regular files and directories are opened; no
+// open waits, as a FIFO's would.
 #pragma once
 #include <fcntl.h>
 
@@ -20,30 +20,30 @@
 
 namespace ringside::sys {
 
-// What a directory is for. root: where instances live; other: anything, by whomever it was made.
+// The use of a directory. root: where instances live; other: anything, made by any user.
 enum class Role { root, instance, other };
 
-// By the rules above; the descriptor finds things (O_PATH), and reads nothing.
+// Opens by the rules above; the descriptor is for lookups only (O_PATH).
 result<Fd> open_trusted(const std::string& path, Role role);
-// The same for a directory that is open. `path` for the sentence.
+// The same for an open directory. `path` is for the error's sentence.
 result<void> judge(int dir, const std::string& path, Role role);
 
-// A name in a directory that is open: to make, to replace, to remove.
+// A name in an open directory: to make, to replace, to remove.
 struct Entry {
   Fd dir;
   std::string name;
 };
 result<Entry> open_parent(const std::string& path);
 
-// Opens `path` below `dir`: a regular file, or with O_DIRECTORY a directory. Empty: errno says why not. Signal-safe.
+// Opens `path` below `dir`: a regular file, or with O_DIRECTORY a directory. Empty: errno has the reason. Signal-safe.
 Fd open_beneath(int dir, const char* path, int flags, mode_t mode = 0600) noexcept;
-// The same in an instance: what does not belong to the owner of `dir`, or others may write to, is refused (EPERM), and what is made here
-// (O_CREAT, mode 0600) is the owner's. Signal-safe.
+// The same in an instance: refuses (EPERM) a file that does not belong to the owner of `dir` or that others may write to; a new
+// file (O_CREAT, mode 0600) gets that owner. Signal-safe.
 Fd open_owned(int dir, const char* path, int flags) noexcept;
-// One that is there is fine. Signal-safe; of at most 255 bytes.
+// An existing one is fine. Signal-safe; a path of at most 255 bytes.
 bool make_owned_directory(int dir, const char* path) noexcept;
 
-// The error of an open that failed, in a sentence.
+// The error of a failed open, as a sentence.
 tl::unexpected<Error> fail_beneath(int error, const std::string& what);
 
 result<std::string> read_beneath(int dir, const std::string& path);
@@ -52,11 +52,11 @@ result<void> write_owned(int dir, const std::string& path, const std::string& te
 // Copies the written pages of a file; holes stay holes. The copy is new.
 result<void> copy_owned(int from, const char* file, int to, const char* copy);
 
-// A file that gets its name when it is whole. Until then it is NAME.new beside it, and is removed if it never comes to that.
+// A file that gets its name when it is complete. Until then it is NAME.new, which is removed if the file is never completed.
 class NewFile {
  public:
   static result<NewFile> create(const std::string& path, mode_t mode = 0600);
-  static result<NewFile> create(int dir, const std::string& name, const std::string& path);  // `path` for the sentence
+  static result<NewFile> create(int dir, const std::string& name, const std::string& path);  // `path`: for the error
   NewFile(NewFile&&) = default;
   NewFile& operator=(NewFile&&) = delete;
   ~NewFile();
@@ -66,16 +66,17 @@ class NewFile {
  private:
   NewFile() = default;
   static result<NewFile> create(Fd own, int dir, const std::string& name, const std::string& path, mode_t mode);
-  Fd own_, fd_;  // the directory, if it is ours to close
+  Fd own_, fd_;  // the directory, if this object closes it
   int dir_ = -1;
   std::string name_, path_;
 };
 
-// The names in a directory, but "." and "..".
+// The names in a directory, except "." and "..".
 result<std::vector<std::string>> names_in(int dir);
-// Removes what has this name in `dir`, with all that is below it. False: errno says what stopped it; a part may be gone.
+// Removes this name in `dir`, with everything below it. False: errno has the reason; a part may be gone.
 bool remove_beneath(int dir, const char* name) noexcept;
-// Removes what is in the directory `dir`, which was called `name` in `parent` when it was opened, then the name if it is that of an empty one.
+// Removes the content of the directory `dir`, which was `name` in `parent` when it was opened, then the name if its directory
+// is empty.
 bool remove_opened(int parent, const char* name, int dir) noexcept;
 
 }  // namespace ringside::sys

@@ -23,7 +23,7 @@ constexpr Names versions[] = {
     {"/sys/fs/cgroup", "/memory.max", "/memory.current", "inactive_file", "active_file"},
     {"/sys/fs/cgroup/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file", "total_active_file"},
 };
-constexpr u64 no_limit = u64{1} << 60;  // version 1 says so by a number near 2^63
+constexpr u64 no_limit = u64{1} << 60;  // version 1 shows a number near 2^63
 
 struct Level {
   const Names* names = nullptr;
@@ -33,14 +33,14 @@ constexpr u32 most_levels = 8;
 constinit Level levels[most_levels];
 constinit std::atomic<u32> nr_levels{0};
 constinit std::atomic<u32> looked_as{0};  // the effective user then
-constinit std::atomic<u64> looking{0}, known{0};  // the process (this_process) that has begun to look, and that has looked: the child of a fork looks itself
+constinit std::atomic<u64> looking{0}, known{0};  // the process (this_process) that has begun to look, and the one that has looked: a fork's child looks again
 
-// Asking takes some 30 us, and each event that is refused asks.
+// Asking takes some 30 us, and each refused event asks.
 constinit std::atomic<u64> full_at{0};  // CLOCK_MONOTONIC_COARSE
 constexpr u64 ask_again_ns = 10'000'000;
 
-// Bare system calls: this runs in the middle of an event, whose thread must not be cancelled here, and the C library's functions may be hooks that
-// write events themselves.
+// Bare system calls: this runs in the middle of an event, whose thread must not be cancelled here, and the C library's
+// functions may be hooks that write events themselves.
 bool read_file(const char* folder, const char* name, char* out, size_t size) noexcept {
   char path[sizeof Level::folder + 32];
   std::strcpy(stpcpy(path, folder), name);
@@ -70,7 +70,7 @@ void look_at_levels(const Names& names, const char* path, size_t length) noexcep
   if (root + length >= sizeof Level::folder) return;
   Level level{&names, {}};
   std::memcpy(stpcpy(level.folder, names.root), path, length);
-  if (syscall(SYS_faccessat, AT_FDCWD, level.folder, F_OK) != 0) level.folder[root] = 0;  // of a namespace that is not ours: the one that is mounted is the container's
+  if (syscall(SYS_faccessat, AT_FDCWD, level.folder, F_OK) != 0) level.folder[root] = 0;  // the path is of another namespace: the mounted group is the container's
   for (u32 count = nr_levels.load(std::memory_order_relaxed); count < most_levels;) {
     u64 limit = 0;
     if (number_in(level, names.limit, limit) == Found::number && limit < no_limit) levels[count] = level, nr_levels.store(++count, std::memory_order_relaxed);
@@ -99,7 +99,7 @@ void look() noexcept {
 bool room_in(const Level& level, u64 size) noexcept {
   u64 limit = 0, use = 0;
   const Found limited = number_in(level, level.names->limit, limit);
-  if (limited == Found::unreadable) return false;  // too few descriptors, say: there is a limit, and nobody knows how near it is
+  if (limited == Found::unreadable) return false;  // too few descriptors, for example: there is a limit, at an unknown distance
   if (limited == Found::none || limit >= no_limit) return true;
   if (const Found used = number_in(level, level.names->use, use); used != Found::number) return used == Found::none;
   const u64 wanted = size + limit / 16;
@@ -137,7 +137,7 @@ bool memory_left(u64 size) noexcept {
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
   const u64 ns = static_cast<u64>(now.tv_sec) * 1'000'000'000 + static_cast<u64>(now.tv_nsec);
   bool room = ns - full_at.load(std::memory_order_relaxed) >= ask_again_ns;
-  if (known.load(std::memory_order_acquire) == own)  // else another thread is at it, or a handler stands above it
+  if (known.load(std::memory_order_acquire) == own)  // else another thread is looking, or this is a handler above the look
     for (u32 n = 0; n < nr_levels.load(std::memory_order_relaxed) && room; ++n)
       if (room = room_in(levels[n], size); !room) full_at.store(ns, std::memory_order_relaxed);
   errno = saved;

@@ -26,15 +26,15 @@
 namespace ringside::sys {
 namespace {
 
-// The regions that the SIGBUS handler may mend. A fixed table: a handler can neither lock nor allocate.
+// The regions that the SIGBUS handler may repair. A fixed table: a handler can neither lock nor allocate.
 struct Guarded {
   std::atomic<u8*> base{nullptr};
   std::atomic<u64> size{0};
   std::atomic<bool> cut{false};
 };
-constexpr u32 most_guarded = 1u << 17;  // above the mappings that a process may have (vm.max_map_count)
-Guarded guarded[most_guarded];          // [0] is nobody's
-u32 guarded_until = 1, guarded_next = 1;  // used so far; where to look for a free one
+constexpr u32 most_guarded = 1u << 17;  // more than a process may map (vm.max_map_count)
+Guarded guarded[most_guarded];          // [0] is unused
+u32 guarded_until = 1, guarded_next = 1;  // entries used so far; where to search for a free one
 std::mutex guarding;
 struct sigaction previous;
 std::atomic<bool> armed{false};
@@ -72,7 +72,7 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
 }  // namespace
 
 namespace {
-// Reads a file of /proc without allocating; answers the length.
+// Reads a file of /proc without allocating; returns the length.
 ssize_t small_file(const char* path, char* out, size_t size) noexcept {
   const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return -1;
@@ -82,7 +82,7 @@ ssize_t small_file(const char* path, char* out, size_t size) noexcept {
   return n;
 }
 
-// "/proc/PID/NAME", with tid != 0 "/proc/PID/task/TID/NAME"; out holds 64 bytes.
+// "/proc/PID/NAME", or "/proc/PID/task/TID/NAME" with tid != 0; out holds 64 bytes.
 void proc_path(i32 pid, i32 tid, const char* name, char* path) noexcept {
   const auto number = [](char* at, u32 value) {
     char digits[12];
@@ -114,7 +114,7 @@ u64 inode_of(const char* path) noexcept {
   return stat(path, &st) == 0 ? st.st_ino : 0;
 }
 
-// Which process this is. The kernel puts zeros there in the child of any fork.
+// Identifies this process. The kernel clears it in the child of any fork.
 struct alignas(page_size) Wiped {
   std::atomic<u64> process{0};
 };
@@ -263,11 +263,11 @@ bool may_grow_to(u64 size) noexcept {
 }
 
 namespace {
-// In the text of a file "stat".
+// The start time in the text of a file "stat".
 u64 start_in(const char* text) noexcept {
   const char* at = std::strrchr(text, ')');  // the name may hold anything
   if (at == nullptr) return 0;
-  if (at[1] == ' ' && (at[2] == 'Z' || at[2] == 'X')) return 0;  // dead, only not yet waited for
+  if (at[1] == ' ' && (at[2] == 'Z' || at[2] == 'X')) return 0;  // dead, but not yet waited for
   for (int field = 2; field < 22 && at != nullptr; ++field) at = std::strchr(at + 1, ' ');
   u64 value = 0;
   if (at != nullptr)
@@ -335,7 +335,7 @@ u64 this_process() noexcept {
 
 bool still_holds(const u32* at, u32 value) noexcept {
   const int saved = errno;
-  // Compares, and has nobody to move.
+  // Compares, without waiters to move.
   const bool other = syscall(SYS_futex, at, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 0, nullptr, at, value) < 0 && (errno == EAGAIN || errno == EFAULT);
   errno = saved;
   return !other;
@@ -343,7 +343,7 @@ bool still_holds(const u32* at, u32 value) noexcept {
 
 namespace {
 bool is_resident(u64 first, u64 end) noexcept {
-  if (!same_user()) return false;  // of a file that we may not write, mincore says that all of it is there
+  if (!same_user()) return false;  // for a file that this process may not write, mincore reports all of it as present
   u8 there[64];
   for (u64 at = first; at < end; at += sizeof there * page_size) {
     const u64 pages = std::min<u64>((end - at) / page_size, sizeof there);

@@ -1,4 +1,5 @@
-// The system calls of the slow paths, as values that clean up after themselves. What a signal handler may call says so.
+// The system calls of the slow paths, as values that clean up after themselves. Functions that a signal handler may call are
+// marked.
 #pragma once
 #include <ringside/base/result.hpp>
 #include <ringside/base/types.hpp>
@@ -26,8 +27,8 @@ class Fd {
   int fd_ = -1;
 };
 
-// A shared mapping of a file. If the file is truncated under it, reads yield zeros and `cut()` says so: no SIGBUS reaches the
-// program (guard_mappings). Files without a length, as the kernel's rings, know themselves what may be mapped.
+// A shared mapping of a file. If the file is truncated under it, reads yield zeros and `cut()` is true: no SIGBUS reaches the
+// program (guard_mappings). Files without a length, like the kernel's rings, check the mapped range themselves.
 class Region {
  public:
   Region() = default;
@@ -43,79 +44,81 @@ class Region {
   u8* data() const noexcept { return base_; }
   u64 size() const noexcept { return size_; }
   bool cut() const noexcept;
-  u64 resident_bytes() const noexcept;              // the memory behind it, whoever touched it
-  void punch(u64 offset, u64 size) const noexcept;  // zeros, whose memory goes back: whole pages of a file that is mapped writable
+  u64 resident_bytes() const noexcept;              // its memory, touched by any process
+  void punch(u64 offset, u64 size) const noexcept;  // replaces whole pages by zeros and frees their memory; the file must be mapped writable
 
  private:
   u8* base_ = nullptr;
   u64 size_ = 0;
-  u32 guard_ = 0;  // of the table of guarded ones; 0: none
+  u32 guard_ = 0;  // its entry in the table of guarded regions; 0: none
 };
 
-// Installs, once, a SIGBUS handler that puts zero pages under a Region whose file was cut, and passes other faults on to the
-// handler before it. For consumers; a writer's process keeps its own handlers.
+// Installs, once, a SIGBUS handler that puts zero pages under a Region whose file was cut, and passes other faults to the
+// previous handler. For consumers; a writer's process keeps its own handlers.
 void guard_mappings();
 
-// To read. Anything else, a FIFO that would block say, is refused.
+// Opens a regular file to read. Anything else is refused, for example a FIFO, which would block.
 result<Fd> open_regular(const std::string& path);
 result<std::string> read_file(const std::string& path);
-// All that is left of an open file. `path` for the sentence.
+// Reads the rest of an open file. `path` is for the error's sentence.
 result<std::string> read_text(int fd, const std::string& path, u64 most = 64u << 20);
 result<void> write_text(int fd, const std::string& path, const std::string& text);
-// Threads and their names, as tracefs' saved_cmdlines has them: lines of "tid name". None if it could not be read.
+// Threads and their names from tracefs' saved_cmdlines: lines of "tid name". None if it could not be read.
 std::vector<std::pair<i32, std::string>> cmdlines_of(const result<std::string>& saved);
 
-// From here on a write beyond RLIMIT_FSIZE fails with EFBIG and kills nobody. Programs that are executed do not inherit it.
+// From now on, a write beyond RLIMIT_FSIZE fails with EFBIG instead of killing the process. Executed programs do not inherit
+// this.
 void survive_file_limit();
 
-// False, errno EFBIG: beyond the process's RLIMIT_FSIZE, where the kernel would kill it with SIGXFSZ. Signal-safe.
+// False, errno EFBIG: `size` is beyond the process's RLIMIT_FSIZE, where the kernel would kill it with SIGXFSZ. Signal-safe.
 bool may_grow_to(u64 size) noexcept;
 
-// Field 22 of /proc/PID/stat; 0: no such process. With tid != 0 of the thread. Signal-safe.
+// Field 22 of /proc/PID/stat; 0: no such process. With tid != 0, the thread's. Signal-safe.
 u64 start_time(i32 pid, i32 tid = 0) noexcept;
-// Of this thread; its number may be another one in /proc. Signal-safe.
+// This thread's; its number may be different in /proc. Signal-safe.
 u64 own_start_time() noexcept;
-void own_comm(char* out) noexcept;  // of this process
+void own_comm(char* out) noexcept;  // this process's
 i32 gettid() noexcept;
 // "comm" of a thread; empty if it is gone. `out` holds 16 bytes. Signal-safe.
 void comm_of(i32 pid, i32 tid, char* out) noexcept;
 
-// The heavy half of the asymmetric fence (Memory::fence_light). False: the kernel has no membarrier. Signal-safe.
+// The heavy half of the asymmetric fence (Memory::fence_light). False: the kernel lacks membarrier. Signal-safe.
 bool fence_heavy() noexcept;
-bool register_fence() noexcept;  // each writer's process, once; signal-safe
-// The inode of the PID namespace, of the time namespace; 0: no /proc. Signal-safe.
+bool register_fence() noexcept;  // once in each writer's process; signal-safe
+// The inodes of the PID namespace and the time namespace; 0: no /proc. Signal-safe.
 u64 pid_namespace() noexcept;
 u64 time_namespace() noexcept;
-// /proc counts processes as this one's PID namespace does. Signal-safe.
+// Whether /proc shows this process's PID namespace. Signal-safe.
 bool proc_is_ours() noexcept;
-// /proc says that there is no such thread. Signal-safe.
+// Whether /proc has no such thread. Signal-safe.
 bool thread_gone(i32 pid, i32 tid) noexcept;
 
-// A number that this process has and its parent had not; the same in all its threads and in a child of vfork. Signal-safe.
+// A number that differs from the parent's; the same in all threads of this process and in a child of vfork. Signal-safe.
 u64 this_process() noexcept;
-// Does this word hold that value? The kernel looks, so it may be an address where nothing is. Signal-safe.
+// Whether this word holds that value. The kernel reads it, so the address may be unmapped. Signal-safe.
 bool still_holds(const u32* at, u32 value) noexcept;
-// Has the kernel put memory behind all of these bytes of a mapping, so that a store faults no more? False: there is none (a full file system, a
-// limit), where a store would be a SIGBUS; or the memory cgroup has no room, where the kernel would kill. True also where the kernel cannot be asked (before 5.14). Signal-safe.
+// Makes the kernel allocate memory for all of these bytes of a mapping, so that a store no longer faults. False: there is none
+// (a full file system, a limit), and a store would be a SIGBUS; or the memory cgroup has no room, and the kernel would kill the
+// process. True also where the kernel cannot be asked (before 5.14). Signal-safe.
 bool populate(const void* at, u64 size) noexcept;
-// The path of a thread's cgroup as /proc here has it: the unified hierarchy's; where it is in that one's root, the longest of the others.
+// The path of a thread's cgroup in this /proc: the unified hierarchy's; if that is its root, the longest path of the others.
 // Empty: unknown, or no such thread.
 std::string cgroup_of(i32 tid);
-std::string cgroup_in(std::string_view text);  // in what /proc/TID/cgroup says
+std::string cgroup_in(std::string_view text);  // from the text of /proc/TID/cgroup
 
 // Sleeps while *word == value, at most `ns` (negative: for ever); false: timed out. Between processes.
 bool futex_wait(const u32* word, u32 value, i64 ns) noexcept;
 void futex_wake_all(u32* word) noexcept;  // signal-safe
 
-// FNV-1a (Fowler, Noll, Vo), 64 bits; `so_far`: what stands in front.
+// FNV-1a (Fowler, Noll, Vo), 64 bits; `so_far`: the hash of the preceding bytes.
 constexpr u64 fnv_basis = 14695981039346656037u;
 constexpr u64 hash(std::string_view bytes, u64 so_far = fnv_basis) noexcept {
   for (const char c : bytes) so_far = (so_far ^ static_cast<u8>(c)) * 1099511628211u;
   return so_far;
 }
 
-std::string boot_id();  // of this machine since it was started; empty: unknown
-u64 boot_hash() noexcept;  // of the same; 0: unknown; signal-safe
+std::string boot_id();  // identifies this boot of the machine; empty: unknown
+u64 boot_hash() noexcept;  // its hash; 0: unknown; signal-safe
 u64 now_ns() noexcept;  // CLOCK_MONOTONIC; signal-safe
 
 }  // namespace ringside::sys

@@ -1,4 +1,4 @@
-// std::thread whose failure is an error with a sentence.
+// Starts a std::thread; a failure is an error with a sentence.
 #pragma once
 #include <ringside/base/result.hpp>
 #include <signal.h>
@@ -16,7 +16,8 @@ result<std::thread> start_thread(const std::string& what, Body body) {
   }
 }
 
-// All that somebody sends. What a thread brings on itself stays: a SIGBUS that is blocked kills, whoever would mend it.
+// All signals that other processes or threads send. A thread's own faults are left out: a blocked SIGBUS kills, even if a
+// handler could repair it.
 inline sigset_t sent_signals() noexcept {
   sigset_t all;
   sigfillset(&all);

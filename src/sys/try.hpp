@@ -1,4 +1,4 @@
-// The value of a result<T>, or the end of the function: its Error is returned as it is.
+// The value of a result<T>, or a return from the function with its Error.
 //   auto meta = RS_TRY(RecordingMeta::read(dir));
 //   RS_TRY(writer.save());
 #pragma once

@@ -44,7 +44,7 @@ void Timeline::follow(Options options) {
 void Timeline::finish() {
   settle_current();
   following_ = false;
-  ask_idle();  // what they have by now may be older than what waits
+  ask_idle();  // their new records may be older than those that wait
 }
 
 void Timeline::hold_after(u64 time) {
@@ -66,13 +66,13 @@ bool Timeline::lost_at_limit(TraceRecord& out) {
   return false;
 }
 
-// This moment in the timeline's ns. A counter's numbers are no times: nobody waits for them.
+// This moment in the timeline's ns. A counter's numbers are no times, so nothing waits for them.
 u64 Timeline::moment(const Lane& lane) const {
   if (options_.now) return options_.now();
   return lane.clock.kind == ClockKind::counter ? forever : now_of(lane.clock);
 }
 
-// Loads the lane's next sub-buffer that has something to say. False: nothing now.
+// Loads the lane's next sub-buffer that has an event or a loss. False: nothing now.
 bool Timeline::fetch(Lane& lane) {
   lane.has_event = false;
   for (;;) {
@@ -83,7 +83,7 @@ bool Timeline::fetch(Lane& lane) {
       lane.cursor = abi::EventCursor{nullptr, 0, 0, 0};
     }
     const u64 asked = following_ ? moment(lane) : 0;
-    const bool ended = lane.source->ended();  // asked first: what was written before the end is still to come
+    const bool ended = lane.source->ended();  // asked first: data written before the end is still to come
     auto view = lane.source->next();
     const bool no_answer = !view && following_ && view.error().code == std::errc::timed_out;
     if (!view && !(no_answer && lane.silent)) problems_.push_back(view.error().sentence);
@@ -100,7 +100,7 @@ bool Timeline::fetch(Lane& lane) {
       return false;
     }
     lane.well = true;
-    lane.horizon = std::max(lane.horizon, lane.busy_at);  // what follows these was begun after they were committed, which was later
+    lane.horizon = std::max(lane.horizon, lane.busy_at);  // later events began after these were committed: after busy_at
     const SubBufferView& v = **view;
     lane.cursor = abi::EventCursor(v.sub_buffer + abi::header_size, v.begin, v.end, v.time);
     lane.pending_lost = v.lost_before;
@@ -114,13 +114,13 @@ bool Timeline::fetch(Lane& lane) {
   }
 }
 
-// Asks all idle lanes, and sees how far what they cannot bring any more reaches.
+// Asks all idle lanes, and computes the time before which they can bring nothing more.
 void Timeline::ask_idle() {
   size_t kept = 0;
   gate_ = forever;
   for (size_t i = 0; i < idle_.size(); ++i) {
     Lane& lane = *lanes_[idle_[i]];
-    // To ask one that does not answer takes time: it is asked once in a look-ahead's.
+    // Asking a source that does not answer takes time, so it is asked once in a look_ahead_ns.
     const bool wait = lane.silent && moment(lane) - lane.asked < options_.look_ahead_ns;
     if (!wait && fetch(lane)) {
       play(lane);
@@ -134,7 +134,7 @@ void Timeline::ask_idle() {
   idle_.resize(kept);
 }
 
-// A lane's leaf as the lane is now, and the path to the top.
+// Updates a lane's leaf, and the path to the top.
 void Timeline::play(const Lane& lane) {
   size_t at = tree_.size() / 2 + lane.index;
   Node best{lane.has_event || lane.pending_lost != 0 ? std::min(lane.time, forever - 1) : forever, lane.index};
@@ -148,14 +148,14 @@ void Timeline::play(const Lane& lane) {
   }
 }
 
-// Up to when it is the winner's turn. At equal times it is that of a lane to its left.
+// The time up to which the winner may go on. At equal times, a lane to its left goes first.
 u64 Timeline::runner_up(u32 lane) const {
   u64 until = forever;
   for (size_t at = tree_.size() / 2 + lane; at > 1; at /= 2) until = std::min(until, tree_[at ^ 1].time - (at & 1));
   return until;
 }
 
-// Puts the lane that was being read back where it belongs.
+// Puts the current lane back into the tree.
 void Timeline::settle_current() {
   if (current_ == nullptr) return;
   Lane& lane = *current_;
@@ -177,7 +177,7 @@ bool Timeline::next_lane(TraceRecord& out) {
   if (waits()) {
     ask_idle();
     if (waits()) {
-      // A time that is still to come belongs to another clock: no source will ever reach it.
+      // A time in the future belongs to another clock: no source will ever reach it.
       const Lane& lane = *lanes_[tree_[1].lane];
       const u64 soon = moment(lane) + options_.look_ahead_ns;
       ahead = following_ && tree_[1].time != forever && tree_[1].time <= limit_ && tree_[1].time > soon && soon >= options_.look_ahead_ns;

@@ -1,27 +1,27 @@
-// Many sources, one order: a k-way merge by time.
+// Merges many sources into one order: a k-way merge by time.
 //
 //   Timeline timeline(std::move(sources));
 //   TraceRecord r;
 //   while (timeline.next(r)) use(r);
-//   for (const std::string& p : timeline.problems()) ...   // what could not be read
+//   for (const std::string& p : timeline.problems()) ...   // data that could not be read
 //
 // A source is asked for its next sub-buffer only when the current one is used up, so every payload stays valid until the next
-// call. Losses are records of their own, at the place where they happened. A source that fails or lies leaves the merge with a
-// sentence in problems(); the others go on.
+// call. Losses are records of their own, at the place where they happened. A source that fails or is inconsistent leaves the
+// merge with a sentence in problems(); the others go on.
 //
-// Recordings are complete, so their order is. Of live sources there are two views:
-//   at once      (as made) what is there, now: a live source with nothing new steps aside and is asked again whenever another one
-//                moves on; what it brings then may be older than what was given out.
-//   follow()     in order: an event is given out once no source can bring an older one. A source that was asked at a moment and had
-//                nothing will bring nothing that is older than that moment less its lag_ns(); one whose writer is in the middle of an
-//                event, or that does not answer, promises nothing: events wait for it until they are Options::look_ahead_ns old,
-//                however many such sources there are. That long after its last promise it delays nobody any more until it is found
-//                well again. Nothing blocks but a source's own next(): next() says false while events wait, so ask again a few ms
-//                later.
-// An event that comes after a later one was given out is late: it is marked, counted, and given out all the same.
+// Recordings are complete, so their order is complete. Live sources have two views:
+//   at once      (the default) gives out the present records: a live source with nothing new steps aside and is asked again
+//                whenever another one moves on; its next records may be older than those already given out.
+//   follow()     in order: an event is given out once no source can bring an older one. A source that had nothing at some
+//                moment promises to bring nothing older than that moment less its lag_ns(). A source whose writer is in the
+//                middle of an event, or that does not answer, promises nothing: events wait for it until they are
+//                Options::look_ahead_ns old, however many such sources there are. After look_ahead_ns without a promise, a
+//                source no longer holds back others until it promises or answers again. Nothing blocks but a source's own
+//                next(): next() returns false while events wait, so ask again a few ms later.
+// An event is late if a later one was given out before it: it is marked, counted, and given out all the same.
 //
-// Cost: a run of events of one source goes by with two comparisons an event; a change of source is a path in a tournament tree.
-// Not for several threads at once.
+// Cost: a run of events of one source takes two comparisons an event; a change of source is a path in a tournament tree.
+// Not thread-safe.
 #pragma once
 #include <functional>
 #include <memory>
@@ -35,13 +35,14 @@ namespace ringside {
 
 struct TraceRecord {
   u64 time = 0;  // ns
-  u64 lost = 0;  // not 0: no event, but this many lost here
+  u64 lost = 0;  // not 0: no event, but the number of events lost here
   Bytes payload{};
   u32 source = 0;  // index in the order of add()
-  u32 ids = 0;     // what is added to the payload's id: RingName::ids(), and the source's own
+  u32 ids = 0;     // added to the payload's id: RingName::ids() and Place::ids
   bool late = false;  // one with a later time was given out before
 
-  // Its event among all that are read together: the key of formats, columns and filters. Programs and kernels number theirs independently.
+  // The event's number among all sources read together: the key of formats, columns and filters. Programs and kernels number
+  // their events independently.
   RS_INLINE u32 number() const {
     u16 id = 0;
     if (payload.size >= sizeof id) [[likely]] __builtin_memcpy(&id, payload.data, sizeof id);
@@ -51,15 +52,15 @@ struct TraceRecord {
 
 class Timeline {
  public:
-  // What a source is among others.
+  // A source's place among others.
   struct Place {
-    std::optional<ClockInfo> clock;  // its times as the timeline counts them; none: as the source says
-    u32 ids = 0;                     // added to its events' ids, which others may use for other events
+    std::optional<ClockInfo> clock;  // converts its times to the timeline's; none: the source's own clock
+    u32 ids = 0;                     // added to its events' ids, which other sources may use for other events
     std::string label;               // in front of its RingName::buffer
   };
   struct Options {
-    u64 look_ahead_ns = 100'000'000;   // how long those that promise nothing may delay the others
-    std::function<u64()> now{};        // this moment, in the timeline's ns; none: by the clock of the source in question
+    u64 look_ahead_ns = 100'000'000;   // how long sources without a promise may delay the others
+    std::function<u64()> now{};        // this moment, in the timeline's ns; none: each source's clock
   };
   static constexpr u64 forever = ~u64{0};
 
@@ -68,13 +69,14 @@ class Timeline {
 
   u32 add(std::unique_ptr<Source> source) { return add(std::move(source), Place()); }
   u32 add(std::unique_ptr<Source> source, const Place& place);  // its index
-  // In order, see above. Sources that say they have ended are asked again, too: a look at a living ring has an end each time.
+  // In order, see above. Sources that have ended are asked again, too: each look at a living ring has an end.
   void follow(Options options);
   void follow() { follow(Options()); }
-  // Back to at once: nothing waits any more. The last record's payload is gone.
+  // Back to "at once": nothing waits any more. The last record's payload is no longer valid.
   void finish();
-  // What is later stays inside until this moves on: for who knows that sources up to then are all here. At first: forever. At once, a loss
-  // on the way to something later is given out: the writer may have gone round since.
+  // Holds back later records until the next call, for a caller that knows that all sources up to `time` are here. At first:
+  // forever. In the "at once" view, a loss in front of a later event is given out, because the writer may have overwritten more
+  // since.
   void hold_after(u64 time);
 
   const Source& source(u32 index) const { return *lanes_[index]->source; }
@@ -94,7 +96,7 @@ class Timeline {
     return true;
   }
 
-  // What was not read, a sentence each; also by whoever adds sources: of one that could not be opened.
+  // A sentence for each failure to read; the caller that adds sources adds one for each source that could not be opened.
   const std::vector<std::string>& problems() const { return problems_; }
   void add_problem(std::string sentence) { problems_.push_back(std::move(sentence)); }
 
@@ -104,11 +106,11 @@ class Timeline {
     abi::EventCursor cursor{nullptr, 0, 0, 0};
     ClockInfo clock;
     u64 time = 0;          // ns of the event under the cursor
-    u64 pending_lost = 0;  // to be given out in front of it
-    u64 horizon = 0;       // idle: nothing older will come
+    u64 pending_lost = 0;  // losses to give out in front of it
+    u64 horizon = 0;       // idle: nothing older than this will come
     u64 since = 0;         // idle: the moment of that promise, or of the first question without one
     u64 asked = 0;         // the moment of the last question
-    u64 busy_at = 0;       // that of the last one that found its writer in the middle of an event
+    u64 busy_at = 0;       // the moment of the last question that found its writer in the middle of an event
     u32 index = 0;
     u32 ids = 0;
     bool has_event = false;
@@ -117,10 +119,10 @@ class Timeline {
     bool silent = false;  // it did not answer
     RingName name;
   };
-  // Of the tournament: the earlier one of its two children, the left one if they are equal; so equal times come in the order of
-  // the sources, and the same recording always prints the same.
+  // A node of the tournament: the earlier of its two children, the left one if they are equal; so equal times come in the order
+  // of the sources, and the same recording always prints the same.
   struct Node {
-    u64 time = forever;  // forever: has nothing
+    u64 time = forever;  // forever: the lane has nothing
     u32 lane = 0;
   };
 
@@ -155,13 +157,13 @@ class Timeline {
   std::vector<std::string> problems_;
   Options options_;
   bool following_ = false;
-  Lane* current_ = nullptr;  // who is being read: its leaf is out of date
-  bool running_ = false;     // its next event is its own turn up to until_
+  Lane* current_ = nullptr;  // the lane being read: its leaf is out of date
+  bool running_ = false;     // the current lane may go on up to until_
   u64 until_ = 0;
   u64 high_ = 0;             // the latest time given out
   u64 gate_ = forever;       // following: idle lanes will bring nothing older
   u64 limit_ = forever;      // hold_after
-  u32 asked_at_limit_ = 0;   // lost_at_limit: lanes so far, once each
+  u32 asked_at_limit_ = 0;   // lost_at_limit: lanes asked so far, once each
   u64 late_ = 0;
 };
 

@@ -76,7 +76,7 @@ result<WatchModel> WatchModel::make(const WatchQuery& query, const Options& opti
   }
   if (query.fields) {
     const EventType* type = model.event_of(model.event_name(""));
-    if (type == nullptr) return refuse(std::errc::invalid_argument, "there is no one event whose fields could be shown");
+    if (type == nullptr) return refuse(std::errc::invalid_argument, "no single event is chosen whose fields could be shown");
     for (const Field& field : type->fields) {
       auto column = Column::compile(type->full + "/" + field.name, formats, tasks);
       if (column) model.fields_.push_back({std::move(*column), field.name, {}});  // arrays have no column
@@ -102,7 +102,7 @@ bool WatchModel::number(Column& column, const TraceRecord& record, const RingNam
   return true;
 }
 
-// The filter is asked before.
+// The caller has applied the filter.
 bool WatchModel::wanted(const TraceRecord& record, const RingName& ring) {
   for (Restriction& only : only_) {
     switch (only.column.kind()) {
@@ -133,7 +133,7 @@ void WatchModel::each_cell(const Use& use) {
   use(all_);
 }
 
-// Of a recording: the slot of this time. Records may come a little out of order.
+// For a recording: the slot of this time. Records may come a little out of order.
 void WatchModel::place(u64 time_ns) {
   if (all_.count == 0) origin_ = time_ns;
   const u64 since = time_ns > origin_ ? time_ns - origin_ : 0;
@@ -242,7 +242,7 @@ void WatchModel::describe(const Cell& cell, WatchRow& row, double of) const {
   row.max = static_cast<double>(h.max());
 }
 
-// Numbers as such, texts as such: both mean the same in every model.
+// Numbers and texts as they are: both have the same meaning in every model.
 std::string WatchModel::id_of(const KeyWords& key) const {
   std::string id;
   for (size_t i = 0; i < groups_->columns().size(); ++i) {
@@ -332,7 +332,7 @@ const EventType* WatchModel::event_of(const std::string& full) const {
   return nullptr;
 }
 
-// The event that a row is one of, if there is one.
+// The event that a row belongs to, if there is one.
 std::string WatchModel::event_name(const std::string& id) const {
   for (const WatchOnly& only : query_.only) {
     if (only.column == "event") return only.shown;

@@ -1,4 +1,4 @@
-// What `ringside watch` shows, computed from records: no terminal in here, and no clock but the ticks that it is told.
+// The content of `ringside watch`, computed from records: no terminal in here, and no clock except the ticks passed in.
 //
 //   auto model = WatchModel::make({.by = "event", .value = "duration_ns"}, {.live = true}, formats, tasks);
 //   model->take(record, ring);             // every record in its order, losses too
@@ -6,8 +6,8 @@
 //   WatchPicture now = model->picture("");
 //
 // A table by one column or two; for each row its count, its rate, the rates of the last intervals and, if a value is chosen (a
-// numeric column, or the latency of pairs), a histogram of it and a heat map over time. Drilling down makes another model of a
-// narrower query. Of a recording there are no intervals: its time is cut into slices, which double when it does not fit.
+// numeric column, or the latency of pairs), a histogram of it and a heat map over time. Drilling down makes another model for a
+// narrower query. A recording has no intervals: its time is cut into slices, which double when it does not fit.
 //
 // Memory: Options::most_keys rows of a KiB, histograms of the values (some KiB each), heat maps for the first `most_heats`
 // keys. picture() costs a pass over the keys, and the work for `most_rows` of them. Thread-safety: none.
@@ -28,7 +28,7 @@
 
 namespace ringside {
 
-// A column that must have a value: what a row that was drilled into stands for.
+// A column that must have a value: the row that was drilled into.
 struct WatchOnly {
   std::string column, id, shown;  // id: the number or the text itself
 };
@@ -38,25 +38,25 @@ struct WatchQuery {
   std::string filter{}, value{};
   std::vector<WatchOnly> only{};
   bool fields = false;                      // instead of `by`: a row for each field of the event that `only` names
-  std::optional<Pairs::Options> latency{};  // only events that end a pair count, and how long it took is the value
+  std::optional<Pairs::Options> latency{};  // only events that end a pair count, and the pair's duration is the value
 };
 
-// Of a row, or of all together.
+// The values of one row, or of all rows.
 struct WatchValues {
   Histogram histogram{5};
   HeatMap heat{{.most_columns = 128}};
-  bool heat_of_all = false;  // it has none of its own (most_heats)
+  bool heat_of_all = false;  // the row has no heat map of its own (most_heats)
 };
 
 struct WatchRow {
-  std::string id;                  // tells rows apart, from picture to picture
-  KeyWords key{};                  // as long as the model takes nothing
+  std::string id;                  // identifies the row from picture to picture
+  KeyWords key{};                  // valid until the model takes a record
   std::vector<std::string> names;  // a cell for each column
   u64 count = 0;
-  double rate = 0;            // a second: of the last interval; of recordings: of the whole
-  double share = 0;           // of the counts of all rows
+  double rate = 0;            // per second: in the last interval; in recordings: in all of its time
+  double share = 0;           // of all rows' counts
   std::vector<double> rates;  // the oldest interval first
-  u64 values = 0;             // how many values the following are of
+  u64 values = 0;             // the number of values behind the following
   double mean = 0, p50 = 0, p99 = 0, max = 0;
   Column::Unit unit = Column::Unit::none;
 };
@@ -70,10 +70,10 @@ struct WatchPicture {
   std::vector<WatchRow> rows;  // the most_rows largest
   WatchRow all;
   u64 keys = 0, without = 0, evicted_keys = 0, evicted_events = 0;
-  Missing missing;             // the gaps, and what the watcher knows beside them
-  double seconds = 0;       // since counting began; of recordings: from the first record to the last
-  double slot_seconds = 0;  // of one of `rates`
-  std::map<std::string, std::shared_ptr<const WatchValues>> values;  // by id, of the rows that were asked for and have some
+  Missing missing;             // the gaps, and losses that the watcher knows of besides
+  double seconds = 0;       // since counting began; in recordings: from the first record to the last
+  double slot_seconds = 0;  // the length of one of `rates`
+  std::map<std::string, std::shared_ptr<const WatchValues>> values;  // by id, for the requested rows that have values
 
   void sort(WatchSort by, bool descending);
 };
@@ -86,7 +86,7 @@ class WatchModel {
     bool live = false;
   };
 
-  // Both must outlive it. Errors: those of columns and filters; a value that is a text; fields of no known event.
+  // Both must outlive it. Errors: those of columns and filters; a value that is a text; fields of an unknown event.
   static result<WatchModel> make(const WatchQuery& query, const Options& options, const Formats& formats, const Tasks& tasks);
 
   void take(const TraceRecord& record, const RingName& ring);
@@ -94,15 +94,15 @@ class WatchModel {
 
   // With the values of the chosen row, or of all of them.
   WatchPicture picture(const std::string& chosen, bool everything = false) const;
-  // What Enter on a row leads to: of an event its tasks, of those the events, of both the fields, of a field its values.
+  // The query after Enter on a row: for an event its tasks, for a task its events, for both the fields, for a field its values.
   std::optional<WatchQuery> deeper(const std::string& id) const;
-  // Fields to choose a column or a value from: of the event that `id` is or belongs to, else of all.
+  // Fields to choose a column or a value from: those of the event that `id` is or belongs to, else of all events.
   std::vector<std::string> fields(const std::string& id, bool numbers) const;
   const WatchQuery& query() const { return query_; }
   u64 events() const { return all_.count; }
   u64 lost() const { return lost_; }
 
-  // "task":"cc1","event":"libc:malloc", and a comma behind, of a row of the last picture.
+  // "task":"cc1","event":"libc:malloc", with a comma at the end, for a row of the last picture.
   void append_json(const WatchRow& row, fmt::memory_buffer& out) const { groups_->append_json(row.key, out); }
 
  private:
@@ -112,7 +112,7 @@ class WatchModel {
   };
   struct Cell {
     u64 count = 0;
-    std::unique_ptr<std::array<u64, slots>> slot{};  // null while nothing was counted; a table of cells moves them
+    std::unique_ptr<std::array<u64, slots>> slot{};  // null while nothing was counted; behind a pointer because the table moves cells
     std::unique_ptr<Values> values;
   };
   struct Restriction {
@@ -155,7 +155,7 @@ class WatchModel {
   size_t heats_ = 0;
   u64 without_ = 0, lost_ = 0;
   u64 first_ns_ = ~u64{0}, last_ns_ = 0;
-  // Live: the slot of this interval, and how long each took. Recordings: slots of 2^shift_ ns from the first record on.
+  // Live: the slot of this interval, and each slot's duration. Recordings: slots of 2^shift_ ns from the first record on.
   u64 ticks_ = 0;
   double elapsed_ = 0;
   size_t slot_ = 0;

@@ -118,7 +118,7 @@ std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, size_t he
       if (narrow.count(c, row) != 0) first = row;
     }
   }
-  const u32 base = rows - first > height ? rows - static_cast<u32>(height) : first;  // what is below goes into it
+  const u32 base = rows - first > height ? rows - static_cast<u32>(height) : first;  // lower rows are added to it
   const auto cell = [&](size_t c, u32 row) {
     u64 n = narrow.count(c, row);
     for (u32 below = first; row == base && below < base; ++below) n += narrow.count(c, below);

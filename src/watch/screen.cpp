@@ -53,7 +53,7 @@ void encode(char32_t code, std::string& out) {
   }
 }
 
-// In columns; what the locale does not know counts as one.
+// In columns; a character that the locale does not know counts as one.
 size_t width_of(char32_t code) {
   if (code < 0x300) return 1;
   const int width = wcwidth(static_cast<wchar_t>(code));
@@ -92,7 +92,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return out;
 }
 
-// Left and right on one line; the right one gives way.
+// Left and right on one line; the right one is cut first.
 Line both(Line left, const Line& right, size_t width, Style between) {
   size_t used = 0, wanted = 0;
   for (const Span& s : left) used += columns_of(s.text);
@@ -124,19 +124,19 @@ constexpr const char* help_lines[] = {
     "                 fields; a field: its values",
     "Esc, Backspace   back",
     "Tab, F9          the lower panel: histogram, heat map over time, rates, none",
-    "F2, k            another key: what there is a row for",
+    "F2, k            another key: the columns that rows stand for",
     "F3, /            search for a row (n: the next one)",
     "F4, \\            filter, as in the kernel: prev_prio < 100 && comm ~ \"cc1*\"",
     "F5, f            a field or none: its quantiles, histogram and heat map",
-    "F6, >, <, .      sort by; I: the other way round",
+    "F6, >, <, .      sort by; I: reverse the order",
     "F7, p, Space     pause: the screen stands still, counting goes on",
     "F8, z            count from zero",
     "+ -              a longer or shorter interval",
     "Ctrl-L           draw the screen anew",
     "F10, q, Ctrl-C   end, with a table of the whole",
     "",
-    "Rates are those of the last interval, the small curves those before it, the newest",
-    "on the right; of a recording it is all of its time. lost: events that nobody saw.",
+    "Rates are for the last interval, the small curves for those before it, the newest",
+    "on the right; for a recording, for all of its time. lost: events that nobody read.",
     "New questions to a recording or an instance read it again; the kernel's events and",
     "those of an external writer count from now on.",
 };
@@ -176,7 +176,7 @@ void WatchScreen::update() {
   if (!paused_) refresh();
 }
 
-// A picture, and the values of the row that is chosen in it.
+// Fetches a picture, and the values of its chosen row.
 void WatchScreen::refresh() {
   for (int again = 0; again < 2; ++again) {
     const std::string asked = selected_;
@@ -233,7 +233,7 @@ void WatchScreen::find(bool next) {
     editor_.error.clear();
     return;
   }
-  editor_.error = editor_.text.empty() ? "" : "no row has that in its name";
+  editor_.error = editor_.text.empty() ? "" : "no row's name contains that";
 }
 
 bool WatchScreen::apply(const WatchQuery& query, bool again) {
@@ -268,7 +268,7 @@ void WatchScreen::back() {
   if (levels_.empty()) return;
   Level level = std::move(levels_.back());
   levels_.pop_back();
-  // The filter is not part of the way down.
+  // The filter is not part of the drill-down.
   level.query.filter = view_.picture.query.filter;
   if (!apply(level.query)) {
     message_ = editor_.error;
@@ -385,7 +385,7 @@ void WatchScreen::table_key(KeyCode code) {
     case 'p':
     case ' ':
     case Key::f(7):
-      // Of every row, as it is now.
+      // The present values of every row.
       if (!paused_) view_ = host_.view("", true), resort();
       paused_ = !paused_;
       update();
@@ -529,7 +529,7 @@ void WatchScreen::menu_key(KeyCode code) {
     case Key::f(10):
       mode_ = Mode::table;
       break;
-    default:  // the next one that begins so
+    default:  // the next choice that begins with this character
       for (size_t i = 1; i <= choices_.size(); ++i) {
         const size_t at = (choice_ + i) % choices_.size();
         const std::string& choice = choices_[at];
@@ -565,7 +565,7 @@ void WatchScreen::accept() {
     default:
       return;
   }
-  // A refused text stays in the editor, with what is wrong above it.
+  // A refused text stays in the editor, with the error above it.
   if (apply(query)) mode_ = Mode::table;
 }
 
@@ -638,7 +638,7 @@ std::string WatchScreen::show(double value, Column::Unit unit) const {
   return fmt::format("{:.3g}", value);
 }
 
-// Of a live source the newest, of a recording all of its time, however narrow.
+// For a live source the newest rates, for a recording all of its time in any width.
 std::vector<double> WatchScreen::rates(const WatchRow& row, size_t width) const {
   std::vector<double> out = row.rates;
   if (out.size() <= width) return out;
@@ -665,7 +665,7 @@ Line WatchScreen::title(size_t width) const {
   const std::string left = " ringside watch  ";
   size_t room = width - std::min(width, left.size() + 1);
   Line right;
-  // What still leaves room for the source's name; that it stands still is always said.
+  // Parts that still leave room for the source's name; the pause is always shown.
   const auto add = [&](const std::string& text, Style style, size_t rest) {
     if (room < columns_of(text) + rest) return;
     room -= columns_of(text);
@@ -745,7 +745,7 @@ std::vector<Line> WatchScreen::table(size_t width, size_t height) {
   std::vector<Line> out;
   if (height == 0) return out;
   const bool values = !p.value.empty();
-  // Which columns there is room for, the dearest first.
+  // The columns that fit, the most important first.
   struct Number {
     const char* title;
     size_t width;
@@ -854,7 +854,7 @@ std::vector<Line> WatchScreen::table(size_t width, size_t height) {
     out.push_back(std::move(line));
   }
   if (mode_ == Mode::menu) {
-    // As a column on the left, over the rows.
+    // The menu is a column on the left, over the rows.
     size_t wide = 12;
     for (const std::string& c : choices_) wide = std::max(wide, columns_of(c));
     wide = std::min(wide + 2, width);
@@ -912,7 +912,7 @@ std::vector<Line> WatchScreen::bars(size_t width, size_t height) const {
   return out;
 }
 
-// The rates of a row as a curve with as many lines as there are.
+// The rates of a row as a curve of `height` lines.
 std::vector<Line> WatchScreen::graph(size_t width, size_t height) const {
   std::vector<Line> out;
   if (view_.picture.rows.empty() || height == 0 || width < 14) return out;
@@ -1004,7 +1004,7 @@ Line WatchScreen::footer(size_t width) const {
   return line;
 }
 
-// The editor's line, above it what is wrong with it.
+// The editor's line, with its error above.
 std::vector<Line> WatchScreen::prompt(size_t width, Frame& frame) const {
   std::vector<Line> out;
   for (const std::string& line : lines_of(editor_.error)) out.push_back({{fitted(" " + line, width, glyphs_), Style::bad}});

@@ -1,5 +1,5 @@
-// The screen of `ringside watch`: what a key does, and which characters stand where. No terminal in here: a frame is lines of
-// styled text, for any width and height from 1 x 1 on.
+// The screen of `ringside watch`: the effect of each key, and the layout. No terminal in here: a frame is lines of styled text,
+// for any width and height from 1 x 1 on.
 //
 //   WatchScreen screen(host, Glyphs::unicode);
 //   screen.update();                        // a new picture, unless it is paused
@@ -17,7 +17,7 @@
 
 namespace ringside {
 
-// A character (of Unicode), or one of these.
+// A Unicode character, or one of these.
 using KeyCode = u32;
 namespace Key {
 inline constexpr KeyCode control(char c) { return static_cast<KeyCode>(c) & 31; }
@@ -34,25 +34,25 @@ struct Span {
 };
 using Line = std::vector<Span>;
 struct Frame {
-  std::vector<Line> lines;           // as many as are asked for, none wider than that
+  std::vector<Line> lines;           // the requested number, none wider than requested
   int cursor_x = -1, cursor_y = -1;  // -1: hidden
   std::string text() const;          // without styles
 };
 
-// What is said around the model's picture.
+// The information around the model's picture.
 struct WatchStatus {
   struct Ring {
     std::string name;
-    double fill = 0;  // of its capacity
+    double fill = 0;  // the share of its capacity
   };
   std::string where, clock;
-  bool live = false, ended = false;  // of recordings: all of it was read
+  bool live = false, ended = false;  // ended: a recording was read completely
   u64 interval_ns = 0;
-  double own_cpu = 0;  // of one CPU
+  double own_cpu = 0;  // as a share of one CPU
   std::vector<Ring> rings{};
 };
 
-// Where the numbers come from.
+// The origin of the numbers.
 class WatchHost {
  public:
   virtual ~WatchHost() = default;
@@ -60,8 +60,8 @@ class WatchHost {
     WatchPicture picture;
     WatchStatus status;
   };
-  virtual View view(const std::string& chosen, bool everything) = 0;  // as WatchModel::picture
-  // From now on this, anew; `again`: with what is still there of the past.
+  virtual View view(const std::string& chosen, bool everything) = 0;  // like WatchModel::picture
+  // Counts this query anew from now on; `again`: including past records that are still there.
   virtual result<void> count(const WatchQuery& query, bool again) = 0;
   virtual std::optional<WatchQuery> deeper(const std::string& id) = 0;
   virtual std::vector<std::string> fields(const std::string& id, bool numbers) = 0;
@@ -72,7 +72,7 @@ class WatchScreen {
  public:
   WatchScreen(WatchHost& host, Glyphs glyphs) : host_(host), glyphs_(glyphs) {}
 
-  void update();  // paused: nothing
+  void update();  // paused: does nothing
   void key(KeyCode code);
   Frame frame(size_t width, size_t height);
   bool quit() const { return quit_; }
@@ -131,8 +131,8 @@ class WatchScreen {
   WatchHost& host_;
   Glyphs glyphs_;
   WatchHost::View view_;
-  std::vector<Level> levels_;  // above this one
-  std::string selected_;       // an id; not moved_: whatever is the first row
+  std::vector<Level> levels_;  // the levels above this one
+  std::string selected_;       // an id; without moved_, always the first row
   bool moved_ = false;
   size_t row_ = 0, top_ = 0, page_ = 1;
   bool paused_ = false, quit_ = false;
@@ -147,7 +147,7 @@ class WatchScreen {
   Panel panel_ = Panel::histogram;
 };
 
-// Text of exactly this many columns: cut, or filled with spaces; nothing in it can drive a terminal. ASCII: other characters as
+// Text of exactly `width` columns: cut, or filled with spaces; it has no control characters. ASCII: other characters become
 // '?'.
 std::string fitted(const std::string& text, size_t width, Glyphs glyphs, bool right = false);
 

@@ -25,12 +25,12 @@ void on_signal(int number) {
 
 void catch_signals() {
   struct sigaction action {};
-  action.sa_handler = on_signal;  // no SA_RESTART: sleeping calls come back
+  action.sa_handler = on_signal;  // no SA_RESTART: sleeping calls return
   sigemptyset(&action.sa_mask);
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction old {};
     sigaction(number, nullptr, &old);
-    if (old.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);  // nohup stays nohup
+    if (old.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);  // keeps the effect of nohup
   }
 }
 

@@ -1,4 +1,4 @@
-// Ctrl-C: the first asks to finish what exists, the second leaves at once.
+// Ctrl-C: the first one asks to finish orderly, the second leaves at once.
 #pragma once
 #include <ringside/base/types.hpp>
 
@@ -8,7 +8,7 @@ void catch_signals();  // SIGINT, SIGTERM, SIGHUP
 bool asked_to_stop();
 int stop_signal();  // the first one, or 0
 void sleep_ns(u64 ns);  // a signal ends it early
-// What is to be done when the second one comes, or null; signal-safe.
+// Sets the function to call on the second signal, or null; it must be signal-safe.
 void before_leaving(void (*what)());
 
 }  // namespace ringside

@@ -19,14 +19,14 @@
 #define NCURSES_NOMACROS 1
 #define NCURSES_WIDECHAR 1
 #include <curses.h>
-// Of term.h, which makes macros of `lines` and other plain words.
+// Declared here because term.h makes macros of `lines` and other plain words.
 extern "C" int setupterm(const char*, int, int*);
 extern "C" char* tigetstr(const char*);
 
 namespace ringside {
 namespace {
 
-// What a signal handler needs to put the terminal back.
+// State that a signal handler needs to restore the terminal.
 struct Saved {
   termios modes{};
   char text[256] = {};
@@ -40,7 +40,7 @@ void remember_text(const char* capability) {
   const char* text = tigetstr(capability);
   if (text == nullptr || text == reinterpret_cast<const char*>(-1)) return;
   for (; *text != 0 && before_us.length + 1 < sizeof before_us.text; ++text) {
-    if (text[0] == '$' && text[1] == '<') {  // a delay, for terminals of iron
+    if (text[0] == '$' && text[1] == '<') {  // a delay, for hardware terminals
       while (*text != 0 && *text != '>') ++text;
       if (*text == 0) return;
       continue;
@@ -51,11 +51,11 @@ void remember_text(const char* capability) {
 
 void on_crash(int number) {
   Terminal::restore_now();
-  raise(number);  // its own action again: SA_RESETHAND
+  raise(number);  // the default action again: SA_RESETHAND
 }
 void on_stop(int) { stop_asked = 1; }
 void on_continue(int) { continued = 1; }
-void on_size(int) {}  // poll() comes back, that is all
+void on_size(int) {}  // only makes poll() return
 
 void handle(int number, void (*handler)(int), int flags = 0) {
   struct sigaction action {};
@@ -133,13 +133,13 @@ result<std::unique_ptr<Terminal>> Terminal::open(bool colours) {
   handle(SIGTSTP, on_stop);
   handle(SIGCONT, on_continue);
   before_leaving(&Terminal::restore_now);
-  // What is said meanwhile would stand in the middle of the picture: it is kept for later.
+  // Messages printed meanwhile would appear in the middle of the picture: they are kept for later.
   if (isatty(STDERR_FILENO) == 1) {
     terminal->kept_ = sys::Fd(memfd_create("messages", MFD_CLOEXEC));
     terminal->stderr_ = sys::Fd(dup(STDERR_FILENO));
     if (terminal->kept_ && terminal->stderr_) dup2(terminal->kept_.get(), STDERR_FILENO);
   }
-  raw();  // Ctrl-S and Ctrl-Z, too, are keys
+  raw();  // Ctrl-S and Ctrl-Z are keys, too
   noecho();
   nonl();
   set_escdelay(25);
@@ -234,7 +234,7 @@ KeyCode Terminal::key(int ms) {
     }
     int there = 0;
     if ((from[0].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) lost_ = true;
-    // Something to read, and nothing in it: the end.
+    // Readable, but no bytes: the end.
     if ((from[0].revents & POLLIN) != 0 && ioctl(STDIN_FILENO, FIONREAD, &there) == 0 && there == 0 && ++failures_ > 20)
       lost_ = true;
     if (lost_) return Key::none;
@@ -246,7 +246,7 @@ void Terminal::redraw() { clearok(stdscr, TRUE); }
 void Terminal::suspend() {
   endwin();
   handle(SIGTSTP, SIG_DFL);
-  kill(0, SIGTSTP);  // whoever was started with us stops, too
+  kill(0, SIGTSTP);  // stops the whole process group
   handle(SIGTSTP, on_stop);
   reset_prog_mode();
   redraw();

@@ -1,8 +1,9 @@
-// The restartable sequences as they stand in this program, cut off at each of their instructions.
+// The restartable sequences of this program, cut off at each of their instructions.
 //
 // A child writes numbered events; breakpoints stop it at every instruction boundary of every sequence that it runs, and of the code
-// between them. While it stands there something happens to it or to its ring: it is moved to another CPU, a handler writes, another
-// process writes until the ring has gone round, a reader takes everything, the gate is shut, it is killed. Then the books must be exact.
+// between them. While it is stopped, something happens to it or to its ring: it is moved to another CPU, a handler writes,
+// another process writes until the ring has gone round, a reader takes everything, the gate is shut, it is killed. Then the
+// counts must be exact.
 #include <gtest/gtest.h>
 
 #include "cpu_rings.hpp"
@@ -23,7 +24,7 @@
 #include <string>
 
 extern "C" {
-// The kernel's struct rseq_cs; the linker says where they begin and end.
+// The kernel's struct rseq_cs; the linker provides the begin and the end of their section.
 struct RseqDescriptor {
   unsigned version, flags;
   unsigned long long start, length, abort;
@@ -41,7 +42,7 @@ constexpr u32 nr_subbufs = 5;
 
 struct Life {
   u64 done[contexts], refused[contexts], disabled[contexts], other, aborted;
-  u64 steps;  // writes that were begun, of any outcome
+  u64 steps;  // writes that were begun, with any outcome
   bool killed;
 };
 struct Stage {
@@ -91,11 +92,11 @@ Refused write_one(u32 context) {
 
 void on_signal(int) {
   static u32 came;
-  const u64 n = ++came % 3 == 0 ? 70 : came % 3;  // beyond the sub-buffer, or not
+  const u64 n = ++came % 3 == 0 ? 70 : came % 3;  // larger than the sub-buffer, or not
   for (u64 i = 0; i < n; ++i) write_one(1);
 }
 
-// As if the newest event of this CPU's ring had been so many ticks later.
+// Makes the newest event of this CPU's ring `ticks` later.
 void shift_last(i64 ticks) {
   const Ring& ring = (*all)[Rseq::cpu(rseq_area())];
   const u32 id = place_of(ring.control->commit).id;
@@ -108,8 +109,8 @@ void shift_last(i64 ticks) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   while (!stage->go) sched_yield();
   for (u64 i = 0; !stage->stop; ++i) {
-    if (i % 16 == 5) shift_last(-(i64{1} << 28));  // the next one needs a time extend
-    if (i % 16 == 11) shift_last(i64{1} << 13);    // and here the clock went back
+    if (i % 16 == 5) shift_last(-(i64{1} << 28));  // the next event needs a time extend
+    if (i % 16 == 11) shift_last(i64{1} << 13);    // here the clock went back
     if (write_one(0) == Refused::full) usleep(10);  // the reader's turn
   }
   _exit(0);
@@ -148,7 +149,7 @@ class Helper {
   }
   void lap() {
     char c = 0;
-    if (write(to_, &c, 1) != 1 || read(from_, &c, 1) != 1) ADD_FAILURE() << "the helper is dead";
+    if (write(to_, &c, 1) != 1 || read(from_, &c, 1) != 1) ADD_FAILURE() << "the helper has died";
   }
 
  private:
@@ -246,7 +247,7 @@ class Traced {
     ptrace(PTRACE_INTERRUPT, pid_, nullptr, nullptr);
     wait_stopped([] {});
   }
-  // Lets it run until it comes to a breakpoint, and answers which; 0: it has begun `most` writes, and is stopped.
+  // Lets it run until it comes to a breakpoint, and returns that; 0: it has begun `most` writes, and is stopped.
   template <class F>
   u64 run(u64 most, int signal, F meanwhile) {
     const u64 until = steps() + most;
@@ -264,7 +265,7 @@ class Traced {
       const int why = WSTOPSIG(status);
       if (status >> 16 == PTRACE_EVENT_STOP) {
         if (asked && !on_breakpoint()) return 0;
-        go_on();  // it was asked before, and came to a breakpoint first; or it is about to say so
+        go_on();  // it was asked to stop before, and came to a breakpoint first; or it is about to report that
       } else if (why == SIGTRAP) {
         user_regs_struct regs;
         ptrace(PTRACE_GETREGS, pid_, nullptr, &regs);
@@ -274,7 +275,7 @@ class Traced {
       }
     }
   }
-  // Without breakpoints, until this holds; then it is stopped. False: it is gone.
+  // Runs without breakpoints until this holds; then it is stopped. False: it is gone.
   template <class F>
   bool run_until(F holds) {
     go_on();
@@ -299,7 +300,7 @@ class Traced {
     }
     pid_ = 0;
   }
-  // Not while it stands on a breakpoint.
+  // Not while it is on a breakpoint.
   int end() {
     stage->stop = true;
     go_on();
@@ -347,11 +348,11 @@ struct Figures {
   u64 stops = 0, inside = 0, missed = 0, missed_inside = 0, events = 0, aborted = 0, kills = 0, more = 0, refused = 0;
 };
 
-// What must not change of a ring while nobody runs on its CPU.
+// The parts of a ring that must not change while nothing runs on its CPU.
 struct Still {
   const Ring* ring = nullptr;
   u64 tail = 0, written = 0;
-  u64 at = 0;  // where who left stood
+  u64 at = 0;  // where the departed child was
   static Still of(const Ring* r) {
     return r == nullptr ? Still{} : Still{r, __atomic_load_n(&r->control->commit, __ATOMIC_RELAXED), counters<>(*r).written};
   }
@@ -391,7 +392,7 @@ class Play {
     return nullptr;
   }
 
-  // Nobody writes any more.
+  // No writer is left.
   void close_books(bool discard, Figures& f) {
     drain();
     u64 written = 0, dropped = 0, done = 0, refused = 0, most_more = 0;
@@ -440,18 +441,18 @@ class Play {
 struct CpuSequences : testing::Test {
   void SetUp() override {
     if (!rseq_registered()) GTEST_SKIP() << "this thread has no rseq area";
-    if (lines_of("objdump --version").empty()) GTEST_SKIP() << "objdump is not there: nobody knows where the instructions begin";
+    if (lines_of("objdump --version").empty()) GTEST_SKIP() << "objdump is missing, so the boundaries of instructions are unknown";
     cpus = allowed_cpus();
     pin(0, cpus.back());  // the child begins on the first
     struct sigaction action{};
     action.sa_handler = on_signal;
     sigaction(SIGUSR1, &action, nullptr);
   }
-  // A full ring refuses events in one mode only.
+  // Only in discard mode does a full ring refuse events.
   void find_points(bool discard) {
     std::vector<u64> starts;
     for (const RseqDescriptor* d = __start___rseq_cs; d != __stop___rseq_cs; ++d) starts.push_back(d->start);
-    std::set<u64> found;  // those that the child runs
+    std::set<u64> found;  // the points that the child runs
     {
       Play play(discard, cpus);
       Traced child(play.next_life(), play.cpus.front());
@@ -462,7 +463,7 @@ struct CpuSequences : testing::Test {
     for (const RseqDescriptor* d = __start___rseq_cs; d != __stop___rseq_cs; ++d)
       if (found.contains(d->start)) sequences.push_back({d->start, d->start + d->length});
     std::printf("%zu sequences in this program, %zu of them ours\n", static_cast<size_t>(__stop___rseq_cs - __start___rseq_cs), sequences.size());
-    ASSERT_GE(sequences.size(), discard ? 5u : 4u) << "the usual event, also of known size, any event, the next sub-buffer, what is refused";
+    ASSERT_GE(sequences.size(), discard ? 5u : 4u) << "the usual event, also of known size, any event, the next sub-buffer, a refusal";
     for (const Range& s : sequences) {
       const std::vector<u64> in = instructions(s);
       ASSERT_FALSE(in.empty());
@@ -502,7 +503,7 @@ struct CpuSequences : testing::Test {
     }
   };
 
-  // Which of these the child comes to, running as it likes.
+  // The points that the child reaches in a free run.
   std::set<u64> reached(Traced& child, Play& play, const std::vector<u64>& where, bool discard) {
     std::set<u64> found;
     for (u64 at : where) child.arm(at);
@@ -541,7 +542,7 @@ struct CpuSequences : testing::Test {
       if (HasFailure()) return;
       child->arm(at);
       u64 came = 0;
-      // One that the kernel had sent to its abort handler before it stopped comes again.
+      // A child that the kernel had sent to its abort handler before it stopped comes again.
       for (int tries = 0; tries < 5 && came != at; ++tries) {
         came = child->run(inside(at) ? 100000 : 3000, signal, [&] {
           if (pace.reads(child->life())) play.drain();
@@ -561,7 +562,7 @@ struct CpuSequences : testing::Test {
       ASSERT_EQ(play.first_broken(), nullptr) << name_of[static_cast<int>(action)] << " at " << std::hex << at - load_address();
       const u64 before = play.written();
       if (action == Action::migrate) {
-        // Nobody else is there.
+        // No other process is there.
         ASSERT_TRUE(still == Still::of(still.ring)) << "wrote to another CPU's ring, at " << std::hex << still.at - load_address();
         still = Still::of(&play.set[play.cpus[on % play.cpus.size()]]);
         still.at = at;
@@ -614,7 +615,7 @@ struct CpuSequences : testing::Test {
       where = reached(child, play, std::vector<u64>(points.begin(), points.end()), discard);
       EXPECT_EQ(child.end(), 0);
     }
-    // A sequence holds nothing that does not happen.
+    // Every instruction of a sequence is reached.
     for (const u64 at : points)
       if (inside(at)) {
         EXPECT_TRUE(where.contains(at)) << "never reached: " << std::hex << at - load_address();
@@ -633,7 +634,7 @@ struct CpuSequences : testing::Test {
                   static_cast<unsigned long long>(f.aborted), static_cast<double>(MonoClock{}.now() - begin) / 1e9);
       EXPECT_EQ(f.missed_inside, 0u);
       EXPECT_LE(f.missed, where.size() / 10);
-      // Each stop inside a sequence cuts it off. A killed child cannot say so.
+      // Each stop inside a sequence cuts it off. A killed child cannot count that.
       if (action != Action::kill) {
         EXPECT_GE(f.aborted, f.inside);
       }

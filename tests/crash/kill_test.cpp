@@ -1,4 +1,4 @@
-// SIGKILL at random instants: what was committed is read, what was not is not shown, and the ring goes on.
+// SIGKILL at random instants: committed events are read, uncommitted ones are not shown, and the ring goes on.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -99,7 +99,7 @@ TEST(Kill, Writer) {
     *progress = {};
     Read read;
     u64 start = 0;
-    // Twice on one ring: the second writer finds what the first one left.
+    // Twice on one ring: the second writer finds the first one's remains.
     for (int life = 0; life < 2; ++life) {
       const pid_t child = fork();
       ASSERT_GE(child, 0);

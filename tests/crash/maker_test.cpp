@@ -1,5 +1,5 @@
-// Whoever makes an instance is killed at each system call, or finds no space at each step: then there is no instance, and nothing stays. Nor does it
-// where a writer comes in between the system calls of whoever removes one.
+// A process that makes an instance is killed at each system call, or finds no space at each step: then there is no instance,
+// and nothing remains. Nothing remains either if a writer comes between the system calls of a remover.
 #include <gtest/gtest.h>
 #include <ringside/trace.hpp>
 #include <sched.h>
@@ -32,7 +32,7 @@ struct MakerTest : testing::Test {
     dir = mkdtemp(path);
     if (const char* root = getenv("RINGSIDE_ROOT")) old_root = root;
     setenv("RINGSIDE_ROOT", dir.c_str(), 1);
-    must(make("first"));  // what is found out once is known from here on
+    must(make("first"));  // facts that are looked up once are known from here on
     must(Instance::remove("first"));
   }
   void TearDown() override {
@@ -94,7 +94,7 @@ TEST_F(MakerTest, KilledAtEachSystemCall) {
     for (const std::string& left : names()) half += left != "made";
     const std::vector<std::string> listed = must(Instance::find(false));
     ASSERT_TRUE(must(Instance::find(true)).empty()) << calls;
-    ASSERT_EQ(names(), listed) << "killed before call " << calls;  // what it left was swept
+    ASSERT_EQ(names(), listed) << "killed before call " << calls;  // its remains were swept
     if (!listed.empty()) {
       ASSERT_EQ(listed, std::vector<std::string>{"made"});
       must(Instance::open("made"));
@@ -107,16 +107,16 @@ TEST_F(MakerTest, KilledAtEachSystemCall) {
   EXPECT_GT(half, 10);
 }
 
-TEST_F(MakerTest, NobodySweepsWhatIsBeingMade) {
+TEST_F(MakerTest, AnInstanceBeingMadeIsNotSwept) {
   int calls = 1;
   for (pid_t child; (child = maker_stopped_at(calls)) != 0; ++calls) {
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
-    if (!names().empty() && names()[0] != "made") break;  // between here and the end its directory is there
+    if (!names().empty() && names()[0] != "made") break;  // from here to the end its directory exists
   }
   must(Instance::find(false));
   ASSERT_TRUE(names().empty());
-  // From its lock on it is left alone; before, it begins again.
+  // After it has its lock, it is left alone; before, it begins again.
   for (int more = 0; more < 12; ++more) {
     const pid_t child = maker_stopped_at(calls + more);
     ASSERT_NE(child, 0);
@@ -131,7 +131,7 @@ TEST_F(MakerTest, NobodySweepsWhatIsBeingMade) {
   }
 }
 
-// A writer that makes its ring and an event when `go` says so; answers when it has the instance open.
+// A writer that makes its ring and an event when `go` is readable; returns when it has the instance open.
 pid_t start_writer(const std::string& path, int go) {
   int ready[2];
   if (pipe(ready) != 0) return -1;
@@ -176,7 +176,7 @@ TEST_F(MakerTest, RemovedUnderAWriter) {
   for (const int end : go) close(end);
 }
 
-// What a remover that was killed has left is removed by the next, and `rm` says that it is gone.
+// The next remover removes the remains of a killed one, and `rm` reports that the instance is gone.
 TEST_F(MakerTest, RemoverKilledAtEachSystemCall) {
   for (int calls = 1;; ++calls) {
     must(make("made"));
@@ -212,7 +212,7 @@ TEST_F(MakerTest, ManyMakeAndSweep) {
   EXPECT_TRUE(names().empty());
 }
 
-// 0: done, at least 5 sizes were too small; else the line that went wrong.
+// 0: done, and at least 5 sizes were too small; else the line that went wrong.
 int find_no_space(const std::string& dir, const char* limit, const std::function<bool()>& make) {
   for (int room = 1, refused = 0; room < 1000; ++room) {
     const std::string options = std::string(limit) + "=" + std::to_string(room) + ",mode=0700";

@@ -1,5 +1,5 @@
-// A peer that writes anything anywhere: starts from a ring with events, then flips words of both regions between the calls of
-// reader, iterator, counters, recovery and writer. Nothing may leave the two regions, and every call ends.
+// A peer that writes anything anywhere: the test starts from a ring with events, then flips words of both regions between the
+// calls of reader, iterator, counters, recovery and writer. No access may leave the two regions, and every call must end.
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/ring/iterate.hpp>
 #include <ringside/ring/recover.hpp>

@@ -1,5 +1,5 @@
-// A descriptor of any bytes. One that is believed names memory inside the region, each sub-buffer apart from all others, and a writer
-// can be built on it. The checksum is put right, so that what is behind it is reached; every 8th input keeps its own.
+// A descriptor of any bytes. An accepted one names memory inside the region, no sub-buffers overlap, and a writer can be built
+// on it. The checksum is corrected, so that the code after its check is reached; every 8th input keeps its own.
 #include <ringside/remote/remote_writer.hpp>
 
 #include <cstdlib>
@@ -11,7 +11,7 @@ using namespace ringside::remote;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* in, size_t size) {
   if (size < 1) return 0;
-  std::vector<u64> blob((size + 6) / 8);  // of exactly the length that is said
+  std::vector<u64> blob((size + 6) / 8);  // of exactly the claimed length
   const size_t bytes = blob.size() * 8 < size - 1 ? blob.size() * 8 : size - 1;
   if (bytes != 0) std::memcpy(blob.data(), in + 1, bytes);
   auto* const at = reinterpret_cast<u8*>(blob.data());

@@ -1,4 +1,4 @@
-// Any text as a filter: an error or a filter, and a filter answers whatever the payload is. The input is a payload's length, the
+// Any text as a filter: an error or a filter, and a filter answers for any payload. The input is a payload's length, the
 // payload, and the text.
 #include <algorithm>
 #include <cstdlib>
@@ -31,10 +31,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   static World world;
   if (size == 0) return 0;
   const size_t length = std::min<size_t>(bytes[0] % 64, size - 1);
-  const std::vector<u8> payload(bytes + 1, bytes + 1 + length);  // its end is watched
+  const std::vector<u8> payload(bytes + 1, bytes + 1 + length);  // a sanitizer checks its end
   const std::string text(reinterpret_cast<const char*>(bytes) + 1 + length, size - 1 - length);
   auto filter = Filter::compile(text, world.formats, world.tasks);
-  // What is met in parentheses is not met behind a `!`.
+  // A condition that holds in parentheses does not hold after a `!`.
   auto opposite = Filter::compile("!(" + text + ")", world.formats, world.tasks);
   if (!filter) {
     if (filter.error().sentence.empty()) std::abort();

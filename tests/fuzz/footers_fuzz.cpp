@@ -1,5 +1,5 @@
-// A memory dump of any content: rings found in it lie inside it, their order is one, and reading them ends. The input is patched over
-// the dump of a good writer, in pieces of {u16 place, u8 how, u8 length, bytes}.
+// A memory dump of any content: rings found in it lie inside it, their order is consistent, and reading them ends. The input is
+// patched over the dump of a good writer, in pieces of {u16 place, u8 how, u8 length, bytes}.
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/remote/remote_writer.hpp>
 

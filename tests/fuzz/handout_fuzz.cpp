@@ -1,6 +1,6 @@
-// Hostile packets to a real server over a socket pair: it answers or hangs up, whatever comes, and the books of its mappers are
-// right afterwards. Input: packets as {u8 length, bytes}; a length of 32 whose first byte is 'k' is a well-formed head with the
-// fields that follow, so that mutation gets behind the magic.
+// Hostile packets to a real server over a socket pair: it answers or hangs up on any input, and its count of mappers is right
+// afterwards. Input: packets as {u8 length, bytes}; a length of 32 whose first byte is 'k' is a well-formed head with the
+// fields that follow, so that mutation gets past the magic.
 #include <ringside/ringside.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -28,7 +28,7 @@ struct World {
     o.buffer_size = 1 << 16;
     o.subbuf_size = 4096;
     must(Instance::create(o));
-    // A ring with something in it, whose writer is gone.
+    // A ring with events, whose writer is gone.
     if (fork() == 0) {
       if (ringside_open(o.name.c_str()) == 0) {
         ringside_event event{"fuzz", "event", "", "\"\"", ringside_gate_of("fuzz", "event"), 0, nullptr, nullptr};
@@ -96,7 +96,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
     (void)!send(pair[1], packet, length, MSG_NOSIGNAL);
     if (!world.server->turn(0)) std::abort();
     if (reads) take_answers(pair[1]);
-    // The same bytes as a server's answer to somebody who asked for anything.
+    // The same bytes as a server's answer to any request.
     handout::Request asked{};
     std::memcpy(&asked, packet, sizeof asked);
     (void)handout::check_answer(*reinterpret_cast<const handout::Answer*>(packet), length, asked);

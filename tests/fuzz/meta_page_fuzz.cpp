@@ -1,5 +1,5 @@
-// A mapped ring whose other side lies: hostile meta-page and sub-buffers, changed between the calls, behind a GetReader that
-// says whatever the input says. Every view lies inside the sub-buffer it names, and walking it ends.
+// A mapped ring whose other side is hostile: meta-page and sub-buffers change between the calls, and GetReader gives the
+// input's answers. Every view lies inside the sub-buffer it names, and walking it ends.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
-// Hostile requests to what a mount answers (mount/server.hpp), as a kernel whose users do their worst would bring them: each is
-// answered once, and when all files are closed nothing is open, waits or counts as mapped. Input: requests as {u8 what, u8 which,
-// u8 length, bytes}.
+// Hostile requests to a mount's server (mount/server.hpp), as a kernel would pass them on from hostile users: each is answered
+// once, and when all files are closed nothing is open, waits or counts as mapped. Input: requests as {u8 what, u8 which, u8
+// length, bytes}.
 #include <fcntl.h>
 #include <ringside/abi/meta_page.hpp>
 #include <ringside/remote/process_writer.hpp>
@@ -38,7 +38,7 @@ class CountedReply final : public mount::Reply {
     answer();
   }
   void data(std::string_view bytes) override {
-    if (bytes.size() > most_) broken("an answer is longer than was asked for");
+    if (bytes.size() > most_) broken("an answer is longer than requested");
     answer();
   }
   void done() override { answer(); }
@@ -59,7 +59,7 @@ class NoPoller final : public mount::Poller {
 struct World {
   std::string dir = std::filesystem::temp_directory_path() / ("ringside-mount-fuzz-" + std::to_string(getpid()));
   std::unique_ptr<mount::Server> server;
-  // An external writer, of this process, whose only ring is written to before each input.
+  // An external writer in this process, whose only ring is written to before each input.
   std::unique_ptr<remote::ProcessWriter<>> writer;
   World() {
     std::filesystem::create_directories(dir);
@@ -128,7 +128,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
       const u64 event[3] = {1, i, i};
       ring->write(event, 8 + i % 17);
     }
-  // What another thread is at: waited for, as the writer answers.
+  // Waits for another thread's operation, because the writer answers.
   const auto over = [&](u64 handle) {
     int error = 0;
     if (const auto job = server.job(handle))

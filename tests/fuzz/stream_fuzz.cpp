@@ -1,4 +1,4 @@
-// Bytes from a line. Half of the runs put the checksums right, so that what is behind them is reached.
+// Bytes from a line. Half of the runs correct the checksums, so that the code after their check is reached.
 #include <cstring>
 #include <vector>
 

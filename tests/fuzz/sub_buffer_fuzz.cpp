@@ -10,7 +10,7 @@ using namespace ringside;
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   if (size < 5) return 0;
   u32 begin = bytes[0] * 4u;
-  std::vector<u32> words((size - 1) / 4);  // exactly as long as what may be read, so that one byte more is found
+  std::vector<u32> words((size - 1) / 4);  // exactly as long as the readable data, so that a read of one byte more is detected
   std::memcpy(words.data(), bytes + 1, words.size() * 4);
   const auto end = static_cast<u32>(words.size() * 4);
   if (begin > end) begin = end;

@@ -1,5 +1,5 @@
-// A trace.dat of any bytes: parsed, then read to its end through the merge. Nothing outside the bytes is
-// read, the work and the memory are bounded by their number, and it ends.
+// A trace.dat of any bytes: parsed, then read to its end through the merge. Nothing outside the bytes is read, and work and
+// memory are bounded by their number.
 #include <cstdlib>
 #include <cstring>
 
@@ -10,7 +10,7 @@ using namespace ringside;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* input, size_t size) {
   auto bytes = std::make_shared<TraceDatBytes>();
-  const std::unique_ptr<u8[]> copy(new u8[size]);  // exactly as long: one byte beyond is noticed
+  const std::unique_ptr<u8[]> copy(new u8[size]);  // of exactly this length: a read of one byte beyond is detected
   if (size != 0) std::memcpy(copy.get(), input, size);
   bytes->path = "fuzz";
   bytes->data = copy.get();

@@ -1,4 +1,4 @@
-// The kernel is the judge: the same text as the filter of an instance's event lets the same events through as ours does.
+// The kernel is the judge: the same text as the filter of an instance's event passes the same events as ringside's filter.
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -39,7 +39,7 @@ std::string comparison(Random& random) {
   constexpr std::array fields = {"sig", "errno", "code", "result", "group", "common_pid", "cpu"};
   constexpr std::array compares = {"==", "!=", "<", "<=", ">", ">=", "&"};
   if (random() % 3 == 0) {
-    // No "*1": the kernel looks for such an end at the end of the array, so that "cc1" in 16 bytes has none (seen on 6.18).
+    // No "*1": the kernel looks for such an end at the end of the array, so "cc1" in 16 bytes has none (seen on 6.18).
     constexpr std::array globs = {"cc*", "*[1]", "*1*", "?ake", "[a-d]*", "[!a-d]*", "*", "cc1", "a*b", "*bytes", "exactly15 byte"};
     const char* field = random() % 3 == 0 ? "COMM" : "comm";
     if (random() % 2 == 0) return std::string(field) + " ~ \"" + globs[random() % globs.size()] + "\"";
@@ -52,7 +52,7 @@ std::string comparison(Random& random) {
          fmt::format(fmt::runtime(ways[random() % 3]), value < 0 ? 0u - static_cast<u32>(value) : static_cast<u32>(value));
 }
 
-// No tree: what binds more tightly is for the kernel to say.
+// No tree: the kernel decides the precedence.
 std::string expression(Random& random, u32 depth) {
   if (depth == 0) return comparison(random);
   switch (random() % 6) {
@@ -99,12 +99,12 @@ struct Side {
     ASSERT_TRUE(timeline.problems().empty()) << timeline.problems()[0];
   }
 
-  // Signals of this thread to this process. Not all that it is "current" for are its own: other programs' timers, too, send
-  // their signals from an interrupt, whoever it interrupts.
+  // Signals of this thread to this process. Not all signals with this thread as "current" are its own: other programs' timers
+  // also send their signals from an interrupt of any thread.
   const std::string mine = "common_pid == " + std::to_string(sys::gettid()) + " && pid == " + std::to_string(getpid());
 };
 
-TEST(FilterKernel, LetsThroughWhatTheKernelLetsThrough) {
+TEST(FilterKernel, PassesTheSameEventsAsTheKernel) {
   if (auto events = kernel_events(); !events) GTEST_SKIP() << events.error().sentence;
   auto all = Side::make("ringside-filter-all-");
   if (!all) GTEST_SKIP() << all.error().sentence;

@@ -1,4 +1,4 @@
-// Random filters on random events: what was compiled answers as a walk over the tree of the expression and the values does.
+// Random filters on random events: a compiled filter answers like a walk over the tree of the expression and the values.
 #include "analysis/filter.hpp"
 
 #include <fnmatch.h>
@@ -15,7 +15,7 @@
 namespace ringside::test::filter_test {
 namespace {
 
-// A value as a person would note it: a whole number of any size, a floating one or a text.
+// A plain value: a whole number of any size, a floating one or a text.
 using Plain = std::variant<__int128, double, std::string>;
 struct Event {
   std::vector<u8> payload;
@@ -23,10 +23,10 @@ struct Event {
   u64 time = 0;
   RingName ring;
   std::map<std::string, Plain> values;
-  std::map<std::string, int> width;  // bits of whole ones
+  std::map<std::string, int> width;  // bits of whole numbers
 };
 
-// `!`, a comparison, or a list of parts: all of the rules that there are.
+// `!`, a comparison, or a list of parts: the complete grammar.
 struct Tree {
   enum Kind { comparison, negation, conjunction, disjunction } kind = comparison;
   std::string field, compare, value_text;
@@ -209,7 +209,7 @@ std::string written(const Tree& t, Random& random, int outer = 0) {
   return inner < outer || random() % 8 == 0 ? "(" + gap + out + gap + ")" : out;
 }
 
-RC_GTEST_PROP(FilterProperty, AnswersAsAWalkOverTheTreeDoes, (u64 seed)) {
+RC_GTEST_PROP(FilterProperty, AgreesWithAWalkOverTheTree, (u64 seed)) {
   static World world;
   Random random(seed);
   const Tree t = tree(random, static_cast<u32>(random() % 5));
@@ -230,7 +230,7 @@ RC_GTEST_PROP(FilterProperty, AnswersAsAWalkOverTheTreeDoes, (u64 seed)) {
   RC_CLASSIFY(met != 0 && met != 8, "tells events apart");
 }
 
-RC_GTEST_PROP(FilterProperty, GlobsMatchAsFnmatchDoes, (u64 seed)) {
+RC_GTEST_PROP(FilterProperty, GlobsAgreeWithFnmatch, (u64 seed)) {
   Random random(seed);
   constexpr std::string_view parts[] = {"a", "b", "-", "*", "?", "[ab]", "[!a]", "[a-c]", "[^b-]", "\\*", "\\a"};
   std::string pattern;

@@ -1,4 +1,4 @@
-// Random events under random keys: a histogram says what a map of texts, counted the obvious way, says.
+// Random events under random keys: a histogram agrees with a map of texts, counted the obvious way.
 #include "analysis/hist.hpp"
 
 #include <gtest/gtest.h>
@@ -79,7 +79,7 @@ Event event(Random& random) {
   return e;
 }
 
-RC_GTEST_PROP(Hist, SaysWhatAMapSays, ()) {
+RC_GTEST_PROP(Hist, AgreesWithAMap, ()) {
   World world;
   Random random(*rc::gen::arbitrary<u64>());
   const std::vector<std::string> columns = {"a", "b", "c", "t", "event", "a.log2", "b.log2", "c.log2", "a.buckets=10", "b.buckets=10", "c.buckets=10"};

@@ -1,10 +1,10 @@
-// The kernel as the judge of our ring: the same payloads at the same times to an instance's trace_marker_raw and to a ring of
-// ours, the same calls to both readers, and then the same bytes, meta-page fields and errors. What differs is in
-// docs/conformance.md.
+// The kernel as the judge of ringside's ring: the same payloads at the same times to an instance's trace_marker_raw and to a
+// ring of ours, the same calls to both readers, and then the same bytes, meta-page fields and errors. docs/conformance.md lists
+// the differences.
 //
-// Our writer is given the kernel's own times as its clock, so times are compared, too. While the kernel's ring is mapped, an
-// event's time is looked up as soon as it is written. Else it is known once the event is read, so the kernel goes through all the
-// steps first; for an event that was overwritten unread the time before its write does.
+// Our writer's clock gives the kernel's own times, so times are compared, too. While the kernel's ring is mapped, an event's
+// time is looked up as soon as it is written. Else it is known once the event is read, so the kernel goes through all the steps
+// first; for an event that was overwritten unread, the time before its write is used.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -35,7 +35,7 @@ namespace {
 
 using Image = std::vector<u8>;
 
-// What of an event is the kernel's to choose.
+// The parts of an event that the kernel chooses.
 struct Stamp {
   u64 time = 0;
   u8 flags = 0, preempt_count = 1;
@@ -44,7 +44,7 @@ struct Stamp {
 
 constexpr u32 common_size = 8;
 
-// The bytes behind the common ones, as trace_marker_raw takes them: an id, which is the event's number here, then anything.
+// The bytes after the common fields, for trace_marker_raw: an id, which is the event's number here, then anything.
 Image marker(u32 number, u32 size) {
   Image bytes(size);
   std::memcpy(bytes.data(), &number, sizeof number);
@@ -58,13 +58,13 @@ struct Shape {
 };
 std::string to_string(const Shape& s) { return std::to_string(s.subbuf_size / 1024) + "k" + (s.overwrite ? "Overwrite" : "Discard"); }
 
-// Up to 3 bytes behind a payload are there for alignment: ours are zeros, the kernel leaves what stood there before.
+// Up to 3 bytes after a payload are there for alignment: ours are zeros, the kernel leaves the old bytes.
 u32 rounding(u32 size) {
   const u32 event = abi::event_size(common_size + size);
   return event - abi::payload_offset(event) - common_size - size;
 }
 
-// Walks what has been added to a sub-buffer since the last look.
+// Walks the events added to a sub-buffer since the last look.
 struct Walked {
   u64 stamp = 0, time = 0;
   u32 end = 0;
@@ -105,7 +105,7 @@ class KernelSide {
     marker_ = sys::Fd();
   }
 
-  // An empty ring. Its memory keeps what stood there before.
+  // An empty ring. Its memory keeps its old bytes.
   void fresh(u32 slots) {
     unmap();
     raw_ = sys::Fd();
@@ -133,8 +133,8 @@ class KernelSide {
     if (n != static_cast<ssize_t>(image.size())) image.clear();
     return image;
   }
-  // With zeros where the kernel leaves what stood there before: rounding, and the inside of the fill padding (in ours, too: it
-  // holds rounding of earlier laps).
+  // Puts zeros where the kernel leaves old bytes: rounding, and the inside of the fill padding (in ours, too: it holds rounding
+  // of earlier laps).
   void clean(Image& kernel, Image& ours) const {
     u32 end = 0;
     Walked all;
@@ -172,7 +172,7 @@ class KernelSide {
     if (data_ != nullptr) munmap(data_, size_);
     data_ = nullptr;
   }
-  // Of the event that was written last.
+  // The stamp of the event that was written last.
   std::optional<Stamp> newest(u32 wanted) {
     std::optional<Stamp> found;
     for (u32 id = 0; id < walked_.size(); ++id) {
@@ -187,7 +187,7 @@ class KernelSide {
     return found;
   }
   int get_reader() { return ioctl(raw_.get(), abi::get_reader_ioctl) == 0 ? 0 : errno; }
-  // A whole sub-buffer, zeros where rounding stands or stood.
+  // A whole sub-buffer, with zeros where rounding is or was.
   Image page(u32 id, const u8* data) const {
     const u64 from = u64{shape_.subbuf_size} * (id + 1);
     Image page(data + from, data + from + shape_.subbuf_size);
@@ -224,7 +224,7 @@ class KernelSide {
   u64 size_ = 0;
   std::vector<Walked> walked_;
   std::vector<u32> sizes_;  // by number
-  std::vector<u8> stale_;   // 1: a byte of the mapping where rounding was left as it was
+  std::vector<u8> stale_;   // 1: a byte of the mapping where rounding left an old byte
 };
 
 // A ring of ours whose clock is set.
@@ -272,7 +272,7 @@ class OurSide {
     options.overwrite = shape.overwrite;
     options.clock = ClockKind::mono;
     instance_ = must(Instance::create(options));
-    // As a thread makes its ring at its first event.
+    // Like a thread that makes its ring at its first event.
     region_ = must(map_instance(instance_->dir(), dir_, true));
     const InstanceWords words{reinterpret_cast<InstanceControl*>(region_.data())};
     fd_ = sys::Fd(open(dir_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -351,7 +351,7 @@ class OurSide {
   sys::Region data_;
 };
 
-// What our reader finds, as sources hand it on.
+// The view of our reader's sub-buffer, as sources give it.
 std::optional<SubBufferView> read_view(Reader<>& reader) {
   if (reader.get_reader(false) != Got::data) return std::nullopt;
   const ReaderView& v = reader.view();
@@ -363,8 +363,8 @@ std::optional<SubBufferView> read_view(Reader<>& reader) {
   return view;
 }
 
-// The image that read() of trace_pipe_raw would give of it. A sub-buffer that is handed over whole, the kernel gives without its
-// fill padding; of one that it copies event by event the padding is an event like others.
+// The image that read() of trace_pipe_raw would give of it. The kernel hands over a whole sub-buffer without its fill padding;
+// when it copies event by event, the padding is an event like others.
 Image read_image(Reader<>& reader, bool mapped) {
   auto view = read_view(reader);
   if (!view) return {};
@@ -416,7 +416,7 @@ void same_meta(const KernelSide& kernel, const OurSide& ours, const char* after)
     RC_FAIL(std::string("meta-page after ") + after + "\nkernel" + text(kernel.meta()) + "\nours  " + text(ours.meta()));
 }
 
-// What both say in numbers. "bytes" and the oldest time of an emptied ring are the kernel's own: docs/conformance.md.
+// Compares both sides' counters. "bytes" and the oldest time of an emptied ring are the kernel's own: docs/conformance.md.
 void same_counters(const KernelSide& kernel, OurSide& ours, bool caught_up) {
   const Counters k = kernel.counters();
   handout::CountersAnswer o;
@@ -427,7 +427,7 @@ void same_counters(const KernelSide& kernel, OurSide& ours, bool caught_up) {
   RC_ASSERT(o.unread == k.unread);
   RC_ASSERT(o.dropped == k.dropped);
   RC_ASSERT(o.commit_overrun == k.commit_overrun);
-  // The kernel never takes off the padding of sub-buffers that it flagged.
+  // The kernel never subtracts the padding of sub-buffers that it flagged.
   RC_ASSERT((k.overrun == 0 ? o.bytes == k.bytes : o.bytes <= k.bytes));
   if (caught_up && k.unread != 0) RC_ASSERT((o.oldest_time + 500) / 1000 == k.oldest_time / 1000);  // rounded to microseconds
 }
@@ -532,7 +532,7 @@ class Lockstep {
     flagged += abi::commit_missed(reinterpret_cast<const abi::SubBufferHeader*>(own.data())->commit);
     same_counters(kernel_, ours_, true);
   }
-  // The same calls over again find everything.
+  // Repeats the same calls until everything is found.
   void drain() {
     for (abi::MetaPage before{}; std::memcmp(&before, &kernel_.meta(), sizeof before) != 0; get_reader()) before = kernel_.meta();
   }
@@ -557,7 +557,7 @@ class Lockstep {
   u64 last_ = 0;
 };
 
-// Moved on by GET_READER, ours by the socket's; now and then by read(), which then copies.
+// Advanced by GET_READER, ours by the socket's; now and then by read(), which then copies.
 TEST_P(KernelJudge, Mapped) {
   u64 overrun = 0, dropped = 0, flagged = 0, copied = 0;
   check(8, [&] {
@@ -583,8 +583,8 @@ TEST_P(KernelJudge, Mapped) {
   std::printf("%lu overwritten, %lu sub-buffers flagged, %lu refused, %lu copied\n", overrun, flagged, dropped, copied);
 }
 
-// The second event that a full ring refuses makes the kernel forget where the data of the sub-buffer behind it ended, and so hand it
-// over with its padding: takes that off. 0: nothing to do.
+// The second event that a full ring refuses makes the kernel forget where the data of the preceding sub-buffer ended, and so
+// hand it over with its padding: removes that padding. 0: nothing to do.
 u32 forget_padding(Image& kernel, const Image& ours) {
   auto& theirs = *reinterpret_cast<abi::SubBufferHeader*>(kernel.data());
   const u32 end = abi::commit_size(reinterpret_cast<const abi::SubBufferHeader*>(ours.data())->commit);
@@ -646,7 +646,7 @@ class Replayed {
     RC_ASSERT(o.overrun == k.overrun);
     RC_ASSERT(o.dropped == k.dropped);
   }
-  std::vector<Image> images;  // of each read(), empty if there was nothing; the last one is
+  std::vector<Image> images;  // one for each read(), empty if there was nothing; the last one is empty
 
  private:
   struct Written {
@@ -687,7 +687,7 @@ TEST_P(KernelJudge, Read) {
   std::printf("%lu whole images (%lu with padding), %lu partial, %lu with losses\n", whole, forgotten, partial, lost);
 }
 
-// Images with the pieces of each sub-buffer put together, and without fill padding: what a recording is compared by.
+// Images with the pieces of each sub-buffer joined, and without fill padding: for the comparison with a recording.
 struct Whole {
   u64 time, lost;  // ~0: some
   Image data;
@@ -752,7 +752,8 @@ class KernelJudgeTimes : public KernelJudge {};
 INSTANTIATE_TEST_SUITE_P(Kernel, KernelJudgeTimes, testing::Values(Shape{4096, true}, Shape{16384, false}),
                          [](const auto& shape) { return to_string(shape.param); });
 
-// A delta that needs a time extend, in front of an event that then fits exactly, by 4 bytes not, by 8 bytes not, or not at all.
+// A delta that needs a time extend, in front of an event that then fits exactly, misses by 4 bytes, misses by 8 bytes, or does
+// not fit.
 TEST_P(KernelJudgeTimes, ExtendsAtTheEnd) {
   constexpr u32 size = 36, event = abi::event_size(common_size + size);
   const u32 capacity = GetParam().subbuf_size - abi::header_size;
@@ -771,7 +772,7 @@ TEST_P(KernelJudgeTimes, ExtendsAtTheEnd) {
       used = left == event + 8 ? 0 : event;
     }
     gap();
-    both.write(size);  // amid a sub-buffer
+    both.write(size);  // in the middle of a sub-buffer
     gap();
     both.get_reader();
     both.drain();
@@ -779,7 +780,7 @@ TEST_P(KernelJudgeTimes, ExtendsAtTheEnd) {
   });
 }
 
-// The same errno for what must not be done.
+// The same errno for forbidden operations.
 class KernelJudgeErrors : public KernelJudge {
  protected:
   static int map_error(int fd, u64 size, int protection, int flags, u64 offset = 0) {
@@ -849,7 +850,7 @@ TEST_P(KernelJudgeErrors, TheSame) {
   EXPECT_EQ(code(ours.instance().resize((slots + 3) * subbuf_size, GetParam().subbuf_size)), 0);
 }
 
-// What a file, which is what we hand out, cannot refuse: docs/conformance.md.
+// Operations that a file, which the server hands out, cannot refuse: docs/conformance.md.
 TEST_P(KernelJudgeErrors, OthersOfAFile) {
   kernel_->fresh(3);
   OurSide ours(GetParam(), 3);
@@ -866,7 +867,7 @@ TEST_P(KernelJudgeErrors, OthersOfAFile) {
   EXPECT_EQ(ioctl(kernel_->raw(), abi::get_reader_ioctl), 0);
   EXPECT_EQ(ioctl(own, abi::get_reader_ioctl), -1);
   EXPECT_EQ(errno, ENOTTY);
-  // A private page is the mapper's own: what is written to it does not reach the ring.
+  // A private page is the mapper's own: writes to it do not reach the ring.
   auto* const copy = static_cast<u8*>(mmap(nullptr, page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, own, 0));
   ASSERT_NE(static_cast<void*>(copy), MAP_FAILED);
   copy[0] ^= 0xFF;
@@ -901,7 +902,7 @@ TEST_P(KernelJudgeErrors, MetaAfterRead) {
   EXPECT_EQ(text(kernel_->meta()), text(ours.meta()));
 }
 
-// Emptied while it is mapped: the meta-page is at once that of an empty ring, and what comes is read as before. (The ids go on
+// Emptied while it is mapped: the meta-page is at once that of an empty ring, and new events are read as before. (The ids go on
 // in another order: docs/conformance.md.)
 TEST_P(KernelJudgeErrors, Reset) {
   kernel_->fresh(3);
@@ -932,7 +933,7 @@ TEST_P(KernelJudgeErrors, Reset) {
   }
 }
 
-// Mapped when part of a sub-buffer has been read: but for the ids, both say the same.
+// Mapped when part of a sub-buffer has been read: except for the ids, both sides agree.
 TEST_P(KernelJudgeErrors, MappedLate) {
   kernel_->fresh(3);
   OurSide ours(GetParam(), 3);

@@ -1,5 +1,5 @@
-// Pairs of random traces, with double starts, losses, late events and small tables: as a walk over a plain list has them. And heat maps
-// of random values, whatever their order.
+// Pairs of random traces, with double starts, losses, late events and small tables, agree with a walk over a plain list. Heat
+// maps of random values do not depend on their order.
 #include "analysis/pairs.hpp"
 
 #include <gtest/gtest.h>
@@ -75,7 +75,7 @@ std::vector<Event> random_trace(Random& random, size_t events, u32 keys) {
   return trace;
 }
 
-// What to do, in words for the reference and as options.
+// The plan of a run, for the reference and as options.
 struct Plan {
   bool by_number = false, by_text = false, by_tid = false, by_cpu = false;  // the key
   bool condition = false;                                                   // starts of even numbers only
@@ -117,7 +117,7 @@ struct Reference {
   u64 starts = 0, ends = 0, pairs = 0, doubtful = 0, repeated = 0, evicted = 0, negative = 0, unmatched = 0;
   std::vector<u64> latencies;
   std::map<std::string, std::vector<u64>> groups;
-  std::vector<std::pair<size_t, size_t>> matched;  // what is in latencies: start and end
+  std::vector<std::pair<size_t, size_t>> matched;  // start and end of each latency
   std::list<Start> waiting;                        // the oldest first
 
   static std::string key(const Plan& plan, const Event& e) {
@@ -199,7 +199,7 @@ void check_quantiles(const Histogram& h, std::vector<u64> values) {
   }
 }
 
-RC_GTEST_PROP(PairsProperty, AsAWalkOverAListHasThem, ()) {
+RC_GTEST_PROP(PairsProperty, AgreeWithAWalkOverAList, ()) {
   Random random(*rc::gen::arbitrary<u64>());
   static const World world;
   const Plan plan = random_plan(random);
@@ -258,7 +258,7 @@ RC_GTEST_PROP(PairsProperty, AsAWalkOverAListHasThem, ()) {
   RC_ASSERT(slowest.size() == std::min<size_t>(plan.options.slowest, sorted.size()));
   for (size_t i = 0; i < slowest.size(); ++i) {
     RC_ASSERT(slowest[i].latency == latency(sorted[i]));
-    // Which pair it is; of those that look alike any.
+    // Finds the pair, or any equal one.
     const auto it = std::find_if(sorted.begin(), sorted.end(), [&](const auto& m) {
       return latency(m) == slowest[i].latency && trace[m.first].time == slowest[i].start.time && trace[m.second].time == slowest[i].end.time &&
              trace[m.first].source == slowest[i].start.source && trace[m.second].source == slowest[i].end.source &&
@@ -276,7 +276,7 @@ RC_GTEST_PROP(PairsProperty, AsAWalkOverAListHasThem, ()) {
   }
 }
 
-RC_GTEST_PROP(HeatMapProperty, ColumnsAreOfTheirTimesWhateverTheOrder, ()) {
+RC_GTEST_PROP(HeatMapProperty, ColumnsDoNotDependOnTheOrder, ()) {
   Random random(*rc::gen::arbitrary<u64>());
   HeatMap::Options options;
   options.most_columns = 2 + random() % 20;

@@ -1,4 +1,4 @@
-// What a page is drawn from, against slow references: random slices and times in random order.
+// The data of a page against slow references: random slices and times in random order.
 #include "plot/plot.hpp"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ u64 random_time(u64 base) {
   return base + low;
 }
 
-RC_GTEST_PROP(TimeGrid, IsTheNarrowestThatHoldsAll, ()) {
+RC_GTEST_PROP(TimeGrid, IsTheNarrowestThatHoldsAllTimes, ()) {
   const u32 most = *rc::gen::inRange(2u, 40u);
   const u64 base = *rc::gen::element(u64{0}, u64{1'000'000'000'000}, u64{1} << 63);
   const auto count = *rc::gen::inRange(1, 60);
@@ -53,11 +53,11 @@ RC_GTEST_PROP(TimeGrid, IsTheNarrowestThatHoldsAll, ()) {
   }
 }
 
-// A slice as what matters of it.
+// The relevant parts of a slice.
 using Seen = std::tuple<u64, u64, u32, u32, u32, u64, u64, std::string>;
 Seen seen(const Slice& s) { return {s.end, s.begin, s.what, s.ring, s.merged, s.weight, s.busy, s.text}; }
 
-// At a level: what meets is one.
+// The slices at a level, merged.
 std::vector<std::multiset<Seen>> reference(const std::vector<std::pair<u32, Slice>>& all, u32 lanes, int level, u64& held) {
   const bool mixed = level > 21;
   const int shift = mixed ? level - 2 : level - 1;
@@ -143,7 +143,7 @@ RC_GTEST_PROP(Lanes, MergeAsLittleAsTheBoundAllows, ()) {
   }
 }
 
-// Records of any bytes, at any time: what comes out is JSON, and every event is in it.
+// Records of any bytes, at any time: the output is JSON, and every event is in it.
 void take_anything(const Formats& formats, u64 seed) {
   Tasks tasks;
   std::mt19937_64 random(seed);
@@ -178,7 +178,7 @@ void take_anything(const Formats& formats, u64 seed) {
   EXPECT_EQ(counted, events);
 }
 
-TEST(Plot, TakesAnything) {
+TEST(Plot, RandomRecordsGiveValidJson) {
   Formats formats;
   const std::string text = "\tfield:char name[8];\toffset:8;\tsize:8;\tsigned:0;\n",
                     number = "\tfield:s64 wait_ns;\toffset:8;\tsize:8;\tsigned:1;\n";

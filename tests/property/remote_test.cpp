@@ -1,4 +1,4 @@
-// Random sequences of what an external writer and its reader may do, in both layouts, against a model that is nothing but lists.
+// Random sequences of operations of an external writer and its reader, in both layouts, against a model made only of lists.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 #include <ringside/abi/event_cursor.hpp>
@@ -19,7 +19,7 @@ struct Counting {
   u64 now() noexcept { return *n += 5; }
 };
 
-// The sub-buffers in order; the reader's apart.
+// The sub-buffers in order; the reader's is separate.
 struct Lists {
   struct SubBuffer {
     std::vector<u64> events;
@@ -29,7 +29,7 @@ struct Lists {
   std::deque<SubBuffer> ring{1};
   std::optional<SubBuffer> reader{};
   bool tail_is_readers = false;
-  u64 consumed = 0;  // events of the reader's
+  u64 consumed = 0;  // events of the reader's sub-buffer
   u64 overrun = 0, read = 0, pending = 0;
 
   SubBuffer& tail() { return tail_is_readers ? *reader : ring.back(); }
@@ -50,7 +50,7 @@ struct Lists {
     tail().used += size;
     tail().events.push_back(number);
   }
-  // All that can be read now, and what is missing in front of it.
+  // All events that can be read now, and the number missing in front of them.
   std::pair<std::vector<u64>, u64> drain() {
     std::vector<u64> out;
     u64 lost = 0;

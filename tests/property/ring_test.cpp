@@ -1,4 +1,4 @@
-// Random sequences of what a program may do to a ring, against a model that is nothing but lists.
+// Random sequences of operations on a ring, against a model made only of lists.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 #include <ringside/ring/iterate.hpp>
@@ -23,22 +23,22 @@ struct Model {
     std::vector<u64> events;
     u32 used = 0;
     u32 consumed = 0;      // events
-    bool padding = false;  // behind the last event, not consumed
+    bool padding = false;  // after the last event, not consumed
   };
   Geometry geometry;
   bool discard_mode;
   std::deque<SubBuffer> ring{1};      // oldest first; the last one is the tail
   std::optional<SubBuffer> reader{};  // the reader page, when the writer has left it
-  bool tail_is_readers = false;       // the reader took the page that the writer is on: ring is empty of it
+  bool tail_is_readers = false;       // the reader took the page that the writer is on: it is not in `ring`
   u64 overrun = 0, dropped = 0, read = 0, pending_lost = 0;
 
   SubBuffer& tail() { return tail_is_readers ? *reader : ring.back(); }
 
-  // Room for `size` bytes, if need be on a new sub-buffer. False: refused.
+  // Makes room for `size` bytes, on a new sub-buffer if necessary. False: refused.
   bool room(u32 size) {
     if (tail().used + size <= geometry.capacity()) return true;
     tail().padding |= tail().used + 8 <= geometry.capacity();
-    tail().used = geometry.capacity();  // closed, whatever follows
+    tail().used = geometry.capacity();  // closed in any case
     if (tail_is_readers) {
       tail_is_readers = false;
     } else if (ring.size() == geometry.nr_slots()) {
@@ -54,7 +54,7 @@ struct Model {
     return true;
   }
 
-  // What get_reader yields now: numbers and the loss before them.
+  // The result of get_reader now: numbers and the loss before them.
   std::pair<std::vector<u64>, u64> get_reader() {
     const auto rest = [&]() -> std::vector<u64> {
       std::vector<u64> out(reader->events.begin() + reader->consumed, reader->events.end());
@@ -132,7 +132,7 @@ RC_GTEST_PROP(Property, RingAgainstLists, ()) {
     compare(numbers, lost);
   };
 
-  // One that looks after every step and consumes nothing sees every event once, or counts it.
+  // An iterator that looks after every step and consumes nothing sees every event once, or counts it.
   std::vector<u64> page(4096 / 8);
   Iterator<> follower(ring, reinterpret_cast<u8*>(page.data()));
   u64 followed = 0, missed = 0, newest = 0;
@@ -161,7 +161,7 @@ RC_GTEST_PROP(Property, RingAgainstLists, ()) {
       case 2:  // reserved and taken back
         if (const auto slot = begin(size)) {
           const bool freed = writer.discard(*slot);
-          RC_ASSERT(freed);  // nothing came behind it
+          RC_ASSERT(freed);  // no event came after it
         }
         break;
       case 3:  // many small ones
@@ -180,7 +180,7 @@ RC_GTEST_PROP(Property, RingAgainstLists, ()) {
             model.tail().used += abi::event_size(size);
             model.tail().events.push_back(next++);
             writer.commit(inner);
-            RC_ASSERT(counters<>(ring).written == written);  // nothing shows before the outermost commit
+            RC_ASSERT(counters<>(ring).written == written);  // nothing is visible before the outermost commit
             written += 2;
           } else {
             model.tail().events.push_back(outer_number);
@@ -201,7 +201,7 @@ RC_GTEST_PROP(Property, RingAgainstLists, ()) {
     RC_ASSERT(n.written == n.read + n.overrun + n.unread);
     RC_ASSERT(n.unfinished_bytes == 0u);
   }
-  // What is left: first looked at without consuming, then read.
+  // The rest: first looked at without consuming, then read.
   std::vector<u64> seen;
   std::vector<u64> buffer(4096 / 8);
   Iterator<> it(ring, reinterpret_cast<u8*>(buffer.data()));
@@ -216,7 +216,7 @@ RC_GTEST_PROP(Property, RingAgainstLists, ()) {
   RC_ASSERT(seen.size() == written - model.read - model.overrun);
   for (u64 before = ~u64{0}; before != model.read;) {
     before = model.read;
-    for (int i = 0; i < 2; ++i) look();  // the first may find padding alone
+    for (int i = 0; i < 2; ++i) look();  // the first may find only padding
   }
   RC_ASSERT(model.read + model.overrun == written);
   unmap(ring);

@@ -1,5 +1,4 @@
-// A timeline that follows, against what must hold of any: random rings, whose writers stall in the middle of events, looked at at
-// random moments.
+// Properties of a following timeline: random rings, whose writers stall in the middle of events, read at random moments.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,10 +19,10 @@ constexpr u64 bound = 50;
 
 struct Event {
   u64 time, seen;  // the writer's look at the clock, and its commit
-  u64 lost;        // in front of it
+  u64 lost;        // losses in front of it
 };
 
-// Shows what is committed by `now`, and says as a ring does whether its writer is in the middle of an event.
+// Shows the events committed by `now`, and tells like a ring whether its writer is in the middle of an event.
 class Scripted final : public Source {
  public:
   Scripted(u32 ring, std::vector<Event> events, const u64& now) : events_(std::move(events)), now_(now) { name_.ring = ring; }
@@ -53,7 +52,7 @@ class Scripted final : public Source {
   ClockInfo clock_;
 };
 
-// One ring's: each begins behind the last one's commit. Now and then one takes long.
+// One ring's events: each begins after the previous one's commit. Now and then one takes long.
 std::vector<Event> script(u64 start, const std::vector<u32>& random) {
   std::vector<Event> all;
   for (const u32 r : random) {
@@ -64,7 +63,7 @@ std::vector<Event> script(u64 start, const std::vector<u32>& random) {
   return all;
 }
 
-RC_GTEST_PROP(TimelineProperty, FollowsInOrderAndDelaysNobodyForLong, ()) {
+RC_GTEST_PROP(TimelineProperty, FollowsInOrderWithinTheBound, ()) {
   const auto numbers = rc::gen::resize(100, rc::gen::inRange<u32>(0, 1u << 20));
   const auto scripts = *rc::gen::resize(12, rc::gen::container<std::vector<std::vector<u32>>>(rc::gen::container<std::vector<u32>>(numbers)));
   const auto steps = *rc::gen::resize(12, rc::gen::container<std::vector<u32>>(numbers));
@@ -85,7 +84,7 @@ RC_GTEST_PROP(TimelineProperty, FollowsInOrderAndDelaysNobodyForLong, ()) {
     timeline.add(std::make_unique<Scripted>(ring, all.back(), now));
   }
   timeline.follow({bound, [&] { return now; }});
-  std::vector<u64> moments;                     // at which it was asked
+  std::vector<u64> moments;                     // the moments of the questions
   std::vector<size_t> given(all.size()), late(all.size());
   std::vector<u64> order;
   u64 high = 0, late_ones = 0, lost_ones = 0, before_lost = 0;
@@ -101,13 +100,13 @@ RC_GTEST_PROP(TimelineProperty, FollowsInOrderAndDelaysNobodyForLong, ()) {
         RC_ASSERT(all[r.source][given[r.source]].time == r.time);
         continue;
       }
-      // Each ring's events come whole and in their order, each loss right in front of what follows it.
+      // Each ring's events come whole and in their order, each loss directly in front of the next event.
       RC_ASSERT(given[r.source] < all[r.source].size());
       const Event& e = all[r.source][given[r.source]++];
       RC_ASSERT(e.time == r.time);
       RC_ASSERT(e.lost == 0 || before_lost == e.lost);
       RC_ASSERT(e.seen <= now);
-      // Only one whose own way took longer than the bound comes late.
+      // Only an event that itself took longer than the bound comes late.
       if (r.late) RC_ASSERT(std::any_of(all[r.source].begin(), all[r.source].end(), [&](const Event& s) { return s.time <= e.time && s.seen >= e.time && s.seen - s.time >= bound; }));
       late_ones += r.late;
       order.push_back(r.time);
@@ -116,7 +115,7 @@ RC_GTEST_PROP(TimelineProperty, FollowsInOrderAndDelaysNobodyForLong, ()) {
   for (size_t i = 0; now < end + 2 * bound; ++i) {
     moments.push_back(now);
     drain();
-    // All the others together delay a ring by the bound at most, whatever stalls behind what.
+    // All the others together delay a ring by the bound at most, in any order of stalls.
     for (size_t ring = 0; ring < all.size(); ++ring) {
       if (given[ring] == all[ring].size()) continue;
       const auto first = std::lower_bound(moments.begin(), moments.end(), all[ring][given[ring]].seen);
@@ -130,7 +129,7 @@ RC_GTEST_PROP(TimelineProperty, FollowsInOrderAndDelaysNobodyForLong, ()) {
   RC_ASSERT(lost_ones == lost);
   RC_ASSERT(timeline.late() == late_ones);
   if (!stalls) RC_ASSERT(late_ones == 0u);
-  // The plain reference: all of them, sorted. It differs by the late ones alone.
+  // The plain reference: all events, sorted. Only late ones may differ.
   std::vector<u64> sorted = order;
   std::stable_sort(sorted.begin(), sorted.end());
   if (late_ones == 0) RC_ASSERT(order == sorted);

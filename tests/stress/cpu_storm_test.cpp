@@ -1,5 +1,5 @@
-// Many processes and threads on the rings of all CPUs: handlers that write, hops from CPU to CPU, SIGKILL, a reader for each ring that
-// never rests, somebody who looks on, and the books at the end.
+// Many processes and threads on the rings of all CPUs: handlers that write, hops from CPU to CPU, SIGKILL, a busy reader for
+// each ring, an iterator that looks on, and a check of all counts at the end.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -28,13 +28,13 @@ constexpr u32 processes = 8, threads = 8;
 #endif
 constexpr u32 contexts = 2;  // the thread, and its handler
 constexpr u32 most_lives = 1 << 16;
-constexpr long handler_every_ns = 50'000;  // altogether: a thread's timer rests while the thread does
+constexpr long handler_every_ns = 50'000;  // in all threads together: a thread's timer pauses while the thread does
 
 struct Tries {
   u64 usual, append, enter, not_usual, moved, aborted, late;
 };
 
-// What one thread did, in memory that outlives it.
+// One thread's counts, in memory that outlives it.
 struct Life {
   u64 done[contexts];     // writes that have returned, each with an event
   u64 refused[contexts];  // with Refused::full
@@ -112,7 +112,7 @@ void live(Life& life, const std::vector<u32>& cpus) {
   while (!stage->stop.load(std::memory_order_relaxed)) {
     u32 refused = 0;
     for (u32 n = random() % 400; n != 0 && refused < 5; --n) refused += !write_one(0);
-    if (refused == 5) usleep(random() % 1000);  // for the reader
+    if (refused == 5) usleep(random() % 1000);  // leaves time for the reader
     const u32 what = random() % 64;
     if (what < 8) {
       cpu_set_t set;
@@ -141,7 +141,7 @@ void live(Life& life, const std::vector<u32>& cpus) {
   _exit(0);
 }
 
-// Copies that an iterator calls good, each event of them.
+// Checks each event of the copies that an iterator returns as good.
 [[noreturn]] void look_on(const CpuRingSet& set, const std::vector<u32>& cpus) {
   std::vector<u64> buffer(set[0].geometry.subbuf_size() / 8);
   u8* const bytes = reinterpret_cast<u8*>(buffer.data());
@@ -247,7 +247,7 @@ void run_storm(bool discard, double seconds) {
     EXPECT_EQ(status, 0);
   }
 
-  // The rings, and what their readers found.
+  // The rings, and their readers' counts.
   u64 written = 0, overrun = 0, dropped = 0, latest = 0;
   for (u32 cpu = 0; cpu < set.nr(); ++cpu) {
     SCOPED_TRACE(testing::Message() << "CPU " << cpu);
@@ -269,7 +269,7 @@ void run_storm(bool discard, double seconds) {
     written += n.written, overrun += n.overrun, dropped += n.dropped;
     latest = std::max(latest, books[cpu].latest);
   }
-  // And what the writers counted. Death may come between an event, or a refusal, and its count: once for each context.
+  // And the writers' counts. Death may come between an event, or a refusal, and its count: once for each context.
   u64 done = 0, refused = 0, handlers = 0, hops = 0, most_more = 0, why[16] = {};
   Tries t{};
   for (u32 i = 0; i < lives; ++i) {

@@ -1,5 +1,5 @@
 // An instance under threads that come and go, with handlers that write too, bursts and pauses; a consumer in another process that
-// also gives memory back; and the books at the end.
+// also gives memory back; and a check of all counts at the end.
 #include <gtest/gtest.h>
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/trace.hpp>
@@ -49,7 +49,7 @@ struct AtThreadEnd {
   ~AtThreadEnd() { try_one(); }
 };
 
-// ThreadSanitizer has no state of its own for a thread that begins or ends, and dies of a signal there.
+// ThreadSanitizer has no state for a thread that begins or ends, and dies of a signal there.
 void take_signals([[maybe_unused]] bool on) {
 #if defined(__SANITIZE_THREAD__)
   sigset_t alarm;

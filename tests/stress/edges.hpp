@@ -1,5 +1,5 @@
-// What the storm of edges (edges_test.cpp) and its writers (edges_writer.cpp) agree on: the event, and the ledger in which each writing
-// thread counts its tries, a mapped file that survives it.
+// Shared by the storm of edges (edges_test.cpp) and its writers (edges_writer.cpp): the event, and the ledger in which each
+// writing thread counts its tries, a mapped file that survives the thread.
 #pragma once
 #include <fcntl.h>
 #include <ringside/base/types.hpp>
@@ -29,9 +29,9 @@ class Random {
   u64 state_;
 };
 
-// The payload, behind the kernel's common fields.
+// The payload, after the kernel's common fields.
 struct Tick {
-  u32 who, bytes;  // the writing thread's life; bytes of filler behind it
+  u32 who, bytes;  // the writing thread's life; bytes of filler after it
   u64 number, check;
 };
 inline constexpr u32 common_bytes = 8, most_filler = 96;
@@ -54,11 +54,11 @@ inline bool is_tick(const u8* payload, u32 size, Tick& t) {
   return true;
 }
 
-enum class Where : u32 { none, cpu, thread, remote };  // whose rings the instance has that this writer writes to
+enum class Where : u32 { none, cpu, thread, remote };  // the kind of rings of the instance that this writer writes to
 struct Life {
-  u64 before, after;      // tries that were begun, that have returned
-  u64 written, refused;   // what they answered
-  u32 where, serial;      // Where; of the actor that started it
+  u64 before, after;      // tries begun, tries returned
+  u64 written, refused;   // their results
+  u32 where, serial;      // Where; the serial of the actor that started it
   u64 unused[3];
 };
 static_assert(sizeof(Life) == 64);
@@ -71,10 +71,10 @@ class Ledger {
     if (fd < 0 || (lseek(fd, 0, SEEK_END) == 0 && ftruncate(fd, sizeof(Life) * most_lives) != 0)) std::abort();
     void* const at = mmap(nullptr, sizeof(Life) * most_lives, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     ::close(fd);
-    if (at == MAP_FAILED) std::_Exit(77);  // no room for the program as such
+    if (at == MAP_FAILED) std::_Exit(77);  // no room for the program itself
     lives_ = static_cast<Life*>(at);
   }
-  // A thread's own; the first one holds the count of them.
+  // Takes a thread's own life; the first entry holds their number.
   u32 take(Where where, u32 serial) const {
     const u32 who = static_cast<u32>(__atomic_add_fetch(&lives_->before, 1, __ATOMIC_RELAXED));
     if (who >= most_lives) std::_Exit(78);

@@ -1,5 +1,6 @@
-// The storm of edges: programs that fork and exec, in namespaces of their own, recorders, lookers, mounts, snapshots, resizes and external
-// writers come and go at random, under random limits, and are stopped and killed; then the books must balance to the event.
+// The storm of edges: programs that fork and exec, in namespaces of their own, recorders, lookers, mounts, snapshots, resizes
+// and external writers come and go at random, under random limits, and are stopped and killed; then all counts must balance to
+// the event.
 //
 // RINGSIDE_SEED repeats the decisions of a run (each actor has a random stream of its own), RINGSIDE_EDGES=write,fork,... takes part
 // of them only: names of actors, limits and blows below.
@@ -36,15 +37,15 @@ namespace {
 namespace fs = std::filesystem;
 using namespace edges;
 
-constexpr u64 bound_ns = 600'000'000'000;  // what hangs longer than that hangs; nothing else is judged by time
+constexpr u64 bound_ns = 600'000'000'000;  // a process that takes longer hangs; nothing else is judged by time
 constexpr u32 most_actors = 5;            // at a time
 
-// What an actor's process answers, beside "wrong", which it has explained.
+// The exit codes of an actor's process; it has explained a "wrong".
 enum Answer { fine = 0, wrong = 1, cut_short = 10, refused = 11 };
 
 struct Stage {
-  std::string base, root, ledger;  // of this run; RINGSIDE_ROOT
-  bool is_root = false;            // with the rights to mount and unshare
+  std::string base, root, ledger;  // this run's directory; RINGSIDE_ROOT
+  bool is_root = false;            // with the privileges to mount and unshare
   std::set<std::string> only;      // RINGSIDE_EDGES
   bool takes(const std::string& name) const { return only.empty() || only.count(name) != 0; }
   std::string recording(u32 serial) const { return base + "/disk-" + std::to_string(serial) + "/data"; }
@@ -67,7 +68,7 @@ struct Actor {
   Random random;
   const char* name;
   bool hit = false;      // killed something, or limited it
-  bool refused = false;  // a command said that it cannot, and why
+  bool refused = false;  // a command reported that it cannot, with the reason
 
   [[noreturn]] void fail(const std::string& what) const {
     std::fprintf(stderr, "edges: %s %u: %s\n", name, serial, what.c_str());
@@ -76,7 +77,7 @@ struct Actor {
   Where where() { return random.one_in(2) ? Where::cpu : Where::thread; }
   std::string instance() { return instances[static_cast<u32>(where())]; }
 
-  // Drawn here, set by the child before it becomes the program.
+  // Drawn here; the child sets it before its exec.
   struct Limit {
     int resource;
     u64 value;
@@ -132,7 +133,7 @@ Started start(Actor& actor, std::vector<std::string> words, Prepare prepare) {
   return {pid, fds[0]};
 }
 
-// Where in the kernel each process of the group is.
+// The kernel stack of each process of the group.
 std::string stacks_of_group(pid_t group) {
   std::string text;
   std::error_code error;
@@ -147,7 +148,7 @@ std::string stacks_of_group(pid_t group) {
   return text;
 }
 
-// Waits, at most as long as a bound; a blow may fall meanwhile: SIGKILL, or SIGSTOP and SIGCONT. Its wait status.
+// Waits, at most for the bound; a blow may fall meanwhile: SIGKILL, or SIGSTOP and SIGCONT. Returns the wait status.
 int finish(Actor& actor, const Started& started, const std::string& what) {
   const bool kills = stage->takes("kill") && actor.random.one_in(4), stops = stage->takes("stop") && actor.random.one_in(4);
   const u64 blow_ms = actor.random.below(700), stopped_ms = 20 + actor.random.below(300);
@@ -175,8 +176,8 @@ int finish(Actor& actor, const Started& started, const std::string& what) {
         kill(-started.pid, SIGKILL);
       }
     }
-    // Once more and again: a child that is born between both signals takes the first and never sees the second (Linux drops a SIGCONT that
-    // nobody handles before it looks for forks on their way).
+    // Repeatedly: a child that is born between both signals takes the first and never sees the second (Linux drops an unhandled
+    // SIGCONT before it looks for forks in progress).
     if (blown && stops) kill(-started.pid, SIGCONT);
     if (now() - begin > bound_ns) {
       const std::string stacks = stacks_of_group(started.pid);
@@ -190,7 +191,7 @@ int finish(Actor& actor, const Started& started, const std::string& what) {
   if (WIFSIGNALED(status) && !(kills && WTERMSIG(status) == SIGKILL))
     actor.fail(what + " died of signal " + std::to_string(WTERMSIG(status)) + " after it said: " + said);
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-  // 127: no room for the program as such under its limit. 77: none for the ledger.
+  // 127: no room for the program itself under its limit. 77: none for the ledger.
   if (code != 0 && code != 1 && !(actor.hit && (code == 127 || code == 77))) actor.fail(what + " answered " + std::to_string(code) + ": " + said);
   if (code == 1 && said.empty() && !actor.hit) actor.fail(what + " failed without a word");
   actor.refused = actor.refused || code == 1;
@@ -226,7 +227,7 @@ Answer write_events(Actor& actor, const char* way, int unshared) {
     if (unshared != 0 && unshare(unshared) != 0) _exit(1);
     if ((unshared & CLONE_NEWTIME) != 0) std::ofstream("/proc/self/timens_offsets") << "boottime " << boottime << " 0\n" << std::flush;
     if ((unshared & (CLONE_NEWPID | CLONE_NEWTIME)) != 0) {
-      const pid_t inner = fork();  // the first one in there
+      const pid_t inner = fork();  // the first process in the namespace
       if (inner != 0) {
         int status = 0;
         waitpid(inner, &status, 0);
@@ -252,7 +253,7 @@ Answer write_in_mntns(Actor& a) { return write_events(a, "fork", CLONE_NEWNS); }
 
 std::string ms(u64 n) { return std::to_string(n) + "ms"; }
 
-// Where a recording goes: a disk of its own, sometimes a tiny one.
+// Makes a recording's place: a disk of its own, sometimes a tiny one.
 std::string make_disk(Actor& actor, const std::string& instance) {
   const std::string data = stage->recording(actor.serial), disk = fs::path(data).parent_path();
   fs::create_directory(disk);
@@ -314,7 +315,7 @@ Answer trim(Actor& actor) {
   }
   return fine;
 }
-// What a snapshot took is taken out of the instance, for the books.
+// Takes a snapshot's events out of the instance, for the accounts.
 Answer snapshot(Actor& actor) {
   const auto instance = open_instance(actor, actor.instance());
   auto path = instance->snapshot();
@@ -326,7 +327,7 @@ Answer snapshot(Actor& actor) {
   if (rename(taken.c_str(), stage->taken(actor.serial, instance->name()).c_str()) != 0) actor.fail("rename");
   return fine;
 }
-// Other instances: made by who writes to them first, removed under the hands of others.
+// Other instances: made by their first writers, removed while others use them.
 Answer make_and_remove(Actor& actor) {
   const std::string name = "other-" + std::to_string(actor.random.below(3));
   const char* const rings = instances[static_cast<u32>(actor.where())];
@@ -389,7 +390,7 @@ struct Part {
   const char* name;
   Answer (*act)(Actor&);
   u32 weight;
-  bool wants_root = false, alone = false;  // alone: no two of them at a time
+  bool wants_root = false, alone = false;  // alone: never two at a time
 };
 constexpr Part parts[] = {
     {"write", write_plainly, 6},
@@ -414,7 +415,7 @@ constexpr Part parts[] = {
     {"mount", look_through_mount, 2, true},
 };
 
-// What was read of everything that was written, and what was lost by count.
+// The accounts of all written events: read ones, and losses by count.
 class Books {
  public:
   explicit Books(const Ledger& ledger) : ledger_(ledger) {}
@@ -428,9 +429,9 @@ class Books {
   };
   Sums& of(Where where) { return sums_[static_cast<u32>(where)]; }
 
-  // Everything that a source has. which: of which events are ticks, by id.
+  // Takes everything from a source. ticks: the ids of tick events.
   u64 take(Source& source, const std::set<u16>& ticks, Where where, const std::string& what) {
-    std::map<u32, u64> next;  // by life: of one ring, numbers only grow
+    std::map<u32, u64> next;  // by life: in one ring, numbers only grow
     u64 seen = 0;
     for (;;) {
       auto view = source.next();
@@ -520,7 +521,7 @@ class Storm {
 
   Books& books() { return books_; }
 
-  // What an instance holds: its events, and its counters.
+  // Takes an instance's content: its events and its counters.
   void close(Instance& instance, Where where, const std::string& what) {
     const auto ticks = ticks_of(instance.events());
     for (const RingInfo& r : instance.rings()) {
@@ -543,7 +544,7 @@ class Storm {
     Books::Sums& sums = books_.of(where);
     const PastTotals past = instance.past();
     sums.written += past.written, sums.overrun += past.overrun, sums.refused += past.dropped + past.commit_overrun + instance.refused();
-    // Resizes and snapshots leave rings behind that fill the memory, too.
+    // Resizes and snapshots leave rings that also fill the memory.
     bool limited = false;
     for (const char* limit : {"nofile", "as", "fsize", "fill", "resize", "snapshot"}) limited = limited || stage_.takes(limit);
     u64 before = 0, after = 0, written = 0, refused = 0;
@@ -563,7 +564,7 @@ class Storm {
     EXPECT_LE(sums.written + sums.refused, before) << name;
     EXPECT_GE(sums.written, written) << name << ": fewer events than calls that said \"written\"";
     EXPECT_GE(sums.refused, refused) << name << ": fewer are counted as refused than were";
-    if (cuts_ == 0) {  // a recorder that was cut short leaves its last look to the next one
+    if (cuts_ == 0) {  // an interrupted recorder leaves its last data to the next one
       EXPECT_EQ(sums.twice, 0u) << name;
       EXPECT_EQ(sums.lost, sums.overrun) << name;
     }
@@ -600,7 +601,7 @@ class Storm {
     const pid_t pid = waitpid(-1, &status, WNOHANG);
     if (pid <= 0) return pid == 0;
     const auto it = running_.find(pid);
-    if (it == running_.end()) {  // somebody's child, whose parent is gone
+    if (it == running_.end()) {  // a child whose parent is gone
       if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) books_.problem("an orphan died of signal " + std::to_string(WTERMSIG(status)));
       return true;
     }

@@ -1,4 +1,4 @@
-// A writer of the storm of edges: edges_writer LEDGER SERIAL SEED PLACE WAY [SOCKET]. Its decisions are those of the seed.
+// A writer of the storm of edges: edges_writer LEDGER SERIAL SEED PLACE WAY [SOCKET]. The seed determines its decisions.
 #include <ringside/remote/process_writer.hpp>
 #include <ringside/ringside.h>
 #include <signal.h>
@@ -130,7 +130,7 @@ void forks(Random& random, int depth, bool exec) {
       _exit(0);
     }
     random();
-    burst(random, 60);  // beside the child
+    burst(random, 60);  // at the same time as the child
     if (random.one_in(3)) pause_a_little(random);
   }
   for (int status = 0; waitpid(-1, &status, 0) > 0;)
@@ -142,7 +142,7 @@ void forks(Random& random, int depth, bool exec) {
     }
 }
 
-// An external writer, whose tries are those that found a ring.
+// An external writer; only tries that found a ring count.
 void remotely(Random& random, const char* socket) {
   remote::ProcessWriter<> writer({socket, {{1, "edges", "tick", std::string("name: tick\nID: 1\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n") + fields + "\nprint fmt: \"%u %llu\", REC->who, REC->number\n"}}});
   if (writer.error() != 0) return;

@@ -1,5 +1,5 @@
-// The kernel's rings under a storm of events on all CPUs, overwritten: read + lost = what the kernel says it wrote. The reader
-// stands still for the first third, so that rings are overwritten from end to end before it begins.
+// The kernel's rings under a storm of events on all CPUs, overwritten: read + lost = the kernel's count of written events. The
+// reader pauses for the first third, so that rings are overwritten from end to end before it begins.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -21,7 +21,7 @@ namespace {
 
 struct Setup {
   KernelWay way;
-  u64 mib;  // of each ring; 0: 64 KiB, which are always lost from
+  u64 mib;  // of each ring; 0: 64 KiB, which always has losses
 };
 
 class KernelStorm : public testing::TestWithParam<Setup> {};

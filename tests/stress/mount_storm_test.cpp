@@ -1,6 +1,6 @@
 // ringside mount in a storm: threads whose signal handlers write too, and, through the mount, a client that maps and asks for
-// sub-buffers (GET_READER), others that map, look and are killed, and a reader of trace_pipe. Each event that was written is
-// then in one of four places: the first client had it, the pipe had it, it was overwritten, or it is still in its ring.
+// sub-buffers (GET_READER), others that map, look and are killed, and a reader of trace_pipe. Each written event is then in one
+// of four places: the first client read it, the pipe read it, it was overwritten, or it is still in its ring.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -57,7 +57,7 @@ ringside_event event{"storm",
                      nullptr,
                      nullptr};
 
-// What happens in other processes.
+// The state of other processes.
 struct Shared {
   struct Writer {
     u64 written[contexts], refused;
@@ -100,10 +100,10 @@ void write_at_all_depths() {
   u8* const pages = static_cast<u8*>(mmap(nullptr, 2 * page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   absent = pages + page_size;
   mprotect(absent, page_size, PROT_NONE);
-  write_one(context, absent - 8 - sizeof(Event));  // the second one is longer than what stands in front of that page
+  write_one(context, absent - 8 - sizeof(Event));  // the second event is longer than the room in front of that page
 }
 void on_absent(int) {
-  if (depth == contexts) signal(SIGSEGV, SIG_DFL);  // none of ours
+  if (depth == contexts) signal(SIGSEGV, SIG_DFL);  // not one of this test's faults
   mprotect(absent, page_size, PROT_READ | PROT_WRITE);
   write_at_all_depths();
 }
@@ -135,10 +135,10 @@ void write_all(u32 thread) {
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   ++shared->ended;
-  while (!shared->leave) usleep(1000);  // its ring is not given back before the books are closed
+  while (!shared->leave) usleep(1000);  // its ring is not given back before the final count
 }
 
-// A child of its own for `what`, which does not outlive us.
+// Runs `what` in a child that does not outlive this process.
 pid_t start(const std::function<void()>& what) {
   const pid_t child = fork();
   if (child != 0) return child;
@@ -192,7 +192,7 @@ void look_and_die(const std::vector<std::string>& cpus) {
   }
 }
 
-// Which events were taken out, in the order in which they were.
+// The events that were taken out, in their order.
 struct Taken {
   u64 next[nr_rings][contexts] = {}, newest[threads][contexts] = {}, count[threads] = {}, torn = 0, backwards = 0;
   void add(const Event& e, size_t ring) {
@@ -201,7 +201,7 @@ struct Taken {
       return;
     }
     u64 &at = next[ring][e.context], &all = newest[e.thread][e.context];
-    if (e.sequence < at) ++backwards;  // once more, or out of order
+    if (e.sequence < at) ++backwards;  // repeated, or out of order
     at = e.sequence + 1;
     all = std::max(all, at);
     ++count[e.thread];
@@ -234,7 +234,7 @@ class MountStorm : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     if (access("/dev/fuse", R_OK | W_OK) != 0) GTEST_SKIP() << "/dev/fuse: " << strerrorname_np(errno);
-    if (geteuid() != 0) GTEST_SKIP() << "FUSE passthrough wants root";
+    if (geteuid() != 0) GTEST_SKIP() << "FUSE passthrough needs root";
     fs::create_directories(at);
     const char* const before = getenv("RINGSIDE_ROOT");
     root_before = before != nullptr ? before : "";
@@ -322,7 +322,7 @@ TEST_P(MountStorm, TheBooksBalance) {
   }
   looking = start([&] { look_and_die(cpus); });
 
-  // Both consumers take from all rings. While one takes, the other does not: what each had is then known to the event.
+  // Both consumers take from all rings. While one takes, the other does not: so each one's events are known exactly.
   std::mutex taking;
   std::atomic<bool> over{false}, pipe_waits{false};
   Taken taken;
@@ -370,7 +370,7 @@ TEST_P(MountStorm, TheBooksBalance) {
   });
   std::thread pipe([&] {
     const sys::Fd fd(::open((web + "/trace_pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-    std::vector<char> text(100'000);  // all that one read takes out: nothing is left on the way
+    std::vector<char> text(100'000);  // enough for everything that one read takes out: nothing is left in between
     while (!over) {
       pollfd ready{fd.get(), POLLIN, 0};
       if (poll(&ready, 1, 100) != 1) continue;
@@ -428,7 +428,7 @@ TEST_P(MountStorm, TheBooksBalance) {
     read_events += s.read;
   }
   EXPECT_EQ(read_events, by_mapper + by_pipe);
-  // What is still inside, by copies.
+  // The remaining events, by copies.
   u64 copied = 0;
   for (size_t n = 0; n < cpus.size(); ++n) {
     const sys::Fd raw(::open((cpus[n] + "/trace_pipe_raw").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
@@ -447,7 +447,7 @@ TEST_P(MountStorm, TheBooksBalance) {
     u64 of_thread = 0;
     for (u32 c = 0; c < contexts; ++c) {
       of_thread += shared->by[t].written[c];
-      // The last one of each context is there: nothing was overwritten since.
+      // The last event of each context is there: nothing was overwritten since.
       EXPECT_LE(taken.newest[t][c], shared->by[t].written[c]);
       if (!overwrite) {
         EXPECT_EQ(taken.newest[t][c], shared->by[t].written[c]);

@@ -1,4 +1,5 @@
-// A writer under a storm of signals whose handlers write too, a reader in another process, and the books at the end.
+// A writer under a storm of signals whose handlers write too, a reader in another process, and a check of all counts at the
+// end.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -19,7 +20,7 @@ struct Event {
   u64 context, sequence, check;
 };
 
-// What the writer did, in memory that the reader's process sees.
+// The writer's counts, in memory that the reader's process sees.
 struct Shared {
   u64 committed[contexts], refused[contexts], handlers, deepest;
   u64 read, lost, bad, backwards;
@@ -79,7 +80,7 @@ timer_t start_timer(int signal, long period_ns) {
   return timer;
 }
 
-// Reads until the writer is done and nothing is left; counts what does not fit.
+// Reads until the writer is done and nothing is left; counts inconsistencies.
 void read_all(const Ring& ring, Shared& s, bool overwrite) {
   Reader<> reader(ring);
   u64 next[contexts] = {};

@@ -116,7 +116,7 @@ TEST_F(TimelineLive, TwoProcessesAndTheKernelInOneOrder) {
   for (u32 i = 0; running != 0; ++i) {
     drain();
     usleep(1000);
-    // The stopped one holds nobody up for long, and the others do not run ahead of it.
+    // The stopped process does not hold up others for long, and they do not run ahead of it.
     if (running == 2 && i % 16 == 4) kill(children[i / 16 % 2], SIGSTOP);
     if (running == 2 && i % 16 == 12) kill(children[i / 16 % 2], SIGCONT);
     for (pid_t& child : children) {
@@ -137,7 +137,8 @@ TEST_F(TimelineLive, TwoProcessesAndTheKernelInOneOrder) {
   for (const auto& [tid, s] : seen) {
     EXPECT_EQ(s.own, rounds + 1);
     EXPECT_EQ(s.calls, rounds);
-    // On a machine that is so busy that events take longer than a look-ahead to come to light, they are late, and known to be.
+    // On a very busy machine, events may take longer than a look-ahead to become visible; then they are late, and marked as
+    // such.
     EXPECT_TRUE(s.broken == 0 || late != 0) << s.broken << " of " << tid;
   }
   EXPECT_EQ(timeline.late(), late);

@@ -1,4 +1,4 @@
-// The cursor on hand-made bytes: each form, each lie, and the same walk as libtraceevent's kbuffer on random pages.
+// The cursor on hand-made bytes: each form, each malformed event, and the same walk as libtraceevent's kbuffer on random pages.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct Found {
   }
 };
 
-// On a copy in memory of just that length.
+// Walks a copy in memory of exactly that length.
 std::vector<Found> walk(const std::vector<u8>& bytes, u64 time, Malformed expected = Malformed::no, u32 begin = 0) {
   std::vector<u32> words(bytes.size() / 4 + 1);
   auto* copy = reinterpret_cast<u8*>(words.data() + 1) + bytes.size() / 4 * 4 - bytes.size();
@@ -43,7 +43,7 @@ TEST(AbiCursor, DataForms) {
   EXPECT_EQ(walk(page("63 00 00 00  00*12  a1 00 00 00  00*4"), 7), (All{{10, 0, 12}, {15, 16, 4}}));
   EXPECT_EQ(walk(page("1c 00 00 00  00*112"), 0), (All{{0, 0, 112}}));
   EXPECT_EQ(walk(page("20 00 00 00  78 00 00 00  00*116"), 0), (All{{1, 0, 116}}));
-  EXPECT_EQ(walk(page("00 00 00 00  04 00 00 00"), 9), (All{{9, 0, 0}}));       // large, of nothing
+  EXPECT_EQ(walk(page("00 00 00 00  04 00 00 00"), 9), (All{{9, 0, 0}}));       // large, with an empty payload
   EXPECT_EQ(walk(page("e1 ff ff ff  00*4"), 1), (All{{1 + 0x7FFFFFF, 0, 4}}));  // the largest delta
   EXPECT_EQ(walk({}, 1), All{});
   EXPECT_EQ(walk(page("01 00 00 00 00*4 41 00 00 00 00*4"), 7, Malformed::no, 8), (All{{9, 8, 4}}));
@@ -51,16 +51,16 @@ TEST(AbiCursor, DataForms) {
 
 TEST(AbiCursor, TimeExtend) {
   EXPECT_EQ(walk(page("be 00 00 00  01 00 00 00  01 00 00 00  00*4"), 100), (All{{100 + (1u << 27) + 5, 8, 4}}));
-  EXPECT_EQ(walk(page("1e 00 00 00  00 00 00 00  41 00 00 00  00*4"), 100), (All{{102, 8, 4}}));  // an extend of nothing
+  EXPECT_EQ(walk(page("1e 00 00 00  00 00 00 00  41 00 00 00  00*4"), 100), (All{{102, 8, 4}}));  // an extend of 0
   EXPECT_EQ(walk(page("fe ff ff ff  ff ff ff ff  01 00 00 00  00*4"), 0), (All{{(u64{1} << 59) - 1, 8, 4}}));
-  EXPECT_EQ(walk(page("be 00 00 00  01 00 00 00"), 100), All{});  // nothing behind it
+  EXPECT_EQ(walk(page("be 00 00 00  01 00 00 00"), 100), All{});  // no event follows
 }
 
 // 59 bits are stored; the top ones come from the running time, with one more if that would go back.
 TEST(AbiCursor, TimeStampRecoversItsTopBits) {
   const auto at_5 = page("bf 00 00 00  00 00 00 00  01 00 00 00  00*4");
   EXPECT_EQ(walk(at_5, 3), (All{{5, 8, 4}}));
-  EXPECT_EQ(walk(at_5, 9), (All{{5, 8, 4}}));  // no top bits: as it stands, even backwards
+  EXPECT_EQ(walk(at_5, 9), (All{{5, 8, 4}}));  // no top bits: the stored time, even backwards
   const u64 bit = u64{1} << 59;
   EXPECT_EQ(walk(at_5, bit + 3), (All{{bit + 5, 8, 4}}));
   EXPECT_EQ(walk(at_5, bit + 9), (All{{2 * bit + 5, 8, 4}}));
@@ -78,7 +78,7 @@ TEST(AbiCursor, Padding) {
   EXPECT_EQ(walk(page("1d 00 00 00"), 10), All{});
 }
 
-TEST(AbiCursor, EachLie) {
+TEST(AbiCursor, EachMalformedEventIsNamed) {
   const All none;
   // header_cut: 4 bytes of a form that needs 8.
   for (const char* word : {"00 00 00 00", "3d 00 00 00", "1e 00 00 00", "1f 00 00 00"})
@@ -96,7 +96,7 @@ TEST(AbiCursor, EachLie) {
     EXPECT_EQ(walk(page(std::string("00 00 00 00 ") + length + " 00*3"), 0, Malformed::length_too_small), none);
     EXPECT_EQ(walk(page(std::string("3d 00 00 00 ") + length + " 00*3"), 0, Malformed::length_too_small), none);
   }
-  // length_unaligned: of the event, and of the bounds.
+  // length_unaligned: in the event, and in the bounds.
   EXPECT_EQ(walk(page("00 00 00 00  05 00 00 00  00*8"), 0, Malformed::length_unaligned), none);
   EXPECT_EQ(walk(page("3d 00 00 00  ff ff ff ff  00*8"), 0, Malformed::length_unaligned), none);
   EXPECT_EQ(walk(page("01 00 00 00  00*3"), 0, Malformed::length_unaligned), none);
@@ -104,9 +104,9 @@ TEST(AbiCursor, EachLie) {
   abi::EventCursor odd(words.data(), 2, 16, 0);
   EXPECT_FALSE(odd.next());
   EXPECT_EQ(odd.malformed(), Malformed::length_unaligned);
-  // What came before the lie is there.
+  // Events before the malformed one are there.
   EXPECT_EQ(walk(page("21 00 00 00 00*4  41 00 00 00 00*4  02 00 00 00 00*4"), 0, Malformed::payload_cut), (All{{1, 0, 4}, {3, 8, 4}}));
-  // Each has words of its own.
+  // Each kind has words of its own.
   std::vector<std::string> said;
   for (u8 m = 0; m <= static_cast<u8>(Malformed::length_unaligned); ++m) said.push_back(abi::to_string(static_cast<Malformed>(m)));
   std::sort(said.begin(), said.end());
@@ -114,8 +114,8 @@ TEST(AbiCursor, EachLie) {
   EXPECT_STREQ(abi::to_string(static_cast<Malformed>(200)), "?");
 }
 
-// Every cut of a good page: a prefix of its events, then the end or a lie, and nothing outside is read.
-TEST(AbiCursor, EveryCut) {
+// Every cut of a good page gives a prefix of its events, then the end or an error, and nothing outside is read.
+TEST(AbiCursor, ACutPageGivesAPrefixOfItsEvents) {
   const auto whole = page(
       "01 00 00 00 61 62 00 00  be 00 00 00 01 00 00 00 63 00 00 00 00*12  20 00 00 00 78 00 00 00 00*116 "
       "7d 00 00 00 0c 00 00 00 00*8  bf 00 00 00 00*4  41 00 00 00 00*4  3d 00 00 00 04 00 00 00");
@@ -136,7 +136,7 @@ TEST(AbiCursor, EveryCut) {
   }
 }
 
-// A sub-buffer as kbuffer sees it.
+// kbuffer's view of a sub-buffer.
 struct Kbuffer {
   kbuffer* k = kbuffer_alloc(KBUFFER_LSIZE_8, KBUFFER_ENDIAN_LITTLE);
   int missed = 0;  // before the sub-buffer walked last
@@ -145,7 +145,7 @@ struct Kbuffer {
   All walk(const u8* subbuf) {
     All out;
     EXPECT_EQ(kbuffer_load_subbuffer(k, const_cast<u8*>(subbuf)), 0);
-    missed = kbuffer_missed_events(k);  // it knows only until the first step
+    missed = kbuffer_missed_events(k);  // valid only until the first step
     unsigned long long time = 0;
     for (void* event = kbuffer_read_event(k, &time); event != nullptr; event = kbuffer_next_event(k, &time)) {
       const auto size = static_cast<u32>(kbuffer_event_size(k));
@@ -167,7 +167,7 @@ All ours(const u8* subbuf) {
 }
 
 // Random valid bytes, of every form.
-TEST(AbiCursor, LikeKbufferOnRandomBytes) {
+TEST(AbiCursor, AgreesWithKbufferOnRandomBytes) {
   std::mt19937_64 random(20260101);
   Kbuffer k;
   size_t events = 0;
@@ -240,8 +240,8 @@ TEST(AbiCursor, LikeKbufferOnRandomBytes) {
   EXPECT_GT(events, 30000u);
 }
 
-// What the writer writes, with nesting, discarded events, long pauses and losses.
-TEST(AbiCursor, LikeKbufferOnWrittenPages) {
+// Sub-buffers from the writer, with nesting, discarded events, long pauses and losses.
+TEST(AbiCursor, AgreesWithKbufferOnWrittenPages) {
   std::mt19937_64 random(20260102);
   Kbuffer k;
   u64 pages = 0, missed = 0;
@@ -273,7 +273,7 @@ TEST(AbiCursor, LikeKbufferOnWrittenPages) {
         if (v.begin == 0 && v.left && v.lost_before != 0) {
           ++missed;
           ASSERT_TRUE(abi::commit_missed(word));
-          // kbuffer knows the loss only while its first step stands at the very start, not behind padding or a time extend.
+          // kbuffer knows the loss only if its first step is at the very start, not after padding or a time extend.
           if (!a.empty() && a[0].offset == 0) {
             ASSERT_EQ(k.missed, abi::commit_stored(word) ? static_cast<int>(v.lost_before) : -1);
           }

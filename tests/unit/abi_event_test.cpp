@@ -1,4 +1,4 @@
-// Lengths and headers of events, as the kernel has them.
+// Lengths and headers of events, equal to the kernel's.
 #include <gtest/gtest.h>
 
 #include "ring_pages.hpp"
@@ -35,7 +35,7 @@ TEST(AbiEvent, Lengths) {
   EXPECT_GT(abi::event_size(4073), 4080u);
 }
 
-// Each length as the writer writes it over stale memory: header word, array[0], payload, zeros in what rounding added.
+// Each length as the writer writes it over stale memory: header word, array[0], payload, zeros in the rounding.
 TEST(AbiEvent, BytesOfEachLength) {
   for (u32 payload = 0; payload <= 130; ++payload) {
     TestRing t(3, false, 4096, 0, 0xEE);
@@ -91,7 +91,7 @@ TEST(AbiEvent, LargestOnEachSubBufferSize) {
     EXPECT_FALSE(c.next());
     EXPECT_EQ(c.malformed(), abi::Malformed::no);
     const RingCounters n = counters<>(t.ring);
-    EXPECT_EQ(n.dropped + n.commit_overrun, 0u);  // what never could fit is nobody's loss
+    EXPECT_EQ(n.dropped + n.commit_overrun, 0u);  // an event that can never fit is no loss
   }
 }
 

@@ -1,4 +1,4 @@
-// What may be opened below a directory that somebody else may have made.
+// Which files may be opened below a directory that another user may have made.
 #include "sys/beneath.hpp"
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// For this process: openat2 is not known, as to an old kernel, or forbidden, as by an old list of system calls.
+// In this process, makes openat2 unknown, as on an old kernel, or forbidden, as by an old list of system calls.
 void without_openat2(u32 error) {
   sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -33,7 +33,7 @@ void without_openat2(u32 error) {
   if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) != 0 || syscall(SYS_openat2, 0, nullptr, nullptr, 0) != -1 || errno != static_cast<int>(error)) _exit(99);
 }
 
-// 0: as it is. In a child, which a filter stays with; answers the line that went wrong, or 0.
+// openat2_error 0: unchanged. Runs in a child, which keeps the filter; returns 0, or the line that went wrong.
 template <class F>
 int in_child(u32 openat2_error, F work) {
   const pid_t child = fork();
@@ -65,7 +65,7 @@ struct BeneathTest : testing::TestWithParam<u32> {
 #define REFUSED(path, flags) \
   if (open_beneath(at.get(), path, flags)) return __LINE__ & 0x7F
 
-TEST_P(BeneathTest, NothingButRegularFilesInside) {
+TEST_P(BeneathTest, OnlyRegularFilesInsideAreOpened) {
   link("b", "a/same");
   link("../../out", "a/out");
   link(dir + "/out/file", "file");
@@ -75,7 +75,7 @@ TEST_P(BeneathTest, NothingButRegularFilesInside) {
     const auto text = read_beneath(at.get(), "a/b/file");
     if (!text || *text != "inside") return 1;
     if (!open_beneath(at.get(), "a/b/", O_PATH | O_DIRECTORY) || !open_beneath(at.get(), "a", O_RDONLY | O_DIRECTORY)) return 2;
-    alarm(10);  // of an open that waits
+    alarm(10);  // for an open that waits
     for (const int flags : {O_RDONLY, O_RDWR, O_WRONLY | O_TRUNC}) {
       REFUSED("a/same/file", flags);
       REFUSED("a/out/file", flags);
@@ -101,7 +101,7 @@ TEST_P(BeneathTest, NothingButRegularFilesInside) {
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(outside), {}), "outside");
 }
 
-TEST_P(BeneathTest, WhatIsMadeBelongsToTheOwner) {
+TEST_P(BeneathTest, NewFilesBelongToTheOwner) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can work in another user's directory";
   ASSERT_EQ(chown((dir + "/in").c_str(), 65533, 65532), 0);
   link(dir + "/out", "led");
@@ -128,7 +128,7 @@ TEST_P(BeneathTest, WhatIsMadeBelongsToTheOwner) {
   EXPECT_FALSE(fs::exists(dir + "/out/made"));
 }
 
-TEST_P(BeneathTest, RemovesWhatIsInsideOnly) {
+TEST_P(BeneathTest, RemovesOnlyFilesInside) {
   link("../out", "out");
   link(dir + "/out", "a/out");
   const Fd outer(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -137,7 +137,7 @@ TEST_P(BeneathTest, RemovesWhatIsInsideOnly) {
   EXPECT_TRUE(fs::exists(dir + "/out/file"));
 }
 
-TEST_P(BeneathTest, TooDeepIsNotRemoved) {
+TEST_P(BeneathTest, ATooDeepDirectoryIsNotRemoved) {
   std::string deep = dir + "/in";
   for (int n = 0; n < 40; ++n) deep += "/d";
   fs::create_directories(deep);
@@ -145,7 +145,7 @@ TEST_P(BeneathTest, TooDeepIsNotRemoved) {
   EXPECT_EQ(in_child(GetParam(), [&] { return remove_beneath(outer.get(), "in") || errno != ELOOP ? 1 : 0; }), 0);
 }
 
-TEST_P(BeneathTest, SymlinksOnTheWay) {
+TEST_P(BeneathTest, SymlinksOfOtherUsersAreNotFollowed) {
   fs::create_symlink(dir + "/in", dir + "/way");
   fs::create_symlink("way/a", dir + "/way2");
   fs::create_symlink("loop", dir + "/loop");

@@ -32,7 +32,7 @@ TEST_F(CApi, DisabledWritesNothing) {
   EXPECT_TRUE(run.records.empty());
 }
 
-TEST_F(CApi, TheExampleWritesWhatItSays) {
+TEST_F(CApi, TheExampleWritesItsEvents) {
   for (auto* e : run.events) run.enable(e->system, e->name);
   example_main();
   std::string names;

@@ -1,4 +1,4 @@
-// What columns, filters and pairs look at events with.
+// The parts with which columns, filters and pairs read events.
 #include <gtest/gtest.h>
 
 #include "analysis/column.hpp"
@@ -11,7 +11,7 @@ namespace {
 
 template <class T>
 void expect_as_it_stands(const std::vector<u8>& bytes) {
-  // Payloads of every length stand in memory of just that length: a sanitizer sees a look beyond it.
+  // Payloads of every length lie in memory of exactly that length: a sanitizer detects a read beyond it.
   for (size_t size = 0; size <= bytes.size(); ++size) {
     const std::vector<u8> payload(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
     for (u32 offset = 0; offset <= bytes.size() + 2; ++offset) {
@@ -22,7 +22,7 @@ void expect_as_it_stands(const std::vector<u8>& bytes) {
   }
 }
 
-TEST(IntegerAt, EveryPlaceOfEveryPayload) {
+TEST(IntegerAt, ReadsEveryPlaceOfEveryPayload) {
   std::vector<u8> bytes(24);
   for (const u8 base : {0x00, 0x71, 0xF3}) {  // both signs
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<u8>(base + i * 7);
@@ -56,8 +56,8 @@ TEST(IdTable, ForgetsWhenTheFormatsChange) {
   EXPECT_EQ(moved.at(7, 2).value, 0u);
 }
 
-// Formats come one by one while a program is watched: what nobody asks for costs no memory, however often all is forgotten.
-TEST(IdTable, TakesMemoryForWhatIsAskedForAlone) {
+// Formats come one by one while a program is watched: unrequested ids cost no memory, however often the cache is cleared.
+TEST(IdTable, TakesMemoryOnlyForRequestedIds) {
   struct Known {
     u64 words[6];
   };
@@ -66,13 +66,13 @@ TEST(IdTable, TakesMemoryForWhatIsAskedForAlone) {
     return std::atoll(status.c_str() + status.find("VmRSS:") + 6);
   };
   const auto before = resident_kb();
-  std::vector<IdTable<Known>> tables(40);  // of 6 MiB each
+  std::vector<IdTable<Known>> tables(40);  // 6 MiB each
   for (u64 version = 1; version < 5; ++version)
     for (auto& table : tables) table.at(5, version).words[0] = version;
   EXPECT_LT(resident_kb() - before, 120 * 1024);  // huge pages have 2 MiB
 }
 
-// An id that is given anew: what was known of the old event is not what is true of the new one.
+// An id that is reused: the facts about the old event do not hold for the new one.
 TEST(Column, FollowsFormatsThatChange) {
   const auto text = [](const char* field) {
     return std::string("name: e\nID: 5\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"

@@ -1,4 +1,4 @@
-// The public consumer, in C++ and C, against what was recorded by hand.
+// The public consumer, in C++ and C, against events recorded by hand.
 #include <ringside/consumer.h>
 
 #include <gtest/gtest.h>
@@ -120,7 +120,7 @@ TEST_F(ConsumerTest, FiltersAndErrors) {
   EXPECT_FALSE(Consumer::open(nowhere));
 }
 
-TEST_F(ConsumerTest, TheCFormSaysTheSame) {
+TEST_F(ConsumerTest, TheCFormGivesTheSame) {
   Consumer consumer = open();
   auto latency = must(consumer.latency({.start = "app:numbers", .end = "app:texts"}));
   std::vector<std::string> lines;
@@ -192,8 +192,8 @@ TEST_F(ConsumerTest, TheCFormSaysTheSame) {
   EXPECT_EQ(ringside_consumer_open(&options, nullptr, 0), nullptr);
 }
 
-// Live: signals that this thread sends itself, stopped from another thread.
-TEST(Consumer, TheKernelLive) {
+// Live: this thread sends signals to itself, and another thread stops it.
+TEST(Consumer, TheKernelIsReadLive) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
   Consumer::Options options;
   options.kernel = {"signal:signal_generate"};
@@ -215,7 +215,7 @@ TEST(Consumer, TheKernelLive) {
   EXPECT_EQ(seen, 500);
 }
 
-// The kernel gets the filter where it means the same.
+// The kernel gets the filter where it has the same meaning there.
 TEST(Consumer, FiltersArePushedDown) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
   Trace trace = must(open_traces({}, {"signal:signal_generate", "sched:sched_switch"}));
@@ -226,7 +226,7 @@ TEST(Consumer, FiltersArePushedDown) {
     EXPECT_EQ(kernels("signal/signal_generate"), text + std::string("\n"));
     EXPECT_EQ(kernels("sched/sched_switch"), "none\n") << text;
   }
-  // Where it would mean something else, or nothing.
+  // The kernel does not get a filter that would have another meaning there, or none.
   for (const char* text : {"sig != 300000000000", "sig == 28 && ts > 5", "comm ~ \"*x\" && sig > 0", "sig > 1.5e1 || event == wake", "task == \"x\"", "sig == 28 && prev_prio > 3"}) {
     const auto filter = must(RecordFilter::make(text, trace));
     EXPECT_EQ(filter.push_down(trace), 0u) << text;

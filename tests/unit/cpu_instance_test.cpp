@@ -1,4 +1,4 @@
-// An instance whose rings are those of the CPUs: written by threads, children and handlers, read, resized, spoilt.
+// An instance with a ring for each CPU: written by threads, children and handlers, read, resized, corrupted.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <ringside/abi/event_cursor.hpp>
@@ -63,7 +63,7 @@ struct CpuInstance : testing::Test {
 
 struct Seen {
   u64 events = 0, lost = 0;
-  std::map<u64, u64> numbers;  // how often each
+  std::map<u64, u64> numbers;  // how often each occurs
   std::map<i32, u64> tids;
 };
 
@@ -130,7 +130,7 @@ TEST_F(CpuInstance, HasARingForEachPossibleCpuFromTheStart) {
   EXPECT_EQ(instance->rings_because(), RingsBecause::can);
 }
 
-TEST_F(CpuInstance, AnEventStandsInTheRingOfTheCpuThatItsThreadRanOn) {
+TEST_F(CpuInstance, AnEventIsInTheRingOfTheCpuThatItsThreadRanOn) {
   const KeepAffinity keep;
   auto instance = make();
   cpu_set_t mine = keep.before;
@@ -162,7 +162,7 @@ TEST_F(CpuInstance, ThreadsAndChildrenShareTheRings) {
   EXPECT_EQ(seen.numbers[2], 500u);
   EXPECT_EQ(seen.numbers[3], 500u);
   EXPECT_EQ(seen.numbers[4], 500u);
-  EXPECT_EQ(seen.tids.size(), 11u) << "each bears its own thread's number";
+  EXPECT_EQ(seen.tids.size(), 11u) << "each has its own thread's number";
   EXPECT_EQ(instance->refused(), 0u);
   EXPECT_EQ(instance->threads().size(), 11u);
   for (const RingName& thread : instance->threads()) EXPECT_EQ(seen.tids.count(thread.tid), 1u) << thread.task;
@@ -193,8 +193,8 @@ TEST_F(CpuInstance, ChildrenOfABusyParentLoseNothing) {
   EXPECT_EQ(instance->refused(), 0u);
 }
 
-#if !RS_TEST_SANITIZED  // they have a vfork of their own
-// It runs on its parent's thread, and the kernel would never abort it.
+#if !RS_TEST_SANITIZED  // sanitizers have a vfork of their own
+// The child runs on its parent's thread, and the kernel would never abort its sequences.
 TEST_F(CpuInstance, AChildOfVforkHasARingOfItsOwn) {
   auto instance = make();
   percpu::number(1);
@@ -218,7 +218,7 @@ TEST_F(CpuInstance, AChildOfVforkHasARingOfItsOwn) {
   EXPECT_EQ(rings.back().counters.written, 3u);
 }
 
-TEST_F(CpuInstance, AVforkThatFailsSaysWhy) {
+TEST_F(CpuInstance, AFailedVforkKeepsItsErrno) {
   auto instance = make();
   ASSERT_EQ(wait_for(fork(), [] {
               if (setuid(65534) != 0) _exit(0);
@@ -272,11 +272,11 @@ TEST_F(CpuInstance, HandlersThatLeaveByLongjmpCostNothing) {
   sigaction(SIGALRM, &before, nullptr);
   Seen seen = read_all(*instance);
   EXPECT_LE(seen.numbers[1], tried);
-  EXPECT_GE(seen.numbers[1] + left, tried) << "at most the event that was interrupted";
+  EXPECT_GE(seen.numbers[1] + left, tried) << "at most the interrupted event is lost";
   EXPECT_EQ(seen.numbers[2], handled);
 }
 
-TEST_F(CpuInstance, ResizeKeepsWhatWasWritten) {
+TEST_F(CpuInstance, ResizeKeepsWrittenEvents) {
   auto instance = make(1 << 20);
   for (u64 i = 0; i < 1000; ++i) percpu::number(i);
   must(instance->resize(256 << 10, 8192));
@@ -305,7 +305,7 @@ TEST_F(CpuInstance, AConsumerFollowsARingThatIsMovedAside) {
   EXPECT_FALSE(source->ended());
   must(instance->resize(256 << 10, 4096));
   percpu::number(2);
-  EXPECT_TRUE(source->ended()) << "what it reads is the old one";
+  EXPECT_TRUE(source->ended()) << "it reads the old ring";
   Seen old, fresh;
   read_ring(*source, old);
   EXPECT_EQ(old.numbers[1], 1u);
@@ -329,7 +329,7 @@ TEST_F(CpuInstance, ASnapshotTakesEverythingAndLosesNothing) {
   for (int round = 0; round < 20; ++round) {
     usleep(2000);
     auto taken = must(Instance::open(must(instance->snapshot())));
-    usleep(1000);  // an event that was on its way
+    usleep(1000);  // for an event in progress
     const Seen one = read_all(*taken);
     all.events += one.events, all.lost += one.lost;
   }
@@ -339,7 +339,7 @@ TEST_F(CpuInstance, ASnapshotTakesEverythingAndLosesNothing) {
   EXPECT_EQ(all.events + all.lost + rest.events + rest.lost + instance->refused(), written.load());
 }
 
-TEST_F(CpuInstance, ResetCountsFromThereOn) {
+TEST_F(CpuInstance, CountersStartAnewAtAReset) {
   auto instance = make(64 << 10);
   for (u64 i = 0; i < 10000; ++i) percpu::number(i);
   must(instance->reset());
@@ -373,7 +373,7 @@ TEST_F(CpuInstance, OffAndDiscardAreCounted) {
   EXPECT_EQ(read_all(*instance).numbers[1], 0u);
 }
 
-TEST_F(CpuInstance, WhatIsReadGivesItsMemoryBack) {
+TEST_F(CpuInstance, ReadEventsGiveTheirMemoryBack) {
   const KeepAffinity keep;
   auto instance = make(4 << 20);
   pin_to(static_cast<u32>(sched_getcpu()));
@@ -418,7 +418,7 @@ TEST_F(CpuInstance, ASpoiltRingIsGivenUpAndCounted) {
   EXPECT_EQ(seen.numbers[3], 1u);
 }
 
-// A thread whose registration was taken back, or never was, gets a ring of its own.
+// A thread whose registration was revoked, or never existed, gets a ring of its own.
 TEST_F(CpuInstance, AThreadWithoutRseqGetsARingOfItsOwn) {
   auto instance = make();
   percpu::number(1);
@@ -429,7 +429,7 @@ TEST_F(CpuInstance, AThreadWithoutRseqGetsARingOfItsOwn) {
       unregistered = unregistered || syscall(SYS_rseq, area, size, 1, 0x53053053) == 0;
     for (u64 i = 0; i < 100; ++i) percpu::number(2);
   }).join();
-  if (!unregistered) GTEST_SKIP() << "the kernel does not unregister";
+  if (!unregistered) GTEST_SKIP() << "the kernel does not unregister it";
   percpu::number(3);
   EXPECT_EQ(instance->rings().size(), possible_cpus() + 1);
   Seen seen = read_all(*instance);
@@ -439,8 +439,8 @@ TEST_F(CpuInstance, AThreadWithoutRseqGetsARingOfItsOwn) {
   EXPECT_EQ(instance->refused(), 0u);
 }
 
-// Memory of another kernel's: its CPU numbers are not ours.
-TEST_F(CpuInstance, OfAnotherBootThreadsGetRingsOfTheirOwn) {
+// An instance made under another kernel: its CPU numbers are not this kernel's.
+TEST_F(CpuInstance, ThreadsGetRingsOfTheirOwnInAnInstanceOfAnotherBoot) {
   ringside_close();
   InstanceOptions o;
   o.name = "a";
@@ -453,7 +453,7 @@ TEST_F(CpuInstance, OfAnotherBootThreadsGetRingsOfTheirOwn) {
   EXPECT_EQ(read_all(*instance).numbers[1], 1u);
 }
 
-TEST_F(CpuInstance, TheMakerChooses) {
+TEST_F(CpuInstance, TheMakerChoosesTheKindOfRings) {
   InstanceOptions o;
   o.name = "threads";
   o.rings = Rings::thread;
@@ -485,9 +485,9 @@ TEST_F(CpuInstance, AnOlderLayoutIsRefusedWithASentence) {
   EXPECT_NE(opened.error().sentence.find("version 1"), std::string::npos) << opened.error().sentence;
 }
 
-TEST_F(CpuInstance, WhoWritesHoldsTheInstance) {
+TEST_F(CpuInstance, AWriterHoldsTheInstance) {
   auto instance = make();
-  EXPECT_FALSE(instance->has_writers()) << "open is not written";
+  EXPECT_FALSE(instance->has_writers()) << "open, but not written to";
   percpu::number(1);
   EXPECT_TRUE(instance->has_writers());
   EXPECT_FALSE(Instance::remove("a").has_value());

@@ -1,4 +1,4 @@
-// The writer of the rings of CPUs against the writer of a thread's ring: the same events at the same times make the same bytes.
+// The writer of CPU rings against the writer of a thread's ring: the same events at the same times give the same bytes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,16 +15,16 @@
 namespace ringside::test::cpu_writer_test {
 namespace {
 
-// A clock that the sequences cannot read: they get its time.
+// A clock that the sequences cannot read: they are given its time.
 struct GivenClock {
   u64* time;
   bool in_sequence() const noexcept { return false; }
   u64 now() noexcept { return *time; }
 };
 
-// What became of the tries.
+// The outcome of the tries.
 struct Tries {
-  u64 usual, append, enter;   // that succeeded
+  u64 usual, append, enter;   // the successful ones
   u64 not_usual, moved, aborted, late;
 };
 Tries tries;
@@ -66,7 +66,7 @@ class OnOneCpu {
   const u32 cpu;
 };
 
-// Two rings with the same stale bytes in them: one that a CPU's writer has, one of a thread.
+// Two rings with the same stale bytes in them: one for a CPU's writer, one for a thread's.
 class Pair {
  public:
   explicit Pair(u32 nr_subbufs = 4, bool discard = false, u32 subbuf_size = 4096, bool usual = false)
@@ -109,7 +109,7 @@ class Pair {
     EXPECT_EQ(n.pages_touched, m.pages_touched);
     EXPECT_EQ(broken<>(ring), nullptr);
   }
-  // What a reader is given: header, flags and all, to the last byte.
+  // The bytes for a reader, from the header and its flags to the last byte.
   bool read_both(bool meta = true) {
     const Got got = reader.get_reader(meta), other_got = other_reader.get_reader(meta);
     EXPECT_EQ(got, other_got);
@@ -154,7 +154,7 @@ struct CpuWriterTest : testing::Test {
   u8 payload[8192];
 };
 
-TEST_F(CpuWriterTest, EverySizeIsTheSameBytes) {
+TEST_F(CpuWriterTest, EverySizeGivesTheSameBytes) {
   Pair p(200);
   for (u32 size = 0; size <= 600 && !HasFatalFailure(); ++size) p.both(payload + size % 5, size, 1000 + size * 37);
   p.expect_same();
@@ -164,8 +164,8 @@ TEST_F(CpuWriterTest, EverySizeIsTheSameBytes) {
   EXPECT_EQ(counters<>(p.ring).read, 601u);
 }
 
-// The usual sequence reads the time stamp counter itself: the thread's ring gets the times that stand in the CPU's.
-TEST_F(CpuWriterTest, EverySizeByTheUsualSequence) {
+// The usual sequence reads the time stamp counter itself: the thread's ring gets the times of the CPU's ring.
+TEST_F(CpuWriterTest, TheUsualSequenceGivesTheSameBytes) {
   Pair p(200, false, 4096, true);
   const CpuWriter<TickClock, Counted> usual{TickClock{}};
   for (u32 size = 0; size <= 600; ++size) ASSERT_EQ(usual.write(p.set.rings(), rseq_area(), payload + size % 5, size), Refused::no);
@@ -190,14 +190,14 @@ TEST_F(CpuWriterTest, EverySizeByTheUsualSequence) {
     ASSERT_EQ(0, std::memcmp(p.ring.subbuf(id), p.other.subbuf(id), 4096)) << id << "\n" << hex(p.ring.subbuf(id), 256);
 }
 
-// A size that is known when it is compiled makes no difference to the bytes, on ever so little room.
+// A size that is known at compile time gives the same bytes, however little room there is.
 template <u32 known>
 void known_sizes(const CpuRingSet& set, const u8* payload, std::vector<u32>& sizes) {
   const CpuWriter<TickClock, Counted> usual{TickClock{}};
   for (int i = 0; i < 300; ++i, sizes.push_back(known)) ASSERT_EQ(usual.write<known>(set.rings(), rseq_area(), payload + i % 5, known), Refused::no);
   if constexpr (known < most_known) known_sizes<known + 4>(set, payload, sizes);
 }
-TEST_F(CpuWriterTest, KnownSizes) {
+TEST_F(CpuWriterTest, SizesKnownWhenCompiledGiveTheSameBytes) {
   Pair p(100, false, 4096, true);
   std::vector<u32> sizes;
   known_sizes<4>(p.set, payload, sizes);
@@ -224,8 +224,8 @@ TEST_F(CpuWriterTest, KnownSizes) {
   }
 }
 
-TEST_F(CpuWriterTest, EverySizeByTheUsualSequenceBehindAnyEvent) {
-  // Where an event begins is a multiple of 4: its payload may lie across words of 8 bytes.
+TEST_F(CpuWriterTest, TheUsualSequenceGivesTheSameBytesAfterAnyEvent) {
+  // An event begins at a multiple of 4: its payload may lie across words of 8 bytes.
   Pair p(4, false, 4096, true);
   const CpuWriter<TickClock, Counted> usual{TickClock{}};
   Reader<> reader(p.ring);
@@ -235,7 +235,7 @@ TEST_F(CpuWriterTest, EverySizeByTheUsualSequenceBehindAnyEvent) {
     const u32 size = static_cast<u32>(random() % 300);
     for (u32 b = 0; b < size; ++b) bytes[b] = static_cast<u8>(random());
     ASSERT_EQ(usual.write(p.set.rings(), rseq_area(), bytes.data(), size), Refused::no);
-    // It may be alone behind what was consumed, or on a sub-buffer of its own behind padding.
+    // It may be alone after consumed events, or on a sub-buffer of its own after padding.
     bool found = false;
     while (reader.get_reader(false) == Got::data) {
       abi::EventCursor c(reader.data(), reader.view().begin, reader.view().end, 0);
@@ -267,7 +267,7 @@ TEST_F(CpuWriterTest, TimeExtends) {
   p.read_all();
 }
 
-// The widest delta that a time extend holds, and what is wider.
+// The widest delta that a time extend holds.
 TEST_F(CpuWriterTest, WidestTimeExtend) {
   Pair p;
   p.time = 1000;
@@ -281,8 +281,8 @@ TEST_F(CpuWriterTest, WidestTimeExtend) {
   EXPECT_EQ(c.time(), p.time);
 }
 
-// What is wider begins another sub-buffer, and is written.
-TEST_F(CpuWriterTest, WiderThanATimeExtend) {
+// An event with a wider delta begins another sub-buffer, and is written.
+TEST_F(CpuWriterTest, ADeltaWiderThanATimeExtendBeginsASubBuffer) {
   Pair p;
   std::vector<u64> at;
   for (const u64 step : {u64{1000}, u64{1} << 59, u64{5}, u64{1} << 62, u64{7}}) {
@@ -308,14 +308,14 @@ TEST_F(CpuWriterTest, ClockGoesBack) {
     p.both(payload, static_cast<u32>(random() % 150), at);
   }
   p.expect_same();
-  // One that is tried again looks at the clock again.
+  // A repeated try reads the clock again.
   EXPECT_GE(p.ring.control->backwards, p.other.control->backwards);
   EXPECT_LE(p.ring.control->backwards, p.other.control->backwards + tries.aborted + tries.moved);
   EXPECT_GT(p.other.control->backwards, 0u);
   p.read_all();
 }
 
-// Every number of bytes that may be left over when a sub-buffer is left, read as it is and after a loss.
+// Every number of bytes that may be left over at the end of a sub-buffer, read without and after a loss.
 TEST_F(CpuWriterTest, LeftOverBytes) {
   for (u32 subbuf_size : {4096u, 8192u})
     for (u32 left = 0; left <= 64; left += 4)
@@ -337,7 +337,7 @@ TEST_F(CpuWriterTest, LeftOverBytes) {
       }
 }
 
-TEST_F(CpuWriterTest, AnyEventsAnyTime) {
+TEST_F(CpuWriterTest, RandomEventsAtRandomTimesGiveTheSameBytes) {
   for (u32 seed = 0; seed < 60 && !HasFailure(); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937_64 random(seed);
@@ -356,7 +356,7 @@ TEST_F(CpuWriterTest, AnyEventsAnyTime) {
   }
 }
 
-TEST_F(CpuWriterTest, TooBig) {
+TEST_F(CpuWriterTest, TooLargeEventsAreRefused) {
   Pair p;
   const u32 largest = p.ring.geometry.largest_payload();
   p.both(payload, largest, 2000);
@@ -368,7 +368,7 @@ TEST_F(CpuWriterTest, TooBig) {
   p.read_all();
 }
 
-// Full: refused and counted. What is left of the last sub-buffer still takes an event that fits, and what was there stays.
+// A full ring refuses and counts. The rest of the last sub-buffer still takes an event that fits, and old events stay.
 TEST_F(CpuWriterTest, DiscardModeRefusesAndCounts) {
   Pair p(4, true);
   u64 written = 0, refused = 0, read = 0;
@@ -405,7 +405,7 @@ TEST_F(CpuWriterTest, DiscardModeRefusesAndCounts) {
   EXPECT_EQ(n.unread, written - read);
 }
 
-TEST_F(CpuWriterTest, GateSaysWhy) {
+TEST_F(CpuWriterTest, AShutGateGivesTheReason) {
   Pair p;
   p.both(payload, 20, 2000);
   for (const auto& [gate, why] : {std::pair{gate_cpu_open | gate_off, Refused::disabled},
@@ -423,8 +423,8 @@ TEST_F(CpuWriterTest, GateSaysWhy) {
   p.read_all();
 }
 
-// The same by the usual sequence, which looks by itself.
-TEST_F(CpuWriterTest, GateShutForTheUsualSequence) {
+// The same by the usual sequence, which checks the gate itself.
+TEST_F(CpuWriterTest, TheUsualSequenceRespectsTheGate) {
   Pair p(4, false, 4096, true);
   const CpuWriter<TickClock, Counted> usual{TickClock{}};
   for (int i = 0; i < 5; ++i) ASSERT_EQ(usual.write(p.set.rings(), rseq_area(), payload, 40), Refused::no);
@@ -438,7 +438,7 @@ TEST_F(CpuWriterTest, GateShutForTheUsualSequence) {
   EXPECT_EQ(counters<>(p.ring).written, 5u);
 }
 
-// A ring between pages that nobody may touch.
+// A ring between inaccessible pages.
 class Fenced {
  public:
   explicit Fenced(u32 nr_subbufs) {
@@ -493,7 +493,7 @@ struct CpuWriterCorrupt : CpuWriterTest {
     for (u32 i = 0; i < events; ++i) ASSERT_EQ(write(size), Refused::no);
   }
   Place tail() { return place_of(f.ring().control->commit); }
-  // Refuses for good, and has touched nothing.
+  // Refuses permanently, and has changed nothing.
   void expect_corrupt(u32 size = 100) {
     const std::vector<u8> before = f.data();
     EXPECT_EQ(write(size), Refused::corrupt);
@@ -526,8 +526,8 @@ TEST_F(CpuWriterCorrupt, CommitOutside) {
     }
 }
 
-// Both words lie alike. What is within the sub-buffer cannot be told from the truth; nothing is ever stored outside.
-TEST_F(CpuWriterCorrupt, CommitAndCommittedAgree) {
+// Both words are wrong alike. A value within the sub-buffer cannot be detected; nothing is ever stored outside.
+TEST_F(CpuWriterCorrupt, CommitAndCommittedWrongAlike) {
   const u32 capacity = f.ring().geometry.capacity();
   for (u32 bytes : {capacity + 4, 4096u, u32{1} << 20, 0x7FFFFFF0u, 0x80000000u, 0xFFFFF000u, 0xFFFFFF80u, 0xFFFFFFE0u, 0xFFFFFFF0u,
                     0xFFFFFFF8u, 0xFFFFFFFCu})
@@ -540,8 +540,8 @@ TEST_F(CpuWriterCorrupt, CommitAndCommittedAgree) {
     }
 }
 
-TEST_F(CpuWriterCorrupt, CommittedAlone) {
-  // Only `commit` publishes: whatever stands there is taken for an event that was cut off.
+TEST_F(CpuWriterCorrupt, CommittedWrongAlone) {
+  // Only `commit` publishes: any `committed` is taken for an event that was cut off.
   for (u64 committed : {u64{0}, ~u64{0}, pack_cpu_committed({7, 4}), pack_cpu_committed({0xFFFFFFFF, 5000}), u64{1} << 63}) {
     start(5);
     const u64 commit = f.ring().header(tail().id).commit;
@@ -552,7 +552,7 @@ TEST_F(CpuWriterCorrupt, CommittedAlone) {
   }
 }
 
-TEST_F(CpuWriterCorrupt, Times) {
+TEST_F(CpuWriterCorrupt, WrongTimes) {
   for (u64 time : {u64{0}, ~u64{0}, u64{1} << 63, u64{1} << 62, u64{5}}) {
     start(5);
     for (u64 slot : {0, 1}) times(f.ring().record(tail().id))[slot] = time;
@@ -563,7 +563,7 @@ TEST_F(CpuWriterCorrupt, Times) {
   }
 }
 
-TEST_F(CpuWriterCorrupt, SlotOfTheNextPosition) {
+TEST_F(CpuWriterCorrupt, WrongSlotOfTheNextPosition) {
   for (u32 lap = 0; lap < 3; ++lap) {
     // Just before the sub-buffer is full.
     const auto full = [&] {
@@ -587,8 +587,8 @@ TEST_F(CpuWriterCorrupt, SlotOfTheNextPosition) {
   }
 }
 
-// Words at random, and events at random: wherever they lead, nothing is stored outside the ring.
-TEST_F(CpuWriterCorrupt, AnythingAtAll) {
+// Random words and random events: nothing is stored outside the ring.
+TEST_F(CpuWriterCorrupt, RandomWordsNeverLeadOutsideTheRing) {
   std::mt19937_64 random(11);
   for (int round = 0; round < 20000; ++round) {
     start(static_cast<u32>(random() % 90));
@@ -611,8 +611,9 @@ TEST_F(CpuWriterCorrupt, AnythingAtAll) {
   }
 }
 
-// A thread that is not registered, or on a CPU that has no ring: as its area says, here one that nobody keeps up to date.
-TEST_F(CpuWriterTest, NotRegistered) {
+// A thread that is not registered, or on a CPU without a ring, according to its area. The area here is one that is never
+// updated.
+TEST_F(CpuWriterTest, AnUnregisteredThreadHasNoRing) {
   Pair p(4, false, 4096, true);
   struct alignas(32) {
     u32 cpu_id_start = 0, cpu_id = 0;
@@ -635,7 +636,7 @@ TEST_F(CpuWriterTest, NotRegistered) {
 }
 
 // A CPU whose ring this process has not mapped.
-TEST_F(CpuWriterTest, NotMapped) {
+TEST_F(CpuWriterTest, AnUnmappedCpuHasNoRing) {
   Pair p(4, false, 4096, true);
   Control shut{};
   const CpuPlace nowhere{&shut, nullptr, 0, 0, 0, Ring{}};
@@ -681,13 +682,13 @@ void expect_interrupted() {
   EXPECT_EQ(S::asked, (CpuWriter<TickClock, S>::most_tries));
   EXPECT_EQ(set[0].control->corrupt, 0u);
 }
-TEST_F(CpuWriterTest, InterruptedForEver) {
+TEST_F(CpuWriterTest, TriesThatNeverSucceedEnd) {
   expect_interrupted<Sequence::aborted>();
   expect_interrupted<Sequence::moved>();
   expect_interrupted<Sequence::late>();
 }
 
-// Somebody looks on after each store of a reader.
+// Calls an observer after each store of a reader.
 struct LookedAt : Hardware {
   static inline std::function<void()> after;
   template <class T>
@@ -698,9 +699,9 @@ struct LookedAt : Hardware {
 };
 static_assert(Memory<LookedAt>);
 
-// A reader hands its page out after a loss, and puts the number of lost events over the padding. Whatever an iterator shows meanwhile
-// is whole.
-TEST_F(CpuWriterTest, IteratorWhileAPageIsFlagged) {
+// A reader hands its page out after a loss, and puts the number of lost events over the padding. An iterator shows whole events
+// meanwhile.
+TEST_F(CpuWriterTest, AnIteratorReadsWholeEventsWhileAPageIsFlagged) {
   for (const bool peeked : {false, true}) {
     Pair p;
     for (int i = 0; i < 200; ++i) p.both(payload, 100, p.time + 5);
@@ -736,8 +737,8 @@ TEST_F(CpuWriterTest, IteratorWhileAPageIsFlagged) {
   }
 }
 
-// Who waits for an event is called after each; who waits for fullness, after a sub-buffer that makes it so.
-TEST_F(CpuWriterTest, Bells) {
+// A waiter for an event is called after each event; a waiter for fullness, after the sub-buffer that reaches it.
+TEST_F(CpuWriterTest, WaitersAreCalledForEventsAndForFullness) {
   Pair p(11, false, 4096, true);
   struct Rung {
     u64 any = 0, percent = 0;

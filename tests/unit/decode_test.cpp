@@ -76,7 +76,7 @@ TEST(Formats, TextsArraysAndCharacters) {
   EXPECT_EQ(printed(f, 1, p), "name=abc path=/etc\\x0a mac=01 02 03 04 v=1 -2 c=q");
 }
 
-// Located texts without bytes have no address that may be copied from; the sanitizers watch this.
+// Located texts without bytes have no address to copy from; the sanitizers check this.
 TEST(Formats, LocatedTextsOutsideThePayloadAreEmpty) {
   Formats f;
   ASSERT_TRUE(f.add(1, "s", "t",
@@ -88,7 +88,7 @@ TEST(Formats, LocatedTextsOutsideThePayloadAreEmpty) {
   EXPECT_EQ(printed(f, 1, Bytes{}), empty);
 }
 
-TEST(Formats, EnumsBearTheirNames) {
+TEST(Formats, EnumsShowTheirNames) {
   Formats f;
   ASSERT_TRUE(f.add(1, "s", "e",
                     format(1, "e", "\tfield:u32 state;\toffset:8;\tsize:4;\tsigned:0;\n",
@@ -98,14 +98,14 @@ TEST(Formats, EnumsBearTheirNames) {
   EXPECT_EQ(f.find(1)->field("state")->symbols.size(), 2u);
 }
 
-TEST(Formats, WhatWeCannotCompileLibtraceeventPrints) {
+TEST(Formats, LibtraceeventPrintsFormatsThatCannotBeCompiled) {
   Formats f;
   ASSERT_TRUE(f.add(1, "s", "x", format(1, "x", "\tfield:u8 a[4];\toffset:8;\tsize:4;\tsigned:0;\n", R"("a=%pI4", REC->a)")));
   EXPECT_TRUE(f.find(1)->tep != nullptr);
   EXPECT_EQ(printed(f, 1, Payload(1, 2).put(u32{0x04030201})), "a=1.2.3.4");
 }
 
-// A line by our steps; libtraceevent's own, in whose words all is said, must be the same.
+// A line printed by steps must equal libtraceevent's own.
 TEST(Formats, Calculations) {
   const std::string fields =
       "\tfield:u32 a;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:int b;\toffset:12;\tsize:4;\tsigned:1;\n"
@@ -139,7 +139,7 @@ TEST(Formats, Calculations) {
   }
 }
 
-TEST(Formats, AFormatThatIsNoneLeavesHex) {
+TEST(Formats, AnInvalidFormatLeavesHex) {
   Formats f;
   EXPECT_FALSE(f.add(1, "s", "broken", "name: broken\nrubbish"));
   EXPECT_FALSE(f.add(2, "s", "empty", ""));
@@ -153,7 +153,7 @@ TEST(Formats, AnEventCanBeDescribedAnew) {
   EXPECT_EQ(f.find(1)->full, "s:n");
 }
 
-// A hostile payload: every length, every located text; nothing may be read beyond (asan watches).
+// A hostile payload: every length, every located text; nothing may be read beyond its end (asan checks).
 TEST(Formats, ShortPayloadsReadAsZeros) {
   Formats f;
   f.add(1, "s", "t",

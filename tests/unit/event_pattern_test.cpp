@@ -25,8 +25,8 @@ TEST(EventPattern, AWordIsASystemOrAnEvent) {
   EXPECT_FALSE(means("switch", "sched", "sched_switch"));
 }
 
-// Programs that were built before words were patterns read these lines.
-TEST(EventPattern, InFull) {
+// These lines are read by programs that were built before words were patterns.
+TEST(EventPattern, PatternsInFull) {
   using Lines = std::vector<std::string>;
   EXPECT_EQ(EventPattern("net").in_full(), (Lines{"net:*", "*:net"}));
   EXPECT_EQ(EventPattern("net:in*").in_full(), Lines{"net:in*"});
@@ -41,7 +41,7 @@ TEST(EventPattern, Lists) {
   EXPECT_EQ(EventPatterns::parse(std::vector<std::string>{"a,b", "c:d"}).value().size(), 3u);
 }
 
-TEST(EventPattern, NoPattern) {
+TEST(EventPattern, InvalidPatternsAreRefused) {
   for (const char* text : {"", ",", "a,", "!a", "a b", "a\nb", "a/b"}) {
     const auto parsed = EventPatterns::parse(text);
     ASSERT_FALSE(parsed) << text;
@@ -49,8 +49,8 @@ TEST(EventPattern, NoPattern) {
   }
 }
 
-// Two thousand events of the kernel are not what somebody means by "all of my program's".
-TEST(EventPattern, WhatMayNameTheKernels) {
+// A user who means "all events of my program" does not want two thousand kernel events.
+TEST(EventPattern, PatternsThatMayNameKernelEvents) {
   for (const char* text : {"sched", "sched:*", "sched_switch", "s*:x"}) EXPECT_TRUE(EventPattern(text).may_name_kernel()) << text;
   for (const char* text : {"*", "*:*", "?*:read", ":read", "*:"}) EXPECT_FALSE(EventPattern(text).may_name_kernel()) << text;
 }

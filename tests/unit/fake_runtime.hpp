@@ -23,7 +23,7 @@ struct Record {
     std::memcpy(&value, payload.data() + offset, sizeof value);
     return value;
   }
-  std::string text(size_t offset) const {  // the string whose place is at `offset`; it must be whole and end in a NUL
+  std::string text(size_t offset) const {  // the string whose location is at `offset`; it must be whole and end in a NUL
     auto place = at<ringside::u32>(offset), size = place >> 16, start = place & 0xFFFF;
     EXPECT_GE(size, 1u);
     EXPECT_LE(start + size, payload.size());

@@ -1,4 +1,4 @@
-// Filters: what the grammar means, for each type of field, and what is said about mistakes.
+// Filters: the meaning of the grammar for each type of field, and the messages about mistakes.
 #include "analysis/filter.hpp"
 
 #include <gtest/gtest.h>
@@ -94,7 +94,7 @@ TEST_F(Filters, FloatsNamesAndTimes) {
   EXPECT_FALSE(woken("ts == 12345678.901234568s"));
 }
 
-TEST_F(Filters, WhatEveryEventHas) {
+TEST_F(Filters, NamesThatEveryEventHas) {
   for (const char* yes : {"cpu == 3", "CPU == 3", "ring == 3", "source == kernel", "source != \"program\"", "COMM == cc1plus", "task ~ cc1*", "tid == 4711",
                           "common_pid == 4711", "event == wake", "event == sched:wake", "event ~ \"sched:*\"", "event ~ w*", "system == sched",
                           "common_type == 2", "common_flags == 0", "common_preempt_count < 1"})
@@ -102,24 +102,24 @@ TEST_F(Filters, WhatEveryEventHas) {
   for (const char* yes : {"comm == \"ring's\"", "pid == 711", "source == program", "system != sched", "event == malloc"}) EXPECT_TRUE(allocated(yes)) << yes;
   EXPECT_TRUE(allocated("task == cc1plus", 1, 4711));
   EXPECT_TRUE(allocated("task == '<...>'", 1, 4712));
-  // The event's own come first, as in the kernel.
+  // The event's own fields come first, as in the kernel.
   EXPECT_FALSE(woken("comm == cc1plus"));
   EXPECT_FALSE(woken("pid == 4711"));
   ring.buffer = "second";
   EXPECT_TRUE(woken("source == second && source == kernel"));
 }
 
-TEST_F(Filters, WhatAnEventHasNotIsNotMet) {
+TEST_F(Filters, AComparisonWithAMissingFieldIsFalse) {
   for (const char* no : {"prio == 100", "prio != 100", "prio & 1", "path ~ '*'"}) EXPECT_FALSE(allocated(no)) << no;
   EXPECT_TRUE(allocated("!(prio == 100)"));
   EXPECT_TRUE(allocated("prio == 1 || size == 32"));
   EXPECT_TRUE(allocated("!prio == 1 && size == 32"));
-  // An event that nobody has declared.
+  // An undeclared event.
   EXPECT_FALSE(meets("size == 32 || event ~ '*'", Payload(9, 1), false));
   EXPECT_TRUE(meets("tid == 1", Payload(9, 1), false));
 }
 
-TEST_F(Filters, AndBindsMoreTightlyThanOrAndNotMostOfAll) {
+TEST_F(Filters, NotBindsTighterThanAndAndAndThanOr) {
   EXPECT_TRUE(allocated("size == 32 || size == 1 && size == 2"));
   EXPECT_FALSE(allocated("(size == 32 || size == 1) && size == 2"));
   EXPECT_TRUE(allocated("size == 2 && size == 1 || size == 32"));
@@ -135,7 +135,7 @@ TEST_F(Filters, AShortPayloadReadsAsZeros) {
   EXPECT_TRUE(meets("path == \"\" && load == 0", Payload(2, 1), true));
 }
 
-TEST_F(Filters, AnEventThatComesLaterIsKnownThen) {
+TEST_F(Filters, AnEventAddedLaterIsFiltered) {
   auto filter = must(Filter::compile("size == 7", formats, tasks));
   const Payload payload = Payload(4, 1).put(u32{7});
   TraceRecord record;
@@ -145,7 +145,7 @@ TEST_F(Filters, AnEventThatComesLaterIsKnownThen) {
   EXPECT_TRUE(filter.matches(record, ring));
 }
 
-TEST_F(Filters, MistakesAreMarkedAndNearNamesNamed) {
+TEST_F(Filters, MistakesAreMarkedAndNearNamesSuggested) {
   EXPECT_EQ(error("size > 1 && prioo < 3"),
             "filter: no event here has a field \"prioo\"; did you mean prio?\n  size > 1 && prioo < 3\n              ^");
   EXPECT_NE(error("sized == 1").find("did you mean size?"), std::string::npos);
@@ -155,8 +155,8 @@ TEST_F(Filters, MistakesAreMarkedAndNearNamesNamed) {
       {"size && ptr", "expected a comparison"}, {"(size == 1", "this ( has no )"}, {"size == 1)", "there is no ("}, {"size == 1 ptr == 2", "expected && or ||"},
       {"size == 1 & 2", "expected && or ||"}, {"(size == 1 ptr == 2)", "expected ), && or ||"}, {"comm == \"make", "no end"}, {"size == ()", "expected a value"},
       {"== 1", "expected a field's name"}, {"1 == size", "expected a field's name"}, {"size ~ \"3*\"", "~ is for texts"}, {"path < \"a\"", "by ==, != and ~ only"},
-      {"size == many", "\"many\" is none of 64 bits"}, {"size == 08", "none of 64 bits"}, {"size == 18446744073709551616", "none of 64 bits"},
-      {"size == -9223372036854775809", "none of 64 bits"}, {"size == 1.5", "whole number"}, {"state == asleep", "nor one of its names: idle, busy"},
+      {"size == many", "\"many\" is no number of 64 bits"}, {"size == 08", "no number of 64 bits"}, {"size == 18446744073709551616", "no number of 64 bits"},
+      {"size == -9223372036854775809", "no number of 64 bits"}, {"size == 1.5", "whole number"}, {"state == asleep", "nor one of its names: idle, busy"},
       {"state < busy", "by == and != only"}, {"size == 5ms", "a time is for ts"}, {"load & 1", "floating"}, {"list == 1", "array of sched:wake"},
       {"size == 1 || || size == 2", "expected a field's name"}, {"event < 3", "by ==, != and ~ only"}, {"cpu ~ 1*", "~ is for texts"}};
   for (const auto& [text, why] : mistakes) EXPECT_NE(error(text).find(why), std::string::npos) << text << "\n" << error(text);

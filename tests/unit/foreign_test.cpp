@@ -1,4 +1,4 @@
-// Threads of another PID namespace than the creator's, in one process: the instance says that it was made in another one.
+// Threads of another PID namespace than the creator's, in one process: the instance claims another creator's namespace.
 #include <gtest/gtest.h>
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/trace.hpp>
@@ -76,7 +76,7 @@ int wait_for(pid_t child) {
   return status;
 }
 
-TEST_P(Foreign, ThreadsAndChildrenBearNumbersOfTheInstance) {
+TEST_P(Foreign, ThreadsAndChildrenGetNumbersOfTheInstance) {
   become_foreign();
   foreign::number(1);
   std::thread([] { foreign::number(2); }).join();
@@ -107,11 +107,11 @@ TEST_P(Foreign, ThreadsAndChildrenBearNumbersOfTheInstance) {
   EXPECT_EQ(child.pid, child.tid);
   EXPECT_EQ(first.elsewhere.pid, getpid());
   EXPECT_EQ(first.elsewhere.pid_namespace, sys::pid_namespace());
-  // They are of this reader's namespace.
+  // They are in this reader's namespace.
   EXPECT_EQ(first.show_tid(), std::to_string(getpid()));
 }
 
-TEST_P(Foreign, ThoseOfTheCreatorsNamespaceKeepTheirTids) {
+TEST_P(Foreign, ThreadsOfTheCreatorsNamespaceKeepTheirTids) {
   ASSERT_EQ(ringside_open("unit"), 0);
   foreign::number(1);
   EXPECT_EQ(numbers().at(1), std::set<i32>{getpid()});
@@ -122,7 +122,7 @@ TEST_P(Foreign, ThoseOfTheCreatorsNamespaceKeepTheirTids) {
   EXPECT_EQ(instance->control().nr_foreign, 0u);
 }
 
-TEST_P(Foreign, AThreadKeepsItsNumberOverAResize) {
+TEST_P(Foreign, AThreadKeepsItsNumberAcrossAResize) {
   become_foreign();
   foreign::number(1);
   ASSERT_TRUE(instance->resize(16 << 20, 16384));
@@ -131,7 +131,7 @@ TEST_P(Foreign, AThreadKeepsItsNumberOverAResize) {
   EXPECT_EQ(instance->control().nr_foreign, 1u);
 }
 
-TEST_P(Foreign, AThreadThatComesBeforeItsFirstOneNamesTheProcess) {
+TEST_P(Foreign, AProcessIsKnownBeforeItsFirstThreadWrites) {
   become_foreign();
   std::thread([] { foreign::number(2); }).join();
   const i32 thread = *numbers().at(2).begin();
@@ -147,8 +147,8 @@ TEST_P(Foreign, AThreadThatComesBeforeItsFirstOneNamesTheProcess) {
   EXPECT_EQ(instance->threads().size(), 2u);
 }
 
-// The table is full: the oldest give way, nobody gets a number again.
-TEST_P(Foreign, MoreThanTheTableHolds) {
+// A full table evicts the oldest entries, and no number is reused.
+TEST_P(Foreign, AFullTableEvictsTheOldestThreads) {
   if (GetParam() == Rings::thread) return;  // the same table
   become_foreign();
   foreign::number(0);
@@ -177,7 +177,7 @@ TEST_P(Foreign, MoreThanTheTableHolds) {
   EXPECT_EQ(gone.elsewhere.tid, 0);
 }
 
-// Another kernel's namespaces bear the same inodes.
+// Another kernel's namespaces have the same inodes.
 TEST_P(Foreign, AnotherKernelsNamespaceIsUnknown) {
   const_cast<InstanceControl&>(instance->control()).boot ^= 2;
   ASSERT_EQ(ringside_open("unit"), 0);
@@ -189,7 +189,7 @@ TEST_P(Foreign, AnotherKernelsNamespaceIsUnknown) {
 
 INSTANTIATE_TEST_SUITE_P(Rings, Foreign, testing::Values(Rings::cpu, Rings::thread), [](const auto& of) { return of.param == Rings::cpu ? "cpu" : "thread"; });
 
-TEST(Elsewhere, IsShownInOneWay) {
+TEST(Elsewhere, NumbersAreShownWithTheirNamespace) {
   Elsewhere e;
   EXPECT_EQ(e.show_tid(4711), "4711");
   e = {7, 7, 4026532278, 81234, 81234};

@@ -1,4 +1,4 @@
-// Guests: what they write is read to the event, and nothing that they do harms their reader.
+// Guests: every event that they write is read, and nothing that they do harms their reader.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -59,7 +59,7 @@ void read_all(Guest& g, Source& source, Seen& seen, double seconds) {
     last = !g.vm().running();
     if (sys::now_ns() > end) g.vm().request_stop();
     bool empty = false;
-    for (int budget = 500; budget != 0 && !empty; --budget) {  // it may be faster than we are
+    for (int budget = 500; budget != 0 && !empty; --budget) {  // the guest may be faster than the reader
       auto view = source.next();
       ASSERT_TRUE(view) << view.error().sentence;
       empty = !*view;
@@ -152,7 +152,7 @@ TEST(Guests, ResetWhileItWrites) {
   EXPECT_EQ(n.written, n.read + n.overrun + n.unread);
 }
 
-TEST(Guests, TellsTheTime) {
+TEST(Guests, TheGuestsTimeIsMeasured) {
   NEEDS_KVM();
   auto g = must(Guest::start(options(remote::Layout::meta_page, 10)));
   const auto offset = g->tsc_offset();
@@ -188,7 +188,7 @@ TEST(Guests, BadImagesAreRefused) {
   const auto image = demo_image();
   EXPECT_THAT(refused({image.begin(), image.begin() + 100}), HasSubstr("cut"));
   EXPECT_THAT(refused({image.begin(), image.begin() + 8000}), HasSubstr("cut"));
-  // Random damage: an error or a guest, never more. Only of the headers: code may do anything, for as long as it likes.
+  // Random damage gives an error or a guest, nothing else. Only the headers are damaged: code may do anything, for any time.
   std::mt19937 random(7);
   for (int i = 0; i < 30; ++i) {
     auto o = options(remote::Layout::meta_page, 10);
@@ -207,7 +207,7 @@ result<std::unique_ptr<Guest>> hostile(u64 how, u64 seed = 0, remote::Layout lay
   return Guest::start(std::move(o));
 }
 
-TEST(Guests, OneThatWritesOverItsRings) {
+TEST(Guests, AGuestMayOverwriteItsRings) {
   NEEDS_KVM();
   for (const auto layout : {remote::Layout::meta_page, remote::Layout::footers})
     for (u64 seed = 0; seed < 10; ++seed) {
@@ -229,33 +229,33 @@ TEST(Guests, OneThatWritesOverItsRings) {
     }
 }
 
-TEST(Guests, OneThatDoesNotAnswer) {
+TEST(Guests, AMissingAnswerIsAnError) {
   NEEDS_KVM();
   auto g = hostile(2);
   ASSERT_FALSE(g);
   EXPECT_THAT(g.error().sentence, HasSubstr("does not answer"));
 }
-TEST(Guests, OneThatAnswersNonsense) {
+TEST(Guests, ANonsenseAnswerIsAnError) {
   NEEDS_KVM();
   auto g = must(hostile(3));
   auto on = g->enable(true);
   ASSERT_FALSE(on);
   EXPECT_THAT(on.error().sentence, HasSubstr("the guest, ring 0"));
 }
-TEST(Guests, OneThatDoesNotKnowTheTime) {
+TEST(Guests, AnInconsistentTimeIsAnError) {
   NEEDS_KVM();
   auto g = hostile(8);
   ASSERT_FALSE(g);
   EXPECT_THAT(g.error().sentence, HasSubstr("time goes back and forth"));
 }
-TEST(Guests, OneThatDoesNotEnd) {
+TEST(Guests, AGuestMayIgnoreARequestToStop) {
   NEEDS_KVM();
   auto g = must(hostile(4));
   g->vm().go();
   g->vm().request_stop();
   EXPECT_FALSE(g->vm().wait_end(std::chrono::milliseconds(100)));
 }
-TEST(Guests, OneThatCrashes) {
+TEST(Guests, ACrashIsReportedWithItsAddress) {
   NEEDS_KVM();
   for (const u64 how : {5, 6}) {
     auto g = must(hostile(how));
@@ -265,7 +265,7 @@ TEST(Guests, OneThatCrashes) {
     EXPECT_THAT(g->vm().why(), HasSubstr("at 0x"));
   }
 }
-TEST(Guests, OneThatDeclaresWhatItHasNot) {
+TEST(Guests, ADeclarationOutsideOfMemoryIsAnError) {
   NEEDS_KVM();
   auto g = hostile(7);
   ASSERT_FALSE(g);

@@ -1,4 +1,4 @@
-// What keys and values are, how buckets are called, what a full table gives up.
+// Keys and values, the names of buckets, the evictions of a full table.
 #include "analysis/hist.hpp"
 
 #include <gtest/gtest.h>
@@ -114,7 +114,7 @@ TEST_F(Hists, SumsAreExact) {
   EXPECT_EQ(hist.without(), 1u);
 }
 
-TEST_F(Hists, AFullTableKeepsTheHeavyAndSaysWhatItGaveUp) {
+TEST_F(Hists, AFullTableKeepsHeavyKeysAndCountsEvictedOnes) {
   for (const bool texts : {false, true}) {
     Hist hist = make(texts ? "name" : "size", {}, 100);
     for (u32 i = 0; i < 10'000; ++i) {
@@ -137,7 +137,7 @@ TEST_F(Hists, AFullTableKeepsTheHeavyAndSaysWhatItGaveUp) {
   }
 }
 
-TEST_F(Hists, ErrorsSayWhatThereIs) {
+TEST_F(Hists, ErrorsListTheAlternatives) {
   const auto error = [&](const std::string& key, std::vector<std::string> values = {}) {
     Hist::Options options;
     options.keys = split_columns(key);
@@ -147,8 +147,8 @@ TEST_F(Hists, ErrorsSayWhatThereIs) {
   };
   for (const auto& [key, words] : std::initializer_list<std::pair<const char*, const char*>>{
            {"sizee", "did you mean size?"}, {"malloc/colour", "libc:malloc has size, ptr"}, {"nobody:nothing/size", "there are libc:malloc, app:odd"}, {"odd/size", "is an array"},
-           {"name.log2", "is for whole numbers"}, {"load.log2", "is for whole numbers"}, {"size.log3", "there is no .log3"}, {"size.usecs", "end in _ns"}, {"size.buckets=0", "from 1 on"},
-           {"size.buckets=x", "from 1 on"}, {"", "no name"}, {"malloc/", "no name"}, {"size,ptr,pid", "one key or two"}, {"common_flags", "is for filters only"}})
+           {"name.log2", "is for whole numbers"}, {"load.log2", "is for whole numbers"}, {"size.log3", "there is no .log3"}, {"size.usecs", "end in _ns"}, {"size.buckets=0", "1 or more"},
+           {"size.buckets=x", "1 or more"}, {"", "no name"}, {"malloc/", "no name"}, {"size,ptr,pid", "one key or two"}, {"common_flags", "is for filters only"}})
     EXPECT_NE(error(key).find(words), std::string::npos) << key << ": " << error(key);
   EXPECT_NE(error("size", {"name"}).find("do not add up"), std::string::npos);
 }

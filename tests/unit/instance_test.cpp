@@ -93,7 +93,7 @@ Seen read_all(Instance& instance) {
   return all;
 }
 
-// Runs `work` in a child that leaves by _exit; answers its status.
+// Runs `work` in a child that ends by _exit; returns its status.
 template <class F>
 int in_child(F work) {
   const pid_t child = fork();
@@ -106,7 +106,7 @@ int in_child(F work) {
   return status;
 }
 
-TEST_F(InstanceTest, WrittenHereReadHere) {
+TEST_F(InstanceTest, EventsWrittenHereAreReadHere) {
   auto instance = make("a");
   ASSERT_EQ(ringside_open("a"), 0);
   for (u64 i = 0; i < 100; ++i) unit::number(i);
@@ -189,7 +189,7 @@ TEST_F(InstanceTest, ForkGivesTheChildRingsOfItsOwn) {
   EXPECT_EQ(read_ring(*must(instance->source(1))).numbers, std::vector<u64>{2});
 }
 
-TEST_F(InstanceTest, KilledWriterLeavesWhatItCommitted) {
+TEST_F(InstanceTest, AKilledWriterLeavesItsCommittedEvents) {
   auto instance = make("a");
   const int status = in_child([] {
     ringside_open("a");
@@ -212,7 +212,7 @@ TEST_F(InstanceTest, KilledWriterLeavesWhatItCommitted) {
   EXPECT_EQ(read_all(*instance).numbers, std::vector<u64>{5});
 }
 
-TEST_F(InstanceTest, EventsAreSwitchedFromElsewhere) {
+TEST_F(InstanceTest, AnotherProcessSwitchesEvents) {
   auto instance = make("a");
   ASSERT_EQ(ringside_open("a"), 0);
   EXPECT_EQ(must(instance->enable("unit:quiet", false)), 1u);
@@ -275,8 +275,8 @@ TEST_F(InstanceTest, PeekConsumesNothing) {
   EXPECT_EQ(read_all(*instance).events, 3000u);
 }
 
-// The ring of the first sizes is there again, read and given up: whoever takes it must open it.
-TEST_F(InstanceTest, ResizedAndBack) {
+// The ring of the first sizes still exists, read and released: a thread that takes it must open it.
+TEST_F(InstanceTest, RingsAreReusedAfterResizesBackAndForth) {
   auto instance = make("a");
   ASSERT_EQ(ringside_open("a"), 0);
   u64 next = 0;
@@ -294,7 +294,7 @@ TEST_F(InstanceTest, ResizedAndBack) {
 }
 
 // A thread that is killed while it claims a ring must not hide it.
-TEST_F(InstanceTest, KilledClaimersHideNothing) {
+TEST_F(InstanceTest, KilledClaimersHideNoRing) {
   auto instance = make("a", 64 << 10);
   for (unsigned round = 0; round < 60; ++round) {
     const pid_t child = fork();
@@ -314,7 +314,7 @@ TEST_F(InstanceTest, KilledClaimersHideNothing) {
   EXPECT_LT(instance->control().nr_rings, 30u);
 }
 
-// While somebody walks what he was handed, others must not give its memory back.
+// While a consumer walks the events handed to it, others must not give their memory back.
 TEST_F(InstanceTest, TrimLeavesConsumersAlone) {
   auto instance = make("a");
   ASSERT_EQ(ringside_open("a"), 0);
@@ -333,7 +333,7 @@ TEST_F(InstanceTest, TrimLeavesConsumersAlone) {
 
 // Forks and jumps out of a handler of SIGSEGV are beyond the thread sanitizer.
 #if !defined(__SANITIZE_THREAD__)
-// An event in the middle of which a handler runs: the page of its payload is not there yet.
+// An event that a handler interrupts: the page of its payload is not there yet.
 class Interrupted {
  public:
   explicit Interrupted(std::function<void()> handler) : handler_(std::move(handler)) {
@@ -413,7 +413,7 @@ TEST_F(InstanceTest, ForkInTheMiddleOfAnEvent) {
 }
 #endif
 
-// "17 to 18 % of 200 children lost all 50": what the parent's thread is at is no concern of the child.
+// "17 to 18 % of 200 children lost all 50": the state of the parent's thread does not affect the child.
 TEST_F(InstanceTest, ChildrenOfABusyParentLoseNothing) {
   auto instance = make("a", 64 << 10);
   ASSERT_EQ(ringside_open("a"), 0);
@@ -430,13 +430,13 @@ TEST_F(InstanceTest, ChildrenOfABusyParentLoseNothing) {
     u64 ones = 0;
     for (const RingInfo& r : instance->rings())
       for (const u64 n : read_ring(*must(instance->source(r.name.ring))).numbers) ones += n;
-    ASSERT_EQ(ones, 50u) << "of child " << round;
+    ASSERT_EQ(ones, 50u) << "child " << round;
   }
   EXPECT_EQ(instance->refused(), 0u);
 }
 
 #if !defined(__SANITIZE_THREAD__)
-// A handler that leaves by siglongjmp costs the event that it interrupted, and no other; what it has written itself stays.
+// A handler that leaves by siglongjmp costs the event that it interrupted, and no other; its own events stay.
 TEST_F(InstanceTest, LongjmpOutOfAnEventCostsThatEvent) {
   auto instance = make("a");
   ASSERT_EQ(ringside_open("a"), 0);
@@ -458,7 +458,7 @@ TEST_F(InstanceTest, LongjmpOutOfAnEventCostsThatEvent) {
     EXPECT_EQ(all[i], i);
     EXPECT_EQ(all[100 + i], 1000 + i);
   }
-  EXPECT_EQ(instance->refused(), 100u) << "each that was left is counted";
+  EXPECT_EQ(instance->refused(), 100u) << "each abandoned event is counted";
 }
 
 // The same from a deeper frame than that of the event that follows, and through two handlers.
@@ -497,7 +497,7 @@ TEST_F(InstanceTest, LongjmpThroughNestedEvents) {
 #endif
 
 // "tmpfs of 16 MiB, a writer, fill it with dd: SIGBUS." A page that the file system cannot give is refused beforehand, and counted.
-TEST_F(InstanceTest, AFullFileSystemRefusesEventsAndKillsNobody) {
+TEST_F(InstanceTest, AFullFileSystemRefusesEventsAndKillsNoWriter) {
   for (const Rings rings : {Rings::thread, Rings::automatic}) {
     const int status = in_child([&] {
       if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
@@ -529,8 +529,8 @@ TEST_F(InstanceTest, AFullFileSystemRefusesEventsAndKillsNobody) {
       std::filesystem::remove(dir + "/full");
       const u64 before = instance->refused();
       write(200'000);
-      if (instance->refused() > before + 1024) _exit(4);  // it looks for a ring again at each 1,024th event
-      // What was read gives its memory back: the writer asks once more before it goes there.
+      if (instance->refused() > before + 1024) _exit(4);  // the writer looks for a ring again at each 1,024th event
+      // Read events give their memory back: the writer asks again before it uses it.
       (void)read_all(*instance);
       instance->trim();
       fill();
@@ -544,9 +544,9 @@ TEST_F(InstanceTest, AFullFileSystemRefusesEventsAndKillsNobody) {
   }
 }
 
-// Found by the storm of edges: a ring whose dead owner cannot be mended while it is read is passed over for the next one, of whose memory nothing is
-// known. There is room for its control words and for nothing else.
-TEST_F(InstanceTest, TheMemoryOfARingThatCouldNotBeTakenSaysNothingOfTheNext) {
+// Found by the storm of edges: a ring that cannot be recovered from its dead owner while it is read is skipped for the next
+// one, whose memory is not known to exist. There is room for its control words and for nothing else.
+TEST_F(InstanceTest, MemoryIsCheckedAnewForEachRingThatIsTried) {
   const int status = in_child([&] {
     if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
         mount("tmpfs", dir.c_str(), "tmpfs", 0, "size=6m,mode=0700") != 0)
@@ -573,7 +573,7 @@ TEST_F(InstanceTest, TheMemoryOfARingThatCouldNotBeTakenSaysNothingOfTheNext) {
     const auto reader = must(instance->source(0));
     for (int k = 0; k < 2; ++k) must(reader->next());
     auto ring = must(look_at(sys::Fd(open(instance->path().c_str(), O_PATH)).get(), 0, must(Members::open(sys::Fd(open(instance->path().c_str(), O_PATH)).get()))));
-    ring.ring().control->nest = 1;  // as one leaves it that dies inside an event
+    ring.ring().control->nest = 1;  // as after a death inside an event
     if (instance->rings()[0].live) _exit(6);
     std::ofstream file(dir + "/full");
     const std::string some(4096, 'x');
@@ -582,7 +582,7 @@ TEST_F(InstanceTest, TheMemoryOfARingThatCouldNotBeTakenSaysNothingOfTheNext) {
     u64 tried = 0;
     for (u64 size = std::filesystem::file_size(dir + "/full"), k = 0; k < 6; ++k, size -= 4096) {  // a page more each time: the first is for control words
       std::filesystem::resize_file(dir + "/full", size);
-      for (int n = 0; n < 2048; ++n, ++tried) unit::number(3);  // it looks for a ring now and then
+      for (int n = 0; n < 2048; ++n, ++tried) unit::number(3);  // the writer looks for a ring now and then
     }
     u64 counted = instance->refused();
     for (const RingInfo& r : instance->rings())
@@ -594,9 +594,9 @@ TEST_F(InstanceTest, TheMemoryOfARingThatCouldNotBeTakenSaysNothingOfTheNext) {
   EXPECT_EQ(status, 0);
 }
 
-#if !RS_TEST_SANITIZED  // its run-time would take the memory that the test leaves to the program
+#if !RS_TEST_SANITIZED  // a sanitizer's run-time would take the memory that the test leaves to the program
 // A process in a memory cgroup that is smaller than its ring: beyond the limit the kernel would kill it.
-TEST_F(InstanceTest, AMemoryCgroupsLimitRefusesEventsAndKillsNobody) {
+TEST_F(InstanceTest, AMemoryCgroupsLimitRefusesEventsAndKillsNoWriter) {
   char memory[] = "/dev/shm/ringside-unit-XXXXXX";  // the pages of another file system would be written to its disk
   if (mkdtemp(memory) == nullptr) GTEST_SKIP() << "there is no /dev/shm";
   const struct Remove {
@@ -618,12 +618,12 @@ TEST_F(InstanceTest, AMemoryCgroupsLimitRefusesEventsAndKillsNobody) {
       if (!group.enter()) _exit(77);
       if (ringside_open(name.c_str()) != 0) _exit(1);
       for (; *tried < 2'000'000; ++*tried) unit::number(*tried);
-      const std::string own(512 << 10, 'x');  // there is something left for the program
+      const std::string own(512 << 10, 'x');  // leaves something for the program
       if (own.back() != 'x') _exit(2);
     });
     u64 counted = instance->refused(), written = 0;
     for (const RingInfo& r : instance->rings()) counted += r.counters.written + r.counters.dropped, written += r.counters.written;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no process of ours may be moved to another cgroup";
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "this user's processes may not be moved to another cgroup";
     EXPECT_EQ(status, 0) << name;
     EXPECT_EQ(counted, *tried) << name;
     EXPECT_GT(counted - written, 500'000u) << name << ": nothing was refused";
@@ -633,7 +633,7 @@ TEST_F(InstanceTest, AMemoryCgroupsLimitRefusesEventsAndKillsNobody) {
 }
 #endif
 
-// Threads write on while another one changes the instance: an event is stored in one of them, and as itself, or is refused.
+// Threads go on writing while another one changes the instance: an event is stored correctly in one of them, or is refused.
 template <class Count>
 void switch_instances(Count count) {
   std::atomic<bool> over{false};
@@ -700,7 +700,7 @@ TEST_F(InstanceTest, OpenAndCloseWhileOthersWrite) {
   }
 }
 
-// No fork handler runs in such a child: the kernel wipes the page that says who is attached.
+// No fork handler runs in such a child: the kernel wipes the page that identifies the attached process.
 TEST_F(InstanceTest, RawForkGetsARingOfItsOwn) {
   auto instance = make("a");
   ASSERT_EQ(ringside_open("a"), 0);
@@ -720,11 +720,11 @@ TEST_F(InstanceTest, RawForkGetsARingOfItsOwn) {
   EXPECT_EQ(instance->rings()[1].name.pid, child);
 }
 
-TEST_F(InstanceTest, ARawForkThatDiesWithTheReadersLockIsFollowed) {
+TEST_F(InstanceTest, TheLockOfADeadRawForkIsTakenOver) {
   auto instance = make("a");
   ASSERT_EQ(ringside_open("a"), 0);
   unit::number(1);
-  must(instance->source(0));  // this process has looked up what it locks with
+  must(instance->source(0));  // this process has looked up its identity for the lock
   const pid_t child = raw_fork();
   if (child == 0) {
     const auto source = instance->source(0);
@@ -736,7 +736,7 @@ TEST_F(InstanceTest, ARawForkThatDiesWithTheReadersLockIsFollowed) {
   EXPECT_TRUE(instance->source(0).has_value());
 }
 
-TEST_F(InstanceTest, OneConsumerAtATimeAndADeadOneIsFollowed) {
+TEST_F(InstanceTest, OneConsumerAtATimeAndADeadOneIsReplaced) {
   auto instance = make("a");
   ASSERT_EQ(ringside_open("a"), 0);
   unit::number(1);
@@ -761,7 +761,7 @@ TEST_F(InstanceTest, OneConsumerAtATimeAndADeadOneIsFollowed) {
   close(ready[1]);
 }
 
-// Writers that came to one empty ring with sizes of before and after a resize made its files longer and shorter under each other's mappings.
+// Writers that found one empty ring before and after a resize made its files longer and shorter under each other's mappings.
 TEST_F(InstanceTest, ARingsFilesAreSizedByItsClaimerAndNeverShorter) {
   auto instance = make("a");
   const sys::Fd at(open(instance->path().c_str(), O_PATH));
@@ -785,8 +785,9 @@ TEST_F(InstanceTest, ARingsFilesAreSizedByItsClaimerAndNeverShorter) {
   EXPECT_EQ(std::filesystem::file_size(file), small.data_size());
 }
 
-// What a reader was handed and has not consumed is the next reader's: a recorder may be killed, or its disk be full, before it is stored.
-TEST_F(InstanceTest, WhatAKilledReaderWasHandedIsTheNextOnes) {
+// Events that were handed to a reader but not consumed go to the next reader: a recorder may be killed, or its disk may be
+// full, before they are stored.
+TEST_F(InstanceTest, TheNextReaderGetsTheUnconsumedEventsOfAKilledOne) {
   for (const bool mapped : {false, true}) {
     SCOPED_TRACE(mapped ? "mapped" : "not mapped");
     const std::string name = mapped ? "b" : "a";
@@ -818,7 +819,7 @@ TEST_F(InstanceTest, WhatAKilledReaderWasHandedIsTheNextOnes) {
       EXPECT_GT(two, consumed);
       must(source->next());
     }
-    EXPECT_GT(instance->rings()[0].counters.read, two) << "closed: all that was handed out is consumed";
+    EXPECT_GT(instance->rings()[0].counters.read, two) << "closed: everything handed out is consumed";
     const u64 three = instance->rings()[0].counters.read;
     const Seen rest = read_all(*instance);
     EXPECT_EQ(rest.lost, 0u);
@@ -845,7 +846,7 @@ TEST_F(InstanceTest, WaitersWakeAndTimeOut) {
   u64 events = 0;
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (events < 300 && std::chrono::steady_clock::now() < end) {
-    EXPECT_TRUE(must(instance->wait(0, std::chrono::seconds(5))));  // each event wakes; none is slept through
+    EXPECT_TRUE(must(instance->wait(0, std::chrono::seconds(5))));  // each event wakes; none is missed
     events += read_all(*instance).events;
   }
   EXPECT_EQ(events, 300u);
@@ -868,8 +869,8 @@ TEST_F(InstanceTest, IdleRingsGiveTheirMemoryBackAndGoOn) {
   EXPECT_EQ(n.read, next);
 }
 
-// Killed between the mark of a ring and its memory: the next one goes on there, and the ring is taken again.
-TEST_F(InstanceTest, WhatAKilledTrimBeganTheNextFinishes) {
+// Killed between marking a ring and releasing its memory: the next trim goes on there, and the ring is taken again.
+TEST_F(InstanceTest, TheNextTrimFinishesAKilledOne) {
   auto instance = make("a");
   const auto writes = [] {
     ringside_open("a");
@@ -924,7 +925,7 @@ TEST_F(InstanceTest, BudgetIsKeptAndCounted) {
   InstanceOptions o;
   o.name = "a";
   o.buffer_size = 64 << 10;
-  o.budget = 200 << 10;  // two rings, if they are full
+  o.budget = 200 << 10;  // enough for two full rings
   o.rings = Rings::thread;
   auto instance = must(Instance::create(o));
   ASSERT_EQ(ringside_open("a"), 0);
@@ -937,11 +938,11 @@ TEST_F(InstanceTest, BudgetIsKeptAndCounted) {
       ++written;
       while (!go) usleep(100);
     });
-    while (written <= t) usleep(100);  // full before the next one asks
+    while (written <= t) usleep(100);  // the ring is full before the next one asks
   }
   u64 resident = 0;
   for (const RingInfo& r : instance->rings()) resident += r.counters.resident_bytes;
-  EXPECT_LT(resident, o.budget + (80 << 10));  // full, plus one that was begun when there was room
+  EXPECT_LT(resident, o.budget + (80 << 10));  // the full rings, plus one that was begun while there was room
   go = true;
   for (auto& t : threads) t.join();
   const Seen seen = read_all(*instance);
@@ -949,12 +950,12 @@ TEST_F(InstanceTest, BudgetIsKeptAndCounted) {
   EXPECT_GT(instance->refused(), 0u);
 }
 
-// What is not written takes no memory, and is not counted.
-TEST_F(InstanceTest, BudgetCountsWhatIsResident) {
+// Unwritten parts take no memory, and are not counted.
+TEST_F(InstanceTest, BudgetCountsResidentMemory) {
   InstanceOptions o;
   o.name = "a";
   o.buffer_size = 8 << 20;
-  o.budget = 32 << 20;  // four of the full ones
+  o.budget = 32 << 20;  // four full rings
   o.rings = Rings::thread;
   auto instance = must(Instance::create(o));
   ASSERT_EQ(ringside_open("a"), 0);
@@ -971,7 +972,7 @@ TEST_F(InstanceTest, BudgetCountsWhatIsResident) {
   EXPECT_EQ(instance->refused(), 0u);
 }
 
-// A plug-in with events of its own may be closed: what the library knows of it stays.
+// A plug-in with events of its own may be closed: the library keeps its copy of them.
 TEST_F(InstanceTest, PluginsAreClosedAndOpenedAgain) {
   auto instance = make("a");
   setenv("RINGSIDE_INSTANCE", "a", 1);
@@ -988,7 +989,7 @@ TEST_F(InstanceTest, PluginsAreClosedAndOpenedAgain) {
   unsetenv("RINGSIDE_INSTANCE");
 }
 
-TEST_F(InstanceTest, RemoveWantsNoWriters) {
+TEST_F(InstanceTest, RemoveIsRefusedWhileThereAreWriters) {
   make("a");
   ASSERT_EQ(ringside_open("a"), 0);
   unit::number(1);

@@ -1,4 +1,4 @@
-// A look at a ring that comes back: on pages that were appended to, consumed and given back, or made new by a reset.
+// An iterator that looks again: at pages that were appended to, consumed and given back, or made new by a reset.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -47,7 +47,7 @@ struct Iterate : testing::Test {
   using Seen = std::vector<i64>;
 };
 
-TEST_F(Iterate, WhatIsAppendedComesOnce) {
+TEST_F(Iterate, AppendedEventsAreSeenOnce) {
   const Ring ring = shared_ring(4096, 5);
   Writer<Clock> writer(ring, {&clock});
   Iterator<> it(ring, bytes);
@@ -61,7 +61,7 @@ TEST_F(Iterate, WhatIsAppendedComesOnce) {
   EXPECT_EQ(all, expected);
 }
 
-TEST_F(Iterate, TheReadersPageIsItsStartOnlyOnce) {
+TEST_F(Iterate, StartsAtTheReaderPageOnlyOnce) {
   const Ring ring = shared_ring(4096, 6);
   Writer<Clock> writer(ring, {&clock});
   Reader<> reader(ring);
@@ -79,7 +79,7 @@ TEST_F(Iterate, TheReadersPageIsItsStartOnlyOnce) {
   EXPECT_EQ(sum, 5);  // 2 to 6, seen or counted
 }
 
-TEST_F(Iterate, AConsumedPageMayBeGone) {
+TEST_F(Iterate, TheMemoryOfAConsumedPageMayBeGone) {
   const Ring ring = shared_ring(4096, 4);
   Writer<Clock> writer(ring, {&clock});
   Reader<> reader(ring);
@@ -89,13 +89,13 @@ TEST_F(Iterate, AConsumedPageMayBeGone) {
   put(writer, 100), put(writer, 100);
   while (reader.get_reader() == Got::data) {
   }
-  std::memset(ring.subbuf(reader_of(reader.state().page).id), 0, 4096);  // as where its memory was given back
+  std::memset(ring.subbuf(reader_of(reader.state().page).id), 0, 4096);  // as if its memory was given back
   EXPECT_EQ(look(it), Seen{});
   put(writer, 100);
   EXPECT_EQ(look(it), (Seen{-2, 4}));
 }
 
-TEST_F(Iterate, AResetRingIsAnotherOne) {
+TEST_F(Iterate, AResetRingIsReadFromItsStart) {
   const Ring ring = shared_ring(4096, 4);
   Iterator<> it(ring, bytes);
   {
@@ -110,7 +110,7 @@ TEST_F(Iterate, AResetRingIsAnotherOne) {
   EXPECT_EQ(look(it), expected);
 }
 
-// Whoever copies slower than the writer goes round sees nothing; all of it is counted.
+// An iterator that copies slower than the writer laps it sees nothing; all events are counted.
 struct Racing : Hardware {
   static inline std::function<void()> meanwhile;
   static void copy_in(void* to, const void* from, size_t size) noexcept {
@@ -119,7 +119,7 @@ struct Racing : Hardware {
   }
 };
 
-TEST_F(Iterate, WhatIsOverwrittenDuringEachCopyIsCounted) {
+TEST_F(Iterate, EventsOverwrittenDuringACopyAreCounted) {
   const Ring ring = shared_ring(4096, 5);
   Writer<Clock> writer(ring, {&clock});
   Iterator<Racing> it(ring, bytes);
@@ -146,8 +146,8 @@ TEST_F(Iterate, WhatIsOverwrittenDuringEachCopyIsCounted) {
   EXPECT_EQ(seen + lost, n);
 }
 
-// One who is a little slower keeps away from where the writer overwrites, and sees the newest.
-TEST_F(Iterate, ASlowLookSeesTheNewest) {
+// A slightly slower iterator keeps away from the place where the writer overwrites, and sees the newest events.
+TEST_F(Iterate, ASlowLookSeesTheNewestEvents) {
   const Ring ring = shared_ring(4096, 16);
   Writer<Clock> writer(ring, {&clock});
   Iterator<Racing> it(ring, bytes);
@@ -161,7 +161,7 @@ TEST_F(Iterate, ASlowLookSeesTheNewest) {
   Racing::meanwhile = nullptr;
 }
 
-TEST_F(Iterate, AfterALapTheReadersPageIsNotSkipped) {
+TEST_F(Iterate, TheReaderPageIsNotSkippedAfterALap) {
   const Ring ring = shared_ring(4096, 4);  // three slots
   Writer<Clock> writer(ring, {&clock});
   Reader<> reader(ring);
@@ -178,7 +178,7 @@ TEST_F(Iterate, AfterALapTheReadersPageIsNotSkipped) {
   Iterator<> fresh(ring, bytes);
   const Seen anew = look(fresh);
   ASSERT_FALSE(anew.empty());
-  // What a new one sees it sees, too.
+  // It sees all that a new iterator sees.
   EXPECT_TRUE(std::includes(followed.begin() + (followed[0] < 0), followed.end(), anew.begin() + (anew[0] < 0), anew.end()));
   i64 sum = 0;
   for (const i64 number : followed) sum += number < 0 ? -number : 1;

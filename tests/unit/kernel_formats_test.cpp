@@ -20,7 +20,7 @@ std::string printed(const Formats& formats, const EventType& type, Bytes payload
   return {out.data(), out.size()};
 }
 
-TEST(KernelFormats, EachOfThisMachineParsesAndPrintsWhateverTheBytesAre) {
+TEST(KernelFormats, EachFormatOfThisMachineParsesAndPrintsAnyBytes) {
   auto events = kernel_events();
   if (!events) GTEST_SKIP() << events.error().sentence;
   std::vector<EventInfo> all = kernel_internal_events();
@@ -50,7 +50,7 @@ TEST(KernelFormats, EachOfThisMachineParsesAndPrintsWhateverTheBytesAre) {
   std::printf("%zu events: %lu by steps, %lu by libtraceevent, %lu field by field\n", all.size(), by_steps, by_tep, by_fields);
 }
 
-// What we compiled prints what libtraceevent prints, which is what trace-cmd shows.
+// Compiled steps print the same as libtraceevent, whose output trace-cmd shows.
 TEST(KernelFormats, StepsPrintWhatLibtraceeventPrints) {
   auto events = kernel_events();
   if (!events) GTEST_SKIP() << events.error().sentence;
@@ -62,9 +62,9 @@ TEST(KernelFormats, StepsPrintWhatLibtraceeventPrints) {
     ASSERT_TRUE(formats.add(e.id, e.system, e.name, e.format));
     const EventType& type = *formats.find(e.id);
     if (type.tep != nullptr || type.by_fields || type.steps.empty()) continue;
-    // It divides by zero and reads beyond the payload; it knows no signs.
+    // libtraceevent divides by zero and reads beyond the payload; it knows no signs.
     const auto risky = [](const PrintStep& step) {
-      const bool bit63 = step.kind == PrintStep::Kind::flags &&  // whose number it takes for an error
+      const bool bit63 = step.kind == PrintStep::Kind::flags &&  // it takes the number for an error
                          std::any_of(step.names.begin(), step.names.end(), [](const auto& name) { return name.first < 0; });
       return bit63 || step.kind == PrintStep::Kind::bytes || step.kind == PrintStep::Kind::list ||
              std::any_of(step.code.begin(), step.code.end(),
@@ -119,7 +119,7 @@ TEST(KernelFormats, StepsPrintWhatLibtraceeventPrints) {
   EXPECT_EQ(different, 0u);
 }
 
-TEST(KernelFormats, WithoutCommonPidAsHypervisorsHaveThem) {
+TEST(KernelFormats, FormatsMayLackCommonPid) {
   Formats formats;
   ASSERT_TRUE(formats.add(7, "hypervisor", "hyp_enter",
                           "name: hyp_enter\nID: 7\nformat:\n"
@@ -133,7 +133,7 @@ TEST(KernelFormats, WithoutCommonPidAsHypervisorsHaveThem) {
   EXPECT_EQ(printed(formats, type, {reinterpret_cast<const u8*>(bytes), sizeof bytes}), "vcpu=42");
 }
 
-// Where libtraceevent knows no signs, and as the kernel prints it.
+// Where libtraceevent knows no signs, the line must be the kernel's.
 TEST(KernelFormats, ComputedValues) {
   Formats formats;
   const auto print = [&](const std::string& print_fmt, i32 a, i64 b) {
@@ -164,7 +164,7 @@ TEST(KernelFormats, ComputedValues) {
   EXPECT_EQ(print("\"%s\", (REC->a) ? __print_flags(REC->a, \"|\", {1, \"A\"}, {2, \"B\"}) : \"none\"", 0, 0), "none");
   EXPECT_EQ(print("\"%s\", (REC->a) ? __print_flags(REC->a & 3, \"|\", {1, \"A\"}, {2, \"B\"}) : \"none\"", 7, 0), "A|B");
   EXPECT_EQ(print("\"%s\", __print_symbolic(REC->a + 1, {8, \"eight\"})", 7, 0), "eight");
-  // Too deep for the machine's stack: by libtraceevent, not by us.
+  // Too deep for the machine's stack: libtraceevent prints it.
   std::string deep = "REC->a";
   for (int i = 0; i < 40; ++i) deep = "(1 + " + deep + ")";
   formats.add(12, "s", "deep",
@@ -174,7 +174,7 @@ TEST(KernelFormats, ComputedValues) {
   EXPECT_EQ(printed(formats, *formats.find(12), {reinterpret_cast<const u8*>(bytes), sizeof bytes}), "42");
 }
 
-TEST(KernelFormats, AHelperThatNobodyKnowsLeavesTheFields) {
+TEST(KernelFormats, AnUnknownHelperLeavesTheFields) {
   Formats formats;
   ASSERT_TRUE(formats.add(8, "s", "odd",
                           "name: odd\nID: 8\nformat:\n"
@@ -210,7 +210,7 @@ const char* const text_by_address =
     "\tfield:const char * s;\toffset:8;\tsize:8;\tsigned:0;\n\n"
     "print fmt: \"%s\", REC->s\n";
 
-TEST(KernelFormats, TextsOfTheKernelThatEventsPointTo) {
+TEST(KernelFormats, EventsMayPointToTextsOfTheKernel) {
   Formats formats;
   formats.add_strings("0xffffffff82819abc : \"Start context switch\"\nnonsense\n");
   ASSERT_TRUE(formats.add(10, "rcu", "rcu_utilization", text_by_address));
@@ -218,7 +218,8 @@ TEST(KernelFormats, TextsOfTheKernelThatEventsPointTo) {
   EXPECT_EQ(printed(formats, *formats.find(10), {reinterpret_cast<const u8*>(bytes), sizeof bytes}), "Start context switch");
 }
 
-// A kernel lists texts of two characters ("NQ", "CB").  libtraceevent 1.7 reads in front of such a one; the sanitizers watch this.
+// A kernel lists texts of two characters ("NQ", "CB"). libtraceevent 1.7 reads in front of such a text; the sanitizers check
+// this.
 TEST(KernelFormats, TextsOfTheKernelMayBeShort) {
   Formats formats;
   formats.add_strings("0xffffffff82819ab0 : \"\"\n0xffffffff82819ab4 : \"N\"\n0xffffffff82819ab8 : \"NQ\"\n0xffffffff82819abc : \"End\"\n");

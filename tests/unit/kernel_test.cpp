@@ -1,4 +1,4 @@
-// The kernel's rings as sources, over an instance of our own that is fed through trace_marker_raw.
+// The kernel's rings as sources, over an instance of the test's own that is fed through trace_marker_raw.
 #include "kernel/kernel_source.hpp"
 
 #include <fcntl.h>
@@ -117,7 +117,7 @@ TEST_P(KernelWays, EveryEventOnceAndInOrder) {
   EXPECT_EQ(c.overrun, 0u);
 }
 
-TEST_P(KernelWays, EventsByEventAreSeenAtOnce) {
+TEST_P(KernelWays, SingleEventsAreSeenAtOnce) {
   auto source = open_ring(GetParam());
   Seen seen;
   for (u64 i = 0; i < 300; ++i) {
@@ -146,8 +146,8 @@ void KernelWays::small_ring(u32 size) {
   EXPECT_EQ(source->counters().overrun, seen.lost);
 }
 
-TEST_P(KernelWays, ASmallRingThatIsOverwrittenCountsWhatIsLost) { small_ring(16); }
-TEST_P(KernelWays, AlsoWhereTheNumberHasNoRoom) { small_ring(8); }
+TEST_P(KernelWays, AnOverwrittenRingCountsItsLosses) { small_ring(16); }
+TEST_P(KernelWays, LossesAreCountedWithoutRoomForTheNumber) { small_ring(8); }
 
 TEST_P(KernelWays, LargerSubBuffers) {
   TracefsOptions options;
@@ -178,7 +178,7 @@ TEST_F(KernelTest, BothWaysGiveEqualEvents) {
   EXPECT_EQ(by[0].values, by[1].values);
 }
 
-TEST_F(KernelTest, WhatReadHadTakenIsNotMappedAgain) {
+TEST_F(KernelTest, EventsTakenByReadAreNotMappedAgain) {
   auto read = open_ring(KernelWay::read);
   for (u64 i = 0; i < 10; ++i) write(i);
   Seen seen;
@@ -189,7 +189,7 @@ TEST_F(KernelTest, WhatReadHadTakenIsNotMappedAgain) {
   expect_run(seen.values, 0, 20);
 }
 
-TEST_F(KernelTest, ACpuThatIsNotThereIsNamed) {
+TEST_F(KernelTest, AMissingCpuIsNamed) {
   auto source = open_kernel_ring({mine_->dir(), 4711}, ClockInfo{}, KernelWay::read);
   ASSERT_FALSE(source);
   EXPECT_NE(source.error().sentence.find("cpu4711"), std::string::npos);
@@ -234,8 +234,8 @@ TEST_F(OldKernel, IsNotMappedByForce) {
   EXPECT_EQ(must(open_rings({})).notice, "");
 }
 
-// poll() answers at once that such a descriptor will never be ready (POLLHUP here): waiting must wait all the same.
-TEST_F(OldKernel, WaitingForWhatIsNotThereTakesItsTime) {
+// poll() returns at once because such a descriptor will never be ready (POLLHUP here): waiting must wait all the same.
+TEST_F(OldKernel, WaitingForAMissingRingTakesItsTime) {
   auto rings = must(open_rings({}));
   { const sys::Fd in(open(raw.c_str(), O_WRONLY | O_CLOEXEC)); }
   const u64 start = sys::now_ns();
@@ -265,7 +265,7 @@ TEST_F(KernelTest, TheChosenWayIsTaken) {
   EXPECT_EQ(take({KernelWay::read, KernelWay::map}).sources[0]->way(), KernelWay::map);
 }
 
-TEST_F(KernelTest, ClocksOfTheKernelAgainstOurs) {
+TEST_F(KernelTest, KernelClocksAreMeasuredAgainstOurs) {
   cpu_set_t before, after;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
   const auto checks = must(check_kernel_clocks());
@@ -288,8 +288,8 @@ TEST_F(KernelTest, ClocksOfTheKernelAgainstOurs) {
   EXPECT_EQ(kernel_clock_of(mine_->dir()), "mono");
 }
 
-// Whoever has a file of it open holds it, whatever number stands in its name; what is held is not touched.
-TEST_F(KernelTest, InstancesThatNobodyHoldsGo) {
+// A process that has a file of an instance open holds it, whatever number is in its name; a held instance is not touched.
+TEST_F(KernelTest, InstancesThatNoProcessHoldsAreRemoved) {
   const std::string root = must(tracefs_dir()) + "/instances/";
   const std::string dead = root + "ringside-sweep-999999999", twice = dead + ".1", held = dead + ".2";  // above every pid
   const std::string other = root + "ringside-sweep-x";
@@ -309,8 +309,8 @@ TEST_F(KernelTest, InstancesThatNobodyHoldsGo) {
   rmdir(other.c_str());
 }
 
-// Each create() sweeps: what it makes is still there when it has returned, whatever the others do at that moment.
-TEST_F(KernelTest, InstancesAreMadeBesideSweeps) {
+// Each create() sweeps: its own instance is still there when it returns, whatever the others do at that moment.
+TEST_F(KernelTest, InstancesSurviveSweepsWhileTheyAreMade) {
   std::vector<pid_t> makers;
   for (int n = 0; n < 6; ++n) {
     const pid_t pid = fork();
@@ -334,7 +334,7 @@ TEST_F(KernelTest, InstancesAreMadeBesideSweeps) {
   }
 }
 
-// As where a process of another PID namespace has our number.
+// As if a process of another PID namespace had the same number.
 TEST_F(KernelTest, ATakenNameIsNotTakenOver) {
   TracefsOptions options;
   options.prefix = "ringside-test-";
@@ -343,7 +343,7 @@ TEST_F(KernelTest, ATakenNameIsNotTakenOver) {
   EXPECT_EQ(access(mine_->dir().c_str(), F_OK), 0);
 }
 
-TEST_F(KernelTest, GoesWithTheObject) {
+TEST_F(KernelTest, TheInstanceGoesWithItsObject) {
   const std::string dir = mine_->dir();
   marker_ = sys::Fd();
   mine_.reset();
@@ -366,7 +366,7 @@ TEST_F(KernelTest, EventsByGlobAndFilter) {
   EXPECT_NE(wrong.error().sentence.find("no_such_field"), std::string::npos);
 }
 
-// By a call that no library makes on its own account, as sanitizers do getpid.
+// By a call that no library makes by itself: sanitizers call getpid.
 TEST_F(KernelTest, FollowsAProcess) {
   must(mine_->enable(EventPattern("syscalls:sys_enter_getsid")));
   must(mine_->follow(getppid()));

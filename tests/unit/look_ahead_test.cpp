@@ -12,7 +12,7 @@ namespace {
 
 using test::SubBuffer;
 
-// A ring whose events come when the test says, each sub-buffer one event.
+// A ring whose events the test triggers, one event in each sub-buffer.
 class Live final : public Source {
  public:
   explicit Live(u32 ring) { name_.ring = ring; }
@@ -72,7 +72,7 @@ struct LookAhead : testing::Test, LookAheadOf {
 
 TEST_F(LookAhead, AnEventWaitsUntilAnIdleSourceCannotBringAnOlderOne) {
   live[0]->write(995);
-  EXPECT_EQ(drain(), "");  // the other may have one of 991 on its way
+  EXPECT_EQ(drain(), "");  // the other one may still bring an event of 991
   live[1]->write(991);
   EXPECT_EQ(drain(), "1@991");
   now = 1004;
@@ -82,14 +82,14 @@ TEST_F(LookAhead, AnEventWaitsUntilAnIdleSourceCannotBringAnOlderOne) {
   EXPECT_EQ(timeline.late(), 0u);
 }
 
-TEST_F(LookAhead, ASourceThatHasSomethingIsWaitedForNoLonger) {
+TEST_F(LookAhead, ASourceWithAnEventIsNoLongerWaitedFor) {
   live[0]->write(500);
   live[1]->write(600);
   live[0]->write(700);
   EXPECT_EQ(drain(), "0@500 1@600 0@700");
   live[0]->write(999);
   live[1]->write(1000);
-  EXPECT_EQ(drain(), "0@999");  // of 0, more may come before 1000
+  EXPECT_EQ(drain(), "0@999");  // source 0 may bring more before 1000
 }
 
 TEST_F(LookAhead, AWriterInTheMiddleOfAnEventDelaysTheOthersByTheBoundAtMost) {
@@ -101,11 +101,11 @@ TEST_F(LookAhead, AWriterInTheMiddleOfAnEventDelaysTheOthersByTheBoundAtMost) {
   live[0]->write(1099);
   now = 1120;
   EXPECT_EQ(drain(), "0@1010 0@1099");
-  // It delays nobody any more,
+  // It no longer delays others,
   live[0]->write(1119);
   now = 1130;
   EXPECT_EQ(drain(), "0@1119");
-  // and what it brings in the end is late.
+  // and its next event is late.
   live[1]->lag = 10;
   live[1]->write(1001);
   live[1]->write(1130);
@@ -114,13 +114,13 @@ TEST_F(LookAhead, AWriterInTheMiddleOfAnEventDelaysTheOthersByTheBoundAtMost) {
   EXPECT_EQ(timeline.late(), 1u);
   live[0]->write(1145);
   now = 1150;
-  EXPECT_EQ(drain(), "");  // well again, so waited for
+  EXPECT_EQ(drain(), "");  // it promises again, so others wait for it
   now = 1155;
   EXPECT_EQ(drain(), "0@1145");
 }
 
-// The second stall is seen only when the first is over: its ring had an event that waited, too.
-TEST(LookAheadOfThree, StallsBehindEachOtherDelayByTheBoundAltogether) {
+// The second stall becomes visible only when the first is over: its ring also had a waiting event.
+TEST(LookAheadOfThree, ConsecutiveStallsDelayByTheBoundInAll) {
   LookAheadOf three(3);
   three.drain();
   three.live[0]->lag = Source::unknown;
@@ -152,7 +152,7 @@ TEST_F(LookAhead, ASourceThatDoesNotAnswerIsAskedNowAndThen) {
     EXPECT_EQ(drain(), "0@" + std::to_string(now - 20));
   }
   EXPECT_EQ(live[1]->asked, 2u);
-  ASSERT_EQ(timeline.problems().size(), 1u);  // said once
+  ASSERT_EQ(timeline.problems().size(), 1u);  // reported once
   live[1]->silent = false;
   live[1]->write(1150);
   now = 1300;
@@ -160,7 +160,7 @@ TEST_F(LookAhead, ASourceThatDoesNotAnswerIsAskedNowAndThen) {
   EXPECT_TRUE(timeline.problems().size() == 1);
 }
 
-TEST_F(LookAhead, LossesStandWhereTheyHappened) {
+TEST_F(LookAhead, LossesAreReportedWhereTheyHappened) {
   live[0]->write(100);
   live[1]->write(50);
   live[1]->write(120);
@@ -168,14 +168,14 @@ TEST_F(LookAhead, LossesStandWhereTheyHappened) {
   EXPECT_EQ(drain(), "1@50 0!7@100 0@100 1@120");
 }
 
-TEST_F(LookAhead, ATimeThatIsStillToComeIsNotWaitedFor) {
+TEST_F(LookAhead, AFutureTimeIsNotWaitedFor) {
   live[0]->write(500'000);
   EXPECT_EQ(drain(), "0@500000");
   live[1]->write(980);
-  EXPECT_EQ(drain(), "1@980");  // nor does it make others late
+  EXPECT_EQ(drain(), "1@980");  // it does not make others late
 }
 
-TEST_F(LookAhead, SourcesThatAreNotHereYet) {
+TEST_F(LookAhead, RecordsWaitForSourcesThatAreNotHereYet) {
   timeline.hold_after(600);
   live[0]->write(590);
   live[0]->write(610);
@@ -187,7 +187,7 @@ TEST_F(LookAhead, SourcesThatAreNotHereYet) {
   EXPECT_EQ(drain(), "2@605 0@610");
 }
 
-TEST_F(LookAhead, AtTheEndNothingWaits) {
+TEST_F(LookAhead, FinishReleasesAllRecords) {
   live[0]->write(1000);
   live[1]->lag = Source::unknown;
   EXPECT_EQ(drain(), "");
@@ -196,7 +196,7 @@ TEST_F(LookAhead, AtTheEndNothingWaits) {
   EXPECT_EQ(drain(), "1@999 0@1000");
 }
 
-TEST(Timeline, RecordingsWaitForNobody) {
+TEST(Timeline, RecordingsNeverWait) {
   SubBuffer a(10), b(5);
   a.event(10, {1, 1}).event(20, {1, 1});
   b.event(5, {1, 1});
@@ -228,8 +228,8 @@ TEST(Timeline, EventIdsOfSourcesAreKeptApart) {
   EXPECT_EQ(t.name(1).buffer, "web");
 }
 
-// A clock that goes back within a ring: nothing is given out wrongly as being in order.
-TEST(Timeline, WhatComesTooLateIsMarked) {
+// A clock goes back within a ring: no record out of order is given out as being in order.
+TEST(Timeline, LateEventsAreMarked) {
   SubBuffer a(100), a2(50), b(70);
   a.event(100, {1, 1});
   a2.event(50, {1, 1}).event(60, {1, 1}).event(110, {1, 1});

@@ -1,4 +1,4 @@
-// MappedSource over a real ring in a memfd, moved on by the ring's own reader as the kernel's ioctl would; and over lies.
+// MappedSource over a real ring in a memfd, advanced by the ring's own reader as by the kernel's ioctl; and over false data.
 #include "source/mapped.hpp"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ struct TestRing {
   std::unique_ptr<Writer<Ticks>> writer;
 };
 
-// The kernel's way: nothing is said but what stands in the meta-page.
+// The kernel's way: the meta-page is the only information.
 struct ByMetaPage {
   TestRing* ring;
   result<ReaderStep> get_reader() {
@@ -97,7 +97,7 @@ void read_all(Source& source, Seen& seen) {
 }
 
 // kernel-facts, "What the kernel's own tests check": map_test.c.
-TEST(Mapped, StepsAreTheKernels) {
+TEST(Mapped, StepsMatchTheKernels) {
   TestRing t;
   TestSource source = source_of(t);
   const abi::MetaPage& m = source.meta();
@@ -108,7 +108,7 @@ TEST(Mapped, StepsAreTheKernels) {
   EXPECT_EQ(m.entries, 0u);
   EXPECT_EQ(m.reader.id, 0u);
   for (u64 i = 0; i < 16; ++i) t.write(i);
-  EXPECT_EQ(m.entries, 0u);  // not with every write
+  EXPECT_EQ(m.entries, 0u);  // not updated by every write
   auto view = must(source.next());
   ASSERT_TRUE(view);
   EXPECT_EQ(m.entries, 16u);
@@ -130,7 +130,7 @@ TEST(Mapped, StepsAreTheKernels) {
   EXPECT_EQ(m.read, 17u);
 }
 
-TEST(Mapped, EveryEventWithItsTimeHoweverItIsRead) {
+TEST(Mapped, EveryWayOfReadingGivesEachEventAndItsTime) {
   for (const bool copies : {false, true}) {
     TestRing t(5);
     TestSource source = source_of(t, copies);
@@ -149,7 +149,7 @@ TEST(Mapped, EveryEventWithItsTimeHoweverItIsRead) {
   }
 }
 
-TEST(Mapped, LossesStandWhereTheyHappened) {
+TEST(Mapped, LossesAreReportedWhereTheyHappened) {
   TestRing t(4);
   TestSource source = source_of(t);
   Seen seen;
@@ -170,7 +170,7 @@ TEST(Mapped, LossesStandWhereTheyHappened) {
   }
 }
 
-TEST(Mapped, WhatOthersReadBeforeIsNotShownAgain) {
+TEST(Mapped, EventsReadByOthersAreNotShownAgain) {
   TestRing t;
   for (u64 i = 0; i < 10; ++i) t.write(i);
   ASSERT_EQ(t.reader->get_reader(), Got::data);
@@ -202,7 +202,7 @@ TEST(Mapped, TwoMappersOfOneRingSeeEverythingBetweenThem) {
   for (u32 v = 0; v < seen.size(); ++v) ASSERT_GE(seen[v], 1u) << v;
 }
 
-TEST(Mapped, LiesOfTheMetaPageAreErrorsOrClamped) {
+TEST(Mapped, WrongNumbersInTheMetaPageAreErrorsOrClamped) {
   TestRing t;
   for (u64 i = 0; i < 10; ++i) t.write(i);
   struct Liar {
@@ -217,7 +217,7 @@ TEST(Mapped, LiesOfTheMetaPageAreErrorsOrClamped) {
     ASSERT_FALSE(view);
     EXPECT_NE(view.error().sentence.find("names sub-buffer"), std::string::npos);
   }
-  source.get().step = {true, 1, ~0u, 0, false};  // beyond the commit: what is committed counts
+  source.get().step = {true, 1, ~0u, 0, false};  // beyond the commit: only committed data counts
   auto view = must(source.next());
   ASSERT_TRUE(view);
   EXPECT_EQ(view->end, 10u * 28);
@@ -226,7 +226,7 @@ TEST(Mapped, LiesOfTheMetaPageAreErrorsOrClamped) {
   view = must(source.next());
   ASSERT_TRUE(view);
   EXPECT_EQ(view->end, 4080u);
-  // Missed events whose number would stand outside.
+  // Missed events whose number would lie outside.
   for (const u64 data : {4080u, 4076u, 0xFFFFCu, 4074u}) {
     t.ring.header(3).time_stamp = data;
     t.ring.header(3).commit = data | abi::missed_events | abi::missed_stored;
@@ -247,7 +247,7 @@ TEST(Mapped, ATruncatedFileIsAnError) {
   MappedSource<Still> still(cut.map(), cut.ring.geometry, Still{}, {});
   ASSERT_EQ(ftruncate(cut.fd.get(), 0), 0);
   (void)still.meta().reader.id;
-  auto first = still.next();   // the first look runs into the hole, and is zeros
+  auto first = still.next();   // the first look reaches the hole, and reads zeros
   auto second = still.next();  // from then on it is known
   EXPECT_TRUE(!first || !*first);
   ASSERT_FALSE(second);

@@ -1,5 +1,5 @@
-// Who is there: the kernel answers, whatever PIDs, times and descriptors say. "Two containers share an instance and have the same PID", "a mere
-// stat retires live rings", "the reader lock is taken from a live reader".
+// The kernel determines which members are alive, independently of PIDs, times and descriptors. "Two containers share an
+// instance and have the same PID", "a mere stat retires live rings", "the reader lock is taken from a live reader".
 #include "writer/members.hpp"
 
 #include <fcntl.h>
@@ -28,10 +28,10 @@ RINGSIDE_EVENT(members, number, (u64, n));
 namespace ringside::members_test {
 namespace {
 
-// A process of ours that says when it has come so far, and lives until it is told.
+// A process of the test that reports when it is ready, and lives until it is told to end.
 class Other {
  public:
-  // flags: the namespaces that it gets, its own /proc with a PID namespace. body runs there, as PID 1 of it.
+  // flags: the namespaces that it gets, and its own /proc with a PID namespace. body runs there, as its PID 1.
   Other(int flags, std::function<void()> body) {
     EXPECT_EQ(pipe2(ready_, O_CLOEXEC), 0);
     outer_ = fork();
@@ -41,7 +41,7 @@ class Other {
         if (unshare(flags) != 0) leave('s');
         if ((flags & CLONE_NEWTIME) != 0) std::ofstream("/proc/self/timens_offsets") << "boottime 100000 0\n";
       }
-      const pid_t inner = fork();  // a new PID or time namespace is its children's
+      const pid_t inner = fork();  // a new PID or time namespace begins with the children
       if (inner != 0) {
         say_pid(inner);
         waitpid(inner, nullptr, 0);
@@ -155,7 +155,7 @@ TEST_P(MembersTest, TwoContainersWithTheSamePid) {
   EXPECT_EQ(events(), 20u);
 }
 
-TEST_P(MembersTest, ALookFromAnotherTimeNamespaceTakesNothing) {
+TEST_P(MembersTest, ALookFromAnotherTimeNamespaceRetiresNothing) {
   write(0, 10);
   Other other(CLONE_NEWTIME, [] {
     auto own = must(Instance::open("a"));
@@ -186,7 +186,7 @@ TEST_P(MembersTest, TheReadersLockHoldsInEveryNamespace) {
     });
     SKIP_WITHOUT_NAMESPACES(second);
     reader.end();
-    for (const RingInfo& r : rings) EXPECT_TRUE(instance_->source(r.name.ring).has_value()) << "a dead one is followed";
+    for (const RingInfo& r : rings) EXPECT_TRUE(instance_->source(r.name.ring).has_value()) << "a dead reader is replaced";
   }
 }
 
@@ -202,8 +202,8 @@ TEST_P(MembersTest, ClosedDescriptorsChangeNothing) {
   EXPECT_EQ(instance_->writers(), Presence::none);
 }
 
-TEST_P(MembersTest, AChildIsNotItsParent) {
-  // The parent dies, the child lives on: by fork and by a raw clone.
+TEST_P(MembersTest, AChildIsNoWriterBecauseItsParentWas) {
+  // The parent dies, the child goes on living: by fork and by a raw clone.
   for (const bool raw : {false, true}) {
     int child_of[2];
     ASSERT_EQ(pipe(child_of), 0);
@@ -227,7 +227,7 @@ TEST_P(MembersTest, AChildIsNotItsParent) {
   }
 }
 
-TEST_P(MembersTest, ExecEndsTheImage) {
+TEST_P(MembersTest, ExecEndsAWriter) {
   const pid_t child = fork();
   if (child == 0) {
     write(0, 10);
@@ -243,7 +243,7 @@ TEST_P(MembersTest, ExecEndsTheImage) {
   EXPECT_EQ(events(), 10u);
 }
 
-TEST_P(MembersTest, SlotsAreTakenAgainAndTheirFormerOwnersStayDead) {
+TEST_P(MembersTest, SlotsAreReusedAndTheirFormerOwnersStayDead) {
   auto members = must(Members::open(sys::Fd(::open((root_ + "/a").c_str(), O_PATH | O_DIRECTORY)).get()));
   std::vector<Member> seen;
   for (int i = 0; i < 20; ++i) {
@@ -254,7 +254,7 @@ TEST_P(MembersTest, SlotsAreTakenAgainAndTheirFormerOwnersStayDead) {
       auto own = must(Members::open(sys::Fd(::open((root_ + "/a").c_str(), O_PATH | O_DIRECTORY)).get()));
       const Member mine = own->join(role::reader);
       (void)!::write(told[1], &mine, sizeof mine);
-      _exit(0);  // without a word
+      _exit(0);  // without leaving
     }
     Member member = nobody;
     ASSERT_EQ(::read(told[0], &member, sizeof member), static_cast<ssize_t>(sizeof member));

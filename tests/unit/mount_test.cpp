@@ -1,4 +1,4 @@
-// What `ringside mount` answers, without a kernel in between: who waits, limits, requests that make no sense.
+// The answers of `ringside mount`, without a kernel in between: waiters, limits, senseless requests.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <ringside/abi/meta_page.hpp>
@@ -106,7 +106,7 @@ struct MountServer : testing::Test {
   void command(u64 handle, u32 number, Answer& to) { server->command(handle, number, me, ++token, std::make_unique<Kept>(to)); }
 };
 
-TEST_F(MountServer, WhoWaitsIsAnsweredOnce) {
+TEST_F(MountServer, AWaiterIsAnsweredOnce) {
   start();
   const u64 pipe = open("trace_pipe"), raw = open("per_cpu/cpu0/trace_pipe_raw");
   Answer a, b, c, d, e;
@@ -143,7 +143,7 @@ TEST_F(MountServer, WhoWaitsIsAnsweredOnce) {
   EXPECT_EQ(e.error, EBADF) << "not open any more";
 }
 
-TEST_F(MountServer, WhoWasInterruptedIsNotAnsweredAgainAtTheEnd) {
+TEST_F(MountServer, AnInterruptedWaiterIsNotAnsweredAgainAtTheEnd) {
   start();
   const u64 pipe = open("trace_pipe");
   Answer a, b;
@@ -176,10 +176,10 @@ TEST_F(MountServer, LimitsArePerUser) {
   EXPECT_EQ(server->count_directory(me).error().code.value(), EMFILE);
   for (u32 uid = 70000; opened < 19; ++uid, ++opened) EXPECT_TRUE(server->open(file, O_RDONLY, {uid, 1}));
   EXPECT_EQ(server->open(file, O_RDONLY, {80000, 1}).error().code.value(), ENFILE);
-  server.reset();  // answers who waits
+  server.reset();  // answers the waiters
 }
 
-TEST_F(MountServer, RequestsThatMakeNoSense) {
+TEST_F(MountServer, SenselessRequestsAreRefused) {
   start();
   write_events(3);
   must(server->write(open("snapshot", O_RDWR), "1", me));
@@ -187,7 +187,7 @@ TEST_F(MountServer, RequestsThatMakeNoSense) {
   const u64 raw = open("per_cpu/cpu0/trace_pipe_raw"), text = open("tracing_on", O_RDWR);
   Answer a;
   read(raw, a, true, true);
-  EXPECT_EQ(a.error, EINVAL) << "for the page cache";
+  EXPECT_EQ(a.error, EINVAL) << "the page cache asks for it";
   read(raw, a, true, false, 0);
   EXPECT_EQ(a.error, 0);
   server->read(text, ~u64{0}, ~size_t{0}, true, false, me, 1, std::make_unique<Kept>(a));
@@ -217,7 +217,7 @@ TEST_F(MountServer, RequestsThatMakeNoSense) {
   EXPECT_TRUE(server->attributes(root_inode));
 }
 
-TEST_F(MountServer, WithoutPassthroughAllButTheMappingWorks) {
+TEST_F(MountServer, WithoutPassthroughOnlyMappingFails) {
   start({}, false);
   write_events(3);
   const auto opened = must(server->open(find("per_cpu/cpu0/trace_pipe_raw"), O_RDONLY | O_NONBLOCK, me));
@@ -233,7 +233,7 @@ TEST_F(MountServer, WithoutPassthroughAllButTheMappingWorks) {
   EXPECT_TRUE(must(Instance::open("web"))->resize(1 << 16, 8192));
 }
 
-TEST_F(MountServer, ARingThatIsMappedIsNotTrimmed) {
+TEST_F(MountServer, AMappedRingIsNotTrimmed) {
   start();
   write_events(3);
   const u64 raw = open("per_cpu/cpu0/trace_pipe_raw", O_RDONLY | O_NONBLOCK);
@@ -242,14 +242,14 @@ TEST_F(MountServer, ARingThatIsMappedIsNotTrimmed) {
   read(raw, a, true);
   EXPECT_EQ(a.error, 0);
   auto instance = must(Instance::open("web"));
-  EXPECT_EQ(instance->trim(), 0u) << "its thread has ended and all is read, but a client looks at it";
+  EXPECT_EQ(instance->trim(), 0u) << "its thread has ended and all is read, but a client has it mapped";
   command(raw, abi::get_reader_ioctl, a);
   EXPECT_EQ(a.error, 0);
   server->release(raw);
   EXPECT_GT(instance->trim(), 0u);
 }
 
-TEST_F(MountServer, WhatAKilledServerHasCountedAsMappedHoldsNothing) {
+TEST_F(MountServer, TheMapCountsOfAKilledServerHoldNothing) {
   write_events(3);
   auto instance = must(Instance::open("web"));
   auto source = must(instance->source(0));
@@ -263,10 +263,10 @@ TEST_F(MountServer, WhatAKilledServerHasCountedAsMappedHoldsNothing) {
   };
   set_mapped();
   EXPECT_TRUE(instance->resize(1 << 16, 8192));
-  EXPECT_GT(instance->trim(), 0u) << "its thread has ended, all is read, and nobody is there who could have it mapped";
+  EXPECT_GT(instance->trim(), 0u) << "its thread has ended, all is read, and no process is left that could have it mapped";
 }
 
-TEST_F(MountServer, OneNumberForAllWhoMapARing) {
+TEST_F(MountServer, AllMappersOfARingShareOneCount) {
   start();
   write_events(3);
   const u64 inode = find("per_cpu/cpu0/trace_pipe_raw");
@@ -307,7 +307,7 @@ struct MountRemotes : MountServer {
     for (const Listed& l : must(server->list(path.empty() ? root_inode : find(path)))) all.insert(l.name);
     return all;
   }
-  // An open or a write that somebody else is at, carried to its end: its errno.
+  // Carries an open or a write that another thread performs to its end; returns its errno.
   int carry_out(const std::shared_ptr<Job>& job) {
     int error = -1;
     server->when(job, [&](int e) { error = e; });
@@ -370,7 +370,7 @@ TEST_F(MountRemotes, TheTreeAndItsEvents) {
   EXPECT_EQ(server->open(find("remotes/app/per_cpu/cpu0/trace_pipe_raw"), O_RDWR, me).error().code.value(), EACCES);
 }
 
-TEST_F(MountRemotes, WhoWaitsIsAnsweredOnceAndLoadingEnds) {
+TEST_F(MountRemotes, AWaiterIsAnsweredOnceAndLoadingEnds) {
   remote::ProcessWriter<> writer({remote::announced_path("app"), {{1, "app", "tick", ""}}});
   start();
   const std::string cpu = "remotes/app/per_cpu/cpu0/";
@@ -399,7 +399,7 @@ TEST_F(MountRemotes, WhoWaitsIsAnsweredOnceAndLoadingEnds) {
   EXPECT_EQ(a.data.size(), 4096u);
   EXPECT_TRUE(told);
   EXPECT_NE(text(cpu + "stats").find("read events: "), std::string::npos);
-  // GET_READER without anything new, with O_NONBLOCK: what it finds is nothing.
+  // GET_READER with O_NONBLOCK and no new event: it finds nothing.
   const Opened other = must(open_it(cpu + "trace_pipe_raw", O_RDONLY | O_NONBLOCK));
   EXPECT_EQ(other.backing, raw.backing);
   for (int k = 0; k < 3; ++k) {
@@ -417,8 +417,8 @@ TEST_F(MountRemotes, WhoWaitsIsAnsweredOnceAndLoadingEnds) {
   EXPECT_TRUE(eventually([&] { return writer.ring(0) == nullptr; })) << "and the writer is free for others";
 }
 
-TEST_F(MountRemotes, WritersThatAreSilentOrLieHoldNobody) {
-  // One that accepts nothing, one that answers nonsense, one that is not there.
+TEST_F(MountRemotes, SilentOrLyingWritersHoldUpNoOtherRequest) {
+  // One writer accepts nothing, one answers nonsense, one is missing.
   const sys::Fd silent = listen_at(dir + "/silent"), liar = listen_at(dir + "/liar");
   std::atomic<bool> stop{false};
   std::thread lies([&] {
@@ -445,7 +445,7 @@ TEST_F(MountRemotes, WritersThatAreSilentOrLieHoldNobody) {
     EXPECT_EQ(text("remotes/silent/tracing_on"), "0\n");
     EXPECT_NE(text("remotes/silent/per_cpu/cpu0/stats").find("entries: 0\n"), std::string::npos);
   }
-  EXPECT_LT(job->error.load(), 0) << "all these were answered while it waits";
+  EXPECT_LT(job->error.load(), 0) << "all these were answered while it waited";
   EXPECT_EQ(open_it("remotes/none/trace_pipe").error().code.value(), ENODEV);
   EXPECT_EQ(open_it("remotes/liar/trace_pipe").error().code.value(), EPROTO);
   EXPECT_EQ(write_it("remotes/liar/tracing_on", "1"), EPROTO);
@@ -469,7 +469,7 @@ TEST_F(MountRemotes, WritersThatAreSilentOrLieHoldNobody) {
   lies.join();
 }
 
-TEST_F(MountRemotes, WhoAsksForTheSameOfASilentWriterWaitsNoLonger) {
+TEST_F(MountRemotes, EqualRequestsToASilentWriterWaitTogether) {
   const sys::Fd silent = listen_at(dir + "/silent");
   ServerOptions o;
   o.remotes = {"silent=" + dir + "/silent"};
@@ -485,8 +485,8 @@ TEST_F(MountRemotes, WhoAsksForTheSameOfASilentWriterWaitsNoLonger) {
   server.reset();
 }
 
-// Each ring's answer comes in time, all of them together would not.
-TEST_F(MountRemotes, AWriterThatTakesItsTimeForEachRingHoldsNobodyForAll) {
+// Each ring's answer comes in time, but all of them together would not.
+TEST_F(MountRemotes, OneTimeOutCoversAllRingsOfASlowWriter) {
   const sys::Fd slow = listen_at(dir + "/slow");
   std::atomic<u32> resets{0};
   std::thread answers([&] {
@@ -515,8 +515,8 @@ TEST_F(MountRemotes, AWriterThatTakesItsTimeForEachRingHoldsNobodyForAll) {
 }
 
 // Opens, closes, waits, switches and empties while writers write, end and come again, and then the mount ends: every request is
-// answered, once.
-TEST_F(MountRemotes, WhateverGoesOnEachRequestIsAnsweredOnce) {
+// answered exactly once.
+TEST_F(MountRemotes, EachRequestIsAnsweredOnceUnderLoad) {
   const std::string path = remote::announced_path("app");
   std::atomic<bool> stop{false};
   std::thread app([&] {
@@ -532,7 +532,7 @@ TEST_F(MountRemotes, WhateverGoesOnEachRequestIsAnsweredOnce) {
   const std::string in = "remotes/app/";
   const std::vector<std::string> paths{"trace_pipe", "trace", "tracing_on", "per_cpu/cpu0/trace_pipe_raw", "per_cpu/cpu0/stats", "per_cpu/cpu0/trace_pipe", "per_cpu/cpu1/trace_pipe_raw"};
 #if defined(__SANITIZE_THREAD__)
-  constexpr bool resets = false;  // the writer is kept out by membarrier, which the sanitizer does not know
+  constexpr bool resets = false;  // membarrier keeps the writer out, which the sanitizer does not know
 #else
   constexpr bool resets = true;
 #endif
@@ -612,7 +612,7 @@ TEST_F(MountRemotes, RingsFitIntoMemory) {
   EXPECT_EQ(text(size), "64 (unloaded)\n");
 }
 
-TEST_F(MountRemotes, WritersThatHaveGoneMakeRoom) {
+TEST_F(MountRemotes, GoneWritersMakeRoom) {
   std::filesystem::create_directory(dir + "/.remotes");
   std::vector<sys::Fd> dead;
   for (int k = 0; k < 256; ++k) dead.push_back(listen_at(dir + "/.remotes/app-" + std::to_string(k)));

@@ -1,4 +1,4 @@
-// Pairs: what belongs together, what is said about mistakes, and what small things they are made of.
+// Pairs: which events are matched, how mistakes are reported, and the small parts that pairs are made of.
 #include "analysis/pairs.hpp"
 
 #include <gtest/gtest.h>
@@ -78,7 +78,7 @@ struct PairsOf : testing::Test {
 TEST_F(PairsOf, WakeUpsAcrossCpusWithTheirContext) {
   Pairs pairs = wakeups();
   EXPECT_FALSE(take(pairs, 1000, waking("make", 42), cpu0));
-  EXPECT_FALSE(take(pairs, 1100, sched_switch(9, 1, 8), cpu1));  // somebody else
+  EXPECT_FALSE(take(pairs, 1100, sched_switch(9, 1, 8), cpu1));  // another thread
   EXPECT_TRUE(take(pairs, 1500, sched_switch(8, 1, 42), cpu1));
   EXPECT_EQ(pairs.latency(), 500u);
   EXPECT_FALSE(take(pairs, 1600, sched_switch(8, 1, 42), cpu1));  // the start is gone
@@ -99,7 +99,7 @@ TEST_F(PairsOf, WakeUpsAcrossCpusWithTheirContext) {
   EXPECT_EQ(slowest[0].context[0].time, 1100u);
 }
 
-TEST_F(PairsOf, TheNewestStartCountsOrTheFirst) {
+TEST_F(PairsOf, TheNewestOrTheFirstStartCounts) {
   for (const bool first : {false, true}) {
     Pairs::Options options;
     options.start = "app:lock";
@@ -116,7 +116,7 @@ TEST_F(PairsOf, TheNewestStartCountsOrTheFirst) {
   }
 }
 
-TEST_F(PairsOf, AConditionAndAnEventThatIsBoth) {
+TEST_F(PairsOf, AnEventWithAConditionMayStartAndEndPairs) {
   Pairs::Options options;
   options.start = " sched:sched_switch if prev_state == 0 && prev_pid != 0 ";
   options.end = "sched:sched_switch";
@@ -141,7 +141,7 @@ TEST_F(PairsOf, LateEndsMeasureNothing) {
   EXPECT_FALSE(pairs.counts().exact());
 }
 
-TEST_F(PairsOf, LossesMakeWhatTheyFellIntoDoubtful) {
+TEST_F(PairsOf, PairsWithLossesInsideAreDoubtful) {
   Pairs pairs = wakeups();
   take(pairs, 1000, waking("make", 42), cpu0);
   lose(pairs, 1200, 7, cpu1);
@@ -153,7 +153,7 @@ TEST_F(PairsOf, LossesMakeWhatTheyFellIntoDoubtful) {
   EXPECT_TRUE(pairs.slowest()[0].doubtful);
   EXPECT_FALSE(pairs.slowest()[1].doubtful);
 
-  // In a ring of its own a thread's pairs are not touched by what other rings lost; and they may be left out.
+  // In a ring of its own, a thread's pairs are not affected by losses of other rings; and doubtful pairs may be left out.
   Pairs::Options options;
   options.start = "app:lock";
   options.end = "app:unlock";
@@ -170,8 +170,8 @@ TEST_F(PairsOf, LossesMakeWhatTheyFellIntoDoubtful) {
   EXPECT_EQ(own.all().count(), 1u);
 }
 
-// A thread's events may be in any CPU's ring: what another one lost may have been the true end.
-TEST_F(PairsOf, OnRingsOfCpusEachLossMatters) {
+// A thread's events may be in any CPU's ring: an event lost by another one may have been the true end.
+TEST_F(PairsOf, EachLossMattersOnCpuRings) {
   RingName first{0, 0, -1, "cpu0", "", false, ""}, second{1, 0, -1, "cpu1", "", false, ""};
   first.cpu = 0;
   second.cpu = 1;
@@ -185,7 +185,7 @@ TEST_F(PairsOf, OnRingsOfCpusEachLossMatters) {
   EXPECT_EQ(pairs.counts().doubtful, 1u);
 }
 
-TEST_F(PairsOf, WhatIsWrongIsSaid) {
+TEST_F(PairsOf, MistakesAreReported) {
   Pairs::Options options;
   options.start = "sched:sched_wak";
   options.end = "sched:sched_switch";
@@ -202,7 +202,7 @@ TEST_F(PairsOf, WhatIsWrongIsSaid) {
   EXPECT_NE(error(options).find("SYSTEM:EVENT"), std::string::npos) << error(options);
 }
 
-TEST(AgedTable, TheOldestGoes) {
+TEST(AgedTable, AFullTableEvictsTheOldest) {
   AgedTable<int> table(3);
   const auto find = [&](u64 key) { return table.find({key, 0, 0}, table.hash({key, 0, 0})); };
   const auto put = [&](u64 key) {

@@ -108,7 +108,7 @@ struct PlotTest : testing::Test {
   }
 };
 
-TEST_F(PlotTest, NothingIsAPageToo) {
+TEST_F(PlotTest, AnEmptyTraceGivesAPage) {
   make();
   const json j = page();
   EXPECT_EQ(j["events"], 0);
@@ -122,7 +122,7 @@ TEST_F(PlotTest, DurationsEndAtTheirTimeAndOtherEventsAreInstants) {
   add(1000, Payload(1, 4711).put(u64{7}));
   add(1500, Payload(2, 4711).put(u64{300}));
   add(1600, Payload(2, 4712).put(u64{700}));  // began before the trace
-  add(1700, Payload(2, 4712).put(~u64{0}));   // longer than time itself
+  add(1700, Payload(2, 4712).put(~u64{0}));   // longer than all of time
   const json j = page();
   EXPECT_EQ(rows(j, "thread", number_of(j, 4711)),
             (std::vector<Row>{{0, 0, "libc:free", "ptr=7"}, {200, 500, "libc:read", "duration_ns=300"}}));
@@ -139,25 +139,25 @@ TEST_F(PlotTest, DurationsEndAtTheirTimeAndOtherEventsAreInstants) {
   EXPECT_EQ(j["types"][1]["count"], 3);
 }
 
-TEST_F(PlotTest, ProcessorsShowWhoRan) {
-  add(1000, Payload(6, 4711).put(i64{1}), 0);  // somebody is on CPU 0 from here on
+TEST_F(PlotTest, ProcessorsShowTheThreadsThatRan) {
+  add(1000, Payload(6, 4711).put(i64{1}), 0);  // a thread is on CPU 0 from here on
   add(2000, switch_to("cc1plus", 4711, "idle", 0), 0);
   add(3000, switch_to("idle", 0, "as", 4712), 0);
   add(3500, switch_to("as", 4712, "new", 99), 0);
-  add(5000, switch_to("x", 50, "y", 51), 1);  // nobody knows since when x ran: from here
+  add(5000, switch_to("x", 50, "y", 51), 1);  // the begin of x is unknown: its slice begins here
   const json j = page();
   EXPECT_EQ(rows(j, "cpu", 0),
             (std::vector<Row>{{0, 1000, "cc1plus", "4711 to 0"}, {2000, 2500, "as", "4712 to 99"}, {2500, 4000, "new", ""}}));
   EXPECT_EQ(rows(j, "cpu", 1), (std::vector<Row>{{4000, 4000, "x", "50 to 51"}}));
 }
 
-TEST_F(PlotTest, ALossIsABandAndEndsWhatRan) {
+TEST_F(PlotTest, ALossIsABandAndEndsTheRunningSlice) {
   add(1000, switch_to("idle", 0, "cc1plus", 4711), 0);
   add(1500, Payload(6, 4711).put(i64{3}), 0);
   lose(4000, 77, 0);
-  add(4000, Payload(7, 4711).put(i64{3}), 0);  // may be of another call: no slice over the gap
+  add(4000, Payload(7, 4711).put(i64{3}), 0);  // may belong to another call: no slice across the gap
   add(4500, switch_to("as", 4712, "idle", 0), 0);
-  lose(4600, 5, 2);  // a ring's first word
+  lose(4600, 5, 2);  // a ring's first record
   const json j = page();
   EXPECT_EQ(rows(j, "cpu", 0), (std::vector<Row>{{0, 500, "cc1plus", ""}, {3000, 3500, "as", "4712 to 0"}}));
   EXPECT_EQ(rows(j, "loss", 0), (std::vector<Row>{{500, 3000, "lost", "77"}}));
@@ -219,7 +219,7 @@ TEST_F(PlotTest, RatesAddUp) {
   EXPECT_EQ(j["rates"]["lost"].back(), 9);
 }
 
-TEST_F(PlotTest, WhatIsMergedIsCounted) {
+TEST_F(PlotTest, MergedSlicesAreCounted) {
   options.items = 100;
   for (u64 i = 0; i < 5000; ++i) add(1'000'000 + i * 100, Payload(i % 2 == 0 ? 1 : 2, 4711).put(u64{10}));
   const json j = page();
@@ -236,7 +236,7 @@ TEST_F(PlotTest, WhatIsMergedIsCounted) {
   EXPECT_NE(plot->notes()[0].find("--items"), std::string::npos);
 }
 
-TEST_F(PlotTest, BoundsHoldAndAreSaid) {
+TEST_F(PlotTest, BoundsHoldAndAreReported) {
   for (i32 tid = 1; tid <= 5000; ++tid) add(1000 + static_cast<u64>(tid), Payload(1, tid).put(u64{1}));
   for (int i = 0; i < 5000; ++i) add(10'000, span('I', std::to_string(i)));
   const json j = page();
@@ -257,11 +257,11 @@ TEST_F(PlotTest, LongTextsAreCutBetweenCharacters) {
   const json j = page();
   const auto slices = rows(j, "thread", number_of(j, 4711));
   const std::string& shown = std::get<3>(slices.at(0));
-  ASSERT_EQ(shown.size(), 402u);  // 399 bytes, as the next character needs two
+  ASSERT_EQ(shown.size(), 402u);  // 399 bytes, because the next character needs two
   EXPECT_EQ(shown.substr(397), "\xc3\xa4...");
 }
 
-TEST_F(PlotTest, AnyTime) {
+TEST_F(PlotTest, TimesMaySpanAll64Bits) {
   add(~u64{0}, Payload(2, 4711).put(u64{5}));
   add(0, Payload(2, 4712).put(u64{5}));
   lose(1, 3);

@@ -1,4 +1,4 @@
-// A recording in the making: what its feeds bring, and each class of fault on the way.
+// A recording in progress: the data of its feeds, and each class of fault on the way.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 using test::Payload;
 using test::SubBuffer;
 
-// Says what it is told to: a view, nothing, or an error; counts what becomes of it.
+// Returns the given answers: a view, nothing, or an error; counts how they are used.
 class Scripted final : public Source {
  public:
   struct Step {
@@ -71,7 +71,7 @@ struct Recordings : testing::Test {
   }
   SubBufferView malformed() {
     auto& sub_buffer = made.emplace_back(std::make_unique<SubBuffer>(5));
-    sub_buffer->event(5, Payload(1, 7).put(u64{1})).word(0).word(4000);  // an event that is longer than what is there
+    sub_buffer->event(5, Payload(1, 7).put(u64{1})).word(0).word(4000);  // an event that is longer than the data
     return sub_buffer->view();
   }
   Scripted* add(SourceFeed& feed, u32 ring, std::vector<Scripted::Step> steps, u64 written = 0) {
@@ -117,7 +117,7 @@ TEST_F(Recordings, ASourceThatFailsEndsWithItsClosingCountersAndTheOthersGoOn) {
   EXPECT_EQ(meta.rings.at(0).counters.unread, 100u);
 }
 
-TEST_F(Recordings, SilenceOfASourceIsItsEnd) {
+TEST_F(Recordings, ASilentSourceHasEnded) {
   SourceFeed feed({});
   add(feed, 1, {{events(10, 4)}, {{}, std::errc::timed_out, "ring 1 does not answer"}, {events(20, 4)}});
   auto r = run(feed);
@@ -149,7 +149,7 @@ TEST_F(Recordings, AFullDiskPutsBackAndEndsTheRecording) {
   EXPECT_NE(r->missing().doubts[0].find("the recording ends there"), std::string::npos) << r->missing().doubts[0];
 }
 
-TEST_F(Recordings, WhatNobodyFinishesIsFinished) {
+TEST_F(Recordings, TheDestructorFinishesARecording) {
   SourceFeed feed({{1, "app", "tick", test::format(1, "tick", "", "\"\""), true}}, {{0, 7, 7, "worker", "app"}});
   Scripted* const source = add(feed, 1, {{events(10, 4)}}, 4);
   source->read = 4;
@@ -162,8 +162,8 @@ TEST_F(Recordings, WhatNobodyFinishesIsFinished) {
   EXPECT_EQ(meta.threads.at(0).task, "worker");
 }
 
-// The events are the next recorder's.
-TEST_F(Recordings, OneThatIsGivenUpBeforeItBeganTakesNothing) {
+// The events are left to the next recorder.
+TEST_F(Recordings, ARecordingGivenUpBeforeItBeganTakesNothing) {
   SourceFeed feed({});
   Scripted* const source = add(feed, 1, {{events(10, 4)}}, 4);
   (void)run(feed);
@@ -194,7 +194,7 @@ TEST_F(Recordings, TimesOfAClockThatIsAheadAreMovedBack) {
   EXPECT_EQ(must(sources.at(0)->next())->time, 600u);
 }
 
-// What says hello in another version will never be understood; what is damaged may come whole the next time.
+// A hello of another version will never be understood; a damaged one may come whole the next time.
 TEST(StreamFeeds, AnUnknownVersionEndsTheLineAndADamagedHelloDoesNot) {
   remote::StreamHello hello{2, 0, 4096, 0, 0};
   remote::Frame frame{};

@@ -29,7 +29,7 @@ struct Recording : testing::Test {
     EXPECT_TRUE(w->add_ring({2, 10, 11, "task", "process"}, 4096));
     return std::move(*w);
   }
-  // "time!lost" for every record; the problems behind a bar.
+  // "time!lost" for every record; the problems after a bar.
   std::string content() {
     auto meta = RecordingMeta::read(dir);
     if (!meta) return meta.error().sentence;
@@ -69,7 +69,7 @@ TEST_F(Recording, KeepsEventsAndLosses) {
   EXPECT_EQ(fs::file_size(dir + "/ring2.raw"), 8192u);
 }
 
-TEST_F(Recording, ASubBufferReadBitByBitGrowsInPlace) {
+TEST_F(Recording, ASubBufferReadInPartsGrowsInPlace) {
   auto w = writer();
   SubBuffer a(100);
   a.event(100, {1, 1});
@@ -84,7 +84,7 @@ TEST_F(Recording, ASubBufferReadBitByBitGrowsInPlace) {
   ASSERT_TRUE(w.finish(0));
   EXPECT_EQ(content(), "100 200 300");
   EXPECT_EQ(fs::file_size(dir + "/ring2.raw"), 4096u);
-  // The very bytes of a sub-buffer that was read at once.
+  // The same bytes as those of a sub-buffer that was read at once.
   std::ifstream f(dir + "/ring2.raw", std::ios::binary);
   std::string bytes(4096, 0);
   f.read(bytes.data(), 4096);
@@ -106,7 +106,7 @@ TEST_F(Recording, APartOfASubBufferGetsTheRunningTime) {
   EXPECT_EQ(content(), "250 300");
 }
 
-TEST_F(Recording, AFullSubBufferHasRoomForItsLossAllTheSame) {
+TEST_F(Recording, AFullSubBufferStillHasRoomForItsLoss) {
   auto w = writer();
   SubBuffer a(100);
   u64 time = 100;
@@ -151,7 +151,7 @@ TEST_F(Recording, MetaSurvivesTheRoundTrip) {
   EXPECT_EQ(meta->threads.at(0).tid, 3);
 }
 
-TEST_F(Recording, ABadMetaSaysWhatIsWrong) {
+TEST_F(Recording, ABadMetaIsRefusedWithAReason) {
   { auto w = writer(); }
   const auto sentence = [&](const std::string& text) {
     std::ofstream(dir + "/meta.json") << text;
@@ -198,7 +198,7 @@ TEST_F(Recording, ACutFileIsReadAsFarAsItGoes) {
   EXPECT_EQ(cut(3), "100");
 }
 
-// The recorder is killed here: meta.json is what it was before, with the sizes of the first ring.
+// The recorder is killed here: meta.json is unchanged, with the sizes of the first ring.
 TEST_F(Recording, ARingOfOtherSizesIsListedBeforeItsFirstEvent) {
   auto w = writer();
   ASSERT_TRUE(w.add_ring({3, 10, 12, "task", "process"}, 4096));
@@ -214,7 +214,7 @@ TEST_F(Recording, ARingOfOtherSizesIsListedBeforeItsFirstEvent) {
   EXPECT_EQ(all.substr(all.size() - 8), " 200 300");
 }
 
-TEST_F(Recording, ACompleteRecordingThatIsCutSaysSo) {
+TEST_F(Recording, ACutInACompleteRecordingIsReported) {
   auto w = writer();
   SubBuffer a(100), b(200);
   ASSERT_TRUE(w.append(2, a.event(100, {1, 1}).view()));

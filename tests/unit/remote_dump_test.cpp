@@ -1,4 +1,4 @@
-// Rings out of a memory dump, by their footers alone: whole, torn apart, and hostile.
+// Rings from a memory dump, by their footers alone: whole, fragmented, and hostile.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <ringside/abi/event_cursor.hpp>
@@ -21,7 +21,7 @@ struct Ticks {
   u64 now() noexcept { return ++*n; }
 };
 
-// The memory of a machine with two rings in it, at pages that nobody told.
+// The memory of a machine with two rings in it, at unknown pages.
 struct Machine {
   explicit Machine(u32 subbuf_size = 4096, u32 pages = 6) : plan{Layout::footers, 2, subbuf_size, 2, pages} {
     const u64 bytes = plan.region_bytes() + 16 * page_size;
@@ -96,7 +96,7 @@ TEST(RemoteDump, TwoRingsInOrder) {
   }
 }
 
-TEST(RemoteDump, WhatWasReadIsNotShownButTheReaderPage) {
+TEST(RemoteDump, OnlyTheReaderPageIsShownAgain) {
   Machine m;
   m.write(0, 900);
   u32 read_bytes = 0;
@@ -141,7 +141,7 @@ TEST(RemoteDump, ContradictionsAreNamedAndLeftOut) {
 }
 
 // Any bytes flipped: found rings stay inside the dump, walks end, nothing crashes.
-TEST(RemoteDump, Mutations) {
+TEST(RemoteDump, FlippedBytesNeverCrash) {
   std::mt19937_64 random(4);
   for (int round = 0; round < 400; ++round) {
     Machine m(round % 2 == 0 ? 4096 : 8192);

@@ -1,4 +1,4 @@
-// External writers in processes of their own: stopped, killed, started again, and made of lies.
+// External writers in processes of their own: stopped, killed, restarted, and hostile.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -52,7 +52,7 @@ class WriterProcess {
   }
   ~WriterProcess() { kill(); }
   void send(int signal) const { ::kill(pid_, signal); }
-  void stop() const {  // all its threads: until one of them has taken the signal, the others go on
+  void stop() const {  // stops all its threads: until one of them has taken the signal, the others go on
     ::kill(pid_, SIGSTOP);
     waitpid(pid_, nullptr, WUNTRACED);
   }
@@ -77,7 +77,7 @@ std::unique_ptr<Process> attach(const std::string& path, Layout layout = Layout:
   for (int tries = 0;; ++tries) {
     auto p = Process::attach(path, options);
     if (p || tries == 500) return must(std::move(p));
-    usleep(2000);  // it exists, and does not listen yet
+    usleep(2000);  // it exists, but does not listen yet
   }
 }
 
@@ -85,7 +85,7 @@ struct Books {
   u64 next = 0, read = 0, lost = 0;
   bool torn = false;
   std::string error;
-  // Everything that is there now, at most `most` sub-buffers; false: nothing.
+  // Takes the present data, at most `most` sub-buffers; false: there is none.
   bool take(Source& source, u64 most = 100000) {
     bool any = false;
     for (u64 n = 0; n < most; ++n) {
@@ -116,7 +116,7 @@ class RemoteProcess : public testing::TestWithParam<Layout> {};
 INSTANTIATE_TEST_SUITE_P(Layouts, RemoteProcess, testing::Values(Layout::footers, Layout::meta_page),
                          [](const auto& i) { return i.param == Layout::footers ? "footers" : "meta_page"; });
 
-TEST_P(RemoteProcess, AllThatIsWrittenIsReadOrCounted) {
+TEST_P(RemoteProcess, EveryWrittenEventIsReadOrCounted) {
   const std::string path = fresh_path();
   const u64 count = 300000;
   WriterProcess writer(path, count);
@@ -149,12 +149,12 @@ TEST_P(RemoteProcess, AStoppedWriterIsAnErrorInTimeAndGoesOn) {
     writer.stop();
     books.error = "";
     const u64 from = sys::now_ns();
-    for (int k = 0; k < 10 && books.error.empty(); ++k) {  // the last answer may have been under way
+    for (int k = 0; k < 10 && books.error.empty(); ++k) {  // the last answer may have been pending
       books.take(*source);
       usleep(2000);
     }
     if (books.error.empty() && GetParam() == Layout::meta_page) {  // it needs no answer if all is read
-      const u64 written = source->counters().written;  // stopped between an event and its count, it is one behind
+      const u64 written = source->counters().written;  // if it stopped between an event and its count, it is one behind
       EXPECT_LE(written, books.next);
       EXPECT_GE(written + 1, books.next);
     } else {
@@ -168,10 +168,10 @@ TEST_P(RemoteProcess, AStoppedWriterIsAnErrorInTimeAndGoesOn) {
     usleep(20000);
   }
   books.take(*source, 50);
-  EXPECT_FALSE(books.torn);  // no gap that was not announced
+  EXPECT_FALSE(books.torn);  // no unannounced gap
 }
 
-TEST_P(RemoteProcess, KilledAtAnyMoment) {
+TEST_P(RemoteProcess, AWriterMayBeKilledAtAnyMoment) {
   const char* const seconds = std::getenv("RINGSIDE_TEST_SECONDS");
   const int rounds = seconds != nullptr && std::atof(seconds) < 20 ? 40 : 500;
   u64 events = 0, recovered = 0;
@@ -245,13 +245,13 @@ TEST(RemoteProcesses, DisabledMeansThatNothingIsWritten) {
   }
 }
 
-TEST(RemoteProcesses, NobodyThere) {
+TEST(RemoteProcesses, AMissingWriterIsAnError) {
   auto p = Process::attach("/tmp/ringside-nobody", {});
   ASSERT_FALSE(p.has_value());
   EXPECT_THAT(p.error().sentence, HasSubstr("no external writer listens"));
 }
 
-// Readers by hand, for what Process would not do.
+// Readers by hand, for actions that Process would not take.
 sys::Fd connected(const std::string& path) {
   sys::Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   sockaddr_un at{};
@@ -262,7 +262,7 @@ sys::Fd connected(const std::string& path) {
 }
 Request request(Ask ask, u64 argument = 0) { return {message_magic, ask, 1, 0, argument, 0}; }
 
-// The writer lays the files of a region out by their sizes: one that grew meanwhile would lie on what else is mapped there.
+// The writer lays out the files of a region by their sizes: a file that grew meanwhile would cover other mappings there.
 TEST(RemoteProcesses, MemoryThatCouldChangeItsSizeIsRefused) {
   const std::string path = fresh_path();
   ProcessWriter<> writer({path, {}});
@@ -324,7 +324,7 @@ TEST(RemoteProcesses, AReaderThatDoesNotListenIsHungUpOn) {
 }
 
 // The program's handlers write, and a ring has one thread.
-TEST(RemoteProcesses, ItsThreadRunsNoHandlers) {
+TEST(RemoteProcesses, TheServiceThreadRunsNoHandlers) {
   static std::atomic<int> ran{0};
   struct sigaction action {}, before {};
   action.sa_handler = [](int) { ++ran; };
@@ -334,7 +334,7 @@ TEST(RemoteProcesses, ItsThreadRunsNoHandlers) {
   sigemptyset(&one);
   sigaddset(&one, SIGUSR1);
   pthread_sigmask(SIG_BLOCK, &one, &mask);
-  kill(getpid(), SIGUSR1);  // to whichever thread takes it
+  kill(getpid(), SIGUSR1);  // to any thread that takes it
   usleep(20000);
   EXPECT_EQ(ran, 0);
   timespec none{};
@@ -343,7 +343,7 @@ TEST(RemoteProcesses, ItsThreadRunsNoHandlers) {
   sigaction(SIGUSR1, &before, nullptr);
 }
 
-TEST(RemoteProcesses, WhoFindsThePathTakenLeavesItsSocketThere) {
+TEST(RemoteProcesses, AWriterLeavesAnotherWritersSocketInPlace) {
   const std::string path = fresh_path();
   ProcessWriter<> first({path, {}});
   ASSERT_EQ(first.error(), 0);
@@ -391,7 +391,7 @@ const Way ways[] = {{"fork", ::fork},
                     {"_Fork", ::_Fork},
                     {"clone", [] { return static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)); }}};
 
-// The exit code of a child, or why it has none.
+// The exit code of a child, or the reason why it has none.
 int code_of(pid_t child) {
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
@@ -408,7 +408,7 @@ void write_some(ProcessWriter<>& writer, u64 from, u64 count) {
   }
 }
 
-// What a child does with its parent's writer, and with one of its own. An exit code.
+// A child's use of its parent's writer, and of one of its own. Returns an exit code.
 int live_as_a_child(std::unique_ptr<ProcessWriter<>>& copy, ProcessWriter<>::Writer* ring, [[maybe_unused]] const std::string& own_path) {
   const u64 before = ring->refused();
   for (u64 n = 0; n < 20000; ++n) {
@@ -436,13 +436,13 @@ int live_as_a_child(std::unique_ptr<ProcessWriter<>>& copy, ProcessWriter<>::Wri
 }
 
 class RemoteForks : public testing::TestWithParam<Way> {};
-#if defined(__SANITIZE_THREAD__)  // it knows nothing of the others
+#if defined(__SANITIZE_THREAD__)  // it does not support the others
 INSTANTIATE_TEST_SUITE_P(Ways, RemoteForks, testing::Values(ways[0]), [](const auto& i) { return std::string(i.param.name + (i.param.name[0] == '_')); });
 #else
 INSTANTIATE_TEST_SUITE_P(Ways, RemoteForks, testing::ValuesIn(ways), [](const auto& i) { return std::string(i.param.name + (i.param.name[0] == '_')); });
 #endif
 
-TEST_P(RemoteForks, AChildHasNothingOfItsParentsRingsAndService) {
+TEST_P(RemoteForks, AChildUsesNeitherRingsNorServiceOfItsParent) {
   const std::string path = fresh_path(), own = fresh_path();
   constexpr u64 children = 5, each = 1000;
   const Program program(path, [&] {
@@ -473,7 +473,7 @@ TEST_P(RemoteForks, AChildHasNothingOfItsParentsRingsAndService) {
   const Counters c = source->counters();
   EXPECT_EQ(c.written, count);
   EXPECT_EQ(c.overrun, 0u);
-  for (int again = 0; again < 3; ++again) {  // the service is there, and so is its socket
+  for (int again = 0; again < 3; ++again) {  // the service and its socket are still there
     p = nullptr;
     source = nullptr;
     p = attach(path);
@@ -482,7 +482,7 @@ TEST_P(RemoteForks, AChildHasNothingOfItsParentsRingsAndService) {
 
 #if !defined(RS_TSAN)  // there the service's descriptors are the process's
 // A child that lives on holds neither its parent's connection nor its socket.
-TEST_P(RemoteForks, AParentsEndIsSeenAlthoughAChildLives) {
+TEST_P(RemoteForks, AParentsEndIsSeenWhileAChildLives) {
   const std::string path = fresh_path();
   int fds[2];
   ASSERT_EQ(pipe2(fds, O_CLOEXEC), 0);
@@ -496,7 +496,7 @@ TEST_P(RemoteForks, AParentsEndIsSeenAlthoughAChildLives) {
       if (child == 0) {
         us = sys::Fd();
         char c;
-        (void)!read(until.get(), &c, 1);  // as long as the test
+        (void)!read(until.get(), &c, 1);  // as long as the test runs
         _exit(0);
       }
       for (u64 n = 1000;; n += 100) write_some(writer, n, 100);
@@ -519,8 +519,8 @@ TEST_P(RemoteForks, AParentsEndIsSeenAlthoughAChildLives) {
   EXPECT_EQ(next.error(), 0);
 }
 
-// The program closes what it did not open.
-TEST(RemoteProcesses, ItsDescriptorsAreItsOwn) {
+// The program closes descriptors that it did not open.
+TEST(RemoteProcesses, AProgramMayCloseTheWritersDescriptors) {
   const std::string path = fresh_path();
   const Program program(path, [&] {
     ProcessWriter<> writer({path, {{1, "app", "tick", "name: tick"}}});
@@ -542,7 +542,7 @@ TEST(RemoteProcesses, ItsDescriptorsAreItsOwn) {
   }
 }
 
-// The child of vfork is its parent, as far as memory goes. (ThreadSanitizer makes a fork of it.)
+// The child of vfork shares its parent's memory. (ThreadSanitizer makes a fork of it.)
 TEST(RemoteProcesses, AChildOfVforkWritesForItsParent) {
   const std::string path = fresh_path();
   const Program program(path, [&] {
@@ -570,8 +570,9 @@ TEST(RemoteProcesses, AChildOfVforkWritesForItsParent) {
 }
 #endif
 
-// Readers that come and go keep the service in its locks and its mappings; whoever is forked meanwhile is through with its copy in time.
-TEST_P(RemoteForks, WhileTheServiceIsAtWork) {
+// Readers that come and go keep the service in its locks and its mappings; a child forked meanwhile finishes with its copy in
+// time.
+TEST_P(RemoteForks, AForkMayComeWhileTheServiceIsAtWork) {
   const std::string path = fresh_path();
   const Program program(path, [&] {
     auto writer = std::make_unique<ProcessWriter<>>(ProcessOptions{path, {}});
@@ -603,8 +604,8 @@ TEST_P(RemoteForks, WhileTheServiceIsAtWork) {
 }
 
 #if defined(__x86_64__) && !RS_TEST_SANITIZED  // a sanitizer's run-time is stepped through, too
-// A fork at each instruction of an event, in a handler of a trap: the child ends the event that was open after its parent has ended it,
-// and finds itself refused then; the parent's books are exact.
+// A fork at each instruction of an event, in a handler of a trap: the child ends the open event after its parent has ended it,
+// and is refused then; the parent's counts are exact.
 volatile int steps_to_go;
 volatile u64 number_of_payload;
 pid_t (*volatile fork_now)();
@@ -634,7 +635,7 @@ template <u32 size>
   return written;
 }
 
-// 0, or what is wrong. Goes on until an event has fewer instructions than that.
+// 0, or the number of the fault. Goes on until an event has fewer instructions than the steps.
 template <u32 size>
 int at_each_instruction(ProcessWriter<>& writer, u64& number) {
   int beyond = 0;
@@ -666,7 +667,7 @@ int at_each_instruction(ProcessWriter<>& writer, u64& number) {
   return 0;
 }
 
-TEST_P(RemoteProcess, AForkAtEachInstructionOfAnEvent) {
+TEST_P(RemoteProcess, AForkMayComeAtEachInstructionOfAnEvent) {
   const std::string path = fresh_path();
   const sys::Fd numbers(memfd_create("numbers", MFD_CLOEXEC));
   ASSERT_EQ(ftruncate(numbers.get(), 4096), 0);
@@ -680,7 +681,7 @@ TEST_P(RemoteProcess, AForkAtEachInstructionOfAnEvent) {
     write_some(writer, 0, 1);
     u64 number = 1;
     int wrong = at_each_instruction<sizeof(Event)>(writer, number);
-    if (wrong == 0) wrong = at_each_instruction<1500>(writer, number);  // every other one leaves its sub-buffer
+    if (wrong == 0) wrong = at_each_instruction<1500>(writer, number);  // every other event leaves its sub-buffer
     *count = number;
     return wrong;
   });
@@ -698,8 +699,8 @@ TEST_P(RemoteProcess, AForkAtEachInstructionOfAnEvent) {
 }
 #endif
 
-// Answers of any kind, to whatever is asked: an error within the time, never a crash.
-TEST(RemoteProcesses, Liars) {
+// Any answer to any request: an error within the time, never a crash.
+TEST(RemoteProcesses, FalseAnswersAreErrorsInTime) {
   u64 seed = 7;
   const auto random = [&] { return seed = seed * 6364136223846793005 + 1442695040888963407, seed >> 33; };
   for (int round = 0; round < 300; ++round) {

@@ -1,4 +1,4 @@
-// External writers: both layouts against the same sequence of events, what the reader refuses, and hostile writers.
+// External writers: both layouts against the same sequence of events, the reader's refusals, and hostile writers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <ringside/abi/event_cursor.hpp>
@@ -132,7 +132,7 @@ TEST_P(Remote, EventsAreReadAsTheyCome) {
   EXPECT_EQ(c.overrun, 0u);
 }
 
-TEST_P(Remote, WhatIsOverwrittenIsCountedWhereItWas) {
+TEST_P(Remote, OverwrittenEventsAreCountedWhereTheyWere) {
   World w(GetParam());
   auto source = must(w.buffer->source(0));
   u64 next = 0, seen = 0, lost = 0;
@@ -178,7 +178,7 @@ TEST_P(Remote, EventsOnTheReaderPageNeedNoCall) {
   EXPECT_EQ(w.swaps, before);
 }
 
-TEST_P(Remote, NestedEventsShowWithTheirOuter) {
+TEST_P(Remote, NestedEventsAppearWithTheirOuterEvent) {
   World w(GetParam());
   auto source = must(w.buffer->source(0));
   const Slot outer = w.writers[0]->reserve(8);
@@ -235,7 +235,7 @@ TEST_P(Remote, ResetEmptiesBothEnds) {
   EXPECT_EQ(r.lost, 0u);
 }
 
-TEST_P(Remote, RingsAreApart) {
+TEST_P(Remote, RingsAreIndependent) {
   World w(GetParam(), 4096 * 3, 3);
   for (u64 n = 0; n < 300; ++n) w.write(n, 16, n % 3);
   for (u32 ring = 0; ring < 3; ++ring) {
@@ -247,7 +247,7 @@ TEST_P(Remote, RingsAreApart) {
   }
 }
 
-TEST_P(Remote, WhatAWriterElsewhereCannotBeAskedIsRefused) {
+TEST_P(Remote, OperationsThatNeedALocalWriterAreRefused) {
   World w(GetParam());
   Buffer& b = *w.buffer;
   for (const auto& done : {b.write("x", 1), b.resize(1), b.extend(1), b.extract(1), b.discard_mode(true)}) {
@@ -271,8 +271,8 @@ TEST_P(Remote, AWaiterIsWokenByAPoke) {
   EXPECT_TRUE(must(w.buffer->wait(100, std::chrono::seconds(5))));
 }
 
-// What is committed is all there when the writer is gone, whatever was read before: by any number of events.
-TEST_P(Remote, ADeadWritersEventsAreToldFromTheSubBuffers) {
+// All committed events are there when the writer is gone, whatever was read before, for any number of events.
+TEST_P(Remote, ADeadWritersEventsAreReadFromTheSubBuffers) {
   for (const u64 first : {0, 5, 137, 700, 5000}) {
     for (const u64 then : {0, 1, 137, 300, 4000}) {
       World w(GetParam());
@@ -298,7 +298,7 @@ TEST_P(Remote, ADeadWritersEventsAreToldFromTheSubBuffers) {
 }
 
 // The two instants at which a writer's death leaves the meta-page's counts apart.
-TEST(RemoteMetaPage, ADeathBetweenTwoCounts) {
+TEST(RemoteMetaPage, ADeathBetweenTwoCountsLosesNothing) {
   for (const bool while_overwriting : {false, true}) {
     World w(Layout::meta_page);
     auto source = must(w.buffer->source(0));
@@ -307,9 +307,9 @@ TEST(RemoteMetaPage, ADeathBetweenTwoCounts) {
     for (u64 n = 100; n < 3000; ++n) w.write(n);
     auto& meta = *reinterpret_cast<abi::MetaPage*>(w.region);
     if (while_overwriting)
-      meta.overrun += 204;  // counted, and its sub-buffer still there
+      meta.overrun += 204;  // counted, but its sub-buffer is still there
     else
-      meta.entries -= 1;  // the last commit not counted
+      meta.entries -= 1;  // the last commit is not counted
     w.buffer->gone("it died");
     const Read r = drain(*source);
     EXPECT_EQ(before.numbers.size() + r.numbers.size() + r.lost, 3000u);
@@ -346,7 +346,7 @@ TEST_P(Remote, ATimeoutIsAnErrorAndTheRestComesLater) {
   EXPECT_EQ(drain(*source).numbers, from_to(0, 300));
 }
 
-TEST_P(Remote, LiesNameTheRing) {
+TEST_P(Remote, ErrorsFromFalseDataNameTheRing) {
   World w(GetParam(), 4096 * 3, 2);
   auto source = must(w.buffer->source(1));
   w.write(1, 16, 1);
@@ -363,7 +363,7 @@ TEST_P(Remote, LiesNameTheRing) {
 }
 
 // Any words in the region, at any time: no crash, no hang.
-TEST_P(Remote, RandomWordsInTheRegion) {
+TEST_P(Remote, RandomWordsInTheRegionNeverCrash) {
   u64 seed = 1;
   const auto random = [&] { return seed = seed * 6364136223846793005 + 1442695040888963407, seed >> 33; };
   for (int round = 0; round < 60; ++round) {
@@ -376,7 +376,7 @@ TEST_P(Remote, RandomWordsInTheRegion) {
     for (u64 k = 0; k < 600; ++k) {
       w.write(k, 8 + k % 100);
       for (u64 n = random() % 3; n != 0; --n) {
-        // Where it hurts: headers, footers, the meta-page; else anywhere.
+        // At sensitive places (headers, footers, the meta-page), else anywhere.
         const u64 page = random() % (w.bytes / 4096) * 4096;
         const u64 where[] = {page + 8, page + 0, page + 4096 - 32 + random() % 4 * 8, random() % 80 & ~u64{7}, random() % w.bytes & ~u64{7}};
         const u64 values[] = {0, ~u64{0}, random(), u64{1} << random() % 64, 4096, 0x00FFF};
@@ -401,7 +401,7 @@ TEST_P(Remote, RandomWordsInTheRegion) {
   }
 }
 
-TEST(RemoteDescriptor, WhatIsPackedIsWhatIsParsed) {
+TEST(RemoteDescriptor, APackedDescriptorParsesToItsPlan) {
   const Plan plan{Layout::footers, 1, 8192, 3, 5};
   std::vector<u64> blob(plan.descriptor_bytes() / 8);
   pack(plan, blob.data());
@@ -417,8 +417,8 @@ TEST(RemoteDescriptor, WhatIsPackedIsWhatIsParsed) {
   EXPECT_EQ(d.geometry(5).capacity(), 8192u - 16 - 32);
 }
 
-// Each word of a good descriptor set to wrong values, with a checksum that is right: found, with the ring that it is in.
-TEST(RemoteDescriptor, EachLieIsFound) {
+// Each word of a good descriptor set to wrong values, with a right checksum: the error is found, with its ring.
+TEST(RemoteDescriptor, EachWrongWordIsFound) {
   const Plan plan{Layout::meta_page, 1, 4096, 2, 4};
   const u64 size = plan.descriptor_bytes();
   const auto judge = [&](auto change) {
@@ -458,7 +458,7 @@ TEST(RemoteDescriptor, EachLieIsFound) {
   EXPECT_EQ(judge([&](H&, R a, R b) { b->meta = a->meta; }), (std::pair{Wrong::overlap, 1u}));
   EXPECT_EQ(judge([&](H&, R, R b) { pages(b)[3] += 4096; }), (std::pair{Wrong::beyond, 1u}));
   EXPECT_EQ(judge([&](H&, R, R b) { pages(b)[3] = ~u64{4095}; }), (std::pair{Wrong::beyond, 1u}));
-  // Without a right checksum nothing is believed; nor any part of it.
+  // Without a right checksum nothing is accepted, nor is any part of the blob.
   std::vector<u64> blob(size / 8);
   pack(plan, blob.data());
   Descriptor d;
@@ -470,7 +470,7 @@ TEST(RemoteDescriptor, EachLieIsFound) {
   }
 }
 
-// The region may stand anywhere in the writer's memory, and the sub-buffers may have holes between them.
+// The region may lie anywhere in the writer's memory, and the sub-buffers may have holes between them.
 TEST(RemoteDescriptor, SubBuffersMayBeScattered) {
   const Plan plan{Layout::meta_page, 2, 4096, 1, 4};
   std::vector<u64> blob(plan.descriptor_bytes() / 8);
@@ -504,7 +504,7 @@ TEST(RemoteDescriptor, SubBuffersMayBeScattered) {
   std::free(memory);
 }
 
-// The kernel's bytes, and the footer behind them.
+// The kernel's bytes, followed by the footer.
 TEST(RemoteFooters, BytesOfAPage) {
   World w(Layout::footers);
   w.time = 0x1122334455667700;

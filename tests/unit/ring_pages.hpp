@@ -58,7 +58,7 @@ class TestRing {
         data_(static_cast<u8*>(std::aligned_alloc(4096, ring.geometry.data_size())), std::free) {
     std::memset(control_.get(), 0, control_size(ring.geometry));
     std::memset(data_.get(), 0, ring.geometry.data_size());
-    // What an earlier use of the memory left behind the meta-page.
+    // Stale bytes of an earlier use, after the meta-page.
     if (stale != 0) std::memset(data_.get() + subbuf_size, stale, ring.geometry.data_size() - subbuf_size);
     ring.control = reinterpret_cast<Control*>(control_.get());
     ring.data = data_.get();
@@ -71,7 +71,7 @@ class TestRing {
   const abi::MetaPage& meta() const { return *reinterpret_cast<const abi::MetaPage*>(ring.data); }
   Place tail() const { return place_of(ring.control->tail); }
 
-  // An event that is nothing but a number; its length on the sub-buffer is event_size(size).
+  // An event that contains only a number; its length on the sub-buffer is event_size(size).
   bool number(u64 n, u32 size = 8) {
     const Slot slot = writer.reserve(size);
     if (!slot) return false;

@@ -1,4 +1,4 @@
-// What we say an event looks like, judged by libtraceevent.
+// The descriptions of events, judged by libtraceevent.
 #include <event-parse.h>
 #include <trace-seq.h>
 
@@ -68,7 +68,7 @@ class Schema : public fake::Test {
   tep_handle* tep_ = nullptr;
 };
 
-TEST_F(Schema, IsTheKernelsTextToTheByte) {
+TEST_F(Schema, TextsEqualTheKernelsToTheByte) {
   EXPECT_EQ(format_text("e", 1234, run.find("schema_test", "strings")->format_fields, "\"%d\", REC->n"),
             "name: e\n"
             "ID: 1234\n"

@@ -30,7 +30,7 @@ handout::Request request(Kind kind, u32 ring = 0, u64 argument = 0) {
   return {handout::magic, handout::version, static_cast<u16>(kind), 7, ring, 0, 0, argument};
 }
 
-TEST_F(ServeHostile, MappersAreCountedWhateverBecomesOfThem) {
+TEST_F(ServeHostile, MappersAreCountedThroughAnyDeath) {
   create();
   Child writer = this->writer([&] {
     write(0, 10);
@@ -69,18 +69,18 @@ TEST_F(ServeHostile, MappersAreCountedWhateverBecomesOfThem) {
     EXPECT_EQ(second.error().code, std::errc::device_or_resource_busy);
     auto last = must(open_served(socket));
     server.kill_now();
-    EXPECT_EQ(mapped(), 1u);  // nobody took it back
+    EXPECT_EQ(mapped(), 1u);  // the count was not taken back
     // The client learns of the death as an error.
     auto dead = last.sources[0]->next();
     ASSERT_FALSE(dead);
     EXPECT_FALSE(last.wait(0, 1s));
   }
-  Child server = serve();  // the name of the dead one's socket is no obstacle
+  Child server = serve();  // the name of the dead server's socket is no obstacle
   EXPECT_EQ(mapped(), 0u);
   EXPECT_EQ(must(open_served(socket)).sources.size(), 1u);
 }
 
-TEST_F(ServeHostile, ARingThatSomebodyElseConsumesIsBusy) {
+TEST_F(ServeHostile, ARingWithAnotherConsumerIsBusy) {
   create();
   written_by_the_dead(10);
   Child consumer([&] {
@@ -138,7 +138,7 @@ TEST_F(ServeHostile, GarbageIsRefusedAndOthersGoOn) {
     EXPECT_LE(recv(fd.get(), &refusal, sizeof refusal, 0), 0);  // hung up
     ASSERT_TRUE(must(other.connection->wait(0, 0ms)));
   }
-  // What is well-formed but cannot be done is refused without a hang-up.
+  // A well-formed but impossible request is refused without a hang-up.
   auto to = must(ServedConnection::connect(socket));
   handout::RingAnswer a;
   sys::Fd file;
@@ -162,7 +162,7 @@ TEST_F(ServeHostile, AFloodDoesNotStopOthers) {
   ASSERT_TRUE(shared.reaches(written, 10));
   Child server = serve();
   auto good = must(open_served(socket));
-  // One asks without end and never listens, one connects without end, one asks for a descriptor again and again.
+  // One client asks without end and never listens, one connects without end, one asks for a descriptor again and again.
   Child deaf([&] {
     const sys::Fd fd = raw(socket);
     const handout::Request hello = request(Kind::hello);
@@ -218,7 +218,7 @@ TEST_F(ServeHostile, ATruncatedRingIsAnErrorAndTheServerLives) {
   EXPECT_TRUE(ServedConnection::connect(socket));
 }
 
-TEST_F(ServeHostile, TheInstanceGoneEndsTheServer) {
+TEST_F(ServeHostile, TheServerEndsWithItsInstance) {
   create();
   Child server = serve();
   ASSERT_TRUE(Instance::remove(path));

@@ -1,4 +1,4 @@
-// Served rings, whole path: another process, another user, the kernel's steps, exact accounts.
+// Served rings end to end: another process, another user, the kernel's steps, exact accounts.
 #include <sched.h>
 
 #include "writer/cpu_rings.hpp"
@@ -19,7 +19,7 @@ struct Serve : World {};
 #define NEEDS_ROOT() \
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user"
 
-TEST_F(Serve, AnotherUserReadsWhatWasWritten) {
+TEST_F(Serve, AnotherUserReadsAllEvents) {
   NEEDS_ROOT();
   create();
   written_by_the_dead(5000);
@@ -120,7 +120,7 @@ TEST_F(Serve, OnlyAllowedUsersAndGroups) {
 }
 
 // kernel-facts, GET_READER, and the kernel's map_test.
-TEST_F(Serve, GetReaderStepsAreTheKernels) {
+TEST_F(Serve, GetReaderStepsMatchTheKernels) {
   create(1 << 16);
   Child writer = this->writer([&] {
     for (u64 n = 0;; ++n) {
@@ -166,12 +166,12 @@ TEST_F(Serve, GetReaderStepsAreTheKernels) {
   }
   shared.set(go, 2);
   ASSERT_TRUE(shared.reaches(written, 32));
-  step();  // catches up on the same sub-buffer
+  step();  // takes the rest of the same sub-buffer
   EXPECT_EQ(a.id, 1u);
   EXPECT_EQ(a.read_events, 32u);
   shared.set(go, 20);
   ASSERT_TRUE(shared.reaches(written, 320));
-  step();  // what is left of it
+  step();  // the rest of it
   EXPECT_EQ(a.id, 1u);
   step();  // one swap
   EXPECT_EQ(a.id, 2u);
@@ -236,7 +236,7 @@ TEST_F(Serve, FullSpeedWithExactAccounts) {
 }
 
 // Two processes, one after the other, on one CPU: one ring.
-TEST_F(Serve, RingsOfCpusAreHandedOutAlike) {
+TEST_F(Serve, CpuRingsAreHandedOutLikeThreadRings) {
   if (why_not_cpu_rings(best_clock()) != RingsBecause::can) GTEST_SKIP() << "no rings of CPUs here";
   create(1 << 20, 4096, true, Rings::cpu);
   const auto pinned = [&](u64 from, u64 to) {
@@ -267,7 +267,7 @@ TEST_F(Serve, RingsOfCpusAreHandedOutAlike) {
   EXPECT_EQ(n.unread, 0u);
 }
 
-TEST_F(Serve, LossesStandWhereTheyHappened) {
+TEST_F(Serve, LossesAreReportedWhereTheyHappened) {
   create(1 << 14);
   written_by_the_dead(3000);
   Child server = serve();
@@ -353,7 +353,7 @@ TEST_F(Serve, SocketsThatCannotBeMade) {
   EXPECT_EQ(in_the_way.error().code, std::errc::file_exists);
   o.socket = dir / "none" / "socket";
   EXPECT_FALSE(Server::create(o));
-  o.socket = dir / std::string(120, 'd') / "socket";  // longer than an address of a socket: through its directory
+  o.socket = dir / std::string(120, 'd') / "socket";  // longer than a socket's address: opened through its directory
   std::filesystem::create_directories(dir / std::string(120, 'd'));
   {
     auto made = Server::create(o);

@@ -23,7 +23,7 @@ RINGSIDE_EVENT(serve_test, step, (u64, value), (u64, twice));
 
 namespace ringside::test {
 
-// In a child: the parent's gtest would not hear of a failure, its exit code is heard.
+// In a child: the parent's gtest does not see a failure, but sees the exit code.
 #define REQUIRE_HERE(condition)                                                        \
   do {                                                                                 \
     if (!(condition)) {                                                                \
@@ -147,7 +147,7 @@ struct World : testing::Test {
   }
 };
 
-// Becomes another user. False: we are not root.
+// Becomes another user. False: this process is not root.
 inline bool become_nobody() {
   if (geteuid() != 0) return false;
   if (setgid(nobody) != 0 || setuid(nobody) != 0) return false;
@@ -155,7 +155,7 @@ inline bool become_nobody() {
   return true;
 }
 
-// Reads what is there and checks it: values count up, a jump is exactly what was said to be lost.
+// Reads and checks the present events: values count up, a jump is exactly the reported loss.
 struct Checker {
   u64 expected = 0, events = 0, lost = 0;
   std::string wrong;

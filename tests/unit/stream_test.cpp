@@ -1,4 +1,4 @@
-// Sub-buffers over a line: all of it when nothing is lost; what arrived whole, and exact gaps, when something is.
+// Sub-buffers over a line: everything when nothing is lost; else everything that arrived whole, and exact gaps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <ringside/ring/writer.hpp>
@@ -99,7 +99,7 @@ Got receive(const std::vector<u8>& bytes, size_t chunk) {
   return got;
 }
 
-TEST(Streams, AllOfIt) {
+TEST(Streams, ACompleteStreamGivesEveryEvent) {
   for (const size_t chunk : {size_t{1}, size_t{7}, size_t{4096}, size_t{1} << 20}) {
     Board board;
     const Got got = receive(board.stream(2000, 20), chunk);
@@ -111,7 +111,7 @@ TEST(Streams, AllOfIt) {
   }
 }
 
-TEST(Streams, AWriterThatIsFasterThanTheLine) {
+TEST(Streams, AWriterFasterThanTheLineHasCountedLosses) {
   Board board;
   const Got got = receive(board.stream(5000, 700), 1000);
   EXPECT_GT(got.lost, 0u);
@@ -120,14 +120,14 @@ TEST(Streams, AWriterThatIsFasterThanTheLine) {
   EXPECT_EQ(got.counters.read + got.counters.overrun, 5000u);
 }
 
-// Bytes are dropped, flipped and put in. Each event comes once, in order, as it was; the gaps between them add up.
-TEST(Streams, ABadLine) {
+// Bytes are dropped, flipped and inserted. Each event comes once, in order, unchanged; the gaps between events add up.
+TEST(Streams, ADamagedLineLosesOnlyCountedEvents) {
   std::mt19937 random(1);
   u64 whole = 0, resynchronised = 0;
   for (int round = 0; round < 300; ++round) {
     Board board;
     std::vector<u8> bytes = board.stream(500, 20);
-    const size_t safe = board.frames[2];  // hello and event are said again by a writer that cares
+    const size_t safe = board.frames[2];  // a careful writer repeats hello and event
     for (u32 damage = random() % 6; damage-- > 0;) {
       const size_t at = safe + random() % (bytes.size() - safe);
       const size_t n = std::min<size_t>(1 + random() % 50, bytes.size() - at);
@@ -156,7 +156,7 @@ TEST(Streams, ABadLine) {
   EXPECT_GT(resynchronised, 100u);
 }
 
-TEST(Streams, LiesAreRefused) {
+TEST(Streams, ContradictingFramesAreRefused) {
   Board board;
   const auto bytes = board.stream(100, 20);
   const auto refused = [&](size_t frame, auto change) {
@@ -191,7 +191,7 @@ TEST(Streams, LiesAreRefused) {
   EXPECT_THAT(refused(2, [](FrameHeader& h, Bytes&) { h.kind = static_cast<FrameKind>(77); }), HasSubstr("unknown kind 77"));
 }
 
-TEST(Streams, ChecksumsAreEthernets) {
+TEST(Streams, ChecksumsAreThoseOfEthernet) {
   EXPECT_EQ(crc32(reinterpret_cast<const u8*>("123456789"), 9), 0xCBF43926u);
 }
 

@@ -34,7 +34,7 @@ struct Fixture : testing::Test {
   }
 };
 
-TEST_F(Fixture, TheKernelsLine) {
+TEST_F(Fixture, ALineIsTheKernels) {
   const Payload p = Payload(1, 4711).put(u64{32}).put(u64{0x55});
   EXPECT_EQ(text({1234567890499, 0, p, 0}), "         cc1plus-4711    [003]  1234.567890: malloc: size=32 ptr=0x55\n");
   EXPECT_EQ(text({1234567890500, 0, p, 0}), "         cc1plus-4711    [003]  1234.567891: malloc: size=32 ptr=0x55\n");

@@ -45,7 +45,7 @@ TEST(Timeline, EqualTimesComeInTheOrderOfSources) {
   EXPECT_EQ(drain(t), "7@10 7@10 3@10 3@11");
 }
 
-TEST(Timeline, LossesStandWhereTheyHappened) {
+TEST(Timeline, LossesAreReportedWhereTheyHappened) {
   SubBuffer a(10), a2(100), b(50);
   a.event(10, {1, 1});
   a2.event(100, {1, 1});
@@ -56,8 +56,8 @@ TEST(Timeline, LossesStandWhereTheyHappened) {
   EXPECT_EQ(drain(t), "0@10 1!2@50 1@50 0!1234@100 0@100 1@150");
 }
 
-// A writer that has gone round since the limit: nothing up to it is left, and that is told, once for each limit.
-TEST(Timeline, ALossOnTheWayBehindTheLimitIsTold) {
+// A writer that has gone round since the limit: nothing up to the limit is left, which is reported once for each limit.
+TEST(Timeline, ALossInFrontOfAnEventBehindTheLimitIsReported) {
   SubBuffer a(10), late(100), empty(120), b(50);
   a.event(10, {1, 1});
   late.event(100, {1, 1});
@@ -73,14 +73,14 @@ TEST(Timeline, ALossOnTheWayBehindTheLimitIsTold) {
   EXPECT_EQ(drain(t), "0@100 2!6@120 2!8@120");
 }
 
-TEST(Timeline, ALossWithNothingBehindIsToldAsWell) {
+TEST(Timeline, ALossWithoutALaterEventIsReported) {
   SubBuffer empty(77);
   Timeline t;
   t.add(std::make_unique<FakeSource>(0, Views{empty.view(9)}));
   EXPECT_EQ(drain(t), "0!9@77");
 }
 
-TEST(Timeline, AnIdleSourceStallsNobodyAndComesBack) {
+TEST(Timeline, AnIdleSourceStallsNoOtherAndComesBack) {
   SubBuffer a(10), a2(30), b(20);
   a.event(10, {1, 1});
   a2.event(30, {1, 1});

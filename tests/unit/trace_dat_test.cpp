@@ -1,4 +1,4 @@
-// trace.dat files are read as they were written, whatever the version and the compression; damaged ones as far as they go.
+// trace.dat files are read as they were written, in any version and compression; damaged ones as far as possible.
 #include "source/trace_dat_file.hpp"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ struct TraceDatFiles : testing::Test {
     return s.str();
   }
   static u64 lines(const std::string& text) { return static_cast<u64>(std::count(text.begin(), text.end(), '\n')); }
-  // A line for each record: when, where, what; then the problems.
+  // A line for each record: time, place, content; then the problems.
   static std::string content(Timeline timeline) {
     TraceRecord r;
     std::string out;
@@ -88,7 +88,7 @@ struct TraceDatFiles : testing::Test {
   }
 };
 
-TEST_F(TraceDatFiles, Version6) {
+TEST_F(TraceDatFiles, Version6IsRead) {
   for (const u32 size : {4096u, 16384u}) {
     test::random_recording(dir + "/data", ClockInfo{}, 5, size);
     const std::string bytes = dat(false, true);
@@ -106,8 +106,9 @@ TEST_F(TraceDatFiles, Version6) {
   }
 }
 
-// trace-cmd measures the kernel's list of names before it copies it: where that shrank meanwhile, there are fewer bytes than it says.
-TEST_F(TraceDatFiles, FewerNamesThanClaimedAreNames) {
+// trace-cmd measures the kernel's list of names before it copies it: if the list shrinks meanwhile, there are fewer bytes than
+// claimed.
+TEST_F(TraceDatFiles, FewerNamesThanClaimedAreRead) {
   using namespace trace_dat;
   using test::number_at;
   test::random_recording(dir + "/data", ClockInfo{}, 5, 4096, Of::both);
@@ -126,7 +127,7 @@ TEST_F(TraceDatFiles, FewerNamesThanClaimedAreNames) {
   EXPECT_NE(less.problems[0].find("names of threads"), std::string::npos) << less.problems[0];
 }
 
-TEST_F(TraceDatFiles, Version7AndEachCompression) {
+TEST_F(TraceDatFiles, Version7IsReadInEachCompression) {
   ClockInfo tsc;
   tsc.kind = ClockKind::tsc;
   tsc.mult = 1 << 30;
@@ -154,12 +155,12 @@ TEST_F(TraceDatFiles, Version7AndEachCompression) {
 }
 
 // Cut anywhere, a file is refused with a sentence, or gives a prefix of each ring.
-TEST_F(TraceDatFiles, CutAnywhere) {
+TEST_F(TraceDatFiles, ACutFileIsRefusedOrGivesAPrefix) {
   test::random_recording(dir + "/data", ClockInfo{}, 2, 4096, Of::both, 5);
   for (const std::string& whole : {dat(false, true), dat(true, true), test::compressed(dat(true, true), "zstd")}) {
     const u64 all = lines(recorded(true, true));
     for (size_t size = 0; size < whole.size(); size += 1 + size / 97) {
-      const std::string bytes(whole.data(), size);  // on the heap, exactly as long
+      const std::string bytes(whole.data(), size);  // on the heap, of exactly this length
       auto file = read(bytes);
       if (!file) {
         EXPECT_FALSE(file.error().sentence.empty());
@@ -173,8 +174,8 @@ TEST_F(TraceDatFiles, CutAnywhere) {
   }
 }
 
-// Any damage: an error, a problem, or other events; never more than the bytes can hold.
-TEST_F(TraceDatFiles, Damage) {
+// Any damage gives an error, a problem, or other events; never more than the bytes can hold.
+TEST_F(TraceDatFiles, ADamagedFileIsReadWithinBounds) {
   std::mt19937_64 random(1);
   test::random_recording(dir + "/data", ClockInfo{}, 4, 4096, Of::both, 10);
   const std::string both = dat(true, true);
@@ -183,7 +184,7 @@ TEST_F(TraceDatFiles, Damage) {
   for (int round = 0; round < 4000; ++round) {
     std::string bytes = wholes[round % 4];
     for (u64 changes = 1 + random() % 8; changes > 0; --changes) {
-      // Most of it is events; what describes them is at both ends.
+      // Most of the file is events; their descriptions are at both ends.
       const u64 near = random() % 3;
       u64 at = near == 0 ? random() % 4096 : near == 1 ? bytes.size() - 1 - random() % 600 : random() % bytes.size();
       at = std::min<u64>(at, bytes.size() - 8);
@@ -203,7 +204,7 @@ TEST_F(TraceDatFiles, Damage) {
   EXPECT_GT(read_on, 100);
 }
 
-TEST_F(TraceDatFiles, Lies) {
+TEST_F(TraceDatFiles, ContradictingHeadersAreRefused) {
   test::random_recording(dir + "/data", ClockInfo{}, 2, 4096);
   const std::string good = dat(false, true);
   const auto sentence = [&](auto change) {

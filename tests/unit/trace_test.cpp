@@ -45,7 +45,7 @@ TEST_F(Trace, DisabledWritesNothing) {
   EXPECT_TRUE(run.records.empty());
 }
 
-TEST_F(Trace, FieldsStandWhereTheFormatSays) {
+TEST_F(Trace, FieldsLieWhereTheFormatSays) {
   run.enable("trace_test", "mixed");
   EXPECT_TRUE(trace_test::mixed.enabled());
   trace_test::mixed(1, 0x123456789abcdefull, "/tmp/x", 0.25, Colour::red, {1, 2, 3, 4, 5, 6}, std::string_view("notes", 4),
@@ -63,7 +63,7 @@ TEST_F(Trace, FieldsStandWhereTheFormatSays) {
   EXPECT_EQ(r.payload.size(), 53u + 7 + 5);
 }
 
-TEST_F(Trace, RefusedIsSilent) {
+TEST_F(Trace, ARefusedEventIsSilent) {
   run.enable("trace_test", "three");
   run.refuse = true;
   trace_test::three("a", "b", "c");

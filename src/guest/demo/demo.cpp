@@ -1,7 +1,7 @@
 // A guest that computes and takes timer interrupts: each step of the computation is an event that stays open while it is computed,
-// so that many an interrupt's event is nested in it. Argument 0: how many steps (0: until it is stopped); 1: 1 for steps that compute
-// nothing, for the writing alone; 2: measures (results: loops, and the ticks that they took for rdtsc, for an event of 16 bytes, for an
-// exit; loops of exits).
+// so that many interrupts' events are nested in it. Argument 0: the number of steps (0: until it is stopped); 1: 1 for steps
+// that compute nothing, to measure the writing alone; 2: measures (results: loops, and the ticks that they took for rdtsc, for
+// an event of 16 bytes, for an exit; loops of exits).
 #include <ringside/guest/guest.hpp>
 
 namespace ringside::guest {
@@ -42,13 +42,13 @@ constexpr Event events[] = {
      "print fmt: \"number=%lu inside=%u\", REC->number, REC->inside\n"},
 };
 
-// What the monitor is told at the end: events tried, written, refused; ticks; ticks inside an open event.
+// The report to the monitor at the end: events tried, written, refused; ticks; ticks inside an open event.
 struct Books {
   u64 tried, refused, ticks, nested;
   u32 open;
 } books;
 
-// How long the Collatz sequence of n is.
+// The length of the Collatz sequence of n.
 u32 collatz(u64 n) noexcept {
   u32 steps = 0;
   for (; n != 1; ++steps) n = n % 2 == 0 ? n / 2 : 3 * n + 1;
