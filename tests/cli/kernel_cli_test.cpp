@@ -363,14 +363,15 @@ TEST_F(KernelCli, WhereMappingFailsTheRingsAreRead) {
 // A CPU that was offline when the instance was made has a directory and no ring.
 TEST_F(KernelCli, AProcessorWithoutARingIsWaitedForAtNoCost) {
   for (const char* way : {"read", "map"}) {
+    const u64 begun = sys::now_ns();
     const Outcome o = run(shim("KERNEL_SHIM_ABSENT=0 KERNEL_SHIM_UP=" + dir + "/up KERNEL_SHIM_LOG=" + dir + "/polls") +
                           "record --source " + way + " -e syscalls:sys_enter_read -f 'count == 7' -- sh -c '" +
                           "unset LD_PRELOAD; sleep 0.7; touch " + dir + "/up; sleep 0.7; taskset -c 0 dd if=/dev/zero of=/dev/null bs=7 count=500'");
     ASSERT_EQ(o.code, 0) << o.err;
     EXPECT_EQ(events().size(), 500u);
-    const u64 polls = std::stoull(test::slurp(dir + "/polls"));
-    EXPECT_GT(polls, 5u);
-    EXPECT_LT(polls, 200u) << "it spins";
+    const u64 polls = std::stoull(test::slurp(dir + "/polls")), ms = (sys::now_ns() - begun) / 1'000'000;
+    EXPECT_GT(polls, 0u);
+    EXPECT_LT(polls, 100 + ms / 10) << "it spins";
     fs::remove(dir + "/up");
   }
 }
