@@ -23,7 +23,6 @@
 // Descriptor of it, from a copy that the peer cannot change.
 #pragma once
 #include <ringside/abi/page_footer.hpp>
-#include <ringside/base/wild.hpp>
 #include <ringside/ring/geometry.hpp>
 
 namespace ringside::remote {

@@ -107,7 +107,7 @@ class ProcessWriter {
 
   // Null while nobody is attached, or beyond the reader's rings.
   RS_INLINE Writer* ring(u32 index) noexcept {
-    const Session* s = now_.load(std::memory_order_acquire);
+    const Session* s = Hardware::load(&now_, session_observe);
     return s != nullptr && index < s->rings.size() ? s->rings[index].get() : nullptr;
   }
 
@@ -200,7 +200,7 @@ class ProcessWriter {
 
   class Service {
    public:
-    Service(ProcessOptions options, std::atomic<Session*>& now) : options_(std::move(options)), now_(now) {
+    Service(ProcessOptions options, Session*& now) : options_(std::move(options)), now_(now) {
       if (ours_.get() == nullptr || (stop_ = eventfd(0, EFD_CLOEXEC)) < 0) {
         error_ = errno;
         return;
@@ -320,7 +320,7 @@ class ProcessWriter {
       EventAnswer a{};
       a.head = {message_magic, q.ask, q.sequence, 0, 0, 0, 0};
       size_t size = sizeof a.head;
-      Session* const s = now_.load(std::memory_order_relaxed);
+      Session* const s = Hardware::load(&now_, unordered);
       const bool has_ring = s != nullptr && q.ring < s->rings.size();
       switch (q.ask) {
         case Ask::attach:
@@ -452,7 +452,7 @@ class ProcessWriter {
         s.rings.push_back(std::make_unique<Writer>(s.descriptor, ring, [&](u64 offset) { return s.region.at(offset); }, s.memory.back()->get(), clock));
       }
       sessions_.push_back(std::move(session));
-      now_.store(sessions_.back().get(), std::memory_order_release);
+      Hardware::store(&now_, sessions_.back().get(), session_publish);
       return 0;
     }
 
@@ -483,15 +483,15 @@ class ProcessWriter {
 
     // A thread that is in the middle of an event keeps the region.
     void detach() {
-      Session* const s = now_.load(std::memory_order_relaxed);
+      Session* const s = Hardware::load(&now_, unordered);
       if (s == nullptr) return;
       for (auto& ring : s->rings) ring->disable();
-      now_.store(nullptr, std::memory_order_release);
+      Hardware::store<Session*>(&now_, nullptr, session_publish);
       calm(*s) ? s->region.unmap() : s->region.keep();
     }
 
     ProcessOptions options_;
-    std::atomic<Session*>& now_;
+    Session*& now_;
     const Zeros ours_{1, 0};  // 1; 0 in a child of fork
     int listening_ = -1, reader_ = -1, stop_ = -1;
     std::atomic<int> error_{0};  // -1: not known yet
@@ -502,7 +502,7 @@ class ProcessWriter {
     inline static Service* abandoned_ = nullptr;
   };
 
-  std::atomic<Session*> now_{nullptr};
+  Session* now_ = nullptr;
   Service* const service_;
 };
 

@@ -60,12 +60,12 @@ class Published {
   }
   void touched() noexcept { M::add_local(&meta_->pages_touched, 1); }
   void clearing(u32 id) noexcept {
-    if (footers_) M::store(&footer(id).reader_status, abi::reader_status(id_, 0), Order::relaxed);
+    if (footers_) M::store(&footer(id).reader_status, abi::reader_status(id_, 0), unordered);
   }
   void entered(u32 id, u64 position, u64 base) noexcept {
     if (!footers_) return;
-    M::store(&footer(id).entries, base, Order::relaxed);
-    M::store(&footer(id).pages_touched, position, Order::relaxed);
+    M::store(&footer(id).entries, base, unordered);
+    M::store(&footer(id).pages_touched, position, unordered);
   }
 
   // The service's side.
@@ -73,23 +73,23 @@ class Published {
   // The reader page is `taken`, and was `given`; `lost` events in all were before it.
   void take(u32 taken, u32 given, u64 lost) noexcept {
     if (!footers_) return M::store(&meta_->reader.id, taken, O.place_publish);  // pairs: PLACE
-    M::store(&footer(taken).overrun, lost, Order::relaxed);
+    M::store(&footer(taken).overrun, lost, unordered);
     M::store(&footer(taken).reader_status, abi::reader_status(id_, abi::footer_reader), O.place_publish);  // pairs: PLACE
-    M::store(&footer(given).reader_status, abi::reader_status(id_, 0), Order::relaxed);
+    M::store(&footer(given).reader_status, abi::reader_status(id_, 0), unordered);
   }
   void mark(u32 id, u32 reader_bits, bool commit) noexcept {
     if (!footers_) return;
     abi::PageFooter& f = footer(id);
-    M::store(&f.reader_status, abi::reader_status(id_, reader_bits), Order::relaxed);
-    M::store(&f.writer_status, abi::writer_status(subbuf_size_, commit ? abi::footer_commit : 0), Order::relaxed);
+    M::store(&f.reader_status, abi::reader_status(id_, reader_bits), unordered);
+    M::store(&f.writer_status, abi::writer_status(subbuf_size_, commit ? abi::footer_commit : 0), unordered);
   }
   // A new ring's.
   void start(u32 id) noexcept {
     if (!footers_) return;
     abi::PageFooter& f = footer(id);
-    M::store(&f.entries, u64{0}, Order::relaxed);
-    M::store(&f.pages_touched, u64{0}, Order::relaxed);
-    M::store(&f.overrun, u64{0}, Order::relaxed);
+    M::store(&f.entries, u64{0}, unordered);
+    M::store(&f.pages_touched, u64{0}, unordered);
+    M::store(&f.overrun, u64{0}, unordered);
   }
 
  private:
@@ -128,7 +128,7 @@ class RemoteWriter {
         shown_(ring_, footers_ ? &own_meta_ : reinterpret_cast<abi::MetaPage*>(ring_.data), r.id, footers_),
         writer_(ring_, clock, {}, shown_),
         reader_(ring_) {
-    M::store(&ctl().gate, gate_remote_open | gate_off, Order::relaxed);
+    M::store(&ctl().gate, gate_remote_open | gate_off, unordered);
     empty();
   }
   RemoteWriter(const Descriptor& d, const RingLayout& r, void* region, void* memory, C clock) noexcept
@@ -139,7 +139,7 @@ class RemoteWriter {
   // The writing context.
   [[nodiscard]] RS_INLINE bool reserve(u32 size, Slot& slot) noexcept {
     if constexpr (N == Nesting::none) {
-      if (M::load(&ctl().nest, Order::relaxed) != 0) [[unlikely]]
+      if (M::load(&ctl().nest, unordered) != 0) [[unlikely]]
         return refuse(slot);
     }
     return writer_.reserve(size, slot);
@@ -154,7 +154,7 @@ class RemoteWriter {
   template <class Fill>
   RS_INLINE bool write(u32 size, Fill fill) noexcept {
     if constexpr (N == Nesting::none) {
-      if (M::load(&ctl().nest, Order::relaxed) != 0) [[unlikely]] {
+      if (M::load(&ctl().nest, unordered) != 0) [[unlikely]] {
         Slot slot;
         return refuse(slot);
       }
@@ -194,13 +194,13 @@ class RemoteWriter {
   void update_footers() noexcept {
     if (!footers_) return;
     const auto [next, reader] = reader_place();
-    const Place commit = place_of(M::load(&ctl().commit, Order::acquire));
+    const Place commit = place_of(M::load(&ctl().commit, O.advance_observe));
     const Geometry& g = ring_.geometry;
     u64 head = next + g.nr_slots() <= commit.position ? commit.position - g.nr_slots() + 1 : next;
     u32 head_id = commit.id;
     for (; head < commit.position; ++head) {
       const auto k = static_cast<u32>(head % g.nr_slots());
-      const u64 slot = M::load(&ring_.record(k).slot, Order::acquire);
+      const u64 slot = M::load(&ring_.record(k).slot, O.slot_observe);
       if (slot_lap(slot) != head / g.nr_slots()) continue;
       head_id = slot_id(k, slot);
       break;
@@ -212,24 +212,24 @@ class RemoteWriter {
   // Empties the ring; the reader starts anew, at sub-buffer 0. Disabled and quiet before.
   void reset() noexcept {
     clear_words(ring_);
-    __atomic_fetch_or(&ctl().gate, gate_remote_open, __ATOMIC_SEQ_CST);
+    __atomic_fetch_or(&ctl().gate, gate_remote_open, gate_publish);
     empty();
   }
 
   // Switching. After disable() no event begins; one that is open may still be committed: quiet() tells when none is. heavy: the
   // other half of the writer's light fence (membarrier in a process; nothing, if it runs on the writer's own processor).
-  void enable() noexcept { __atomic_fetch_and(&ctl().gate, ~gate_off, __ATOMIC_SEQ_CST); }
-  void disable() noexcept { __atomic_fetch_or(&ctl().gate, gate_off, __ATOMIC_SEQ_CST); }
-  bool enabled() const noexcept { return (M::load(&ctl().gate, Order::relaxed) & gate_off) == 0; }
+  void enable() noexcept { __atomic_fetch_and(&ctl().gate, ~gate_off, gate_publish); }
+  void disable() noexcept { __atomic_fetch_or(&ctl().gate, gate_off, gate_publish); }
+  bool enabled() const noexcept { return (M::load(&ctl().gate, unordered) & gate_off) == 0; }
   template <class Heavy>
   bool quiet(Heavy heavy) const noexcept {
-    heavy();
-    return M::load(&ctl().nest, Order::acquire) == 0;  // pairs: QUIET
+    heavy();  // pairs: GATE
+    return M::load(&ctl().nest, O.quiet_observe) == 0;  // pairs: QUIET
   }
 
   u32 id() const noexcept { return id_; }
   // Events that were refused for want of room (nested ones), and, in a child of fork, because the ring is the parent's.
-  u64 refused() const noexcept { return M::load(&ctl().dropped, Order::relaxed) + M::load(&ctl().commit_overrun, Order::relaxed); }
+  u64 refused() const noexcept { return M::load(&ctl().dropped, unordered) + M::load(&ctl().commit_overrun, unordered); }
   const Ring& ring() const noexcept { return ring_; }
 
  private:
@@ -253,24 +253,24 @@ class RemoteWriter {
   void note(u64 lost) noexcept {
     abi::MetaPage& meta = shown_.meta();
     const ReaderState at = reader_.state();
-    M::store(&meta.reader.lost_events, lost, Order::relaxed);
-    M::store(&meta.reader.read, static_cast<u32>(at.bytes), Order::relaxed);
-    M::store(&meta.read, at.read, Order::relaxed);
+    M::store(&meta.reader.lost_events, lost, unordered);
+    M::store(&meta.reader.read, static_cast<u32>(at.bytes), unordered);
+    M::store(&meta.read, at.read, unordered);
   }
 
   void empty() noexcept {
     const Geometry& g = ring_.geometry;
     abi::MetaPage& meta = shown_.meta();
-    M::store(&meta.meta_page_size, g.subbuf_size(), Order::relaxed);
-    M::store(&meta.meta_struct_len, u32{sizeof meta}, Order::relaxed);
-    M::store(&meta.subbuf_size, g.subbuf_size(), Order::relaxed);
-    M::store(&meta.nr_subbufs, g.nr_subbufs(), Order::relaxed);
-    M::store(&meta.reader.lost_events, u64{0}, Order::relaxed);
-    for (u64* word = &meta.flags; word <= &meta.pages_touched; ++word) M::store(word, u64{0}, Order::relaxed);
-    M::store(&meta.reader.read, u32{0}, Order::relaxed);
+    M::store(&meta.meta_page_size, g.subbuf_size(), unordered);
+    M::store(&meta.meta_struct_len, u32{sizeof meta}, unordered);
+    M::store(&meta.subbuf_size, g.subbuf_size(), unordered);
+    M::store(&meta.nr_subbufs, g.nr_subbufs(), unordered);
+    M::store(&meta.reader.lost_events, u64{0}, unordered);
+    for (u64* word = &meta.flags; word <= &meta.pages_touched; ++word) M::store(word, u64{0}, unordered);
+    M::store(&meta.reader.read, u32{0}, unordered);
     for (u32 id = 0; id < g.nr_subbufs(); ++id) {
-      M::store(&ring_.header(id).time_stamp, u64{0}, Order::relaxed);
-      M::store(&ring_.header(id).commit, u64{0}, Order::relaxed);
+      M::store(&ring_.header(id).time_stamp, u64{0}, unordered);
+      M::store(&ring_.header(id).commit, u64{0}, unordered);
       shown_.start(id);
       shown_.mark(id, id == 0 ? abi::footer_reader : id == 1 ? abi::footer_head : 0, id == 1);
     }

@@ -14,7 +14,7 @@ template <Memory M = Hardware>
 const char* broken(const Ring& ring, Watched* before = nullptr) noexcept {
   const Control& c = *ring.control;
   const Geometry& g = ring.geometry;
-  const auto get = [](const u64& word) { return M::load(&word, Order::relaxed); };
+  const auto get = [](const u64& word) { return M::load(&word, unordered); };
   const Place commit = place_of(get(c.commit)), tail = ring.kind == RingKind::cpu ? commit : place_of(get(c.tail));
   if (!g.holds(tail.id) || !g.holds(commit.id)) return "tail and commit stand on sub-buffers of this ring";
   if (commit.position > tail.position) return "commit is not beyond the tail";

@@ -2,18 +2,20 @@
 // writer is outside (docs/design.md 3.5) and has the reader's side for himself. Not nest: a thread that is being refused at the gate
 // is counted in it.
 #pragma once
+#include <ringside/base/memory_hardware.hpp>
 #include <ringside/ring/control.hpp>
+#include <ringside/ring/orders.hpp>
 
 namespace ringside {
 
 inline void clear_words(const Ring& ring) noexcept {
   Control& c = *ring.control;
   const auto zero = [](u64* from, u64* to) {
-    for (; from != to; ++from) __atomic_store_n(from, u64{0}, __ATOMIC_RELAXED);
+    for (; from != to; ++from) Hardware::store(from, u64{0}, unordered);
   };
   c.tail = 0;
   zero(&c.last_time, &c.reader_lock);
-  __atomic_fetch_and(&c.gate, gate_off | gate_frozen | gate_moved, __ATOMIC_SEQ_CST);  // nothing is parked any more
+  __atomic_fetch_and(&c.gate, gate_off | gate_frozen | gate_moved, gate_publish);  // nothing is parked any more
   zero(&c.reader_generation, &c.mapped);
   zero(&c.state[0].page, &c.reserved3[0]);
   zero(&ring.record(0).slot, &ring.record(ring.geometry.nr_subbufs()).slot);

@@ -122,4 +122,13 @@ struct Ring {
   RS_INLINE abi::SubBufferHeader& header(u32 id) const noexcept { return *reinterpret_cast<abi::SubBufferHeader*>(subbuf(id)); }
 };
 
+// Called behind each slow step: the tail or the commit place has moved to another sub-buffer, or the reader page was swapped. A Memory
+// with stepped(ring) is told so; tests check the ring's structure there (tests/single.hpp). The structure holds between any two
+// accesses of anybody, but a check loads many words: it is right only where nobody else moves them meanwhile. So no product does it,
+// whose writer, handlers and readers share the ring.
+template <class M>
+RS_INLINE void after_step([[maybe_unused]] const Ring& ring) noexcept {
+  if constexpr (requires { M::stepped(ring); }) M::stepped(ring);
+}
+
 }  // namespace ringside

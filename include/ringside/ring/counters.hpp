@@ -19,7 +19,7 @@ RingCounters counters(const Ring& ring) noexcept {
   const Control& c = *ring.control;
   const Geometry& g = ring.geometry;
   const Reader<M> reader(ring);
-  const auto get = [](const u64& word) { return M::load(&word, Order::relaxed); };
+  const auto get = [](const u64& word) { return M::load(&word, unordered); };
   RingCounters n{};
   const ReaderState at = reader.state();
   n.written = reader.written();

@@ -97,16 +97,16 @@ class CpuWriter {
 
   RS_INLINE static void ring_bell(const CpuRings& rings) noexcept {
     M::fence_light();  // pairs: WAKE
-    if (M::load(rings.bell.any, Order::relaxed) != 0) [[unlikely]]
+    if (M::load(rings.bell.any, unordered) != 0) [[unlikely]]
       rings.bell.ring(rings.bell.context);
   }
 
   static Refused look(const Ring& ring, u32 cpu, Seen& seen) noexcept {
     const Control& c = *ring.control;
-    if (const u64 gate = M::load(&c.gate, Order::relaxed); gate != gate_cpu_open)
+    if (const u64 gate = M::load(&c.gate, unordered); gate != gate_cpu_open)
       return (gate & gate_moved) != 0 || gate == 0 ? Refused::moved : (gate & gate_corrupt) != 0 ? Refused::corrupt : Refused::disabled;
     seen.cpu = cpu;
-    seen.tail = M::load(&c.commit, Order::acquire);
+    seen.tail = M::load(&c.commit, O.advance_observe);
     seen.place = place_of(seen.tail);
     if (!ring.geometry.holds(seen.place.id)) return give_up(ring);
     const Record& rec = ring.record(seen.place.id);
@@ -114,12 +114,12 @@ class CpuWriter {
     seen.commit = M::load(&header.commit, O.commit_observe);  // the reader's flags: with them the tail that has moved on
     if (seen.commit > ring.geometry.capacity() || seen.commit % 4 != 0) {
       // Flags of the reader that has it, if the tail has moved on; else damage.
-      if (M::load(&c.commit, Order::relaxed) == seen.tail) return give_up(ring);
+      if (M::load(&c.commit, unordered) == seen.tail) return give_up(ring);
       seen.commit = 0;  // no sequence succeeds with this tail
     }
-    const u64 committed = M::load(&rec.committed, Order::relaxed);
+    const u64 committed = M::load(&rec.committed, unordered);
     seen.events = O.bug == Bug::cut_off_counts ? cpu_committed_of(committed).events : events_at(committed, seen.commit);
-    seen.last = seen.commit == 0 ? M::load(&header.time_stamp, Order::relaxed) : M::load(&times(rec)[seen.events & 1], Order::relaxed);
+    seen.last = seen.commit == 0 ? M::load(&header.time_stamp, unordered) : M::load(&times(rec)[seen.events & 1], unordered);
     return Refused::no;
   }
 
@@ -180,23 +180,23 @@ class CpuWriter {
     const u64 lap = position / g.nr_slots();
     u64 slot = M::load(&ring.record(k).slot, O.slot_observe);  // pairs: SWAP
     const u32 id = slot_id(k, slot);
-    if (M::load(&c.commit, Order::relaxed) != seen.tail || S::cpu(area) != seen.cpu) return Refused::no;
+    if (M::load(&c.commit, unordered) != seen.tail || S::cpu(area) != seen.cpu) return Refused::no;
     if (!g.holds(id) || id == seen.place.id) return give_up(ring);
     if (slot_lap(slot) != lap) {
       if (slot_lap(slot) + 1 != lap) return give_up(ring);
-      if ((M::load(&c.mode, Order::relaxed) & 1) != 0) {
+      if ((M::load(&c.mode, unordered) & 1) != 0) {
         // In a sequence: not in a ring that was moved aside meanwhile.
         return S::refuse(area, Refuse{seen.cpu, &c, seen.tail, &c.dropped}) == Sequence::done ? Refused::full : Refused::no;
       }
     }
-    const u64 punched = M::load(&c.punched, Order::relaxed);
+    const u64 punched = M::load(&c.punched, unordered);
     if (here.back != nullptr && !here.back(here, id)) return Refused::no_memory;
     // Whose thread dies behind this, or is moved away, has taken the place for the next one.
     if (slot_lap(slot) != lap || !slot_entered(slot)) {
       if (!M::cas(&ring.record(k).slot, slot, pack_slot(k, lap, id) | entered_bit)) return Refused::no;
     }
-    if constexpr (O.enter_publish == Order::release) M::fence_release();  // pairs: ENTER
-    if (M::load(&c.punched, Order::relaxed) != punched) return Refused::no;  // the place is ours by now, its memory perhaps gone
+    fence_of<M, O.enter_publish>();  // pairs: ENTER
+    if (M::load(&c.punched, unordered) != punched) return Refused::no;  // the place is ours by now, its memory perhaps gone
     Record &old = ring.record(seen.place.id), &fresh = ring.record(id);
     const auto at = static_cast<u32>(seen.commit);
     const u32 left = g.capacity() - at;
@@ -217,20 +217,20 @@ class CpuWriter {
     e.pad1 = left >= 8 ? pad + 1 : &nowhere;
     e.padding = abi::event_word(abi::type_padding, left >= 8 ? 1 : 0) | u64{left - 4} << 32;
     e.fresh = &fresh;
-    e.base = M::load(&old.base, Order::relaxed) + seen.events;
+    e.base = M::load(&old.base, unordered) + seen.events;
     e.header = &ring.header(id);
     e.last = seen.last;
     if (S::enter(area, e) == Sequence::done) {
       M::fence_light();  // pairs: WAKE
-      if (const u64 percent = M::load(bell.percent, Order::relaxed); percent != 0 && is_full<M>(ring, percent - 1)) bell.ring(bell.context);
+      if (const u64 percent = M::load(bell.percent, unordered); percent != 0 && is_full<M>(ring, percent - 1)) bell.ring(bell.context);
     }
     return Refused::no;
   }
 
   RS_NOINLINE static Refused give_up(const Ring& ring) noexcept {
     Control& c = *ring.control;
-    M::store(&c.corrupt, u64{1}, Order::relaxed);
-    u64 gate = M::load(&c.gate, Order::relaxed);
+    M::store(&c.corrupt, u64{1}, unordered);
+    u64 gate = M::load(&c.gate, unordered);
     while ((gate & gate_corrupt) == 0 && !M::cas(&c.gate, gate, gate | gate_corrupt)) M::pause();
     return Refused::corrupt;
   }

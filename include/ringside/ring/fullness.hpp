@@ -3,6 +3,7 @@
 #pragma once
 #include <ringside/base/memory.hpp>
 #include <ringside/ring/control.hpp>
+#include <ringside/ring/orders.hpp>
 
 namespace ringside {
 
@@ -10,9 +11,9 @@ namespace ringside {
 template <Memory M>
 bool is_full(const Ring& ring, u64 percent) noexcept {
   const Control& c = *ring.control;
-  const u64 commit = place_of(M::load(&c.commit, Order::relaxed)).position;
-  const ReaderState& at = c.state[M::load(&c.reader_generation, Order::relaxed) & 1];
-  const u64 next = reader_of(M::load(&at.page, Order::relaxed)).next;
+  const u64 commit = place_of(M::load(&c.commit, unordered)).position;
+  const ReaderState& at = c.state[M::load(&c.reader_generation, unordered) & 1];
+  const u64 next = reader_of(M::load(&at.page, unordered)).next;
   const u64 dirty = commit > next ? commit - next : 0;
   return (dirty < ring.geometry.nr_slots() ? dirty + 1 : ring.geometry.nr_slots()) * 100 >= percent * ring.geometry.nr_slots();
 }

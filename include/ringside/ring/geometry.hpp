@@ -15,7 +15,7 @@ class Geometry {
   constexpr Geometry() = default;  // invalid
 
   // subbuf_size: a power of two, 4 KiB to 256 KiB. nr_subbufs: all of them, the reader page and the spares included.
-  // spares: sub-buffers that start outside the ring, for Reader::take. footer: bytes at the end of each that hold no events.
+  // spares: sub-buffers that start outside the ring, for Reader::give_back. footer: bytes at the end of each that hold no events.
   constexpr Geometry(u32 subbuf_size, u32 nr_subbufs, u32 spares = 0, u32 footer = 0) noexcept {
     const bool good = footer <= abi::smallest_subbuf / 2 && footer % 4 == 0 && is_power_of_two(subbuf_size) && subbuf_size >= abi::smallest_subbuf &&
                       subbuf_size <= abi::largest_subbuf && nr_subbufs <= most_subbufs && spares < nr_subbufs &&

@@ -38,7 +38,7 @@ class Iterator {
       if (position_ > commit.position) return Got::nothing;
       const bool left = position_ < commit.position;
       const u32 k = static_cast<u32>(position_ % g.nr_slots());
-      const u64 slot = M::load(&ring_.record(k).slot, Order::acquire);
+      const u64 slot = M::load(&ring_.record(k).slot, O.slot_observe);
       const u32 id = slot_id(k, slot);
       if (!g.holds(id)) return Got::corrupt;
       if (slot_lap(slot) != position_ / g.nr_slots()) {
@@ -48,8 +48,8 @@ class Iterator {
       const bool again = seen_position_ == position_;
       got = copy(id, again ? seen_ : ReaderState{});
       // The copy's loads before the look at the slot.
-      if constexpr (O.enter_observe == Order::acquire) M::fence_acquire();  // pairs: ENTER
-      if (M::load(&ring_.record(k).slot, Order::acquire) != slot) {
+      fence_of<M, O.enter_observe>();  // pairs: ENTER
+      if (M::load(&ring_.record(k).slot, O.slot_observe) != slot) {
         away = away < g.nr_slots() / 2 ? 2 * away + 1 : g.nr_slots() - 1;
         continue;
       }
@@ -76,7 +76,7 @@ class Iterator {
   // False: the reader has moved meanwhile.
   bool reader_page(Got& got) noexcept {
     got = Got::nothing;
-    const u64 generation = M::load(&ring_.control->reader_generation, Order::acquire);
+    const u64 generation = M::load(&ring_.control->reader_generation, O.state_observe);
     const Reader<M, O> reader(ring_);
     const ReaderState at = reader.state();
     const ReaderPlace own = reader_of(at.page);
@@ -93,17 +93,17 @@ class Iterator {
     // What the reader has consumed may be gone: RingView::park gives its memory back.
     const bool again = seen_position_ == own.next - 1 && seen_.bytes > at.bytes;
     got = copy(own.id, again ? seen_ : at);
-    if constexpr (O.enter_observe == Order::acquire) M::fence_acquire();  // pairs: ENTER
+    fence_of<M, O.enter_observe>();  // pairs: ENTER
     // The intent before the generation: who has given the page back and is not yet seen to have noted it is found here.
     ReaderPlace wanted;
     if (reader.swapped(own, wanted)) return false;
     if (got == Got::data) {
       const u32 now = !is_of_cpu<O>(ring_)
-                          ? committed_of(M::load(&ring_.record(own.id).committed, Order::relaxed)).bytes
-                          : abi::commit_size(M::load(&ring_.header(own.id).commit, Order::relaxed));
+                          ? committed_of(M::load(&ring_.record(own.id).committed, unordered)).bytes
+                          : abi::commit_size(M::load(&ring_.header(own.id).commit, unordered));
       if (now < view_.end) return false;  // flagged
     }
-    if (M::load(&ring_.control->reader_generation, Order::acquire) != generation) return false;
+    if (M::load(&ring_.control->reader_generation, O.state_observe) != generation) return false;
     if (again && stamp_ != seen_stamp_) {
       start_over();
       return false;
@@ -116,9 +116,9 @@ class Iterator {
   Got overtaken() noexcept {
     const Place commit = place_of(M::load(&ring_.control->commit, O.advance_observe));
     if (!ring_.geometry.holds(commit.id)) return Got::corrupt;
-    const u64 base = M::load(&ring_.record(commit.id).base, Order::relaxed);
+    const u64 base = M::load(&ring_.record(commit.id).base, unordered);
     if (base <= expected_) return Got::nothing;
-    const u64 stamp = M::load(&ring_.header(commit.id).time_stamp, Order::relaxed);
+    const u64 stamp = M::load(&ring_.header(commit.id).time_stamp, unordered);
     __builtin_memcpy(buffer_, &stamp, sizeof stamp);
     view_ = {commit.id, 0, 0, 0, base - expected_, base, false};
     position_ = commit.position;
@@ -145,9 +145,9 @@ class Iterator {
   Got copy(u32 id, const ReaderState& from) noexcept {
     const Committed now = published<M, O>(ring_, id, false, {static_cast<u32>(from.events), static_cast<u32>(from.bytes)});
     if (now.bytes > ring_.geometry.capacity() || now.bytes % 4 != 0 || from.bytes % 4 != 0) return Got::corrupt;
-    stamp_ = M::load(&ring_.header(id).time_stamp, Order::relaxed);
+    stamp_ = M::load(&ring_.header(id).time_stamp, unordered);
     if (now.bytes <= from.bytes || now.events <= from.events) return Got::nothing;
-    base_ = M::load(&ring_.record(id).base, Order::relaxed);
+    base_ = M::load(&ring_.record(id).base, unordered);
     const u64 first = base_ + from.events;
     if (first < expected_) return Got::nothing;  // a page from before what was seen, as a reader that took it has it
     M::copy_in(buffer_, ring_.subbuf(id), abi::header_size + now.bytes);

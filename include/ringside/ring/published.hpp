@@ -34,7 +34,7 @@ RS_INLINE const u64* times(const Record& rec) noexcept { return &rec.reserve; }
 // Adds for all CPUs to see.
 template <Memory M>
 RS_INLINE void add_shared(u64& word, u64 more) noexcept {
-  u64 now = M::load(&word, Order::relaxed);
+  u64 now = M::load(&word, unordered);
   while (!M::cas(&word, now, now + more)) {
   }
 }
@@ -45,13 +45,13 @@ u32 count_events(const Ring& ring, u32 id, u32 begin, u32 end) noexcept {
   u32 events = 0;
   const u8* const data = ring.subbuf(id) + abi::header_size;
   for (u32 at = begin; at < end && end - at >= 4;) {
-    const u32 word = M::load(reinterpret_cast<const u32*>(data + at), Order::relaxed), type = abi::word_type(word);
+    const u32 word = M::load(reinterpret_cast<const u32*>(data + at), unordered), type = abi::word_type(word);
     u32 size = abi::stamp_size;
     if (type - 1 < abi::type_data_max) {
       size = 4 + type * 4;
     } else if (type == 0 || type == abi::type_padding) {
       if (end - at < 8 || (type != 0 && abi::word_delta(word) == 0)) break;
-      const u32 more = M::load(reinterpret_cast<const u32*>(data + at + 4), Order::relaxed);
+      const u32 more = M::load(reinterpret_cast<const u32*>(data + at + 4), unordered);
       if (more < 4 || more > end - at - 4) break;
       size = 4 + more;
     }
@@ -69,7 +69,7 @@ Committed published(const Ring& ring, u32 id, bool left, Committed from) noexcep
   if (!is_of_cpu<O>(ring)) return committed_of(M::load(&rec.committed, O.commit_observe));  // pairs: COMMIT
   if (left) {
     const Committed now = cpu_committed_of(M::load(&rec.committed, O.commit_observe));
-    const u64 end = M::load(&rec.real_end, Order::relaxed);
+    const u64 end = M::load(&rec.real_end, unordered);
     return {now.events, now.bytes <= ring.geometry.capacity() && (end & abi::commit_mask) == now.bytes ? closed_commit(end, ring.geometry.capacity()) : now.bytes};
   }
   const u32 bytes = abi::commit_size(M::load(&ring.header(id).commit, O.commit_observe));  // pairs: COMMIT
@@ -85,10 +85,10 @@ Committed published_about(const Ring& ring, u32 id) noexcept {
   if (!is_of_cpu<O>(ring)) return committed_of(M::load(&rec.committed, O.commit_observe));  // pairs: COMMIT
   Committed now{};
   for (int tries = 0; tries < 4; ++tries) {
-    const u32 commit = abi::commit_size(M::load(&ring.header(id).commit, Order::acquire));
-    const u64 committed = M::load(&rec.committed, Order::acquire);
+    const u32 commit = abi::commit_size(M::load(&ring.header(id).commit, O.commit_observe));
+    const u64 committed = M::load(&rec.committed, O.commit_observe);
     now = {cpu_committed_of(committed).events - (committed != 0 ? 1 : 0), commit};
-    if (abi::commit_size(M::load(&ring.header(id).commit, Order::relaxed)) == commit) return {events_at(committed, commit), commit};
+    if (abi::commit_size(M::load(&ring.header(id).commit, unordered)) == commit) return {events_at(committed, commit), commit};
   }
   return now;
 }

@@ -10,6 +10,7 @@
 // against our own geometry: a lie makes the answer Got::corrupt. Not signal-safe against itself.
 #pragma once
 #include <ringside/abi/meta_page.hpp>
+#include <ringside/base/check.hpp>
 #include <ringside/base/memory_hardware.hpp>
 #include <ringside/ring/control.hpp>
 #include <ringside/ring/orders.hpp>
@@ -36,16 +37,17 @@ class Reader {
 
   // 0: locked; else who holds it. `who` is not 0.
   u64 try_lock(u64 who) noexcept {
+    RS_DEBUG_CHECK(who != 0, "the holder of a lock has a name");
     u64 expected = 0;
-    return M::cas(&ctl().reader_lock, expected, who) ? 0 : expected;
+    return M::cas(&ctl().reader_lock, expected, who) ? 0 : expected;  // pairs: LOCK observes
   }
   // Takes the lock from a holder that is known to be dead, and finishes what it was at. False: somebody was faster.
   bool steal(u64 dead, u64 who) noexcept {
-    if (!M::cas(&ctl().reader_lock, dead, who)) return false;
+    if (!M::cas(&ctl().reader_lock, dead, who)) return false;  // pairs: LOCK observes
     mend();
     return true;
   }
-  void unlock() noexcept { M::store(&ctl().reader_lock, u64{0}, Order::release); }
+  void unlock() noexcept { M::store(&ctl().reader_lock, u64{0}, O.lock_publish); }
 
   // Finds data not yet consumed, taking the next sub-buffer if need be. Consumes nothing.
   Got peek() noexcept { return find(false); }
@@ -58,6 +60,7 @@ class Reader {
   }
   // Counts `bytes` and `events` of the view as read; 0 < bytes <= end - begin.
   void consume(u32 bytes, u32 events) noexcept {
+    RS_DEBUG_CHECK(bytes <= view_.end - view_.begin && events <= view_.events, "what is consumed is in the view");
     ReaderState at = state();
     at.bytes += bytes;
     at.events += events;
@@ -88,26 +91,6 @@ class Reader {
     return got;
   }
 
-  // Takes the reader page away for good, for I/O while the ring goes on, and puts `spare` (a sub-buffer id that the caller
-  // owns) in its place. Only a page that the writer has left, and while nobody maps the ring (mappers know the page by its id).
-  // What was not consumed of it is the caller's now, and counted as read.
-  bool take(u32 spare, u32& taken) noexcept {
-    ReaderState at = state();
-    const ReaderPlace own = reader_of(at.page);
-    if (!ring_.geometry.holds(spare) || !ring_.geometry.holds(own.id) || own.next == 0 || at.bytes == taken_away ||
-        observe_commit().position < own.next || M::load(&ctl().mapped, Order::acquire) != 0)
-      return false;
-    if (look(at, true, false) == Got::data) {
-      consume(view_.end - view_.begin, view_.events);
-      at = state();
-    }
-    taken = own.id;
-    at.bytes = taken_away;
-    at.page = pack_reader({own.next, spare});
-    move_on(at);
-    return true;
-  }
-
   // Of a CPU's ring: takes away all that is there and counts from there on. Its writers go on meanwhile. The caller holds the lock.
   void restart() noexcept {
     const u64 until = index();
@@ -116,8 +99,8 @@ class Reader {
     ReaderState at = state();
     at.read = at.lost = 0;
     move_on(at);
-    M::store(&ctl().first_index, at.expected, Order::relaxed);
-    for (u64* word : {&ctl().dropped, &ctl().backwards, &ctl().pages_lost}) M::store(word, u64{0}, Order::relaxed);
+    M::store(&ctl().first_index, at.expected, unordered);
+    for (u64* word : {&ctl().dropped, &ctl().backwards, &ctl().pages_lost}) M::store(word, u64{0}, unordered);
   }
 
   // Of a CPU's ring with a spare sub-buffer: gives the memory of each sub-buffer away that stands in a free place, by exchanging the spare one
@@ -130,18 +113,18 @@ class Reader {
     const u64 tail = observe_commit().position;
     for (u64 position = tail + 1; position < tail + g.nr_slots(); ++position) {
       const u32 k = static_cast<u32>(position % g.nr_slots());
-      u64 slot = M::load(&ring_.record(k).slot, Order::acquire);
+      u64 slot = M::load(&ring_.record(k).slot, O.slot_observe);
       const u32 id = slot_id(k, slot);
       if (slot_lap(slot) != position / g.nr_slots() || slot_entered(slot) || !g.holds(id) || get(ring_.record(id).real_end) == 0) continue;
       const u32 own = spare();
-      M::store(&ring_.record(own).real_end, u64{0}, Order::relaxed);  // nothing is in it
-      M::store(&ctl().exchange, pack_exchange(k, id), Order::release);
-      if (M::cas(&ring_.record(k).slot, slot, pack_slot(k, slot_lap(slot), own))) {  // pairs: SWAP
+      M::store(&ring_.record(own).real_end, u64{0}, unordered);  // nothing is in it
+      M::store(&ctl().exchange, pack_exchange(k, id), O.intent_publish);
+      if (M::cas(&ring_.record(k).slot, slot, pack_slot(k, slot_lap(slot), own))) {  // pairs: SWAP publishes
         set_spare(id);
         punch(id);
         ++given;
       }
-      M::store(&ctl().exchange, u64{0}, Order::release);
+      M::store(&ctl().exchange, u64{0}, O.intent_publish);
     }
     return given;
   }
@@ -155,18 +138,18 @@ class Reader {
     auto& meta = *reinterpret_cast<abi::MetaPage*>(ring_.data);
     const ReaderState at = state();
     const ReaderPlace own = reader_of(at.page);
-    // A page that has not stood in the ring is empty whatever it held before a reset or a take: mappers follow its commit.
-    if ((own.next == 0 || at.bytes == taken_away) && ring_.geometry.holds(own.id))
-      M::store(&ring_.header(own.id).commit, u64{0}, Order::relaxed);
-    M::store(&meta.meta_page_size, ring_.geometry.subbuf_size(), Order::relaxed);
-    M::store(&meta.meta_struct_len, u32{sizeof(abi::MetaPage)}, Order::relaxed);
-    M::store(&meta.subbuf_size, ring_.geometry.subbuf_size(), Order::relaxed);
-    M::store(&meta.nr_subbufs, ring_.geometry.nr_subbufs(), Order::relaxed);
-    M::store(&meta.reader.read, at.bytes == taken_away ? 0 : static_cast<u32>(at.bytes), Order::relaxed);
-    M::store(&meta.entries, written(), Order::relaxed);
-    M::store(&meta.overrun, overrun(), Order::relaxed);
-    M::store(&meta.read, at.read, Order::relaxed);
-    M::store(&meta.reader.id, own.id, Order::release);
+    // A page that has not stood in the ring is empty whatever it held before a reset: mappers follow its commit.
+    if (own.next == 0 && ring_.geometry.holds(own.id))
+      M::store(&ring_.header(own.id).commit, u64{0}, unordered);
+    M::store(&meta.meta_page_size, ring_.geometry.subbuf_size(), unordered);
+    M::store(&meta.meta_struct_len, u32{sizeof(abi::MetaPage)}, unordered);
+    M::store(&meta.subbuf_size, ring_.geometry.subbuf_size(), unordered);
+    M::store(&meta.nr_subbufs, ring_.geometry.nr_subbufs(), unordered);
+    M::store(&meta.reader.read, static_cast<u32>(at.bytes), unordered);
+    M::store(&meta.entries, written(), unordered);
+    M::store(&meta.overrun, overrun(), unordered);
+    M::store(&meta.read, at.read, unordered);
+    M::store(&meta.reader.id, own.id, O.place_publish);  // pairs: PLACE
   }
 
   // Index of the event that is committed next.
@@ -201,7 +184,7 @@ class Reader {
       break;
     }
     u64 first = at.expected, behind = at.expected;  // of the reader page: what is unread of it, and what is behind it
-    if (own.next != 0 && at.bytes != taken_away && g.holds(own.id)) {
+    if (own.next != 0 && g.holds(own.id)) {
       const u64 base = get(ring_.record(own.id).base);
       first = base + at.events;
       behind = base + (commit.position >= own.next ? left_events(own.id) : published_about<M, O>(ring_, own.id).events);
@@ -216,7 +199,7 @@ class Reader {
       const u64 generation = M::load(&ctl().reader_generation, O.state_observe);  // pairs: STATE
       const ReaderState& from = ctl().state[generation & 1];
       copy = {get(from.page), get(from.bytes), get(from.events), get(from.expected), get(from.read), get(from.lost)};
-      if constexpr (O.state_observe == Order::acquire) M::fence_acquire();  // pairs: STATE
+      fence_of<M, O.state_observe>();  // pairs: STATE
       if (get(ctl().reader_generation) == generation) break;
     }
     return copy;
@@ -232,36 +215,36 @@ class Reader {
     const Place place = exchange_of(exchange);
     if (exchange == 0 || !is_of_cpu<O>(ring_) || place.position >= ring_.geometry.nr_slots() || !ring_.geometry.holds(place.id)) return;
     const auto k = static_cast<u32>(place.position);
-    if (slot_id(k, M::load(&ring_.record(k).slot, Order::acquire)) == spare()) set_spare(place.id);
-    M::store(&ctl().exchange, u64{0}, Order::release);
+    if (slot_id(k, M::load(&ring_.record(k).slot, O.slot_observe)) == spare()) set_spare(place.id);
+    M::store(&ctl().exchange, u64{0}, O.intent_publish);
   }
 
   // Has the holder of this page given it to the ring, and not noted it yet? Then `wanted` is what it took.
   bool swapped(ReaderPlace own, ReaderPlace& wanted) const noexcept {
-    wanted = reader_of(M::load(&ctl().intent, Order::acquire));
+    wanted = reader_of(M::load(&ctl().intent, O.intent_observe));
     if (wanted.next <= own.next || !ring_.geometry.holds(own.id)) return false;
     const u32 k = static_cast<u32>((wanted.next - 1) % ring_.geometry.nr_slots());
-    return slot_id(k, M::load(&ring_.record(k).slot, Order::acquire)) == own.id;
+    return slot_id(k, M::load(&ring_.record(k).slot, O.slot_observe)) == own.id;
   }
 
-  static constexpr u64 taken_away = ~u64{0};  // ReaderState::bytes of a reader page that never stood in the ring
+  static constexpr u64 taken_away = ~u64{0};  // no reader page has so many bytes; src/serve asks for it
 
  private:
   Control& ctl() const noexcept { return *ring_.control; }
-  static u64 get(const u64& word) noexcept { return M::load(&word, Order::relaxed); }
-  static void put(u64& word, u64 value) noexcept { M::store(&word, value, Order::relaxed); }
+  static u64 get(const u64& word) noexcept { return M::load(&word, unordered); }
+  static void put(u64& word, u64 value) noexcept { M::store(&word, value, unordered); }
   Place observe_commit() const noexcept { return place_of(M::load(&ctl().commit, O.advance_observe)); }  // pairs: ADVANCE
 
   // The sub-buffer that stands nowhere, of a CPU's ring that has one.
   u32 spare() const noexcept { return static_cast<u32>(get(ctl().spare)) ^ ring_.geometry.first_spare(); }
-  void set_spare(u32 id) noexcept { M::store(&ctl().spare, u64{id ^ ring_.geometry.first_spare()}, Order::release); }
+  void set_spare(u32 id) noexcept { M::store(&ctl().spare, u64{id ^ ring_.geometry.first_spare()}, O.intent_publish); }
 
   u32 left_events(u32 id) const noexcept { return published<M, O>(ring_, id, true, {}).events; }
 
   void move_on(const ReaderState& next) noexcept {
     const u64 generation = get(ctl().reader_generation) + 1;
     ReaderState& to = ctl().state[generation & 1];
-    if constexpr (O.state_publish == Order::release) M::fence_release();  // pairs: STATE
+    fence_of<M, O.state_publish>();  // pairs: STATE
     put(to.page, next.page);
     put(to.bytes, next.bytes);
     put(to.events, next.events);
@@ -275,7 +258,7 @@ class Reader {
     const ReaderState at = state();
     const ReaderPlace own = reader_of(at.page);
     if (!ring_.geometry.holds(own.id)) return Got::corrupt;
-    if (own.next != 0 && at.bytes != taken_away) {
+    if (own.next != 0) {
       // The commit place first: if it is past our page, what we load of the page afterwards is final.
       const bool left = observe_commit().position >= own.next;
       const Got got = look(at, left, padding);
@@ -301,10 +284,11 @@ class Reader {
              first > at.expected ? first - at.expected : 0,
              first,
              left};
+    RS_DEBUG_CHECK(view_.begin <= view_.end && view_.end <= ring_.geometry.capacity(), "a view is inside its sub-buffer");
     if (now.bytes == at.bytes) return Got::nothing;
     // The writers of a CPU's ring leave a sub-buffer without its padding: mappers see it from here on.
-    if (left && is_of_cpu<O>(ring_) && abi::commit_size(M::load(&ring_.header(id).commit, Order::relaxed)) < now.bytes)
-      M::store(&ring_.header(id).commit, u64{now.bytes}, Order::relaxed);
+    if (left && is_of_cpu<O>(ring_) && abi::commit_size(M::load(&ring_.header(id).commit, unordered)) < now.bytes)
+      M::store(&ring_.header(id).commit, u64{now.bytes}, unordered);
     if (view_.events != 0) return Got::data;
     return (padding ? index() != at.expected : !left) ? Got::data : Got::nothing;
   }
@@ -318,7 +302,7 @@ class Reader {
       if (position > commit.position) return Got::nothing;
       const u32 k = static_cast<u32>(position % g.nr_slots());
       const u64 lap = position / g.nr_slots();
-      u64 slot = M::load(&ring_.record(k).slot, Order::acquire);
+      u64 slot = M::load(&ring_.record(k).slot, O.slot_observe);
       const u32 id = slot_id(k, slot);
       if (!g.holds(id) || slot_lap(slot) < lap) return Got::corrupt;
       if (slot_lap(slot) != lap) {
@@ -329,9 +313,9 @@ class Reader {
         if (published_about<M, O>(ring_, id).bytes == 0) return Got::nothing;
       }
       const ReaderPlace wanted{position + 1, id};
-      if constexpr (O.bug != Bug::swap_before_intent) M::store(&ctl().intent, pack_reader(wanted), Order::release);
-      if (!M::cas(&ring_.record(k).slot, slot, pack_slot(k, lap + 1, reader_of(at.page).id))) continue;  // pairs: SWAP
-      if constexpr (O.bug == Bug::swap_before_intent) M::store(&ctl().intent, pack_reader(wanted), Order::release);
+      if constexpr (O.bug != Bug::swap_before_intent) M::store(&ctl().intent, pack_reader(wanted), O.intent_publish);
+      if (!M::cas(&ring_.record(k).slot, slot, pack_slot(k, lap + 1, reader_of(at.page).id))) continue;  // pairs: SWAP publishes
+      if constexpr (O.bug == Bug::swap_before_intent) M::store(&ctl().intent, pack_reader(wanted), O.intent_publish);
       settle(at, wanted);
       const bool left = observe_commit().position > position;
       const Got got = look(at, left, padding);
@@ -343,30 +327,32 @@ class Reader {
 
   // The swap has happened: notes it.
   void settle(ReaderState& at, ReaderPlace now) noexcept {
+    RS_DEBUG_CHECK(ring_.geometry.holds(now.id), "the reader page is a sub-buffer of this ring");
     at.page = pack_reader(now);
     at.bytes = at.events = 0;
     move_on(at);
+    after_step<M>(ring_);
   }
 
   // As the kernel hands out a sub-buffer after a loss: without its padding, with flags and, where it fits, the count.
   void flag_missed() noexcept {
     const u64 end = get(ring_.record(view_.id).real_end) & abi::commit_mask;
     const u32 data = static_cast<u32>(end < view_.end ? end : view_.end) & ~3u;
-    if (is_of_cpu<O>(ring_)) M::store(&ring_.record(view_.id).real_end, get(ring_.record(view_.id).real_end) | unpadded, Order::relaxed);
+    if (is_of_cpu<O>(ring_)) M::store(&ring_.record(view_.id).real_end, get(ring_.record(view_.id).real_end) | unpadded, unordered);
     // Before its padding is written over: an iterator that has begun to copy the page looks here again.
     if (!is_of_cpu<O>(ring_))
-      M::store(&ring_.record(view_.id).committed, pack_committed({view_.events, data}), Order::relaxed);
+      M::store(&ring_.record(view_.id).committed, pack_committed({view_.events, data}), unordered);
     else
-      M::store(&ring_.header(view_.id).commit, u64{data}, Order::relaxed);
-    if constexpr (O.enter_publish == Order::release) M::fence_release();  // pairs: ENTER
+      M::store(&ring_.header(view_.id).commit, u64{data}, unordered);
+    fence_of<M, O.enter_publish>();  // pairs: ENTER
     u64 commit = data + abi::missed_events;
     if (ring_.geometry.capacity() - data >= 8) {
       commit += abi::missed_stored;
       auto* count = reinterpret_cast<u32*>(ring_.subbuf(view_.id) + abi::header_size + data);
-      M::store(count, static_cast<u32>(view_.lost_before), Order::relaxed);
-      M::store(count + 1, static_cast<u32>(view_.lost_before >> 32), Order::relaxed);
+      M::store(count, static_cast<u32>(view_.lost_before), unordered);
+      M::store(count + 1, static_cast<u32>(view_.lost_before >> 32), unordered);
     }
-    M::store(&ring_.header(view_.id).commit, commit, Order::release);
+    M::store(&ring_.header(view_.id).commit, commit, O.commit_publish);  // pairs: COMMIT
     view_.end = data;
   }
 

@@ -17,6 +17,7 @@
 #pragma once
 #include <ringside/ring/control.hpp>
 #include <ringside/ring/doorbell.hpp>
+#include <ringside/ring/orders.hpp>
 
 namespace ringside {
 
@@ -44,7 +45,7 @@ struct CpuRings {
 };
 
 RS_INLINE const CpuPlace& place_in(const CpuRings& rings, u32 cpu) noexcept {
-  return *__atomic_load_n(&rings.place[cpu], __ATOMIC_ACQUIRE);
+  return *__atomic_load_n(&rings.place[cpu], map_observe);
 }
 
 // What an event looks like, but for its time.

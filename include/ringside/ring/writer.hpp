@@ -8,6 +8,7 @@
 // before what they interrupted. About 2 ns on top of reading the clock. Not for two threads; one object for a ring's thread and
 // its handlers together, since it holds words that they share; one for as long as the thread has the ring. The steps are lettered as in docs/design.md 3.2 and 3.3.
 #pragma once
+#include <ringside/base/check.hpp>
 #include <ringside/base/memory_hardware.hpp>
 #include <ringside/ring/control.hpp>
 #include <ringside/ring/doorbell.hpp>
@@ -55,7 +56,9 @@ template <RingClock C, Memory M = Hardware, Orders O = Orders{}, class Show = Sh
 class Writer {
  public:
   Writer(const Ring& ring, C clock, const Doorbell& bell = {}, Show show = {}) noexcept
-      : ring_(ring), clock_(clock), show_(show), bell_(bell), quarters_(ring.geometry.capacity() / 4) {}
+      : ring_(ring), clock_(clock), show_(show), bell_(bell), quarters_(ring.geometry.capacity() / 4) {
+    RS_DEBUG_CHECK(ring.geometry.valid(), "a writer's ring has sizes");
+  }
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
@@ -67,11 +70,12 @@ class Writer {
   }
   // The same, into a slot that the caller keeps in memory; true unless it is refused.
   [[nodiscard]] RS_INLINE bool reserve(u32 size, Slot& slot) noexcept {
-    const u64 nest = M::load(&ctl().nest, Order::relaxed);
+    const u64 nest = M::load(&ctl().nest, unordered);
     return (nest == 0 && !too_big(size) && reserve_usually(ctl(), size, slot)) || reserve_slowly(size, nest, slot);
   }
 
   RS_INLINE void commit(const Slot& slot) noexcept {
+    RS_DEBUG_CHECK(slot.payload != nullptr, "only a reserved event is committed");
     if (slot.done != 0) [[likely]]
       return publish(ctl(), slot);
     commit_slowly(slot);
@@ -79,10 +83,11 @@ class Writer {
 
   // Takes the event back. True: its space is free again; false: it became padding, because something was reserved behind it.
   bool discard(const Slot& slot) noexcept {
+    RS_DEBUG_CHECK(slot.payload != nullptr, "only a reserved event is discarded");
     const bool freed = M::cas_local(&slot.record->reserve, slot.after, slot.before);
     if (!freed) {
       u8* const event = slot.sub_buffer + abi::header_size + slot.offset;
-      const u32 delta = abi::word_delta(M::load(reinterpret_cast<const u32*>(event), Order::relaxed));
+      const u32 delta = abi::word_delta(M::load(reinterpret_cast<const u32*>(event), unordered));
       put(event + 4, slot.size - 4);
       put(event, abi::event_word(abi::type_padding, delta != 0 ? delta : 1));
     }
@@ -99,7 +104,7 @@ class Writer {
   RS_INLINE Refused try_write(u32 size, Fill fill) noexcept {
     Control& c = ctl();
     Slot slot;
-    const u64 nest = M::load(&c.nest, Order::relaxed);
+    const u64 nest = M::load(&c.nest, unordered);
     if (nest == 0 && !too_big(size) && reserve_usually(c, size, slot)) [[likely]] {
       fill(slot.payload);
       publish(c, slot);
@@ -122,7 +127,7 @@ class Writer {
 
  private:
   RS_INLINE Control& ctl() const noexcept { return *ring_.control; }
-  RS_INLINE static void put(u8* at, u32 value) noexcept { M::store(reinterpret_cast<u32*>(at), value, Order::relaxed); }
+  RS_INLINE static void put(u8* at, u32 value) noexcept { M::store(reinterpret_cast<u32*>(at), value, unordered); }
   RS_INLINE bool too_big(u32 size) const noexcept {
     constexpr u32 always_fits = abi::largest_payload(abi::smallest_subbuf - abi::header_size);
     return !(__builtin_constant_p(size) && size <= always_fits) && size > ring_.geometry.largest_payload();
@@ -135,15 +140,15 @@ class Writer {
   // nest != 0 and all published leaves the sub-buffer and clears here_: so either nobody overtakes the store, or it is void.
   // False: nest is 1, nothing is reserved.
   RS_INLINE bool reserve_usually(Control& c, u32 size, Slot& slot) noexcept {
-    /*A*/ M::store(&c.nest, u64{1}, Order::relaxed);
-    M::fence_light();
-    if (M::load(&c.gate, Order::relaxed) != Show::gate_open) [[unlikely]]
+    /*A*/ M::store(&c.nest, u64{1}, unordered);
+    M::fence_light();  // pairs: GATE
+    if (M::load(&c.gate, unordered) != Show::gate_open) [[unlikely]]
       return false;
-    /*B*/ Record* const rec = pointer<Record>(M::load(&here_, Order::relaxed));
-    u8* const subbuf = pointer<u8>(M::load(&here_data_, Order::relaxed));
-    const u64 word = M::load(&rec->reserve, Order::relaxed);
+    /*B*/ Record* const rec = pointer<Record>(M::load(&here_, unordered));
+    u8* const subbuf = pointer<u8>(M::load(&here_data_, unordered));
+    const u64 word = M::load(&rec->reserve, unordered);
     M::program_order();  // a handler that comes after the first load must not be in the second one alone
-    const u64 committed = M::load(&rec->committed, Order::relaxed);
+    const u64 committed = M::load(&rec->committed, unordered);
     const u32 data_size = abi::event_size(size);
     /*C*/ u64 now;
     if (!read_clock_at_once(now)) [[unlikely]]
@@ -152,11 +157,11 @@ class Writer {
     const u64 next = (now << 16) + end;
     const u64 grown = next - word;  // delta << 16 | data_size / 4; far beyond the limit if the clock went back
     if (quarter == 0 || static_cast<u32>(committed) != static_cast<u32>(quarter) || end > quarters_ ||
-        grown >= abi::delta_limit << 16 || now >= M::load(&deadline_, Order::relaxed)) [[unlikely]]
+        grown >= abi::delta_limit << 16 || now >= M::load(&deadline_, unordered)) [[unlikely]]
       return false;
-    /*D*/ M::store(&rec->reserve, next, Order::relaxed);
+    /*D*/ M::store(&rec->reserve, next, unordered);
     M::fence_light();
-    if (M::load(&here_, Order::relaxed) != address(rec) && O.bug != Bug::void_store_stays) [[unlikely]]
+    if (M::load(&here_, unordered) != address(rec) && O.bug != Bug::void_store_stays) [[unlikely]]
       return false;
     slot.record = rec;  // field by field: a whole Slot would be made on the stack and copied
     slot.sub_buffer = subbuf;
@@ -185,13 +190,13 @@ class Writer {
     M::fence_light();
     /*G*/ M::store(&c.nest, u64{0}, O.quiet_publish);  // pairs: QUIET
     M::fence_light();
-    if (M::load(&slot.record->reserve, Order::relaxed) != slot.after && O.bug != Bug::no_second_look) [[unlikely]]
+    if (M::load(&slot.record->reserve, unordered) != slot.after && O.bug != Bug::no_second_look) [[unlikely]]
       return look_again();
     ring_bell();
   }
   RS_INLINE void ring_bell() noexcept {
     if constexpr (Show::has_bell) {
-      if (M::load(bell_.any, Order::relaxed) != 0) [[unlikely]]
+      if (M::load(bell_.any, unordered) != 0) [[unlikely]]
         bell_.ring(bell_.context);
     }
   }
@@ -212,23 +217,23 @@ class Writer {
     if (too_big(size)) return refuse(slot, Refused::too_big);
     const u32 data_size = abi::event_size(size);
     if (nest != 0) {
-      /*A*/ M::store(&ctl().nest, nest + 1, Order::relaxed);
+      /*A*/ M::store(&ctl().nest, nest + 1, unordered);
       M::fence_light();
     } else {
-      M::store(&here_, address(&nowhere_), Order::relaxed);
+      M::store(&here_, address(&nowhere_), unordered);
       M::fence_light();
     }
-    if (u64 gate = M::load(&ctl().gate, Order::relaxed); gate != Show::gate_open && !pass_gate(gate)) return leave_closed(slot, gate);
+    if (u64 gate = M::load(&ctl().gate, unordered); gate != Show::gate_open && !pass_gate(gate)) return leave_closed(slot, gate);
     for (;;) {
-      /*B*/ const u64 tail = M::load(&ctl().tail, Order::relaxed);
+      /*B*/ const u64 tail = M::load(&ctl().tail, unordered);
       const Place place = place_of(tail);
       const u32 id = place.id;
       if (!ring_.geometry.holds(id)) return leave(slot, give_up());
       Record& rec = ring_.record(id);
-      const u64 word = M::load(&rec.reserve, Order::relaxed);
+      const u64 word = M::load(&rec.reserve, unordered);
       const u32 at = is_left(rec, place) ? ring_.geometry.capacity() : reserve_offset(word);
       /*C*/ u64 now = clock_.now();
-      const u64 last = reserve_time(word, M::load(&ctl().last_time, Order::relaxed));
+      const u64 last = reserve_time(word, M::load(&ctl().last_time, unordered));
       u64 delta = now - last;
       if (static_cast<i64>(delta) < 0) {
         M::add_local(&ctl().backwards, 1);
@@ -245,14 +250,14 @@ class Writer {
       const u64 next = pack_reserve(now, at + stamp + data_size);
       /*D*/ if (!M::cas_local(&rec.reserve, word, next))
         continue;
-      M::store(&ctl().last_time, now, Order::relaxed);
-      M::store(&deadline_, now + last_time_reach, Order::relaxed);
+      M::store(&ctl().last_time, now, unordered);
+      M::store(&deadline_, now + last_time_reach, unordered);
       if (nest == 0) {
-        M::store(&here_data_, address(ring_.subbuf(id)), Order::relaxed);
-        M::store(&here_, address(&rec), Order::relaxed);
+        M::store(&here_data_, address(ring_.subbuf(id)), unordered);
+        M::store(&here_, address(&rec), unordered);
       }
       /*E*/ slot = {nullptr, &rec, ring_.subbuf(id), word, next, at + stamp, data_size, 0, Refused::no};
-      if (at == 0) M::store(&header(slot).time_stamp, now, Order::relaxed);
+      if (at == 0) M::store(&header(slot).time_stamp, now, unordered);
       if (stamp != 0) {
         u8* const extend = slot.sub_buffer + abi::header_size + at;
         put(extend, abi::event_word(abi::type_time_extend, static_cast<u32>(delta & (abi::delta_limit - 1))));
@@ -267,12 +272,12 @@ class Writer {
   // In a handler: may what it interrupted be about to store this reserve word? Nothing is open on the sub-buffer, yet nest
   // counts somebody: he stands between his loads and his store, or has just published.
   bool about_to_store(const Record& rec, u64 word) const noexcept {
-    return O.bug != Bug::handler_stays && M::load(&here_, Order::relaxed) == address(&rec) && reserve_offset(word) != 0 &&
-           reserve_offset(word) == committed_of(M::load(&rec.committed, Order::relaxed)).bytes;
+    return O.bug != Bug::handler_stays && M::load(&here_, unordered) == address(&rec) && reserve_offset(word) != 0 &&
+           reserve_offset(word) == committed_of(M::load(&rec.committed, unordered)).bytes;
   }
   // The reserve word alone does not say so: a store that came too late may stand in it.
   static bool is_left(const Record& rec, Place at) noexcept {
-    return left_at(M::load(&rec.real_end, Order::relaxed), at.position);
+    return left_at(M::load(&rec.real_end, unordered), at.position);
   }
 
   // Nobody reserves on this sub-buffer any more. False: a handler was faster.
@@ -280,8 +285,8 @@ class Writer {
     const bool overtakes = about_to_store(rec, word);
     if (!M::cas_local(&rec.reserve, word, close_reserve(word))) return false;
     if (padded) pad(at.id, reserve_offset(word));
-    M::store(&rec.real_end, pack_end(at.position, reserve_offset(word), padded), Order::relaxed);
-    if (overtakes) M::store(&here_, address(&nowhere_), Order::relaxed);
+    M::store(&rec.real_end, pack_end(at.position, reserve_offset(word), padded), unordered);
+    if (overtakes) M::store(&here_, address(&nowhere_), unordered);
     return true;
   }
 
@@ -297,8 +302,8 @@ class Writer {
     }
     slot.payload = event + header;
     if constexpr (O.bug == Bug::commit_before_payload)
-      M::store(&slot.record->committed, M::load(&slot.record->committed, Order::relaxed) + pack_committed({1, slot.size}),
-               Order::release);
+      M::store(&slot.record->committed, M::load(&slot.record->committed, unordered) + pack_committed({1, slot.size}),
+               O.commit_publish);
   }
 
   [[gnu::noinline]] void commit_slowly(const Slot& slot) noexcept {
@@ -322,15 +327,15 @@ class Writer {
       why = Refused::no_ring;
       M::add_local(&ctl().dropped, 1);
     }
-    const u64 nest = M::load(&ctl().nest, Order::relaxed);
+    const u64 nest = M::load(&ctl().nest, unordered);
     if (nest != 1) {
-      M::store(&ctl().nest, nest - 1, Order::relaxed);
+      M::store(&ctl().nest, nest - 1, unordered);
       return refuse(slot, why);
     }
     M::store(&ctl().nest, u64{0}, O.quiet_publish);  // pairs: QUIET
     M::fence_light();
     // A handler that found the gate open may have written something meanwhile, and left it to us.
-    if (!keeps_out(M::load(&ctl().gate, Order::relaxed)) && enter_again()) end();
+    if (!keeps_out(M::load(&ctl().gate, unordered)) && enter_again()) end();
     return refuse(slot, why);
   }
   static bool keeps_out(u64 gate) noexcept {
@@ -342,9 +347,9 @@ class Writer {
   RS_NOINLINE bool enter_again() noexcept {
     u64 gate;
     do {
-      M::store(&ctl().nest, u64{1}, Order::relaxed);
+      M::store(&ctl().nest, u64{1}, unordered);
       M::fence_light();
-      gate = M::load(&ctl().gate, Order::relaxed);
+      gate = M::load(&ctl().gate, unordered);
       if (gate == Show::gate_open || (!keeps_out(gate) && unpublished()) || O.bug == Bug::no_second_gate) return true;
       M::store(&ctl().nest, u64{0}, O.quiet_publish);  // pairs: QUIET
       M::fence_light();
@@ -352,25 +357,25 @@ class Writer {
     return false;
   }
   bool unpublished() const noexcept {
-    const u64 tail = M::load(&ctl().tail, Order::relaxed);
-    if (M::load(&ctl().commit, Order::relaxed) != tail || !ring_.geometry.holds(place_of(tail).id)) return true;
+    const u64 tail = M::load(&ctl().tail, unordered);
+    if (M::load(&ctl().commit, unordered) != tail || !ring_.geometry.holds(place_of(tail).id)) return true;
     const Record& rec = ring_.record(place_of(tail).id);
-    return reserve_offset(M::load(&rec.reserve, Order::relaxed)) != committed_of(M::load(&rec.committed, Order::relaxed)).bytes;
+    return reserve_offset(M::load(&rec.reserve, unordered)) != committed_of(M::load(&rec.committed, unordered)).bytes;
   }
   RS_NOINLINE Refused give_up() noexcept {
-    M::store(&ctl().corrupt, u64{1}, Order::relaxed);
+    M::store(&ctl().corrupt, u64{1}, unordered);
     return Refused::corrupt;
   }
 
   // Closed by a controller: off, moved, or "leave this position". False: `gate` says why.
   RS_NOINLINE bool pass_gate(u64& gate) noexcept {
     if (gate_refuses(gate) || Show::gate_open != 0) return false;
-    const u64 tail = M::load(&ctl().tail, Order::relaxed);
+    const u64 tail = M::load(&ctl().tail, unordered);
     const Place place = place_of(tail);
     if (gate_park(place.position) == gate && ring_.geometry.holds(place.id)) {
       // All of it has been read and its memory given back: close it where it stands, with no padding.
       Record& rec = ring_.record(place.id);
-      const u64 word = M::load(&rec.reserve, Order::relaxed);
+      const u64 word = M::load(&rec.reserve, unordered);
       if (!is_closed(word) && !is_left(rec, place)) close(rec, place, word, false);
     }
     M::cas(&ctl().gate, gate, 0);
@@ -391,7 +396,7 @@ class Writer {
     const u64 lap = position / g.nr_slots();
     u64 slot = M::load(&ring_.record(k).slot, O.slot_observe);  // pairs: SWAP
     const u32 id = slot_id(k, slot);
-    if (M::load(&ctl().tail, Order::relaxed) != tail) return Refused::no;
+    if (M::load(&ctl().tail, unordered) != tail) return Refused::no;
     if (!g.holds(id)) return give_up();
     // Is there memory behind it, so that no store faults? Asked of who can tell.
     if constexpr (requires { show_.back(ring_, id); }) {
@@ -399,16 +404,16 @@ class Writer {
     }
     if (slot_lap(slot) != lap && O.bug != Bug::inferred_reader_page) {
       if (slot_lap(slot) + 1 != lap) return give_up();
-      const u64 commit = place_of(M::load(&ctl().commit, Order::relaxed)).position;
+      const u64 commit = place_of(M::load(&ctl().commit, unordered)).position;
       if (position - g.nr_slots() >= commit && O.bug != Bug::overwrite_commit_page) {
         M::add_local(&ctl().commit_overrun, 1);
         return Refused::commit_overrun;
       }
-      if ((M::load(&ctl().mode, Order::relaxed) & 1) != 0) {
+      if ((M::load(&ctl().mode, unordered) & 1) != 0) {
         M::add_local(&ctl().dropped, 1);
         return Refused::full;
       }
-      const u32 events = committed_of(M::load(&ring_.record(id).committed, Order::relaxed)).events;
+      const u32 events = committed_of(M::load(&ring_.record(id).committed, unordered)).events;
       if (O.bug != Bug::lap_not_advanced && !M::cas(&ring_.record(k).slot, slot, pack_slot(k, lap, id)) &&
           O.bug != Bug::missed_moved)
         return Refused::no;
@@ -416,28 +421,30 @@ class Writer {
       M::add_local(&ctl().pages_lost, 1);
       show_.overwrote(events);
     }
-    if constexpr (O.enter_publish == Order::release) M::fence_release();  // pairs: ENTER
+    fence_of<M, O.enter_publish>();  // pairs: ENTER
     /*c*/ Record& rec = ring_.record(id);
-    const u64 reserve = M::load(&rec.reserve, Order::relaxed);
-    const u64 count = M::load(&rec.count, Order::relaxed);
-    const u64 time = M::load(&old.reserve, Order::relaxed) >> 16;
-    if (M::load(&ctl().tail, Order::relaxed) != tail && O.bug != Bug::reset_without_check) return Refused::no;
-    M::store(&ring_.header(id).commit, u64{0}, Order::relaxed);
+    const u64 reserve = M::load(&rec.reserve, unordered);
+    const u64 count = M::load(&rec.count, unordered);
+    const u64 time = M::load(&old.reserve, unordered) >> 16;
+    if (M::load(&ctl().tail, unordered) != tail && O.bug != Bug::reset_without_check) return Refused::no;
+    M::store(&ring_.header(id).commit, u64{0}, unordered);
     show_.clearing(id);
-    M::store(&rec.committed, u64{0}, Order::relaxed);
+    M::store(&rec.committed, u64{0}, unordered);
     M::cas_local(&rec.count, count, pack_count(position, 0));
     if constexpr (O.bug == Bug::reset_without_check)
-      M::store(&rec.reserve, pack_reserve(time, 0), Order::relaxed);
+      M::store(&rec.reserve, pack_reserve(time, 0), unordered);
     else
       M::cas_local(&rec.reserve, reserve, pack_reserve(time, 0));
     /*d*/ if (M::cas_local(&ctl().tail, tail, pack_place({position, id}))) {
       M::add_local(&ctl().pages_touched, 1);
       show_.touched();
     }
+    after_step<M>(ring_);
     return Refused::no;
   }
 
   void pad(u32 id, u32 at) noexcept {
+    RS_DEBUG_CHECK(at <= ring_.geometry.capacity(), "padding begins inside its sub-buffer");
     const u32 left = ring_.geometry.capacity() - at;
     u8* const event = ring_.subbuf(id) + abi::header_size + at;
     if (left >= 4) put(event, abi::event_word(abi::type_padding, left >= 8 ? 1 : 0));
@@ -446,14 +453,14 @@ class Writer {
 
   // Ends what reserve began. The outermost publishes for all that was nested in it.
   [[gnu::noinline]] void end() noexcept {
-    const u64 nest = M::load(&ctl().nest, Order::relaxed);
+    const u64 nest = M::load(&ctl().nest, unordered);
     if (nest != 1) [[unlikely]] {
-      M::store(&ctl().nest, nest - 1, Order::relaxed);
+      M::store(&ctl().nest, nest - 1, unordered);
       return;
     }
     for (;;) {
-      const u64 tail = M::load(&ctl().tail, Order::relaxed);
-      if (M::load(&ctl().commit, Order::relaxed) != tail) [[unlikely]]
+      const u64 tail = M::load(&ctl().tail, unordered);
+      if (M::load(&ctl().commit, unordered) != tail) [[unlikely]]
         advance(tail);
       const Place place = place_of(tail);
       if (!ring_.geometry.holds(place.id)) [[unlikely]] {
@@ -466,7 +473,7 @@ class Writer {
       /*H*/ M::store(&ctl().nest, u64{0}, O.quiet_publish);  // pairs: QUIET
       M::fence_light();
       if constexpr (O.bug == Bug::no_second_look) break;
-      if (M::load(&ring_.record(place.id).reserve, Order::relaxed) == word && M::load(&ctl().tail, Order::relaxed) == tail)
+      if (M::load(&ring_.record(place.id).reserve, unordered) == word && M::load(&ctl().tail, unordered) == tail)
           [[likely]]
         break;
       if (!enter_again()) break;
@@ -478,12 +485,12 @@ class Writer {
   u64 publish_one(Place at) noexcept {
     Record& rec = ring_.record(at.id);
     for (;;) {
-      const u64 word = M::load(&rec.reserve, Order::relaxed);
-      const u32 more = count_of(M::load(&rec.count, Order::relaxed));
-      const u64 real_end = M::load(&rec.real_end, Order::relaxed);
-      if (M::load(&rec.reserve, Order::relaxed) != word) [[unlikely]]
+      const u64 word = M::load(&rec.reserve, unordered);
+      const u32 more = count_of(M::load(&rec.count, unordered));
+      const u64 real_end = M::load(&rec.real_end, unordered);
+      if (M::load(&rec.reserve, unordered) != word) [[unlikely]]
         continue;  // a handler: bytes and count must be of one moment
-      const u64 before = M::load(&rec.committed, Order::relaxed);
+      const u64 before = M::load(&rec.committed, unordered);
       const u32 events = committed_of(before).events + more;
       const u32 bytes =
           left_at(real_end, at.position) ? closed_commit(real_end, ring_.geometry.capacity()) : reserve_offset(word);
@@ -500,27 +507,28 @@ class Writer {
   // Brings the commit place up to the tail, over sub-buffers that are all finished.
   RS_NOINLINE void advance(u64 tail) noexcept {
     const Geometry& g = ring_.geometry;
-    Place at = place_of(M::load(&ctl().commit, Order::relaxed));
+    Place at = place_of(M::load(&ctl().commit, unordered));
     const u64 last = place_of(tail).position;
     while (at.position < last && g.holds(at.id)) {
       publish_one(at);
       const Record& rec = ring_.record(at.id);
-      const u64 base = M::load(&rec.base, Order::relaxed) + committed_of(M::load(&rec.committed, Order::relaxed)).events;
+      const u64 base = M::load(&rec.base, unordered) + committed_of(M::load(&rec.committed, unordered)).events;
       const u64 position = at.position + 1;
       const u32 k = static_cast<u32>(position % g.nr_slots());
-      const u64 slot = M::load(&ring_.record(k).slot, Order::relaxed);
+      const u64 slot = M::load(&ring_.record(k).slot, unordered);
       at = {position, slot_id(k, slot)};
       if (slot_lap(slot) != position / g.nr_slots() || !g.holds(at.id)) {
         give_up();
         return;
       }
-      M::store(&ring_.record(at.id).base, base, Order::relaxed);
+      M::store(&ring_.record(at.id).base, base, unordered);
       show_.entered(at.id, position, base);
       M::store(&ctl().commit, pack_place(at), O.advance_publish);  // pairs: ADVANCE
     }
+    after_step<M>(ring_);
     if constexpr (Show::has_bell) {
-      M::fence_light();  // WAKE
-      if (const u64 percent = M::load(bell_.percent, Order::relaxed)) {
+      M::fence_light();  // pairs: WAKE
+      if (const u64 percent = M::load(bell_.percent, unordered)) {
         if (is_full<M>(ring_, percent - 1)) bell_.ring(bell_.context);
       }
     }
