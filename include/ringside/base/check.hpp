@@ -3,11 +3,11 @@
 //   RS_CHECK(condition, "words")         always; for code off the hot paths
 //   RS_DEBUG_CHECK(condition, "words")   in builds without NDEBUG; elsewhere the condition is compiled, and not evaluated
 //
-// If the condition is false: one line "file:line: words" on standard error, then abort(). Safe in signal handlers: one write(2), no
-// allocation. Freestanding code traps instead.
+// If the condition is false: one line "file:line: words" on standard error, then abort(). Safe in signal handlers: one
+// write(2), no allocation. Freestanding code traps instead.
 //
-// For what this program alone can break. What a file, another process or memory shared with one can cause is an error with a sentence, or
-// Got::corrupt; never a check.
+// For what this program alone can break. What a file, another process or memory shared with one can cause is an error with a
+// sentence, or Got::corrupt; never a check.
 #pragma once
 #include <ringside/base/types.hpp>
 

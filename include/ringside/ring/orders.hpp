@@ -1,8 +1,8 @@
 // Every memory order of the ring by name. No other header of ring/ and remote/ spells one; tools/check_pairs sees to it.
 //
 // An edge orders what one side did before its publishing access before what the other side does after its observing access. The
-// orders of `Orders` are a template argument, so the explorer runs the real code with one of them weakened (tests/model): an order
-// whose mutant survives is a guess, and says so here.
+// orders of `Orders` are a template argument, so the explorer runs the real code with one of them weakened (tests/model): an
+// order whose mutant survives is a guess, and says so here.
 //
 // clang-format off
 //   edge      publishes                                       observes                                  breaks without
@@ -45,27 +45,27 @@
 
 namespace ringside {
 
-// Faults that the model tests plant, to show that they would be found. Never anything but `none` outside tests/model.
+// Faults that the model tests plant, to show that they would be found. Outside tests/model always `none`.
 enum class Bug : u8 {
   none,
   commit_before_payload,  // publishes at reserve
-  no_second_look,         // after nest = 0 nobody looks for what a handler left
+  no_second_look,         // after nest = 0 nothing looks for what a handler left
   lost_overrun,           // overwrites without counting
   lap_not_advanced,       // the overwritten slot keeps its lap
   missed_moved,           // goes on when the reader has taken the sub-buffer that it was to overwrite
   inferred_reader_page,   // enters a position without asking the slot
   overwrite_commit_page,  // lets nested writers run over what is not committed
   handler_stays,          // a handler reserves where its outer may be about to store
-  void_store_stays,       // a store that a handler overtook is taken for a reservation
+  void_store_stays,       // a store that a handler has made void is taken for a reservation
   reset_without_check,    // readies a sub-buffer although a handler has moved on
   no_second_gate,         // goes on for what a handler left without a look at the gate
-  moved_keeps_out,        // leaves what a handler left on a ring that is given up
+  moved_keeps_out,        // does not publish what a handler left on a ring that is given up
   swap_before_intent,     // the reader takes a page and notes it afterwards
-  cut_off_counts,         // takes `committed` of a CPU's ring for that of commit
+  cut_off_counts,         // takes `committed` of a CPU's ring without a look at commit
 };
 
-// An access that orders nothing: a word that only this side writes, a store that a named one behind it publishes, a load behind a
-// named one or with a check behind it, a number that is only shown.
+// The order of an access that orders nothing: to a word that only this side writes; a store that a named one behind it
+// publishes; a load that stands behind a named one, or has a check behind it; a number that is only shown.
 inline constexpr Order unordered = Order::relaxed;
 
 struct Orders {
@@ -85,7 +85,7 @@ struct Orders {
   Order quiet_observe = Order::acquire;    // pairs: QUIET
   Order place_publish = Order::release;    // pairs: PLACE
   Bug bug = Bug::none;
-  bool rings_of_cpus = true;  // false: there are only those of threads, and no code for others
+  bool rings_of_cpus = true;  // false: only rings of threads, and no code for others
 };
 
 // Edges outside the explorer's models.
