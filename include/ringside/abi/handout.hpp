@@ -1,7 +1,7 @@
 // How rings are handed to a process that may only read them: messages over a Unix SOCK_SEQPACKET socket, each a packet.
 //
 //   client                                       server (the owner, or `ringside serve`)
-//     | -- Request{hello} ----------------------> |   who the client is, the kernel says (SO_PEERCRED)
+//     | -- Request{hello} ----------------------> |   the kernel tells who the client is (SO_PEERCRED)
 //     | <- Hello -------------------------------- |   clock, sizes
 //     | -- Request{open_ring, N} ---------------> |
 //     | <- RingAnswer + read-only descriptor ---- |   of the data region: the meta-page, then the sub-buffers by id

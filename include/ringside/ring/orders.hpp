@@ -21,9 +21,9 @@
 //   STATE     state_publish: a release fence before the       state_observe: load of the generation,    a state of two moments
 //             reader's state is written, its generation       acquire fence before the second one
 //             after it
-//   INTENT    intent_publish: what the reader is about to     intent_observe: load of the intent by     (see below)
-//             put into a slot, or has (intent, exchange,      whoever finishes a dead reader's swap,
-//             spare)                                          and by iterators
+//   INTENT    intent_publish: what the reader is about to     intent_observe: load of the intent by     a guess: both mutants
+//             put into a slot, or has (intent, exchange,      whoever finishes a dead reader's swap,    survive, since the CAS
+//             spare)                                          and by iterators                          of the slot orders it
 //   LOCK      lock_publish: reader_lock = 0, after all that   the next reader's CAS of reader_lock      an event is read twice
 //             the reader has stored
 //   QUIET     quiet_publish: the writer's store of nest = 0,  quiet_observe: the controller's load      a reset ring is
