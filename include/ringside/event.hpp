@@ -1,5 +1,5 @@
-// What an event is to the library and at the call site: the binary interface (ringside.h) and, for C++, an event's layout and
-// texts computed at compile time from its declaration.
+// An event as the library and the call site see it: the binary interface (ringside.h) and, for C++, the event's layout and
+// texts, which are computed at compile time from its declaration.
 //
 //   payload:  | u16 type | u8 flags | u8 preempt | s32 pid |  fixed fields, naturally aligned  |  strings, each with its NUL |
 //             0          2          3            4         8                                   fixed
@@ -139,7 +139,7 @@ struct Layout<D, Types<T...>> {
   static constexpr auto print_text = text<ringside_put_print>();
 };
 
-// A string on its way into the ring, and the strings' share of the room: each takes what it needs of what is left.
+// A string on its way into the ring. Strings share the room: each takes what it needs of what is left.
 struct Text {
   const char* data;
   u32 size;
@@ -159,7 +159,7 @@ inline Text take(std::string_view s, u32& room) noexcept {
 template <class D, class List = typename D::Fields>
 struct Event;
 
-// The event that D declares: D::system_name, D::event_name, D::names, D::Fields, D::print (null: made from the fields).
+// The event that D declares by D::system_name, D::event_name, D::names, D::Fields and D::print (null: made from the fields).
 template <class D, class... T>
 struct Event<D, Types<T...>> {
   using L = Layout<D>;
@@ -172,10 +172,10 @@ struct Event<D, Types<T...>> {
   // False: certainly disabled. One load.
   RS_INLINE static bool gate_open() noexcept { return ringside_gate_open(gate); }
 
-  // Is it enabled now? While its gate is shut: one load.
+  // Is it enabled now? Costs one load while its gate is shut.
   RS_INLINE static bool enabled() noexcept { return gate_open() && ringside_wanted(&event); }
 
-  // Writes the event, if its exact word wants it. Out of line, so that a call site is a load, a branch and a call.
+  // Writes the event if its own word says that it is enabled. Out of line, so that a call site is a load, a branch and a call.
   [[gnu::noinline]] static void write(Param<T>... value) noexcept {
     if (!ringside_wanted(&event)) return;
     [[maybe_unused]] u32 room = RINGSIDE_PAYLOAD_MAX - L::table.fixed - L::strings;
@@ -186,7 +186,7 @@ struct Event<D, Types<T...>> {
     u32 size = L::table.fixed;
     for (u32 i = 0; i < next; ++i) size += text[i].size + 1;
     alignas(8) u8 payload[L::strings == 0 ? align_up(L::table.fixed, 4u) : u32{RINGSIDE_PAYLOAD_MAX}];
-    __builtin_memset(payload, 0, L::strings == 0 ? sizeof payload : L::table.fixed);  // what stands between the fields, and behind them
+    __builtin_memset(payload, 0, L::strings == 0 ? sizeof payload : L::table.fixed);  // the bytes between the fields, and behind them
     store_all(payload, text, value...);
     write_event<L::strings == 0 ? known_size(L::table.fixed) : 0>(this_thread, event, payload, size);
   }

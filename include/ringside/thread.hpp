@@ -1,4 +1,4 @@
-// This thread's way into the rings, as a call site sees it: what the typed events and ringside_write share. Not for users.
+// This thread's way into the rings, as a call site sees it: the common part of typed events and ringside_write. Not for users.
 #pragma once
 #include <ringside/ringside.h>
 
@@ -14,7 +14,7 @@ enum class ClockKind : u32 { tsc, mono, counter };
 struct RingClockNow {
   ClockKind kind = ClockKind::mono;
   u64* counter = nullptr;  // counter: the instance's
-  // Reads it if that takes no call: then the writer's usual path has none.
+  // Reads it, if that takes no call, so that the writer's usual way contains none. False: use now().
   RS_INLINE bool at_once([[maybe_unused]] u64& ticks) const noexcept {
 #if defined(__x86_64__)
     ticks = __builtin_ia32_rdtsc();
@@ -23,7 +23,7 @@ struct RingClockNow {
     return false;
 #endif
   }
-  // A restartable sequence reads it.
+  // Can a restartable sequence read it?
   bool in_sequence() const noexcept {
 #if defined(__x86_64__)
     return kind == ClockKind::tsc;
@@ -40,8 +40,9 @@ struct RingClockNow {
 
 namespace detail {
 
-// Moves on at open and close, before either changes anything: whoever attached before has to attach anew. Stands on a page that the kernel wipes
-// in the child of any fork or clone without shared memory: there it reads 0, and the child attaches anew.
+// Incremented at open and close, before either changes anything, so that every thread that is attached has to attach again.
+// Stands on a page that the kernel wipes in the child of any fork or clone without shared memory: there it reads 0, and the
+// child attaches again.
 extern struct alignas(4096) Epoch {
   u64 now;
 } epoch;
@@ -50,15 +51,15 @@ inline constexpr u64 not_attached = ~u64{0};
 struct ThisThread {
   u64 on_cpus_at = not_attached;  // the epoch since which it writes to the rings of CPUs
   i32 tid = 0;
-  u32 borrowed = 0;    // a child of vfork has the thread, whose registration the kernel has dropped: its events go to a ring of their own
-  bool inside = false;  // our own calls, perhaps traced: events that they write are refused
+  u32 borrowed = 0;    // a child of vfork runs on this thread, and the kernel has dropped its registration: its events go to a ring of their own
+  bool inside = false;  // inside one of our own calls, which may be traced: events from there are refused
 
   RS_INLINE bool on_cpus() const noexcept { return on_cpus_at == __atomic_load_n(&epoch.now, __ATOMIC_RELAXED); }
 };
-// Static TLS: no allocation at the first touch, so that a signal handler may be the first.
+// Static TLS: the first access allocates nothing, so it may come from a signal handler.
 [[gnu::tls_model("initial-exec")]] extern constinit thread_local ThisThread this_thread;
 
-// The rings of CPUs of the instance that is open. Kept for good, as a thread may be in the middle of an event.
+// The rings of CPUs of the open instance. Never freed, because a thread may be in the middle of an event.
 struct CpuSide {
   CpuRings* rings = nullptr;
   i64 area = 0;  // __rseq_offset
@@ -69,7 +70,7 @@ struct CpuSide {
 };
 extern constinit const CpuSide* cpu_side;
 
-// Answers the event's id; 0: the instance does not know it.
+// Answers the event's id; 0: the instance does not know the event.
 RS_INLINE u32 put_common(const ringside_event& event, i32 tid, void* payload) noexcept {
   const u32 id = __atomic_load_n(&event.id, __ATOMIC_ACQUIRE) & 0xFFFF;
   const u64 common = id | u64{static_cast<u32>(tid)} << 32;
@@ -81,7 +82,7 @@ RS_INLINE u32 put_common(const ringside_event& event, i32 tid, void* payload) no
 // no_ring: the thread does not write to the rings of CPUs (yet).
 template <u32 known = 0>
 RS_INLINE Refused write_to_cpus(const ThisThread& t, const ringside_event& event, i32 tid, void* payload, u32 size) noexcept {
-  // In this order: as the epoch is still that of the attachment, id and rings are of one instance.
+  // In this order: if the epoch is still that of the attachment, id and rings belong to one instance.
   const u64 at = __atomic_load_n(&t.on_cpus_at, __ATOMIC_ACQUIRE);
   const u32 id = put_common(event, tid, payload);
   const CpuSide* const side = __atomic_load_n(&cpu_side, __ATOMIC_ACQUIRE);
@@ -93,12 +94,12 @@ RS_INLINE Refused write_to_cpus(const ThisThread& t, const ringside_event& event
 }
 #endif
 
-// `why` the rings of CPUs did not take the event; no_ring, too, where the thread does not write to them (yet): attaches it, maps what is not
-// mapped, or writes to a ring of its own. False: refused, and counted. The payload is whole but for its common bytes: they name this thread, or
-// `as`, if that is not 0.
+// Attaches the thread, maps a ring that is not mapped, or writes to a ring of the thread's own. why: the reason for which the
+// rings of CPUs did not take the event; no_ring also if the thread does not write to them (yet). False: refused, and counted.
+// The payload is complete except for its common bytes, which name this thread, or `as` if that is not 0.
 bool write_slowly(const ringside_event& event, void* payload, u32 size, Refused why, i32 as = 0) noexcept;
 
-// known: known_size(size), of a payload whose size is always the same.
+// known: known_size(size) if the payload always has the same size.
 template <u32 known = 0>
 RS_INLINE bool write_event(const ThisThread& t, const ringside_event& event, void* payload, u32 size) noexcept {
   Refused why = Refused::no_ring;

@@ -9,27 +9,26 @@
 //   ringside::marker("took %d of %d", i, n);      // free text
 //
 // Cost while disabled: one load and a predicted branch at the call. Arguments are evaluated but not converted; guard costly
-// ones with `if (net::packet_in.enabled())`.
-// Safety: every call may be made from any thread and from signal handlers, never blocks, never throws, and never fails loudly:
-// an event that the ring refuses (full, too big, recording off) is counted there. Exception: marker formats with vsnprintf and
-// is as safe in a signal handler as the C library makes that.
-// Not for: text that must not be lost (use a log).
+// ones with `if (net::packet_in.enabled())`. Safety: every call may be made from any thread and from signal handlers, never
+// blocks, never throws, and reports no error. An event that the ring refuses (full, too big, recording off) is counted there.
+// Exception: marker formats with vsnprintf, and is as safe in a signal handler as the C library's vsnprintf. Not for: text that
+// must not be lost (use a log).
 #pragma once
 #include <ringside/event.hpp>
 
 // Declares the event `system:name` at namespace scope, in a source or a header: the callable object system::name, with
 // system::name.enabled(). Each field is (type, name):
 //
-//   integers, bool, char, enums     by value; an enum bears its underlying type's name
+//   integers, bool, char, enums     by value; an enum has its underlying type's name
 //   float, double                   text tools show their bits in hexadecimal: libtraceevent has no floating point
 //   ringside::array<T, N>           the same as std::array; of char: a text of at most N bytes
 //   ringside::cstring               a NUL-terminated string; null reads "(null)"
 //   std::string_view                a string that may be shorter than its storage; readers stop at the first NUL
 //   void*, const void*              the address
 //
-// u8 to u64, i8 to i64 and cstring need no prefix. At most 32 fields and 4,000 bytes with the 8 common ones: strings share the
-// room in order and are shortened to fit. An event is known to `ringside list` before its first call. Two declarations of one
-// name must have the same fields.
+// u8 to u64, i8 to i64 and cstring need no prefix. At most 32 fields, and 4,000 bytes with the 8 common ones: strings share the
+// room in order, and are shortened to fit. `ringside list` knows an event before its first call. Two declarations of one name
+// must have the same fields.
 #define RINGSIDE_EVENT(system, name, ...)                              \
   namespace system {                                                   \
   RINGSIDE_EVENT_AS(#system, name, nullptr __VA_OPT__(, ) __VA_ARGS__) \
@@ -57,7 +56,7 @@
   }                                                                                                              \
   inline constexpr ringside_##name::Call name{};
 
-// A field's name is the last piece; the type in front may hold commas of its own (three at most).
+// A field's name is the last piece. The type in front of it may contain commas, at most three.
 #define RINGSIDE_PIECES(_1, _2, _3, _4, _5, pieces, ...) pieces
 #define RINGSIDE_PICK(m, ...) RINGSIDE_PIECES(__VA_ARGS__, m##_5, m##_4, m##_3, m##_2, )(__VA_ARGS__)
 #define RINGSIDE_TYPE(...) RINGSIDE_PICK(RINGSIDE_TYPE, __VA_ARGS__)
@@ -75,14 +74,14 @@
 #define RINGSIDE_NAME(...) RINGSIDE_TEXT(RINGSIDE_NAME_ONLY(__VA_ARGS__))
 #define RINGSIDE_PARAMETER(...) ::ringside::detail::Param<RINGSIDE_TYPE(__VA_ARGS__)> RINGSIDE_NAME_ONLY(__VA_ARGS__)
 
-// The ready-made events. Names, types and meaning are part of the interface; span, track_span and counter follow Perfetto's
-// convention for kernel track events, so that its viewer draws them without help, and so does an event of yours with these
-// field names.
+// The ready-made events. Names, types and meaning are part of the interface. span, track_span and counter follow Perfetto's
+// convention for kernel track events, so its viewer draws them without help; it also draws an event of yours with these field
+// names.
 //
 //   event                 fields
 //   ringside:marker       void* ip: an address in the calling function · buf: the text
-//   ringside:span         char track_event_type: 'B' begins a slice on this thread's track, 'E' ends the last one begun,
-//                         'I' is an instant · slice_name: its name (repeated at 'E' for people)
+//   ringside:span         char track_event_type: 'B' begins a slice on this thread's track, 'E' ends the last one that began,
+//                         'I' is an instant · slice_name: its name (repeated at 'E' for readers of text)
 //   ringside:track_span   the same on the track `track_name` of this thread
 //   ringside:counter      s64 counter_value: the value from now on · track_name: the counter's name (one per thread)
 namespace ringside {
@@ -120,8 +119,8 @@ RS_INLINE void instant(std::string_view name, std::string_view track) noexcept {
 // The value of a counter from now on; a u64 above 2^63 - 1 wraps.
 RS_INLINE void counter(std::string_view name, i64 value) noexcept { events::counter(value, name); }
 
-// A span as long as the object. Its end is written only if its begin was wanted, so switching events on in the middle leaves
-// no end without a begin. The name must outlive the object.
+// A span that lasts as long as the object. Its end is written only if its begin was enabled, so switching events on in the
+// middle leaves no end without a begin. The name must outlive the object.
 class [[nodiscard]] scope {
  public:
   [[nodiscard]] RS_INLINE explicit scope(std::string_view name) noexcept : name_(name), begun_(events::span.enabled()) {

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ringside/abi/sub_buffer.hpp>
+#include <ringside/base/check.hpp>
 #include <set>
 
 #include "schema/format_text.hpp"
@@ -124,7 +125,10 @@ class DatWriter {
     for (u32 cpu = 0; cpu < cpus; ++cpu) all[cpu] = {cpu, at_, 0};
     for (auto& buffer : dat.buffers) {
       auto placed = RS_TRY(rings(buffer, page));
-      for (const Placed& p : placed) all[p.cpu] = p;
+      for (const Placed& p : placed) {
+        RS_CHECK(p.cpu < cpus, "a ring's CPU is in the file's table");
+        all[p.cpu] = p;
+      }
     }
     for (const Placed& p : all) {
       const u64 entry[2] = {p.offset, p.size};
@@ -154,6 +158,7 @@ class DatWriter {
       at_ = align_up(begin + section_header_size, u64{own});
       auto placed = RS_TRY(rings(buffer, own));
       const std::string header = section(section_data, at_ - begin - section_header_size);
+      RS_CHECK(header.size() == section_header_size, "a section's header has the room that was left for it");
       RS_TRY(write(header.data(), header.size(), begin));
       std::string option;
       put(option, begin);
@@ -274,6 +279,7 @@ class DatWriter {
       auto& ring = buffer.rings[i];
       const u64 begin = at_;
       const auto own = ring->counters().subbuf_size;
+      RS_CHECK(own <= page && at_ % page == 0, "a sub-buffer lies on pages of the file, and is no larger than one");
       const auto images = ring->images();
       const sys::Fd file = images && own == page ? open_images(*images) : sys::Fd();
       if (file && sound(*images, file, page) && copy(*images, file)) {
@@ -298,6 +304,7 @@ class DatWriter {
   }
 
   result<TraceDatSize> finish(const std::string& head) {
+    RS_CHECK(head.size() <= at_, "the head of a file ends in front of its data");
     RS_TRY(write(head.data(), head.size(), 0));
     if (ftruncate(fd_, static_cast<off_t>(at_)) != 0) return fail(errno, "cannot close " + path_);
     size_.bytes = at_;

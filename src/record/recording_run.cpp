@@ -1,6 +1,7 @@
 #include "record/recording_run.hpp"
 
 #include <algorithm>
+#include <ringside/base/check.hpp>
 
 #include "export/units.hpp"
 #include "sys/sys.hpp"
@@ -23,6 +24,7 @@ result<std::unique_ptr<RecordingRun>> RecordingRun::create(const std::string& di
 }
 
 result<void> RecordingRun::add(Feed& feed) {
+  RS_CHECK(!finished_, "feeds come before a recording's end");
   if (auto begun = feed.begin(*this); !begun) return begun;
   feeds_.push_back(&feed);
   describe();

@@ -205,6 +205,7 @@ bool map_cpu_ring(const detail::CpuSide& side, u32 cpu) noexcept {
   if (page != MAP_FAILED && mapped.ring.kind == RingKind::cpu) {
     const Geometry& g = mapped.ring.geometry;
     const auto* const place = new (page) MappedPlace{{mapped.ring.control, mapped.ring.subbuf(0), g.subbuf_size(), g.nr_subbufs(), g.capacity(), mapped.ring, back}, {}};
+    RS_CHECK(place->control == place->ring.control && place->capacity == g.capacity(), "a ring is shown with its addresses");  // pairs: MAP publishes
     const CpuPlace* now = was;
     if (__atomic_compare_exchange_n(&side.rings->place[cpu], &now, place, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
       forget(*was);

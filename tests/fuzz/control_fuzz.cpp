@@ -60,11 +60,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* input, size_t size) {
         break;
       }
       case 7: reinterpret_cast<u32*>(ring.data)[where % (data_bytes / 4)] = static_cast<u32>(value * 0x01010101u); break;
-      case 8: {
-        u32 taken;
-        reader.take(static_cast<u32>(value), taken);
+      case 8:
+        if (reader.peek() == Got::data) {
+          walk(reader.data(), reader.view().begin, reader.view().end);
+          reader.consume();
+        }
         break;
-      }
     }
   }
   std::free(buffer);

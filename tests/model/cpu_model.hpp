@@ -609,20 +609,6 @@ class CpuModel {
     b->reset = true;
   }
 
-  // The reader page, as it is, for the last sub-buffer.
-  bool take(R& r, u32 cpu) const {
-    u32 taken = 0;
-    const ReaderState before = r.state();
-    if (!r.take(ring(cpu).geometry.nr_subbufs() - 1, taken)) return false;
-    const ReaderState now = r.state();
-    CpuBooks::Reading& of = b->of[cpu];
-    for (u64 i = now.expected - (now.read - before.read); i < now.expected; ++i) of.seen[i] = true;
-    of.read += now.read - before.read;
-    of.lost += now.lost - before.lost;
-    of.next_index = now.expected;
-    return true;
-  }
-
   u32 give_back(R& r, u32 cpu) const {
     return r.give_back([this, cpu](u32 id) {
       abi::SubBufferHeader& header = ring(cpu).header(id);
@@ -827,7 +813,7 @@ struct CpuPlan {
   Sizes handlers = {};
   u32 reads = 0;
   bool meta = false;
-  bool restart = false, give_back = false, take = false;  // by the reader, at its end
+  bool restart = false, give_back = false;  // by the reader, at its end
   u32 looks = 0;
   bool deaths = false;       // of threads
   bool reader_dies = false;  // another one goes on
@@ -851,13 +837,12 @@ auto on_cpus(const CpuPlan& plan) {
       if (i == 0)
         for (u32 size : plan.handlers) m.handler(thread_names[i], me, [=](u32 self) { m.write(self, size); });
     }
-    if (plan.reads != 0 || plan.restart || plan.give_back || plan.take) {
+    if (plan.reads != 0 || plan.restart || plan.give_back) {
       using R = typename CpuModel<P, O, A>::R;
       const auto read = [=](R& r) {
         for (u32 i = 0; i < plan.reads; ++i) plan.meta ? m.read(r, 0, true) : m.read_and_consume(r, 0);
         if (plan.restart) m.restart(0);
         if (plan.give_back) m.give_back(r, 0);
-        if (plan.take) m.take(r, 0);
       };
       world.spawn("reader", [=] {
         R r(m.ring(0));

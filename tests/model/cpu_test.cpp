@@ -100,13 +100,6 @@ TEST(Cpu, Restart) {
         on_cpus({.shape = {.discard = true}, .before = {half, half, half}, .writes = {{half, half}}, .restart = true}));
 }
 
-TEST(Cpu, Take) {
-  prove("take", sc(2),
-        on_cpus({.shape = {.spares = 1}, .before = {half, half}, .read_before = 1, .writes = {{half, half}}, .take = true}));
-  prove("take what is unread", sc(2),
-        on_cpus({.shape = {.spares = 1}, .before = {half}, .read_before = 1, .writes = {{half, half}, {half}}, .take = true}));
-}
-
 TEST(Cpu, GiveBack) {
   CpuPlan plan = giving_back();
   prove("give back", sc(2), on_cpus(plan));

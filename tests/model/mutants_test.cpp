@@ -80,6 +80,24 @@ auto stranger_looks_at_state() {
   };
 }
 
+// Each takes the lock once, and reads.
+template <Orders O>
+auto two_readers() {
+  return [](World& world) {
+    Model<O> m(world, {3});
+    m.write(half);
+    m.write(half);
+    for (const u64 who : {1, 2})
+      world.spawn(who == 1 ? "reader" : "other reader", [=] {
+        Reader<Explored, O> r(m.b->ring);
+        while (r.try_lock(who) != 0) Explored::pause();
+        m.read_and_consume(r);
+        r.unlock();
+      });
+    world.after([=] { m.balance(); });
+  };
+}
+
 template <Orders O>
 auto quiet_writer(u32 handlers) {
   return [=](World& world) {
@@ -88,7 +106,7 @@ auto quiet_writer(u32 handlers) {
       Control& c = *m.b->ring.control;
       Explored::store(&c.gate, gate_off, Order::release);
       Explored::fence_heavy();
-      if (Explored::load(&c.nest, Order::acquire) != 0) return;
+      if (Explored::load(&c.nest, O.quiet_observe) != 0) return;
       Record& rec = m.b->ring.record(1);
       const u64 done = Explored::load(&rec.committed, Order::relaxed);
       if (handlers == 0)
@@ -118,6 +136,8 @@ TEST(Mutants, Orders) {
   refute("state_publish", {.preemptions = 1, .stale = 2}, stranger_looks_at_state<Orders{.state_publish = relaxed}>());
   refute("state_observe", {.preemptions = 1, .stale = 2}, stranger_looks_at_state<Orders{.state_observe = relaxed}>());
   refute("quiet_publish", {.preemptions = 2, .stale = 1}, quiet_writer<Orders{.quiet_publish = relaxed}>(0));
+  refute("quiet_observe", {.preemptions = 2, .stale = 1}, quiet_writer<Orders{.quiet_observe = relaxed}>(0));
+  refute("lock_publish", {.preemptions = 0, .stale = 2}, two_readers<Orders{.lock_publish = relaxed}>());
   refute("slot_observe", {.preemptions = 2, .stale = 1, .seconds = 240},
          iterator_on_a_page_given_back<Orders{.slot_observe = relaxed}>());
 }
@@ -171,6 +191,7 @@ TEST(Mutants, TheOriginalIsProved) {
   prove("the page moves on", old_values, writer_and_reader<O>({3}, {half}, {half, half}, 2));
   prove("iterator", old_values, iterator_beside_writer<O>());
   prove("state", {.preemptions = 1, .stale = 2}, stranger_looks_at_state<O>());
+  prove("two readers", {.preemptions = 1, .stale = 2}, two_readers<O>());
   prove("quiet", {.preemptions = 2, .stale = 1}, quiet_writer<O>(0));
   prove("the last event of a sub-buffer", {.preemptions = 1, .stale = 1, .signals = 1},
         writer_and_reader<O>({3}, {half}, {half}, 2, {half}));

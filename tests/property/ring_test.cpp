@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ring_memory.hpp"
+#include "single.hpp"
 
 namespace ringside::test::ring_test {
 namespace {
@@ -89,8 +90,8 @@ RC_GTEST_PROP(Property, RingAgainstLists, ()) {
   const bool discard_mode = *rc::gen::arbitrary<bool>();
   const Ring ring = shared_ring(4096, nr, discard_mode);
   u64 clock = 0;
-  Writer<Counting> writer(ring, Counting{&clock});
-  Reader<> reader(ring);
+  Writer<Counting, Single> writer(ring, Counting{&clock});
+  Reader<Single> reader(ring);
   Model model{ring.geometry, discard_mode};
   u64 next = 0, written = 0;
 

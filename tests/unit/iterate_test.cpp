@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ring_memory.hpp"
+#include "single.hpp"
 
 namespace ringside::test::iterate_test {
 namespace {
@@ -23,7 +24,7 @@ struct Iterate : testing::Test {
   std::vector<u64> page = std::vector<u64>(4096 / 8);
   u8* const bytes = reinterpret_cast<u8*>(page.data());
 
-  void put(Writer<Clock>& writer, u32 size) {
+  void put(Writer<Clock, Single>& writer, u32 size) {
     std::vector<u8> b(size, 0x41);
     ++n;
     std::memcpy(b.data(), &n, sizeof n);
@@ -49,7 +50,7 @@ struct Iterate : testing::Test {
 
 TEST_F(Iterate, AppendedEventsAreSeenOnce) {
   const Ring ring = shared_ring(4096, 5);
-  Writer<Clock> writer(ring, {&clock});
+  Writer<Clock, Single> writer(ring, {&clock});
   Iterator<> it(ring, bytes);
   Seen all, expected;
   for (int i = 1; i <= 100; ++i) {
@@ -63,8 +64,8 @@ TEST_F(Iterate, AppendedEventsAreSeenOnce) {
 
 TEST_F(Iterate, StartsAtTheReaderPageOnlyOnce) {
   const Ring ring = shared_ring(4096, 6);
-  Writer<Clock> writer(ring, {&clock});
-  Reader<> reader(ring);
+  Writer<Clock, Single> writer(ring, {&clock});
+  Reader<Single> reader(ring);
   for (int i = 0; i < 4; ++i) put(writer, 2040);
   (void)reader.peek();
   Iterator<> it(ring, bytes);
@@ -81,8 +82,8 @@ TEST_F(Iterate, StartsAtTheReaderPageOnlyOnce) {
 
 TEST_F(Iterate, TheMemoryOfAConsumedPageMayBeGone) {
   const Ring ring = shared_ring(4096, 4);
-  Writer<Clock> writer(ring, {&clock});
-  Reader<> reader(ring);
+  Writer<Clock, Single> writer(ring, {&clock});
+  Reader<Single> reader(ring);
   Iterator<> it(ring, bytes);
   put(writer, 100);
   EXPECT_EQ(look(it), Seen{1});
@@ -99,12 +100,12 @@ TEST_F(Iterate, AResetRingIsReadFromItsStart) {
   const Ring ring = shared_ring(4096, 4);
   Iterator<> it(ring, bytes);
   {
-    Writer<Clock> writer(ring, {&clock});
+    Writer<Clock, Single> writer(ring, {&clock});
     for (int i = 0; i < 3; ++i) put(writer, 100);
     EXPECT_EQ(look(it), (Seen{1, 2, 3}));
   }
   clear_words(ring);
-  Writer<Clock> writer(ring, {&clock});
+  Writer<Clock, Single> writer(ring, {&clock});
   Seen expected;
   for (int i = 4; i < 16; ++i) put(writer, 40), expected.push_back(i);
   EXPECT_EQ(look(it), expected);
@@ -121,7 +122,7 @@ struct Racing : Hardware {
 
 TEST_F(Iterate, EventsOverwrittenDuringACopyAreCounted) {
   const Ring ring = shared_ring(4096, 5);
-  Writer<Clock> writer(ring, {&clock});
+  Writer<Clock, Single> writer(ring, {&clock});
   Iterator<Racing> it(ring, bytes);
   u64 seen = 0, lost = 0;
   const auto look = [&] {
@@ -149,7 +150,7 @@ TEST_F(Iterate, EventsOverwrittenDuringACopyAreCounted) {
 // A slightly slower iterator keeps away from the place where the writer overwrites, and sees the newest events.
 TEST_F(Iterate, ASlowLookSeesTheNewestEvents) {
   const Ring ring = shared_ring(4096, 16);
-  Writer<Clock> writer(ring, {&clock});
+  Writer<Clock, Single> writer(ring, {&clock});
   Iterator<Racing> it(ring, bytes);
   for (int i = 0; i < 100; ++i) put(writer, 1000);
   Racing::meanwhile = [&] {
@@ -163,8 +164,8 @@ TEST_F(Iterate, ASlowLookSeesTheNewestEvents) {
 
 TEST_F(Iterate, TheReaderPageIsNotSkippedAfterALap) {
   const Ring ring = shared_ring(4096, 4);  // three slots
-  Writer<Clock> writer(ring, {&clock});
-  Reader<> reader(ring);
+  Writer<Clock, Single> writer(ring, {&clock});
+  Reader<Single> reader(ring);
   Iterator<> it(ring, bytes);
   put(writer, 2040);
   EXPECT_EQ(look(it), Seen{1});

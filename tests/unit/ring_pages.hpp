@@ -1,7 +1,6 @@
 // A ring in ordinary memory with a clock that the test sets, and sub-buffers as hex.
 #pragma once
 #include <ringside/abi/event_cursor.hpp>
-#include <ringside/ring/check.hpp>
 #include <ringside/ring/counters.hpp>
 #include <ringside/ring/iterate.hpp>
 #include <ringside/ring/recover.hpp>
@@ -13,6 +12,8 @@
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "single.hpp"
 
 namespace ringside::test {
 
@@ -88,8 +89,8 @@ class TestRing {
 
  public:
   u64 time = 1000;
-  Writer<SetClock> writer{Ring{ring.geometry, reinterpret_cast<Control*>(control_.get()), data_.get()}, SetClock{&time}};
-  Reader<> reader{Ring{ring.geometry, reinterpret_cast<Control*>(control_.get()), data_.get()}};
+  Writer<SetClock, Single> writer{Ring{ring.geometry, reinterpret_cast<Control*>(control_.get()), data_.get()}, SetClock{&time}};
+  Reader<Single> reader{Ring{ring.geometry, reinterpret_cast<Control*>(control_.get()), data_.get()}};
 };
 
 // The numbers between two offsets of some data.
@@ -105,7 +106,8 @@ inline std::vector<u64> numbers(const u8* data, u32 begin, u32 end) {
   return out;
 }
 
-inline std::vector<u64> numbers(const Reader<>& reader) { return numbers(reader.data(), reader.view().begin, reader.view().end); }
+template <class R>
+std::vector<u64> numbers(const R& reader) { return numbers(reader.data(), reader.view().begin, reader.view().end); }
 
 inline std::vector<u64> range(u64 from, u64 to) {
   std::vector<u64> out;

@@ -1,13 +1,13 @@
 // Walks the events of one sub-buffer between two known bounds. Every byte may be hostile: nothing outside [begin, end) is read,
-// each step goes forward, and the first lie ends the walk with its name.
+// each step goes forward, and the first malformed byte ends the walk and is named.
 //
 //   EventCursor c(data, begin, end, time);        // time: the sub-buffer's time_stamp, or the running time at `begin`
 //   while (c.next()) use(c.time(), c.payload());
 //   if (c.malformed() != Malformed::no) ...
 //
-// Cost: about a nanosecond an event, because it guesses that an event is as long as the last one: then the place of the next event
-// does not wait for the load of this one's length. Deltas of padding count (as in libtraceevent's kbuffer), so the times of events around a
-// discarded one are right.
+// Cost: about a nanosecond an event. It guesses that an event is as long as the last one, so that the place of the next event
+// does not wait for the load of this one's length. Deltas of padding count, as in libtraceevent's kbuffer, so the times of
+// events around a discarded one are right.
 #pragma once
 #include <ringside/abi/event_header.hpp>
 
@@ -61,7 +61,7 @@ class EventCursor {
     return false;
   }
 
-  u64 time() const noexcept { return time_; }        // of the event
+  u64 time() const noexcept { return time_; }          // of the event
   Bytes payload() const noexcept { return payload_; }  // its size is rounded up as on the sub-buffer
   u32 offset() const noexcept { return event_; }     // data offset of the event's header word
   u32 position() const noexcept { return at_; }      // data offset behind the event
@@ -78,7 +78,7 @@ class EventCursor {
     return true;
   }
 
-  // Everything but a small data event. False: the walk is over. Rare: its registers are not everybody's.
+  // Everything but a small data event. False: the walk is over. Not inlined, because it is rare and needs registers.
   [[gnu::noinline]] bool special(u32 word, u32 type) noexcept {
     if (type == type_padding && word_delta(word) == 0) {
       at_ = end_;
@@ -132,7 +132,7 @@ class EventCursor {
   Malformed malformed_ = Malformed::no;
 };
 
-// The running time in front of `end`, from `time` at `begin`. What is not event-shaped ends the sum.
+// The running time in front of `end`, given `time` at `begin`. Anything malformed ends the sum.
 inline u64 time_before(const u8* data, u32 begin, u32 end, u64 time) noexcept {
   EventCursor c(data, begin, end, time);
   while (c.next()) {

@@ -13,8 +13,8 @@
 //   30         time extend: (array[0] << 27) + delta, added        8
 //   31         time stamp: the same split, absolute, low 59 bits   8
 //
-// Length of a data event: a payload of 0 counts as 1; over 112 bytes: 4 more; the header's 4; round up to 4; 12 becomes 16, so
-// that a discarded event behind a time extend never leaves a gap too small for padding.
+// Length of a data event: the payload, where 0 counts as 1; 4 more if it is over 112 bytes; 4 for the header; rounded up to 4.
+// 12 becomes 16, so that a discarded event behind a time extend never leaves a gap that is too small for padding.
 // Source: Linux events/header_event, measured on 6.18.
 #pragma once
 #include <ringside/base/types.hpp>
@@ -36,7 +36,7 @@ constexpr u32 event_word(u32 type_len, u32 delta) noexcept { return type_len | d
 constexpr u32 word_type(u32 word) noexcept { return word & 31; }
 constexpr u32 word_delta(u32 word) noexcept { return word >> 5; }
 
-// Bytes that a data event with this payload takes on a sub-buffer; the payload must be below 2^30.
+// The bytes that a data event takes on a sub-buffer. payload: below 2^30.
 constexpr u32 event_size(u32 payload) noexcept {
   u32 n = payload != 0 ? payload : 1;
   if (n > small_payload_max) n += 4;
@@ -47,11 +47,11 @@ constexpr u32 event_size(u32 payload) noexcept {
 // Offset of the payload in a data event of this whole size.
 constexpr u32 payload_offset(u32 size) noexcept { return size - 4 > small_payload_max ? 8 : 4; }
 
-// The largest payload on a sub-buffer with this many data bytes.
+// The largest payload on a sub-buffer with room for `capacity` bytes of data.
 constexpr u32 largest_payload(u32 capacity) noexcept { return capacity - 8; }
 
-// The id in the payloads of an instance's event, by its number, 1 to 4,095. The kernel numbers its own from 1 up and has a few
-// thousand: a file may hold both.
+// The id that payloads of an instance's event carry. number: 1 to 4,095. The kernel numbers its own events from 1 up and has a
+// few thousand, and a file may hold both.
 constexpr u32 event_id(u32 number) noexcept { return 0xF000 | number; }
 
 static_assert(event_size(0) == 8 && event_size(4) == 8 && event_size(5) == 16 && event_size(12) == 16);

@@ -1,7 +1,7 @@
-// How rings are handed to a process that may only read them: messages over a Unix SOCK_SEQPACKET socket, one packet each.
+// How rings are handed to a process that may only read them: messages over a Unix SOCK_SEQPACKET socket, each a packet.
 //
 //   client                                       server (the owner, or `ringside serve`)
-//     | -- Request{hello} ----------------------> |   who the client is, the kernel says (SO_PEERCRED)
+//     | -- Request{hello} ----------------------> |   the kernel tells who the client is (SO_PEERCRED)
 //     | <- Hello -------------------------------- |   clock, sizes
 //     | -- Request{open_ring, N} ---------------> |
 //     | <- RingAnswer + read-only descriptor ---- |   of the data region: the meta-page, then the sub-buffers by id
@@ -9,9 +9,9 @@
 //     | <- ReaderAnswer ------------------------- |   the meta-page is up to date by now
 //
 // A request is always 32 bytes; an answer has the one size of its kind, or is a Refusal with a positive errno and a sentence.
-// After a request that cannot be understood the server refuses and hangs up; after one that cannot be done it goes on. A client
-// has one request under way at a time; the answer bears its sequence number. Native endianness: it is one machine. Requests
-// carry no identity, no address and no size that is used before it is checked.
+// After a request that it cannot understand, the server refuses and hangs up; after one that it cannot carry out, it goes on. A
+// client has one request under way at a time; the answer carries the request's sequence number. Native endianness, because both
+// are on one machine. Requests carry no identity, no address, and no size that is used before it is checked.
 #pragma once
 #include <ringside/base/types.hpp>
 
@@ -25,11 +25,11 @@ inline constexpr u64 longest_wait_ns = u64{3600} * 1'000'000'000;
 enum class Kind : u16 {
   hello = 1,    // first of all
   list_rings,   // ring: the first number of interest; answers one ring and where to go on
-  open_ring,    // ring; the descriptor comes with the answer; counts as mapped until close_ring or the connection's end
+  open_ring,    // ring; the answer brings the descriptor; the ring counts as mapped until close_ring or the end of the connection
   get_reader,   // ring, which this client has opened
-  wait,         // percent, argument: timeout in ns; over the rings that this client has opened
+  wait,         // percent, argument: timeout in ns; for any ring that this client has opened
   counters,     // ring, which this client has opened
-  read_format,  // ring: the first event id of interest; argument: offset in the format's text
+  read_format,  // ring: the first event number of interest; argument: offset in the format's text
   close_ring,   // ring
 };
 inline constexpr u16 last_kind = static_cast<u16>(Kind::close_ring);
@@ -54,7 +54,7 @@ struct Answer {
   u16 kind;      // the request's
   u32 sequence;  // the request's
   u32 error;     // 0, or an errno: then a Refusal
-  u32 ring;      // what the answer is about
+  u32 ring;      // the ring that the answer is about
   u32 reserved;
 };
 static_assert(sizeof(Answer) == 24 && offsetof(Answer, error) == 12 && offsetof(Answer, ring) == 16);
@@ -74,7 +74,7 @@ struct Hello {
   char name[64];
 };
 
-// list_rings: head.ring is the ring described, and `next` where to go on; no ring: `found` is 0.
+// list_rings: head.ring is the ring that is described, `next` the number to go on at. found is 0 if there is no ring.
 struct RingAnswer {
   Answer head;
   u32 found;
@@ -82,14 +82,14 @@ struct RingAnswer {
   u32 subbuf_size, nr_subbufs, spares;
   u32 live;
   u32 pid, tid;
-  u32 reader_id, reader_read;  // open_ring: where the meta-page stands
+  u32 reader_id, reader_read;  // open_ring: the values in the meta-page
   char task[16], process[16];  // not NUL-terminated when full
 };
 
 struct ReaderAnswer {
   Answer head;
   u32 id, read;     // meta-page: reader.id, reader.read
-  u64 lost_events;  // before the data that this call found: 0 if it found none
+  u64 lost_events;  // lost before the data that this call found; 0 if it found none
   u64 entries, overrun, read_events;
   u32 ended;  // the ring's thread was gone before this call looked
   u32 reserved;
@@ -110,7 +110,7 @@ struct CountersAnswer {
 inline constexpr u32 format_piece = 3840;
 struct FormatAnswer {
   Answer head;
-  u32 id;  // the event's number (its payloads carry event_id(id)); 0: no event with this number or a larger one
+  u32 id;  // the event's number; its payloads carry event_id(id). 0: there is no event with this number or a larger one
   u32 enabled;
   u32 total;          // length of the text
   u32 offset, count;  // of this piece
@@ -147,8 +147,7 @@ constexpr size_t answer_size(Kind kind) noexcept {
   return 0;
 }
 
-// What is wrong with a packet that claims to be a request; nullptr: nothing, and `out` holds it. `size` is the packet's true
-// size.
+// What is wrong with a packet that claims to be a request; nullptr: nothing. size: the packet's true size.
 constexpr const char* check_request(const Request& in, size_t size) noexcept {
   if (size != sizeof(Request)) return "a request has 32 bytes";
   if (in.magic != magic) return "this is no request of ringside";
@@ -164,7 +163,7 @@ constexpr const char* check_request(const Request& in, size_t size) noexcept {
   return in.argument == 0 ? nullptr : "this request takes no argument";
 }
 
-// The same for an answer to `asked`, whose bytes are at `in` (the head's 24 at least are there to read if size says so).
+// The same for an answer to `asked`. At least the 24 bytes of the head can be read if `size` says so.
 constexpr const char* check_answer(const Answer& in, size_t size, const Request& asked) noexcept {
   if (size < sizeof(Answer)) return "an answer has at least 24 bytes";
   if (in.magic != magic || in.version != version) return "this is no answer of ringside, or of another version";

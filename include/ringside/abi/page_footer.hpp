@@ -1,19 +1,19 @@
-// The last 32 bytes of each sub-buffer of an external writer that shares nothing but its sub-buffers: from the footers of a ring,
-// and nothing else, its order, its reader page and its losses can be told, live or from a memory dump.
+// The last 32 bytes of each sub-buffer of an external writer that shares nothing but its sub-buffers. The footers of a ring
+// alone tell its order, its reader page and its losses, live or in a memory dump.
 //
 //   offset  size  field
 //   -32     4     writer_status   bit 2: COMMIT, the sub-buffer of the newest published event; bits 8..11: sub-buffer size,
-//                                 4 KiB << order; bits 16..31: 0x5253, how a footer is found in a dump
+//                                 4 KiB << order; bits 16..31: 0x5253, which marks a footer in a dump
 //   -28     4     reader_status   bit 0: HEAD, the oldest in the ring; bit 1: READER, outside it, the reader's; bits 8..31: the
 //                                 ring's id
 //   -24     8     entries         index of the sub-buffer's first event: events published before it
 //   -16     8     pages_touched   its position: sub-buffers entered before it
 //   -8      8     overrun         events lost before it in all, when it became the reader's
 //
-// Who writes: the writer, when its commit place enters the sub-buffer: entries, pages_touched, and before that READER off. The
-// writer's side of a swap: overrun and READER of the new page, then READER off the old one. update_footers: HEAD and COMMIT, which
-// are hints. So while `commit` of a sub-buffer is not 0, entries and pages_touched are of the events that stand in it;
-// and what READER says holds at any moment, whenever the writer dies.
+// The writer clears READER when it enters a sub-buffer, and stores entries and pages_touched when its commit place gets there.
+// The writer's side of a swap stores overrun and READER in the new page, then clears READER in the old one. update_footers
+// stores HEAD and COMMIT, which are hints. So while `commit` of a sub-buffer is not 0, entries and pages_touched belong to the
+// events in it; and READER is right at any moment at which the writer may die.
 #pragma once
 #include <ringside/abi/sub_buffer.hpp>
 
@@ -31,7 +31,7 @@ static_assert(sizeof(PageFooter) == footer_size && offsetof(PageFooter, overrun)
 
 inline constexpr u32 footer_head = 1, footer_reader = 2, footer_commit = 4;  // the bits of the first external-writer form (2023)
 inline constexpr u32 footer_magic = 0x52530000, footer_magic_mask = 0xFFFF0000;
-inline constexpr u32 footer_rings = 1u << 24;  // ids are below
+inline constexpr u32 footer_rings = 1u << 24;  // ids are below this
 
 constexpr u32 footer_order(u32 subbuf_size) noexcept {
   u32 order = 0;

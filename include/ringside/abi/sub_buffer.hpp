@@ -1,15 +1,15 @@
-// A sub-buffer: 16 bytes of header, then events back to back. Written by the ring's writer; the missed-events flags by whoever
-// hands the sub-buffer out.
+// A sub-buffer: 16 bytes of header, then events back to back. The ring's writer writes it; the reader that hands it out sets
+// the missed-events flags.
 //
 //   offset  size  field
 //   0       8     time_stamp   absolute time of the first event
 //   8       8     commit       low 20 bits: committed bytes of data; bit 31: events were missed before this sub-buffer;
-//                              bit 30: their number stands as a u64 right behind the data (where 8 bytes are left)
+//                              bit 30: their number stands as a u64 right behind the data (if 8 bytes are left)
 //   16      ...   data
 //
-// The kernel adds a negative constant to set bit 31, so the upper half of `commit` is all ones then; readers use the low half.
-// A sub-buffer that was left for the next one ends in padding: with at least 8 bytes free a padding event (inside commit), with
-// 4 a padding word (outside).
+// The kernel sets bit 31 by adding a negative constant, so the upper half of `commit` is then all ones; readers use the low
+// half. A sub-buffer that was left for the next one ends in padding: a padding event, inside commit, if at least 8 bytes are
+// free; a padding word, outside commit, if 4 are.
 #pragma once
 #include <ringside/base/types.hpp>
 

@@ -1,15 +1,15 @@
-// All access to shared words goes through a Memory: the words stay plain integers, so one layout serves the writer, a read-only
-// mapper, a guest and the explorer of interleavings (tests/model).
+// All access to shared words goes through a Memory. The words stay plain integers, so one layout serves the writer, a read-only
+// mapper, a guest, and the explorer of interleavings (tests/model).
 //
 //   load, store           any word, with an order
 //   cas                   compare-and-swap against another thread or process; acq_rel on success, acquire on failure
 //   cas_local, add_local  against this thread's own signal handlers only: one instruction, no lock prefix
 //   fence_light           the cheap half of an asymmetric fence: orders this thread's store before its load only if the
 //                         other side issues fence_heavy (membarrier) between its store and its load
-//   program_order         keeps the compiler from swapping accesses that a signal handler may come between; no instruction
-//   fence_release         what was done before it is seen by whoever sees a store behind it, relaxed or plain, and then
-//   fence_acquire         issues this one. For bytes that are copied while they may be overwritten; free on x86-64
-//   copy_in               copies bytes that a writer may be overwriting; what it yields is worth nothing until validated
+//   program_order         keeps the compiler from swapping two accesses that a signal handler may come between; no instruction
+//   fence_release         all before it is seen by a side that loads a store behind it, relaxed or plain, and then issues
+//   fence_acquire         this one. For bytes that are copied while they may be overwritten; free on x86-64
+//   copy_in               copies bytes that a writer may be overwriting; the copy is invalid until something validates it
 //   pause                 a hint inside a bounded spin
 #pragma once
 #include <ringside/base/types.hpp>

@@ -1,5 +1,5 @@
-// Memory on real hardware: compiler atomics, and on x86-64 the local operations without a lock prefix.
-// Under ThreadSanitizer and on other machines the local operations are ordinary relaxed atomics.
+// Memory on real hardware: the compiler's atomics. On x86-64 the local operations have no lock prefix. Under ThreadSanitizer
+// and on other machines they are ordinary relaxed atomics.
 #pragma once
 #include <ringside/base/memory.hpp>
 
@@ -57,7 +57,7 @@ struct Hardware {
   RS_INLINE static void fence_release() noexcept { __atomic_thread_fence(__ATOMIC_RELEASE); }
   RS_INLINE static void fence_acquire() noexcept { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 
-  // The writer's payload stores are plain; this copy races with them by design and is validated afterwards.
+  // The writer's payload stores are plain. This copy races with them by design, and is validated afterwards.
   __attribute__((no_sanitize("thread"), noinline)) static void copy_in(void* to, const void* from, size_t size) noexcept {
     auto* out = static_cast<u32*>(to);
     auto* in = static_cast<const volatile u32*>(from);

@@ -1,5 +1,6 @@
-// Memory for a writer that nothing interrupts to write itself (firmware, a guest whose handlers do not trace): what is shared with
-// the writer's own handlers elsewhere is plain here. Against the reader's side, on another processor, it is Hardware.
+// Memory for a writer whose interrupt handlers do not write (firmware, a guest whose handlers do not trace). Accesses to words
+// that a writer elsewhere shares with its handlers are plain here. Towards the reader's side, on another processor, it is
+// Hardware.
 #pragma once
 #include <ringside/base/memory_hardware.hpp>
 

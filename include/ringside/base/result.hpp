@@ -1,5 +1,5 @@
-// result<T>: what the library returns off the hot paths. An Error is a code and one sentence: what was tried, on what, why it
-// failed, what to do. Hosted only.
+// result<T>: what the library returns off the hot paths. An Error is a code and one sentence, which says what was tried, on
+// what, why it failed, and what to do. Hosted only.
 #pragma once
 #include <cerrno>
 #include <string>
@@ -17,7 +17,7 @@ struct Error {
 template <class T>
 using result = tl::expected<T, Error>;
 
-// What to do about a limit of the system's, whatever ran into it.
+// What to do about a limit of the system, for any caller that ran into it.
 inline const char* advice(int errno_value) noexcept {
   switch (errno_value) {
     case ENOSPC:
@@ -31,18 +31,18 @@ inline const char* advice(int errno_value) noexcept {
   }
 }
 
-// An Error from an errno value. The sentence ends with the system's words for it, and with what to do about a limit.
+// An Error from an errno value. Appends to the sentence the system's words for it, and what to do about a limit.
 inline tl::unexpected<Error> fail(int errno_value, std::string sentence) {
   std::error_code code{errno_value, std::generic_category()};
   return tl::unexpected<Error>(Error{code, std::move(sentence) + ": " + code.message() + advice(errno_value)});
 }
 
-// An Error whose sentence says it all.
+// An Error whose sentence is complete.
 inline tl::unexpected<Error> refuse(std::errc code, std::string sentence) {
   return tl::unexpected<Error>(Error{std::make_error_code(code), std::move(sentence)});
 }
 
-// For the edges: throws std::system_error with the sentence.
+// For code that cannot return an error: throws std::system_error with the sentence.
 template <class T>
 T must(result<T>&& r) {
   if (!r) throw std::system_error(r.error().code, r.error().sentence);

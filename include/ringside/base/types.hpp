@@ -12,9 +12,9 @@ using u64 = uint64_t;
 using i32 = int32_t;
 using i64 = int64_t;
 
-inline constexpr u32 page_size = 4096;  // a page is always this; a sub-buffer is one or more of them
+inline constexpr u32 page_size = 4096;  // always; a sub-buffer is one or more pages
 
-// A run of bytes that somebody else owns.
+// A range of bytes that is owned elsewhere.
 struct Bytes {
   const u8* data = nullptr;
   size_t size = 0;

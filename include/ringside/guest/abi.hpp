@@ -1,15 +1,17 @@
-// What a guest and its monitor agree on. The guest runs with two processors in 64-bit mode at privilege level 3 with I/O privilege 3
-// (so that it is as fast where /dev/kvm emulates level 0), all of its memory mapped one to one, no paging of its own:
+// What a guest and its monitor agree on. The guest runs with two processors in 64-bit mode, at privilege level 3 with I/O
+// privilege 3 (which is as fast where /dev/kvm emulates level 0). All of its memory is mapped one to one; it has no paging of
+// its own:
 //
 //   0x1000      Boot: filled in by the monitor before the start, read and written by both afterwards
 //   0x200000    the image, as its ELF headers say
 //   behind it   the rings' descriptor, then the heap, then 64 KiB of stack for each processor
 //   0x40000000  the shared region of the rings
 //
-// A call is one `out` of 32 bits to port `port + call`; the processor goes on when it is answered. Both processors start at the image's
-// entry with rdi = processor, rsi = Boot: 0 runs the program, 1 the service (Mailbox). An interrupt is an upcall, delivered by the
-// monitor as a kernel delivers a signal: the flags and the interrupted address are pushed, and processor 0 goes on at Boot::upcall,
-// which ends with popfq and ret. Direction and trap flag are clear then. There is no red zone below the stack.
+// A call is one `out` of 32 bits to port `port + call`; the processor goes on when it is answered. Both processors start at the
+// image's entry with rdi = processor and rsi = Boot. Processor 0 runs the program, 1 the service (Mailbox). An interrupt is an
+// upcall, which the monitor delivers as a kernel delivers a signal: it pushes the flags and the interrupted address, and
+// processor 0 goes on at Boot::upcall, which ends with popfq and ret. The direction and trap flags are clear then. There is no
+// red zone below the stack.
 #pragma once
 #include <ringside/abi/event_header.hpp>
 
@@ -21,11 +23,11 @@ inline constexpr u32 abi_version = 1;
 
 inline constexpr u16 port = 0x7270;
 enum class Call : u16 {
-  ready = 0,   // processor 0: the rings stand, the events are known; answered when tracing may begin
+  ready = 0,   // processor 0: the rings are made, the events declared; answered when tracing may begin
   event = 1,   // value: the address of an EventText
-  serve = 2,   // processor 1: the mailbox is answered; goes on with the next question
+  serve = 2,   // processor 1: the mailbox holds an answer; returns with the next question
   end = 3,     // processor 0: the program has ended; value: its exit status. Not answered
-  nothing = 4  // for measuring
+  nothing = 4  // for measurements
 };
 
 enum class Ask : u32 { time = 1, enable, disable, swap, update, reset };
@@ -40,8 +42,8 @@ struct Mailbox {
   u64 value;      // swap: remote::Swap; time: the time stamp counter
 };
 
-// Addresses of NUL-terminated texts below 4 GiB. id: the first two bytes of the event's payload; apart from those that the monitor's
-// own events get.
+// Addresses, below 4 GiB, of NUL-terminated texts. id: the first two bytes of the event's payload, from a range that the
+// monitor's own events do not use.
 inline constexpr u32 first_event = abi::event_id(2048), last_event = abi::event_id(4095);
 struct EventText {
   u32 id, reserved;
@@ -55,11 +57,11 @@ struct Boot {
   u64 region, region_bytes;
   u64 heap, heap_bytes;
   u64 arguments[4];  // the program's
-  u64 stop;          // written by the monitor: end soon
-  u64 upcall;        // written by the guest: where interrupts go; 0: nowhere, they stay pending
+  u64 stop;          // written by the monitor: not 0: end soon
+  u64 upcall;        // written by the guest: address of the interrupt handler; 0: interrupts stay pending
   u64 masked;        // written by the guest: not 0: interrupts stay pending, one at most
-  u64 task;          // the host's thread that is processor 0, for the events' common_pid
-  u64 results[8];    // written by the guest: what it has to say at its end
+  u64 task;          // the host's thread that runs processor 0, for the events' common_pid
+  u64 results[8];    // written by the guest: its results
   Mailbox mailbox;
 };
 

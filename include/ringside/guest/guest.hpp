@@ -3,8 +3,8 @@
 //   int ringside::guest::program(Guest& g);             // runs on processor 0 until it returns or g.stopping()
 //   void ringside::guest::interrupt(Guest& g);          // an upcall, between any two instructions of the program
 //
-// and is linked as a static ELF file: see docs/remote-writers.md. Build with -mgeneral-regs-only (upcalls save no vector registers)
-// and -mno-red-zone. Global constructors do not run.
+// and is linked as a static ELF file; see docs/remote-writers.md. Build with -mgeneral-regs-only, because upcalls save no
+// vector registers, and with -mno-red-zone. Global constructors do not run.
 #pragma once
 #include <ringside/guest/abi.hpp>
 #include <ringside/remote/remote_writer.hpp>
@@ -25,7 +25,7 @@ struct Common {
   i32 pid = 0;
 };
 
-// Texts of an event, as the files of tracefs have them.
+// The texts of an event, as in the files of tracefs.
 struct Event {
   u16 id;
   const char *system, *name, *format;
@@ -39,7 +39,7 @@ class Guest {
  public:
   explicit Guest(Boot& boot) noexcept : boot_(boot), free_(boot.heap) {}
 
-  // Ring 0 is the program's and its interrupts'.
+  // Ring 0 belongs to the program and its interrupt handler.
   Ring& ring(u32 index = 0) noexcept { return rings_[index]; }
   u32 nr_rings() const noexcept { return nr_rings_; }
   i32 task() const noexcept { return static_cast<i32>(boot_.task); }
@@ -53,7 +53,7 @@ class Guest {
   }
   void take_interrupts(bool on) noexcept { __atomic_store_n(&boot_.masked, u64{on ? 0u : 1u}, __ATOMIC_SEQ_CST); }
 
-  // False: what the monitor says makes no sense.
+  // False: the monitor's data is invalid, or the heap is too small.
   bool begin() noexcept {
     if (boot_.magic != boot_magic || boot_.version != abi_version) return false;
     remote::Descriptor d;
@@ -70,7 +70,7 @@ class Guest {
     return true;
   }
 
-  // Processor 1: answers the monitor, for ever.
+  // Processor 1: answers the monitor forever.
   [[noreturn]] void serve() noexcept {
     Mailbox& box = boot_.mailbox;
     for (;;) {
@@ -95,7 +95,7 @@ class Guest {
           break;
         }
         case Ask::update: r.update_footers(); break;
-        case Ask::reset:  // the monitor has stopped processor 0, which is the heavy half of its fence
+        case Ask::reset:  // the monitor has stopped processor 0: that is the heavy half of the fence
           if (r.quiet([] {}))
             r.reset();
           else
@@ -108,7 +108,7 @@ class Guest {
 
  private:
   static u64 address(const void* p) noexcept { return reinterpret_cast<u64>(p); }
-  // Zeros: the heap is new, and nothing is given back.
+  // Zeros, because the heap is new and nothing is given back.
   void* allocate(u64 bytes) noexcept {
     const u64 at = align_up(free_, u64{64});
     if (bytes > boot_.heap_bytes || at + bytes > boot_.heap + boot_.heap_bytes) return nullptr;
@@ -136,7 +136,7 @@ extern "C" {
 
 [[gnu::used]] inline void ringside_guest_interrupt() { ringside::guest::interrupt(ringside::guest::detail::the_guest()); }
 
-// All registers as they were; the stack is aligned for the call.
+// Restores all registers. Aligns the stack for the call.
 void ringside_guest_upcall();
 asm(R"(
 .text
@@ -193,7 +193,7 @@ ringside_guest_upcall:
   for (;;) call(Call::end, static_cast<ringside::u32>(status));
 }
 
-// The compiler may ask for these.
+// The compiler may emit calls of these.
 void* memcpy(void* to, const void* from, __SIZE_TYPE__ n) {
   void* const answer = to;
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n) : : "memory");

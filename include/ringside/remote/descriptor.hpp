@@ -1,6 +1,7 @@
-// What an external writer is told of its rings: one blob, which says where in the shared region each sub-buffer stands. It holds
-// offsets only, so it means the same wherever either side maps the region. Packed by who allocates the region (the reader's side),
-// parsed by the writer, native endianness; all of it counts, so a blob is found and believed anywhere, also in a memory dump.
+// What an external writer is told about its rings: one blob, which says where in the shared region each sub-buffer stands. It
+// holds only offsets, so it means the same wherever either side maps the region. The reader's side, which allocates the region,
+// packs it; the writer parses it. Native endianness. The checksum covers all of it, so a blob is recognised anywhere, also in a
+// memory dump.
 //
 //   offset  size  field
 //   0       8     magic "RSREMOTE"
@@ -14,16 +15,15 @@
 //   40      8     checksum over the blob with this field 0: FNV-1a over its 8-byte words
 //   48            for each ring:
 //   +0      4       id; ids ascend
-//   +4      4       nr_pages: sub-buffers, the reader's included; at least 3
+//   +4      4       nr_pages: sub-buffers, the reader page included; at least 3
 //   +8      8       offset of the meta-page (subbuf_size long; layout 1: the place for one, which nobody writes)
 //   +16     8 * n   offsets of the sub-buffers by id; the first one is the reader's
 //
-// Offsets are multiples of subbuf_size and ascend, from ring to ring and from sub-buffer to sub-buffer, the meta-page first: so no
-// two overlap, and that is checked in one pass without memory; ids alike. A blob from a peer is a WildDescriptor; only check() makes a
-// Descriptor of it, from a copy that the peer cannot change.
+// Offsets are multiples of subbuf_size and ascend, from ring to ring and from sub-buffer to sub-buffer, the meta-page first. So
+// no two overlap, and one pass checks that without memory; the same goes for ids. A blob from a peer is a WildDescriptor; only
+// check() makes a Descriptor of it, from a copy that the peer cannot change.
 #pragma once
 #include <ringside/abi/page_footer.hpp>
-#include <ringside/base/wild.hpp>
 #include <ringside/ring/geometry.hpp>
 
 namespace ringside::remote {
@@ -48,7 +48,7 @@ inline constexpr u64 descriptor_magic = 0x45544F4D45525352;  // "RSREMOTE"
 inline constexpr u32 descriptor_version = 1;
 inline constexpr u32 last_clock = 2;
 
-// One ring, as a checked descriptor has it. Points into the blob.
+// One ring of a checked descriptor. Points into the blob.
 struct RingLayout {
   u32 id = 0, nr_pages = 0;
   u64 meta = 0;
@@ -57,14 +57,14 @@ struct RingLayout {
 
 class Descriptor {
  public:
-  Descriptor() = default;  // of nothing
+  Descriptor() = default;  // describes nothing
   Layout layout() const noexcept { return static_cast<Layout>(header().layout); }
   u32 clock() const noexcept { return header().clock; }
   u32 subbuf_size() const noexcept { return header().subbuf_size; }
   u32 nr_rings() const noexcept { return nr_rings_; }
   u64 region_bytes() const noexcept { return header().region_bytes; }
   u32 bytes() const noexcept { return header().bytes; }
-  // index: below nr_rings, in the blob's order. Walks over those before it.
+  // index: below nr_rings, in the blob's order. Walks over the rings before it.
   RingLayout ring(u32 index) const noexcept {
     const u8* at = blob_ + sizeof(DescriptorHeader);
     for (;; --index) {
@@ -91,7 +91,7 @@ inline u64 checksum_of(const u8* blob, u64 bytes) noexcept {
   return sum;
 }
 
-// What is wrong with a blob, and with which of its rings (in the blob's order).
+// What is wrong with a blob. A Verdict adds in which of its rings, in the blob's order.
 enum class Wrong : u8 {
   no,
   too_short,
@@ -151,10 +151,10 @@ struct Verdict {
 
 class WildDescriptor {
  public:
-  // blob: 8-byte aligned, and nobody else's to change from now on.
+  // blob: 8-byte aligned. Nobody else can change it from now on.
   WildDescriptor(const void* blob, u64 bytes) noexcept : blob_(static_cast<const u8*>(blob)), bytes_(bytes) {}
 
-  // region_bytes: of the region that we see; the descriptor may use less. Bounded by the blob's size.
+  // region_bytes: the size of the region as this side sees it; the descriptor may use less. Bounded by the blob's size.
   Verdict check(u64 region_bytes, Descriptor& out) const noexcept {
     out = {};
     if (bytes_ < sizeof(DescriptorHeader)) return {Wrong::too_short, 0};
@@ -203,7 +203,8 @@ class WildDescriptor {
   u64 bytes_;
 };
 
-// What there is to pack: nr_rings rings of nr_pages sub-buffers each, one behind the other from the region's start, ids from 0.
+// What to pack: nr_rings rings of nr_pages sub-buffers each, one behind the other from the start of the region, with ids from
+// 0.
 struct Plan {
   Layout layout = Layout::meta_page;
   u32 clock = 0;

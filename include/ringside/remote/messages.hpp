@@ -1,5 +1,5 @@
-// How a reader asks a writer process: messages over a Unix SOCK_SEQPACKET socket, one packet each. The writer listens, because it is
-// there for long and readers come and go; the reader allocates the rings and brings them along.
+// How a reader asks a writer process: messages over a Unix SOCK_SEQPACKET socket, each a packet. The writer listens, because it
+// stays while readers come and go. The reader allocates the rings and sends them.
 //
 //   reader                                        writer process
 //     | -- Request{attach} + 2 or more files ------> |   descriptor blob; the region: one file or several, of sealed sizes, back to back
@@ -12,8 +12,8 @@
 //     | -- Request{update, ring}, {reset, ring} ---> |
 //     | -- (end of the connection) ----------------> |   disabled, detached, unmapped
 //
-// One reader at a time: the second is answered EBUSY. A request has 32 bytes, an answer 32 or an EventAnswer's; an answer bears the
-// request's sequence number, and error is 0 or an errno. Who the other side is, the kernel says (SO_PEERCRED).
+// One reader at a time: a second one is answered EBUSY. A request has 32 bytes, an answer 32 or those of an EventAnswer. An
+// answer carries the request's sequence number; error is 0 or an errno. The kernel tells who the other side is (SO_PEERCRED).
 #pragma once
 #include <ringside/base/types.hpp>
 
@@ -21,7 +21,7 @@ namespace ringside::remote {
 
 inline constexpr u32 message_magic = 0x4D524752;  // "RGRM"
 inline constexpr u32 most_events = 4095;
-inline constexpr u32 most_files = 253;  // that one message can bring
+inline constexpr u32 most_files = 253;  // in one message
 
 enum class Ask : u32 { attach = 1, event, enable, disable, swap, update, reset };
 

@@ -1,16 +1,18 @@
-// An external writer that is a process: listens at a path, and writes while a reader is attached. Header-only, needs POSIX threads.
+// An external writer that is a process: it listens at a path, and writes while a reader is attached. Header-only; needs POSIX
+// threads.
 //
 //   ProcessWriter<> w({.path = "/run/app.rings", .events = events});
 //   if (w.error() != 0) ...
-//   if (auto* ring = w.ring(0)) ring->write(&event, sizeof event);      // null: nobody reads; ring N belongs to one thread
+//   if (auto* ring = w.ring(0)) ring->write(&event, sizeof event);      // null: no reader; each ring belongs to one thread
 //
-// Its service is a thread of its own, with descriptors of its own. A reader that goes, or that comes again, takes no memory from under a
-// writing thread: what the thread may still look at stays, two pages a ring and more for each attachment; the shared region is unmapped
-// once no event is open.
+// Its service is a thread of its own, with descriptors of its own. A reader that leaves or comes again takes no memory from
+// under a writing thread: what the thread may still look at stays, which is two or more pages a ring for each attachment. The
+// shared region is unmapped once no event is open.
 //
-// A child of fork, however it was made, has nothing of its parent's rings and service, and no handler had to run for that: events that
-// it writes through its copy are refused and counted (Writer::refused), one that was open ends in memory of its own, and to destroy the
-// copy does nothing. It makes a ProcessWriter of its own, at another path. docs/remote-writers.md, "A fork".
+// A child of fork, however it was made, has nothing of its parent's rings and service, and no handler has to run for that.
+// Events that it writes through its copy are refused and counted (Writer::refused), one that was open ends in memory of its
+// own, and destroying the copy does nothing. The child makes a ProcessWriter of its own, at another path. See
+// docs/remote-writers.md, "A fork".
 #pragma once
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -47,8 +49,8 @@ struct ProcessEvent {
   std::string system, name, format;  // the text of a tracefs format file
 };
 
-// Where a writer of this name listens to be found without being told of: `ringside mount` shows it as remotes/NAME. Makes the directory. Empty if
-// that cannot be: another user made it, or may write there.
+// The path at which a writer of this name is found without being named: `ringside mount` shows it as remotes/NAME. Makes the
+// directory. Empty if that is impossible, because another user made it or may write there.
 inline std::string announced_path(const std::string& name) {
   const auto given = [](const char* variable) {
     const char* const value = std::getenv(variable);
@@ -66,11 +68,11 @@ inline std::string announced_path(const std::string& name) {
 }
 
 struct ProcessOptions {
-  std::string path;  // of the socket; mode 0600: this user's readers, and root's
+  std::string path;  // of the socket; mode 0600: for readers of this user and of root
   std::vector<ProcessEvent> events;
 };
 
-// CLOCK_MONOTONIC, or the time stamp counter: whichever the reader asks for.
+// CLOCK_MONOTONIC or the time stamp counter, as the reader asks.
 struct ProcessClock {
   u32 kind = 1;
   RS_INLINE bool at_once([[maybe_unused]] u64& ticks) const noexcept {
@@ -103,18 +105,18 @@ class ProcessWriter {
   ProcessWriter(const ProcessWriter&) = delete;
   ProcessWriter& operator=(const ProcessWriter&) = delete;
 
-  int error() const noexcept { return service_->error(); }  // an errno, if the path could not be listened at
+  int error() const noexcept { return service_->error(); }  // an errno if listening at the path failed; otherwise 0
 
-  // Null while nobody is attached, or beyond the reader's rings.
+  // Null while no reader is attached, or if the reader has fewer rings.
   RS_INLINE Writer* ring(u32 index) noexcept {
-    const Session* s = now_.load(std::memory_order_acquire);
+    const Session* s = Hardware::load(&now_, session_observe);
     return s != nullptr && index < s->rings.size() ? s->rings[index].get() : nullptr;
   }
 
  private:
   static u64 page_bytes() noexcept { return static_cast<u64>(sysconf(_SC_PAGESIZE)); }
 
-  // Zeros, and zeros again in a child of fork up to `wiped`, by the kernel.
+  // Zeros. In a child of fork the kernel makes the first `wiped` bytes zeros again.
   class Zeros {
    public:
     Zeros(u64 wiped, u64 kept) noexcept : bytes_(align_up(wiped, page_bytes()) + align_up(kept, page_bytes())) {
@@ -128,16 +130,17 @@ class ProcessWriter {
     }
     Zeros(const Zeros&) = delete;
     Zeros& operator=(const Zeros&) = delete;
-    u8* get() const noexcept { return start_; }  // `wiped` bytes, and `kept` behind them; null if they cannot be had
+    u8* get() const noexcept { return start_; }  // `wiped` bytes, and `kept` behind them; null if there is no memory
 
    private:
     u64 bytes_;
     u8 *at_ = nullptr, *start_ = nullptr;
   };
 
-  // The region as it is mapped: pieces, and behind each of them a page that grows downwards. Children of fork get no piece
-  // (MADV_DONTFORK). What an event that is open there touches of it becomes a page of zeros of the child's own, as below a stack; and as
-  // below a stack the kernel keeps everybody else out, up to 1 MiB: so a piece is no longer than that, but for regions beyond 4 GiB.
+  // The region as it is mapped: pieces, with a page behind each that grows downwards. Children of fork get no piece
+  // (MADV_DONTFORK). Where an event that is open in the child touches a piece, a page of zeros of the child's own appears, as
+  // below a stack. As below a stack, the kernel keeps other mappings out up to 1 MiB; so a piece is no longer than that, except
+  // in regions beyond 4 GiB.
   class Region {
    public:
     explicit Region(u64 bytes) noexcept : bytes_(bytes), page_(page_bytes()) {
@@ -159,7 +162,7 @@ class ProcessWriter {
       if (start_ != nullptr) munmap(start_, mapped_bytes());
       start_ = nullptr;
     }
-    void keep() noexcept { start_ = nullptr; }  // for good: somebody is still in there
+    void keep() noexcept { start_ = nullptr; }  // mapped for good: an event is still open in there
 
    private:
     u64 piece() const noexcept { return u64{1} << shift_; }
@@ -194,13 +197,13 @@ class ProcessWriter {
     Region region;
     Descriptor descriptor;
     std::vector<u64> blob;
-    std::vector<std::unique_ptr<Zeros>> memory;  // control words: the gate is wiped, all from the writer's words on is copied
+    std::vector<std::unique_ptr<Zeros>> memory;  // control words: fork wipes the gate, and copies all from the writer's words on
     std::vector<std::unique_ptr<Writer>> rings;
   };
 
   class Service {
    public:
-    Service(ProcessOptions options, std::atomic<Session*>& now) : options_(std::move(options)), now_(now) {
+    Service(ProcessOptions options, Session*& now) : options_(std::move(options)), now_(now) {
       if (ours_.get() == nullptr || (stop_ = eventfd(0, EFD_CLOEXEC)) < 0) {
         error_ = errno;
         return;
@@ -214,7 +217,7 @@ class ProcessWriter {
       error_ = -1;
       sigset_t all, before;
       sigfillset(&all);
-      pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's handlers may write, and not on this thread
+      pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's handlers may write, but not on this thread
       const int error = pthread_create(&thread_, nullptr, live, this);
       pthread_sigmask(SIG_SETMASK, &before, nullptr);
       has_thread_ = error == 0;
@@ -236,7 +239,7 @@ class ProcessWriter {
 
     int error() const noexcept { return error_; }
     bool is_ours() const noexcept { return !has_thread_ || *ours_.get() == 1; }
-    // In a child of fork: the thread is not there, and may have held any lock. Nothing is done, nor freed.
+    // In a child of fork: the thread does not exist, and may have held any lock. So nothing is done, and nothing freed.
     void abandon() noexcept {
       next_abandoned_ = abandoned_;
       abandoned_ = this;
@@ -255,8 +258,9 @@ class ProcessWriter {
       if (listening_ >= 0) ::close(listening_);
     }
 
-    // The thread's descriptors are not the process's: no child of fork inherits them, and the program neither closes nor runs out
-    // of them. Where the kernel refuses it, they are the process's; and for the thread sanitizer, which knows one table only.
+    // The thread has a table of descriptors of its own: no child of fork inherits them, and the program neither closes them nor
+    // runs out of its own. If the kernel refuses that, they are the process's; also under ThreadSanitizer, which knows only one
+    // table.
     void own_descriptors() const noexcept {
 #if defined(SYS_close_range) && !defined(RS_TSAN)
       const unsigned stop = static_cast<unsigned>(stop_);
@@ -272,7 +276,7 @@ class ProcessWriter {
       std::memcpy(at.sun_path, options_.path.c_str(), options_.path.size());
       listening_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
       if (listening_ < 0) return errno;
-      // A socket that a dead writer left behind is nobody's.
+      // A socket on which nobody listens was left behind by a dead writer.
       if (connect(listening_, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0 || errno == EAGAIN) return EADDRINUSE;
       if (errno == ECONNREFUSED) unlink(options_.path.c_str());
       if (fchmod(listening_, 0600) != 0 || bind(listening_, reinterpret_cast<sockaddr*>(&at), sizeof at) != 0) return errno;
@@ -281,7 +285,7 @@ class ProcessWriter {
 
     void serve() {
       for (;;) {
-        // A reader's requests are waited for in recvmsg alone, which is faster; what else there is has time.
+        // With a reader attached, wait in recvmsg alone, which is faster; everything else may wait 50 ms.
         pollfd on[2] = {{stop_, POLLIN, 0}, {listening_, POLLIN, 0}};
         if (poll(on, 2, reader_ >= 0 ? 0 : -1) < 0 && errno != EINTR) break;
         if (on[0].revents != 0) break;
@@ -320,7 +324,7 @@ class ProcessWriter {
       EventAnswer a{};
       a.head = {message_magic, q.ask, q.sequence, 0, 0, 0, 0};
       size_t size = sizeof a.head;
-      Session* const s = now_.load(std::memory_order_relaxed);
+      Session* const s = Hardware::load(&now_, unordered);
       const bool has_ring = s != nullptr && q.ring < s->rings.size();
       switch (q.ask) {
         case Ask::attach:
@@ -372,7 +376,7 @@ class ProcessWriter {
       }
       files.close();
       ssize_t n;
-      do n = send(reader_, &a, size, MSG_NOSIGNAL | MSG_DONTWAIT);  // who asks and does not listen is hung up on
+      do n = send(reader_, &a, size, MSG_NOSIGNAL | MSG_DONTWAIT);  // a reader that does not receive is hung up on
       while (n < 0 && errno == EINTR);
       return n == static_cast<ssize_t>(size) ? Next::served : Next::gone;
     }
@@ -411,7 +415,8 @@ class ProcessWriter {
       blob_bytes = static_cast<u64>(st.st_size);
       if (blob_bytes < sizeof(DescriptorHeader) || blob_bytes > 1u << 30) return EINVAL;
       for (size_t k = 1; k < files.n; ++k) {
-        // Memory that could be cut under us would kill us; what grew before it is mapped would lie on what is behind the region.
+        // Seals: a file that is cut after it was mapped would kill us; one that grew before would be mapped over what is behind
+        // the region.
         constexpr int sized = F_SEAL_SHRINK | F_SEAL_GROW;
         const int seals = fcntl(files.fd[k], F_GET_SEALS);
         if (seals < 0 || (seals & sized) != sized) return EPERM;
@@ -452,7 +457,7 @@ class ProcessWriter {
         s.rings.push_back(std::make_unique<Writer>(s.descriptor, ring, [&](u64 offset) { return s.region.at(offset); }, s.memory.back()->get(), clock));
       }
       sessions_.push_back(std::move(session));
-      now_.store(sessions_.back().get(), std::memory_order_release);
+      Hardware::store(&now_, sessions_.back().get(), session_publish);
       return 0;
     }
 
@@ -481,17 +486,17 @@ class ProcessWriter {
       return quiet ? 0 : EBUSY;
     }
 
-    // A thread that is in the middle of an event keeps the region.
+    // The region stays mapped if a thread is in the middle of an event.
     void detach() {
-      Session* const s = now_.load(std::memory_order_relaxed);
+      Session* const s = Hardware::load(&now_, unordered);
       if (s == nullptr) return;
       for (auto& ring : s->rings) ring->disable();
-      now_.store(nullptr, std::memory_order_release);
+      Hardware::store<Session*>(&now_, nullptr, session_publish);
       calm(*s) ? s->region.unmap() : s->region.keep();
     }
 
     ProcessOptions options_;
-    std::atomic<Session*>& now_;
+    Session*& now_;
     const Zeros ours_{1, 0};  // 1; 0 in a child of fork
     int listening_ = -1, reader_ = -1, stop_ = -1;
     std::atomic<int> error_{0};  // -1: not known yet
@@ -502,7 +507,7 @@ class ProcessWriter {
     inline static Service* abandoned_ = nullptr;
   };
 
-  std::atomic<Session*> now_{nullptr};
+  Session* now_ = nullptr;
   Service* const service_;
 };
 

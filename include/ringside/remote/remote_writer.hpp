@@ -1,5 +1,5 @@
-// The writer's end of a ring that somebody else reads and that shares nothing with the reader but its sub-buffers (and a meta-page):
-// a process, a guest, firmware. Freestanding: needs the compiler, memcpy and memset.
+// The writer's end of a ring that shares nothing with its reader but the sub-buffers, and perhaps a meta-page. For a process, a
+// guest, firmware. Freestanding: needs the compiler, memcpy and memset.
 //
 //   Descriptor d;
 //   if (!WildDescriptor(blob, bytes).check(region_bytes, d).good()) ...         // what the reader sent, copied
@@ -10,13 +10,14 @@
 //   if (Slot s = w.reserve(16)) { memcpy(s.payload, ...); w.commit(s); }        // on the writer's processor
 //   w.swap_reader(read);                                                        // for the reader, meanwhile, on any processor
 //
-// It is the ring of docs/design.md 3 with its control words in private memory: the same Writer, and the same Reader run on the
-// reader's behalf. What the reader sees of them is put into the page footers or the meta-page (Published). Nothing is ever taken from
-// shared memory, so whatever the reader writes there harms nobody but him.
+// It is the ring of docs/design.md 3 with its control words in private memory: the same Writer, and the same Reader, which runs
+// on the reader's behalf. Published puts what the reader needs of these words into the page footers or the meta-page. Nothing
+// is ever loaded from shared memory, so whatever the reader writes there harms only the reader.
 //
-// Three callers: the writing context (reserve, commit, discard, write; with Nesting::handlers also what interrupts it), the service
-// (swap_reader, update_footers, reset: one at a time, any processor, never waiting for the writer), and whoever switches (enable,
-// disable). Cost of an event: as a local ring's, plus one count in layout (b). Not for two threads that write.
+// Three callers: the writing context (reserve, commit, discard, write; with Nesting::handlers also its interrupt handlers), the
+// service (swap_reader, update_footers, reset: one at a time, on any processor, never waits for the writer), and whatever
+// switches (enable, disable). An event costs what it costs in a local ring, plus one count with the meta-page. Not for two
+// threads that write.
 #pragma once
 #include <ringside/abi/meta_page.hpp>
 #include <ringside/base/memory_single.hpp>
@@ -27,7 +28,7 @@
 
 namespace ringside::remote {
 
-// handlers: what interrupts the writer may write, at any depth. none: such an event is refused and counted as dropped.
+// handlers: code that interrupts the writer may write, at any depth. none: such an event is refused and counted as dropped.
 enum class Nesting : u8 { none, handlers };
 
 // What swap_reader did. Numbers are those of the protocol.
@@ -49,7 +50,7 @@ class Published {
   static constexpr bool has_bell = false;
   static constexpr u64 gate_open = gate_remote_open;
   Published() = default;
-  // meta: the shared meta-page, or a private one that footers are made of.
+  // meta: the shared meta-page, or a private one from which footers are made.
   Published(const Ring& ring, abi::MetaPage* meta, u32 ring_id, bool footers) noexcept
       : meta_(meta), places_(ring.places), id_(ring_id), subbuf_size_(ring.geometry.subbuf_size()), footers_(footers) {}
 
@@ -60,36 +61,36 @@ class Published {
   }
   void touched() noexcept { M::add_local(&meta_->pages_touched, 1); }
   void clearing(u32 id) noexcept {
-    if (footers_) M::store(&footer(id).reader_status, abi::reader_status(id_, 0), Order::relaxed);
+    if (footers_) M::store(&footer(id).reader_status, abi::reader_status(id_, 0), unordered);
   }
   void entered(u32 id, u64 position, u64 base) noexcept {
     if (!footers_) return;
-    M::store(&footer(id).entries, base, Order::relaxed);
-    M::store(&footer(id).pages_touched, position, Order::relaxed);
+    M::store(&footer(id).entries, base, unordered);
+    M::store(&footer(id).pages_touched, position, unordered);
   }
 
   // The service's side.
   abi::MetaPage& meta() noexcept { return *meta_; }
-  // The reader page is `taken`, and was `given`; `lost` events in all were before it.
+  // The reader page is now `taken` and was `given`. lost: events lost in all before it.
   void take(u32 taken, u32 given, u64 lost) noexcept {
     if (!footers_) return M::store(&meta_->reader.id, taken, O.place_publish);  // pairs: PLACE
-    M::store(&footer(taken).overrun, lost, Order::relaxed);
+    M::store(&footer(taken).overrun, lost, unordered);
     M::store(&footer(taken).reader_status, abi::reader_status(id_, abi::footer_reader), O.place_publish);  // pairs: PLACE
-    M::store(&footer(given).reader_status, abi::reader_status(id_, 0), Order::relaxed);
+    M::store(&footer(given).reader_status, abi::reader_status(id_, 0), unordered);
   }
   void mark(u32 id, u32 reader_bits, bool commit) noexcept {
     if (!footers_) return;
     abi::PageFooter& f = footer(id);
-    M::store(&f.reader_status, abi::reader_status(id_, reader_bits), Order::relaxed);
-    M::store(&f.writer_status, abi::writer_status(subbuf_size_, commit ? abi::footer_commit : 0), Order::relaxed);
+    M::store(&f.reader_status, abi::reader_status(id_, reader_bits), unordered);
+    M::store(&f.writer_status, abi::writer_status(subbuf_size_, commit ? abi::footer_commit : 0), unordered);
   }
   // A new ring's.
   void start(u32 id) noexcept {
     if (!footers_) return;
     abi::PageFooter& f = footer(id);
-    M::store(&f.entries, u64{0}, Order::relaxed);
-    M::store(&f.pages_touched, u64{0}, Order::relaxed);
-    M::store(&f.overrun, u64{0}, Order::relaxed);
+    M::store(&f.entries, u64{0}, unordered);
+    M::store(&f.pages_touched, u64{0}, unordered);
+    M::store(&f.overrun, u64{0}, unordered);
   }
 
  private:
@@ -118,7 +119,8 @@ class RemoteWriter {
     return align_up(u64{sizeof(Control)} + u64{r.nr_pages} * (sizeof(Record) + sizeof(u8*)), u64{64});
   }
 
-  // Starts disabled. memory: private_bytes(r) of zeros that nobody else sees. Sub-buffers are emptied. at(offset): where that stands.
+  // Starts disabled. Empties the sub-buffers. memory: private_bytes(r) of zeros that nobody else sees. at(offset): the address
+  // of an offset.
   template <class At>
     requires requires(At& at) { static_cast<u8*>(at(u64{0})); }
   RemoteWriter(const Descriptor& d, const RingLayout& r, At at, void* memory, C clock) noexcept
@@ -128,7 +130,7 @@ class RemoteWriter {
         shown_(ring_, footers_ ? &own_meta_ : reinterpret_cast<abi::MetaPage*>(ring_.data), r.id, footers_),
         writer_(ring_, clock, {}, shown_),
         reader_(ring_) {
-    M::store(&ctl().gate, gate_remote_open | gate_off, Order::relaxed);
+    M::store(&ctl().gate, gate_remote_open | gate_off, unordered);
     empty();
   }
   RemoteWriter(const Descriptor& d, const RingLayout& r, void* region, void* memory, C clock) noexcept
@@ -139,7 +141,7 @@ class RemoteWriter {
   // The writing context.
   [[nodiscard]] RS_INLINE bool reserve(u32 size, Slot& slot) noexcept {
     if constexpr (N == Nesting::none) {
-      if (M::load(&ctl().nest, Order::relaxed) != 0) [[unlikely]]
+      if (M::load(&ctl().nest, unordered) != 0) [[unlikely]]
         return refuse(slot);
     }
     return writer_.reserve(size, slot);
@@ -154,7 +156,7 @@ class RemoteWriter {
   template <class Fill>
   RS_INLINE bool write(u32 size, Fill fill) noexcept {
     if constexpr (N == Nesting::none) {
-      if (M::load(&ctl().nest, Order::relaxed) != 0) [[unlikely]] {
+      if (M::load(&ctl().nest, unordered) != 0) [[unlikely]] {
         Slot slot;
         return refuse(slot);
       }
@@ -167,16 +169,17 @@ class RemoteWriter {
     });
   }
 
-  // The service. read: how many data bytes of the reader page have been read; a page is given back only when all of it has.
+  // For the service. read: data bytes of the reader page that have been read. A page is given back only when all of it has
+  // been.
   [[gnu::noinline]] Swapped swap_reader(u32 read) noexcept {
     const ReaderPlace before = reader_place();
-    for (;;) {  // at most twice: what is consumed leaves the second look to the next page
+    for (;;) {  // at most twice: after consume, the second look goes to the next page
       const Got got = reader_.peek();
       const ReaderPlace own = reader_place();
       if (got == Got::corrupt) return {Swap::corrupt, before.id};
       const ReaderView& view = reader_.view();
       if (own.next != before.next) {
-        // A page with nothing but padding may have been passed: then nothing is lost, and nothing is there yet.
+        // A page with only padding may have been passed. Then nothing is lost, and nothing is there yet.
         const u64 lost = got == Got::data ? view.lost_before : 0;
         note(lost);
         shown_.take(own.id, before.id, reader_.state().lost + lost);
@@ -190,17 +193,17 @@ class RemoteWriter {
     return {Swap::nothing, before.id};
   }
 
-  // Layout (a): brings the status bits up to date. Layout (b) is always up to date.
+  // Updates the status bits of the footers. A meta-page is always up to date.
   void update_footers() noexcept {
     if (!footers_) return;
     const auto [next, reader] = reader_place();
-    const Place commit = place_of(M::load(&ctl().commit, Order::acquire));
+    const Place commit = place_of(M::load(&ctl().commit, O.advance_observe));
     const Geometry& g = ring_.geometry;
     u64 head = next + g.nr_slots() <= commit.position ? commit.position - g.nr_slots() + 1 : next;
     u32 head_id = commit.id;
     for (; head < commit.position; ++head) {
       const auto k = static_cast<u32>(head % g.nr_slots());
-      const u64 slot = M::load(&ring_.record(k).slot, Order::acquire);
+      const u64 slot = M::load(&ring_.record(k).slot, O.slot_observe);
       if (slot_lap(slot) != head / g.nr_slots()) continue;
       head_id = slot_id(k, slot);
       break;
@@ -209,27 +212,28 @@ class RemoteWriter {
       shown_.mark(id, id == reader ? abi::footer_reader : id == head_id ? abi::footer_head : 0, id == commit.id);
   }
 
-  // Empties the ring; the reader starts anew, at sub-buffer 0. Disabled and quiet before.
+  // Empties the ring; the reader begins again, at sub-buffer 0. The writer must be disabled and quiet.
   void reset() noexcept {
     clear_words(ring_);
-    __atomic_fetch_or(&ctl().gate, gate_remote_open, __ATOMIC_SEQ_CST);
+    __atomic_fetch_or(&ctl().gate, gate_remote_open, gate_publish);
     empty();
   }
 
-  // Switching. After disable() no event begins; one that is open may still be committed: quiet() tells when none is. heavy: the
-  // other half of the writer's light fence (membarrier in a process; nothing, if it runs on the writer's own processor).
-  void enable() noexcept { __atomic_fetch_and(&ctl().gate, ~gate_off, __ATOMIC_SEQ_CST); }
-  void disable() noexcept { __atomic_fetch_or(&ctl().gate, gate_off, __ATOMIC_SEQ_CST); }
-  bool enabled() const noexcept { return (M::load(&ctl().gate, Order::relaxed) & gate_off) == 0; }
+  // Switching. After disable() no event begins. One that is open may still be committed; quiet() tells when none is. heavy: the
+  // other half of the writer's light fence (membarrier in a process; nothing if this runs on the writer's own processor).
+  void enable() noexcept { __atomic_fetch_and(&ctl().gate, ~gate_off, gate_publish); }
+  void disable() noexcept { __atomic_fetch_or(&ctl().gate, gate_off, gate_publish); }
+  bool enabled() const noexcept { return (M::load(&ctl().gate, unordered) & gate_off) == 0; }
   template <class Heavy>
   bool quiet(Heavy heavy) const noexcept {
-    heavy();
-    return M::load(&ctl().nest, Order::acquire) == 0;  // pairs: QUIET
+    heavy();  // pairs: GATE
+    return M::load(&ctl().nest, O.quiet_observe) == 0;  // pairs: QUIET
   }
 
   u32 id() const noexcept { return id_; }
-  // Events that were refused for want of room (nested ones), and, in a child of fork, because the ring is the parent's.
-  u64 refused() const noexcept { return M::load(&ctl().dropped, Order::relaxed) + M::load(&ctl().commit_overrun, Order::relaxed); }
+  // Events that were refused because there was no room for a nested one, and those of a child of fork, because the ring is the
+  // parent's.
+  u64 refused() const noexcept { return M::load(&ctl().dropped, unordered) + M::load(&ctl().commit_overrun, unordered); }
   const Ring& ring() const noexcept { return ring_; }
 
  private:
@@ -253,24 +257,24 @@ class RemoteWriter {
   void note(u64 lost) noexcept {
     abi::MetaPage& meta = shown_.meta();
     const ReaderState at = reader_.state();
-    M::store(&meta.reader.lost_events, lost, Order::relaxed);
-    M::store(&meta.reader.read, static_cast<u32>(at.bytes), Order::relaxed);
-    M::store(&meta.read, at.read, Order::relaxed);
+    M::store(&meta.reader.lost_events, lost, unordered);
+    M::store(&meta.reader.read, static_cast<u32>(at.bytes), unordered);
+    M::store(&meta.read, at.read, unordered);
   }
 
   void empty() noexcept {
     const Geometry& g = ring_.geometry;
     abi::MetaPage& meta = shown_.meta();
-    M::store(&meta.meta_page_size, g.subbuf_size(), Order::relaxed);
-    M::store(&meta.meta_struct_len, u32{sizeof meta}, Order::relaxed);
-    M::store(&meta.subbuf_size, g.subbuf_size(), Order::relaxed);
-    M::store(&meta.nr_subbufs, g.nr_subbufs(), Order::relaxed);
-    M::store(&meta.reader.lost_events, u64{0}, Order::relaxed);
-    for (u64* word = &meta.flags; word <= &meta.pages_touched; ++word) M::store(word, u64{0}, Order::relaxed);
-    M::store(&meta.reader.read, u32{0}, Order::relaxed);
+    M::store(&meta.meta_page_size, g.subbuf_size(), unordered);
+    M::store(&meta.meta_struct_len, u32{sizeof meta}, unordered);
+    M::store(&meta.subbuf_size, g.subbuf_size(), unordered);
+    M::store(&meta.nr_subbufs, g.nr_subbufs(), unordered);
+    M::store(&meta.reader.lost_events, u64{0}, unordered);
+    for (u64* word = &meta.flags; word <= &meta.pages_touched; ++word) M::store(word, u64{0}, unordered);
+    M::store(&meta.reader.read, u32{0}, unordered);
     for (u32 id = 0; id < g.nr_subbufs(); ++id) {
-      M::store(&ring_.header(id).time_stamp, u64{0}, Order::relaxed);
-      M::store(&ring_.header(id).commit, u64{0}, Order::relaxed);
+      M::store(&ring_.header(id).time_stamp, u64{0}, unordered);
+      M::store(&ring_.header(id).commit, u64{0}, unordered);
       shown_.start(id);
       shown_.mark(id, id == 0 ? abi::footer_reader : id == 1 ? abi::footer_head : 0, id == 1);
     }

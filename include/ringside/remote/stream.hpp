@@ -1,21 +1,21 @@
-// Rings over a line: firmware that shares no memory with its reader pushes whole sub-buffers through a UART, a pipe or into a file. Each
-// goes in a frame that can be found again after bytes were lost or spoilt. Freestanding; nothing comes back.
+// Rings over a line: firmware that shares no memory with its reader pushes whole sub-buffers through a UART or a pipe, or into
+// a file. Each goes in a frame that a reader finds again after bytes were lost or damaged. Freestanding; nothing comes back.
 //
 //   offset  size  field (little endian)
 //   0       4     sync "RSFR"
 //   4       2     kind: 1 hello, 2 event, 3 sub-buffer, 4 end
 //   6       2     ring
-//   8       4     sequence: one more for each frame
+//   8       4     sequence: 1 more for each frame
 //   12      4     bytes of payload behind the header, at most 262,144
 //   16      8     sub-buffer: index of its first event in its ring, so that losses are counted to the event
-//   24      4     sub-buffer: how many events it has
+//   24      4     sub-buffer: its number of events
 //   28      4     CRC-32 of the payload
 //   32      4     0
 //   36      4     CRC-32 of these 36 bytes
 //   40            hello: StreamHello; event: u32 id, then system, name and format, each with its NUL; sub-buffer: its 16-byte
 //                 header (time stamp, bytes of data), then the data
 //
-// hello and events may come again at any time: for readers that come late.
+// hello and events may be repeated at any time, for readers that come late.
 #pragma once
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/ring/reader.hpp>
@@ -39,13 +39,13 @@ inline constexpr u32 stream_version = 1, most_frame_bytes = abi::largest_subbuf;
 
 struct StreamHello {
   u32 version;
-  u32 clock;  // 0 the reader's time stamp counter, 1 the reader's CLOCK_MONOTONIC in ns, 2 the writer's own
+  u32 clock;  // 0: the reader's time stamp counter; 1: the reader's CLOCK_MONOTONIC in ns; 2: the writer's own
   u32 subbuf_size, reserved;
-  u64 ticks_per_second;  // of its own clock; 0: it counts no time
+  u64 ticks_per_second;  // of the writer's own clock; 0: it does not count time
 };
 static_assert(sizeof(StreamHello) == 24);
 
-// CRC-32 as in Ethernet and zlib, four bits at a time: 64 bytes of table. Goes on from `crc`.
+// CRC-32 as in Ethernet and zlib, four bits at a time with a table of 64 bytes. Continues from `crc`.
 constexpr u32 crc32(const u8* data, u64 bytes, u32 crc = 0) noexcept {
   constexpr u32 table[16] = {0x00000000, 0x1DB71064, 0x3B6E20C8, 0x26D930AC, 0x76DC4190, 0x6B6B51F4, 0x4DB26158, 0x5005713C,
                              0xEDB88320, 0xF00F9344, 0xD6D6A3E8, 0xCB61B38C, 0x9B64C2B0, 0x86D3D2D4, 0xA00AE278, 0xBDBDF21C};
@@ -58,7 +58,7 @@ constexpr u32 crc32(const u8* data, u64 bytes, u32 crc = 0) noexcept {
   return ~crc;
 }
 
-// put(const void*, u32): sends bytes, all of them, in order. One context, which is also the rings' reader.
+// put(const void*, u32): sends all of the bytes, in order. Used by one context, which is also the rings' reader.
 template <class Put>
 class StreamWriter {
  public:
@@ -71,7 +71,8 @@ class StreamWriter {
   void event(u32 id, const char* system, const char* name, const char* format) noexcept {
     send(FrameKind::event, 0, 0, 0, {{&id, sizeof id}, {system, length(system)}, {name, length(name)}, {format, length(format)}});
   }
-  // Sends what the reader finds: sub-buffers that the writer has left; with `unfinished` also what stands on the one it is at.
+  // Sends what the reader finds: sub-buffers that the writer has left; with `unfinished` also what stands on the one that it is
+  // on.
   template <class R>
   void push(u16 ring, R& reader, bool unfinished) noexcept {
     while (reader.peek() == Got::data && (reader.view().left || unfinished)) {

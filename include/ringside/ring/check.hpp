@@ -1,11 +1,13 @@
-// What holds of a ring at any moment, between any two accesses of anybody: for tests, and for a look at a ring that is in
-// doubt. Answers the first sentence that is broken, or nullptr. Bounded by the number of sub-buffers; allocates nothing.
+// What holds of a ring between any two accesses of anybody: for tests, and for a ring that is in doubt. Answers the first
+// sentence that does not hold, or nullptr. It loads many words, so it is right only if none of them moves meanwhile: in a ring
+// at rest, one that a single thread has to itself, or under the explorer. Bounded by the number of sub-buffers; allocates
+// nothing.
 #pragma once
 #include <ringside/ring/reader.hpp>
 
 namespace ringside {
 
-// What must not go back, from one check to the next.
+// What must not go back from one check to the next.
 struct Watched {
   u64 tail = 0, commit = 0, generation = 0;
 };
@@ -14,13 +16,13 @@ template <Memory M = Hardware>
 const char* broken(const Ring& ring, Watched* before = nullptr) noexcept {
   const Control& c = *ring.control;
   const Geometry& g = ring.geometry;
-  const auto get = [](const u64& word) { return M::load(&word, Order::relaxed); };
+  const auto get = [](const u64& word) { return M::load(&word, unordered); };
   const Place commit = place_of(get(c.commit)), tail = ring.kind == RingKind::cpu ? commit : place_of(get(c.tail));
   if (!g.holds(tail.id) || !g.holds(commit.id)) return "tail and commit stand on sub-buffers of this ring";
   if (commit.position > tail.position) return "commit is not beyond the tail";
   if (tail.position - commit.position > g.nr_slots()) return "the tail is at most a lap beyond commit";
 
-  // The reader page; between the swap and its note it is what the intent says.
+  // The reader page. Between the swap and its note, the intent says which it is.
   const ReaderState& at = c.state[get(c.reader_generation) & 1];
   ReaderPlace own = reader_of(get(at.page));
   if (!g.holds(own.id)) return "the reader page is a sub-buffer of this ring";

@@ -1,19 +1,21 @@
-// Makes a ring new: all that its writer and its reader noted is gone; sizes, owner, gate and lock stay. The caller knows that the
-// writer is outside (docs/design.md 3.5) and has the reader's side for himself. Not nest: a thread that is being refused at the gate
-// is counted in it.
+// Makes a ring new: clears all that its writer and its reader have noted. Sizes, owner, the gate's refusing bits, and the lock
+// stay; so does nest, because it counts a thread that is being refused at the gate. The caller knows that the writer is outside
+// (docs/design.md 3.5), and holds the reader's lock.
 #pragma once
+#include <ringside/base/memory_hardware.hpp>
 #include <ringside/ring/control.hpp>
+#include <ringside/ring/orders.hpp>
 
 namespace ringside {
 
 inline void clear_words(const Ring& ring) noexcept {
   Control& c = *ring.control;
   const auto zero = [](u64* from, u64* to) {
-    for (; from != to; ++from) __atomic_store_n(from, u64{0}, __ATOMIC_RELAXED);
+    for (; from != to; ++from) Hardware::store(from, u64{0}, unordered);
   };
   c.tail = 0;
   zero(&c.last_time, &c.reader_lock);
-  __atomic_fetch_and(&c.gate, gate_off | gate_frozen | gate_moved, __ATOMIC_SEQ_CST);  // nothing is parked any more
+  __atomic_fetch_and(&c.gate, gate_off | gate_frozen | gate_moved, gate_publish);  // nothing is parked any more
   zero(&c.reader_generation, &c.mapped);
   zero(&c.state[0].page, &c.reserved3[0]);
   zero(&ring.record(0).slot, &ring.record(ring.geometry.nr_subbufs()).slot);

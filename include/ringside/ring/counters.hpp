@@ -1,4 +1,4 @@
-// The numbers of a ring, and the identities between them (exact at rest, off by what is in flight otherwise):
+// The numbers of a ring, and the identities between them. These are exact at rest, and otherwise off by what is in flight.
 //   written = read + unread + overrun            refused = dropped + commit overrun
 #pragma once
 #include <ringside/ring/reader.hpp>
@@ -7,19 +7,19 @@ namespace ringside {
 
 struct RingCounters {
   u64 written, read, overrun, unread, dropped, commit_overrun;
-  u64 bytes;             // of unread events, their headers and padding included
+  u64 bytes;             // of unread events, headers and padding included
   u64 unfinished_bytes;  // reserved and not published
   u64 oldest_time;       // time stamp of the oldest sub-buffer with unread events; 0: none
   u64 pages_touched, pages_lost;
 };
 
-// Any process, any time, wait-free but for a reader that moves. Bounded by the number of sub-buffers.
+// Any process may call this at any time. Wait-free unless a reader moves on. Bounded by the number of sub-buffers.
 template <Memory M = Hardware>
 RingCounters counters(const Ring& ring) noexcept {
   const Control& c = *ring.control;
   const Geometry& g = ring.geometry;
   const Reader<M> reader(ring);
-  const auto get = [](const u64& word) { return M::load(&word, Order::relaxed); };
+  const auto get = [](const u64& word) { return M::load(&word, unordered); };
   RingCounters n{};
   const ReaderState at = reader.state();
   n.written = reader.written();

@@ -1,12 +1,13 @@
-// The writer of the rings of CPUs: for all threads of all processes that map them, and their signal handlers.
+// The writer of the rings of CPUs, for all threads of all processes that map them, and for their signal handlers.
 //
 //   CpuWriter<RingClockNow, Rseq> w(clock);
 //   const Refused why = w.write(rings, area, payload, size);     // rings: where this process has them; area: of rseq
 //
-// Never waits, allocates or calls the system. An event is written whole or not at all: there is no reservation, so a handler, a
-// death or a longjmp comes before an event or after it. The usual event is one sequence (rseq.hpp). For any other this looks at the
-// ring of the CPU that it runs on, works out what is to be stored where, and has a sequence store it if all that still holds; else it
-// looks again, at most `most_tries` times. docs/design.md 3.7 has the words, and what each may be left as.
+// Never waits, allocates or calls the system. An event is written whole or not at all. There is no reservation, so a handler, a
+// death or a longjmp comes before an event or after it. The usual event is one sequence (rseq.hpp). For any other, this class
+// looks at the ring of the CPU that the thread runs on, works out what to store where, and has a sequence store it if all that
+// still holds. If it does not, it looks again, at most `most_tries` times. docs/design.md 3.7 describes the words, and in which
+// states each may be left.
 #pragma once
 #include <ringside/base/memory_hardware.hpp>
 #include <ringside/ring/fullness.hpp>
@@ -17,7 +18,7 @@
 
 namespace ringside {
 
-// size: 0 to the largest payload of any ring. `payload` is looked at for what is not a multiple of 8.
+// size: 0 to the largest payload of any ring. Of `payload`, only the bytes behind the last multiple of 8 are read.
 RS_INLINE Shape shape_of(const void* payload, u32 size) noexcept {
   const u32 data_size = abi::event_size(size);
   const u32 at = abi::payload_offset(data_size), rest = size % 8;
@@ -37,14 +38,14 @@ RS_INLINE Shape shape_of(const void* payload, u32 size) noexcept {
   return s;
 }
 
-// The size of a payload that is known when it is compiled, for CpuWriter::write; 0: it makes no difference. As an event's size it says no more
-// than whole 4 bytes, the payload is to have zeros up to them.
+// For CpuWriter::write: the size of a payload that is known at compile time, rounded up to 4 bytes; the payload must have zeros
+// up to there. 0: too large to make a difference.
 constexpr u32 known_size(u32 size) noexcept { return align_up(size, 4u) <= most_known ? align_up(size, 4u) : 0; }
 
 template <RingClock C, class S, Memory M = Hardware, Orders O = Orders{}>
 class CpuWriter {
  public:
-  static constexpr u32 most_tries = 1000;  // a debugger that steps through a sequence aborts each
+  static constexpr u32 most_tries = 1000;  // a debugger that steps through a sequence aborts every one
 
   explicit CpuWriter(C clock) noexcept : clock_(clock) {}
 
@@ -71,7 +72,7 @@ class CpuWriter {
       Refused why = look(ring, cpu, seen);
       if (why != Refused::no) return why;
       Append a;
-      // A sub-buffer's first event: whoever entered it has stored its header alone.
+      // A sub-buffer's first event: the thread that entered it has stored only its header.
       if (seen.commit == 0 && place.back != nullptr && !place.back(place, seen.place.id)) return Refused::no_memory;
       if (prepare(ring, seen, shape, payload, a)) {
         if (S::append(area, a) != Sequence::done) continue;
@@ -85,7 +86,7 @@ class CpuWriter {
   }
 
  private:
-  // The ring as it was at some moment; tail and commit together say whether it still is.
+  // The ring at one moment. If tail and commit are the same, nothing has happened since.
   struct Seen {
     u32 cpu;
     u64 tail;
@@ -97,29 +98,29 @@ class CpuWriter {
 
   RS_INLINE static void ring_bell(const CpuRings& rings) noexcept {
     M::fence_light();  // pairs: WAKE
-    if (M::load(rings.bell.any, Order::relaxed) != 0) [[unlikely]]
+    if (M::load(rings.bell.any, unordered) != 0) [[unlikely]]
       rings.bell.ring(rings.bell.context);
   }
 
   static Refused look(const Ring& ring, u32 cpu, Seen& seen) noexcept {
     const Control& c = *ring.control;
-    if (const u64 gate = M::load(&c.gate, Order::relaxed); gate != gate_cpu_open)
+    if (const u64 gate = M::load(&c.gate, unordered); gate != gate_cpu_open)
       return (gate & gate_moved) != 0 || gate == 0 ? Refused::moved : (gate & gate_corrupt) != 0 ? Refused::corrupt : Refused::disabled;
     seen.cpu = cpu;
-    seen.tail = M::load(&c.commit, Order::acquire);
+    seen.tail = M::load(&c.commit, O.advance_observe);
     seen.place = place_of(seen.tail);
     if (!ring.geometry.holds(seen.place.id)) return give_up(ring);
     const Record& rec = ring.record(seen.place.id);
     const abi::SubBufferHeader& header = ring.header(seen.place.id);
-    seen.commit = M::load(&header.commit, O.commit_observe);  // the reader's flags: with them the tail that has moved on
+    seen.commit = M::load(&header.commit, O.commit_observe);  // it may have the reader's flags; then the tail has moved on, which is seen with them
     if (seen.commit > ring.geometry.capacity() || seen.commit % 4 != 0) {
-      // Flags of the reader that has it, if the tail has moved on; else damage.
-      if (M::load(&c.commit, Order::relaxed) == seen.tail) return give_up(ring);
+      // If the tail has moved on, these are the flags of the reader that has the sub-buffer; otherwise it is damage.
+      if (M::load(&c.commit, unordered) == seen.tail) return give_up(ring);
       seen.commit = 0;  // no sequence succeeds with this tail
     }
-    const u64 committed = M::load(&rec.committed, Order::relaxed);
+    const u64 committed = M::load(&rec.committed, unordered);
     seen.events = O.bug == Bug::cut_off_counts ? cpu_committed_of(committed).events : events_at(committed, seen.commit);
-    seen.last = seen.commit == 0 ? M::load(&header.time_stamp, Order::relaxed) : M::load(&times(rec)[seen.events & 1], Order::relaxed);
+    seen.last = seen.commit == 0 ? M::load(&header.time_stamp, unordered) : M::load(&times(rec)[seen.events & 1], unordered);
     return Refused::no;
   }
 
@@ -151,7 +152,7 @@ class CpuWriter {
       a.delta_mask = 0;
       a.limit = u64{1} << 63;
     } else if (now - seen.last >= abi::delta_limit) {
-      if (now - seen.last >= u64{1} << 59) return false;  // more than an extend holds: a sub-buffer's first event needs none
+      if (now - seen.last >= u64{1} << 59) return false;  // more than an extend can hold; the first event of a sub-buffer needs none
       a.extend = 1;
       a.delta_mask = 0;
       a.limit = u64{1} << 59;
@@ -180,23 +181,23 @@ class CpuWriter {
     const u64 lap = position / g.nr_slots();
     u64 slot = M::load(&ring.record(k).slot, O.slot_observe);  // pairs: SWAP
     const u32 id = slot_id(k, slot);
-    if (M::load(&c.commit, Order::relaxed) != seen.tail || S::cpu(area) != seen.cpu) return Refused::no;
+    if (M::load(&c.commit, unordered) != seen.tail || S::cpu(area) != seen.cpu) return Refused::no;
     if (!g.holds(id) || id == seen.place.id) return give_up(ring);
     if (slot_lap(slot) != lap) {
       if (slot_lap(slot) + 1 != lap) return give_up(ring);
-      if ((M::load(&c.mode, Order::relaxed) & 1) != 0) {
-        // In a sequence: not in a ring that was moved aside meanwhile.
+      if ((M::load(&c.mode, unordered) & 1) != 0) {
+        // Counted by a sequence, so never in a ring that was moved aside meanwhile.
         return S::refuse(area, Refuse{seen.cpu, &c, seen.tail, &c.dropped}) == Sequence::done ? Refused::full : Refused::no;
       }
     }
-    const u64 punched = M::load(&c.punched, Order::relaxed);
+    const u64 punched = M::load(&c.punched, unordered);
     if (here.back != nullptr && !here.back(here, id)) return Refused::no_memory;
-    // Whose thread dies behind this, or is moved away, has taken the place for the next one.
+    // If the thread dies behind this, or migrates, the place is marked for the next one.
     if (slot_lap(slot) != lap || !slot_entered(slot)) {
       if (!M::cas(&ring.record(k).slot, slot, pack_slot(k, lap, id) | entered_bit)) return Refused::no;
     }
-    if constexpr (O.enter_publish == Order::release) M::fence_release();  // pairs: ENTER
-    if (M::load(&c.punched, Order::relaxed) != punched) return Refused::no;  // the place is ours by now, its memory perhaps gone
+    fence_of<M, O.enter_publish>();  // pairs: ENTER
+    if (M::load(&c.punched, unordered) != punched) return Refused::no;  // the place is marked by now, but its memory may be gone
     Record &old = ring.record(seen.place.id), &fresh = ring.record(id);
     const auto at = static_cast<u32>(seen.commit);
     const u32 left = g.capacity() - at;
@@ -217,20 +218,20 @@ class CpuWriter {
     e.pad1 = left >= 8 ? pad + 1 : &nowhere;
     e.padding = abi::event_word(abi::type_padding, left >= 8 ? 1 : 0) | u64{left - 4} << 32;
     e.fresh = &fresh;
-    e.base = M::load(&old.base, Order::relaxed) + seen.events;
+    e.base = M::load(&old.base, unordered) + seen.events;
     e.header = &ring.header(id);
     e.last = seen.last;
     if (S::enter(area, e) == Sequence::done) {
       M::fence_light();  // pairs: WAKE
-      if (const u64 percent = M::load(bell.percent, Order::relaxed); percent != 0 && is_full<M>(ring, percent - 1)) bell.ring(bell.context);
+      if (const u64 percent = M::load(bell.percent, unordered); percent != 0 && is_full<M>(ring, percent - 1)) bell.ring(bell.context);
     }
     return Refused::no;
   }
 
   RS_NOINLINE static Refused give_up(const Ring& ring) noexcept {
     Control& c = *ring.control;
-    M::store(&c.corrupt, u64{1}, Order::relaxed);
-    u64 gate = M::load(&c.gate, Order::relaxed);
+    M::store(&c.corrupt, u64{1}, unordered);
+    u64 gate = M::load(&c.gate, unordered);
     while ((gate & gate_corrupt) == 0 && !M::cas(&c.gate, gate, gate | gate_corrupt)) M::pause();
     return Refused::corrupt;
   }

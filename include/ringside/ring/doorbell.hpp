@@ -1,11 +1,11 @@
-// How a writer wakes whoever waits for events.
+// How a writer wakes those who wait for events.
 #pragma once
 #include <ringside/base/types.hpp>
 
 namespace ringside {
 
-// Rung by a commit while somebody waits: `any` is looked at on each outermost commit; `percent`, the fullness that is waited for plus
-// 1, when a sub-buffer is finished.
+// A commit rings it while somebody waits. `any`: not 0 if somebody waits for any event; each outermost commit looks. `percent`:
+// 1 more than the fullness that somebody waits for, or 0; looked at when a sub-buffer is finished.
 inline constexpr u64 nobody_waits = 0;
 struct Doorbell {
   const u64* any = &nobody_waits;

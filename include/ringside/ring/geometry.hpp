@@ -1,5 +1,5 @@
-// The sizes of one ring, checked once; from then on ids and offsets are tamed by them and by nothing that stands in shared
-// memory.
+// The sizes of one ring, checked once. Ids and offsets from shared memory are checked against these sizes, never against others
+// that stand in shared memory.
 #pragma once
 #include <ringside/abi/event_header.hpp>
 #include <ringside/abi/sub_buffer.hpp>
@@ -7,15 +7,16 @@
 
 namespace ringside {
 
-inline constexpr u32 fewest_subbufs = 3;             // two in the ring, one the reader's
+inline constexpr u32 fewest_subbufs = 3;             // two in the ring, and the reader page
 inline constexpr u32 most_subbufs = (1u << 20) - 1;  // an id has 20 bits
 
 class Geometry {
  public:
   constexpr Geometry() = default;  // invalid
 
-  // subbuf_size: a power of two, 4 KiB to 256 KiB. nr_subbufs: all of them, the reader page and the spares included.
-  // spares: sub-buffers that start outside the ring, for Reader::take. footer: bytes at the end of each that hold no events.
+  // subbuf_size: a power of two, 4 KiB to 256 KiB. nr_subbufs: all, the reader page and the spares included. spares:
+  // sub-buffers that start outside the ring, for Reader::give_back. footer: bytes at the end of each that hold no events. Sizes
+  // that do not fit leave it invalid.
   constexpr Geometry(u32 subbuf_size, u32 nr_subbufs, u32 spares = 0, u32 footer = 0) noexcept {
     const bool good = footer <= abi::smallest_subbuf / 2 && footer % 4 == 0 && is_power_of_two(subbuf_size) && subbuf_size >= abi::smallest_subbuf &&
                       subbuf_size <= abi::largest_subbuf && nr_subbufs <= most_subbufs && spares < nr_subbufs &&
@@ -47,8 +48,8 @@ class Geometry {
   u32 subbuf_size_ = 0, nr_subbufs_ = 0, nr_slots_ = 0, capacity_ = 0;
 };
 
-// Sub-buffers for a ring that holds `bytes` of events, as the kernel counts: at least 2, the reader page on top. More than
-// most_subbufs, and so an invalid Geometry, if that is what it takes.
+// The number of sub-buffers for a ring that holds `bytes` of events, as the kernel counts: at least 2, and the reader page. If
+// more than most_subbufs are needed, the answer is most_subbufs + 1, of which no valid Geometry can be made.
 constexpr u32 subbufs_for(u64 bytes, u32 subbuf_size) noexcept {
   const u64 capacity = subbuf_size - abi::header_size;
   const u64 n = (bytes + capacity - 1) / capacity;

@@ -1,13 +1,14 @@
-// Looks at a ring without consuming, while the writer may overwrite it: each sub-buffer is copied and the copy is worth
-// something only if the slot still says the same afterwards.
+// Looks at a ring without consuming, while the writer may overwrite it. Each sub-buffer is copied; the copy is valid only if
+// the slot still says the same afterwards.
 //
 //   Iterator<> it(ring, buffer);                   // buffer: one sub-buffer's size
 //   while (it.next() == Got::data) walk(it.view(), buffer)
 //
-// Any number at a time, in any process with a mapping that can read. Each call gives out at most one sub-buffer and is bounded by
-// the number of sub-buffers. Starts with what is left on the reader page. Got::nothing: nothing now; the page that the writer is on, in
-// its slot or taken by a reader, is looked at again from where its last copy ended. A writer that overwrites all that is copied leaves a
-// view of no events, whose lost_before counts them.
+// Any number of iterators at a time, in any process that maps the ring for reading. Each call gives out at most one sub-buffer,
+// and is bounded by the number of sub-buffers. The first call starts with the unread rest of the reader page. Got::nothing:
+// nothing now. The page that the writer is on, whether in its slot or taken by a reader, is looked at again from where its last
+// copy ended. If the writer overwrites every sub-buffer during its copy, the view has no events, and lost_before counts those
+// that were missed.
 #pragma once
 #include <ringside/ring/reader.hpp>
 
@@ -20,8 +21,8 @@ class Iterator {
 
   Got next() noexcept {
     const Geometry& g = ring_.geometry;
-    u32 tries = 8;  // a reader that goes on all the time: its page is its own
-    u64 away = 0;   // from the oldest, which are overwritten first: more, each time that the writer was faster
+    u32 tries = 8;  // then the reader page is left to a reader that moves on all the time
+    u64 away = 0;   // distance from the oldest position, which is overwritten first; grows each time that the writer is faster
     for (u32 budget = 4 * g.nr_subbufs() + 64; budget != 0; --budget) {
       // Load the commit place first: pages before it are complete, so a later copy of them is stable.
       const Place commit = place_of(M::load(&ring_.control->commit, O.advance_observe));
@@ -38,7 +39,7 @@ class Iterator {
       if (position_ > commit.position) return Got::nothing;
       const bool left = position_ < commit.position;
       const u32 k = static_cast<u32>(position_ % g.nr_slots());
-      const u64 slot = M::load(&ring_.record(k).slot, Order::acquire);
+      const u64 slot = M::load(&ring_.record(k).slot, O.slot_observe);
       const u32 id = slot_id(k, slot);
       if (!g.holds(id)) return Got::corrupt;
       if (slot_lap(slot) != position_ / g.nr_slots()) {
@@ -47,9 +48,9 @@ class Iterator {
       }
       const bool again = seen_position_ == position_;
       got = copy(id, again ? seen_ : ReaderState{});
-      // The copy's loads before the look at the slot.
-      if constexpr (O.enter_observe == Order::acquire) M::fence_acquire();  // pairs: ENTER
-      if (M::load(&ring_.record(k).slot, Order::acquire) != slot) {
+      // The copy's loads come before the second look at the slot.
+      fence_of<M, O.enter_observe>();  // pairs: ENTER
+      if (M::load(&ring_.record(k).slot, O.slot_observe) != slot) {
         away = away < g.nr_slots() / 2 ? 2 * away + 1 : g.nr_slots() - 1;
         continue;
       }
@@ -73,10 +74,10 @@ class Iterator {
     if (commit.position >= n && position_ + n <= commit.position) position_ = commit.position - n + 1;
   }
 
-  // False: the reader has moved meanwhile.
+  // Copies the reader page. False: the reader has moved meanwhile.
   bool reader_page(Got& got) noexcept {
     got = Got::nothing;
-    const u64 generation = M::load(&ring_.control->reader_generation, Order::acquire);
+    const u64 generation = M::load(&ring_.control->reader_generation, O.state_observe);
     const Reader<M, O> reader(ring_);
     const ReaderState at = reader.state();
     const ReaderPlace own = reader_of(at.page);
@@ -84,7 +85,7 @@ class Iterator {
       position_ = own.next;
       expected_ = at.expected;
     }
-    if (own.next != position_ || seen_position_ == position_) return true;  // it is behind us, or ahead
+    if (own.next != position_ || seen_position_ == position_) return true;  // it is not the next page
     if (own.next == 0 || at.bytes > ring_.geometry.capacity()) return true;
     if (!ring_.geometry.holds(own.id)) {
       got = Got::corrupt;
@@ -93,17 +94,18 @@ class Iterator {
     // What the reader has consumed may be gone: RingView::park gives its memory back.
     const bool again = seen_position_ == own.next - 1 && seen_.bytes > at.bytes;
     got = copy(own.id, again ? seen_ : at);
-    if constexpr (O.enter_observe == Order::acquire) M::fence_acquire();  // pairs: ENTER
-    // The intent before the generation: who has given the page back and is not yet seen to have noted it is found here.
+    fence_of<M, O.enter_observe>();  // pairs: ENTER
+    // Ask the intent before the generation: it finds a reader that has given the page back, and whose note of that is not seen
+    // yet.
     ReaderPlace wanted;
     if (reader.swapped(own, wanted)) return false;
     if (got == Got::data) {
       const u32 now = !is_of_cpu<O>(ring_)
-                          ? committed_of(M::load(&ring_.record(own.id).committed, Order::relaxed)).bytes
-                          : abi::commit_size(M::load(&ring_.header(own.id).commit, Order::relaxed));
+                          ? committed_of(M::load(&ring_.record(own.id).committed, unordered)).bytes
+                          : abi::commit_size(M::load(&ring_.header(own.id).commit, unordered));
       if (now < view_.end) return false;  // flagged
     }
-    if (M::load(&ring_.control->reader_generation, Order::acquire) != generation) return false;
+    if (M::load(&ring_.control->reader_generation, O.state_observe) != generation) return false;
     if (again && stamp_ != seen_stamp_) {
       start_over();
       return false;
@@ -112,13 +114,13 @@ class Iterator {
     return true;
   }
 
-  // Nothing could be copied in time: what the writer has gone past is counted, and the next look begins where it is.
+  // No copy was valid. Counts what the writer has passed; the next look begins where the writer is.
   Got overtaken() noexcept {
     const Place commit = place_of(M::load(&ring_.control->commit, O.advance_observe));
     if (!ring_.geometry.holds(commit.id)) return Got::corrupt;
-    const u64 base = M::load(&ring_.record(commit.id).base, Order::relaxed);
+    const u64 base = M::load(&ring_.record(commit.id).base, unordered);
     if (base <= expected_) return Got::nothing;
-    const u64 stamp = M::load(&ring_.header(commit.id).time_stamp, Order::relaxed);
+    const u64 stamp = M::load(&ring_.header(commit.id).time_stamp, unordered);
     __builtin_memcpy(buffer_, &stamp, sizeof stamp);
     view_ = {commit.id, 0, 0, 0, base - expected_, base, false};
     position_ = commit.position;
@@ -127,13 +129,13 @@ class Iterator {
     return Got::data;
   }
 
-  // The ring was made new: nothing that we know of it holds.
+  // The ring was reset: nothing that is known of it holds.
   void start_over() noexcept {
     fresh_ = true;
     seen_position_ = ~u64{0};
   }
 
-  // What the view shows is ours now.
+  // The view is given out: the next look begins behind it.
   void saw(u64 position) noexcept {
     seen_.events = view_.first_index - base_ + view_.events;
     seen_.bytes = view_.end;
@@ -145,11 +147,11 @@ class Iterator {
   Got copy(u32 id, const ReaderState& from) noexcept {
     const Committed now = published<M, O>(ring_, id, false, {static_cast<u32>(from.events), static_cast<u32>(from.bytes)});
     if (now.bytes > ring_.geometry.capacity() || now.bytes % 4 != 0 || from.bytes % 4 != 0) return Got::corrupt;
-    stamp_ = M::load(&ring_.header(id).time_stamp, Order::relaxed);
+    stamp_ = M::load(&ring_.header(id).time_stamp, unordered);
     if (now.bytes <= from.bytes || now.events <= from.events) return Got::nothing;
-    base_ = M::load(&ring_.record(id).base, Order::relaxed);
+    base_ = M::load(&ring_.record(id).base, unordered);
     const u64 first = base_ + from.events;
-    if (first < expected_) return Got::nothing;  // a page from before what was seen, as a reader that took it has it
+    if (first < expected_) return Got::nothing;  // a page older than what was seen: a reader has taken it
     M::copy_in(buffer_, ring_.subbuf(id), abi::header_size + now.bytes);
     view_ = {id,
              static_cast<u32>(from.bytes),
@@ -165,10 +167,10 @@ class Iterator {
   u8* buffer_;
   ReaderView view_;
   u64 position_ = 0, expected_ = 0;
-  u64 base_ = 0;                    // of the page in the view: its first event's index
+  u64 base_ = 0;                    // index of the first event of the page in the view
   ReaderState seen_{};              // bytes and events of the page at
   u64 seen_position_ = ~u64{0};     // this position
-  u64 stamp_ = 0, seen_stamp_ = 0;  // time of the page's first event: another one after a reset
+  u64 stamp_ = 0, seen_stamp_ = 0;  // time of the page's first event; it differs after a reset
   bool fresh_ = true;
 };
 

@@ -1,5 +1,5 @@
-// After a writer's death: makes the ring ready for its next owner. All that was committed stays; what was reserved and not
-// published is dropped, and its size answered. Run by one process, with no writer, under reader_lock.
+// Makes a ring ready for its next owner after its writer's death. All that was committed stays. What was reserved and not
+// published is dropped; its size is answered. One process runs this, with no writer, under reader_lock.
 #pragma once
 #include <ringside/ring/counters.hpp>
 
@@ -14,7 +14,7 @@ template <Memory M = Hardware>
 Recovered recover(const Ring& ring) noexcept {
   Control& c = *ring.control;
   const Geometry& g = ring.geometry;
-  const auto get = [](const u64& word) { return M::load(&word, Order::relaxed); };
+  const auto get = [](const u64& word) { return M::load(&word, unordered); };
   const Place commit = place_of(get(c.commit)), tail = place_of(get(c.tail));
   if (!g.holds(commit.id) || !g.holds(tail.id) || tail.position < commit.position ||
       tail.position - commit.position > g.nr_slots())
@@ -24,28 +24,28 @@ Recovered recover(const Ring& ring) noexcept {
   const Committed now = committed_of(get(rec.committed));
   if (now.bytes > g.capacity()) return {true, 0};
 
-  // The writer may have died between the slot and the counter: the indexes know what was overwritten.
+  // The writer may have died between the CAS of a slot and its count: the indexes tell what was overwritten.
   for (u32 k = 0; k < g.nr_slots(); ++k)
     if (!g.holds(slot_id(k, get(ring.record(k).slot)))) return {true, 0};
-  M::store(&c.overrun, Reader<M>(ring).overrun_by_index(), Order::relaxed);
+  M::store(&c.overrun, Reader<M>(ring).overrun_by_index(), unordered);
 
   const u64 word = get(rec.reserve);
   if (!left_at(get(rec.real_end), commit.position) || tail != commit ||
       closed_commit(get(rec.real_end), g.capacity()) != now.bytes) {
-    M::store(&rec.real_end, pack_end(commit.position, now.bytes, false), Order::relaxed);
-    M::store(&rec.reserve, close_reserve(word), Order::relaxed);
+    M::store(&rec.real_end, pack_end(commit.position, now.bytes, false), unordered);
+    M::store(&rec.reserve, close_reserve(word), unordered);
   }
-  // The next owner comes to these positions once more: what the dead one left there is not left then.
+  // The next owner comes to these positions again, so what the dead one left there must not count as left.
   for (u64 position = commit.position + 1; position <= tail.position; ++position) {
     const u32 k = static_cast<u32>(position % g.nr_slots());
     const u32 id = slot_id(k, get(ring.record(k).slot));
     if (!g.holds(id)) return {true, 0};
-    M::store(&ring.record(id).real_end, u64{0}, Order::relaxed);
+    M::store(&ring.record(id).real_end, u64{0}, unordered);
   }
-  M::store(&rec.count, pack_count(commit.position, 0), Order::relaxed);
-  M::store(&ring.header(commit.id).commit, u64{now.bytes}, Order::relaxed);
-  M::store(&c.tail, pack_place(commit), Order::relaxed);
-  M::store(&c.nest, u64{0}, Order::release);
+  M::store(&rec.count, pack_count(commit.position, 0), unordered);
+  M::store(&ring.header(commit.id).commit, u64{now.bytes}, unordered);
+  M::store(&c.tail, pack_place(commit), unordered);
+  M::store(&c.nest, u64{0}, Orders{}.quiet_publish);  // pairs: QUIET
   return done;
 }
 

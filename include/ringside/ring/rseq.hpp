@@ -1,76 +1,80 @@
-// The restartable sequences of a CPU's ring (docs/design.md 3.7): to append an event (the usual one, and any), to enter the next
-// sub-buffer, and to count an event that is refused.
+// The restartable sequences of a CPU's ring (docs/design.md 3.7): append an event (the usual one, or any), enter the next
+// sub-buffer, count an event that is refused.
 //
-// Linux aborts a registered thread inside such a sequence when it preempts or migrates it, or delivers a signal: control goes to
-// the abort handler, and the last store, which alone publishes, has not happened. So between its first instruction and its last
-// the sequence has the words of its CPU's ring to itself, among all threads, processes and signal handlers of the machine.
-// Everything that is cut off leaves words that the next sequence reads rightly.
+// Linux aborts a registered thread inside such a sequence when it preempts or migrates the thread, or delivers a signal to it.
+// Control then goes to the abort handler, and the last store, which alone publishes, has not happened. So from its first
+// instruction to its last, a sequence has the words of its CPU's ring to itself, among all threads, processes and signal
+// handlers of the machine. A sequence that is cut off leaves words that the next one reads correctly.
 //
-// The usual event is appended by one sequence that finds everything out itself; nearly all are.
-// For the others what to store where is worked out beforehand, in C++ (cpu_writer.hpp), and the sequence only asks whether that still
-// holds: the thread runs on the same CPU, the gate is open, and tail and commit, which grow with every event, are those that were seen.
-// Each sequence stands here once for x86-64 and once for arm64, as a list of the same steps; tests/model has them in C++.
+// Nearly all events are usual ones. These are appended by a sequence that finds everything out itself. For the others, C++
+// (cpu_writer.hpp) works out beforehand what to store where, and the sequence only asks whether that still holds: the thread
+// runs on the same CPU, the gate is open, and tail and commit, which grow with every event, have the values that were seen.
+// Each sequence stands here once for x86-64 and once for arm64, as a list of the same steps; tests/model has them in C++. On
+// arm64, the stores that publish are stlr (COMMIT, ADVANCE).
 //
-// Rules: the thread's rseq area is reached through the thread pointer inside the assembly (a fiber may go on in another thread);
-// the descriptor is never written; no calls; payloads lie in memory that was touched before. Signal-safe.
+// Rules: the assembly reaches the thread's rseq area through the thread pointer, because a fiber may continue in another
+// thread; the descriptor is never written; no calls; payloads lie in memory that was touched before. Signal-safe.
 // Source: Linux Documentation and include/uapi/linux/rseq.h; glibc's __rseq_offset.
 #pragma once
 #include <ringside/ring/control.hpp>
 #include <ringside/ring/doorbell.hpp>
+#include <ringside/ring/orders.hpp>
 
 namespace ringside {
 
-// done: published. moved: what it was prepared for does not hold any more. aborted: by the kernel. late: the time that passed is not below
-// `limit`. Of the latter three nothing is to be seen; look again.
+// done: published. moved: what was seen does not hold any more. aborted: by the kernel. late: the time that has passed is not
+// below `limit`. After the latter three, nothing of the event can be seen; look again.
 enum class Sequence : u8 { done, moved, aborted, late };
 
-// Where a process has the ring of a CPU. Never changes; all addresses come from here.
+// Where a process has mapped the ring of a CPU. Never changes; all addresses come from here.
 struct CpuPlace {
   Control* control;
   u8* first;         // sub-buffer 0
   u64 subbuf_size;
   u64 nr_subbufs, capacity;
   Ring ring;         // the same, for C++
-  // Has the kernel put memory behind this sub-buffer, so that no store into it faults? Asked before each is entered. Null: it has.
+  // Is there memory behind this sub-buffer, so that no store into it faults? Asked before a sub-buffer is entered. Null: there
+  // always is.
   bool (*back)(const CpuPlace& place, u32 id) noexcept = nullptr;
 };
 
-// This process's rings of the CPUs 0 to nr - 1; one that it has not mapped is a place whose gate is shut.
+// This process's rings of the CPUs 0 to nr - 1. One that is not mapped is a place whose gate is shut.
 struct CpuRings {
   Doorbell bell;
-  u32 nr_usual;  // CPUs that the usual sequence serves: nr, or 0 if the clock is not the time stamp counter
+  u32 nr_usual;  // the number of CPUs that the usual sequence serves: nr, or 0 if the clock is not the time stamp counter
   u32 nr;
   const CpuPlace* place[1];  // as many as there are CPUs
 };
 
 RS_INLINE const CpuPlace& place_in(const CpuRings& rings, u32 cpu) noexcept {
-  return *__atomic_load_n(&rings.place[cpu], __ATOMIC_ACQUIRE);
+  return *__atomic_load_n(&rings.place[cpu], map_observe);
 }
 
-// What an event looks like, but for its time.
+// An event without its time.
 struct Shape {
-  u64 grow;        // 1 << 32 | its bytes, what it adds to `committed`
-  u64 head;        // first 8 bytes: header, and array[0] if it is large, or what a payload below 8 bytes begins with
-  u64 payload_at;  // 4, or 8
-  u64 size;        // of the payload, in whole 8 bytes: these are copied
-  u64 tail_bytes;  // last 8 bytes of the event, stored before head and payload: what whole 8 bytes leave over, and zeros
+  u64 grow;        // 1 << 32 | its bytes: what it adds to `committed`
+  u64 head;        // its first 8 bytes: the header, then array[0] of a large event, or the first bytes of a payload below 8 bytes
+  u64 payload_at;  // 4 or 8
+  u64 size;        // bytes of payload that are copied: a multiple of 8
+  u64 tail_bytes;  // its last 8 bytes, stored before head and payload: the payload's rest, and zeros
 };
 
-// The largest payload that the usual sequence copies without a loop, if its size is known when it is compiled: bytes, a multiple of 4.
+// The largest payload, in bytes, that the usual sequence copies without a loop if the size is known at compile time. A multiple
+// of 4.
 inline constexpr u32 most_known = 64;
 
-// To append any event. All addresses were worked out from the process's own geometry.
+// For appending any event. All addresses come from the process's own geometry.
 struct Append {
-  u64 cpu;               // whose ring it is
+  u64 cpu;               // the ring's
   Control* control;      // gate == gate_cpu_open and commit == tail, or moved
   u64 tail;
   u64* commit;           // of the sub-buffer's header; == committed bytes so far, or moved
   u64 before, after;     // the latter is stored last
-  u64 last, limit;       // now - last < limit, or late; now is the time stamp counter,
-  u64 given;             // or this, if it is not 0
-  u64* time;             // = now: the slot that the last event did not use
-  u64* stamp;            // = now: the header's time_stamp for its first event, else `time` once more
-  u8* at;                // the event; in front of it a time extend of now - last, if `extend` is not 0
+  u64 last, limit;       // now - last < limit, or late; now is the time stamp counter
+  u64 given;             // if not 0, now is this
+  u64* time;             // = now: of the two times, the one that the last event did not use
+  u64* stamp;            // = now: the header's time_stamp for the first event, otherwise `time` once more
+  u8* at;                // where the event goes; if `extend` is not 0, a time extend of now - last goes there, and the event behind it
   u64 extend;
   u64 head, delta_mask;  // first 8 bytes: head | (now - last & delta_mask) << 5
   u64 tail_bytes;        // of its shape
@@ -81,31 +85,31 @@ struct Append {
   u64 committed_after;
 };
 
-// To enter the next sub-buffer.
+// For entering the next sub-buffer.
 struct Enter {
   u64 cpu;
   Control* control;
   u64 tail, next_tail;    // the latter is stored last
   u64* commit;            // of the sub-buffer that is left; == before, or moved
   u64 before;
-  u64* committed;         // = committed_final: events and bytes that belong together, whatever was cut off before
+  u64* committed;         // = committed_final: events and bytes that belong together, whatever was cut off before that
   u64 committed_final;
   u64* real_end;          // = end
   u64 end;
-  u32 *pad0, *pad1;       // = the two words of padding; somewhere harmless if there is no room
+  u32 *pad0, *pad1;       // = the two words of padding; a word of our own where there is no room
   u64 padding;
   Record* fresh;          // base; committed = 0, both times = 0
   u64 base;
-  abi::SubBufferHeader* header;  // commit = 0, time_stamp = last: what its first event must not be earlier than
+  abi::SubBufferHeader* header;  // commit = 0, time_stamp = last: its first event must not be earlier
   u64 last;
 };
 
-// To count an event that a full ring refuses: in the ring that refused it, which may be moved aside at any moment.
+// For counting an event that a full ring refuses, in the ring that refused it, which may be moved aside at any moment.
 struct Refuse {
   u64 cpu;
   Control* control;
   u64 tail;
-  u64* word;  // one more
+  u64* word;  // += 1
 };
 
 #if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
@@ -114,8 +118,8 @@ struct Refuse {
 
 #if RS_RSEQ
 
-// Puts the descriptor {version and flags, start, length, abort handler} into its section. Labels: 1 start, 2 behind the last store,
-// 3 the descriptor, 4 the abort handler (its signature stands in front of it, which the kernel checks), 6 moved, 7 out, 9 late.
+// Puts the descriptor {version and flags, start, length, abort handler} into its section. Labels: 1 start, 2 behind the last
+// store, 3 the descriptor, 4 the abort handler (the kernel checks the signature in front of it), 6 moved, 7 out, 9 late.
 #define RS_RSEQ_DESCRIPTOR                      \
   ".pushsection __rseq_cs, \"aw?\"\n\t"         \
   ".balign 32\n3:\n\t"                          \
@@ -155,9 +159,9 @@ struct Refuse {
 
 #endif
 
-// area: where the thread's rseq area is, as glibc's __rseq_offset counts, from the thread pointer.
+// area: the offset of the thread's rseq area from the thread pointer, as in glibc's __rseq_offset.
 struct Rseq {
-  // The CPU that this thread runs on, of 32 bits; above every number of a CPU: the thread is not registered.
+  // The CPU that this thread runs on, 32 bits. A value above every CPU's number: the thread is not registered.
   RS_INLINE static u32 cpu(i64 area) noexcept {
     u32 cpu;
 #if defined(__x86_64__)
@@ -192,7 +196,8 @@ struct Rseq {
 #define RS_RECORD_FIELDS                                                                                              \
   [r_times] "i"(offsetof(Record, reserve)), [r_committed] "i"(offsetof(Record, committed)), [r_base] "i"(offsetof(Record, base))
 
-  // Does nothing for `rounds` rounds while *word == value: whether the kernel aborts is to be seen. moved: the word changed, and it did not.
+  // Spins for `rounds` rounds while *word == value, to see whether the kernel aborts. moved: the word has changed, and the
+  // kernel did not abort.
   RS_INLINE static Sequence spin(i64 area, const u32* word, u32 value, u32 rounds) noexcept {
     u32 result;
 #if defined(__x86_64__)
@@ -210,10 +215,10 @@ struct Rseq {
   }
 
 #if defined(__x86_64__)
-// All loads stand before the clock is read, as nothing behind that begins before it ends; all stores behind it, as it waits for those
-// before it (AMD Zen 4: 2 ns each).
-// Finds the CPU's ring, the tail's sub-buffer (r10), where the event goes (r11, less the header), what `committed` will be (r8), the time
-// of the last event (r9), and where this one's goes (area).
+// All loads stand before the clock is read, because nothing behind rdtsc begins before it ends. All stores stand behind it,
+// because it waits for stores before it (AMD Zen 4: 2 ns each). Finds the CPU's ring, the tail's sub-buffer (r10), where the
+// event goes (r11, less the header), what `committed` will be (r8), the time of the last event (r9), and where this one's goes
+// (area).
 #define RS_USUAL_FIND                                                                                                          \
   /* this CPU's ring */                                                                                                        \
   "movl %%fs:4(%[area]), %%eax\n\tcmpl %c[nr](%[rings]), %%eax\n\tjae 6f\n\t"                                                  \
@@ -231,7 +236,8 @@ struct Rseq {
   "movq %%r8, %[area]\n\tshrq $29, %[area]\n\tandl $8, %k[area]\n\taddq %%r9, %[area]\n\t"                                     \
   "movq %c[r_times](%[area]), %%r9\n\txorq $8, %[area]\n\t"                                                                    \
   "addq %%r10, %%r11\n\tmovq %[grow], %%rax\n\taddq %%rax, %%r8\n\t"
-// Now; counted, as soon as it is published; the header. Of `area`, with the slot's bit gone, is the record.
+// Stores now and `committed`, which counts as soon as the event is published; leaves the delta in rax. `area` without the
+// slot's bit is the record.
 #define RS_USUAL_STAMP                                                                                                         \
   "rdtsc\n\tshlq $32, %%rdx\n\torq %%rdx, %%rax\n\tmovq %%rax, %c[r_times](%[area])\n\t"                                       \
   "subq %%r9, %%rax\n\tcmpq %[delta_limit], %%rax\n\tjae 6f\n\t"                                                               \
@@ -239,8 +245,9 @@ struct Rseq {
 #define RS_USUAL_PUBLISH "movq %%r8, 8(%%r10)\n"
 #endif
 
-  // The usual event: not the first of its sub-buffer, there is room, and less than abi::delta_limit ticks have passed. moved: not so.
-  // known: the payload's size, if it is known now and most_known at most; the shape's head and size are made from it.
+  // The usual event: it is not the first of its sub-buffer, there is room, and less than abi::delta_limit ticks have passed.
+  // moved: it is not usual. known: the payload's size, if it is known at compile time and at most most_known; head and size of
+  // the shape are made from it.
   template <u32 known = 0>
   RS_INLINE static Sequence append_usual(i64 area, const CpuRings& rings, const Shape& shape, const void* payload) noexcept {
     static_assert(known % 4 == 0 && known <= most_known);
@@ -259,7 +266,7 @@ struct Rseq {
             [grow] "i"(u64{1} << 32 | abi::event_size(known)), [head] "i"(abi::event_word((abi::event_size(known) - 4) / 4, 0)), RS_USUAL_FIELDS
           : "rdx", "r8", "r9", "r10", "r11", "memory", "cc");
     } else {
-      // The shape is one operand: as five they were more registers than Clang has left where it does not optimise.
+      // The shape is one operand: five would need more registers than Clang has left at -O0.
       static_assert(offsetof(Shape, head) == 8 && offsetof(Shape, payload_at) == 16 && offsetof(Shape, size) == 24 && offsetof(Shape, tail_bytes) == 32);
       asm volatile(RS_RSEQ_BEGIN RS_USUAL_FIND RS_USUAL_STAMP
           "movq 32(%[shape]), %%rdx\n\tmovq %%rdx, 8(%%r10,%%r8)\n\t"
