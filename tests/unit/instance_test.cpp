@@ -108,23 +108,35 @@ TEST_F(InstanceTest, WrittenHereReadHere) {
 
 TEST_F(InstanceTest, RefusalsAreSentences) {
   make("a");
-  const auto sentence = [](InstanceOptions o) {
-    auto made = Instance::create(o);
-    EXPECT_FALSE(made.has_value());
-    return made ? std::string() : made.error().sentence;
+  const auto refused = [](const auto& made) {
+    EXPECT_FALSE(made);
+    return made ? std::pair<int, std::string>() : std::pair(made.error().code.value(), made.error().sentence);
   };
+  using Refused = std::pair<int, std::string>;
   InstanceOptions o;
   o.name = "a";
-  EXPECT_NE(sentence(o).find("exists"), std::string::npos);
-  o.name = "no spaces";
-  EXPECT_NE(sentence(o).find("no name"), std::string::npos);
+  EXPECT_EQ(refused(Instance::create(o)), Refused(EEXIST, "the instance a exists (`ringside rm a` removes it): File exists"));
+  for (const char* name : {"", ".hidden", "no spaces", "a\nb", "caf\xC3\xA9"}) {
+    o.name = name;
+    const Refused expected(EINVAL, "'" + o.name + "' is no name for an instance: use 1 to 63 letters, digits, '-', '_' and '.', the first no '.'");
+    EXPECT_EQ(refused(Instance::create(o)), expected);
+    EXPECT_EQ(refused(Instance::open(o.name)), expected);
+  }
   o.name = "b";
-  o.subbuf_size = 5000;
-  EXPECT_NE(sentence(o).find("power of two"), std::string::npos);
+  for (const u32 size : {0u, 2048u, 5000u, 512u << 10}) {
+    o.subbuf_size = size;
+    EXPECT_EQ(refused(Instance::create(o)), Refused(EINVAL, "a sub-buffer of " + std::to_string(size) + " bytes is not possible: use a power of two from 4k to 256k"));
+  }
   o.subbuf_size = 4096;
+  for (const u64 size : {u64{0}, (u64{64} << 30) + 1}) {
+    o.buffer_size = size;
+    EXPECT_EQ(refused(Instance::create(o)), Refused(EINVAL, "a ring of " + std::to_string(size) + " bytes is not possible: use 1 byte to 64G"));
+  }
   o.buffer_size = u64{8} << 30;
-  EXPECT_NE(sentence(o).find("more than"), std::string::npos);
-  EXPECT_NE(Instance::open("missing").error().sentence.find("no instance"), std::string::npos);
+  EXPECT_EQ(refused(Instance::create(o)), Refused(EINVAL, "a ring of 8589934592 bytes has more than 1048575 sub-buffers of 4096: use larger ones"));
+  EXPECT_EQ(refused(Instance::open("missing")),
+            Refused(ENOENT, "there is no instance at " + dir + "/missing (`ringside list` shows those that exist): No such file or directory"));
+  EXPECT_EQ(Instance::list(), std::vector<std::string>{"a"}) << "what was refused left nothing";
 }
 
 TEST_F(InstanceTest, ThreadsComeAndGoWithoutLeaks) {
