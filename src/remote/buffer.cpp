@@ -136,6 +136,9 @@ class RingReader {
     salvaging_ = ended_ = false;
   }
 
+  // The reader page, and how much of it was handed out: where the next source begins.
+  std::pair<u32, u32> start() const noexcept { return {id_.load(std::memory_order_relaxed), read_.load(std::memory_order_relaxed)}; }
+
   u32 ring() const noexcept { return ring_; }
   Buffer& buffer() const noexcept { return buffer_; }
   bool taken = false;  // a Source for it exists
@@ -388,7 +391,7 @@ result<std::unique_ptr<Source>> Buffer::source(u32 ring) {
   options.name = ring < options_.names.size() ? options_.names[ring] : RingName{ring, 0, 0, "", ""};
   options.clock = options_.clock;
   options.copies = options_.copies;
-  options.start = {0, 0};
+  options.start = r.start();
   return std::make_unique<MappedSource<RemoteGetReader>>(std::move(mapped), geometry_, RemoteGetReader(shared_from_this(), rings_[ring]),
                                                          options);
 }

@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/abi/meta_page.hpp>
-#include <ringside/ringside.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -26,27 +25,12 @@
 #include "kernel/tracefs_instance.hpp"
 #include "source/trace_dat_file.hpp"
 #include "sys/sys.hpp"
+#include "tick_writer.hpp"
 
 namespace ringside::mount_test {
 namespace {
 
 using namespace test;
-
-// A thread of another process that writes `app:tick` events {u64 number} until it has written `count` or is killed.
-constexpr const char* fields = "\tfield:u64 number;\toffset:8;\tsize:8;\tsigned:0;\n";
-pid_t start_writer(const std::string& instance, u64 count, u32 pause_us = 0) {
-  const pid_t child = fork();
-  if (child != 0) return child;
-  static ringside_event event{"app", "tick", fields, "\"number=%llu\", REC->number", ringside_gate_of("app", "tick"), 0, nullptr, nullptr};
-  if (ringside_open(instance.c_str()) != 0 || ringside_register(&event) != 0) _exit(1);
-  for (u64 i = 0; i < count; ++i) {
-    if (pause_us != 0) usleep(pause_us);
-    if (!ringside_wanted(&event)) continue;
-    u64 payload[] = {0, i};
-    ringside_write(&event, payload, sizeof payload);
-  }
-  _exit(0);
-}
 
 TEST_F(Mount, InstancesAreDirectories) {
   start();
@@ -159,7 +143,7 @@ TEST_F(Mount, AnswersAsTheKernelDoes) {
 TEST_F(Mount, EventsAreSwitchedAndFiltered) {
   start();
   ASSERT_EQ(mkdir(web.c_str(), 0700), 0);
-  ASSERT_EQ(end_of(start_writer("web", 3)), 0);
+  ASSERT_EQ(end_of(start_tick_writer("web", 3)), 0);
   EXPECT_EQ(text_of(web + "/available_events"), "app:tick\n");
   EXPECT_EQ(text_of(web + "/set_event"), "");
   EXPECT_EQ(text_of(web + "/events/app/tick/enable"), "0\n");
@@ -174,7 +158,7 @@ TEST_F(Mount, EventsAreSwitchedAndFiltered) {
     EXPECT_EQ(text_of(web + "/events/app/tick/enable"), "0\n") << word;
   }
   EXPECT_EQ(write_to(web + "/events/app/tick/enable", "1"), "1");
-  ASSERT_EQ(end_of(start_writer("web", 10)), 0);
+  ASSERT_EQ(end_of(start_tick_writer("web", 10)), 0);
   EXPECT_EQ(lines_with(text_of(web + "/trace"), ": tick: number="), 10u);
 
   const std::string filter = web + "/events/app/tick/filter";
@@ -202,7 +186,7 @@ TEST_F(Mount, EventsAreSwitchedAndFiltered) {
   EXPECT_EQ(write_to(web + "/events/app/filter", "bogus < 2"), "EINVAL");
   write_to(web + "/events/app/filter", "0");
   // Of some threads alone.
-  const pid_t one = start_writer("web", 4), two = start_writer("web", 5);
+  const pid_t one = start_tick_writer("web", 4), two = start_tick_writer("web", 5);
   end_of(one);
   end_of(two);
   EXPECT_EQ(write_to(web + "/set_event_pid", std::to_string(one) + "\n"), std::to_string(std::to_string(one).size() + 1));
@@ -307,7 +291,7 @@ TEST_F(Mount, MapsTheLivePages) {
   start();
   make_web();
   const std::string cpu = web + "/per_cpu/cpu0", raw = cpu + "/trace_pipe_raw";
-  ASSERT_EQ(end_of(start_writer("web", 1000)), 0);
+  ASSERT_EQ(end_of(start_tick_writer("web", 1000)), 0);
   Mapping map(raw);
   ASSERT_NE(map.base, nullptr) << strerrorname_np(errno) << test::slurp(dir + "/log");
   EXPECT_EQ(map.meta().meta_struct_len, 80u);
@@ -338,7 +322,7 @@ TEST_F(Mount, MapsTheLivePages) {
   const sys::Fd in(pair[0]), out(pair[1]);
   EXPECT_EQ(ended(splice(map.fd.get(), nullptr, out.get(), nullptr, 4096, SPLICE_F_NONBLOCK)), "EINVAL");
   // The pages themselves: what a writer commits is seen without asking.
-  const pid_t writer = start_writer("web", ~u64{0}, 1000);
+  const pid_t writer = start_tick_writer("web", ~u64{0}, 1000);
   const auto live = [&]() -> std::string {
     for (u32 n = 0; fs::exists(web + "/per_cpu/cpu" + std::to_string(n)); ++n)
       if (stats(web + "/per_cpu/cpu" + std::to_string(n)).entries > 0) return web + "/per_cpu/cpu" + std::to_string(n);
@@ -372,7 +356,7 @@ TEST_F(Mount, MapsTheLivePages) {
 TEST_F(Mount, WhileItIsMappedNothingMoves) {
   start();
   make_web();
-  ASSERT_EQ(end_of(start_writer("web", 100)), 0);
+  ASSERT_EQ(end_of(start_tick_writer("web", 100)), 0);
   const auto instance = must(Instance::open("web"));
   {
     const Mapping map(web + "/per_cpu/cpu0/trace_pipe_raw");
@@ -392,7 +376,7 @@ TEST_F(Mount, WhileItIsMappedNothingMoves) {
   }
   ASSERT_TRUE(eventually([&] { return write_to(web + "/buffer_size_kb", "64") == "2"; }));
   EXPECT_EQ(text_of(web + "/buffer_size_kb"), "X\n");
-  ASSERT_EQ(end_of(start_writer("web", 10)), 0);
+  ASSERT_EQ(end_of(start_tick_writer("web", 10)), 0);
   EXPECT_EQ(write_to(web + "/snapshot", "1"), "1");
   EXPECT_EQ(lines_with(text_of(web + "/snapshot"), ": tick: "), 10u);
   EXPECT_EQ(lines_with(text_of(web + "/trace"), ": tick: "), 0u);
@@ -490,7 +474,7 @@ TEST_F(Mount, ReadsSubBuffers) {
     ASSERT_EQ(write_to(web + "/buffer_size_kb", "256"), "3");
     const u32 subbuf = static_cast<u32>(std::atoi(size)) * 1024;
     const u64 written = 40000;
-    ASSERT_EQ(end_of(start_writer("web", written)), 0);
+    ASSERT_EQ(end_of(start_tick_writer("web", written)), 0);
     u64 read_events = 0, lost = 0, overrun = 0;
     for (u32 n = 0; fs::exists(web + "/per_cpu/cpu" + std::to_string(n)); ++n) {
       const std::string cpu = web + "/per_cpu/cpu" + std::to_string(n);
@@ -522,7 +506,7 @@ TEST_F(Mount, ReadsSubBuffers) {
   }
   // The first call's count limits what is taken.
   ASSERT_EQ(write_to(web + "/trace", "", O_WRONLY | O_TRUNC), "0");
-  ASSERT_EQ(end_of(start_writer("web", 3)), 0);
+  ASSERT_EQ(end_of(start_tick_writer("web", 3)), 0);
   for (u32 n = 0; fs::exists(web + "/per_cpu/cpu" + std::to_string(n)); ++n) {
     const std::string cpu = web + "/per_cpu/cpu" + std::to_string(n);
     if (stats(cpu).entries != 3) continue;
@@ -542,7 +526,7 @@ TEST_F(Mount, ReadsSubBuffers) {
 TEST_F(Mount, ACutRingIsAnErrorAndKillsNoServer) {
   start();
   make_web();
-  ASSERT_EQ(end_of(start_writer("web", 1000)), 0);
+  ASSERT_EQ(end_of(start_tick_writer("web", 1000)), 0);
   const sys::Fd trace(::open((web + "/trace").c_str(), O_RDONLY | O_CLOEXEC)), pipe(::open((web + "/trace_pipe").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   char some[4096];
   EXPECT_GT(read(pipe.get(), some, sizeof some), 0);
@@ -561,7 +545,7 @@ TEST_F(Mount, SeveralClientsAndExactBooks) {
   start();
   make_web();
   ASSERT_EQ(write_to(web + "/buffer_percent", "0"), "1");
-  ASSERT_EQ(end_of(start_writer("web", 1)), 0);
+  ASSERT_EQ(end_of(start_tick_writer("web", 1)), 0);
   const std::string cpu = web + "/per_cpu/cpu0", raw = cpu + "/trace_pipe_raw";
   const pid_t dying = fork();
   if (dying == 0) {
@@ -569,7 +553,7 @@ TEST_F(Mount, SeveralClientsAndExactBooks) {
     for (;;) map.step();
   }
   const u64 count = 3'000'000;
-  const pid_t writer = start_writer("web", count);
+  const pid_t writer = start_tick_writer("web", count);
   std::atomic<bool> over{false};
   std::atomic<u64> by_pipe{0}, bad{0};
   const auto mapper = [&] {
@@ -617,7 +601,7 @@ TEST_F(Mount, SeveralClientsAndExactBooks) {
 TEST_F(Mount, ACrashedServerLeavesNothingInTheWay) {
   start();
   make_web();
-  ASSERT_EQ(end_of(start_writer("web", 10)), 0);
+  ASSERT_EQ(end_of(start_tick_writer("web", 10)), 0);
   EXPECT_EQ(write_to(web + "/trace_marker", "x"), "1");
   Mapping map(web + "/per_cpu/cpu0/trace_pipe_raw");
   ASSERT_NE(map.base, nullptr);
@@ -672,7 +656,7 @@ TEST_F(Mount, OtherUsers) {
   end_of(server);
   start({"--allow-other"});
   make_web();
-  ASSERT_EQ(end_of(start_writer("web", 100)), 0);
+  ASSERT_EQ(end_of(start_tick_writer("web", 100)), 0);
   EXPECT_EQ(as_nobody([&] { return ::open((web + "/trace").c_str(), O_RDONLY) < 0 ? errno : 0; }), 0);
   EXPECT_EQ(as_nobody([&] { return ::open((web + "/tracing_on").c_str(), O_WRONLY) < 0 ? errno : 0; }), EACCES);
   EXPECT_EQ(as_nobody([&] { return mkdir((at + "/instances/x").c_str(), 0700) < 0 ? errno : 0; }), EACCES);
@@ -727,7 +711,7 @@ TEST_F(Mount, AnOrdinaryUsersServer) {
           << "a directory of another user's";
       EXPECT_EQ(mkdir(web.c_str(), 0700), 0);
       write_to(web + "/events/enable", "1");
-      EXPECT_EQ(end_of(start_writer("web", 10)), 0);
+      EXPECT_EQ(end_of(start_tick_writer("web", 10)), 0);
       EXPECT_EQ(lines_with(text_of(web + "/trace"), ": tick: number="), 10u);
       const std::string raw = web + "/per_cpu/cpu0/trace_pipe_raw";
       EXPECT_EQ(ended(::open(raw.c_str(), O_RDWR)), "EACCES");
@@ -809,7 +793,7 @@ TEST_F(Mount, LibtracefsWorks) {
   o.name = "web";
   o.clock = ClockKind::mono;
   must(Instance::create(o));
-  ASSERT_EQ(end_of(start_writer("web", 3)), 0);
+  ASSERT_EQ(end_of(start_tick_writer("web", 3)), 0);
   // Like the kernel's, its users look for events at the top level.
   start({"--instance", "web"});
   const Outcome fresh = run("timeout 60 " RINGSIDE_BUILD_DIR "/tests/tracefs_client " + at + " made");
@@ -818,7 +802,7 @@ TEST_F(Mount, LibtracefsWorks) {
   EXPECT_NE(fresh.out.find("marker 2"), std::string::npos) << fresh.out;
   EXPECT_FALSE(fs::exists(at + "/instances/made"));
   ASSERT_EQ(mkdir((at + "/instances/busy").c_str(), 0700), 0);
-  ASSERT_EQ(end_of(start_writer("busy", 3)), 0);
+  ASSERT_EQ(end_of(start_tick_writer("busy", 3)), 0);
   const Outcome known = run("timeout 60 " RINGSIDE_BUILD_DIR "/tests/tracefs_client " + at + " busy app tick");
   EXPECT_EQ(known.code, 0) << known.err;
   EXPECT_EQ(text_of(at + "/instances/busy/events/app/tick/enable"), "1\n");

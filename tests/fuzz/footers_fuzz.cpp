@@ -8,16 +8,13 @@
 #include <vector>
 
 #include "remote/dump.hpp"
+#include "ticks.hpp"
 
 using namespace ringside;
 using namespace ringside::remote;
 
 namespace {
 
-struct Ticks {
-  u64 n = 0;
-  u64 now() noexcept { return ++n; }
-};
 constexpr Plan plan{Layout::footers, 2, 4096, 2, 4};
 constexpr u64 size = plan.region_bytes();
 
@@ -30,7 +27,8 @@ void fill(u8* region) {
   std::memset(memory, 0, sizeof memory);
   const u64 payload[2] = {1, 2};
   for (u32 ring = 0; ring < 2; ++ring) {
-    RemoteWriter<Ticks> w(d, d.ring(ring), region, memory[ring], Ticks{});
+    u64 time = 0;
+    RemoteWriter<test::Ticks<>> w(d, d.ring(ring), region, memory[ring], {&time});
     w.enable();
     for (int k = 0; k < (ring == 0 ? 1000 : 50); ++k) (void)w.write(payload, 16);
     if (ring == 0) (void)w.swap_reader(0);

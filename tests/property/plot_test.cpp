@@ -143,7 +143,13 @@ RC_GTEST_PROP(Lanes, MergeAsLittleAsTheBoundAllows, ()) {
   }
 }
 
-// Records of any bytes, at any time: the output is JSON, and every event is in it.
+// As Plot.RandomRecordsGiveValidJson knows them; "": no such event.
+std::string name_of_event(u8 id, bool kernel) {
+  if (kernel) return id == 4 ? "syscalls:sys_enter_x" : id == 5 ? "syscalls:sys_exit_x" : id == 6 ? "sched:sched_switch" : "";
+  return id == 1 ? "a:text" : id == 2 ? "a:wait" : id == 3 ? "a:span" : "";
+}
+
+// Records of any bytes, at any time: what comes out is JSON, and every event is in it, under its type and its ring.
 void take_anything(const Formats& formats, u64 seed) {
   Tasks tasks;
   std::mt19937_64 random(seed);
@@ -153,6 +159,8 @@ void take_anything(const Formats& formats, u64 seed) {
   options.columns = 64;
   Plot plot(formats, tasks, options);
   u64 lost = 0, events = 0;
+  std::map<std::string, u64> of_type;
+  std::map<u32, std::pair<u64, u64>> of_ring;  // events, lost
   for (u64 i = 0; i < count; ++i) {
     const u32 source = random() % 4;
     RingName name{source, static_cast<i32>(source), static_cast<i32>(source), "t\xff", "p", source < 2};
@@ -167,15 +175,33 @@ void take_anything(const Formats& formats, u64 seed) {
         random() >> spread, random() % 8 == 0 ? random() >> 20 : 0, {bytes.data(), bytes.size()}, source, name.ids()};
     if (record.lost != 0) record.payload = {};
     (record.lost != 0 ? lost : events) += record.lost != 0 ? record.lost : 1;
+    (record.lost != 0 ? of_ring[source].second : of_ring[source].first) += record.lost != 0 ? record.lost : 1;
+    if (record.lost == 0) ++of_type[bytes.size() < 8 ? "" : name_of_event(bytes[0], source < 2)];
     plot.add(record, name);
   }
   const auto j = nlohmann::json::parse(plot.json("\xff\"", {}, false), nullptr, false);
   ASSERT_FALSE(j.is_discarded());
   EXPECT_EQ(j["events"], events);
   EXPECT_EQ(j["lost"], lost);
-  u64 counted = 0;
-  for (const auto& type : j["types"]) counted += type["count"].get<u64>();
-  EXPECT_EQ(counted, events);
+  // Those that are not known have one name or another.
+  std::map<std::string, u64> found;
+  for (const auto& type : j["types"]) {
+    const auto known = type["name"].get<std::string>();
+    found[of_type.count(known) != 0 ? known : ""] += type["count"].get<u64>();
+  }
+  EXPECT_EQ(found, of_type);
+  // A ring's place among them is its source's number. A source of which nothing came has a place, and nothing in it.
+  u32 rings_listed = 0;
+  std::map<u32, std::pair<u64, u64>> rings;
+  for (const auto& ring : j["rings"]) {
+    const u32 source = rings_listed++;
+    const std::pair here(ring["events"].get<u64>(), ring["lost"].get<u64>());
+    if (here == std::pair<u64, u64>()) continue;
+    rings[source] = here;
+    EXPECT_EQ(ring["ring"], source);
+    EXPECT_EQ(ring["kernel"], source < 2);
+  }
+  EXPECT_EQ(rings, of_ring);
 }
 
 TEST(Plot, RandomRecordsGiveValidJson) {

@@ -28,11 +28,12 @@
 #include "instance/ring_source.hpp"
 #include "memory_cgroup.hpp"
 #include "sanitized.hpp"
+#include "seen.hpp"
 
 RINGSIDE_EVENT(unit, number, (u64, n));
 RINGSIDE_EVENT(unit, quiet, (u64, n));
 
-namespace ringside::instance_test {
+namespace ringside::test::instance_test {
 namespace {
 
 struct InstanceTest : testing::Test {
@@ -58,38 +59,24 @@ struct InstanceTest : testing::Test {
   }
 };
 
-struct Seen {
-  u64 events = 0, lost = 0;
-  std::vector<u64> numbers;
-};
+constexpr u32 number_at = 8;  // behind the common fields
 
 Seen read_ring(Source& source) {
   Seen seen;
-  for (;;) {
-    auto view = must(source.next());
-    if (!view) return seen;
-    seen.lost += view->lost_before;
-    abi::EventCursor c(view->sub_buffer + abi::header_size, view->begin, view->end, view->time);
-    while (c.next()) {
-      u64 n;
-      std::memcpy(&n, c.payload().data + 8, 8);
-      seen.numbers.push_back(n);
-      ++seen.events;
-    }
-  }
+  read_all(source, seen, number_at);
+  EXPECT_EQ(seen.error, "");
+  return seen;
 }
 
 Seen read_all(Instance& instance) {
   Seen all;
   for (const RingInfo& r : instance.rings()) {
     auto source = must(instance.source(r.name.ring));
-    const Seen one = read_ring(*source);
-    all.events += one.events;
-    all.lost += one.lost;
-    all.numbers.insert(all.numbers.end(), one.numbers.begin(), one.numbers.end());
+    read_all(*source, all, number_at);
     const Counters n = source->counters();
     EXPECT_EQ(n.written, n.read + n.overrun + n.unread);
   }
+  EXPECT_EQ(all.error, "");
   return all;
 }
 
@@ -111,7 +98,7 @@ TEST_F(InstanceTest, EventsWrittenHereAreReadHere) {
   ASSERT_EQ(ringside_open("a"), 0);
   for (u64 i = 0; i < 100; ++i) unit::number(i);
   const Seen seen = read_all(*instance);
-  ASSERT_EQ(seen.events, 100u);
+  ASSERT_EQ(seen.numbers.size(), 100u);
   for (u64 i = 0; i < 100; ++i) EXPECT_EQ(seen.numbers[i], i);
   EXPECT_EQ(Instance::list(), std::vector<std::string>{"a"});
   struct stat st {};
@@ -121,23 +108,35 @@ TEST_F(InstanceTest, EventsWrittenHereAreReadHere) {
 
 TEST_F(InstanceTest, RefusalsAreSentences) {
   make("a");
-  const auto sentence = [](InstanceOptions o) {
-    auto made = Instance::create(o);
-    EXPECT_FALSE(made.has_value());
-    return made ? std::string() : made.error().sentence;
+  const auto refused = [](const auto& made) {
+    EXPECT_FALSE(made);
+    return made ? std::pair<int, std::string>() : std::pair(made.error().code.value(), made.error().sentence);
   };
+  using Refused = std::pair<int, std::string>;
   InstanceOptions o;
   o.name = "a";
-  EXPECT_NE(sentence(o).find("exists"), std::string::npos);
-  o.name = "no spaces";
-  EXPECT_NE(sentence(o).find("no name"), std::string::npos);
+  EXPECT_EQ(refused(Instance::create(o)), Refused(EEXIST, "the instance a exists (`ringside rm a` removes it): File exists"));
+  for (const char* name : {"", ".hidden", "no spaces", "a\nb", "caf\xC3\xA9"}) {
+    o.name = name;
+    const Refused expected(EINVAL, "'" + o.name + "' is no name for an instance: use 1 to 63 letters, digits, '-', '_' and '.', the first no '.'");
+    EXPECT_EQ(refused(Instance::create(o)), expected);
+    EXPECT_EQ(refused(Instance::open(o.name)), expected);
+  }
   o.name = "b";
-  o.subbuf_size = 5000;
-  EXPECT_NE(sentence(o).find("power of two"), std::string::npos);
+  for (const u32 size : {0u, 2048u, 5000u, 512u << 10}) {
+    o.subbuf_size = size;
+    EXPECT_EQ(refused(Instance::create(o)), Refused(EINVAL, "a sub-buffer of " + std::to_string(size) + " bytes is not possible: use a power of two from 4k to 256k"));
+  }
   o.subbuf_size = 4096;
+  for (const u64 size : {u64{0}, (u64{64} << 30) + 1}) {
+    o.buffer_size = size;
+    EXPECT_EQ(refused(Instance::create(o)), Refused(EINVAL, "a ring of " + std::to_string(size) + " bytes is not possible: use 1 byte to 64G"));
+  }
   o.buffer_size = u64{8} << 30;
-  EXPECT_NE(sentence(o).find("more than"), std::string::npos);
-  EXPECT_NE(Instance::open("missing").error().sentence.find("no instance"), std::string::npos);
+  EXPECT_EQ(refused(Instance::create(o)), Refused(EINVAL, "a ring of 8589934592 bytes has more than 1048575 sub-buffers of 4096: use larger ones"));
+  EXPECT_EQ(refused(Instance::open("missing")),
+            Refused(ENOENT, "there is no instance at " + dir + "/missing (`ringside list` shows those that exist): No such file or directory"));
+  EXPECT_EQ(Instance::list(), std::vector<std::string>{"a"}) << "what was refused left nothing";
 }
 
 TEST_F(InstanceTest, ThreadsComeAndGoWithoutLeaks) {
@@ -158,7 +157,7 @@ TEST_F(InstanceTest, ThreadsComeAndGoWithoutLeaks) {
     for (auto& t : threads) t.join();
     written += 40;
     if (round == 10) before = mappings();
-    EXPECT_EQ(read_all(*instance).events, 40u);
+    EXPECT_EQ(read_all(*instance).numbers.size(), 40u);
     instance->trim();
   }
   EXPECT_LE(mappings(), before + 8);
@@ -201,7 +200,7 @@ TEST_F(InstanceTest, AKilledWriterLeavesItsCommittedEvents) {
   ASSERT_EQ(rings.size(), 1u);
   EXPECT_FALSE(rings[0].live);
   EXPECT_FALSE(instance->has_writers());
-  EXPECT_EQ(read_all(*instance).events, 1000u);
+  EXPECT_EQ(read_all(*instance).numbers.size(), 1000u);
   // The next process reuses the ring.
   EXPECT_EQ(in_child([] {
               ringside_open("a");
@@ -238,7 +237,7 @@ TEST_F(InstanceTest, TracingOffAndReset) {
   EXPECT_EQ(read_all(*instance).numbers, (std::vector<u64>{1, 3}));
   unit::number(4);
   must(instance->reset());
-  EXPECT_EQ(read_all(*instance).events, 0u);
+  EXPECT_EQ(read_all(*instance).numbers.size(), 0u);
   unit::number(5);
   EXPECT_EQ(read_all(*instance).numbers, std::vector<u64>{5});
 }
@@ -250,7 +249,7 @@ TEST_F(InstanceTest, ResizeWhileWritten) {
   must(instance->resize(1 << 20, 4096));
   for (u64 i = 2; i < 30000; ++i) unit::number(i);  // more than the old ring held
   const Seen seen = read_all(*instance);
-  EXPECT_EQ(seen.events, 29999u);
+  EXPECT_EQ(seen.numbers.size(), 29999u);
   EXPECT_EQ(seen.lost, 0u);
   EXPECT_FALSE(instance->resize(0, 4096).has_value());
 }
@@ -263,7 +262,7 @@ TEST_F(InstanceTest, SnapshotTakesTheContentOut) {
   unit::number(9);
   EXPECT_EQ(read_all(*instance).numbers, std::vector<u64>{9});
   auto snapshot = must(Instance::open(path));
-  EXPECT_EQ(read_all(*snapshot).events, 5000u);
+  EXPECT_EQ(read_all(*snapshot).numbers.size(), 5000u);
   EXPECT_FALSE(snapshot->events().empty());
 }
 
@@ -271,8 +270,8 @@ TEST_F(InstanceTest, PeekConsumesNothing) {
   auto instance = make("a");
   ASSERT_EQ(ringside_open("a"), 0);
   for (u64 i = 0; i < 3000; ++i) unit::number(i);
-  for (int twice = 0; twice < 2; ++twice) EXPECT_EQ(read_ring(*must(instance->peek(0))).events, 3000u);
-  EXPECT_EQ(read_all(*instance).events, 3000u);
+  for (int twice = 0; twice < 2; ++twice) EXPECT_EQ(read_ring(*must(instance->peek(0))).numbers.size(), 3000u);
+  EXPECT_EQ(read_all(*instance).numbers.size(), 3000u);
 }
 
 // The ring of the first sizes still exists, read and released: a thread that takes it must open it.
@@ -287,7 +286,7 @@ TEST_F(InstanceTest, RingsAreReusedAfterResizesBackAndForth) {
       for (int i = 0; i < 100; ++i) unit::number(next++);
     }).join();
     const Seen seen = read_all(*instance);
-    EXPECT_EQ(seen.events, 200u) << round;
+    EXPECT_EQ(seen.numbers.size(), 200u) << round;
   }
   EXPECT_EQ(instance->refused(), 0u);
   EXPECT_LE(instance->control().nr_rings, 5u) << "rings are not used again";
@@ -402,10 +401,10 @@ TEST_F(InstanceTest, ForkInTheMiddleOfAnEvent) {
     }
     EXPECT_EQ(failed, 0);
     const Seen parents = read_ring(*must(instance->source(0)));
-    ASSERT_EQ(parents.events, 201u);
+    ASSERT_EQ(parents.numbers.size(), 201u);
     for (u64 i = 0; i < 201; ++i) EXPECT_EQ(parents.numbers[i], i);
     const Seen children = read_all(*instance);
-    ASSERT_EQ(children.events, 200u);
+    ASSERT_EQ(children.numbers.size(), 200u);
     for (u64 i = 0; i < 200; ++i) EXPECT_EQ(children.numbers[i], 1000 + i % 2);
     EXPECT_EQ(instance->refused(), 0u);
     ringside_close();
@@ -756,7 +755,7 @@ TEST_F(InstanceTest, OneConsumerAtATimeAndADeadOneIsReplaced) {
   EXPECT_EQ(second.error().code, std::errc::device_or_resource_busy);
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
-  EXPECT_EQ(read_ring(*must(instance->source(0))).events, 1u);
+  EXPECT_EQ(read_ring(*must(instance->source(0))).numbers.size(), 1u);
   close(ready[0]);
   close(ready[1]);
 }
@@ -826,7 +825,7 @@ TEST_F(InstanceTest, TheNextReaderGetsTheUnconsumedEventsOfAKilledOne) {
     ASSERT_FALSE(rest.numbers.empty());
     EXPECT_EQ(rest.numbers.front(), three);
     EXPECT_EQ(rest.numbers.back(), 3999u);
-    EXPECT_EQ(rest.events, 4000 - three);
+    EXPECT_EQ(rest.numbers.size(), 4000 - three);
     ringside_close();
   }
 }
@@ -847,7 +846,7 @@ TEST_F(InstanceTest, WaitersWakeAndTimeOut) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (events < 300 && std::chrono::steady_clock::now() < end) {
     EXPECT_TRUE(must(instance->wait(0, std::chrono::seconds(5))));  // each event wakes; none is missed
-    events += read_all(*instance).events;
+    events += read_all(*instance).numbers.size();
   }
   EXPECT_EQ(events, 300u);
   waitpid(child, nullptr, 0);
@@ -859,7 +858,7 @@ TEST_F(InstanceTest, IdleRingsGiveTheirMemoryBackAndGoOn) {
   u64 next = 0;
   for (int round = 0; round < 50; ++round) {
     for (int i = 0; i < 10; ++i) unit::number(next++);
-    EXPECT_EQ(read_all(*instance).events, 10u);
+    EXPECT_EQ(read_all(*instance).numbers.size(), 10u);
     const u64 before = instance->rings()[0].counters.resident_bytes;
     EXPECT_GT(instance->trim(), 0u) << round;
     EXPECT_LT(instance->rings()[0].counters.resident_bytes, before);
@@ -877,7 +876,7 @@ TEST_F(InstanceTest, TheNextTrimFinishesAKilledOne) {
     for (u64 i = 0; i < 1000; ++i) unit::number(i);
   };
   ASSERT_EQ(in_child(writes), 0);
-  ASSERT_EQ(read_all(*instance).events, 1000u);
+  ASSERT_EQ(read_all(*instance).numbers.size(), 1000u);
   const sys::Fd control(open((instance->path() + "/per_cpu/cpu0/ring").c_str(), O_WRONLY | O_CLOEXEC));
   const u64 none = 0;
   ASSERT_EQ(pwrite(control.get(), &none, sizeof none, offsetof(Control, magic)), static_cast<ssize_t>(sizeof none));
@@ -886,7 +885,7 @@ TEST_F(InstanceTest, TheNextTrimFinishesAKilledOne) {
   ASSERT_EQ(in_child(writes), 0);
   EXPECT_EQ(instance->rings().size(), 1u);
   EXPECT_EQ(instance->rings()[0].name.ring, 0u);
-  EXPECT_EQ(read_all(*instance).events, 1000u);
+  EXPECT_EQ(read_all(*instance).numbers.size(), 1000u);
 }
 
 TEST_F(InstanceTest, TruncatedFilesAreErrors) {
@@ -946,7 +945,7 @@ TEST_F(InstanceTest, BudgetIsKeptAndCounted) {
   go = true;
   for (auto& t : threads) t.join();
   const Seen seen = read_all(*instance);
-  EXPECT_EQ(seen.events + seen.lost + instance->refused(), 6u * 5000);
+  EXPECT_EQ(seen.numbers.size() + seen.lost + instance->refused(), 6u * 5000);
   EXPECT_GT(instance->refused(), 0u);
 }
 
@@ -968,7 +967,7 @@ TEST_F(InstanceTest, BudgetCountsResidentMemory) {
       while (written < 50) usleep(100);
     });
   for (auto& t : threads) t.join();
-  EXPECT_EQ(read_all(*instance).events, 50u);
+  EXPECT_EQ(read_all(*instance).numbers.size(), 50u);
   EXPECT_EQ(instance->refused(), 0u);
 }
 
@@ -984,7 +983,7 @@ TEST_F(InstanceTest, PluginsAreClosedAndOpenedAgain) {
     work(2 * round);
     std::thread([&] { work(2 * round + 1); }).join();
     EXPECT_EQ(dlclose(plugin), 0);
-    EXPECT_EQ(read_all(*instance).events, 2u);
+    EXPECT_EQ(read_all(*instance).numbers.size(), 2u);
   }
   unsetenv("RINGSIDE_INSTANCE");
 }
@@ -1001,4 +1000,4 @@ TEST_F(InstanceTest, RemoveIsRefusedWhileThereAreWriters) {
 }
 
 }  // namespace
-}  // namespace ringside::instance_test
+}  // namespace ringside::test::instance_test

@@ -11,15 +11,13 @@
 
 #include "ring_memory.hpp"
 #include "single.hpp"
+#include "ticks.hpp"
 
 namespace ringside::test::iterate_test {
 namespace {
 
 struct Iterate : testing::Test {
-  struct Clock {
-    u64* n;
-    u64 now() noexcept { return *n += 5; }
-  };
+  using Clock = Ticks<5>;
   u64 clock = 0, n = 0;
   std::vector<u64> page = std::vector<u64>(4096 / 8);
   u8* const bytes = reinterpret_cast<u8*>(page.data());

@@ -17,9 +17,10 @@
 
 #include "kernel/clock_check.hpp"
 #include "kernel/tracefs_instance.hpp"
+#include "seen.hpp"
 #include "sys/sys.hpp"
 
-namespace ringside::kernel_test {
+namespace ringside::test::kernel_test {
 namespace {
 
 constexpr u32 marker_id = 0x5A5A;
@@ -65,27 +66,8 @@ class KernelTest : public testing::Test {
   sys::Fd marker_;
 };
 
-struct Seen {
-  std::vector<u64> values, times;
-  u64 lost = 0;
-};
-
-void read_all(KernelSource& source, Seen& seen) {
-  while (auto view = must(source.next())) {
-    seen.lost += view->lost_before;
-    abi::EventCursor c(view->sub_buffer + abi::header_size, view->begin, view->end, view->time);
-    while (c.next()) {
-      u32 id = 0;
-      std::memcpy(&id, c.payload().data + 8, sizeof id);
-      if (id != marker_id) continue;
-      u64 value = 0;
-      std::memcpy(&value, c.payload().data + 12, sizeof value);
-      seen.values.push_back(value);
-      seen.times.push_back(c.time());
-    }
-    EXPECT_EQ(c.malformed(), abi::Malformed::no);
-  }
-}
+// Where the number stands in a raw_data event: behind the common fields and the id.
+constexpr u32 number_at = 12;
 
 void expect_run(const std::vector<u64>& values, u64 first, u64 count) {
   ASSERT_EQ(values.size(), count);
@@ -104,10 +86,10 @@ TEST_P(KernelWays, EveryEventOnceAndInOrder) {
   Seen seen;
   for (u64 i = 0; i < 5000; ++i) {
     write(i, 8 + i % 40 * 4);
-    if (i % 777 == 0) read_all(*source, seen);  // in the middle of sub-buffers, too
+    if (i % 777 == 0) read_all(*source, seen, number_at);  // in the middle of sub-buffers, too
   }
-  read_all(*source, seen);
-  expect_run(seen.values, 0, 5000);
+  read_all(*source, seen, number_at);
+  expect_run(seen.numbers, 0, 5000);
   EXPECT_EQ(seen.lost, 0u);
   EXPECT_TRUE(std::is_sorted(seen.times.begin(), seen.times.end()));
   const Counters c = source->counters();
@@ -122,10 +104,10 @@ TEST_P(KernelWays, SingleEventsAreSeenAtOnce) {
   Seen seen;
   for (u64 i = 0; i < 300; ++i) {
     write(i);
-    read_all(*source, seen);
-    ASSERT_EQ(seen.values.size(), i + 1);
+    read_all(*source, seen, number_at);
+    ASSERT_EQ(seen.numbers.size(), i + 1);
   }
-  expect_run(seen.values, 0, 300);
+  expect_run(seen.numbers, 0, 300);
 }
 
 // 8 bytes: sub-buffers fill up exactly, without room for the number of missed events. 16: there is room.
@@ -138,11 +120,11 @@ void KernelWays::small_ring(u32 size) {
   u64 written = 0;
   for (const u64 burst : {10, 2000, 3, 5000, 7000, 1}) {
     for (u64 i = 0; i < burst; ++i) write(written++, size);
-    read_all(*source, seen);
+    read_all(*source, seen, number_at);
   }
   EXPECT_GT(seen.lost, 10000u);
-  EXPECT_EQ(seen.values.size() + seen.lost, written);
-  EXPECT_EQ(seen.values.back(), written - 1);
+  EXPECT_EQ(seen.numbers.size() + seen.lost, written);
+  EXPECT_EQ(seen.numbers.back(), written - 1);
   EXPECT_EQ(source->counters().overrun, seen.lost);
 }
 
@@ -156,8 +138,8 @@ TEST_P(KernelWays, LargerSubBuffers) {
   auto source = open_ring(GetParam());
   Seen seen;
   for (u64 i = 0; i < 3000; ++i) write(i, 100);
-  read_all(*source, seen);
-  expect_run(seen.values, 0, 3000);
+  read_all(*source, seen, number_at);
+  expect_run(seen.numbers, 0, 3000);
   EXPECT_EQ(source->counters().subbuf_size, 16384u);
 }
 
@@ -173,20 +155,20 @@ TEST_F(KernelTest, BothWaysGiveEqualEvents) {
   for (const KernelWay way : {KernelWay::read, KernelWay::map}) {
     auto source = open_ring(way);
     for (u64 i = 0; i < 4000; ++i) write(i, 8 + i * 7 % 300);
-    read_all(*source, by[way == KernelWay::map]);
+    read_all(*source, by[way == KernelWay::map], number_at);
   }
-  EXPECT_EQ(by[0].values, by[1].values);
+  EXPECT_EQ(by[0].numbers, by[1].numbers);
 }
 
 TEST_F(KernelTest, EventsTakenByReadAreNotMappedAgain) {
   auto read = open_ring(KernelWay::read);
   for (u64 i = 0; i < 10; ++i) write(i);
   Seen seen;
-  read_all(*read, seen);
+  read_all(*read, seen, number_at);
   for (u64 i = 10; i < 20; ++i) write(i);
   auto map = open_ring(KernelWay::map);
-  read_all(*map, seen);
-  expect_run(seen.values, 0, 20);
+  read_all(*map, seen, number_at);
+  expect_run(seen.numbers, 0, 20);
 }
 
 TEST_F(KernelTest, AMissingCpuIsNamed) {
@@ -379,4 +361,4 @@ TEST_F(KernelTest, FollowsAProcess) {
 }
 
 }  // namespace
-}  // namespace ringside::kernel_test
+}  // namespace ringside::test::kernel_test

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <ringside/abi/meta_page.hpp>
 #include <ringside/remote/process_writer.hpp>
-#include <ringside/ringside.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -19,6 +18,7 @@
 
 #include "instance/instance.hpp"
 #include "mount/server.hpp"
+#include "tick_writer.hpp"
 
 namespace ringside::mount::mount_test {
 namespace {
@@ -75,19 +75,8 @@ struct MountServer : testing::Test {
     server = must(Server::create(o, {[this, maps_work](int) { return maps_work ? ++maps : -EPERM; }, [this](int) { --maps; }}));
   }
   static void write_events(u64 count) {
-    const pid_t child = fork();
-    if (child == 0) {
-      static ringside_event event{"app", "tick", "\tfield:u64 n;\toffset:8;\tsize:8;\tsigned:0;\n", "\"n=%llu\", REC->n",
-                                  ringside_gate_of("app", "tick"), 0, nullptr, nullptr};
-      if (ringside_open("web") != 0 || ringside_register(&event) != 0) _exit(1);
-      for (u64 i = 0; i < count; ++i) {
-        u64 payload[] = {0, i};
-        ringside_write(&event, payload, sizeof payload);
-      }
-      _exit(0);
-    }
     int status = 0;
-    waitpid(child, &status, 0);
+    waitpid(test::start_tick_writer("web", count), &status, 0);
     ASSERT_EQ(status, 0);
   }
   u64 find(const std::string& path) {

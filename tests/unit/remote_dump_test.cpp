@@ -9,17 +9,14 @@
 #include <random>
 
 #include "remote/dump.hpp"
+#include "seen.hpp"
+#include "ticks.hpp"
 
 namespace ringside::test::remote_dump_test {
 namespace {
 
 using namespace remote;
 using testing::HasSubstr;
-
-struct Ticks {
-  u64* n;
-  u64 now() noexcept { return ++*n; }
-};
 
 // The memory of a machine with two rings in it, at unknown pages.
 struct Machine {
@@ -33,9 +30,9 @@ struct Machine {
     Descriptor d;
     EXPECT_TRUE(WildDescriptor(blob.data(), blob.size() * 8).check(plan.region_bytes(), d).good());
     for (u32 ring = 0; ring < 2; ++ring) {
-      own[ring] = std::vector<u64>(RemoteWriter<Ticks>::private_bytes(d.ring(ring)) / 8 + 8);
+      own[ring] = std::vector<u64>(RemoteWriter<Ticks<>>::private_bytes(d.ring(ring)) / 8 + 8);
       void* const at = reinterpret_cast<void*>(align_up(reinterpret_cast<u64>(own[ring].data()), u64{64}));
-      writer[ring] = std::make_unique<RemoteWriter<Ticks>>(d, d.ring(ring), memory + 3 * page_size, at, Ticks{&time});
+      writer[ring] = std::make_unique<RemoteWriter<Ticks<>>>(d, d.ring(ring), memory + 3 * page_size, at, Ticks<>{&time});
       writer[ring]->enable();
     }
   }
@@ -55,27 +52,15 @@ struct Machine {
   std::vector<u64> words, own[2];
   u8* memory;
   u64 size, time = 0, next[2] = {0, 0};
-  std::unique_ptr<RemoteWriter<Ticks>> writer[2];
+  std::unique_ptr<RemoteWriter<Ticks<>>> writer[2];
 };
 
-struct Found {
-  std::vector<u64> numbers;
-  u64 lost = 0;
-};
-Found read(const DumpedRing& ring) {
-  Found f;
+Seen read(const DumpedRing& ring) {
+  Seen seen;
   DumpSource source(ring, ClockInfo{});
-  while (auto view = *source.next()) {
-    f.lost += view->lost_before;
-    abi::EventCursor c(view->sub_buffer + 16, view->begin, view->end, view->time);
-    while (c.next()) {
-      u64 n = 0;
-      std::memcpy(&n, c.payload().data, std::min<size_t>(8, c.payload().size));
-      f.numbers.push_back(n);
-    }
-  }
-  EXPECT_EQ(source.counters().read, f.numbers.size());
-  return f;
+  read_all(source, seen);
+  EXPECT_EQ(source.counters().read, seen.numbers.size());
+  return seen;
 }
 
 TEST(RemoteDump, TwoRingsInOrder) {
@@ -87,7 +72,7 @@ TEST(RemoteDump, TwoRingsInOrder) {
     ASSERT_EQ(rings.size(), 2u);
     EXPECT_EQ(rings[0].subbuf_size, subbuf_size);
     EXPECT_EQ(read(rings[0]).numbers.size(), 100u);
-    const Found f = read(rings[1]);
+    const Seen f = read(rings[1]);
     ASSERT_FALSE(f.numbers.empty());
     EXPECT_EQ(f.numbers.back(), 6999u);
     EXPECT_EQ(f.numbers.front(), 7000u - f.numbers.size());
@@ -106,7 +91,7 @@ TEST(RemoteDump, OnlyTheReaderPageIsShownAgain) {
     read_bytes = 4080;
   }
   const auto rings = find_rings(m.dump());
-  const Found f = read(rings[0]);
+  const Seen f = read(rings[0]);
   EXPECT_TRUE(rings[0].survey.has_reader);
   EXPECT_EQ(f.numbers.front() % 202, 0u);  // begins with a whole sub-buffer
   EXPECT_EQ(f.numbers.back(), 899u);
@@ -117,7 +102,7 @@ TEST(RemoteDump, MissingPagesAreGaps) {
   Machine m;
   m.write(0, 1000);
   m.footer(0, 2).writer_status = 0;  // position 1: not in the dump
-  const Found f = read(find_rings(m.dump())[0]);
+  const Seen f = read(find_rings(m.dump())[0]);
   EXPECT_EQ(f.numbers.size() + f.lost + f.numbers.front(), 1000u);
   EXPECT_GT(f.lost, 190u);
 }

@@ -6,8 +6,9 @@
 
 #include <cstring>
 
-#include "remote/buffer.hpp"
 #include "remote/survey.hpp"
+#include "remote_world.hpp"
+#include "seen.hpp"
 
 namespace ringside::test::remote_test {
 namespace {
@@ -15,102 +16,13 @@ namespace {
 using namespace remote;
 using testing::HasSubstr;
 
-struct Ticks {
-  u64* n;
-  u64 now() noexcept { return ++*n; }
-};
-using TestWriter = RemoteWriter<Ticks>;
+using World = RemoteWorld;
+using TestWriter = RemoteWorld::TestWriter;
 
-// A writer in this process that shares nothing with the buffer but its region.
-class World {
- public:
-  explicit World(Layout layout, u64 size = 4096 * 3, u32 rings = 1, u32 subbuf_size = 4096) {
-    Buffer::Options options;
-    options.size = size;
-    options.rings = rings;
-    options.layout = layout;
-    options.subbuf_size = subbuf_size;
-    options.clock.kind = ClockKind::counter;
-    options.who = "tester";
-    Callbacks callbacks;
-    callbacks.swap_reader = [this](u32 ring, u32 read) -> result<Swapped> {
-      ++swaps;
-      if (answer) return answer(ring, read);
-      return writers[ring]->swap_reader(read);
-    };
-    callbacks.update_footers = [this](u32 ring) -> result<void> {
-      writers[ring]->update_footers();
-      return {};
-    };
-    callbacks.reset = [this](u32 ring) -> result<void> {
-      writers[ring]->disable();
-      writers[ring]->reset();
-      writers[ring]->enable();
-      return {};
-    };
-    buffer = must(Buffer::create(options, std::move(callbacks)));
-    bytes = buffer->region_bytes();
-    region = static_cast<u8*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, buffer->fd(), 0));
-    Descriptor d;
-    const auto& blob = buffer->descriptor();
-    EXPECT_TRUE(WildDescriptor(blob.data(), blob.size() * 8).check(bytes, d).good());
-    for (u32 k = 0; k < rings; ++k) {
-      const u64 room = TestWriter::private_bytes(d.ring(k));
-      memory.emplace_back(std::aligned_alloc(64, room), std::free);
-      std::memset(memory.back().get(), 0, room);
-      writers.push_back(std::make_unique<TestWriter>(d, d.ring(k), region, memory.back().get(), Ticks{&time}));
-      writers.back()->enable();
-    }
-  }
-  ~World() {
-    buffer->poll_every(std::chrono::nanoseconds(0));
-    munmap(region, bytes);
-  }
-  bool write(u64 number, u32 size = 16, u32 ring = 0) {
-    return writers[ring]->write(size, [&](u8* to) { std::memcpy(to, &number, 8); });
-  }
-  u8* page(u32 id, u32 ring = 0) { return region + ring * buffer->plan().ring_bytes() + (id + 1) * u64{buffer->plan().subbuf_size}; }
-  abi::PageFooter& footer(u32 id) {
-    return *reinterpret_cast<abi::PageFooter*>(page(id) + buffer->plan().subbuf_size - abi::footer_size);
-  }
-
-  std::shared_ptr<Buffer> buffer;
-  u8* region = nullptr;
-  u64 bytes = 0, time = 0, swaps = 0;
-  std::vector<std::unique_ptr<void, void (*)(void*)>> memory;
-  std::vector<std::unique_ptr<TestWriter>> writers;
-  std::function<result<Swapped>(u32, u32)> answer;
-};
-
-struct Read {
-  std::vector<u64> numbers;
-  u64 lost = 0;
-  std::string error;
-};
-Read drain(Source& source, u64 most = ~u64{0}) {
-  Read out;
-  for (u64 n = 0; n < most; ++n) {
-    auto view = source.next();
-    if (!view) {
-      out.error = view.error().sentence;
-      break;
-    }
-    if (!*view) break;
-    out.lost += (*view)->lost_before;
-    abi::EventCursor c((*view)->sub_buffer + abi::header_size, (*view)->begin, (*view)->end, (*view)->time);
-    while (c.next()) {
-      u64 number = 0;
-      if (c.payload().size >= 8) std::memcpy(&number, c.payload().data, 8);
-      out.numbers.push_back(number);
-    }
-    EXPECT_EQ(c.malformed(), abi::Malformed::no);
-  }
-  return out;
-}
-std::vector<u64> from_to(u64 from, u64 to) {
-  std::vector<u64> v;
-  for (; from < to; ++from) v.push_back(from);
-  return v;
+Seen drain(Source& source, u64 most = ~u64{0}) {
+  Seen seen;
+  read_all(source, seen, 0, most);
+  return seen;
 }
 
 class Remote : public testing::TestWithParam<Layout> {};
@@ -141,7 +53,7 @@ TEST_P(Remote, OverwrittenEventsAreCountedWhereTheyWere) {
     const Counters before = source->counters();
     EXPECT_EQ(before.written, next);
     EXPECT_EQ(before.written, before.read + before.unread + before.overrun);
-    const Read r = drain(*source);
+    const Seen r = drain(*source);
     EXPECT_EQ(r.numbers.back(), next - 1);
     EXPECT_EQ(r.numbers.size() + r.lost, burst);
     seen += r.numbers.size();
@@ -198,11 +110,11 @@ TEST(RemoteWriterTest, WithoutNestingAnInnerEventIsRefusedAndCounted) {
   Descriptor d;
   ASSERT_TRUE(WildDescriptor(blob.data(), blob.size() * 8).check(plan.region_bytes(), d).good());
   u64 time = 0;
-  using W = RemoteWriter<Ticks, Nesting::none>;
+  using W = RemoteWriter<Ticks<>, Nesting::none>;
   void* const memory = std::aligned_alloc(64, W::private_bytes(d.ring(0)));
   std::memset(memory, 0, W::private_bytes(d.ring(0)));
   {
-    W w(d, d.ring(0), region, memory, Ticks{&time});
+    W w(d, d.ring(0), region, memory, Ticks<>{&time});
     EXPECT_EQ(w.reserve(8).why, Refused::disabled);
     w.enable();
     const Slot outer = w.reserve(8);
@@ -230,7 +142,7 @@ TEST_P(Remote, ResetEmptiesBothEnds) {
   auto source = must(w.buffer->source(0));
   EXPECT_THAT(drain(*source).numbers, testing::IsEmpty());
   for (u64 n = 0; n < 10; ++n) w.write(n);
-  const Read r = drain(*source);
+  const Seen r = drain(*source);
   EXPECT_EQ(r.numbers, from_to(0, 10));
   EXPECT_EQ(r.lost, 0u);
 }
@@ -240,7 +152,7 @@ TEST_P(Remote, RingsAreIndependent) {
   for (u64 n = 0; n < 300; ++n) w.write(n, 16, n % 3);
   for (u32 ring = 0; ring < 3; ++ring) {
     auto source = must(w.buffer->source(ring));
-    const Read r = drain(*source);
+    const Seen r = drain(*source);
     ASSERT_EQ(r.numbers.size(), 100u);
     EXPECT_EQ(r.numbers[1], ring + 3u);
     EXPECT_FALSE(w.buffer->source(ring).has_value());
@@ -279,12 +191,12 @@ TEST_P(Remote, ADeadWritersEventsAreReadFromTheSubBuffers) {
       auto source = must(w.buffer->source(0));
       u64 next = 0;
       for (u64 k = 0; k < first; ++k) w.write(next++);
-      const Read before = drain(*source, 2);
+      const Seen before = drain(*source, 2);
       for (u64 k = 0; k < then; ++k) w.write(next++);
       const Slot open = w.writers[0]->reserve(8);  // never committed
       ASSERT_TRUE(open);
       w.buffer->gone("it died");
-      const Read r = drain(*source);
+      const Seen r = drain(*source);
       EXPECT_TRUE(source->ended());
       EXPECT_EQ(before.numbers.size() + before.lost + r.numbers.size() + r.lost, next) << first << " " << then;
       if (!r.numbers.empty()) { EXPECT_EQ(r.numbers.back(), next - 1); }
@@ -303,7 +215,7 @@ TEST(RemoteMetaPage, ADeathBetweenTwoCountsLosesNothing) {
     World w(Layout::meta_page);
     auto source = must(w.buffer->source(0));
     for (u64 n = 0; n < 100; ++n) w.write(n);
-    const Read before = drain(*source);
+    const Seen before = drain(*source);
     for (u64 n = 100; n < 3000; ++n) w.write(n);
     auto& meta = *reinterpret_cast<abi::MetaPage*>(w.region);
     if (while_overwriting)
@@ -311,7 +223,7 @@ TEST(RemoteMetaPage, ADeathBetweenTwoCountsLosesNothing) {
     else
       meta.entries -= 1;  // the last commit is not counted
     w.buffer->gone("it died");
-    const Read r = drain(*source);
+    const Seen r = drain(*source);
     EXPECT_EQ(before.numbers.size() + r.numbers.size() + r.lost, 3000u);
     EXPECT_EQ(source->counters().written, 3000u);
   }
@@ -324,13 +236,13 @@ TEST_P(Remote, ASwapWhoseAnswerWasLostLosesNothing) {
   for (u64 k = 0; k < 100; ++k) w.write(next++);
   EXPECT_EQ(drain(*source, 1).numbers.size(), 100u);
   for (u64 k = 0; k < 250; ++k) w.write(next++);
-  const Read more = drain(*source, 1);
+  const Seen more = drain(*source, 1);
   w.answer = [&](u32 ring, u32 read) -> result<Swapped> {
     (void)w.writers[ring]->swap_reader(read);
     w.buffer->gone("it died");
     return fail(EPIPE, "gone");
   };
-  const Read r = drain(*source);
+  const Seen r = drain(*source);
   EXPECT_EQ(r.numbers, from_to(100 + more.numbers.size(), next));
   EXPECT_EQ(r.lost, 0u);
 }
@@ -354,7 +266,7 @@ TEST_P(Remote, ErrorsFromFalseDataNameTheRing) {
   if (GetParam() == Layout::meta_page)
     reinterpret_cast<abi::MetaPage*>(w.region + w.buffer->plan().ring_bytes())->reader.id = 77;
   else
-    reinterpret_cast<abi::PageFooter*>(w.page(0, 1) + 4096 - 32)->reader_status = 0;
+    w.footer(0, 1).reader_status = 0;
   EXPECT_THAT(drain(*source).error, HasSubstr("tester, ring 1"));
   w.answer = [&](u32, u32) { return Swapped{Swap::corrupt, 0}; };
   EXPECT_THAT(drain(*source).error, HasSubstr("ring 1"));
@@ -488,7 +400,7 @@ TEST(RemoteDescriptor, SubBuffersMayBeScattered) {
   void* const memory = std::aligned_alloc(64, TestWriter::private_bytes(d.ring(0)));
   std::memset(memory, 0, TestWriter::private_bytes(d.ring(0)));
   {
-    TestWriter w(d, d.ring(0), region, memory, Ticks{&time});
+    TestWriter w(d, d.ring(0), region, memory, Ticks<>{&time});
     w.enable();
     const u64 payload[2] = {7, 8};
     for (int k = 0; k < 250; ++k) ASSERT_TRUE(w.write(payload, 16));

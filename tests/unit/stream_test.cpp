@@ -8,17 +8,14 @@
 #include <random>
 
 #include "remote/stream.hpp"
+#include "seen.hpp"
+#include "ticks.hpp"
 
 namespace ringside::test::stream_test {
 namespace {
 
 using namespace remote;
 using testing::HasSubstr;
-
-struct Ticks {
-  u64* n;
-  u64 now() noexcept { return *n += 5; }
-};
 
 class Board {
  public:
@@ -29,7 +26,7 @@ class Board {
   std::vector<u8> stream(u32 n, u32 push_each) {
     std::vector<u8> out;
     u64 time = 0;
-    Writer<Ticks> writer(ring, Ticks{&time});
+    Writer<Ticks<5>> writer(ring, Ticks<5>{&time});
     Reader<> reader(ring);
     StreamWriter line([&](const void* bytes, u32 size) {
       const auto* const p = static_cast<const u8*>(bytes);
@@ -58,9 +55,8 @@ class Board {
   Ring ring;
 };
 
-struct Got {
-  std::vector<u32> numbers;
-  u64 lost = 0, errors = 0, skipped = 0, missing = 0;
+struct Got : Seen {
+  u64 errors = 0, skipped = 0, missing = 0;
   bool ended = false;
   Counters counters;
   size_t events = 0;
@@ -69,31 +65,21 @@ Got receive(const std::vector<u8>& bytes, size_t chunk) {
   Got got;
   FrameReader frames;
   StreamContent content;
-  u64 last_time = 0;
-  const auto take = [&](bool last) {
+  const auto hear = [&](bool last) {
     for (Frame f; frames.next(f, last);) {
       auto view = content.take(f);
-      if (!view) {
+      if (!view)
         ++got.errors;
-        continue;
-      }
-      if (!*view) continue;
-      got.lost += (*view)->lost_before;
-      abi::EventCursor c((*view)->sub_buffer + abi::header_size, (*view)->begin, (*view)->end, (*view)->time);
-      while (c.next()) {
-        u32 number = 0;
-        std::memcpy(&number, c.payload().data, sizeof number);
-        got.numbers.push_back(number);
-        EXPECT_GT(c.time(), last_time);
-        last_time = c.time();
-      }
+      else if (*view)
+        take(**view, got);
     }
   };
   for (size_t at = 0; at < bytes.size(); at += chunk) {
     frames.feed(bytes.data() + at, std::min(chunk, bytes.size() - at));
-    take(false);
+    hear(false);
   }
-  take(true);
+  hear(true);
+  for (size_t k = 1; k < got.times.size(); ++k) EXPECT_GT(got.times[k], got.times[k - 1]);
   got.skipped = frames.skipped(), got.missing = frames.missing(), got.ended = content.ended(), got.events = content.events().size();
   if (!content.rings().empty()) got.counters = content.rings()[0].second.counters;
   return got;
@@ -142,7 +128,7 @@ TEST(Streams, ADamagedLineLosesOnlyCountedEvents) {
     EXPECT_EQ(got.errors, 0u) << "a checksum lets nothing through";
     u32 next = 0;
     u64 gaps = 0;
-    for (const u32 number : got.numbers) {
+    for (const u64 number : got.numbers) {
       ASSERT_GE(number, next);
       gaps += number - next;
       next = number + 1;
