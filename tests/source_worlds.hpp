@@ -451,7 +451,10 @@ class MountWorld final : public World {
       wrote(ring, from, ticks_now(ClockKind::mono));
     }
   }
-  std::unique_ptr<Source> open(u32 ring) override { return remote_.peek(ring); }
+  std::unique_ptr<Source> open(u32 ring) override {
+    auto sources = remote_.peek(ring).sources;
+    return sources.empty() ? nullptr : std::move(sources.front());
+  }
   Shape shape() const override { return {}; }
 
  private:

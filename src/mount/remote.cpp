@@ -495,13 +495,6 @@ void Remote::ask(Ring& r, std::unique_lock<std::mutex>& lock) {
     else if (r.source->ended() || !life->buffer().readable(r.name.ring))
       break;
   }
-  // After a reset that failed the source is a new one, which begins at the start of the page.
-  if (view && view->begin == 0 && r.seen && r.position != 0 && stamp_of(view->sub_buffer) == r.stamp) {
-    const u32 from = std::min(r.position, view->end);
-    view->time = abi::time_before(view->sub_buffer + abi::header_size, 0, from, view->time);
-    view->begin = from;
-    if (from == view->end) view.reset();
-  }
   const bool ended = !view && error == 0 && r.source->ended();
   if (view) {
     // What is walked here the writer cannot change.
