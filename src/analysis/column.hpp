@@ -21,6 +21,7 @@
 // kind has no value. Thread-safety: none; a Column keeps what it found out about events.
 #pragma once
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <ringside/base/result.hpp>
 #include <string>
 #include <string_view>
@@ -73,7 +74,7 @@ class Column {
   // A key as people read it: enums by name, threads as NAME-TID, buckets as "[64, 128)".
   std::string show(u64 key, const Texts& texts) const;
   // As JSON: numbers and reals as numbers, everything with a name as a text.
-  void append_json(u64 key, const Texts& texts, fmt::memory_buffer& out) const;
+  nlohmann::ordered_json json(u64 key, const Texts& texts) const;
   // Whether a key comes before another one: by number, by letters.
   bool before(u64 a, u64 b, const Texts& texts) const;
   // Of a bucket's key: where it begins.
