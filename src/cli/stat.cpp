@@ -51,6 +51,7 @@ result<int> run_stat(const StatOptions& options) {
   Counters past;
   std::optional<Counters> closing;  // a recording's own sums know of rings that were given back
   const Where where = Where::of(options.where);
+  if (where.is(Where::Kind::served)) return tl::unexpected<Error>(where.not_to_be_read());
   if (where.is(Where::Kind::recording)) {
     auto meta = RS_TRY(RecordingMeta::read(options.where));
     for (const RecordedRing& ring : meta.rings) rings.push_back({ring.name, "recorded", ring.counters, ring.way});

@@ -141,10 +141,8 @@ result<void> open_one(Trace& trace, Opened& o) {
     case Where::Kind::recording: return open_recorded(trace, o);
     case Where::Kind::writer: return open_remote(trace, o);
     case Where::Kind::trace_dat: return open_dat(trace, o);
-    case Where::Kind::kernel: return tl::unexpected<Error>(o.where.not_to_be_read());
     case Where::Kind::served:
-      return refuse(std::errc::not_supported, o.where.text + " is " + o.where.what() + "; name the instance itself: " +
-                                                  o.where.text.substr(0, o.where.text.rfind('/')));
+    case Where::Kind::kernel: return tl::unexpected<Error>(o.where.not_to_be_read());
     case Where::Kind::instance:
     case Where::Kind::nothing: break;
   }

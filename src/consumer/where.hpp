@@ -28,7 +28,7 @@ struct Where {
   bool is(Kind wanted) const { return kind == wanted; }
   const char* what() const;  // "an instance", ...
 
-  // What keeps an instance of the kernel's from being read, whoever asks.
+  // Why served rings, or an instance of the kernel's, are not read by this name.
   Error not_to_be_read() const;
 };
 

@@ -101,6 +101,7 @@ TEST_F(WhereTest, Sockets) {
   o.instance = "web";
   const auto server = must(Server::create(o));
   EXPECT_EQ(kind(server->socket()), Kind::served);
+  EXPECT_NE(Where::of(server->socket()).not_to_be_read().sentence.find("name the instance itself: " + dir + "/root/web"), std::string::npos);
 }
 
 TEST_F(WhereTest, InstancesOfTheKernel) {
