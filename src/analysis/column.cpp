@@ -282,17 +282,13 @@ std::string Column::show(u64 key, const Texts& texts) const {
   return show_number(value, is_signed_);
 }
 
-void Column::append_json(u64 key, const Texts& texts, fmt::memory_buffer& out) const {
+nlohmann::ordered_json Column::json(u64 key, const Texts& texts) const {
   const bool plain = kind_ == Kind::whole && show_ == Show::plain && (modifier_ == Modifier::none || modifier_ == Modifier::divide || buckets());
-  if (plain && buckets()) {
-    append(out, show_number(begin(static_cast<i64>(key)), is_signed_));
-    return;
-  }
-  const std::string text = show(key, texts);
-  if ((plain && (symbols_.empty() || text == show_number(static_cast<i64>(key), is_signed_))) || (kind_ == Kind::real && text.find_first_of("ni") == std::string::npos))
-    append(out, text);
-  else
-    append_json_text(text, out);
+  const auto whole = static_cast<i64>(key);
+  const std::string text = plain && buckets() ? show_number(begin(whole), is_signed_) : show(key, texts);
+  const bool number = kind_ == Kind::real ? text.find_first_of("ni") == std::string::npos
+                                          : plain && (buckets() || symbols_.empty() || text == show_number(whole, is_signed_));
+  return number ? nlohmann::ordered_json::parse(text) : nlohmann::ordered_json(text);
 }
 
 bool Column::before(u64 a, u64 b, const Texts& texts) const {

@@ -21,6 +21,7 @@
 // kind has no value. Thread-safety: none; a Column caches how to read each event.
 #pragma once
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <ringside/base/result.hpp>
 #include <string>
 #include <string_view>
@@ -73,7 +74,7 @@ class Column {
   // A key as text for people: enums by name, threads as NAME-TID, buckets as "[64, 128)".
   std::string show(u64 key, const Texts& texts) const;
   // As JSON: numbers and reals as numbers, everything with a name as a text.
-  void append_json(u64 key, const Texts& texts, fmt::memory_buffer& out) const;
+  nlohmann::ordered_json json(u64 key, const Texts& texts) const;
   // Whether a key comes before another one: numbers by value, texts alphabetically.
   bool before(u64 a, u64 b, const Texts& texts) const;
   // The value at which a bucket begins.

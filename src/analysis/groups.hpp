@@ -12,7 +12,6 @@
 
 #include "analysis/column.hpp"
 #include "analysis/key_table.hpp"
-#include "export/json.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {
@@ -57,14 +56,11 @@ class Groups {
   const auto& evicted() const { return table_.evicted(); }
 
   std::string show(const KeyWords& key, size_t column) const { return columns_[column].show(key[column], texts_); }
-  // "task":"cc1","event":"libc:malloc", with a comma at the end.
-  void append_json(const KeyWords& key, fmt::memory_buffer& out) const {
-    for (size_t i = 0; i < columns_.size(); ++i) {
-      append_json_text(columns_[i].name(), out);
-      out.push_back(':');
-      columns_[i].append_json(key[i], texts_, out);
-      out.push_back(',');
-    }
+  // {"task":"cc1","event":"libc:malloc"}
+  nlohmann::ordered_json json(const KeyWords& key) const {
+    nlohmann::ordered_json out;
+    for (size_t i = 0; i < columns_.size(); ++i) out[columns_[i].name()] = columns_[i].json(key[i], texts_);
+    return out;
   }
   bool before(const KeyWords& a, const KeyWords& b) const {
     for (size_t i = 0; i < columns_.size(); ++i) {

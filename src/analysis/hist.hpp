@@ -53,7 +53,7 @@ class Hist {
   const std::vector<Column>& keys() const { return groups_.columns(); }
   const std::vector<Column>& values() const { return values_; }
   std::string show(const Row& row, size_t key) const { return groups_.show(row.key, key); }
-  void append_json(const Row& row, fmt::memory_buffer& out) const { groups_.append_json(row.key, out); }
+  nlohmann::ordered_json json(const Row& row) const { return groups_.json(row.key); }
   u64 count() const { return count_; }
   u64 without() const { return without_ + groups_.without(); }
   size_t size() const { return groups_.size(); }

@@ -1,7 +1,8 @@
-// The names that every record has besides the fields of its event, and suggestions for mistyped names.
+// The names that every record has besides the fields of its event, the events that patterns name, and suggestions for mistyped names.
 #pragma once
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "decode/formats.hpp"
 #include "schema/event_pattern.hpp"
@@ -23,5 +24,25 @@ std::string event_list(const Formats& formats);
 // Parses a pattern where an error cannot be reported: an invalid text matches nothing.
 EventPatterns patterns_or_none(std::string_view text);
 inline bool matches(const EventPatterns& patterns, const EventType& type) { return patterns.matches(type.system, type.name); }
+
+// Which events patterns name, asked once for each number. No patterns: every event.
+class EventFilter {
+ public:
+  explicit EventFilter(EventPatterns patterns = {}) : patterns_(std::move(patterns)) {}
+  bool wants(u32 number, const Formats& formats) {
+    if (patterns_.empty()) return true;
+    if (number >= known_.size()) known_.resize(formats.numbers());
+    if (known_[number] == Known::no_idea) {
+      const EventType* type = formats.find(number);
+      known_[number] = type != nullptr && matches(patterns_, *type) ? Known::yes : Known::no;
+    }
+    return known_[number] == Known::yes;
+  }
+
+ private:
+  enum class Known : u8 { no_idea, no, yes };
+  EventPatterns patterns_;
+  std::vector<Known> known_{};
+};
 
 }  // namespace ringside

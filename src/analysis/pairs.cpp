@@ -303,11 +303,9 @@ std::string Pairs::show_group(u64 key, const Group& group) const {
   return by_->kind() == Column::Kind::text ? group.name : by_->show(key, {});
 }
 
-void Pairs::append_group_json(u64 key, const Group& group, fmt::memory_buffer& out) const {
-  if (by_->kind() == Column::Kind::text)
-    append_json_text(group.name, out);
-  else
-    by_->append_json(key, {}, out);
+nlohmann::ordered_json Pairs::group_json(u64 key, const Group& group) const {
+  if (by_->kind() == Column::Kind::text) return group.name;
+  return by_->json(key, {});
 }
 
 }  // namespace ringside

@@ -132,7 +132,7 @@ class Pairs {
     groups_.each([&](const KeyWords& key, const Group& group) { use(key[0], group); });
   }
   std::string show_group(u64 key, const Group& group) const;
-  void append_group_json(u64 key, const Group& group, fmt::memory_buffer& out) const;
+  nlohmann::ordered_json group_json(u64 key, const Group& group) const;
   const std::string& by() const { return options_.by; }
   u64 without_group() const { return without_group_; }
   const KeyTable<Group>::Evicted& evicted_groups() const { return groups_.evicted(); }

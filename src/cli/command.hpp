@@ -24,8 +24,8 @@ enum Exit : int {
 
 
 
-// A command registers its options and returns what to run.
-using Run = std::function<int()>;
+// A command registers its options and returns what to run: the exit code, or an error to say, which is exit_failure.
+using Run = std::function<result<int>()>;
 struct Command {
   CLI::App* app;
   Run run;

@@ -7,6 +7,7 @@
 #include "export/units.hpp"
 #include "export/json.hpp"
 #include "export/text.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -23,17 +24,13 @@ struct Kept {
   std::vector<u8> payload;
 };
 
-int run_crash(const CrashOptions& options) {
-  auto opened = open_trace(options.where);
-  if (!opened) return failed(opened.error());
-  Trace& trace = *opened;
-  say_notices(trace);
+result<int> run_crash(const CrashOptions& options) {
+  auto opened = RS_TRY(Reading::open(reading_of({options.where})));
+  Reading& reading = *opened;
+  const Trace& trace = reading.trace();
   std::deque<Kept> last;
-  u64 events = 0;
-  TraceRecord record;
-  while (trace.next(record)) {
-    if (record.lost == 0) ++events;
-    if (options.count == 0) continue;
+  reading.run([&](const TraceRecord& record, const RingName&, Reading::Got) {
+    if (options.count == 0) return;
     Kept kept;
     if (last.size() >= options.count) {
       kept = std::move(last.front());
@@ -43,29 +40,30 @@ int run_crash(const CrashOptions& options) {
     if (record.payload.data != nullptr) kept.payload.assign(record.payload.data, record.payload.data + record.payload.size);
     kept.record.payload = {kept.payload.data(), record.payload.data != nullptr ? record.payload.size : 0};
     last.push_back(std::move(kept));
-  }
+  });
   TextLines text(trace.formats, trace.tasks, trace.raw_times());
   JsonLines json(trace.formats, trace.tasks);
   fmt::memory_buffer out;
   for (const Kept& kept : last) {
-    const RingName& ring = trace.timeline.source(kept.record.source).name();
+    const RingName& ring = reading.ring(kept.record);
     if (options.json)
       json.print(kept.record, ring, out);
     else
       text.print(kept.record, ring, out);
   }
   if (!put({out.data(), out.size()})) return exit_failure;
+  const u64 events = reading.totals().seen;
   say(fmt::format("{} events in {} rings{}", format_count(events), trace.timeline.size(),
                   events > last.size() ? fmt::format(", the last {} shown", last.size()) : ""));
-  if (trace.instance != nullptr) {
-    for (const RingInfo& info : trace.instance->rings()) {
+  if (Instance* const instance = trace.first().instance.get()) {
+    for (const RingInfo& info : instance->rings()) {
       if (info.counters.unfinished_bytes == 0) continue;
       say(fmt::format("ring {} ({}-{}): {} were reserved and never committed; nothing of that is shown", info.name.ring,
                       info.name.task, info.name.show_tid(), format_size(info.counters.unfinished_bytes)));
     }
-    if (trace.instance->has_writers()) say(options.where + " still has a living writer");
+    if (instance->has_writers()) say(options.where + " still has a living writer");
   }
-  return report_problems(trace.timeline) != 0 ? exit_failure : exit_ok;
+  return say_problems(reading) ? exit_failure : exit_ok;
 }
 
 }  // namespace

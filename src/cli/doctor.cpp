@@ -9,10 +9,10 @@
 
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "writer/cpu_rings.hpp"
+#include "cli/json.hpp"
 #include "cli/preload.hpp"
 #include "cli/options.hpp"
 #include "export/units.hpp"
@@ -218,7 +218,7 @@ int run_doctor(bool json) {
     text += fmt::format("{}{:<4}{}  {:<17} {}\n", paint, word(f.verdict), colour ? "\033[0m" : "", f.what, f.found);
     if (!f.advice.empty()) text += fmt::format("{:<6}{:<17} -> {}\n", "", "", f.advice);
   }
-  put(json ? all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n" : text);
+  put(json ? line_of(all) : text);
   return bad ? exit_failure : exit_ok;
 }
 

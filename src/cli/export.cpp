@@ -1,7 +1,9 @@
 // ringside export: a recording as a trace.dat, for trace-cmd and KernelShark.
 #include "cli/command.hpp"
+#include "consumer/where.hpp"
 #include "export/recording_as_dat.hpp"
 #include "export/units.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -10,10 +12,12 @@ struct ExportOptions {
   std::string where = default_recording, to, only;
 };
 
-int run_export(const ExportOptions& options) {
-  auto written = export_recording(options.where, options.to, options.only);
-  if (!written) return failed(written.error());
-  say(format_count(written->sub_buffers) + " sub-buffers, " + format_size(written->bytes) + "; look with: trace-cmd report " +
+result<int> run_export(const ExportOptions& options) {
+  const Where where = Where::of(options.where);
+  if (!where.is(Where::Kind::recording) && !where.is(Where::Kind::nothing))
+    return refuse(std::errc::invalid_argument, where.text + " is " + where.what() + ", not a recording; only what ringside record has made can be exported");
+  auto written = RS_TRY(export_recording(options.where, options.to, options.only));
+  say(format_count(written.sub_buffers) + " sub-buffers, " + format_size(written.bytes) + "; look with: trace-cmd report " +
       options.to);
   return exit_ok;
 }

@@ -64,17 +64,16 @@ result<void> open_own(OwnInstance& own) {
   return {};
 }
 
-int run_guest(const GuestOptions& options) {
+result<int> run_guest(const GuestOptions& options) {
   check(options);
   catch_signals();
   guest::Guest::Options make;
   if (!options.image.empty() && options.image != "demo") {
-    auto bytes = sys::read_file(options.image);
-    if (!bytes) return failed(bytes.error());
-    make.image.assign(bytes->begin(), bytes->end());
+    const std::string bytes = RS_TRY(sys::read_file(options.image));
+    make.image.assign(bytes.begin(), bytes.end());
   }
   OwnInstance own;
-  if (auto opened = open_own(own); !opened) return failed(opened.error());
+  RS_TRY(open_own(own));
   make.buffer.size = options.buffer_size;
   make.buffer.subbuf_size = static_cast<u32>(options.subbuf_size);
   make.buffer.layout = options.layout == "meta" ? remote::Layout::meta_page : remote::Layout::footers;
@@ -83,9 +82,8 @@ int run_guest(const GuestOptions& options) {
   make.vm.memory = options.memory;
   make.vm.patience = nanoseconds(options.patience_ns);
   std::copy(options.arguments.begin(), options.arguments.end(), make.vm.arguments);
-  auto started = guest::Guest::start(std::move(make));
-  if (!started) return failed(started.error());
-  guest::Guest& guest = **started;
+  const auto started = RS_TRY(guest::Guest::start(std::move(make)));
+  guest::Guest& guest = *started;
 
   std::unique_ptr<KernelFeed> kernel;
   if (!options.events.empty()) {
@@ -94,33 +92,29 @@ int run_guest(const GuestOptions& options) {
     of_kernel.buffer_size = options.buffer_size;
     of_kernel.subbuf_size = static_cast<u32>(options.subbuf_size);
     of_kernel.notice = say;
-    auto made = KernelFeed::create(of_kernel, own.instance->clock());
-    if (!made) return failed(made.error());
-    kernel = std::move(*made);
+    kernel = RS_TRY(KernelFeed::create(of_kernel, own.instance->clock()));
     if (kernel == nullptr) throw UsageError{"no event of the kernel matches -e (ringside list -e PATTERN shows them)"};
   }
   InstanceFeed monitor(*own.instance);
   SourceFeed of_guest(guest.vm().events());
-  auto source = guest.buffer().source(0);
-  if (!source) return failed(source.error());
-  of_guest.add({std::move(*source), {first_ring, getpid(), guest.vm().task(), "guest-cpu0", "ringside"}, static_cast<u64>(guest.tsc_offset().ahead)});
-  auto run_made = RecordingRun::create(options.out, own.instance->clock());
-  if (!run_made) return failed(run_made.error());
-  RecordingRun& run = **run_made;
+  auto source = RS_TRY(guest.buffer().source(0));
+  of_guest.add({std::move(source), {first_ring, getpid(), guest.vm().task(), "guest-cpu0", "ringside"}, static_cast<u64>(guest.tsc_offset().ahead)});
+  const auto made = RS_TRY(RecordingRun::create(options.out, own.instance->clock()));
+  RecordingRun& run = *made;
   run.meta().command = {"guest", options.image};
-  if (auto added = run.add(monitor); !added) return failed(added.error());
-  if (auto added = run.add(of_guest); !added) return failed(added.error());
+  RS_TRY(run.add(monitor));
+  RS_TRY(run.add(of_guest));
   if (kernel != nullptr) {
-    if (auto added = run.add(*kernel); !added) return failed(added.error());
-    if (auto on = kernel->on(); !on) return failed(on.error());
+    RS_TRY(run.add(*kernel));
+    RS_TRY(kernel->on());
   }
-  if (auto on = guest.enable(true); !on) return failed(on.error());
+  RS_TRY(guest.enable(true));
 
   const u64 start = sys::now_ns();
   Progress progress(options.quiet);
   double shown_s = 0;
   u64 shown = 0;
-  if (auto polled = guest.buffer().poll_every(std::chrono::milliseconds(5)); !polled) return failed(polled.error());
+  RS_TRY(guest.buffer().poll_every(std::chrono::milliseconds(5)));
   guest.vm().go();
   while (guest.vm().running() && !of_guest.ended() && !run.failed()) {
     if (asked_to_stop() || (options.duration_ns != 0 && sys::now_ns() - start >= options.duration_ns)) break;
@@ -194,7 +188,7 @@ Command add_guest(CLI::App& app) {
 
 Command add_guest(CLI::App& app) {
   CLI::App* c = app.add_subcommand("guest", "run a guest in a virtual machine (x86-64 only)");
-  return {c, [] { return failed({std::make_error_code(std::errc::not_supported), "guests run on x86-64 only"}); }};
+  return {c, [] { return refuse(std::errc::not_supported, "guests run on x86-64 only"); }};
 }
 
 #endif

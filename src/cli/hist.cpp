@@ -5,11 +5,12 @@
 
 #include <algorithm>
 
+#include "cli/json.hpp"
 #include "cli/live.hpp"
 #include "watch/picture.hpp"
 #include "cli/table.hpp"
 #include "export/units.hpp"
-#include "export/json.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -49,24 +50,19 @@ std::optional<Hist::Sort> sort_of(const HistOptions& options) {
 }
 
 std::string as_json(const Hist& hist, const std::vector<Hist::Row>& rows, size_t most, const Totals& totals) {
-  fmt::memory_buffer out;
-  append(out, "{\"rows\":[");
+  Json list = Json::array();
   for (size_t i = 0; i < std::min(most, rows.size()); ++i) {
-    append(out, i == 0 ? "{" : ",{");
-    hist.append_json(rows[i], out);
-    fmt::format_to(std::back_inserter(out), "\"count\":{}", rows[i].count);
+    Json row = hist.json(rows[i]);
+    row["count"] = rows[i].count;
     for (size_t v = 0; v < hist.values().size(); ++v) {
       const Histogram& h = rows[i].values[v];
-      append(out, ",");
-      append_json_text(hist.values()[v].name(), out);
-      fmt::format_to(std::back_inserter(out), ":{{\"sum\":{:.0f},\"mean\":{},\"min\":{},\"p50\":{},\"p90\":{},\"p99\":{},\"p999\":{},\"max\":{}}}", h.sum(), h.mean(), h.min(),
-                     h.quantile(.5), h.quantile(.9), h.quantile(.99), h.quantile(.999), h.max());
+      row[hist.values()[v].name()] = {{"sum", number(h.sum(), 0)}, {"mean", number(h.mean())}, {"min", h.min()}, {"p50", number(h.quantile(.5))}, {"p90", number(h.quantile(.9))},
+                                      {"p99", number(h.quantile(.99))}, {"p999", number(h.quantile(.999))}, {"max", h.max()}};
     }
-    append(out, "}");
+    list.push_back(std::move(row));
   }
-  fmt::format_to(std::back_inserter(out), "],\"keys\":{},\"count\":{},\"without\":{},\"lost\":{},\"proved\":{},\"late\":{},\"evicted_keys\":{},\"evicted\":{}}}\n", rows.size(), hist.count(),
-                 hist.without(), totals.missing.count(), totals.missing.proved(), totals.late, hist.evicted().keys, hist.evicted().count);
-  return {out.data(), out.size()};
+  return line_of(Json{{"rows", std::move(list)}, {"keys", rows.size()}, {"count", hist.count()}, {"without", hist.without()}, {"lost", totals.missing.count()},
+                      {"proved", totals.missing.proved()}, {"late", totals.late}, {"evicted_keys", hist.evicted().keys}, {"evicted", hist.evicted().count}});
 }
 
 std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const HistOptions& options, const Totals& totals) {
@@ -104,24 +100,22 @@ std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const
   return out + closing_line(counted, hist.evicted().keys, hist.evicted().count) + "\n";
 }
 
-int run_hist(const HistOptions& options) {
+result<int> run_hist(const HistOptions& options) {
   auto sort = sort_of(options);
-  auto run = AnalysisRun::open(options.run);
-  if (!run) return failed(run.error());
+  auto run = RS_TRY(AnalysisRun::open(options.run));
   Hist::Options make;
   make.keys = split_columns(options.key);
   make.values = options.values;
   make.most_keys = options.most_keys;
-  auto hist = Hist::make(make, (*run)->trace().formats, (*run)->trace().tasks);
-  if (!hist) return failed(hist.error());
+  auto hist = RS_TRY(Hist::make(make, run->trace().formats, run->trace().tasks));
   if (!sort) {
-    if (hist->keys()[0].buckets()) sort = {Hist::By::key, 0, false};
-    else sort = {hist->values().empty() ? Hist::By::count : Hist::By::value, 0, true};
+    if (hist.keys()[0].buckets()) sort = {Hist::By::key, 0, false};
+    else sort = {hist.values().empty() ? Hist::By::count : Hist::By::value, 0, true};
   }
-  return (*run)->go([&](const TraceRecord& record, const RingName& ring) { hist->add(record, ring); },
+  return run->go([&](const TraceRecord& record, const RingName& ring) { hist.add(record, ring); },
                     [&](const Totals& totals, double, bool) {
-                      const auto rows = hist->rows(*sort);
-                      return options.run.json ? as_json(*hist, rows, hist->keys()[0].buckets() ? rows.size() : options.count, totals) : as_table(*hist, rows, options, totals);
+                      const auto rows = hist.rows(*sort);
+                      return options.run.json ? as_json(hist, rows, hist.keys()[0].buckets() ? rows.size() : options.count, totals) : as_table(hist, rows, options, totals);
                     });
 }
 

@@ -7,6 +7,7 @@
 #include "analysis/heat_map.hpp"
 #include "analysis/names.hpp"
 #include "analysis/pairs.hpp"
+#include "cli/json.hpp"
 #include "cli/live.hpp"
 #include "watch/picture.hpp"
 #include "cli/presets.hpp"
@@ -15,6 +16,7 @@
 #include "export/json.hpp"
 #include "export/text.hpp"
 #include "sys/sys.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -131,86 +133,54 @@ class Report {
   }
 
   std::string json() const {
-    fmt::memory_buffer out;
-    const auto to = std::back_inserter(out);
-    append(out, "{\"start\":");
-    append_json_text(job_.pairs.start, out);
-    append(out, ",\"end\":");
-    append_json_text(job_.pairs.end, out);
-    append(out, ",\"key\":[");
-    for (const Pairs::Key& key : job_.pairs.keys) {
-      append(out, &key == job_.pairs.keys.data() ? "[" : ",[");
-      append_json_text(key.start, out);
-      append(out, ",");
-      append_json_text(key.end, out);
-      append(out, "]");
-    }
     const Pairs::Counts& c = counts_;
-    fmt::format_to(to, "],\"exact\":{},\"pairs\":{},\"doubtful\":{},\"starts\":{},\"ends\":{},\"repeated\":{},\"evicted\":{},\"negative\":{},\"open\":{},\"unmatched\":{},"
-                   "\"without_key\":{},\"lost\":{},\"proved\":{},\"all\":{{", exact(), c.pairs, c.doubtful, c.starts, c.ends, c.repeated, c.evicted, c.negative, c.waiting, c.unmatched, c.without_key, missing_.count(), missing_.proved());
-    append_numbers(pairs_.all(), out);
-    append(out, ",\"buckets\":[");
-    bool first = true;
-    pairs_.all().each([&](i64 low, i64 high, u64 count) {
-      fmt::format_to(to, "{}[{},{},{}]", first ? "" : ",", low, high, count);
-      first = false;
-    });
-    append(out, "]}");
+    Json keys = Json::array(), buckets = Json::array();
+    for (const Pairs::Key& key : job_.pairs.keys) keys.push_back({key.start, key.end});
+    pairs_.all().each([&](i64 low, i64 high, u64 count) { buckets.push_back({low, high, count}); });
+    Json all = numbers_of(pairs_.all());
+    all["buckets"] = std::move(buckets);
+    Json j{{"start", job_.pairs.start}, {"end", job_.pairs.end}, {"key", std::move(keys)}, {"exact", exact()}, {"pairs", c.pairs}, {"doubtful", c.doubtful},
+           {"starts", c.starts}, {"ends", c.ends}, {"repeated", c.repeated}, {"evicted", c.evicted}, {"negative", c.negative}, {"open", c.waiting},
+           {"unmatched", c.unmatched}, {"without_key", c.without_key}, {"lost", missing_.count()}, {"proved", missing_.proved()}, {"all", std::move(all)}};
     if (pairs_.grouped()) {
-      append(out, ",\"by\":");
-      append_json_text(pairs_.by(), out);
-      append(out, ",\"groups\":[");
+      Json groups = Json::array();
       for (size_t i = 0; i < std::min<size_t>(groups_.size(), options_.count); ++i) {
-        append(out, i == 0 ? "{\"key\":" : ",{\"key\":");
-        pairs_.append_group_json(groups_[i].key, *groups_[i].group, out);
-        append(out, ",");
-        append_numbers(groups_[i].group->times, out);
-        append(out, "}");
+        Json group{{"key", pairs_.group_json(groups_[i].key, *groups_[i].group)}};
+        group.update(numbers_of(groups_[i].group->times));
+        groups.push_back(std::move(group));
       }
-      fmt::format_to(to, "],\"all_groups\":{},\"without_group\":{},\"evicted_groups\":{},\"evicted_pairs\":{}", groups_.size(), pairs_.without_group(), pairs_.evicted_groups().keys,
-                     pairs_.evicted_groups().count);
+      j.update({{"by", pairs_.by()}, {"groups", std::move(groups)}, {"all_groups", groups_.size()}, {"without_group", pairs_.without_group()},
+                {"evicted_groups", pairs_.evicted_groups().keys}, {"evicted_pairs", pairs_.evicted_groups().count}});
     }
-    append(out, ",\"slowest\":[");
-    const auto slowest = pairs_.slowest();
-    for (const Pairs::Slow& slow : slowest) {
-      fmt::format_to(to, "{}{{\"latency\":{},\"doubtful\":{},\"key\":", &slow == slowest.data() ? "" : ",", slow.latency, slow.doubtful);
-      append_json_text(slow.key, out);
-      if (pairs_.grouped()) {
-        append(out, ",\"group\":");
-        append_json_text(slow.group, out);
-      }
+    Json& slowest = j["slowest"] = Json::array();
+    for (const Pairs::Slow& slow : pairs_.slowest()) {
+      Json one{{"latency", slow.latency}, {"doubtful", slow.doubtful}, {"key", slow.key}};
+      if (pairs_.grouped()) one["group"] = slow.group;
       for (const auto& [name, copy] : {std::pair<const char*, const Pairs::Copy&>{"start", slow.start}, {"end", slow.end}}) {
         const RingName& ring = trace_.timeline.name(copy.source);
         const i32 tid = tid_of(copy);
-        fmt::format_to(to, ",\"{}\":{{\"ts\":{},\"{}\":{},\"tid\":{},\"task\":", name, copy.time, ring.kernel ? "cpu" : "ring", ring.ring, trace_.tasks.seen(tid, ring));
-        append_json_text(trace_.tasks.name(tid, ring), out);
-        append(out, ",\"event\":");
-        append_json_text(event_of(copy), out);
-        append(out, "}");
+        one[name] = {{"ts", copy.time}, {ring.kernel ? "cpu" : "ring", ring.ring}, {"tid", trace_.tasks.seen(tid, ring)},
+                     {"task", trace_.tasks.name(tid, ring)}, {"event", event_of(copy)}};
       }
-      append(out, ",\"context\":[");
+      Json& context = one["context"] = Json::array();
       JsonLines lines(trace_.formats, trace_.tasks);
       for (const Pairs::Copy& copy : slow.context) {
-        if (&copy != slow.context.data()) append(out, ",");
-        lines.print(copy.record(), trace_.timeline.name(copy.source), out);
-        out.resize(out.size() - 1);  // the newline
+        fmt::memory_buffer line;
+        lines.print(copy.record(), trace_.timeline.name(copy.source), line);
+        context.push_back(Json::parse(line.begin(), line.end()));
       }
-      append(out, "]}");
+      slowest.push_back(std::move(one));
     }
-    append(out, "]");
     if (options_.heat && heat_.count() != 0) {
-      fmt::format_to(to, ",\"heat\":{{\"begin\":{},\"column_ns\":{},\"rows\":[", heat_.begin_ns(0), heat_.column_ns());
-      for (u32 row = 0; row < heat_.rows(); ++row) fmt::format_to(to, "{}{}", row == 0 ? "" : ",", heat_.low(row));
-      append(out, "],\"columns\":[");
+      Json rows = Json::array(), columns = Json::array();
+      for (u32 row = 0; row < heat_.rows(); ++row) rows.push_back(heat_.low(row));
       for (size_t column = 0; column < heat_.columns(); ++column) {
-        append(out, column == 0 ? "[" : ",[");
-        for (u32 row = 0; row < heat_.rows(); ++row) fmt::format_to(to, "{}{}", row == 0 ? "" : ",", heat_.count(column, row));
-        append(out, "]");
+        Json& counts = columns.emplace_back(Json::array());
+        for (u32 row = 0; row < heat_.rows(); ++row) counts.push_back(heat_.count(column, row));
       }
-      append(out, "]}");
+      j["heat"] = {{"begin", heat_.begin_ns(0)}, {"column_ns", heat_.column_ns()}, {"rows", std::move(rows)}, {"columns", std::move(columns)}};
     }
-    append(out, "}\n");
-    return {out.data(), out.size()};
+    return line_of(j);
   }
 
  private:
@@ -307,10 +277,11 @@ class Report {
   }
   bool exact() const { return counts_.exact() && pairs_.evicted_groups().keys == 0 && missing_.nothing(); }
 
-  static void append_numbers(const Histogram& h, fmt::memory_buffer& out) {
-    fmt::format_to(std::back_inserter(out), "\"count\":{},\"sum\":{:.0f},\"mean\":{:.1f},\"min\":{}", h.count(), h.sum(), h.mean(), h.min());
-    for (size_t i = 0; i < std::size(quantiles); ++i) fmt::format_to(std::back_inserter(out), ",\"{}\":{:.0f}", json_names[i], h.quantile(quantiles[i]));
-    fmt::format_to(std::back_inserter(out), ",\"max\":{}", h.max());
+  static Json numbers_of(const Histogram& h) {
+    Json j{{"count", h.count()}, {"sum", number(h.sum(), 0)}, {"mean", number(h.mean(), 1)}, {"min", h.min()}};
+    for (size_t i = 0; i < std::size(quantiles); ++i) j[json_names[i]] = number(h.quantile(quantiles[i]), 0);
+    j["max"] = h.max();
+    return j;
   }
   const EventType* type_of(const Pairs::Copy& copy) const { return trace_.formats.find(copy.record().number()); }
   std::string event_of(const Pairs::Copy& copy) const {
@@ -319,7 +290,7 @@ class Report {
   }
   i32 tid_of(const Pairs::Copy& copy) const {
     const i32 tid = thread_of(type_of(copy), read_common(copy.record().payload));
-    if (trace_.kernel != nullptr && trace_.tasks.find(Tasks::Key{tid}) == nullptr) {  // the kernel remembers only some names
+    if (trace_.tracefs() != nullptr && trace_.tasks.find(Tasks::Key{tid}) == nullptr) {  // the kernel remembers only some names
       if (auto name = sys::read_file(fmt::format("/proc/{}/comm", tid)); name && !name->empty()) {
         name->pop_back();
         trace_.tasks.add(Task{tid, tid, *name, *name});
@@ -341,30 +312,27 @@ class Report {
   const std::vector<Row> groups_;
 };
 
-int run_latency(const LatencyOptions& options) {
+result<int> run_latency(const LatencyOptions& options) {
   const Job job = job_of(options);
-  auto options_there = where(job, options.run);
-  if (!options_there) return failed(options_there.error());
-  auto run = AnalysisRun::open(std::move(*options_there));
-  if (!run) return failed(run.error());
-  Trace& trace = (*run)->trace();
-  auto pairs = Pairs::make(job.pairs, trace.formats, trace.tasks);
-  if (!pairs) return failed(pairs.error());
+  auto options_there = RS_TRY(where(job, options.run));
+  const auto run = RS_TRY(AnalysisRun::open(std::move(options_there)));
+  Trace& trace = run->trace();
+  auto pairs = RS_TRY(Pairs::make(job.pairs, trace.formats, trace.tasks));
   HeatMap heat;
   const auto use = [&](const TraceRecord& record, const RingName& ring) {
-    if (pairs->take(record, ring) && options.heat) heat.add(record.time, pairs->latency());
+    if (pairs.take(record, ring) && options.heat) heat.add(record.time, pairs.latency());
   };
   const auto other = [&](const TraceRecord& record, const RingName& ring) {
     if (record.lost != 0)
-      pairs->take(record, ring);
+      pairs.take(record, ring);
     else
-      pairs->remember(record);
+      pairs.remember(record);
   };
   const auto picture = [&](const Totals& totals, double, bool last) {
-    const Report report(options, job, trace, *pairs, heat, totals.missing);
+    const Report report(options, job, trace, pairs, heat, totals.missing);
     return options.run.json ? report.json() : report.text(last);
   };
-  return (*run)->go(use, picture, other);
+  return run->go(use, picture, other);
 }
 
 }  // namespace

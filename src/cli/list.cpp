@@ -2,11 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "cli/json.hpp"
 #include "cli/table.hpp"
 #include "cli/options.hpp"
 #include "export/units.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -24,18 +25,15 @@ struct RmOptions {
   bool force = false, stale = false;
 };
 
-std::string dump(const json& j) { return j.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"; }
-
-int list_events(const ListOptions& options) {
-  auto opened = Instance::open(options.instance);
-  if (!opened) return failed(opened.error());
+result<int> list_events(const ListOptions& options) {
+  const auto instance = RS_TRY(Instance::open(options.instance));
   Table table({{"event"}, {"id", Table::right}, {"enabled"}});
   json all = json::array();
-  for (const EventInfo& e : (*opened)->events()) {
+  for (const EventInfo& e : instance->events()) {
     table.row({e.system + ":" + e.name, std::to_string(e.id), e.enabled ? "yes" : "no"});
     all.push_back({{"system", e.system}, {"name", e.name}, {"id", e.id}, {"enabled", e.enabled}});
   }
-  put(options.json ? dump(all) : table.render(colours()));
+  put(options.json ? line_of(all) : table.render(colours()));
   if (table.empty()) say("no program has declared an event in " + options.instance + " yet");
   return exit_ok;
 }
@@ -52,15 +50,11 @@ std::string fields_of(const std::string& format) {
 }
 
 // Events by pattern: the kernel's, and with -i those of the instance.
-int list_matching(const ListOptions& options) {
+result<int> list_matching(const ListOptions& options) {
   std::vector<EventInfo> known;
-  if (!options.instance.empty()) {
-    auto opened = Instance::open(options.instance);
-    if (!opened) return failed(opened.error());
-    known = (*opened)->events();
-  }
+  if (!options.instance.empty()) known = RS_TRY(Instance::open(options.instance))->events();
   auto kernel = kernel_events();
-  if (!kernel && options.instance.empty()) return failed(kernel.error());
+  if (!kernel && options.instance.empty()) return tl::unexpected<Error>(kernel.error());
   Table table({{"event"}, {"id", Table::right}, {"fields"}});
   json all = json::array();
   const auto add = [&](const EventInfo& e) {
@@ -74,32 +68,30 @@ int list_matching(const ListOptions& options) {
   }
   for (const KernelEvent& e : kernel ? *kernel : std::vector<KernelEvent>{}) {
     if (!wanted.matches(e.system, e.name)) continue;
-    auto info = kernel_event(e);
-    if (!info) return failed(info.error());
-    add(*info);
+    add(RS_TRY(kernel_event(e)));
   }
-  put(options.json ? dump(all) : table.render(colours()));
+  put(options.json ? line_of(all) : table.render(colours()));
   if (!table.empty()) return exit_ok;
   say("no event matches; a pattern is SYSTEM:EVENT, with * and ? as wildcards");
   return exit_failure;
 }
 
-int list(const ListOptions& options) {
+result<int> list(const ListOptions& options) {
   if (!options.events.empty()) return list_matching(options);
   if (!options.instance.empty()) return list_events(options);
   Table table({{"instance"}, {"state"}, {"rings", Table::right}, {"of"}, {"unread", Table::right}, {"resident", Table::right}});
   json all = json::array();
   bool stale = false, unknown = false;
   int code = exit_ok;
-  auto names = Instance::find(false), half_made = Instance::find(true);
-  if (!names) return failed(names.error());
+  auto names = RS_TRY(Instance::find(false));
+  const auto half_made = Instance::find(true);
   for (const std::string& name : half_made ? *half_made : std::vector<std::string>{}) {
-    std::erase(*names, name);
+    std::erase(names, name);
     table.row({name, "half-made"});
     all.push_back({{"instance", name}, {"state", "half-made"}});
     say("half-made: whoever made " + name + " died or found no space; take it away with ringside rm -f " + name);
   }
-  for (const std::string& name : *names) {
+  for (const std::string& name : names) {
     auto opened = Instance::open(name);
     if (!opened) {
       say(opened.error().sentence);
@@ -130,21 +122,20 @@ int list(const ListOptions& options) {
                    {"unread", total.unread},
                    {"resident_bytes", total.resident_bytes}});
   }
-  put(options.json ? dump(all) : table.render(colours()));
+  put(options.json ? line_of(all) : table.render(colours()));
   if (table.empty()) say("no instances under " + instances_root());
   if (unknown) say("unknown: of some that wrote nobody can tell whether they live; if you know that they do not: ringside rm --force NAME");
   if (stale) say("stale: nobody writes any more; look with ringside crash NAME, take away with ringside rm NAME");
   return code;
 }
 
-int rm(const RmOptions& options) {
+result<int> rm(const RmOptions& options) {
   std::vector<std::string> names = options.names;
   if (names.empty() && !options.stale) throw UsageError{"which instance? Give a name, or --stale"};
   int code = exit_ok;
   if (options.stale) {
-    const auto all = Instance::find(false);
-    if (!all) return failed(all.error());
-    for (const std::string& name : *all) {
+    const auto all = RS_TRY(Instance::find(false));
+    for (const std::string& name : all) {
       auto opened = Instance::open(name);
       if (opened && !(*opened)->has_writers()) names.push_back(name);
     }

@@ -29,26 +29,17 @@ struct RunOptions {
 void add_run(CLI::App& app, RunOptions& options);
 void add_run_options(CLI::App& app, RunOptions& options);
 
-inline constexpr const char* too_late = "what was not read in time is not in the numbers";
-
-struct Totals {
-  u64 events = 0, lost = 0, late = 0;  // those the filter lets through; all that got lost between others; all that came behind later ones
-  Missing missing{};                   // of a picture: what is not in it
-  u64 first_ns = ~u64{0}, last_ns = 0;
-  double seconds() const { return last_ns > first_ns ? static_cast<double>(last_ns - first_ns) / 1e9 : 0; }
-};
-
 class AnalysisRun {
  public:
   static result<std::unique_ptr<AnalysisRun>> open(RunOptions options);
-  Trace& trace() { return *trace_; }
+  Reading& reading() { return *reading_; }
+  Trace& trace() { return reading_->trace(); }
   const RunOptions& options() const { return options_; }
   bool live() const { return live_; }
-  // For who takes the records of trace() itself: before the first, while it goes on (new rings), before the last.
+  // Callers that take the records themselves call it before the first.
   void begin();
-  void refresh();
-  void stop();       // no more events from now on
-  int finish();      // the exit code
+  // Those that came since; a screen keeps them for its end.
+  void say_new_problems() { if (!screen_) say_problems(*reading_); }
 
   // The exit code. A picture gets the seconds since the one before, and whether it is the last. `other`: losses, and what the filter
   // does not let through.
@@ -58,63 +49,33 @@ class AnalysisRun {
   }
   template <class Use, class Picture, class Other>
   int go(const Use& use, const Picture& picture, const Other& other) {
-    if (!live_) {
-      cut_ = !take(use, other, ~u64{0});
-      put(picture(complete(), totals_.seconds(), true));
-      return finish();
-    }
-    begin();
-    while (wait()) {
-      refresh();
-      take(use, other, next_picture_);
+    const auto give = [&](const TraceRecord& record, const RingName& ring, Reading::Got got) {
+      got == Reading::Got::event ? use(record, ring) : other(record, ring);
+    };
+    if (live_) begin();
+    while (reading_->wait(look_every_ns, next_picture_) && !reading_->stopped()) {
+      say_new_problems();
+      // A picture is due, whatever the writers do.
+      reading_->take(give, [&] { return sys::now_ns() > next_picture_; });
       if (sys::now_ns() < next_picture_) continue;
-      if (const double seconds = due(); pictures_ && !show(picture(complete(), seconds, false))) break;
+      if (const double seconds = due(); pictures_ && !show(picture(reading_->complete(), seconds, false))) break;
     }
-    stop();
-    cut_ = !take(use, other, sys::now_ns() + 5'000'000'000);  // what is still in the rings
-    const double seconds = due();
-    show(picture(complete(), seconds, true));
+    reading_->take_rest(give);
+    const double seconds = live_ ? due() : reading_->totals().seconds();
+    show(picture(reading_->complete(), seconds, true));
     return finish();
   }
 
  private:
-  // Until nothing is left, or (false) the deadline: a picture is due, whatever the writers do.
-  template <class Use, class Other>
-  bool take(const Use& use, const Other& other, u64 deadline_ns) {
-    TraceRecord record;
-    for (u64 n = 1; trace_->next(record); ++n) {
-      if (record.time < totals_.first_ns) totals_.first_ns = record.time;
-      if (record.time > totals_.last_ns) totals_.last_ns = record.time;
-      totals_.lost += record.lost;
-      totals_.late += record.late;
-      const RingName& ring = trace_->timeline.name(record.source);
-      if (record.lost == 0 && filter_.wants(record)) {
-        ++totals_.events;
-        use(record, ring);
-      } else {
-        other(record, ring);
-      }
-      if (n % 65536 == 0 && (sys::now_ns() > deadline_ns || (!live_ && asked_to_stop()))) return false;
-    }
-    return true;
-  }
-  const Totals& complete() {
-    totals_.missing = trace_->missing(totals_.lost);
-    if (cut_) totals_.missing.doubts.emplace_back(too_late);
-    return totals_;
-  }
-  bool wait();       // false: it is time to end
-  double due();      // the seconds of the picture that is due now
+  static constexpr u64 look_every_ns = 10'000'000;
+  double due();  // the seconds of the picture that is due now
   bool show(std::string picture);
+  int finish();  // the exit code
 
   RunOptions options_;
-  std::optional<Trace> trace_;
-  RecordFilter filter_;
-  Totals totals_;
-  bool cut_ = false;  // there was more than was read
+  std::unique_ptr<Reading> reading_;
   bool live_ = false, pictures_ = false, screen_ = false;
-  u64 end_ = 0, last_picture_ = 0, next_picture_ = 0, woken_ = 0;
-  size_t said_ = 0;  // problems
+  u64 last_picture_ = 0, next_picture_ = 0;
 };
 
 // What the numbers above are worth: "1,234 events, none lost", or how many are missing.

@@ -50,8 +50,9 @@ int main(int argc, char** argv) {
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;
     try {
-      const int code = command.run();
-      return code == exit_ok && !all_put() ? exit_failure : code;
+      const auto code = command.run();
+      if (!code) return failed(code.error());
+      return *code == exit_ok && !all_put() ? exit_failure : *code;
     } catch (const UsageError& e) {
       say(e.sentence + "; see ringside " + command.app->get_name() + " --help");
       return exit_usage;

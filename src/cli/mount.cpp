@@ -2,6 +2,7 @@
 #include "cli/command.hpp"
 #include "watch/signals.hpp"
 #include "mount/fuse/session.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -14,7 +15,7 @@ struct MountOptions {
   bool others = false, automatic = false;
 };
 
-int run_mount(const MountOptions& options) {
+result<int> run_mount(const MountOptions& options) {
   for (const std::string& pair : options.remotes)
     if (const size_t equals = pair.find('='); equals == 0 || equals >= pair.size() - 1) throw UsageError{"--remote wants NAME=SOCKET, not " + pair};
   mount::SessionOptions wanted;
@@ -25,14 +26,11 @@ int run_mount(const MountOptions& options) {
   wanted.server.others = wanted.others = options.others;
   wanted.automatic = options.automatic;
   catch_signals();
-  auto session = mount::Session::mount(options.dir, wanted);
-  if (!session) return failed(session.error());
-  say("mounted at " + (*session)->dir() + "; Ctrl-C unmounts");
+  auto session = RS_TRY(mount::Session::mount(options.dir, wanted));
+  say("mounted at " + session->dir() + "; Ctrl-C unmounts");
   while (!asked_to_stop()) {
-    auto on = (*session)->turn(200);
-    if (!on) return failed(on.error());
-    if (!*on) break;
-    if (const std::string why = (*session)->unmapped(); !why.empty()) say(why);
+    if (!RS_TRY(session->turn(200))) break;
+    if (const std::string why = session->unmapped(); !why.empty()) say(why);
   }
   return exit_ok;
 }

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "analysis/names.hpp"
-#include "export/units.hpp"
+#include "sys/sys.hpp"
+#include "watch/signals.hpp"
 
 namespace ringside::cli {
 
@@ -35,29 +35,21 @@ EventPatterns parse_events(const std::vector<std::string>& lists) {
   return std::move(*parsed);
 }
 
-bool EventFilter::wants(u32 id, const Formats& formats) {
-  if (patterns_.empty()) return true;
-  if (id >= known_.size()) known_.resize(formats.numbers());
-  if (known_[id] == 0) {
-    const EventType* type = formats.find(id);
-    known_[id] = type != nullptr && matches(patterns_, *type) ? 2 : 1;
-  }
-  return known_[id] == 2;
-}
-
 CLI::Option* add_filter(CLI::App& app, std::string& text) {
   return app.add_option("-F,--filter", text, "only events that meet it, as in the kernel: 'prev_prio < 100 && comm ~ \"cc1*\"'")->type_name("TEXT");
 }
 
-void say_notices(Trace& trace) {
-  say_first(trace.notices);
-  trace.notices.clear();
+Reading::Options reading_of(std::vector<std::string> where, std::string filter) {
+  Reading::Options options;
+  options.where = std::move(where);
+  options.filter = std::move(filter);
+  options.notices = say_first;
+  options.time = {sys::now_ns, sleep_ns, asked_to_stop};
+  return options;
 }
 
-size_t report_problems(const Timeline& timeline, size_t from) {
-  const auto& problems = timeline.problems();
-  for (size_t i = from; i < problems.size(); ++i) say(problems[i]);
-  return problems.size();
+bool say_problems(Reading& reading) {
+  return reading.each_new_problem([](const std::string& problem) { say(problem); }) != 0;
 }
 
 }  // namespace ringside::cli

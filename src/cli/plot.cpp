@@ -14,6 +14,7 @@
 #include "export/units.hpp"
 #include "plot/page.hpp"
 #include "sys/beneath.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -62,21 +63,21 @@ std::string wall_time(u64 ns) {
   return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", parts);
 }
 
-plot::Facts facts_of(const PlotOptions& options, const Trace& trace) {
+plot::Facts facts_of(const PlotOptions& options, const Opened& opened) {
   plot::Facts facts;
   const auto fact = [&](const char* label, std::string text) {
     if (!text.empty()) facts.emplace_back(label, std::move(text));
   };
-  if (trace.recording) {
-    const RecordingMeta& meta = *trace.recording;
+  if (opened.recording) {
+    const RecordingMeta& meta = *opened.recording;
     fact("command", joined(meta.command));
     if (meta.start_ns != 0) fact("recorded", wall_time(meta.start_ns));
     fact("clock", to_string(meta.clock.kind));
     // A trace.dat has no closing counters.
     if (meta.complete && meta.totals.written != 0) fact("books", identity(meta.totals));
     if (!meta.complete) fact("books", "the recorder did not finish: the closing counters are missing");
-  } else if (trace.instance != nullptr) {
-    fact("clock", to_string(trace.instance->clock().kind));
+  } else if (opened.instance != nullptr) {
+    fact("clock", to_string(opened.instance->clock().kind));
     fact("live", "what was in the instance's rings when the page was made");
   }
   fact("events", options.events.empty() ? "" : joined(options.events));
@@ -94,31 +95,27 @@ result<void> write_file(const std::string& path, const std::string& data) {
   return tl::unexpected<Error>(Error{done.error().code, path + " cannot be written: " + done.error().code.message() + "; name another with -o FILE.html"});
 }
 
-int run_plot(const PlotOptions& options) {
+result<int> run_plot(const PlotOptions& options) {
   std::optional<Pairs::Options> wanted;
   if (!options.latency.empty()) wanted = pair_of(options.latency, options.keys);
   else if (!options.keys.empty()) throw UsageError{"--key belongs to --latency"};
   // Before the work, not after it.
-  if (auto there = plot::page("{}"); !there) return failed(there.error());
-  auto opened = open_trace(options.where);
-  if (!opened) return failed(opened.error());
-  Trace& trace = *opened;
-  say_notices(trace);
-  EventFilter filter(options.events);
-  auto condition = RecordFilter::make(options.filter, trace);
-  if (!condition) return failed(condition.error());
+  RS_TRY(plot::page("{}"));
+  Reading::Options open = reading_of({options.where}, options.filter);
+  open.only = parse_events(options.events);
+  auto opened = RS_TRY(Reading::open(std::move(open)));
+  Reading& reading = *opened;
+  const Trace& trace = reading.trace();
   std::optional<Pairs> pairs;
   if (wanted) {
     wanted->slowest = 0;
-    auto made = Pairs::make(*wanted, trace.formats, trace.tasks);
-    if (!made) return failed(made.error());
-    pairs.emplace(std::move(*made));
+    pairs.emplace(RS_TRY(Pairs::make(*wanted, trace.formats, trace.tasks)));
   }
   plot::Plot plot(trace.formats, trace.tasks, options.plot);
   TraceRecord record;
   bool first = true;
   u64 from = 0, until = ~u64{0};
-  while (trace.next(record)) {
+  for (Reading::Got got = reading.next(record); got != Reading::Got::nothing; got = reading.next(record)) {
     if (first) {
       if (options.from.given) from = options.from.at(record.time);
       if (options.until.given) until = options.until.at(record.time);
@@ -128,25 +125,21 @@ int run_plot(const PlotOptions& options) {
     if (record.time > until) break;
     if (record.time < from) continue;
     // Pairs are of all events, whatever the page shows of them.
-    if (pairs && pairs->take(record, trace.timeline.name(record.source))) plot.heat_map("latency: " + joined(options.latency)).add(record.time, pairs->latency());
-    if (record.lost == 0) {
-      if (!filter.wants(record.number(), trace.formats)) continue;
-      if (!condition->wants(record)) continue;
-    }
-    plot.add(record, trace.timeline.name(record.source));
+    const RingName& ring = reading.ring(record);
+    if (pairs && pairs->take(record, ring)) plot.heat_map("latency: " + joined(options.latency)).add(record.time, pairs->latency());
+    if (got != Reading::Got::other) plot.add(record, ring);
   }
-  const auto page = plot::page(plot.json(options.where, facts_of(options, trace), trace.raw_times()));
-  if (!page) return failed(page.error());
+  const auto page = RS_TRY(plot::page(plot.json(options.where, facts_of(options, trace.first()), trace.raw_times())));
   if (options.to == "-") {
-    if (!put(*page)) return exit_failure;
-  } else if (auto written = write_file(options.to, *page); !written) {
-    return failed(written.error());
+    if (!put(page)) return exit_failure;
+  } else {
+    RS_TRY(write_file(options.to, page));
   }
-  const bool problems = report_problems(trace.timeline) != 0;
+  const bool problems = say_problems(reading);
   for (const std::string& note : plot.notes()) say(note);
   if (plot.events() == 0) say("no event is on the page; there are some, or not, in: ringside report " + options.where);
   say(fmt::format("{} events, lost {}; {} ({})", format_count(plot.events()), lost_count(trace.missing(plot.lost())),
-                  options.to == "-" ? "stdout" : options.to, format_size(page->size())));
+                  options.to == "-" ? "stdout" : options.to, format_size(page.size())));
   return problems ? exit_failure : exit_ok;
 }
 

@@ -179,7 +179,7 @@ result<void> assemble(const RecordOptions& options) {
   return {};
 }
 
-int run_record(RecordOptions options) {
+result<int> run_record(RecordOptions options) {
   check(options);
   options.patterns = parse_events(options.events);
   if (!options.to.empty()) {
@@ -189,37 +189,28 @@ int run_record(RecordOptions options) {
   }
   catch_signals();  // from here on there is something to clean up
   std::string preload;
-  if (!options.libc.empty()) {
-    auto found = find_preload();
-    if (!found) return failed(found.error());
-    preload = *found;
-  }
+  if (!options.libc.empty()) preload = RS_TRY(find_preload());
   bool ours = false;
-  auto made = make_instance(options, ours);
-  if (!made) return failed(made.error());
-  Instance& instance = **made;
+  const auto opened = RS_TRY(make_instance(options, ours));
+  Instance& instance = *opened;
   InstanceCleanup cleanup{ours ? instance.path() : ""};
-  if (!ours) {
-    if (auto on = options.patterns.empty() ? result<u32>(0) : instance.enable(options.patterns, true); !on) return failed(on.error());
-  }
+  if (!ours && !options.patterns.empty()) RS_TRY(instance.enable(options.patterns, true));
   std::string why_no_kernel;
-  auto kernel_made = make_kernel(options, instance.clock(), why_no_kernel);
-  if (!kernel_made) return failed(kernel_made.error());
-  KernelFeed* kernel = kernel_made->get();
+  const auto kernel_made = RS_TRY(make_kernel(options, instance.clock(), why_no_kernel));
+  KernelFeed* const kernel = kernel_made.get();
   if (asked_to_stop()) return exit_signal + stop_signal();  // a thousand events take a second to switch on
   if (kernel == nullptr && why_no_kernel.empty() && options.command.empty() && options.instance.empty())
     throw UsageError{"no event of the kernel matches -e (ringside list -e PATTERN shows them)"};
   if (kernel == nullptr && (!options.filter.empty() || !options.pids.empty() || options.all_processes))
     throw UsageError{"--filter, --pid and --all are about events of the kernel, and no -e names one"};
   InstanceFeed program(instance);
-  auto run_made = RecordingRun::create(options.out, instance.clock());
-  if (!run_made) return failed(run_made.error());
-  RecordingRun& run = **run_made;
+  const auto made = RS_TRY(RecordingRun::create(options.out, instance.clock()));
+  RecordingRun& run = *made;
   run.meta().command = options.command;
-  if (auto added = run.add(program); !added) return failed(added.error());
+  RS_TRY(run.add(program));
   if (kernel != nullptr) {
-    if (auto added = run.add(*kernel); !added) return failed(added.error());
-    if (auto on = kernel->on(); !on) return failed(on.error());
+    RS_TRY(run.add(*kernel));
+    RS_TRY(kernel->on());
   }
   std::optional<Child> child;
   if (!options.command.empty()) {

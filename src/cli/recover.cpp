@@ -7,6 +7,7 @@
 #include "record/source_feed.hpp"
 #include "remote/dump.hpp"
 #include "sys/sys.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -28,25 +29,23 @@ result<sys::Region> map_dump(const std::string& path, u64& size) {
   return sys::Region::map(fd.get(), size, false, path);
 }
 
-int run_recover(const RecoverOptions& options) {
+result<int> run_recover(const RecoverOptions& options) {
   u64 size = 0;
-  auto dump = map_dump(options.file, size);
-  if (!dump) return failed(dump.error());
-  const auto rings = remote::find_rings({dump->data(), size});
+  auto dump = RS_TRY(map_dump(options.file, size));
+  const auto rings = remote::find_rings({dump.data(), size});
   if (rings.empty())
-    return failed(refuse(std::errc::no_message_available, options.file + " holds no sub-buffer with a page footer of ringside's "
-                                                                         "(layout footers; at page boundaries of the file)").value());
+    return refuse(std::errc::no_message_available, options.file + " holds no sub-buffer with a page footer of ringside's "
+                                                                         "(layout footers; at page boundaries of the file)");
   ClockInfo clock;
   std::string boot;  // a dump does not say
   std::vector<EventInfo> events;
   std::vector<RingName> threads;
   if (!options.like.empty()) {
-    auto like = RecordingMeta::read(options.like);
-    if (!like) return failed(like.error());
-    clock = like->clock;
-    boot = like->boot;
-    events = like->events;
-    threads = like->threads;
+    auto like = RS_TRY(RecordingMeta::read(options.like));
+    clock = like.clock;
+    boot = like.boot;
+    events = like.events;
+    threads = like.threads;
   } else {
     auto kind = clock_from(options.clock);
     if (!kind) throw UsageError{kind.error().sentence};
@@ -59,17 +58,16 @@ int run_recover(const RecoverOptions& options) {
     name.task = name.process = "recovered";
     dumped.add({std::move(source), name}, ring.survey.problems);
   }
-  auto run = RecordingRun::create(options.out, clock);
-  if (!run) return failed(run.error());
-  (*run)->meta().boot = boot;
-  if (auto added = (*run)->add(dumped); !added) return failed(added.error());
-  while (!dumped.ended() && !(*run)->failed()) (*run)->poll();
-  auto finished = (*run)->finish(0);
-  Told().doubts(**run);
-  if (!finished && !(*run)->failed()) return failed(finished.error());
+  auto run = RS_TRY(RecordingRun::create(options.out, clock));
+  run->meta().boot = boot;
+  RS_TRY(run->add(dumped));
+  while (!dumped.ended() && !run->failed()) run->poll();
+  auto finished = run->finish(0);
+  Told().doubts(*run);
+  if (!finished && !run->failed()) return tl::unexpected<Error>(finished.error());
   if (!options.quiet)
-    say(fmt::format("{} events of {} rings recovered, {} missing between them; {}", format_count((*run)->events()), rings.size(), lost_count((*run)->missing()), options.out));
-  return finished ? exit_code(**run, false) : exit_failure;
+    say(fmt::format("{} events of {} rings recovered, {} missing between them; {}", format_count(run->events()), rings.size(), lost_count(run->missing()), options.out));
+  return finished ? exit_code(*run, false) : exit_failure;
 }
 
 }  // namespace

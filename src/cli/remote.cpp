@@ -12,6 +12,7 @@
 #include "export/units.hpp"
 #include "record/remote_feed.hpp"
 #include "sys/sys.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -31,7 +32,7 @@ bool nobody_yet(const Error& e) {
          e.code == std::errc::broken_pipe || e.code == std::errc::connection_reset;  // one that is about to die still listens
 }
 
-int run_remote(const RemoteOptions& options) {
+result<int> run_remote(const RemoteOptions& options) {
   check_subbuf_size(options.subbuf_size);
   if (options.rings == 0 || options.rings > 4096) throw UsageError{"--rings must be 1 to 4096"};
   if (options.poll_ns < 100000) throw UsageError{"--poll must be at least 100us"};
@@ -46,11 +47,10 @@ int run_remote(const RemoteOptions& options) {
   make.poll_every = nanoseconds(options.poll_ns);
   make.notice = say;
   RemoteFeed writer(make);
-  auto made = RecordingRun::create(options.out, make.attach.buffer.clock);
-  if (!made) return failed(made.error());
-  RecordingRun& run = **made;
+  const auto made = RS_TRY(RecordingRun::create(options.out, make.attach.buffer.clock));
+  RecordingRun& run = *made;
   run.meta().command = options.command;
-  if (auto added = run.add(writer); !added) return failed(added.error());
+  RS_TRY(run.add(writer));
   catch_signals();
   std::optional<Child> child;
   if (!options.command.empty()) {

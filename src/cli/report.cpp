@@ -5,6 +5,7 @@
 #include "export/units.hpp"
 #include "export/json.hpp"
 #include "export/text.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -19,32 +20,24 @@ struct ReportOptions {
 
 constexpr size_t flush_at = 256 * 1024;
 
-int run_report(const ReportOptions& options) {
-  auto opened = open_traces(options.where, {}, {}, options.verbose);
-  if (!opened) return failed(opened.error());
-  Trace& trace = *opened;
-  say_notices(trace);
+result<int> run_report(const ReportOptions& options) {
+  Reading::Options open = reading_of(options.where, options.filter);
+  open.verbose = options.verbose;
+  open.only = parse_events(options.events);
+  auto opened = RS_TRY(Reading::open(std::move(open)));
+  Reading& reading = *opened;
+  const Trace& trace = reading.trace();
   TextLines text(trace.formats, trace.tasks, trace.raw_times());
   JsonLines json_lines(trace.formats, trace.tasks);
-  EventFilter filter(options.events);
-  auto condition = RecordFilter::make(options.filter, trace);
-  if (!condition) return failed(condition.error());
   fmt::memory_buffer out;
-  u64 events = 0, lost = 0;
   TraceRecord record;
-  while (trace.next(record)) {
-    lost += record.lost;
-    if (record.lost == 0) {
-      ++events;
-      if (!options.events.empty() || !options.tids.empty()) {
-        const Common common = read_common(record.payload);
-        if (!filter.wants(record.number(), trace.formats)) continue;
-        const i32 seen = trace.tasks.seen(common.tid, trace.timeline.name(record.source));
-        if (!options.tids.empty() && std::find(options.tids.begin(), options.tids.end(), seen) == options.tids.end()) continue;
-      }
-      if (!condition->wants(record)) continue;
+  for (Reading::Got got = reading.next(record); got != Reading::Got::nothing; got = reading.next(record)) {
+    if (got == Reading::Got::other) continue;
+    const RingName& ring = reading.ring(record);
+    if (got == Reading::Got::event && !options.tids.empty()) {
+      const i32 seen = trace.tasks.seen(read_common(record.payload).tid, ring);
+      if (std::find(options.tids.begin(), options.tids.end(), seen) == options.tids.end()) continue;
     }
-    const RingName& ring = trace.timeline.name(record.source);
     if (options.json)
       json_lines.print(record, ring, out);
     else
@@ -55,9 +48,9 @@ int run_report(const ReportOptions& options) {
     }
   }
   if (!put({out.data(), out.size()})) return exit_failure;
-  const bool problems = report_problems(trace.timeline) != 0;
-  const Missing missing = trace.missing(lost);
-  if (!missing.nothing()) say(lost_count(missing) + " events were lost, " + format_count(events) + " are here");
+  const bool problems = say_problems(reading);
+  const Missing missing = reading.complete().missing;
+  if (!missing.nothing()) say(lost_count(missing) + " events were lost, " + format_count(reading.totals().seen) + " are here");
   if (problems) return exit_failure;
   return !missing.nothing() && options.fail_on_loss ? exit_loss : exit_ok;
 }

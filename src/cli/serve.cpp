@@ -5,6 +5,7 @@
 #include "cli/command.hpp"
 #include "watch/signals.hpp"
 #include "serve/server.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -36,7 +37,7 @@ u32 gid_of(const std::string& name) {
   throw UsageError{"there is no group " + name};
 }
 
-int run_serve(const ServeOptions& options) {
+result<int> run_serve(const ServeOptions& options) {
   ServerOptions wanted;
   wanted.instance = options.instance;
   wanted.socket = options.socket;
@@ -49,12 +50,11 @@ int run_serve(const ServeOptions& options) {
   if (!options.socket_group.empty()) wanted.gid = gid_of(options.socket_group);
   if (wanted.socket.empty() && (!wanted.uids.empty() || !wanted.gids.empty()))
     throw UsageError{"other users cannot reach a socket inside the instance: give one they can with --socket PATH"};
-  auto server = Server::create(wanted);
-  if (!server) return failed(server.error());
+  auto server = RS_TRY(Server::create(wanted));
   catch_signals();
-  say("serving " + (*server)->instance() + " at " + (*server)->socket() + "; Ctrl-C ends");
+  say("serving " + server->instance() + " at " + server->socket() + "; Ctrl-C ends");
   while (!asked_to_stop())
-    if (auto done = (*server)->turn(200); !done) return failed(done.error());
+    RS_TRY(server->turn(200));
   return exit_ok;
 }
 

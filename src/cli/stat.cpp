@@ -1,18 +1,17 @@
 // ringside stat: the counters of every ring, what they must add up to, the memory behind them and who writes.
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "writer/cpu_rings.hpp"
+#include "cli/json.hpp"
 #include "cli/table.hpp"
 #include "cli/options.hpp"
 #include "kernel/clock_check.hpp"
 #include "kernel/kernel_source.hpp"
 #include "source/trace_dat_file.hpp"
 #include "sys/sys.hpp"
+#include "sys/try.hpp"
 #include "export/units.hpp"
 
 namespace ringside::cli {
@@ -31,18 +30,6 @@ struct Ring {
   std::vector<i32> readers{};  // and by whom
 };
 
-// An instance of ours comes first: only a name that none of ours has may be the kernel's.
-std::string kernel_instance(const std::string& where) {
-  auto ours = Instance::open(where);
-  if (ours || where.empty()) return "";
-  return find_kernel_instance(where);
-}
-
-bool is_socket(const std::string& where) {
-  struct stat st {};
-  return ::stat(where.c_str(), &st) == 0 && S_ISSOCK(st.st_mode);
-}
-
 nlohmann::json counters_json(const Counters& c) {
   return {{"written", c.written},
           {"read", c.read},
@@ -57,56 +44,53 @@ nlohmann::json counters_json(const Counters& c) {
           {"nr_subbufs", c.nr_subbufs}};
 }
 
-int run_stat(const StatOptions& options) {
+result<int> run_stat(const StatOptions& options) {
   std::vector<Ring> rings;
   nlohmann::json j;
   std::vector<std::string> remarks, problems;
   Counters past;
   std::optional<Counters> closing;  // a recording's own sums know of rings that were given back
-  if (is_recording(options.where)) {
-    auto meta = RecordingMeta::read(options.where);
-    if (!meta) return failed(meta.error());
-    for (const RecordedRing& ring : meta->rings) rings.push_back({ring.name, "recorded", ring.counters, ring.way});
-    if (meta->complete) closing = meta->totals;
-    if (!meta->complete) remarks.push_back("the recorder did not finish: these counters are not final");
-    for (const std::string& doubt : meta->missing.doubts) remarks.push_back(doubt);
-    if (const u64 late = meta->missing.unrecorded; late != 0) remarks.push_back(format_count(late) + " events were written when they could not be recorded any more");
-    if (meta->trigger) {
-      const RecordedTrigger& t = *meta->trigger;
+  const Where where = Where::of(options.where);
+  if (where.is(Where::Kind::served)) return tl::unexpected<Error>(where.not_to_be_read());
+  if (where.is(Where::Kind::recording)) {
+    auto meta = RS_TRY(RecordingMeta::read(options.where));
+    for (const RecordedRing& ring : meta.rings) rings.push_back({ring.name, "recorded", ring.counters, ring.way});
+    if (meta.complete) closing = meta.totals;
+    if (!meta.complete) remarks.push_back("the recorder did not finish: these counters are not final");
+    for (const std::string& doubt : meta.missing.doubts) remarks.push_back(doubt);
+    if (const u64 late = meta.missing.unrecorded; late != 0) remarks.push_back(format_count(late) + " events were written when they could not be recorded any more");
+    if (meta.trigger) {
+      const RecordedTrigger& t = *meta.trigger;
       remarks.push_back("triggered by: " + t.event + (t.latency_ns ? "; latency " + format_time(static_cast<double>(*t.latency_ns)) : "") + " (" + t.condition + ")");
       j["trigger"] = {{"condition", t.condition}, {"event", t.event}, {"time_ns", t.time_ns}};
       if (t.latency_ns) j["trigger"]["latency_ns"] = *t.latency_ns;
     }
     j["recording"] = options.where;
-  } else if (is_socket(options.where)) {
-    auto trace = open_trace(options.where);
-    if (!trace) return failed(trace.error());
-    for (int tenth = 0; tenth < 10; ++tenth) {
-      usleep(100000);
-      TraceRecord record;
-      while (trace->next(record)) {
-      }
-    }
-    if (auto off = trace->remote->enable(false); !off) remarks.push_back(off.error().sentence);
-    const Source& source = trace->timeline.source(0);
-    rings.push_back({source.name(), trace->remote->buffer().is_gone() ? "ended" : "live", source.counters()});
-    remarks.push_back(fmt::format("{}: what the external writer wrote within a second; process {}", options.where, trace->remote->pid()));
+  } else if (where.is(Where::Kind::writer)) {
+    auto opened = RS_TRY(Reading::open({.where = {options.where}}));
+    Reading& reading = *opened;
+    reading.follow(std::nullopt, 1'000'000'000);
+    reading.run([](const TraceRecord&, const RingName&, Reading::Got) {});
+    remote::Process& writer = *reading.trace().first().remote;
+    if (auto off = writer.enable(false); !off) remarks.push_back(off.error().sentence);
+    const Source& source = reading.trace().timeline.source(0);
+    rings.push_back({source.name(), writer.buffer().is_gone() ? "ended" : "live", source.counters()});
+    remarks.push_back(fmt::format("{}: what the external writer wrote within a second; process {}", options.where, writer.pid()));
     j["remote"] = options.where;
-  } else if (is_trace_dat(options.where)) {
-    auto dat = open_trace_dat(options.where);
-    if (!dat) return failed(dat.error());
-    for (const std::string& problem : dat->problems) say(problem);
-    for (const auto& source : dat->rings) rings.push_back({source->name(), "recorded", source->counters()});
-    remarks.push_back(fmt::format("{}: trace.dat of version {}; clock {}", options.where, dat->version, to_string(dat->clock.kind)));
+  } else if (where.is(Where::Kind::trace_dat)) {
+    auto dat = RS_TRY(open_trace_dat(options.where));
+    for (const std::string& problem : dat.problems) say(problem);
+    for (const auto& source : dat.rings) rings.push_back({source->name(), "recorded", source->counters()});
+    remarks.push_back(fmt::format("{}: trace.dat of version {}; clock {}", options.where, dat.version, to_string(dat.clock.kind)));
     j["recording"] = options.where;
-  } else if (const std::string dir = kernel_instance(options.where); !dir.empty()) {
+  } else if (where.is(Where::Kind::kernel)) {
+    const std::string& dir = where.dir;
     for (const u32 cpu : kernel_cpus(dir)) {
-      auto counters = kernel_counters({dir, cpu});
-      if (!counters) return failed(counters.error());
+      const Counters counters = RS_TRY(kernel_counters({dir, cpu}));
       RingName name;
       name.ring = cpu;
       name.kernel = true;
-      rings.push_back({name, "live", *counters, ""});
+      rings.push_back({name, "live", counters, ""});
     }
     std::set<std::pair<i32, std::string>> consumers;
     for (const KernelConsumer& c : kernel_consumers(dir)) {
@@ -125,9 +109,8 @@ int run_stat(const StatOptions& options) {
     j["kernel"] = true;
     j["tracing_on"] = tracing;
   } else {
-    auto opened = Instance::open(options.where);
-    if (!opened) return failed(opened.error());
-    Instance& instance = **opened;
+    auto opened = RS_TRY(Instance::open(options.where));
+    Instance& instance = *opened;
     for (const RingInfo& info : instance.rings()) {
       rings.push_back({info.name, info.live ? "live" : "ended", info.counters, ""});
       if (!info.problem.empty()) problems.push_back(info.problem + "; its counters are not in the sums");
@@ -177,7 +160,7 @@ int run_stat(const StatOptions& options) {
     j["total"] = counters_json(total);
     j["adds_up"] = adds_up(total);
     if (!problems.empty()) j["problems"] = problems;
-    put(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    put(line_of(j));
     return code;
   }
   Table table({{"ring", Table::right},

@@ -22,9 +22,9 @@ struct StreamOptions {
   bool fail_on_loss = false, quiet = false;
 };
 
-int run_stream(const StreamOptions& options) {
+result<int> run_stream(const StreamOptions& options) {
   const sys::Fd fd(options.from == "-" ? dup(STDIN_FILENO) : ::open(options.from.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
-  if (!fd) return failed(fail(errno, "cannot open " + options.from).value());
+  if (!fd) return fail(errno, "cannot open " + options.from);
   if (isatty(fd.get()) != 0) {
     termios raw{};
     if (tcgetattr(fd.get(), &raw) == 0) {
@@ -66,10 +66,10 @@ int run_stream(const StreamOptions& options) {
   take_all(true);
   if (run == nullptr) say_first(line.unheard().problems());
   if (run == nullptr)
-    return failed(done ? refuse(std::errc::no_message, "nothing came that says hello: no writer, another speed, or no stream of ringside").value() : done.error());
+    return done ? refuse(std::errc::no_message, "nothing came that says hello: no writer, another speed, or no stream of ringside") : tl::unexpected<Error>(done.error());
   auto finished = run->finish();
   told.doubts(*run);
-  if (!finished && !run->failed()) return failed(finished.error());
+  if (!finished && !run->failed()) return tl::unexpected<Error>(finished.error());
   if (frames.skipped() != 0 || frames.missing() != 0)
     say(fmt::format("{} bytes belong to no good frame, {} frames did not arrive whole", format_count(frames.skipped()), format_count(frames.missing())));
   if (line.content().restarts() != 0) say(fmt::format("the writer began anew {} times", line.content().restarts()));

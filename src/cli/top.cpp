@@ -4,10 +4,11 @@
 #include <algorithm>
 
 #include "analysis/groups.hpp"
+#include "cli/json.hpp"
 #include "cli/live.hpp"
 #include "cli/table.hpp"
 #include "export/units.hpp"
-#include "export/json.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -45,16 +46,15 @@ std::vector<Row> rows_of(Groups<Rates>& groups, double seconds) {
 }
 
 std::string as_json(const std::vector<Row>& rows, const Groups<Rates>& groups, const TopOptions& options, const Totals& totals) {
-  fmt::memory_buffer out;
-  append(out, "{\"rows\":[");
+  Json list = Json::array();
   for (size_t i = 0; i < std::min<size_t>(rows.size(), options.count); ++i) {
-    append(out, i == 0 ? "{" : ",{");
-    groups.append_json(rows[i].key, out);
-    fmt::format_to(std::back_inserter(out), "\"count\":{},\"rate\":{:.1f},\"bytes_per_s\":{:.1f}}}", rows[i].count, rows[i].rate, rows[i].bytes_rate);
+    Json row = groups.json(rows[i].key);
+    row.update({{"count", rows[i].count}, {"rate", number(rows[i].rate, 1)}, {"bytes_per_s", number(rows[i].bytes_rate, 1)}});
+    list.push_back(std::move(row));
   }
-  fmt::format_to(std::back_inserter(out), "],\"keys\":{},\"count\":{},\"without\":{},\"lost\":{},\"proved\":{},\"late\":{},\"evicted_keys\":{},\"evicted\":{}}}\n", rows.size(), totals.events - groups.without(),
-                 groups.without(), totals.missing.count(), totals.missing.proved(), totals.late, groups.evicted().keys, groups.evicted().count);
-  return {out.data(), out.size()};
+  return line_of(Json{{"rows", std::move(list)}, {"keys", rows.size()}, {"count", totals.events - groups.without()}, {"without", groups.without()},
+                      {"lost", totals.missing.count()}, {"proved", totals.missing.proved()}, {"late", totals.late},
+                      {"evicted_keys", groups.evicted().keys}, {"evicted", groups.evicted().count}});
 }
 
 // Losses belong to no key: nobody knows what they would have been. They have a line of their own, as do the sums.
@@ -86,25 +86,23 @@ std::string as_table(const std::vector<Row>& rows, const Groups<Rates>& groups, 
   return last ? out + closing_line(totals, groups.evicted().keys, groups.evicted().count) + "\n" : out;
 }
 
-int run_top(const TopOptions& options) {
-  auto run = AnalysisRun::open(options.run);
-  if (!run) return failed(run.error());
-  auto groups = Groups<Rates>::make(split_columns(options.by), options.most_keys, (*run)->trace().formats, (*run)->trace().tasks);
-  if (!groups) return failed(groups.error());
-  return (*run)->go([&](const TraceRecord& record, const RingName& ring) {
-                      Rates* rates = groups->at(record, ring);
+result<int> run_top(const TopOptions& options) {
+  auto run = RS_TRY(AnalysisRun::open(options.run));
+  auto groups = RS_TRY(Groups<Rates>::make(split_columns(options.by), options.most_keys, run->trace().formats, run->trace().tasks));
+  return run->go([&](const TraceRecord& record, const RingName& ring) {
+                      Rates* rates = groups.at(record, ring);
                       if (rates == nullptr) return;
                       ++rates->count;
                       rates->bytes += record.payload.size + 4;
                     },
                     [&](const Totals& totals, double seconds, bool last) {
                       // The last one stands for the whole.
-                      if (last && (*run)->live()) {
+                      if (last && run->live()) {
                         seconds = totals.seconds();
-                        groups->each([](const KeyWords&, Rates& r) { r.count_before = r.bytes_before = 0; });
+                        groups.each([](const KeyWords&, Rates& r) { r.count_before = r.bytes_before = 0; });
                       }
-                      const auto rows = rows_of(*groups, seconds);
-                      return options.run.json ? as_json(rows, *groups, options, totals) : as_table(rows, *groups, options, totals, last);
+                      const auto rows = rows_of(groups, seconds);
+                      return options.run.json ? as_json(rows, groups, options, totals) : as_table(rows, groups, options, totals, last);
                     });
 }
 

@@ -4,6 +4,7 @@
 // The condition is looked at elsewhere: in a second instance of the kernel's with only those of its events that can meet it, and by
 // peeking at the program's rings, which consumes nothing.
 #include <fmt/format.h>
+#include <ringside/consumer.hpp>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,7 +13,6 @@
 #include <ctime>
 #include <filesystem>
 
-#include "analysis/names.hpp"
 #include "analysis/pairs.hpp"
 #include "cli/child.hpp"
 #include "cli/options.hpp"
@@ -104,7 +104,7 @@ Wanted wanted_by(const TriggerOptions& options) {
 // then nothing can be compiled, and pending() says why.
 class Condition {
  public:
-  Condition(Wanted wanted, const Trace& trace, bool may_wait) : wanted_(std::move(wanted)), trace_(trace), may_wait_(may_wait) {}
+  Condition(Wanted wanted, const Trace& trace, bool may_wait) : wanted_(std::move(wanted)), trace_(trace), may_wait_(may_wait), named_(wanted_.events) {}
 
   // At first, and whenever events may have appeared.
   result<void> compile() {
@@ -123,7 +123,7 @@ class Condition {
   bool met(const TraceRecord& record, const RingName& ring) {
     if (!ready_) return false;
     if (pairs_) return pairs_->take(record, ring) && pairs_->latency() > wanted_.longer_than_ns && passes(record, ring);
-    return record.lost == 0 && named(record) && passes(record, ring);
+    return record.lost == 0 && named_.wants(record.number(), trace_.formats) && passes(record, ring);
   }
   std::optional<u64> latency() const { return pairs_ ? std::optional<u64>(pairs_->latency()) : std::nullopt; }
   const std::string& pending() const { return pending_; }
@@ -145,23 +145,13 @@ class Condition {
     return {};
   }
   bool passes(const TraceRecord& record, const RingName& ring) { return !filter_ || filter_->matches(record, ring); }
-  bool named(const TraceRecord& record) {
-    if (wanted_.events.empty()) return true;
-    const u32 id = record.number();
-    if (id >= named_.size()) named_.resize(trace_.formats.numbers());
-    if (named_[id] == 0) {
-      const EventType* type = trace_.formats.find(id);
-      named_[id] = type != nullptr && matches(wanted_.events, *type) ? 2 : 1;
-    }
-    return named_[id] == 2;
-  }
 
   const Wanted wanted_;
   const Trace& trace_;
   const bool may_wait_;
   std::optional<Filter> filter_;
   std::optional<Pairs> pairs_;
-  std::vector<u8> named_{};  // by event: 0 not asked yet, 1 no, 2 yes
+  EventFilter named_;
   std::string pending_{};
   size_t types_ = 0;
   bool ready_ = false;
@@ -182,19 +172,17 @@ struct Window {
 };
 
 result<Window> window_of(const std::string& dir, const Hit& hit) {
-  auto trace = RS_TRY(open_trace(dir));
+  auto consumer = RS_TRY(Consumer::open({.where = {std::filesystem::absolute(dir).string()}}));
   Window w;
   const auto apart = [&](u64 time) { return time > hit.time ? time - hit.time : hit.time - time; };
-  TraceRecord record;
-  while (trace.next(record)) {
-    w.lost += record.lost;
-    if (record.lost != 0) continue;
-    w.first = std::min(w.first, record.time);
-    ++(record.time <= hit.time ? w.before : w.after);
-    if (apart(record.time) > same_event_ns || (w.time && apart(*w.time) <= apart(record.time))) continue;
-    const bool same = record.payload.size == hit.payload.size() && std::memcmp(record.payload.data, hit.payload.data(), hit.payload.size()) == 0;
-    if (same) w.time = record.time;
-  }
+  consumer.run([&](const Event& e) {
+    w.lost += e.lost;
+    if (e.lost != 0) return;
+    w.first = std::min(w.first, e.time);
+    ++(e.time <= hit.time ? w.before : w.after);
+    if (apart(e.time) > same_event_ns || (w.time && apart(*w.time) <= apart(e.time))) return;
+    if (e.size == hit.payload.size() && std::memcmp(e.data, hit.payload.data(), e.size) == 0) w.time = e.time;
+  });
   if (w.time) --(*w.time <= hit.time ? w.before : w.after);
   return w;
 }
@@ -251,8 +239,7 @@ class FlightRecorder {
     auto finished = run.finish(duration);
     Told().doubts(run);
     if (!finished) return finished;
-    auto window = RS_TRY(window_of(dir, hit));
-    const Window& w = window;
+    const Window w = RS_TRY(window_of(dir, hit));
     if (!options_.quiet) {
       const u64 span = hit.time > w.first ? hit.time - w.first : 0;
       say(fmt::format("saved {} events of the last {} before it, {} after{}; {}", format_count(w.before), format_time(static_cast<double>(span)), format_count(w.after),
@@ -275,34 +262,29 @@ class FlightRecorder {
 
 class Watch {
  public:
-  Watch(const TriggerOptions& options, Trace& trace, Condition& condition, FlightRecorder& recorder, KernelFeed* kernel)
-      : options_(options), trace_(trace), condition_(condition), recorder_(recorder), kernel_(kernel) {}
+  Watch(const TriggerOptions& options, Reading& reading, Condition& condition, FlightRecorder& recorder, KernelFeed* kernel)
+      : options_(options), reading_(reading), condition_(condition), recorder_(recorder), kernel_(kernel) {}
 
-  // Until the last recording is made, the command ends, the time is up or Ctrl-C.
+  // Until the last recording is made, the reading ends (the command did, or the time is up) or Ctrl-C.
   result<void> go(std::optional<Child>& child) {
-    const u64 start = sys::now_ns();
     bool passed_on = false;
     Progress progress(options_.quiet);
     u64 learned = 0;
-    for (;;) {
-      const bool ended = child && child->ended();  // before the look: what it wrote until then is seen
-      if (auto looked = look(progress); !looked) return looked;
+    do {
+      RS_TRY(look(progress));
       if (all_made()) return {};
-      const u64 now = sys::now_ns();
       if (asked_to_stop()) {
-        if (!child || ended) return {};
+        if (!child || child->ended()) return {};
         if (!passed_on && stop_signal() != SIGINT) child->pass_on(stop_signal());
         passed_on = true;
       }
-      if (ended) return look_at_the_rest(progress);
-      if (options_.duration_ns != 0 && now - start >= options_.duration_ns) return look_at_the_rest(progress);
-      if (kernel_ != nullptr && now - learned > KernelFeed::learn_every_ns) {
+      if (const u64 now = sys::now_ns(); kernel_ != nullptr && now - learned > KernelFeed::learn_every_ns) {
         kernel_->learn_names();
         learned = now;
       }
       progress.look([&](double seconds) { return fmt::format("armed; {} events looked at, {} s", format_count(looked_at_), static_cast<u64>(seconds)); });
-      sleep_ns(watch_every_ns);
-    }
+    } while (reading_.wait(watch_every_ns));
+    return {};
   }
   u64 made() const { return made_; }
   u64 lost() const { return lost_; }
@@ -310,38 +292,32 @@ class Watch {
  private:
   bool all_made() const { return options_.count != 0 && made_ >= options_.count; }
 
-  result<void> look_at_the_rest(Progress& progress) {
-    trace_.stop();
-    return look(progress);
-  }
-
   // What there is now; at most a while of it, as somebody may write faster than we look.
   result<void> look(Progress& progress) {
-    trace_.refresh();
-    say_notices(trace_);
-    if (auto compiled = condition_.compile(); !compiled) return compiled;
+    RS_TRY(condition_.compile());
     TraceRecord record;
-    for (u32 n = 0; n < 1'000'000 && trace_.next(record); ++n) {
+    for (u32 n = 0; n < 1'000'000 && reading_.next(record) != Reading::Got::nothing; ++n) {
       if (record.time < from_ns_) continue;  // it was on its way when the rings were frozen
       lost_ += record.lost;
       ++looked_at_;
-      if (!condition_.met(record, trace_.timeline.name(record.source))) continue;
+      if (!condition_.met(record, reading_.ring(record))) continue;
       progress.clear();
-      if (auto saved = trigger(record); !saved) return saved;
+      RS_TRY(trigger(record));
       if (all_made()) return {};
     }
     return {};
   }
 
   result<void> trigger(const TraceRecord& record) {
+    Trace& trace = reading_.trace();
     Hit hit;
     hit.time = record.time;
-    hit.clock = trace_.timeline.clock(record.source);
+    hit.clock = trace.timeline.clock(record.source);
     hit.latency = condition_.latency();
     hit.payload.assign(record.payload.data, record.payload.data + record.payload.size);
-    trace_.learn_names();
+    trace.learn_names();
     fmt::memory_buffer line;
-    TextLines(trace_.formats, trace_.tasks, trace_.raw_times()).print(record, trace_.timeline.name(record.source), line);
+    TextLines(trace.formats, trace.tasks, trace.raw_times()).print(record, reading_.ring(record), line);
     hit.line.assign(line.data(), line.size());
     hit.line.erase(0, std::min(hit.line.find_first_not_of(' '), hit.line.size()));
     while (!hit.line.empty() && hit.line.back() == '\n') hit.line.pop_back();
@@ -377,7 +353,7 @@ class Watch {
   }
 
   const TriggerOptions& options_;
-  Trace& trace_;
+  Reading& reading_;
   Condition& condition_;
   FlightRecorder& recorder_;
   KernelFeed* kernel_;
@@ -413,43 +389,39 @@ struct Restore {
   }
 };
 
-int run_trigger(TriggerOptions options) {
+result<int> run_trigger(TriggerOptions options) {
   Wanted wanted = wanted_by(options);
   if (options.snapshot.empty()) options.snapshot = default_recording;
   if (!options.libc.empty()) check_libc(options.libc);
   if (!options.libc.empty() && options.command.empty()) throw UsageError{"--libc needs a command to preload into: -- CMD..."};
   check_subbuf_size(options.subbuf_size);
   if (options.buffer_size < 2 * options.subbuf_size) throw UsageError{"--buffer-size must hold at least two sub-buffers of " + format_size(options.subbuf_size)};
-  if (auto place = check_place(numbered(options, 1)); !place) return failed(place.error());
+  RS_TRY(check_place(numbered(options, 1)));
   const bool has_program = !options.instance.empty() || !options.command.empty();
   catch_signals();
 
   std::string preload;
-  if (!options.libc.empty()) {
-    auto found = find_preload();
-    if (!found) return failed(found.error());
-    preload = *found;
-  }
+  if (!options.libc.empty()) preload = RS_TRY(find_preload());
   InstanceOptions make;
   make.buffer_size = options.buffer_size;
   make.subbuf_size = static_cast<u32>(options.subbuf_size);
   auto made = options.instance.empty() ? make_private_instance("trigger", make) : Instance::open(options.instance);
   if (!made) {
-    if (auto ours = not_the_kernels(options.instance); !ours) return failed(ours.error());
-    return failed(made.error());
+    RS_TRY(not_the_kernels(options.instance));
+    return tl::unexpected<Error>(made.error());
   }
   Instance& instance = **made;
   const InstanceCleanup cleanup{options.instance.empty() ? instance.path() : ""};
   if (instance.control().mode != 0)
-    return failed({std::make_error_code(std::errc::invalid_argument), options.instance + " refuses new events when a ring is full (discard), so it keeps the oldest and not the last ones: make it with overwrite"});
+    return refuse(std::errc::invalid_argument, options.instance + " refuses new events when a ring is full (discard), so it keeps the oldest and not the last ones: make it with overwrite");
   if (instance.clock().kind == ClockKind::counter)
-    return failed({std::make_error_code(std::errc::invalid_argument), options.instance + ": its clock counts events and tells no time"});
+    return refuse(std::errc::invalid_argument, options.instance + ": its clock counts events and tells no time");
 
   const Restore restore{options.instance.empty() ? nullptr : &instance, instance.tracing_on()};
 
   // The kernel's part. Without the rights for it there may still be the program's.
   const auto asked = kernel_events();
-  if (!asked && !has_program) return failed(asked.error());
+  if (!asked && !has_program) return tl::unexpected<Error>(asked.error());
   const std::vector<KernelEvent> known = asked.value_or(std::vector<KernelEvent>{});
   KernelFeed::Options kernel_make;
   const EventPatterns kept = parse_events(options.events);
@@ -460,38 +432,36 @@ int run_trigger(TriggerOptions options) {
   kernel_make.source.forced = options.source;
   kernel_make.notice = say;
   std::unique_ptr<KernelFeed> kernel;
-  if (asked) {
-    auto created = KernelFeed::create(kernel_make, instance.clock());
-    if (!created) return failed(created.error());
-    kernel = std::move(*created);
-  }
+  if (asked) kernel = RS_TRY(KernelFeed::create(kernel_make, instance.clock()));
   for (const EventPattern& pattern : kept) {
     if (kernel != nullptr && kernel->matched(pattern)) continue;
-    if (!asked) return failed(asked.error());
-    return failed({std::make_error_code(std::errc::invalid_argument), "-e " + pattern.text() + ": the kernel has no such event (ringside list -e PATTERN shows its events); a program's are all recorded that its instance has enabled"});
+    if (!asked) return tl::unexpected<Error>(asked.error());
+    return refuse(std::errc::invalid_argument, "-e " + pattern.text() + ": the kernel has no such event (ringside list -e PATTERN shows its events); a program's are all recorded that its instance has enabled");
   }
   if (kernel == nullptr && !has_program) {
-    if (!wanted.events.empty()) return failed({std::make_error_code(std::errc::invalid_argument), "the kernel has no event that matches " + ringside::in_quotes(wanted.events.begin()->text()) + " (ringside list -e PATTERN shows its events)"});
+    if (!wanted.events.empty()) return refuse(std::errc::invalid_argument, "the kernel has no event that matches " + ringside::in_quotes(wanted.events.begin()->text()) + " (ringside list -e PATTERN shows its events)");
     throw UsageError{"nothing to look at: name events of the kernel (-e, or 'SYSTEM:EVENT if FILTER'), an instance (-i), or a command behind --"};
   }
-  auto watched = events_to_watch(wanted, kernel.get(), known, has_program);
-  if (!watched) return failed(watched.error());
-  if (watched->empty() && !has_program)
-    return failed({std::make_error_code(std::errc::invalid_argument), "none of the events of -e can meet " + ringside::in_quotes(options.condition) + ": name the one that does, with -e or as 'SYSTEM:EVENT if FILTER'"});
+  auto watched = RS_TRY(events_to_watch(wanted, kernel.get(), known, has_program));
+  if (watched.empty() && !has_program)
+    return refuse(std::errc::invalid_argument, "none of the events of -e can meet " + ringside::in_quotes(options.condition) + ": name the one that does, with -e or as 'SYSTEM:EVENT if FILTER'");
 
   FlightRecorder recorder(options, instance, kernel.get());
-  if (auto armed = recorder.arm(); !armed) return failed(armed.error());
-  TracefsOptions watch_make;
-  watch_make.prefix = "ringside-trigger-";
-  auto trace = open_traces(has_program ? std::vector<std::string>{instance.path()} : std::vector<std::string>{}, *watched, {KernelWay::map, options.source}, false, watch_make);
-  if (!trace) return failed(trace.error());
-  say_notices(*trace);
-  // In order where order matters, which costs some 10 ms; else at once.
-  if (has_program || wanted.pair) trace->follow(options.look_ahead_ns);
-  Condition condition(std::move(wanted), *trace, has_program);
-  if (auto compiled = condition.compile(); !compiled) return failed(compiled.error());
-
+  RS_TRY(recorder.arm());
   std::optional<Child> child;
+  Reading::Options open = reading_of(has_program ? std::vector<std::string>{instance.path()} : std::vector<std::string>{});
+  open.kernel = watched;
+  open.choice = {KernelWay::map, options.source};
+  open.make.prefix = "ringside-trigger-";
+  open.time.over = [&] { return child && child->ended(); };
+  auto opened = RS_TRY(Reading::open(std::move(open)));
+  Reading& reading = *opened;
+  // In order where order matters, which costs some 10 ms; else at once.
+  const u64 start = sys::now_ns();
+  reading.follow(has_program || wanted.pair ? std::optional(options.look_ahead_ns) : std::nullopt, options.duration_ns);
+  Condition condition(std::move(wanted), reading.trace(), has_program);
+  RS_TRY(condition.compile());
+
   if (!options.command.empty()) {
     auto started = Child::start(options.command, environment_of(instance, preload, options.libc));
     if (!started) return failed_to_start(started.error());
@@ -499,13 +469,12 @@ int run_trigger(TriggerOptions options) {
   }
   if (!options.quiet) say(fmt::format("armed: {} events of the kernel in rings of {}{}", kernel != nullptr ? kernel->enabled() : 0, format_size(options.buffer_size),
                                       has_program ? ", and instance " + instance.name() : std::string()));
-  const u64 start = sys::now_ns();
-  Watch watch(options, *trace, condition, recorder, kernel.get());
+  Watch watch(options, reading, condition, recorder, kernel.get());
   auto done = watch.go(child);
   if (watch.lost() != 0)
     say(format_count(watch.lost()) + " events came too fast for the condition to be looked at: it may have held unseen");
-  const bool problems = report_problems(trace->timeline) != 0;
-  if (const Missing missing = trace->missing(0); missing.refused != 0 && !options.quiet)
+  const bool problems = say_problems(reading);
+  if (const Missing missing = reading.missing(0); missing.refused != 0 && !options.quiet)
     say(format_count(missing.refused) + " events were never stored: their rings were full or could not be had; the condition was not looked at for them");
   // The command goes on with its work: it was only looked at.
   const auto in_time = [&] { return options.duration_ns == 0 || sys::now_ns() - start < options.duration_ns; };

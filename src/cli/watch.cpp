@@ -15,6 +15,7 @@
 #include <mutex>
 #include <thread>
 
+#include "cli/json.hpp"
 #include "cli/live.hpp"
 #include "cli/presets.hpp"
 #include "cli/table.hpp"
@@ -82,6 +83,10 @@ class Requests {
 
 // The reading thread's side: the trace, and the model of what is looked at now.
 class Watcher {
+  auto use() {
+    return [this](const TraceRecord& record, const RingName& ring, Reading::Got) { model_->take(record, ring); };
+  }
+
  public:
   static result<std::unique_ptr<Watcher>> open(const WatchOptions& options) {
     auto watcher = std::unique_ptr<Watcher>(new Watcher(options));
@@ -103,14 +108,11 @@ class Watcher {
   // What there is to read now, until something else is to be done. False: nothing was left.
   bool take(const Requests& requests) {
     if (ended_) return false;
-    if (live()) run_->refresh();
-    TraceRecord record;
-    Trace& from = trace();
-    for (u64 n = 1; from.next(record); ++n) {
-      model_->take(record, from.timeline.name(record.source));
-      if (n % 1024 == 0 && (requests.wanted() || asked_to_stop())) return true;
-      if (n % 32768 == 0 && sys::now_ns() >= std::min(next_tick_, end_ns_)) return true;
+    if (live()) {
+      run_->reading().refresh();
+      run_->say_new_problems();
     }
+    if (!run_->reading().take(use(), [&] { return requests.wanted() || asked_to_stop() || sys::now_ns() >= next_ns(); })) return true;
     if (!live()) ended_ = true;
     return false;
   }
@@ -127,20 +129,10 @@ class Watcher {
   // No more events; all that was written before is counted.
   void stop() {
     if (!live()) return;
-    run_->stop();
-    const u64 deadline = sys::now_ns() + 5'000'000'000;
-    TraceRecord record;
-    Trace& from = trace();
-    for (u64 n = 1; from.next(record); ++n) {
-      model_->take(record, from.timeline.name(record.source));
-      if (n % 65536 == 0 && sys::now_ns() > deadline) {
-        cut_ = true;
-        break;
-      }
-    }
+    run_->reading().take_rest(use());
     tick();
   }
-  int finish() { return run_->finish(); }
+  int finish() { return say_problems(run_->reading()) ? exit_failure : exit_ok; }
 
   WatchHost::View view(const std::string& chosen, bool everything) {
     status_.where = where();
@@ -236,8 +228,8 @@ class Watcher {
     };
     fmt::format_to(to, "{{\"final\":{},\"seconds\":{:.3f},\"rows\":[", last, p.seconds);
     for (size_t i = 0; i < std::min<size_t>(options_.count, p.rows.size()); ++i) {
-      append(out, i == 0 ? "{" : ",{");
-      model_->append_json(p.rows[i], out);
+      std::string keys = line_of(model_->json(p.rows[i]));
+      append(out, (i == 0 ? "" : ",") + keys.substr(0, keys.size() - 2) + ",");  // its end stays open
       numbers(p.rows[i]);
       append(out, "}");
     }
@@ -267,16 +259,12 @@ class Watcher {
     return out.empty() ? default_recording : out;
   }
   // Whether what it showed can be read once more.
-  bool is_there_again() {
-    bool is = true;
-    trace().each([&](const OpenedTrace& o) { is = is && o.kernel == nullptr && o.remote == nullptr; });
-    return is;
-  }
+  bool is_there_again() { return !trace().has_only_just_begun(); }
   WatchModel::Options model_options() const { return {options_.most_keys, run_->live()}; }
   result<void> reopen() {
     run_ = RS_TRY(AnalysisRun::open(options_.run));
     trace().learn_names(true);
-    status_.clock = trace().clock;
+    status_.clock = trace().first().clock;
     return {};
   }
   void begin() {
@@ -308,8 +296,7 @@ class Watcher {
     last_usage_ = now;
     last_cpu_us_ = cpu;
     status_.rings.clear();
-    missing_ = trace().missing(0);
-    if (cut_) missing_.doubts.emplace_back(too_late);
+    missing_ = run_->reading().missing(0);
     if (!live()) return;
     const Timeline& timeline = trace().timeline;
     for (u32 i = 0; i < timeline.size() && status_.rings.size() < 64; ++i) {
@@ -327,7 +314,6 @@ class Watcher {
   std::optional<WatchModel> model_;  // behind the run, whose formats it uses
   WatchStatus status_;
   Missing missing_;  // beside the gaps
-  bool cut_ = false;  // there were more than could be read in time
   u64 interval_ns_, last_tick_ = 0, next_tick_ = 0, end_ns_ = 0, ticks_ = 0;
   u64 last_usage_ = 0, last_cpu_us_ = 0;
   bool ended_ = false;
@@ -335,26 +321,26 @@ class Watcher {
 
 // The reading thread's Watcher, from the front's.
 class AskingHost final : public WatchHost {
+  // What it says; `otherwise` once it has ended.
+  template <class Ask, class Out = std::invoke_result_t<Ask>>
+  Out ask(const Ask& what, Out otherwise = {}) {
+    requests_.ask([&] { otherwise = what(); });
+    return otherwise;
+  }
+
  public:
   AskingHost(Requests& requests, Watcher& watcher) : requests_(requests), watcher_(watcher) {}
   View view(const std::string& chosen, bool everything) override {
-    requests_.ask([&] { last_ = watcher_.view(chosen, everything); });
-    return last_;
+    return last_ = ask([&] { return watcher_.view(chosen, everything); }, last_);
   }
   result<void> count(const WatchQuery& query, bool again) override {
-    result<void> out;
-    requests_.ask([&] { out = watcher_.count(query, again); });
-    return out;
+    return ask([&] { return watcher_.count(query, again); });
   }
   std::optional<WatchQuery> deeper(const std::string& id) override {
-    std::optional<WatchQuery> out;
-    requests_.ask([&] { out = watcher_.model().deeper(id); });
-    return out;
+    return ask([&] { return watcher_.model().deeper(id); });
   }
   std::vector<std::string> fields(const std::string& id, bool numbers) override {
-    std::vector<std::string> out;
-    requests_.ask([&] { out = watcher_.model().fields(id, numbers); });
-    return out;
+    return ask([&] { return watcher_.model().fields(id, numbers); });
   }
   void interval(u64 ns) override {
     requests_.ask([&] { watcher_.interval(ns); });
@@ -546,15 +532,13 @@ void set_latency(WatchOptions& options) {
   options.query.latency = std::move(pairs);
 }
 
-int run_watch(WatchOptions options) {
+result<int> run_watch(WatchOptions options) {
   signal(SIGPIPE, SIG_IGN);
   set_latency(options);
   options.query.filter = options.run.filter;
   bool screen =
       !options.batch && !options.run.json && !options.run.once && on_terminal(STDIN_FILENO) && on_terminal(STDOUT_FILENO);
-  auto opened = Watcher::open(options);
-  if (!opened) return failed(opened.error());
-  std::unique_ptr<Watcher> watcher = std::move(*opened);
+  auto watcher = RS_TRY(Watcher::open(options));
   auto front = std::make_unique<Front>(options, *watcher, screen);
   if (auto started = front->start(); !started) {
     say(started.error().sentence + "; plain tables instead");

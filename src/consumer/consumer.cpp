@@ -4,20 +4,15 @@
 
 #include <algorithm>
 #include <atomic>
-#include <thread>
 
 #include "analysis/hist.hpp"
-#include "analysis/names.hpp"
 #include "analysis/pairs.hpp"
-#include "consumer/trace.hpp"
+#include "consumer/reading.hpp"
 #include "export/text.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {
 namespace {
-
-// Between two looks at live rings that had nothing new.
-constexpr u64 look_every_ns = 5'000'000;
 
 TraceRecord record_of(const Event& e) {
   TraceRecord record;
@@ -32,16 +27,14 @@ TraceRecord record_of(const Event& e) {
 }  // namespace
 
 struct Consumer::State {
-  Trace trace;
-  RecordFilter filter;
+  std::unique_ptr<Reading> reading;
   TraceRecord record;
   std::optional<TextLines> lines;
   std::atomic<bool> stop{false};
-  bool live = false, stopped = false;
-  u64 events = 0, lost = 0, end_ns = ~u64{0};
 
-  const RingName& ring(const Event& e) const { return trace.timeline.name(e.source); }
-  i32 recorded_tid(const Event& e) const { return e.lost != 0 ? 0 : thread_of(trace.formats.find(e.id), read_common({e.data, e.size})); }
+  Trace& trace() const { return reading->trace(); }
+  const RingName& ring(const Event& e) const { return trace().timeline.name(e.source); }
+  i32 recorded_tid(const Event& e) const { return e.lost != 0 ? 0 : thread_of(trace().formats.find(e.id), read_common({e.data, e.size})); }
 };
 
 Consumer::Consumer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -51,51 +44,37 @@ Consumer::~Consumer() = default;
 
 result<Consumer> Consumer::open(const Options& options) {
   auto state = std::make_unique<State>();
-  TracefsOptions make;
-  make.buffer_size = options.kernel_buffer_size;
-  make.own_events = options.own_events;
-  state->trace = RS_TRY(open_traces(options.where, options.kernel, {KernelWay::read, {}}, false, make));
-  auto filter = RecordFilter::make(options.filter, state->trace);
-  if (!filter) return tl::unexpected<Error>(filter.error());
-  state->filter = std::move(*filter);
-  state->filter.push_down(state->trace);
-  state->live = state->trace.live();
-  if (state->live) state->trace.follow(static_cast<u64>(std::max<i64>(0, options.look_ahead.count())));
-  if (options.duration.count() > 0) state->end_ns = sys::now_ns() + static_cast<u64>(options.duration.count());
+  Reading::Options open;
+  open.where = options.where;
+  open.kernel = options.kernel;
+  open.make.buffer_size = options.kernel_buffer_size;
+  open.make.own_events = options.own_events;
+  open.filter = options.filter;
+  open.push_down = true;
+  open.time.over = [stop = &state->stop] { return stop->load(std::memory_order_relaxed); };
+  state->reading = RS_TRY(Reading::open(std::move(open)));
+  if (state->trace().live())
+    state->reading->follow(static_cast<u64>(std::max<i64>(0, options.look_ahead.count())), static_cast<u64>(std::max<i64>(0, options.duration.count())));
   return Consumer(std::move(state));
 }
 
 bool Consumer::next(Event& out) {
-  State& s = *state_;
+  TraceRecord& r = state_->record;
+  Reading::Got got;
   do {
-    if (!s.trace.next(s.record)) return false;
-  } while (s.record.lost == 0 && !s.filter.wants(s.record));
-  const TraceRecord& r = s.record;
-  const bool gap = r.lost != 0;
-  out = {r.time, r.lost, r.payload.data, static_cast<u32>(r.payload.size), gap ? 0 : r.number(), r.source, r.late};
-  s.events += gap ? 0 : 1;
-  s.lost += r.lost;
+    got = state_->reading->next(r);
+  } while (got == Reading::Got::other);
+  if (got == Reading::Got::nothing) return false;
+  out = {r.time, r.lost, r.payload.data, static_cast<u32>(r.payload.size), got == Reading::Got::gap ? 0 : r.number(), r.source, r.late};
   return true;
 }
 
-bool Consumer::wait() {
-  State& s = *state_;
-  if (!s.live || s.stopped) return false;
-  if (s.stop.load(std::memory_order_relaxed) || sys::now_ns() >= s.end_ns) {
-    s.trace.stop();
-    s.stopped = true;
-    return true;
-  }
-  std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(look_every_ns, s.end_ns - sys::now_ns())));
-  s.trace.refresh();
-  return true;
-}
-
+bool Consumer::wait() { return state_->reading->wait(5'000'000); }
 void Consumer::stop() noexcept { state_->stop.store(true, std::memory_order_relaxed); }
 
 result<void> Consumer::find_field(std::string_view event, std::string_view name, int wanted, size_t bytes, u32& id, u32& offset, u32& size, bool& is_signed,
                                   const void*& at) const {
-  for (const auto& type : state_->trace.formats.all()) {
+  for (const auto& type : state_->trace().formats.all()) {
     if (type->full != event && type->name != event) continue;
     const Field* field = nullptr;
     std::string all;
@@ -117,7 +96,7 @@ result<void> Consumer::find_field(std::string_view event, std::string_view name,
     at = field;
     return {};
   }
-  return refuse(std::errc::invalid_argument, "there is no event " + in_quotes(event) + " in " + state_->trace.where + ", but " + event_list(state_->trace.formats));
+  return refuse(std::errc::invalid_argument, "there is no event " + in_quotes(event) + " in " + state_->trace().first().where.text + ", but " + event_list(state_->trace().formats));
 }
 
 template <>
@@ -126,19 +105,19 @@ std::string_view TypedField<std::string_view>::text(const Event& e) const {
 }
 
 std::string_view Consumer::name(const Event& e) const {
-  const EventType* type = e.lost == 0 ? state_->trace.formats.find(e.id) : nullptr;
+  const EventType* type = e.lost == 0 ? state_->trace().formats.find(e.id) : nullptr;
   return type != nullptr ? std::string_view(type->full) : std::string_view();
 }
 
 u32 Consumer::cpu(const Event& e) const { return state_->ring(e).column(); }
 
-int Consumer::tid(const Event& e) const { return state_->trace.tasks.seen(state_->recorded_tid(e), state_->ring(e)); }
+int Consumer::tid(const Event& e) const { return state_->trace().tasks.seen(state_->recorded_tid(e), state_->ring(e)); }
 
-std::string_view Consumer::task(const Event& e) const { return state_->trace.tasks.name(state_->recorded_tid(e), state_->ring(e)); }
+std::string_view Consumer::task(const Event& e) const { return state_->trace().tasks.name(state_->recorded_tid(e), state_->ring(e)); }
 
 std::string Consumer::text(const Event& e) {
   State& s = *state_;
-  if (!s.lines) s.lines.emplace(s.trace.formats, s.trace.tasks, s.trace.raw_times());
+  if (!s.lines) s.lines.emplace(s.trace().formats, s.trace().tasks, s.trace().raw_times());
   fmt::memory_buffer out;
   s.lines->print(record_of(e), s.ring(e), out);
   std::string line(out.data(), out.size());
@@ -146,12 +125,12 @@ std::string Consumer::text(const Event& e) {
   return line;
 }
 
-u64 Consumer::events() const { return state_->events; }
-u64 Consumer::lost() const { return state_->lost; }
-u64 Consumer::late() const { return state_->trace.timeline.late(); }
+u64 Consumer::events() const { return state_->reading->totals().events; }
+u64 Consumer::lost() const { return state_->reading->totals().lost; }
+u64 Consumer::late() const { return state_->trace().timeline.late(); }
 std::vector<std::string> Consumer::problems() const {
-  std::vector<std::string> all = state_->trace.notices;
-  const auto& more = state_->trace.timeline.problems();
+  std::vector<std::string> all = state_->trace().notices;
+  const auto& more = state_->trace().timeline.problems();
   all.insert(all.end(), more.begin(), more.end());
   return all;
 }
@@ -184,7 +163,7 @@ std::optional<std::string_view> Consumer::Column::text(const Event& e) {
 }
 
 result<Consumer::Column> Consumer::column(const std::string& text) {
-  auto made = RS_TRY(ringside::Column::compile(text, state_->trace.formats, state_->trace.tasks));
+  auto made = RS_TRY(ringside::Column::compile(text, state_->trace().formats, state_->trace().tasks));
   return Column(std::unique_ptr<Column::State>(new Column::State{state_.get(), std::move(made)}));
 }
 
@@ -202,7 +181,7 @@ result<Consumer::Hist> Consumer::hist(const std::vector<std::string>& keys, cons
   options.keys = keys;
   options.values = values;
   options.most_keys = most_keys;
-  auto made = RS_TRY(ringside::Hist::make(options, state_->trace.formats, state_->trace.tasks));
+  auto made = RS_TRY(ringside::Hist::make(options, state_->trace().formats, state_->trace().tasks));
   return Hist(std::unique_ptr<Hist::State>(new Hist::State{state_.get(), std::move(made)}));
 }
 
@@ -242,7 +221,7 @@ result<Consumer::Latency> Consumer::latency(const LatencyOptions& options) {
   make.most_waiting = options.most_waiting;
   make.most_groups = options.most_groups;
   make.slowest = 0;
-  auto made = RS_TRY(Pairs::make(make, state_->trace.formats, state_->trace.tasks));
+  auto made = RS_TRY(Pairs::make(make, state_->trace().formats, state_->trace().tasks));
   return Latency(std::unique_ptr<Latency::State>(new Latency::State{state_.get(), std::move(made)}));
 }
 

@@ -19,9 +19,7 @@
 namespace ringside {
 namespace {
 
-using Sources = std::vector<std::unique_ptr<Source>>;
-
-void add_events(Trace& trace, const OpenedTrace& of, const std::vector<EventInfo>& events) {
+void add_events(Trace& trace, const Opened& of, const std::vector<EventInfo>& events) {
   for (const EventInfo& e : events) {
     if (trace.formats.find(of.ids + e.number()) != nullptr) continue;
     if (!trace.formats.add(of.ids + e.number(), e.system, e.name, e.format))
@@ -29,9 +27,9 @@ void add_events(Trace& trace, const OpenedTrace& of, const std::vector<EventInfo
   }
 }
 
-// Each opens one WHERE: what it is goes to `o`, its rings to `sources`, what its events mean to `trace`.
-result<void> open_recorded(Trace& trace, OpenedTrace& o, Sources& sources) {
-  const std::string& dir = o.where;
+// Each opens one WHERE: what it is and its rings go to `o`, what its events mean to `trace`.
+result<void> open_recorded(Trace& trace, Opened& o) {
+  const std::string& dir = o.where.text;
   auto meta = RecordingMeta::read(dir);
   if (!meta) return tl::unexpected<Error>(meta.error());
   auto rings = RS_TRY(open_recording(dir, *meta));
@@ -46,30 +44,30 @@ result<void> open_recorded(Trace& trace, OpenedTrace& o, Sources& sources) {
   for (const RingName& thread : meta->threads) trace.tasks.add_recorded(thread, o.ids);
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
   if (auto names = read_kept(dir, "kallsyms")) trace.formats.symbols().load(std::move(*names));
-  sources = std::move(rings);
+  o.sources = std::move(rings);
   o.clock = to_string(meta->clock.kind);
   o.boot = meta->boot;
   o.recording = std::move(*meta);
   return {};
 }
 
-result<void> open_remote(Trace& trace, OpenedTrace& o, Sources& sources) {
+result<void> open_remote(Trace& trace, Opened& o) {
   remote::Process::Options make;
   make.buffer.size = 4 << 20;
   make.buffer.subbuf_size = 16384;
   make.buffer.clock = calibrate(best_clock());
-  o.remote = RS_TRY(remote::Process::attach(o.where, make));
+  o.remote = RS_TRY(remote::Process::attach(o.where.text, make));
   add_events(trace, o, o.remote->events());
   auto source = RS_TRY(o.remote->buffer().source(0));
   trace.tasks.add(source->name());
-  sources.push_back(std::move(source));
+  o.sources.push_back(std::move(source));
   o.clock = to_string(make.buffer.clock.kind);
   o.boot = sys::boot_id();
   return o.remote->enable(true);
 }
 
-result<void> open_dat(Trace& trace, OpenedTrace& o, Sources& sources) {
-  auto dat = open_trace_dat(o.where);
+result<void> open_dat(Trace& trace, Opened& o) {
+  auto dat = open_trace_dat(o.where.text);
   if (!dat) return tl::unexpected<Error>(dat.error());
   if (dat->rings.empty() && !dat->problems.empty()) return refuse(std::errc::bad_message, dat->problems.front() + "; no events are left to read");
   for (const std::string& problem : dat->problems) trace.notices.push_back(problem);
@@ -79,7 +77,7 @@ result<void> open_dat(Trace& trace, OpenedTrace& o, Sources& sources) {
   for (const RingName& thread : dat->threads) trace.tasks.add_recorded(thread, o.ids);
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
   trace.formats.symbols().load(std::move(dat->kallsyms));
-  sources = std::move(dat->rings);
+  o.sources = std::move(dat->rings);
   o.recording.emplace();
   o.recording->clock = dat->clock;
   o.recording->complete = true;
@@ -89,17 +87,16 @@ result<void> open_dat(Trace& trace, OpenedTrace& o, Sources& sources) {
   timespec wall{}, up{};
   clock_gettime(CLOCK_REALTIME, &wall);
   clock_gettime(CLOCK_BOOTTIME, &up);
-  if (stat(o.where.c_str(), &st) == 0 && st.st_mtim.tv_sec > wall.tv_sec - up.tv_sec) o.boot = sys::boot_id();
+  if (stat(o.where.text.c_str(), &st) == 0 && st.st_mtim.tv_sec > wall.tv_sec - up.tv_sec) o.boot = sys::boot_id();
   return {};
 }
 
-result<void> open_instance(Trace& trace, OpenedTrace& o, Sources&) {
-  struct stat st {};
-  const std::string& where = o.where;
+result<void> open_instance(Trace& trace, Opened& o) {
+  const std::string& where = o.where.text;
   auto instance = Instance::open(where);
   if (!instance) {
-    if (auto ours = not_the_kernels(where); !ours) return ours;
-    if (stat(where.c_str(), &st) == 0 && S_ISDIR(st.st_mode))
+    std::error_code none;
+    if (std::filesystem::is_directory(where, none))
       return refuse(std::errc::invalid_argument, where + " is neither a recording (it has no meta.json) nor an instance (" +
                                                      instance.error().sentence + ")");
     if (where == default_recording)
@@ -114,10 +111,10 @@ result<void> open_instance(Trace& trace, OpenedTrace& o, Sources&) {
   return {};
 }
 
-result<void> open_kernel(Trace& trace, OpenedTrace& o, Sources& sources, const EventPatterns& patterns, const KernelChoice& choice, TracefsOptions make) {
+result<void> open_kernel(Trace& trace, Opened& o, const EventPatterns& patterns, const KernelChoice& choice, TracefsOptions make) {
   make.clock = best_clock();
   o.kernel = std::make_unique<TracefsInstance>(RS_TRY(TracefsInstance::create(make)));
-  o.where = o.kernel->dir();
+  o.where = {o.kernel->dir(), Where::Kind::kernel, o.kernel->dir()};
   if (!make.own_events) (void)o.kernel->ignore(sys::gettid());
   add_events(trace, o, kernel_internal_events());
   for (const EventPattern& pattern : patterns) {
@@ -129,57 +126,59 @@ result<void> open_kernel(Trace& trace, OpenedTrace& o, Sources& sources, const E
   }
   if (auto names = sys::read_file("/proc/kallsyms")) trace.formats.symbols().load(std::move(*names));
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
-  auto rings = open_kernel_rings(o.where, o.kernel->cpus(), calibrate(make.clock), choice);
+  auto rings = open_kernel_rings(o.kernel->dir(), o.kernel->cpus(), calibrate(make.clock), choice);
   if (!rings) return tl::unexpected<Error>(rings.error());
   if (!rings->notice.empty()) trace.notices.push_back(rings->notice);
-  for (auto& source : rings->sources) sources.push_back(std::move(source));
+  for (auto& source : rings->sources) o.sources.push_back(std::move(source));
   o.clock = to_string(make.clock);
   o.boot = sys::boot_id();
   trace.tasks.are_here();
   return o.kernel->tracing(true);
 }
 
-result<void> open_one(Trace& trace, OpenedTrace& o, Sources& sources) {
-  struct stat st {};
-  const bool exists = stat(o.where.c_str(), &st) == 0;
-  if (is_recording(o.where)) return open_recorded(trace, o, sources);
-  if (exists && S_ISSOCK(st.st_mode)) return open_remote(trace, o, sources);
-  if (exists && S_ISREG(st.st_mode)) return open_dat(trace, o, sources);
-  return open_instance(trace, o, sources);
+result<void> open_one(Trace& trace, Opened& o) {
+  switch (o.where.kind) {
+    case Where::Kind::recording: return open_recorded(trace, o);
+    case Where::Kind::writer: return open_remote(trace, o);
+    case Where::Kind::trace_dat: return open_dat(trace, o);
+    case Where::Kind::served:
+    case Where::Kind::kernel: return tl::unexpected<Error>(o.where.not_to_be_read());
+    case Where::Kind::instance:
+    case Where::Kind::nothing: break;
+  }
+  return open_instance(trace, o);
 }
 
-const ClockInfo& own_clock(const OpenedTrace& o, const Sources& sources) {
-  return o.instance != nullptr ? o.instance->clock() : o.recording ? o.recording->clock : sources.front()->clock();
+const ClockInfo& own_clock(const Opened& o) {
+  return o.instance != nullptr ? o.instance->clock() : o.recording ? o.recording->clock : o.sources.front()->clock();
 }
 
 std::string microseconds(u64 ns) { return fmt::format("{:.3g} us", static_cast<double>(ns) / 1e3); }
 
 // How each one's times become those of all.
-result<void> agree_on_time(Trace& trace, const std::vector<OpenedTrace*>& all, const std::vector<Sources>& sources, bool verbose) {
+result<void> agree_on_time(Trace& trace, bool verbose) {
   const std::string here = sys::boot_id(), tsc = to_string(ClockKind::tsc), mono = to_string(ClockKind::mono);
-  const OpenedTrace* known = nullptr;  // one that knows its machine
+  const Opened* known = nullptr;  // one that knows its machine
   bool alike = true;
-  for (const OpenedTrace* o : all) {
-    if (o->clock == to_string(ClockKind::counter))
-      return refuse(std::errc::invalid_argument, o->where + ": its clock counts events and tells no time, so it stands in no order with others; show it alone");
-    alike = alike && o->clock == all.front()->clock;
-    if (o->boot.empty()) continue;
-    if (known == nullptr) known = o;
-    if (o->boot != known->boot)
-      return refuse(std::errc::invalid_argument, known->where + " and " + o->where +
+  for (const Opened& o : trace.opened) {
+    if (o.clock == to_string(ClockKind::counter))
+      return refuse(std::errc::invalid_argument, o.where.text + ": its clock counts events and tells no time, so it stands in no order with others; show it alone");
+    alike = alike && o.clock == trace.first().clock;
+    if (o.boot.empty()) continue;
+    if (known == nullptr) known = &o;
+    if (o.boot != known->boot)
+      return refuse(std::errc::invalid_argument, known->where.text + " and " + o.where.text +
                                                      " were made on different machines, or with a restart between: their clocks have nothing in common; show each alone");
   }
   const bool now_here = known != nullptr && known->boot == here && !here.empty();
   std::optional<ClockInfo> ticks;  // of the time stamp counter, for all
   u64 off = 0;
-  for (size_t i = 0; i < all.size() && !ticks; ++i) {
-    const OpenedTrace& o = *all[i];
+  for (const Opened& o : trace.opened) {
     const bool dat = o.recording && o.recording->events.empty() && o.recording->rings.empty();
-    if (o.clock != tsc || o.boot.empty() || (dat && now_here)) continue;
-    ticks = now_here ? refined(own_clock(o, sources[i]), off) : own_clock(o, sources[i]);
+    if (ticks || o.clock != tsc || o.boot.empty() || (dat && now_here)) continue;
+    ticks = now_here ? refined(own_clock(o), off) : own_clock(o);
   }
-  for (size_t i = 0; i < all.size(); ++i) {
-    OpenedTrace& o = *all[i];
+  for (Opened& o : trace.opened) {
     std::string how = "as it is";
     bool tell = verbose;
     if (o.boot.empty()) {
@@ -188,7 +187,7 @@ result<void> agree_on_time(Trace& trace, const std::vector<OpenedTrace*>& all, c
     } else if (o.clock == tsc) {
       if (!ticks) ticks = calibrate(ClockKind::tsc);
       u64 own = 0;
-      if (now_here) (void)refined(own_clock(o, sources[i]), own);
+      if (now_here) (void)refined(own_clock(o), own);
       o.place.clock = *ticks;
       how = fmt::format("the same ticks for all{}", now_here ? fmt::format("; by its own rate it would be {} off now", microseconds(own)) : "");
     } else if (o.clock == mono) {
@@ -201,12 +200,12 @@ result<void> agree_on_time(Trace& trace, const std::vector<OpenedTrace*>& all, c
                      : "cannot be measured (" + measured.error().sentence + "), so its times are taken as they are";
       tell = true;
     }
-    if (tell) trace.notices.push_back(fmt::format("{}: clock {}, {}", o.where, o.clock.empty() ? "unknown" : o.clock, how));
+    if (tell) trace.notices.push_back(fmt::format("{}: clock {}, {}", o.where.text, o.clock.empty() ? "unknown" : o.clock, how));
   }
   return {};
 }
 
-void add_rings(Trace& trace, OpenedTrace& o) {
+void add_rings(Trace& trace, Opened& o) {
   add_events(trace, o, o.instance->events());
   if (const u64 seen = o.instance->threads_seen(); seen != o.threads_seen) {
     o.threads_seen = seen;
@@ -234,61 +233,58 @@ std::string label_of(std::string where) {
 
 Missing Trace::missing(u64 gaps) const {
   Missing all{gaps, 0, 0, timeline.problems()};
-  const auto add = [&](const OpenedTrace& o) {
+  for (const Opened& o : opened) {
     all.doubts.insert(all.doubts.end(), o.doubts.begin(), o.doubts.end());
     if (o.recording) {
       all.refused += o.recording->missing.refused;
       all.unrecorded += o.recording->missing.unrecorded;
     }
     for (const u32 cpu : o.kernel != nullptr ? o.kernel->cpus() : std::vector<u32>{}) {
-      const auto counters = kernel_counters({o.where, cpu});
+      const auto counters = kernel_counters({o.kernel->dir(), cpu});
       if (counters) all.refused += counters->dropped + counters->commit_overrun;
       else all.doubts.push_back(counters.error().sentence);
     }
-    if (o.instance == nullptr) return;
+    if (o.instance == nullptr) continue;
     const PastTotals past = o.instance->past();
     all.refused += o.instance->refused() + past.dropped + past.commit_overrun;
     for (const RingInfo& ring : o.instance->rings()) {
       all.refused += ring.counters.dropped + ring.counters.commit_overrun;
       if (!ring.problem.empty()) all.doubts.push_back(ring.problem);
     }
-  };
-  add(*this);
-  std::for_each(others.begin(), others.end(), add);
+  }
   return all;
 }
 
 bool Trace::raw_times() const {
-  return (recording ? recording->clock.kind : instance != nullptr ? instance->clock().kind : ClockKind::mono) == ClockKind::counter;
+  const Opened& o = first();
+  return (o.recording ? o.recording->clock.kind : o.instance != nullptr ? o.instance->clock().kind : ClockKind::mono) == ClockKind::counter;
 }
 
 bool Trace::live() const {
-  const auto lives = [](const OpenedTrace& o) { return !o.recording; };
-  return lives(*this) || std::any_of(others.begin(), others.end(), lives);
+  return std::any_of(opened.begin(), opened.end(), [](const Opened& o) { return !o.recording; });
 }
 
 bool Trace::has_only_just_begun() const {
-  const auto began = [](const OpenedTrace& o) { return o.kernel != nullptr || o.remote != nullptr; };
-  return began(*this) || std::any_of(others.begin(), others.end(), began);
+  return std::any_of(opened.begin(), opened.end(), [](const Opened& o) { return o.kernel != nullptr || o.remote != nullptr; });
 }
 
 void Trace::follow(u64 look_ahead_ns) {
   timeline.follow({look_ahead_ns, {}});
-  each([&](OpenedTrace& o) {
+  for (Opened& o : opened) {
     if (o.remote != nullptr) o.remote->patience(std::chrono::nanoseconds(look_ahead_ns));
-  });
+  }
   refresh();
 }
 
 void Trace::refresh() {
   // Of rings that are made from here on, events are later than this.
   u64 until = Timeline::forever;
-  each([&](OpenedTrace& o) {
-    if (o.instance == nullptr) return;
+  for (Opened& o : opened) {
+    if (o.instance == nullptr) continue;
     const ClockInfo by = o.place.clock.value_or(o.instance->clock());
     if (by.kind != ClockKind::counter) until = std::min(until, now_of(by));
     add_rings(*this, o);
-  });
+  }
   timeline.hold_after(until);
 }
 
@@ -304,16 +300,8 @@ void Trace::finish() {
 }
 
 void Trace::stop() {
-  each([](OpenedTrace& o) {
-    if (o.kernel != nullptr) (void)o.kernel->tracing(false);
-  });
+  if (TracefsInstance* const kernel = tracefs()) (void)kernel->tracing(false);
   finish();
-}
-
-TracefsInstance* Trace::tracefs() {
-  TracefsInstance* found = nullptr;
-  each([&](OpenedTrace& o) { found = o.kernel != nullptr ? o.kernel.get() : found; });
-  return found;
 }
 
 void Trace::learn_names(bool living) {
@@ -336,63 +324,29 @@ void Trace::learn_names(bool living) {
   for (auto& [tid, name] : sys::cmdlines_of(sys::read_file(from->dir() + "/../../saved_cmdlines"))) add(tid, std::move(name));
 }
 
-result<void> not_the_kernels(const std::string& where) {
-  const std::string dir = find_kernel_instance(where);
-  if (dir.empty()) return {};
-  return refuse(std::errc::not_supported,
-                where + " is an instance of the kernel's, and to read it is to take its events away from whoever made it; ringside stat " +
-                    where + " shows its counters, cat " + dir +
-                    "/trace its events, both leave them there; record -e PATTERN and top -e PATTERN make instances of their own");
-}
-
 result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events, const KernelChoice& choice, bool verbose, TracefsOptions make) {
   Trace trace;
   auto patterns = RS_TRY(EventPatterns::parse(events));
-  const size_t named = wheres.empty() && events.empty() ? 1 : wheres.size();
-  const size_t count = named + !events.empty();
-  trace.others.resize(count - 1);
-  std::vector<OpenedTrace*> all{&trace};
-  for (OpenedTrace& o : trace.others) all.push_back(&o);
-  std::vector<Sources> sources(count);
+  for (const std::string& where : wheres) trace.opened.push_back({Where::of(where)});
+  if (wheres.empty() && events.empty()) trace.opened.push_back({Where::of(default_recording)});
+  const size_t named = trace.opened.size();
+  if (!events.empty()) trace.opened.emplace_back();
+  const bool several = trace.opened.size() > 1;
   std::set<std::string> labels;
-  for (size_t i = 0; i < count; ++i) {
-    OpenedTrace& o = *all[i];
-    if (i != 0) o.ids = trace.formats.more_ids();
-    if (i < named) o.where = wheres.empty() ? default_recording : wheres[i];
-    if (i < named && count > 1) o.place.label = labels.insert(label_of(o.where)).second ? label_of(o.where) : o.where;
-    o.place.ids = o.ids;
-    RS_TRY(i < named ? open_one(trace, o, sources[i]) : open_kernel(trace, o, sources[i], patterns, choice, make));
+  for (size_t i = 0; i < trace.opened.size(); ++i) {
+    Opened& o = trace.opened[i];
+    const std::string& where = o.where.text;
+    if (i != 0) o.place.ids = o.ids = trace.formats.more_ids();
+    if (i < named && several) o.place.label = labels.insert(label_of(where)).second ? label_of(where) : where;
+    RS_TRY(i < named ? open_one(trace, o) : open_kernel(trace, o, patterns, choice, make));
   }
-  if (count > 1) {
-    RS_TRY(agree_on_time(trace, all, sources, verbose));
-  }
-  for (size_t i = 0; i < count; ++i) {
-    for (auto& source : sources[i]) trace.timeline.add(std::move(source), all[i]->place);
+  if (several) RS_TRY(agree_on_time(trace, verbose));
+  for (Opened& o : trace.opened) {
+    for (auto& source : o.sources) trace.timeline.add(std::move(source), o.place);
+    o.sources.clear();
   }
   trace.refresh();
   return trace;
-}
-
-result<RecordFilter> RecordFilter::make(const std::string& text, const Trace& trace) {
-  RecordFilter out;
-  out.trace_ = &trace;
-  if (text.empty()) return out;
-  out.filter_ = RS_TRY(Filter::compile(text, trace.formats, trace.tasks));
-  return out;
-}
-
-u32 RecordFilter::push_down(Trace& trace) const {
-  u32 pushed = 0;
-  const auto push = [&](OpenedTrace& o) {
-    if (!filter_ || o.kernel == nullptr) return;
-    for (const auto& type : trace.formats.all()) {
-      if (type->id < o.ids + kernel_ids || type->id >= o.ids + 2 * kernel_ids || !filter_->kernel_may(*type)) continue;
-      // What it does not understand it refuses, and lets everything through.
-      pushed += o.kernel->write(("events/" + type->system + "/" + type->name + "/filter").c_str(), filter_->text()).has_value();
-    }
-  };
-  trace.each(push);
-  return pushed;
 }
 
 }  // namespace ringside

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/filter.hpp"
+#include "consumer/where.hpp"
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
 #include "instance/instance.hpp"
@@ -19,36 +19,34 @@
 
 namespace ringside {
 
-inline constexpr const char* default_recording = "ringside.data";
-
 // One of them.
-struct OpenedTrace {
-  std::string where;
-  std::optional<RecordingMeta> recording;  // of a trace.dat its clock; else one of these:
-  std::unique_ptr<Instance> instance;
-  std::unique_ptr<TracefsInstance> kernel;
-  std::unique_ptr<remote::Process> remote;
-  std::string clock;    // its name
-  std::string boot;     // of the machine; empty: unknown
+struct Opened {
+  Where where;
+  std::optional<RecordingMeta> recording{};  // of a trace.dat its clock; else one of these:
+  std::unique_ptr<Instance> instance{};
+  std::unique_ptr<TracefsInstance> kernel{};
+  std::unique_ptr<remote::Process> remote{};
+  std::string clock{};  // its name
+  std::string boot{};   // of the machine; empty: unknown
   u32 ids = 0;          // added to the numbers of its events
-  Timeline::Place place;
+  Timeline::Place place{};
+  std::vector<std::unique_ptr<Source>> sources{};  // until the timeline has them
   std::set<std::pair<u32, i32>> rings{};   // of an instance: those that have a source, by number, or CPU, and owner
   std::vector<std::string> doubts{};       // why more may be missing than is known
   u64 threads_seen = 0;
 };
 
-// The first of them is the base: commands that take one WHERE look at that.
-struct Trace : OpenedTrace {
-  std::vector<OpenedTrace> others;  // in front of the timeline, as the base: its sources must go first
+struct Trace {
+  std::vector<Opened> opened;  // one at least, the kernel's live events last; in front of the timeline, whose sources must go first
   Formats formats;
   Tasks tasks;
   Timeline timeline;
   std::vector<std::string> notices;  // what a person should know of it; nothing is wrong
 
-  // The next record. Of live instances, up to the moment of opening: their writers may be faster than we are.
-  bool next(TraceRecord& record) { return timeline.next(record); }
+  // Commands that take one WHERE look at that.
+  const Opened& first() const { return opened.front(); }
 
-  // From now on what is written is read, too, in order: next() says false while it waits. See Timeline.
+  // From now on what is written is read, too, in order: the timeline's next() says false while it waits. See Timeline.
   void follow(u64 look_ahead_ns);
   // Picks up events and rings that appeared in live instances since, and lets the timeline go on up to this moment.
   void refresh();
@@ -63,19 +61,10 @@ struct Trace : OpenedTrace {
   bool raw_times() const;  // its clock counts no seconds
   bool live() const;       // any of them may still be written to
   bool has_only_just_begun() const;  // one of them writes nothing before it is opened
-
-  template <class Use>
-  void each(const Use& use) {
-    use(static_cast<OpenedTrace&>(*this));
-    for (OpenedTrace& o : others) use(o);
-  }
-  TracefsInstance* tracefs();  // of the kernel's live events; null: there are none
+  TracefsInstance* tracefs() const { return opened.back().kernel.get(); }  // of the kernel's live events; null: there are none
   // Names of the kernel's threads: those that it has seen of late (it keeps some 128) and, if they are wanted, all that live.
   void learn_names(bool living = false);
 };
-
-// An error if `where` is an instance of the kernel's: whoever reads its rings takes the events away from those who made it.
-result<void> not_the_kernels(const std::string& where);
 
 // DIR, FILE.dat or INSTANCE, or the socket of an external writer, any number of them (none, and no events of the kernel: the default
 // recording). Instances are peeked at: nothing is consumed. events: of the kernel, live, from an instance made for it; a pattern
@@ -86,21 +75,5 @@ result<void> not_the_kernels(const std::string& where);
 // clocks of the kernel's (a trace.dat's: local, boot, ...) are measured now and converted; a line says how well.
 result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events = {}, const KernelChoice& choice = {},
                           bool verbose = false, TracefsOptions make = {});
-inline result<Trace> open_trace(const std::string& where) { return open_traces({where}); }
-
-// What a filter's text makes of a trace's records: all, where there is none. The trace must stay where it is.
-class RecordFilter {
- public:
-  static result<RecordFilter> make(const std::string& text, const Trace& trace);
-  // Has the kernel filter its live events, too, where it means the same. Answers for how many types of events.
-  u32 push_down(Trace& trace) const;
-  bool wants(const TraceRecord& record) {
-    return !filter_ || filter_->matches(record, trace_->timeline.name(record.source));
-  }
-
- private:
-  const Trace* trace_ = nullptr;
-  std::optional<Filter> filter_;
-};
 
 }  // namespace ringside

@@ -178,7 +178,7 @@ std::string find_kernel_instance(const std::string& where) {
   std::string dir = where;
   if (where.find('/') == std::string::npos) {
     auto root = tracefs_dir();
-    if (!root || where.empty()) return "";
+    if (!root || where.find_first_not_of('.') == std::string::npos) return "";
     dir = *root + "/instances/" + where;
   }
   return access((dir + "/per_cpu/cpu0/trace_pipe_raw").c_str(), F_OK) == 0 && access((dir + "/trace_clock").c_str(), F_OK) == 0

@@ -102,8 +102,8 @@ class WatchModel {
   u64 events() const { return all_.count; }
   u64 lost() const { return lost_; }
 
-  // "task":"cc1","event":"libc:malloc", with a comma at the end, for a row of the last picture.
-  void append_json(const WatchRow& row, fmt::memory_buffer& out) const { groups_->append_json(row.key, out); }
+  // {"task":"cc1","event":"libc:malloc"}, of a row of the last picture.
+  nlohmann::ordered_json json(const WatchRow& row) const { return groups_->json(row.key); }
 
  private:
   struct Values {

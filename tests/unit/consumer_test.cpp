@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "cli/hand_made.hpp"
-#include "consumer/trace.hpp"
+#include "consumer/reading.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "random_recording.hpp"
 #include "sys/sys.hpp"
@@ -219,17 +219,15 @@ TEST(Consumer, TheKernelIsReadLive) {
 TEST(Consumer, FiltersArePushedDown) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
   Trace trace = must(open_traces({}, {"signal:signal_generate", "sched:sched_switch"}));
-  const auto kernels = [&](const char* event) { return sys::read_file(trace.kernel->dir() + "/events/" + event + "/filter").value_or(""); };
+  const auto kernels = [&](const char* event) { return sys::read_file(trace.tracefs()->dir() + "/events/" + event + "/filter").value_or(""); };
   for (const char* text : {"sig == 28 && comm != \"x\" || common_pid > 1", "!(sig & 0xff) && errno < -1", "pid == 5 || cpu == 0"}) {
-    const auto filter = must(RecordFilter::make(text, trace));
-    EXPECT_EQ(filter.push_down(trace), 1u) << text;
+    EXPECT_EQ(push_down(must(Filter::compile(text, trace.formats, trace.tasks)), trace), 1u) << text;
     EXPECT_EQ(kernels("signal/signal_generate"), text + std::string("\n"));
     EXPECT_EQ(kernels("sched/sched_switch"), "none\n") << text;
   }
   // The kernel does not get a filter that would have another meaning there, or none.
   for (const char* text : {"sig != 300000000000", "sig == 28 && ts > 5", "comm ~ \"*x\" && sig > 0", "sig > 1.5e1 || event == wake", "task == \"x\"", "sig == 28 && prev_prio > 3"}) {
-    const auto filter = must(RecordFilter::make(text, trace));
-    EXPECT_EQ(filter.push_down(trace), 0u) << text;
+    EXPECT_EQ(push_down(must(Filter::compile(text, trace.formats, trace.tasks)), trace), 0u) << text;
   }
 }
 

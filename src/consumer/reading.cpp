@@ -1,0 +1,95 @@
+#include "consumer/reading.hpp"
+
+#include <algorithm>
+#include <thread>
+
+#include "sys/try.hpp"
+
+namespace ringside {
+
+Reading::Time Reading::real_time() {
+  return {sys::now_ns, [](u64 ns) { std::this_thread::sleep_for(std::chrono::nanoseconds(ns)); }, [] { return false; }};
+}
+
+result<std::unique_ptr<Reading>> Reading::open(Options options) {
+  std::unique_ptr<Reading> reading(new Reading);
+  reading->trace_ = RS_TRY(open_traces(options.where, options.kernel, options.choice, options.verbose, options.make));
+  Trace& trace = reading->trace_;
+  reading->time_ = std::move(options.time);
+  reading->notices_ = std::move(options.notices);
+  reading->tell();
+  reading->only_ = EventFilter(std::move(options.only));
+  if (!options.filter.empty()) reading->filter_ = RS_TRY(Filter::compile(options.filter, trace.formats, trace.tasks));
+  if (options.push_down && reading->filter_) push_down(*reading->filter_, trace);
+  return reading;
+}
+
+void Reading::follow(std::optional<u64> look_ahead_ns, u64 duration_ns) {
+  following_ = true;
+  if (look_ahead_ns) trace_.follow(*look_ahead_ns);
+  tell();
+  looked_ns_ = time_.now();
+  end_ns_ = duration_ns != 0 ? looked_ns_ + duration_ns : forever;
+}
+
+bool Reading::wait(u64 look_every_ns, u64 until_ns) {
+  if (!following_ || stopped_) return false;
+  const auto over = [&] { return time_.over() || time_.now() >= end_ns_; };
+  if (!over()) {
+    // What took long to read comes fast: back to it soon.
+    const u64 now = time_.now(), rest = look_every_ns - std::min(now - looked_ns_, look_every_ns - 100'000);
+    time_.sleep(std::min({rest, std::max(end_ns_, now + 1) - now, std::max(until_ns, now + 1) - now}));
+    looked_ns_ = time_.now();
+  }
+  over() ? stop() : refresh();
+  return true;
+}
+
+void Reading::refresh() {
+  trace_.refresh();
+  tell();
+}
+
+void Reading::stop() {
+  if (!following_ || stopped_) return;
+  stopped_ = true;
+  trace_.stop();
+  tell();
+}
+
+void Reading::tell() {
+  if (!notices_) return;
+  notices_(trace_.notices);
+  trace_.notices.clear();
+}
+
+Missing Reading::missing(u64 gaps) const {
+  Missing all = trace_.missing(gaps);
+  if (cut_) all.doubts.emplace_back(too_late);
+  return all;
+}
+
+const Totals& Reading::complete() {
+  totals_.missing = missing(totals_.lost);
+  return totals_;
+}
+
+size_t Reading::each_new_problem(const std::function<void(const std::string&)>& use) {
+  const auto& problems = trace_.timeline.problems();
+  for (; told_ < problems.size(); ++told_) use(problems[told_]);
+  return told_;
+}
+
+u32 push_down(const Filter& filter, const Trace& trace) {
+  TracefsInstance* const kernel = trace.tracefs();
+  u32 pushed = 0;
+  for (const auto& type : trace.formats.all()) {
+    const u32 first = trace.opened.back().ids + kernel_ids;
+    if (kernel == nullptr || type->id < first || type->id >= first + kernel_ids || !filter.kernel_may(*type)) continue;
+    // What it does not understand it refuses, and lets everything through.
+    pushed += kernel->write(("events/" + type->system + "/" + type->name + "/filter").c_str(), filter.text()).has_value();
+  }
+  return pushed;
+}
+
+}  // namespace ringside

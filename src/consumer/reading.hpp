@@ -1,0 +1,135 @@
+// The one loop over events: it opens, filters, counts, waits for more, learns what is new and comes to an end. The public Consumer and
+// every command that reads events are skins over it. Where it waits and how late it is come from outside.
+//
+//   auto reading = RS_TRY(Reading::open({.where = {"web"}, .filter = "size > 100"}));
+//   reading->follow(100'000'000);   // else: what there is now
+//   reading->run([&](const TraceRecord& record, const RingName& ring, Reading::Got got) { ... });
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/filter.hpp"
+#include "analysis/names.hpp"
+#include "consumer/trace.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside {
+
+struct Totals {
+  u64 seen = 0, events = 0;  // all events; those the filter lets through
+  u64 lost = 0, late = 0;    // all that got lost between others; all that came behind later ones
+  Missing missing{};         // what is not in it
+  u64 first_ns = ~u64{0}, last_ns = 0;
+  double seconds() const { return last_ns > first_ns ? static_cast<double>(last_ns - first_ns) / 1e9 : 0; }
+};
+
+class Reading {
+ public:
+  struct Time {
+    std::function<u64()> now;           // ns
+    std::function<void(u64 ns)> sleep;  // may end early
+    std::function<bool()> over;         // true: nothing that is written from now on is wanted
+  };
+  struct Options {
+    std::vector<std::string> where{}, kernel{};  // with the next three as open_traces() takes them
+    KernelChoice choice{};
+    TracefsOptions make{};
+    bool verbose = false;
+    EventPatterns only{};    // none: every event
+    std::string filter{};    // empty: every event
+    bool push_down = false;  // the kernel may filter, too: nothing is wanted of what the filter refuses
+    std::function<void(const std::vector<std::string>&)> notices{};  // takes Trace::notices as they come; none: they stay there
+    Time time = real_time();
+  };
+  enum class Got : u8 { nothing, event, other, gap };  // now; other: not wanted
+
+  static Time real_time();
+  static result<std::unique_ptr<Reading>> open(Options options);
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+
+  Trace& trace() { return trace_; }
+  const Trace& trace() const { return trace_; }
+
+  // What is written from now on is read, too: in order; without look_ahead_ns as it is found (not of instances). Ends after duration_ns, if not 0.
+  void follow(std::optional<u64> look_ahead_ns, u64 duration_ns = 0);
+  // Sleeps until `look_every` after the last look (not at all, if it took that long), `until` at most, and looks for what is new. False:
+  // there will be none, everything was given out. At the end it stops the reading, and says true once more.
+  bool wait(u64 look_every_ns = 10'000'000, u64 until_ns = forever);
+  void refresh();
+  // No more events from now on; what was written still comes.
+  void stop();
+  bool stopped() const { return stopped_; }
+
+  Got next(TraceRecord& record) {
+    if (!trace_.timeline.next(record)) return Got::nothing;
+    if (record.time < totals_.first_ns) totals_.first_ns = record.time;
+    if (record.time > totals_.last_ns) totals_.last_ns = record.time;
+    totals_.lost += record.lost;
+    totals_.late += record.late;
+    if (record.lost != 0) return Got::gap;
+    ++totals_.seen;
+    if (!only_.wants(record.number(), trace_.formats) || (filter_ && !filter_->matches(record, ring(record)))) return Got::other;
+    ++totals_.events;
+    return Got::event;
+  }
+  const RingName& ring(const TraceRecord& record) const { return trace_.timeline.name(record.source); }
+
+  // use(record, ring, got) for what there is now. False: enough(), which is asked now and then, cut it short.
+  template <class Use, class Enough>
+  bool take(const Use& use, const Enough& enough) {
+    TraceRecord record;
+    for (u64 n = 1;; ++n) {
+      const Got got = next(record);
+      if (got == Got::nothing) return true;
+      use(static_cast<const TraceRecord&>(record), ring(record), got);
+      if (n % 1024 == 0 && enough()) return false;
+    }
+  }
+  // All that is left, until time says that it is over; of what is followed, what was written until now, for 5 s at most.
+  template <class Use>
+  void take_rest(const Use& use) {
+    stop();
+    const u64 deadline = time_.now() + 5'000'000'000;
+    cut_ = !take(use, [&] { return following_ ? time_.now() > deadline : time_.over(); });
+  }
+  bool cut() const { return cut_; }  // it was not all
+  // Until the end.
+  template <class Use>
+  void run(const Use& use) {
+    do {
+      take(use, [] { return false; });
+    } while (wait());
+  }
+
+  const Totals& totals() const { return totals_; }
+  const Totals& complete();  // with what is missing
+  Missing missing(u64 gaps) const;
+  // What could not be read, a sentence each. Answers how many there were in all.
+  size_t each_new_problem(const std::function<void(const std::string&)>& use);
+
+  static constexpr const char* too_late = "what was not read in time is not in the numbers";
+
+ private:
+  static constexpr u64 forever = ~u64{0};
+  Reading() = default;
+  void tell();  // notices
+
+  Trace trace_;
+  EventFilter only_;
+  std::optional<Filter> filter_;
+  std::function<void(const std::vector<std::string>&)> notices_;
+  Time time_;
+  Totals totals_;
+  bool following_ = false, stopped_ = false, cut_ = false;
+  u64 end_ns_ = forever, looked_ns_ = 0;
+  size_t told_ = 0;  // problems
+};
+
+// Has the kernel filter its live events, too, where it means the same. Answers for how many types of events.
+u32 push_down(const Filter& filter, const Trace& trace);
+
+}  // namespace ringside

@@ -1,0 +1,62 @@
+#include "consumer/where.hpp"
+
+#include <sys/stat.h>
+
+#include "instance/instance.hpp"
+#include "kernel/tracefs_instance.hpp"
+#include "source/recording.hpp"
+
+namespace ringside {
+namespace {
+
+// INSTANCE/socket, where `ringside serve` listens unless it is told another place.
+bool is_served(const std::string& socket) {
+  const size_t slash = socket.rfind('/');
+  return slash != std::string::npos && socket.substr(slash) == "/socket" && Instance::open(socket.substr(0, slash + 1));
+}
+
+}  // namespace
+
+Where Where::of(const std::string& text) {
+  const auto is_instance = [&] { return Instance::open(text).has_value(); };
+  const bool is_path = text.find('/') != std::string::npos;
+  if (!is_path && is_instance()) return {text, Kind::instance};
+  if (is_recording(text)) return {text, Kind::recording};
+  struct stat st {};
+  const bool exists = ::stat(text.c_str(), &st) == 0;
+  if (exists && S_ISSOCK(st.st_mode)) return {text, is_served(text) ? Kind::served : Kind::writer};
+  if (exists && S_ISREG(st.st_mode)) return {text, Kind::trace_dat};
+  if (is_path && is_instance()) return {text, Kind::instance};
+  std::string dir = find_kernel_instance(text);
+  return {text, dir.empty() ? Kind::nothing : Kind::kernel, std::move(dir)};
+}
+
+const char* Where::what() const {
+  switch (kind) {
+    case Kind::instance: return "an instance";
+    case Kind::recording: return "a recording";
+    case Kind::served: return "the socket at which ringside serve hands out an instance's rings";
+    case Kind::writer: return "an external writer's socket";
+    case Kind::trace_dat: return "a plain file";
+    case Kind::kernel: return "an instance of the kernel's";
+    case Kind::nothing: break;
+  }
+  return "nothing";
+}
+
+Error Where::not_to_be_read() const {
+  if (is(Kind::served))
+    return {std::make_error_code(std::errc::not_supported), text + " is " + what() + "; name the instance itself: " + text.substr(0, text.rfind('/'))};
+  return {std::make_error_code(std::errc::not_supported),
+          text + " is an instance of the kernel's, and to read it is to take its events away from whoever made it; ringside stat " + text +
+              " shows its counters, cat " + dir +
+              "/trace its events, both leave them there; record -e PATTERN and top -e PATTERN make instances of their own"};
+}
+
+result<void> not_the_kernels(const std::string& name) {
+  const Where where{name, Where::Kind::kernel, find_kernel_instance(name)};
+  if (where.dir.empty()) return {};
+  return tl::unexpected<Error>(where.not_to_be_read());
+}
+
+}  // namespace ringside

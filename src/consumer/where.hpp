@@ -1,0 +1,38 @@
+// What the argument WHERE of a command names, found out in one place. The first that holds:
+//
+//   instance   a word without a slash, by which an instance of ringside can be opened: its name wins over files of the same name
+//   recording  a directory with a meta.json
+//   served     the socket in an instance at which `ringside serve` hands out its rings
+//   writer     any other socket: an external writer listens there
+//   trace_dat  a plain file
+//   instance   a path at which one can be opened
+//   kernel     an instance of the kernel's tracefs, by name or path
+//   nothing    none of these: Instance::open() says why
+#pragma once
+#include <ringside/base/result.hpp>
+#include <ringside/base/types.hpp>
+#include <string>
+
+namespace ringside {
+
+inline constexpr const char* default_recording = "ringside.data";
+
+struct Where {
+  enum class Kind : u8 { nothing, instance, recording, served, writer, trace_dat, kernel };
+
+  std::string text{};  // as it was given
+  Kind kind = Kind::nothing;
+  std::string dir{};   // of the kernel's instance
+
+  static Where of(const std::string& text);
+  bool is(Kind wanted) const { return kind == wanted; }
+  const char* what() const;  // "an instance", ...
+
+  // Why served rings, or an instance of the kernel's, are not read by this name.
+  Error not_to_be_read() const;
+};
+
+// An error if `name` is an instance of the kernel's, for commands that take nothing but an instance.
+result<void> not_the_kernels(const std::string& name);
+
+}  // namespace ringside

@@ -1,0 +1,172 @@
+// The loop over events, by a clock that the test sets.
+#include "consumer/reading.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <ringside/trace.hpp>
+
+#include "random_recording.hpp"
+
+RINGSIDE_EVENT(loop, step, (u64, n));
+
+namespace ringside::reading_test {
+namespace {
+
+using Got = Reading::Got;
+constexpr u64 ms = 1'000'000;
+
+struct ReadingTest : testing::Test {
+  std::string dir, old_root;
+  u64 now = 1000 * ms;
+  bool over = false;
+  std::vector<u64> sleeps;
+  std::function<void()> asleep = [] {};
+
+  void SetUp() override {
+    char path[] = "/tmp/ringside-reading-XXXXXX";
+    dir = mkdtemp(path);
+    if (const char* root = getenv("RINGSIDE_ROOT")) old_root = root;
+    setenv("RINGSIDE_ROOT", dir.c_str(), 1);
+  }
+  void TearDown() override {
+    ringside_close();
+    if (!old_root.empty()) setenv("RINGSIDE_ROOT", old_root.c_str(), 1);
+    std::filesystem::remove_all(dir);
+  }
+  Reading::Options options(const std::string& where) {
+    Reading::Options o;
+    o.where = {where};
+    o.time.now = [this] { return now; };
+    o.time.over = [this] { return over; };
+    o.time.sleep = [this](u64 ns) {
+      sleeps.push_back(ns);
+      now += ns;
+      asleep();
+    };
+    return o;
+  }
+  std::unique_ptr<Instance> instance() {
+    InstanceOptions o;
+    o.name = "a";
+    o.rings = Rings::thread;
+    auto made = must(Instance::create(o));
+    EXPECT_EQ(ringside_open("a"), 0);
+    return made;
+  }
+};
+
+// Every event once, whatever is wanted of it, and the totals say so.
+TEST_F(ReadingTest, OfARecording) {
+  const u64 events = test::random_recording(dir + "/r", ClockInfo{}, 3, 4096);
+  Reading::Options o = options(dir + "/r");
+  o.only = must(EventPatterns::parse("app:numbers"));
+  o.filter = "a > 100";
+  const auto reading = must(Reading::open(std::move(o)));
+  u64 n[4] = {}, lost = 0;
+  reading->run([&](const TraceRecord& record, const RingName& ring, Got got) {
+    ++n[static_cast<int>(got)];
+    lost += record.lost;
+    EXPECT_EQ(got == Got::gap, record.lost != 0);
+    EXPECT_EQ(&ring, &reading->ring(record));
+    if (got == Got::event) {
+      EXPECT_EQ(reading->trace().formats.find(record.number())->name, "numbers");
+    }
+  });
+  const auto count = [&](Got got) { return n[static_cast<int>(got)]; };
+  EXPECT_GT(count(Got::event), 0u);
+  EXPECT_GT(count(Got::gap), 0u);
+  EXPECT_EQ(count(Got::event) + count(Got::other), events);
+  EXPECT_EQ(reading->totals().seen, events);
+  EXPECT_EQ(reading->totals().events, count(Got::event));
+  EXPECT_EQ(reading->totals().lost, lost);
+  EXPECT_EQ(reading->complete().missing.gaps, lost);
+  EXPECT_GT(reading->totals().seconds(), 0);
+  EXPECT_FALSE(reading->wait());
+  EXPECT_TRUE(sleeps.empty());
+  EXPECT_FALSE(reading->cut());
+}
+
+TEST_F(ReadingTest, WhatIsCutShortIsMissing) {
+  const u64 events = test::random_recording(dir + "/r", ClockInfo{}, 16, 4096);
+  ASSERT_GT(events, 2048u);
+  const auto reading = must(Reading::open(options(dir + "/r")));
+  EXPECT_FALSE(reading->take([](const auto&...) {}, [] { return true; }));
+  EXPECT_FALSE(reading->cut());  // it may go on
+  over = true;
+  reading->take_rest([](const auto&...) {});
+  EXPECT_TRUE(reading->cut());
+  EXPECT_LT(reading->totals().seen, events);
+  EXPECT_FALSE(reading->complete().missing.doubts.empty());
+  over = false;
+  reading->take_rest([](const auto&...) {});
+  EXPECT_EQ(reading->totals().seen, events);
+  EXPECT_TRUE(reading->complete().missing.doubts.empty());
+}
+
+TEST_F(ReadingTest, NewEventsUntilItIsOver) {
+  const auto made = instance();
+  loop::step(0);
+  const auto reading = must(Reading::open(options("a")));
+  reading->follow(100 * ms);
+  asleep = [&] {
+    loop::step(sleeps.size());
+    over = sleeps.size() == 3;
+  };
+  u64 seen = 0;
+  reading->run([&](const TraceRecord& record, const RingName&, Got got) {
+    ASSERT_EQ(got, Got::event);
+    u64 n = 0;
+    std::memcpy(&n, record.payload.data + 8, sizeof n);
+    EXPECT_EQ(n, seen++);
+  });
+  EXPECT_EQ(seen, 4u);  // also the last one, which came when it was over
+  EXPECT_TRUE(reading->stopped());
+  EXPECT_EQ(sleeps, (std::vector<u64>{10 * ms, 10 * ms, 10 * ms}));
+  EXPECT_FALSE(reading->wait());
+}
+
+// It looks every so often, sooner after a look that took long, and never sleeps past the end nor `until`.
+TEST_F(ReadingTest, HowLongItSleeps) {
+  const auto made = instance();
+  const auto reading = must(Reading::open(options("a")));
+  reading->follow(100 * ms, 30 * ms);
+  const u64 start = now;
+  EXPECT_TRUE(reading->wait(10 * ms));
+  now += 4 * ms;
+  EXPECT_TRUE(reading->wait(10 * ms));
+  now += 9 * ms;
+  EXPECT_TRUE(reading->wait(10 * ms, now + ms / 2));
+  EXPECT_EQ(sleeps, (std::vector<u64>{10 * ms, 6 * ms, ms / 2}));
+  EXPECT_FALSE(reading->stopped());
+  while (!reading->stopped()) ASSERT_TRUE(reading->wait(10 * ms));
+  EXPECT_EQ(now, start + 30 * ms);
+  const size_t slept = sleeps.size();
+  EXPECT_FALSE(reading->wait(10 * ms));
+  EXPECT_EQ(sleeps.size(), slept);
+}
+
+// Notices go to who asked for them, else they stay; problems are told once.
+TEST_F(ReadingTest, NoticesAndProblems) {
+  test::random_recording(dir + "/r", ClockInfo{}, 1, 4096);
+  Reading::Options o = options(dir + "/r");
+  o.where.push_back(dir + "/r");
+  o.verbose = true;
+  const auto silent = must(Reading::open(o));
+  EXPECT_FALSE(silent->trace().notices.empty());
+  size_t told = 0;
+  o.notices = [&](const std::vector<std::string>& notices) { told += notices.size(); };
+  const auto loud = must(Reading::open(o));
+  EXPECT_EQ(told, silent->trace().notices.size());
+  EXPECT_TRUE(loud->trace().notices.empty());
+  loud->trace().timeline.add_problem("one");
+  size_t problems = 0;
+  const auto count = [&](const std::string&) { ++problems; };
+  EXPECT_EQ(loud->each_new_problem(count), 1u);
+  EXPECT_EQ(loud->each_new_problem(count), 1u);
+  EXPECT_EQ(problems, 1u);
+}
+
+}  // namespace
+}  // namespace ringside::reading_test
