@@ -1,5 +1,5 @@
-// The web page: one HTML file that shows a Plot's JSON without loading anything else. The build makes it from page/
-// (page/build), if npm and its registry are available.
+// The web page: one HTML file that shows a Plot's JSON without loading anything else. `page/build` makes page.html
+// from page/.
 #pragma once
 #include <ringside/base/result.hpp>
 #include <ringside/base/types.hpp>
@@ -8,8 +8,7 @@
 
 namespace ringside::plot {
 
-// The file with `json` in it, compressed (zlib) and in base64: no text of a trace can be anything but data there. If ringside
-// was built without the page, the error tells the reason.
+// The file with `json` in it, compressed (zlib) and as base64: no text of a trace can be anything but data there.
 result<std::string> page(std::string_view json);
 
 }  // namespace ringside::plot

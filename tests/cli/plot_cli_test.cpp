@@ -22,9 +22,6 @@ struct PlotCli : test::BinaryTest {
   void SetUp() override {
     BinaryTest::SetUp();
     record({});
-    const Outcome o = ringside("plot -o probe.html");
-    if (o.err.find("without the page") != std::string::npos) GTEST_SKIP() << o.err;
-    fs::remove(dir + "/probe.html");
   }
   // Four events on a ring with a gap before the last, if no others are wanted.
   void record(const std::vector<u64>& times, const std::string& task = "cc1plus", const std::string& event = "malloc",
@@ -138,14 +135,6 @@ TEST_F(PlotCli, HugeTimes) {
   const json j = page();
   EXPECT_EQ(j["events"], 3);
   EXPECT_LE(j["rates"]["columns"], 2048);
-}
-
-TEST_F(PlotCli, WithoutPageItSaysWhatWasMissing) {
-  // What the build leaves where npm is missing is a page of one line; here it stands for the real one.
-  const Outcome o = run(RINGSIDE_SOURCE_DIR "/src/plot/page/build NOTFOUND NOTFOUND " + dir + "/cache " + dir + "/page.html");
-  EXPECT_EQ(o.code, 0);
-  EXPECT_EQ(test::slurp(dir + "/page.html"), "there was no nodejs\n");
-  EXPECT_NE(o.err.find("built without its page"), std::string::npos);
 }
 
 }  // namespace
