@@ -56,8 +56,8 @@ std::string as_json(const Hist& hist, const std::vector<Hist::Row>& rows, size_t
     row["count"] = rows[i].count;
     for (size_t v = 0; v < hist.values().size(); ++v) {
       const Histogram& h = rows[i].values[v];
-      row[hist.values()[v].name()] = {{"sum", number(h.sum(), 0)}, {"mean", number(h.mean())}, {"min", h.min()}, {"p50", number(h.quantile(.5))}, {"p90", number(h.quantile(.9))},
-                                      {"p99", number(h.quantile(.99))}, {"p999", number(h.quantile(.999))}, {"max", h.max()}};
+      row[hist.values()[v].name()] = {{"sum", rounded(h.sum(), 0)}, {"mean", rounded(h.mean())}, {"min", h.min()}, {"p50", rounded(h.quantile(.5))}, {"p90", rounded(h.quantile(.9))},
+                                      {"p99", rounded(h.quantile(.99))}, {"p999", rounded(h.quantile(.999))}, {"max", h.max()}};
     }
     list.push_back(std::move(row));
   }

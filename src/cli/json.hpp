@@ -16,7 +16,7 @@ std::string line_of(const AnyJson& json) {
 }
 
 // Rounded to so many digits behind the point; without: as short as it can be. What JSON has no word for is null.
-inline Json number(double value, int digits = -1) {
+inline Json rounded(double value, int digits = -1) {
   Json json = Json::parse(digits < 0 ? fmt::format("{}", value) : fmt::format("{:.{}f}", value, digits), nullptr, false);
   return json.is_discarded() ? Json() : json;
 }

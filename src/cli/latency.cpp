@@ -278,8 +278,8 @@ class Report {
   bool exact() const { return counts_.exact() && pairs_.evicted_groups().keys == 0 && missing_.nothing(); }
 
   static Json numbers_of(const Histogram& h) {
-    Json j{{"count", h.count()}, {"sum", number(h.sum(), 0)}, {"mean", number(h.mean(), 1)}, {"min", h.min()}};
-    for (size_t i = 0; i < std::size(quantiles); ++i) j[json_names[i]] = number(h.quantile(quantiles[i]), 0);
+    Json j{{"count", h.count()}, {"sum", rounded(h.sum(), 0)}, {"mean", rounded(h.mean(), 1)}, {"min", h.min()}};
+    for (size_t i = 0; i < std::size(quantiles); ++i) j[json_names[i]] = rounded(h.quantile(quantiles[i]), 0);
     j["max"] = h.max();
     return j;
   }

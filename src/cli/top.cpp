@@ -49,7 +49,7 @@ std::string as_json(const std::vector<Row>& rows, const Groups<Rates>& groups, c
   Json list = Json::array();
   for (size_t i = 0; i < std::min<size_t>(rows.size(), options.count); ++i) {
     Json row = groups.json(rows[i].key);
-    row.update({{"count", rows[i].count}, {"rate", number(rows[i].rate, 1)}, {"bytes_per_s", number(rows[i].bytes_rate, 1)}});
+    row.update({{"count", rows[i].count}, {"rate", rounded(rows[i].rate, 1)}, {"bytes_per_s", rounded(rows[i].bytes_rate, 1)}});
     list.push_back(std::move(row));
   }
   return line_of(Json{{"rows", std::move(list)}, {"keys", rows.size()}, {"count", totals.events - groups.without()}, {"without", groups.without()},
