@@ -1,0 +1,95 @@
+# The reading side: the library ringside::consumer, the commands, the recorder of the C library's calls, the examples.
+find_package(PkgConfig REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+pkg_check_modules(TRACEEVENT REQUIRED IMPORTED_TARGET libtraceevent)
+pkg_check_modules(TRACEFS REQUIRED IMPORTED_TARGET libtracefs)
+pkg_check_modules(COMPRESSION REQUIRED IMPORTED_TARGET zlib libzstd)
+pkg_check_modules(NCURSES REQUIRED ncursesw)
+pkg_check_modules(FUSE REQUIRED IMPORTED_TARGET fuse3)
+
+# What most of a target's sources include, compiled once: a third of the build's time.
+function(ringside_precompile target)
+  target_precompile_headers(${target} PRIVATE <algorithm> <chrono> <functional> <map> <memory> <optional> <string> <thread> <unordered_map> <vector>
+    <fmt/format.h> ${ARGN})
+endfunction()
+
+ringside_library(ringside_reading source instance kernel remote timeline decode export serve analysis plot record consumer mount mount/fuse)
+# A program for a guest: no library, no vector registers (its interrupts save none), linked at the address of a guest's ELF image.
+function(ringside_guest image source)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/ringside/*.hpp)
+  add_custom_command(OUTPUT ${image} DEPENDS ${source} ${headers} VERBATIM
+    COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -O2 -ffreestanding -nostdinc++ -fno-exceptions -fno-rtti -fno-stack-protector
+      -fno-asynchronous-unwind-tables -fno-pic -fno-pie -mno-red-zone -mgeneral-regs-only -Wall -Wextra -Werror
+      -I${PROJECT_SOURCE_DIR}/include -nostdlib -static
+      -Wl,-Ttext-segment=0x200000,-z,max-page-size=4096,-z,noexecstack,--build-id=none,-e,ringside_guest_start ${source} -o ${image})
+endfunction()
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64)
+  set(guest_demo ${PROJECT_BINARY_DIR}/guest-demo.elf)
+  ringside_guest(${guest_demo} ${PROJECT_SOURCE_DIR}/src/guest/demo/demo.cpp)
+  file(GLOB guest CONFIGURE_DEPENDS src/guest/*.cpp)
+  target_sources(ringside_reading PRIVATE ${guest})
+  set_source_files_properties(src/guest/image.cpp PROPERTIES OBJECT_DEPENDS ${guest_demo}
+    COMPILE_DEFINITIONS RINGSIDE_GUEST_DEMO="${guest_demo}")
+endif()
+# The web page of `ringside plot`, which src/plot/page/build makes.
+set(plot_page ${PROJECT_SOURCE_DIR}/src/plot/page.html)
+set_source_files_properties(src/plot/page.cpp PROPERTIES OBJECT_DEPENDS ${plot_page}
+  COMPILE_DEFINITIONS RINGSIDE_PLOT_PAGE="${plot_page}")
+target_link_libraries(ringside_reading PUBLIC ringside
+  $<BUILD_INTERFACE:fmt::fmt> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> $<BUILD_INTERFACE:PkgConfig::TRACEEVENT>
+  $<INSTALL_INTERFACE:fmt> $<INSTALL_INTERFACE:traceevent> $<INSTALL_INTERFACE:tracefs> $<INSTALL_INTERFACE:z> $<INSTALL_INTERFACE:zstd>
+  PRIVATE $<BUILD_INTERFACE:PkgConfig::TRACEFS> $<BUILD_INTERFACE:PkgConfig::COMPRESSION> $<BUILD_INTERFACE:PkgConfig::FUSE>)
+set_target_properties(ringside_reading PROPERTIES EXPORT_NAME consumer)
+ringside_precompile(ringside_reading)
+# A room's unit takes the name that CMake gives it.
+foreach(room mount plot serve)
+  set_source_files_properties(${PROJECT_BINARY_DIR}/CMakeFiles/ringside_reading.dir/Unity/unity_${room}_cxx.cxx PROPERTIES
+    COMPILE_OPTIONS "${RINGSIDE_COLD_OPTIONS}")
+endforeach()
+
+file(GLOB cli CONFIGURE_DEPENDS src/cli/*.cpp src/watch/*.cpp)
+if(cli)
+  add_executable(ringside_cli ${cli})
+  set_target_properties(ringside_cli PROPERTIES OUTPUT_NAME ringside)
+  if(RINGSIDE_UNITY)
+    # Two units, for two cores: each compiles all of CLI11 again, and two are too few to pay for a precompiled header.
+    set_target_properties(ringside_cli PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 18)
+    target_compile_options(ringside_cli PRIVATE ${RINGSIDE_COLD_OPTIONS})
+  else()
+    ringside_precompile(ringside_cli <nlohmann/json.hpp> <CLI/CLI.hpp>)
+  endif()
+  target_link_libraries(ringside_cli PRIVATE ringside_reading ringside_options ${NCURSES_LINK_LIBRARIES})  # its flags would be everybody's
+  target_compile_definitions(ringside_cli PRIVATE RINGSIDE_VERSION="${PROJECT_VERSION}"
+    RINGSIDE_LIBDIR="${CMAKE_INSTALL_FULL_LIBDIR}")
+  install(TARGETS ringside_cli RUNTIME)
+  # The program's own words are the source of both.
+  add_custom_command(TARGET ringside_cli POST_BUILD BYPRODUCTS ringside.1 ringside.bash
+    COMMAND ringside_cli manual man > ringside.1 COMMAND ringside_cli manual bash > ringside.bash)
+  install(FILES ${PROJECT_BINARY_DIR}/ringside.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES ${PROJECT_BINARY_DIR}/ringside.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME ringside)
+endif()
+
+file(GLOB preload CONFIGURE_DEPENDS src/preload/*.cpp)
+if(preload)
+  add_library(ringside_libc MODULE ${preload})
+  set_target_properties(ringside_libc PROPERTIES OUTPUT_NAME ringside-libc CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  target_link_libraries(ringside_libc PRIVATE ringside ringside_options)
+  # The fortified headers define some of the hooks inline.
+  target_compile_options(ringside_libc PRIVATE -U_FORTIFY_SOURCE)
+  # Into every process: it brings its C++ library along, so that the program loads nothing but what it loads anyway.
+  target_link_options(ringside_libc PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,nodelete -static-libstdc++ -static-libgcc -Wl,--wrap=malloc)
+  install(TARGETS ringside_libc LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+
+file(GLOB examples CONFIGURE_DEPENDS examples/*.cpp examples/*.c)
+foreach(source ${examples})
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(example_${name} ${source})
+  file(STRINGS ${source} consumes REGEX "ringside/consumer")
+  if(consumes)
+    target_link_libraries(example_${name} PRIVATE ringside_reading ringside_options)
+  else()
+    target_link_libraries(example_${name} PRIVATE ringside ringside_options)
+  endif()
+endforeach()
