@@ -99,8 +99,6 @@ result<int> run_plot(const PlotOptions& options) {
   std::optional<Pairs::Options> wanted;
   if (!options.latency.empty()) wanted = pair_of(options.latency, options.keys);
   else if (!options.keys.empty()) throw UsageError{"--key belongs to --latency"};
-  // Before the work, not after it.
-  RS_TRY(plot::page("{}"));
   Reading::Options open = reading_of({options.where}, options.filter);
   open.only = parse_events(options.events);
   auto opened = RS_TRY(Reading::open(std::move(open)));

@@ -18,9 +18,9 @@ const { outputFiles } = await esbuild.build({
   outdir: "/",
 });
 const text = (end) => outputFiles.find((f) => f.path.endsWith(end)).text.trim();
-const licence = readFileSync(join(modules, "uplot", "LICENSE"), "utf8").split("\n").filter((l) => l.startsWith("Copyright")).join(" ");
+const licence = readFileSync(join(modules, "uplot", "LICENSE"), "utf8").trim();  // it asks to be in every copy
 // A function, so that no $& of the code means anything.
 const page = readFileSync(join(source, "page.html"), "utf8")
   .replace("/*STYLE*/", () => text(".css"))
-  .replace("/*SCRIPT*/", () => `/*! with uPlot, MIT licence, ${licence} */${text(".js")}`);
+  .replace("/*SCRIPT*/", () => `/*! uPlot:\n${licence}\n*/${text(".js")}`);
 writeFileSync(out, page);
