@@ -29,6 +29,7 @@ InstanceWords words_of(const Instance& instance) { return InstanceWords{const_ca
 
 struct Mounted::Lane {
   std::optional<RingView> own;  // unless the ring is mapped: RingTable has it open then
+  u32 tid = 0;                  // of the ring's entry when it was opened: another one may stand in its place by now
   RingView* locked = nullptr;
   SubBufferView shown;
   u32 events = 0;  // in it, as the writer counted
@@ -75,7 +76,8 @@ void Alarm::run() {
 }
 
 result<std::shared_ptr<Mounted>> Mounted::open(const std::string& name_or_path, int event_fd, u32 cpus) {
-  std::shared_ptr<Mounted> mounted(new Mounted(RS_TRY(Instance::open(name_or_path))));
+  auto instance = RS_TRY(Instance::open(name_or_path));
+  std::shared_ptr<Mounted> mounted(new Mounted(std::move(instance)));
   mounted->event_fd_ = event_fd;
   mounted->fewest_cpus_ = cpus;
   struct stat st {};
@@ -172,18 +174,21 @@ Peeked Mounted::peek(Only only) {
 
 // Null: the ring is not there. A ring that is not there yet may be open: it comes when its thread does.
 RingView* Mounted::view_of(u32 ring) {
+  const auto at = lanes_.find(ring);
+  if (at != lanes_.end() && at->second.locked != nullptr) return at->second.locked;
   if (table_)
     if (auto mapped = table_->view(ring)) return *mapped;
-  const auto at = lanes_.find(ring);
-  if (at != lanes_.end() && at->second.own && same_ring(*at->second.own)) return &*at->second.own;
   if (!has_ring(ring)) return nullptr;
+  const u32 tid = __atomic_load_n(&words_of(*instance_).ring(ring).tid, __ATOMIC_ACQUIRE);
+  if (at != lanes_.end() && at->second.own && at->second.tid == tid && same_ring(*at->second.own)) return &*at->second.own;
   auto looked = instance_->look(ring);
   if (!looked) return nullptr;
   tasks_.add(name(ring));
   ++changes_;
-  std::optional<RingView>& own = lanes_[ring].own;
-  own.emplace(std::move(*looked));
-  return &*own;
+  Lane& lane = lanes_[ring];
+  lane.tid = tid;
+  lane.own.emplace(std::move(*looked));
+  return &*lane.own;
 }
 
 u32 Mounted::subbuf_size(u32 ring) {
@@ -206,7 +211,10 @@ Found Mounted::look(u32 ring, Asker&) {
     lanes_[ring].error = refuse(code, "ring " + std::to_string(ring) + why).value();
     return Found::failed;
   };
-  if (lane.locked == nullptr && !v->lock()) return failed(std::errc::device_or_resource_busy, " is being consumed by another process");
+  if (lane.locked == nullptr && !v->lock()) {
+    if (v->is_another()) return Found::nothing;  // it has just been given back
+    return failed(std::errc::device_or_resource_busy, " is being consumed by another process");
+  }
   lane.locked = v;
   switch (v->reader().peek()) {
     case Got::corrupt: return failed(std::errc::io_error, ": its control words contradict each other");
@@ -225,7 +233,7 @@ SubBufferView Mounted::view(u32 ring) const { return lanes_.at(ring).shown; }
 
 void Mounted::consume(u32 ring, u32 end, u32 events) {
   const Lane& lane = lanes_.at(ring);
-  lane.locked->reader().consume(end - lane.shown.begin, end == lane.shown.end ? lane.events : events);
+  lane.locked->reader().consume(end - lane.shown.begin, end == lane.shown.end ? lane.events : std::min(events, lane.events));
 }
 
 void Mounted::done(u32 ring) {
@@ -242,7 +250,9 @@ Error Mounted::error(u32 ring) const {
 
 bool Mounted::ready(u32 ring, u32 percent) {
   const RingView* const v = view_of(ring);
-  return v != nullptr && ring_ready(v->ring(), percent);
+  const bool is_ready = v != nullptr && ring_ready(v->ring(), percent);
+  done(ring);
+  return is_ready;
 }
 
 result<sys::Fd> Mounted::map(u32 ring) {

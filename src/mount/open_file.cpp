@@ -31,6 +31,15 @@ std::string take_lines(fmt::memory_buffer& text, size_t size) {
   return given;
 }
 
+// Ends the looks at rings, however a request ends.
+struct Done {
+  RingSet& on;
+  u32 first, last;
+  ~Done() {
+    for (u32 n = first; n < last; ++n) on.done(n);
+  }
+};
+
 std::unique_ptr<TextLines> lines_of(RingSet& on) {
   return std::make_unique<TextLines>(on.formats(), on.tasks(), on.clock().kind == ClockKind::counter, true);
 }
@@ -68,6 +77,10 @@ result<void> TraceFile::start() {
     ++mine;
   }
   timeline_ = std::make_unique<Timeline>();
+  text_.clear();
+  at_ = 0;
+  any_ = false;
+  done_ = true;  // until the rings are there
   on().refresh();
   lines_ = lines_of(on());
   Peeked all = on().peek(only_);
@@ -75,9 +88,7 @@ result<void> TraceFile::start() {
   for (auto& source : all.sources) timeline_->add(std::move(source));
   timeline_->hold_after(all.until_ns);
   overrun_ = all.overrun;
-  text_.clear();
-  at_ = 0;
-  any_ = done_ = false;
+  done_ = false;
   started_.assign(timeline_->size(), false);
   fmt::format_to(std::back_inserter(text_),
                  "# tracer: nop\n#\n# entries-in-buffer/entries-written: {}/{}   #P:{}\n#\n"
@@ -170,8 +181,9 @@ result<bool> PipeFile::take(size_t size) {
     lines_ = lines_of(on());
   }
   asking_ = false;
-  size_t ended = 0, failed = 0;
-  u32 bad = 0;  // a ring that failed
+  const Done done{on(), first(), last()};
+  size_t ended = 0;
+  std::optional<Error> failed;
   std::vector<Lane*> heap;
   for (Lane& lane : lanes_) {
     lane.ring = first() + static_cast<u32>(&lane - lanes_.data());
@@ -179,12 +191,17 @@ result<bool> PipeFile::take(size_t size) {
     if (lane.found != Found::nothing && lane.found != Found::failed) find(lane);
     asking_ = asking_ || lane.found == Found::asking;
     ended += lane.found == Found::ended ? 1 : 0;
-    if (lane.found == Found::failed) ++failed, bad = lane.ring;
+    if (lane.found == Found::failed) failed = on().error(lane.ring);
     if (lane.found != Found::data) continue;
     lane.name = on().name(lane.ring);
     heap.push_back(&lane);
   }
   const std::vector<Lane*> all = heap;
+  // One of many rings that is busy or damaged does not keep the others from being read; an external writer fails as a whole.
+  if (failed && heap.empty() && !asking_ && (on().asks() || (only_ && failed->code != std::errc::device_or_resource_busy))) {
+    for (Lane& lane : lanes_) lane.found = Found::asking;
+    return tl::unexpected<Error>(*failed);
+  }
   const auto later = [](const Lane* a, const Lane* b) { return a->time > b->time; };
   std::make_heap(heap.begin(), heap.end(), later);
   const ClockInfo clock = on().clock();
@@ -214,11 +231,8 @@ result<bool> PipeFile::take(size_t size) {
   }
   for (Lane* lane : all)
     if (lane->found == Found::data && lane->events != 0) on().consume(lane->ring, lane->end, lane->events);
-  for (Lane& lane : lanes_) {
-    on().done(lane.ring);
+  for (Lane& lane : lanes_)
     if (!asking_ || lane.found == Found::data) lane.found = Found::asking;
-  }
-  if (failed != 0 && failed + ended == lanes_.size()) return tl::unexpected<Error>(on().error(bad));
   return ended != lanes_.size();
 }
 
@@ -257,6 +271,8 @@ void RawFile::unmap() {
 result<std::optional<std::string>> RawFile::read(u64, size_t size) {
   if (size == 0) return std::string();
   if (image_.empty()) {
+    const u32 subbuf = on().subbuf_size(ring_);
+    const Done done{on(), ring_, ring_ + 1};
     switch (on().look(ring_, asker_)) {
       case Found::asking:
       case Found::nothing: return std::nullopt;
@@ -271,10 +287,8 @@ result<std::optional<std::string>> RawFile::read(u64, size_t size) {
         return on().wanted(TraceRecord{clock.to_ns(time), 0, payload, ring_, 0}, name);
       };
     }
-    const u32 subbuf = on().subbuf_size(ring_);
     Image image = image_of(on().view(ring_), subbuf, static_cast<u32>(std::min<size_t>(size, subbuf)), wanted);
     if (!image.bytes.empty()) on().consume(ring_, image.end, image.events);
-    on().done(ring_);
     image_ = std::move(image.bytes);
   }
   std::string given = image_.substr(0, size);
@@ -291,7 +305,7 @@ Image image_of(const SubBufferView& view, u32 subbuf_size, u32 room, const std::
   // A copy first: what is walked does not change under the walk.
   image.bytes.resize(subbuf_size);
   auto* const data = reinterpret_cast<u8*>(image.bytes.data()) + abi::header_size;
-  const u32 bytes = view.end - view.begin;
+  const u32 bytes = std::min(view.end - view.begin, capacity);
   std::memcpy(data, view.sub_buffer + abi::header_size + view.begin, bytes);
   u32 end = 0;
   abi::EventCursor cursor(data, 0, bytes, view.time);

@@ -42,7 +42,8 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
   make.overwrite = options.overwrite;
   make.clock = clock.kind;
   make.buffer_percent = wake_percent;
-  std::unique_ptr<KernelFeed> feed(new KernelFeed(RS_TRY(TracefsInstance::create(make)), options, clock));
+  auto instance = RS_TRY(TracefsInstance::create(make));
+  std::unique_ptr<KernelFeed> feed(new KernelFeed(std::move(instance), options, clock));
   TracefsInstance& mine = feed->instance_;
   feed->events_ = kernel_internal_events();
   std::set<u16> seen;

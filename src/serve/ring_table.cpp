@@ -183,7 +183,8 @@ result<RingTable::Handed> RingTable::open(u32 n) {
     return refuse(std::errc::operation_not_permitted, "others may write to the file of " + named(n) + ": it is not handed out");
 
   if (at == rings_.end()) {
-    at = rings_.emplace(n, Served(std::move(fresh), RS_TRY(look_in(fresh, n, members_)))).first;
+    auto view = RS_TRY(look_in(fresh, n, members_));
+    at = rings_.emplace(n, Served(std::move(fresh), std::move(view))).first;
     at->second.tid = words_.ring(n).tid;
   }
   Served& ring = at->second;

@@ -28,7 +28,8 @@ constexpr int waiting_look_ms = 1;
 }  // namespace
 
 result<std::unique_ptr<Server>> Server::create(const ServerOptions& options) {
-  std::unique_ptr<Server> server(new Server(RS_TRY(RingTable::open(options.instance)), options));
+  auto table = RS_TRY(RingTable::open(options.instance));
+  std::unique_ptr<Server> server(new Server(std::move(table), options));
   server->socket_ = options.socket.empty() ? server->table_.path() + "/socket" : options.socket;
   const bool others = !options.uids.empty() || !options.gids.empty();
   auto bound = RS_TRY(listen_at(server->socket_, options.mode.value_or(others ? 0666 : 0600), options.gid));

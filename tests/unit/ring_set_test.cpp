@@ -383,6 +383,40 @@ TEST_P(RingSets, EventsHaveFormats) {
   EXPECT_EQ(set->refresh(), now);
 }
 
+// A snapshot and a resize put fresh rings in the places of those that were read: "all later reads see the old file, for the life of the
+// mount".
+TEST_P(RingSets, ARingThatIsReplacedIsFoundAgain) {
+  if (GetParam() == Kind::external) return;  // its rings are never replaced
+  Instance& instance = static_cast<Mounted&>(*set).instance();
+  writer->write_events(10);
+  EXPECT_EQ(take(), numbers(0, 10));
+  writer->write_events(10);
+  must(instance.snapshot());
+  writer->write_events(10);
+  EXPECT_EQ(take(), numbers(20, 10));
+  must(instance.resize(4 * ring_bytes, 8192));
+  writer->write_events(10);
+  if (GetParam() == Kind::thread_rings) ring = 1;  // a thread takes one more
+  EXPECT_EQ(take(), numbers(30, 10));
+  EXPECT_EQ(set->subbuf_size(ring), 8192u);
+  EXPECT_FALSE(set->ready(ring, 0));
+}
+
+// A reader that goes on while another process consumes the ring gets EBUSY, and nothing worse afterwards.
+TEST_P(RingSets, ABusyRingSaysSo) {
+  if (GetParam() == Kind::external) return;  // one reader at a time has it
+  Instance& instance = static_cast<Mounted&>(*set).instance();
+  writer->write_events(10);
+  {
+    const auto other = must(Instance::open(instance.path()));
+    const auto source = must(other->source(ring));
+    EXPECT_EQ(look(), Found::failed);
+    EXPECT_EQ(set->error(ring).code, std::errc::device_or_resource_busy);
+    set->done(ring);
+  }
+  EXPECT_EQ(take(), numbers(0, 10));
+}
+
 TEST_P(RingSets, EachRingHasOnePipeAtMost) {
   EXPECT_TRUE(set->open_pipe(0));
   EXPECT_FALSE(set->open_pipe(0));
