@@ -13,7 +13,7 @@ inline void clear_words(const Ring& ring) noexcept {
   const auto zero = [](u64* from, u64* to) {
     for (; from != to; ++from) Hardware::store(from, u64{0}, unordered);
   };
-  c.tail = 0;
+  Hardware::store(&c.tail, u64{0}, unordered);
   zero(&c.last_time, &c.reader_lock);
   __atomic_fetch_and(&c.gate, gate_off | gate_frozen | gate_moved, gate_publish);  // nothing is parked any more
   zero(&c.reader_generation, &c.mapped);
