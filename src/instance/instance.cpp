@@ -97,7 +97,7 @@ result<void> Instance::remove(const std::string& name, bool force) {
   if (!where && where.error().code == std::errc::no_such_file_or_directory) return fail(ENOENT, "there is no instance " + name);
   if (!where) return tl::unexpected(where.error());
   const int parent = where->parent.get();
-  const bool swept = sweep_unfinished(parent, where->name);  // after that, it may have been the whole instance
+  const bool swept = sweep_unfinished(parent, where->name);  // these remains may have been all of it
   const sys::Fd dir = sys::open_beneath(parent, where->name.c_str(), O_PATH | O_DIRECTORY);
   if (!dir && errno == ENOENT) return swept ? result<void>() : fail(ENOENT, "there is no instance " + name);
   if (!dir) return sys::fail_beneath(errno, "cannot remove " + where->path);
@@ -321,7 +321,7 @@ result<std::unique_ptr<Source>> Instance::peek(u32 ring) { return open_ring(*thi
 bool Instance::tracing_on() const { return __atomic_load_n(&words_.control->tracing_off, __ATOMIC_ACQUIRE) == 0; }
 
 result<void> Instance::tracing(bool on) {
-  __atomic_store_n(&words_.control->tracing_off, u64{on ? 0u : 1u}, __ATOMIC_SEQ_CST);  // before the live rings are visited: see introduce
+  __atomic_store_n(&words_.control->tracing_off, u64{on ? 0u : 1u}, __ATOMIC_SEQ_CST);  // before the live rings: see introduce
   for (const RingInfo& r : rings())
     if (auto ring = look(r.name.ring)) ring->gate(on);
   return {};
@@ -329,7 +329,7 @@ result<void> Instance::tracing(bool on) {
 
 void Instance::overwrite(bool on) {
   const u64 mode = on ? 0 : 1;
-  __atomic_store_n(&words_.control->mode, static_cast<u32>(mode), __ATOMIC_SEQ_CST);  // before the live rings are visited: see introduce
+  __atomic_store_n(&words_.control->mode, static_cast<u32>(mode), __ATOMIC_SEQ_CST);  // before the live rings: see introduce
   for (const RingInfo& r : rings())
     if (auto ring = look(r.name.ring); ring && r.live)
       __atomic_store_n(&ring->ring().control->mode, mode, __ATOMIC_RELEASE);
@@ -360,7 +360,7 @@ result<void> Instance::resize(u64 buffer_size, u32 subbuf_size) {
   if (*sized == geometry()) return {};
   const InstanceLock lock(dir_.get());
   if (auto free = unmapped("it cannot be resized"); !free) return free;
-  __atomic_store_n(&words_.control->sizes, pack_sizes(*sized), __ATOMIC_SEQ_CST);  // before the live rings are visited: see introduce
+  __atomic_store_n(&words_.control->sizes, pack_sizes(*sized), __ATOMIC_SEQ_CST);  // before the live rings: see introduce
   for (const RingInfo& r : rings()) {
     if (!r.live) continue;
     if (r.name.cpu < 0) {
