@@ -41,7 +41,7 @@ class Reading {
     EventPatterns only{};    // none: every event
     std::string filter{};    // empty: every event
     bool push_down = false;  // the kernel may filter, too: no event that the filter refuses is wanted
-    std::function<void(const std::vector<std::string>&)> notices{};  // takes Trace::notices as they come; empty: they stay there
+    std::function<void(const std::vector<std::string>&)> notices{};  // takes Trace::notices as they come; none: they stay there
     Time time = real_time();
   };
   enum class Got : u8 { nothing, event, other, gap };  // nothing: for now; other: not wanted

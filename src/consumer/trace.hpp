@@ -37,7 +37,7 @@ struct Opened {
 };
 
 struct Trace {
-  std::vector<Opened> opened;  // at least one, the kernel's live events last; declared before the timeline, whose sources must be destroyed first
+  std::vector<Opened> opened;  // at least one, the kernel's live events last; in front of the timeline, whose sources must go first
   Formats formats;
   Tasks tasks;
   Timeline timeline;
