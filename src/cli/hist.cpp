@@ -93,7 +93,7 @@ std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const
   }
   std::string out = table.render(colours());
   if (shown < rows.size()) out += fmt::format("({} more keys; -n)\n", format_count(rows.size() - shown));
-  // EVENT/ asks for no other events.
+  // With EVENT/ in the key, other events are not meant.
   if (hist.without() != 0 && options.key.find('/') == std::string::npos) out += fmt::format("{} events have no {}\n", format_count(hist.without()), options.key);
   Totals counted = totals;
   counted.events = hist.count();
