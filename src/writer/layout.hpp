@@ -1,13 +1,13 @@
 // What an instance shares between its processes, beside the rings. A directory (mode 0700) that mirrors tracefs:
 //
 //   NAME/instance                         InstanceControl, ring table, event table, process table (this page)
-//   NAME/threads                          who wrote: to rings of CPUs, by tid (ThreadEntry); of other PID namespaces (ForeignEntry)
+//   NAME/threads                          threads that wrote: to rings of CPUs, by tid (ThreadEntry); of other PID namespaces (ForeignEntry)
 //   NAME/gate                             4,096 bytes: per hash of "system:event", how many events are enabled
 //   NAME/per_cpu/cpuN/ring                the control region of ring N; with rings of CPUs the first are those of CPU N
 //   NAME/per_cpu/cpuN/trace_pipe_raw      its data region: exactly the kernel's mapping
 //   NAME/events/SYSTEM/EVENT/{id,format}
 //   NAME/set_event                        the patterns that enable events, one a line
-//   NAME/saved_cmdlines, saved_tgids      "tid name", "tid pid": who wrote
+//   NAME/saved_cmdlines, saved_tgids      "tid name", "tid pid": of the writers
 //
 // All files are sparse: a page costs memory only once it is written.
 #pragma once

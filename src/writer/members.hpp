@@ -14,8 +14,8 @@
 
 namespace ringside {
 
-// Holds an entry as long as this process image lives; a family's entry, as long as the process or one of its forked children
-// lives. Signal-safe; one call at a time.
+// Holds an entry until this process ends or calls exec; a family's entry, until the process and all its forked children have
+// done so. Signal-safe; one call at a time.
 class Seat {
  public:
   explicit Seat(bool of_family = false) noexcept : of_family_(of_family) {}

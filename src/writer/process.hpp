@@ -21,7 +21,7 @@ namespace ringside {
 struct Opened {
   InstanceWords words;
   ClockInfo clock;
-  ThreadEntry* threads = nullptr;           // the table of who writes; null: the instance has no such file
+  ThreadEntry* threads = nullptr;           // the table of writing threads; null: the instance has no such file
   bool other_kernel = false;                // another kernel than the one that the instance was made under
   bool foreign = false;                     // of another PID namespace than the creator's: the instance numbers its threads
   u64 pid_namespace = 0;                    // of this process; 0: unknown, or of another kernel than the creator's
