@@ -11,13 +11,14 @@
 
 namespace ringside::cli {
 
-// To the hard limit: a consumer has a file or two of each source open. A Child has the one that was there before.
+// To the hard limit: a consumer has a file or two open for each source. A Child gets the old limit.
 void raise_file_limit();
 
 class Child {
  public:
   using Environment = std::vector<std::pair<std::string, std::string>>;
-  // Fails when the command cannot be executed (ENOENT, EACCES, ...). `prepare` runs in the child, just before; 0 or an errno.
+  // Fails when the command cannot be executed (ENOENT, EACCES, ...). `prepare` runs in the child, just before; it returns 0 or
+  // an errno.
   static result<Child> start(const std::vector<std::string>& command, const Environment& environment,
                              const std::function<int()>& prepare = nullptr);
   // Its exit code once it has ended, 128 + N after signal N.

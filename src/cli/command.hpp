@@ -1,4 +1,4 @@
-// What all commands share: exit codes, where output goes, how they are registered.
+// The parts that all commands share: exit codes, output, registration.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -17,14 +17,15 @@ enum Exit : int {
   exit_usage = 2,
   exit_loss = 3,              // with --fail-on-loss
   exit_not_triggered = 4,     // trigger: the end came first
-  exit_not_executable = 126,  // as a shell says it
+  exit_not_executable = 126,  // the shell's code
   exit_not_found = 127,
   exit_signal = 128,  // plus the signal's number
 };
 
 
 
-// A command registers its options and returns what to run: the exit code, or an error to say, which is exit_failure.
+// A command registers its options and returns the function to run: that returns the exit code, or an error to print
+// (exit_failure).
 using Run = std::function<result<int>()>;
 struct Command {
   CLI::App* app;
@@ -55,12 +56,13 @@ Command add_manual(CLI::App& app);  // after all others
 
 // stderr: "ringside: sentence".
 void say(std::string_view sentence);
-void say_first(const std::vector<std::string>& sentences);  // ten of them, and how many there are: a thousand rings may have one problem each
-int failed(const Error& error);  // says it; exit_failure
+void say_first(const std::vector<std::string>& sentences);  // the first ten and their total number: a thousand rings may have one problem each
+int failed(const Error& error);  // prints it; returns exit_failure
 
-// stdout: all of it, or false when the reader has gone, or its disk is full, which is said (the caller then just ends). `out` is emptied.
+// Writes to stdout: all of it, or false when the reader has gone, or its disk is full, which is reported (the caller then just
+// ends). `out` is emptied.
 bool put(std::string_view data);
-bool all_put();  // false: it failed, and not because its reader has gone; that was said
+bool all_put();  // false: it failed, and not because its reader has gone; that was reported
 
 bool on_terminal(int fd);
 bool colours();  // stdout is a terminal and NO_COLOR is not set
@@ -76,7 +78,7 @@ void check_subbuf_size(u64 bytes);
 // Options that take 64k, 8M, 1G and 10s, 5ms, 3us.
 CLI::Option* add_size(CLI::App& app, const std::string& names, u64& value, const std::string& description);
 CLI::Option* add_time(CLI::App& app, const std::string& names, u64& ns, const std::string& description);
-// --duration: of a command that would else go on. Never 0.
+// --duration: for a command that would otherwise go on. Never 0.
 CLI::Option* add_duration(CLI::App& app, u64& ns, const std::string& description);
 
 }  // namespace ringside::cli

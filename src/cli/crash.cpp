@@ -1,4 +1,4 @@
-// ringside crash: what a program did last. All threads of a dead (or living) instance merged, the last N events.
+// ringside crash: what a program did last. Merges all threads of a dead (or living) instance, and prints the last N events.
 #include <fmt/format.h>
 
 #include <deque>
@@ -18,7 +18,7 @@ struct CrashOptions {
   bool json = false;
 };
 
-// A record with a payload of its own: the source's bytes are gone when we know that it was among the last.
+// A record with a payload of its own: when it turns out to be among the last, the source's bytes are gone.
 struct Kept {
   TraceRecord record;
   std::vector<u8> payload;

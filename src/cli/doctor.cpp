@@ -67,7 +67,7 @@ Finding fence() {
   return {Verdict::ok, "membarrier", "global expedited", ""};
 }
 
-// Whether rings belong to CPUs: what Instance::create asks.
+// Do rings belong to CPUs? The check of Instance::create.
 Finding rings() {
   const RingsBecause because = why_not_cpu_rings(best_clock());
   if (because == RingsBecause::can) return {Verdict::ok, "rings", fmt::format("of CPUs ({} possible): restartable sequences work", possible_cpus()), ""};
@@ -130,7 +130,7 @@ Finding kernel() {
 }
 
 Finding tracefs() {
-  auto dir = tracefs_dir();  // mounts it, as every command that needs it does
+  auto dir = tracefs_dir();  // mounts it, like every command that needs it
   if (!dir) return {Verdict::warn, "tracefs", "not usable, so the kernel cannot be traced", dir.error().sentence};
   if (access((*dir + "/per_cpu/cpu0/trace_pipe_raw").c_str(), R_OK) == 0) return {Verdict::ok, "tracefs", *dir + ", readable", ""};
   return {Verdict::warn, "tracefs", *dir + ", not readable for this user",
@@ -143,7 +143,7 @@ Finding kvm() {
   return {Verdict::warn, "/dev/kvm", "not usable for this user", "only for ringside guest: join the group kvm"};
 }
 
-// Each of the kernel's clocks against the program's. What counts is that the one that a recording takes by itself merges.
+// Compares each of the kernel's clocks with the program's. It matters only that the default clock of a recording merges.
 void clocks(std::vector<Finding>& all) {
   if (!tracefs_dir()) return;
   auto checks = check_kernel_clocks();
@@ -174,7 +174,7 @@ void clocks(std::vector<Finding>& all) {
                     {"constant", c.constant}, {"merges", c.merges()}, {"markers", c.markers}, {"processors", c.processors}};
     all.push_back(std::move(finding));
   }
-  // The instances that there are.
+  // The existing instances.
   for (const std::string& name : Instance::list()) {
     auto instance = Instance::open(name);
     if (!instance || (*instance)->clock().kind != ClockKind::counter) continue;

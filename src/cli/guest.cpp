@@ -1,5 +1,5 @@
-// ringside guest: runs a guest in a small virtual machine and records what it writes, beside what this program and the kernel have to
-// say of it, on one timeline.
+// ringside guest: runs a guest in a small virtual machine and records its events, beside this program's and the kernel's events
+// about it, on one timeline.
 #include <fmt/format.h>
 #include <ringside/ringside.h>
 #include <unistd.h>
@@ -57,7 +57,7 @@ result<void> open_own(OwnInstance& own) {
   make.buffer_size = 1 << 20;
   make.clock = ClockKind::tsc;
   make.events = {"monitor:*"};
-  (void)Instance::remove(make.name);  // of an earlier process with our pid
+  (void)Instance::remove(make.name);  // left by an earlier process with this pid
   own.instance = RS_TRY(Instance::create(make));
   if (const int error = ringside_open(own.instance->path().c_str()); error != 0)
     return fail(-error, "cannot open the instance " + own.instance->path());

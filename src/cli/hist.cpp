@@ -1,4 +1,4 @@
-// ringside hist: how often each value of a field comes, and what others add up to by it.
+// ringside hist: how often each value of a field occurs, and the sums of other fields by it.
 #include "analysis/hist.hpp"
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ std::string show(const Column& column, double value) {
   return fmt::format("{:.6g}", value);
 }
 
-// count, key or one of the values; "-" in front: the other way round.
+// count, key or one of the values; "-" in front reverses the order.
 std::optional<Hist::Sort> sort_of(const HistOptions& options) {
   std::string text = options.sort;
   if (text.empty()) return std::nullopt;
@@ -93,7 +93,7 @@ std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const
   }
   std::string out = table.render(colours());
   if (shown < rows.size()) out += fmt::format("({} more keys; -n)\n", format_count(rows.size() - shown));
-  // Other events than EVENT/ are not asked for.
+  // With EVENT/ in the key, other events are not meant.
   if (hist.without() != 0 && options.key.find('/') == std::string::npos) out += fmt::format("{} events have no {}\n", format_count(hist.without()), options.key);
   Totals counted = totals;
   counted.events = hist.count();

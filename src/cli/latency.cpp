@@ -1,5 +1,5 @@
-// ringside latency: the time between two events with something in common, as a table, bars, a heat map and the slowest ones. Live
-// (the kernel, an instance), or the whole of a recording.
+// ringside latency: the time between two events with a common key, as a table, bars, a heat map and the slowest ones. Live (the
+// kernel, an instance), or the whole of a recording.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,14 +30,14 @@ struct LatencyOptions {
   bool heat = false, ascii = false, first = false, sure = false;
 };
 
-// What is measured, and where: nothing, if that was not said.
+// What to measure, and where; empty if not given.
 struct Job {
   Pairs::Options pairs;
   std::vector<std::string> where;
   std::vector<std::string> events;  // lists of patterns
 };
 
-// START_EVENT,START_MATCH[,START_PID]/END_EVENT,END_MATCH[,FLAGS], as trace-cmd profile has it.
+// START_EVENT,START_MATCH[,START_PID]/END_EVENT,END_MATCH[,FLAGS], the syntax of trace-cmd profile.
 void parse_hook(const std::string& text, Pairs::Options& pairs) {
   const auto wrong = [&](const std::string& why) { return UsageError{"-H " + ringside::in_quotes(text) + ": " + why + "; it takes [SYSTEM:]EVENT,FIELD[,PID]/[SYSTEM:]EVENT,FIELD[,FLAGS]"}; };
   const auto sides = split_at(text, '/');
@@ -61,7 +61,7 @@ void parse_hook(const std::string& text, Pairs::Options& pairs) {
   pairs.start = start[0];
   pairs.end = end[0];
   pairs.keys = {{start[1], end[1]}};
-  // Without a PID both happen in one task.
+  // Without a PID both events belong to one task.
   if (!global && start.size() == 2) pairs.keys.push_back({"common_pid", "common_pid"});
   if (cpu) pairs.keys.push_back({"cpu", "cpu"});
   if (start.size() == 3) pairs.by = "start/" + start[2];
@@ -94,7 +94,7 @@ Job job_of(const LatencyOptions& options) {
   return job;
 }
 
-// Where nothing is said: the kernel, live, if these are its events; else ./ringside.data.
+// The default: the kernel, live, if these are its events; else ./ringside.data.
 result<RunOptions> where(const Job& job, RunOptions run) {
   run.where = job.where;
   if (!run.where.empty()) return run;
@@ -125,7 +125,7 @@ class Report {
     for (const Pairs::Key& key : job_.pairs.keys) keys += (keys.empty() ? "" : ", ") + key.start + (key.end == key.start ? "" : "=" + key.end);
     std::string out = fmt::format("{}  ->  {}  ({})\n", job_.pairs.start, job_.pairs.end, keys.empty() ? "thread" : keys);
     out += table();
-    // Of a live one the screen holds either.
+    // On a live screen there is room for one of them only.
     if (counts_.pairs != 0 && (last || !options_.heat)) out += "\n" + time_bars(pairs_.all(), width, how);
     if (options_.heat && heat_.count() != 0) out += "\n" + heat_map(heat_, width, how);
     if (last) out += slowest();
@@ -254,7 +254,7 @@ class Report {
     return out;
   }
 
-  // What became of every start and every end, and what the numbers are worth.
+  // The fate of every start and every end, and what the numbers are worth.
   std::string closing() const {
     const Pairs::Counts& c = counts_;
     std::string out = fmt::format("starts {} = pairs {} + repeated {} + evicted {} + negative {} + still open {}\n", format_count(c.starts), format_count(c.pairs), format_count(c.repeated),

@@ -1,4 +1,4 @@
-// ringside list and ringside rm: which instances there are, which events one has, and taking them away.
+// ringside list and ringside rm: lists the instances, or the events of one, and removes instances.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ result<int> list_events(const ListOptions& options) {
   return exit_ok;
 }
 
-// The declarations of an event's own fields, as its format has them.
+// The declarations of an event's own fields, from its format.
 std::string fields_of(const std::string& format) {
   std::string fields;
   for (size_t at = format.find("\tfield:"); at != std::string::npos; at = format.find("\tfield:", at)) {
@@ -49,7 +49,7 @@ std::string fields_of(const std::string& format) {
   return fields;
 }
 
-// Events by pattern: the kernel's, and with -i those of the instance.
+// Events by pattern: the kernel's and, with -i, the instance's.
 result<int> list_matching(const ListOptions& options) {
   std::vector<EventInfo> known;
   if (!options.instance.empty()) known = RS_TRY(Instance::open(options.instance))->events();

@@ -1,4 +1,4 @@
-// How an analysis is run, whatever it computes: over the whole of a recording, or live until Ctrl-C, with a picture now and then
+// Runs an analysis, whatever it computes: over the whole of a recording, or live until Ctrl-C, with a picture from time to time
 // and an exact one at the end.
 //
 //   RunOptions options; add_run(*command, options);
@@ -21,11 +21,11 @@ struct RunOptions {
   std::vector<std::string> events;  // the kernel's, beside them
   std::optional<KernelWay> source;
   u64 interval_ns = 1'000'000'000, duration_ns = 0, look_ahead_ns = 100'000'000;
-  bool every = false;  // a picture each interval, whatever stdout is
+  bool every = false;  // a picture each interval, on any stdout
   bool once = false, json = false, own = false;
-  bool push_down = false;  // the kernel may filter, too: nothing is wanted of what the filter refuses
+  bool push_down = false;  // the kernel may filter, too: no event that the filter refuses is wanted
 };
-// WHERE... -e, and what add_run_options adds: -F --source --interval --duration --look-ahead --once --json
+// WHERE... -e, and the options of add_run_options: -F --source --interval --duration --look-ahead --once --json
 void add_run(CLI::App& app, RunOptions& options);
 void add_run_options(CLI::App& app, RunOptions& options);
 
@@ -36,13 +36,13 @@ class AnalysisRun {
   Trace& trace() { return reading_->trace(); }
   const RunOptions& options() const { return options_; }
   bool live() const { return live_; }
-  // Callers that take the records themselves call it before the first.
+  // Callers that take the records themselves call it before the first record.
   void begin();
-  // Those that came since; a screen keeps them for its end.
+  // Prints the new ones; a screen keeps them for its end.
   void say_new_problems() { if (!screen_) say_problems(*reading_); }
 
-  // The exit code. A picture gets the seconds since the one before, and whether it is the last. `other`: losses, and what the filter
-  // does not let through.
+  // Returns the exit code. A picture gets the seconds since the one before, and whether it is the last. `other`: takes losses,
+  // and events that the filter excludes.
   template <class Use, class Picture>
   int go(const Use& use, const Picture& picture) {
     return go(use, picture, [](const TraceRecord&, const RingName&) {});
@@ -55,7 +55,7 @@ class AnalysisRun {
     if (live_) begin();
     while (reading_->wait(look_every_ns, next_picture_) && !reading_->stopped()) {
       say_new_problems();
-      // A picture is due, whatever the writers do.
+      // A picture is due at its time, whatever the writers do.
       reading_->take(give, [&] { return sys::now_ns() > next_picture_; });
       if (sys::now_ns() < next_picture_) continue;
       if (const double seconds = due(); pictures_ && !show(picture(reading_->complete(), seconds, false))) break;

@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    // --help and --version come this way, too: their code is 0 and they print to stdout.
+    // --help and --version also arrive here: their code is 0 and they print to stdout.
     return app.exit(e) == 0 ? exit_ok : exit_usage;
   }
   ringside::cli::raise_file_limit();

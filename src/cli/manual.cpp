@@ -1,4 +1,4 @@
-// ringside manual: the man page and the shell's completion, made from what the commands say of themselves.
+// ringside manual: the man page and the shell's completion, made from the commands' own help texts.
 #include <fmt/format.h>
 
 #include "cli/command.hpp"
@@ -31,7 +31,7 @@ std::vector<CLI::Option*> options_of(CLI::App& app) {
 
 bool takes_value(const CLI::Option& o) { return o.get_items_expected_max() != 0; }
 
-// "-o,--output DIR" or, of a positional, "WHERE".
+// "-o,--output DIR" or, for a positional, "WHERE".
 std::string heading(const CLI::Option& o) {
   std::string names = o.get_positional() ? o.get_name(true) : o.get_name(false, true);
   if (!o.get_positional() && takes_value(o)) names += " " + o.get_type_name();

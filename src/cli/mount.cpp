@@ -1,4 +1,4 @@
-// ringside mount: instances as the kernel's tracefs would show them, for the tools that know it.
+// ringside mount: shows instances like the kernel's tracefs, for the tools that know it.
 #include "cli/command.hpp"
 #include "watch/signals.hpp"
 #include "mount/fuse/session.hpp"

@@ -1,4 +1,4 @@
-// Options that several commands share, and what they say of what they read.
+// Options that several commands share, and messages about what they read.
 #pragma once
 #include <optional>
 #include <string>
@@ -12,17 +12,17 @@ namespace ringside::cli {
 // --source auto|map|read
 void add_source(CLI::App& app, std::optional<KernelWay>& forced);
 
-// -e PATTERN. words: which events these are.
+// -e PATTERN. words: describes these events.
 void add_events(CLI::App& app, std::vector<std::string>& lists, const std::string& words);
-// Its patterns. A UsageError unless they are some.
+// Their patterns. A UsageError if they are invalid.
 EventPatterns parse_events(const std::vector<std::string>& lists);
 
 // --filter TEXT
 CLI::Option* add_filter(CLI::App& app, std::string& text);
 
-// What the commands' readings have in common: notices are said, and a signal ends them, or what they wait for.
+// The options common to all commands that read: notices are printed, and a signal ends the reading, or its wait.
 Reading::Options reading_of(std::vector<std::string> where, std::string filter = "");
-// Says what could not be read. Answers whether there is anything.
+// Prints what could not be read. Returns whether there is any data.
 bool say_problems(Reading& reading);
 
 }  // namespace ringside::cli

@@ -1,4 +1,4 @@
-// ringside plot: a recording, a trace.dat or an instance as one web page that needs nothing else.
+// ringside plot: a recording, a trace.dat or an instance as one web page that needs no other file.
 #include "plot/plot.hpp"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 namespace ringside::cli {
 namespace {
 
-// A time of the trace, or (behind a +) one after its first event.
+// A time of the trace or, with a + in front, one after its first event.
 struct Point {
   u64 ns = 0;
   bool given = false, relative = false;
@@ -122,7 +122,7 @@ result<int> run_plot(const PlotOptions& options) {
     }
     if (record.time > until) break;
     if (record.time < from) continue;
-    // Pairs are of all events, whatever the page shows of them.
+    // Pairs use all events, also those that the page does not show.
     const RingName& ring = reading.ring(record);
     if (pairs && pairs->take(record, ring)) plot.heat_map("latency: " + joined(options.latency)).add(record.time, pairs->latency());
     if (got != Reading::Got::other) plot.add(record, ring);

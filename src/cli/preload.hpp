@@ -1,4 +1,4 @@
-// Where the library is that `record --libc` preloads.
+// Finds the library that `record --libc` preloads.
 #pragma once
 #include <ringside/base/result.hpp>
 #include <string>

@@ -1,4 +1,4 @@
-// Pairs of events that have a name, and how pairs are written: shared by all commands that measure them.
+// Pairs of events that have a name, and the syntax of pairs: shared by all commands that measure them.
 #pragma once
 #include <string>
 #include <string_view>
@@ -11,15 +11,15 @@ namespace ringside::cli {
 struct Preset {
   const char *name, *what, *start, *end, *keys, *by;
 };
-const Preset* find_preset(const std::string& name);  // null: none is called so
+const Preset* find_preset(const std::string& name);  // null: there is none of this name
 std::string preset_list();                           // for --help
 
 std::vector<std::string> split_at(std::string_view text, char c);
 
-// FIELD[=FIELD][,...]; a UsageError if it is not that.
+// FIELD[=FIELD][,...]; a UsageError if it is invalid.
 std::vector<Pairs::Key> parse_keys(const std::string& text);
 
-// --latency START END, or --latency NAME; and --key, if that is not empty. A UsageError if they are none.
+// --latency START END, or --latency NAME; and --key, if that is not empty. A UsageError if they are invalid.
 Pairs::Options pair_of(const std::vector<std::string>& latency, const std::string& keys);
 
 // The events of both sides: lists of patterns.

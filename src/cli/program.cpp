@@ -25,9 +25,10 @@ void check_libc(const std::string& list) {
 result<std::unique_ptr<Instance>> make_private_instance(const std::string& prefix, InstanceOptions make) {
   for (const std::string& name : Instance::list()) {
     if (name.rfind(prefix + "-", 0) != 0 || name.find_first_not_of("0123456789", prefix.size() + 1) != std::string::npos) continue;
-    if (auto opened = Instance::open(name); opened && !(*opened)->maker_lives()) (void)Instance::remove(name);  // refused while somebody writes
+    if (auto opened = Instance::open(name); opened && !(*opened)->maker_lives()) (void)Instance::remove(name);  // refused while a process writes
   }
-  // The name may be in use: of a process that has this number in another PID namespace, or of one that was killed, whose children still write.
+  // The name may be in use: by a process that has this number in another PID namespace, or by the children of a killed one,
+  // which still write.
   for (u64 number = static_cast<u64>(getpid());; number += u64{1} << 32) {
     make.name = prefix + "-" + std::to_string(number);
     auto made = Instance::create(make);

@@ -1,4 +1,4 @@
-// The program's side of `record` and `trigger`: an instance of its own, and what a command needs to write to it.
+// The program's side of `record` and `trigger`: an instance of its own, and a command's environment for writing to it.
 #pragma once
 #include <string>
 
@@ -7,14 +7,15 @@
 
 namespace ringside::cli {
 
-// A UsageError unless it is a list of what --libc takes.
+// A UsageError unless it is a list of values that --libc takes.
 void check_libc(const std::string& list);
 
-// An instance for this process, "PREFIX-PID". Those of the same prefix that dead processes left behind (SIGKILL) go, unless somebody
-// still writes to them.
+// An instance for this process, "PREFIX-PID". Removes those of the same prefix that dead processes left behind (SIGKILL),
+// unless a process still writes to them.
 result<std::unique_ptr<Instance>> make_private_instance(const std::string& prefix, InstanceOptions make);
 
-// The one-ring-per-thread instance that is ours goes when we go, unless somebody still writes to it. No name: nothing goes.
+// Removes this process's one-ring-per-thread instance at its end, unless a process still writes to it. No name: removes
+// nothing.
 struct InstanceCleanup {
   std::string name;
   ~InstanceCleanup();

@@ -1,4 +1,4 @@
-// A line on the terminal that is written over, and gone at the end.
+// A line on the terminal that is overwritten, and removed at the end.
 #pragma once
 #include <unistd.h>
 

@@ -29,7 +29,7 @@ namespace {
 struct RecordOptions {
   std::string instance, libc, mode = "overwrite", clock, out = default_recording, to, filter;
   std::vector<std::string> events, command;
-  EventPatterns patterns{};  // of events
+  EventPatterns patterns{};  // for events
   std::vector<i32> pids;
   std::optional<KernelWay> source;
   bool all_processes = false;
@@ -56,8 +56,8 @@ bool means_kernel(const EventPattern& pattern) {
   return ringside::means_kernel(pattern, all);
 }
 
-// What -e leaves of the program's events: all, unless a pattern means them and not the kernel's; what --libc asks for stays, unless
-// a pattern chooses among it.
+// The program's events that -e leaves: all, unless a pattern means them and not the kernel's; those of --libc stay, unless a
+// pattern chooses among them.
 std::vector<std::string> events_of_program(const RecordOptions& options) {
   const EventPatterns& patterns = options.patterns;
   if (std::all_of(patterns.begin(), patterns.end(), means_kernel)) return {"*:*"};
@@ -116,7 +116,7 @@ result<std::unique_ptr<KernelFeed>> make_kernel(const RecordOptions& options, co
   return KernelFeed::create(make, clock);
 }
 
-// Patterns that nothing answered to are most often misspelt.
+// Patterns that match no event are most often misspelt.
 void warn_of_unmatched(const RecordOptions& options, const Instance& instance, const KernelFeed* kernel,
                        const std::string& why_not) {
   const auto events = instance.events();
@@ -130,8 +130,8 @@ void warn_of_unmatched(const RecordOptions& options, const Instance& instance, c
   }
 }
 
-// Follows the writers until the command ends, the time is up or Ctrl-C. A disk that takes no more ends the recording, and the command goes
-// on: it is only looked at.
+// Follows the writers until the command ends, the time is up or Ctrl-C. A full disk ends the recording, and the command goes
+// on: it is only observed.
 result<void> follow(Instance& instance, RecordingRun& run, std::optional<Child>& child, u64 limit_ns, bool quiet) {
   const u64 start = sys::now_ns();
   bool passed_on = false, said = false;
@@ -149,12 +149,13 @@ result<void> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
     if (child ? child->ended().has_value() : run.failed()) return {};
     if (limit_ns != 0 && sys::now_ns() - start >= limit_ns) return {};
     if (asked_to_stop()) {
-      // Ctrl-C on a terminal reached the command as well; kill(1) only us. It may still finish its work: we stay until it ends.
+      // Ctrl-C on a terminal reached the command as well; kill(1) only this process. The command may still finish its work:
+      // wait until it ends.
       if (!child) return {};
       if (!passed_on && stop_signal() != SIGINT) child->pass_on(stop_signal());
       passed_on = true;
     }
-    if (run.failed()) {  // nobody reads its rings: they would wake us all the time
+    if (run.failed()) {  // nothing reads its rings: they would wake this process all the time
       std::this_thread::sleep_for(tick);
       continue;
     }
@@ -163,7 +164,7 @@ result<void> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
   }
 }
 
-// The parts of `record --to FILE`, beside it: a recording like any other, should we be killed.
+// The parts of `record --to FILE`, beside it: a complete recording, in case this process is killed.
 std::string parts_of(const std::string& file) { return file + ".parts"; }
 
 // FILE.parts becomes FILE: the rings' files one behind the other. On failure the parts stay.
@@ -187,7 +188,7 @@ result<int> run_record(RecordOptions options) {
     if (std::filesystem::is_directory(options.to, none)) throw UsageError{"--to takes a file, and " + options.to + " is a directory"};
     options.out = parts_of(options.to);
   }
-  catch_signals();  // from here on there is something to clean up
+  catch_signals();  // from here on there are things to clean up
   std::string preload;
   if (!options.libc.empty()) preload = RS_TRY(find_preload());
   bool ours = false;
@@ -198,7 +199,7 @@ result<int> run_record(RecordOptions options) {
   std::string why_no_kernel;
   const auto kernel_made = RS_TRY(make_kernel(options, instance.clock(), why_no_kernel));
   KernelFeed* const kernel = kernel_made.get();
-  if (asked_to_stop()) return exit_signal + stop_signal();  // a thousand events take a second to switch on
+  if (asked_to_stop()) return exit_signal + stop_signal();  // enabling a thousand events takes a second
   if (kernel == nullptr && why_no_kernel.empty() && options.command.empty() && options.instance.empty())
     throw UsageError{"no event of the kernel matches -e (ringside list -e PATTERN shows them)"};
   if (kernel == nullptr && (!options.filter.empty() || !options.pids.empty() || options.all_processes))
@@ -230,7 +231,7 @@ result<int> run_record(RecordOptions options) {
   }
   auto finished = run.finish();
   auto assembled = options.to.empty() ? result<void>() : assemble(options);
-  if (!assembled) options.to.clear();  // the parts are what there is
+  if (!assembled) options.to.clear();  // only the parts exist
   Told().doubts(run);
   warn_of_unmatched(options, instance, kernel, why_no_kernel);
   if (!options.quiet) {

@@ -1,4 +1,4 @@
-// The words of the commands that record: problems as they come, the summary, the exit code.
+// The messages of the commands that record: problems as they come, the summary, the exit code.
 #pragma once
 #include <set>
 
@@ -7,10 +7,10 @@
 
 namespace ringside::cli {
 
-// What there is to say of a run, each sentence once.
+// The messages about a run, each once.
 class Told {
  public:
-  void problems(const RecordingRun& run);  // those that came since
+  void problems(const RecordingRun& run);  // the new ones
   void doubts(const RecordingRun& run);    // after finish()
 
  private:
@@ -21,7 +21,7 @@ class Told {
 // "1,234 events, 12.0 KiB in 1.5 s from 3 rings; lost 0; DIR", and the books.
 void say_summary(const RecordingRun& run, const std::string& where);
 
-// Of a finished recording: failure where its books prove nothing, exit_loss where events are missing and that was asked for.
+// For a finished recording: failure if its books prove nothing, exit_loss if events are missing and the option is on.
 int exit_code(const RecordingRun& run, bool fail_on_loss);
 
 // "cannot be started" has codes of its own, as in a shell.

@@ -17,7 +17,7 @@ struct RecoverOptions {
   bool quiet = false;
 };
 
-// Holes of the file, and its end below a page, hold nothing.
+// Holes of the file, and a last part shorter than a page, hold nothing.
 result<sys::Region> map_dump(const std::string& path, u64& size) {
   sys::guard_mappings();
   const sys::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -37,7 +37,7 @@ result<int> run_recover(const RecoverOptions& options) {
     return refuse(std::errc::no_message_available, options.file + " holds no sub-buffer with a page footer of ringside's "
                                                                          "(layout footers; at page boundaries of the file)");
   ClockInfo clock;
-  std::string boot;  // a dump does not say
+  std::string boot;  // a dump does not tell it
   std::vector<EventInfo> events;
   std::vector<RingName> threads;
   if (!options.like.empty()) {

@@ -1,4 +1,4 @@
-// ringside remote: records an external writer, which listens at a socket and writes into rings that this command brings along.
+// ringside remote: records an external writer, which listens at a socket and writes into rings that this command provides.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -29,7 +29,7 @@ struct RemoteOptions {
 
 bool nobody_yet(const Error& e) {
   return e.code == std::errc::no_such_file_or_directory || e.code == std::errc::connection_refused ||
-         e.code == std::errc::broken_pipe || e.code == std::errc::connection_reset;  // one that is about to die still listens
+         e.code == std::errc::broken_pipe || e.code == std::errc::connection_reset;  // a dying writer still listens
 }
 
 result<int> run_remote(const RemoteOptions& options) {
@@ -94,7 +94,7 @@ result<int> run_remote(const RemoteOptions& options) {
   if (!finished && !run.failed()) code = failed(finished.error());
   if (!options.quiet && code == exit_ok) say_summary(run, options.out);
   if (code == exit_ok && !finished) code = exit_failure;
-  // The command has closed its rings, or the disk takes no more, which is not its affair: it goes on for itself.
+  // The command has closed its rings, or the disk is full, which does not concern the command: it goes on by itself.
   while ((code == exit_ok || run.failed()) && child && !child->ended() && !over()) usleep(5000);
   if (child && !child->ended()) {
     child->pass_on(SIGTERM);

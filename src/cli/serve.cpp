@@ -1,4 +1,4 @@
-// ringside serve: hands an instance's rings to processes that may read them but not write, other users' among them.
+// ringside serve: hands an instance's rings to processes that may read but not write them, also those of other users.
 #include <grp.h>
 #include <pwd.h>
 

@@ -1,4 +1,4 @@
-// ringside stat: the counters of every ring, what they must add up to, the memory behind them and who writes.
+// ringside stat: the counters of every ring, the sums that must agree, the memory behind the rings and the writers.
 #include <fmt/format.h>
 
 #include <set>
@@ -26,8 +26,8 @@ struct Ring {
   RingName name;
   std::string state;
   Counters counters;
-  std::string source{};          // the kernel's: how it is or was read, if anybody does
-  std::vector<i32> readers{};  // and by whom
+  std::string source{};          // for the kernel's: how it is or was read, if at all
+  std::vector<i32> readers{};  // the processes that read it
 };
 
 nlohmann::json counters_json(const Counters& c) {
@@ -49,7 +49,7 @@ result<int> run_stat(const StatOptions& options) {
   nlohmann::json j;
   std::vector<std::string> remarks, problems;
   Counters past;
-  std::optional<Counters> closing;  // a recording's own sums know of rings that were given back
+  std::optional<Counters> closing;  // a recording's own sums include rings that were given back
   const Where where = Where::of(options.where);
   if (where.is(Where::Kind::served)) return tl::unexpected<Error>(where.not_to_be_read());
   if (where.is(Where::Kind::recording)) {

@@ -1,4 +1,4 @@
-// ringside stream: records sub-buffers that come over a line.
+// ringside stream: records sub-buffers that arrive over a line.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -28,12 +28,12 @@ result<int> run_stream(const StreamOptions& options) {
   if (isatty(fd.get()) != 0) {
     termios raw{};
     if (tcgetattr(fd.get(), &raw) == 0) {
-      cfmakeraw(&raw);  // its speed stays: set it with stty
+      cfmakeraw(&raw);  // its speed stays: set that with stty
       (void)tcsetattr(fd.get(), TCSANOW, &raw);
     }
   }
   StreamFeed line;
-  std::unique_ptr<RecordingRun> run;  // as soon as hello has come
+  std::unique_ptr<RecordingRun> run;  // set as soon as hello has come
   remote::FrameReader frames;
   catch_signals();
   const u64 start = sys::now_ns();

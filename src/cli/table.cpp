@@ -5,7 +5,7 @@
 namespace ringside::cli {
 namespace {
 
-// A cell must not break the table nor drive the terminal.
+// A cell must neither break the table nor control the terminal.
 std::string tame(const std::string& cell) {
   std::string out = cell;
   for (char& c : out) {

@@ -1,4 +1,4 @@
-// The one table: columns as wide as they must be, numbers to the right, the header bold on a terminal.
+// The one table: columns as wide as needed, numbers to the right, the header bold on a terminal.
 //
 //   Table table({{"event"}, {"count", Table::right}});
 //   table.row({"libc:malloc", "1,234"});
@@ -27,7 +27,7 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Characters that a UTF-8 text takes (one column each: good enough for names).
+// The number of characters in a UTF-8 text (one column each: good enough for names).
 size_t text_width(const std::string& text);
 
 }  // namespace ringside::cli

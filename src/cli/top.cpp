@@ -1,4 +1,4 @@
-// ringside top: which events are how frequent, by event or by any other key. Live, or the whole of a recording at once.
+// ringside top: the most frequent events, by event or by any other key. Live, or the whole of a recording at once.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ std::string as_json(const std::vector<Row>& rows, const Groups<Rates>& groups, c
                       {"evicted_keys", groups.evicted().keys}, {"evicted", groups.evicted().count}});
 }
 
-// Losses belong to no key: nobody knows what they would have been. They have a line of their own, as do the sums.
+// Losses belong to no key, because their values are unknown. They have a line of their own, as do the sums.
 std::string as_table(const std::vector<Row>& rows, const Groups<Rates>& groups, const TopOptions& options, const Totals& totals, bool last) {
   std::vector<Table::Column> columns;
   for (const Column& key : groups.columns()) columns.push_back({key.name()});
@@ -96,7 +96,7 @@ result<int> run_top(const TopOptions& options) {
                       rates->bytes += record.payload.size + 4;
                     },
                     [&](const Totals& totals, double seconds, bool last) {
-                      // The last one stands for the whole.
+                      // The last picture stands for the whole.
                       if (last && run->live()) {
                         seconds = totals.seconds();
                         groups.each([](const KeyWords&, Rates& r) { r.count_before = r.bytes_before = 0; });

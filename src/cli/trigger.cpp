@@ -1,8 +1,8 @@
-// ringside trigger: a flight recorder. Rings that nobody reads go round until an event meets a condition; then they stand still and
-// become a recording.
+// ringside trigger: a flight recorder. Unread rings go round until an event meets a condition; then they stand still and become
+// a recording.
 //
-// The condition is looked at elsewhere: in a second instance of the kernel's with only those of its events that can meet it, and by
-// peeking at the program's rings, which consumes nothing.
+// The condition is checked elsewhere: in a second instance of the kernel's with only those of its events that can meet it, and
+// by peeking at the program's rings, which consumes nothing.
 #include <fmt/format.h>
 #include <ringside/consumer.hpp>
 #include <unistd.h>
@@ -41,11 +41,11 @@ struct TriggerOptions {
 };
 
 constexpr u64 watch_every_ns = 2'000'000;
-constexpr u64 same_event_ns = 1'000'000;  // the event in the recording: the same bytes, at most so far from where the watch saw it
+constexpr u64 same_event_ns = 1'000'000;  // finds the event in the recording: the same bytes, at most this far from the watch's time
 
-// What is waited for: an event among `events` that meets `filter`; with a pair its end, and the time since the start.
+// The condition: an event among `events` that meets `filter`; for a pair, its end, and the time since the start.
 struct Wanted {
-  EventPatterns events;  // none: whatever can meet the filter
+  EventPatterns events;  // none: any that can meet the filter
   std::string filter;
   std::optional<Pairs::Options> pair;
   u64 longer_than_ns = 0;
@@ -92,7 +92,7 @@ Wanted wanted_by(const TriggerOptions& options) {
     return wanted;
   }
   if (!options.keys.empty()) throw UsageError{"--key is about the pair of --latency"};
-  // A filter has a comparison; what has none names events.
+  // A filter has a comparison; a text without one names events.
   auto [events, filter] = Pairs::split(options.condition);
   if (filter.empty() && options.condition.find_first_of("=<>&~") != std::string::npos) std::swap(events, filter);
   if (!events.empty()) wanted.events = parse_events({events});
@@ -100,13 +100,13 @@ Wanted wanted_by(const TriggerOptions& options) {
   return wanted;
 }
 
-// Tells of every record whether it is what is waited for. Of programs, what events they have is known only when they run: until
-// then nothing can be compiled, and pending() says why.
+// Checks every record against the condition. A program's events are known only when it runs: until then nothing can be
+// compiled, and pending() says why.
 class Condition {
  public:
   Condition(Wanted wanted, const Trace& trace, bool may_wait) : wanted_(std::move(wanted)), trace_(trace), may_wait_(may_wait), named_(wanted_.events) {}
 
-  // At first, and whenever events may have appeared.
+  // To be called at first, and whenever events may have appeared.
   result<void> compile() {
     if (ready_ || (types_ == trace_.formats.all().size() && types_ != 0)) return {};
     types_ = trace_.formats.all().size();
@@ -117,7 +117,7 @@ class Condition {
     pending_ = done.error().sentence;
     return {};
   }
-  // Nothing of what was seen so far belongs to what comes.
+  // Drops all that was seen so far: none of it belongs to later events.
   result<void> forget() { return wanted_.pair && ready_ ? make() : result<void>(); }
 
   bool met(const TraceRecord& record, const RingName& ring) {
@@ -165,10 +165,10 @@ struct Hit {
   std::optional<u64> latency;
 };
 
-// What a recording holds around the event.
+// The part of a recording around the event.
 struct Window {
   u64 before = 0, after = 0, lost = 0, first = ~u64{0};
-  std::optional<u64> time;  // of the event: each instance of the kernel's reads the clock for itself, 1 us apart or so
+  std::optional<u64> time;  // the event's: each instance of the kernel's reads the clock for itself, 1 us apart or so
 };
 
 result<Window> window_of(const std::string& dir, const Hit& hit) {
@@ -187,7 +187,7 @@ result<Window> window_of(const std::string& dir, const Hit& hit) {
   return w;
 }
 
-// DIR with the number of the recording in it.
+// DIR, including the number of the recording.
 std::string numbered(const TriggerOptions& options, u64 number) {
   std::string dir = options.snapshot;
   const size_t at = dir.find("%n");
@@ -195,7 +195,7 @@ std::string numbered(const TriggerOptions& options, u64 number) {
   return options.count == 1 ? dir : dir + "." + std::to_string(number);
 }
 
-// Better now than after a week of waiting.
+// An error is better now than after a week of waiting.
 result<void> check_place(const std::string& dir) {
   std::error_code none;
   if (std::filesystem::exists(dir, none) && !is_recording(dir) && !(std::filesystem::is_directory(dir, none) && std::filesystem::is_empty(dir, none)))
@@ -220,11 +220,11 @@ class FlightRecorder {
     const auto program = instance_.tracing(false);
     return kernel ? program : kernel;
   }
-  // What stands in the rings, into the recording of this number.
+  // Saves the content of the rings as the recording of this number.
   result<void> save(const Hit& hit, u64 number) {
     const std::string dir = numbered(options_, number);
     const u64 duration = sys::now_ns() - armed_;
-    // The watch's own reading of the clock, so that times are the same there and here.
+    // Uses the watch's own calibration of the clock, so that times are the same there and here.
     const ClockInfo& own = instance_.clock();
     InstanceFeed program(instance_);
     auto made = RS_TRY(RecordingRun::create(dir, hit.clock.kind == own.kind ? hit.clock : own));
@@ -265,7 +265,7 @@ class Watch {
   Watch(const TriggerOptions& options, Reading& reading, Condition& condition, FlightRecorder& recorder, KernelFeed* kernel)
       : options_(options), reading_(reading), condition_(condition), recorder_(recorder), kernel_(kernel) {}
 
-  // Until the last recording is made, the reading ends (the command did, or the time is up) or Ctrl-C.
+  // Runs until the last recording is made, the reading ends (the command did, or the time is up) or Ctrl-C.
   result<void> go(std::optional<Child>& child) {
     bool passed_on = false;
     Progress progress(options_.quiet);
@@ -292,7 +292,7 @@ class Watch {
  private:
   bool all_made() const { return options_.count != 0 && made_ >= options_.count; }
 
-  // What there is now; at most a while of it, as somebody may write faster than we look.
+  // Checks the present events, for a limited time: writers may be faster than this loop.
   result<void> look(Progress& progress) {
     RS_TRY(condition_.compile());
     TraceRecord record;
@@ -339,7 +339,7 @@ class Watch {
     return condition_.forget();
   }
 
-  // --exec. Its failure is its own.
+  // --exec. Its failure does not end the trigger.
   result<void> execute(const std::string& dir, const Hit& hit) {
     if (options_.exec.empty()) return {};
     auto child = Child::start({"/bin/sh", "-c", options_.exec}, {{"RINGSIDE_SNAPSHOT", std::filesystem::absolute(dir).string()}, {"RINGSIDE_TRIGGER", hit.line}});
@@ -360,7 +360,7 @@ class Watch {
   u64 from_ns_ = 0, made_ = 0, lost_ = 0, looked_at_ = 0;
 };
 
-// Which of the kernel's events the condition needs: those that it names, or of all that are recorded those that can meet the filter.
+// The kernel's events that the condition needs: those that it names, or those recorded events that can meet the filter.
 result<std::vector<std::string>> events_to_watch(const Wanted& wanted, const KernelFeed* kernel, const std::vector<KernelEvent>& known, bool has_program) {
   std::vector<std::string> watched;
   for (const EventPattern& pattern : wanted.events) {
@@ -371,7 +371,7 @@ result<std::vector<std::string>> events_to_watch(const Wanted& wanted, const Ker
   const Tasks tasks;
   for (const EventInfo& e : kernel->events()) (void)formats.add(e.number(), e.system, e.name, e.format);
   auto filter = Filter::compile(wanted.filter, formats, tasks);
-  // A field that none of them has may be one of the program's; then nothing can be ruled out.
+  // A field that none of them has may be the program's; then nothing can be ruled out.
   if (!filter && (!has_program || filter.error().code != std::errc::no_such_file_or_directory)) return tl::unexpected<Error>(filter.error());
   for (const EventInfo& e : kernel->events()) {
     if (e.system != "ftrace" && (!filter || filter->may_match(e.number()))) watched.push_back(e.system + ":" + e.name);
@@ -379,7 +379,7 @@ result<std::vector<std::string>> events_to_watch(const Wanted& wanted, const Ker
   return watched;
 }
 
-// Somebody else's instance is as it was.
+// Restores another party's instance.
 struct Restore {
   Instance* instance;
   bool on;
@@ -476,7 +476,7 @@ result<int> run_trigger(TriggerOptions options) {
   const bool problems = say_problems(reading);
   if (const Missing missing = reading.missing(0); missing.refused != 0 && !options.quiet)
     say(format_count(missing.refused) + " events were never stored: their rings were full or could not be had; the condition was not looked at for them");
-  // The command goes on with its work: it was only looked at.
+  // The command goes on with its work: it was only observed.
   const auto in_time = [&] { return options.duration_ns == 0 || sys::now_ns() - start < options.duration_ns; };
   if (!done) failed(done.error());
   while (child && !child->ended() && !asked_to_stop() && in_time()) sleep_ns(watch_every_ns);

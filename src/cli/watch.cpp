@@ -1,7 +1,7 @@
-// ringside watch: the events as a full screen that keeps up with them, or as plain tables where there is no terminal.
+// ringside watch: the events as a full screen that is kept up to date, or as plain tables where there is no terminal.
 //
-// Two threads: this one reads the rings, always; the front (the screen, or who prints tables) asks it for pictures between two
-// records. So a terminal that takes nothing (Ctrl-S, a slow line) holds up the front alone: no event is lost by it.
+// Two threads: this one reads the rings, always; the front (the screen, or the printer of tables) asks it for pictures between
+// two records. So a terminal that takes nothing (Ctrl-S, a slow line) delays only the front: no event is lost by it.
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -39,10 +39,10 @@ struct WatchOptions {
   bool batch = false, ascii = false;
 };
 
-// What one thread has another one do, and waits for.
+// Work that one thread requests of another, and waits for.
 class Requests {
  public:
-  // False, and nothing done: the other one has ended.
+  // False, with nothing done: the other thread has ended.
   bool ask(const std::function<void()>& what) {
     std::unique_lock lock(mutex_);
     if (closed_) return false;
@@ -77,11 +77,11 @@ class Requests {
   std::mutex mutex_;
   std::condition_variable changed_;
   const std::function<void()>* what_ = nullptr;
-  std::atomic<bool> wanted_{false};  // looked at between records, without the lock
+  std::atomic<bool> wanted_{false};  // loaded between records, without the lock
   bool closed_ = false;
 };
 
-// The reading thread's side: the trace, and the model of what is looked at now.
+// The reading thread's side: the trace, and the model of the present view.
 class Watcher {
   auto use() {
     return [this](const TraceRecord& record, const RingName& ring, Reading::Got) { model_->take(record, ring); };
@@ -105,7 +105,7 @@ class Watcher {
     next_tick_ = std::min(next_tick_, sys::now_ns() + ns);
   }
 
-  // What there is to read now, until something else is to be done. False: nothing was left.
+  // Reads the present events, until there is other work. False: nothing was left.
   bool take(const Requests& requests) {
     if (ended_) return false;
     if (live()) {
@@ -126,7 +126,7 @@ class Watcher {
   u64 next_ns() const { return std::min(next_tick_, end_ns_); }
   bool ended() const { return ended_; }
 
-  // No more events; all that was written before is counted.
+  // Stops the events; all that were written before are counted.
   void stop() {
     if (!live()) return;
     run_->reading().take_rest(use());
@@ -155,7 +155,7 @@ class Watcher {
         run_ = std::move(before);
         return tl::unexpected<Error>(model.error());
       }
-      model_.emplace(std::move(*model));  // while the formats of the old one are still there
+      model_.emplace(std::move(*model));  // while the formats of the old one still exist
       begin();
       return {};
     }
@@ -258,7 +258,7 @@ class Watcher {
     for (const std::string& glob : options_.run.events) out += " " + glob;
     return out.empty() ? default_recording : out;
   }
-  // Whether what it showed can be read once more.
+  // Can the events that it showed be read once more?
   bool is_there_again() { return !trace().has_only_just_begun(); }
   WatchModel::Options model_options() const { return {options_.most_keys, run_->live()}; }
   result<void> reopen() {
@@ -284,7 +284,7 @@ class Watcher {
     trace().learn_names();
     look();
   }
-  // How full the rings are, and what we cost.
+  // Measures how full the rings are, and the cost of watching.
   void look() {
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
@@ -311,17 +311,17 @@ class Watcher {
 
   WatchOptions options_;
   std::unique_ptr<AnalysisRun> run_;
-  std::optional<WatchModel> model_;  // behind the run, whose formats it uses
+  std::optional<WatchModel> model_;  // declared after the run, whose formats it uses
   WatchStatus status_;
-  Missing missing_;  // beside the gaps
+  Missing missing_;  // missing events beside the gaps
   u64 interval_ns_, last_tick_ = 0, next_tick_ = 0, end_ns_ = 0, ticks_ = 0;
   u64 last_usage_ = 0, last_cpu_us_ = 0;
   bool ended_ = false;
 };
 
-// The reading thread's Watcher, from the front's.
+// Calls the reading thread's Watcher from the front.
 class AskingHost final : public WatchHost {
-  // What it says; `otherwise` once it has ended.
+  // Its answer; `otherwise` once it has ended.
   template <class Ask, class Out = std::invoke_result_t<Ask>>
   Out ask(const Ask& what, Out otherwise = {}) {
     requests_.ask([&] { otherwise = what(); });
@@ -352,7 +352,7 @@ class AskingHost final : public WatchHost {
   View last_;
 };
 
-// The other thread: shows what there is, until it is told to end or wants to.
+// The other thread: shows the pictures, until it is told to end or wants to.
 class Front {
  public:
   Front(const WatchOptions& options, Watcher& watcher, bool screen)
@@ -360,7 +360,7 @@ class Front {
   ~Front() {
     if (thread_.joinable()) thread_.join();
   }
-  // Error: there is no such terminal.
+  // Error: the terminal does not exist.
   result<void> start() {
     auto thread = sys::start_thread("that draws", [this] { body(); });
     if (!thread) return tl::unexpected<Error>(thread.error());
@@ -372,7 +372,7 @@ class Front {
   }
   i32 tid() const { return tid_; }
   bool done() const { return done_; }
-  bool lost() const { return lost_; }  // the terminal, or who read the tables
+  bool lost() const { return lost_; }  // has the terminal gone, or the reader of the tables?
   void tick(u64 ticks) {
     const std::lock_guard lock(mutex_);
     ticks_ = ticks;
@@ -386,11 +386,11 @@ class Front {
     changed_.notify_all();
     if (terminal_) terminal_->wake();
   }
-  // False: it hangs in its terminal, for good.
+  // False: it hangs in its terminal, forever.
   bool end() {
     close();
     if (!screen_) {
-      // What was printed wants to be read; but not after a signal, by nobody.
+      // Leaves time to read the tables; after a signal there is no reader.
       while (!wait(100'000'000)) {
         for (int i = 0; asked_to_stop(); ++i) {
           if (wait(100'000'000)) return true;
@@ -401,7 +401,7 @@ class Front {
     }
     if (wait(1'000'000'000)) return true;
     tcflow(STDOUT_FILENO, TCOON);
-    tcflush(STDOUT_FILENO, TCOFLUSH);  // what the terminal does not take
+    tcflush(STDOUT_FILENO, TCOFLUSH);  // drops what the terminal does not take
     for (int i = 0; i < 10; ++i) {
       pthread_kill(thread_.native_handle(), SIGWINCH);
       if (wait(100'000'000)) return true;
@@ -504,7 +504,7 @@ class Front {
   std::atomic<bool> started_{false}, done_{false}, closing_{false}, lost_{false};
 };
 
-// To a terminal in pieces that it has room for, and no further where it takes nothing for two seconds.
+// Writes to a terminal in pieces that it has room for, and stops if it takes nothing for two seconds.
 void put_patiently(std::string_view text) {
   while (!text.empty()) {
     pollfd out{STDOUT_FILENO, POLLOUT, 0};
@@ -515,7 +515,7 @@ void put_patiently(std::string_view text) {
   }
 }
 
-// START END, and what both have in common.
+// START END, and their common key.
 void set_latency(WatchOptions& options) {
   if (options.latency.empty()) {
     if (!options.keys.empty()) throw UsageError{"--key belongs to --latency START END"};
@@ -570,7 +570,7 @@ result<int> run_watch(WatchOptions options) {
   front->requests.close();
   const bool ended = front->end();
   if (front->lost() || stop_signal() == SIGHUP) code = exit_signal + SIGHUP;
-  watcher.reset();  // the kernel's instance, too
+  watcher.reset();  // and with it the kernel's instance
   if (!ended) {
     Terminal::restore_now();
     _exit(code);

@@ -139,7 +139,7 @@ struct Consumer::Column::State {
   const Consumer::State* consumer;
   ringside::Column column;
 
-  // read(the column, the event's record and ring): T as a Column reads it.
+  // read(the column, the event's record and ring): T in the form that a Column reads.
   template <class T, class Read>
   std::optional<T> value(const Event& e, const Read& read) {
     T out{};

@@ -1,4 +1,4 @@
-// The C form: the same calls, with texts kept until the next one, and no exception past it.
+// The C interface: the same calls, with texts kept until the next one, and without exceptions.
 #include <ringside/consumer.h>
 
 #include <cstring>
@@ -37,7 +37,7 @@ void tell(const std::string& sentence, char* error, size_t size) {
   error[length] = 0;
 }
 
-// What nobody expects, memory that ran out above all, is an error as the others.
+// Unexpected exceptions, above all for lack of memory, become an error like the others.
 template <class Make>
 auto guarded(char* error, size_t size, const Make& make) -> decltype(make()) {
   try {

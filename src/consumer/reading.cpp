@@ -36,7 +36,7 @@ bool Reading::wait(u64 look_every_ns, u64 until_ns) {
   if (!following_ || stopped_) return false;
   const auto over = [&] { return time_.over() || time_.now() >= end_ns_; };
   if (!over()) {
-    // What took long to read comes fast: back to it soon.
+    // A long read means that events come fast: return to it soon.
     const u64 now = time_.now(), rest = look_every_ns - std::min(now - looked_ns_, look_every_ns - 100'000);
     time_.sleep(std::min({rest, std::max(end_ns_, now + 1) - now, std::max(until_ns, now + 1) - now}));
     looked_ns_ = time_.now();
@@ -86,7 +86,7 @@ u32 push_down(const Filter& filter, const Trace& trace) {
   for (const auto& type : trace.formats.all()) {
     const u32 first = trace.opened.back().ids + kernel_ids;
     if (kernel == nullptr || type->id < first || type->id >= first + kernel_ids || !filter.kernel_may(*type)) continue;
-    // What it does not understand it refuses, and lets everything through.
+    // A kernel that does not understand the filter refuses it, and lets everything through.
     pushed += kernel->write(("events/" + type->system + "/" + type->name + "/filter").c_str(), filter.text()).has_value();
   }
   return pushed;

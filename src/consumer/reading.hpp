@@ -1,5 +1,5 @@
-// The one loop over events: it opens, filters, counts, waits for more, learns what is new and comes to an end. The public Consumer and
-// every command that reads events are skins over it. Where it waits and how late it is come from outside.
+// The one loop over events: it opens, filters, counts, waits for more, learns new events and rings, and ends. The public
+// Consumer and every command that reads events are thin layers over it. The caller provides the clock and the way to wait.
 //
 //   auto reading = RS_TRY(Reading::open({.where = {"web"}, .filter = "size > 100"}));
 //   reading->follow(100'000'000);   // else: what there is now
@@ -19,9 +19,9 @@
 namespace ringside {
 
 struct Totals {
-  u64 seen = 0, events = 0;  // all events; those the filter lets through
-  u64 lost = 0, late = 0;    // all that got lost between others; all that came behind later ones
-  Missing missing{};         // what is not in it
+  u64 seen = 0, events = 0;  // all events; those that pass the filter
+  u64 lost = 0, late = 0;    // all losses between events; all events that came behind later ones
+  Missing missing{};         // what the reading does not contain
   u64 first_ns = ~u64{0}, last_ns = 0;
   double seconds() const { return last_ns > first_ns ? static_cast<double>(last_ns - first_ns) / 1e9 : 0; }
 };
@@ -31,20 +31,20 @@ class Reading {
   struct Time {
     std::function<u64()> now;           // ns
     std::function<void(u64 ns)> sleep;  // may end early
-    std::function<bool()> over;         // true: nothing that is written from now on is wanted
+    std::function<bool()> over;         // true: later events are not wanted
   };
   struct Options {
-    std::vector<std::string> where{}, kernel{};  // with the next three as open_traces() takes them
+    std::vector<std::string> where{}, kernel{};  // these and the next three as open_traces() takes them
     KernelChoice choice{};
     TracefsOptions make{};
     bool verbose = false;
     EventPatterns only{};    // none: every event
     std::string filter{};    // empty: every event
-    bool push_down = false;  // the kernel may filter, too: nothing is wanted of what the filter refuses
+    bool push_down = false;  // the kernel may filter, too: no event that the filter refuses is wanted
     std::function<void(const std::vector<std::string>&)> notices{};  // takes Trace::notices as they come; none: they stay there
     Time time = real_time();
   };
-  enum class Got : u8 { nothing, event, other, gap };  // now; other: not wanted
+  enum class Got : u8 { nothing, event, other, gap };  // nothing: for now; other: not wanted
 
   static Time real_time();
   static result<std::unique_ptr<Reading>> open(Options options);
@@ -54,13 +54,14 @@ class Reading {
   Trace& trace() { return trace_; }
   const Trace& trace() const { return trace_; }
 
-  // What is written from now on is read, too: in order; without look_ahead_ns as it is found (not of instances). Ends after duration_ns, if not 0.
+  // Reads later events, too: in order; without look_ahead_ns as they are found (not for instances). Ends after duration_ns, if
+  // not 0.
   void follow(std::optional<u64> look_ahead_ns, u64 duration_ns = 0);
-  // Sleeps until `look_every` after the last look (not at all, if it took that long), `until` at most, and looks for what is new. False:
-  // there will be none, everything was given out. At the end it stops the reading, and says true once more.
+  // Sleeps until `look_every` after the last check (not at all, if that took so long), `until` at most, and checks for new
+  // events. False: none will come, all were handed out. At the end it stops the reading, and returns true once more.
   bool wait(u64 look_every_ns = 10'000'000, u64 until_ns = forever);
   void refresh();
-  // No more events from now on; what was written still comes.
+  // Ends with the events written up to now; those still come.
   void stop();
   bool stopped() const { return stopped_; }
 
@@ -78,7 +79,7 @@ class Reading {
   }
   const RingName& ring(const TraceRecord& record) const { return trace_.timeline.name(record.source); }
 
-  // use(record, ring, got) for what there is now. False: enough(), which is asked now and then, cut it short.
+  // use(record, ring, got) for all present events. False: enough(), which is asked from time to time, cut it short.
   template <class Use, class Enough>
   bool take(const Use& use, const Enough& enough) {
     TraceRecord record;
@@ -89,14 +90,14 @@ class Reading {
       if (n % 1024 == 0 && enough()) return false;
     }
   }
-  // All that is left, until time says that it is over; of what is followed, what was written until now, for 5 s at most.
+  // Takes all remaining events, until time says that it is over; when following, those written until now, for 5 s at most.
   template <class Use>
   void take_rest(const Use& use) {
     stop();
     const u64 deadline = time_.now() + 5'000'000'000;
     cut_ = !take(use, [&] { return following_ ? time_.now() > deadline : time_.over(); });
   }
-  bool cut() const { return cut_; }  // it was not all
+  bool cut() const { return cut_; }  // not all was read
   // Until the end.
   template <class Use>
   void run(const Use& use) {
@@ -106,9 +107,9 @@ class Reading {
   }
 
   const Totals& totals() const { return totals_; }
-  const Totals& complete();  // with what is missing
+  const Totals& complete();  // including what is missing
   Missing missing(u64 gaps) const;
-  // What could not be read, a sentence each. Answers how many there were in all.
+  // What could not be read, a sentence each. Returns the total number of sentences.
   size_t each_new_problem(const std::function<void(const std::string&)>& use);
 
   static constexpr const char* too_late = "what was not read in time is not in the numbers";
@@ -129,7 +130,8 @@ class Reading {
   size_t told_ = 0;  // problems
 };
 
-// Has the kernel filter its live events, too, where it means the same. Answers for how many types of events.
+// Lets the kernel filter its live events, too, where its filter means the same. Returns the number of event types that it
+// filters.
 u32 push_down(const Filter& filter, const Trace& trace);
 
 }  // namespace ringside

@@ -27,7 +27,7 @@ void add_events(Trace& trace, const Opened& of, const std::vector<EventInfo>& ev
   }
 }
 
-// Each opens one WHERE: what it is and its rings go to `o`, what its events mean to `trace`.
+// Each opens one WHERE: its kind and its rings go to `o`, the meaning of its events to `trace`.
 result<void> open_recorded(Trace& trace, Opened& o) {
   const std::string& dir = o.where.text;
   auto meta = RecordingMeta::read(dir);
@@ -82,7 +82,7 @@ result<void> open_dat(Trace& trace, Opened& o) {
   o.recording->clock = dat->clock;
   o.recording->complete = true;
   o.clock = dat->clock.kind == ClockKind::mono ? dat->clock_name : to_string(dat->clock.kind);
-  // The file does not say where it was made. One that was changed since this machine started is taken to be of it.
+  // The file does not say which machine it was made on. If it was changed since this machine started, assume this one.
   struct stat st {};
   timespec wall{}, up{};
   clock_gettime(CLOCK_REALTIME, &wall);
@@ -155,10 +155,10 @@ const ClockInfo& own_clock(const Opened& o) {
 
 std::string microseconds(u64 ns) { return fmt::format("{:.3g} us", static_cast<double>(ns) / 1e3); }
 
-// How each one's times become those of all.
+// Decides how each one's times are converted to the common time.
 result<void> agree_on_time(Trace& trace, bool verbose) {
   const std::string here = sys::boot_id(), tsc = to_string(ClockKind::tsc), mono = to_string(ClockKind::mono);
-  const Opened* known = nullptr;  // one that knows its machine
+  const Opened* known = nullptr;  // one whose machine is known
   bool alike = true;
   for (const Opened& o : trace.opened) {
     if (o.clock == to_string(ClockKind::counter))
@@ -171,7 +171,7 @@ result<void> agree_on_time(Trace& trace, bool verbose) {
                                                      " were made on different machines, or with a restart between: their clocks have nothing in common; show each alone");
   }
   const bool now_here = known != nullptr && known->boot == here && !here.empty();
-  std::optional<ClockInfo> ticks;  // of the time stamp counter, for all
+  std::optional<ClockInfo> ticks;  // for the time stamp counter, of all
   u64 off = 0;
   for (const Opened& o : trace.opened) {
     const bool dat = o.recording && o.recording->events.empty() && o.recording->rings.empty();
@@ -213,7 +213,8 @@ void add_rings(Trace& trace, Opened& o) {
   }
   for (const RingName& name : o.instance->ring_names()) {
     trace.tasks.add(name, o.ids);
-    // A CPU's ring that was moved aside is open already under the CPU's number. Also one that fails: said once.
+    // A CPU's ring that was moved aside is open already under the CPU's number. A ring that fails is noted, too, so it is
+    // reported once.
     if (!o.rings.insert({name.column(), name.cpu >= 0 ? name.tid : 0}).second) continue;
     auto source = o.instance->peek(name.ring);
     if (source)
@@ -223,7 +224,7 @@ void add_rings(Trace& trace, Opened& o) {
   }
 }
 
-// What a line of several shows of where it comes from.
+// The label in a line: which of several WHEREs it comes from.
 std::string label_of(std::string where) {
   while (where.size() > 1 && where.back() == '/') where.pop_back();
   return where.substr(where.rfind('/') + 1);
@@ -277,7 +278,7 @@ void Trace::follow(u64 look_ahead_ns) {
 }
 
 void Trace::refresh() {
-  // Of rings that are made from here on, events are later than this.
+  // Events of rings that are made from here on are later than this.
   u64 until = Timeline::forever;
   for (Opened& o : opened) {
     if (o.instance == nullptr) continue;
@@ -290,7 +291,7 @@ void Trace::refresh() {
 
 void Trace::finish() {
   refresh();
-  // By the clock of any that is live: they tell the same time, as well as is known.
+  // By the clock of any live one: all show the same time, as far as known.
   for (u32 i = 0; i < timeline.size(); ++i) {
     if (timeline.source(i).ended() || timeline.clock(i).kind == ClockKind::counter) continue;
     timeline.hold_after(now_of(timeline.clock(i)));

@@ -1,5 +1,5 @@
-// What a consumer reads from: recordings' directories, trace.dat files, live (or dead) instances, external writers, the kernel; any
-// number of them, opened the same way and merged into one timeline.
+// The input of a consumer: directories of recordings, trace.dat files, live (or dead) instances, external writers, the kernel;
+// any number of them, opened the same way and merged into one timeline.
 #pragma once
 #include <memory>
 #include <optional>
@@ -22,7 +22,7 @@ namespace ringside {
 // One of them.
 struct Opened {
   Where where;
-  std::optional<RecordingMeta> recording{};  // of a trace.dat its clock; else one of these:
+  std::optional<RecordingMeta> recording{};  // for a trace.dat its clock; else one of these:
   std::unique_ptr<Instance> instance{};
   std::unique_ptr<TracefsInstance> kernel{};
   std::unique_ptr<remote::Process> remote{};
@@ -30,49 +30,50 @@ struct Opened {
   std::string boot{};   // of the machine; empty: unknown
   u32 ids = 0;          // added to the numbers of its events
   Timeline::Place place{};
-  std::vector<std::unique_ptr<Source>> sources{};  // until the timeline has them
-  std::set<std::pair<u32, i32>> rings{};   // of an instance: those that have a source, by number, or CPU, and owner
+  std::vector<std::unique_ptr<Source>> sources{};  // until the timeline takes them
+  std::set<std::pair<u32, i32>> rings{};   // of an instance: those that have a source, by number or CPU, and owner
   std::vector<std::string> doubts{};       // why more may be missing than is known
   u64 threads_seen = 0;
 };
 
 struct Trace {
-  std::vector<Opened> opened;  // one at least, the kernel's live events last; in front of the timeline, whose sources must go first
+  std::vector<Opened> opened;  // at least one, the kernel's live events last; in front of the timeline, whose sources must go first
   Formats formats;
   Tasks tasks;
   Timeline timeline;
-  std::vector<std::string> notices;  // what a person should know of it; nothing is wrong
+  std::vector<std::string> notices;  // remarks for the user; nothing is wrong
 
-  // Commands that take one WHERE look at that.
+  // Commands that take one WHERE use this one.
   const Opened& first() const { return opened.front(); }
 
-  // From now on what is written is read, too, in order: the timeline's next() says false while it waits. See Timeline.
+  // From now on later events are read, too, in order: the timeline's next() returns false while it waits. See Timeline.
   void follow(u64 look_ahead_ns);
-  // Picks up events and rings that appeared in live instances since, and lets the timeline go on up to this moment.
+  // Picks up new events and rings of live instances, and lets the timeline go on up to this moment.
   void refresh();
-  // What there is at this moment; nothing waits any more.
+  // Ends the waiting: hands out all that is there at this moment.
   void finish();
-  // The same, and the kernel's events end here.
+  // The same, and stops the kernel's events here.
   void stop();
 
-  // What is not here, beside the gaps that were read. Ask when all is read.
+  // What is missing beside the gaps that were read. Call it after all is read.
   Missing missing(u64 gaps) const;
 
-  bool raw_times() const;  // its clock counts no seconds
+  bool raw_times() const;  // its clock does not count seconds
   bool live() const;       // any of them may still be written to
-  bool has_only_just_begun() const;  // one of them writes nothing before it is opened
+  bool has_only_just_begun() const;  // one of them writes nothing until it is opened
   TracefsInstance* tracefs() const { return opened.back().kernel.get(); }  // of the kernel's live events; null: there are none
-  // Names of the kernel's threads: those that it has seen of late (it keeps some 128) and, if they are wanted, all that live.
+  // Names of the kernel's threads: those that it has seen of late (it keeps some 128) and, if `living`, all that live.
   void learn_names(bool living = false);
 };
 
-// DIR, FILE.dat or INSTANCE, or the socket of an external writer, any number of them (none, and no events of the kernel: the default
-// recording). Instances are peeked at: nothing is consumed. events: of the kernel, live, from an instance made for it; a pattern
-// that names none is an error. verbose: notices say how each clock is converted.
+// DIR, FILE.dat or INSTANCE, or the socket of an external writer, any number of them (if none, and no events of the kernel: the
+// default recording). Instances are peeked at: nothing is consumed. events: of the kernel, live, from an instance made for it;
+// a pattern that names none is an error. verbose: notices say how each clock is converted.
 //
-// Several stand in one order if their clocks can be told in one: those of one boot of one machine. Others are refused; where it is
-// not known, a sentence says that times are taken as they are. tsc: the same ticks are the same time, whoever calibrated them. Other
-// clocks of the kernel's (a trace.dat's: local, boot, ...) are measured now and converted; a line says how well.
+// Several are merged into one order if their clocks can be converted to one: those of one boot of one machine. Others are
+// refused; where the machine is unknown, a notice says that times are not converted. tsc: the same ticks are the same time,
+// whatever their calibration. The kernel's other clocks (a trace.dat's: local, boot, ...) are measured now and converted; a
+// notice says how well.
 result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events = {}, const KernelChoice& choice = {},
                           bool verbose = false, TracefsOptions make = {});
 

@@ -9,7 +9,7 @@
 namespace ringside {
 namespace {
 
-// INSTANCE/socket, where `ringside serve` listens unless it is told another place.
+// INSTANCE/socket, the default socket of `ringside serve`.
 bool is_served(const std::string& socket) {
   const size_t slash = socket.rfind('/');
   return slash != std::string::npos && socket.substr(slash) == "/socket" && Instance::open(socket.substr(0, slash + 1));

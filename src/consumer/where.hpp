@@ -1,4 +1,4 @@
-// What the argument WHERE of a command names, found out in one place. The first that holds:
+// What the argument WHERE of a command names, decided in one place. The first that holds:
 //
 //   instance   a word without a slash, by which an instance of ringside can be opened: its name wins over files of the same name
 //   recording  a directory with a meta.json
@@ -28,11 +28,11 @@ struct Where {
   bool is(Kind wanted) const { return kind == wanted; }
   const char* what() const;  // "an instance", ...
 
-  // Why served rings, or an instance of the kernel's, are not read by this name.
+  // Why served rings, or an instance of the kernel's, cannot be read by this name.
   Error not_to_be_read() const;
 };
 
-// An error if `name` is an instance of the kernel's, for commands that take nothing but an instance.
+// An error if `name` is an instance of the kernel's, for commands that take only an instance.
 result<void> not_the_kernels(const std::string& name);
 
 }  // namespace ringside

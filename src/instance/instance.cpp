@@ -82,7 +82,7 @@ std::vector<std::string> Instance::list() { return find(false).value_or(std::vec
 
 namespace {
 
-// Is the server there that counts who maps the rings? What one that was killed has counted is nobody.
+// Is there a server, which counts mappers? The count that a killed one left stands for no mapper.
 bool is_served(int dir) {
   const sys::Fd fd = sys::open_owned(dir, "serving", O_RDWR);
   struct flock whole {};
@@ -97,7 +97,7 @@ result<void> Instance::remove(const std::string& name, bool force) {
   if (!where && where.error().code == std::errc::no_such_file_or_directory) return fail(ENOENT, "there is no instance " + name);
   if (!where) return tl::unexpected(where.error());
   const int parent = where->parent.get();
-  const bool swept = sweep_unfinished(parent, where->name);  // it may have been removed but for that
+  const bool swept = sweep_unfinished(parent, where->name);  // these remains may have been all of it
   const sys::Fd dir = sys::open_beneath(parent, where->name.c_str(), O_PATH | O_DIRECTORY);
   if (!dir && errno == ENOENT) return swept ? result<void>() : fail(ENOENT, "there is no instance " + name);
   if (!dir) return sys::fail_beneath(errno, "cannot remove " + where->path);
@@ -132,7 +132,7 @@ std::vector<EventInfo> Instance::events() const {
 
 namespace {
 
-// Behind all others, without the earlier lines that it makes void: whoever switches an event on and off all day leaves one line.
+// Appends the pattern, and removes the earlier lines that it makes void: switching an event on and off all day leaves one line.
 result<void> add_pattern(int dir, const std::string& pattern, bool on) {
   const std::string line = (on ? "" : "!") + pattern + "\n";
   auto before = sys::read_owned(dir, "set_event");
@@ -178,7 +178,7 @@ result<u32> Instance::enable(const std::string& list, bool on) {
 }
 
 namespace {
-// Somebody gave its memory back between two looks.
+// Another process gave its memory back between two reads.
 bool is_gone(const Error& error) { return error.code == std::errc::no_such_file_or_directory; }
 }  // namespace
 
@@ -321,7 +321,7 @@ result<std::unique_ptr<Source>> Instance::peek(u32 ring) { return open_ring(*thi
 bool Instance::tracing_on() const { return __atomic_load_n(&words_.control->tracing_off, __ATOMIC_ACQUIRE) == 0; }
 
 result<void> Instance::tracing(bool on) {
-  __atomic_store_n(&words_.control->tracing_off, u64{on ? 0u : 1u}, __ATOMIC_SEQ_CST);  // before the looks: see introduce
+  __atomic_store_n(&words_.control->tracing_off, u64{on ? 0u : 1u}, __ATOMIC_SEQ_CST);  // before the live rings: see introduce
   for (const RingInfo& r : rings())
     if (auto ring = look(r.name.ring)) ring->gate(on);
   return {};
@@ -329,7 +329,7 @@ result<void> Instance::tracing(bool on) {
 
 void Instance::overwrite(bool on) {
   const u64 mode = on ? 0 : 1;
-  __atomic_store_n(&words_.control->mode, static_cast<u32>(mode), __ATOMIC_SEQ_CST);  // before the looks: see introduce
+  __atomic_store_n(&words_.control->mode, static_cast<u32>(mode), __ATOMIC_SEQ_CST);  // before the live rings: see introduce
   for (const RingInfo& r : rings())
     if (auto ring = look(r.name.ring); ring && r.live)
       __atomic_store_n(&ring->ring().control->mode, mode, __ATOMIC_RELEASE);
@@ -360,7 +360,7 @@ result<void> Instance::resize(u64 buffer_size, u32 subbuf_size) {
   if (*sized == geometry()) return {};
   const InstanceLock lock(dir_.get());
   if (auto free = unmapped("it cannot be resized"); !free) return free;
-  __atomic_store_n(&words_.control->sizes, pack_sizes(*sized), __ATOMIC_SEQ_CST);  // before the looks: see introduce
+  __atomic_store_n(&words_.control->sizes, pack_sizes(*sized), __ATOMIC_SEQ_CST);  // before the live rings: see introduce
   for (const RingInfo& r : rings()) {
     if (!r.live) continue;
     if (r.name.cpu < 0) {
@@ -371,7 +371,7 @@ result<void> Instance::resize(u64 buffer_size, u32 subbuf_size) {
     const u32 number = claim_number(words_, who);
     if (number >= most_rings) return refuse(std::errc::no_space_on_device, "the instance has " + std::to_string(most_rings) + " rings with unread events: read them first");
     const auto cpu = static_cast<u32>(r.name.cpu);
-    // Who is killed from here on leaves a retired ring: nothing of the events in it is forgotten.
+    // A process that is killed from here on leaves a retired ring: nothing of the events in it is forgotten.
     RingEntry& aside = words_.ring(number);
     describe_cpu_ring(aside, cpu, ~static_cast<u32>(r.name.tid), *sized);
     __atomic_store_n(&aside.state, claim_of(who, true), __ATOMIC_RELEASE);
@@ -400,13 +400,13 @@ result<void> Instance::renew(u32 cpu, const Geometry& geometry, const char* to, 
   RingEntry& entry = words_.ring(cpu);
   describe_cpu_ring(entry, cpu, ~entry.tid + 1, geometry);
   introduce_cpu_ring(entry, RingState::live);
-  old->give_up();  // from here on its writers take the fresh one; what they were at lands in the old one
+  old->give_up();  // from here on its writers take the fresh one; open events end in the old one
   return {};
 }
 
 namespace {
 
-// A format never changes: the snapshot's are hard links.
+// A format never changes: the snapshot's formats are hard links.
 result<void> link_formats(int from, int to, const std::vector<EventInfo>& events) {
   const auto link = [&](const std::string& folder, const char* file) -> result<void> {
     const sys::Fd here = sys::open_owned(from, folder.c_str(), O_PATH | O_DIRECTORY), there = sys::open_owned(to, folder.c_str(), O_PATH | O_DIRECTORY);
@@ -434,7 +434,7 @@ result<void> Instance::drop_snapshot() {
   return {};
 }
 
-// Takes a ring out into the snapshot that is open as `copy`. Its reader's lock is ours.
+// Moves a ring's content into the snapshot that is open as `copy`. The caller holds the reader's lock.
 result<void> Instance::take_out(const RingInfo& r, RingView& ring, int copy) {
   if (r.name.cpu >= 0 && r.live) return renew(r.name.ring, geometry(), "snapshot/per_cpu", r.name.ring);
   const std::string folder = "per_cpu/cpu" + std::to_string(r.name.ring), to = path_ + "/snapshot/" + folder;
@@ -442,7 +442,7 @@ result<void> Instance::take_out(const RingInfo& r, RingView& ring, int copy) {
   auto taken = ring.freeze([&]() -> result<void> {
     for (const std::string& file : {folder + "/ring", folder + "/trace_pipe_raw"})
       if (auto copied = sys::copy_owned(dir_.get(), file.c_str(), copy, file.c_str()); !copied) return copied;
-    const u64 unlocked = 0;  // the copy was made under our lock
+    const u64 unlocked = 0;  // the copy was made under this process's lock
     const sys::Fd copied = sys::open_owned(copy, (folder + "/ring").c_str(), O_WRONLY);
     if (pwrite(copied.get(), &unlocked, sizeof unlocked, offsetof(Control, reader_lock)) != sizeof unlocked) return fail(errno, "cannot write " + to);
     return {};
@@ -452,7 +452,7 @@ result<void> Instance::take_out(const RingInfo& r, RingView& ring, int copy) {
 }
 
 result<std::string> Instance::snapshot() {
-  // All rings are ours before the first one is taken out.
+  // All rings are locked before the first one is taken out.
   std::vector<RingInfo> all;
   const InstanceLock lock(dir_.get());
   std::vector<RingView> views;
@@ -480,12 +480,12 @@ result<std::string> Instance::snapshot() {
   const sys::Fd copy = sys::open_owned(dir_.get(), "snapshot", O_PATH | O_DIRECTORY);
   if (!copy) return sys::fail_beneath(errno, "cannot open " + to);
   if (auto linked = link_formats(dir_.get(), copy.get(), events()); !linked) return tl::unexpected(linked.error());
-  // All but the rings first, under a name that makes no instance yet: a file system that is full says so before anything is taken out.
+  // All but the rings first, under a name that is no instance yet: a full file system shows before anything is taken out.
   for (const char* file : {"gate", "set_event", "saved_cmdlines", "saved_tgids", "threads", "instance"})
     if (auto copied = sys::copy_owned(dir_.get(), file, copy.get(), std::strcmp(file, "instance") == 0 ? "instance.new" : file);
         !copied && copied.error().code != std::errc::no_such_file_or_directory)
       return tl::unexpected(copied.error());
-  // What was taken out before a failure is not lost: it is the snapshot.
+  // After a failure, the rings that were taken out are not lost: they are the snapshot.
   result<void> done;
   size_t taken = 0;
   for (; taken < all.size() && (done = take_out(all[taken], views[taken], copy.get())); ++taken) views[taken].unlock();
@@ -499,7 +499,8 @@ result<std::string> Instance::snapshot() {
   return to;
 }
 
-// A ring whose owner has left it, so that nobody else takes it; 0: it is no such ring, or somebody was faster. Answers the state to put back.
+// Claims a ring whose owner has left it, so that no other process takes it; 0: it is no such ring, or another process was
+// faster. Returns the state to put back.
 u64 Instance::claim_retired(u32 n) {
   RingEntry& entry = words_.ring(n);
   u64 retired = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
@@ -513,7 +514,7 @@ void Instance::put_claimed(u32 n, u64 state, bool cleared) {
   __atomic_store_n(&entry.state, cleared ? pack_state(RingState::empty, 0) : state, __ATOMIC_RELEASE);
 }
 
-// Rings that somebody was killed in giving back.
+// Rings that a killed process was giving back.
 void Instance::finish_clearing() {
   for (u32 n = 0, end = static_cast<u32>(std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings)); n < end; ++n) {
     const auto half_cleared = [&] {
@@ -531,7 +532,7 @@ u64 Instance::trim() {
   for (const RingInfo& r : rings()) {
     if (r.counters.unread != 0) continue;
     if (r.live) {
-      // Under the reader's lock: a consumer may still be walking what it has been handed.
+      // Under the reader's lock: a consumer may still be walking the events that it was handed.
       if (auto ring = look(r.name.ring); ring && ring->lock()) {
         bytes += ring->park();
         ring->unlock();
@@ -566,7 +567,7 @@ u64 Instance::trim() {
 
 namespace {
 
-// The word holds the least percentage that anybody waits for.
+// The word holds the least percentage that any reader waits for.
 void ask_for(u64& word, u64 percent) noexcept {
   u64 now = __atomic_load_n(&word, __ATOMIC_RELAXED);
   while ((now == 0 || now > percent + 1) && !__atomic_compare_exchange_n(&word, &now, percent + 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
@@ -588,7 +589,7 @@ u32 Instance::ask(int percent) {
 
 bool Instance::sleep(u32 asked, std::chrono::nanoseconds timeout) {
   i64 ns = timeout.count();
-  if (!fenced_) ns = std::min<i64>(ns, 10'000'000);  // no membarrier: a wake-up may be missed for so long
+  if (!fenced_) ns = std::min<i64>(ns, 10'000'000);  // no membarrier: a wake-up may be missed for this long
   return sys::futex_wait(&words_.control->wait.sequence, asked, ns);
 }
 

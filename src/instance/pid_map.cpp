@@ -20,7 +20,7 @@ void each_number(const std::string& dir, const Use& use) {
   closedir(all);
 }
 
-// The last number of the line "NSpid:": the innermost namespace's, which is its own. 0: it is gone.
+// The last number of the line "NSpid:": the one in the innermost namespace, its own. 0: it is gone.
 i32 number_there(const std::string& dir) {
   const auto text = sys::read_file(dir + "/status");
   const size_t at = text ? text->find("\nNSpid:") : std::string::npos;
@@ -37,7 +37,7 @@ void PidMap::scan() {
   each_number("/proc", [&](i32 pid) {
     const std::string dir = "/proc/" + std::to_string(pid);
     struct stat st {};
-    if (stat((dir + "/ns/pid").c_str(), &st) != 0 || st.st_ino == own) return;  // no right, or to be seen without us
+    if (stat((dir + "/ns/pid").c_str(), &st) != 0 || st.st_ino == own) return;  // no right, or its threads are visible anyway
     if (const i32 there = number_there(dir); there != 0) processes_[{st.st_ino, there}].here = pid;
   });
 }

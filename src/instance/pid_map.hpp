@@ -1,7 +1,7 @@
-// Which threads of this /proc are those that live in other PID namespaces: a container's TIDs as the host sees them (NSpid).
+// Finds threads of other PID namespaces in this /proc: a container's TIDs as the host sees them (NSpid).
 //
-// Looked up by namespace, PID and TID there. /proc is gone through once for each `seen`, a number that moves on whenever somebody new may be
-// there, and only if somebody is asked for who is not known. What was found once stays, also when the thread has ended.
+// Finds them by namespace, PID and TID there. Scans /proc once for each `seen`, a number that moves on whenever new threads may
+// be there, and only for an unknown thread. Results stay, also when the thread has ended.
 #pragma once
 #include <compare>
 #include <map>
@@ -13,7 +13,7 @@ namespace ringside {
 
 class PidMap {
  public:
-  // When the thread started, as its own time namespace has it: a TID may be used again. 0: not known.
+  // The start time of the thread, in its own time namespace: a TID may be used again. 0: not known.
   struct Start {
     u64 time_namespace = 0, start = 0;
     auto operator<=>(const Start&) const = default;

@@ -26,11 +26,11 @@ result<sys::Region> map_file(int folder, u32 n, const char* name, u64 size) {
 
 tl::unexpected<Error> given_back(u32 n) { return fail(ENOENT, "the memory of ring " + std::to_string(n) + " has just been given back"); }
 
-// The writer says that it is inside before it reads the clock; until we see that store, some ns may pass.
+// A writer says that it is inside before it reads the clock; some ns may pass until that store is visible here.
 constexpr u64 store_lag = 10'000;
 
-// Between the clock and the commit of an event on a CPU's ring nothing comes but the host, which may stop the virtual processor: what it
-// stopped for longer comes late. If the clock is not read inside the sequence, the thread may be stopped in between.
+// Between clock and commit of an event on a CPU's ring only the host may intervene and stop the virtual processor: after a
+// longer stop the event is late. If the clock is not read inside the sequence, the thread may be stopped in between.
 u64 lag_of(const RingView& view, const ClockInfo& clock, bool writing) noexcept {
   if (view.of_cpu()) return clock.kind == ClockKind::tsc ? 10'000'000 : Source::unknown;
   return writing ? Source::unknown : store_lag;
@@ -85,7 +85,7 @@ class OwnSource final : public Source {
   u64 lag_ns() const override { return lag_of(view_, clock_, writing_); }
 
  private:
-  // A second without news: the memory of what was read can go.
+  // A second without news: the memory behind events that were read can go.
   void idle() noexcept {
     const u64 now = sys::now_ns();
     if (last_data_ == 0) last_data_ = now;
@@ -100,7 +100,7 @@ class OwnSource final : public Source {
   ClockInfo clock_;
   std::shared_ptr<Members> members_;
   bool writing_ = false;
-  bool handed_out_ = false;  // the reader's view, and not consumed
+  bool handed_out_ = false;  // the reader's view is handed out, and not consumed
   u64 last_data_ = 0;  // 0: just now; all ones: parked
 };
 
@@ -195,10 +195,10 @@ bool RingView::lock() noexcept {
   const u64 holder = reader_.try_lock(who);
   another_ = false;
   if (holder != 0 && !members_->judge().dead(static_cast<Member>(holder))) return false;
-  if (holder != 0 && (another_ = is_cleared())) return false;  // to mend it takes its sizes
+  if (holder != 0 && (another_ = is_cleared())) return false;  // its sizes are needed to repair it
   if (holder != 0 && !reader_.steal(holder, who)) return false;
   if (holder != 0 && !of_cpu()) freeze_gate(false);  // it died in the middle
-  if ((another_ = is_cleared())) {  // clearing it set the lock free as well
+  if ((another_ = is_cleared())) {  // clearing it released the lock as well
     reader_.unlock();
     return false;
   }
@@ -243,13 +243,14 @@ u64 RingView::park() noexcept {
   u64 open = 0;
   if (!all_read || !__atomic_compare_exchange_n(&ring_.control->gate, &open, value, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
     return 0;  // closed, or parked already
-  // The reserve word: a handler that came between a commit and its second look has left an event that is not published yet.
+  // Checks the reserve word: a handler that came between a commit and its second check has left an event that is not published
+  // yet.
   if (quiet() && reserve_offset(__atomic_load_n(&ring_.record(own.id).reserve, __ATOMIC_ACQUIRE)) == at.bytes && __atomic_load_n(&ring_.record(own.id).committed, __ATOMIC_ACQUIRE) == committed &&
       place_of(__atomic_load_n(&ring_.control->tail, __ATOMIC_ACQUIRE)) == commit) {
     // From here on the writer leaves this sub-buffer without touching it: the gate says so.
     __atomic_fetch_add(&ring_.control->punched, u64{1}, __ATOMIC_SEQ_CST);
     const u64 before = data_.resident_bytes();
-    for (const u64 where : {ring_.geometry.offset_of(own.id), u64{0}}) data_.punch(where, ring_.geometry.subbuf_size());  // 0, the meta-page: nobody maps
+    for (const u64 where : {ring_.geometry.offset_of(own.id), u64{0}}) data_.punch(where, ring_.geometry.subbuf_size());  // 0 is the meta-page, which no process maps
     const u64 after = data_.resident_bytes();
     return before > after ? before - after : 0;
   }
@@ -258,7 +259,8 @@ u64 RingView::park() noexcept {
   return 0;
 }
 
-// The spare sub-buffer is the reader's, whose lock is held: it goes round through the free places, and whatever it replaces loses its memory.
+// The caller holds the lock of the reader, which owns the spare sub-buffer: that goes round through the free positions, and
+// each sub-buffer that it replaces loses its memory.
 u64 RingView::park_cpu() noexcept {
   const u64 before = data_.resident_bytes();
   const auto punch = [&](u64 offset) {
@@ -266,7 +268,7 @@ u64 RingView::park_cpu() noexcept {
     data_.punch(offset, ring_.geometry.subbuf_size());
   };
   reader_.give_back([&](u32 id) { punch(ring_.geometry.offset_of(id)); });
-  punch(0);  // the meta-page: nobody maps
+  punch(0);  // the meta-page: no process maps it
   const u64 after = data_.resident_bytes();
   return before > after ? before - after : 0;
 }
@@ -281,7 +283,7 @@ result<void> RingView::reset() {
 }
 
 result<void> RingView::freeze(const std::function<result<void>()>& copy) {
-  if (of_cpu()) {  // its writers go on: what is there now is taken away, and counted from there
+  if (of_cpu()) {  // its writers go on: the present events are taken away, and the counters start from there
     auto copied = copy();
     if (copied) {
       reader_.restart();

@@ -12,7 +12,7 @@
 namespace ringside {
 namespace {
 
-constexpr u32 most_kept = 16384;  // of the mappings that a process may have: a consumer has two more of each ring
+constexpr u32 most_kept = 16384;  // limits mappings in a process: a consumer has two more of each ring
 
 Geometry geometry_in(const Control& c) noexcept {
   if (__atomic_load_n(&c.magic, __ATOMIC_ACQUIRE) != control_magic || c.nr_slots >= c.nr_subbufs) return {};
@@ -39,7 +39,8 @@ bool RingWatch::reached(u32 percent) {
   return false;
 }
 
-// Without data, of a thread's ring: nothing here looks at it. A ring that was given back and made anew may have other sizes than when it was mapped.
+// A thread's ring is mapped without data: nothing here reads it. A ring that was given back and made anew may have other sizes
+// than when it was mapped.
 Ring RingWatch::ring(u32 n) {
   Seen& seen = seen_[n];
   if (seen.control.data() == nullptr || geometry_in(*reinterpret_cast<Control*>(seen.control.data())) != seen.geometry) {
@@ -64,7 +65,7 @@ Ring RingWatch::ring(u32 n) {
   auto* const control = reinterpret_cast<Control*>(seen.control.data());
   const bool cpu = seen.data.data() != nullptr;
   const Geometry geometry = seen.geometry;
-  if (cpu && (__atomic_load_n(&control->gate, __ATOMIC_ACQUIRE) & gate_moved) != 0) seen.geometry = {};  // the next look maps the fresh one
+  if (cpu && (__atomic_load_n(&control->gate, __ATOMIC_ACQUIRE) & gate_moved) != 0) seen.geometry = {};  // the next check maps the fresh one
   return {geometry, control, seen.data.data(), nullptr, cpu ? RingKind::cpu : RingKind::thread};
 }
 

@@ -1,4 +1,4 @@
-// Looks at all rings of an instance, again and again, for as little as can be: their control regions stay mapped.
+// Checks all rings of an instance, again and again, as cheaply as possible: their control regions stay mapped.
 #pragma once
 #include <ringside/ring/control.hpp>
 
@@ -14,12 +14,12 @@ class RingWatch {
   // dir: an open descriptor of the instance; both must outlive this.
   RingWatch(int dir, const InstanceWords& words) noexcept : dir_(dir), words_(words) {}
 
-  // percent 0: has some ring events that nobody has consumed? Else: is some ring that full?
+  // percent 0: does any ring have events that no reader has consumed? Else: is any ring this full?
   bool reached(u32 percent);
 
  private:
   struct Seen {
-    sys::Region control, data;  // data: of a CPU's ring
+    sys::Region control, data;  // data: only for a CPU's ring
     Geometry geometry;
   };
   Ring ring(u32 n);

@@ -68,7 +68,7 @@ Text read_clock(const Place& at) {
   }
   return text + "\n";
 }
-// An instance's clock is chosen when it is made: its programs have it in their call sites by now.
+// An instance's clock is chosen when the instance is made: by now its programs have it in their call sites.
 Taken write_clock(const Place& at, std::string_view bytes, const Client&) {
   if (stripped(bytes) != to_string(instance(at).clock().kind)) return invalid();
   return taken(instance(at).reset(), bytes);
@@ -82,7 +82,7 @@ Taken write_percent(const Place& at, std::string_view bytes, const Client&) {
   return bytes.size();
 }
 
-// Sizes. As the kernel counts: what the ring's sub-buffers hold, the reader's not among them.
+// Sizes, counted like the kernel's: the content of the ring's sub-buffers, without the reader page.
 
 Text read_size(const Place& at) {
   const u64 now = kilobytes(sizes(at));
@@ -186,7 +186,7 @@ Taken write_tracer(const Place&, std::string_view bytes, const Client&) {
 }
 Text read_timestamp_mode(const Place&) { return std::string("[delta] absolute\n"); }
 Text read_nothing(const Place&) { return std::string(); }
-// Only what is no request is taken.
+// Accepts only what requests nothing.
 Taken write_nothing(const Place&, std::string_view bytes, const Client&) {
   if (!stripped(bytes).empty()) return invalid();
   return bytes.size();
@@ -291,7 +291,7 @@ result<void> set_event(const Place& at, std::string_view word) {
   const auto events = at.on->events();
   EventPatterns exact;
   for (const EventPattern& one : *pattern) {
-    if (one.all()) {  // also those that programs bring later
+    if (one.all()) {  // also events that programs register later
       exact.add(EventPattern("*:*"));
       continue;
     }
@@ -335,7 +335,7 @@ Text read_id(const Place& at) {
 }
 Text read_format(const Place& at) { return instance(at).read("events/" + at.system + "/" + at.event + "/format"); }
 
-// Text, and below it a mark where it is wrong: the last three lines of the filter's own words.
+// The text, and below it a mark where it is wrong: the last three lines of the filter's own message.
 std::string complaint(std::string_view text, const Error& error) {
   std::string_view why = error.sentence;
   if (why.substr(0, 8) == "filter: ") why.remove_prefix(8);
@@ -401,7 +401,7 @@ Handle open_snapshot(const Place& at, const Opening& how);
 Taken write_snapshot(const Place& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
   if (!value) return invalid();
-  if (at.dir == Dir::cpu) return invalid();  // all rings, or none
+  if (at.dir == Dir::cpu) return invalid();  // only for all rings at once
   if (*value == 0) return taken(instance(at).drop_snapshot(), bytes);
   if (*value == 1) return taken(instance(at).snapshot(), bytes);
   if (!instance(at).has_snapshot()) return bytes.size();
@@ -428,7 +428,7 @@ Handle open_snapshot_raw(const Place& at, const Opening&) {
   return std::make_unique<RawFile>(std::move(copy), at.ring);
 }
 
-// Markers. What does not fit in one event is left to the next write.
+// Markers. The rest of a text that does not fit in one event is left to the next write.
 
 Taken write_marker(const Place& at, std::string_view bytes, const Client& client) {
   if (!at.on->markers) return invalid();
@@ -446,7 +446,8 @@ Taken write_marker_raw(const Place& at, std::string_view bytes, const Client& cl
 
 // Names
 
-// Of lines "TID something", appended as threads came, the last of each thread; of so many threads that a client's text stays small.
+// The last of each thread's lines "TID something", which are appended as threads come; limited, so that a client's text stays
+// small.
 constexpr size_t most_names = 4096;
 std::string last_of_each(const std::string& text) {
   std::set<std::string_view> seen;
@@ -461,7 +462,8 @@ std::string last_of_each(const std::string& text) {
   }
   return out;
 }
-// By the numbers in the events, and, of other PID namespaces, by those of this one as well: `trace` shows these. `line` makes the rest of it.
+// By the numbers in the events and, for threads of other PID namespaces, also by the numbers in this one, as `trace` shows
+// them. `line` makes the rest of the line.
 template <class Line>
 std::string names_text(const Place& at, const char* file, const Line& line) {
   const auto saved = instance(at).read(file);
@@ -503,7 +505,7 @@ constexpr auto option_files(std::index_sequence<i...>) {
 }
 constexpr auto option_table = option_files(std::make_index_sequence<std::size(trace_options)>());
 
-// name, mode, what it says, what a write does, or how it is opened
+// name, mode, how it is read, what a write does, or how it is opened
 const FileType file_types[] = {
     {in_top, "README", 0440, read_readme, nullptr, nullptr},
     {in_instance, "available_events", 0440, read_available, nullptr, nullptr},
@@ -585,7 +587,7 @@ Handle open_pipe(const Place& at, const Opening&) { return PipeFile::open(at.rin
 Handle open_raw(const Place& at, const Opening&) { return std::make_unique<RawFile>(at.rings(), at.ring); }
 
 void for_each_file(const Place& in, const std::function<void(const FileType&)>& use) {
-  // What markers are cannot be switched.
+  // Markers cannot be switched.
   const auto hidden = [&](std::string_view name) {
     return in.on && in.dir == Dir::event && in.system == "ftrace" && name != "id" && name != "format" && name != "trigger";
   };

@@ -1,4 +1,4 @@
-// The tables of files: their rows are in files.cpp and, below remotes/, in remote_files.cpp, one for each.
+// The tables of files: each file has a row, in files.cpp or, below remotes/, in remote_files.cpp.
 #pragma once
 #include <span>
 
@@ -18,14 +18,14 @@ void for_each_file(const Place& in, const std::function<void(const FileType&)>& 
 const FileType* file_of(const Place& in, const std::string& name);
 std::span<const FileType> remote_files();  // remote_files.cpp
 
-// Files that any rings have.
+// Files that belong to every kind of rings.
 Text read_stats(const Place& at);
 Text read_header_event(const Place& at);
 Handle open_trace(const Place& at, const Opening& how);
 Handle open_pipe(const Place& at, const Opening& how);
 Handle open_raw(const Place& at, const Opening& how);
 
-// As the kernel reads numbers from its users: digits, one newline may follow.
+// Parsed like numbers that users write to the kernel's files: digits, one newline may follow.
 std::optional<u64> number(std::string_view text);
 
 }  // namespace ringside::mount

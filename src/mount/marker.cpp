@@ -24,7 +24,7 @@ struct Message {
 constexpr size_t head_size = offsetof(Message, bytes);
 constexpr size_t most_clients = 4096;  // whose numbers are remembered
 
-// As the kernel's: same fields, same print fmt.
+// Like the kernel's: same fields, same print fmt.
 constinit ringside_event print_event{"ftrace",
                                      "print",
                                      "\tfield:unsigned long ip;\toffset:8;\tsize:8;\tsigned:0;\n"
@@ -49,7 +49,7 @@ i32 write_one(const Message& m, size_t size, i32 as) noexcept {
   const u32 head = m.raw != 0 ? 8 : 16;
   std::memcpy(payload + head, m.bytes, size);
   const auto whole = static_cast<u32>(head + size + (m.raw != 0 ? 0 : 1));
-  // common_pid: who wrote it, not this process, as the instance calls him
+  // common_pid: the thread that wrote it, not this process, by the instance's number for it
   return detail::write_slowly(m.raw != 0 ? raw_event : print_event, payload, whole, Refused::no_ring, as) ? 0 : EBADF;
 }
 
@@ -57,8 +57,8 @@ i32 write_one(const Message& m, size_t size, i32 as) noexcept {
   prctl(PR_SET_NAME, "ringside-marker");
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) signal(number, SIG_IGN);
-  ringside_close();  // RINGSIDE_INSTANCE may have opened another one
-  forget_events();  // those of `ringside` itself
+  ringside_close();  // RINGSIDE_INSTANCE may have opened a different one
+  forget_events();  // the events of `ringside` itself
   i32 ready = ringside_open(instance.c_str());
   if (ready == 0) ready = ringside_register(&print_event);
   if (ready == 0) ready = ringside_register(&raw_event);
@@ -108,7 +108,7 @@ result<void> Marker::start() {
   if (pid_ < 0) return fail(errno, "cannot start a process that writes markers");
   if (pid_ == 0) {
     if (getppid() != parent) _exit(1);
-    // Nothing of the mount stays open here: a descriptor of the session would keep it alive.
+    // No descriptor of the mount stays open here: one of the session would keep it alive.
     const int socket = dup2(theirs.get(), 3);
     close_range(4, ~0u, 0);
     serve(socket, instance_);
@@ -125,7 +125,7 @@ result<void> Marker::start() {
 void Marker::stop() {
   if (pid_ <= 0) return;
   socket_ = sys::Fd();
-  kill(pid_, SIGKILL);  // it holds nothing that a death could spoil
+  kill(pid_, SIGKILL);  // its death can corrupt nothing: it holds nothing
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
   pid_ = -1;

@@ -1,5 +1,5 @@
-// Writes to trace_marker and trace_marker_raw: a process of our own, one for each instance that gets any, is the writer (the library
-// writes to one instance in a process). It ends with the mount, however that ends.
+// Writes to trace_marker and trace_marker_raw. The library writes to one instance in a process, so the mount starts a process
+// as the writer for each instance that gets any. It ends with the mount, however that ends.
 #pragma once
 #include <ringside/base/result.hpp>
 #include <ringside/base/types.hpp>
@@ -16,10 +16,11 @@ class Marker {
   explicit Marker(std::string instance) : instance_(std::move(instance)) {}
   ~Marker() { stop(); }
 
-  // One event of ftrace:print (text) or ftrace:raw_data (a u32, then bytes), as written by the thread `tid`; at most longest_marker
-  // bytes. EBADF, as in the kernel: recording is off, or the ring is full and takes nothing; EIO: the process is gone.
+  // Writes one event of ftrace:print (text) or ftrace:raw_data (a u32, then bytes), as if by the thread `tid`; at most
+  // longest_marker bytes. EBADF, as in the kernel: recording is off, or the ring is full and refuses events; EIO: the process
+  // is gone.
   result<void> write(bool raw, std::string_view bytes, i32 tid);
-  // Makes both events known to the instance; the first write does so, too.
+  // Registers both events with the instance; the first write does so, too.
   result<void> start();
   void stop();
 

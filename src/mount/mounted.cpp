@@ -16,7 +16,7 @@ constexpr size_t most_lanes_kept = 512;  // each keeps two mappings
 
 u64 count(const u64& word, u64 most) { return std::min(__atomic_load_n(&word, __ATOMIC_ACQUIRE), most); }
 
-// Do the words of a mapped ring say that it still is the ring that was mapped?
+// Do the words of a mapped ring say that it is still the same ring?
 bool same_ring(const RingView& view) noexcept {
   const Control& c = *view.ring().control;
   return !view.cut() && __atomic_load_n(&c.magic, __ATOMIC_ACQUIRE) == control_magic &&
@@ -32,7 +32,7 @@ struct Mounted::Lane {
   u32 tid = 0;                  // of the ring's entry when it was opened: another one may stand in its place by now
   RingView* locked = nullptr;
   SubBufferView shown;
-  u32 events = 0;  // in it, as the writer counted
+  u32 events = 0;  // events in it, by the writer's count
   Error error;
 };
 
@@ -150,7 +150,7 @@ result<std::shared_ptr<Job>> Mounted::reset(Only only) {
 
 Peeked Mounted::peek(Only only) {
   Peeked all;
-  // Writers may be faster than we are.
+  // Writers may be faster than this read.
   if (clock().kind != ClockKind::counter) all.until_ns = sys::now_ns() + 10'000'000;  // as exact as ticks become ns
   for (const RingInfo& r : instance_->rings()) {
     if (only && r.name.ring != *only) continue;
@@ -298,7 +298,7 @@ bool Mounted::wanted(const TraceRecord& record, const RingName& ring) {
 void Mounted::alarm(int percent, bool late) {
   try {
     if (!alarm_) alarm_ = std::make_unique<Alarm>(*instance_, event_fd_);
-  } catch (const std::system_error&) {  // no thread can be had now: who waits looks again at once
+  } catch (const std::system_error&) {  // no thread is available now: the waiting request looks again at once
     const u64 one = 1;
     (void)!::write(event_fd_, &one, sizeof one);
     return;

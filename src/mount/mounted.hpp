@@ -1,5 +1,5 @@
-// An instance as the mount shows it: what tracefs keeps for an instance and the instance itself does not (buffer_percent, filters),
-// its rings as CPUs, and the thread that waits for its writers. For one thread; only Alarm has another one.
+// An instance as the mount shows it: the state that tracefs has and the instance itself has not (buffer_percent, filters), its
+// rings as CPUs, and the thread that waits for its writers. For one thread; only Alarm has another one.
 #pragma once
 #include <condition_variable>
 #include <map>
@@ -19,13 +19,13 @@
 
 namespace ringside::mount {
 
-// Sleeps on an instance's behalf, and makes a descriptor readable when a writer has answered (or 100 ms are over: a look costs
-// little, and then no missed wake-up can last).
+// Sleeps on an instance's behalf, and makes a descriptor readable when a writer has answered (or after 100 ms: a check costs
+// little, and so a missed wake-up does not last).
 class Alarm {
  public:
   Alarm(Instance& instance, int event_fd);
   ~Alarm();
-  // asked: what Instance::ask answered. late: not before 1 ms is over: the last alarm was for nobody who waits here.
+  // asked: the result of Instance::ask. late: sleep at least 1 ms, because the last alarm helped no waiting request.
   void set(u32 asked, bool late);
 
  private:
@@ -42,14 +42,13 @@ class Alarm {
 
 struct EventFilterText {
   std::string text;             // empty: none
-  std::string wrong;            // the last text that was refused, and why: what the file shows then
+  std::string wrong;            // the last text that was refused, and why: reading the file shows it then
   std::optional<Filter> filter;
 };
 
 class Mounted final : public RingSet {
  public:
-  // event_fd: written to when the requests that wait should be looked at again.
-  // cpus: at least so many rings are shown.
+  // event_fd: written to when the waiting requests should look again. cpus: at least this number of rings is shown.
   static result<std::shared_ptr<Mounted>> open(const std::string& name_or_path, int event_fd, u32 cpus);
   ~Mounted() override;
 
@@ -58,7 +57,7 @@ class Mounted final : public RingSet {
   int dir() const { return instance_->dir(); }
   bool has_ring(u32 n) const;
 
-  // An event's filter acts on what this mount shows as text or copies for read(); the rings hold all that was written.
+  // An event's filter acts on what this mount shows as text or copies for read(); the rings hold all written events.
   std::map<u32, EventFilterText> filters;  // by id
   std::set<i32> pids, notrace_pids;  // set_event_pid, set_event_notrace_pid: act as filters do; markers are not events. As recorded, or as seen here
   static constexpr size_t most_pids = 4096;
@@ -66,7 +65,7 @@ class Mounted final : public RingSet {
   Marker& marker() { return marker_; }
 
   // As a RingSet:
-  u32 cpus() const override;  // one for each ring, and for each processor: tools look for those
+  u32 cpus() const override;  // one for each ring, and for each processor: tools search for those
   RingName name(u32 ring) const override;
   ClockInfo clock() const override { return instance_->clock(); }
   u32 subbuf_size(u32 ring) override;
@@ -99,7 +98,7 @@ class Mounted final : public RingSet {
   u64 inode_ = 0;
   int event_fd_ = -1;
   u32 fewest_cpus_ = 0;
-  std::optional<RingTable> table_;  // while rings are mapped: nobody else serves the instance then
+  std::optional<RingTable> table_;  // while rings are mapped: no other server serves the instance then
   u32 mappings_ = 0;
   std::map<u32, Lane> lanes_;
   i64 names_size_ = 0;

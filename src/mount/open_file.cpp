@@ -20,7 +20,7 @@ void drop_front(fmt::memory_buffer& text, size_t n) {
   text.resize(text.size() - n);
 }
 
-// Whole lines of `text`, of at most `size` bytes, as long as one fits; they are taken away.
+// Takes whole lines off the front of `text`: at most `size` bytes, as long as one line fits.
 std::string take_lines(fmt::memory_buffer& text, size_t size) {
   const std::string_view all(text.data(), text.size());
   size_t n = std::min(size, all.size());
@@ -124,7 +124,7 @@ void TraceFile::produce(size_t size) {
 result<std::optional<std::string>> TraceFile::read(u64 offset, size_t size) {
   if (offset == 0 || !timeline_) RS_TRY(start());
   if (offset < at_) return fail(EINVAL, "a trace is read from its start on");
-  // What lies before `offset` was read: a reader that skips pays for it a piece at a time.
+  // The text before `offset` was read: a reader that skips pays for it a piece at a time.
   while (at_ < offset) {
     produce(1 << 16);
     const size_t skipped = std::min<u64>(offset - at_, text_.size());
@@ -145,7 +145,7 @@ struct PipeFile::Lane {
   // After Found::data:
   SubBufferView view{};
   abi::EventCursor cursor{nullptr, 0, 0, 0};
-  u32 end = 0, events = 0;  // taken of the view
+  u32 end = 0, events = 0;  // taken from the view
   u64 time = 0;             // ns of the event under the cursor
 };
 
@@ -157,7 +157,7 @@ result<std::unique_ptr<OpenFile>> PipeFile::open(std::shared_ptr<RingSet> on, On
 PipeFile::PipeFile(std::shared_ptr<RingSet> rings, Only only) : OpenFile(rings, rings->load()), only_(only), load_(opening()) {}
 PipeFile::~PipeFile() { on().close_pipe(only_); }
 
-// Looks for the lane's next event.
+// Finds the lane's next event.
 void PipeFile::find(Lane& lane) {
   const ClockInfo clock = on().clock();
   while ((lane.found = on().look(lane.ring, lane.asker)) == Found::data) {
@@ -169,11 +169,11 @@ void PipeFile::find(Lane& lane) {
       lane.time = clock.to_ns(lane.cursor.time());
       return;
     }
-    on().consume(lane.ring, lane.view.end, 0);  // it cannot be understood: all that the writer counted is read
+    on().consume(lane.ring, lane.view.end, 0);  // it is not readable as events: all that the writer counted counts as read
   }
 }
 
-// Makes text of the oldest events, as long as it is known which those are. False: the writer is gone, and all is read.
+// Makes text of the oldest events, as long as these are known. False: the writer is gone, and all is read.
 result<bool> PipeFile::take(size_t size) {
   lanes_.resize(last() - first());
   if (const u64 names = on().refresh(); lines_ == nullptr || names != names_) {
@@ -205,7 +205,7 @@ result<bool> PipeFile::take(size_t size) {
   const auto later = [](const Lane* a, const Lane* b) { return a->time > b->time; };
   std::make_heap(heap.begin(), heap.end(), later);
   const ClockInfo clock = on().clock();
-  bool known = !asking_;  // the next event of each ring
+  bool known = !asking_;  // the next event of each ring is known
   while (known && text_.size() < size && !heap.empty()) {
     std::pop_heap(heap.begin(), heap.end(), later);
     Lane& lane = *heap.back();
@@ -302,7 +302,7 @@ Image image_of(const SubBufferView& view, u32 subbuf_size, u32 room, const std::
   if (room <= abi::header_size) return image;
   room -= abi::header_size;
   const u32 capacity = subbuf_size - abi::header_size;
-  // A copy first: what is walked does not change under the walk.
+  // Copies first: the copy does not change during the walk.
   image.bytes.resize(subbuf_size);
   auto* const data = reinterpret_cast<u8*>(image.bytes.data()) + abi::header_size;
   const u32 bytes = std::min(view.end - view.begin, capacity);
@@ -315,13 +315,13 @@ Image image_of(const SubBufferView& view, u32 subbuf_size, u32 room, const std::
     ++image.events;
     if (wanted && !wanted(cursor.time(), cursor.payload())) unwanted.push_back(cursor.offset());
   }
-  if (bytes <= room) end = bytes;  // with the padding behind the last one
+  if (bytes <= room) end = bytes;  // with the padding behind the last event
   image.end = view.begin + end;
   if (end == 0) {
     image.bytes.clear();
     return image;
   }
-  for (const u32 at : unwanted) {  // as the kernel discards: padding of the same length
+  for (const u32 at : unwanted) {  // like the kernel's discard: padding of the same length
     u32 word;
     std::memcpy(&word, data + at, sizeof word);
     u32 length = abi::word_type(word) * 4;

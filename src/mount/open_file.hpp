@@ -1,5 +1,5 @@
-// What a client holds open: a text, `trace`, `trace_pipe` or `trace_pipe_raw` of a RingSet. A read that finds nothing says so, and is
-// asked again when a writer has moved on: nothing here blocks, and each call does a bounded amount of work.
+// The file that a client holds open: a text, `trace`, `trace_pipe` or `trace_pipe_raw` of a RingSet. A read that finds nothing
+// says so, and is repeated when a writer has moved on: nothing here blocks, and each call does a bounded amount of work.
 #pragma once
 #include <functional>
 #include <map>
@@ -12,7 +12,7 @@
 
 namespace ringside::mount {
 
-// Who asks, as the kernel says it.
+// The client of a request, as the kernel reports it.
 struct Client {
   u32 uid = 0;
   i32 tid = 0;
@@ -32,7 +32,7 @@ struct Opening {
   std::shared_ptr<Streams> streams;
 };
 
-// What a write has done: how much of the bytes it took, and what goes on elsewhere because of it, until which the answer waits.
+// The result of a write: how many bytes it took, and the job that it started elsewhere; the answer waits for that.
 struct Written {
   Written(size_t n, std::shared_ptr<Job> j = nullptr) : bytes(n), job(std::move(j)) {}  // NOLINT: a number is one
   size_t bytes;
@@ -51,16 +51,16 @@ class OpenFile {
   // At most `size` bytes; empty: the end; nullopt: nothing yet.
   virtual result<std::optional<std::string>> read(u64 offset, size_t size) = 0;
   virtual result<Written> write(std::string_view bytes, const Client&);
-  virtual RawFile* raw() { return nullptr; }  // this one, if it is a ring's
+  virtual RawFile* raw() { return nullptr; }  // this file, if it belongs to a ring
   // A stream has no offsets, and is ready by buffer_percent.
   virtual bool stream() const { return false; }
   // Is there something to read: any event (percent 0), or by buffer_percent.
   virtual bool ready(u32) { return true; }
-  virtual bool over() const { return false; }  // nothing will ever be written again
-  // After a read or get_reader that found nothing: whether there is something is still being asked elsewhere.
+  virtual bool over() const { return false; }  // no event will ever come again
+  // After a read or get_reader that found nothing: another party is still being asked whether there is something.
   virtual bool undecided() const { return false; }
-  virtual void closing() {}  // a descriptor of it was closed
-  // What opening it waits for, once; null: nothing.
+  virtual void closing() {}  // one of its descriptors was closed
+  // The job that its opening waits for, once; null: none.
   std::shared_ptr<Job> job() { return std::exchange(opening_, nullptr); }
   RingSet& on() const { return *on_; }
   const std::shared_ptr<RingSet>& shared() const { return on_; }
@@ -74,7 +74,7 @@ class OpenFile {
   std::shared_ptr<Job> opening_;
 };
 
-// A text that is made when it is read from its start, and commands.
+// A text, made when it is read from its start; and commands.
 class TextFile final : public OpenFile {
  public:
   using Read = std::function<result<std::string>()>;
@@ -93,10 +93,10 @@ class TextFile final : public OpenFile {
   std::string text_;
 };
 
-// `trace`: all events, consuming none. Made while it is read, from the front on.
+// `trace`: all events, without consuming any. Made while it is read, from the start on.
 class TraceFile final : public OpenFile {
  public:
-  // resetting: what O_TRUNC has begun.
+  // resetting: the job that O_TRUNC has started.
   TraceFile(std::shared_ptr<RingSet> on, Only only, const Opening& how, std::shared_ptr<Job> resetting = nullptr)
       : OpenFile(std::move(on), std::move(resetting)), only_(only), uid_(how.uid), streams_(how.streams) {}
   ~TraceFile() override;
@@ -118,10 +118,10 @@ class TraceFile final : public OpenFile {
   fmt::memory_buffer text_;
 };
 
-// `trace_pipe`: takes events, oldest first, one by one: what does not fit the reader's buffer stays in the rings.
+// `trace_pipe`: takes events, oldest first, one by one; those that do not fit the reader's buffer stay in the rings.
 class PipeFile final : public OpenFile {
  public:
-  // EBUSY: somebody has it open already.
+  // EBUSY: it is already open.
   static result<std::unique_ptr<OpenFile>> open(std::shared_ptr<RingSet> on, Only only);
   ~PipeFile() override;
   result<std::optional<std::string>> read(u64 offset, size_t size) override;
@@ -158,7 +158,7 @@ class RawFile final : public OpenFile {
   bool undecided() const override { return asker_.asks; }
   result<std::optional<std::string>> read(u64 offset, size_t size) override;
 
-  // GET_READER, once its wait is over. False: ask again; must: whatever there is.
+  // GET_READER, once its wait is over. False: ask again; must: answer with what there is.
   result<bool> get_reader(bool must) { return on().get_reader(ring_, asker_, must); }
   bool can_be_mapped() const { return on().can_be_mapped(ring_); }
   result<sys::Fd> map();  // counts as a mapping from now on
@@ -170,12 +170,12 @@ class RawFile final : public OpenFile {
   u32 ring_;
   Asker asker_;
   bool mapped_ = false;
-  std::string image_;  // the rest of a sub-buffer that a short read has left
+  std::string image_;  // the rest of a sub-buffer after a short read
   std::shared_ptr<Job> load_;  // keeps the rings
 };
 
-// Whole events of a view, of at most `room` bytes (header included), as read() of trace_pipe_raw gives them: with the header, the number
-// of events lost before, and zeros up to the sub-buffer's size. Unwanted events become padding.
+// Whole events of a view, of at most `room` bytes (header included), in the format that read() of trace_pipe_raw returns: the
+// header, the events, the number of events lost before, and zeros up to the sub-buffer's size. Unwanted events become padding.
 struct Image {
   std::string bytes;   // empty: not even the first event fits
   u32 end = 0;         // up to this data offset of the view

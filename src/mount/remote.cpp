@@ -13,11 +13,11 @@
 namespace ringside::mount {
 namespace {
 
-constexpr auto look_every = std::chrono::milliseconds(5);         // for new events, while somebody waits
+constexpr auto look_every = std::chrono::milliseconds(5);         // for new events, while a request waits
 constexpr auto look_after_every = std::chrono::milliseconds(500);  // whether the writer is still there
 constexpr u64 alarm_lasts_ns = 100'000'000;
 
-// As opening a file may answer: "no such file" would be said of the wrong one.
+// For the answer to opening a file: "no such file" would be said of the wrong one.
 int errno_of_attaching(const Error& e) {
   switch (const int error = errno_of(e)) {
     case ENOENT:
@@ -48,7 +48,8 @@ u32 events_of(const SubBufferView& view) {
   return n;
 }
 
-// What a ring held at a moment, one copied sub-buffer after the other. The writer goes on: what it has overwritten since is left out.
+// The content of a ring at one moment, one copied sub-buffer after the other. The writer goes on: what it has overwritten since
+// is left out.
 class PeekSource final : public Source {
  public:
   struct Page {
@@ -91,20 +92,20 @@ class PeekSource final : public Source {
 
 }  // namespace
 
-// `view` and the copy in `page` belong to the server's thread while there is a view, `source` to the worker while it is busy; all
-// else is the mutex's.
+// `view` and the copy in `page` belong to the server's thread while there is a view, `source` to the worker while it is busy;
+// the mutex guards all else.
 struct Remote::Ring {
   RingName name;
   std::unique_ptr<Source> source;
   sys::Region meta;
   std::vector<u64> page = std::vector<u64>(subbuf_bytes / 8);
-  std::optional<SubBufferView> view;  // what nobody has taken
+  std::optional<SubBufferView> view;  // events that no client has taken
   bool stale = false;                 // the ring was emptied: the server's thread drops the view
-  u64 stamp = 0;                      // of the last view's sub-buffer, and
-  u32 position = 0;                   // how far it was taken
+  u64 stamp = 0;                      // the time stamp of the last view's sub-buffer, and
+  u32 position = 0;                   // how far that was read
   bool seen = false;                  // there was one
   bool busy = false, wanted = false, watched = false, ended = false;
-  u64 runs = 0;  // of the worker
+  u64 runs = 0;  // counts the worker's
   int error = 0;
   u64 taken = 0;  // events
   mutable Counters counters;
@@ -134,7 +135,7 @@ struct Remote::Use {
 
 Remote::Remote(std::string name, std::string socket, u32 rings, std::chrono::nanoseconds patience, int event_fd)
     : name_(std::move(name)), socket_(std::move(socket)), cpus_(rings), patience_(patience), event_fd_(event_fd) {
-  buffer_percent = 0;  // a writer elsewhere does not say how full its ring is: any event will do
+  buffer_percent = 0;  // an external writer does not say how full its ring is: any event is enough
   thread_ = must(sys::start_thread("that asks the writer at " + socket_, [this] { run(); }));
 }
 
@@ -197,7 +198,7 @@ u64 Remote::kilobytes() const {
 result<void> Remote::kilobytes(u64 value) {
   const std::lock_guard lock(mutex_);
   if (value == 0 || value > most_kilobytes) return fail(EINVAL, "a ring cannot have this size");
-  // Both sides touch all of it at once.
+  // Both sides touch all of this memory at once.
   const u64 all = static_cast<u64>(sysconf(_SC_PHYS_PAGES)) * static_cast<u64>(sysconf(_SC_PAGESIZE));
   if (value * 1024 > all / 4 / cpus_) return fail(ENOMEM, "all rings together would take more than a quarter of the machine's memory");
   if (life_ != nullptr) return fail(EBUSY, "the writer has the rings: switch it off, empty `trace` and close the files first");
@@ -241,7 +242,7 @@ result<Counters> Remote::counters(u32 n) {
   if (r == nullptr) return Counters{};
   if (!r->busy && r->source != nullptr) r->counters = r->source->counters();
   Counters c = r->counters;
-  if (r->busy && !life_->buffer().is_gone()) {  // the writer has not answered yet: what it shows
+  if (r->busy && !life_->buffer().is_gone()) {  // the writer has not answered yet: take what it shows
     c.written = Hardware::load(&r->words().entries, Order::relaxed);
     c.overrun = Hardware::load(&r->words().overrun, Order::relaxed);
     c.unread = c.written - c.read - c.overrun;
@@ -293,13 +294,13 @@ void Remote::consume(u32 n, u32 end, u32 events) {
   v.lost_before = 0;
   r->position = v.begin;
   r->taken += events;
-  // Nobody but mappers reads these two; no swap is under way, or it does not touch them while the reader page holds something.
+  // Only mappers read these two words; no swap is under way, or it does not touch them while the reader page holds something.
   Hardware::store(&r->words().reader.read, r->position, Order::relaxed);
   Hardware::store(&r->words().read, r->taken, Order::relaxed);
   if (v.begin == v.end) r->view.reset();
 }
 
-// All of the view counts as read then, and the meta-page says so.
+// All of the view then counts as read, and the meta-page says so.
 result<bool> Remote::get_reader(u32 n, Asker& asker, bool must) {
   switch (look(n, asker)) {
     case Found::asking: return false;
@@ -314,7 +315,7 @@ result<bool> Remote::get_reader(u32 n, Asker& asker, bool must) {
     Ring* const r = ring(n);
     v = *r->view;
     if (life_->buffer().is_gone()) {
-      // Nobody else turns the meta-page to what a dead writer left.
+      // No other code turns the meta-page to what a dead writer left.
       const Geometry g(subbuf_bytes, life_->buffer().plan().nr_pages);
       const u8* const data = life_->buffer().data(n);
       for (u32 id = 0; id < g.nr_subbufs(); ++id)
@@ -368,7 +369,7 @@ std::unique_ptr<Source> Remote::peek_at(u32 n) {
   for (u32 id = 0; id < g.nr_subbufs(); ++id) {
     const u8* const page = data + g.offset_of(id);
     const u64 stamp = stamp_of(page);
-    // What was given back has older stamps than what is read now.
+    // Sub-buffers that were given back have older stamps than the current one.
     if (abi::commit_size(commit_of(page)) == 0 || (r->seen && stamp < r->stamp)) continue;
     pages.push_back({stamp, id, r->seen && stamp == r->stamp ? r->position : 0});
   }
@@ -394,7 +395,7 @@ u64 Remote::refresh() {
   return events_shown_;
 }
 
-// ---- what the worker does
+// ---- the worker's side
 
 void Remote::learn(std::vector<EventInfo> events) {
   std::set<std::string> names;
@@ -417,7 +418,7 @@ void Remote::run() {
       lock.unlock();
       const int error = carry_out(c);
       const auto attaches = [](const Command& any) { return any.what == Command::What::load || any.what == Command::What::enable; };
-      // A writer that cannot be attached is waited for once, not once for each who has asked meanwhile.
+      // A writer that cannot be attached is waited for once, not once for each client that has asked meanwhile.
       if (error != 0 && attaches(c) && !loaded()) {
         lock.lock();
         for (const Command& other : queue_)
@@ -427,7 +428,7 @@ void Remote::run() {
       }
       if (c.job != nullptr) {
         c.job->error.store(error, std::memory_order_release);
-        c = {};  // perhaps the last that used the rings
+        c = {};  // perhaps the last user of the rings
         signal();
       }
       lock.lock();
@@ -463,7 +464,7 @@ void Remote::run() {
     const auto called = [&] { return over_ || !queue_.empty() || wants() != nullptr; };
     if (armed_until_ns_ != 0) {
       if (changed_.wait_for(lock, look_every, called)) continue;
-      // Looked at, not asked: to ask moves the reader page on, and those who have it mapped read it in their own time.
+      // Checked, not asked: asking moves the reader page on, and clients that map it read it in their own time.
       const auto found = [this](const auto& r) { return r->watched && !r->view && !r->ended && life_->buffer().readable(r->name.ring); };
       if (life_ != nullptr && std::any_of(life_->rings.begin(), life_->rings.end(), found)) signal();
       continue;
@@ -473,7 +474,7 @@ void Remote::run() {
   }
 }
 
-// One look at a ring, which may ask the writer.
+// Checks a ring once, and may ask the writer.
 void Remote::ask(Ring& r, std::unique_lock<std::mutex>& lock) {
   r.wanted = false;
   if (r.view || r.ended || r.source == nullptr) {
@@ -485,7 +486,7 @@ void Remote::ask(Ring& r, std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   std::optional<SubBufferView> view;
   int error = 0;
-  // A page that holds nothing, or nothing new, may stand before one that does.
+  // A page that holds nothing, or nothing new, may come before one that does.
   for (int tries = 0; tries < 4 && !view && error == 0; ++tries) {
     auto next = r.source->next();
     if (!next)
@@ -497,7 +498,7 @@ void Remote::ask(Ring& r, std::unique_lock<std::mutex>& lock) {
   }
   const bool ended = !view && error == 0 && r.source->ended();
   if (view) {
-    // What is walked here the writer cannot change.
+    // A copy is walked, because the writer cannot change it.
     auto* const copy = reinterpret_cast<u8*>(r.page.data());
     Hardware::copy_in(copy, view->sub_buffer, abi::header_size);
     Hardware::copy_in(copy + abi::header_size + view->begin, view->sub_buffer + abi::header_size + view->begin, view->end - view->begin);
@@ -532,7 +533,7 @@ int Remote::attach() {
   o.buffer.rings = cpus_;
   o.buffer.subbuf_size = subbuf_bytes;
   o.buffer.layout = remote::Layout::meta_page;
-  o.buffer.clock = calibrate(ClockKind::mono);  // what the tools take for seconds
+  o.buffer.clock = calibrate(ClockKind::mono);  // tools show this clock in seconds
   o.buffer.apart = cpus_ < remote::most_files;
   auto process = remote::Process::attach(socket_, o);
   if (!process) return errno_of_attaching(process.error());
@@ -556,7 +557,7 @@ int Remote::attach() {
 }
 
 int Remote::carry_out(const Command& c) {
-  const auto dead = [this](bool all_read) {  // the writer of what is loaded
+  const auto dead = [this](bool all_read) {  // the writer of the loaded rings
     const std::lock_guard lock(mutex_);
     if (life_ == nullptr || !life_->buffer().is_gone()) return false;
     return !all_read || std::all_of(life_->rings.begin(), life_->rings.end(), [this](const auto& r) { return unread(*r) == 0; });
@@ -629,14 +630,14 @@ int Remote::reset_rings(std::optional<u32> only) {
   const u64 deadline = sys::now_ns() + 2 * static_cast<u64>(patience_.count());
   for (u32 n = 0; n < cpus_; ++n) {
     if (only && *only != n) continue;
-    if (!gone && sys::now_ns() > deadline) return ETIMEDOUT;  // of all rings: each may be answered just in time
+    if (!gone && sys::now_ns() > deadline) return ETIMEDOUT;  // one deadline for all rings: each may be answered just in time
     std::shared_ptr<Life> life;
     {
       const std::lock_guard lock(mutex_);
       life = life_;
       if (life == nullptr) return 0;
       Ring& r = *life->rings[n];
-      r.busy = true;  // the source is ours
+      r.busy = true;  // `source` is the worker's now
     }
     Ring& r = *life->rings[n];
     int error = 0;
@@ -664,7 +665,7 @@ int Remote::reset_rings(std::optional<u32> only) {
   return 0;
 }
 
-// Is the writer still there, and switched as it should be? Detaches what nobody needs.
+// Is the writer still there, and its switch right? Detaches what no client needs.
 void Remote::tidy() {
   std::shared_ptr<Life> old;
   if (life_ != nullptr && unsure_ && (life_->process->enable(on()) || gone())) unsure_ = false;

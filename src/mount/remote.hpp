@@ -1,8 +1,9 @@
-// An external writer's rings (docs/remote-writers.md) as the mount shows them: remotes/NAME. They are made when somebody switches
-// recording on or opens a file of their events ("loaded"), and go when nobody does, recording is off and all is read.
+// An external writer's rings (docs/remote-writers.md) as the mount shows them: remotes/NAME. They are made when a client
+// switches recording on or opens a file of their events ("loaded"), and go when no such file is open, recording is off and all
+// is read.
 //
-// The writer may die, hang, lie or be stopped: only a thread of this object ever asks it, and that waits `patience` at most. All
-// functions here return at once and are for one thread, the server's, which is told by its event descriptor to look again.
+// The writer may die, hang, lie or be stopped: only a thread of this object ever asks it, and that waits `patience` at most.
+// All functions here return at once and are for one thread, the server's; its event descriptor tells it to look again.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -22,16 +23,16 @@ namespace ringside::mount {
 class Remote final : public RingSet {
  public:
   static constexpr u32 subbuf_bytes = 4096;
-  static constexpr u64 most_kilobytes = 1 << 20;  // of one ring
+  static constexpr u64 most_kilobytes = 1 << 20;  // for one ring
 
-  // patience: how long an answer may take. event_fd: written to when who waits should look again.
+  // patience: how long an answer may take. event_fd: written to when waiting requests should look again.
   Remote(std::string name, std::string socket, u32 rings, std::chrono::nanoseconds patience, int event_fd);
   ~Remote() override;
 
   const std::string& socket() const { return socket_; }
 
-  // What takes time; the job's errno is the answer. ENODEV: nobody listens. EBUSY: another reader has the writer, or there are files
-  // of a dead writer open. ETIMEDOUT: it does not answer.
+  // Slow operations; the job's errno is the answer. ENODEV: no writer listens. EBUSY: another reader has the writer, or files
+  // of a dead writer are open. ETIMEDOUT: it does not answer.
   std::shared_ptr<Job> probe();  // learns its events
   std::shared_ptr<Job> enable(bool on);
 
@@ -41,7 +42,7 @@ class Remote final : public RingSet {
   std::shared_ptr<void> use();        // null: not loaded
   std::vector<EventInfo> known_events() const;
 
-  // As a RingSet:
+  // The functions of a RingSet:
   u32 cpus() const override { return cpus_; }
   RingName name(u32 ring) const override;
   ClockInfo clock() const override { return {}; }  // the rings have ns
@@ -53,7 +54,7 @@ class Remote final : public RingSet {
   std::vector<EventName> events() override;
   std::shared_ptr<Job> load() override;  // its `use` keeps the rings
   result<std::shared_ptr<Job>> reset(Only only) override;
-  bool write_resets() const override { return true; }  // as upstream's
+  bool write_resets() const override { return true; }  // like upstream's
   Peeked peek(Only only) override;
   Found look(u32 ring, Asker& asker) override;
   bool asks() const override { return true; }
@@ -87,7 +88,7 @@ class Remote final : public RingSet {
   void learn(std::vector<EventInfo> events);
   u64 unread(const Ring& ring) const;
   result<sys::Fd> file(u32 ring) const;
-  std::unique_ptr<Source> peek_at(u32 ring);  // null: nothing there
+  std::unique_ptr<Source> peek_at(u32 ring);  // null: it is empty
   Ring* ring(u32 n) const;
 
   const std::string name_, socket_;
@@ -102,16 +103,16 @@ class Remote final : public RingSet {
   u64 events_known_ = 0, events_shown_ = 0;  // generations: of events_, of formats_
   u64 kilobytes_ = 1410;
   bool on_ = false, over_ = false;
-  bool unsure_ = false;  // the worker's: a switch was not answered in time, and may have happened
+  bool unsure_ = false;  // for the worker: a switch was not answered in time, and may have happened
   u64 armed_until_ns_ = 0;
-  std::map<u32, EventInfo> formats_of_;  // what `formats_` were made of
+  std::map<u32, EventInfo> formats_of_;  // the source of `formats_`
   std::thread thread_;
 };
 
-// The writers that are announced (remote::announced_path), and those that were named. A thread of its own sees them come and go.
+// The announced writers (remote::announced_path), and those given by name. A thread of its own sees them come and go.
 class Remotes {
  public:
-  // named: NAME=SOCKET, shown also while nobody listens. Waits for those that listen already, for a second at most.
+  // named: NAME=SOCKET, shown also while no writer listens. Waits for those that listen already, for a second at most.
   static result<std::unique_ptr<Remotes>> create(const std::vector<std::string>& named, u32 rings, std::chrono::nanoseconds patience, int event_fd);
   ~Remotes();
   std::vector<std::string> names() const;
@@ -121,7 +122,7 @@ class Remotes {
   struct Known {
     std::shared_ptr<Remote> remote;
     bool named = false, there = false;
-    std::string identity;  // of the socket that was asked for its events
+    std::string identity;  // the socket that was asked for its events
     std::shared_ptr<Job> probe;
   };
   Remotes() = default;
@@ -131,7 +132,7 @@ class Remotes {
   bool shown(const Known& known) const;
 
   std::string dir_;
-  sys::Fd open_;  // it
+  sys::Fd open_;  // the same directory, open
   u32 rings_ = 1;
   std::chrono::nanoseconds patience_{};
   int event_fd_ = -1;

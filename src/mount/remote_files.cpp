@@ -1,4 +1,5 @@
-// What stands below remotes/NAME: upstream's files for its remote buffers, and for each ring trace_pipe_raw and stats, which it has not.
+// The files below remotes/NAME: upstream's files for its remote buffers and, for each ring, trace_pipe_raw and stats, which
+// upstream lacks.
 #include <fmt/format.h>
 
 #include "mount/files.hpp"
@@ -30,7 +31,7 @@ Taken write_size(const Place& at, std::string_view bytes, const Client&) {
   RS_TRY(at.remote->kilobytes(*value));
   return bytes.size();
 }
-// What the writer has been given cannot be changed, and it always overwrites: as the kernel answers for its remote buffers.
+// The writer's sizes cannot be changed, and it always overwrites: the answers are the kernel's for its remote buffers.
 Text read_subbuf_size(const Place&) { return std::to_string(Remote::subbuf_bytes / 1024) + "\n"; }
 Taken write_subbuf_size(const Place&, std::string_view bytes, const Client&) {
   if (number(bytes) != Remote::subbuf_bytes / 1024) return invalid();
@@ -57,7 +58,7 @@ Text read_id(const Place& at) { return std::to_string(RS_TRY(event_of(at)).id) +
 Text read_format(const Place& at) { return RS_TRY(event_of(at)).format; }
 Text read_header_page(const Place&) { return header_page_text(Remote::subbuf_bytes); }
 
-// name, mode, what it says, what a write does, or how it is opened
+// name, mode, how it is read, what a write does, or how it is opened
 const FileType file_types[] = {
     {in_remote, "buffer_size_kb", 0640, read_size, write_size, nullptr},
     {in_remote, "buffer_subbuf_size_kb", 0640, read_subbuf_size, write_subbuf_size, nullptr},

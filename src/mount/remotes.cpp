@@ -1,4 +1,4 @@
-// Which external writers there are.
+// The list of external writers.
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t most_remotes = 256;
 constexpr int probe_again_ms = 50;
-constexpr u64 give_up_ns = 2'000'000'000;  // a socket that refuses for so long is a dead writer's
+constexpr u64 give_up_ns = 2'000'000'000;  // a socket that refuses for this long is a dead writer's
 
 bool good_name(const std::string& name) {
   return !name.empty() && name.size() < 64 && name[0] != '.' &&
@@ -100,7 +100,7 @@ void Remotes::run() {
   u64 last_notice_ns = sys::now_ns();
   bool settled = false;
   for (;;) {
-    // A socket is there before its writer listens: those that refuse are asked again for a while.
+    // A socket exists before its writer listens: those that refuse are asked again for a while.
     const bool again = !settled || sys::now_ns() - last_notice_ns < give_up_ns;
     pollfd on[2] = {{stop_.get(), POLLIN, 0}, {notices_.get(), POLLIN, 0}};
     if (poll(on, 2, again ? probe_again_ms : -1) < 0 && errno != EINTR) return;
@@ -112,13 +112,13 @@ void Remotes::run() {
       last_notice_ns = sys::now_ns();
     }
     settled = scan();
-    if (poll(on, 1, 10) > 0) return;  // a busy directory is not looked at more often
+    if (poll(on, 1, 10) > 0) return;  // a busy directory is not scanned more often
   }
 }
 
 bool Remotes::scan() {
   std::vector<std::pair<std::string, std::string>> sockets;
-  std::vector<std::pair<std::string, Known>> gone;  // ended without the mutex
+  std::vector<std::pair<std::string, Known>> gone;  // destroyed without the mutex
   {
     const std::lock_guard lock(mutex_);
     for (auto k = known_.begin(); k != known_.end();) {
@@ -135,7 +135,7 @@ bool Remotes::scan() {
     if (!known && good_name(name) && sockets.size() < most_remotes) sockets.emplace_back(name, dir_ + "/" + name);
   }
   for (const auto& [name, socket] : sockets) look_at(name, socket);
-  // The answers that are still to come make room.
+  // Answers still to come make room.
   const std::lock_guard lock(mutex_);
   return std::all_of(known_.begin(), known_.end(), [](const auto& k) { return k.second.probe == nullptr || over(k.second.probe); });
 }
@@ -152,7 +152,7 @@ void Remotes::look_at(const std::string& name, const std::string& socket) {
     try {
       known.remote = std::make_shared<Remote>(name, socket, rings_, patience_, event_fd_);
     } catch (const std::system_error&) {
-      return;  // no thread can be had now: the next scan tries again
+      return;  // no thread is available now: the next scan tries again
     }
     found = known_.insert(known_.end(), {name, std::move(known)});
   }

@@ -1,11 +1,11 @@
-// The rings that a directory of the mount shows: an instance's (mounted.hpp), an external writer's (remote.hpp). The files of rings
-// (open_file.hpp) and the server know nothing else of either. tests/unit/ring_set_test.cpp is what each has to pass.
+// The rings that a directory of the mount shows: an instance's (mounted.hpp) or an external writer's (remote.hpp). The files of
+// rings (open_file.hpp) and the server know nothing else of either. Each set must pass tests/unit/ring_set_test.cpp.
 //
 //   switch (rings.look(0, asker)) case Found::data: walk(rings.view(0)), rings.consume(0, end, events);
 //   rings.done(0);
 //
-// All functions return at once and are for one thread, the server's. A set that has to ask somebody else answers Found::asking, and
-// makes the server's event descriptor readable when it knows.
+// All functions return at once and are for one thread, the server's. A set that must first ask another party answers
+// Found::asking, and makes the server's event descriptor readable when it knows.
 #pragma once
 #include <atomic>
 #include <cerrno>
@@ -24,17 +24,17 @@
 
 namespace ringside::mount {
 
-// The answer to a client.
+// The errno that a client gets.
 inline int errno_of(const Error& e) { return e.code.value() > 0 ? e.code.value() : EIO; }
 
-// What another thread does for a request, which is answered when it is over.
+// Work of another thread for a request, which is answered when the work is over.
 struct Job {
-  std::atomic<int> error{-1};  // -1: it goes on; 0: done; else an errno
+  std::atomic<int> error{-1};  // -1: it is running; 0: done; else an errno
   std::shared_ptr<void> use;   // what the job has obtained, for as long as it is used; set before `error` is
 };
 
-// What is there to be read of a ring. asking: not known yet, look again; nothing: nothing when the ring was asked; ended: the writer is
-// gone and all is read; failed: RingSet::error says why.
+// What there is to read in a ring. asking: not known yet, look again; nothing: nothing when the ring was asked; ended: the
+// writer is gone and all is read; failed: RingSet::error says why.
 enum class Found : u8 { data, nothing, asking, ended, failed };
 
 // A question to a ring that has not been answered yet. One for each open file and ring.
@@ -43,12 +43,12 @@ struct Asker {
   u64 run = 0;
 };
 
-// The rings as they are at this moment, and how to print them: `trace`.
+// The rings at this moment, and how to print them: `trace`.
 struct Peeked {
   std::vector<std::unique_ptr<Source>> sources;
   u64 in_buffer = 0, overrun = 0;
   u64 until_ns = ~u64{0};            // no later events
-  std::optional<Error> problem;      // a ring could not be opened, and it is not the ring's fault: what is there would not be all
+  std::optional<Error> problem;      // a ring could not be opened, and it is not the ring's fault: the events would not be all
   std::vector<std::string> missing;  // damaged rings, a sentence each
 };
 
@@ -65,7 +65,7 @@ class RingSet {
  public:
   virtual ~RingSet() = default;
 
-  virtual u32 cpus() const = 0;  // rings 0 to cpus() - 1 are shown, whether they are there or not
+  virtual u32 cpus() const = 0;  // rings 0 to cpus() - 1 are shown, even if they do not exist
   virtual RingName name(u32 ring) const = 0;
   virtual ClockInfo clock() const = 0;
   virtual u32 subbuf_size(u32 ring) = 0;
@@ -74,45 +74,46 @@ class RingSet {
   virtual bool gone() const { return false; }     // the writer will never write again
   virtual bool removed() const { return false; }  // another set may have its name by now
 
-  // Formats and names, as of now; a number that changes when they have.
+  // Updates formats and names; the returned number changes when they have changed.
   virtual u64 refresh() = 0;
   const Formats& formats() const { return formats_; }
   Tasks& tasks() { return tasks_; }
-  // Does the mount show this event? It hides what a filter excludes; the rings hold all that was written.
+  // Does the mount show this event? It hides events that a filter excludes; the rings hold all written events.
   virtual bool filtered() const { return false; }
   virtual bool wanted(const TraceRecord&, const RingName&) { return true; }
   virtual std::vector<EventName> events() = 0;  // all that have a format
 
-  // What opening a file of the rings waits for, and keeps while it is open; null: nothing.
+  // The job that opening a file of the rings waits for, and keeps while it is open; null: none.
   virtual std::shared_ptr<Job> load() { return nullptr; }
   // Empties rings. Null: done.
   virtual result<std::shared_ptr<Job>> reset(Only only) = 0;
-  virtual bool write_resets() const { return false; }  // does a write to `trace`, too?
+  virtual bool write_resets() const { return false; }  // does a write to `trace` empty the rings, too?
   virtual Peeked peek(Only only) = 0;
 
-  // Reading. After Found::data: view() is what nobody has taken; done() must follow before the request is answered.
+  // Reading. After Found::data: view() has the events that no client has taken; done() must follow before the request is
+  // answered.
   virtual Found look(u32 ring, Asker& asker) = 0;
-  virtual bool asks() const { return false; }  // look() may answer Found::asking; to ask may move the reader page on
+  virtual bool asks() const { return false; }  // look() may answer Found::asking; asking may move the reader page on
   virtual SubBufferView view(u32 ring) const = 0;
   virtual void consume(u32 ring, u32 end, u32 events) = 0;  // up to this data offset of the view
   virtual void done(u32) {}
   virtual Error error(u32 ring) const = 0;
   virtual bool ready(u32 ring, u32 percent) = 0;  // something may be there; percent: see buffer_percent
 
-  // Mapping. map() counts one more mapping, and answers a read-only descriptor of the meta-page and the sub-buffers.
+  // Mapping. map() counts one more mapping, and returns a read-only descriptor of the meta-page and the sub-buffers.
   virtual bool can_be_mapped(u32 ring) const = 0;
   virtual result<sys::Fd> map(u32 ring) = 0;
   virtual void unmap(u32) {}
   virtual const void* memory() const { return this; }  // tells one mapping of ring N from another one's
-  // False: ask again. must: the wait is over, answer with whatever there is.
+  // False: ask again. must: the wait is over, answer with what there is.
   virtual result<bool> get_reader(u32 ring, Asker& asker, bool must) = 0;
 
-  // A client waits: for any event (0), or for a ring to be this full. The caller looks once more afterwards. late: nobody here was
-  // helped by the last alarm.
+  // A client waits: for any event (0), or until a ring is this full. The caller looks once more afterwards. late: the last
+  // alarm helped no waiting client.
   virtual void alarm(int percent, bool late) = 0;
 
   u32 buffer_percent = 50;
-  // All who wait go on (a generation, as the kernel's wake-all): tracing_on 1 -> 0, command 0.
+  // All waiters go on (a generation, like the kernel's wake-all): tracing_on 1 -> 0, command 0.
   u64 woken = 0;
 
   // trace_pipe of one ring, or of all: each ring has one at most.

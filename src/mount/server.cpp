@@ -20,7 +20,7 @@ constexpr size_t longest_name = 255;
 constexpr size_t largest_read = 1 << 20;
 constexpr u32 events_readable = EPOLLIN | EPOLLRDNORM;
 
-// Splice looks at the size before it asks: with none it would take the file to be at its end, and lose events without a word.
+// Splice reads the size before it asks: with size 0 it would assume the end of the file, and lose events without a word.
 constexpr u64 endless = u64{1} << 62;
 
 }  // namespace
@@ -75,7 +75,7 @@ Stat Server::enter(const Place& at, std::string path) {
   auto [known, fresh] = by_path_.try_emplace(std::move(path), next_inode_);
   if (!fresh) {
     Inode& inode = inodes_[known->second];
-    // The name may stand for another instance by now.
+    // By now the name may belong to another instance.
     if (inode.place.on == at.on && inode.place.remote == at.remote) {
       ++inode.known;
       return stat_of(known->second, inode.place);
@@ -150,7 +150,7 @@ result<Opened> Server::open(u64 inode, int flags, const Client& client) {
   if (where.file == nullptr) return fail(EISDIR, "a directory");
   if (where.rings()->removed()) return fail(ENODEV, "the instance is gone");
   const bool writing = (flags & O_ACCMODE) != O_RDONLY;
-  // The kernel would hand out writable mappings of the rings, seals or not: nobody gets a writable file.
+  // The kernel would hand out writable mappings of the rings, seals or not: no client gets a writable file.
   if (where.file->is_raw && writing) return fail(EACCES, "rings are only read");
   if (open_files() >= options_.most_files) return fail(ENFILE, "too many open files");
   u32& mine = files_of_[client.uid];
@@ -195,7 +195,7 @@ std::shared_ptr<Job> Server::job(u64 handle) {
 
 void Server::when(std::shared_ptr<Job> job, std::function<void(int)> answer) { jobs_.emplace_back(std::move(job), std::move(answer)); }
 
-// 0: not mapped. The kernel wants one number for all who have a file open.
+// 0: not mapped. The kernel wants one number for all clients that have a file open.
 result<int> Server::map(RawFile& raw) {
   const std::pair<const void*, u32> key = raw.memory();
   if (const auto known = mapped_.find(key); known != mapped_.end()) {
@@ -314,7 +314,7 @@ void Server::command(u64 handle, u32 command, const Client& client, u64 token, s
   who.uid = client.uid;
   who.reply = std::move(reply);
   who.get_reader = true;
-  // With O_NONBLOCK nothing is waited for, and so nothing has to be ready.
+  // With O_NONBLOCK a client waits for nothing, so nothing has to be ready.
   who.nonblocking = f->nonblocking;
   who.woken = f->file->on().woken - (f->nonblocking ? 1 : 0);
   if (!serve(who)) wait(std::move(who));
@@ -338,7 +338,7 @@ void Server::flush(u64 handle) {
   if (f == nullptr) return;
   f->file->closing();
   if (f->file->raw() == nullptr) return;
-  // As a close wakes all who wait for the ring, and ends the reads of this file.
+  // A close wakes all waiters at the ring, and ends the reads of this file.
   ++f->file->on().woken;
   for (Waiting& w : waiting_)
     if (w.handle == handle && !w.over && !w.get_reader) {
@@ -387,7 +387,7 @@ void Server::turn(bool woken) {
     answer(error);
   }
   if (waiting_.empty() && !pollers_) return;
-  // Who waits, and for what: the writers are asked first, the rings are looked at afterwards.
+  // Lists what the waiting requests need: the writers are asked first, the rings are read afterwards.
   std::map<RingSet*, u32> wanted;
   const auto want = [&](RingSet& on, u32 percent) {
     const auto [known, fresh] = wanted.try_emplace(&on, percent);

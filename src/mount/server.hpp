@@ -1,12 +1,12 @@
-// What the mount answers, request by request, apart from how requests come (session.hpp): inodes, open files, who waits.
+// The mount's answers, request by request, however requests come (session.hpp): inodes, open files, waiting requests.
 //
 //   auto server = must(Server::create(options, backing));
 //   ... lookup, open, read, ... as the kernel asks ...
 //   server->turn();                    // when wake_fd() is readable, and after each request: answers those who have waited
 //
-// Clients are not trusted. Nothing waits but a request that says so (read, GET_READER), which holds nothing but its place in a
-// bounded queue, and what an external writer is asked to do, one thing for each open file; each user has a share of places and open
-// files, and leaves room for others. Every size and number that comes with a request is checked before it is used. One thread at a time.
+// Clients are not trusted. Only two things wait: a request that says so (read, GET_READER), which holds only its place in a
+// bounded queue, and a task of an external writer, one for each open file. Each user has a share of places and open files, and
+// leaves room for others. Every size and number in a request is checked before use. One thread at a time.
 #pragma once
 #include <functional>
 #include <map>
@@ -20,17 +20,17 @@ namespace ringside::mount {
 
 inline constexpr u64 root_inode = 1;
 
-// How a request is answered, once.
+// Answers a request, once.
 class Reply {
  public:
   virtual ~Reply() = default;
   virtual void error(int errno_value) = 0;
   virtual void data(std::string_view bytes) = 0;
-  virtual void done() = 0;  // of a command
+  virtual void done() = 0;  // for a command
   virtual void waits() {}   // from now on interrupt() may come
 };
 
-// Who wants to be told when a file becomes ready.
+// A client that is told when a file becomes ready.
 class Poller {
  public:
   virtual ~Poller() = default;
@@ -40,14 +40,14 @@ class Poller {
 struct ServerOptions {
   std::vector<std::string> instances;  // see Tree::create
   std::vector<std::string> remotes;    // NAME=SOCKET
-  u32 cpus = 0;                        // see Tree::create; 0: as many as this machine may have processors
+  u32 cpus = 0;                        // see Tree::create; 0: as many as the machine may have processors
   std::chrono::nanoseconds patience = std::chrono::seconds(1);  // how long an external writer may take to answer
   bool others = false;                 // modes let other users read (never write)
   u32 most_files = 4096, most_files_of_a_user = 512;
   u32 most_waiting = 1024, most_waiting_of_a_user = 256;
 };
 
-// Lets the kernel map what stands behind `fd` when a file is mapped: a number above 0, or a negative errno.
+// Lets the kernel map the file of `fd` when a client maps a file: a number above 0, or a negative errno.
 struct Backing {
   std::function<int(int fd)> add;
   std::function<void(int id)> remove;
@@ -58,7 +58,7 @@ struct Stat {
   u32 mode = 0;  // with the type
   u32 links = 1;
   u64 size = 0;
-  bool lasting = false;  // its name stands for it as long as its directory is there
+  bool lasting = false;  // its name is valid as long as its directory is there
 };
 
 struct Opened {
@@ -72,15 +72,15 @@ class Server {
   static result<std::unique_ptr<Server>> create(const ServerOptions& options, Backing backing);
   ~Server();
 
-  // Each answers an errno in its error's code. The entry that lookup or make_directory answers counts until it is forgotten.
+  // Each returns an errno in its error's code. The entry that lookup or make_directory returns counts until it is forgotten.
   result<Stat> lookup(u64 parent, const std::string& name);
   void forget(u64 inode, u64 times);
   result<Stat> attributes(u64 inode) const;
   result<std::vector<Listed>> list(u64 inode);
   result<Stat> make_directory(u64 parent, const std::string& name, const Client& client);
   result<void> remove_directory(u64 parent, const std::string& name);
-  // What open(.., O_TRUNC) means to each file is in its row of the table; truncate() alone means nothing.
-  // If job() says that something goes on then, what is opened is finished by finish(), or closed by it if that failed.
+  // Each file's row of the table says what open(.., O_TRUNC) means to it; truncate() alone has no effect. If job() then names a
+  // running job, finish() finishes the open, or closes the file if the job failed.
   result<Opened> open(u64 inode, int flags, const Client& client);
   result<Opened> finish(u64 handle, int error);
   // A directory's listing takes a place among the open files.
@@ -90,12 +90,12 @@ class Server {
   // cached: for the page cache (splice does that), which cannot be right here: EINVAL. token: for interrupt().
   void read(u64 handle, u64 offset, size_t size, bool nonblocking, bool cached, const Client& client, u64 token, std::unique_ptr<Reply> reply);
   result<size_t> write(u64 handle, std::string_view bytes, const Client& client);
-  // What goes on elsewhere for the open or the write just done: it is answered when that is over. Null: at once.
+  // The job of the last open or write: that is answered when the job is over. Null: at once.
   std::shared_ptr<Job> job(u64 handle);
   void when(std::shared_ptr<Job> job, std::function<void(int error)> answer);
-  // Whether it may wait is what the file was opened with, or what its last read said: an ioctl does not bring its file's flags.
+  // Whether it may wait depends on how the file was opened, or on its last read: an ioctl does not carry its file's flags.
   void command(u64 handle, u32 command, const Client& client, u64 token, std::unique_ptr<Reply> reply);
-  u32 poll(u64 handle, std::unique_ptr<Poller> poller);  // the events that are there now
+  u32 poll(u64 handle, std::unique_ptr<Poller> poller);  // the present events
   void flush(u64 handle);
   void release(u64 handle);
   void interrupt(u64 token);
@@ -122,8 +122,8 @@ class Server {
     int backing = 0;
     std::pair<const void*, u32> memory{};  // with a backing
     bool nonblocking = false;
-    std::shared_ptr<Job> job;  // what goes on for it, until somebody asks
-    std::weak_ptr<Job> last;   // of its writes: one at a time
+    std::shared_ptr<Job> job;  // its running job, until a request asks for it
+    std::weak_ptr<Job> last;   // the last write's job: one at a time
     std::unique_ptr<Poller> poller;
   };
   struct Waiting {
@@ -168,7 +168,7 @@ class Server {
   std::vector<Waiting> waiting_;
   std::vector<std::pair<std::shared_ptr<Job>, std::function<void(int error)>>> jobs_;
   std::map<std::pair<const void*, u32>, Mapped> mapped_;
-  std::map<RingSet*, bool> late_;  // the last alarm was for nobody
+  std::map<RingSet*, bool> late_;  // the last alarm helped no request
   std::string unmapped_;
   bool cannot_map_ = false;
   bool pollers_ = false;  // there may be some

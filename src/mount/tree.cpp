@@ -35,17 +35,17 @@ InstanceOptions as_the_kernel_makes_them(const std::string& name) {
   o.name = name;
   o.buffer_size = 1410 * 1024;
   o.subbuf_size = 4096;
-  o.clock = ClockKind::mono;  // what the tools take for seconds
+  o.clock = ClockKind::mono;  // tools show this clock in seconds
   o.events = {};
   return o;
 }
 
-// Of an instance, and of an external writer.
+// The directories of an instance, and of an external writer.
 constexpr std::pair<Dir, const char*> directories[] = {{Dir::per_cpu, "per_cpu"}, {Dir::options, "options"}, {Dir::events, "events"}};
 
 result<Place> no_such(const std::string& name) { return fail(ENOENT, name); }
 
-// N of "cpuN".
+// The N in "cpuN".
 std::optional<u32> cpu_of(const std::string& name) {
   if (name.size() < 4 || name.size() > 9 || name.compare(0, 3, "cpu") != 0 || (name[3] == '0' && name.size() > 4)) return std::nullopt;
   u32 n = 0;
@@ -67,7 +67,7 @@ result<std::unique_ptr<Tree>> Tree::create(const std::vector<std::string>& insta
   std::string top;
   if (instances.empty()) {
     top = instances_root() + "/" + std::string(own_prefix) + std::to_string(getpid());
-    // The root of all instances is made with the first one that has a name.
+    // The root of all instances is made together with the first one that has a name.
     if (access(instances_root().c_str(), F_OK) != 0 && mkdir(instances_root().c_str(), 0700) != 0)
       return fail(errno, "cannot make the directory " + instances_root());
     RS_TRY(Instance::create(as_the_kernel_makes_them(top)));
@@ -151,7 +151,7 @@ result<Place> Tree::find(const Place& in, const std::string& name) {
       return at;
     }
     case Dir::events:
-      if (in.on && name == "ftrace") (void)in.on->marker().start();  // its events are there before the first marker is
+      if (in.on && name == "ftrace") (void)in.on->marker().start();  // its events are there before the first marker
       if (!(in.on && name == "ftrace") && !has([&](const EventName& e) { return e.system == name; })) return no_such(name);
       at.dir = Dir::system;
       at.system = name;

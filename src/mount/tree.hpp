@@ -1,9 +1,9 @@
-// The names below the mount, and what stands behind each: one table of files (tree.cpp), and directories that are made from the
+// The names below the mount, and the object behind each: one table of files (tree.cpp), and directories that are made from the
 // instances as they are now.
 //
 //   top, instances/NAME    the files of an instance; options/, events/, per_cpu/
 //   instances/             all instances but the top one; mkdir and rmdir make and remove them
-//   events/SYSTEM/EVENT/   registered events; events/ftrace/: print and raw_data, what markers are
+//   events/SYSTEM/EVENT/   registered events; events/ftrace/: print and raw_data, the events of markers
 //   per_cpu/cpuN/          ring N
 //   remotes/NAME/          an external writer's rings: the same directories; its files are in remote_files.cpp
 #pragma once
@@ -36,7 +36,7 @@ enum class Dir : u32 {
 struct FileType;
 struct Place {
   Dir dir = Dir::top;
-  std::shared_ptr<Mounted> on = nullptr;  // all but `instances` and what is below `remotes`
+  std::shared_ptr<Mounted> on = nullptr;  // for all but `instances` and the names below `remotes`
   u32 ring = 0;
   std::string system{}, event{};
   const FileType* file = nullptr;            // null: the directory itself
@@ -64,9 +64,9 @@ struct Listed {
 
 class Tree {
  public:
-  // instances: the first is the top level, the others alone stand under instances/; none: an empty top level, all under instances/.
-  // cpus: each instance shows at least so many rings, be they there or not.
-  // remotes: external writers, NAME=SOCKET, beside those that are announced; each is given `cpus` rings.
+  // instances: the first is the top level, only the others appear under instances/; none: an empty top level, all under
+  // instances/. cpus: each instance shows at least this number of rings, even if they do not exist. remotes: external writers,
+  // NAME=SOCKET, beside those that are announced; each gets `cpus` rings.
   static result<std::unique_ptr<Tree>> create(const std::vector<std::string>& instances, const std::vector<std::string>& remotes, u32 cpus,
                                               std::chrono::nanoseconds patience, int event_fd);
   ~Tree();
@@ -83,14 +83,14 @@ class Tree {
   result<std::shared_ptr<Mounted>> mounted(const std::string& name);
   std::unique_ptr<Remotes> remotes_;
   std::shared_ptr<Mounted> top_;
-  std::string own_;  // the path of the empty top level, ours to remove
+  std::string own_;  // the path of the empty top level, which this removes
   std::vector<std::string> only_;
   std::map<std::string, std::shared_ptr<Mounted>> mounted_;
   int event_fd_ = -1;
   u32 cpus_ = 0;
 };
 
-// Opens what a file's row of the table says.
+// Opens the kind of file that its row of the table says.
 result<std::unique_ptr<OpenFile>> open_file(const Place& at, const Opening& how);
 
 }  // namespace ringside::mount

@@ -39,7 +39,7 @@ result<Listening> listen_at(const std::string& path, u32 mode, std::optional<u32
   RS_TRY(make_room(path, made.at, at));
   made.socket = sys::Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!made.socket) return fail(errno, "cannot make a socket");
-  // The name is born with the socket's own mode: nobody else gets in before it is what it should be.
+  // The name is made with the socket's own mode: no other user gets in before the mode is right.
   fchmod(made.socket.get(), 0600);
   if (bind(made.socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0)
     return fail(errno, "cannot make the socket " + path);

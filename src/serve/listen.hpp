@@ -1,4 +1,4 @@
-// A listening Unix socket at a path, with mode and group from its first moment on.
+// A listening Unix socket at a path, with the right mode and group from the start.
 #pragma once
 #include <optional>
 #include <ringside/base/result.hpp>
@@ -15,8 +15,8 @@ struct Listening {
   u64 inode = 0;
 };
 
-// Takes the place of a socket that nobody listens at any more; EADDRINUSE if somebody does, EEXIST if it is no socket.
-// The mode and the group go to the socket that was made, whoever else may change names in its directory.
+// Replaces a socket at which no process listens; EADDRINUSE if one does, EEXIST if it is no socket. The mode and the group go
+// to the socket that was made, even if others change names in its directory.
 result<Listening> listen_at(const std::string& path, u32 mode, std::optional<u32> gid);
 
 }  // namespace ringside

@@ -18,11 +18,11 @@ namespace {
 
 std::string named(u32 ring) { return "ring " + std::to_string(ring); }
 
-// The words still describe the ring that was mapped: it may have been given back and made anew with other sizes.
+// Do the words still describe the mapped ring? It may have been given back and made anew with other sizes.
 bool same_shape(const Ring& ring) noexcept {
   const Control& c = *ring.control;
   const u64 magic = __atomic_load_n(&c.magic, __ATOMIC_ACQUIRE);
-  if (magic == 0) return true;  // given back; all zeros is a new ring
+  if (magic == 0) return true;  // given back; a new ring is all zeros
   return magic == control_magic && c.subbuf_size == ring.geometry.subbuf_size() && c.nr_subbufs == ring.geometry.nr_subbufs() &&
          c.nr_slots == ring.geometry.nr_slots();
 }
@@ -71,7 +71,7 @@ RingTable::~RingTable() {
     for (; ring.mappers != 0; --ring.mappers) one_mapper_less(ring.view.ring().control->mapped);
 }
 
-// A server that was killed left its clients' counts behind. We hold the lock, so whatever is counted is nobody's.
+// A killed server left its clients' counts behind. This process holds the lock, so they count no living mapper.
 void RingTable::forget_dead_mappers() const {
   const u64 n = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
   for (u32 i = 0; i < n; ++i) {
@@ -169,7 +169,7 @@ bool RingTable::lock(Served& ring) noexcept { return ring.view.lock(); }
 result<RingTable::Handed> RingTable::open(u32 n) {
   const u64 made = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
   if (n >= made || !shown(words_.ring(n))) return refuse(std::errc::no_such_file_or_directory, "there is no " + named(n));
-  // Beside a resize another ring may come in this one's place at any moment: all its files are found in its own folder.
+  // During a resize another ring may take this one's place at any moment: all files are opened in its own folder.
   auto at = rings_.find(n);
   sys::Fd fresh;
   if (at == rings_.end() && !(fresh = open_ring(dir_.get(), n))) return fail(errno, "cannot open the folder of " + named(n));
@@ -189,8 +189,8 @@ result<RingTable::Handed> RingTable::open(u32 n) {
   }
   Served& ring = at->second;
   u64& mapped = ring.view.ring().control->mapped;
-  // Counted before the lock: whoever took a sub-buffer away or parked one under it has done so by now, and nobody does any
-  // more.
+  // Counted before the lock: any process that took away or parked a sub-buffer under the lock has done so by now, and no
+  // process does so after this.
   __atomic_fetch_add(&mapped, u64{1}, __ATOMIC_SEQ_CST);
   ++ring.mappers;
   const char* why = nullptr;
@@ -239,7 +239,7 @@ result<RingView*> RingTable::view(u32 n) {
   return &found->view;
 }
 
-// As OwnSource::ended: the ring's thread is gone, or another one has it.
+// Like OwnSource::ended: the ring's thread is gone, or another thread has the ring.
 bool RingTable::ended(u32 n, const Served& ring) const noexcept {
   const RingEntry& entry = words_.ring(n);
   const RingState state = state_of(__atomic_load_n(&entry.state, __ATOMIC_ACQUIRE));
@@ -251,7 +251,7 @@ result<handout::ReaderAnswer> RingTable::get_reader(u32 n) {
   auto found = RS_TRY(find(n));
   Served& ring = *found;
   handout::ReaderAnswer a{};
-  // Asked before the look, and only where the last one found nothing: it costs a file of /proc.
+  // Asked before the ring is read, and only if the last read found nothing: it costs a file of /proc.
   a.ended = ring.idle && ended(n, ring) ? 1 : 0;
   if (!lock(ring)) return refuse(std::errc::device_or_resource_busy, named(n) + " is being consumed by another process");
   Reader<>& reader = ring.view.reader();
@@ -284,7 +284,7 @@ bool RingTable::ready(u32 n, u32 percent) const noexcept {
   const auto at = rings_.find(n);
   if (at == rings_.end()) return false;
   const RingView& view = at->second.view;
-  if (view.cut()) return true;  // the next request says what is wrong
+  if (view.cut()) return true;  // the answer to the next request says what is wrong
   return ring_ready(view.ring(), percent);
 }
 

@@ -1,5 +1,5 @@
 // The rings of one instance as a server hands them out: opened once for all clients, counted as mapped while any client has
-// them, moved on under the reader's lock one request at a time (so that reset and other readers get their turn).
+// them, and moved on under the reader's lock one request at a time (so that reset and other readers get their turn).
 #pragma once
 #include <map>
 #include <ringside/abi/handout.hpp>
@@ -10,13 +10,13 @@
 
 namespace ringside {
 
-// The kernel's rule for waiting readers. percent 0: ready when there is an event that nobody has taken. Above: ready when that share of the
-// sub-buffers is full and the writer has left the reader page.
+// The kernel's rule for waiting readers. percent 0: ready when there is an event that no reader has taken. Above: ready when
+// that share of the sub-buffers is full and the writer has left the reader page.
 bool ring_ready(const Ring& ring, u32 percent) noexcept;
 
 class RingTable {
  public:
-  // EBUSY if somebody serves this instance already: with one server alone, what Control::mapped says can be put right.
+  // EBUSY if another server serves this instance: a single server can put Control::mapped right.
   static result<RingTable> open(const std::string& instance);
   RingTable(RingTable&&) = default;
   ~RingTable();
@@ -29,15 +29,15 @@ class RingTable {
     handout::RingAnswer answer{};
     sys::Fd file;  // read-only
   };
-  // One more mapper. The descriptor is a description of its own: clients share no offset and no flags.
+  // Counts one more mapper. The descriptor has a description of its own: clients share no offset and no flags.
   result<Handed> open(u32 ring);
   void close(u32 ring) noexcept;  // one mapper less
 
-  // Of open rings.
+  // For open rings.
   result<handout::ReaderAnswer> get_reader(u32 ring);
   result<handout::CountersAnswer> counters(u32 ring) const;
   bool ready(u32 ring, u32 percent) const noexcept;
-  // For who reads its events on this side; valid until the next call. Its lock is held no longer than it takes.
+  // For callers that read its events on this side; valid until the next call. The lock is held only during the call.
   result<RingView*> view(u32 ring);
 
   const std::string& path() const { return path_; }
@@ -46,11 +46,11 @@ class RingTable {
  private:
   struct Served {
     Served(sys::Fd f, RingView v) : folder(std::move(f)), view(std::move(v)) {}
-    sys::Fd folder;  // the ring's, whatever stands in its place by now
+    sys::Fd folder;  // the ring's own, even if another stands in its place by now
     RingView view;
     u32 mappers = 0;
-    bool idle = false;  // the last look found nothing
-    u32 tid = 0;        // whose ring it was when it was opened
+    bool idle = false;  // the last read found nothing
+    u32 tid = 0;        // the ring's thread when it was opened
   };
   RingTable() = default;
   bool lock(Served& ring) noexcept;

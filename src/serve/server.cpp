@@ -20,9 +20,9 @@ namespace {
 using handout::Kind;
 constexpr u64 second = 1'000'000'000;
 constexpr u64 greeting_time = 5 * second, sending_time = 10 * second;
-// Requests of one client in one turn: a flood is served, but in line with the others.
+// Requests of one client in one turn: a flood is served, but in turn with the others.
 constexpr int requests_a_turn = 8;
-// The bell of an instance is a futex, which poll does not hear: while somebody waits we look this often.
+// The bell of an instance is a futex, which poll cannot wait for: while a client waits, the rings are checked at this interval.
 constexpr int waiting_look_ms = 1;
 
 }  // namespace
@@ -88,7 +88,7 @@ void Server::accept_all(u64 now) {
   for (int i = 0; i < 16; ++i) {
     sys::Fd socket(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
-      // Out of descriptors: poll would call us again at once, for ever.
+      // Out of descriptors: poll would return at once, forever.
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) no_accept_until_ns_ = now + second / 10;
       return;
     }
@@ -119,7 +119,7 @@ result<void> Server::turn(int timeout_ms) {
     Client& client = *clients_[i];
     const short got = fds[i].revents;
     bool there = true;
-    // Whoever hangs up while it waits has nothing more to say.
+    // A client that hangs up while it waits gets no answer.
     if (client.waiting && (got & (POLLHUP | POLLERR)) != 0) there = false;
     if (there && client.waiting) finish_wait(client, now);
     if (there && !client.answer.empty()) there = flush(client, now);
@@ -144,7 +144,7 @@ result<void> Server::turn(int timeout_ms) {
 bool Server::read_from(Client& client, u64 now) {
   for (int i = 0; i < requests_a_turn && client.answer.empty() && !client.waiting; ++i) {
     handout::Request request{};
-    // MSG_TRUNC: the packet's true size. No room for descriptors: those that somebody sends are closed by the kernel.
+    // MSG_TRUNC: the packet's true size. No room for descriptors: the kernel closes any that a client sends.
     const ssize_t n = recv(client.socket.get(), &request, sizeof request, MSG_DONTWAIT | MSG_TRUNC);
     if (n == 0) return false;
     if (n < 0) return errno == EAGAIN || errno == EINTR;
@@ -207,7 +207,7 @@ void Server::open_ring(Client& client, const handout::Request& request) {
   if (client.rings.size() >= options_.most_rings)
     return refuse_request(client, &request, EMFILE,
                           "no more than " + std::to_string(options_.most_rings) + " rings for one connection");
-  // Descriptors under way count against this user: a client that does not take them must not use them up for the others.
+  // Descriptors under way count against this user: a client that does not take them must not use up the limit for the others.
   int untaken = 0;
   if (ioctl(client.socket.get(), SIOCOUTQ, &untaken) == 0 && untaken != 0)
     return refuse_request(client, &request, EBUSY, "take the answers to earlier requests first");

@@ -4,9 +4,9 @@
 //   while (!stop) must(server->turn(100));
 //
 // One thread, never blocked by a client: each has at most one request under way and one answer unsent, and is not read from
-// while that answer waits. Who does not take an answer for 10 s, does not say hello within 5 s, or says what cannot be
-// understood, is hung up on; its rings stop being mapped. The owner of the rings may run turn() itself; then it must not
-// consume the same rings beside it (the reader's lock is per process).
+// while that answer waits. The server hangs up on a client that does not take an answer for 10 s, does not say hello within 5
+// s, or sends an invalid request; its rings are then no longer mapped. The owner of the rings may run turn() itself; then it
+// must not consume the same rings beside it (the reader's lock is per process).
 #pragma once
 #include <map>
 #include <optional>
@@ -20,8 +20,8 @@ namespace ringside {
 struct ServerOptions {
   std::string instance;         // name or path
   std::string socket;           // empty: PATH/socket, which only this user can reach
-  std::vector<u32> uids, gids;  // who may connect, beside this user; groups count with all that a process is in
-  std::optional<u32> mode;      // of the socket; default 0600, 0666 if others may connect (who they are decides SO_PEERCRED)
+  std::vector<u32> uids, gids;  // users and groups that may connect, beside this user; all groups of a process count
+  std::optional<u32> mode;      // of the socket; default 0600, or 0666 if others may connect (SO_PEERCRED tells who they are)
   std::optional<u32> gid;       // of the socket
   u32 most_clients = 128;
   u32 most_clients_of_a_user = 48;  // one user's flood leaves room for others
@@ -33,9 +33,9 @@ class Server {
   static result<std::unique_ptr<Server>> create(const ServerOptions& options);
   ~Server();
 
-  // Answers what has come in; waits at most so long for something to come. Fails when the instance is gone.
+  // Answers the requests that have come in; waits at most this long for one. Fails when the instance is gone.
   result<void> turn(int timeout_ms);
-  // A connected SOCK_SEQPACKET socket, as if it had been accepted. False: refused.
+  // Takes a connected SOCK_SEQPACKET socket, as if it had been accepted. False: refused.
   bool adopt(sys::Fd socket);
 
   const std::string& socket() const { return socket_; }
@@ -50,7 +50,7 @@ class Server {
     u64 since_ns = 0;           // connected
     std::map<u32, bool> rings;  // open ones
     std::vector<char> answer;   // unsent
-    sys::Fd file;               // goes with it
+    sys::Fd file;               // sent with it
     u64 unsent_since_ns = 0;
     bool hang_up = false;                     // once the answer is sent
     std::optional<handout::Request> waiting;  // a wait under way
@@ -74,9 +74,9 @@ class Server {
   std::string socket_;
   sys::Fd listening_;
   sys::Entry name_;
-  u64 inode_ = 0;  // of the socket's name: removed at the end only if it is still ours
+  u64 inode_ = 0;  // of the socket's name: removed at the end only if it is still this server's
   u64 no_accept_until_ns_ = 0;
-  u64 look_again_ns_ = 0;  // whether the instance is still there
+  u64 look_again_ns_ = 0;  // when to check whether the instance is still there
   std::vector<std::unique_ptr<Client>> clients_;
 };
 

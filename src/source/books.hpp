@@ -1,4 +1,4 @@
-// Adding up counters, and what must hold of them.
+// Adds up counters, and checks the equation that must hold for them.
 #pragma once
 #include <string>
 #include <vector>

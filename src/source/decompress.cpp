@@ -8,7 +8,7 @@
 namespace ringside {
 namespace {
 
-constexpr u64 best_deflate = 1032;  // to 1: what the format can do at most
+constexpr u64 best_deflate = 1032;  // to 1: the most that the format can do
 
 }  // namespace
 

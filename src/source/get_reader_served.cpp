@@ -32,7 +32,7 @@ int readable(int fd, i64 ns) {
   }
 }
 
-// One packet; a descriptor that came with it, and no second one. -1: errno.
+// One packet; a descriptor that came with it goes to `file`, a second one is closed. -1: errno.
 ssize_t receive(int fd, void* bytes, size_t room, sys::Fd& file) {
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 4)];
   iovec part{bytes, room};
@@ -42,7 +42,7 @@ ssize_t receive(int fd, void* bytes, size_t room, sys::Fd& file) {
   message.msg_control = control;
   message.msg_controllen = sizeof control;
   ssize_t n = -1;
-  // A peer that closed with requests of ours unread leaves an ECONNRESET in front of its last words: look behind it.
+  // If a peer closes with requests unread, an ECONNRESET comes before its last words: read on behind it.
   for (int tries = 0; tries < 3 && n < 0; ++tries) {
     n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (n < 0 && errno != EINTR && errno != ECONNRESET) break;
@@ -135,7 +135,7 @@ result<void> ServedConnection::ask(Kind kind, u32 ring, void* answer, size_t siz
   ssize_t n = -1;
   do n = send(socket_.get(), &request, sizeof request, MSG_NOSIGNAL);
   while (n < 0 && errno == EINTR);
-  const int unsent = n < 0 ? errno : 0;  // a refusal may be waiting for us all the same
+  const int unsent = n < 0 ? errno : 0;  // a refusal may have arrived all the same
   if (unsent != 0 && unsent != EPIPE && unsent != ECONNRESET) return broken(unsent, "the server takes no request");
   const i64 timeout = patience_ns + (kind == Kind::wait ? static_cast<i64>(argument) : 0);
   if (const int error = readable(socket_.get(), timeout); error != 0) return broken(error, "the server does not answer");
@@ -205,7 +205,7 @@ std::optional<Counters> ServedGetReader::counters() const {
 
 namespace {
 
-// A CPU's ring has no thread, and bears the CPU's number in its name.
+// A CPU's ring has no thread, and carries the CPU's number in its name.
 RingName name_in(const handout::RingAnswer& a) {
   RingName name{a.head.ring, static_cast<i32>(a.pid), static_cast<i32>(a.tid), text(a.task, 16), text(a.process, 16)};
   if (name.tid < 0 && name.task.rfind("cpu", 0) == 0) name.cpu = std::max(std::atoi(name.task.c_str() + 3), 0);
@@ -232,7 +232,7 @@ result<std::unique_ptr<Source>> served_source(const std::shared_ptr<ServedConnec
   handout::RingAnswer a;
   sys::Fd file;
   RS_TRY(to->ask(Kind::open_ring, ring, &a, sizeof a, &file));
-  ServedGetReader get(to, ring);  // from here on it is ours to close
+  ServedGetReader get(to, ring);  // from here on this closes the ring
   const Geometry geometry(a.subbuf_size, a.nr_subbufs, a.spares);
   if (!geometry.valid() || !geometry.holds(a.reader_id))
     return refuse(std::errc::protocol_error, "the server names impossible sizes for ring " + std::to_string(ring));
@@ -286,7 +286,7 @@ result<Served> open_served(const std::string& socket_path) {
       served.sources.push_back(std::move(*source));
     } else if (to->gone()) {
       return tl::unexpected<Error>(source.error());
-    } else if (source.error().code != std::errc::no_such_file_or_directory) {  // else it went away between the two questions
+    } else if (source.error().code != std::errc::no_such_file_or_directory) {  // else it disappeared between the two questions
       served.problems.push_back(source.error().sentence);
     }
   }

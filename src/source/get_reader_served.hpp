@@ -1,4 +1,4 @@
-// Rings of somebody else's instance, over a socket (abi/handout.hpp): the server swaps, we read what it lets us map.
+// Rings of another party's instance, over a socket (abi/handout.hpp): the server swaps, the client reads what it may map.
 //
 //   auto served = must(open_served("/run/trace/web.socket"));
 //   for (auto& source : served.sources) timeline.add(std::move(source));
@@ -15,16 +15,16 @@ namespace ringside {
 class ServedConnection {
  public:
   static result<std::shared_ptr<ServedConnection>> connect(const std::string& path);
-  // Over a socket that is connected already.
+  // Over a socket that is already connected.
   static result<std::shared_ptr<ServedConnection>> over(sys::Fd socket, const std::string& what);
 
-  // Sends, and waits for the answer: `size` bytes, checked. An open_ring's descriptor goes to `file`.
+  // Sends, and waits for the answer: `size` bytes, checked. The descriptor that answers open_ring goes to `file`.
   result<void> ask(handout::Kind kind, u32 ring, void* answer, size_t size, sys::Fd* file = nullptr, u64 argument = 0,
                    u32 percent = 0);
   result<bool> wait(int percent, std::chrono::nanoseconds timeout);  // over all rings of this connection
 
   const handout::Hello& hello() const noexcept { return hello_; }
-  u32 server_uid() const noexcept { return server_uid_; }  // as the kernel says
+  u32 server_uid() const noexcept { return server_uid_; }  // from the kernel
   ClockInfo clock() const noexcept;
   bool gone() const noexcept { return broken_.has_value(); }
 
@@ -66,7 +66,7 @@ struct Served {
   result<bool> wait(int percent, std::chrono::nanoseconds timeout) { return connection->wait(percent, timeout); }
 };
 
-// Each answers what is there now; ask again for rings and events that appeared since.
+// Each call returns what is there now; call again for rings and events that appeared since.
 result<Served> open_served(const std::string& socket_path);
 result<std::vector<RingName>> served_rings(ServedConnection& to);
 result<std::unique_ptr<Source>> served_source(const std::shared_ptr<ServedConnection>& to, u32 ring);
@@ -78,8 +78,8 @@ struct SocketAddress {
   sys::Fd dir;
 };
 result<SocketAddress> socket_address(const std::string& path);
-// A connection to who listens there, within `patience`: one that does not accept, its queue full, is EAGAIN. nobody: what to say if
-// nobody listens.
+// A connection to the process that listens there, within `patience`. EAGAIN: it does not accept, and its queue is full. nobody:
+// the message if no process listens.
 result<sys::Fd> connect_socket(const std::string& path, std::chrono::nanoseconds patience, const std::string& nobody);
 
 }  // namespace ringside

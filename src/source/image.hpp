@@ -1,4 +1,4 @@
-// A sub-buffer as read() of trace_pipe_raw gives it: header, data, the number of missed events where it has room, zeros.
+// A sub-buffer in the format of read() of trace_pipe_raw: header, data, the number of missed events where it has room, zeros.
 #pragma once
 #include <cstring>
 #include <ringside/abi/sub_buffer.hpp>
@@ -7,8 +7,8 @@
 
 namespace ringside {
 
-// image: `have` bytes of a sub-buffer, the room behind them up to `subbuf_size` readable; 8-byte aligned. False: the header
-// claims more data than there is (view.end says how much).
+// image: `have` bytes of a sub-buffer; 8-byte aligned, and readable up to `subbuf_size`. False: the header claims more data
+// than there is (view.end says how much).
 inline bool view_image(const u8* image, u64 have, u32 subbuf_size, SubBufferView& view) noexcept {
   abi::SubBufferHeader header{};
   std::memcpy(&header, image, sizeof header);
@@ -26,7 +26,7 @@ inline bool view_image(const u8* image, u64 have, u32 subbuf_size, SubBufferView
   return true;
 }
 
-// The header of the image of a view. With missed_stored, view.lost_before stands right behind the data.
+// The header for a copy of a view. With missed_stored, view.lost_before stands right behind the data.
 inline abi::SubBufferHeader image_header(const SubBufferView& view, u32 subbuf_size) noexcept {
   abi::SubBufferHeader header{view.time, view.end - view.begin};
   if (view.lost_before == 0) return header;

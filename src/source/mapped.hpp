@@ -1,14 +1,14 @@
-// The consumer of any ring that is mapped in the kernel's layout: a meta-page, then the sub-buffers by id. What differs between
-// rings is only how the next reader page is asked for:
+// The consumer of any ring that is mapped in the kernel's layout: a meta-page, then the sub-buffers by id. Rings differ only in
+// how the next reader page is asked for:
 //
 //   MappedSource<ServedGetReader> source(std::move(region), geometry, std::move(get), options);
 //   while (auto view = must(source.next())) walk(*view);
 //
-// A GetReader's get_reader() does what TRACE_MMAP_IOCTL_GET_READER does: it either catches up on the reader page or swaps once,
-// and counts all that it found as read. The mapping and everything in it belongs to the other side: the id is checked against
-// our own geometry, every length is clamped, each word is loaded once. Events are shown in place, so another mapper's swap or a
-// hostile peer may change them while they are walked: the walk stays inside its bounds whatever it meets, and Options::copies
-// takes the bytes out of the peer's reach first (for consumers with more rights than the peer).
+// A GetReader's get_reader() does the same as TRACE_MMAP_IOCTL_GET_READER: it either catches up on the reader page or swaps
+// once, and counts all that it found as read. The mapping and everything in it belongs to the other side: the id is checked
+// against this side's geometry, every length is clamped, each word is loaded once. Events are shown in place, so another
+// mapper's swap or a hostile peer may change them during the walk: the walk stays inside its bounds in any case, and
+// Options::copies takes the bytes out of the peer's reach first (for consumers with more rights than the peer).
 //
 // Cost: one get_reader() a call. Not for several threads at once.
 #pragma once
@@ -26,11 +26,11 @@
 
 namespace ringside {
 
-// What a get_reader() found.
+// The result of a get_reader().
 struct ReaderStep {
-  bool placed = false;  // id and read are given here, as one pair; else they are loaded from the meta-page
+  bool placed = false;  // id and read are set here, as one pair; else they are loaded from the meta-page
   u32 id = 0, read = 0;
-  u64 lost = 0;        // events lost before what was found, if the other side says so beside the sub-buffer
+  u64 lost = 0;        // events lost before these, if the other side reports them beside the sub-buffer
   bool ended = false;  // the writer was gone for good before this call looked
 };
 
@@ -47,7 +47,7 @@ class MappedSource final : public Source {
     RingName name;
     ClockInfo clock;
     bool copies = false;
-    // Where the meta-page stood when the ring was opened: what is before it was read by others. Unknown: as the meta-page says.
+    // The meta-page's position when the ring was opened: others have read the events before it. Empty: use the meta-page's.
     std::optional<std::pair<u32, u32>> start;
   };
 
@@ -75,7 +75,7 @@ class MappedSource final : public Source {
     const auto* const bytes = region_.data() + geometry_.offset_of(id);
     const u64 commit = Hardware::load(&header(id).commit, Order::acquire);
     const u64 stamp = Hardware::load(&header(id).time_stamp, Order::relaxed);
-    // One call may come back to the same sub-buffer after a lap (a ring whose other sub-buffers hold only padding).
+    // One call may return to the same sub-buffer after a lap (a ring whose other sub-buffers hold only padding).
     const bool fresh = id != id_ || stamp != stamp_;
     const u32 begin = fresh ? 0 : read_;
     const u32 end = clamp(std::min(read, abi::commit_size(commit)));
@@ -94,7 +94,7 @@ class MappedSource final : public Source {
                         end - begin);
       shown = reinterpret_cast<const u8*>(copy_.data());
     }
-    // The time in front of `begin`: on from where the last view began.
+    // The time before `begin`: continues from the start of the last view.
     const u64 time = begin == 0 ? stamp : abi::time_before(bytes + abi::header_size, begin_, begin, time_);
     note(id, stamp, begin, end, time);
     return SubBufferView{shown, begin, end, lost, time};
@@ -148,7 +148,7 @@ class MappedSource final : public Source {
     time_ = time;
   }
 
-  // The commit word says that events were missed; their number stands behind the data, where it fits.
+  // The commit word says that events were missed; their number follows the data, where it fits.
   u64 missed(const u8* bytes, u64 commit, u64 said) const noexcept {
     const u32 data = abi::commit_size(commit);
     if (abi::commit_stored(commit) && data % 4 == 0 && data <= geometry_.capacity() - 8) {
@@ -164,8 +164,8 @@ class MappedSource final : public Source {
   G get_;
   Options options_;
   u32 id_ = ~0u;              // the sub-buffer of the last view, and
-  u64 stamp_ = 0;             // when it was begun
-  u32 begin_ = 0, read_ = 0;  // the last view; events before read_ are behind us
+  u64 stamp_ = 0;             // the time of its start
+  u32 begin_ = 0, read_ = 0;  // the last view; events before read_ are consumed
   u64 time_ = 0;              // running time before begin_
   bool ended_ = false;
   std::vector<u64> copy_;

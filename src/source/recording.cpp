@@ -28,7 +28,7 @@ bool valid_subbuf_size(u64 size) {
   return is_power_of_two(size) && size >= abi::smallest_subbuf && size <= abi::largest_subbuf;
 }
 
-// All of it or an error; a disk that is full says so here.
+// Writes all of it or fails; a full disk shows here.
 result<void> write_all(int fd, iovec* parts, int count, u64 offset, const std::string& what) {
   while (count > 0) {
     const ssize_t n = pwritev(fd, parts, count, static_cast<off_t>(offset));
@@ -53,19 +53,19 @@ result<void> write_all(int fd, iovec* parts, int count, u64 offset, const std::s
 
 }  // namespace
 
-// What a walk over a view says about it.
+// What a walk over a view finds out.
 struct Walk {
   u64 events = 0;
-  u32 end = 0;          // behind the last event: fill padding is not worth keeping
+  u32 end = 0;          // behind the last event: padding is not worth keeping
   u32 last = 0;         // the last event's header
-  u32 before_last = 0;  // behind the one before
+  u32 before_last = 0;  // behind the event before that
   u64 time_before_last = 0;
   abi::Malformed malformed = abi::Malformed::no;
 };
 
 namespace {
 
-// Of a process that may have few; the others it needs for the rings that it reads.
+// This recording's share of the descriptors that the process may have; it needs the others for the rings that it reads.
 size_t most_open_files() {
   rlimit limit{};
   const u64 may = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
@@ -98,7 +98,7 @@ u64 wall_clock_ns() {
 
 bool holds_recording(int dir) { return static_cast<bool>(sys::open_beneath(dir, "meta.json", O_RDONLY)); }
 
-// Takes an older recording out of the way. Nothing else in the directory is ever touched.
+// Removes an older recording. Touches nothing else in the directory.
 result<void> clear_directory(int open, const std::string& dir) {
   const auto names = sys::names_in(open);
   if (!names) return fail(names.error().code.value(), "cannot read the directory " + dir);
@@ -189,7 +189,7 @@ result<void> RecordingWriter::save() {
   return meta_.write(folder_->get(), dir_, !reserved_);
 }
 
-// Whatever the directory is called by now, and whoever else may write there: it is made anew, and opened by no other way.
+// The directory may have a new name by now, and others may write there: the file is made anew, and opened in no other way.
 result<sys::Fd> RecordingWriter::make_file(const std::string& name) const {
   if (unlinkat(folder_->get(), name.c_str(), 0) != 0 && errno != ENOENT) return fail(errno, "cannot replace " + dir_ + "/" + name);
   sys::Fd fd = sys::open_beneath(folder_->get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL);
@@ -294,7 +294,8 @@ result<void> RecordingWriter::put(RingFile& file, RecordedRing& entry, const Sub
   SubBufferView kept = view;
   if (view.begin != 0 && file.last_end == view.begin && view.lost_before == 0) return grow(file, kept);
 
-  // Behind a full sub-buffer there is no room for the number of missed events: its last event then goes into one of its own.
+  // Behind a full sub-buffer there is no room for the number of missed events: its last event then goes into a sub-buffer of
+  // its own.
   const u32 capacity = entry.subbuf_size - abi::header_size;
   if (view.lost_before != 0 && kept.end - kept.begin + 8 > capacity && w.events > 1) {
     SubBufferView last = kept;
@@ -389,11 +390,11 @@ std::optional<Images> RecordingSource::images() const { return images_; }
 
 result<std::optional<SubBufferView>> RecordingSource::next() {
   const u64 at = offset_, have = std::min<u64>(ring_.subbuf_size, file_.size() - std::min(at, file_.size()));
-  if (have < abi::header_size) return std::nullopt;  // the end, or the recorder died with half a header written
+  if (have < abi::header_size) return std::nullopt;  // the end, or the recorder died after half a header
   offset_ += ring_.subbuf_size;
   const u8* bytes = file_.data() + at;
   if (have < ring_.subbuf_size) {
-    // The recorder was killed before it closed the file: the last sub-buffer is as long as what had been written of it.
+    // The recorder was killed before it closed the file: the last sub-buffer is as long as its written part.
     last_.resize(ring_.subbuf_size / 8);
     std::memcpy(last_.data(), bytes, have);
     bytes = reinterpret_cast<const u8*>(last_.data());
@@ -401,7 +402,7 @@ result<std::optional<SubBufferView>> RecordingSource::next() {
   SubBufferView view;
   bool good = view_image(bytes, have, ring_.subbuf_size, view);
   if (!good && !complete_ && have < ring_.subbuf_size && view.end <= ring_.subbuf_size - abi::header_size) {
-    // Killed in the middle of writing it: the events that are whole are there. They are still in the ring, too, which counted none of them as read.
+    // Killed while writing it: the whole events are there. They are still in the ring, too, which counted none of them as read.
     view.end = static_cast<u32>(have - abi::header_size);
     view.end = walk(view).end;
     good = true;

@@ -1,17 +1,17 @@
-// A recording: a directory with what an instance's rings held, written live.
+// A recording: a directory with the content of an instance's rings, written live.
 //
 //   DIR/meta.json   version, clock, boot, events with their formats, rings, threads, start and stop, the counters at the end
-//   DIR/cpuN.raw    the kernel's ring of processor N, alike
+//   DIR/cpuN.raw    the kernel's ring of processor N, in the format of ringN.raw
 //   DIR/printk_formats   texts that the kernel's events point to, as tracefs lists them
-//   DIR/kallsyms    names of the kernel's addresses, as /proc/kallsyms has them; only where an event needs them
-//   DIR/ringN.raw   ring N's sub-buffers back to back, each `subbuf_size` bytes, as read() of trace_pipe_raw gives them:
+//   DIR/kallsyms    names of the kernel's addresses, like /proc/kallsyms; only where an event needs them
+//   DIR/ringN.raw   ring N's sub-buffers back to back, each `subbuf_size` bytes, in the format of read() of trace_pipe_raw:
 //                   16 bytes of header (time stamp; commit with the missed-events flags in bits 31 and 30), the data, the
 //                   number of missed events right behind the data, zeros (holes of the file) to the end
 //
 // Sub-buffers that were read bit by bit grow in place: the data first, then the commit that makes it valid. meta.json is
-// replaced in one step, now and then while recording (it grows with the number of threads). So a recorder may be killed at any
-// time: what stands in the directory is readable. Then "complete" is false, the closing counters are missing, and rings that
-// have a file but no entry yet are taken up with `subbuf_size` of the whole, without a name.
+// replaced in one step, from time to time while recording (it grows with the number of threads). So a recorder may be killed at
+// any time, and the directory is readable. Then "complete" is false, the closing counters are missing, and rings that have a
+// file but no entry yet are added with the general `subbuf_size`, without a name.
 #pragma once
 #include <sys/types.h>
 
@@ -32,20 +32,20 @@ struct RecordedRing {
   u32 subbuf_size = 0;
   u64 events = 0, bytes = 0, lost = 0;  // recorded; lost: the gaps between them
   Counters counters;                    // of the ring, at the end
-  std::string way;                      // how the kernel's was read: "read", "map"
+  std::string way;                      // how the kernel's ring was read: "read", "map"
 };
 
-// What made a flight recorder save its rings.
+// The event that made a flight recorder save its rings.
 struct RecordedTrigger {
   std::string condition, event;        // the event as text
   u64 time_ns = 0;                     // of the event, by the recording's clock
-  std::optional<u64> latency_ns{};     // of the pair that it ended
+  std::optional<u64> latency_ns{};     // of the pair that the event ended
 };
 
 struct RecordingMeta {
   ClockInfo clock;
-  std::string boot;               // the machine's boot_id; empty: made before it was kept, or of another machine's writer
-  u32 subbuf_size = 0;            // of rings that are not listed yet
+  std::string boot;               // the machine's boot_id; empty: made before it was kept, or by another machine's writer
+  u32 subbuf_size = 0;            // for rings that are not listed yet
   u64 start_ns = 0, stop_ns = 0;  // wall clock, since 1970
   u64 duration_ns = 0;
   std::vector<std::string> command;
@@ -53,13 +53,13 @@ struct RecordingMeta {
   std::vector<RecordedRing> rings;
   std::vector<RingName> threads;  // every thread seen; more than rings, because rings are reused
   std::optional<RecordedTrigger> trigger;
-  Counters totals;                // at the end, rings whose memory was given back included
+  Counters totals;                // at the end, including rings whose memory was given back
   Missing missing;                // beside the gaps, which stand where they happened
   bool complete = false;
 
   static result<RecordingMeta> read(const std::string& dir);
-  // Into the directory `open`; its name for the sentence. Two files take turns, so that there is room for the next: a disk that is full takes no
-  // more events, but the names of those that are there. last: that room goes back.
+  // Writes into the directory `open`; `dir` is its name in messages. Two files take turns, so that there is room for the next:
+  // a full disk takes no more events, but it takes the names of the recorded ones. last: gives that room back.
   result<void> write(int open, const std::string& dir, bool last = true) const;
   static result<void> keep_room(int open, const std::string& dir, u64 size = 0);
 };
@@ -68,37 +68,39 @@ struct RecordingMeta {
 std::string ring_file(const RingName& name);
 std::optional<RingName> ring_of_file(const std::string& file);
 
-bool is_recording(const std::string& path);  // a directory with a meta.json
+bool is_recording(const std::string& path);  // is it a directory with a meta.json?
 result<std::string> read_kept(const std::string& recording, const std::string& name);  // printk_formats, kallsyms
 
-struct Walk;  // over a sub-buffer
+struct Walk;  // a walk over a sub-buffer
 
 class RecordingWriter {
  public:
-  // Makes the directory. One that holds a recording is replaced; one that holds anything else is refused.
+  // Makes the directory. Replaces one that holds a recording; refuses one that holds anything else.
   static result<RecordingWriter> create(const std::string& dir, const ClockInfo& clock);
-  // A second one for other rings of the same recording, perhaps in another thread. It never writes meta.json: what its meta()
-  // says about its rings is for the first one to take over.
+  // A second one for other rings of the same recording, perhaps in another thread. It never writes meta.json: the first one
+  // takes over its rings from its meta().
   static RecordingWriter beside(const RecordingWriter& first);
   ~RecordingWriter();
   RecordingWriter(RecordingWriter&&) noexcept;
   RecordingWriter& operator=(RecordingWriter&&) = delete;
 
   const RecordingMeta& meta() const { return meta_; }
-  RecordingMeta& meta() { return meta_; }  // events, threads, command: whoever changes them calls save()
+  RecordingMeta& meta() { return meta_; }  // events, threads, command: call save() after a change
   result<void> save();
   result<void> keep(const std::string& name, const std::string& text) const;  // beside the rings: printk_formats, kallsyms
 
-  // A ring that was not there before. Its name is in meta.json only after the next save(); one of other sizes than the first is there before its first event.
+  // Adds a ring. Its name is in meta.json only after the next save(); a ring of other sizes than the first is listed before its
+  // first event.
   result<void> add_ring(const RingName& name, u32 subbuf_size);
   // ring: its number, plus kernel_rings for the kernel's.
   static constexpr u32 kernel_rings = 1u << 31;
   bool has_ring(u32 ring) const { return files_.count(ring) != 0; }
   RecordedRing& ring(u32 ring) { return meta_.rings[files_.at(ring).index]; }
 
-  // An error that is not bad_message: the file cannot take more. What is in it stays readable, and the counts are of that.
+  // An error other than bad_message: the file can take no more. The events in it stay readable, and the counts are correct for
+  // them.
   result<void> append(u32 ring, const SubBufferView& view);
-  void release(u32 ring);  // nothing is expected for now: its file is closed until the next append
+  void release(u32 ring);  // no events are expected for now: its file is closed until the next append
   result<void> close_files();  // they end where their data does
   result<void> finish(u64 duration_ns);
 
@@ -108,11 +110,11 @@ class RecordingWriter {
     u64 last_offset = 0;             // of the one that may still grow
     u64 time_stamp = 0, commit = 0;  // its header
     u32 last_end = 0;                // where the source's view of it ended; 0: it cannot grow
-    u32 shift = 0;                   // bytes of the source's sub-buffer that are not in ours
+    u32 shift = 0;                   // bytes of the source's sub-buffer that are not in this one
   };
   struct RingFile : Written {
     sys::Fd fd;
-    dev_t device = 0;  // which file it was, if it is opened again
+    dev_t device = 0;  // identifies the file when it is opened again
     ino_t inode = 0;
     size_t index = 0;  // in meta_.rings
   };
@@ -126,16 +128,16 @@ class RecordingWriter {
   result<void> grow(RingFile& file, const SubBufferView& view);
 
   std::string dir_;
-  std::shared_ptr<const sys::Fd> folder_;  // the directory, whatever takes its name
+  std::shared_ptr<const sys::Fd> folder_;  // the directory, even if another one takes its name
   RecordingMeta meta_;
   std::map<u32, RingFile> files_;
-  std::deque<u32> open_;  // whose files are, those of the longest time first: not all of thousands at a time
+  std::deque<u32> open_;  // the rings with open files, the longest open first: thousands cannot all be open
   bool reserved_ = false;  // there is room for the next meta.json
   bool unlisted_ = false;  // a ring of other sizes than the first is not in meta.json yet
 };
 
-// One ring of a recording, shown in place; no descriptor is kept. The file may be hostile: every size is checked, a lie ends the ring with
-// a sentence.
+// One ring of a recording, shown in place; no descriptor is kept. The file may be hostile: every size is checked, and a false
+// one ends the ring with a message.
 class RecordingSource final : public Source {
  public:
   static result<std::unique_ptr<Source>> open(int open, const std::string& dir, const RecordedRing& ring, const RecordingMeta& meta);

@@ -1,4 +1,4 @@
-// meta.json of a recording: to text and back. Whatever is read is checked: the file may come from anywhere.
+// meta.json of a recording: to text and back. All input is checked: the file may come from anywhere.
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -155,7 +155,7 @@ RecordingMeta meta_from(const json& j) {
   return meta;
 }
 
-// Rings of a killed recorder that have a file and no entry yet.
+// Adds the rings of a killed recorder that have a file and no entry yet.
 void add_unlisted(int dir, RecordingMeta& meta) {
   std::set<std::string> listed;
   for (const RecordedRing& ring : meta.rings) listed.insert(ring_file(ring.name));
@@ -172,16 +172,17 @@ void add_unlisted(int dir, RecordingMeta& meta) {
   }
 }
 
-// Behind the end of the file, for a text of twice the size.
+// Reserves room behind the end of the file, for a text of twice the size.
 bool reserve(const sys::Fd& fd, u64 size) { return fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(2 * size + 65536)) == 0; }
 
-// Is there memory for a tree of JSON? To destroy one takes some as well (nlohmann-json 3.11): where it runs out in the middle, the process ends.
+// Is there memory for a tree of JSON? Destroying one takes some as well (nlohmann-json 3.11): if memory runs out there, the
+// process ends.
 bool memory_for_tree(u64 bytes) noexcept {
   void* const all = ::operator new(bytes, std::nothrow);
   ::operator delete(all);
   return all != nullptr;
 }
-// By the texts that are made of them: a tree is some ten times as large.
+// Estimated from the texts made of them: a tree is some ten times as large.
 u64 tree_size(const RecordingMeta& meta) noexcept {
   u64 bytes = u64{1} << 20;
   for (const EventInfo& e : meta.events) bytes += 4096 + 3 * e.format.size();
@@ -190,7 +191,8 @@ u64 tree_size(const RecordingMeta& meta) noexcept {
 
 constexpr const char* next_meta = "meta.json.new";
 
-// The file for the next text, with the room that was kept. Whoever else may write to the directory: it is ours, and has no other name.
+// The file for the next text, with its reserved room. Others may write to the directory, but this file is the recorder's own,
+// and has no other name.
 sys::Fd open_next(int open) {
   sys::Fd fd = sys::open_beneath(open, next_meta, O_WRONLY);
   if (!fd && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) return fd;
@@ -249,7 +251,7 @@ result<void> RecordingMeta::write(int open, const std::string& dir, bool last) c
   for (const RecordedRing& ring : rings) j["rings"].push_back(ring_json(ring));
   j["threads"] = json::array();
   for (const RingName& thread : threads) j["threads"].push_back(name_json(thread));
-  // Thread names are bytes that somebody chose; what is no UTF-8 is replaced.
+  // Thread names are arbitrary bytes; invalid UTF-8 is replaced.
   const std::string text = j.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 
   const std::string path = dir + "/meta.json";
@@ -270,9 +272,9 @@ result<void> RecordingMeta::write(int open, const std::string& dir, bool last) c
   }
   if (ftruncate(fd.get(), static_cast<off_t>(done)) != 0) return fail(errno, "cannot close " + path + ".new");
   if (!last) {
-    (void)reserve(fd, done);  // for its next turn; it grows with threads and events
+    (void)reserve(fd, done);  // for its next turn; the text grows with threads and events
     if (renameat2(open, next_meta, open, "meta.json", RENAME_EXCHANGE) == 0) {
-      (void)keep_room(open, dir, done);  // if there is none, it has what it had
+      (void)keep_room(open, dir, done);  // if there is no room, the file keeps what it had
       return {};
     }
   }
@@ -282,7 +284,7 @@ result<void> RecordingMeta::write(int open, const std::string& dir, bool last) c
 
 result<void> RecordingMeta::keep_room(int open, const std::string& dir, u64 size) {
   const sys::Fd fd = open_next(open);
-  // A file system that keeps no room has to be trusted.
+  // A file system that cannot reserve room has to be trusted.
   if (!fd || (!reserve(fd, size) && errno != EOPNOTSUPP && errno != EFBIG)) return fail(errno, "cannot keep room for " + dir + "/meta.json");
   return {};
 }

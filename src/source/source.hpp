@@ -1,5 +1,5 @@
-// Where a consumer's sub-buffers come from. Nothing above this header knows whether the bytes are a mapped ring of ours, a
-// recording or the kernel's.
+// The sources of a consumer's sub-buffers. No code above this header knows whether the bytes come from a mapped ring, a
+// recording or the kernel.
 #pragma once
 #include <chrono>
 #include "clock/clock.hpp"
@@ -16,41 +16,41 @@ namespace ringside {
 struct SubBufferView {
   const u8* sub_buffer = nullptr;  // its 16-byte header; events start at sub_buffer + 16
   u32 begin = 0;                   // data offset of the first event not yet seen (0: the start)
-  u32 end = 0;                     // data offset behind the last committed one
+  u32 end = 0;                     // data offset behind the last committed event
   u64 lost_before = 0;             // events lost just before `begin`
   u64 time = 0;                    // running time before `begin` (the header's time stamp when begin == 0)
 };
 
-// The numbers of the kernel's per_cpu/cpuN/stats, plus what user space adds.
+// The numbers of the kernel's per_cpu/cpuN/stats, plus those that user space adds.
 struct Counters {
   u64 written = 0;         // events committed since the ring was made or reset
   u64 read = 0;            // consumed
-  u64 overrun = 0;         // overwritten before anybody read them
+  u64 overrun = 0;         // overwritten before they were read
   u64 unread = 0;          // still in the ring: written - read - overrun
   u64 dropped = 0;         // refused: ring full (discard mode)
   u64 commit_overrun = 0;  // refused: nested writers filled the ring
   u64 bytes = 0;           // bytes of unread events, headers included
-  u64 unfinished_bytes = 0;  // reserved and never published (a writer is at it, or died)
+  u64 unfinished_bytes = 0;  // reserved and never published (still being written, or the writer died)
   u64 oldest_time = 0;     // clock ticks
   u64 resident_bytes = 0;  // memory behind both regions
   u64 subbuf_size = 0, nr_subbufs = 0;
   u64 capacity_bytes = 0;  // of events, the reader page not counted
 };
 
-// The kernel and a program number their events independently. Above the sources an event's number is its id, plus this for
-// the kernel's.
+// The kernel and a program number their events independently. Above the sources, an event's number is its id, plus this for the
+// kernel's.
 inline constexpr u32 kernel_ids = 1u << 16;
 
-// A thread that bears other numbers in its events than in its PID namespace, or than here, where it is looked at.
+// A thread whose numbers in events are not those of its PID namespace, or not those of the reader's.
 struct Elsewhere {
   i32 tid = 0, pid = 0;            // in its namespace; 0: the numbers in its events are its own and the reader's
   u64 pid_namespace = 0;           // the inode of that; 0: unknown
-  i32 here_tid = 0, here_pid = 0;  // as the reader sees it; 0: he does not, or it is gone
+  i32 here_tid = 0, here_pid = 0;  // as the reader sees it; 0: the reader does not see it, or it is gone
 
-  // The number that the reader knows it by; the recorded one, if he cannot.
+  // The number by which the reader knows it; if there is none, the recorded one.
   i32 seen_tid(i32 recorded) const { return here_tid != 0 ? here_tid : recorded; }
   i32 seen_pid(i32 recorded) const { return here_pid != 0 ? here_pid : recorded; }
-  // "81234"; "81234(7)": 7 in its container; "7@4026532278": 7 in that PID namespace, not to be seen from here; "7@?".
+  // "81234"; "81234(7)": 7 in its container; "7@4026532278": 7 in that PID namespace, invisible from here; "7@?".
   std::string show_tid(i32 recorded) const { return show(recorded, tid, here_tid); }
 
  private:
@@ -66,14 +66,14 @@ struct RingName {
   i32 pid = 0, tid = 0;
   std::string task, process;  // comm of thread and of process
   bool kernel = false;        // a CPU's ring in the kernel: no thread of its own
-  std::string buffer{};       // of a trace.dat: the instance, if it was not the top one
-  i32 cpu = -1;               // a CPU's ring of ours: which one; then pid is 0, and tid no thread's
+  std::string buffer{};       // for a trace.dat: the instance, if it was not the top one
+  i32 cpu = -1;               // the CPU, if it is a program's ring of a CPU; then pid is 0, and tid is no thread's
   Elsewhere elsewhere{};
-  u32 numbering = 0;          // of several WHEREs, whose numbers these are: Timeline::Place::ids
+  u32 numbering = 0;          // the WHERE that these numbers belong to, if there are several: Timeline::Place::ids
   std::string cgroup{};       // as the reader sees it; empty: unknown
   std::string show_tid() const { return elsewhere.show_tid(tid); }
-  bool of_a_thread() const { return !kernel && cpu < 0; }  // only one thread's events are in it
-  u32 column() const { return cpu >= 0 ? static_cast<u32>(cpu) : ring; }  // what stands in brackets: the CPU, or the ring
+  bool of_a_thread() const { return !kernel && cpu < 0; }  // does it hold the events of one thread only?
+  u32 column() const { return cpu >= 0 ? static_cast<u32>(cpu) : ring; }  // the number in brackets: the CPU, or the ring
   u32 ids() const { return kernel ? kernel_ids : 0; }
 };
 
@@ -86,39 +86,40 @@ struct EventInfo {
   u32 number() const { return id + (kernel ? kernel_ids : 0); }
 };
 
-// All sub-buffers of a source, back to back in a file. By its path there may be another one by now.
+// All sub-buffers of a source, back to back in a file. Its path may name another file by now.
 struct Images {
   std::string path;
   u64 size = 0, device = 0, inode = 0;
 };
 
-// What is not in a trace. That nothing is lost is said where nothing() says so, and nowhere else.
+// The events that are not in a trace. Only nothing() says that none are missing.
 struct Missing {
   u64 gaps = 0;        // lost between others
   u64 refused = 0;     // never stored: the ring was full (discard mode) or filled by handlers, or there was none
   u64 unrecorded = 0;  // stored, but the recorder could not go on
-  std::vector<std::string> doubts{};  // why there may be more: rings that could not be read, a recorder that did not finish
+  std::vector<std::string> doubts{};  // why more may be missing: rings that could not be read, a recorder that did not finish
   u64 count() const { return gaps + refused + unrecorded; }
-  bool proved() const { return doubts.empty(); }  // count() is all
+  bool proved() const { return doubts.empty(); }  // count() is all that is missing
   bool nothing() const { return count() == 0 && proved(); }
 };
 
 class Source {
  public:
   virtual ~Source() = default;
-  // The next committed events nobody has consumed; nullopt: nothing new now. They count as consumed when the next ones are asked for or
-  // the source is closed: a reader that is killed leaves them to the next one. (The kernel, and what is no ring, count at once.)
+  // The next committed events that no reader has consumed; nullopt: nothing new now. They count as consumed when the next ones
+  // are asked for or the source is closed: if a reader is killed, the next one gets them. (The kernel, and sources other than
+  // rings, count at once.)
   virtual result<std::optional<SubBufferView>> next() = 0;
-  virtual void consume() {}   // now, that is
-  virtual void put_back() {}  // the next reader has them again
+  virtual void consume() {}   // counts them as consumed now
+  virtual void put_back() {}  // the next reader gets them again
   virtual Counters counters() const = 0;
   virtual const RingName& name() const = 0;
   virtual const ClockInfo& clock() const = 0;
-  virtual std::optional<Images> images() const { return std::nullopt; }  // for who would rather copy the whole of it
-  virtual bool ended() const = 0;  // the writer is gone for good: once next() says nullopt, nothing more will come
-  // After next() said nullopt: what comes later is not older than the moment of that call less so many ns. An event is on its way
-  // from its writer's look at the clock to its commit: unknown, if the writer was seen in the middle of one. The default is for
-  // writers that nobody sees: a preempted thread's, or a virtual processor's that waits.
+  virtual std::optional<Images> images() const { return std::nullopt; }  // for callers that would rather copy the whole of it
+  virtual bool ended() const = 0;  // the writer is gone for good: once next() returns nullopt, nothing more will come
+  // After next() returned nullopt: later events are at most this many ns older than the moment of that call. An event is on its
+  // way from its writer's clock read to its commit: unknown, if the writer was seen in the middle of one. The default is for
+  // writers that cannot be seen: a preempted thread, or a virtual processor that waits.
   static constexpr u64 unknown = ~u64{0};
   virtual u64 lag_ns() const { return ended() ? 0 : 10'000'000; }
 };

@@ -23,10 +23,10 @@ using namespace trace_dat;
 
 constexpr u32 largest_page = 1 << 20;            // a sub-buffer's commit has 20 bits
 constexpr u64 largest_section = u64{256} << 20;  // decompressed; kallsyms, the largest, has some 20 MiB
-constexpr u64 largest_chunk = u64{16} << 20;     // trace-cmd makes them of 40 KiB
+constexpr u64 largest_chunk = u64{16} << 20;     // trace-cmd writes chunks of 40 KiB
 constexpr u64 most_decompressed = u64{512} << 20;  // of all rings at a time
 
-// Takes a block apart. What is not there reads as nothing and leaves ok false.
+// Takes a block apart. Missing bytes read as nothing and leave ok false.
 struct Reader {
   const u8* at;
   const u8* end;
@@ -95,7 +95,7 @@ class TraceDatSource final : public Source {
       : file_(std::move(file)), name_(std::move(name)), clock_(clock), counters_(counters), compression_(compression) {
     counters_.subbuf_size = subbuf_size;
     const u64 begin = std::min(data.offset, file_->size);
-    // The size of compressed data does not count the number of chunks in front.
+    // The size of compressed data does not include the number of chunks in front.
     const u64 size = data.size + (compression == Compression::none || data.size == 0 ? 0 : sizeof(u32));
     const u64 there = std::min(size, file_->size - begin);
     cut_ = there != size;
@@ -127,7 +127,7 @@ class TraceDatSource final : public Source {
     if (have < abi::header_size || (!view_image(image, have, size, view) && !cut_))
       return refuse(std::errc::bad_message, who() + "a sub-buffer claims " + std::to_string(view.end) + " bytes of data and has " +
                                                 std::to_string(have - std::min(have, abi::header_size)) + "; the rest of it cannot be read");
-    view.end = std::min(view.end, (have - abi::header_size) & ~3u);  // cut: what is there of it
+    view.end = std::min(view.end, (have - abi::header_size) & ~3u);  // cut: the part that is there
     return view;
   }
   Counters counters() const override { return counters_; }
@@ -187,7 +187,7 @@ class TraceDatSource final : public Source {
   ClockInfo clock_;
   Counters counters_;
   Compression compression_;
-  Bytes rest_{};   // of the file, not looked at yet
+  Bytes rest_{};   // of the file, not read yet
   Bytes pages_{};  // sub-buffers, in place or in chunk_
   bool cut_ = false, started_ = false;
   u32 chunks_ = 0;  // left
@@ -205,7 +205,7 @@ class Parser {
     in.take(magic_size);
     const auto version = std::string(in.name().substr(0, 20));
     const auto endianness = in.number<u8>();
-    in.take(1);  // the long of the recorder's user space: nothing here depends on it
+    in.take(1);  // the size of `long` in the recorder's user space: nothing here depends on it
     page_size_ = in.number<u32>();
     if (!in.ok) return cut("in its first bytes");
     if (version != "6" && version != "7")
@@ -336,7 +336,7 @@ class Parser {
     return {};
   }
 
-  // Answers where the next options are; 0: nowhere.
+  // Returns where the next options are; 0: nowhere.
   u64 read_options(Reader in, std::map<u16, u64>& blocks) {
     while (in.left() != 0) {
       const auto id = in.number<u16>();
@@ -381,7 +381,7 @@ class Parser {
       buffers_.push_back(std::move(buffer));
   }
 
-  // What both versions have.
+  // Options that both versions have.
   void read_option(u16 id, Bytes data) {
     Reader in(data);
     if (id == option_trace_clock) trace_clock_ = text_of(data);
@@ -396,7 +396,7 @@ class Parser {
     mult_ = 0;
   }
 
-  // per_cpu/cpuN/stats, one CPU or several; a line in front may say of which buffer.
+  // per_cpu/cpuN/stats of one CPU or several; a line in front may name the buffer.
   void read_stats(std::string_view text) {
     Counters* counters = nullptr;
     for_each_line(text, [&](std::string_view line) {
@@ -512,7 +512,7 @@ class Parser {
   }
   result<void> read_kallsyms(Reader& in) { return read_text<u32>(in, out_.kallsyms, "its symbols"); }
   result<void> read_printk(Reader& in) { return read_text<u32>(in, out_.printk_formats, "its printk formats"); }
-  // trace-cmd measures the kernel's list before it copies it: where that shrank meanwhile, there is less than it says.
+  // trace-cmd measures the kernel's list before it copies it: if the list shrank meanwhile, there is less than announced.
   result<void> read_names(Reader& in) {
     const auto claimed = in.number<u64>();
     const Bytes there = in.take(std::min<u64>(claimed, in.left()));
@@ -537,7 +537,7 @@ class Parser {
     return refuse(std::errc::not_supported, bytes_->path + " holds no events but the text of a latency tracer; trace-cmd report shows it");
   }
 
-  // As trace-cmd does: some clocks are in nanoseconds, others are shown as the numbers that they are.
+  // Like trace-cmd: some clocks are in nanoseconds, others are shown as plain numbers.
   std::string clock_name(const std::string& buffers) const {
     const std::string& name = trace_clock_.empty() ? buffers : trace_clock_;
     const size_t open = name.find('[');
@@ -568,7 +568,7 @@ class Parser {
         places.emplace_back(data.offset, data.size);
       }
     }
-    // Two rings in one place would let a small file ask for any amount of work and memory.
+    // Overlapping rings would let a small file ask for any amount of work and memory.
     std::sort(places.begin(), places.end());
     for (size_t i = 1; i < places.size(); ++i) {
       if (places[i].first - places[i - 1].first < places[i - 1].second)

@@ -2,10 +2,10 @@
 //
 //   auto dat = must(open_trace_dat("trace.dat"));
 //   for (auto& ring : dat.rings) timeline.add(std::move(ring));
-//   for (const std::string& p : dat.problems) ...    // what could not be read; what is there is good
+//   for (const std::string& p : dat.problems) ...    // what could not be read; the rest is good
 //
 // The file is mapped and its sub-buffers are shown in place; compressed ones are decompressed a chunk at a time. It may be
-// hostile: every offset, size and number is checked against what is there before anything is believed or allocated. Files of
+// hostile: every offset, size and number is checked against the file before it is believed or used to allocate. For files of
 // little-endian machines with 64-bit kernels.
 #pragma once
 #include <atomic>
@@ -30,8 +30,8 @@ struct TraceDatBytes {
 struct TraceDatFile {
   u32 version = 0;
   std::string compression;  // "none", "zlib", "zstd"
-  ClockInfo clock;          // what trace-cmd would not call seconds is a counter
-  std::string clock_name;   // as the kernel calls it
+  ClockInfo clock;          // a clock that trace-cmd would not show in seconds is a counter
+  std::string clock_name;   // the kernel's name for it
   std::vector<EventInfo> events;
   std::vector<RingName> threads;
   std::string kallsyms, printk_formats;

@@ -16,13 +16,13 @@ namespace ringside::trace_dat {
 
 inline constexpr char magic[] = "\x17\x08\x44tracing";  // without the NUL
 inline constexpr u32 magic_size = sizeof magic - 1;
-inline constexpr u32 most_cpus = 65536;  // of a buffer; of a file
+inline constexpr u32 most_cpus = 65536;  // of one buffer; rings of a file
 
-// Of version 7, where blocks are named by their section; version 6 knows those below 16.
+// For version 7, where blocks are named by their section; version 6 has those below 16.
 enum Option : u16 {
   option_done = 0,
   option_date = 1,       // text: microseconds to add to times
-  option_cpustat = 2,    // text: per_cpu/cpuN/stats, or whose they are from here on
+  option_cpustat = 2,    // text: per_cpu/cpuN/stats, or the name of the buffer from here on
   option_buffer = 3,     // 6: u64 offset, name; 7: also clock, u32 page size, u32 CPUs, for each {u32 cpu, u64 offset, u64 size}
   option_trace_clock = 4,
   option_offset = 7,     // text: nanoseconds to add to times

@@ -33,7 +33,7 @@ namespace {
 
 constexpr u32 most_cpus = 8192;
 
-// All that were made.
+// All sides that were made.
 struct KeptSide {
   detail::CpuSide side;
   const KeptSide* older;
@@ -47,7 +47,7 @@ static_assert(sizeof(MappedPlace) <= page_size);
 
 bool back(const CpuPlace& place, u32 id) noexcept { return static_cast<const MappedPlace&>(place).backing.back(place.ring, id); }
 
-// The place of a ring that is not mapped: a gate that is shut.
+// Stands in for a ring that is not mapped: its gate is shut.
 constinit Control shut_gate{};
 constinit const CpuPlace nowhere{&shut_gate, nullptr, 0, 0, 0, {}, nullptr};
 
@@ -55,17 +55,19 @@ constinit const CpuPlace nowhere{&shut_gate, nullptr, 0, 0, 0, {}, nullptr};
 i64 area() noexcept { return __rseq_offset; }
 #endif
 
-// Whoever of this process was inside a sequence is aborted. False: the kernel cannot (before 5.10).
+// Aborts the sequences of all threads of this process. False: the kernel cannot (before 5.10).
 bool abort_sequences() noexcept {
   return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0) == 0 && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0) == 0;
 }
 
-// Zeros in the place of a ring that was moved: its memory is given back, and whoever still looks there finds its gate shut.
+// Puts zeros in the place of a ring that was moved: its memory is given back, and threads that still read there find the gate
+// shut.
 void forget(const CpuPlace& place) noexcept {
   if (place.ring.control == nullptr || !abort_sequences()) return;
-  // By the system call: a thread that looks there at this moment finds either, and both are right; the thread sanitizer need not judge.
+  // By the system call: a thread that reads there at this moment finds either, and both are right; the thread sanitizer need
+  // not judge.
   const auto zeros = [](void* at, u64 size) {
-    syscall(SYS_mmap, at, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1L, 0L);  // the last one goes by the stack: as wide as the system call takes it
+    syscall(SYS_mmap, at, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1L, 0L);  // the last one is on the stack: as wide as the system call takes it
   };
   zeros(place.ring.control, control_size(place.ring.geometry));
   zeros(place.ring.data, place.ring.geometry.data_size());
@@ -103,7 +105,8 @@ bool kernel_aborts() noexcept {
   pthread_sigmask(SIG_SETMASK, &all, &old);
   const auto child = page != MAP_FAILED ? static_cast<pid_t>(syscall(SYS_clone, 0, nullptr, nullptr, nullptr, nullptr)) : -1;
   if (child == 0) {
-    // Its parent may be process 1, of a container, or 0, of another PID namespace. Kills come in any case, but if that dies first.
+    // Its parent may be process 1 (in a container) or 0 (in another PID namespace). Kills arrive in any case, but not if the
+    // parent dies first.
     const pid_t parent = getppid();
     const timespec nap{0, 200'000};
     for (int n = 0; n < 20'000 && getppid() == parent; ++n) {
@@ -117,7 +120,7 @@ bool kernel_aborts() noexcept {
     for (bool unnoticed = false; !aborted && !unnoticed && sys::now_ns() < deadline;) {
       const u32 seen = __atomic_load_n(ran, __ATOMIC_RELAXED);
       const Sequence end = Rseq::spin(area(), ran, seen, 1u << 22);
-      if (end == Sequence::moved) unnoticed = true;  // it ran meanwhile, and we went on
+      if (end == Sequence::moved) unnoticed = true;  // it ran meanwhile, and this thread went on
       if (end == Sequence::aborted) aborted = __atomic_load_n(ran, __ATOMIC_RELAXED) != seen && Rseq::cpu(area()) == cpu;
     }
     kill(child, SIGKILL);
@@ -195,7 +198,7 @@ bool map_cpu_ring(const detail::CpuSide& side, u32 cpu) noexcept {
   const sys::Fd dir = side.in->directory();
   MappedRing mapped = dir ? map_whole_ring(dir.get(), cpu) : MappedRing{};
   if (!mapped) return false;
-  // Whoever entered the tail's sub-buffer has seen to its memory; of a new ring nobody has.
+  // The writer that entered the tail's sub-buffer has provided its memory; in a new ring no writer has.
   const u32 tail = place_of(__atomic_load_n(&mapped.ring.control->commit, __ATOMIC_ACQUIRE)).id;
   if (!mapped.ring.geometry.holds(tail) || !sys::populate(mapped.ring.subbuf(tail), abi::header_size)) {
     unmap_ring(mapped);
@@ -214,7 +217,7 @@ bool map_cpu_ring(const detail::CpuSide& side, u32 cpu) noexcept {
     was = now;
   }
   if (page != MAP_FAILED) munmap(page, sizeof(MappedPlace));
-  unmap_ring(mapped);  // nobody has seen it
+  unmap_ring(mapped);  // no other thread has seen it
   return was->ring.control != nullptr && is_open(*was);
 }
 

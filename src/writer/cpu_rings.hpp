@@ -1,4 +1,4 @@
-// The rings of CPUs: whether this machine can have them, and where this process has those of the instance that is open.
+// The rings of CPUs: whether this machine can have them, and where this process maps those of the open instance.
 #pragma once
 #include <ringside/thread.hpp>
 
@@ -11,23 +11,24 @@ struct Opened;
 // Are restartable sequences registered for this thread, by the C library? Signal-safe.
 bool has_rseq() noexcept;
 
-// Does the kernel abort a sequence whose thread it preempts, when the next one runs on the same CPU? Asks it, by a process that wakes up beside
-// a long sequence: 1 ms or more. Some kernels for arm64 (6.19 to 7.0.13) do not. False also if it did not come to it within a second.
+// Does the kernel abort a sequence whose thread it preempts, when the next one runs on the same CPU? Tests it with a process
+// that wakes up beside a long sequence: 1 ms or more. Some kernels for arm64 (6.19 to 7.0.13) do not. False also if no
+// preemption happened within a second.
 bool kernel_aborts() noexcept;
 
-// Possible CPUs: their numbers are below this.
+// All numbers of possible CPUs are below this.
 u32 possible_cpus() noexcept;
 
-// What speaks against rings of CPUs here and now: can, if nothing does.
+// The reason against rings of CPUs here and now; can: there is none.
 RingsBecause why_not_cpu_rings(ClockKind clock) noexcept;
 const char* to_string(RingsBecause because) noexcept;  // a clause: "as ..."
 
-// The other side of detail::cpu_side: for ringside_open, which holds the lock. Null: the instance has none, or they are not for this
-// process (another boot, no rseq).
+// The source of detail::cpu_side: for ringside_open, which holds the lock. Null: the instance has none, or this process cannot
+// use them (another boot, no rseq).
 const detail::CpuSide* open_cpu_side(const Opened& in) noexcept;
 
-// Maps the ring of this CPU, or maps it anew after it was moved; of several threads that do, the first one's
-// mapping stays. Signal-safe. False: it cannot be had.
+// Maps the ring of this CPU, or maps it anew after it was moved. If several threads do it, the first one's mapping stays.
+// Signal-safe. False: the ring is not available.
 bool map_cpu_ring(const detail::CpuSide& side, u32 cpu) noexcept;
 
 }  // namespace ringside

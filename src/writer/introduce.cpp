@@ -1,6 +1,6 @@
-// Who a thread is: what stands in its events as common_pid, and what tells its names. A TID is one thread's in its PID namespace only, and all
-// containers that share an instance have a thread 7. So the threads of the creator's namespace bear their TIDs, as the kernel's do; all
-// others numbers of the instance's (ForeignEntry). Signal-safe.
+// How a thread is identified: its common_pid in events, and where its names are found. A TID is unique in its PID namespace
+// only, and all containers that share an instance have a thread 7. So events of the creator's namespace carry TIDs, like the
+// kernel's; events of all other namespaces carry numbers that the instance hands out (ForeignEntry). Signal-safe.
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 using detail::this_thread;
 
-// The epoch since which this thread has its number: what it has been given stays, also with another ring.
+// The epoch since which this thread has its number. It keeps the number, also with another ring.
 [[gnu::tls_model("initial-exec")]] constinit thread_local u64 numbered_at = detail::not_attached;
 
 u32 next_number(InstanceControl& c) noexcept {
@@ -21,7 +21,7 @@ u32 next_number(InstanceControl& c) noexcept {
   return static_cast<u32>(most_threads + __atomic_fetch_add(&c.nr_foreign, u64{1}, __ATOMIC_RELAXED) % most);
 }
 
-// Null: the table has no such entry, or the file system no memory for it.
+// Null: the table has no such entry, or the file system has no memory for it.
 template <class Entry>
 Entry* entry_at(const Opened& in, u64 table, u64 place) noexcept {
   if (in.threads == nullptr) return nullptr;
@@ -30,7 +30,7 @@ Entry* entry_at(const Opened& in, u64 table, u64 place) noexcept {
 }
 ForeignEntry* foreign_entry(const Opened& in, u32 number) noexcept { return entry_at<ForeignEntry>(in, foreign_table_at, foreign_place(number)); }
 
-// A reader takes an entry when its first word is there again.
+// A reader accepts an entry once its first word is set again.
 template <class Entry, class Fill>
 void write_entry(const Opened& in, Entry& entry, u32& first, u32 value, const Fill& fill) noexcept {
   __atomic_store_n(&first, 0u, __ATOMIC_RELAXED);
@@ -93,7 +93,7 @@ Numbers introduce_thread(Opened& in, u64 epoch, bool on_cpus) noexcept {
   if (numbered_at == epoch && group != 0) return {this_thread.tid, static_cast<i32>(group)};
   if (group == 0) {
     const u32 fresh = next_number(c);
-    // Before the number is known: the first thread writes over it.
+    // Written before the number is known: the first thread overwrites it.
     if (tid != pid) write_foreign(in, {fresh, fresh, pid, pid, here, 0, process.comm});
     if (__atomic_compare_exchange_n(&in.number, &group, fresh, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
       group = fresh;

@@ -1,13 +1,13 @@
 // What an instance shares between its processes, beside the rings. A directory (mode 0700) that mirrors tracefs:
 //
 //   NAME/instance                         InstanceControl, ring table, event table, process table (this page)
-//   NAME/threads                          who wrote: to rings of CPUs, by tid (ThreadEntry); of other PID namespaces (ForeignEntry)
+//   NAME/threads                          threads that wrote: to rings of CPUs, by tid (ThreadEntry); of other PID namespaces (ForeignEntry)
 //   NAME/gate                             4,096 bytes: per hash of "system:event", how many events are enabled
 //   NAME/per_cpu/cpuN/ring                the control region of ring N; with rings of CPUs the first are those of CPU N
 //   NAME/per_cpu/cpuN/trace_pipe_raw      its data region: exactly the kernel's mapping
 //   NAME/events/SYSTEM/EVENT/{id,format}
 //   NAME/set_event                        the patterns that enable events, one a line
-//   NAME/saved_cmdlines, saved_tgids      "tid name", "tid pid": who wrote
+//   NAME/saved_cmdlines, saved_tgids      "tid name", "tid pid": of the writers
 //
 // All files are sparse: a page costs memory only once it is written.
 #pragma once
@@ -21,18 +21,18 @@ inline constexpr u32 most_rings = 65536;
 inline constexpr u32 most_events = 4095;  // numbers 1 .. 4095; their ids are abi::event_id
 inline constexpr u32 gate_bytes = 4096;
 
-// Who waits. Writers load `any` on each commit and `percent` on each finished sub-buffer.
+// Which readers wait. Writers load `any` on each commit and `percent` on each finished sub-buffer.
 struct WaitWords {
-  u64 any;      // somebody wants any event
-  u64 percent;  // somebody wants a ring to be this full: percent + 1
+  u64 any;      // a reader waits for any event
+  u64 percent;  // a reader waits until a ring is this full: percent + 1
   u32 sequence;  // the futex; moves on at each wake-up
   u32 reserved;
 };
 
-// What some writer's process lacks: nobody may conclude what takes it. Bits of InstanceControl::impaired.
+// What the process of some writer lacks: without it a conclusion is not valid. Bits of InstanceControl::impaired.
 namespace lacks {
-inline constexpr u64 fence = 1;  // membarrier: that a closed gate and nest == 0 mean nobody is inside
-inline constexpr u64 seat = 2;   // a seat (members.hpp): that nobody writes
+inline constexpr u64 fence = 1;  // membarrier: a closed gate and nest == 0 mean that no writer is inside
+inline constexpr u64 seat = 2;   // a seat (members.hpp): if there is none, no process writes
 }  // namespace lacks
 
 // Counters of rings whose memory was given back.
@@ -42,8 +42,8 @@ struct PastTotals {
 
 // Why an instance has the rings that it has.
 enum class RingsBecause : u32 {
-  asked = 0,       // whoever made it wanted them
-  can = 1,         // rings of CPUs, as nothing spoke against it; the others are of threads
+  asked = 0,       // the maker asked for them
+  can = 1,         // rings of CPUs, because nothing spoke against them; all other values mean rings of threads
   no_rseq = 2,     // the C library or the kernel has no restartable sequences
   no_abort = 3,    // the kernel did not abort one when it should have
   clock = 4,       // the clock is not read by one instruction
@@ -53,13 +53,13 @@ enum class RingsBecause : u32 {
 struct alignas(64) InstanceControl {
   u64 magic;
   u32 version, header_bytes;
-  u64 sizes;  // of rings made from now on: subbuf_size | nr_subbufs << 32; one word, so that a resize is one store
+  u64 sizes;  // for rings made from now on: subbuf_size | nr_subbufs << 32; one word, so that a resize is one store
   u32 spares;
   u32 mode;  // 0 overwrite, 1 discard
   u32 clock_kind, clock_mult, clock_shift, reserved0;
   u64 clock_base_ticks, clock_base_ns;
   u64 budget;  // bytes of memory that the rings may take
-  u64 measured_bytes, measured_rings;  // what they took when it was looked at last, and how many there were
+  u64 measured_bytes, measured_rings;  // the bytes and the number of rings at the last measurement
   u64 creator, created_ns;  // creator: a Member
   u64 tracing_off;  // 0: recording
   u64 nr_rings;     // ring numbers handed out so far
@@ -68,46 +68,46 @@ struct alignas(64) InstanceControl {
   u64 impaired;       // bits of `lacks`
   u64 refused;  // events that found no ring: budget, no room, or written while a ring was being made
   u64 cpu_rings;      // rings 0 to cpu_rings - 1 are those of the CPUs; 0: each thread has its own
-  u64 boot;           // hash of the boot that it was made in: CPU numbers, PID namespaces and locks of another kernel are not its; 0: unknown
+  u64 boot;           // hash of the boot that it was made in: CPU numbers, PID namespaces and locks of other boots do not count; 0: unknown
   u32 rings_because;  // RingsBecause
-  u32 seats;          // slots of the process table that were ever taken: their numbers are below this
-  u64 nr_threads;     // threads that introduced themselves
+  u32 seats;          // entries of the process table that were ever taken: their numbers are below this
+  u64 nr_threads;     // threads that have registered themselves
   u64 nr_foreign;     // numbers handed out to threads and processes of other PID namespaces
   WaitWords wait;
   PastTotals past;
 };
 static_assert(sizeof(InstanceControl) <= 4096);
 
-// What rings made now look like; invalid if the file was damaged.
+// The sizes of rings made now; invalid if the file was damaged.
 inline Geometry geometry_of(const InstanceControl& c) noexcept {
   const u64 sizes = __atomic_load_n(&c.sizes, __ATOMIC_ACQUIRE);
   return Geometry(static_cast<u32>(sizes), static_cast<u32>(sizes >> 32), c.spares);
 }
 constexpr u64 pack_sizes(const Geometry& g) noexcept { return g.subbuf_size() | u64{g.nr_subbufs()} << 32; }
 
-// state: who has the ring.
+// state: which party owns the ring.
 enum class RingState : u32 {
   never = 0,
   live = 1,     // a thread writes to it
   retired = 2,  // its thread ended; readable; may be reused
-  busy = 3,     // somebody makes it ready or gives its memory back
+  busy = 3,     // it is being made ready, or its memory is being given back
   empty = 4,    // all zeros again
 };
 struct RingEntry {
   u64 state;  // RingState | a tag << 8 | tid << 32, so that a late change fails
-  u32 pid, tid;  // as its events have them; of a CPU's ring: 0, and ~ (how many rings that CPU had before), which is no thread's
-  u32 of;  // Member: whose process it is; of a CPU's ring: the CPU
-  u32 sizes;  // log2 of subbuf_size << 27 | nr_subbufs, of a ring that is live or retired
-  u64 tid_start;  // by /proc
+  u32 pid, tid;  // as in its events; for a CPU's ring: 0, and ~ (how many rings that CPU had before), which no thread has
+  u32 of;  // Member: the process that owns it; for a CPU's ring: the CPU
+  u32 sizes;  // log2 of subbuf_size << 27 | nr_subbufs, for a ring that is live or retired
+  u64 tid_start;  // from /proc
   char task[16], process[16];
 };
 static_assert(sizeof(RingEntry) == 64);
 constexpr u64 pack_state(RingState s, u32 tid) noexcept { return static_cast<u64>(s) | u64{tid} << 32; }
-// Is the ring a CPU's, by the state of a ring that is live or retired? No thread has such a number.
+// Is it a CPU's ring? From the state of a ring that is live or retired. No thread has such a number.
 constexpr bool names_cpu(u64 state) noexcept { return state >> 63 != 0; }
 
-// A process in one instance: its slot in the process table, and which of the slot's owners it is (modulo 2^19). nobody: it has none, and it cannot
-// be told whether it lives.
+// A process in one instance: its entry in the process table, and the entry's generation (modulo 2^19). nobody: it has no entry,
+// so nothing can tell whether it lives.
 using Member = u32;
 inline constexpr Member nobody = 0;
 inline constexpr u32 most_processes = 4096;
@@ -117,7 +117,7 @@ constexpr Member member_of(u32 slot, u64 generation) noexcept {
 }
 constexpr u32 slot_of(Member member) noexcept { return member & (most_processes - 1); }
 
-// A claim of a ring that holds nothing yet, or no more: if its claimer dies, it is empty, not retired.
+// A claim of a ring that holds nothing (yet, or no longer): if its claimer dies, the ring is empty, not retired.
 constexpr u64 claim_of(Member claimer, bool holds_something) noexcept {
   return pack_state(RingState::busy, claimer) | (holds_something ? 0 : u64{1} << 63);
 }
@@ -134,7 +134,7 @@ struct EventEntry {
   u32 known;    // 1 once the names are complete
   u32 reserved;
   char system[64], name[64];
-  u64 format_hash;  // FNV-1a of fields and print format: same name, other fields is refused
+  u64 format_hash;  // FNV-1a of fields and print format: the same name with other fields is refused
 };
 static_assert(sizeof(EventEntry) == 152);
 
@@ -146,9 +146,9 @@ inline constexpr u32 reader = 2;  // consumes
 inline constexpr u32 maker = 4;   // of the instance
 }  // namespace role
 
-// Who has the slot, or had it last. Whether it lives its lock says (members.hpp).
+// The process that has the entry, or had it last. The entry's lock tells whether it lives (members.hpp).
 struct ProcessEntry {
-  u64 generation;  // counts the slot's owners
+  u64 generation;  // counts the owners of this entry
   u64 pid_namespace, time_namespace;  // inodes; 0: unknown
   u64 reserved;
   u32 pid, role;
@@ -165,14 +165,15 @@ struct ThreadEntry {
 static_assert(sizeof(ThreadEntry) == 48);
 inline constexpr u32 most_threads = 1u << 22;  // pid_max of a kernel of 64 bits
 
-// A thread or process of another PID namespace than the creator's, or of one that is not known. Its TID may be that of another thread, so its
-// events bear a number of its own: above all TIDs, and not handed out again. At (number - most_threads) modulo most_foreign, the newest.
+// A thread or process of another PID namespace than the creator's, or of an unknown one. Its TID may be that of another thread,
+// so its events carry a number of its own: above all TIDs, and never handed out again. The table holds the newest, each at
+// (number - most_threads) modulo most_foreign.
 struct ForeignEntry {
-  u32 number;       // 0: nobody's, or being written
-  u32 process;      // the number of its process; of its first thread the same
+  u32 number;       // 0: free, or being written
+  u32 process;      // the number of its process; a process's first thread has the same number
   u32 tid, pid;     // in its namespace
   u64 pid_namespace;  // its inode; 0: unknown
-  u64 time_namespace, start;  // /proc shows the start of a thread as the time namespace of the looker has it; 0: unknown
+  u64 time_namespace, start;  // /proc shows a thread's start in the time namespace of the process that reads it; 0: unknown
   char task[16], process_name[16];
 };
 static_assert(sizeof(ForeignEntry) == 72);

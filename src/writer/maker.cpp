@@ -19,7 +19,7 @@
 namespace ringside {
 namespace {
 
-// Whose rings a new instance has. Refused: those of CPUs are asked for, and something speaks against them.
+// Chooses the rings of a new instance. Refused: rings of CPUs are asked for, and something speaks against them.
 result<RingsBecause> choose_rings(const InstanceOptions& o, const Geometry& geometry) {
   Rings wanted = o.rings;
   if (const char* say = std::getenv("RINGSIDE_RINGS"); say != nullptr && wanted == Rings::automatic) {
@@ -35,8 +35,8 @@ result<RingsBecause> choose_rings(const InstanceOptions& o, const Geometry& geom
   return because;
 }
 
-// A quarter of RAM, and of the file system what leaves room for the words around the rings: a page that it cannot give is a
-// SIGBUS in the traced program.
+// A quarter of RAM, but no more than the file system can hold beside the words around the rings: a page that it cannot give is
+// a SIGBUS in the traced program.
 u64 default_budget(int dir) {
   struct sysinfo info {};
   sysinfo(&info);
@@ -60,7 +60,7 @@ result<void> make_cpu_rings(int dir, const std::string& path, const InstanceWord
   return {};
 }
 
-// Into an empty directory. `path`: what it will be called. Answers the members, of whom this process is the maker.
+// Fills an empty directory. `path`: its later name. Returns the members, with this process as the maker.
 result<std::shared_ptr<Members>> fill_instance(int dir, const std::string& path, const InstanceOptions& o, RingsBecause because) {
   for (const char* folder : {"per_cpu", "events"})
     if (!sys::make_owned_directory(dir, folder)) return fail(errno, "cannot make " + path + "/" + folder);
@@ -99,7 +99,8 @@ result<std::shared_ptr<Members>> fill_instance(int dir, const std::string& path,
   c.boot = sys::boot_hash();
   c.created_ns = sys::now_ns();
   c.rings_because = static_cast<u32>(because);
-  // Without it threads of CPUs' rings and of other PID namespaces have no names; beyond RLIMIT_FSIZE there can be none.
+  // Without it, threads that write to CPUs' rings and threads of other PID namespaces have no names; RLIMIT_FSIZE may forbid
+  // it.
   const sys::Fd threads = sys::open_owned(dir, "threads", O_RDWR | O_CREAT);
   if (threads && sys::may_grow_to(threads_file_size)) (void)!ftruncate(threads.get(), static_cast<off_t>(threads_file_size));
   if (because == RingsBecause::can)
@@ -131,7 +132,7 @@ bool make_cpu_ring(int dir, const std::string& folder, const InstanceControl& c,
   made.ring.kind = RingKind::cpu;
   made.ring.control->mode = c.mode;
   made.ring.control->gate = c.tracing_off != 0 ? gate_off : 0;
-  // Readers look at the first sub-buffer before anybody has written to it: where memory is short they find a page.
+  // Readers read the first sub-buffer before any writer has written to it: where memory is short they find a page.
   const bool backed = sys::populate(made.ring.subbuf(place_of(made.ring.control->commit).id), abi::header_size);
   if (backed) label_ring(made.ring);
   unmap_ring(made);

@@ -7,8 +7,8 @@
 
 namespace ringside {
 
-// Whose rings an instance has: those of the CPUs, which all its processes share, or one for each thread (a process that may scribble over
-// memory spoils its own only). automatic: of CPUs, where this machine can have them.
+// The rings of an instance: one for each CPU, which all its processes share, or one for each thread (a process that may corrupt
+// memory damages only its own). automatic: of CPUs, where this machine can have them.
 enum class Rings { automatic, cpu, thread };
 
 struct InstanceOptions {
@@ -20,21 +20,21 @@ struct InstanceOptions {
   ClockKind clock = best_clock();
   Rings rings = Rings::automatic;  // or as RINGSIDE_RINGS says: cpu, thread
   u64 budget = 0;               // bytes that all rings may take; 0: a quarter of the machine's memory
-  std::vector<std::string> events{"*:*"};  // what is enabled: patterns (schema/event_pattern.hpp)
+  std::vector<std::string> events{"*:*"};  // the enabled events: patterns (schema/event_pattern.hpp)
 };
 
-// EEXIST if it is there; EINVAL for bad names and sizes; ENOTSUP if rings of CPUs are asked for and cannot be had.
-// whole: called when all of it is made, and before it has its name: if that fails, nothing is left of it. The members have this process as
-// the instance's maker.
+// EEXIST if it exists; EINVAL for bad names and sizes; ENOTSUP if rings of CPUs are asked for and not available. whole: called
+// when all of it is made, before it has its name; if that fails, nothing is left of it. The members have this process as the
+// instance's maker.
 using WholeInstance = std::function<result<void>(const std::string& path, sys::Fd dir, std::shared_ptr<Members> members)>;
 result<void> make_instance(const InstanceOptions& options, const WholeInstance& whole = nullptr);
 
 result<Geometry> geometry_for(u64 buffer_size, u32 subbuf_size, u32 spares);
-// A new ring of a CPU in this folder of `dir`. False: errno says why not.
+// Makes a new ring for a CPU in this folder of `dir`. False: errno says why not.
 bool make_cpu_ring(int dir, const std::string& folder, const InstanceControl& c, const Geometry& geometry);
 void describe_cpu_ring(RingEntry& entry, u32 cpu, u32 before, const Geometry& geometry);
 void introduce_cpu_ring(RingEntry& entry, RingState state);
-// A number for one more ring: of one that gave its memory back, or a new one; most_rings: there is none.
+// A number for one more ring: that of a ring that gave its memory back, or a new one; most_rings: there is none.
 u32 claim_number(const InstanceWords& words, Member who);
 
 }  // namespace ringside

@@ -15,7 +15,7 @@
 namespace ringside {
 namespace {
 
-// Far behind the file's end, where nobody else locks.
+// Far behind the file's end, where no other locks are.
 constexpr off_t locks_at = off_t{1} << 40;
 
 struct flock byte_of(u32 slot) noexcept {
@@ -27,8 +27,8 @@ struct flock byte_of(u32 slot) noexcept {
   return lock;
 }
 
-// The file systems whose locks are known to be one table for all, held as long as a mapping refers to the description. A network's or a guest's may
-// have two tables; overlayfs maps another file than it locks.
+// The file systems that are known to have one table of locks for all, held as long as a mapping refers to the description. A
+// file system of a network or a guest may have two tables; overlayfs maps another file than it locks.
 bool is_local(int file) noexcept {
   struct statfs on {};
   if (fstatfs(file, &on) != 0) return false;
@@ -47,7 +47,7 @@ Held ask(int file, u32 slot) noexcept {
 
 u64 generation_of(const ProcessEntry& entry) noexcept { return __atomic_load_n(&entry.generation, __ATOMIC_ACQUIRE); }
 
-// Says who has the slot, which is ours by its lock.
+// Notes the owner of the entry, whose lock this process holds.
 Member sign(ProcessEntry& entry, u32 slot, u32 role) noexcept {
   entry.pid = static_cast<u32>(getpid());
   entry.pid_namespace = sys::pid_namespace();
@@ -75,7 +75,7 @@ Member Seat::take(int dir, const InstanceWords& words, u32 role) noexcept {
       return nobody;
     }
     ProcessEntry& entry = words.process(slot);
-    if (!sys::populate(&entry, sizeof entry)) return nobody;  // and the lock falls with the description
+    if (!sys::populate(&entry, sizeof entry)) return nobody;  // and the lock is released with the description
     for (u32 seats = __atomic_load_n(&words.control->seats, __ATOMIC_ACQUIRE); seats <= slot;)
       if (__atomic_compare_exchange_n(&words.control->seats, &seats, slot + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) break;
     void* const page = mmap(nullptr, page_size, PROT_NONE, MAP_SHARED, file.get(), 0);
@@ -85,7 +85,7 @@ Member Seat::take(int dir, const InstanceWords& words, u32 role) noexcept {
       return nobody;
     }
     file = sys::open_owned(dir, "instance", O_RDWR);
-    if (!file || ask(file.get(), slot) != Held::yes) {  // it went with the descriptor
+    if (!file || ask(file.get(), slot) != Held::yes) {  // it was released with the descriptor
       munmap(page, page_size);
       return nobody;
     }
@@ -134,9 +134,9 @@ bool Judge::dead(Member member) const noexcept {
   return held == Held::no || (held == Held::yes && member_of(slot, generation_of(entry)) != member);
 }
 
-// A thread of a living process: by /proc, if it counts as the process did that noted these numbers.
+// A thread of a living process: checked in /proc, if the numbers there mean the same as to the process that noted these.
 bool Judge::thread_gone(const ProcessEntry& owner, const RingEntry& entry) const noexcept {
-  if (is_foreign(static_cast<i32>(entry.pid)) || is_foreign(static_cast<i32>(entry.tid))) return false;  // /proc knows no such numbers
+  if (is_foreign(static_cast<i32>(entry.pid)) || is_foreign(static_cast<i32>(entry.tid))) return false;  // /proc has no such numbers
   if (owner.pid_namespace == 0 || owner.pid_namespace != sys::pid_namespace() || !sys::proc_is_ours()) return false;
   const auto pid = static_cast<i32>(entry.pid), tid = static_cast<i32>(entry.tid);
   if (sys::thread_gone(pid, pid)) return false;  // hidden
@@ -148,7 +148,7 @@ bool Judge::thread_gone(const ProcessEntry& owner, const RingEntry& entry) const
 bool Judge::dead(const RingEntry& entry) const noexcept {
   if (is_of_cpu(entry) || entry.of == nobody) return false;
   if (dead(entry.of)) return true;
-  // Asked once more: its numbers may be another's by now, if it died meanwhile.
+  // Asked once more: if it died meanwhile, another process may have its numbers by now.
   return thread_gone(words_.process(slot_of(entry.of)), entry) || dead(entry.of);
 }
 

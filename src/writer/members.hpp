@@ -1,10 +1,11 @@
-// Who is there: the processes that write to an instance, consume it or made it. No PID and no start time is judged, as they mean nothing in
-// another PID or time namespace: the kernel answers.
+// Which processes are there: those that write to an instance, consume it or made it. PIDs and start times do not decide that,
+// because they mean nothing in another PID or time namespace: the kernel does.
 //
-// A process takes a slot of the process table by a lock on one byte of the `instance` file. The lock belongs to an open file description
-// (F_OFD_SETLK), and only a mapping of one page refers to that: the descriptor is closed, the child of a fork does not get the mapping
-// (MADV_DONTFORK). So the kernel releases the lock at the death or the exec of the process and at no other time; whoever may open the file can
-// ask (F_OFD_GETLK). The next owner of a slot counts its generation up, so a name that was noted of the last one stays dead.
+// A process takes an entry of the process table by a lock on one byte of the `instance` file. The lock belongs to an open file
+// description (F_OFD_SETLK), and only a mapping of one page refers to that: the descriptor is closed, and the child of a fork
+// does not get the mapping (MADV_DONTFORK). So the kernel releases the lock at the death or the exec of the process and at no
+// other time; any process that may open the file can ask (F_OFD_GETLK). The next owner of an entry increments its generation,
+// so a noted name of the previous owner stays dead.
 #pragma once
 #include <memory>
 
@@ -13,16 +14,16 @@
 
 namespace ringside {
 
-// A slot for as long as this process image lives; or, of a family, as long as one of the processes does that it forks. Signal-safe; one call at
-// a time.
+// Holds an entry until this process ends or calls exec; a family's entry, until the process and all its forked children have
+// done so. Signal-safe; one call at a time.
 class Seat {
  public:
   explicit Seat(bool of_family = false) noexcept : of_family_(of_family) {}
-  // Takes a slot, if this process has none here; from then on it has this role, too. nobody: there is none to be had, as the file system's locks
-  // do not tell, or the table is full. Others may ask meanwhile who the member is.
+  // Takes an entry, if this process has none here; from then on it has this role, too. nobody: none is available, because the
+  // file system's locks cannot tell, or the table is full. Other threads may ask for the member meanwhile.
   Member take(int dir, const InstanceWords& words, u32 role) noexcept;
   void leave() noexcept;
-  // nobody also in the child of a fork, if it is not its family's.
+  // nobody also in the child of a fork, unless the seat is a family's.
   Member member() const noexcept {
     const u64 of = __atomic_load_n(&of_, __ATOMIC_ACQUIRE);
     return of != 0 && (of_family_ || of == sys::this_process()) ? member_ : nobody;
@@ -31,22 +32,22 @@ class Seat {
  private:
   bool of_family_;
   Member member_ = nobody;
-  u64 of_ = 0;  // which process took it
+  u64 of_ = 0;  // the process that took it
   void* held_ = nullptr;
 };
 
-// Judges, by the instance's process table and its file. Signal-safe.
+// Tells which members are dead, by the instance's process table and its file. Signal-safe.
 class Judge {
  public:
-  // file: of `instance`, open to read.
+  // file: `instance`, open to read.
   Judge(int file, const InstanceWords& words) noexcept;
-  // Certainly. False where nobody can tell.
+  // True: certainly dead. False also if nothing can tell.
   bool dead(Member member) const noexcept;
-  // The thread that writes to the ring; false of a CPU's ring, which has none.
+  // The same for the thread that writes to the ring; false for a CPU's ring, which has none.
   bool dead(const RingEntry& entry) const noexcept;
-  // Retires a ring whose thread is dead, or whose claimer died before it was done. Answers the state as it is then.
+  // Retires a ring whose thread is dead, or whose claimer died before it was done. Returns the state after that.
   RingState settle(RingEntry& entry) const noexcept;
-  // A process that has one of these roles lives, or nobody can tell.
+  // A process that has one of these roles lives, or nothing can tell.
   bool any(u32 roles) const noexcept;
 
  private:
@@ -56,19 +57,19 @@ class Judge {
   InstanceWords words_;
 };
 
-// The process table of one that reads: judges, and has a seat of its own from its first lock on. For one thread at a time.
+// The process table as a reader uses it: judges, and has a seat of its own from its first lock on. For one thread at a time.
 class Members {
  public:
-  // Of the instance in this directory.
+  // For the instance in this directory.
   static result<std::shared_ptr<Members>> open(int dir);
   ~Members() { seat_.leave(); }
   Members(const Members&) = delete;
   Members& operator=(const Members&) = delete;
 
   Member join(u32 role) noexcept { return seat_.take(dir_.get(), words_, role); }
-  // What stands in reader_lock while this process holds it.
+  // The value of reader_lock while this process holds it.
   u64 lock_word() noexcept;
-  bool has(u64 word) const noexcept;  // is this lock word ours?
+  bool has(u64 word) const noexcept;  // does this process hold the lock with this word?
   const Judge& judge() const noexcept { return judge_; }
 
  private:

@@ -22,7 +22,8 @@ bool good_name(const std::string& name) {
   return std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; });
 }
 
-// What an instance is made of, in the order in which it is made; then what comes later. Nothing else may be in one that was never finished.
+// The parts of an instance, in the order in which they are made; then the parts that come later. An instance that was never
+// finished has no others.
 bool is_part_of_instance(const std::string& name) {
   for (const char* part : {"per_cpu", "events", "set_event", "gate", "instance", "threads", "set_event.new", "saved_cmdlines", "saved_tgids", "serving", "socket", "snapshot"})
     if (name == part) return true;
@@ -74,7 +75,8 @@ InstanceLock::InstanceLock(int dir) noexcept : fd_(sys::open_owned(dir, "instanc
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_len = 1;
-  // A holder that is stopped must not stop everybody: after 2 s we go on without (what is protected is short and idempotent).
+  // A holder that is stopped must not stop all others: after 2 s go on without the lock (the protected work is short and
+  // idempotent).
   for (int i = 0; i < 2000 && fd_ && fcntl(fd_.get(), F_OFD_SETLK, &lock) != 0; ++i) usleep(1000);
 }
 
@@ -118,7 +120,7 @@ result<Unfinished> begin_instance(const InstancePlace& where) {
       return fail(errno, "cannot make the instance " + where.path);
     }
     made.dir = sys::open_beneath(where.parent.get(), made.name.c_str(), O_RDONLY | O_DIRECTORY);
-    // Somebody who sweeps may have come before the lock.
+    // Another process may have swept it before the lock.
     if (!made.dir) continue;
     if (flock(made.dir.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) continue;
     if (!is_named(where.parent.get(), made.name, made.dir.get())) continue;
@@ -140,13 +142,14 @@ bool sweep_unfinished(int parent, const std::string& as) {
   return any;
 }
 
-// First it gets a name of that kind: whoever writes there finds it gone and makes nothing more in it, and if this process dies, the next one sweeps.
+// First it gets a name of that kind: writers find it gone and make nothing more in it, and if this process dies, the next one
+// sweeps.
 result<void> take_away(const InstancePlace& where, int dir) {
   const int parent = where.parent.get();
   const std::string away = unfinished_name(where.name);
   const sys::Fd held = sys::open_beneath(dir, ".", O_RDONLY | O_DIRECTORY);
   if (!held) return fail(errno, "cannot remove " + where.path);
-  (void)flock(held.get(), LOCK_EX | LOCK_NB);  // its maker may still have it, and lets go soon: then somebody who sweeps may help
+  (void)flock(held.get(), LOCK_EX | LOCK_NB);  // its maker may have it, and releases it soon: then another sweeper may help
   if (renameat2(parent, where.name.c_str(), parent, away.c_str(), RENAME_NOREPLACE) != 0) return fail(errno, "cannot remove " + where.path);
   if (!is_named(parent, away, dir)) {
     (void)renameat2(parent, away.c_str(), parent, where.name.c_str(), RENAME_NOREPLACE);
@@ -154,7 +157,7 @@ result<void> take_away(const InstancePlace& where, int dir) {
   }
   for (int tries = 0;; ++tries) {
     if (sys::remove_opened(parent, away.c_str(), dir)) return {};
-    // Somebody was about to make a file.
+    // Another process was about to make a file.
     if ((errno != ENOTEMPTY && errno != EEXIST) || tries == 100) return fail(errno, "cannot remove all of " + where.path + ", " + away + " is left of it");
   }
 }

@@ -17,7 +17,7 @@ result<sys::Fd> open_instance_directory(const std::string& name_or_path);
 result<sys::Region> map_instance(int dir, const std::string& path, bool writable);
 ClockInfo clock_of(const InstanceControl& control) noexcept;
 
-// The directory that an instance is in, or is to be in.
+// The directory that contains an instance, or will contain it.
 struct InstancePlace {
   sys::Fd parent;
   std::string name, path;
@@ -26,19 +26,19 @@ struct InstancePlace {
 // make: makes the directory of all instances if it is missing.
 result<InstancePlace> place_of_instance(const std::string& name_or_path, bool make);
 
-// An instance is made under another name, locked by its maker, and gets its own when it is whole.
+// An instance is made under another name, locked by its maker, and gets its own name when it is whole.
 struct Unfinished {
   sys::Fd dir;  // the lock is held as long as this is open
   std::string name;
 };
 result<Unfinished> begin_instance(const InstancePlace& place);
-// Removes what dead makers and removers left: their locks are free, and the names are still those that they gave. as: of this name only.
-// True: there was some.
+// Removes what dead makers and removers left: directories with the names that those give, and with free locks. as: only those
+// for this name. True: there were some.
 bool sweep_unfinished(int parent, const std::string& as);
 result<void> take_away(const InstancePlace& place, int dir);
 
 bool is_instance(int dir) noexcept;
-// Left by a maker that died, or ran out of space, before instances were made under another name; or by somebody who cut its file.
+// Left by a maker that died, or ran out of space, before instances were made under another name; or its file was cut.
 bool is_half_made(int dir);
 extern const char* const never_finished;  // "... was never finished ... `ringside rm -f ": the name and ` follow
 
@@ -46,7 +46,7 @@ extern const char* const never_finished;  // "... was never finished ... `ringsi
 result<std::vector<std::string>> read_patterns(int dir);
 void apply_patterns(const std::vector<std::string>& patterns, const InstanceWords& words, unsigned char* gate);
 
-// One process at a time changes what an instance lists. Released by the kernel when its holder dies.
+// Lets one process at a time change what an instance lists. The kernel releases it when its holder dies.
 class InstanceLock {
  public:
   explicit InstanceLock(int dir) noexcept;

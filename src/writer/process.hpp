@@ -16,13 +16,14 @@
 
 namespace ringside {
 
-// An instance that this process has opened to write. It is kept for good: when it is closed, another thread may be in the middle of an event.
+// An instance that this process has opened to write. It is kept forever: when it is closed, another thread may be in the middle
+// of an event.
 struct Opened {
   InstanceWords words;
   ClockInfo clock;
-  ThreadEntry* threads = nullptr;           // the table of who writes; null: the instance has no such file
-  bool other_kernel = false;                // than the one that the instance was made under
-  bool foreign = false;                     // not of the creator's PID namespace: its threads have numbers of the instance's
+  ThreadEntry* threads = nullptr;           // the table of writing threads; null: the instance has no such file
+  bool other_kernel = false;                // another kernel than the one that the instance was made under
+  bool foreign = false;                     // of another PID namespace than the creator's: the instance numbers its threads
   u64 pid_namespace = 0;                    // of this process; 0: unknown, or of another kernel than the creator's
   u32 number = 0;                           // this process's, if it is foreign; 0: none of its threads has one yet
   const detail::CpuSide* side = nullptr;    // null: its rings of CPUs, if it has any, are not for this process
@@ -30,31 +31,31 @@ struct Opened {
   ino_t inode = 0;
   char path[4096] = {};  // the instance's directory: absolute
   Seat seat;
-  Seat family{true};  // for children that have given their rights up, and get no seat of their own
-  u64 seating = 0;  // the process of which a thread takes the seat just now
+  Seat family{true};  // for children that have dropped their privileges, and get no seat of their own
+  u64 seating = 0;  // the process whose thread is taking the seat now
   Opened* next = nullptr;
 
-  // The directory, opened anew: a descriptor that is kept would be the program's to close, to count and to reuse.
-  // Empty, errno ENOENT, if it is no longer the one that was opened. Signal-safe.
+  // The directory, opened anew: a descriptor that stays open would be visible to the program, which could close, count and
+  // reuse it. Empty, errno ENOENT, if it is no longer the one that was opened. Signal-safe.
   sys::Fd directory() const noexcept;
   Member member() const noexcept {
     const Member own = seat.member();
     return own != nobody ? own : family.member();
   }
-  // Says that this process writes, and who it is. Where there is no seat to be had, the instance is told. Signals are off.
+  // Registers this process as a writer. Where no seat is available, tells the instance so. Signals are off.
   void join() noexcept;
 };
 
 struct Process {
   Opened* opened = nullptr;  // null: no instance is open
   i32 pid = 0;
-  bool fenced = false;       // membarrier is at hand
+  bool fenced = false;       // membarrier is available
   char comm[16] = {};
   u64 epochs = 0;            // the newest value of detail::epoch
 };
 extern constinit Process process;
 
-// While it lives, this thread is in calls of our own; tracing them would go on for ever.
+// While it lives, this thread is in calls of the library itself; tracing those would never end.
 class Inside {
  public:
   Inside() noexcept : before_(detail::this_thread.inside) { detail::this_thread.inside = true; }
@@ -66,7 +67,7 @@ class Inside {
   bool before_;
 };
 
-// While it lives, no signal handler runs in this thread, and nobody cancels it.
+// While it lives, no signal handler runs in this thread, and no thread cancels it.
 class SignalsOff {
  public:
   SignalsOff() noexcept {
@@ -89,14 +90,14 @@ class SignalsOff {
 
 // write.cpp
 inline Opened* opened_now() noexcept { return __atomic_load_n(&process.opened, __ATOMIC_ACQUIRE); }
-Doorbell bell_of(const InstanceWords& words) noexcept;  // rings for whoever waits at the instance
+Doorbell bell_of(const InstanceWords& words) noexcept;  // wakes up all readers that wait at the instance
 
 // thread_ring.cpp
-// moved, no_ring: this thread has no ring of its own that takes it. `as`: whose event it is, if not 0.
+// moved, no_ring: this thread has no ring of its own that takes it. `as`: the thread that the event is written for, if not 0.
 Refused write_to_own_ring(const ringside_event& event, i32 as, void* payload, u32 size) noexcept;
-// Gives this thread a ring of its own, if it has none that it may write to. Signals are off. False: there is none to be had.
+// Gives this thread a ring of its own, if it has none that it may write to. Signals are off. False: none is available.
 bool attach_to_own_ring() noexcept;
-// The child of a vfork has its parent's thread: it gets rings of its own, which are the parent's again when it goes on.
+// The child of a vfork has its parent's thread: it gets rings of its own, and the parent gets its rings back when it goes on.
 void lay_own_rings_aside() noexcept;
 void take_up_own_rings() noexcept;
 void retire_this_thread() noexcept;
@@ -106,16 +107,17 @@ void forget_thread_after_fork() noexcept;  // in the child
 struct Numbers {
   i32 tid, pid;
 };
-// Says who this thread is, and answers what its events call it and its process: TID and PID, or numbers of the instance's. Signals are off.
-// epoch: loaded before `in`; what a thread was given stays until the next one. on_cpus: no entry of a ring will tell its names.
+// Registers this thread, and returns the numbers that its events use for it and its process: TID and PID, or numbers of the
+// instance's. Signals are off. epoch: loaded before `in`; the thread keeps its numbers until the next one. on_cpus: no entry of
+// a ring will tell its names.
 Numbers introduce_thread(Opened& in, u64 epoch, bool on_cpus) noexcept;
-// The same for a thread of another process in this one's PID namespace, for which this one writes.
+// The same for a thread of another process in this one's PID namespace, on behalf of which this one writes.
 i32 introduce_other(const Opened& in, i32 tid, const char* task) noexcept;
 
 // registry.cpp
-// Those that were declared so far are not made known to an instance that is opened from now on.
+// The events declared so far are not registered in instances that are opened from now on.
 void forget_events() noexcept;
-void become_child_if_forked() noexcept;  // a child that no fork handler ran in; signal-safe
+void become_child_if_forked() noexcept;  // in a child that no fork handler ran in; signal-safe
 void save_names(int dir, i32 tid, i32 pid, const char* task) noexcept;  // appends to saved_cmdlines, saved_tgids; signal-safe
 
 }  // namespace ringside

@@ -1,4 +1,4 @@
-// Events by id and name, this process's way into an instance, and what happens to it at fork.
+// Events by id and name, how this process opens an instance, and what happens to it at fork.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -20,7 +20,7 @@
 #include "schema/format_text.hpp"
 #include "sys/beneath.hpp"
 
-// Weak: a static program has neither, and no objects that go.
+// Weak: a static program has neither, and no objects that can be unloaded.
 extern "C" [[gnu::weak]] decltype(dlopen) dlopen;
 extern "C" [[gnu::weak]] decltype(dladdr) dladdr;
 
@@ -55,7 +55,7 @@ u64 hash_of(const ringside_event& e) noexcept {
 void pin(const ringside_event& event) {
   Dl_info info;
   if (dladdr != nullptr && dlopen != nullptr && dladdr(&event, &info) != 0 && info.dli_fname != nullptr)
-    (void)dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);  // the program itself is not found by this name: fine
+    (void)dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);  // fails for the program itself, which stays anyway
 }
 
 bool fits(const char* name) noexcept {
@@ -63,10 +63,10 @@ bool fits(const char* name) noexcept {
   return n > 0 && n < sizeof(EventEntry::name) && std::strchr(name, '/') == nullptr && name[0] != '.';
 }
 
-// To the program's user: there is no caller who hears of it, and a recorder sees only a program that writes nothing.
+// To the program's user: no caller gets the error, and a recorder sees only a program that writes nothing.
 void complain(const std::string& sentence, int error) {
   const std::string line = std::string("ringside: ") + program_invocation_short_name + " (" + std::to_string(getpid()) + "): " + sentence + ": " + std::strerror(error) + "\n";
-  // Nobody may read it: that is a SIGPIPE, which would be the program's.
+  // If no reader is there, this is a SIGPIPE, which would hit the program.
   sigset_t pipe, before, pending;
   sigemptyset(&pipe);
   sigaddset(&pipe, SIGPIPE);
@@ -132,13 +132,13 @@ int enter_or_complain(ringside_event& e, const Opened& in) {
 
 void next_epoch() noexcept { __atomic_store_n(&detail::epoch.now, __atomic_add_fetch(&process.epochs, u64{1}, __ATOMIC_RELAXED), __ATOMIC_RELEASE); }
 
-// Other threads read what is found here: at the first open and in a new child there are none.
+// Other threads read these results; at the first open and in a new child there are no others.
 void know_process() noexcept {
   process.pid = getpid();
   process.fenced = sys::register_fence();
 }
 
-// Finds out what this process is to the instance.
+// Finds out how this process relates to the instance.
 void know_place(Opened& in) noexcept {
   in.pid_namespace = in.other_kernel ? 0 : sys::pid_namespace();
   in.foreign = in.pid_namespace == 0 || in.pid_namespace != in.words.control->pid_namespace;
@@ -152,7 +152,7 @@ void say_limits(const Opened& in) noexcept {
 void before_fork() {
   const Inside inside;
   pthread_mutex_lock(&opening);
-  // Nor in the middle of taking a seat: the child would have its lock, too.
+  // No fork while a seat is being taken either: the child would have its lock, too.
   if (const Opened* const in = process.opened)
     for (int i = 0; i < 1000 && __atomic_load_n(&in->seating, __ATOMIC_ACQUIRE) == sys::this_process(); ++i) sched_yield();
 }
@@ -174,13 +174,13 @@ void after_fork_child() {
   become_child();
 }
 
-// The table of who writes; null if the instance has none.
+// The table of threads that wrote; null if the instance has none.
 ThreadEntry* map_threads(int dir) noexcept {
   const sys::Fd fd = sys::open_owned(dir, "threads", O_RDWR);
   struct stat st {};
   if (!fd || fstat(fd.get(), &st) != 0 || static_cast<u64>(st.st_size) < threads_file_size) return nullptr;
   void* const at = mmap(nullptr, threads_file_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
-  return at == MAP_FAILED ? nullptr : static_cast<ThreadEntry*>(at);  // kept, as control memories are
+  return at == MAP_FAILED ? nullptr : static_cast<ThreadEntry*>(at);  // kept, like control regions
 }
 
 void register_all(const Opened& in) noexcept {
@@ -190,7 +190,7 @@ void register_all(const Opened& in) noexcept {
     if (e->id == 0) enter_or_complain(*e, in);
 }
 
-// What this process knows of the instance in this directory; made the first time. Null: errno says why.
+// This process's record of the instance in this directory; made the first time. Null: errno says why.
 Opened* look_up(int dir, const char* path) {
   static auto& regions = *new std::vector<sys::Region>;
   struct stat st {};
@@ -218,10 +218,11 @@ Opened* look_up(int dir, const char* path) {
   return all_opened = made;
 }
 
-// file: -1 for zeros. By the system call: a thread that looks there meanwhile finds either, and both are right; the thread sanitizer need not judge.
+// file: -1 for zeros. By the system call: a thread that reads there meanwhile finds either, and both are right; the thread
+// sanitizer need not judge.
 bool map_gate(int file) noexcept {
   const int how = file >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
-  constexpr long from = 0;  // of the system call's own width: nobody converts it
+  constexpr long from = 0;  // as wide as the system call takes it: no conversion follows
   return syscall(SYS_mmap, ringside_gate, gate_bytes, long{PROT_READ | PROT_WRITE}, long{how | MAP_FIXED}, long{file}, from) != -1;
 }
 
@@ -238,7 +239,7 @@ int open_locked(const char* name) {
   auto dir = open_instance_directory(wanted);
   if (!dir && dir.error().code != std::errc::no_such_file_or_directory) return -dir.error().code.value();
   if (!dir) {
-    // A path in the environment is that of a recorder, which may be gone: nobody would clean up a new one.
+    // A path in the environment is that of a recorder, which may be gone: no process would clean up a new instance.
     if (name == nullptr && wanted.find('/') != std::string::npos) return -ENOENT;
     InstanceOptions options;
     options.name = wanted;
@@ -262,7 +263,7 @@ int open_locked(const char* name) {
   static const bool once = pthread_atfork(before_fork, after_fork_parent, after_fork_child) == 0;
   (void)once;
   madvise(&detail::epoch, sizeof detail::epoch, MADV_WIPEONFORK);
-  // Nobody attaches before `opened` is there, and by then the events have their ids.
+  // No thread attaches before `opened` is set, and by then the events have their ids.
   register_all(*in);
   __atomic_store_n(&detail::cpu_side, in->side, __ATOMIC_RELEASE);
   __atomic_store_n(&process.opened, in, __ATOMIC_RELEASE);
@@ -294,8 +295,8 @@ void Opened::join() noexcept {
     __atomic_fetch_or(&words.process(slot_of(own)).role, role::writer, __ATOMIC_RELAXED);
     return;
   }
-  // One thread at a time. A child that was forked meanwhile finds its parent's number there. One that does not go on (a debugger, a dead child of
-  // vfork) must not stop the others: they have no seat then.
+  // One thread at a time. A child that was forked meanwhile finds its parent's number there. A thread that does not go on (a
+  // debugger, a dead child of vfork) must not stop the others: they have no seat then.
   const u64 own = sys::this_process();
   u64 who = 0;
   bool ours = false;
@@ -373,7 +374,7 @@ void ringside_close(void) {
   const Opening opening_now;
   const Opened* const in = process.opened;
   if (in == nullptr) return;
-  // First nobody writes on as before, then what they would write changes.
+  // First all threads stop writing as before, then the words that they would write change.
   __atomic_store_n(&process.opened, nullptr, __ATOMIC_RELEASE);
   next_epoch();
   __atomic_store_n(&detail::cpu_side, nullptr, __ATOMIC_RELEASE);

@@ -26,7 +26,7 @@ sys::Fd open_sized(int dir, const char* path, u64 size, Files files) noexcept {
   struct stat st {};
   if (!fd || fstat(fd.get(), &st) != 0) return {};
   if (static_cast<u64>(st.st_size) >= size) return fd;
-  // Two who made it longer at a time might make it shorter, under the mapping of one of them.
+  // Two processes that extend it at a time might shorten it, under the mapping of one of them.
   if (files != Files::ours) return errno = EINVAL, sys::Fd();
   if (!sys::may_grow_to(size) || ftruncate(fd.get(), static_cast<off_t>(size)) != 0) return {};
   return fd;
@@ -64,7 +64,7 @@ bool punch(const sys::Fd& fd, off_t from = 0) noexcept {
   return st.st_size <= from || fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, from, st.st_size - from) == 0;
 }
 
-// Zeros for the first page, which stays.
+// Writes zeros to the first page, which stays.
 bool clear_page(const sys::Fd& fd) noexcept {
   static constexpr u8 zeros[page_size] = {};
   struct stat st {};
@@ -82,7 +82,7 @@ u32 claim_new_ring(const InstanceWords& words, Member claimer) noexcept {
     if (!sys::populate(&entry, sizeof entry)) break;
     u64 never = 0, counted = n;
     const bool ours = __atomic_compare_exchange_n(&entry.state, &never, claim_of(claimer, false), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-    // Counted behind the claim, by whoever comes.
+    // Counted after the claim, by any process that comes here.
     __atomic_compare_exchange_n(&made, &counted, n + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
     if (ours) return static_cast<u32>(n);
   }
@@ -219,11 +219,12 @@ bool clear_ring(int dir, u32 n) noexcept {
   const sys::Fd control = sys::open_owned(dir, path, O_RDWR);
   Control head{};
   if (!get(control, head, 0)) return false;
-  // First its mark alone: whoever finds the reader's lock free again finds that as well. Without it, somebody was killed in here.
+  // The mark goes first: a process that finds the reader's lock free again finds no mark either. No mark means that a process
+  // was killed in here.
   const bool marked = head.magic == control_magic;
   head.magic = 0;
   if (pwrite(control.get(), &head.magic, sizeof head.magic, offsetof(Control, magic)) != sizeof head.magic) return false;
-  // A CPU's ring that was moved aside may still be mapped, by threads that look at its gate: there are zeros, not a hole.
+  // Threads may still map a CPU's ring that was moved aside and load its gate: zeros are there, not a hole.
   const bool gate_stays = !marked || kind_of(head) == RingKind::cpu;
   if ((gate_stays && !clear_page(control)) || !punch(control, gate_stays ? page_size : 0)) return false;
   ring_path(n, "trace_pipe_raw", path);

@@ -7,8 +7,9 @@
 
 namespace ringside {
 
-// What a process knows of the memory behind a ring's sub-buffers: where there is some, a store does not fault, and is no SIGBUS on a full file
-// system. known: sub-buffers; of those beyond the kernel is asked each time. Signal-safe, and for all threads.
+// What a process knows of the memory behind a ring's sub-buffers: where there is memory, a store does not fault, and is no
+// SIGBUS on a full file system. known: for this number of sub-buffers; for those beyond, it asks the kernel each time.
+// Signal-safe, and for all threads.
 template <u32 known>
 class Backing {
  public:
@@ -22,7 +23,7 @@ class Backing {
   }
 
  private:
-  u16 since_[known] = {};  // Control::punched + 1, before there was memory for certain
+  u16 since_[known] = {};  // Control::punched + 1, before the memory was certainly there
 };
 
 struct MappedRing {
@@ -31,35 +32,38 @@ struct MappedRing {
   explicit operator bool() const noexcept { return ring.control != nullptr; }
 };
 
-// ours: nobody else makes or sizes them now, because the ring is claimed or in a folder that nobody knows. They are made and made longer as needed.
+// ours: no other process makes or sizes them now, because the ring is claimed or in a folder that no other knows. They are made
+// and extended as needed.
 enum class Files : u8 { there, ours };
 // Maps ring `n` below the directory `dir` (an open descriptor of the instance) read-write. There is memory behind its control words. Empty on
 // failure, errno says why.
 MappedRing map_ring(int dir, u32 n, const Geometry& geometry, Files files) noexcept;
 // The same in a folder below `dir`, of at most 63 bytes with its slash at the end.
 MappedRing map_ring_in(int dir, const char* folder, const Geometry& geometry, Files files) noexcept;
-// A file can say anything: all that follows from a lie is numbers.
+// A file can contain anything: a wrong value here leads to wrong numbers only.
 inline RingKind kind_of(const Control& control) noexcept { return control.kind == static_cast<u64>(RingKind::cpu) ? RingKind::cpu : RingKind::thread; }
-// Writes into its control words what it looks like. The caller owns it (RingState::busy).
+// Writes its sizes and kind into its control words. The caller owns it (RingState::busy).
 void label_ring(const Ring& ring) noexcept;
-// What ring `n` looks like: its own words say so; `fresh` if it is new. Invalid if they are damaged. A file costs less to look at than
-// to map.
+// The sizes of ring `n`, from its own words; `fresh` if it is new. Invalid if they are damaged. Reading a file costs less than
+// mapping it.
 Geometry ring_geometry(int dir, u32 n, const Geometry& fresh) noexcept;
-// The folder of ring `n`, to look at its files as they belong together: a CPU's may be moved aside, and another one put in its place.
+// The folder of ring `n`, to read files that belong together: a CPU's folder may be moved aside, and another one put in its
+// place.
 sys::Fd open_ring(int dir, u32 n) noexcept;
-// The same by its folder. Invalid, errno 0: damaged; else why it could not be looked at.
+// The same by its folder. Invalid, errno 0: damaged; else errno says why it could not be read.
 Geometry ring_geometry_in(int folder, const Geometry& fresh) noexcept;
-// Both files of a ring that is there. Empty on failure.
+// Both files of an existing ring. Empty on failure.
 MappedRing map_whole_ring(int dir, u32 n) noexcept;
-// Whether it may be that all of it is read: looked at without a lock, to be asked again by who owns the ring.
+// May all of it be read already? Checked without a lock: the ring's next owner checks again.
 bool seems_read(int dir, u32 n) noexcept;
 void unmap_ring(MappedRing& ring) noexcept;
 // Puts private zeros in the place of `at`: a new ring that nobody reads.
 void forget_ring(MappedRing& at) noexcept;
 
-// Recording off or on; what else the gate says stays.
+// Switches recording off or on; all other bits of the gate stay.
 void switch_gate(Control& control, bool open) noexcept;
-// Claims a ring that never was: its number; most_rings: there is none, or no memory. Signal-safe. Whoever dies behind the claim leaves it to be seen.
+// Claims a new ring number; most_rings: there is none, or no memory. Signal-safe. If a process dies after the claim, the claim
+// stays visible.
 u32 claim_new_ring(const InstanceWords& words, Member claimer) noexcept;
 
 // Gives the memory of both files back; the ring is new afterwards. The caller owns it (RingState::busy).

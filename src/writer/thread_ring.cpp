@@ -1,5 +1,5 @@
-// Rings of a thread's own, one per depth of nested handlers, each made at the first event there. For instances without rings of CPUs, and for
-// threads that cannot write to those.
+// Rings of one thread, one per depth of nested handlers, each made at the first event there. For instances without rings of
+// CPUs, and for threads that cannot write to those.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -34,7 +34,7 @@ struct Own {
   MappedRing mapped;
   Opened* in;  // its instance; another one may be open by now
   u32 number;
-  i32 tid;  // whose it is; 0 in a child: nobody's
+  i32 tid;  // the thread that owns it; 0 in a child: none
   u64 live;  // RingEntry::state
   Backing<128> backing;
   alignas(OwnWriter) unsigned char bytes[sizeof(OwnWriter)];
@@ -48,22 +48,22 @@ struct Books {
 };
 constexpr u64 not_begun = ~u64{0};
 
-// An event on its way into a ring of this thread's own: the call that writes it has this word on its stack.
+// An open event in a ring of this thread's own: the call that writes it has this word on its stack.
 struct Open {
   const u32* mark;
-  Books before;  // events, which is stored last: not_begun, or all of it is there
+  Books before;  // events is stored last: it is not_begun, or all of this is set
 };
 constexpr u32 still_open = 0x6E65706F;
 
-// A handler that interrupts an event on its way writes to another ring: so no two events are ever open on one. One that a handler has left by
-// longjmp spoils its own ring at most, and costs itself alone.
+// A handler that interrupts an open event writes to another ring: no two events are ever open on one. A handler that leaves its
+// event by longjmp damages its own ring at most, and loses only that event.
 constexpr u32 most_depth = 8;
 struct ThreadRings {
-  u32 depth;  // events on their way
+  u32 depth;  // open events
   Open open[most_depth];
-  Own* own[most_depth];  // of the event that is as deep
+  Own* own[most_depth];  // own[d]: the ring of the event at depth d
   u32 nr_left;
-  Own* left[4];          // the newest that an event was left in
+  Own* left[4];          // the newest in which an event was left
   Own first;             // the others have a page each, because handlers cannot allocate
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local ThreadRings these{};
@@ -93,7 +93,7 @@ void free_own(Own* own) noexcept {
     munmap(own, sizeof *own);
 }
 
-// Only where no event of this thread can be on its way to it.
+// Only where no event of this thread can be open on it.
 void release(Own*& own) noexcept {
   if (own == nullptr) return;
   unmap_ring(own->mapped);
@@ -113,11 +113,11 @@ Books books_of(const Ring& ring) noexcept {
   return b;
 }
 
-// Ends the event that was as deep, whose call is gone: its ring stays as a dead thread leaves it. Signals are off.
+// Ends the event at this depth, whose call is gone: its ring stays as a dead thread leaves it. Signals are off.
 void end_left(u32 depth) noexcept {
   Own*& own = these.own[depth];
   const Books& before = these.open[depth].before;
-  // Not published, and no refusal counted: then it is lost.
+  // Neither published nor counted as refused: then it is lost.
   if (before.events == not_begun || own == nullptr || books_of(own->mapped.ring) == before)
     if (const Opened* const in = own != nullptr ? own->in : opened_now(); in != nullptr)
       __atomic_fetch_add(&in->words.control->refused, u64{1}, __ATOMIC_RELAXED);
@@ -140,8 +140,9 @@ void at_thread_end(void*) {  // later destructors may write: they get a ring onc
   release_all();
 }
 
-// Has a handler left the call with this mark by longjmp? Then its stack has become ours, or somebody else's, or is gone; or we stand above it on the
-// same stack: what a handler interrupts is never below the handler. mine: the mark of the event to come.
+// Has a handler left the call with this mark by longjmp? Then its stack belongs to this call now, or to other code, or is gone;
+// or this call stands above it on the same stack: an interrupted call is never below its handler. mine: the mark of the coming
+// event.
 bool was_left(const u32* mark, const u32* mine) noexcept {
   if (mark == mine || !sys::still_holds(mark, still_open)) return true;
   stack_t alternate{};
@@ -154,13 +155,13 @@ bool was_left(const u32* mark, const u32* mine) noexcept {
   return reinterpret_cast<uintptr_t>(mark) < reinterpret_cast<uintptr_t>(mine);
 }
 
-// From the top: one that was left may stand below one that lives. What is not found here is ended with the thread.
+// From the top: an event that was left may stand below a live one. The end of the thread ends those that are not found here.
 void end_left_ones(const u32* mine) noexcept {
   const auto top_was_left = [&] { return these.depth != 0 && was_left(these.open[these.depth - 1].mark, mine); };
   while (top_was_left()) {
     const SignalsOff off;
     const Inside inside;
-    if (top_was_left()) end_left(--these.depth);  // a handler may have done it
+    if (top_was_left()) end_left(--these.depth);  // a handler may have done it already
   }
 }
 
@@ -175,7 +176,7 @@ bool claim(const Own& own, RingEntry& entry, u64 state) noexcept {
   return __atomic_compare_exchange_n(&entry.state, &state, claimed, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
-// Makes a ring that somebody left good for a new owner: its writer may have died in it, or it was given up. False: not now.
+// Makes a ring ready for a new owner: its writer may have died in it, or it was given up. False: not now.
 bool repair(const Own& own) noexcept {
   const Ring& ring = own.mapped.ring;
   Control& c = *ring.control;
@@ -189,12 +190,12 @@ bool repair(const Own& own) noexcept {
   return c.corrupt == 0;
 }
 
-enum class Taken { no, yes, hopeless };  // hopeless: there is no memory for it, nor for another one that holds none yet
+enum class Taken { no, yes, hopeless };  // hopeless: there is no memory for it, nor for any other ring that holds none yet
 
-// The writer touches the tail's sub-buffer without asking, and `recover` that of the commit place.
+// The writer touches the tail's sub-buffer without asking, and `recover` that of the commit position.
 Taken back_tail(Own& own) noexcept {
   const Ring& ring = own.mapped.ring;
-  own.backing = {};  // of another ring, which could not be taken
+  own.backing = {};  // it belongs to another ring, which could not be taken
   for (const u64* place : {&ring.control->tail, &ring.control->commit}) {
     const u32 id = place_of(__atomic_load_n(place, __ATOMIC_RELAXED)).id;
     if (!ring.geometry.holds(id)) return Taken::no;
@@ -203,7 +204,7 @@ Taken back_tail(Own& own) noexcept {
   return Taken::yes;
 }
 
-// Of a ring that could not be mapped, by errno: for want of something that the next one wants as well?
+// Why a ring could not be mapped, by errno: does the next one need the same missing resource?
 Taken not_mapped() noexcept {
   switch (errno) {
     case ENOMEM: case ENOSPC: case EDQUOT: case EFBIG: case EMFILE: case ENFILE: return Taken::hopeless;
@@ -211,7 +212,7 @@ Taken not_mapped() noexcept {
   }
 }
 
-// Takes ring `n`, which holds nothing, if nobody is faster.
+// Takes ring `n`, which holds nothing, unless another thread is faster.
 Taken take_empty(int dir, Own& own, u32 n, u64 state, const Geometry& geometry) noexcept {
   RingEntry& entry = own.in->words.ring(n);
   if (!claim(own, entry, state)) return Taken::no;
@@ -228,8 +229,8 @@ Taken take_empty(int dir, Own& own, u32 n, u64 state, const Geometry& geometry) 
   return backed == Taken::hopeless ? Taken::hopeless : Taken::no;
 }
 
-// Takes ring `n`, which its thread has left, if its sizes are these and all of it is read. It is looked at before it is claimed, because nobody sees a
-// claimed ring.
+// Takes ring `n`, which its thread has left, if its sizes are these and all of it is read. That is checked before the claim,
+// because readers do not see a claimed ring.
 Taken take_retired(int dir, Own& own, u32 n, u64 state, const Geometry& geometry, bool unread_too) noexcept {
   RingEntry& entry = own.in->words.ring(n);
   const auto fits = [&] { return ring_geometry(dir, n, {}) == geometry; };
@@ -261,8 +262,8 @@ bool make(int dir, Own& own, const Geometry& geometry) noexcept {
   return static_cast<bool>(own.mapped);
 }
 
-// Has the budget room for one more ring, even if all made since the last look became full? Rings are sparse: only what they hold
-// counts, which is looked at when it matters.
+// Does the budget allow one more ring, even if all made since the last measurement became full? Rings are sparse: only used
+// memory counts, which is measured when it matters.
 bool affordable(int dir, InstanceControl& c, u64 made, u64 size) noexcept {
   const auto room = [&] {
     const u64 taken = __atomic_load_n(&c.measured_bytes, __ATOMIC_RELAXED), then = __atomic_load_n(&c.measured_rings, __ATOMIC_RELAXED);
@@ -276,8 +277,8 @@ bool affordable(int dir, InstanceControl& c, u64 made, u64 size) noexcept {
   return room();
 }
 
-// A ring for this thread: a given-back one, a retired one that is read, a new one, or (budget) a retired one that is not read. Nobody may have
-// looked for a long time: what dead writers have left is retired first when there is no other.
+// Finds a ring for this thread: a given-back one, a retired one that is read, a new one, or (budget) a retired one that is not
+// read. The last check may be long ago: if there is no other ring, those of dead writers are retired first.
 bool find_ring(int dir, Own& own) noexcept {
   InstanceControl& c = *own.in->words.control;
   const Geometry geometry = geometry_of(c);
@@ -285,7 +286,7 @@ bool find_ring(int dir, Own& own) noexcept {
   const auto made = [&] { return static_cast<u32>(std::min<u64>(__atomic_load_n(&c.nr_rings, __ATOMIC_ACQUIRE), most_rings)); };
   const auto take_one = [&](bool unread_too) {
     int looks = 16;  // each costs system calls
-    bool memory = true;  // for rings that hold none
+    bool memory = true;  // for rings that hold none yet
     const u32 end = made();
     for (u32 n = 0; n < end; ++n) {
       const u64 word = __atomic_load_n(&own.in->words.ring(n).state, __ATOMIC_ACQUIRE);
@@ -311,14 +312,14 @@ bool find_ring(int dir, Own& own) noexcept {
   return false;
 }
 
-// Says whose the ring is and lets others see it.
+// Notes the ring's owner and shows the ring to others.
 void introduce(int dir, Own& own, i32 pid) noexcept {
   InstanceControl& c = *own.in->words.control;
   RingEntry& entry = own.in->words.ring(own.number);
   entry.pid = static_cast<u32>(pid);
   entry.tid = static_cast<u32>(own.tid);
   entry.of = own.in->member();
-  __atomic_store_n(&entry.sizes, short_sizes(own.mapped.ring.geometry), __ATOMIC_RELAXED);  // others look before they claim
+  __atomic_store_n(&entry.sizes, short_sizes(own.mapped.ring.geometry), __ATOMIC_RELAXED);  // others read it before they claim
   entry.tid_start = sys::own_start_time();
   prctl(PR_GET_NAME, entry.task);
   std::memcpy(entry.process, process.comm, sizeof entry.process);
@@ -329,8 +330,8 @@ void introduce(int dir, Own& own, i32 pid) noexcept {
   save_names(dir, own.tid, pid, entry.task);
   own.live = pack_state(RingState::live, static_cast<u32>(own.tid)) | state_tag(sys::now_ns());
   __atomic_store_n(&entry.state, own.live, __ATOMIC_SEQ_CST);
-  // Whoever switches recording or the mode, or resizes, stores that first and then goes through the live rings: he has seen this one, or it sees
-  // what he stored.
+  // A controller that switches recording or the mode, or resizes, stores that first and then goes through the live rings:
+  // either it has seen this ring, or this thread sees the stored words.
   u64 off;
   u32 mode;
   do {
@@ -345,9 +346,9 @@ void introduce(int dir, Own& own, i32 pid) noexcept {
 bool take_ring() noexcept {
   const u64 epoch = epoch_now();
   Opened* const in = opened_now();
-  if (in == nullptr || epoch == 0) return false;  // of the first open, which is not through
+  if (in == nullptr || epoch == 0) return false;  // the first open is not finished
   release(these.own[these.depth]);
-  // Else a child of a vfork that nobody told us of: the thread is its parent's.
+  // Otherwise this is a child of a vfork that did not go through the library: the thread is its parent's.
   const sys::Fd dir = getpid() == process.pid || this_thread.borrowed != 0 ? in->directory() : sys::Fd();
   Own* own = dir ? new_own() : nullptr;
   if (own == nullptr) return false;
@@ -363,17 +364,18 @@ bool take_ring() noexcept {
   new (own->bytes) OwnWriter(own->mapped.ring, RingClockNow{in->clock.kind, &in->words.control->clock_base_ticks}, bell_of(in->words), Back{{}, &own->backing});
   own->attached_at = epoch;
   these.own[these.depth] = own;
-  // A key beyond the first 32 would allocate, perhaps in a handler; then /proc tells that the thread has ended.
+  // A key beyond the first 32 would allocate, perhaps in a handler; in that case /proc tells that the thread has ended.
   if (has_end_key && end_key < 32) pthread_setspecific(end_key, &these);
   return true;
 }
 
-// As early as can be: the first 32 keys are the ones that handlers may set.
+// As early as possible: handlers may set only the first 32 keys.
 [[gnu::constructor(101)]] void make_end_key() { has_end_key = pthread_key_create(&end_key, at_thread_end) == 0; }
 
 }  // namespace
 
-// The rings are the parent's, and shared: never written to again. An event that is open here, as a handler forked, ends in zeros.
+// The rings are the parent's, and shared: never written to again. An event that is open here, because a handler forked, ends in
+// zeros.
 void forget_thread_after_fork() noexcept {
   for (u32 depth = 0; depth < most_depth; ++depth) {
     Own*& own = these.own[depth];
@@ -419,21 +421,21 @@ bool attach_to_own_ring() noexcept {
 RS_NOINLINE Refused write_to_own_ring(const ringside_event& event, i32 as, void* payload, u32 size) noexcept {
   u32 mark;
   if (these.depth != 0) end_left_ones(&mark);
-  __atomic_store_n(&mark, still_open, __ATOMIC_RELAXED);  // a call that returns leaves it there, but is noted no more
+  __atomic_store_n(&mark, still_open, __ATOMIC_RELAXED);  // a call that returns leaves it, but its mark is not noted then
   const u32 depth = these.depth;
   if (depth == most_depth) return Refused::interrupted;
-  // Whom this interrupts may have noted its own here, and not gone on yet: it is put back.
+  // The call that this one interrupts may have noted its own event here, and not gone on yet: its values are put back.
   Open& open = these.open[depth];
   const Open interrupted = open;
   open.mark = &mark;
   open.before.events = not_begun;
   Hardware::fence_light();
-  these.depth = depth + 1;  // from here on the ring is ours alone: handlers have another
+  these.depth = depth + 1;  // from here on only this call writes to the ring: handlers have another
   Hardware::fence_light();
   Refused why = Refused::no_ring;
   if (Own* const own = these.own[depth]; own != nullptr) {
     const u32 id = detail::put_common(event, as != 0 ? as : this_thread.tid, payload);
-    if (own->attached_at == epoch_now()) {  // so id and ring are of one instance
+    if (own->attached_at == epoch_now()) {  // so id and ring belong to one instance
       const Books before = books_of(own->mapped.ring);
       open.before = {before.dropped, before.commit_overrun, not_begun};
       Hardware::fence_light();

@@ -1,7 +1,8 @@
-// vfork, under a name of its own: vfork_name.cpp gives it the C library's. A child of vfork runs on its parent's thread, and the kernel has dropped that thread's
-// registration of restartable sequences for it: it sees a CPU number that stands still, and is never aborted. So until the
-// parent goes on, the thread does not write to the rings of CPUs: the child's events go to a ring of their own, which the parent retires.
-// posix_spawn's child runs nothing of ours; a raw clone that shares memory and thread area, and writes events, cannot be told and must not be.
+// vfork, under a name of its own: vfork_name.cpp gives it the C library's. A child of vfork runs on its parent's thread, and
+// the kernel has dropped that thread's registration of restartable sequences in the child: it sees a CPU number that does not
+// change, and is never aborted. So until the parent goes on, the thread does not write to the rings of CPUs: the child's events
+// go to a ring of their own, which the parent retires. posix_spawn's child runs no code of this library; a raw clone that
+// shares memory and thread area must not write events: it cannot be detected.
 #include <errno.h>
 
 #include "writer/process.hpp"
@@ -44,7 +45,7 @@ extern "C" {
 }
 }
 
-// The return address waits in a register: the child's calls overwrite the stack below.
+// The return address stays in a register: the child's calls overwrite the stack below.
 #if defined(__x86_64__)
 asm(R"(
   .pushsection .text

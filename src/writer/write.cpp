@@ -1,4 +1,4 @@
-// Events on their way into the instance that is open: to the ring of the CPU, or to a ring of the thread's own.
+// Writes events to the open instance: to the ring of the CPU, or to a ring of the thread's own.
 #include <errno.h>
 
 #include <bit>
@@ -35,7 +35,7 @@ bool refuse_and_count() noexcept {
 }
 
 #if RS_RSEQ
-// May this thread write to the rings of CPUs? Then it does from now on. False: not, or its CPU's ring cannot be had.
+// May this thread write to the rings of CPUs? Then it does from now on. False: it may not, or its CPU's ring is not available.
 bool attach_to_cpus() noexcept {
   ThisThread& t = this_thread;
   const u64 epoch = __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE);
@@ -43,7 +43,7 @@ bool attach_to_cpus() noexcept {
   if (in == nullptr || in->side == nullptr || epoch == 0) return false;
   const detail::CpuSide* const side = in->side;
   const u32 cpu = Rseq::cpu(side->area);
-  if (cpu >= side->rings->nr) return false;  // not registered, or a CPU that was not possible
+  if (cpu >= side->rings->nr) return false;  // not registered, or a CPU that was not possible at the start
   if (!t.on_cpus()) {
     in->join();
     t.tid = introduce_thread(*in, epoch, true).tid;
@@ -55,16 +55,17 @@ bool attach_to_cpus() noexcept {
 
 enum class Attached { no, cpus, own };
 
-// The slow path of a thread's first event, and of its first after a resize, a fork or another open. Signals are off meanwhile, so
-// that no handler meets half a ring. no: refused and counted.
+// The slow path of a thread's first event, and of its first after a resize, a fork or another open. Signals are off meanwhile,
+// so that no handler meets half a ring. no: refused and counted.
 RS_NOINLINE Attached attach() noexcept {
   ThisThread& t = this_thread;
   const auto refuse = [] {
     refuse_and_count();
     return Attached::no;
   };
-  if (t.inside) return refuse();  // an event from inside: our own system calls, traced
-  // A thread that finds no ring looks again at its 1st, 2nd, 4th, 8th ... and each 1,024th event: the search takes system calls.
+  if (t.inside) return refuse();  // an event of the library's own system calls
+  // A thread that finds no ring searches again at its 1st, 2nd, 4th, 8th ... and each 1,024th event: the search takes system
+  // calls.
   const u32 before = refusals;
   if (!t.on_cpus() && before != 0 && !std::has_single_bit(before) && before % 1024 != 0) {
     ++refusals;
@@ -79,7 +80,7 @@ RS_NOINLINE Attached attach() noexcept {
 #if RS_RSEQ
     if (t.borrowed == 0 && attach_to_cpus()) done = Attached::cpus;
 #endif
-    // A thread that writes to the rings of CPUs gets none of its own because one of those cannot be had now.
+    // A thread that writes to the rings of CPUs gets no ring of its own just because one of those is not available now.
     if (done == Attached::no && !t.on_cpus() && attach_to_own_ring()) done = Attached::own;
     t.inside = false;
   }
@@ -118,21 +119,21 @@ bool detail::write_slowly(const ringside_event& event, void* payload, u32 size, 
     if (!own) why = write_to_cpus(t, event, as != 0 ? as : t.tid, payload, size);
 #endif
   }
-  return refuse_and_count();  // moved under it again and again
+  return refuse_and_count();  // moved each time
 }
 
 }  // namespace ringside
 
 using namespace ringside;
 
-// known: the size, or 0. A function of its own each, so that none saves the registers that another needs.
+// known: the size, or 0. Each size has a function of its own, so that none saves the registers that another needs.
 template <u32 known>
 RS_NOINLINE static bool write_sized(const ringside_event& event, void* payload, u32 size) noexcept {
   return detail::write_event<known>(detail::this_thread, event, payload, known != 0 ? known : size);
 }
 
 extern "C" bool ringside_write(ringside_event* event, void* payload, uint32_t size) {
-  switch (size) {  // what most events are is copied without a loop
+  switch (size) {  // common sizes are copied without a loop
     case 8: return write_sized<8>(*event, payload, size);
     case 16: return write_sized<16>(*event, payload, size);
     case 24: return write_sized<24>(*event, payload, size);

@@ -54,7 +54,7 @@ TEST_F(Cli, EveryHelpHasExamples) {
   EXPECT_EQ(ringside("--version").code, 0);
 }
 
-TEST_F(Cli, WrongUsageIsTwo) {
+TEST_F(Cli, WrongUsageExitsWithTwo) {
   for (const char* arguments :
        {"", "nonsense", "report --nonsense", "crash", "rm", "stat", "hist", "hist size --sort never", "hist size --keys 0", "record", "record --mode upwards -- true",
         "record --buffer-size many -- true", "record --subbuf-size 5k -- true", "record -b 16k -- true", "record --libc malloc",
@@ -66,7 +66,7 @@ TEST_F(Cli, WrongUsageIsTwo) {
   }
 }
 
-TEST_F(Cli, FailureIsOneAndSaysWhatToDo) {
+TEST_F(Cli, FailureExitsWithOneAndSaysWhatToDo) {
   Outcome o = ringside("report");
   EXPECT_EQ(o.code, 1);
   EXPECT_NE(o.err.find("ringside record --"), std::string::npos) << o.err;
@@ -120,7 +120,7 @@ TEST_F(Cli, FiltersChooseEvents) {
   }
 }
 
-// A FIFO in the place of a file would hold its reader up for ever.
+// A FIFO in place of a file would block its reader forever.
 TEST_F(Cli, FifosAreRefused) {
   const std::string tool = "timeout 20 " RINGSIDE_BUILD_DIR "/ringside ";
   ASSERT_EQ(ringside("record -i web --libc io -o r -- cat /etc/hostname").code, 0);
@@ -148,7 +148,7 @@ TEST_F(Cli, AMountWhereInstancesLiveIsRefused) {
   }
 }
 
-TEST_F(Cli, ALossCanFail) {
+TEST_F(Cli, LossesCanFailTheCommand) {
   record();
   EXPECT_EQ(ringside("report --fail-on-loss").code, 3);
 }
@@ -237,25 +237,25 @@ TEST_F(Cli, RecordRefusesADirectoryOfOthers) {
   EXPECT_TRUE(fs::exists(dir + "/home/letter"));
 }
 
-// Begins a program, $w, that writes 1,000 events and waits for a signal; goes on when the recording in `dir` has them.
+// Starts a program, $w, that writes 1,000 events and waits for a signal; goes on when the recording in `dir` has them.
 std::string writer_into(const std::string& dir) {
   return RINGSIDE_BUILD_DIR "/tests/signalled_writer & w=$!; until [ $(env -u RINGSIDE_INSTANCE " RINGSIDE_BUILD_DIR "/ringside report " + dir +
          " 2>/dev/null | wc -l) = 1000 ]; do sleep 0.02; done; ";
 }
 
 TEST_F(Cli, FirstSignalFinishesWhatExists) {
-  // A signal to the recorder alone: a command that is not told (INT reaches it from the terminal) goes on to its end.
+  // A signal to the recorder alone: a command that gets no signal (INT reaches it from the terminal) runs to its end.
   const Outcome o = ringside("record -o r -- sh -c '" + writer_into("r") + "kill -INT $PPID; sleep 0.3; kill $w; wait $w; exit 5'");
   EXPECT_EQ(o.code, 5) << o.err;
   EXPECT_NE(o.err.find("1,000 events"), std::string::npos) << o.err;
-  // One that is asked to end is passed on, and its end is waited for.
+  // A request to end is passed on to the command, and its end is waited for.
   const Outcome t = ringside("record -o t -- sh -c '" + writer_into("t") + "trap \"kill $w; wait $w; exit 6\" TERM; kill -TERM $PPID; wait $w; exit 5'");
   EXPECT_EQ(t.code, 6) << t.err;
   EXPECT_NE(t.err.find("1,000 events"), std::string::npos) << t.err;
 }
 
 TEST_F(Cli, SecondSignalLeavesAtOnceAndTheRecordingIsReadable) {
-  // Signals that are on their way at the same time are one: so until it has gone.
+  // Two signals that are pending at the same time count as one: so send until it has gone.
   const Outcome o = ringside("record -o r -- sh -c '" + writer_into("r") + "while kill -INT $PPID; do sleep 0.1; done 2>/dev/null; kill $w'");
   EXPECT_EQ(o.code, 128 + 2) << o.err;
   const Outcome report = ringside("report r");
@@ -280,7 +280,7 @@ TEST_F(Cli, ACommandThatCannotStartLeavesTheEventsInTheRings) {
   EXPECT_EQ(events("web").size(), before);
 }
 
-// Rings that are overwritten faster than they can be looked at: each look shows events, or says how many it missed.
+// Rings that are overwritten faster than they are read: each read shows events, or says how many it missed.
 TEST_F(Cli, ReportOfRingsThatOutrunItSaysWhatIsLost) {
   for (const std::string rings : {"cpu", "thread"}) {
     if (rings == "cpu" && ringside("doctor").out.find("of CPUs (") == std::string::npos) continue;
@@ -294,7 +294,7 @@ TEST_F(Cli, ReportOfRingsThatOutrunItSaysWhatIsLost) {
   }
 }
 
-// Both are made from what the commands say of themselves.
+// Both are made from the commands' own help texts.
 TEST_F(Cli, ManPageAndCompletionKnowEveryCommand) {
   const std::string help = ringside("--help").out, man = ringside("manual man").out;
   for (const char* name : {"record", "report", "top", "hist", "watch", "stat", "list", "crash", "rm", "serve", "doctor"}) {

@@ -1,4 +1,5 @@
-// WHO FIFO: two threads write ten events each, then the file ready-WHO appears, and both stay until nobody holds the FIFO open for writing.
+// WHO FIFO: two threads write ten events each, then the file ready-WHO appears, and both stay until no process holds the FIFO
+// open for writing.
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <unistd.h>

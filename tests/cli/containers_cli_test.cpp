@@ -1,4 +1,5 @@
-// Programs in PID namespaces of their own that share an instance, as containers on one volume do: who is who, from the host and from inside.
+// Programs in PID namespaces of their own that share an instance, like containers on one volume: their names from the host and
+// from inside.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -57,7 +58,7 @@ struct Containers : test::BinaryTest, testing::WithParamInterface<const char*> {
     test::BinaryTest::TearDown();
   }
   void make_instance() { ASSERT_EQ(ringside("record -i sh -o r0 -q -- true").code, 0); }
-  // A program that has written 20 events, and lives.
+  // A living program that has written 20 events.
   void start(int who, const std::string& how = in_container) {
     const std::string name = std::to_string(who), fifo = dir + "/fifo-" + name;
     ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
@@ -76,7 +77,7 @@ struct Containers : test::BinaryTest, testing::WithParamInterface<const char*> {
     for (const pid_t pid : started) waitpid(pid, nullptr, 0);
     started.clear();
   }
-  // The numbers that this /proc has for a thread, from outside to inside.
+  // The numbers of a thread in this /proc, from outside to inside.
   static std::vector<i32> numbers_of(i32 tid) {
     std::istringstream lines(test::slurp("/proc/" + std::to_string(tid) + "/status"));
     for (std::string line; std::getline(lines, line);) {
@@ -88,7 +89,7 @@ struct Containers : test::BinaryTest, testing::WithParamInterface<const char*> {
     }
     return {};
   }
-  // Each program's 20 events are its two threads', under their names.
+  // Each program's 20 events belong to its two threads, under their names.
   static void expect_named(const std::vector<json>& all, int who) {
     std::map<std::string, std::set<i32>> tids;
     std::set<i32> pids;
@@ -198,7 +199,7 @@ TEST_P(Containers, ThoseInsideSeeThemselvesAndTheOthersNamespaces) {
   ASSERT_EQ(stat(("/proc/" + std::to_string(pid_of(all, 2)) + "/ns/pid").c_str(), &st), 0);
   EXPECT_TRUE(holds(inside.out, " main-2-1@" + std::to_string(st.st_ino) + " ")) << inside.out;
   EXPECT_TRUE(holds(inside.out, " main-3-" + std::to_string(pid_of(all, 3)) + "@" + std::to_string(sys::pid_namespace()) + " ")) << inside.out;
-  // A recording made inside says the same here.
+  // A recording made inside shows the same here.
   ASSERT_EQ(run(enter + command + " record -i sh -o " + dir + "/inner --duration 100ms").code, 0) << test::slurp(dir + "/err");
   const auto recorded = events("inner");
   ASSERT_EQ(recorded.size(), 60u);
@@ -208,7 +209,7 @@ TEST_P(Containers, ThoseInsideSeeThemselvesAndTheOthersNamespaces) {
 }
 
 TEST_P(Containers, AContainersOwnInstanceIsReadFromTheHost) {
-  start(1);  // makes it
+  start(1);  // this one makes it
   start(2);
   start(3, "");
   const auto all = events("sh");
@@ -230,7 +231,7 @@ TEST_P(Containers, TheDeadKeepWhatWasFoundOut) {
   start(2);
   ASSERT_EQ(ringside("record -i sh -o r --duration 100ms").code, 0);
   const i32 before = pid_of(events("r"), 1);
-  start(4);  // ends before anybody has looked
+  start(4);  // ends before any reader was there
   for (const int who : {1, 2, 4}) end(who);
   wait_for_all();
   EXPECT_EQ(pid_of(events("r"), 1), before);
@@ -241,7 +242,7 @@ TEST_P(Containers, TheDeadKeepWhatWasFoundOut) {
   EXPECT_GE(pid_of(dead, 4), static_cast<i32>(most_threads));
   EXPECT_EQ(number(dead[0], "ns_pid"), 1u);
   EXPECT_TRUE(holds(ringside("report sh").out, " main-4-1@" + std::to_string(number(dead[0], "pid_namespace")) + " "));
-  // Made by an older ringside: the numbers alone.
+  // As made by an older ringside: the numbers alone.
   json meta = json::parse(test::slurp(dir + "/r/meta.json"));
   for (const char* list : {"threads", "rings"})
     for (json& t : meta[list])
@@ -297,7 +298,7 @@ TEST_P(Containers, TheMountShowsThem) {
   EXPECT_TRUE(holds(inside.out, " main-3-" + outer + "@" + std::to_string(sys::pid_namespace()) + " ")) << inside.out;
 }
 
-// Recorders with the same PID, each in its own namespace, one after the other and at once: each has its command's events.
+// Recorders with the same PID, each in its own namespace, first in sequence, then at once: each has its command's events.
 TEST_P(Containers, RecordersSideBySide) {
   ASSERT_EQ(run("for i in 1 2 3; do " + std::string(in_container) + "sh -c 'exec " + command + " record -o r'$i' --libc io -- sh -c \"cat /etc/hostname; sleep 0.3\"' > /dev/null & done; wait").code, 0);
   for (const char* r : {"r1", "r2", "r3"}) {

@@ -1,4 +1,4 @@
-// Rings of CPUs as a user meets them: record, report, stat, list; the other choice; programs in namespaces of their own.
+// Rings of CPUs as users see them: record, report, stat, list; the alternative; programs in namespaces of their own.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -43,7 +43,7 @@ TEST_F(CpuRingsCli, ARecordingHasTheCpuAndTheThreadOfEachEvent) {
   EXPECT_TRUE(meta["adds_up"]);
 }
 
-TEST_F(CpuRingsCli, RingsOfThreadsAreOneWordAway) {
+TEST_F(CpuRingsCli, RingsOfThreadsOnRequest) {
   ASSERT_EQ(ringside("record --rings thread --libc io -o r -- cat /etc/hostname").code, 0);
   for (const json& e : events("r")) EXPECT_FALSE(e.contains("cpu")) << e;
   EXPECT_EQ(ringside("record --rings both -- true").code, 2);
@@ -60,7 +60,8 @@ TEST_F(CpuRingsCli, ListAndStatSayWhoseTheyAre) {
   EXPECT_NE(ringside("doctor").out.find("of CPUs"), std::string::npos);
 }
 
-// adversary.md, 1 and 3: programs with the same pid on one instance, and with another start of time: nobody judges whose a ring is.
+// adversary.md, 1 and 3: programs with the same pid on one instance, and with another start time: these do not decide who owns
+// a ring.
 TEST_F(CpuRingsCli, ProgramsInOtherNamespacesLoseNothing) {
   if (geteuid() != 0) GTEST_SKIP() << "wants root, for unshare";
   if (run("unshare -p -f --mount-proc true").code != 0) GTEST_SKIP() << "unshare does not work here";

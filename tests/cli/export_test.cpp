@@ -1,4 +1,5 @@
-// trace.dat files, written and read: trace-cmd is the judge. Its lines must be ours, white space and the words for a gap aside.
+// trace.dat files, written and read: trace-cmd is the reference. Its lines must equal ringside's, except for white space and
+// the words for a gap.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +22,7 @@ struct TraceDatTest : test::BinaryTest {
     if (run("trace-cmd --version").code == 127) GTEST_SKIP() << "trace-cmd is not installed";
   }
 
-  // Without the name of the buffer in front, which trace-cmd forgets behind a gap.
+  // Without the name of the buffer in front, which trace-cmd omits after a gap.
   static std::vector<std::string> lines(const std::string& text) {
     static const std::regex gap(R"(^CPU:(\d+) \[(?:(\d+) )?EVENTS DROPPED\]$)"), buffer("^(kernel|program|ringside-[-0-9a-z]+): ");
     std::vector<std::string> all;
@@ -52,7 +53,7 @@ struct TraceDatTest : test::BinaryTest {
       from = to;
     }
   }
-  // What trace-cmd says of `dat`, without its plugins, which print otherwise than the formats say.
+  // The output of trace-cmd for `dat`, without its plugins, which print in other ways than the formats say.
   std::vector<std::string> judged(const std::string& dat) const {
     const Outcome judge = run("trace-cmd report -N " + dat);
     EXPECT_EQ(judge.code, 0);
@@ -141,8 +142,9 @@ struct Report : TraceDatTest {
     for (const char* more : {"", "-b"}) rmdir(("/sys/kernel/tracing/instances/" + instance + more).c_str());
     TraceDatTest::TearDown();
   }
-  // Only what the command itself does: how long the files become does not depend on what else the machine is doing. trace-cmd 3.1 measures the
-  // kernel's list of names before it copies it: where that grew meanwhile, the file is damaged, and trace-cmd itself reads nothing of it.
+  // Records only what the command itself does: the file's length then does not depend on the machine's other load. trace-cmd
+  // 3.1 measures the kernel's list of names before it copies it: if that grew meanwhile, the file is damaged, and trace-cmd
+  // itself reads nothing of it.
   void record(const std::string& options) const {
     for (int tries = 0; tries < 20; ++tries) {
       const Outcome o = run("LD_PRELOAD=" RINGSIDE_BUILD_DIR "/tests/trace_cmd_shim.so trace-cmd record -q -o theirs.dat " + options +
@@ -222,7 +224,7 @@ TEST_F(Report, WhateverReadsARecording) {
 struct RecordTo : Report {
   bool there(const std::string& name) const { return std::filesystem::exists(dir + "/" + name); }
   std::string start = RINGSIDE_BUILD_DIR "/ringside record ";
-  // Records until there are events in the parts, however long that takes; then the signal.
+  // Records until there are events in the parts, however long that takes; then sends the signal.
   Outcome record_until(const std::string& signal) const {
     return run("bash -c 'set -m; " + start + "-e \"sched:*\" --to out.dat & P=$!; until find out.dat.parts -name \"*.raw\" -size +8k 2>/dev/null | grep -q . || ! kill -0 $P 2>/dev/null; do sleep 0.05; done; kill -" +
                signal + " $P; wait $P'");

@@ -35,7 +35,7 @@ TEST_F(GuestCli, OneTimeline) {
     EXPECT_NE(r.out.find(": kvm_"), std::string::npos);
   }
   EXPECT_EQ(run("ringside=" RINGSIDE_BUILD_DIR "/ringside; $ringside report rec | grep -o '[0-9]*\\.[0-9]*: ' | sort -c -n").code, 0);
-  // Each interrupt that the monitor made is one that the guest took.
+  // The guest took each interrupt that the monitor made.
   const auto count = [&](const char* event) { return std::stoul(run(std::string(RINGSIDE_BUILD_DIR "/ringside report rec | grep -c '") + event + "'").out); };
   EXPECT_EQ(count(": timer: "), count(": interrupt: "));
   EXPECT_EQ(count(": step: "), 30000u);
@@ -54,7 +54,7 @@ TEST_F(GuestCli, Errors) {
 }
 
 TEST_F(GuestCli, CtrlCEndsIt) {
-  // Once it records; a shell's background jobs would ignore Ctrl-C.
+  // Sent once it records; a shell's background jobs would ignore Ctrl-C.
   const Outcome o = run("env --default-signal=INT " RINGSIDE_BUILD_DIR "/ringside guest demo -o rec & for n in $(seq 600); do find rec -size +64k 2>/dev/null | grep -q . && break; sleep .05; done; "
                         "kill -INT $!; wait $!");
   EXPECT_EQ(o.code, 0) << o.err;

@@ -1,4 +1,4 @@
-// Sub-buffers, sources and formats made by hand, byte by byte, for tests of everything that reads.
+// Sub-buffers, sources and formats made by hand, byte by byte, for tests of all code that reads.
 #pragma once
 #include <cstring>
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace ringside::test {
 
-// A payload: the common fields, then whatever is put behind.
+// A payload: the common fields, then the values put behind them.
 class Payload {
  public:
   Payload(u16 id, i32 tid) { put(id).put(u16{0}).put(tid); }

@@ -1,4 +1,4 @@
-// record and its followers with events of the kernel.
+// record and related commands with events of the kernel.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -59,7 +59,7 @@ TEST_F(KernelCli, OneCommandsSystemCallsWithItsOwnEvents) {
   EXPECT_EQ(stat.at("total").at("unread"), 0u);
 }
 
-// Patterns of the kernel's events leave the program's alone; others choose among them.
+// Patterns of the kernel's events do not affect the program's; other patterns choose among them.
 TEST_F(KernelCli, WhatAPatternLeavesOfTheProgram) {
   const std::string write = "dd if=/dev/zero of=/dev/null bs=1 count=3";
   const auto has = [&](const char* event) { return run(RINGSIDE_BUILD_DIR "/ringside report").out.find(event) != std::string::npos; };
@@ -72,7 +72,7 @@ TEST_F(KernelCli, WhatAPatternLeavesOfTheProgram) {
   EXPECT_TRUE(has(" write: "));
 }
 
-TEST_F(KernelCli, ChildrenAreFollowedAndNobodyElse) {
+TEST_F(KernelCli, OnlyChildrenAreFollowed) {
   const Outcome o = ringside("record -e syscalls:sys_enter_write -- sh -c 'sh -c \"echo a >/dev/null\"; echo b >/dev/null'");
   ASSERT_EQ(o.code, 0) << o.err;
   std::set<i32> tids;
@@ -111,7 +111,7 @@ TEST_F(KernelCli, TheKernelAloneForSomeTime) {
   EXPECT_FALSE(events("-e sched:sched_switch").empty());
 }
 
-TEST_F(KernelCli, PatternsThatNothingAnswersTo) {
+TEST_F(KernelCli, PatternsThatMatchNothing) {
   Outcome o = ringside("record -e sched:no_such_thing -- true");
   EXPECT_EQ(o.code, 0);
   EXPECT_NE(o.err.find("sched:no_such_thing"), std::string::npos) << o.err;
@@ -121,7 +121,7 @@ TEST_F(KernelCli, PatternsThatNothingAnswersTo) {
   EXPECT_EQ(o.code, 2) << o.err;
 }
 
-// As trace-cmd takes them: a system or an event by its name alone.
+// Like trace-cmd's: a system or an event by its name alone.
 TEST_F(KernelCli, APatternMeansTheSameWhereverItIsTaken) {
   const std::string program = " -- sh -c 'read x < /dev/null; true'";
   for (const char* pattern : {"sched_switch", "sched", "sched:sched_switch", "sched:,nothing_here"}) {
@@ -139,7 +139,7 @@ TEST_F(KernelCli, APatternMeansTheSameWhereverItIsTaken) {
 
 TEST_F(KernelCli, NothingStaysInTracefs) {
   ASSERT_EQ(ringside("record -e sched:sched_switch -q -- true").code, 0);
-  // Killed in the middle: the next run takes its instance away.
+  // Killed in the middle: the next run removes its instance.
   run(RINGSIDE_BUILD_DIR "/ringside record -e sched:sched_switch -a -- sh -c 'kill -KILL $PPID; sleep 1'");
   ASSERT_EQ(ringside("record -e sched:sched_switch -q -o again -- true").code, 0);
   for (const auto& entry : fs::directory_iterator(must(tracefs_dir()) + "/instances")) {
@@ -147,11 +147,11 @@ TEST_F(KernelCli, NothingStaysInTracefs) {
     if (name.rfind("ringside-", 0) != 0 || name.find_first_not_of("0123456789", 9) != std::string::npos) continue;  // a test's
     EXPECT_NE(sys::start_time(std::stoi(name.substr(9))), 0u) << name << " stayed";
   }
-  // What the killed one had written is readable.
+  // The events that the killed one had written are readable.
   EXPECT_EQ(ringside("report").code, 0);
 }
 
-// A recorder in a PID namespace of its own, where the host's is not to be seen, and which has the number of another one.
+// A recorder in a PID namespace of its own, which cannot see the host's processes, and with the same number as another one.
 TEST_F(KernelCli, ContainersLeaveEachOtherAlone) {
   const std::string tool = RINGSIDE_BUILD_DIR "/ringside", inside = "unshare -p -f --mount-proc " + tool + " record -e syscalls:sys_enter_getppid -a ";
   const Outcome o = run(tool + " record -e sched:sched_switch -a -o host -- sh -c 'touch begun; until [ -e over ]; do sleep 0.1; done' > host.log 2>&1 & P=$!; at=" + must(tracefs_dir()) +
@@ -161,8 +161,8 @@ TEST_F(KernelCli, ContainersLeaveEachOtherAlone) {
   EXPECT_EQ(o.out, "1\n1\n") << o.err << test::slurp(dir + "/host.log");
 }
 
-// On all CPUs events as fast as they can be made, and nobody gives the consumer time to catch up: Ctrl-C ends it all the same, and
-// what was recorded and lost is all that the kernel counted.
+// Events on all CPUs at full speed, and no time for the consumer to catch up: Ctrl-C still ends it, and recorded plus lost
+// events are all that the kernel counted.
 TEST_F(KernelCli, CtrlCUnderAStorm) {
   std::atomic<bool> stop{false};
   std::vector<std::thread> storm;
@@ -177,7 +177,8 @@ TEST_F(KernelCli, CtrlCUnderAStorm) {
   for (const char* command : {"record -e 'syscalls:*' -e 'sched:*' -b 64k -o small", "record -e 'syscalls:*' -e 'sched:*' -b 1M -o large",
                               "top -e 'syscalls:*' --interval 100ms"}) {
     const u64 start = sys::now_ns();
-    // A second of it once its instance of tracefs records (it is on until it is set up); a shell's background jobs would ignore Ctrl-C.
+    // Lasts a second from when its instance of tracefs records (a new one is on until it is set up); a shell's background jobs
+    // would ignore Ctrl-C.
     const Outcome o = run("env --default-signal=INT " RINGSIDE_BUILD_DIR "/ringside " + std::string(command) + " & P=$!; at=" +
                           must(tracefs_dir()) + "/instances/ringside-$P; for i in $(seq 1000); do " +
                           "grep -sq X $at/events/enable && grep -sq 1 $at/tracing_on && break; sleep 0.02; done; " +
@@ -231,7 +232,7 @@ TEST_F(KernelCli, ListTopAndStat) {
   EXPECT_EQ(ringside("stat " + mine.dir()).code, 0);
 }
 
-// To read a ring is to take its events away. So what others made is not read, by whatever name and command.
+// Reading a ring takes its events away. So rings that others made are not read, by any name and command.
 TEST_F(KernelCli, InstancesOfOthersAreNeverConsumed) {
   TracefsOptions options;
   options.prefix = "ringside-test-";
@@ -252,10 +253,10 @@ TEST_F(KernelCli, InstancesOfOthersAreNeverConsumed) {
     EXPECT_EQ(stat.at("total").at("unread"), 1u);
   }
   EXPECT_NE(must(sys::read_file(others.dir() + "/trace")).find("theirs"), std::string::npos);
-  EXPECT_EQ(ringside("list").out.find(name), std::string::npos);  // nor was one of ours made
+  EXPECT_EQ(ringside("list").out.find(name), std::string::npos);  // nor was an instance of ringside's made
 }
 
-// In a mount namespace of its own, where nobody has mounted it.
+// In a mount namespace of its own, where tracefs is not mounted.
 const char* const unmounted = "unshare -m sh -c 'umount -lR /sys/kernel/debug; umount /sys/kernel/tracing; ! test -e /sys/kernel/tracing/instances && ";
 
 TEST_F(KernelCli, TracefsIsMountedWhereItIsNot) {
@@ -264,14 +265,14 @@ TEST_F(KernelCli, TracefsIsMountedWhereItIsNot) {
                                            "dd if=/dev/zero of=/dev/null bs=7 count=5'");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(events().size(), 5u);
-  // Root who may not mount, as in a container.
+  // Root without the right to mount, as in a container.
   o = run(std::string(unmounted) + "exec setpriv --bounding-set -sys_admin " RINGSIDE_BUILD_DIR "/ringside list -e sched:sched_switch'");
   EXPECT_EQ(o.code, 1);
   EXPECT_NE(o.err.find("mount -t tracefs"), std::string::npos) << o.err;
 }
 
 TEST_F(KernelCli, WithoutRightsTheErrorSaysWhatToDo) {
-  fs::copy_file(RINGSIDE_BUILD_DIR "/ringside", dir + "/ringside");  // the build may be somewhere that nobody may enter
+  fs::copy_file(RINGSIDE_BUILD_DIR "/ringside", dir + "/ringside");  // other users may not be able to enter the build directory
   fs::permissions(dir + "/ringside", fs::perms(0755));
   fs::permissions(dir, fs::perms(0777));
   const std::string nobody = geteuid() == 0 ? "setpriv --reuid 65534 --regid 65534 --clear-groups " : "";
@@ -288,12 +289,12 @@ TEST_F(KernelCli, WithoutRightsTheErrorSaysWhatToDo) {
   EXPECT_NE(o.err.find("needs root"), std::string::npos) << o.err;
 }
 
-// As on machines that are not this one: see kernel_shim.c.
+// Simulates other machines: see kernel_shim.c.
 std::string shim(const std::string& environment) {
   return environment + " LD_PRELOAD=" RINGSIDE_BUILD_DIR "/tests/libkernel_shim.so " RINGSIDE_BUILD_DIR "/ringside ";
 }
 
-TEST_F(KernelCli, EitherWayGivesEveryEvent) {
+TEST_F(KernelCli, BothWaysOfReadingGetEveryEvent) {
   for (const char* way : {"auto", "map", "read"}) {
     const Outcome o = ringside(std::string("record --source ") + way +
                                " -e syscalls:sys_enter_read -f 'count == 7' -- dd if=/dev/zero of=/dev/null bs=7 count=3000");
@@ -312,7 +313,7 @@ TEST_F(KernelCli, EitherWayGivesEveryEvent) {
   EXPECT_EQ(ringside("record --source splice -e sched:sched_switch -- true").code, 2);
 }
 
-TEST_F(KernelCli, StatSaysHowARunningOneReads) {
+TEST_F(KernelCli, StatShowsHowARunningRecorderReads) {
   Outcome o = run(RINGSIDE_BUILD_DIR "/ringside record -q --source map -a -e sched:sched_switch -- sh -c 'touch begun; until [ -e over ]; do sleep 0.02; done' & me=$!; "
                   "until [ -e begun ]; do sleep 0.02; done; "
                   RINGSIDE_BUILD_DIR "/ringside stat --json ringside-$me; " RINGSIDE_BUILD_DIR "/ringside stat --json ringside.data; "
@@ -403,7 +404,7 @@ TEST_F(KernelCli, DoctorChecksTheClocksOfAllSources) {
   all = checks();
   EXPECT_NE(advice_about(all, other.dir()).find(other.dir() + "/trace_clock"), std::string::npos);
   EXPECT_NE(advice_about(all, "instance odd").find("tsc or mono"), std::string::npos);
-  // What cannot merge is not recorded together.
+  // Clocks that cannot merge are not recorded together.
   for (const char* command : {"record -i odd -e sched:sched_switch --duration 10ms", "record --clock counter -e sched:sched_switch -- true"}) {
     const Outcome o = ringside(command);
     EXPECT_EQ(o.code, 1) << command;

@@ -15,14 +15,14 @@
 
 static long polls;
 
-// 0: no ring; 1: a ring of the kernel's; 2: one of a CPU that is not there.
+// 0: no ring; 1: a ring of the kernel's; 2: the ring of an absent CPU.
 static int kind(int fd) {
   char link[64], path[4096], absent[64];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   const ssize_t n = readlink(link, path, sizeof path - 1);
   if (n < 0) return 0;
   path[n] = 0;
-  if (strstr(path, "/trace_pipe_raw") == NULL || strstr(path, "/tracing/") == NULL) return 0;  // not a ring of ours
+  if (strstr(path, "/trace_pipe_raw") == NULL || strstr(path, "/tracing/") == NULL) return 0;  // no ring of the kernel's
   const char* cpu = getenv("KERNEL_SHIM_ABSENT");
   if (cpu == NULL) return 1;
   snprintf(absent, sizeof absent, "/cpu%s/trace_pipe_raw", cpu);

@@ -91,7 +91,7 @@ TEST_F(LatencyCli, TheTableAndThePictures) {
   EXPECT_EQ(run("LC_ALL=C " RINGSIDE_BUILD_DIR "/ringside latency app:begin app:end ringside.data --key request").out.find("█"), std::string::npos);
 }
 
-// trace-cmd profile's way of saying it: g, as the two events are in different tasks.
+// The syntax of trace-cmd profile: g, because the two events are in different tasks.
 TEST_F(LatencyCli, Hooks) {
   make(false);
   const json pairs = json::parse(ringside("latency -H app:begin,request/app:end,request,g ringside.data --json").out);
@@ -102,12 +102,12 @@ TEST_F(LatencyCli, Hooks) {
   for (const char* bad : {"begin,request", "begin/end", "begin,request/end,request,x", ",a/b,c"}) EXPECT_EQ(ringside("latency -H " + std::string(bad) + " ringside.data").code, 2) << bad;
 }
 
-TEST_F(LatencyCli, LossesAreSaid) {
+TEST_F(LatencyCli, LossesAreReported) {
   make(true);
   const json j = json::parse(ringside("latency app:begin app:end ringside.data --key request --json").out);
   EXPECT_EQ(j.at("exact"), false);
   EXPECT_EQ(j.at("lost"), 6);
-  EXPECT_EQ(j.at("doubtful"), 1);  // request 1: the other ring lost some meanwhile
+  EXPECT_EQ(j.at("doubtful"), 1);  // request 1: meanwhile the other ring lost some
   EXPECT_EQ(j.at("pairs"), 2);
   const Outcome o = ringside("latency app:begin app:end ringside.data --key request");
   EXPECT_NE(o.out.find("NOT exact: 6 events were lost"), std::string::npos) << o.out;
@@ -139,7 +139,8 @@ struct KernelLatency : LatencyCli {
   }
 };
 
-// Wake-up latencies of a small load of our own, and once more from trace-cmd's text of the same events: each by itself.
+// Wake-up latencies of a small load that this test makes, computed twice: by ringside, and from trace-cmd's text of the same
+// events.
 TEST_F(KernelLatency, WakeUpsAsTraceCmdsTextHasThem) {
   if (run("trace-cmd --version").code == 127) GTEST_SKIP() << "trace-cmd is not installed";
   ASSERT_EQ(ringside("record -q -a -b 32M -e sched:sched_waking -e sched:sched_switch --to trace.dat -- "
@@ -183,7 +184,7 @@ TEST_F(KernelLatency, WakeUpsAsTraceCmdsTextHasThem) {
   EXPECT_EQ(j.at("ends"), switches);
   EXPECT_EQ(j.at("pairs"), latencies.size());
   EXPECT_EQ(j.at("open"), woken.size());
-  // Both make ns of ticks, each in its own way: a rounding apart.
+  // Both convert ticks to ns, each in its own way: the results may differ by rounding.
   std::sort(latencies.rbegin(), latencies.rend());
   const json& slowest = j.at("slowest");
   ASSERT_EQ(slowest.size(), std::min<size_t>(latencies.size(), 10000));

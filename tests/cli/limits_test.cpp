@@ -1,5 +1,5 @@
-// Commands under limits: few descriptors, little memory, a disk that is full, files that may not grow. What is traced goes on; what is
-// lost is said, and "none" only where it is known.
+// Commands under limits: few descriptors, little memory, a full disk, files that may not grow. The traced command goes on;
+// losses are reported, and "none" only where that is known.
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ struct Limits : test::BinaryTest {
     fs::create_directories(at);
     return mount("none", at.c_str(), "tmpfs", 0, ("size=" + size).c_str()) == 0;
   }
-  // With the instances in memory, where they are usually.
+  // With the instances in memory, their usual place.
   struct InMemory {
     InMemory() : at("/dev/shm/ringside-limits-" + std::to_string(getpid())) { fs::create_directories(at); }
     ~InMemory() { fs::remove_all(at); }
@@ -38,7 +38,7 @@ struct Limits : test::BinaryTest {
   };
   Outcome limited(const std::string& limits, const std::string& arguments) const { return run("prlimit " + limits + " " RINGSIDE_BUILD_DIR "/ringside " + arguments); }
   json meta(const std::string& where) const { return json::parse(test::slurp(dir + "/" + where + "/meta.json")); }
-  // Everything that was written is recorded, or said to be missing.
+  // All written events are recorded, or reported as missing.
   static void books(const json& meta) {
     u64 events = 0, gaps = 0;
     for (const json& ring : meta.at("rings")) {
@@ -51,7 +51,7 @@ struct Limits : test::BinaryTest {
 
 const char* const writer = " sh -c 'dd if=/dev/zero of=/dev/null bs=1 count=100000 2> /dev/null; echo done > mark; exit ";
 
-TEST_F(Limits, TenThousandRingsBy256Descriptors) {
+TEST_F(Limits, TenThousandRingsWith256Descriptors) {
   const InMemory memory;
   const std::string root = "RINGSIDE_ROOT=" + memory.at + " ", tool = root + RINGSIDE_BUILD_DIR "/ringside ", few = root + "prlimit --nofile=256:256 " RINGSIDE_BUILD_DIR "/ringside ";
   ASSERT_EQ(run(tool + "record -q -i crowd --rings thread -b 8k --subbuf-size 4k -o none -- true").code, 0);
@@ -62,7 +62,7 @@ TEST_F(Limits, TenThousandRingsBy256Descriptors) {
   o = run(few + "top crowd --once");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.out.find("20,000 events, none lost: the numbers are exact"), std::string::npos) << o.out;
-  // A part of them cannot be mapped.
+  // Some of them cannot be mapped.
   o = run(root + "prlimit --as=250000000 " RINGSIDE_BUILD_DIR "/ringside top crowd --once");
   EXPECT_EQ(o.code, 1);
   EXPECT_NE(o.err.find("not enough memory: raise ulimit -v"), std::string::npos) << o.err.substr(0, 2000);
@@ -77,8 +77,8 @@ TEST_F(Limits, TenThousandRingsBy256Descriptors) {
   EXPECT_EQ(run(few + "report t.dat | wc -l").out, "20000\n");
 }
 
-// Wherever memory runs out: an answer, never an end by a signal.
-TEST_F(Limits, WhateverMemoryThereIs) {
+// Wherever memory runs out, there is an answer, never an end by a signal.
+TEST_F(Limits, AnyAmountOfMemory) {
   ASSERT_EQ(ringside("record -q -i many --rings thread -o none -- true").code, 0);
   ASSERT_EQ(run("RINGSIDE_INSTANCE=many " RINGSIDE_BUILD_DIR "/tests/many_threads 300 2000").code, 0);
   for (u64 megabytes = 60; megabytes <= 120; megabytes += 2) {
@@ -88,16 +88,16 @@ TEST_F(Limits, WhateverMemoryThereIs) {
   }
 }
 
-TEST_F(Limits, ACommandBy64Descriptors) {
+TEST_F(Limits, ACommandWith64Descriptors) {
   const Outcome o = limited("--nofile=64:64", "record --rings thread -b 64k -o r -- " RINGSIDE_BUILD_DIR "/tests/many_threads 300 10");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.err.find("3,000 events"), std::string::npos) << o.err;
   EXPECT_NE(o.err.find("; lost 0;"), std::string::npos) << o.err;
-  // The command has the limit that was there, not the recorder's.
+  // The command has the original limit, not the recorder's.
   ASSERT_EQ(run("ulimit -S -n 100; " RINGSIDE_BUILD_DIR "/ringside record -q -o r -- sh -c 'ulimit -n'").out, "100\n");
 }
 
-TEST_F(Limits, ARingThatCannotBeReadIsSaid) {
+TEST_F(Limits, AnUnreadableRingIsReported) {
   ASSERT_EQ(ringside("record -q -i web --rings thread -o none -- true").code, 0);
   ASSERT_EQ(run("RINGSIDE_INSTANCE=web " RINGSIDE_BUILD_DIR "/tests/many_threads 3 2").code, 0);
   ASSERT_EQ(truncate((dir + "/root/web/per_cpu/cpu1/ring").c_str(), 100), 0);
@@ -108,12 +108,12 @@ TEST_F(Limits, ARingThatCannotBeReadIsSaid) {
     EXPECT_EQ(o.out.find("exact"), std::string::npos) << command << "\n" << o.out;
     EXPECT_EQ((o.out + o.err).find("lost 0"), std::string::npos) << command << "\n" << o.err;
   }
-  // The recording remembers.
+  // The recording stores it.
   const Outcome o = ringside("top r");
   EXPECT_NE(o.out.find("4 events, perhaps some lost"), std::string::npos) << o.out << o.err;
 }
 
-// What a full ring refused stands at no place of a recording.
+// Events that a full ring refused have no position in a recording.
 TEST_F(Limits, RefusedEventsAreMissing) {
   ASSERT_EQ(ringside("record -q -i full --rings thread --mode discard -b 8k --subbuf-size 4k -o none -- true").code, 0);
   ASSERT_EQ(run("RINGSIDE_INSTANCE=full " RINGSIDE_BUILD_DIR "/tests/many_threads 1 10000").code, 0);
@@ -152,7 +152,7 @@ TEST_F(Limits, ADiskThatIsFullFromTheBeginning) {
     EXPECT_EQ(o.code, 1) << o.err;
     EXPECT_NE(o.err.find("cannot keep room for disk/"), std::string::npos) << o.err;
     EXPECT_NE(o.err.find("make room there"), std::string::npos) << o.err;
-    EXPECT_FALSE(fs::exists(dir + "/mark"));  // nothing was begun
+    EXPECT_FALSE(fs::exists(dir + "/mark"));  // no file was started
   }
   ASSERT_EQ(mount("none", (dir + "/disk").c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, "size=8k"), 0);
   const Outcome o = ringside("record --libc io -o disk/s -- true");
@@ -177,7 +177,7 @@ TEST_F(Limits, AFileThatMayNotGrow) {
   EXPECT_NE(o.err.find("File too large; files may not grow beyond ulimit -f, raise it"), std::string::npos) << o.err;
   EXPECT_NE(o.err.find(" or more; r"), std::string::npos) << o.err;
   EXPECT_EQ(ringside("report r").code, 0);
-  // The command's own writes are its own affair.
+  // The command's own writes do not concern the recorder.
   EXPECT_EQ(limited("--fsize=262144", "record -q -i web -o s -- sh -c 'head -c 300000 /dev/zero > mark'").code, 128 + SIGXFSZ);
 }
 
@@ -193,7 +193,7 @@ TEST_F(Limits, AFullDiskAndTheKernelsEvents) {
   EXPECT_EQ(ringside("report disk/r > /dev/null").code, 0);
 }
 
-TEST_F(Limits, AFullStdoutIsSaid) {
+TEST_F(Limits, AFullStdoutIsReported) {
   ASSERT_EQ(ringside("record -q --libc io -o r -- dd if=/dev/zero of=/dev/null bs=1 count=10").code, 0);
   for (const char* command : {"report r", "top r", "hist event r", "plot r -o -"}) {
     const Outcome o = ringside(std::string(command) + " > /dev/full");

@@ -1,4 +1,4 @@
-// many_threads N EVENTS: N threads, one after the other, write so many events each: N rings of threads.
+// many_threads N EVENTS: N threads, one after the other, write EVENTS events each: N rings of threads.
 #include <ringside/trace.hpp>
 
 #include <cstdlib>

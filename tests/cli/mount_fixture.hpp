@@ -1,4 +1,4 @@
-// A mount of the real binary, and what its tests ask of it.
+// A mount of the real binary, and helper functions for its tests.
 #pragma once
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ inline bool eventually(const std::function<bool()>& holds, std::chrono::millisec
   return true;
 }
 
-// A word for how a system call ended: its result, or its errno.
+// The outcome of a system call in a word: its result, or its errno.
 inline std::string ended(ssize_t result) { return result >= 0 ? std::to_string(result) : strerrorname_np(errno); }
 
 inline std::string write_to(const std::string& file, const std::string& text, int flags = O_WRONLY) {
@@ -79,7 +79,7 @@ inline Stats stats(const std::string& cpu) {
   return s;
 }
 
-// A client of the mapping as one of the kernel's is: meta-page, sub-buffers, GET_READER.
+// A client of the mapping, like one of the kernel's: meta-page, sub-buffers, GET_READER.
 struct Mapping {
   sys::Fd fd;
   const u8* base = nullptr;
@@ -176,13 +176,13 @@ struct Mount : test::BinaryTest {
       ASSERT_TRUE(eventually([&] { return mounted() || waitpid(server, nullptr, WNOHANG) != 0; })) << test::slurp(dir + "/log");
     ASSERT_TRUE(mounted()) << test::slurp(dir + "/log");
   }
-  // An instance as mkdir makes it, with all events on.
+  // An instance made by mkdir, with all events on.
   void make_web() {
     ASSERT_EQ(mkdir(web.c_str(), 0700), 0) << strerrorname_np(errno);
     ASSERT_EQ(write_to(web + "/events/enable", "1"), "1");
   }
   bool mounted() const {
-    struct statvfs st {};  // asked of the server; what a file is may be remembered
+    struct statvfs st {};  // asked of the server; a file's status may be cached
     return statvfs(at.c_str(), &st) == 0 && fs::exists(at + "/tracing_on");
   }
 };

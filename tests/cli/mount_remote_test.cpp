@@ -30,7 +30,7 @@ struct MountRemote : Mount {
   std::string app = at + "/remotes/app";
   pid_t writer = -1;
 
-  // A process that writes `count` events to each of its rings in turn, as fast as it can, each time that it is told to (SIGUSR1).
+  // Starts a process that writes `count` events to each of its rings in turn, at full speed, on each SIGUSR1.
   void start_app(u64 count, u32 rings = 1) {
     setenv("RINGSIDE_ROOT", (dir + "/root").c_str(), 1);
     const std::string path = remote::announced_path("app");
@@ -66,7 +66,7 @@ struct MountRemote : Mount {
     kill_app();
     Mount::TearDown();
   }
-  // There, and its events are known.
+  // It is there, and its events are known.
   void appears() const { ASSERT_TRUE(eventually([&] { return fs::exists(app + "/events/app/tick"); })) << slurp(dir + "/log"); }
   std::string cpu(u32 n) const { return app + "/per_cpu/cpu" + std::to_string(n); }
 };
@@ -82,7 +82,7 @@ bool consecutive(const std::vector<u64>& all, u64 from) {
     if (n != from++) return false;
   return true;
 }
-// What a file gives until `enough` lines of events have come, or it ends, or fails.
+// The content of a file until `enough` lines of events have come, or it ends, or fails.
 std::string take(const sys::Fd& fd, size_t enough) {
   std::string all;
   char some[16384];
@@ -95,7 +95,7 @@ std::string take(const sys::Fd& fd, size_t enough) {
   return all;
 }
 
-TEST_F(MountRemote, StandsWhereUpstreamHasIt) {
+TEST_F(MountRemote, HasUpstreamsLayout) {
   start();
   EXPECT_TRUE(fs::is_directory(at + "/remotes"));
   EXPECT_TRUE(fs::is_empty(at + "/remotes"));
@@ -119,7 +119,7 @@ TEST_F(MountRemote, StandsWhereUpstreamHasIt) {
   EXPECT_EQ(write_to(app + "/tracing_on", "1"), "1");
   EXPECT_EQ(text_of(app + "/tracing_on"), "1\n");
   EXPECT_NE(text_of(app + "/buffer_size_kb").find(" (loaded)\n"), std::string::npos);
-  // What cannot be done with rings that the writer has been given.
+  // The sizes of rings that the writer already has cannot be changed.
   EXPECT_EQ(write_to(app + "/buffer_size_kb", "128"), "EBUSY");
   EXPECT_EQ(write_to(app + "/buffer_subbuf_size_kb", "8"), "EINVAL");
   EXPECT_EQ(write_to(app + "/options/overwrite", "0"), "EINVAL");
@@ -159,7 +159,7 @@ TEST_F(MountRemote, StandsWhereUpstreamHasIt) {
     EXPECT_NE(text_of(app + "/buffer_size_kb").find(" (loaded)\n"), std::string::npos);
   }
   EXPECT_TRUE(eventually([&] { return text_of(app + "/buffer_size_kb") == "64 (unloaded)\n"; })) << text_of(app + "/buffer_size_kb");
-  // The writer goes: so does its name.
+  // When the writer goes, its name goes, too.
   kill(writer, SIGKILL);
   fs::remove(dir + "/root/.remotes/app");
   EXPECT_TRUE(eventually([&] { return !fs::exists(app); }));
@@ -177,7 +177,7 @@ TEST_F(MountRemote, EveryEventOnceAndTheBooksBalance) {
     for (int round = 0; round < 3; ++round) {
       write_some();
       const std::string text = take(pipe, 15000);
-      // In order of time within a ring; between rings as far as both were there when it was looked.
+      // In order of time within a ring; between rings, as far as both had events when they were read.
       std::vector<u64> all = numbers(text), last{0, 0};
       ASSERT_EQ(all.size(), 15000u) << text.substr(text.size() - std::min<size_t>(text.size(), 200));
       for (const u64 n : all) {
@@ -196,7 +196,7 @@ TEST_F(MountRemote, EveryEventOnceAndTheBooksBalance) {
       EXPECT_EQ(s.read, 22500u);
     }
   }
-  // A ring that is too small: the loss is announced where it is.
+  // A ring that is too small: the loss is announced where it happened.
   ASSERT_EQ(write_to(app + "/tracing_on", "0"), "1");
   ASSERT_TRUE(eventually([&] { return write_to(app + "/buffer_size_kb", "16") == "2"; }));
   ASSERT_EQ(write_to(app + "/tracing_on", "1"), "1");
@@ -255,7 +255,7 @@ TEST_F(MountRemote, ReadsAndMapsSubBuffers) {
     EXPECT_EQ(walk(raw, 1000) >= 1000, true);
     EXPECT_GE(stats(cpu(1)).read, 1000u);
   }
-  // The rest by the mapping, of the second ring's own file.
+  // Reads the rest by the mapping, from the second ring's own file.
   const u64 read_before = stats(cpu(1)).read;
   Mapping map(cpu(1) + "/trace_pipe_raw");
   ASSERT_NE(map.base, nullptr) << strerrorname_np(errno) << slurp(dir + "/log");
@@ -287,14 +287,14 @@ TEST_F(MountRemote, ReadsAndMapsSubBuffers) {
   (void)!read(map.fd.get(), &none, 0);
   drain();
   EXPECT_EQ(map.events, 4000 - read_before);
-  // A program that knows nothing of ringside.
+  // A program that does not know ringside.
   const Outcome o = run("timeout 20 " RINGSIDE_BUILD_DIR "/tests/mapping_client " + cpu(0) + "/trace_pipe_raw");
   EXPECT_EQ(o.code, 0) << o.out;
   EXPECT_EQ(lines_with(o.out, "\n20 ") + lines_with(o.out, "\n16 "), 4000u) << o.out.substr(0, 300);
   EXPECT_EQ(stats(cpu(0)).read, 4000u);
 }
 
-// A client that has asked once reads the meta-page afterwards, in its own time: the reader page stays until somebody asks again.
+// A client that has asked once reads the meta-page afterwards, in its own time: the reader page stays until the next request.
 TEST_F(MountRemote, TheReaderPageMovesOnDemandAlone) {
   start_app(150);
   start();
@@ -314,7 +314,7 @@ TEST_F(MountRemote, TheReaderPageMovesOnDemandAlone) {
   ASSERT_GT(before, 150u);
   ASSERT_LT(before, 300u);
   pollfd p{map.fd.get(), POLLIN, 0};
-  for (int k = 0; k < 20; ++k) {  // the server watches the ring for those who poll
+  for (int k = 0; k < 20; ++k) {  // the server watches the ring for clients that poll
     poll(&p, 1, 0);
     usleep(5000);
   }
@@ -324,7 +324,7 @@ TEST_F(MountRemote, TheReaderPageMovesOnDemandAlone) {
   EXPECT_TRUE(map.ordered);
 }
 
-TEST_F(MountRemote, AWriterThatStopsOrDiesHoldsNobody) {
+TEST_F(MountRemote, AStoppedOrDeadWriterBlocksNoClient) {
   start_app(20000);
   start({"--patience", "4s"});
   appears();
@@ -347,7 +347,7 @@ TEST_F(MountRemote, AWriterThatStopsOrDiesHoldsNobody) {
     }
     return child;
   };
-  // Who wants what only the writer can give is told so, all at the same time; all else answers meanwhile.
+  // Requests that only the writer can answer get an error, all at the same time; all others are answered meanwhile.
   const sys::Fd early(::open((cpu(0) + "/trace_pipe_raw").c_str(), O_RDONLY));
   ASSERT_TRUE(early);
   const auto from = std::chrono::steady_clock::now();
@@ -378,7 +378,7 @@ TEST_F(MountRemote, AWriterThatStopsOrDiesHoldsNobody) {
     EXPECT_TRUE(consecutive(numbers(text), found)) << found;
     EXPECT_EQ(numbers(text).size(), 20000 - found);
     EXPECT_EQ(stats(cpu(0)).read, 20000u);
-    // It dies while somebody waits: what it left is read, then there is an end.
+    // It dies while a client waits: the remaining events are read, then there is an end.
     EXPECT_EQ(text_of(app + "/tracing_on"), "1\n") << "what was not answered did not happen";
     write_some();
     ASSERT_TRUE(eventually([&] { return stats(cpu(0)).entries == 20000; }));
@@ -401,7 +401,7 @@ TEST_F(MountRemote, AWriterThatStopsOrDiesHoldsNobody) {
   const_cast<sys::Fd&>(early) = sys::Fd();
   EXPECT_TRUE(eventually([&] { return write_to(app + "/tracing_on", "1") == "ENODEV"; })) << "nobody listens";
   EXPECT_EQ(ended(::open((app + "/trace_pipe").c_str(), O_RDONLY)), "ENODEV");
-  // Another one comes.
+  // Another writer starts.
   start_app(3000);
   ASSERT_TRUE(eventually([&] { return write_to(app + "/tracing_on", "1") == "1"; }));
   write_some();

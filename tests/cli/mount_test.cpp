@@ -69,7 +69,7 @@ TEST_F(Mount, AnswersAsTheKernelDoes) {
   if (!theirs) GTEST_SKIP() << theirs.error().sentence;
   ASSERT_TRUE(theirs->write("buffer_size_kb", "1410"));
   ASSERT_TRUE(theirs->write("buffer_percent", "50"));
-  ASSERT_TRUE(theirs->write("options/record-tgid", "0"));  // as whoever used the top level left it
+  ASSERT_TRUE(theirs->write("options/record-tgid", "0"));  // as a user of the top level may have left it
   ASSERT_TRUE(theirs->tracing(true));
   start();
   make_web();
@@ -126,7 +126,7 @@ TEST_F(Mount, AnswersAsTheKernelDoes) {
   };
   EXPECT_EQ(change(web), change(theirs->dir()));
   EXPECT_EQ(write_to(web + "/buffer_size_kb", "1000000000"), "ENOMEM");
-  // The header of `trace`, and a marker's line, but for names, times and flags.
+  // The header of `trace`, and a marker's line, except for names, times and flags.
   ASSERT_EQ(write_to(web + "/trace", "", O_WRONLY | O_TRUNC), "0");
   ASSERT_EQ(write_to(theirs->dir() + "/trace", "", O_WRONLY | O_TRUNC), "0");
   ASSERT_EQ(write_to(web + "/trace_marker", "hello"), "5");
@@ -169,7 +169,7 @@ TEST_F(Mount, EventsAreSwitchedAndFiltered) {
   EXPECT_EQ(write_to(filter, "number >= 7"), "11");
   EXPECT_EQ(text_of(filter), "number >= 7\n");
   EXPECT_EQ(lines_with(text_of(web + "/trace"), ": tick: number="), 3u);
-  // What read() copies passes it as well: the others are padding there.
+  // The filter also applies to what read() copies: the other events are padding there.
   const sys::Fd raw(::open((web + "/per_cpu/cpu0/trace_pipe_raw").c_str(), O_RDONLY | O_NONBLOCK));
   alignas(8) u8 image[4096];
   ASSERT_EQ(read(raw.get(), image, sizeof image), 4096);
@@ -185,7 +185,7 @@ TEST_F(Mount, EventsAreSwitchedAndFiltered) {
   EXPECT_EQ(text_of(filter), "number < 2\n");
   EXPECT_EQ(write_to(web + "/events/app/filter", "bogus < 2"), "EINVAL");
   write_to(web + "/events/app/filter", "0");
-  // Of some threads alone.
+  // Only for some threads.
   const pid_t one = start_tick_writer("web", 4), two = start_tick_writer("web", 5);
   end_of(one);
   end_of(two);
@@ -196,7 +196,7 @@ TEST_F(Mount, EventsAreSwitchedAndFiltered) {
   EXPECT_EQ(write_to(web + "/set_event_pid", "", O_WRONLY | O_TRUNC), "0");
   EXPECT_EQ(write_to(web + "/set_event_notrace_pid", std::to_string(one)), std::to_string(std::to_string(one).size()));
   EXPECT_EQ(lines_with(text_of(web + "/trace"), ": tick: number="), 5u);
-  // Who switches all day leaves one line.
+  // Switching an event all day leaves one line.
   for (int i = 0; i < 50; ++i) write_to(web + "/events/app/tick/enable", i % 2 == 0 ? "0" : "1");
   EXPECT_LT(test::slurp(dir + "/root/web/set_event").size(), 100u);
 }
@@ -305,7 +305,7 @@ TEST_F(Mount, MapsTheLivePages) {
   EXPECT_TRUE(map.ordered);
   EXPECT_EQ(stats(cpu).read, 1000u);
   EXPECT_EQ(map.meta().entries, 1000u);
-  // Nobody writes through it.
+  // It cannot be opened for writing.
   EXPECT_EQ(ended(::open(raw.c_str(), O_RDWR)), "EACCES");
   EXPECT_EQ(ended(::open(raw.c_str(), O_WRONLY)), "EACCES");
   EXPECT_EQ(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, map.fd.get(), 0), MAP_FAILED);
@@ -317,11 +317,11 @@ TEST_F(Mount, MapsTheLivePages) {
   EXPECT_EQ(ended(ioctl(map.fd.get(), _IO('R', 0x21))), "ENOTTY");
   EXPECT_EQ(ended(ioctl(map.fd.get(), _IOW('R', 0x20, u64), pair)), "ENOTTY");
   EXPECT_EQ(ended(ioctl(sys::Fd(::open((cpu + "/stats").c_str(), O_RDONLY)).get(), abi::get_reader_ioctl)), "ENOTTY");
-  // A pipe that asks past the server is told so.
+  // A pipe that would bypass the server gets an error.
   ASSERT_EQ(::pipe(pair), 0);
   const sys::Fd in(pair[0]), out(pair[1]);
   EXPECT_EQ(ended(splice(map.fd.get(), nullptr, out.get(), nullptr, 4096, SPLICE_F_NONBLOCK)), "EINVAL");
-  // The pages themselves: what a writer commits is seen without asking.
+  // The pages themselves: a writer's commit is visible without a request.
   const pid_t writer = start_tick_writer("web", ~u64{0}, 1000);
   const auto live = [&]() -> std::string {
     for (u32 n = 0; fs::exists(web + "/per_cpu/cpu" + std::to_string(n)); ++n)
@@ -344,7 +344,7 @@ TEST_F(Mount, MapsTheLivePages) {
   }
   kill(writer, SIGKILL);
   end_of(writer);
-  // A ring that is not there yet has nothing to map; GET_READER says so.
+  // A ring that does not exist yet has nothing to map; GET_READER says so.
   const sys::Fd none(::open((top + "/per_cpu/cpu0/trace_pipe_raw").c_str(), O_RDONLY | O_NONBLOCK));
   EXPECT_EQ(mmap(nullptr, 4096, PROT_READ, MAP_SHARED, none.get(), 0), MAP_FAILED);
   EXPECT_EQ(errno, ENODEV);
@@ -420,8 +420,8 @@ TEST_F(Mount, WaitsByBufferPercent) {
   EXPECT_EQ(got, 0);
 }
 
-// read() gives whole sub-buffers; what does not fit stays; the loss is on the next one.
-// The same events into a ring of the kernel's and into ours: at each fill poll says the same, whatever percentage is waited for.
+// read() returns whole sub-buffers; the rest stays; the loss is on the next one.
+// The same events into a ring of the kernel's and into ringside's: at each fill poll says the same, for any buffer_percent.
 TEST_F(Mount, PollsAtTheKernelsFill) {
   auto kernel = tracefs_dir();
   if (!kernel) GTEST_SKIP() << kernel.error().sentence;
@@ -520,8 +520,8 @@ TEST_F(Mount, ReadsSubBuffers) {
   }
 }
 
-// Two mappers, a reader of trace_pipe, a client that dies with its mapping, a writer at full speed: nothing is counted twice or lost
-// without being told.
+// Two mappers, a reader of trace_pipe, a client that dies with its mapping, a writer at full speed: nothing is counted twice, and
+// all losses are reported.
 // A page that is gone, or that a full file system cannot give, is a SIGBUS in the thread that answers.
 TEST_F(Mount, ACutRingIsAnErrorAndKillsNoServer) {
   start();
@@ -612,14 +612,14 @@ TEST_F(Mount, ACrashedServerLeavesNothingInTheWay) {
   EXPECT_FALSE(mounted());
   start();
   EXPECT_TRUE(mounted());
-  // Whoever mapped the ring when it crashed is not counted any more once somebody asks.
+  // A client that mapped the ring at the crash is no longer counted after the next request.
   { const Mapping again(web + "/per_cpu/cpu0/trace_pipe_raw"); }
   EXPECT_TRUE(eventually([&] { return write_to(web + "/buffer_size_kb", "64") == "2"; }));
   // A second server does not take a living one's place.
   const Outcome second = ringside("mount m");
   EXPECT_EQ(second.code, 1);
   EXPECT_NE(second.err.find("is mounted already"), std::string::npos) << second.err;
-  // Ctrl-C leaves nothing, not even what was the top level.
+  // Ctrl-C leaves nothing behind, not even the top level.
   kill(server, SIGINT);
   EXPECT_EQ(end_of(server), 0);
   server = -1;
@@ -639,7 +639,7 @@ TEST_F(Mount, UnmountsWithItsLastUser) {
   EXPECT_FALSE(mounted());
 }
 
-// Other users see nothing, or read and write nothing; one that takes all it can get leaves enough for the others.
+// Other users see nothing, or read and write nothing; one that takes as much as possible leaves enough for the others.
 TEST_F(Mount, OtherUsers) {
   fs::permissions(dir, fs::perms::others_exec | fs::perms::others_read, fs::perm_options::add);
   const auto as_nobody = [&](const std::function<int()>& what) {
@@ -673,7 +673,8 @@ TEST_F(Mount, OtherUsers) {
   EXPECT_EQ(text_of(web + "/tracing_on"), "1\n");
 }
 
-// A server that is not root's, mounted by fusermount3: without rights, and with the one that mapping takes, which its program's file has.
+// A server of an ordinary user, mounted by fusermount3: without rights, and with the right that mapping needs, from its
+// program's file.
 TEST_F(Mount, AnOrdinaryUsersServer) {
   if (std::system("command -v fusermount3 >/dev/null") != 0) GTEST_SKIP() << "fusermount3 (package fuse3) is not installed";
   constexpr uid_t user = 65534;
@@ -690,7 +691,7 @@ TEST_F(Mount, AnOrdinaryUsersServer) {
     constexpr int refused = 77;
     const pid_t child = fork();
     if (child == 0) {
-      // In a mount namespace of its own, where /dev/fuse has the mode that it has on most machines.
+      // In a mount namespace of its own, where /dev/fuse has its usual mode.
       const std::string dev = dir + "/dev", device = dev + "/fuse";
       mkdir(dev.c_str(), 0755);
       if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
@@ -742,14 +743,14 @@ TEST_F(Mount, AnOrdinaryUsersServer) {
   }
 }
 
-// One program on the kernel's mapping and on ours: the same steps, the same bytes.
+// One program on the kernel's mapping and on ringside's: the same steps, the same bytes.
 TEST_F(Mount, AnIndependentClientSeesTheSame) {
   auto kernel = tracefs_dir();
   if (!kernel) GTEST_SKIP() << kernel.error().sentence;
   start();
   std::string ours, theirs;
   for (const char* size : {"4", "8", "16", "64"}) {
-    // An event that is late by more than 134 ms takes more room: then once more.
+    // An event that is late by more than 134 ms takes more room: then it tries again.
     for (int attempt = 0; attempt < 5; ++attempt) {
       TracefsOptions make;
       make.prefix = "ringside-mount-";
@@ -794,7 +795,7 @@ TEST_F(Mount, LibtracefsWorks) {
   o.clock = ClockKind::mono;
   must(Instance::create(o));
   ASSERT_EQ(end_of(start_tick_writer("web", 3)), 0);
-  // Like the kernel's, its users look for events at the top level.
+  // Like the kernel's, its users search for events at the top level.
   start({"--instance", "web"});
   const Outcome fresh = run("timeout 60 " RINGSIDE_BUILD_DIR "/tests/tracefs_client " + at + " made");
   EXPECT_EQ(fresh.code, 0) << fresh.err;
@@ -808,7 +809,7 @@ TEST_F(Mount, LibtracefsWorks) {
   EXPECT_EQ(text_of(at + "/instances/busy/events/app/tick/enable"), "1\n");
 }
 
-// Debian's trace-cmd, which knows nothing of us, in a mount namespace where we stand at tracefs' place.
+// Debian's trace-cmd, which does not know ringside, in a mount namespace with the mount in place of tracefs.
 TEST_F(Mount, TraceCmdRecords) {
   if (std::system("command -v trace-cmd >/dev/null") != 0) GTEST_SKIP() << "trace-cmd is not installed";
   if (auto kernel = tracefs_dir(); !kernel) GTEST_SKIP() << kernel.error().sentence;
@@ -820,7 +821,7 @@ TEST_F(Mount, TraceCmdRecords) {
   must(Instance::create(o));
   ASSERT_EQ(run("RINGSIDE_INSTANCE=web " RINGSIDE_BUILD_DIR "/example_01_write").code, 0);  // its events are known by now
   start({"--instance", "web", "--cpus", "16"});
-  // The command waits for its recorders, then writes. trace-cmd looks at as many rings as it takes the machine to have processors.
+  // The command waits for its recorders, then writes. trace-cmd reads as many rings as it assumes processors.
   std::ofstream(dir + "/one") << "1\n";
   std::ofstream(dir + "/possible") << "0-15\n";
   const std::string tracing = must(tracefs_dir());

@@ -1,4 +1,4 @@
-// Other users of the machine: what they made is not used, and root, at work on what is theirs, touches nothing else.
+// Other users of the machine: files that they made are not used, and root, when it works on their files, touches nothing else.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grp.h>
@@ -28,7 +28,8 @@ using testing::HasSubstr;
 
 constexpr uid_t victim = 65533, attacker = 65534;
 
-// Writes an event neighbour:number to the instance that this process opened; not for this program as a whole, whose other tests list events.
+// Writes an event neighbour:number to the instance that this process opened; not declared for the whole program, because its
+// other tests list events.
 void put(u64 n) {
   static ringside_event event{"neighbour", "number", "\tfield:u64 n;\toffset:8;\tsize:8;\tsigned:0;\n", "\"n=%llu\", REC->n", ringside_gate_of("neighbour", "number"), 0, nullptr, nullptr};
   u64 payload[] = {0, n};
@@ -60,7 +61,7 @@ result<std::unique_ptr<Instance>> make(const std::string& path, ClockKind clock 
   return Instance::create(o);
 }
 
-// An instance of the user's with `events` events in it.
+// An instance of this user with `events` events in it.
 int make_and_write(const std::string& path, u64 events, ClockKind clock = best_clock()) {
   if (!make(path, clock)) return 1;
   if (ringside_open(path.c_str()) != 0) return 2;
@@ -68,7 +69,7 @@ int make_and_write(const std::string& path, u64 events, ClockKind clock = best_c
   return 0;
 }
 
-// Where something is written, and its hash: most of an instance's files are holes.
+// The places where a file has data, and their hash: most of an instance's files are holes.
 std::string contents(const std::string& file) {
   std::string all;
   const sys::Fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
@@ -82,7 +83,7 @@ std::string contents(const std::string& file) {
   return all;
 }
 
-// All that is below, as bytes: names, kinds, modes, owners, contents.
+// The whole tree below, as bytes: names, kinds, modes, owners, contents.
 std::map<std::string, std::string> tree(const std::string& dir) {
   std::map<std::string, std::string> all;
   for (const auto& entry : fs::recursive_directory_iterator(dir)) {
@@ -118,7 +119,7 @@ struct Neighbours : testing::Test {
     if (!old_root.empty()) setenv("RINGSIDE_ROOT", old_root.c_str(), 1);
     fs::remove_all(dir);
   }
-  // The command, as this user, with another directory for the instances.
+  // Runs the command as this user, with another directory for the instances.
   Outcome run(uid_t who, const std::string& root, const std::string& arguments) const {
     const std::string out = dir + "/shm/out" + std::to_string(who), err = dir + "/shm/err" + std::to_string(who);
     const int code = as(who, [&] {
@@ -142,7 +143,7 @@ TEST_F(Neighbours, WhatAnotherUserMadeIsNotUsed) {
     return 0;
   }), 0);
   const auto before = tree(root);
-  // Writers, by name and by path: what they are told to use is another's.
+  // Writers, by name and by path: the instance that they should use belongs to another user.
   for (const std::string& name : {std::string("default"), std::string("fresh"), root + "/default"}) {
     EXPECT_EQ(as(victim, [&] { return -ringside_open(name.c_str()); }), EACCES) << name;
     EXPECT_EQ(as(victim, [&] { return make(name).has_value() ? 0 : 7; }), 7) << name;
@@ -156,7 +157,7 @@ TEST_F(Neighbours, WhatAnotherUserMadeIsNotUsed) {
     EXPECT_THAT(o.err, HasSubstr("RINGSIDE_ROOT")) << arguments;
   }
   EXPECT_EQ(tree(root), before);
-  // Root neither, unless it is told to by the instance's own path. That one others may write to.
+  // Nor does root, unless the instance's own path is given. Others may write to that one.
   fs::create_directory(dir + "/shm/mnt");
   for (const char* arguments : {"list", "stat default", "rm -f default", "record -i default --duration 10ms", "mount mnt"}) {
     const Outcome o = run(0, root, arguments);
@@ -199,7 +200,7 @@ TEST_F(Neighbours, WhatOthersMayWriteToIsNotUsed) {
 TEST_F(Neighbours, RootWorksOnAUsersInstanceByItsPath) {
   const std::string path = user + "/inst";
   ASSERT_EQ(as(victim, [&] { return make_and_write(path, 100); }), 0);
-  // What root writes there is the user's.
+  // Files that root writes there belong to the user.
   ASSERT_EQ(as(0, [&] { return ringside_open(path.c_str()) != 0 ? 1 : (put(7), 0); }), 0);
   const Outcome on = run(0, dir + "/root", "record -i " + path + " -e 'neighbour:*' --duration 20ms -o " + dir + "/root/rec");
   EXPECT_EQ(on.code, 0) << on.err;
@@ -216,7 +217,7 @@ TEST_F(Neighbours, RootWorksOnAUsersInstanceByItsPath) {
   EXPECT_FALSE(fs::exists(path));
 }
 
-// One way out after the other.
+// Each way out in turn.
 TEST_F(Neighbours, RootFollowsNoSymlinkOfAUser) {
   const std::string path = user + "/inst";
   ASSERT_EQ(as(0, [&] { return make_and_write(guarded + "/inst", 50); }), 0);
@@ -242,14 +243,14 @@ TEST_F(Neighbours, RootFollowsNoSymlinkOfAUser) {
       (void)(*instance)->trim();
     }
     EXPECT_EQ(tree(guarded), before) << name;
-    // `rm` takes the link and leaves what it leads to.
+    // `rm` removes the link and leaves its target.
     fs::create_directory_symlink(guarded + "/files", path + "/events2");
     const Outcome gone = run(0, dir + "/root", "rm -f " + path);
     EXPECT_EQ(tree(guarded), before) << name;
     EXPECT_EQ(fs::exists(path), name == "instance") << name << gone.err;  // without that file, and with a foreign one, it is no instance
     fs::remove_all(path);
   }
-  // The way to it.
+  // A link on the way to it.
   fs::create_directory_symlink(guarded, user + "/way");
   ASSERT_EQ(lchown((user + "/way").c_str(), victim, victim), 0);
   const auto before = tree(guarded);
@@ -322,7 +323,7 @@ TEST_F(Neighbours, RootWorksWhileAUserSwapsNames) {
   std::map<std::string, std::pair<u64, u64>> outcomes;  // done, refused
   const auto count = [&](const char* what, bool done) { ++(done ? outcomes[what].first : outcomes[what].second); };
   const u64 end = sys::now_ns() + seconds * 600'000'000;
-  // In a child: what the user does to the maps of his own instance is no concern of this test's process.
+  // In a child: the user's changes to the maps of the user's own instance must not affect this test's process.
   int status = -1;
   int report[2];
   ASSERT_EQ(pipe2(report, O_CLOEXEC), 0);
@@ -387,7 +388,7 @@ TEST_F(Neighbours, RootWorksWhileAUserSwapsNames) {
   if (std::getenv("RINGSIDE_VERBOSE") != nullptr) std::fputs(text, stderr);
 }
 
-// As older versions left them, and a maker that died in the middle.
+// As older versions left them, and as a maker leaves one that dies in the middle.
 TEST_F(Neighbours, HalfMadeInstances) {
   const std::string at = dir + "/root/old";
   const char* const parts[] = {"per_cpu/", "events/", "set_event", "events/header_page", "gate", "instance", "per_cpu/cpu0/", "per_cpu/cpu0/ring", "threads"};
@@ -411,7 +412,7 @@ TEST_F(Neighbours, HalfMadeInstances) {
     EXPECT_EQ(run(0, dir + "/root", "rm -f old").code, 0);
     EXPECT_FALSE(fs::exists(at));
   }
-  // What is no instance is not removed.
+  // A directory that is no instance is not removed.
   fs::create_directory(at);
   std::ofstream(at + "/instance") << "of something else";
   std::ofstream(at + "/thesis.tex") << "years of work";

@@ -1,4 +1,4 @@
-// `ringside plot` from the outside: errors, what the page holds, texts that would be more than texts.
+// `ringside plot` from the outside: errors, the content of the page, texts that look like code.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -23,7 +23,7 @@ struct PlotCli : test::BinaryTest {
     BinaryTest::SetUp();
     record({});
   }
-  // Four events on a ring with a gap before the last, if no others are wanted.
+  // By default, four events on a ring with a gap before the last.
   void record(const std::vector<u64>& times, const std::string& task = "cc1plus", const std::string& event = "malloc",
               bool empty = false) const {
     auto w = RecordingWriter::create(dir + "/ringside.data", ClockInfo{});
@@ -80,7 +80,7 @@ TEST_F(PlotCli, ToStdoutIsTheSameBytes) {
   EXPECT_NE(to_file.err.find("4 events, lost 1,234; x.html"), std::string::npos) << to_file.err;
 }
 
-TEST_F(PlotCli, APartOfIt) {
+TEST_F(PlotCli, PartOfATrace) {
   EXPECT_EQ(page("--from 1.5s --to 2")["events"], 2);
   EXPECT_EQ(page("--from +500ms --to +1s")["events"], 2);
   EXPECT_EQ(page("--from 1.5s --to 2")["lost"], 0);
@@ -122,7 +122,7 @@ TEST_F(PlotCli, HostileNamesAreData) {
   EXPECT_EQ(o.code, 1);  // the / of it
 }
 
-TEST_F(PlotCli, NothingInIt) {
+TEST_F(PlotCli, AnEmptyTrace) {
   record({}, "t", "malloc", true);
   const Outcome o = ringside("plot");
   EXPECT_EQ(o.code, 0) << o.err;

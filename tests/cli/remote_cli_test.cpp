@@ -76,7 +76,7 @@ TEST_F(RemoteCli, TopAndStat) {
   EXPECT_NE(o.out.find("\"adds_up\":true"), std::string::npos) << o.out;
 }
 
-TEST_F(RemoteCli, AStoppedWriterDoesNotHoldUs) {
+TEST_F(RemoteCli, AStoppedWriterDoesNotBlock) {
   const Outcome o = beside("remote w --layout footers --patience 100ms -o rec; more rec 10; kill -STOP $P; "
                            "until grep -q 'does not answer' log; do sleep 0.02; done; kill -CONT $P; more rec $(ticks rec); over");
   EXPECT_EQ(o.code, 0) << o.err;

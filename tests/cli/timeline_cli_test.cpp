@@ -38,7 +38,7 @@ struct TimelineCli : test::BinaryTest {
 };
 
 TEST_F(TimelineCli, RecordingsTogether) {
-  // Each numbers its events by itself: what has one number in a.rec is another event in b.rec.
+  // Each numbers its events by itself: a number in a.rec means another event in b.rec.
   ASSERT_EQ(run(std::string(tool) + "record -q --libc malloc,io -o a.rec -- " + dd + " & " + tool + "record -q --libc io -o b.rec -- " + dd + "; wait").code, 0);
   const auto a = events("a.rec"), b = events("b.rec"), both = events("a.rec b.rec");
   ASSERT_FALSE(a.empty() || b.empty());
@@ -59,7 +59,7 @@ TEST_F(TimelineCli, RecordingsTogether) {
   EXPECT_EQ(json::parse(ringside("top a.rec b.rec --json").out).at("count"), both.size());
 }
 
-TEST_F(TimelineCli, OfOtherMachinesNotTogether) {
+TEST_F(TimelineCli, RecordingsOfOtherMachinesAreRefused) {
   ASSERT_EQ(ringside(std::string("record -q --libc io -o a.rec -- ") + dd).code, 0);
   ASSERT_EQ(run("cp -r a.rec b.rec && cp -r a.rec c.rec").code, 0);
   change("b.rec", "another");
@@ -78,7 +78,7 @@ TEST_F(TimelineCli, OfOtherMachinesNotTogether) {
   EXPECT_NE(o.err.find("counts events and tells no time"), std::string::npos) << o.err;
 }
 
-// What trace-cmd recorded by the kernel's local clock, around what the program itself recorded by another.
+// A trace-cmd recording by the kernel's local clock, around the program's own recording by another clock.
 TEST_F(TimelineCli, TheKernelsLocalClock) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
   if (run("trace-cmd --help").code == 127) GTEST_SKIP() << "there is no trace-cmd";
@@ -88,10 +88,10 @@ TEST_F(TimelineCli, TheKernelsLocalClock) {
   const Outcome o = ringside("report theirs.dat ours.rec");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.err.find("theirs.dat: clock local, converted by measurement, ±"), std::string::npos) << o.err;
-  // Each call of the program's ends a moment after the kernel's began.
+  // In the program, each call ends a moment after the kernel's began.
   std::vector<i64> entered, ended;
   const auto all = events("ours.rec theirs.dat");
-  json dd_tid;  // the kernel's are of all dds of the machine
+  json dd_tid;  // the kernel's events are of all dds of the machine
   for (const json& e : all)
     if (e.value("event", "") == "libc:write") ended.push_back(e.at("ts")), dd_tid = e.at("tid");
   for (const json& e : all)
@@ -113,7 +113,8 @@ TEST_F(TimelineCli, ALiveWriterThatStandsStillAndTheKernel) {
                         "lives() { kill -0 $T 2>/dev/null; }; "
                         "pictures() { N=$(($(wc -l <seen) + $1)); until [ $(wc -l <seen) -ge $N ] || ! lives; do sleep 0.05; done; }; "
                         "until grep -q tick seen || ! lives; do sleep 0.05; done; "
-                        // It is asked only where its ring shows more than was read: one that stopped right after a swap owes no answer.
+                        // It is asked only if its ring shows more than was read: a writer that stopped right after a swap owes
+                        // no answer.
                         "while kill -STOP $P; pictures 3; ! grep -q 'does not answer' said && lives; do kill -CONT $P; pictures 1; done; "
                         "pictures 6; kill -CONT $P; pictures 3; kill $T; wait $T; }; kill -9 $P; cat seen; cat said >&2");
   std::vector<u64> kernel;

@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
   int events = 0;
   char* id = tracefs_instance_file_read(instance, "events/ftrace/print/format", NULL);
   if (id == NULL || strstr(id, "name: print") == NULL) return 10;
-  // The formats of an instance are its own here.
+  // Here the formats belong to the instance.
   if (tep_parse_event(tep, id, strlen(id), "ftrace") != 0) return 11;
   if (tracefs_iterate_raw_events(tep, instance, NULL, 0, print_event, &events) != 0) return 12;
   if (tracefs_instance_is_new(instance) && tracefs_instance_destroy(instance) != 0) return 13;

@@ -1,4 +1,5 @@
-// ringside trigger: a program's rare event, the kernel's, and a long time between two; what is saved, how often, and what is left behind.
+// ringside trigger: a program's rare event, the kernel's, and a long time between two; what it saves, how often, and what it
+// leaves behind.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +20,8 @@ using test::Outcome;
 constexpr const char* binary = RINGSIDE_BUILD_DIR "/ringside";
 
 struct TriggerCli : test::BinaryTest {
-  // Starts it, waits until it is armed, runs `command`, and says how it ended; its stderr is in the Outcome's. $trigger: its pid.
+  // Starts it, waits until it is armed, runs `command`, and reports how it ended; its stderr is in the Outcome's. $trigger: its
+  // pid.
   Outcome armed(const std::string& arguments, const std::string& command) const {
     return run(std::string(binary) + " trigger " + arguments + " 2>log & trigger=$!; until grep -qs armed log || ! kill -0 $trigger 2>/dev/null; do sleep 0.02; done; " + command +
                "; wait $trigger; code=$?; cat log >&2; exit $code");
@@ -97,7 +99,7 @@ struct KernelTrigger : TriggerCli {
   }
 };
 
-// The filter alone says which event it is about; what led to it is the system call.
+// The filter alone names the event; its cause is the system call.
 TEST_F(KernelTrigger, ARareSignal) {
   const Outcome o = armed("\"event == signal_generate && sig == 28 && pid == $$\" -e 'signal:*' -e sched:sched_switch -e syscalls:sys_enter_kill --after 20ms", "echo $$ > pid; kill -WINCH $$");
   ASSERT_EQ(o.code, 0) << o.err;
@@ -141,7 +143,7 @@ TEST_F(KernelTrigger, MoreThanOnce) {
   EXPECT_FALSE(fs::exists(dir + "/r-3"));
 }
 
-// Small rings go round many times; what is saved are the last events, and the books say what is not.
+// Small rings go round many times; the last events are saved, and the books say what is missing.
 TEST_F(KernelTrigger, RingsGoRound) {
   const Outcome o = armed("\"signal:signal_generate if sig == 28 && pid == $$\" -e raw_syscalls:sys_enter -b 64k --duration 60s",
                           "dd if=/dev/zero of=/dev/null bs=1 count=20000; kill -WINCH $$");

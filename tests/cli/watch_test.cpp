@@ -1,4 +1,4 @@
-// watch in a real terminal: tmux for what stands on the screen, a pty of our own for terminals that go away or take nothing.
+// watch in a real terminal: tmux to read the screen, a pty of the test's own for terminals that go away or take nothing.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -24,7 +24,7 @@ using test::Outcome;
 using test::Payload;
 using test::SubBuffer;
 
-// Waits for what must happen, on a loaded machine, too.
+// Waits for an event that must happen, on a loaded machine, too.
 bool within(double seconds, const std::function<bool()>& is) {
   const u64 end = sys::now_ns() + static_cast<u64>(seconds * 1e9);
   do {
@@ -206,14 +206,14 @@ TEST_F(WatchTest, LiveTablesEndWithTheWhole) {
   EXPECT_FALSE(all.back().at("rings").empty());
 }
 
-// A system call that only these tests make: who filters by its own thread sees its own calls, to the event.
+// A system call that only these tests make: a filter by the own thread sees exactly its own calls.
 constexpr const char* rare = "syscalls:sys_enter_sched_rr_get_interval";
 void call(int times) {
   timespec interval{};
   for (int i = 0; i < times; ++i) syscall(SYS_sched_rr_get_interval, 0, &interval);
 }
 
-// watch on a pty of our own.
+// watch on a pty of the test's own.
 struct WatchPty : WatchTest {
   int terminal = -1;
   pid_t pid = -1;
@@ -256,7 +256,7 @@ struct WatchPty : WatchTest {
     const std::string at = must(tracefs_dir()) + "/instances/" + instance();
     return test::slurp(at + "/events/syscalls/sys_enter_sched_rr_get_interval/enable").starts_with('1') && test::slurp(at + "/tracing_on").starts_with('1');
   }
-  // What it writes, as long as somebody wants it.
+  // Reads its output, as long as it is wanted.
   bool look() {
     pollfd from{terminal, POLLIN, 0};
     char text[4096];
@@ -281,7 +281,7 @@ struct WatchPty : WatchTest {
   }
 };
 
-// Nobody reads what it draws, and the rings are filled several times over: it counts every event, and ends when it is told to.
+// Its output is not read, and the rings are filled several times over: it counts every event, and ends when it is told to.
 TEST_F(WatchPty, AStoppedTerminalLosesNothing) {
   const std::string filter = "common_pid == " + std::to_string(sys::gettid());
   start(
@@ -293,7 +293,7 @@ TEST_F(WatchPty, AStoppedTerminalLosesNothing) {
     call(burst);
     ASSERT_TRUE(within(30, [&] { return read_by_it() + 1000 >= before + i * burst; })) << i << ": " << read_by_it();
   }
-  // It does hang in there.
+  // It really hangs there.
   EXPECT_TRUE(within(30, [&] {
     for (const auto& thread : fs::directory_iterator("/proc/" + std::to_string(pid) + "/task")) {
       if (test::slurp(thread.path().string() + "/syscall").rfind(std::to_string(SYS_write) + " ", 0) == 0) return true;
@@ -302,7 +302,7 @@ TEST_F(WatchPty, AStoppedTerminalLosesNothing) {
   }));
   const std::string name = instance();
   kill(pid, SIGTERM);
-  // Only now somebody looks: the instance is gone by then.
+  // Its output is read only now: the instance is gone by then.
   EXPECT_TRUE(within(30, [&] { return !has_instance(name); }));
   int code = -1;
   ASSERT_TRUE(ended(code));
@@ -330,7 +330,7 @@ TEST_F(WatchPty, ATerminalThatGoesAway) {
 TEST_F(WatchPty, PausedItGoesOnCounting) {
   const std::string filter = "common_pid == " + std::to_string(sys::gettid());
   start({"-e", rare, "--interval", "100ms", "--ascii", "-F", filter.c_str()});
-  // On a screen that is drawn anew (Ctrl-L): else only what differs is written.
+  // On a screen that is redrawn (Ctrl-L): otherwise only the differences are written.
   const auto shows = [&](const std::string& what) {
     return within(30, [&] {
       seen.clear();

@@ -12,7 +12,7 @@ namespace {
 
 void set_effective(bool on) noexcept {
   if (geteuid() == 0) return;
-  const int before = errno;  // of the call in between
+  const int before = errno;  // errno of the call in between
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
   if (syscall(SYS_capget, &header, sets) == 0) {

@@ -27,7 +27,7 @@
 namespace ringside::mount {
 namespace {
 
-// Of linux/fuse.h 7.40, newer than Debian's.
+// From linux/fuse.h 7.40, which is newer than Debian's.
 struct BackingMap {
   i32 fd;
   u32 flags;
@@ -41,7 +41,7 @@ constexpr size_t open_flags_at = 8, open_backing_at = 12, open_size = 16, small_
 constexpr u32 largest_write = 1 << 20;
 constexpr size_t request_size = largest_write + 4096;  // with its headers
 
-// What the answer that libfuse is about to write lacks. One session, one thread.
+// The parts missing in the answer that libfuse is about to write. One session, one thread.
 thread_local bool answering_init = false;
 thread_local int answering_open = 0;
 
@@ -129,7 +129,7 @@ void fill(struct stat& to, const Stat& from) {
 
 int number(const Error& e) { return e.code.value() > 0 ? e.code.value() : EIO; }
 
-// Instances come and go; what is in one stays while it is there.
+// Instances come and go; the content of one stays while it is there.
 constexpr double lasting = 60;
 void reply_entry(fuse_req_t request, const result<Stat>& found) {
   if (!found) {
@@ -167,7 +167,7 @@ void on_getattr(fuse_req_t r, fuse_ino_t inode, fuse_file_info*) {
   fill(st, *found);
   fuse_reply_attr(r, &st, lasting);
 }
-// Truncating and touching mean nothing; who owns a file and who may open it is the mount's matter.
+// Truncating and touching have no effect; the mount alone decides who owns a file and who may open it.
 void on_setattr(fuse_req_t r, fuse_ino_t inode, struct stat*, int what, fuse_file_info* file) {
   if ((what & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)) != 0)
     fuse_reply_err(r, EPERM);
@@ -202,7 +202,7 @@ void on_opendir(fuse_req_t r, fuse_ino_t inode, fuse_file_info* file) {
   auto* const listing = new Listing{std::move(*all), client_of(r)};
   listing->all.insert(listing->all.begin(), {{".", true}, {"..", true}});
   file->fh = reinterpret_cast<u64>(listing);
-  if (fuse_reply_open(r, file) != 0) {  // nobody is there any more
+  if (fuse_reply_open(r, file) != 0) {  // the client is gone
     server.uncount_directory(listing->client);
     delete listing;
   }
@@ -213,7 +213,7 @@ void on_readdir(fuse_req_t r, fuse_ino_t, size_t size, off_t offset, fuse_file_i
   size_t used = 0;
   for (auto i = static_cast<size_t>(std::max<off_t>(offset, 0)); i < all.size(); ++i) {
     struct stat st {};
-    st.st_ino = 0xFFFFFFFF;  // as libfuse says: not known
+    st.st_ino = 0xFFFFFFFF;  // libfuse's value for "not known"
     st.st_mode = all[i].directory ? S_IFDIR : S_IFREG;
     const size_t n = fuse_add_direntry(r, out.data() + used, out.size() - used, all[i].name.c_str(), &st, static_cast<off_t>(i + 1));
     if (n > out.size() - used) break;
@@ -235,7 +235,7 @@ void reply_open(fuse_req_t r, Server& server, fuse_file_info* file, const result
   }
   file->fh = opened->handle;
   file->direct_io = 1;
-  file->nonseekable = opened->stream && opened->backing <= 0 ? 1 : 0;  // the kernel takes no such flag with passthrough
+  file->nonseekable = opened->stream && opened->backing <= 0 ? 1 : 0;  // the kernel refuses this flag with passthrough
   answering_open = opened->backing;
   const int gone = fuse_reply_open(r, file);
   answering_open = 0;
@@ -251,7 +251,7 @@ void on_open(fuse_req_t r, fuse_ino_t inode, fuse_file_info* file) {
   });
 }
 void on_read(fuse_req_t r, fuse_ino_t, size_t size, off_t offset, fuse_file_info* file) {
-  // A read of the page cache has no owner, one of a program has.
+  // A read of the page cache has no owner, a program's read has one.
   server_of(r).read(file->fh, static_cast<u64>(offset), size, (file->flags & O_NONBLOCK) != 0, file->lock_owner == 0, client_of(r),
                     token_of(r), std::make_unique<FuseReply>(r));
 }
@@ -293,7 +293,7 @@ const fuse_lowlevel_ops operations = [] {
   o.forget = on_forget;
   o.getattr = on_getattr;
   o.setattr = on_setattr;
-  // As the kernel answers who would change what there is.
+  // The kernel's answers to attempts to change what is there.
   o.unlink = [](fuse_req_t r, fuse_ino_t, const char*) { fuse_reply_err(r, EPERM); };
   o.symlink = [](fuse_req_t r, const char*, fuse_ino_t, const char*) { fuse_reply_err(r, EPERM); };
   o.rename = [](fuse_req_t r, fuse_ino_t, const char*, fuse_ino_t, const char*, unsigned) { fuse_reply_err(r, EPERM); };
@@ -328,7 +328,7 @@ pid_t start(const std::vector<std::string>& words) {
   }
   return child;
 }
-// Runs a program; its exit code.
+// Runs a program; returns its exit code.
 int run(const std::vector<std::string>& words) {
   const pid_t child = start(words);
   int status = 0;
@@ -341,7 +341,7 @@ bool unmount_lazily(const std::string& dir) {
   return umount2(dir.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0 || run({"fusermount3", "-uz", dir}) == 0;
 }
 
-// Is the last thing mounted at `dir` a file system of ours? By the kernel's list: the directory itself may not answer.
+// Is the last thing mounted at `dir` a file system of this program? By the kernel's list: the directory itself may not answer.
 bool is_ours(const std::string& dir) {
   std::ifstream list("/proc/self/mountinfo");
   std::string line, last;
@@ -354,7 +354,7 @@ bool is_ours(const std::string& dir) {
   return last.find(" - fuse.ringside ") != std::string::npos;
 }
 
-// The absolute path of `dir`, also where its last component is a mount that is dead.
+// The absolute path of `dir`, also if its last component is a dead mount.
 std::string absolute(const std::string& dir) {
   char path[PATH_MAX];
   if (realpath(dir.c_str(), path) != nullptr) return path;
@@ -369,12 +369,12 @@ std::string absolute(const std::string& dir) {
 
 result<void> make_way(const std::string& dir) {
   for (int i = 0; i < 16 && is_ours(dir); ++i) {
-    struct statvfs st {};  // what a file is may be remembered without its server, this is not
+    struct statvfs st {};  // the kernel may remember a file's status without its server, but not this
     if (statvfs(dir.c_str(), &st) == 0) return refuse(std::errc::device_or_resource_busy, dir + " is mounted already, and its server is there");
     if (errno != ENOTCONN) break;
     if (!unmount_lazily(dir)) return fail(errno, "cannot unmount " + dir + ", whose server is gone");
   }
-  // A server that looks for instances where it is mounted itself waits for itself, and not even SIGKILL ends that.
+  // A server that searches for instances at its own mount point waits for itself, and not even SIGKILL ends that.
   const std::string root = absolute(instances_root());
   if (dir == root || dir.rfind(root + "/", 0) == 0)
     return refuse(std::errc::invalid_argument, "cannot mount at " + dir + ": " + root + " is where instances live; choose a directory outside");
@@ -437,7 +437,7 @@ Session::~Session() {
     requests_.join();
   }
   if (session_ != nullptr) {
-    server_.reset();  // answers who waits, while the connection is there
+    server_.reset();  // answers all that wait, while the connection is there
     if (mounted_) {
       if (unmounting_ > 0) waitpid(unmounting_, nullptr, 0);
       fuse_session_unmount(session_);
@@ -447,20 +447,20 @@ Session::~Session() {
   }
 }
 
-// Somebody has been there, and for a second nobody has opened anything or has anything open.
+// There was a client once, and for a second none has opened anything or has anything open.
 bool Session::unused() {
   const u64 now = sys::now_ns(), opened = server_->opened();
   if (server_->open_files() != 0 || opened != opened_) unused_since_ns_ = now;
   opened_ = opened;
   if (opened == 0 || now - unused_since_ns_ < 1'000'000'000) return false;
-  unused_since_ns_ = now;  // who only stands in it is found by umount, which is asked once a second
+  unused_since_ns_ = now;  // a process that only stands in it is found by umount, which is tried once a second
   return true;
 }
 
-// Waits in read() and for nothing else: poll() before it would cost a client that asks and asks a tenth of its time.
+// Waits in read() and for nothing else: a poll() before it would cost a client that asks continuously a tenth of its time.
 void Session::answer() {
   const sigset_t all = sys::sent_signals();
-  pthread_sigmask(SIG_SETMASK, &all, nullptr);  // they are the others'
+  pthread_sigmask(SIG_SETMASK, &all, nullptr);  // signals are for the other threads
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
   const int fd = fuse_session_fd(session_);
   std::vector<char> request(request_size);
@@ -469,7 +469,7 @@ void Session::answer() {
     const ssize_t n = ::read(fd, request.data(), request.size());
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
     const int why = n < 0 ? errno : 0;
-    if (why == EINTR || why == EAGAIN || why == ENOENT) continue;  // ENOENT: who asked has gone
+    if (why == EINTR || why == EAGAIN || why == ENOENT) continue;  // ENOENT: the process that asked has gone
     const std::lock_guard lock(mutex_);
     if (n > 0) {
       fuse_buf buffer{};
@@ -480,12 +480,12 @@ void Session::answer() {
     }
     if (n <= 0 || fuse_session_exited(session_) != 0) {
       over_ = true;
-      mounted_ = n > 0;  // else: unmounted by others
+      mounted_ = n > 0;  // else another process has unmounted it
       const u64 one = 1;
       (void)!::write(server_->wake_fd(), &one, sizeof one);
       return;
     }
-    // One request, then those who wait: neither starves the other.
+    // One request, then the waiting ones: neither starves the other.
     server_->turn(false);
   }
 }
@@ -501,7 +501,7 @@ result<bool> Session::turn(int timeout_ms) {
   const std::lock_guard lock(mutex_);
   if (over_) return false;
   server_->turn(ready.revents != 0);
-  // Another process unmounts, and is not waited for: the kernel may ask us something on its behalf.
+  // Another process unmounts, without a wait for it: the kernel may ask this one something on its behalf.
   if (unmounting_ > 0 && waitpid(unmounting_, nullptr, WNOHANG) != 0) unmounting_ = -1;
   if (automatic_ && unmounting_ <= 0 && unused())
     unmounting_ = geteuid() == 0 ? start({"umount", "-i", dir_}) : start({"fusermount3", "-u", dir_});

@@ -1,13 +1,13 @@
-// A mounted FUSE file system, by libfuse: requests come in, the Server answers them. Debian's libfuse (3.14) knows no passthrough;
-// a hook on its writes puts into the answers to INIT and OPEN what it lacks: flags and, for OPEN, the number of the file that is
-// mapped in the place of this one (include/uapi/linux/fuse.h, 7.40).
+// A mounted FUSE file system, by libfuse: requests come in, the Server answers them. Debian's libfuse (3.14) has no
+// passthrough; a hook on its writes completes the answers to INIT and OPEN: flags and, for OPEN, the number of the file that is
+// mapped in place of this one (include/uapi/linux/fuse.h, 7.40).
 //
 //   auto session = must(Session::mount(dir, options));
 //   while (!stop && must(session->turn(200))) {}
 //   // unmounted by the destructor
 //
-// Two threads: one waits for requests, who calls turn() waits for writers on behalf of clients that sleep. One of them at a time has
-// the Server.
+// Two threads: one waits for requests, and the one that calls turn() waits for writers on behalf of sleeping clients. One of
+// them at a time has the Server.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -28,11 +28,12 @@ struct SessionOptions {
 
 class Session {
  public:
-  // `dir` is an empty directory. A mount that a server which crashed has left there is taken away first.
+  // `dir` is an empty directory. A mount that a crashed server has left there is removed first.
   static result<std::unique_ptr<Session>> mount(const std::string& dir, const SessionOptions& options);
   ~Session();
 
-  // Answers who has waited for a writer; waits at most so long for one. False: unmounted, by others or for want of users.
+  // Answers requests that have waited for a writer; waits at most this long for one. False: it is unmounted, by another process
+  // or because it is unused.
   result<bool> turn(int timeout_ms);
   std::string unmapped();  // see Server
   const std::string& dir() const { return dir_; }
@@ -41,13 +42,13 @@ class Session {
   Session() = default;
   void answer();
   bool unused();
-  std::mutex mutex_;  // of all that follows, once there are two threads
+  std::mutex mutex_;  // guards all that follows, once there are two threads
   std::unique_ptr<Server> server_;
   fuse_session* session_ = nullptr;
   std::string dir_;
   bool mounted_ = false, automatic_ = false, over_ = false;
   u64 opened_ = 0, unused_since_ns_ = 0;
-  int unmounting_ = -1;  // the process that tries
+  int unmounting_ = -1;  // the process that is trying
   std::thread requests_;
 };
 
