@@ -63,7 +63,7 @@ std::string wall_time(u64 ns) {
   return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", parts);
 }
 
-plot::Facts facts_of(const PlotOptions& options, const Opened& opened) {
+plot::Facts facts_of(const PlotOptions& options, const OpenedTrace& opened) {
   plot::Facts facts;
   const auto fact = [&](const char* label, std::string text) {
     if (!text.empty()) facts.emplace_back(label, std::move(text));

@@ -19,7 +19,7 @@
 namespace ringside {
 namespace {
 
-void add_events(Trace& trace, const Opened& of, const std::vector<EventInfo>& events) {
+void add_events(Trace& trace, const OpenedTrace& of, const std::vector<EventInfo>& events) {
   for (const EventInfo& e : events) {
     if (trace.formats.find(of.ids + e.number()) != nullptr) continue;
     if (!trace.formats.add(of.ids + e.number(), e.system, e.name, e.format))
@@ -28,7 +28,7 @@ void add_events(Trace& trace, const Opened& of, const std::vector<EventInfo>& ev
 }
 
 // Each opens one WHERE: its kind and its rings go to `o`, the meaning of its events to `trace`.
-result<void> open_recorded(Trace& trace, Opened& o) {
+result<void> open_recorded(Trace& trace, OpenedTrace& o) {
   const std::string& dir = o.where.text;
   auto meta = RecordingMeta::read(dir);
   if (!meta) return tl::unexpected<Error>(meta.error());
@@ -51,7 +51,7 @@ result<void> open_recorded(Trace& trace, Opened& o) {
   return {};
 }
 
-result<void> open_remote(Trace& trace, Opened& o) {
+result<void> open_remote(Trace& trace, OpenedTrace& o) {
   remote::Process::Options make;
   make.buffer.size = 4 << 20;
   make.buffer.subbuf_size = 16384;
@@ -66,7 +66,7 @@ result<void> open_remote(Trace& trace, Opened& o) {
   return o.remote->enable(true);
 }
 
-result<void> open_dat(Trace& trace, Opened& o) {
+result<void> open_dat(Trace& trace, OpenedTrace& o) {
   auto dat = open_trace_dat(o.where.text);
   if (!dat) return tl::unexpected<Error>(dat.error());
   if (dat->rings.empty() && !dat->problems.empty()) return refuse(std::errc::bad_message, dat->problems.front() + "; no events are left to read");
@@ -91,7 +91,7 @@ result<void> open_dat(Trace& trace, Opened& o) {
   return {};
 }
 
-result<void> open_instance(Trace& trace, Opened& o) {
+result<void> open_instance(Trace& trace, OpenedTrace& o) {
   const std::string& where = o.where.text;
   auto instance = Instance::open(where);
   if (!instance) {
@@ -111,7 +111,7 @@ result<void> open_instance(Trace& trace, Opened& o) {
   return {};
 }
 
-result<void> open_kernel(Trace& trace, Opened& o, const EventPatterns& patterns, const KernelChoice& choice, TracefsOptions make) {
+result<void> open_kernel(Trace& trace, OpenedTrace& o, const EventPatterns& patterns, const KernelChoice& choice, TracefsOptions make) {
   make.clock = best_clock();
   o.kernel = std::make_unique<TracefsInstance>(RS_TRY(TracefsInstance::create(make)));
   o.where = {o.kernel->dir(), Where::Kind::kernel, o.kernel->dir()};
@@ -136,7 +136,7 @@ result<void> open_kernel(Trace& trace, Opened& o, const EventPatterns& patterns,
   return o.kernel->tracing(true);
 }
 
-result<void> open_one(Trace& trace, Opened& o) {
+result<void> open_one(Trace& trace, OpenedTrace& o) {
   switch (o.where.kind) {
     case Where::Kind::recording: return open_recorded(trace, o);
     case Where::Kind::writer: return open_remote(trace, o);
@@ -149,7 +149,7 @@ result<void> open_one(Trace& trace, Opened& o) {
   return open_instance(trace, o);
 }
 
-const ClockInfo& own_clock(const Opened& o) {
+const ClockInfo& own_clock(const OpenedTrace& o) {
   return o.instance != nullptr ? o.instance->clock() : o.recording ? o.recording->clock : o.sources.front()->clock();
 }
 
@@ -158,9 +158,9 @@ std::string microseconds(u64 ns) { return fmt::format("{:.3g} us", static_cast<d
 // Decides how each one's times are converted to the common time.
 result<void> agree_on_time(Trace& trace, bool verbose) {
   const std::string here = sys::boot_id(), tsc = to_string(ClockKind::tsc), mono = to_string(ClockKind::mono);
-  const Opened* known = nullptr;  // one whose machine is known
+  const OpenedTrace* known = nullptr;  // one whose machine is known
   bool alike = true;
-  for (const Opened& o : trace.opened) {
+  for (const OpenedTrace& o : trace.opened) {
     if (o.clock == to_string(ClockKind::counter))
       return refuse(std::errc::invalid_argument, o.where.text + ": its clock counts events and tells no time, so it stands in no order with others; show it alone");
     alike = alike && o.clock == trace.first().clock;
@@ -173,12 +173,12 @@ result<void> agree_on_time(Trace& trace, bool verbose) {
   const bool now_here = known != nullptr && known->boot == here && !here.empty();
   std::optional<ClockInfo> ticks;  // for the time stamp counter, of all
   u64 off = 0;
-  for (const Opened& o : trace.opened) {
+  for (const OpenedTrace& o : trace.opened) {
     const bool dat = o.recording && o.recording->events.empty() && o.recording->rings.empty();
     if (ticks || o.clock != tsc || o.boot.empty() || (dat && now_here)) continue;
     ticks = now_here ? refined(own_clock(o), off) : own_clock(o);
   }
-  for (Opened& o : trace.opened) {
+  for (OpenedTrace& o : trace.opened) {
     std::string how = "as it is";
     bool tell = verbose;
     if (o.boot.empty()) {
@@ -205,7 +205,7 @@ result<void> agree_on_time(Trace& trace, bool verbose) {
   return {};
 }
 
-void add_rings(Trace& trace, Opened& o) {
+void add_rings(Trace& trace, OpenedTrace& o) {
   add_events(trace, o, o.instance->events());
   if (const u64 seen = o.instance->threads_seen(); seen != o.threads_seen) {
     o.threads_seen = seen;
@@ -234,7 +234,7 @@ std::string label_of(std::string where) {
 
 Missing Trace::missing(u64 gaps) const {
   Missing all{gaps, 0, 0, timeline.problems()};
-  for (const Opened& o : opened) {
+  for (const OpenedTrace& o : opened) {
     all.doubts.insert(all.doubts.end(), o.doubts.begin(), o.doubts.end());
     if (o.recording) {
       all.refused += o.recording->missing.refused;
@@ -257,21 +257,21 @@ Missing Trace::missing(u64 gaps) const {
 }
 
 bool Trace::raw_times() const {
-  const Opened& o = first();
+  const OpenedTrace& o = first();
   return (o.recording ? o.recording->clock.kind : o.instance != nullptr ? o.instance->clock().kind : ClockKind::mono) == ClockKind::counter;
 }
 
 bool Trace::live() const {
-  return std::any_of(opened.begin(), opened.end(), [](const Opened& o) { return !o.recording; });
+  return std::any_of(opened.begin(), opened.end(), [](const OpenedTrace& o) { return !o.recording; });
 }
 
 bool Trace::has_only_just_begun() const {
-  return std::any_of(opened.begin(), opened.end(), [](const Opened& o) { return o.kernel != nullptr || o.remote != nullptr; });
+  return std::any_of(opened.begin(), opened.end(), [](const OpenedTrace& o) { return o.kernel != nullptr || o.remote != nullptr; });
 }
 
 void Trace::follow(u64 look_ahead_ns) {
   timeline.follow({look_ahead_ns, {}});
-  for (Opened& o : opened) {
+  for (OpenedTrace& o : opened) {
     if (o.remote != nullptr) o.remote->patience(std::chrono::nanoseconds(look_ahead_ns));
   }
   refresh();
@@ -280,7 +280,7 @@ void Trace::follow(u64 look_ahead_ns) {
 void Trace::refresh() {
   // Events of rings that are made from here on are later than this.
   u64 until = Timeline::forever;
-  for (Opened& o : opened) {
+  for (OpenedTrace& o : opened) {
     if (o.instance == nullptr) continue;
     const ClockInfo by = o.place.clock.value_or(o.instance->clock());
     if (by.kind != ClockKind::counter) until = std::min(until, now_of(by));
@@ -335,14 +335,14 @@ result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vec
   const bool several = trace.opened.size() > 1;
   std::set<std::string> labels;
   for (size_t i = 0; i < trace.opened.size(); ++i) {
-    Opened& o = trace.opened[i];
+    OpenedTrace& o = trace.opened[i];
     const std::string& where = o.where.text;
     if (i != 0) o.place.ids = o.ids = trace.formats.more_ids();
     if (i < named && several) o.place.label = labels.insert(label_of(where)).second ? label_of(where) : where;
     RS_TRY(i < named ? open_one(trace, o) : open_kernel(trace, o, patterns, choice, make));
   }
   if (several) RS_TRY(agree_on_time(trace, verbose));
-  for (Opened& o : trace.opened) {
+  for (OpenedTrace& o : trace.opened) {
     for (auto& source : o.sources) trace.timeline.add(std::move(source), o.place);
     o.sources.clear();
   }

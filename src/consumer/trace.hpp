@@ -20,7 +20,7 @@
 namespace ringside {
 
 // One of them.
-struct Opened {
+struct OpenedTrace {
   Where where;
   std::optional<RecordingMeta> recording{};  // for a trace.dat its clock; else one of these:
   std::unique_ptr<Instance> instance{};
@@ -37,14 +37,14 @@ struct Opened {
 };
 
 struct Trace {
-  std::vector<Opened> opened;  // at least one, the kernel's live events last; in front of the timeline, whose sources must go first
+  std::vector<OpenedTrace> opened;  // at least one, the kernel's live events last; in front of the timeline, whose sources must go first
   Formats formats;
   Tasks tasks;
   Timeline timeline;
   std::vector<std::string> notices;  // remarks for the user; nothing is wrong
 
   // Commands that take one WHERE use this one.
-  const Opened& first() const { return opened.front(); }
+  const OpenedTrace& first() const { return opened.front(); }
 
   // From now on later events are read, too, in order: the timeline's next() returns false while it waits. See Timeline.
   void follow(u64 look_ahead_ns);
