@@ -19,6 +19,14 @@ struct ClockInfo {
   }
 };
 
+// The clock that shared words describe (an instance's, a server's greeting). An unknown kind is taken for mono.
+template <class Words>
+ClockInfo clock_in(const Words& words) noexcept {
+  const u32 kind = words.clock_kind;
+  if (kind != static_cast<u32>(ClockKind::tsc)) return {.kind = kind <= static_cast<u32>(ClockKind::counter) ? static_cast<ClockKind>(kind) : ClockKind::mono};
+  return {ClockKind::tsc, words.clock_mult, words.clock_shift & 63, words.clock_base_ticks, words.clock_base_ns};
+}
+
 const char* to_string(ClockKind kind) noexcept;              // the kernel's names: x86-tsc, mono, counter
 result<ClockKind> clock_from(const std::string& name);       // these, and tsc
 ClockKind best_clock() noexcept;                             // tsc where it is invariant, else mono

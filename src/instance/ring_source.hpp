@@ -22,6 +22,7 @@ class RingView {
   Counters counters() const noexcept;
   Reader<>& reader() noexcept { return reader_; }
   const Ring& ring() const noexcept { return ring_; }
+  bool is_cleared() const noexcept;  // its words are no longer those of the ring that was opened: cleared, or of other sizes
   bool cut() const noexcept { return control_.cut() || data_.cut(); }
 
   // Is the writer in the middle of an event? One that begins just now may be seen late. For a CPU's ring nothing shows this.
@@ -48,7 +49,6 @@ class RingView {
  private:
   u64 park_cpu() noexcept;
   void freeze_gate(bool frozen) noexcept;
-  bool is_cleared() const noexcept;  // or of other sizes
   bool quiet() noexcept;  // with the gate closed: true if no writer is inside
   Ring ring_;
   Reader<> reader_;

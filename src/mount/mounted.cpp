@@ -1,6 +1,7 @@
 #include "mount/mounted.hpp"
 
 #include <fcntl.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,13 +16,6 @@ namespace {
 constexpr size_t most_lanes_kept = 512;  // each keeps two mappings
 
 u64 count(const u64& word, u64 most) { return std::min(__atomic_load_n(&word, __ATOMIC_ACQUIRE), most); }
-
-// Do the words of a mapped ring say that it is still the same ring?
-bool same_ring(const RingView& view) noexcept {
-  const Control& c = *view.ring().control;
-  return !view.cut() && __atomic_load_n(&c.magic, __ATOMIC_ACQUIRE) == control_magic &&
-         c.subbuf_size == view.ring().geometry.subbuf_size() && c.nr_subbufs == view.ring().geometry.nr_subbufs();
-}
 
 InstanceWords words_of(const Instance& instance) { return InstanceWords{const_cast<InstanceControl*>(&instance.control())}; }
 
@@ -70,8 +64,7 @@ void Alarm::run() {
     }
     if (late) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     instance_.sleep(asked, std::chrono::milliseconds(100));
-    const u64 one = 1;
-    (void)!::write(event_fd_, &one, sizeof one);
+    eventfd_write(event_fd_, 1);
   }
 }
 
@@ -180,7 +173,7 @@ RingView* Mounted::view_of(u32 ring) {
     if (auto mapped = table_->view(ring)) return *mapped;
   if (!has_ring(ring)) return nullptr;
   const u32 tid = __atomic_load_n(&words_of(*instance_).ring(ring).tid, __ATOMIC_ACQUIRE);
-  if (at != lanes_.end() && at->second.own && at->second.tid == tid && same_ring(*at->second.own)) return &*at->second.own;
+  if (at != lanes_.end() && at->second.own && at->second.tid == tid && !at->second.own->cut() && !at->second.own->is_cleared()) return &*at->second.own;
   auto looked = instance_->look(ring);
   if (!looked) return nullptr;
   tasks_.add(name(ring));
@@ -299,8 +292,7 @@ void Mounted::alarm(int percent, bool late) {
   try {
     if (!alarm_) alarm_ = std::make_unique<Alarm>(*instance_, event_fd_);
   } catch (const std::system_error&) {  // no thread is available now: the waiting request looks again at once
-    const u64 one = 1;
-    (void)!::write(event_fd_, &one, sizeof one);
+    eventfd_write(event_fd_, 1);
     return;
   }
   alarm_->set(instance_->ask(percent), late);

@@ -126,7 +126,7 @@ result<std::optional<std::string>> TraceFile::read(u64 offset, size_t size) {
   if (offset < at_) return fail(EINVAL, "a trace is read from its start on");
   // The text before `offset` was read: a reader that skips pays for it a piece at a time.
   while (at_ < offset) {
-    produce(1 << 16);
+    produce(most_text);
     const size_t skipped = std::min<u64>(offset - at_, text_.size());
     if (skipped == 0) return std::string();
     drop_front(text_, skipped);
@@ -149,12 +149,12 @@ struct PipeFile::Lane {
   u64 time = 0;             // ns of the event under the cursor
 };
 
-result<std::unique_ptr<OpenFile>> PipeFile::open(std::shared_ptr<RingSet> on, Only only) {
+result<std::unique_ptr<OpenFile>> PipeFile::open(const std::shared_ptr<RingSet>& on, Only only) {
   if (!on->open_pipe(only)) return fail(EBUSY, "trace_pipe is open already");
-  return std::unique_ptr<OpenFile>(new PipeFile(std::move(on), only));
+  return std::unique_ptr<OpenFile>(new PipeFile(on, only));
 }
 
-PipeFile::PipeFile(std::shared_ptr<RingSet> rings, Only only) : OpenFile(rings, rings->load()), only_(only), load_(opening()) {}
+PipeFile::PipeFile(const std::shared_ptr<RingSet>& on, Only only) : OpenFile(on, on->load()), only_(only) {}
 PipeFile::~PipeFile() { on().close_pipe(only_); }
 
 // Finds the lane's next event.

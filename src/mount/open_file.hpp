@@ -61,17 +61,17 @@ class OpenFile {
   virtual bool undecided() const { return false; }
   virtual void closing() {}  // one of its descriptors was closed
   // The job that its opening waits for, once; null: none.
-  std::shared_ptr<Job> job() { return std::exchange(opening_, nullptr); }
+  std::shared_ptr<Job> job() { return std::exchange(told_, true) ? nullptr : opening_; }
   RingSet& on() const { return *on_; }
   const std::shared_ptr<RingSet>& shared() const { return on_; }
 
  protected:
   OpenFile(std::shared_ptr<RingSet> on, std::shared_ptr<Job> opening) : on_(std::move(on)), opening_(std::move(opening)) {}
-  const std::shared_ptr<Job>& opening() const { return opening_; }
 
  private:
   std::shared_ptr<RingSet> on_;
-  std::shared_ptr<Job> opening_;
+  std::shared_ptr<Job> opening_;  // the file keeps what the job has obtained
+  bool told_ = false;
 };
 
 // A text, made when it is read from its start; and commands.
@@ -122,7 +122,7 @@ class TraceFile final : public OpenFile {
 class PipeFile final : public OpenFile {
  public:
   // EBUSY: it is already open.
-  static result<std::unique_ptr<OpenFile>> open(std::shared_ptr<RingSet> on, Only only);
+  static result<std::unique_ptr<OpenFile>> open(const std::shared_ptr<RingSet>& on, Only only);
   ~PipeFile() override;
   result<std::optional<std::string>> read(u64 offset, size_t size) override;
   bool stream() const override { return true; }
@@ -132,7 +132,7 @@ class PipeFile final : public OpenFile {
 
  private:
   struct Lane;
-  PipeFile(std::shared_ptr<RingSet> on, Only only);
+  PipeFile(const std::shared_ptr<RingSet>& on, Only only);
   result<bool> take(size_t size);
   void find(Lane& lane);
   u32 first() const { return only_.value_or(0); }
@@ -143,13 +143,12 @@ class PipeFile final : public OpenFile {
   u64 names_ = ~u64{0};  // RingSet::refresh() when `lines_` were made
   fmt::memory_buffer text_;
   bool gave_ = false, asking_ = false;
-  std::shared_ptr<Job> load_;  // keeps the rings
 };
 
 // `per_cpu/cpuN/trace_pipe_raw`: read() of whole events, or the ring's memory and GET_READER.
 class RawFile final : public OpenFile {
  public:
-  RawFile(std::shared_ptr<RingSet> on, u32 ring) : RawFile(on, ring, on->load()) {}
+  RawFile(const std::shared_ptr<RingSet>& on, u32 ring) : OpenFile(on, on->load()), ring_(ring) {}
   ~RawFile() override { unmap(); }
   RawFile* raw() override { return this; }
   bool stream() const override { return true; }
@@ -166,12 +165,10 @@ class RawFile final : public OpenFile {
   std::pair<const void*, u32> memory() const { return {on().memory(), ring_}; }
 
  private:
-  RawFile(std::shared_ptr<RingSet> on, u32 ring, std::shared_ptr<Job> load) : OpenFile(std::move(on), load), ring_(ring), load_(std::move(load)) {}
   u32 ring_;
   Asker asker_;
   bool mapped_ = false;
   std::string image_;  // the rest of a sub-buffer after a short read
-  std::shared_ptr<Job> load_;  // keeps the rings
 };
 
 // Whole events of a view, of at most `room` bytes (header included), in the format that read() of trace_pipe_raw returns: the

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/remote/messages.hpp>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -151,8 +152,7 @@ Remote::~Remote() {
 }
 
 void Remote::signal() const {
-  const u64 one = 1;
-  (void)!::write(event_fd_, &one, sizeof one);
+  eventfd_write(event_fd_, 1);
 }
 
 void Remote::alarm(int, bool) {

@@ -73,8 +73,7 @@ result<std::unique_ptr<Remotes>> Remotes::create(const std::vector<std::string>&
 
 Remotes::~Remotes() {
   if (!thread_.joinable()) return;
-  const u64 one = 1;
-  (void)!::write(stop_.get(), &one, sizeof one);
+  eventfd_write(stop_.get(), 1);
   thread_.join();
 }
 

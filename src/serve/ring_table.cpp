@@ -213,7 +213,7 @@ result<RingTable::Handed> RingTable::open(u32 n) {
   handed.answer.nr_subbufs = g.nr_subbufs();
   handed.answer.spares = g.nr_subbufs() - g.nr_slots() - 1;
   handed.answer.reader_id = reader_of(state.page).id;
-  handed.answer.reader_read = state.bytes == Reader<>::taken_away ? 0 : static_cast<u32>(state.bytes);
+  handed.answer.reader_read = static_cast<u32>(state.bytes);
   return handed;
 }
 
@@ -264,7 +264,7 @@ result<handout::ReaderAnswer> RingTable::get_reader(u32 n) {
                   "the control words of " + named(n) + " contradict each other; what was read before is good");
   ring.idle = got == Got::nothing;
   a.id = reader_of(state.page).id;
-  a.read = state.bytes == Reader<>::taken_away ? 0 : static_cast<u32>(state.bytes);
+  a.read = static_cast<u32>(state.bytes);
   a.lost_events = got == Got::data ? reader.view().lost_before : 0;
   a.entries = reader.written();
   a.overrun = reader.overrun();

@@ -111,16 +111,7 @@ result<std::shared_ptr<ServedConnection>> ServedConnection::over(sys::Fd socket,
   return to;
 }
 
-ClockInfo ServedConnection::clock() const noexcept {
-  ClockInfo info;
-  info.kind = hello_.clock_kind <= 2 ? static_cast<ClockKind>(hello_.clock_kind) : ClockKind::mono;
-  if (info.kind != ClockKind::tsc) return info;
-  info.mult = hello_.clock_mult;
-  info.shift = hello_.clock_shift & 63;
-  info.base_ticks = hello_.clock_base_ticks;
-  info.base_ns = hello_.clock_base_ns;
-  return info;
-}
+ClockInfo ServedConnection::clock() const noexcept { return clock_in(hello_); }
 
 result<void> ServedConnection::broken(int errno_value, const std::string& sentence) {
   broken_ = fail(errno_value, what_ + ": " + sentence).value();

@@ -608,12 +608,6 @@ class Parser {
 
 }  // namespace
 
-bool is_trace_dat(const std::string& path) {
-  const auto fd = sys::open_regular(path);
-  char begin[magic_size];
-  return fd && pread(fd->get(), begin, sizeof begin, 0) == sizeof begin && std::memcmp(begin, magic, sizeof begin) == 0;
-}
-
 result<TraceDatFile> read_trace_dat(std::shared_ptr<TraceDatBytes> bytes) { return Parser(std::move(bytes)).run(); }
 
 result<TraceDatFile> open_trace_dat(const std::string& path) {

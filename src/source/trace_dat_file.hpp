@@ -39,7 +39,6 @@ struct TraceDatFile {
   std::vector<std::string> problems;
 };
 
-bool is_trace_dat(const std::string& path);  // a file that begins as one
 result<TraceDatFile> open_trace_dat(const std::string& path);
 result<TraceDatFile> read_trace_dat(std::shared_ptr<TraceDatBytes> bytes);
 

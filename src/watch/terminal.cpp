@@ -203,8 +203,7 @@ void Terminal::follow_size() {
 }
 
 void Terminal::wake() {
-  const u64 one = 1;
-  (void)!write(wake_.get(), &one, sizeof one);
+  eventfd_write(wake_.get(), 1);
 }
 
 KeyCode Terminal::key(int ms) {

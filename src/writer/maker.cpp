@@ -85,7 +85,7 @@ result<std::shared_ptr<Members>> fill_instance(int dir, const std::string& path,
   const ClockInfo clock = calibrate(o.clock);
   c.version = instance_version;
   c.header_bytes = sizeof c;
-  const u32 spares = o.spares + (because == RingsBecause::can ? 1 : 0);  // one for Reader::give_back
+  const u32 spares = because == RingsBecause::can ? 1 : 0;  // one for Reader::give_back
   c.sizes = pack_sizes(must(geometry_for(o.buffer_size, o.subbuf_size, spares)));
   c.spares = spares;
   c.mode = o.overwrite ? 0 : 1;
@@ -166,7 +166,7 @@ u32 claim_number(const InstanceWords& words, Member who) {
 result<void> make_instance(const InstanceOptions& o, const WholeInstance& whole) {
   auto path = instance_path(o.name);
   if (!path) return tl::unexpected(path.error());
-  const auto sized = geometry_for(o.buffer_size, o.subbuf_size, o.spares);
+  const auto sized = geometry_for(o.buffer_size, o.subbuf_size, 0);
   if (!sized) return tl::unexpected(sized.error());
   const Geometry geometry = *sized;
   if (o.clock == ClockKind::tsc && !tsc_is_invariant())

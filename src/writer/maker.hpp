@@ -15,7 +15,6 @@ struct InstanceOptions {
   std::string name;             // 1 to 63 of letters, digits, '-', '_', '.', or a path
   u64 buffer_size = 1 << 20;    // bytes of events that each ring holds
   u32 subbuf_size = 16384;      // a power of two, 4 KiB to 256 KiB
-  u32 spares = 0;
   bool overwrite = true;        // false: a full ring refuses new events
   ClockKind clock = best_clock();
   Rings rings = Rings::automatic;  // or as RINGSIDE_RINGS says: cpu, thread

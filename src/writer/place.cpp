@@ -193,16 +193,7 @@ result<sys::Region> map_instance(int dir, const std::string& path, bool writable
   return region;
 }
 
-ClockInfo clock_of(const InstanceControl& c) noexcept {
-  ClockInfo info;
-  info.kind = c.clock_kind <= 2 ? static_cast<ClockKind>(c.clock_kind) : ClockKind::mono;
-  if (info.kind != ClockKind::tsc) return info;
-  info.mult = c.clock_mult;
-  info.shift = c.clock_shift & 63;
-  info.base_ticks = c.clock_base_ticks;
-  info.base_ns = c.clock_base_ns;
-  return info;
-}
+ClockInfo clock_of(const InstanceControl& c) noexcept { return clock_in(c); }
 
 result<std::vector<std::string>> read_patterns(int dir) {
   const auto text = sys::read_owned(dir, "set_event");

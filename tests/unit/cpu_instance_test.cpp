@@ -23,6 +23,7 @@
 #include "writer/cpu_rings.hpp"
 #include "instance/instance.hpp"
 #include "writer/ring_file.hpp"
+#include "own_root.hpp"
 #include "sanitized.hpp"
 
 RINGSIDE_EVENT(percpu, number, (u64, n));
@@ -35,18 +36,10 @@ namespace ringside::cpu_instance_test {
 namespace {
 
 struct CpuInstance : testing::Test {
-  std::string dir, old_root;
+  test::OwnRoot root{true};
+  const std::string& dir = root.path();
   void SetUp() override {
     if (why_not_cpu_rings(best_clock()) != RingsBecause::can) GTEST_SKIP() << "no rings of CPUs here, " << to_string(why_not_cpu_rings(best_clock()));
-    char path[] = "/dev/shm/ringside-unit-XXXXXX";
-    dir = mkdtemp(path);
-    if (const char* root = getenv("RINGSIDE_ROOT")) old_root = root;
-    setenv("RINGSIDE_ROOT", dir.c_str(), 1);
-  }
-  void TearDown() override {
-    ringside_close();
-    if (!old_root.empty()) setenv("RINGSIDE_ROOT", old_root.c_str(), 1);
-    if (!dir.empty()) std::filesystem::remove_all(dir);
   }
   static std::unique_ptr<Instance> make(u64 size = 1 << 20, bool overwrite = true) {
     InstanceOptions o;

@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <set>
 #include <thread>
@@ -17,6 +16,7 @@
 #include "clock/clock.hpp"
 #include "writer/cpu_rings.hpp"
 #include "instance/instance.hpp"
+#include "own_root.hpp"
 
 RINGSIDE_EVENT(foreign, number, (u64, n));
 
@@ -24,25 +24,16 @@ namespace ringside::foreign_test {
 namespace {
 
 struct Foreign : testing::TestWithParam<Rings> {
-  std::string dir, old_root;
+  test::OwnRoot root{true};
   std::unique_ptr<Instance> instance;
   void SetUp() override {
     if (GetParam() == Rings::cpu && why_not_cpu_rings(best_clock()) != RingsBecause::can)
       GTEST_SKIP() << "no rings of CPUs here, " << to_string(why_not_cpu_rings(best_clock()));
-    char path[] = "/dev/shm/ringside-unit-XXXXXX";
-    dir = mkdtemp(path);
-    if (const char* root = getenv("RINGSIDE_ROOT")) old_root = root;
-    setenv("RINGSIDE_ROOT", dir.c_str(), 1);
     InstanceOptions o;
     o.name = "unit";
     o.buffer_size = 8 << 20;
     o.rings = GetParam();
     instance = must(Instance::create(o));
-  }
-  void TearDown() override {
-    ringside_close();
-    if (!old_root.empty()) setenv("RINGSIDE_ROOT", old_root.c_str(), 1);
-    if (!dir.empty()) std::filesystem::remove_all(dir);
   }
   void become_foreign() {
     const_cast<InstanceControl&>(instance->control()).pid_namespace = 1;  // no namespace has this inode

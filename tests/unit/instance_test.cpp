@@ -27,6 +27,7 @@
 #include "writer/process.hpp"
 #include "instance/ring_source.hpp"
 #include "memory_cgroup.hpp"
+#include "own_root.hpp"
 #include "sanitized.hpp"
 #include "seen.hpp"
 
@@ -37,18 +38,8 @@ namespace ringside::test::instance_test {
 namespace {
 
 struct InstanceTest : testing::Test {
-  std::string dir, old_root;
-  void SetUp() override {
-    char path[] = "/tmp/ringside-unit-XXXXXX";
-    dir = mkdtemp(path);
-    if (const char* root = getenv("RINGSIDE_ROOT")) old_root = root;
-    setenv("RINGSIDE_ROOT", dir.c_str(), 1);
-  }
-  void TearDown() override {
-    ringside_close();
-    if (!old_root.empty()) setenv("RINGSIDE_ROOT", old_root.c_str(), 1);
-    std::filesystem::remove_all(dir);
-  }
+  OwnRoot root;
+  const std::string& dir = root.path();
   static std::unique_ptr<Instance> make(const std::string& name, u64 size = 1 << 20, bool overwrite = true) {
     InstanceOptions o;
     o.name = name;

@@ -18,6 +18,7 @@
 #include <functional>
 
 #include "instance/instance.hpp"
+#include "own_root.hpp"
 
 RINGSIDE_EVENT(members, number, (u64, n));
 
@@ -96,10 +97,6 @@ class Other {
 class MembersTest : public testing::TestWithParam<Rings> {
  protected:
   void SetUp() override {
-    char path[] = "/dev/shm/ringside-members-XXXXXX";
-    root_ = mkdtemp(path);
-    if (const char* root = getenv("RINGSIDE_ROOT")) old_root_ = root;
-    setenv("RINGSIDE_ROOT", root_.c_str(), 1);
     InstanceOptions o;
     o.name = "a";
     o.rings = GetParam();
@@ -109,8 +106,6 @@ class MembersTest : public testing::TestWithParam<Rings> {
   void TearDown() override {
     ringside_close();
     instance_ = nullptr;
-    if (!old_root_.empty()) setenv("RINGSIDE_ROOT", old_root_.c_str(), 1);
-    std::filesystem::remove_all(root_);
   }
   static void write(u64 first, u64 count) {
     if (ringside_open("a") != 0) _exit(1);
@@ -121,7 +116,7 @@ class MembersTest : public testing::TestWithParam<Rings> {
     for (const RingInfo& r : instance_->rings()) all += r.counters.written;
     return all;
   }
-  std::string root_, old_root_;
+  test::OwnRoot root_;
   std::unique_ptr<Instance> instance_;
 };
 
@@ -244,14 +239,14 @@ TEST_P(MembersTest, ExecEndsAWriter) {
 }
 
 TEST_P(MembersTest, SlotsAreReusedAndTheirFormerOwnersStayDead) {
-  auto members = must(Members::open(sys::Fd(::open((root_ + "/a").c_str(), O_PATH | O_DIRECTORY)).get()));
+  auto members = must(Members::open(sys::Fd(::open((root_.path() + "/a").c_str(), O_PATH | O_DIRECTORY)).get()));
   std::vector<Member> seen;
   for (int i = 0; i < 20; ++i) {
     int told[2];
     ASSERT_EQ(pipe(told), 0);
     const pid_t child = fork();
     if (child == 0) {
-      auto own = must(Members::open(sys::Fd(::open((root_ + "/a").c_str(), O_PATH | O_DIRECTORY)).get()));
+      auto own = must(Members::open(sys::Fd(::open((root_.path() + "/a").c_str(), O_PATH | O_DIRECTORY)).get()));
       const Member mine = own->join(role::reader);
       (void)!::write(told[1], &mine, sizeof mine);
       _exit(0);  // without leaving

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <ringside/trace.hpp>
 
+#include "own_root.hpp"
 #include "random_recording.hpp"
 
 RINGSIDE_EVENT(loop, step, (u64, n));
@@ -18,23 +18,13 @@ using Got = Reading::Got;
 constexpr u64 ms = 1'000'000;
 
 struct ReadingTest : testing::Test {
-  std::string dir, old_root;
+  test::OwnRoot root;
+  const std::string& dir = root.path();
   u64 now = 1000 * ms;
   bool over = false;
   std::vector<u64> sleeps;
   std::function<void()> asleep = [] {};
 
-  void SetUp() override {
-    char path[] = "/tmp/ringside-reading-XXXXXX";
-    dir = mkdtemp(path);
-    if (const char* root = getenv("RINGSIDE_ROOT")) old_root = root;
-    setenv("RINGSIDE_ROOT", dir.c_str(), 1);
-  }
-  void TearDown() override {
-    ringside_close();
-    if (!old_root.empty()) setenv("RINGSIDE_ROOT", old_root.c_str(), 1);
-    std::filesystem::remove_all(dir);
-  }
   Reading::Options options(const std::string& where) {
     Reading::Options o;
     o.where = {where};

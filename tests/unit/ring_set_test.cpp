@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
 #include <numeric>
 
 #include "cpu_rings.hpp"
+#include "own_root.hpp"
 #include "writer/cpu_rings.hpp"
 #include "mount/mounted.hpp"
 #include "mount/remote.hpp"
@@ -77,7 +77,7 @@ class WriterProcess {
 enum class Kind { thread_rings, cpu_rings, external };
 
 struct RingSets : testing::TestWithParam<Kind> {
-  std::string dir, old_root;
+  test::OwnRoot root;
   sys::Fd event{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::unique_ptr<WriterProcess> writer;
   std::shared_ptr<RingSet> set;
@@ -89,10 +89,6 @@ struct RingSets : testing::TestWithParam<Kind> {
   void SetUp() override {
     if (GetParam() == Kind::cpu_rings && why_not_cpu_rings(best_clock()) != RingsBecause::can)
       GTEST_SKIP() << "no rings of CPUs here, " << to_string(why_not_cpu_rings(best_clock()));
-    char path[] = "/tmp/ringside-unit-XXXXXX";
-    dir = mkdtemp(path);
-    if (const char* root = getenv("RINGSIDE_ROOT")) old_root = root;
-    setenv("RINGSIDE_ROOT", dir.c_str(), 1);
     GetParam() == Kind::external ? start_external() : start_instance();
     set->refresh();
   }
@@ -100,8 +96,6 @@ struct RingSets : testing::TestWithParam<Kind> {
     use.reset();
     set.reset();
     writer.reset();
-    if (!old_root.empty()) setenv("RINGSIDE_ROOT", old_root.c_str(), 1);
-    if (!dir.empty()) std::filesystem::remove_all(dir);
   }
   void start_instance() {
     InstanceOptions o;
@@ -123,7 +117,7 @@ struct RingSets : testing::TestWithParam<Kind> {
     set = must(Mounted::open("unit", event.get(), ring + 2));
   }
   void start_external() {
-    const std::string at = dir + "/writer";
+    const std::string at = root.path() + "/writer";
     writer = std::make_unique<WriterProcess>([at] {
       const auto w = std::make_shared<remote::ProcessWriter<>>(remote::ProcessOptions{at, {{1, "ringset", "number", "name: number\nID: 1\n"}}});
       if (w->error() != 0) _exit(1);

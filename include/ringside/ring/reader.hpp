@@ -251,8 +251,6 @@ class Reader {
     return slot_id(k, M::load(&ring_.record(k).slot, O.slot_observe)) == own.id;
   }
 
-  static constexpr u64 taken_away = ~u64{0};  // no reader page has so many bytes; src/serve asks for it
-
  private:
   Control& ctl() const noexcept { return *ring_.control; }
   static u64 get(const u64& word) noexcept { return M::load(&word, unordered); }

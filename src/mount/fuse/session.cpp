@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/uio.h>
@@ -481,8 +482,7 @@ void Session::answer() {
     if (n <= 0 || fuse_session_exited(session_) != 0) {
       over_ = true;
       mounted_ = n > 0;  // else another process has unmounted it
-      const u64 one = 1;
-      (void)!::write(server_->wake_fd(), &one, sizeof one);
+      eventfd_write(server_->wake_fd(), 1);
       return;
     }
     // One request, then the waiting ones: neither starves the other.
