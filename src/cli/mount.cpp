@@ -1,4 +1,7 @@
 // ringside mount: shows instances like the kernel's tracefs, for the tools that know it.
+#include <charconv>
+
+#include "analysis/names.hpp"
 #include "cli/command.hpp"
 #include "watch/signals.hpp"
 #include "mount/fuse/session.hpp"
@@ -9,11 +12,28 @@ namespace {
 
 struct MountOptions {
   std::string dir;
-  std::vector<std::string> instances, remotes;
+  std::vector<std::string> instances, remotes, options;
   u32 cpus = 0;
   u64 patience_ns = 1'000'000'000;
   bool others = false, automatic = false;
 };
+
+// "uid=N,gid=N,mode=0750", as mount(8) has them for tracefs.
+mount::Owner parse_owner(const std::vector<std::string>& options) {
+  mount::Owner owner;
+  for (const std::string& option : options) {
+    const size_t equals = std::min(option.find('='), option.size());
+    const std::string name = option.substr(0, equals), text = option.substr(std::min(equals + 1, option.size()));
+    std::optional<u32>* const field = name == "uid" ? &owner.uid : name == "gid" ? &owner.gid : name == "mode" ? &owner.mode : nullptr;
+    u32 value = 0;
+    const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value, name == "mode" ? 8 : 10);
+    if (field == nullptr) throw UsageError{"-o takes uid=N, gid=N and mode=OCTAL, not " + ringside::in_quotes(option)};
+    if (text.empty() || code != std::errc() || end != text.data() + text.size() || (name == "mode" && value > 07777))
+      throw UsageError{"-o " + name + " wants " + (name == "mode" ? "a mode in octal, such as 0750" : "a number") + ", not " + ringside::in_quotes(text)};
+    *field = value;
+  }
+  return owner;
+}
 
 result<int> run_mount(const MountOptions& options) {
   for (const std::string& pair : options.remotes)
@@ -24,6 +44,10 @@ result<int> run_mount(const MountOptions& options) {
   wanted.server.cpus = options.cpus;
   wanted.server.patience = std::chrono::nanoseconds(options.patience_ns);
   wanted.server.others = wanted.others = options.others;
+  if (!options.options.empty()) {
+    wanted.server.owner = parse_owner(options.options);
+    wanted.others = true;  // the modes decide
+  }
   wanted.automatic = options.automatic;
   catch_signals();
   auto session = RS_TRY(mount::Session::mount(options.dir, wanted));
@@ -52,6 +76,10 @@ Command add_mount(CLI::App& app) {
       ->type_name("N");
   add_time(*c, "--patience", options->patience_ns, "how long an external writer may take to answer (default 1s)");
   c->add_flag("--allow-other", options->others, "other users may come in and read");
+  c->add_option("-o", options->options, "owner and group of all files, and the mode of DIR, as for tracefs; others come in where modes let them")
+      ->allow_extra_args(false)
+      ->delimiter(',')
+      ->type_name("uid=N,gid=N,mode=M");
   c->add_flag("--auto", options->automatic, "unmount when the last user has gone");
   c->footer(
       "Examples:\n"

@@ -32,7 +32,12 @@ const std::string& TextLines::prefix(u32 source, i32 tid, const RingName& ring) 
     p.tid = tid;
     p.source = source;
     p.text = ring.buffer.empty() ? "" : printable(ring.buffer) + ": ";
-    p.text += fmt::format("{:>16}-{:<7} [{:03}] {}", printable(tasks_.name(tid, ring)), tasks_.show(tasks_.key(tid, ring)), ring.column(), as_tracefs_ ? "----- " : "");
+    p.text += fmt::format("{:>16}-{:<7} ", printable(tasks_.name(tid, ring)), tasks_.show(tasks_.key(tid, ring)));
+    if (processes_) {
+      const i32 process = tasks_.seen_process(tid, ring);
+      p.text += process > 0 ? fmt::format("({:7}) ", process) : "(-------) ";
+    }
+    p.text += fmt::format("[{:03}] {}", ring.column(), as_tracefs_ ? "----- " : "");
   }
   return p.text;
 }

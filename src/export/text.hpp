@@ -22,6 +22,8 @@ class TextLines {
       : formats_(formats), tasks_(tasks), raw_times_(raw_times), as_tracefs_(as_tracefs) {}
 
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out);
+  // A column of process IDs, as the kernel's option record-tgid adds it. Before the first line.
+  void show_processes(bool show) { processes_ = show; }
 
  private:
   struct Prefix {
@@ -34,7 +36,7 @@ class TextLines {
 
   const Formats& formats_;
   const Tasks& tasks_;
-  bool raw_times_, as_tracefs_;
+  bool raw_times_, as_tracefs_, processes_ = false;
   std::vector<Prefix> prefixes_ = std::vector<Prefix>(509);
 };
 

@@ -13,6 +13,7 @@
 #include "instance/ring_source.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
+#include "writer/cpu_rings.hpp"
 #include "writer/ring_file.hpp"
 
 namespace ringside {
@@ -322,8 +323,52 @@ bool Instance::tracing_on() const { return __atomic_load_n(&words_.control->trac
 
 result<void> Instance::tracing(bool on) {
   __atomic_store_n(&words_.control->tracing_off, u64{on ? 0u : 1u}, __ATOMIC_SEQ_CST);  // before the live rings: see introduce
-  for (const RingInfo& r : rings())
-    if (auto ring = look(r.name.ring)) ring->gate(on);
+  switch_gates();
+  return {};
+}
+
+void Instance::switch_gates() {
+  for (const RingInfo& r : rings()) switch_gate_of(r.name);
+}
+
+void Instance::switch_gate_of(const RingName& ring) {
+  auto view = look(ring.ring);
+  if (!view) return;
+  const auto records = [&] { return ring.of_a_thread() ? tracing_on() : cpu_records(*words_.control, static_cast<u32>(ring.cpu)); };
+  bool open;
+  do {  // the words may change meanwhile, and the last look at them counts
+    open = records();
+    view->gate(open);
+  } while (records() != open);
+}
+
+bool Instance::cpu_in_mask(u32 cpu) const {
+  const auto& off = words_.control->cpus_off;
+  return cpu / 64 >= std::size(off) || (__atomic_load_n(&off[cpu / 64], __ATOMIC_SEQ_CST) >> cpu % 64 & 1) == 0;
+}
+
+result<void> Instance::set_cpumask(const std::vector<u64>& mask) {
+  const auto bit = [&](u32 cpu) { return cpu / 64 < mask.size() && (mask[cpu / 64] >> cpu % 64 & 1) != 0; };
+  auto& off = words_.control->cpus_off;
+  const u32 cpus = cpu_rings() != 0 ? cpu_rings() : possible_cpus();
+  bool all = true;
+  for (u32 cpu = 0; cpu < cpus; ++cpu) all &= bit(cpu);
+  if (all) {
+    for (u64& word : off) __atomic_store_n(&word, u64{0}, __ATOMIC_SEQ_CST);
+  } else if (cpu_rings() == 0) {
+    return refuse(std::errc::invalid_argument, "rings of threads have no CPU mask: a thread writes wherever it runs");
+  } else if (cpus > std::size(off) * 64) {
+    return refuse(std::errc::invalid_argument, "CPUs from " + std::to_string(std::size(off) * 64) + " on cannot be left out");
+  } else {
+    for (u32 cpu = 0; cpu < cpus; ++cpu) {
+      const u64 one = u64{1} << cpu % 64;
+      if (bit(cpu))
+        __atomic_fetch_and(&off[cpu / 64], ~one, __ATOMIC_SEQ_CST);
+      else
+        __atomic_fetch_or(&off[cpu / 64], one, __ATOMIC_SEQ_CST);
+    }
+  }
+  switch_gates();
   return {};
 }
 
@@ -355,32 +400,49 @@ result<void> Instance::unmapped(const char* what) {
 }
 
 result<void> Instance::resize(u64 buffer_size, u32 subbuf_size) {
-  const auto sized = geometry_for(buffer_size, subbuf_size, words_.control->spares);
-  if (!sized) return tl::unexpected(sized.error());
-  if (*sized == geometry()) return {};
+  const Geometry sized = RS_TRY(geometry_for(buffer_size, subbuf_size, words_.control->spares));
   const InstanceLock lock(dir_.get());
-  if (auto free = unmapped("it cannot be resized"); !free) return free;
-  __atomic_store_n(&words_.control->sizes, pack_sizes(*sized), __ATOMIC_SEQ_CST);  // before the live rings: see introduce
-  for (const RingInfo& r : rings()) {
-    if (!r.live) continue;
-    if (r.name.cpu < 0) {
-      if (auto ring = look(r.name.ring)) ring->give_up();
-      continue;
-    }
-    const Member who = members_->join(role::reader);
-    const u32 number = claim_number(words_, who);
-    if (number >= most_rings) return refuse(std::errc::no_space_on_device, "the instance has " + std::to_string(most_rings) + " rings with unread events: read them first");
-    const auto cpu = static_cast<u32>(r.name.cpu);
-    // A process that is killed from here on leaves a retired ring: nothing of the events in it is forgotten.
-    RingEntry& aside = words_.ring(number);
-    describe_cpu_ring(aside, cpu, ~static_cast<u32>(r.name.tid), *sized);
-    __atomic_store_n(&aside.state, claim_of(who, true), __ATOMIC_RELEASE);
-    if (auto done = renew(cpu, *sized, "per_cpu", number); !done) {
-      __atomic_store_n(&aside.state, pack_state(RingState::empty, 0), __ATOMIC_RELEASE);
-      return done;
-    }
-    introduce_cpu_ring(aside, RingState::retired);
+  const auto all = rings();
+  const auto has_it = [&](const RingInfo& r) { return !r.live || words_.ring(r.name.ring).sizes == short_sizes(sized); };
+  if (sized == geometry() && std::all_of(all.begin(), all.end(), has_it)) return {};
+  RS_TRY(unmapped("it cannot be resized"));
+  __atomic_store_n(&words_.control->sizes, pack_sizes(sized), __ATOMIC_SEQ_CST);  // before the live rings: see introduce
+  for (const RingInfo& r : all) {
+    if (has_it(r)) continue;
+    if (!r.name.of_a_thread())
+      RS_TRY(put_aside(r.name, sized));
+    else if (auto ring = look(r.name.ring))
+      ring->give_up();
   }
+  return {};
+}
+
+result<void> Instance::resize_cpu(u32 cpu, u64 buffer_size) {
+  if (cpu >= cpu_rings()) return refuse(std::errc::operation_not_supported, "a thread's ring alone cannot be resized");
+  const InstanceLock lock(dir_.get());
+  auto ring = RS_TRY(look(cpu));
+  const Geometry now = ring.ring().geometry;
+  const Geometry sized = RS_TRY(geometry_for(buffer_size, now.subbuf_size(), words_.control->spares));
+  if (sized == now) return {};
+  RS_TRY(unmapped("it cannot be resized"));
+  return put_aside(name_of(cpu, words_.ring(cpu)), sized);
+}
+
+result<void> Instance::put_aside(const RingName& ring, const Geometry& geometry) {
+  const Member who = members_->join(role::reader);
+  const u32 number = claim_number(words_, who);
+  if (number >= most_rings) return refuse(std::errc::no_space_on_device, "the instance has " + std::to_string(most_rings) + " rings with unread events: read them first");
+  const auto cpu = static_cast<u32>(ring.cpu);
+  const Geometry before = RS_TRY(look(cpu)).ring().geometry;
+  // A process that is killed from here on leaves a retired ring: nothing of the events in it is forgotten.
+  RingEntry& aside = words_.ring(number);
+  describe_cpu_ring(aside, cpu, ~static_cast<u32>(ring.tid), before);
+  __atomic_store_n(&aside.state, claim_of(who, true), __ATOMIC_RELEASE);
+  if (auto done = renew(cpu, geometry, "per_cpu", number); !done) {
+    __atomic_store_n(&aside.state, pack_state(RingState::empty, 0), __ATOMIC_RELEASE);
+    return done;
+  }
+  introduce_cpu_ring(aside, RingState::retired);
   return {};
 }
 
@@ -388,7 +450,7 @@ result<void> Instance::renew(u32 cpu, const Geometry& geometry, const char* to, 
   const std::string fresh = ".fresh" + std::to_string(getpid()), place = "cpu" + std::to_string(cpu), name = "cpu" + std::to_string(number);
   auto old = look_at(dir_.get(), cpu, members_);
   if (!old) return tl::unexpected(old.error());
-  if (!make_cpu_ring(dir_.get(), "per_cpu/" + fresh + "/", *words_.control, geometry)) return fail(errno, "cannot make a ring of CPU " + std::to_string(cpu));
+  if (!make_cpu_ring(dir_.get(), "per_cpu/" + fresh + "/", cpu, *words_.control, geometry)) return fail(errno, "cannot make a ring of CPU " + std::to_string(cpu));
   const sys::Fd rings = sys::open_owned(dir_.get(), "per_cpu", O_PATH | O_DIRECTORY), aside = sys::open_owned(dir_.get(), to, O_PATH | O_DIRECTORY);
   if (!rings || !aside) return sys::fail_beneath(errno, "cannot open " + path_ + "/" + to);
   // A writer that maps its CPU's ring finds one or the other.
@@ -400,6 +462,7 @@ result<void> Instance::renew(u32 cpu, const Geometry& geometry, const char* to, 
   RingEntry& entry = words_.ring(cpu);
   describe_cpu_ring(entry, cpu, ~entry.tid + 1, geometry);
   introduce_cpu_ring(entry, RingState::live);
+  switch_gate_of(name_of(cpu, entry));  // recording may have been switched since it was made
   old->give_up();  // from here on its writers take the fresh one; open events end in the old one
   return {};
 }
@@ -436,7 +499,7 @@ result<void> Instance::drop_snapshot() {
 
 // Moves a ring's content into the snapshot that is open as `copy`. The caller holds the reader's lock.
 result<void> Instance::take_out(const RingInfo& r, RingView& ring, int copy) {
-  if (r.name.cpu >= 0 && r.live) return renew(r.name.ring, geometry(), "snapshot/per_cpu", r.name.ring);
+  if (r.name.cpu >= 0 && r.live) return renew(r.name.ring, ring.ring().geometry, "snapshot/per_cpu", r.name.ring);
   const std::string folder = "per_cpu/cpu" + std::to_string(r.name.ring), to = path_ + "/snapshot/" + folder;
   if (!sys::make_owned_directory(copy, folder.c_str())) return sys::fail_beneath(errno, "cannot make " + to);
   auto taken = ring.freeze([&]() -> result<void> {
@@ -526,11 +589,12 @@ void Instance::finish_clearing() {
   }
 }
 
-u64 Instance::trim() {
+u64 Instance::trim(bool idle) {
   finish_clearing();
   u64 bytes = 0;
   for (const RingInfo& r : rings()) {
     if (r.counters.unread != 0) continue;
+    if (r.live && !idle) continue;
     if (r.live) {
       // Under the reader's lock: a consumer may still be walking the events that it was handed.
       if (auto ring = look(r.name.ring); ring && ring->lock()) {

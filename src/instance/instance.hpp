@@ -98,6 +98,10 @@ class Instance {
 
   result<void> tracing(bool on);
   bool tracing_on() const;
+  // Which rings of CPUs record while recording is on; one bit for each, the first CPU is the lowest bit of the first word. EINVAL:
+  // the instance has rings of threads, and the mask leaves out a CPU.
+  result<void> set_cpumask(const std::vector<u64>& mask);
+  bool cpu_in_mask(u32 cpu) const;
   // A full ring loses its oldest events (true) or refuses new ones. For present and later rings.
   void overwrite(bool on);
   // Empties all rings and their counters. EBUSY while a writer is in the middle of an event or another process consumes a ring;
@@ -106,6 +110,8 @@ class Instance {
   // Rings of other sizes from now on: each thread takes a new one at its next event, each CPU gets one at once; the events in
   // the old ones stay readable. EBUSY while another process maps a ring; EINVAL for impossible sizes.
   result<void> resize(u64 buffer_size, u32 subbuf_size);
+  // The same for the ring of one CPU. EOPNOTSUPP: the instance has rings of threads.
+  result<void> resize_cpu(u32 cpu, u64 buffer_size);
   // Swaps all rings' content out: moves it to PATH/snapshot, an instance that can be opened like any other, and empties the
   // rings. Returns its path. EBUSY while another process maps or consumes a ring, or a writer stands still in mid-event. An
   // earlier snapshot is replaced. CPUs get fresh rings without a copy; events written to a thread's ring while it is copied
@@ -114,8 +120,8 @@ class Instance {
   bool has_snapshot() const;
   result<void> drop_snapshot();
   // Gives back memory of events that were read: retired rings wholly; of idle rings, a thread's sub-buffer, and all but one of
-  // a CPU's. Returns the bytes given back.
-  u64 trim();
+  // a CPU's. idle: false leaves idle rings as they are. Returns the bytes given back.
+  u64 trim(bool idle = true);
 
   result<RingView> look(u32 ring) const;
 
@@ -135,6 +141,10 @@ class Instance {
   // Makes a fresh ring for this CPU; its old one becomes ring `number` in the folder `to` of the instance. The caller holds the
   // lock of the instance.
   result<void> renew(u32 cpu, const Geometry& geometry, const char* to, u32 number);
+  // The same, with a number for the old ring, which stays readable.
+  result<void> put_aside(const RingName& ring, const Geometry& geometry);
+  void switch_gates();
+  void switch_gate_of(const RingName& ring);
   u64 claim_retired(u32 n);
   void put_claimed(u32 n, u64 state, bool cleared);
   void finish_clearing();

@@ -49,28 +49,28 @@ Geometry ring_sizes(const Place& at, u32 ring) {
 
 // tracing_on, trace_clock and their like
 
-Text read_tracing_on(const Place& at) { return std::string(instance(at).tracing_on() ? "1\n" : "0\n"); }
+Text read_tracing_on(const Place& at) { return std::string(at.on->on() ? "1\n" : "0\n"); }
 Taken write_tracing_on(const Place& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
   if (!value) return invalid();
-  const bool on = *value != 0, was = instance(at).tracing_on();
-  auto done = instance(at).tracing(on);
+  const bool on = *value != 0, was = at.on->on();
+  auto done = at.on->triggers().tracing(on);
   if (was && !on) ++at.on->woken;
   return taken(done, bytes);
 }
 
-Text read_clock(const Place& at) {
-  std::string text;
-  const ClockKind kind = instance(at).clock().kind;
-  for (const ClockKind k : {ClockKind::counter, ClockKind::mono, ClockKind::tsc}) {
-    const std::string name = to_string(k);
-    text += (text.empty() ? "" : " ") + (k == kind ? "[" + name + "]" : name);
-  }
-  return text + "\n";
+Text read_clock(const Place& at) { return "[" + std::string(to_string(instance(at).clock().kind)) + "]\n"; }
+// An instance's clock is chosen when the instance is made: by now its programs have it in their call sites. Those of the
+// kernel's that show the same seconds are taken for it, and what is read back is the instance's own.
+bool same_seconds(const Place& at, std::string_view name) {
+  const ClockKind own = instance(at).clock().kind;
+  if (name == to_string(own)) return true;
+  if (own == ClockKind::counter) return false;
+  if (name == "boot") return sys::suspended_ns() < 1'000'000;
+  return name == "local" || name == "global" || name == "mono";
 }
-// An instance's clock is chosen when the instance is made: by now its programs have it in their call sites.
 Taken write_clock(const Place& at, std::string_view bytes, const Client&) {
-  if (stripped(bytes) != to_string(instance(at).clock().kind)) return invalid();
+  if (!same_seconds(at, stripped(bytes))) return invalid();
   return taken(instance(at).reset(), bytes);
 }
 
@@ -86,21 +86,24 @@ Taken write_percent(const Place& at, std::string_view bytes, const Client&) {
 
 Text read_size(const Place& at) {
   const u64 now = kilobytes(sizes(at));
-  for (u32 n = 0; n < at.on->cpus(); ++n)
+  const u32 rings = instance(at).cpu_rings() != 0 ? instance(at).cpu_rings() : at.on->cpus();  // beyond them: from before a resize
+  for (u32 n = 0; n < rings; ++n)
     if (at.on->has_ring(n) && kilobytes(ring_sizes(at, n)) != now) return std::string("X\n");
   return std::to_string(now) + "\n";
 }
 Taken write_size(const Place& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
   if (!value || *value == 0) return invalid();
-  if (*value > instance(at).control().budget / 1024) return fail(ENOMEM, "more than all rings of the instance may take");
+  if (*value > instance(at).control().budget / 1024 / std::max(instance(at).cpu_rings(), 1u)) return fail(ENOMEM, "more than all rings of the instance may take");
   return taken(instance(at).resize(*value * 1024, sizes(at).subbuf_size()), bytes);
 }
 Text read_ring_size(const Place& at) { return std::to_string(kilobytes(ring_sizes(at, at.ring))) + "\n"; }
-// All rings of an instance have one size.
+// Rings of threads have one size.
 Taken write_ring_size(const Place& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
   if (!value || *value == 0) return invalid();
+  if (*value > instance(at).control().budget / 1024) return fail(ENOMEM, "more than all rings of the instance may take");
+  if (at.ring < instance(at).cpu_rings()) return taken(instance(at).resize_cpu(at.ring, *value * 1024), bytes);
   const Geometry now = ring_sizes(at, at.ring);
   if (subbufs_for(*value * 1024, now.subbuf_size()) != now.nr_slots() + 1)
     return fail(EOPNOTSUPP, "one ring alone cannot be resized");
@@ -124,42 +127,45 @@ Taken write_subbuf_size(const Place& at, std::string_view bytes, const Client&) 
 
 Handle open_free_buffer(const Place& at, const Opening&) {
   auto file = std::make_unique<TextFile>(at.on, nullptr, [](std::string_view b, const Client&) -> Taken { return b.size(); });
-  file->at_close = [at] { (void)instance(at).resize(1, sizes(at).subbuf_size()); };
+  file->at_close = [at] {
+    if (at.on->has_option("disable_on_free")) (void)at.on->triggers().tracing(false);
+    (void)instance(at).resize(1, sizes(at).subbuf_size());
+  };
   return file;
 }
 
-// Options. Those that change nothing here have one value, and take no other.
+// Options. All are kept and shown. These act: overwrite, markers, record-tgid, event-fork, disable_on_free.
 
 struct Option {
   const char* name;
-  bool fixed;
+  bool at_first;
 };
 constexpr Option trace_options[] = {
-    {"print-parent", true},   {"sym-offset", false},   {"sym-addr", false},     {"verbose", false},        {"raw", false},
-    {"hex", false},           {"bin", false},          {"block", false},        {"fields", false},         {"annotate", true},
-    {"userstacktrace", false}, {"sym-userobj", false}, {"printk-msg-only", false}, {"context-info", true}, {"latency-format", false},
-    {"record-cmd", true},     {"record-tgid", false},   {"overwrite", true},     {"disable_on_free", false}, {"irq-info", true},
-    {"markers", true},        {"event-fork", false},   {"pause-on-trace", false}, {"hash-ptr", false},     {"stacktrace", false}};
+    {"print-parent", true},    {"sym-offset", false},     {"sym-addr", false},       {"verbose", false},        {"raw", false},
+    {"hex", false},            {"bin", false},            {"block", false},          {"fields", false},         {"annotate", true},
+    {"userstacktrace", false}, {"sym-userobj", false},    {"printk-msg-only", false}, {"context-info", true},   {"latency-format", false},
+    {"record-cmd", true},      {"record-tgid", false},    {"overwrite", true},       {"disable_on_free", false}, {"irq-info", true},
+    {"markers", true},         {"event-fork", false},     {"pause-on-trace", false}, {"hash-ptr", true},        {"stacktrace", false}};
+static_assert(std::size(trace_options) <= 64);
 
-bool option(const Place& at, std::string_view name, bool fixed) {
-  if (name == "overwrite") return instance(at).control().mode == 0;
-  if (name == "markers") return at.on->markers;
-  return fixed;
+std::optional<size_t> option_at(std::string_view name) {
+  const auto* const found = std::find_if(std::begin(trace_options), std::end(trace_options), [&](const Option& o) { return o.name == name; });
+  return found == std::end(trace_options) ? std::nullopt : std::optional<size_t>(found - trace_options);
+}
+bool option(const Place& at, size_t index) {
+  if (trace_options[index].name == std::string_view("overwrite")) return instance(at).control().mode == 0;
+  return (at.on->options >> index & 1) != 0;
 }
 result<void> set_option(const Place& at, std::string_view name, bool on) {
-  const auto* found = std::find_if(std::begin(trace_options), std::end(trace_options), [&](const Option& o) { return o.name == name; });
-  if (found == std::end(trace_options)) return invalid();
-  if (name == "overwrite")
-    instance(at).overwrite(on);
-  else if (name == "markers")
-    at.on->markers = on;
-  else if (on != found->fixed)
-    return invalid();
+  const auto index = option_at(name);
+  if (!index) return invalid();
+  if (name == "overwrite") instance(at).overwrite(on);
+  at.on->options = on ? at.on->options | u64{1} << *index : at.on->options & ~(u64{1} << *index);
   return {};
 }
 Text read_options(const Place& at) {
   std::string text;
-  for (const Option& o : trace_options) text += (option(at, o.name, o.fixed) ? "" : "no") + std::string(o.name) + "\n";
+  for (size_t i = 0; i < std::size(trace_options); ++i) text += (option(at, i) ? "" : "no") + std::string(trace_options[i].name) + "\n";
   return text;
 }
 Taken write_options(const Place& at, std::string_view bytes, const Client&) {
@@ -170,7 +176,7 @@ Taken write_options(const Place& at, std::string_view bytes, const Client&) {
 }
 template <size_t index>
 Text read_option(const Place& at) {
-  return std::string(option(at, trace_options[index].name, trace_options[index].fixed) ? "1\n" : "0\n");
+  return std::string(option(at, index) ? "1\n" : "0\n");
 }
 template <size_t index>
 Taken write_option(const Place& at, std::string_view bytes, const Client&) {
@@ -216,23 +222,41 @@ Handle open_pids(const Place& at, const Opening& how) {
                                     [at](std::string_view b, const Client& c) { return write_pids<pids>(at, b, c); });
 }
 
-Text read_triggers(const Place&) { return std::string("# Available triggers:\n# none\n"); }
-
+// A bit for each CPU, in words of eight hexadecimal digits, the most significant first.
 Text read_cpumask(const Place& at) {
+  const u32 cpus = at.on->mask_cpus();
   std::string text;
-  for (u32 left = at.on->cpus(); left != 0; left -= std::min(left, 32u)) {
-    const u32 bits = left >= 32 ? ~0u : (1u << left) - 1;
-    const bool last = left <= 32;
-    text = (text.empty() ? "" : text + ",") + (bits == ~0u && !last ? "ffffffff" : fmt::format("{:x}", bits));
+  for (u32 word = (cpus + 31) / 32; word-- > 0;) {
+    u32 bits = 0;
+    for (u32 bit = 0; bit < 32 && word * 32 + bit < cpus; ++bit) bits |= u32{instance(at).cpu_in_mask(word * 32 + bit)} << bit;
+    text += text.empty() ? fmt::format("{:x}", bits) : fmt::format(",{:08x}", bits);
   }
-  // The most significant word, which may be short, comes first.
-  const size_t comma = text.find_last_of(',');
-  if (comma != std::string::npos) text = text.substr(comma + 1) + "," + text.substr(0, comma);
   return text + "\n";
 }
 Taken write_cpumask(const Place& at, std::string_view bytes, const Client&) {
-  if (std::string(stripped(bytes)) + "\n" != *read_cpumask(at)) return invalid();
-  return bytes.size();
+  const u32 cpus = at.on->mask_cpus();
+  std::vector<u64> mask((cpus + 63) / 64);
+  u32 bit = 0;
+  const std::string_view text = stripped(bytes);
+  size_t digits = 0;
+  for (size_t i = text.size(); i-- > 0;) {
+    if (text[i] == ',') {
+      if (digits == 0 || digits > 8) return invalid();
+      bit = (bit + 31) / 32 * 32;
+      digits = 0;
+      continue;
+    }
+    u32 value = 0;
+    if (std::from_chars(&text[i], &text[i] + 1, value, 16).ec != std::errc()) return invalid();
+    for (u32 b = 0; b < 4; ++b, ++bit) {
+      if ((value >> b & 1) == 0) continue;
+      if (bit >= cpus) return fail(EOVERFLOW, "there is no such CPU");
+      mask[bit / 64] |= u64{1} << bit % 64;
+    }
+    ++digits;
+  }
+  if (digits > 8) return invalid();
+  return taken(instance(at).set_cpumask(mask), bytes);
 }
 
 // Events
@@ -392,6 +416,33 @@ Taken write_system_filter(const Place& at, std::string_view bytes, const Client&
   return bytes.size();
 }
 
+Text read_trigger(const Place& at) { return at.on->triggers().text(at.system, at.event); }
+Taken write_trigger(const Place& at, std::string_view bytes, const Client&) {
+  const auto all = at.on->events();
+  const EventName* e = find_event(all, at);
+  if (e == nullptr) return fail(ENODEV, at.event);
+  const std::string_view text = stripped(bytes);
+  if (text.empty()) return bytes.size();
+  auto [trigger, remove] = RS_TRY(parse_trigger(text));
+  if (remove) {
+    at.on->triggers().remove(at.system, at.event, trigger);
+    return bytes.size();
+  }
+  if (!trigger.filter.empty()) {
+    at.on->refresh();
+    const EventType* type = at.on->formats().find(e->id);
+    auto filter = Filter::compile(trigger.filter, at.on->formats(), at.on->tasks());
+    if (type == nullptr || !filter || !filter->fits(*type)) return invalid();
+  }
+  const auto named = [&](const EventName& other) { return other.system == trigger.system && other.name == trigger.event; };
+  if (trigger.switches_event() && std::none_of(all.begin(), all.end(), named)) return invalid();
+  if (trigger.act == Trigger::Act::snapshot && at.on->mapped()) return fail(EBUSY, "a ring is mapped");
+  RS_TRY(at.on->triggers().add(at.system, at.event, trigger));
+  // Only what is written can be seen.
+  if (!e->enabled && at.system != "ftrace") RS_TRY(instance(at).enable(at.system + ":" + at.event, true));
+  return bytes.size();
+}
+
 Text read_header_page(const Place& at) { return header_page_text(sizes(at).subbuf_size()); }
 
 // Snapshots
@@ -408,19 +459,21 @@ Taken write_snapshot(const Place& at, std::string_view bytes, const Client&) {
   auto copy = RS_TRY(snapshot_of(at));
   return taken(copy->instance().reset(), bytes);
 }
+Text read_no_snapshot(const Place& at) {
+  return std::string("# tracer: nop\n#\n# * Snapshot is ") + (instance(at).has_snapshot() || at.on->triggers().snapshots() ? "allocated" : "freed") +
+         " *\n#\n# 1 takes one, 0 removes it, any other number empties it.\n";
+}
 Handle open_snapshot(const Place& at, const Opening& how) {
   if (how.writing)
     return std::make_unique<TextFile>(at.on, [] { return Text(std::string()); },
                                       [at](std::string_view b, const Client& c) { return write_snapshot(at, b, c); });
   if (instance(at).has_snapshot()) {
     auto copy = RS_TRY(snapshot_of(at));
-    return std::make_unique<TraceFile>(std::move(copy), at.only(), how);
+    const auto rings = copy->instance().rings();
+    const bool any = std::any_of(rings.begin(), rings.end(), [](const RingInfo& r) { return r.counters.unread != 0 || !r.problem.empty(); });
+    if (any) return std::make_unique<TraceFile>(std::move(copy), at.only(), how);
   }
-  return std::make_unique<TextFile>(at.on,
-                                    [] {
-                                      return Text("# tracer: nop\n#\n# There is no snapshot.\n# 1 takes one, 0 removes it, any other number empties it.\n");
-                                    },
-                                    nullptr);
+  return std::make_unique<TextFile>(at.on, [at] { return read_no_snapshot(at); }, nullptr);
 }
 Handle open_snapshot_raw(const Place& at, const Opening&) {
   if (!instance(at).has_snapshot()) return std::make_unique<TextFile>(at.on, [] { return Text(std::string()); }, nullptr);
@@ -431,17 +484,17 @@ Handle open_snapshot_raw(const Place& at, const Opening&) {
 // Markers. The rest of a text that does not fit in one event is left to the next write.
 
 Taken write_marker(const Place& at, std::string_view bytes, const Client& client) {
-  if (!at.on->markers) return invalid();
+  if (!at.on->has_option("markers")) return invalid();
   if (bytes.empty()) return size_t{0};
   const size_t most = std::min<size_t>(longest_marker, sizes(at).capacity() - 64) - 1;
   const std::string_view piece = bytes.substr(0, most);
   std::string text(piece);
   if (text.back() != '\n') text += '\n';
-  return taken(at.on->marker().write(false, text, client.tid), piece);
+  return taken(at.on->mark(false, text, client.tid), piece);
 }
 Taken write_marker_raw(const Place& at, std::string_view bytes, const Client& client) {
-  if (!at.on->markers || bytes.size() < 4 || bytes.size() > longest_marker) return invalid();
-  return taken(at.on->marker().write(true, bytes, client.tid), bytes);
+  if (!at.on->has_option("markers") || bytes.size() < 4 || bytes.size() > longest_marker) return invalid();
+  return taken(at.on->mark(true, bytes, client.tid), bytes);
 }
 
 // Names
@@ -495,7 +548,7 @@ Text read_readme(const Place&) {
       "  echo FILTER > events/SYSTEM/EVENT/filter    what trace, trace_pipe and read() show of it; 0: all\n"
       "  echo text > trace_marker    an event of your own\n"
       "  mkdir instances/NAME        one more set of rings: RINGSIDE_INSTANCE=NAME is the programs' way in\n"
-      "  per_cpu/cpuN                ring N: that of a thread\n"
+      "  per_cpu/cpuN                ring N: that of a CPU, or of a thread\n"
       "  per_cpu/cpuN/trace_pipe_raw read(), or mmap() and ioctl(TRACE_MMAP_IOCTL_GET_READER)\n");
 }
 
@@ -543,7 +596,7 @@ const FileType file_types[] = {
     {in_event, "filter", 0640, read_filter, write_filter, nullptr},
     {in_event, "format", 0440, read_format, nullptr, nullptr},
     {in_event, "id", 0440, read_id, nullptr, nullptr},
-    {in_event, "trigger", 0640, read_triggers, write_nothing, nullptr},
+    {in_event, "trigger", 0640, read_trigger, write_trigger, nullptr},
     {in_cpu, "buffer_size_kb", 0640, read_ring_size, write_ring_size, nullptr},
     {in_cpu, "snapshot", 0640, nullptr, nullptr, open_snapshot},
     {in_cpu, "snapshot_raw", 0440, nullptr, nullptr, open_snapshot_raw, true},
@@ -554,6 +607,18 @@ const FileType file_types[] = {
 };
 
 }  // namespace
+
+u64 options_at_first(u64 inherited) {
+  u64 all = 0;
+  for (size_t i = 0; i < std::size(trace_options); ++i) all |= u64{trace_options[i].at_first} << i;
+  if (inherited == 0) return all;
+  return inherited & ~(u64{1} << *option_at("event-fork"));
+}
+
+bool Mounted::has_option(const char* name) const {
+  const auto index = option_at(name);
+  return index && (options >> *index & 1) != 0;
+}
 
 std::optional<u64> number(std::string_view text) {
   if (!text.empty() && text.back() == '\n') text.remove_suffix(1);

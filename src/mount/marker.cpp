@@ -1,6 +1,7 @@
 #include "mount/marker.hpp"
 
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -17,6 +18,7 @@ namespace {
 
 struct Message {
   i32 tid;
+  i32 cpu;  // -1: not known
   u32 raw;
   char comm[16];
   char bytes[longest_marker];
@@ -53,6 +55,16 @@ i32 write_one(const Message& m, size_t size, i32 as) noexcept {
   return detail::write_slowly(m.raw != 0 ? raw_event : print_event, payload, whole, Refused::no_ring, as) ? 0 : EBADF;
 }
 
+// To the CPU that the client runs on, unless this process may not go there.
+void go_to(i32 cpu) noexcept {
+  static i32 bound = -1;
+  if (cpu < 0 || cpu >= CPU_SETSIZE || cpu == bound) return;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  bound = sched_setaffinity(0, sizeof one, &one) == 0 ? cpu : -1;
+}
+
 [[noreturn]] void serve(int socket, const std::string& instance) {
   prctl(PR_SET_NAME, "ringside-marker");
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -79,6 +91,7 @@ i32 write_one(const Message& m, size_t size, i32 as) noexcept {
       client = {introduce_other(*opened_now(), m.tid, m.comm), comm};
       if (const sys::Fd dir = opened_now()->directory()) save_names(dir.get(), client.number, client.number, m.comm);
     }
+    go_to(m.cpu);
     const i32 done = write_one(m, static_cast<size_t>(n) - head_size, client.number);
     if (send(socket, &done, sizeof done, MSG_NOSIGNAL) != sizeof done) _exit(0);
   }
@@ -135,6 +148,7 @@ result<void> Marker::write(bool raw, std::string_view bytes, i32 tid) {
   if (auto done = start(); !done) return done;
   Message m{};
   m.tid = tid;
+  m.cpu = sys::cpu_of(tid);
   m.raw = raw ? 1 : 0;
   sys::comm_of(tid, 0, m.comm);
   std::memcpy(m.bytes, bytes.data(), std::min(bytes.size(), sizeof m.bytes));

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "instance/ring_source.hpp"
 #include "sys/try.hpp"
@@ -73,6 +74,7 @@ result<std::shared_ptr<Mounted>> Mounted::open(const std::string& name_or_path, 
   std::shared_ptr<Mounted> mounted(new Mounted(std::move(instance)));
   mounted->event_fd_ = event_fd;
   mounted->fewest_cpus_ = cpus;
+  mounted->triggers_ = std::make_unique<Triggers>(*mounted->instance_, [event_fd] { eventfd_write(event_fd, 1); });
   struct stat st {};
   if (fstat(mounted->dir(), &st) != 0) return fail(errno, "cannot open " + mounted->path());
   mounted->inode_ = st.st_ino;
@@ -88,7 +90,11 @@ bool Mounted::removed() const {
          now.st_ino != inode_;
 }
 
-u32 Mounted::cpus() const { return std::max(static_cast<u32>(count(instance_->control().nr_rings, most_rings)), fewest_cpus_); }
+u32 Mounted::cpus() const {
+  auto n = static_cast<u32>(count(instance_->control().nr_rings, most_rings));
+  while (n > fewest_cpus_ && !has_ring(n - 1)) --n;
+  return std::max(n, fewest_cpus_);
+}
 
 bool Mounted::has_ring(u32 n) const {
   if (n >= count(instance_->control().nr_rings, most_rings)) return false;
@@ -125,15 +131,50 @@ u64 Mounted::refresh() {
   }
   if (const u64 seen = instance_->threads_seen(); seen != threads_seen_) {
     threads_seen_ = seen;
-    for (const RingName& thread : instance_->threads()) tasks_.add(thread);
+    const std::vector<RingName> threads = instance_->threads();
+    for (const RingName& thread : threads) tasks_.add(thread);
+    follow_forks(threads);
     ++changes_;
   }
   return changes_;
 }
 
+// The option event-fork: children of processes in the lists belong to them as well. A thread is looked at once, when it first
+// writes.
+void Mounted::follow_forks(const std::vector<RingName>& threads) {
+  const bool follow = has_option("event-fork");
+  for (const RingName& t : threads) {
+    if (!born_.insert(t.tid).second || !follow) continue;
+    const i32 pid = t.elsewhere.seen_pid(t.pid), parent = sys::parent_of(pid);
+    for (std::set<i32>* list : {&pids, &notrace_pids})
+      if (list->size() < most_pids && (list->count(pid) != 0 || (parent > 0 && list->count(parent) != 0))) list->insert(t.elsewhere.seen_tid(t.tid));
+  }
+}
+
+result<void> Mounted::mark(bool raw, std::string_view bytes, i32 tid) {
+  RS_TRY(marker_.write(raw, bytes, tid));
+  const char* const name = raw ? "raw_data" : "print";
+  if (!triggers_->has_marker(name)) return {};
+  // The event again, as it stands in the ring.
+  refresh();
+  std::vector<u64> event((bytes.size() + 16) / 8 + 1);
+  auto* const at = reinterpret_cast<u8*>(event.data());
+  for (const auto& type : formats_.all())
+    if (type->system == "ftrace" && type->name == name) std::memcpy(at, &type->id, 2);
+  std::memcpy(at + 4, &tid, 4);
+  const u32 head = raw ? 8 : 16;
+  std::memcpy(at + head, bytes.data(), bytes.size());
+  TraceRecord record{};
+  record.time = sys::now_ns();
+  record.payload = {at, static_cast<u32>(head + bytes.size() + (raw ? 0 : 1))};
+  triggers_->marker(name, record, RingName{}, formats_, tasks_);
+  return {};
+}
+
 result<std::shared_ptr<Job>> Mounted::reset(Only only) {
   if (!only) {
     RS_TRY(instance_->reset());
+    instance_->trim(false);
   } else if (has_ring(*only)) {
     auto view = RS_TRY(instance_->look(*only));
     RS_TRY(view.reset());
@@ -272,11 +313,12 @@ result<bool> Mounted::get_reader(u32 ring, Asker&, bool) {
 }
 
 bool Mounted::filtered() const {
-  return !pids.empty() || !notrace_pids.empty() || std::any_of(filters.begin(), filters.end(), [](const auto& f) { return f.second.filter.has_value(); });
+  return triggers_->any_hidden() || !pids.empty() || !notrace_pids.empty() || std::any_of(filters.begin(), filters.end(), [](const auto& f) { return f.second.filter.has_value(); });
 }
 
 bool Mounted::wanted(const TraceRecord& record, const RingName& ring) {
   if (record.lost != 0) return true;
+  if (triggers_->hidden(record.time)) return false;
   const Common common = read_common(record.payload);
   if (!pids.empty() || !notrace_pids.empty()) {
     const EventType* type = formats_.find(common.id);

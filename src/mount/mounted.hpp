@@ -15,6 +15,7 @@
 #include "instance/instance.hpp"
 #include "mount/marker.hpp"
 #include "mount/ring_set.hpp"
+#include "mount/triggers.hpp"
 #include "serve/ring_table.hpp"
 
 namespace ringside::mount {
@@ -40,6 +41,9 @@ class Alarm {
   std::thread thread_;
 };
 
+// The options that an instance has at first, or those that it inherits from the one at the top (files.cpp). See Mounted::options.
+u64 options_at_first(u64 inherited = 0);
+
 struct EventFilterText {
   std::string text;             // empty: none
   std::string wrong;            // the last text that was refused, and why: reading the file shows it then
@@ -53,6 +57,7 @@ class Mounted final : public RingSet {
   ~Mounted() override;
 
   Instance& instance() { return *instance_; }
+  u32 mask_cpus() const { return instance_->cpu_rings() != 0 ? instance_->cpu_rings() : fewest_cpus_; }  // in tracing_cpumask
   const std::string& path() const { return instance_->path(); }
   int dir() const { return instance_->dir(); }
   bool has_ring(u32 n) const;
@@ -61,8 +66,13 @@ class Mounted final : public RingSet {
   std::map<u32, EventFilterText> filters;  // by id
   std::set<i32> pids, notrace_pids;  // set_event_pid, set_event_notrace_pid: act as filters do; markers are not events. As recorded, or as seen here
   static constexpr size_t most_pids = 4096;
-  bool markers = true;
+  u64 options = options_at_first();  // those that are on, by their place in the table (files.cpp); `overwrite` is the instance's own
+  bool has_option(const char* name) const;
+  // Writes a marker as the thread of this TID, and lets its triggers act.
+  result<void> mark(bool raw, std::string_view bytes, i32 tid);
   Marker& marker() { return marker_; }
+  Triggers& triggers() { return *triggers_; }
+  bool mapped() const { return mappings_ != 0; }
 
   // As a RingSet:
   u32 cpus() const override;  // one for each ring, and for each processor: tools search for those
@@ -70,7 +80,8 @@ class Mounted final : public RingSet {
   ClockInfo clock() const override { return instance_->clock(); }
   u32 subbuf_size(u32 ring) override;
   result<Counters> counters(u32 ring) override;
-  bool on() const override { return instance_->tracing_on(); }
+  bool on() const override { return triggers_->tracing_on(); }
+  bool shows_processes() const override { return has_option("record-tgid"); }
   bool removed() const override;
   u64 refresh() override;
   bool filtered() const override;
@@ -84,7 +95,7 @@ class Mounted final : public RingSet {
   void done(u32 ring) override;
   Error error(u32 ring) const override;
   bool ready(u32 ring, u32 percent) override;
-  bool can_be_mapped(u32 ring) const override { return has_ring(ring); }
+  bool can_be_mapped(u32 ring) const override { return has_ring(ring) && !triggers_->snapshots(); }
   result<sys::Fd> map(u32 ring) override;
   void unmap(u32 ring) override;
   result<bool> get_reader(u32 ring, Asker& asker, bool must) override;
@@ -94,6 +105,7 @@ class Mounted final : public RingSet {
   struct Lane;
   explicit Mounted(std::unique_ptr<Instance> instance);
   RingView* view_of(u32 ring);
+  void follow_forks(const std::vector<RingName>& threads);
   std::unique_ptr<Instance> instance_;
   u64 inode_ = 0;
   int event_fd_ = -1;
@@ -103,7 +115,9 @@ class Mounted final : public RingSet {
   std::map<u32, Lane> lanes_;
   i64 names_size_ = 0;
   u64 threads_seen_ = 0, changes_ = 0;
+  std::set<i32> born_;  // the threads whose parents were looked for
   Marker marker_;
+  std::unique_ptr<Triggers> triggers_;
   std::unique_ptr<Alarm> alarm_;
 };
 

@@ -41,7 +41,9 @@ struct Done {
 };
 
 std::unique_ptr<TextLines> lines_of(RingSet& on) {
-  return std::make_unique<TextLines>(on.formats(), on.tasks(), on.clock().kind == ClockKind::counter, true);
+  auto lines = std::make_unique<TextLines>(on.formats(), on.tasks(), on.clock().kind == ClockKind::counter, true);
+  lines->show_processes(on.shows_processes());
+  return lines;
 }
 
 }  // namespace
@@ -90,17 +92,17 @@ result<void> TraceFile::start() {
   overrun_ = all.overrun;
   done_ = false;
   started_.assign(timeline_->size(), false);
+  const bool processes = on().shows_processes();
+  const std::string room(processes ? 12 : 2, ' ');
+  fmt::format_to(std::back_inserter(text_), "# tracer: nop\n#\n# entries-in-buffer/entries-written: {}/{}   #P:{}\n#\n", all.in_buffer,
+                 all.in_buffer + all.overrun, on().cpus());
+  for (const char* line : {"  _-----=> irqs-off/BH-disabled", " / _----=> need-resched", "| / _---=> hardirq/softirq", "|| / _--=> preempt-depth",
+                           "||| / _-=> migrate-disable", "|||| /     delay"})
+    fmt::format_to(std::back_inserter(text_), "#                            {}{}\n", room, line);
   fmt::format_to(std::back_inserter(text_),
-                 "# tracer: nop\n#\n# entries-in-buffer/entries-written: {}/{}   #P:{}\n#\n"
-                 "#                                _-----=> irqs-off/BH-disabled\n"
-                 "#                               / _----=> need-resched\n"
-                 "#                              | / _---=> hardirq/softirq\n"
-                 "#                              || / _--=> preempt-depth\n"
-                 "#                              ||| / _-=> migrate-disable\n"
-                 "#                              |||| /     delay\n"
-                 "#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION\n"
-                 "#              | |         |   |||||     |         |\n",
-                 all.in_buffer, all.in_buffer + all.overrun, on().cpus());
+                 "#           TASK-PID  {} CPU#  |||||  TIMESTAMP  FUNCTION\n"
+                 "#              | |    {}   |   |||||     |         |\n",
+                 processes ? "     TGID   " : room, processes ? "       |    " : room);
   for (const std::string& sentence : all.missing) fmt::format_to(std::back_inserter(text_), "# missing: {}\n", sentence);
   return {};
 }

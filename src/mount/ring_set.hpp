@@ -71,6 +71,7 @@ class RingSet {
   virtual u32 subbuf_size(u32 ring) = 0;
   virtual result<Counters> counters(u32 ring) = 0;
   virtual bool on() const = 0;                    // recording is on
+  virtual bool shows_processes() const { return false; }  // lines of text have a column of process IDs
   virtual bool gone() const { return false; }     // the writer will never write again
   virtual bool removed() const { return false; }  // another set may have its name by now
 

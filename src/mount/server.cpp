@@ -23,6 +23,12 @@ constexpr u32 events_readable = EPOLLIN | EPOLLRDNORM;
 // Splice reads the size before it asks: with size 0 it would assume the end of the file, and lose events without a word.
 constexpr u64 endless = u64{1} << 62;
 
+// "/instances/NAME" in front of a path; else empty.
+std::string instance_in(const std::string& path) {
+  constexpr std::string_view above = "/instances/";
+  return path.rfind(above, 0) == 0 ? path.substr(0, path.find('/', above.size())) : std::string();
+}
+
 }  // namespace
 
 result<std::unique_ptr<Server>> Server::create(const ServerOptions& options, Backing backing) {
@@ -55,19 +61,30 @@ result<const Place*> Server::place(u64 inode) const {
   return &found->second.place;
 }
 
-Stat Server::stat_of(u64 inode, const Place& at) const {
+Stat Server::stat_of(u64 inode, const Place& at, const std::string& path) const {
   Stat s;
   s.inode = inode;
   s.lasting = (at.dir != Dir::instance && at.remote == nullptr) || at.file != nullptr;
   if (at.file == nullptr) {
-    s.mode = S_IFDIR | (options_.others ? 0755 : 0750);
+    s.mode = inode == root_inode && options_.owner.mode ? *options_.owner.mode : options_.others ? 0755 : 0750;
     s.links = 2;
-    return s;
+  } else {
+    s.mode = at.file->mode;
+    if (options_.others && (s.mode & 0400) != 0) s.mode |= 0444;
+    if (at.file->is_raw) s.size = endless;
   }
-  u32 mode = at.file->mode;
-  if (options_.others && (mode & 0400) != 0) mode |= 0444;
-  s.mode = S_IFREG | mode;
-  if (at.file->is_raw) s.size = endless;
+  s.uid = options_.owner.uid.value_or(geteuid());
+  s.gid = options_.owner.gid.value_or(getegid());
+  const auto apply = [&](const std::map<std::string, Owner>& owners, const std::string& name) {
+    const auto found = owners.find(name);
+    if (found == owners.end()) return;
+    s.uid = found->second.uid.value_or(s.uid);
+    s.gid = found->second.gid.value_or(s.gid);
+    s.mode = found->second.mode.value_or(s.mode);
+  };
+  apply(inherited_, instance_in(path));
+  apply(owners_, path);
+  s.mode |= at.file == nullptr ? S_IFDIR : S_IFREG;
   return s;
 }
 
@@ -78,13 +95,13 @@ Stat Server::enter(const Place& at, std::string path) {
     // By now the name may belong to another instance.
     if (inode.place.on == at.on && inode.place.remote == at.remote) {
       ++inode.known;
-      return stat_of(known->second, inode.place);
+      return stat_of(known->second, inode.place, inode.path);
     }
     known->second = next_inode_;
   }
   const u64 number = next_inode_++;
   inodes_[number] = {at, known->first, 1};
-  return stat_of(number, at);
+  return stat_of(number, at, known->first);
 }
 
 result<Stat> Server::lookup(u64 parent, const std::string& name) {
@@ -106,7 +123,22 @@ void Server::forget(u64 inode, u64 times) {
 
 result<Stat> Server::attributes(u64 inode) const {
   auto at = RS_TRY(place(inode));
-  return stat_of(inode, *at);
+  return stat_of(inode, *at, path_of(inode));
+}
+
+result<Stat> Server::change(u64 inode, const Owner& to, const Client& client) {
+  RS_TRY(place(inode));
+  if (client.uid != 0 && client.uid != geteuid()) return fail(EPERM, "only root and the mount's user change files");
+  Owner& owner = owners_[path_of(inode)];
+  if (to.uid) owner.uid = to.uid;
+  if (to.gid) owner.gid = to.gid;
+  if (to.mode) owner.mode = *to.mode & 07777;
+  return attributes(inode);
+}
+
+void Server::forget_owners(const std::string& path) {
+  inherited_.erase(path);
+  std::erase_if(owners_, [&](const auto& entry) { return entry.first == path || entry.first.rfind(path + "/", 0) == 0; });
 }
 
 result<std::vector<Listed>> Server::list(u64 inode) {
@@ -119,6 +151,9 @@ result<Stat> Server::make_directory(u64 parent, const std::string& name, const C
   auto in = RS_TRY(place(parent));
   if (client.uid != 0 && client.uid != geteuid()) return fail(EPERM, name);
   RS_TRY(tree_->make_directory(*in, name));
+  const std::string above = path_of(parent), path = above + "/" + name;
+  forget_owners(path);
+  if (const auto changed = owners_.find(above); changed != owners_.end()) inherited_[path] = {changed->second.uid, changed->second.gid, {}};
   return lookup(parent, name);
 }
 

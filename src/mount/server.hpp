@@ -37,12 +37,18 @@ class Poller {
   virtual void notify() = 0;
 };
 
+// Who owns a file, and its mode; what is not given is as everywhere.
+struct Owner {
+  std::optional<u32> uid{}, gid{}, mode{};
+};
+
 struct ServerOptions {
   std::vector<std::string> instances;  // see Tree::create
   std::vector<std::string> remotes;    // NAME=SOCKET
   u32 cpus = 0;                        // see Tree::create; 0: as many as the machine may have processors
   std::chrono::nanoseconds patience = std::chrono::seconds(1);  // how long an external writer may take to answer
   bool others = false;                 // modes let other users read (never write)
+  Owner owner{};                       // uid and gid of all files, and the mode of the top directory
   u32 most_files = 4096, most_files_of_a_user = 512;
   u32 most_waiting = 1024, most_waiting_of_a_user = 256;
 };
@@ -56,6 +62,7 @@ struct Backing {
 struct Stat {
   u64 inode = 0;
   u32 mode = 0;  // with the type
+  u32 uid = 0, gid = 0;
   u32 links = 1;
   u64 size = 0;
   bool lasting = false;  // its name is valid as long as its directory is there
@@ -76,6 +83,9 @@ class Server {
   result<Stat> lookup(u64 parent, const std::string& name);
   void forget(u64 inode, u64 times);
   result<Stat> attributes(u64 inode) const;
+  // chown and chmod: root and the mount's user may. They last as long as the mount does; what mkdir makes below instances/ gets
+  // the owner and the group of that directory.
+  result<Stat> change(u64 inode, const Owner& to, const Client& client);
   result<std::vector<Listed>> list(u64 inode);
   result<Stat> make_directory(u64 parent, const std::string& name, const Client& client);
   result<void> remove_directory(u64 parent, const std::string& name);
@@ -143,9 +153,10 @@ class Server {
   };
   Server(const ServerOptions& options, Backing backing) : options_(options), backing_(std::move(backing)) {}
   result<const Place*> place(u64 inode) const;
-  Stat stat_of(u64 inode, const Place& at) const;
+  Stat stat_of(u64 inode, const Place& at, const std::string& path) const;
   Stat enter(const Place& at, std::string path);
-  std::string path_of(u64 inode) const;
+  std::string path_of(u64 inode) const { return inodes_.at(inode).path; }  // of a known one
+  void forget_owners(const std::string& path);
   result<int> map(RawFile& raw);
   void unmap(std::pair<const void*, u32> memory);
   bool serve(Waiting& who);  // true: answered
@@ -159,6 +170,8 @@ class Server {
   Place root_;
   std::unordered_map<u64, Inode> inodes_;
   std::unordered_map<std::string, u64> by_path_;
+  std::map<std::string, Owner> owners_;     // by path: those that were changed
+  std::map<std::string, Owner> inherited_;  // by the path of an instance, for all below it
   u64 next_inode_ = root_inode + 1, next_handle_ = 1;
   std::map<u64, File> files_;
   std::map<u32, u32> files_of_, waiting_of_;  // by user

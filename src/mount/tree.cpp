@@ -11,6 +11,7 @@
 #include "mount/files.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
+#include "writer/cpu_rings.hpp"
 
 namespace ringside::mount {
 namespace {
@@ -24,8 +25,8 @@ void remove_left_behind() {
   const auto names = root ? sys::names_in(root->get()) : result<std::vector<std::string>>();
   for (const std::string& name : names ? *names : std::vector<std::string>{}) {
     if (name.compare(0, own_prefix.size(), own_prefix) != 0 || name.find_first_not_of("0123456789", own_prefix.size()) != std::string::npos) continue;
-    const int pid = std::atoi(name.c_str() + own_prefix.size());
-    if (pid > 0 && (pid == getpid() || (kill(pid, 0) != 0 && errno == ESRCH))) dead.push_back(name);
+    // Its number tells nothing: the mount may run in another PID namespace.
+    if (auto instance = Instance::open(instances_root() + "/" + name); !instance || !(*instance)->maker_lives()) dead.push_back(name);
   }
   for (const std::string& name : dead) (void)Instance::remove(instances_root() + "/" + name, true);
 }
@@ -35,7 +36,8 @@ InstanceOptions as_the_kernel_makes_them(const std::string& name) {
   o.name = name;
   o.buffer_size = 1410 * 1024;
   o.subbuf_size = 4096;
-  o.clock = ClockKind::mono;  // tools show this clock in seconds
+  // With rings of threads, a clock that tools show in seconds.
+  if (why_not_cpu_rings(o.clock) != RingsBecause::can) o.clock = ClockKind::mono;
   o.events = {};
   return o;
 }
@@ -70,7 +72,7 @@ result<std::unique_ptr<Tree>> Tree::create(const std::vector<std::string>& insta
     // The root of all instances is made together with the first one that has a name.
     if (access(instances_root().c_str(), F_OK) != 0 && mkdir(instances_root().c_str(), 0700) != 0)
       return fail(errno, "cannot make the directory " + instances_root());
-    RS_TRY(Instance::create(as_the_kernel_makes_them(top)));
+    tree->own_instance_ = RS_TRY(Instance::create(as_the_kernel_makes_them(top)));
     tree->own_ = top;
   } else {
     top = instances[0];
@@ -88,6 +90,7 @@ Tree::~Tree() {
   if (own_.empty()) return;
   top_->marker().stop();
   top_.reset();
+  own_instance_.reset();
   (void)Instance::remove(own_, true);
 }
 
@@ -208,7 +211,10 @@ result<void> Tree::make_directory(const Place& in, const std::string& name) {
   if (in.dir != Dir::instances || in.file != nullptr) return fail(EPERM, name);
   if (!only_.empty()) return fail(EPERM, name);
   if (name.find('/') != std::string::npos) return fail(EINVAL, name);
-  RS_TRY(Instance::create(as_the_kernel_makes_them(name)));
+  InstanceOptions o = as_the_kernel_makes_them(name);
+  o.overwrite = top_->instance().control().mode == 0;
+  RS_TRY(Instance::create(o));
+  RS_TRY(mounted(name))->options = options_at_first(top_->options);
   return {};
 }
 

@@ -84,6 +84,7 @@ class Tree {
   std::unique_ptr<Remotes> remotes_;
   std::shared_ptr<Mounted> top_;
   std::string own_;  // the path of the empty top level, which this removes
+  std::unique_ptr<Instance> own_instance_;  // shows that its maker lives
   std::vector<std::string> only_;
   std::map<std::string, std::shared_ptr<Mounted>> mounted_;
   int event_fd_ = -1;

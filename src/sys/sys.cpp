@@ -263,16 +263,19 @@ bool may_grow_to(u64 size) noexcept {
 }
 
 namespace {
-// The start time in the text of a file "stat".
-u64 start_in(const char* text) noexcept {
+// A field of the text of a file "stat", from the fourth on; 0: there is none.
+u64 stat_field(const char* text, int wanted) noexcept {
   const char* at = std::strrchr(text, ')');  // the name may hold anything
-  if (at == nullptr) return 0;
-  if (at[1] == ' ' && (at[2] == 'Z' || at[2] == 'X')) return 0;  // dead, but not yet waited for
-  for (int field = 2; field < 22 && at != nullptr; ++field) at = std::strchr(at + 1, ' ');
+  for (int field = 2; field < wanted && at != nullptr; ++field) at = std::strchr(at + 1, ' ');
   u64 value = 0;
   if (at != nullptr)
     for (++at; *at >= '0' && *at <= '9'; ++at) value = value * 10 + static_cast<u64>(*at - '0');
   return value;
+}
+u64 start_in(const char* text) noexcept {
+  const char* const end = std::strrchr(text, ')');
+  if (end != nullptr && end[1] == ' ' && (end[2] == 'Z' || end[2] == 'X')) return 0;  // dead, but not yet waited for
+  return stat_field(text, 22);
 }
 void comm_in(const char* text, ssize_t size, char* out) noexcept {
   std::memset(out, 0, 16);
@@ -302,6 +305,15 @@ void comm_of(i32 pid, i32 tid, char* out) noexcept {
   comm_in(text, n, out);
 }
 
+namespace {
+i32 number_in_stat(i32 pid, int field) noexcept {
+  char text[1024];
+  return pid <= 0 || proc_file(pid, 0, "stat", text, sizeof text) <= 0 ? -1 : static_cast<i32>(stat_field(text, field));
+}
+}  // namespace
+i32 cpu_of(i32 tid) noexcept { return number_in_stat(tid, 39); }
+i32 parent_of(i32 pid) noexcept { return number_in_stat(pid, 4); }
+
 bool fence_heavy() noexcept { return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0; }
 bool register_fence() noexcept { return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0; }
 
@@ -313,6 +325,14 @@ bool proc_is_ours() noexcept {
   *std::to_chars(own, own + sizeof own - 1, getpid()).ptr = 0;
   const ssize_t n = readlink("/proc/self", said, sizeof said - 1);
   return n > 0 && std::strcmp(said, own) == 0;
+}
+
+u64 suspended_ns() noexcept {
+  timespec mono{}, boot{};
+  clock_gettime(CLOCK_MONOTONIC, &mono);
+  clock_gettime(CLOCK_BOOTTIME, &boot);
+  const i64 apart = (boot.tv_sec - mono.tv_sec) * 1'000'000'000 + (boot.tv_nsec - mono.tv_nsec);
+  return apart > 0 ? static_cast<u64>(apart) : 0;
 }
 
 bool thread_gone(i32 pid, i32 tid) noexcept {

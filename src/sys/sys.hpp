@@ -81,6 +81,10 @@ void own_comm(char* out) noexcept;  // this process's
 i32 gettid() noexcept;
 // "comm" of a thread; empty if it is gone. `out` holds 16 bytes. Signal-safe.
 void comm_of(i32 pid, i32 tid, char* out) noexcept;
+// The CPU that a thread ran on last; -1: it is gone.
+i32 cpu_of(i32 tid) noexcept;
+// The parent of a process; -1: it is gone.
+i32 parent_of(i32 pid) noexcept;
 
 // The heavy half of the asymmetric fence (Memory::fence_light). False: the kernel lacks membarrier. Signal-safe.
 bool fence_heavy() noexcept;
@@ -90,6 +94,8 @@ u64 pid_namespace() noexcept;
 u64 time_namespace() noexcept;
 // Whether /proc shows this process's PID namespace. Signal-safe.
 bool proc_is_ours() noexcept;
+// How long the machine was suspended since it started, by its clocks.
+u64 suspended_ns() noexcept;
 // Whether /proc has no such thread. Signal-safe.
 bool thread_gone(i32 pid, i32 tid) noexcept;
 

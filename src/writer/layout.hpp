@@ -11,6 +11,7 @@
 //
 // All files are sparse: a page costs memory only once it is written.
 #pragma once
+#include <iterator>
 #include <ringside/ring/control.hpp>
 
 namespace ringside {
@@ -75,8 +76,16 @@ struct alignas(64) InstanceControl {
   u64 nr_foreign;     // numbers handed out to threads and processes of other PID namespaces
   WaitWords wait;
   PastTotals past;
+  u64 cpus_off[16];  // a bit for each CPU whose ring records nothing; CPUs beyond record
 };
 static_assert(sizeof(InstanceControl) <= 4096);
+
+// Does the ring of this CPU record? False: recording is off, or the CPU is masked out.
+inline bool cpu_records(const InstanceControl& c, u32 cpu) noexcept {
+  if (__atomic_load_n(&c.tracing_off, __ATOMIC_SEQ_CST) != 0) return false;
+  const u32 word = cpu / 64;
+  return word >= std::size(c.cpus_off) || (__atomic_load_n(&c.cpus_off[word], __ATOMIC_SEQ_CST) >> cpu % 64 & 1) == 0;
+}
 
 // The sizes of rings made now; invalid if the file was damaged.
 inline Geometry geometry_of(const InstanceControl& c) noexcept {

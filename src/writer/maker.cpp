@@ -51,7 +51,7 @@ result<void> make_cpu_rings(int dir, const std::string& path, const InstanceWord
   const u32 nr = possible_cpus();
   if (!sys::populate(&words.ring(0), nr * sizeof(RingEntry))) return fail(ENOSPC, "cannot make rings in " + path);
   for (u32 cpu = 0; cpu < nr; ++cpu) {
-    if (!make_cpu_ring(dir, folder_of(cpu), *words.control, geometry)) return fail(errno, "cannot make the ring of CPU " + std::to_string(cpu) + " in " + path);
+    if (!make_cpu_ring(dir, folder_of(cpu), cpu, *words.control, geometry)) return fail(errno, "cannot make the ring of CPU " + std::to_string(cpu) + " in " + path);
     describe_cpu_ring(words.ring(cpu), cpu, 0, geometry);
     introduce_cpu_ring(words.ring(cpu), RingState::live);
   }
@@ -126,12 +126,12 @@ result<Geometry> geometry_for(u64 buffer_size, u32 subbuf_size, u32 spares) {
   return geometry;
 }
 
-bool make_cpu_ring(int dir, const std::string& folder, const InstanceControl& c, const Geometry& geometry) {
+bool make_cpu_ring(int dir, const std::string& folder, u32 cpu, const InstanceControl& c, const Geometry& geometry) {
   MappedRing made = map_ring_in(dir, folder.c_str(), geometry, Files::ours);
   if (!made) return false;
   made.ring.kind = RingKind::cpu;
   made.ring.control->mode = c.mode;
-  made.ring.control->gate = c.tracing_off != 0 ? gate_off : 0;
+  made.ring.control->gate = cpu_records(c, cpu) ? 0 : gate_off;
   // Readers read the first sub-buffer before any writer has written to it: where memory is short they find a page.
   const bool backed = sys::populate(made.ring.subbuf(place_of(made.ring.control->commit).id), abi::header_size);
   if (backed) label_ring(made.ring);

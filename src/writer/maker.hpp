@@ -29,8 +29,8 @@ using WholeInstance = std::function<result<void>(const std::string& path, sys::F
 result<void> make_instance(const InstanceOptions& options, const WholeInstance& whole = nullptr);
 
 result<Geometry> geometry_for(u64 buffer_size, u32 subbuf_size, u32 spares);
-// Makes a new ring for a CPU in this folder of `dir`. False: errno says why not.
-bool make_cpu_ring(int dir, const std::string& folder, const InstanceControl& c, const Geometry& geometry);
+// Makes a new ring for this CPU in this folder of `dir`. False: errno says why not.
+bool make_cpu_ring(int dir, const std::string& folder, u32 cpu, const InstanceControl& c, const Geometry& geometry);
 void describe_cpu_ring(RingEntry& entry, u32 cpu, u32 before, const Geometry& geometry);
 void introduce_cpu_ring(RingEntry& entry, RingState state);
 // A number for one more ring: that of a ring that gave its memory back, or a new one; most_rings: there is none.

@@ -1,6 +1,7 @@
 // A mount of the real binary, and helper functions for its tests.
 #pragma once
 #include <fcntl.h>
+#include <sched.h>
 #include <gtest/gtest.h>
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/abi/meta_page.hpp>
@@ -132,6 +133,19 @@ struct Mapping {
     seen = end;
     return true;
   }
+};
+
+// This thread and the processes that it starts run on one CPU meanwhile, so that their events are in one ring.
+struct OnCpu {
+  explicit OnCpu(int cpu) {
+    sched_getaffinity(0, sizeof before, &before);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    sched_setaffinity(0, sizeof one, &one);
+  }
+  ~OnCpu() { sched_setaffinity(0, sizeof before, &before); }
+  cpu_set_t before;
 };
 
 struct Mount : test::BinaryTest {

@@ -120,8 +120,8 @@ void fill(struct stat& to, const Stat& from) {
   to.st_ino = from.inode;
   to.st_mode = from.mode;
   to.st_nlink = from.links;
-  to.st_uid = geteuid();
-  to.st_gid = getegid();
+  to.st_uid = from.uid;
+  to.st_gid = from.gid;
   to.st_size = static_cast<off_t>(from.size);
   to.st_blksize = 4096;
   static const time_t since = time(nullptr);
@@ -168,12 +168,18 @@ void on_getattr(fuse_req_t r, fuse_ino_t inode, fuse_file_info*) {
   fill(st, *found);
   fuse_reply_attr(r, &st, lasting);
 }
-// Truncating and touching have no effect; the mount alone decides who owns a file and who may open it.
-void on_setattr(fuse_req_t r, fuse_ino_t inode, struct stat*, int what, fuse_file_info* file) {
-  if ((what & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)) != 0)
-    fuse_reply_err(r, EPERM);
-  else
-    on_getattr(r, inode, file);
+// Truncating and touching have no effect.
+void on_setattr(fuse_req_t r, fuse_ino_t inode, struct stat* wanted, int what, fuse_file_info* file) {
+  Owner to;
+  if ((what & FUSE_SET_ATTR_UID) != 0) to.uid = wanted->st_uid;
+  if ((what & FUSE_SET_ATTR_GID) != 0) to.gid = wanted->st_gid;
+  if ((what & FUSE_SET_ATTR_MODE) != 0) to.mode = wanted->st_mode;
+  if (to.uid || to.gid || to.mode)
+    if (auto changed = server_of(r).change(inode, to, client_of(r)); !changed) {
+      fuse_reply_err(r, number(changed.error()));
+      return;
+    }
+  on_getattr(r, inode, file);
 }
 void on_mkdir(fuse_req_t r, fuse_ino_t parent, const char* name, mode_t) {
   reply_entry(r, server_of(r).make_directory(parent, name, client_of(r)));
