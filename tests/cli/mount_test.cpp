@@ -656,6 +656,7 @@ TEST_F(Mount, UnmountsWithItsLastUser) {
 
 // Other users see nothing, or read and write nothing; one that takes as much as possible leaves enough for the others.
 TEST_F(Mount, OtherUsers) {
+  const OnCpu pinned(0);
   fs::permissions(dir, fs::perms::others_exec | fs::perms::others_read, fs::perm_options::add);
   const auto as_nobody = [&](const std::function<int()>& what) {
     const pid_t child = fork();
