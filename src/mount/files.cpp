@@ -185,9 +185,14 @@ Taken write_option(const Place& at, std::string_view bytes, const Client&) {
   return taken(set_option(at, trace_options[index].name, *value == 1), bytes);
 }
 
-Text read_tracer(const Place&) { return std::string("nop\n"); }
-Taken write_tracer(const Place&, std::string_view bytes, const Client&) {
-  if (stripped(bytes) != "nop") return invalid();
+// No tracer does more here than record events. A kernel has another one beside nop, and clients rely on that: `ringside` is one
+// that does no more than nop.
+Text read_tracers(const Place&) { return std::string("ringside nop\n"); }
+Text read_tracer(const Place& at) { return at.on->tracer + "\n"; }
+Taken write_tracer(const Place& at, std::string_view bytes, const Client&) {
+  const std::string_view name = stripped(bytes);
+  if (name != "nop" && name != "ringside") return invalid();
+  at.on->tracer = name;
   return bytes.size();
 }
 Text read_timestamp_mode(const Place&) { return std::string("[delta] absolute\n"); }
@@ -447,7 +452,6 @@ Text read_header_page(const Place& at) { return header_page_text(sizes(at).subbu
 
 // Snapshots
 
-result<std::shared_ptr<Mounted>> snapshot_of(const Place& at) { return Mounted::open(at.on->path() + "/snapshot", -1, at.on->cpus()); }
 Handle open_snapshot(const Place& at, const Opening& how);
 Taken write_snapshot(const Place& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
@@ -456,7 +460,7 @@ Taken write_snapshot(const Place& at, std::string_view bytes, const Client&) {
   if (*value == 0) return taken(instance(at).drop_snapshot(), bytes);
   if (*value == 1) return taken(instance(at).snapshot(), bytes);
   if (!instance(at).has_snapshot()) return bytes.size();
-  auto copy = RS_TRY(snapshot_of(at));
+  auto copy = RS_TRY(at.on->snapshot());
   return taken(copy->instance().reset(), bytes);
 }
 Text read_no_snapshot(const Place& at) {
@@ -468,7 +472,7 @@ Handle open_snapshot(const Place& at, const Opening& how) {
     return std::make_unique<TextFile>(at.on, [] { return Text(std::string()); },
                                       [at](std::string_view b, const Client& c) { return write_snapshot(at, b, c); });
   if (instance(at).has_snapshot()) {
-    auto copy = RS_TRY(snapshot_of(at));
+    auto copy = RS_TRY(at.on->snapshot());
     const auto rings = copy->instance().rings();
     const bool any = std::any_of(rings.begin(), rings.end(), [](const RingInfo& r) { return r.counters.unread != 0 || !r.problem.empty(); });
     if (any) return std::make_unique<TraceFile>(std::move(copy), at.only(), how);
@@ -477,7 +481,7 @@ Handle open_snapshot(const Place& at, const Opening& how) {
 }
 Handle open_snapshot_raw(const Place& at, const Opening&) {
   if (!instance(at).has_snapshot()) return std::make_unique<TextFile>(at.on, [] { return Text(std::string()); }, nullptr);
-  auto copy = RS_TRY(snapshot_of(at));
+  auto copy = RS_TRY(at.on->snapshot());
   return std::make_unique<RawFile>(std::move(copy), at.ring);
 }
 
@@ -562,7 +566,7 @@ constexpr auto option_table = option_files(std::make_index_sequence<std::size(tr
 const FileType file_types[] = {
     {in_top, "README", 0440, read_readme, nullptr, nullptr},
     {in_instance, "available_events", 0440, read_available, nullptr, nullptr},
-    {in_instance, "available_tracers", 0440, read_tracer, nullptr, nullptr},
+    {in_instance, "available_tracers", 0440, read_tracers, nullptr, nullptr},
     {in_instance, "buffer_percent", 0640, read_percent, write_percent, nullptr},
     {in_instance, "buffer_size_kb", 0640, read_size, write_size, nullptr},
     {in_instance, "buffer_subbuf_size_kb", 0640, read_subbuf_size, write_subbuf_size, nullptr},

@@ -84,6 +84,13 @@ result<std::shared_ptr<Mounted>> Mounted::open(const std::string& name_or_path, 
 Mounted::Mounted(std::unique_ptr<Instance> instance) : instance_(std::move(instance)), marker_(instance_->path()) {}
 Mounted::~Mounted() = default;
 
+result<std::shared_ptr<Mounted>> Mounted::snapshot() {
+  if (auto known = snapshot_.lock(); known != nullptr && !known->removed()) return known;
+  auto opened = RS_TRY(open(path() + "/snapshot", event_fd_, cpus()));
+  snapshot_ = opened;
+  return opened;
+}
+
 bool Mounted::removed() const {
   struct stat here {}, now {};
   return fstatat(dir(), "instance", &here, AT_SYMLINK_NOFOLLOW) != 0 || stat(instance_->path().c_str(), &now) != 0 ||

@@ -68,11 +68,14 @@ class Mounted final : public RingSet {
   static constexpr size_t most_pids = 4096;
   u64 options = options_at_first();  // those that are on, by their place in the table (files.cpp); `overwrite` is the instance's own
   bool has_option(const char* name) const;
+  std::string tracer = "nop";  // current_tracer
   // Writes a marker as the thread of this TID, and lets its triggers act.
   result<void> mark(bool raw, std::string_view bytes, i32 tid);
   Marker& marker() { return marker_; }
   Triggers& triggers() { return *triggers_; }
   bool mapped() const { return mappings_ != 0; }
+  // The snapshot, which all clients share: a second one could not map its rings.
+  result<std::shared_ptr<Mounted>> snapshot();
 
   // As a RingSet:
   u32 cpus() const override;  // one for each ring, and for each processor: tools search for those
@@ -119,6 +122,7 @@ class Mounted final : public RingSet {
   Marker marker_;
   std::unique_ptr<Triggers> triggers_;
   std::unique_ptr<Alarm> alarm_;
+  std::weak_ptr<Mounted> snapshot_;
 };
 
 }  // namespace ringside::mount

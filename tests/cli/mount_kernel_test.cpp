@@ -181,6 +181,25 @@ TEST_F(MountKernel, OwnersAndModes) {
   }
 }
 
+// A client that reads a snapshot has the raw files of all processors open at once.
+TEST_F(MountKernel, ASnapshotsRingsAreOpenTogether) {
+  start();
+  for (int again = 0; again < 2; ++again) {
+    for (u32 n = 0; n < cpus; ++n) {
+      const OnCpu pinned(static_cast<int>(n));
+      ASSERT_EQ(write_to(top + "/trace_marker", "x"), "1");
+    }
+    ASSERT_EQ(write_to(top + "/snapshot", "1"), "1");
+    std::vector<sys::Fd> raw;
+    for (u32 n = 0; n < cpus; ++n) {
+      raw.emplace_back(::open((cpu(n) + "/snapshot_raw").c_str(), O_RDONLY | O_NONBLOCK));
+      EXPECT_TRUE(raw.back()) << strerrorname_np(errno);
+      char image[4096];
+      EXPECT_EQ(read(raw.back().get(), image, sizeof image), 4096);
+    }
+  }
+}
+
 // Triggers
 
 TEST_F(MountKernel, TriggersOfMarkersActBeforeTheWriteReturns) {
