@@ -336,7 +336,7 @@ void Instance::switch_gate_of(const RingName& ring) {
   if (!view) return;
   const auto records = [&] { return ring.of_a_thread() ? tracing_on() : cpu_records(*words_.control, static_cast<u32>(ring.cpu)); };
   bool open;
-  do {  // the words may change meanwhile, and the last look at them counts
+  do {  // the words may change meanwhile
     open = records();
     view->gate(open);
   } while (records() != open);

@@ -37,7 +37,7 @@ class Poller {
   virtual void notify() = 0;
 };
 
-// Who owns a file, and its mode; what is not given is as everywhere.
+// The owner, the group and the mode of a file; those that are not given have their defaults.
 struct Owner {
   std::optional<u32> uid{}, gid{}, mode{};
 };

@@ -161,7 +161,7 @@ TEST_F(MountKernel, OwnersAndModes) {
   EXPECT_EQ(mode_of(top + "/events/enable"), "0:100 640") << "as in the kernel, each file for itself";
   EXPECT_EQ(chmod((top + "/trace_marker").c_str(), 0222), 0);
   EXPECT_EQ(mode_of(top + "/trace_marker"), "0:100 222");
-  // A member of the group comes in without --allow-other; writes where the mode lets him.
+  // A member of the group needs no --allow-other, and may write where the mode says so.
   const pid_t child = fork();
   if (child == 0) {
     if (setgid(100) != 0 || setuid(65534) != 0) _exit(99);

@@ -797,7 +797,7 @@ TEST_F(Mount, AnIndependentClientSeesTheSame) {
         const Outcome o = run("timeout 20 " RINGSIDE_BUILD_DIR "/tests/mapping_client " + where[i] + "/per_cpu/cpu0/trace_pipe_raw");
         EXPECT_EQ(o.code, 0) << where[i] << o.err;
         *out[i] = o.out;
-        // "meta PAGE STRUCT SUBBUF NR ...": without the spare one.
+        // The fourth number of the first line counts sub-buffers: without the spare one.
         if (i == 1 && cpu_rings()) {
           unsigned page = 0, length = 0, subbuf = 0, nr = 0;
           int from = 0, to = 0;
