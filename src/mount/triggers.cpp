@@ -89,6 +89,7 @@ Triggers::Triggers(Instance& instance, std::function<void()> acted) : instance_(
 Triggers::~Triggers() {
   over_ = true;
   if (watch_.joinable()) watch_.join();
+  if (soft_off_) (void)instance_.tracing(false);  // as the client wanted it
 }
 
 result<void> Triggers::add(const std::string& system, const std::string& event, Trigger trigger) {
