@@ -1,7 +1,13 @@
-// ringside export: a recording as a trace.dat, for trace-cmd and KernelShark.
-#include "cli/command.hpp"
-#include "consumer/where.hpp"
+// ringside export: events in the formats of other tools.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "cli/options.hpp"
+#include "cli/progress.hpp"
+#include "export/json.hpp"
+#include "export/perfetto.hpp"
 #include "export/recording_as_dat.hpp"
+#include "export/text.hpp"
 #include "export/units.hpp"
 #include "sys/try.hpp"
 
@@ -9,14 +15,201 @@ namespace ringside::cli {
 namespace {
 
 struct ExportOptions {
-  std::string where = default_recording, to, only;
+  std::vector<std::string> where, events;
+  std::string to, format, only, filter;
+  bool quiet = false, uncompressed = false;
 };
 
+enum class Format { dat, perfetto, json, csv };
+
+Format format_of(const ExportOptions& options) {
+  const std::string& name = options.format;
+  const size_t dot = options.to.rfind('.');
+  const std::string ending = name.empty() && dot != std::string::npos ? options.to.substr(dot + 1) : "";
+  if (name == "dat" || ending == "dat") return Format::dat;
+  if (name == "perfetto" || ending == "pftrace" || ending == "perfetto-trace") return Format::perfetto;
+  if (name == "json" || ending == "json" || ending == "jsonl") return Format::json;
+  if (name == "csv" || ending == "csv") return Format::csv;
+  throw UsageError{"the name " + options.to + " tells no format; use an ending .dat, .pftrace, .json or .csv, or --format"};
+}
+
+// A file that appears whole or not at all.
+class WholeFile {
+ public:
+  static result<std::unique_ptr<WholeFile>> create(const std::string& path) {
+    std::unique_ptr<WholeFile> file(new WholeFile(path));
+    file->fd_ = sys::Fd(::open(file->part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
+    if (!file->fd_) return fail(errno, "cannot write " + path);
+    sys::survive_file_limit();
+    return file;
+  }
+  ~WholeFile() {
+    if (!done_) unlink(part_.c_str());
+  }
+  result<void> write(std::string_view bytes) {
+    bytes_ += bytes.size();
+    return sys::write_text(fd_.get(), path_, std::string(bytes));
+  }
+  result<void> finish() {
+    if (rename(part_.c_str(), path_.c_str()) != 0) return fail(errno, "cannot write " + path_);
+    done_ = true;
+    return {};
+  }
+  u64 bytes() const { return bytes_; }
+
+ private:
+  explicit WholeFile(const std::string& path) : path_(path), part_(path + ".part" + std::to_string(getpid())) {}
+  std::string path_, part_;
+  sys::Fd fd_;
+  u64 bytes_ = 0;
+  bool done_ = false;
+};
+
+// What a format makes of records.
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  virtual result<void> begin(u64) { return {}; }
+  virtual result<void> add(const TraceRecord& record, const RingName& ring) = 0;
+  virtual result<void> finish() { return {}; }
+  virtual u64 left_out() const { return 0; }
+};
+
+// Lines of text, written in large pieces.
+class Lines : public Sink {
+ public:
+  explicit Lines(WholeFile& file) : file_(file) {}
+  result<void> add(const TraceRecord& record, const RingName& ring) override {
+    print(record, ring, out_);
+    return out_.size() >= (256 << 10) ? finish() : result<void>();
+  }
+  result<void> finish() override {
+    auto done = file_.write({out_.data(), out_.size()});
+    out_.clear();
+    return done;
+  }
+
+ protected:
+  virtual void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) = 0;
+
+ private:
+  WholeFile& file_;
+  fmt::memory_buffer out_;
+};
+
+class JsonSink final : public Lines {
+ public:
+  JsonSink(WholeFile& file, const Trace& trace) : Lines(file), lines_(trace.formats, trace.tasks) {}
+
+ private:
+  void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) override { lines_.print(record, ring, out); }
+  JsonLines lines_;
+};
+
+// RFC 4180: a text with a quote, a comma or a line break is quoted.
+class CsvSink final : public Lines {
+ public:
+  CsvSink(WholeFile& file, const Trace& trace) : Lines(file), trace_(trace) {}
+
+ private:
+  static void cell(std::string_view text, fmt::memory_buffer& out) {
+    if (text.find_first_of("\",\r\n") == std::string_view::npos) return append(out, text);
+    out.push_back('"');
+    for (const char c : text) {
+      if (c == '"') out.push_back('"');
+      out.push_back(c);
+    }
+    out.push_back('"');
+  }
+  void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) override {
+    if (!std::exchange(begun_, true)) append(out, "ts_ns,ring,pid,tid,task,event,lost,fields\r\n");
+    if (record.lost != 0) {
+      fmt::format_to(std::back_inserter(out), "{},{},,,,,{},\r\n", record.time, ring.column(), record.lost);
+      return;
+    }
+    const EventType* const type = trace_.formats.find(record.number());
+    const Common common = read_common(record.payload);
+    const i32 tid = thread_of(type, common);
+    fmt::format_to(std::back_inserter(out), "{},{},{},{},", record.time, ring.column(), trace_.tasks.seen_process(tid, ring), trace_.tasks.seen(tid, ring));
+    cell(trace_.tasks.name(tid, ring), out);
+    out.push_back(',');
+    cell(type != nullptr ? type->full : fmt::format("unknown:{}", common.id), out);
+    append(out, ",,");
+    text_.clear();
+    if (type != nullptr)
+      trace_.formats.print(*type, record.payload, text_);
+    else
+      append_hex(record.payload, " ", text_);
+    cell({text_.data(), text_.size()}, out);
+    append(out, "\r\n");
+  }
+  const Trace& trace_;
+  fmt::memory_buffer text_;
+  bool begun_ = false;
+};
+
+class PerfettoSink final : public Sink {
+ public:
+  PerfettoSink(WholeFile& file, const Trace& trace, bool compressed)
+      : writer_(trace.formats, trace.tasks, {.boot_offset_ns = trace.first().boot == sys::boot_id() ? sys::suspended_ns() : 0, .compressed = compressed},
+                [&file](std::string_view bytes) { return file.write(bytes); }) {}
+  result<void> begin(u64 first_ns) override { return writer_.begin(first_ns); }
+  result<void> add(const TraceRecord& record, const RingName& ring) override { return writer_.add(record, ring); }
+  result<void> finish() override { return writer_.finish(); }
+  u64 left_out() const override { return writer_.left_out(); }
+
+ private:
+  PerfettoWriter writer_;
+};
+
+result<int> export_events(const ExportOptions& options, Format format) {
+  if (!options.only.empty()) throw UsageError{"--only is for a trace.dat; choose events with -e"};
+  Reading::Options open = reading_of(options.where, options.filter);
+  open.only = parse_events(options.events);
+  auto reading = RS_TRY(Reading::open(std::move(open)));
+  const Trace& trace = reading->trace();
+  auto file = RS_TRY(WholeFile::create(options.to));
+  std::unique_ptr<Sink> sink;
+  if (format == Format::perfetto)
+    sink = std::make_unique<PerfettoSink>(*file, trace, !options.uncompressed);
+  else if (format == Format::json)
+    sink = std::make_unique<JsonSink>(*file, trace);
+  else
+    sink = std::make_unique<CsvSink>(*file, trace);
+  Progress progress(options.quiet);
+  TraceRecord record;
+  bool begun = false;
+  for (Reading::Got got = reading->next(record); got != Reading::Got::nothing; got = reading->next(record)) {
+    if (got == Reading::Got::other) continue;
+    if (!std::exchange(begun, true)) RS_TRY(sink->begin(record.time));
+    RS_TRY(sink->add(record, reading->ring(record)));
+    if (reading->totals().events % 4096 == 0)
+      progress.look([&](double seconds) { return fmt::format("{} events, {}, {:.0f} s", format_count(reading->totals().events), format_size(file->bytes()), seconds); });
+  }
+  RS_TRY(sink->finish());
+  RS_TRY(file->finish());
+  progress.clear();
+  const bool problems = say_problems(*reading);
+  const Totals& totals = reading->complete();
+  say(format_count(totals.events) + " events" + (totals.missing.nothing() ? "" : ", " + lost_count(totals.missing) + " lost") + ", " +
+      format_size(file->bytes()) + " in " + options.to + (format == Format::perfetto ? "; look with: https://ui.perfetto.dev" : ""));
+  if (const u64 out = sink->left_out(); out != 0) {
+    say(format_count(out) + " events of CPUs from 1024 on are not in it: Perfetto reads no such CPUs");
+    return exit_failure;
+  }
+  return problems ? exit_failure : exit_ok;
+}
+
 result<int> run_export(const ExportOptions& options) {
-  const Where where = Where::of(options.where);
+  const Format format = format_of(options);
+  if (format != Format::dat) return export_events(options, format);
+  if (options.where.size() > 1) throw UsageError{"a trace.dat is made of one recording"};
+  if (!options.events.empty() || !options.filter.empty()) throw UsageError{"a trace.dat has all events of a recording; --only leaves the kernel's or the program's out"};
+  const std::string from = options.where.empty() ? default_recording : options.where[0];
+  const Where where = Where::of(from);
   if (!where.is(Where::Kind::recording) && !where.is(Where::Kind::nothing))
-    return refuse(std::errc::invalid_argument, where.text + " is " + where.what() + ", not a recording; only what ringside record has made can be exported");
-  auto written = RS_TRY(export_recording(options.where, options.to, options.only));
+    return refuse(std::errc::invalid_argument, where.text + " is " + where.what() + ", not a recording; only what ringside record has made becomes a trace.dat");
+  auto written = RS_TRY(export_recording(from, options.to, options.only));
   say(format_count(written.sub_buffers) + " sub-buffers, " + format_size(written.bytes) + "; look with: trace-cmd report " +
       options.to);
   return exit_ok;
@@ -26,16 +219,29 @@ result<int> run_export(const ExportOptions& options) {
 
 Command add_export(CLI::App& app) {
   auto options = std::make_shared<ExportOptions>();
-  CLI::App* c = app.add_subcommand("export", "write a recording as a trace.dat");
-  c->add_option("WHERE", options->where, "recording (a directory)")->capture_default_str();
-  c->add_option("--to", options->to, "the file to write; an older one is replaced")->required()->type_name("FILE");
-  c->add_option("--only", options->only, "leave the other out: kernel, or program")
+  CLI::App* c = app.add_subcommand("export", "write events for Perfetto, trace-cmd and KernelShark, as JSON or as CSV");
+  c->add_option("WHERE", options->where, "recording, trace.dat file or instance, which is not consumed; several are merged (default: ringside.data)");
+  c->add_option("-o,--to", options->to, "the file to write; an older one is replaced. Its ending tells the format: .pftrace, .dat, .json, .csv")
+      ->required()
+      ->type_name("FILE");
+  c->add_option("--format", options->format, "perfetto, dat, json (a line for each event) or csv, whatever the file's name is")
+      ->check(CLI::IsMember({"perfetto", "dat", "json", "csv"}));
+  add_events(*c, options->events, "only these events");
+  add_filter(*c, options->filter);
+  c->add_option("--only", options->only, "dat: leave the other out: kernel, or program")
       ->check(CLI::IsMember({"kernel", "program"}));
+  c->add_flag("--uncompressed", options->uncompressed, "perfetto: packets that other programs can read without zlib");
+  c->add_flag("-q,--quiet", options->quiet, "no progress");
   c->footer(
       "Examples:\n"
+      "  ringside export --to build.pftrace                for https://ui.perfetto.dev\n"
+      "  ringside export web trace.dat --to both.pftrace   a program and the kernel on one timeline\n"
       "  ringside export --to trace.dat && trace-cmd report trace.dat\n"
       "  ringside export build.data --only kernel --to kernel.dat    for kernelshark\n"
-      "Version 6 of the format; version 7 with a buffer for each where both are in it. Sub-buffers go in as they are. A ring's number\n"
+      "  ringside export -e 'libc:*' --to libc.csv\n"
+      "Perfetto: the kernel's events in its own messages, so that it shows CPUs, thread states and system calls; a program's spans and events\n"
+      "with a duration as slices, counters as counters, others as instants, fields as arguments; losses as slices on tracks of their own.\n"
+      "trace.dat: version 6 of the format; version 7 with a buffer for each where both are in it. Sub-buffers go in as they are. A ring's number\n"
       "is the CPU that trace-cmd shows.");
   return {c, [options] { return run_export(*options); }};
 }

@@ -184,11 +184,12 @@ Plot::Event& Plot::event(u32 id, const EventType* type) {
     if (is_integer(e.first) && is_integer(e.second) && is_text(e.first_text) && is_text(e.second_text)) e.role = Role::run;
     return e;
   }
-  e.first = type->field("track_event_type");
-  e.second = type->field("slice_name");
-  if (is_integer(e.first) && is_text(e.second)) {
+  const EventRole known = role_of(*type);
+  if (known.role == ringside::Role::span) {
     e.role = Role::span;
-    e.first_text = type->field("track_name");
+    e.first = known.value;
+    e.second = known.name;
+    e.first_text = known.track;
     return e;
   }
   if (type->system == "syscalls") {
@@ -200,11 +201,9 @@ Plot::Event& Plot::event(u32 id, const EventType* type) {
       return e;
     }
   }
-  for (const Field& f : type->fields) {
-    if (!is_integer(&f) || f.name.size() < 4 || f.name.compare(f.name.size() - 3, 3, "_ns") != 0) continue;
+  if (known.role == ringside::Role::duration) {
     e.role = Role::duration;
-    e.first = &f;
-    break;
+    e.first = known.value;
   }
   return e;
 }

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "analysis/heat_map.hpp"
-#include "decode/formats.hpp"
+#include "decode/role.hpp"
 #include "export/tasks.hpp"
 #include "plot/lanes.hpp"
 #include "plot/time_grid.hpp"

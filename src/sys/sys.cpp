@@ -328,11 +328,13 @@ bool proc_is_ours() noexcept {
 }
 
 u64 suspended_ns() noexcept {
-  timespec mono{}, boot{};
-  clock_gettime(CLOCK_MONOTONIC, &mono);
-  clock_gettime(CLOCK_BOOTTIME, &boot);
-  const i64 apart = (boot.tv_sec - mono.tv_sec) * 1'000'000'000 + (boot.tv_nsec - mono.tv_nsec);
-  return apart > 0 ? static_cast<u64>(apart) : 0;
+  const auto now = [](clockid_t clock) {
+    timespec t{};
+    clock_gettime(clock, &t);
+    return t.tv_sec * 1'000'000'000 + t.tv_nsec;
+  };
+  const i64 before = now(CLOCK_MONOTONIC), boot = now(CLOCK_BOOTTIME), after = now(CLOCK_MONOTONIC);
+  return boot <= after ? 0 : static_cast<u64>(boot - before);
 }
 
 bool thread_gone(i32 pid, i32 tid) noexcept {

@@ -1,0 +1,36 @@
+#include "decode/role.hpp"
+
+namespace ringside {
+namespace {
+
+bool is_integer(const Field* f) { return f != nullptr && f->kind == FieldKind::integer; }
+bool is_text(const Field* f) { return f != nullptr && (f->kind == FieldKind::text || f->kind == FieldKind::loc_text); }
+
+}  // namespace
+
+EventRole role_of(const EventType& type) {
+  EventRole r;
+  const Field* const track = type.field("track_name");
+  r.track = is_text(track) ? track : nullptr;
+  r.value = type.field("track_event_type");
+  r.name = type.field("slice_name");
+  if (is_integer(r.value) && is_text(r.name)) {
+    r.role = Role::span;
+    return r;
+  }
+  r.value = type.field("counter_value");
+  if (is_integer(r.value)) {
+    r.role = Role::counter;
+    return r;
+  }
+  r = {};
+  for (const Field& f : type.fields) {
+    if (!is_integer(&f) || f.name.size() < 4 || f.name.compare(f.name.size() - 3, 3, "_ns") != 0) continue;
+    r.role = Role::duration;
+    r.value = &f;
+    break;
+  }
+  return r;
+}
+
+}  // namespace ringside

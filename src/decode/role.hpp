@@ -1,0 +1,23 @@
+// The part that an event plays on a timeline, by the names of its fields.
+//
+//   span      track_event_type ('B', 'E', 'I'), slice_name, perhaps track_name: Perfetto's convention for kernel track events
+//   counter   counter_value, perhaps track_name: the same
+//   duration  an integer NAME_ns: it ended at its time, and lasted that long
+//   instant   all others
+#pragma once
+#include "decode/formats.hpp"
+
+namespace ringside {
+
+enum class Role : u8 { instant, duration, span, counter };
+
+struct EventRole {
+  Role role = Role::instant;
+  const Field* value = nullptr;  // duration: the ns; span: the type; counter: the value
+  const Field* name = nullptr;   // span: slice_name
+  const Field* track = nullptr;  // span, counter: track_name; null: there is none
+};
+
+EventRole role_of(const EventType& type);
+
+}  // namespace ringside

@@ -1,0 +1,141 @@
+// ringside export for Perfetto, as JSON and as CSV: every event and every loss of `report --json` is in the file, by the rules of
+// Perfetto's importer.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "binary.hpp"
+#include "kernel/tracefs_instance.hpp"
+#include "perfetto_reader.hpp"
+#include "random_recording.hpp"
+
+namespace ringside::perfetto_cli_test {
+namespace {
+
+using test::Of;
+using test::Outcome;
+
+struct Row {
+  const char* name;
+  u32 message;
+  const char* fields;
+};
+const Row rows[] = {
+#include "export/perfetto_events.inc"
+};
+
+// Events by kind of ring, name and time; losses by number.
+using Counts = std::map<std::string, u64>;
+
+struct ExportTo : test::BinaryTest {
+  std::vector<nlohmann::json> report(const std::string& where) const {
+    std::vector<nlohmann::json> all;
+    std::istringstream lines(ringside("report --json " + where).out);
+    for (std::string line; std::getline(lines, line);) all.push_back(nlohmann::json::parse(line));
+    return all;
+  }
+  static bool of_kernel(const nlohmann::json& line) { return !line.contains("ring"); }
+  static Counts counts_of(const std::vector<nlohmann::json>& lines) {
+    Counts counts;
+    for (const auto& line : lines) {
+      if (line.contains("lost")) {
+        ++counts["lost " + line["lost"].dump()];
+        continue;
+      }
+      const std::string full = line["event"];
+      const size_t colon = full.find(':');
+      if (of_kernel(line))
+        ++counts["kernel " + full.substr(colon + 1) + " " + line["ts"].dump()];
+      else
+        ++counts["program " + full.substr(0, colon)];
+    }
+    return counts;
+  }
+  static Counts counts_of(const test::PerfettoFile& file) {
+    std::map<u32, std::string> names;
+    for (const Row& row : rows) names[row.message] = row.name;
+    Counts counts;
+    for (const test::PerfettoEvent& e : file.events) {
+      const auto known = names.find(e.message);
+      const std::string name = known != names.end() ? known->second : e.name.substr(e.name.find(':') + 1);
+      ++counts["kernel " + name + " " + std::to_string(e.time)];
+    }
+    for (const test::PerfettoTrackEvent& e : file.track_events) {
+      if (const auto lost = e.annotations.find("events"); lost != e.annotations.end() && file.tracks.at(e.track).name.find("lost") != std::string::npos)
+        ++counts["lost " + lost->second];
+      else if (!e.category.empty())
+        ++counts["program " + e.category];
+    }
+    return counts;
+  }
+  void expect_all(const std::string& where) {
+    const auto lines = report(where);
+    ASSERT_FALSE(lines.empty());
+    for (const char* how : {"", " --uncompressed"}) {
+      const Outcome made = ringside("export " + where + " --to out.pftrace" + how);
+      ASSERT_EQ(made.code, 0) << made.err;
+      const test::PerfettoFile file(test::slurp(dir + "/out.pftrace"));
+      EXPECT_EQ(file.dropped, 0u);
+      EXPECT_TRUE(counts_of(file) == counts_of(lines)) << where << how << ": " << file.events.size() << " and " << file.track_events.size() << " for " << lines.size();
+    }
+  }
+};
+
+TEST_F(ExportTo, RandomRecordingsAreWholeInPerfetto) {
+  for (const Of of : {Of::program, Of::both}) {
+    test::random_recording(dir + "/data", ClockInfo{}, 6, 4096, of);
+    expect_all("data");
+  }
+}
+
+TEST_F(ExportTo, TheKernelAndAProgramOnOneTimeline) {
+  if (auto kernel = tracefs_dir(); !kernel) GTEST_SKIP() << kernel.error().sentence;
+  const Outcome o = ringside("record -b 16M -o data --libc malloc -e 'sched:*' -e raw_syscalls -e 'timer:*' -e 'irq:*' -- ls -lR /etc");
+  ASSERT_EQ(o.code, 0) << o.err;
+  expect_all("data");
+  EXPECT_GT(counts_of(report("data")).count("program libc"), 0u);
+}
+
+TEST_F(ExportTo, JsonAndCsvHaveEveryEvent) {
+  test::random_recording(dir + "/data", ClockInfo{}, 3, 4096, Of::program);
+  ASSERT_EQ(ringside("export data --to out.json").code, 0);
+  EXPECT_EQ(test::slurp(dir + "/out.json"), ringside("report --json data").out);
+  ASSERT_EQ(ringside("export data --to out.csv").code, 0);
+  // Quoted cells may have line breaks: a row ends outside quotes.
+  const std::string csv = test::slurp(dir + "/out.csv");
+  u64 lines = 0, commas = 0;
+  bool quoted = false;
+  for (const char c : csv) {
+    if (c == '"') quoted = !quoted;
+    if (!quoted && c == ',') ++commas;
+    if (!quoted && c == '\n') {
+      EXPECT_EQ(commas, 7u) << "row " << lines;
+      ++lines;
+      commas = 0;
+    }
+  }
+  EXPECT_FALSE(quoted);
+  EXPECT_EQ(lines, report("data").size() + 1);
+}
+
+TEST_F(ExportTo, AFormatIsChosenByNameOrByOption) {
+  test::random_recording(dir + "/data", ClockInfo{}, 2, 4096, Of::program);
+  EXPECT_EQ(ringside("export data --to out").code, 2);
+  EXPECT_EQ(ringside("export data --to out.svg").code, 2);
+  EXPECT_EQ(ringside("export data --to out --format nothing").code, 2);
+  EXPECT_EQ(ringside("export data --to out.pftrace --only kernel").code, 2);
+  EXPECT_EQ(ringside("export data --to nowhere/out.pftrace").code, 1);
+  EXPECT_EQ(ringside("export nothing --to out.pftrace").code, 1);
+  EXPECT_FALSE(std::filesystem::exists(dir + "/out.pftrace"));
+  ASSERT_EQ(ringside("export data -o out --format perfetto").code, 0);
+  EXPECT_FALSE(test::PerfettoFile(test::slurp(dir + "/out")).track_events.empty());
+  for (const auto& entry : std::filesystem::directory_iterator(dir)) EXPECT_EQ(entry.path().string().find(".part"), std::string::npos) << entry.path();
+  // What is chosen is there, and nothing else.
+  const std::string event = report("data")[0]["event"];
+  ASSERT_EQ(ringside("export data -o some.pftrace -e '" + event + "'").code, 0);
+  EXPECT_TRUE(counts_of(test::PerfettoFile(test::slurp(dir + "/some.pftrace"))) == counts_of(report("data -e '" + event + "'")));
+}
+
+}  // namespace
+}  // namespace ringside::perfetto_cli_test

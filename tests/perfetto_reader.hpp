@@ -1,0 +1,317 @@
+// Reads a Perfetto trace by the rules of its importer (trace_processor 58), which drops without a word: an ftrace event without a
+// pid, a message that is neither typed nor described, an event of a CPU from 1024 on, a field whose wire type is not the
+// described one, a track event before its names are cleared or on a track that nothing describes.
+#pragma once
+#include <zlib.h>
+
+#include <map>
+#include <optional>
+#include <protozero/pbf_reader.hpp>
+#include <ringside/base/types.hpp>
+#include <string>
+#include <vector>
+
+namespace ringside::test {
+
+struct PerfettoEvent {
+  u64 time = 0;
+  u32 cpu = 0;
+  i32 pid = -1;
+  u32 message = 0;   // its number in FtraceEvent
+  std::string name;  // described or generic events
+  std::map<std::string, std::string> fields;  // described: by name; typed: by number
+};
+struct PerfettoTrackEvent {
+  u64 time = 0, track = 0;
+  u32 type = 0;
+  std::string name, category;
+  i64 counter = 0;
+  std::map<std::string, std::string> annotations;
+};
+struct PerfettoTrack {
+  u64 parent = 0;
+  std::string name;
+  i32 pid = 0, tid = 0;
+  bool counter = false;
+};
+
+struct PerfettoFile {
+  std::vector<PerfettoEvent> events;
+  std::vector<PerfettoTrackEvent> track_events;
+  std::map<u64, PerfettoTrack> tracks;
+  std::map<u32, u32> bundles_with_loss;         // by CPU
+  std::map<u32, std::pair<u64, u64>> stats;     // by CPU: read, lost; from the end's FtraceStats
+  std::map<i32, std::string> threads;           // names
+  u64 boottime = 0;
+  u32 dropped = 0;  // what an importer would drop
+
+  explicit PerfettoFile(const std::string& bytes) { packets(bytes); }
+
+ private:
+  struct Described {
+    std::string name;
+    std::map<u32, std::pair<std::string, u32>> fields;  // name, type
+  };
+  std::map<u32, Described> described_;
+  std::map<u64, std::string> names_, categories_, annotations_;
+  bool cleared_ = false;
+
+  static std::string inflated(const protozero::data_view& packed) {
+    std::string out;
+    z_stream z{};
+    if (inflateInit(&z) != Z_OK) return out;
+    z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
+    z.avail_in = static_cast<uInt>(packed.size());
+    char some[65536];
+    int code = Z_OK;
+    while (code == Z_OK) {
+      z.next_out = reinterpret_cast<Bytef*>(some);
+      z.avail_out = sizeof some;
+      code = inflate(&z, Z_NO_FLUSH);
+      out.append(some, sizeof some - z.avail_out);
+    }
+    inflateEnd(&z);
+    return out;
+  }
+  static std::string value(protozero::pbf_reader& r, u32 type) {
+    const bool length = r.wire_type() == protozero::pbf_wire_type::length_delimited, fixed = r.wire_type() == protozero::pbf_wire_type::fixed64;
+    if (type == 9 && length) return r.get_string();
+    if (type == 1 && fixed) return std::to_string(r.get_double());
+    if (type == 3 && !length && !fixed) return std::to_string(r.get_int64());
+    if (type == 4 && !length && !fixed) return std::to_string(r.get_uint64());
+    r.skip();
+    return "WRONG WIRE TYPE";
+  }
+  void packets(const std::string& bytes) {
+    protozero::pbf_reader file(bytes);
+    while (file.next(1)) packet(file.get_message());
+  }
+  void packet(protozero::pbf_reader p) {
+    u64 time = 0;
+    u32 sequence = 0, flags = 0;
+    std::optional<protozero::pbf_reader> event;
+    while (p.next()) switch (p.tag()) {
+        case 8: time = p.get_uint64(); break;
+        case 10: sequence = p.get_uint32(); break;
+        case 13: flags = p.get_uint32(); break;
+        case 11: event = p.get_message(); break;
+        case 12: intern(p.get_message()); break;
+        case 50: packets(inflated(p.get_view())); break;
+        case 1: bundle(p.get_message()); break;
+        case 6: clocks(p.get_message()); break;
+        case 60: track(p.get_message()); break;
+        case 2: tree(p.get_message()); break;
+        case 34: counts(p.get_message()); break;
+        default: p.skip();
+      }
+    if ((flags & 1) != 0) cleared_ = true;
+    if (event) track_event(*event, time, sequence);
+  }
+  void clocks(protozero::pbf_reader s) {
+    while (s.next(1)) {
+      auto clock = s.get_message();
+      u32 id = 0;
+      u64 time = 0;
+      while (clock.next()) clock.tag() == 1 ? void(id = clock.get_uint32()) : clock.tag() == 2 ? void(time = clock.get_uint64()) : clock.skip();
+      if (id == 6) boottime = time;
+    }
+  }
+  void intern(protozero::pbf_reader in) {
+    while (in.next()) {
+      auto& into = in.tag() == 1 ? categories_ : in.tag() == 2 ? names_ : annotations_;
+      auto one = in.get_message();
+      u64 id = 0;
+      std::string text;
+      while (one.next()) one.tag() == 1 ? void(id = one.get_uint64()) : one.tag() == 2 ? void(text = one.get_string()) : one.skip();
+      into[id] = text;
+    }
+  }
+  void track(protozero::pbf_reader d) {
+    PerfettoTrack t;
+    u64 uuid = 0;
+    while (d.next()) switch (d.tag()) {
+        case 1: uuid = d.get_uint64(); break;
+        case 2: t.name = d.get_string(); break;
+        case 5: t.parent = d.get_uint64(); break;
+        case 8: t.counter = true, d.skip(); break;
+        case 4: {
+          auto thread = d.get_message();
+          while (thread.next()) switch (thread.tag()) {
+              case 1: t.pid = thread.get_int32(); break;
+              case 2: t.tid = static_cast<i32>(thread.get_int64()); break;
+              case 5: t.name = thread.get_string(); break;
+              default: thread.skip();
+            }
+          break;
+        }
+        default: d.skip();
+      }
+    tracks[uuid] = t;
+  }
+  void tree(protozero::pbf_reader all) {
+    while (all.next()) {
+      if (all.tag() != 2) {
+        all.skip();
+        continue;
+      }
+      auto thread = all.get_message();
+      i32 tid = 0;
+      std::string name;
+      while (thread.next()) thread.tag() == 1 ? void(tid = thread.get_int32()) : thread.tag() == 2 ? void(name = thread.get_string()) : thread.skip();
+      threads[tid] = name;
+    }
+  }
+  void counts(protozero::pbf_reader all) {
+    u32 phase = 0;
+    while (all.next()) {
+      if (all.tag() == 1) {
+        phase = all.get_uint32();
+        continue;
+      }
+      auto one = all.get_message();
+      u32 cpu = 0;
+      u64 read = 0, lost = 0;
+      while (one.next()) switch (one.tag()) {
+          case 1: cpu = one.get_uint32(); break;
+          case 3: lost = one.get_uint64(); break;
+          case 9: read = one.get_uint64(); break;
+          default: one.skip();
+        }
+      if (phase == 2) stats[cpu] = {read, lost};
+    }
+  }
+  void track_event(protozero::pbf_reader e, u64 time, u32 sequence) {
+    PerfettoTrackEvent t;
+    t.time = time;
+    while (e.next()) switch (e.tag()) {
+        case 3: t.category = categories_[e.get_uint64()]; break;
+        case 9: t.type = e.get_uint32(); break;
+        case 10: t.name = names_[e.get_uint64()]; break;
+        case 11: t.track = e.get_uint64(); break;
+        case 30: t.counter = e.get_int64(); break;
+        case 4: {
+          auto a = e.get_message();
+          std::string name, text;
+          while (a.next()) switch (a.tag()) {
+              case 1: name = annotations_[a.get_uint64()]; break;
+              case 2: text = a.get_bool() ? "true" : "false"; break;
+              case 3: text = std::to_string(a.get_uint64()); break;
+              case 4: text = std::to_string(a.get_int64()); break;
+              case 5: text = std::to_string(a.get_double()); break;
+              case 6: text = a.get_string(); break;
+              default: a.skip();
+            }
+          t.annotations[name] = text;
+          break;
+        }
+        default: e.skip();
+      }
+    if (sequence == 0 || !cleared_ || tracks.count(t.track) == 0)
+      ++dropped;
+    else
+      track_events.push_back(std::move(t));
+  }
+  void bundle(protozero::pbf_reader b) {
+    u32 cpu = ~0u;
+    bool lost = false;
+    std::vector<protozero::pbf_reader> waiting;
+    while (b.next()) switch (b.tag()) {
+        case 1: cpu = b.get_uint32(); break;
+        case 2: waiting.push_back(b.get_message()); break;
+        case 3: lost = b.get_bool(); break;
+        case 11: describe(b.get_message()); break;
+        default: b.skip();
+      }
+    if (lost) ++bundles_with_loss[cpu];
+    for (auto& e : waiting) ftrace(e, cpu);
+  }
+  void describe(protozero::pbf_reader d) {
+    u32 id = 0;
+    Described made;
+    while (d.next()) {
+      if (d.tag() == 1) {
+        id = static_cast<u32>(d.get_int32());
+      } else if (d.tag() == 2) {
+        auto m = d.get_message();
+        while (m.next()) {
+          if (m.tag() == 1) {
+            made.name = m.get_string();
+          } else if (m.tag() == 2) {
+            auto f = m.get_message();
+            std::string name;
+            u32 number = 0, type = 0;
+            while (f.next()) switch (f.tag()) {
+                case 1: name = f.get_string(); break;
+                case 3: number = f.get_uint32(); break;
+                case 5: type = f.get_uint32(); break;
+                default: f.skip();
+              }
+            made.fields[number] = {name, type};
+          } else {
+            m.skip();
+          }
+        }
+      } else {
+        d.skip();
+      }
+    }
+    if (made.fields.size() <= 31) described_.try_emplace(id, made);  // the first one holds
+  }
+  void ftrace(protozero::pbf_reader e, u32 cpu) {
+    PerfettoEvent out;
+    out.cpu = cpu;
+    bool has_pid = false, known = false;
+    while (e.next()) {
+      if (e.tag() == 1) {
+        out.time = e.get_uint64();
+      } else if (e.tag() == 2) {
+        out.pid = static_cast<i32>(e.get_uint32());
+        has_pid = true;
+      } else {
+        out.message = e.tag();
+        auto m = e.get_message();
+        known = true;
+        if (out.message == 327) {
+          while (m.next()) {
+            if (m.tag() == 1) {
+              out.name = m.get_string();
+            } else {
+              auto f = m.get_message();
+              std::string name, text;
+              while (f.next()) switch (f.tag()) {
+                  case 1: name = f.get_string(); break;
+                  case 3: text = f.get_string(); break;
+                  case 4: text = std::to_string(f.get_int64()); break;
+                  case 5: text = std::to_string(f.get_uint64()); break;
+                  default: f.skip();
+                }
+              out.fields[name] = text;
+            }
+          }
+        } else if (out.message >= 65536) {
+          const auto d = described_.find(out.message);
+          known = d != described_.end();
+          while (known && m.next()) {
+            const auto f = d->second.fields.find(m.tag());
+            if (f == d->second.fields.end())
+              m.skip();
+            else
+              out.fields[f->second.first] = value(m, f->second.second);
+          }
+          if (known) out.name = d->second.name;
+        } else {
+          while (m.next()) {
+            const std::string number = std::to_string(m.tag());
+            out.fields[number] = m.wire_type() == protozero::pbf_wire_type::length_delimited ? m.get_string() : std::to_string(m.get_int64());
+          }
+        }
+      }
+    }
+    if (!has_pid || !known || cpu >= 1024 || out.time >= u64{1} << 63)
+      ++dropped;
+    else
+      events.push_back(std::move(out));
+  }
+};
+
+}  // namespace ringside::test

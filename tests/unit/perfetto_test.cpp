@@ -1,0 +1,231 @@
+// Events in Perfetto's format, read back by the rules of its importer.
+#include "export/perfetto.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "perfetto_reader.hpp"
+
+namespace ringside::perfetto_test {
+namespace {
+
+using test::PerfettoFile;
+using test::PerfettoTrackEvent;
+
+constexpr u64 second = 1'000'000'000;
+
+const char* const common =
+    "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"
+    "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n";
+
+struct Perfetto : testing::Test {
+  Formats formats;
+  Tasks tasks;
+  std::string bytes;
+  RingName cpu, program;
+  std::vector<u8> payload;
+  u64 left_out = 0;
+
+  Perfetto() {
+    cpu.kernel = true;
+    cpu.ring = 3;
+    program.ring = 0;
+    program.pid = 100;
+    program.tid = 101;
+    program.task = "worker";
+    program.process = "server";
+    tasks.add(program);
+    tasks.add(Task{200, 201, "kthread", "daemon"});
+  }
+  // fields: "int a@8:4" lines; NAME alone: 8 bytes, unsigned.
+  void add_format(u32 id, const std::string& system, const std::string& name, const std::string& fields) {
+    ASSERT_TRUE(formats.add(id, system, name, "name: " + name + "\nID: " + std::to_string(id & 0xFFFF) + "\nformat:\n" + common + fields + "\nprint fmt: \"\"\n")) << name;
+  }
+  static std::string field(const std::string& type, const std::string& name, u32 offset, u32 size, bool is_signed) {
+    return "\tfield:" + type + " " + name + ";\toffset:" + std::to_string(offset) + ";\tsize:" + std::to_string(size) + ";\tsigned:" + std::to_string(is_signed) + ";\n";
+  }
+  template <class T>
+  Perfetto& put(const T& value) {
+    payload.insert(payload.end(), reinterpret_cast<const u8*>(&value), reinterpret_cast<const u8*>(&value) + sizeof value);
+    return *this;
+  }
+  Perfetto& text(const char* value, size_t room) {
+    std::string all(value);
+    all.resize(room);
+    payload.insert(payload.end(), all.begin(), all.end());
+    return *this;
+  }
+  Perfetto& head(u16 id, i32 tid) {
+    payload.clear();
+    return put(id).put(u16{0}).put(tid);
+  }
+  TraceRecord record(u64 time, u32 source, u32 ids) const {
+    TraceRecord r;
+    r.time = time;
+    r.payload = {payload.data(), static_cast<u32>(payload.size())};
+    r.source = source;
+    r.ids = ids;
+    return r;
+  }
+  static TraceRecord lost(u64 time, u64 count, u32 source) {
+    TraceRecord r;
+    r.time = time;
+    r.lost = count;
+    r.source = source;
+    return r;
+  }
+  template <class Write>
+  PerfettoFile file(const PerfettoOptions& options, const Write& write) {
+    bytes.clear();
+    PerfettoWriter w(formats, tasks, options, [&](std::string_view more) -> result<void> {
+      bytes += more;
+      return {};
+    });
+    EXPECT_TRUE(w.begin(second));
+    write(w);
+    EXPECT_TRUE(w.finish());
+    left_out = w.left_out();
+    return PerfettoFile(bytes);
+  }
+};
+
+std::string sched_switch_fields() {
+  return Perfetto::field("char", "prev_comm[16]", 8, 16, false) + Perfetto::field("pid_t", "prev_pid", 24, 4, true) + Perfetto::field("int", "prev_prio", 28, 4, true) +
+         Perfetto::field("long", "prev_state", 32, 8, true) + Perfetto::field("char", "next_comm[16]", 40, 16, false) +
+         Perfetto::field("pid_t", "next_pid", 56, 4, true) + Perfetto::field("int", "next_prio", 60, 4, true);
+}
+
+TEST_F(Perfetto, KernelEventsUsePerfettosOwnMessages) {
+  add_format(kernel_ids + 5, "sched", "sched_switch", sched_switch_fields());
+  for (const bool compressed : {false, true}) {
+    const auto f = file({.boot_offset_ns = 7, .compressed = compressed}, [&](PerfettoWriter& w) {
+      head(5, 0).text("idle", 16).put(i32{0}).put(i32{120}).put(i64{0}).text("kthread", 16).put(i32{201}).put(i32{-5});
+      EXPECT_TRUE(w.add(record(2 * second, 0, kernel_ids), cpu));
+      head(5, 201).text("kthread", 16).put(i32{201}).put(i32{-5}).put(i64{1}).text("idle", 16).put(i32{0}).put(i32{120});
+      EXPECT_TRUE(w.add(record(3 * second, 0, kernel_ids), cpu));
+    });
+    EXPECT_EQ(f.dropped, 0u);
+    EXPECT_EQ(f.boottime, second + 7);
+    ASSERT_EQ(f.events.size(), 2u);
+    EXPECT_EQ(f.events[0].message, 4u);
+    EXPECT_EQ(f.events[0].cpu, 3u);
+    EXPECT_EQ(f.events[0].pid, 0) << "the idle task's must be written";
+    EXPECT_EQ(f.events[0].time, 2 * second + 7);
+    EXPECT_EQ(f.events[0].fields, (std::map<std::string, std::string>{{"1", "idle"}, {"2", "0"}, {"3", "120"}, {"4", "0"}, {"5", "kthread"}, {"6", "201"}, {"7", "-5"}}));
+    EXPECT_EQ(f.threads.at(201), "kthread");
+    EXPECT_EQ(f.stats.at(3), (std::pair<u64, u64>{2, 0}));
+  }
+}
+
+TEST_F(Perfetto, OtherKernelEventsDescribeThemselves) {
+  add_format(kernel_ids + 9, "my", "thing", field("u32", "count", 8, 4, false) + field("s64", "delta", 16, 8, true) + field("char", "who[8]", 24, 8, false) +
+                                                field("unsigned int", "list[3]", 32, 12, false));
+  std::string many;
+  for (u32 i = 0; i < 40; ++i) many += field("u32", "f" + std::to_string(i), 8 + 4 * i, 4, false);
+  add_format(kernel_ids + 10, "my", "wide", many);
+  const auto f = file({}, [&](PerfettoWriter& w) {
+    for (int again = 0; again < 2; ++again) {
+      head(9, 201).put(u32{4'000'000'000}).put(u32{0}).put(i64{-3}).text("abc", 8).put(u32{1}).put(u32{2}).put(u32{3});
+      EXPECT_TRUE(w.add(record((2 + again) * second, 0, kernel_ids), cpu));
+    }
+    head(10, 201);
+    for (u32 i = 0; i < 40; ++i) put(i);
+    EXPECT_TRUE(w.add(record(5 * second, 0, kernel_ids), cpu));
+  });
+  EXPECT_EQ(f.dropped, 0u);
+  ASSERT_EQ(f.events.size(), 3u);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(f.events[i].name, "my:thing");
+    EXPECT_EQ(f.events[i].fields, (std::map<std::string, std::string>{{"count", "4000000000"}, {"delta", "-3"}, {"who", "abc"}, {"list", "1,2,3"}}));
+  }
+  EXPECT_EQ(f.events[2].message, 327u) << "more than 31 fields are named one by one";
+  EXPECT_EQ(f.events[2].fields.size(), 40u);
+  EXPECT_EQ(f.events[2].fields.at("f39"), "39");
+}
+
+TEST_F(Perfetto, ProgramsEventsAreSlicesCountersAndInstants) {
+  add_format(61441, "ringside", "track_span", field("char", "track_event_type", 8, 1, false) + field("char", "slice_name[8]", 9, 8, false) + field("char", "track_name[8]", 17, 8, false));
+  add_format(61442, "ringside", "counter", field("s64", "counter_value", 8, 8, true) + field("char", "track_name[8]", 16, 8, false));
+  add_format(61443, "db", "query", field("u64", "rows", 8, 8, false) + field("u64", "duration_ns", 16, 8, false));
+  add_format(61444, "db", "commit", field("s32", "code", 8, 4, true));
+  const auto f = file({}, [&](PerfettoWriter& w) {
+    const auto add = [&](u64 time) { EXPECT_TRUE(w.add(record(time, 0, 0), program)); };
+    head(61441, 101).put('B').text("parse", 8).text("", 8), add(2 * second);
+    head(61443, 101).put(u64{7}).put(u64{1000}), add(2 * second + 5000);
+    head(61441, 101).put('E').text("parse", 8).text("", 8), add(3 * second);
+    head(61441, 101).put('B').text("io", 8).text("disk", 8), add(3 * second + 1);
+    head(61441, 101).put('E').text("io", 8).text("disk", 8), add(3 * second + 9);
+    head(61442, 101).put(i64{-4}).text("depth", 8), add(4 * second);
+    head(61444, 101).put(i32{-1}), add(5 * second);
+  });
+  EXPECT_EQ(f.dropped, 0u);
+  EXPECT_TRUE(f.events.empty());
+  std::string said;
+  for (const PerfettoTrackEvent& e : f.track_events) {
+    const auto& track = f.tracks.at(e.track);
+    const auto& thread = track.tid != 0 ? track : f.tracks.at(track.parent);
+    EXPECT_EQ(thread.pid, 100);
+    EXPECT_EQ(thread.tid, 101);
+    said += std::to_string(e.time - 2 * second) + " " + std::to_string(e.type) + " " + e.category + " " + e.name + (track.tid == 0 ? " @" + track.name : "");
+    if (e.type == 4) said += " " + std::to_string(e.counter) + (track.counter ? "" : " on no counter's track");
+    for (const auto& [name, value] : e.annotations) said += " " + name + "=" + value;
+    said += "\n";
+  }
+  EXPECT_EQ(said,
+            "0 1 ringside parse\n"
+            "4000 1 db query duration_ns=1000 rows=7\n"
+            "5000 2  \n"
+            "1000000000 2 ringside \n"
+            "1000000001 1 ringside io @disk\n"
+            "1000000009 2 ringside  @disk\n"
+            "2000000000 4 ringside  @depth -4\n"
+            "3000000000 3 db commit code=-1\n");
+}
+
+TEST_F(Perfetto, LossesHaveATrackWithTimeAndNumber) {
+  add_format(kernel_ids + 5, "sched", "sched_switch", sched_switch_fields());
+  add_format(61444, "db", "commit", field("s32", "code", 8, 4, true));
+  const auto f = file({}, [&](PerfettoWriter& w) {
+    const auto kernel = [&](u64 time) {
+      head(5, 201).text("a", 16).put(i32{1}).put(i32{2}).put(i64{3}).text("b", 16).put(i32{4}).put(i32{5});
+      EXPECT_TRUE(w.add(record(time, 0, kernel_ids), cpu));
+    };
+    kernel(2 * second);
+    EXPECT_TRUE(w.add(lost(3 * second, 1234, 0), cpu));
+    kernel(3 * second);
+    EXPECT_TRUE(w.add(lost(4 * second, 5, 1), program)) << "at the ring's begin";
+    head(61444, 101).put(i32{0});
+    EXPECT_TRUE(w.add(record(4 * second, 1, 0), program));
+  });
+  EXPECT_EQ(f.bundles_with_loss, (std::map<u32, u32>{{3, 1}}));
+  EXPECT_EQ(f.stats.at(3), (std::pair<u64, u64>{2, 1234}));
+  std::string said;
+  for (const PerfettoTrackEvent& e : f.track_events)
+    if (f.tracks.at(e.track).name.find("lost") != std::string::npos)
+      said += f.tracks.at(e.track).name + " " + std::to_string(e.time / second) + " " + e.name + (e.annotations.empty() ? "" : " " + e.annotations.at("events")) + "\n";
+  EXPECT_EQ(said,
+            "kernel lost: CPU 3 2 1234 events lost 1234\nkernel lost: CPU 3 3 \n"
+            "lost: worker-101 4 5 events lost 5\nlost: worker-101 4 \n");
+}
+
+TEST_F(Perfetto, WhatPerfettoCannotReadIsCounted) {
+  add_format(kernel_ids + 5, "sched", "sched_switch", sched_switch_fields());
+  const auto f = file({}, [&](PerfettoWriter& w) {
+    RingName far = cpu;
+    far.ring = 1024;
+    head(5, 201).text("a", 16).put(i32{1}).put(i32{2}).put(i64{3}).text("b", 16).put(i32{4}).put(i32{5});
+    EXPECT_TRUE(w.add(record(2 * second, 0, kernel_ids), far));
+    payload.resize(11);  // a cut payload reads as zeros and empty texts
+    EXPECT_TRUE(w.add(record(3 * second, 0, kernel_ids), cpu));
+    head(777, 201);
+    EXPECT_TRUE(w.add(record(4 * second, 0, kernel_ids), cpu)) << "of no known type";
+  });
+  EXPECT_EQ(left_out, 1u);
+  EXPECT_EQ(f.dropped, 0u);
+  ASSERT_EQ(f.events.size(), 2u);
+  EXPECT_EQ(f.events[1].name, "unknown:777");
+}
+
+}  // namespace
+}  // namespace ringside::perfetto_test
