@@ -7,6 +7,7 @@ pkg_check_modules(TRACEFS REQUIRED IMPORTED_TARGET libtracefs)
 pkg_check_modules(COMPRESSION REQUIRED IMPORTED_TARGET zlib libzstd)
 pkg_check_modules(NCURSES REQUIRED ncursesw)
 pkg_check_modules(FUSE REQUIRED IMPORTED_TARGET fuse3)
+find_path(PROTOZERO protozero/pbf_writer.hpp REQUIRED)  # libprotozero-dev: headers alone
 
 # What most of a target's sources include, compiled once: a third of the build's time.
 function(ringside_precompile target)
