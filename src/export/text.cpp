@@ -66,7 +66,10 @@ void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
   }
   const Common common = read_common(record.payload);
   const EventType* type = formats_.find(record.number());
-  append(out, prefix(record.source, thread_of(type, common), ring));
+  if (with_tasks_)
+    append(out, prefix(record.source, thread_of(type, common), ring));
+  else
+    fmt::format_to(std::back_inserter(out), "[{:03}]\t", ring.column());
   if (raw_times_)
     fmt::format_to(std::back_inserter(out), "{:>12}: ", record.time);
   else
@@ -74,8 +77,10 @@ void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
   if (as_tracefs_ && type != nullptr && print_marker(*type, record.payload, out)) {
   } else if (type != nullptr) {
     append(out, type->name);
-    append(out, ": ");
+    append(out, with_tasks_ ? ": " : " ");
+    const size_t end = out.size();
     formats_.print(*type, record.payload, out);
+    if (!with_tasks_ && out.size() == end) out.resize(end - 1);
   } else {
     fmt::format_to(std::back_inserter(out), "unknown_{}: ", common.id);
     append_hex(record.payload, " ", out);

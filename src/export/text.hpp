@@ -24,6 +24,8 @@ class TextLines {
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out);
   // A column of process IDs, as the kernel's option record-tgid adds it. Before the first line.
   void show_processes(bool show) { processes_ = show; }
+  // Without tasks, a line is upstream's for remote buffers: "[003]\t 1234.567890: selftest id=1". Before the first line.
+  void show_tasks(bool show) { with_tasks_ = show; }
 
  private:
   struct Prefix {
@@ -36,7 +38,7 @@ class TextLines {
 
   const Formats& formats_;
   const Tasks& tasks_;
-  bool raw_times_, as_tracefs_, processes_ = false;
+  bool raw_times_, as_tracefs_, processes_ = false, with_tasks_ = true;
   std::vector<Prefix> prefixes_ = std::vector<Prefix>(509);
 };
 

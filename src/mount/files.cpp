@@ -270,23 +270,14 @@ struct State {
   bool on = false, off = false;
   const char* text() const { return on && off ? "X\n" : on ? "1\n" : off ? "0\n" : "?\n"; }
 };
-State state_of_events(Mounted& on, const std::string& system) {
+State state_of_events(RingSet& on, const std::string& system) {
   State s;
   for (const EventName& e : on.events()) {
-    if (e.system == "ftrace" /* markers, which cannot be switched */ || (!system.empty() && e.system != system)) continue;
+    const bool marker = e.system == "ftrace" && !on.is_remote();  // cannot be switched
+    if (marker || (!system.empty() && e.system != system)) continue;
     (e.enabled ? s.on : s.off) = true;
   }
   return s;
-}
-Text read_enable_all(const Place& at) {
-  const State s = state_of_events(*at.on, "");
-  return std::string(s.on || s.off ? s.text() : "0\n");
-}
-Text read_enable_system(const Place& at) { return std::string(state_of_events(*at.on, at.system).text()); }
-Text read_enable(const Place& at) {
-  for (const EventName& e : at.on->events())
-    if (e.system == at.system && e.name == at.event) return std::string(e.enabled ? "1\n" : "0\n");
-  return fail(ENODEV, at.event);
 }
 Taken switch_events(const Place& at, const std::string& pattern, std::string_view bytes) {
   const auto value = number(bytes);
@@ -633,6 +624,17 @@ std::optional<u64> number(std::string_view text) {
   return value;
 }
 
+Text read_enable_all(const Place& at) {
+  const State s = state_of_events(*at.rings(), "");
+  return std::string(s.on || s.off ? s.text() : "0\n");
+}
+Text read_enable_system(const Place& at) { return std::string(state_of_events(*at.rings(), at.system).text()); }
+Text read_enable(const Place& at) {
+  for (const EventName& e : at.rings()->events())
+    if (e.system == at.system && e.name == at.event) return std::string(e.enabled ? "1\n" : "0\n");
+  return fail(ENODEV, at.event);
+}
+
 Text read_stats(const Place& at) {
   const Counters c = RS_TRY(at.rings()->counters(at.ring));
   const ClockInfo clock = at.rings()->clock();
@@ -656,8 +658,9 @@ Handle open_pipe(const Place& at, const Opening&) { return PipeFile::open(at.rin
 Handle open_raw(const Place& at, const Opening&) { return std::make_unique<RawFile>(at.rings(), at.ring); }
 
 void for_each_file(const Place& in, const std::function<void(const FileType&)>& use) {
-  // Markers cannot be switched.
+  // Markers cannot be switched; not each external writer takes texts.
   const auto hidden = [&](std::string_view name) {
+    if (in.remote) return name == "write_event" && !in.remote->can_write();
     return in.on && in.dir == Dir::event && in.system == "ftrace" && name != "id" && name != "format" && name != "trigger";
   };
   const auto each = [&](std::span<const FileType> table) {

@@ -21,6 +21,9 @@ std::span<const FileType> remote_files();  // remote_files.cpp
 // Files that belong to every kind of rings.
 Text read_stats(const Place& at);
 Text read_header_event(const Place& at);
+Text read_enable_all(const Place& at);
+Text read_enable_system(const Place& at);
+Text read_enable(const Place& at);
 Handle open_trace(const Place& at, const Opening& how);
 Handle open_pipe(const Place& at, const Opening& how);
 Handle open_raw(const Place& at, const Opening& how);

@@ -43,6 +43,7 @@ struct Done {
 std::unique_ptr<TextLines> lines_of(RingSet& on) {
   auto lines = std::make_unique<TextLines>(on.formats(), on.tasks(), on.clock().kind == ClockKind::counter, true);
   lines->show_processes(on.shows_processes());
+  lines->show_tasks(!on.is_remote());
   return lines;
 }
 
@@ -92,6 +93,7 @@ result<void> TraceFile::start() {
   overrun_ = all.overrun;
   done_ = false;
   started_.assign(timeline_->size(), false);
+  if (on().is_remote()) return {};
   const bool processes = on().shows_processes();
   const std::string room(processes ? 12 : 2, ' ');
   fmt::format_to(std::back_inserter(text_), "# tracer: nop\n#\n# entries-in-buffer/entries-written: {}/{}   #P:{}\n#\n", all.in_buffer,
@@ -114,7 +116,7 @@ void TraceFile::produce(size_t size) {
     if (done_) return;
     const RingName& ring = timeline_->source(record.source).name();
     if (!on().wanted(record, ring)) continue;
-    if (overrun_ != 0 && !started_[record.source]) {
+    if (overrun_ != 0 && !started_[record.source] && !on().is_remote()) {
       started_[record.source] = true;
       if (any_) fmt::format_to(std::back_inserter(text_), "##### CPU {} buffer started ####\n", ring.ring);
     }
@@ -246,7 +248,7 @@ result<std::optional<std::string>> PipeFile::read(u64, size_t size) {
   }
   if (text_.size() == 0) {
     // As in the kernel: a reader that has read something is at the end when recording is off.
-    if (gave_ && !asking_ && !on().on()) return std::string();
+    if (gave_ && !asking_ && !on().on() && !on().is_remote()) return std::string();
     return std::nullopt;
   }
   gave_ = true;

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <set>
 
 #include "sys/thread.hpp"
 
@@ -118,6 +117,8 @@ struct Remote::Ring {
 struct Remote::Life {
   std::unique_ptr<remote::Process> process;
   std::vector<std::unique_ptr<Ring>> rings;
+  enum class Switch : u8 { off, on, unsure };
+  std::vector<Switch> switches;  // the worker's, by event of the process; unsure: a request was not answered in time
   u32 users = 0;
   remote::Buffer& buffer() const { return process->buffer(); }
 };
@@ -127,7 +128,7 @@ struct Remote::Use {
   ~Use() {
     const std::lock_guard lock(remote.mutex_);
     if (--life->users != 0 || remote.over_) return;
-    remote.queue_.push_back({Command::What::tidy, std::nullopt, nullptr});
+    remote.queue_.push_back({Command::What::tidy});
     remote.changed_.notify_one();
   }
   Remote& remote;
@@ -161,25 +162,37 @@ void Remote::alarm(int, bool) {
   armed_until_ns_ = sys::now_ns() + alarm_lasts_ns;
 }
 
-std::shared_ptr<Job> Remote::post(Command::What what, Only ring) {
-  auto job = std::make_shared<Job>();
+std::shared_ptr<Job> Remote::post(Command command) {
+  auto job = command.job = std::make_shared<Job>();
   {
     const std::lock_guard lock(mutex_);
-    queue_.push_back({what, ring, job});
+    queue_.push_back(std::move(command));
   }
   changed_.notify_one();
   return job;
 }
-std::shared_ptr<Job> Remote::probe() { return post(Command::What::probe); }
-std::shared_ptr<Job> Remote::load() { return post(Command::What::load); }
-std::shared_ptr<Job> Remote::enable(bool on) { return post(on ? Command::What::enable : Command::What::disable); }
-result<std::shared_ptr<Job>> Remote::reset(Only only) { return post(Command::What::reset, only); }
+std::shared_ptr<Job> Remote::probe() { return post({Command::What::probe}); }
+std::shared_ptr<Job> Remote::load() { return post({Command::What::load}); }
+std::shared_ptr<Job> Remote::enable(bool on) { return post({on ? Command::What::enable : Command::What::disable}); }
+result<std::shared_ptr<Job>> Remote::reset(Only only) { return post({Command::What::reset, only}); }
+std::shared_ptr<Job> Remote::write_event(u32 ring, std::string_view text) { return post({Command::What::write, ring, std::string(text)}); }
+std::shared_ptr<Job> Remote::switch_events(std::string_view system, std::string_view event, bool on) {
+  return post({on ? Command::What::event_on : Command::What::event_off, std::nullopt, "", std::string(system), std::string(event)});
+}
 
 Remote::Ring* Remote::ring(u32 n) const { return life_ != nullptr && n < life_->rings.size() ? life_->rings[n].get() : nullptr; }
 
+bool Remote::can_write() const {
+  const std::lock_guard lock(mutex_);
+  return can_write_;
+}
 bool Remote::loaded() const {
   const std::lock_guard lock(mutex_);
-  return life_ != nullptr;
+  return needed();
+}
+bool Remote::needed() const {
+  const auto unread_ring = [this](const auto& r) { return r->busy || unread(*r) != 0; };
+  return life_ != nullptr && (life_->users != 0 || on_ || std::any_of(life_->rings.begin(), life_->rings.end(), unread_ring));
 }
 bool Remote::on() const {
   const std::lock_guard lock(mutex_);
@@ -191,7 +204,7 @@ bool Remote::gone() const {
 }
 u64 Remote::kilobytes() const {
   const std::lock_guard lock(mutex_);
-  if (life_ == nullptr) return kilobytes_;
+  if (!needed()) return kilobytes_;
   const Geometry g(subbuf_bytes, life_->buffer().plan().nr_pages);
   return u64{g.nr_slots()} * g.capacity() / 1024;
 }
@@ -201,7 +214,7 @@ result<void> Remote::kilobytes(u64 value) {
   // Both sides touch all of this memory at once.
   const u64 all = static_cast<u64>(sysconf(_SC_PHYS_PAGES)) * static_cast<u64>(sysconf(_SC_PAGESIZE));
   if (value * 1024 > all / 4 / cpus_) return fail(ENOMEM, "all rings together would take more than a quarter of the machine's memory");
-  if (life_ != nullptr) return fail(EBUSY, "the writer has the rings: switch it off, empty `trace` and close the files first");
+  if (needed()) return fail(EBUSY, "the writer has the rings: switch it off, empty `trace` and close the files first");
   kilobytes_ = value;
   return {};
 }
@@ -218,7 +231,7 @@ std::vector<EventInfo> Remote::known_events() const {
 std::vector<EventName> Remote::events() {
   const std::lock_guard lock(mutex_);
   std::vector<EventName> all;
-  for (const EventInfo& e : events_) all.push_back({e.id, e.system, e.name});
+  for (const EventInfo& e : events_) all.push_back({e.id, e.system, e.name, off_.count({e.system, e.name}) == 0});
   return all;
 }
 RingName Remote::name(u32 n) const {
@@ -397,14 +410,17 @@ u64 Remote::refresh() {
 
 // ---- the worker's side
 
-void Remote::learn(std::vector<EventInfo> events) {
+void Remote::learn(remote::Process::Offer offer) {
   std::set<std::string> names;
   std::set<u16> ids;
-  std::erase_if(events, [&](const EventInfo& e) {
+  std::erase_if(offer.events, [&](const EventInfo& e) {
     return !good_component(e.system) || !good_component(e.name) || !ids.insert(e.id).second || !names.insert(e.system + "/" + e.name).second;
   });
-  events_ = std::move(events);
+  events_ = std::move(offer.events);
   ++events_known_;
+  can_write_ = offer.can_write;
+  can_switch_events_ = offer.can_switch_events;
+  if (!can_switch_events_) off_.clear();
 }
 
 void Remote::run() {
@@ -419,7 +435,7 @@ void Remote::run() {
       const int error = carry_out(c);
       const auto attaches = [](const Command& any) { return any.what == Command::What::load || any.what == Command::What::enable; };
       // A writer that cannot be attached is waited for once, not once for each client that has asked meanwhile.
-      if (error != 0 && attaches(c) && !loaded()) {
+      if (error != 0 && attaches(c) && life_ == nullptr) {
         lock.lock();
         for (const Command& other : queue_)
           if (attaches(other)) other.job->error.store(error, std::memory_order_release);
@@ -549,8 +565,10 @@ int Remote::attach() {
     r->meta = std::move(*meta);
     life->rings.push_back(std::move(r));
   }
+  life->switches.assign(life->process->events().size(), Life::Switch::on);
+  if (const int error = tell_switches(*life); error != 0) return error;
   const std::lock_guard lock(mutex_);
-  learn(life->process->events());
+  learn(life->process->offer());
   life_ = std::move(life);
   on_ = unsure_ = false;
   return 0;
@@ -578,17 +596,17 @@ int Remote::carry_out(const Command& c) {
   }
   switch (c.what) {
     case Command::What::probe: {
-      auto events = remote::Process::events_at(socket_, patience_);
-      if (!events) return errno_of_attaching(events.error());
+      auto offer = remote::Process::offer_at(socket_, patience_);
+      if (!offer) return errno_of_attaching(offer.error());
       const std::lock_guard lock(mutex_);
-      if (life_ == nullptr) learn(std::move(*events));
+      if (life_ == nullptr) learn(std::move(*offer));
       return 0;
     }
     case Command::What::load:
     case Command::What::enable:
       if (dead(c.what == Command::What::load))
         if (const int error = drop(); error != 0) return error;
-      if (!loaded())
+      if (life_ == nullptr)
         if (const int error = attach(); error != 0) return error;
       if (c.what == Command::What::enable) {
         if (auto done = life_->process->enable(true); !done) {
@@ -605,7 +623,7 @@ int Remote::carry_out(const Command& c) {
       return 0;
     case Command::What::disable: {
       int error = 0;
-      if (loaded() && !gone())
+      if (life_ != nullptr && !gone())
         if (auto done = life_->process->enable(false); !done && !life_->buffer().is_gone()) error = errno_of(done.error());
       unsure_ = error != 0;
       if (error == 0) {
@@ -621,8 +639,63 @@ int Remote::carry_out(const Command& c) {
       return error;
     }
     case Command::What::tidy: tidy(); return 0;
+    case Command::What::write: {
+      if (life_ == nullptr || gone() || *c.ring >= cpus_) return ENODEV;
+      auto done = life_->process->write(*c.ring, c.text);
+      return done ? 0 : gone() ? ENODEV : errno_of(done.error());
+    }
+    case Command::What::event_on:
+    case Command::What::event_off: return switch_events(c);
   }
   return EINVAL;
+}
+
+// What a client wants is kept, for rings to come, if the writer does it or has no rings now.
+int Remote::switch_events(const Command& c) {
+  const bool on = c.what == Command::What::event_on;
+  std::set<std::pair<std::string, std::string>> before;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!can_switch_events_) return on ? 0 : EOPNOTSUPP;
+    before = off_;
+    for (const EventInfo& e : events_) {
+      if ((!c.system.empty() && e.system != c.system) || (!c.event.empty() && e.name != c.event)) continue;
+      if (on)
+        off_.erase({e.system, e.name});
+      else
+        off_.insert({e.system, e.name});
+    }
+  }
+  if (life_ == nullptr || gone()) return 0;
+  const int error = tell_switches(*life_);
+  if (error != 0 && !gone()) {
+    const std::lock_guard lock(mutex_);
+    off_ = std::move(before);
+  }
+  return error;
+}
+
+// Asks the writer for each event whose state there is not the wanted one.
+int Remote::tell_switches(Life& life) {
+  if (!life.process->offer().can_switch_events) return 0;
+  const u64 deadline = sys::now_ns() + 2 * static_cast<u64>(patience_.count());  // for all: each may be answered just in time
+  const std::vector<EventInfo>& events = life.process->events();
+  for (u32 k = 0; k < events.size(); ++k) {
+    Life::Switch wanted;
+    {
+      const std::lock_guard lock(mutex_);
+      wanted = off_.count({events[k].system, events[k].name}) == 0 ? Life::Switch::on : Life::Switch::off;
+    }
+    if (life.switches[k] == wanted) continue;
+    if (sys::now_ns() > deadline) return ETIMEDOUT;
+    if (auto done = life.process->switch_event(k, wanted == Life::Switch::on); !done) {
+      const int error = errno_of_attaching(done.error());
+      if (error == ETIMEDOUT) life.switches[k] = Life::Switch::unsure;
+      return error;
+    }
+    life.switches[k] = wanted;
+  }
+  return 0;
 }
 
 int Remote::reset_rings(std::optional<u32> only) {
@@ -669,13 +742,14 @@ int Remote::reset_rings(std::optional<u32> only) {
 void Remote::tidy() {
   std::shared_ptr<Life> old;
   if (life_ != nullptr && unsure_ && (life_->process->enable(on()) || gone())) unsure_ = false;
+  if (life_ != nullptr && !gone() && std::count(life_->switches.begin(), life_->switches.end(), Life::Switch::unsure) != 0)
+    (void)tell_switches(*life_);
   {
     const std::lock_guard lock(mutex_);
     if (life_ == nullptr) return;
     life_->process->look_after();
     if (life_->buffer().is_gone()) on_ = false;
-    if (life_->users != 0 || on_ || std::any_of(life_->rings.begin(), life_->rings.end(), [this](const auto& r) { return unread(*r) != 0; }))
-      return;
+    if (needed()) return;
     old.swap(life_);
   }
 }

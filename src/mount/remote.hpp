@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <ringside/abi/meta_page.hpp>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -35,8 +36,15 @@ class Remote final : public RingSet {
   // of a dead writer are open. ETIMEDOUT: it does not answer.
   std::shared_ptr<Job> probe();  // learns its events
   std::shared_ptr<Job> enable(bool on);
+  // Lets the writer make an event of a text (most_text bytes at most) in this ring. ENODEV: not loaded, or no such ring;
+  // EOPNOTSUPP: it takes none; else the writer's answer.
+  std::shared_ptr<Job> write_event(u32 ring, std::string_view text);
+  // Switches events, of this system and name unless these are empty; kept for the next time that rings are loaded. EOPNOTSUPP: the
+  // writer switches all its events together, by enable().
+  std::shared_ptr<Job> switch_events(std::string_view system, std::string_view event, bool on);
+  bool can_write() const;
 
-  bool loaded() const;
+  bool loaded() const;  // no longer as soon as no client needs the rings, though the writer may still have them for a moment
   u64 kilobytes() const;
   result<void> kilobytes(u64 value);  // EINVAL, EBUSY: loaded, ENOMEM
   std::shared_ptr<void> use();        // null: not loaded
@@ -49,6 +57,7 @@ class Remote final : public RingSet {
   u32 subbuf_size(u32) override { return subbuf_bytes; }
   result<Counters> counters(u32 ring) override;
   bool on() const override;
+  bool is_remote() const override { return true; }
   bool gone() const override;  // loaded, and the writer will never write again
   u64 refresh() override;
   std::vector<EventName> events() override;
@@ -73,23 +82,28 @@ class Remote final : public RingSet {
   struct Life;
   struct Use;
   struct Command {
-    enum class What : u8 { probe, load, enable, disable, reset, tidy } what = What::tidy;
-    std::optional<u32> ring;
-    std::shared_ptr<Job> job;
+    enum class What : u8 { probe, load, enable, disable, reset, tidy, write, event_on, event_off } what = What::tidy;
+    std::optional<u32> ring{};
+    std::string text{};            // write
+    std::string system{}, event{};  // event_on, event_off
+    std::shared_ptr<Job> job{};
   };
-  std::shared_ptr<Job> post(Command::What what, Only ring = std::nullopt);
+  std::shared_ptr<Job> post(Command command);
   void run();
   int carry_out(const Command& command);
   int attach();
   int reset_rings(std::optional<u32> ring);
+  int switch_events(const Command& c);
+  int tell_switches(Life& life);
   void ask(Ring& ring, std::unique_lock<std::mutex>& lock);
   void tidy();
   void signal() const;
-  void learn(std::vector<EventInfo> events);
+  void learn(remote::Process::Offer offer);
   u64 unread(const Ring& ring) const;
   result<sys::Fd> file(u32 ring) const;
   std::unique_ptr<Source> peek_at(u32 ring);  // null: it is empty
   Ring* ring(u32 n) const;
+  bool needed() const;  // the caller holds the mutex
 
   const std::string name_, socket_;
   const u32 cpus_;
@@ -100,6 +114,8 @@ class Remote final : public RingSet {
   std::deque<Command> queue_;
   std::shared_ptr<Life> life_;
   std::vector<EventInfo> events_;
+  bool can_write_ = false, can_switch_events_ = false;
+  std::set<std::pair<std::string, std::string>> off_;  // system and name of events that clients have switched off
   u64 events_known_ = 0, events_shown_ = 0;  // generations: of events_, of formats_
   u64 kilobytes_ = 1410;
   bool on_ = false, over_ = false;

@@ -1,9 +1,13 @@
 // The files below remotes/NAME: upstream's files for its remote buffers and, for each ring, trace_pipe_raw and stats, which
 // upstream lacks.
 #include <fmt/format.h>
+#include <ringside/remote/messages.hpp>
+
+#include <algorithm>
 
 #include "mount/files.hpp"
 #include "schema/format_text.hpp"
+#include "sys/sys.hpp"
 #include "sys/try.hpp"
 
 namespace ringside::mount {
@@ -43,11 +47,18 @@ Taken write_overwrite(const Place&, std::string_view bytes, const Client&) {
   return bytes.size();
 }
 
-Taken write_enable(const Place&, std::string_view bytes, const Client&) {
+Taken write_enable(const Place& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
   if (!value || *value > 1) return invalid();
-  if (*value == 0) return fail(EOPNOTSUPP, "an external writer's events are switched together, by tracing_on");
-  return bytes.size();
+  return Written(bytes.size(), at.remote->switch_events(at.system, at.event, *value == 1));
+}
+// The writer gets the text without the newline that echo adds.
+Taken write_event(const Place& at, std::string_view bytes, const Client& client) {
+  std::string_view text = bytes;
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  if (text.size() > remote::most_text) return invalid();
+  const i32 cpu = sys::cpu_of(client.tid);  // -1: the client is not in our PID namespace
+  return Written(bytes.size(), at.remote->write_event(static_cast<u32>(std::max(cpu, 0)), text));
 }
 result<EventInfo> event_of(const Place& at) {
   for (const EventInfo& e : at.remote->known_events())
@@ -65,12 +76,13 @@ const FileType file_types[] = {
     {in_remote, "trace", 0640, nullptr, nullptr, open_trace},
     {in_remote, "trace_pipe", 0440, nullptr, nullptr, open_pipe},
     {in_remote, "tracing_on", 0640, read_on, write_on, nullptr},
+    {in_remote, "write_event", 0200, nullptr, write_event, nullptr},
     {in_options, "overwrite", 0640, read_one, write_overwrite, nullptr},
-    {in_events, "enable", 0640, read_one, write_enable, nullptr},
+    {in_events, "enable", 0640, read_enable_all, write_enable, nullptr},
     {in_events, "header_event", 0440, read_header_event, nullptr, nullptr},
     {in_events, "header_page", 0440, read_header_page, nullptr, nullptr},
-    {in_system, "enable", 0640, read_one, write_enable, nullptr},
-    {in_event, "enable", 0640, read_one, write_enable, nullptr},
+    {in_system, "enable", 0640, read_enable_system, write_enable, nullptr},
+    {in_event, "enable", 0640, read_enable, write_enable, nullptr},
     {in_event, "format", 0440, read_format, nullptr, nullptr},
     {in_event, "id", 0440, read_id, nullptr, nullptr},
     {in_cpu, "stats", 0440, read_stats, nullptr, nullptr},

@@ -72,6 +72,9 @@ class RingSet {
   virtual result<Counters> counters(u32 ring) = 0;
   virtual bool on() const = 0;                    // recording is on
   virtual bool shows_processes() const { return false; }  // lines of text have a column of process IDs
+  // Text files are upstream's for remote buffers: lines of ring, time and event alone, `trace` without a header; any number of
+  // clients may have `trace_pipe` open, and it does not end when recording is switched off.
+  virtual bool is_remote() const { return false; }
   virtual bool gone() const { return false; }     // the writer will never write again
   virtual bool removed() const { return false; }  // another set may have its name by now
 
@@ -117,7 +120,7 @@ class RingSet {
   // All waiters go on (a generation, like the kernel's wake-all): tracing_on 1 -> 0, command 0.
   u64 woken = 0;
 
-  // trace_pipe of one ring, or of all: each ring has one at most.
+  // trace_pipe of one ring, or of all: each ring has one at most, but for is_remote().
   bool open_pipe(Only only);
   void close_pipe(Only only);
 

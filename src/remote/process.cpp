@@ -69,7 +69,7 @@ struct Process::Wire {
     return true;
   }
 
-  result<void> ask(Ask what, u32 ring, u64 argument, EventAnswer& a, const std::vector<int>& files = {}) {
+  result<void> ask(Ask what, u32 ring, u64 argument, EventAnswer& a, const std::vector<int>& files = {}, std::string_view text = {}) {
     const std::lock_guard lock(mutex);
     if (!open) return fail(EPIPE, who + ": it ended, or closed the connection");
     const i64 ns = patience.count();
@@ -88,7 +88,7 @@ struct Process::Wire {
       }
     }
     const Request q{message_magic, what, ++sequence, ring, argument, 0};
-    if (auto sent = put(q, files); !sent) return sent;
+    if (auto sent = put(q, text, files); !sent) return sent;
     auto got = RS_TRY(receive(a, ns));
     if (!got) {
       unanswered = q;
@@ -107,7 +107,7 @@ struct Process::Wire {
   }
 
   tl::unexpected<Error> silent(Ask what, u32 ring) {
-    const std::string of = what >= Ask::swap ? ", ring " + std::to_string(ring) : "";
+    const std::string of = what >= Ask::swap && what != Ask::switch_event ? ", ring " + std::to_string(ring) : "";
     return refuse(std::errc::timed_out, who + of + ": it does not answer (stopped, or busy elsewhere?); data read before is good, and it may go on");
   }
   result<void> refused(const EventAnswer& a) {
@@ -115,12 +115,12 @@ struct Process::Wire {
     return fail(a.head.error, who + ": it refuses");
   }
 
-  result<void> put(const Request& q, const std::vector<int>& files) {
+  result<void> put(const Request& q, std::string_view text, const std::vector<int>& files) {
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * most_files)] = {};
-    iovec part{const_cast<Request*>(&q), sizeof q};
+    iovec parts[] = {{const_cast<Request*>(&q), sizeof q}, {const_cast<char*>(text.data()), text.size()}};
     msghdr m{};
-    m.msg_iov = &part;
-    m.msg_iovlen = 1;
+    m.msg_iov = parts;
+    m.msg_iovlen = std::size(parts);
     if (!files.empty()) {
       m.msg_control = control;
       m.msg_controllen = CMSG_SPACE(sizeof(int) * files.size());
@@ -133,7 +133,7 @@ struct Process::Wire {
     ssize_t n;
     do n = sendmsg(socket.get(), &m, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);
-    if (n == sizeof q) return {};
+    if (n == static_cast<ssize_t>(sizeof q + text.size())) return {};
     if (errno == EAGAIN) return silent(q.ask, q.ring);
     const int error = errno;
     Answer last{};  // it may have sent the reason
@@ -148,6 +148,11 @@ struct Process::Wire {
 namespace {
 
 std::string text(const char* from, size_t room) { return std::string(from, strnlen(from, room)); }
+
+void take_abilities(Process::Offer& offer, u32 bits) {
+  offer.can_write = (bits & can_write) != 0;
+  offer.can_switch_events = (bits & can_switch_events) != 0;
+}
 
 // A copy that no process can change.
 result<sys::Fd> sealed(const std::vector<u64>& blob) {
@@ -211,30 +216,34 @@ result<std::unique_ptr<Process>> Process::over(sys::Fd socket, const std::string
   RS_TRY(wire->ask(Ask::attach, 0, 1, a, files));
   if (a.head.argument > most_events)
     return refuse(std::errc::protocol_error, who + ": it claims to have " + std::to_string(a.head.argument) + " events; 4,095 is the most");
-  process->events_ = RS_TRY(ask_events(*wire, a.head.argument));
+  process->offer_ = RS_TRY(ask_events(*wire, a.head.argument));
+  take_abilities(process->offer_, a.head.id);
   return process;
 }
 
 // All events, or as many as it claimed to have.
-result<std::vector<EventInfo>> Process::ask_events(Wire& wire, u64 most) {
-  std::vector<EventInfo> all;
+result<Process::Offer> Process::ask_events(Wire& wire, u64 most) {
+  Offer all;
   auto a = std::make_unique<EventAnswer>();
   const u64 deadline = sys::now_ns() + 4 * static_cast<u64>(wire.patience.count());
   for (u32 k = 0; k < most; ++k) {
     auto done = wire.ask(Ask::event, k, 0, *a);
-    if (!done && a->head.error == ENOENT && most == ~u64{0}) return all;
+    if (!done && a->head.error == ENOENT && most == ~u64{0}) {
+      take_abilities(all, a->head.id);
+      return all;
+    }
     if (!done) return tl::unexpected<Error>(done.error());
     if (k >= most_events) return refuse(std::errc::protocol_error, wire.who + ": it claims to have more than 4,095 events");
     if (sys::now_ns() > deadline) return refuse(std::errc::timed_out, wire.who + ": it takes too long to send its events");
     if (a->head.argument == 0 || a->head.argument > 0xFFFF)
       return refuse(std::errc::protocol_error, wire.who + ": it gives an event the number " + std::to_string(a->head.argument));
-    all.push_back({static_cast<u16>(a->head.argument), text(a->system, sizeof a->system), text(a->name, sizeof a->name),
+    all.events.push_back({static_cast<u16>(a->head.argument), text(a->system, sizeof a->system), text(a->name, sizeof a->name),
                    text(a->format, sizeof a->format), true, false});
   }
   return all;
 }
 
-result<std::vector<EventInfo>> Process::events_at(const std::string& path, std::chrono::nanoseconds patience) {
+result<Process::Offer> Process::offer_at(const std::string& path, std::chrono::nanoseconds patience) {
   auto fd = RS_TRY(connect_socket(path, patience, "no external writer listens at " + path));
   Wire wire;
   wire.socket = std::move(fd);
@@ -262,6 +271,19 @@ void Process::look_after() const { wire_->look_after(); }
 result<void> Process::enable(bool on) {
   EventAnswer a{};
   return wire_->ask(on ? Ask::enable : Ask::disable, 0, 0, a);
+}
+
+result<void> Process::switch_event(u32 event, bool on) {
+  if (!offer_.can_switch_events) return fail(EOPNOTSUPP, wire_->who + ": it switches all its events together");
+  EventAnswer a{};
+  return wire_->ask(Ask::switch_event, event, on ? 1 : 0, a);
+}
+
+result<void> Process::write(u32 ring, std::string_view text) {
+  if (!offer_.can_write) return fail(EOPNOTSUPP, wire_->who + ": it writes no events on request");
+  if (text.size() > most_text) return fail(EMSGSIZE, wire_->who + ": the text is longer than 1,024 bytes");
+  EventAnswer a{};
+  return wire_->ask(Ask::write, ring, text.size(), a, {}, text);
 }
 
 }  // namespace ringside::remote

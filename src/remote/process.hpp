@@ -25,24 +25,35 @@ class Process {
   static result<std::unique_ptr<Process>> attach(const std::string& path, Options options);
   // The same over a connected socket. who: for errors.
   static result<std::unique_ptr<Process>> over(sys::Fd socket, const std::string& who, Options options);
-  // The events of the writer that listens there. It gets no rings, and is free for the next reader afterwards.
-  static result<std::vector<EventInfo>> events_at(const std::string& path, std::chrono::nanoseconds patience);
+  // What a writer has, and which optional requests it takes.
+  struct Offer {
+    std::vector<EventInfo> events;
+    bool can_write = false, can_switch_events = false;
+  };
+  // The offer of the writer that listens there. It gets no rings, and is free for the next reader afterwards.
+  static result<Offer> offer_at(const std::string& path, std::chrono::nanoseconds patience);
   ~Process();
 
   Buffer& buffer() noexcept { return *buffer_; }
-  const std::vector<EventInfo>& events() const noexcept { return events_; }
+  const Offer& offer() const noexcept { return offer_; }
+  const std::vector<EventInfo>& events() const noexcept { return offer_.events; }
   i32 pid() const noexcept { return pid_; }  // from the kernel
   void patience(std::chrono::nanoseconds time);  // from now on
   void look_after() const;                       // checks without a request that it is still there; else the buffer is gone()
   result<void> enable(bool on);              // off: no event is open afterwards
+  // Optional requests; EOPNOTSUPP: it does not take them. event: its index in events(). text: 1,024 bytes at most (EMSGSIZE), of
+  // any value; the writer makes an event of it in this ring, or answers an errno of its own. Not answered in time: it may still
+  // happen.
+  result<void> switch_event(u32 event, bool on);
+  result<void> write(u32 ring, std::string_view text);
 
  private:
   struct Wire;
-  static result<std::vector<EventInfo>> ask_events(Wire& wire, u64 most);
+  static result<Offer> ask_events(Wire& wire, u64 most);
   explicit Process(std::shared_ptr<Wire> wire) : wire_(std::move(wire)) {}
   std::shared_ptr<Wire> wire_;
   std::shared_ptr<Buffer> buffer_;
-  std::vector<EventInfo> events_;
+  Offer offer_;
   i32 pid_ = 0;
 };
 

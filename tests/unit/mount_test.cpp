@@ -359,6 +359,57 @@ TEST_F(MountRemotes, TheTreeAndItsEvents) {
   EXPECT_EQ(server->open(find("remotes/app/per_cpu/cpu0/trace_pipe_raw"), O_RDWR, me).error().code.value(), EACCES);
 }
 
+TEST_F(MountRemotes, EventsAreSwitchedAtEachLevel) {
+  std::map<u32, bool> on{{1, true}, {2, true}, {3, true}};
+  std::atomic<int> answer{0};
+  const auto writer = [&] {
+    return std::make_unique<remote::ProcessWriter<>>(
+        remote::ProcessOptions{.path = remote::announced_path("app"),
+                               .events = {{1, "app", "tick", "name: tick\n"}, {2, "app", "tock", "name: tock\n"}, {3, "net", "in", ""}},
+                               .switch_event = [&](u32 id, bool to) {
+                                 if (answer == 0) on[id] = to;
+                                 return answer.load();
+                               }});
+  };
+  auto first = writer();
+  ServerOptions named;
+  named.remotes = {"app=" + remote::announced_path("app")};
+  start(named);
+  const std::string events = "remotes/app/events/";
+  const auto states = [&] {
+    std::string all;
+    for (const char* name : {"", "app/", "app/tick/", "app/tock/", "net/", "net/in/"}) all += text(events + name + "enable")[0];
+    return all;
+  };
+  EXPECT_EQ(states(), "111111");
+  // Kept, as the writer has no rings yet.
+  EXPECT_EQ(write_it(events + "app/tock/enable", "0"), 0);
+  EXPECT_EQ(states(), "XX1011");
+  EXPECT_EQ(write_it(events + "app/tock/enable", "2"), EINVAL);
+  EXPECT_EQ(write_it("remotes/app/tracing_on", "1"), 0);
+  EXPECT_EQ(on, (std::map<u32, bool>{{1, true}, {2, false}, {3, true}}));
+  EXPECT_EQ(write_it(events + "enable", "0"), 0);
+  EXPECT_EQ(states(), "000000");
+  EXPECT_EQ(write_it(events + "app/enable", "1\n"), 0);
+  EXPECT_EQ(states(), "X11100");
+  EXPECT_EQ(on, (std::map<u32, bool>{{1, true}, {2, true}, {3, false}}));
+  // A refusal changes nothing.
+  answer = EPERM;
+  EXPECT_EQ(write_it(events + "app/tick/enable", "0"), EPERM);
+  EXPECT_EQ(states(), "X11100");
+  answer = 0;
+  // The next writer of this name gets the same wishes, the mount's next reader none.
+  first.reset();
+  on = {{1, true}, {2, true}, {3, true}};
+  first = writer();
+  ASSERT_TRUE(eventually([&] { return write_it("remotes/app/tracing_on", "1") == 0; }));
+  EXPECT_EQ(on, (std::map<u32, bool>{{1, true}, {2, true}, {3, false}}));
+  EXPECT_EQ(write_it("remotes/app/tracing_on", "0"), 0);
+  ASSERT_TRUE(eventually([&] { return text("remotes/app/buffer_size_kb").find("unloaded") != std::string::npos; }));
+  first.reset();
+  EXPECT_EQ(on, (std::map<u32, bool>{{1, true}, {2, true}, {3, true}}));
+}
+
 TEST_F(MountRemotes, AWaiterIsAnsweredOnceAndLoadingEnds) {
   remote::ProcessWriter<> writer({remote::announced_path("app"), {{1, "app", "tick", ""}}});
   start();

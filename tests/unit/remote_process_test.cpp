@@ -297,6 +297,97 @@ TEST(RemoteProcesses, MemoryThatCouldChangeItsSizeIsRefused) {
   }
 }
 
+// The program's side of the optional requests: its answers to them, and the calls that reach it.
+TEST(RemoteProcesses, AProgramWritesAndSwitchesOnRequest) {
+  const std::string path = fresh_path();
+  std::vector<std::pair<u32, std::string>> texts;
+  std::vector<std::pair<u32, bool>> switched;
+  int answer = 0;
+  std::unique_ptr<ProcessWriter<>> writer;
+  writer = std::make_unique<ProcessWriter<>>(ProcessOptions{.path = path,
+                                                            .events = {{7, "app", "tick", "name: tick"}, {8, "app", "tock", "name: tock"}},
+                                                            .write =
+                                                                [&](u32 ring, std::string_view text) {
+                                                                  texts.emplace_back(ring, text);
+                                                                  return answer;
+                                                                },
+                                                            .switch_event =
+                                                                [&](u32 id, bool on) {
+                                                                  switched.emplace_back(id, on);
+                                                                  return answer;
+                                                                }});
+  ASSERT_EQ(writer->error(), 0);
+  const auto error = [](const result<void>& done) { return done ? 0 : done.error().code.value(); };
+  const auto offer = must(Process::offer_at(path, 20s));
+  EXPECT_TRUE(offer.can_write && offer.can_switch_events);
+  EXPECT_EQ(offer.events.size(), 2u);
+  {
+    auto p = attach(path);
+    EXPECT_TRUE(p->offer().can_write && p->offer().can_switch_events);
+    const std::string odd("a\0\n\xFF", 4), longest(most_text, 'x');
+    must(p->write(0, odd));
+    must(p->write(0, ""));
+    must(p->write(0, longest));
+    EXPECT_EQ(error(p->write(0, longest + "x")), EMSGSIZE);
+    EXPECT_EQ(error(p->write(1, "x")), ENODEV) << "no such ring";
+    EXPECT_EQ(texts, (std::vector<std::pair<u32, std::string>>{{0, odd}, {0, ""}, {0, longest}}));
+    must(p->switch_event(1, false));
+    must(p->switch_event(0, false));
+    must(p->switch_event(0, true));
+    EXPECT_EQ(error(p->switch_event(2, false)), ENOENT);
+    EXPECT_EQ(switched, (std::vector<std::pair<u32, bool>>{{8, false}, {7, false}, {7, true}}));
+    for (const auto& [given, got] : {std::pair{EINVAL, EINVAL}, {-5, EIO}, {4096, EIO}}) {
+      answer = given;
+      EXPECT_EQ(error(p->write(0, "x")), got);
+      EXPECT_EQ(error(p->switch_event(0, false)), got);
+    }
+    answer = 0;
+    must(p->enable(true));  // none of that has ended the connection
+    switched.clear();
+  }
+  // The next reader finds all events on.
+  auto next = attach(path);
+  EXPECT_EQ(switched, (std::vector<std::pair<u32, bool>>{{8, true}}));
+}
+
+TEST(RemoteProcesses, AWriterMayLackTheOptionalRequests) {
+  const std::string path = fresh_path();
+  ProcessWriter<> writer({path, {{1, "app", "tick", "name: tick"}}});
+  const auto offer = must(Process::offer_at(path, 20s));
+  EXPECT_FALSE(offer.can_write || offer.can_switch_events);
+  auto p = attach(path);
+  for (const auto& done : {p->write(0, "x"), p->switch_event(0, false)}) {
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error().code.value(), EOPNOTSUPP);
+  }
+  must(p->enable(true));
+}
+
+TEST(RemoteProcesses, TextsOfAnotherLengthThanTheyClaimEndTheConnection) {
+  const std::string path = fresh_path();
+  int calls = 0;
+  ProcessWriter<> writer({.path = path, .events = {{1, "app", "tick", ""}}, .write = [&](u32, std::string_view) { return ++calls, 0; }});
+  struct Case {
+    Ask ask;
+    u64 claimed;
+    size_t sent;
+    int error;  // -1: the connection ends
+  };
+  for (const Case& c : {Case{Ask::write, 5, 5, ENODEV}, {Ask::write, 5, 4, -1}, {Ask::write, 5, 6, -1}, {Ask::write, ~u64{0}, 8, -1},
+                        {Ask::write, most_text, most_text, ENODEV}, {Ask::write, most_text + 1, most_text + 1, -1}, {Ask::event, 3, 3, -1},
+                        {Ask::switch_event, 1, 0, ENODEV}, {Ask::switch_event, 1, 1, -1}, {static_cast<Ask>(10), 0, 0, -1}}) {
+    const sys::Fd reader = connected(path);
+    std::vector<char> packet(sizeof(Request) + c.sent, 'x');
+    const Request q = request(c.ask, c.claimed);
+    std::memcpy(packet.data(), &q, sizeof q);
+    ASSERT_EQ(send(reader.get(), packet.data(), packet.size(), 0), static_cast<ssize_t>(packet.size()));
+    EventAnswer a{};
+    const ssize_t n = recv(reader.get(), &a, sizeof a, 0);
+    EXPECT_EQ(n <= 0 ? -1 : a.head.error, c.error) << static_cast<u32>(c.ask) << " " << c.claimed << " " << c.sent;
+  }
+  EXPECT_EQ(calls, 0) << "there are no rings";
+}
+
 // A reader that asks and never listens does not hold the writer's service, nor its end.
 TEST(RemoteProcesses, AReaderThatDoesNotListenIsHungUpOn) {
   const std::string path = fresh_path();
@@ -711,14 +802,16 @@ TEST(RemoteProcesses, FalseAnswersAreErrorsInTime) {
       u64 state = way;
       const auto draw = [&] { return state = state * 6364136223846793005 + 1442695040888963407, state >> 33; };
       for (;;) {
-        Request q{};
-        const ssize_t n = recv(fd, &q, sizeof q, 0);
+        TextRequest asked{};
+        const Request& q = asked.head;
+        const ssize_t n = recv(fd, &asked, sizeof asked, 0);
         if (n <= 0) break;
         EventAnswer a{};
         a.head = {message_magic, q.ask, q.sequence, 0, 0, 0, 0};
         size_t size = q.ask == Ask::event ? sizeof a : sizeof a.head;
         if (q.ask == Ask::attach) a.head.argument = way % 3;
         if (q.ask == Ask::event) a.head.argument = 1;
+        if (q.ask == Ask::attach || q.ask == Ask::event) a.head.id = static_cast<u32>(way / 4);
         if (draw() % 4 == 0) {
           switch (draw() % 7) {
             case 0: a.head.magic = static_cast<u32>(draw()); break;
@@ -727,7 +820,7 @@ TEST(RemoteProcesses, FalseAnswersAreErrorsInTime) {
             case 3: size = draw() % sizeof a; break;
             case 4: a.head.argument = draw(); break;
             case 5: std::memset(a.name, 'x', sizeof a.name + sizeof a.format); break;
-            default: a.head.ask = static_cast<Ask>(draw() % 9); break;
+            default: a.head.ask = static_cast<Ask>(draw() % 11); break;
           }
         }
         if (draw() % 16 == 0) break;
@@ -751,6 +844,8 @@ TEST(RemoteProcesses, FalseAnswersAreErrorsInTime) {
           auto view = source->next();
           if (!view) { EXPECT_THAT(view.error().sentence, HasSubstr("liar")); }
           (void)(*p)->buffer().poke(0);
+          if (auto done = (*p)->write(0, "text"); !done) { EXPECT_THAT(done.error().sentence, HasSubstr("liar")); }
+          if (auto done = (*p)->switch_event(0, n % 2 == 0); !done) { EXPECT_THAT(done.error().sentence, HasSubstr("liar")); }
         }
         (void)source->counters();
       } else {

@@ -41,6 +41,27 @@ TEST_F(Fixture, ALineIsTheKernels) {
   EXPECT_EQ(text({7, 0, p, 0}), "         cc1plus-4711    [003]     0.000000: malloc: size=32 ptr=0x55\n");
 }
 
+// Upstream's lines for remote buffers.
+TEST_F(Fixture, ALineWithoutItsTask) {
+  formats.add(2, "test", "selftest",
+              "name: selftest\nID: 2\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n"
+              "\tfield:unsigned long id;\toffset:2;\tsize:8;\tsigned:0;\n\nprint fmt: \"id=%lu\", REC->id\n");
+  formats.add(3, "test", "bare",
+              "name: bare\nID: 3\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\nprint fmt: \"\"\n");
+  TextLines lines(formats, tasks, false, true);
+  lines.show_tasks(false);
+  const auto line = [&](const TraceRecord& r) {
+    fmt::memory_buffer out;
+    lines.print(r, ring, out);
+    return std::string(out.data(), out.size());
+  };
+  const u8 selftest[12] = {2, 0, 0x39, 0x30}, bare[4] = {3}, unknown[4] = {9, 0, 1, 2};
+  EXPECT_EQ(line({1234567890499, 0, {selftest, 12}, 0}), "[003]\t 1234.567890: selftest id=12345\n");
+  EXPECT_EQ(line({7, 0, {bare, 4}, 0}), "[003]\t    0.000000: bare\n");
+  EXPECT_EQ(line({7, 0, {unknown, 4}, 0}), "[003]\t    0.000000: unknown_9: 09 00 01 02\n");
+  EXPECT_EQ(line({7, 5, {}, 0}), "CPU:3 [LOST 5 EVENTS]\n");
+}
+
 TEST_F(Fixture, AGap) { EXPECT_EQ(text({5, 1234, {}, 0}), "CPU:3 [LOST 1234 EVENTS]\n"); }
 
 TEST_F(Fixture, UnknownThreadsAndEvents) {

@@ -10,10 +10,14 @@
 //     | -- Request{swap, ring, read} --------------> |   RemoteWriter::swap_reader
 //     | <- Answer{swap, argument: Swap, id} -------- |
 //     | -- Request{update, ring}, {reset, ring} ---> |
+//     | -- Request{switch_event, N, on} -----------> |   if the writer can (can_switch_events); all are on at first
+//     | -- TextRequest{write, ring} ---------------> |   if the writer can (can_write): it makes an event of the text
 //     | -- (end of the connection) ----------------> |   disabled, detached, unmapped
 //
-// One reader at a time: a second one is answered EBUSY. A request has 32 bytes, an answer 32 or those of an EventAnswer. An
-// answer carries the request's sequence number; error is 0 or an errno. The kernel tells who the other side is (SO_PEERCRED).
+// One reader at a time: a second one is answered EBUSY. A request has 32 bytes, and behind them a text if it is a TextRequest; an
+// answer has 32 or those of an EventAnswer. An answer carries the request's sequence number; error is 0 or an errno. The kernel
+// tells who the other side is (SO_PEERCRED). A writer closes the connection on a request that it does not know, so a reader sends
+// optional requests only if the answers to attach and to event, also one with an error, have the bit for it in `id`.
 #pragma once
 #include <ringside/base/types.hpp>
 
@@ -23,15 +27,25 @@ inline constexpr u32 message_magic = 0x4D524752;  // "RGRM"
 inline constexpr u32 most_events = 4095;
 inline constexpr u32 most_files = 253;  // in one message
 
-enum class Ask : u32 { attach = 1, event, enable, disable, swap, update, reset };
+inline constexpr u32 most_text = 1024;   // bytes
+
+enum class Ask : u32 { attach = 1, event, enable, disable, swap, update, reset, switch_event, write };
+
+// Optional requests that a writer takes.
+inline constexpr u32 can_write = 1, can_switch_events = 2;
+
 
 struct Request {
   u32 magic;
   Ask ask;
   u32 sequence;
-  u32 ring;      // event: its index
-  u64 argument;  // attach: version of the protocol, 1; swap: bytes read
+  u32 ring;      // event, switch_event: the event's index
+  u64 argument;  // attach: version of the protocol, 1; swap: bytes read; switch_event: 0 or 1; write: bytes of text
   u64 reserved;
+};
+struct TextRequest {
+  Request head;
+  char text[most_text];  // any bytes; only as many as there are are sent
 };
 struct Answer {
   u32 magic;
@@ -39,7 +53,7 @@ struct Answer {
   u32 sequence;
   i32 error;
   u64 argument;
-  u32 id;
+  u32 id;  // attach, event: can_write, can_switch_events
   u32 reserved;
 };
 inline constexpr u32 format_room = 3840;
@@ -48,6 +62,6 @@ struct EventAnswer {
   char system[64], name[64];
   char format[format_room];  // NUL-terminated, as the others
 };
-static_assert(sizeof(Request) == 32 && sizeof(Answer) == 32 && sizeof(EventAnswer) == 4000);
+static_assert(sizeof(Request) == 32 && sizeof(TextRequest) == 32 + most_text && sizeof(Answer) == 32 && sizeof(EventAnswer) == 4000);
 
 }  // namespace ringside::remote

@@ -36,9 +36,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <functional>
 #include <memory>
 #include <new>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -70,6 +72,15 @@ inline std::string announced_path(const std::string& name) {
 struct ProcessOptions {
   std::string path;  // of the socket; mode 0600: for readers of this user and of root
   std::vector<ProcessEvent> events;
+  // Requests that a program may take, or leave empty: a reader then does not offer them. They are called on the service's thread,
+  // which has no handlers and none of the program's descriptors; they must be quick and throw nothing. Each answers 0 or an
+  // errno, which is the reader's answer.
+  //
+  // Makes an event of a text and writes it into this ring, which must then belong to the service's thread, or passes it to the
+  // ring's thread. The ring is there, but perhaps not enabled. The text is the reader's: up to most_text bytes of any value.
+  std::function<int(u32 ring, std::string_view text)> write{};
+  // Starts or stops writing the event with this number. All events are on when a reader attaches, and again when it has gone.
+  std::function<int(u32 id, bool on)> switch_event{};
 };
 
 // CLOCK_MONOTONIC or the time stamp counter, as the reader asks.
@@ -312,15 +323,19 @@ class ProcessWriter {
 
     void hang_up() {
       detach();
+      for (size_t k = 0; k < off_.size(); ++k)
+        if (off_[k]) (void)options_.switch_event(options_.events[k].id, true);
+      off_.clear();
       if (reader_ >= 0) ::close(reader_);
       reader_ = -1;
     }
 
     enum class Next { served, nothing, gone };
     Next one_request() {
-      Request q{};
+      TextRequest asked;
+      const Request& q = asked.head;
       Files files;
-      if (const Next next = receive(q, files); next != Next::served) return next;
+      if (const Next next = receive(asked, files); next != Next::served) return next;
       EventAnswer a{};
       a.head = {message_magic, q.ask, q.sequence, 0, 0, 0, 0};
       size_t size = sizeof a.head;
@@ -330,8 +345,10 @@ class ProcessWriter {
         case Ask::attach:
           a.head.error = s != nullptr ? EBUSY : q.argument != 1 ? EPROTONOSUPPORT : attach_if_room(files);
           a.head.argument = options_.events.size();
+          a.head.id = abilities();
           break;
         case Ask::event: {
+          a.head.id = abilities();
           if (q.ring >= options_.events.size()) {
             a.head.error = ENOENT;
             break;
@@ -371,6 +388,12 @@ class ProcessWriter {
         case Ask::reset:
           a.head.error = has_ring ? reset(*s->rings[q.ring]) : ENODEV;
           break;
+        case Ask::switch_event:
+          a.head.error = s == nullptr ? ENODEV : switch_event(q);
+          break;
+        case Ask::write:
+          a.head.error = !options_.write ? EOPNOTSUPP : has_ring ? errno_of(options_.write(q.ring, {asked.text, q.argument})) : ENODEV;
+          break;
         default:
           return Next::gone;
       }
@@ -381,6 +404,18 @@ class ProcessWriter {
       return n == static_cast<ssize_t>(size) ? Next::served : Next::gone;
     }
 
+    u32 abilities() const noexcept { return (options_.write ? can_write : 0) | (options_.switch_event ? can_switch_events : 0); }
+    static int errno_of(int answer) noexcept { return answer >= 0 && answer <= 4095 ? answer : EIO; }
+    int switch_event(const Request& q) {
+      if (!options_.switch_event) return EOPNOTSUPP;
+      if (q.ring >= options_.events.size()) return ENOENT;
+      if (q.argument > 1) return EINVAL;
+      const int error = errno_of(options_.switch_event(options_.events[q.ring].id, q.argument == 1));
+      off_.resize(options_.events.size());
+      if (error == 0) off_[q.ring] = q.argument == 0;
+      return error;
+    }
+
     struct Files {
       int fd[most_files];
       size_t n = 0;
@@ -389,9 +424,10 @@ class ProcessWriter {
         while (n != 0) ::close(fd[--n]);
       }
     };
-    Next receive(Request& q, Files& files) {
+    Next receive(TextRequest& asked, Files& files) {
       alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * most_files)];
-      iovec part{&q, sizeof q};
+      const Request& q = asked.head;
+      iovec part{&asked, sizeof asked};
       msghdr m{};
       m.msg_iov = &part;
       m.msg_iovlen = 1;
@@ -406,7 +442,9 @@ class ProcessWriter {
           if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
             for (size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0) && files.n < most_files; at += sizeof(int))
               std::memcpy(&files.fd[files.n++], CMSG_DATA(c) + at, sizeof(int));
-      return n == sizeof q && q.magic == message_magic && (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 ? Next::served : Next::gone;
+      if (n < static_cast<ssize_t>(sizeof q) || q.magic != message_magic || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return Next::gone;
+      const u64 text = static_cast<u64>(n) - sizeof q;
+      return text == (q.ask == Ask::write ? q.argument : 0) ? Next::served : Next::gone;
     }
 
     static int attach_problem(const Files& files, u64& blob_bytes, u64& region_bytes) {
@@ -498,6 +536,7 @@ class ProcessWriter {
     ProcessOptions options_;
     Session*& now_;
     const Zeros ours_{1, 0};  // 1; 0 in a child of fork
+    std::vector<bool> off_;  // events that the reader has switched off, by index; or empty
     int listening_ = -1, reader_ = -1, stop_ = -1;
     std::atomic<int> error_{0};  // -1: not known yet
     std::vector<std::unique_ptr<Session>> sessions_;  // those before: a thread may be about to look at their private words
