@@ -2,6 +2,7 @@
 #include "instance/instance.hpp"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/trace.hpp>

@@ -1,4 +1,5 @@
 // External writers in processes of their own: stopped, killed, restarted, and hostile.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
