@@ -62,7 +62,7 @@ bool ringside_write(struct ringside_event* event, void* payload, uint32_t size);
 
 // Makes this process write into the instance `name` (created if missing; 1 to 63 letters, digits, '-', '_', '.'). NULL: the one
 // in the environment's RINGSIDE_INSTANCE, else the one that is open, else the default one. Returns 0 or a negative errno: EINVAL for a bad name, EBUSY if
-// another one is open, EACCES or ENOSPC from the file system. Not for signal handlers.
+// another one is open, EOPNOTSUPP if this processor does not have the instance's clock, EACCES or ENOSPC from the file system. Not for signal handlers.
 int ringside_open(const char* name);
 
 // Detaches this process. Events are disabled until the next ringside_open; what was written stays readable. Not for signal

@@ -2,35 +2,21 @@
 #pragma once
 #include <ringside/ringside.h>
 
+#include <ringside/base/ticks.hpp>
 #include <ringside/ring/cpu_writer.hpp>
 
 namespace ringside {
 
 struct Opened;
 
-enum class ClockKind : u32 { tsc, mono, counter };
-
 // Reads the clock of one instance. Signal-safe.
 struct RingClockNow {
   ClockKind kind = ClockKind::mono;
   u64* counter = nullptr;  // counter: the instance's
   // Reads it, if that takes no call, so that the writer's usual way contains none. False: use now().
-  RS_INLINE bool at_once([[maybe_unused]] u64& ticks) const noexcept {
-#if defined(__x86_64__)
-    ticks = __builtin_ia32_rdtsc();
-    return kind == ClockKind::tsc;
-#else
-    return false;
-#endif
-  }
+  RS_INLINE bool at_once(u64& ticks) const noexcept { return ticks_of(kind, ticks); }
   // Can a restartable sequence read it?
-  bool in_sequence() const noexcept {
-#if defined(__x86_64__)
-    return kind == ClockKind::tsc;
-#else
-    return false;
-#endif
-  }
+  bool in_sequence() const noexcept { return is_instruction(kind); }
   u64 now() noexcept {
     u64 ticks;
     return at_once(ticks) ? ticks : slow();

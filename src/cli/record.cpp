@@ -270,7 +270,7 @@ Command add_record(CLI::App& app) {
   c->add_option("--mode", options->mode, "when a ring is full: overwrite the oldest, or discard the new")
       ->check(CLI::IsMember({"overwrite", "discard"}))
       ->capture_default_str();
-  c->add_option("--clock", options->clock, "tsc, mono or counter (default: tsc where it is invariant)");
+  c->add_option("--clock", options->clock, "tsc (x86-64), cntvct (arm64), mono or counter (default: tsc where it is invariant, else mono)");
   c->add_option("-o,--output", options->out, "directory of the recording; an older recording is replaced")
       ->capture_default_str();
   c->add_option("--to", options->to, "record into a trace.dat instead, for trace-cmd, KernelShark and ringside report")

@@ -20,7 +20,7 @@ namespace {
 using std::chrono::nanoseconds;
 
 struct RemoteOptions {
-  std::string socket, layout = "meta", out = default_recording;
+  std::string socket, clock, layout = "meta", out = default_recording;
   std::vector<std::string> command;
   u64 buffer_size = 4 << 20, subbuf_size = 16384, duration_ns = 0, poll_ns = 20000000, patience_ns = 2000000000;
   u32 rings = 1;
@@ -43,7 +43,13 @@ result<int> run_remote(const RemoteOptions& options) {
   make.attach.buffer.rings = options.rings;
   make.attach.buffer.subbuf_size = static_cast<u32>(options.subbuf_size);
   make.attach.buffer.layout = options.layout == "meta" ? remote::Layout::meta_page : remote::Layout::footers;
-  make.attach.buffer.clock = calibrate(best_clock());
+  ClockKind clock = best_clock();
+  if (!options.clock.empty()) {
+    auto kind = clock_from(options.clock);
+    if (!kind) throw UsageError{kind.error().sentence};
+    clock = *kind;
+  }
+  make.attach.buffer.clock = calibrate(clock);
   make.poll_every = nanoseconds(options.poll_ns);
   make.notice = say;
   RemoteFeed writer(make);
@@ -115,6 +121,7 @@ Command add_remote(CLI::App& app) {
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring (default 4M)");
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
   c->add_option("--rings", options->rings, "how many rings to bring along")->capture_default_str();
+  c->add_option("--clock", options->clock, "the writer's: mono, tsc (x86-64) or cntvct (arm64) (default: tsc where it is invariant, else mono)");
   c->add_option("--layout", options->layout, "how the writer tells of its rings: a meta-page, or footers in each sub-buffer (which "
                                              "ringside recover reads out of a memory dump)")
       ->check(CLI::IsMember({"meta", "footers"}))

@@ -127,6 +127,9 @@ result<int> run_stat(const StatOptions& options) {
     past = counters_of(p);
     if (p.rings != 0) remarks.push_back(fmt::format("{} rings gave their memory back; their counts are in the sums", p.rings));
     remarks.push_back(fmt::format("{}, {}", instance.cpu_rings() != 0 ? "rings of CPUs" : "rings of threads", to_string(instance.rings_because())));
+    if (instance.without_clock() != 0)
+      remarks.push_back(fmt::format("{} processes are not traced, because their processor does not have the clock {}; an instance of the clock mono is for all",
+                                    instance.without_clock(), to_string(instance.clock().kind)));
     if (instance.refused() != 0)
       remarks.push_back(format_count(instance.refused()) + " events found no ring (budget, no room for another ring, or a ring that was given up)");
     j["rings_of"] = instance.cpu_rings() != 0 ? "cpu" : "thread";
@@ -135,6 +138,7 @@ result<int> run_stat(const StatOptions& options) {
     j["live"] = writers != Presence::none;
     j["tracing_on"] = instance.tracing_on();
     j["refused_without_ring"] = instance.refused();
+    j["processes_without_clock"] = instance.without_clock();
     j["past"] = counters_json(past);
   }
   std::vector<Counters> all{past};

@@ -21,19 +21,15 @@ struct Pair {
 // A tick count and the time at one moment: the tightest of a few tries.
 Pair sample() noexcept {
   Pair best{};
-#if defined(__x86_64__)
   u64 width = ~u64{0};
   for (int i = 0; i < 32; ++i) {
-    const u64 a = __builtin_ia32_rdtsc();
+    const u64 a = read_ticks();
     const u64 ns = mono_ns();
-    const u64 b = __builtin_ia32_rdtsc();
+    const u64 b = read_ticks();
     if (b - a >= width) continue;
     width = b - a;
     best = {a + (b - a) / 2, ns};
   }
-#else
-  best = {mono_ns(), mono_ns()};
-#endif
   return best;
 }
 
@@ -44,6 +40,7 @@ const char* to_string(ClockKind kind) noexcept {
     case ClockKind::tsc: return "x86-tsc";
     case ClockKind::mono: return "mono";
     case ClockKind::counter: return "counter";
+    case ClockKind::cntvct: return "arm64-cntvct";
   }
   return "?";
 }
@@ -52,7 +49,8 @@ result<ClockKind> clock_from(const std::string& name) {
   if (name == "tsc" || name == "x86-tsc") return ClockKind::tsc;
   if (name == "mono") return ClockKind::mono;
   if (name == "counter") return ClockKind::counter;
-  return refuse(std::errc::invalid_argument, "there is no clock '" + name + "': use tsc, mono or counter");
+  if (name == "cntvct" || name == "arm64-cntvct") return ClockKind::cntvct;
+  return refuse(std::errc::invalid_argument, "there is no clock '" + name + "': use tsc (x86-64), cntvct (arm64), mono or counter");
 }
 
 ClockKind best_clock() noexcept { return tsc_is_invariant() ? ClockKind::tsc : ClockKind::mono; }
@@ -78,7 +76,7 @@ bool tsc_is_invariant() noexcept {
 ClockInfo calibrate(ClockKind kind) noexcept {
   ClockInfo info;
   info.kind = kind;
-  if (kind != ClockKind::tsc) return info;
+  if (!is_instruction(kind)) return info;
   const Pair from = sample();
   timespec pause{0, 20'000'000};
   nanosleep(&pause, nullptr);
@@ -107,22 +105,20 @@ ClockInfo line(u64 from, u64 from_ns, double rate) noexcept {
 
 ClockInfo refined(const ClockInfo& clock, u64& error_ns) noexcept {
   error_ns = 0;
-  if (clock.kind != ClockKind::tsc) return clock;
+  if (!is_instruction(clock.kind)) return clock;
   const Pair now = sample();
   const u64 said = clock.to_ns(now.ticks);
   error_ns = said > now.ns ? said - now.ns : now.ns - said;
   // Within two seconds of the base the old rate is as good; an error of more than a thousandth is not the rate's.
   if (now.ns - clock.base_ns < 2'000'000'000 || error_ns > (now.ns - clock.base_ns) / 1000) return clock;
   ClockInfo better = line(clock.base_ticks, clock.base_ns, static_cast<double>(now.ns - clock.base_ns) / static_cast<double>(now.ticks - clock.base_ticks));
-  better.kind = ClockKind::tsc;
+  better.kind = clock.kind;
   return better;
 }
 
 u64 now_of(const ClockInfo& clock) noexcept {
-#if defined(__x86_64__)
-  if (clock.kind == ClockKind::tsc) return clock.to_ns(__builtin_ia32_rdtsc());
-#endif
-  return mono_ns();
+  u64 ticks;
+  return ticks_of(clock.kind, ticks) ? clock.to_ns(ticks) : mono_ns();
 }
 
 u64 RingClockNow::slow() noexcept {

@@ -1,5 +1,6 @@
-// The clocks of an instance. tsc: raw ticks, where the processor's counter is invariant and all processors agree; mono:
-// CLOCK_MONOTONIC in ns; counter: each reading of a ring adds one, for tests.
+// The clocks of an instance. tsc: raw ticks of x86, where the processor's counter is invariant and all processors agree; cntvct:
+// raw ticks of arm64, where that is so by the architecture; mono: CLOCK_MONOTONIC in ns; counter: each reading of a ring adds
+// one, for tests. Ticks are converted by what their instance says, so any processor reads them; only their own one writes them.
 #pragma once
 #include <ringside/base/result.hpp>
 #include <ringside/thread.hpp>
@@ -23,15 +24,16 @@ struct ClockInfo {
 template <class Words>
 ClockInfo clock_in(const Words& words) noexcept {
   const u32 kind = words.clock_kind;
-  if (kind != static_cast<u32>(ClockKind::tsc)) return {.kind = kind <= static_cast<u32>(ClockKind::counter) ? static_cast<ClockKind>(kind) : ClockKind::mono};
-  return {ClockKind::tsc, words.clock_mult, words.clock_shift & 63, words.clock_base_ticks, words.clock_base_ns};
+  if (kind > last_clock_kind) return {};
+  if (!counts_ticks(static_cast<ClockKind>(kind))) return {.kind = static_cast<ClockKind>(kind)};
+  return {static_cast<ClockKind>(kind), words.clock_mult, words.clock_shift & 63, words.clock_base_ticks, words.clock_base_ns};
 }
 
-const char* to_string(ClockKind kind) noexcept;              // the kernel's names: x86-tsc, mono, counter
-result<ClockKind> clock_from(const std::string& name);       // these, and tsc
-ClockKind best_clock() noexcept;                             // tsc where it is invariant, else mono
+const char* to_string(ClockKind kind) noexcept;              // the kernel's names: x86-tsc, mono, counter; arm64-cntvct
+result<ClockKind> clock_from(const std::string& name);       // these, tsc and cntvct
+ClockKind best_clock() noexcept;                             // tsc where it is invariant, else mono: a clock that the kernel has, too
 bool tsc_is_invariant() noexcept;                            // constant rate, runs in idle states, is the kernel's clock source
-ClockInfo calibrate(ClockKind kind) noexcept;                // tsc: takes 20 ms; the error is below 20 ppm
+ClockInfo calibrate(ClockKind kind) noexcept;                // ticks: takes 20 ms; the error is below 20 ppm
 // The same clock with its rate measured anew, between its base and this moment: the older the base, the better. error_ns: the
 // old rate's error at this moment.
 ClockInfo refined(const ClockInfo& clock, u64& error_ns) noexcept;

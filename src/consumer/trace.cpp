@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "kernel/clock_check.hpp"
@@ -157,7 +158,8 @@ std::string microseconds(u64 ns) { return fmt::format("{:.3g} us", static_cast<d
 
 // Decides how each one's times are converted to the common time.
 result<void> agree_on_time(Trace& trace, bool verbose) {
-  const std::string here = sys::boot_id(), tsc = to_string(ClockKind::tsc), mono = to_string(ClockKind::mono);
+  const std::string here = sys::boot_id(), mono = to_string(ClockKind::mono);
+  const auto in_ticks = [](const OpenedTrace& o) { return o.clock == to_string(ClockKind::tsc) || o.clock == to_string(ClockKind::cntvct); };
   const OpenedTrace* known = nullptr;  // one whose machine is known
   bool alike = true;
   for (const OpenedTrace& o : trace.opened) {
@@ -171,12 +173,12 @@ result<void> agree_on_time(Trace& trace, bool verbose) {
                                                      " were made on different machines, or with a restart between: their clocks have nothing in common; show each alone");
   }
   const bool now_here = known != nullptr && known->boot == here && !here.empty();
-  std::optional<ClockInfo> ticks;  // for the time stamp counter, of all
+  std::map<std::string, ClockInfo> ticks;  // for each counter of processors, of all
   u64 off = 0;
   for (const OpenedTrace& o : trace.opened) {
     const bool dat = o.recording && o.recording->events.empty() && o.recording->rings.empty();
-    if (ticks || o.clock != tsc || o.boot.empty() || (dat && now_here)) continue;
-    ticks = now_here ? refined(own_clock(o), off) : own_clock(o);
+    if (!in_ticks(o) || ticks.count(o.clock) != 0 || o.boot.empty() || (dat && now_here)) continue;
+    ticks[o.clock] = now_here ? refined(own_clock(o), off) : own_clock(o);
   }
   for (OpenedTrace& o : trace.opened) {
     std::string how = "as it is";
@@ -184,11 +186,11 @@ result<void> agree_on_time(Trace& trace, bool verbose) {
     if (o.boot.empty()) {
       how = "its times are used unchanged, because the file does not record its machine or boot";
       tell = true;
-    } else if (o.clock == tsc) {
-      if (!ticks) ticks = calibrate(ClockKind::tsc);
+    } else if (in_ticks(o)) {
+      if (ticks.count(o.clock) == 0) ticks[o.clock] = calibrate(own_clock(o).kind);
       u64 own = 0;
       if (now_here) (void)refined(own_clock(o), own);
-      o.place.clock = *ticks;
+      o.place.clock = ticks[o.clock];
       how = fmt::format("the same ticks for all{}", now_here ? fmt::format("; by its own rate it would be {} off now", microseconds(own)) : "");
     } else if (o.clock == mono) {
       if (o.recording) o.place.clock = ClockInfo{};

@@ -76,7 +76,7 @@ std::vector<Block> blocks_of(const TraceDat& dat, u32 subbuf_size) {
 std::string clock_options(const ClockInfo& clock) {
   std::string out;
   put_option(out, option_trace_clock, fmt::format("[{}]", to_string(clock.kind)) + '\0');
-  if (clock.kind == ClockKind::tsc) {
+  if (counts_ticks(clock.kind)) {
     // trace-cmd's formula: (ticks * mult >> shift) + offset, exact because base_ticks * mult has no bits below the shift.
     // trace-cmd reads the offset within tsc_to_ns itself, but does not use it.
     __extension__ using u128 = unsigned __int128;

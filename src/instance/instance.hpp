@@ -91,6 +91,7 @@ class Instance {
   u32 cpu_rings() const { return static_cast<u32>(words_.control->cpu_rings); }  // 0: rings of threads
   RingsBecause rings_because() const { return static_cast<RingsBecause>(words_.control->rings_because); }
   PastTotals past() const { return words_.control->past; }  // of rings whose memory was given back
+  u32 without_clock() const { return words_.control->without_clock; }  // processes whose processor does not have the clock: they do not write
   u64 refused() const { return words_.control->refused; }  // events that found no ring
 
   result<std::unique_ptr<Source>> source(u32 ring);  // consumes; EBUSY while another process does

@@ -1,6 +1,7 @@
 // The file that a client holds open: a text, `trace`, `trace_pipe` or `trace_pipe_raw` of a RingSet. A read that finds nothing
 // says so, and is repeated when a writer has moved on: nothing here blocks, and each call does a bounded amount of work.
 #pragma once
+#include <fcntl.h>
 #include <functional>
 #include <map>
 #include <memory>

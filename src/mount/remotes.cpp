@@ -1,4 +1,5 @@
 // The list of external writers.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>

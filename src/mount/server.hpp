@@ -8,6 +8,7 @@
 // bounded queue, and a task of an external writer, one for each open file. Each user has a share of places and open files, and
 // leaves room for others. Every size and number in a request is checked before use. One thread at a time.
 #pragma once
+#include <fcntl.h>
 #include <functional>
 #include <map>
 #include <memory>

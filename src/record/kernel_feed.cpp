@@ -32,6 +32,9 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
   auto known = RS_TRY(kernel_events());
   const auto meant = [&](const EventPattern& pattern) { return means_kernel(pattern, known); };
   if (std::none_of(options.events.begin(), options.events.end(), meant)) return nullptr;
+  if (clock.kind == ClockKind::cntvct)
+    return refuse(std::errc::invalid_argument, "the kernel has no clock arm64-cntvct, so its events cannot be put into one order with the program's: "
+                                               "use --clock mono, for an instance when it is made");
   if (clock.kind == ClockKind::counter)
     return refuse(std::errc::invalid_argument, "the clock \"counter\" counts the program's events but not the kernel's, so they cannot be put into "
     "one order: use --clock tsc or mono, for an instance when it is made");

@@ -97,6 +97,7 @@ struct Process::Wire {
     if (a.head.ask == Ask::attach && a.head.sequence == 0 && a.head.error == EBUSY)
       return over(EBUSY, "another reader is attached to it");
     if (a.head.sequence != q.sequence || a.head.ask != what) return over(EPROTO, "its answer matches no request");
+    if (what == Ask::attach && a.head.error == EOPNOTSUPP) return over(EOPNOTSUPP, "its processor does not have the clock that this reader asks for; use the clock mono");
     return refused(a);
   }
 

@@ -125,6 +125,8 @@ result<std::optional<SubBufferView>> StreamContent::take(const Frame& frame) {
         return refuse(std::errc::not_supported, "the stream has version " + std::to_string(h.version) + ", this program knows version 1");
       if (h.clock > 2 || !is_power_of_two(h.subbuf_size) || h.subbuf_size < abi::smallest_subbuf || h.subbuf_size > abi::largest_subbuf)
         return refuse(std::errc::bad_message, "a hello with an unknown clock or an impossible sub-buffer size is left out");
+      if (h.clock == 0 && !is_readable_here(static_cast<u32>(ClockKind::tsc)))
+        return refuse(std::errc::bad_message, "a hello whose clock is x86's time stamp counter is left out, because this machine does not have it");
       if (known_ && std::memcmp(&h, &hello_, sizeof h) != 0)
         return refuse(std::errc::bad_message, "the writer says hello with another clock or size than before; record it anew");
       hello_ = h;

@@ -548,7 +548,7 @@ class Parser {
     ClockInfo clock;
     clock.base_ns = offset_ns_;
     if (mult_ != 0) {
-      clock.kind = ClockKind::tsc;
+      clock.kind = name == to_string(ClockKind::cntvct) ? ClockKind::cntvct : ClockKind::tsc;
       clock.mult = mult_;
       clock.shift = shift_;
       return clock;

@@ -1,6 +1,7 @@
 #include "sys/beneath.hpp"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>

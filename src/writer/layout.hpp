@@ -57,7 +57,8 @@ struct alignas(64) InstanceControl {
   u64 sizes;  // for rings made from now on: subbuf_size | nr_subbufs << 32; one word, so that a resize is one store
   u32 spares;
   u32 mode;  // 0 overwrite, 1 discard
-  u32 clock_kind, clock_mult, clock_shift, reserved0;
+  u32 clock_kind, clock_mult, clock_shift;
+  u32 without_clock;  // processes that do not write here, because their processor does not have the clock
   u64 clock_base_ticks, clock_base_ns;
   u64 budget;  // bytes of memory that the rings may take
   u64 measured_bytes, measured_rings;  // the bytes and the number of rings at the last measurement

@@ -171,6 +171,8 @@ result<void> make_instance(const InstanceOptions& o, const WholeInstance& whole)
   const Geometry geometry = *sized;
   if (o.clock == ClockKind::tsc && !tsc_is_invariant())
     return refuse(std::errc::not_supported, "the time stamp counter of this machine is not invariant: use the clock mono");
+  if (!is_readable_here(static_cast<u32>(o.clock)))
+    return refuse(std::errc::not_supported, std::string("this machine does not have the clock ") + to_string(o.clock) + ": use the clock mono");
   const auto because = choose_rings(o, geometry);
   if (!because) return tl::unexpected(because.error());
   auto where = place_of_instance(o.name, true);

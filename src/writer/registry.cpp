@@ -202,9 +202,15 @@ Opened* look_up(int dir, const char* path) {
     errno = words.error().code.value();
     return nullptr;
   }
+  auto* const control = reinterpret_cast<InstanceControl*>(words->data());
+  if (!is_readable_here(control->clock_kind)) {
+    __atomic_fetch_add(&control->without_clock, 1u, __ATOMIC_RELAXED);
+    errno = EOPNOTSUPP;
+    return nullptr;
+  }
   regions.push_back(std::move(*words));
   auto* const made = new Opened;
-  made->words.control = reinterpret_cast<InstanceControl*>(regions.back().data());
+  made->words.control = control;
   made->clock = clock_of(*made->words.control);
   made->threads = map_threads(dir);
   made->other_kernel = made->words.control->boot != sys::boot_hash();
@@ -275,7 +281,9 @@ int open_locked(const char* name) {
 [[gnu::constructor]] void open_from_environment() {
   const char* const name = std::getenv("RINGSIDE_INSTANCE");
   const int done = name != nullptr ? ringside_open(nullptr) : 0;
-  if (done != 0 && done != -ENOENT)  // gone: so is its recorder
+  if (done == -EOPNOTSUPP)
+    complain(std::string("not traced, this processor does not have the clock of the instance ") + name + "; make it with --clock mono", -done);
+  else if (done != 0 && done != -ENOENT)  // gone: so is its recorder
     complain(std::string("not traced, the instance ") + name + " cannot be opened", -done);
 }
 

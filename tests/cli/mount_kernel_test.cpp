@@ -1,5 +1,6 @@
 // What the kernel's own tests demand of tracefs, and a mount gives: rings of processors from the start, markers where their
 // writers run, options, masks, sizes of one ring, owners, triggers. docs/conformance.md lists those tests.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>

@@ -1,4 +1,5 @@
 // remotes/ of `ringside mount`: external writers in processes of their own, killed, stopped and started again under it.
+#include <fcntl.h>
 #include <poll.h>
 #include <ringside/remote/process_writer.hpp>
 #include <sys/wait.h>

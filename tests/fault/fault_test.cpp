@@ -3,6 +3,7 @@
 // Whatever fails: no crash, no hang, nothing left behind, every event recorded or counted as lost, or else a sentence and an exit code that
 // say so; and a traced program never notices. RINGSIDE_FAULTS=all takes each n and each error, RINGSIDE_FAULT=openat those of one call; without
 // them it is a sample.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <ringside/abi/event_cursor.hpp>
 #include <sys/mount.h>

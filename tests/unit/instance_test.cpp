@@ -2,6 +2,7 @@
 #include "instance/instance.hpp"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/trace.hpp>
@@ -128,6 +129,56 @@ TEST_F(InstanceTest, RefusalsAreSentences) {
   EXPECT_EQ(refused(Instance::open("missing")),
             Refused(ENOENT, "there is no instance at " + dir + "/missing (`ringside list` shows those that exist): No such file or directory"));
   EXPECT_EQ(Instance::list(), std::vector<std::string>{"a"}) << "what was refused left nothing";
+}
+
+// The instance as its own maker would leave it: its clock is another processor's, or of a later version.
+TEST_F(InstanceTest, AWriterWithoutTheClockIsRefused) {
+  constexpr u32 foreign = static_cast<u32>(is_instruction(ClockKind::tsc) ? ClockKind::cntvct : ClockKind::tsc);
+  u32 refused = 0;
+  for (const u32 kind : {foreign, last_clock_kind + 1}) {
+    const std::string name = "a" + std::to_string(kind);
+    auto instance = make(name);
+    const sys::Fd file(open((instance->path() + "/instance").c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_EQ(pwrite(file.get(), &kind, sizeof kind, offsetof(InstanceControl, clock_kind)), static_cast<ssize_t>(sizeof kind));
+    for (u32 n = 1; n <= 2; ++n) {
+      EXPECT_EQ(ringside_open(name.c_str()), -EOPNOTSUPP) << kind;
+      unit::number(1);
+      EXPECT_EQ(instance->without_clock(), n);
+      ++refused;
+    }
+    EXPECT_TRUE(instance->rings().empty()) << "nobody wrote";
+  }
+  EXPECT_EQ(refused, 4u);
+  InstanceOptions o;
+  o.name = "b";
+  o.clock = static_cast<ClockKind>(foreign);
+  const auto made = Instance::create(o);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, std::errc::not_supported);
+  auto instance = make("c");
+  ASSERT_EQ(ringside_open("c"), 0) << "a refused process may open another instance";
+  unit::number(7);
+  EXPECT_EQ(read_all(*instance).numbers, std::vector<u64>{7});
+}
+
+// The times of the processor's own counter are those of CLOCK_MONOTONIC, after conversion.
+TEST_F(InstanceTest, TheProcessorsCounterTellsTheTime) {
+  InstanceOptions o;
+  o.name = "a";
+  o.clock = is_instruction(ClockKind::cntvct) ? ClockKind::cntvct : ClockKind::tsc;
+  if (!is_readable_here(static_cast<u32>(o.clock)) || (o.clock == ClockKind::tsc && !tsc_is_invariant())) GTEST_SKIP() << "this processor has no counter to trust";
+  o.rings = Rings::thread;
+  auto instance = must(Instance::create(o));
+  ASSERT_EQ(ringside_open("a"), 0);
+  const u64 before = sys::now_ns();
+  for (u64 i = 0; i < 100; ++i) unit::number(i);
+  const u64 after = sys::now_ns(), margin = 10'000'000;  // far above the error of a young calibration
+  std::vector<u64> times;
+  for (const u64 time : read_all(*instance).times) times.push_back(instance->clock().to_ns(time));
+  ASSERT_EQ(times.size(), 100u);
+  EXPECT_TRUE(std::is_sorted(times.begin(), times.end()));
+  EXPECT_GE(times.front() + margin, before);
+  EXPECT_LE(times.back(), after + margin);
 }
 
 TEST_F(InstanceTest, ThreadsComeAndGoWithoutLeaks) {

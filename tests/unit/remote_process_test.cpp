@@ -1,4 +1,5 @@
 // External writers in processes of their own: stopped, killed, restarted, and hostile.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -231,6 +232,20 @@ TEST(RemoteProcesses, OneReaderAtATime) {
   (void)attach(path);
 }
 
+TEST(RemoteProcesses, AWriterRefusesAClockThatItsProcessorDoesNotHave) {
+  const std::string path = fresh_path();
+  ProcessWriter<> writer({path, {}});
+  Process::Options options;
+  options.buffer.clock.kind = is_instruction(ClockKind::tsc) ? ClockKind::cntvct : ClockKind::tsc;
+  const auto refused = Process::attach(path, options);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code.value(), EOPNOTSUPP);
+  EXPECT_THAT(refused.error().sentence, HasSubstr("does not have the clock"));
+  EXPECT_EQ(writer.ring(0), nullptr);
+  options.buffer.clock.kind = ClockKind::mono;
+  EXPECT_TRUE(Process::attach(path, options)) << "its next reader may ask for another";
+}
+
 TEST(RemoteProcesses, DisabledMeansThatNothingIsWritten) {
   const std::string path = fresh_path();
   WriterProcess writer(path);
@@ -267,6 +282,7 @@ TEST(RemoteProcesses, MemoryThatCouldChangeItsSizeIsRefused) {
   const std::string path = fresh_path();
   ProcessWriter<> writer({path, {}});
   Plan plan;
+  plan.clock = static_cast<u32>(ClockKind::mono);
   plan.nr_pages = 3;
   std::vector<u64> blob(plan.descriptor_bytes() / 8);
   pack(plan, blob.data());

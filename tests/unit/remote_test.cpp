@@ -353,7 +353,7 @@ TEST(RemoteDescriptor, EachWrongWordIsFound) {
   EXPECT_EQ(judge([](H& h, R, R) { h.version = 2; }).first, Wrong::version);
   EXPECT_EQ(judge([](H& h, R, R) { h.bytes += 8; }).first, Wrong::length);
   EXPECT_EQ(judge([](H& h, R, R) { h.layout = 3; }).first, Wrong::layout);
-  EXPECT_EQ(judge([](H& h, R, R) { h.clock = 3; }).first, Wrong::clock);
+  EXPECT_EQ(judge([](H& h, R, R) { h.clock = last_clock_kind + 1; }).first, Wrong::clock);
   EXPECT_EQ(judge([](H& h, R, R) { h.subbuf_size = 5000; }).first, Wrong::subbuf_size);
   EXPECT_EQ(judge([](H& h, R, R) { h.region_bytes += 1; }).first, Wrong::region);
   EXPECT_EQ(judge([](H& h, R, R) { h.nr_rings = 0; }).first, Wrong::no_rings);

@@ -1,4 +1,5 @@
 // Served rings end to end: another process, another user, the kernel's steps, exact accounts.
+#include <fcntl.h>
 #include <sched.h>
 
 #include "writer/cpu_rings.hpp"

@@ -24,6 +24,7 @@
 // check() makes a Descriptor of it, from a copy that the peer cannot change.
 #pragma once
 #include <ringside/abi/page_footer.hpp>
+#include <ringside/base/ticks.hpp>
 #include <ringside/ring/geometry.hpp>
 
 namespace ringside::remote {
@@ -46,7 +47,6 @@ static_assert(sizeof(DescriptorHeader) == 48 && sizeof(RingHeader) == 16);
 
 inline constexpr u64 descriptor_magic = 0x45544F4D45525352;  // "RSREMOTE"
 inline constexpr u32 descriptor_version = 1;
-inline constexpr u32 last_clock = 2;
 
 // One ring of a checked descriptor. Points into the blob.
 struct RingLayout {
@@ -165,7 +165,7 @@ class WildDescriptor {
     if (h.checksum != checksum_of(blob_, h.bytes)) return {Wrong::checksum, 0};
     if (h.layout != static_cast<u32>(Layout::footers) && h.layout != static_cast<u32>(Layout::meta_page))
       return {Wrong::layout, 0};
-    if (h.clock > last_clock) return {Wrong::clock, 0};
+    if (h.clock > last_clock_kind) return {Wrong::clock, 0};
     if (!Geometry(h.subbuf_size, fewest_subbufs).valid()) return {Wrong::subbuf_size, 0};
     if (h.region_bytes > region_bytes) return {Wrong::region, 0};
     if (h.nr_rings == 0) return {Wrong::no_rings, 0};

@@ -83,17 +83,10 @@ struct ProcessOptions {
   std::function<int(u32 id, bool on)> switch_event{};
 };
 
-// CLOCK_MONOTONIC or the time stamp counter, as the reader asks.
+// CLOCK_MONOTONIC or the processor's counter, as the reader asks. A clock that this processor does not have refuses the reader.
 struct ProcessClock {
-  u32 kind = 1;
-  RS_INLINE bool at_once([[maybe_unused]] u64& ticks) const noexcept {
-#if defined(__x86_64__)
-    ticks = __builtin_ia32_rdtsc();
-    return kind == 0;
-#else
-    return false;
-#endif
-  }
+  u32 kind = static_cast<u32>(ClockKind::mono);
+  RS_INLINE bool at_once(u64& ticks) const noexcept { return ticks_of(static_cast<ClockKind>(kind), ticks); }
   u64 now() noexcept {
     u64 ticks;
     if (at_once(ticks)) return ticks;
@@ -486,7 +479,10 @@ class ProcessWriter {
       if (!WildDescriptor(s.blob.data(), blob_bytes).check(region_bytes, s.descriptor).good()) return EINVAL;
       if (const int error = s.region.map(files.fd + 1, files.n - 1); error != 0) return error;
       C clock{};
-      if constexpr (requires { clock.kind; }) clock.kind = s.descriptor.clock();
+      if constexpr (requires { clock.kind; }) {
+        if (!is_readable_here(s.descriptor.clock())) return EOPNOTSUPP;
+        clock.kind = s.descriptor.clock();
+      }
       for (u32 k = 0; k < s.descriptor.nr_rings(); ++k) {
         const RingLayout ring = s.descriptor.ring(k);
         constexpr u64 wiped = offsetof(Control, tail);  // the gate among them
