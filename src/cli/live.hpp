@@ -18,7 +18,7 @@ namespace ringside::cli {
 struct RunOptions {
   std::vector<std::string> where;  // none, and no events of the kernel: the default recording
   std::string filter;
-  std::vector<std::string> events;  // the kernel's, beside them
+  std::vector<std::string> events;  // only these: of what WHERE names, and the live kernel's
   std::optional<KernelWay> source;
   u64 interval_ns = 1'000'000'000, duration_ns = 0, look_ahead_ns = 100'000'000;
   bool every = false;  // a picture each interval, on any stdout
@@ -74,6 +74,7 @@ class AnalysisRun {
 
   RunOptions options_;
   std::unique_ptr<Reading> reading_;
+  EventPatterns only_{};
   bool live_ = false, pictures_ = false, screen_ = false;
   u64 last_picture_ = 0, next_picture_ = 0;
 };

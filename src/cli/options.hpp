@@ -13,9 +13,17 @@ namespace ringside::cli {
 void add_source(CLI::App& app, std::optional<KernelWay>& forced);
 
 // -e PATTERN. words: describes these events.
-void add_events(CLI::App& app, std::vector<std::string>& lists, const std::string& words);
+void add_events(CLI::App& app, std::vector<std::string>& lists, const std::string& words, const std::string& names = "-e,--event");
+// A UsageError with near names, if one of them matches no event of the kernel; an error, if the kernel cannot be asked.
+// of_recorder: -u names the program's.
+result<void> check_kernel_events(const EventPatterns& patterns, bool of_recorder = false);
 // Their patterns. A UsageError if they are invalid.
 EventPatterns parse_events(const std::vector<std::string>& lists);
+
+
+
+// A UsageError with near names, if one of the patterns matches no event of the trace.
+void check_events(const EventPatterns& patterns, const Trace& trace);
 
 // --filter TEXT
 CLI::Option* add_filter(CLI::App& app, std::string& text);

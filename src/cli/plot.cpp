@@ -100,9 +100,10 @@ result<int> run_plot(const PlotOptions& options) {
   if (!options.latency.empty()) wanted = pair_of(options.latency, options.keys);
   else if (!options.keys.empty()) throw UsageError{"--key belongs to --latency"};
   Reading::Options open = reading_of({options.where}, options.filter);
-  open.only = parse_events(options.events);
+  const EventPatterns only = open.only = parse_events(options.events);
   auto opened = RS_TRY(Reading::open(std::move(open)));
   Reading& reading = *opened;
+  check_events(only, reading.trace());
   const Trace& trace = reading.trace();
   std::optional<Pairs> pairs;
   if (wanted) {

@@ -23,9 +23,10 @@ constexpr size_t flush_at = 256 * 1024;
 result<int> run_report(const ReportOptions& options) {
   Reading::Options open = reading_of(options.where, options.filter);
   open.verbose = options.verbose;
-  open.only = parse_events(options.events);
+  const EventPatterns only = open.only = parse_events(options.events);
   auto opened = RS_TRY(Reading::open(std::move(open)));
   Reading& reading = *opened;
+  check_events(only, reading.trace());
   const Trace& trace = reading.trace();
   TextLines text(trace.formats, trace.tasks, trace.raw_times());
   JsonLines json_lines(trace.formats, trace.tasks);

@@ -275,7 +275,7 @@ class Watch {
       if (all_made()) return {};
       if (asked_to_stop()) {
         if (!child || child->ended()) return {};
-        if (!passed_on && stop_signal() != SIGINT) child->pass_on(stop_signal());
+        if (!passed_on) child->pass_on_stop();
         passed_on = true;
       }
       if (const u64 now = sys::now_ns(); kernel_ != nullptr && now - learned > KernelFeed::learn_every_ns) {
@@ -405,6 +405,7 @@ result<int> run_trigger(TriggerOptions options) {
   InstanceOptions make;
   make.buffer_size = options.buffer_size;
   make.subbuf_size = static_cast<u32>(options.subbuf_size);
+  if (!options.instance.empty()) await_instance(options.instance);
   auto made = options.instance.empty() ? make_private_instance("trigger", make) : Instance::open(options.instance);
   if (!made) {
     RS_TRY(not_the_kernels(options.instance));
@@ -425,19 +426,17 @@ result<int> run_trigger(TriggerOptions options) {
   const std::vector<KernelEvent> known = asked.value_or(std::vector<KernelEvent>{});
   KernelFeed::Options kernel_make;
   const EventPatterns kept = parse_events(options.events);
+  if (!kept.empty()) RS_TRY(check_kernel_events(kept));
   kernel_make.events = kept;
-  kernel_make.events.add(wanted.events);
+  for (const EventPattern& pattern : wanted.events) {
+    if (means_kernel(pattern, known)) kernel_make.events.add(pattern);
+  }
   kernel_make.buffer_size = options.buffer_size;
   kernel_make.subbuf_size = static_cast<u32>(options.subbuf_size);
   kernel_make.source.forced = options.source;
   kernel_make.notice = say;
   std::unique_ptr<KernelFeed> kernel;
-  if (asked) kernel = RS_TRY(KernelFeed::create(kernel_make, instance.clock()));
-  for (const EventPattern& pattern : kept) {
-    if (kernel != nullptr && kernel->matched(pattern)) continue;
-    if (!asked) return tl::unexpected<Error>(asked.error());
-    return refuse(std::errc::invalid_argument, "-e " + pattern.text() + ": the kernel has no such event (ringside list -e PATTERN shows its events); a program's are all recorded that its instance has enabled");
-  }
+  if (!kernel_make.events.empty()) kernel = RS_TRY(KernelFeed::create(kernel_make, instance.clock()));
   if (kernel == nullptr && !has_program) {
     if (!wanted.events.empty()) return refuse(std::errc::invalid_argument, "the kernel has no event that matches " + ringside::in_quotes(wanted.events.begin()->text()) + " (ringside list -e PATTERN shows its events)");
     throw UsageError{"nothing to look at: name events of the kernel (-e, or 'SYSTEM:EVENT if FILTER'), an instance (-i), or a command behind --"};
