@@ -42,6 +42,13 @@ std::vector<std::string> arguments_of(int argc, const char* const* argv, const C
     words.resize(std::min<size_t>(words.size(), 1));
     words.emplace_back("--help");
   }
+  // An optional value in front of -- must be joined to its option: the parser would take -- for it.
+  for (size_t at = 1; words[0] == "trigger" && at + 2 < words.size() && words[at] != "--"; ++at) {
+    const bool snapshot = words[at] == "-o" || words[at] == "--snapshot" || words[at] == "--output";
+    if (!snapshot || words[at + 1].empty() || words[at + 1][0] == '-') continue;
+    words[at] = "--snapshot=" + words[at + 1];
+    words.erase(words.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+  }
   if (words[0] != "record") return words;
   const CLI::App& record = *command_of(app, "record");
   for (size_t at = 1; at < words.size(); ++at) {

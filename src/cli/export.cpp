@@ -28,13 +28,13 @@ Command add_export(CLI::App& app) {
   auto options = std::make_shared<ExportOptions>();
   CLI::App* c = app.add_subcommand("export", "write a recording as a trace.dat");
   c->add_option("WHERE", options->where, "recording (a directory)")->capture_default_str();
-  c->add_option("--to", options->to, "the file to write; an older one is replaced")->required()->type_name("FILE");
+  c->add_option("-o,--to,--output", options->to, "the file to write; an older one is replaced")->required()->type_name("FILE");
   c->add_option("--only", options->only, "leave the other out: kernel, or program")
       ->check(CLI::IsMember({"kernel", "program"}));
   c->footer(
       "Examples:\n"
-      "  ringside export --to trace.dat && trace-cmd report trace.dat\n"
-      "  ringside export build.data --only kernel --to kernel.dat    for kernelshark\n"
+      "  ringside export -o trace.dat && trace-cmd report trace.dat\n"
+      "  ringside export build.data --only kernel -o kernel.dat    for kernelshark\n"
       "Version 6 of the format; version 7 with a buffer for each where both are in it. Sub-buffers go in as they are. A ring's number\n"
       "is the CPU that trace-cmd shows.");
   return {c, [options] { return run_export(*options); }};

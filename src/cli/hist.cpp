@@ -129,7 +129,7 @@ Command add_hist(CLI::App& app) {
   add_run(*c, options->run);
   c->add_option("-v,--val", options->values, "for each key: sum, mean, quantiles of this field; may be repeated")->type_name("FIELD")->allow_extra_args(false);
   c->add_option("--sort", options->sort, "count, key or one of the values; with - in front: the other way round")->type_name("WHAT");
-  c->add_option("-n,--count", options->count, "lines at most (buckets are all shown)")->capture_default_str();
+  add_count(*c, options->count, "lines at most (buckets are all shown)")->capture_default_str();
   c->add_option("--keys", options->most_keys, "keys kept at most; a full table gives up those that count least")->capture_default_str()->check(CLI::Range(2, 100'000'000));
   c->add_flag("--ascii", options->ascii, "bars of #");
   c->footer(

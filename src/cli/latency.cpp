@@ -97,6 +97,8 @@ Job job_of(const LatencyOptions& options) {
 // Without WHERE: the kernel, live, if these are its events; else ./ringside.data. -e adds events, which are for the context.
 result<RunOptions> where(const Job& job, RunOptions run) {
   run.where = job.where;
+  run.where.insert(run.where.end(), run.inputs.begin(), run.inputs.end());
+  run.inputs.clear();
   if (run.events.empty() && !run.where.empty()) return run;
   std::vector<std::string> lists = job.events;
   lists.insert(lists.end(), run.events.begin(), run.events.end());
@@ -352,7 +354,7 @@ Command add_latency(CLI::App& app) {
   c->add_option("-H,--hook", options->hook, "the pair as trace-cmd profile takes it: EVENT,FIELD[,PID]/EVENT,FIELD[,FLAGS]")->type_name("HOOK");
   c->add_option("--by", options->by, "one line for each value of a column of the end or the start (start/FIELD, end/FIELD say which), none: of all")->type_name("COLUMN");
   c->add_option("--sort", options->sort, "lines by")->check(CLI::IsMember({"max", "p99.9", "p99", "p90", "p50", "sum", "count"}))->capture_default_str()->type_name("NUMBER");
-  c->add_option("-n,--count", options->count, "lines at most")->capture_default_str();
+  add_count(*c, options->count, "lines at most")->capture_default_str();
   c->add_option("--slowest", options->slowest, "so many pairs with their times, tasks and CPUs")->check(CLI::Range(0, 10000))->capture_default_str();
   c->add_option("--context", options->context, "with each of them the last so many events of the end's ring")->check(CLI::Range(0, 1000))->capture_default_str();
   c->add_flag("--heat", options->heat, "a heat map: how many of what latency, over time");

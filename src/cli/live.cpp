@@ -18,7 +18,9 @@ void add_run(CLI::App& app, RunOptions& options) {
 }
 
 void add_run_options(CLI::App& app, RunOptions& options) {
+  add_input(app, options.inputs);
   add_filter(app, options.filter);
+  add_window(app, options.window);
   add_source(app, options.source);
   app.add_flag("--own", options.own, "include kernel events that this command causes, and interrupts that come while it runs");
   add_time(app, "--interval", options.interval_ns, "between two pictures (default 1s); not on a terminal: without it, only the last one is printed")
@@ -59,7 +61,10 @@ result<std::unique_ptr<AnalysisRun>> AnalysisRun::open(RunOptions options) {
   if (options.interval_ns < look_every_ns) throw UsageError{"--interval must be at least 10ms"};
   catch_signals();
   auto run = std::unique_ptr<AnalysisRun>(new AnalysisRun);
+  options.where.insert(options.where.end(), options.inputs.begin(), options.inputs.end());
+  options.inputs.clear();
   Reading::Options open = reading_of(options.where, options.filter);
+  open.window = options.window;
   run->only_ = open.only = parse_events(options.events);
   RS_TRY(place_events(run->only_, open));
   open.choice = {KernelWay::map, options.source};

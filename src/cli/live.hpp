@@ -17,6 +17,8 @@ namespace ringside::cli {
 
 struct RunOptions {
   std::vector<std::string> where;  // none, and no events of the kernel: the default recording
+  std::vector<std::string> inputs;  // -i: more of where
+  Window window;
   std::string filter;
   std::vector<std::string> events;  // only these: of what WHERE names, and the live kernel's
   std::optional<KernelWay> source;
@@ -25,7 +27,7 @@ struct RunOptions {
   bool once = false, json = false, own = false;
   bool push_down = false;  // the kernel may filter, too: no event that the filter refuses is wanted
 };
-// WHERE... -e, and the options of add_run_options: -F --source --interval --duration --look-ahead --once --json
+// WHERE... -e, and the options of add_run_options: -i -f --cpu --time --source --interval --duration --look-ahead --once --json
 void add_run(CLI::App& app, RunOptions& options);
 void add_run_options(CLI::App& app, RunOptions& options);
 

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "binary.hpp"
+#include "cli/hand_made.hpp"
 #include "instance/instance.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "sys/sys.hpp"
@@ -338,6 +339,76 @@ TEST_F(Newcomer, AnInstanceThatIsJustBeingMade) {
   const u64 begun = sys::now_ns();
   EXPECT_EQ(ringside("stat nobody").code, 1);
   EXPECT_LT(sys::now_ns() - begun, 900'000'000u);
+}
+
+// Eleven events in two rings of CPUs, and one of a thread: 1.0 s to 2.0 s.
+struct NewcomerInTime : Newcomer {
+  void SetUp() override {
+    Newcomer::SetUp();
+    auto w = test::malloc_and_packets(dir + "/ringside.data");
+    ASSERT_TRUE(w) << w.error().sentence;
+    test::SubBuffer a(1'000'000'000), b(1'050'000'000);
+    for (u64 n = 0; n <= 10; ++n) (n % 2 == 0 ? a : b).event(1'000'000'000 + n * 100'000'000, test::Payload(1, 4711).put(n).put(u64{0xA0}));
+    ASSERT_TRUE(w->append(0, a.view()));
+    ASSERT_TRUE(w->append(3, b.view()));
+    w->ring(0).name.cpu = 0;
+    w->ring(3).name.cpu = 3;
+    ASSERT_TRUE(w->finish(2'000'000'000));
+  }
+  size_t count(const std::string& arguments) const { return events(arguments).size(); }
+};
+
+TEST_F(NewcomerInTime, ATimeRange) {
+  EXPECT_EQ(count(""), 11u);
+  EXPECT_EQ(count("--time 1.2s..1.5s"), 4u);
+  EXPECT_EQ(count("--time 1.2..1.5"), 4u);
+  EXPECT_EQ(count("--time +0.2s..+500ms"), 4u);
+  EXPECT_EQ(count("--time 1.9.."), 2u);
+  EXPECT_EQ(count("--time ..+0.05s"), 1u);
+  EXPECT_EQ(json::parse(ringside("top --json --time +0.2s..+0.5s").out)["count"], 4);
+  EXPECT_EQ(json::parse(ringside("hist size --json --time 1.2..1.5").out)["count"], 4);
+  EXPECT_EQ(json::parse(ringside("latency libc:malloc libc:malloc --key ptr --json --time 1.2..1.5 -i ringside.data").out)["starts"], 4);
+  EXPECT_THAT(ringside("plot --time +0.2s..+0.5s").err, HasSubstr("ringside: 4 events"));
+  for (const char* wrong : {"1.2", "..", "a..b", "2..1", "+1s..+0.5s"}) EXPECT_EQ(ringside(std::string("report --time ") + wrong).code, 2) << wrong;
+}
+
+TEST_F(NewcomerInTime, ProcessorsInputsAndCounts) {
+  EXPECT_EQ(count("--cpu 0"), 6u);
+  EXPECT_EQ(count("--cpu 3"), 5u);
+  EXPECT_EQ(count("--cpu 0,2-3"), 11u);
+  EXPECT_EQ(count("--cpu 1"), 0u);
+  EXPECT_THAT(ringside("plot --cpu 3").err, HasSubstr("ringside: 5 events"));
+  EXPECT_EQ(json::parse(ringside("top --json --cpu 3").out)["count"], 5);
+  for (const char* wrong : {"x", "1-", "3-1", "", "99999999"}) EXPECT_EQ(ringside(std::string("report --cpu '") + wrong + "'").code, 2) << wrong;
+  EXPECT_EQ(count("-n 3"), 3u);
+  EXPECT_EQ(count("--max-count 3 --cpu 0 -f 'size > 2'"), 3u);
+  ASSERT_EQ(run("mv ringside.data other").code, 0);
+  EXPECT_EQ(count("-i other"), 11u);
+  EXPECT_EQ(json::parse(ringside("top -i other --json").out)["count"], 11);
+  EXPECT_EQ(json::parse(ringside("hist size -i other --json --max-count 2").out)["rows"].size(), 2u);
+  EXPECT_THAT(ringside("plot -i other").err, HasSubstr("ringside: 11 events"));
+  EXPECT_EQ(ringside("export other -o x.dat").code, 0);
+  EXPECT_TRUE(fs::exists(dir + "/x.dat"));
+}
+
+// One letter for a filter.
+TEST_F(NewcomerInTime, TheSameLetterForAFilterEverywhere) {
+  for (const char* letter : {"-f", "-F", "--filter"}) {
+    const std::string filter = std::string(" ") + letter + " 'size < 3'";
+    EXPECT_EQ(count(filter), 3u);
+    EXPECT_EQ(json::parse(ringside("top --json" + filter).out)["count"], 3);
+    EXPECT_EQ(json::parse(ringside("hist size --json" + filter).out)["count"], 3);
+    EXPECT_EQ(json::parse(ringside("latency libc:malloc libc:malloc --key ptr --json ringside.data" + filter).out)["starts"], 3);
+    EXPECT_THAT(ringside("plot" + filter).err, HasSubstr("ringside: 3 events"));
+  }
+}
+
+TEST_F(NewcomerAsRoot, ATriggersDirectoryInFrontOfTheCommand) {
+  for (const char* option : {"-o", "--snapshot"}) {
+    const Outcome o = ringside(std::string("trigger 'signal:signal_generate if sig == 28' ") + option + " seen -- sh -c 'kill -WINCH $$'");
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_TRUE(fs::exists(dir + "/seen/meta.json")) << o.err;
+  }
 }
 
 }  // namespace
