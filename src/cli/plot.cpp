@@ -157,7 +157,7 @@ Command add_plot(CLI::App& app) {
       "  ringside plot                                   ./ringside.data as ./ringside.html, for any browser\n"
       "  ringside plot trace.dat -o build.html           what trace-cmd recorded\n"
       "  ringside plot --from +1.2s --to +1.3s           a tenth of a second, with every event apart\n"
-      "  ringside plot -e sched:sched_switch -e 'libc:*' -F 'duration_ns > 1ms || event == sched_switch'\n"
+      "  ringside plot -e sched:sched_switch -e 'libc:*' -f 'duration_ns > 1ms || event == sched_switch'\n"
       "  ringside plot --latency wakeup                  with how long threads waited, over time\n"
       "  ringside plot -o - | ssh host 'cat >public/trace.html'\n"
       "The page is one file that loads nothing: it can be mailed. Processors show who ran (record -e sched:sched_switch), "

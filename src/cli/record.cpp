@@ -154,7 +154,7 @@ void say_why_empty(const RecordOptions& options, const Instance& instance, const
   const auto events = instance.events();
   const bool enabled = std::any_of(events.begin(), events.end(), [](const EventInfo& e) { return e.enabled; });
   if (!instance.tracing_on()) {
-    say("recording is off in " + instance.name() + ": whoever turned it off can turn it on again");
+    say("recording is off in " + instance.name() + ": echo 1 > tracing_on in its mount turns it on");
   } else if (!events.empty() && !enabled) {
     say("no event of a program is enabled" + (options.user.empty() ? "; try -u PATTERN, or ringside enable -i " + instance.name() + " PATTERN" : ": none of the " + std::to_string(events.size()) + " that were declared matches -u " + text_of(options.user)));
   } else if (const std::string reason = command.empty() ? "" : why_preload_fails(command); !options.libc.empty() && !reason.empty()) {
@@ -328,7 +328,7 @@ Command add_record(CLI::App& app) {
       "  ringside record -e sched_switch,'syscalls:sys_enter_*' ls   with events of the kernel (as root)\n"
       "  ringside record -e 'irq:*' --duration 1s           the kernel alone, all processes\n"
       "  ringside record -e sched --to trace.dat make       as a trace.dat\n"
-      "-e names events of the kernel, -u those of programs; without -u all of theirs that are enabled are recorded. The libc's\n"
+      "-e names events of the kernel, -u those of programs; without -u all enabled events of the programs are recorded. Those of --libc\n"
       "stay on, unless a pattern of -u names libc. The first word that is no option begins the command; -- may stand before it.\n"
       "Instances of the kernel's that others made are never read, as that would take their events away: -i names ringside's.\n"
       "--libc sees calls into the C library, not those inside it: fread shows no read, fopen no open. Static programs run unseen.\n"

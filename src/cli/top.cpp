@@ -120,7 +120,7 @@ Command add_top(CLI::App& app) {
       "Examples:\n"
       "  ringside top web                    a live instance; Ctrl-C ends, with a table of the whole\n"
       "  ringside top                        ./ringside.data as a whole\n"
-      "  ringside top -e 'sched:*' -F 'prev_comm ~ \"cc1*\" || pid == 4711'\n"
+      "  ringside top -e 'sched:*' -f 'prev_comm ~ \"cc1*\" || pid == 4711'\n"
       "  ringside top -e 'syscalls:sys_enter_*' --by task,event     the kernel, as root\n"
       "  ringside top -e 'sched:sched_switch' --by cgroup           which container, slice or service\n"
       "  ringside top web --json --interval 5s >> rates.jsonl\n"

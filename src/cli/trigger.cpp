@@ -525,7 +525,7 @@ Command add_trigger(CLI::App& app) {
       "Rings overwrite their oldest events and nobody reads them, until the condition holds: then they stand still and are saved, as\n"
       "record does it. The condition is looked at beside them every 2 ms; it costs nothing but its own events. Pairs, and instances,\n"
       "are looked at in order of time, some 10 ms late. What happens while a recording is saved is neither kept nor looked at.\n"
-      "A filter has the syntax of report -F. Times of latency need a unit. With -e and a command, all processes' events are kept.\n"
+      "A filter has the syntax of report -f. Times of latency need a unit. With -e and a command, all processes' events are kept.\n"
       "Exit codes: 0 triggered, 1 failure, 2 wrong usage, 4 the end (Ctrl-C, --duration, the command's) came before the condition held.");
   return {c, [options] { return run_trigger(*options); }};
 }

@@ -614,7 +614,7 @@ Command add_watch(CLI::App& app) {
       "  ringside watch web                         a live instance; h shows the keys, q ends with a table of the whole\n"
       "  ringside watch                             ./ringside.data: look around in a recording\n"
       "  ringside watch -e 'sched:*' --by task      the kernel, as root\n"
-      "  ringside watch -e 'syscalls:sys_exit_*' -F 'ret < 0' --by event,ret\n"
+      "  ringside watch -e 'syscalls:sys_exit_*' -f 'ret < 0' --by event,ret\n"
       "  ringside watch web --by thread -v duration_ns --interval 200ms\n"
       "  ringside watch --latency wakeup --by next_comm\n"
       "  ringside watch web --batch --interval 5s --duration 1m > rates.txt\n"

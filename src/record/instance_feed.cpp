@@ -60,7 +60,7 @@ bool InstanceFeed::look_for_events() {
   return true;
 }
 
-// An event that is declared after the last look is looked up.
+// An event that was declared since is looked up.
 bool InstanceFeed::wants(u16 id) {
   auto at = wanted_.find(id);
   if (at == wanted_.end()) {
