@@ -1,4 +1,4 @@
-// Events from C++. Watch them with `ringside record -e '*:*' ./01_write` and `ringside report`.
+// Events from C++. Watch them with `ringside record ./01_write` and `ringside report`.
 #include <ringside/trace.hpp>
 
 enum class Verdict : ringside::u8 { accept, drop };

@@ -1,4 +1,4 @@
-// Events from C. Watch them with `ringside record -e '*:*' ./02_c` and `ringside report`.
+// Events from C. Watch them with `ringside record ./02_c` and `ringside report`.
 #include <ringside/ringside.h>
 
 enum verdict { ACCEPT, DROP };

@@ -15,6 +15,17 @@ bool is_builtin(std::string_view name);
 // "; did you mean prio or prev_prio?"; empty if nothing is near.
 std::string near_names(std::string_view wanted, const Formats& formats);
 
+// The words most like `wanted`, best first: few letters differ, or one contains the other.
+std::vector<std::string> nearest(std::string_view wanted, const std::vector<std::string>& words, size_t most = 3);
+// "; did you mean record or recover?"; empty for no words.
+std::string did_you_mean(const std::vector<std::string>& words);
+// "a, b, c": the first twelve, and how many there are.
+std::string short_list(const std::vector<std::string>& names);
+// Suggestions for a pattern that matches none of `all` ("SYSTEM:EVENT" each): "; did you mean ...?", or the events of its system.
+std::string near_events(const EventPattern& pattern, const std::vector<std::string>& all);
+// A sentence about the first pattern that matches none of the events; empty if there is no such pattern.
+std::string unmatched(const EventPatterns& patterns, const Formats& formats, const std::string& where);
+
 // In quotes, without control characters, cut after 64 bytes.
 std::string in_quotes(std::string_view text);
 

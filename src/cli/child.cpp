@@ -1,5 +1,7 @@
 #include "cli/child.hpp"
 
+#include "watch/signals.hpp"
+
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -43,7 +45,7 @@ result<Child> Child::start(const std::vector<std::string>& command, const Enviro
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
       struct sigaction old {};
       sigaction(number, nullptr, &old);
-      if (old.sa_handler != SIG_IGN) signal(number, SIG_DFL);
+      if (old.sa_handler != SIG_IGN) signal(number, number == SIGINT && interrupt_was_ignored() ? SIG_IGN : SIG_DFL);
     }
     if (files_before.rlim_max != 0) setrlimit(RLIMIT_NOFILE, &files_before);
     for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
@@ -75,6 +77,11 @@ std::optional<int> Child::ended() {
   if (got == pid_) code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   if (got < 0 && errno == ECHILD) code_ = 1;
   return code_;
+}
+
+void Child::pass_on_stop() const {
+  if (stop_signal() != SIGINT) pass_on(stop_signal());
+  else if (interrupt_was_ignored()) pass_on(SIGTERM);
 }
 
 void Child::pass_on(int signal) const {

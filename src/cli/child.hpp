@@ -24,6 +24,9 @@ class Child {
   // Its exit code once it has ended, 128 + N after signal N.
   std::optional<int> ended();
   void pass_on(int signal) const;
+  // The signal that asked this process to stop. A SIGINT reached the command as well, from the terminal; but not where it was
+  // inherited as ignored, and there SIGTERM stands for it.
+  void pass_on_stop() const;
 
  private:
   explicit Child(pid_t pid) : pid_(pid) {}

@@ -37,6 +37,8 @@ Command add_report(CLI::App& app);
 Command add_crash(CLI::App& app);
 Command add_stat(CLI::App& app);
 Command add_list(CLI::App& app);
+Command add_enable(CLI::App& app);
+Command add_disable(CLI::App& app);
 Command add_rm(CLI::App& app);
 Command add_serve(CLI::App& app);
 Command add_mount(CLI::App& app);

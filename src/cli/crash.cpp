@@ -72,7 +72,7 @@ Command add_crash(CLI::App& app) {
   auto options = std::make_shared<CrashOptions>();
   CLI::App* c = app.add_subcommand("crash", "print the last events of a dead instance, all threads merged");
   c->add_option("WHERE", options->where, "instance (or recording)")->required();
-  c->add_option("-n,--count", options->count, "how many")->capture_default_str();
+  c->add_option("-n,--max-count,--count", options->count, "how many")->capture_default_str();
   c->add_flag("--json", options->json, "one JSON object a line");
   c->footer(
       "Examples:\n"

@@ -221,7 +221,7 @@ Command add_export(CLI::App& app) {
   auto options = std::make_shared<ExportOptions>();
   CLI::App* c = app.add_subcommand("export", "write events for Perfetto, trace-cmd and KernelShark, as JSON or as CSV");
   c->add_option("WHERE", options->where, "recording, trace.dat file or instance, which is not consumed; several are merged (default: ringside.data)");
-  c->add_option("-o,--to", options->to, "the file to write; an older one is replaced. Its ending tells the format: .pftrace, .dat, .json, .csv")
+  c->add_option("-o,--to,--output", options->to, "the file to write; an older one is replaced. Its ending tells the format: .pftrace, .dat, .json, .csv")
       ->required()
       ->type_name("FILE");
   c->add_option("--format", options->format, "perfetto, dat, json (a line for each event) or csv, whatever the file's name is")

@@ -129,7 +129,7 @@ Command add_hist(CLI::App& app) {
   add_run(*c, options->run);
   c->add_option("-v,--val", options->values, "for each key: sum, mean, quantiles of this field; may be repeated")->type_name("FIELD")->allow_extra_args(false);
   c->add_option("--sort", options->sort, "count, key or one of the values; with - in front: the other way round")->type_name("WHAT");
-  c->add_option("-n,--count", options->count, "lines at most (buckets are all shown)")->capture_default_str();
+  add_count(*c, options->count, "lines at most (buckets are all shown)")->capture_default_str();
   c->add_option("--keys", options->most_keys, "keys kept at most; a full table gives up those that count least")->capture_default_str()->check(CLI::Range(2, 100'000'000));
   c->add_flag("--ascii", options->ascii, "bars of #");
   c->footer(
@@ -138,7 +138,7 @@ Command add_hist(CLI::App& app) {
       "  ringside hist libc:malloc/thread -v size -n 10       the ten largest allocators\n"
       "  ringside hist 'libc:*/event' -v duration_ns          how long each of the C library's calls takes\n"
       "  ringside hist prev_comm,prev_state -e sched:sched_switch   the kernel, live, until Ctrl-C\n"
-      "  ringside hist libc:read/duration_ns.log2 -F 'bytes == 4096' --json | jq .rows\n"
+      "  ringside hist libc:read/duration_ns.log2 -f 'bytes == 4096' --json | jq .rows\n"
       "Beside the fields of events there are event, system, task = comm, thread, process, cgroup, cpu = ring, source and ts. Modifiers: .log2,\n"
       ".buckets=N, .hex, .sym (a kernel function), .execname (of a thread's number), .usecs and .msecs (of times).\n"
       "Sums, counts and maxima are exact, quantiles right within 1.6 %. Nothing is consumed; -e makes an instance of its own.");

@@ -94,17 +94,23 @@ Job job_of(const LatencyOptions& options) {
   return job;
 }
 
-// The default: the kernel, live, if these are its events; else ./ringside.data.
+// Without WHERE: the kernel, live, if these are its events; else ./ringside.data. -e adds events, which are for the context.
 result<RunOptions> where(const Job& job, RunOptions run) {
   run.where = job.where;
-  if (!run.where.empty()) return run;
+  run.where.insert(run.where.end(), run.inputs.begin(), run.inputs.end());
+  run.inputs.clear();
+  if (run.events.empty() && !run.where.empty()) return run;
   std::vector<std::string> lists = job.events;
   lists.insert(lists.end(), run.events.begin(), run.events.end());
-  const EventPatterns patterns = parse_events(lists);
-  const auto all = kernel_events();
-  const bool of_libc = std::any_of(patterns.begin(), patterns.end(), [](const EventPattern& p) { return p.text().rfind("libc:", 0) == 0; });
-  if (!all && !of_libc) return tl::unexpected<Error>(all.error());
-  if (of_libc || std::none_of(patterns.begin(), patterns.end(), [&](const EventPattern& p) { return names_some(p, *all); })) return run;
+  if (run.where.empty()) {
+    const EventPatterns patterns = parse_events(lists);
+    const auto all = kernel_events();
+    const bool of_libc = std::any_of(patterns.begin(), patterns.end(), [](const EventPattern& p) { return p.text().rfind("libc:", 0) == 0; });
+    if (!all && !of_libc && !is_recording(default_recording)) return tl::unexpected<Error>(all.error());
+    const bool of_kernel = all && !of_libc && std::any_of(patterns.begin(), patterns.end(), [&](const EventPattern& p) { return names_some(p, *all); });
+    if (!of_kernel) run.where = {default_recording};
+    if (!of_kernel && run.events.empty()) return run;
+  }
   run.events = lists;
   return run;
 }
@@ -315,6 +321,7 @@ class Report {
 result<int> run_latency(const LatencyOptions& options) {
   const Job job = job_of(options);
   auto options_there = RS_TRY(where(job, options.run));
+  EventFilter context(parse_events(options_there.events));
   const auto run = RS_TRY(AnalysisRun::open(std::move(options_there)));
   Trace& trace = run->trace();
   auto pairs = RS_TRY(Pairs::make(job.pairs, trace.formats, trace.tasks));
@@ -325,7 +332,7 @@ result<int> run_latency(const LatencyOptions& options) {
   const auto other = [&](const TraceRecord& record, const RingName& ring) {
     if (record.lost != 0)
       pairs.take(record, ring);
-    else
+    else if (context.wants(record.number(), trace.formats))
       pairs.remember(record);
   };
   const auto picture = [&](const Totals& totals, double, bool last) {
@@ -347,14 +354,14 @@ Command add_latency(CLI::App& app) {
   c->add_option("-H,--hook", options->hook, "the pair as trace-cmd profile takes it: EVENT,FIELD[,PID]/EVENT,FIELD[,FLAGS]")->type_name("HOOK");
   c->add_option("--by", options->by, "one line for each value of a column of the end or the start (start/FIELD, end/FIELD say which), none: of all")->type_name("COLUMN");
   c->add_option("--sort", options->sort, "lines by")->check(CLI::IsMember({"max", "p99.9", "p99", "p90", "p50", "sum", "count"}))->capture_default_str()->type_name("NUMBER");
-  c->add_option("-n,--count", options->count, "lines at most")->capture_default_str();
+  add_count(*c, options->count, "lines at most")->capture_default_str();
   c->add_option("--slowest", options->slowest, "so many pairs with their times, tasks and CPUs")->check(CLI::Range(0, 10000))->capture_default_str();
   c->add_option("--context", options->context, "with each of them the last so many events of the end's ring")->check(CLI::Range(0, 1000))->capture_default_str();
   c->add_flag("--heat", options->heat, "a heat map: how many of what latency, over time");
   c->add_flag("--ascii", options->ascii, "pictures without Unicode");
   c->add_flag("--first", options->first, "of several starts before an end the first counts (default: the last, as in the kernel)");
   c->add_flag("--sure", options->sure, "leave out pairs between whose events others were lost");
-  add_events(*c, options->run.events, "live events of the kernel, beside WHERE; without it more than the pair's, for --context");
+  add_events(*c, options->run.events, "only these events and the pair's, for --context; the kernel's are live, alone or beside a live WHERE");
   add_run_options(*c, options->run);
   c->add_option("--keys", options->most_waiting, "starts that may wait for their end; then the oldest give way, and are counted")->check(CLI::Range(1, 100'000'000))->capture_default_str();
   c->add_option("--groups", options->most_groups, "lines that are kept count of; a full table gives up those with the fewest pairs")->check(CLI::Range(2, 10'000'000))->capture_default_str();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analysis/names.hpp"
 #include "cli/json.hpp"
 #include "cli/table.hpp"
 #include "cli/options.hpp"
@@ -16,8 +17,13 @@ using nlohmann::json;
 
 struct ListOptions {
   std::string instance;
-  std::vector<std::string> events;
+  std::vector<std::string> events, pattern_options;
   bool json = false;
+};
+
+struct SwitchOptions {
+  std::string instance;
+  std::vector<std::string> events;
 };
 
 struct RmOptions {
@@ -26,6 +32,7 @@ struct RmOptions {
 };
 
 result<int> list_events(const ListOptions& options) {
+  await_instance(options.instance);
   const auto instance = RS_TRY(Instance::open(options.instance));
   Table table({{"event"}, {"id", Table::right}, {"enabled"}});
   json all = json::array();
@@ -52,6 +59,7 @@ std::string fields_of(const std::string& format) {
 // Events by pattern: the kernel's and, with -i, the instance's.
 result<int> list_matching(const ListOptions& options) {
   std::vector<EventInfo> known;
+  if (!options.instance.empty()) await_instance(options.instance);
   if (!options.instance.empty()) known = RS_TRY(Instance::open(options.instance))->events();
   auto kernel = kernel_events();
   if (!kernel && options.instance.empty()) return tl::unexpected<Error>(kernel.error());
@@ -72,11 +80,16 @@ result<int> list_matching(const ListOptions& options) {
   }
   put(options.json ? line_of(all) : table.render(colours()));
   if (!table.empty()) return exit_ok;
-  say("no event matches; a pattern is SYSTEM:EVENT, with * and ? as wildcards");
-  return exit_failure;
+  std::vector<std::string> names;
+  for (const EventInfo& e : known) names.push_back(e.system + ":" + e.name);
+  for (const KernelEvent& e : kernel ? *kernel : std::vector<KernelEvent>{}) names.push_back(e.system + ":" + e.name);
+  const EventPattern& first = *wanted.begin();
+  const bool is_instance = options.instance.empty() && Instance::open(first.text()).has_value();
+  throw UsageError{"no event matches " + first.text() + (is_instance ? "; the events of the instance: ringside list -i " + first.text() : near_events(first, names))};
 }
 
-result<int> list(const ListOptions& options) {
+result<int> list(ListOptions options) {
+  options.events.insert(options.events.end(), options.pattern_options.begin(), options.pattern_options.end());
   if (!options.events.empty()) return list_matching(options);
   if (!options.instance.empty()) return list_events(options);
   Table table({{"instance"}, {"state"}, {"rings", Table::right}, {"of"}, {"unread", Table::right}, {"resident", Table::right}});
@@ -129,6 +142,47 @@ result<int> list(const ListOptions& options) {
   return code;
 }
 
+// Without a name: the only one that there is.
+std::string the_instance(const std::string& name) {
+  if (!name.empty()) return name;
+  const auto all = Instance::list();
+  if (all.size() == 1) return all.front();
+  throw UsageError{all.empty() ? "there is no instance" : "which instance? Name one with -i: " + short_list(all)};
+}
+
+result<int> switch_events(const SwitchOptions& options, bool on) {
+  const EventPatterns patterns = parse_events(options.events);
+  const std::string name = the_instance(options.instance);
+  await_instance(name);
+  const auto opened = Instance::open(name);
+  if (!opened) RS_TRY(not_the_kernels(name));
+  if (!opened) return tl::unexpected<Error>(opened.error());
+  Instance& instance = **opened;
+  RS_TRY(instance.enable(patterns, on));
+  std::vector<std::string> all, switched;
+  for (const EventInfo& e : instance.events()) {
+    all.push_back(e.system + ":" + e.name);
+    if (patterns.matches(e.system, e.name)) switched.push_back(all.back());
+  }
+  if (!switched.empty()) say(instance.name() + ": " + (on ? "enabled " : "disabled ") + short_list(switched));
+  for (const EventPattern& pattern : patterns) {
+    const auto matches = [&](const std::string& e) { return pattern.matches(e.substr(0, e.find(':')), e.substr(e.find(':') + 1)); };
+    if (std::none_of(all.begin(), all.end(), matches))
+      say(instance.name() + ": no program has declared an event that matches " + pattern.text() + " yet; one that is declared later will be " + (on ? "enabled" : "disabled") + near_events(pattern, all));
+  }
+  return exit_ok;
+}
+
+Command add_switch(CLI::App& app, const char* name, const char* description, bool on) {
+  auto options = std::make_shared<SwitchOptions>();
+  CLI::App* c = app.add_subcommand(name, description);
+  c->add_option("-i,--instance", options->instance, "the instance (default: the only one there is)");
+  c->add_option("PATTERN", options->events, "SYSTEM:EVENT, SYSTEM or EVENT, with * and ? as wildcards; several, or commas between")->required();
+  c->footer(std::string("Examples:\n  ringside ") + name + " -i web 'net:*'   while the program runs; ringside list -i web shows the result\n  ringside " + name +
+            " malloc,free    in the only instance\nThe instance remembers it for programs that start later. Events of the kernel are enabled by those who record them.");
+  return {c, [options, on] { return switch_events(*options, on); }};
+}
+
 result<int> rm(const RmOptions& options) {
   std::vector<std::string> names = options.names;
   if (names.empty() && !options.stale) throw UsageError{"which instance? Give a name, or --stale"};
@@ -155,15 +209,19 @@ Command add_list(CLI::App& app) {
   auto options = std::make_shared<ListOptions>();
   CLI::App* c = app.add_subcommand("list", "instances, live and stale; with -i an instance's events");
   c->add_option("-i,--instance", options->instance, "list this instance's events and whether they are enabled");
-  add_events(*c, options->events, "list the kernel's events (and the instance's), with their fields");
+  c->add_option("PATTERN", options->events, "the same as -e");
+  add_events(*c, options->pattern_options, "list the kernel's events (and the instance's), with their fields");
   c->add_flag("--json", options->json, "one JSON array");
   c->footer(
       "Examples:\n"
       "  ringside list             all instances of this user\n"
-      "  ringside list -e 'sched:*'   what the kernel's scheduler can tell\n"
+      "  ringside list 'sched:*'   what the kernel's scheduler can tell\n"
       "  ringside list -i web      its events");
   return {c, [options] { return list(*options); }};
 }
+
+Command add_enable(CLI::App& app) { return add_switch(app, "enable", "enable events of an instance's programs", true); }
+Command add_disable(CLI::App& app) { return add_switch(app, "disable", "disable events of an instance's programs", false); }
 
 Command add_rm(CLI::App& app) {
   auto options = std::make_shared<RmOptions>();

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "export/units.hpp"
+#include "kernel/tracefs_instance.hpp"
 #include "sys/try.hpp"
 
 namespace ringside::cli {
@@ -12,12 +13,14 @@ namespace ringside::cli {
 void add_run(CLI::App& app, RunOptions& options) {
   app.add_option("WHERE", options.where,
                  "recording (a directory) or trace.dat, as a whole; or live: an instance, an external writer's socket; several are merged (default: ringside.data)");
-  add_events(app, options.events, "live events of the kernel, beside WHERE or alone");
+  add_events(app, options.events, "only these events; the kernel's are live, alone or beside a live WHERE");
   add_run_options(app, options);
 }
 
 void add_run_options(CLI::App& app, RunOptions& options) {
+  add_input(app, options.inputs);
   add_filter(app, options.filter);
+  add_window(app, options.window);
   add_source(app, options.source);
   app.add_flag("--own", options.own, "include kernel events that this command causes, and interrupts that come while it runs");
   add_time(app, "--interval", options.interval_ns, "between two pictures (default 1s); not on a terminal: without it, only the last one is printed")
@@ -28,17 +31,48 @@ void add_run_options(CLI::App& app, RunOptions& options) {
   app.add_flag("--json", options.json, "each picture as one line of JSON");
 }
 
+namespace {
+
+bool is_recorded(const std::string& where) {
+  const Where::Kind kind = Where::of(where).kind;
+  return kind == Where::Kind::recording || kind == Where::Kind::trace_dat;
+}
+
+// Patterns name events of what WHERE names. Those of the kernel are live, beside a live WHERE or alone; without any, and
+// without WHERE, they name events of the default recording.
+result<void> place_events(const EventPatterns& patterns, Reading::Options& open) {
+  if (patterns.empty() || (!open.where.empty() && std::all_of(open.where.begin(), open.where.end(), is_recorded))) return {};
+  const auto known = kernel_events();
+  const bool alone = open.where.empty();
+  for (const EventPattern& pattern : patterns) {
+    if (known && (alone ? names_some(pattern, *known) : means_kernel(pattern, *known))) open.kernel.push_back(pattern.text());
+  }
+  if (!alone || !open.kernel.empty()) return {};
+  if (is_recording(default_recording)) {
+    open.where = {default_recording};
+    return {};
+  }
+  return check_kernel_events(patterns);
+}
+
+}  // namespace
+
 result<std::unique_ptr<AnalysisRun>> AnalysisRun::open(RunOptions options) {
   if (options.interval_ns < look_every_ns) throw UsageError{"--interval must be at least 10ms"};
   catch_signals();
   auto run = std::unique_ptr<AnalysisRun>(new AnalysisRun);
+  options.where.insert(options.where.end(), options.inputs.begin(), options.inputs.end());
+  options.inputs.clear();
   Reading::Options open = reading_of(options.where, options.filter);
-  open.kernel = options.events;
+  open.window = options.window;
+  run->only_ = open.only = parse_events(options.events);
+  RS_TRY(place_events(run->only_, open));
   open.choice = {KernelWay::map, options.source};
   open.make.own_events = options.own;
   open.push_down = options.push_down;
   run->reading_ = RS_TRY(Reading::open(std::move(open)));
   run->live_ = run->trace().live() && (!options.once || run->trace().has_only_just_begun());
+  if (!run->trace().live()) check_events(run->only_, run->trace());
   if (run->live_ && options.once) options.duration_ns = options.interval_ns;  // the rings have only just begun
   if (options.once) options.every = false;
   run->options_ = std::move(options);
@@ -65,6 +99,9 @@ double AnalysisRun::due() {
 bool AnalysisRun::show(std::string picture) { return put(screen_ ? "\033[H\033[J" + picture : picture); }
 
 int AnalysisRun::finish() {
+  if (live_) {
+    if (const std::string sentence = unmatched(only_, trace().formats, "all that was read"); !sentence.empty()) say(sentence);
+  }
   if (reading_->cut()) say(Reading::too_late);
   return say_problems(*reading_) || (reading_->cut() && live_) ? exit_failure : exit_ok;
 }

@@ -17,15 +17,17 @@ namespace ringside::cli {
 
 struct RunOptions {
   std::vector<std::string> where;  // none, and no events of the kernel: the default recording
+  std::vector<std::string> inputs;  // -i: more of where
+  Window window;
   std::string filter;
-  std::vector<std::string> events;  // the kernel's, beside them
+  std::vector<std::string> events;  // only these: of what WHERE names, and the live kernel's
   std::optional<KernelWay> source;
   u64 interval_ns = 1'000'000'000, duration_ns = 0, look_ahead_ns = 100'000'000;
   bool every = false;  // a picture each interval, on any stdout
   bool once = false, json = false, own = false;
   bool push_down = false;  // the kernel may filter, too: no event that the filter refuses is wanted
 };
-// WHERE... -e, and the options of add_run_options: -F --source --interval --duration --look-ahead --once --json
+// WHERE... -e, and the options of add_run_options: -i -f --cpu --time --source --interval --duration --look-ahead --once --json
 void add_run(CLI::App& app, RunOptions& options);
 void add_run_options(CLI::App& app, RunOptions& options);
 
@@ -74,6 +76,7 @@ class AnalysisRun {
 
   RunOptions options_;
   std::unique_ptr<Reading> reading_;
+  EventPatterns only_{};
   bool live_ = false, pictures_ = false, screen_ = false;
   u64 last_picture_ = 0, next_picture_ = 0;
 };

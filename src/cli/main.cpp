@@ -3,6 +3,7 @@
 #include <new>
 
 #include "cli/child.hpp"
+#include "cli/arguments.hpp"
 #include "cli/command.hpp"
 #include "mount/fuse/rights.hpp"
 #include "sys/sys.hpp"
@@ -12,7 +13,7 @@ int main(int argc, char** argv) {
   ringside::mount::put_rights_aside();
   CLI::App app{"ringside: the Linux tracing ring buffer outside the kernel", "ringside"};
   app.require_subcommand(1);
-  app.set_version_flag("--version", std::string("ringside ") +
+  app.set_version_flag("-V,--version", std::string("ringside ") +
 #ifdef RINGSIDE_VERSION
                                         RINGSIDE_VERSION
 #else
@@ -22,10 +23,11 @@ int main(int argc, char** argv) {
   app.get_formatter()->column_width(34);
   app.footer(
       "Examples:\n"
-      "  ringside record --libc malloc,io -- make     record what a build allocates and reads\n"
+      "  ringside record --libc malloc,io make        record what a build allocates and reads\n"
       "  ringside report | less                       look at it, in time order\n"
       "  ringside top                                 which events are the most frequent ones\n"
       "  ringside doctor                              what this machine offers\n"
+      "  ringside help record                         a command's options\n"
       "\n"
       "Data goes to stdout, everything else to stderr. Sizes are written 65536, 64k, 8M or 1G, times 10s, 5ms or 3us.\n"
       "An instance is a set of rings in shared memory, with a name; a recording is a directory (ringside.data): meta.json\n"
@@ -37,11 +39,17 @@ int main(int argc, char** argv) {
       "--fail-on-loss, 4 never triggered; record: its command's code.");
 
   const Command commands[] = {add_record(app), add_report(app), add_top(app), add_hist(app),  add_latency(app), add_watch(app), add_trigger(app),
-                              add_stat(app),   add_list(app),   add_crash(app),  add_rm(app),  add_serve(app), add_mount(app), add_plot(app), add_export(app),
+                              add_stat(app),   add_list(app),   add_crash(app),  add_enable(app), add_disable(app), add_rm(app),  add_serve(app), add_mount(app), add_plot(app), add_export(app),
                               add_remote(app), add_recover(app), add_guest(app), add_stream(app), add_doctor(app), add_manual(app)};
+  const std::vector<std::string> arguments = arguments_of(argc, argv, app);
   try {
-    app.parse(argc, argv);
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // the parser takes them from the back
   } catch (const CLI::ParseError& e) {
+    const bool asked_for_help = e.get_exit_code() == 0 && !arguments.empty();
+    if (const std::string unknown = unknown_word(asked_for_help ? std::vector<std::string>{arguments[0]} : arguments, app); !unknown.empty()) {
+      say(unknown + "; see ringside --help, or ringside COMMAND --help");
+      return exit_usage;
+    }
     // --help and --version also arrive here: their code is 0 and they print to stdout.
     return app.exit(e) == 0 ? exit_ok : exit_usage;
   }

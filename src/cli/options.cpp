@@ -2,10 +2,40 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
+#include "analysis/names.hpp"
+#include "export/units.hpp"
+#include "kernel/tracefs_instance.hpp"
 #include "sys/sys.hpp"
 #include "watch/signals.hpp"
 
 namespace ringside::cli {
+namespace {
+
+// "0,2-3"
+std::optional<std::vector<u32>> parse_cpus(std::string_view list) {
+  constexpr u32 most = 65536;
+  std::vector<u32> cpus;
+  const auto number = [](std::string_view text, u32& value) {
+    const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return code == std::errc() && end == text.data() + text.size() && value < most;
+  };
+  for (size_t at = 0; at <= list.size();) {
+    const size_t end = std::min(list.find(',', at), list.size());
+    const std::string_view one = list.substr(at, end - at);
+    const size_t dash = std::min(one.find('-'), one.size());
+    u32 first = 0, last = 0;
+    if (!number(one.substr(0, dash), first)) return std::nullopt;
+    last = first;
+    if (dash != one.size() && (!number(one.substr(dash + 1), last) || last < first)) return std::nullopt;
+    for (u32 cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
+    at = end + 1;
+  }
+  return cpus;
+}
+
+}  // namespace
 
 void add_source(CLI::App& app, std::optional<KernelWay>& forced) {
   app.add_option_function<std::string>(
@@ -19,8 +49,8 @@ void add_source(CLI::App& app, std::optional<KernelWay>& forced) {
       ->type_name("WAY");
 }
 
-void add_events(CLI::App& app, std::vector<std::string>& lists, const std::string& words) {
-  app.add_option("-e,--event", lists, words + ": SYSTEM:EVENT, SYSTEM or EVENT, with * and ? as wildcards; commas between several, or more of -e")
+void add_events(CLI::App& app, std::vector<std::string>& lists, const std::string& words, const std::string& names) {
+  app.add_option(names, lists, words + ": SYSTEM:EVENT, SYSTEM or EVENT, with * and ? as wildcards; commas between several, or more of these options")
       ->check([](const std::string& list) {
         auto parsed = EventPatterns::parse(list);
         return parsed ? std::string() : parsed.error().sentence;
@@ -29,14 +59,75 @@ void add_events(CLI::App& app, std::vector<std::string>& lists, const std::strin
       ->allow_extra_args(false);
 }
 
+result<void> check_kernel_events(const EventPatterns& patterns, bool of_recorder) {
+  const auto known = kernel_events();
+  if (!known) return tl::unexpected<Error>(known.error());
+  for (const EventPattern& pattern : patterns) {
+    if (names_some(pattern, *known)) continue;
+    std::vector<std::string> all;
+    for (const KernelEvent& e : *known) all.push_back(e.system + ":" + e.name);
+    throw UsageError{"-e " + pattern.text() + ": the kernel has no such event" + near_events(pattern, all) + (of_recorder ? "; -u names events of programs" : "")};
+  }
+  return {};
+}
+
 EventPatterns parse_events(const std::vector<std::string>& lists) {
   auto parsed = EventPatterns::parse(lists);
   if (!parsed) throw UsageError{parsed.error().sentence};
   return std::move(*parsed);
 }
 
+void check_events(const EventPatterns& patterns, const Trace& trace) {
+  if (std::string sentence = unmatched(patterns, trace.formats, trace.opened.size() == 1 ? trace.first().where.text : "all of these"); !sentence.empty())
+    throw UsageError{sentence};
+}
+
+void add_input(CLI::App& app, std::vector<std::string>& inputs) {
+  app.add_option("-i,--input", inputs, "the same as WHERE")->type_name("WHERE")->allow_extra_args(false);
+}
+
+Moment parse_moment(const std::string& name, const std::string& text) {
+  Moment moment;
+  moment.given = true;
+  moment.relative = !text.empty() && text.front() == '+';
+  const auto time = parse_time(std::string_view(text).substr(moment.relative ? 1 : 0));
+  if (!time) throw CLI::ValidationError(name, "\"" + text + "\" is no time; write 12358.4s as report prints it, or +300ms after the first event");
+  moment.ns = *time;
+  return moment;
+}
+
+void add_window(CLI::App& app, Window& window) {
+  app.add_option_function<std::vector<std::string>>(
+         "--cpu",
+         [&window](const std::vector<std::string>& lists) {
+           for (const std::string& list : lists) {
+             const auto cpus = parse_cpus(list);
+             if (!cpus) throw CLI::ValidationError("--cpu", "\"" + list + "\" is no list of CPUs; write 0,2-3");
+             window.cpus.insert(window.cpus.end(), cpus->begin(), cpus->end());
+           }
+         },
+         "only events of these CPUs; rings of threads belong to none")
+      ->type_name("LIST")
+      ->allow_extra_args(false);
+  app.add_option_function<std::string>(
+         "--time",
+         [&window](const std::string& text) {
+           const size_t dots = text.find("..");
+           const std::string from = text.substr(0, dots), until = dots == std::string::npos ? "" : text.substr(dots + 2);
+           if (dots == std::string::npos || (from.empty() && until.empty())) throw CLI::ValidationError("--time", "\"" + text + "\" is no range; write 12.5s..13s, +0.5s..+1s, 12.5s.. or ..+1s");
+           if (!from.empty()) window.from = parse_moment("--time", from);
+           if (!until.empty()) window.until = parse_moment("--time", until);
+           if (window.from.given && window.until.given && window.from.relative == window.until.relative && window.from.ns > window.until.ns)
+             throw CLI::ValidationError("--time", "\"" + text + "\" ends before it begins");
+         },
+         "only this part: seconds as report prints them, or +0.5s after the first event; either side may be left out")
+      ->type_name("FROM..TO");
+}
+
+CLI::Option* add_count(CLI::App& app, u64& count, const std::string& words) { return app.add_option("-n,--max-count,--count", count, words); }
+
 CLI::Option* add_filter(CLI::App& app, std::string& text) {
-  return app.add_option("-F,--filter", text, "only events that meet it, as in the kernel: 'prev_prio < 100 && comm ~ \"cc1*\"'")->type_name("TEXT");
+  return app.add_option("-f,-F,--filter", text, "only events that meet it, as in the kernel: 'prev_prio < 100 && comm ~ \"cc1*\"'")->type_name("TEXT");
 }
 
 Reading::Options reading_of(std::vector<std::string> where, std::string filter) {

@@ -13,10 +13,26 @@ namespace ringside::cli {
 void add_source(CLI::App& app, std::optional<KernelWay>& forced);
 
 // -e PATTERN. words: describes these events.
-void add_events(CLI::App& app, std::vector<std::string>& lists, const std::string& words);
+void add_events(CLI::App& app, std::vector<std::string>& lists, const std::string& words, const std::string& names = "-e,--event");
+// A UsageError with near names, if one of them matches no event of the kernel; an error, if the kernel cannot be asked.
+// of_recorder: -u names the program's.
+result<void> check_kernel_events(const EventPatterns& patterns, bool of_recorder = false);
 // Their patterns. A UsageError if they are invalid.
 EventPatterns parse_events(const std::vector<std::string>& lists);
 
+
+
+// A UsageError with near names, if one of the patterns matches no event of the trace.
+void check_events(const EventPatterns& patterns, const Trace& trace);
+
+// -i: recordings, trace.dats and instances, as WHERE.
+void add_input(CLI::App& app, std::vector<std::string>& inputs);
+// --cpu LIST, --time FROM..TO
+void add_window(CLI::App& app, Window& window);
+// "12.5s", or "+300ms" after the first event. A CLI::ValidationError about the option `name`.
+Moment parse_moment(const std::string& name, const std::string& text);
+// -n, --max-count
+CLI::Option* add_count(CLI::App& app, u64& count, const std::string& words);
 // --filter TEXT
 CLI::Option* add_filter(CLI::App& app, std::string& text);
 

@@ -19,35 +19,17 @@
 namespace ringside::cli {
 namespace {
 
-// A time of the trace or, with a + in front, one after its first event.
-struct Point {
-  u64 ns = 0;
-  bool given = false, relative = false;
-  u64 at(u64 first) const { return relative ? (ns > ~first ? ~u64{0} : first + ns) : ns; }
-};
-
 struct PlotOptions {
   std::string where = default_recording, to = "ringside.html", filter;
   std::vector<std::string> events, latency;
   std::string keys;
-  Point from, until;
+  Window window;
+  std::vector<std::string> inputs;
   plot::Options plot;
 };
 
-void add_point(CLI::App& app, const std::string& name, Point& point, const std::string& description) {
-  app.add_option_function<std::string>(
-         name,
-         [&point, name](const std::string& text) {
-           point.relative = !text.empty() && text.front() == '+';
-           const auto time = parse_time(std::string_view(text).substr(point.relative ? 1 : 0));
-           if (!time)
-             throw CLI::ValidationError(
-                 name, "\"" + text + "\" is no time; write 12358.4s as report prints it, or +300ms after the first event");
-           point.ns = *time;
-           point.given = true;
-         },
-         description)
-      ->type_name("TIME");
+void add_moment(CLI::App& app, const std::string& name, Moment& moment, const std::string& description) {
+  app.add_option_function<std::string>(name, [&moment, name](const std::string& text) { moment = parse_moment(name, text); }, description)->type_name("TIME");
 }
 
 std::string joined(const std::vector<std::string>& words) {
@@ -95,14 +77,17 @@ result<void> write_file(const std::string& path, const std::string& data) {
   return tl::unexpected<Error>(Error{done.error().code, path + " cannot be written: " + done.error().code.message() + "; name another with -o FILE.html"});
 }
 
-result<int> run_plot(const PlotOptions& options) {
+result<int> run_plot(PlotOptions options) {
+  if (options.inputs.size() > 1) throw UsageError{"plot takes one WHERE"};
+  if (!options.inputs.empty()) options.where = options.inputs.front();
   std::optional<Pairs::Options> wanted;
   if (!options.latency.empty()) wanted = pair_of(options.latency, options.keys);
   else if (!options.keys.empty()) throw UsageError{"--key belongs to --latency"};
   Reading::Options open = reading_of({options.where}, options.filter);
-  open.only = parse_events(options.events);
+  const EventPatterns only = open.only = parse_events(options.events);
   auto opened = RS_TRY(Reading::open(std::move(open)));
   Reading& reading = *opened;
+  check_events(only, reading.trace());
   const Trace& trace = reading.trace();
   std::optional<Pairs> pairs;
   if (wanted) {
@@ -115,8 +100,8 @@ result<int> run_plot(const PlotOptions& options) {
   u64 from = 0, until = ~u64{0};
   for (Reading::Got got = reading.next(record); got != Reading::Got::nothing; got = reading.next(record)) {
     if (first) {
-      if (options.from.given) from = options.from.at(record.time);
-      if (options.until.given) until = options.until.at(record.time);
+      if (options.window.from.given) from = options.window.from.at(record.time);
+      if (options.window.until.given) until = options.window.until.at(record.time);
       if (from > until) throw UsageError{"--from is later than --to"};
       first = false;
     }
@@ -125,7 +110,8 @@ result<int> run_plot(const PlotOptions& options) {
     // Pairs use all events, also those that the page does not show.
     const RingName& ring = reading.ring(record);
     if (pairs && pairs->take(record, ring)) plot.heat_map("latency: " + joined(options.latency)).add(record.time, pairs->latency());
-    if (got != Reading::Got::other) plot.add(record, ring);
+    const bool of_cpu = options.window.cpus.empty() || ((ring.kernel || ring.cpu >= 0) && std::find(options.window.cpus.begin(), options.window.cpus.end(), ring.column()) != options.window.cpus.end());
+    if (got != Reading::Got::other && of_cpu) plot.add(record, ring);
   }
   const auto page = RS_TRY(plot::page(plot.json(options.where, facts_of(options, trace.first()), trace.raw_times())));
   if (options.to == "-") {
@@ -155,8 +141,10 @@ Command add_plot(CLI::App& app) {
   add_filter(*c, options->filter);
   c->add_option("--latency", options->latency, "a heat map of the time between two events: START END, or a NAME of ringside latency")->expected(1, 2)->type_name("START END");
   c->add_option("-k,--key", options->keys, "what START and END have in common: FIELD, or FIELD=FIELD; up to three with commas (default: the thread that ran)")->type_name("FIELD");
-  add_point(*c, "--from", options->from, "from this time of the trace on; +300ms: after the first event");
-  add_point(*c, "--to", options->until, "up to this time, alike");
+  add_input(*c, options->inputs);
+  add_window(*c, options->window);
+  add_moment(*c, "--from", options->window.from, "from this time of the trace on; +300ms: after the first event");
+  add_moment(*c, "--to", options->window.until, "up to this time, alike");
   c->add_option("--items", options->plot.items,
                 "slices and instants drawn one by one at most; with more, the shortest neighbours are merged")
       ->capture_default_str()
@@ -169,7 +157,7 @@ Command add_plot(CLI::App& app) {
       "  ringside plot                                   ./ringside.data as ./ringside.html, for any browser\n"
       "  ringside plot trace.dat -o build.html           what trace-cmd recorded\n"
       "  ringside plot --from +1.2s --to +1.3s           a tenth of a second, with every event apart\n"
-      "  ringside plot -e sched:sched_switch -e 'libc:*' -F 'duration_ns > 1ms || event == sched_switch'\n"
+      "  ringside plot -e sched:sched_switch -e 'libc:*' -f 'duration_ns > 1ms || event == sched_switch'\n"
       "  ringside plot --latency wakeup                  with how long threads waited, over time\n"
       "  ringside plot -o - | ssh host 'cat >public/trace.html'\n"
       "The page is one file that loads nothing: it can be mailed. Processors show who ran (record -e sched:sched_switch), "

@@ -9,7 +9,9 @@
 #include <filesystem>
 #include <thread>
 
+#include "analysis/names.hpp"
 #include "cli/child.hpp"
+#include "cli/command_file.hpp"
 #include "cli/preload.hpp"
 #include "cli/program.hpp"
 #include "cli/progress.hpp"
@@ -28,8 +30,8 @@ namespace {
 
 struct RecordOptions {
   std::string instance, libc, mode = "overwrite", clock, out = default_recording, to, filter;
-  std::vector<std::string> events, command;
-  EventPatterns patterns{};  // for events
+  std::vector<std::string> kernel_events, user_events, command;
+  EventPatterns kernel{}, user{};  // for both
   std::vector<i32> pids;
   std::optional<KernelWay> source;
   bool all_processes = false;
@@ -40,30 +42,43 @@ struct RecordOptions {
 
 constexpr auto tick = std::chrono::milliseconds(20);  // a short command's end is noticed this late
 
-void check(const RecordOptions& options) {
+// The parts of `record --to FILE`, beside it: a complete recording, in case this process is killed.
+std::string parts_of(const std::string& file) { return file + ".parts"; }
+
+// Everything that can be known before anything is made, run or replaced.
+result<void> check(RecordOptions& options) {
   if (!options.libc.empty()) check_libc(options.libc);
-  if (!options.libc.empty() && options.command.empty()) throw UsageError{"--libc needs a command to preload into: -- CMD..."};
-  if (options.command.empty() && options.instance.empty() && options.events.empty())
-    throw UsageError{"nothing to record: give a command behind --, an instance with -i, or events of the kernel with -e"};
+  if (!options.libc.empty() && options.command.empty()) throw UsageError{"--libc needs a command to preload into"};
+  if (options.command.empty() && options.instance.empty() && options.kernel_events.empty())
+    throw UsageError{"nothing to record: give a command, an instance with -i, or events of the kernel with -e"};
   if (options.all_processes && !options.pids.empty()) throw UsageError{"--all and --pid contradict each other"};
   check_subbuf_size(options.subbuf_size);
   if (options.buffer_size < 2 * options.subbuf_size)
     throw UsageError{"--buffer-size must hold at least two sub-buffers of " + format_size(options.subbuf_size)};
+  options.kernel = parse_events(options.kernel_events);
+  options.user = parse_events(options.user_events);
+  if (!options.user.empty() && options.command.empty() && options.instance.empty())
+    throw UsageError{"-u names events of a program: give a command, or an instance with -i"};
+  if (options.kernel.empty() && (!options.filter.empty() || !options.pids.empty() || options.all_processes))
+    throw UsageError{"--filter, --pid and --all are about events of the kernel: name them with -e"};
+  for (const i32 pid : options.pids) {
+    if (pid <= 0) throw UsageError{"--pid takes the number of a process, not " + std::to_string(pid)};
+    if (kill(pid, 0) != 0 && errno == ESRCH) return refuse(std::errc::no_such_process, "there is no process " + std::to_string(pid) + " here; nothing was recorded");
+  }
+  if (!options.kernel.empty()) RS_TRY(check_kernel_events(options.kernel, true));
+  if (!options.to.empty()) {
+    std::error_code none;
+    if (std::filesystem::is_directory(options.to, none)) throw UsageError{"--to takes a file, and " + options.to + " is a directory"};
+    options.out = parts_of(options.to);
+  }
+  return {};
 }
 
-bool means_kernel(const EventPattern& pattern) {
-  static const std::vector<KernelEvent> all = kernel_events().value_or(std::vector<KernelEvent>{});
-  return ringside::means_kernel(pattern, all);
-}
-
-// The program's events that -e leaves: all, unless a pattern means them and not the kernel's; those of --libc stay, unless a
-// pattern chooses among them.
-std::vector<std::string> events_of_program(const RecordOptions& options) {
-  const EventPatterns& patterns = options.patterns;
-  if (std::all_of(patterns.begin(), patterns.end(), means_kernel)) return {"*:*"};
-  std::vector<std::string> wanted = options.events;
+// The program's events to record; none: all. Those of --libc are among them, unless a pattern chooses among these.
+EventPatterns events_of_program(const RecordOptions& options) {
+  EventPatterns wanted = options.user;
   const auto chooses = [](const EventPattern& pattern) { return pattern.chooses_among("libc"); };
-  if (!options.libc.empty() && std::none_of(patterns.begin(), patterns.end(), chooses)) wanted.push_back("libc:*");
+  if (!wanted.empty() && !options.libc.empty() && std::none_of(wanted.begin(), wanted.end(), chooses)) wanted.add(EventPattern("libc:*"));
   return wanted;
 }
 
@@ -84,20 +99,26 @@ result<std::unique_ptr<Instance>> make_instance(const RecordOptions& options, bo
     if (!kind) throw UsageError{kind.error().sentence};
     make.clock = *kind;
   }
-  make.events = events_of_program(options);
+  if (const EventPatterns wanted = events_of_program(options); !wanted.empty()) {
+    make.events.clear();
+    for (const EventPattern& pattern : wanted) make.events.push_back(pattern.text());
+  }
   ours = options.instance.empty();
-  return ours ? make_private_instance("record", make) : Instance::create(make);
+  if (ours) return make_private_instance("record", make);
+  auto made = Instance::create(make);
+  // Its program was faster.
+  return !made && made.error().code == std::errc::file_exists ? Instance::open(options.instance) : std::move(made);
 }
 
 bool follows_command(const RecordOptions& options) {
   return !options.command.empty() && !options.all_processes && options.pids.empty();
 }
 
-// Null: no pattern means the kernel. Without the rights for it, patterns may still name events of the program: `why_not`.
-result<std::unique_ptr<KernelFeed>> make_kernel(const RecordOptions& options, const ClockInfo& clock, std::string& why_not) {
+// Null: no events of the kernel are wanted.
+result<std::unique_ptr<KernelFeed>> make_kernel(const RecordOptions& options, const ClockInfo& clock) {
+  if (options.kernel.empty()) return nullptr;
   KernelFeed::Options make;
-  make.events = options.patterns;
-  if (std::none_of(make.events.begin(), make.events.end(), [](const EventPattern& p) { return p.may_name_kernel(); })) return nullptr;
+  make.events = options.kernel;
   make.filter = options.filter;
   make.buffer_size = options.buffer_size;
   make.subbuf_size = static_cast<u32>(options.subbuf_size);
@@ -106,28 +127,50 @@ result<std::unique_ptr<KernelFeed>> make_kernel(const RecordOptions& options, co
   make.source.forced = options.source;
   make.will_follow = follows_command(options);
   make.notice = say;
-  if (auto dir = tracefs_dir(); !dir) {
-    const bool needed = !options.filter.empty() || !options.pids.empty() || options.all_processes ||
-                        (options.command.empty() && options.instance.empty());
-    if (needed) return tl::unexpected<Error>(dir.error());
-    why_not = dir.error().sentence;
-    return nullptr;
-  }
   return KernelFeed::create(make, clock);
 }
 
-// Patterns that match no event are most often misspelt.
-void warn_of_unmatched(const RecordOptions& options, const Instance& instance, const KernelFeed* kernel,
-                       const std::string& why_not) {
-  const auto events = instance.events();
-  for (const EventPattern& pattern : options.patterns) {
-    if (kernel != nullptr && kernel->matched(pattern)) continue;
-    if (std::any_of(events.begin(), events.end(), [&](const EventInfo& e) { return pattern.matches(e.system, e.name); })) continue;
-    say("-e " + pattern.text() + ": no program declared such an event" +
-        (!pattern.may_name_kernel() ? "; for events of the kernel name their system"
-         : !why_not.empty()         ? ", and the kernel could not be asked: " + why_not
-                                    : ", and the kernel has none (ringside list -e PATTERN shows its events)"));
+std::string text_of(const EventPatterns& patterns) {
+  std::string out;
+  for (const EventPattern& one : patterns) out += (out.empty() ? "" : ",") + one.text();
+  return out;
+}
+
+// A program's events are known only when it runs: patterns that match none are most often misspelt.
+void say_unmatched(const RecordOptions& options, const Instance& instance) {
+  std::vector<std::string> declared;
+  for (const EventInfo& e : instance.events()) declared.push_back(e.system + ":" + e.name);
+  for (const EventPattern& pattern : options.user) {
+    if (std::any_of(declared.begin(), declared.end(), [&](const std::string& e) { return pattern.matches(e.substr(0, e.find(':')), e.substr(e.find(':') + 1)); })) continue;
+    std::string near = near_events(pattern, declared);
+    if (near.empty()) near = declared.empty() ? "; none was declared at all" : "; declared were " + short_list(declared);
+    say("-u " + pattern.text() + ": no program declared such an event" + near);
   }
+}
+
+// Says why nothing of a program was recorded, and what to try.
+void say_why_empty(const RecordOptions& options, const Instance& instance, const std::string& command, bool nothing_at_all) {
+  const std::string name = options.command.empty() ? "" : options.command.front();
+  const auto events = instance.events();
+  const bool enabled = std::any_of(events.begin(), events.end(), [](const EventInfo& e) { return e.enabled; });
+  if (!instance.tracing_on()) {
+    say("recording is off in " + instance.name() + ": echo 1 > tracing_on in its mount turns it on");
+  } else if (!events.empty() && !enabled) {
+    say("no event of a program is enabled" + (options.user.empty() ? "; try -u PATTERN, or ringside enable -i " + instance.name() + " PATTERN" : ": none of the " + std::to_string(events.size()) + " that were declared matches -u " + text_of(options.user)));
+  } else if (const std::string reason = command.empty() ? "" : why_preload_fails(command); !options.libc.empty() && !reason.empty()) {
+    say("--libc saw nothing: " + reason + "; try events of the kernel, as root: -e 'syscalls:*'");
+  } else if (!options.libc.empty()) {
+    if (nothing_at_all) say(name + " made none of the calls that --libc " + options.libc + " traces");
+  } else if (nothing_at_all && events.empty() && !options.command.empty()) {
+    say(name + " wrote no events of its own; try " + (reason.empty() ? "--libc malloc,io or, as root, " : "(" + reason + "), as root, ") + "-e 'sched:*'");
+  } else if (nothing_at_all && events.empty() && !options.instance.empty()) {
+    say("no program has declared an event in " + instance.name() + " yet: start one with RINGSIDE_INSTANCE=" + instance.name());
+  } else if (nothing_at_all && !events.empty()) {
+    say(std::to_string(events.size()) + " events were declared, and none was written in this time");
+  }
+  if (nothing_at_all && !options.kernel.empty())
+    say("none of the kernel's events " + text_of(options.kernel) + " happened" + (options.filter.empty() ? "" : " with " + options.filter) +
+        (options.pids.empty() && !follows_command(options) ? "" : " in these processes; -a records all processes"));
 }
 
 // Follows the writers until the command ends, the time is up or Ctrl-C. A full disk ends the recording, and the command goes
@@ -152,7 +195,7 @@ result<void> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
       // Ctrl-C on a terminal reached the command as well; kill(1) only this process. The command may still finish its work:
       // wait until it ends.
       if (!child) return {};
-      if (!passed_on && stop_signal() != SIGINT) child->pass_on(stop_signal());
+      if (!passed_on) child->pass_on_stop();
       passed_on = true;
     }
     if (run.failed()) {  // nothing reads its rings: they would wake this process all the time
@@ -163,9 +206,6 @@ result<void> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
     if (!woken && woken.error().code != std::errc::interrupted) return tl::unexpected<Error>(woken.error());
   }
 }
-
-// The parts of `record --to FILE`, beside it: a complete recording, in case this process is killed.
-std::string parts_of(const std::string& file) { return file + ".parts"; }
 
 // FILE.parts becomes FILE: the rings' files one behind the other. On failure the parts stay.
 result<void> assemble(const RecordOptions& options) {
@@ -181,12 +221,12 @@ result<void> assemble(const RecordOptions& options) {
 }
 
 result<int> run_record(RecordOptions options) {
-  check(options);
-  options.patterns = parse_events(options.events);
-  if (!options.to.empty()) {
-    std::error_code none;
-    if (std::filesystem::is_directory(options.to, none)) throw UsageError{"--to takes a file, and " + options.to + " is a directory"};
-    options.out = parts_of(options.to);
+  RS_TRY(check(options));
+  std::string command;
+  if (!options.command.empty()) {
+    auto found = find_command(options.command.front());
+    if (!found) return failed_to_start(found.error());
+    command = std::move(*found);
   }
   catch_signals();  // from here on there are things to clean up
   std::string preload;
@@ -195,16 +235,14 @@ result<int> run_record(RecordOptions options) {
   const auto opened = RS_TRY(make_instance(options, ours));
   Instance& instance = *opened;
   InstanceCleanup cleanup{ours ? instance.path() : ""};
-  if (!ours && !options.patterns.empty()) RS_TRY(instance.enable(options.patterns, true));
-  std::string why_no_kernel;
-  const auto kernel_made = RS_TRY(make_kernel(options, instance.clock(), why_no_kernel));
+  EventPatterns only;  // of an instance that others use, too
+  if (!ours) only = events_of_program(options);
+  if (!only.empty()) RS_TRY(instance.enable(only, true));
+  const auto kernel_made = RS_TRY(make_kernel(options, instance.clock()));
   KernelFeed* const kernel = kernel_made.get();
   if (asked_to_stop()) return exit_signal + stop_signal();  // enabling a thousand events takes a second
-  if (kernel == nullptr && why_no_kernel.empty() && options.command.empty() && options.instance.empty())
-    throw UsageError{"no event of the kernel matches -e (ringside list -e PATTERN shows them)"};
-  if (kernel == nullptr && (!options.filter.empty() || !options.pids.empty() || options.all_processes))
-    throw UsageError{"--filter, --pid and --all are about events of the kernel, and no -e names one"};
-  InstanceFeed program(instance);
+  InstanceFeed program(instance, only);
+  RS_TRY(set_aside(options.out));
   const auto made = RS_TRY(RecordingRun::create(options.out, instance.clock()));
   RecordingRun& run = *made;
   run.meta().command = options.command;
@@ -233,11 +271,12 @@ result<int> run_record(RecordOptions options) {
   auto assembled = options.to.empty() ? result<void>() : assemble(options);
   if (!assembled) options.to.clear();  // only the parts exist
   Told().doubts(run);
-  warn_of_unmatched(options, instance, kernel, why_no_kernel);
+  say_unmatched(options, instance);
   if (!options.quiet) {
     say_summary(run, options.to.empty() ? options.out : options.to);
     if (const u64 homeless = instance.refused(); homeless != 0)
       say(format_count(homeless) + " of the lost events found no ring: the memory for rings is used up (-b makes them smaller), the instance was out of reach, or a ring was given up (ringside stat)");
+    if (program.events_so_far() == 0) say_why_empty(options, instance, command, run.events() == 0);
   }
   if (child && !child->ended()) child->pass_on(SIGTERM);
   if (!done) failed(done.error());
@@ -255,7 +294,8 @@ Command add_record(CLI::App& app) {
   auto options = std::make_shared<RecordOptions>();
   CLI::App* c = app.add_subcommand("record", "record a command, or an instance, live into a directory");
   c->add_option("-i,--instance", options->instance, "instance to record; made if it is not there (default: a private one)");
-  add_events(*c, options->events, "these events: the kernel's as well, of the program's only these");
+  add_events(*c, options->kernel_events, "events of the kernel");
+  add_events(*c, options->user_events, "of the program's events only these (default: all)", "-u,--user");
   c->add_option("-f,--filter", options->filter, "kernel events only if FILTER, in the kernel's language: \"prio < 100\"");
   c->add_option("-p,--pid", options->pids, "kernel events of this process and what it starts; may be repeated")
       ->allow_extra_args(false);
@@ -271,7 +311,7 @@ Command add_record(CLI::App& app) {
       ->check(CLI::IsMember({"overwrite", "discard"}))
       ->capture_default_str();
   c->add_option("--clock", options->clock, "tsc (x86-64), cntvct (arm64), mono or counter (default: tsc where it is invariant, else mono)");
-  c->add_option("-o,--output", options->out, "directory of the recording; an older recording is replaced")
+  c->add_option("-o,--output", options->out, "directory of the recording; an older recording becomes DIR.old")
       ->capture_default_str();
   c->add_option("--to", options->to, "record into a trace.dat instead, for trace-cmd, KernelShark and ringside report")
       ->type_name("FILE")
@@ -279,18 +319,18 @@ Command add_record(CLI::App& app) {
   add_duration(*c, options->duration_ns, "stop after this time");
   c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
   c->add_flag("-q,--quiet", options->quiet, "no summary");
-  c->add_option("COMMAND", options->command, "what to run, behind --")->type_name("");
+  c->add_option("COMMAND", options->command, "what to run; options before it are ringside's")->type_name("");
   c->footer(
       "Examples:\n"
-      "  ringside record -- ./server                    a program that uses ringside/trace.hpp or ringside.h\n"
-      "  ringside record --libc malloc,io -- g++ -c a.cpp   any program, and all that it starts\n"
-      "  ringside record -i web -e 'net:*' --duration 10s   a program that is running\n"
-      "  ringside record -e sched:sched_switch -e 'syscalls:sys_enter_*' -- ls   with events of the kernel (as root)\n"
+      "  ringside record ./server                       a program that uses ringside/trace.hpp or ringside.h\n"
+      "  ringside record --libc malloc,io g++ -c a.cpp  any program, and all that it starts\n"
+      "  ringside record -i web -u 'net:*' --duration 10s   some events of a program that is running\n"
+      "  ringside record -e sched_switch,'syscalls:sys_enter_*' ls   with events of the kernel (as root)\n"
       "  ringside record -e 'irq:*' --duration 1s           the kernel alone, all processes\n"
-      "  ringside record -e 'sched:*' --to trace.dat -- make   as a trace.dat\n"
-      "-e adds events of the kernel to the program's; a pattern that names none of the kernel's chooses among the program's.\n"
+      "  ringside record -e sched --to trace.dat make       as a trace.dat\n"
+      "-e names events of the kernel, -u those of programs; without -u all enabled events of the programs are recorded. Those of --libc\n"
+      "stay on, unless a pattern of -u names libc. The first word that is no option begins the command; -- may stand before it.\n"
       "Instances of the kernel's that others made are never read, as that would take their events away: -i names ringside's.\n"
-      "\"*:...\" never means the kernel's. --libc's stay on, unless a pattern names libc.\n"
       "--libc sees calls into the C library, not those inside it: fread shows no read, fopen no open. Static programs run unseen.\n"
       "The exit code is the command's, 128 + N after signal N. The first Ctrl-C finishes what exists, the second leaves at\n"
       "once; the recording is readable either way. A disk that is full, or a file at ulimit -f, ends the recording and not the\n"

@@ -11,7 +11,9 @@ namespace ringside::cli {
 namespace {
 
 struct ReportOptions {
-  std::vector<std::string> where;
+  std::vector<std::string> where, inputs;
+  Window window;
+  u64 most = 0;  // 0: all
   std::vector<std::string> events;
   std::vector<i32> tids;
   std::string filter;
@@ -21,16 +23,21 @@ struct ReportOptions {
 constexpr size_t flush_at = 256 * 1024;
 
 result<int> run_report(const ReportOptions& options) {
-  Reading::Options open = reading_of(options.where, options.filter);
+  std::vector<std::string> where = options.where;
+  where.insert(where.end(), options.inputs.begin(), options.inputs.end());
+  Reading::Options open = reading_of(where, options.filter);
+  open.window = options.window;
   open.verbose = options.verbose;
-  open.only = parse_events(options.events);
+  const EventPatterns only = open.only = parse_events(options.events);
   auto opened = RS_TRY(Reading::open(std::move(open)));
   Reading& reading = *opened;
+  check_events(only, reading.trace());
   const Trace& trace = reading.trace();
   TextLines text(trace.formats, trace.tasks, trace.raw_times());
   JsonLines json_lines(trace.formats, trace.tasks);
   fmt::memory_buffer out;
   TraceRecord record;
+  u64 printed = 0;
   for (Reading::Got got = reading.next(record); got != Reading::Got::nothing; got = reading.next(record)) {
     if (got == Reading::Got::other) continue;
     const RingName& ring = reading.ring(record);
@@ -38,6 +45,7 @@ result<int> run_report(const ReportOptions& options) {
       const i32 seen = trace.tasks.seen(read_common(record.payload).tid, ring);
       if (std::find(options.tids.begin(), options.tids.end(), seen) == options.tids.end()) continue;
     }
+    if (got == Reading::Got::event && options.most != 0 && ++printed > options.most) break;
     if (options.json)
       json_lines.print(record, ring, out);
     else
@@ -63,7 +71,10 @@ Command add_report(CLI::App& app) {
   c->add_option("WHERE", options->where, "recording (a directory), trace.dat file or instance, which is not consumed; several are merged (default: ringside.data)");
   add_events(*c, options->events, "only these events");
   c->add_option("--tid", options->tids, "only this thread; may be repeated")->allow_extra_args(false);
+  add_input(*c, options->inputs);
   add_filter(*c, options->filter);
+  add_window(*c, options->window);
+  add_count(*c, options->most, "events at most")->check(CLI::PositiveNumber);
   c->add_flag("--json", options->json, "one JSON object a line");
   c->add_flag("-v,--verbose", options->verbose, "say of each WHERE how its clock became that of all");
   c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
@@ -71,7 +82,8 @@ Command add_report(CLI::App& app) {
       "Examples:\n"
       "  ringside report                              ./ringside.data as text\n"
       "  ringside report -e 'libc:m*' --tid 4711      some events of one thread\n"
-      "  ringside report -F 'ts >= 12.5s && size > 4096 && task ~ \"cc1*\"'\n"
+      "  ringside report --time 12.5s..13s --cpu 0,2 -f 'size > 4096 && task ~ \"cc1*\"'\n"
+      "  ringside report --time +0.5s..+0.6s -n 100   a part of it, from the first event on\n"
       "  ringside report trace.dat                    what trace-cmd recorded, compressed or not\n"
       "  ringside report web --json | jq .fields      a live instance, for programs\n"
       "  ringside report web db trace.dat -v          several in one order: programs, recordings, the kernel's\n"

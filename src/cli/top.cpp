@@ -114,13 +114,13 @@ Command add_top(CLI::App& app) {
   options->run.push_down = true;
   add_run(*c, options->run);
   c->add_option("--by", options->by, "a line for each value of it: event, task, thread, process, cgroup, cpu, or [EVENT/]FIELD; or two with a comma")->type_name("KEY")->capture_default_str();
-  c->add_option("-n,--count", options->count, "lines at most")->capture_default_str();
+  add_count(*c, options->count, "lines at most")->capture_default_str();
   c->add_option("--keys", options->most_keys, "keys kept at most; a full table gives up those that count least")->capture_default_str()->check(CLI::Range(2, 100'000'000));
   c->footer(
       "Examples:\n"
       "  ringside top web                    a live instance; Ctrl-C ends, with a table of the whole\n"
       "  ringside top                        ./ringside.data as a whole\n"
-      "  ringside top -e 'sched:*' -F 'prev_comm ~ \"cc1*\" || pid == 4711'\n"
+      "  ringside top -e 'sched:*' -f 'prev_comm ~ \"cc1*\" || pid == 4711'\n"
       "  ringside top -e 'syscalls:sys_enter_*' --by task,event     the kernel, as root\n"
       "  ringside top -e 'sched:sched_switch' --by cgroup           which container, slice or service\n"
       "  ringside top web --json --interval 5s >> rates.jsonl\n"

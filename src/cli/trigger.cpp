@@ -275,7 +275,7 @@ class Watch {
       if (all_made()) return {};
       if (asked_to_stop()) {
         if (!child || child->ended()) return {};
-        if (!passed_on && stop_signal() != SIGINT) child->pass_on(stop_signal());
+        if (!passed_on) child->pass_on_stop();
         passed_on = true;
       }
       if (const u64 now = sys::now_ns(); kernel_ != nullptr && now - learned > KernelFeed::learn_every_ns) {
@@ -405,6 +405,7 @@ result<int> run_trigger(TriggerOptions options) {
   InstanceOptions make;
   make.buffer_size = options.buffer_size;
   make.subbuf_size = static_cast<u32>(options.subbuf_size);
+  if (!options.instance.empty()) await_instance(options.instance);
   auto made = options.instance.empty() ? make_private_instance("trigger", make) : Instance::open(options.instance);
   if (!made) {
     RS_TRY(not_the_kernels(options.instance));
@@ -425,19 +426,17 @@ result<int> run_trigger(TriggerOptions options) {
   const std::vector<KernelEvent> known = asked.value_or(std::vector<KernelEvent>{});
   KernelFeed::Options kernel_make;
   const EventPatterns kept = parse_events(options.events);
+  if (!kept.empty()) RS_TRY(check_kernel_events(kept));
   kernel_make.events = kept;
-  kernel_make.events.add(wanted.events);
+  for (const EventPattern& pattern : wanted.events) {
+    if (means_kernel(pattern, known)) kernel_make.events.add(pattern);
+  }
   kernel_make.buffer_size = options.buffer_size;
   kernel_make.subbuf_size = static_cast<u32>(options.subbuf_size);
   kernel_make.source.forced = options.source;
   kernel_make.notice = say;
   std::unique_ptr<KernelFeed> kernel;
-  if (asked) kernel = RS_TRY(KernelFeed::create(kernel_make, instance.clock()));
-  for (const EventPattern& pattern : kept) {
-    if (kernel != nullptr && kernel->matched(pattern)) continue;
-    if (!asked) return tl::unexpected<Error>(asked.error());
-    return refuse(std::errc::invalid_argument, "-e " + pattern.text() + ": the kernel has no such event (ringside list -e PATTERN shows its events); a program's are all recorded that its instance has enabled");
-  }
+  if (!kernel_make.events.empty()) kernel = RS_TRY(KernelFeed::create(kernel_make, instance.clock()));
   if (kernel == nullptr && !has_program) {
     if (!wanted.events.empty()) return refuse(std::errc::invalid_argument, "the kernel has no event that matches " + ringside::in_quotes(wanted.events.begin()->text()) + " (ringside list -e PATTERN shows its events)");
     throw UsageError{"nothing to look at: name events of the kernel (-e, or 'SYSTEM:EVENT if FILTER'), an instance (-i), or a command behind --"};
@@ -502,8 +501,8 @@ Command add_trigger(CLI::App& app) {
   c->add_option("-i,--instance", options->instance, "instance whose rings are saved, too");
   c->add_option("--latency", options->latency, "the time between two events: START END, or a NAME of ringside latency")->expected(1, 2)->type_name("START END");
   c->add_option("-k,--key", options->keys, "what START and END have in common: FIELD, or FIELD=FIELD; up to three with commas (default: the thread that ran)")->type_name("FIELD");
-  c->add_option("-o,--snapshot", options->snapshot, "directory of the recording, %n in it is its number; an older recording is replaced")->expected(0, 1)->type_name("DIR")->capture_default_str();
-  c->add_option("-n,--count", options->count, "so many recordings, then end; 0: until Ctrl-C. Without %n, .1 and so on is put behind DIR")->capture_default_str();
+  c->add_option("-o,--snapshot,--output", options->snapshot, "directory of the recording, %n in it is its number; an older recording is replaced")->expected(0, 1)->type_name("DIR")->capture_default_str();
+  c->add_option("-n,--max-count,--count", options->count, "so many recordings, then end; 0: until Ctrl-C. Without %n, .1 and so on is put behind DIR")->capture_default_str();
   add_time(*c, "--after", options->after_ns, "so much of what follows is saved, too (default 0)");
   c->add_option("--exec", options->exec, "run this in a shell after each one, before going on; $RINGSIDE_SNAPSHOT is the directory, $RINGSIDE_TRIGGER the event")->type_name("COMMAND");
   c->add_option("--libc", options->libc, "trace calls of the C library in all processes of the command: malloc, io, mutex")->type_name("LIST");
@@ -526,7 +525,7 @@ Command add_trigger(CLI::App& app) {
       "Rings overwrite their oldest events and nobody reads them, until the condition holds: then they stand still and are saved, as\n"
       "record does it. The condition is looked at beside them every 2 ms; it costs nothing but its own events. Pairs, and instances,\n"
       "are looked at in order of time, some 10 ms late. What happens while a recording is saved is neither kept nor looked at.\n"
-      "A filter has the syntax of report -F. Times of latency need a unit. With -e and a command, all processes' events are kept.\n"
+      "A filter has the syntax of report -f. Times of latency need a unit. With -e and a command, all processes' events are kept.\n"
       "Exit codes: 0 triggered, 1 failure, 2 wrong usage, 4 the end (Ctrl-C, --duration, the command's) came before the condition held.");
   return {c, [options] { return run_trigger(*options); }};
 }

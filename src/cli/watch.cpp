@@ -253,7 +253,8 @@ class Watcher {
   }
   std::string where() const {
     std::string out;
-    for (const std::string& one : options_.run.where) out += (out.empty() ? "" : " ") + one;
+    for (const auto* list : {&options_.run.where, &options_.run.inputs})
+      for (const std::string& one : *list) out += (out.empty() ? "" : " ") + one;
     if (!options_.run.events.empty()) out += out.empty() ? "kernel" : " kernel";
     for (const std::string& glob : options_.run.events) out += " " + glob;
     return out.empty() ? default_recording : out;
@@ -522,7 +523,7 @@ void set_latency(WatchOptions& options) {
     return;
   }
   Pairs::Options pairs = pair_of(options.latency, options.keys);
-  if (options.run.where.empty() && options.run.events.empty()) {
+  if (options.run.where.empty() && options.run.inputs.empty() && options.run.events.empty()) {
     // The kernel, if these are its events.
     const auto all = kernel_events();
     for (const EventPattern& pattern : parse_events(events_of(pairs))) {
@@ -602,7 +603,7 @@ Command add_watch(CLI::App& app) {
   c->add_option("-k,--key", options->keys,
                 "of --latency: what both have in common, FIELD or FIELD=FIELD; up to three with commas (default: the thread)")
       ->type_name("FIELD");
-  c->add_option("-n,--count", options->count, "lines at most of plain tables")->capture_default_str();
+  add_count(*c, options->count, "lines at most of plain tables")->capture_default_str();
   c->add_option("--keys", options->most_keys, "keys kept at most; a full table gives up those that count least")
       ->capture_default_str()
       ->check(CLI::Range(2, 10'000'000));
@@ -613,7 +614,7 @@ Command add_watch(CLI::App& app) {
       "  ringside watch web                         a live instance; h shows the keys, q ends with a table of the whole\n"
       "  ringside watch                             ./ringside.data: look around in a recording\n"
       "  ringside watch -e 'sched:*' --by task      the kernel, as root\n"
-      "  ringside watch -e 'syscalls:sys_exit_*' -F 'ret < 0' --by event,ret\n"
+      "  ringside watch -e 'syscalls:sys_exit_*' -f 'ret < 0' --by event,ret\n"
       "  ringside watch web --by thread -v duration_ns --interval 200ms\n"
       "  ringside watch --latency wakeup --by next_comm\n"
       "  ringside watch web --batch --interval 5s --duration 1m > rates.txt\n"

@@ -18,10 +18,22 @@ result<std::unique_ptr<Reading>> Reading::open(Options options) {
   reading->time_ = std::move(options.time);
   reading->notices_ = std::move(options.notices);
   reading->tell();
+  reading->narrow_ = !options.window.whole();
+  reading->window_ = std::move(options.window);
   reading->only_ = EventFilter(std::move(options.only));
   if (!options.filter.empty()) reading->filter_ = RS_TRY(Filter::compile(options.filter, trace.formats, trace.tasks));
   if (options.push_down && reading->filter_) push_down(*reading->filter_, trace);
   return reading;
+}
+
+bool Reading::outside(const TraceRecord& record) {
+  if (!begin_ns_) begin_ns_ = record.time;
+  if (window_.from.given && record.time < window_.from.at(*begin_ns_)) return true;
+  if (window_.until.given && record.time > window_.until.at(*begin_ns_)) return true;
+  if (window_.cpus.empty()) return false;
+  const RingName& name = ring(record);
+  const bool has_cpu = name.kernel || name.cpu >= 0;
+  return !has_cpu || std::find(window_.cpus.begin(), window_.cpus.end(), name.column()) == window_.cpus.end();
 }
 
 void Reading::follow(std::optional<u64> look_ahead_ns, u64 duration_ns) {

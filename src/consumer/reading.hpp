@@ -26,6 +26,20 @@ struct Totals {
   double seconds() const { return last_ns > first_ns ? static_cast<double>(last_ns - first_ns) / 1e9 : 0; }
 };
 
+// A time of the trace, or one after its first event.
+struct Moment {
+  u64 ns = 0;
+  bool given = false, relative = false;
+  u64 at(u64 first) const { return relative ? (ns > ~first ? ~u64{0} : first + ns) : ns; }
+};
+
+// A part of the trace: these CPUs (none: all; rings of threads have none), from one time to another, both included.
+struct Window {
+  std::vector<u32> cpus{};
+  Moment from{}, until{};
+  bool whole() const { return cpus.empty() && !from.given && !until.given; }
+};
+
 class Reading {
  public:
   struct Time {
@@ -38,6 +52,7 @@ class Reading {
     KernelChoice choice{};
     TracefsOptions make{};
     bool verbose = false;
+    Window window{};         // nothing outside is read
     EventPatterns only{};    // none: every event
     std::string filter{};    // empty: every event
     bool push_down = false;  // the kernel may filter, too: no event that the filter refuses is wanted
@@ -66,7 +81,9 @@ class Reading {
   bool stopped() const { return stopped_; }
 
   Got next(TraceRecord& record) {
-    if (!trace_.timeline.next(record)) return Got::nothing;
+    do {
+      if (!trace_.timeline.next(record)) return Got::nothing;
+    } while (narrow_ && outside(record));
     if (record.time < totals_.first_ns) totals_.first_ns = record.time;
     if (record.time > totals_.last_ns) totals_.last_ns = record.time;
     totals_.lost += record.lost;
@@ -118,10 +135,14 @@ class Reading {
   static constexpr u64 forever = ~u64{0};
   Reading() = default;
   void tell();  // notices
+  bool outside(const TraceRecord& record);
 
   Trace trace_;
   EventFilter only_;
   std::optional<Filter> filter_;
+  Window window_;
+  bool narrow_ = false;
+  std::optional<u64> begin_ns_{};  // the time of the trace's first event
   std::function<void(const std::vector<std::string>&)> notices_;
   Time time_;
   Totals totals_;

@@ -2,9 +2,13 @@
 
 #include <sys/stat.h>
 
+#include <chrono>
+#include <thread>
+
 #include "instance/instance.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "source/recording.hpp"
+#include "writer/place.hpp"
 
 namespace ringside {
 namespace {
@@ -28,7 +32,18 @@ Where Where::of(const std::string& text) {
   if (exists && S_ISREG(st.st_mode)) return {text, Kind::trace_dat};
   if (is_path && is_instance()) return {text, Kind::instance};
   std::string dir = find_kernel_instance(text);
+  if (dir.empty() && !exists && text != default_recording) {
+    await_instance(text);
+    if (is_instance()) return {text, Kind::instance};
+  }
   return {text, dir.empty() ? Kind::nothing : Kind::kernel, std::move(dir)};
+}
+
+void await_instance(const std::string& name) {
+  for (int ms = 0; ms < 1000 && !Instance::open(name); ms += 5) {
+    if (ms >= 50 && !instance_is_being_made(name)) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
 }
 
 const char* Where::what() const {

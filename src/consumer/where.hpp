@@ -32,6 +32,9 @@ struct Where {
   Error not_to_be_read() const;
 };
 
+// Waits for an instance whose program has only just been started: 50 ms, and up to a second while it is being made.
+void await_instance(const std::string& name);
+
 // An error if `name` is an instance of the kernel's, for commands that take only an instance.
 result<void> not_the_kernels(const std::string& name);
 

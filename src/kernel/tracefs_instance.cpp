@@ -224,7 +224,12 @@ result<TracefsInstance> TracefsInstance::create(const TracefsOptions& options) {
     auto held = RS_TRY(make_and_hold(dir));
     if (!held) continue;
     tracefs_instance* handle = tracefs_instance_create(name.c_str());
-    if (handle == nullptr) return fail(errno, "cannot use the tracing instance " + dir);
+    if (handle == nullptr) {
+      const int error = errno;
+      held = sys::Fd();
+      (void)remove_unheld(dir);
+      return fail(error, "cannot use the tracing instance " + dir);
+    }
     TracefsInstance made(handle, dir, std::move(held));
     if (made.cpus_.empty()) return refuse(std::errc::io_error, "cannot list the rings in " + dir + "/per_cpu: this process has too few descriptors (ulimit -n) or too little memory");
     RS_TRY(made.set_up(options));

@@ -97,7 +97,7 @@ result<void> Triggers::add(const std::string& system, const std::string& event, 
     const std::lock_guard lock(mutex_);
     for (const Armed& a : armed_)
       if (a.system == system && a.event == event && a.trigger.same_kind(trigger)) return fail(EEXIST, "the event has such a trigger");
-    armed_.push_back({system, event, std::move(trigger)});
+    armed_.push_back({system, event, std::move(trigger), now()});
     // From now on the rings must not be off.
     if (waits_for_on() && !instance_.tracing_on()) {
       switch_to(false, sys::now_ns());
@@ -135,6 +135,8 @@ bool Triggers::snapshots() {
   const std::lock_guard lock(mutex_);
   return std::any_of(armed_.begin(), armed_.end(), [](const Armed& a) { return a.trigger.act == Trigger::Act::snapshot; });
 }
+
+u64 Triggers::now() const { return instance_.clock().kind == ClockKind::counter ? 0 : sys::now_ns(); }
 
 bool Triggers::has_marker(const std::string& event) const {
   const std::lock_guard lock(mutex_);
@@ -250,18 +252,20 @@ void Triggers::watch(const std::vector<Armed>& armed) {
   auto reading = Reading::open(std::move(options));
   if (!reading) return;
   Trace& trace = (*reading)->trace();
-  const u64 since = instance_.clock().kind == ClockKind::counter ? 0 : sys::now_ns();
+  const u64 seen = watched_until_;  // the rings still have what the last watch has seen
   (*reading)->follow(look_ahead_ns);
   std::vector<std::optional<Filter>> filters(armed.size());
   do {
     (*reading)->take(
         [&](const TraceRecord& record, const RingName& ring, Reading::Got got) {
-          if (got != Reading::Got::event || record.time < since || over_) return;
+          if (over_ || record.time <= seen) return;
+          watched_until_ = record.time;
+          if (got != Reading::Got::event) return;
           const EventType* const type = trace.formats.find(record.number());
           if (type == nullptr) return;
           for (size_t i = 0; i < armed.size(); ++i) {
             const Armed& a = armed[i];
-            if (type->system != a.system || type->name != a.event) continue;
+            if (type->system != a.system || type->name != a.event || record.time < a.since) continue;
             if (!a.trigger.filter.empty()) {
               if (!filters[i])
                 if (auto filter = Filter::compile(a.trigger.filter, trace.formats, trace.tasks)) filters[i] = std::move(*filter);

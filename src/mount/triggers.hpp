@@ -69,6 +69,7 @@ class Triggers {
   struct Armed {
     std::string system, event;
     Trigger trigger;
+    u64 since = 0;  // earlier events do not matter
   };
   struct Off {
     u64 from, until;
@@ -77,6 +78,7 @@ class Triggers {
   bool waits_for_on() const;  // the lock is held
   void rewatch();
   void watch(const std::vector<Armed>& armed);
+  u64 now() const;
   bool use_up(const Armed& armed);
   void act(const Trigger& trigger, u64 time);
   void switch_to(bool on, u64 time);
@@ -90,6 +92,7 @@ class Triggers {
   bool soft_off_ = false;
   std::atomic<bool> over_{false};
   std::thread watch_;         // started and joined by the owner's thread
+  u64 watched_until_ = 0;     // the time of the last event that a watch has seen; for the watch, and for the owner once that has ended
 };
 
 }  // namespace ringside::mount

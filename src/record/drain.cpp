@@ -58,7 +58,7 @@ bool put(const SubBufferView& view, RecordingWriter& writer, u32 ring, Faults& f
   return malformed;
 }
 
-Drained drain(Source& source, RecordingWriter& writer, u32 ring, u64 most, Faults& faults, Books& books, u64 earlier) {
+Drained drain(Source& source, RecordingWriter& writer, u32 ring, u64 most, Faults& faults, Books& books, u64 earlier, const Select& select) {
   for (; most > 0; --most) {
     auto view = source.next();
     if (!view && view.error().code == std::errc::timed_out) {
@@ -71,7 +71,7 @@ Drained drain(Source& source, RecordingWriter& writer, u32 ring, u64 most, Fault
     }
     if (!*view) return Drained::all;
     (*view)->time -= earlier;
-    if (!put(**view, writer, ring, faults, books)) {
+    if (!put(select ? select(**view) : **view, writer, ring, faults, books)) {
       source.put_back();
       return Drained::some;
     }

@@ -4,6 +4,7 @@
 //   a source that reports an error   has ended; its error is named, its closing counters are in the recording
 //   a full disk                      ends the recording; the last sub-buffer handed out goes back to the ring
 #pragma once
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -44,6 +45,7 @@ struct Books {
   Counters totals;            // its rings', including those whose memory was given back
   u64 before = 0;             // written events that were read or overwritten before the recording began
   u64 events = 0, bytes = 0;  // recorded
+  u64 left_out = 0;           // events that were not wanted
   u64 gaps = 0;               // events missing between recorded ones
   u64 refused = 0;            // refused events that `totals` does not count
   bool complete = false;      // no writer is left, so every event that is not recorded is missing
@@ -61,7 +63,8 @@ enum class Drained {
 bool put(const SubBufferView& view, RecordingWriter& writer, u32 ring, Faults& faults, Books& books);
 
 // Takes at most `most` sub-buffers: a writer that is faster than the reader must not keep it from the other rings. Times are
-// reduced by `earlier` ticks. The recorded events are added to `books`.
-Drained drain(Source& source, RecordingWriter& writer, u32 ring, u64 most, Faults& faults, Books& books, u64 earlier = 0);
+// reduced by `earlier` ticks. The recorded events are added to `books`. select: what to record of a sub-buffer; none: all.
+using Select = std::function<SubBufferView(const SubBufferView&)>;
+Drained drain(Source& source, RecordingWriter& writer, u32 ring, u64 most, Faults& faults, Books& books, u64 earlier = 0, const Select& select = nullptr);
 
 }  // namespace ringside

@@ -14,7 +14,7 @@ bool same(const RingName& a, const RingName& b) {
 
 }  // namespace
 
-InstanceFeed::InstanceFeed(Instance& instance) : instance_(instance) {
+InstanceFeed::InstanceFeed(Instance& instance, EventPatterns only) : instance_(instance), only_(std::move(only)) {
   // Read many times a second, so map the table instead of calling Instance::rings(), which opens every ring for its counters.
   words_.control = const_cast<InstanceControl*>(&instance.control());
 }
@@ -50,10 +50,24 @@ bool InstanceFeed::look_for_events() {
   if (count == known_events_ && unnamed_.empty()) return false;
   known_events_ = count;
   events_ = instance_.events();
+  if (!only_.empty()) {
+    for (const EventInfo& e : events_) wanted_[e.id] = only_.matches(e.system, e.name);
+    std::erase_if(events_, [&](const EventInfo& e) { return !wanted_[e.id]; });
+  }
   unnamed_.clear();
   for (const EventInfo& e : events_)
     if (e.format.empty()) unnamed_ = e.system + ":" + e.name;
   return true;
+}
+
+// An event that was declared since is looked up.
+bool InstanceFeed::wants(u16 id) {
+  auto at = wanted_.find(id);
+  if (at == wanted_.end()) {
+    look_for_events();
+    at = wanted_.find(id);
+  }
+  return at == wanted_.end() || at->second;
 }
 
 void InstanceFeed::open(RecordingRun& run, const RingName& name, Ring& ring) {
@@ -77,6 +91,7 @@ void InstanceFeed::open(RecordingRun& run, const RingName& name, Ring& ring) {
   }
   ring.as = recorded.ring;
   ring.round = counters.nr_subbufs;
+  ring.selection.restart();
   ring.source = std::move(*source);
 }
 
@@ -115,7 +130,9 @@ void InstanceFeed::take(RecordingRun& run, u32 number, Ring& ring) {
   const bool of_cpu = ring.source->name().cpu >= 0;
   const bool ask = of_cpu || state_of(ring.state) != RingState::live || (polls_ + number) % 32 == 0;
   const bool ended = ask && ring.source->ended();
-  const Drained drained = run.take(*ring.source, ring.as, 2 * ring.round + 2, books_);
+  Select select;
+  if (!only_.empty()) select = [&](const SubBufferView& view) { return ring.selection.keep(view, [&](u16 id) { return wants(id); }); };
+  const Drained drained = run.take(*ring.source, ring.as, 2 * ring.round + 2, books_, 0, select);
   ring.failed = drained == Drained::ended;
   if (ring.failed) ring.source = nullptr;
   if (drained != Drained::all || !ended) return;
@@ -168,6 +185,7 @@ Books InstanceFeed::close(RecordingRun& run) {
   all.push_back(counters_of(instance_.past()));
   books_.totals = sum(all);
   books_.refused = instance_.refused();
+  for (const auto& [number, ring] : rings_) books_.left_out += ring.selection.left_out();
   return books_;
 }
 

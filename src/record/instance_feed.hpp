@@ -6,12 +6,15 @@
 #include "instance/instance.hpp"
 #include "writer/layout.hpp"
 #include "record/recording_run.hpp"
+#include "record/selection.hpp"
+#include "schema/event_pattern.hpp"
 
 namespace ringside {
 
 class InstanceFeed final : public Feed {
  public:
-  explicit InstanceFeed(Instance& instance);
+  // only: the events to record; none: all. The others are consumed with them.
+  explicit InstanceFeed(Instance& instance, EventPatterns only = {});
   result<void> begin(RecordingRun& run) override;
   bool poll(RecordingRun& run) override;
   void describe(RecordingMeta& meta) override;
@@ -25,8 +28,10 @@ class InstanceFeed final : public Feed {
     u32 as = 0;      // its number in the recording
     u64 round = 0;   // in sub-buffers
     bool failed = false;
+    Selection selection{};
   };
   bool look_for_events();
+  bool wants(u16 id);
   bool look_for_rings(RecordingRun& run);
   void take_unnoticed(RecordingRun& run);
   void open(RecordingRun& run, const RingName& name, Ring& ring);
@@ -37,7 +42,9 @@ class InstanceFeed final : public Feed {
   InstanceWords words_;
   std::map<u32, Ring> rings_;
   std::map<i32, RingName> threads_;
+  const EventPatterns only_;
   std::vector<EventInfo> events_;
+  std::map<u16, bool> wanted_;  // by id
   size_t known_events_ = 0;
   std::string unnamed_;  // an event whose format could not be read yet
   u64 known_threads_ = 0;

@@ -29,9 +29,6 @@ bool needs_symbols(const std::string& format) {
 }  // namespace
 
 result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, const ClockInfo& clock) {
-  auto known = RS_TRY(kernel_events());
-  const auto meant = [&](const EventPattern& pattern) { return means_kernel(pattern, known); };
-  if (std::none_of(options.events.begin(), options.events.end(), meant)) return nullptr;
   if (clock.kind == ClockKind::cntvct)
     return refuse(std::errc::invalid_argument, "the kernel has no clock arm64-cntvct, so its events cannot be put into one order with the program's: "
                                                "use --clock mono, for an instance when it is made");
@@ -51,9 +48,8 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
   feed->events_ = kernel_internal_events();
   std::set<u16> seen;
   for (const EventPattern& pattern : options.events) {
-    if (!meant(pattern)) continue;
     auto enabled = RS_TRY(mine.enable(pattern, options.filter));
-    feed->matched_.insert(pattern.text());
+    if (enabled.empty()) return refuse(std::errc::no_such_file_or_directory, "the kernel has no event that matches " + pattern.text() + " (ringside list PATTERN shows its events)");
     for (EventInfo& event : enabled) {
       if (!seen.insert(event.id).second) continue;
       feed->needs_symbols_ = feed->needs_symbols_ || needs_symbols(event.format);

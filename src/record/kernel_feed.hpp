@@ -23,7 +23,7 @@ namespace ringside {
 class KernelFeed final : public Feed {
  public:
   struct Options {
-    EventPatterns events;  // patterns that mean kernel events are enabled
+    EventPatterns events;  // of the kernel
     std::string filter;
     u64 buffer_size = 4 << 20;
     u32 subbuf_size = 4096;
@@ -33,13 +33,12 @@ class KernelFeed final : public Feed {
     KernelChoice source;
     std::function<void(const std::string&)> notice;  // takes messages for the user
   };
-  // Null: none of the patterns names a kernel event. The events are enabled, but tracing is not yet on.
+  // The events are enabled, but tracing is not yet on. ENOENT: a pattern matches none.
   static result<std::unique_ptr<KernelFeed>> create(const Options& options, const ClockInfo& clock);
   ~KernelFeed() override;
 
   const std::vector<EventInfo>& events() const { return events_; }  // including those that the kernel may write unasked
   u64 enabled() const { return enabled_; }
-  bool matched(const EventPattern& pattern) const { return matched_.count(pattern.text()) != 0; }
   // Between fork and exec of the command: records only its events and those of its descendants.
   result<void> follow(i32 pid) { return instance_.follow(pid); }
 
@@ -70,7 +69,6 @@ class KernelFeed final : public Feed {
   std::function<void(const std::string&)> notice_;
   std::vector<std::unique_ptr<KernelSource>> sources_;  // null: the source has ended
   std::vector<EventInfo> events_;
-  std::set<std::string> matched_;  // patterns
   u64 enabled_ = 0;
   bool needs_symbols_ = false;
   std::map<i32, RingName> threads_;  // owned by the thread while it runs

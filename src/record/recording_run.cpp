@@ -81,7 +81,7 @@ result<void> RecordingRun::finish(u64 duration_ns) {
     const Books books = feed->close(*this);
     all.push_back(books.totals);
     missing.gaps += failed() ? books.gaps : std::max(books.gaps, books.totals.overrun);
-    const u64 here = books.before + books.events + std::max(books.gaps, failed() ? 0 : books.totals.overrun);
+    const u64 here = books.before + books.events + books.left_out + std::max(books.gaps, failed() ? 0 : books.totals.overrun);
     if (failed() || books.complete) missing.unrecorded += books.totals.written - std::min(books.totals.written, here);
     missing.refused += books.totals.dropped + books.totals.commit_overrun + books.refused;
     missing.doubts.insert(missing.doubts.end(), books.doubts.begin(), books.doubts.end());

@@ -58,7 +58,9 @@ class RecordingRun {
   RecordingWriter& writer() { return writer_; }
   Faults& faults() { return faults_; }
   RecordingMeta& meta() { return writer_.meta(); }  // the feeds set its events, threads, totals and missing
-  Drained take(Source& source, u32 ring, u64 most, Books& books, u64 earlier = 0) { return drain(source, writer_, ring, most, faults_, books, earlier); }
+  Drained take(Source& source, u32 ring, u64 most, Books& books, u64 earlier = 0, const Select& select = nullptr) {
+    return drain(source, writer_, ring, most, faults_, books, earlier, select);
+  }
   bool failed() const { return faults_.failure().has_value(); }  // the disk is full
 
   const Faults& faults() const { return faults_; }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/abi/sub_buffer.hpp>
 #include <ringside/base/check.hpp>
@@ -98,8 +99,8 @@ u64 wall_clock_ns() {
 
 bool holds_recording(int dir) { return static_cast<bool>(sys::open_beneath(dir, "meta.json", O_RDONLY)); }
 
-// Removes an older recording. Touches nothing else in the directory.
-result<void> clear_directory(int open, const std::string& dir) {
+// The files of the recording in a directory; none, if it is empty. EEXIST: there is anything else.
+result<std::vector<std::string>> files_of_recording(int open, const std::string& dir) {
   const auto names = sys::names_in(open);
   if (!names) return fail(names.error().code.value(), "cannot read the directory " + dir);
   std::vector<std::string> ours;
@@ -115,7 +116,13 @@ result<void> clear_directory(int open, const std::string& dir) {
                                               (foreign.empty() ? ours.front() : foreign) +
                                               "\", which is no recording; choose another directory with -o");
   }
-  for (const std::string& name : ours) {
+  return ours;
+}
+
+// Removes an older recording. Touches nothing else in the directory.
+result<void> clear_directory(int open, const std::string& dir) {
+  const auto files = RS_TRY(files_of_recording(open, dir));
+  for (const std::string& name : files) {
     if (unlinkat(open, name.c_str(), 0) != 0) return fail(errno, "cannot replace the older recording in " + dir);
   }
   return {};
@@ -148,6 +155,34 @@ result<std::string> read_kept(const std::string& recording, const std::string& n
   const sys::Fd dir(::open(recording.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!dir) return fail(errno, "cannot open " + recording);
   return sys::read_beneath(dir.get(), name);
+}
+
+result<void> set_aside(const std::string& dir) {
+  std::error_code none;
+  const bool link = std::filesystem::is_symlink(dir, none);
+  std::string path = link ? std::filesystem::canonical(dir, none).string() : dir;
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  const std::string old = path + ".old";
+  struct stat st {};
+  if (none || lstat(path.c_str(), &st) != 0) return {};
+  const auto holds = [](const std::string& place) -> result<bool> {
+    const auto opened = RS_TRY(sys::open_trusted(place, sys::Role::other));
+    return !RS_TRY(files_of_recording(opened.get(), place)).empty();
+  };
+  if (!S_ISDIR(st.st_mode)) return refuse(std::errc::file_exists, "will not record into " + path + ": it is no directory; choose another one with -o");
+  if (!RS_TRY(holds(path))) return {};
+  const auto at = RS_TRY(sys::open_parent(path));
+  if (lstat(old.c_str(), &st) == 0) {
+    if (!S_ISDIR(st.st_mode) || !holds(old))
+      return refuse(std::errc::file_exists, "will not replace " + old + ", where the older recording in " + path + " would go: it is no recording; move one of them, or choose another directory with -o");
+    const auto opened = RS_TRY(sys::open_trusted(old, sys::Role::other));
+    RS_TRY(clear_directory(opened.get(), old));
+    if (unlinkat(at.dir.get(), (at.name + ".old").c_str(), AT_REMOVEDIR) != 0) return fail(errno, "cannot remove " + old);
+  }
+  if (renameat(at.dir.get(), at.name.c_str(), at.dir.get(), (at.name + ".old").c_str()) != 0)
+    return fail(errno, "cannot rename the older recording " + path + " to " + old);
+  if (link && mkdirat(at.dir.get(), at.name.c_str(), 0700) != 0) return fail(errno, "cannot make the directory " + path + " for the recording");
+  return {};
 }
 
 result<RecordingWriter> RecordingWriter::create(const std::string& dir, const ClockInfo& clock) {

@@ -69,6 +69,9 @@ std::string ring_file(const RingName& name);
 std::optional<RingName> ring_of_file(const std::string& file);
 
 bool is_recording(const std::string& path);  // is it a directory with a meta.json?
+// An older recording in `dir` becomes `dir`.old, in place of the one there. EEXIST: one of both holds anything but a recording,
+// and nothing was changed.
+result<void> set_aside(const std::string& dir);
 result<std::string> read_kept(const std::string& recording, const std::string& name);  // printk_formats, kallsyms
 
 struct Walk;  // a walk over a sub-buffer

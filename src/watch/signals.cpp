@@ -11,6 +11,7 @@ namespace ringside {
 namespace {
 
 volatile sig_atomic_t first_signal = 0;
+bool ignored = false;
 std::atomic<void (*)()> leaving{nullptr};
 
 void on_signal(int number) {
@@ -30,10 +31,12 @@ void catch_signals() {
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction old {};
     sigaction(number, nullptr, &old);
-    if (old.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);  // keeps the effect of nohup
+    ignored = ignored || (number == SIGINT && old.sa_handler == SIG_IGN);
+    if (old.sa_handler != SIG_IGN || number == SIGINT) sigaction(number, &action, nullptr);
   }
 }
 
+bool interrupt_was_ignored() { return ignored; }
 bool asked_to_stop() { return first_signal != 0; }
 int stop_signal() { return first_signal; }
 void sleep_ns(u64 ns) {

@@ -4,7 +4,10 @@
 
 namespace ringside {
 
-void catch_signals();  // SIGINT, SIGTERM, SIGHUP
+// SIGINT, SIGTERM, SIGHUP. One that this process inherited as ignored stays so (nohup), but SIGINT: a script's background jobs
+// inherit it so, and kill -INT must end them.
+void catch_signals();
+bool interrupt_was_ignored();  // SIGINT, when this process began
 bool asked_to_stop();
 int stop_signal();  // the first one, or 0
 void sleep_ns(u64 ns);  // a signal ends it early

@@ -223,4 +223,10 @@ void apply_patterns(const std::vector<std::string>& lines, const InstanceWords& 
   for (u32 i = 0; i < gate_bytes; ++i) __atomic_store_n(&gate[i], static_cast<unsigned char>(std::min(bytes[i], 255u)), __ATOMIC_RELEASE);
 }
 
+bool instance_is_being_made(const std::string& name) {
+  const auto where = place_of_instance(name, false);
+  const auto names = where ? sys::names_in(where->parent.get()) : result<std::vector<std::string>>(std::vector<std::string>());
+  return where && names && std::any_of(names->begin(), names->end(), [&](const std::string& one) { return is_being_made(one, where->name); });
+}
+
 }  // namespace ringside

@@ -40,6 +40,7 @@ result<void> take_away(const InstancePlace& place, int dir);
 bool is_instance(int dir) noexcept;
 // Left by a maker that died, or ran out of space, before instances were made under another name; or its file was cut.
 bool is_half_made(int dir);
+bool instance_is_being_made(const std::string& name);  // it has no name yet; its maker may have died
 extern const char* const never_finished;  // "... was never finished ... `ringside rm -f ": the name and ` follow
 
 // The lines of set_event: which events are enabled.

@@ -41,7 +41,7 @@ struct Cli : test::BinaryTest {
   }
 };
 
-const char* const commands[] = {"record", "report", "top", "hist", "latency", "watch", "trigger", "stat", "list", "crash", "rm", "serve", "plot", "export", "remote", "recover", "doctor"};
+const char* const commands[] = {"record", "report", "top", "hist", "latency", "watch", "trigger", "stat", "list", "enable", "disable", "crash", "rm", "serve", "plot", "export", "remote", "recover", "doctor"};
 
 TEST_F(Cli, EveryHelpHasExamples) {
   for (const char* command : commands) {
@@ -58,7 +58,7 @@ TEST_F(Cli, WrongUsageExitsWithTwo) {
   for (const char* arguments :
        {"", "nonsense", "report --nonsense", "crash", "rm", "stat", "hist", "hist size --sort never", "hist size --keys 0", "record", "record --mode upwards -- true",
         "record --buffer-size many -- true", "record --subbuf-size 5k -- true", "record -b 16k -- true", "record --libc malloc",
-        "record --libc malloc,nonsense -- true", "record --clock sundial -- true", "top --interval never", "top --once --duration 0s", "report --tid x"}) {
+        "record --libc malloc,nonsense -- true", "record --clock sundial -- true", "top --interval never", "top --once --duration 0s", "report --tid x", "enable", "disable -i x", "report --time 5", "help nothing"}) {
     const Outcome o = ringside(arguments);
     EXPECT_EQ(o.code, 2) << arguments << "\n" << o.err;
     EXPECT_EQ(o.out, "") << arguments;

@@ -123,7 +123,7 @@ TEST_F(Export, TheKernels) {
 TEST_F(Export, BothOrOneOfTheTwo) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
   for (const char* clock : {"mono", "tsc"}) {
-    ASSERT_EQ(ringside(std::string("record --clock ") + clock + " --libc io -o data -e 'libc:*' -e 'syscalls:*' -- dd if=/dev/zero of=/dev/null count=10").code, 0);
+    ASSERT_EQ(ringside(std::string("record --clock ") + clock + " --libc io -o data -u 'libc:*' -e 'syscalls:*' -- dd if=/dev/zero of=/dev/null count=10").code, 0);
     expect_equal("data", 40, true);
   }
   for (const char* only : {"kernel", "program"}) {

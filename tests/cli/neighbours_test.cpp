@@ -202,7 +202,7 @@ TEST_F(Neighbours, RootWorksOnAUsersInstanceByItsPath) {
   ASSERT_EQ(as(victim, [&] { return make_and_write(path, 100); }), 0);
   // Files that root writes there belong to the user.
   ASSERT_EQ(as(0, [&] { return ringside_open(path.c_str()) != 0 ? 1 : (put(7), 0); }), 0);
-  const Outcome on = run(0, dir + "/root", "record -i " + path + " -e 'neighbour:*' --duration 20ms -o " + dir + "/root/rec");
+  const Outcome on = run(0, dir + "/root", "record -i " + path + " -u 'neighbour:*' --duration 20ms -o " + dir + "/root/rec");
   EXPECT_EQ(on.code, 0) << on.err;
   must(must(Instance::open(path))->snapshot());
   for (const auto& entry : fs::recursive_directory_iterator(path)) {
@@ -233,7 +233,7 @@ TEST_F(Neighbours, RootFollowsNoSymlinkOfAUser) {
     fs::create_symlink(to, path + "/" + name);
     ASSERT_EQ(lchown((path + "/" + name).c_str(), victim, victim), 0);
     const auto before = tree(guarded);
-    for (const std::string& arguments : {"record -i " + path + " -e 'a:*' -e 'neighbour:*' --duration 20ms -o " + dir + "/root/rec", "report " + path, "stat " + path, "list -i " + path})
+    for (const std::string& arguments : {"record -i " + path + " -u 'a:*' -u 'neighbour:*' --duration 20ms -o " + dir + "/root/rec", "report " + path, "stat " + path, "list -i " + path})
       EXPECT_LT(run(0, dir + "/root", arguments).code, 124) << arguments;
     if (auto instance = Instance::open(path)) {
       (void)(*instance)->enable("b:*", true);

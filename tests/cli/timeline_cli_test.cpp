@@ -109,7 +109,7 @@ TEST_F(TimelineCli, TheKernelsLocalClock) {
 TEST_F(TimelineCli, ALiveWriterThatStandsStillAndTheKernel) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
   const Outcome o = run(RINGSIDE_BUILD_DIR "/example_03_remote ./w & P=$!; while [ ! -S w ]; do sleep 0.02; done; "
-                        "{ " + std::string(tool) + "top w -e sched:sched_switch --interval 100ms --look-ahead 20ms --json >seen 2>said & T=$!; "
+                        "{ " + std::string(tool) + "top w -e app:tick,sched:sched_switch --interval 100ms --look-ahead 20ms --json >seen 2>said & T=$!; "
                         "lives() { kill -0 $T 2>/dev/null; }; "
                         "pictures() { N=$(($(wc -l <seen) + $1)); until [ $(wc -l <seen) -ge $N ] || ! lives; do sleep 0.05; done; }; "
                         "until grep -q tick seen || ! lives; do sleep 0.05; done; "

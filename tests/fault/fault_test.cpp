@@ -299,7 +299,7 @@ struct Record : FaultTest {
 TEST_F(Record, WithRingsOfCpus) { inject(recording("ringside", {"--rings", "cpu"})); }
 TEST_F(Record, WithRingsOfThreads) { inject(recording("ringside", {"--rings", "thread"})); }
 TEST_F(Record, ItsProgram) { inject(recording("fault_writer", {})); }
-TEST_F(Record, WithEventsOfTheKernel) { inject(recording("ringside", {"-e", "sched:sched_process_fork", "-e", "unit:*"}, true)); }
+TEST_F(Record, WithEventsOfTheKernel) { inject(recording("ringside", {"-e", "sched:sched_process_fork", "-u", "unit:*"}, true)); }
 
 TEST_F(Record, IntoATraceDat) {
   Scenario s = recording("ringside", {"--to", "f.dat"});

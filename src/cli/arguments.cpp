@@ -1,0 +1,93 @@
+#include "cli/arguments.hpp"
+
+#include "analysis/names.hpp"
+
+namespace ringside::cli {
+namespace {
+
+const CLI::App* command_of(const CLI::App& app, const std::string& name) {
+  const auto all = app.get_subcommands([&](const CLI::App* c) { return c->get_name() == name; });
+  return all.empty() ? nullptr : all.front();
+}
+
+// The option that a word beginning with - names; null: there is none. `wants`: its value is the next word.
+const CLI::Option* option_of(const CLI::App& command, const std::string& word, bool& wants) {
+  wants = false;
+  const auto takes = [](const CLI::Option& o) { return o.get_items_expected_max() != 0; };
+  if (word.size() > 2 && word[1] == '-') {
+    const size_t equal = word.find('=');
+    const CLI::Option* const o = command.get_option_no_throw(word.substr(0, equal));
+    wants = o != nullptr && takes(*o) && equal == std::string::npos;
+    return o;
+  }
+  const CLI::Option* o = nullptr;
+  for (size_t at = 1; at < word.size(); ++at) {
+    o = command.get_option_no_throw(std::string("-") + word[at]);
+    if (o == nullptr) return nullptr;
+    if (!takes(*o)) continue;
+    wants = at + 1 == word.size();
+    break;
+  }
+  return o;
+}
+
+}  // namespace
+
+std::vector<std::string> arguments_of(int argc, const char* const* argv, const CLI::App& app) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.empty()) return words;
+  if (words[0] == "version" || words[0] == "-V") words[0] = "--version";
+  if (words[0] == "help") {
+    words.erase(words.begin());
+    words.resize(std::min<size_t>(words.size(), 1));
+    words.emplace_back("--help");
+  }
+  // An optional value in front of -- must be joined to its option: the parser would take -- for it.
+  for (size_t at = 1; words[0] == "trigger" && at + 2 < words.size() && words[at] != "--"; ++at) {
+    const bool snapshot = words[at] == "-o" || words[at] == "--snapshot" || words[at] == "--output";
+    if (!snapshot || words[at + 1].empty() || words[at + 1][0] == '-') continue;
+    words[at] = "--snapshot=" + words[at + 1];
+    words.erase(words.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+  }
+  if (words[0] != "record") return words;
+  const CLI::App& record = *command_of(app, "record");
+  for (size_t at = 1; at < words.size(); ++at) {
+    if (words[at].size() < 2 || words[at][0] != '-') {
+      words.insert(words.begin() + static_cast<std::ptrdiff_t>(at), "--");
+      break;
+    }
+    bool wants = false;
+    if (words[at] == "--" || option_of(record, words[at], wants) == nullptr) break;
+    if (wants) ++at;
+  }
+  return words;
+}
+
+std::string unknown_word(const std::vector<std::string>& arguments, const CLI::App& app) {
+  if (arguments.empty()) return "";
+  const std::string& first = arguments[0];
+  std::vector<std::string> names;
+  if (first[0] != '-') {
+    const CLI::App* const command = command_of(app, first);
+    if (command == nullptr) {
+      for (const CLI::App* c : app.get_subcommands([](const CLI::App* c) { return !c->get_group().empty(); })) names.push_back(c->get_name());
+      return in_quotes(first) + " is no command of ringside" + did_you_mean(nearest(first, names));
+    }
+    for (size_t at = 1; at < arguments.size() && arguments[at] != "--"; ++at) {
+      const std::string word = arguments[at].substr(0, arguments[at].find('='));
+      bool wants = false;
+      if (word.size() < 2 || word[0] != '-' || word.find_first_of("0123456789") == 1) continue;
+      if (option_of(*command, word, wants) != nullptr) {
+        at += wants ? 1 : 0;
+        continue;
+      }
+      for (const CLI::Option* o : command->get_options()) {
+        for (const std::string& name : o->get_lnames()) names.push_back("--" + name);
+      }
+      return "ringside " + first + " has no option " + in_quotes(word) + did_you_mean(word[1] == '-' ? nearest(word, names) : std::vector<std::string>{});
+    }
+  }
+  return "";
+}
+
+}  // namespace ringside::cli

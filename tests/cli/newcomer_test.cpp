@@ -1,0 +1,415 @@
+// What new users type first, coming from trace-cmd, perf, strace and bpftrace, and what it must do.
+#include <elf.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/statvfs.h>
+
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "binary.hpp"
+#include "cli/hand_made.hpp"
+#include "instance/instance.hpp"
+#include "kernel/tracefs_instance.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside::newcomer_test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using test::Outcome;
+using testing::HasSubstr;
+using testing::Not;
+
+const std::string build = RINGSIDE_BUILD_DIR "/", tool = build + "ringside";
+
+struct Newcomer : test::BinaryTest {
+  // The names of a recording's events.
+  std::set<std::string> names(const std::string& arguments = "") const {
+    std::set<std::string> all;
+    for (const json& e : events(arguments)) all.insert(e.value("event", ""));
+    return all;
+  }
+  // Makes instance `web` with the example's two kinds of events, and those of the C library's reads and opens in it.
+  void make_web() {
+    ASSERT_EQ(ringside("record -q -i web -o made -- true").code, 0);
+    ASSERT_EQ(run("RINGSIDE_INSTANCE=web RINGSIDE_LIBC=io LD_PRELOAD=" + build + "libringside-libc.so " + build + "example_01_write").code, 0);
+  }
+};
+
+struct NewcomerAsRoot : Newcomer {
+  void SetUp() override {
+    if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
+    Newcomer::SetUp();
+  }
+};
+
+TEST_F(NewcomerAsRoot, TwoEventsWithACommaAsInPerf) {
+  const Outcome o = ringside("record -a -e sched:sched_switch,sched_waking ls -la /etc/hostname");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.out, HasSubstr("/etc/hostname"));
+  EXPECT_EQ(names(), (std::set<std::string>{"sched:sched_switch", "sched:sched_waking"}));
+}
+
+TEST_F(NewcomerAsRoot, AMistypedEventEndsBeforeAnythingIsRunOrReplaced) {
+  ASSERT_EQ(ringside("record --libc io dd if=/etc/hostname of=copy").code, 0);
+  const size_t before = events().size();
+  for (const auto& [pattern, near] : {std::pair{"sched:sched_swich", "did you mean sched:sched_switch?"}, {"sched:switch", "sched:sched_switch"}, {"sched_swich", "sched:sched_switch"},
+                                      {"shed:sched_switch", "sched:sched_switch"}, {"sched:nope", "there are sched_"}, {"libc:malloc", "-u names events of programs"}}) {
+    const Outcome o = ringside(std::string("record -e ") + pattern + " touch ran");
+    EXPECT_EQ(o.code, 2) << o.err;
+    EXPECT_THAT(o.err, HasSubstr(near));
+    EXPECT_FALSE(fs::exists(dir + "/ran"));
+  }
+  EXPECT_EQ(events().size(), before);
+  EXPECT_FALSE(fs::exists(dir + "/ringside.data.old"));
+}
+
+// The kernel has a system "net", too.
+TEST_F(NewcomerAsRoot, UserEventsNeverMeanTheKernels) {
+  make_web();
+  const Outcome o = ringside("record -i web -u 'net:*' --duration 10ms");
+  EXPECT_EQ(o.code, 0) << o.err;
+  for (const std::string& name : names()) EXPECT_EQ(name.rfind("net:", 0), 0u) << name;
+  EXPECT_EQ(names().size(), 2u);
+  EXPECT_THAT(run("ls ringside.data").out, Not(HasSubstr("cpu0.raw")));
+}
+
+TEST_F(Newcomer, UserEventsSelectFromARunningInstance) {
+  make_web();
+  const std::set<std::string> all = names("web");
+  ASSERT_TRUE(all.count("libc:read") && all.size() > 2) << all.size();
+  u64 reads = 0;
+  for (const json& e : events("web")) reads += e.value("event", "") == "libc:read";
+  Outcome o = ringside("record -i web -u libc:read --duration 10ms");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(names(), std::set<std::string>{"libc:read"});
+  EXPECT_EQ(events().size(), reads);
+  EXPECT_THAT(o.err, HasSubstr("lost 0;"));
+  o = ringside("record -i web -u 'nothing:*',libc:reed --duration 10ms");
+  EXPECT_EQ(o.code, 0);
+  EXPECT_THAT(o.err, HasSubstr("-u nothing:*: no program declared such an event; declared were "));
+  EXPECT_THAT(o.err, HasSubstr("-u libc:reed: no program declared such an event; did you mean libc:read?"));
+  EXPECT_THAT(o.err, HasSubstr("\nringside: 0 events"));
+}
+
+// While the program writes: its sub-buffers are read piece by piece, and times and order stay.
+TEST_F(Newcomer, UserEventsSelectWhileTheProgramWrites) {
+  ASSERT_EQ(ringside("record -q -i web -b 64k --subbuf-size 4k -o made -- true").code, 0);
+  const std::string traced = "RINGSIDE_INSTANCE=web RINGSIDE_LIBC=io LD_PRELOAD=" + build + "libringside-libc.so ";
+  const Outcome o = run(tool + " record -b 8M -i web -u libc:write -o some -- sh -c 'unset RINGSIDE_LIBC LD_PRELOAD; for n in 1 2 3; do " + traced + "dd if=/dev/zero of=/dev/null bs=1 count=700 2>/dev/null; done'");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(names("some"), std::set<std::string>{"libc:write"});
+  u64 last = 0, writes = 0, lost = 0;
+  for (const json& e : events("some")) {
+    EXPECT_GE(e.at("ts").get<u64>(), last);
+    last = e.at("ts");
+    lost += e.value("lost", u64{0});
+    writes += e.contains("fields") && e.at("fields").value("count", 0) == 1;
+  }
+  if (lost == 0) {
+    EXPECT_EQ(writes, 2100u);
+  }
+  EXPECT_EQ(ringside("stat some").code, 0);
+}
+
+TEST_F(Newcomer, AnEventThatIsNotThereIsNamedWithNearOnes) {
+  ASSERT_EQ(ringside("record --libc io dd if=/etc/hostname of=copy").code, 0);
+  for (const std::string command : {"report", "top", "hist event", "plot", "watch --batch"}) {
+    const Outcome o = ringside(command + (command == "hist event" || command == "top" || command == "watch --batch" ? " ringside.data" : "") + " -e libc:raed");
+    EXPECT_EQ(o.code, 2) << command << o.err;
+    EXPECT_THAT(o.err, HasSubstr("no event in ringside.data matches \"libc:raed\"; did you mean libc:read?")) << command;
+    EXPECT_EQ(o.out, "") << command;
+  }
+  EXPECT_EQ(json::parse(ringside("top ringside.data -e read --json").out)["rows"].size(), 1u);
+  EXPECT_EQ(json::parse(ringside("hist event ringside.data -e libc:read,libc:close --json").out)["rows"].size(), 2u);
+}
+
+// Without WHERE, events that the kernel does not have are those of ./ringside.data.
+TEST_F(Newcomer, EventsOfTheRecordingNeedNoWhere) {
+  ASSERT_EQ(ringside("record --libc io dd if=/etc/hostname of=copy").code, 0);
+  const Outcome o = ringside("hist count -e libc:read --json");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_GT(json::parse(o.out)["count"], 0);
+}
+
+TEST_F(Newcomer, ACommandNeedsNoDashes) {
+  EXPECT_EQ(ringside("record sh -c 'echo $0 $1; exit 7' --json -i").out, "--json -i\n");
+  EXPECT_EQ(ringside("record -q --libc=io -bm2M ls -la").code, 2);  // a mistyped size, and nothing else
+  EXPECT_EQ(ringside("record -q --libc=io -b2M sh -c 'exit 7'").code, 7);
+  EXPECT_EQ(ringside("record -qo other --libc io -- sh -c 'exit 7' -la").code, 7);
+  EXPECT_TRUE(fs::exists(dir + "/other/meta.json"));
+  EXPECT_EQ(ringside("record -o x echo -- y").out, "-- y\n");
+  EXPECT_EQ(ringside("record true --nonsense").code, 0);
+}
+
+TEST_F(Newcomer, HelpAndVersionInEveryForm) {
+  EXPECT_EQ(ringside("help").out, ringside("--help").out);
+  EXPECT_EQ(ringside("help record").out, ringside("record --help").out);
+  EXPECT_THAT(ringside("help record").out, HasSubstr("Examples:\n  ringside record"));
+  for (const char* version : {"version", "-V", "--version"}) EXPECT_EQ(ringside(version).out.rfind("ringside ", 0), 0u) << version;
+  Outcome o = ringside("recor");
+  EXPECT_EQ(o.code, 2);
+  EXPECT_THAT(o.err, HasSubstr("\"recor\" is no command of ringside; did you mean record"));
+  EXPECT_THAT(ringside("help recrod").err, HasSubstr("did you mean record"));
+  o = ringside("report --jsn");
+  EXPECT_EQ(o.code, 2);
+  EXPECT_THAT(o.err, HasSubstr("ringside report has no option \"--jsn\"; did you mean --json?"));
+  EXPECT_THAT(ringside("record --libs io ls").err, HasSubstr("did you mean --libc?"));
+  EXPECT_EQ(ringside("record --libs io ls").code, 2);
+}
+
+TEST_F(Newcomer, AnOlderRecordingIsKept) {
+  ASSERT_EQ(ringside("record --libc io dd if=/etc/hostname of=copy").code, 0);
+  const size_t first = events().size();
+  ASSERT_GT(first, 0u);
+  // A wrong command line, or a command that is not there, moves nothing.
+  for (const char* wrong : {"record --nonsense true", "record --libc nothing true", "record nothing-of-this-name", "record -b 1 true", "record -e 'a b' true"}) {
+    EXPECT_NE(ringside(wrong).code, 0) << wrong;
+    EXPECT_EQ(events().size(), first) << wrong;
+    EXPECT_FALSE(fs::exists(dir + "/ringside.data.old")) << wrong;
+  }
+  ASSERT_EQ(ringside("record true").code, 0);
+  EXPECT_EQ(events("ringside.data.old").size(), first);
+  EXPECT_EQ(events().size(), 0u);
+  ASSERT_EQ(ringside("record -q --libc io dd if=/etc/hostname of=copy").code, 0);  // a second .old takes the place of the first
+  EXPECT_EQ(events("ringside.data.old").size(), 0u);
+  EXPECT_GT(events().size(), 0u);
+  // Through a symlink: its target.
+  ASSERT_EQ(run("mkdir far && ln -s far/r near").code, 0);
+  ASSERT_EQ(ringside("record -q -o far/r true").code, 0);
+  ASSERT_EQ(ringside("record -q -o near --libc io dd if=/etc/hostname of=copy").code, 0);
+  EXPECT_TRUE(fs::exists(dir + "/far/r.old/meta.json"));
+  EXPECT_GT(events("far/r").size(), 0u);
+}
+
+TEST_F(Newcomer, WhatIsNoRecordingIsNeverMovedOrRemoved) {
+  ASSERT_EQ(ringside("record -q true").code, 0);
+  ASSERT_EQ(run("mkdir ringside.data.old && echo dear > ringside.data.old/letter").code, 0);
+  Outcome o = ringside("record touch ran");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_THAT(o.err, HasSubstr("will not replace ringside.data.old"));
+  EXPECT_FALSE(fs::exists(dir + "/ran"));
+  EXPECT_TRUE(fs::exists(dir + "/ringside.data/meta.json"));
+  EXPECT_TRUE(fs::exists(dir + "/ringside.data.old/letter"));
+  ASSERT_EQ(run("echo dear > ringside.data/letter; mkdir empty; echo dear > file").code, 0);
+  EXPECT_EQ(ringside("record touch ran").code, 1);
+  EXPECT_TRUE(fs::exists(dir + "/ringside.data/letter"));
+  EXPECT_EQ(ringside("record -o file touch ran").code, 1);
+  EXPECT_TRUE(fs::is_regular_file(dir + "/file"));
+  EXPECT_FALSE(fs::exists(dir + "/ran"));
+  EXPECT_EQ(ringside("record -o empty true").code, 0);
+  EXPECT_FALSE(fs::exists(dir + "/empty.old"));
+}
+
+// A program of nothing but exit(0); with a note of Go, if asked.
+void make_static(const std::string& path, bool go) {
+#ifdef __x86_64__
+  struct {
+    Elf64_Ehdr header{};
+    Elf64_Phdr parts[2]{};
+    Elf64_Nhdr note{4, 4, 4};
+    char name[8] = "Go\0\0id";
+    unsigned char code[9] = {0xB8, 60, 0, 0, 0, 0x31, 0xFF, 0x0F, 0x05};
+  } file;
+  std::memcpy(file.header.e_ident, ELFMAG, SELFMAG);
+  file.header.e_ident[EI_CLASS] = ELFCLASS64;
+  file.header.e_ident[EI_DATA] = ELFDATA2LSB;
+  file.header.e_ident[EI_VERSION] = EV_CURRENT;
+  file.header.e_type = ET_EXEC;
+  file.header.e_machine = EM_X86_64;
+  file.header.e_version = EV_CURRENT;
+  const u64 at = 0x400000;
+  file.header.e_entry = at + offsetof(decltype(file), code);
+  file.header.e_phoff = offsetof(decltype(file), parts);
+  file.header.e_ehsize = sizeof file.header;
+  file.header.e_phentsize = sizeof(Elf64_Phdr);
+  file.header.e_phnum = go ? 2 : 1;
+  file.parts[0].p_type = PT_LOAD;
+  file.parts[0].p_flags = PF_R | PF_X;
+  file.parts[0].p_vaddr = file.parts[0].p_paddr = at;
+  file.parts[0].p_filesz = file.parts[0].p_memsz = sizeof file;
+  file.parts[0].p_align = 4096;
+  file.parts[1].p_type = PT_NOTE;
+  file.parts[1].p_offset = offsetof(decltype(file), note);
+  file.parts[1].p_filesz = 20;
+  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(&file), sizeof file);
+  fs::permissions(path, fs::perms(0755));
+#endif
+}
+
+TEST_F(Newcomer, AnEmptyRecordingSaysWhy) {
+  Outcome o = ringside("record true");
+  EXPECT_EQ(o.code, 0);
+  EXPECT_THAT(o.err, HasSubstr("true wrote no events of its own; try --libc malloc,io or, as root, -e 'sched:*'"));
+  EXPECT_EQ(ringside("record -q true").err, "");
+  EXPECT_EQ(ringside("record sh -c 'exit 3'").code, 3);
+  ASSERT_EQ(ringside("record -q -i young --duration 10ms").code, 0);
+  EXPECT_THAT(ringside("record -i young --duration 10ms").err, HasSubstr("no program has declared an event in young yet: start one with RINGSIDE_INSTANCE=young"));
+  ASSERT_EQ(ringside("disable -i young '*'").code, 0);
+  ASSERT_EQ(run("RINGSIDE_INSTANCE=young " + build + "example_01_write").code, 0);
+  o = ringside("record -i young --duration 10ms");
+  EXPECT_THAT(o.err, HasSubstr("no event of a program is enabled; try -u PATTERN, or ringside enable -i young PATTERN"));
+  EXPECT_THAT(o.err, HasSubstr("\nringside: no event"));
+  ASSERT_EQ(run(tool + " record -q -i tiny -u net:idle --duration 10ms; RINGSIDE_INSTANCE=tiny " + build + "example_01_write").code, 0);
+  EXPECT_EQ(events("tiny").size(), 1u);
+#ifdef __x86_64__
+  make_static(dir + "/still", false);
+  make_static(dir + "/gob", true);
+  EXPECT_THAT(ringside("record --libc io ./still").err, HasSubstr("--libc saw nothing: ./still is a static program"));
+  EXPECT_THAT(ringside("record --libc io ./gob").err, HasSubstr("./gob is a Go program"));
+  EXPECT_THAT(ringside("record ./gob").err, HasSubstr("./gob wrote no events of its own; try (./gob is a Go program"));
+#endif
+}
+
+TEST_F(Newcomer, ASetuidProgramIsNamed) {
+  struct statvfs fs {};
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  if (statvfs(dir.c_str(), &fs) == 0 && (fs.f_flag & ST_NOSUID) != 0) GTEST_SKIP() << dir << " is mounted with nosuid";
+  ASSERT_EQ(run("cp \"$(command -v dd)\" su && chown 65533 su && chmod 4755 su && chmod 755 .").code, 0);
+  const Outcome o = ringside("record --libc malloc,io ./su if=/dev/null of=/dev/null");
+  EXPECT_THAT(o.err, HasSubstr("./su is setuid, setgid or has capabilities, so the loader preloads nothing into it"));
+}
+
+TEST_F(Newcomer, EventsAreEnabledAndDisabledFromOutside) {
+  EXPECT_EQ(ringside("enable 'net:*'").code, 2);
+  ASSERT_EQ(ringside("record -q -i web --duration 10ms").code, 0);
+  const std::string write = "RINGSIDE_INSTANCE=web " + build + "example_01_write";
+  EXPECT_THAT(ringside("disable packet_in").err, HasSubstr("web: no program has declared an event that matches packet_in yet"));
+  ASSERT_EQ(run(write).code, 0);
+  EXPECT_EQ(names("web").count("net:packet_in"), 0u);
+  EXPECT_EQ(names("web").count("net:idle"), 1u);
+  Outcome o = ringside("enable -i web packet_in");
+  EXPECT_EQ(o.code, 0);
+  EXPECT_THAT(o.err, HasSubstr("web: enabled net:packet_in\n"));
+  ASSERT_EQ(run(write).code, 0);
+  EXPECT_EQ(names("web").count("net:packet_in"), 1u);
+  EXPECT_THAT(ringside("disable -i web pakcet_in").err, HasSubstr("did you mean net:packet_in?"));
+  EXPECT_THAT(ringside("list -i web 'net:*'").out, HasSubstr("net:packet_in"));
+  EXPECT_EQ(ringside("enable").code, 2);
+  ASSERT_EQ(ringside("record -q -i other --duration 10ms").code, 0);
+  o = ringside("enable 'net:*'");
+  EXPECT_EQ(o.code, 2);
+  EXPECT_THAT(o.err, HasSubstr("Name one with -i: other, web"));
+}
+
+TEST_F(NewcomerAsRoot, ListTakesAPattern) {
+  const Outcome o = ringside("list 'sched:*'");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.out, HasSubstr("sched:sched_switch"));
+  EXPECT_THAT(ringside("list '*wakeup*'").out, HasSubstr("sched:sched_wakeup"));
+  const Outcome wrong = ringside("list sched:sched_swich");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("did you mean sched:sched_switch?"));
+}
+
+// A script's background jobs inherit SIGINT as ignored.
+TEST_F(Newcomer, InterruptEndsABackgroundJob) {
+  const std::string begun = "until [ -e r/meta.json ]; do sleep 0.02; done; ";
+  Outcome o = run(tool + " record -i web -o r & P=$!; " + begun + "kill -INT $P; wait $P");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("0 events"));
+  // With a command: it is asked to end, and its exit code stands.
+  o = run("rm -r r; " + tool + " record -o r sh -c 'trap \"exit 6\" TERM; touch up; while :; do sleep 0.05; done' & P=$!; until [ -e up ]; do sleep 0.02; done; kill -INT $P; wait $P");
+  EXPECT_EQ(o.code, 6) << o.err;
+  o = run(tool + " top web --json --interval 20ms > seen & P=$!; until [ -s seen ]; do sleep 0.02; done; kill -INT $P; wait $P");
+  EXPECT_EQ(o.code, 0) << o.err;
+}
+
+TEST_F(NewcomerAsRoot, AProcessThatIsNotThere) {
+  const Outcome o = run("sh -c 'echo $$ > gone'; " + tool + " record -e sched:sched_switch -p $(cat gone) --duration 10s");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_THAT(o.err, HasSubstr("there is no process "));
+  EXPECT_FALSE(fs::exists(dir + "/ringside.data"));
+  EXPECT_EQ(ringside("record -e sched:sched_switch -p -3 --duration 10s").code, 2);
+}
+
+TEST_F(Newcomer, AnInstanceThatIsJustBeingMade) {
+  ASSERT_EQ(run("mkdir -m 700 root/.app.new-0123456789abcdef && mkdir later").code, 0);
+  // Its maker puts it in place while `stat` waits.
+  ASSERT_EQ(run("RINGSIDE_ROOT=$PWD/later " + tool + " record -q -i app --duration 10ms").code, 0);
+  const Outcome o = run("(sleep 0.2; mv later/app root/app) & " + tool + " stat app; wait");
+  EXPECT_EQ(o.code, 0) << o.err;
+  const u64 begun = sys::now_ns();
+  EXPECT_EQ(ringside("stat nobody").code, 1);
+  EXPECT_LT(sys::now_ns() - begun, 900'000'000u);
+}
+
+// Eleven events in two rings of CPUs, and one of a thread: 1.0 s to 2.0 s.
+struct NewcomerInTime : Newcomer {
+  void SetUp() override {
+    Newcomer::SetUp();
+    auto w = test::malloc_and_packets(dir + "/ringside.data");
+    ASSERT_TRUE(w) << w.error().sentence;
+    test::SubBuffer a(1'000'000'000), b(1'050'000'000);
+    for (u64 n = 0; n <= 10; ++n) (n % 2 == 0 ? a : b).event(1'000'000'000 + n * 100'000'000, test::Payload(1, 4711).put(n).put(u64{0xA0}));
+    ASSERT_TRUE(w->append(0, a.view()));
+    ASSERT_TRUE(w->append(3, b.view()));
+    w->ring(0).name.cpu = 0;
+    w->ring(3).name.cpu = 3;
+    ASSERT_TRUE(w->finish(2'000'000'000));
+  }
+  size_t count(const std::string& arguments) const { return events(arguments).size(); }
+};
+
+TEST_F(NewcomerInTime, ATimeRange) {
+  EXPECT_EQ(count(""), 11u);
+  EXPECT_EQ(count("--time 1.2s..1.5s"), 4u);
+  EXPECT_EQ(count("--time 1.2..1.5"), 4u);
+  EXPECT_EQ(count("--time +0.2s..+500ms"), 4u);
+  EXPECT_EQ(count("--time 1.9.."), 2u);
+  EXPECT_EQ(count("--time ..+0.05s"), 1u);
+  EXPECT_EQ(json::parse(ringside("top --json --time +0.2s..+0.5s").out)["count"], 4);
+  EXPECT_EQ(json::parse(ringside("hist size --json --time 1.2..1.5").out)["count"], 4);
+  EXPECT_EQ(json::parse(ringside("latency libc:malloc libc:malloc --key ptr --json --time 1.2..1.5 -i ringside.data").out)["starts"], 4);
+  EXPECT_THAT(ringside("plot --time +0.2s..+0.5s").err, HasSubstr("ringside: 4 events"));
+  for (const char* wrong : {"1.2", "..", "a..b", "2..1", "+1s..+0.5s"}) EXPECT_EQ(ringside(std::string("report --time ") + wrong).code, 2) << wrong;
+}
+
+TEST_F(NewcomerInTime, ProcessorsInputsAndCounts) {
+  EXPECT_EQ(count("--cpu 0"), 6u);
+  EXPECT_EQ(count("--cpu 3"), 5u);
+  EXPECT_EQ(count("--cpu 0,2-3"), 11u);
+  EXPECT_EQ(count("--cpu 1"), 0u);
+  EXPECT_THAT(ringside("plot --cpu 3").err, HasSubstr("ringside: 5 events"));
+  EXPECT_EQ(json::parse(ringside("top --json --cpu 3").out)["count"], 5);
+  for (const char* wrong : {"x", "1-", "3-1", "", "99999999"}) EXPECT_EQ(ringside(std::string("report --cpu '") + wrong + "'").code, 2) << wrong;
+  EXPECT_EQ(count("-n 3"), 3u);
+  EXPECT_EQ(count("--max-count 3 --cpu 0 -f 'size > 2'"), 3u);
+  ASSERT_EQ(run("mv ringside.data other").code, 0);
+  EXPECT_EQ(count("-i other"), 11u);
+  EXPECT_EQ(json::parse(ringside("top -i other --json").out)["count"], 11);
+  EXPECT_EQ(json::parse(ringside("hist size -i other --json --max-count 2").out)["rows"].size(), 2u);
+  EXPECT_THAT(ringside("plot -i other").err, HasSubstr("ringside: 11 events"));
+  EXPECT_EQ(ringside("export other -o x.dat").code, 0);
+  EXPECT_TRUE(fs::exists(dir + "/x.dat"));
+}
+
+// One letter for a filter.
+TEST_F(NewcomerInTime, TheSameLetterForAFilterEverywhere) {
+  for (const char* letter : {"-f", "-F", "--filter"}) {
+    const std::string filter = std::string(" ") + letter + " 'size < 3'";
+    EXPECT_EQ(count(filter), 3u);
+    EXPECT_EQ(json::parse(ringside("top --json" + filter).out)["count"], 3);
+    EXPECT_EQ(json::parse(ringside("hist size --json" + filter).out)["count"], 3);
+    EXPECT_EQ(json::parse(ringside("latency libc:malloc libc:malloc --key ptr --json ringside.data" + filter).out)["starts"], 3);
+    EXPECT_THAT(ringside("plot" + filter).err, HasSubstr("ringside: 3 events"));
+  }
+}
+
+TEST_F(NewcomerAsRoot, ATriggersDirectoryInFrontOfTheCommand) {
+  for (const char* option : {"-o", "--snapshot"}) {
+    const Outcome o = ringside(std::string("trigger 'signal:signal_generate if sig == 28' ") + option + " seen -- sh -c 'kill -WINCH $$'");
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_TRUE(fs::exists(dir + "/seen/meta.json")) << o.err;
+  }
+}
+
+}  // namespace
+}  // namespace ringside::newcomer_test
