@@ -156,7 +156,7 @@ Command add_list(CLI::App& app) {
   CLI::App* c = app.add_subcommand("list", "instances, live and stale; with -i an instance's events");
   c->add_option("-i,--instance", options->instance, "list this instance's events and whether they are enabled");
   add_events(*c, options->events, "list the kernel's events (and the instance's), with their fields");
-  c->add_flag("--json", options->json, "one JSON array");
+  add_json(*c, options->json, "one JSON array");
   c->footer(
       "Examples:\n"
       "  ringside list             all instances of this user\n"

@@ -215,11 +215,8 @@ result<int> run_record(RecordOptions options) {
   }
   std::optional<Child> child;
   if (!options.command.empty()) {
-    std::function<int()> prepare;
-    if (kernel != nullptr && follows_command(options)) prepare = [kernel] {
-      auto done = kernel->follow(getpid());
-      return done ? 0 : done.error().code.value();
-    };
+    std::function<result<void>(pid_t)> prepare;
+    if (kernel != nullptr && follows_command(options)) prepare = [kernel](pid_t pid) { return kernel->follow(pid); };
     auto started = Child::start(options.command, environment_of(instance, preload, options.libc), prepare);
     if (!started) return failed_to_start(started.error());
     child = std::move(*started);

@@ -45,6 +45,16 @@ bool Reading::wait(u64 look_every_ns, u64 until_ns) {
   return true;
 }
 
+void Reading::look_at_rings() {
+  bool threads = false, kernel = false;
+  rings_ = trace_.timeline.size();
+  for (u32 n = 0; n < rings_; ++n) {
+    threads = threads || trace_.timeline.name(n).of_a_thread();
+    kernel = kernel || trace_.timeline.name(n).kernel;
+  }
+  tells_cpus_ = threads && kernel;
+}
+
 void Reading::refresh() {
   trace_.refresh();
   tell();

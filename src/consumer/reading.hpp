@@ -13,6 +13,8 @@
 
 #include "analysis/filter.hpp"
 #include "analysis/names.hpp"
+#include "analysis/running.hpp"
+#include "analysis/thread_names.hpp"
 #include "consumer/trace.hpp"
 #include "sys/sys.hpp"
 
@@ -71,6 +73,9 @@ class Reading {
     if (record.time > totals_.last_ns) totals_.last_ns = record.time;
     totals_.lost += record.lost;
     totals_.late += record.late;
+    if (trace_.timeline.size() != rings_) [[unlikely]] look_at_rings();
+    names_.see(record, ring(record));
+    if (tells_cpus_) running_.see(record, ring(record));
     if (record.lost != 0) return Got::gap;
     ++totals_.seen;
     if (!only_.wants(record.number(), trace_.formats) || (filter_ && !filter_->matches(record, ring(record)))) return Got::other;
@@ -118,10 +123,15 @@ class Reading {
   static constexpr u64 forever = ~u64{0};
   Reading() = default;
   void tell();  // notices
+  void look_at_rings();
 
   Trace trace_;
   EventFilter only_;
   std::optional<Filter> filter_;
+  ThreadNames names_{trace_.formats, trace_.tasks};
+  RunningThreads running_{trace_.formats, trace_.tasks};
+  u32 rings_ = 0;
+  bool tells_cpus_ = false;  // it has rings of threads, and the kernel's beside them
   std::function<void(const std::vector<std::string>&)> notices_;
   Time time_;
   Totals totals_;
