@@ -5,6 +5,7 @@ find_package(nlohmann_json REQUIRED)
 pkg_check_modules(TRACEEVENT REQUIRED IMPORTED_TARGET libtraceevent)
 pkg_check_modules(TRACEFS REQUIRED IMPORTED_TARGET libtracefs)
 pkg_check_modules(COMPRESSION REQUIRED IMPORTED_TARGET zlib libzstd)
+pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
 pkg_check_modules(NCURSES REQUIRED ncursesw)
 pkg_check_modules(FUSE REQUIRED IMPORTED_TARGET fuse3)
 find_path(PROTOZERO protozero/pbf_writer.hpp REQUIRED)  # libprotozero-dev: headers alone
@@ -39,8 +40,8 @@ set_source_files_properties(src/plot/page.cpp PROPERTIES OBJECT_DEPENDS ${plot_p
   COMPILE_DEFINITIONS RINGSIDE_PLOT_PAGE="${plot_page}")
 target_link_libraries(ringside_reading PUBLIC ringside
   $<BUILD_INTERFACE:fmt::fmt> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> $<BUILD_INTERFACE:PkgConfig::TRACEEVENT>
-  $<INSTALL_INTERFACE:fmt> $<INSTALL_INTERFACE:traceevent> $<INSTALL_INTERFACE:tracefs> $<INSTALL_INTERFACE:z> $<INSTALL_INTERFACE:zstd>
-  PRIVATE $<BUILD_INTERFACE:PkgConfig::TRACEFS> $<BUILD_INTERFACE:PkgConfig::COMPRESSION> $<BUILD_INTERFACE:PkgConfig::FUSE>)
+  $<INSTALL_INTERFACE:fmt> $<INSTALL_INTERFACE:traceevent> $<INSTALL_INTERFACE:tracefs> $<INSTALL_INTERFACE:z> $<INSTALL_INTERFACE:zstd> $<INSTALL_INTERFACE:seccomp>
+  PRIVATE $<BUILD_INTERFACE:PkgConfig::TRACEFS> $<BUILD_INTERFACE:PkgConfig::COMPRESSION> $<BUILD_INTERFACE:PkgConfig::SECCOMP> $<BUILD_INTERFACE:PkgConfig::FUSE>)
 set_target_properties(ringside_reading PROPERTIES EXPORT_NAME consumer)
 ringside_precompile(ringside_reading)
 # A room's unit takes the name that CMake gives it.

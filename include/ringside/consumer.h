@@ -45,7 +45,7 @@ struct ringside_record {
   const uint8_t* data;  // the event's bytes, the 8 common ones first; valid until the next one is asked for
   uint32_t size;
   uint32_t id;  // the consumer's number for the type of event
-  uint32_t cpu;
+  int32_t cpu;  // where its thread ran; -1: unknown (a ring of a thread, and no sched events tell it)
   int32_t tid;  // 0: it does not say
 };
 

@@ -37,6 +37,7 @@ struct Event {
   u32 id = 0;          // the consumer's number for the type of event; 0: a gap
   u32 source = 0;      // which ring
   bool late = false;   // one with a later time was given out before
+  int running_on = -1;  // Consumer::cpu, if its ring is no CPU's
 };
 
 // A field of one type of event. T: an integer, bool, float, double, or std::string_view.
@@ -119,7 +120,7 @@ class Consumer {
     return f;
   }
   std::string_view name(const Event& e) const;  // "sched:sched_switch"
-  u32 cpu(const Event& e) const;                // the ring's number, where it is no CPU's
+  int cpu(const Event& e) const;                // where its thread ran; -1: unknown (a thread's ring, and no sched events tell it)
   int tid(const Event& e) const;                // 0: it does not say
   std::string_view task(const Event& e) const;
   std::string text(const Event& e);             // its line, as `ringside report` prints it, without a newline

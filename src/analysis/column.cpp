@@ -42,7 +42,8 @@ Column::Access Column::lower(const EventType* type, Kind& kind) const {
   }
   kind = Kind::whole;
   if (name_ == "ts") access.op = Op::time;
-  if (name_ == "cpu" || name_ == "CPU" || name_ == "ring") access.op = Op::ring;
+  if (name_ == "cpu" || name_ == "CPU") access.op = Op::cpu;
+  if (name_ == "ring") access.op = Op::ring;
   const bool number = name_ == "tid" || name_ == "pid" || name_ == "common_pid";
   if (number) access.op = name_ == "common_pid" ? Op::recorded : Op::tid;
   if (name_ == "thread" || (number && modifier_ == Modifier::execname)) access.op = Op::thread;

@@ -9,7 +9,8 @@
 //
 // EVENT is a glob over SYSTEM:EVENT or the event's name: records of other events have no such value. NAME is a field of the event,
 // else one of
-//   ts · cpu, CPU, ring · event, system · source · task, comm, COMM · thread, tid, pid, common_pid · process · cgroup · common_type
+//   ts · cpu, CPU · ring · event, system · source · task, comm, COMM · thread, tid, pid, common_pid · process · cgroup · common_type
+// cpu is absent where it is unknown: rings of threads, unless sched events of the same trace tell it. ring is N of per_cpu/cpuN.
 // tid and pid are the thread's number as the reader sees it, common_pid is the recorded one: in other PID namespaces they
 // differ. As in filters and in the kernel's histograms, a field comes first; but "event" alone always names the event, though
 // sys_enter_epoll_ctl has a field of that name. MODIFIER:
@@ -81,7 +82,7 @@ class Column {
   i64 begin(i64 bucket) const;
 
  private:
-  enum class Op : u8 { unknown, absent, integer, time, ring, recorded, thread, tid, process, event, real, text, task, cgroup, source, system };
+  enum class Op : u8 { unknown, absent, integer, time, cpu, ring, recorded, thread, tid, process, event, real, text, task, cgroup, source, system };
   enum class Modifier : u8 { none, log2, linear, hex, sym, execname, divide };
   enum class Show : u8 { plain, thread, process, event };
   struct Access {
@@ -104,7 +105,8 @@ class Column {
     }
     switch (access.op) {
       case Op::time: out = static_cast<i64>(record.time); return true;
-      case Op::ring: out = ring.column(); return true;
+      case Op::cpu: out = record.cpu_in(ring); return out >= 0;
+      case Op::ring: out = ring.place(); return true;
       case Op::recorded: out = thread_of(access.type, read_common(record.payload)); return true;
       case Op::thread: out = tasks_->key(thread_of(access.type, read_common(record.payload)), ring); return true;
       case Op::tid: out = tasks_->seen(thread_of(access.type, read_common(record.payload)), ring); return true;

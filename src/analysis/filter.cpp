@@ -309,7 +309,11 @@ Filter::Lowered Filter::lower_builtin(const Leaf& leaf, const EventType* type) {
     step.op = Op::time;
     return lower_number(leaf, step, 64, false, nullptr);
   }
-  if (name == "cpu" || name == "CPU" || name == "ring") {
+  if (name == "cpu" || name == "CPU") {  // -1: unknown
+    step.op = Op::cpu;
+    return lower_number(leaf, step, 32, true, nullptr);
+  }
+  if (name == "ring") {
     step.op = Op::ring;
     return lower_number(leaf, step, 32, false, nullptr);
   }
@@ -485,7 +489,9 @@ bool Filter::test(const Step& step, const TraceRecord& record, const RingName& r
     case Op::time:
       return step.meets(record.time);
     case Op::ring:
-      return step.meets(ring.column());
+      return step.meets(ring.place());
+    case Op::cpu:
+      return step.meets(static_cast<u64>(i64{record.cpu_in(ring)}));
     case Op::tid:
       return step.meets(static_cast<u64>(i64{tasks_->seen(thread_of(type, read_common(record.payload)), ring)}));
     case Op::floating: {

@@ -86,7 +86,7 @@ class Filter {
     u32 leaf = 0;
     std::vector<Node> children;
   };
-  enum class Op : u8 { integer, time, ring, tid, floating, text, task, cgroup, source };
+  enum class Op : u8 { integer, time, cpu, ring, tid, floating, text, task, cgroup, source };
   // Numbers: low <= (value & mask) <= low + span, modulo 2^64.
   struct Step {
     Op op = Op::integer;

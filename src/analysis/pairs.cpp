@@ -45,7 +45,7 @@ result<Column> column_of(const std::string& events, const std::string& text, con
 }
 
 Pairs::Copy copy_of(const TraceRecord& record, size_t most = longest_copy) {
-  Pairs::Copy copy{record.time, record.lost, record.source, record.ids};
+  Pairs::Copy copy{record.time, record.lost, record.source, record.ids, record.cpu};
   if (record.lost == 0) copy.payload.assign(record.payload.data, record.payload.data + std::min<size_t>(record.payload.size, most));
   return copy;
 }
@@ -95,7 +95,8 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
       };
       return named(starts_, key.start) && named(ends_, key.end);
     };
-    by_cpu_ = by_cpu_ || is({"cpu", "CPU", "ring"});
+    by_cpu_ = by_cpu_ || is({"cpu", "CPU"});
+    by_ring_ = by_ring_ || is({"ring"});
     by_thread_ = by_thread_ || is({"common_pid", "thread", "tid", "pid"});
   }
   return options_.by.empty() ? result<void>() : compile_by(formats, tasks);
@@ -164,6 +165,7 @@ void Pairs::start(const TraceRecord& record, const RingName& ring) {
   std::memcpy(&waiting.common, record.payload.data, std::min<size_t>(sizeof waiting.common, record.payload.size));
   waiting.source = record.source;
   waiting.ids = record.ids;
+  waiting.cpu = record.cpu;
   waiting.losses = static_cast<u32>(counts_.losses);
   waiting.ring_losses = ring_of(record.source).losses;
   waiting.has_by = false;
@@ -205,6 +207,7 @@ bool Pairs::end(const TraceRecord& record, const RingName& ring) {
     all_.add(static_cast<i64>(latency_));
     u64 by = 0;
     const Group* const mine = by_ ? group(record, ring, at, by) : nullptr;
+    last_group_ = mine != nullptr ? std::optional(by) : std::nullopt;
     if (slowest_.size() < options_.slowest || (options_.slowest != 0 && latency_ > slowest_.front().latency))
       keep(record, ring, waiting, Slow{latency_, doubtful, "", mine != nullptr ? show_group(by, *mine) : "", {}, {}, {}});
   }
@@ -251,7 +254,7 @@ void Pairs::keep(const TraceRecord& record, const RingName& ring, const Waiting&
     else
       slow.key += column.show(word(column, record, ring, has), {});
   }
-  slow.start = Copy{waiting.time, 0, waiting.source, waiting.ids};
+  slow.start = Copy{waiting.time, 0, waiting.source, waiting.ids, waiting.cpu};
   slow.start.payload.resize(sizeof waiting.common);
   std::memcpy(slow.start.payload.data(), &waiting.common, sizeof waiting.common);
   slow.end = copy_of(record);
@@ -280,6 +283,7 @@ void Pairs::remember(const TraceRecord& record) {
   copy.time = record.time;
   copy.lost = record.lost;
   copy.ids = record.ids;
+  copy.cpu = record.cpu;
   copy.payload.clear();
   if (record.lost == 0) copy.payload.assign(record.payload.data, record.payload.data + std::min<size_t>(record.payload.size, longest_copy));
 }

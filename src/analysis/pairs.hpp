@@ -80,6 +80,7 @@ class Pairs {
     u64 time = 0;
     u64 lost = 0;
     u32 source = 0, ids = 0;
+    i32 cpu = -1;  // TraceRecord::cpu
     std::vector<u8> payload{};
     TraceRecord record() const {
       TraceRecord r;
@@ -88,6 +89,7 @@ class Pairs {
       r.payload = {payload.data(), static_cast<u32>(payload.size())};
       r.source = source;
       r.ids = ids;
+      r.cpu = cpu;
       return r;
     }
   };
@@ -121,6 +123,7 @@ class Pairs {
   void remember(const TraceRecord& record);
 
   u64 latency() const { return latency_; }  // ns, of the last pair
+  std::optional<u64> last_group() const { return last_group_; }  // its group's key; none: it has no such value
   Counts counts() const;
   const Histogram& all() const { return all_; }
   std::vector<Slow> slowest() const;  // the slowest first
@@ -153,6 +156,7 @@ class Pairs {
     u64 by = 0;
     u32 source = 0, ids = 0;
     u32 losses = 0, ring_losses = 0;  // the numbers of losses when it came
+    i32 cpu = -1;
     bool has_by = false;
   };
   struct Ring {
@@ -192,7 +196,7 @@ class Pairs {
   void lose(const TraceRecord& record);
   const Group* group(const TraceRecord& record, const RingName& ring, u32 at, u64& key);
   void keep(const TraceRecord& record, const RingName& ring, const Waiting& waiting, Slow slow);
-  bool on_one_ring(const RingName& ring) const { return by_cpu_ || (by_thread_ && ring.of_a_thread()); }
+  bool on_one_ring(const RingName& ring) const { return by_ring_ || (by_cpu_ && !ring.of_a_thread()) || (by_thread_ && ring.of_a_thread()); }
 
   Options options_;
   const Formats* formats_ = nullptr;
@@ -202,7 +206,7 @@ class Pairs {
   std::vector<Column> start_keys_, end_keys_;
   std::optional<Column> by_;
   bool by_start_ = false;
-  bool by_cpu_ = false, by_thread_ = false;  // the key has both events' CPU, both events' thread
+  bool by_ring_ = false, by_cpu_ = false, by_thread_ = false;  // the key has both events' ring, CPU, thread
   u64 seed_ = 0;                             // for hashing texts
   IdTable<Role> roles_;
   AgedTable<Waiting> waiting_;
@@ -213,6 +217,7 @@ class Pairs {
   std::vector<Ring> rings_;
   Counts counts_;
   u64 latency_ = 0, without_group_ = 0;
+  std::optional<u64> last_group_;
 };
 
 }  // namespace ringside

@@ -17,10 +17,10 @@ void raise_file_limit();
 class Child {
  public:
   using Environment = std::vector<std::pair<std::string, std::string>>;
-  // Fails when the command cannot be executed (ENOENT, EACCES, ...). `prepare` runs in the child, just before; it returns 0 or
-  // an errno.
+  // Fails when the command cannot be executed (ENOENT, EACCES, ...), or with the error of `prepare`, which gets the child's PID
+  // while that sleeps. All that the child does afterwards is to execute the command.
   static result<Child> start(const std::vector<std::string>& command, const Environment& environment,
-                             const std::function<int()>& prepare = nullptr);
+                             const std::function<result<void>(pid_t)>& prepare = nullptr);
   // Its exit code once it has ended, 128 + N after signal N.
   std::optional<int> ended();
   void pass_on(int signal) const;

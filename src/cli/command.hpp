@@ -46,6 +46,7 @@ Command add_top(CLI::App& app);
 Command add_hist(CLI::App& app);
 Command add_watch(CLI::App& app);
 Command add_latency(CLI::App& app);
+Command add_syscalls(CLI::App& app);
 Command add_plot(CLI::App& app);
 Command add_trigger(CLI::App& app);
 Command add_export(CLI::App& app);

@@ -5,6 +5,7 @@
 
 #include "cli/options.hpp"
 #include "export/units.hpp"
+#include "cli/json.hpp"
 #include "export/json.hpp"
 #include "export/text.hpp"
 #include "sys/try.hpp"
@@ -73,7 +74,7 @@ Command add_crash(CLI::App& app) {
   CLI::App* c = app.add_subcommand("crash", "print the last events of a dead instance, all threads merged");
   c->add_option("WHERE", options->where, "instance (or recording)")->required();
   c->add_option("-n,--max-count,--count", options->count, "how many")->capture_default_str();
-  c->add_flag("--json", options->json, "one JSON object a line");
+  add_json(*c, options->json, "one JSON object a line");
   c->footer(
       "Examples:\n"
       "  ringside crash web -n 200      the 200 events before its death\n"

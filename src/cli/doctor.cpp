@@ -229,7 +229,7 @@ int run_doctor(bool json) {
 Command add_doctor(CLI::App& app) {
   auto json = std::make_shared<bool>(false);
   CLI::App* c = app.add_subcommand("doctor", "what this machine offers, and what to do about what is missing");
-  c->add_flag("--json", *json, "one JSON array");
+  add_json(*c, *json, "one JSON array");
   c->footer(
       "Examples:\n"
       "  ringside doctor\n"

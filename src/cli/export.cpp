@@ -121,16 +121,24 @@ class CsvSink final : public Lines {
     }
     out.push_back('"');
   }
+  // The CPU is empty where it is not known.
+  static void place(u64 time, i32 cpu, const RingName& ring, fmt::memory_buffer& out) {
+    fmt::format_to(std::back_inserter(out), "{},", time);
+    if (cpu >= 0) fmt::format_to(std::back_inserter(out), "{}", cpu);
+    fmt::format_to(std::back_inserter(out), ",{}", ring.ring);
+  }
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) override {
-    if (!std::exchange(begun_, true)) append(out, "ts_ns,ring,pid,tid,task,event,lost,fields\r\n");
+    if (!std::exchange(begun_, true)) append(out, "ts_ns,cpu,ring,pid,tid,task,event,lost,fields\r\n");
     if (record.lost != 0) {
-      fmt::format_to(std::back_inserter(out), "{},{},,,,,{},\r\n", record.time, ring.column(), record.lost);
+      place(record.time, ring.its_cpu(), ring, out);
+      fmt::format_to(std::back_inserter(out), ",,,,,{},\r\n", record.lost);
       return;
     }
     const EventType* const type = trace_.formats.find(record.number());
     const Common common = read_common(record.payload);
     const i32 tid = thread_of(type, common);
-    fmt::format_to(std::back_inserter(out), "{},{},{},{},", record.time, ring.column(), trace_.tasks.seen_process(tid, ring), trace_.tasks.seen(tid, ring));
+    place(record.time, record.cpu_in(ring), ring, out);
+    fmt::format_to(std::back_inserter(out), ",{},{},", trace_.tasks.seen_process(tid, ring), trace_.tasks.seen(tid, ring));
     cell(trace_.tasks.name(tid, ring), out);
     out.push_back(',');
     cell(type != nullptr ? type->full : fmt::format("unknown:{}", common.id), out);

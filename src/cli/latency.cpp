@@ -165,7 +165,8 @@ class Report {
       for (const auto& [name, copy] : {std::pair<const char*, const Pairs::Copy&>{"start", slow.start}, {"end", slow.end}}) {
         const RingName& ring = trace_.timeline.name(copy.source);
         const i32 tid = tid_of(copy);
-        one[name] = {{"ts", copy.time}, {ring.kernel ? "cpu" : "ring", ring.ring}, {"tid", trace_.tasks.seen(tid, ring)},
+        const i32 cpu = copy.record().cpu_in(ring);
+        one[name] = {{"ts", copy.time}, {"cpu", cpu < 0 ? Json() : Json(cpu)}, {"ring", ring.ring}, {"tid", trace_.tasks.seen(tid, ring)},
                      {"task", trace_.tasks.name(tid, ring)}, {"event", event_of(copy)}};
       }
       Json& context = one["context"] = Json::array();
@@ -241,7 +242,8 @@ class Report {
         const RingName& ring = trace_.timeline.name(copy->source);
         cells.push_back(time_of(*copy));
         cells.push_back(fmt::format("{}-{}", trace_.tasks.name(tid_of(*copy), ring), tid_of(*copy)));
-        cells.push_back(std::to_string(ring.ring));
+        const i32 cpu = copy->record().cpu_in(ring);
+        cells.push_back(cpu < 0 ? "-" : std::to_string(cpu));
       }
       cells.push_back(slow.group);
       cells.push_back(slow.key);

@@ -211,7 +211,7 @@ Command add_list(CLI::App& app) {
   c->add_option("-i,--instance", options->instance, "list this instance's events and whether they are enabled");
   c->add_option("PATTERN", options->events, "the same as -e");
   add_events(*c, options->pattern_options, "list the kernel's events (and the instance's), with their fields");
-  c->add_flag("--json", options->json, "one JSON array");
+  add_json(*c, options->json, "one JSON array");
   c->footer(
       "Examples:\n"
       "  ringside list             all instances of this user\n"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cli/json.hpp"
 #include "export/units.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "sys/try.hpp"
@@ -28,7 +29,7 @@ void add_run_options(CLI::App& app, RunOptions& options) {
   add_duration(app, options.duration_ns, "end after this time (default: at Ctrl-C)");
   add_time(app, "--look-ahead", options.look_ahead_ns, "how long events wait for a source that is stuck in the middle of one (default 100ms)");
   app.add_flag("--once", options.once, "what is there now, then end");
-  app.add_flag("--json", options.json, "each picture as one line of JSON");
+  add_json(app, options.json, "each picture as one line of JSON");
 }
 
 namespace {
@@ -69,6 +70,9 @@ result<std::unique_ptr<AnalysisRun>> AnalysisRun::open(RunOptions options) {
   RS_TRY(place_events(run->only_, open));
   open.choice = {KernelWay::map, options.source};
   open.make.own_events = options.own;
+  open.make.only_followed = options.only_followed;
+  open.make.buffer_size = options.kernel_buffer_size;
+  if (options.over) open.time.over = [over = options.over] { return asked_to_stop() || over(); };
   open.push_down = options.push_down;
   run->reading_ = RS_TRY(Reading::open(std::move(open)));
   run->live_ = run->trace().live() && (!options.once || run->trace().has_only_just_begun());

@@ -6,6 +6,7 @@
 //   return run->go([&](const TraceRecord& record, const RingName& ring) { ... },          // every wanted event
 //                  [&](const Totals& totals, double seconds) -> std::string { ... });     // a picture: text, or JSON
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ struct RunOptions {
   u64 interval_ns = 1'000'000'000, duration_ns = 0, look_ahead_ns = 100'000'000;
   bool every = false;  // a picture each interval, on any stdout
   bool once = false, json = false, own = false;
+  u64 kernel_buffer_size = 4 << 20;       // bytes for each CPU
+  bool only_followed = false;             // TracefsOptions::only_followed
+  std::function<bool()> over = nullptr;   // true: the end of a live run, beside Ctrl-C and --duration
   bool push_down = false;  // the kernel may filter, too: no event that the filter refuses is wanted
 };
 // WHERE... -e, and the options of add_run_options: -i -f --cpu --time --source --interval --duration --look-ahead --once --json

@@ -36,9 +36,9 @@ int main(int argc, char** argv) {
       "there. Root works on another user's instance if it is named by its path. RINGSIDE_INSTANCE: what a program that uses the\n"
       "library writes to. NO_COLOR: no colours.\n"
       "Exit codes: 0 fine, 1 failure (also: something could not be read, or not be recorded), 2 wrong usage, 3 events lost with\n"
-      "--fail-on-loss, 4 never triggered; record: its command's code.");
+      "--fail-on-loss, 4 never triggered; record, syscalls: their command's code.");
 
-  const Command commands[] = {add_record(app), add_report(app), add_top(app), add_hist(app),  add_latency(app), add_watch(app), add_trigger(app),
+  const Command commands[] = {add_record(app), add_report(app), add_top(app), add_hist(app),  add_latency(app), add_syscalls(app), add_watch(app), add_trigger(app),
                               add_stat(app),   add_list(app),   add_crash(app),  add_enable(app), add_disable(app), add_rm(app),  add_serve(app), add_mount(app), add_plot(app), add_export(app),
                               add_remote(app), add_recover(app), add_guest(app), add_stream(app), add_doctor(app), add_manual(app)};
   const std::vector<std::string> arguments = arguments_of(argc, argv, app);

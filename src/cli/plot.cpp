@@ -110,7 +110,7 @@ result<int> run_plot(PlotOptions options) {
     // Pairs use all events, also those that the page does not show.
     const RingName& ring = reading.ring(record);
     if (pairs && pairs->take(record, ring)) plot.heat_map("latency: " + joined(options.latency)).add(record.time, pairs->latency());
-    const bool of_cpu = options.window.cpus.empty() || ((ring.kernel || ring.cpu >= 0) && std::find(options.window.cpus.begin(), options.window.cpus.end(), ring.column()) != options.window.cpus.end());
+    const bool of_cpu = options.window.cpus.empty() || (ring.its_cpu() >= 0 && std::find(options.window.cpus.begin(), options.window.cpus.end(), ring.place()) != options.window.cpus.end());
     if (got != Reading::Got::other && of_cpu) plot.add(record, ring);
   }
   const auto page = RS_TRY(plot::page(plot.json(options.where, facts_of(options, trace.first()), trace.raw_times())));

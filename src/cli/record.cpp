@@ -130,7 +130,7 @@ result<std::unique_ptr<KernelFeed>> make_kernel(const RecordOptions& options, co
   return KernelFeed::create(make, clock);
 }
 
-std::string text_of(const EventPatterns& patterns) {
+std::string joined(const EventPatterns& patterns) {
   std::string out;
   for (const EventPattern& one : patterns) out += (out.empty() ? "" : ",") + one.text();
   return out;
@@ -156,7 +156,7 @@ void say_why_empty(const RecordOptions& options, const Instance& instance, const
   if (!instance.tracing_on()) {
     say("recording is off in " + instance.name() + ": echo 1 > tracing_on in its mount turns it on");
   } else if (!events.empty() && !enabled) {
-    say("no event of a program is enabled" + (options.user.empty() ? "; try -u PATTERN, or ringside enable -i " + instance.name() + " PATTERN" : ": none of the " + std::to_string(events.size()) + " that were declared matches -u " + text_of(options.user)));
+    say("no event of a program is enabled" + (options.user.empty() ? "; try -u PATTERN, or ringside enable -i " + instance.name() + " PATTERN" : ": none of the " + std::to_string(events.size()) + " that were declared matches -u " + joined(options.user)));
   } else if (const std::string reason = command.empty() ? "" : why_preload_fails(command); !options.libc.empty() && !reason.empty()) {
     say("--libc saw nothing: " + reason + "; try events of the kernel, as root: -e 'syscalls:*'");
   } else if (!options.libc.empty()) {
@@ -169,7 +169,7 @@ void say_why_empty(const RecordOptions& options, const Instance& instance, const
     say(std::to_string(events.size()) + " events were declared, and none was written in this time");
   }
   if (nothing_at_all && !options.kernel.empty())
-    say("none of the kernel's events " + text_of(options.kernel) + " happened" + (options.filter.empty() ? "" : " with " + options.filter) +
+    say("none of the kernel's events " + joined(options.kernel) + " happened" + (options.filter.empty() ? "" : " with " + options.filter) +
         (options.pids.empty() && !follows_command(options) ? "" : " in these processes; -a records all processes"));
 }
 
@@ -253,11 +253,8 @@ result<int> run_record(RecordOptions options) {
   }
   std::optional<Child> child;
   if (!options.command.empty()) {
-    std::function<int()> prepare;
-    if (kernel != nullptr && follows_command(options)) prepare = [kernel] {
-      auto done = kernel->follow(getpid());
-      return done ? 0 : done.error().code.value();
-    };
+    std::function<result<void>(pid_t)> prepare;
+    if (kernel != nullptr && follows_command(options)) prepare = [kernel](pid_t pid) { return kernel->follow(pid); };
     auto started = Child::start(options.command, environment_of(instance, preload, options.libc), prepare);
     if (!started) return failed_to_start(started.error());
     child = std::move(*started);

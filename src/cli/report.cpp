@@ -1,6 +1,7 @@
 // ringside report: every event of a recording, a trace.dat or an instance in one time order, as the kernel's text or as JSON.
 #include <algorithm>
 
+#include "cli/json.hpp"
 #include "cli/options.hpp"
 #include "export/units.hpp"
 #include "export/json.hpp"
@@ -75,7 +76,7 @@ Command add_report(CLI::App& app) {
   add_filter(*c, options->filter);
   add_window(*c, options->window);
   add_count(*c, options->most, "events at most")->check(CLI::PositiveNumber);
-  c->add_flag("--json", options->json, "one JSON object a line");
+  add_json(*c, options->json, "one JSON object a line");
   c->add_flag("-v,--verbose", options->verbose, "say of each WHERE how its clock became that of all");
   c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
   c->footer(
@@ -88,12 +89,14 @@ Command add_report(CLI::App& app) {
       "  ringside report web --json | jq .fields      a live instance, for programs\n"
       "  ringside report web db trace.dat -v          several in one order: programs, recordings, the kernel's\n"
       "A filter compares fields (== != < <= > >=, & has one of the bits, ~ a glob) and joins comparisons by && || ! and ( ). Beside\n"
-      "the event's own: ts (ns, or 5ms, 1.5s), cpu = ring, source (kernel, program, a buffer), comm = task, pid = tid, cgroup, event, system.\n"
+      "the event's own: ts (ns, or 5ms, 1.5s), cpu (-1: unknown), ring, source (kernel, program, a buffer), comm = task, pid = tid, cgroup, event, system.\n"
       "Instances of the kernel's are refused, as to read them is to take their events away; ringside stat shows their counters.\n"
       "Of several WHEREs each line begins with its own. They must be of one machine and boot; clocks are converted as far as they can be.\n"
       "A thread of another PID namespace is shown as 81234(7): its TID here, and in its container; as 7@4026532278, where it cannot be seen\n"
       "from here: 7 in that namespace. --tid and pid == TID mean what this reader sees; common_pid is what the event says.\n"
-      "A gap appears where it happened, as CPU:3 [LOST 1234 EVENTS]; the number behind CPU is the ring's.");
+      "A gap appears where it happened, as CPU:3 [LOST 1234 EVENTS]; in the ring of a thread as RING:3 [LOST 1234 EVENTS].\n"
+      "[001] is the CPU on which the event was written. Of a thread's ring it is known while sched_switch or sched_migrate_task\n"
+      "of the same trace tell it; else it is [---], and null in JSON.");
   return {c, [options] { return run_report(*options); }};
 }
 

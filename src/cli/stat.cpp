@@ -203,7 +203,7 @@ Command add_stat(CLI::App& app) {
   auto options = std::make_shared<StatOptions>();
   CLI::App* c = app.add_subcommand("stat", "counters and memory of every ring");
   c->add_option("WHERE", options->where, "instance, recording, trace.dat, an instance of the kernel's, or an external writer's socket")->required();
-  c->add_flag("--json", options->json, "one JSON object");
+  add_json(*c, options->json, "one JSON object");
   c->footer(
       "Examples:\n"
       "  ringside stat web                           a live or stale instance\n"

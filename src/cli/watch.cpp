@@ -226,10 +226,10 @@ class Watcher {
         fmt::format_to(to, ",\"value\":{{\"count\":{},\"mean\":{:.1f},\"p50\":{:.0f},\"p99\":{:.0f},\"max\":{:.0f}}}", r.values,
                        r.mean, r.p50, r.p99, r.max);
     };
-    fmt::format_to(to, "{{\"final\":{},\"seconds\":{:.3f},\"rows\":[", last, p.seconds);
+    fmt::format_to(to, "{{\"schema\":{},\"final\":{},\"seconds\":{:.3f},\"rows\":[", json_schema, last, p.seconds);
     for (size_t i = 0; i < std::min<size_t>(options_.count, p.rows.size()); ++i) {
-      std::string keys = line_of(model_->json(p.rows[i]));
-      append(out, (i == 0 ? "" : ",") + keys.substr(0, keys.size() - 2) + ",");  // its end stays open
+      std::string keys = text_of(model_->json(p.rows[i]));
+      append(out, (i == 0 ? "" : ",") + keys.substr(0, keys.size() - 1) + ",");  // its end stays open
       numbers(p.rows[i]);
       append(out, "}");
     }
@@ -305,7 +305,7 @@ class Watcher {
       const Counters c = source.counters();
       const RingName& name = timeline.name(i);
       if (c.capacity_bytes == 0) continue;
-      status_.rings.push_back({name.kernel || name.cpu >= 0 ? "cpu" + std::to_string(name.column()) : name.task,
+      status_.rings.push_back({name.kernel || name.cpu >= 0 ? "cpu" + std::to_string(name.place()) : name.task,
                                std::min(1., static_cast<double>(c.bytes) / static_cast<double>(c.capacity_bytes))});
     }
   }

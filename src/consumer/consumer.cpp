@@ -20,6 +20,7 @@ TraceRecord record_of(const Event& e) {
   record.lost = e.lost;
   record.payload = {e.data, e.size};
   record.source = e.source;
+  record.cpu = e.running_on;
   if (e.lost == 0) record.ids = e.id - record.number();
   return record;
 }
@@ -65,7 +66,7 @@ bool Consumer::next(Event& out) {
     got = state_->reading->next(r);
   } while (got == Reading::Got::other);
   if (got == Reading::Got::nothing) return false;
-  out = {r.time, r.lost, r.payload.data, static_cast<u32>(r.payload.size), got == Reading::Got::gap ? 0 : r.number(), r.source, r.late};
+  out = {r.time, r.lost, r.payload.data, static_cast<u32>(r.payload.size), got == Reading::Got::gap ? 0 : r.number(), r.source, r.late, r.cpu};
   return true;
 }
 
@@ -109,7 +110,10 @@ std::string_view Consumer::name(const Event& e) const {
   return type != nullptr ? std::string_view(type->full) : std::string_view();
 }
 
-u32 Consumer::cpu(const Event& e) const { return state_->ring(e).column(); }
+int Consumer::cpu(const Event& e) const {
+  const int own = state_->ring(e).its_cpu();
+  return own >= 0 ? own : e.running_on;
+}
 
 int Consumer::tid(const Event& e) const { return state_->trace().tasks.seen(state_->recorded_tid(e), state_->ring(e)); }
 

@@ -32,8 +32,8 @@ bool Reading::outside(const TraceRecord& record) {
   if (window_.until.given && record.time > window_.until.at(*begin_ns_)) return true;
   if (window_.cpus.empty()) return false;
   const RingName& name = ring(record);
-  const bool has_cpu = name.kernel || name.cpu >= 0;
-  return !has_cpu || std::find(window_.cpus.begin(), window_.cpus.end(), name.column()) == window_.cpus.end();
+  const i32 cpu = record.lost != 0 ? name.its_cpu() : record.cpu_in(name);
+  return cpu < 0 || std::find(window_.cpus.begin(), window_.cpus.end(), static_cast<u32>(cpu)) == window_.cpus.end();
 }
 
 void Reading::follow(std::optional<u64> look_ahead_ns, u64 duration_ns) {
@@ -55,6 +55,16 @@ bool Reading::wait(u64 look_every_ns, u64 until_ns) {
   }
   over() ? stop() : refresh();
   return true;
+}
+
+void Reading::look_at_rings() {
+  bool threads = false, kernel = false;
+  rings_ = trace_.timeline.size();
+  for (u32 n = 0; n < rings_; ++n) {
+    threads = threads || trace_.timeline.name(n).of_a_thread();
+    kernel = kernel || trace_.timeline.name(n).kernel;
+  }
+  tells_cpus_ = threads && kernel;
 }
 
 void Reading::refresh() {

@@ -13,6 +13,8 @@
 
 #include "analysis/filter.hpp"
 #include "analysis/names.hpp"
+#include "analysis/running.hpp"
+#include "analysis/thread_names.hpp"
 #include "consumer/trace.hpp"
 #include "sys/sys.hpp"
 
@@ -83,6 +85,9 @@ class Reading {
   Got next(TraceRecord& record) {
     do {
       if (!trace_.timeline.next(record)) return Got::nothing;
+      if (trace_.timeline.size() != rings_) [[unlikely]] look_at_rings();
+      names_.see(record, ring(record));
+      if (tells_cpus_) running_.see(record, ring(record));
     } while (narrow_ && outside(record));
     if (record.time < totals_.first_ns) totals_.first_ns = record.time;
     if (record.time > totals_.last_ns) totals_.last_ns = record.time;
@@ -136,6 +141,7 @@ class Reading {
   Reading() = default;
   void tell();  // notices
   bool outside(const TraceRecord& record);
+  void look_at_rings();
 
   Trace trace_;
   EventFilter only_;
@@ -143,6 +149,10 @@ class Reading {
   Window window_;
   bool narrow_ = false;
   std::optional<u64> begin_ns_{};  // the time of the trace's first event
+  ThreadNames names_{trace_.formats, trace_.tasks};
+  RunningThreads running_{trace_.formats, trace_.tasks};
+  u32 rings_ = 0;
+  bool tells_cpus_ = false;  // it has rings of threads, and the kernel's beside them
   std::function<void(const std::vector<std::string>&)> notices_;
   Time time_;
   Totals totals_;

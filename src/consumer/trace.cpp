@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -117,6 +118,7 @@ result<void> open_kernel(Trace& trace, OpenedTrace& o, const EventPatterns& patt
   o.kernel = std::make_unique<TracefsInstance>(RS_TRY(TracefsInstance::create(make)));
   o.where = {o.kernel->dir(), Where::Kind::kernel, o.kernel->dir()};
   if (!make.own_events) (void)o.kernel->ignore(sys::gettid());
+  if (make.only_followed) RS_TRY(o.kernel->write("set_event_pid", std::to_string(getpid())));  // this one is ignored
   add_events(trace, o, kernel_internal_events());
   for (const EventPattern& pattern : patterns) {
     auto enabled = RS_TRY(o.kernel->enable(pattern));
@@ -217,7 +219,7 @@ void add_rings(Trace& trace, OpenedTrace& o) {
     trace.tasks.add(name, o.ids);
     // A CPU's ring that was moved aside is open already under the CPU's number. A ring that fails is noted, too, so it is
     // reported once.
-    if (!o.rings.insert({name.column(), name.cpu >= 0 ? name.tid : 0}).second) continue;
+    if (!o.rings.insert({name.place(), name.cpu >= 0 ? name.tid : 0}).second) continue;
     auto source = o.instance->peek(name.ring);
     if (source)
       trace.timeline.add(std::move(*source), o.place);

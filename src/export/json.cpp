@@ -29,7 +29,10 @@ size_t utf8_length(std::string_view s) {
 
 void append_integer(i64 value, bool is_signed, fmt::memory_buffer& out) {
   const fmt::format_int text = is_signed ? fmt::format_int(value) : fmt::format_int(static_cast<u64>(value));
+  const bool quoted = needs_text(value, is_signed);
+  if (quoted) out.push_back('"');
   out.append(text.data(), text.data() + text.size());
+  if (quoted) out.push_back('"');
 }
 
 void append_number(double value, u32 size, fmt::memory_buffer& out) {
@@ -86,8 +89,15 @@ void append_place(const RingName& ring, fmt::memory_buffer& out) {
     append_json_text(ring.buffer, out);
     out.push_back(',');
   }
-  fmt::format_to(std::back_inserter(out), "\"{}\":{}", ring.kernel ? "cpu" : "ring", ring.ring);
-  if (ring.cpu >= 0) fmt::format_to(std::back_inserter(out), ",\"cpu\":{}", ring.cpu);
+  fmt::format_to(std::back_inserter(out), "\"ring\":{}", ring.ring);
+}
+
+void append_cpu(i32 cpu, fmt::memory_buffer& out) {
+  append(out, ",\"cpu\":");
+  if (cpu < 0)
+    append(out, "null,");
+  else
+    fmt::format_to(std::back_inserter(out), "{},", cpu);
 }
 
 }  // namespace
@@ -134,12 +144,12 @@ const JsonLines::Event& JsonLines::event(u32 id, const EventType* type) {
 const std::string& JsonLines::thread(u32 source, i32 tid, const RingName& ring) {
   if (source >= threads_.size()) threads_.resize(source + 1);
   Thread& t = threads_[source];
-  if (t.tid == tid && !t.text.empty()) return t.text;
+  if (t.tid == tid && t.renamed == tasks_.renamed() && !t.text.empty()) return t.text;
   t.tid = tid;
+  t.renamed = tasks_.renamed();
   const Task* task = tasks_.find(tid, ring);
   const std::string name = task != nullptr ? task->name : tid == ring.tid ? ring.task : "";
   fmt::memory_buffer text;
-  text.push_back(',');
   append_place(ring, text);
   fmt::format_to(std::back_inserter(text), ",\"pid\":{},\"tid\":{},", tasks_.seen_process(tid, ring), tasks_.seen(tid, ring));
   if (task != nullptr && task->elsewhere.tid != 0)
@@ -155,7 +165,7 @@ void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
   append(out, "{\"ts\":");
   append_integer(static_cast<i64>(record.time), false, out);
   if (record.lost != 0) {
-    out.push_back(',');
+    append_cpu(ring.its_cpu(), out);
     append_place(ring, out);
     fmt::format_to(std::back_inserter(out), ",\"lost\":{}}}\n", record.lost);
     return;
@@ -163,6 +173,7 @@ void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
   const Common common = read_common(record.payload);
   const EventType* type = formats_.find(record.number());
   const Event& names = event(record.number(), type);
+  append_cpu(record.cpu_in(ring), out);
   append(out, thread(record.source, thread_of(type, common), ring));
   append(out, names.name);
   if (type == nullptr || !type->parsed) {
@@ -175,7 +186,14 @@ void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
     append(out, names.keys[i]);
     append_value(record.payload, type->fields[i], out);
   }
-  append(out, "}}\n");
+  out.push_back('}');
+  const SyscallWords words = syscalls_.read(*type, record.payload);
+  for (const auto& [key, word] : {std::pair(",\"syscall\":", words.call), std::pair(",\"error\":", words.error)}) {
+    if (word.empty()) continue;
+    append(out, key);
+    append_json_text(word, out);
+  }
+  append(out, "}\n");
 }
 
 }  // namespace ringside

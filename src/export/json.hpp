@@ -1,15 +1,15 @@
 // A record as one JSON object on a line:
 //
-//   {"ts":1234567890123,"ring":3,"pid":4700,"tid":4711,"task":"cc1plus","event":"libc:malloc","fields":{"size":32,"ptr":94...}}
-//   {"ts":1234567890123,"ring":3,"lost":1234}
+//   {"ts":1234567890123,"cpu":1,"ring":3,"pid":4700,"tid":4711,"task":"cc1plus","event":"libc:malloc","fields":{"size":32,"ptr":94...}}
+//   {"ts":1234567890123,"cpu":null,"ring":3,"lost":1234}
 //
-// Kernel events have "cpu" where a program's events have "ring", and in front "buffer", if their trace.dat names their buffer.
-// Times are nanoseconds. Enums appear by name; bytes of a text that are no UTF-8 become U+FFFD; numbers that JSON cannot
+// System calls have "syscall" and, if they failed, "error" behind their fields: the names. A CPU that is unknown is null. "ring" is N of per_cpu/cpuN; in front of it "buffer", if a trace.dat names it. Times are nanoseconds. Enums appear by name; bytes of a text that are no UTF-8 become U+FFFD; numbers that JSON cannot
 // express (NaN, infinities) are null.
 #pragma once
 #include <vector>
 
 #include "decode/formats.hpp"
+#include "decode/syscalls.hpp"
 #include "export/tasks.hpp"
 #include "timeline/merge.hpp"
 
@@ -28,7 +28,8 @@ class JsonLines {
   };
   struct Thread {
     i32 tid = -1;
-    std::string text;  // ,"ring":3,"pid":4700,"tid":4711,"task":"cc1plus","event":
+    u64 renamed = 0;   // Tasks::renamed
+    std::string text;  // "ring":3,"pid":4700,"tid":4711,"task":"cc1plus","event":
   };
   const Event& event(u32 id, const EventType* type);
   const std::string& thread(u32 source, i32 tid, const RingName& ring);
@@ -37,7 +38,16 @@ class JsonLines {
   const Tasks& tasks_;
   std::vector<Event> events_;
   std::vector<Thread> threads_;
+  SyscallReader syscalls_;
 };
+
+// --json-safe: whole numbers beyond 2^53, which JavaScript rounds, are texts. Set once, before the first output.
+inline bool json_safe = false;
+inline bool needs_text(i64 value, bool is_signed) {
+  constexpr u64 most = u64{1} << 53;
+  const u64 size = is_signed && value < 0 ? ~static_cast<u64>(value) + 1 : static_cast<u64>(value);
+  return json_safe && size > most;
+}
 
 void append_json_text(std::string_view text, fmt::memory_buffer& out);  // with its quotes
 

@@ -212,7 +212,7 @@ PerfettoWriter::Event& PerfettoWriter::event(const TraceRecord& record, const Ri
   {
     pbf_writer p(packet_);
     pbf_writer bundle(p, in_packet::ftrace_events);
-    bundle.add_uint32(in_bundle::cpu, std::min(ring.column(), cpus_read - 1));
+    bundle.add_uint32(in_bundle::cpu, std::min(ring.place(), cpus_read - 1));
     pbf_writer d(bundle, in_bundle::descriptors);
     d.add_int32(1, static_cast<i32>(e.message));
     d.add_bytes(2, descriptor);
@@ -238,7 +238,7 @@ result<void> PerfettoWriter::add(const TraceRecord& record, const RingName& ring
 }
 
 void PerfettoWriter::add_kernel(const TraceRecord& record, const RingName& ring, Event& e) {
-  const u32 cpu = ring.column();
+  const u32 cpu = ring.place();
   if (cpu >= cpus_read) {
     ++left_out_;
     return;
@@ -497,12 +497,12 @@ void PerfettoWriter::add_program(const TraceRecord& record, const RingName& ring
 
 void PerfettoWriter::lose(const TraceRecord& record, const RingName& ring) {
   Ring& r = rings_[record.source];
-  if (ring.kernel && ring.column() < cpus_read) {
-    end_bundle(ring.column());
-    gaps_[ring.column()] = true;
-    counts_[ring.column()].second += record.lost;
+  if (ring.kernel && ring.place() < cpus_read) {
+    end_bundle(ring.place());
+    gaps_[ring.place()] = true;
+    counts_[ring.place()].second += record.lost;
   }
-  const std::string whose = ring.kernel || ring.cpu >= 0 ? fmt::format("lost: CPU {}", ring.column()) : fmt::format("lost: {}-{}", ring.task, ring.tid);
+  const std::string whose = ring.kernel || ring.cpu >= 0 ? fmt::format("lost: CPU {}", ring.place()) : fmt::format("lost: {}-{}", ring.task, ring.tid);
   if (r.track == 0) r.track = track(0, (ring.kernel ? "kernel " : "") + whose, false);
   const u64 begin = r.seen && r.last < record.time ? r.last : record.time;
   const u64 name = name_id(annotations_, "events", in_interned::annotations);

@@ -15,6 +15,7 @@ struct Task {
   std::string name, process;
   Elsewhere elsewhere{};
   std::string cgroup{};
+  bool told = false;      // only events have told its name
   bool recorded = false;  // read from a recording: it is no thread of this machine now
 };
 
@@ -33,17 +34,29 @@ class Tasks {
     add(ring);
   }
   void add(const RingName& ring, bool recorded = false) {
-    if (ring.cpu < 0) add(Task{ring.pid, ring.tid, ring.task, ring.process, ring.elsewhere, ring.cgroup, recorded}, ring.numbering);  // a CPU's ring names no thread
+    if (ring.cpu < 0) add(Task{ring.pid, ring.tid, ring.task, ring.process, ring.elsewhere, ring.cgroup, false, recorded}, ring.numbering);  // a CPU's ring names no thread
   }
   // A process is identified by its first thread, even if nothing else is known of that thread.
   void add(Task task, u32 numbering = 0) {
     const Elsewhere& e = task.elsewhere;
     if (e.tid != 0) any_elsewhere_ = true;
     const auto key = [&](i32 number) { return e.tid != 0 ? key_of(number, numbering) : number; };
-    by_key_.try_emplace(key(task.pid), Task{task.pid, task.pid, task.process, task.process, {e.pid, e.pid, e.pid_namespace, e.here_pid, e.here_pid}, task.cgroup, task.recorded});
+    by_key_.try_emplace(key(task.pid), Task{task.pid, task.pid, task.process, task.process, {e.pid, e.pid, e.pid_namespace, e.here_pid, e.here_pid}, task.cgroup, false, task.recorded});
     cgroups_.erase(key(task.tid));
     by_key_[key(task.tid)] = std::move(task);
   }
+  // The thread's name from now on, as the kernel's events tell it: a TID of this machine. Not `always`: only if nothing else
+  // tells it.
+  void rename(i32 tid, std::string_view name, bool always) {
+    const auto [at, fresh] = by_key_.try_emplace(tid, Task{tid, tid, "", std::string(name)});
+    Task& task = at->second;
+    if (fresh) task.told = true;
+    if (task.name == name || (!always && !task.told)) return;
+    task.name = name;
+    if (task.pid == tid) task.process = name;
+    ++renamed_;
+  }
+  u64 renamed() const { return renamed_; }  // changes with a name: for caches of them
   // The key of a thread that wrote into this ring.
   Key key(i32 tid, const RingName& ring) const {
     if (!any_elsewhere_ || ring.kernel) [[likely]]  // kernel events have TIDs only
@@ -108,6 +121,7 @@ class Tasks {
   static Key key_of(i32 number, u32 numbering) { return (Key{numbering} + 1) << 32 | static_cast<u32>(number); }
   std::unordered_map<Key, Task> by_key_;
   mutable std::unordered_map<Key, std::string> cgroups_;
+  u64 renamed_ = 0;
   bool any_elsewhere_ = false, here_ = false;
 };
 

@@ -28,18 +28,27 @@ std::string printable(std::string_view name) {
 
 const std::string& TextLines::prefix(u32 source, i32 tid, const RingName& ring) {
   Prefix& p = prefixes_[(static_cast<u32>(tid) + source * 61) % prefixes_.size()];
-  if (p.tid != tid || p.source != source || p.text.empty()) {
+  if (p.tid != tid || p.source != source || p.renamed != tasks_.renamed() || p.text.empty()) {
     p.tid = tid;
     p.source = source;
+    p.renamed = tasks_.renamed();
     p.text = ring.buffer.empty() ? "" : printable(ring.buffer) + ": ";
     p.text += fmt::format("{:>16}-{:<7} ", printable(tasks_.name(tid, ring)), tasks_.show(tasks_.key(tid, ring)));
     if (processes_) {
       const i32 process = tasks_.seen_process(tid, ring);
       p.text += process > 0 ? fmt::format("({:7}) ", process) : "(-------) ";
     }
-    p.text += fmt::format("[{:03}] {}", ring.column(), as_tracefs_ ? "----- " : "");
   }
   return p.text;
+}
+
+void TextLines::append_cpu(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) const {
+  const i32 cpu = as_tracefs_ ? static_cast<i32>(ring.place()) : record.cpu_in(ring);
+  if (cpu < 0) return append(out, "[---] ");
+  const fmt::format_int number(cpu);
+  append(out, number.size() < 3 ? std::string_view("[00", 4 - number.size()) : std::string_view("["));
+  append(out, {number.data(), number.size()});
+  append(out, as_tracefs_ ? "] ----- " : "] ");
 }
 
 // Events written to trace_marker and trace_marker_raw.
@@ -61,15 +70,18 @@ bool TextLines::print_marker(const EventType& type, Bytes payload, fmt::memory_b
 
 void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) {
   if (record.lost != 0) {
-    fmt::format_to(std::back_inserter(out), "CPU:{} [LOST {} EVENTS]\n", ring.column(), record.lost);
+    const bool of_cpu = as_tracefs_ || ring.its_cpu() >= 0;
+    fmt::format_to(std::back_inserter(out), "{}:{} [LOST {} EVENTS]\n", of_cpu ? "CPU" : "RING", ring.place(), record.lost);
     return;
   }
   const Common common = read_common(record.payload);
   const EventType* type = formats_.find(record.number());
-  if (with_tasks_)
+  if (with_tasks_) {
     append(out, prefix(record.source, thread_of(type, common), ring));
-  else
-    fmt::format_to(std::back_inserter(out), "[{:03}]\t", ring.column());
+    append_cpu(record, ring, out);
+  } else {
+    fmt::format_to(std::back_inserter(out), "[{:03}]\t", ring.place());
+  }
   if (raw_times_)
     fmt::format_to(std::back_inserter(out), "{:>12}: ", record.time);
   else
@@ -81,6 +93,13 @@ void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
     const size_t end = out.size();
     formats_.print(*type, record.payload, out);
     if (!with_tasks_ && out.size() == end) out.resize(end - 1);
+    const SyscallWords words = syscalls_.read(*type, record.payload);
+    const bool tells_call = !words.call.empty() && type->system == "raw_syscalls";
+    if (tells_call || !words.error.empty()) append(out, " #");
+    for (const std::string_view word : {tells_call ? words.call : std::string_view(), words.error}) {
+      if (!word.empty()) out.push_back(' ');
+      append(out, word);
+    }
   } else {
     fmt::format_to(std::back_inserter(out), "unknown_{}: ", common.id);
     append_hex(record.payload, " ", out);

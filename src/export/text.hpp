@@ -3,12 +3,17 @@
 //                cc1plus-4711    [003]  1234.567890: malloc: size=32 ptr=0x55d0c0ffee duration_ns=41
 //   CPU:3 [LOST 1234 EVENTS]
 //
-// The task is 16 wide and right-aligned, then come -tid, the ring where the kernel has its CPU, seconds.microseconds, the event
-// and its fields. The part in front of the time is cached for some hundred threads.
+// The task is 16 wide and right-aligned, then come -tid, the CPU ([---]: unknown), seconds.microseconds, the event and its fields.
+// A gap of a ring that is no CPU's names the ring: RING:3 [LOST 1234 EVENTS]. The part in front of the CPU is cached for some
+// hundred threads.
+//
+// Behind the kernel's own text of a system call come its name, unless the event's name has it, and the name of its error:
+//   sys_exit: NR 257 = -2 # openat ENOENT
 #pragma once
 #include <vector>
 
 #include "decode/formats.hpp"
+#include "decode/syscalls.hpp"
 #include "export/tasks.hpp"
 #include "timeline/merge.hpp"
 
@@ -17,7 +22,8 @@ namespace ringside {
 class TextLines {
  public:
   // raw_times: the clock counts no seconds, so times are printed as plain numbers.
-  // as_tracefs: like the file `trace`: a column of flags, which mean nothing here, after the ring; markers by their text alone.
+  // as_tracefs: like the file `trace`: where the CPU is, N of per_cpu/cpuN; then a column of flags, which mean nothing here;
+  // markers by their text alone.
   TextLines(const Formats& formats, const Tasks& tasks, bool raw_times = false, bool as_tracefs = false)
       : formats_(formats), tasks_(tasks), raw_times_(raw_times), as_tracefs_(as_tracefs) {}
 
@@ -31,14 +37,17 @@ class TextLines {
   struct Prefix {
     i32 tid = -1;
     u32 source = 0;
+    u64 renamed = 0;  // Tasks::renamed
     std::string text;
   };
+  void append_cpu(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) const;
   bool print_marker(const EventType& type, Bytes payload, fmt::memory_buffer& out) const;
   const std::string& prefix(u32 source, i32 tid, const RingName& ring);
 
   const Formats& formats_;
   const Tasks& tasks_;
   bool raw_times_, as_tracefs_, processes_ = false, with_tasks_ = true;
+  SyscallReader syscalls_;
   std::vector<Prefix> prefixes_ = std::vector<Prefix>(509);
 };
 

@@ -254,14 +254,14 @@ class DatWriter {
   // Sorts a buffer's rings by CPU number, a CPU's older rings first; returns the numbers. A number that no file can have is
   // replaced by a free one.
   static std::vector<u32> give_cpus(TraceDatBuffer& buffer) {
-    const auto place = [](const std::unique_ptr<Source>& ring) { return std::pair(ring->name().column(), ring->name().ring); };
+    const auto place = [](const std::unique_ptr<Source>& ring) { return std::pair(ring->name().place(), ring->name().ring); };
     std::sort(buffer.rings.begin(), buffer.rings.end(), [&](const auto& a, const auto& b) { return place(a) < place(b); });
     std::set<u32> taken;
-    for (const auto& ring : buffer.rings) taken.insert(ring->name().column());
+    for (const auto& ring : buffer.rings) taken.insert(ring->name().place());
     std::vector<u32> cpus;
     u32 next = 0;
     for (const auto& ring : buffer.rings) {
-      u32 cpu = ring->name().column();
+      u32 cpu = ring->name().place();
       if (cpu >= most_cpus) {
         while (taken.count(next) != 0) ++next;
         cpu = next++;

@@ -73,7 +73,8 @@ struct RingName {
   std::string cgroup{};       // as the reader sees it; empty: unknown
   std::string show_tid() const { return elsewhere.show_tid(tid); }
   bool of_a_thread() const { return !kernel && cpu < 0; }  // does it hold the events of one thread only?
-  u32 column() const { return cpu >= 0 ? static_cast<u32>(cpu) : ring; }  // the number in brackets: the CPU, or the ring
+  i32 its_cpu() const { return kernel ? static_cast<i32>(ring) : cpu; }  // -1: it holds events of several CPUs
+  u32 place() const { return cpu >= 0 ? static_cast<u32>(cpu) : ring; }   // N of the place where it is found: per_cpu/cpuN
   u32 ids() const { return kernel ? kernel_ids : 0; }
 };
 

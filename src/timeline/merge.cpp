@@ -80,7 +80,7 @@ bool Timeline::fetch(Lane& lane) {
   lane.has_event = false;
   for (;;) {
     if (lane.cursor.malformed() != abi::Malformed::no) {
-      problems_.push_back((lane.name.kernel || lane.name.cpu >= 0 ? "cpu " : "ring ") + std::to_string(lane.name.column()) + ": a sub-buffer is malformed at offset " +
+      problems_.push_back((lane.name.kernel || lane.name.cpu >= 0 ? "cpu " : "ring ") + std::to_string(lane.name.place()) + ": a sub-buffer is malformed at offset " +
                           std::to_string(lane.cursor.position()) + ": " + abi::to_string(lane.cursor.malformed()) +
                           "; the rest of it was skipped");
       lane.cursor = abi::EventCursor{nullptr, 0, 0, 0};

@@ -40,6 +40,9 @@ struct TraceRecord {
   u32 source = 0;  // index in the order of add()
   u32 ids = 0;     // added to the payload's id: RingName::ids() and Place::ids
   bool late = false;  // one with a later time was given out before
+  i32 cpu = -1;       // where its thread ran, if its ring is no CPU's and a Reading knows it
+
+  i32 cpu_in(const RingName& ring) const { return ring.its_cpu() >= 0 ? ring.its_cpu() : cpu; }  // -1: unknown
 
   // The event's number among all sources read together: the key of formats, columns and filters. Programs and kernels number
   // their events independently.
@@ -133,6 +136,7 @@ class Timeline {
     out.source = lane.index;
     out.ids = lane.ids;
     out.late = false;
+    out.cpu = -1;
   }
   // Steps within the sub-buffer (the payload given out stays valid until fetch). False: it is used up, or its time went back.
   bool advance(Lane& lane) {

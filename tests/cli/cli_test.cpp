@@ -81,34 +81,34 @@ TEST_F(Cli, ReportPrintsTheKernelsLines) {
   const Outcome o = ringside("report");
   EXPECT_EQ(o.code, 0);
   EXPECT_EQ(o.out,
-            "         cc1plus-4711    [000]     1.000000: malloc: size=32 ptr=0xa0\n"
-            "              as-4800    [003]     1.500000: in: length=1500\n"
-            "         cc1plus-4711    [000]     2.000000: malloc: size=64 ptr=0xb0\n"
-            "CPU:3 [LOST 1234 EVENTS]\n"
-            "              as-4800    [003]     3.000000: in: length=40\n");
+            "         cc1plus-4711    [---]     1.000000: malloc: size=32 ptr=0xa0\n"
+            "              as-4800    [---]     1.500000: in: length=1500\n"
+            "         cc1plus-4711    [---]     2.000000: malloc: size=64 ptr=0xb0\n"
+            "RING:3 [LOST 1234 EVENTS]\n"
+            "              as-4800    [---]     3.000000: in: length=40\n");
   EXPECT_NE(o.err.find("1,234 events were lost"), std::string::npos);
 }
 
 TEST_F(Cli, ReportFilters) {
   record();
   EXPECT_EQ(ringside("report -e 'net:*' --tid 4800 --json").out,
-            "{\"ts\":1500000000,\"ring\":3,\"pid\":4800,\"tid\":4800,\"task\":\"as\",\"event\":\"net:in\",\"fields\":{"
+            "{\"ts\":1500000000,\"cpu\":null,\"ring\":3,\"pid\":4800,\"tid\":4800,\"task\":\"as\",\"event\":\"net:in\",\"fields\":{"
             "\"length\":1500}}\n"
-            "{\"ts\":3000000000,\"ring\":3,\"lost\":1234}\n"
-            "{\"ts\":3000000000,\"ring\":3,\"pid\":4800,\"tid\":4800,\"task\":\"as\",\"event\":\"net:in\",\"fields\":{"
+            "{\"ts\":3000000000,\"cpu\":null,\"ring\":3,\"lost\":1234}\n"
+            "{\"ts\":3000000000,\"cpu\":null,\"ring\":3,\"pid\":4800,\"tid\":4800,\"task\":\"as\",\"event\":\"net:in\",\"fields\":{"
             "\"length\":40}}\n");
-  EXPECT_EQ(ringside("report -e malloc --tid 4800").out, "CPU:3 [LOST 1234 EVENTS]\n");
+  EXPECT_EQ(ringside("report -e malloc --tid 4800").out, "RING:3 [LOST 1234 EVENTS]\n");
 }
 
 TEST_F(Cli, FiltersChooseEvents) {
   record();
   EXPECT_EQ(ringside("report -F 'size > 32 && task ~ \"cc1*\"'").out,
-            "         cc1plus-4711    [000]     2.000000: malloc: size=64 ptr=0xb0\nCPU:3 [LOST 1234 EVENTS]\n");
+            "         cc1plus-4711    [---]     2.000000: malloc: size=64 ptr=0xb0\nRING:3 [LOST 1234 EVENTS]\n");
   EXPECT_EQ(ringside("report --filter 'length & 4 && ts < 2s || ptr == 0xA0' --json -e net:in").out,
-            "{\"ts\":1500000000,\"ring\":3,\"pid\":4800,\"tid\":4800,\"task\":\"as\",\"event\":\"net:in\",\"fields\":{"
-            "\"length\":1500}}\n{\"ts\":3000000000,\"ring\":3,\"lost\":1234}\n");
+            "{\"ts\":1500000000,\"cpu\":null,\"ring\":3,\"pid\":4800,\"tid\":4800,\"task\":\"as\",\"event\":\"net:in\",\"fields\":{"
+            "\"length\":1500}}\n{\"ts\":3000000000,\"cpu\":null,\"ring\":3,\"lost\":1234}\n");
   EXPECT_EQ(nlohmann::json::parse(ringside("hist malloc/event -v size --json -F 'ptr != 0xa0'").out)["rows"][0]["size"]["sum"], 64);
-  const auto top = nlohmann::json::parse(ringside("top --json -F 'cpu == 3 && source == program'").out);
+  const auto top = nlohmann::json::parse(ringside("top --json -F 'ring == 3 && source == program'").out);
   EXPECT_EQ(top["count"], 2);
   EXPECT_EQ(top["rows"].size(), 1u);
   for (const char* command : {"report", "top", "hist size"}) {
@@ -155,7 +155,7 @@ TEST_F(Cli, LossesCanFailTheCommand) {
 
 TEST_F(Cli, CrashShowsTheLast) {
   record();
-  EXPECT_EQ(ringside("crash ringside.data -n 1").out, "              as-4800    [003]     3.000000: in: length=40\n");
+  EXPECT_EQ(ringside("crash ringside.data -n 1").out, "              as-4800    [---]     3.000000: in: length=40\n");
 }
 
 TEST_F(Cli, JsonEverywhereParses) {
@@ -306,7 +306,7 @@ TEST_F(Cli, ManPageAndCompletionKnowEveryCommand) {
   std::ofstream(dir + "/try") << "PATH=" RINGSIDE_BUILD_DIR ":$PATH; . <(ringside manual bash)\n"
                                  "try() { COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _ringside; echo ${COMPREPLY[*]}; }\n"
                                  "try ringside re\ntry ringside record --mode o\ntry ringside crash w\ntry ringside report --js\n";
-  EXPECT_EQ(run("bash try").out, "record report remote recover\noverwrite\nweb\n--json\n");
+  EXPECT_EQ(run("bash try").out, "record report remote recover\noverwrite\nweb\n--json --json-safe\n");
 }
 
 TEST_F(Cli, RecordOfANamedInstanceLeavesIt) {

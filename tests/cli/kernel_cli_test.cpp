@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -45,7 +46,7 @@ TEST_F(KernelCli, OneCommandsSystemCallsWithItsOwnEvents) {
     }
     if (name == "syscalls:sys_enter_read" && e.at("fields").at("count") == 1) {
       ++calls;
-      EXPECT_TRUE(e.contains("cpu"));
+      EXPECT_TRUE(e.at("cpu").is_number());
       EXPECT_EQ(e.at("tid").get<i32>(), pid == 0 ? e.at("tid").get<i32>() : pid);
     }
   }
@@ -57,6 +58,76 @@ TEST_F(KernelCli, OneCommandsSystemCallsWithItsOwnEvents) {
   const json stat = json::parse(ringside("stat ringside.data --json").out);
   EXPECT_EQ(stat.at("adds_up"), true);
   EXPECT_EQ(stat.at("total").at("unread"), 0u);
+}
+
+// The kernel tells where a thread with a ring of its own runs.
+TEST_F(KernelCli, RingsOfThreadsGetTheCpuFromSchedEvents) {
+  const std::string two = "sh -c 'for i in $(seq 40); do taskset -c 0 cat /etc/hostname; taskset -c 1 cat /etc/hostname; done'";
+  for (const char* of : {"sched:sched_switch", "sched:sched_migrate_task"}) {
+    ASSERT_EQ(ringside(std::string("record -q -a --rings thread --libc io -e ") + of + " -- " + two).code, 0);
+    std::map<i32, std::set<u32>> cpus;  // of each cat
+    u64 known = 0, unknown = 0;
+    for (const json& e : events()) {
+      if (e.at("event").get<std::string>().rfind("libc:", 0) != 0) continue;
+      EXPECT_TRUE(e.at("ring").is_number());
+      const bool is = e.at("cpu").is_number();
+      ++(is ? known : unknown);
+      if (is && e.at("task") == "cat") cpus[e.at("tid").get<i32>()].insert(e.at("cpu").get<u32>());
+    }
+    ASSERT_GT(known, 0u) << of;
+    std::set<u32> seen;
+    for (const auto& [tid, of_one] : cpus) {
+      EXPECT_EQ(of_one.size(), 1u) << tid;  // taskset nails it to one
+      seen.insert(of_one.begin(), of_one.end());
+    }
+    ASSERT_FALSE(seen.empty());
+    EXPECT_LE(*seen.rbegin(), 1u);
+    if (of == std::string("sched:sched_switch") && sysconf(_SC_NPROCESSORS_ONLN) > 1) {
+      EXPECT_EQ(seen.size(), 2u);
+    }
+    const std::string text = ringside("report -e libc").out;
+    EXPECT_NE(text.find(" [000] "), std::string::npos);
+    EXPECT_EQ(text.find(" [---] ") != std::string::npos, unknown != 0);
+    // Columns and filters mean the same.
+    const json by = json::parse(ringside("top --json -F 'event ~ \"libc:*\"' --by cpu").out);
+    EXPECT_EQ(by.at("without"), unknown);
+    EXPECT_EQ(by.at("count"), known);
+    EXPECT_EQ(json::parse(ringside("top --json -F 'event ~ \"libc:*\" && cpu == -1'").out).at("count"), unknown);
+  }
+}
+
+// More threads than the kernel keeps names of, each gone at once.
+TEST_F(KernelCli, ShortLivedThreadsHaveTheNamesOfTheirTime) {
+  ASSERT_EQ(ringside("record -q -b 16M -e sched -e raw_syscalls -- sh -c 'for i in $(seq 400); do /bin/true; done; exec /bin/true'").code, 0);
+  std::map<i32, std::vector<std::string>> names;  // of each thread, in their order
+  u64 unnamed = 0;
+  for (const json& e : events("-e raw_syscalls")) {
+    const std::string task = e.at("task");
+    auto& of_one = names[e.at("tid").get<i32>()];
+    if (of_one.empty() || of_one.back() != task) of_one.push_back(task);
+    unnamed += task.empty();
+  }
+  EXPECT_EQ(unnamed, 0u);
+  EXPECT_GT(names.size(), 400u);
+  u64 both = 0;
+  for (const auto& [tid, all] : names) {
+    both += all == std::vector<std::string>{"sh", "true"};
+    EXPECT_TRUE(all.back() == "true" || all.back() == "seq") << tid << " " << all.back();
+  }
+  EXPECT_GE(both, 400u);  // each child, and at last the shell
+  EXPECT_EQ(ringside("report -e raw_syscalls").out.find("<...>"), std::string::npos);
+}
+
+// The child waits until the kernel is set up, and then does nothing but execute the command.
+TEST_F(KernelCli, ACommandsEventsBeginWithItsExec) {
+  ASSERT_EQ(ringside("record -q -e raw_syscalls -- true").code, 0);
+  const auto all = events("-e raw_syscalls");
+  ASSERT_GE(all.size(), 4u);
+  EXPECT_EQ(all[0].at("event"), "raw_syscalls:sys_exit");  // of the wait
+  EXPECT_EQ(all[1].at("event"), "raw_syscalls:sys_enter");
+  EXPECT_EQ(all[1].at("syscall"), "execve");
+  EXPECT_EQ(all[2].at("syscall"), "execve");
+  EXPECT_EQ(all[2].at("fields").at("ret"), 0);
 }
 
 // -e names the kernel's events and does not affect the program's; -u chooses among these.

@@ -147,7 +147,7 @@ Event event(Random& random) {
     e.width[name] = bits;
   };
   also("ts", e.time, 64);
-  also("cpu", e.ring.ring, 32);
+  also("ring", e.ring.ring, 32);
   also("tid", tid, 32);
   e.values["comm"] = tid == 5 ? std::string("abc") : std::string("ba");
   e.values["source"] = kernel ? std::string("kernel") : std::string("program");
@@ -169,7 +169,7 @@ Tree tree(Random& random, u32 depth) {
     for (u64 n = t.kind == Tree::negation ? 1 : 2 + random() % 2; n != 0; --n) t.parts.push_back(tree(random, depth - 1));
     return t;
   }
-  constexpr const char* fields[] = {"a", "b", "c", "d", "e", "f", "ts", "cpu", "tid", "g", "name", "more", "comm", "source", "event"};
+  constexpr const char* fields[] = {"a", "b", "c", "d", "e", "f", "ts", "ring", "tid", "g", "name", "more", "comm", "source", "event"};
   constexpr const char* compares[] = {"==", "!=", "<", "<=", ">", ">=", "&"};
   const u64 which = random() % 15;
   t.field = fields[which];

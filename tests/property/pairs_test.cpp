@@ -92,14 +92,14 @@ Plan random_plan(Random& random) {
     case 0: plan.by_tid = true; break;
     case 1: plan.by_number = true; o.keys = {{"number", "number"}}; break;
     case 2: plan.by_text = plan.by_number = true; o.keys = {{"text", "text"}, {"number", "number"}}; break;
-    case 3: plan.by_number = plan.by_cpu = true; o.keys = {{"number", "number"}, {"cpu", "cpu"}}; break;
+    case 3: plan.by_number = plan.by_cpu = true; o.keys = {{"number", "number"}, {"ring", "ring"}}; break;
     default: plan.by_text = plan.by_number = plan.by_tid = true; o.keys = {{"text", "text"}, {"common_pid", "common_pid"}, {"number", "number"}};
   }
   if (random() % 3 == 0) {
     plan.condition = true;
     o.start += " if !(number & 1)";
   }
-  static const char* const bys[] = {"", "start/text", "end/text", "start/number", "number", "cpu", "start/cpu"};
+  static const char* const bys[] = {"", "start/text", "end/text", "start/number", "number", "ring", "start/ring"};
   plan.by = o.by = bys[random() % 7];
   o.most_waiting = random() % 2 == 0 ? 100'000 : 1 + random() % 4;
   o.slowest = static_cast<u32>(random() % 5);

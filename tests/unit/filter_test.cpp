@@ -99,7 +99,7 @@ TEST_F(Filters, NamesThatEveryEventHas) {
                           "common_pid == 4711", "event == wake", "event == sched:wake", "event ~ \"sched:*\"", "event ~ w*", "system == sched",
                           "common_type == 2", "common_flags == 0", "common_preempt_count < 1"})
     EXPECT_TRUE(woken(yes)) << yes;
-  for (const char* yes : {"comm == \"ring's\"", "pid == 711", "source == program", "system != sched", "event == malloc"}) EXPECT_TRUE(allocated(yes)) << yes;
+  for (const char* yes : {"comm == \"ring's\"", "pid == 711", "source == program", "system != sched", "event == malloc", "cpu == -1", "cpu != 3", "ring == 3"}) EXPECT_TRUE(allocated(yes)) << yes;
   EXPECT_TRUE(allocated("task == cc1plus", 1, 4711));
   EXPECT_TRUE(allocated("task == '<...>'", 1, 4712));
   // The event's own fields come first, as in the kernel.

@@ -87,7 +87,7 @@ TEST_F(Hists, KeysOfEachKind) {
   for (const auto& [text, shown] : std::initializer_list<std::pair<const char*, const char*>>{
            {"pid", "-7"}, {"app:odd/pid.log2", "[-8, -4)"}, {"pid.buckets=5", "[-10, -5)"}, {"name", "make"}, {"load", "1.5"}, {"state", "busy"},
            {"state.hex", "0x1"}, {"wait_ns.usecs", "5000"}, {"wait_ns.msecs", "5"}, {"wait_ns.log2", "[4194304, 8388608)"}, {"event", "app:odd"},
-           {"system", "app"}, {"cpu", "3"}, {"thread", "<...>-712"}, {"process", "g++-700"}, {"source", "program"}, {"ts.msecs", "1500"}, {"odd/tid", "712"},
+           {"system", "app"}, {"ring", "3"}, {"cpu", "none"}, {"thread", "<...>-712"}, {"process", "g++-700"}, {"source", "program"}, {"ts.msecs", "1500"}, {"odd/tid", "712"},
            {"app/pid,name", "-7|make"}, {"common_pid.execname", "<712>"}})
     EXPECT_EQ(key(text, p), shown) << text;
   for (const auto& [text, shown] : std::initializer_list<std::pair<const char*, const char*>>{

@@ -36,9 +36,9 @@ struct Fixture : testing::Test {
 
 TEST_F(Fixture, ALineIsTheKernels) {
   const Payload p = Payload(1, 4711).put(u64{32}).put(u64{0x55});
-  EXPECT_EQ(text({1234567890499, 0, p, 0}), "         cc1plus-4711    [003]  1234.567890: malloc: size=32 ptr=0x55\n");
-  EXPECT_EQ(text({1234567890500, 0, p, 0}), "         cc1plus-4711    [003]  1234.567891: malloc: size=32 ptr=0x55\n");
-  EXPECT_EQ(text({7, 0, p, 0}), "         cc1plus-4711    [003]     0.000000: malloc: size=32 ptr=0x55\n");
+  EXPECT_EQ(text({1234567890499, 0, p, 0}), "         cc1plus-4711    [---]  1234.567890: malloc: size=32 ptr=0x55\n");
+  EXPECT_EQ(text({1234567890500, 0, p, 0}), "         cc1plus-4711    [---]  1234.567891: malloc: size=32 ptr=0x55\n");
+  EXPECT_EQ(text({7, 0, p, 0}), "         cc1plus-4711    [---]     0.000000: malloc: size=32 ptr=0x55\n");
 }
 
 // Upstream's lines for remote buffers.
@@ -62,22 +62,22 @@ TEST_F(Fixture, ALineWithoutItsTask) {
   EXPECT_EQ(line({7, 5, {}, 0}), "CPU:3 [LOST 5 EVENTS]\n");
 }
 
-TEST_F(Fixture, AGap) { EXPECT_EQ(text({5, 1234, {}, 0}), "CPU:3 [LOST 1234 EVENTS]\n"); }
+TEST_F(Fixture, AGap) { EXPECT_EQ(text({5, 1234, {}, 0}), "RING:3 [LOST 1234 EVENTS]\n"); }
 
 TEST_F(Fixture, UnknownThreadsAndEvents) {
   EXPECT_EQ(text({7, 0, Payload(9, 5), 0}),
-            "           <...>-5       [003]     0.000000: unknown_9: 09 00 00 00 05 00 00 00\n");
+            "           <...>-5       [---]     0.000000: unknown_9: 09 00 00 00 05 00 00 00\n");
 }
 
 TEST_F(Fixture, JsonOfAnEvent) {
   const Payload p = Payload(1, 4711).put(u64{32}).put(~u64{0});
   EXPECT_EQ(json({1234567890499, 0, p, 0}),
-            R"({"ts":1234567890499,"ring":3,"pid":4700,"tid":4711,"task":"cc1plus","event":"libc:malloc",)"
+            R"({"ts":1234567890499,"cpu":null,"ring":3,"pid":4700,"tid":4711,"task":"cc1plus","event":"libc:malloc",)"
             R"("fields":{"size":32,"ptr":18446744073709551615}})"
             "\n");
 }
 
-TEST_F(Fixture, JsonOfAGap) { EXPECT_EQ(json({5, 1234, {}, 0}), "{\"ts\":5,\"ring\":3,\"lost\":1234}\n"); }
+TEST_F(Fixture, JsonOfAGap) { EXPECT_EQ(json({5, 1234, {}, 0}), "{\"ts\":5,\"cpu\":null,\"ring\":3,\"lost\":1234}\n"); }
 
 TEST_F(Fixture, JsonOfAnUnknownEventParses) {
   EXPECT_EQ(nlohmann::json::parse(json({5, 0, Payload(9, 5), 0}))["event"], "unknown:9");

@@ -1,0 +1,57 @@
+// Names of threads at each moment of a trace, from the kernel's events that have them: switches and wake-ups, forks, exec,
+// task:task_rename. A short-lived thread has its name from its fork or first switch on, a thread that executes another program
+// the program's from there on. Before the first such event a thread has the name that it was recorded with: its last one. A trace
+// without exec and task_rename does not say when a name ends: there, events name only threads that have no other name.
+//
+//   names.see(record, ring);   // every record in its order, before it is used
+//
+// Thread-safety: none.
+#pragma once
+#include <array>
+#include <vector>
+
+#include "analysis/id_table.hpp"
+#include "analysis/integer_at.hpp"
+#include "decode/formats.hpp"
+#include "export/tasks.hpp"
+#include "timeline/merge.hpp"
+
+namespace ringside {
+
+class ThreadNames {
+ public:
+  // Both must outlive it.
+  ThreadNames(const Formats& formats, Tasks& tasks) : formats_(formats), tasks_(tasks) {}
+
+  void see(const TraceRecord& record, const RingName& ring) {
+    if (!ring.kernel || record.lost != 0) return;
+    Kind& kind = kinds_.at(record.number(), formats_.version());
+    if (!kind.known) [[unlikely]] find(record.number(), kind);
+    if (kind.threads != 0) learn(record, kind);
+  }
+
+ private:
+  struct Kind {
+    bool known = false, is_path = false;
+    u8 threads = 0;
+    IntegerAt tid[2];
+    const Field* name[2] = {};
+  };
+  // What was told last of some threads: most events tell nothing new.
+  struct Told {
+    i32 tid = 0;
+    u32 length = 0;
+    std::array<char, 16> name{};
+  };
+
+  void find(u32 id, Kind& kind);
+  void learn(const TraceRecord& record, const Kind& kind);
+
+  const Formats& formats_;
+  Tasks& tasks_;
+  IdTable<Kind> kinds_;
+  bool tells_changes_ = false;  // the trace has exec or task_rename
+  std::vector<Told> told_ = std::vector<Told>(1021);
+};
+
+}  // namespace ringside

@@ -1,0 +1,346 @@
+// ringside syscalls: system calls by name, with their times and errors: of recordings, of a command, live.
+#include <dirent.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "analysis/column.hpp"
+#include "analysis/key_table.hpp"
+#include "analysis/pairs.hpp"
+#include "cli/child.hpp"
+#include "cli/json.hpp"
+#include "cli/live.hpp"
+#include "cli/recording.hpp"
+#include "cli/table.hpp"
+#include "decode/syscalls.hpp"
+#include "export/units.hpp"
+#include "sys/try.hpp"
+
+namespace ringside::cli {
+namespace {
+
+struct SyscallsOptions {
+  std::vector<std::string> words;
+  RunOptions run;
+  std::vector<i32> pids;
+  std::string by, sort = "total";
+  u64 count = 40, most_keys = 100'000;
+  bool all = false;
+};
+
+struct Calls {
+  u64 count = 0, failed = 0;
+  u64 total = 0, min = ~u64{0}, max = 0;  // ns
+  std::map<i64, u64> errors;              // by what was returned
+  double mean() const { return static_cast<double>(total) / static_cast<double>(count); }
+};
+
+constexpr const char* raw_events = "raw_syscalls:sys_enter,raw_syscalls:sys_exit";
+
+// The events of calls: those of raw_syscalls, else those of syscalls.
+result<Pairs::Options> pair_in(const Trace& trace) {
+  bool enters[2] = {}, exits[2] = {};
+  for (const auto& type : trace.formats.all()) {
+    const auto fields = syscall_fields(*type);
+    if (fields) (fields->returned != nullptr ? exits : enters)[fields->raw] = true;
+  }
+  Pairs::Options pair;
+  pair.slowest = 0;
+  if (enters[1] && exits[1]) {
+    pair.start = "raw_syscalls:sys_enter";
+    pair.end = "raw_syscalls:sys_exit";
+    pair.by = "start/id";
+  } else if (enters[0] && exits[0]) {
+    pair.start = "syscalls:sys_enter_*";
+    pair.end = "syscalls:sys_exit_*";
+    pair.by = "start/__syscall_nr";
+  } else {
+    return refuse(std::errc::no_such_file_or_directory,
+                  trace.first().where.text + " has no events of system calls, or only their beginnings or ends; record both: ringside record -e " + raw_events + " -- COMMAND");
+  }
+  return pair;
+}
+
+std::string name_of_call(i64 number) {
+  const std::string_view name = syscall_name(number);
+  return name.empty() ? "syscall_" + std::to_string(number) : std::string(name);
+}
+
+class SyscallTable {
+ public:
+  static result<std::unique_ptr<SyscallTable>> make(const SyscallsOptions& options, const Trace& trace) {
+    auto pair = RS_TRY(pair_in(trace));
+    auto pairs = RS_TRY(Pairs::make(pair, trace.formats, trace.tasks));
+    std::unique_ptr<SyscallTable> table(new SyscallTable(options, trace, std::move(pairs)));
+    if (!options.by.empty()) table->by_ = RS_TRY(Column::compile(options.by, trace.formats, trace.tasks));
+    return table;
+  }
+
+  void take(const TraceRecord& record, const RingName& ring) {
+    if (!pairs_.take(record, ring) || !pairs_.last_group()) return;
+    const auto number = static_cast<i64>(*pairs_.last_group());
+    u64 by = 0;
+    if (by_ && !by_->key(record, ring, texts_, by)) {
+      ++without_;
+      return;
+    }
+    Calls& calls = calls_.at({by, static_cast<u64>(number)});
+    const u64 ns = pairs_.latency();
+    ++calls.count;
+    calls.total += ns;
+    calls.min = std::min(calls.min, ns);
+    calls.max = std::max(calls.max, ns);
+    const auto [ended, returned] = end_of(record);
+    if (ended != number || returned >= 0 || returned < -4095) return;  // a return from a signal handler ends as no call
+    ++calls.failed;
+    ++calls.errors[returned];
+  }
+
+  std::string picture(const Totals& totals, bool last) const {
+    const auto rows = sorted();
+    return options_.run.json ? json(rows, totals) : text(rows, totals, last);
+  }
+
+ private:
+  struct Row {
+    KeyWords key{};
+    const Calls* calls = nullptr;
+  };
+  struct Fields {
+    bool known = false, is = false;
+    IntegerAt number, returned;
+  };
+
+  SyscallTable(const SyscallsOptions& options, const Trace& trace, Pairs pairs) : options_(options), trace_(trace), pairs_(std::move(pairs)), calls_(options.most_keys) {}
+
+  std::pair<i64, i64> end_of(const TraceRecord& record) {
+    Fields& fields = fields_.at(record.number(), trace_.formats.version());
+    if (!fields.known) {
+      fields.known = true;
+      const auto found = syscall_fields(*trace_.formats.find(record.number()));
+      fields.is = found && found->returned != nullptr;
+      if (fields.is) {
+        fields.number = IntegerAt(found->number->offset, found->number->size, found->number->is_signed);
+        fields.returned = IntegerAt(found->returned->offset, found->returned->size, true);
+      }
+    }
+    return fields.is ? std::pair(fields.number(record.payload), fields.returned(record.payload)) : std::pair(i64{-1}, i64{0});
+  }
+
+  std::vector<Row> sorted() const {
+    std::vector<Row> rows;
+    calls_.each([&](const KeyWords& key, const Calls& calls) { rows.push_back({key, &calls}); });
+    const auto order = [&](const Calls& c) {
+      return options_.sort == "calls" ? static_cast<double>(c.count)
+             : options_.sort == "errors" ? static_cast<double>(c.failed)
+             : options_.sort == "mean" ? c.mean()
+             : options_.sort == "max" ? static_cast<double>(c.max)
+                                      : static_cast<double>(c.total);
+    };
+    std::sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
+      if (order(*a.calls) != order(*b.calls)) return order(*a.calls) > order(*b.calls);
+      return a.calls->count != b.calls->count ? a.calls->count > b.calls->count : a.key < b.key;
+    });
+    return rows;
+  }
+
+  static std::string error_text(i64 returned) {
+    const std::string_view name = error_name(returned);
+    return name.empty() ? std::to_string(returned) : std::string(name);
+  }
+  // The most frequent ones first.
+  static std::vector<std::pair<i64, u64>> errors_of(const Calls& calls) {
+    std::vector<std::pair<i64, u64>> all(calls.errors.begin(), calls.errors.end());
+    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+    return all;
+  }
+  static Calls sum(const std::vector<Row>& rows) {
+    Calls all;
+    for (const Row& row : rows) {
+      all.count += row.calls->count;
+      all.failed += row.calls->failed;
+      all.total += row.calls->total;
+      all.min = std::min(all.min, row.calls->min);
+      all.max = std::max(all.max, row.calls->max);
+    }
+    return all;
+  }
+  static double share(const Calls& calls, const Calls& all) { return all.total == 0 ? 0 : 100 * static_cast<double>(calls.total) / static_cast<double>(all.total); }
+
+  bool exact(const Totals& totals) const { return pairs_.counts().exact() && calls_.evicted().keys == 0 && totals.missing.nothing(); }
+
+  std::string text(const std::vector<Row>& rows, const Totals& totals, bool last) const {
+    std::vector<Table::Column> columns;
+    if (by_) columns.push_back({options_.by});
+    columns.push_back({"syscall"});
+    for (const char* title : {"calls", "errors", "total", "share", "mean", "max"}) columns.push_back({title, Table::right});
+    columns.push_back({"errors by name"});
+    Table table(std::move(columns));
+    const Calls all = sum(rows);
+    const auto row = [&](std::vector<std::string> cells, const Calls& c) {
+      std::string errors;
+      for (const auto& [returned, count] : errors_of(c)) errors += fmt::format("{}{} {}", errors.empty() ? "" : ", ", error_text(returned), format_count(count));
+      for (std::string cell : {format_count(c.count), c.failed == 0 ? std::string() : format_count(c.failed), format_time(static_cast<double>(c.total)),
+                               fmt::format("{:.1f} %", share(c, all)), c.count == 0 ? std::string() : format_time(c.mean()), format_time(static_cast<double>(c.max)), errors})
+        cells.push_back(std::move(cell));
+      table.row(std::move(cells));
+    };
+    for (size_t i = 0; i < std::min<size_t>(rows.size(), options_.count); ++i) {
+      std::vector<std::string> cells;
+      if (by_) cells.push_back(by_->show(rows[i].key[0], texts_));
+      cells.push_back(name_of_call(static_cast<i64>(rows[i].key[1])));
+      row(std::move(cells), *rows[i].calls);
+    }
+    if (rows.size() > options_.count) table.row({fmt::format("({} more)", rows.size() - options_.count)});
+    row(by_ ? std::vector<std::string>{"all", ""} : std::vector<std::string>{"all"}, all);
+    return table.render(colours()) + (last ? closing(totals) : "");
+  }
+
+  std::string closing(const Totals& totals) const {
+    const Pairs::Counts c = pairs_.counts();
+    std::string out;
+    if (c.waiting != 0) out += "calls that have not returned: " + format_count(c.waiting) + " (exit_group never does)\n";
+    if (c.unmatched != 0) out += "returns whose call began before the first event, or is missing, and not in the table: " + format_count(c.unmatched) + "\n";
+    if (c.repeated != 0) out += "calls whose return is missing, and not in the table: " + format_count(c.repeated) + "\n";
+    if (without_ != 0) out += "calls without " + options_.by + ", and not in the table: " + format_count(without_) + "\n";
+    if (calls_.evicted().keys != 0) out += fmt::format("{} lines with {} calls were given up for others (--keys)\n", format_count(calls_.evicted().keys), format_count(calls_.evicted().count));
+    if (exact(totals)) return out + "nothing was lost: the numbers are exact\n";
+    out += "NOT exact:";
+    if (!totals.missing.nothing()) out += " " + lost_count(totals.missing) + " events were lost;";
+    if (c.doubtful != 0) out += " of " + format_count(c.doubtful) + " calls the beginning or the end may be another call's;";
+    if (c.negative != 0) out += " " + format_count(c.negative) + " ends are older than their beginning;";
+    if (c.evicted != 0) out += " " + format_count(c.evicted) + " calls waited for too many others;";
+    out.pop_back();
+    return out + "\n";
+  }
+
+  std::string json(const std::vector<Row>& rows, const Totals& totals) const {
+    const Calls all = sum(rows);
+    const Pairs::Counts c = pairs_.counts();
+    const auto numbers = [&](Json& j, const Calls& calls) {
+      j.update({{"calls", calls.count}, {"errors", calls.failed}, {"total_ns", calls.total}, {"mean_ns", calls.count == 0 ? Json() : rounded(calls.mean(), 1)},
+                {"min_ns", calls.count == 0 ? Json() : Json(calls.min)}, {"max_ns", calls.max}, {"share", rounded(share(calls, all), 2)}});
+    };
+    Json list = Json::array();
+    for (size_t i = 0; i < std::min<size_t>(rows.size(), options_.count); ++i) {
+      const auto number = static_cast<i64>(rows[i].key[1]);
+      Json row{{"syscall", name_of_call(number)}, {"nr", number}};
+      if (by_) row["key"] = by_->json(rows[i].key[0], texts_);
+      numbers(row, *rows[i].calls);
+      Json& errors = row["by_error"] = Json::array();
+      for (const auto& [returned, count] : errors_of(*rows[i].calls)) errors.push_back({{"error", error_text(returned)}, {"errno", -returned}, {"count", count}});
+      list.push_back(std::move(row));
+    }
+    Json j{{"rows", std::move(list)}, {"keys", rows.size()}};
+    if (by_) j["by"] = options_.by;
+    Json whole = Json::object();
+    numbers(whole, all);
+    j.update({{"all", std::move(whole)}, {"open", c.waiting}, {"unmatched", c.unmatched}, {"repeated", c.repeated}, {"doubtful", c.doubtful}, {"negative", c.negative},
+              {"without", without_}, {"evicted_keys", calls_.evicted().keys}, {"evicted", calls_.evicted().count}, {"lost", totals.missing.count()},
+              {"proved", totals.missing.proved()}, {"exact", exact(totals)}});
+    return line_of(j);
+  }
+
+  const SyscallsOptions& options_;
+  const Trace& trace_;
+  Pairs pairs_;
+  std::optional<Column> by_;
+  Texts texts_;
+  IdTable<Fields> fields_;
+  KeyTable<Calls> calls_;
+  u64 without_ = 0;
+};
+
+// All threads that it has now, and what they start.
+result<void> follow_process(TracefsInstance& kernel, i32 pid) {
+  const std::string dir = fmt::format("/proc/{}/task", pid);
+  const std::unique_ptr<DIR, int (*)(DIR*)> threads(opendir(dir.c_str()), closedir);
+  if (threads == nullptr) return refuse(std::errc::no_such_process, fmt::format("there is no process {}", pid));
+  RS_TRY(kernel.follow(pid));
+  while (const dirent* entry = readdir(threads.get())) {
+    if (const int tid = std::atoi(entry->d_name); tid > 0 && tid != pid) RS_TRY(kernel.follow(tid));
+  }
+  return {};
+}
+
+result<int> run_syscalls(SyscallsOptions options, bool command) {
+  const bool live = command || options.all || !options.pids.empty();
+  if (live && !command && !options.words.empty()) throw UsageError{"--all and --pid are about the kernel, live; WHERE is about what was recorded: take one of them"};
+  if (command && (options.all || !options.pids.empty())) throw UsageError{"a command's own calls are counted; --all and --pid mean others"};
+  if (options.all && !options.pids.empty()) throw UsageError{"--all and --pid contradict each other"};
+  std::optional<Child> child;
+  bool passed_on = false;
+  RunOptions& run_options = options.run;
+  if (live) {
+    run_options.events = {raw_events};
+    run_options.only_followed = !options.all;
+  } else {
+    run_options.where = options.words;
+  }
+  if (command) {
+    run_options.over = [&] {
+      if (!child) return false;
+      // Ctrl-C on a terminal reached the command as well.
+      if (asked_to_stop() && !std::exchange(passed_on, true) && stop_signal() != SIGINT) child->pass_on(stop_signal());
+      return child->ended().has_value();
+    };
+  }
+  const auto run = RS_TRY(AnalysisRun::open(run_options));
+  const auto table = RS_TRY(SyscallTable::make(options, run->trace()));
+  for (const i32 pid : options.pids) RS_TRY(follow_process(*run->trace().tracefs(), pid));
+  if (command) {
+    bool prepared = false;
+    auto started = Child::start(options.words, {}, [&](pid_t pid) {
+      auto done = run->trace().tracefs()->follow(pid);
+      prepared = done.has_value();
+      return done;
+    });
+    if (!started && !prepared) return tl::unexpected<Error>(started.error());
+    if (!started) return failed_to_start(started.error());
+    child = std::move(*started);
+  }
+  const auto use = [&](const TraceRecord& record, const RingName& ring) { table->take(record, ring); };
+  const auto lost = [&](const TraceRecord& record, const RingName& ring) {
+    if (record.lost != 0) table->take(record, ring);
+  };
+  const int code = run->go(use, [&](const Totals& totals, double, bool last) { return table->picture(totals, last); }, lost);
+  if (!child) return code;
+  if (!child->ended()) {
+    if (!asked_to_stop()) say("the command is still running; it goes on uncounted");
+    return code;
+  }
+  return *child->ended() != exit_ok ? *child->ended() : code;
+}
+
+}  // namespace
+
+Command add_syscalls(CLI::App& app) {
+  auto options = std::make_shared<SyscallsOptions>();
+  options->run.kernel_buffer_size = 16 << 20;
+  CLI::App* c = app.add_subcommand("syscalls", "system calls by name: how many, how long, which errors; of a command, of recordings, live");
+  c->add_option("WHERE", options->words, "recordings, trace.dats (default: ringside.data); behind --: a command to run, whose calls are counted");
+  c->add_option("-p,--pid", options->pids, "live: the calls of this process and what it starts; may be repeated")->allow_extra_args(false);
+  c->add_flag("-a,--all", options->all, "live: the calls of all processes");
+  c->add_option("--by", options->by, "a line for each value of it and each call: process, task, thread, cgroup, cpu, ...")->type_name("KEY");
+  c->add_option("--sort", options->sort, "lines by")->check(CLI::IsMember({"total", "calls", "errors", "mean", "max"}))->capture_default_str()->type_name("NUMBER");
+  c->add_option("-n,--count", options->count, "lines at most")->capture_default_str();
+  c->add_option("--keys", options->most_keys, "lines that are kept count of; a full table gives up those that count least")->capture_default_str()->check(CLI::Range(2, 100'000'000));
+  add_run_options(*c, options->run);
+  c->footer(
+      "Examples:\n"
+      "  ringside syscalls -- make                          a command and all that it starts, as root\n"
+      "  ringside syscalls -p 4711 --duration 5s            a process that is running\n"
+      "  ringside syscalls -a --by process --sort errors    all processes, until Ctrl-C\n"
+      "  ringside record -e raw_syscalls -- make && ringside syscalls\n"
+      "A recording needs raw_syscalls:sys_enter and sys_exit, or syscalls:sys_enter_* and sys_exit_*. A call is counted when it\n"
+      "returns. Its time is that between the two events: waiting included. Names are those of this machine's architecture; the\n"
+      "calls of 32-bit programs have other numbers, and appear under wrong names. Results -1 to -4095 are errors; ERESTARTSYS and\n"
+      "its like are calls that a signal interrupted. The exit code is the command's.");
+  return {c, [options, c] {
+            const auto rest = c->remaining();
+            return run_syscalls(*options, std::find(rest.begin(), rest.end(), "--") != rest.end());
+          }};
+}
+
+}  // namespace ringside::cli
