@@ -82,8 +82,10 @@ struct TraceDatTest : test::BinaryTest {
   }
   static void expect_same(std::vector<std::string> ours, std::vector<std::string> theirs, u64 events, bool ties = false) {
     EXPECT_GE(ours.size(), events);
-    // trace-cmd shows a thread's last name, where the trace tells when it got that.
-    const auto renames = [](const std::string& line) { return line.find(": sched_process_exec: ") != std::string::npos || line.find(": task_rename: ") != std::string::npos; };
+    // trace-cmd shows a thread's last name, where the trace tells when it got that, or has lost that event.
+    const auto renames = [](const std::string& line) {
+      return line.find(": sched_process_exec: ") != std::string::npos || line.find(": task_rename: ") != std::string::npos || line.find(" [LOST ") != std::string::npos;
+    };
     if (std::any_of(ours.begin(), ours.end(), renames)) {
       static const std::regex name(R"(^.*?-(\d+ \[))");
       for (auto* all : {&ours, &theirs})
