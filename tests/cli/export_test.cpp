@@ -176,10 +176,10 @@ struct Report : TraceDatTest {
   // Records only what the command itself does: the file's length then does not depend on the machine's other load. trace-cmd
   // 3.1 measures the kernel's list of names before it copies it: if that grew meanwhile, the file is damaged, and trace-cmd
   // itself reads nothing of it.
-  void record(const std::string& options) const {
+  void record(const std::string& options, const std::string& command = "ls -laR /etc") const {
     for (int tries = 0; tries < 20; ++tries) {
       const Outcome o = run("LD_PRELOAD=" RINGSIDE_BUILD_DIR "/tests/trace_cmd_shim.so trace-cmd record -q -o theirs.dat " + options +
-                            " -F ls -laR /etc >ls.out");
+                            " -F " + command + " >ls.out");
       ASSERT_EQ(o.code, 0) << o.err;
       const Outcome judge = run("trace-cmd report -N theirs.dat | tail -n +2 | head -1");
       if (judge.err.empty() && !judge.out.empty()) return;
@@ -219,7 +219,9 @@ TEST_F(Report, TimeOfDay) {
 }
 
 TEST_F(Report, LostEvents) {
-  record("-B " + instance + " -b 8 -C mono" + some + " -e kmem -e rcu -e timer");
+  // trace-cmd's readers stand still while the command runs.
+  const std::string readers = " -x -P $PPID trace-cmd; ";
+  record("-B " + instance + " -b 8 -C mono -c" + some, "sh -c 'pkill -STOP" + readers + "ls -laR /etc; pkill -CONT" + readers + "'");
   const Outcome ours = ringside("report theirs.dat");
   EXPECT_NE(ours.out.find("EVENTS]"), std::string::npos) << "nothing was lost";
   EXPECT_NE(ours.err.find("events were lost"), std::string::npos);
