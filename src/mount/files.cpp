@@ -419,8 +419,9 @@ Taken write_trigger(const Place& at, std::string_view bytes, const Client&) {
   if (e == nullptr) return fail(ENODEV, at.event);
   const std::string_view text = stripped(bytes);
   if (text.empty()) return bytes.size();
-  auto [trigger, remove] = RS_TRY(parse_trigger(text));
-  if (remove) {
+  const TriggerCommand command = RS_TRY(parse_trigger(text));
+  const Trigger& trigger = command.trigger;
+  if (command.remove) {
     at.on->triggers().remove(at.system, at.event, trigger);
     return bytes.size();
   }
