@@ -106,7 +106,7 @@ void add_window(CLI::App& app, Window& window) {
              window.cpus.insert(window.cpus.end(), cpus->begin(), cpus->end());
            }
          },
-         "only events of these CPUs; rings of threads belong to none")
+         "only events of these CPUs; events whose CPU is not known are left out")
       ->type_name("LIST")
       ->allow_extra_args(false);
   app.add_option_function<std::string>(

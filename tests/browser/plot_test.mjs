@@ -19,7 +19,7 @@ const lost = losses.reduce((n, r) => n + r.lost, 0);
 const first = Math.min(...records.map((r) => r.ts));
 const byType = {};
 for (const e of events) byType[e.event] = (byType[e.event] ?? 0) + 1;
-const lanes = new Set(events.filter((e) => "cpu" in e).map((e) => `CPU ${e.cpu}`));
+const lanes = new Set(events.filter((e) => e.event === "sched:sched_switch").map((e) => `CPU ${e.cpu}`));
 for (const e of events) if (e.event !== "sched:sched_switch") lanes.add(`${e.task}-${e.tid}`);
 assert.equal(lost, 1234);
 assert.ok(events.length > 1500 && lanes.size === 5);
