@@ -64,6 +64,7 @@ void Reading::look_at_rings() {
     threads = threads || trace_.timeline.name(n).of_a_thread();
     kernel = kernel || trace_.timeline.name(n).kernel;
   }
+  tells_names_ = kernel;
   tells_cpus_ = threads && kernel;
 }
 

@@ -86,8 +86,11 @@ class Reading {
     do {
       if (!trace_.timeline.next(record)) return Got::nothing;
       if (trace_.timeline.size() != rings_) [[unlikely]] look_at_rings();
-      names_.see(record, ring(record));
-      if (tells_cpus_) running_.see(record, ring(record));
+      if (tells_names_) {
+        const RingName& name = ring(record);
+        names_.see(record, name);
+        if (tells_cpus_) running_.see(record, name);
+      }
     } while (narrow_ && outside(record));
     if (record.time < totals_.first_ns) totals_.first_ns = record.time;
     if (record.time > totals_.last_ns) totals_.last_ns = record.time;
@@ -152,6 +155,7 @@ class Reading {
   ThreadNames names_{trace_.formats, trace_.tasks};
   RunningThreads running_{trace_.formats, trace_.tasks};
   u32 rings_ = 0;
+  bool tells_names_ = false;  // it has rings of the kernel
   bool tells_cpus_ = false;  // it has rings of threads, and the kernel's beside them
   std::function<void(const std::vector<std::string>&)> notices_;
   Time time_;

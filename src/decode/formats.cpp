@@ -101,6 +101,7 @@ bool Formats::add(u32 id, const std::string& system, const std::string& name, co
   type->system = system;
   type->name = name;
   type->full = system + ":" + name;
+  type->of_syscalls = system == "syscalls" || system == "raw_syscalls";
   if (id >= numbers_) return false;
   ++version_;
   if (id >= by_id_.size()) by_id_.resize(id + 1);

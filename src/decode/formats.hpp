@@ -92,6 +92,7 @@ struct EventType {
   std::unique_ptr<tep_handle, TepFree> tep;
   bool parsed = false;
   bool has_tid = false;    // it has a common_pid: a hypervisor's events have none
+  bool of_syscalls = false;  // of the system syscalls or raw_syscalls
   bool by_fields = false;  // the print fmt cannot be resolved: the steps print name=value
 
   const Field* field(std::string_view wanted) const;

@@ -33,7 +33,7 @@ struct SyscallWords {
 class SyscallReader {
  public:
   SyscallWords read(const EventType& type, Bytes payload) {
-    if (type.system != "raw_syscalls" && type.system != "syscalls") [[likely]] return {};
+    if (!type.of_syscalls) [[likely]] return {};
     return read_call(type, payload);
   }
 

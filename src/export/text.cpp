@@ -26,11 +26,14 @@ std::string printable(std::string_view name) {
 
 }  // namespace
 
-const std::string& TextLines::prefix(u32 source, i32 tid, const RingName& ring) {
+const std::string& TextLines::prefix(const TraceRecord& record, i32 tid, const RingName& ring) {
+  const u32 source = record.source;
+  const i32 cpu = as_tracefs_ ? static_cast<i32>(ring.place()) : record.cpu_in(ring);
   Prefix& p = prefixes_[(static_cast<u32>(tid) + source * 61) % prefixes_.size()];
-  if (p.tid != tid || p.source != source || p.renamed != tasks_.renamed() || p.text.empty()) {
+  if (p.tid != tid || p.source != source || p.cpu != cpu || p.renamed != tasks_.renamed() || p.text.empty()) {
     p.tid = tid;
     p.source = source;
+    p.cpu = cpu;
     p.renamed = tasks_.renamed();
     p.text = ring.buffer.empty() ? "" : printable(ring.buffer) + ": ";
     p.text += fmt::format("{:>16}-{:<7} ", printable(tasks_.name(tid, ring)), tasks_.show(tasks_.key(tid, ring)));
@@ -38,17 +41,9 @@ const std::string& TextLines::prefix(u32 source, i32 tid, const RingName& ring) 
       const i32 process = tasks_.seen_process(tid, ring);
       p.text += process > 0 ? fmt::format("({:7}) ", process) : "(-------) ";
     }
+    p.text += cpu < 0 ? "[---] " : fmt::format("[{:03}] {}", cpu, as_tracefs_ ? "----- " : "");
   }
   return p.text;
-}
-
-void TextLines::append_cpu(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) const {
-  const i32 cpu = as_tracefs_ ? static_cast<i32>(ring.place()) : record.cpu_in(ring);
-  if (cpu < 0) return append(out, "[---] ");
-  const fmt::format_int number(cpu);
-  append(out, number.size() < 3 ? std::string_view("[00", 4 - number.size()) : std::string_view("["));
-  append(out, {number.data(), number.size()});
-  append(out, as_tracefs_ ? "] ----- " : "] ");
 }
 
 // Events written to trace_marker and trace_marker_raw.
@@ -68,6 +63,17 @@ bool TextLines::print_marker(const EventType& type, Bytes payload, fmt::memory_b
   return true;
 }
 
+// Names behind the kernel's own text: " # openat ENOENT".
+void TextLines::append_call(const EventType& type, Bytes payload, fmt::memory_buffer& out) {
+  const SyscallWords words = syscalls_.read(type, payload);
+  const bool tells_call = !words.call.empty() && type.system == "raw_syscalls";
+  if (tells_call || !words.error.empty()) append(out, " #");
+  for (const std::string_view word : {tells_call ? words.call : std::string_view(), words.error}) {
+    if (!word.empty()) out.push_back(' ');
+    append(out, word);
+  }
+}
+
 void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) {
   if (record.lost != 0) {
     const bool of_cpu = as_tracefs_ || ring.its_cpu() >= 0;
@@ -76,12 +82,10 @@ void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
   }
   const Common common = read_common(record.payload);
   const EventType* type = formats_.find(record.number());
-  if (with_tasks_) {
-    append(out, prefix(record.source, thread_of(type, common), ring));
-    append_cpu(record, ring, out);
-  } else {
+  if (with_tasks_)
+    append(out, prefix(record, thread_of(type, common), ring));
+  else
     fmt::format_to(std::back_inserter(out), "[{:03}]\t", ring.place());
-  }
   if (raw_times_)
     fmt::format_to(std::back_inserter(out), "{:>12}: ", record.time);
   else
@@ -89,17 +93,11 @@ void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
   if (as_tracefs_ && type != nullptr && print_marker(*type, record.payload, out)) {
   } else if (type != nullptr) {
     append(out, type->name);
-    append(out, with_tasks_ ? ": " : " ");
+    append(out, with_tasks_ ? std::string_view(": ") : std::string_view(" "));
     const size_t end = out.size();
     formats_.print(*type, record.payload, out);
     if (!with_tasks_ && out.size() == end) out.resize(end - 1);
-    const SyscallWords words = syscalls_.read(*type, record.payload);
-    const bool tells_call = !words.call.empty() && type->system == "raw_syscalls";
-    if (tells_call || !words.error.empty()) append(out, " #");
-    for (const std::string_view word : {tells_call ? words.call : std::string_view(), words.error}) {
-      if (!word.empty()) out.push_back(' ');
-      append(out, word);
-    }
+    if (type->of_syscalls) append_call(*type, record.payload, out);
   } else {
     fmt::format_to(std::back_inserter(out), "unknown_{}: ", common.id);
     append_hex(record.payload, " ", out);

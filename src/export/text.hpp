@@ -4,7 +4,7 @@
 //   CPU:3 [LOST 1234 EVENTS]
 //
 // The task is 16 wide and right-aligned, then come -tid, the CPU ([---]: unknown), seconds.microseconds, the event and its fields.
-// A gap of a ring that is no CPU's names the ring: RING:3 [LOST 1234 EVENTS]. The part in front of the CPU is cached for some
+// A gap of a ring that is no CPU's names the ring: RING:3 [LOST 1234 EVENTS]. The part in front of the time is cached for some
 // hundred threads.
 //
 // Behind the kernel's own text of a system call come its name, unless the event's name has it, and the name of its error:
@@ -37,12 +37,13 @@ class TextLines {
   struct Prefix {
     i32 tid = -1;
     u32 source = 0;
+    i32 cpu = -1;
     u64 renamed = 0;  // Tasks::renamed
     std::string text;
   };
-  void append_cpu(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) const;
   bool print_marker(const EventType& type, Bytes payload, fmt::memory_buffer& out) const;
-  const std::string& prefix(u32 source, i32 tid, const RingName& ring);
+  void append_call(const EventType& type, Bytes payload, fmt::memory_buffer& out);
+  const std::string& prefix(const TraceRecord& record, i32 tid, const RingName& ring);
 
   const Formats& formats_;
   const Tasks& tasks_;
