@@ -208,7 +208,7 @@ class InstanceWorld final : public World {
     if (of_cpus_ && by_ != By::server) must(instance_->resize(2 * buffer_size, subbuf_size));
     for (Worker& w : workers_) w.end();
   }
-  Shape shape() const override { return shape_of(must(instance_->look(rings_[0])).ring().geometry); }
+  Shape shape() const override { return shape_of(must(instance_->view_ring(rings_[0])).ring().geometry); }
   u32 number_of_ring(u32 ring) const override { return rings_[ring]; }
 
  private:

@@ -192,7 +192,7 @@ result<int> export_events(const ExportOptions& options, Format format) {
     if (!std::exchange(begun, true)) RS_TRY(sink->begin(record.time));
     RS_TRY(sink->add(record, reading->ring(record)));
     if (reading->totals().events % 4096 == 0)
-      progress.look([&](double seconds) { return fmt::format("{} events, {}, {:.0f} s", format_count(reading->totals().events), format_size(file->bytes()), seconds); });
+      progress.update([&](double seconds) { return fmt::format("{} events, {}, {:.0f} s", format_count(reading->totals().events), format_size(file->bytes()), seconds); });
   }
   RS_TRY(sink->finish());
   RS_TRY(file->finish());

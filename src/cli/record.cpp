@@ -186,7 +186,7 @@ result<void> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
       progress.clear();
       say(run.faults().failure()->sentence + (child ? "; the recording ends here, the command goes on" : "; the recording ends here"));
     }
-    progress.look([&](double seconds) {
+    progress.update([&](double seconds) {
       return fmt::format("{} events, {}, {} s", format_count(run.events()), format_size(run.bytes()), static_cast<u64>(seconds));
     });
     if (child ? child->ended().has_value() : run.failed()) return {};

@@ -149,12 +149,12 @@ class RecordingSource final : public Source {
   const RingName& name() const override { return ring_.name; }
   const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return true; }
-  std::optional<Images> images() const override;
+  std::optional<SubBufferFile> sub_buffer_file() const override;
 
  private:
-  RecordingSource(Images images, sys::Region file, const RecordedRing& ring, const ClockInfo& clock, bool complete);
+  RecordingSource(SubBufferFile whole, sys::Region file, const RecordedRing& ring, const ClockInfo& clock, bool complete);
 
-  Images images_;
+  SubBufferFile sub_buffer_file_;
   sys::Region file_;
   RecordedRing ring_;
   ClockInfo clock_;

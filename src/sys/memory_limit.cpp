@@ -80,7 +80,7 @@ void look_at_levels(const Names& names, const char* path, size_t length) noexcep
   }
 }
 
-void look() noexcept {
+void read_limits() noexcept {
   char text[4096];
   if (!read_file("/proc/self", "/cgroup", text, sizeof text)) return;
   for (const char* line = text; *line != 0;) {  // "HIERARCHY:CONTROLLERS:PATH"
@@ -130,7 +130,7 @@ bool memory_left(u64 size) noexcept {
   if (u64 before = looking.load(std::memory_order_relaxed); before != own && looking.compare_exchange_strong(before, own, std::memory_order_acquire)) {
     nr_levels.store(0, std::memory_order_relaxed);
     looked_as.store(geteuid(), std::memory_order_relaxed);
-    look();
+    read_limits();
     known.store(own, std::memory_order_release);
   }
   timespec now{};

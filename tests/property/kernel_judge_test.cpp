@@ -27,7 +27,7 @@
 #include "ring_memory.hpp"
 #include "serve/server.hpp"
 #include "source/get_reader_served.hpp"
-#include "source/image.hpp"
+#include "source/sub_buffer_copy.hpp"
 #include "source/recording.hpp"
 
 namespace ringside::test::kernel_judge_test {
@@ -375,7 +375,7 @@ Image read_image(Reader<>& reader, bool mapped) {
   }
   const u32 size = view->end - view->begin, subbuf_size = reader.ring().geometry.subbuf_size();
   Image image(subbuf_size);
-  const abi::SubBufferHeader header = image_header(*view, subbuf_size);
+  const abi::SubBufferHeader header = header_of_copy(*view, subbuf_size);
   std::memcpy(image.data(), &header, sizeof header);
   std::memcpy(image.data() + sizeof header, reader.data() + view->begin, size);
   if (abi::commit_stored(header.commit)) std::memcpy(image.data() + sizeof header + size, &view->lost_before, 8);
@@ -700,7 +700,7 @@ std::vector<Whole> put_together(const std::vector<Image>& images, const std::fun
     if (image.empty()) continue;
     clean(image);
     SubBufferView view;
-    RC_ASSERT(view_image(image.data(), image.size(), static_cast<u32>(image.size()), view));
+    RC_ASSERT(view_copy(image.data(), image.size(), static_cast<u32>(image.size()), view));
     const u64 commit = reinterpret_cast<const abi::SubBufferHeader*>(image.data())->commit;
     abi::EventCursor c(image.data() + abi::header_size, 0, view.end, view.time);
     u32 end = 0;

@@ -69,7 +69,7 @@ class CpuWriter {
       if (ring.control == nullptr) return Refused::no_ring;
       if (static_cast<u32>(shape.grow) > ring.geometry.capacity()) return Refused::too_big;
       Seen seen{};
-      Refused why = look(ring, cpu, seen);
+      Refused why = read_words(ring, cpu, seen);
       if (why != Refused::no) return why;
       Append a;
       // A sub-buffer's first event: the thread that entered it has stored only its header.
@@ -102,7 +102,7 @@ class CpuWriter {
       rings.bell.ring(rings.bell.context);
   }
 
-  static Refused look(const Ring& ring, u32 cpu, Seen& seen) noexcept {
+  static Refused read_words(const Ring& ring, u32 cpu, Seen& seen) noexcept {
     const Control& c = *ring.control;
     if (const u64 gate = M::load(&c.gate, unordered); gate != gate_cpu_open)
       return (gate & gate_moved) != 0 || gate == 0 ? Refused::moved : (gate & gate_corrupt) != 0 ? Refused::corrupt : Refused::disabled;

@@ -283,7 +283,7 @@ class Reader {
     if (own.next != 0) {
       // Load commit first: if it is past our page, what is loaded of the page afterwards is final.
       const bool left = observe_commit().position >= own.next;
-      const Got got = look(at, left, padding);
+      const Got got = find_from(at, left, padding);
       if (got != Got::nothing || !left) return got;
     }
     return swap(at, padding);
@@ -291,7 +291,7 @@ class Reader {
 
   // Is there new data on the reader page? To GET_READER padding alone is new data, as in the kernel, while some event is
   // unread. The index tells that, because no counter can run ahead of it.
-  Got look(const ReaderState& at, bool left, bool padding) noexcept {
+  Got find_from(const ReaderState& at, bool left, bool padding) noexcept {
     const u32 id = reader_of(at.page).id;
     const Record& rec = ring_.record(id);
     const Committed now = published<M, O>(ring_, id, left, {static_cast<u32>(at.events), static_cast<u32>(at.bytes)});
@@ -340,7 +340,7 @@ class Reader {
       if constexpr (O.bug == Bug::swap_before_intent) M::store(&ctl().intent, pack_reader(wanted), O.intent_publish);
       settle(at, wanted);
       const bool left = observe_commit().position > position;
-      const Got got = look(at, left, padding);
+      const Got got = find_from(at, left, padding);
       if (got != Got::nothing || !left) return got;
       position = wanted.next;  // only padding or discarded events on it
     }

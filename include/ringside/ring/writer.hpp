@@ -237,7 +237,7 @@ class Writer {
     /*G*/ M::store(&c.nest, u64{0}, O.quiet_publish);  // pairs: QUIET
     M::fence_light();
     if (M::load(&slot.record->reserve, unordered) != slot.after && O.bug != Bug::no_second_look) [[unlikely]]
-      return look_again();
+      return check_again();
     ring_bell();
   }
   RS_INLINE void ring_bell() noexcept {
@@ -356,7 +356,7 @@ class Writer {
     end();
   }
   // Behind nest = 0: a handler has reserved, and perhaps left its event to be published.
-  RS_NOINLINE void look_again() noexcept {
+  RS_NOINLINE void check_again() noexcept {
     if (enter_again()) return end();
     ring_bell();
   }
