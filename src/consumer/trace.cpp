@@ -34,8 +34,10 @@ result<void> open_recorded(Trace& trace, OpenedTrace& o) {
   const std::string& dir = o.where.text;
   auto meta = RecordingMeta::read(dir);
   if (!meta) return tl::unexpected<Error>(meta.error());
-  auto rings = RS_TRY(open_recording(dir, *meta));
   o.doubts = meta->missing.doubts;
+  std::vector<std::string> problems;
+  auto rings = RS_TRY(open_recording(dir, *meta, &problems));
+  for (std::string& problem : problems) trace.timeline.add_problem(std::move(problem));
   if (!meta->complete) o.doubts.push_back("the recorder did not finish; the closing counters are missing, the events are here");
   for (std::string& doubt : o.doubts) trace.notices.push_back(doubt = dir + ": " + doubt);
   if (auto texts = read_kept(dir, "printk_formats")) trace.formats.add_strings(*texts);

@@ -451,17 +451,23 @@ result<std::optional<SubBufferView>> RecordingSource::next() {
   return view;
 }
 
-result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& dir, const RecordingMeta& meta) {
+result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& dir, const RecordingMeta& meta, std::vector<std::string>* problems) {
   std::vector<std::unique_ptr<Source>> sources;
+  std::optional<Error> first;
   const sys::Fd open(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!open) return fail(errno, "cannot open " + dir);
   for (const RecordedRing& ring : meta.rings) {
     auto source = RecordingSource::open(open.get(), dir, ring, meta);
     // A recorder killed between naming a ring and making its file leaves a name without a file.
     if (!source && !meta.complete && source.error().code == std::errc::no_such_file_or_directory) continue;
-    if (!source) return tl::unexpected<Error>(source.error());
-    sources.push_back(std::move(*source));
+    if (source) {
+      sources.push_back(std::move(*source));
+      continue;
+    }
+    if (problems != nullptr) problems->push_back(source.error().sentence + "; its " + std::to_string(ring.events) + " events are missing");
+    if (!first) first = std::move(source.error());
   }
+  if (first && (problems == nullptr || sources.empty())) return tl::unexpected<Error>(std::move(*first));
   return sources;
 }
 

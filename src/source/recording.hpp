@@ -163,7 +163,8 @@ class RecordingSource final : public Source {
   u64 offset_ = 0;
 };
 
-// Every ring of the recording in DIR.
-result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& dir, const RecordingMeta& meta);
+// Every ring of the recording in DIR. problems: gets a sentence for each ring that cannot be opened, if another one can; null: that is
+// an error.
+result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& dir, const RecordingMeta& meta, std::vector<std::string>* problems = nullptr);
 
 }  // namespace ringside
