@@ -524,7 +524,7 @@ Made kernel_world() {
 }
 
 #if defined(__x86_64__)
-// Guests, one for each ring: their program writes so many events when it is told to go, and ends.
+// Guests, one for each ring: their program writes this number of events when it is told to go, and ends.
 class GuestWorld final : public World {
  public:
   explicit GuestWorld(remote::Layout layout) : layout_(layout) {

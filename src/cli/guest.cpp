@@ -156,7 +156,7 @@ result<int> run_guest(const GuestOptions& options) {
     say_summary(run, options.out);
     say(fmt::format("{} interrupts; the guest's ring: {}", format_count(guest.vm().ticks()), identity(of_guest.counters())));
     say(offset.ahead == 0 && offset.error == 0 ? "its time stamp counter is ours"
-                                               : fmt::format("its time stamp counter is {} ticks ahead of ours, at most {} wrong; shown in our time", offset.ahead, offset.error));
+                                               : fmt::format("its time stamp counter is {} ticks ahead of this machine's, at most {} wrong; shown in our time", offset.ahead, offset.error));
   }
   if (code != exit_ok || !finished) return exit_failure;
   if (!run.missing().proved()) return exit_failure;

@@ -300,7 +300,7 @@ Command add_record(CLI::App& app) {
   add_source(*c, options->source);
   c->add_option("--libc", options->libc, "trace calls of the C library in all processes: malloc, io, mutex")->type_name("LIST");
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring, of a CPU or a thread (default 4M)");
-  c->add_option("--rings", options->rings, "whose: cpu, shared by all processes; thread, one for each; auto: of CPUs where they can be had")
+  c->add_option("--rings", options->rings, "whose: cpu, shared by all processes; thread, one for each; auto: of CPUs where the system has what they need")
       ->check(CLI::IsMember({"auto", "cpu", "thread"}))
       ->capture_default_str();
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");

@@ -61,7 +61,7 @@ result<Stat> stat_recording(const std::string& dir) {
   if (!meta.complete) s.remarks.push_back("the recorder did not finish: these counters are not final");
   for (const std::string& doubt : meta.missing.doubts) s.remarks.push_back(doubt);
   if (const u64 late = meta.missing.unrecorded; late != 0)
-    s.remarks.push_back(format_count(late) + " events were written when they could not be recorded any more");
+    s.remarks.push_back(format_count(late) + " events were written when they could no longer be recorded");
   if (meta.trigger) {
     const RecordedTrigger& t = *meta.trigger;
     s.remarks.push_back("triggered by: " + t.event + (t.latency_ns ? "; latency " + format_time(static_cast<double>(*t.latency_ns)) : "") + " (" + t.condition + ")");
@@ -131,7 +131,7 @@ result<Stat> stat_instance(const std::string& name) {
   for (const RingInfo& info : instance.rings()) {
     s.rings.push_back({info.name, info.live ? "live" : "ended", info.counters});
     if (!info.problem.empty()) s.problems.push_back(info.problem + "; its counters are not in the sums");
-    if (info.corrupt) s.remarks.push_back(fmt::format("ring {}: its words contradict each other, and nobody writes to it any more; a resize makes a fresh one", info.name.ring));
+    if (info.corrupt) s.remarks.push_back(fmt::format("ring {}: its words contradict each other, and it takes no more events; a resize makes a fresh one", info.name.ring));
   }
   const Presence writers = instance.writers();
   const std::string_view clock = to_string(instance.clock().kind);

@@ -517,7 +517,7 @@ Command add_trigger(CLI::App& app) {
   c->add_option("--latency", options->latency, "the time between two events: START END, or a NAME of ringside latency")->expected(1, 2)->type_name("START END");
   c->add_option("-k,--key", options->keys, "what START and END have in common: FIELD, or FIELD=FIELD; up to three with commas (default: the thread that ran)")->type_name("FIELD");
   c->add_option("-o,--snapshot,--output", options->snapshot, "directory of the recording, %n in it is its number; an older recording is replaced")->expected(0, 1)->type_name("DIR")->capture_default_str();
-  c->add_option("-n,--max-count,--count", options->count, "so many recordings, then end; 0: until Ctrl-C. Without %n, .1 and so on is put behind DIR")->capture_default_str();
+  c->add_option("-n,--max-count,--count", options->count, "the number of recordings, then end; 0: until Ctrl-C. Without %n, .1 and so on is put behind DIR")->capture_default_str();
   add_time(*c, "--after", options->after_ns, "so much of what follows is saved, too (default 0)");
   c->add_option("--exec", options->exec, "run this in a shell after each one, before going on; $RINGSIDE_SNAPSHOT is the directory, $RINGSIDE_TRIGGER the event")->type_name("COMMAND");
   c->add_option("--libc", options->libc, "trace calls of the C library in all processes of the command: malloc, io, mutex")->type_name("LIST");

@@ -31,7 +31,7 @@ std::string take_lines(fmt::memory_buffer& text, size_t size) {
   return given;
 }
 
-// Ends the looks at rings, however a request ends.
+// Ends what find() began, however a request ends.
 struct Done {
   RingSet& on;
   u32 first, last;

@@ -137,7 +137,7 @@ bool memory_left(u64 size) noexcept {
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
   const u64 ns = static_cast<u64>(now.tv_sec) * 1'000'000'000 + static_cast<u64>(now.tv_nsec);
   bool room = ns - full_at.load(std::memory_order_relaxed) >= ask_again_ns;
-  if (known.load(std::memory_order_acquire) == own)  // else another thread is looking, or this is a handler above the look
+  if (known.load(std::memory_order_acquire) == own)  // else another thread is looking, or this is a handler that interrupted it
     for (u32 n = 0; n < nr_levels.load(std::memory_order_relaxed) && room; ++n)
       if (room = room_in(levels[n], size); !room) full_at.store(ns, std::memory_order_relaxed);
   errno = saved;

@@ -54,7 +54,7 @@ bool is_named(int parent, const std::string& name, int dir) noexcept {
 
 }  // namespace
 
-const char* const never_finished = " was never finished (whoever made it died or found no space): `ringside rm -f ";
+const char* const never_finished = " was never finished (the process that made it died or found no space): `ringside rm -f ";
 
 std::string instances_root() {
   if (const char* given = std::getenv("RINGSIDE_ROOT"); given != nullptr && *given != 0) return given;

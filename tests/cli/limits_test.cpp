@@ -157,7 +157,7 @@ TEST_F(Limits, AFullDiskEndsTheRecordingAndNotTheCommand) {
     EXPECT_NE(o.err.find("cannot write to disk/r/ring"), std::string::npos) << o.err;
     EXPECT_NE(o.err.find("No space left on device; make room there, or choose another place; the recording ends here, the command goes on"), std::string::npos) << o.err;
     EXPECT_NE(o.err.find(" or more; disk/r"), std::string::npos) << o.err;
-    EXPECT_NE(o.err.find("could not be recorded any more"), std::string::npos) << o.err;
+    EXPECT_NE(o.err.find("could no longer be recorded"), std::string::npos) << o.err;
     books(meta("disk/r"));
     const Outcome report = ringside("report disk/r | grep -c ' read: '");
     EXPECT_GT(std::stoi(report.out), 1000) << report.err;

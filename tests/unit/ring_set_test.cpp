@@ -1,4 +1,4 @@
-// What each RingSet has to do, whoever writes its rings. To prove a new one, list it below.
+// What each RingSet has to do, for any kind of writer. To prove a new one, list it below.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <ringside/abi/event_cursor.hpp>

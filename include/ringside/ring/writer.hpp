@@ -4,7 +4,7 @@
 //   if (Slot s = w.reserve(16)) { memcpy(s.payload, ...); w.commit(s); }
 //
 // reserve, commit, discard: safe in signal handlers at any depth, never block, never allocate, make no system call, have no
-// lock prefix (but one locked CAS for each sub-buffer that is overwritten). Whoever reserved an event commits or discards it,
+// lock prefix (but one locked CAS for each sub-buffer that is overwritten). The code that reserved an event commits or discards it,
 // handlers before the code that they interrupted. Cost: about 2 ns on top of reading the clock. Not for two threads. A thread
 // and its handlers share one object, because it holds words that they share; it lives as long as the thread has the ring.
 //
@@ -36,8 +36,8 @@
 //
 // To commit. Only the outermost event publishes.
 //   1.    A nested event, or one that was reserved in full, adds 1 to its record's count. A nested one then ends with nest - 1.
-//   2.    The outermost one moves the commit place to the tail (advance): it publishes each sub-buffer on the way, stores the
-//         base of the next one, then the commit place.
+//   2.    The outermost one moves the commit position to the tail (advance): it publishes each sub-buffer on the way, stores the
+//         base of the next one, then the commit position.
 //   3. F  It publishes the tail's sub-buffer: the header's commit, then `committed`. An event that was reserved the usual way
 //         goes straight to here, since nothing else can be unpublished.
 //   4. G  nest = 0.
@@ -93,8 +93,8 @@ concept RingClock = requires(C& c) {
 struct ShowNothing {
   static constexpr bool has_bell = true;              // somebody may wait for the Doorbell
   static constexpr u64 gate_open = 0;                 // the gate's value while nobody has closed it
-  static void committed(u32) noexcept {}              // so many more events, after their bytes
-  static void overwrote(u32) noexcept {}              // a sub-buffer with so many events
+  static void committed(u32) noexcept {}              // that number of events more, after their bytes
+  static void overwrote(u32) noexcept {}              // a sub-buffer with that number of events
   static void touched() noexcept {}                   // the tail has moved
   static void clearing(u32) noexcept {}               // sub-buffer `id` is about to get another lap's events; nobody reads it
   static void entered(u32, u64, u64) noexcept {}      // `id` stands at `position`, its first event's index is `base`
@@ -365,7 +365,7 @@ class Writer {
     end();
     return refuse(slot, why);
   }
-  // The gate is closed. Whoever closed it may have taken the ring for itself, so nothing but nest is touched.
+  // The gate is closed. The code that closed it may have taken the ring for itself, so nothing but nest is touched.
   RS_NOINLINE bool leave_closed(Slot& slot, u64 gate) noexcept {
     Refused why = (gate & gate_moved) != 0 ? Refused::moved : (gate & gate_off) != 0 ? Refused::disabled : Refused::frozen;
     if (Show::gate_open != 0 && (gate & Show::gate_open) == 0) {
@@ -549,7 +549,7 @@ class Writer {
     }
   }
 
-  // Moves the commit place up to the tail, over sub-buffers that are all finished.
+  // Moves the commit position up to the tail, over sub-buffers that are all finished.
   RS_NOINLINE void advance(u64 tail) noexcept {
     const Geometry& g = ring_.geometry;
     Place at = place_of(M::load(&ctl().commit, unordered));
@@ -587,7 +587,7 @@ class Writer {
   Doorbell bell_;
   // Where the usual way reserves: record and bytes of the sub-buffer of the last event that an outermost reserve put there in
   // full. Private to this process, shared with handlers. Any address that was ever stored here may be used, because a record
-  // that is not the tail's any more is closed.
+  // that is no longer the tail's is closed.
   Record nowhere_{.slot = 0, .reserve = closed, .count = 0, .committed = 0, .base = 0, .real_end = 0};
   u64 here_ = address(&nowhere_), here_data_ = 0;
   u64 deadline_ = 0;  // before this time, last_time gives the upper bits of a reserve word's time
