@@ -284,6 +284,12 @@ void Trace::follow(u64 look_ahead_ns) {
 }
 
 void Trace::refresh() {
+  // A ring that is overwritten faster than it is read shows its first sub-buffer, and no more.
+  if (!timeline.following()) {
+    for (OpenedTrace& o : opened)
+      if (o.instance != nullptr) add_rings(*this, o);
+    timeline.prefetch();
+  }
   // Events of rings that are made from here on are later than this.
   u64 until = Timeline::forever;
   for (OpenedTrace& o : opened) {

@@ -75,6 +75,9 @@ class Timeline {
   // In order, see above. Sources that have ended are asked again, too: each read of a living ring has an end.
   void follow(Options options);
   void follow() { follow(Options()); }
+  bool following() const { return following_; }
+  // Asks the sources that have handed out nothing yet. Their first sub-buffer is older than whatever is written after this call.
+  void prefetch() { ask_idle(); }
   // Back to "at once": nothing waits. The last record's payload is no longer valid.
   void finish();
   // Holds back later records until the next call, for a caller that knows that all sources up to `time` are here. At first:
