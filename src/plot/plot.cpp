@@ -214,12 +214,16 @@ void Plot::lose(const TraceRecord& record, Ring& ring) {
 void Plot::switch_task(const TraceRecord& record, const Event& e, Ring& ring, const RingName& name) {
   const auto prev = static_cast<i32>(read_integer(record.payload, *e.first));
   const auto next = static_cast<i32>(read_integer(record.payload, *e.second));
-  if (prev != 0 && record.time >= ring.since) {
-    const u32 left = thread(prev, name, record.time, read_text(record.payload, *e.first_text));
+  const u32 left = prev == 0 ? none : thread(prev, name, record.time, read_text(record.payload, *e.first_text));
+  if (ring.switched && left != ring.running) {  // a switch between is missing, by a filter: both have unknown ends
+    if (ring.running != none) states_.forget(ring.running);
+    ring.since = record.time;
+  }
+  if (left != none && record.time >= ring.since) {
     lanes_.add(lane(ring.cpu_lane, {LaneKind::cpu, record.source}),
                {.begin = ring.since, .end = record.time, .what = left, .ring = record.source},
                [&] { return text(e.type, record.payload); });
-    if (is_integer(e.state) && left != 0) states_.leave(left, record.time, record.source, read_integer(record.payload, *e.state), ring.since);
+    if (left != 0) states_.leave(left, record.time, record.source, is_integer(e.state) ? read_integer(record.payload, *e.state) : ThreadStates::ended, ring.since);
   }
   ring.switched = true;
   ring.since = record.time;

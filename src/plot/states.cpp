@@ -28,7 +28,7 @@ void ThreadStates::change(u32 thread, State next, u64 time, u32 ring, u64 waker)
 
 void ThreadStates::leave(u32 thread, u64 time, u32 ring, i64 prev_state, u64 since) {
   if (Now& n = now(thread); n.state != running) {
-    end(thread, n, since);
+    if (since < time) end(thread, n, since);
     n = {running, ring, since, no_waker};
   }
   change(thread, after(prev_state), time, ring, no_waker);

@@ -29,8 +29,10 @@ class ThreadStates {
   void run(u32 thread, u64 time, u32 ring) { change(thread, running, time, ring, no_waker); }
   // `since`: when it ran on this CPU at least, if no event told.
   void leave(u32 thread, u64 time, u32 ring, i64 prev_state, u64 since);
+  static constexpr i64 ended = 0x10;  // a prev_state: nothing is known from then on
   void wake(u32 thread, u64 time, u32 ring, u64 waker);
   void lose(u64 begin, u32 ring);
+  void forget(u32 thread) { now(thread).state = unknown; }  // its state has an end that no event told
   void finish(u64 last);
   const Lanes& lanes() const { return lanes_; }
 

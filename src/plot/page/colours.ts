@@ -30,17 +30,20 @@ function hex(lightness: number, chroma: number, hue: number): string | null {
 const apart = (a: Lab, b: Lab) => Math.hypot(1.4 * (a[0] - b[0]), a[1] - b[1], a[2] - b[2]);
 
 function palette(first: string[], lightness: number[], chroma: number[], size: number): string[] {
-  const out = [...first], candidates: [string, Lab, number][] = [];
-  const known = [...taken, ...first].map(lab);
-  for (const l of lightness) for (const c of chroma) for (let h = 0; h < 36; ++h) {
-    const one = hex(l, c, (h * Math.PI) / 18);
-    if (one) candidates.push([one, lab(one), Infinity]);
-  }
-  for (const c of candidates) for (const k of known) c[2] = Math.min(c[2], apart(c[1], k));
-  while (out.length < size) {
-    const best = candidates.reduce((a, b) => (b[2] > a[2] ? b : a));
-    out.push(best[0]);
-    for (const c of candidates) c[2] = Math.min(c[2], apart(c[1], best[1]));
+  const out = [...first];
+  // First among the middle ones, which go well together, then among all.
+  for (const [many, chromas] of [[24, chroma.slice(0, 2)], [size, chroma]] as [number, number[]][]) {
+    const candidates: [string, Lab, number][] = [];
+    for (const l of lightness) for (const c of chromas) for (let h = 0; h < 36; ++h) {
+      const one = hex(l, c, (h * Math.PI) / 18);
+      if (one) candidates.push([one, lab(one), Infinity]);
+    }
+    for (const c of candidates) for (const k of [...taken, ...out].map(lab)) c[2] = Math.min(c[2], apart(c[1], k));
+    while (out.length < many) {
+      const best = candidates.reduce((a, b) => (b[2] > a[2] ? b : a));
+      out.push(best[0]);
+      for (const c of candidates) c[2] = Math.min(c[2], apart(c[1], best[1]));
+    }
   }
   return out;
 }
@@ -51,5 +54,5 @@ function colours(names: Iterable<string>, all: string[]): Map<string, string> {
   for (const name of names) if (!out.has(name)) out.set(name, all[out.size % all.length]);
   return out;
 }
-export const ofEvents = (names: Iterable<string>) => colours(names, palette(strong, [0.48, 0.58, 0.68, 0.78], [0.05, 0.09, 0.13, 0.17], 100));
-export const ofThreads = (names: Iterable<string>) => colours(names, palette(light, [0.72, 0.79, 0.86, 0.91], [0.03, 0.07, 0.11, 0.15], 100));
+export const ofEvents = (names: Iterable<string>) => colours(names, palette(strong, [0.54, 0.64, 0.74], [0.08, 0.12, 0.04, 0.16], 100));
+export const ofThreads = (names: Iterable<string>) => colours(names, palette(light, [0.76, 0.83, 0.89], [0.06, 0.1, 0.03, 0.14], 100));

@@ -234,11 +234,11 @@ function model(raw: Raw): Model {
     found.sort((a, b) => a[0] - b[0]);
     cpu.ticks = { at: Float64Array.from(found, (f) => f[0]), lane: found.map((f) => f[1]), item: Uint32Array.from(found, (f) => f[2]) };
   }
-  // Counters stand behind the threads of their process.
+  // Counters stand behind their thread.
   const counters = raw.counters.map((c): Lane => {
     const curve = curveOf(c), alone = raw.counters.filter((o) => o.name === c.name).length === 1;
     const of = make("thread", c.thread, none);
-    return { ...of, kind: "counter", label: alone ? c.name : `${c.name} · ${of.label}`, name: c.name, curve, events: curve.count.reduce((a, b) => a + b, 0) };
+    return { ...of, kind: "counter", label: alone ? c.name : `${c.name} · ${of.label}`, name: c.name, id: of.label, curve, events: curve.count.reduce((a, b) => a + b, 0) };
   });
   // Processors by number; processes by what they did, their threads alike: by events, then by the time on a processor.
   const weight = new Map<string, number>();
@@ -250,13 +250,17 @@ function model(raw: Raw): Model {
     weight.set(t.groupKey, (weight.get(t.groupKey) ?? 0) + t.events + t.lost + ran.get(t)!);
   }
   for (const c of counters) weight.set(c.groupKey, (weight.get(c.groupKey) ?? 0) + c.events);
+  const busy = (l: Lane) => {
+    const t = threads.get(l.number);
+    return t ? t.events + ran.get(t)! : 0;
+  };
   const last = (l: Lane) => (l.groupKey === "other" ? 1 : 0);
   const lanes = [
     ...[...cpus.values()].sort((a, b) => raw.rings[a.number].ring - raw.rings[b.number].ring || a.number - b.number),
     ...[...threads.values(), ...counters].sort((a, b) =>
       last(a) - last(b) ||
       (a.groupKey !== b.groupKey ? weight.get(b.groupKey)! - weight.get(a.groupKey)! || (a.groupKey < b.groupKey ? -1 : 1)
-        : (a.kind === "counter" ? 1 : 0) - (b.kind === "counter" ? 1 : 0) || (a.kind === "counter" ? 0 : b.events - a.events || ran.get(b)! - ran.get(a)!) || a.number - b.number)),
+        : a.number === b.number ? (a.kind === "counter" ? 1 : 0) - (b.kind === "counter" ? 1 : 0) : busy(b) - busy(a) || a.number - b.number)),
   ];
   const { begin, width, columns } = raw.rates;
   const total = new Float64Array(columns);

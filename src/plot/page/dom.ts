@@ -8,7 +8,12 @@ export const make = (tag: string, text = "", className = "") => {
   if (className) e.className = className;
   return e;
 };
-export const gutter = 190;
+// The width of the names at the left: more on a wide screen.
+export let gutter = 190;
+export function setGutter() {
+  gutter = innerWidth < 1500 ? 190 : innerWidth < 2200 ? 230 : 280;
+  document.documentElement.style.setProperty("--gutter", gutter + "px");
+}
 
 export function theme(): Theme {
   const style = getComputedStyle(document.documentElement);

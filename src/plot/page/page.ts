@@ -4,7 +4,7 @@ import "./page.css";
 import { cards } from "./cards";
 import { charts as makeCharts } from "./charts";
 import { Lane, Model, State, load, lowerBound } from "./data";
-import { by, fit, gutter, make, theme } from "./dom";
+import { by, fit, gutter, make, setGutter, theme } from "./dom";
 import { Hit, Lanes, View, lossMarks, ruler } from "./lanes";
 import { rangePane } from "./range";
 import { stateNames } from "./strips";
@@ -104,6 +104,7 @@ function start(model: Model) {
 
   // All of the height is used: lanes get what they need, the charts the rest.
   function sizePanes() {
+    setGutter();
     const rest = panes.clientHeight - by("overview").offsetHeight - by("ruler").offsetHeight - by("middle").offsetHeight;
     const withHeat = model.heat.length > 0 && !(pane.open && innerHeight < 1000);
     by("heat").style.display = withHeat ? "" : "none";
@@ -171,6 +172,12 @@ function start(model: Model) {
     c.fillRect(0, 0, x0, height);
     c.fillRect(x1, 0, width - x1, height);
     c.globalAlpha = 1;
+    if (pane.chosen) {
+      c.globalAlpha = 0.3;
+      c.fillStyle = look.accent;
+      c.fillRect((pane.chosen.begin - full.begin) * scale, 0, Math.max(1.5, (pane.chosen.end - pane.chosen.begin) * scale), height);
+      c.globalAlpha = 1;
+    }
     c.strokeStyle = look.accent;
     c.lineWidth = 1.5;
     c.strokeRect(Math.max(0.75, x0), 0.75, Math.max(2, Math.min(x1, width - 0.75) - Math.max(0.75, x0)), height - 1.5);
@@ -204,8 +211,9 @@ function start(model: Model) {
           dot.style.background = lane.kind === "counter" ? lanes.counterColour(lane) : lanes.threadColour(lane.name);
           e.append(dot);
         }
-        e.append(make("span", row.title));
-        if (lane.id) e.append(" ", make("small", lane.id));
+        e.append(make("span", lane.kind === "counter" ? lane.name : row.title));
+        if (lane.kind === "counter") e.append(make("small", lane.id, "below"));
+        else if (lane.id) e.append(" ", make("small", lane.id));
         if (lane.lost) e.append(make("span", "lost " + short(lane.lost), "badge"));
         e.title = `${row.title}\n${lane.group}\n${count(lane.events)} events` + (lane.lost ? `, lost ${count(lane.lost)}` : "");
         e.classList.toggle("match", found.lanes.has(lane));

@@ -165,11 +165,12 @@ export function drawWakes(c: CanvasRenderingContext2D, wakes: Wakes, chosen: num
       const to = middle(wakes.to[n]), px = x(wakes.at[n]);
       if (to === null) continue;
       const from = wakes.from[n] < 0 ? to - 13 : middle(wakes.from[n]) ?? to - 13;
-      if ((from < 0 && to < 0) || (from > height && to > height)) continue;
+      const inside = (y: number) => y >= -6 && y <= height + 6;
+      if (!inside(from) && !inside(to)) continue;
       if (!everyone && px - column < 3) continue;
       column = px;
       c.strokeStyle = c.fillStyle = mine ? theme.accent : theme.ink;
-      c.globalAlpha = mine ? 1 : 0.5;
+      c.globalAlpha = mine ? 1 : 0.38;
       c.lineWidth = mine ? 1.5 : 1;
       const way = to > from ? 1 : -1, tip = to - way * 6;
       c.beginPath();

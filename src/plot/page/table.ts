@@ -161,7 +161,7 @@ export function sorted(table: Table, column: number, down: boolean): Row[] {
 }
 
 export const shownCell = (cell: Cell, kind: Kind): string =>
-  cell === null ? "–" : typeof cell === "string" ? cell : kind === "time" ? time(cell) : kind === "share" ? (cell * 100).toFixed(1) + " %" : kind === "number" ? String(+cell.toPrecision(9)) : count(cell);
+  cell === null || (cell === 0 && kind === "time") ? "–" : typeof cell === "string" ? cell : kind === "time" ? time(cell) : kind === "share" ? (cell * 100).toFixed(1) + " %" : kind === "number" ? String(+cell.toPrecision(9)) : count(cell);
 
 // Times in ns, shares as parts of 1. A text that a spreadsheet would calculate gets an apostrophe.
 export function csv(table: Table, rows: Row[]): string {
