@@ -152,7 +152,7 @@ result<int> run_plot(PlotOptions options) {
 
 Command add_plot(CLI::App& app) {
   auto options = std::make_shared<PlotOptions>();
-  CLI::App* c = app.add_subcommand("plot", "one web page: a timeline by processor and thread, rates, heat maps of durations");
+  CLI::App* c = app.add_subcommand("plot", "one web page: a timeline by processor and thread, states, counters, rates, heat maps, tables");
   c->add_option("WHERE", options->where, "recording (a directory), trace.dat file or instance; an instance is not consumed")
       ->capture_default_str();
   c->add_option("-o,--output", options->to, "the page; an older one is replaced; - is stdout")
@@ -167,7 +167,7 @@ Command add_plot(CLI::App& app) {
   add_moment(*c, "--from", options->window.from, "from this time of the trace on; +300ms: after the first event");
   add_moment(*c, "--to", options->window.until, "up to this time, alike");
   c->add_option("--items", options->plot.items,
-                "slices and instants drawn one by one at most; with more, the shortest neighbours are merged")
+                "slices and instants drawn one by one at most, and as many states and values of counters; with more, the shortest neighbours are merged")
       ->capture_default_str()
       ->check(CLI::Range(u64{100}, u64{10'000'000}));
   c->add_option("--columns", options->plot.columns, "how finely rates are counted over time; heat maps half as finely")
@@ -181,13 +181,12 @@ Command add_plot(CLI::App& app) {
       "  ringside plot -e sched:sched_switch -e 'libc:*' -f 'duration_ns > 1ms || event == sched_switch'\n"
       "  ringside plot --latency wakeup                  with how long threads waited, over time\n"
       "  ringside plot -o - | ssh host 'cat >public/trace.html'\n"
-      "The page is one file that loads nothing: it can be mailed. Processors show who ran (record -e sched:sched_switch), "
-      "threads\n"
-      "their events: one with a field NAME_ns is a slice that ends at its time, system calls and spans reach from begin to "
-      "end.\n"
-      "Heat maps show how long these took, over time. Losses are hatched where they happened. On the page: wheel zooms, "
-      "dragging\n"
-      "pans, / searches, ? lists the keys. What was merged or left out is said on the page and on stderr.");
+      "The page is one file that loads nothing: it can be mailed. Processors show who ran, threads whether they run, wait for a CPU,\n"
+      "sleep or are blocked, with arrows from waker to woken: record -e sched (with -e task: new threads and their parents). An event\n"
+      "with a field NAME_ns is a slice that ends at its time, system calls and spans reach from begin to end, counters are curves. Heat\n"
+      "maps show how long slices took, over time. Losses are hatched where they happened. On the page: wheel zooms, dragging pans,\n"
+      "dragging over the times chooses a range and adds it up by name, thread, process and CPU (copied as CSV), / searches, ? lists\n"
+      "the keys. What was merged or left out is said on the page and on stderr.");
   return {c, [options] { return run_plot(*options); }};
 }
 

@@ -217,6 +217,7 @@ void Plot::switch_task(const TraceRecord& record, const Event& e, Ring& ring, co
   const u32 left = prev == 0 ? none : thread(prev, name, record.time, read_text(record.payload, *e.first_text));
   if (ring.switched && left != ring.running) {  // a switch between is missing, by a filter: both have unknown ends
     if (ring.running != none) states_.forget(ring.running);
+    ++unseen_;
     ring.since = record.time;
   }
   if (left != none && record.time >= ring.since) {
@@ -397,7 +398,11 @@ void Plot::add(const TraceRecord& record, const RingName& name) {
 
 // Ends open slices and notes the bounds that were reached.
 void Plot::finish() {
-  for (u32 n = 0; n < rings_.size(); ++n) end_run(rings_[n], n, last_);
+  for (u32 n = 0; n < rings_.size(); ++n) {
+    Ring& ring = rings_[n];
+    if (unseen_ != 0 && ring.running != none) states_.forget(ring.running);
+    if (unseen_ == 0) end_run(ring, n, last_);
+  }
   for (u32 n = 0; n < threads_.size(); ++n) {
     drop_call(n);
     unpaired_ += threads_[n].spans.size();
@@ -424,6 +429,8 @@ void Plot::finish() {
   if (unpaired_ != 0)
     notes_.push_back(
         fmt::format("{} begins or ends of system calls and spans have no other half in here, and no length", unpaired_));
+  if (unseen_ != 0)
+    notes_.push_back(fmt::format("switches between threads are missing in {} places, as in a recording of some processes: until when and since when these threads ran is not drawn", unseen_));
   if (too_many_threads_) notes_.push_back(fmt::format("only the first {} threads have a lane of their own", most_lanes));
   if (too_many_counters_)
     notes_.push_back(fmt::format("only the first {} counters have a curve, the others are events", most_counters));

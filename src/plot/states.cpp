@@ -1,5 +1,7 @@
 #include "plot/states.hpp"
 
+#include <algorithm>
+
 namespace ringside::plot {
 namespace {
 
@@ -14,22 +16,24 @@ ThreadStates::State after(i64 prev_state) {
 
 }  // namespace
 
+// Times that go back add nothing.
 void ThreadStates::end(u32 thread, Now& n, u64 time) {
   if (n.state != unknown && time > n.since)
     lanes_.add(thread, {.begin = n.since, .end = time, .what = n.state, .ring = n.ring, .weight = n.waker}, [] { return std::string(); });
-  n.state = unknown;
+  n = {unknown, n.ring, std::max(n.since, time), no_waker};
 }
 
 void ThreadStates::change(u32 thread, State next, u64 time, u32 ring, u64 waker) {
   Now& n = now(thread);
   end(thread, n, time);
-  n = {next, ring, time, waker};
+  n = {next, ring, n.since, waker};
 }
 
 void ThreadStates::leave(u32 thread, u64 time, u32 ring, i64 prev_state, u64 since) {
-  if (Now& n = now(thread); n.state != running) {
+  Now& n = now(thread);
+  if (n.state != running) {
     if (since < time) end(thread, n, since);
-    n = {running, ring, since, no_waker};
+    n = {running, ring, std::max(n.since, since), no_waker};
   }
   change(thread, after(prev_state), time, ring, no_waker);
 }

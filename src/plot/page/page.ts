@@ -589,7 +589,7 @@ function start(model: Model) {
   // For tests and the console: what is shown, and where.
   Object.assign(window, {
     ringside: {
-      model, view, show, lanes, pane, waker,
+      model, view, show, lanes, pane, charts,
       place: (label: string, t: number) => {
         const row = lanes.rows.find((r) => r.lane?.label === label), box = laneCanvas.getBoundingClientRect();
         return row && { x: box.left + ((t - view.begin) / (view.end - view.begin)) * areaWidth(), y: box.top + row.top - view.top + 12 };

@@ -137,9 +137,13 @@ export function drawCurve(c: CanvasRenderingContext2D, curve: Curve, colour: str
   c.fill();
   c.globalAlpha = 1;
   c.fillStyle = theme.soft;
-  c.font = '9px system-ui, "DejaVu Sans", sans-serif';
-  c.fillText(short(high), 3, top + 4);
-  if (height > 20) c.fillText(short(low), 3, top + height - 4);
+  c.strokeStyle = theme.panel;
+  c.lineWidth = 3;
+  c.font = '10px system-ui, "DejaVu Sans", sans-serif';
+  for (const [v, y_] of [[high, top + 5], [low, top + height - 4]]) {
+    c.strokeText(short(v), 3, y_);
+    c.fillText(short(v), 3, y_);
+  }
   c.font = '11px system-ui, "DejaVu Sans", sans-serif';
 }
 
@@ -170,7 +174,7 @@ export function drawWakes(c: CanvasRenderingContext2D, wakes: Wakes, chosen: num
       if (!everyone && px - column < 3) continue;
       column = px;
       c.strokeStyle = c.fillStyle = mine ? theme.accent : theme.ink;
-      c.globalAlpha = mine ? 1 : 0.38;
+      c.globalAlpha = mine ? 1 : 0.32;
       c.lineWidth = mine ? 1.5 : 1;
       const way = to > from ? 1 : -1, tip = to - way * 6;
       c.beginPath();
