@@ -249,12 +249,15 @@ result<int> run_record(RecordOptions options) {
   RS_TRY(run.add(program));
   if (kernel != nullptr) {
     RS_TRY(run.add(*kernel));
-    RS_TRY(kernel->on());
+    if (!follows_command(options)) RS_TRY(kernel->on());
   }
   std::optional<Child> child;
   if (!options.command.empty()) {
     std::function<result<void>(pid_t)> prepare;
-    if (kernel != nullptr && follows_command(options)) prepare = [kernel](pid_t pid) { return kernel->follow(pid); };
+    if (kernel != nullptr && follows_command(options)) prepare = [kernel](pid_t pid) -> result<void> {
+      RS_TRY(kernel->follow(pid));
+      return kernel->on();  // not before: what the child does until it executes the command is none of its events
+    };
     auto started = Child::start(options.command, environment_of(instance, preload, options.libc), prepare);
     if (!started) return failed_to_start(started.error());
     child = std::move(*started);

@@ -310,9 +310,9 @@ result<std::vector<EventInfo>> TracefsInstance::enable(const EventPattern& patte
   return wanted;
 }
 
-result<void> TracefsInstance::follow(i32 pid) {
+result<void> TracefsInstance::follow(i32 pid, bool also) {
   RS_TRY(write("options/event-fork", "1"));
-  return write("set_event_pid", std::to_string(pid), true);
+  return write("set_event_pid", std::to_string(pid), also);
 }
 
 }  // namespace ringside

@@ -67,7 +67,7 @@ class TracefsInstance {
   result<void> tracing(bool on);
   // From now on, records only events of this process and its descendants. Another call adds a process. Safe between fork and
   // exec of a program with one thread.
-  result<void> follow(i32 pid);
+  result<void> follow(i32 pid, bool also = true);  // also: besides those before
   // Records no events of this thread (a recorder's own). Before follow(): later ones of its children are not recorded either.
   result<void> ignore(i32 tid) { return write("set_event_notrace_pid", std::to_string(tid), true); }
   bool tracing_on() const;
