@@ -291,6 +291,11 @@ u64 own_start_time() noexcept {
   char text[512];
   return small_file("/proc/thread-self/stat", text, sizeof text) <= 0 ? 0 : start_in(text);
 }
+u64 ticks_since_boot() noexcept {
+  timespec t{};
+  clock_gettime(CLOCK_BOOTTIME, &t);
+  return static_cast<u64>(t.tv_sec) * 100 + static_cast<u64>(t.tv_nsec) / 10'000'000;  // USER_HZ is 100
+}
 void own_comm(char* out) noexcept {
   char text[32] = "";
   const ssize_t n = small_file("/proc/self/comm", text, sizeof text);

@@ -62,7 +62,7 @@ result<void> make_cpu_rings(int dir, const std::string& path, const InstanceWord
 }
 
 // Fills an empty directory. `path`: its later name. Returns the members, with this process as the maker.
-result<std::shared_ptr<Members>> fill_instance(int dir, const std::string& path, const InstanceOptions& o, RingsBecause because) {
+result<std::shared_ptr<Members>> fill_instance(int dir, const std::string& path, const InstanceOptions& o, RingsBecause because, const Calibration& calibration) {
   for (const char* folder : {"per_cpu", "events"})
     if (!sys::make_owned_directory(dir, folder)) return fail(errno, "cannot make " + path + "/" + folder);
   std::string patterns;
@@ -81,18 +81,12 @@ result<std::shared_ptr<Members>> fill_instance(int dir, const std::string& path,
   auto region = RS_TRY(sys::Region::map(fd.get(), instance_file_size, true, file));
   if (!sys::populate(region.data(), sizeof(InstanceControl))) return fail(ENOSPC, "cannot make " + file);
   auto& c = *reinterpret_cast<InstanceControl*>(region.data());
-  const ClockInfo clock = calibrate(o.clock);
   c.version = instance_version;
   c.header_bytes = sizeof c;
   const u32 spares = because == RingsBecause::can ? 1 : 0;  // one for Reader::give_back
   c.sizes = pack_sizes(must(geometry_for(o.buffer_size, o.subbuf_size, spares)));
   c.spares = spares;
   c.mode = o.overwrite ? 0 : 1;
-  c.clock_kind = static_cast<u32>(clock.kind);
-  c.clock_mult = clock.mult;
-  c.clock_shift = clock.shift;
-  c.clock_base_ticks = clock.base_ticks;
-  c.clock_base_ns = clock.base_ns;
   c.budget = o.budget != 0 ? o.budget : default_budget(dir);
   c.pid_namespace = sys::pid_namespace();
   c.boot = sys::boot_hash();
@@ -107,6 +101,12 @@ result<std::shared_ptr<Members>> fill_instance(int dir, const std::string& path,
   auto members = Members::open(dir);
   if (!members) return members;
   c.creator = (*members)->join(role::maker);
+  const ClockInfo clock = calibration.finish();  // as late as possible: what came before is part of the measurement
+  c.clock_kind = static_cast<u32>(clock.kind);
+  c.clock_mult = clock.mult;
+  c.clock_shift = clock.shift;
+  c.clock_base_ticks = clock.base_ticks;
+  c.clock_base_ns = clock.base_ns;
   __atomic_store_n(&c.magic, instance_magic, __ATOMIC_RELEASE);
   return members;
 }
@@ -169,6 +169,7 @@ result<void> make_instance(const InstanceOptions& o, const WholeInstance& whole)
     return refuse(std::errc::not_supported, "the time stamp counter of this machine is not invariant: use the clock mono");
   if (!is_readable_here(static_cast<u32>(o.clock)))
     return refuse(std::errc::not_supported, std::string("this machine does not have the clock ") + to_string(o.clock) + ": use the clock mono");
+  const Calibration calibration(o.clock);
   const auto because = RS_TRY(choose_rings(o, geometry));
   auto where = RS_TRY(place_of_instance(o.name, true));
   const int parent = where.parent.get();
@@ -182,7 +183,7 @@ result<void> make_instance(const InstanceOptions& o, const WholeInstance& whole)
   if (fstatat(parent, where.name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0) return exists();
   auto unfinished = RS_TRY(begin_instance(where));
   const auto fill = [&]() -> result<void> {
-    auto members = RS_TRY(fill_instance(unfinished.dir.get(), where.path, o, because));
+    auto members = RS_TRY(fill_instance(unfinished.dir.get(), where.path, o, because, calibration));
     sys::Fd dir = sys::open_beneath(unfinished.dir.get(), ".", O_PATH | O_DIRECTORY);
     if (!dir) return fail(errno, "cannot open " + path);
     if (whole)

@@ -142,7 +142,7 @@ bool Judge::thread_gone(const ProcessEntry& owner, const RingEntry& entry) const
   if (sys::thread_gone(pid, pid)) return false;  // hidden
   if (sys::thread_gone(pid, tid)) return true;
   const u64 start = sys::start_time(pid, tid);  // 0: it cannot be read now
-  return start != 0 && start != entry.tid_start && owner.time_namespace != 0 && owner.time_namespace == sys::time_namespace();
+  return start > entry.tid_start && owner.time_namespace != 0 && owner.time_namespace == sys::time_namespace();
 }
 
 bool Judge::dead(const RingEntry& entry) const noexcept {

@@ -152,6 +152,11 @@ constexpr u64 gate_park(u64 position) noexcept { return position + 2; }
 inline constexpr u64 gate_remote_open = 1;  // an external writer's; a child of fork finds zeros
 inline constexpr u64 gate_cpu_open = 1;     // a CPU's; zeros stand where its memory was taken away
 
+// Why an event was refused. no_memory: there is none for the next sub-buffer. no_ring: in a CPU's ring, the thread is not
+// registered with the kernel, or its CPU's ring cannot be mapped; in an external writer's, this process is a child of fork.
+// interrupted: in a CPU's ring, every try was.
+enum class Refused : u8 { no, too_big, disabled, frozen, moved, full, commit_overrun, corrupt, no_memory, no_ring, interrupted };
+
 // The two regions, and where things are in them.
 struct Ring {
   Geometry geometry;
@@ -164,14 +169,5 @@ struct Ring {
   RS_INLINE u8* subbuf(u32 id) const noexcept { return places == nullptr ? data + geometry.offset_of(id) : places[id]; }
   RS_INLINE abi::SubBufferHeader& header(u32 id) const noexcept { return *reinterpret_cast<abi::SubBufferHeader*>(subbuf(id)); }
 };
-
-// Called behind each slow step: the tail or the commit position has moved to another sub-buffer, or the reader page was swapped. A
-// Memory with stepped(ring) is told so; tests check the ring's structure there (tests/single.hpp). The structure holds between
-// any two accesses of anybody, but a check loads many words: it is right only where nobody else moves them meanwhile. So no
-// product does it, whose writer, handlers and readers share the ring.
-template <class M>
-RS_INLINE void after_step([[maybe_unused]] const Ring& ring) noexcept {
-  if constexpr (requires { M::stepped(ring); }) M::stepped(ring);
-}
 
 }  // namespace ringside

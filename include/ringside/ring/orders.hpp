@@ -95,7 +95,7 @@ inline constexpr Order session_publish = Order::release;   // pairs: SESSION
 inline constexpr Order session_observe = Order::acquire;   // pairs: SESSION
 
 // The fence of an edge. A mutant's order is relaxed: it has none.
-template <Memory M, Order o>
+template <class M, Order o>
 RS_INLINE void fence_of() noexcept {
   if constexpr (o == Order::release) M::fence_release();
   if constexpr (o == Order::acquire) M::fence_acquire();

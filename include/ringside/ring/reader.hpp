@@ -37,6 +37,7 @@
 #include <ringside/ring/control.hpp>
 #include <ringside/ring/orders.hpp>
 #include <ringside/ring/published.hpp>
+#include <ringside/ring/step.hpp>
 
 namespace ringside {
 

@@ -61,13 +61,9 @@
 #include <ringside/ring/doorbell.hpp>
 #include <ringside/ring/fullness.hpp>
 #include <ringside/ring/orders.hpp>
+#include <ringside/ring/step.hpp>
 
 namespace ringside {
-
-// no_memory: there is none for the next sub-buffer. no_ring: in a CPU's ring, the thread is not registered with the kernel, or
-// its CPU's ring cannot be mapped; in an external writer's, this process is a child of fork. interrupted: in a CPU's ring,
-// every try was.
-enum class Refused : u8 { no, too_big, disabled, frozen, moved, full, commit_overrun, corrupt, no_memory, no_ring, interrupted };
 
 // A reservation, whose payload has the size that was asked for. False, with a reason, if it was refused.
 struct Slot {
