@@ -1,0 +1,250 @@
+// Names of addresses against the debugger's, hostile files, maps over time, and which stack belongs to which event.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "cli/hand_made.hpp"
+#include "stacks/fold.hpp"
+
+namespace ringside::stacks_test {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Payload;
+using testing::ElementsAre;
+
+std::string output_of(const std::string& command) {
+  std::string out;
+  FILE* pipe = popen(command.c_str(), "r");
+  char buffer[4096];
+  while (const size_t n = fread(buffer, 1, sizeof buffer, pipe)) out.append(buffer, n);
+  pclose(pipe);
+  return out;
+}
+
+struct Line {
+  std::string function;
+  u32 line = 0;
+};
+
+// The frames from `capture` to `main`.
+std::vector<Line> from_capture_to_main(const std::vector<Line>& all) {
+  std::vector<Line> out;
+  bool on = false;
+  for (const Line& line : all) {
+    on = on || line.function == "walker::capture" || line.function == "capture";
+    if (on) out.push_back(line);
+    if (on && line.function == "main") break;
+  }
+  return out;
+}
+
+// What gdb says in `bt` at the place where the walker stops; without debugging information lines are 0.
+std::vector<Line> by_gdb(const std::string& program, const std::string& arguments) {
+  const std::string text = output_of("gdb -nx -batch -ex 'set width 0' -ex 'set print frame-arguments none' -ex 'set backtrace past-main off' -ex 'run " + arguments +
+                                     " >/dev/null' -ex 'bt' " + program + " 2>&1 </dev/null");
+  std::vector<Line> all;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty() || line[0] != '#') continue;
+    std::string rest = line.substr(line.find(' '));
+    rest.erase(0, rest.find_first_not_of(' '));
+    if (rest.rfind("0x", 0) == 0) rest.erase(0, rest.find(" in ") + 4);
+    Line found;
+    found.function = rest.substr(0, rest.find(" ("));
+    if (const size_t at = rest.rfind(".cpp:"); at != std::string::npos) found.line = static_cast<u32>(std::atoi(rest.c_str() + at + 5));
+    all.push_back(found);
+  }
+  EXPECT_FALSE(all.empty()) << text;
+  return from_capture_to_main(all);
+}
+
+// The same, by the addresses that the program sees itself.
+std::vector<Line> by_names(const std::string& program, const std::string& arguments) {
+  Symbols kernel;
+  CodeMaps maps;
+  Names names(kernel, maps);
+  std::vector<u64> frames;
+  std::istringstream lines(output_of(program + " " + arguments));
+  for (std::string line; std::getline(lines, line);) {
+    u64 a = 0, b = 0, offset = 0;
+    char rights[8] = "", path[4096] = "";
+    if (sscanf(line.c_str(), "frame 0x%lx", &a) == 1) frames.push_back(a);
+    if (sscanf(line.c_str(), "map %lx-%lx %7s %lx %*s %*s %4095s", &a, &b, rights, &offset, path) >= 4 && rights[2] == 'x') maps.add(1, 1, {a, b, offset, maps.file(path, "")});
+  }
+  std::vector<Line> all;
+  for (const u64 address : frames) {
+    for (const CodePlace& place : names.at(maps.space(1), address - 1)) all.push_back({names.function(place.function).name, place.line});
+  }
+  return from_capture_to_main(all);
+}
+
+std::string unqualified(const std::string& name) { return name.substr(name.rfind("::") == std::string::npos ? 0 : name.rfind("::") + 2); }
+
+struct Walker : testing::TestWithParam<const char*> {};
+
+TEST_P(Walker, EachFrameHasTheNameAndTheLineThatGdbGives) {
+  if (std::system("gdb --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no gdb";
+  const std::string name = GetParam(), program = RINGSIDE_BUILD_DIR "/tests/walker_" + name;
+  if (!fs::exists(program)) GTEST_SKIP() << "there is no compiler for it";
+  for (const char* arguments : {"", "handler"}) {
+    const auto gdb = by_gdb(program, arguments), ours = by_names(program, arguments);
+    ASSERT_GE(gdb.size(), 10u) << name;
+    std::string all;
+    for (const Line& l : ours) all += l.function + ":" + std::to_string(l.line) + " ";
+    ASSERT_EQ(gdb.size(), ours.size()) << all;
+    for (size_t i = 0; i < gdb.size(); ++i) {
+      if (gdb[i].function == "<signal handler called>") continue;
+      EXPECT_EQ(unqualified(gdb[i].function), unqualified(ours[i].function)) << name << " frame " << i;
+      if (i != 0) EXPECT_EQ(gdb[i].line, ours[i].line) << name << " frame " << i << " " << gdb[i].function;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Stacks, Walker, testing::Values("O0", "O2", "O3", "clang", "static", "no_debug", "separate"), [](const auto& info) { return std::string(info.param); });
+
+TEST(Names, AStrippedFileShowsOffsetsThatAreCounted) {
+  const auto frames = output_of(RINGSIDE_BUILD_DIR "/tests/walker_stripped");
+  Symbols kernel;
+  CodeMaps maps;
+  Names names(kernel, maps);
+  maps.add(1, 1, {0x1000, 0x100000, 0x1000, maps.file(RINGSIDE_BUILD_DIR "/tests/walker_stripped", "")});
+  const auto places = names.at(maps.space(1), 0x1200);
+  ASSERT_EQ(places.size(), 1u);
+  EXPECT_EQ(names.function(places[0].function).name, "walker_stripped+0x1200");
+  EXPECT_EQ(names.unnamed(), 1u);
+  EXPECT_FALSE(frames.empty());
+}
+
+TEST(Names, AFileThatChangedIsNotUsed) {
+  Symbols kernel;
+  CodeMaps maps;
+  Names names(kernel, maps);
+  maps.add(1, 1, {0x1000, 0x100000, 0x1000, maps.file(RINGSIDE_BUILD_DIR "/tests/walker_O2", "0123456789abcdef0123456789abcdef01234567")});
+  EXPECT_EQ(names.function(names.at(maps.space(1), 0x1300)[0].function).name, "walker_O2+0x1300");
+  ASSERT_EQ(names.problems().size(), 1u);
+  EXPECT_THAT(names.problems()[0], testing::HasSubstr("is not the file that ran"));
+  EXPECT_THAT(names.problems()[0], testing::HasSubstr("0123456789abcdef"));
+}
+
+TEST(Names, WhatIsNoFileHasNoName) {
+  Symbols kernel;
+  CodeMaps maps;
+  Names names(kernel, maps);
+  const std::string fifo = fs::temp_directory_path() / ("ringside-fifo-" + std::to_string(getpid()));
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  u64 at = 0x1000;
+  for (const std::string& path : {fifo, std::string("/dev/zero"), std::string("/proc"), std::string("/nowhere"), std::string("/etc/passwd")}) {
+    maps.add(1, 1, {at, at + 0x1000, 0, maps.file(path, "")});
+    EXPECT_EQ(names.function(names.at(maps.space(1), at + 0x10)[0].function).name, path.substr(path.rfind('/') + 1) + "+0x10") << path;
+    at += 0x1000;
+  }
+  EXPECT_EQ(names.problems().size(), 5u);
+  fs::remove(fifo);
+}
+
+TEST(Names, CompiledAtRunTimeByPerfMap) {
+  Symbols kernel;
+  CodeMaps maps;
+  Names names(kernel, maps);
+  const i32 pid = getpid();
+  const std::string file = "/tmp/perf-" + std::to_string(pid) + ".map";
+  std::ofstream(file) << "garbage\n7f0000001000 20 LazyCompile:~parse /app/main.js:12\n7f0000002000 ffffffffffffffff overflows\n 1\n";
+  maps.add(7, pid, {0x7f0000000000, 0x7f0000010000, 0, maps.file("", "")});
+  EXPECT_EQ(names.function(names.at(maps.space(7), 0x7f0000001010)[0].function).name, "LazyCompile:~parse /app/main.js:12");
+  EXPECT_EQ(names.function(names.at(maps.space(7), 0x7f0000001020)[0].function).name, "0x7f0000001020");
+  fs::remove(file);
+}
+
+TEST(Names, TheKernelsAsItPrintsThem) {
+  Symbols kernel;
+  kernel.load("ffffffff81000000 T _stext\nffffffff81000000 T first\nffffffff81000040 t second\nffffffffc0000000 t in_module\t[ext4]\nffffffffc0000080 t end\t[ext4]\n");
+  CodeMaps maps;
+  Names names(kernel, maps);
+  const CodePlace place = names.at(0, 0xffffffff81000010)[0];
+  EXPECT_EQ(names.function(place.function).name, "_stext");
+  EXPECT_EQ(place.offset, 0x10u);
+  EXPECT_EQ(place.size, 0x40u);
+  EXPECT_EQ(names.function(names.at(0, 0xffffffffc0000010)[0].function).module, "ext4");
+  EXPECT_EQ(names.function(names.at(0, 0xffffffff80000000)[0].function).kind, CodeFunction::Kind::unnamed);
+}
+
+TEST(Elf, CorruptFilesAreNoCrash) {
+  std::ifstream in(RINGSIDE_BUILD_DIR "/tests/walker_O2", std::ios::binary);
+  const std::string good{std::istreambuf_iterator<char>(in), {}};
+  ASSERT_GT(good.size(), 4096u);
+  const std::string path = fs::temp_directory_path() / ("ringside-elf-" + std::to_string(getpid()));
+  std::mt19937_64 random(1);
+  u32 opened = 0;
+  for (int round = 0; round < 300; ++round) {
+    std::string bad = good;
+    if (round % 3 == 0) bad.resize(random() % bad.size());
+    for (u64 n = round % 7; n != 0 && !bad.empty(); --n) {
+      // Headers and tables more often than code.
+      const u64 at = random() % 4 == 0 ? random() % std::min<u64>(bad.size(), 4096) : random() % bad.size();
+      bad[at] = static_cast<char>(random() % 3 == 0 ? 0xFF : random());
+    }
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bad;
+    auto elf = ElfNames::open(path, "");
+    if (!elf) continue;
+    ++opened;
+    for (u64 offset = 0; offset < bad.size(); offset += 97) {
+      for (const ElfPlace& place : (*elf)->at(offset)) ASSERT_FALSE(place.function.empty());
+    }
+  }
+  EXPECT_GT(opened, 50u);
+  fs::remove(path);
+}
+
+TEST(Elf, NamesAreShort) {
+  EXPECT_EQ(demangled("main"), "main");
+  EXPECT_EQ(demangled("_ZNK6walker6Animal5speakEi"), "walker::Animal::speak");
+  EXPECT_EQ(demangled("_ZN6walker4NestIlLi2EE2goEl"), "walker::Nest<long, 2>::go");
+  EXPECT_EQ(demangled("_Z1fIiET_S0_"), "f<int>");
+  EXPECT_EQ(demangled("_ZN12_GLOBAL__N_11fEi"), "(anonymous namespace)::f");
+  EXPECT_EQ(demangled("_ZlsRSoi"), "operator<<");
+  EXPECT_EQ(demangled("_ZN1AcviEv"), "A::operator int");
+  EXPECT_EQ(demangled("_ZN1AclEi"), "A::operator()");
+  EXPECT_EQ(demangled("_Z1fPFivE"), "f");
+  EXPECT_EQ(demangled("_Z3foov.part.0"), "foo [clone .part.0]");
+  EXPECT_EQ(demangled("_Zgarbage"), "_Zgarbage");
+  EXPECT_EQ(demangled("line\nbreak"), "line?break");
+}
+
+TEST(Maps, ALaterOneReplacesWhatItOverlaps) {
+  CodeMaps maps;
+  const u32 a = maps.file("/a", ""), b = maps.file("/b", "");
+  maps.add(1, 1, {0x1000, 0x5000, 0, a});
+  const u32 before = maps.space(1);
+  maps.add(1, 1, {0x9000, 0xA000, 0, b});
+  EXPECT_EQ(maps.space(1), before);  // where there was nothing
+  maps.add(1, 1, {0x2000, 0x3000, 0, b});
+  const u32 after = maps.space(1);
+  EXPECT_NE(after, before);
+  EXPECT_EQ(maps.find(before, 0x2800)->file, a);
+  EXPECT_EQ(maps.find(after, 0x2800)->file, b);
+  EXPECT_EQ(maps.find(after, 0x1800)->file, a);
+  EXPECT_EQ(maps.find(after, 0x3800)->offset + 0x800, 0x2800u);
+  EXPECT_EQ(maps.find(after, 0x5000), nullptr);
+  EXPECT_NE(maps.find(after, 0x9000), nullptr);
+  maps.copy(2, 2, 1);
+  const u32 child = maps.space(2);
+  maps.add(2, 2, {0xB000, 0xC000, 0, a});
+  EXPECT_EQ(maps.find(maps.space(1), 0xB000), nullptr);
+  EXPECT_NE(maps.find(maps.space(2), 0xB000), nullptr);
+  EXPECT_NE(maps.find(maps.space(2), 0x9000), nullptr);
+  (void)child;
+  maps.clear(1, 1);
+  EXPECT_EQ(maps.find(maps.space(1), 0x9000), nullptr);
+  EXPECT_EQ(maps.find(after, 0x1800)->file, a);
+  EXPECT_EQ(maps.space(77), 0u);
+}
+
+}  // namespace
+}  // namespace ringside::stacks_test
