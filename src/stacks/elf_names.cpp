@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <unordered_map>
 
 #include "sys/sys.hpp"
 
@@ -67,13 +68,13 @@ std::string hex(const unsigned char* bytes, int size) {
   return out;
 }
 
-const char* name_of(Dwarf_Die& die) {
+const char* linkage_name(Dwarf_Die& die) {
   Dwarf_Attribute attribute;
   for (const unsigned which : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name}) {
     if (dwarf_attr_integrate(&die, which, &attribute) == nullptr) continue;
     if (const char* name = dwarf_formstring(&attribute)) return name;
   }
-  return dwarf_diename(&die);
+  return nullptr;
 }
 
 u64 number_of(Dwarf_Die& die, unsigned which) {
@@ -165,6 +166,7 @@ struct ElfNames::Inside {
   std::vector<elf::Symbol> symbols;
   std::vector<elf::Range> units;                        // the units' code; die: the unit's
   std::vector<std::pair<Dwarf_Off, std::vector<elf::Range>>> functions;  // of the units that were asked for, by offset
+  std::unordered_map<Dwarf_Off, std::string> scopes;  // of functions that have no linkage name: "a::b::"
   u64 dies_left = most_dies;
 
   result<void> load(const std::string& path, const std::string& build_id);
@@ -173,7 +175,8 @@ struct ElfNames::Inside {
   void read_symbols();
   void read_units();
   const std::vector<Range>& functions_of(Dwarf_Die& unit);
-  void add_functions(Dwarf_Die& parent, std::vector<Range>& out, u32 depth);
+  void add_functions(Dwarf_Die& parent, std::vector<Range>& out, const std::string& scope, u32 depth);
+  std::string name_of(Dwarf_Die& die) const;
   bool places_of(u64 address, std::vector<ElfPlace>& out);
   void inlined_at(Dwarf_Die& parent, u64 address, std::vector<Dwarf_Die>& out, u32 depth);
   const Symbol* symbol_at(u64 address) const;
@@ -291,15 +294,38 @@ const std::vector<Range>& ElfNames::Inside::functions_of(Dwarf_Die& unit) {
   const auto at = std::lower_bound(functions.begin(), functions.end(), offset, [](const auto& f, Dwarf_Off o) { return f.first < o; });
   if (at != functions.end() && at->first == offset) return at->second;
   std::vector<Range> found;
-  add_functions(unit, found, 0);
+  add_functions(unit, found, "", 0);
   sort(found);
   return functions.insert(at, {offset, std::move(found)})->second;
 }
 
-void ElfNames::Inside::add_functions(Dwarf_Die& parent, std::vector<Range>& out, u32 depth) {
+std::string ElfNames::Inside::name_of(Dwarf_Die& die) const {
+  if (const char* name = linkage_name(die)) return demangled(name);
+  const char* const name = dwarf_diename(&die);
+  if (name == nullptr) return "";
+  Dwarf_Die origin = die;
+  for (int hops = 0; hops < 8; ++hops) {
+    Dwarf_Attribute attribute;
+    Dwarf_Die next;
+    if (dwarf_attr(&origin, DW_AT_abstract_origin, &attribute) == nullptr && dwarf_attr(&origin, DW_AT_specification, &attribute) == nullptr) break;
+    if (dwarf_formref_die(&attribute, &next) == nullptr) break;
+    origin = next;
+  }
+  const auto scope = scopes.find(dwarf_dieoffset(&origin));
+  return (scope != scopes.end() ? scope->second : "") + demangled(name);
+}
+
+void ElfNames::Inside::add_functions(Dwarf_Die& parent, std::vector<Range>& out, const std::string& scope, u32 depth) {
   if (depth > deepest) return;
   each_child(parent, [&](Dwarf_Die& child) {
     const int tag = dwarf_tag(&child);
+    std::string inner = scope;
+    if (tag == DW_TAG_namespace || tag == DW_TAG_structure_type || tag == DW_TAG_class_type) {
+      const char* const name = dwarf_diename(&child);
+      inner += std::string(name != nullptr ? name : "(anonymous namespace)", name != nullptr ? strnlen(name, longest_name) : 21) + "::";
+    }
+    if (tag == DW_TAG_subprogram && !scope.empty() && dwarf_hasattr(&child, DW_AT_linkage_name) == 0 && dwarf_hasattr(&child, DW_AT_name) != 0)
+      scopes[dwarf_dieoffset(&child)] = scope;
     if (tag == DW_TAG_subprogram) {
       Dwarf_Addr base = 0, begin = 0, end = 0;
       ptrdiff_t at = 0;
@@ -309,7 +335,7 @@ void ElfNames::Inside::add_functions(Dwarf_Die& parent, std::vector<Range>& out,
     }
     // Nested functions, and those of namespaces and classes.
     if (tag == DW_TAG_subprogram || tag == DW_TAG_namespace || tag == DW_TAG_structure_type || tag == DW_TAG_class_type || tag == DW_TAG_module || tag == DW_TAG_lexical_block)
-      add_functions(child, out, depth + 1);
+      add_functions(child, out, inner, depth + 1);
     return true;
   });
 }
@@ -351,9 +377,8 @@ bool ElfNames::Inside::places_of(u64 with_bias, std::vector<ElfPlace>& out) {
     if (dwarf_lineno(line, &number) == 0) place.line = static_cast<u32>(number);
   }
   for (size_t i = chain.size(); i-- != 0;) {
-    const char* const name = name_of(chain[i]);
     place.inlined = i != 0;
-    place.function = name != nullptr ? demangled(name) : "";
+    place.function = name_of(chain[i]);
     place.offset = address - function->begin;
     place.size = function->end - function->begin;
     if (i != 0 && dwarf_tag(&chain[i]) == DW_TAG_inlined_subroutine) {
