@@ -18,6 +18,9 @@ using cstring = const char*;  // null reads "(null)"
 template <class T, size_t N>
 using array = std::array<T, N>;
 
+// A field that holds the calls that led to the event: net::packet_in(1500, ringside::stack{}). Taken only if the event is enabled.
+struct stack {};
+
 // The names that a declaration may use without a prefix.
 namespace field_types {
 using i8 = int8_t;
@@ -45,6 +48,9 @@ template <class T>
 inline constexpr bool is_string = std::is_same_v<T, cstring> || std::is_same_v<T, std::string_view>;
 
 template <class T>
+inline constexpr bool is_stack = std::is_same_v<T, stack>;
+
+template <class T>
 inline constexpr bool is_pointer = std::is_same_v<T, void*> || std::is_same_v<T, const void*>;
 
 // How a field is passed to the call.
@@ -57,12 +63,14 @@ constexpr u32 kind_of() {
     return RINGSIDE_STRING;
   } else if constexpr (is_pointer<T>) {
     return RINGSIDE_POINTER;
+  } else if constexpr (is_stack<T>) {
+    return RINGSIDE_STACK;
   } else if constexpr (std::is_enum_v<T>) {
     return kind_of<std::underlying_type_t<T>>();
   } else {
     static_assert(std::is_arithmetic_v<T> && sizeof(T) <= 8,
                   "ringside: a field is an integer, bool, float, double, enum, ringside::array of these, void*, "
-                  "ringside::cstring or std::string_view");
+                  "ringside::cstring, std::string_view or ringside::stack");
     return std::is_same_v<T, bool>       ? RINGSIDE_BOOL
            : std::is_same_v<T, char>     ? RINGSIDE_CHAR
            : std::is_floating_point_v<T> ? RINGSIDE_FLOAT
@@ -79,7 +87,7 @@ constexpr ringside_field field_of(const char* name) {
     static_assert(std::tuple_size_v<T> > 0, "ringside: an array has at least one element");
     return {name, kind_of<E>(), sizeof(E), std::tuple_size_v<T>, 0};
   } else {
-    return {name, kind_of<T>(), is_string<T> ? u32{4} : u32{sizeof(T)}, 0, 0};
+    return {name, kind_of<T>(), is_string<T> ? u32{4} : is_stack<T> ? u32{8} : u32{sizeof(T)}, 0, 0};
   }
 }
 
@@ -178,22 +186,38 @@ struct Event<D, Types<T...>> {
   // Writes the event if its own word says that it is enabled. Out of line, so that a call site is a load, a branch and a call.
   [[gnu::noinline]] static void write(Param<T>... value) noexcept {
     if (!ringside_wanted(&event)) return;
-    [[maybe_unused]] u32 room = RINGSIDE_PAYLOAD_MAX - L::table.fixed - L::strings;
+    if (__atomic_load_n(&event.id, __ATOMIC_RELAXED) >> 16 != 0) [[unlikely]]
+      return write_with_stack(__builtin_return_address(0), value...);
+    put<L::table.fixed>(__builtin_return_address(0), 0, value...);
+  }
+
+  // The same with the caller's stack behind the fixed fields (ringside_event::id).
+  [[gnu::noinline, gnu::cold]] static void write_with_stack(const void* caller, Param<T>... value) noexcept {
+    put<align_up(L::table.fixed, 8u) + 8>(caller, ringside_stack_of(caller), value...);
+  }
+
+  // fixed: where the strings begin.
+  template <u32 fixed>
+  RS_INLINE static void put([[maybe_unused]] const void* caller, [[maybe_unused]] u64 id, Param<T>... value) noexcept {
+    static_assert(L::strings == 0 || fixed + L::strings <= RINGSIDE_PAYLOAD_MAX + 16);
+    [[maybe_unused]] u32 room = fixed + L::strings < RINGSIDE_PAYLOAD_MAX ? RINGSIDE_PAYLOAD_MAX - fixed - L::strings : 0;
     Text text[L::strings + 1];
     u32 next = 0;
     (measure(value, text, next, room), ...);
 
-    u32 size = L::table.fixed;
+    u32 size = fixed;
     for (u32 i = 0; i < next; ++i) size += text[i].size + 1;
-    alignas(8) u8 payload[L::strings == 0 ? align_up(L::table.fixed, 4u) : u32{RINGSIDE_PAYLOAD_MAX}];
-    __builtin_memset(payload, 0, L::strings == 0 ? sizeof payload : L::table.fixed);  // the bytes between the fields, and behind them
-    store_all(payload, text, value...);
-    write_event<L::strings == 0 ? known_size(L::table.fixed) : 0>(this_thread, event, payload, size);
+    alignas(8) u8 payload[L::strings == 0 ? align_up(fixed, 4u) : u32{RINGSIDE_PAYLOAD_MAX} + 16];
+    __builtin_memset(payload, 0, L::strings == 0 ? sizeof payload : fixed);  // the bytes between the fields, and behind them
+    if constexpr (fixed != L::table.fixed) __builtin_memcpy(payload + fixed - 8, &id, sizeof id);
+    store_all(payload, text, fixed, caller, value...);
+    write_event<L::strings == 0 ? known_size(fixed) : 0>(this_thread, event, payload, size);
   }
 
-  RS_INLINE static void store_all([[maybe_unused]] u8* payload, [[maybe_unused]] const Text* text, Param<T>... value) noexcept {
-    [[maybe_unused]] u32 end_of_text = L::table.fixed, i = 0;
-    (store(payload, L::table.field[i++].offset, value, text, end_of_text), ...);
+  RS_INLINE static void store_all([[maybe_unused]] u8* payload, [[maybe_unused]] const Text* text, [[maybe_unused]] u32 end_of_text,
+                                  [[maybe_unused]] const void* caller, Param<T>... value) noexcept {
+    [[maybe_unused]] u32 i = 0;
+    (store(payload, L::table.field[i++].offset, value, text, end_of_text, caller), ...);
   }
 
   template <class V>
@@ -202,13 +226,17 @@ struct Event<D, Types<T...>> {
   }
 
   template <class V>
-  RS_INLINE static void store(u8* payload, u32 offset, const V& value, const Text*& from, u32& at) noexcept {
+  RS_INLINE static void store(u8* payload, u32 offset, [[maybe_unused]] const V& value, [[maybe_unused]] const Text*& from, [[maybe_unused]] u32& at,
+                              [[maybe_unused]] const void* caller) noexcept {
     if constexpr (is_string<V>) {
       u32 place = at | (from->size + 1) << 16;
       __builtin_memcpy(payload + offset, &place, sizeof place);
       if (from->size != 0) __builtin_memcpy(payload + at, from->data, from->size);
       payload[at + from->size] = 0;
       at += from++->size + 1;
+    } else if constexpr (is_stack<V>) {
+      const u64 id = ringside_stack_of(caller);
+      __builtin_memcpy(payload + offset, &id, sizeof id);
     } else {
       __builtin_memcpy(payload + offset, &value, sizeof value);
     }

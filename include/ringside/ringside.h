@@ -44,7 +44,8 @@ struct ringside_event {
   const char* format_fields;         // the lines of the fields, as in a tracefs format file; each ends in a newline
   const char* print_fmt;             // what follows "print fmt: "
   uint32_t gate;                     // ringside_gate_of(system, name)
-  uint32_t id;                       // atomic; 0: not registered yet
+  uint32_t id;                       // atomic; 0: not registered yet; high half: where in the payload, behind the fixed fields,
+                                     // the number of the caller's stack stands; 0: nowhere
   const volatile uint32_t* enabled;  // atomic; the exact word: 0 disabled; null until registered
   struct ringside_event* next;       // the library's
 };
@@ -56,6 +57,11 @@ int ringside_register(struct ringside_event* event);
 // Writes the event: `size` bytes from `payload` (8 to 4,000), of which the first 8, the common ones, are the library's to fill in.
 // Whole or not at all; false: refused, and counted. From any thread and any signal handler.
 bool ringside_write(struct ringside_event* event, void* payload, uint32_t size);
+
+// The number of the stack of calls that led to `caller`, a return address of this thread, written to the ring as ringside:stack
+// unless it holds that stack already. 0: it could not be taken, which is counted. For call sites; from any thread and any signal
+// handler.
+uint64_t ringside_stack_of(const void* caller);
 
 // ---------------------------------------------------------------------------------------------------------------------------
 // Instance control
@@ -81,8 +87,17 @@ enum ringside_kind {
   RINGSIDE_SIGNED,
   RINGSIDE_FLOAT,
   RINGSIDE_POINTER,
-  RINGSIDE_STRING  // a u32: low half the offset from the payload's start, high half the length with its NUL
+  RINGSIDE_STRING,  // a u32: low half the offset from the payload's start, high half the length with its NUL
+  RINGSIDE_STACK    // the number of a stack
 };
+
+// The type of a field that holds the stack of calls at the event. Its value at the call is ignored: write ringside_here.
+typedef struct {
+  uint64_t id;
+} ringside_stack;
+#ifndef __cplusplus
+#define ringside_here ((ringside_stack){0})
+#endif
 
 struct ringside_field {
   const char* name;
@@ -124,6 +139,8 @@ RINGSIDE_SHARED const char* ringside_type_name(uint32_t kind, uint32_t size) {
       return size == 4 ? "float" : "double";
     case RINGSIDE_POINTER:
       return "void *";
+    case RINGSIDE_STACK:
+      return "ringside_stack";
     default:
       return "__data_loc char[]";
   }
@@ -141,6 +158,7 @@ RINGSIDE_SHARED const char* ringside_conversion(const struct ringside_field* f) 
       return f->size == 8 ? "%lld" : f->size == 4 ? "%d" : f->size == 2 ? "%hd" : "%hhd";
     case RINGSIDE_FLOAT:
     case RINGSIDE_POINTER:
+    case RINGSIDE_STACK:
       return f->size == 8 ? "0x%llx" : "0x%x";
     default:
       return f->size == 8 ? "%llu" : "%u";
@@ -271,6 +289,7 @@ static inline uint32_t ringside_length(const char* text, uint32_t room) {
            RINGSIDE_CASE(double, RINGSIDE_FLOAT),                 \
            void*: RINGSIDE_POINTER << 8 | (int)sizeof(void*),       \
            const void*: RINGSIDE_POINTER << 8 | (int)sizeof(void*), \
+           ringside_stack: RINGSIDE_STACK << 8 | 8,                 \
            const char*: RINGSIDE_STRING << 8 | 4)
 // clang-format on
 #define RINGSIDE_IS_ARRAY(T) (RINGSIDE_CODE(T) >> 16)
@@ -294,8 +313,12 @@ static inline uint32_t ringside_length(const char* text, uint32_t room) {
 // Writes the event, if its exact word wants it. sources[i]: where field i is, or the string itself. Strings follow the fixed
 // part in order; each takes what it needs of the room that is left, but for the NULs of those after it.
 static inline void ringside_write_fields(struct ringside_event* event, const struct ringside_field* field, uint32_t n,
-                                         uint32_t fixed, const void* const* sources) {
-  uint32_t length[RINGSIDE_FIELDS_MAX], size = fixed, strings = 0, i;
+                                         uint32_t fixed, const void* const* sources, const void* caller) {
+  uint32_t length[RINGSIDE_FIELDS_MAX], strings = 0, i;
+  const bool stack = __atomic_load_n(&event->id, __ATOMIC_RELAXED) >> 16 != 0;
+  uint32_t size = stack ? (fixed + 7) / 8 * 8 + 8 : fixed;
+  const uint32_t begin = size;
+  uint64_t id = 0;
   union {
     uint64_t aligned;
     unsigned char at[RINGSIDE_PAYLOAD_MAX];
@@ -307,14 +330,18 @@ static inline void ringside_write_fields(struct ringside_event* event, const str
     length[i] = ringside_length(sources[i] ? (const char*)sources[i] : "(null)", RINGSIDE_PAYLOAD_MAX - size - strings--);
     size += length[i] + 1;
   }
-  memset(payload.at, 0, fixed);  // what stands between the fields
-  for (i = 0, size = fixed; i < n; ++i) {
+  memset(payload.at, 0, begin);  // what stands between the fields
+  if (stack) id = ringside_stack_of(caller), memcpy(payload.at + begin - 8, &id, 8);
+  for (i = 0, size = begin; i < n; ++i) {
     if (field[i].kind == RINGSIDE_STRING) {
       uint32_t place = size | (length[i] + 1) << 16;
       memcpy(payload.at + field[i].offset, &place, 4);
       memcpy(payload.at + size, sources[i] ? sources[i] : "(null)", length[i]);
       payload.at[size + length[i]] = 0;
       size += length[i] + 1;
+    } else if (field[i].kind == RINGSIDE_STACK) {
+      id = ringside_stack_of(caller);
+      memcpy(payload.at + field[i].offset, &id, 8);
     } else {
       memcpy(payload.at + field[i].offset, sources[i], field[i].size * (field[i].count ? field[i].count : 1));
     }
@@ -368,7 +395,7 @@ static inline void ringside_prepare(struct ringside_event* event, const struct r
   __attribute__((noinline, unused)) static void ringside_write_##id(RINGSIDE_LIST(RINGSIDE_PARAMETER, __VA_ARGS__)) {        \
     const void* const ringside_sources[] = {RINGSIDE_EACH(RINGSIDE_SOURCE, __VA_ARGS__) NULL};                               \
     ringside_write_fields(&ringside_event_##id, ringside_fields_##id(), 0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__),                 \
-                   (uint32_t)sizeof(struct ringside_layout_##id), ringside_sources);                                         \
+                   (uint32_t)sizeof(struct ringside_layout_##id), ringside_sources, __builtin_return_address(0));            \
   }                                                                                                                          \
   __attribute__((always_inline, unused)) static inline bool id##_enabled(void) {                                             \
     return ringside_gate_open(ringside_gate_of(#system_, #name_)) && ringside_wanted(&ringside_event_##id);                  \

@@ -29,7 +29,7 @@ namespace ringside::cli {
 namespace {
 
 struct RecordOptions {
-  std::string instance, libc, mode = "overwrite", clock, out = default_recording, to, filter;
+  std::string instance, libc, mode = "overwrite", clock, out = default_recording, to, filter, stack, kstack;
   std::vector<std::string> kernel_events, user_events, command;
   EventPatterns kernel{}, user{};  // for both
   std::vector<i32> pids;
@@ -37,6 +37,10 @@ struct RecordOptions {
   bool all_processes = false;
   u64 buffer_size = 4 << 20, subbuf_size = 16384, duration_ns = 0;
   std::string rings = "auto";
+  u32 depth = 64;
+  std::string sample;  // the rate
+  u64 sample_hz = 0;
+  EventPatterns stacks{}, kernel_stacks{};
   bool fail_on_loss = false, quiet = false;
 };
 
@@ -45,9 +49,29 @@ constexpr auto tick = std::chrono::milliseconds(20);  // a short command's end i
 // The parts of `record --to FILE`, beside it: a complete recording, in case this process is killed.
 std::string parts_of(const std::string& file) { return file + ".parts"; }
 
+// "999", "999Hz", "1kHz"
+u64 parse_rate(const std::string& text) {
+  size_t end = 0;
+  u64 rate = 0;
+  while (end < text.size() && end < 6 && text[end] >= '0' && text[end] <= '9') rate = rate * 10 + static_cast<u64>(text[end++] - '0');
+  std::string unit = text.substr(end);
+  std::transform(unit.begin(), unit.end(), unit.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (unit == "khz" || unit == "k") rate *= 1000, unit = "hz";
+  if (end == 0 || (!unit.empty() && unit != "hz") || rate == 0 || rate > 20'000)
+    throw UsageError{"--sample takes a rate of 1 to 20000 in Hz, not " + text + ": 999 is a usual one"};
+  return rate;
+}
+
 // Everything that can be known before anything is made, run or replaced.
 result<void> check(RecordOptions& options) {
   if (!options.libc.empty()) check_libc(options.libc);
+  if (!options.sample.empty()) options.sample_hz = parse_rate(options.sample);
+  if (options.sample_hz != 0 && options.command.empty()) throw UsageError{"--sample needs a command, whose threads it interrupts"};
+  if (!options.stack.empty()) options.stacks = parse_events({options.stack});
+  if (!options.kstack.empty()) options.kernel_stacks = parse_events({options.kstack});
+  if (!options.stacks.empty() && options.command.empty() && options.instance.empty())
+    throw UsageError{"--stack is about events of a program: give a command, or an instance with -i; --kstack is for those of the kernel"};
+  if (!options.kernel_stacks.empty() && options.kernel_events.empty()) throw UsageError{"--kstack is about events of the kernel: name them with -e"};
   if (!options.libc.empty() && options.command.empty()) throw UsageError{"--libc needs a command to preload into"};
   if (options.command.empty() && options.instance.empty() && options.kernel_events.empty())
     throw UsageError{"nothing to record: give a command, an instance with -i, or events of the kernel with -e"};
@@ -120,6 +144,7 @@ result<std::unique_ptr<KernelFeed>> make_kernel(const RecordOptions& options, co
   KernelFeed::Options make;
   make.events = options.kernel;
   make.filter = options.filter;
+  make.stacks = options.kernel_stacks;
   make.buffer_size = options.buffer_size;
   make.subbuf_size = static_cast<u32>(options.subbuf_size);
   make.overwrite = options.mode == "overwrite";
@@ -230,7 +255,7 @@ result<int> run_record(RecordOptions options) {
   }
   catch_signals();  // from here on there are things to clean up
   std::string preload;
-  if (!options.libc.empty()) preload = RS_TRY(find_preload());
+  if (!options.libc.empty() || options.sample_hz != 0) preload = RS_TRY(find_preload());
   bool ours = false;
   const auto opened = RS_TRY(make_instance(options, ours));
   Instance& instance = *opened;
@@ -238,6 +263,7 @@ result<int> run_record(RecordOptions options) {
   EventPatterns only;  // of an instance that others use, too
   if (!ours) only = events_of_program(options);
   if (!only.empty()) RS_TRY(instance.enable(only, true));
+  if (!options.stacks.empty() || options.depth != 64 || options.sample_hz != 0) RS_TRY(instance.stacks(options.stacks, options.depth));
   const auto kernel_made = RS_TRY(make_kernel(options, instance.clock()));
   KernelFeed* const kernel = kernel_made.get();
   if (asked_to_stop()) return exit_signal + stop_signal();  // enabling a thousand events takes a second
@@ -255,7 +281,7 @@ result<int> run_record(RecordOptions options) {
   if (!options.command.empty()) {
     std::function<result<void>(pid_t)> prepare;
     if (kernel != nullptr && follows_command(options)) prepare = [kernel](pid_t pid) { return kernel->follow(pid); };
-    auto started = Child::start(options.command, environment_of(instance, preload, options.libc), prepare);
+    auto started = Child::start(options.command, environment_of(instance, preload, options.libc, options.sample_hz), prepare);
     if (!started) return failed_to_start(started.error());
     child = std::move(*started);
   }
@@ -299,6 +325,10 @@ Command add_record(CLI::App& app) {
   c->add_flag("-a,--all", options->all_processes, "kernel events of all processes (default with a command: only its)");
   add_source(*c, options->source);
   c->add_option("--libc", options->libc, "trace calls of the C library in all processes: malloc, io, mutex")->type_name("LIST");
+  c->add_flag("--stack{*:*}", options->stack, "with the calls that led to each of the program's events, or to those that match --stack=PATTERN");
+  c->add_flag("--kstack{*:*}", options->kstack, "with the kernel's calls that led to each of its events, or to those that match --kstack=PATTERN");
+  c->add_option("--depth", options->depth, "of --stack and --sample: at most this many calls, the innermost ones")->check(CLI::Range(1, 400))->capture_default_str();
+  c->add_option("--sample", options->sample, "interrupt each thread of the command so often in a second of its CPU time, and record its calls: 999")->type_name("RATE");
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring, of a CPU or a thread (default 4M)");
   c->add_option("--rings", options->rings, "whose: cpu, shared by all processes; thread, one for each; auto: of CPUs where they can be had")
       ->check(CLI::IsMember({"auto", "cpu", "thread"}))
@@ -321,6 +351,8 @@ Command add_record(CLI::App& app) {
       "Examples:\n"
       "  ringside record ./server                       a program that uses ringside/trace.hpp or ringside.h\n"
       "  ringside record --libc malloc,io g++ -c a.cpp  any program, and all that it starts\n"
+      "  ringside record --libc malloc --stack ./server     and which calls led there\n"
+      "  ringside record --sample 999 ./server              where its CPU time goes\n"
       "  ringside record -i web -u 'net:*' --duration 10s   some events of a program that is running\n"
       "  ringside record -e sched_switch,'syscalls:sys_enter_*' ls   with events of the kernel (as root)\n"
       "  ringside record -e 'irq:*' --duration 1s           the kernel alone, all processes\n"

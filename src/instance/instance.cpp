@@ -152,6 +152,12 @@ result<void> add_pattern(int dir, const std::string& pattern, bool on) {
 
 result<std::string> Instance::read(const std::string& file) const { return sys::read_owned(dir_.get(), file); }
 
+result<void> Instance::stacks(const EventPatterns& patterns, u32 depth) {
+  std::string text = "depth=" + std::to_string(depth) + "\n";
+  for (const EventPattern& one : patterns) text += one.text() + "\n";
+  return sys::write_owned(dir_.get(), "set_stack", text);
+}
+
 result<u32> Instance::enable(const EventPatterns& patterns, bool on) {
   for (const EventPattern& one : patterns)
     if (one.text().front() == '!' || one.text().find('\n') != std::string::npos)

@@ -310,6 +310,19 @@ result<std::vector<EventInfo>> TracefsInstance::enable(const EventPattern& patte
   return wanted;
 }
 
+result<void> TracefsInstance::record_stacks(const std::vector<EventInfo>& events, const std::function<bool(const EventInfo&)>& chosen, bool all, const std::string& filter) {
+  if (all) {
+    (void)write("options/userstacktrace", "1");  // a kernel may be built without it
+    return write("options/stacktrace", "1");
+  }
+  for (const EventInfo& event : events) {
+    if (!event.enabled || event.system == "ftrace" || !chosen(event)) continue;
+    const std::string file = "events/" + event.system + "/" + event.name + "/trigger";
+    RS_TRY(write(file.c_str(), "stacktrace" + (filter.empty() ? "" : " if " + filter), true));
+  }
+  return {};
+}
+
 result<void> TracefsInstance::follow(i32 pid) {
   if (auto fork = write("options/event-fork", "1"); !fork) return fork;
   return write("set_event_pid", std::to_string(pid), true);

@@ -57,6 +57,15 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
     }
   }
   feed->enabled_ = seen.size();
+  if (!options.stacks.empty()) {
+    u64 with = 0;
+    for (const EventInfo& event : feed->events_)
+      if (event.enabled && event.system != "ftrace" && options.stacks.matches(event.system, event.name)) ++with;
+    if (with == 0) return refuse(std::errc::no_such_file_or_directory, "--kstack matches none of the kernel's events that are recorded: its pattern chooses among those of -e");
+    const auto chosen = [&](const EventInfo& event) { return options.stacks.matches(event.system, event.name); };
+    RS_TRY(mine.record_stacks(feed->events_, chosen, with == seen.size(), options.filter));
+    feed->needs_symbols_ = true;
+  }
   for (const i32 pid : options.pids) {
     RS_TRY(mine.follow(pid));
   }

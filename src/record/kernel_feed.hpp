@@ -25,6 +25,7 @@ class KernelFeed final : public Feed {
   struct Options {
     EventPatterns events;  // of the kernel
     std::string filter;
+    EventPatterns stacks;  // these events get a stack: the kernel's, and, if it is all, the user's, too
     u64 buffer_size = 4 << 20;
     u32 subbuf_size = 4096;
     bool overwrite = true;

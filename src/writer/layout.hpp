@@ -7,6 +7,7 @@
 //   NAME/per_cpu/cpuN/trace_pipe_raw      its data region: exactly the kernel's mapping
 //   NAME/events/SYSTEM/EVENT/{id,format}
 //   NAME/set_event                        the patterns that enable events, one a line
+//   NAME/set_stack                        the patterns of events that get their caller's stack as a field; "depth=N"
 //   NAME/saved_cmdlines, saved_tgids      "tid name", "tid pid": of the writers
 //
 // All files are sparse: a page costs memory only once it is written.
@@ -78,6 +79,8 @@ struct alignas(64) InstanceControl {
   WaitWords wait;
   PastTotals past;
   u64 cpus_off[16];  // a bit for each CPU whose ring records nothing; CPUs beyond record
+  u64 stacks_again;   // moves on when a reader begins: writers write each stack once more, because it may not see the older copies
+  u64 without_stack;  // events that were to have a stack and have none
 };
 static_assert(sizeof(InstanceControl) <= 4096);
 

@@ -103,6 +103,19 @@ void take_up_own_rings() noexcept;
 void retire_this_thread() noexcept;
 void forget_thread_after_fork() noexcept;  // in the child
 
+// The ring that this thread's next event most likely goes to, and how far it is. key 0: not known yet.
+struct RingNow {
+  u64 key = 0, position = 0;
+  u32 slots = 0;
+};
+RingNow own_ring_now() noexcept;
+
+// stack.cpp
+// For events that carry stacks: gives `enter` the events that describe these, in the open instance; then readies the tables.
+void ready_stacks(u32 depth) noexcept;
+extern ringside_event* const stack_events[3];
+void forget_code_maps() noexcept;  // in the child of a fork: they have its parent's number
+
 // introduce.cpp
 struct Numbers {
   i32 tid, pid;

@@ -418,6 +418,13 @@ bool attach_to_own_ring() noexcept {
   return (own != nullptr && own->attached_at == epoch_now() && !moved(*own)) || take_ring();  // a handler may have been faster
 }
 
+RingNow own_ring_now() noexcept {
+  const Own* const own = these.depth < most_depth ? these.own[these.depth] : nullptr;
+  if (own == nullptr || own->attached_at != epoch_now() || moved(*own)) return {};
+  const Ring& ring = own->mapped.ring;
+  return {own->live | 1, place_of(__atomic_load_n(&ring.control->tail, __ATOMIC_RELAXED)).position, ring.geometry.nr_slots()};
+}
+
 RS_NOINLINE Refused write_to_own_ring(const ringside_event& event, i32 as, void* payload, u32 size) noexcept {
   u32 mark;
   if (these.depth != 0) end_left_ones(&mark);
