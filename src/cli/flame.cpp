@@ -65,6 +65,7 @@ class Gathered {
     }
     if (samples_only_ ? part != Part::sample : !all_ && record.stack == 0) return;
     u64 weight = 1;
+    if (part == Part::sample && !by_) weight = stacks_.sample_count(record);
     if (by_ && !value(record, ring, weight)) return;
     fold_.add(root_of(record, ring), record.stack, weight);
     without_stack_ += record.stack == 0;

@@ -67,7 +67,7 @@ bool Stacks::together(Bytes event, Bytes stack) {
 
 Stacks::Addresses Stacks::add(const u8* words, size_t count) {
   if (count == 0 || words_.size() + count > most_addresses) return {};
-  const Addresses out{static_cast<u32>(words_.size()), static_cast<u32>(count)};
+  const Addresses out{static_cast<u32>(words_.size()), static_cast<u32>(count), false};
   words_.resize(words_.size() + count);
   std::memcpy(words_.data() + out.begin, words, 8 * count);
   return out;
@@ -80,6 +80,9 @@ void Stacks::learn(Bytes payload, const EventType& type) {
   const auto [at, fresh] = by_id_.try_emplace(id);
   if (fresh) {
     at->second = add(frames.data, frames.size / 8);
+    const Field* const ended = type.field("ended");
+    at->second.cut = ended != nullptr && ended->kind == FieldKind::integer && read_integer(payload, *ended) != 0;
+    cut_ += at->second.cut;
   } else if (at->second.size != frames.size / 8 || std::memcmp(words_.data() + at->second.begin, frames.data, frames.size) != 0) {
     ++conflicts_;
   }
@@ -165,6 +168,12 @@ u32 Stacks::number(const TraceRecord& record, const RingName& ring, const Behind
   return last_number_ = at != numbers_.end() ? at->second : keep(key, stack);
 }
 
+u64 Stacks::sample_count(const TraceRecord& record) {
+  const Kind& kind = kinds_.at(record.number(), formats_.version());
+  const Field* const field = kind.type != nullptr ? kind.type->field("count") : nullptr;
+  return field != nullptr && field->kind == FieldKind::integer ? std::max<u64>(static_cast<u64>(read_integer(record.payload, *field)), 1) : 1;
+}
+
 const Stacks::Addresses* Stacks::program_stack(u64 id) {
   auto at = by_id_.find(id);
   if (at == by_id_.end() && !looked_ && find_missing_) {
@@ -193,8 +202,11 @@ const std::vector<Stacks::Frame>& Stacks::frames(u32 number) {
   append(stack.kernel, false);
   append(stack.user, false);
   if (stack.id != 0) {
-    if (const Addresses* found = program_stack(stack.id)) append(Addresses(*found), stack.exact);
-    else frames_.push_back({0, {names_.remark("[stack lost]"), 0, 0, 0, 0, false}, stack.space, true});
+    const Addresses* const found = program_stack(stack.id);
+    const Addresses addresses = found != nullptr ? *found : Addresses();
+    append(addresses, stack.exact);
+    if (addresses.cut) frames_.push_back({0, {names_.remark("[cut off]"), 0, 0, 0, 0, false}, stack.space, true});
+    if (found == nullptr) frames_.push_back({0, {names_.remark("[stack lost]"), 0, 0, 0, 0, false}, stack.space, true});
   }
   return frames_;
 }

@@ -59,6 +59,8 @@ class Stacks final : public StackTexts {
   void learn(Bytes payload, const EventType& type);
 
   u32 number(const TraceRecord& record, const RingName& ring, const Behind& behind);
+  // How many periods of its timer a ringside:sample stands for.
+  u64 sample_count(const TraceRecord& record);
 
   struct Frame {
     u64 address = 0;  // as recorded
@@ -94,6 +96,7 @@ class Stacks final : public StackTexts {
   };
   struct Addresses {
     u32 begin = 0, size = 0;
+    bool cut = false;  // its outermost calls are missing
   };
   struct Stack {
     u64 id = 0;              // of a program's; 0: none
@@ -139,7 +142,7 @@ class Stacks final : public StackTexts {
   std::unordered_map<u64, bool> missed_;
   std::function<void(Stacks&)> find_missing_;
   bool looked_ = false;
-  u64 missing_ = 0, refused_ = 0, conflicts_ = 0;
+  u64 missing_ = 0, refused_ = 0, conflicts_ = 0, cut_ = 0;
 };
 
 }  // namespace ringside

@@ -55,6 +55,8 @@ std::vector<std::string> Stacks::remarks() const {
   };
   say(missing_, "different stack is lost: no ring has its addresses any longer; it shows as [stack lost]",
       "different stacks are lost: no ring has their addresses any longer; they show as [stack lost]");
+  say(cut_, "different stack is cut off: its outermost calls could not be followed (record --depth); it shows [cut off]",
+      "different stacks are cut off: their outermost calls could not be followed (record --depth); they show [cut off]");
   say(names_.unnamed(), "address has no name; it shows as FILE+OFFSET", "addresses have no names; they show as FILE+OFFSET");
   say(refused_, "event's stack had no room and counts as none", "events' stacks had no room and count as none");
   say(maps_.refused(), "map of code had no room", "maps of code had no room");
