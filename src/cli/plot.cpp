@@ -67,16 +67,6 @@ plot::Facts facts_of(const PlotOptions& options, const OpenedTrace& opened) {
   return facts;
 }
 
-result<void> write_file(const std::string& path, const std::string& data) {
-  auto file = sys::NewFile::create(path, 0644);
-  result<void> done;
-  if (!file) done = tl::unexpected<Error>(file.error());
-  if (done) done = sys::write_text(file->fd(), path, data);
-  if (done) done = file->put_in_place();
-  if (done) return done;
-  return tl::unexpected<Error>(Error{done.error().code, path + " cannot be written: " + done.error().code.message() + "; name another with -o FILE.html"});
-}
-
 // Of an empty page: seen events in all, from begin to end.
 std::string why_empty(const PlotOptions& options, u64 seen, u64 begin, u64 end) {
   if (seen == 0) return "no event is in " + options.where + ", so the page is empty";
@@ -138,7 +128,7 @@ result<int> run_plot(PlotOptions options) {
   if (options.to == "-") {
     if (!put(page)) return exit_failure;
   } else {
-    RS_TRY(write_file(options.to, page));
+    RS_TRY(write_file(options.to, page, "-o FILE.html"));
   }
   const bool problems = say_problems(reading);
   for (const std::string& note : plot.notes()) say(note);

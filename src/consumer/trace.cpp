@@ -10,6 +10,7 @@
 #include <ctime>
 #include <filesystem>
 #include <map>
+#include <ringside/abi/sub_buffer.hpp>
 #include <set>
 
 #include "kernel/clock_check.hpp"
@@ -260,6 +261,36 @@ Missing Trace::missing(u64 gaps) const {
     }
   }
   return all;
+}
+
+void Trace::read_again(const std::function<void(u32, Bytes)>& use) const {
+  for (const OpenedTrace& o : opened) {
+    std::vector<std::unique_ptr<Source>> sources;
+    if (o.where.is(Where::Kind::recording)) {
+      if (auto again = open_recording(o.where.text, *o.recording)) {
+        for (auto& source : *again) sources.push_back(std::move(source));
+      }
+    } else if (o.where.is(Where::Kind::trace_dat)) {
+      if (auto again = open_trace_dat(o.where.text)) sources = std::move(again->rings);
+    } else if (o.instance != nullptr) {
+      for (const RingName& name : o.instance->ring_names()) {
+        if (auto source = o.instance->peek(name.ring)) sources.push_back(std::move(*source));
+      }
+    }
+    for (const auto& source : sources) {
+      if (source->name().kernel) continue;
+      const u32 ids = source->name().ids() + o.place.ids;
+      for (auto view = source->next(); view && *view; view = source->next()) {
+        abi::EventCursor cursor((*view)->sub_buffer + abi::header_size, (*view)->begin, (*view)->end, (*view)->time);
+        while (cursor.next()) {
+          TraceRecord record;
+          record.ids = ids;
+          record.payload = cursor.payload();
+          use(record.number(), record.payload);
+        }
+      }
+    }
+  }
 }
 
 bool Trace::raw_times() const {

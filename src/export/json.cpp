@@ -194,6 +194,16 @@ void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
     append(out, key);
     append_json_text(word, out);
   }
+  if (record.stack != 0 && formats_.stacks() != nullptr) {
+    append(out, ",\"stack\":[");
+    bool first = true;
+    for (const std::string& name : formats_.stacks()->functions(record.stack)) {
+      if (!first) out.push_back(',');
+      first = false;
+      append_json_text(name, out);
+    }
+    out.push_back(']');
+  }
   append(out, "}\n");
 }
 

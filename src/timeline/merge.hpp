@@ -41,6 +41,7 @@ struct TraceRecord {
   u32 ids = 0;     // added to the payload's id: RingName::ids() and Place::ids
   bool late = false;  // one with a later time was handed out before
   i32 cpu = -1;       // where its thread ran, if its ring is no CPU's and a Reading knows it
+  u32 stack = 0;      // the number of its stack, if a Reading joins stacks; 0: none
 
   i32 cpu_in(const RingName& ring) const { return ring.its_cpu() >= 0 ? ring.its_cpu() : cpu; }  // -1: unknown
 
@@ -102,6 +103,17 @@ class Timeline {
     return true;
   }
 
+  // The events behind `last`, the record that next() has just handed out, in its ring: use(payload) for each, until it returns
+  // false, a loss, or the end of the sub-buffer. May move last's payload, which then stays valid as long as before.
+  template <class Use>
+  void look_behind(TraceRecord& last, const Use& use) {
+    const Lane& lane = *lanes_[last.source];
+    if (!lane.has_event && !look_into_next(last)) return;
+    if (lane.pending_lost != 0) return;
+    abi::EventCursor cursor = lane.cursor;
+    while (use(cursor.payload()) && cursor.next()) continue;
+  }
+
   // A sentence for each failure to read; the caller that adds sources adds one for each source that could not be opened.
   const std::vector<std::string>& problems() const { return problems_; }
   void add_problem(std::string sentence) { problems_.push_back(std::move(sentence)); }
@@ -140,6 +152,7 @@ class Timeline {
     out.ids = lane.ids;
     out.late = false;
     out.cpu = -1;
+    out.stack = 0;
   }
   // Steps within the sub-buffer (the payload handed out stays valid until fetch). False: it is used up, or its time went back.
   bool advance(Lane& lane) {
@@ -150,6 +163,7 @@ class Timeline {
     return lane.time >= before;
   }
   bool next_lane(TraceRecord& out);
+  bool look_into_next(TraceRecord& last);
   bool lost_at_limit(TraceRecord& out);
   bool fetch(Lane& lane);
   void settle_current();
@@ -172,6 +186,7 @@ class Timeline {
   u64 limit_ = forever;      // hold_after
   u32 asked_at_limit_ = 0;   // lost_at_limit: lanes asked so far, once each
   u64 late_ = 0;
+  std::vector<u8> kept_;     // a payload whose sub-buffer was given back (look_behind)
 };
 
 }  // namespace ringside
