@@ -59,6 +59,10 @@ result<int> run_stat(const StatOptions& options) {
     if (!meta.complete) remarks.push_back("the recorder did not finish: these counters are not final");
     for (const std::string& doubt : meta.missing.doubts) remarks.push_back(doubt);
     if (const u64 late = meta.missing.unrecorded; late != 0) remarks.push_back(format_count(late) + " events were written when they could not be recorded any more");
+    if (const Removed gone = meta.removed(); gone.events != 0) {
+      remarks.push_back(format_count(gone.events) + " events, the oldest ones, went again, as --max-size " + format_size(meta.max_size) + " wanted");
+      j["removed"] = {{"events", gone.events}, {"bytes", gone.bytes}};
+    }
     if (meta.trigger) {
       const RecordedTrigger& t = *meta.trigger;
       remarks.push_back("triggered by: " + t.event + (t.latency_ns ? "; latency " + format_time(static_cast<double>(*t.latency_ns)) : "") + " (" + t.condition + ")");

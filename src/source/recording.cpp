@@ -91,6 +91,8 @@ Walk walk(const SubBufferView& view) {
   return w;
 }
 
+u32 number_of(const RingName& name) { return name.ring + (name.kernel ? RecordingWriter::kernel_rings : 0); }
+
 u64 wall_clock_ns() {
   timespec ts{};
   clock_gettime(CLOCK_REALTIME, &ts);
@@ -185,7 +187,7 @@ result<void> set_aside(const std::string& dir) {
   return {};
 }
 
-result<RecordingWriter> RecordingWriter::create(const std::string& dir, const ClockInfo& clock) {
+result<RecordingWriter> RecordingWriter::create(const std::string& dir, const ClockInfo& clock, u64 max_size) {
   auto at = RS_TRY(sys::open_parent(dir));
   const bool fresh = mkdirat(at.dir.get(), at.name.c_str(), 0700) == 0;
   if (!fresh && errno != EEXIST) return fail(errno, "cannot make the directory " + dir + " for the recording");
@@ -199,7 +201,12 @@ result<RecordingWriter> RecordingWriter::create(const std::string& dir, const Cl
   writer.meta_.clock = clock;
   writer.meta_.boot = sys::boot_id();
   writer.meta_.start_ns = wall_clock_ns();
+  writer.meta_.max_size = max_size;
   RS_TRY(writer.save());
+  if (max_size != 0) {
+    const sys::Fd probe = RS_TRY(writer.make_file("meta.json.new"));
+    writer.limit_ = RS_TRY(SizeLimit::create(writer.folder_, dir, max_size, probe.get()));
+  }
   RS_TRY(RecordingMeta::keep_room(writer.folder_->get(), dir));
   writer.reserved_ = true;
   return writer;
@@ -208,19 +215,27 @@ result<RecordingWriter> RecordingWriter::create(const std::string& dir, const Cl
 RecordingWriter RecordingWriter::beside(const RecordingWriter& first) {
   RecordingWriter writer(first.dir_);
   writer.folder_ = first.folder_;
+  writer.limit_ = first.limit_;
   writer.meta_.subbuf_size = page_size;  // not the first ring, so nothing to save
   return writer;
 }
 
 RecordingWriter::RecordingWriter(RecordingWriter&& other) noexcept
-    : dir_(std::move(other.dir_)), folder_(std::move(other.folder_)), meta_(std::move(other.meta_)), files_(std::exchange(other.files_, {})), open_(std::exchange(other.open_, {})), reserved_(std::exchange(other.reserved_, false)), unlisted_(other.unlisted_) {}
+    : dir_(std::move(other.dir_)), folder_(std::move(other.folder_)), meta_(std::move(other.meta_)), files_(std::exchange(other.files_, {})), open_(std::exchange(other.open_, {})), limit_(std::move(other.limit_)), reserved_(std::exchange(other.reserved_, false)), unlisted_(other.unlisted_) {}
 
 RecordingWriter::~RecordingWriter() {
   if (reserved_) unlinkat(folder_->get(), "meta.json.new", 0);
 }
 
+void RecordingWriter::count_removed() {
+  if (!limit_) return;
+  const auto lock = limit_->lock();
+  for (RecordedRing& ring : meta_.rings) ring.removed = limit_->removed(number_of(ring.name));
+}
+
 result<void> RecordingWriter::save() {
   unlisted_ = false;
+  count_removed();
   return meta_.write(folder_->get(), dir_, !reserved_);
 }
 
@@ -288,10 +303,14 @@ result<void> RecordingWriter::add_ring(const RingName& name, u32 subbuf_size) {
   ring.subbuf_size = subbuf_size;
   meta_.rings.push_back(ring);
   unlisted_ = unlisted_ || (reserved_ && subbuf_size != meta_.subbuf_size);
-  const u32 number = name.ring + (name.kernel ? kernel_rings : 0);
+  const u32 number = number_of(name);
   RS_CHECK(!has_ring(number), "a ring is added to a recording once");
   files_[number] = std::move(file);
   open_.push_back(number);
+  if (limit_) {
+    const auto lock = limit_->lock();
+    limit_->add_ring(number, ring_file(name), st.st_dev, st.st_ino, subbuf_size);
+  }
   return {};
 }
 
@@ -312,6 +331,7 @@ result<void> RecordingWriter::append(u32 ring, const SubBufferView& view) {
   if (w.events != 0 || view.lost_before != 0) {
     if (auto opened = reopen(ring, file); !opened) return opened;
     if (auto saved = unlisted_ ? save() : result<void>{}; !saved) return saved;
+    const auto lock = limit_ ? limit_->lock() : std::unique_lock<std::mutex>();
     const Written before = file;
     if (auto done = put(file, entry, kept, w); !done) {
       static_cast<Written&>(file) = before;  // half a sub-buffer would be a damaged file
@@ -327,7 +347,12 @@ result<void> RecordingWriter::append(u32 ring, const SubBufferView& view) {
 
 result<void> RecordingWriter::put(RingFile& file, RecordedRing& entry, const SubBufferView& view, const Walk& w) {
   SubBufferView kept = view;
-  if (view.begin != 0 && file.last_end == view.begin && view.lost_before == 0) return grow(file, kept);
+  bool grows = view.begin != 0 && file.last_end == view.begin && view.lost_before == 0;
+  if (limit_ && grows) {
+    RS_TRY(limit_->make_room(view.end - view.begin));
+    grows = !limit_->newest_is_gone(number_of(entry.name));
+  }
+  if (grows) return grow(file, kept, w.events);
 
   // Behind a full sub-buffer there is no room for the number of missed events: its last event then goes into a sub-buffer of
   // its own.
@@ -337,20 +362,22 @@ result<void> RecordingWriter::put(RingFile& file, RecordedRing& entry, const Sub
     kept.end = last.begin = w.before_last;
     last.time = w.time_before_last;
     last.lost_before = 0;
-    if (auto done = append_piece(file, entry, kept); !done) return done;
-    return append_piece(file, entry, last);
+    if (auto done = append_piece(file, entry, kept, w.events - 1); !done) return done;
+    return append_piece(file, entry, last, 1);
   }
-  return append_piece(file, entry, kept);
+  return append_piece(file, entry, kept, w.events);
 }
 
-result<void> RecordingWriter::append_piece(RingFile& file, RecordedRing& ring, const SubBufferView& view) {
+result<void> RecordingWriter::append_piece(RingFile& file, RecordedRing& ring, const SubBufferView& view, u64 events) {
   const u32 size = view.end - view.begin;
   RS_CHECK(size <= ring.subbuf_size - abi::header_size, "the data of a piece fits in its sub-buffer");
   SubBufferHeader header = image_header(view, ring.subbuf_size);
   u64 lost = view.lost_before;
+  if (limit_) RS_TRY(limit_->make_room(size + sizeof lost));
   iovec parts[3] = {
       {&header, sizeof header}, {const_cast<u8*>(view.sub_buffer) + abi::header_size + view.begin, size}, {&lost, sizeof lost}};
   if (auto done = write_all(file.fd.get(), parts, abi::commit_stored(header.commit) ? 3 : 2, file.offset, ring_path(dir_, ring.name)); !done) return done;
+  if (limit_) limit_->wrote(number_of(ring.name), file.offset, size, events);
   file.last_offset = file.offset;
   file.offset += ring.subbuf_size;
   file.time_stamp = header.time_stamp;
@@ -360,7 +387,7 @@ result<void> RecordingWriter::append_piece(RingFile& file, RecordedRing& ring, c
   return {};
 }
 
-result<void> RecordingWriter::grow(RingFile& file, const SubBufferView& view) {
+result<void> RecordingWriter::grow(RingFile& file, const SubBufferView& view, u64 events) {
   const u32 size = view.end - view.begin;
   RS_CHECK(file.shift + file.commit == view.begin, "what a sub-buffer grows by begins where its data ends");
   const std::string path = ring_path(dir_, meta_.rings[file.index].name);
@@ -370,6 +397,7 @@ result<void> RecordingWriter::grow(RingFile& file, const SubBufferView& view) {
   SubBufferHeader header{file.time_stamp, file.commit + size};
   iovec head{&header, sizeof header};
   if (auto done = write_all(file.fd.get(), &head, 1, file.last_offset, path); !done) return done;
+  if (limit_) limit_->grew(number_of(meta_.rings[file.index].name), size, events);
   file.commit += size;
   file.last_end = view.end;
   return {};
@@ -390,14 +418,16 @@ result<void> RecordingWriter::finish(u64 duration_ns) {
   meta_.stop_ns = wall_clock_ns();
   meta_.duration_ns = duration_ns;
   meta_.complete = true;
+  count_removed();
   auto saved = meta_.write(folder_->get(), dir_);
   if (!saved) return saved;
   reserved_ = false;
   return ended;
 }
 
-RecordingSource::RecordingSource(Images images, sys::Region file, const RecordedRing& ring, const ClockInfo& clock, bool complete)
-    : images_(std::move(images)), file_(std::move(file)), ring_(ring), clock_(clock), complete_(complete) {
+RecordingSource::RecordingSource(Images images, sys::Region file, u64 begin, const RecordedRing& ring, const RecordingMeta& meta)
+    : images_(std::move(images)), file_(std::move(file)), ring_(ring), clock_(meta.clock), complete_(meta.complete),
+      shrinking_(meta.max_size != 0 && !meta.complete), begin_(begin), offset_(begin) {
   ring_.counters.subbuf_size = ring.subbuf_size;  // known also where the recorder could not close its books
 }
 
@@ -413,26 +443,44 @@ result<std::unique_ptr<Source>> RecordingSource::open(int open, const std::strin
   struct stat st {};
   if (fstat(fd.get(), &st) != 0) return fail(errno, "cannot measure " + path);
   const Images images{path, static_cast<u64>(st.st_size), st.st_dev, st.st_ino};
+  const off_t data = meta.max_size == 0 ? 0 : lseek(fd.get(), 0, SEEK_DATA);
+  const u64 begin = data >= 0 ? static_cast<u64>(data) / ring.subbuf_size * ring.subbuf_size : errno == ENXIO ? images.size : 0;
   sys::Region file;
   if (images.size != 0) {
     auto mapped = RS_TRY(sys::Region::map(fd.get(), images.size, false, path));
     file = std::move(mapped);
   }
-  return std::unique_ptr<Source>(new RecordingSource(images, std::move(file), ring, meta.clock, meta.complete));
+  return std::unique_ptr<Source>(new RecordingSource(images, std::move(file), begin, ring, meta));
 }
 
-std::optional<Images> RecordingSource::images() const { return images_; }
+std::optional<Images> RecordingSource::images() const { return begin_ == 0 && !shrinking_ ? std::optional(images_) : std::nullopt; }
+
+// Copies a sub-buffer. False: it was removed meanwhile.
+bool RecordingSource::take(u64 at, u64 have) {
+  copy_.assign(ring_.subbuf_size / 8, 0);
+  std::memcpy(copy_.data(), file_.data() + at, have);
+  if (!shrinking_) return true;
+  // A removed one reads as zeros, perhaps only in part: its header goes with the rest.
+  SubBufferHeader now{};
+  std::memcpy(&now, file_.data() + at, sizeof now);
+  return now.time_stamp != 0 || now.commit != 0;
+}
 
 result<std::optional<SubBufferView>> RecordingSource::next() {
-  const u64 at = offset_, have = std::min<u64>(ring_.subbuf_size, file_.size() - std::min(at, file_.size()));
-  if (have < abi::header_size) return std::nullopt;  // the end, or the recorder died after half a header
-  offset_ += ring_.subbuf_size;
-  const u8* bytes = file_.data() + at;
-  if (have < ring_.subbuf_size) {
+  u64 at = 0, have = 0;
+  const u8* bytes = nullptr;
+  for (;;) {
+    at = offset_;
+    have = std::min<u64>(ring_.subbuf_size, file_.size() - std::min(at, file_.size()));
+    if (have < abi::header_size) return std::nullopt;  // the end, or the recorder died after half a header
+    offset_ += ring_.subbuf_size;
+    bytes = file_.data() + at;
     // The recorder was killed before it closed the file: the last sub-buffer is as long as its written part.
-    last_.resize(ring_.subbuf_size / 8);
-    std::memcpy(last_.data(), bytes, have);
-    bytes = reinterpret_cast<const u8*>(last_.data());
+    if (have == ring_.subbuf_size && !shrinking_) break;
+    const bool there = take(at, have);
+    bytes = reinterpret_cast<const u8*>(copy_.data());
+    if (there || file_.cut()) break;
+    removed_ = true;
   }
   SubBufferView view;
   bool good = view_image(bytes, have, ring_.subbuf_size, view);
@@ -449,6 +497,7 @@ result<std::optional<SubBufferView>> RecordingSource::next() {
                                               std::to_string(have - abi::header_size) +
                                               "; the rest of this ring cannot be read");
   }
+  if (std::exchange(removed_, false)) view.lost_before = std::max<u64>(view.lost_before, 1);  // by its recorder, while it was read: at least one
   return view;
 }
 
