@@ -125,6 +125,7 @@ result<std::vector<Found>> instances_of_others(const std::string& only) {
   };
   look("/dev/shm", "ringside-", "");
   look("/run/user", "", "/ringside");
+  std::sort(all.begin(), all.end(), [](const Found& a, const Found& b) { return a.name < b.name; });
   return all;
 }
 

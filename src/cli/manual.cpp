@@ -168,7 +168,7 @@ function __ringside_complete
             case ':files'
                 __fish_complete_path (commandline -ct)
             case ':commands'
-                __fish_complete_subcommand
+                __fish_complete_command
             case '*'
                 echo $answer
         end

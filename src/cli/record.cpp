@@ -239,6 +239,15 @@ result<std::unique_ptr<RecordingRun>> begin_part(const RecordOptions& options, I
   return run;
 }
 
+// The recording has ended before its command.
+void observe(std::optional<Child>& child) {
+  if (child && !child->ended()) say("the recording ends here, the command goes on");
+  for (bool passed_on = false; child && !child->ended(); std::this_thread::sleep_for(tick)) {
+    if (!passed_on && asked_to_stop()) child->pass_on_stop();
+    passed_on = asked_to_stop();
+  }
+}
+
 // Finishes a part, gives it its name, and begins the next one. What is written meanwhile waits in the rings. Adds up what the parts
 // had and how they ended.
 result<bool> next_part(const RecordOptions& options, Instance& instance, const EventPatterns& only, std::unique_ptr<InstanceFeed>& program, KernelFeed* kernel,
@@ -298,7 +307,12 @@ result<int> run_record(RecordOptions options) {
   result<bool> next = follow(instance, *made, child, options, start);
   while (next && *next) {
     next = next_part(options, instance, only, program, kernel, made, earlier_events, earlier_code);
-    if (next) next = follow(instance, *made, child, options, start);
+    if (!next) {
+      failed(next.error());
+      observe(child);
+      return exit_failure;
+    }
+    next = follow(instance, *made, child, options, start);
   }
   RecordingRun& run = *made;
   if (ours && instance.has_writers()) {

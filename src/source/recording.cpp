@@ -10,11 +10,11 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <ringside/abi/event_cursor.hpp>
 #include <ringside/abi/sub_buffer.hpp>
 #include <ringside/base/check.hpp>
 
 #include "source/image.hpp"
+#include "source/walk.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
 
@@ -22,12 +22,6 @@ namespace ringside {
 namespace {
 
 using abi::SubBufferHeader;
-
-std::string ring_path(const std::string& dir, const RingName& name) { return dir + "/" + ring_file(name); }
-
-bool valid_subbuf_size(u64 size) {
-  return is_power_of_two(size) && size >= abi::smallest_subbuf && size <= abi::largest_subbuf;
-}
 
 // Writes all of it or fails; a full disk shows here.
 result<void> write_all(int fd, iovec* parts, int count, u64 offset, const std::string& what) {
@@ -54,16 +48,6 @@ result<void> write_all(int fd, iovec* parts, int count, u64 offset, const std::s
 
 }  // namespace
 
-// What a walk over a view finds out.
-struct Walk {
-  u64 events = 0;
-  u32 end = 0;          // behind the last event: padding is not worth keeping
-  u32 last = 0;         // the last event's header
-  u32 before_last = 0;  // behind the event before that
-  u64 time_before_last = 0;
-  abi::Malformed malformed = abi::Malformed::no;
-};
-
 namespace {
 
 // This recording's share of the descriptors that the process may have; it needs the others for the rings that it reads.
@@ -71,24 +55,6 @@ size_t most_open_files() {
   rlimit limit{};
   const u64 may = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
   return std::clamp<u64>(may / 2, 8, 4096);
-}
-
-Walk walk(const SubBufferView& view) {
-  Walk w;
-  w.end = w.before_last = view.begin;
-  w.time_before_last = view.time;
-  u64 time = view.time;
-  abi::EventCursor c(view.sub_buffer + abi::header_size, view.begin, view.end, view.time);
-  while (c.next()) {
-    ++w.events;
-    w.before_last = w.end;
-    w.time_before_last = time;
-    w.end = c.position();
-    w.last = c.offset();
-    time = c.time();
-  }
-  w.malformed = c.malformed();
-  return w;
 }
 
 u32 number_of(const RingName& name) { return name.ring + (name.kernel ? RecordingWriter::kernel_rings : 0); }
@@ -132,6 +98,8 @@ result<void> clear_directory(int open, const std::string& dir) {
 
 }  // namespace
 
+bool valid_subbuf_size(u64 size) { return is_power_of_two(size) && size >= abi::smallest_subbuf && size <= abi::largest_subbuf; }
+std::string ring_path(const std::string& dir, const RingName& name) { return dir + "/" + ring_file(name); }
 std::string ring_file(const RingName& name) { return (name.kernel ? "cpu" : "ring") + std::to_string(name.ring) + ".raw"; }
 
 std::optional<RingName> ring_of_file(const std::string& file) {
@@ -423,96 +391,6 @@ result<void> RecordingWriter::finish(u64 duration_ns) {
   if (!saved) return saved;
   reserved_ = false;
   return ended;
-}
-
-RecordingSource::RecordingSource(Images images, sys::Region file, u64 begin, const RecordedRing& ring, const RecordingMeta& meta)
-    : images_(std::move(images)), file_(std::move(file)), ring_(ring), clock_(meta.clock), complete_(meta.complete),
-      shrinking_(meta.max_size != 0 && !meta.complete), begin_(begin), offset_(begin) {
-  ring_.counters.subbuf_size = ring.subbuf_size;  // known also where the recorder could not close its books
-}
-
-result<std::unique_ptr<Source>> RecordingSource::open(int open, const std::string& dir, const RecordedRing& ring, const RecordingMeta& meta) {
-  const std::string path = ring_path(dir, ring.name);
-  if (!valid_subbuf_size(ring.subbuf_size))
-    return refuse(std::errc::bad_message, dir + "/meta.json gives ring " + std::to_string(ring.name.ring) + " sub-buffers of " +
-                                              std::to_string(ring.subbuf_size) +
-                                              " bytes; possible are powers of two from 4096 to 262144");
-  sys::guard_mappings();
-  const sys::Fd fd = sys::open_beneath(open, ring_file(ring.name).c_str(), O_RDONLY);
-  if (!fd) return sys::fail_beneath(errno, "cannot open " + path);
-  struct stat st {};
-  if (fstat(fd.get(), &st) != 0) return fail(errno, "cannot measure " + path);
-  const Images images{path, static_cast<u64>(st.st_size), st.st_dev, st.st_ino};
-  const off_t data = meta.max_size == 0 ? 0 : lseek(fd.get(), 0, SEEK_DATA);
-  const u64 begin = data >= 0 ? static_cast<u64>(data) / ring.subbuf_size * ring.subbuf_size : errno == ENXIO ? images.size : 0;
-  sys::Region file;
-  if (images.size != 0) {
-    auto mapped = RS_TRY(sys::Region::map(fd.get(), images.size, false, path));
-    file = std::move(mapped);
-  }
-  return std::unique_ptr<Source>(new RecordingSource(images, std::move(file), begin, ring, meta));
-}
-
-std::optional<Images> RecordingSource::images() const { return begin_ == 0 && !shrinking_ ? std::optional(images_) : std::nullopt; }
-
-// Copies a sub-buffer. False: it was removed meanwhile.
-bool RecordingSource::take(u64 at, u64 have) {
-  copy_.assign(ring_.subbuf_size / 8, 0);
-  std::memcpy(copy_.data(), file_.data() + at, have);
-  if (!shrinking_) return true;
-  // A removed one reads as zeros, perhaps only in part: its header goes with the rest.
-  SubBufferHeader now{};
-  std::memcpy(&now, file_.data() + at, sizeof now);
-  return now.time_stamp != 0 || now.commit != 0;
-}
-
-result<std::optional<SubBufferView>> RecordingSource::next() {
-  u64 at = 0, have = 0;
-  const u8* bytes = nullptr;
-  for (;;) {
-    at = offset_;
-    have = std::min<u64>(ring_.subbuf_size, file_.size() - std::min(at, file_.size()));
-    if (have < abi::header_size) return std::nullopt;  // the end, or the recorder died after half a header
-    offset_ += ring_.subbuf_size;
-    bytes = file_.data() + at;
-    // The recorder was killed before it closed the file: the last sub-buffer is as long as its written part.
-    if (have == ring_.subbuf_size && !shrinking_) break;
-    const bool there = take(at, have);
-    bytes = reinterpret_cast<const u8*>(copy_.data());
-    if (there || file_.cut()) break;
-    removed_ = true;
-  }
-  SubBufferView view;
-  bool good = view_image(bytes, have, ring_.subbuf_size, view);
-  if (!good && !complete_ && have < ring_.subbuf_size && view.end <= ring_.subbuf_size - abi::header_size) {
-    // Killed while writing it: the whole events are there. They are still in the ring, too, which counted none of them as read.
-    view.end = static_cast<u32>(have - abi::header_size);
-    view.end = walk(view).end;
-    good = true;
-  }
-  if (file_.cut()) return refuse(std::errc::io_error, "cannot read " + images_.path + " at " + std::to_string(at) + ": it was truncated, or its disk has an error");
-  if (!good) {
-    return refuse(std::errc::bad_message, images_.path + ": the sub-buffer at " + std::to_string(at) + " claims " +
-                                              std::to_string(view.end) + " bytes of data, the file has " +
-                                              std::to_string(have - abi::header_size) +
-                                              "; the rest of this ring cannot be read");
-  }
-  if (std::exchange(removed_, false)) view.lost_before = std::max<u64>(view.lost_before, 1);  // by its recorder, while it was read: at least one
-  return view;
-}
-
-result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& dir, const RecordingMeta& meta) {
-  std::vector<std::unique_ptr<Source>> sources;
-  const sys::Fd open(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!open) return fail(errno, "cannot open " + dir);
-  for (const RecordedRing& ring : meta.rings) {
-    auto source = RecordingSource::open(open.get(), dir, ring, meta);
-    // A recorder killed between naming a ring and making its file leaves a name without a file.
-    if (!source && !meta.complete && source.error().code == std::errc::no_such_file_or_directory) continue;
-    if (!source) return tl::unexpected<Error>(source.error());
-    sources.push_back(std::move(*source));
-  }
-  return sources;
 }
 
 }  // namespace ringside

@@ -72,6 +72,8 @@ struct RecordingMeta {
 
 // "ring7.raw", "cpu1.raw"; and back.
 std::string ring_file(const RingName& name);
+std::string ring_path(const std::string& dir, const RingName& name);
+bool valid_subbuf_size(u64 size);
 std::optional<RingName> ring_of_file(const std::string& file);
 
 bool is_recording(const std::string& path);  // is it a directory with a meta.json?

@@ -24,7 +24,7 @@ class SizeLimit {
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
 
   // With the lock held:
-  result<void> make_room(u64 bytes);  // for so many more
+  result<void> make_room(u64 bytes);  // for this many more
   void add_ring(u32 ring, const std::string& file, u64 device, u64 inode, u32 subbuf_size) { rings_[ring] = {file, device, inode, subbuf_size}; }
   void wrote(u32 ring, u64 offset, u64 bytes, u64 events);  // a new sub-buffer
   void grew(u32 ring, u64 bytes, u64 events);               // the newest one of this ring
