@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <vector>
 
 namespace ringside::cli {
 namespace {
@@ -21,12 +20,7 @@ std::string directory_of_binary() {
 result<std::string> find_preload() {
   const std::string here = directory_of_binary();
   const std::string name = "libringside-libc.so";
-  std::vector<std::string> places{here, here + "/../lib", here + "/../lib/ringside"};
-#ifdef RINGSIDE_LIBDIR
-  places.emplace_back(RINGSIDE_LIBDIR);
-  places.emplace_back(RINGSIDE_LIBDIR "/ringside");
-#endif
-  places.insert(places.end(), {here + "/../lib/x86_64-linux-gnu", here + "/../lib/aarch64-linux-gnu", here + "/../lib64"});
+  const std::string places[] = {here, here + "/" RINGSIDE_LIBDIR "/ringside"};  // in the build; installed, wherever that is
   for (const std::string& place : places) {
     if (access((place + "/" + name).c_str(), R_OK) != 0) continue;
     char* real = realpath((place + "/" + name).c_str(), nullptr);
@@ -38,7 +32,7 @@ result<std::string> find_preload() {
   }
   return refuse(std::errc::no_such_file_or_directory, "cannot find " + name +
                                                           " for --libc: it is neither beside the ringside binary (" + here +
-                                                          ") nor in ../lib; build or install it");
+                                                          ") nor in " RINGSIDE_LIBDIR "/ringside from there; build or install it");
 }
 
 }  // namespace ringside::cli
