@@ -35,6 +35,7 @@ void mount_rows(Instance& instance);
 void analyze_rows();
 void latency_row();  // one of them
 void command_rows(Instance& instance);
+void format_rows();
 int run_storm(u64 calls, const char* out);  // the load of one of them, as a program; writes its CPU seconds to `out`
 
 double median(std::vector<double> values);
