@@ -99,3 +99,17 @@ foreach(source ${examples})
     target_link_libraries(example_${name} PRIVATE ringside ringside_options)
   endif()
 endforeach()
+
+# The plugin of babeltrace2, where its library is there.
+pkg_check_modules(BABELTRACE IMPORTED_TARGET babeltrace2)
+if(BABELTRACE_FOUND AND NOT RINGSIDE_SANITIZE)
+  add_library(babeltrace_plugin MODULE src/babeltrace/plugin.cpp src/babeltrace/rings.cpp)
+  # In a directory of its own: babeltrace2 loads every library that it finds in one.
+  set_target_properties(babeltrace_plugin PROPERTIES OUTPUT_NAME babeltrace-plugin-ringside PREFIX ""
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/babeltrace2)
+  target_link_libraries(babeltrace_plugin PRIVATE ringside_reading ringside_options PkgConfig::BABELTRACE)
+  target_link_options(babeltrace_plugin PRIVATE -Wl,--exclude-libs,ALL)
+  install(TARGETS babeltrace_plugin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/babeltrace2/plugins)
+else()
+  message(STATUS "No plugin for babeltrace2: it needs libbabeltrace2-dev")
+endif()
