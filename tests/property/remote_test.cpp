@@ -80,7 +80,7 @@ class PlainC {
  public:
   static u64 private_bytes(const RingLayout& r) { return u64{r.nr_pages} * sizeof(ringside_page); }
   PlainC(const Descriptor& d, const RingLayout&, void* region, void* memory, Counting clock, const std::vector<u64>& blob) : clock_(clock) {
-    RC_ASSERT(ringside_descriptor_check(blob.data(), blob.size() * 8, d.region_bytes()) == nullptr);
+    RC_ASSERT((ringside_descriptor_check(blob.data(), blob.size() * 8, d.region_bytes()) == nullptr) == true);
     RC_ASSERT(ringside_ring_pages(blob.data(), 0) == d.ring(0).nr_pages);
     ringside_ring_init(&ring_, blob.data(), 0, region, static_cast<ringside_page*>(memory), [](void* c) { return static_cast<Counting*>(c)->now(); }, &clock_);
   }
@@ -97,7 +97,7 @@ class PlainC {
   bool write(u32 size, Fill fill) {
     void* const to = ringside_ring_reserve(&ring_, size);
     if (to == nullptr) return false;
-    RC_ASSERT(ringside_ring_reserve(&ring_, 8) == nullptr);  // nested
+    RC_ASSERT((ringside_ring_reserve(&ring_, 8) == nullptr) == true);  // nested
     ++nested_;
     fill(static_cast<u8*>(to));
     ringside_ring_commit_event(&ring_);
