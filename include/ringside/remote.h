@@ -172,7 +172,7 @@ static inline void ringside_stream_send(struct ringside_stream* s, uint32_t kind
     if (piece[i].bytes) s->put(s->context, piece[i].data, piece[i].bytes);
 }
 
-// clock: 2, the writer's own, with so many ticks a second (0: it counts no time); 0 and 1: the reader's time stamp counter,
+// clock: 2, the writer's own, with that number of ticks a second (0: it counts no time); 0 and 1: the reader's time stamp counter,
 // the reader's CLOCK_MONOTONIC in ns. hello and events may be repeated, for readers that come late.
 static inline void ringside_stream_hello(struct ringside_stream* s, uint32_t clock, uint32_t subbuf_size, uint64_t ticks_per_second) {
   uint32_t hello[6] = {1, clock, subbuf_size, 0, (uint32_t)ticks_per_second, (uint32_t)(ticks_per_second >> 32)};
