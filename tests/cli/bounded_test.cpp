@@ -78,7 +78,7 @@ TEST_F(Bounded, PartsHoldEveryEventOnce) {
 
 TEST_F(Bounded, TheKernelsPartsHoldEveryEventOnce) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
-  const Outcome o = ringside("record --rotate 100ms -b 16M -e raw_syscalls -- sh -c 'for i in 1 2 3 4 5; do dd if=/dev/zero of=/dev/null bs=1 count=2000; sleep 0.1; done'");
+  const Outcome o = ringside("record --rotate 100ms -b 16M -e raw_syscalls -- sh -c 'until [ -e ringside.data.0002 ]; do dd if=/dev/zero of=/dev/null bs=1 count=2000; sleep 0.02; done'");
   ASSERT_EQ(o.code, 0) << o.err;
   u64 written = 0, here = 0, lost = 0, parts = 0;
   for (const auto& part : fs::directory_iterator(dir)) {
