@@ -406,7 +406,11 @@ export class Lanes {
     return { kind: "lane", lane };
   }
 
-  // A lane's place, and where an item of it is drawn.
+  // Where its first slices, or its states, have their middle, from the row's top.
+  middle(lane: Lane, of: "slices" | "states") {
+    const h = this.heights(lane);
+    return 3 + (of === "states" ? h.states / 2 : h.states + (lane.kind === "cpu" ? 9 : slice / 2));
+  }
   row(lane: Lane) {
     return this.rows.find((r) => r.lane === lane);
   }
