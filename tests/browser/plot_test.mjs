@@ -213,13 +213,14 @@ try {
     return lines.map((l) => Object.fromEntries(head.map((h, i) => [h, l[i]])));
   };
   const requests = [];
-  for (const e of told) if (e.event === "ringside:span") e.fields.track_event_type === 66 ? requests.push([e.ts - origin, 0]) : (requests[requests.length - 1][1] = e.ts - origin);
+  for (const e of told) if (e.event === "ringside:span" && e.tid === 5001) e.fields.track_event_type === 66 ? requests.push([e.ts - origin, 0]) : (requests[requests.length - 1][1] = e.ts - origin);
   const touched = requests.filter(([a, b]) => b > from && a < to);
   const slices = await table(0), first_ = slices[0], jobs = slices.find((r) => r.name === "job:done");
   assert.deepEqual(first_, { name: "request", count: String(touched.length), "sum (ns)": String(inside(requests, from, to)), "mean (ns)": String(inside(requests, from, to) / touched.length),
     "max (ns)": String(Math.max(...touched.map((r) => inside([r], from, to)))) });
   const done_ = told.filter((e) => e.event === "job:done" && e.ts - origin >= from && e.ts - origin <= to).length;
   assert.deepEqual([jobs.count, jobs["sum (ns)"]], [String(done_), ""]);
+  assert.ok((await st.evaluate(() => window.ringside.pane.csv())).includes(`\n"'=1+1,""x""",1,,,\n`));
   const threads = await table(1);
   for (const [name, tid] of [["alpha-5001", 5001], ["beta-5002", 5002]]) {
     const row = threads.find((r) => r.thread === name);

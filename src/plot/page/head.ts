@@ -24,7 +24,7 @@ export function showHead(model: Model) {
   }
   const about = by("about"), list = make("dl");
   const facts: [string, string][] = [["source", raw.where], ...raw.facts, ["begins", raw.events ? stamp(raw.origin, 0) : "-"], ["lasts", time(raw.duration, 9)],
-    ["events", `${count(raw.events)} of ${count(raw.types.length)} types`], ["lost", count(raw.lost)], ...notes.map((n) => ["note", n] as [string, string])];
+    ["events", `${count(raw.events)} of ${count(model.order.length)} types`], ["lost", count(raw.lost)], ...notes.map((n) => ["note", n] as [string, string])];
   for (const [label, text] of facts) list.append(make("dt", label), make("dd", text));
   about.append(list);
 }

@@ -61,7 +61,7 @@ export class Lanes {
     raw.names.forEach(([name], n) => slices[n] && counts.set(name, Math.max(counts.get(name) ?? 0, slices[n])));
     for (const c of counters) counts.set(c.name, Math.max(counts.get(c.name) ?? 0, c.events));
     const events = ofEvents([...counts].sort((a, b) => b[1] - a[1]).map(([name]) => name));
-    raw.types.forEach((t, n) => (this.ofType[n] = events.get(t.name)!));
+    raw.types.forEach((t, n) => (this.ofType[n] = events.get(t.name) ?? various));
     raw.names.forEach(([name], n) => (this.ofName[n] = events.get(name) ?? various));
     for (const c of counters) this.ofCounter.set(c.name, events.get(c.name)!);
     this.ofThread = ofThreads([...lanes.filter((l) => l.kind === "thread").map((l) => l.name), ...raw.threads.map((t) => t.name)]);

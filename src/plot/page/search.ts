@@ -36,7 +36,7 @@ export function makeSearch(model: Model, lanes: Lanes, view: View, reveal: (lane
     found.list.sort((a, b) => a[0].items.begin[a[1]] - b[0].items.begin[b[1]]);
     // A name of a thread alone leads to its lane.
     const first = [...found.lanes][0];
-    if (first) reveal(first);
+    if (first && !found.list.length && wanted.length > 1) reveal(first);
     say();
     refresh();
   }
