@@ -42,6 +42,7 @@ target_link_libraries(ringside_reading PUBLIC ringside
   $<BUILD_INTERFACE:fmt::fmt> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> $<BUILD_INTERFACE:PkgConfig::TRACEEVENT>
   $<INSTALL_INTERFACE:fmt> $<INSTALL_INTERFACE:traceevent> $<INSTALL_INTERFACE:tracefs> $<INSTALL_INTERFACE:z> $<INSTALL_INTERFACE:zstd> $<INSTALL_INTERFACE:seccomp>
   PRIVATE $<BUILD_INTERFACE:PkgConfig::TRACEFS> $<BUILD_INTERFACE:PkgConfig::COMPRESSION> $<BUILD_INTERFACE:PkgConfig::SECCOMP> $<BUILD_INTERFACE:PkgConfig::FUSE>)
+target_compile_definitions(ringside_reading PRIVATE RINGSIDE_LIBDIR="${CMAKE_INSTALL_FULL_LIBDIR}")
 set_target_properties(ringside_reading PROPERTIES EXPORT_NAME consumer)
 ringside_precompile(ringside_reading)
 # A room's unit takes the name that CMake gives it.
@@ -103,7 +104,7 @@ endforeach()
 # The plugin of babeltrace2, where its library is there.
 pkg_check_modules(BABELTRACE IMPORTED_TARGET babeltrace2)
 if(BABELTRACE_FOUND AND NOT RINGSIDE_SANITIZE)
-  add_library(babeltrace_plugin MODULE src/babeltrace/plugin.cpp src/babeltrace/rings.cpp)
+  add_library(babeltrace_plugin MODULE src/babeltrace/plugin.cpp src/babeltrace/rings.cpp src/babeltrace/recorder.cpp)
   # In a directory of its own: babeltrace2 loads every library that it finds in one.
   set_target_properties(babeltrace_plugin PROPERTIES OUTPUT_NAME babeltrace-plugin-ringside PREFIX ""
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/babeltrace2)
