@@ -42,7 +42,7 @@ target_link_libraries(ringside_reading PUBLIC ringside
   $<BUILD_INTERFACE:fmt::fmt> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> $<BUILD_INTERFACE:PkgConfig::TRACEEVENT>
   $<INSTALL_INTERFACE:fmt> $<INSTALL_INTERFACE:traceevent> $<INSTALL_INTERFACE:tracefs> $<INSTALL_INTERFACE:z> $<INSTALL_INTERFACE:zstd> $<INSTALL_INTERFACE:seccomp>
   PRIVATE $<BUILD_INTERFACE:PkgConfig::TRACEFS> $<BUILD_INTERFACE:PkgConfig::COMPRESSION> $<BUILD_INTERFACE:PkgConfig::SECCOMP> $<BUILD_INTERFACE:PkgConfig::FUSE>)
-target_compile_definitions(ringside_reading PRIVATE RINGSIDE_LIBDIR="${CMAKE_INSTALL_FULL_LIBDIR}")
+set_source_files_properties(src/consumer/installed.cpp PROPERTIES COMPILE_DEFINITIONS RINGSIDE_LIBDIR="${CMAKE_INSTALL_FULL_LIBDIR}")
 set_target_properties(ringside_reading PROPERTIES EXPORT_NAME consumer)
 ringside_precompile(ringside_reading)
 # A room's unit takes the name that CMake gives it.
