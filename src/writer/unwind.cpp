@@ -14,7 +14,6 @@
 namespace ringside {
 namespace {
 
-using u128 = unsigned __int128;
 
 // What to do at an address, in one word: the usual rule has small numbers, in units of 8 bytes.
 struct Rule {
@@ -33,7 +32,7 @@ constexpr Rule unpack(u64 w) noexcept {
 // Address and rule are one word: the index and the tag together are the address's 48 bits, mixed so that they can be told back.
 constexpr u32 index_bits = 14;
 constinit u64* rule_table = nullptr;
-constinit u64 generation = 1;
+constinit u64 rule_generation = 1;
 constexpr u64 mixed(u64 address) noexcept { return (address * 0x9E3779B97F4A7C15u) & ((u64{1} << 48) - 1); }
 
 bool fits_rule(i64 bytes, u32 most) noexcept { return bytes >= 0 && bytes % 8 == 0 && bytes / 8 <= most; }
@@ -289,7 +288,7 @@ void ready_unwind() noexcept {
 void forget_rules() noexcept {
   u64* const table = __atomic_load_n(&rule_table, __ATOMIC_ACQUIRE);
   for (u32 i = 0; table != nullptr && i < u32{1} << index_bits; ++i) __atomic_store_n(&table[i], u64{0}, __ATOMIC_RELAXED);
-  __atomic_fetch_add(&generation, u64{1}, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&rule_generation, u64{1}, __ATOMIC_RELAXED);
 }
 
 void leave_out(u64 start, u64 end) noexcept { left_out_start = start, left_out_end = end; }
@@ -312,7 +311,7 @@ void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept {
   depth = std::min(depth, most_frames);
   Registers r = from.at;
   bool exact = from.exact, recording = from.until == 0;
-  const u64 now = __atomic_load_n(&generation, __ATOMIC_RELAXED);
+  const u64 now = __atomic_load_n(&rule_generation, __ATOMIC_RELAXED);
   // A walk that ended early, or was cut off by a longjmp, is no help.
   const bool usable = walk.first < most_frames && walk.rules == now && walk.end == StackEnd::complete;
   u32 last = usable ? walk.first : most_frames;  // the next of the last walk's steps that may be the one here
