@@ -33,6 +33,7 @@ void remote_rows();
 void guest_rows();
 void mount_rows(Instance& instance);
 void analyze_rows();
+void stack_rows();
 void latency_row();  // one of them
 void command_rows(Instance& instance);
 int run_storm(u64 calls, const char* out);  // the load of one of them, as a program; writes its CPU seconds to `out`

@@ -5,6 +5,7 @@ find_package(nlohmann_json REQUIRED)
 pkg_check_modules(TRACEEVENT REQUIRED IMPORTED_TARGET libtraceevent)
 pkg_check_modules(TRACEFS REQUIRED IMPORTED_TARGET libtracefs)
 pkg_check_modules(COMPRESSION REQUIRED IMPORTED_TARGET zlib libzstd)
+pkg_check_modules(ELFUTILS REQUIRED IMPORTED_TARGET libdw libelf)
 pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
 pkg_check_modules(NCURSES REQUIRED ncursesw)
 pkg_check_modules(FUSE REQUIRED IMPORTED_TARGET fuse3)
@@ -16,7 +17,7 @@ function(ringside_precompile target)
     <fmt/format.h> ${ARGN})
 endfunction()
 
-ringside_library(ringside_reading source instance kernel remote timeline decode export serve analysis plot record consumer mount mount/fuse)
+ringside_library(ringside_reading source instance kernel remote timeline decode export serve stacks analysis plot record consumer mount mount/fuse)
 # A program for a guest: no library, no vector registers (its interrupts save none), linked at the address of a guest's ELF image.
 function(ringside_guest image source)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/ringside/*.hpp)
@@ -38,10 +39,13 @@ endif()
 set(plot_page ${PROJECT_SOURCE_DIR}/src/plot/page.html)
 set_source_files_properties(src/plot/page.cpp PROPERTIES OBJECT_DEPENDS ${plot_page}
   COMPILE_DEFINITIONS RINGSIDE_PLOT_PAGE="${plot_page}")
+set(flame_page ${PROJECT_SOURCE_DIR}/src/stacks/flame.html)
+set_source_files_properties(src/stacks/flame_page.cpp PROPERTIES OBJECT_DEPENDS ${flame_page}
+  COMPILE_DEFINITIONS RINGSIDE_FLAME_PAGE="${flame_page}")
 target_link_libraries(ringside_reading PUBLIC ringside
   $<BUILD_INTERFACE:fmt::fmt> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> $<BUILD_INTERFACE:PkgConfig::TRACEEVENT>
-  $<INSTALL_INTERFACE:fmt> $<INSTALL_INTERFACE:traceevent> $<INSTALL_INTERFACE:tracefs> $<INSTALL_INTERFACE:z> $<INSTALL_INTERFACE:zstd> $<INSTALL_INTERFACE:seccomp>
-  PRIVATE $<BUILD_INTERFACE:PkgConfig::TRACEFS> $<BUILD_INTERFACE:PkgConfig::COMPRESSION> $<BUILD_INTERFACE:PkgConfig::SECCOMP> $<BUILD_INTERFACE:PkgConfig::FUSE>)
+  $<INSTALL_INTERFACE:fmt> $<INSTALL_INTERFACE:traceevent> $<INSTALL_INTERFACE:tracefs> $<INSTALL_INTERFACE:z> $<INSTALL_INTERFACE:zstd> $<INSTALL_INTERFACE:seccomp> $<INSTALL_INTERFACE:dw> $<INSTALL_INTERFACE:elf>
+  PRIVATE $<BUILD_INTERFACE:PkgConfig::TRACEFS> $<BUILD_INTERFACE:PkgConfig::COMPRESSION> $<BUILD_INTERFACE:PkgConfig::SECCOMP> $<BUILD_INTERFACE:PkgConfig::FUSE> $<BUILD_INTERFACE:PkgConfig::ELFUTILS>)
 set_target_properties(ringside_reading PROPERTIES EXPORT_NAME consumer)
 ringside_precompile(ringside_reading)
 # A room's unit takes the name that CMake gives it.

@@ -48,6 +48,7 @@ Command add_watch(CLI::App& app);
 Command add_latency(CLI::App& app);
 Command add_syscalls(CLI::App& app);
 Command add_plot(CLI::App& app);
+Command add_flame(CLI::App& app);
 Command add_trigger(CLI::App& app);
 Command add_export(CLI::App& app);
 Command add_remote(CLI::App& app);

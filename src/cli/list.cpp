@@ -102,7 +102,7 @@ result<int> list(ListOptions options) {
     std::erase(names, name);
     table.row({name, "half-made"});
     all.push_back({{"instance", name}, {"state", "half-made"}});
-    say("half-made: whoever made " + name + " died or found no space; take it away with ringside rm -f " + name);
+    say("half-made: the process that made " + name + " died or found no space; take it away with ringside rm -f " + name);
   }
   for (const std::string& name : names) {
     auto opened = Instance::open(name);
@@ -138,7 +138,7 @@ result<int> list(ListOptions options) {
   put(options.json ? line_of(all) : table.render(colours()));
   if (table.empty()) say("no instances under " + instances_root());
   if (unknown) say("unknown: of some that wrote nobody can tell whether they live; if you know that they do not: ringside rm --force NAME");
-  if (stale) say("stale: nobody writes any more; look with ringside crash NAME, take away with ringside rm NAME");
+  if (stale) say("stale: no process writes to it; look with ringside crash NAME, take away with ringside rm NAME");
   return code;
 }
 

@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
       "--fail-on-loss, 4 never triggered; record, syscalls: their command's code.");
 
   const Command commands[] = {add_record(app), add_report(app), add_top(app), add_hist(app),  add_latency(app), add_syscalls(app), add_watch(app), add_trigger(app),
-                              add_stat(app),   add_list(app),   add_crash(app),  add_enable(app), add_disable(app), add_rm(app),  add_serve(app), add_mount(app), add_plot(app), add_export(app),
+                              add_stat(app),   add_list(app),   add_crash(app),  add_enable(app), add_disable(app), add_rm(app),  add_serve(app), add_mount(app), add_plot(app), add_flame(app), add_export(app),
                               add_remote(app), add_recover(app), add_guest(app), add_stream(app), add_doctor(app), add_manual(app)};
   const std::vector<std::string> arguments = arguments_of(argc, argv, app);
   try {

@@ -211,7 +211,7 @@ result<void> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
       progress.clear();
       say(run.faults().failure()->sentence + (child ? "; the recording ends here, the command goes on" : "; the recording ends here"));
     }
-    progress.look([&](double seconds) {
+    progress.update([&](double seconds) {
       return fmt::format("{} events, {}, {} s", format_count(run.events()), format_size(run.bytes()), static_cast<u64>(seconds));
     });
     if (child ? child->ended().has_value() : run.failed()) return {};
@@ -275,12 +275,15 @@ result<int> run_record(RecordOptions options) {
   RS_TRY(run.add(program));
   if (kernel != nullptr) {
     RS_TRY(run.add(*kernel));
-    RS_TRY(kernel->on());
+    if (!follows_command(options)) RS_TRY(kernel->on());
   }
   std::optional<Child> child;
   if (!options.command.empty()) {
     std::function<result<void>(pid_t)> prepare;
-    if (kernel != nullptr && follows_command(options)) prepare = [kernel](pid_t pid) { return kernel->follow(pid); };
+    if (kernel != nullptr && follows_command(options)) prepare = [kernel](pid_t pid) -> result<void> {
+      RS_TRY(kernel->follow(pid));
+      return kernel->on();  // not before: what the child does until it executes the command is none of its events
+    };
     auto started = Child::start(options.command, environment_of(instance, preload, options.libc, options.sample_hz), prepare);
     if (!started) return failed_to_start(started.error());
     child = std::move(*started);
@@ -330,7 +333,7 @@ Command add_record(CLI::App& app) {
   c->add_option("--depth", options->depth, "of --stack and --sample: at most this many calls, the innermost ones")->check(CLI::Range(1, 400))->capture_default_str();
   c->add_option("--sample", options->sample, "interrupt each thread of the command so often in a second of its CPU time, and record its calls: 999")->type_name("RATE");
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring, of a CPU or a thread (default 4M)");
-  c->add_option("--rings", options->rings, "whose: cpu, shared by all processes; thread, one for each; auto: of CPUs where they can be had")
+  c->add_option("--rings", options->rings, "whose: cpu, shared by all processes; thread, one for each; auto: of CPUs where the system has what they need")
       ->check(CLI::IsMember({"auto", "cpu", "thread"}))
       ->capture_default_str();
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");

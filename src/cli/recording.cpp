@@ -26,7 +26,7 @@ void say_summary(const RecordingRun& run, const std::string& where) {
                   format_time(static_cast<double>(run.duration_ns())), run.rings(), lost_count(run.missing()), where));
   say(identity(run.totals()));
   if (const u64 late = run.missing().unrecorded; late != 0)
-    say(format_count(late) + " of the lost events were written to the rings when they could not be recorded any more");
+    say(format_count(late) + " of the lost events were written to the rings when they could no longer be recorded");
   if (run.totals().unfinished_bytes != 0)
     say(format_size(run.totals().unfinished_bytes) + " were reserved and never committed (a writer died or is at it)");
 }

@@ -110,8 +110,8 @@ result<void> KernelFeed::arm() {
     bytes_so_far_ = 0;
     failed_ = false;
     // Opening this file for writing with truncation empties the rings and their counters.
-    if (auto done = instance_.write("trace", ""); !done) return done;
-    if (auto opened = open_rings(); !opened) return opened;
+    RS_TRY(instance_.write("trace", ""));
+    RS_TRY(open_rings());
   }
   return instance_.tracing(true);
 }
@@ -120,12 +120,12 @@ result<void> KernelFeed::begin(RecordingRun& run) {
   rings_.emplace(RecordingWriter::beside(run.writer()));
   for (const auto& source : sources_) {
     const auto size = static_cast<u32>(source->counters().subbuf_size);
-    if (auto added = rings_->add_ring(source->name(), size); !added) return added;
+    RS_TRY(rings_->add_ring(source->name(), size));
     rings_->meta().rings.back().way = to_string(source->way());
   }
   for (const RecordedRing& ring : rings_->meta().rings) run.meta().rings.push_back(ring);
   if (auto text = sys::read_file(instance_.dir() + "/../../printk_formats")) {
-    if (auto kept = run.writer().keep("printk_formats", *text); !kept) return kept;
+    RS_TRY(run.writer().keep("printk_formats", *text));
   }
   if (!needs_symbols_) return {};
   // Without privileges it shows zeros, and the addresses stay numbers.

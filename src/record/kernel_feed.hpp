@@ -41,7 +41,7 @@ class KernelFeed final : public Feed {
   const std::vector<EventInfo>& events() const { return events_; }  // including those that the kernel may write unasked
   u64 enabled() const { return enabled_; }
   // Between fork and exec of the command: records only its events and those of its descendants.
-  result<void> follow(i32 pid) { return instance_.follow(pid); }
+  result<void> follow(i32 pid) { return instance_.follow(pid, false); }
 
   result<void> on();      // its thread reads from now on
   result<void> arm();

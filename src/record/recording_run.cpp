@@ -25,7 +25,7 @@ result<std::unique_ptr<RecordingRun>> RecordingRun::create(const std::string& di
 
 result<void> RecordingRun::add(Feed& feed) {
   RS_CHECK(!finished_, "feeds come before a recording's end");
-  if (auto begun = feed.begin(*this); !begun) return begun;
+  RS_TRY(feed.begin(*this));
   feeds_.push_back(&feed);
   describe();
   auto saved = writer_.save();

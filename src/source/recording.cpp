@@ -14,7 +14,7 @@
 #include <ringside/abi/sub_buffer.hpp>
 #include <ringside/base/check.hpp>
 
-#include "source/image.hpp"
+#include "source/sub_buffer_copy.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
 
@@ -102,7 +102,7 @@ bool holds_recording(int dir) { return static_cast<bool>(sys::open_beneath(dir, 
 // The files of the recording in a directory; none, if it is empty. EEXIST: there is anything else.
 result<std::vector<std::string>> files_of_recording(int open, const std::string& dir) {
   const auto names = sys::names_in(open);
-  if (!names) return fail(names.error().code.value(), "cannot read the directory " + dir);
+  if (!names) return fail(errno_of(names.error()), "cannot read the directory " + dir);
   std::vector<std::string> ours;
   std::string foreign;
   for (const std::string& name : *names) {
@@ -272,7 +272,7 @@ result<void> RecordingWriter::add_ring(const RingName& name, u32 subbuf_size) {
                   "ring " + std::to_string(name.ring) + " claims sub-buffers of " + std::to_string(subbuf_size) + " bytes");
   if (meta_.subbuf_size == 0) {
     meta_.subbuf_size = subbuf_size;
-    if (auto saved = save(); !saved) return saved;
+    RS_TRY(save());
   }
   make_room();
   auto fd = RS_TRY(make_file(ring_file(name)));
@@ -310,8 +310,8 @@ result<void> RecordingWriter::append(u32 ring, const SubBufferView& view) {
   SubBufferView kept = view;
   kept.end = w.end;
   if (w.events != 0 || view.lost_before != 0) {
-    if (auto opened = reopen(ring, file); !opened) return opened;
-    if (auto saved = unlisted_ ? save() : result<void>{}; !saved) return saved;
+    RS_TRY(reopen(ring, file));
+    RS_TRY(unlisted_ ? save() : result<void>{});
     const Written before = file;
     if (auto done = put(file, entry, kept, w); !done) {
       static_cast<Written&>(file) = before;  // half a sub-buffer would be a damaged file
@@ -337,7 +337,7 @@ result<void> RecordingWriter::put(RingFile& file, RecordedRing& entry, const Sub
     kept.end = last.begin = w.before_last;
     last.time = w.time_before_last;
     last.lost_before = 0;
-    if (auto done = append_piece(file, entry, kept); !done) return done;
+    RS_TRY(append_piece(file, entry, kept));
     return append_piece(file, entry, last);
   }
   return append_piece(file, entry, kept);
@@ -346,11 +346,11 @@ result<void> RecordingWriter::put(RingFile& file, RecordedRing& entry, const Sub
 result<void> RecordingWriter::append_piece(RingFile& file, RecordedRing& ring, const SubBufferView& view) {
   const u32 size = view.end - view.begin;
   RS_CHECK(size <= ring.subbuf_size - abi::header_size, "the data of a piece fits in its sub-buffer");
-  SubBufferHeader header = image_header(view, ring.subbuf_size);
+  SubBufferHeader header = header_of_copy(view, ring.subbuf_size);
   u64 lost = view.lost_before;
   iovec parts[3] = {
       {&header, sizeof header}, {const_cast<u8*>(view.sub_buffer) + abi::header_size + view.begin, size}, {&lost, sizeof lost}};
-  if (auto done = write_all(file.fd.get(), parts, abi::commit_stored(header.commit) ? 3 : 2, file.offset, ring_path(dir_, ring.name)); !done) return done;
+  RS_TRY(write_all(file.fd.get(), parts, abi::commit_stored(header.commit) ? 3 : 2, file.offset, ring_path(dir_, ring.name)));
   file.last_offset = file.offset;
   file.offset += ring.subbuf_size;
   file.time_stamp = header.time_stamp;
@@ -366,10 +366,10 @@ result<void> RecordingWriter::grow(RingFile& file, const SubBufferView& view) {
   const std::string path = ring_path(dir_, meta_.rings[file.index].name);
   iovec data{const_cast<u8*>(view.sub_buffer) + abi::header_size + view.begin, size};
   const u64 at = file.last_offset + abi::header_size + view.begin - file.shift;
-  if (auto done = write_all(file.fd.get(), &data, 1, at, path); !done) return done;
+  RS_TRY(write_all(file.fd.get(), &data, 1, at, path));
   SubBufferHeader header{file.time_stamp, file.commit + size};
   iovec head{&header, sizeof header};
-  if (auto done = write_all(file.fd.get(), &head, 1, file.last_offset, path); !done) return done;
+  RS_TRY(write_all(file.fd.get(), &head, 1, file.last_offset, path));
   file.commit += size;
   file.last_end = view.end;
   return {};
@@ -378,7 +378,7 @@ result<void> RecordingWriter::grow(RingFile& file, const SubBufferView& view) {
 result<void> RecordingWriter::close_files() {
   for (auto& [ring, file] : files_) {
     const bool idle = !file.fd;
-    if (auto opened = reopen(ring, file); !opened) return opened;
+    RS_TRY(reopen(ring, file));
     if (ftruncate(file.fd.get(), static_cast<off_t>(file.offset)) != 0) return fail(errno, "cannot close " + ring_path(dir_, meta_.rings[file.index].name));
     if (idle) release(ring);
   }
@@ -396,8 +396,8 @@ result<void> RecordingWriter::finish(u64 duration_ns) {
   return ended;
 }
 
-RecordingSource::RecordingSource(Images images, sys::Region file, const RecordedRing& ring, const ClockInfo& clock, bool complete)
-    : images_(std::move(images)), file_(std::move(file)), ring_(ring), clock_(clock), complete_(complete) {
+RecordingSource::RecordingSource(SubBufferFile whole, sys::Region file, const RecordedRing& ring, const ClockInfo& clock, bool complete)
+    : sub_buffer_file_(std::move(whole)), file_(std::move(file)), ring_(ring), clock_(clock), complete_(complete) {
   ring_.counters.subbuf_size = ring.subbuf_size;  // known also where the recorder could not close its books
 }
 
@@ -412,16 +412,15 @@ result<std::unique_ptr<Source>> RecordingSource::open(int open, const std::strin
   if (!fd) return sys::fail_beneath(errno, "cannot open " + path);
   struct stat st {};
   if (fstat(fd.get(), &st) != 0) return fail(errno, "cannot measure " + path);
-  const Images images{path, static_cast<u64>(st.st_size), st.st_dev, st.st_ino};
+  const SubBufferFile whole{path, static_cast<u64>(st.st_size), st.st_dev, st.st_ino};
   sys::Region file;
-  if (images.size != 0) {
-    auto mapped = RS_TRY(sys::Region::map(fd.get(), images.size, false, path));
-    file = std::move(mapped);
+  if (whole.size != 0) {
+    file = RS_TRY(sys::Region::map(fd.get(), whole.size, false, path));
   }
-  return std::unique_ptr<Source>(new RecordingSource(images, std::move(file), ring, meta.clock, meta.complete));
+  return std::unique_ptr<Source>(new RecordingSource(whole, std::move(file), ring, meta.clock, meta.complete));
 }
 
-std::optional<Images> RecordingSource::images() const { return images_; }
+std::optional<SubBufferFile> RecordingSource::sub_buffer_file() const { return sub_buffer_file_; }
 
 result<std::optional<SubBufferView>> RecordingSource::next() {
   const u64 at = offset_, have = std::min<u64>(ring_.subbuf_size, file_.size() - std::min(at, file_.size()));
@@ -435,16 +434,16 @@ result<std::optional<SubBufferView>> RecordingSource::next() {
     bytes = reinterpret_cast<const u8*>(last_.data());
   }
   SubBufferView view;
-  bool good = view_image(bytes, have, ring_.subbuf_size, view);
+  bool good = view_copy(bytes, have, ring_.subbuf_size, view);
   if (!good && !complete_ && have < ring_.subbuf_size && view.end <= ring_.subbuf_size - abi::header_size) {
     // Killed while writing it: the whole events are there. They are still in the ring, too, which counted none of them as read.
     view.end = static_cast<u32>(have - abi::header_size);
     view.end = walk(view).end;
     good = true;
   }
-  if (file_.cut()) return refuse(std::errc::io_error, "cannot read " + images_.path + " at " + std::to_string(at) + ": it was truncated, or its disk has an error");
+  if (file_.cut()) return refuse(std::errc::io_error, "cannot read " + sub_buffer_file_.path + " at " + std::to_string(at) + ": it was truncated, or its disk has an error");
   if (!good) {
-    return refuse(std::errc::bad_message, images_.path + ": the sub-buffer at " + std::to_string(at) + " claims " +
+    return refuse(std::errc::bad_message, sub_buffer_file_.path + ": the sub-buffer at " + std::to_string(at) + " claims " +
                                               std::to_string(view.end) + " bytes of data, the file has " +
                                               std::to_string(have - abi::header_size) +
                                               "; the rest of this ring cannot be read");
@@ -452,17 +451,23 @@ result<std::optional<SubBufferView>> RecordingSource::next() {
   return view;
 }
 
-result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& dir, const RecordingMeta& meta) {
+result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& dir, const RecordingMeta& meta, std::vector<std::string>* problems) {
   std::vector<std::unique_ptr<Source>> sources;
+  std::optional<Error> first;
   const sys::Fd open(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!open) return fail(errno, "cannot open " + dir);
   for (const RecordedRing& ring : meta.rings) {
     auto source = RecordingSource::open(open.get(), dir, ring, meta);
     // A recorder killed between naming a ring and making its file leaves a name without a file.
     if (!source && !meta.complete && source.error().code == std::errc::no_such_file_or_directory) continue;
-    if (!source) return tl::unexpected<Error>(source.error());
-    sources.push_back(std::move(*source));
+    if (source) {
+      sources.push_back(std::move(*source));
+      continue;
+    }
+    if (problems != nullptr) problems->push_back(source.error().sentence + "; its " + std::to_string(ring.events) + " events are missing");
+    if (!first) first = std::move(source.error());
   }
+  if (first && (problems == nullptr || sources.empty())) return tl::unexpected<Error>(std::move(*first));
   return sources;
 }
 

@@ -149,12 +149,12 @@ class RecordingSource final : public Source {
   const RingName& name() const override { return ring_.name; }
   const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return true; }
-  std::optional<Images> images() const override;
+  std::optional<SubBufferFile> sub_buffer_file() const override;
 
  private:
-  RecordingSource(Images images, sys::Region file, const RecordedRing& ring, const ClockInfo& clock, bool complete);
+  RecordingSource(SubBufferFile whole, sys::Region file, const RecordedRing& ring, const ClockInfo& clock, bool complete);
 
-  Images images_;
+  SubBufferFile sub_buffer_file_;
   sys::Region file_;
   RecordedRing ring_;
   ClockInfo clock_;
@@ -163,7 +163,8 @@ class RecordingSource final : public Source {
   u64 offset_ = 0;
 };
 
-// Every ring of the recording in DIR.
-result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& dir, const RecordingMeta& meta);
+// Every ring of the recording in DIR. problems: gets a sentence for each ring that cannot be opened, if another one can; null: that is
+// an error.
+result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& dir, const RecordingMeta& meta, std::vector<std::string>* problems = nullptr);
 
 }  // namespace ringside
