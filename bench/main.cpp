@@ -101,6 +101,9 @@ int main(int argc, char** argv) {
     if (wanted("analyze")) analyze_rows();
     if (wanted("stack")) stack_rows();
     if (wanted("command")) command_rows(*instance);
+#ifdef RINGSIDE_UNWIND
+    if (wanted("stack")) stack_rows();
+#endif
   }
   ringside_close();
   std::filesystem::remove_all(dir);

@@ -125,9 +125,12 @@ RS_INLINE bool readable(u64 address) noexcept {
   return learn(address);
 }
 
+// Other functions' frames: what lies between their variables is no mistake of this one.
+[[gnu::no_sanitize("address", "thread", "undefined")]] inline u64 word_at(u64 address) noexcept { return *reinterpret_cast<const volatile u64*>(address); }
+
 RS_INLINE bool load(u64 address, u64& value) noexcept {
   if (!readable(address)) return false;
-  value = *reinterpret_cast<const volatile u64*>(address);
+  value = word_at(address);
   return true;
 }
 bool load_word(void*, u64 address, u64& value) noexcept { return load(address, value); }
@@ -212,8 +215,8 @@ RS_INLINE u32 unchanged_from(const StackWalk& walk, u32 n) noexcept {
   u32 from = n;
   for (; n < most_frames; ++n) {
     const StackWalk::Step& s = walk.step[n];
-    const bool same = s.fixed && (s.ra_at == 0 || *reinterpret_cast<const volatile u64*>(s.ra_at) == s.ra) &&
-                      (s.fp_at == 0 || *reinterpret_cast<const volatile u64*>(s.fp_at) == s.fp_value);
+    const bool same = s.fixed && (s.ra_at == 0 || word_at(s.ra_at) == s.ra) &&
+                      (s.fp_at == 0 || word_at(s.fp_at) == s.fp_value);
     if (!same) from = n + 1;
   }
   return from;
