@@ -207,9 +207,9 @@ RINGSIDE_SHARED void ringside_put_name(struct ringside_text* out, const char* na
 }
 
 RINGSIDE_SHARED void ringside_put_number(struct ringside_text* out, uint32_t value) {
-  char digit[2] = {(char)('0' + value % 10), 0};
+  char c[2] = {(char)('0' + value % 10), 0};
   if (value >= 10) ringside_put_number(out, value / 10);
-  ringside_put(out, digit);
+  ringside_put(out, c);
 }
 
 // The field lines of a format file.

@@ -62,6 +62,10 @@ result<Stat> stat_recording(const std::string& dir) {
   for (const std::string& doubt : meta.missing.doubts) s.remarks.push_back(doubt);
   if (const u64 late = meta.missing.unrecorded; late != 0)
     s.remarks.push_back(format_count(late) + " events were written when they could no longer be recorded");
+  if (const Removed gone = meta.removed(); gone.events != 0) {
+    s.remarks.push_back(format_count(gone.events) + " events, the oldest ones, went again, as --max-size " + format_size(meta.max_size) + " wanted");
+    s.facts["removed"] = {{"events", gone.events}, {"bytes", gone.bytes}};
+  }
   if (meta.trigger) {
     const RecordedTrigger& t = *meta.trigger;
     s.remarks.push_back("triggered by: " + t.event + (t.latency_ns ? "; latency " + format_time(static_cast<double>(*t.latency_ns)) : "") + " (" + t.condition + ")");

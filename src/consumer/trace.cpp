@@ -13,6 +13,7 @@
 #include <ringside/abi/sub_buffer.hpp>
 #include <set>
 
+#include "export/units.hpp"
 #include "kernel/clock_check.hpp"
 #include "kernel/kernel_source.hpp"
 #include "source/trace_dat_file.hpp"
@@ -41,6 +42,8 @@ result<void> open_recorded(Trace& trace, OpenedTrace& o) {
   for (std::string& problem : problems) trace.timeline.add_problem(std::move(problem));
   if (!meta->complete) o.doubts.push_back("the recorder did not finish; the closing counters are missing, the events are here");
   for (std::string& doubt : o.doubts) trace.notices.push_back(doubt = dir + ": " + doubt);
+  if (const Removed gone = meta->removed(); gone.events != 0)
+    trace.notices.push_back(dir + " begins later than its recording did: " + format_count(gone.events) + " older events went, as --max-size " + format_size(meta->max_size) + " wanted");
   if (auto texts = read_kept(dir, "printk_formats")) trace.formats.add_strings(*texts);
   add_events(trace, o, meta->events);
   for (const RecordedRing& ring : meta->rings) {

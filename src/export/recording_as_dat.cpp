@@ -31,7 +31,7 @@ result<TraceDatSize> export_recording(const std::string& dir, const std::string&
   for (const RingName& thread : meta->threads) dat.tasks[thread.tid] = named(thread);
   for (const bool kernel : {true, false}) {
     TraceDatBuffer buffer;
-    buffer.name = kernel ? "kernel" : "program";
+    buffer.name = dat.buffers.empty() ? "" : "program";  // KernelShark opens no file whose first buffer has a name
     for (auto& source : sources) {
       if (source == nullptr || source->name().kernel != kernel || !wanted[kernel]) continue;
       if (!kernel && source->name().cpu < 0) dat.tasks.emplace(source->name().tid, named(source->name()));

@@ -1,10 +1,11 @@
 // usage: recordings DIR: writes what the browser test looks at, made by hand: DIR/work (two processors, three threads, a gap, a
 // thread whose name would be HTML), DIR/states (threads that wake each other, spans, counters), DIR/huge (times at both ends),
-// DIR/empty.
+// DIR/empty. And, for the tests of Python and CTF, DIR/random.
 #include <cstdio>
 #include <string>
 
 #include "cli/hand_made.hpp"
+#include "random_recording.hpp"
 #include "source/recording.hpp"
 
 using namespace ringside;
@@ -161,5 +162,6 @@ int main(int argc, char** argv) {
     must(huge.append(0, s.view()));
   }
   must(huge.finish(1));
+  test::random_recording(dir + "/random", ClockInfo{}, 6, 4096, test::Of::both);
   return 0;
 }

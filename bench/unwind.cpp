@@ -80,7 +80,7 @@ void compare(const char* name, const std::string& ours, const std::string& their
 
 }  // namespace
 
-void stack_rows() {
+void unwind_rows() {
   // The walks' first passes read tables.
   const int own = deeper(0, depth_ns);
   const int depth = std::max(frames_wanted - own, 0);
