@@ -29,7 +29,8 @@ struct Compared {
   std::vector<u64> frames;
   for (u32 i = 0; i < memory.get()->frames; ++i) frames.push_back(memory.get()->frame(i));
   std::vector<u64> expected;
-  for (int i = 1; i < n; ++i) expected.push_back(reinterpret_cast<u64>(truth[i]));
+  for (int i = 0; i < n; ++i)  // a sanitizer has a frame of its own inside
+    if (const u64 frame = reinterpret_cast<u64>(truth[i]); frame == from.until || !expected.empty()) expected.push_back(frame);
   ++c.walks;
   c.different += frames != expected;
   c.same_number += (memory.get()->id == c.last_id) != (frames == c.last);
