@@ -47,6 +47,7 @@ target_link_libraries(ringside_reading PUBLIC ringside
   $<INSTALL_INTERFACE:fmt> $<INSTALL_INTERFACE:traceevent> $<INSTALL_INTERFACE:tracefs> $<INSTALL_INTERFACE:z> $<INSTALL_INTERFACE:zstd> $<INSTALL_INTERFACE:seccomp> $<INSTALL_INTERFACE:dw> $<INSTALL_INTERFACE:elf>
   PRIVATE $<BUILD_INTERFACE:PkgConfig::TRACEFS> $<BUILD_INTERFACE:PkgConfig::COMPRESSION> $<BUILD_INTERFACE:PkgConfig::SECCOMP> $<BUILD_INTERFACE:PkgConfig::FUSE> $<BUILD_INTERFACE:PkgConfig::ELFUTILS>)
 set_target_properties(ringside_reading PROPERTIES EXPORT_NAME consumer)
+target_compile_features(ringside_reading INTERFACE cxx_std_20)
 ringside_precompile(ringside_reading)
 # A room's unit takes the name that CMake gives it.
 foreach(room mount plot serve)
@@ -92,6 +93,9 @@ file(GLOB examples CONFIGURE_DEPENDS examples/*.cpp examples/*.c)
 foreach(source ${examples})
   get_filename_component(name ${source} NAME_WE)
   add_executable(example_${name} ${source})
+  if(source MATCHES "/(09_stream|10_remote)\\.c$")
+    set_target_properties(example_${name} PROPERTIES C_STANDARD 99 C_EXTENSIONS OFF)
+  endif()
   file(STRINGS ${source} consumes REGEX "ringside/consumer")
   if(consumes)
     target_link_libraries(example_${name} PRIVATE ringside_reading ringside_options)

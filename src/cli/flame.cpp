@@ -56,16 +56,16 @@ class Gathered {
       return;
     }
     if (!wanted || record.lost != 0) return;
-    using Part = Stacks::Part;
-    const Part part = stacks_.part(record.number());
-    if (part == Part::stack || part == Part::code_map || part == Part::kernel_stack || part == Part::user_stack) return;
+    using Kind = Stacks::Part;
+    const Kind part = stacks_.part(record.number());
+    if (part == Kind::stack || part == Kind::code_map || part == Kind::kernel_stack || part == Kind::user_stack) return;
     if (unfreed_) {
       if (unfreed_->knows(record.number())) unfreed_->take(record, ring, root_of(record, ring));
       return;
     }
-    if (samples_only_ ? part != Part::sample : !all_ && record.stack == 0) return;
+    if (samples_only_ ? part != Kind::sample : !all_ && record.stack == 0) return;
     u64 weight = 1;
-    if (part == Part::sample && !by_) weight = stacks_.sample_count(record);
+    if (part == Kind::sample && !by_) weight = stacks_.sample_count(record);
     if (by_ && !value(record, ring, weight)) return;
     fold_.add(root_of(record, ring), record.stack, weight);
     without_stack_ += record.stack == 0;
@@ -138,14 +138,14 @@ class Gathered {
 };
 
 // A trace, and what was gathered from it.
-struct Part {
+struct Side {
   std::unique_ptr<AnalysisRun> run;
   std::unique_ptr<Gathered> gathered;
   int code = exit_ok;
 };
 
-result<Part> gather(const FlameOptions& options, RunOptions from) {
-  Part part;
+result<Side> gather(const FlameOptions& options, RunOptions from) {
+  Side part;
   if (!options.latency.empty() && from.events.empty()) {
     // Of a live kernel only the pair's events are needed; recordings are read as they are.
     const bool alone = from.where.empty() && from.inputs.empty() && !is_recording(default_recording);
@@ -202,7 +202,7 @@ result<int> run_flame(FlameOptions options) {
   if (options.leaks) from.events = {"libc:*"};
   const bool json = std::exchange(from.json, false);
   from.every = false;
-  Part part = RS_TRY(gather(options, from));
+  Side part = RS_TRY(gather(options, from));
   Gathered& g = *part.gathered;
   Reading& reading = part.run->reading();
   Stacks& stacks = reading.join_stacks();
