@@ -16,7 +16,8 @@
 // C99 with extensions that GCC 12 and Clang 14 have in each mode (_Generic, __typeof__, __VA_OPT__); no warnings with -std=c99
 // -pedantic -Wall -Wextra. In C++ include <ringside/trace.hpp>.
 //
-// Field types: _Bool, char, every integer, float, double, enums, void* (the address), const char* (a string), and arrays of
+// Field types: _Bool, char, every integer, float, double, enums, void* (the address), const char* (a string), ringside_stack (the
+// calls that led to the event: pass ringside_here), and arrays of
 // the numbers as in (uint8_t[6], mac). At most 32 fields and 4,000 bytes with the 8 common ones and the strings' NULs; strings
 // are shortened to fit, NULL reads "(null)". A name that C has for something else takes an underscore behind it, which the
 // trace does not show: (int, class_), (int, default_).

@@ -35,6 +35,7 @@
 //   std::string_view                a string that may be shorter than its storage; readers stop at the first NUL
 //   std::string                     the same; <string> is yours to include
 //   void*, const void*              the address
+//   ringside::stack                 the calls that led to the event: pass ringside::stack{}
 //
 // u8 to u64, i8 to i64 and cstring need no prefix. At most 32 fields, and 4,000 bytes with the 8 common ones: strings share the
 // room in order, and are shortened to fit. `ringside list` knows an event before its first call. Two declarations of one name

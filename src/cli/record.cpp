@@ -358,6 +358,8 @@ result<int> run_record(RecordOptions options) {
     say_summary(run, options.to.empty() ? options.out : options.to);
     if (const u64 homeless = instance.refused(); homeless != 0)
       say(format_count(homeless) + " of the lost events found no ring: the memory for rings is used up (-b makes them smaller), the instance was out of reach, or a ring was given up (ringside stat)");
+    if (const u64 without = instance.without_stack(); without != 0)
+      say(format_count(without) + " events have no stack: a signal handler interrupted the walk over one, twice, or there was no memory for it");
     if (program->events_so_far() == 0 && earlier_events == 0) say_why_empty(options, instance, command, run.events() == 0);
   }
   if (child && !child->ended()) child->pass_on(SIGTERM);

@@ -44,10 +44,10 @@ constinit u32 wanted_depth = usual_depth;
 // ---- Which stack stands where: for each ring, the position at which it was written last.
 
 constexpr u32 bucket_bits = 13, ways = 4;
-constinit u64* written = nullptr;
+constinit u64* written_stacks = nullptr;
 
 u64 key_of(u64 id, const RingNow& ring, u64 again) noexcept { return (id ^ ring.key * 0x9E3779B97F4A7C15u ^ again * 0xD6E8FEB86659FD93u) * 0xC2B2AE3D27D4EB4Fu; }
-u64* bucket_of(u64 key) noexcept { return __atomic_load_n(&written, __ATOMIC_ACQUIRE) + (key >> (64 - bucket_bits)) * ways; }
+u64* bucket_of(u64 key) noexcept { return __atomic_load_n(&written_stacks, __ATOMIC_ACQUIRE) + (key >> (64 - bucket_bits)) * ways; }
 
 // Is there a copy in the ring's newer half?
 RS_INLINE bool is_written(u64 key, const RingNow& ring) noexcept {
@@ -268,9 +268,9 @@ ringside_event* const stack_events[3] = {&stack_event, &code_map_event, nullptr}
 void ready_stacks(u32 depth) noexcept {
   wanted_depth = std::clamp(depth, 1u, most_frames);
   ready_unwind();
-  if (__atomic_load_n(&written, __ATOMIC_ACQUIRE) != nullptr) return;
+  if (__atomic_load_n(&written_stacks, __ATOMIC_ACQUIRE) != nullptr) return;
   void* const table = mmap(nullptr, sizeof(u64) * ways << bucket_bits, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (table != MAP_FAILED) __atomic_store_n(&written, static_cast<u64*>(table), __ATOMIC_RELEASE);
+  if (table != MAP_FAILED) __atomic_store_n(&written_stacks, static_cast<u64*>(table), __ATOMIC_RELEASE);
 }
 
 void forget_code_maps() noexcept { __atomic_store_n(&maps_begun, u64{0}, __ATOMIC_RELEASE); }
@@ -280,7 +280,7 @@ u64 stack_of(const From& from) noexcept {
   if (in == nullptr || detail::this_thread.inside) return 0;
   const WalkMemory memory;
   StackWalk* const walk = memory.get();
-  if (walk == nullptr || __atomic_load_n(&written, __ATOMIC_RELAXED) == nullptr) {
+  if (walk == nullptr || __atomic_load_n(&written_stacks, __ATOMIC_RELAXED) == nullptr) {
     __atomic_fetch_add(&in->words.control->without_stack, u64{1}, __ATOMIC_RELAXED);
     return 0;
   }

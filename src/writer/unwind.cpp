@@ -14,7 +14,6 @@
 namespace ringside {
 namespace {
 
-using u128 = unsigned __int128;
 
 // What to do at an address, in one word: the usual rule has small numbers, in units of 8 bytes.
 struct Rule {
@@ -33,7 +32,7 @@ constexpr Rule unpack(u64 w) noexcept {
 // Address and rule are one word: the index and the tag together are the address's 48 bits, mixed so that they can be told back.
 constexpr u32 index_bits = 14;
 constinit u64* rule_table = nullptr;
-constinit u64 generation = 1;
+constinit u64 rule_generation = 1;
 constexpr u64 mixed(u64 address) noexcept { return (address * 0x9E3779B97F4A7C15u) & ((u64{1} << 48) - 1); }
 
 bool fits_rule(i64 bytes, u32 most) noexcept { return bytes >= 0 && bytes % 8 == 0 && bytes / 8 <= most; }
@@ -126,9 +125,12 @@ RS_INLINE bool readable(u64 address) noexcept {
   return learn(address);
 }
 
+// Other functions' frames: what lies between their variables is no mistake of this one.
+[[gnu::no_sanitize("address", "thread", "undefined")]] inline u64 word_at(u64 address) noexcept { return *reinterpret_cast<const volatile u64*>(address); }
+
 RS_INLINE bool load(u64 address, u64& value) noexcept {
   if (!readable(address)) return false;
-  value = *reinterpret_cast<const volatile u64*>(address);
+  value = word_at(address);
   return true;
 }
 bool load_word(void*, u64 address, u64& value) noexcept { return load(address, value); }
@@ -213,8 +215,8 @@ RS_INLINE u32 unchanged_from(const StackWalk& walk, u32 n) noexcept {
   u32 from = n;
   for (; n < most_frames; ++n) {
     const StackWalk::Step& s = walk.step[n];
-    const bool same = s.fixed && (s.ra_at == 0 || *reinterpret_cast<const volatile u64*>(s.ra_at) == s.ra) &&
-                      (s.fp_at == 0 || *reinterpret_cast<const volatile u64*>(s.fp_at) == s.fp_value);
+    const bool same = s.fixed && (s.ra_at == 0 || word_at(s.ra_at) == s.ra) &&
+                      (s.fp_at == 0 || word_at(s.fp_at) == s.fp_value);
     if (!same) from = n + 1;
   }
   return from;
@@ -289,7 +291,7 @@ void ready_unwind() noexcept {
 void forget_rules() noexcept {
   u64* const table = __atomic_load_n(&rule_table, __ATOMIC_ACQUIRE);
   for (u32 i = 0; table != nullptr && i < u32{1} << index_bits; ++i) __atomic_store_n(&table[i], u64{0}, __ATOMIC_RELAXED);
-  __atomic_fetch_add(&generation, u64{1}, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&rule_generation, u64{1}, __ATOMIC_RELAXED);
 }
 
 void leave_out(u64 start, u64 end) noexcept { left_out_start = start, left_out_end = end; }
@@ -312,7 +314,7 @@ void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept {
   depth = std::min(depth, most_frames);
   Registers r = from.at;
   bool exact = from.exact, recording = from.until == 0;
-  const u64 now = __atomic_load_n(&generation, __ATOMIC_RELAXED);
+  const u64 now = __atomic_load_n(&rule_generation, __ATOMIC_RELAXED);
   // A walk that ended early, or was cut off by a longjmp, is no help.
   const bool usable = walk.first < most_frames && walk.rules == now && walk.end == StackEnd::complete;
   u32 last = usable ? walk.first : most_frames;  // the next of the last walk's steps that may be the one here

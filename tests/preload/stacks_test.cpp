@@ -7,6 +7,7 @@
 
 #include "binary.hpp"
 #include "instance/instance.hpp"
+#include "kernel/tracefs_instance.hpp"
 #include "ringside/base/types.hpp"
 
 namespace ringside {
@@ -229,6 +230,31 @@ int main(void) {
   EXPECT_GT(share, 0.3);  // 0.5 is the truth
   EXPECT_LT(share, 0.7);
   EXPECT_GE(time["work"], 0.9 * (time["more"] + time["less"]));
+}
+
+// The kernel's own stacks: one behind each event that was chosen, none behind the others, with names.
+TEST_F(Stacks, OfTheKernelsEvents) {
+  if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
+  for (const char* pattern : {"--kstack", "--kstack=sys_enter_read"}) {
+    const Outcome o = ringside(std::string("record -e syscalls:sys_enter_read,syscalls:sys_enter_write ") + pattern + " -o data -- dd if=/dev/zero of=/dev/null bs=1 count=50");
+    ASSERT_EQ(o.code, 0) << o.err;
+    EXPECT_GT(std::filesystem::file_size(dir + "/data/kallsyms"), 1000u);
+    size_t with[2] = {}, without[2] = {};
+    for (const json& e : events("data")) {
+      if (!e.contains("event") || (e["event"] != "syscalls:sys_enter_read" && e["event"] != "syscalls:sys_enter_write")) continue;
+      const bool of_read = e["event"] == "syscalls:sys_enter_read", has = e.contains("stack") && !e["stack"].empty();
+      ++(has ? with : without)[of_read ? 1 : 0];
+      if (has) {
+        EXPECT_NE(e["stack"].dump().find("syscall"), std::string::npos) << e;
+      }
+    }
+    const bool all_of_them = pattern == std::string("--kstack");
+    EXPECT_GE(with[1], 50u);
+    EXPECT_EQ(without[1], 0u);
+    EXPECT_EQ((all_of_them ? with : without)[0] >= 50, true);
+    EXPECT_EQ((all_of_them ? without : with)[0], 0u);
+  }
+  EXPECT_EQ(ringside("record -e sched:sched_switch --kstack=sched_wakeup true").code, 1);
 }
 
 TEST_F(Stacks, OptionsThatCannotBe) {
