@@ -36,6 +36,8 @@ void analyze_rows();
 void stack_rows();
 void latency_row();  // one of them
 void command_rows(Instance& instance);
+void unwind_rows();
+void format_rows();
 int run_storm(u64 calls, const char* out);  // the load of one of them, as a program; writes its CPU seconds to `out`
 
 double median(std::vector<double> values);

@@ -70,14 +70,10 @@ if(cli)
     ringside_precompile(ringside_cli <nlohmann/json.hpp> <CLI/CLI.hpp>)
   endif()
   target_link_libraries(ringside_cli PRIVATE ringside_reading ringside_options ${NCURSES_LINK_LIBRARIES})  # its flags would be everybody's
-  target_compile_definitions(ringside_cli PRIVATE RINGSIDE_VERSION="${PROJECT_VERSION}"
-    RINGSIDE_LIBDIR="${CMAKE_INSTALL_FULL_LIBDIR}")
+  file(RELATIVE_PATH libdir_of_binary /prefix/${CMAKE_INSTALL_BINDIR} /prefix/${CMAKE_INSTALL_LIBDIR})
+  target_compile_definitions(ringside_cli PRIVATE RINGSIDE_VERSION="${PROJECT_VERSION}" RINGSIDE_LIBDIR="${libdir_of_binary}")
   install(TARGETS ringside_cli RUNTIME)
-  # The program's own words are the source of both.
-  add_custom_command(TARGET ringside_cli POST_BUILD BYPRODUCTS ringside.1 ringside.bash
-    COMMAND ringside_cli manual man > ringside.1 COMMAND ringside_cli manual bash > ringside.bash)
-  install(FILES ${PROJECT_BINARY_DIR}/ringside.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-  install(FILES ${PROJECT_BINARY_DIR}/ringside.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME ringside)
+  include(cmake/manual.cmake)
 endif()
 
 file(GLOB preload CONFIGURE_DEPENDS src/preload/*.cpp)
@@ -89,7 +85,7 @@ if(preload)
   target_compile_options(ringside_libc PRIVATE -U_FORTIFY_SOURCE)
   # Into every process: it brings its C++ library along, so that the program loads nothing but what it loads anyway.
   target_link_options(ringside_libc PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,nodelete -static-libstdc++ -static-libgcc -Wl,--wrap=malloc)
-  install(TARGETS ringside_libc LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS ringside_libc LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/ringside)  # no program links it
 endif()
 
 file(GLOB examples CONFIGURE_DEPENDS examples/*.cpp examples/*.c)
@@ -103,3 +99,17 @@ foreach(source ${examples})
     target_link_libraries(example_${name} PRIVATE ringside ringside_options)
   endif()
 endforeach()
+
+# The plugin of babeltrace2, where its library is there.
+pkg_check_modules(BABELTRACE IMPORTED_TARGET babeltrace2)
+if(BABELTRACE_FOUND AND NOT RINGSIDE_SANITIZE)
+  add_library(babeltrace_plugin MODULE src/babeltrace/plugin.cpp src/babeltrace/rings.cpp)
+  # In a directory of its own: babeltrace2 loads every library that it finds in one.
+  set_target_properties(babeltrace_plugin PROPERTIES OUTPUT_NAME babeltrace-plugin-ringside PREFIX ""
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/babeltrace2)
+  target_link_libraries(babeltrace_plugin PRIVATE ringside_reading ringside_options PkgConfig::BABELTRACE)
+  target_link_options(babeltrace_plugin PRIVATE -Wl,--exclude-libs,ALL)
+  install(TARGETS babeltrace_plugin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/babeltrace2/plugins)
+else()
+  message(STATUS "No plugin for babeltrace2: it needs libbabeltrace2-dev")
+endif()

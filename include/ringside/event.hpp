@@ -10,6 +10,7 @@
 #include <ringside/thread.hpp>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 namespace ringside {
 
@@ -44,8 +45,12 @@ inline constexpr bool is_array = false;
 template <class T, size_t N>
 inline constexpr bool is_array<std::array<T, N>> = true;
 
+// std::string_view, std::string with any allocator, and other classes that are texts.
 template <class T>
-inline constexpr bool is_string = std::is_same_v<T, cstring> || std::is_same_v<T, std::string_view>;
+inline constexpr bool is_text = std::is_class_v<T> && std::is_convertible_v<const T&, std::string_view>;
+
+template <class T>
+inline constexpr bool is_string = std::is_same_v<T, cstring> || is_text<T>;
 
 template <class T>
 inline constexpr bool is_stack = std::is_same_v<T, stack>;
@@ -55,7 +60,7 @@ inline constexpr bool is_pointer = std::is_same_v<T, void*> || std::is_same_v<T,
 
 // How a field is passed to the call.
 template <class T>
-using Param = std::conditional_t<is_array<T>, const T&, T>;
+using Param = std::conditional_t<is_array<T> || (is_text<T> && !std::is_same_v<T, std::string_view>), const T&, T>;
 
 template <class T>
 constexpr u32 kind_of() {
@@ -70,7 +75,7 @@ constexpr u32 kind_of() {
   } else {
     static_assert(std::is_arithmetic_v<T> && sizeof(T) <= 8,
                   "ringside: a field is an integer, bool, float, double, enum, ringside::array of these, void*, "
-                  "ringside::cstring, std::string_view or ringside::stack");
+                  "ringside::cstring, std::string, std::string_view or ringside::stack");
     return std::is_same_v<T, bool>       ? RINGSIDE_BOOL
            : std::is_same_v<T, char>     ? RINGSIDE_CHAR
            : std::is_floating_point_v<T> ? RINGSIDE_FLOAT
@@ -90,6 +95,9 @@ constexpr ringside_field field_of(const char* name) {
     return {name, kind_of<T>(), is_string<T> ? u32{4} : is_stack<T> ? u32{8} : u32{sizeof(T)}, 0, 0};
   }
 }
+
+// A name as the trace has it: without an underscore at its end.
+constexpr std::string_view plain(const char* name) noexcept { return {name, ringside_plain_length(name)}; }
 
 template <class D, class List = typename D::Fields>
 struct Layout;
@@ -118,7 +126,7 @@ struct Layout<D, Types<T...>> {
   static constexpr bool names_differ() {
     for (u32 i = 0; i < count; ++i)
       for (u32 k = 0; k < i; ++k)
-        if (std::string_view(D::names[i]) == D::names[k]) return false;
+        if (plain(D::names[i]) == plain(D::names[k])) return false;
     return true;
   }
   static constexpr bool names_are_free() {
@@ -173,9 +181,17 @@ struct Event<D, Types<T...>> {
   using L = Layout<D>;
   static constexpr u32 gate = ringside_gate_of(D::system_name, D::event_name);
 
-  static inline constinit ringside_event event = {
-      D::system_name, D::event_name, L::fields_text.data(), D::print ? D::print : L::print_text.data(), gate, 0,
-      nullptr,        nullptr};
+  template <size_t size>
+  static constexpr auto copy(const char* name) {
+    std::array<char, size + 1> out{};
+    for (size_t i = 0; i < size; ++i) out[i] = name[i];
+    return out;
+  }
+  static constexpr auto system = copy<plain(D::system_name).size()>(D::system_name);
+  static constexpr auto name = copy<plain(D::event_name).size()>(D::event_name);
+
+  RS_CONSTINIT static inline ringside_event event = {
+      system.data(), name.data(), L::fields_text.data(), D::print ? D::print : L::print_text.data(), gate, 0, nullptr, nullptr};
 
   // False: certainly disabled. One load.
   RS_INLINE static bool gate_open() noexcept { return ringside_gate_open(gate); }
@@ -242,6 +258,31 @@ struct Event<D, Types<T...>> {
     }
   }
 };
+
+// An event that is declared where it is written. Here: a local class with the texts of RINGSIDE_TRACE.
+template <class Here, class... T>
+struct DeclaredHere {
+  static constexpr const char* system_name = Here::system();
+  static constexpr const char* event_name = Here::event();
+  static constexpr const char* print = nullptr;
+  template <size_t... i>
+  static constexpr auto list(std::index_sequence<i...>) {
+    return std::array<const char*, sizeof...(T) + 1>{Here::field(i)..., nullptr};
+  }
+  static constexpr auto names = list(std::make_index_sequence<sizeof...(T)>());
+  using Fields = Types<T...>;
+};
+template <class Here, class... T>
+struct EventHere : Event<DeclaredHere<Here, T...>> {
+  static inline const int registered = ringside_register(&EventHere::event);
+};
+
+// The type of the field that holds such a value.
+template <class T>
+using FieldFor = std::conditional_t<std::is_same_v<T, char*>, cstring,
+                                    std::conditional_t<(std::is_pointer_v<T> && !std::is_same_v<T, cstring>) || std::is_null_pointer_v<T>, const void*, T>>;
+template <class Here, class... V>
+EventHere<Here, FieldFor<std::decay_t<V>>...> event_here(const V&...);  // names the type, never called
 
 }  // namespace detail
 }  // namespace ringside

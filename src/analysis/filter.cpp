@@ -401,19 +401,19 @@ result<Filter> Filter::compile(std::string_view text, const Formats& formats, co
     const bool builtin = is_builtin(leaf.field);
     bool fits = false, known = builtin;
     std::string why;
-    const auto look = [&](const EventType* type) {
+    const auto check = [&](const EventType* type) {
       const Lowered lowered = lower(leaf, type);
       if (lowered.kind != Lowered::Kind::refused)
         fits = true;
       else if (why.empty())
         why = lowered.why;
     };
-    if (builtin) look(nullptr);
+    if (builtin) check(nullptr);
     for (const auto& type : formats.all()) {
       if (fits) break;
       if (type->field(leaf.field) == nullptr) continue;
       known = true;
-      look(type.get());
+      check(type.get());
     }
     if (!known) {
       Error unknown = error_at(text, leaf.at, "no event here has a field " + in_quotes(leaf.field) + near_names(leaf.field, formats));

@@ -78,8 +78,8 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
     condition = RS_TRY(Filter::compile(test, formats, tasks));
     return {};
   };
-  if (auto done = side(options_.start, start_events_, starts_, start_if_); !done) return done;
-  if (auto done = side(options_.end, end_events_, ends_, end_if_); !done) return done;
+  RS_TRY(side(options_.start, start_events_, starts_, start_if_));
+  RS_TRY(side(options_.end, end_events_, ends_, end_if_));
   if (options_.keys.empty()) options_.keys.push_back({"common_pid", "common_pid"});
   if (options_.keys.size() > most_keys) return refuse(std::errc::invalid_argument, "a pair has at most " + std::to_string(most_keys) + " keys in common");
   for (const Key& key : options_.keys) {

@@ -56,7 +56,9 @@ Command add_recover(CLI::App& app);
 Command add_guest(CLI::App& app);
 Command add_stream(CLI::App& app);
 Command add_doctor(CLI::App& app);
-Command add_manual(CLI::App& app);  // after all others
+// After all others:
+Command add_manual(CLI::App& app);
+Command add_complete(CLI::App& app);
 
 // stderr: "ringside: sentence".
 void say(std::string_view sentence);

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "cli/export_ctf.hpp"
 #include "cli/options.hpp"
 #include "cli/progress.hpp"
 #include "export/json.hpp"
@@ -10,6 +11,7 @@
 #include "export/text.hpp"
 #include "export/units.hpp"
 #include "sys/try.hpp"
+#include "watch/signals.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -20,7 +22,7 @@ struct ExportOptions {
   bool quiet = false, uncompressed = false;
 };
 
-enum class Format { dat, perfetto, json, csv };
+enum class Format { dat, perfetto, json, csv, ctf };
 
 Format format_of(const ExportOptions& options) {
   const std::string& name = options.format;
@@ -30,7 +32,8 @@ Format format_of(const ExportOptions& options) {
   if (name == "perfetto" || ending == "pftrace" || ending == "perfetto-trace") return Format::perfetto;
   if (name == "json" || ending == "json" || ending == "jsonl") return Format::json;
   if (name == "csv" || ending == "csv") return Format::csv;
-  throw UsageError{"the name " + options.to + " tells no format; use an ending .dat, .pftrace, .json or .csv, or --format"};
+  if (name == "ctf" || ending == "ctf" || (!options.to.empty() && options.to.back() == '/')) return Format::ctf;
+  throw UsageError{"the name " + options.to + " tells no format; use an ending .dat, .pftrace, .json, .csv or .ctf (a directory), or --format"};
 }
 
 // A file that appears whole or not at all.
@@ -171,11 +174,11 @@ class PerfettoSink final : public Sink {
 };
 
 result<int> export_events(const ExportOptions& options, Format format) {
-  if (!options.only.empty()) throw UsageError{"--only is for a trace.dat; choose events with -e"};
   Reading::Options open = reading_of(options.where, options.filter);
   open.only = parse_events(options.events);
   auto reading = RS_TRY(Reading::open(std::move(open)));
   const Trace& trace = reading->trace();
+  catch_signals();  // an unfinished file is removed
   auto file = RS_TRY(WholeFile::create(options.to));
   std::unique_ptr<Sink> sink;
   if (format == Format::perfetto)
@@ -191,8 +194,9 @@ result<int> export_events(const ExportOptions& options, Format format) {
     if (got == Reading::Got::other) continue;
     if (!std::exchange(begun, true)) RS_TRY(sink->begin(record.time));
     RS_TRY(sink->add(record, reading->ring(record)));
-    if (reading->totals().events % 4096 == 0)
-      progress.look([&](double seconds) { return fmt::format("{} events, {}, {:.0f} s", format_count(reading->totals().events), format_size(file->bytes()), seconds); });
+    if (reading->totals().events % 4096 != 0) continue;
+    if (asked_to_stop()) return refuse(std::errc::interrupted, options.to + " was not written: interrupted");
+    progress.update([&](double seconds) { return fmt::format("{} events, {}, {:.0f} s", format_count(reading->totals().events), format_size(file->bytes()), seconds); });
   }
   RS_TRY(sink->finish());
   RS_TRY(file->finish());
@@ -210,6 +214,8 @@ result<int> export_events(const ExportOptions& options, Format format) {
 
 result<int> run_export(const ExportOptions& options) {
   const Format format = format_of(options);
+  if (format != Format::dat && !options.only.empty()) throw UsageError{"--only is for a trace.dat; choose events with -e"};
+  if (format == Format::ctf) return export_ctf(options.where, options.events, options.filter, options.to, options.quiet);
   if (format != Format::dat) return export_events(options, format);
   if (options.where.size() > 1) throw UsageError{"a trace.dat is made of one recording"};
   if (!options.events.empty() || !options.filter.empty()) throw UsageError{"a trace.dat has all events of a recording; --only leaves the kernel's or the program's out"};
@@ -217,23 +223,25 @@ result<int> run_export(const ExportOptions& options) {
   const Where where = Where::of(from);
   if (!where.is(Where::Kind::recording) && !where.is(Where::Kind::nothing))
     return refuse(std::errc::invalid_argument, where.text + " is " + where.what() + ", not a recording; only what ringside record has made becomes a trace.dat");
-  auto written = RS_TRY(export_recording(from, options.to, options.only));
+  std::vector<std::string> problems;
+  auto written = RS_TRY(export_recording(from, options.to, options.only, &problems));
   say(format_count(written.sub_buffers) + " sub-buffers, " + format_size(written.bytes) + "; look with: trace-cmd report " +
       options.to);
-  return exit_ok;
+  for (const std::string& problem : problems) say(problem);
+  return problems.empty() ? exit_ok : exit_failure;
 }
 
 }  // namespace
 
 Command add_export(CLI::App& app) {
   auto options = std::make_shared<ExportOptions>();
-  CLI::App* c = app.add_subcommand("export", "write events for Perfetto, trace-cmd and KernelShark, as JSON or as CSV");
+  CLI::App* c = app.add_subcommand("export", "write events for Perfetto, trace-cmd and KernelShark, babeltrace2 and Trace Compass, as JSON or as CSV");
   c->add_option("WHERE", options->where, "recording, trace.dat file or instance, which is not consumed; several are merged (default: ringside.data)");
-  c->add_option("-o,--to,--output", options->to, "the file to write; an older one is replaced. Its ending tells the format: .pftrace, .dat, .json, .csv")
+  c->add_option("-o,--to,--output", options->to, "the file to write; an older one is replaced. Its ending tells the format: .pftrace, .dat, .json, .csv, .ctf (a directory)")
       ->required()
       ->type_name("FILE");
-  c->add_option("--format", options->format, "perfetto, dat, json (a line for each event) or csv, whatever the file's name is")
-      ->check(CLI::IsMember({"perfetto", "dat", "json", "csv"}));
+  c->add_option("--format", options->format, "perfetto, dat, json (a line for each event), csv or ctf, whatever the file's name is")
+      ->check(CLI::IsMember({"perfetto", "dat", "json", "csv", "ctf"}));
   add_events(*c, options->events, "only these events");
   add_filter(*c, options->filter);
   c->add_option("--only", options->only, "dat: leave the other out: kernel, or program")
@@ -247,10 +255,13 @@ Command add_export(CLI::App& app) {
       "  ringside export --to trace.dat && trace-cmd report trace.dat\n"
       "  ringside export build.data --only kernel --to kernel.dat    for kernelshark\n"
       "  ringside export -e 'libc:*' --to libc.csv\n"
+      "  ringside export --to build.ctf && babeltrace2 build.ctf    for Trace Compass, too\n"
       "Perfetto: the kernel's events in its own messages, so that it shows CPUs, thread states and system calls; a program's spans and events\n"
       "with a duration as slices, counters as counters, others as instants, fields as arguments; losses as slices on tracks of their own.\n"
-      "trace.dat: version 6 of the format; version 7 with a buffer for each where both are in it. Sub-buffers go in as they are. A ring's number\n"
-      "is the CPU that trace-cmd shows.");
+      "CTF: written by babeltrace2, which must be installed; losses are its discarded events. Without a file:\n"
+      "  babeltrace2 --plugin-path=DIR --component=source.ringside.rings --params='inputs=[\"web\"],follow=yes'\n"
+      "trace.dat: version 6 of the format; version 7 with a buffer for each where both are in it. Sub-buffers go in as they are, but for\n"
+      "the ids of a program's events, which begin behind the kernel's. A ring's number is the CPU that trace-cmd shows.");
   return {c, [options] { return run_export(*options); }};
 }
 

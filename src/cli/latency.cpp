@@ -366,8 +366,8 @@ Command add_latency(CLI::App& app) {
   c->add_option("--by", options->by, "one line for each value of a column of the end or the start (start/FIELD, end/FIELD say which), none: of all")->type_name("COLUMN");
   c->add_option("--sort", options->sort, "lines by")->check(CLI::IsMember({"max", "p99.9", "p99", "p90", "p50", "sum", "count"}))->capture_default_str()->type_name("NUMBER");
   add_count(*c, options->count, "lines at most")->capture_default_str();
-  c->add_option("--slowest", options->slowest, "so many pairs with their times, tasks and CPUs")->check(CLI::Range(0, 10000))->capture_default_str();
-  c->add_option("--context", options->context, "with each of them the last so many events of the end's ring")->check(CLI::Range(0, 1000))->capture_default_str();
+  c->add_option("--slowest", options->slowest, "this number of pairs with their times, tasks and CPUs")->check(CLI::Range(0, 10000))->capture_default_str();
+  c->add_option("--context", options->context, "with each of them this number of earlier events of the end's ring")->check(CLI::Range(0, 1000))->capture_default_str();
   c->add_flag("--heat", options->heat, "a heat map: how many of what latency, over time");
   c->add_flag("--ascii", options->ascii, "pictures without Unicode");
   c->add_flag("--first", options->first, "of several starts before an end the first counts (default: the last, as in the kernel)");

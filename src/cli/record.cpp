@@ -16,6 +16,7 @@
 #include "cli/program.hpp"
 #include "cli/progress.hpp"
 #include "cli/recording.hpp"
+#include "cli/rotation.hpp"
 #include "watch/signals.hpp"
 #include "cli/options.hpp"
 #include "export/recording_as_dat.hpp"
@@ -35,7 +36,8 @@ struct RecordOptions {
   std::vector<i32> pids;
   std::optional<KernelWay> source;
   bool all_processes = false;
-  u64 buffer_size = 4 << 20, subbuf_size = 16384, duration_ns = 0;
+  u64 buffer_size = 4 << 20, subbuf_size = 16384, duration_ns = 0, max_size = 0;
+  Rotation rotation{};
   std::string rings = "auto";
   u32 depth = 64;
   std::string sample;  // the rate
@@ -44,6 +46,7 @@ struct RecordOptions {
   bool fail_on_loss = false, quiet = false;
 };
 
+constexpr u64 smallest_recording = 1 << 20;
 constexpr auto tick = std::chrono::milliseconds(20);  // a short command's end is noticed this late
 
 // The parts of `record --to FILE`, beside it: a complete recording, in case this process is killed.
@@ -79,6 +82,10 @@ result<void> check(RecordOptions& options) {
   check_subbuf_size(options.subbuf_size);
   if (options.buffer_size < 2 * options.subbuf_size)
     throw UsageError{"--buffer-size must hold at least two sub-buffers of " + format_size(options.subbuf_size)};
+  options.rotation.check();
+  if (options.max_size != 0 && options.max_size < smallest_recording) throw UsageError{"--max-size takes at least " + format_size(smallest_recording)};
+  if (options.rotation.wanted() && options.max_size != 0) throw UsageError{"--rotate and --max-size contradict each other: --rotate 64M --keep 15 bounds the parts"};
+  if (options.rotation.wanted() && !options.to.empty()) throw UsageError{"--rotate makes recordings, --to one trace.dat; ringside export makes one of each part"};
   options.kernel = parse_events(options.kernel_events);
   options.user = parse_events(options.user_events);
   if (!options.user.empty() && options.command.empty() && options.instance.empty())
@@ -199,11 +206,11 @@ void say_why_empty(const RecordOptions& options, const Instance& instance, const
 }
 
 // Follows the writers until the command ends, the time is up or Ctrl-C. A full disk ends the recording, and the command goes
-// on: it is only observed.
-result<void> follow(Instance& instance, RecordingRun& run, std::optional<Child>& child, u64 limit_ns, bool quiet) {
-  const u64 start = sys::now_ns();
+// on: it is only observed. True: the next part of the recording is due.
+result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>& child, const RecordOptions& options, u64 start) {
+  const u64 limit_ns = options.duration_ns, begun = sys::now_ns();
   bool passed_on = false, said = false;
-  Progress progress(quiet);
+  Progress progress(options.quiet);
   for (;;) {
     run.poll();
     if (run.failed() && !said) {
@@ -211,15 +218,16 @@ result<void> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
       progress.clear();
       say(run.faults().failure()->sentence + (child ? "; the recording ends here, the command goes on" : "; the recording ends here"));
     }
-    progress.look([&](double seconds) {
+    progress.update([&](double seconds) {
       return fmt::format("{} events, {}, {} s", format_count(run.events()), format_size(run.bytes()), static_cast<u64>(seconds));
     });
-    if (child ? child->ended().has_value() : run.failed()) return {};
-    if (limit_ns != 0 && sys::now_ns() - start >= limit_ns) return {};
+    if (child ? child->ended().has_value() : run.failed()) return false;
+    if (limit_ns != 0 && sys::now_ns() - start >= limit_ns) return false;
+    if (!run.failed() && options.rotation.due(run.bytes(), sys::now_ns() - begun)) return true;
     if (asked_to_stop()) {
       // Ctrl-C on a terminal reached the command as well; kill(1) only this process. The command may still finish its work:
       // wait until it ends.
-      if (!child) return {};
+      if (!child) return false;
       if (!passed_on) child->pass_on_stop();
       passed_on = true;
     }
@@ -245,6 +253,48 @@ result<void> assemble(const RecordOptions& options) {
   return {};
 }
 
+// kernel_on: its events are recorded from here on.
+result<std::unique_ptr<RecordingRun>> begin_part(const RecordOptions& options, Instance& instance, InstanceFeed& program, KernelFeed* kernel, bool kernel_on) {
+  auto run = RS_TRY(RecordingRun::create(options.out, instance.clock(), options.max_size));
+  run->meta().command = options.command;
+  RS_TRY(run->add(program));
+  if (kernel != nullptr) {
+    RS_TRY(run->add(*kernel));
+    if (kernel_on) RS_TRY(kernel->on());
+  }
+  return run;
+}
+
+// The recording has ended before its command.
+void observe(std::optional<Child>& child) {
+  if (child && !child->ended()) say("the recording ends here, the command goes on");
+  for (bool passed_on = false; child && !child->ended(); std::this_thread::sleep_for(tick)) {
+    if (!passed_on && asked_to_stop()) child->pass_on_stop();
+    passed_on = asked_to_stop();
+  }
+}
+
+// Finishes a part, gives it its name, and begins the next one. What is written meanwhile waits in the rings. Adds up what the parts
+// had and how they ended.
+result<bool> next_part(const RecordOptions& options, Instance& instance, const EventPatterns& only, std::unique_ptr<InstanceFeed>& program, KernelFeed* kernel,
+                       std::unique_ptr<RecordingRun>& run, u64& events, int& code) {
+  if (kernel != nullptr) kernel->hand_over();
+  const auto finished = run->finish();
+  Told().doubts(*run);
+  const int part = finished ? exit_code(*run, options.fail_on_loss) : exit_failure;
+  if (code != exit_failure && part != exit_ok) code = part;
+  events += run->events();
+  RS_TRY(finished);
+  const std::string name = RS_TRY(const_cast<Rotation&>(options.rotation).put_aside(options.out));
+  if (!options.quiet) say(fmt::format("{} events, {}; lost {}; {}", format_count(run->events()), format_size(run->bytes()), lost_count(run->missing()), name));
+  const Accounted accounted = program->accounted();
+  run = nullptr;
+  program = std::make_unique<InstanceFeed>(instance, only);
+  program->go_on_from(accounted);
+  run = RS_TRY(begin_part(options, instance, *program, kernel, true));
+  return true;
+}
+
 result<int> run_record(RecordOptions options) {
   RS_TRY(check(options));
   std::string command;
@@ -267,25 +317,34 @@ result<int> run_record(RecordOptions options) {
   const auto kernel_made = RS_TRY(make_kernel(options, instance.clock()));
   KernelFeed* const kernel = kernel_made.get();
   if (asked_to_stop()) return exit_signal + stop_signal();  // enabling a thousand events takes a second
-  InstanceFeed program(instance, only);
+  auto program = std::make_unique<InstanceFeed>(instance, only);
   RS_TRY(set_aside(options.out));
-  const auto made = RS_TRY(RecordingRun::create(options.out, instance.clock()));
-  RecordingRun& run = *made;
-  run.meta().command = options.command;
-  RS_TRY(run.add(program));
-  if (kernel != nullptr) {
-    RS_TRY(run.add(*kernel));
-    RS_TRY(kernel->on());
-  }
+  auto made = RS_TRY(begin_part(options, instance, *program, kernel, !follows_command(options)));
   std::optional<Child> child;
   if (!options.command.empty()) {
     std::function<result<void>(pid_t)> prepare;
-    if (kernel != nullptr && follows_command(options)) prepare = [kernel](pid_t pid) { return kernel->follow(pid); };
+    if (kernel != nullptr && follows_command(options)) prepare = [kernel](pid_t pid) -> result<void> {
+      RS_TRY(kernel->follow(pid));
+      return kernel->on();  // not before: what the child does until it executes the command is none of its events
+    };
     auto started = Child::start(options.command, environment_of(instance, preload, options.libc, options.sample_hz), prepare);
     if (!started) return failed_to_start(started.error());
     child = std::move(*started);
   }
-  result<void> done = follow(instance, run, child, options.duration_ns, options.quiet);
+  const u64 start = sys::now_ns();
+  u64 earlier_events = 0;
+  int earlier_code = exit_ok;
+  result<bool> next = follow(instance, *made, child, options, start);
+  while (next && *next) {
+    next = next_part(options, instance, only, program, kernel, made, earlier_events, earlier_code);
+    if (!next) {
+      failed(next.error());
+      observe(child);
+      return exit_failure;
+    }
+    next = follow(instance, *made, child, options, start);
+  }
+  RecordingRun& run = *made;
   if (ours && instance.has_writers()) {
     say("some of the command's processes are still running; what they write from here on is not recorded");
     if (auto off = instance.tracing(false); !off) say(off.error().sentence);
@@ -299,16 +358,17 @@ result<int> run_record(RecordOptions options) {
     say_summary(run, options.to.empty() ? options.out : options.to);
     if (const u64 homeless = instance.refused(); homeless != 0)
       say(format_count(homeless) + " of the lost events found no ring: the memory for rings is used up (-b makes them smaller), the instance was out of reach, or a ring was given up (ringside stat)");
-    if (program.events_so_far() == 0) say_why_empty(options, instance, command, run.events() == 0);
+    if (program->events_so_far() == 0 && earlier_events == 0) say_why_empty(options, instance, command, run.events() == 0);
   }
   if (child && !child->ended()) child->pass_on(SIGTERM);
-  if (!done) failed(done.error());
+  if (!next) failed(next.error());
   if (!finished && !run.failed()) failed(finished.error());  // else it is among the doubts
   if (!assembled) failed(assembled.error());
   const int code = child ? child->ended().value_or(exit_ok) : exit_ok;
   if (code != exit_ok) return code;
-  if (!done || !finished || !assembled) return exit_failure;
-  return exit_code(run, options.fail_on_loss);
+  if (!next || !finished || !assembled) return exit_failure;
+  const int last = exit_code(run, options.fail_on_loss);
+  return earlier_code == exit_failure || last == exit_ok ? earlier_code : last;
 }
 
 }  // namespace
@@ -330,7 +390,7 @@ Command add_record(CLI::App& app) {
   c->add_option("--depth", options->depth, "of --stack and --sample: at most this many calls, the innermost ones")->check(CLI::Range(1, 400))->capture_default_str();
   c->add_option("--sample", options->sample, "interrupt each thread of the command so often in a second of its CPU time, and record its calls: 999")->type_name("RATE");
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring, of a CPU or a thread (default 4M)");
-  c->add_option("--rings", options->rings, "whose: cpu, shared by all processes; thread, one for each; auto: of CPUs where they can be had")
+  c->add_option("--rings", options->rings, "whose: cpu, shared by all processes; thread, one for each; auto: of CPUs where the system has what they need")
       ->check(CLI::IsMember({"auto", "cpu", "thread"}))
       ->capture_default_str();
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
@@ -343,6 +403,8 @@ Command add_record(CLI::App& app) {
   c->add_option("--to", options->to, "record into a trace.dat instead, for trace-cmd, KernelShark and ringside report")
       ->type_name("FILE")
       ->excludes("--output");
+  add_size(*c, "--max-size", options->max_size, "of the recording: then the oldest events go, and are counted; it stays readable at any moment");
+  options->rotation.add_options(*c);
   add_duration(*c, options->duration_ns, "stop after this time");
   c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
   c->add_flag("-q,--quiet", options->quiet, "no summary");
@@ -357,6 +419,8 @@ Command add_record(CLI::App& app) {
       "  ringside record -e sched_switch,'syscalls:sys_enter_*' ls   with events of the kernel (as root)\n"
       "  ringside record -e 'irq:*' --duration 1s           the kernel alone, all processes\n"
       "  ringside record -e sched --to trace.dat make       as a trace.dat\n"
+      "  ringside record -i web --max-size 1G               the last 1 GiB, for days; ringside report reads it meanwhile\n"
+      "  ringside record -i web --rotate 60s --keep 10      the last 10 minutes, in parts: ringside report ringside.data*\n"
       "-e names events of the kernel, -u those of programs; without -u all enabled events of the programs are recorded. Those of --libc\n"
       "stay on, unless a pattern of -u names libc. The first word that is no option begins the command; -- may stand before it.\n"
       "Instances of the kernel's that others made are never read, as that would take their events away: -i names ringside's.\n"

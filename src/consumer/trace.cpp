@@ -13,6 +13,7 @@
 #include <ringside/abi/sub_buffer.hpp>
 #include <set>
 
+#include "export/units.hpp"
 #include "kernel/clock_check.hpp"
 #include "kernel/kernel_source.hpp"
 #include "source/trace_dat_file.hpp"
@@ -35,10 +36,14 @@ result<void> open_recorded(Trace& trace, OpenedTrace& o) {
   const std::string& dir = o.where.text;
   auto meta = RecordingMeta::read(dir);
   if (!meta) return tl::unexpected<Error>(meta.error());
-  auto rings = RS_TRY(open_recording(dir, *meta));
   o.doubts = meta->missing.doubts;
+  std::vector<std::string> problems;
+  auto rings = RS_TRY(open_recording(dir, *meta, &problems));
+  for (std::string& problem : problems) trace.timeline.add_problem(std::move(problem));
   if (!meta->complete) o.doubts.push_back("the recorder did not finish; the closing counters are missing, the events are here");
   for (std::string& doubt : o.doubts) trace.notices.push_back(doubt = dir + ": " + doubt);
+  if (const Removed gone = meta->removed(); gone.events != 0)
+    trace.notices.push_back(dir + " begins later than its recording did: " + format_count(gone.events) + " older events went, as --max-size " + format_size(meta->max_size) + " wanted");
   if (auto texts = read_kept(dir, "printk_formats")) trace.formats.add_strings(*texts);
   add_events(trace, o, meta->events);
   for (const RecordedRing& ring : meta->rings) {
@@ -313,6 +318,12 @@ void Trace::follow(u64 look_ahead_ns) {
 }
 
 void Trace::refresh() {
+  // A ring that is overwritten faster than it is read shows its first sub-buffer, and no more.
+  if (!timeline.following()) {
+    for (OpenedTrace& o : opened)
+      if (o.instance != nullptr) add_rings(*this, o);
+    timeline.prefetch();
+  }
   // Events of rings that are made from here on are later than this.
   u64 until = Timeline::forever;
   for (OpenedTrace& o : opened) {

@@ -152,6 +152,7 @@ const std::string& JsonLines::thread(u32 source, i32 tid, const RingName& ring) 
   fmt::memory_buffer text;
   append_place(ring, text);
   fmt::format_to(std::back_inserter(text), ",\"pid\":{},\"tid\":{},", tasks_.seen_process(tid, ring), tasks_.seen(tid, ring));
+  if (const i32 parent = tasks_.parent(tid, ring); parent != 0) fmt::format_to(std::back_inserter(text), "\"parent\":{},", parent);
   if (task != nullptr && task->elsewhere.tid != 0)
     fmt::format_to(std::back_inserter(text), "\"ns_pid\":{},\"ns_tid\":{},\"pid_namespace\":{},", task->elsewhere.pid, task->elsewhere.tid, task->elsewhere.pid_namespace);
   append(text, "\"task\":");

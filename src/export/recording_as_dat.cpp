@@ -7,10 +7,10 @@
 
 namespace ringside {
 
-result<TraceDatSize> export_recording(const std::string& dir, const std::string& to, const std::string& only) {
+result<TraceDatSize> export_recording(const std::string& dir, const std::string& to, const std::string& only, std::vector<std::string>* problems) {
   auto meta = RecordingMeta::read(dir);
   if (!meta) return tl::unexpected<Error>(meta.error());
-  auto sources = RS_TRY(open_recording(dir, *meta));
+  auto sources = RS_TRY(open_recording(dir, *meta, problems));
   // A side whose rings held nothing is left out.
   bool wanted[2] = {only != "kernel", only != "program"};
   if (only.empty()) {
@@ -31,7 +31,7 @@ result<TraceDatSize> export_recording(const std::string& dir, const std::string&
   for (const RingName& thread : meta->threads) dat.tasks[thread.tid] = named(thread);
   for (const bool kernel : {true, false}) {
     TraceDatBuffer buffer;
-    buffer.name = kernel ? "kernel" : "program";
+    buffer.name = dat.buffers.empty() ? "" : "program";  // KernelShark opens no file whose first buffer has a name
     for (auto& source : sources) {
       if (source == nullptr || source->name().kernel != kernel || !wanted[kernel]) continue;
       if (!kernel && source->name().cpu < 0) dat.tasks.emplace(source->name().tid, named(source->name()));

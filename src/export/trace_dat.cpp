@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <ringside/abi/event_cursor.hpp>
 #include <ringside/abi/sub_buffer.hpp>
 #include <ringside/base/check.hpp>
 #include <set>
@@ -93,6 +94,51 @@ std::string clock_options(const ClockInfo& clock) {
   return out;
 }
 
+// The ids of events in the file: one space for the kernel's and the program's, and none above 32,767, because KernelShark keeps
+// them in 16 signed bits. The kernel's ids stay; the program's follow them, or begin at 1.
+class Ids {
+ public:
+  // Writes the ids into the events.
+  static result<Ids> of(std::vector<EventInfo>& events) {
+    Ids ids;
+    u32 last = 0;
+    const auto keep = [&](const EventInfo& e) { return e.kernel && e.id <= most; };
+    for (const EventInfo& e : events) {
+      if (keep(e)) last = std::max<u32>(last, ids.table(true)[e.id] = e.id);
+    }
+    for (EventInfo& e : events) {
+      u16& id = ids.table(e.kernel)[e.id];
+      if (!keep(e) && id == unknown) {
+        if (++last > most) return refuse(std::errc::value_too_large, "a trace.dat for KernelShark has at most 32,767 kinds of events; these are more: export some of them (--only)");
+        id = static_cast<u16>(last);
+      }
+      ids.changed_[e.kernel] = ids.changed_[e.kernel] || id != e.id;
+      const size_t at = e.format.find("\nID: ");
+      if (at != std::string::npos) e.format.replace(at + 5, e.format.find('\n', at + 5) - (at + 5), std::to_string(id));
+      e.id = id;
+    }
+    for (const bool side : {false, true}) {
+      for (const u16 id : ids.table(side)) ids.taken_[id] = true;
+    }
+    return ids;
+  }
+  bool changed(bool kernel) const { return changed_[kernel]; }
+  // An id that no event of its side has stays, or becomes 0, where another event has it.
+  u16 operator()(bool kernel, u16 id) const {
+    const u16 now = by_id_[kernel][id];
+    return now != unknown ? now : taken_[id] ? u16{0} : id;
+  }
+
+ private:
+  static constexpr u32 most = 32767;
+  static constexpr u16 unknown = 0;
+  Ids() : by_id_{std::vector<u16>(65536, unknown), std::vector<u16>(65536, unknown)}, taken_(65536) {}
+  std::vector<u16>& table(bool kernel) { return by_id_[kernel]; }
+  std::vector<u16> by_id_[2];
+  std::vector<bool> taken_;
+  bool changed_[2] = {false, false};
+};
+
 struct Placed {
   u32 cpu = 0;
   u64 offset = 0, size = 0;
@@ -100,7 +146,7 @@ struct Placed {
 
 class DatWriter {
  public:
-  DatWriter(int fd, const std::string& path) : fd_(fd), path_(path) {}
+  DatWriter(int fd, const std::string& path, const Ids& ids) : fd_(fd), path_(path), ids_(ids) {}
 
   result<TraceDatSize> version_6(TraceDat& dat, u32 page) {
     u32 cpus = 0;
@@ -151,6 +197,13 @@ class DatWriter {
       head += section(block.section, block.bytes.size()) + block.bytes;
     }
     options += clock_options(dat.clock);
+    u32 cpus = 0;
+    for (auto& buffer : dat.buffers) {
+      for (const u32 cpu : give_cpus(buffer)) cpus = std::max(cpus, cpu + 1);
+    }
+    std::string count;
+    put(count, cpus);
+    put_option(options, option_cpu_count, count);
     at_ = head.size();
     for (auto& buffer : dat.buffers) {
       const u32 own = page_of(buffer);
@@ -222,17 +275,17 @@ class DatWriter {
   }
 
   // Empty: it is not the expected file.
-  static sys::Fd open_images(const Images& images) {
-    auto file = sys::open_regular(images.path);
+  static sys::Fd open_whole(const SubBufferFile& whole) {
+    auto file = sys::open_regular(whole.path);
     struct stat st {};
-    const bool same = file && fstat(file->get(), &st) == 0 && st.st_dev == images.device && st.st_ino == images.inode;
+    const bool same = file && fstat(file->get(), &st) == 0 && st.st_dev == whole.device && st.st_ino == whole.inode;
     return same ? std::move(*file) : sys::Fd();
   }
 
   // Whether a file's sub-buffers can be copied unchanged.
-  static bool sound(const Images& images, const sys::Fd& file, u32 page) {
-    if (images.size % page != 0) return false;
-    for (u64 at = 0; at < images.size; at += page) {
+  static bool sound(const SubBufferFile& whole, const sys::Fd& file, u32 page) {
+    if (whole.size % page != 0) return false;
+    for (u64 at = 0; at < whole.size; at += page) {
       abi::SubBufferHeader header{};
       if (pread(file.get(), &header, sizeof header, static_cast<off_t>(at)) != sizeof header) return false;
       if (abi::commit_size(header.commit) > page - abi::header_size) return false;
@@ -241,10 +294,10 @@ class DatWriter {
   }
 
   // The file system copies (or only shares: XFS, Btrfs). False: it cannot; the caller writes all of it again.
-  bool copy(const Images& images, const sys::Fd& file) const {
+  bool copy(const SubBufferFile& whole, const sys::Fd& file) const {
     loff_t from = 0, to = static_cast<loff_t>(at_);
-    while (static_cast<u64>(from) < images.size) {
-      const ssize_t n = copy_file_range(file.get(), &from, fd_, &to, images.size - static_cast<u64>(from), 0);
+    while (static_cast<u64>(from) < whole.size) {
+      const ssize_t n = copy_file_range(file.get(), &from, fd_, &to, whole.size - static_cast<u64>(from), 0);
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) return false;
     }
@@ -280,10 +333,11 @@ class DatWriter {
       const u64 begin = at_;
       const auto own = ring->counters().subbuf_size;
       RS_CHECK(own <= page && at_ % page == 0, "a sub-buffer lies on pages of the file, and is no larger than one");
-      const auto images = ring->images();
-      const sys::Fd file = images && own == page ? open_images(*images) : sys::Fd();
-      if (file && sound(*images, file, page) && copy(*images, file)) {
-        at_ += images->size;
+      const auto whole = ring->sub_buffer_file();
+      const bool renumber = ids_.changed(ring->name().kernel);
+      const sys::Fd file = whole && own == page && !renumber ? open_whole(*whole) : sys::Fd();
+      if (file && sound(*whole, file, page) && copy(*whole, file)) {
+        at_ += whole->size;
       } else {
         for (;;) {
           auto view = RS_TRY(ring->next());
@@ -291,7 +345,7 @@ class DatWriter {
           // Header, data and the number of missed events; the rest is a hole. A smaller sub-buffer is stored with room at its
           // end.
           const u64 used = std::min<u64>(abi::header_size + view->end + 8, own);
-          RS_TRY(write(view->sub_buffer, used, at_));
+          RS_TRY(write(renumber ? renumbered(*view, ring->name().kernel, used) : view->sub_buffer, used, at_));
           at_ += page;
         }
       }
@@ -301,6 +355,24 @@ class DatWriter {
       ring = nullptr;  // its file is closed: there may be thousands
     }
     return placed;
+  }
+
+  // A copy with the file's ids in its events.
+  const u8* renumbered(const SubBufferView& view, bool kernel, u64 used) {
+    copy_.resize(used / sizeof(u64) + 1);
+    auto* const bytes = reinterpret_cast<u8*>(copy_.data());
+    std::memcpy(bytes, view.sub_buffer, used);
+    u8* const data = bytes + abi::header_size;
+    abi::EventCursor events(data, view.begin, view.end, view.time);
+    while (events.next()) {
+      u16 id = 0;
+      const Bytes payload = events.payload();
+      if (payload.size < sizeof id) continue;
+      std::memcpy(&id, payload.data, sizeof id);
+      id = ids_(kernel, id);
+      std::memcpy(data + (payload.data - data), &id, sizeof id);
+    }
+    return bytes;
   }
 
   result<TraceDatSize> finish(const std::string& head) {
@@ -313,30 +385,20 @@ class DatWriter {
 
   int fd_;
   const std::string& path_;
+  const Ids& ids_;
+  std::vector<u64> copy_;  // of a sub-buffer
   u64 at_ = 0;  // where the next sub-buffer goes
   TraceDatSize size_;
 };
 
-result<void> check_ids(const TraceDat& dat) {
-  std::map<u16, const EventInfo*> by_id;
-  for (const EventInfo& e : dat.events) {
-    const auto [other, fresh] = by_id.emplace(e.id, &e);
-    if (!fresh && other->second->kernel != e.kernel)
-      return refuse(std::errc::not_supported, "the events " + other->second->system + ":" + other->second->name + " and " + e.system +
-                                                  ":" + e.name + " have the same id in the kernel or in the program, and a "
-                                                  "trace.dat knows only one: export one of the two (--only kernel, --only program)");
-  }
-  return {};
-}
-
 }  // namespace
 
 result<TraceDatSize> write_trace_dat(const std::string& path, TraceDat& dat) {
-  RS_TRY(check_ids(dat));
+  const Ids ids = RS_TRY(Ids::of(dat.events));
   auto file = RS_TRY(sys::NewFile::create(path));
   u32 page = page_size;
   for (const auto& buffer : dat.buffers) page = std::max(page, DatWriter::page_of(buffer));
-  DatWriter writer(file.fd(), path);
+  DatWriter writer(file.fd(), path, ids);
   auto size = dat.buffers.size() <= 1 ? writer.version_6(dat, page) : writer.version_7(dat, page);
   if (!size) return size;
   RS_TRY(file.put_in_place());

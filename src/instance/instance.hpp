@@ -127,7 +127,7 @@ class Instance {
   // a CPU's. idle: false leaves idle rings as they are. Returns the bytes given back.
   u64 trim(bool idle = true);
 
-  result<RingView> look(u32 ring) const;
+  result<RingView> view_ring(u32 ring) const;
 
   // Sleeps until some ring has unread events (percent 0), or one is this full; false: timed out.
   result<bool> wait(int percent, std::chrono::nanoseconds timeout);

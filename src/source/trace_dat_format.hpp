@@ -26,6 +26,7 @@ enum Option : u16 {
   option_buffer = 3,     // 6: u64 offset, name; 7: also clock, u32 page size, u32 CPUs, for each {u32 cpu, u64 offset, u64 size}
   option_trace_clock = 4,
   option_offset = 7,     // text: nanoseconds to add to times
+  option_cpu_count = 8,  // u32: of all buffers
   option_tsc_to_ns = 14,  // u32 mult, u32 shift, u64 (unused by trace-cmd)
   option_buffer_text = 22,
 };

@@ -160,7 +160,7 @@ int enter(ringside_event& e, const Opened& in) {
     const sys::Fd dir = in.directory();
     if (!dir) return -errno;
     const auto patterns = read_patterns(dir.get());
-    if (!patterns) return -patterns.error().code.value();
+    if (!patterns) return -errno_of(patterns.error());
     id = static_cast<u32>(made_now) + 1;
     EventEntry& entry = words.event(id);
     if (!sys::populate(&entry, sizeof entry)) return -ENOSPC;
@@ -172,7 +172,7 @@ int enter(ringside_event& e, const Opened& in) {
     for (const std::string& folder : {std::string("events"), system, event})
       if (!sys::make_owned_directory(dir.get(), folder.c_str())) return -errno;
     for (const auto& [file, text] : {std::pair{"/id", std::to_string(abi::event_id(id)) + "\n"}, {"/format", format_text(e.name, abi::event_id(id), e.format_fields + stack_line(stack_at), e.print_fmt)}})
-      if (auto done = sys::write_owned(dir.get(), event + file, text); !done) return -done.error().code.value();
+      if (auto done = sys::write_owned(dir.get(), event + file, text); !done) return -errno_of(done.error());
     __atomic_store_n(&entry.known, 1u, __ATOMIC_RELEASE);
     __atomic_store_n(&c.nr_events, u64{id}, __ATOMIC_RELEASE);
     apply_patterns(*patterns, words, ringside_gate);
@@ -262,7 +262,7 @@ Opened* look_up(int dir, const char* path) {
     if (one->device == st.st_dev && one->inode == st.st_ino) return one;
   auto words = map_instance(dir, path, true);
   if (!words) {
-    errno = words.error().code.value();
+    errno = errno_of(words.error());
     return nullptr;
   }
   auto* const control = reinterpret_cast<InstanceControl*>(words->data());
@@ -299,23 +299,23 @@ int open_locked(const char* name) {
   const char* from_environment = std::getenv("RINGSIDE_INSTANCE");
   const std::string wanted = name != nullptr ? name : from_environment != nullptr ? from_environment : "default";
   auto path = instance_path(wanted);
-  if (!path) return -path.error().code.value();
+  if (!path) return -errno_of(path.error());
   struct stat st {};
   if (const Opened* const now = process.opened; now != nullptr) {
     const bool same = stat(path->c_str(), &st) == 0 && st.st_dev == now->device && st.st_ino == now->inode;
     return name == nullptr || same ? 0 : -EBUSY;
   }
   auto dir = open_instance_directory(wanted);
-  if (!dir && dir.error().code != std::errc::no_such_file_or_directory) return -dir.error().code.value();
+  if (!dir && dir.error().code != std::errc::no_such_file_or_directory) return -errno_of(dir.error());
   if (!dir) {
     // A path in the environment is that of a recorder, which may be gone: no process would clean up a new instance.
     if (name == nullptr && wanted.find('/') != std::string::npos) return -ENOENT;
     InstanceOptions options;
     options.name = wanted;
     if (auto made = make_instance(options); !made && made.error().code != std::errc::file_exists)
-      return -made.error().code.value();
+      return -errno_of(made.error());
     dir = open_instance_directory(wanted);
-    if (!dir) return -dir.error().code.value();
+    if (!dir) return -errno_of(dir.error());
   }
   char absolute[PATH_MAX];  // the program may change its directory
   if (realpath(path->c_str(), absolute) == nullptr) return -errno;

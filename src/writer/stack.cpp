@@ -44,10 +44,10 @@ constinit u32 wanted_depth = usual_depth;
 // ---- Which stack stands where: for each ring, the position at which it was written last.
 
 constexpr u32 bucket_bits = 13, ways = 4;
-constinit u64* written = nullptr;
+constinit u64* written_stacks = nullptr;
 
 u64 key_of(u64 id, const RingNow& ring, u64 again) noexcept { return (id ^ ring.key * 0x9E3779B97F4A7C15u ^ again * 0xD6E8FEB86659FD93u) * 0xC2B2AE3D27D4EB4Fu; }
-u64* bucket_of(u64 key) noexcept { return __atomic_load_n(&written, __ATOMIC_ACQUIRE) + (key >> (64 - bucket_bits)) * ways; }
+u64* bucket_of(u64 key) noexcept { return __atomic_load_n(&written_stacks, __ATOMIC_ACQUIRE) + (key >> (64 - bucket_bits)) * ways; }
 
 // Is there a copy in the ring's newer half?
 RS_INLINE bool is_written(u64 key, const RingNow& ring) noexcept {
@@ -96,7 +96,7 @@ constinit u64 maps_begun = 0;  // process number << 2 | 0: no, 1: a thread write
 u32 number_of_process(const Opened& in) noexcept { return in.foreign ? __atomic_load_n(&in.number, __ATOMIC_ACQUIRE) : static_cast<u32>(process.pid); }
 
 // The texts stand in the walk's payload already, one behind the other, each with its NUL.
-void write_map(Walk& walk, u32 pid, u64 start, u64 size, u64 file_offset, u32 build_id, u32 path) noexcept {
+void write_map(StackWalk& walk, u32 pid, u64 start, u64 size, u64 file_offset, u32 build_id, u32 path) noexcept {
   u8* const p = walk.payload;
   std::memset(p + 8, 0, 8);
   std::memcpy(p + 8, &pid, 4);
@@ -107,7 +107,7 @@ void write_map(Walk& walk, u32 pid, u64 start, u64 size, u64 file_offset, u32 bu
   (void)detail::write_event(detail::this_thread, code_map_event, p, texts_at + build_id + path + 2);
 }
 
-bool begin_maps(Walk& walk, u32 pid) noexcept {
+bool begin_maps(StackWalk& walk, u32 pid) noexcept {
   const u64 done = u64{pid} << 2 | 2;
   u64 now = __atomic_load_n(&maps_begun, __ATOMIC_ACQUIRE);
   if (now == done) return true;
@@ -129,8 +129,8 @@ Segments segments_of(const MappedObject& object) noexcept {
   return {reinterpret_cast<const ElfW(Phdr)*>(object.start + elf->e_phoff), elf->e_phnum};
 }
 
-// In hexadecimal. Returns its length; 0: the object has none.
-u32 put_build_id(const MappedObject& object, const Segments& segments, u8* text) noexcept {
+// Empty: the object has none.
+Bytes build_id_of(const MappedObject& object, const Segments& segments) noexcept {
   for (u32 i = 0; i < segments.count; ++i) {
     const ElfW(Phdr)& note = segments.header[i];
     u64 at = object.bias + note.p_vaddr;
@@ -144,18 +144,31 @@ u32 put_build_id(const MappedObject& object, const Segments& segments, u8* text)
       std::memcpy(&n, reinterpret_cast<const void*>(at), sizeof n);
       const u64 name = at + sizeof n, value = name + align_up(u64{n.n_namesz}, u64{4}), next = value + align_up(u64{n.n_descsz}, u64{4});
       if (next > end) break;
-      if (n.n_type == NT_GNU_BUILD_ID && n.n_namesz == 4 && std::memcmp(reinterpret_cast<const void*>(name), "GNU", 4) == 0 && n.n_descsz <= longest_build_id) {
-        for (u32 k = 0; k < n.n_descsz; ++k) {
-          const u8 byte = reinterpret_cast<const u8*>(value)[k];
-          text[2 * k] = static_cast<u8>("0123456789abcdef"[byte >> 4]);
-          text[2 * k + 1] = static_cast<u8>("0123456789abcdef"[byte & 15]);
-        }
-        return 2 * n.n_descsz;
-      }
+      if (n.n_type == NT_GNU_BUILD_ID && n.n_namesz == 4 && std::memcmp(reinterpret_cast<const void*>(name), "GNU", 4) == 0 && n.n_descsz <= longest_build_id)
+        return {reinterpret_cast<const u8*>(value), n.n_descsz};
       at = next;
     }
   }
-  return 0;
+  return {};
+}
+
+// In hexadecimal. Returns the text's length.
+u32 put_build_id(Bytes id, u8* text) noexcept {
+  for (u32 k = 0; k < id.size; ++k) {
+    text[2 * k] = static_cast<u8>("0123456789abcdef"[id.data[k] >> 4]);
+    text[2 * k + 1] = static_cast<u8>("0123456789abcdef"[id.data[k] & 15]);
+  }
+  return static_cast<u32>(2 * id.size);
+}
+
+// Another one may be at the same place, later, with all its words at the same addresses.
+u64 identity_of(const MappedObject& object, u32 pid) noexcept {
+  const auto text = [](const void* at, size_t size) { return std::string_view(static_cast<const char*>(at), size); };
+  const u64 words[] = {object.start, object.end, reinterpret_cast<u64>(object.tables), object.bias, pid};
+  u64 hash = sys::hash(text(words, sizeof words));
+  if (object.path != nullptr) hash = sys::hash(object.path, hash);
+  const Bytes id = build_id_of(object, segments_of(object));
+  return sys::hash(text(id.data, id.size), hash);
 }
 
 u32 put_path(const MappedObject& object, u8* to) noexcept {
@@ -176,11 +189,11 @@ u32 put_path(const MappedObject& object, u8* to) noexcept {
   return length + rest;
 }
 
-[[gnu::noinline]] void write_code_map(Walk& walk, const MappedObject& object, u32 pid) noexcept {
+[[gnu::noinline]] void write_code_map(StackWalk& walk, const MappedObject& object, u32 pid) noexcept {
   const int saved = errno;
   const Segments segments = segments_of(object);
   u8* const text = walk.payload + texts_at;
-  const u32 build_id = put_build_id(object, segments, text), path = put_path(object, text + build_id + 1);
+  const u32 build_id = put_build_id(build_id_of(object, segments), text), path = put_path(object, text + build_id + 1);
   text[build_id] = text[build_id + 1 + path] = 0;
   for (u32 i = 0; i < segments.count; ++i) {
     const ElfW(Phdr)& s = segments.header[i];
@@ -194,7 +207,7 @@ u32 put_path(const MappedObject& object, u8* to) noexcept {
 enum class Maps { there, added, not_yet };
 
 // The maps of all frames' code are in the ring. added: some were not.
-Maps write_code_maps(Walk& walk, const Opened& in, const RingNow& ring, u64 again) noexcept {
+Maps write_code_maps(StackWalk& walk, const Opened& in, const RingNow& ring, u64 again) noexcept {
   const u32 pid = number_of_process(in);
   if (!begin_maps(walk, pid)) return Maps::not_yet;
   Maps done = Maps::there;
@@ -202,8 +215,7 @@ Maps write_code_maps(Walk& walk, const Opened& in, const RingNow& ring, u64 agai
   for (u32 i = 0; i < walk.frames; ++i) {
     const u64 address = walk.frame(i) - 1;
     if (address - object.start < object.end - object.start || !find_object(address, object)) continue;
-    const u64 number = sys::hash({reinterpret_cast<const char*>(&object), sizeof object}, pid);
-    const u64 key = key_of(number, ring, again);
+    const u64 key = key_of(identity_of(object, pid), ring, again);
     if (ring.key != 0 && is_written(key, ring)) continue;
     write_code_map(walk, object, pid);
     if (ring.key != 0) remember(key, ring);
@@ -212,7 +224,7 @@ Maps write_code_maps(Walk& walk, const Opened& in, const RingNow& ring, u64 agai
   return done;
 }
 
-bool write_stack(Walk& walk) noexcept {
+bool write_stack(StackWalk& walk) noexcept {
   u8* const p = walk.payload;
   const u32 n = walk.frames, size = frames_at + n * 8, place = frames_at | (n * 8) << 16, ended = static_cast<u32>(walk.end);
   std::memcpy(p + 8, &walk.id, 8);
@@ -226,7 +238,7 @@ bool write_stack(Walk& walk) noexcept {
 }
 
 // The stack is new to the ring.
-[[gnu::noinline]] void show_stack(Walk& walk, const From& from, const RingNow& before) noexcept {
+[[gnu::noinline]] void show_stack(StackWalk& walk, const From& from, const RingNow& before) noexcept {
   const Opened* const in = opened_now();
   if (in == nullptr) return;
   const u64 again = __atomic_load_n(&in->words.control->stacks_again, __ATOMIC_RELAXED);
@@ -256,9 +268,9 @@ ringside_event* const stack_events[3] = {&stack_event, &code_map_event, nullptr}
 void ready_stacks(u32 depth) noexcept {
   wanted_depth = std::clamp(depth, 1u, most_frames);
   ready_unwind();
-  if (__atomic_load_n(&written, __ATOMIC_ACQUIRE) != nullptr) return;
+  if (__atomic_load_n(&written_stacks, __ATOMIC_ACQUIRE) != nullptr) return;
   void* const table = mmap(nullptr, sizeof(u64) * ways << bucket_bits, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (table != MAP_FAILED) __atomic_store_n(&written, static_cast<u64*>(table), __ATOMIC_RELEASE);
+  if (table != MAP_FAILED) __atomic_store_n(&written_stacks, static_cast<u64*>(table), __ATOMIC_RELEASE);
 }
 
 void forget_code_maps() noexcept { __atomic_store_n(&maps_begun, u64{0}, __ATOMIC_RELEASE); }
@@ -267,8 +279,8 @@ u64 stack_of(const From& from) noexcept {
   const Opened* const in = opened_now();
   if (in == nullptr || detail::this_thread.inside) return 0;
   const WalkMemory memory;
-  Walk* const walk = memory.get();
-  if (walk == nullptr || __atomic_load_n(&written, __ATOMIC_RELAXED) == nullptr) {
+  StackWalk* const walk = memory.get();
+  if (walk == nullptr || __atomic_load_n(&written_stacks, __ATOMIC_RELAXED) == nullptr) {
     __atomic_fetch_add(&in->words.control->without_stack, u64{1}, __ATOMIC_RELAXED);
     return 0;
   }

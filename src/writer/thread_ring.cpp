@@ -14,6 +14,7 @@
 #include <new>
 #include <utility>
 
+#include "writer/kept_rings.hpp"
 #include "writer/process.hpp"
 #include "writer/members.hpp"
 #include "sys/beneath.hpp"
@@ -96,10 +97,11 @@ void free_own(Own* own) noexcept {
 // Only where no event of this thread can be open on it.
 void release(Own*& own) noexcept {
   if (own == nullptr) return;
-  unmap_ring(own->mapped);
+  const u64 retired = with_state(own->live, RingState::retired);
   u64 live = own->live;
-  if (own->tid != 0)
-    __atomic_compare_exchange_n(&own->in->words.ring(own->number).state, &live, with_state(live, RingState::retired), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+  const bool ours = own->tid != 0 && __atomic_compare_exchange_n(&own->in->words.ring(own->number).state, &live, retired, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+  const bool is_useful = ours && own->in == opened_now() && this_thread.borrowed == 0 && !moved(*own);
+  if (!is_useful || !retired_rings.put({own->mapped, own->in, own->number, retired})) unmap_ring(own->mapped);
   free_own(own);
   own = nullptr;
 }
@@ -250,16 +252,72 @@ Taken take_retired(int dir, Own& own, u32 n, u64 state, const Geometry& geometry
   return Taken::no;
 }
 
-bool make(int dir, Own& own, const Geometry& geometry) noexcept {
-  own.number = claim_new_ring(own.in->words, own.in->member());
-  if (own.number == most_rings) return false;
-  own.mapped = map_ring(dir, own.number, geometry, Files::ours);
-  if (own.mapped && back_tail(own) != Taken::yes) unmap_ring(own.mapped);
-  if (own.mapped)
-    label_ring(own.mapped.ring);
+void give_up(const KeptRing& ring) noexcept {
+  __atomic_store_n(&ring.in->words.ring(ring.number).state, pack_state(RingState::empty, 0), __ATOMIC_RELEASE);
+}
+
+// A new ring, claimed by this process. Not mapped: there was no number, or no memory for it.
+KeptRing make_fresh(int dir, Opened& in, const Geometry& geometry) noexcept {
+  KeptRing made{{}, &in, claim_new_ring(in.words, in.member()), 0};
+  if (made.number == most_rings) return made;
+  made.state = __atomic_load_n(&in.words.ring(made.number).state, __ATOMIC_RELAXED);
+  made.mapped = map_ring(dir, made.number, geometry, Files::ours);
+  if (made.mapped)
+    label_ring(made.mapped.ring);
   else
-    __atomic_store_n(&own.in->words.ring(own.number).state, pack_state(RingState::empty, 0), __ATOMIC_RELEASE);
-  return static_cast<bool>(own.mapped);
+    give_up(made);
+  return made;
+}
+
+bool use_fresh(Own& own, const KeptRing& ring) noexcept {
+  own.mapped = ring.mapped;
+  own.number = ring.number;
+  if (back_tail(own) == Taken::yes) return true;
+  unmap_ring(own.mapped);
+  give_up(ring);
+  return false;
+}
+
+bool make(int dir, Own& own, const Geometry& geometry) noexcept {
+  const KeptRing made = make_fresh(dir, *own.in, geometry);
+  return made.mapped && use_fresh(own, made);
+}
+
+// Is all of it read, by its control words alone?
+bool seems_read(const Ring& ring) noexcept {
+  const Control& c = *ring.control;
+  const u32 id = place_of(__atomic_load_n(&c.commit, __ATOMIC_RELAXED)).id;
+  if (!ring.geometry.holds(id)) return false;
+  const Record& record = ring.record(id);
+  return record.base + committed_of(__atomic_load_n(&record.committed, __ATOMIC_RELAXED)).events <= c.state[c.reader_generation & 1].expected;
+}
+
+// Takes one of the rings that this process keeps mapped: a retired one that is read, else a fresh one.
+bool take_kept(Own& own) noexcept {
+  const Geometry geometry = geometry_of(*own.in->words.control);
+  const auto state_now = [&](const KeptRing& r) { return __atomic_load_n(&r.in->words.ring(r.number).state, __ATOMIC_ACQUIRE); };
+  KeptRing ring;
+  const auto is_ready = [&](const KeptRing& r) {
+    if (r.in != own.in || r.mapped.ring.geometry != geometry || state_now(r) != r.state) return KeptRings::Use::drop;
+    return seems_read(r.mapped.ring) ? KeptRings::Use::take : KeptRings::Use::keep;
+  };
+  while (retired_rings.take(ring, is_ready)) {
+    own.mapped = ring.mapped;
+    own.number = ring.number;
+    RingEntry& entry = own.in->words.ring(ring.number);
+    if (claim(own, entry, ring.state)) {
+      const Ring& r = own.mapped.ring;
+      if (r.control->magic == control_magic && r.control->corrupt == 0 && all_read(r) && back_tail(own) == Taken::yes && repair(own)) return true;
+      __atomic_store_n(&entry.state, ring.state, __ATOMIC_RELEASE);
+    }
+    unmap_ring(own.mapped);
+  }
+  const auto fits = [&](const KeptRing& r) {
+    if (r.in == own.in && r.mapped.ring.geometry == geometry && state_now(r) == r.state) return KeptRings::Use::take;
+    if (state_now(r) == r.state) give_up(r);
+    return KeptRings::Use::drop;
+  };
+  return fresh_rings.take(ring, fits) && use_fresh(own, ring);
 }
 
 // Does the budget allow one more ring, even if all made since the last measurement became full? Rings are sparse: only used
@@ -302,7 +360,22 @@ bool find_ring(int dir, Own& own) noexcept {
   };
   const auto affordable_one = [&] { return made() < most_rings && affordable(dir, c, made(), geometry.data_size()); };
   if (const Taken taken = take_one(false); taken != Taken::no) return taken == Taken::yes;
-  if (affordable_one()) return make(dir, own, geometry);
+  if (affordable_one()) {
+    if (!make(dir, own, geometry)) return false;
+    // More, for the threads to come: each time as many again, so that half of the threads find one at least.
+    static constinit u32 searches = 0;
+    const u32 more = this_thread.borrowed != 0 ? 0 : 1u << std::min(__atomic_fetch_add(&searches, 1u, __ATOMIC_RELAXED), 3u);
+    for (u32 n = 0; n < more && affordable_one(); ++n) {
+      const KeptRing next = make_fresh(dir, *own.in, geometry);
+      if (!next.mapped) break;
+      if (fresh_rings.put(next)) continue;
+      MappedRing unwanted = next.mapped;
+      unmap_ring(unwanted);
+      give_up(next);
+      break;
+    }
+    return true;
+  }
   if (const sys::Fd file = sys::open_owned(dir, "instance", O_RDONLY); file) {
     const Judge judge(file.get(), own.in->words);
     for (u32 n = 0, end = made(); n < end; ++n) judge.settle(own.in->words.ring(n));
@@ -313,21 +386,21 @@ bool find_ring(int dir, Own& own) noexcept {
 }
 
 // Notes the ring's owner and shows the ring to others.
-void introduce(int dir, Own& own, i32 pid) noexcept {
+void introduce(Own& own, i32 pid) noexcept {
   InstanceControl& c = *own.in->words.control;
   RingEntry& entry = own.in->words.ring(own.number);
   entry.pid = static_cast<u32>(pid);
   entry.tid = static_cast<u32>(own.tid);
   entry.of = own.in->member();
   __atomic_store_n(&entry.sizes, short_sizes(own.mapped.ring.geometry), __ATOMIC_RELAXED);  // others read it before they claim
-  entry.tid_start = sys::own_start_time();
+  entry.tid_start = sys::ticks_since_boot();
   prctl(PR_GET_NAME, entry.task);
   std::memcpy(entry.process, process.comm, sizeof entry.process);
   Control& words = *own.mapped.ring.control;
   words.owner = static_cast<u64>(own.tid);
   words.owner_start = entry.tid_start;
   words.unfenced = process.fenced ? 0 : 1;
-  save_names(dir, own.tid, pid, entry.task);
+  if (own.in->threads == nullptr) save_names(own.in->directory().get(), own.tid, pid, entry.task);
   own.live = pack_state(RingState::live, static_cast<u32>(own.tid)) | state_tag(sys::now_ns());
   __atomic_store_n(&entry.state, own.live, __ATOMIC_SEQ_CST);
   // A controller that switches recording or the mode, or resizes, stores that first and then goes through the live rings:
@@ -349,18 +422,23 @@ bool take_ring() noexcept {
   if (in == nullptr || epoch == 0) return false;  // the first open is not finished
   release(these.own[these.depth]);
   // Otherwise this is a child of a vfork that did not go through the library: the thread is its parent's.
-  const sys::Fd dir = getpid() == process.pid || this_thread.borrowed != 0 ? in->directory() : sys::Fd();
-  Own* own = dir ? new_own() : nullptr;
+  if (getpid() != process.pid && this_thread.borrowed == 0) return false;
+  Own* own = new_own();
   if (own == nullptr) return false;
   in->join();
   own->in = in;
-  const Numbers me = introduce_thread(*in, epoch, false);
-  own->tid = this_thread.tid = me.tid;
-  if (!find_ring(dir.get(), *own)) {
+  const auto find = [&] {
+    if (this_thread.borrowed == 0 && take_kept(*own)) return true;
+    const sys::Fd dir = in->directory();
+    return dir && find_ring(dir.get(), *own);
+  };
+  if (!find()) {
     free_own(own);
     return false;
   }
-  introduce(dir.get(), *own, me.pid);
+  const Numbers me = introduce_thread(*in, epoch);
+  own->tid = this_thread.tid = me.tid;
+  introduce(*own, me.pid);
   new (own->bytes) OwnWriter(own->mapped.ring, RingClockNow{in->clock.kind, &in->words.control->clock_base_ticks}, bell_of(in->words), Back{{}, &own->backing});
   own->attached_at = epoch;
   these.own[these.depth] = own;
@@ -377,6 +455,8 @@ bool take_ring() noexcept {
 // The rings are the parent's, and shared: never written to again. An event that is open here, because a handler forked, ends in
 // zeros.
 void forget_thread_after_fork() noexcept {
+  fresh_rings.forget_after_fork();
+  retired_rings.forget_after_fork();
   for (u32 depth = 0; depth < most_depth; ++depth) {
     Own*& own = these.own[depth];
     if (own == nullptr) continue;

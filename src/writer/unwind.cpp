@@ -14,7 +14,6 @@
 namespace ringside {
 namespace {
 
-using u128 = unsigned __int128;
 
 // What to do at an address, in one word: the usual rule has small numbers, in units of 8 bytes.
 struct Rule {
@@ -33,7 +32,7 @@ constexpr Rule unpack(u64 w) noexcept {
 // Address and rule are one word: the index and the tag together are the address's 48 bits, mixed so that they can be told back.
 constexpr u32 index_bits = 14;
 constinit u64* rule_table = nullptr;
-constinit u64 generation = 1;
+constinit u64 rule_generation = 1;
 constexpr u64 mixed(u64 address) noexcept { return (address * 0x9E3779B97F4A7C15u) & ((u64{1} << 48) - 1); }
 
 bool fits_rule(i64 bytes, u32 most) noexcept { return bytes >= 0 && bytes % 8 == 0 && bytes / 8 <= most; }
@@ -55,7 +54,9 @@ Rule rule_of(const FrameRow& row) noexcept {
 
 [[gnu::noinline]] Rule find_rule(u64 address, u64* entry, u64 tag) noexcept {
   FrameRow row;
-  const Rule rule = find_frame_row(address, row) == FrameFound::yes ? rule_of(row) : Rule{.kind = Rule::no_table};
+  Rule rule = find_frame_row(address, row) == FrameFound::yes ? rule_of(row) : Rule{.kind = Rule::no_table};
+  // A return address that is a function's begin was put there by hand, as makecontext does: no call led to it.
+  if (rule.kind == Rule::no_table && find_frame_row(address + 1, row) == FrameFound::yes) rule.kind = Rule::outermost;
   if (entry != nullptr) __atomic_store_n(entry, tag << rule_bits | pack(rule), __ATOMIC_RELAXED);
   return rule;
 }
@@ -124,9 +125,12 @@ RS_INLINE bool readable(u64 address) noexcept {
   return learn(address);
 }
 
+// Other functions' frames: what lies between their variables is no mistake of this one.
+[[gnu::no_sanitize("address", "thread", "undefined")]] inline u64 word_at(u64 address) noexcept { return *reinterpret_cast<const volatile u64*>(address); }
+
 RS_INLINE bool load(u64 address, u64& value) noexcept {
   if (!readable(address)) return false;
-  value = *reinterpret_cast<const volatile u64*>(address);
+  value = word_at(address);
   return true;
 }
 bool load_word(void*, u64 address, u64& value) noexcept { return load(address, value); }
@@ -143,7 +147,7 @@ constexpr u64 code_bits = ~u64{0};
 #endif
 
 // The frame of code that has no table, by the frame pointer.
-bool step_by_fp(Registers& r, Walk::Step& s) noexcept {
+bool step_by_fp(Registers& r, StackWalk::Step& s) noexcept {
   u64 ra, fp;
   if (r.fp < r.sp || r.fp - r.sp > (u64{8} << 20) || !load(r.fp + 8, ra) || !load(r.fp, fp)) return false;
   s.ra_at = r.fp + 8, s.ra = ra, s.fp_at = r.fp, s.fp_value = fp;
@@ -152,7 +156,7 @@ bool step_by_fp(Registers& r, Walk::Step& s) noexcept {
 }
 
 // What Rule has no room for.
-[[gnu::noinline]] bool step_in_full(Registers& r, u64 address, Walk::Step& s) noexcept {
+[[gnu::noinline]] bool step_in_full(Registers& r, u64 address, StackWalk::Step& s) noexcept {
   FrameRow row;
   if (find_frame_row(address, row) != FrameFound::yes || (row.cfa_unknown && !row.cfa_by_expression)) return false;
   u64 cfa;
@@ -207,12 +211,12 @@ bool is_signal_return([[maybe_unused]] u64 pc) noexcept {
 }
 
 // From which of the last walk's steps on, `n` or a later one, all that they read is unchanged. The stack stands where step n is.
-RS_INLINE u32 unchanged_from(const Walk& walk, u32 n) noexcept {
+RS_INLINE u32 unchanged_from(const StackWalk& walk, u32 n) noexcept {
   u32 from = n;
   for (; n < most_frames; ++n) {
-    const Walk::Step& s = walk.step[n];
-    const bool same = s.fixed && (s.ra_at == 0 || *reinterpret_cast<const volatile u64*>(s.ra_at) == s.ra) &&
-                      (s.fp_at == 0 || *reinterpret_cast<const volatile u64*>(s.fp_at) == s.fp_value);
+    const StackWalk::Step& s = walk.step[n];
+    const bool same = s.fixed && (s.ra_at == 0 || word_at(s.ra_at) == s.ra) &&
+                      (s.fp_at == 0 || word_at(s.fp_at) == s.fp_value);
     if (!same) from = n + 1;
   }
   return from;
@@ -222,26 +226,26 @@ pthread_key_t walk_key;
 bool has_walk_key = false;
 
 struct ThreadWalks {
-  Walk* walk[2];
+  StackWalk* walk[2];
   u32 level;
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local ThreadWalks walks{};
 
 void free_walks(void*) {
   if (walks.level != 0) return;
-  for (Walk*& one : walks.walk) {
+  for (StackWalk*& one : walks.walk) {
     if (one != nullptr) munmap(one, sizeof *one);
     one = nullptr;
   }
 }
 [[gnu::constructor(101)]] void make_walk_key() { has_walk_key = pthread_key_create(&walk_key, free_walks) == 0; }
 
-Walk* new_walk() noexcept {
+StackWalk* new_walk() noexcept {
   const int saved = errno;
-  void* const page = reinterpret_cast<void*>(syscall(SYS_mmap, nullptr, sizeof(Walk), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1L, 0L));
+  void* const page = reinterpret_cast<void*>(syscall(SYS_mmap, nullptr, sizeof(StackWalk), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1L, 0L));
   errno = saved;
   if (page == MAP_FAILED) return nullptr;
-  Walk* const walk = static_cast<Walk*>(page);
+  StackWalk* const walk = static_cast<StackWalk*>(page);
   walk->first = most_frames;
   if (has_walk_key && walk_key < 32) pthread_setspecific(walk_key, walk);
   return walk;
@@ -257,9 +261,9 @@ WalkMemory::WalkMemory() noexcept : walk_(nullptr) {
     --walks.level;
   }
   if (walks.level == 2) return;
-  Walk*& mine = walks.walk[walks.level];
+  StackWalk*& mine = walks.walk[walks.level];
   if (mine == nullptr) {
-    Walk* const made = new_walk();  // a handler may do the same meanwhile
+    StackWalk* const made = new_walk();  // a handler may do the same meanwhile
     if (made == nullptr) return;
     if (mine == nullptr)
       mine = made;
@@ -287,7 +291,7 @@ void ready_unwind() noexcept {
 void forget_rules() noexcept {
   u64* const table = __atomic_load_n(&rule_table, __ATOMIC_ACQUIRE);
   for (u32 i = 0; table != nullptr && i < u32{1} << index_bits; ++i) __atomic_store_n(&table[i], u64{0}, __ATOMIC_RELAXED);
-  __atomic_fetch_add(&generation, u64{1}, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&rule_generation, u64{1}, __ATOMIC_RELAXED);
 }
 
 void leave_out(u64 start, u64 end) noexcept { left_out_start = start, left_out_end = end; }
@@ -306,11 +310,11 @@ From interrupted(const void* ucontext) noexcept {
   return from;
 }
 
-void walk_stack(Walk& walk, const From& from, u32 depth) noexcept {
+void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept {
   depth = std::min(depth, most_frames);
   Registers r = from.at;
   bool exact = from.exact, recording = from.until == 0;
-  const u64 now = __atomic_load_n(&generation, __ATOMIC_RELAXED);
+  const u64 now = __atomic_load_n(&rule_generation, __ATOMIC_RELAXED);
   // A walk that ended early, or was cut off by a longjmp, is no help.
   const bool usable = walk.first < most_frames && walk.rules == now && walk.end == StackEnd::complete;
   u32 last = usable ? walk.first : most_frames;  // the next of the last walk's steps that may be the one here
@@ -340,8 +344,8 @@ void walk_stack(Walk& walk, const From& from, u32 depth) noexcept {
         break;
       }
     }
-    Walk::Step unrecorded;
-    Walk::Step& s = record ? walk.fresh[count++] : unrecorded;
+    StackWalk::Step unrecorded;
+    StackWalk::Step& s = record ? walk.fresh[count++] : unrecorded;
     s.pc = r.pc, s.sp = r.sp, s.fp = r.fp, s.exact = exact, s.fixed = true;
     s.ra_at = s.fp_at = 0;
     s.frame = r.pc + (exact && count != 1 ? 1 : 0);
@@ -390,7 +394,7 @@ void walk_stack(Walk& walk, const From& from, u32 depth) noexcept {
   u32 at = joined;
   u64 hash = at < most_frames ? walk.step[at].hash : no_callers;
   while (count != 0) {
-    Walk::Step& s = walk.step[--at];
+    StackWalk::Step& s = walk.step[--at];
     s = walk.fresh[--count];
     s.hash = hash = hashed(hash, s.frame);
   }

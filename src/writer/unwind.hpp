@@ -23,7 +23,7 @@ enum class StackEnd : u32 {
 };
 
 // Memory of one walk. Opaque to others than unwind.cpp, except for the result and the room for an event.
-struct Walk {
+struct StackWalk {
   u64 id;  // of the frames' content; never 0
   u32 frames;
   StackEnd end;
@@ -73,13 +73,13 @@ class WalkMemory {
   ~WalkMemory();
   WalkMemory(const WalkMemory&) = delete;
   WalkMemory& operator=(const WalkMemory&) = delete;
-  Walk* get() const noexcept { return walk_; }
+  StackWalk* get() const noexcept { return walk_; }
 
  private:
-  Walk* walk_;
+  StackWalk* walk_;
   u32 mark_ = 0;
 };
 
-void walk_stack(Walk& walk, const From& from, u32 depth) noexcept;
+void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept;
 
 }  // namespace ringside

@@ -153,6 +153,50 @@ TEST_F(Export, BothOrOneOfTheTwo) {
   }
 }
 
+// Every event that `report` has, at its time, of its thread, by its name; a loss is one event there.
+TEST_F(Export, KernelSharkReadsAllOfThem) {
+  const std::string client = RINGSIDE_BUILD_DIR "/tests/kernelshark_client";
+  if (!std::filesystem::exists(client)) GTEST_SKIP() << "libkshark-dev and libjson-c-dev are not installed";
+  make(ClockInfo{}, 6, 4096, Of::both);
+  for (const auto& [only, streams] : {std::pair("", 2), {" --only kernel", 1}, {" --only program", 1}}) {
+    ASSERT_EQ(ringside(std::string("export data --to out.dat") + only).code, 0);
+    const Outcome cpus = run("trace-cmd report -N out.dat | head -1");
+    EXPECT_TRUE(std::regex_match(cpus.out, std::regex("cpus=([5-9]|1[01])\n"))) << cpus.out;
+    const Outcome o = run(client + " out.dat");
+    ASSERT_EQ(o.code, 0) << o.err;
+    std::vector<std::string> theirs, ours;
+    std::istringstream in(o.out);
+    std::string line;
+    std::getline(in, line);
+    EXPECT_EQ(line.find("streams=" + std::to_string(streams) + " "), 0u) << line;
+    const std::regex parts(R"((\d+) (\d+) (\S+)-(\d+) (?:kern|app)/(\S+) (.*))");
+    u64 gaps = 0;
+    for (std::smatch m; std::getline(in, line);) {
+      if (line.find(" missed_events ") != std::string::npos)
+        ++gaps;
+      else if (std::regex_match(line, m, parts))
+        theirs.push_back(m.str(1) + " " + m.str(4) + " " + m.str(5));
+      else
+        ADD_FAILURE() << line;
+    }
+    u64 lost = 0;
+    for (const auto& e : events("data")) {
+      if (e.contains("lost")) {
+        lost += *only == 0 || (e["cpu"].is_null() ? only[8] == 'p' : only[8] == 'k');
+        continue;
+      }
+      const std::string name = e["event"];
+      if (*only == 0 || (name.rfind("app:", 0) == 0 ? only[8] == 'p' : only[8] == 'k'))
+        ours.push_back(e["ts"].dump() + " " + e["tid"].dump() + " " + name.substr(name.find(':') + 1));
+    }
+    std::sort(ours.begin(), ours.end());
+    std::sort(theirs.begin(), theirs.end());
+    EXPECT_GT(ours.size(), 200u);
+    EXPECT_EQ(ours, theirs) << only;
+    EXPECT_EQ(gaps, lost) << only;
+  }
+}
+
 TEST_F(Export, WrongUse) {
   EXPECT_EQ(ringside("export data").code, 2);
   EXPECT_EQ(ringside("export nothing --to out.dat").code, 1);

@@ -260,7 +260,7 @@ struct Explored {
   static void no_point(bool ahead) { world().no_point(ahead); }
   static auto& context() { return world().me(); }
 
-  // A switch of threads on a CPU is a full barrier: who comes knows what is in `before`.
+  // A switch of threads on a CPU is a full barrier: the thread that comes knows what is in `before`.
   static void comes_after(const View& before) {
     auto& me = world().me();
     me.view.join(before);

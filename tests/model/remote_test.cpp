@@ -17,7 +17,7 @@ class RemoteModel {
   using W = RemoteWriter<CountingClock, N, Explored, O>;
   struct Books {
     u64 time;
-    u32 numbers;  // given out
+    u32 numbers;  // handed out
     u32 depth, written, refused;
     bool done[64], promised[64], seen[64];
     // The reader's.

@@ -613,7 +613,7 @@ TEST_F(InstanceTest, MemoryIsCheckedAnewForEachRingThatIsTried) {
     waitpid(second, nullptr, 0);
     const auto reader = must(instance->source(0));
     for (int k = 0; k < 2; ++k) must(reader->next());
-    auto ring = must(look_at(sys::Fd(open(instance->path().c_str(), O_PATH)).get(), 0, must(Members::open(sys::Fd(open(instance->path().c_str(), O_PATH)).get()))));
+    auto ring = must(view_ring(sys::Fd(open(instance->path().c_str(), O_PATH)).get(), 0, must(Members::open(sys::Fd(open(instance->path().c_str(), O_PATH)).get()))));
     ring.ring().control->nest = 1;  // as after a death inside an event
     if (instance->rings()[0].live) _exit(6);
     std::ofstream file(dir + "/full");
@@ -835,7 +835,7 @@ TEST_F(InstanceTest, TheNextReaderGetsTheUnconsumedEventsOfAKilledOne) {
     auto instance = make(name);
     ASSERT_EQ(ringside_open(name.c_str()), 0);
     for (u64 n = 0; n < 4000; ++n) unit::number(n);
-    auto looked = must(look_at(sys::Fd(open(instance->path().c_str(), O_PATH)).get(), 0, must(Members::open(sys::Fd(open(instance->path().c_str(), O_PATH)).get()))));
+    auto looked = must(view_ring(sys::Fd(open(instance->path().c_str(), O_PATH)).get(), 0, must(Members::open(sys::Fd(open(instance->path().c_str(), O_PATH)).get()))));
     looked.ring().control->mapped = mapped ? 1 : 0;
     EXPECT_EQ(WTERMSIG(in_child([&] {
                 auto source = must(must(Instance::open(name))->source(0));

@@ -33,14 +33,17 @@ struct TraceDatFiles : testing::Test {
     return s.str();
   }
   static u64 lines(const std::string& text) { return static_cast<u64>(std::count(text.begin(), text.end(), '\n')); }
-  // A line for each record: time, place, content; then the problems.
-  static std::string content(Timeline timeline) {
+  // A line for each record: time, place, event, content behind its id; then the problems.
+  static std::string content(Timeline timeline, const std::vector<EventInfo>& events) {
     TraceRecord r;
     std::string out;
+    std::map<u32, std::string> names;
+    for (const EventInfo& e : events) names[e.number()] = e.system + ":" + e.name;
     while (timeline.next(r)) {
       const RingName& ring = timeline.source(r.source).name();
       out += std::to_string(r.time) + " " + std::to_string(ring.ring) + " ";
-      out += r.lost != 0 ? "lost " + std::to_string(r.lost) : std::string(reinterpret_cast<const char*>(r.payload.data), r.payload.size);
+      const u32 id = std::min<u32>(sizeof(u16), static_cast<u32>(r.payload.size));
+      out += r.lost != 0 ? "lost " + std::to_string(r.lost) : names[r.number()] + std::string(reinterpret_cast<const char*>(r.payload.data) + id, r.payload.size - id);
       out += "\n";
     }
     for (const std::string& p : timeline.problems()) out += "problem: " + p + "\n";
@@ -54,7 +57,7 @@ struct TraceDatFiles : testing::Test {
         if (source->name().kernel == side && (side ? kernel : program)) timeline.add(std::move(source));
       }
     }
-    return content(std::move(timeline));
+    return content(std::move(timeline), meta.events);
   }
   // The recording in `data` as a file's bytes.
   std::string dat(bool kernel, bool program) const {
@@ -96,13 +99,13 @@ TEST_F(TraceDatFiles, Version6IsRead) {
     EXPECT_EQ(file.version, 6u);
     EXPECT_EQ(file.events.size(), 5u);
     EXPECT_EQ(file.events.front().system + ":" + file.events.front().name, "app:numbers");
-    EXPECT_EQ(file.events.front().id, 0xF001);
+    EXPECT_EQ(file.events.front().id, 1);
     EXPECT_EQ(file.threads.size(), 5u);
     EXPECT_EQ(file.threads.front().task, "task0");
     EXPECT_EQ(file.kallsyms, "ffffffff81000000 T start\n");
     EXPECT_EQ(file.printk_formats, "0xffffffff82000000 : \"text\"\n");
     EXPECT_TRUE(file.problems.empty());
-    EXPECT_EQ(content(Timeline(std::move(file.rings))), recorded(false, true));
+    EXPECT_EQ(content(Timeline(std::move(file.rings)), file.events), recorded(false, true));
   }
 }
 
@@ -127,6 +130,38 @@ TEST_F(TraceDatFiles, FewerNamesThanClaimedAreRead) {
   EXPECT_NE(less.problems[0].find("names of threads"), std::string::npos) << less.problems[0];
 }
 
+// KernelShark reads ids as signed 16 bits. The kernel's stay, those of a program follow them.
+TEST_F(TraceDatFiles, EveryIdFitsIn15Bits) {
+  test::random_recording(dir + "/data", ClockInfo{}, 6, 4096, Of::both);
+  for (const bool kernel : {false, true}) {
+    const auto file = must(read(dat(kernel, true)));
+    std::vector<u16> ids;
+    for (const EventInfo& e : file.events) {
+      ids.push_back(e.id);
+      EXPECT_NE(e.format.find("\nID: " + std::to_string(e.id) + "\n"), std::string::npos) << e.format;
+    }
+    std::sort(ids.begin(), ids.end());
+    EXPECT_EQ(ids, kernel ? (std::vector<u16>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}) : (std::vector<u16>{1, 2, 3, 4, 5}));
+  }
+}
+
+TEST_F(TraceDatFiles, KernelIdsAbove15BitsAreReplaced) {
+  auto meta = [&] {
+    test::random_recording(dir + "/data", ClockInfo{}, 2, 4096, Of::both);
+    return must(RecordingMeta::read(dir + "/data"));
+  }();
+  TraceDat out;
+  for (const u16 id : {u16{40000}, u16{7}}) {
+    EventInfo e = meta.events.back();
+    e.kernel = true;
+    e.id = id;
+    out.events.push_back(e);
+  }
+  must(write_trace_dat(dir + "/dat", out));
+  EXPECT_EQ(out.events[0].id, 8);
+  EXPECT_EQ(out.events[1].id, 7);
+}
+
 TEST_F(TraceDatFiles, Version7IsReadInEachCompression) {
   ClockInfo tsc;
   tsc.kind = ClockKind::tsc;
@@ -149,7 +184,7 @@ TEST_F(TraceDatFiles, Version7IsReadInEachCompression) {
       EXPECT_EQ(file.rings.front()->name().buffer, "kernel");
       EXPECT_EQ(file.rings.back()->name().buffer, "program");
       EXPECT_TRUE(file.problems.empty());
-      EXPECT_EQ(content(Timeline(std::move(file.rings))), recorded(true, true)) << by;
+      EXPECT_EQ(content(Timeline(std::move(file.rings)), file.events), recorded(true, true)) << by;
     }
   }
 }
@@ -167,7 +202,7 @@ TEST_F(TraceDatFiles, ACutFileIsRefusedOrGivesAPrefix) {
         continue;
       }
       const bool said = !file->problems.empty();
-      const std::string text = content(Timeline(std::move(file->rings)));
+      const std::string text = content(Timeline(std::move(file->rings)), file->events);
       EXPECT_TRUE(said || text.find("problem: ") != std::string::npos) << size << " of " << whole.size();
       EXPECT_LE(lines(text), all + 8);
     }
@@ -197,7 +232,7 @@ TEST_F(TraceDatFiles, ADamagedFileIsReadWithinBounds) {
       continue;
     }
     ++read_on;
-    const std::string text = content(Timeline(std::move(file->rings)));
+    const std::string text = content(Timeline(std::move(file->rings)), file->events);
     EXPECT_LT(text.size(), u64{64} << 20);
   }
   EXPECT_GT(refused, 100);

@@ -9,6 +9,7 @@ enum class Colour : ringside::u16 { red = 7 };
 RINGSIDE_EVENT(trace_test, mixed, (u8, tag), (u64, flow), (ringside::cstring, path), (double, ratio), (Colour, colour),
                (ringside::array<u8, 6>, mac), (std::string_view, note), (bool, last));
 RINGSIDE_EVENT(trace_test, empty);
+RINGSIDE_EVENT(trace_test, stacked, (u8, tag), (ringside::stack, calls), (cstring, note));
 RINGSIDE_EVENT(trace_test, never_called, (int, x));
 RINGSIDE_EVENT(trace_test, three, (cstring, a), (cstring, b), (cstring, c));
 RINGSIDE_EVENT(trace_test, many, (u8, f1), (u8, f2), (u8, f3), (u8, f4), (u8, f5), (u8, f6), (u8, f7), (u8, f8), (u8, f9),
@@ -61,6 +62,42 @@ TEST_F(Trace, FieldsLieWhereTheFormatSays) {
   EXPECT_EQ(r.text(48), "note");
   EXPECT_EQ(r.at<u8>(52), 1);
   EXPECT_EQ(r.payload.size(), 53u + 7 + 5);
+}
+
+TEST_F(Trace, AFieldMayBeAStack) {
+  EXPECT_STREQ(run.find("trace_test", "stacked")->format_fields,
+               "\tfield:u8 tag;\toffset:8;\tsize:1;\tsigned:0;\n"
+               "\tfield:ringside_stack calls;\toffset:16;\tsize:8;\tsigned:0;\n"
+               "\tfield:__data_loc char[] note;\toffset:24;\tsize:4;\tsigned:1;\n");
+  trace_test::stacked(1, stack{}, "no");
+  EXPECT_EQ(run.caller, 0u) << "taken although the event is disabled";
+  run.enable("trace_test", "stacked");
+  trace_test::stacked(1, stack{}, "yes");
+  ASSERT_EQ(run.records.size(), 1u);
+  EXPECT_EQ(run.records[0].at<u64>(16), 0x57acu);
+  EXPECT_EQ(run.records[0].text(24), "yes");
+  EXPECT_NE(run.caller, 0u);
+  run.caller = 0;
+}
+
+// The high half of an event's id says that it is to have a stack behind its fields, whatever these are.
+TEST_F(Trace, AnyEventMayGetAStack) {
+  ringside_event* const mixed = run.find("trace_test", "mixed");
+  const u32 id = mixed->id;
+  run.enable("trace_test", "mixed");
+  mixed->id = id | 56u << 16;
+  const std::string longest(5000, 'x');
+  trace_test::mixed(1, 2, longest.c_str(), 0.25, Colour::red, {1, 2, 3, 4, 5, 6}, std::string_view("notes", 4), true);
+  mixed->id = id;
+  ASSERT_EQ(run.records.size(), 1u);
+  auto& r = run.records[0];
+  EXPECT_EQ(r.at<u8>(52), 1);
+  EXPECT_EQ(r.at<u64>(56), 0x57acu);
+  EXPECT_EQ(r.at<u32>(24) & 0xFFFF, 64u);
+  EXPECT_EQ(r.text(24), longest.substr(0, r.text(24).size()));
+  EXPECT_EQ(r.text(48), "");
+  EXPECT_LE(r.payload.size(), size_t{RINGSIDE_PAYLOAD_MAX});
+  EXPECT_GE(r.payload.size(), size_t{RINGSIDE_PAYLOAD_MAX} - 8);
 }
 
 TEST_F(Trace, ARefusedEventIsSilent) {

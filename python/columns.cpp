@@ -1,0 +1,108 @@
+#include "columns.hpp"
+
+#include <cmath>
+#include <set>
+
+#include "analysis/names.hpp"
+#include "decode/print_steps.hpp"
+#include "sys/try.hpp"
+
+namespace ringside::python {
+
+py::object Codes::take() {
+  py::list values;
+  for (u64 n = 0; n < texts_.size(); ++n) values.append(to_str(texts_.text(n)));
+  return py::module_::import("ringside").attr("Category")(array_of(std::move(codes_)), values);
+}
+
+result<std::unique_ptr<ColumnOf>> ColumnOf::make(const std::string& name, const EventPatterns& events, const Trace& trace) {
+  auto made = std::make_unique<ColumnOf>();
+  if (name == "lost") {
+    made->how_ = How::lost;
+    return made;
+  }
+  // A field of one event must be one of all, and mean the same.
+  const Field* field = nullptr;
+  const EventType *has = nullptr, *has_not = nullptr;
+  bool alike = true;
+  std::string of;
+  for (const auto& type : trace.formats.all()) {
+    if (!events.empty() && !matches(events, *type)) continue;
+    const Field* const own = type->field(name.substr(0, name.find('.')));
+    if (own != nullptr && field != nullptr) alike = alike && own->kind == field->kind && own->is_signed == field->is_signed && own->symbols == field->symbols;
+    (own != nullptr ? has : has_not) = type.get();
+    if (own != nullptr && field == nullptr) field = own;
+    of += (of.empty() ? "" : ",") + type->full;
+  }
+  if (of.empty()) return refuse(std::errc::invalid_argument, "none of these events is in the trace: it has " + event_list(trace.formats));
+  static const std::set<std::string> of_all = {"ts", "cpu", "ring", "event", "system", "task", "comm", "thread", "tid", "pid", "process", "cgroup", "source"};
+  if (field != nullptr && has_not != nullptr && of_all.count(name) != 0) field = nullptr, alike = true;
+  if (field != nullptr && has_not != nullptr)
+    return refuse(std::errc::invalid_argument, has->full + " has a field " + in_quotes(name) + ", but " + has_not->full + " has none; take the columns of one event");
+  if (!alike) return refuse(std::errc::invalid_argument, "the field " + in_quotes(name) + " has a different type in each event; take the columns of one event");
+  if (field != nullptr && (field->kind == FieldKind::array || field->kind == FieldKind::loc_array))
+    return refuse(std::errc::invalid_argument, has->full + "/" + name + " is an array; read it event by event");
+  made->column_ = RS_TRY(Column::compile(field != nullptr || of_all.count(name) == 0 ? of + "/" + name : name, trace.formats, trace.tasks));
+  if (made->column_->kind() == Column::Kind::text)
+    made->how_ = How::text;
+  else if (made->column_->kind() == Column::Kind::real)
+    made->how_ = How::real;
+  else if (field != nullptr && !field->symbols.empty() && name.find('.') == std::string::npos)
+    made->how_ = How::symbol, made->symbols_ = field->symbols;
+  else if (field != nullptr && field->is_bool)
+    made->how_ = How::boolean;
+  else if (field != nullptr && field->size == 8 && !field->is_signed)
+    made->how_ = How::unsigned_whole;
+  else if (field == nullptr && name == "ts")
+    made->how_ = How::time;
+  else if (field == nullptr && name == "cpu")
+    made->how_ = How::cpu;
+  else if (field == nullptr && name == "ring")
+    made->how_ = How::ring;
+  else if (field == nullptr && (name == "event" || name == "process" || name == "thread"))
+    made->how_ = How::symbol;  // shown by name
+  return made;
+}
+
+void ColumnOf::add_other(const TraceRecord& record, const RingName& ring) {
+  const bool gap = record.lost != 0;
+  i64 value = 0;
+  switch (how_) {
+    case How::time: break;  // add()
+    case How::lost: return whole_.push_back(static_cast<i64>(record.lost));
+    case How::cpu: return whole_.push_back(gap ? ring.its_cpu() : record.cpu_in(ring));
+    case How::ring: return whole_.push_back(ring.place());
+    case How::whole:
+    case How::boolean:
+    case How::unsigned_whole:
+      if (!gap) column_->number(record, ring, value);
+      return whole_.push_back(value);
+    case How::real: {
+      double real = std::nan("");
+      if (!gap) column_->real(record, ring, real);
+      return real_.push_back(real);
+    }
+    case How::text: {
+      std::string_view text;
+      return !gap && column_->text(record, ring, text) ? codes_.add(text) : codes_.add_none();
+    }
+    case How::symbol: {
+      if (gap || !column_->number(record, ring, value)) return codes_.add_none();
+      const std::string* const name = symbol_of(symbols_, value);
+      return name != nullptr ? codes_.add(*name) : codes_.add(column_->show(static_cast<u64>(value), Texts()));
+    }
+  }
+}
+
+py::object ColumnOf::take() {
+  switch (how_) {
+    case How::real: return array_of(std::move(real_));
+    case How::text:
+    case How::symbol: return codes_.take();
+    case How::unsigned_whole: return array_of(std::move(whole_)).attr("view")("uint64");
+    case How::boolean: return array_of(std::move(whole_)).attr("astype")("bool");
+    default: return array_of(std::move(whole_));
+  }
+}
+
+}  // namespace ringside::python

@@ -1,0 +1,54 @@
+#include "pass.hpp"
+
+namespace ringside::python {
+
+py::str to_str(std::string_view text) {
+  PyObject* const made = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+  if (made == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::str>(made);
+}
+
+void raise(const Error& error) {
+  const py::object type = py::module_::import("ringside._ringside").attr("Error");
+  PyErr_SetObject(type.ptr(), to_str(error.sentence).ptr());
+  throw py::error_already_set();
+}
+
+Pass::Pass(const Wanted& wanted) {
+  Reading::Options open;
+  open.where = wanted.where;
+  open.kernel = wanted.kernel;
+  open.filter = wanted.filter;
+  open.push_down = true;
+  open.only = or_raise(EventPatterns::parse(wanted.events));
+  open.notices = [this](const std::vector<std::string>& more) { notices.insert(notices.end(), more.begin(), more.end()); };
+  open.time.over = [this] { return interrupted_; };
+  result<std::unique_ptr<Reading>> reading = [&] {
+    const py::gil_scoped_release released;
+    return Reading::open(std::move(open));
+  }();
+  reading_ = or_raise(std::move(reading));
+  if (wanted.follow) reading_->follow(static_cast<u64>(wanted.look_ahead * 1e9), static_cast<u64>(wanted.timeout * 1e9));
+}
+
+bool Pass::interrupted() {
+  const py::gil_scoped_acquire held;
+  if (!interrupted_ && PyErr_CheckSignals() != 0) interrupted_ = true;
+  return interrupted_;
+}
+
+bool Pass::wait() {
+  if (interrupted()) return true;
+  // The formats may grow in here; readers of events wait for as long as it sleeps, which is 5 ms at most.
+  const std::lock_guard lock(formats_);
+  return reading_->wait(5'000'000);
+}
+
+std::vector<std::string> Pass::problems() {
+  std::vector<std::string> all = trace().timeline.problems();
+  const Missing missing = reading_->missing(0);
+  all.insert(all.end(), missing.doubts.begin(), missing.doubts.end());
+  return all;
+}
+
+}  // namespace ringside::python

@@ -1,0 +1,246 @@
+"""Traces of ringside and of the kernel, in Python.
+
+>>> import ringside
+>>> t = ringside.open("work", events="libc:malloc")
+>>> for event in t:
+...     print(event.ts, event.task, event["size"])
+...     break
+100002600000 cc1plus 17
+>>> t.columns("libc:malloc", ["ts", "size"])["size"].sum() > 0
+True
+
+What can be opened: recordings, trace.dat files, instances, sockets of external writers, any number of them on one timeline. Instances are
+looked at; nothing is consumed. Times are nanoseconds. Nothing is lost silently: losses are rows of their own (``event.lost``, ``losses=True``), or are counted in
+``.lost`` of each answer, with a LossWarning.
+"""
+import os as _os
+import warnings as _warnings
+from typing import NamedTuple as _NamedTuple
+
+import numpy as _numpy
+
+from . import _ringside
+from ._ringside import Error, Event, Events
+
+__all__ = ["open", "follow", "Trace", "Event", "Events", "Table", "Heat", "Category", "Error", "LossWarning"]
+
+
+class LossWarning(UserWarning):
+    """Events are missing in what was read: the writer was faster than the reader."""
+
+
+class Category(_NamedTuple):
+    """A column of texts: ``values[codes[i]]`` is the text of row i; the code -1 stands for none.
+
+    >>> c = Category(_numpy.array([0, 1, 0, -1], "int32"), ["eth0", "lo"])
+    >>> c.texts().tolist()
+    ['eth0', 'lo', 'eth0', None]
+    """
+
+    codes: "_numpy.ndarray"
+    values: "list[str]"
+
+    def texts(self):
+        """The texts themselves, as an array of objects."""
+        return _numpy.array(list(self.values) + [None], dtype=object)[self.codes]
+
+    def pandas(self):
+        """The same as a pandas.Categorical."""
+        import pandas
+
+        return pandas.Categorical.from_codes(self.codes, self.values)
+
+
+class Table(dict):
+    """Arrays by name, all of one length. Texts are a Category.
+
+    ``lost``: events lost in what was read. ``problems``: what could not be read, a sentence each. ``notices``: remarks on how it was read.
+    ``counts``: further numbers, such as the starts of a latency that never ended.
+    """
+
+    def __init__(self, columns, told):
+        super().__init__(columns)
+        _take(self, told)
+
+    def __len__(self):
+        return len(next(iter(self.values()))) if self.keys() else 0
+
+    def frame(self):
+        """The same as a pandas.DataFrame."""
+        import pandas
+
+        return pandas.DataFrame({name: column.pandas() if isinstance(column, Category) else column for name, column in self.items()})
+
+
+class Heat:
+    """Counts by time and size: ``count[i, j]`` values between ``low[j]`` and ``high[j]``, both included, from ``ts[i]`` on for ``column_ns``."""
+
+    def __init__(self, columns, told):
+        self.ts, self.column_ns = columns["ts"], columns["column_ns"]
+        self.low, self.high, self.count = columns["low"], columns["high"], columns["count"]
+        _take(self, told)
+
+
+def _take(answer, told):
+    told = dict(told)
+    answer.lost, answer.problems, answer.notices = told.pop("lost"), told.pop("problems"), told.pop("notices")
+    told.pop("events")
+    answer.counts = told
+
+
+def _list(one_or_more):
+    if one_or_more is None:
+        return []
+    if isinstance(one_or_more, (str, bytes, _os.PathLike)):
+        return [_os.fsdecode(one_or_more)]
+    return [_os.fsdecode(one) for one in one_or_more]
+
+
+def _key_values(rows):
+    if rows and all(isinstance(row, int) and -(2**63) <= row < 2**63 for row in rows):
+        return _numpy.array(rows, dtype="int64")
+    if rows and all(isinstance(row, (int, float)) for row in rows):
+        return _numpy.array(rows, dtype="float64")
+    values = {}
+    codes = [values.setdefault(str(row), len(values)) for row in rows]
+    return Category(_numpy.array(codes, dtype="int32"), list(values))
+
+
+class Trace:
+    """What ``open`` returns. Each call reads anew, so an instance that is written to shows more each time."""
+
+    def __init__(self, where, events, filter):
+        self._where, self._events, self._filter = _list(where), _list(events), filter
+        self.events()  # an error comes at once
+
+    def __repr__(self):
+        return f"<ringside.Trace {', '.join(self._where) or 'ringside.data'}>"
+
+    def _wanted(self, events=None, filter=None):
+        return _ringside.Wanted(self._where, self._events if events is None else _list(events), self._filter if filter is None else filter, [], False, 0.0, 0.0)
+
+    def __iter__(self):
+        """Events and losses, in the order of time.
+
+        >>> t = open("work")
+        >>> sum(event.lost for event in t)
+        1234
+        """
+        return Events(self._wanted())
+
+    def events(self):
+        """The kinds of events with the names of their fields.
+
+        >>> open("work").events()["libc:malloc"]
+        ['size', 'ptr']
+        """
+        return _ringside.event_types(self._wanted())[0]
+
+    def columns(self, events=None, names=("ts", "cpu", "tid", "event"), losses=False):
+        """Columns of the events that match, as NumPy arrays by name.
+
+        names: fields that all of these events have, or one of ts, cpu, ring, event, system, task, thread, tid, pid, process, cgroup. A cpu
+        that is unknown is -1. losses: each loss is a row, too, and the column "lost" says how many; the fields are 0, NaN or no text there.
+
+        >>> c = open("work").columns("sched:sched_switch", ["ts", "cpu", "prev_comm", "next_pid"])
+        >>> len(c), sorted(c["prev_comm"].values), c["next_pid"].dtype
+        (128, ['as', 'cc1plus', 'swapper'], dtype('int64'))
+        """
+        names = _list(names)
+        if losses and "lost" not in names:
+            names.append("lost")
+        table = Table(*_ringside.columns(self._wanted(events), names, losses))
+        if table.lost and not losses:
+            _warnings.warn(f"{table.lost} events were lost and have no row; losses=True shows where", LossWarning, stacklevel=2)
+        return table
+
+    def frame(self, events=None, names=("ts", "cpu", "tid", "event"), losses=False):
+        """The same as a pandas.DataFrame; texts are categories.
+
+        >>> open("work").frame("sched:sched_switch", ["next_comm"])["next_comm"].value_counts()["swapper"]
+        64
+        """
+        return self.columns(events, names, losses).frame()
+
+    def losses(self):
+        """Each loss: when the events behind it begin, in which ring, and how many were lost.
+
+        >>> t = open("work").losses()
+        >>> t["ring"], t["lost"]
+        (array([0]), array([1234]))
+        """
+        table = Table(*_ringside.columns(self._wanted(), ["ts", "cpu", "ring", "lost"], True))
+        rows = table["lost"] != 0
+        for name, column in table.items():
+            table[name] = column[rows]
+        return table
+
+    def hist(self, keys, values=(), most_keys=100_000):
+        """Counts by one key or two, the largest count first: ``ringside hist``. For each value sum, mean, min, max, p50 and p99.
+
+        >>> t = open("work").hist("libc:malloc/task", ["libc:malloc/size"])
+        >>> sorted(t)
+        ['count', 'libc:malloc/size.max', 'libc:malloc/size.mean', 'libc:malloc/size.min', 'libc:malloc/size.p50', 'libc:malloc/size.p99', 'libc:malloc/size.sum', 'libc:malloc/task']
+        >>> t["count"].sum()
+        1200
+        """
+        columns, told = _ringside.hist(self._wanted(), _list(keys), _list(values), most_keys)
+        columns = {name: _key_values(column) if isinstance(column, list) else column for name, column in columns.items()}
+        return Table(columns, told)
+
+    def latency(self, start, end, keys=(), by="", first=False):
+        """The time from a start to the end that belongs to it, a row for each pair: ``ringside latency``.
+
+        keys: what both have in common, a column's name or (start's, end's); none: the thread. by: a column to group by. first: the first start
+        counts, not the last. ``counts`` says what was not measured; a pair is doubtful if a loss may have fallen into it.
+
+        >>> t = open("work").latency("sched:sched_switch", "sched:sched_switch", [("next_pid", "prev_pid")], by="prev_comm")
+        >>> t["ns"].max(), t.counts["pairs"]
+        (20000000, 126)
+        """
+        return Table(*_ringside.latency(self._wanted(), _pairs(start, end, keys, by, first)))
+
+    def heat(self, value="", start="", end="", keys=(), columns=256, precision=2):
+        """Counts by time and size: of a value ("libc:malloc/size"), or of the latencies from start to end. precision: 2**precision rows for each
+        power of two.
+
+        >>> h = open("work").heat("libc:malloc/size")
+        >>> h.count.sum(), h.count.shape == (len(h.ts), len(h.low))
+        (1200, True)
+        """
+        if bool(value) == bool(start and end):
+            raise ValueError("heat() takes a value, or a start and an end")
+        return Heat(*_ringside.heat(self._wanted(), value, _pairs(start, end, keys, "", False), columns, precision))
+
+
+def _pairs(start, end, keys, by, first):
+    keys = [keys] if isinstance(keys, str) else list(keys)
+    return _ringside.Pairs(start, end, [(key, key) if isinstance(key, str) else tuple(key) for key in keys], by, first)
+
+
+def open(where=(), *, events=None, filter=""):
+    """Opens recordings, trace.dat files, instances; none: ./ringside.data.
+
+    events: only these, as ``ringside report -e`` names them; filter: as ``--filter``.
+
+    >>> open("work", events="libc:read", filter="duration_ns > 100000")
+    <ringside.Trace work>
+    >>> open("nothing")
+    Traceback (most recent call last):
+    ringside.Error: ...
+    """
+    return Trace(where, events, filter)
+
+
+def follow(where=(), *, events=None, filter="", kernel=None, timeout=None, look_ahead=0.1):
+    """Events and losses as they come, in the order of time.
+
+    where: instances, sockets of external writers. kernel: events of the kernel, live (as root). timeout: ends after as many seconds; None: never,
+    but Ctrl-C ends it. look_ahead: how many seconds a writer that stands in the middle of an event may delay the others.
+
+    >>> sum(1 for event in follow("work", events="libc:malloc", timeout=1))
+    1201
+    """
+    if timeout is not None and not timeout > 0:
+        raise ValueError("the timeout is a number of seconds above 0, or None")
+    return Events(_ringside.Wanted(_list(where), _list(events), filter, _list(kernel), True, look_ahead, timeout or 0.0))

@@ -1,0 +1,103 @@
+#include "cli/export_ctf.hpp"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "cli/child.hpp"
+#include "cli/options.hpp"
+#include "cli/preload.hpp"
+#include "cli/progress.hpp"
+#include "export/units.hpp"
+#include "sys/try.hpp"
+#include "watch/signals.hpp"
+
+namespace ringside::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// As babeltrace2 reads values of --params.
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
+std::string quoted(const std::vector<std::string>& texts) {
+  std::string out = "[";
+  for (const std::string& text : texts) out += (out.size() > 1 ? "," : "") + quoted(text);
+  return out + "]";
+}
+
+u64 size_of(const std::string& dir) {
+  u64 bytes = 0;
+  std::error_code error;
+  for (fs::directory_iterator at(dir, error), none; !error && at != none; at.increment(error)) {
+    const auto size = at->file_size(error);
+    if (!error) bytes += size;
+  }
+  return bytes;
+}
+
+// Removed unless it is put in place.
+struct Part {
+  std::string dir, totals;
+  ~Part() {
+    std::error_code none;
+    fs::remove_all(dir, none);
+    fs::remove(totals, none);
+  }
+};
+
+}  // namespace
+
+result<int> export_ctf(const std::vector<std::string>& where, const std::vector<std::string>& events, const std::string& filter, const std::string& to, bool quiet) {
+  std::error_code none;
+  if (fs::exists(to, none) && !(fs::is_directory(to, none) && fs::is_empty(to, none)))
+    return refuse(std::errc::file_exists, "cannot write " + to + ": a CTF trace is a directory of its own, and this is there already; remove it, or choose another name");
+  const std::string plugin = RS_TRY(find_babeltrace_plugin());
+  {  // what cannot be opened is said in our own words
+    Reading::Options open = reading_of(where, filter);
+    open.only = parse_events(events);
+    RS_TRY(Reading::open(std::move(open)));
+  }
+  std::string name = to;
+  while (name.size() > 1 && name.back() == '/') name.pop_back();
+  const Part part{name + ".part" + std::to_string(getpid()), name + ".totals" + std::to_string(getpid())};
+  std::vector<std::string> from;  // babeltrace2 has the same working directory
+  for (const std::string& one : where) from.push_back(one);
+  catch_signals();  // from here on there are things to clean up
+  auto child = Child::start({"babeltrace2", "--log-level=F", "--plugin-path=" + plugin, "--component=source.ringside.rings",
+                             "--params=inputs=" + quoted(from) + ",events=" + quoted(events) + ",filter=" + quoted(filter) + ",totals=" + quoted(part.totals),
+                             "--component=sink.ctf.fs", "--params=path=" + quoted(part.dir) + ",assume-single-trace=yes,quiet=yes"},
+                            {});
+  if (!child)
+    return refuse(std::errc::no_such_file_or_directory, child.error().sentence + "; CTF is written by babeltrace2: install the package of that name");
+  Progress progress(quiet);
+  std::optional<int> code;
+  bool stopping = false;
+  for (; !(code = child->ended()); usleep(20'000)) {
+    if (asked_to_stop() && !std::exchange(stopping, true)) child->pass_on_stop();
+    progress.look([&](double seconds) { return fmt::format("{}, {:.0f} s", format_size(size_of(part.dir)), seconds); });
+  }
+  progress.clear();
+  if (*code != 0 || stopping) return refuse(std::errc::io_error, stopping ? to + " was not written: interrupted" : "babeltrace2 could not write " + to + "; it said why above");
+  std::ifstream told(part.totals);
+  u64 written = 0, lost = 0;
+  if (!(told >> written >> lost)) return refuse(std::errc::io_error, "babeltrace2 did not read to the end, so " + to + " was not written");
+  if (!fs::exists(part.dir + "/metadata", none)) return refuse(std::errc::no_message, "there are no events to write, and a CTF trace without events is none; " + to + " was not written");
+  fs::rename(part.dir, name, none);
+  if (none) return fail(none.value(), "cannot put " + to + " in place");
+  std::string doubt;
+  bool problems = false;
+  for (std::getline(told, doubt); std::getline(told, doubt); problems = true) say(doubt);
+  say(format_count(written) + " events" + (lost != 0 ? ", " + format_count(lost) + " lost" : "") + ", " + format_size(size_of(name)) + " in " + to + "; look with: babeltrace2 " + to);
+  return problems ? exit_failure : exit_ok;
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""CTF: what babeltrace2 reads of an export, and of our source, beside `report --json`, event by event.
+usage: ctf.py BUILD_DIR export|source|live. Exit code 77, and a reason, where something is missing."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+
+def skip(why):
+    print("SKIP: " + why)
+    sys.exit(77)
+
+
+build, what = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
+plugin = build / "babeltrace2"
+if not (plugin / "babeltrace-plugin-ringside.so").exists():
+    skip("the plugin for babeltrace2 was not built: it needs libbabeltrace2-dev")
+if not shutil.which("babeltrace2"):
+    skip("babeltrace2 is not installed")
+try:
+    import bt2
+except ImportError:
+    skip("python3-bt2 is not installed")
+folder = tempfile.TemporaryDirectory(prefix="ringside-ctf-")
+os.environ["RINGSIDE_ROOT"] = folder.name + "/root"
+os.mkdir(folder.name + "/root")
+os.chdir(folder.name)
+binary = str(build / "ringside")
+subprocess.run([build / "tests/browser_recordings", "."], check=True)
+subprocess.run([binary, "record", "-q", "-o", "kinds", "--", build / "example_01_write"], check=True)
+failed = 0
+
+
+def expect(this, that, about=""):
+    global failed
+    if this != that:
+        failed += 1
+        print(f"line {sys._getframe(1).f_lineno}: {about} {str(this)[:700]} is not {str(that)[:700]}")
+
+
+def run(*command, code=0):
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    expect(done.returncode, code, " ".join(map(str, command)) + ": " + done.stderr)
+    return done
+
+
+def report(*arguments):
+    """(events, losses): events sorted by what they are, because those of one moment come in any order."""
+    events, losses = [], []
+    for line in run(binary, "report", "--json", *arguments).stdout.splitlines():
+        line = json.loads(line)
+        if "lost" in line:
+            losses.append(line["lost"])
+        else:
+            events.append((line["ts"], line["event"], -1 if line["cpu"] is None else line["cpu"], line["tid"], line["pid"], line["task"], list(line["fields"].values())))
+    return sorted(events, key=repr), losses
+
+
+def value(field):
+    if isinstance(field, bt2._EnumerationFieldConst):
+        try:
+            return field.labels[0]
+        except (AssertionError, IndexError):  # there is none; bt2 2.0 says so in both ways
+            return int(field)
+    if isinstance(field, bt2._ArrayFieldConst):
+        return [value(one) for one in field]
+    if isinstance(field, bt2._StringFieldConst):
+        return str(field)
+    return float(field) if isinstance(field, bt2._RealFieldConst) else int(field)
+
+
+def read(spec):
+    """The same. sink.ctf.fs puts the lengths of arrays in front of them."""
+    events, losses, times = [], [], []
+    for message in bt2.TraceCollectionMessageIterator(spec):
+        if type(message) is bt2._EventMessageConst:
+            event, context = message.event, message.event.common_context_field
+            fields = [value(field) for name, field in event.payload_field.items() if not (name.startswith("__") and name.endswith("_len"))] if event.payload_field is not None else []
+            times.append(message.default_clock_snapshot.value)
+            events.append((times[-1], event.name, *(int(context[name]) for name in ("cpu", "tid", "pid")), str(context["task"]), fields))
+        elif type(message) is bt2._DiscardedEventsMessageConst:
+            losses.append(message.count)
+            begin, end = message.beginning_default_clock_snapshot.value, message.end_default_clock_snapshot.value
+            expect(begin <= end, True)
+    expect(times, sorted(times))
+    return sorted(events, key=repr), losses
+
+
+def from_source(**params):
+    return bt2.ComponentSpec(next(p for p in bt2.find_plugins_in_path(str(plugin)) if p.name == "ringside").source_component_classes["rings"], params)
+
+
+def same(mine, theirs, about):
+    expect(len(mine[0]), len(theirs[0]), about)
+    for a, b in zip(mine[0], theirs[0]):
+        expect(a, b, about)
+    expect(mine[1], theirs[1], about)
+
+
+def export():
+    for where, choice in (("work", []), ("work", ["-e", "libc:malloc", "--filter", "size > 40"]), ("kinds", []), ("random", [])):
+        shutil.rmtree("out.ctf", ignore_errors=True)
+        done = run(binary, "export", where, *choice, "--to", "out.ctf")
+        theirs = report(where, *choice)
+        expect(f"{len(theirs[0]):,} events" in done.stderr, True, done.stderr)
+        lost = sum(theirs[1])
+        expect(f"{lost:,} lost" in done.stderr, lost != 0, done.stderr)
+        same(read("out.ctf"), theirs, " ".join([where, *choice]))
+        text = run("babeltrace2", "--clock-cycles", "--no-delta", "out.ctf")
+        names = sorted((int(line.split("]")[0][1:]), line.split("] ")[1].split(": {")[0]) for line in text.stdout.splitlines())
+        expect(names, sorted((event[0], event[1]) for event in theirs[0]))
+        expect([int(n) for n in re.findall(r"discarded (\d+) (?:trace )?events", text.stderr)], theirs[1], text.stderr)
+    # It never takes the place of something else, and leaves nothing behind.
+    expect("is there already" in run(binary, "export", "work", "--to", "out.ctf", code=1).stderr, True)
+    run(binary, "export", "nothing", "--to", "none.ctf", code=1)
+    run(binary, "export", "empty", "--to", "none.ctf", code=1)
+    run(binary, "export", "work", "--to", "none.ctf", "--only", "kernel", code=2)
+    os.mkdir("dir")
+    run(binary, "export", "work", "--to", "dir/")
+    same(read("dir"), report("work"), "a directory that was empty")
+    expect(sorted(os.listdir(".")), ["dir", "empty", "huge", "kinds", "out.ctf", "random", "root", "work"])
+
+
+def source():
+    for where in ("work", "random"):
+        same(read(from_source(inputs=[where])), report(where), where)
+    same(read(from_source(inputs="kinds", events=["net:*"])), report("kinds", "-e", "net:*"), "some of kinds")
+    same(read(from_source(inputs=["work"], filter="size > 40")), report("work", "--filter", "size > 40"), "filter")
+    run(binary, "export", "work", "--to", "work.dat")
+    same(read(from_source(inputs=["work.dat"])), report("work.dat"), "a trace.dat")
+    # Through the command, as a graph of babeltrace2's.
+    text = run("babeltrace2", f"--plugin-path={plugin}", "--component=source.ringside.rings", '--params=inputs=["kinds"]', "--component=sink.text.details")
+    expect(text.stdout.count("net:packet_in"), 1 + 3, text.stdout)
+    for params, words in (({"inputs": ["nothing"]}, "no instance"), ({"input": ["work"]}, "there is no parameter"), ({"inputs": 3}, "wrong type"), ({"inputs": ["work"], "events": [""]}, "")):
+        try:
+            read(from_source(**params))
+            expect("no error", words)
+        except bt2._Error as error:
+            expect(words in str(error), True, str(error))
+
+
+def live():
+    environment = {**os.environ, "RINGSIDE_INSTANCE": "lively"}
+    subprocess.run([build / "example_01_write"], env=environment, check=True)
+    once = report("lively")
+    same(read(from_source(inputs=["lively"])), once, "what there is now")
+    reader = subprocess.Popen(["babeltrace2", f"--plugin-path={plugin}", "--component=source.ringside.rings", '--params=inputs=["lively"],follow=3', "--component=sink.text.pretty", "--params=clock-cycles=yes"],
+                              stdout=subprocess.PIPE, text=True)
+    time.sleep(0.5)
+    subprocess.run([build / "example_01_write"], env=environment, check=True)
+    lines = reader.communicate(timeout=100)[0].splitlines()
+    expect(reader.returncode, 0)
+    expect(sorted(int(line.split("]")[0][1:]) for line in lines), [event[0] for event in report("lively")[0]])
+    expect(len(lines), 2 * len(once[0]))
+
+
+{"export": export, "source": source, "live": live}[what]()
+sys.exit(1 if failed else 0)
