@@ -102,6 +102,8 @@ TEST_F(Trace, AnyEventMayGetAStack) {
   EXPECT_EQ(r.text(48), "");
   EXPECT_LE(r.payload.size(), size_t{RINGSIDE_PAYLOAD_MAX});
   EXPECT_GE(r.payload.size(), size_t{RINGSIDE_PAYLOAD_MAX} - 8);
+}
+
 TEST_F(Trace, StringsOfTheStandardLibrary) {
   EXPECT_STREQ(run.find("trace_test", "owned")->format_fields,
                "\tfield:__data_loc char[] path;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:u8 tag;\toffset:12;\tsize:1;\tsigned:0;\n");
