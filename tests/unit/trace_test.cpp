@@ -204,11 +204,11 @@ TEST_F(Trace, ThirtyTwoFields) {
 }
 
 TEST_F(Trace, MarkersFormatOnlyWhenEnabled) {
-  int evaluated = 0;
-  RINGSIDE_MARKER("%d", ++evaluated);
-  EXPECT_EQ(evaluated, 0);
+  int times = 0;
+  RINGSIDE_MARKER("%d", ++times);
+  EXPECT_EQ(times, 0);
   run.enable("ringside", "marker");
-  RINGSIDE_MARKER("took %d%%", ++evaluated);
+  RINGSIDE_MARKER("took %d%%", ++times);
   marker("%s is %.2f", "half", 0.5);
   marker("%s", std::string(5000, 'x').c_str());
   ASSERT_EQ(run.records.size(), 3u);
