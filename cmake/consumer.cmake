@@ -5,6 +5,7 @@ find_package(nlohmann_json REQUIRED)
 pkg_check_modules(TRACEEVENT REQUIRED IMPORTED_TARGET libtraceevent)
 pkg_check_modules(TRACEFS REQUIRED IMPORTED_TARGET libtracefs)
 pkg_check_modules(COMPRESSION REQUIRED IMPORTED_TARGET zlib libzstd)
+pkg_check_modules(ELFUTILS REQUIRED IMPORTED_TARGET libdw libelf)
 pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
 pkg_check_modules(NCURSES REQUIRED ncursesw)
 pkg_check_modules(FUSE REQUIRED IMPORTED_TARGET fuse3)
@@ -16,7 +17,7 @@ function(ringside_precompile target)
     <fmt/format.h> ${ARGN})
 endfunction()
 
-ringside_library(ringside_reading source instance kernel remote timeline decode export serve analysis plot record consumer mount mount/fuse)
+ringside_library(ringside_reading source instance kernel remote timeline decode export serve stacks analysis plot record consumer mount mount/fuse)
 # A program for a guest: no library, no vector registers (its interrupts save none), linked at the address of a guest's ELF image.
 function(ringside_guest image source)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/ringside/*.hpp)
@@ -38,12 +39,18 @@ endif()
 set(plot_page ${PROJECT_SOURCE_DIR}/src/plot/page.html)
 set_source_files_properties(src/plot/page.cpp PROPERTIES OBJECT_DEPENDS ${plot_page}
   COMPILE_DEFINITIONS RINGSIDE_PLOT_PAGE="${plot_page}")
+set(flame_page ${PROJECT_SOURCE_DIR}/src/stacks/flame.html)
+set_source_files_properties(src/stacks/flame_page.cpp PROPERTIES OBJECT_DEPENDS ${flame_page}
+  COMPILE_DEFINITIONS RINGSIDE_FLAME_PAGE="${flame_page}")
 target_link_libraries(ringside_reading PUBLIC ringside
   $<BUILD_INTERFACE:fmt::fmt> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> $<BUILD_INTERFACE:PkgConfig::TRACEEVENT>
-  $<INSTALL_INTERFACE:fmt> $<INSTALL_INTERFACE:traceevent> $<INSTALL_INTERFACE:tracefs> $<INSTALL_INTERFACE:z> $<INSTALL_INTERFACE:zstd> $<INSTALL_INTERFACE:seccomp>
-  PRIVATE $<BUILD_INTERFACE:PkgConfig::TRACEFS> $<BUILD_INTERFACE:PkgConfig::COMPRESSION> $<BUILD_INTERFACE:PkgConfig::SECCOMP> $<BUILD_INTERFACE:PkgConfig::FUSE>)
-set_source_files_properties(src/consumer/installed.cpp PROPERTIES COMPILE_DEFINITIONS RINGSIDE_LIBDIR="${CMAKE_INSTALL_FULL_LIBDIR}")
+  $<INSTALL_INTERFACE:fmt> $<INSTALL_INTERFACE:traceevent> $<INSTALL_INTERFACE:tracefs> $<INSTALL_INTERFACE:z> $<INSTALL_INTERFACE:zstd> $<INSTALL_INTERFACE:seccomp> $<INSTALL_INTERFACE:dw> $<INSTALL_INTERFACE:elf>
+  PRIVATE $<BUILD_INTERFACE:PkgConfig::TRACEFS> $<BUILD_INTERFACE:PkgConfig::COMPRESSION> $<BUILD_INTERFACE:PkgConfig::SECCOMP> $<BUILD_INTERFACE:PkgConfig::FUSE> $<BUILD_INTERFACE:PkgConfig::ELFUTILS>)
+file(RELATIVE_PATH libdir_of_binary /prefix/${CMAKE_INSTALL_BINDIR} /prefix/${CMAKE_INSTALL_LIBDIR})
+set_source_files_properties(src/consumer/installed.cpp PROPERTIES
+  COMPILE_DEFINITIONS "RINGSIDE_LIBDIR_OF_BINARY=\"${libdir_of_binary}\";RINGSIDE_LIBDIR=\"${CMAKE_INSTALL_FULL_LIBDIR}\"")
 set_target_properties(ringside_reading PROPERTIES EXPORT_NAME consumer)
+target_compile_features(ringside_reading INTERFACE cxx_std_20)
 ringside_precompile(ringside_reading)
 # A room's unit takes the name that CMake gives it.
 foreach(room mount plot serve)
@@ -67,14 +74,9 @@ if(cli)
     ringside_precompile(ringside_cli <nlohmann/json.hpp> <CLI/CLI.hpp>)
   endif()
   target_link_libraries(ringside_cli PRIVATE ringside_reading ringside_options ${NCURSES_LINK_LIBRARIES})  # its flags would be everybody's
-  target_compile_definitions(ringside_cli PRIVATE RINGSIDE_VERSION="${PROJECT_VERSION}"
-    RINGSIDE_LIBDIR="${CMAKE_INSTALL_FULL_LIBDIR}")
+  target_compile_definitions(ringside_cli PRIVATE RINGSIDE_VERSION="${PROJECT_VERSION}")
   install(TARGETS ringside_cli RUNTIME)
-  # The program's own words are the source of both.
-  add_custom_command(TARGET ringside_cli POST_BUILD BYPRODUCTS ringside.1 ringside.bash
-    COMMAND ringside_cli manual man > ringside.1 COMMAND ringside_cli manual bash > ringside.bash)
-  install(FILES ${PROJECT_BINARY_DIR}/ringside.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-  install(FILES ${PROJECT_BINARY_DIR}/ringside.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME ringside)
+  include(cmake/manual.cmake)
 endif()
 
 file(GLOB preload CONFIGURE_DEPENDS src/preload/*.cpp)
@@ -86,13 +88,16 @@ if(preload)
   target_compile_options(ringside_libc PRIVATE -U_FORTIFY_SOURCE)
   # Into every process: it brings its C++ library along, so that the program loads nothing but what it loads anyway.
   target_link_options(ringside_libc PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,nodelete -static-libstdc++ -static-libgcc -Wl,--wrap=malloc)
-  install(TARGETS ringside_libc LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS ringside_libc LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/ringside)  # no program links it
 endif()
 
 file(GLOB examples CONFIGURE_DEPENDS examples/*.cpp examples/*.c)
 foreach(source ${examples})
   get_filename_component(name ${source} NAME_WE)
   add_executable(example_${name} ${source})
+  if(source MATCHES "/(09_stream|10_remote)\\.c$")
+    set_target_properties(example_${name} PROPERTIES C_STANDARD 99 C_EXTENSIONS OFF)
+  endif()
   file(STRINGS ${source} consumes REGEX "ringside/consumer")
   if(consumes)
     target_link_libraries(example_${name} PRIVATE ringside_reading ringside_options)

@@ -13,7 +13,7 @@ int main(void) {
   ringside_span_begin("poll");
   for (uint32_t i = 0; i < 3; ++i) {
     net_packet_in(64 + i, 0x100000000 + i, "eth0", 0.5, i == 2 ? DROP : ACCEPT, mac);
-    ringside_counter(3 - i, "queue depth");
+    ringside_counter("queue depth", 3 - i);
   }
   ringside_instant("empty");
   net_idle();

@@ -71,7 +71,7 @@ inline bool pin(pid_t thread, u32 cpu) {
   return sched_setaffinity(thread, sizeof set, &set) == 0;
 }
 
-// A process's rings of so many CPUs, without their places, in `words`.
+// A process's rings of this number of CPUs, without their places, in `words`.
 inline CpuRings& rings_in(std::vector<u64>& words, u32 nr, u32 nr_usual) {
   words.assign(sizeof(CpuRings) / 8 + nr, 0);
   return *new (words.data()) CpuRings{{}, nr_usual, nr, {}};
@@ -112,7 +112,7 @@ class CpuRingSet {
   std::vector<u64> words_;
 };
 
-// An event says who wrote it, which of his it is, how long it is and what the bytes behind this are.
+// An event names its writer, its number among those of this writer, its length, and the bytes that follow.
 struct Numbered {
   u32 who, size;
   u64 sequence, check;

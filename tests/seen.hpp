@@ -1,4 +1,4 @@
-// What a source hands out, event by event, where each event bears a number.
+// What a source hands out, event by event, where each event has a number.
 #pragma once
 #include <gtest/gtest.h>
 #include <ringside/abi/event_cursor.hpp>

@@ -208,7 +208,7 @@ class InstanceWorld final : public World {
     if (of_cpus_ && by_ != By::server) must(instance_->resize(2 * buffer_size, subbuf_size));
     for (Worker& w : workers_) w.end();
   }
-  Shape shape() const override { return shape_of(must(instance_->look(rings_[0])).ring().geometry); }
+  Shape shape() const override { return shape_of(must(instance_->view_ring(rings_[0])).ring().geometry); }
   u32 number_of_ring(u32 ring) const override { return rings_[ring]; }
 
  private:
@@ -524,7 +524,7 @@ Made kernel_world() {
 }
 
 #if defined(__x86_64__)
-// Guests, one for each ring: their program writes so many events when it is told to go, and ends.
+// Guests, one for each ring: their program writes this number of events when it is told to go, and ends.
 class GuestWorld final : public World {
  public:
   explicit GuestWorld(remote::Layout layout) : layout_(layout) {

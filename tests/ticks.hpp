@@ -1,4 +1,4 @@
-// A clock for writers in tests: each look at it is `step` ticks later than the one before, and the test can move it on.
+// A clock for writers in tests: each reading is `step` ticks later than the one before, and the test can move it on.
 #pragma once
 #include <ringside/base/types.hpp>
 

@@ -10,6 +10,7 @@
 #include <ringside/thread.hpp>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 namespace ringside {
 
@@ -17,6 +18,9 @@ using cstring = const char*;  // null reads "(null)"
 
 template <class T, size_t N>
 using array = std::array<T, N>;
+
+// A field that holds the calls that led to the event: net::packet_in(1500, ringside::stack{}). Taken only if the event is enabled.
+struct stack {};
 
 // The names that a declaration may use without a prefix.
 namespace field_types {
@@ -41,15 +45,22 @@ inline constexpr bool is_array = false;
 template <class T, size_t N>
 inline constexpr bool is_array<std::array<T, N>> = true;
 
+// std::string_view, std::string with any allocator, and other classes that are texts.
 template <class T>
-inline constexpr bool is_string = std::is_same_v<T, cstring> || std::is_same_v<T, std::string_view>;
+inline constexpr bool is_text = std::is_class_v<T> && std::is_convertible_v<const T&, std::string_view>;
+
+template <class T>
+inline constexpr bool is_string = std::is_same_v<T, cstring> || is_text<T>;
+
+template <class T>
+inline constexpr bool is_stack = std::is_same_v<T, stack>;
 
 template <class T>
 inline constexpr bool is_pointer = std::is_same_v<T, void*> || std::is_same_v<T, const void*>;
 
 // How a field is passed to the call.
 template <class T>
-using Param = std::conditional_t<is_array<T>, const T&, T>;
+using Param = std::conditional_t<is_array<T> || (is_text<T> && !std::is_same_v<T, std::string_view>), const T&, T>;
 
 template <class T>
 constexpr u32 kind_of() {
@@ -57,12 +68,14 @@ constexpr u32 kind_of() {
     return RINGSIDE_STRING;
   } else if constexpr (is_pointer<T>) {
     return RINGSIDE_POINTER;
+  } else if constexpr (is_stack<T>) {
+    return RINGSIDE_STACK;
   } else if constexpr (std::is_enum_v<T>) {
     return kind_of<std::underlying_type_t<T>>();
   } else {
     static_assert(std::is_arithmetic_v<T> && sizeof(T) <= 8,
                   "ringside: a field is an integer, bool, float, double, enum, ringside::array of these, void*, "
-                  "ringside::cstring or std::string_view");
+                  "ringside::cstring, std::string, std::string_view or ringside::stack");
     return std::is_same_v<T, bool>       ? RINGSIDE_BOOL
            : std::is_same_v<T, char>     ? RINGSIDE_CHAR
            : std::is_floating_point_v<T> ? RINGSIDE_FLOAT
@@ -79,9 +92,12 @@ constexpr ringside_field field_of(const char* name) {
     static_assert(std::tuple_size_v<T> > 0, "ringside: an array has at least one element");
     return {name, kind_of<E>(), sizeof(E), std::tuple_size_v<T>, 0};
   } else {
-    return {name, kind_of<T>(), is_string<T> ? u32{4} : u32{sizeof(T)}, 0, 0};
+    return {name, kind_of<T>(), is_string<T> ? u32{4} : is_stack<T> ? u32{8} : u32{sizeof(T)}, 0, 0};
   }
 }
+
+// A name as the trace has it: without an underscore at its end.
+constexpr std::string_view plain(const char* name) noexcept { return {name, ringside_plain_length(name)}; }
 
 template <class D, class List = typename D::Fields>
 struct Layout;
@@ -110,7 +126,7 @@ struct Layout<D, Types<T...>> {
   static constexpr bool names_differ() {
     for (u32 i = 0; i < count; ++i)
       for (u32 k = 0; k < i; ++k)
-        if (std::string_view(D::names[i]) == D::names[k]) return false;
+        if (plain(D::names[i]) == plain(D::names[k])) return false;
     return true;
   }
   static constexpr bool names_are_free() {
@@ -165,9 +181,17 @@ struct Event<D, Types<T...>> {
   using L = Layout<D>;
   static constexpr u32 gate = ringside_gate_of(D::system_name, D::event_name);
 
-  static inline constinit ringside_event event = {
-      D::system_name, D::event_name, L::fields_text.data(), D::print ? D::print : L::print_text.data(), gate, 0,
-      nullptr,        nullptr};
+  template <size_t size>
+  static constexpr auto copy(const char* name) {
+    std::array<char, size + 1> out{};
+    for (size_t i = 0; i < size; ++i) out[i] = name[i];
+    return out;
+  }
+  static constexpr auto system = copy<plain(D::system_name).size()>(D::system_name);
+  static constexpr auto name = copy<plain(D::event_name).size()>(D::event_name);
+
+  RS_CONSTINIT static inline ringside_event event = {
+      system.data(), name.data(), L::fields_text.data(), D::print ? D::print : L::print_text.data(), gate, 0, nullptr, nullptr};
 
   // False: certainly disabled. One load.
   RS_INLINE static bool gate_open() noexcept { return ringside_gate_open(gate); }
@@ -178,22 +202,38 @@ struct Event<D, Types<T...>> {
   // Writes the event if its own word says that it is enabled. Out of line, so that a call site is a load, a branch and a call.
   [[gnu::noinline]] static void write(Param<T>... value) noexcept {
     if (!ringside_wanted(&event)) return;
-    [[maybe_unused]] u32 room = RINGSIDE_PAYLOAD_MAX - L::table.fixed - L::strings;
+    if (__atomic_load_n(&event.id, __ATOMIC_RELAXED) >> 16 != 0) [[unlikely]]
+      return write_with_stack(__builtin_return_address(0), value...);
+    put<L::table.fixed>(__builtin_return_address(0), 0, value...);
+  }
+
+  // The same with the caller's stack behind the fixed fields (ringside_event::id).
+  [[gnu::noinline, gnu::cold]] static void write_with_stack(const void* caller, Param<T>... value) noexcept {
+    put<align_up(L::table.fixed, 8u) + 8>(caller, ringside_stack_of(caller), value...);
+  }
+
+  // fixed: where the strings begin.
+  template <u32 fixed>
+  RS_INLINE static void put([[maybe_unused]] const void* caller, [[maybe_unused]] u64 id, Param<T>... value) noexcept {
+    static_assert(L::strings == 0 || fixed + L::strings <= RINGSIDE_PAYLOAD_MAX + 16);
+    [[maybe_unused]] u32 room = fixed + L::strings < RINGSIDE_PAYLOAD_MAX ? RINGSIDE_PAYLOAD_MAX - fixed - L::strings : 0;
     Text text[L::strings + 1];
     u32 next = 0;
     (measure(value, text, next, room), ...);
 
-    u32 size = L::table.fixed;
+    u32 size = fixed;
     for (u32 i = 0; i < next; ++i) size += text[i].size + 1;
-    alignas(8) u8 payload[L::strings == 0 ? align_up(L::table.fixed, 4u) : u32{RINGSIDE_PAYLOAD_MAX}];
-    __builtin_memset(payload, 0, L::strings == 0 ? sizeof payload : L::table.fixed);  // the bytes between the fields, and behind them
-    store_all(payload, text, value...);
-    write_event<L::strings == 0 ? known_size(L::table.fixed) : 0>(this_thread, event, payload, size);
+    alignas(8) u8 payload[L::strings == 0 ? align_up(fixed, 4u) : u32{RINGSIDE_PAYLOAD_MAX} + 16];
+    __builtin_memset(payload, 0, L::strings == 0 ? sizeof payload : fixed);  // the bytes between the fields, and behind them
+    if constexpr (fixed != L::table.fixed) __builtin_memcpy(payload + fixed - 8, &id, sizeof id);
+    store_all(payload, text, fixed, caller, value...);
+    write_event<L::strings == 0 ? known_size(fixed) : 0>(this_thread, event, payload, size);
   }
 
-  RS_INLINE static void store_all([[maybe_unused]] u8* payload, [[maybe_unused]] const Text* text, Param<T>... value) noexcept {
-    [[maybe_unused]] u32 end_of_text = L::table.fixed, i = 0;
-    (store(payload, L::table.field[i++].offset, value, text, end_of_text), ...);
+  RS_INLINE static void store_all([[maybe_unused]] u8* payload, [[maybe_unused]] const Text* text, [[maybe_unused]] u32 end_of_text,
+                                  [[maybe_unused]] const void* caller, Param<T>... value) noexcept {
+    [[maybe_unused]] u32 i = 0;
+    (store(payload, L::table.field[i++].offset, value, text, end_of_text, caller), ...);
   }
 
   template <class V>
@@ -202,18 +242,47 @@ struct Event<D, Types<T...>> {
   }
 
   template <class V>
-  RS_INLINE static void store(u8* payload, u32 offset, const V& value, const Text*& from, u32& at) noexcept {
+  RS_INLINE static void store(u8* payload, u32 offset, [[maybe_unused]] const V& value, [[maybe_unused]] const Text*& from, [[maybe_unused]] u32& at,
+                              [[maybe_unused]] const void* caller) noexcept {
     if constexpr (is_string<V>) {
       u32 place = at | (from->size + 1) << 16;
       __builtin_memcpy(payload + offset, &place, sizeof place);
       if (from->size != 0) __builtin_memcpy(payload + at, from->data, from->size);
       payload[at + from->size] = 0;
       at += from++->size + 1;
+    } else if constexpr (is_stack<V>) {
+      const u64 id = ringside_stack_of(caller);
+      __builtin_memcpy(payload + offset, &id, sizeof id);
     } else {
       __builtin_memcpy(payload + offset, &value, sizeof value);
     }
   }
 };
+
+// An event that is declared where it is written. Here: a local class with the texts of RINGSIDE_TRACE.
+template <class Here, class... T>
+struct DeclaredHere {
+  static constexpr const char* system_name = Here::system();
+  static constexpr const char* event_name = Here::event();
+  static constexpr const char* print = nullptr;
+  template <size_t... i>
+  static constexpr auto list(std::index_sequence<i...>) {
+    return std::array<const char*, sizeof...(T) + 1>{Here::field(i)..., nullptr};
+  }
+  static constexpr auto names = list(std::make_index_sequence<sizeof...(T)>());
+  using Fields = Types<T...>;
+};
+template <class Here, class... T>
+struct EventHere : Event<DeclaredHere<Here, T...>> {
+  static inline const int registered = ringside_register(&EventHere::event);
+};
+
+// The type of the field that holds such a value.
+template <class T>
+using FieldFor = std::conditional_t<std::is_same_v<T, char*>, cstring,
+                                    std::conditional_t<(std::is_pointer_v<T> && !std::is_same_v<T, cstring>) || std::is_null_pointer_v<T>, const void*, T>>;
+template <class Here, class... V>
+EventHere<Here, FieldFor<std::decay_t<V>>...> event_here(const V&...);  // names the type, never called
 
 }  // namespace detail
 }  // namespace ringside

@@ -4,10 +4,23 @@
 //   RINGSIDE_EVENT(net, packet_in, (uint32_t, length), (const char*, device), (uint8_t[6], mac));   // at file scope
 //   net_packet_in(1500, "eth0", mac);                                                                // anywhere
 //
-// C99 with the GNU extensions of GCC 12 and Clang 14 (_Generic, __typeof__, __VA_OPT__). In C++ include <ringside/trace.hpp>.
+//   ringside_span_begin("parse"); ... ringside_span_end("parse");      // spans, on this thread or on a track of a name
+//   ringside_instant("cache miss");
+//   ringside_counter("queue depth", depth);
+//   RINGSIDE_MARKER("took %d of %d", i, n);                            // free text
 //
-// Field types: _Bool, char, every integer, float, double, enums, void* (the address), const char* (a string), and arrays of
-// the numbers as in (uint8_t[6], mac). At most 32 fields and 4,000 bytes; strings are shortened to fit, NULL reads "(null)".
+// Where the events go: to the instance that the environment's RINGSIDE_INSTANCE names when the program starts; `ringside record
+// ./program` sets it. It is read before main. A program that chooses its instance itself, or sets the variable in main, calls
+// ringside_open("name"), or ringside_open(NULL) for the variable's. Without either nothing is written.
+//
+// C99 with extensions that GCC 12 and Clang 14 have in each mode (_Generic, __typeof__, __VA_OPT__); no warnings with -std=c99
+// -pedantic -Wall -Wextra. In C++ include <ringside/trace.hpp>.
+//
+// Field types: _Bool, char, every integer, float, double, enums, void* (the address), const char* (a string), ringside_stack (the
+// calls that led to the event: pass ringside_here), and arrays of
+// the numbers as in (uint8_t[6], mac). At most 32 fields and 4,000 bytes with the 8 common ones and the strings' NULs; strings
+// are shortened to fit, NULL reads "(null)". A name that C has for something else takes an underscore behind it, which the
+// trace does not show: (int, class_), (int, default_).
 //
 // Cost while disabled: one load and a predicted branch (from -O1). Arguments are evaluated: guard costly ones with
 // `if (net_packet_in_enabled())`.
@@ -15,6 +28,9 @@
 // the ring refuses is counted there. Exception: the markers format with vsnprintf, as safe as the C library makes it.
 #ifndef RINGSIDE_RINGSIDE_H
 #define RINGSIDE_RINGSIDE_H
+#ifndef RINGSIDE_WARNINGS  // its macros are clean with any warnings of the program that includes it
+#pragma GCC system_header
+#endif
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -44,7 +60,8 @@ struct ringside_event {
   const char* format_fields;         // the lines of the fields, as in a tracefs format file; each ends in a newline
   const char* print_fmt;             // what follows "print fmt: "
   uint32_t gate;                     // ringside_gate_of(system, name)
-  uint32_t id;                       // atomic; 0: not registered yet
+  uint32_t id;                       // atomic; 0: not registered yet; high half: where in the payload, behind the fixed fields,
+                                     // the number of the caller's stack stands; 0: nowhere
   const volatile uint32_t* enabled;  // atomic; the exact word: 0 disabled; null until registered
   struct ringside_event* next;       // the library's
 };
@@ -57,12 +74,19 @@ int ringside_register(struct ringside_event* event);
 // Whole or not at all; false: refused, and counted. From any thread and any signal handler.
 bool ringside_write(struct ringside_event* event, void* payload, uint32_t size);
 
+// The number of the stack of calls that led to `caller`, a return address of this thread, written to the ring as ringside:stack
+// unless it holds that stack already. 0: it could not be taken, which is counted. For call sites; from any thread and any signal
+// handler.
+uint64_t ringside_stack_of(const void* caller);
+
 // ---------------------------------------------------------------------------------------------------------------------------
 // Instance control
 
 // Makes this process write into the instance `name` (created if missing; 1 to 63 letters, digits, '-', '_', '.'). NULL: the one
-// in the environment's RINGSIDE_INSTANCE, else the one that is open, else the default one. Returns 0 or a negative errno: EINVAL for a bad name, EBUSY if
-// another one is open, EOPNOTSUPP if this processor does not have the instance's clock, EACCES or ENOSPC from the file system. Not for signal handlers.
+// that is open, else the one in the environment's RINGSIDE_INSTANCE, else the one named "default". The variable is read by this
+// call, so it may be set in main, by setenv. Returns 0 or a negative errno: EINVAL for a bad name, EBUSY if another one is open,
+// EOPNOTSUPP if this processor does not have the instance's clock, EACCES or ENOSPC from the file system. Not for signal
+// handlers.
 int ringside_open(const char* name);
 
 // Detaches this process. Events are disabled until the next ringside_open; what was written stays readable. Not for signal
@@ -81,8 +105,17 @@ enum ringside_kind {
   RINGSIDE_SIGNED,
   RINGSIDE_FLOAT,
   RINGSIDE_POINTER,
-  RINGSIDE_STRING  // a u32: low half the offset from the payload's start, high half the length with its NUL
+  RINGSIDE_STRING,  // a u32: low half the offset from the payload's start, high half the length with its NUL
+  RINGSIDE_STACK    // the number of a stack
 };
+
+// The type of a field that holds the stack of calls at the event. Its value at the call is ignored: write ringside_here.
+typedef struct {
+  uint64_t id;
+} ringside_stack;
+#ifndef __cplusplus
+#define ringside_here ((ringside_stack){0})
+#endif
 
 struct ringside_field {
   const char* name;
@@ -92,12 +125,18 @@ struct ringside_field {
   uint32_t offset;  // from the payload's start
 };
 
-// FNV-1a, carried on from `hash`. Unrolled by hand so that the compilers fold it for literals of up to 64 characters.
+// A name's length in the trace, which does not show an underscore at its end: declarations need it where the name stands for
+// something else (net:delete is (net, delete_) in C++).
+__attribute__((always_inline)) RINGSIDE_SHARED size_t ringside_plain_length(const char* name) {
+  return __builtin_strlen(name) - (__builtin_strlen(name) > 1 && name[__builtin_strlen(name) - 1] == '_');
+}
+
+// FNV-1a of a name, carried on from `hash`. Unrolled by hand so that the compilers fold it for literals of up to 64 characters.
 #define RINGSIDE_HASH_1(k) hash = i + k < n ? (hash ^ (unsigned char)text[i + k]) * 16777619u : hash;
 #define RINGSIDE_HASH_4(k) RINGSIDE_HASH_1(k) RINGSIDE_HASH_1(k + 1) RINGSIDE_HASH_1(k + 2) RINGSIDE_HASH_1(k + 3)
 #define RINGSIDE_HASH_16(k) RINGSIDE_HASH_4(k) RINGSIDE_HASH_4(k + 4) RINGSIDE_HASH_4(k + 8) RINGSIDE_HASH_4(k + 12)
 __attribute__((always_inline)) RINGSIDE_SHARED uint32_t ringside_hash(uint32_t hash, const char* text) {
-  size_t n = __builtin_strlen(text), i = 0;
+  size_t n = ringside_plain_length(text), i = 0;
   RINGSIDE_HASH_16(0)
   RINGSIDE_HASH_16(16)
   RINGSIDE_HASH_16(32) RINGSIDE_HASH_16(48) for (i = 64; i < n; ++i) hash = (hash ^ (unsigned char)text[i]) * 16777619u;
@@ -124,6 +163,8 @@ RINGSIDE_SHARED const char* ringside_type_name(uint32_t kind, uint32_t size) {
       return size == 4 ? "float" : "double";
     case RINGSIDE_POINTER:
       return "void *";
+    case RINGSIDE_STACK:
+      return "ringside_stack";
     default:
       return "__data_loc char[]";
   }
@@ -141,6 +182,7 @@ RINGSIDE_SHARED const char* ringside_conversion(const struct ringside_field* f) 
       return f->size == 8 ? "%lld" : f->size == 4 ? "%d" : f->size == 2 ? "%hd" : "%hhd";
     case RINGSIDE_FLOAT:
     case RINGSIDE_POINTER:
+    case RINGSIDE_STACK:
       return f->size == 8 ? "0x%llx" : "0x%x";
     default:
       return f->size == 8 ? "%llu" : "%u";
@@ -158,6 +200,12 @@ RINGSIDE_SHARED void ringside_put(struct ringside_text* out, const char* text) {
     if (out->to) out->to[out->size] = *text;
 }
 
+RINGSIDE_SHARED void ringside_put_name(struct ringside_text* out, const char* name) {
+  size_t n = ringside_plain_length(name);
+  for (size_t i = 0; i < n; ++i, ++out->size)
+    if (out->to) out->to[out->size] = name[i];
+}
+
 RINGSIDE_SHARED void ringside_put_number(struct ringside_text* out, uint32_t value) {
   char c[2] = {(char)('0' + value % 10), 0};
   if (value >= 10) ringside_put_number(out, value / 10);
@@ -170,7 +218,7 @@ RINGSIDE_SHARED void ringside_put_fields(struct ringside_text* out, const struct
     ringside_put(out, "\tfield:");
     ringside_put(out, ringside_type_name(f->kind, f->size));
     ringside_put(out, " ");
-    ringside_put(out, f->name);
+    ringside_put_name(out, f->name);
     if (f->count != 0) ringside_put(out, "["), ringside_put_number(out, f->count), ringside_put(out, "]");
     ringside_put(out, ";\toffset:");
     ringside_put_number(out, f->offset);
@@ -187,7 +235,7 @@ RINGSIDE_SHARED void ringside_put_print(struct ringside_text* out, const struct 
   ringside_put(out, "\"");
   for (const struct ringside_field* f = field; f != field + n; ++f) {
     if (f != field) ringside_put(out, " ");
-    ringside_put(out, f->name);
+    ringside_put_name(out, f->name);
     ringside_put(out, "=");
     ringside_put(out, ringside_conversion(f));
   }
@@ -199,7 +247,7 @@ RINGSIDE_SHARED void ringside_put_print(struct ringside_text* out, const struct 
                       : bytes                    ? ", __print_hex(REC->"
                       : numbers                  ? ", __print_array(REC->"
                                                  : ", REC->");
-    ringside_put(out, f->name);
+    ringside_put_name(out, f->name);
     if (bytes || numbers) ringside_put(out, ", "), ringside_put_number(out, f->count);
     if (numbers) ringside_put(out, ", "), ringside_put_number(out, f->size);
     if (bytes || numbers || f->kind == RINGSIDE_STRING) ringside_put(out, ")");
@@ -228,7 +276,8 @@ static inline uint32_t ringside_length(const char* text, uint32_t room) {
 #endif
 
 // ---------------------------------------------------------------------------------------------------------------------------
-// Macros that walk a list of fields, each in parentheses: EACH(m, (a, b), (c, d)) is m(a, b) m(c, d); LIST puts commas between.
+// Macros that walk a list of fields, each in parentheses: EACH(m, (a, b), (c, d), ) is m(a, b) m(c, d); LIST puts commas between.
+// A list ends in an empty argument: so no macro is called with less arguments than C99 wants.
 
 #define RINGSIDE_AGAIN_1(...) RINGSIDE_AGAIN_2(RINGSIDE_AGAIN_2(RINGSIDE_AGAIN_2(RINGSIDE_AGAIN_2(__VA_ARGS__))))
 #define RINGSIDE_AGAIN_2(...) RINGSIDE_AGAIN_3(RINGSIDE_AGAIN_3(RINGSIDE_AGAIN_3(RINGSIDE_AGAIN_3(__VA_ARGS__))))
@@ -254,7 +303,7 @@ static inline uint32_t ringside_length(const char* text, uint32_t room) {
 // clang-format off
 #define RINGSIDE_CASE(T, kind) T: (kind) << 8 | (int)sizeof(T), T*: 1 << 16 | (kind) << 8 | (int)sizeof(T)
 #define RINGSIDE_CODE(T)                                          \
-  _Generic(RINGSIDE_A(T),                                         \
+  __extension__ _Generic(RINGSIDE_A(T),                           \
            RINGSIDE_CASE(_Bool, RINGSIDE_BOOL),                   \
            RINGSIDE_CASE(char, RINGSIDE_CHAR),                    \
            RINGSIDE_CASE(unsigned char, RINGSIDE_UNSIGNED),       \
@@ -271,15 +320,16 @@ static inline uint32_t ringside_length(const char* text, uint32_t room) {
            RINGSIDE_CASE(double, RINGSIDE_FLOAT),                 \
            void*: RINGSIDE_POINTER << 8 | (int)sizeof(void*),       \
            const void*: RINGSIDE_POINTER << 8 | (int)sizeof(void*), \
+           ringside_stack: RINGSIDE_STACK << 8 | 8,                 \
            const char*: RINGSIDE_STRING << 8 | 4)
 // clang-format on
 #define RINGSIDE_IS_ARRAY(T) (RINGSIDE_CODE(T) >> 16)
 #define RINGSIDE_IS_STRING(T) ((RINGSIDE_CODE(T) >> 8) == RINGSIDE_STRING)
 
 #define RINGSIDE_CHECK(T, name)                                                                                        \
-  _Static_assert(!RINGSIDE_IS_ARRAY(T) || !__builtin_types_compatible_p(__typeof__(T), __typeof__(RINGSIDE_A(T) + 0)), \
+  __extension__ _Static_assert(!RINGSIDE_IS_ARRAY(T) || !__builtin_types_compatible_p(__typeof__(T), __typeof__(RINGSIDE_A(T) + 0)), \
                  "ringside: '" #name "': write arrays as (uint8_t[6], mac), strings as (const char*, path)");
-#define RINGSIDE_MEMBER(T, name) __typeof__(_Generic(RINGSIDE_A(T), const char* : (uint32_t)0, default : RINGSIDE_A(T))) name;
+#define RINGSIDE_MEMBER(T, name) __typeof__(__extension__ _Generic(RINGSIDE_A(T), const char* : (uint32_t)0, default : RINGSIDE_A(T))) name;
 #define RINGSIDE_FIELD(T, name)                                                                     \
   {#name, RINGSIDE_CODE(T) >> 8 & 255, RINGSIDE_CODE(T) & 255,                                      \
    RINGSIDE_IS_ARRAY(T) ? (uint32_t)(sizeof(__typeof__(T)) / (size_t)(RINGSIDE_CODE(T) & 255)) : 0, \
@@ -290,12 +340,17 @@ static inline uint32_t ringside_length(const char* text, uint32_t room) {
   (RINGSIDE_IS_ARRAY(T) || RINGSIDE_IS_STRING(T) ? (const void*)(uintptr_t)name : (const void*)&name),
 #define RINGSIDE_ONE(T, name) +1
 #define RINGSIDE_ROOM(T, name) +160 + 3 * sizeof #name
+#define RINGSIDE_NUL(T, name) +RINGSIDE_IS_STRING(T)
 
 // Writes the event, if its exact word wants it. sources[i]: where field i is, or the string itself. Strings follow the fixed
 // part in order; each takes what it needs of the room that is left, but for the NULs of those after it.
 static inline void ringside_write_fields(struct ringside_event* event, const struct ringside_field* field, uint32_t n,
-                                         uint32_t fixed, const void* const* sources) {
-  uint32_t length[RINGSIDE_FIELDS_MAX], size = fixed, strings = 0, i;
+                                         uint32_t fixed, const void* const* sources, const void* caller) {
+  uint32_t length[RINGSIDE_FIELDS_MAX], strings = 0, i;
+  const bool stack = __atomic_load_n(&event->id, __ATOMIC_RELAXED) >> 16 != 0;
+  uint32_t size = stack ? (fixed + 7) / 8 * 8 + 8 : fixed;
+  const uint32_t begin = size;
+  uint64_t id = 0;
   union {
     uint64_t aligned;
     unsigned char at[RINGSIDE_PAYLOAD_MAX];
@@ -307,14 +362,18 @@ static inline void ringside_write_fields(struct ringside_event* event, const str
     length[i] = ringside_length(sources[i] ? (const char*)sources[i] : "(null)", RINGSIDE_PAYLOAD_MAX - size - strings--);
     size += length[i] + 1;
   }
-  memset(payload.at, 0, fixed);  // what stands between the fields
-  for (i = 0, size = fixed; i < n; ++i) {
+  memset(payload.at, 0, begin);  // what stands between the fields
+  if (stack) id = ringside_stack_of(caller), memcpy(payload.at + begin - 8, &id, 8);
+  for (i = 0, size = begin; i < n; ++i) {
     if (field[i].kind == RINGSIDE_STRING) {
       uint32_t place = size | (length[i] + 1) << 16;
       memcpy(payload.at + field[i].offset, &place, 4);
       memcpy(payload.at + size, sources[i] ? sources[i] : "(null)", length[i]);
       payload.at[size + length[i]] = 0;
       size += length[i] + 1;
+    } else if (field[i].kind == RINGSIDE_STACK) {
+      id = ringside_stack_of(caller);
+      memcpy(payload.at + field[i].offset, &id, 8);
     } else {
       memcpy(payload.at + field[i].offset, sources[i], field[i].size * (field[i].count ? field[i].count : 1));
     }
@@ -326,6 +385,16 @@ static inline void ringside_prepare(struct ringside_event* event, const struct r
                                     const char* print, char* room) {
   struct ringside_text text = {room, 0};
   if (!event->format_fields) {
+    const char** plain[2] = {&event->system, &event->name};
+    for (int i = 0; i < 2; ++i) {
+      const char* declared = *plain[i];
+      *plain[i] = room + text.size;
+      ringside_put_name(&text, declared);
+      text.to[text.size++] = 0;
+    }
+    room += text.size;
+    text.to = room;
+    text.size = 0;
     event->gate = ringside_gate_of(event->system, event->name);
     ringside_put_fields(&text, field, n);
     text.to[text.size++] = 0;
@@ -337,38 +406,43 @@ static inline void ringside_prepare(struct ringside_event* event, const struct r
   ringside_register(event);
 }
 
+#define RINGSIDE_FIXED(id) (uint32_t)offsetof(struct ringside_layout_##id, ringside_end)
+
 // Declares the event `system:name` at file scope, in a source or a header, and with it
 //   void system_name(fields...)       writes it, if enabled
 //   bool system_name_enabled(void)    is it enabled now?
-#define RINGSIDE_EVENT(system, name, ...) RINGSIDE_EVENT_AS(system, name, NULL, __VA_ARGS__)
+#define RINGSIDE_EVENT(system, ...) RINGSIDE_EVENT_FIELDS(system, __VA_ARGS__, )
+#define RINGSIDE_EVENT_FIELDS(system, name, ...) RINGSIDE_EVENT_NAMED(system, name, system##_##name, NULL, __VA_ARGS__)
 
 // The same with a print format of one's own, as in a tracefs format file: "\"%d\", REC->code". NULL: name=value of each field.
-#define RINGSIDE_EVENT_AS(system, name, print, ...) RINGSIDE_EVENT_NAMED(system, name, system##_##name, print, __VA_ARGS__)
+#define RINGSIDE_EVENT_AS(system, name, ...) RINGSIDE_EVENT_PRINT(system, name, __VA_ARGS__, )
+#define RINGSIDE_EVENT_PRINT(system, name, print, ...) RINGSIDE_EVENT_NAMED(system, name, system##_##name, print, __VA_ARGS__)
 
 #define RINGSIDE_EVENT_NAMED(system_, name_, id, print, ...)                                                                 \
-  _Static_assert((0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__)) <= RINGSIDE_FIELDS_MAX, "ringside: at most 32 fields");        \
+  __extension__ _Static_assert((0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__)) <= RINGSIDE_FIELDS_MAX, "ringside: at most 32 fields");        \
   RINGSIDE_EACH(RINGSIDE_CHECK, __VA_ARGS__)                                                                                 \
   struct ringside_layout_##id {                                                                                              \
     uint32_t ringside_common[2];                                                                                             \
     RINGSIDE_EACH(RINGSIDE_MEMBER, __VA_ARGS__)                                                                              \
+    unsigned char ringside_end[];                                                                                            \
   };                                                                                                                         \
-  _Static_assert(sizeof(struct ringside_layout_##id) + RINGSIDE_FIELDS_MAX <= RINGSIDE_PAYLOAD_MAX,                          \
-                 "ringside: the fields of an event take at most 3,968 bytes");                                               \
+  __extension__ _Static_assert(RINGSIDE_FIXED(id) RINGSIDE_EACH(RINGSIDE_NUL, __VA_ARGS__) <= RINGSIDE_PAYLOAD_MAX,                        \
+                 "ringside: the fields of an event take at most 4,000 bytes");                                               \
   __attribute__((weak)) struct ringside_event ringside_event_##id = {#system_, #name_, NULL, NULL, 0, 0, NULL, NULL};        \
   static inline const struct ringside_field* ringside_fields_##id(void) {                                                    \
-    typedef struct ringside_layout_##id ringside_layout;                                                                     \
+    typedef struct ringside_layout_##id ringside_layout __attribute__((unused));                                             \
     static const struct ringside_field fields[] = {                                                                          \
-        RINGSIDE_EACH(RINGSIDE_FIELD, __VA_ARGS__){NULL, 0, 0, 0, (uint32_t)sizeof(ringside_layout)}};                       \
+        RINGSIDE_EACH(RINGSIDE_FIELD, __VA_ARGS__){NULL, 0, 0, 0, RINGSIDE_FIXED(id)}};                                      \
     return fields;                                                                                                           \
   }                                                                                                                          \
   __attribute__((constructor)) static void ringside_register_##id(void) {                                                    \
-    static char room[64 RINGSIDE_EACH(RINGSIDE_ROOM, __VA_ARGS__)];                                                          \
+    static char room[64 + sizeof #system_ + sizeof #name_ RINGSIDE_EACH(RINGSIDE_ROOM, __VA_ARGS__)];                                                          \
     ringside_prepare(&ringside_event_##id, ringside_fields_##id(), 0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__), print, room); \
   }                                                                                                                          \
   __attribute__((noinline, unused)) static void ringside_write_##id(RINGSIDE_LIST(RINGSIDE_PARAMETER, __VA_ARGS__)) {        \
     const void* const ringside_sources[] = {RINGSIDE_EACH(RINGSIDE_SOURCE, __VA_ARGS__) NULL};                               \
-    ringside_write_fields(&ringside_event_##id, ringside_fields_##id(), 0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__),                 \
-                   (uint32_t)sizeof(struct ringside_layout_##id), ringside_sources);                                         \
+    ringside_write_fields(&ringside_event_##id, ringside_fields_##id(), 0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__),          \
+                          RINGSIDE_FIXED(id), ringside_sources, __builtin_return_address(0));                                \
   }                                                                                                                          \
   __attribute__((always_inline, unused)) static inline bool id##_enabled(void) {                                             \
     return ringside_gate_open(ringside_gate_of(#system_, #name_)) && ringside_wanted(&ringside_event_##id);                  \
@@ -379,17 +453,25 @@ static inline void ringside_prepare(struct ringside_event* event, const struct r
   }                                                                                                                          \
   extern struct ringside_event ringside_event_##id
 
-// The ready-made events; <ringside/trace.hpp> says what their fields mean. They are the same in C and C++.
-//   ringside_span('B' or 'E' or 'I', name)      ringside_track_span('B' or 'E' or 'I', name, track)
-//   ringside_counter(value, track)
+// The ready-made events; <ringside/trace.hpp> says what their fields mean. They are the same in C and C++, and so are the calls
+// below, in names and order of arguments: the C++ overloads with a track are ringside_NAME_on here.
 RINGSIDE_EVENT_AS(ringside, marker, "\"%s\", __get_str(buf)", (void*, ip), (const char*, buf));
 RINGSIDE_EVENT(ringside, span, (char, track_event_type), (const char*, slice_name));
 RINGSIDE_EVENT(ringside, track_span, (char, track_event_type), (const char*, slice_name), (const char*, track_name));
-RINGSIDE_EVENT(ringside, counter, (int64_t, counter_value), (const char*, track_name));
+RINGSIDE_EVENT_NAMED(ringside, counter, ringside_counter_event, NULL, (int64_t, counter_value), (const char*, track_name), );
 
+// A slice of this thread's time, or of this thread's track of that name. Slices of one track must nest. Names are copied.
 static inline void ringside_span_begin(const char* name) { ringside_span('B', name); }
 static inline void ringside_span_end(const char* name) { ringside_span('E', name); }
+static inline void ringside_span_begin_on(const char* name, const char* track) { ringside_track_span('B', name, track); }
+static inline void ringside_span_end_on(const char* name, const char* track) { ringside_track_span('E', name, track); }
+
+// A point in time.
 static inline void ringside_instant(const char* name) { ringside_span('I', name); }
+static inline void ringside_instant_on(const char* name, const char* track) { ringside_track_span('I', name, track); }
+
+// The value of a counter from now on.
+static inline void ringside_counter(const char* name, int64_t value) { ringside_counter_event(value, name); }
 
 __attribute__((format(printf, 1, 2), noinline, unused)) static void ringside_marker_format(const char* format, ...) {
   char text[RINGSIDE_MARKER_MAX];

@@ -3,7 +3,7 @@
 #include <ringside/ringside.h>
 
 #include <ringside/base/ticks.hpp>
-#include <ringside/ring/cpu_writer.hpp>
+#include <ringside/ring/append.hpp>
 
 namespace ringside {
 
@@ -43,18 +43,15 @@ struct ThisThread {
   RS_INLINE bool on_cpus() const noexcept { return on_cpus_at == __atomic_load_n(&epoch.now, __ATOMIC_RELAXED); }
 };
 // Static TLS: the first access allocates nothing, so it may come from a signal handler.
-[[gnu::tls_model("initial-exec")]] extern constinit thread_local ThisThread this_thread;
+[[gnu::tls_model("initial-exec")]] RS_CONSTINIT extern thread_local ThisThread this_thread;
 
 // The rings of CPUs of the open instance. Never freed, because a thread may be in the middle of an event.
 struct CpuSide {
   CpuRings* rings = nullptr;
   i64 area = 0;  // __rseq_offset
   const Opened* in = nullptr;
-#if RS_RSEQ
-  CpuWriter<RingClockNow, Rseq> writer{RingClockNow{}};
-#endif
 };
-extern constinit const CpuSide* cpu_side;
+RS_CONSTINIT extern const CpuSide* cpu_side;
 
 // Answers the event's id; 0: the instance does not know the event.
 RS_INLINE u32 put_common(const ringside_event& event, i32 tid, void* payload) noexcept {
@@ -65,6 +62,9 @@ RS_INLINE u32 put_common(const ringside_event& event, i32 tid, void* payload) no
 }
 
 #if RS_RSEQ
+// Any event that is not a usual one (CpuWriter::write_slowly).
+Refused append_slowly(const CpuSide& side, const void* payload, u32 size) noexcept;
+
 // no_ring: the thread does not write to the rings of CPUs (yet).
 template <u32 known = 0>
 RS_INLINE Refused write_to_cpus(const ThisThread& t, const ringside_event& event, i32 tid, void* payload, u32 size) noexcept {
@@ -72,11 +72,9 @@ RS_INLINE Refused write_to_cpus(const ThisThread& t, const ringside_event& event
   const u64 at = __atomic_load_n(&t.on_cpus_at, __ATOMIC_ACQUIRE);
   const u32 id = put_common(event, tid, payload);
   const CpuSide* const side = __atomic_load_n(&cpu_side, __ATOMIC_ACQUIRE);
-  if (at != __atomic_load_n(&epoch.now, __ATOMIC_RELAXED)) [[unlikely]]
-    return Refused::no_ring;
-  if (id == 0) [[unlikely]]
-    return Refused::disabled;
-  return side->writer.write<known>(*side->rings, side->area, payload, size);
+  if (RS_UNLIKELY(at != __atomic_load_n(&epoch.now, __ATOMIC_RELAXED))) return Refused::no_ring;
+  if (RS_UNLIKELY(id == 0)) return Refused::disabled;
+  return append_usually<Rseq, Hardware, known>(*side->rings, side->area, payload, size) ? Refused::no : append_slowly(*side, payload, size);
 }
 #endif
 
@@ -91,8 +89,7 @@ RS_INLINE bool write_event(const ThisThread& t, const ringside_event& event, voi
   Refused why = Refused::no_ring;
 #if RS_RSEQ
   why = write_to_cpus<known>(t, event, t.tid, payload, size);
-  if (why == Refused::no) [[likely]]
-    return true;
+  if (RS_LIKELY(why == Refused::no)) return true;
 #endif
   return write_slowly(event, payload, size, why);
 }

@@ -1,19 +1,28 @@
-// Declare events and write them.
+// Declare events and write them. C++17; <ringside/ringside.h> is the same in C.
 //
 //   RINGSIDE_EVENT(net, packet_in, (u32, length), (std::string_view, device), (ringside::array<u8, 6>, mac));
 //   net::packet_in(1500, "eth0", mac);
+//
+//   RINGSIDE_TRACE("net", "dropped", ("length", n), ("flow", id));   // the same, declared where it is written
 //
 //   ringside::scope s{"parse"};                   // a span from here to the end of the block
 //   ringside::instant("cache miss");
 //   ringside::counter("queue depth", depth);
 //   ringside::marker("took %d of %d", i, n);      // free text
 //
-// Cost while disabled: one load and a predicted branch at the call. Arguments are evaluated but not converted; guard costly
-// ones with `if (net::packet_in.enabled())`. Safety: every call may be made from any thread and from signal handlers, never
-// blocks, never throws, and reports no error. An event that the ring refuses (full, too big, recording off) is counted there.
-// Exception: marker formats with vsnprintf, and is as safe in a signal handler as the C library's vsnprintf. Not for: text that
-// must not be lost (use a log).
+// Where the events go: to the instance that the environment's RINGSIDE_INSTANCE names when the program starts; `ringside record
+// ./program` sets it. It is read before main. A program that chooses its instance itself, or sets the variable in main, calls
+// ringside_open(name), or ringside_open(nullptr) for the variable's (ringside.h). Without either nothing is written.
+//
+// Cost while disabled: one load and a predicted branch at the call. Arguments are evaluated but not converted (those of
+// RINGSIDE_TRACE are not evaluated); guard costly ones with `if (net::packet_in.enabled())`. Safety: every call may be made from
+// any thread and from signal handlers, never blocks, never throws, and reports no error. An event that the ring refuses (full,
+// too big, recording off) is counted there. Exception: marker formats with vsnprintf, and is as safe in a signal handler as the
+// C library's vsnprintf. Not for: text that must not be lost (use a log).
 #pragma once
+#ifndef RINGSIDE_WARNINGS  // its macros are clean with any warnings of the program that includes it
+#pragma GCC system_header
+#endif
 #include <ringside/event.hpp>
 
 // Declares the event `system:name` at namespace scope, in a source or a header: the callable object system::name, with
@@ -24,19 +33,27 @@
 //   ringside::array<T, N>           the same as std::array; of char: a text of at most N bytes
 //   ringside::cstring               a NUL-terminated string; null reads "(null)"
 //   std::string_view                a string that may be shorter than its storage; readers stop at the first NUL
+//   std::string                     the same; <string> is yours to include
 //   void*, const void*              the address
+//   ringside::stack                 the calls that led to the event: pass ringside::stack{}
 //
 // u8 to u64, i8 to i64 and cstring need no prefix. At most 32 fields, and 4,000 bytes with the 8 common ones: strings share the
 // room in order, and are shortened to fit. `ringside list` knows an event before its first call. Two declarations of one name
 // must have the same fields.
-#define RINGSIDE_EVENT(system, name, ...)                              \
-  namespace system {                                                   \
-  RINGSIDE_EVENT_AS(#system, name, nullptr __VA_OPT__(, ) __VA_ARGS__) \
-  }                                                                    \
+//
+// The system becomes a namespace, the event an object in it, the fields parameters. A name that the program or C++ has for
+// something else takes an underscore behind it, which the trace does not show: RINGSIDE_EVENT(socket_, delete_, (u32, class_))
+// is socket:delete, and called by socket_::delete_(1).
+#define RINGSIDE_EVENT(system, ...) RINGSIDE_EVENT_FIELDS(system, __VA_ARGS__, )
+#define RINGSIDE_EVENT_FIELDS(system, name, ...)             \
+  namespace system {                                         \
+  RINGSIDE_EVENT_PRINT(#system, name, nullptr, __VA_ARGS__)  \
+  }                                                          \
   static_assert(true)
 
 // The same inside a namespace of any name, with the print format of a tracefs format file (null: name=value of each field).
-#define RINGSIDE_EVENT_AS(system, name, print_, ...)                                                             \
+#define RINGSIDE_EVENT_AS(system, name, ...) RINGSIDE_EVENT_PRINT(system, name, __VA_ARGS__, )
+#define RINGSIDE_EVENT_PRINT(system, name, print_, ...)                                                          \
   namespace ringside_##name {                                                                                    \
     using namespace ::ringside::field_types;                                                                     \
     struct Declared {                                                                                            \
@@ -48,13 +65,34 @@
     };                                                                                                           \
     struct Call : ::ringside::detail::Event<Declared> {                                                          \
       RS_INLINE void operator()(RINGSIDE_LIST(RINGSIDE_PARAMETER, __VA_ARGS__)) const noexcept {                 \
-        if (this->gate_open()) [[unlikely]]                                                                      \
+        if (RS_UNLIKELY(this->gate_open()))                                                                      \
           this->write(RINGSIDE_LIST(RINGSIDE_NAME_ONLY, __VA_ARGS__));                                           \
       }                                                                                                          \
     };                                                                                                           \
     inline const int registered = ::ringside_register(&Call::event);                                             \
   }                                                                                                              \
   inline constexpr ringside_##name::Call name{};
+
+// Declares an event in place, and writes it: RINGSIDE_TRACE("net", "packet_in", ("length", n), ("flow", id)), a statement. The
+// fields' types are those of the values: as above, with texts of any kind, and the address for other pointers. The values are
+// evaluated only while the event is enabled. It is known before its first call, as any other.
+#define RINGSIDE_TRACE(system, ...) RINGSIDE_TRACE_FIELDS(system, __VA_ARGS__, )
+#define RINGSIDE_TRACE_FIELDS(system_, event_, ...)                                                                   \
+  do {                                                                                                                \
+    struct RingsideHere {                                                                                             \
+      static constexpr const char* system() { return system_; }                                                       \
+      static constexpr const char* event() { return event_; }                                                         \
+      static constexpr const char* field(decltype(sizeof 0) ringside_i) {                                             \
+        const char* const ringside_all[] = {RINGSIDE_LIST(RINGSIDE_FIRST, __VA_ARGS__) __VA_OPT__(, ) nullptr};       \
+        return ringside_all[ringside_i];                                                                              \
+      }                                                                                                               \
+    };                                                                                                                \
+    using RingsideEvent = decltype(::ringside::detail::event_here<RingsideHere>(RINGSIDE_LIST(RINGSIDE_VALUE, __VA_ARGS__))); \
+    (void)&RingsideEvent::registered;                                                                                 \
+    if (RS_UNLIKELY(RingsideEvent::gate_open())) RingsideEvent::write(RINGSIDE_LIST(RINGSIDE_VALUE, __VA_ARGS__));    \
+  } while (0)
+#define RINGSIDE_FIRST(name, ...) name
+#define RINGSIDE_VALUE(name, ...) (__VA_ARGS__)
 
 // A field's name is the last piece. The type in front of it may contain commas, at most three.
 #define RINGSIDE_PIECES(_1, _2, _3, _4, _5, pieces, ...) pieces
@@ -124,12 +162,10 @@ RS_INLINE void counter(std::string_view name, i64 value) noexcept { events::coun
 class [[nodiscard]] scope {
  public:
   [[nodiscard]] RS_INLINE explicit scope(std::string_view name) noexcept : name_(name), begun_(events::span.enabled()) {
-    if (begun_) [[unlikely]]
-      events::span.write('B', name_);
+    if (RS_UNLIKELY(begun_)) events::span.write('B', name_);
   }
   RS_INLINE ~scope() {
-    if (begun_) [[unlikely]]
-      span_end(name_);
+    if (RS_UNLIKELY(begun_)) span_end(name_);
   }
   scope(const scope&) = delete;
   scope& operator=(const scope&) = delete;

@@ -25,7 +25,13 @@ Column::Access Column::lower(const EventType* type, Kind& kind) const {
   access.op = Op::absent;
   if (type != nullptr && !event_.empty() && !matches(events_, *type)) return access;
   if (type == nullptr && !event_.empty()) return access;
-  if (const Field* field = type != nullptr && !is_which_event() ? type->field(name_) : nullptr; field != nullptr) {
+  const Field* const own = type != nullptr && !is_which_event() ? type->field(name_) : nullptr;
+  if (name_ == "stack" && (own == nullptr || own->is_stack)) {
+    kind = frame_ < 0 ? Kind::whole : Kind::text;
+    access.op = frame_ < 0 ? Op::stack : Op::frame;
+    return access;
+  }
+  if (const Field* field = own; field != nullptr) {
     access.field = field;
     kind = Kind::whole;
     if (field->kind == FieldKind::integer) {
@@ -80,6 +86,12 @@ result<Column> Column::compile(std::string_view text, const Formats& formats, co
     modifier = text.substr(dot + 1);
     text = text.substr(0, dot);
   }
+  if (text.starts_with("stack[") && text.ends_with("]")) {
+    const std::string_view index = text.substr(6, text.size() - 7);
+    const auto [end, code] = std::from_chars(index.data(), index.data() + index.size(), c.frame_);
+    if (code != std::errc() || end != index.data() + index.size() || c.frame_ < 0) return wrong("expected stack[N]: 0 is the innermost function, 1 its caller");
+    text = "stack";
+  }
   c.name_ = text;
   if (text.empty()) return wrong("there is no name of a field in it; expected [EVENT/]FIELD[.MODIFIER]");
   const bool builtin = is_builtin(text) || text == "thread" || text == "process";
@@ -88,7 +100,7 @@ result<Column> Column::compile(std::string_view text, const Formats& formats, co
   for (const auto& type : formats.all()) {
     if (!c.event_.empty() && !matches(c.events_, *type)) continue;
     any_event = true;
-    if (const Field* field = c.is_which_event() ? nullptr : type->field(text); field != nullptr) {
+    if (const Field* field = c.is_which_event() ? nullptr : type->field(text); field != nullptr && !(c.name_ == "stack" && field->is_stack)) {
       Kind kind = Kind::whole;
       if (c.lower(type.get(), kind).op == Op::absent) {
         array = true;
@@ -122,6 +134,7 @@ result<Column> Column::compile(std::string_view text, const Formats& formats, co
     if (text == "thread") c.show_ = Show::thread;
     if (text == "process") c.show_ = Show::process;
     if (text == "event") c.show_ = Show::event;
+    if (text == "stack" && c.frame_ < 0) c.show_ = Show::stack;
   }
   c.unit_ = unit_of(text);
   if (!modifier.empty()) {
@@ -165,6 +178,13 @@ bool Column::real(const TraceRecord& record, const RingName& ring, double& out) 
   return true;
 }
 
+bool Column::stack_number(const TraceRecord& record, i64& out) const {
+  StackTexts* const stacks = formats_->stacks();
+  if (stacks == nullptr || record.stack == 0) return false;
+  out = stacks->same_names(record.stack);
+  return true;
+}
+
 bool Column::text(const TraceRecord& record, const RingName& ring, std::string_view& out) {
   const Access& access = of(record);
   switch (access.op) {
@@ -183,6 +203,14 @@ bool Column::text(const TraceRecord& record, const RingName& ring, std::string_v
     case Op::system:
       out = access.type->system;
       return true;
+    case Op::frame: {
+      StackTexts* const stacks = formats_->stacks();
+      if (stacks == nullptr || record.stack == 0) return false;
+      const auto& functions = stacks->functions(record.stack);
+      if (static_cast<size_t>(frame_) >= functions.size()) return false;
+      out = functions[static_cast<size_t>(frame_)];
+      return true;
+    }
     default:
       return false;
   }
@@ -274,6 +302,15 @@ std::string Column::show(u64 key, const Texts& texts) const {
       const EventType* type = formats_->find(static_cast<u32>(value));
       return type != nullptr ? type->full : fmt::format("unknown:{}", value & 0xFFFF);
     }
+    case Show::stack: {
+      constexpr size_t most = 100;
+      std::string line;
+      for (const std::string& name : formats_->stacks()->functions(static_cast<u32>(key))) {
+        if (line.size() + name.size() > most && !line.empty()) return line + " < ...";
+        line += (line.empty() ? "" : " < ") + name;
+      }
+      return line;
+    }
     case Show::plain:
       break;
   }
@@ -286,6 +323,7 @@ std::string Column::show(u64 key, const Texts& texts) const {
 nlohmann::ordered_json Column::json(u64 key, const Texts& texts) const {
   const bool plain = kind_ == Kind::whole && show_ == Show::plain && (modifier_ == Modifier::none || modifier_ == Modifier::divide || buckets());
   const auto whole = static_cast<i64>(key);
+  if (show_ == Show::stack) return formats_->stacks()->functions(static_cast<u32>(key));
   const std::string text = plain && buckets() ? show_number(begin(whole), is_signed_) : show(key, texts);
   const bool number = kind_ == Kind::real ? text.find_first_of("ni") == std::string::npos
                                           : plain && (buckets() || symbols_.empty() || text == show_number(whole, is_signed_));

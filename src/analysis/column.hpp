@@ -9,7 +9,8 @@
 //
 // EVENT is a glob over SYSTEM:EVENT or the event's name: records of other events have no such value. NAME is a field of the event,
 // else one of
-//   ts · cpu, CPU · ring · event, system · source · task, comm, COMM · thread, tid, pid, common_pid · process · cgroup · common_type
+//   stack, stack[N] · ts · cpu, CPU · ring · event, system · source · task, comm, COMM · thread, tid, pid, common_pid · process · cgroup · common_type
+// stack is the event's stack by its functions, stack[0] the innermost one, stack[1] its caller; events without one have no value.
 // cpu is absent where it is unknown: rings of threads, unless sched events of the same trace tell it. ring is N of per_cpu/cpuN.
 // tid and pid are the thread's number as the reader sees it, common_pid is the recorded one: in other PID namespaces they
 // differ. As in filters and in the kernel's histograms, a field comes first; but "event" alone always names the event, though
@@ -28,7 +29,7 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/id_table.hpp"
+#include "decode/id_table.hpp"
 #include "analysis/integer_at.hpp"
 #include "analysis/texts.hpp"
 #include "decode/formats.hpp"
@@ -50,6 +51,7 @@ class Column {
   const std::string& name() const { return text_; }
   Kind kind() const { return kind_; }
   Unit unit() const { return unit_; }
+  bool of_stacks() const { return name_ == "stack"; }  // needs records that are joined with their stacks
   bool buckets() const { return modifier_ == Modifier::log2 || modifier_ == Modifier::linear; }
 
   // False: the record has no such value, or the column is of another kind. Numbers outside the payload read as 0.
@@ -82,9 +84,9 @@ class Column {
   i64 begin(i64 bucket) const;
 
  private:
-  enum class Op : u8 { unknown, absent, integer, time, cpu, ring, recorded, thread, tid, process, event, real, text, task, cgroup, source, system };
+  enum class Op : u8 { unknown, absent, integer, time, cpu, ring, recorded, thread, tid, process, event, real, text, task, cgroup, source, system, stack, frame };
   enum class Modifier : u8 { none, log2, linear, hex, sym, execname, divide };
-  enum class Show : u8 { plain, thread, process, event };
+  enum class Show : u8 { plain, thread, process, event, stack };
   struct Access {
     Op op = Op::unknown;
     IntegerAt integer;
@@ -111,10 +113,12 @@ class Column {
       case Op::thread: out = tasks_->key(thread_of(access.type, read_common(record.payload)), ring); return true;
       case Op::tid: out = tasks_->seen(thread_of(access.type, read_common(record.payload)), ring); return true;
       case Op::event: out = record.number(); return true;
+      case Op::stack: return stack_number(record, out);
       case Op::process: out = tasks_->process(thread_of(access.type, read_common(record.payload)), ring); return true;
       default: return false;
     }
   }
+  bool stack_number(const TraceRecord& record, i64& out) const;
   bool other_key(const TraceRecord& record, const RingName& ring, Texts& texts, u64& out);
   void find(u32 id, Access& access) const;
   bool is_which_event() const { return event_.empty() && name_ == "event"; }
@@ -132,6 +136,7 @@ class Column {
   Show show_ = Show::plain;
   bool is_signed_ = true, is_bool_ = false, is_char_ = false;
   i64 step_ = 0;
+  i32 frame_ = -1;  // stack[N]
   std::vector<std::pair<i64, std::string>> symbols_;
   IdTable<Access> by_id_;
 };

@@ -109,6 +109,12 @@ class FilterParser {
     if (at_ == text_.size()) return fail("expected a field's name, but the text ends here");
     if (!is_letter(text_[at_])) return fail("expected a field's name here");
     while (at_ < text_.size() && (is_letter(text_[at_]) || is_digit(text_[at_]))) leaf.field += text_[at_++];
+    if (leaf.field == "stack" && at_ < text_.size() && text_[at_] == '[') {
+      const size_t end = text_.find(']', at_);
+      if (end == std::string_view::npos || !read_all(text_.substr(at_ + 1, end - at_ - 1), leaf.frame, 10) || leaf.frame < 0)
+        return fail("expected stack[N]: 0 is the innermost function, 1 its caller");
+      at_ = end + 1;
+    }
     skip();
     const auto* const found = std::find_if(std::begin(compares), std::end(compares), [&](const auto& c) {
       return text_.substr(at_, c.first.size()) == c.first;
@@ -319,6 +325,7 @@ Filter::Lowered Filter::lower_builtin(const Leaf& leaf, const EventType* type) {
   }
   if (name == "comm" || name == "COMM" || name == "task") return lower_text(leaf, Op::task, nullptr);
   if (name == "cgroup") return lower_text(leaf, Op::cgroup, nullptr);
+  if (name == "stack") return lower_text(leaf, Op::stack, nullptr);
   if (name == "source") return lower_text(leaf, Op::source, nullptr);
   if (name == "pid" || name == "tid" || name == "common_pid") {
     if (type != nullptr && type->parsed && !type->has_tid) return {};
@@ -357,7 +364,7 @@ result<void> Filter::fits(const EventType& type) const {
 
 Filter::Lowered Filter::lower(const Leaf& leaf, const EventType* type) {
   const Field* field = type != nullptr ? type->field(leaf.field) : nullptr;
-  if (field == nullptr) return lower_builtin(leaf, type);
+  if (field == nullptr || (field->is_stack && leaf.field == "stack")) return lower_builtin(leaf, type);
   Step step;
   step.field = field;
   Lowered out;
@@ -394,19 +401,19 @@ result<Filter> Filter::compile(std::string_view text, const Formats& formats, co
     const bool builtin = is_builtin(leaf.field);
     bool fits = false, known = builtin;
     std::string why;
-    const auto look = [&](const EventType* type) {
+    const auto check = [&](const EventType* type) {
       const Lowered lowered = lower(leaf, type);
       if (lowered.kind != Lowered::Kind::refused)
         fits = true;
       else if (why.empty())
         why = lowered.why;
     };
-    if (builtin) look(nullptr);
+    if (builtin) check(nullptr);
     for (const auto& type : formats.all()) {
       if (fits) break;
       if (type->field(leaf.field) == nullptr) continue;
       known = true;
-      look(type.get());
+      check(type.get());
     }
     if (!known) {
       Error unknown = error_at(text, leaf.at, "no event here has a field " + in_quotes(leaf.field) + near_names(leaf.field, formats));
@@ -515,6 +522,13 @@ bool Filter::test(const Step& step, const TraceRecord& record, const RingName& r
       return text_matches(leaf, tasks_->name(thread_of(type, read_common(record.payload)), ring));
     case Op::cgroup:
       return text_matches(leaf, tasks_->cgroup(thread_of(type, read_common(record.payload)), ring));
+    case Op::stack: {
+      StackTexts* const stacks = formats_->stacks();
+      if (stacks == nullptr || record.stack == 0) return false;
+      if (leaf.frame < 0) return text_matches(leaf, stacks->text(record.stack));
+      const auto& functions = stacks->functions(record.stack);
+      return static_cast<size_t>(leaf.frame) < functions.size() && text_matches(leaf, functions[static_cast<size_t>(leaf.frame)]);
+    }
     case Op::source:
       return text_matches(leaf, ring.kernel ? "kernel" : "program") || (!ring.buffer.empty() && text_matches(leaf, ring.buffer));
   }

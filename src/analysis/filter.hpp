@@ -6,7 +6,10 @@
 //   text       = all { "||" all }        all = one { "&&" one }        one = { "!" } ( "(" text ")" | comparison )
 //   comparison = NAME ( "==" | "!=" | "<" | "<=" | ">" | ">=" | "&" | "~" ) VALUE
 //
-// NAME is a field of the event, else one of: ts · cpu, CPU, ring · source (kernel, program, a buffer's name) · comm, COMM, task ·
+// stack is the text of the event's stack: its functions, innermost first, with ; between them (stack ~ "*parse*"); stack[0] the
+// innermost function, stack[1] its caller.
+//
+// NAME is a field of the event, else one of: stack · ts · cpu, CPU, ring · source (kernel, program, a buffer's name) · comm, COMM, task ·
 // pid, tid, common_pid · cgroup · event · system · common_type, common_flags, common_preempt_count. pid and tid are the
 // thread's number as the reader sees it, common_pid is the recorded one: in other PID namespaces they differ. As in the kernel,
 // an event's own field comes first, so pid in sched_wakeup is the woken thread's; COMM and common_pid always belong to the
@@ -23,7 +26,7 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/id_table.hpp"
+#include "decode/id_table.hpp"
 #include "analysis/integer_at.hpp"
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
@@ -62,6 +65,13 @@ class Filter {
   // a field.
   bool kernel_may(const EventType& type) const;
   const std::string& text() const { return text_; }
+  // Whether it compares this name.
+  bool names(std::string_view name) const {
+    for (const Leaf& leaf : leaves_) {
+      if (leaf.field == name) return true;
+    }
+    return false;
+  }
 
  private:
   friend class FilterParser;
@@ -76,6 +86,7 @@ class Filter {
   };
   struct Leaf {
     std::string field;
+    i32 frame = -1;  // stack[N]
     Compare compare = Compare::equal;
     Value value;
     size_t at = 0, value_at = 0;  // in the text, for errors
@@ -86,7 +97,7 @@ class Filter {
     u32 leaf = 0;
     std::vector<Node> children;
   };
-  enum class Op : u8 { integer, time, cpu, ring, tid, floating, text, task, cgroup, source };
+  enum class Op : u8 { integer, time, cpu, ring, tid, floating, text, task, cgroup, source, stack };
   // Numbers: low <= (value & mask) <= low + span, modulo 2^64.
   struct Step {
     Op op = Op::integer;

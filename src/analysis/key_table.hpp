@@ -128,7 +128,7 @@ class KeyTable {
     rebuild(slots_.size());
   }
 
-  size_t most_, used_ = 0, last_ = 0;  // last_: the slot of the last at()
+  size_t most_, used_ = 0, last_ = 0;  // last_: the index that the last at() found
   std::vector<Slot> slots_;
   u64 seed_ = 0;
   Evicted evicted_;

@@ -9,7 +9,7 @@
 namespace ringside {
 namespace {
 
-constexpr std::string_view builtins[] = {"ts",  "cpu", "CPU",        "ring",  "source", "comm",        "COMM",         "task",
+constexpr std::string_view builtins[] = {"stack", "ts",  "cpu", "CPU",        "ring",  "source", "comm",        "COMM",         "task",
                                          "pid", "tid", "common_pid", "cgroup", "event", "system", "common_type", "common_flags", "common_preempt_count"};
 
 // The number of letters to change, add, remove or exchange with the next one.

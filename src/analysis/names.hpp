@@ -9,7 +9,7 @@
 
 namespace ringside {
 
-// ts · cpu, CPU, ring · source · comm, COMM, task · pid, tid, common_pid · cgroup · event · system · common_type, common_flags, common_preempt_count
+// stack · ts · cpu, CPU, ring · source · comm, COMM, task · pid, tid, common_pid · cgroup · event · system · common_type, common_flags, common_preempt_count
 bool is_builtin(std::string_view name);
 
 // "; did you mean prio or prev_prio?"; empty if nothing is near.

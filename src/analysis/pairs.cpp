@@ -45,7 +45,7 @@ result<Column> column_of(const std::string& events, const std::string& text, con
 }
 
 Pairs::Copy copy_of(const TraceRecord& record, size_t most = longest_copy) {
-  Pairs::Copy copy{record.time, record.lost, record.source, record.ids, record.cpu};
+  Pairs::Copy copy{record.time, record.lost, record.source, record.ids, record.cpu, record.stack};
   if (record.lost == 0) copy.payload.assign(record.payload.data, record.payload.data + std::min<size_t>(record.payload.size, most));
   return copy;
 }
@@ -78,8 +78,8 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
     condition = RS_TRY(Filter::compile(test, formats, tasks));
     return {};
   };
-  if (auto done = side(options_.start, start_events_, starts_, start_if_); !done) return done;
-  if (auto done = side(options_.end, end_events_, ends_, end_if_); !done) return done;
+  RS_TRY(side(options_.start, start_events_, starts_, start_if_));
+  RS_TRY(side(options_.end, end_events_, ends_, end_if_));
   if (options_.keys.empty()) options_.keys.push_back({"common_pid", "common_pid"});
   if (options_.keys.size() > most_keys) return refuse(std::errc::invalid_argument, "a pair has at most " + std::to_string(most_keys) + " keys in common");
   for (const Key& key : options_.keys) {
@@ -166,6 +166,7 @@ void Pairs::start(const TraceRecord& record, const RingName& ring) {
   waiting.source = record.source;
   waiting.ids = record.ids;
   waiting.cpu = record.cpu;
+  waiting.stack = record.stack;
   waiting.losses = static_cast<u32>(counts_.losses);
   waiting.ring_losses = ring_of(record.source).losses;
   waiting.has_by = false;
@@ -205,6 +206,11 @@ bool Pairs::end(const TraceRecord& record, const RingName& ring) {
   if (counts) {
     latency_ = std::min<u64>(record.time - waiting.time, INT64_MAX);
     all_.add(static_cast<i64>(latency_));
+    start_common_ = waiting.common;
+    start_.time = waiting.time;
+    start_.stack = waiting.stack;
+    start_.source = waiting.source;
+    start_.ids = waiting.ids;
     u64 by = 0;
     const Group* const mine = by_ ? group(record, ring, at, by) : nullptr;
     last_group_ = mine != nullptr ? std::optional(by) : std::nullopt;
@@ -254,7 +260,7 @@ void Pairs::keep(const TraceRecord& record, const RingName& ring, const Waiting&
     else
       slow.key += column.show(word(column, record, ring, has), {});
   }
-  slow.start = Copy{waiting.time, 0, waiting.source, waiting.ids, waiting.cpu};
+  slow.start = Copy{waiting.time, 0, waiting.source, waiting.ids, waiting.cpu, waiting.stack};
   slow.start.payload.resize(sizeof waiting.common);
   std::memcpy(slow.start.payload.data(), &waiting.common, sizeof waiting.common);
   slow.end = copy_of(record);
@@ -284,6 +290,7 @@ void Pairs::remember(const TraceRecord& record) {
   copy.lost = record.lost;
   copy.ids = record.ids;
   copy.cpu = record.cpu;
+  copy.stack = record.stack;
   copy.payload.clear();
   if (record.lost == 0) copy.payload.assign(record.payload.data, record.payload.data + std::min<size_t>(record.payload.size, longest_copy));
 }

@@ -39,7 +39,7 @@
 #include "analysis/aged_table.hpp"
 #include "analysis/column.hpp"
 #include "analysis/filter.hpp"
-#include "analysis/id_table.hpp"
+#include "decode/id_table.hpp"
 #include "analysis/key_table.hpp"
 
 namespace ringside {
@@ -80,7 +80,8 @@ class Pairs {
     u64 time = 0;
     u64 lost = 0;
     u32 source = 0, ids = 0;
-    i32 cpu = -1;  // TraceRecord::cpu
+    i32 cpu = -1;   // TraceRecord::cpu
+    u32 stack = 0;  // TraceRecord::stack
     std::vector<u8> payload{};
     TraceRecord record() const {
       TraceRecord r;
@@ -90,6 +91,7 @@ class Pairs {
       r.source = source;
       r.ids = ids;
       r.cpu = cpu;
+      r.stack = stack;
       return r;
     }
   };
@@ -123,6 +125,12 @@ class Pairs {
   void remember(const TraceRecord& record);
 
   u64 latency() const { return latency_; }  // ns, of the last pair
+  // Its start, with the common fields alone; valid until the next call.
+  TraceRecord last_start() const {
+    TraceRecord start = start_;
+    start.payload = {reinterpret_cast<const u8*>(&start_common_), sizeof start_common_};
+    return start;
+  }
   std::optional<u64> last_group() const { return last_group_; }  // its group's key; none: it has no such value
   Counts counts() const;
   const Histogram& all() const { return all_; }
@@ -157,6 +165,7 @@ class Pairs {
     u32 source = 0, ids = 0;
     u32 losses = 0, ring_losses = 0;  // the numbers of losses when it came
     i32 cpu = -1;
+    u32 stack = 0;
     bool has_by = false;
   };
   struct Ring {
@@ -217,6 +226,8 @@ class Pairs {
   std::vector<Ring> rings_;
   Counts counts_;
   u64 latency_ = 0, without_group_ = 0;
+  u64 start_common_ = 0;
+  TraceRecord start_;
   std::optional<u64> last_group_;
 };
 

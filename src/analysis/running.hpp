@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "analysis/id_table.hpp"
+#include "decode/id_table.hpp"
 #include "analysis/integer_at.hpp"
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"

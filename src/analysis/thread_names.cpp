@@ -24,6 +24,7 @@ constexpr Named all[] = {
     {"task:task_rename", "pid", "newcomm"},
 };
 constexpr size_t longest = 15;  // a comm without its NUL
+constexpr i64 clone_thread = 0x10000;
 
 }  // namespace
 
@@ -41,9 +42,25 @@ void ThreadNames::find(u32 id, Kind& kind) {
     kind.name[kind.threads++] = name;
     kind.is_path = std::strcmp(one.name, "filename") == 0;
   }
+  const Field* const flags = type->full == "task:task_newtask" ? type->field("clone_flags") : nullptr;
+  if (flags != nullptr && flags->kind == FieldKind::integer && kind.threads == 1) {
+    kind.birth = Kind::by_newtask;
+    kind.flags = IntegerAt(flags->offset, flags->size, flags->is_signed);
+  } else if (type->full == "sched:sched_process_fork" && kind.threads == 2) {
+    kind.birth = Kind::by_fork;
+  }
+}
+
+void ThreadNames::learn_birth(const TraceRecord& record, const Kind& kind) {
+  const bool fork = kind.birth == Kind::by_fork;
+  const auto child = static_cast<i32>(kind.tid[fork ? 1 : 0](record.payload));
+  const i32 maker = fork ? static_cast<i32>(kind.tid[0](record.payload)) : read_common(record.payload).tid;
+  if (child <= 0 || maker <= 0 || child == maker) return;
+  tasks_.begin(child, maker, fork ? Birth::either : (kind.flags(record.payload) & clone_thread) != 0 ? Birth::thread : Birth::process);
 }
 
 void ThreadNames::learn(const TraceRecord& record, const Kind& kind) {
+  if (kind.birth != Kind::no_birth) learn_birth(record, kind);
   for (u8 i = 0; i < kind.threads; ++i) {
     const auto tid = static_cast<i32>(kind.tid[i](record.payload));
     std::string_view name = read_text(record.payload, *kind.name[i]);

@@ -1,5 +1,6 @@
 // Names of threads at each moment of a trace, from the kernel's events that have them: switches and wake-ups, forks, exec,
-// task:task_rename. A short-lived thread has its name from its fork or first switch on, a thread that executes another program
+// task:task_rename. And the process of a thread and its parent, from task:task_newtask; sched:sched_process_fork does not tell
+// threads and processes apart, and names the parent alone. A short-lived thread has its name from its fork or first switch on, a thread that executes another program
 // the program's from there on. Before the first such event a thread has the name that it was recorded with: its last one. A trace
 // without exec and task_rename does not say when a name ends: there, events name only threads that have no other name.
 //
@@ -10,7 +11,7 @@
 #include <array>
 #include <vector>
 
-#include "analysis/id_table.hpp"
+#include "decode/id_table.hpp"
 #include "analysis/integer_at.hpp"
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
@@ -33,9 +34,11 @@ class ThreadNames {
  private:
   struct Kind {
     bool known = false, is_path = false;
+    enum : u8 { no_birth, by_fork, by_newtask } birth = no_birth;
     u8 threads = 0;
     IntegerAt tid[2];
     const Field* name[2] = {};
+    IntegerAt flags;  // task_newtask: clone_flags
   };
   // What was told last of some threads: most events tell nothing new.
   struct Told {
@@ -46,6 +49,7 @@ class ThreadNames {
 
   void find(u32 id, Kind& kind);
   void learn(const TraceRecord& record, const Kind& kind);
+  void learn_birth(const TraceRecord& record, const Kind& kind);
 
   const Formats& formats_;
   Tasks& tasks_;

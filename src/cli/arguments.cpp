@@ -3,14 +3,11 @@
 #include "analysis/names.hpp"
 
 namespace ringside::cli {
-namespace {
-
 const CLI::App* command_of(const CLI::App& app, const std::string& name) {
   const auto all = app.get_subcommands([&](const CLI::App* c) { return c->get_name() == name; });
   return all.empty() ? nullptr : all.front();
 }
 
-// The option that a word beginning with - names; null: there is none. `wants`: its value is the next word.
 const CLI::Option* option_of(const CLI::App& command, const std::string& word, bool& wants) {
   wants = false;
   const auto takes = [](const CLI::Option& o) { return o.get_items_expected_max() != 0; };
@@ -30,8 +27,6 @@ const CLI::Option* option_of(const CLI::App& command, const std::string& word, b
   }
   return o;
 }
-
-}  // namespace
 
 std::vector<std::string> arguments_of(int argc, const char* const* argv, const CLI::App& app) {
   std::vector<std::string> words(argv + 1, argv + argc);

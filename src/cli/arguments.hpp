@@ -10,6 +10,10 @@ namespace ringside::cli {
 // help, help COMMAND, version and -V become options; in front of the command that `record` runs, -- is put.
 std::vector<std::string> arguments_of(int argc, const char* const* argv, const CLI::App& app);
 
+// The option that a word beginning with - names; null: there is none. `wants`: its value is the next word.
+const CLI::Option* option_of(const CLI::App& command, const std::string& word, bool& wants);
+const CLI::App* command_of(const CLI::App& app, const std::string& name);  // null: there is none
+
 // About a word that is no command, or an option that its command does not have, with near names; empty: it is something else.
 std::string unknown_word(const std::vector<std::string>& arguments, const CLI::App& app);
 

@@ -48,6 +48,7 @@ Command add_watch(CLI::App& app);
 Command add_latency(CLI::App& app);
 Command add_syscalls(CLI::App& app);
 Command add_plot(CLI::App& app);
+Command add_flame(CLI::App& app);
 Command add_trigger(CLI::App& app);
 Command add_export(CLI::App& app);
 Command add_remote(CLI::App& app);
@@ -55,7 +56,9 @@ Command add_recover(CLI::App& app);
 Command add_guest(CLI::App& app);
 Command add_stream(CLI::App& app);
 Command add_doctor(CLI::App& app);
-Command add_manual(CLI::App& app);  // after all others
+// After all others:
+Command add_manual(CLI::App& app);
+Command add_complete(CLI::App& app);
 
 // stderr: "ringside: sentence".
 void say(std::string_view sentence);

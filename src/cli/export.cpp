@@ -196,7 +196,7 @@ result<int> export_events(const ExportOptions& options, Format format) {
     RS_TRY(sink->add(record, reading->ring(record)));
     if (reading->totals().events % 4096 != 0) continue;
     if (asked_to_stop()) return refuse(std::errc::interrupted, options.to + " was not written: interrupted");
-    progress.look([&](double seconds) { return fmt::format("{} events, {}, {:.0f} s", format_count(reading->totals().events), format_size(file->bytes()), seconds); });
+    progress.update([&](double seconds) { return fmt::format("{} events, {}, {:.0f} s", format_count(reading->totals().events), format_size(file->bytes()), seconds); });
   }
   RS_TRY(sink->finish());
   RS_TRY(file->finish());
@@ -223,10 +223,12 @@ result<int> run_export(const ExportOptions& options) {
   const Where where = Where::of(from);
   if (!where.is(Where::Kind::recording) && !where.is(Where::Kind::nothing))
     return refuse(std::errc::invalid_argument, where.text + " is " + where.what() + ", not a recording; only what ringside record has made becomes a trace.dat");
-  auto written = RS_TRY(export_recording(from, options.to, options.only));
+  std::vector<std::string> problems;
+  auto written = RS_TRY(export_recording(from, options.to, options.only, &problems));
   say(format_count(written.sub_buffers) + " sub-buffers, " + format_size(written.bytes) + "; look with: trace-cmd report " +
       options.to);
-  return exit_ok;
+  for (const std::string& problem : problems) say(problem);
+  return problems.empty() ? exit_ok : exit_failure;
 }
 
 }  // namespace

@@ -64,37 +64,65 @@ result<void> open_own(OwnInstance& own) {
   return {};
 }
 
-result<int> run_guest(const GuestOptions& options) {
-  check(options);
-  catch_signals();
+result<std::unique_ptr<guest::Guest>> start_guest(const GuestOptions& options, const ClockInfo& clock) {
   guest::Guest::Options make;
   if (!options.image.empty() && options.image != "demo") {
     const std::string bytes = RS_TRY(sys::read_file(options.image));
     make.image.assign(bytes.begin(), bytes.end());
   }
-  OwnInstance own;
-  RS_TRY(open_own(own));
   make.buffer.size = options.buffer_size;
   make.buffer.subbuf_size = static_cast<u32>(options.subbuf_size);
   make.buffer.layout = options.layout == "meta" ? remote::Layout::meta_page : remote::Layout::footers;
-  make.buffer.clock = own.instance->clock();
+  make.buffer.clock = clock;
   make.vm.tick = nanoseconds(options.tick_ns);
   make.vm.memory = options.memory;
   make.vm.patience = nanoseconds(options.patience_ns);
   std::copy(options.arguments.begin(), options.arguments.end(), make.vm.arguments);
-  const auto started = RS_TRY(guest::Guest::start(std::move(make)));
-  guest::Guest& guest = *started;
+  return guest::Guest::start(std::move(make));
+}
 
-  std::unique_ptr<KernelFeed> kernel;
-  if (!options.events.empty()) {
-    KernelFeed::Options of_kernel;
-    of_kernel.events = parse_events(options.events);
-    of_kernel.buffer_size = options.buffer_size;
-    of_kernel.subbuf_size = static_cast<u32>(options.subbuf_size);
-    of_kernel.notice = say;
-    kernel = RS_TRY(KernelFeed::create(of_kernel, own.instance->clock()));
-    if (kernel == nullptr) throw UsageError{"no event of the kernel matches -e (ringside list -e PATTERN shows them)"};
+// Null: no events of the kernel are wanted.
+result<std::unique_ptr<KernelFeed>> kernel_part(const GuestOptions& options, const ClockInfo& clock) {
+  if (options.events.empty()) return nullptr;
+  KernelFeed::Options make;
+  make.events = parse_events(options.events);
+  make.buffer_size = options.buffer_size;
+  make.subbuf_size = static_cast<u32>(options.subbuf_size);
+  make.notice = say;
+  auto kernel = RS_TRY(KernelFeed::create(make, clock));
+  if (kernel == nullptr) throw UsageError{"no event of the kernel matches -e (ringside list -e PATTERN shows them)"};
+  return kernel;
+}
+
+// Until the guest's program ends, or the recording does.
+void follow(const GuestOptions& options, guest::Guest& guest, const SourceFeed& of_guest, RecordingRun& run) {
+  const u64 start = sys::now_ns();
+  Progress progress(options.quiet);
+  double shown_s = 0;
+  u64 shown = 0;
+  while (guest.vm().running() && !of_guest.ended() && !run.failed()) {
+    if (asked_to_stop() || (options.duration_ns != 0 && sys::now_ns() - start >= options.duration_ns)) break;
+    progress.update([&](double seconds) {
+      const Counters c = of_guest.counters();
+      const double rate = static_cast<double>(c.written - shown) / (seconds - shown_s);
+      shown = c.written, shown_s = seconds;
+      return fmt::format("{:6.1f} s  {} events/s, {} written, {} lost, {} interrupts", seconds, format_count(static_cast<u64>(rate)),
+                         format_count(c.written), format_count(c.overrun), format_count(guest.vm().ticks()));
+    });
+    (void)guest.buffer().wait(wake_percent, std::chrono::milliseconds(20));
+    run.poll();
   }
+  progress.clear();
+}
+
+result<int> run_guest(const GuestOptions& options) {
+  check(options);
+  catch_signals();
+  OwnInstance own;
+  RS_TRY(open_own(own));
+  const auto started = RS_TRY(start_guest(options, own.instance->clock()));
+  guest::Guest& guest = *started;
+  const std::unique_ptr<KernelFeed> kernel = RS_TRY(kernel_part(options, own.instance->clock()));
   InstanceFeed monitor(*own.instance);
   SourceFeed of_guest(guest.vm().events());
   auto source = RS_TRY(guest.buffer().source(0));
@@ -109,26 +137,9 @@ result<int> run_guest(const GuestOptions& options) {
     RS_TRY(kernel->on());
   }
   RS_TRY(guest.enable(true));
-
-  const u64 start = sys::now_ns();
-  Progress progress(options.quiet);
-  double shown_s = 0;
-  u64 shown = 0;
   RS_TRY(guest.buffer().poll_every(std::chrono::milliseconds(5)));
   guest.vm().go();
-  while (guest.vm().running() && !of_guest.ended() && !run.failed()) {
-    if (asked_to_stop() || (options.duration_ns != 0 && sys::now_ns() - start >= options.duration_ns)) break;
-    progress.look([&](double seconds) {
-      const Counters c = of_guest.counters();
-      const double rate = static_cast<double>(c.written - shown) / (seconds - shown_s);
-      shown = c.written, shown_s = seconds;
-      return fmt::format("{:6.1f} s  {} events/s, {} written, {} lost, {} interrupts", seconds, format_count(static_cast<u64>(rate)),
-                         format_count(c.written), format_count(c.overrun), format_count(guest.vm().ticks()));
-    });
-    (void)guest.buffer().wait(wake_percent, std::chrono::milliseconds(20));
-    run.poll();
-  }
-  progress.clear();
+  follow(options, guest, of_guest, run);
   guest.vm().request_stop();
   int code = exit_ok;
   const auto complain = [&](const std::string& sentence) {
@@ -145,7 +156,7 @@ result<int> run_guest(const GuestOptions& options) {
     say_summary(run, options.out);
     say(fmt::format("{} interrupts; the guest's ring: {}", format_count(guest.vm().ticks()), identity(of_guest.counters())));
     say(offset.ahead == 0 && offset.error == 0 ? "its time stamp counter is ours"
-                                               : fmt::format("its time stamp counter is {} ticks ahead of ours, at most {} wrong; shown in our time", offset.ahead, offset.error));
+                                               : fmt::format("its time stamp counter is {} ticks ahead of this machine's, at most {} wrong; shown in our time", offset.ahead, offset.error));
   }
   if (code != exit_ok || !finished) return exit_failure;
   if (!run.missing().proved()) return exit_failure;

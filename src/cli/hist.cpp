@@ -67,7 +67,7 @@ std::string as_json(const Hist& hist, const std::vector<Hist::Row>& rows, size_t
 
 std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const HistOptions& options, const Totals& totals) {
   std::vector<Table::Column> columns;
-  for (const Column& key : hist.keys()) columns.push_back({key.name(), key.kind() == Column::Kind::text ? Table::left : Table::right});
+  for (const Column& key : hist.keys()) columns.push_back({key.name(), key.kind() == Column::Kind::text || key.of_stacks() ? Table::left : Table::right});
   columns.push_back({"count", Table::right});
   const bool several = hist.values().size() > 1;
   for (const Column& value : hist.values()) {
@@ -112,8 +112,11 @@ result<int> run_hist(const HistOptions& options) {
     if (hist.keys()[0].buckets()) sort = {Hist::By::key, 0, false};
     else sort = {hist.values().empty() ? Hist::By::count : Hist::By::value, 0, true};
   }
+  const bool of_stacks = std::any_of(hist.keys().begin(), hist.keys().end(), [](const Column& c) { return c.of_stacks(); });
+  if (of_stacks) run->reading().join_stacks();
   return run->go([&](const TraceRecord& record, const RingName& ring) { hist.add(record, ring); },
-                    [&](const Totals& totals, double, bool) {
+                    [&](const Totals& totals, double, bool last) {
+                      if (last && of_stacks) say_first(run->reading().stack_remarks());
                       const auto rows = hist.rows(*sort);
                       return options.run.json ? as_json(hist, rows, hist.keys()[0].buckets() ? rows.size() : options.count, totals) : as_table(hist, rows, options, totals);
                     });

@@ -168,6 +168,7 @@ class Report {
         const i32 cpu = copy.record().cpu_in(ring);
         one[name] = {{"ts", copy.time}, {"cpu", cpu < 0 ? Json() : Json(cpu)}, {"ring", ring.ring}, {"tid", trace_.tasks.seen(tid, ring)},
                      {"task", trace_.tasks.name(tid, ring)}, {"event", event_of(copy)}};
+        if (copy.stack != 0 && trace_.formats.stacks() != nullptr) one[name]["stack"] = trace_.formats.stacks()->functions(copy.stack);
       }
       Json& context = one["context"] = Json::array();
       JsonLines lines(trace_.formats, trace_.tasks);
@@ -251,6 +252,13 @@ class Report {
     }
     std::string out = "\n" + table.render(colours());
     for (const Pairs::Slow& slow : slowest) {
+      for (const auto& [name, copy] : {std::pair<const char*, const Pairs::Copy&>{"start", slow.start}, {"end", slow.end}}) {
+        if (copy.stack == 0 || trace_.formats.stacks() == nullptr) continue;
+        fmt::memory_buffer lines;
+        trace_.formats.stacks()->append_lines(copy.stack, lines);
+        out += fmt::format("\n{} with {}, the {}'s stack ({}):\n", format_time(static_cast<double>(slow.latency)), slow.key, name, event_of(copy));
+        out.append(lines.data(), lines.size());
+      }
       if (slow.context.empty()) continue;
       fmt::memory_buffer lines;
       TextLines text(trace_.formats, trace_.tasks, trace_.raw_times());
@@ -327,6 +335,7 @@ result<int> run_latency(const LatencyOptions& options) {
   const auto run = RS_TRY(AnalysisRun::open(std::move(options_there)));
   Trace& trace = run->trace();
   auto pairs = RS_TRY(Pairs::make(job.pairs, trace.formats, trace.tasks));
+  if (options.slowest != 0) run->reading().join_stacks();
   HeatMap heat;
   const auto use = [&](const TraceRecord& record, const RingName& ring) {
     if (pairs.take(record, ring) && options.heat) heat.add(record.time, pairs.latency());
@@ -357,8 +366,8 @@ Command add_latency(CLI::App& app) {
   c->add_option("--by", options->by, "one line for each value of a column of the end or the start (start/FIELD, end/FIELD say which), none: of all")->type_name("COLUMN");
   c->add_option("--sort", options->sort, "lines by")->check(CLI::IsMember({"max", "p99.9", "p99", "p90", "p50", "sum", "count"}))->capture_default_str()->type_name("NUMBER");
   add_count(*c, options->count, "lines at most")->capture_default_str();
-  c->add_option("--slowest", options->slowest, "so many pairs with their times, tasks and CPUs")->check(CLI::Range(0, 10000))->capture_default_str();
-  c->add_option("--context", options->context, "with each of them the last so many events of the end's ring")->check(CLI::Range(0, 1000))->capture_default_str();
+  c->add_option("--slowest", options->slowest, "this number of pairs with their times, tasks and CPUs")->check(CLI::Range(0, 10000))->capture_default_str();
+  c->add_option("--context", options->context, "with each of them this number of earlier events of the end's ring")->check(CLI::Range(0, 1000))->capture_default_str();
   c->add_flag("--heat", options->heat, "a heat map: how many of what latency, over time");
   c->add_flag("--ascii", options->ascii, "pictures without Unicode");
   c->add_flag("--first", options->first, "of several starts before an end the first counts (default: the last, as in the kernel)");

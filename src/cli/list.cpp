@@ -1,5 +1,8 @@
 // ringside list and ringside rm: lists the instances, or the events of one, and removes instances.
 #include <fmt/format.h>
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -8,6 +11,7 @@
 #include "cli/table.hpp"
 #include "cli/options.hpp"
 #include "export/units.hpp"
+#include "sys/beneath.hpp"
 #include "sys/try.hpp"
 
 namespace ringside::cli {
@@ -16,9 +20,9 @@ namespace {
 using nlohmann::json;
 
 struct ListOptions {
-  std::string instance;
+  std::string instance, user;
   std::vector<std::string> events, pattern_options;
-  bool json = false;
+  bool json = false, all = false;
 };
 
 struct SwitchOptions {
@@ -88,28 +92,78 @@ result<int> list_matching(const ListOptions& options) {
   throw UsageError{"no event matches " + first.text() + (is_instance ? "; the events of the instance: ringside list -i " + first.text() : near_events(first, names))};
 }
 
+// An instance, by the name that other commands take.
+struct Found {
+  std::string name, user{};
+};
+
+std::string user_name(uid_t uid) {
+  const passwd* const known = getpwuid(uid);
+  return known != nullptr ? known->pw_name : std::to_string(uid);
+}
+
+// Those of other users, by their paths: where instances live unless RINGSIDE_ROOT says otherwise. only: of this user alone.
+result<std::vector<Found>> instances_of_others(const std::string& only) {
+  if (geteuid() != 0) return refuse(std::errc::permission_denied, "instances of other users are theirs alone; root sees them: sudo ringside list --all");
+  if (!only.empty() && getpwnam(only.c_str()) == nullptr && only.find_first_not_of("0123456789") != std::string::npos) throw UsageError{"there is no user " + in_quotes(only) + " here"};
+  std::vector<Found> all;
+  const auto look = [&](const std::string& folder, const std::string& start, const std::string& below) {
+    const auto opened = sys::open_trusted(folder, sys::Role::other);
+    const auto names = opened ? sys::names_in(opened->get()) : result<std::vector<std::string>>(std::vector<std::string>{});
+    for (const std::string& name : names ? *names : std::vector<std::string>{}) {
+      const std::string root = folder + "/" + name + below;
+      if (name.compare(0, start.size(), start) != 0 || root == instances_root()) continue;
+      const auto dir = sys::open_trusted(root, sys::Role::other);
+      struct stat st {};
+      if (!dir || fstat(dir->get(), &st) != 0) continue;
+      const std::string user = user_name(st.st_uid);
+      if (!only.empty() && only != user && only != std::to_string(st.st_uid)) continue;
+      const auto inside = sys::names_in(dir->get());
+      for (const std::string& instance : inside ? *inside : std::vector<std::string>{})
+        if (instance[0] != '.' && Instance::open(root + "/" + instance)) all.push_back({root + "/" + instance, user});
+    }
+  };
+  look("/dev/shm", "ringside-", "");
+  look("/run/user", "", "/ringside");
+  std::sort(all.begin(), all.end(), [](const Found& a, const Found& b) { return a.name < b.name; });
+  return all;
+}
+
 result<int> list(ListOptions options) {
   options.events.insert(options.events.end(), options.pattern_options.begin(), options.pattern_options.end());
   if (!options.events.empty()) return list_matching(options);
   if (!options.instance.empty()) return list_events(options);
-  Table table({{"instance"}, {"state"}, {"rings", Table::right}, {"of"}, {"unread", Table::right}, {"resident", Table::right}});
+  const bool others = options.all || !options.user.empty();
+  std::vector<Found> found;
+  const bool own = options.user.empty() || options.user == user_name(geteuid()) || options.user == std::to_string(geteuid());
+  if (own)
+    for (std::string& name : RS_TRY(Instance::find(false))) found.push_back({std::move(name), user_name(geteuid())});
+  if (others && (options.all || !own))
+    for (Found& more : RS_TRY(instances_of_others(options.user))) found.push_back(std::move(more));
+  std::vector<Table::Column> columns{{"instance"}, {"state"}, {"rings", Table::right}, {"of"}, {"unread", Table::right}, {"resident", Table::right}};
+  if (others) columns.insert(columns.begin(), {"user"});
+  Table table(columns);
   json all = json::array();
   bool stale = false, unknown = false;
   int code = exit_ok;
-  auto names = RS_TRY(Instance::find(false));
-  const auto half_made = Instance::find(true);
+  const auto row = [&](const Found& of, std::vector<std::string> cells, json object) {
+    if (others) cells.insert(cells.begin(), of.user);
+    if (others) object["user"] = of.user;
+    table.row(std::move(cells));
+    all.push_back(std::move(object));
+  };
+  const auto half_made = own ? Instance::find(true) : result<std::vector<std::string>>(std::vector<std::string>{});
   for (const std::string& name : half_made ? *half_made : std::vector<std::string>{}) {
-    std::erase(names, name);
-    table.row({name, "half-made"});
-    all.push_back({{"instance", name}, {"state", "half-made"}});
-    say("half-made: whoever made " + name + " died or found no space; take it away with ringside rm -f " + name);
+    std::erase_if(found, [&](const Found& f) { return f.name == name; });
+    row({name, user_name(geteuid())}, {name, "half-made"}, {{"instance", name}, {"state", "half-made"}});
+    say("half-made: the process that made " + name + " died or found no space; take it away with ringside rm -f " + name);
   }
-  for (const std::string& name : names) {
+  for (const Found& one : found) {
+    const std::string& name = one.name;
     auto opened = Instance::open(name);
     if (!opened) {
       say(opened.error().sentence);
-      table.row({name, "unreadable"});
-      all.push_back({{"instance", name}, {"state", "unreadable"}});
+      row(one, {name, "unreadable"}, {{"instance", name}, {"state", "unreadable"}});
       continue;
     }
     const Presence writers = (*opened)->writers();
@@ -125,20 +179,19 @@ result<int> list(ListOptions options) {
     }
     const Counters total = sum(counters);
     const char* const of = (*opened)->cpu_rings() != 0 ? "cpu" : "thread";
-    table.row({name, state, std::to_string(counters.size()), of, format_count(total.unread),
-               format_size(total.resident_bytes)});
-    all.push_back({{"instance", name},
-                   {"path", (*opened)->path()},
-                   {"state", state},
-                   {"rings", counters.size()},
-                   {"rings_of", of},
-                   {"unread", total.unread},
-                   {"resident_bytes", total.resident_bytes}});
+    row(one, {name, state, std::to_string(counters.size()), of, format_count(total.unread), format_size(total.resident_bytes)},
+        {{"instance", name},
+         {"path", (*opened)->path()},
+         {"state", state},
+         {"rings", counters.size()},
+         {"rings_of", of},
+         {"unread", total.unread},
+         {"resident_bytes", total.resident_bytes}});
   }
   put(options.json ? line_of(all) : table.render(colours()));
-  if (table.empty()) say("no instances under " + instances_root());
+  if (table.empty()) say(others ? "no instances" + (options.user.empty() ? "" : " of " + options.user) : "no instances under " + instances_root() + (geteuid() == 0 ? "; those of other users: ringside list --all" : ""));
   if (unknown) say("unknown: of some that wrote nobody can tell whether they live; if you know that they do not: ringside rm --force NAME");
-  if (stale) say("stale: nobody writes any more; look with ringside crash NAME, take away with ringside rm NAME");
+  if (stale) say("stale: no process writes to it; look with ringside crash NAME, take away with ringside rm NAME");
   return code;
 }
 
@@ -211,10 +264,14 @@ Command add_list(CLI::App& app) {
   c->add_option("-i,--instance", options->instance, "list this instance's events and whether they are enabled");
   c->add_option("PATTERN", options->events, "the same as -e");
   add_events(*c, options->pattern_options, "list the kernel's events (and the instance's), with their fields");
+  c->add_flag("--all", options->all, "instances of all users, by their paths (as root)");
+  c->add_option("-U,--of-user", options->user, "instances of this user (as root)")->type_name("USER");
   add_json(*c, options->json, "one JSON array");
   c->footer(
       "Examples:\n"
       "  ringside list             all instances of this user\n"
+      "  ringside list --all       of all users, as root; other commands take the paths that it prints\n"
+      "  ringside list -U www-data\n"
       "  ringside list 'sched:*'   what the kernel's scheduler can tell\n"
       "  ringside list -i web      its events");
   return {c, [options] { return list(*options); }};

@@ -5,6 +5,7 @@
 #include "cli/child.hpp"
 #include "cli/arguments.hpp"
 #include "cli/command.hpp"
+#include "cli/overview.hpp"
 #include "mount/fuse/rights.hpp"
 #include "sys/sys.hpp"
 
@@ -22,25 +23,17 @@ int main(int argc, char** argv) {
   );
   app.get_formatter()->column_width(34);
   app.footer(
-      "Examples:\n"
+      std::string("Examples:\n"
       "  ringside record --libc malloc,io make        record what a build allocates and reads\n"
       "  ringside report | less                       look at it, in time order\n"
       "  ringside top                                 which events are the most frequent ones\n"
       "  ringside doctor                              what this machine offers\n"
       "  ringside help record                         a command's options\n"
-      "\n"
-      "Data goes to stdout, everything else to stderr. Sizes are written 65536, 64k, 8M or 1G, times 10s, 5ms or 3us.\n"
-      "An instance is a set of rings in shared memory, with a name; a recording is a directory (ringside.data): meta.json\n"
-      "and one file a ring, whose sub-buffers stand back to back. Reading an instance consumes nothing; only record does.\n"
-      "RINGSIDE_ROOT: where instances live (else $XDG_RUNTIME_DIR/ringside, else /dev/shm/ringside-UID); nobody but you may write\n"
-      "there. Root works on another user's instance if it is named by its path. RINGSIDE_INSTANCE: what a program that uses the\n"
-      "library writes to. NO_COLOR: no colours.\n"
-      "Exit codes: 0 fine, 1 failure (also: something could not be read, or not be recorded), 2 wrong usage, 3 events lost with\n"
-      "--fail-on-loss, 4 never triggered; record, syscalls: their command's code.");
+      "\n") + common_rules());
 
   const Command commands[] = {add_record(app), add_report(app), add_top(app), add_hist(app),  add_latency(app), add_syscalls(app), add_watch(app), add_trigger(app),
-                              add_stat(app),   add_list(app),   add_crash(app),  add_enable(app), add_disable(app), add_rm(app),  add_serve(app), add_mount(app), add_plot(app), add_export(app),
-                              add_remote(app), add_recover(app), add_guest(app), add_stream(app), add_doctor(app), add_manual(app)};
+                              add_stat(app),   add_list(app),   add_crash(app),  add_enable(app), add_disable(app), add_rm(app),  add_serve(app), add_mount(app), add_plot(app), add_flame(app), add_export(app),
+                              add_remote(app), add_recover(app), add_guest(app), add_stream(app), add_doctor(app), add_manual(app), add_complete(app)};
   const std::vector<std::string> arguments = arguments_of(argc, argv, app);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // the parser takes them from the back

@@ -1,7 +1,14 @@
-// ringside manual: the man page and the shell's completion, made from the commands' own help texts.
+// ringside manual: the man pages and the completions of shells, made from the commands' own help texts.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+
 #include "cli/command.hpp"
+#include "cli/overview.hpp"
+#include "sys/beneath.hpp"
+#include "sys/sys.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -29,104 +36,160 @@ std::vector<CLI::Option*> options_of(CLI::App& app) {
   return app.get_options([](CLI::Option* o) { return !o->get_group().empty(); });
 }
 
-bool takes_value(const CLI::Option& o) { return o.get_items_expected_max() != 0; }
-
 // "-o,--output DIR" or, for a positional, "WHERE".
 std::string heading(const CLI::Option& o) {
   std::string names = o.get_positional() ? o.get_name(true) : o.get_name(false, true);
-  if (!o.get_positional() && takes_value(o)) names += " " + o.get_type_name();
+  if (!o.get_positional() && o.get_items_expected_max() != 0) names += " " + o.get_type_name();
   return names;
 }
 
-void options_page(std::string& page, CLI::App& app) {
-  for (const CLI::Option* o : options_of(app))
-    page += fmt::format(".TP\n.B {}\n{}\n", roff(heading(*o)), roff(o->get_description()));
-  page += fmt::format(".PP\n.nf\n{}\n.fi\n", roff(app.get_footer()));
+std::string title(const std::string& name, int section, const std::string& version, const std::string& about) {
+  std::string upper = name;
+  std::transform(upper.begin(), upper.end(), upper.begin(), [](unsigned char c) { return std::toupper(c); });
+  return fmt::format(".TH {} {} \"\" \"{}\" \"{}\"\n.SH NAME\n{} \\- {}\n", roff(upper), section, version, section == 1 ? "User commands" : "Overview", roff(name), roff(about));
 }
 
-std::string man_page(CLI::App& app) {
-  std::string page = fmt::format(".TH RINGSIDE 1 \"\" \"{}\" \"User commands\"\n.SH NAME\nringside \\- {}\n.SH SYNOPSIS\n.B ringside\nCOMMAND [OPTIONS]\n",
-                                 app.version(), roff(app.get_description().substr(app.get_description().find(": ") + 2)));
-  page += ".SH DESCRIPTION\n";
-  options_page(page, app);
-  page += ".SH COMMANDS\n";
-  for (CLI::App* c : commands_of(app)) {
-    std::string positionals;
-    for (const CLI::Option* o : options_of(*c))
-      if (o->get_positional()) positionals += o->get_required() ? " " + o->get_name(true) : " [" + o->get_name(true) + "]";
-    page += fmt::format(".SS ringside {} [OPTIONS]{}\n{}\n", c->get_name(), roff(positionals), roff(c->get_description()));
-    options_page(page, *c);
+// A help text: "Title:" above indented lines is a section of its own, as they stand; other lines are paragraphs.
+std::string sections(const std::string& text) {
+  std::string page, rest;
+  bool as_it_stands = false;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string line = text.substr(at, end - at);
+    at = end + 1;
+    const bool indented = !line.empty() && line[0] == ' ', next_is = at < text.size() && text[at] == ' ';
+    if (as_it_stands && !indented) page += ".fi\n";
+    if (as_it_stands && !indented) as_it_stands = false;
+    if (!indented && next_is && !line.empty() && line.back() == ':') {
+      page += ".SH " + roff(line.substr(0, line.size() - 1)) + "\n.nf\n";
+      as_it_stands = true;
+    } else if (as_it_stands) {
+      page += roff(line) + "\n";
+    } else if (!line.empty()) {
+      rest += roff(line) + "\n";
+    }
   }
+  if (as_it_stands) page += ".fi\n";
+  return page + (rest.empty() ? "" : ".SH NOTES\n" + rest);
+}
+
+std::string options_list(CLI::App& app) {
+  std::string page;
+  for (const CLI::Option* o : options_of(app)) page += fmt::format(".TP\n.B {}\n{}\n", roff(heading(*o)), roff(o->get_description()));
   return page;
 }
 
-// The values of "TEXT:{a,b}", or nothing.
-std::string choices(const CLI::Option& o) {
-  const std::string type = o.get_type_name();
-  const size_t from = type.find('{'), to = type.find('}');
-  if (from == std::string::npos || to == std::string::npos) return {};
-  std::string words = type.substr(from + 1, to - from - 1);
-  for (char& c : words)
-    if (c == ',') c = ' ';
-  return words;
+constexpr const char* see_also = ".SH SEE ALSO\n.BR ringside (1),\n.BR ringside (7)\n";
+
+std::string page_of(CLI::App& app, const std::string& version) {
+  std::string synopsis;
+  for (const CLI::Option* o : options_of(app))
+    if (o->get_positional()) synopsis += o->get_required() ? " " + o->get_name(true) : " [" + o->get_name(true) + "]";
+  return title("ringside-" + app.get_name(), 1, version, app.get_description()) +
+         fmt::format(".SH SYNOPSIS\n.B ringside {}\n[OPTIONS]{}\n.SH OPTIONS\n", roff(app.get_name()), roff(synopsis)) + options_list(app) +
+         sections(app.get_footer()) + see_also;
 }
 
-std::string bash_completion(CLI::App& app) {
-  std::string names, cases;
-  for (CLI::App* c : commands_of(app)) {
-    names += c->get_name() + " ";
-    std::string words, values;
-    for (const CLI::Option* o : options_of(*c)) {
-      if (o->get_positional()) continue;
-      std::string pattern;
-      for (const std::string& name : o->get_snames()) pattern += (pattern.empty() ? "-" : "|-") + name;
-      for (const std::string& name : o->get_lnames()) {
-        pattern += (pattern.empty() ? "--" : "|--") + name;
-        words += "--" + name + " ";
-      }
-      if (!takes_value(*o)) continue;
-      const std::string known = choices(*o);
-      const std::string action = o->check_lname("instance") ? "-W \"$(_ringside_instances)\""
-                                 : o->check_lname("output") ? "-d"
-                                                            : "-W \"" + known + "\"";
-      values += fmt::format("        {}) COMPREPLY=($(compgen {} -- \"$word\")); return ;;\n", pattern, action);
-    }
-    cases += fmt::format("    {})\n      case $previous in\n{}      esac\n      options=\"{}\"\n      ;;\n", c->get_name(), values, words);
-  }
-  return fmt::format(R"bash(# bash completion of ringside; in zsh after: autoload -U bashcompinit && bashcompinit
-_ringside_instances() {{
-  ringside list --json 2>/dev/null | sed -n 's/.*"instance":"\([^"]*\)".*/\1/p'
-}}
-_ringside() {{
-  local word=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} command=${{COMP_WORDS[1]}} options="" i
-  if [ "$COMP_CWORD" -eq 1 ]; then
-    COMPREPLY=($(compgen -W "{0}--help --version" -- "$word"))
-    return
-  fi
-  for ((i = 2; i < COMP_CWORD; ++i)); do
-    [ "${{COMP_WORDS[i]}}" = -- ] && COMPREPLY=($(compgen -c -f -- "$word")) && return
-  done
-  case $command in
-{1}  esac
-  if [[ $word = -* ]]; then
-    COMPREPLY=($(compgen -W "$options" -- "$word"))
-  else
-    COMPREPLY=($(compgen -d -W "$(_ringside_instances)" -- "$word"))
-  fi
-}}
-complete -o filenames -F _ringside ringside
-)bash",
-                     names, cases);
+std::string about(const CLI::App& app) { return app.get_description().substr(app.get_description().find(": ") + 2); }
+
+std::string commands_list(CLI::App& app, bool pages) {
+  std::string list;
+  for (const CLI::App* c : commands_of(app))
+    list += (pages ? ".TP\n.BR ringside\\-" + roff(c->get_name()) + " (1)" : ".TP\n.B " + roff(c->get_name())) + "\n" + roff(c->get_description()) + "\n";
+  return list;
 }
+
+std::string main_page(CLI::App& app) {
+  return title("ringside", 1, app.version(), about(app)) + ".SH SYNOPSIS\n.B ringside\nCOMMAND [OPTIONS]\n.SH OPTIONS\n" + options_list(app) + ".SH COMMANDS\n" +
+         commands_list(app, true) + sections(app.get_footer()) + ".SH SEE ALSO\n.BR ringside (7)\n";
+}
+
+std::string overview_page(CLI::App& app) {
+  std::string page = title("ringside", 7, app.version(), "overview: events, rings, instances and recordings");
+  for (const Topic& topic : overview()) page += ".SH " + roff(topic.title) + "\n" + roff(topic.text) + "\n";
+  return page + ".SH COMMANDS\n" + commands_list(app, true) + ".SH SEE ALSO\n.BR ringside (1)\n";
+}
+
+result<void> write_page(const std::string& path, const std::string& text) {
+  auto file = RS_TRY(sys::NewFile::create(path, 0644));
+  RS_TRY(sys::write_text(file.fd(), path, text));
+  return file.put_in_place();
+}
+
+result<int> write_pages(CLI::App& app, const std::string& dir) {
+  if (dir.empty()) throw UsageError{"pages takes a directory, with man1 and man7 in it"};
+  RS_TRY(write_page(dir + "/man1/ringside.1", main_page(app)));
+  RS_TRY(write_page(dir + "/man7/ringside.7", overview_page(app)));
+  for (CLI::App* c : commands_of(app)) RS_TRY(write_page(dir + "/man1/ringside-" + c->get_name() + ".1", page_of(*c, app.version())));
+  return exit_ok;
+}
+
+// The three shells ask `ringside complete SHELL LINE`. It answers with a word a line, and behind a tab what that is; or :files, :commands.
+constexpr const char* bash_completion = R"bash(# bash completion of ringside
+_ringside() {
+  local answer word=${COMP_WORDS[COMP_CWORD]}
+  compopt -o nospace
+  while IFS= read -r answer; do
+    case $answer in
+      :files) compopt -o filenames +o nospace; COMPREPLY+=($(compgen -f -- "$word")) ;;
+      :commands) compopt -o filenames +o nospace; COMPREPLY+=($(compgen -c -f -- "$word")) ;;
+      *[:/,=]) COMPREPLY+=("$answer") ;;
+      *) COMPREPLY+=("$answer ") ;;
+    esac
+  done < <("${COMP_WORDS[0]}" complete bash "${COMP_LINE:0:COMP_POINT}" 2>/dev/null | cut -f 1)
+}
+complete -F _ringside ringside
+)bash";
+
+constexpr const char* zsh_completion = R"zsh(#compdef ringside
+_ringside() {
+  local answer name
+  local -a names texts open open_texts
+  for answer in "${(@f)$($words[1] complete zsh "${(j: :)words[1,CURRENT-1]} $PREFIX" 2>/dev/null)}"; do
+    name=${answer%%$'\t'*}
+    case $name in
+      '') ;;
+      :files) _files ;;
+      :commands) _command_names -e; _files ;;
+      *[:/,=]) open+=("$name"); open_texts+=("$name  ${answer#*$'\t'}") ;;
+      *) names+=("$name"); texts+=("$name  ${answer#*$'\t'}") ;;
+    esac
+  done
+  compadd -l -d texts -a names
+  compadd -l -S '' -d open_texts -a open
+}
+if [ "$funcstack[1]" = _ringside ]; then _ringside "$@"; else compdef _ringside ringside; fi
+)zsh";
+
+constexpr const char* fish_completion = R"fish(# fish completion of ringside
+function __ringside_complete
+    for answer in (ringside complete fish (commandline -cp | string collect) 2>/dev/null)
+        switch $answer
+            case ':files'
+                __fish_complete_path (commandline -ct)
+            case ':commands'
+                __fish_complete_command
+            case '*'
+                echo $answer
+        end
+    end
+end
+complete -c ringside -f -a '(__ringside_complete)'
+)fish";
 
 }  // namespace
 
 Command add_manual(CLI::App& app) {
-  CLI::App* sub = app.add_subcommand("manual", "print the man page or the bash completion")->group("");
-  const auto what = std::make_shared<std::string>();
-  sub->add_option("WHAT", *what, "man or bash")->required()->check(CLI::IsMember({"man", "bash"}));
-  return {sub, [what, &app] {
-            put(*what == "man" ? man_page(app) : bash_completion(app));
+  struct Options {
+    std::string what, dir;
+  };
+  CLI::App* sub = app.add_subcommand("manual", "print a shell's completion, or write the man pages into a directory")->group("");
+  const auto options = std::make_shared<Options>();
+  sub->add_option("WHAT", options->what, "bash, zsh, fish or pages")->required()->check(CLI::IsMember({"bash", "zsh", "fish", "pages"}));
+  sub->add_option("DIR", options->dir, "where the pages go");
+  return {sub, [options, &app]() -> result<int> {
+            if (options->what == "pages") return write_pages(app, options->dir);
+            put(options->what == "bash" ? bash_completion : options->what == "zsh" ? zsh_completion : fish_completion);
             return exit_ok;
           }};
 }

@@ -7,6 +7,7 @@
 #include "analysis/names.hpp"
 #include "export/units.hpp"
 #include "kernel/tracefs_instance.hpp"
+#include "sys/beneath.hpp"
 #include "sys/sys.hpp"
 #include "watch/signals.hpp"
 
@@ -137,6 +138,16 @@ Reading::Options reading_of(std::vector<std::string> where, std::string filter) 
   options.notices = say_first;
   options.time = {sys::now_ns, sleep_ns, asked_to_stop};
   return options;
+}
+
+result<void> write_file(const std::string& path, const std::string& data, const std::string& option) {
+  auto file = sys::NewFile::create(path, 0644);
+  result<void> done;
+  if (!file) done = tl::unexpected<Error>(file.error());
+  if (done) done = sys::write_text(file->fd(), path, data);
+  if (done) done = file->put_in_place();
+  if (done) return done;
+  return tl::unexpected<Error>(Error{done.error().code, path + " cannot be written: " + done.error().code.message() + "; name another with " + option});
 }
 
 bool say_problems(Reading& reading) {

@@ -38,6 +38,8 @@ CLI::Option* add_filter(CLI::App& app, std::string& text);
 
 // The options common to all commands that read: notices are printed, and a signal ends the reading, or its wait.
 Reading::Options reading_of(std::vector<std::string> where, std::string filter = "");
+// Replaces the file in one step. option: how another one is named, for the error.
+result<void> write_file(const std::string& path, const std::string& data, const std::string& option);
 // Prints what could not be read. Returns whether there is any data.
 bool say_problems(Reading& reading);
 

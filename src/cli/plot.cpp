@@ -67,14 +67,21 @@ plot::Facts facts_of(const PlotOptions& options, const OpenedTrace& opened) {
   return facts;
 }
 
-result<void> write_file(const std::string& path, const std::string& data) {
-  auto file = sys::NewFile::create(path, 0644);
-  result<void> done;
-  if (!file) done = tl::unexpected<Error>(file.error());
-  if (done) done = sys::write_text(file->fd(), path, data);
-  if (done) done = file->put_in_place();
-  if (done) return done;
-  return tl::unexpected<Error>(Error{done.error().code, path + " cannot be written: " + done.error().code.message() + "; name another with -o FILE.html"});
+// Of an empty page: seen events in all, from begin to end.
+std::string why_empty(const PlotOptions& options, u64 seen, u64 begin, u64 end) {
+  if (seen == 0) return "no event is in " + options.where + ", so the page is empty";
+  const auto shown = [&](const Moment& moment, u64 otherwise) {
+    const u64 time = moment.given ? moment.at(begin) : otherwise;
+    if (moment.relative || !moment.given) return "+" + format_time(static_cast<double>(time - begin));
+    return fmt::format("{}.{:09} s", time / 1'000'000'000, time % 1'000'000'000);
+  };
+  const Window& window = options.window;
+  std::string out = "no event";
+  if (!options.events.empty()) out += " of " + joined(options.events);
+  if (!options.filter.empty()) out += " with " + options.filter;
+  if (!window.cpus.empty()) out += " of these CPUs";
+  if (window.from.given || window.until.given) out += " between " + shown(window.from, begin) + " and " + shown(window.until, end);
+  return out + fmt::format("; {} has {}, up to +{}", options.where, format_count(seen), format_time(static_cast<double>(end - begin)));
 }
 
 result<int> run_plot(PlotOptions options) {
@@ -95,9 +102,11 @@ result<int> run_plot(PlotOptions options) {
     pairs.emplace(RS_TRY(Pairs::make(*wanted, trace.formats, trace.tasks)));
   }
   plot::Plot plot(trace.formats, trace.tasks, options.plot);
+  const bool states = only.empty() || only.matches("sched", "sched_switch");
+  HeatMap* const latency = pairs ? &plot.heat_map("latency: " + joined(options.latency)) : nullptr;
   TraceRecord record;
   bool first = true;
-  u64 from = 0, until = ~u64{0};
+  u64 from = 0, until = ~u64{0}, begin = 0, end = 0, seen = 0;
   for (Reading::Got got = reading.next(record); got != Reading::Got::nothing; got = reading.next(record)) {
     if (first) {
       if (options.window.from.given) from = options.window.from.at(record.time);
@@ -105,23 +114,27 @@ result<int> run_plot(PlotOptions options) {
       if (from > until) throw UsageError{"--from is later than --to"};
       first = false;
     }
-    if (record.time > until) break;
-    if (record.time < from) continue;
+    if (record.lost == 0) ++seen;
+    begin = std::min(seen == 1 ? record.time : begin, record.time);
+    end = std::max(end, record.time);
+    if (record.time > until && plot.events() != 0) break;  // else it goes on, to say what there is
+    if (record.time > until || record.time < from) continue;
     // Pairs use all events, also those that the page does not show.
     const RingName& ring = reading.ring(record);
-    if (pairs && pairs->take(record, ring)) plot.heat_map("latency: " + joined(options.latency)).add(record.time, pairs->latency());
+    if (pairs && pairs->take(record, ring)) latency->add(record.time, pairs->latency());
     const bool of_cpu = options.window.cpus.empty() || (ring.its_cpu() >= 0 && std::find(options.window.cpus.begin(), options.window.cpus.end(), ring.place()) != options.window.cpus.end());
     if (got != Reading::Got::other && of_cpu) plot.add(record, ring);
+    else if (states) plot.see(record, ring);
   }
   const auto page = RS_TRY(plot::page(plot.json(options.where, facts_of(options, trace.first()), trace.raw_times())));
   if (options.to == "-") {
     if (!put(page)) return exit_failure;
   } else {
-    RS_TRY(write_file(options.to, page));
+    RS_TRY(write_file(options.to, page, "-o FILE.html"));
   }
   const bool problems = say_problems(reading);
   for (const std::string& note : plot.notes()) say(note);
-  if (plot.events() == 0) say("no event is on the page; there are some, or not, in: ringside report " + options.where);
+  if (plot.events() == 0) say(why_empty(options, seen, begin, end));
   say(fmt::format("{} events, lost {}; {} ({})", format_count(plot.events()), lost_count(trace.missing(plot.lost())),
                   options.to == "-" ? "stdout" : options.to, format_size(page.size())));
   return problems ? exit_failure : exit_ok;
@@ -131,7 +144,7 @@ result<int> run_plot(PlotOptions options) {
 
 Command add_plot(CLI::App& app) {
   auto options = std::make_shared<PlotOptions>();
-  CLI::App* c = app.add_subcommand("plot", "one web page: a timeline by processor and thread, rates, heat maps of durations");
+  CLI::App* c = app.add_subcommand("plot", "one web page: a timeline by processor and thread, states, counters, rates, heat maps, tables");
   c->add_option("WHERE", options->where, "recording (a directory), trace.dat file or instance; an instance is not consumed")
       ->capture_default_str();
   c->add_option("-o,--output", options->to, "the page; an older one is replaced; - is stdout")
@@ -146,7 +159,7 @@ Command add_plot(CLI::App& app) {
   add_moment(*c, "--from", options->window.from, "from this time of the trace on; +300ms: after the first event");
   add_moment(*c, "--to", options->window.until, "up to this time, alike");
   c->add_option("--items", options->plot.items,
-                "slices and instants drawn one by one at most; with more, the shortest neighbours are merged")
+                "slices and instants drawn one by one at most, and as many states and values of counters; with more, the shortest neighbours are merged")
       ->capture_default_str()
       ->check(CLI::Range(u64{100}, u64{10'000'000}));
   c->add_option("--columns", options->plot.columns, "how finely rates are counted over time; heat maps half as finely")
@@ -160,13 +173,12 @@ Command add_plot(CLI::App& app) {
       "  ringside plot -e sched:sched_switch -e 'libc:*' -f 'duration_ns > 1ms || event == sched_switch'\n"
       "  ringside plot --latency wakeup                  with how long threads waited, over time\n"
       "  ringside plot -o - | ssh host 'cat >public/trace.html'\n"
-      "The page is one file that loads nothing: it can be mailed. Processors show who ran (record -e sched:sched_switch), "
-      "threads\n"
-      "their events: one with a field NAME_ns is a slice that ends at its time, system calls and spans reach from begin to "
-      "end.\n"
-      "Heat maps show how long these took, over time. Losses are hatched where they happened. On the page: wheel zooms, "
-      "dragging\n"
-      "pans, / searches, ? lists the keys. What was merged or left out is said on the page and on stderr.");
+      "The page is one file that loads nothing: it can be mailed. Processors show who ran, threads whether they run, wait for a CPU,\n"
+      "sleep or are blocked, with arrows from waker to woken: record -e sched (with -e task: new threads and their parents). An event\n"
+      "with a field NAME_ns is a slice that ends at its time, system calls and spans reach from begin to end, counters are curves. Heat\n"
+      "maps show how long slices took, over time. Losses are hatched where they happened. On the page: wheel zooms, dragging pans,\n"
+      "dragging over the times chooses a range and adds it up by name, thread, process and CPU (copied as CSV), / searches, ? lists\n"
+      "the keys. What was merged or left out is said on the page and on stderr.");
   return {c, [options] { return run_plot(*options); }};
 }
 

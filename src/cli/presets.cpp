@@ -9,7 +9,7 @@
 namespace ringside::cli {
 namespace {
 
-constexpr Preset presets[] = {
+const std::vector<Preset> presets{
     {"wakeup", "a thread is woken, until it runs", "sched:sched_waking,sched:sched_wakeup_new", "sched:sched_switch", "pid=next_pid", "start/comm"},
     {"preempted", "a thread that could run is taken off its CPU, until it runs again", "sched:sched_switch if prev_pid != 0 && !(prev_state & 0xff)", "sched:sched_switch", "prev_pid=next_pid", "start/prev_comm"},
     {"sleep", "a thread goes to sleep, until it is woken", "sched:sched_switch if prev_pid != 0 && prev_state & 0xff", "sched:sched_waking", "prev_pid=pid", "start/prev_comm"},
@@ -25,9 +25,11 @@ constexpr Preset presets[] = {
 
 }  // namespace
 
+const std::vector<Preset>& all_presets() { return presets; }
+
 const Preset* find_preset(const std::string& name) {
-  const auto* const found = std::find_if(std::begin(presets), std::end(presets), [&](const Preset& p) { return name == p.name; });
-  return found == std::end(presets) ? nullptr : found;
+  const auto found = std::find_if(presets.begin(), presets.end(), [&](const Preset& p) { return name == p.name; });
+  return found == presets.end() ? nullptr : &*found;
 }
 
 std::string preset_list() {

@@ -11,6 +11,7 @@ namespace ringside::cli {
 struct Preset {
   const char *name, *what, *start, *end, *keys, *by;
 };
+const std::vector<Preset>& all_presets();
 const Preset* find_preset(const std::string& name);  // null: there is none of this name
 std::string preset_list();                           // for --help
 

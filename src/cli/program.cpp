@@ -42,12 +42,13 @@ InstanceCleanup::~InstanceCleanup() {
     say("instance " + name + " stays: " + gone.error().sentence + "; remove it later with: ringside rm " + name);
 }
 
-Child::Environment environment_of(const Instance& instance, const std::string& preload, const std::string& libc) {
+Child::Environment environment_of(const Instance& instance, const std::string& preload, const std::string& libc, u64 sample_hz) {
   Child::Environment environment{{"RINGSIDE_INSTANCE", std::filesystem::absolute(instance.path())}};
   if (preload.empty()) return environment;
   const char* before = std::getenv("LD_PRELOAD");
   environment.emplace_back("LD_PRELOAD", before != nullptr && *before != 0 ? preload + ":" + before : preload);
   environment.emplace_back("RINGSIDE_LIBC", libc);
+  if (sample_hz != 0) environment.emplace_back("RINGSIDE_SAMPLE", std::to_string(sample_hz));
   return environment;
 }
 

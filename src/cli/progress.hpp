@@ -17,7 +17,7 @@ class Progress {
   ~Progress() { clear(); }
   // line(seconds since the start): made only when it is shown, four times a second.
   template <class Line>
-  void look(Line line) {
+  void update(Line line) {
     const u64 now = on_ ? sys::now_ns() : 0;
     if (now < next_) return;
     next_ = now + every;

@@ -16,6 +16,7 @@
 #include "cli/program.hpp"
 #include "cli/progress.hpp"
 #include "cli/recording.hpp"
+#include "cli/rotation.hpp"
 #include "watch/signals.hpp"
 #include "cli/options.hpp"
 #include "export/recording_as_dat.hpp"
@@ -29,25 +30,51 @@ namespace ringside::cli {
 namespace {
 
 struct RecordOptions {
-  std::string instance, libc, mode = "overwrite", clock, out = default_recording, to, filter;
+  std::string instance, libc, mode = "overwrite", clock, out = default_recording, to, filter, stack, kstack;
   std::vector<std::string> kernel_events, user_events, command;
   EventPatterns kernel{}, user{};  // for both
   std::vector<i32> pids;
   std::optional<KernelWay> source;
   bool all_processes = false;
-  u64 buffer_size = 4 << 20, subbuf_size = 16384, duration_ns = 0;
+  u64 buffer_size = 4 << 20, subbuf_size = 16384, duration_ns = 0, max_size = 0;
+  Rotation rotation{};
   std::string rings = "auto";
+  u32 depth = 64;
+  std::string sample;  // the rate
+  u64 sample_hz = 0;
+  EventPatterns stacks{}, kernel_stacks{};
   bool fail_on_loss = false, quiet = false;
 };
 
+constexpr u64 smallest_recording = 1 << 20;
 constexpr auto tick = std::chrono::milliseconds(20);  // a short command's end is noticed this late
 
 // The parts of `record --to FILE`, beside it: a complete recording, in case this process is killed.
 std::string parts_of(const std::string& file) { return file + ".parts"; }
 
+// "999", "999Hz", "1kHz"
+u64 parse_rate(const std::string& text) {
+  size_t end = 0;
+  u64 rate = 0;
+  while (end < text.size() && end < 6 && text[end] >= '0' && text[end] <= '9') rate = rate * 10 + static_cast<u64>(text[end++] - '0');
+  std::string unit = text.substr(end);
+  std::transform(unit.begin(), unit.end(), unit.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (unit == "khz" || unit == "k") rate *= 1000, unit = "hz";
+  if (end == 0 || (!unit.empty() && unit != "hz") || rate == 0 || rate > 20'000)
+    throw UsageError{"--sample takes a rate of 1 to 20000 in Hz, not " + text + ": 999 is a usual one"};
+  return rate;
+}
+
 // Everything that can be known before anything is made, run or replaced.
 result<void> check(RecordOptions& options) {
   if (!options.libc.empty()) check_libc(options.libc);
+  if (!options.sample.empty()) options.sample_hz = parse_rate(options.sample);
+  if (options.sample_hz != 0 && options.command.empty()) throw UsageError{"--sample needs a command, whose threads it interrupts"};
+  if (!options.stack.empty()) options.stacks = parse_events({options.stack});
+  if (!options.kstack.empty()) options.kernel_stacks = parse_events({options.kstack});
+  if (!options.stacks.empty() && options.command.empty() && options.instance.empty())
+    throw UsageError{"--stack is about events of a program: give a command, or an instance with -i; --kstack is for those of the kernel"};
+  if (!options.kernel_stacks.empty() && options.kernel_events.empty()) throw UsageError{"--kstack is about events of the kernel: name them with -e"};
   if (!options.libc.empty() && options.command.empty()) throw UsageError{"--libc needs a command to preload into"};
   if (options.command.empty() && options.instance.empty() && options.kernel_events.empty())
     throw UsageError{"nothing to record: give a command, an instance with -i, or events of the kernel with -e"};
@@ -55,6 +82,10 @@ result<void> check(RecordOptions& options) {
   check_subbuf_size(options.subbuf_size);
   if (options.buffer_size < 2 * options.subbuf_size)
     throw UsageError{"--buffer-size must hold at least two sub-buffers of " + format_size(options.subbuf_size)};
+  options.rotation.check();
+  if (options.max_size != 0 && options.max_size < smallest_recording) throw UsageError{"--max-size takes at least " + format_size(smallest_recording)};
+  if (options.rotation.wanted() && options.max_size != 0) throw UsageError{"--rotate and --max-size contradict each other: --rotate 64M --keep 15 bounds the parts"};
+  if (options.rotation.wanted() && !options.to.empty()) throw UsageError{"--rotate makes recordings, --to one trace.dat; ringside export makes one of each part"};
   options.kernel = parse_events(options.kernel_events);
   options.user = parse_events(options.user_events);
   if (!options.user.empty() && options.command.empty() && options.instance.empty())
@@ -120,6 +151,7 @@ result<std::unique_ptr<KernelFeed>> make_kernel(const RecordOptions& options, co
   KernelFeed::Options make;
   make.events = options.kernel;
   make.filter = options.filter;
+  make.stacks = options.kernel_stacks;
   make.buffer_size = options.buffer_size;
   make.subbuf_size = static_cast<u32>(options.subbuf_size);
   make.overwrite = options.mode == "overwrite";
@@ -174,11 +206,11 @@ void say_why_empty(const RecordOptions& options, const Instance& instance, const
 }
 
 // Follows the writers until the command ends, the time is up or Ctrl-C. A full disk ends the recording, and the command goes
-// on: it is only observed.
-result<void> follow(Instance& instance, RecordingRun& run, std::optional<Child>& child, u64 limit_ns, bool quiet) {
-  const u64 start = sys::now_ns();
+// on: it is only observed. True: the next part of the recording is due.
+result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>& child, const RecordOptions& options, u64 start) {
+  const u64 limit_ns = options.duration_ns, begun = sys::now_ns();
   bool passed_on = false, said = false;
-  Progress progress(quiet);
+  Progress progress(options.quiet);
   for (;;) {
     run.poll();
     if (run.failed() && !said) {
@@ -186,15 +218,16 @@ result<void> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
       progress.clear();
       say(run.faults().failure()->sentence + (child ? "; the recording ends here, the command goes on" : "; the recording ends here"));
     }
-    progress.look([&](double seconds) {
+    progress.update([&](double seconds) {
       return fmt::format("{} events, {}, {} s", format_count(run.events()), format_size(run.bytes()), static_cast<u64>(seconds));
     });
-    if (child ? child->ended().has_value() : run.failed()) return {};
-    if (limit_ns != 0 && sys::now_ns() - start >= limit_ns) return {};
+    if (child ? child->ended().has_value() : run.failed()) return false;
+    if (limit_ns != 0 && sys::now_ns() - start >= limit_ns) return false;
+    if (!run.failed() && options.rotation.due(run.bytes(), sys::now_ns() - begun)) return true;
     if (asked_to_stop()) {
       // Ctrl-C on a terminal reached the command as well; kill(1) only this process. The command may still finish its work:
       // wait until it ends.
-      if (!child) return {};
+      if (!child) return false;
       if (!passed_on) child->pass_on_stop();
       passed_on = true;
     }
@@ -220,6 +253,48 @@ result<void> assemble(const RecordOptions& options) {
   return {};
 }
 
+// kernel_on: its events are recorded from here on.
+result<std::unique_ptr<RecordingRun>> begin_part(const RecordOptions& options, Instance& instance, InstanceFeed& program, KernelFeed* kernel, bool kernel_on) {
+  auto run = RS_TRY(RecordingRun::create(options.out, instance.clock(), options.max_size));
+  run->meta().command = options.command;
+  RS_TRY(run->add(program));
+  if (kernel != nullptr) {
+    RS_TRY(run->add(*kernel));
+    if (kernel_on) RS_TRY(kernel->on());
+  }
+  return run;
+}
+
+// The recording has ended before its command.
+void observe(std::optional<Child>& child) {
+  if (child && !child->ended()) say("the recording ends here, the command goes on");
+  for (bool passed_on = false; child && !child->ended(); std::this_thread::sleep_for(tick)) {
+    if (!passed_on && asked_to_stop()) child->pass_on_stop();
+    passed_on = asked_to_stop();
+  }
+}
+
+// Finishes a part, gives it its name, and begins the next one. What is written meanwhile waits in the rings. Adds up what the parts
+// had and how they ended.
+result<bool> next_part(const RecordOptions& options, Instance& instance, const EventPatterns& only, std::unique_ptr<InstanceFeed>& program, KernelFeed* kernel,
+                       std::unique_ptr<RecordingRun>& run, u64& events, int& code) {
+  if (kernel != nullptr) kernel->hand_over();
+  const auto finished = run->finish();
+  Told().doubts(*run);
+  const int part = finished ? exit_code(*run, options.fail_on_loss) : exit_failure;
+  if (code != exit_failure && part != exit_ok) code = part;
+  events += run->events();
+  RS_TRY(finished);
+  const std::string name = RS_TRY(const_cast<Rotation&>(options.rotation).put_aside(options.out));
+  if (!options.quiet) say(fmt::format("{} events, {}; lost {}; {}", format_count(run->events()), format_size(run->bytes()), lost_count(run->missing()), name));
+  const Accounted accounted = program->accounted();
+  run = nullptr;
+  program = std::make_unique<InstanceFeed>(instance, only);
+  program->go_on_from(accounted);
+  run = RS_TRY(begin_part(options, instance, *program, kernel, true));
+  return true;
+}
+
 result<int> run_record(RecordOptions options) {
   RS_TRY(check(options));
   std::string command;
@@ -230,7 +305,7 @@ result<int> run_record(RecordOptions options) {
   }
   catch_signals();  // from here on there are things to clean up
   std::string preload;
-  if (!options.libc.empty()) preload = RS_TRY(find_preload());
+  if (!options.libc.empty() || options.sample_hz != 0) preload = RS_TRY(find_preload());
   bool ours = false;
   const auto opened = RS_TRY(make_instance(options, ours));
   Instance& instance = *opened;
@@ -238,28 +313,38 @@ result<int> run_record(RecordOptions options) {
   EventPatterns only;  // of an instance that others use, too
   if (!ours) only = events_of_program(options);
   if (!only.empty()) RS_TRY(instance.enable(only, true));
+  if (!options.stacks.empty() || options.depth != 64 || options.sample_hz != 0) RS_TRY(instance.stacks(options.stacks, options.depth));
   const auto kernel_made = RS_TRY(make_kernel(options, instance.clock()));
   KernelFeed* const kernel = kernel_made.get();
   if (asked_to_stop()) return exit_signal + stop_signal();  // enabling a thousand events takes a second
-  InstanceFeed program(instance, only);
+  auto program = std::make_unique<InstanceFeed>(instance, only);
   RS_TRY(set_aside(options.out));
-  const auto made = RS_TRY(RecordingRun::create(options.out, instance.clock()));
-  RecordingRun& run = *made;
-  run.meta().command = options.command;
-  RS_TRY(run.add(program));
-  if (kernel != nullptr) {
-    RS_TRY(run.add(*kernel));
-    RS_TRY(kernel->on());
-  }
+  auto made = RS_TRY(begin_part(options, instance, *program, kernel, !follows_command(options)));
   std::optional<Child> child;
   if (!options.command.empty()) {
     std::function<result<void>(pid_t)> prepare;
-    if (kernel != nullptr && follows_command(options)) prepare = [kernel](pid_t pid) { return kernel->follow(pid); };
-    auto started = Child::start(options.command, environment_of(instance, preload, options.libc), prepare);
+    if (kernel != nullptr && follows_command(options)) prepare = [kernel](pid_t pid) -> result<void> {
+      RS_TRY(kernel->follow(pid));
+      return kernel->on();  // not before: what the child does until it executes the command is none of its events
+    };
+    auto started = Child::start(options.command, environment_of(instance, preload, options.libc, options.sample_hz), prepare);
     if (!started) return failed_to_start(started.error());
     child = std::move(*started);
   }
-  result<void> done = follow(instance, run, child, options.duration_ns, options.quiet);
+  const u64 start = sys::now_ns();
+  u64 earlier_events = 0;
+  int earlier_code = exit_ok;
+  result<bool> next = follow(instance, *made, child, options, start);
+  while (next && *next) {
+    next = next_part(options, instance, only, program, kernel, made, earlier_events, earlier_code);
+    if (!next) {
+      failed(next.error());
+      observe(child);
+      return exit_failure;
+    }
+    next = follow(instance, *made, child, options, start);
+  }
+  RecordingRun& run = *made;
   if (ours && instance.has_writers()) {
     say("some of the command's processes are still running; what they write from here on is not recorded");
     if (auto off = instance.tracing(false); !off) say(off.error().sentence);
@@ -273,16 +358,19 @@ result<int> run_record(RecordOptions options) {
     say_summary(run, options.to.empty() ? options.out : options.to);
     if (const u64 homeless = instance.refused(); homeless != 0)
       say(format_count(homeless) + " of the lost events found no ring: the memory for rings is used up (-b makes them smaller), the instance was out of reach, or a ring was given up (ringside stat)");
-    if (program.events_so_far() == 0) say_why_empty(options, instance, command, run.events() == 0);
+    if (const u64 without = instance.without_stack(); without != 0)
+      say(format_count(without) + " events have no stack: a signal handler interrupted the walk over one, twice, or there was no memory for it");
+    if (program->events_so_far() == 0 && earlier_events == 0) say_why_empty(options, instance, command, run.events() == 0);
   }
   if (child && !child->ended()) child->pass_on(SIGTERM);
-  if (!done) failed(done.error());
+  if (!next) failed(next.error());
   if (!finished && !run.failed()) failed(finished.error());  // else it is among the doubts
   if (!assembled) failed(assembled.error());
   const int code = child ? child->ended().value_or(exit_ok) : exit_ok;
   if (code != exit_ok) return code;
-  if (!done || !finished || !assembled) return exit_failure;
-  return exit_code(run, options.fail_on_loss);
+  if (!next || !finished || !assembled) return exit_failure;
+  const int last = exit_code(run, options.fail_on_loss);
+  return earlier_code == exit_failure || last == exit_ok ? earlier_code : last;
 }
 
 }  // namespace
@@ -299,8 +387,12 @@ Command add_record(CLI::App& app) {
   c->add_flag("-a,--all", options->all_processes, "kernel events of all processes (default with a command: only its)");
   add_source(*c, options->source);
   c->add_option("--libc", options->libc, "trace calls of the C library in all processes: malloc, io, mutex")->type_name("LIST");
+  c->add_flag("--stack{*:*}", options->stack, "with the calls that led to each of the program's events, or to those that match --stack=PATTERN");
+  c->add_flag("--kstack{*:*}", options->kstack, "with the kernel's calls that led to each of its events, or to those that match --kstack=PATTERN");
+  c->add_option("--depth", options->depth, "of --stack and --sample: at most this many calls, the innermost ones")->check(CLI::Range(1, 400))->capture_default_str();
+  c->add_option("--sample", options->sample, "interrupt each thread of the command so often in a second of its CPU time, and record its calls: 999")->type_name("RATE");
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring, of a CPU or a thread (default 4M)");
-  c->add_option("--rings", options->rings, "whose: cpu, shared by all processes; thread, one for each; auto: of CPUs where they can be had")
+  c->add_option("--rings", options->rings, "whose: cpu, shared by all processes; thread, one for each; auto: of CPUs where the system has what they need")
       ->check(CLI::IsMember({"auto", "cpu", "thread"}))
       ->capture_default_str();
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
@@ -313,6 +405,8 @@ Command add_record(CLI::App& app) {
   c->add_option("--to", options->to, "record into a trace.dat instead, for trace-cmd, KernelShark and ringside report")
       ->type_name("FILE")
       ->excludes("--output");
+  add_size(*c, "--max-size", options->max_size, "of the recording: then the oldest events go, and are counted; it stays readable at any moment");
+  options->rotation.add_options(*c);
   add_duration(*c, options->duration_ns, "stop after this time");
   c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
   c->add_flag("-q,--quiet", options->quiet, "no summary");
@@ -321,10 +415,14 @@ Command add_record(CLI::App& app) {
       "Examples:\n"
       "  ringside record ./server                       a program that uses ringside/trace.hpp or ringside.h\n"
       "  ringside record --libc malloc,io g++ -c a.cpp  any program, and all that it starts\n"
+      "  ringside record --libc malloc --stack ./server     and which calls led there\n"
+      "  ringside record --sample 999 ./server              where its CPU time goes\n"
       "  ringside record -i web -u 'net:*' --duration 10s   some events of a program that is running\n"
       "  ringside record -e sched_switch,'syscalls:sys_enter_*' ls   with events of the kernel (as root)\n"
       "  ringside record -e 'irq:*' --duration 1s           the kernel alone, all processes\n"
       "  ringside record -e sched --to trace.dat make       as a trace.dat\n"
+      "  ringside record -i web --max-size 1G               the last 1 GiB, for days; ringside report reads it meanwhile\n"
+      "  ringside record -i web --rotate 60s --keep 10      the last 10 minutes, in parts: ringside report ringside.data*\n"
       "-e names events of the kernel, -u those of programs; without -u all enabled events of the programs are recorded. Those of --libc\n"
       "stay on, unless a pattern of -u names libc. The first word that is no option begins the command; -- may stand before it.\n"
       "Instances of the kernel's that others made are never read, as that would take their events away: -i names ringside's.\n"

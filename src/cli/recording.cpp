@@ -22,11 +22,13 @@ void Told::doubts(const RecordingRun& run) {
 }
 
 void say_summary(const RecordingRun& run, const std::string& where) {
-  say(fmt::format("{} events, {} in {} from {} rings; lost {}; {}", format_count(run.events()), format_size(run.bytes()),
+  say(fmt::format("{} events, {} in {} from {} rings; lost {}; {}", format_count(run.events() - run.removed().events), format_size(run.bytes() - run.removed().bytes),
                   format_time(static_cast<double>(run.duration_ns())), run.rings(), lost_count(run.missing()), where));
+  if (const Removed gone = run.removed(); gone.events != 0)
+    say(format_count(gone.events) + " older events, " + format_size(gone.bytes) + ", were recorded and removed again (--max-size)");
   say(identity(run.totals()));
   if (const u64 late = run.missing().unrecorded; late != 0)
-    say(format_count(late) + " of the lost events were written to the rings when they could not be recorded any more");
+    say(format_count(late) + " of the lost events were written to the rings when they could no longer be recorded");
   if (run.totals().unfinished_bytes != 0)
     say(format_size(run.totals().unfinished_bytes) + " were reserved and never committed (a writer died or is at it)");
 }

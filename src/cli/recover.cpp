@@ -75,7 +75,7 @@ result<int> run_recover(const RecoverOptions& options) {
 Command add_recover(CLI::App& app) {
   auto options = std::make_shared<RecoverOptions>();
   CLI::App* c = app.add_subcommand("recover", "rings of external writers out of a memory dump");
-  c->add_option("FILE", options->file, "any memory image, whose pages are at page boundaries: a guest's RAM, a shared region")->required();
+  c->add_option("FILE", options->file, "any memory dump, whose pages are at page boundaries: a guest's RAM, a shared region")->required();
   c->add_option("-o,--output", options->out, "directory of the recording; an older recording is replaced")->capture_default_str();
   c->add_option("--like", options->like, "take the clock and the events' formats from this recording")->type_name("DIR");
   c->add_option("--clock", options->clock, "the writer's clock: mono, tsc or cntvct (raw ticks), or counter")->capture_default_str();

@@ -32,7 +32,7 @@ bool nobody_yet(const Error& e) {
          e.code == std::errc::broken_pipe || e.code == std::errc::connection_reset;  // a dying writer still listens
 }
 
-result<int> run_remote(const RemoteOptions& options) {
+RemoteFeed::Options feed_options(const RemoteOptions& options) {
   check_subbuf_size(options.subbuf_size);
   if (options.rings == 0 || options.rings > 4096) throw UsageError{"--rings must be 1 to 4096"};
   if (options.poll_ns < 100000) throw UsageError{"--poll must be at least 100us"};
@@ -52,31 +52,16 @@ result<int> run_remote(const RemoteOptions& options) {
   make.attach.buffer.clock = calibrate(clock);
   make.poll_every = nanoseconds(options.poll_ns);
   make.notice = say;
-  RemoteFeed writer(make);
-  const auto made = RS_TRY(RecordingRun::create(options.out, make.attach.buffer.clock));
-  RecordingRun& run = *made;
-  run.meta().command = options.command;
-  RS_TRY(run.add(writer));
-  catch_signals();
-  std::optional<Child> child;
-  if (!options.command.empty()) {
-    auto started = Child::start(options.command, {{"RINGSIDE_REMOTE", options.socket}});
-    if (!started) return failed_to_start(started.error());
-    child = std::move(*started);
-  }
-  const u64 start = sys::now_ns();
-  const auto over = [&] { return asked_to_stop() || (options.duration_ns != 0 && sys::now_ns() - start >= options.duration_ns); };
-  int code = exit_ok;
-  Told told;
+  return make;
+}
+
+// Records one writer after another, until the last has gone. Returns an exit code.
+int follow_writers(const RemoteOptions& options, RemoteFeed& writer, RecordingRun& run, std::optional<Child>& child, Told& told, const std::function<bool()>& over) {
   while (!over() && !run.failed()) {
     if (!writer.attached()) {
-      auto done = writer.attach(run);
-      if (!done) {
+      if (auto done = writer.attach(run); !done) {
         const bool may_come = (child && !child->ended()) || options.again || writer.lives() != 0;
-        if (!may_come || !nobody_yet(done.error())) {
-          code = failed(done.error());
-          break;
-        }
+        if (!may_come || !nobody_yet(done.error())) return failed(done.error());
         usleep(5000);
         continue;
       }
@@ -95,6 +80,27 @@ result<int> run_remote(const RemoteOptions& options) {
     else if (!options.again)
       break;
   }
+  return exit_ok;
+}
+
+result<int> run_remote(const RemoteOptions& options) {
+  const RemoteFeed::Options make = feed_options(options);
+  RemoteFeed writer(make);
+  const auto made = RS_TRY(RecordingRun::create(options.out, make.attach.buffer.clock));
+  RecordingRun& run = *made;
+  run.meta().command = options.command;
+  RS_TRY(run.add(writer));
+  catch_signals();
+  std::optional<Child> child;
+  if (!options.command.empty()) {
+    auto started = Child::start(options.command, {{"RINGSIDE_REMOTE", options.socket}});
+    if (!started) return failed_to_start(started.error());
+    child = std::move(*started);
+  }
+  const u64 start = sys::now_ns();
+  const auto over = [&] { return asked_to_stop() || (options.duration_ns != 0 && sys::now_ns() - start >= options.duration_ns); };
+  Told told;
+  int code = follow_writers(options, writer, run, child, told, over);
   auto finished = run.finish();
   told.doubts(run);
   if (!finished && !run.failed()) code = failed(finished.error());

@@ -34,23 +34,36 @@ result<int> run_report(const ReportOptions& options) {
   Reading& reading = *opened;
   check_events(only, reading.trace());
   const Trace& trace = reading.trace();
+  Stacks& stacks = reading.join_stacks();
+  std::vector<bool> printed_last;  // by ring: whether its last event is here; then its stack is, too
   TextLines text(trace.formats, trace.tasks, trace.raw_times());
   JsonLines json_lines(trace.formats, trace.tasks);
   fmt::memory_buffer out;
   TraceRecord record;
   u64 printed = 0;
   for (Reading::Got got = reading.next(record); got != Reading::Got::nothing; got = reading.next(record)) {
-    if (got == Reading::Got::other) continue;
+    if (record.source >= printed_last.size()) printed_last.resize(record.source + 1);
+    const bool of_the_last = got == Reading::Got::other && record.lost == 0 && !options.json && printed_last[record.source] && TextLines::is_stack(trace.formats.find(record.number()));
+    if (got == Reading::Got::other && !of_the_last) {
+      printed_last[record.source] = false;
+      continue;
+    }
     const RingName& ring = reading.ring(record);
     if (got == Reading::Got::event && !options.tids.empty()) {
       const i32 seen = trace.tasks.seen(read_common(record.payload).tid, ring);
-      if (std::find(options.tids.begin(), options.tids.end(), seen) == options.tids.end()) continue;
+      if (std::find(options.tids.begin(), options.tids.end(), seen) == options.tids.end()) {
+        printed_last[record.source] = false;
+        continue;
+      }
     }
     if (got == Reading::Got::event && options.most != 0 && ++printed > options.most) break;
-    if (options.json)
+    printed_last[record.source] = true;
+    if (options.json) {
       json_lines.print(record, ring, out);
-    else
+    } else {
+      if (ring.kernel && stacks.part(record.number()) == Stacks::Part::user_stack) record.stack = stacks.number(record, ring, {});
       text.print(record, ring, out);
+    }
     if (out.size() >= flush_at) {
       if (!put({out.data(), out.size()})) return exit_failure;
       out.clear();
@@ -58,6 +71,7 @@ result<int> run_report(const ReportOptions& options) {
   }
   if (!put({out.data(), out.size()})) return exit_failure;
   const bool problems = say_problems(reading);
+  say_first(reading.stack_remarks());
   const Missing missing = reading.complete().missing;
   if (!missing.nothing()) say(lost_count(missing) + " events were lost, " + format_count(reading.totals().seen) + " are here");
   if (problems) return exit_failure;

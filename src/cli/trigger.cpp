@@ -166,14 +166,14 @@ struct Hit {
 };
 
 // The part of a recording around the event.
-struct Window {
+struct Around {
   u64 before = 0, after = 0, lost = 0, first = ~u64{0};
   std::optional<u64> time;  // the event's: each instance of the kernel's reads the clock for itself, 1 us apart or so
 };
 
-result<Window> window_of(const std::string& dir, const Hit& hit) {
+result<Around> window_of(const std::string& dir, const Hit& hit) {
   auto consumer = RS_TRY(Consumer::open({.where = {std::filesystem::absolute(dir).string()}}));
-  Window w;
+  Around w;
   const auto apart = [&](u64 time) { return time > hit.time ? time - hit.time : hit.time - time; };
   consumer.run([&](const Event& e) {
     w.lost += e.lost;
@@ -212,7 +212,7 @@ class FlightRecorder {
 
   result<void> arm() {
     armed_ = sys::now_ns();
-    if (auto on = instance_.tracing(true); !on) return on;
+    RS_TRY(instance_.tracing(true));
     return kernel_ != nullptr ? kernel_->arm() : result<void>();
   }
   result<void> freeze() {
@@ -232,14 +232,14 @@ class FlightRecorder {
     run.meta().start_ns -= std::min(run.meta().start_ns, duration);
     run.meta().command = options_.command;
     run.meta().trigger = RecordedTrigger{options_.condition, hit.line, hit.time, hit.latency};
-    if (auto added = run.add(program); !added) return added;
+    RS_TRY(run.add(program));
     if (kernel_ != nullptr) {
-      if (auto added = run.add(*kernel_); !added) return added;
+      RS_TRY(run.add(*kernel_));
     }
     auto finished = run.finish(duration);
     Told().doubts(run);
     if (!finished) return finished;
-    const Window w = RS_TRY(window_of(dir, hit));
+    const Around w = RS_TRY(window_of(dir, hit));
     if (!options_.quiet) {
       const u64 span = hit.time > w.first ? hit.time - w.first : 0;
       say(fmt::format("saved {} events of the last {} before it, {} after{}; {}", format_count(w.before), format_time(static_cast<double>(span)), format_count(w.after),
@@ -247,7 +247,7 @@ class FlightRecorder {
     }
     if (w.time) {
       run.meta().trigger->time_ns = *w.time;
-      if (auto saved = run.writer().save(); !saved) return saved;
+      RS_TRY(run.writer().save());
     }
     if (!w.time) say("the event itself is not in the recording: the rings had gone round before they stood still; give them more room with -b");
     return run.missing().proved() ? result<void>() : refuse(std::errc::io_error, dir + " is incomplete");
@@ -271,7 +271,7 @@ class Watch {
     Progress progress(options_.quiet);
     u64 learned = 0;
     do {
-      RS_TRY(look(progress));
+      RS_TRY(check_events(progress));
       if (all_made()) return {};
       if (asked_to_stop()) {
         if (!child || child->ended()) return {};
@@ -282,7 +282,7 @@ class Watch {
         kernel_->learn_names();
         learned = now;
       }
-      progress.look([&](double seconds) { return fmt::format("armed; {} events looked at, {} s", format_count(looked_at_), static_cast<u64>(seconds)); });
+      progress.update([&](double seconds) { return fmt::format("armed; {} events looked at, {} s", format_count(looked_at_), static_cast<u64>(seconds)); });
     } while (reading_.wait(watch_every_ns));
     return {};
   }
@@ -293,7 +293,7 @@ class Watch {
   bool all_made() const { return options_.count != 0 && made_ >= options_.count; }
 
   // Checks the present events, for a limited time: writers may be faster than this loop.
-  result<void> look(Progress& progress) {
+  result<void> check_events(Progress& progress) {
     RS_TRY(condition_.compile());
     TraceRecord record;
     for (u32 n = 0; n < 1'000'000 && reading_.next(record) != Reading::Got::nothing; ++n) {
@@ -324,17 +324,17 @@ class Watch {
 
     for (u64 now = now_of(hit.clock); now < hit.time + options_.after_ns && !asked_to_stop(); now = now_of(hit.clock))
       sleep_ns(std::min(hit.time + options_.after_ns - now, watch_every_ns));
-    if (auto frozen = recorder_.freeze(); !frozen) return frozen;
+    RS_TRY(recorder_.freeze());
     const u64 now = now_of(hit.clock);
     if (!options_.quiet) {
       say(fmt::format("triggered by: {}{}; frozen {} after it", hit.line, hit.latency ? "; latency " + format_time(static_cast<double>(*hit.latency)) : "",
                       format_time(static_cast<double>(now > hit.time ? now - hit.time : 0))));
     }
     ++made_;
-    if (auto saved = recorder_.save(hit, made_); !saved) return saved;
-    if (auto ran = execute(numbered(options_, made_), hit); !ran) return ran;
+    RS_TRY(recorder_.save(hit, made_));
+    RS_TRY(execute(numbered(options_, made_), hit));
     if (all_made()) return {};
-    if (auto armed = recorder_.arm(); !armed) return armed;
+    RS_TRY(recorder_.arm());
     from_ns_ = now_of(hit.clock);
     return condition_.forget();
   }
@@ -389,19 +389,16 @@ struct Restore {
   }
 };
 
-result<int> run_trigger(TriggerOptions options) {
-  Wanted wanted = wanted_by(options);
-  if (options.snapshot.empty()) options.snapshot = default_recording;
+result<void> check(const TriggerOptions& options) {
   if (!options.libc.empty()) check_libc(options.libc);
   if (!options.libc.empty() && options.command.empty()) throw UsageError{"--libc needs a command to preload into: -- CMD..."};
   check_subbuf_size(options.subbuf_size);
   if (options.buffer_size < 2 * options.subbuf_size) throw UsageError{"--buffer-size must hold at least two sub-buffers of " + format_size(options.subbuf_size)};
-  RS_TRY(check_place(numbered(options, 1)));
-  const bool has_program = !options.instance.empty() || !options.command.empty();
-  catch_signals();
+  return check_place(numbered(options, 1));
+}
 
-  std::string preload;
-  if (!options.libc.empty()) preload = RS_TRY(find_preload());
+// The program's instance, whose rings keep the newest events.
+result<std::unique_ptr<Instance>> open_instance(const TriggerOptions& options) {
   InstanceOptions make;
   make.buffer_size = options.buffer_size;
   make.subbuf_size = static_cast<u32>(options.subbuf_size);
@@ -411,32 +408,56 @@ result<int> run_trigger(TriggerOptions options) {
     RS_TRY(not_the_kernels(options.instance));
     return tl::unexpected<Error>(made.error());
   }
-  Instance& instance = **made;
-  const InstanceCleanup cleanup{options.instance.empty() ? instance.path() : ""};
-  if (instance.control().mode != 0)
+  if ((*made)->control().mode != 0)
     return refuse(std::errc::invalid_argument, options.instance + " refuses new events when a ring is full (discard), so it keeps the oldest and not the last ones: make it with overwrite");
-  if (instance.clock().kind == ClockKind::counter)
+  if ((*made)->clock().kind == ClockKind::counter)
     return refuse(std::errc::invalid_argument, options.instance + ": its clock counts events and tells no time");
+  return made;
+}
 
+// Null: no event of the kernel is wanted.
+result<std::unique_ptr<KernelFeed>> kernel_part(const TriggerOptions& options, const Wanted& wanted, const std::vector<KernelEvent>& known, const ClockInfo& clock) {
+  KernelFeed::Options make;
+  make.events = parse_events(options.events);
+  if (!make.events.empty()) RS_TRY(check_kernel_events(make.events));
+  for (const EventPattern& pattern : wanted.events) {
+    if (means_kernel(pattern, known)) make.events.add(pattern);
+  }
+  make.buffer_size = options.buffer_size;
+  make.subbuf_size = static_cast<u32>(options.subbuf_size);
+  make.source.forced = options.source;
+  make.notice = say;
+  if (make.events.empty()) return nullptr;
+  return KernelFeed::create(make, clock);
+}
+
+// The command goes on with its work: it was only observed.
+void see_out(Child& child, const TriggerOptions& options, u64 start) {
+  const auto in_time = [&] { return options.duration_ns == 0 || sys::now_ns() - start < options.duration_ns; };
+  while (!child.ended() && !asked_to_stop() && in_time()) sleep_ns(watch_every_ns);
+  if (child.ended()) return;
+  child.pass_on(asked_to_stop() ? stop_signal() : SIGTERM);
+  for (int i = 0; i < 500 && !child.ended(); ++i) sleep_ns(watch_every_ns);
+}
+
+result<int> run_trigger(TriggerOptions options) {
+  Wanted wanted = wanted_by(options);
+  if (options.snapshot.empty()) options.snapshot = default_recording;
+  RS_TRY(check(options));
+  const bool has_program = !options.instance.empty() || !options.command.empty();
+  catch_signals();
+  std::string preload;
+  if (!options.libc.empty()) preload = RS_TRY(find_preload());
+  const auto made = RS_TRY(open_instance(options));
+  Instance& instance = *made;
+  const InstanceCleanup cleanup{options.instance.empty() ? instance.path() : ""};
   const Restore restore{options.instance.empty() ? nullptr : &instance, instance.tracing_on()};
 
   // The kernel's part. Without the rights for it there may still be the program's.
   const auto asked = kernel_events();
   if (!asked && !has_program) return tl::unexpected<Error>(asked.error());
   const std::vector<KernelEvent> known = asked.value_or(std::vector<KernelEvent>{});
-  KernelFeed::Options kernel_make;
-  const EventPatterns kept = parse_events(options.events);
-  if (!kept.empty()) RS_TRY(check_kernel_events(kept));
-  kernel_make.events = kept;
-  for (const EventPattern& pattern : wanted.events) {
-    if (means_kernel(pattern, known)) kernel_make.events.add(pattern);
-  }
-  kernel_make.buffer_size = options.buffer_size;
-  kernel_make.subbuf_size = static_cast<u32>(options.subbuf_size);
-  kernel_make.source.forced = options.source;
-  kernel_make.notice = say;
-  std::unique_ptr<KernelFeed> kernel;
-  if (!kernel_make.events.empty()) kernel = RS_TRY(KernelFeed::create(kernel_make, instance.clock()));
+  const std::unique_ptr<KernelFeed> kernel = RS_TRY(kernel_part(options, wanted, known, instance.clock()));
   if (kernel == nullptr && !has_program) {
     if (!wanted.events.empty()) return refuse(std::errc::invalid_argument, "the kernel has no event that matches " + ringside::in_quotes(wanted.events.begin()->text()) + " (ringside list -e PATTERN shows its events)");
     throw UsageError{"nothing to look at: name events of the kernel (-e, or 'SYSTEM:EVENT if FILTER'), an instance (-i), or a command behind --"};
@@ -475,14 +496,8 @@ result<int> run_trigger(TriggerOptions options) {
   const bool problems = say_problems(reading);
   if (const Missing missing = reading.missing(0); missing.refused != 0 && !options.quiet)
     say(format_count(missing.refused) + " events were never stored: their rings were full or could not be had; the condition was not looked at for them");
-  // The command goes on with its work: it was only observed.
-  const auto in_time = [&] { return options.duration_ns == 0 || sys::now_ns() - start < options.duration_ns; };
   if (!done) failed(done.error());
-  while (child && !child->ended() && !asked_to_stop() && in_time()) sleep_ns(watch_every_ns);
-  if (child && !child->ended()) {
-    child->pass_on(asked_to_stop() ? stop_signal() : SIGTERM);
-    for (int i = 0; i < 500 && !child->ended(); ++i) sleep_ns(watch_every_ns);
-  }
+  if (child) see_out(*child, options, start);
   if (!done) return exit_failure;
   if (watch.made() != 0) return problems ? exit_failure : exit_ok;
   if (!condition.pending().empty()) say(condition.pending());
@@ -502,7 +517,7 @@ Command add_trigger(CLI::App& app) {
   c->add_option("--latency", options->latency, "the time between two events: START END, or a NAME of ringside latency")->expected(1, 2)->type_name("START END");
   c->add_option("-k,--key", options->keys, "what START and END have in common: FIELD, or FIELD=FIELD; up to three with commas (default: the thread that ran)")->type_name("FIELD");
   c->add_option("-o,--snapshot,--output", options->snapshot, "directory of the recording, %n in it is its number; an older recording is replaced")->expected(0, 1)->type_name("DIR")->capture_default_str();
-  c->add_option("-n,--max-count,--count", options->count, "so many recordings, then end; 0: until Ctrl-C. Without %n, .1 and so on is put behind DIR")->capture_default_str();
+  c->add_option("-n,--max-count,--count", options->count, "the number of recordings, then end; 0: until Ctrl-C. Without %n, .1 and so on is put behind DIR")->capture_default_str();
   add_time(*c, "--after", options->after_ns, "so much of what follows is saved, too (default 0)");
   c->add_option("--exec", options->exec, "run this in a shell after each one, before going on; $RINGSIDE_SNAPSHOT is the directory, $RINGSIDE_TRIGGER the event")->type_name("COMMAND");
   c->add_option("--libc", options->libc, "trace calls of the C library in all processes of the command: malloc, io, mutex")->type_name("LIST");

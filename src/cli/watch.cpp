@@ -274,7 +274,7 @@ class Watcher {
     last_tick_ = last_usage_ = sys::now_ns();
     next_tick_ = last_tick_ + interval_ns_;
     if (end_ns_ == 0) end_ns_ = run_->options().duration_ns != 0 ? last_tick_ + run_->options().duration_ns : ~u64{0};
-    look();
+    refresh();
   }
   void tick() {
     const u64 now = sys::now_ns();
@@ -283,10 +283,10 @@ class Watcher {
     next_tick_ = now + interval_ns_;
     ++ticks_;
     trace().learn_names();
-    look();
+    refresh();
   }
   // Measures how full the rings are, and the cost of watching.
-  void look() {
+  void refresh() {
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
     const u64 cpu = static_cast<u64>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1'000'000 +

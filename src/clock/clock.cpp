@@ -14,13 +14,9 @@ u64 mono_ns() noexcept {
   return static_cast<u64>(t.tv_sec) * 1000000000 + static_cast<u64>(t.tv_nsec);
 }
 
-struct Pair {
-  u64 ticks, ns;
-};
-
 // A tick count and the time at one moment: the tightest of a few tries.
-Pair sample() noexcept {
-  Pair best{};
+TicksAndNs sample() noexcept {
+  TicksAndNs best{};
   u64 width = ~u64{0};
   for (int i = 0; i < 32; ++i) {
     const u64 a = read_ticks();
@@ -73,14 +69,21 @@ bool tsc_is_invariant() noexcept {
 #endif
 }
 
-ClockInfo calibrate(ClockKind kind) noexcept {
+Calibration::Calibration(ClockKind kind) noexcept : kind_(kind) {
+  if (is_instruction(kind)) from_ = sample();
+}
+
+ClockInfo Calibration::finish() const noexcept {
   ClockInfo info;
-  info.kind = kind;
-  if (!is_instruction(kind)) return info;
-  const Pair from = sample();
-  timespec pause{0, 20'000'000};
-  nanosleep(&pause, nullptr);
-  const Pair to = sample();
+  info.kind = kind_;
+  if (!is_instruction(kind_)) return info;
+  constexpr u64 enough = 1'000'000;  // ns
+  const TicksAndNs from = from_;
+  if (const u64 passed = mono_ns() - from.ns; passed < enough) {
+    const timespec pause{0, static_cast<long>(enough - passed)};
+    nanosleep(&pause, nullptr);
+  }
+  const TicksAndNs to = sample();
   const double ns_per_tick = static_cast<double>(to.ns - from.ns) / static_cast<double>(to.ticks - from.ticks);
   info.shift = 31;
   while (info.shift > 0 && ns_per_tick * static_cast<double>(u64{1} << info.shift) >= 4294967295.0) --info.shift;
@@ -106,7 +109,7 @@ ClockInfo line(u64 from, u64 from_ns, double rate) noexcept {
 ClockInfo refined(const ClockInfo& clock, u64& error_ns) noexcept {
   error_ns = 0;
   if (!is_instruction(clock.kind)) return clock;
-  const Pair now = sample();
+  const TicksAndNs now = sample();
   const u64 said = clock.to_ns(now.ticks);
   error_ns = said > now.ns ? said - now.ns : now.ns - said;
   // Within two seconds of the base the old rate is as good; an error of more than a thousandth is not the rate's.

@@ -33,7 +33,23 @@ const char* to_string(ClockKind kind) noexcept;              // the kernel's nam
 result<ClockKind> clock_from(const std::string& name);       // these, tsc and cntvct
 ClockKind best_clock() noexcept;                             // tsc where it is invariant, else mono: a clock that the kernel has, too
 bool tsc_is_invariant() noexcept;                            // constant rate, runs in idle states, is the kernel's clock source
-ClockInfo calibrate(ClockKind kind) noexcept;                // ticks: takes 20 ms; the error is below 20 ppm
+
+// Measures the rate of a clock of ticks. What the caller does between the two is part of the measurement: it lasts at least a
+// millisecond, after which the error is a few ppm.
+struct TicksAndNs {
+  u64 ticks, ns;
+};
+class Calibration {
+ public:
+  explicit Calibration(ClockKind kind) noexcept;
+  ClockInfo finish() const noexcept;
+
+ private:
+  ClockKind kind_;
+  TicksAndNs from_{};
+};
+inline ClockInfo calibrate(ClockKind kind) noexcept { return Calibration(kind).finish(); }
+
 // The same clock with its rate measured anew, between its base and this moment: the older the base, the better. error_ns: the
 // old rate's error at this moment.
 ClockInfo refined(const ClockInfo& clock, u64& error_ns) noexcept;

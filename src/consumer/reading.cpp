@@ -22,6 +22,7 @@ result<std::unique_ptr<Reading>> Reading::open(Options options) {
   reading->window_ = std::move(options.window);
   reading->only_ = EventFilter(std::move(options.only));
   if (!options.filter.empty()) reading->filter_ = RS_TRY(Filter::compile(options.filter, trace.formats, trace.tasks));
+  if (reading->filter_ && reading->filter_->names("stack")) reading->join_stacks();
   if (options.push_down && reading->filter_) push_down(*reading->filter_, trace);
   return reading;
 }
@@ -34,6 +35,61 @@ bool Reading::outside(const TraceRecord& record) {
   const RingName& name = ring(record);
   const i32 cpu = record.lost != 0 ? name.its_cpu() : record.cpu_in(name);
   return cpu < 0 || std::find(window_.cpus.begin(), window_.cpus.end(), static_cast<u32>(cpu)) == window_.cpus.end();
+}
+
+Stacks& Reading::join_stacks() {
+  if (stacks_ == nullptr) {
+    stacks_ = std::make_unique<Stacks>(trace_.formats, trace_.tasks);
+    stacks_->on_missing([this](Stacks& stacks) {
+      trace_.read_again([&](u32 number, Bytes payload) {
+        if (stacks.part(number) == Stacks::Part::stack) stacks.learn(payload, *trace_.formats.find(number));
+      });
+    });
+    trace_.formats.use_stacks(stacks_.get());
+  }
+  return *stacks_;
+}
+
+// A stack event stands behind its event, and between them stand only those of what interrupted it.
+void Reading::join(TraceRecord& record) {
+  const RingName& name = ring(record);
+  stacks_->see(record, name);
+  if (record.lost != 0) return;
+  using Part = Stacks::Part;
+  Stacks::Behind behind;
+  const Part own = name.kernel ? stacks_->part(record.number()) : Part::none;
+  if (own == Part::kernel_stack || own == Part::user_stack) {
+    ++stacks_behind_;
+    return;  // it is no event that has a stack, but the stack of one
+  } else if (name.kernel) {
+    constexpr u32 most_between = 8;
+    u32 between = 0;
+    trace_.timeline.look_behind(record, [&](Bytes next) {
+      TraceRecord other;
+      other.ids = record.ids;
+      other.payload = next;
+      const Part part = stacks_->part(other.number());
+      const bool together = Stacks::together(record.payload, next);
+      if (part != Part::kernel_stack && part != Part::user_stack) return !together && ++between < most_between;
+      if (!together) return true;
+      Bytes& place = part == Part::kernel_stack ? behind.kernel : behind.user;
+      if (place.size != 0) return false;
+      place = next;
+      ++stacks_joined_;
+      return true;
+    });
+  }
+  record.stack = stacks_->number(record, name, behind);
+}
+
+std::vector<std::string> Reading::stack_remarks() const {
+  if (stacks_ == nullptr) return {};
+  std::vector<std::string> out = stacks_->remarks();
+  if (stacks_behind_ > stacks_joined_) {
+    const u64 n = stacks_behind_ - stacks_joined_;
+    out.push_back(std::to_string(n) + (n == 1 ? " stack of the kernel's stands behind no event" : " stacks of the kernel's stand behind no event"));
+  }
+  return out;
 }
 
 void Reading::follow(std::optional<u64> look_ahead_ns, u64 duration_ns) {

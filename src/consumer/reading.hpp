@@ -16,6 +16,7 @@
 #include "analysis/running.hpp"
 #include "analysis/thread_names.hpp"
 #include "consumer/trace.hpp"
+#include "stacks/stacks.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {
@@ -78,6 +79,11 @@ class Reading {
   // events. False: none will come, all were handed out. At the end it stops the reading, and returns true once more.
   bool wait(u64 look_every_ns = 10'000'000, u64 until_ns = forever);
   void refresh();
+  // From now on events come with their stacks (TraceRecord::stack), whose texts are Formats::stacks(). To be called before the
+  // first record; a filter that asks for stacks does it.
+  Stacks& join_stacks();
+  // Sentences about what the stacks lack; none without join_stacks().
+  std::vector<std::string> stack_remarks() const;
   // Ends with the events written up to now; those still come.
   void stop();
   bool stopped() const { return stopped_; }
@@ -91,6 +97,7 @@ class Reading {
         names_.see(record, name);
         if (tells_cpus_) running_.see(record, name);
       }
+      if (stacks_ != nullptr) [[unlikely]] join(record);
     } while (narrow_ && outside(record));
     if (record.time < totals_.first_ns) totals_.first_ns = record.time;
     if (record.time > totals_.last_ns) totals_.last_ns = record.time;
@@ -144,6 +151,7 @@ class Reading {
   Reading() = default;
   void tell();  // notices
   bool outside(const TraceRecord& record);
+  void join(TraceRecord& record);
   void look_at_rings();
 
   Trace trace_;
@@ -152,6 +160,8 @@ class Reading {
   Window window_;
   bool narrow_ = false;
   std::optional<u64> begin_ns_{};  // the time of the trace's first event
+  std::unique_ptr<Stacks> stacks_;
+  u64 stacks_behind_ = 0, stacks_joined_ = 0;  // the kernel's stack events; those that belong to an event
   ThreadNames names_{trace_.formats, trace_.tasks};
   RunningThreads running_{trace_.formats, trace_.tasks};
   u32 rings_ = 0;

@@ -10,8 +10,10 @@
 #include <ctime>
 #include <filesystem>
 #include <map>
+#include <ringside/abi/sub_buffer.hpp>
 #include <set>
 
+#include "export/units.hpp"
 #include "kernel/clock_check.hpp"
 #include "kernel/kernel_source.hpp"
 #include "source/trace_dat_file.hpp"
@@ -33,10 +35,14 @@ void add_events(Trace& trace, const OpenedTrace& of, const std::vector<EventInfo
 result<void> open_recorded(Trace& trace, OpenedTrace& o, const std::string& dir) {
   auto meta = RecordingMeta::read(dir);
   if (!meta) return tl::unexpected<Error>(meta.error());
-  auto rings = RS_TRY(open_recording(dir, *meta));
   o.doubts = meta->missing.doubts;
+  std::vector<std::string> problems;
+  auto rings = RS_TRY(open_recording(dir, *meta, &problems));
+  for (std::string& problem : problems) trace.timeline.add_problem(std::move(problem));
   if (!meta->complete) o.doubts.push_back("the recorder did not finish; the closing counters are missing, the events are here");
   for (std::string& doubt : o.doubts) trace.notices.push_back(doubt = o.where.text + ": " + doubt);
+  if (const Removed gone = meta->removed(); gone.events != 0)
+    trace.notices.push_back(o.where.text + " begins later than its recording did: " + format_count(gone.events) + " older events went, as --max-size " + format_size(meta->max_size) + " wanted");
   if (auto texts = read_kept(dir, "printk_formats")) trace.formats.add_strings(*texts);
   add_events(trace, o, meta->events);
   for (const RecordedRing& ring : meta->rings) {
@@ -265,6 +271,36 @@ Missing Trace::missing(u64 gaps) const {
   return all;
 }
 
+void Trace::read_again(const std::function<void(u32, Bytes)>& use) const {
+  for (const OpenedTrace& o : opened) {
+    std::vector<std::unique_ptr<Source>> sources;
+    if (o.where.is(Where::Kind::recording)) {
+      if (auto again = open_recording(o.where.text, *o.recording)) {
+        for (auto& source : *again) sources.push_back(std::move(source));
+      }
+    } else if (o.where.is(Where::Kind::trace_dat)) {
+      if (auto again = open_trace_dat(o.where.text)) sources = std::move(again->rings);
+    } else if (o.instance != nullptr) {
+      for (const RingName& name : o.instance->ring_names()) {
+        if (auto source = o.instance->peek(name.ring)) sources.push_back(std::move(*source));
+      }
+    }
+    for (const auto& source : sources) {
+      if (source->name().kernel) continue;
+      const u32 ids = source->name().ids() + o.place.ids;
+      for (auto view = source->next(); view && *view; view = source->next()) {
+        abi::EventCursor cursor((*view)->sub_buffer + abi::header_size, (*view)->begin, (*view)->end, (*view)->time);
+        while (cursor.next()) {
+          TraceRecord record;
+          record.ids = ids;
+          record.payload = cursor.payload();
+          use(record.number(), record.payload);
+        }
+      }
+    }
+  }
+}
+
 bool Trace::raw_times() const {
   const OpenedTrace& o = first();
   return (o.recording ? o.recording->clock.kind : o.instance != nullptr ? o.instance->clock().kind : ClockKind::mono) == ClockKind::counter;
@@ -287,6 +323,12 @@ void Trace::follow(u64 look_ahead_ns) {
 }
 
 void Trace::refresh() {
+  // A ring that is overwritten faster than it is read shows its first sub-buffer, and no more.
+  if (!timeline.following()) {
+    for (OpenedTrace& o : opened)
+      if (o.instance != nullptr) add_rings(*this, o);
+    timeline.prefetch();
+  }
   // Events of rings that are made from here on are later than this.
   u64 until = Timeline::forever;
   for (OpenedTrace& o : opened) {

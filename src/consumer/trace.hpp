@@ -1,6 +1,7 @@
 // The input of a consumer: directories of recordings, trace.dat files, live (or dead) instances, external writers, the kernel;
 // any number of them, opened the same way and merged into one timeline.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -56,6 +57,10 @@ struct Trace {
   void finish();
   // The same, and stops the kernel's events here.
   void stop();
+
+  // use(number, payload) for each event of programs, in no order, whatever has been read already. Nothing is consumed; what cannot
+  // be opened again is left out.
+  void read_again(const std::function<void(u32, Bytes)>& use) const;
 
   // What is missing beside the gaps that were read. Call it after all is read.
   Missing missing(u64 gaps) const;

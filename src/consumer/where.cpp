@@ -66,7 +66,7 @@ Error Where::not_to_be_read() const {
   if (is(Kind::served))
     return {std::make_error_code(std::errc::not_supported), text + " is " + what() + "; name the instance itself: " + text.substr(0, text.rfind('/'))};
   return {std::make_error_code(std::errc::not_supported),
-          text + " is an instance of the kernel's, and to read it is to take its events away from whoever made it; ringside stat " + text +
+          text + " is an instance of the kernel's, and to read it is to take its events away from the process that made it; ringside stat " + text +
               " shows its counters, cat " + dir +
               "/trace its events, both leave them there; record -e PATTERN and top -e PATTERN make instances of their own"};
 }

@@ -43,6 +43,7 @@ bool read_field(const tep_format_field& from, Field& to) {
   to.relative = (from.flags & TEP_FIELD_IS_RELATIVE) != 0;
   to.is_float = type.find("float") != std::string_view::npos || type.find("double") != std::string_view::npos;
   to.is_char = !array && to.size == 1 && is_char(type);
+  to.is_stack = !array && to.size == 8 && type == "ringside_stack";
   to.is_bool = !array && to.size == 1 && type.find("bool") != std::string_view::npos;
   to.element = from.elementsize;
   if (dynamic || to.element == 0 || to.element > 8) to.element = element_size(type);
@@ -121,6 +122,9 @@ bool Formats::add(u32 id, const std::string& system, const std::string& name, co
   for (const tep_format_field* f = event->format.fields; f != nullptr; f = f->next) {
     Field field;
     if (read_field(*f, field)) event_type.fields.push_back(std::move(field));
+  }
+  for (const Field& field : event_type.fields) {
+    if (field.is_stack && event_type.stack == nullptr) event_type.stack = &field;
   }
   if (compile_steps(*event, event_type)) return true;
   if (format.find("char *") != std::string::npos) {

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "decode/stack_texts.hpp"
 #include "decode/symbols.hpp"
 
 struct tep_handle;
@@ -48,6 +49,7 @@ struct Field {
   bool is_float = false;  // arrays: of floats
   bool is_char = false;   // one character
   bool is_bool = false;
+  bool is_stack = false;  // of the C type ringside_stack: the id of a stack
   bool relative = false;                             // __rel_loc: the offset counts from the field's end
   std::vector<std::pair<i64, std::string>> symbols;  // enums: value and name
 };
@@ -93,6 +95,7 @@ struct EventType {
   bool parsed = false;
   bool has_tid = false;    // it has a common_pid: a hypervisor's events have none
   bool of_syscalls = false;  // of the system syscalls or raw_syscalls
+  const Field* stack = nullptr;  // the first field that is_stack
   bool by_fields = false;  // the print fmt cannot be resolved: the steps print name=value
 
   const Field* field(std::string_view wanted) const;
@@ -116,6 +119,10 @@ class Formats {
   void add_strings(const std::string& printk_formats);
   // Names for the kernel's addresses (%pS), from now on.
   Symbols& symbols() { return *symbols_; }
+  const Symbols& symbols() const { return *symbols_; }
+  // The texts of stacks; null: nothing reads stacks here. They must outlive it.
+  StackTexts* stacks() const { return stacks_; }
+  void use_stacks(StackTexts* stacks) { stacks_ = stacks; }
 
   void print(const EventType& type, Bytes payload, fmt::memory_buffer& out) const;
 
@@ -128,6 +135,7 @@ class Formats {
   std::vector<std::unique_ptr<EventType>> types_;
   std::vector<std::pair<u64, std::string>> strings_;
   std::unique_ptr<Symbols> symbols_ = std::make_unique<Symbols>();  // its address is in the handles
+  StackTexts* stacks_ = nullptr;
 };
 
 // The event's id (as in the payload) and thread, from the common fields in front of it. Payloads too short yield 0.

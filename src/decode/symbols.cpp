@@ -49,4 +49,16 @@ const Symbols::Symbol* Symbols::find(u64 address) const {
   return above == all_.begin() ? nullptr : &*std::prev(above);
 }
 
+const Symbols::Symbol* Symbols::find_first(u64 address) const {
+  const Symbol* symbol = find(address);
+  while (symbol != nullptr && symbol != all_.data() && symbol[-1].address == symbol->address) --symbol;
+  return symbol;
+}
+
+u64 Symbols::end_of(const Symbol& symbol) const {
+  const Symbol* next = &symbol;
+  while (next != all_.data() + all_.size() && next->address == symbol.address) ++next;
+  return next != all_.data() + all_.size() ? next->address : symbol.address;
+}
+
 }  // namespace ringside

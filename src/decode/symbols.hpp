@@ -19,6 +19,10 @@ class Symbols {
   };
   // The symbol at or nearest below `address`; null: the address is below all symbols.
   const Symbol* find(u64 address) const;
+  // The same, but of several names of one address the first, which the kernel shows.
+  const Symbol* find_first(u64 address) const;
+  // Where the next symbol begins: the kernel's sizes.
+  u64 end_of(const Symbol& symbol) const;
 
  private:
   std::string text_;

@@ -152,6 +152,7 @@ const std::string& JsonLines::thread(u32 source, i32 tid, const RingName& ring) 
   fmt::memory_buffer text;
   append_place(ring, text);
   fmt::format_to(std::back_inserter(text), ",\"pid\":{},\"tid\":{},", tasks_.seen_process(tid, ring), tasks_.seen(tid, ring));
+  if (const i32 parent = tasks_.parent(tid, ring); parent != 0) fmt::format_to(std::back_inserter(text), "\"parent\":{},", parent);
   if (task != nullptr && task->elsewhere.tid != 0)
     fmt::format_to(std::back_inserter(text), "\"ns_pid\":{},\"ns_tid\":{},\"pid_namespace\":{},", task->elsewhere.pid, task->elsewhere.tid, task->elsewhere.pid_namespace);
   append(text, "\"task\":");
@@ -192,6 +193,16 @@ void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
     if (word.empty()) continue;
     append(out, key);
     append_json_text(word, out);
+  }
+  if (record.stack != 0 && formats_.stacks() != nullptr) {
+    append(out, ",\"stack\":[");
+    bool first = true;
+    for (const std::string& name : formats_.stacks()->functions(record.stack)) {
+      if (!first) out.push_back(',');
+      first = false;
+      append_json_text(name, out);
+    }
+    out.push_back(']');
   }
   append(out, "}\n");
 }

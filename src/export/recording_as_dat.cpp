@@ -7,10 +7,10 @@
 
 namespace ringside {
 
-result<TraceDatSize> export_recording(const std::string& dir, const std::string& to, const std::string& only) {
+result<TraceDatSize> export_recording(const std::string& dir, const std::string& to, const std::string& only, std::vector<std::string>* problems) {
   auto meta = RecordingMeta::read(dir);
   if (!meta) return tl::unexpected<Error>(meta.error());
-  auto sources = RS_TRY(open_recording(dir, *meta));
+  auto sources = RS_TRY(open_recording(dir, *meta, problems));
   // A side whose rings held nothing is left out.
   bool wanted[2] = {only != "kernel", only != "program"};
   if (only.empty()) {

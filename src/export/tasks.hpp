@@ -17,7 +17,11 @@ struct Task {
   std::string cgroup{};
   bool told = false;      // only events have told its name
   bool recorded = false;  // read from a recording: it is no thread of this machine now
+  i32 parent = 0;         // the process that made its process, as events tell it; 0: unknown
 };
+
+// What begins with a new thread.
+enum class Birth : u8 { thread, process, either };
 
 class Tasks {
  public:
@@ -56,7 +60,31 @@ class Tasks {
     if (task.pid == tid) task.process = name;
     ++renamed_;
   }
-  u64 renamed() const { return renamed_; }  // changes with a name: for caches of them
+  // A thread begins, made by another one: both TIDs of this machine.
+  void begin(i32 tid, i32 maker, Birth birth) {
+    const auto by = by_key_.find(maker);
+    const bool known = by != by_key_.end();
+    const i32 process = known ? by->second.pid : maker;
+    const std::string name = known ? by->second.process : "";
+    const auto [at, fresh] = by_key_.try_emplace(tid, Task{tid, tid, "", ""});
+    Task& task = at->second;
+    if (fresh) task.told = true;
+    const i32 pid = birth == Birth::process ? tid : birth == Birth::either ? task.pid : known || task.pid == tid ? process : task.pid;
+    const i32 parent = pid == tid ? process : 0;
+    if (task.pid == pid && task.parent == parent) return;
+    task.pid = pid;
+    task.parent = parent;
+    if (pid == process) task.process = name;
+    ++renamed_;
+  }
+  // The process that made this thread's process; 0: unknown.
+  i32 parent(i32 tid, const RingName& ring) const {
+    const Key own = key(tid, ring);
+    const Task* const task = find(own);
+    const Task* const process = task == nullptr || task->parent != 0 ? task : find(own - tid + task->pid);
+    return process != nullptr ? process->parent : 0;
+  }
+  u64 renamed() const { return renamed_; }  // changes with a name or a process: for caches of them
   // The key of a thread that wrote into this ring.
   Key key(i32 tid, const RingName& ring) const {
     if (!any_elsewhere_ || ring.kernel) [[likely]]  // kernel events have TIDs only

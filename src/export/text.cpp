@@ -63,6 +63,35 @@ bool TextLines::print_marker(const EventType& type, Bytes payload, fmt::memory_b
   return true;
 }
 
+// kernel_stack, user_stack: the rest of the line, and the lines under it.
+void TextLines::print_stack(const EventType& type, const TraceRecord& record, fmt::memory_buffer& out) const {
+  constexpr u64 trampoline = 0x7FFFFFFF;  // the kernel's mark of a trampoline of ftrace
+  const bool of_kernel = type.name == "kernel_stack";
+  append(out, of_kernel ? "<stack trace>\n" : "<user stack trace>\n");
+  if (!of_kernel && record.stack != 0 && formats_.stacks() != nullptr) return formats_.stacks()->append_lines(record.stack, out);
+  const Bytes payload = record.payload;
+  i32 size = 0;
+  if (payload.size >= 12) __builtin_memcpy(&size, payload.data + 8, sizeof size);
+  for (size_t at = 16; at + 8 <= payload.size && (!of_kernel || at < 16 + 8 * static_cast<size_t>(std::max(size, 0))); at += 8) {
+    u64 address = 0;
+    __builtin_memcpy(&address, payload.data + at, sizeof address);
+    if (address == ~u64{0} || (!of_kernel && address == 0)) break;
+    append(out, " => ");
+    const Symbols& symbols = formats_.symbols();
+    const Symbols::Symbol* const symbol = of_kernel ? symbols.find_first(address) : nullptr;
+    if (of_kernel && address == trampoline) {
+      append(out, "[FTRACE TRAMPOLINE]");
+    } else if (symbol == nullptr) {
+      fmt::format_to(std::back_inserter(out), "{:#x}", address);
+    } else {
+      append(out, printable(symbol->name));
+      fmt::format_to(std::back_inserter(out), "+{:#x}/{:#x}", address - symbol->address, symbols.end_of(*symbol) - symbol->address);
+      if (!symbol->module.empty()) fmt::format_to(std::back_inserter(out), " [{}]", printable(symbol->module));
+    }
+    out.push_back('\n');
+  }
+}
+
 // Names behind the kernel's own text: " # openat ENOENT".
 void TextLines::append_call(const EventType& type, Bytes payload, fmt::memory_buffer& out) {
   const SyscallWords words = syscalls_.read(type, payload);
@@ -91,6 +120,8 @@ void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
   else
     append_time(record.time, out);
   if (as_tracefs_ && type != nullptr && print_marker(*type, record.payload, out)) {
+  } else if (is_stack(type)) {
+    return print_stack(*type, record, out);
   } else if (type != nullptr) {
     append(out, type->name);
     append(out, with_tasks_ ? std::string_view(": ") : std::string_view(" "));
@@ -103,6 +134,7 @@ void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
     append_hex(record.payload, " ", out);
   }
   out.push_back('\n');
+  if (record.stack != 0 && !ring.kernel && formats_.stacks() != nullptr) formats_.stacks()->append_lines(record.stack, out);
 }
 
 }  // namespace ringside

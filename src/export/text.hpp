@@ -9,6 +9,10 @@
 //
 // Behind the kernel's own text of a system call come its name, unless the event's name has it, and the name of its error:
 //   sys_exit: NR 257 = -2 # openat ENOENT
+//
+// The stack of a program's event stands under it, as the kernel's stacks do in its file `trace` with the option sym-offset:
+//    => parse+0x1d/0x40 [app] parse.c:12
+// Those of the kernel are events, whose line says <stack trace>.
 #pragma once
 #include <vector>
 
@@ -28,6 +32,8 @@ class TextLines {
       : formats_(formats), tasks_(tasks), raw_times_(raw_times), as_tracefs_(as_tracefs) {}
 
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out);
+  // Whether an event is the stack of another one.
+  static bool is_stack(const EventType* type) { return type != nullptr && type->system == "ftrace" && (type->name == "kernel_stack" || type->name == "user_stack"); }
   // A column of process IDs, as the kernel's option record-tgid adds it. Before the first line.
   void show_processes(bool show) { processes_ = show; }
   // Without tasks, a line is upstream's for remote buffers: "[003]\t 1234.567890: selftest id=1". Before the first line.
@@ -42,6 +48,7 @@ class TextLines {
     std::string text;
   };
   bool print_marker(const EventType& type, Bytes payload, fmt::memory_buffer& out) const;
+  void print_stack(const EventType& type, const TraceRecord& record, fmt::memory_buffer& out) const;
   void append_call(const EventType& type, Bytes payload, fmt::memory_buffer& out);
   const std::string& prefix(const TraceRecord& record, i32 tid, const RingName& ring);
 

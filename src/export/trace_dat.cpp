@@ -275,17 +275,17 @@ class DatWriter {
   }
 
   // Empty: it is not the expected file.
-  static sys::Fd open_images(const Images& images) {
-    auto file = sys::open_regular(images.path);
+  static sys::Fd open_whole(const SubBufferFile& whole) {
+    auto file = sys::open_regular(whole.path);
     struct stat st {};
-    const bool same = file && fstat(file->get(), &st) == 0 && st.st_dev == images.device && st.st_ino == images.inode;
+    const bool same = file && fstat(file->get(), &st) == 0 && st.st_dev == whole.device && st.st_ino == whole.inode;
     return same ? std::move(*file) : sys::Fd();
   }
 
   // Whether a file's sub-buffers can be copied unchanged.
-  static bool sound(const Images& images, const sys::Fd& file, u32 page) {
-    if (images.size % page != 0) return false;
-    for (u64 at = 0; at < images.size; at += page) {
+  static bool sound(const SubBufferFile& whole, const sys::Fd& file, u32 page) {
+    if (whole.size % page != 0) return false;
+    for (u64 at = 0; at < whole.size; at += page) {
       abi::SubBufferHeader header{};
       if (pread(file.get(), &header, sizeof header, static_cast<off_t>(at)) != sizeof header) return false;
       if (abi::commit_size(header.commit) > page - abi::header_size) return false;
@@ -294,10 +294,10 @@ class DatWriter {
   }
 
   // The file system copies (or only shares: XFS, Btrfs). False: it cannot; the caller writes all of it again.
-  bool copy(const Images& images, const sys::Fd& file) const {
+  bool copy(const SubBufferFile& whole, const sys::Fd& file) const {
     loff_t from = 0, to = static_cast<loff_t>(at_);
-    while (static_cast<u64>(from) < images.size) {
-      const ssize_t n = copy_file_range(file.get(), &from, fd_, &to, images.size - static_cast<u64>(from), 0);
+    while (static_cast<u64>(from) < whole.size) {
+      const ssize_t n = copy_file_range(file.get(), &from, fd_, &to, whole.size - static_cast<u64>(from), 0);
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) return false;
     }
@@ -333,11 +333,11 @@ class DatWriter {
       const u64 begin = at_;
       const auto own = ring->counters().subbuf_size;
       RS_CHECK(own <= page && at_ % page == 0, "a sub-buffer lies on pages of the file, and is no larger than one");
-      const auto images = ring->images();
+      const auto whole = ring->sub_buffer_file();
       const bool renumber = ids_.changed(ring->name().kernel);
-      const sys::Fd file = images && own == page && !renumber ? open_images(*images) : sys::Fd();
-      if (file && sound(*images, file, page) && copy(*images, file)) {
-        at_ += images->size;
+      const sys::Fd file = whole && own == page && !renumber ? open_whole(*whole) : sys::Fd();
+      if (file && sound(*whole, file, page) && copy(*whole, file)) {
+        at_ += whole->size;
       } else {
         for (;;) {
           auto view = RS_TRY(ring->next());

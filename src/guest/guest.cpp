@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "guest/image.hpp"
+#include "sys/try.hpp"
 
 // The monitor's own events; times are in ns.
 RINGSIDE_EVENT(monitor, swap, (u32, ring), (u32, page), (u64, took));
@@ -17,28 +18,25 @@ tl::unexpected<Error> refused(const Answer& answer, u32 ring) {
 
 result<remote::Swapped> swap(Vm& vm, u32 ring, u32 read) {
   const u64 start = sys::now_ns();
-  auto answer = vm.ask(Ask::swap, ring, read);
-  if (!answer) return tl::unexpected(answer.error());
-  if (answer->error != 0) return refused(*answer, ring);
-  if (answer->value > static_cast<u64>(remote::Swap::corrupt))
+  auto answer = RS_TRY(vm.ask(Ask::swap, ring, read));
+  if (answer.error != 0) return refused(answer, ring);
+  if (answer.value > static_cast<u64>(remote::Swap::corrupt))
     return refuse(std::errc::protocol_error, "the guest, ring " + std::to_string(ring) + ": it answers nonsense");
-  monitor::swap(ring, answer->id, sys::now_ns() - start);
-  return remote::Swapped{static_cast<remote::Swap>(answer->value), answer->id};
+  monitor::swap(ring, answer.id, sys::now_ns() - start);
+  return remote::Swapped{static_cast<remote::Swap>(answer.value), answer.id};
 }
 
 result<void> simply(Vm& vm, Ask what, u32 ring) {
-  auto answer = vm.ask(what, ring, 0);
-  if (!answer) return tl::unexpected(answer.error());
-  if (answer->error != 0) return refused(*answer, ring);
+  auto answer = RS_TRY(vm.ask(what, ring, 0));
+  if (answer.error != 0) return refused(answer, ring);
   return {};
 }
 
 result<void> reset_ring(Vm& vm, u32 ring) {
   for (int tries = 0;; ++tries) {
-    auto answer = vm.ask_alone(Ask::reset, ring, 0);
-    if (!answer) return tl::unexpected(answer.error());
-    if (answer->error == 0) return {};
-    if (answer->error != EBUSY || tries == 100) return refused(*answer, ring);
+    auto answer = RS_TRY(vm.ask_alone(Ask::reset, ring, 0));
+    if (answer.error == 0) return {};
+    if (answer.error != EBUSY || tries == 100) return refused(answer, ring);
     usleep(1000);
   }
 }
@@ -50,19 +48,13 @@ result<std::unique_ptr<Guest>> Guest::start(Options options) {
   guest->late_ = std::make_shared<std::unique_ptr<Vm>>();
   const auto late = guest->late_;
   options.buffer.who = "the guest";
-  auto buffer = remote::Buffer::create(
+  guest->buffer_ = RS_TRY(remote::Buffer::create(
       options.buffer, {[late](u32 ring, u32 read) { return swap(**late, ring, read); },
-                       [late](u32 ring) { return simply(**late, Ask::update, ring); }, [late](u32 ring) { return reset_ring(**late, ring); }, {}});
-  if (!buffer) return tl::unexpected(buffer.error());
-  guest->buffer_ = std::move(*buffer);
+                       [late](u32 ring) { return simply(**late, Ask::update, ring); }, [late](u32 ring) { return reset_ring(**late, ring); }, {}}));
   const std::span<const u8> image = options.image.empty() ? demo_image() : std::span<const u8>(options.image);
-  auto vm = Vm::start(image, guest->buffer_->fd(), guest->buffer_->region_bytes(), guest->buffer_->descriptor(), options.vm);
-  if (!vm) return tl::unexpected(vm.error());
-  *late = std::move(*vm);
+  *late = RS_TRY(Vm::start(image, guest->buffer_->fd(), guest->buffer_->region_bytes(), guest->buffer_->descriptor(), options.vm));
   guest->vm_ = late->get();
-  auto offset = guest->vm_->tsc_offset();
-  if (!offset) return tl::unexpected(offset.error());
-  guest->offset_ = *offset;
+  guest->offset_ = RS_TRY(guest->vm_->tsc_offset());
   return guest;
 }
 
@@ -72,12 +64,12 @@ Guest::~Guest() {
 
 result<void> Guest::enable(bool on) {
   for (u32 ring = 0; ring < buffer_->options().rings; ++ring)
-    if (auto done = simply(*vm_, on ? Ask::enable : Ask::disable, ring); !done) return done;
+    RS_TRY(simply(*vm_, on ? Ask::enable : Ask::disable, ring));
   return {};
 }
 
 result<void> Guest::reset(u32 ring) {
-  if (auto off = simply(*vm_, Ask::disable, ring); !off) return off;
+  RS_TRY(simply(*vm_, Ask::disable, ring));
   auto done = buffer_->reset(ring);
   auto on = simply(*vm_, Ask::enable, ring);
   return done ? on : done;

@@ -15,6 +15,7 @@
 #include <limits>
 
 #include "sys/thread.hpp"
+#include "sys/try.hpp"
 
 
 RINGSIDE_EVENT(monitor, interrupt, (u64, address));
@@ -49,17 +50,13 @@ result<std::unique_ptr<Vm>> Vm::start(std::span<const u8> elf, int region, u64 r
   take_kicks();
   std::unique_ptr<Vm> vm(new Vm);
   vm->options_ = options;
-  if (auto built = vm->build(elf, region, region_bytes, descriptor); !built) return tl::unexpected(built.error());
-  auto program = sys::start_thread("of the guest's program", [v = vm.get()] { v->run_program(), v->cpu_[0].finished = true; });
-  if (!program) return tl::unexpected(program.error());
-  vm->cpu_[0].thread = std::move(*program);
+  RS_TRY(vm->build(elf, region, region_bytes, descriptor));
+  vm->cpu_[0].thread = RS_TRY(sys::start_thread("of the guest's program", [v = vm.get()] { v->run_program(), v->cpu_[0].finished = true; }));
   std::unique_lock lock(vm->mutex_);
   if (!vm->changed_.wait_for(lock, options.patience, [&] { return vm->ready_ || vm->ended_; }))
     return refuse(std::errc::timed_out, "the guest has not made its rings in time: it is no guest of ringside, or it hangs");
   if (vm->ended_) return refuse(std::errc::protocol_error, "the guest did not start: " + vm->why_);
-  auto service = sys::start_thread("of the guest's service", [v = vm.get()] { v->run_service(), v->cpu_[1].finished = true; });
-  if (!service) return tl::unexpected(service.error());
-  vm->cpu_[1].thread = std::move(*service);
+  vm->cpu_[1].thread = RS_TRY(sys::start_thread("of the guest's service", [v = vm.get()] { v->run_service(), v->cpu_[1].finished = true; }));
   return vm;
 }
 
@@ -75,9 +72,7 @@ result<void> Vm::build(std::span<const u8> elf, int region, u64 region_bytes, st
   void* const at = mmap(nullptr, options_.memory, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) return fail(errno, "no memory for the guest");
   memory_ = static_cast<u8*>(at);
-  auto mapped = sys::Region::map(region, region_bytes, true, "the region of the guest's rings");
-  if (!mapped) return tl::unexpected(mapped.error());
-  region_ = std::move(*mapped);
+  region_ = RS_TRY(sys::Region::map(region, region_bytes, true, "the region of the guest's rings"));
   const kvm_userspace_memory_region slots[] = {
       {0, 0, 0, options_.memory, reinterpret_cast<u64>(memory_)},
       {1, 0, region_at, region_bytes, reinterpret_cast<u64>(region_.data())},
@@ -85,8 +80,7 @@ result<void> Vm::build(std::span<const u8> elf, int region, u64 region_bytes, st
   for (const auto& slot : slots)
     if (ioctl(vm_.get(), KVM_SET_USER_MEMORY_REGION, &slot) != 0) return fail(errno, "cannot give the guest its memory");
 
-  auto entry = load(elf);
-  if (!entry) return tl::unexpected(entry.error());
+  auto entry = RS_TRY(load(elf));
   // After the image: descriptor, heap, stacks.
   u64 free = align_up(boot()->heap, u64{64});
   const u64 top = options_.memory - 2 * stack_bytes, bytes = descriptor.size_bytes();
@@ -116,7 +110,7 @@ result<void> Vm::build(std::span<const u8> elf, int region, u64 region_bytes, st
   segments[code_selector / 8] = 0x00AFFB000000FFFF;
   segments[data_selector / 8] = 0x00CFF3000000FFFF;
   for (u32 n = 0; n < 2; ++n)
-    if (auto done = set_up(cpu_[n], n, *entry, options_.memory - n * stack_bytes); !done) return done;
+    RS_TRY(set_up(cpu_[n], n, entry, options_.memory - n * stack_bytes));
   return {};
 }
 

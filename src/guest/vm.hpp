@@ -1,5 +1,5 @@
 // A small virtual machine on /dev/kvm that runs a guest of ringside (ringside/guest/abi.hpp): two processors, a thread each,
-// memory of its own and the shared region of its rings. The guest is hostile: it can spoil its own memory and the region, and
+// memory of its own and the shared region of its rings. The guest is hostile: it can corrupt its own memory and the region, and
 // stop answering; each question has a time-out, and each answer is checked.
 #pragma once
 #include <linux/kvm.h>

@@ -33,25 +33,21 @@ result<std::unique_ptr<Instance>> Instance::create(const InstanceOptions& o) {
 }
 
 result<std::unique_ptr<Instance>> Instance::open(const std::string& wanted) {
-  auto path = instance_path(wanted);
-  if (!path) return tl::unexpected(path.error());
+  auto path = RS_TRY(instance_path(wanted));
   auto dir = open_instance_directory(wanted);
   if (!dir && dir.error().code == std::errc::no_such_file_or_directory)
-    return fail(ENOENT, "there is no instance at " + *path + " (`ringside list` shows those that exist)");
+    return fail(ENOENT, "there is no instance at " + path + " (`ringside list` shows those that exist)");
   if (!dir) return tl::unexpected(dir.error());
-  return open(*path, std::move(*dir), nullptr);
+  return open(path, std::move(*dir), nullptr);
 }
 
 result<std::unique_ptr<Instance>> Instance::open(const std::string& path, sys::Fd dir, std::shared_ptr<Members> members) {
   sys::guard_mappings();
-  auto region = map_instance(dir.get(), path, true);
-  if (!region) return tl::unexpected(region.error());
+  auto region = RS_TRY(map_instance(dir.get(), path, true));
   if (members == nullptr) {
-    auto opened = Members::open(dir.get());
-    if (!opened) return tl::unexpected(opened.error());
-    members = std::move(*opened);
+    members = RS_TRY(Members::open(dir.get()));
   }
-  std::unique_ptr<Instance> instance(new Instance(std::move(*region), std::move(dir), std::move(members)));
+  std::unique_ptr<Instance> instance(new Instance(std::move(region), std::move(dir), std::move(members)));
   instance->path_ = path;
   instance->name_ = path.substr(path.find_last_of('/') + 1);
   instance->clock_ = clock_of(*instance->words_.control);
@@ -68,9 +64,8 @@ result<std::vector<std::string>> Instance::find(bool half_made) {
   if (!parent && parent.error().code == std::errc::no_such_file_or_directory) return found;
   if (!parent) return tl::unexpected(parent.error());
   sweep_unfinished(parent->get(), "");
-  auto names = sys::names_in(parent->get());
-  if (!names) return tl::unexpected(names.error());
-  for (std::string& name : *names) {
+  auto names = RS_TRY(sys::names_in(parent->get()));
+  for (std::string& name : names) {
     const sys::Fd dir = name[0] != '.' ? sys::open_beneath(parent->get(), name.c_str(), O_PATH | O_DIRECTORY) : sys::Fd();
     struct stat st {};
     if (dir && (half_made ? is_half_made(dir.get()) : fstatat(dir.get(), "instance", &st, AT_SYMLINK_NOFOLLOW) == 0)) found.push_back(std::move(name));
@@ -102,7 +97,7 @@ result<void> Instance::remove(const std::string& name, bool force) {
   const sys::Fd dir = sys::open_beneath(parent, where->name.c_str(), O_PATH | O_DIRECTORY);
   if (!dir && errno == ENOENT) return swept ? result<void>() : fail(ENOENT, "there is no instance " + name);
   if (!dir) return sys::fail_beneath(errno, "cannot remove " + where->path);
-  if (auto good = sys::judge(dir.get(), where->path, sys::Role::instance); !good) return good;
+  RS_TRY(sys::judge(dir.get(), where->path, sys::Role::instance));
   if (!is_instance(dir.get())) {
     if (!is_half_made(dir.get())) return fail(ENOENT, "there is no instance " + name);
     if (!force) return refuse(std::errc::no_such_file_or_directory, "the instance " + name + never_finished + name + "` removes it");
@@ -111,7 +106,7 @@ result<void> Instance::remove(const std::string& name, bool force) {
     if (auto opened = open(name); opened) {
       if ((*opened)->has_writers())
         return refuse(std::errc::device_or_resource_busy, "the instance " + name + " is being written to (--force removes it all the same)");
-      if (auto free = (*opened)->unmapped("it cannot be removed"); !free) return free;
+      RS_TRY((*opened)->unmapped("it cannot be removed"));
     }
   }
   return take_away(*where, dir.get());
@@ -143,7 +138,7 @@ result<void> add_pattern(int dir, const std::string& pattern, bool on) {
   for (std::string one; std::getline(lines, one);)
     if (pattern != "*:*" && !one.empty() && one.substr(one[0] == '!' ? 1 : 0) != pattern) kept += one + "\n";
   if (before && kept.size() == before->size()) return sys::write_owned(dir, "set_event", line, true);
-  if (auto done = sys::write_owned(dir, "set_event.new", kept + line); !done) return done;
+  RS_TRY(sys::write_owned(dir, "set_event.new", kept + line));
   if (renameat(dir, "set_event.new", dir, "set_event") != 0) return fail(errno, "cannot replace set_event");
   return {};
 }
@@ -152,6 +147,12 @@ result<void> add_pattern(int dir, const std::string& pattern, bool on) {
 
 result<std::string> Instance::read(const std::string& file) const { return sys::read_owned(dir_.get(), file); }
 
+result<void> Instance::stacks(const EventPatterns& patterns, u32 depth) {
+  std::string text = "depth=" + std::to_string(depth) + "\n";
+  for (const EventPattern& one : patterns) text += one.text() + "\n";
+  return sys::write_owned(dir_.get(), "set_stack", text);
+}
+
 result<u32> Instance::enable(const EventPatterns& patterns, bool on) {
   for (const EventPattern& one : patterns)
     if (one.text().front() == '!' || one.text().find('\n') != std::string::npos)
@@ -159,23 +160,20 @@ result<u32> Instance::enable(const EventPatterns& patterns, bool on) {
   const InstanceLock lock(dir_.get());
   for (const EventPattern& one : patterns)
     for (const std::string& line : one.in_full())
-      if (auto done = add_pattern(dir_.get(), line, on); !done) return tl::unexpected(done.error());
+      RS_TRY(add_pattern(dir_.get(), line, on));
   const sys::Fd fd = sys::open_owned(dir_.get(), "gate", O_RDWR);
   if (!fd) return sys::fail_beneath(errno, "cannot open " + path_ + "/gate");
-  auto gate = sys::Region::map(fd.get(), gate_bytes, true, path_ + "/gate");
-  if (!gate) return tl::unexpected(gate.error());
-  auto lines = read_patterns(dir_.get());
-  if (!lines) return tl::unexpected(lines.error());
-  apply_patterns(*lines, words_, gate->data());
+  auto gate = RS_TRY(sys::Region::map(fd.get(), gate_bytes, true, path_ + "/gate"));
+  auto lines = RS_TRY(read_patterns(dir_.get()));
+  apply_patterns(lines, words_, gate.data());
   u32 matched = 0;
   for (const EventInfo& e : events()) matched += patterns.matches(e.system, e.name);
   return matched;
 }
 
 result<u32> Instance::enable(const std::string& list, bool on) {
-  auto patterns = EventPatterns::parse(list);
-  if (!patterns) return tl::unexpected(patterns.error());
-  return enable(*patterns, on);
+  auto patterns = RS_TRY(EventPatterns::parse(list));
+  return enable(patterns, on);
 }
 
 namespace {
@@ -194,7 +192,7 @@ std::vector<RingInfo> Instance::rings() {
     info.name = name_of(i, entry);
     locate(info.name);
     info.live = state == RingState::live;
-    if (auto ring = look(i)) {
+    if (auto ring = view_ring(i)) {
       info.counters = ring->counters();
       info.corrupt = __atomic_load_n(&ring->ring().control->corrupt, __ATOMIC_RELAXED) != 0;
     } else if (is_gone(ring.error()) && state_of(__atomic_load_n(&entry.state, __ATOMIC_ACQUIRE)) != state) {
@@ -207,7 +205,7 @@ std::vector<RingInfo> Instance::rings() {
   return all;
 }
 
-result<RingView> Instance::look(u32 ring) const { return look_at(dir_.get(), ring, members_); }
+result<RingView> Instance::view_ring(u32 ring) const { return ringside::view_ring(dir_.get(), ring, members_); }
 
 std::vector<RingName> Instance::ring_names() {
   std::vector<RingName> all;
@@ -332,7 +330,7 @@ void Instance::switch_gates() {
 }
 
 void Instance::switch_gate_of(const RingName& ring) {
-  auto view = look(ring.ring);
+  auto view = view_ring(ring.ring);
   if (!view) return;
   const auto records = [&] { return ring.of_a_thread() ? tracing_on() : cpu_records(*words_.control, static_cast<u32>(ring.cpu)); };
   bool open;
@@ -376,13 +374,13 @@ void Instance::overwrite(bool on) {
   const u64 mode = on ? 0 : 1;
   __atomic_store_n(&words_.control->mode, static_cast<u32>(mode), __ATOMIC_SEQ_CST);  // before the live rings: see introduce
   for (const RingInfo& r : rings())
-    if (auto ring = look(r.name.ring); ring && r.live)
+    if (auto ring = view_ring(r.name.ring); ring && r.live)
       __atomic_store_n(&ring->ring().control->mode, mode, __ATOMIC_RELEASE);
 }
 
 result<void> Instance::reset() {
   for (const RingInfo& r : rings()) {
-    auto ring = look(r.name.ring);
+    auto ring = view_ring(r.name.ring);
     if (!ring && is_gone(ring.error())) continue;
     if (!ring) return tl::unexpected(ring.error());
     if (auto done = ring->reset(); !done && !ring->is_another()) return done;
@@ -394,7 +392,7 @@ result<void> Instance::reset() {
 
 result<void> Instance::unmapped(const char* what) {
   for (const RingInfo& r : rings())
-    if (auto ring = look(r.name.ring); ring && ring->mapped() && is_served(dir_.get()))
+    if (auto ring = view_ring(r.name.ring); ring && ring->mapped() && is_served(dir_.get()))
       return refuse(std::errc::device_or_resource_busy, "ring " + std::to_string(r.name.ring) + " is mapped by a reader: " + what + " before the reader is gone");
   return {};
 }
@@ -411,7 +409,7 @@ result<void> Instance::resize(u64 buffer_size, u32 subbuf_size) {
     if (has_it(r)) continue;
     if (!r.name.of_a_thread())
       RS_TRY(put_aside(r.name, sized));
-    else if (auto ring = look(r.name.ring))
+    else if (auto ring = view_ring(r.name.ring))
       ring->give_up();
   }
   return {};
@@ -420,7 +418,7 @@ result<void> Instance::resize(u64 buffer_size, u32 subbuf_size) {
 result<void> Instance::resize_cpu(u32 cpu, u64 buffer_size) {
   if (cpu >= cpu_rings()) return refuse(std::errc::operation_not_supported, "a thread's ring alone cannot be resized");
   const InstanceLock lock(dir_.get());
-  auto ring = RS_TRY(look(cpu));
+  auto ring = RS_TRY(view_ring(cpu));
   const Geometry now = ring.ring().geometry;
   const Geometry sized = RS_TRY(geometry_for(buffer_size, now.subbuf_size(), words_.control->spares));
   if (sized == now) return {};
@@ -433,7 +431,7 @@ result<void> Instance::put_aside(const RingName& ring, const Geometry& geometry)
   const u32 number = claim_number(words_, who);
   if (number >= most_rings) return refuse(std::errc::no_space_on_device, "the instance has " + std::to_string(most_rings) + " rings with unread events: read them first");
   const auto cpu = static_cast<u32>(ring.cpu);
-  const Geometry before = RS_TRY(look(cpu)).ring().geometry;
+  const Geometry before = RS_TRY(view_ring(cpu)).ring().geometry;
   // A process that is killed from here on leaves a retired ring: nothing of the events in it is forgotten.
   RingEntry& aside = words_.ring(number);
   describe_cpu_ring(aside, cpu, ~static_cast<u32>(ring.tid), before);
@@ -448,8 +446,7 @@ result<void> Instance::put_aside(const RingName& ring, const Geometry& geometry)
 
 result<void> Instance::renew(u32 cpu, const Geometry& geometry, const char* to, u32 number) {
   const std::string fresh = ".fresh" + std::to_string(getpid()), place = "cpu" + std::to_string(cpu), name = "cpu" + std::to_string(number);
-  auto old = look_at(dir_.get(), cpu, members_);
-  if (!old) return tl::unexpected(old.error());
+  auto old = RS_TRY(ringside::view_ring(dir_.get(), cpu, members_));
   if (!make_cpu_ring(dir_.get(), "per_cpu/" + fresh + "/", cpu, *words_.control, geometry)) return fail(errno, "cannot make a ring of CPU " + std::to_string(cpu));
   const sys::Fd rings = sys::open_owned(dir_.get(), "per_cpu", O_PATH | O_DIRECTORY), aside = sys::open_owned(dir_.get(), to, O_PATH | O_DIRECTORY);
   if (!rings || !aside) return sys::fail_beneath(errno, "cannot open " + path_ + "/" + to);
@@ -463,7 +460,7 @@ result<void> Instance::renew(u32 cpu, const Geometry& geometry, const char* to, 
   describe_cpu_ring(entry, cpu, ~entry.tid + 1, geometry);
   introduce_cpu_ring(entry, RingState::live);
   switch_gate_of(name_of(cpu, entry));  // recording may have been switched since it was made
-  old->give_up();  // from here on its writers take the fresh one; open events end in the old one
+  old.give_up();  // from here on its writers take the fresh one; open events end in the old one
   return {};
 }
 
@@ -477,13 +474,13 @@ result<void> link_formats(int from, int to, const std::vector<EventInfo>& events
     return sys::copy_owned(here.get(), file, there.get(), file);
   };
   for (const char* file : {"header_page", "header_event"})
-    if (auto linked = link("events", file); !linked) return linked;
+    RS_TRY(link("events", file));
   for (const EventInfo& e : events) {
     const std::string system = "events/" + e.system, event = system + "/" + e.name;
     for (const std::string& folder : {system, event})
       if (!sys::make_owned_directory(to, folder.c_str())) return sys::fail_beneath(errno, "cannot make snapshot/" + folder);
     for (const char* file : {"id", "format"})
-      if (auto linked = link(event, file); !linked) return linked;
+      RS_TRY(link(event, file));
   }
   return {};
 }
@@ -504,7 +501,7 @@ result<void> Instance::take_out(const RingInfo& r, RingView& ring, int copy) {
   if (!sys::make_owned_directory(copy, folder.c_str())) return sys::fail_beneath(errno, "cannot make " + to);
   auto taken = ring.freeze([&]() -> result<void> {
     for (const std::string& file : {folder + "/ring", folder + "/trace_pipe_raw"})
-      if (auto copied = sys::copy_owned(dir_.get(), file.c_str(), copy, file.c_str()); !copied) return copied;
+      RS_TRY(sys::copy_owned(dir_.get(), file.c_str(), copy, file.c_str()));
     const u64 unlocked = 0;  // the copy was made under this process's lock
     const sys::Fd copied = sys::open_owned(copy, (folder + "/ring").c_str(), O_WRONLY);
     if (pwrite(copied.get(), &unlocked, sizeof unlocked, offsetof(Control, reader_lock)) != sizeof unlocked) return fail(errno, "cannot write " + to);
@@ -526,7 +523,7 @@ result<std::string> Instance::snapshot() {
     }
   } const unlock{views};
   for (RingInfo& r : rings()) {
-    auto ring = look(r.name.ring);
+    auto ring = view_ring(r.name.ring);
     if (!ring && is_gone(ring.error())) continue;
     if (!ring) return tl::unexpected(ring.error());
     const bool locked = ring->lock();
@@ -535,14 +532,14 @@ result<std::string> Instance::snapshot() {
     all.push_back(std::move(r));
     views.push_back(std::move(*ring));
   }
-  if (auto free = unmapped("no snapshot can be taken"); !free) return tl::unexpected(free.error());
-  if (auto gone = drop_snapshot(); !gone) return tl::unexpected(gone.error());
+  RS_TRY(unmapped("no snapshot can be taken"));
+  RS_TRY(drop_snapshot());
   const std::string to = path_ + "/snapshot";
   for (const char* folder : {"snapshot", "snapshot/per_cpu", "snapshot/events"})
     if (!sys::make_owned_directory(dir_.get(), folder)) return sys::fail_beneath(errno, "cannot make " + path_ + "/" + folder);
   const sys::Fd copy = sys::open_owned(dir_.get(), "snapshot", O_PATH | O_DIRECTORY);
   if (!copy) return sys::fail_beneath(errno, "cannot open " + to);
-  if (auto linked = link_formats(dir_.get(), copy.get(), events()); !linked) return tl::unexpected(linked.error());
+  RS_TRY(link_formats(dir_.get(), copy.get(), events()));
   // All but the rings first, under a name that is no instance yet: a full file system shows before anything is taken out.
   for (const char* file : {"gate", "set_event", "saved_cmdlines", "saved_tgids", "threads", "instance"})
     if (auto copied = sys::copy_owned(dir_.get(), file, copy.get(), std::strcmp(file, "instance") == 0 ? "instance.new" : file);
@@ -581,7 +578,7 @@ void Instance::put_claimed(u32 n, u64 state, bool cleared) {
 void Instance::finish_clearing() {
   for (u32 n = 0, end = static_cast<u32>(std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings)); n < end; ++n) {
     const auto half_cleared = [&] {
-      const auto ring = look(n);
+      const auto ring = view_ring(n);
       return !ring && is_gone(ring.error());
     };
     if (members_->judge().settle(words_.ring(n)) != RingState::retired || !half_cleared()) continue;
@@ -597,7 +594,7 @@ u64 Instance::trim(bool idle) {
     if (r.live && !idle) continue;
     if (r.live) {
       // Under the reader's lock: a consumer may still be walking the events that it was handed.
-      if (auto ring = look(r.name.ring); ring && ring->lock()) {
+      if (auto ring = view_ring(r.name.ring); ring && ring->lock()) {
         bytes += ring->park();
         ring->unlock();
       }
@@ -606,7 +603,7 @@ u64 Instance::trim(bool idle) {
     const u64 retired = claim_retired(r.name.ring);
     if (retired == 0) continue;
     bool cleared = false;
-    if (auto ring = look(r.name.ring); ring && ring->lock()) {
+    if (auto ring = view_ring(r.name.ring); ring && ring->lock()) {
       const Counters n = ring->counters();
       if (n.unread == 0 && (!ring->mapped() || !is_served(dir_.get()))) {
         PastTotals& past = words_.control->past;

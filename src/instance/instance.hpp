@@ -72,6 +72,9 @@ class Instance {
   // matches now.
   result<u32> enable(const EventPatterns& patterns, bool on);
   result<u32> enable(const std::string& list, bool on);
+  // Events that match, and are declared from now on, get the stack of their caller as a field, of at most `depth` frames.
+  result<void> stacks(const EventPatterns& patterns, u32 depth);
+  u64 without_stack() const { return __atomic_load_n(&control().without_stack, __ATOMIC_RELAXED); }
 
   std::vector<RingInfo> rings();
   // The names of the rings alone: their files are not opened.
@@ -124,7 +127,7 @@ class Instance {
   // a CPU's. idle: false leaves idle rings as they are. Returns the bytes given back.
   u64 trim(bool idle = true);
 
-  result<RingView> look(u32 ring) const;
+  result<RingView> view_ring(u32 ring) const;
 
   // Sleeps until some ring has unread events (percent 0), or one is this full; false: timed out.
   result<bool> wait(int percent, std::chrono::nanoseconds timeout);

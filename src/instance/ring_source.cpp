@@ -13,6 +13,7 @@
 #include "instance/instance.hpp"
 #include "writer/ring_file.hpp"
 #include "sys/beneath.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 namespace {
@@ -149,7 +150,7 @@ RingName name_of(u32 n, const RingEntry& entry) {
   return name;
 }
 
-result<RingView> look_at(int dir, u32 n, const std::shared_ptr<Members>& members) { return look_in(open_ring(dir, n), n, members); }
+result<RingView> view_ring(int dir, u32 n, const std::shared_ptr<Members>& members) { return look_in(open_ring(dir, n), n, members); }
 
 result<RingView> look_in(const sys::Fd& folder, u32 n, const std::shared_ptr<Members>& members) {
   if (!folder) return fail(errno, "cannot open the folder of ring " + std::to_string(n));
@@ -159,16 +160,14 @@ result<RingView> look_in(const sys::Fd& folder, u32 n, const std::shared_ptr<Mem
   if (!geometry.valid() && errno != 0 && errno != EINVAL) return fail(errno, "cannot open the control file of ring " + std::to_string(n));
   if (!geometry.valid())
     return refuse(std::errc::invalid_argument, "ring " + std::to_string(n) + ": its control file is missing, cut or damaged");
-  auto data = map_file(folder.get(), n, "trace_pipe_raw", geometry.data_size());
-  if (!data) return tl::unexpected(data.error());
-  auto control = map_file(folder.get(), n, "ring", control_size(geometry));
-  if (!control) return tl::unexpected(control.error());
+  auto data = RS_TRY(map_file(folder.get(), n, "trace_pipe_raw", geometry.data_size()));
+  auto control = RS_TRY(map_file(folder.get(), n, "ring", control_size(geometry)));
   Ring ring;
   ring.geometry = geometry;
-  ring.control = reinterpret_cast<Control*>(control->data());
-  ring.data = data->data();
+  ring.control = reinterpret_cast<Control*>(control.data());
+  ring.data = data.data();
   ring.kind = kind_of(*ring.control);
-  return RingView(ring, std::move(*control), std::move(*data), members);
+  return RingView(ring, std::move(control), std::move(data), members);
 }
 
 Counters RingView::counters() const noexcept {
@@ -312,16 +311,15 @@ result<std::unique_ptr<Source>> open_ring(Instance& instance, int dir, const Ins
                                           const std::shared_ptr<Members>& members, bool consume) {
   if (n >= most_rings || n >= __atomic_load_n(&words.control->nr_rings, __ATOMIC_ACQUIRE))
     return refuse(std::errc::no_such_file_or_directory, "there is no ring " + std::to_string(n));
-  auto view = look_at(dir, n, members);
-  if (!view) return tl::unexpected(view.error());
+  auto view = RS_TRY(view_ring(dir, n, members));
   const RingEntry& entry = words.ring(n);
   RingName name = name_of(n, entry);
-  if (!consume) return std::make_unique<PeekSource>(std::move(*view), std::move(name), instance.clock());
-  if (!view->lock() && view->is_another()) return given_back(n);
-  if (!view->locked())
+  if (!consume) return std::make_unique<PeekSource>(std::move(view), std::move(name), instance.clock());
+  if (!view.lock() && view.is_another()) return given_back(n);
+  if (!view.locked())
     return refuse(std::errc::device_or_resource_busy, "ring " + std::to_string(n) + " is being consumed by process " +
-                                                          std::to_string(view->ring().control->reader_lock >> 32));
-  return std::make_unique<OwnSource>(std::move(*view), words, std::move(name), instance.clock(), members);
+                                                          std::to_string(view.ring().control->reader_lock >> 32));
+  return std::make_unique<OwnSource>(std::move(view), words, std::move(name), instance.clock(), members);
 }
 
 }  // namespace ringside

@@ -29,8 +29,8 @@ class RingView {
   bool writing() const noexcept { return __atomic_load_n(&ring_.control->nest, __ATOMIC_ACQUIRE) != 0; }
   bool of_cpu() const noexcept { return ring_.kind == RingKind::cpu; }
 
-  bool lock() noexcept;  // the reader's lock; taken over from a dead process. Fails if the ring was cleared since look_at().
-  // The last lock() found it empty, or with other sizes: its memory was given back since look_at(), and a writer may have taken
+  bool lock() noexcept;  // the reader's lock; taken over from a dead process. Fails if the ring was cleared since view_ring().
+  // The last lock() found it empty, or with other sizes: its memory was given back since view_ring(), and a writer may have taken
   // it.
   bool is_another() const noexcept { return another_; }
   void unlock() noexcept;  // does nothing in the child of a fork, whose parent has it
@@ -61,7 +61,7 @@ class RingView {
 RingName name_of(u32 ring, const RingEntry& entry);
 
 // ENOENT: its memory has just been given back, after all events in it were read.
-result<RingView> look_at(int dir, u32 n, const std::shared_ptr<Members>& members);
+result<RingView> view_ring(int dir, u32 n, const std::shared_ptr<Members>& members);
 // The same in the ring's folder, from open_ring: files opened through it belong to one ring.
 result<RingView> look_in(const sys::Fd& folder, u32 n, const std::shared_ptr<Members>& members);
 

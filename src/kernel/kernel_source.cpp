@@ -14,7 +14,7 @@
 #include <set>
 #include <ringside/abi/meta_page.hpp>
 
-#include "source/image.hpp"
+#include "source/sub_buffer_copy.hpp"
 #include "source/mapped.hpp"
 #include "sys/try.hpp"
 
@@ -111,7 +111,7 @@ class KernelRead final : public KernelSource {
     if (n == 0) return std::nullopt;
     SubBufferView view;
     if (static_cast<size_t>(n) != size ||
-        !view_image(reinterpret_cast<const u8*>(buffer_.data()), size, static_cast<u32>(size), view))
+        !view_copy(reinterpret_cast<const u8*>(buffer_.data()), size, static_cast<u32>(size), view))
       return refuse(std::errc::bad_message, path() + " gave " + std::to_string(n) + " bytes that are no sub-buffer of " +
                                                 std::to_string(size) + " (was its size changed while it was read?)");
     losses_.settle(view, [this] { return counters().overrun; });

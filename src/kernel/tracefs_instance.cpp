@@ -239,20 +239,20 @@ result<TracefsInstance> TracefsInstance::create(const TracefsOptions& options) {
 }
 
 result<void> TracefsInstance::set_up(const TracefsOptions& options) {
-  if (auto off = tracing(false); !off) return off;
+  RS_TRY(tracing(false));
   if (auto done = write("trace_clock", to_string(options.clock)); !done) {
     if (done.error().code != std::errc::invalid_argument) return done;
     return refuse(std::errc::not_supported, "this kernel has no clock " + std::string(to_string(options.clock)) + " (" + dir_ +
                                                 "/trace_clock lists those it has); take --clock mono");
   }
   if (tracefs_file_exists(handle_, "buffer_subbuf_size_kb")) {
-    if (auto done = write("buffer_subbuf_size_kb", std::to_string(options.subbuf_size / 1024)); !done) return done;
+    RS_TRY(write("buffer_subbuf_size_kb", std::to_string(options.subbuf_size / 1024)));
   }
   if (tracefs_instance_set_buffer_size(handle_, (options.buffer_size + 1023) / 1024, -1) != 0)
     return fail(errno, "cannot make rings of " + std::to_string(options.buffer_size) + " bytes on each of " +
                            std::to_string(cpus_.size()) + " processors; take smaller ones (-b)");
   (void)write("options/record-tgid", "1");  // the threads' processes; older kernels lack the option
-  if (auto done = write("options/overwrite", options.overwrite ? "1" : "0"); !done) return done;
+  RS_TRY(write("options/overwrite", options.overwrite ? "1" : "0"));
   if (tracefs_file_exists(handle_, "buffer_percent")) return write("buffer_percent", std::to_string(options.buffer_percent));
   return {};
 }
@@ -310,9 +310,22 @@ result<std::vector<EventInfo>> TracefsInstance::enable(const EventPattern& patte
   return wanted;
 }
 
-result<void> TracefsInstance::follow(i32 pid) {
-  if (auto fork = write("options/event-fork", "1"); !fork) return fork;
-  return write("set_event_pid", std::to_string(pid), true);
+result<void> TracefsInstance::record_stacks(const std::vector<EventInfo>& events, const std::function<bool(const EventInfo&)>& chosen, bool all, const std::string& filter) {
+  if (all) {
+    (void)write("options/userstacktrace", "1");  // a kernel may be built without it
+    return write("options/stacktrace", "1");
+  }
+  for (const EventInfo& event : events) {
+    if (!event.enabled || event.system == "ftrace" || !chosen(event)) continue;
+    const std::string file = "events/" + event.system + "/" + event.name + "/trigger";
+    RS_TRY(write(file.c_str(), "stacktrace" + (filter.empty() ? "" : " if " + filter), true));
+  }
+  return {};
+}
+
+result<void> TracefsInstance::follow(i32 pid, bool also) {
+  RS_TRY(write("options/event-fork", "1"));
+  return write("set_event_pid", std::to_string(pid), also);
 }
 
 }  // namespace ringside

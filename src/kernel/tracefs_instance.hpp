@@ -9,6 +9,7 @@
 // it: every instance with a name given here that the kernel allows to remove. tracefs is mounted if it is not and this process
 // may.
 #pragma once
+#include <functional>
 #include <memory>
 #include <ringside/thread.hpp>
 #include <string>
@@ -67,7 +68,10 @@ class TracefsInstance {
   result<void> tracing(bool on);
   // From now on, records only events of this process and its descendants. Another call adds a process. Safe between fork and
   // exec of a program with one thread.
-  result<void> follow(i32 pid);
+  result<void> follow(i32 pid, bool also = true);  // also: besides those before
+  // Behind each of the chosen events the kernel writes its stack (ftrace:kernel_stack); if all are chosen, also the user's
+  // (ftrace:user_stack), as far as frame pointers lead.
+  result<void> record_stacks(const std::vector<EventInfo>& events, const std::function<bool(const EventInfo&)>& chosen, bool all, const std::string& filter);
   // Records no events of this thread (a recorder's own). Before follow(): later ones of its children are not recorded either.
   result<void> ignore(i32 tid) { return write("set_event_notrace_pid", std::to_string(tid), true); }
   bool tracing_on() const;

@@ -273,8 +273,7 @@ struct State {
 State state_of_events(RingSet& on, const std::string& system) {
   State s;
   for (const EventName& e : on.events()) {
-    const bool marker = e.system == "ftrace" && !on.is_remote();  // cannot be switched
-    if (marker || (!system.empty() && e.system != system)) continue;
+    if (e.marker || (!system.empty() && e.system != system)) continue;
     (e.enabled ? s.on : s.off) = true;
   }
   return s;
@@ -293,13 +292,13 @@ Taken write_enable(const Place& at, std::string_view bytes, const Client&) { ret
 Text read_set_event(const Place& at) {
   std::string text;
   for (const EventName& e : at.on->events())
-    if (e.enabled && e.system != "ftrace") text += e.system + ":" + e.name + "\n";
+    if (e.enabled && !e.marker) text += e.system + ":" + e.name + "\n";
   return text;
 }
 Text read_available(const Place& at) {
   std::string text;
   for (const EventName& e : at.on->events())
-    if (e.system != "ftrace") text += e.system + ":" + e.name + "\n";
+    if (!e.marker) text += e.system + ":" + e.name + "\n";
   return text;
 }
 // A pattern; ! switches off. EINVAL: no event matches.
@@ -316,7 +315,7 @@ result<void> set_event(const Place& at, std::string_view word) {
       continue;
     }
     for (const EventName& e : events)
-      if (e.system != "ftrace" && one.matches(e.system, e.name)) exact.add(EventPattern(e.system + ":" + e.name));
+      if (!e.marker && one.matches(e.system, e.name)) exact.add(EventPattern(e.system + ":" + e.name));
   }
   if (exact.empty()) return invalid();
   auto done = instance(at).enable(exact, on);
@@ -436,7 +435,7 @@ Taken write_trigger(const Place& at, std::string_view bytes, const Client&) {
   if (trigger.act == Trigger::Act::snapshot && at.on->mapped()) return fail(EBUSY, "a ring is mapped");
   RS_TRY(at.on->triggers().add(at.system, at.event, trigger));
   // Only what is written can be seen.
-  if (!e->enabled && at.system != "ftrace") RS_TRY(instance(at).enable(at.system + ":" + at.event, true));
+  if (!e->enabled && !e->marker) RS_TRY(instance(at).enable(at.system + ":" + at.event, true));
   return bytes.size();
 }
 

@@ -12,6 +12,7 @@
 #include <map>
 
 #include "writer/process.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::mount {
 namespace {
@@ -145,7 +146,7 @@ void Marker::stop() {
 }
 
 result<void> Marker::write(bool raw, std::string_view bytes, i32 tid) {
-  if (auto done = start(); !done) return done;
+  RS_TRY(start());
   Message m{};
   m.tid = tid;
   m.cpu = sys::cpu_of(tid);

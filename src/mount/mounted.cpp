@@ -117,8 +117,10 @@ std::vector<EventName> Mounted::events() {
   for (u32 i = 1; i <= n; ++i) {
     const EventEntry& e = words_of(*instance_).event(i);
     if (__atomic_load_n(&e.known, __ATOMIC_ACQUIRE) == 0) continue;
-    all.push_back({static_cast<u16>(abi::event_id(i)), std::string(e.system, strnlen(e.system, sizeof e.system)),
-                   std::string(e.name, strnlen(e.name, sizeof e.name)), __atomic_load_n(&e.enabled, __ATOMIC_RELAXED) != 0});
+    std::string system(e.system, strnlen(e.system, sizeof e.system));
+    const bool marker = system == "ftrace";
+    all.push_back({static_cast<u16>(abi::event_id(i)), std::move(system), std::string(e.name, strnlen(e.name, sizeof e.name)),
+                   __atomic_load_n(&e.enabled, __ATOMIC_RELAXED) != 0, marker});
   }
   return all;
 }
@@ -183,7 +185,7 @@ result<std::shared_ptr<Job>> Mounted::reset(Only only) {
     RS_TRY(instance_->reset());
     instance_->trim(false);
   } else if (has_ring(*only)) {
-    auto view = RS_TRY(instance_->look(*only));
+    auto view = RS_TRY(instance_->view_ring(*only));
     RS_TRY(view.reset());
   }
   return nullptr;
@@ -222,7 +224,7 @@ RingView* Mounted::view_of(u32 ring) {
   if (!has_ring(ring)) return nullptr;
   const u32 tid = __atomic_load_n(&words_of(*instance_).ring(ring).tid, __ATOMIC_ACQUIRE);
   if (at != lanes_.end() && at->second.own && at->second.tid == tid && !at->second.own->cut() && !at->second.own->is_cleared()) return &*at->second.own;
-  auto looked = instance_->look(ring);
+  auto looked = instance_->view_ring(ring);
   if (!looked) return nullptr;
   tasks_.add(name(ring));
   ++changes_;
@@ -239,11 +241,11 @@ u32 Mounted::subbuf_size(u32 ring) {
 
 result<Counters> Mounted::counters(u32 ring) {
   if (!has_ring(ring)) return Counters{};
-  auto view = RS_TRY(instance_->look(ring));
+  auto view = RS_TRY(instance_->view_ring(ring));
   return view.counters();
 }
 
-Found Mounted::look(u32 ring, Asker&) {
+Found Mounted::find(u32 ring, Asker&) {
   RingView* const v = view_of(ring);
   if (v == nullptr) return Found::nothing;
   Lane& lane = lanes_[ring];

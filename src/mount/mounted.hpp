@@ -92,7 +92,7 @@ class Mounted final : public RingSet {
   std::vector<EventName> events() override;
   result<std::shared_ptr<Job>> reset(Only only) override;
   Peeked peek(Only only) override;
-  Found look(u32 ring, Asker& asker) override;  // takes the reader's lock until done()
+  Found find(u32 ring, Asker& asker) override;  // takes the reader's lock until done()
   SubBufferView view(u32 ring) const override;
   void consume(u32 ring, u32 end, u32 events) override;
   void done(u32 ring) override;

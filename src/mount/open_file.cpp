@@ -31,7 +31,7 @@ std::string take_lines(fmt::memory_buffer& text, size_t size) {
   return given;
 }
 
-// Ends the looks at rings, however a request ends.
+// Ends what find() began, however a request ends.
 struct Done {
   RingSet& on;
   u32 first, last;
@@ -43,7 +43,7 @@ struct Done {
 std::unique_ptr<TextLines> lines_of(RingSet& on) {
   auto lines = std::make_unique<TextLines>(on.formats(), on.tasks(), on.clock().kind == ClockKind::counter, true);
   lines->show_processes(on.shows_processes());
-  lines->show_tasks(!on.is_remote());
+  lines->show_tasks(on.text_rules().tasks);
   return lines;
 }
 
@@ -93,7 +93,7 @@ result<void> TraceFile::start() {
   overrun_ = all.overrun;
   done_ = false;
   started_.assign(timeline_->size(), false);
-  if (on().is_remote()) return {};
+  if (!on().text_rules().header) return {};
   const bool processes = on().shows_processes();
   const std::string room(processes ? 12 : 2, ' ');
   fmt::format_to(std::back_inserter(text_), "# tracer: nop\n#\n# entries-in-buffer/entries-written: {}/{}   #P:{}\n#\n", all.in_buffer,
@@ -116,7 +116,7 @@ void TraceFile::produce(size_t size) {
     if (done_) return;
     const RingName& ring = timeline_->source(record.source).name();
     if (!on().wanted(record, ring)) continue;
-    if (overrun_ != 0 && !started_[record.source] && !on().is_remote()) {
+    if (overrun_ != 0 && !started_[record.source] && on().text_rules().header) {
       started_[record.source] = true;
       if (any_) fmt::format_to(std::back_inserter(text_), "##### CPU {} buffer started ####\n", ring.ring);
     }
@@ -164,7 +164,7 @@ PipeFile::~PipeFile() { on().close_pipe(only_); }
 // Finds the lane's next event.
 void PipeFile::find(Lane& lane) {
   const ClockInfo clock = on().clock();
-  while ((lane.found = on().look(lane.ring, lane.asker)) == Found::data) {
+  while ((lane.found = on().find(lane.ring, lane.asker)) == Found::data) {
     lane.view = on().view(lane.ring);
     lane.cursor = abi::EventCursor(lane.view.sub_buffer + abi::header_size, lane.view.begin, lane.view.end, lane.view.time);
     lane.end = lane.view.begin;
@@ -248,7 +248,7 @@ result<std::optional<std::string>> PipeFile::read(u64, size_t size) {
   }
   if (text_.size() == 0) {
     // As in the kernel: a reader that has read something is at the end when recording is off.
-    if (gave_ && !asking_ && !on().on() && !on().is_remote()) return std::string();
+    if (gave_ && !asking_ && !on().on() && on().text_rules().pipe_ends) return std::string();
     return std::nullopt;
   }
   gave_ = true;
@@ -274,10 +274,10 @@ void RawFile::unmap() {
 
 result<std::optional<std::string>> RawFile::read(u64, size_t size) {
   if (size == 0) return std::string();
-  if (image_.empty()) {
+  if (rest_.empty()) {
     const u32 subbuf = on().subbuf_size(ring_);
     const Done done{on(), ring_, ring_ + 1};
-    switch (on().look(ring_, asker_)) {
+    switch (on().find(ring_, asker_)) {
       case Found::asking:
       case Found::nothing: return std::nullopt;
       case Found::ended: return std::string();
@@ -291,24 +291,24 @@ result<std::optional<std::string>> RawFile::read(u64, size_t size) {
         return on().wanted(TraceRecord{clock.to_ns(time), 0, payload, ring_, 0}, name);
       };
     }
-    Image image = image_of(on().view(ring_), subbuf, static_cast<u32>(std::min<size_t>(size, subbuf)), wanted);
-    if (!image.bytes.empty()) on().consume(ring_, image.end, image.events);
-    image_ = std::move(image.bytes);
+    Copy copy = copy_of(on().view(ring_), subbuf, static_cast<u32>(std::min<size_t>(size, subbuf)), wanted);
+    if (!copy.bytes.empty()) on().consume(ring_, copy.end, copy.events);
+    rest_ = std::move(copy.bytes);
   }
-  std::string given = image_.substr(0, size);
-  image_.erase(0, given.size());
+  std::string given = rest_.substr(0, size);
+  rest_.erase(0, given.size());
   return given;
 }
 
-Image image_of(const SubBufferView& view, u32 subbuf_size, u32 room, const std::function<bool(u64, Bytes)>& wanted) {
-  Image image;
+Copy copy_of(const SubBufferView& view, u32 subbuf_size, u32 room, const std::function<bool(u64, Bytes)>& wanted) {
+  Copy copy;
   room = std::min(room, subbuf_size);
-  if (room <= abi::header_size) return image;
+  if (room <= abi::header_size) return copy;
   room -= abi::header_size;
   const u32 capacity = subbuf_size - abi::header_size;
   // Copies first: the copy does not change during the walk.
-  image.bytes.resize(subbuf_size);
-  auto* const data = reinterpret_cast<u8*>(image.bytes.data()) + abi::header_size;
+  copy.bytes.resize(subbuf_size);
+  auto* const data = reinterpret_cast<u8*>(copy.bytes.data()) + abi::header_size;
   const u32 bytes = std::min(view.end - view.begin, capacity);
   std::memcpy(data, view.sub_buffer + abi::header_size + view.begin, bytes);
   u32 end = 0;
@@ -316,14 +316,14 @@ Image image_of(const SubBufferView& view, u32 subbuf_size, u32 room, const std::
   std::vector<u32> unwanted;
   while (cursor.next() && cursor.position() <= room) {
     end = cursor.position();
-    ++image.events;
+    ++copy.events;
     if (wanted && !wanted(cursor.time(), cursor.payload())) unwanted.push_back(cursor.offset());
   }
   if (bytes <= room) end = bytes;  // with the padding behind the last event
-  image.end = view.begin + end;
+  copy.end = view.begin + end;
   if (end == 0) {
-    image.bytes.clear();
-    return image;
+    copy.bytes.clear();
+    return copy;
   }
   for (const u32 at : unwanted) {  // like the kernel's discard: padding of the same length
     u32 word;
@@ -343,9 +343,9 @@ Image image_of(const SubBufferView& view, u32 subbuf_size, u32 room, const std::
       std::memcpy(data + end, &view.lost_before, sizeof view.lost_before);
     }
   }
-  std::memcpy(image.bytes.data(), &view.time, sizeof view.time);
-  std::memcpy(image.bytes.data() + 8, &commit, sizeof commit);
-  return image;
+  std::memcpy(copy.bytes.data(), &view.time, sizeof view.time);
+  std::memcpy(copy.bytes.data() + 8, &commit, sizeof commit);
+  return copy;
 }
 
 }  // namespace ringside::mount

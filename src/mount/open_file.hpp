@@ -153,7 +153,7 @@ class RawFile final : public OpenFile {
   ~RawFile() override { unmap(); }
   RawFile* raw() override { return this; }
   bool stream() const override { return true; }
-  bool ready(u32 percent) override { return !image_.empty() || on().ready(ring_, percent); }
+  bool ready(u32 percent) override { return !rest_.empty() || on().ready(ring_, percent); }
   bool over() const override { return on().gone(); }
   bool undecided() const override { return asker_.asks; }
   result<std::optional<std::string>> read(u64 offset, size_t size) override;
@@ -169,16 +169,16 @@ class RawFile final : public OpenFile {
   u32 ring_;
   Asker asker_;
   bool mapped_ = false;
-  std::string image_;  // the rest of a sub-buffer after a short read
+  std::string rest_;  // the rest of a sub-buffer after a short read
 };
 
 // Whole events of a view, of at most `room` bytes (header included), in the format that read() of trace_pipe_raw returns: the
 // header, the events, the number of events lost before, and zeros up to the sub-buffer's size. Unwanted events become padding.
-struct Image {
+struct Copy {
   std::string bytes;   // empty: not even the first event fits
   u32 end = 0;         // up to this data offset of the view
   u32 events = 0;
 };
-Image image_of(const SubBufferView& view, u32 subbuf_size, u32 room, const std::function<bool(u64 time, Bytes payload)>& wanted);
+Copy copy_of(const SubBufferView& view, u32 subbuf_size, u32 room, const std::function<bool(u64 time, Bytes payload)>& wanted);
 
 }  // namespace ringside::mount

@@ -271,7 +271,7 @@ result<Counters> Remote::counters(u32 n) {
   return c;
 }
 
-Found Remote::look(u32 n, Asker& asker) {
+Found Remote::find(u32 n, Asker& asker) {
   const std::lock_guard lock(mutex_);
   Ring* const r = ring(n);
   if (r == nullptr) return Found::ended;
@@ -315,7 +315,7 @@ void Remote::consume(u32 n, u32 end, u32 events) {
 
 // All of the view then counts as read, and the meta-page says so.
 result<bool> Remote::get_reader(u32 n, Asker& asker, bool must) {
-  switch (look(n, asker)) {
+  switch (find(n, asker)) {
     case Found::asking: return false;
     case Found::nothing: return must;
     case Found::ended: return fail(ENODEV, "the external writer is gone, and all of it is read");

@@ -57,7 +57,7 @@ class Remote final : public RingSet {
   u32 subbuf_size(u32) override { return subbuf_bytes; }
   result<Counters> counters(u32 ring) override;
   bool on() const override;
-  bool is_remote() const override { return true; }
+  TextRules text_rules() const override { return {.header = false, .tasks = false, .one_pipe = false, .pipe_ends = false}; }
   bool gone() const override;  // loaded, and the writer will never write again
   u64 refresh() override;
   std::vector<EventName> events() override;
@@ -65,7 +65,7 @@ class Remote final : public RingSet {
   result<std::shared_ptr<Job>> reset(Only only) override;
   bool write_resets() const override { return true; }  // like upstream's
   Peeked peek(Only only) override;
-  Found look(u32 ring, Asker& asker) override;
+  Found find(u32 ring, Asker& asker) override;
   bool asks() const override { return true; }
   SubBufferView view(u32 ring) const override;
   void consume(u32 ring, u32 end, u32 events) override;
@@ -144,7 +144,7 @@ class Remotes {
   Remotes() = default;
   void run();
   bool scan();  // false: some have not answered yet
-  void look_at(const std::string& name, const std::string& socket);
+  void check_socket(const std::string& name, const std::string& socket);
   bool shown(const Known& known) const;
 
   std::string dir_;

@@ -134,13 +134,13 @@ bool Remotes::scan() {
     const auto known = std::any_of(sockets.begin(), sockets.end(), [&](const auto& s) { return s.first == name; });
     if (!known && good_name(name) && sockets.size() < most_remotes) sockets.emplace_back(name, dir_ + "/" + name);
   }
-  for (const auto& [name, socket] : sockets) look_at(name, socket);
+  for (const auto& [name, socket] : sockets) check_socket(name, socket);
   // Answers still to come make room.
   const std::lock_guard lock(mutex_);
   return std::all_of(known_.begin(), known_.end(), [](const auto& k) { return k.second.probe == nullptr || over(k.second.probe); });
 }
 
-void Remotes::look_at(const std::string& name, const std::string& socket) {
+void Remotes::check_socket(const std::string& name, const std::string& socket) {
   struct stat st {};
   const bool there = stat(socket.c_str(), &st) == 0 && S_ISSOCK(st.st_mode);
   const std::string identity = there ? fmt::format("{} {} {} {}", st.st_dev, st.st_ino, st.st_ctim.tv_sec, st.st_ctim.tv_nsec) : "";

@@ -3,7 +3,7 @@
 namespace ringside::mount {
 
 bool RingSet::open_pipe(Only only) {
-  if (is_remote()) return true;
+  if (!text_rules().one_pipe) return true;
   if (all_pipes_ || (only ? pipes_.count(*only) != 0 : !pipes_.empty())) return false;
   if (only)
     pipes_.insert(*only);

@@ -1,7 +1,7 @@
 // The rings that a directory of the mount shows: an instance's (mounted.hpp) or an external writer's (remote.hpp). The files of
 // rings (open_file.hpp) and the server know nothing else of either. Each set must pass tests/unit/ring_set_test.cpp.
 //
-//   switch (rings.look(0, asker)) case Found::data: walk(rings.view(0)), rings.consume(0, end, events);
+//   switch (rings.find(0, asker)) case Found::data: walk(rings.view(0)), rings.consume(0, end, events);
 //   rings.done(0);
 //
 // All functions return at once and are for one thread, the server's. A set that must first ask another party answers
@@ -23,9 +23,6 @@
 #include "sys/sys.hpp"
 
 namespace ringside::mount {
-
-// The errno that a client gets.
-inline int errno_of(const Error& e) { return e.code.value() > 0 ? e.code.value() : EIO; }
 
 // Work of another thread for a request, which is answered when the work is over.
 struct Job {
@@ -56,6 +53,15 @@ struct EventName {
   u16 id = 0;
   std::string system, name;
   bool enabled = true;
+  bool marker = false;  // written by trace_marker and trace_marker_raw: always on
+};
+
+// How `trace` and `trace_pipe` look. Those of upstream's remote buffers have lines of ring, time and event alone.
+struct TextRules {
+  bool header = true;
+  bool tasks = true;
+  bool one_pipe = true;   // a ring's trace_pipe has one client at a time
+  bool pipe_ends = true;  // ... and ends when recording is off and all is read
 };
 
 // One ring, or all.
@@ -72,9 +78,7 @@ class RingSet {
   virtual result<Counters> counters(u32 ring) = 0;
   virtual bool on() const = 0;                    // recording is on
   virtual bool shows_processes() const { return false; }  // lines of text have a column of process IDs
-  // Text files are upstream's for remote buffers: lines of ring, time and event alone, `trace` without a header; any number of
-  // clients may have `trace_pipe` open, and it does not end when recording is switched off.
-  virtual bool is_remote() const { return false; }
+  virtual TextRules text_rules() const { return {}; }
   virtual bool gone() const { return false; }     // the writer will never write again
   virtual bool removed() const { return false; }  // another set may have its name by now
 
@@ -96,8 +100,8 @@ class RingSet {
 
   // Reading. After Found::data: view() has the events that no client has taken; done() must follow before the request is
   // answered.
-  virtual Found look(u32 ring, Asker& asker) = 0;
-  virtual bool asks() const { return false; }  // look() may answer Found::asking; asking may move the reader page on
+  virtual Found find(u32 ring, Asker& asker) = 0;
+  virtual bool asks() const { return false; }  // find() may answer Found::asking; asking may move the reader page on
   virtual SubBufferView view(u32 ring) const = 0;
   virtual void consume(u32 ring, u32 end, u32 events) = 0;  // up to this data offset of the view
   virtual void done(u32) {}
@@ -120,7 +124,7 @@ class RingSet {
   // All waiters go on (a generation, like the kernel's wake-all): tracing_on 1 -> 0, command 0.
   u64 woken = 0;
 
-  // trace_pipe of one ring, or of all: each ring has one at most, but for is_remote().
+  // trace_pipe of one ring, or of all.
   bool open_pipe(Only only);
   void close_pipe(Only only);
 

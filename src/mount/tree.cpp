@@ -225,7 +225,7 @@ result<void> Tree::remove_directory(const Place& in, const std::string& name, co
   auto on = RS_TRY(mounted(name));
   if (in_use(*on)) return fail(EBUSY, name);
   on->marker().stop();
-  if (auto gone = Instance::remove(name); !gone) return gone;
+  RS_TRY(Instance::remove(name));
   mounted_.erase(name);
   return {};
 }

@@ -13,6 +13,7 @@ void Lanes::merge(Slice& into, const Slice& other) {
   if (__builtin_add_overflow(into.merged, other.merged, &into.merged)) into.merged = ~u32{0};
   if (__builtin_add_overflow(into.weight, other.weight, &into.weight)) into.weight = ~u64{0};
   if (__builtin_add_overflow(into.busy, other.busy, &into.busy)) into.busy = ~u64{0};
+  into.longest = std::max(into.longest, other.longest);
   into.text = {};
 }
 

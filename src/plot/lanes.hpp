@@ -6,8 +6,8 @@
 //   for (const Slice& s : lanes.slices(lane)) ...                                   // by end, then by begin
 //
 // When there are more than `most`, slices that are too short to see are merged: slices of one lane and one `what` that are
-// shorter than 2^shift ns and end in the same 2^shift ns become one, with their number and their summed time, without text. A
-// slice that is alone there stays unchanged. If 2^20 ns are not enough, slices merge regardless of `what`. The level is the
+// shorter than 2^shift ns and end in the same 2^shift ns become one, with their number, their summed time and the longest, without
+// text. A slice that is alone there stays unchanged. If 2^20 ns are not enough, slices merge regardless of `what`. The level is the
 // lowest at which at most `most` slices remain (or one for each lane), so the result does not depend on the order of adding.
 // Memory: 2 * most slices and their texts. Cost: amortised O(log) for each, O(1) for slices that come in order of their ends
 // and merge.
@@ -25,8 +25,9 @@ struct Slice {
   u32 what = 0;            // the kind of slice; `various` if merged ones differ
   u32 ring = 0;            // where it was recorded; `various` if merged ones differ
   u32 merged = 1;          // the number of slices in this one
-  u64 weight = 1;          // a count of the owner's: lost events
+  u64 weight = 1;          // a count of the owner's: lost events; of one that is not merged, any number
   u64 busy = 0;            // sum of end - begin, at most 2^64 - 1
+  u64 longest = 0;         // the largest end - begin
   std::string text{};
 };
 
@@ -38,7 +39,7 @@ class Lanes {
   void add(u32 lane, Slice slice, Text text) {
     if (lane >= lanes_.size()) lanes_.resize(lane + 1);
     Lane& l = lanes_[lane];
-    slice.busy = slice.end - slice.begin;
+    slice.busy = slice.longest = slice.end - slice.begin;
     const u32 what = mixed() ? 0 : slice.what;
     if (what >= l.latest.size()) l.latest.resize(what + 1, none);
     u32& latest = l.latest[what];

@@ -1,16 +1,19 @@
-// The data of a trace's web page: counts over time, lanes of slices, heat maps of durations. The trace is read once, in bounded
-// memory.
+// The data of a trace's web page: counts over time, lanes of slices, states of threads, curves of counters, heat maps of
+// durations. The trace is read once, in bounded memory.
 //
 //   Plot plot(formats, tasks, {});
 //   while (trace.next(record)) plot.add(record, source.name());
 //   plot.heat_map("wakeup latency").add(time_ns, value_ns);           // from any analysis
 //   write(page(plot.json(facts)));                                    // page.hpp
 //
-// Lanes: a processor's shows the threads that ran, from sched:sched_switch; a thread's its durations (an event with an integer
-// field NAME_ns ends at its time and lasted that long; spans; system calls, from enter to exit) and its other events as
-// instants; a ring's its losses. Bounds, each reported in notes() when it is reached: `items` slices (lanes.hpp merges those
-// too short to see), `most_lanes` threads, `most_heat_maps`, and `longest_text` bytes of an event's text.
+// Lanes: a processor's shows the threads that ran, from sched:sched_switch; a thread's its states (states.hpp), its durations (an
+// event with an integer field NAME_ns ends at its time and lasted that long; spans; system calls, from enter to exit) and its
+// other events as instants; a ring's its losses. Counters are those of Role::counter, each thread's by itself. Bounds, each
+// reported in notes() when it is reached: `items` slices, states and points of counters (lanes.hpp and curves.hpp merge those too
+// short to see), `most_lanes` threads, `most_counters`, `most_heat_maps`, and `longest_text` bytes of an event's text.
 #pragma once
+#include <fmt/format.h>
+
 #include <functional>
 #include <map>
 #include <memory>
@@ -21,14 +24,16 @@
 #include "analysis/heat_map.hpp"
 #include "decode/role.hpp"
 #include "export/tasks.hpp"
+#include "plot/curves.hpp"
 #include "plot/lanes.hpp"
+#include "plot/states.hpp"
 #include "plot/time_grid.hpp"
 #include "timeline/merge.hpp"
 
 namespace ringside::plot {
 
 struct Options {
-  u64 items = 200'000;
+  u64 items = 200'000;   // slices; as many states, and points of counters
   u32 columns = 2048;  // for rates; heat maps have half as many
 };
 
@@ -37,16 +42,19 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 
 class Plot {
  public:
-  static constexpr u32 most_lanes = 4096, most_heat_maps = 64, most_names = 4096;
+  static constexpr u32 most_lanes = 4096, most_counters = 512, most_heat_maps = 64, most_names = 4096;
   static constexpr size_t longest_text = 400;
 
   Plot(const Formats& formats, const Tasks& tasks, const Options& options);
   ~Plot();
 
   void add(const TraceRecord& record, const RingName& ring);
-  // The heat map of that name; past the bound, one that is never shown. Others may be merged into it.
+  // One that is not shown, but may tell what the threads do that are: each record goes either here or to add().
+  void see(const TraceRecord& record, const RingName& ring);
+  // The heat map of that name, which the page shows before those of durations; past the bound, one that is never shown. Others
+  // may be merged into it.
   static constexpr u32 heat_precision = 2;
-  HeatMap& heat_map(const std::string& name);
+  HeatMap& heat_map(const std::string& name) { return heat_of(name, true); }
 
   u64 events() const { return events_; }
   u64 lost() const { return lost_; }
@@ -61,6 +69,8 @@ class Plot {
   struct Open;   // a slice without its end
   struct Thread;
   struct Ring;  // a source's
+  struct Counter;
+  struct Heat;
   enum class LaneKind { cpu, thread, loss };
   struct LaneName {
     LaneKind kind;
@@ -69,21 +79,33 @@ class Plot {
 
   Event& event(u32 id, const EventType* type);
   u32 name(const std::string& text, u32 event);
-  u32 thread(i32 tid, const RingName& ring, std::string_view comm = {});
+  HeatMap& heat_of(const std::string& name, bool asked = false);
+  u32 thread(i32 tid, const RingName& ring, u64 time, std::string_view comm = {});
+  void rename(Thread& thread, u64 time);
+  u32 call_of(const Event& event, Bytes payload);
   u32 lane(u32& known, LaneName name);
   std::string text(const EventType* type, Bytes payload) const;
   void lose(const TraceRecord& record, Ring& ring);
   void end_run(Ring& ring, u32 source, u64 time);
   void switch_task(const TraceRecord& record, const Event& e, Ring& ring, const RingName& name);
+  void wake_task(const TraceRecord& record, const Event& e, const RingName& name);
+  u32 known_thread(i32 tid, const RingName& ring) const;
+  bool count_on(const TraceRecord& record, const Event& e, u32 thread);
   void drop_call(u32 thread);
   void on_thread(const TraceRecord& record, Event& e, const EventType* type, const RingName& name, i32 tid);
   void finish();
+  void print_lanes(fmt::memory_buffer& out, u64 origin);
+  void print_counters(fmt::memory_buffer& out, u64 origin) const;
 
   const Formats& formats_;
   const Tasks& tasks_;
   Options options_;
   TimeGrid rates_;  // row 0: lost events; then the events, in the order in which they came
   Lanes lanes_;
+  ThreadStates states_;
+  Curves curves_;
+  std::vector<Counter> counters_;
+  std::unordered_map<std::string, u32> counter_numbers_;
   std::vector<LaneName> lane_names_;
   std::vector<std::unique_ptr<Event>> by_id_;
   std::vector<const Event*> events_seen_;
@@ -92,10 +114,11 @@ class Plot {
   std::vector<Thread> threads_;
   std::unordered_map<Tasks::Key, u32> thread_numbers_;
   std::vector<Ring> rings_;
-  std::vector<std::pair<std::string, std::unique_ptr<HeatMap>>> heat_maps_;
+  std::vector<Heat> heat_maps_;
+  std::vector<HeatMap*> call_heat_;  // of system calls, by name
   std::vector<std::string> notes_;
-  u64 events_ = 0, lost_ = 0, first_ = ~u64{0}, last_ = 0, cut_ = 0, unpaired_ = 0, backward_ = 0, shared_gaps_ = 0;
-  bool too_many_threads_ = false, too_many_heat_maps_ = false, too_many_names_ = false;
+  u64 events_ = 0, lost_ = 0, first_ = ~u64{0}, last_ = 0, cut_ = 0, unpaired_ = 0, backward_ = 0, shared_gaps_ = 0, unseen_ = 0;
+  bool too_many_threads_ = false, too_many_counters_ = false, too_many_heat_maps_ = false, too_many_names_ = false;
 };
 
 }  // namespace ringside::plot

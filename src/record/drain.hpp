@@ -40,14 +40,21 @@ class Faults {
   std::optional<Error> failure_;
 };
 
+// What counters of rings say and an earlier recording of the same feed has told already.
+struct Accounted {
+  u64 overrun = 0, refused = 0;
+};
+
 // A feed's accounts at its end.
 struct Books {
+  Accounted earlier;
   Counters totals;            // its rings', including those whose memory was given back
   u64 before = 0;             // written events that were read or overwritten before the recording began
   u64 events = 0, bytes = 0;  // recorded
   u64 left_out = 0;           // events that were not wanted
   u64 gaps = 0;               // events missing between recorded ones
   u64 refused = 0;            // refused events that `totals` does not count
+  u64 all_refused() const { return totals.dropped + totals.commit_overrun + refused; }
   bool complete = false;      // no writer is left, so every event that is not recorded is missing
   std::vector<std::string> doubts{};
 };

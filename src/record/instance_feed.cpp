@@ -12,6 +12,9 @@ bool same(const RingName& a, const RingName& b) {
   return a.pid == b.pid && a.tid == b.tid && a.task == b.task && a.process == b.process;
 }
 
+// Other events refer to these.
+bool is_about_stacks(const EventInfo& e) { return e.system == "ringside" && (e.name == "stack" || e.name == "code_map"); }
+
 }  // namespace
 
 InstanceFeed::InstanceFeed(Instance& instance, EventPatterns only) : instance_(instance), only_(std::move(only)) {
@@ -21,6 +24,7 @@ InstanceFeed::InstanceFeed(Instance& instance, EventPatterns only) : instance_(i
 
 result<void> InstanceFeed::begin(RecordingRun&) {
   look_for_events();
+  __atomic_fetch_add(&words_.control->stacks_again, u64{1}, __ATOMIC_RELAXED);  // this reader has not seen what others have read
   for (const RingInfo& info : instance_.rings()) books_.before += info.counters.read + info.counters.overrun;
   books_.before += instance_.past().read + instance_.past().overrun;
   return {};
@@ -51,7 +55,7 @@ bool InstanceFeed::look_for_events() {
   known_events_ = count;
   events_ = instance_.events();
   if (!only_.empty()) {
-    for (const EventInfo& e : events_) wanted_[e.id] = only_.matches(e.system, e.name);
+    for (const EventInfo& e : events_) wanted_[e.id] = only_.matches(e.system, e.name) || is_about_stacks(e);
     std::erase_if(events_, [&](const EventInfo& e) { return !wanted_[e.id]; });
   }
   unnamed_.clear();

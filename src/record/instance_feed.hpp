@@ -23,7 +23,7 @@ class InstanceFeed final : public Feed {
  private:
   struct Ring {
     std::unique_ptr<Source> source;
-    u64 state = 0;   // its entry in the ring table at the last look
+    u64 state = 0;   // its entry in the ring table at the last poll
     u64 opened = 0;  // the same when it was opened
     u32 as = 0;      // its number in the recording
     u64 round = 0;   // in sub-buffers

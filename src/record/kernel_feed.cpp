@@ -57,6 +57,15 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
     }
   }
   feed->enabled_ = seen.size();
+  if (!options.stacks.empty()) {
+    u64 with = 0;
+    for (const EventInfo& event : feed->events_)
+      if (event.enabled && event.system != "ftrace" && options.stacks.matches(event.system, event.name)) ++with;
+    if (with == 0) return refuse(std::errc::no_such_file_or_directory, "--kstack matches none of the kernel's events that are recorded: its pattern chooses among those of -e");
+    const auto chosen = [&](const EventInfo& event) { return options.stacks.matches(event.system, event.name); };
+    RS_TRY(mine.record_stacks(feed->events_, chosen, with == seen.size(), options.filter));
+    feed->needs_symbols_ = true;
+  }
   for (const i32 pid : options.pids) {
     RS_TRY(mine.follow(pid));
   }
@@ -101,22 +110,36 @@ result<void> KernelFeed::arm() {
     bytes_so_far_ = 0;
     failed_ = false;
     // Opening this file for writing with truncation empties the rings and their counters.
-    if (auto done = instance_.write("trace", ""); !done) return done;
-    if (auto opened = open_rings(); !opened) return opened;
+    RS_TRY(instance_.write("trace", ""));
+    RS_TRY(open_rings());
   }
   return instance_.tracing(true);
 }
 
 result<void> KernelFeed::begin(RecordingRun& run) {
+  if (std::exchange(handing_over_, false)) {
+    const Accounted earlier = accounted();
+    const u64 before = books_.totals.read + books_.totals.overrun;
+    faults_ = {};
+    books_ = {};
+    books_.earlier = earlier;
+    books_.before = before;
+    events_so_far_ = 0;
+    bytes_so_far_ = 0;
+    stopping_ = false;
+    eventfd_t woken = 0;
+    (void)eventfd_read(wake_.get(), &woken);
+  }
   rings_.emplace(RecordingWriter::beside(run.writer()));
   for (const auto& source : sources_) {
+    if (source == nullptr) continue;  // it has ended
     const auto size = static_cast<u32>(source->counters().subbuf_size);
-    if (auto added = rings_->add_ring(source->name(), size); !added) return added;
+    RS_TRY(rings_->add_ring(source->name(), size));
     rings_->meta().rings.back().way = to_string(source->way());
   }
   for (const RecordedRing& ring : rings_->meta().rings) run.meta().rings.push_back(ring);
   if (auto text = sys::read_file(instance_.dir() + "/../../printk_formats")) {
-    if (auto kept = run.writer().keep("printk_formats", *text); !kept) return kept;
+    RS_TRY(run.writer().keep("printk_formats", *text));
   }
   if (!needs_symbols_) return {};
   // Without privileges it shows zeros, and the addresses stay numbers.
@@ -212,10 +235,12 @@ void KernelFeed::describe(RecordingMeta& meta) {
 }
 
 Books KernelFeed::close(RecordingRun& run) {
-  auto off = instance_.tracing(false);
+  // While recording goes on, a CPU may be faster than the reader: the rest is for the next run.
+  constexpr u64 most_handing_over = 1024;
+  auto off = handing_over_ ? result<void>() : instance_.tracing(false);
   stop_thread();
   for (u32 i = 0; i < sources_.size(); ++i) {
-    if (sources_[i] != nullptr && off && !failed_ && !run.failed()) take(i, ~u64{0});
+    if (sources_[i] != nullptr && off && !failed_ && !run.failed()) take(i, handing_over_ ? most_handing_over : ~u64{0});
   }
   learn_names();
   std::vector<Counters> all;
@@ -230,7 +255,7 @@ Books KernelFeed::close(RecordingRun& run) {
   if (auto done = rings_->close_files(); !done) faults_.full(done.error());
   run.faults().add(faults_);
   books_.totals = sum(all);
-  books_.complete = true;
+  books_.complete = !handing_over_;
   return books_;
 }
 

@@ -25,6 +25,7 @@ class KernelFeed final : public Feed {
   struct Options {
     EventPatterns events;  // of the kernel
     std::string filter;
+    EventPatterns stacks;  // these events get a stack: the kernel's, and, if it is all, the user's, too
     u64 buffer_size = 4 << 20;
     u32 subbuf_size = 4096;
     bool overwrite = true;
@@ -40,10 +41,12 @@ class KernelFeed final : public Feed {
   const std::vector<EventInfo>& events() const { return events_; }  // including those that the kernel may write unasked
   u64 enabled() const { return enabled_; }
   // Between fork and exec of the command: records only its events and those of its descendants.
-  result<void> follow(i32 pid) { return instance_.follow(pid); }
+  result<void> follow(i32 pid) { return instance_.follow(pid, false); }
 
   result<void> on();      // its thread reads from now on
   result<void> arm();
+  // Before close(): recording goes on, and another run takes the feed in (add, then on()) without a loss between the two.
+  void hand_over() { handing_over_ = true; }
   result<void> freeze() { return instance_.tracing(false); }
   void learn_names();     // a flight recorder calls it every learn_every_ns: the kernel keeps the names of 128 threads
   static constexpr u64 learn_every_ns = 500'000'000;
@@ -70,7 +73,7 @@ class KernelFeed final : public Feed {
   std::vector<std::unique_ptr<KernelSource>> sources_;  // null: the source has ended
   std::vector<EventInfo> events_;
   u64 enabled_ = 0;
-  bool needs_symbols_ = false;
+  bool needs_symbols_ = false, handing_over_ = false;
   std::map<i32, RingName> threads_;  // owned by the thread while it runs
   sys::Fd wake_;                     // an eventfd
   std::thread thread_;

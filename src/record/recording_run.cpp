@@ -18,14 +18,14 @@ RecordingRun::~RecordingRun() {
   (void)finish();
 }
 
-result<std::unique_ptr<RecordingRun>> RecordingRun::create(const std::string& dir, const ClockInfo& clock) {
-  auto writer = RS_TRY(RecordingWriter::create(dir, clock));
+result<std::unique_ptr<RecordingRun>> RecordingRun::create(const std::string& dir, const ClockInfo& clock, u64 max_size) {
+  auto writer = RS_TRY(RecordingWriter::create(dir, clock, max_size));
   return std::unique_ptr<RecordingRun>(new RecordingRun(std::move(writer)));
 }
 
 result<void> RecordingRun::add(Feed& feed) {
   RS_CHECK(!finished_, "feeds come before a recording's end");
-  if (auto begun = feed.begin(*this); !begun) return begun;
+  RS_TRY(feed.begin(*this));
   feeds_.push_back(&feed);
   describe();
   auto saved = writer_.save();
@@ -80,10 +80,11 @@ result<void> RecordingRun::finish(u64 duration_ns) {
   for (Feed* feed : feeds_) {
     const Books books = feed->close(*this);
     all.push_back(books.totals);
-    missing.gaps += failed() ? books.gaps : std::max(books.gaps, books.totals.overrun);
-    const u64 here = books.before + books.events + books.left_out + std::max(books.gaps, failed() ? 0 : books.totals.overrun);
+    const u64 overrun = books.totals.overrun - std::min(books.earlier.overrun, books.totals.overrun);
+    missing.gaps += failed() ? books.gaps : std::max(books.gaps, overrun);
+    const u64 here = books.before + books.events + books.left_out + std::max(books.gaps, failed() ? 0 : overrun);
     if (failed() || books.complete) missing.unrecorded += books.totals.written - std::min(books.totals.written, here);
-    missing.refused += books.totals.dropped + books.totals.commit_overrun + books.refused;
+    missing.refused += books.all_refused() - std::min(books.earlier.refused, books.all_refused());
     missing.doubts.insert(missing.doubts.end(), books.doubts.begin(), books.doubts.end());
   }
   describe();

@@ -32,6 +32,9 @@ class Feed {
   virtual void describe(RecordingMeta& meta) = 0;
   // The end: takes the rest unless run.failed(), and puts its rings' closing counters into the writer's meta.
   virtual Books close(RecordingRun& run) = 0;
+  // After close(), for a feed that takes over from this one in the next recording.
+  Accounted accounted() const { return {books_.totals.overrun, books_.all_refused()}; }
+  void go_on_from(const Accounted& earlier) { books_.earlier = earlier; }
   virtual u64 events_so_far() const { return books_.events; }
   virtual u64 bytes_so_far() const { return books_.bytes; }
 
@@ -41,7 +44,7 @@ class Feed {
 
 class RecordingRun {
  public:
-  static result<std::unique_ptr<RecordingRun>> create(const std::string& dir, const ClockInfo& clock);
+  static result<std::unique_ptr<RecordingRun>> create(const std::string& dir, const ClockInfo& clock, u64 max_size = 0);
   RecordingRun(const RecordingRun&) = delete;
   RecordingRun& operator=(const RecordingRun&) = delete;
   ~RecordingRun();  // finishes an unfinished run; takes nothing more if nothing was ever taken
@@ -68,6 +71,7 @@ class RecordingRun {
   u64 bytes() const;
   u64 duration_ns() const { return writer_.meta().duration_ns; }            // after finish(), like the following
   const Missing& missing() const { return writer_.meta().missing; }
+  Removed removed() const { return writer_.meta().removed(); }
   const Counters& totals() const { return writer_.meta().totals; }
   size_t rings() const { return writer_.meta().rings.size(); }
 

@@ -14,7 +14,7 @@ result<void> RemoteFeed::attach(RecordingRun& run) {
     auto source = RS_TRY(process->buffer().source(number));
     RingName name = source->name();
     name.ring = next_++;
-    if (auto added = run.writer().add_ring(name, buffer.subbuf_size); !added) return added;
+    RS_TRY(run.writer().add_ring(name, buffer.subbuf_size));
     threads_.push_back(name);
     rings_.push_back({std::move(source), name.ring});
   }
@@ -25,8 +25,8 @@ result<void> RemoteFeed::attach(RecordingRun& run) {
     else if (same->format != e.format || same->name != e.name)
       run.faults().problem("event " + std::to_string(e.id) + " was " + same->name + " before and is " + e.name + " now; it is shown as before");
   }
-  if (auto on = process->enable(true); !on) return on;
-  if (auto polled = process->buffer().poll_every(options_.poll_every); !polled) return polled;
+  RS_TRY(process->enable(true));
+  RS_TRY(process->buffer().poll_every(options_.poll_every));
   process_ = std::move(process);
   alive_ = fresh_ = true;
   return {};

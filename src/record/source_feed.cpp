@@ -1,4 +1,5 @@
 #include "record/source_feed.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 
@@ -17,7 +18,7 @@ result<void> SourceFeed::begin(RecordingRun& run) {
   u32 other = 1U << 16;
   for (Taken& ring : rings_) {
     while (run.writer().has_ring(ring.name.ring)) ring.name.ring = other++;
-    if (auto added = run.writer().add_ring(ring.name, static_cast<u32>(ring.source->counters().subbuf_size)); !added) return added;
+    RS_TRY(run.writer().add_ring(ring.name, static_cast<u32>(ring.source->counters().subbuf_size)));
   }
   return {};
 }

@@ -29,7 +29,7 @@ class RingReader {
 
   result<ReaderStep> next() {
     if (buffer_.is_gone()) return salvage();
-    const ReaderStep here = look(0);
+    const ReaderStep here = find(0);
     if (here.read > before_) return here;
     const u64 entries = shown_entries();
     if (footers() || !asked_ || entries != entries_) {
@@ -44,7 +44,7 @@ class RingReader {
           asked_ = true;
           entries_ = entries;
           return here;
-        case Swap::more: return look(0);
+        case Swap::more: return find(0);
         case Swap::corrupt:
           return refuse(std::errc::illegal_byte_sequence,
                         of_ring(buffer_.options_.who, ring_) + ": its writer found its own words in contradiction and gave the ring up");
@@ -167,7 +167,7 @@ class RingReader {
   }
 
   // The reader page's present state; `before_` is how far it had been read.
-  ReaderStep look(u64 lost) {
+  ReaderStep find(u64 lost) {
     const u32 id = id_.load(std::memory_order_relaxed);
     before_ = read_.load(std::memory_order_relaxed);
     const u32 end = std::max(commit_of(pages_[id]), before_);
@@ -209,7 +209,7 @@ class RingReader {
     position_ = footers() ? position_of(id) : 0;
     time_ = time_of(pages_[id]);
     asked_ = false;
-    return look(lost);
+    return find(lost);
   }
 
   Survey survey() const {
@@ -220,7 +220,7 @@ class RingReader {
   // The writer is gone: reads the sub-buffers that it left, one after the other.
   result<ReaderStep> salvage() {
     if (!salvaging_) begin_salvage();
-    const ReaderStep rest = look(0);
+    const ReaderStep rest = find(0);
     if (rest.read > before_) return rest;
     if (queue_.empty()) {
       ended_ = true;
@@ -236,7 +236,7 @@ class RingReader {
     expected_ = p.base + p.events;
     id_ = p.id;
     read_ = 0;
-    return look(lost);
+    return find(lost);
   }
 
   // The counters of a ring whose writer is gone: all that salvage() has given and will give.

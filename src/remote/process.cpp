@@ -88,7 +88,7 @@ struct Process::Wire {
       }
     }
     const Request q{message_magic, what, ++sequence, ring, argument, 0};
-    if (auto sent = put(q, text, files); !sent) return sent;
+    RS_TRY(put(q, text, files));
     auto got = RS_TRY(receive(a, ns));
     if (!got) {
       unanswered = q;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include "sys/try.hpp"
 
 namespace ringside::remote {
 
@@ -134,7 +135,7 @@ result<std::optional<SubBufferView>> StreamContent::take(const Frame& frame) {
       return std::nullopt;
     }
     case FrameKind::event:
-      if (auto done = event(frame); !done) return tl::unexpected(done.error());
+      RS_TRY(event(frame));
       return std::nullopt;
     case FrameKind::sub_buffer: return sub_buffer(frame);
     case FrameKind::end: ended_ = true; return std::nullopt;

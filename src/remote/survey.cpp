@@ -15,7 +15,7 @@ const abi::PageFooter& footer_of(const u8* page, u32 subbuf_size) {
 std::string page_of(u32 ring, u32 id) { return "ring " + std::to_string(ring) + ", sub-buffer " + std::to_string(id); }
 
 // Reads time stamp and end of the data; false: the sub-buffer is empty or invalid.
-bool look(const u8* page, u32 capacity, u32 ring, PageSeen& seen, Survey& out) {
+bool check_page(const u8* page, u32 capacity, u32 ring, PageSeen& seen, Survey& out) {
   const auto& header = *reinterpret_cast<const abi::SubBufferHeader*>(page);
   seen.end = abi::commit_size(Hardware::load(&header.commit, Order::acquire));  // pairs: COMMIT
   seen.time = Hardware::load(&header.time_stamp, Order::relaxed);
@@ -61,7 +61,7 @@ Survey survey_footers(const std::vector<const u8*>& pages, u32 subbuf_size, u32 
     if (pages[id] == nullptr) continue;
     PageSeen seen;
     seen.id = id;
-    if (!look(pages[id], capacity, ring, seen, out)) continue;
+    if (!check_page(pages[id], capacity, ring, seen, out)) continue;
     const abi::PageFooter& f = footer_of(pages[id], subbuf_size);
     seen.position = Hardware::load(&f.pages_touched, Order::relaxed);
     seen.base = Hardware::load(&f.entries, Order::relaxed);
@@ -93,11 +93,11 @@ Survey survey_stamps(const std::vector<const u8*>& pages, const Geometry& geomet
   Survey out;
   PageSeen own;
   own.id = reader;
-  const bool stood = reader < pages.size() && look(pages[reader], geometry.capacity(), ring, own, out);
+  const bool stood = reader < pages.size() && check_page(pages[reader], geometry.capacity(), ring, own, out);
   for (u32 id = 0; id < pages.size(); ++id) {
     PageSeen seen;
     seen.id = id;
-    if (id == reader || !look(pages[id], geometry.capacity(), ring, seen, out)) continue;
+    if (id == reader || !check_page(pages[id], geometry.capacity(), ring, seen, out)) continue;
     if (stood && seen.time <= own.time) continue;
     out.pages.push_back(seen);
   }

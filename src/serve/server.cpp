@@ -170,7 +170,7 @@ void Server::handle(Client& client, const handout::Request& request, u64 now) {
     if (done)
       answer(client, request, *done);
     else
-      refuse_request(client, &request, done.error().code.value(), done.error().sentence);
+      refuse_request(client, &request, errno_of(done.error()), done.error().sentence);
   };
   const bool of_a_ring = kind == Kind::get_reader || kind == Kind::counters || kind == Kind::close_ring;
   if (of_a_ring && client.rings.count(request.ring) == 0)
@@ -212,7 +212,7 @@ void Server::open_ring(Client& client, const handout::Request& request) {
   if (ioctl(client.socket.get(), SIOCOUTQ, &untaken) == 0 && untaken != 0)
     return refuse_request(client, &request, EBUSY, "take the answers to earlier requests first");
   auto handed = table_.open(request.ring);
-  if (!handed) return refuse_request(client, &request, handed.error().code.value(), handed.error().sentence);
+  if (!handed) return refuse_request(client, &request, errno_of(handed.error()), handed.error().sentence);
   client.rings[request.ring] = true;
   answer(client, request, handed->answer, std::move(handed->file));
 }

@@ -10,11 +10,11 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <ringside/abi/event_cursor.hpp>
 #include <ringside/abi/sub_buffer.hpp>
 #include <ringside/base/check.hpp>
 
-#include "source/image.hpp"
+#include "source/sub_buffer_copy.hpp"
+#include "source/walk.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
 
@@ -22,12 +22,6 @@ namespace ringside {
 namespace {
 
 using abi::SubBufferHeader;
-
-std::string ring_path(const std::string& dir, const RingName& name) { return dir + "/" + ring_file(name); }
-
-bool valid_subbuf_size(u64 size) {
-  return is_power_of_two(size) && size >= abi::smallest_subbuf && size <= abi::largest_subbuf;
-}
 
 // Writes all of it or fails; a full disk shows here.
 result<void> write_all(int fd, iovec* parts, int count, u64 offset, const std::string& what) {
@@ -54,16 +48,6 @@ result<void> write_all(int fd, iovec* parts, int count, u64 offset, const std::s
 
 }  // namespace
 
-// What a walk over a view finds out.
-struct Walk {
-  u64 events = 0;
-  u32 end = 0;          // behind the last event: padding is not worth keeping
-  u32 last = 0;         // the last event's header
-  u32 before_last = 0;  // behind the event before that
-  u64 time_before_last = 0;
-  abi::Malformed malformed = abi::Malformed::no;
-};
-
 namespace {
 
 // This recording's share of the descriptors that the process may have; it needs the others for the rings that it reads.
@@ -73,23 +57,7 @@ size_t most_open_files() {
   return std::clamp<u64>(may / 2, 8, 4096);
 }
 
-Walk walk(const SubBufferView& view) {
-  Walk w;
-  w.end = w.before_last = view.begin;
-  w.time_before_last = view.time;
-  u64 time = view.time;
-  abi::EventCursor c(view.sub_buffer + abi::header_size, view.begin, view.end, view.time);
-  while (c.next()) {
-    ++w.events;
-    w.before_last = w.end;
-    w.time_before_last = time;
-    w.end = c.position();
-    w.last = c.offset();
-    time = c.time();
-  }
-  w.malformed = c.malformed();
-  return w;
-}
+u32 number_of(const RingName& name) { return name.ring + (name.kernel ? RecordingWriter::kernel_rings : 0); }
 
 u64 wall_clock_ns() {
   timespec ts{};
@@ -102,7 +70,7 @@ bool holds_recording(int dir) { return static_cast<bool>(sys::open_beneath(dir, 
 // The files of the recording in a directory; none, if it is empty. EEXIST: there is anything else.
 result<std::vector<std::string>> files_of_recording(int open, const std::string& dir) {
   const auto names = sys::names_in(open);
-  if (!names) return fail(names.error().code.value(), "cannot read the directory " + dir);
+  if (!names) return fail(errno_of(names.error()), "cannot read the directory " + dir);
   std::vector<std::string> ours;
   std::string foreign;
   for (const std::string& name : *names) {
@@ -130,6 +98,8 @@ result<void> clear_directory(int open, const std::string& dir) {
 
 }  // namespace
 
+bool valid_subbuf_size(u64 size) { return is_power_of_two(size) && size >= abi::smallest_subbuf && size <= abi::largest_subbuf; }
+std::string ring_path(const std::string& dir, const RingName& name) { return dir + "/" + ring_file(name); }
 std::string ring_file(const RingName& name) { return (name.kernel ? "cpu" : "ring") + std::to_string(name.ring) + ".raw"; }
 
 std::optional<RingName> ring_of_file(const std::string& file) {
@@ -185,7 +155,7 @@ result<void> set_aside(const std::string& dir) {
   return {};
 }
 
-result<RecordingWriter> RecordingWriter::create(const std::string& dir, const ClockInfo& clock) {
+result<RecordingWriter> RecordingWriter::create(const std::string& dir, const ClockInfo& clock, u64 max_size) {
   auto at = RS_TRY(sys::open_parent(dir));
   const bool fresh = mkdirat(at.dir.get(), at.name.c_str(), 0700) == 0;
   if (!fresh && errno != EEXIST) return fail(errno, "cannot make the directory " + dir + " for the recording");
@@ -199,7 +169,12 @@ result<RecordingWriter> RecordingWriter::create(const std::string& dir, const Cl
   writer.meta_.clock = clock;
   writer.meta_.boot = sys::boot_id();
   writer.meta_.start_ns = wall_clock_ns();
+  writer.meta_.max_size = max_size;
   RS_TRY(writer.save());
+  if (max_size != 0) {
+    const sys::Fd probe = RS_TRY(writer.make_file("meta.json.new"));
+    writer.limit_ = RS_TRY(SizeLimit::create(writer.folder_, dir, max_size, probe.get()));
+  }
   RS_TRY(RecordingMeta::keep_room(writer.folder_->get(), dir));
   writer.reserved_ = true;
   return writer;
@@ -208,19 +183,27 @@ result<RecordingWriter> RecordingWriter::create(const std::string& dir, const Cl
 RecordingWriter RecordingWriter::beside(const RecordingWriter& first) {
   RecordingWriter writer(first.dir_);
   writer.folder_ = first.folder_;
+  writer.limit_ = first.limit_;
   writer.meta_.subbuf_size = page_size;  // not the first ring, so nothing to save
   return writer;
 }
 
 RecordingWriter::RecordingWriter(RecordingWriter&& other) noexcept
-    : dir_(std::move(other.dir_)), folder_(std::move(other.folder_)), meta_(std::move(other.meta_)), files_(std::exchange(other.files_, {})), open_(std::exchange(other.open_, {})), reserved_(std::exchange(other.reserved_, false)), unlisted_(other.unlisted_) {}
+    : dir_(std::move(other.dir_)), folder_(std::move(other.folder_)), meta_(std::move(other.meta_)), files_(std::exchange(other.files_, {})), open_(std::exchange(other.open_, {})), limit_(std::move(other.limit_)), reserved_(std::exchange(other.reserved_, false)), unlisted_(other.unlisted_) {}
 
 RecordingWriter::~RecordingWriter() {
   if (reserved_) unlinkat(folder_->get(), "meta.json.new", 0);
 }
 
+void RecordingWriter::count_removed() {
+  if (!limit_) return;
+  const auto lock = limit_->lock();
+  for (RecordedRing& ring : meta_.rings) ring.removed = limit_->removed(number_of(ring.name));
+}
+
 result<void> RecordingWriter::save() {
   unlisted_ = false;
+  count_removed();
   return meta_.write(folder_->get(), dir_, !reserved_);
 }
 
@@ -272,7 +255,7 @@ result<void> RecordingWriter::add_ring(const RingName& name, u32 subbuf_size) {
                   "ring " + std::to_string(name.ring) + " claims sub-buffers of " + std::to_string(subbuf_size) + " bytes");
   if (meta_.subbuf_size == 0) {
     meta_.subbuf_size = subbuf_size;
-    if (auto saved = save(); !saved) return saved;
+    RS_TRY(save());
   }
   make_room();
   auto fd = RS_TRY(make_file(ring_file(name)));
@@ -288,10 +271,14 @@ result<void> RecordingWriter::add_ring(const RingName& name, u32 subbuf_size) {
   ring.subbuf_size = subbuf_size;
   meta_.rings.push_back(ring);
   unlisted_ = unlisted_ || (reserved_ && subbuf_size != meta_.subbuf_size);
-  const u32 number = name.ring + (name.kernel ? kernel_rings : 0);
+  const u32 number = number_of(name);
   RS_CHECK(!has_ring(number), "a ring is added to a recording once");
   files_[number] = std::move(file);
   open_.push_back(number);
+  if (limit_) {
+    const auto lock = limit_->lock();
+    limit_->add_ring(number, ring_file(name), st.st_dev, st.st_ino, subbuf_size);
+  }
   return {};
 }
 
@@ -310,8 +297,9 @@ result<void> RecordingWriter::append(u32 ring, const SubBufferView& view) {
   SubBufferView kept = view;
   kept.end = w.end;
   if (w.events != 0 || view.lost_before != 0) {
-    if (auto opened = reopen(ring, file); !opened) return opened;
-    if (auto saved = unlisted_ ? save() : result<void>{}; !saved) return saved;
+    RS_TRY(reopen(ring, file));
+    RS_TRY(unlisted_ ? save() : result<void>{});
+    const auto lock = limit_ ? limit_->lock() : std::unique_lock<std::mutex>();
     const Written before = file;
     if (auto done = put(file, entry, kept, w); !done) {
       static_cast<Written&>(file) = before;  // half a sub-buffer would be a damaged file
@@ -327,7 +315,12 @@ result<void> RecordingWriter::append(u32 ring, const SubBufferView& view) {
 
 result<void> RecordingWriter::put(RingFile& file, RecordedRing& entry, const SubBufferView& view, const Walk& w) {
   SubBufferView kept = view;
-  if (view.begin != 0 && file.last_end == view.begin && view.lost_before == 0) return grow(file, kept);
+  bool grows = view.begin != 0 && file.last_end == view.begin && view.lost_before == 0;
+  if (limit_ && grows) {
+    RS_TRY(limit_->make_room(view.end - view.begin));
+    grows = !limit_->newest_is_gone(number_of(entry.name));
+  }
+  if (grows) return grow(file, kept, w.events);
 
   // Behind a full sub-buffer there is no room for the number of missed events: its last event then goes into a sub-buffer of
   // its own.
@@ -337,20 +330,22 @@ result<void> RecordingWriter::put(RingFile& file, RecordedRing& entry, const Sub
     kept.end = last.begin = w.before_last;
     last.time = w.time_before_last;
     last.lost_before = 0;
-    if (auto done = append_piece(file, entry, kept); !done) return done;
-    return append_piece(file, entry, last);
+    RS_TRY(append_piece(file, entry, kept, w.events - 1));
+    return append_piece(file, entry, last, 1);
   }
-  return append_piece(file, entry, kept);
+  return append_piece(file, entry, kept, w.events);
 }
 
-result<void> RecordingWriter::append_piece(RingFile& file, RecordedRing& ring, const SubBufferView& view) {
+result<void> RecordingWriter::append_piece(RingFile& file, RecordedRing& ring, const SubBufferView& view, u64 events) {
   const u32 size = view.end - view.begin;
   RS_CHECK(size <= ring.subbuf_size - abi::header_size, "the data of a piece fits in its sub-buffer");
-  SubBufferHeader header = image_header(view, ring.subbuf_size);
+  SubBufferHeader header = header_of_copy(view, ring.subbuf_size);
   u64 lost = view.lost_before;
+  if (limit_) RS_TRY(limit_->make_room(size + sizeof lost));
   iovec parts[3] = {
       {&header, sizeof header}, {const_cast<u8*>(view.sub_buffer) + abi::header_size + view.begin, size}, {&lost, sizeof lost}};
-  if (auto done = write_all(file.fd.get(), parts, abi::commit_stored(header.commit) ? 3 : 2, file.offset, ring_path(dir_, ring.name)); !done) return done;
+  RS_TRY(write_all(file.fd.get(), parts, abi::commit_stored(header.commit) ? 3 : 2, file.offset, ring_path(dir_, ring.name)));
+  if (limit_) limit_->wrote(number_of(ring.name), file.offset, size, events);
   file.last_offset = file.offset;
   file.offset += ring.subbuf_size;
   file.time_stamp = header.time_stamp;
@@ -360,16 +355,17 @@ result<void> RecordingWriter::append_piece(RingFile& file, RecordedRing& ring, c
   return {};
 }
 
-result<void> RecordingWriter::grow(RingFile& file, const SubBufferView& view) {
+result<void> RecordingWriter::grow(RingFile& file, const SubBufferView& view, u64 events) {
   const u32 size = view.end - view.begin;
   RS_CHECK(file.shift + file.commit == view.begin, "what a sub-buffer grows by begins where its data ends");
   const std::string path = ring_path(dir_, meta_.rings[file.index].name);
   iovec data{const_cast<u8*>(view.sub_buffer) + abi::header_size + view.begin, size};
   const u64 at = file.last_offset + abi::header_size + view.begin - file.shift;
-  if (auto done = write_all(file.fd.get(), &data, 1, at, path); !done) return done;
+  RS_TRY(write_all(file.fd.get(), &data, 1, at, path));
   SubBufferHeader header{file.time_stamp, file.commit + size};
   iovec head{&header, sizeof header};
-  if (auto done = write_all(file.fd.get(), &head, 1, file.last_offset, path); !done) return done;
+  RS_TRY(write_all(file.fd.get(), &head, 1, file.last_offset, path));
+  if (limit_) limit_->grew(number_of(meta_.rings[file.index].name), size, events);
   file.commit += size;
   file.last_end = view.end;
   return {};
@@ -378,7 +374,7 @@ result<void> RecordingWriter::grow(RingFile& file, const SubBufferView& view) {
 result<void> RecordingWriter::close_files() {
   for (auto& [ring, file] : files_) {
     const bool idle = !file.fd;
-    if (auto opened = reopen(ring, file); !opened) return opened;
+    RS_TRY(reopen(ring, file));
     if (ftruncate(file.fd.get(), static_cast<off_t>(file.offset)) != 0) return fail(errno, "cannot close " + ring_path(dir_, meta_.rings[file.index].name));
     if (idle) release(ring);
   }
@@ -390,80 +386,11 @@ result<void> RecordingWriter::finish(u64 duration_ns) {
   meta_.stop_ns = wall_clock_ns();
   meta_.duration_ns = duration_ns;
   meta_.complete = true;
+  count_removed();
   auto saved = meta_.write(folder_->get(), dir_);
   if (!saved) return saved;
   reserved_ = false;
   return ended;
-}
-
-RecordingSource::RecordingSource(Images images, sys::Region file, const RecordedRing& ring, const ClockInfo& clock, bool complete)
-    : images_(std::move(images)), file_(std::move(file)), ring_(ring), clock_(clock), complete_(complete) {
-  ring_.counters.subbuf_size = ring.subbuf_size;  // known also where the recorder could not close its books
-}
-
-result<std::unique_ptr<Source>> RecordingSource::open(int open, const std::string& dir, const RecordedRing& ring, const RecordingMeta& meta) {
-  const std::string path = ring_path(dir, ring.name);
-  if (!valid_subbuf_size(ring.subbuf_size))
-    return refuse(std::errc::bad_message, dir + "/meta.json gives ring " + std::to_string(ring.name.ring) + " sub-buffers of " +
-                                              std::to_string(ring.subbuf_size) +
-                                              " bytes; possible are powers of two from 4096 to 262144");
-  sys::guard_mappings();
-  const sys::Fd fd = sys::open_beneath(open, ring_file(ring.name).c_str(), O_RDONLY);
-  if (!fd) return sys::fail_beneath(errno, "cannot open " + path);
-  struct stat st {};
-  if (fstat(fd.get(), &st) != 0) return fail(errno, "cannot measure " + path);
-  const Images images{path, static_cast<u64>(st.st_size), st.st_dev, st.st_ino};
-  sys::Region file;
-  if (images.size != 0) {
-    auto mapped = RS_TRY(sys::Region::map(fd.get(), images.size, false, path));
-    file = std::move(mapped);
-  }
-  return std::unique_ptr<Source>(new RecordingSource(images, std::move(file), ring, meta.clock, meta.complete));
-}
-
-std::optional<Images> RecordingSource::images() const { return images_; }
-
-result<std::optional<SubBufferView>> RecordingSource::next() {
-  const u64 at = offset_, have = std::min<u64>(ring_.subbuf_size, file_.size() - std::min(at, file_.size()));
-  if (have < abi::header_size) return std::nullopt;  // the end, or the recorder died after half a header
-  offset_ += ring_.subbuf_size;
-  const u8* bytes = file_.data() + at;
-  if (have < ring_.subbuf_size) {
-    // The recorder was killed before it closed the file: the last sub-buffer is as long as its written part.
-    last_.resize(ring_.subbuf_size / 8);
-    std::memcpy(last_.data(), bytes, have);
-    bytes = reinterpret_cast<const u8*>(last_.data());
-  }
-  SubBufferView view;
-  bool good = view_image(bytes, have, ring_.subbuf_size, view);
-  if (!good && !complete_ && have < ring_.subbuf_size && view.end <= ring_.subbuf_size - abi::header_size) {
-    // Killed while writing it: the whole events are there. They are still in the ring, too, which counted none of them as read.
-    view.end = static_cast<u32>(have - abi::header_size);
-    view.end = walk(view).end;
-    good = true;
-  }
-  if (file_.cut()) return refuse(std::errc::io_error, "cannot read " + images_.path + " at " + std::to_string(at) + ": it was truncated, or its disk has an error");
-  if (!good) {
-    return refuse(std::errc::bad_message, images_.path + ": the sub-buffer at " + std::to_string(at) + " claims " +
-                                              std::to_string(view.end) + " bytes of data, the file has " +
-                                              std::to_string(have - abi::header_size) +
-                                              "; the rest of this ring cannot be read");
-  }
-  return view;
-}
-
-result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& dir, const RecordingMeta& meta) {
-  std::vector<std::unique_ptr<Source>> sources;
-  const sys::Fd open(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!open) return fail(errno, "cannot open " + dir);
-  for (const RecordedRing& ring : meta.rings) {
-    auto source = RecordingSource::open(open.get(), dir, ring, meta);
-    // A recorder killed between naming a ring and making its file leaves a name without a file.
-    if (!source && !meta.complete && source.error().code == std::errc::no_such_file_or_directory) continue;
-    if (!source) return tl::unexpected<Error>(source.error());
-    sources.push_back(std::move(*source));
-  }
-  return sources;
 }
 
 }  // namespace ringside

@@ -8,6 +8,8 @@
 //                   16 bytes of header (time stamp; commit with the missed-events flags in bits 31 and 30), the data, the
 //                   number of missed events right behind the data, zeros (holes of the file) to the end
 //
+// With --max-size the files begin with a hole, where the sub-buffers were that had to go.
+//
 // Sub-buffers that were read bit by bit grow in place: the data first, then the commit that makes it valid. meta.json is
 // replaced in one step, from time to time while recording (it grows with the number of threads). So a recorder may be killed at
 // any time, and the directory is readable. Then "complete" is false, the closing counters are missing, and rings that have a
@@ -22,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "source/size_limit.hpp"
 #include "source/source.hpp"
 #include "sys/sys.hpp"
 
@@ -31,6 +34,7 @@ struct RecordedRing {
   RingName name;
   u32 subbuf_size = 0;
   u64 events = 0, bytes = 0, lost = 0;  // recorded; lost: the gaps between them
+  Removed removed{};                    // of these, the oldest that had to go (RecordingMeta::max_size)
   Counters counters;                    // of the ring, at the end
   std::string way;                      // how the kernel's ring was read: "read", "map"
 };
@@ -48,6 +52,7 @@ struct RecordingMeta {
   u32 subbuf_size = 0;            // for rings that are not listed yet
   u64 start_ns = 0, stop_ns = 0;  // wall clock, since 1970
   u64 duration_ns = 0;
+  u64 max_size = 0;               // what the rings' files may take; 0: as much as there is
   std::vector<std::string> command;
   std::vector<EventInfo> events;
   std::vector<RecordedRing> rings;
@@ -57,6 +62,7 @@ struct RecordingMeta {
   Missing missing;                // beside the gaps, which stand where they happened
   bool complete = false;
 
+  Removed removed() const;  // of all rings
   static result<RecordingMeta> read(const std::string& dir);
   // Writes into the directory `open`; `dir` is its name in messages. Two files take turns, so that there is room for the next:
   // a full disk takes no more events, but it takes the names of the recorded ones. last: gives that room back.
@@ -66,6 +72,8 @@ struct RecordingMeta {
 
 // "ring7.raw", "cpu1.raw"; and back.
 std::string ring_file(const RingName& name);
+std::string ring_path(const std::string& dir, const RingName& name);
+bool valid_subbuf_size(u64 size);
 std::optional<RingName> ring_of_file(const std::string& file);
 
 bool is_recording(const std::string& path);  // is it a directory with a meta.json?
@@ -79,7 +87,8 @@ struct Walk;  // a walk over a sub-buffer
 class RecordingWriter {
  public:
   // Makes the directory. Replaces one that holds a recording; refuses one that holds anything else.
-  static result<RecordingWriter> create(const std::string& dir, const ClockInfo& clock);
+  // max_size: of its rings' files; 0: any.
+  static result<RecordingWriter> create(const std::string& dir, const ClockInfo& clock, u64 max_size = 0);
   // A second one for other rings of the same recording, perhaps in another thread. It never writes meta.json: the first one
   // takes over its rings from its meta().
   static RecordingWriter beside(const RecordingWriter& first);
@@ -127,14 +136,16 @@ class RecordingWriter {
   void make_room();  // for one more open file
   explicit RecordingWriter(std::string dir) : dir_(std::move(dir)) {}
   result<void> put(RingFile& file, RecordedRing& ring, const SubBufferView& kept, const Walk& walk);
-  result<void> append_piece(RingFile& file, RecordedRing& ring, const SubBufferView& view);
-  result<void> grow(RingFile& file, const SubBufferView& view);
+  result<void> append_piece(RingFile& file, RecordedRing& ring, const SubBufferView& view, u64 events);
+  result<void> grow(RingFile& file, const SubBufferView& view, u64 events);
+  void count_removed();
 
   std::string dir_;
   std::shared_ptr<const sys::Fd> folder_;  // the directory, even if another one takes its name
   RecordingMeta meta_;
   std::map<u32, RingFile> files_;
   std::deque<u32> open_;  // the rings with open files, the longest open first: thousands cannot all be open
+  std::shared_ptr<SizeLimit> limit_;  // null: none
   bool reserved_ = false;  // there is room for the next meta.json
   bool unlisted_ = false;  // a ring of other sizes than the first is not in meta.json yet
 };
@@ -149,21 +160,26 @@ class RecordingSource final : public Source {
   const RingName& name() const override { return ring_.name; }
   const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return true; }
-  std::optional<Images> images() const override;
+  std::optional<SubBufferFile> sub_buffer_file() const override;
 
  private:
-  RecordingSource(Images images, sys::Region file, const RecordedRing& ring, const ClockInfo& clock, bool complete);
+  RecordingSource(SubBufferFile whole, sys::Region file, u64 begin, const RecordedRing& ring, const RecordingMeta& meta);
+  bool take(u64 at, u64 have);
 
-  Images images_;
+  SubBufferFile sub_buffer_file_;
   sys::Region file_;
   RecordedRing ring_;
   ClockInfo clock_;
   bool complete_;
-  std::vector<u64> last_;  // the last sub-buffer, where the file ends inside it
-  u64 offset_ = 0;
+  bool shrinking_;         // its recorder may remove the oldest sub-buffers at any moment
+  bool removed_ = false;   // since the last one that was handed out
+  std::vector<u64> copy_;  // of a sub-buffer in which the file ends, or that may be removed
+  const u64 begin_;        // behind the hole
+  u64 offset_;
 };
 
-// Every ring of the recording in DIR.
-result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& dir, const RecordingMeta& meta);
+// Every ring of the recording in DIR. problems: gets a sentence for each ring that cannot be opened, if another one can; null: that is
+// an error.
+result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& dir, const RecordingMeta& meta, std::vector<std::string>* problems = nullptr);
 
 }  // namespace ringside

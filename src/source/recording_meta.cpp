@@ -83,6 +83,7 @@ json ring_json(const RecordedRing& ring) {
   j["events"] = ring.events;
   j["bytes"] = ring.bytes;
   j["lost"] = ring.lost;
+  if (ring.removed.events != 0 || ring.removed.bytes != 0) j["removed"] = {{"events", ring.removed.events}, {"bytes", ring.removed.bytes}};
   j["counters"] = counters_json(ring.counters);
   if (!ring.way.empty()) j["source"] = ring.way;
   return j;
@@ -95,6 +96,7 @@ RecordedRing ring_from(const json& j) {
   ring.events = j.value("events", u64{0});
   ring.bytes = j.value("bytes", u64{0});
   ring.lost = j.value("lost", u64{0});
+  if (const auto r = j.find("removed"); r != j.end()) ring.removed = {r->value("events", u64{0}), r->value("bytes", u64{0})};
   ring.counters = counters_from(j.value("counters", json::object()));
   ring.way = j.value("source", "");
   return ring;
@@ -123,6 +125,7 @@ RecordingMeta meta_from(const json& j) {
   meta.start_ns = j.value("start_ns", u64{0});
   meta.stop_ns = j.value("stop_ns", u64{0});
   meta.duration_ns = j.value("duration_ns", u64{0});
+  meta.max_size = j.value("max_size", u64{0});
   meta.totals = counters_from(j.value("totals", json::object()));
   if (const auto m = j.find("missing"); m != j.end()) {
     meta.missing.refused = m->value("refused", u64{0});
@@ -204,6 +207,15 @@ sys::Fd open_next(int open) {
 
 }  // namespace
 
+Removed RecordingMeta::removed() const {
+  Removed all;
+  for (const RecordedRing& ring : rings) {
+    all.events += ring.removed.events;
+    all.bytes += ring.removed.bytes;
+  }
+  return all;
+}
+
 result<RecordingMeta> RecordingMeta::read(const std::string& dir) {
   const std::string path = dir + "/meta.json";
   const sys::Fd open(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -234,6 +246,7 @@ result<void> RecordingMeta::write(int open, const std::string& dir, bool last) c
   j["start_ns"] = start_ns;
   j["stop_ns"] = stop_ns;
   j["duration_ns"] = duration_ns;
+  if (max_size != 0) j["max_size"] = max_size;
   j["complete"] = complete;
   j["totals"] = counters_json(totals);
   if (!missing.nothing()) j["missing"] = {{"refused", missing.refused}, {"unrecorded", missing.unrecorded}, {"doubts", missing.doubts}};

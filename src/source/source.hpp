@@ -88,7 +88,7 @@ struct EventInfo {
 };
 
 // All sub-buffers of a source, back to back in a file. Its path may name another file by now.
-struct Images {
+struct SubBufferFile {
   std::string path;
   u64 size = 0, device = 0, inode = 0;
 };
@@ -116,7 +116,7 @@ class Source {
   virtual Counters counters() const = 0;
   virtual const RingName& name() const = 0;
   virtual const ClockInfo& clock() const = 0;
-  virtual std::optional<Images> images() const { return std::nullopt; }  // for callers that would rather copy the whole of it
+  virtual std::optional<SubBufferFile> sub_buffer_file() const { return std::nullopt; }  // for callers that would rather copy the whole of it
   virtual bool ended() const = 0;  // the writer is gone for good: once next() returns nullopt, nothing more will come
   // After next() returned nullopt: later events are at most this many ns older than the moment of that call. An event is on its
   // way from its writer's clock read to its commit: unknown, if the writer was seen in the middle of one. The default is for

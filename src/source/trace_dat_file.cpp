@@ -12,7 +12,7 @@
 #include <set>
 
 #include "source/decompress.hpp"
-#include "source/image.hpp"
+#include "source/sub_buffer_copy.hpp"
 #include "source/trace_dat_format.hpp"
 #include "sys/try.hpp"
 
@@ -124,7 +124,7 @@ class TraceDatSource final : public Source {
       image = reinterpret_cast<const u8*>(page_.data());
     }
     SubBufferView view;
-    if (have < abi::header_size || (!view_image(image, have, size, view) && !cut_))
+    if (have < abi::header_size || (!view_copy(image, have, size, view) && !cut_))
       return refuse(std::errc::bad_message, who() + "a sub-buffer claims " + std::to_string(view.end) + " bytes of data and has " +
                                                 std::to_string(have - std::min(have, abi::header_size)) + "; the rest of it cannot be read");
     view.end = std::min(view.end, (have - abi::header_size) & ~3u);  // cut: the part that is there
@@ -231,9 +231,9 @@ class Parser {
   }
 
   result<void> read_version_6(Reader& in) {
-    if (auto done = read_headers(in); !done) return done;
-    if (auto done = read_ftrace(in); !done) return done;
-    if (auto done = read_events(in); !done) return done;
+    RS_TRY(read_headers(in));
+    RS_TRY(read_ftrace(in));
+    RS_TRY(read_events(in));
     out_.kallsyms = in.text<u32>();
     out_.printk_formats = in.text<u32>();
     read_cmdlines(in.text<u64>());
@@ -324,8 +324,8 @@ class Parser {
     };
     if (blocks.count(section_headers) == 0 || blocks.count(section_events) == 0)
       return bad("events and does not describe them");
-    if (auto done = read(section_headers, &Parser::read_headers); !done) return done;
-    if (auto done = read(section_events, &Parser::read_events); !done) return done;
+    RS_TRY(read(section_headers, &Parser::read_headers));
+    RS_TRY(read(section_events, &Parser::read_events));
     for (const auto& [id, method] : std::initializer_list<std::pair<Section, Read>>{{section_ftrace, &Parser::read_ftrace},
                                                                                     {section_kallsyms, &Parser::read_kallsyms},
                                                                                     {section_printk, &Parser::read_printk},
@@ -499,7 +499,7 @@ class Parser {
   result<void> read_events(Reader& in) {
     for (u32 systems = in.number<u32>(); systems > 0 && in.ok; --systems) {
       const auto system = in.name();
-      if (auto done = read_formats(in, system); !done) return done;
+      RS_TRY(read_formats(in, system));
     }
     if (!in.ok) return cut("in its formats");
     return {};

@@ -108,7 +108,7 @@ bool remove_at(int dir, const char* name, int depth) noexcept;
 bool clear(int dir, int depth) noexcept {
   if (depth > deepest) return errno = ELOOP, false;
   const auto names = names_in(dir);
-  if (!names) return errno = names.error().code.value(), false;
+  if (!names) return errno = errno_of(names.error()), false;
   for (const std::string& one : *names)
     if (!remove_at(dir, one.c_str(), depth)) return false;
   return true;

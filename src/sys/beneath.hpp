@@ -8,7 +8,7 @@
 //   all three               group and others may not write
 //
 // Directories above are not checked (/dev/shm is everybody's): a user who can rename there can replace the directory, but the
-// new one is judged by the same rules, and after a descriptor is judged, nothing is looked up by its full path any more. A
+// new one is judged by the same rules, and after a descriptor is judged, nothing is looked up by its full path. A
 // symlink on the way counts only if root or this user made it, so that no other user can lead to a directory of this user's.
 //
 // Below a directory no symlink, no ".." and no other file system is entered; only regular files and directories are opened; no

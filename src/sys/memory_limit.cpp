@@ -80,7 +80,7 @@ void look_at_levels(const Names& names, const char* path, size_t length) noexcep
   }
 }
 
-void look() noexcept {
+void read_limits() noexcept {
   char text[4096];
   if (!read_file("/proc/self", "/cgroup", text, sizeof text)) return;
   for (const char* line = text; *line != 0;) {  // "HIERARCHY:CONTROLLERS:PATH"
@@ -130,14 +130,14 @@ bool memory_left(u64 size) noexcept {
   if (u64 before = looking.load(std::memory_order_relaxed); before != own && looking.compare_exchange_strong(before, own, std::memory_order_acquire)) {
     nr_levels.store(0, std::memory_order_relaxed);
     looked_as.store(geteuid(), std::memory_order_relaxed);
-    look();
+    read_limits();
     known.store(own, std::memory_order_release);
   }
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
   const u64 ns = static_cast<u64>(now.tv_sec) * 1'000'000'000 + static_cast<u64>(now.tv_nsec);
   bool room = ns - full_at.load(std::memory_order_relaxed) >= ask_again_ns;
-  if (known.load(std::memory_order_acquire) == own)  // else another thread is looking, or this is a handler above the look
+  if (known.load(std::memory_order_acquire) == own)  // else another thread is looking, or this is a handler that interrupted it
     for (u32 n = 0; n < nr_levels.load(std::memory_order_relaxed) && room; ++n)
       if (room = room_in(levels[n], size); !room) full_at.store(ns, std::memory_order_relaxed);
   errno = saved;

@@ -142,7 +142,7 @@ result<Region> Region::map(int fd, u64 size, bool writable, const std::string& w
   if (length < 0 && errno != ESPIPE) return fail(errno, "cannot measure " + what);
   if (length >= 0 && (static_cast<u64>(length) < offset || static_cast<u64>(length) - offset < size))
     return refuse(std::errc::invalid_argument, what + " is " + std::to_string(length) + " bytes long, but " + std::to_string(offset + size) +
-                                                 " are needed: it was truncated or is no ring of ours");
+                                                 " are needed: it was truncated or is no ring of ringside");
   void* const at = mmap(nullptr, size, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, static_cast<off_t>(offset));
   if (at == MAP_FAILED) return fail(errno, "cannot map " + what);
   Region region;
@@ -290,6 +290,11 @@ u64 start_time(i32 pid, i32 tid) noexcept {
 u64 own_start_time() noexcept {
   char text[512];
   return small_file("/proc/thread-self/stat", text, sizeof text) <= 0 ? 0 : start_in(text);
+}
+u64 ticks_since_boot() noexcept {
+  timespec t{};
+  clock_gettime(CLOCK_BOOTTIME, &t);
+  return static_cast<u64>(t.tv_sec) * 100 + static_cast<u64>(t.tv_nsec) / 10'000'000;  // USER_HZ is 100
 }
 void own_comm(char* out) noexcept {
   char text[32] = "";

@@ -77,6 +77,7 @@ bool may_grow_to(u64 size) noexcept;
 u64 start_time(i32 pid, i32 tid = 0) noexcept;
 // This thread's; its number may be different in /proc. Signal-safe.
 u64 own_start_time() noexcept;
+u64 ticks_since_boot() noexcept;  // now, as field 22 has it; signal-safe
 void own_comm(char* out) noexcept;  // this process's
 i32 gettid() noexcept;
 // "comm" of a thread; empty if it is gone. `out` holds 16 bytes. Signal-safe.

@@ -174,6 +174,16 @@ void Timeline::settle_current() {
   play(lane);
 }
 
+// The lane's next sub-buffer, which the next call of next() would load. False: nothing now.
+bool Timeline::look_into_next(TraceRecord& last) {
+  if (current_ == nullptr || current_->index != last.source) return false;
+  kept_.assign(last.payload.data, last.payload.data + last.payload.size);
+  last.payload = {kept_.data(), last.payload.size};
+  const Lane& lane = *current_;
+  settle_current();
+  return lane.has_event;
+}
+
 bool Timeline::next_lane(TraceRecord& out) {
   settle_current();
   if (lanes_.empty()) return false;

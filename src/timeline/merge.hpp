@@ -10,15 +10,15 @@
 // merge with a sentence in problems(); the others go on.
 //
 // Recordings are complete, so their order is complete. Live sources have two views:
-//   at once      (the default) gives out the present records: a live source with nothing new steps aside and is asked again
-//                whenever another one moves on; its next records may be older than those already given out.
-//   follow()     in order: an event is given out once no source can bring an older one. A source that had nothing at some
+//   at once      (the default) hands out the present records: a live source with nothing new steps aside and is asked again
+//                whenever another one moves on; its next records may be older than those already handed out.
+//   follow()     in order: an event is handed out once no source can bring an older one. A source that had nothing at some
 //                moment promises to bring nothing older than that moment less its lag_ns(). A source whose writer is in the
 //                middle of an event, or that does not answer, promises nothing: events wait for it until they are
 //                Options::look_ahead_ns old, however many such sources there are. After look_ahead_ns without a promise, a
 //                source no longer holds back others until it promises or answers again. Nothing blocks but a source's own
 //                next(): next() returns false while events wait, so ask again a few ms later.
-// An event is late if a later one was given out before it: it is marked, counted, and given out all the same.
+// An event is late if a later one was handed out before it: it is marked, counted, and handed out all the same.
 //
 // Cost: a run of events of one source takes two comparisons an event; a change of source is a path in a tournament tree.
 // Not thread-safe.
@@ -39,8 +39,9 @@ struct TraceRecord {
   Bytes payload{};
   u32 source = 0;  // index in the order of add()
   u32 ids = 0;     // added to the payload's id: RingName::ids() and Place::ids
-  bool late = false;  // one with a later time was given out before
+  bool late = false;  // one with a later time was handed out before
   i32 cpu = -1;       // where its thread ran, if its ring is no CPU's and a Reading knows it
+  u32 stack = 0;      // the number of its stack, if a Reading joins stacks; 0: none
 
   i32 cpu_in(const RingName& ring) const { return ring.its_cpu() >= 0 ? ring.its_cpu() : cpu; }  // -1: unknown
 
@@ -72,13 +73,16 @@ class Timeline {
 
   u32 add(std::unique_ptr<Source> source) { return add(std::move(source), Place()); }
   u32 add(std::unique_ptr<Source> source, const Place& place);  // its index
-  // In order, see above. Sources that have ended are asked again, too: each look at a living ring has an end.
+  // In order, see above. Sources that have ended are asked again, too: each read of a living ring has an end.
   void follow(Options options);
   void follow() { follow(Options()); }
-  // Back to "at once": nothing waits any more. The last record's payload is no longer valid.
+  bool following() const { return following_; }
+  // Asks the sources that have handed out nothing yet. Their first sub-buffer is older than whatever is written after this call.
+  void prefetch() { ask_idle(); }
+  // Back to "at once": nothing waits. The last record's payload is no longer valid.
   void finish();
   // Holds back later records until the next call, for a caller that knows that all sources up to `time` are here. At first:
-  // forever. In the "at once" view, a loss in front of a later event is given out, because the writer may have overwritten more
+  // forever. In the "at once" view, a loss in front of a later event is handed out, because the writer may have overwritten more
   // since.
   void hold_after(u64 time);
 
@@ -99,6 +103,17 @@ class Timeline {
     return true;
   }
 
+  // The events behind `last`, the record that next() has just handed out, in its ring: use(payload) for each, until it returns
+  // false, a loss, or the end of the sub-buffer. May move last's payload, which then stays valid as long as before.
+  template <class Use>
+  void look_behind(TraceRecord& last, const Use& use) {
+    const Lane& lane = *lanes_[last.source];
+    if (!lane.has_event && !look_into_next(last)) return;
+    if (lane.pending_lost != 0) return;
+    abi::EventCursor cursor = lane.cursor;
+    while (use(cursor.payload()) && cursor.next()) continue;
+  }
+
   // A sentence for each failure to read; the caller that adds sources adds one for each source that could not be opened.
   const std::vector<std::string>& problems() const { return problems_; }
   void add_problem(std::string sentence) { problems_.push_back(std::move(sentence)); }
@@ -109,7 +124,7 @@ class Timeline {
     abi::EventCursor cursor{nullptr, 0, 0, 0};
     ClockInfo clock;
     u64 time = 0;          // ns of the event under the cursor
-    u64 pending_lost = 0;  // losses to give out in front of it
+    u64 pending_lost = 0;  // losses to hand out in front of it
     u64 horizon = 0;       // idle: nothing older than this will come
     u64 since = 0;         // idle: the moment of that promise, or of the first question without one
     u64 asked = 0;         // the moment of the last question
@@ -137,8 +152,9 @@ class Timeline {
     out.ids = lane.ids;
     out.late = false;
     out.cpu = -1;
+    out.stack = 0;
   }
-  // Steps within the sub-buffer (the payload given out stays valid until fetch). False: it is used up, or its time went back.
+  // Steps within the sub-buffer (the payload handed out stays valid until fetch). False: it is used up, or its time went back.
   bool advance(Lane& lane) {
     const u64 before = lane.time;
     lane.has_event = lane.cursor.next();
@@ -147,6 +163,7 @@ class Timeline {
     return lane.time >= before;
   }
   bool next_lane(TraceRecord& out);
+  bool look_into_next(TraceRecord& last);
   bool lost_at_limit(TraceRecord& out);
   bool fetch(Lane& lane);
   void settle_current();
@@ -164,11 +181,12 @@ class Timeline {
   Lane* current_ = nullptr;  // the lane being read: its leaf is out of date
   bool running_ = false;     // the current lane may go on up to until_
   u64 until_ = 0;
-  u64 high_ = 0;             // the latest time given out
+  u64 high_ = 0;             // the latest time handed out
   u64 gate_ = forever;       // following: idle lanes will bring nothing older
   u64 limit_ = forever;      // hold_after
   u32 asked_at_limit_ = 0;   // lost_at_limit: lanes asked so far, once each
   u64 late_ = 0;
+  std::vector<u8> kept_;     // a payload whose sub-buffer was given back (look_behind)
 };
 
 }  // namespace ringside

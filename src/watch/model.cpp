@@ -133,7 +133,7 @@ void WatchModel::each_cell(const Use& use) {
   use(all_);
 }
 
-// For a recording: the slot of this time. Records may come a little out of order.
+// For a recording: the column of the curve for this time. Records may come a little out of order.
 void WatchModel::place(u64 time_ns) {
   if (all_.count == 0) origin_ = time_ns;
   const u64 since = time_ns > origin_ ? time_ns - origin_ : 0;

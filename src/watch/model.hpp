@@ -155,7 +155,7 @@ class WatchModel {
   size_t heats_ = 0;
   u64 without_ = 0, lost_ = 0;
   u64 first_ns_ = ~u64{0}, last_ns_ = 0;
-  // Live: the slot of this interval, and each slot's duration. Recordings: slots of 2^shift_ ns from the first record on.
+  // Live: the point of this interval, and each point's duration. Recordings: points of 2^shift_ ns from the first record on.
   u64 ticks_ = 0;
   double elapsed_ = 0;
   size_t slot_ = 0;

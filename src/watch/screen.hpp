@@ -12,10 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "watch/picture.hpp"
+#include "watch/characters.hpp"
 #include "watch/model.hpp"
 
 namespace ringside {
+
+struct TableColumns;
 
 // A Unicode character, or one of these.
 using KeyCode = u32;
@@ -120,6 +122,10 @@ class WatchScreen {
   Line path(size_t width) const;
   std::vector<Line> rings(size_t width, size_t height) const;
   std::vector<Line> table(size_t width, size_t height);
+  Line table_header(const TableColumns& columns) const;
+  Line table_row(const TableColumns& columns, const WatchRow& row, bool selected) const;
+  std::string key_cells(const std::vector<std::string>& cells, size_t width) const;
+  void draw_menu(std::vector<Line>& over, size_t width) const;
   std::vector<Line> panel(size_t width, size_t height) const;
   std::vector<Line> bars(size_t width, size_t height) const;
   std::vector<Line> graph(size_t width, size_t height) const;
@@ -146,9 +152,5 @@ class WatchScreen {
   bool descending_ = true;
   Panel panel_ = Panel::histogram;
 };
-
-// Text of exactly `width` columns: cut, or filled with spaces; it has no control characters. ASCII: other characters become
-// '?'.
-std::string fitted(const std::string& text, size_t width, Glyphs glyphs, bool right = false);
 
 }  // namespace ringside

@@ -252,7 +252,7 @@ void Terminal::suspend() {
 }
 
 void Terminal::paint(const Frame& frame) {
-  const auto look = [&](Style style) -> attr_t {
+  const auto attributes_of = [&](Style style) -> attr_t {
     const auto pair = [&](short n, attr_t otherwise) { return colours_ ? static_cast<attr_t>(COLOR_PAIR(n)) : otherwise; };
     switch (style) {
       case Style::plain:
@@ -284,7 +284,7 @@ void Terminal::paint(const Frame& frame) {
   for (size_t y = 0; y < frame.lines.size(); ++y) {
     move(static_cast<int>(y), 0);
     for (const Span& span : frame.lines[y]) {
-      attrset(static_cast<int>(look(span.style)));
+      attrset(static_cast<int>(attributes_of(span.style)));
       addstr(span.text.c_str());
     }
   }

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -14,6 +15,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+
+#include <ringside/ring/cpu_writer.hpp>
 
 #include "writer/process.hpp"
 #include "writer/ring_file.hpp"
@@ -34,8 +37,10 @@ namespace {
 constexpr u32 most_cpus = 8192;
 
 // All sides that were made.
-struct KeptSide {
-  detail::CpuSide side;
+struct KeptSide : detail::CpuSide {
+#if RS_RSEQ
+  CpuWriter<RingClockNow, Rseq> writer;
+#endif
   const KeptSide* older;
 };
 constinit const KeptSide* kept_sides = nullptr;
@@ -88,6 +93,22 @@ bool has_rseq() noexcept {
 #endif
 }
 
+#if RS_RSEQ
+// From Linux 6.12 on, a thread with a shorter slice preempts others when it wakes up; before, and where it is refused, it waits
+// for the end of their slice at most.
+static void ask_for_short_slices() noexcept {
+  if (sched_getscheduler(0) != SCHED_OTHER) return;
+  struct {
+    u32 size, policy;
+    u64 flags;
+    i32 nice;
+    u32 priority;
+    u64 runtime, deadline, period;
+  } const attributes{48, SCHED_OTHER, 0, static_cast<i32>(getpriority(PRIO_PROCESS, 0)), 0, 100'000, 0, 0};
+  syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+#endif
+
 bool kernel_aborts() noexcept {
 #if RS_RSEQ
   cpu_set_t before, here;
@@ -108,15 +129,17 @@ bool kernel_aborts() noexcept {
     // Its parent may be process 1 (in a container) or 0 (in another PID namespace). Kills arrive in any case, but not if the
     // parent dies first.
     const pid_t parent = getppid();
-    const timespec nap{0, 200'000};
+    ask_for_short_slices();
+    const timespec nap{0, 50'000};
     for (int n = 0; n < 20'000 && getppid() == parent; ++n) {
-      nanosleep(&nap, nullptr);
       __atomic_fetch_add(ran, 1u, __ATOMIC_RELAXED);
+      nanosleep(&nap, nullptr);
     }
     _exit(0);
   }
   if (child > 0) {
     const u64 deadline = sys::now_ns() + 1'000'000'000;
+    while (__atomic_load_n(ran, __ATOMIC_RELAXED) == 0 && sys::now_ns() < deadline) sched_yield();  // it would wait for the end of this slice
     for (bool unnoticed = false; !aborted && !unnoticed && sys::now_ns() < deadline;) {
       const u32 seen = __atomic_load_n(ran, __ATOMIC_RELAXED);
       const Sequence end = Rseq::spin(area(), ran, seen, 1u << 22);
@@ -165,6 +188,12 @@ const char* to_string(RingsBecause because) noexcept {
   return "for a reason that is not known here";
 }
 
+#if RS_RSEQ
+Refused detail::append_slowly(const CpuSide& side, const void* payload, u32 size) noexcept {
+  return static_cast<const KeptSide&>(side).writer.write_slowly(*side.rings, side.area, payload, size);
+}
+#endif
+
 const detail::CpuSide* open_cpu_side([[maybe_unused]] const Opened& in) noexcept {
 #if RS_RSEQ
   const InstanceWords& words = in.words;
@@ -177,10 +206,10 @@ const detail::CpuSide* open_cpu_side([[maybe_unused]] const Opened& in) noexcept
   rings->nr = static_cast<u32>(nr);
   rings->nr_usual = clock.in_sequence() ? rings->nr : 0;
   for (u32 cpu = 0; cpu < nr; ++cpu) rings->place[cpu] = &nowhere;
-  auto* const kept = new (std::nothrow) KeptSide{{rings, area(), &in, CpuWriter<RingClockNow, Rseq>(clock)}, kept_sides};
+  auto* const kept = new (std::nothrow) KeptSide{{rings, area(), &in}, CpuWriter<RingClockNow, Rseq>(clock), kept_sides};
   if (kept == nullptr) return nullptr;
   kept_sides = kept;
-  const detail::CpuSide* const side = &kept->side;
+  const detail::CpuSide* const side = kept;
   cpu_set_t mine;
   if (sched_getaffinity(0, sizeof mine, &mine) != 0) CPU_ZERO(&mine);
   for (u32 cpu = 0; cpu < nr && cpu < CPU_SETSIZE; ++cpu)

@@ -21,14 +21,19 @@ u32 next_number(InstanceControl& c) noexcept {
   return static_cast<u32>(most_threads + __atomic_fetch_add(&c.nr_foreign, u64{1}, __ATOMIC_RELAXED) % most);
 }
 
-// Null: the table has no such entry, or the file system has no memory for it.
+// Null: the table has no such entry, or the file system has no memory for it. The kernel is asked for memory once for each page:
+// nothing takes it back, and the TIDs of a program's threads are near each other.
 template <class Entry>
-Entry* entry_at(const Opened& in, u64 table, u64 place) noexcept {
+Entry* entry_at(Opened& in, u64 table, u64 place) noexcept {
   if (in.threads == nullptr) return nullptr;
   auto* const entry = reinterpret_cast<Entry*>(reinterpret_cast<u8*>(in.threads) + table) + place;
-  return sys::populate(entry, sizeof *entry) ? entry : nullptr;
+  const u64 first = reinterpret_cast<u64>(entry) / page_size, last = (reinterpret_cast<u64>(entry + 1) - 1) / page_size;
+  if (first == last && __atomic_load_n(&in.backed_page, __ATOMIC_RELAXED) == first) return entry;
+  if (!sys::populate(entry, sizeof *entry)) return nullptr;
+  __atomic_store_n(&in.backed_page, last, __ATOMIC_RELAXED);
+  return entry;
 }
-ForeignEntry* foreign_entry(const Opened& in, u32 number) noexcept { return entry_at<ForeignEntry>(in, foreign_table_at, foreign_place(number)); }
+ForeignEntry* foreign_entry(Opened& in, u32 number) noexcept { return entry_at<ForeignEntry>(in, foreign_table_at, foreign_place(number)); }
 
 // A reader accepts an entry once its first word is set again.
 template <class Entry, class Fill>
@@ -46,10 +51,10 @@ struct Foreign {
   u64 pid_namespace, start;
   const char* task;
 };
-void forget_foreign(const Opened& in, u32 number) noexcept {
+void forget_foreign(Opened& in, u32 number) noexcept {
   if (ForeignEntry* const entry = foreign_entry(in, number)) __atomic_store_n(&entry->number, 0u, __ATOMIC_RELEASE);
 }
-void write_foreign(const Opened& in, const Foreign& who) noexcept {
+void write_foreign(Opened& in, const Foreign& who) noexcept {
   ForeignEntry* const entry = foreign_entry(in, who.number);
   if (entry == nullptr) return;
   write_entry(in, *entry, entry->number, who.number, [&](ForeignEntry& e) {
@@ -66,7 +71,7 @@ void write_foreign(const Opened& in, const Foreign& who) noexcept {
 
 }  // namespace
 
-Numbers introduce_thread(Opened& in, u64 epoch, bool on_cpus) noexcept {
+Numbers introduce_thread(Opened& in, u64 epoch) noexcept {
   InstanceControl& c = *in.words.control;
   const bool borrowed = this_thread.borrowed != 0;  // a child of vfork, perhaps in a namespace of its own
   const u64 here = !borrowed ? in.pid_namespace : in.pid_namespace != 0 ? sys::pid_namespace() : 0;
@@ -74,7 +79,7 @@ Numbers introduce_thread(Opened& in, u64 epoch, bool on_cpus) noexcept {
   char task[16] = {};
   prctl(PR_GET_NAME, task);
   if (here != 0 && here == c.pid_namespace) {
-    if (ThreadEntry* const entry = on_cpus ? entry_at<ThreadEntry>(in, 0, static_cast<u32>(tid) % most_threads) : nullptr) {
+    if (ThreadEntry* const entry = entry_at<ThreadEntry>(in, 0, static_cast<u32>(tid) % most_threads)) {
       write_entry(in, *entry, entry->tid, static_cast<u32>(tid), [&](ThreadEntry& e) {
         e.pid = static_cast<u32>(pid);
         std::memcpy(e.task, task, sizeof e.task);
@@ -106,7 +111,7 @@ Numbers introduce_thread(Opened& in, u64 epoch, bool on_cpus) noexcept {
   return {static_cast<i32>(number), static_cast<i32>(group)};
 }
 
-i32 introduce_other(const Opened& in, i32 tid, const char* task) noexcept {
+i32 introduce_other(Opened& in, i32 tid, const char* task) noexcept {
   if (!in.foreign) return tid;
   const u32 number = next_number(*in.words.control);
   write_foreign(in, {number, number, tid, tid, in.pid_namespace, 0, task});

@@ -1,12 +1,13 @@
 // What an instance shares between its processes, beside the rings. A directory (mode 0700) that mirrors tracefs:
 //
 //   NAME/instance                         InstanceControl, ring table, event table, process table (this page)
-//   NAME/threads                          threads that wrote: to rings of CPUs, by tid (ThreadEntry); of other PID namespaces (ForeignEntry)
+//   NAME/threads                          threads that wrote: by tid (ThreadEntry); of other PID namespaces (ForeignEntry)
 //   NAME/gate                             4,096 bytes: per hash of "system:event", how many events are enabled
 //   NAME/per_cpu/cpuN/ring                the control region of ring N; with rings of CPUs the first are those of CPU N
 //   NAME/per_cpu/cpuN/trace_pipe_raw      its data region: exactly the kernel's mapping
 //   NAME/events/SYSTEM/EVENT/{id,format}
 //   NAME/set_event                        the patterns that enable events, one a line
+//   NAME/set_stack                        the patterns of events that get their caller's stack as a field; "depth=N"
 //   NAME/saved_cmdlines, saved_tgids      "tid name", "tid pid": of the writers
 //
 // All files are sparse: a page costs memory only once it is written.
@@ -78,6 +79,8 @@ struct alignas(64) InstanceControl {
   WaitWords wait;
   PastTotals past;
   u64 cpus_off[16];  // a bit for each CPU whose ring records nothing; CPUs beyond record
+  u64 stacks_again;   // moves on when a reader begins: writers write each stack once more, because it may not see the older copies
+  u64 without_stack;  // events that were to have a stack and have none
 };
 static_assert(sizeof(InstanceControl) <= 4096);
 
@@ -108,7 +111,7 @@ struct RingEntry {
   u32 pid, tid;  // as in its events; for a CPU's ring: 0, and ~ (how many rings that CPU had before), which no thread has
   u32 of;  // Member: the process that owns it; for a CPU's ring: the CPU
   u32 sizes;  // log2 of subbuf_size << 27 | nr_subbufs, for a ring that is live or retired
-  u64 tid_start;  // from /proc
+  u64 tid_start;  // the thread's start is not later, in ticks as /proc shows it: a thread of that number that began later is another one
   char task[16], process[16];
 };
 static_assert(sizeof(RingEntry) == 64);
@@ -166,7 +169,7 @@ struct ProcessEntry {
 };
 static_assert(sizeof(ProcessEntry) == 64);
 
-// A thread that has written to rings of CPUs: at its tid modulo most_threads.
+// A thread that has written: at its tid modulo most_threads.
 struct ThreadEntry {
   u32 tid, pid;
   char task[16], process[16];

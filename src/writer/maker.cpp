@@ -13,6 +13,7 @@
 #include "schema/event_pattern.hpp"
 #include "schema/format_text.hpp"
 #include "sys/beneath.hpp"
+#include "sys/try.hpp"
 #include "writer/cpu_rings.hpp"
 #include "writer/ring_file.hpp"
 
@@ -61,39 +62,31 @@ result<void> make_cpu_rings(int dir, const std::string& path, const InstanceWord
 }
 
 // Fills an empty directory. `path`: its later name. Returns the members, with this process as the maker.
-result<std::shared_ptr<Members>> fill_instance(int dir, const std::string& path, const InstanceOptions& o, RingsBecause because) {
+result<std::shared_ptr<Members>> fill_instance(int dir, const std::string& path, const InstanceOptions& o, RingsBecause because, const Calibration& calibration) {
   for (const char* folder : {"per_cpu", "events"})
     if (!sys::make_owned_directory(dir, folder)) return fail(errno, "cannot make " + path + "/" + folder);
   std::string patterns;
-  auto parsed = EventPatterns::parse(o.events);
-  if (!parsed) return tl::unexpected(parsed.error());
-  for (const EventPattern& one : *parsed)
+  auto parsed = RS_TRY(EventPatterns::parse(o.events));
+  for (const EventPattern& one : parsed)
     for (const std::string& line : one.in_full()) patterns += line + "\n";
   for (auto& [file, text] : {std::pair<const char*, std::string>{"set_event", patterns},
                              {"events/header_page", header_page_text(o.subbuf_size)},
                              {"events/header_event", std::string(header_event_text())},
                              {"gate", std::string(gate_bytes, '\0')}})
-    if (auto done = sys::write_owned(dir, file, text); !done) return tl::unexpected(done.error());
+    RS_TRY(sys::write_owned(dir, file, text));
   const std::string file = path + "/instance";
   const sys::Fd fd = sys::open_owned(dir, "instance", O_RDWR | O_CREAT);
   if (!fd) return fail(errno, "cannot make " + file);
   if (ftruncate(fd.get(), static_cast<off_t>(instance_file_size)) != 0) return fail(errno, "cannot size " + file);
-  auto region = sys::Region::map(fd.get(), instance_file_size, true, file);
-  if (!region) return tl::unexpected(region.error());
-  if (!sys::populate(region->data(), sizeof(InstanceControl))) return fail(ENOSPC, "cannot make " + file);
-  auto& c = *reinterpret_cast<InstanceControl*>(region->data());
-  const ClockInfo clock = calibrate(o.clock);
+  auto region = RS_TRY(sys::Region::map(fd.get(), instance_file_size, true, file));
+  if (!sys::populate(region.data(), sizeof(InstanceControl))) return fail(ENOSPC, "cannot make " + file);
+  auto& c = *reinterpret_cast<InstanceControl*>(region.data());
   c.version = instance_version;
   c.header_bytes = sizeof c;
   const u32 spares = because == RingsBecause::can ? 1 : 0;  // one for Reader::give_back
   c.sizes = pack_sizes(must(geometry_for(o.buffer_size, o.subbuf_size, spares)));
   c.spares = spares;
   c.mode = o.overwrite ? 0 : 1;
-  c.clock_kind = static_cast<u32>(clock.kind);
-  c.clock_mult = clock.mult;
-  c.clock_shift = clock.shift;
-  c.clock_base_ticks = clock.base_ticks;
-  c.clock_base_ns = clock.base_ns;
   c.budget = o.budget != 0 ? o.budget : default_budget(dir);
   c.pid_namespace = sys::pid_namespace();
   c.boot = sys::boot_hash();
@@ -104,10 +97,16 @@ result<std::shared_ptr<Members>> fill_instance(int dir, const std::string& path,
   const sys::Fd threads = sys::open_owned(dir, "threads", O_RDWR | O_CREAT);
   if (threads && sys::may_grow_to(threads_file_size)) (void)!ftruncate(threads.get(), static_cast<off_t>(threads_file_size));
   if (because == RingsBecause::can)
-    if (auto made = make_cpu_rings(dir, path, {&c}, geometry_of(c)); !made) return tl::unexpected(made.error());
+    RS_TRY(make_cpu_rings(dir, path, {&c}, geometry_of(c)));
   auto members = Members::open(dir);
   if (!members) return members;
   c.creator = (*members)->join(role::maker);
+  const ClockInfo clock = calibration.finish();  // as late as possible: what came before is part of the measurement
+  c.clock_kind = static_cast<u32>(clock.kind);
+  c.clock_mult = clock.mult;
+  c.clock_shift = clock.shift;
+  c.clock_base_ticks = clock.base_ticks;
+  c.clock_base_ns = clock.base_ns;
   __atomic_store_n(&c.magic, instance_magic, __ATOMIC_RELEASE);
   return members;
 }
@@ -164,44 +163,38 @@ u32 claim_number(const InstanceWords& words, Member who) {
 }
 
 result<void> make_instance(const InstanceOptions& o, const WholeInstance& whole) {
-  auto path = instance_path(o.name);
-  if (!path) return tl::unexpected(path.error());
-  const auto sized = geometry_for(o.buffer_size, o.subbuf_size, 0);
-  if (!sized) return tl::unexpected(sized.error());
-  const Geometry geometry = *sized;
+  auto path = RS_TRY(instance_path(o.name));
+  const Geometry geometry = RS_TRY(geometry_for(o.buffer_size, o.subbuf_size, 0));
   if (o.clock == ClockKind::tsc && !tsc_is_invariant())
     return refuse(std::errc::not_supported, "the time stamp counter of this machine is not invariant: use the clock mono");
   if (!is_readable_here(static_cast<u32>(o.clock)))
     return refuse(std::errc::not_supported, std::string("this machine does not have the clock ") + to_string(o.clock) + ": use the clock mono");
-  const auto because = choose_rings(o, geometry);
-  if (!because) return tl::unexpected(because.error());
-  auto where = place_of_instance(o.name, true);
-  if (!where) return tl::unexpected(where.error());
-  const int parent = where->parent.get();
-  sweep_unfinished(parent, where->in_root ? "" : where->name);
+  const Calibration calibration(o.clock);
+  const auto because = RS_TRY(choose_rings(o, geometry));
+  auto where = RS_TRY(place_of_instance(o.name, true));
+  const int parent = where.parent.get();
+  sweep_unfinished(parent, where.in_root ? "" : where.name);
   const auto exists = [&]() -> tl::unexpected<Error> {
-    const sys::Fd there = sys::open_beneath(parent, where->name.c_str(), O_PATH | O_DIRECTORY);
+    const sys::Fd there = sys::open_beneath(parent, where.name.c_str(), O_PATH | O_DIRECTORY);
     if (there && is_half_made(there.get())) return fail(EEXIST, "the instance " + o.name + never_finished + o.name + "` removes it");
     return fail(EEXIST, "the instance " + o.name + " exists (`ringside rm " + o.name + "` removes it)");
   };
   struct stat st {};
-  if (fstatat(parent, where->name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0) return exists();
-  auto unfinished = begin_instance(*where);
-  if (!unfinished) return tl::unexpected(unfinished.error());
+  if (fstatat(parent, where.name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0) return exists();
+  auto unfinished = RS_TRY(begin_instance(where));
   const auto fill = [&]() -> result<void> {
-    auto members = fill_instance(unfinished->dir.get(), where->path, o, *because);
-    if (!members) return tl::unexpected(members.error());
-    sys::Fd dir = sys::open_beneath(unfinished->dir.get(), ".", O_PATH | O_DIRECTORY);
-    if (!dir) return fail(errno, "cannot open " + *path);
+    auto members = RS_TRY(fill_instance(unfinished.dir.get(), where.path, o, because, calibration));
+    sys::Fd dir = sys::open_beneath(unfinished.dir.get(), ".", O_PATH | O_DIRECTORY);
+    if (!dir) return fail(errno, "cannot open " + path);
     if (whole)
-      if (auto done = whole(*path, std::move(dir), std::move(*members)); !done) return done;
-    if (renameat2(parent, unfinished->name.c_str(), parent, where->name.c_str(), RENAME_NOREPLACE) == 0) return {};
+      RS_TRY(whole(path, std::move(dir), std::move(members)));
+    if (renameat2(parent, unfinished.name.c_str(), parent, where.name.c_str(), RENAME_NOREPLACE) == 0) return {};
     if (errno == EEXIST) return exists();
-    return fail(errno, "cannot make the instance " + *path);
+    return fail(errno, "cannot make the instance " + path);
   };
   auto made = fill();
   if (made) return made;
-  (void)sys::remove_opened(parent, unfinished->name.c_str(), unfinished->dir.get());
+  (void)sys::remove_opened(parent, unfinished.name.c_str(), unfinished.dir.get());
   return made;
 }
 

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "sys/beneath.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 namespace {
@@ -106,9 +107,8 @@ result<std::shared_ptr<Members>> Members::open(int dir) {
   sys::Fd own = sys::open_beneath(dir, ".", O_PATH | O_DIRECTORY);
   sys::Fd file = own ? sys::open_owned(dir, "instance", O_RDWR) : sys::Fd();
   if (!file) return sys::fail_beneath(errno, "cannot open an instance's process table");
-  auto region = sys::Region::map(file.get(), instance_file_size, true, "an instance's process table");
-  if (!region) return tl::unexpected(region.error());
-  return std::shared_ptr<Members>(new Members(std::move(own), std::move(file), std::move(*region)));
+  auto region = RS_TRY(sys::Region::map(file.get(), instance_file_size, true, "an instance's process table"));
+  return std::shared_ptr<Members>(new Members(std::move(own), std::move(file), std::move(region)));
 }
 
 u64 Members::lock_word() noexcept {
@@ -142,7 +142,7 @@ bool Judge::thread_gone(const ProcessEntry& owner, const RingEntry& entry) const
   if (sys::thread_gone(pid, pid)) return false;  // hidden
   if (sys::thread_gone(pid, tid)) return true;
   const u64 start = sys::start_time(pid, tid);  // 0: it cannot be read now
-  return start != 0 && start != entry.tid_start && owner.time_namespace != 0 && owner.time_namespace == sys::time_namespace();
+  return start > entry.tid_start && owner.time_namespace != 0 && owner.time_namespace == sys::time_namespace();
 }
 
 bool Judge::dead(const RingEntry& entry) const noexcept {

@@ -13,6 +13,7 @@
 
 #include "schema/event_pattern.hpp"
 #include "sys/beneath.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 namespace {
@@ -53,7 +54,7 @@ bool is_named(int parent, const std::string& name, int dir) noexcept {
 
 }  // namespace
 
-const char* const never_finished = " was never finished (whoever made it died or found no space): `ringside rm -f ";
+const char* const never_finished = " was never finished (the process that made it died or found no space): `ringside rm -f ";
 
 std::string instances_root() {
   if (const char* given = std::getenv("RINGSIDE_ROOT"); given != nullptr && *given != 0) return given;
@@ -81,22 +82,18 @@ InstanceLock::InstanceLock(int dir) noexcept : fd_(sys::open_owned(dir, "instanc
 }
 
 result<InstancePlace> place_of_instance(const std::string& wanted, bool make) {
-  auto path = instance_path(wanted);
-  if (!path) return tl::unexpected(path.error());
-  InstancePlace where{{}, wanted, *path, wanted.find('/') == std::string::npos};
+  auto path = RS_TRY(instance_path(wanted));
+  InstancePlace where{{}, wanted, path, wanted.find('/') == std::string::npos};
   if (where.in_root) {
     const std::string root = instances_root();
     if (make && mkdir(root.c_str(), 0700) != 0 && errno != EEXIST) return fail(errno, "cannot make the directory " + root);
-    auto parent = sys::open_trusted(root, sys::Role::root);
-    if (!parent) return tl::unexpected(parent.error());
-    where.parent = std::move(*parent);
+    where.parent = RS_TRY(sys::open_trusted(root, sys::Role::root));
     return where;
   }
-  auto entry = sys::open_parent(wanted);
-  if (!entry) return tl::unexpected(entry.error());
-  if (entry->name == ".") return refuse(std::errc::invalid_argument, wanted + " is no name for an instance: write its path in full");
-  where.parent = std::move(entry->dir);
-  where.name = std::move(entry->name);
+  auto entry = RS_TRY(sys::open_parent(wanted));
+  if (entry.name == ".") return refuse(std::errc::invalid_argument, wanted + " is no name for an instance: write its path in full");
+  where.parent = std::move(entry.dir);
+  where.name = std::move(entry.name);
   return where;
 }
 
@@ -124,7 +121,7 @@ result<Unfinished> begin_instance(const InstancePlace& where) {
     if (!made.dir) continue;
     if (flock(made.dir.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) continue;
     if (!is_named(where.parent.get(), made.name, made.dir.get())) continue;
-    if (auto ours = sys::judge(made.dir.get(), where.path, sys::Role::root); !ours) return tl::unexpected(ours.error());
+    RS_TRY(sys::judge(made.dir.get(), where.path, sys::Role::root));
     return made;
   }
   return fail(EBUSY, "cannot make the instance " + where.path);
@@ -163,14 +160,12 @@ result<void> take_away(const InstancePlace& where, int dir) {
 }
 
 result<sys::Fd> open_instance_directory(const std::string& wanted) {
-  auto path = instance_path(wanted);
-  if (!path) return tl::unexpected(path.error());
-  if (wanted.find('/') != std::string::npos) return sys::open_trusted(*path, sys::Role::instance);
-  auto where = place_of_instance(wanted, false);
-  if (!where) return tl::unexpected(where.error());
-  sys::Fd dir = sys::open_beneath(where->parent.get(), where->name.c_str(), O_PATH | O_DIRECTORY);
-  if (!dir) return sys::fail_beneath(errno, "cannot open " + *path);
-  if (auto good = sys::judge(dir.get(), *path, sys::Role::instance); !good) return tl::unexpected(good.error());
+  auto path = RS_TRY(instance_path(wanted));
+  if (wanted.find('/') != std::string::npos) return sys::open_trusted(path, sys::Role::instance);
+  auto where = RS_TRY(place_of_instance(wanted, false));
+  sys::Fd dir = sys::open_beneath(where.parent.get(), where.name.c_str(), O_PATH | O_DIRECTORY);
+  if (!dir) return sys::fail_beneath(errno, "cannot open " + path);
+  RS_TRY(sys::judge(dir.get(), path, sys::Role::instance));
   return result<sys::Fd>(std::move(dir));
 }
 

@@ -22,6 +22,7 @@ struct Opened {
   InstanceWords words;
   ClockInfo clock;
   ThreadEntry* threads = nullptr;           // the table of writing threads; null: the instance has no such file
+  u64 backed_page = 0;                      // a page of it that has memory, by its address / page_size
   bool other_kernel = false;                // another kernel than the one that the instance was made under
   bool foreign = false;                     // of another PID namespace than the creator's: the instance numbers its threads
   u64 pid_namespace = 0;                    // of this process; 0: unknown, or of another kernel than the creator's
@@ -103,16 +104,28 @@ void take_up_own_rings() noexcept;
 void retire_this_thread() noexcept;
 void forget_thread_after_fork() noexcept;  // in the child
 
+// The ring that this thread's next event most likely goes to, and how far it is. key 0: not known yet.
+struct RingNow {
+  u64 key = 0, position = 0;
+  u32 slots = 0;
+};
+RingNow own_ring_now() noexcept;
+
+// stack.cpp
+// For events that carry stacks: gives `enter` the events that describe these, in the open instance; then readies the tables.
+void ready_stacks(u32 depth) noexcept;
+extern ringside_event* const stack_events[3];
+void forget_code_maps() noexcept;  // in the child of a fork: they have its parent's number
+
 // introduce.cpp
 struct Numbers {
   i32 tid, pid;
 };
 // Registers this thread, and returns the numbers that its events use for it and its process: TID and PID, or numbers of the
-// instance's. Signals are off. epoch: loaded before `in`; the thread keeps its numbers until the next one. on_cpus: no entry of
-// a ring will tell its names.
-Numbers introduce_thread(Opened& in, u64 epoch, bool on_cpus) noexcept;
+// instance's. Signals are off. epoch: loaded before `in`; the thread keeps its numbers until the next one.
+Numbers introduce_thread(Opened& in, u64 epoch) noexcept;
 // The same for a thread of another process in this one's PID namespace, on behalf of which this one writes.
-i32 introduce_other(const Opened& in, i32 tid, const char* task) noexcept;
+i32 introduce_other(Opened& in, i32 tid, const char* task) noexcept;
 
 // registry.cpp
 // The events declared so far are not registered in instances that are opened from now on.

@@ -8,15 +8,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <vector>
 
 #include "writer/cpu_rings.hpp"
 #include "writer/maker.hpp"
 #include "writer/process.hpp"
+#include "writer/unwind.hpp"
+#include "schema/event_pattern.hpp"
 #include "schema/format_text.hpp"
 #include "sys/beneath.hpp"
 
@@ -47,8 +51,49 @@ class Opening {
   const Inside inside_;
 };
 
-u64 hash_of(const ringside_event& e) noexcept {
-  return sys::hash(e.print_fmt, sys::hash(e.format_fields));
+// Which events get their caller's stack as a field behind their own: set_stack of the instance, and RINGSIDE_STACK.
+struct StackChoice {
+  EventPatterns patterns;
+  u32 depth = usual_depth;
+};
+StackChoice stacks_of(const Opened& in) {
+  StackChoice choice;
+  const auto take = [&](const std::string& list) {
+    if (auto some = EventPatterns::parse(list)) choice.patterns.add(*some);
+  };
+  if (const char* const here = std::getenv("RINGSIDE_STACK"); here != nullptr && *here != 0) take(std::strcmp(here, "1") == 0 ? "*:*" : here);
+  const sys::Fd dir = in.directory();
+  const auto text = dir ? sys::read_owned(dir.get(), "set_stack") : result<std::string>(std::string());
+  std::istringstream lines(text ? *text : "");
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("depth=", 0) == 0) choice.depth = static_cast<u32>(std::strtoul(line.c_str() + 6, nullptr, 10));
+    else if (!line.empty()) take(line);
+  }
+  return choice;
+}
+
+// Behind the event's fixed fields; 0: there is no room.
+u32 stack_place(const char* fields) {
+  u32 end = RINGSIDE_COMMON_SIZE;
+  for (const char* at = std::strstr(fields, "offset:"); at != nullptr; at = std::strstr(at + 1, "offset:")) {
+    const char* const size = std::strstr(at, "size:");
+    if (size != nullptr) end = std::max(end, static_cast<u32>(std::strtoul(at + 7, nullptr, 10) + std::strtoul(size + 5, nullptr, 10)));
+  }
+  end = align_up(end, 8u);
+  return end + 8 + RINGSIDE_FIELDS_MAX <= RINGSIDE_PAYLOAD_MAX ? end : 0;
+}
+std::string stack_line(u32 at) {
+  return at != 0 ? "\tfield:ringside_stack stack;\toffset:" + std::to_string(at) + ";\tsize:8;\tsigned:0;\n" : "";
+}
+bool is_about_stacks(const ringside_event& e) { return &e == stack_events[0] || &e == stack_events[1]; }
+
+// Makes the event one of those that each instance gets. True: it was not.
+bool list(ringside_event& event) {
+  for (const ringside_event* e = all_events; e != nullptr; e = e->next)
+    if (e == &event) return false;
+  event.next = all_events;
+  all_events = &event;
+  return true;
 }
 
 // The event's object must stay: it is listed, and its enable word is loaded until the end.
@@ -85,22 +130,38 @@ int enter(ringside_event& e, const Opened& in) {
   const InstanceWords& words = in.words;
   InstanceControl& c = *words.control;
   const u64 made = __atomic_load_n(&c.nr_events, __ATOMIC_ACQUIRE);
-  const u64 hash = hash_of(e);
+  const StackChoice stacks = stacks_of(in);
+  const bool has_stack = std::strstr(e.format_fields, "\tfield:ringside_stack ") != nullptr;
+  u32 stack_at = !has_stack && stacks.patterns.matches(e.system, e.name) && !is_about_stacks(e) ? stack_place(e.format_fields) : 0;
+  const auto hash_with = [&](u32 at) { return sys::hash(e.print_fmt, sys::hash(e.format_fields + stack_line(at))); };
+  const u64 hash = hash_with(stack_at);
   u32 id = 0;
   for (u32 i = 1; i <= made && id == 0; ++i) {
     const EventEntry& entry = words.event(i);
     if (std::strncmp(entry.system, e.system, sizeof entry.system) != 0 || std::strncmp(entry.name, e.name, sizeof entry.name) != 0)
       continue;
-    if (entry.format_hash != hash) return -EEXIST;
+    // Another program may have declared it when it was to have a stack, or when it was not.
+    if (entry.format_hash != hash) {
+      stack_at = stack_at != 0 || has_stack ? 0 : stack_place(e.format_fields);
+      if (entry.format_hash != hash_with(stack_at)) return -EEXIST;
+    }
     id = i;
   }
+  if (stack_at != 0 || has_stack) {
+    for (ringside_event* const* about = stack_events; *about != nullptr; ++about) {
+      if (const int done = (*about)->id == 0 ? enter(**about, in) : 0; done != 0) return done;
+      list(**about);
+    }
+    ready_stacks(stacks.depth);
+  }
   if (id == 0) {
-    if (made >= most_events) return -ENOSPC;
+    const u64 made_now = __atomic_load_n(&c.nr_events, __ATOMIC_ACQUIRE);
+    if (made_now >= most_events) return -ENOSPC;
     const sys::Fd dir = in.directory();
     if (!dir) return -errno;
     const auto patterns = read_patterns(dir.get());
-    if (!patterns) return -patterns.error().code.value();
-    id = static_cast<u32>(made) + 1;
+    if (!patterns) return -errno_of(patterns.error());
+    id = static_cast<u32>(made_now) + 1;
     EventEntry& entry = words.event(id);
     if (!sys::populate(&entry, sizeof entry)) return -ENOSPC;
     std::strncpy(entry.system, e.system, sizeof entry.system - 1);
@@ -110,14 +171,15 @@ int enter(ringside_event& e, const Opened& in) {
     const std::string system = std::string("events/") + e.system, event = system + "/" + e.name;
     for (const std::string& folder : {std::string("events"), system, event})
       if (!sys::make_owned_directory(dir.get(), folder.c_str())) return -errno;
-    for (const auto& [file, text] : {std::pair{"/id", std::to_string(abi::event_id(id)) + "\n"}, {"/format", format_text(e, abi::event_id(id))}})
-      if (auto done = sys::write_owned(dir.get(), event + file, text); !done) return -done.error().code.value();
+    for (const auto& [file, text] : {std::pair{"/id", std::to_string(abi::event_id(id)) + "\n"}, {"/format", format_text(e.name, abi::event_id(id), e.format_fields + stack_line(stack_at), e.print_fmt)}})
+      if (auto done = sys::write_owned(dir.get(), event + file, text); !done) return -errno_of(done.error());
     __atomic_store_n(&entry.known, 1u, __ATOMIC_RELEASE);
     __atomic_store_n(&c.nr_events, u64{id}, __ATOMIC_RELEASE);
     apply_patterns(*patterns, words, ringside_gate);
   }
-  __atomic_store_n(&e.id, abi::event_id(id), __ATOMIC_RELEASE);
-  __atomic_store_n(&e.enabled, &words.event(id).enabled, __ATOMIC_RELEASE);
+  __atomic_store_n(&e.id, abi::event_id(id) | stack_at << 16, __ATOMIC_RELEASE);
+  static const u32 always = 1;  // what events refer to is written whenever these are
+  __atomic_store_n(&e.enabled, is_about_stacks(e) ? &always : &words.event(id).enabled, __ATOMIC_RELEASE);
   return 0;
 }
 
@@ -164,6 +226,7 @@ void become_child() noexcept {
   forget_thread_after_fork();
   if (process.epochs == 0) return;
   know_process();
+  forget_code_maps();
   for (Opened* one = all_opened; one != nullptr; one = one->next) know_place(*one);
   if (process.opened != nullptr) say_limits(*process.opened);
   next_epoch();
@@ -199,7 +262,7 @@ Opened* look_up(int dir, const char* path) {
     if (one->device == st.st_dev && one->inode == st.st_ino) return one;
   auto words = map_instance(dir, path, true);
   if (!words) {
-    errno = words.error().code.value();
+    errno = errno_of(words.error());
     return nullptr;
   }
   auto* const control = reinterpret_cast<InstanceControl*>(words->data());
@@ -236,23 +299,23 @@ int open_locked(const char* name) {
   const char* from_environment = std::getenv("RINGSIDE_INSTANCE");
   const std::string wanted = name != nullptr ? name : from_environment != nullptr ? from_environment : "default";
   auto path = instance_path(wanted);
-  if (!path) return -path.error().code.value();
+  if (!path) return -errno_of(path.error());
   struct stat st {};
   if (const Opened* const now = process.opened; now != nullptr) {
     const bool same = stat(path->c_str(), &st) == 0 && st.st_dev == now->device && st.st_ino == now->inode;
     return name == nullptr || same ? 0 : -EBUSY;
   }
   auto dir = open_instance_directory(wanted);
-  if (!dir && dir.error().code != std::errc::no_such_file_or_directory) return -dir.error().code.value();
+  if (!dir && dir.error().code != std::errc::no_such_file_or_directory) return -errno_of(dir.error());
   if (!dir) {
     // A path in the environment is that of a recorder, which may be gone: no process would clean up a new instance.
     if (name == nullptr && wanted.find('/') != std::string::npos) return -ENOENT;
     InstanceOptions options;
     options.name = wanted;
     if (auto made = make_instance(options); !made && made.error().code != std::errc::file_exists)
-      return -made.error().code.value();
+      return -errno_of(made.error());
     dir = open_instance_directory(wanted);
-    if (!dir) return -dir.error().code.value();
+    if (!dir) return -errno_of(dir.error());
   }
   char absolute[PATH_MAX];  // the program may change its directory
   if (realpath(path->c_str(), absolute) == nullptr) return -errno;
@@ -362,12 +425,7 @@ int ringside_register(ringside_event* event) {
   if (__atomic_load_n(&event->id, __ATOMIC_ACQUIRE) != 0) return 0;
   const Opening opening_now;
   pin(*event);
-  bool listed = false;
-  for (const ringside_event* e = all_events; e != nullptr && !listed; e = e->next) listed = e == event;
-  if (!listed) {
-    event->next = all_events;
-    all_events = event;
-  }
+  list(*event);
   if (process.opened == nullptr) return 0;
   const InstanceLock lock(process.opened->directory().get());
   return enter_or_complain(*event, *process.opened);

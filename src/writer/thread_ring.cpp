@@ -14,6 +14,8 @@
 #include <new>
 #include <utility>
 
+#include "writer/find_ring.hpp"
+#include "writer/kept_rings.hpp"
 #include "writer/process.hpp"
 #include "writer/members.hpp"
 #include "sys/beneath.hpp"
@@ -29,14 +31,10 @@ struct Back : ShowNothing {
 using OwnWriter = Writer<RingClockNow, Hardware, Orders{}, Back>;
 
 // A ring that this thread has taken, and its writer.
-struct Own {
+struct Own : TakenRing {
   u64 attached_at;  // the epoch of its attachment
-  MappedRing mapped;
-  Opened* in;  // its instance; another one may be open by now
-  u32 number;
   i32 tid;  // the thread that owns it; 0 in a child: none
   u64 live;  // RingEntry::state
-  Backing<128> backing;
   alignas(OwnWriter) unsigned char bytes[sizeof(OwnWriter)];
   OwnWriter& writer() noexcept { return *reinterpret_cast<OwnWriter*>(bytes); }
 };
@@ -96,10 +94,11 @@ void free_own(Own* own) noexcept {
 // Only where no event of this thread can be open on it.
 void release(Own*& own) noexcept {
   if (own == nullptr) return;
-  unmap_ring(own->mapped);
+  const u64 retired = with_state(own->live, RingState::retired);
   u64 live = own->live;
-  if (own->tid != 0)
-    __atomic_compare_exchange_n(&own->in->words.ring(own->number).state, &live, with_state(live, RingState::retired), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+  const bool ours = own->tid != 0 && __atomic_compare_exchange_n(&own->in->words.ring(own->number).state, &live, retired, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+  const bool is_useful = ours && own->in == opened_now() && this_thread.borrowed == 0 && !moved(*own);
+  if (!is_useful || !retired_rings.put({own->mapped, own->in, own->number, retired})) unmap_ring(own->mapped);
   free_own(own);
   own = nullptr;
 }
@@ -165,169 +164,22 @@ void end_left_ones(const u32* mine) noexcept {
   }
 }
 
-bool all_read(const Ring& ring) noexcept {
-  const RingCounters n = counters<>(ring);
-  return n.unread == 0;
-}
-
-// Takes ring `n` if its entry is in `state`; busy on success.
-bool claim(const Own& own, RingEntry& entry, u64 state) noexcept {
-  const u64 claimed = claim_of(own.in->member(), state_of(state) == RingState::retired);
-  return __atomic_compare_exchange_n(&entry.state, &state, claimed, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-}
-
-// Makes a ring ready for a new owner: its writer may have died in it, or it was given up. False: not now.
-bool repair(const Own& own) noexcept {
-  const Ring& ring = own.mapped.ring;
-  Control& c = *ring.control;
-  if (__atomic_load_n(&c.nest, __ATOMIC_ACQUIRE) != 0) {
-    Reader<> reader(ring);
-    if (reader.try_lock(u64{static_cast<u32>(process.pid)} << 32 | own.in->member()) != 0) return false;  // recover wants no reader beside it
-    if (recover<>(ring).corrupt) c.corrupt = 1;
-    reader.unlock();
-  }
-  __atomic_fetch_and(&c.gate, ~gate_moved, __ATOMIC_SEQ_CST);
-  return c.corrupt == 0;
-}
-
-enum class Taken { no, yes, hopeless };  // hopeless: there is no memory for it, nor for any other ring that holds none yet
-
-// The writer touches the tail's sub-buffer without asking, and `recover` that of the commit position.
-Taken back_tail(Own& own) noexcept {
-  const Ring& ring = own.mapped.ring;
-  own.backing = {};  // it belongs to another ring, which could not be taken
-  for (const u64* place : {&ring.control->tail, &ring.control->commit}) {
-    const u32 id = place_of(__atomic_load_n(place, __ATOMIC_RELAXED)).id;
-    if (!ring.geometry.holds(id)) return Taken::no;
-    if (!own.backing.back(ring, id)) return Taken::hopeless;
-  }
-  return Taken::yes;
-}
-
-// Why a ring could not be mapped, by errno: does the next one need the same missing resource?
-Taken not_mapped() noexcept {
-  switch (errno) {
-    case ENOMEM: case ENOSPC: case EDQUOT: case EFBIG: case EMFILE: case ENFILE: return Taken::hopeless;
-    default: return Taken::no;
-  }
-}
-
-// Takes ring `n`, which holds nothing, unless another thread is faster.
-Taken take_empty(int dir, Own& own, u32 n, u64 state, const Geometry& geometry) noexcept {
-  RingEntry& entry = own.in->words.ring(n);
-  if (!claim(own, entry, state)) return Taken::no;
-  if (ring_geometry(dir, n, geometry) != geometry) (void)clear_ring(dir, n);  // its maker left it before it was live, with the sizes of that time
-  own.mapped = map_ring(dir, n, geometry, Files::ours);
-  Taken backed = own.mapped ? back_tail(own) : not_mapped();
-  if (backed == Taken::yes && own.mapped.ring.control->corrupt == 0 && repair(own)) {
-    label_ring(own.mapped.ring);
-    own.number = n;
-    return Taken::yes;
-  }
-  unmap_ring(own.mapped);
-  __atomic_store_n(&entry.state, state, __ATOMIC_RELEASE);
-  return backed == Taken::hopeless ? Taken::hopeless : Taken::no;
-}
-
-// Takes ring `n`, which its thread has left, if its sizes are these and all of it is read. That is checked before the claim,
-// because readers do not see a claimed ring.
-Taken take_retired(int dir, Own& own, u32 n, u64 state, const Geometry& geometry, bool unread_too) noexcept {
-  RingEntry& entry = own.in->words.ring(n);
-  const auto fits = [&] { return ring_geometry(dir, n, {}) == geometry; };
-  if (!fits() || (!unread_too && !seems_read(dir, n))) return Taken::no;
-  own.mapped = map_ring(dir, n, geometry, Files::there);
-  if (!own.mapped) return not_mapped();
-  const Ring& ring = own.mapped.ring;
-  const auto good = [&] { return ring.control->corrupt == 0 && (unread_too || all_read(ring)); };
-  if (good() && claim(own, entry, state)) {
-    if (fits() && good() && back_tail(own) == Taken::yes && repair(own)) {
-      own.number = n;
-      return Taken::yes;
-    }
-    __atomic_store_n(&entry.state, state, __ATOMIC_RELEASE);
-  }
-  unmap_ring(own.mapped);
-  return Taken::no;
-}
-
-bool make(int dir, Own& own, const Geometry& geometry) noexcept {
-  own.number = claim_new_ring(own.in->words, own.in->member());
-  if (own.number == most_rings) return false;
-  own.mapped = map_ring(dir, own.number, geometry, Files::ours);
-  if (own.mapped && back_tail(own) != Taken::yes) unmap_ring(own.mapped);
-  if (own.mapped)
-    label_ring(own.mapped.ring);
-  else
-    __atomic_store_n(&own.in->words.ring(own.number).state, pack_state(RingState::empty, 0), __ATOMIC_RELEASE);
-  return static_cast<bool>(own.mapped);
-}
-
-// Does the budget allow one more ring, even if all made since the last measurement became full? Rings are sparse: only used
-// memory counts, which is measured when it matters.
-bool affordable(int dir, InstanceControl& c, u64 made, u64 size) noexcept {
-  const auto room = [&] {
-    const u64 taken = __atomic_load_n(&c.measured_bytes, __ATOMIC_RELAXED), then = __atomic_load_n(&c.measured_rings, __ATOMIC_RELAXED);
-    return taken + (made + 1 - std::min(then, made)) * size <= c.budget;
-  };
-  if (room()) return true;
-  u64 bytes = 0;
-  for (u32 n = 0; n < made; ++n) bytes += resident_bytes(dir, n);
-  __atomic_store_n(&c.measured_bytes, bytes, __ATOMIC_RELAXED);
-  __atomic_store_n(&c.measured_rings, made, __ATOMIC_RELAXED);
-  return room();
-}
-
-// Finds a ring for this thread: a given-back one, a retired one that is read, a new one, or (budget) a retired one that is not
-// read. The last check may be long ago: if there is no other ring, those of dead writers are retired first.
-bool find_ring(int dir, Own& own) noexcept {
-  InstanceControl& c = *own.in->words.control;
-  const Geometry geometry = geometry_of(c);
-  if (!geometry.valid()) return false;
-  const auto made = [&] { return static_cast<u32>(std::min<u64>(__atomic_load_n(&c.nr_rings, __ATOMIC_ACQUIRE), most_rings)); };
-  const auto take_one = [&](bool unread_too) {
-    int looks = 16;  // each costs system calls
-    bool memory = true;  // for rings that hold none yet
-    const u32 end = made();
-    for (u32 n = 0; n < end; ++n) {
-      const u64 word = __atomic_load_n(&own.in->words.ring(n).state, __ATOMIC_ACQUIRE);
-      const RingState state = state_of(word);
-      if ((state != RingState::retired || names_cpu(word)) && (state != RingState::empty || !memory)) continue;
-      if (state == RingState::retired && __atomic_load_n(&own.in->words.ring(n).sizes, __ATOMIC_RELAXED) != short_sizes(geometry)) continue;
-      if (state == RingState::retired && !unread_too && --looks < 0) continue;
-      const Taken taken = state == RingState::empty ? take_empty(dir, own, n, word, geometry) : take_retired(dir, own, n, word, geometry, unread_too);
-      if (taken == Taken::yes || (taken == Taken::hopeless && state == RingState::retired)) return taken;
-      memory = memory && taken != Taken::hopeless;
-    }
-    return memory ? Taken::no : Taken::hopeless;
-  };
-  const auto affordable_one = [&] { return made() < most_rings && affordable(dir, c, made(), geometry.data_size()); };
-  if (const Taken taken = take_one(false); taken != Taken::no) return taken == Taken::yes;
-  if (affordable_one()) return make(dir, own, geometry);
-  if (const sys::Fd file = sys::open_owned(dir, "instance", O_RDONLY); file) {
-    const Judge judge(file.get(), own.in->words);
-    for (u32 n = 0, end = made(); n < end; ++n) judge.settle(own.in->words.ring(n));
-  }
-  for (const bool unread_too : {false, true})
-    if (const Taken taken = take_one(unread_too); taken != Taken::no) return taken == Taken::yes;
-  return false;
-}
-
 // Notes the ring's owner and shows the ring to others.
-void introduce(int dir, Own& own, i32 pid) noexcept {
+void introduce(Own& own, i32 pid) noexcept {
   InstanceControl& c = *own.in->words.control;
   RingEntry& entry = own.in->words.ring(own.number);
   entry.pid = static_cast<u32>(pid);
   entry.tid = static_cast<u32>(own.tid);
   entry.of = own.in->member();
   __atomic_store_n(&entry.sizes, short_sizes(own.mapped.ring.geometry), __ATOMIC_RELAXED);  // others read it before they claim
-  entry.tid_start = sys::own_start_time();
+  entry.tid_start = sys::ticks_since_boot();
   prctl(PR_GET_NAME, entry.task);
   std::memcpy(entry.process, process.comm, sizeof entry.process);
   Control& words = *own.mapped.ring.control;
   words.owner = static_cast<u64>(own.tid);
   words.owner_start = entry.tid_start;
   words.unfenced = process.fenced ? 0 : 1;
-  save_names(dir, own.tid, pid, entry.task);
+  if (own.in->threads == nullptr) save_names(own.in->directory().get(), own.tid, pid, entry.task);
   own.live = pack_state(RingState::live, static_cast<u32>(own.tid)) | state_tag(sys::now_ns());
   __atomic_store_n(&entry.state, own.live, __ATOMIC_SEQ_CST);
   // A controller that switches recording or the mode, or resizes, stores that first and then goes through the live rings:
@@ -349,18 +201,24 @@ bool take_ring() noexcept {
   if (in == nullptr || epoch == 0) return false;  // the first open is not finished
   release(these.own[these.depth]);
   // Otherwise this is a child of a vfork that did not go through the library: the thread is its parent's.
-  const sys::Fd dir = getpid() == process.pid || this_thread.borrowed != 0 ? in->directory() : sys::Fd();
-  Own* own = dir ? new_own() : nullptr;
+  if (getpid() != process.pid && this_thread.borrowed == 0) return false;
+  Own* own = new_own();
   if (own == nullptr) return false;
   in->join();
   own->in = in;
-  const Numbers me = introduce_thread(*in, epoch, false);
-  own->tid = this_thread.tid = me.tid;
-  if (!find_ring(dir.get(), *own)) {
+  const auto find = [&] {
+    const bool keeps = this_thread.borrowed == 0;
+    if (keeps && take_kept_ring(*own)) return true;
+    const sys::Fd dir = in->directory();
+    return dir && find_ring(dir.get(), *own, keeps);
+  };
+  if (!find()) {
     free_own(own);
     return false;
   }
-  introduce(dir.get(), *own, me.pid);
+  const Numbers me = introduce_thread(*in, epoch);
+  own->tid = this_thread.tid = me.tid;
+  introduce(*own, me.pid);
   new (own->bytes) OwnWriter(own->mapped.ring, RingClockNow{in->clock.kind, &in->words.control->clock_base_ticks}, bell_of(in->words), Back{{}, &own->backing});
   own->attached_at = epoch;
   these.own[these.depth] = own;
@@ -377,6 +235,8 @@ bool take_ring() noexcept {
 // The rings are the parent's, and shared: never written to again. An event that is open here, because a handler forked, ends in
 // zeros.
 void forget_thread_after_fork() noexcept {
+  fresh_rings.forget_after_fork();
+  retired_rings.forget_after_fork();
   for (u32 depth = 0; depth < most_depth; ++depth) {
     Own*& own = these.own[depth];
     if (own == nullptr) continue;
@@ -416,6 +276,13 @@ bool attach_to_own_ring() noexcept {
   if (these.depth == most_depth) return false;
   const Own* const own = these.own[these.depth];
   return (own != nullptr && own->attached_at == epoch_now() && !moved(*own)) || take_ring();  // a handler may have been faster
+}
+
+RingNow own_ring_now() noexcept {
+  const Own* const own = these.depth < most_depth ? these.own[these.depth] : nullptr;
+  if (own == nullptr || own->attached_at != epoch_now() || moved(*own)) return {};
+  const Ring& ring = own->mapped.ring;
+  return {own->live | 1, place_of(__atomic_load_n(&ring.control->tail, __ATOMIC_RELAXED)).position, ring.geometry.nr_slots()};
 }
 
 RS_NOINLINE Refused write_to_own_ring(const ringside_event& event, i32 as, void* payload, u32 size) noexcept {

@@ -46,7 +46,7 @@ bool attach_to_cpus() noexcept {
   if (cpu >= side->rings->nr) return false;  // not registered, or a CPU that was not possible at the start
   if (!t.on_cpus()) {
     in->join();
-    t.tid = introduce_thread(*in, epoch, true).tid;
+    t.tid = introduce_thread(*in, epoch).tid;
     t.on_cpus_at = epoch;
   }
   return map_cpu_ring(*side, cpu);

@@ -190,6 +190,110 @@ try {
   await page.close();
   done("dark, light, small");
 
+  // States of threads, wake-ups, counters, tables of a range: what the report's events add up to.
+  const told = command("report", "states", "--json").trim().split("\n").map((l) => JSON.parse(l)), origin = told[0].ts;
+  const st = await open("states");
+  const runsOf = (tid) => {
+    const out = [];
+    for (const e of told) {
+      if (e.fields.next_pid === tid) out.push([e.ts - origin, Infinity]);
+      if (e.fields.prev_pid === tid && out.length) out[out.length - 1][1] = e.ts - origin;
+    }
+    return out;
+  };
+  const inside = (list, a, b) => list.reduce((s, [x, y]) => s + Math.max(0, Math.min(y, b) - Math.max(x, a)), 0);
+  const wakings = told.filter((e) => e.event === "sched:sched_waking");
+  const wakes = await st.evaluate(() => [...window.ringside.model.wakes.at].map((t, n) => [t, window.ringside.model.wakes.from[n] < 0]));
+  assert.deepEqual(wakes, wakings.map((e) => [e.ts - origin, e.tid === 0]));
+  const [from, to] = [103_300_000, 205_100_000];
+  await st.evaluate(([a, b]) => window.ringside.pane.choose(a, b), [from, to]);
+  const table = async (n) => {
+    await st.locator("#tabs button").nth(n).click();
+    const [head, ...lines] = (await st.evaluate(() => window.ringside.pane.csv())).trim().split("\n").map((l) => l.split(","));
+    return lines.map((l) => Object.fromEntries(head.map((h, i) => [h, l[i]])));
+  };
+  const requests = [];
+  for (const e of told) if (e.event === "ringside:span" && e.tid === 5001) e.fields.track_event_type === 66 ? requests.push([e.ts - origin, 0]) : (requests[requests.length - 1][1] = e.ts - origin);
+  const touched = requests.filter(([a, b]) => b > from && a < to);
+  const slices = await table(0), first_ = slices[0], jobs = slices.find((r) => r.name === "job:done");
+  assert.deepEqual(first_, { name: "request", count: String(touched.length), "sum (ns)": String(inside(requests, from, to)), "mean (ns)": String(inside(requests, from, to) / touched.length),
+    "max (ns)": String(Math.max(...touched.map((r) => inside([r], from, to)))) });
+  const done_ = told.filter((e) => e.event === "job:done" && e.ts - origin >= from && e.ts - origin <= to).length;
+  assert.deepEqual([jobs.count, jobs["sum (ns)"]], [String(done_), ""]);
+  assert.ok((await st.evaluate(() => window.ringside.pane.csv())).includes(`\n"'=1+1,""x""",1,,,\n`));
+  const threads = await table(1);
+  for (const [name, tid] of [["alpha-5001", 5001], ["beta-5002", 5002]]) {
+    const row = threads.find((r) => r.thread === name);
+    assert.equal(row["running (ns)"], String(inside(runsOf(tid), from, to)));
+    const times = ["running", "runnable", "preempted", "blocked", "sleeping"].reduce((sum, n) => sum + +row[`${n} (ns)`], 0);
+    assert.equal(times, to - from, "a thread is in one state at any time");
+  }
+  const depths = told.filter((e) => e.event === "ringside:counter" && e.tid === 5001 && e.ts - origin <= to).map((e) => e.fields.counter_value);
+  const changes = told.filter((e) => e.event === "ringside:counter" && e.tid === 5001 && e.ts - origin >= from && e.ts - origin <= to).length;
+  const depth = (await table(4)).find((r) => r.thread === "alpha-5001");
+  assert.deepEqual([depth.last, depth.max, depth.changes], [String(depths[depths.length - 1]), String(Math.max(...depths)), String(changes)]);
+  assert.deepEqual(await st.locator("#labels .group").evaluateAll((all) => all.map((e) => e.dataset.group)), ["Processors", "alpha (5001)", "Other threads"]);
+  done("tables of a range are what the report adds up to");
+
+  await st.evaluate(() => window.ringside.show(100e6, 112e6));
+  await settled(st);
+  const strip = (label, t) => st.evaluate(([l, at]) => window.ringside.place(l, at, "states"), [label, t]);
+  let state = await tip(st, await strip("alpha-5001", 101_800_000), "runnable");
+  assert.ok(state.includes("woken by") && state.includes("beta-5002 on CPU 1"), state);
+  state = await tip(st, await strip("alpha-5001", 103_500_000), "running");
+  assert.ok(state.includes("CPU 0") && state.includes("1 ms"), state);
+  await tip(st, await strip("beta-5002", 109_000_000), "an interrupt on CPU 1");
+  await tip(st, await strip("alpha-5001", 107_000_000), "sleeping");
+  const spot = await strip("alpha-5001", 101_800_000);
+  await st.mouse.click(spot.x, spot.y);
+  await st.keyboard.press("u");
+  await st.waitForFunction(() => document.getElementById("details").innerText.startsWith("running") && document.getElementById("details").innerText.includes("beta-5002"));
+  const drawn = await st.evaluate(() => window.ringside.lanes.showsAllArrows);
+  assert.equal(drawn, true);
+  // One colour for one name.
+  const named = await st.evaluate(() => {
+    const { lanes, model } = window.ringside, out = {};
+    model.raw.types.forEach((t, n) => (out[t.name] = lanes.ofType[n]));
+    for (const l of model.lanes) {
+      if (l.kind === "thread") for (let i = 0; i < l.items.size; ++i) out[lanes.name(l, i)] = lanes.colour(l, i);
+      if (l.kind === "counter") out[l.name] = lanes.counterColour(l);
+    }
+    return out;
+  });
+  assert.ok(named.request && named["job:done"] && named.depth);
+  assert.equal(new Set(Object.values(named)).size, Object.keys(named).length, JSON.stringify(named));
+  // Dragging over the times chooses; Escape gives it up. A click folds a process.
+  const ruler = await st.locator("#ruler canvas").boundingBox();
+  await st.mouse.move(ruler.x + 200, ruler.y + 10);
+  await st.mouse.down();
+  await st.mouse.move(ruler.x + 500, ruler.y + 10, { steps: 4 });
+  await st.mouse.up();
+  const chosen = await st.evaluate(() => window.ringside.pane.chosen), now_ = await view(st);
+  assert.ok(Math.abs((chosen.end - chosen.begin) / (now_.end - now_.begin) - 300 / ruler.width) < 0.01);
+  await st.keyboard.press("Escape");
+  assert.equal(await st.evaluate(() => window.ringside.pane.chosen), null);
+  await st.locator('#labels .group[data-group="alpha (5001)"]').click();
+  await settled(st);
+  assert.deepEqual(await st.locator("#labels .label[data-lane]").evaluateAll((all) => all.map((e) => e.dataset.lane)), ["CPU 0", "CPU 1", "idle-0"]);
+  await st.keyboard.press("g");
+  await st.keyboard.press("r");
+  // The panes fill the height, whatever it is.
+  for (const [width, height] of [[1280, 800], [2560, 1440], [900, 700], [1280, 800]]) {
+    for (const scheme of ["light", "dark"]) {
+      await st.setViewportSize({ width, height });
+      await st.emulateMedia({ colorScheme: scheme });
+      await settled(st);
+      const sizes = await st.evaluate(() => [...document.querySelectorAll("#panes > .pane, #middle")].filter((e) => getComputedStyle(e).display !== "none").map((e) => e.getBoundingClientRect()).map((r) => [r.top, r.bottom]));
+      const end = await st.evaluate(() => document.getElementById("panes").getBoundingClientRect().bottom);
+      sizes.sort((a, b) => a[0] - b[0]).forEach(([, bottom], n) => assert.ok(Math.abs((sizes[n + 1]?.[0] ?? end) - bottom) <= 1, `a hole under ${n} at ${width} x ${height}`));
+      await st.waitForFunction(() => window.ringside.charts.heatLabels().length >= 2);
+      const labels = await st.evaluate(() => window.ringside.charts.heatLabels());
+      labels.forEach((y, n) => assert.ok(n === 0 || Math.abs(y - labels[n - 1]) >= 11, `labels of the heat map at ${labels}`));
+    }
+  }
+  await st.close();
+  done("states, arrows, colours, folding and the panes' heights");
+
   // More than may be drawn one by one: merged, counted, said.
   const few = await open("work", "--items", "100");
   assert.ok((await few.innerText("#notes")).includes("drawn as one"));
@@ -201,7 +305,7 @@ try {
   const bin = await few.evaluate(() => {
     const lane = window.ringside.model.lanes.find((l) => l.label === "as-4712"), b = lane.items.bins[0];
     const row = window.ringside.lanes.row(lane), p = window.ringside.place("as-4712", (b.begin + b.end) / 2);
-    return { x: p.x, y: p.y - 12 + row.height - 7, count: b.count };
+    return { x: p.x, y: p.y - window.ringside.lanes.middle(lane, "slices") + row.height - 7, count: b.count };
   });
   assert.ok((await tip(few, bin, "merged")).startsWith(`${number(bin.count)} merged`));
   await few.close();

@@ -14,7 +14,7 @@ namespace ringside::test {
 // A payload: the common fields, then the values put behind them.
 class Payload {
  public:
-  Payload(u16 id, i32 tid) { put(id).put(u16{0}).put(tid); }
+  Payload(u16 id, i32 tid, u16 flags = 0) { put(id).put(flags).put(tid); }
   template <class T>
   Payload& put(T value) {
     const auto* p = reinterpret_cast<const u8*>(&value);

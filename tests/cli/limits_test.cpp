@@ -113,6 +113,28 @@ TEST_F(Limits, AnUnreadableRingIsReported) {
   EXPECT_NE(o.out.find("4 events, perhaps some lost"), std::string::npos) << o.out << o.err;
 }
 
+// One file that is gone takes its own events away, and no others.
+TEST_F(Limits, AnUnreadableFileOfARecordingIsReported) {
+  ASSERT_EQ(ringside("record -q -i web --rings thread -o none -- true").code, 0);
+  ASSERT_EQ(run("RINGSIDE_INSTANCE=web " RINGSIDE_BUILD_DIR "/tests/many_threads 3 2").code, 0);
+  ASSERT_EQ(ringside("record -q -i web -o r --duration 10ms").code, 0);
+  const json rings = meta("r").at("rings");
+  ASSERT_EQ(rings.size(), 3u);
+  fs::remove(dir + "/r/ring1.raw");
+  for (const char* command : {"report r", "report --json r", "top r", "hist n r", "watch r --batch --once", "export r --to r.csv", "export r --to r.dat"}) {
+    const Outcome o = ringside(command);
+    EXPECT_EQ(o.code, 1) << command << "\n" << o.out << o.err;
+    EXPECT_NE(o.err.find("ring1.raw: No such file or directory; its 2 events are missing"), std::string::npos) << command << "\n" << o.err;
+    EXPECT_EQ(o.out.find("exact"), std::string::npos) << command << "\n" << o.out;
+  }
+  EXPECT_EQ(run("wc -l < r.csv").out, "5\n") << "a header, and the events of the others";
+  EXPECT_EQ(run(RINGSIDE_BUILD_DIR "/ringside report r.dat | wc -l").out, "4\n");
+  for (const char* other : {"ring0.raw", "ring2.raw"}) fs::remove(dir + "/r/" + other);
+  const Outcome none = ringside("report r");
+  EXPECT_EQ(none.code, 1);
+  EXPECT_NE(none.err.find("cannot open"), std::string::npos) << none.err;
+}
+
 // Events that a full ring refused have no position in a recording.
 TEST_F(Limits, RefusedEventsAreMissing) {
   ASSERT_EQ(ringside("record -q -i full --rings thread --mode discard -b 8k --subbuf-size 4k -o none -- true").code, 0);
@@ -135,7 +157,7 @@ TEST_F(Limits, AFullDiskEndsTheRecordingAndNotTheCommand) {
     EXPECT_NE(o.err.find("cannot write to disk/r/ring"), std::string::npos) << o.err;
     EXPECT_NE(o.err.find("No space left on device; make room there, or choose another place; the recording ends here, the command goes on"), std::string::npos) << o.err;
     EXPECT_NE(o.err.find(" or more; disk/r"), std::string::npos) << o.err;
-    EXPECT_NE(o.err.find("could not be recorded any more"), std::string::npos) << o.err;
+    EXPECT_NE(o.err.find("could no longer be recorded"), std::string::npos) << o.err;
     books(meta("disk/r"));
     const Outcome report = ringside("report disk/r | grep -c ' read: '");
     EXPECT_GT(std::stoi(report.out), 1000) << report.err;

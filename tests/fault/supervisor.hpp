@@ -151,7 +151,7 @@ class Supervisor {
     }
     return ::kill(-child_, SIGKILL) != 0;
   }
-  // No call is looked at any more.
+  // From here on no call is examined.
   void end() {
     over_ = true;
     if (loop_.joinable()) loop_.join();
@@ -264,7 +264,7 @@ class Supervisor {
     if (call.nr == SYS_execve && !injected_) begun_.erase(task_of(thread).process);
   }
 
-  // What it was asked for, for whoever reads a failure.
+  // What it was asked for, to be printed with a failure.
   static std::string text_at(pid_t process, u64 address) {
     char text[200] = {};
     const iovec here{text, sizeof text - 1}, there{reinterpret_cast<void*>(address), sizeof text - 1};

@@ -48,7 +48,7 @@ enum class Plant : u8 {
   plain_committed,  // arm64: no release
   plain_commit,
   plain_tail,
-  no_wake_fence,  // between publishing and the look for who waits
+  no_wake_fence,  // between publishing and the check for waiting readers
 };
 
 // Orders of the sequences' accesses. x86 is modelled as release and acquire, which allows more than its store buffers do.
@@ -435,7 +435,7 @@ struct ModelRseq {
       memcpy(&word, bytes + size - 4, 4);
       store4(to + size - 4, word);
     }
-    // A word of padding, or one on the stack of who asks.
+    // A word of padding, or one on the stack of the caller.
     void pad(u32* p, u32 v, const Enter& near) {
       if (u64(p) - (u64(&near) - 4096) < 8192)
         *p = v;
@@ -886,7 +886,7 @@ inline CpuPlan giving_back() {
           .give_back = true};
 }
 
-// Who waits for an event sees it, or is rung for.
+// A reader that waits for an event sees it, or the doorbell rings.
 template <Plant P>
 void sleeper(World& world) {
   using Model = CpuModel<P, Orders{}, Machine::arm64>;

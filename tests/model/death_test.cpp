@@ -64,7 +64,7 @@ TEST(Death, WriterThenRecover) {
   prove("writer dies beside a reader", o, writer_dies({.shape = {3}, .before = {most}, .writes = {most, most}}));
   prove("the same, 4 sub-buffers, full", o, writer_dies({.shape = {4}, .before = {most, most, most}, .writes = {most, most}}));
   prove("the same, discard mode", o, writer_dies({.shape = {3, true}, .before = {most}, .writes = {most, most}}));
-  prove("on the reader's page", o,
+  prove("on the reader page", o,
         writer_dies({.shape = {3}, .before = {half}, .read_before = 1, .writes = {half, half}, .reads = 2}));
   prove("with old values", {.preemptions = 1, .stale = 1, .seconds = 20},
         writer_dies({.shape = {3}, .before = {most}, .writes = {most, most}}));
@@ -74,11 +74,11 @@ TEST(Death, WriterInAPlainStore) {
   const Options one{.preemptions = 1, .stale = 0, .signals = 1, .seconds = 20}, none{.preemptions = 0, .stale = 0, .signals = 1, .seconds = 20};
   prove("writer dies in a plain store", one,
         writer_dies({.shape = {3}, .before = {100}, .writes = {100}, .handlers = {100}}));
-  prove("the same, on the reader's page", one,
+  prove("the same, on the reader page", one,
         writer_dies({.shape = {3}, .before = {100}, .read_before = 1, .writes = {100}, .handlers = {100}}));
   prove("with another event behind it", none,
         writer_dies({.shape = {3}, .before = {100}, .writes = {100, 100}, .handlers = {100}}));
-  prove("the same, on the reader's page", none,
+  prove("the same, on the reader page", none,
         writer_dies({.shape = {3}, .before = {100}, .read_before = 1, .writes = {100, 100}, .handlers = {100}}));
   const Options two{.preemptions = 0, .stale = 0, .signals = 2, .seconds = 20};
   prove("with two handlers, discard mode", two,

@@ -1,4 +1,4 @@
-// The gate: who closes it and then sees nest = 0 behind a heavy fence has the ring for itself.
+// The gate: a controller that closes it and then sees nest = 0 behind a heavy fence has the ring for itself.
 #include "ring_model.hpp"
 
 namespace ringside::model::gate_test {
@@ -163,7 +163,7 @@ TEST(Gate, Park) {
   prove("park beside a writer", {.preemptions = 2, .stale = 1}, park_beside_writer<Explored>(0, false));
   prove("park beside a handler", {.preemptions = 1, .stale = 1, .signals = 1}, park_beside_writer<Explored>(1, true));
   refute("without light fences", {.preemptions = 2, .stale = 1}, park_beside_writer<NoLightFence>(0, false));
-  refute("without a look at the reserve word", {.preemptions = 1, .stale = 0, .signals = 1, .seconds = 20},
+  refute("without a check of the reserve word", {.preemptions = 1, .stale = 0, .signals = 1, .seconds = 20},
          park_beside_writer<Explored>(1, false));
 }
 

@@ -5,7 +5,7 @@
 namespace ringside::model::malice_test {
 namespace {
 
-// Explored, with a look at each address.
+// Explored, with a check of each address.
 struct Guarded : Explored {
   inline static const Ring* ring = nullptr;
   inline static const void* own = nullptr;  // the writer itself
@@ -101,7 +101,7 @@ TEST(Malice, Mend) {
     r.mend();
     r.peek();
   };
-  prove("hostile words against mend", quick, hostile(1, read));
+  prove("hostile words against the repair", quick, hostile(1, read));
 }
 
 TEST(Malice, Iterator) {

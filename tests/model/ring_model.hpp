@@ -37,7 +37,7 @@ struct Books {
   static constexpr u32 most_events = 48;
   Ring ring;
   u64 time;
-  u32 events;  // numbers given out
+  u32 events;  // numbers handed out
   u32 depth;   // writes under way
   u32 owner;   // which writer
   Fate fate[most_events];
@@ -107,7 +107,7 @@ class Model {
 
   // ---- readers -----------------------------------------------------------------------------------------------------------
 
-  // GET_READER once, and a look at all of it.
+  // GET_READER once, and a check of all of it.
   bool read(bool meta = false) const {
     R r(b->ring);
     return read(r, meta);

@@ -108,7 +108,7 @@ TEST(Ring, PlainStore) {
         run({.shape = {3}, .before = {100}, .writes = {100}, .handlers = {most, most, 100}, .reads = 0}));
   prove("handlers that take back", two,
         run({.shape = {3}, .before = {100}, .writes = {100, 0, 100}, .handlers = {0, 100}, .reads = 0}));
-  prove("on the reader's page", narrow,
+  prove("on the reader page", narrow,
         run({.shape = {3}, .before = {100}, .read_before = 1, .writes = {100, 100}, .handlers = {100}}));
 }
 
@@ -157,7 +157,7 @@ TEST(Ring, IteratorComesBack) {
   prove("appended beside it", {.preemptions = 2, .stale = 1, .signals = 0, .seconds = 20}, back({.before = {100}, .writes = {100, 100}}));
   prove("appended, and the writer goes on", two, back({.before = {half}, .writes = {half, half, half}, .looks = 3, .subbufs = 5}));
   prove("appended, and the reader takes it", stale, back({.before = {100}, .writes = {100, half, half}, .reads = 2}));
-  prove("appended to the reader's page", two, back({.before = {100}, .writes = {100, most}, .read_before = 1, .reads = 2, .looks = 3}));
+  prove("appended to the reader page", two, back({.before = {100}, .writes = {100, most}, .read_before = 1, .reads = 2, .looks = 3}));
   prove("once round", two, back({.before = {half}, .writes = {half, most, most, most}, .looks = 3}));
   prove("flags on a page that it follows", two, back({.before = {half, half, most, most}, .writes = {100, 100}, .reads = 2, .meta = true}));
   prove("a handler beside it", {.preemptions = 1, .stale = 0, .signals = 1, .seconds = 20},

@@ -73,7 +73,7 @@ class World {
   }
 
   void check(Function run) { check_ = std::move(run); }  // after every access; sees the newest values
-  void after(Function run) { after_ = std::move(run); }  // when nobody can run any more; sees the newest values
+  void after(Function run) { after_ = std::move(run); }  // when nothing can run; sees the newest values
 
   // What traces call it; the words of an array by index. Costs nothing unless an execution is traced.
   void name(const void* p, const char* what, int index = -1) { trace_.name(p, what, index); }

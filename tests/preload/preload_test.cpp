@@ -251,7 +251,7 @@ TEST_F(Preload, AProcessThatGaveItsRightsUpGetsNoRingOfItsOwn) {
   EXPECT_NE(o.err.find("from 1 rings"), std::string::npos) << o.err;
 }
 
-// Two copies of the library in one process: neither takes the other's rings for those of a former image.
+// Two copies of the library in one process: neither takes the other's rings for those of a former program.
 TEST_F(Preload, AProgramThatUsesTheLibraryItself) {
   for (const char* of : {"auto", "thread"}) {
     rings = of;

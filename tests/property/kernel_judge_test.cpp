@@ -1,5 +1,5 @@
 // The kernel as the judge of ringside's ring: the same payloads at the same times to an instance's trace_marker_raw and to a
-// ring of ours, the same calls to both readers, and then the same bytes, meta-page fields and errors. docs/conformance.md lists
+// ring of ringside, the same calls to both readers, and then the same bytes, meta-page fields and errors. docs/conformance.md lists
 // the differences.
 //
 // Our writer's clock gives the kernel's own times, so times are compared, too. While the kernel's ring is mapped, an event's
@@ -27,7 +27,7 @@
 #include "ring_memory.hpp"
 #include "serve/server.hpp"
 #include "source/get_reader_served.hpp"
-#include "source/image.hpp"
+#include "source/sub_buffer_copy.hpp"
 #include "source/recording.hpp"
 
 namespace ringside::test::kernel_judge_test {
@@ -64,7 +64,7 @@ u32 rounding(u32 size) {
   return event - abi::payload_offset(event) - common_size - size;
 }
 
-// Walks the events added to a sub-buffer since the last look.
+// Walks the events added to a sub-buffer since the last call.
 struct Walked {
   u64 stamp = 0, time = 0;
   u32 end = 0;
@@ -126,7 +126,7 @@ class KernelSide {
     return ::write(marker_.get(), bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
   }
 
-  // The next image, or empty.
+  // The next sub-buffer, or empty.
   Image read() {
     Image image(shape_.subbuf_size);
     const ssize_t n = ::read(raw_.get(), image.data(), image.size());
@@ -227,7 +227,7 @@ class KernelSide {
   std::vector<u8> stale_;   // 1: a byte of the mapping where rounding left an old byte
 };
 
-// A ring of ours whose clock is set.
+// A ring of ringside whose clock is set.
 class OurWriter {
  public:
   explicit OurWriter(const Ring& ring) : writer_(ring, Replay{&time_}) {}
@@ -260,7 +260,7 @@ class OurWriter {
   Writer<Replay> writer_;
 };
 
-// An instance of ours with one ring, served to a client that maps it.
+// An instance of ringside with one ring, served to a client that maps it.
 class OurSide {
  public:
   OurSide(const Shape& shape, u32 slots) : shape_(shape), dir_(std::filesystem::temp_directory_path() / ("ringside-judge-" + std::to_string(getpid()))) {
@@ -363,7 +363,7 @@ std::optional<SubBufferView> read_view(Reader<>& reader) {
   return view;
 }
 
-// The image that read() of trace_pipe_raw would give of it. The kernel hands over a whole sub-buffer without its fill padding;
+// The bytes that read() of trace_pipe_raw would give of it. The kernel hands over a whole sub-buffer without its fill padding;
 // when it copies event by event, the padding is an event like others.
 Image read_image(Reader<>& reader, bool mapped) {
   auto view = read_view(reader);
@@ -375,7 +375,7 @@ Image read_image(Reader<>& reader, bool mapped) {
   }
   const u32 size = view->end - view->begin, subbuf_size = reader.ring().geometry.subbuf_size();
   Image image(subbuf_size);
-  const abi::SubBufferHeader header = image_header(*view, subbuf_size);
+  const abi::SubBufferHeader header = header_of_copy(*view, subbuf_size);
   std::memcpy(image.data(), &header, sizeof header);
   std::memcpy(image.data() + sizeof header, reader.data() + view->begin, size);
   if (abi::commit_stored(header.commit)) std::memcpy(image.data() + sizeof header + size, &view->lost_before, 8);
@@ -541,7 +541,7 @@ class Lockstep {
     RC_ASSERT(theirs.size() == image.size());
     if (!theirs.empty()) {
       kernel_.clean(theirs, image);
-      SAME_BYTES(theirs.data(), image.data(), image.size(), "the copied image");
+      SAME_BYTES(theirs.data(), image.data(), image.size(), "the copied sub-buffer");
       ++copied;
     }
     same_counters(kernel_, ours_, false);
@@ -597,7 +597,7 @@ u32 forget_padding(Image& kernel, const Image& ours) {
   return 1;
 }
 
-// A script run by the kernel unmapped, and then by a ring of ours at the kernel's times.
+// A script run by the kernel unmapped, and then by a ring of ringside at the kernel's times.
 class Replayed {
  public:
   Replayed(KernelSide& kernel, u32 slots, std::vector<Step> script)
@@ -675,7 +675,7 @@ TEST_P(KernelJudge, Read) {
       if (theirs.empty()) return;
       kernel_->clean(theirs, own);
       if (!GetParam().overwrite) forgotten += forget_padding(theirs, own);
-      SAME_BYTES(theirs.data(), own.data(), own.size(), "image " + std::to_string(n));
+      SAME_BYTES(theirs.data(), own.data(), own.size(), "sub-buffer " + std::to_string(n));
       const auto& header = *reinterpret_cast<const abi::SubBufferHeader*>(own.data());
       ++(abi::commit_size(header.commit) + 400 > GetParam().subbuf_size ? whole : partial);
       lost += abi::commit_missed(header.commit);
@@ -684,7 +684,7 @@ TEST_P(KernelJudge, Read) {
   EXPECT_GT(whole, 20u);
   EXPECT_GT(partial, 5u);
   EXPECT_EQ(lost > 5, GetParam().overwrite);
-  std::printf("%lu whole images (%lu with padding), %lu partial, %lu with losses\n", whole, forgotten, partial, lost);
+  std::printf("%lu whole sub-buffers (%lu with padding), %lu partial, %lu with losses\n", whole, forgotten, partial, lost);
 }
 
 // Images with the pieces of each sub-buffer joined, and without fill padding: for the comparison with a recording.
@@ -700,7 +700,7 @@ std::vector<Whole> put_together(const std::vector<Image>& images, const std::fun
     if (image.empty()) continue;
     clean(image);
     SubBufferView view;
-    RC_ASSERT(view_image(image.data(), image.size(), static_cast<u32>(image.size()), view));
+    RC_ASSERT(view_copy(image.data(), image.size(), static_cast<u32>(image.size()), view));
     const u64 commit = reinterpret_cast<const abi::SubBufferHeader*>(image.data())->commit;
     abi::EventCursor c(image.data() + abi::header_size, 0, view.end, view.time);
     u32 end = 0;

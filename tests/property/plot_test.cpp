@@ -12,7 +12,9 @@
 #include <tuple>
 
 #include "cli/hand_made.hpp"
+#include "plot/curves.hpp"
 #include "plot/lanes.hpp"
+#include "plot/states.hpp"
 #include "plot/time_grid.hpp"
 
 namespace ringside::plot::plot_test {
@@ -54,8 +56,8 @@ RC_GTEST_PROP(TimeGrid, IsTheNarrowestThatHoldsAllTimes, ()) {
 }
 
 // The relevant parts of a slice.
-using Seen = std::tuple<u64, u64, u32, u32, u32, u64, u64, std::string>;
-Seen seen(const Slice& s) { return {s.end, s.begin, s.what, s.ring, s.merged, s.weight, s.busy, s.text}; }
+using Seen = std::tuple<u64, u64, u32, u32, u32, u64, u64, u64, std::string>;
+Seen seen(const Slice& s) { return {s.end, s.begin, s.what, s.ring, s.merged, s.weight, s.busy, s.longest, s.text}; }
 
 // The slices at a level, merged.
 std::vector<std::multiset<Seen>> reference(const std::vector<std::pair<u32, Slice>>& all, u32 lanes, int level, u64& held) {
@@ -82,6 +84,7 @@ std::vector<std::multiset<Seen>> reference(const std::vector<std::pair<u32, Slic
         if (one.ring != s.ring) one.ring = Slice::various;
         ++one.merged;
         one.weight += s.weight;
+        one.longest = std::max(one.longest, s.longest);
         one.busy = one.busy + s.busy < one.busy ? ~u64{0} : one.busy + s.busy;
         one.text.clear();
       }
@@ -107,7 +110,7 @@ RC_GTEST_PROP(Lanes, MergeAsLittleAsTheBoundAllows, ()) {
     s.what = static_cast<u32>(random() % 4);
     s.ring = static_cast<u32>(random() % 2);
     s.weight = random() % 9;
-    s.busy = s.end - s.begin;
+    s.busy = s.longest = s.end - s.begin;
     all.emplace_back(static_cast<u32>(random() % 3), s);
   }
   if (random() % 2 == 0)
@@ -141,6 +144,91 @@ RC_GTEST_PROP(Lanes, MergeAsLittleAsTheBoundAllows, ()) {
     }
     RC_ASSERT(found == expected[lane]);
   }
+}
+
+RC_GTEST_PROP(Curves, MergeAsLittleAsTheBoundAllows, ()) {
+  const u64 most = *rc::gen::inRange(u64{1}, u64{40});
+  const auto count = *rc::gen::inRange(0, 100);
+  const u64 base = *rc::gen::element(u64{0}, u64{1'000'000'000'000});
+  const u32 spread = *rc::gen::inRange(4u, 64u);
+  std::mt19937_64 random(*rc::gen::arbitrary<u64>());
+  Curves curves(most);
+  std::vector<std::tuple<u32, u64, i64>> all;
+  std::set<std::pair<u32, u64>> taken;  // values of one time have no order
+  for (int i = 0; i < count; ++i) {
+    const u32 curve = random() % 3;
+    const u64 time = base + (random() >> (64 - spread));
+    if (taken.emplace(curve, time).second) all.emplace_back(curve, time, static_cast<i64>(random()));
+  }
+  if (random() % 2 == 0) std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return std::get<1>(a) < std::get<1>(b); });
+  for (const auto& [curve, time, value] : all) curves.add(curve, time, value);
+  curves.finish();
+  std::sort(all.begin(), all.end());
+  u32 level = 0;
+  std::vector<std::pair<u32, Point>> expected;
+  for (;; ++level) {
+    expected.clear();
+    for (const auto& [curve, time, value] : all) {
+      if (level > 0 && !expected.empty() && expected.back().first == curve && expected.back().second.end >> (level - 1) == time >> (level - 1)) {
+        Point& p = expected.back().second;
+        p = {p.begin, time, std::min(p.low, value), std::max(p.high, value), p.first, value, p.count + 1};
+      } else {
+        expected.emplace_back(curve, Point{time, time, value, value, value, value, 1});
+      }
+    }
+    if (expected.size() <= most || level == 64) break;
+  }
+  RC_ASSERT(curves.merges() == (level > 0));
+  std::vector<std::pair<u32, Point>> found;
+  for (u32 n = 0; n < curves.size(); ++n) {
+    for (const Point& p : curves.points(n)) found.emplace_back(n, p);
+  }
+  RC_ASSERT(found.size() == expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    const Point &a = found[i].second, &b = expected[i].second;
+    RC_ASSERT(std::tie(found[i].first, a.begin, a.end, a.low, a.high, a.first, a.last, a.count) == std::tie(expected[i].first, b.begin, b.end, b.low, b.high, b.first, b.last, b.count));
+  }
+}
+
+// Whatever the events say: a thread is in one state at a time, within the trace, and what is merged adds up.
+RC_GTEST_PROP(ThreadStates, FollowEachOther, ()) {
+  std::mt19937_64 random(*rc::gen::arbitrary<u64>());
+  const auto count = *rc::gen::inRange(0, 200);
+  const bool merge = *rc::gen::arbitrary<bool>();
+  ThreadStates all(1000), few(5);
+  u64 time = 1000;
+  for (int i = 0; i < count; ++i) {
+    time += random() % 50;
+    const u32 thread = 1 + random() % 3, ring = random() % 2;
+    const u64 what = random() % 9, state = random() % 512, since = time - random() % 100;
+    for (ThreadStates* s : {&all, &few}) {
+      if (what < 3) s->run(thread, time, ring);
+      else if (what < 6) s->leave(thread, time, ring, static_cast<i64>(state), since);
+      else if (what < 7) s->wake(thread, time, ring, ThreadStates::by_interrupt);
+      else if (what < 8) s->lose(time, ring);
+      else s->forget(thread);
+    }
+  }
+  all.finish(time);
+  few.finish(time);
+  const Lanes& lanes = merge ? few.lanes() : all.lanes();
+  u64 sum = 0, expected = 0;
+  for (u32 thread = 0; thread < lanes.size(); ++thread) {
+    u64 before = 0;
+    for (const Slice& s : lanes.slices(thread)) {
+      sum += s.busy;
+      RC_ASSERT(s.end <= time);
+      if (merge) continue;
+      RC_ASSERT(s.begin >= before);
+      RC_ASSERT(s.begin < s.end);
+      RC_ASSERT(s.what >= ThreadStates::running && s.what <= ThreadStates::stopped);
+      before = s.end;
+    }
+  }
+  for (u32 thread = 0; thread < all.lanes().size(); ++thread) {
+    for (const Slice& s : all.lanes().slices(thread)) expected += s.busy;
+  }
+  RC_ASSERT(sum == expected);
 }
 
 // As Plot.RandomRecordsGiveValidJson knows them; "": no such event.

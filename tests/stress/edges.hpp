@@ -31,7 +31,7 @@ class Random {
 
 // The payload, after the kernel's common fields.
 struct Tick {
-  u32 who, bytes;  // the writing thread's life; bytes of filler after it
+  u32 who, bytes;  // the writing thread's life; bytes of payload after it
   u64 number, check;
 };
 inline constexpr u32 common_bytes = 8, most_filler = 96;

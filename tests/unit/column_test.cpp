@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "analysis/column.hpp"
-#include "analysis/id_table.hpp"
+#include "decode/id_table.hpp"
 #include "analysis/integer_at.hpp"
 #include "sys/sys.hpp"
 

@@ -37,6 +37,7 @@ struct Runtime {
   std::vector<ringside_event*> events;
   std::vector<Record> records;
   bool refuse = false;
+  uintptr_t caller = 0;  // of the last stack that was asked for
 
   ringside_event* find(std::string_view system, std::string_view name) {
     for (auto* e : events)
@@ -84,6 +85,7 @@ __attribute__((weak)) int ringside_register(ringside_event* event) {
   event->enabled = &r.words.back();
   return 0;
 }
+__attribute__((weak)) uint64_t ringside_stack_of(const void* caller) { return fake::runtime().caller = reinterpret_cast<uintptr_t>(caller), 0x57ac; }
 __attribute__((weak)) bool ringside_write(ringside_event* event, void* payload, uint32_t size) {
   auto& r = fake::runtime();
   if (r.refuse) return false;
@@ -106,6 +108,9 @@ __attribute__((weak)) constinit const CpuSide* cpu_side = nullptr;
 __attribute__((weak)) bool write_slowly(const ringside_event& event, void* payload, u32 size, Refused, i32) noexcept {
   return ringside_write(const_cast<ringside_event*>(&event), payload, size);
 }
+#if RS_RSEQ
+__attribute__((weak)) Refused append_slowly(const CpuSide&, const void*, u32) noexcept { return Refused::no_ring; }
+#endif
 }  // namespace ringside::detail
 
 namespace ringside {

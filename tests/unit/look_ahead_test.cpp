@@ -228,7 +228,7 @@ TEST(Timeline, EventIdsOfSourcesAreKeptApart) {
   EXPECT_EQ(t.name(1).buffer, "web");
 }
 
-// A clock goes back within a ring: no record out of order is given out as being in order.
+// A clock goes back within a ring: no record out of order is handed out as being in order.
 TEST(Timeline, LateEventsAreMarked) {
   SubBuffer a(100), a2(50), b(70);
   a.event(100, {1, 1});

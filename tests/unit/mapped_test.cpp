@@ -164,7 +164,7 @@ TEST(Mapped, ATruncatedFileIsAnError) {
   MappedSource<Still> still(cut.map(), cut.ring.geometry, Still{}, {});
   ASSERT_EQ(ftruncate(cut.fd.get(), 0), 0);
   (void)still.meta().reader.id;
-  auto first = still.next();   // the first look reaches the hole, and reads zeros
+  auto first = still.next();   // the first call reaches the hole, and reads zeros
   auto second = still.next();  // from then on it is known
   EXPECT_TRUE(!first || !*first);
   ASSERT_FALSE(second);

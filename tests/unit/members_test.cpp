@@ -231,7 +231,7 @@ TEST_P(MembersTest, ExecEndsAWriter) {
   }
   std::string name;
   while (name != "sleep") std::getline(std::ifstream("/proc/" + std::to_string(child) + "/comm"), name);
-  // It has its name before its first instruction, and the old image is gone by then.
+  // It has its name before its first instruction, and the old program is gone by then.
   while (instance_->writers() != Presence::none) sched_yield();
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);

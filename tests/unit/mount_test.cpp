@@ -129,7 +129,7 @@ TEST_F(MountServer, AWaiterIsAnsweredOnce) {
   server->turn();
   EXPECT_EQ(server->waiting(), 0u);
   read(raw, e);
-  EXPECT_EQ(e.error, EBADF) << "not open any more";
+  EXPECT_EQ(e.error, EBADF) << "closed by now";
 }
 
 TEST_F(MountServer, AnInterruptedWaiterIsNotAnsweredAgainAtTheEnd) {

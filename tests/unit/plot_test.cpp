@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/hand_made.hpp"
+#include "decode/syscalls.hpp"
 #include "plot/page.hpp"
 #include "plot_page.hpp"
 
@@ -19,7 +20,8 @@ std::string switch_format() {
   return test::format(
       5, "sched_switch",
       "\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:s32 prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n"
-      "\tfield:char next_comm[16];\toffset:28;\tsize:16;\tsigned:0;\n\tfield:s32 next_pid;\toffset:44;\tsize:4;\tsigned:1;\n",
+      "\tfield:char next_comm[16];\toffset:28;\tsize:16;\tsigned:0;\n\tfield:s32 next_pid;\toffset:44;\tsize:4;\tsigned:1;\n"
+      "\tfield:long prev_state;\toffset:48;\tsize:8;\tsigned:1;\n",
       R"("%d to %d", REC->prev_pid, REC->next_pid)");
 }
 
@@ -28,8 +30,8 @@ std::string padded(std::string name) {
   return name;
 }
 
-Payload switch_to(const std::string& from, i32 prev, const std::string& to, i32 next) {
-  return Payload(5, prev).text(padded(from)).put(prev).text(padded(to)).put(next);
+Payload switch_to(const std::string& from, i32 prev, const std::string& to, i32 next, i64 state = 0) {
+  return Payload(5, prev).text(padded(from)).put(prev).text(padded(to)).put(next).put(state);
 }
 
 // A lane's slices as {begin, end, name, text or merged count}, times after the first event.
@@ -54,6 +56,18 @@ struct PlotTest : testing::Test {
                              "\tfield:char slice_name[15];\toffset:9;\tsize:15;\tsigned:0;\n",
                              R"("%c %s", REC->track_event_type, REC->slice_name)"));
     formats.add(kernel_ids + 5, "sched", "sched_switch", switch_format());
+    formats.add(kernel_ids + 9, "sched", "sched_waking",
+                test::format(9, "sched_waking",
+                             "\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:s32 pid;\toffset:24;\tsize:4;\tsigned:1;\n",
+                             R"("pid=%d", REC->pid)"));
+    for (const auto& [id, name] : {std::pair{10, "sys_enter"}, std::pair{11, "sys_exit"}})
+      formats.add(kernel_ids + static_cast<u32>(id), "raw_syscalls", name,
+                  test::format(static_cast<u16>(id), name, "\tfield:long id;\toffset:8;\tsize:8;\tsigned:1;\n\tfield:long ret;\toffset:16;\tsize:8;\tsigned:1;\n",
+                               R"("NR %ld", REC->id)"));
+    formats.add(4, "ringside", "counter",
+                test::format(4, "counter",
+                             "\tfield:s64 counter_value;\toffset:8;\tsize:8;\tsigned:1;\n\tfield:char track_name[8];\toffset:16;\tsize:8;\tsigned:0;\n",
+                             R"("%s %lld", REC->track_name, REC->counter_value)"));
     for (const auto& [id, name] :
          {std::pair{6, "sys_enter_read"}, std::pair{7, "sys_exit_read"}, std::pair{8, "sys_enter_write"}})
       formats.add(
@@ -99,6 +113,25 @@ struct PlotTest : testing::Test {
       }
     }
     return out;
+  }
+  // A thread's states as {begin, end, state, waker}.
+  using State = std::tuple<i64, i64, u32, i64>;
+  static std::vector<State> states(const json& j, i32 tid) {
+    std::vector<State> out;
+    for (const json& lane : j["lanes"]) {
+      if (lane["kind"] != "state" || lane["number"] != number_of(j, tid)) continue;
+      i64 end = 0;
+      for (size_t i = 0; i < lane["end"].size(); ++i) {
+        end += lane["end"][i].get<i64>();
+        out.emplace_back(end - lane["length"][i].get<i64>(), end, lane["what"][i].get<u32>(), lane["waker"][i].get<i64>());
+      }
+    }
+    return out;
+  }
+  static Payload waking(i32 waker, i32 tid, u16 flags = 0) { return Payload(9, waker, flags).text(padded("as")).put(tid); }
+  static Payload counter(i64 value, std::string name) {
+    name.resize(8);
+    return Payload(4, 4711).put(value).text(name);
   }
   static u32 number_of(const json& j, i32 tid) {
     for (u32 n = 0; n < j["threads"].size(); ++n) {
@@ -149,6 +182,158 @@ TEST_F(PlotTest, ProcessorsShowTheThreadsThatRan) {
   EXPECT_EQ(rows(j, "cpu", 0),
             (std::vector<Row>{{0, 1000, "cc1plus", "4711 to 0"}, {2000, 2500, "as", "4712 to 99"}, {2500, 4000, "new", ""}}));
   EXPECT_EQ(rows(j, "cpu", 1), (std::vector<Row>{{4000, 4000, "x", "50 to 51"}}));
+}
+
+using S = plot::ThreadStates;
+
+TEST_F(PlotTest, AThreadIsWhatTheSwitchesAndWakeUpsSay) {
+  add(1000, switch_to("idle", 0, "as", 4712), 0);
+  add(1100, switch_to("as", 4712, "cc1plus", 4711, 1), 0);         // sleeps
+  add(1300, waking(4711, 4712), 0);
+  add(1301, waking(4711, 4712), 0);                                // tells nothing new
+  add(1400, switch_to("idle", 0, "as", 4712), 1);
+  add(1500, switch_to("cc1plus", 4711, "idle", 0, 0x100), 0);      // preempted
+  add(1600, switch_to("as", 4712, "idle", 0, 2), 1);               // blocked
+  add(1700, switch_to("idle", 0, "cc1plus", 4711), 0);
+  add(1750, waking(4711, 4711), 0);                                // wakes itself: it runs
+  add(1800, waking(0, 4712, 0x08), 1);                             // in an interrupt
+  add(1900, switch_to("idle", 0, "as", 4712), 1);
+  add(1950, switch_to("as", 4712, "idle", 0, 0x20), 1);            // has ended
+  add(2000, switch_to("cc1plus", 4711, "idle", 0, 4), 0);          // stopped
+  add(2500, Payload(1, 4711).put(u64{1}));
+  const json j = page();
+  const i64 cc1plus = number_of(j, 4711);
+  EXPECT_EQ(states(j, 4712), (std::vector<State>{{0, 100, S::running, -2},
+                                                 {100, 300, S::sleeping, -2},
+                                                 {300, 400, S::runnable, cc1plus},
+                                                 {400, 600, S::running, -2},
+                                                 {600, 800, S::blocked, -2},
+                                                 {800, 900, S::runnable, -1},
+                                                 {900, 950, S::running, -2}}));
+  EXPECT_EQ(states(j, 4711), (std::vector<State>{{100, 500, S::running, -2},
+                                                 {500, 700, S::preempted, -2},
+                                                 {700, 1000, S::running, -2},
+                                                 {1000, 1500, S::stopped, -2}}));
+}
+
+TEST_F(PlotTest, ALossLeavesStatesUnknownButThoseOfThreadsOnOtherCpus) {
+  add(1000, switch_to("idle", 0, "cc1plus", 4711), 1);
+  add(1000, switch_to("idle", 0, "as", 4712), 0);
+  add(1100, switch_to("as", 4712, "other", 9, 1), 0);
+  lose(1500, 3, 0);
+  add(1600, waking(4711, 4712), 1);
+  add(1700, switch_to("cc1plus", 4711, "idle", 0, 1), 1);
+  const json j = page();
+  EXPECT_EQ(states(j, 4712), (std::vector<State>{{0, 100, S::running, -2}, {600, 700, S::runnable, number_of(j, 4711)}}));
+  EXPECT_EQ(states(j, 9), std::vector<State>{});  // it ran until an unknown time
+  EXPECT_EQ(states(j, 4711), (std::vector<State>{{0, 700, S::running, -2}}));
+}
+
+TEST_F(PlotTest, StatesKnowWhatIsNotShown) {
+  const auto see = [this](u64 time, const Payload& payload, u64 lost = 0) { plot->see({time, lost, lost != 0 ? Bytes() : payload, 1, cpu1.ids()}, cpu1); };
+  add(1000, switch_to("idle", 0, "as", 4712), 0);
+  add(1100, switch_to("as", 4712, "idle", 0, 1), 0);
+  see(1200, waking(50, 4712));                                 // by a thread that is not here
+  see(1300, switch_to("idle", 0, "as", 4712));                 // on another CPU
+  see(1400, switch_to("as", 4712, "unknown", 51, 1));
+  see(1500, Payload(6, 4711).put(i64{1}));
+  see(1600, Payload(6, 4711), 9);
+  add(1700, switch_to("idle", 0, "as", 4712), 0);
+  add(1800, switch_to("as", 4712, "idle", 0, 1), 0);
+  const json j = page();
+  EXPECT_EQ(states(j, 4712), (std::vector<State>{{0, 100, S::running, -2},
+                                                 {100, 200, S::sleeping, -2},
+                                                 {200, 300, S::runnable, -2},
+                                                 {300, 400, S::running, -2},
+                                                 {400, 500, S::sleeping, -2},  // then events are missing
+                                                 {700, 800, S::running, -2}}));
+  EXPECT_EQ(j["events"], 4);
+  EXPECT_EQ(j["lost"], 0);
+  EXPECT_EQ(number_of(j, 51), ~u32{0});
+  EXPECT_EQ(rows(j, "cpu", 1).size(), 0u);
+  EXPECT_TRUE(plot->notes().empty());
+}
+
+TEST_F(PlotTest, WhereASwitchIsMissingNobodyRuns) {
+  add(1000, switch_to("idle", 0, "cc1plus", 4711), 0);
+  add(1100, switch_to("cc1plus", 4711, "other", 9, 1), 0);
+  add(1900, switch_to("as", 4712, "cc1plus", 4711, 1), 0);  // other left, and as came, unseen
+  add(2000, switch_to("cc1plus", 4711, "as", 4712, 1), 0);
+  add(3000, Payload(1, 4711).put(u64{1}));  // and so it is not known how long as runs now
+  const json j = page();
+  ASSERT_EQ(plot->notes().size(), 1u);
+  EXPECT_NE(plot->notes()[0].find("missing in 1 places"), std::string::npos) << plot->notes()[0];
+  EXPECT_EQ(rows(j, "cpu", 0), (std::vector<Row>{{0, 100, "cc1plus", "4711 to 9"}, {900, 900, "as", "4712 to 4711"}, {900, 1000, "cc1plus", "4711 to 4712"}}));
+  EXPECT_EQ(states(j, 9), std::vector<State>{});
+  EXPECT_EQ(states(j, 4712), (std::vector<State>{{900, 1000, S::sleeping, -2}}));
+}
+
+TEST_F(PlotTest, CountersAreCurvesOfEachThread) {
+  add(1000, counter(5, "depth"));
+  add(1200, counter(-3, "depth"));
+  add(1300, counter(7, "other"));
+  const json j = page();
+  ASSERT_EQ(j["counters"].size(), 2u);
+  EXPECT_EQ(j["counters"][0].dump(), R"({"at":[0,200],"merged":[],"name":"depth","thread":1,"type":0,"value":[5,-3]})");
+  EXPECT_EQ(j["counters"][1]["name"], "other");
+  EXPECT_EQ(j["types"][0]["count"], 3);
+  EXPECT_EQ(j["threads"][1]["events"], 3);
+  EXPECT_TRUE(rows(j, "thread", 1).empty());
+}
+
+TEST_F(PlotTest, MoreCountersThanAreDrawnAreEvents) {
+  for (u32 n = 0; n < plot::Plot::most_counters + 3; ++n) add(1000 + n, counter(1, std::to_string(n)));
+  const json j = page();
+  EXPECT_EQ(j["counters"].size(), plot::Plot::most_counters);
+  EXPECT_EQ(rows(j, "thread", 1).size(), 3u);
+  ASSERT_EQ(plot->notes().size(), 1u);
+  EXPECT_NE(plot->notes()[0].find("counters"), std::string::npos);
+}
+
+TEST_F(PlotTest, SystemCallsOfRawEventsHaveTheirNames) {
+  const auto raw = [](u16 id, i64 call, i64 ret) { return Payload(id, 4711).put(call).put(ret); };
+  add(1000, raw(10, 0, 0), 0);
+  add(1300, raw(11, 0, 12), 0);
+  add(1400, raw(10, 1, 0), 0);
+  add(1500, raw(11, 0, 12), 0);  // another call's end
+  add(1600, raw(10, 99999, 0), 0);
+  add(1650, raw(11, 99999, 0), 0);
+  const json j = page();
+  std::vector<std::tuple<i64, i64, std::string>> found;
+  for (const auto& [begin, end, name, text] : rows(j, "thread", number_of(j, 4711))) found.emplace_back(begin, end, name);
+  const std::string first(syscall_name(0)), second(syscall_name(1));
+  EXPECT_EQ(found, (std::vector<std::tuple<i64, i64, std::string>>{
+                       {0, 300, "syscalls:" + first}, {400, 400, "syscalls:" + second}, {500, 500, "syscalls:" + first}, {600, 650, "syscalls:99999"}}));
+  EXPECT_EQ(j["heat"][0]["name"], "syscalls:" + first);
+}
+
+TEST_F(PlotTest, AThreadHasItsNamesAndItsParent) {
+  add(1000, Payload(1, 4712).put(u64{1}));
+  tasks.rename(4712, "ld", true);
+  add(1500, Payload(1, 4712).put(u64{1}));
+  tasks.begin(77, 4712, Birth::process);
+  tasks.begin(78, 77, Birth::thread);
+  tasks.rename(77, "collect2", true);
+  add(1600, Payload(1, 78).put(u64{1}));
+  const json j = page();
+  const json& as = j["threads"][number_of(j, 4712)];
+  EXPECT_EQ(as["name"], "ld");
+  EXPECT_EQ(as["names"].dump(), R"([[null,"as"],[500,"ld"]])");
+  const json& child = j["threads"][number_of(j, 78)];
+  EXPECT_EQ(child["pid"], 77);
+  EXPECT_EQ(child["parent"], 4700);
+  EXPECT_EQ(child["process"], "collect2");
+  EXPECT_FALSE(child.contains("names"));
+}
+
+TEST_F(PlotTest, AHeatMapThatWasAskedForSaysSo) {
+  make();
+  plot->heat_map("latency: wakeup").add(1000, 5);
+  for (u64 n = 0; n < 3; ++n) add(1000 + n, Payload(2, 4711).put(u64{30}));
+  const json j = page();
+  ASSERT_EQ(j["heat"].size(), 2u);
+  EXPECT_EQ(j["heat"][0]["asked"], true);
+  EXPECT_FALSE(j["heat"][1].contains("asked"));
 }
 
 TEST_F(PlotTest, ALossIsABandAndEndsTheRunningSlice) {
@@ -227,7 +412,7 @@ TEST_F(PlotTest, MergedSlicesAreCounted) {
   for (const json& lane : j["lanes"]) {
     slices += lane["end"].size();
     drawn += lane["end"].size();
-    for (size_t i = 0; i < lane["merged"].size(); i += 3) drawn += lane["merged"][i + 1].get<u64>() - 1;
+    for (size_t i = 0; i < lane["merged"].size(); i += 4) drawn += lane["merged"][i + 1].get<u64>() - 1;
   }
   EXPECT_EQ(drawn, 5000u);
   EXPECT_LE(slices, 100u);

@@ -117,7 +117,7 @@ TEST_F(ReadingTest, NewEventsUntilItIsOver) {
   EXPECT_FALSE(reading->wait());
 }
 
-// It looks every so often, sooner after a look that took long, and never sleeps past the end nor `until`.
+// It looks every so often, sooner after a check that took long, and never sleeps past the end nor `until`.
 TEST_F(ReadingTest, HowLongItSleeps) {
   const auto made = instance();
   const auto reading = must(Reading::open(options("a")));
@@ -137,7 +137,7 @@ TEST_F(ReadingTest, HowLongItSleeps) {
   EXPECT_EQ(sleeps.size(), slept);
 }
 
-// Notices go to who asked for them, else they stay; problems are told once.
+// Notices go to the caller that asked for them, else they stay; problems are told once.
 TEST_F(ReadingTest, NoticesAndProblems) {
   test::random_recording(dir + "/r", ClockInfo{}, 1, 4096);
   Reading::Options o = options(dir + "/r");

@@ -1,4 +1,4 @@
-// What each RingSet has to do, whoever writes its rings. To prove a new one, list it below.
+// What each RingSet has to do, for any kind of writer. To prove a new one, list it below.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <ringside/abi/event_cursor.hpp>
@@ -148,9 +148,9 @@ struct RingSets : testing::TestWithParam<Kind> {
     }
   }
 
-  Found look() {
+  Found find() {
     for (;;) {
-      const Found found = set->look(ring, asker);
+      const Found found = set->find(ring, asker);
       if (found != Found::asking) return found;
       heard();
     }
@@ -175,7 +175,7 @@ struct RingSets : testing::TestWithParam<Kind> {
   // Takes all that there is.
   std::vector<u64> take() {
     std::vector<u64> all;
-    while (look() == Found::data) {
+    while (find() == Found::data) {
       lost += set->view(ring).lost_before;
       const auto some = events();
       for (const Seen& e : some) all.push_back(e.number);
@@ -192,27 +192,27 @@ struct RingSets : testing::TestWithParam<Kind> {
 };
 
 TEST_P(RingSets, EventsAreFoundOnceAndInOrder) {
-  EXPECT_EQ(look(), Found::nothing);
+  EXPECT_EQ(find(), Found::nothing);
   writer->write_events(1000);
   EXPECT_EQ(take(), numbers(0, 1000));
-  EXPECT_EQ(look(), Found::nothing);
+  EXPECT_EQ(find(), Found::nothing);
   writer->write_events(1);
   EXPECT_EQ(take(), numbers(1000, 1));
-  EXPECT_EQ(look(), Found::nothing);
+  EXPECT_EQ(find(), Found::nothing);
   EXPECT_EQ(lost, 0u);
 }
 
 TEST_P(RingSets, WhatIsNotConsumedIsFoundAgain) {
   writer->write_events(10);
-  ASSERT_EQ(look(), Found::data);
+  ASSERT_EQ(find(), Found::data);
   const auto first = events();
   set->done(ring);
   ASSERT_EQ(first.size(), 10u);
-  ASSERT_EQ(look(), Found::data);
+  ASSERT_EQ(find(), Found::data);
   EXPECT_EQ(events().size(), 10u);
   set->consume(ring, first[2].end, 3);
   set->done(ring);
-  ASSERT_EQ(look(), Found::data);
+  ASSERT_EQ(find(), Found::data);
   const auto rest = events();
   set->done(ring);
   ASSERT_EQ(rest.size(), 7u);
@@ -227,7 +227,7 @@ TEST_P(RingSets, TimesAreNanosecondsOfTheMonotonicClock) {
   const u64 before = sys::now_ns();
   writer->write_events(10);
   const u64 after = sys::now_ns();
-  ASSERT_EQ(look(), Found::data);
+  ASSERT_EQ(find(), Found::data);
   u64 last = before - slack;
   for (const Seen& e : events()) {
     EXPECT_GE(e.ns, last);
@@ -239,7 +239,7 @@ TEST_P(RingSets, TimesAreNanosecondsOfTheMonotonicClock) {
 
 TEST_P(RingSets, CountersAddUp) {
   writer->write_events(100);
-  ASSERT_EQ(look(), Found::data);
+  ASSERT_EQ(find(), Found::data);
   set->consume(ring, events()[39].end, 40);
   set->done(ring);
   const Counters c = must(set->counters(ring));
@@ -269,7 +269,7 @@ TEST_P(RingSets, ARingIsReadyWhileItHasEvents) {
 }
 
 TEST_P(RingSets, AlarmsTellOfEventsThatCome) {
-  while (look() != Found::nothing) {
+  while (find() != Found::nothing) {
   }
   u64 times;
   (void)!read(event.get(), &times, sizeof times);
@@ -309,7 +309,7 @@ TEST_P(RingSets, ResetEmptiesARingAndAllOfThem) {
   writer->write_events(100);
   for (const Only only : {Only(ring), Only()}) {
     finish(must(set->reset(only)));
-    EXPECT_EQ(look(), Found::nothing);
+    EXPECT_EQ(find(), Found::nothing);
     const Counters c = must(set->counters(ring));
     EXPECT_EQ(c.unread + c.read + c.overrun, 0u);
     writer->write_events(10);
@@ -347,7 +347,7 @@ TEST_P(RingSets, ARingIsMappedAndGetReaderMovesIt) {
   }
   EXPECT_EQ(found, numbers(0, 300));
   EXPECT_EQ(must(set->counters(ring)).read, 300u);
-  EXPECT_EQ(look(), Found::nothing);
+  EXPECT_EQ(find(), Found::nothing);
   set->unmap(ring);
 }
 
@@ -356,7 +356,7 @@ TEST_P(RingSets, ARingThatIsNotThereHasNothing) {
   ASSERT_LT(absent, set->cpus());
   Asker a;
   Found found;
-  while ((found = set->look(absent, a)) == Found::asking) heard();
+  while ((found = set->find(absent, a)) == Found::asking) heard();
   EXPECT_EQ(found, Found::nothing);
   set->done(absent);
   EXPECT_FALSE(set->ready(absent, 0));
@@ -404,7 +404,7 @@ TEST_P(RingSets, ABusyRingSaysSo) {
   {
     const auto other = must(Instance::open(instance.path()));
     const auto source = must(other->source(ring));
-    EXPECT_EQ(look(), Found::failed);
+    EXPECT_EQ(find(), Found::failed);
     EXPECT_EQ(set->error(ring).code, std::errc::device_or_resource_busy);
     set->done(ring);
   }
@@ -413,7 +413,7 @@ TEST_P(RingSets, ABusyRingSaysSo) {
 
 TEST_P(RingSets, EachRingHasOnePipeAtMost) {
   EXPECT_TRUE(set->open_pipe(0));
-  if (set->is_remote()) {  // upstream's remote buffers have any number
+  if (!set->text_rules().one_pipe) {  // upstream's remote buffers have any number
     EXPECT_TRUE(set->open_pipe(0));
     EXPECT_TRUE(set->open_pipe(std::nullopt));
     return;

@@ -10,7 +10,7 @@
 //   -16     8     pages_touched   its position: sub-buffers entered before it
 //   -8      8     overrun         events lost before it in all, when it became the reader's
 //
-// The writer clears READER when it enters a sub-buffer, and stores entries and pages_touched when its commit place gets there.
+// The writer clears READER when it enters a sub-buffer, and stores entries and pages_touched when its commit position gets there.
 // The writer's side of a swap stores overrun and READER in the new page, then clears READER in the old one. update_footers
 // stores HEAD and COMMIT, which are hints. So while `commit` of a sub-buffer is not 0, entries and pages_touched belong to the
 // events in it; and READER is right at any moment at which the writer may die.

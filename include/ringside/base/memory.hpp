@@ -16,14 +16,15 @@
 
 namespace ringside {
 
+enum class Order { relaxed, acquire, release };
+
+#if __cpp_concepts
 namespace detail {
 template <class T>
 concept IsBool = __is_same(T, bool);
 template <class T>
 concept IsU64 = __is_same(T, u64);
 }
-
-enum class Order { relaxed, acquire, release };
 
 template <class M>
 concept Memory = requires(u64* word, const u64* cword, u32* half, const u32* chalf, u64& expected, void* to, const void* from) {
@@ -41,5 +42,6 @@ concept Memory = requires(u64* word, const u64* cword, u32* half, const u32* cha
   M::copy_in(to, from, size_t{});
   M::pause();
 };
+#endif
 
 }  // namespace ringside

@@ -73,6 +73,8 @@ struct Hardware {
   }
 };
 
+#if __cpp_concepts
 static_assert(Memory<Hardware>);
+#endif
 
 }  // namespace ringside

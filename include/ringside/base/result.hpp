@@ -42,6 +42,9 @@ inline tl::unexpected<Error> refuse(std::errc code, std::string sentence) {
   return tl::unexpected<Error>(Error{std::make_error_code(code), std::move(sentence)});
 }
 
+// What a C interface returns or stores for an Error.
+inline int errno_of(const Error& e) { return e.code.value() > 0 ? e.code.value() : EIO; }
+
 // For code that cannot return an error: throws std::system_error with the sentence.
 template <class T>
 T must(result<T>&& r) {

@@ -29,5 +29,16 @@ constexpr bool is_power_of_two(u64 v) noexcept { return v != 0 && (v & (v - 1)) 
 
 }  // namespace ringside
 
+// Headers that trace.hpp includes compile as C++17, too: no concepts, no attributes of C++20.
+#define RS_LIKELY(condition) __builtin_expect((condition), 1)
+#define RS_UNLIKELY(condition) __builtin_expect((condition), 0)
+#if __cplusplus >= 202002L
+#define RS_CONSTINIT constinit
+#elif defined(__clang__)
+#define RS_CONSTINIT [[clang::require_constant_initialization]]
+#else
+#define RS_CONSTINIT __constinit
+#endif
+
 #define RS_INLINE [[gnu::always_inline]] inline
 #define RS_NOINLINE [[gnu::noinline, gnu::cold]]

@@ -15,7 +15,7 @@ inline void clear_words(const Ring& ring) noexcept {
   };
   Hardware::store(&c.tail, u64{0}, unordered);
   zero(&c.last_time, &c.reader_lock);
-  __atomic_fetch_and(&c.gate, gate_off | gate_frozen | gate_moved, gate_publish);  // nothing is parked any more
+  __atomic_fetch_and(&c.gate, gate_off | gate_frozen | gate_moved, gate_publish);  // no position is parked now
   zero(&c.reader_generation, &c.mapped);
   zero(&c.state[0].page, &c.reserved3[0]);
   zero(&ring.record(0).slot, &ring.record(ring.geometry.nr_subbufs()).slot);

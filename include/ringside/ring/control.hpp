@@ -21,12 +21,12 @@
 //  +------------------------------ by the reader, under reader_lock -------------------------------------------------------------+
 //  | 256    reader_lock         readers: CAS, store of 0               readers                                   LOCK
 //  | 264    reader_generation   the reader                             readers, iterators, counters              STATE
-//  | 272    intent              the reader, before its CAS of a slot   mend, iterators                           INTENT
+//  | 272    intent              the reader, before its CAS of a slot   repair, iterators                          INTENT
 //  | 280    mapped              servers: atomic add, CAS               controllers                               -
 //  | 288    state[2]            the reader: the one that does not hold readers, iterators, counters              STATE
 //  | 384    first_index         the reader, when it restarts           counters                                  -
-//  | 392    spare, exchange     the reader, around its CAS of a slot   the reader, mend                          INTENT
-//  | 408    punched             whoever gives memory back: atomic add  writers, before and after they enter      -
+//  | 392    spare, exchange     the reader, around its CAS of a slot   the reader, repair                        INTENT
+//  | 408    punched             code that gives memory back: atomic add writers, before and after they enter      -
 //  +------------------------------ Record[id], one for each sub-buffer ----------------------------------------------------------+
 //  |   0    slot                the reader: CAS; a writer: CAS, when   writers that enter, readers, iterators    SWAP, ENTER
 //  |                            it overwrites (CPU: enters)
@@ -35,7 +35,7 @@
 //  |  16    count               handlers and writer: local add, CAS    they                                      -
 //  |  24    committed           outermost writer (CPU: a sequence)     readers, iterators, counters              COMMIT
 //  |  32    base                outermost writer (CPU: a sequence)     readers, iterators, counters              ADVANCE
-//  |  40    real_end            whoever leaves the sub-buffer          writer and handlers; readers              ADVANCE
+//  |  40    real_end            code that leaves the sub-buffer        writer and handlers; readers              ADVANCE
 //  +------------------------------ data region -----------------------------------------------------------------------------------+
 //           meta-page           the reader, last reader.id             mappers                                   PLACE
 //           header.commit       outermost writer (CPU: a sequence)     mappers; readers of a CPU's ring          COMMIT
@@ -58,7 +58,7 @@ struct Record {
   u64 reserve;    // time and end of the last reservation
   u64 count;      // events committed and not yet in `committed`, tagged with the position
   u64 committed;  // what a reader may see
-  u64 base;       // index of the first event; stored before the commit place gets here
+  u64 base;       // index of the first event; stored before the commit position gets here
   u64 real_end;   // the position at which the sub-buffer was left, where its data ended, whether padding follows
 };
 static_assert(sizeof(Record) == 48);
@@ -144,13 +144,18 @@ constexpr u32 closed_commit(u64 real_end, u32 capacity) noexcept {
 //   park     position + 2: this position must be left without touching its bytes
 inline constexpr u64 gate_off = u64{1} << 63;
 inline constexpr u64 gate_moved = u64{1} << 62;
-inline constexpr u64 gate_corrupt = u64{1} << 61;  // CPU's ring: its words contradict each other; nobody writes to it any more
+inline constexpr u64 gate_corrupt = u64{1} << 61;  // CPU's ring: its words contradict each other; it takes no more events
 inline constexpr u64 gate_frozen = u64{1} << 60;
 constexpr bool gate_refuses(u64 gate) noexcept { return (gate & (gate_off | gate_frozen | gate_moved)) != 0; }
 constexpr u64 gate_park(u64 position) noexcept { return position + 2; }
 // Rings where zeros are not open:
 inline constexpr u64 gate_remote_open = 1;  // an external writer's; a child of fork finds zeros
 inline constexpr u64 gate_cpu_open = 1;     // a CPU's; zeros stand where its memory was taken away
+
+// Why an event was refused. no_memory: there is none for the next sub-buffer. no_ring: in a CPU's ring, the thread is not
+// registered with the kernel, or its CPU's ring cannot be mapped; in an external writer's, this process is a child of fork.
+// interrupted: in a CPU's ring, every try was.
+enum class Refused : u8 { no, too_big, disabled, frozen, moved, full, commit_overrun, corrupt, no_memory, no_ring, interrupted };
 
 // The two regions, and where things are in them.
 struct Ring {
@@ -164,14 +169,5 @@ struct Ring {
   RS_INLINE u8* subbuf(u32 id) const noexcept { return places == nullptr ? data + geometry.offset_of(id) : places[id]; }
   RS_INLINE abi::SubBufferHeader& header(u32 id) const noexcept { return *reinterpret_cast<abi::SubBufferHeader*>(subbuf(id)); }
 };
-
-// Called behind each slow step: the tail or the commit place has moved to another sub-buffer, or the reader page was swapped. A
-// Memory with stepped(ring) is told so; tests check the ring's structure there (tests/single.hpp). The structure holds between
-// any two accesses of anybody, but a check loads many words: it is right only where nobody else moves them meanwhile. So no
-// product does it, whose writer, handlers and readers share the ring.
-template <class M>
-RS_INLINE void after_step([[maybe_unused]] const Ring& ring) noexcept {
-  if constexpr (requires { M::stepped(ring); }) M::stepped(ring);
-}
 
 }  // namespace ringside

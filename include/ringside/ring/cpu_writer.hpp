@@ -9,7 +9,7 @@
 // still holds. If it does not, it looks again, at most `most_tries` times. docs/design.md 3.7 describes the words, and in which
 // states each may be left.
 #pragma once
-#include <ringside/base/memory_hardware.hpp>
+#include <ringside/ring/append.hpp>
 #include <ringside/ring/fullness.hpp>
 #include <ringside/ring/orders.hpp>
 #include <ringside/ring/published.hpp>
@@ -17,30 +17,6 @@
 #include <ringside/ring/writer.hpp>
 
 namespace ringside {
-
-// size: 0 to the largest payload of any ring. Of `payload`, only the bytes behind the last multiple of 8 are read.
-RS_INLINE Shape shape_of(const void* payload, u32 size) noexcept {
-  const u32 data_size = abi::event_size(size);
-  const u32 at = abi::payload_offset(data_size), rest = size % 8;
-  Shape s{u64{1} << 32 | data_size, abi::event_word(at == 4 ? (data_size - 4) / 4 : 0, 0), at, size - rest, 0};
-  if (at == 8) s.head |= u64{data_size - 4} << 32;
-  if (rest != 0) {
-    u64 bytes = 0;
-    if (size > 8) {
-      __builtin_memcpy(&bytes, static_cast<const u8*>(payload) + size - 8, 8);
-      s.tail_bytes = bytes >> (64 - 8 * rest) << (8 * (8 + at + s.size - data_size));
-    } else {
-      for (u32 i = 0; i < rest; ++i) bytes |= u64{static_cast<const u8*>(payload)[i]} << (8 * i);
-      s.head |= bytes << 32;
-      s.tail_bytes = size > 4 ? bytes >> 32 : 0;  // the event is 16 bytes then
-    }
-  }
-  return s;
-}
-
-// For CpuWriter::write: the size of a payload that is known at compile time, rounded up to 4 bytes; the payload must have zeros
-// up to there. 0: too large to make a difference.
-constexpr u32 known_size(u32 size) noexcept { return align_up(size, 4u) <= most_known ? align_up(size, 4u) : 0; }
 
 template <RingClock C, class S, Memory M = Hardware, Orders O = Orders{}>
 class CpuWriter {
@@ -52,11 +28,7 @@ class CpuWriter {
   // Refused::no: it is written. known: 0, or known_size(size).
   template <u32 known = 0>
   RS_INLINE Refused write(const CpuRings& rings, i64 area, const void* payload, u32 size) const noexcept {
-    const Shape shape = shape_of(payload, known != 0 ? known : size);
-    if (S::template append_usual<known>(area, rings, shape, payload) != Sequence::done) [[unlikely]]
-      return write_slowly(rings, area, payload, size);
-    ring_bell(rings);
-    return Refused::no;
+    return append_usually<S, M, known>(rings, area, payload, size) ? Refused::no : write_slowly(rings, area, payload, size);
   }
 
   RS_NOINLINE Refused write_slowly(const CpuRings& rings, i64 area, const void* payload, u32 size) const noexcept {
@@ -69,14 +41,14 @@ class CpuWriter {
       if (ring.control == nullptr) return Refused::no_ring;
       if (static_cast<u32>(shape.grow) > ring.geometry.capacity()) return Refused::too_big;
       Seen seen{};
-      Refused why = look(ring, cpu, seen);
+      Refused why = read_words(ring, cpu, seen);
       if (why != Refused::no) return why;
       Append a;
       // A sub-buffer's first event: the thread that entered it has stored only its header.
       if (seen.commit == 0 && place.back != nullptr && !place.back(place, seen.place.id)) return Refused::no_memory;
       if (prepare(ring, seen, shape, payload, a)) {
         if (S::append(area, a) != Sequence::done) continue;
-        ring_bell(rings);
+        ring_bell<M>(rings);
         return Refused::no;
       }
       why = next_sub_buffer(place, area, seen, rings.bell);
@@ -96,13 +68,7 @@ class CpuWriter {
     u64 last;  // time of the newest event
   };
 
-  RS_INLINE static void ring_bell(const CpuRings& rings) noexcept {
-    M::fence_light();  // pairs: WAKE
-    if (M::load(rings.bell.any, unordered) != 0) [[unlikely]]
-      rings.bell.ring(rings.bell.context);
-  }
-
-  static Refused look(const Ring& ring, u32 cpu, Seen& seen) noexcept {
+  static Refused read_words(const Ring& ring, u32 cpu, Seen& seen) noexcept {
     const Control& c = *ring.control;
     if (const u64 gate = M::load(&c.gate, unordered); gate != gate_cpu_open)
       return (gate & gate_moved) != 0 || gate == 0 ? Refused::moved : (gate & gate_corrupt) != 0 ? Refused::corrupt : Refused::disabled;

@@ -42,7 +42,9 @@ class Geometry {
 
   constexpr bool holds(u32 id) const noexcept { return id < nr_subbufs_; }
 
-  friend constexpr bool operator==(const Geometry&, const Geometry&) = default;
+  friend constexpr bool operator==(const Geometry& a, const Geometry& b) noexcept {
+    return a.subbuf_size_ == b.subbuf_size_ && a.nr_subbufs_ == b.nr_subbufs_ && a.nr_slots_ == b.nr_slots_ && a.capacity_ == b.capacity_;
+  }
 
  private:
   u32 subbuf_size_ = 0, nr_subbufs_ = 0, nr_slots_ = 0, capacity_ = 0;

@@ -4,7 +4,7 @@
 //   Iterator<> it(ring, buffer);                   // buffer: one sub-buffer's size
 //   while (it.next() == Got::data) walk(it.view(), buffer)
 //
-// Any number of iterators at a time, in any process that maps the ring for reading. Each call gives out at most one sub-buffer,
+// Any number of iterators at a time, in any process that maps the ring for reading. Each call hands out at most one sub-buffer,
 // and is bounded by the number of sub-buffers. The first call starts with the unread rest of the reader page. Got::nothing:
 // nothing now. The page that the writer is on, whether in its slot or taken by a reader, is looked at again from where its last
 // copy ended. If the writer overwrites every sub-buffer during its copy, the view has no events, and lost_before counts those
@@ -24,7 +24,7 @@ class Iterator {
     u32 tries = 8;  // then the reader page is left to a reader that moves on all the time
     u64 away = 0;   // distance from the oldest position, which is overwritten first; grows each time that the writer is faster
     for (u32 budget = 4 * g.nr_subbufs() + 64; budget != 0; --budget) {
-      // Load the commit place first: pages before it are complete, so a later copy of them is stable.
+      // Load the commit position first: pages before it are complete, so a later copy of them is stable.
       const Place commit = place_of(M::load(&ring_.control->commit, O.advance_observe));
       Got got;
       if (!fresh_ && position_ > commit.position + 1) start_over();  // a reset
@@ -114,7 +114,7 @@ class Iterator {
     return true;
   }
 
-  // No copy was valid. Counts what the writer has passed; the next look begins where the writer is.
+  // No copy was valid. Counts what the writer has passed; the next call begins where the writer is.
   Got overtaken() noexcept {
     const Place commit = place_of(M::load(&ring_.control->commit, O.advance_observe));
     if (!ring_.geometry.holds(commit.id)) return Got::corrupt;
@@ -135,7 +135,7 @@ class Iterator {
     seen_position_ = ~u64{0};
   }
 
-  // The view is given out: the next look begins behind it.
+  // The view goes to the caller: the next call begins behind it.
   void saw(u64 position) noexcept {
     seen_.events = view_.first_index - base_ + view_.events;
     seen_.bytes = view_.end;

@@ -8,12 +8,12 @@
 //   edge      publishes                                       observes                                  breaks without
 //   COMMIT    commit_publish: committed bytes and count,      commit_observe: the reader's load         torn events
 //             after payload and headers
-//   ADVANCE   advance_publish: the commit place moves on,     advance_observe: the reader's load        final count, base and
+//   ADVANCE   advance_publish: the commit position moves,     advance_observe: the reader's load        final count, base and
 //             after the old sub-buffer's last commit and                                                data seen too early
 //             the new one's base
 //   SWAP      the reader's CAS of the slot (acq_rel): its     slot_observe: the writer's load when      the writer overwrites
 //             last reads of the page that it gives back       it enters the position; all other loads   bytes still being read
-//                                                             of a slot bear the name, too
+//                                                             of a slot have the name, too
 //   ENTER     enter_publish: the writer's release fence       enter_observe: the iterator's acquire     an iterator takes a mix
 //             between the slot and its first store into       fence between its copy and its second     of old and new bytes
 //             the sub-buffer; flag_missed: the same,          look at the slot                          for good
@@ -22,7 +22,7 @@
 //             reader's state is written, its generation       acquire fence before the second one
 //             after it
 //   INTENT    intent_publish: what the reader is about to     intent_observe: load of the intent by     a guess: both mutants
-//             put into a slot, or has (intent, exchange,      whoever finishes a dead reader's swap,    survive, since the CAS
+//             put into a slot, or has (intent, exchange,      code that finishes a dead reader's swap,  survive, since the CAS
 //             spare)                                          and by iterators                          of the slot orders it
 //   LOCK      lock_publish: reader_lock = 0, after all that   the next reader's CAS of reader_lock      an event is read twice
 //             the reader has stored
@@ -58,10 +58,10 @@ enum class Bug : u8 {
   handler_stays,          // a handler reserves where its outer may be about to store
   void_store_stays,       // a store that a handler has made void is taken for a reservation
   reset_without_check,    // readies a sub-buffer although a handler has moved on
-  no_second_gate,         // goes on for what a handler left without a look at the gate
+  no_second_gate,         // goes on for what a handler left without a check of the gate
   moved_keeps_out,        // does not publish what a handler left on a ring that is given up
   swap_before_intent,     // the reader takes a page and notes it afterwards
-  cut_off_counts,         // takes `committed` of a CPU's ring without a look at commit
+  cut_off_counts,         // takes `committed` of a CPU's ring without a check of commit
 };
 
 // The order of an access that orders nothing: to a word that only this side writes; a store that a named one behind it
@@ -95,7 +95,7 @@ inline constexpr Order session_publish = Order::release;   // pairs: SESSION
 inline constexpr Order session_observe = Order::acquire;   // pairs: SESSION
 
 // The fence of an edge. A mutant's order is relaxed: it has none.
-template <Memory M, Order o>
+template <class M, Order o>
 RS_INLINE void fence_of() noexcept {
   if constexpr (o == Order::release) M::fence_release();
   if constexpr (o == Order::acquire) M::fence_acquire();

@@ -12,15 +12,15 @@
 // The swap of the reader page. Words: state[generation & 1] says which page is the reader's, behind which position it stood
 // (next), and how much of it is consumed. intent is the swap under way. slot[k] says which sub-buffer stands at position k +
 // lap * n.
-//   1. If the reader page has never stood in the ring (next == 0), go to 3. Load the commit place (ADVANCE). If it is at or
+//   1. If the reader page has never stood in the ring (next == 0), go to 3. Load the commit position (ADVANCE). If it is at or
 //      past `next`, the writer has left the reader page: what is loaded of the page from here on is final.
 //   2. Look at the page (COMMIT). If it has something new, that is the answer; nothing is swapped. If it has nothing new and
 //      the writer is still on it, the answer is: nothing.
-//   3. Take position r = next. If the writer has gone round, so that r is n or more behind the commit place, begin at the
-//      oldest position that can still be there. If r is past the commit place, the answer is: nothing.
+//   3. Take position r = next. If the writer has gone round, so that r is n or more behind the commit position, begin at the
+//      oldest position that can still be there. If r is past the commit position, the answer is: nothing.
 //   4. Load slot[r % n]. If it says a later lap, the writer has overwritten r: r + 1, back to 3. If it says an earlier one, or
 //      no id of this ring, the words are corrupt.
-//   5. If r is the commit place, the writer is on that sub-buffer: take it only if something is published there.
+//   5. If r is the commit position, the writer is on that sub-buffer: take it only if something is published there.
 //   6. Store intent = {r + 1, id}. (INTENT)
 //   7. CAS slot[r % n] from {lap, id} to {lap + 1, own page}. (SWAP) This one step takes the sub-buffer and leaves our page for
 //      the writer's next lap. If it fails, the writer has overwritten r: back to 3.
@@ -28,7 +28,7 @@
 //   9. Look at the new page as in 1 and 2. If it has only padding, and the writer has left it, go on with r + 1 at 3.
 //
 // A reader that dies before 7 has changed nothing; an intent whose slot does not hold the reader page is no swap. One that dies
-// between 7 and 8 has left slot[r % n].id == the reader page of the state: mend does 8 for it. Consuming is step 8 alone, so a
+// between 7 and 8 has left slot[r % n].id == the reader page of the state: the repair does 8 for it. Consuming is step 8 alone, so a
 // death leaves the old state or the new one.
 #pragma once
 #include <ringside/abi/meta_page.hpp>
@@ -37,6 +37,7 @@
 #include <ringside/ring/control.hpp>
 #include <ringside/ring/orders.hpp>
 #include <ringside/ring/published.hpp>
+#include <ringside/ring/step.hpp>
 
 namespace ringside {
 
@@ -283,7 +284,7 @@ class Reader {
     if (own.next != 0) {
       // Load commit first: if it is past our page, what is loaded of the page afterwards is final.
       const bool left = observe_commit().position >= own.next;
-      const Got got = look(at, left, padding);
+      const Got got = find_from(at, left, padding);
       if (got != Got::nothing || !left) return got;
     }
     return swap(at, padding);
@@ -291,7 +292,7 @@ class Reader {
 
   // Is there new data on the reader page? To GET_READER padding alone is new data, as in the kernel, while some event is
   // unread. The index tells that, because no counter can run ahead of it.
-  Got look(const ReaderState& at, bool left, bool padding) noexcept {
+  Got find_from(const ReaderState& at, bool left, bool padding) noexcept {
     const u32 id = reader_of(at.page).id;
     const Record& rec = ring_.record(id);
     const Committed now = published<M, O>(ring_, id, left, {static_cast<u32>(at.events), static_cast<u32>(at.bytes)});
@@ -340,7 +341,7 @@ class Reader {
       if constexpr (O.bug == Bug::swap_before_intent) M::store(&ctl().intent, pack_reader(wanted), O.intent_publish);
       settle(at, wanted);
       const bool left = observe_commit().position > position;
-      const Got got = look(at, left, padding);
+      const Got got = find_from(at, left, padding);
       if (got != Got::nothing || !left) return got;
       position = wanted.next;  // only padding or discarded events on it
     }

@@ -22,7 +22,7 @@
 
 namespace ringside {
 
-// done: published. moved: what was seen does not hold any more. aborted: by the kernel. late: the time that has passed is not
+// done: published. moved: what was seen no longer holds. aborted: by the kernel. late: the time that has passed is not
 // below `limit`. After the latter three, nothing of the event can be seen; look again.
 enum class Sequence : u8 { done, moved, aborted, late };
 

@@ -37,7 +37,7 @@ inline constexpr u64 id_mask = (u64{1} << id_bits) - 1;
 struct Place {
   u64 position;
   u32 id;
-  friend constexpr bool operator==(Place, Place) = default;
+  friend constexpr bool operator==(Place a, Place b) noexcept { return a.position == b.position && a.id == b.id; }
 };
 
 // tail, commit. Initially position 0, sub-buffer 1.

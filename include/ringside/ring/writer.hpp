@@ -4,7 +4,7 @@
 //   if (Slot s = w.reserve(16)) { memcpy(s.payload, ...); w.commit(s); }
 //
 // reserve, commit, discard: safe in signal handlers at any depth, never block, never allocate, make no system call, have no
-// lock prefix (but one locked CAS for each sub-buffer that is overwritten). Whoever reserved an event commits or discards it,
+// lock prefix (but one locked CAS for each sub-buffer that is overwritten). The code that reserved an event commits or discards it,
 // handlers before the code that they interrupted. Cost: about 2 ns on top of reading the clock. Not for two threads. A thread
 // and its handlers share one object, because it holds words that they share; it lives as long as the thread has the ring.
 //
@@ -36,8 +36,8 @@
 //
 // To commit. Only the outermost event publishes.
 //   1.    A nested event, or one that was reserved in full, adds 1 to its record's count. A nested one then ends with nest - 1.
-//   2.    The outermost one moves the commit place to the tail (advance): it publishes each sub-buffer on the way, stores the
-//         base of the next one, then the commit place.
+//   2.    The outermost one moves the commit position to the tail (advance): it publishes each sub-buffer on the way, stores the
+//         base of the next one, then the commit position.
 //   3. F  It publishes the tail's sub-buffer: the header's commit, then `committed`. An event that was reserved the usual way
 //         goes straight to here, since nothing else can be unpublished.
 //   4. G  nest = 0.
@@ -61,13 +61,9 @@
 #include <ringside/ring/doorbell.hpp>
 #include <ringside/ring/fullness.hpp>
 #include <ringside/ring/orders.hpp>
+#include <ringside/ring/step.hpp>
 
 namespace ringside {
-
-// no_memory: there is none for the next sub-buffer. no_ring: in a CPU's ring, the thread is not registered with the kernel, or
-// its CPU's ring cannot be mapped; in an external writer's, this process is a child of fork. interrupted: in a CPU's ring,
-// every try was.
-enum class Refused : u8 { no, too_big, disabled, frozen, moved, full, commit_overrun, corrupt, no_memory, no_ring, interrupted };
 
 // A reservation, whose payload has the size that was asked for. False, with a reason, if it was refused.
 struct Slot {
@@ -93,8 +89,8 @@ concept RingClock = requires(C& c) {
 struct ShowNothing {
   static constexpr bool has_bell = true;              // somebody may wait for the Doorbell
   static constexpr u64 gate_open = 0;                 // the gate's value while nobody has closed it
-  static void committed(u32) noexcept {}              // so many more events, after their bytes
-  static void overwrote(u32) noexcept {}              // a sub-buffer with so many events
+  static void committed(u32) noexcept {}              // that number of events more, after their bytes
+  static void overwrote(u32) noexcept {}              // a sub-buffer with that number of events
   static void touched() noexcept {}                   // the tail has moved
   static void clearing(u32) noexcept {}               // sub-buffer `id` is about to get another lap's events; nobody reads it
   static void entered(u32, u64, u64) noexcept {}      // `id` stands at `position`, its first event's index is `base`
@@ -237,7 +233,7 @@ class Writer {
     /*G*/ M::store(&c.nest, u64{0}, O.quiet_publish);  // pairs: QUIET
     M::fence_light();
     if (M::load(&slot.record->reserve, unordered) != slot.after && O.bug != Bug::no_second_look) [[unlikely]]
-      return look_again();
+      return check_again();
     ring_bell();
   }
   RS_INLINE void ring_bell() noexcept {
@@ -356,7 +352,7 @@ class Writer {
     end();
   }
   // Behind nest = 0: a handler has reserved, and perhaps left its event to be published.
-  RS_NOINLINE void look_again() noexcept {
+  RS_NOINLINE void check_again() noexcept {
     if (enter_again()) return end();
     ring_bell();
   }
@@ -365,7 +361,7 @@ class Writer {
     end();
     return refuse(slot, why);
   }
-  // The gate is closed. Whoever closed it may have taken the ring for itself, so nothing but nest is touched.
+  // The gate is closed. The code that closed it may have taken the ring for itself, so nothing but nest is touched.
   RS_NOINLINE bool leave_closed(Slot& slot, u64 gate) noexcept {
     Refused why = (gate & gate_moved) != 0 ? Refused::moved : (gate & gate_off) != 0 ? Refused::disabled : Refused::frozen;
     if (Show::gate_open != 0 && (gate & Show::gate_open) == 0) {
@@ -549,7 +545,7 @@ class Writer {
     }
   }
 
-  // Moves the commit place up to the tail, over sub-buffers that are all finished.
+  // Moves the commit position up to the tail, over sub-buffers that are all finished.
   RS_NOINLINE void advance(u64 tail) noexcept {
     const Geometry& g = ring_.geometry;
     Place at = place_of(M::load(&ctl().commit, unordered));
@@ -587,7 +583,7 @@ class Writer {
   Doorbell bell_;
   // Where the usual way reserves: record and bytes of the sub-buffer of the last event that an outermost reserve put there in
   // full. Private to this process, shared with handlers. Any address that was ever stored here may be used, because a record
-  // that is not the tail's any more is closed.
+  // that is no longer the tail's is closed.
   Record nowhere_{.slot = 0, .reserve = closed, .count = 0, .committed = 0, .base = 0, .real_end = 0};
   u64 here_ = address(&nowhere_), here_data_ = 0;
   u64 deadline_ = 0;  // before this time, last_time gives the upper bits of a reserve word's time

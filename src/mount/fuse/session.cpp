@@ -128,13 +128,11 @@ void fill(struct stat& to, const Stat& from) {
   to.st_atime = to.st_mtime = to.st_ctime = since;
 }
 
-int number(const Error& e) { return e.code.value() > 0 ? e.code.value() : EIO; }
-
 // Instances come and go; the content of one stays while it is there.
 constexpr double lasting = 60;
 void reply_entry(fuse_req_t request, const result<Stat>& found) {
   if (!found) {
-    fuse_reply_err(request, number(found.error()));
+    fuse_reply_err(request, errno_of(found.error()));
     return;
   }
   fuse_entry_param entry{};
@@ -161,7 +159,7 @@ void on_forget(fuse_req_t r, fuse_ino_t inode, u64 times) {
 void on_getattr(fuse_req_t r, fuse_ino_t inode, fuse_file_info*) {
   auto found = server_of(r).attributes(inode);
   if (!found) {
-    fuse_reply_err(r, number(found.error()));
+    fuse_reply_err(r, errno_of(found.error()));
     return;
   }
   struct stat st {};
@@ -176,7 +174,7 @@ void on_setattr(fuse_req_t r, fuse_ino_t inode, struct stat* wanted, int what, f
   if ((what & FUSE_SET_ATTR_MODE) != 0) to.mode = wanted->st_mode;
   if (to.uid || to.gid || to.mode)
     if (auto changed = server_of(r).change(inode, to, client_of(r)); !changed) {
-      fuse_reply_err(r, number(changed.error()));
+      fuse_reply_err(r, errno_of(changed.error()));
       return;
     }
   on_getattr(r, inode, file);
@@ -186,7 +184,7 @@ void on_mkdir(fuse_req_t r, fuse_ino_t parent, const char* name, mode_t) {
 }
 void on_rmdir(fuse_req_t r, fuse_ino_t parent, const char* name) {
   auto done = server_of(r).remove_directory(parent, name);
-  fuse_reply_err(r, done ? 0 : number(done.error()));
+  fuse_reply_err(r, done ? 0 : errno_of(done.error()));
 }
 
 struct Listing {
@@ -197,13 +195,13 @@ void on_opendir(fuse_req_t r, fuse_ino_t inode, fuse_file_info* file) {
   Server& server = server_of(r);
   auto counted = server.count_directory(client_of(r));
   if (!counted) {
-    fuse_reply_err(r, number(counted.error()));
+    fuse_reply_err(r, errno_of(counted.error()));
     return;
   }
   auto all = server.list(inode);
   if (!all) {
     server.uncount_directory(client_of(r));
-    fuse_reply_err(r, number(all.error()));
+    fuse_reply_err(r, errno_of(all.error()));
     return;
   }
   auto* const listing = new Listing{std::move(*all), client_of(r)};
@@ -237,7 +235,7 @@ void on_releasedir(fuse_req_t r, fuse_ino_t, fuse_file_info* file) {
 
 void reply_open(fuse_req_t r, Server& server, fuse_file_info* file, const result<Opened>& opened) {
   if (!opened) {
-    fuse_reply_err(r, number(opened.error()));
+    fuse_reply_err(r, errno_of(opened.error()));
     return;
   }
   file->fh = opened->handle;
@@ -269,7 +267,7 @@ void on_write(fuse_req_t r, fuse_ino_t, const char* bytes, size_t size, off_t, f
   else if (done)
     fuse_reply_write(r, *done);
   else
-    fuse_reply_err(r, number(done.error()));
+    fuse_reply_err(r, errno_of(done.error()));
 }
 void on_ioctl(fuse_req_t r, fuse_ino_t, unsigned command, void*, fuse_file_info* file, unsigned, const void*, size_t, size_t) {
   server_of(r).command(file->fh, command, client_of(r), token_of(r),

@@ -3,42 +3,56 @@
 export type Sparse = number[]; // [columns further, count, ...]
 interface Grid { begin: number; width: number; columns: number }
 interface RawLane {
-  kind: "cpu" | "thread" | "loss"; number: number;
-  end: number[]; length: number[]; lost?: number[]; what?: number[]; ring?: number[]; text?: string[]; merged?: number[];
+  kind: "cpu" | "thread" | "loss" | "state"; number: number;
+  end: number[]; length: number[]; lost?: number[]; what?: number[]; ring?: number[]; text?: string[]; waker?: number[]; merged?: number[];
 }
+interface RawCounter { name: string; thread: number; type: number; at: number[]; value: number[]; merged: number[] }
+interface Thread { tid: number; pid: number; events: number; name: string; process: string; shown?: string; parent?: number; names?: [number | null, string][] }
 interface Raw {
-  where: string; raw_times: boolean; origin: string; duration: number; events: number; lost: number; merge_ns: number;
+  where: string; raw_times: boolean; origin: string; duration: number; events: number; lost: number; merge_ns: number; state_merge_ns: number;
   facts: [string, string][]; notes: string[];
   types: { name: string; count: number; rate: Sparse }[];
   rates: Grid & { lost: Sparse };
   names: [string, number][];
-  threads: { tid: number; pid: number; events: number; name: string; process: string; shown?: string }[];
+  threads: Thread[];
   rings: { ring: number; kernel: boolean; tid: number; events: number; lost: number; buffer: string }[];
-  lanes: RawLane[];
-  heat: (Grid & { name: string; count: number; rows: [number, ...unknown[]][] })[];
+  lanes: RawLane[]; counters: RawCounter[];
+  heat: (Grid & { name: string; asked?: boolean; count: number; rows: [number, ...unknown[]][] })[];
 }
 
+// Of slices that were merged into one: how many, summed time, the longest.
+export type Merged = [number, number, number];
 // Slices of one lane, sorted by begin within a depth.
 export interface Items {
   size: number;
   begin: Float64Array; end: Float64Array; what: Int32Array; ring: Int32Array; text: string[];
-  merged: Map<number, [number, number]>; // of merged ones: how many, summed time
+  merged: Map<number, Merged>;
   depths: Uint32Array[]; // by depth: indices, by begin, not overlapping
   bins: Bin[]; // merged ones, by time
   match?: Uint8Array;
 }
 export interface Bin { begin: number; end: number; count: number; items: number[] }
 export interface Loss { begin: number; end: number; lost: number }
+// What a thread does, by time. Those that are not merged do not overlap.
+export enum State { unknown, running, runnable, preempted, sleeping, blocked, stopped }
+export interface States {
+  begin: Float64Array; end: Float64Array; what: Int32Array; ring: Int32Array; waker: Int32Array; // waker: -1 an interrupt, -2 unknown
+  merged: Map<number, Merged>;
+  plain: Uint32Array; // those that are not merged
+  dense: Uint32Array; // the others
+}
+export interface Curve { at: Float64Array; value: Float64Array; low: Float64Array; high: Float64Array; count: Float64Array; length: Float64Array; lowest: number; highest: number; type: number }
 export interface Lane {
-  kind: "cpu" | "thread"; label: string; id: string; group: string; groupKey: string; number: number; lost: number; events: number;
+  kind: "cpu" | "thread" | "counter"; label: string; id: string; name: string; group: string; groupKey: string; number: number; lost: number; events: number;
   items: Items; losses: Loss[];
-  run: [Float64Array, Float64Array] | null; // threads: when on a processor
+  states: States | null; curve: Curve | null;
   ticks: { at: Float64Array; lane: Lane[]; item: Uint32Array } | null; // processors: events that were recorded there
   tooDeep: number;
 }
-export interface Heat extends Grid { name: string; count: number; low: number; high: number; rows: { bucket: number; counts: Float64Array }[] }
+export interface Wakes { at: Float64Array; from: Int32Array; to: Int32Array; item: Uint32Array } // threads; the item is the woken one's state
+export interface Heat extends Grid { name: string; asked?: boolean; count: number; low: number; high: number; rows: { bucket: number; counts: Float64Array }[] }
 export interface Model {
-  raw: Raw; lanes: Lane[]; heat: Heat[];
+  raw: Raw; lanes: Lane[]; heat: Heat[]; wakes: Wakes; byThread: Map<number, Lane>;
   rates: { at: Float64Array; width: number; lost: Float64Array; total: Float64Array };
   order: number[]; // types, the most frequent first
   losses: Loss[];
@@ -64,7 +78,7 @@ export function dense(counts: Sparse, columns: number): Float64Array {
   return out;
 }
 
-function items(lane: RawLane): [Items, number] {
+function times(lane: RawLane): [Float64Array, Float64Array, Map<number, Merged>] {
   const size = lane.end.length;
   const begin = new Float64Array(size), end = new Float64Array(size);
   for (let i = 0, at = 0; i < size; ++i) {
@@ -72,11 +86,37 @@ function items(lane: RawLane): [Items, number] {
     end[i] = at;
     begin[i] = at - lane.length[i];
   }
-  const merged = new Map<number, [number, number]>();
-  for (let i = 0, at = 0, m = lane.merged ?? []; i < m.length; i += 3) {
+  const merged = new Map<number, Merged>();
+  for (let i = 0, at = 0, m = lane.merged ?? []; i < m.length; i += 4) {
     at += m[i];
-    merged.set(at, [m[i + 1], m[i + 2]]);
+    merged.set(at, [m[i + 1], m[i + 2], m[i + 3]]);
   }
+  return [begin, end, merged];
+}
+
+function statesOf(lane: RawLane): States {
+  const [begin, end, merged] = times(lane);
+  const all = Array.from({ length: begin.length }, (_, i) => i);
+  return {
+    begin, end, merged, what: Int32Array.from(lane.what!), ring: Int32Array.from(lane.ring!), waker: Int32Array.from(lane.waker!),
+    plain: Uint32Array.from(all.filter((i) => !merged.has(i))), dense: Uint32Array.from(merged.keys()),
+  };
+}
+
+function curveOf(raw: RawCounter): Curve {
+  const value = Float64Array.from(raw.value), at = new Float64Array(value.length);
+  for (let i = 0, t = 0; i < at.length; ++i) at[i] = t += raw.at[i];
+  const low = value.slice(), high = value.slice(), count = new Float64Array(at.length).fill(1), length = new Float64Array(at.length);
+  for (let i = 0, n = 0, m = raw.merged; i < m.length; i += 6) {
+    n += m[i];
+    [count[n], length[n], , low[n], high[n]] = m.slice(i + 1, i + 6);
+  }
+  return { at, value, low, high, count, length, lowest: low.reduce((a, b) => Math.min(a, b), Infinity), highest: high.reduce((a, b) => Math.max(a, b), -Infinity), type: raw.type };
+}
+
+function items(lane: RawLane): [Items, number] {
+  const size = lane.end.length;
+  const [begin, end, merged] = times(lane);
   const out: Items = {
     size, begin, end, what: Int32Array.from(lane.what ?? []), ring: lane.ring ? Int32Array.from(lane.ring) : new Int32Array(size).fill(lane.number),
     text: lane.text ?? [], merged, depths: [], bins: [],
@@ -120,20 +160,33 @@ function bins(of: Items, width: number, origin: bigint) {
   for (const b of of.bins) b.items.sort((x, y) => of.merged.get(y)![0] - of.merged.get(x)![0]);
 }
 
+// A thread, with its number, as it was called at a time; the last name without one.
+export function label(t: Thread, at?: number): string {
+  let name = t.name;
+  if (at !== undefined && t.names) for (const [from, n] of t.names) if (from === null || from <= at) name = n;
+  return t.tid < 0 ? name : `${name}-${t.shown ?? t.tid}`;
+}
+
+function wakesOf(threads: Map<number, Lane>): Wakes {
+  const all: [number, number, number, number][] = [];
+  for (const [to, { states: s }] of threads) s?.plain.forEach((i) => s.waker[i] > -2 && s.what[i] === State.runnable && all.push([s.begin[i], s.waker[i], to, i]));
+  all.sort((a, b) => a[0] - b[0]);
+  return { at: Float64Array.from(all, (w) => w[0]), from: Int32Array.from(all, (w) => w[1]), to: Int32Array.from(all, (w) => w[2]), item: Uint32Array.from(all, (w) => w[3]) };
+}
+
 function model(raw: Raw): Model {
   const none: RawLane = { kind: "thread", number: 0, end: [], length: [] };
   const origin = BigInt(raw.origin);
-  const make = (kind: "cpu" | "thread", number: number, from: RawLane): Lane => {
+  const make = (kind: Lane["kind"], number: number, from: RawLane): Lane => {
     const [found, tooDeep] = items(from);
     if (raw.merge_ns) bins(found, raw.merge_ns, origin);
-    const common = { kind, number, items: found, losses: [], run: null, ticks: null, tooDeep, lost: 0 };
+    const common = { kind, number, items: found, losses: [], states: null, curve: null, ticks: null, tooDeep, lost: 0 };
     if (kind === "cpu") {
       const r = raw.rings[number];
-      return { ...common, label: `CPU ${r.ring}`, id: r.buffer, group: "Processors", groupKey: "cpu", events: r.events };
+      return { ...common, label: `CPU ${r.ring}`, name: `CPU ${r.ring}`, id: r.buffer, group: "Processors", groupKey: "cpu", events: r.events };
     }
     const t = raw.threads[number];
-    return { ...common, label: t.tid < 0 ? t.name : `${t.name}-${t.shown ?? t.tid}`, id: "", events: t.events,
-      group: t.pid > 0 ? `${t.process || t.name} (${t.pid})` : "Other threads", groupKey: t.pid > 0 ? `p${t.pid}` : "other" };
+    return { ...common, label: label(t), name: t.name, id: "", events: t.events, group: t.pid > 0 ? `${t.process || t.name} (${t.pid})` : "Other threads", groupKey: t.pid > 0 ? `p${t.pid}` : "other" };
   };
   const cpus = new Map<number, Lane>(), threads = new Map<number, Lane>();
   raw.rings.forEach((r, n) => {
@@ -146,6 +199,7 @@ function model(raw: Raw): Model {
     if (!lane) threads.set(n, (lane = make("thread", n, none)));
     return lane;
   };
+  for (const l of raw.lanes) if (l.kind === "state") threadLane(l.number).states = statesOf(l);
   const losses: Loss[] = [];
   for (const l of raw.lanes) {
     if (l.kind !== "loss") continue;
@@ -170,24 +224,6 @@ function model(raw: Raw): Model {
     lane.losses.sort((a, b) => a.begin - b.begin);
   }
   losses.sort((a, b) => a.begin - b.begin);
-  // When threads ran, as the processors saw it.
-  const runs = new Map<number, [number, number][]>();
-  for (const cpu of cpus.values()) {
-    for (const depth of cpu.items.depths) {
-      for (const i of depth) {
-        const who = cpu.items.what[i];
-        let list = runs.get(who);
-        if (!list) runs.set(who, (list = []));
-        list.push([cpu.items.begin[i], cpu.items.end[i]]);
-      }
-    }
-  }
-  for (const [who, list] of runs) {
-    const lane = threads.get(who);
-    if (!lane) continue;
-    list.sort((a, b) => a[0] - b[0]);
-    lane.run = [Float64Array.from(list, (r) => r[0]), Float64Array.from(list, (r) => r[1])];
-  }
   // Events of the kernel, on the processor that recorded them.
   for (const [ring, cpu] of cpus) {
     const found: [number, Lane, number][] = [];
@@ -198,27 +234,45 @@ function model(raw: Raw): Model {
     found.sort((a, b) => a[0] - b[0]);
     cpu.ticks = { at: Float64Array.from(found, (f) => f[0]), lane: found.map((f) => f[1]), item: Uint32Array.from(found, (f) => f[2]) };
   }
-  // Processors by number; processes by what they did, their threads alike.
+  // Counters stand behind their thread.
+  const counters = raw.counters.map((c): Lane => {
+    const curve = curveOf(c), alone = raw.counters.filter((o) => o.name === c.name).length === 1;
+    const of = make("thread", c.thread, none);
+    return { ...of, kind: "counter", label: alone ? c.name : `${c.name} · ${of.label}`, name: c.name, id: of.label, curve, events: curve.count.reduce((a, b) => a + b, 0) };
+  });
+  // Processors by number; processes by what they did, their threads alike: by events, then by the time on a processor.
   const weight = new Map<string, number>();
-  for (const t of threads.values()) weight.set(t.groupKey, (weight.get(t.groupKey) ?? 0) + t.events + t.lost);
+  const ran = new Map<Lane, number>();
+  for (const t of threads.values()) {
+    let sum = 0;
+    t.states?.what.forEach((w, i) => (sum += w === State.running ? t.states!.merged.get(i)?.[1] ?? t.states!.end[i] - t.states!.begin[i] : 0));
+    ran.set(t, sum / Math.max(raw.duration, 1));
+    weight.set(t.groupKey, (weight.get(t.groupKey) ?? 0) + t.events + t.lost + ran.get(t)!);
+  }
+  for (const c of counters) weight.set(c.groupKey, (weight.get(c.groupKey) ?? 0) + c.events);
+  const busy = (l: Lane) => {
+    const t = threads.get(l.number);
+    return t ? t.events + ran.get(t)! : 0;
+  };
+  const last = (l: Lane) => (l.groupKey === "other" ? 1 : 0);
   const lanes = [
     ...[...cpus.values()].sort((a, b) => raw.rings[a.number].ring - raw.rings[b.number].ring || a.number - b.number),
-    ...[...threads.values()].sort((a, b) =>
-      (a.groupKey === "other" ? 1 : 0) - (b.groupKey === "other" ? 1 : 0) ||
-      (a.groupKey === b.groupKey ? b.events - a.events || a.number - b.number
-        : weight.get(b.groupKey)! - weight.get(a.groupKey)! || (a.groupKey < b.groupKey ? -1 : 1))),
+    ...[...threads.values(), ...counters].sort((a, b) =>
+      last(a) - last(b) ||
+      (a.groupKey !== b.groupKey ? weight.get(b.groupKey)! - weight.get(a.groupKey)! || (a.groupKey < b.groupKey ? -1 : 1)
+        : a.number === b.number ? (a.kind === "counter" ? 1 : 0) - (b.kind === "counter" ? 1 : 0) : busy(b) - busy(a) || a.number - b.number)),
   ];
   const { begin, width, columns } = raw.rates;
   const total = new Float64Array(columns);
   for (const t of raw.types) dense(t.rate, columns).forEach((n, c) => (total[c] += n));
   return {
-    raw, lanes, losses,
+    raw, lanes, losses, byThread: threads, wakes: wakesOf(threads),
     rates: { at: Float64Array.from({ length: columns }, (_, c) => begin + c * width), width, lost: dense(raw.rates.lost, columns), total },
-    order: raw.types.map((_, n) => n).sort((a, b) => raw.types[b].count - raw.types[a].count || a - b),
+    order: raw.types.map((_, n) => n).filter((n) => raw.types[n].count).sort((a, b) => raw.types[b].count - raw.types[a].count || a - b),
     heat: raw.heat.map((h) => {
       const rows = h.rows.map(([bucket, counts]) => ({ bucket, counts: dense(counts as Sparse, h.columns) }));
       return { ...h, rows, low: rows[0].bucket, high: rows[rows.length - 1].bucket + 1 };
-    }).sort((a, b) => b.count - a.count),
+    }).sort((a, b) => (b.asked ? 1 : 0) - (a.asked ? 1 : 0) || b.count - a.count),
   };
 }
 

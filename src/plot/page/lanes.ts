@@ -1,43 +1,77 @@
 // The lanes: drawing what is in view, and what lies under the pointer. A row of pixels costs as many steps as it has columns, however
 // many slices are in it.
-import { Bin, Lane, Loss, Model, lowerBound } from "./data";
-import { axisLabel, colour, inkOn, short, step, tint } from "./words";
+import { Bin, Lane, Loss, Model, State, label, lowerBound } from "./data";
+import { ofEvents, ofThreads, various } from "./colours";
+import { drawCurve, drawRunning, drawStates, drawWakes, pointAt, scaleOf, stateNames } from "./strips";
+import { axisLabel, inkOn, short, step } from "./words";
 
 export interface View { begin: number; end: number; top: number }
-export interface Theme { ink: string; soft: string; line: string; faint: string; panel: string; ground: string; lost: string; run: string; accent: string; shade: string; dark: boolean }
+export interface Theme { ink: string; soft: string; line: string; faint: string; panel: string; ground: string; lost: string; run: string; runnable: string; preempted: string; blocked: string; sleep: string; accent: string; shade: string; dark: boolean }
 export type Hit =
   | { kind: "item"; lane: Lane; item: number }
   | { kind: "bin"; lane: Lane; bin: Bin }
   | { kind: "loss"; lane: Lane; loss: Loss }
+  | { kind: "state"; lane: Lane; item: number }
+  | { kind: "point"; lane: Lane; point: number }
   | { kind: "lane"; lane: Lane };
 export interface Row { top: number; height: number; lane: Lane | null; group: string; title: string; size: number }
 
-const slice = 15, runs = 4, ticks = 7, densities = 11, head = 17;
+const slice = 15, states = 13, ticks = 7, densities = 11, curve = 34, head = 18;
 
 export class Lanes {
   rows: Row[] = [];
   height = 0;
   folded = new Set<string>();
   hidden = new Set<number>(); // types
-  selected: { lane: Lane; item: number } | null = null;
+  selected: { lane: Lane; item: number; state?: boolean } | null = null;
   searching = false;
+  arrows = true;
+  showsAllArrows = false;
+  groups = new Map<string, Lane[]>();
   private context: CanvasRenderingContext2D;
   private hatch: CanvasPattern | null = null;
   private mostInBin = 1;
 
-  constructor(private canvas: HTMLCanvasElement, private model: Model, private colours: number[]) {
+  readonly ofType: string[] = []; // colours
+  private ofName: string[] = [];
+  private used: Float64Array = new Float64Array(); // slices, by name
+  private ofThread = new Map<string, string>();
+  private ofCounter = new Map<string, string>();
+
+  constructor(private canvas: HTMLCanvasElement, private model: Model) {
     this.context = canvas.getContext("2d")!;
-    for (const lane of model.lanes) for (const b of lane.items.bins) this.mostInBin = Math.max(this.mostInBin, b.count);
+    for (const lane of model.lanes) {
+      for (const b of lane.items.bins) this.mostInBin = Math.max(this.mostInBin, b.count);
+      const group = this.groups.get(lane.groupKey);
+      if (group) group.push(lane);
+      else this.groups.set(lane.groupKey, [lane]);
+    }
+    this.chooseColours();
+    // What does not fit on a large screen comes folded, the busiest processes last.
     this.layout();
+    for (const row of [...this.rows].reverse()) if (!row.lane && row.group !== "cpu" && row.top > 1200) this.folded.add(row.group);
+    this.layout();
+  }
+
+  // One for each name, whatever it names: a type of events, spans of that name, counters; of threads, by their names without numbers.
+  private chooseColours() {
+    const { raw, order, lanes } = this.model, slices = (this.used = new Float64Array(raw.names.length)), counters = lanes.filter((l) => l.kind === "counter");
+    for (const lane of lanes) if (lane.kind === "thread") lane.items.what.forEach((w, i) => w >= 0 && (slices[w] += lane.items.merged.get(i)?.[0] ?? 1));
+    const counts = new Map<string, number>(order.map((type) => [raw.types[type].name, raw.types[type].count]));
+    raw.names.forEach(([name], n) => slices[n] && counts.set(name, Math.max(counts.get(name) ?? 0, slices[n])));
+    for (const c of counters) counts.set(c.name, Math.max(counts.get(c.name) ?? 0, c.events));
+    const events = ofEvents([...counts].sort((a, b) => b[1] - a[1]).map(([name]) => name));
+    raw.types.forEach((t, n) => (this.ofType[n] = events.get(t.name) ?? various));
+    raw.names.forEach(([name], n) => (this.ofName[n] = events.get(name) ?? various));
+    for (const c of counters) this.ofCounter.set(c.name, events.get(c.name)!);
+    this.ofThread = ofThreads([...lanes.filter((l) => l.kind === "thread").map((l) => l.name), ...raw.threads.map((t) => t.name)]);
   }
 
   // What a slice is called, and its colour.
   name(lane: Lane, item: number): string {
     const what = lane.items.what[item], raw = this.model.raw;
     if (what < 0) return "various";
-    const t = raw.threads[what];
-    if (lane.kind === "cpu") return t.tid < 0 ? t.name : `${t.name}-${t.shown ?? t.tid}`;
-    return raw.names[what][0];
+    return lane.kind === "cpu" ? label(raw.threads[what], lane.items.end[item] - 1) : raw.names[what][0];
   }
   // In a slice the system goes without saying.
   private label(lane: Lane, item: number) {
@@ -46,23 +80,26 @@ export class Lanes {
   }
   colour(lane: Lane, item: number): string {
     const what = lane.items.what[item];
-    if (what < 0) return "#8c8c8c";
-    if (lane.kind === "cpu") return tint(what);
-    const [name, type] = this.model.raw.names[what];
-    const full = this.model.raw.types[type].name;
-    // Spans have names of their own, and so colours.
-    return name === full || full.startsWith("syscalls:") ? colour(this.colours[type]) : tint([...name].reduce((h, c) => (h * 31 + c.charCodeAt(0)) >>> 0, 7));
+    return what < 0 ? various : lane.kind === "cpu" ? this.threadColour(this.model.raw.threads[what].name) : this.ofName[what];
   }
-  private shows(lane: Lane, item: number) {
+  // Those of the names that a type's slices have, the first few.
+  coloursOf(type: number): string[] {
+    const { raw } = this.model, own = raw.names.flatMap(([name, of], n) => (of === type && name !== raw.types[type].name && this.used[n] ? [this.ofName[n]] : []));
+    return own.length ? own.slice(0, 4) : [this.ofType[type]];
+  }
+  threadColour = (name: string) => this.ofThread.get(name) ?? various;
+  counterColour = (lane: Lane) => this.ofCounter.get(lane.name) ?? various;
+  shows(lane: Lane, item: number) {
     if (lane.kind === "cpu" || !this.hidden.size) return true;
     const what = lane.items.what[item];
     return what < 0 || !this.hidden.has(this.model.raw.names[what][1]);
   }
 
   private heights(lane: Lane) {
-    const depth = Math.max(1, lane.items.depths.length);
+    const depth = lane.items.depths.length;
     return {
-      runs: lane.run ? runs : 0, slices: lane.kind === "cpu" ? 18 : depth * slice,
+      states: lane.states ? states : 0, curve: lane.kind === "counter" ? curve : 0,
+      slices: lane.kind === "cpu" ? 18 : lane.kind === "counter" ? 0 : (lane.states || lane.items.bins.length ? depth : Math.max(1, depth)) * slice,
       ticks: lane.ticks ? ticks : 0, densities: lane.items.bins.length ? densities : 0,
     };
   }
@@ -77,27 +114,32 @@ export class Lanes {
     return it.depths.some((d) => meets(d.length, (n) => it.begin[d[n]], (n) => it.end[d[n]])) ||
       meets(it.bins.length, (n) => it.bins[n].begin, (n) => it.bins[n].end) ||
       meets(lane.losses.length, (n) => lane.losses[n].begin, (n) => lane.losses[n].end) ||
-      (lane.run !== null && meets(lane.run[0].length, (n) => lane.run![0][n], (n) => lane.run![1][n])) ||
+      (lane.curve !== null && meets(lane.curve.at.length, (n) => lane.curve!.at[n], (n) => lane.curve!.at[n])) ||
+      (lane.states !== null && this.isAwake(lane, view)) ||
       (lane.ticks !== null && meets(lane.ticks.at.length, (n) => lane.ticks!.at[n], (n) => lane.ticks!.at[n]));
   }
 
-  // Where lanes stand; with a view: only those with something in it. A process of one thread needs no head.
+  // Sleeping is no activity.
+  private isAwake({ states: s }: Lane, view: View) {
+    const awake = (i: number) => s!.what[i] !== State.sleeping && s!.end[i] >= view.begin && s!.begin[i] <= view.end;
+    for (let n = lowerBound(s!.plain.length, (k) => s!.end[s!.plain[k]], view.begin); n < s!.plain.length && s!.begin[s!.plain[n]] <= view.end; ++n) if (awake(s!.plain[n])) return true;
+    return s!.dense.some(awake);
+  }
+
+  // Where lanes stand; with a view: only those with something in it.
   layout(view: View | null = null) {
     this.rows = [];
     let top = 0, group = "";
-    const sizes = new Map<string, number>();
     const shown = view ? this.model.lanes.filter((l) => l.kind === "cpu" || this.isActive(l, view)) : this.model.lanes;
-    for (const l of this.model.lanes) sizes.set(l.groupKey, (sizes.get(l.groupKey) ?? 0) + 1);
     for (const lane of shown) {
-      const changed = lane.groupKey !== group;
-      group = lane.groupKey;
-      if (changed && (sizes.get(group)! > 1 || lane.kind === "cpu")) {
-        this.rows.push({ top, height: head, lane: null, group, title: lane.group, size: sizes.get(group)! });
+      if (lane.groupKey !== group) {
+        group = lane.groupKey;
+        this.rows.push({ top, height: head, lane: null, group, title: lane.group, size: this.groups.get(group)!.length });
         top += head;
       }
       if (this.folded.has(group)) continue;
       const h = this.heights(lane);
-      const height = 3 + h.runs + h.slices + h.ticks + h.densities + 2;
+      const height = 3 + h.states + h.curve + h.slices + h.ticks + h.densities + 2;
       this.rows.push({ top, height, lane, group, title: lane.label, size: 1 });
       top += height;
     }
@@ -137,26 +179,48 @@ export class Lanes {
       if (!row.lane) {
         c.fillStyle = theme.ground;
         c.fillRect(0, top, width, row.height);
+        if (this.folded.has(row.group)) drawRunning(c, this.groups.get(row.group)!, theme, scaleOf(view, width), top + 3, row.height - 5);
         continue;
       }
       c.fillStyle = theme.faint;
       c.fillRect(0, top, width, 1);
       this.drawLane(row.lane, top + 3, row.height - 5, view, theme, width, x, scale);
     }
+    this.drawArrows(view, theme, width, height);
+  }
+
+  private drawArrows(view: View, theme: Theme, width: number, height: number) {
+    this.showsAllArrows = false;
+    if (!this.model.wakes.at.length) return;
+    const places = new Map<number, number>();
+    for (const row of this.rows) if (row.lane?.kind === "thread") places.set(row.lane.number, row.top - view.top + 3 + states / 2);
+    const chosen = this.selected?.lane.kind === "thread" ? this.selected.lane.number : null;
+    this.showsAllArrows = drawWakes(this.context, this.model.wakes, chosen, this.arrows, theme, scaleOf(view, width), height, (thread) => {
+      const known = places.get(thread);
+      if (known !== undefined) return known;
+      const head = this.rows.find((r) => !r.lane && r.group === this.model.byThread.get(thread)?.groupKey);
+      return head ? head.top - view.top + head.height / 2 : null;
+    });
   }
 
   private drawLane(lane: Lane, top: number, height: number, view: View, theme: Theme, width: number, x: (t: number) => number, scale: number) {
     const c = this.context, h = this.heights(lane), it = lane.items;
     let y = top;
-    if (lane.run) {
-      const [begin, end] = lane.run;
-      c.fillStyle = theme.run;
-      for (let i = lowerBound(end.length, (n) => end[n], view.begin); i < end.length && begin[i] < view.end; ) {
-        const left = Math.max(0, x(begin[i])), right = Math.min(width, Math.max(x(end[i]), left + 1));
-        c.fillRect(left, y, right - left, 2.5);
-        i = right - left > 1 ? i + 1 : Math.max(i + 1, lowerBound(end.length, (n) => end[n], view.begin + right / scale));
+    if (lane.curve) {
+      drawCurve(c, lane.curve, this.counterColour(lane), theme, scaleOf(view, width), y + 2, curve - 4);
+      return;
+    }
+    if (lane.states) {
+      const s = lane.states, raw = this.model.raw;
+      c.globalAlpha = this.searching ? 0.4 : 1;
+      drawStates(c, s, theme, scaleOf(view, width), y, states - 2,
+        (i) => (s.what[i] === State.running && raw.rings[s.ring[i]] ? `CPU ${raw.rings[s.ring[i]].ring}` : stateNames[s.what[i]]), (...of) => this.write(...of), inkOn);
+      c.globalAlpha = 1;
+      if (this.selected?.lane === lane && this.selected.state) {
+        const left = x(s.begin[this.selected.item]), right = x(s.end[this.selected.item]);
+        this.frame(theme, left, y, Math.max(right - left, 3), states - 2);
       }
-      y += h.runs;
+      y += h.states;
     }
     const thick = lane.kind === "cpu" ? 18 : slice;
     it.depths.forEach((depth, d) => {
@@ -187,7 +251,7 @@ export class Lanes {
             c.fillRect(to - 0.5, at, 0.5, thick - 2);
           }
         }
-        if (this.selected?.lane === lane && this.selected.item === item) this.frame(theme, left, at, Math.max(right - left, 3), thick - 2);
+        if (this.selected?.lane === lane && !this.selected.state && this.selected.item === item) this.frame(theme, left, at, Math.max(right - left, 3), thick - 2);
         c.globalAlpha = 1;
         // Whatever else falls into this column of pixels would not be seen; but a match must.
         const next = view.begin + (Math.floor(Math.max(right, left) + 0.0001) + (right - left < 1 ? 1 : 0)) / scale;
@@ -306,7 +370,17 @@ export class Lanes {
     let y = at - row.top - 3;
     const loss = lane.losses.find((l) => l.begin - near / 2 <= t && t <= l.end + near / 2);
     if (loss) return { kind: "loss", lane, loss };
-    y -= h.runs;
+    if (lane.curve) {
+      const point = pointAt(lane.curve, t);
+      return point < 0 ? { kind: "lane", lane } : { kind: "point", lane, point };
+    }
+    if (lane.states && y < h.states) {
+      const s = lane.states, n = lowerBound(s.plain.length, (k) => s.end[s.plain[k]], t);
+      if (n < s.plain.length && s.begin[s.plain[n]] <= t) return { kind: "state", lane, item: s.plain[n] };
+      const dense = s.dense.find((i) => s.begin[i] - near / 4 <= t && t <= s.end[i] + near / 4);
+      return dense === undefined ? { kind: "lane", lane } : { kind: "state", lane, item: dense };
+    }
+    y -= h.states;
     if (y < h.slices) {
       const depth = it.depths[Math.max(0, Math.floor(y / (lane.kind === "cpu" ? 18 : slice)))];
       if (depth) {
@@ -332,7 +406,11 @@ export class Lanes {
     return { kind: "lane", lane };
   }
 
-  // A lane's place, and where an item of it is drawn.
+  // Where its first slices, or its states, have their middle, from the row's top.
+  middle(lane: Lane, of: "slices" | "states") {
+    const h = this.heights(lane);
+    return 3 + (of === "states" ? h.states / 2 : h.states + (lane.kind === "cpu" ? 9 : slice / 2));
+  }
   row(lane: Lane) {
     return this.rows.find((r) => r.lane === lane);
   }

@@ -39,17 +39,6 @@ export function axisLabel(ns: number, by: number) {
   return (ns / size).toFixed(decimals) + " " + unit[1];
 }
 
-// Okabe and Ito's colours (told apart with any colour vision), without their vermilion: that one says "lost". Then the same, lighter.
-const hues = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#b8a800", "#7a5ca8", "#8c8c8c"];
-export function colour(n: number) {
-  const hue = hues[n % hues.length];
-  const round = Math.floor(n / hues.length) % 3;
-  return round === 0 ? hue : mix(hue, round === 1 ? "#ffffff" : "#000000", round === 1 ? 0.42 : 0.32);
-}
-// Tol's light scheme for threads: dark letters stand well on each.
-const tints = ["#77aadd", "#eedd88", "#44bb99", "#ffaabb", "#99ddff", "#bbcc33", "#c8b6e2", "#dddddd", "#aaaa00"];
-export const tint = (n: number) => tints[n % tints.length];
-
 const parts = (c: string) => [1, 3, 5].map((i) => parseInt(c.slice(i, i + 2), 16));
 export function mix(a: string, b: string, share: number) {
   const x = parts(a), y = parts(b);

@@ -7,13 +7,13 @@
 
 namespace ringside {
 
-// image: `have` bytes of a sub-buffer; 8-byte aligned, and readable up to `subbuf_size`. False: the header claims more data
+// copy: `have` bytes of a sub-buffer; 8-byte aligned, and readable up to `subbuf_size`. False: the header claims more data
 // than there is (view.end says how much).
-inline bool view_image(const u8* image, u64 have, u32 subbuf_size, SubBufferView& view) noexcept {
+inline bool view_copy(const u8* copy, u64 have, u32 subbuf_size, SubBufferView& view) noexcept {
   abi::SubBufferHeader header{};
-  std::memcpy(&header, image, sizeof header);
+  std::memcpy(&header, copy, sizeof header);
   view = {};
-  view.sub_buffer = image;
+  view.sub_buffer = copy;
   view.end = abi::commit_size(header.commit);
   view.time = header.time_stamp;
   if (abi::commit_missed(header.commit)) view.lost_before = 1;  // at least
@@ -21,13 +21,13 @@ inline bool view_image(const u8* image, u64 have, u32 subbuf_size, SubBufferView
   if (view.lost_before == 0) return true;
   if (!abi::commit_stored(header.commit) || view.end + 8 > subbuf_size - abi::header_size) return true;
   u64 lost = 0;
-  std::memcpy(&lost, image + abi::header_size + view.end, sizeof lost);
+  std::memcpy(&lost, copy + abi::header_size + view.end, sizeof lost);
   if (lost != 0) view.lost_before = lost;
   return true;
 }
 
 // The header for a copy of a view. With missed_stored, view.lost_before stands right behind the data.
-inline abi::SubBufferHeader image_header(const SubBufferView& view, u32 subbuf_size) noexcept {
+inline abi::SubBufferHeader header_of_copy(const SubBufferView& view, u32 subbuf_size) noexcept {
   abi::SubBufferHeader header{view.time, view.end - view.begin};
   if (view.lost_before == 0) return header;
   const bool room = view.end - view.begin + 8 <= subbuf_size - abi::header_size;

@@ -1,0 +1,76 @@
+// Memory that was allocated and not freed, by the events of `record --libc malloc`.
+//
+//   Unfreed unfreed(formats, tasks);
+//   unfreed.take(record, ring, root);                        // every event
+//   unfreed.each([](const Unfreed::Block& block) { ... });   // what is left
+//
+//   allocations = frees + replaced + what is left        replaced: the same address came again, so its free is missing
+//
+// The events of an allocation come when it has returned, so those of one address from two threads may be in the wrong order:
+// a realloc takes away only what is older than its beginning.
+#pragma once
+#include <ringside/base/types.hpp>
+#include <unordered_map>
+
+#include "decode/id_table.hpp"
+#include "decode/formats.hpp"
+#include "export/tasks.hpp"
+#include "timeline/merge.hpp"
+
+namespace ringside {
+
+class Unfreed {
+ public:
+  struct Block {
+    u64 bytes = 0, time = 0;
+    u32 stack = 0, root = 0;
+  };
+  struct Counts {
+    u64 allocations = 0, frees = 0, replaced = 0;
+    u64 unmatched = 0;  // frees of what was not seen being allocated
+  };
+
+  Unfreed(const Formats& formats, const Tasks& tasks) : formats_(formats), tasks_(tasks) {}
+
+  // Whether the event is one of these.
+  bool knows(u32 id) { return of(id).what != What::other; }
+  void take(const TraceRecord& record, const RingName& ring, u32 root);
+  template <class Use>
+  void each(const Use& use) const {
+    for (const auto& [key, block] : blocks_) use(block);
+  }
+  const Counts& counts() const { return counts_; }
+  size_t left() const { return blocks_.size(); }
+
+ private:
+  enum class What : u8 { unknown, other, allocates, reallocates, frees };
+  struct Event {
+    What what;
+    const EventType* type;
+    const Field *size, *count, *pointer, *old, *duration;
+  };
+  struct Key {
+    i64 process;
+    u64 address;
+    bool operator==(const Key& o) const { return process == o.process && address == o.address; }
+  };
+  struct KeyHash {
+    size_t operator()(const Key& key) const { return (key.address ^ static_cast<u64>(key.process) << 32) * 0x9E3779B97F4A7C15 >> 7; }
+  };
+  const Event& of(u32 id) {
+    Event& event = events_.at(id, formats_.version());
+    if (event.what == What::unknown) [[unlikely]] find(id, event);
+    return event;
+  }
+  void find(u32 id, Event& event) const;
+  void add(const Key& key, const Block& block);
+  void free(const Key& key, u64 before);
+
+  const Formats& formats_;
+  const Tasks& tasks_;
+  IdTable<Event> events_;
+  std::unordered_map<Key, Block, KeyHash> blocks_;
+  Counts counts_;
+};
+
+}  // namespace ringside

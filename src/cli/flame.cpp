@@ -1,0 +1,284 @@
+// ringside flame: the stacks of events, added up: a flame graph as one web page, folded text, pprof's format.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/names.hpp"
+#include "analysis/pairs.hpp"
+#include "analysis/unfreed.hpp"
+#include "cli/json.hpp"
+#include "cli/live.hpp"
+#include "cli/presets.hpp"
+#include "export/units.hpp"
+#include "stacks/flame_page.hpp"
+#include "stacks/pprof.hpp"
+#include "sys/try.hpp"
+
+namespace ringside::cli {
+namespace {
+
+struct FlameOptions {
+  RunOptions run;
+  std::string by = "count", root = "task", keys, against, to;
+  std::vector<std::string> latency;
+  bool leaks = false, folded = false, pprof = false;
+};
+
+// The stacks of one trace.
+class Gathered {
+ public:
+  static result<std::unique_ptr<Gathered>> make(const FlameOptions& options, Trace& trace, Stacks& stacks) {
+    auto g = std::unique_ptr<Gathered>(new Gathered(trace, stacks));
+    g->all_ = !options.run.events.empty() || !options.run.filter.empty();
+    for (const auto& type : trace.formats.all()) g->samples_only_ = g->samples_only_ || (type->full == "ringside:sample" && !g->all_);
+    if (options.root != "none") g->root_.emplace(RS_TRY(Column::compile(options.root, trace.formats, trace.tasks)));
+    if (!options.latency.empty()) {
+      Pairs::Options pair = pair_of(options.latency, options.keys);
+      pair.slowest = 0;
+      g->pairs_.emplace(RS_TRY(Pairs::make(pair, trace.formats, trace.tasks)));
+      g->unit_ = "ns";
+    } else if (options.leaks) {
+      g->unfreed_.emplace(trace.formats, trace.tasks);
+      g->unit_ = "bytes";
+    } else if (options.by != "count") {
+      g->by_.emplace(RS_TRY(Column::compile(options.by, trace.formats, trace.tasks)));
+      if (g->by_->kind() == Column::Kind::text) return refuse(std::errc::invalid_argument, in_quotes(options.by) + " is a text, and texts do not add up");
+      g->unit_ = g->by_->unit() == Column::Unit::ns ? "ns" : g->by_->unit() == Column::Unit::bytes ? "bytes" : options.by;
+    }
+    return g;
+  }
+
+  void take(const TraceRecord& record, const RingName& ring, bool wanted) {
+    if (pairs_) {
+      if (!pairs_->take(record, ring)) return;
+      const TraceRecord start = pairs_->last_start();
+      fold_.add(root_of(start, trace_.timeline.name(start.source)), start.stack, pairs_->latency(), record.stack);
+      return;
+    }
+    if (!wanted || record.lost != 0) return;
+    using Kind = Stacks::Part;
+    const Kind part = stacks_.part(record.number());
+    if (part == Kind::stack || part == Kind::code_map || part == Kind::kernel_stack || part == Kind::user_stack) return;
+    if (unfreed_) {
+      if (unfreed_->knows(record.number())) unfreed_->take(record, ring, root_of(record, ring));
+      return;
+    }
+    if (samples_only_ ? part != Kind::sample : !all_ && record.stack == 0) return;
+    u64 weight = 1;
+    if (part == Kind::sample && !by_) weight = stacks_.sample_count(record);
+    if (by_ && !value(record, ring, weight)) return;
+    fold_.add(root_of(record, ring), record.stack, weight);
+    without_stack_ += record.stack == 0;
+  }
+  // What is left of allocations becomes the weight.
+  void end() {
+    if (unfreed_) unfreed_->each([&](const Unfreed::Block& block) { fold_.add(block.root, block.stack, block.bytes); });
+  }
+
+  const Fold& fold() const { return fold_; }
+  const std::vector<std::string>& roots() const { return roots_; }
+  const std::string& unit() const { return unit_; }
+  std::vector<std::string> remarks() const {
+    std::vector<std::string> out;
+    if (without_stack_ != 0) out.push_back(format_count(without_stack_) + (without_stack_ == 1 ? " event has" : " events have") + " no stack; they show as [no stack]");
+    if (without_value_ != 0) out.push_back(format_count(without_value_) + " events have no such field");
+    if (negative_ != 0) out.push_back(format_count(negative_) + " events have a negative value, and are left out");
+    if (unfreed_) {
+      const Unfreed::Counts& c = unfreed_->counts();
+      out.push_back(fmt::format("allocations {} = freed {} + replaced {} + left {}; frees of what was allocated before the trace or elsewhere: {}", format_count(c.allocations),
+                                format_count(c.frees), format_count(c.replaced), format_count(unfreed_->left()), format_count(c.unmatched)));
+    }
+    if (pairs_) {
+      const Pairs::Counts c = pairs_->counts();
+      out.push_back(fmt::format("{} pairs; {} starts are still open; {} events were lost between", format_count(c.pairs), format_count(c.waiting), format_count(c.lost)));
+    }
+    return out;
+  }
+
+ private:
+  Gathered(Trace& trace, Stacks& stacks) : trace_(trace), stacks_(stacks) {}
+
+  bool value(const TraceRecord& record, const RingName& ring, u64& weight) {
+    double real = 0;
+    i64 whole = 0;
+    const bool is = by_->kind() == Column::Kind::real ? by_->real(record, ring, real) : by_->number(record, ring, whole);
+    if (by_->kind() == Column::Kind::real) whole = real < 0x1p62 && real > -0x1p62 ? static_cast<i64>(std::llround(real)) : 0;
+    without_value_ += !is;
+    negative_ += is && whole < 0;
+    weight = static_cast<u64>(whole);
+    return is && whole >= 0;
+  }
+  u32 root_of(const TraceRecord& record, const RingName& ring) {
+    u64 key = 0;
+    if (!root_) return ~u32{0};
+    if (!root_->key(record, ring, texts_, key)) return root_number("[unknown]");
+    const auto [at, fresh] = root_numbers_.try_emplace(key);
+    if (fresh) at->second = root_number(root_->show(key, texts_));
+    return at->second;
+  }
+  u32 root_number(const std::string& text) {
+    const auto [at, fresh] = root_texts_.try_emplace(text, static_cast<u32>(roots_.size()));
+    if (fresh) roots_.push_back(text);
+    return at->second;
+  }
+
+  Trace& trace_;
+  Stacks& stacks_;
+  Fold fold_;
+  std::optional<Column> by_, root_;
+  std::optional<Pairs> pairs_;
+  std::optional<Unfreed> unfreed_;
+  Texts texts_;
+  std::unordered_map<u64, u32> root_numbers_;
+  std::unordered_map<std::string, u32> root_texts_;
+  std::vector<std::string> roots_;
+  std::string unit_ = "events";
+  bool all_ = false, samples_only_ = false;
+  u64 without_stack_ = 0, without_value_ = 0, negative_ = 0;
+};
+
+// A trace, and what was gathered from it.
+struct Side {
+  std::unique_ptr<AnalysisRun> run;
+  std::unique_ptr<Gathered> gathered;
+  int code = exit_ok;
+};
+
+result<Side> gather(const FlameOptions& options, RunOptions from) {
+  Side part;
+  if (!options.latency.empty() && from.events.empty()) {
+    // Of a live kernel only the pair's events are needed; recordings are read as they are.
+    const bool alone = from.where.empty() && from.inputs.empty() && !is_recording(default_recording);
+    if (alone) from.events = events_of(pair_of(options.latency, options.keys));
+  }
+  part.run = RS_TRY(AnalysisRun::open(std::move(from)));
+  Stacks& stacks = part.run->reading().join_stacks();
+  part.gathered = RS_TRY(Gathered::make(options, part.run->trace(), stacks));
+  Gathered& g = *part.gathered;
+  part.code = part.run->go([&](const TraceRecord& record, const RingName& ring) { g.take(record, ring, true); },
+                           [&](const Totals& totals, double, bool last) {
+                             return last ? "" : fmt::format("{} events, {} different stacks; Ctrl-C ends\n", format_count(totals.events), format_count(g.fold().size()));
+                           },
+                           [&](const TraceRecord& record, const RingName& ring) { g.take(record, ring, false); });
+  g.end();
+  return part;
+}
+
+std::string lines_of_json(const FlameTree& tree) {
+  std::string out;
+  for (const u32 n : tree.in_order()) {
+    const FlameTree::Node& node = tree.nodes()[n];
+    if (node.own[0] == 0 && node.own[1] == 0) continue;
+    Json stack = Json::array();
+    for (u32 up = n; up != 0; up = tree.nodes()[up].parent) stack.push_back(tree.names()[tree.nodes()[up].name].text);
+    out += text_of(Json{{"weight", node.own[0]}, {"against", node.own[1]}, {"stack", std::move(stack)}}) + "\n";
+  }
+  return out;
+}
+
+std::string title_of(const FlameOptions& options) {
+  std::string out;
+  for (const std::string& where : options.run.where) out += (out.empty() ? "" : " ") + where;
+  if (out.empty()) out = options.run.events.empty() ? default_recording : "live";
+  for (const std::string& list : options.run.events) out += " -e " + list;
+  if (!options.run.filter.empty()) out += " -f '" + options.run.filter + "'";
+  if (!options.latency.empty()) out += " time from " + options.latency[0] + (options.latency.size() > 1 ? " to " + options.latency[1] : "");
+  if (options.leaks) out += ", not freed";
+  return out;
+}
+
+result<int> run_flame(FlameOptions options) {
+  if (options.folded + options.pprof + options.run.json > 1) throw UsageError{"--folded, --pprof and --json exclude each other"};
+  if (!options.keys.empty() && options.latency.empty()) throw UsageError{"--key belongs to --latency"};
+  if (options.leaks && !options.latency.empty()) throw UsageError{"--leaks and --latency exclude each other"};
+  if (options.by != "count" && (options.leaks || !options.latency.empty())) throw UsageError{"--by has no meaning beside --leaks and --latency, which have weights of their own"};
+  if (!options.against.empty() && (options.folded || options.pprof)) throw UsageError{"--against is for the page and --json"};
+  options.run.where.insert(options.run.where.end(), options.run.inputs.begin(), options.run.inputs.end());
+  options.run.inputs.clear();
+  const bool text = options.folded || options.run.json;
+  const std::string to = !options.to.empty() ? options.to : text ? "-" : options.pprof ? "profile.pb.gz" : "flame.html";
+  // A free of what a leak looks for must not be left out.
+  RunOptions from = options.run;
+  if (options.leaks) from.events = {"libc:*"};
+  const bool json = std::exchange(from.json, false);
+  from.every = false;
+  Side part = RS_TRY(gather(options, from));
+  Gathered& g = *part.gathered;
+  Reading& reading = part.run->reading();
+  Stacks& stacks = reading.join_stacks();
+  FlameTree tree;
+  tree.add(g.fold(), stacks, g.roots(), 0);
+  std::vector<std::string> remarks = g.remarks();
+  if (!options.against.empty()) {
+    RunOptions other = options.run;
+    other.json = false;
+    other.where = {options.against};
+    auto second = RS_TRY(gather(options, other));
+    tree.add(second.gathered->fold(), second.run->reading().join_stacks(), second.gathered->roots(), 1);
+    for (const std::string& r : second.run->reading().stack_remarks()) remarks.push_back(options.against + ": " + r);
+  }
+  std::string bytes;
+  const Totals& totals = reading.complete();
+  if (json) {
+    bytes = lines_of_json(tree);
+  } else if (options.folded) {
+    bytes = tree.folded();
+  } else if (options.pprof) {
+    const bool counts = g.unit() == "events";
+    bytes = RS_TRY(pprof(g.fold(), stacks, g.roots(),
+                         {counts ? "samples" : options.leaks ? "inuse_space" : options.latency.empty() ? options.by : "delay",
+                          counts ? "count" : g.unit() == "ns" ? "nanoseconds" : g.unit(), options.root, totals.first_ns, totals.last_ns, "ringside flame " + title_of(options)}));
+  } else {
+    bytes = RS_TRY(flame_page(tree, {title_of(options), g.unit(), options.against}));
+  }
+  if (to == "-") {
+    if (!put(bytes)) return exit_failure;
+  } else {
+    RS_TRY(write_file(to, bytes, "-o FILE"));
+  }
+  for (const std::string& r : reading.stack_remarks()) remarks.push_back(r);
+  say_first(remarks);
+  if (g.fold().count() == 0)
+    say(options.leaks ? "nothing is left unfreed, or nothing was recorded: ringside record --stack --libc malloc COMMAND"
+                      : "no event here has a stack: ringside record --stack, --kstack or --sample records them");
+  say(fmt::format("{} events with {} different stacks, lost {}{}", format_count(g.fold().count()), format_count(g.fold().size()), lost_count(totals.missing),
+                  to == "-" ? "" : "; " + to + " (" + format_size(bytes.size()) + ")"));
+  return part.code;
+}
+
+}  // namespace
+
+Command add_flame(CLI::App& app) {
+  auto options = std::make_shared<FlameOptions>();
+  CLI::App* c = app.add_subcommand("flame", "stacks added up: a flame graph as one web page, folded text, or for pprof");
+  add_run(*c, options->run);
+  c->add_option("--by", options->by, "what an event weighs: count, or the value of a field")->capture_default_str()->type_name("count|FIELD");
+  c->add_option("--root", options->root, "what stands at the bottom of each stack: a column (task, process, thread, event, cgroup, cpu, ...), or none")->capture_default_str()->type_name("COLUMN");
+  c->add_option("--latency", options->latency, "the time between two events, by the start's stack, and on top of it that of the end, from its caller up: START END, or a NAME of ringside latency")
+      ->expected(1, 2)
+      ->type_name("START END");
+  c->add_option("-k,--key", options->keys, "what START and END have in common: FIELD, or FIELD=FIELD; up to three with commas (default: the thread that ran)")->type_name("FIELD");
+  c->add_flag("--leaks", options->leaks, "what was allocated and not freed, by bytes (record --stack --libc malloc)");
+  c->add_option("--against", options->against, "compare with this recording: red has grown, blue has shrunk")->type_name("WHERE");
+  c->add_flag("--folded", options->folded, "text: outermost;...;innermost WEIGHT a line, for flamegraph.pl, speedscope, inferno");
+  c->add_flag("--pprof", options->pprof, "a gzipped profile for go tool pprof, Pyroscope, Grafana");
+  c->add_option("-o,--output", options->to, "the file; an older one is replaced; - is stdout (default: flame.html; profile.pb.gz; text: stdout)")->type_name("FILE");
+  c->footer(
+      "Examples:\n"
+      "  ringside flame                               ./ringside.data as ./flame.html, for any browser\n"
+      "  ringside flame -e libc:malloc --by size      which functions allocate the most bytes\n"
+      "  ringside flame --leaks                       what was not freed, by bytes\n"
+      "  ringside flame --latency sleep               where threads wait: the time until they are woken, and by which stack\n"
+      "  ringside flame -e sched_switch trace.dat     what trace-cmd record -T recorded\n"
+      "  ringside flame new --against old             what became slower\n"
+      "  ringside flame --folded | flamegraph.pl >x.svg\n"
+      "  ringside flame --pprof && go tool pprof -http : profile.pb.gz\n"
+      "Without -e: the samples, if there are any (record --sample), else all events that have a stack. Stacks come with events by\n"
+      "record --stack (programs) and --kstack (the kernel), options of the kernel's own recorders too. A name is looked up in the file\n"
+      "that ran, if its build id is still the same, in its debug file, or in the saved kallsyms; what has no name shows as\n"
+      "FILE+OFFSET, and is counted. DEBUGINFOD_URLS: where debug files are fetched from. On the page: click zooms, / searches,\n"
+      "v inverts, t is a table.");
+  return {c, [options] { return run_flame(*options); }};
+}
+
+}  // namespace ringside::cli

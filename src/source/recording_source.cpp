@@ -1,0 +1,114 @@
+// A ring of a recording, read in place.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "source/sub_buffer_copy.hpp"
+#include "source/recording.hpp"
+#include "source/walk.hpp"
+#include "sys/beneath.hpp"
+#include "sys/try.hpp"
+
+namespace ringside {
+
+using abi::SubBufferHeader;
+
+RecordingSource::RecordingSource(SubBufferFile whole, sys::Region file, u64 begin, const RecordedRing& ring, const RecordingMeta& meta)
+    : sub_buffer_file_(std::move(whole)), file_(std::move(file)), ring_(ring), clock_(meta.clock), complete_(meta.complete),
+      shrinking_(meta.max_size != 0 && !meta.complete), begin_(begin), offset_(begin) {
+  ring_.counters.subbuf_size = ring.subbuf_size;  // known also where the recorder could not close its books
+}
+
+result<std::unique_ptr<Source>> RecordingSource::open(int open, const std::string& dir, const RecordedRing& ring, const RecordingMeta& meta) {
+  const std::string path = ring_path(dir, ring.name);
+  if (!valid_subbuf_size(ring.subbuf_size))
+    return refuse(std::errc::bad_message, dir + "/meta.json gives ring " + std::to_string(ring.name.ring) + " sub-buffers of " +
+                                              std::to_string(ring.subbuf_size) +
+                                              " bytes; possible are powers of two from 4096 to 262144");
+  sys::guard_mappings();
+  const sys::Fd fd = sys::open_beneath(open, ring_file(ring.name).c_str(), O_RDONLY);
+  if (!fd) return sys::fail_beneath(errno, "cannot open " + path);
+  struct stat st {};
+  if (fstat(fd.get(), &st) != 0) return fail(errno, "cannot measure " + path);
+  const SubBufferFile whole{path, static_cast<u64>(st.st_size), st.st_dev, st.st_ino};
+  const off_t data = meta.max_size == 0 ? 0 : lseek(fd.get(), 0, SEEK_DATA);
+  const u64 begin = data >= 0 ? static_cast<u64>(data) / ring.subbuf_size * ring.subbuf_size : errno == ENXIO ? whole.size : 0;
+  sys::Region file;
+  if (whole.size != 0) {
+    file = RS_TRY(sys::Region::map(fd.get(), whole.size, false, path));
+  }
+  return std::unique_ptr<Source>(new RecordingSource(whole, std::move(file), begin, ring, meta));
+}
+
+std::optional<SubBufferFile> RecordingSource::sub_buffer_file() const { return begin_ == 0 && !shrinking_ ? std::optional(sub_buffer_file_) : std::nullopt; }
+
+// Copies a sub-buffer. False: it was removed meanwhile.
+bool RecordingSource::take(u64 at, u64 have) {
+  copy_.assign(ring_.subbuf_size / 8, 0);
+  std::memcpy(copy_.data(), file_.data() + at, have);
+  if (!shrinking_) return true;
+  // A removed one reads as zeros, perhaps only in part: its header goes with the rest.
+  SubBufferHeader now{};
+  std::memcpy(&now, file_.data() + at, sizeof now);
+  return now.time_stamp != 0 || now.commit != 0;
+}
+
+result<std::optional<SubBufferView>> RecordingSource::next() {
+  u64 at = 0, have = 0;
+  const u8* bytes = nullptr;
+  for (;;) {
+    at = offset_;
+    have = std::min<u64>(ring_.subbuf_size, file_.size() - std::min(at, file_.size()));
+    if (have < abi::header_size) return std::nullopt;  // the end, or the recorder died after half a header
+    offset_ += ring_.subbuf_size;
+    bytes = file_.data() + at;
+    // The recorder was killed before it closed the file: the last sub-buffer is as long as its written part.
+    if (have == ring_.subbuf_size && !shrinking_) break;
+    const bool there = take(at, have);
+    bytes = reinterpret_cast<const u8*>(copy_.data());
+    if (there || file_.cut()) break;
+    removed_ = true;
+  }
+  SubBufferView view;
+  bool good = view_copy(bytes, have, ring_.subbuf_size, view);
+  if (!good && !complete_ && have < ring_.subbuf_size && view.end <= ring_.subbuf_size - abi::header_size) {
+    // Killed while writing it: the whole events are there. They are still in the ring, too, which counted none of them as read.
+    view.end = static_cast<u32>(have - abi::header_size);
+    view.end = walk(view).end;
+    good = true;
+  }
+  if (file_.cut()) return refuse(std::errc::io_error, "cannot read " + sub_buffer_file_.path + " at " + std::to_string(at) + ": it was truncated, or its disk has an error");
+  if (!good) {
+    return refuse(std::errc::bad_message, sub_buffer_file_.path + ": the sub-buffer at " + std::to_string(at) + " claims " +
+                                              std::to_string(view.end) + " bytes of data, the file has " +
+                                              std::to_string(have - abi::header_size) +
+                                              "; the rest of this ring cannot be read");
+  }
+  if (std::exchange(removed_, false)) view.lost_before = std::max<u64>(view.lost_before, 1);  // by its recorder, while it was read: at least one
+  return view;
+}
+
+result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& dir, const RecordingMeta& meta, std::vector<std::string>* problems) {
+  std::vector<std::unique_ptr<Source>> sources;
+  std::optional<Error> first;
+  const sys::Fd open(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!open) return fail(errno, "cannot open " + dir);
+  for (const RecordedRing& ring : meta.rings) {
+    auto source = RecordingSource::open(open.get(), dir, ring, meta);
+    // A recorder killed between naming a ring and making its file leaves a name without a file.
+    if (!source && !meta.complete && source.error().code == std::errc::no_such_file_or_directory) continue;
+    if (source) {
+      sources.push_back(std::move(*source));
+      continue;
+    }
+    if (problems != nullptr) problems->push_back(source.error().sentence + "; its " + std::to_string(ring.events) + " events are missing");
+    if (!first) first = std::move(source.error());
+  }
+  if (first && (problems == nullptr || sources.empty())) return tl::unexpected<Error>(std::move(*first));
+  return sources;
+}
+
+}  // namespace ringside

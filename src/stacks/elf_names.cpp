@@ -1,0 +1,423 @@
+#include "stacks/elf_names.hpp"
+
+#include <cxxabi.h>
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <elfutils/libdwfl.h>
+#include <fcntl.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <unordered_map>
+
+#include "sys/sys.hpp"
+
+namespace ringside {
+namespace elf {
+
+struct Symbol {
+  u64 begin = 0, end = 0;  // end == begin: of unknown size
+  const char* name = nullptr;
+  u8 order = 0;  // of symbols at one address the least is shown
+};
+struct Range {
+  u64 begin = 0, end = 0;
+  Dwarf_Off die = 0;
+};
+struct DwflEnd {
+  void operator()(Dwfl* dwfl) const { dwfl_end(dwfl); }
+};
+
+}  // namespace elf
+namespace {
+
+using elf::Range;
+using elf::Symbol;
+
+constexpr u32 deepest = 64;              // nested DIEs
+constexpr u64 most_dies = 20'000'000;    // visited in one file
+constexpr size_t longest_name = 4096;    // a longer one is cut: templates of templates
+
+// The range with `address` that begins last; null: there is none. Ranges are sorted by their begin.
+const Range* range_at(const std::vector<Range>& ranges, u64 address) {
+  auto at = std::upper_bound(ranges.begin(), ranges.end(), address, [](u64 a, const Range& r) { return a < r.begin; });
+  for (int tries = 0; at != ranges.begin() && tries < 8; ++tries) {
+    --at;
+    if (address < at->end) return &*at;
+  }
+  return nullptr;
+}
+
+void sort(std::vector<Range>& ranges) {
+  std::stable_sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+}
+
+std::string hex(const unsigned char* bytes, int size) {
+  constexpr char digits[] = "0123456789abcdef";
+  std::string out;
+  for (int i = 0; i < size; ++i) {
+    out += digits[bytes[i] >> 4];
+    out += digits[bytes[i] & 15];
+  }
+  return out;
+}
+
+const char* linkage_name(Dwarf_Die& die) {
+  Dwarf_Attribute attribute;
+  for (const unsigned which : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name}) {
+    if (dwarf_attr_integrate(&die, which, &attribute) == nullptr) continue;
+    if (const char* name = dwarf_formstring(&attribute)) return name;
+  }
+  return nullptr;
+}
+
+u64 number_of(Dwarf_Die& die, unsigned which) {
+  Dwarf_Attribute attribute;
+  Dwarf_Word value = 0;
+  return dwarf_attr(&die, which, &attribute) != nullptr && dwarf_formudata(&attribute, &value) == 0 ? value : 0;
+}
+
+const Dwfl_Callbacks callbacks = {dwfl_build_id_find_elf, dwfl_standard_find_debuginfo, dwfl_offline_section_address, nullptr};
+
+// The file as a descriptor that libdw may keep.
+result<sys::Fd> open_file(const std::string& path) {
+  if (path == "[vdso]") {
+    const auto* const image = reinterpret_cast<const u8*>(getauxval(AT_SYSINFO_EHDR));
+    sys::Fd fd(memfd_create("vdso", MFD_CLOEXEC));
+    if (image == nullptr || !fd || ::write(fd.get(), image, 2 * page_size) < 0) return fail(ENOENT, "this process's [vdso] cannot be read");
+    return fd;
+  }
+  // Not blocking: it may be a pipe.
+  sys::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!fd) return fail(errno, path + " cannot be opened");
+  struct stat st {};
+  if (fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return refuse(std::errc::invalid_argument, path + " is no regular file");
+  return fd;
+}
+
+// "int n::f<char>(int) const" -> "n::f<char>": without parameters and type, as debuggers and profilers show it.
+std::string short_name(std::string name) {
+  std::string clone;
+  if (const size_t at = name.find(" [clone"); at != std::string::npos) {
+    clone = name.substr(at);
+    name.erase(at);
+  }
+  for (bool again = true; again;) {
+    again = false;
+    for (const std::string_view suffix : {" const", " volatile", " &&", " &"}) {
+      if (!name.ends_with(suffix)) continue;
+      name.erase(name.size() - suffix.size());
+      again = true;
+    }
+  }
+  if (name.ends_with(")")) {
+    size_t at = name.size(), depth = 0;
+    while (at-- != 0) {
+      if (name[at] == ')') ++depth;
+      if (name[at] == '(' && --depth == 0) break;
+    }
+    if (at != 0 && at < name.size() && !name.ends_with("(anonymous namespace)")) name.erase(at);
+  }
+  size_t begin = 0;
+  int depth = 0;
+  for (size_t i = 0; i < name.size(); ++i) {
+    const char c = name[i];
+    if (depth == 0 && name.compare(i, 8, "operator") == 0 && (i == 0 || name[i - 1] == ':' || name[i - 1] == ' ')) break;
+    if (c == '<' || c == '(' || c == '{' || c == '[') ++depth;
+    if (c == '>' || c == ')' || c == '}' || c == ']') --depth;
+    if (c == ' ' && depth == 0) begin = i + 1;
+  }
+  return begin < name.size() ? name.substr(begin) + clone : name + clone;
+}
+
+}  // namespace
+
+std::string demangled(const char* name) {
+  std::string out;
+  if (name[0] == '_' && name[1] == 'Z') {
+    int status = 0;
+    char* const text = abi::__cxa_demangle(name, nullptr, nullptr, &status);
+    if (status == 0 && text != nullptr) out = short_name(text);
+    std::free(text);
+  }
+  if (out.empty()) out.assign(name, strnlen(name, longest_name));
+  if (out.size() > longest_name) out.erase(longest_name);
+  for (char& c : out) {
+    if (static_cast<u8>(c) < 0x20 || c == 0x7F) c = '?';
+  }
+  return out;
+}
+
+struct ElfNames::Inside {
+  std::unique_ptr<Dwfl, elf::DwflEnd> dwfl;
+  Dwfl_Module* module = nullptr;
+  Dwarf* dwarf = nullptr;
+  Dwarf_Addr dwarf_bias = 0;
+  struct Segment {
+    u64 offset, size, address;
+  };
+  std::vector<Segment> segments;  // of code
+  std::vector<elf::Symbol> symbols;
+  std::vector<elf::Range> units;                        // the units' code; die: the unit's
+  std::vector<std::pair<Dwarf_Off, std::vector<elf::Range>>> functions;  // of the units that were asked for, by offset
+  std::unordered_map<Dwarf_Off, std::string> scopes;  // of functions that have no linkage name: "a::b::"
+  u64 dies_left = most_dies;
+
+  result<void> load(const std::string& path, const std::string& build_id);
+  result<void> report(const std::string& path, sys::Fd fd, const std::string& build_id);
+  void read_segments(Elf* file, Dwarf_Addr bias);
+  void read_symbols();
+  void read_units();
+  const std::vector<Range>& functions_of(Dwarf_Die& unit);
+  void add_functions(Dwarf_Die& parent, std::vector<Range>& out, const std::string& scope, u32 depth);
+  std::string name_of(Dwarf_Die& die) const;
+  bool places_of(u64 address, std::vector<ElfPlace>& out);
+  void inlined_at(Dwarf_Die& parent, u64 address, std::vector<Dwarf_Die>& out, u32 depth);
+  const Symbol* symbol_at(u64 address) const;
+  // use(child): whether to go on. Offsets must grow, else the file is hostile.
+  template <class Use>
+  void each_child(Dwarf_Die& parent, const Use& use) {
+    Dwarf_Die child;
+    if (dies_left == 0 || dwarf_child(&parent, &child) != 0) return;
+    Dwarf_Off last = dwarf_dieoffset(&parent);
+    do {
+      const Dwarf_Off here = dwarf_dieoffset(&child);
+      if (here <= last || dies_left == 0) return;
+      last = here;
+      --dies_left;
+      if (!use(child)) return;
+    } while (dwarf_siblingof(&child, &child) == 0);
+  }
+};
+
+result<void> ElfNames::Inside::load(const std::string& path, const std::string& build_id) {
+  auto fd = open_file(path);
+  auto loaded = fd ? report(path, std::move(*fd), build_id) : result<void>(tl::unexpected<Error>(fd.error()));
+  if (loaded || build_id.size() < 4) return loaded;
+  // The file has changed or is gone; an installed debug file may still know the build.
+  const std::string debug = "/usr/lib/debug/.build-id/" + build_id.substr(0, 2) + "/" + build_id.substr(2) + ".debug";
+  if (build_id.find_first_not_of("0123456789abcdef") != std::string::npos) return loaded;
+  auto other = open_file(debug);
+  if (other && report(debug, std::move(*other), build_id)) return {};
+  return loaded;
+}
+
+result<void> ElfNames::Inside::report(const std::string& path, sys::Fd fd, const std::string& build_id) {
+  dwfl.reset(dwfl_begin(&callbacks));
+  if (dwfl == nullptr) return refuse(std::errc::not_enough_memory, "libdw has no memory");
+  dwfl_report_begin(dwfl.get());
+  module = dwfl_report_offline(dwfl.get(), path.c_str(), path.c_str(), fd.get());
+  if (module == nullptr) return refuse(std::errc::executable_format_error, path + " is no ELF file that libdw can read: " + dwfl_errmsg(-1));
+  (void)fd.release();  // the report has taken it
+  dwfl_report_end(dwfl.get(), nullptr, nullptr);
+  GElf_Addr bias = 0;
+  Elf* const file = dwfl_module_getelf(module, &bias);
+  if (file == nullptr) return refuse(std::errc::executable_format_error, path + " cannot be read as ELF: " + dwfl_errmsg(-1));
+  const unsigned char* bytes = nullptr;
+  GElf_Addr where = 0;
+  const int size = dwfl_module_build_id(module, &bytes, &where);
+  if (!build_id.empty() && (size <= 0 || hex(bytes, size) != build_id))
+    return refuse(std::errc::bad_file_descriptor, path + " is not the file that ran: its build id is " + (size > 0 ? hex(bytes, size) : "missing") + ", recorded was " + build_id);
+  read_segments(file, bias);
+  if (segments.empty()) return refuse(std::errc::executable_format_error, path + " has no code");
+  dwarf = dwfl_module_getdwarf(module, &dwarf_bias);
+  read_symbols();
+  if (dwarf != nullptr) read_units();
+  return {};
+}
+
+void ElfNames::Inside::read_segments(Elf* file, Dwarf_Addr bias) {
+  segments.clear();
+  size_t count = 0;
+  if (elf_getphdrnum(file, &count) != 0) return;
+  for (size_t i = 0; i < std::min<size_t>(count, 65536); ++i) {
+    GElf_Phdr part;
+    if (gelf_getphdr(file, static_cast<int>(i), &part) == nullptr || part.p_type != PT_LOAD || (part.p_flags & PF_X) == 0) continue;
+    segments.push_back({part.p_offset, std::max(part.p_filesz, part.p_memsz), part.p_vaddr + bias});
+  }
+}
+
+void ElfNames::Inside::read_symbols() {
+  symbols.clear();
+  const int count = dwfl_module_getsymtab(module);
+  for (int i = 0; i < count; ++i) {
+    GElf_Sym symbol;
+    GElf_Addr address = 0;
+    GElf_Word section = 0;
+    const char* const name = dwfl_module_getsym_info(module, i, &symbol, &address, &section, nullptr, nullptr);
+    if (name == nullptr || *name == 0 || section == SHN_UNDEF || section == SHN_ABS) continue;
+    const int type = GELF_ST_TYPE(symbol.st_info), binding = GELF_ST_BIND(symbol.st_info);
+    if (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE) continue;
+    const u64 end = address + symbol.st_size < address ? address : address + symbol.st_size;
+    const auto order = static_cast<u8>((type == STT_NOTYPE ? 4 : 0) + (binding == STB_GLOBAL ? 0 : binding == STB_WEAK ? 1 : 2));
+    symbols.push_back({address, end, name, order});
+  }
+  std::stable_sort(symbols.begin(), symbols.end(), [](const Symbol& a, const Symbol& b) { return a.begin != b.begin ? a.begin < b.begin : a.order > b.order; });
+}
+
+// The last symbol at or below the address that reaches it; one without a size reaches to the next.
+const Symbol* ElfNames::Inside::symbol_at(u64 address) const {
+  auto at = std::upper_bound(symbols.begin(), symbols.end(), address, [](u64 a, const Symbol& s) { return a < s.begin; });
+  const Symbol* without_size = nullptr;
+  for (int tries = 0; at != symbols.begin() && tries < 16; ++tries) {
+    --at;
+    if (address < at->end) return &*at;
+    if (at->end == at->begin && without_size == nullptr && tries == 0) without_size = &*at;
+  }
+  return without_size;
+}
+
+void ElfNames::Inside::read_units() {
+  units.clear();
+  Dwarf_CU* cu = nullptr;
+  for (u32 n = 0; n < 1'000'000; ++n) {
+    Dwarf_Die unit, sub;
+    if (dwarf_get_units(dwarf, cu, &cu, nullptr, nullptr, &unit, &sub) != 0) break;
+    const Dwarf_Off offset = dwarf_dieoffset(&unit);
+    Dwarf_Addr base = 0, begin = 0, end = 0;
+    ptrdiff_t at = 0;
+    for (u32 ranges = 0; ranges < 1'000'000 && (at = dwarf_ranges(&unit, at, &base, &begin, &end)) > 0; ++ranges) {
+      if (begin < end) units.push_back({begin, end, offset});
+    }
+  }
+  sort(units);
+}
+
+const std::vector<Range>& ElfNames::Inside::functions_of(Dwarf_Die& unit) {
+  const Dwarf_Off offset = dwarf_dieoffset(&unit);
+  const auto at = std::lower_bound(functions.begin(), functions.end(), offset, [](const auto& f, Dwarf_Off o) { return f.first < o; });
+  if (at != functions.end() && at->first == offset) return at->second;
+  std::vector<Range> found;
+  add_functions(unit, found, "", 0);
+  sort(found);
+  return functions.insert(at, {offset, std::move(found)})->second;
+}
+
+std::string ElfNames::Inside::name_of(Dwarf_Die& die) const {
+  if (const char* name = linkage_name(die)) return demangled(name);
+  const char* const name = dwarf_diename(&die);
+  if (name == nullptr) return "";
+  Dwarf_Die origin = die;
+  for (int hops = 0; hops < 8; ++hops) {
+    Dwarf_Attribute attribute;
+    Dwarf_Die next;
+    if (dwarf_attr(&origin, DW_AT_abstract_origin, &attribute) == nullptr && dwarf_attr(&origin, DW_AT_specification, &attribute) == nullptr) break;
+    if (dwarf_formref_die(&attribute, &next) == nullptr) break;
+    origin = next;
+  }
+  const auto scope = scopes.find(dwarf_dieoffset(&origin));
+  return (scope != scopes.end() ? scope->second : "") + demangled(name);
+}
+
+void ElfNames::Inside::add_functions(Dwarf_Die& parent, std::vector<Range>& out, const std::string& scope, u32 depth) {
+  if (depth > deepest) return;
+  each_child(parent, [&](Dwarf_Die& child) {
+    const int tag = dwarf_tag(&child);
+    std::string inner = scope;
+    if (tag == DW_TAG_namespace || tag == DW_TAG_structure_type || tag == DW_TAG_class_type) {
+      const char* const name = dwarf_diename(&child);
+      inner += std::string(name != nullptr ? name : "(anonymous namespace)", name != nullptr ? strnlen(name, longest_name) : 21) + "::";
+    }
+    if (tag == DW_TAG_subprogram && !scope.empty() && dwarf_hasattr(&child, DW_AT_linkage_name) == 0 && dwarf_hasattr(&child, DW_AT_name) != 0)
+      scopes[dwarf_dieoffset(&child)] = scope;
+    if (tag == DW_TAG_subprogram) {
+      Dwarf_Addr base = 0, begin = 0, end = 0;
+      ptrdiff_t at = 0;
+      for (u32 n = 0; n < 10'000 && (at = dwarf_ranges(&child, at, &base, &begin, &end)) > 0; ++n) {
+        if (begin < end) out.push_back({begin, end, dwarf_dieoffset(&child)});
+      }
+    }
+    // Nested functions, and those of namespaces and classes.
+    if (tag == DW_TAG_subprogram || tag == DW_TAG_namespace || tag == DW_TAG_structure_type || tag == DW_TAG_class_type || tag == DW_TAG_module || tag == DW_TAG_lexical_block)
+      add_functions(child, out, inner, depth + 1);
+    return true;
+  });
+}
+
+// From the outermost inlined function to the innermost.
+void ElfNames::Inside::inlined_at(Dwarf_Die& parent, u64 address, std::vector<Dwarf_Die>& out, u32 depth) {
+  if (depth > deepest) return;
+  each_child(parent, [&](Dwarf_Die& child) {
+    const int tag = dwarf_tag(&child);
+    const bool inlined = tag == DW_TAG_inlined_subroutine;
+    if (!inlined && tag != DW_TAG_lexical_block && tag != DW_TAG_try_block && tag != DW_TAG_catch_block) return true;
+    // A block without addresses of its own may hold others that have some.
+    Dwarf_Addr low = 0;
+    const bool has = dwarf_haspc(&child, address) == 1;
+    if (!has && (inlined || dwarf_lowpc(&child, &low) == 0 || dwarf_hasattr(&child, DW_AT_ranges) != 0)) return true;
+    if (inlined) out.push_back(child);
+    inlined_at(child, address, out, depth + 1);
+    return !has;
+  });
+}
+
+bool ElfNames::Inside::places_of(u64 with_bias, std::vector<ElfPlace>& out) {
+  const u64 address = with_bias - dwarf_bias;
+  const Range* const in_unit = range_at(units, address);
+  Dwarf_Die unit;
+  if (in_unit == nullptr || dwarf_offdie(dwarf, in_unit->die, &unit) == nullptr) return false;
+  const Range* const function = range_at(functions_of(unit), address);
+  Dwarf_Die outer;
+  if (function == nullptr || dwarf_offdie(dwarf, function->die, &outer) == nullptr) return false;
+  std::vector<Dwarf_Die> chain{outer};
+  inlined_at(outer, address, chain, 0);
+  Dwarf_Files* files = nullptr;
+  size_t file_count = 0;
+  if (dwarf_getsrcfiles(&unit, &files, &file_count) != 0) files = nullptr;
+  ElfPlace place;
+  if (Dwarf_Line* const line = dwarf_getsrc_die(&unit, address)) {
+    int number = 0;
+    if (const char* name = dwarf_linesrc(line, nullptr, nullptr)) place.file = name;
+    if (dwarf_lineno(line, &number) == 0) place.line = static_cast<u32>(number);
+  }
+  for (size_t i = chain.size(); i-- != 0;) {
+    place.inlined = i != 0;
+    place.function = name_of(chain[i]);
+    place.offset = address - function->begin;
+    place.size = function->end - function->begin;
+    if (i != 0 && dwarf_tag(&chain[i]) == DW_TAG_inlined_subroutine) {
+      Dwarf_Addr entry = 0;
+      if (dwarf_entrypc(&chain[i], &entry) == 0 && entry <= address) place.offset = address - entry;
+      place.size = 0;
+    }
+    if (!place.function.empty()) out.push_back(place);
+    if (i == 0) break;
+    // The caller's place is that of the call.
+    place.line = static_cast<u32>(number_of(chain[i], DW_AT_call_line));
+    const u64 file = number_of(chain[i], DW_AT_call_file);
+    const char* const called_in = files != nullptr && file < file_count ? dwarf_filesrc(files, file, nullptr, nullptr) : nullptr;
+    place.file = called_in != nullptr ? called_in : "";
+  }
+  return !out.empty() && !out.back().inlined;
+}
+
+ElfNames::ElfNames(std::unique_ptr<Inside> inside) : inside_(std::move(inside)) {}
+ElfNames::~ElfNames() = default;
+
+result<std::unique_ptr<ElfNames>> ElfNames::open(const std::string& path, const std::string& build_id) {
+  auto inside = std::make_unique<Inside>();
+  auto loaded = inside->load(path, build_id);
+  if (!loaded) return tl::unexpected<Error>(loaded.error());
+  return std::unique_ptr<ElfNames>(new ElfNames(std::move(inside)));
+}
+
+std::vector<ElfPlace> ElfNames::at(u64 file_offset) {
+  std::vector<ElfPlace> out;
+  for (const Inside::Segment& s : inside_->segments) {
+    if (file_offset - s.offset >= s.size) continue;
+    const u64 address = file_offset - s.offset + s.address;
+    if (inside_->dwarf != nullptr && inside_->places_of(address, out)) return out;
+    out.clear();
+    if (const Symbol* symbol = inside_->symbol_at(address); symbol != nullptr) out.push_back({demangled(symbol->name), address - symbol->begin, symbol->end - symbol->begin, "", 0, false});
+    return out;
+  }
+  return out;
+}
+
+}  // namespace ringside

@@ -1,0 +1,47 @@
+// The names of one ELF file's addresses: function, inlined functions, file and line, by libdw; separate debug files, too, and
+// debuginfod where DEBUGINFOD_URLS is set.
+//
+//   auto elf = ElfNames::open("/usr/bin/g++", "8a1c...");
+//   for (const ElfPlace& place : elf->at(file_offset)) ...   // the innermost inlined function first
+//
+// The file is hostile: each walk has a budget, and what cannot be understood has no name.
+#pragma once
+#include <functional>
+#include <memory>
+#include <ringside/base/result.hpp>
+#include <ringside/base/types.hpp>
+#include <string>
+#include <vector>
+
+namespace ringside {
+
+struct ElfPlace {
+  std::string function;       // demangled
+  u64 offset = 0, size = 0;   // from the function's first byte; of the function, 0: unknown
+  std::string file;           // of the source; may be empty
+  u32 line = 0;               // 0: unknown
+  bool inlined = false;
+};
+
+class ElfNames {
+ public:
+  // "[vdso]": this process's own. build_id: in hex; empty: not compared. Errors: no regular file, no ELF file, another build id
+  // (std::errc::bad_file_descriptor), unless a debug file of this build id is installed.
+  static result<std::unique_ptr<ElfNames>> open(const std::string& path, const std::string& build_id);
+  ~ElfNames();
+  ElfNames(const ElfNames&) = delete;
+  ElfNames& operator=(const ElfNames&) = delete;
+
+  // Empty: no name is known. The innermost first; the last one is not inlined.
+  std::vector<ElfPlace> at(u64 file_offset);
+
+ private:
+  struct Inside;
+  explicit ElfNames(std::unique_ptr<Inside> inside);
+  std::unique_ptr<Inside> inside_;
+};
+
+// A C++ name as people write it, without parameters; others as they are.
+std::string demangled(const char* name);
+
+}  // namespace ringside

@@ -1,0 +1,91 @@
+// The names of addresses: a program's by its maps and files, the kernel's by kallsyms, compiled at run time by /tmp/perf-PID.map.
+// Looked up when they are asked for, and once.
+//
+//   for (const CodePlace& place : names.at(space, address - 1)) ...   // the innermost inlined function first; never empty
+//
+// A return address belongs to the call in front of it: callers ask for the address before.
+#pragma once
+#include <map>
+#include <memory>
+#include <ringside/base/types.hpp>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "decode/symbols.hpp"
+#include "stacks/code_maps.hpp"
+#include "stacks/elf_names.hpp"
+
+namespace ringside {
+
+// A function, as flame graphs know it: with its module, whatever the line.
+struct CodeFunction {
+  enum class Kind : u8 { program, kernel, jit, unnamed, remark };  // remark: no function, but the reason why there is none
+  std::string name, module;  // module: the file's name without folders; empty: none
+  std::string path;          // the file
+  std::string source;        // the source file, as far as known
+  Kind kind = Kind::program;
+};
+
+struct CodePlace {
+  u32 function = 0;  // in Names::function
+  u32 line = 0;
+  u64 offset = 0, size = 0;  // from the function's start; size 0: unknown
+  u32 file = 0;              // the source file, in Names::source
+  bool inlined = false;
+};
+
+class Names {
+ public:
+  Names(const Symbols& kernel, const CodeMaps& maps) : kernel_(kernel), maps_(maps) {}
+
+  std::span<const CodePlace> at(u32 space, u64 address);
+  const CodeFunction& function(u32 number) const { return functions_[number]; }
+  size_t functions() const { return functions_.size(); }
+  const std::string& source(u32 number) const { return sources_[number]; }
+  // The number of a remark as a function.
+  u32 remark(const std::string& text);
+
+  u64 unnamed() const { return unnamed_; }                         // different addresses
+  const std::vector<std::string>& problems() const { return problems_; }  // files that cannot name, a sentence each
+
+  static bool of_kernel(u64 address) { return address >> 63 != 0; }
+
+ private:
+  struct Span {
+    u32 begin = 0, size = 0;
+  };
+  struct KeyHash {
+    size_t operator()(const std::pair<u64, u64>& key) const { return (key.first ^ (key.second * 0x9E3779B97F4A7C15)) * 0xD6E8FEB86659FD93 >> 17; }
+  };
+  struct PerfMap;
+  static constexpr size_t most_problems = 1000;
+
+  Span look_up(u32 space, u64 address);
+  Span in_kernel(u64 address);
+  Span in_file(u32 file, u64 offset);
+  Span by_perf_map(i32 pid, u64 address);
+  Span unnamed(std::string text, const std::string& path);
+  ElfNames* elf_of(u32 file);
+  const PerfMap& perf_map(i32 pid);
+  u32 intern(CodeFunction function);
+  u32 source_number(const std::string& source);
+  Span keep(const std::vector<CodePlace>& places);
+
+  const Symbols& kernel_;
+  const CodeMaps& maps_;
+  std::vector<CodeFunction> functions_;
+  std::unordered_map<std::string, u32> function_numbers_;
+  std::vector<std::string> sources_{""};
+  std::unordered_map<std::string, u32> source_numbers_{{"", 0}};
+  std::vector<CodePlace> places_;
+  std::unordered_map<std::pair<u64, u64>, Span, KeyHash> known_;      // by space and address
+  std::unordered_map<std::pair<u64, u64>, Span, KeyHash> in_files_;   // by file and offset
+  std::unordered_map<u32, std::unique_ptr<ElfNames>> elves_;          // null: cannot name
+  std::map<i32, std::shared_ptr<PerfMap>> perf_maps_;
+  std::vector<std::string> problems_;
+  u64 unnamed_ = 0;
+};
+
+}  // namespace ringside

@@ -1,0 +1,411 @@
+#include "writer/unwind.hpp"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace ringside {
+namespace {
+
+
+// What to do at an address, in one word: the usual rule has small numbers, in units of 8 bytes.
+struct Rule {
+  enum Kind : u32 { none, usual, outermost, signal, in_full, no_table } kind = none;
+  bool of_fp = false;
+  u32 cfa = 0;  // CFA - sp, or - fp
+  u32 fp = 0;   // CFA - where the caller's fp is; 0: it is the same
+  u32 ra = 0;   // the same for the return address; 0: in lr
+};
+constexpr u32 rule_bits = 30;
+constexpr u64 pack(const Rule& r) noexcept { return u64{r.kind} | u64{r.of_fp} << 3 | u64{r.cfa} << 4 | u64{r.fp} << 16 | u64{r.ra} << 23; }
+constexpr Rule unpack(u64 w) noexcept {
+  return {static_cast<Rule::Kind>(w & 7), (w >> 3 & 1) != 0, static_cast<u32>(w >> 4 & 0xFFF), static_cast<u32>(w >> 16 & 0x7F), static_cast<u32>(w >> 23 & 0x7F)};
+}
+
+// Address and rule are one word: the index and the tag together are the address's 48 bits, mixed so that they can be told back.
+constexpr u32 index_bits = 14;
+constinit u64* rule_table = nullptr;
+constinit u64 rule_generation = 1;
+constexpr u64 mixed(u64 address) noexcept { return (address * 0x9E3779B97F4A7C15u) & ((u64{1} << 48) - 1); }
+
+bool fits_rule(i64 bytes, u32 most) noexcept { return bytes >= 0 && bytes % 8 == 0 && bytes / 8 <= most; }
+
+Rule rule_of(const FrameRow& row) noexcept {
+  using Where = FrameRow::Where;
+  if (row.is_signal) return {.kind = Rule::signal};
+  if (row.ra.where == Where::undefined) return {.kind = Rule::outermost};
+  Rule r{.kind = Rule::usual, .of_fp = row.cfa_of_fp};
+  const bool fp_saved = row.fp.where == Where::at_cfa, ra_saved = row.ra.where == Where::at_cfa;
+  const bool simple = !row.cfa_by_expression && !row.cfa_unknown && fits_rule(row.cfa_offset, 0xFFF) && (fp_saved ? fits_rule(-row.fp.offset, 0x7F) && row.fp.offset != 0 : row.fp.where == Where::same) &&
+                      (ra_saved ? fits_rule(-row.ra.offset, 0x7F) && row.ra.offset != 0 : row.ra.where == Where::same);
+  if (!simple) return {.kind = Rule::in_full};
+  r.cfa = static_cast<u32>(row.cfa_offset / 8);
+  if (fp_saved) r.fp = static_cast<u32>(-row.fp.offset / 8);
+  if (ra_saved) r.ra = static_cast<u32>(-row.ra.offset / 8);
+  return r;
+}
+
+[[gnu::noinline]] Rule find_rule(u64 address, u64* entry, u64 tag) noexcept {
+  FrameRow row;
+  Rule rule = find_frame_row(address, row) == FrameFound::yes ? rule_of(row) : Rule{.kind = Rule::no_table};
+  // A return address that is a function's begin was put there by hand, as makecontext does: no call led to it.
+  if (rule.kind == Rule::no_table && find_frame_row(address + 1, row) == FrameFound::yes) rule.kind = Rule::outermost;
+  if (entry != nullptr) __atomic_store_n(entry, tag << rule_bits | pack(rule), __ATOMIC_RELAXED);
+  return rule;
+}
+
+RS_INLINE Rule rule_at(u64 address) noexcept {
+  u64* const table = __atomic_load_n(&rule_table, __ATOMIC_ACQUIRE);
+  if (table == nullptr || address >> 48 != 0) [[unlikely]]
+    return find_rule(address, nullptr, 0);
+  const u64 m = mixed(address), tag = m & ((u64{1} << (48 - index_bits)) - 1);
+  u64* const entry = &table[m >> (48 - index_bits)];
+  const u64 word = __atomic_load_n(entry, __ATOMIC_RELAXED);
+  if (word >> rule_bits != tag || (word & 7) == Rule::none) [[unlikely]]
+    return find_rule(address, entry, tag);
+  return unpack(word);
+}
+
+// ---- Memory that may be read: pages around the places where this thread's stacks are.
+
+struct Range {
+  u64 low, high;
+};
+[[gnu::tls_model("initial-exec")]] constinit thread_local Range stack_ranges[2]{};
+
+bool page_is_there(u64 page) noexcept {
+  const int saved = errno;
+  const bool there = syscall(SYS_futex, page, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 0, nullptr, page, 0) >= 0 || errno != EFAULT;
+  errno = saved;
+  return there;
+}
+
+// A word at an address that no range has: asks the kernel, and lets a range grow.
+[[gnu::noinline]] bool learn(u64 address) noexcept {
+  constexpr u64 near = u64{1} << 20;
+  const u64 page = address & ~u64{page_size - 1};
+  if (page == 0 || address >> 47 != 0) return false;
+  Range now = stack_ranges[0];
+  u64 from = page, to = page + page_size;
+  if (page >= now.high && page - now.high <= near) from = now.high;
+  else if (page < now.low && now.low - page <= near) to = now.low;
+  else now = {page, page};
+  for (u64 at = from; at < to; at += page_size) {
+    if (page_is_there(at)) continue;
+    if (at == page) return false;
+    now = {page, page};  // there is a gap: another stack
+    if (!page_is_there(page)) return false;
+    break;
+  }
+  if (now.low == now.high) {
+    stack_ranges[1] = stack_ranges[0];
+    stack_ranges[0] = {page, page + page_size};
+  } else {
+    stack_ranges[0] = {std::min(now.low, from), std::max(now.high, to)};
+  }
+  return true;
+}
+
+RS_INLINE bool readable(u64 address) noexcept {
+  if (address % 8 != 0) [[unlikely]]
+    return false;
+  if (address - stack_ranges[0].low < stack_ranges[0].high - stack_ranges[0].low) [[likely]]
+    return true;
+  if (address - stack_ranges[1].low < stack_ranges[1].high - stack_ranges[1].low) {
+    std::swap(stack_ranges[0], stack_ranges[1]);
+    return true;
+  }
+  return learn(address);
+}
+
+// Other functions' frames: what lies between their variables is no mistake of this one.
+[[gnu::no_sanitize("address", "thread", "undefined")]] inline u64 word_at(u64 address) noexcept { return *reinterpret_cast<const volatile u64*>(address); }
+
+RS_INLINE bool load(u64 address, u64& value) noexcept {
+  if (!readable(address)) return false;
+  value = word_at(address);
+  return true;
+}
+bool load_word(void*, u64 address, u64& value) noexcept { return load(address, value); }
+
+constinit u64 left_out_start = 0, left_out_end = 0;
+
+RS_INLINE u64 hashed(u64 callers, u64 frame) noexcept { return ((callers << 27 | callers >> 37) ^ frame) * 0xC2B2AE3D27D4EB4Fu; }
+constexpr u64 no_callers = 0x27D4EB2F165667C5u;
+
+#if defined(__aarch64__)
+constexpr u64 code_bits = (u64{1} << 48) - 1;  // the rest may be a signature of the address
+#else
+constexpr u64 code_bits = ~u64{0};
+#endif
+
+// The frame of code that has no table, by the frame pointer.
+bool step_by_fp(Registers& r, StackWalk::Step& s) noexcept {
+  u64 ra, fp;
+  if (r.fp < r.sp || r.fp - r.sp > (u64{8} << 20) || !load(r.fp + 8, ra) || !load(r.fp, fp)) return false;
+  s.ra_at = r.fp + 8, s.ra = ra, s.fp_at = r.fp, s.fp_value = fp;
+  r = {ra & code_bits, r.fp + 16, fp, 0};
+  return true;
+}
+
+// What Rule has no room for.
+[[gnu::noinline]] bool step_in_full(Registers& r, u64 address, StackWalk::Step& s) noexcept {
+  FrameRow row;
+  if (find_frame_row(address, row) != FrameFound::yes || (row.cfa_unknown && !row.cfa_by_expression)) return false;
+  u64 cfa;
+  if (row.cfa_by_expression) {
+    if (!evaluate(row.expression, row.expression_size, r, false, 0, load_word, nullptr, cfa)) return false;
+  } else {
+    cfa = (row.cfa_of_fp ? r.fp : r.sp) + static_cast<u64>(row.cfa_offset);
+  }
+  if (cfa <= r.sp && row.ra.where != FrameRow::Where::same) return false;
+  const auto fetch = [&](const FrameRow::Saved& saved, u64 same, u64& value) {
+    u64 at;
+    switch (saved.where) {
+      case FrameRow::Where::same: value = same; return true;
+      case FrameRow::Where::at_cfa: return load(cfa + static_cast<u64>(saved.offset), value);
+      case FrameRow::Where::at_expression: return evaluate(saved.expression, saved.size, r, true, cfa, load_word, nullptr, at) && load(at, value);
+      default: return false;
+    }
+  };
+  u64 ra, fp;
+  if (!fetch(row.ra, r.lr, ra)) return false;
+  if (!fetch(row.fp, r.fp, fp)) fp = 0;
+  s.fixed = false;
+  r = {ra & code_bits, cfa, fp, 0};
+  return true;
+}
+
+// The registers that a signal interrupted, from the frame that the kernel made.
+bool step_over_signal(Registers& r) noexcept {
+#if defined(__x86_64__)
+  const u64 context = r.sp;
+  const auto at = [&](int which) { return context + offsetof(ucontext_t, uc_mcontext.gregs) + static_cast<u64>(which) * 8; };
+  Registers n{};
+  if (!load(at(REG_RIP), n.pc) || !load(at(REG_RSP), n.sp) || !load(at(REG_RBP), n.fp)) return false;
+#else
+  const u64 context = r.sp + 128;
+  Registers n{};
+  const u64 at = context + offsetof(ucontext_t, uc_mcontext);
+  if (!load(at + offsetof(mcontext_t, pc), n.pc) || !load(at + offsetof(mcontext_t, sp), n.sp) || !load(at + offsetof(mcontext_t, regs) + 29 * 8, n.fp) || !load(at + offsetof(mcontext_t, regs) + 30 * 8, n.lr)) return false;
+  n.pc &= code_bits;
+#endif
+  r = n;
+  return true;
+}
+
+bool is_signal_return([[maybe_unused]] u64 pc) noexcept {
+#if defined(__aarch64__)  // the vDSO's has no table: mov x8, #139; svc #0
+  MappedObject object;
+  return find_object(pc, object) && *reinterpret_cast<const u64*>(pc) == 0xD4000001D2801168u;
+#else
+  return false;
+#endif
+}
+
+// From which of the last walk's steps on, `n` or a later one, all that they read is unchanged. The stack stands where step n is.
+RS_INLINE u32 unchanged_from(const StackWalk& walk, u32 n) noexcept {
+  u32 from = n;
+  for (; n < most_frames; ++n) {
+    const StackWalk::Step& s = walk.step[n];
+    const bool same = s.fixed && (s.ra_at == 0 || word_at(s.ra_at) == s.ra) &&
+                      (s.fp_at == 0 || word_at(s.fp_at) == s.fp_value);
+    if (!same) from = n + 1;
+  }
+  return from;
+}
+
+pthread_key_t walk_key;
+bool has_walk_key = false;
+
+struct ThreadWalks {
+  StackWalk* walk[2];
+  u32 level;
+};
+[[gnu::tls_model("initial-exec")]] constinit thread_local ThreadWalks walks{};
+
+void free_walks(void*) {
+  if (walks.level != 0) return;
+  for (StackWalk*& one : walks.walk) {
+    if (one != nullptr) munmap(one, sizeof *one);
+    one = nullptr;
+  }
+}
+[[gnu::constructor(101)]] void make_walk_key() { has_walk_key = pthread_key_create(&walk_key, free_walks) == 0; }
+
+StackWalk* new_walk() noexcept {
+  const int saved = errno;
+  void* const page = reinterpret_cast<void*>(syscall(SYS_mmap, nullptr, sizeof(StackWalk), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1L, 0L));
+  errno = saved;
+  if (page == MAP_FAILED) return nullptr;
+  StackWalk* const walk = static_cast<StackWalk*>(page);
+  walk->first = most_frames;
+  if (has_walk_key && walk_key < 32) pthread_setspecific(walk_key, walk);
+  return walk;
+}
+
+}  // namespace
+
+WalkMemory::WalkMemory() noexcept : walk_(nullptr) {
+  // A handler that left a walk by longjmp: its place on this stack is gone.
+  while (walks.level != 0) {
+    const u64 mark = reinterpret_cast<u64>(walks.walk[walks.level - 1]->mark), mine = reinterpret_cast<u64>(&mark_);
+    if (mark >= mine || mine - mark > (u64{1} << 20)) break;
+    --walks.level;
+  }
+  if (walks.level == 2) return;
+  StackWalk*& mine = walks.walk[walks.level];
+  if (mine == nullptr) {
+    StackWalk* const made = new_walk();  // a handler may do the same meanwhile
+    if (made == nullptr) return;
+    if (mine == nullptr)
+      mine = made;
+    else
+      munmap(made, sizeof *made);
+  }
+  mine->mark = &mark_;
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
+  ++walks.level;
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
+  walk_ = mine;
+}
+
+WalkMemory::~WalkMemory() {
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
+  if (walk_ != nullptr) --walks.level;
+}
+
+void ready_unwind() noexcept {
+  if (__atomic_load_n(&rule_table, __ATOMIC_ACQUIRE) != nullptr) return;
+  void* const table = mmap(nullptr, sizeof(u64) << index_bits, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (table != MAP_FAILED) __atomic_store_n(&rule_table, static_cast<u64*>(table), __ATOMIC_RELEASE);
+}
+
+void forget_rules() noexcept {
+  u64* const table = __atomic_load_n(&rule_table, __ATOMIC_ACQUIRE);
+  for (u32 i = 0; table != nullptr && i < u32{1} << index_bits; ++i) __atomic_store_n(&table[i], u64{0}, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&rule_generation, u64{1}, __ATOMIC_RELAXED);
+}
+
+void leave_out(u64 start, u64 end) noexcept { left_out_start = start, left_out_end = end; }
+
+From interrupted(const void* ucontext) noexcept {
+  From from;
+  from.exact = true;
+  const auto& c = static_cast<const ucontext_t*>(ucontext)->uc_mcontext;
+#if defined(__x86_64__)
+  from.at = {static_cast<u64>(c.gregs[REG_RIP]), static_cast<u64>(c.gregs[REG_RSP]), static_cast<u64>(c.gregs[REG_RBP]), 0};
+#elif defined(__aarch64__)
+  from.at = {c.pc, c.sp, c.regs[29], c.regs[30]};
+#else
+  (void)c;
+#endif
+  return from;
+}
+
+void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept {
+  depth = std::min(depth, most_frames);
+  Registers r = from.at;
+  bool exact = from.exact, recording = from.until == 0;
+  const u64 now = __atomic_load_n(&rule_generation, __ATOMIC_RELAXED);
+  // A walk that ended early, or was cut off by a longjmp, is no help.
+  const bool usable = walk.first < most_frames && walk.rules == now && walk.end == StackEnd::complete;
+  u32 last = usable ? walk.first : most_frames;  // the next of the last walk's steps that may be the one here
+  u32 same_from = 0;                             // 0: not known yet
+  walk.first = most_frames;  // until this walk is complete
+  u32 count = 0, skipped = 0;
+  StackEnd end = StackEnd::complete;
+  u32 joined = most_frames;
+  for (;;) {
+    if (!recording) {
+      recording = r.pc == from.until;
+      if (!recording && ++skipped == 32) break;
+    }
+    const bool own = count == 0 && from.until != 0 && r.pc - left_out_start < left_out_end - left_out_start;
+    const bool record = recording && !own;
+    if (record) {
+      while (last < most_frames && walk.step[last].sp < r.sp) ++last;
+      if (last < most_frames && walk.step[last].sp == r.sp && walk.step[last].pc == r.pc && walk.step[last].fp == r.fp && !walk.step[last].exact && !exact) {
+        if (same_from == 0) same_from = unchanged_from(walk, last);
+        if (last >= same_from && last < most_frames && count + (most_frames - last) <= depth) {
+          joined = last;
+          break;
+        }
+      }
+      if (count == depth) {
+        end = StackEnd::depth;
+        break;
+      }
+    }
+    StackWalk::Step unrecorded;
+    StackWalk::Step& s = record ? walk.fresh[count++] : unrecorded;
+    s.pc = r.pc, s.sp = r.sp, s.fp = r.fp, s.exact = exact, s.fixed = true;
+    s.ra_at = s.fp_at = 0;
+    s.frame = r.pc + (exact && count != 1 ? 1 : 0);
+    const u64 address = r.pc - (exact ? 0 : 1);
+    const Rule rule = rule_at(address);
+    exact = false;
+    if (rule.kind == Rule::usual) [[likely]] {
+      const u64 cfa = (rule.of_fp ? r.fp : r.sp) + rule.cfa * u64{8};
+      u64 ra = r.lr, fp = r.fp;
+      bool good = cfa > r.sp || (cfa == r.sp && rule.ra == 0 && ra != 0);
+      if (good && rule.ra != 0) s.ra_at = cfa - rule.ra * u64{8}, good = s.ra_at >= r.sp && load(s.ra_at, ra), s.ra = ra;
+      if (good && rule.fp != 0) s.fp_at = cfa - rule.fp * u64{8}, good = s.fp_at >= r.sp && load(s.fp_at, fp), s.fp_value = fp;
+      if (rule.ra == 0) s.fixed = false;
+      if (!good) {
+        end = StackEnd::bad_frame;
+        break;
+      }
+      r = {ra & code_bits, cfa, fp, 0};
+    } else if (rule.kind == Rule::outermost) {
+      break;
+    } else if (rule.kind == Rule::signal || (rule.kind == Rule::no_table && is_signal_return(r.pc))) {
+      s.fixed = false;
+      if (!step_over_signal(r)) {
+        end = StackEnd::bad_frame;
+        break;
+      }
+      last = most_frames;  // another stack, perhaps
+      exact = true;
+    } else if (rule.kind == Rule::in_full) {
+      s.fixed = false;
+      if (!step_in_full(r, address, s)) {
+        end = StackEnd::bad_frame;
+        break;
+      }
+    } else if (!step_by_fp(r, s)) {
+      end = StackEnd::no_table;
+      break;
+    }
+    if (r.pc == 0) break;
+  }
+  if (count == 0 && joined == most_frames) {  // the caller is known in any case
+    walk.fresh[0] = {from.until != 0 ? from.until : from.at.pc, 0, 0, 0, 0, 0, 0, from.until != 0 ? from.until : from.at.pc, 0, false, false};
+    count = 1;
+    end = StackEnd::no_table;
+  }
+  u32 at = joined;
+  u64 hash = at < most_frames ? walk.step[at].hash : no_callers;
+  while (count != 0) {
+    StackWalk::Step& s = walk.step[--at];
+    s = walk.fresh[--count];
+    s.hash = hash = hashed(hash, s.frame);
+  }
+  walk.end = end;
+  walk.frames = most_frames - at;
+  walk.rules = now;
+  hash ^= hash >> 32;
+  hash *= 0x9E3779B97F4A7C15u;
+  hash ^= hash >> 29;
+  walk.id = hash != 0 ? hash : 1;
+  walk.first = at;
+}
+
+}  // namespace ringside

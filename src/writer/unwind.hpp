@@ -1,0 +1,85 @@
+// The calls that led to a place in this thread: a walk over its stack, by the compilers' tables (call_frame.hpp).
+//
+// What the tables say about an address is kept in a cache of the process, one word an address. What a thread's last walk read is
+// kept in the thread: a walk that comes to a frame of the last one compares what that one read from there on, and is done. Both
+// answer exactly what a full walk answers. No lock, no allocation (a thread's first walk maps memory). Signal-safe: a handler
+// that interrupts a walk uses memory of its own.
+#pragma once
+#include <signal.h>
+
+#include "writer/call_frame.hpp"
+
+namespace ringside {
+
+inline constexpr u32 most_frames = 400;
+inline constexpr u32 usual_depth = 64;
+
+// How a walk ended. In the events: ringside:stack/ended.
+enum class StackEnd : u32 {
+  complete,  // at the frame that has no caller
+  depth,     // more frames than were asked for
+  no_table,  // no table for an address, and no frame pointer either
+  bad_frame  // a frame that cannot be: what it names lies outside the stack
+};
+
+// Memory of one walk. Opaque to others than unwind.cpp, except for the result and the room for an event.
+struct StackWalk {
+  u64 id;  // of the frames' content; never 0
+  u32 frames;
+  StackEnd end;
+  u64 rules;  // the cache's generation
+  const void* mark;
+  struct Step {
+    u64 pc, sp, fp;             // before the step
+    u64 ra_at, ra, fp_at, fp_value;  // what it read; fp_at 0: nothing
+    u64 frame;                  // as it is recorded
+    u64 hash;                   // of this frame and its callers'
+    bool exact, fixed;          // fixed: its result depends on what is named here alone
+  };
+  u32 first;  // of step[]: the innermost; the outermost is the last
+  Step step[most_frames];
+  Step fresh[most_frames];
+  alignas(8) u8 payload[4000];
+
+  u64 frame(u32 n) const noexcept { return step[first + n].frame; }
+};
+
+// Where a walk starts.
+struct From {
+  Registers at;
+  bool exact = false;         // pc is the next instruction of an interrupted function, not a return address
+  u64 until = 0;              // leaves out the frames inside of this return address; 0: none
+};
+#if defined(__x86_64__)
+#define RS_HERE(r) asm volatile("leaq 0(%%rip), %0\n\tmovq %%rsp, %1\n\tmovq %%rbp, %2" : "=r"((r).pc), "=r"((r).sp), "=r"((r).fp))
+#elif defined(__aarch64__)
+#define RS_HERE(r) asm volatile("adr %0, .\n\tmov %1, sp\n\tmov %2, x29\n\tmov %3, x30" : "=r"((r).pc), "=r"((r).sp), "=r"((r).fp), "=r"((r).lr))
+#else
+#define RS_HERE(r) (void)(r)
+#endif
+From interrupted(const void* ucontext) noexcept;
+
+// Reserves the cache. Not for signal handlers. Without it walks still work.
+void ready_unwind() noexcept;
+// Code was loaded or unloaded.
+void forget_rules() noexcept;
+// Frames of this code are left out at a stack's inner end: the code of the library that calls.
+void leave_out(u64 start, u64 end) noexcept;
+
+// A walk's memory for as long as it lives; null: two walks are interrupted already, or there is no memory.
+class WalkMemory {
+ public:
+  WalkMemory() noexcept;
+  ~WalkMemory();
+  WalkMemory(const WalkMemory&) = delete;
+  WalkMemory& operator=(const WalkMemory&) = delete;
+  StackWalk* get() const noexcept { return walk_; }
+
+ private:
+  StackWalk* walk_;
+  u32 mark_ = 0;
+};
+
+void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept;
+
+}  // namespace ringside

@@ -1,0 +1,139 @@
+// record --max-size and --rotate, and instances of other users.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "binary.hpp"
+#include "kernel/tracefs_instance.hpp"
+
+namespace ringside::bounded_cli_test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using test::Outcome;
+using testing::HasSubstr;
+
+constexpr const char* busy = "dd if=/dev/zero of=/dev/null bs=1 count=20000";  // 40,000 calls and some
+// Calls until there is this file.
+std::string until(const std::string& file) { return "sh -c 'until [ -e " + file + " ]; do dd if=/dev/zero of=/dev/null bs=1 count=2000; sleep 0.02; done'"; }
+
+struct Bounded : test::BinaryTest {
+  json meta(const std::string& recording = "ringside.data") const { return json::parse(test::slurp(dir + "/" + recording + "/meta.json")); }
+  static u64 sum(const json& meta, const char* name, const char* inner = nullptr) {
+    u64 all = 0;
+    for (const json& ring : meta.at("rings")) all += inner == nullptr ? ring.at(name).get<u64>() : ring.value(name, json::object()).value(inner, u64{0});
+    return all;
+  }
+};
+
+TEST_F(Bounded, ARecordingStaysSmallAndEveryEventIsCounted) {
+  const Outcome o = ringside(std::string("record --max-size 1M -b 16M --libc io -- ") + busy);
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("were recorded and removed again (--max-size)"));
+  const json m = meta();
+  u64 blocks = 0;
+  for (const auto& file : fs::directory_iterator(dir + "/ringside.data")) {
+    struct stat st {};
+    if (file.path().extension() == ".raw" && stat(file.path().c_str(), &st) == 0) blocks += static_cast<u64>(st.st_blocks) * 512;
+  }
+  EXPECT_LE(blocks, 1u << 20);
+  const u64 removed = sum(m, "removed", "events");
+  EXPECT_GT(removed, 0u);
+  EXPECT_EQ(m.at("totals").at("written").get<u64>(), sum(m, "events") + sum(m, "lost"));
+  const auto kept = events();
+  EXPECT_EQ(kept.size() + removed, sum(m, "events"));
+  EXPECT_EQ(kept.back().value("event", ""), "libc:close");  // the newest are here: dd's last call
+  EXPECT_THAT(ringside("top --once").err, HasSubstr("older events went"));
+  EXPECT_EQ(json::parse(ringside("stat ringside.data --json").out).at("removed").at("events").get<u64>(), removed);
+  // As a trace.dat, too: what is left.
+  ASSERT_EQ(ringside("export -o trace.dat").code, 0);
+  EXPECT_EQ(events("trace.dat").size(), kept.size());
+}
+
+TEST_F(Bounded, ItIsReadableWhileItIsMade) {
+  const Outcome o = run(std::string(RINGSIDE_BUILD_DIR "/ringside record -q --max-size 1M -b 16M --libc io -- ") + busy +
+                        " & recorder=$!; until [ -e ringside.data/meta.json ]; do sleep 0.01; done; bad=0; "
+                        "while kill -0 $recorder; do " RINGSIDE_BUILD_DIR "/ringside report >report 2>errors || { [ $? = 1 ] || bad=1; }; "
+                        "grep -v 'did not finish\\|went again\\|older events\\|were lost\\|no events' errors && bad=1; done 2>/dev/null; wait $recorder && exit $bad");
+  EXPECT_EQ(o.code, 0) << o.err << o.out;
+}
+
+TEST_F(Bounded, PartsHoldEveryEventOnce) {
+  const Outcome o = ringside("record --rotate 64k --fail-on-loss -b 16M --libc io -- " + until("ringside.data.0002"));
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_TRUE(fs::exists(dir + "/ringside.data.0001"));
+  u64 written = 0, here = 0;
+  for (const auto& part : fs::directory_iterator(dir)) {
+    if (part.path().filename().string().rfind("ringside.data", 0) != 0) continue;
+    const json m = meta(part.path().filename());
+    EXPECT_TRUE(m.at("complete").get<bool>());
+    here += sum(m, "events");
+    written = std::max(written, m.at("totals").at("written").get<u64>());
+  }
+  EXPECT_EQ(here, written);
+  EXPECT_EQ(events("ringside.data*").size(), here);
+}
+
+TEST_F(Bounded, TheKernelsPartsHoldEveryEventOnce) {
+  if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
+  const Outcome o = ringside("record --rotate 100ms -b 16M -e raw_syscalls -- " + until("ringside.data.0002"));
+  ASSERT_EQ(o.code, 0) << o.err;
+  u64 written = 0, here = 0, lost = 0, parts = 0;
+  for (const auto& part : fs::directory_iterator(dir)) {
+    if (part.path().filename().string().rfind("ringside.data", 0) != 0) continue;
+    const json m = meta(part.path().filename());
+    ++parts;
+    here += sum(m, "events");
+    lost += sum(m, "lost");
+    written = std::max(written, m.at("totals").at("written").get<u64>());
+  }
+  EXPECT_GE(parts, 3u);
+  EXPECT_EQ(here + lost, written);
+}
+
+TEST_F(Bounded, OldPartsGoAndThoseOfEarlierRunsStay) {
+  fs::create_directories(dir + "/ringside.data.0007");
+  ASSERT_EQ(ringside("record -q --rotate 64k --keep 2 -b 16M --libc io -- " + until("ringside.data.0010")).code, 0);
+  EXPECT_TRUE(fs::exists(dir + "/ringside.data.0007"));
+  EXPECT_FALSE(fs::exists(dir + "/ringside.data.0008"));
+  size_t parts = 0;
+  for (const auto& part : fs::directory_iterator(dir)) parts += part.path().filename().string().rfind("ringside.data.00", 0) == 0 ? 1 : 0;
+  EXPECT_EQ(parts, 3u);
+}
+
+TEST_F(Bounded, OptionsThatContradictAreRefused) {
+  for (const char* options : {"--rotate 3", "--rotate 1k", "--rotate nonsense", "--keep 3", "--max-size 10k", "--rotate 1M --max-size 1M", "--rotate 1M --to x.dat"}) {
+    const Outcome o = ringside(std::string("record ") + options + " true");
+    EXPECT_EQ(o.code, 2) << options << o.err;
+    EXPECT_FALSE(fs::exists(dir + "/ringside.data"));
+  }
+}
+
+TEST_F(Bounded, RootSeesInstancesOfOtherUsers) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  // The user's own place is not this test's: a name of its own in it, which goes again.
+  const std::string as = "setpriv --reuid 65534 --regid 65534 --clear-groups env -u RINGSIDE_ROOT -u XDG_RUNTIME_DIR ", name = "test-" + std::to_string(getpid());
+  ASSERT_EQ(run("cp " RINGSIDE_BUILD_DIR "/ringside . && chmod 755 . ringside").code, 0);
+  ASSERT_EQ(run("cd / && " + as + dir + "/ringside record -q -i " + name + " -o /dev/shm/" + name + " -- true").code, 0);
+  const std::string path = "/dev/shm/ringside-65534/" + name;
+  const Outcome all = ringside("list --all"), one = ringside("list -U 65534 --json"), other = ringside("list -U 65533"), none = ringside("list -U no-such-user");
+  EXPECT_THAT(all.out, HasSubstr(path));
+  EXPECT_THAT(one.out, HasSubstr("\"instance\":\"" + path + "\""));
+  EXPECT_EQ(other.out.find(path), std::string::npos);
+  EXPECT_EQ(none.code, 2);
+  EXPECT_EQ(ringside("report " + path).code, 0);
+  const Outcome theirs = run("cd / && " + as + dir + "/ringside list --all");
+  EXPECT_EQ(theirs.code, 1);
+  EXPECT_THAT(theirs.err, HasSubstr("root sees them"));
+  run(as + dir + "/ringside rm -f " + name);
+  fs::remove_all("/dev/shm/" + name);
+  std::error_code not_empty;
+  fs::remove("/dev/shm/ringside-65534", not_empty);
+}
+
+}  // namespace
+}  // namespace ringside::bounded_cli_test

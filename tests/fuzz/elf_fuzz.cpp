@@ -1,0 +1,26 @@
+// Any bytes as an ELF file with its debugging information: an error, or names for any offset.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "stacks/elf_names.hpp"
+
+using namespace ringside;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
+  static const int fd = memfd_create("elf", 0);
+  static const std::string path = "/proc/self/fd/" + std::to_string(fd);
+  if (ftruncate(fd, 0) != 0 || pwrite(fd, bytes, size, 0) != static_cast<ssize_t>(size)) return 0;
+  auto elf = ElfNames::open(path, "");
+  if (!elf) {
+    if (elf.error().sentence.empty()) std::abort();
+    return 0;
+  }
+  for (size_t offset = 0; offset < size; offset += 1 + size / 64) {
+    for (const ElfPlace& place : (*elf)->at(offset)) {
+      if (place.function.empty()) std::abort();
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,114 @@
+// A program whose stacks are known: it prints the addresses that it sees, its maps, and stops where a debugger sees the same.
+// usage: walker [handler]: the second time from a signal handler on a stack of its own.
+#include <execinfo.h>
+#include <signal.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <stdexcept>
+
+#define KEPT [[gnu::noinline, gnu::noclone]]
+
+namespace walker {
+
+volatile int sink;
+
+KEPT void capture() {
+  void* frames[100];
+  const int n = backtrace(frames, 100);
+  for (int i = 0; i < n; ++i) std::printf("frame %p\n", frames[i]);
+  FILE* maps = std::fopen("/proc/self/maps", "r");
+  char line[4096];
+  while (std::fgets(line, sizeof line, maps) != nullptr) std::printf("map %s", line);
+  std::fclose(maps);
+  std::fflush(stdout);
+  raise(SIGTRAP);
+  sink = sink + 1;
+}
+
+template <class T, int depth>
+struct Nest {
+  KEPT static void go(T value) {
+    Nest<T, depth - 1>::go(value + 1);
+    sink = sink + depth;
+  }
+};
+template <class T>
+struct Nest<T, 0> {
+  KEPT static void go(T value) {
+    if (value > 0) capture();
+    sink = sink + 1;
+  }
+};
+
+[[gnu::always_inline]] inline void inner_inlined(int n) {
+  sink = sink + n;
+  Nest<long, 2>::go(n);
+  sink = sink + n;
+}
+[[gnu::always_inline]] inline void outer_inlined(int n) {
+  sink = sink + 1;
+  inner_inlined(n + 1);
+  sink = sink + 2;
+}
+
+KEPT static void hidden(int n) {
+  outer_inlined(n);
+  sink = sink + 3;
+}
+
+class Animal {
+ public:
+  virtual ~Animal() = default;
+  KEPT virtual void speak(int n) const {
+    hidden(n);
+    sink = sink + 4;
+  }
+};
+
+KEPT int recursive(int n, const Animal& animal) {
+  if (n == 0) {
+    animal.speak(1);
+    return sink;
+  }
+  const int r = recursive(n - 1, animal) + 1;
+  sink = r;
+  return r;
+}
+
+KEPT void thrown(const Animal& animal) {
+  try {
+    throw std::runtime_error("caught");
+  } catch (const std::exception&) {
+    sink = recursive(3, animal);
+  }
+}
+
+void on_signal(int) { thrown(Animal()); }
+
+KEPT void in_handler() {
+  static char stack[1 << 16];
+  stack_t alternate{};
+  alternate.ss_sp = stack;
+  alternate.ss_size = sizeof stack;
+  sigaltstack(&alternate, nullptr);
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_ONSTACK;
+  sigaction(SIGUSR1, &action, nullptr);
+  raise(SIGUSR1);
+  sink = sink + 5;
+}
+
+}  // namespace walker
+
+int main(int argc, char**) {
+  signal(SIGTRAP, SIG_IGN);
+  if (argc > 1)
+    walker::in_handler();
+  else
+    walker::thrown(walker::Animal());
+  return walker::sink == 0;
+}

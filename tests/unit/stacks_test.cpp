@@ -1,0 +1,397 @@
+// Names of addresses against the debugger's, hostile files, maps over time, and which stack belongs to which event.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "cli/hand_made.hpp"
+#include "stacks/fold.hpp"
+
+namespace ringside::stacks_test {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Payload;
+using testing::ElementsAre;
+
+std::string output_of(const std::string& command) {
+  std::string out;
+  FILE* pipe = popen(command.c_str(), "r");
+  char buffer[4096];
+  while (const size_t n = fread(buffer, 1, sizeof buffer, pipe)) out.append(buffer, n);
+  pclose(pipe);
+  return out;
+}
+
+struct Line {
+  std::string function;
+  u32 line = 0;
+};
+
+// The program's own frames from `capture` to `main`: a signal and its handler have others between.
+std::vector<Line> from_capture_to_main(const std::vector<Line>& all) {
+  std::vector<Line> out;
+  for (const Line& line : all) {
+    const bool own = line.function.rfind("main", 0) == 0 || line.function.rfind("walker::", 0) == 0;
+    if (line.function == "walker::capture" || (own && !out.empty())) out.push_back({line.function.substr(0, line.function.find(".cold")), line.line});
+    if (line.function.rfind("main", 0) == 0) break;
+  }
+  return out;
+}
+
+// What gdb says in `bt` at the place where the walker stops; without debugging information lines are 0.
+std::vector<Line> by_gdb(const std::string& program, const std::string& arguments) {
+  const std::string text = output_of("gdb -nx -batch -ex 'set width 0' -ex 'set print frame-arguments none' -ex 'handle SIGUSR1 nostop noprint' -ex 'run " + arguments +
+                                     " >/dev/null' -ex 'bt' " + program + " 2>&1 </dev/null");
+  std::vector<Line> all;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty() || line[0] != '#') continue;
+    std::string rest = line.substr(line.find(' '));
+    rest.erase(0, rest.find_first_not_of(' '));
+    if (rest.rfind("0x", 0) == 0) rest.erase(0, rest.find(" in ") + 4);
+    Line found;
+    found.function = rest.substr(0, rest.find(" ("));
+    if (const size_t parameters = found.function.find_first_of("([", 1); parameters != std::string::npos) found.function.resize(parameters);  // without debugging information
+    if (const size_t at = rest.rfind(".cpp:"); at != std::string::npos) found.line = static_cast<u32>(std::atoi(rest.c_str() + at + 5));
+    all.push_back(found);
+  }
+  EXPECT_FALSE(from_capture_to_main(all).empty()) << text;
+  return from_capture_to_main(all);
+}
+
+// The same, by the addresses that the program sees itself.
+std::vector<Line> by_names(const std::string& program, const std::string& arguments) {
+  Symbols kernel;
+  CodeMaps maps;
+  Names names(kernel, maps);
+  std::vector<u64> frames;
+  std::istringstream lines(output_of(program + " " + arguments));
+  for (std::string line; std::getline(lines, line);) {
+    u64 a = 0, b = 0, offset = 0;
+    char rights[8] = "", path[4096] = "";
+    if (sscanf(line.c_str(), "frame 0x%lx", &a) == 1) frames.push_back(a);
+    if (sscanf(line.c_str(), "map %lx-%lx %7s %lx %*s %*s %4095s", &a, &b, rights, &offset, path) >= 4 && rights[2] == 'x') maps.add(1, 1, {a, b, offset, maps.file(path, "")});
+  }
+  std::vector<Line> all;
+  for (const u64 address : frames) {
+    for (const CodePlace& place : names.at(maps.space(1), address - 1)) all.push_back({names.function(place.function).name, place.line});
+  }
+  return from_capture_to_main(all);
+}
+
+struct Walker : testing::TestWithParam<const char*> {};
+
+TEST_P(Walker, EachFrameHasTheNameAndTheLineThatGdbGives) {
+  if (std::system("gdb --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no gdb";
+  const std::string name = GetParam(), program = RINGSIDE_BUILD_DIR "/tests/walker_" + name;
+  if (!fs::exists(program)) GTEST_SKIP() << "there is no compiler for it";
+  const auto gdb = by_gdb(program, "handler"), ours = by_names(program, "handler");
+  ASSERT_GE(gdb.size(), 10u) << name;
+  std::string all;
+  for (const Line& l : ours) all += l.function + ":" + std::to_string(l.line) + " ";
+  ASSERT_EQ(gdb.size(), ours.size()) << all;
+  for (size_t i = 0; i < gdb.size(); ++i) {
+    EXPECT_EQ(gdb[i].function, ours[i].function) << name << " frame " << i;
+    // In the first frame gdb stands at another call.
+    EXPECT_EQ(i == 0 ? 0 : gdb[i].line, i == 0 ? 0 : ours[i].line) << name << " frame " << i << " " << gdb[i].function;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Stacks, Walker, testing::Values("O2", "O3", "clang", "no_debug", "separate"), [](const auto& one) { return std::string(one.param); });
+
+TEST(Names, AStrippedFileShowsOffsetsThatAreCounted) {
+  const auto frames = output_of(RINGSIDE_BUILD_DIR "/tests/walker_stripped");
+  Symbols kernel;
+  CodeMaps maps;
+  Names names(kernel, maps);
+  maps.add(1, 1, {0x1000, 0x100000, 0x1000, maps.file(RINGSIDE_BUILD_DIR "/tests/walker_stripped", "")});
+  const auto places = names.at(maps.space(1), 0x1200);
+  ASSERT_EQ(places.size(), 1u);
+  EXPECT_EQ(names.function(places[0].function).name, "walker_stripped+0x1200");
+  EXPECT_EQ(names.unnamed(), 1u);
+  EXPECT_FALSE(frames.empty());
+}
+
+TEST(Names, AFileThatChangedIsNotUsed) {
+  Symbols kernel;
+  CodeMaps maps;
+  Names names(kernel, maps);
+  maps.add(1, 1, {0x1000, 0x100000, 0x1000, maps.file(RINGSIDE_BUILD_DIR "/tests/walker_O2", "0123456789abcdef0123456789abcdef01234567")});
+  EXPECT_EQ(names.function(names.at(maps.space(1), 0x1300)[0].function).name, "walker_O2+0x1300");
+  ASSERT_EQ(names.problems().size(), 1u);
+  EXPECT_THAT(names.problems()[0], testing::HasSubstr("is not the file that ran"));
+  EXPECT_THAT(names.problems()[0], testing::HasSubstr("0123456789abcdef"));
+}
+
+TEST(Names, WhatIsNoFileHasNoName) {
+  Symbols kernel;
+  CodeMaps maps;
+  Names names(kernel, maps);
+  const std::string fifo = fs::temp_directory_path() / ("ringside-fifo-" + std::to_string(getpid()));
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  u64 at = 0x1000;
+  for (const std::string& path : {fifo, std::string("/dev/zero"), std::string("/proc"), std::string("/nowhere"), std::string("/etc/passwd")}) {
+    maps.add(1, 1, {at, at + 0x1000, 0, maps.file(path, "")});
+    EXPECT_EQ(names.function(names.at(maps.space(1), at + 0x10)[0].function).name, path.substr(path.rfind('/') + 1) + "+0x10") << path;
+    at += 0x1000;
+  }
+  EXPECT_EQ(names.problems().size(), 5u);
+  fs::remove(fifo);
+}
+
+TEST(Names, CompiledAtRunTimeByPerfMap) {
+  Symbols kernel;
+  CodeMaps maps;
+  Names names(kernel, maps);
+  const i32 pid = getpid();
+  const std::string file = "/tmp/perf-" + std::to_string(pid) + ".map";
+  std::ofstream(file) << "garbage\n7f0000001000 20 LazyCompile:~parse /app/main.js:12\n7f0000002000 ffffffffffffffff overflows\n 1\n";
+  maps.add(7, pid, {0x7f0000000000, 0x7f0000010000, 0, maps.file("", "")});
+  EXPECT_EQ(names.function(names.at(maps.space(7), 0x7f0000001010)[0].function).name, "LazyCompile:~parse /app/main.js:12");
+  EXPECT_EQ(names.function(names.at(maps.space(7), 0x7f0000001020)[0].function).name, "0x7f0000001020");
+  fs::remove(file);
+}
+
+TEST(Names, TheKernelsAsItPrintsThem) {
+  Symbols kernel;
+  kernel.load("ffffffff81000000 T _stext\nffffffff81000000 T first\nffffffff81000040 t second\nffffffffc0000000 t in_module\t[ext4]\nffffffffc0000080 t end\t[ext4]\n");
+  CodeMaps maps;
+  Names names(kernel, maps);
+  const CodePlace place = names.at(0, 0xffffffff81000010)[0];
+  EXPECT_EQ(names.function(place.function).name, "_stext");
+  EXPECT_EQ(place.offset, 0x10u);
+  EXPECT_EQ(place.size, 0x40u);
+  EXPECT_EQ(names.function(names.at(0, 0xffffffffc0000010)[0].function).module, "ext4");
+  EXPECT_EQ(names.function(names.at(0, 0xffffffff80000000)[0].function).kind, CodeFunction::Kind::unnamed);
+}
+
+TEST(Elf, CorruptFilesAreNoCrash) {
+  std::ifstream in(RINGSIDE_BUILD_DIR "/tests/walker_O2", std::ios::binary);
+  const std::string good{std::istreambuf_iterator<char>(in), {}};
+  ASSERT_GT(good.size(), 4096u);
+  const std::string path = fs::temp_directory_path() / ("ringside-elf-" + std::to_string(getpid()));
+  std::mt19937_64 random(1);
+  u32 opened = 0;
+  for (int round = 0; round < 300; ++round) {
+    std::string bad = good;
+    if (round % 3 == 0) bad.resize(random() % bad.size());
+    for (u64 n = round % 7; n != 0 && !bad.empty(); --n) {
+      // Headers and tables more often than code.
+      const u64 at = random() % 4 == 0 ? random() % std::min<u64>(bad.size(), 4096) : random() % bad.size();
+      bad[at] = static_cast<char>(random() % 3 == 0 ? 0xFF : random());
+    }
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bad;
+    auto elf = ElfNames::open(path, "");
+    if (!elf) continue;
+    ++opened;
+    for (u64 offset = 0; offset < bad.size(); offset += 97) {
+      for (const ElfPlace& place : (*elf)->at(offset)) ASSERT_FALSE(place.function.empty());
+    }
+  }
+  EXPECT_GT(opened, 50u);
+  fs::remove(path);
+}
+
+TEST(Elf, NamesAreShort) {
+  EXPECT_EQ(demangled("main"), "main");
+  EXPECT_EQ(demangled("_ZNK6walker6Animal5speakEi"), "walker::Animal::speak");
+  EXPECT_EQ(demangled("_ZN6walker4NestIlLi2EE2goEl"), "walker::Nest<long, 2>::go");
+  EXPECT_EQ(demangled("_Z1fIiET_S0_"), "f<int>");
+  EXPECT_EQ(demangled("_ZN12_GLOBAL__N_11fEi"), "(anonymous namespace)::f");
+  EXPECT_EQ(demangled("_ZlsRSoi"), "operator<<");
+  EXPECT_EQ(demangled("_ZN1AcviEv"), "A::operator int");
+  EXPECT_EQ(demangled("_ZN1AclEi"), "A::operator()");
+  EXPECT_EQ(demangled("_Z1fPFivE"), "f");
+  EXPECT_EQ(demangled("_Z3foov.part.0"), "foo [clone .part.0]");
+  EXPECT_EQ(demangled("_Zgarbage"), "_Zgarbage");
+  EXPECT_EQ(demangled("line\nbreak"), "line?break");
+}
+
+// A program's events with stacks, by hand: ids 1 event, 2 stack, 3 code_map, 4 sample; and the kernel's.
+struct Joined : testing::Test {
+  Formats formats;
+  Tasks tasks;
+  Stacks stacks{formats, tasks};
+  RingName program{0, 100, 100, "app", "app"}, kernel{0, 0, 0, "", "", true};
+  void SetUp() override {
+    formats.add(1, "app", "work", test::format(1, "work", "\tfield:u64 size;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:ringside_stack stack;\toffset:16;\tsize:8;\tsigned:0;\n", R"("size=%llu", REC->size)"));
+    formats.add(2, "ringside", "stack", test::format(2, "stack", "\tfield:u64 id;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:__data_loc u64[] frames;\toffset:16;\tsize:4;\tsigned:0;\n", R"("id=%llx", REC->id)"));
+    formats.add(3, "ringside", "code_map",
+                test::format(3, "code_map",
+                             "\tfield:u32 pid;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:u64 start;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:u64 size;\toffset:24;\tsize:8;\tsigned:0;\n"
+                             "\tfield:u64 file_offset;\toffset:32;\tsize:8;\tsigned:0;\n\tfield:__data_loc char[] build_id;\toffset:40;\tsize:4;\tsigned:0;\n"
+                             "\tfield:__data_loc char[] path;\toffset:44;\tsize:4;\tsigned:0;\n",
+                             R"("pid=%u", REC->pid)"));
+    formats.add(4, "ringside", "sample", test::format(4, "sample", "\tfield:ringside_stack stack;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:u32 count;\toffset:16;\tsize:4;\tsigned:0;\n", R"("count=%u", REC->count)"));
+    formats.add(kernel_ids + 4, "ftrace", "kernel_stack", test::format(4, "kernel_stack", "\tfield:int size;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:unsigned long caller[8];\toffset:16;\tsize:64;\tsigned:0;\n", R"("stack")"));
+    formats.symbols().load("ffffffff81000000 T outer\nffffffff81000100 T inner\nffffffff81000200 T end\n");
+    tasks.add(program);
+    formats.use_stacks(&stacks);
+  }
+  static Payload stack_event(u64 id, const std::vector<u64>& frames) {
+    Payload p(2, 100);
+    p.put(id).put(static_cast<u32>(20 | frames.size() * 8 << 16));
+    for (const u64 f : frames) p.put(f);
+    return p;
+  }
+  static Payload map_event(u32 pid, u64 start, u64 size, const std::string& path) {
+    return Payload(3, static_cast<i32>(pid)).put(pid).put(u32{0}).put(start).put(size).put(u64{0}).put(u32{48}).put(static_cast<u32>(48 | (path.size() + 1) << 16)).text(path).put(u8{0});
+  }
+  u32 take(const Payload& payload, const RingName& ring, const Stacks::Behind& behind = {}) {
+    TraceRecord record;
+    record.payload = payload;
+    record.ids = ring.ids();
+    stacks.see(record, ring);
+    return stacks.number(record, ring, behind);
+  }
+};
+
+TEST_F(Joined, AnEventHasTheStackOfItsIdWhereverThatStands) {
+  (void)take(map_event(100, 0x10000, 0x1000, "/nowhere/app"), program);
+  const u32 early = take(Payload(1, 100).put(u64{8}).put(u64{0xAB}), program);
+  const u32 again = take(Payload(1, 100).put(u64{9}).put(u64{0xAB}), program);
+  EXPECT_EQ(take(Payload(1, 100).put(u64{9}).put(u64{0}), program), 0u);
+  EXPECT_EQ(early, again);
+  (void)take(stack_event(0xAB, {0x10021, 0x10011}), program);  // behind the events
+  EXPECT_THAT(stacks.functions(early), ElementsAre("app+0x20", "app+0x10"));
+  EXPECT_EQ(stacks.missing(), 0u);
+  const u32 sample = take(Payload(4, 100).put(u64{0xAB}).put(u32{1}), program);
+  EXPECT_THAT(stacks.functions(sample), ElementsAre("app+0x21", "app+0x10"));  // the innermost is no return address
+}
+
+TEST_F(Joined, AStackThatIsNowhereIsLookedForOnceAndCounted) {
+  int looked = 0;
+  stacks.on_missing([&](Stacks& s) {
+    ++looked;
+    const Payload found = stack_event(0x77, {0x10011});
+    s.learn(found, *formats.find(2));
+  });
+  const u32 found = take(Payload(1, 100).put(u64{8}).put(u64{0x77}), program), lost = take(Payload(1, 100).put(u64{8}).put(u64{0x78}), program);
+  EXPECT_THAT(stacks.functions(found), ElementsAre("0x10010"));
+  EXPECT_THAT(stacks.functions(lost), ElementsAre("[stack lost]"));
+  EXPECT_THAT(stacks.functions(lost), ElementsAre("[stack lost]"));
+  EXPECT_EQ(looked, 1);
+  EXPECT_EQ(stacks.missing(), 1u);
+  EXPECT_THAT(stacks.remarks(), testing::Contains(testing::HasSubstr("1 different stack is lost")));
+}
+
+TEST_F(Joined, OneIdInTwoProcessesHasTheNamesOfEach) {
+  const RingName other{1, 200, 200, "other", "other"};
+  tasks.add(other);
+  (void)take(stack_event(5, {0x10011}), program);
+  (void)take(map_event(100, 0x10000, 0x1000, "/nowhere/app"), program);
+  (void)take(map_event(200, 0x10000, 0x1000, "/nowhere/other"), other);
+  const u32 a = take(Payload(1, 100).put(u64{8}).put(u64{5}), program), b = take(Payload(1, 200).put(u64{8}).put(u64{5}), other);
+  EXPECT_THAT(stacks.functions(a), ElementsAre("app+0x10"));
+  EXPECT_THAT(stacks.functions(b), ElementsAre("other+0x10"));
+  // exec: the place has another file from now on.
+  (void)take(map_event(100, 0, 0, ""), program);
+  (void)take(map_event(100, 0x10000, 0x1000, "/nowhere/next"), program);
+  const u32 later = take(Payload(1, 100).put(u64{8}).put(u64{5}), program);
+  EXPECT_THAT(stacks.functions(later), ElementsAre("next+0x10"));
+  EXPECT_THAT(stacks.functions(a), ElementsAre("app+0x10"));
+}
+
+TEST_F(Joined, TheKernelsStackIsThatOfTheEventInFrontOfIt) {
+  const Payload event(9, 55), stack = Payload(4, 55).put(i32{2}).put(u32{0}).put(u64{0xffffffff81000110}).put(u64{0xffffffff81000020}).put(u64{0xdead});
+  EXPECT_TRUE(Stacks::together(event, stack));
+  EXPECT_FALSE(Stacks::together(Payload(9, 56), stack));
+  const u32 n = take(event, kernel, {stack, {}});
+  EXPECT_THAT(stacks.functions(n), ElementsAre("inner", "outer"));  // as many as `size` says
+  EXPECT_EQ(take(event, kernel, {stack, {}}), n);
+  EXPECT_EQ(stacks.text(n), "inner;outer");
+  fmt::memory_buffer out;
+  stacks.append_lines(n, out);
+  EXPECT_EQ(std::string(out.data(), out.size()), " => inner+0x10/0x100\n => outer+0x20/0x100\n");
+}
+
+TEST_F(Joined, AnyPayloadIsNoCrash) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 20000; ++round) {
+    std::vector<u8> bytes(random() % 64);
+    for (u8& b : bytes) b = random() % 3 == 0 ? 0xFF : static_cast<u8>(random());
+    if (bytes.size() >= 2) bytes[0] = static_cast<u8>(1 + random() % 4), bytes[1] = 0;
+    TraceRecord record;
+    record.payload = {bytes.data(), bytes.size()};
+    const bool in_kernel = round % 4 == 0;
+    record.ids = in_kernel ? kernel_ids : 0;
+    stacks.see(record, in_kernel ? kernel : program);
+    const u32 n = stacks.number(record, in_kernel ? kernel : program, {record.payload, record.payload});
+    (void)stacks.text(n);
+  }
+}
+
+TEST(FoldTest, SumsAreThoseOfTheEventsAndFoldedTextHasAllOfThem) {
+  Formats formats;
+  Tasks tasks;
+  Stacks stacks(formats, tasks);
+  formats.add(kernel_ids + 4, "ftrace", "kernel_stack", "");
+  std::mt19937_64 random(11);
+  Fold fold;
+  u64 sum = 0, count = 0;
+  const RingName ring{0, 0, 0, "", "", true};
+  for (int i = 0; i < 30000; ++i) {
+    Payload stack = Payload(4, 1).put(i32{26}).put(u32{0});
+    for (u64 d = 0; d < 26; ++d) stack.put(0xffffffff81000000 + random() % (d < 23 ? 1 : 9) * 16 + d);
+    TraceRecord record;
+    const Payload event(7, 1);
+    record.payload = event;
+    record.ids = kernel_ids;
+    const u32 n = i % 10 == 0 ? 0 : stacks.number(record, ring, {stack, {}});
+    const u64 weight = random() % 1000;
+    fold.add(static_cast<u32>(random() % 3), n, weight);
+    sum += weight;
+    ++count;
+  }
+  EXPECT_EQ(fold.weight(), sum);
+  EXPECT_EQ(fold.count(), count);
+  u64 cells = 0;
+  fold.each([&](const Fold::Cell& cell) { cells += cell.weight; });
+  EXPECT_EQ(cells, sum);
+  FlameTree tree;
+  tree.add(fold, stacks, {"a", "b;c", "d"}, 0);
+  EXPECT_EQ(tree.sum(0), sum);
+  u64 text = 0;
+  std::istringstream lines(tree.folded());
+  for (std::string line; std::getline(lines, line);) text += std::stoull(line.substr(line.rfind(' ') + 1));
+  EXPECT_EQ(text, sum);
+  EXPECT_EQ(tree.in_order().size(), tree.nodes().size());
+}
+
+TEST(Maps, ALaterOneReplacesWhatItOverlaps) {
+  CodeMaps maps;
+  const u32 a = maps.file("/a", ""), b = maps.file("/b", "");
+  maps.add(1, 1, {0x1000, 0x5000, 0, a});
+  const u32 before = maps.space(1);
+  maps.add(1, 1, {0x9000, 0xA000, 0, b});
+  EXPECT_EQ(maps.space(1), before);  // where there was nothing
+  maps.add(1, 1, {0x2000, 0x3000, 0, b});
+  const u32 after = maps.space(1);
+  EXPECT_NE(after, before);
+  EXPECT_EQ(maps.find(before, 0x2800)->file, a);
+  EXPECT_EQ(maps.find(after, 0x2800)->file, b);
+  EXPECT_EQ(maps.find(after, 0x1800)->file, a);
+  EXPECT_EQ(maps.find(after, 0x3800)->offset + 0x800, 0x2800u);
+  EXPECT_EQ(maps.find(after, 0x5000), nullptr);
+  EXPECT_NE(maps.find(after, 0x9000), nullptr);
+  maps.copy(2, 2, 1);
+  const u32 child = maps.space(2);
+  maps.add(2, 2, {0xB000, 0xC000, 0, a});
+  EXPECT_EQ(maps.find(maps.space(1), 0xB000), nullptr);
+  EXPECT_NE(maps.find(maps.space(2), 0xB000), nullptr);
+  EXPECT_NE(maps.find(maps.space(2), 0x9000), nullptr);
+  (void)child;
+  maps.clear(1, 1);
+  EXPECT_EQ(maps.find(maps.space(1), 0x9000), nullptr);
+  EXPECT_EQ(maps.find(after, 0x1800)->file, a);
+  EXPECT_EQ(maps.space(77), 0u);
+}
+
+}  // namespace
+}  // namespace ringside::stacks_test
