@@ -188,7 +188,7 @@ void Recorder::add_members(const bt_field_class* structure, u8 scope, const std:
     const u32 size = located ? 4 : m.size;
     m.offset = kind.size = align_up(kind.size, size);
     kind.size += size;
-    fields += fmt::format("\tfield:{} {};\toffset:{};\tsize:{};\tsigned:{};\n", type, name, m.offset, size, m.is_signed && !located ? 1 : 0);
+    fields += fmt::format("\tfield:{} {};\toffset:{};\tsize:{};\tsigned:{};\n", type, name, m.offset, size, m.is_signed ? 1 : 0);
     print += (print.empty() ? "" : " ") + name + "=" + show;
     values += ", " + value;
     kind.members.push_back(std::move(m));
@@ -334,10 +334,11 @@ result<void> Recorder::event(const bt_message* message) {
   const bt_field* const common = bt_event_borrow_common_context_field_const(event);
   const bt_packet* const packet = bt_stream_class_supports_packets(bt_stream_borrow_class_const(stream)) ? bt_event_borrow_packet_const(event) : nullptr;
   const bt_field* const around = packet != nullptr ? bt_packet_borrow_context_field_const(packet) : nullptr;
-  const auto tid = static_cast<i32>(number_in(common, {"vtid", "tid"}, 0));
+  const i64 told = number_in(common, {"vtid", "tid"}, -1);
+  const auto tid = static_cast<i32>(told < 0 ? 0 : told);
   const auto cpu = static_cast<i32>(number_in(around, {"cpu_id"}, number_in(common, {"cpu"}, -1)));
   for (const char* const field : {"procname", "task"}) {
-    const bt_field* const name = common != nullptr && tid > 0 ? bt_field_structure_borrow_member_field_by_name_const(common, field) : nullptr;
+    const bt_field* const name = common != nullptr && told >= 0 ? bt_field_structure_borrow_member_field_by_name_const(common, field) : nullptr;
     if (name == nullptr || !is(bt_field_borrow_class_const(name), BT_FIELD_CLASS_TYPE_STRING)) continue;
     std::string& known = names_[tid];
     if (const char* const now = bt_field_string_get_value(name); known != now) {
