@@ -314,6 +314,11 @@ result<int> run_record(RecordOptions options) {
   if (!ours) only = events_of_program(options);
   if (!only.empty()) RS_TRY(instance.enable(only, true));
   if (!options.stacks.empty() || options.depth != 64 || options.sample_hz != 0) RS_TRY(instance.stacks(options.stacks, options.depth));
+  for (const EventInfo& e : ours ? std::vector<EventInfo>{} : instance.events()) {
+    const bool about_stacks = e.system == "ringside" && (e.name == "stack" || e.name == "code_map");
+    if (about_stacks || !options.stacks.matches(e.system, e.name) || e.format.find("field:ringside_stack ") != std::string::npos) continue;
+    say("--stack: " + e.system + ":" + e.name + " was declared without a stack and stays so; a new instance has it with one");
+  }
   const auto kernel_made = RS_TRY(make_kernel(options, instance.clock()));
   KernelFeed* const kernel = kernel_made.get();
   if (asked_to_stop()) return exit_signal + stop_signal();  // enabling a thousand events takes a second
