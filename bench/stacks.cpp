@@ -4,6 +4,7 @@
 #include <random>
 
 #include "bench.hpp"
+#include "pages.hpp"
 #include "stacks/fold.hpp"
 
 namespace bench {

@@ -7,8 +7,8 @@
 
 #include "cli/child.hpp"
 #include "cli/options.hpp"
-#include "cli/preload.hpp"
 #include "cli/progress.hpp"
+#include "consumer/installed.hpp"
 #include "export/units.hpp"
 #include "sys/try.hpp"
 #include "watch/signals.hpp"
@@ -60,7 +60,8 @@ result<int> export_ctf(const std::vector<std::string>& where, const std::vector<
   std::error_code none;
   if (fs::exists(to, none) && !(fs::is_directory(to, none) && fs::is_empty(to, none)))
     return refuse(std::errc::file_exists, "cannot write " + to + ": a CTF trace is a directory of its own, and this is there already; remove it, or choose another name");
-  const std::string plugin = RS_TRY(find_babeltrace_plugin());
+  const std::string plugin = find_babeltrace_plugin();
+  if (plugin.empty()) return refuse(std::errc::no_such_file_or_directory, "cannot find babeltrace-plugin-ringside.so for CTF: it is built where libbabeltrace2-dev is installed");
   {  // what cannot be opened is said in our own words
     Reading::Options open = reading_of(where, filter);
     open.only = parse_events(events);

@@ -39,7 +39,9 @@ void FlameTree::add(const Fold& fold, Stacks& stacks, const std::vector<std::str
     const auto [at, fresh] = known.try_emplace(u64{frame.place.function} << 1 | static_cast<u64>(frame.place.inlined));
     if (fresh) {
       const CodeFunction& f = stacks.names().function(frame.place.function);
-      at->second = name_of(f.name, f.module, f.kind, frame.place.inlined);
+      // Addresses of which nothing at all is known would be as many functions.
+      const bool nowhere = f.kind == CodeFunction::Kind::unnamed && f.path.empty();
+      at->second = nowhere ? name_of("[no map]", "", f.kind, false) : name_of(f.name, f.module, f.kind, frame.place.inlined);
     }
     return at->second;
   };
@@ -48,7 +50,11 @@ void FlameTree::add(const Fold& fold, Stacks& stacks, const std::vector<std::str
     u32 node = 0;
     if (cell.root < roots.size() && !roots[cell.root].empty()) node = child(node, name_of(roots[cell.root], "", CodeFunction::Kind::remark, false));
     path.clear();
-    for (const Stacks::Frame& frame : stacks.frames(cell.stack)) path.push_back(name(frame));
+    for (const Stacks::Frame& frame : stacks.frames(cell.stack)) {
+      const u32 one = name(frame);
+      if (!path.empty() && path.back() == one && names_[one].text == "[no map]") continue;
+      path.push_back(one);
+    }
     if (path.empty()) path.push_back(name_of("[no stack]", "", CodeFunction::Kind::remark, false));
     for (size_t i = path.size(); i-- != 0;) node = child(node, path[i]);
     if (cell.above != 0) {

@@ -66,8 +66,8 @@ class Fold {
     return cell;
   }
   size_t slot(u32 root, u32 stack, u32 above) const {
-    const u64 mixed = (u64{stack} * 0x9E3779B97F4A7C15 ^ (u64{root} << 32 | above) * 0xD6E8FEB86659FD93);
-    size_t at = (mixed ^ mixed >> 29) & (cells_.size() - 1);
+    // Stacks are numbered one after the other, so cells stand side by side, and in the cache.
+    size_t at = (stack + (u64{root} << 32 | above) * 0x9E3779B97F4A7C15 / 64) & (cells_.size() - 1);
     while (cells_[at].used != 0 && (cells_[at].stack != stack || cells_[at].root != root || cells_[at].above != above)) at = (at + 1) & (cells_.size() - 1);
     return at;
   }

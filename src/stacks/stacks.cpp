@@ -14,14 +14,21 @@ u64 word_at(const u8* words, size_t i) {
   return word;
 }
 
-// wyhash's mixing step over the words.
+u64 mixed(u64 a, u64 b) {
+  const auto product = static_cast<unsigned __int128>(a) * b;
+  return static_cast<u64>(product) ^ static_cast<u64>(product >> 64);
+}
+
+// wyhash's mixing step over the words, in four lanes: one alone would wait for each product.
 u64 hash_of(const u8* words, size_t count, u64 seed) {
-  u64 hash = seed ^ 0x9E3779B97F4A7C15;
-  for (size_t i = 0; i < count; ++i) {
-    const auto mixed = static_cast<unsigned __int128>(word_at(words, i) ^ hash) * 0xE7037ED1A0B428DB;
-    hash = static_cast<u64>(mixed) ^ static_cast<u64>(mixed >> 64);
+  constexpr u64 keys[4] = {0xA0761D6478BD642F, 0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3, 0x589965CC75374CC3};
+  u64 lanes[4] = {seed ^ keys[1], seed ^ keys[2], seed ^ keys[3], seed ^ count};
+  size_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    for (size_t l = 0; l < 4; ++l) lanes[l] = mixed(lanes[l] ^ word_at(words, i + l), keys[l]);
   }
-  return hash;
+  for (size_t l = 0; i < count; ++i, ++l) lanes[l] = mixed(lanes[l] ^ word_at(words, i), keys[l]);
+  return mixed(mixed(lanes[0], lanes[1] | 1) ^ lanes[2], keys[0] ^ lanes[3]);
 }
 
 // The addresses of a payload of kernel_stack or user_stack: the words from offset 16 on, as many as `size` says.
@@ -127,8 +134,22 @@ u32 Stacks::keep(const Key& key, const Stack& stack) {
   }
   const auto n = static_cast<u32>(stacks_.size());
   stacks_.push_back(stack);
-  numbers_.emplace(key, n);
+  if (2 * stacks_.size() > numbers_.size()) {
+    std::vector<Slot> old(numbers_.size() * 2);
+    old.swap(numbers_);
+    for (const Slot& slot : old) {
+      if (slot.number != 0) numbers_[slot_of(slot.key)] = slot;
+    }
+  }
+  numbers_[slot_of(key)] = {key, n};
   return n;
+}
+
+// Where the key is, or would be.
+size_t Stacks::slot_of(const Key& key) const {
+  size_t at = mixed(key.id ^ 0xA0761D6478BD642F, key.other ^ 0xE7037ED1A0B428DB) & (numbers_.size() - 1);
+  while (numbers_[at].number != 0 && !(numbers_[at].key == key)) at = (at + 1) & (numbers_.size() - 1);
+  return at;
 }
 
 u32 Stacks::number(const TraceRecord& record, const RingName& ring, const Behind& behind) {
@@ -159,13 +180,13 @@ u32 Stacks::number(const TraceRecord& record, const RingName& ring, const Behind
   }
   const Key key{first, other};
   if (key == last_key_ && last_number_ != 0) return last_number_;
-  const auto at = numbers_.find(key);
-  if (at == numbers_.end()) {
+  const u32 known = numbers_[slot_of(key)].number;
+  if (known == 0) {
     stack.kernel = add(kernel, kernel_count);
     stack.user = add(user, user_count);
   }
   last_key_ = key;
-  return last_number_ = at != numbers_.end() ? at->second : keep(key, stack);
+  return last_number_ = known != 0 ? known : keep(key, stack);
 }
 
 u64 Stacks::sample_count(const TraceRecord& record) {

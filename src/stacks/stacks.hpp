@@ -108,11 +108,9 @@ class Stacks final : public StackTexts {
     u64 id = 0, other = 0;
     bool operator==(const Key& o) const { return id == o.id && other == o.other; }
   };
-  struct KeyHash {
-    size_t operator()(const Key& key) const {
-      const auto mixed = static_cast<unsigned __int128>(key.id ^ 0xA0761D6478BD642F) * (key.other ^ 0xE7037ED1A0B428DB);
-      return static_cast<size_t>(static_cast<u64>(mixed) ^ static_cast<u64>(mixed >> 64));
-    }
+  struct Slot {
+    Key key;
+    u32 number = 0;  // 0: free
   };
 
   void find(u32 id, Kind& kind) const;
@@ -121,6 +119,7 @@ class Stacks final : public StackTexts {
   Addresses addresses_of(Bytes payload, const EventType* type);
   Addresses add(const u8* words, size_t count);
   u32 keep(const Key& key, const Stack& stack);
+  size_t slot_of(const Key& key) const;
   const Addresses* program_stack(u64 id);
 
   const Formats& formats_;
@@ -131,7 +130,7 @@ class Stacks final : public StackTexts {
   std::vector<u64> words_;                       // the addresses of all stacks
   std::unordered_map<u64, Addresses> by_id_;
   std::vector<Stack> stacks_;                    // 0: none
-  std::unordered_map<Key, u32, KeyHash> numbers_;
+  std::vector<Slot> numbers_ = std::vector<Slot>(1024);  // at most half full
   Key last_key_;
   u32 last_number_ = 0;
   std::vector<Frame> frames_;

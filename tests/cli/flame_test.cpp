@@ -177,7 +177,7 @@ std::map<std::string, std::vector<std::string>> stacks_in(const std::string& tex
       continue;
     }
     open = nullptr;
-    static const std::regex head(R"(-(\d+)\s+\[(\d+)\].*?(\d+\.\d{6}): <stack trace>)");
+    static const std::regex head(R"(-(\d+)\s+(?:\(.*?\)\s*)?\[(\d+)\].*?(\d+\.\d{6}): <stack trace>)");
     std::smatch found;
     if (!std::regex_search(line, found, head)) continue;
     open = &all[found[2]].emplace_back(found[3].str() + " " + found[1].str() + "\n");

@@ -231,7 +231,7 @@ struct Joined : testing::Test {
     formats.add(4, "ringside", "sample", test::format(4, "sample", "\tfield:ringside_stack stack;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:u32 count;\toffset:16;\tsize:4;\tsigned:0;\n", R"("count=%u", REC->count)"));
     formats.add(kernel_ids + 4, "ftrace", "kernel_stack", test::format(4, "kernel_stack", "\tfield:int size;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:unsigned long caller[8];\toffset:16;\tsize:64;\tsigned:0;\n", R"("stack")"));
     formats.symbols().load("ffffffff81000000 T outer\nffffffff81000100 T inner\nffffffff81000200 T end\n");
-    tasks.add(program, 0);
+    tasks.add(program);
     formats.use_stacks(&stacks);
   }
   static Payload stack_event(u64 id, const std::vector<u64>& frames) {
@@ -283,7 +283,7 @@ TEST_F(Joined, AStackThatIsNowhereIsLookedForOnceAndCounted) {
 
 TEST_F(Joined, OneIdInTwoProcessesHasTheNamesOfEach) {
   const RingName other{1, 200, 200, "other", "other"};
-  tasks.add(other, 0);
+  tasks.add(other);
   (void)take(stack_event(5, {0x10011}), program);
   (void)take(map_event(100, 0x10000, 0x1000, "/nowhere/app"), program);
   (void)take(map_event(200, 0x10000, 0x1000, "/nowhere/other"), other);
