@@ -166,14 +166,14 @@ struct Hit {
 };
 
 // The part of a recording around the event.
-struct Window {
+struct Surroundings {
   u64 before = 0, after = 0, lost = 0, first = ~u64{0};
   std::optional<u64> time;  // the event's: each instance of the kernel's reads the clock for itself, 1 us apart or so
 };
 
-result<Window> window_of(const std::string& dir, const Hit& hit) {
+result<Surroundings> surroundings_of(const std::string& dir, const Hit& hit) {
   auto consumer = RS_TRY(Consumer::open({.where = {std::filesystem::absolute(dir).string()}}));
-  Window w;
+  Surroundings w;
   const auto apart = [&](u64 time) { return time > hit.time ? time - hit.time : hit.time - time; };
   consumer.run([&](const Event& e) {
     w.lost += e.lost;
@@ -239,7 +239,7 @@ class FlightRecorder {
     auto finished = run.finish(duration);
     Told().doubts(run);
     if (!finished) return finished;
-    const Window w = RS_TRY(window_of(dir, hit));
+    const Surroundings w = RS_TRY(surroundings_of(dir, hit));
     if (!options_.quiet) {
       const u64 span = hit.time > w.first ? hit.time - w.first : 0;
       say(fmt::format("saved {} events of the last {} before it, {} after{}; {}", format_count(w.before), format_time(static_cast<double>(span)), format_count(w.after),
