@@ -23,6 +23,8 @@ void row(const std::string& name, std::optional<double> value, const std::string
 
 // Each file's rows. `instance` is open for writing in this process, and its ring 0 is this thread's.
 void time_rows();
+void start_rows();
+int run_start(const char* name);  // one of their programs: a new instance of this name; writes its figures to stdout
 void scale_row();
 void cpu_rows();
 void reader_rows();

@@ -228,17 +228,6 @@ void storm_part(const LocalRings& rings) {
   munmap(shared, sizeof *shared);
 }
 
-void first_event_part() {
-  std::vector<double> us;
-  for (int i = 0; i < (quick ? 50 : 500); ++i)
-    std::thread([&] {
-      const u64 start = sys::now_ns();
-      ::bench::pair(1, 1);
-      us.push_back(static_cast<double>(sys::now_ns() - start) / 1e3);
-    }).join();
-  row("cpu.first_event_us", median(us), "us", text("a thread's first event; the slowest of %zu: %.1f us", us.size(), quantile(us, 1)));
-}
-
 void threads_part(Instance& instance) {
   const auto resident = [&] {
     u64 bytes = 0;
@@ -354,7 +343,6 @@ void cpu_rows() {
       storm_part(rings);
     }
     sched_setaffinity(0, sizeof before, &before);
-    first_event_part();
     threads_part(*instance);
     live_part();
     ringside_close();

@@ -34,7 +34,7 @@ u64 record(const std::string& dir, u64 events) {
     Writer<Given> to(local.ring, Given{});
     for (u64 k = 0; k < events / 2; ++k) {
       to.clock().time = 1'000'000'000 + (k / 50 * 100 + k % 50 + static_cast<u64>(cpu) * 50) * 500;
-      write_pair(to, u64{61441} | (4711 + k % 7) << 32, 1000 + k % 100 | u64{120} << 32);
+      write_pair(to, u64{61441} | (4711 + k % 7) << 32, (1000 + k % 100) | u64{120} << 32);
     }
     const Pages pages = pages_of(local);
     for (const auto& [bytes, end] : pages) must(writer.append(name.ring, {reinterpret_cast<const u8*>(bytes.data()), 0, end, 0, bytes[0]}));

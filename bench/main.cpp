@@ -1,5 +1,5 @@
 // The figures of docs/performance.md: ratios against a floor or another tool in the same run.
-//   ringside_bench OUTPUT.json [--quick] [time|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|stack|command|unwind|formats]...
+//   ringside_bench OUTPUT.json [--quick] [time|start|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|stack|command|unwind|formats]...
 #include <sched.h>
 #include <stdarg.h>
 #include <sys/mman.h>
@@ -69,10 +69,11 @@ using namespace bench;
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: ringside_bench OUTPUT.json [--quick] [time|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|stack|command|unwind|formats]...\n");
+    std::fprintf(stderr, "usage: ringside_bench OUTPUT.json [--quick] [time|start|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|stack|command|unwind|formats]...\n");
     return 2;
   }
   if (argc == 4 && std::strcmp(argv[1], "--storm") == 0) return run_storm(std::strtoull(argv[2], nullptr, 10), argv[3]);
+  if (argc == 3 && std::strcmp(argv[1], "--start") == 0) return run_start(argv[2]);
   quick = argc > 2 && std::strcmp(argv[2], "--quick") == 0;
   const std::vector<std::string> only(argv + (quick ? 3 : 2), argv + argc);
   const auto wanted = [&](const char* name) { return only.empty() || std::find(only.begin(), only.end(), name) != only.end(); };
@@ -89,6 +90,7 @@ int main(int argc, char** argv) {
     must(instance->enable("bench:never", false));
     ::bench::pair(0, 0);
     if (wanted("time")) time_rows();
+    if (wanted("start")) start_rows();
     if (wanted("scale")) scale_row();
     if (wanted("cpu")) cpu_rows();
     if (wanted("reader")) reader_rows();

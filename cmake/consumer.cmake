@@ -46,7 +46,11 @@ target_link_libraries(ringside_reading PUBLIC ringside
   $<BUILD_INTERFACE:fmt::fmt> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> $<BUILD_INTERFACE:PkgConfig::TRACEEVENT>
   $<INSTALL_INTERFACE:fmt> $<INSTALL_INTERFACE:traceevent> $<INSTALL_INTERFACE:tracefs> $<INSTALL_INTERFACE:z> $<INSTALL_INTERFACE:zstd> $<INSTALL_INTERFACE:seccomp> $<INSTALL_INTERFACE:dw> $<INSTALL_INTERFACE:elf>
   PRIVATE $<BUILD_INTERFACE:PkgConfig::TRACEFS> $<BUILD_INTERFACE:PkgConfig::COMPRESSION> $<BUILD_INTERFACE:PkgConfig::SECCOMP> $<BUILD_INTERFACE:PkgConfig::FUSE> $<BUILD_INTERFACE:PkgConfig::ELFUTILS>)
+file(RELATIVE_PATH libdir_of_binary /prefix/${CMAKE_INSTALL_BINDIR} /prefix/${CMAKE_INSTALL_LIBDIR})
+set_source_files_properties(src/consumer/installed.cpp PROPERTIES
+  COMPILE_DEFINITIONS "RINGSIDE_LIBDIR_OF_BINARY=\"${libdir_of_binary}\";RINGSIDE_LIBDIR=\"${CMAKE_INSTALL_FULL_LIBDIR}\"")
 set_target_properties(ringside_reading PROPERTIES EXPORT_NAME consumer)
+target_compile_features(ringside_reading INTERFACE cxx_std_20)
 ringside_precompile(ringside_reading)
 # A room's unit takes the name that CMake gives it.
 foreach(room mount plot serve)
@@ -70,8 +74,7 @@ if(cli)
     ringside_precompile(ringside_cli <nlohmann/json.hpp> <CLI/CLI.hpp>)
   endif()
   target_link_libraries(ringside_cli PRIVATE ringside_reading ringside_options ${NCURSES_LINK_LIBRARIES})  # its flags would be everybody's
-  file(RELATIVE_PATH libdir_of_binary /prefix/${CMAKE_INSTALL_BINDIR} /prefix/${CMAKE_INSTALL_LIBDIR})
-  target_compile_definitions(ringside_cli PRIVATE RINGSIDE_VERSION="${PROJECT_VERSION}" RINGSIDE_LIBDIR="${libdir_of_binary}")
+  target_compile_definitions(ringside_cli PRIVATE RINGSIDE_VERSION="${PROJECT_VERSION}")
   install(TARGETS ringside_cli RUNTIME)
   include(cmake/manual.cmake)
 endif()
@@ -92,6 +95,9 @@ file(GLOB examples CONFIGURE_DEPENDS examples/*.cpp examples/*.c)
 foreach(source ${examples})
   get_filename_component(name ${source} NAME_WE)
   add_executable(example_${name} ${source})
+  if(source MATCHES "/(09_stream|10_remote)\\.c$")
+    set_target_properties(example_${name} PROPERTIES C_STANDARD 99 C_EXTENSIONS OFF)
+  endif()
   file(STRINGS ${source} consumes REGEX "ringside/consumer")
   if(consumes)
     target_link_libraries(example_${name} PRIVATE ringside_reading ringside_options)
@@ -103,7 +109,7 @@ endforeach()
 # The plugin of babeltrace2, where its library is there.
 pkg_check_modules(BABELTRACE IMPORTED_TARGET babeltrace2)
 if(BABELTRACE_FOUND AND NOT RINGSIDE_SANITIZE)
-  add_library(babeltrace_plugin MODULE src/babeltrace/plugin.cpp src/babeltrace/rings.cpp)
+  add_library(babeltrace_plugin MODULE src/babeltrace/plugin.cpp src/babeltrace/rings.cpp src/babeltrace/recorder.cpp)
   # In a directory of its own: babeltrace2 loads every library that it finds in one.
   set_target_properties(babeltrace_plugin PROPERTIES OUTPUT_NAME babeltrace-plugin-ringside PREFIX ""
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/babeltrace2)

@@ -18,8 +18,8 @@ int main(int argc, char** argv) try {
 
   std::printf("%-16s %8s %10s %10s %10s\n", "task", "count", "p50 us", "p99 us", "max us");
   for (const auto& [task, times] : latency.groups())
-    std::printf("%-16s %8llu %10.1f %10.1f %10.1f\n", task.c_str(), static_cast<unsigned long long>(times->count()), times->quantile(.5) / 1e3,
-                times->quantile(.99) / 1e3, static_cast<double>(times->max()) / 1e3);
+    std::printf("%-16s %8llu %10.1f %10.1f %10.1f\n", task.c_str(), static_cast<unsigned long long>(times.count()), times.quantile(.5) / 1e3,
+                times.quantile(.99) / 1e3, static_cast<double>(times.max()) / 1e3);
   std::printf("%llu events, %llu lost\n", static_cast<unsigned long long>(consumer.events()), static_cast<unsigned long long>(consumer.lost()));
 } catch (const std::exception& e) {
   std::fprintf(stderr, "%s\n", e.what());

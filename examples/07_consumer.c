@@ -14,10 +14,10 @@ int main(void) {
     fprintf(stderr, "%s\n", error);
     return 1;
   }
-  struct ringside_record record;
+  struct ringside_consumer_event event;
   uint64_t ns, longest = 0;
   do {
-    while (ringside_consumer_next(consumer, &record)) {
+    while (ringside_consumer_next(consumer, &event)) {
       ringside_hist_add(tasks);
       if (ringside_latency_add(waits, &ns) && ns > longest) longest = ns;
     }

@@ -12,7 +12,7 @@ namespace ringside::python {
 py::object Codes::take() {
   py::list values;
   for (u64 n = 0; n < texts_.size(); ++n) values.append(to_str(texts_.text(n)));
-  return py::module_::import("ringside").attr("Category")(array_of(std::move(codes_)), values);
+  return py::module_::import("ringside").attr("Category")(codes_.take(), values);
 }
 
 result<std::unique_ptr<ColumnOf>> ColumnOf::make(const std::string& name, const EventPatterns& events, const Trace& trace) {
@@ -51,14 +51,16 @@ result<std::unique_ptr<ColumnOf>> ColumnOf::make(const std::string& name, const 
     made->how_ = How::symbol, made->symbols_ = field->symbols;
   else if (field != nullptr && field->is_bool)
     made->how_ = How::boolean;
-  else if (field != nullptr && field->size == 8 && !field->is_signed)
-    made->how_ = How::unsigned_whole;
+  else if (field != nullptr && name.find('.') == std::string::npos)
+    made->is_signed_ = field->is_signed, made->is_narrow_ = field->size <= 4;
   else if (field == nullptr && name == "ts")
     made->how_ = How::time;
   else if (field == nullptr && name == "cpu")
     made->how_ = How::cpu;
   else if (field == nullptr && name == "ring")
     made->how_ = How::ring;
+  else if (field == nullptr && (name == "tid" || name == "pid"))
+    made->is_narrow_ = true;
   else if (field == nullptr && (name == "event" || name == "process" || name == "thread"))
     made->how_ = How::symbol;  // shown by name
   return made;
@@ -68,13 +70,12 @@ void ColumnOf::add_other(const TraceRecord& record, const RingName& ring) {
   const bool gap = record.lost != 0;
   i64 value = 0;
   switch (how_) {
-    case How::time: break;  // add()
+    case How::time:
+    case How::cpu:
+    case How::whole: break;  // add()
     case How::lost: return whole_.push_back(static_cast<i64>(record.lost));
-    case How::cpu: return whole_.push_back(gap ? ring.its_cpu() : record.cpu_in(ring));
     case How::ring: return whole_.push_back(ring.place());
-    case How::whole:
     case How::boolean:
-    case How::unsigned_whole:
       if (!gap) column_->number(record, ring, value);
       return whole_.push_back(value);
     case How::real: {
@@ -96,13 +97,15 @@ void ColumnOf::add_other(const TraceRecord& record, const RingName& ring) {
 
 py::object ColumnOf::take() {
   switch (how_) {
-    case How::real: return array_of(std::move(real_));
+    case How::real: return real_.take();
     case How::text:
     case How::symbol: return codes_.take();
-    case How::unsigned_whole: return array_of(std::move(whole_)).attr("view")("uint64");
-    case How::boolean: return array_of(std::move(whole_)).attr("astype")("bool");
-    default: return array_of(std::move(whole_));
+    case How::cpu: return narrow_.take();
+    case How::boolean: return whole_.take().attr("astype")("bool");
+    default: break;
   }
+  py::object taken = is_narrow_ ? py::object(narrow_.take()) : py::object(whole_.take());
+  return is_signed_ ? taken : taken.attr("view")(is_narrow_ ? "uint32" : "uint64");
 }
 
 }  // namespace ringside::python

@@ -1,8 +1,9 @@
-// Columns of a trace as arrays of Python's: whole numbers as int64 (uint64 for unsigned fields of 64 bits), reals as float64, texts and
-// enums as codes (int32) with their values.
+// Columns of a trace as arrays of Python's: whole numbers as int64, uint64 (unsigned fields of 64 bits), or int32, uint32 (fields of up to
+// 32 bits, CPUs, threads), reals as float64, texts and enums as codes (int32) with their values.
 #pragma once
 #include <pybind11/numpy.h>
 
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,36 @@
 #include "pass.hpp"
 
 namespace ringside::python {
+
+// Numbers that become an array. Memory grows in place, by the kernel's page tables: a vector would copy them, and touch twice the pages.
+template <class T>
+class Grown {
+ public:
+  Grown() = default;
+  Grown(Grown&& other) noexcept : at_(std::exchange(other.at_, nullptr)), size_(std::exchange(other.size_, 0)), room_(std::exchange(other.room_, 0)) {}
+  Grown& operator=(Grown&&) = delete;
+  ~Grown() { std::free(at_); }
+  void push_back(T value) {
+    if (size_ == room_) [[unlikely]] grow();
+    at_[size_++] = value;
+  }
+  py::array_t<T> take() {
+    if (at_ == nullptr) grow();
+    const py::capsule owner(at_, [](void* at) { std::free(at); });
+    return py::array_t<T>(static_cast<py::ssize_t>(size_), std::exchange(at_, nullptr), owner);
+  }
+
+ private:
+  [[gnu::noinline]] void grow() {
+    const size_t room = room_ == 0 ? 1024 : room_ * 2;
+    auto* const more = static_cast<T*>(std::realloc(at_, room * sizeof(T)));
+    if (more == nullptr) throw std::bad_alloc();
+    at_ = more;
+    room_ = room;
+  }
+  T* at_ = nullptr;
+  size_t size_ = 0, room_ = 0;
+};
 
 // The vector's memory becomes the array's.
 template <class T>
@@ -33,7 +64,7 @@ class Codes {
 
  private:
   Texts texts_;
-  std::vector<i32> codes_;
+  Grown<i32> codes_;
   i32 last_ = -1;
 };
 
@@ -44,24 +75,27 @@ class ColumnOf {
   static result<std::unique_ptr<ColumnOf>> make(const std::string& name, const EventPatterns& events, const Trace& trace);
   void add(const TraceRecord& record, const RingName& ring) {
     if (how_ == How::time) return whole_.push_back(static_cast<i64>(record.time));
-    if (how_ == How::whole && record.lost == 0) [[likely]] {
+    if (how_ == How::cpu) return narrow_.push_back(record.lost != 0 ? ring.its_cpu() : record.cpu_in(ring));
+    if (how_ == How::whole) [[likely]] {
       i64 value = 0;
-      if (!column_->number(record, ring, value)) value = -1;
-      return whole_.push_back(value);
+      if (record.lost == 0 && !column_->number(record, ring, value)) value = -1;
+      return is_narrow_ ? narrow_.push_back(static_cast<i32>(value)) : whole_.push_back(value);
     }
     add_other(record, ring);
   }
   py::object take();
 
  private:
-  enum class How : u8 { whole, time, cpu, ring, lost, unsigned_whole, boolean, real, text, symbol };
+  enum class How : u8 { whole, time, cpu, ring, lost, boolean, real, text, symbol };
   void add_other(const TraceRecord& record, const RingName& ring);
 
   How how_ = How::whole;
+  bool is_narrow_ = false, is_signed_ = true;
   std::optional<Column> column_;
   std::vector<std::pair<i64, std::string>> symbols_;
-  std::vector<i64> whole_;
-  std::vector<double> real_;
+  Grown<i64> whole_;
+  Grown<i32> narrow_;  // cpu, and whole numbers if is_narrow_
+  Grown<double> real_;
   Codes codes_;
 };
 

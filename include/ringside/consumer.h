@@ -5,15 +5,16 @@
 //   struct ringside_consumer_options options = {.kernel = kernel, .duration_ns = 1000000000};
 //   struct ringside_consumer* consumer = ringside_consumer_open(&options, error, sizeof error);
 //   int prio = ringside_consumer_column(consumer, "sched:sched_switch/prev_prio", error, sizeof error);
-//   struct ringside_record record;
+//   struct ringside_consumer_event event;
 //   int64_t value;
 //   do {
-//     while (ringside_consumer_next(consumer, &record))
+//     while (ringside_consumer_next(consumer, &event))
 //       if (ringside_consumer_number(consumer, prio, &value)) ...
 //   } while (ringside_consumer_wait(consumer));
 //   ringside_consumer_close(consumer);
 //
-// A consumer is for one thread at a time; ringside_consumer_stop may be called from any thread and from signal handlers. Texts that are
+// Lifetimes: hists and latencies may be closed after their consumer; until they are, what it has opened stays open, and they add
+// nothing more. A consumer, with all that was made of it, is for one thread at a time; ringside_consumer_stop may be called from any thread and from signal handlers. Texts that are
 // handed out are valid until the next call for the same consumer. `error` gets a sentence, cut to fit; it may be NULL with size 0.
 #ifndef RINGSIDE_CONSUMER_H
 #define RINGSIDE_CONSUMER_H
@@ -39,7 +40,8 @@ struct ringside_consumer_options {
   uint64_t duration_ns;         // 0: until ringside_consumer_stop, or the end of the recordings
 };
 
-struct ringside_record {
+// One event, or a gap: ringside::Event in C++.
+struct ringside_consumer_event {
   uint64_t time;        // ns
   uint64_t lost;        // not 0: no event, but so many were lost here
   const uint8_t* data;  // the event's bytes, the 8 common ones first; valid until the next one is asked for
@@ -53,13 +55,13 @@ struct ringside_record {
 struct ringside_consumer* ringside_consumer_open(const struct ringside_consumer_options* options, char* error, size_t error_size);
 void ringside_consumer_close(struct ringside_consumer* consumer);  // NULL is fine
 
-bool ringside_consumer_next(struct ringside_consumer* consumer, struct ringside_record* record);  // false: nothing now
+bool ringside_consumer_next(struct ringside_consumer* consumer, struct ringside_consumer_event* event);  // false: nothing now
 bool ringside_consumer_wait(struct ringside_consumer* consumer);                                  // false: that was all
 void ringside_consumer_stop(struct ringside_consumer* consumer);
 
 // A column, as of `ringside hist`: "sched:sched_switch/prev_prio", "task", "size.log2". Its number, or -1. Lives with the consumer.
 int ringside_consumer_column(struct ringside_consumer* consumer, const char* text, char* error, size_t error_size);
-// Of the record that next() gave last. False: it has no such value, or one of another kind.
+// Of the event that next() handed out last. False: it has no such value, or one of another kind.
 bool ringside_consumer_number(struct ringside_consumer* consumer, int column, int64_t* value);
 bool ringside_consumer_real(struct ringside_consumer* consumer, int column, double* value);  // of whole numbers, too
 const char* ringside_consumer_text(struct ringside_consumer* consumer, int column);          // NULL: none
@@ -71,10 +73,10 @@ uint64_t ringside_consumer_lost(const struct ringside_consumer* consumer);
 // The n-th problem so far; NULL: there are fewer.
 const char* ringside_consumer_problem(struct ringside_consumer* consumer, size_t n);
 
-// Counts by one column or two ("task", or "task,event"), and quantiles of a value (NULL: none). It must go before its consumer.
+// Counts by one column or two ("task", or "task,event"), and quantiles of a value (NULL: none).
 struct ringside_hist* ringside_hist_open(struct ringside_consumer* consumer, const char* keys, const char* value, char* error, size_t error_size);
 void ringside_hist_close(struct ringside_hist* hist);
-bool ringside_hist_add(struct ringside_hist* hist);      // the record that next() gave last
+bool ringside_hist_add(struct ringside_hist* hist);      // the event that next() handed out last
 size_t ringside_hist_sort(struct ringside_hist* hist);   // the largest counts first; answers how many rows there are
 const char* ringside_hist_key(const struct ringside_hist* hist, size_t row, unsigned key);  // NULL beyond the end
 uint64_t ringside_hist_count(const struct ringside_hist* hist, size_t row);
@@ -83,11 +85,11 @@ double ringside_hist_quantile(const struct ringside_hist* hist, size_t row, doub
 uint64_t ringside_hist_evicted(const struct ringside_hist* hist);                       // events of keys given up for others
 
 // The time from a start to the end that belongs to it: `ringside latency`. start_key and end_key are columns, NULL both: the thread.
-// It must go before its consumer.
+//
 struct ringside_latency* ringside_latency_open(struct ringside_consumer* consumer, const char* start, const char* end, const char* start_key,
                                                const char* end_key, char* error, size_t error_size);
 void ringside_latency_close(struct ringside_latency* latency);
-// The record that next() gave last; every one, gaps too. True: it ended a pair, which took *ns.
+// The event that next() handed out last; every one, gaps too. True: it ended a pair, which took *ns.
 bool ringside_latency_add(struct ringside_latency* latency, uint64_t* ns);
 uint64_t ringside_latency_count(const struct ringside_latency* latency);
 double ringside_latency_quantile(const struct ringside_latency* latency, double q);  // ns

@@ -1,7 +1,7 @@
 // Read any ring, live or recorded: events in one time order, filtered, by typed fields, and added up.
 //
 //   auto consumer = must(ringside::Consumer::open({.kernel = {"sched:sched_switch"}, .filter = "prev_prio < 100"}));
-//   auto prev = must(consumer.field<std::string_view>("sched:sched_switch", "prev_comm"));
+//   auto prev = must(consumer.field<std::string_view>("sched:sched_switch/prev_comm"));
 //   consumer.run([&](const ringside::Event& e) {
 //     if (prev.in(e)) std::cout << e.time << ' ' << prev(e) << '\n';
 //   });
@@ -11,7 +11,11 @@
 // Link with ringside::consumer (CMake) or `pkg-config ringside-consumer`. The C form is ringside/consumer.h.
 // Errors are sentences: what was tried, on what, why it failed, what to do. Hostile rings and files cannot do harm: what cannot be
 // read is skipped and named in problems().
-// Thread-safety: a Consumer is for one thread at a time; stop() may be called from any thread and from signal handlers.
+// Lifetimes: a TypedField, Column, Hist or Latency holds on to what its Consumer has opened. The Consumer may be moved, and may
+// go before them: they stay valid, and what it has opened (rings, an instance of tracefs) is released with the last of them. An
+// Event, and every view of a text, is valid until the next event is asked for. Rows and groups are copies.
+// Thread-safety: a Consumer, with all that was made of it, is for one thread at a time; stop() may be called from any thread and
+// from signal handlers.
 #pragma once
 #include <chrono>
 #include <cstring>
@@ -73,7 +77,7 @@ class TypedField {
 
   u32 id_ = 0, offset_ = 0, size_ = 0;
   bool is_signed_ = false;
-  const void* field_ = nullptr;
+  std::shared_ptr<const void> field_;
 };
 
 class Consumer {
@@ -89,6 +93,9 @@ class Consumer {
     std::chrono::nanoseconds look_ahead = std::chrono::milliseconds(100);  // how long a stalled source may delay the others
     std::chrono::nanoseconds duration{};  // run() and wait() end after it; 0: at stop(), and where recordings end
   };
+  // Codes of errors: invalid_argument (a name, pattern or filter that is none, or a file that is no trace), bad_message (a trace
+  // that is damaged), not_supported (a version or a clock that is not known here), permission_denied and operation_not_permitted
+  // (a directory of another user, or one that others may write to), and those of the system calls, as no_such_file_or_directory.
   static result<Consumer> open(const Options& options);
   Consumer(Consumer&&) noexcept;
   Consumer& operator=(Consumer&&) noexcept;
@@ -96,7 +103,7 @@ class Consumer {
 
   // The next event that the filter lets through, or gap; false: nothing now.
   bool next(Event& out);
-  // Sleeps until there may be more. False: there will be none, everything was given out.
+  // Sleeps until there may be more: it looks every 5 ms. False: there will be none, everything was handed out.
   bool wait();
   // Every event until the end. `use` gets gaps, too.
   template <class Use>
@@ -109,14 +116,24 @@ class Consumer {
   // No new events from now on: what was written until now still comes, then wait() says false.
   void stop() noexcept;
 
-  // Errors: no such event or field (with what there is), or one that T cannot hold.
+  // "sched:sched_switch/prev_comm", as on the command line; or event and field. Errors: no such event or field (with what there
+  // is), or one that T cannot hold.
+  template <class T>
+  result<TypedField<T>> field(std::string_view path) const {
+    const size_t slash = path.rfind('/');
+    if (slash == std::string_view::npos)
+      return refuse(std::errc::invalid_argument, "'" + std::string(path) + "' names no field: write EVENT/FIELD, as in sched:sched_switch/prev_comm");
+    return field<T>(path.substr(0, slash), path.substr(slash + 1));
+  }
   template <class T>
   result<TypedField<T>> field(std::string_view event, std::string_view name) const {
     static_assert(std::is_arithmetic_v<T> || std::is_same_v<T, std::string_view>);
     TypedField<T> f;
     constexpr int wanted = std::is_same_v<T, std::string_view> ? 2 : std::is_floating_point_v<T> ? 1 : 0;
-    auto found = find_field(event, name, wanted, sizeof(T), f.id_, f.offset_, f.size_, f.is_signed_, f.field_);
+    const void* at = nullptr;
+    auto found = find_field(event, name, wanted, sizeof(T), f.id_, f.offset_, f.size_, f.is_signed_, at);
     if (!found) return tl::unexpected<Error>(found.error());
+    f.field_ = std::shared_ptr<const void>(state_, at);
     return f;
   }
   std::string_view name(const Event& e) const;  // "sched:sched_switch"
@@ -154,7 +171,7 @@ class Consumer {
     struct Row {
       std::vector<std::string> key;
       u64 count = 0;
-      std::vector<const Histogram*> values;
+      std::vector<Histogram> values;
     };
     Hist(Hist&&) noexcept;
     ~Hist();
@@ -188,13 +205,13 @@ class Consumer {
     };
     struct Group {
       std::string key;
-      const Histogram* times = nullptr;  // ns
+      Histogram times;  // ns
     };
     Latency(Latency&&) noexcept;
     ~Latency();
     // Every event and every gap, in order. The latency in ns, if it ended one.
     std::optional<u64> add(const Event& e);
-    const Histogram& all() const;        // ns
+    const Histogram& all() const;        // ns; lives with this Latency
     std::vector<Group> groups() const;   // by LatencyOptions::by, the largest sum first
     Counts counts() const;
 
@@ -208,10 +225,10 @@ class Consumer {
 
  private:
   struct State;
-  explicit Consumer(std::unique_ptr<State> state);
+  explicit Consumer(std::shared_ptr<State> state);
   result<void> find_field(std::string_view event, std::string_view name, int wanted, size_t bytes, u32& id, u32& offset, u32& size, bool& is_signed,
                           const void*& field) const;
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;
 };
 
 template <>

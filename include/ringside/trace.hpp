@@ -32,7 +32,8 @@
 //   float, double                   text tools show their bits in hexadecimal: libtraceevent has no floating point
 //   ringside::array<T, N>           the same as std::array; of char: a text of at most N bytes
 //   ringside::cstring               a NUL-terminated string; null reads "(null)"
-//   std::string_view, std::string   a string that may be shorter than its storage; readers stop at the first NUL
+//   std::string_view                a string that may be shorter than its storage; readers stop at the first NUL
+//   std::string                     the same; <string> is yours to include
 //   void*, const void*              the address
 //   ringside::stack                 the calls that led to the event: pass ringside::stack{}
 //

@@ -144,7 +144,7 @@ class Trace:
 
         >>> c = open("work").columns("sched:sched_switch", ["ts", "cpu", "prev_comm", "next_pid"])
         >>> len(c), sorted(c["prev_comm"].values), c["next_pid"].dtype
-        (128, ['as', 'cc1plus', 'swapper'], dtype('int64'))
+        (128, ['as', 'cc1plus', 'swapper'], dtype('int32'))
         """
         names = _list(names)
         if losses and "lost" not in names:

@@ -1,6 +1,7 @@
 // The plugin of babeltrace2: babeltrace2 --plugin-path=DIR --component=source.ringside.rings --params='inputs=["web"]'
 #include <fstream>
 
+#include "babeltrace/recorder.hpp"
 #include "babeltrace/rings.hpp"
 
 namespace ringside::babeltrace {
@@ -136,6 +137,73 @@ bt_message_iterator_class_next_method_status next(bt_self_message_iterator* self
   return BT_MESSAGE_ITERATOR_CLASS_NEXT_METHOD_STATUS_END;
 }
 
+struct Sink {
+  std::unique_ptr<Recorder> recorder;
+  bt_message_iterator* messages = nullptr;
+};
+
+bt_component_class_initialize_method_status sink_initialize(bt_self_component_sink* self, bt_self_component_sink_configuration*, const bt_value* given, void*) {
+  bt_self_component* const component = bt_self_component_sink_as_self_component(self);
+  const bt_value* const path = bt_value_map_borrow_entry_value_const(given, "path");
+  if (path == nullptr || !bt_value_is_string(path) || bt_value_map_get_size(given) != 1) {
+    tell(component, "sink.ringside.recording has one parameter, path=\"DIR\", where the recording is to be");
+    return BT_COMPONENT_CLASS_INITIALIZE_METHOD_STATUS_ERROR;
+  }
+  auto recorder = Recorder::create(bt_value_string_get(path));
+  if (!recorder) {
+    tell(component, recorder.error().sentence);
+    return BT_COMPONENT_CLASS_INITIALIZE_METHOD_STATUS_ERROR;
+  }
+  if (bt_self_component_sink_add_input_port(self, "in", nullptr, nullptr) != BT_SELF_COMPONENT_ADD_PORT_STATUS_OK) return BT_COMPONENT_CLASS_INITIALIZE_METHOD_STATUS_ERROR;
+  bt_self_component_set_data(component, new Sink{std::move(*recorder)});
+  return BT_COMPONENT_CLASS_INITIALIZE_METHOD_STATUS_OK;
+}
+
+Sink& sink_of(bt_self_component_sink* self) { return *static_cast<Sink*>(bt_self_component_get_data(bt_self_component_sink_as_self_component(self))); }
+
+void sink_finalize(bt_self_component_sink* self) {
+  Sink* const sink = &sink_of(self);
+  if (sink->messages != nullptr) bt_message_iterator_put_ref(sink->messages);
+  delete sink;
+}
+
+bt_component_class_sink_graph_is_configured_method_status sink_configured(bt_self_component_sink* self) {
+  bt_self_component_port_input* const port = bt_self_component_sink_borrow_input_port_by_index(self, 0);
+  return bt_message_iterator_create_from_sink_component(self, port, &sink_of(self).messages) == BT_MESSAGE_ITERATOR_CREATE_FROM_SINK_COMPONENT_STATUS_OK
+             ? BT_COMPONENT_CLASS_SINK_GRAPH_IS_CONFIGURED_METHOD_STATUS_OK
+             : BT_COMPONENT_CLASS_SINK_GRAPH_IS_CONFIGURED_METHOD_STATUS_ERROR;
+}
+
+bt_component_class_sink_consume_method_status consume(bt_self_component_sink* self) {
+  Sink& sink = sink_of(self);
+  bt_self_component* const component = bt_self_component_sink_as_self_component(self);
+  bt_message_array_const messages = nullptr;
+  u64 count = 0;
+  try {
+    switch (bt_message_iterator_next(sink.messages, &messages, &count)) {
+      case BT_MESSAGE_ITERATOR_NEXT_STATUS_OK: break;
+      case BT_MESSAGE_ITERATOR_NEXT_STATUS_AGAIN: return BT_COMPONENT_CLASS_SINK_CONSUME_METHOD_STATUS_AGAIN;
+      case BT_MESSAGE_ITERATOR_NEXT_STATUS_END: {
+        const auto done = sink.recorder->finish();
+        if (done) return BT_COMPONENT_CLASS_SINK_CONSUME_METHOD_STATUS_END;
+        tell(component, done.error().sentence);
+        return BT_COMPONENT_CLASS_SINK_CONSUME_METHOD_STATUS_ERROR;
+      }
+      default: return BT_COMPONENT_CLASS_SINK_CONSUME_METHOD_STATUS_ERROR;
+    }
+    result<void> taken;
+    for (u64 i = 0; i < count; ++i) {
+      if (taken) taken = sink.recorder->take(messages[i]);
+      bt_message_put_ref(messages[i]);
+    }
+    if (taken) return BT_COMPONENT_CLASS_SINK_CONSUME_METHOD_STATUS_OK;
+    tell(component, taken.error().sentence);
+  } catch (const std::exception& e) {
+    tell(component, e.what());
+  }
+  return BT_COMPONENT_CLASS_SINK_CONSUME_METHOD_STATUS_ERROR;
+}
+
 }  // namespace
 }  // namespace ringside::babeltrace
 
@@ -157,3 +225,9 @@ BT_PLUGIN_SOURCE_COMPONENT_CLASS_INITIALIZE_METHOD(rings, initialize);
 BT_PLUGIN_SOURCE_COMPONENT_CLASS_FINALIZE_METHOD(rings, finalize);
 BT_PLUGIN_SOURCE_COMPONENT_CLASS_MESSAGE_ITERATOR_CLASS_INITIALIZE_METHOD(rings, iterator_initialize);
 BT_PLUGIN_SOURCE_COMPONENT_CLASS_MESSAGE_ITERATOR_CLASS_FINALIZE_METHOD(rings, iterator_finalize);
+BT_PLUGIN_SINK_COMPONENT_CLASS(recording, consume);
+BT_PLUGIN_SINK_COMPONENT_CLASS_DESCRIPTION(recording, "Write a recording, which every command of ringside reads");
+BT_PLUGIN_SINK_COMPONENT_CLASS_HELP(recording, "Parameter: path=\"DIR\", where the recording is to be.");
+BT_PLUGIN_SINK_COMPONENT_CLASS_INITIALIZE_METHOD(recording, sink_initialize);
+BT_PLUGIN_SINK_COMPONENT_CLASS_FINALIZE_METHOD(recording, sink_finalize);
+BT_PLUGIN_SINK_COMPONENT_CLASS_GRAPH_IS_CONFIGURED_METHOD(recording, sink_configured);

@@ -129,8 +129,8 @@ class Completion {
     } else if (is({"libc"})) {
       behind_comma();
       for (const char* word : {"malloc", "io", "mutex"}) add(word);
-    } else if (is({"PATTERN", "CONDITION"})) {
-      events(o.check_lname("user"));
+    } else if (is({"PATTERN", "CONDITION", "stack", "kstack"})) {
+      events(o.check_lname("user") || o.check_lname("stack"));
     } else if (is({"instance", "INSTANCE", "NAME"})) {
       instances();
     } else if (is({"latency", "WHAT", "START END"}) && words_[0] != "manual") {
@@ -139,9 +139,9 @@ class Completion {
       if (positional == 0)
         for (const Preset& p : all_presets()) add(p.name, p.what);
       events(false);
-    } else if (is({"KEY", "COLUMN", "FIELD"})) {
+    } else if (is({"KEY", "COLUMN", "FIELD", "count|FIELD"})) {
       columns();
-    } else if (is({"WHERE", "input"})) {
+    } else if (is({"WHERE", "input", "against"})) {
       where();
     } else if (place == "COMMAND") {
       special_ = ":commands\n";

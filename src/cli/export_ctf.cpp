@@ -7,8 +7,8 @@
 
 #include "cli/child.hpp"
 #include "cli/options.hpp"
-#include "cli/preload.hpp"
 #include "cli/progress.hpp"
+#include "consumer/installed.hpp"
 #include "export/units.hpp"
 #include "sys/try.hpp"
 #include "watch/signals.hpp"
@@ -45,9 +45,9 @@ u64 size_of(const std::string& dir) {
 }
 
 // Removed unless it is put in place.
-struct Part {
+struct TemporaryFiles {
   std::string dir, totals;
-  ~Part() {
+  ~TemporaryFiles() {
     std::error_code none;
     fs::remove_all(dir, none);
     fs::remove(totals, none);
@@ -60,7 +60,8 @@ result<int> export_ctf(const std::vector<std::string>& where, const std::vector<
   std::error_code none;
   if (fs::exists(to, none) && !(fs::is_directory(to, none) && fs::is_empty(to, none)))
     return refuse(std::errc::file_exists, "cannot write " + to + ": a CTF trace is a directory of its own, and this is there already; remove it, or choose another name");
-  const std::string plugin = RS_TRY(find_babeltrace_plugin());
+  const std::string plugin = find_babeltrace_plugin();
+  if (plugin.empty()) return refuse(std::errc::no_such_file_or_directory, "cannot find babeltrace-plugin-ringside.so for CTF: it is built where libbabeltrace2-dev is installed");
   {  // what cannot be opened is said in our own words
     Reading::Options open = reading_of(where, filter);
     open.only = parse_events(events);
@@ -68,7 +69,7 @@ result<int> export_ctf(const std::vector<std::string>& where, const std::vector<
   }
   std::string name = to;
   while (name.size() > 1 && name.back() == '/') name.pop_back();
-  const Part part{name + ".part" + std::to_string(getpid()), name + ".totals" + std::to_string(getpid())};
+  const TemporaryFiles part{name + ".part" + std::to_string(getpid()), name + ".totals" + std::to_string(getpid())};
   std::vector<std::string> from;  // babeltrace2 has the same working directory
   for (const std::string& one : where) from.push_back(one);
   catch_signals();  // from here on there are things to clean up
@@ -83,7 +84,7 @@ result<int> export_ctf(const std::vector<std::string>& where, const std::vector<
   bool stopping = false;
   for (; !(code = child->ended()); usleep(20'000)) {
     if (asked_to_stop() && !std::exchange(stopping, true)) child->pass_on_stop();
-    progress.look([&](double seconds) { return fmt::format("{}, {:.0f} s", format_size(size_of(part.dir)), seconds); });
+    progress.update([&](double seconds) { return fmt::format("{}, {:.0f} s", format_size(size_of(part.dir)), seconds); });
   }
   progress.clear();
   if (*code != 0 || stopping) return refuse(std::errc::io_error, stopping ? to + " was not written: interrupted" : "babeltrace2 could not write " + to + "; it said why above");

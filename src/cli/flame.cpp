@@ -56,16 +56,16 @@ class Gathered {
       return;
     }
     if (!wanted || record.lost != 0) return;
-    using StackRole = Stacks::Part;
-    const StackRole role = stacks_.part(record.number());
-    if (role == StackRole::stack || role == StackRole::code_map || role == StackRole::kernel_stack || role == StackRole::user_stack) return;
+    using Kind = Stacks::Part;
+    const Kind part = stacks_.part(record.number());
+    if (part == Kind::stack || part == Kind::code_map || part == Kind::kernel_stack || part == Kind::user_stack) return;
     if (unfreed_) {
       if (unfreed_->knows(record.number())) unfreed_->take(record, ring, root_of(record, ring));
       return;
     }
-    if (samples_only_ ? role != StackRole::sample : !all_ && record.stack == 0) return;
+    if (samples_only_ ? part != Kind::sample : !all_ && record.stack == 0) return;
     u64 weight = 1;
-    if (role == StackRole::sample && !by_) weight = stacks_.sample_count(record);
+    if (part == Kind::sample && !by_) weight = stacks_.sample_count(record);
     if (by_ && !value(record, ring, weight)) return;
     fold_.add(root_of(record, ring), record.stack, weight);
     without_stack_ += record.stack == 0;
@@ -138,30 +138,30 @@ class Gathered {
 };
 
 // A trace, and what was gathered from it.
-struct OneTrace {
+struct Side {
   std::unique_ptr<AnalysisRun> run;
   std::unique_ptr<Gathered> gathered;
   int code = exit_ok;
 };
 
-result<OneTrace> gather(const FlameOptions& options, RunOptions from) {
-  OneTrace one;
+result<Side> gather(const FlameOptions& options, RunOptions from) {
+  Side part;
   if (!options.latency.empty() && from.events.empty()) {
     // Of a live kernel only the pair's events are needed; recordings are read as they are.
     const bool alone = from.where.empty() && from.inputs.empty() && !is_recording(default_recording);
     if (alone) from.events = events_of(pair_of(options.latency, options.keys));
   }
-  one.run = RS_TRY(AnalysisRun::open(std::move(from)));
-  Stacks& stacks = one.run->reading().join_stacks();
-  one.gathered = RS_TRY(Gathered::make(options, one.run->trace(), stacks));
-  Gathered& g = *one.gathered;
-  one.code = one.run->go([&](const TraceRecord& record, const RingName& ring) { g.take(record, ring, true); },
+  part.run = RS_TRY(AnalysisRun::open(std::move(from)));
+  Stacks& stacks = part.run->reading().join_stacks();
+  part.gathered = RS_TRY(Gathered::make(options, part.run->trace(), stacks));
+  Gathered& g = *part.gathered;
+  part.code = part.run->go([&](const TraceRecord& record, const RingName& ring) { g.take(record, ring, true); },
                            [&](const Totals& totals, double, bool last) {
                              return last ? "" : fmt::format("{} events, {} different stacks; Ctrl-C ends\n", format_count(totals.events), format_count(g.fold().size()));
                            },
                            [&](const TraceRecord& record, const RingName& ring) { g.take(record, ring, false); });
   g.end();
-  return one;
+  return part;
 }
 
 std::string lines_of_json(const FlameTree& tree) {
@@ -202,9 +202,9 @@ result<int> run_flame(FlameOptions options) {
   if (options.leaks) from.events = {"libc:*"};
   const bool json = std::exchange(from.json, false);
   from.every = false;
-  OneTrace one = RS_TRY(gather(options, from));
-  Gathered& g = *one.gathered;
-  Reading& reading = one.run->reading();
+  Side part = RS_TRY(gather(options, from));
+  Gathered& g = *part.gathered;
+  Reading& reading = part.run->reading();
   Stacks& stacks = reading.join_stacks();
   FlameTree tree;
   tree.add(g.fold(), stacks, g.roots(), 0);
@@ -243,7 +243,7 @@ result<int> run_flame(FlameOptions options) {
                       : "no event here has a stack: ringside record --stack, --kstack or --sample records them");
   say(fmt::format("{} events with {} different stacks, lost {}{}", format_count(g.fold().count()), format_count(g.fold().size()), lost_count(totals.missing),
                   to == "-" ? "" : "; " + to + " (" + format_size(bytes.size()) + ")"));
-  return one.code;
+  return part.code;
 }
 
 }  // namespace

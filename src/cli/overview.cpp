@@ -7,7 +7,7 @@ namespace {
 constexpr const char* instances =
     "An instance is a set of rings in shared memory, with a name; a recording is a directory (ringside.data): meta.json\n"
     "and one file a ring, whose sub-buffers stand back to back. Reading an instance consumes nothing; only record does.\n";
-constexpr const char* conventions = "Data goes to stdout, everything else to stderr. Sizes are written 65536, 64k, 8M or 1G, times 10s, 5ms or 3us.\n";
+constexpr const char* streams_and_units = "Data goes to stdout, everything else to stderr. Sizes are written 65536, 64k, 8M or 1G, times 10s, 5ms or 3us.\n";
 constexpr const char* environment =
     "RINGSIDE_ROOT: where instances live (else $XDG_RUNTIME_DIR/ringside, else /dev/shm/ringside-UID); nobody but you may write\n"
     "there. Root works on another user's instance if it is named by its path: ringside list --all. RINGSIDE_INSTANCE: what a program\n"
@@ -18,7 +18,7 @@ constexpr const char* codes =
 
 }  // namespace
 
-std::string common_rules() { return std::string(conventions) + instances + environment + "Exit codes: " + codes; }
+std::string common_rules() { return std::string(streams_and_units) + instances + environment + "Exit codes: " + codes; }
 
 std::vector<Topic> overview() {
   return {
@@ -31,7 +31,7 @@ std::vector<Topic> overview() {
        "A program that includes <ringside/trace.hpp> (C++, ringside-trace(3)) or <ringside/ringside.h> (C, ringside(3)). Any program whose\n"
        "calls of the C library are traced: record --libc malloc,io,mutex. The kernel, as root: record -e PATTERN. A guest, another process or\n"
        "firmware that writes the rings by itself: guest, remote, stream, recover."},
-      {"INSTANCES AND RECORDINGS", std::string(instances) + conventions},
+      {"INSTANCES AND RECORDINGS", std::string(instances) + streams_and_units},
       {"WHERE",
        "Commands that read take any number of WHERE: a recording, a trace.dat (also trace-cmd's), an instance by its name or path, the\n"
        "socket of an external writer. The default is ringside.data in this directory."},

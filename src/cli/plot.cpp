@@ -102,6 +102,7 @@ result<int> run_plot(PlotOptions options) {
     pairs.emplace(RS_TRY(Pairs::make(*wanted, trace.formats, trace.tasks)));
   }
   plot::Plot plot(trace.formats, trace.tasks, options.plot);
+  const bool states = only.empty() || only.matches("sched", "sched_switch");
   HeatMap* const latency = pairs ? &plot.heat_map("latency: " + joined(options.latency)) : nullptr;
   TraceRecord record;
   bool first = true;
@@ -123,6 +124,7 @@ result<int> run_plot(PlotOptions options) {
     if (pairs && pairs->take(record, ring)) latency->add(record.time, pairs->latency());
     const bool of_cpu = options.window.cpus.empty() || (ring.its_cpu() >= 0 && std::find(options.window.cpus.begin(), options.window.cpus.end(), ring.place()) != options.window.cpus.end());
     if (got != Reading::Got::other && of_cpu) plot.add(record, ring);
+    else if (states) plot.see(record, ring);
   }
   const auto page = RS_TRY(plot::page(plot.json(options.where, facts_of(options, trace.first()), trace.raw_times())));
   if (options.to == "-") {

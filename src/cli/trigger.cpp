@@ -166,14 +166,14 @@ struct Hit {
 };
 
 // The part of a recording around the event.
-struct Surroundings {
+struct Around {
   u64 before = 0, after = 0, lost = 0, first = ~u64{0};
   std::optional<u64> time;  // the event's: each instance of the kernel's reads the clock for itself, 1 us apart or so
 };
 
-result<Surroundings> surroundings_of(const std::string& dir, const Hit& hit) {
+result<Around> window_of(const std::string& dir, const Hit& hit) {
   auto consumer = RS_TRY(Consumer::open({.where = {std::filesystem::absolute(dir).string()}}));
-  Surroundings w;
+  Around w;
   const auto apart = [&](u64 time) { return time > hit.time ? time - hit.time : hit.time - time; };
   consumer.run([&](const Event& e) {
     w.lost += e.lost;
@@ -239,7 +239,7 @@ class FlightRecorder {
     auto finished = run.finish(duration);
     Told().doubts(run);
     if (!finished) return finished;
-    const Surroundings w = RS_TRY(surroundings_of(dir, hit));
+    const Around w = RS_TRY(window_of(dir, hit));
     if (!options_.quiet) {
       const u64 span = hit.time > w.first ? hit.time - w.first : 0;
       say(fmt::format("saved {} events of the last {} before it, {} after{}; {}", format_count(w.before), format_time(static_cast<double>(span)), format_count(w.after),
@@ -520,7 +520,7 @@ Command add_trigger(CLI::App& app) {
   c->add_option("-n,--max-count,--count", options->count, "the number of recordings, then end; 0: until Ctrl-C. Without %n, .1 and so on is put behind DIR")->capture_default_str();
   add_time(*c, "--after", options->after_ns, "so much of what follows is saved, too (default 0)");
   c->add_option("--exec", options->exec, "run this in a shell after each one, before going on; $RINGSIDE_SNAPSHOT is the directory, $RINGSIDE_TRIGGER the event")->type_name("COMMAND");
-  c->add_option("--libc", options->libc, "trace calls of the C library in all processes of the command: malloc, io, mutex")->type_name("LIST");
+  c->add_option("--libc", options->libc, "trace calls of the C library in all processes of the command: malloc, io, mutex; none in static and Go programs")->type_name("LIST");
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring, a CPU's or a thread's: how far back it reaches (default 4M)");
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
   add_source(*c, options->source);

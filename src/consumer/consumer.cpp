@@ -38,13 +38,13 @@ struct Consumer::State {
   i32 recorded_tid(const Event& e) const { return e.lost != 0 ? 0 : thread_of(trace().formats.find(e.id), read_common({e.data, e.size})); }
 };
 
-Consumer::Consumer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Consumer::Consumer(std::shared_ptr<State> state) : state_(std::move(state)) {}
 Consumer::Consumer(Consumer&&) noexcept = default;
 Consumer& Consumer::operator=(Consumer&&) noexcept = default;
 Consumer::~Consumer() = default;
 
 result<Consumer> Consumer::open(const Options& options) {
-  auto state = std::make_unique<State>();
+  auto state = std::make_shared<State>();
   Reading::Options open;
   open.where = options.where;
   open.kernel = options.kernel;
@@ -102,7 +102,7 @@ result<void> Consumer::find_field(std::string_view event, std::string_view name,
 
 template <>
 std::string_view TypedField<std::string_view>::text(const Event& e) const {
-  return read_text({e.data, e.size}, *static_cast<const Field*>(field_));
+  return read_text({e.data, e.size}, *static_cast<const Field*>(field_.get()));
 }
 
 std::string_view Consumer::name(const Event& e) const {
@@ -139,8 +139,9 @@ std::vector<std::string> Consumer::problems() const {
   return all;
 }
 
+// In this order: what the consumer has opened goes last.
 struct Consumer::Column::State {
-  const Consumer::State* consumer;
+  std::shared_ptr<const Consumer::State> consumer;
   ringside::Column column;
 
   // read(the column, the event's record and ring): T in the form that a Column reads.
@@ -168,11 +169,11 @@ std::optional<std::string_view> Consumer::Column::text(const Event& e) {
 
 result<Consumer::Column> Consumer::column(const std::string& text) {
   auto made = RS_TRY(ringside::Column::compile(text, state_->trace().formats, state_->trace().tasks));
-  return Column(std::unique_ptr<Column::State>(new Column::State{state_.get(), std::move(made)}));
+  return Column(std::unique_ptr<Column::State>(new Column::State{state_, std::move(made)}));
 }
 
 struct Consumer::Hist::State {
-  const Consumer::State* consumer;
+  std::shared_ptr<const Consumer::State> consumer;
   ringside::Hist hist;
 };
 
@@ -186,7 +187,7 @@ result<Consumer::Hist> Consumer::hist(const std::vector<std::string>& keys, cons
   options.values = values;
   options.most_keys = most_keys;
   auto made = RS_TRY(ringside::Hist::make(options, state_->trace().formats, state_->trace().tasks));
-  return Hist(std::unique_ptr<Hist::State>(new Hist::State{state_.get(), std::move(made)}));
+  return Hist(std::unique_ptr<Hist::State>(new Hist::State{state_, std::move(made)}));
 }
 
 bool Consumer::Hist::add(const Event& e) {
@@ -199,7 +200,7 @@ std::vector<Consumer::Hist::Row> Consumer::Hist::rows() const {
     Row& to = out.emplace_back();
     for (size_t i = 0; i < state_->hist.keys().size(); ++i) to.key.push_back(state_->hist.show(row, i));
     to.count = row.count;
-    for (size_t i = 0; i < state_->hist.values().size(); ++i) to.values.push_back(&row.values[i]);
+    for (size_t i = 0; i < state_->hist.values().size(); ++i) to.values.push_back(row.values[i]);
   }
   return out;
 }
@@ -208,7 +209,7 @@ u64 Consumer::Hist::evicted_keys() const { return state_->hist.evicted().keys; }
 u64 Consumer::Hist::evicted_events() const { return state_->hist.evicted().count; }
 
 struct Consumer::Latency::State {
-  const Consumer::State* consumer;
+  std::shared_ptr<const Consumer::State> consumer;
   Pairs pairs;
 };
 
@@ -226,7 +227,7 @@ result<Consumer::Latency> Consumer::latency(const LatencyOptions& options) {
   make.most_groups = options.most_groups;
   make.slowest = 0;
   auto made = RS_TRY(Pairs::make(make, state_->trace().formats, state_->trace().tasks));
-  return Latency(std::unique_ptr<Latency::State>(new Latency::State{state_.get(), std::move(made)}));
+  return Latency(std::unique_ptr<Latency::State>(new Latency::State{state_, std::move(made)}));
 }
 
 std::optional<u64> Consumer::Latency::add(const Event& e) {
@@ -238,8 +239,8 @@ const Histogram& Consumer::Latency::all() const { return state_->pairs.all(); }
 
 std::vector<Consumer::Latency::Group> Consumer::Latency::groups() const {
   std::vector<Group> out;
-  state_->pairs.each_group([&](u64 key, const Pairs::Group& group) { out.push_back({state_->pairs.show_group(key, group), &group.times}); });
-  std::sort(out.begin(), out.end(), [](const Group& a, const Group& b) { return a.times->sum() != b.times->sum() ? a.times->sum() > b.times->sum() : a.key < b.key; });
+  state_->pairs.each_group([&](u64 key, const Pairs::Group& group) { out.push_back({state_->pairs.show_group(key, group), group.times}); });
+  std::sort(out.begin(), out.end(), [](const Group& a, const Group& b) { return a.times.sum() != b.times.sum() ? a.times.sum() > b.times.sum() : a.key < b.key; });
   return out;
 }
 

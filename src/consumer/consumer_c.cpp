@@ -15,16 +15,33 @@ struct ringside_consumer {
   ringside::Event event{};
   std::deque<Consumer::Column> columns{};
   std::string text{};
+  unsigned users = 1;  // itself, until it is closed, and what was made of it
+  bool closed = false;
 };
 
+namespace ringside::c_form {
+inline void leave(ringside_consumer* consumer) {
+  if (--consumer->users == 0) delete consumer;
+}
+// Held by what was made of a consumer.
+struct User {
+  explicit User(ringside_consumer* of) : consumer(of) { ++consumer->users; }
+  ~User() { leave(consumer); }
+  User(const User&) = delete;
+  User& operator=(const User&) = delete;
+  ringside_consumer* const consumer;
+};
+}  // namespace ringside::c_form
+using ringside::c_form::User;
+
 struct ringside_hist {
-  ringside_consumer* consumer;
+  User of;
   Consumer::Hist hist;
   std::vector<Consumer::Hist::Row> rows{};
 };
 
 struct ringside_latency {
-  ringside_consumer* consumer;
+  User of;
   Consumer::Latency latency;
 };
 
@@ -76,13 +93,17 @@ ringside_consumer* ringside_consumer_open(const ringside_consumer_options* optio
   });
 }
 
-void ringside_consumer_close(ringside_consumer* consumer) { delete consumer; }
+void ringside_consumer_close(ringside_consumer* consumer) {
+  if (consumer == nullptr || consumer->closed) return;
+  consumer->closed = true;
+  ringside::c_form::leave(consumer);
+}
 
-bool ringside_consumer_next(ringside_consumer* c, ringside_record* record) {
+bool ringside_consumer_next(ringside_consumer* c, ringside_consumer_event* event) {
   return guarded(nullptr, 0, [&] {
     if (!c->consumer.next(c->event)) return false;
     const ringside::Event& e = c->event;
-    *record = {e.time, e.lost, e.data, e.size, e.id, c->consumer.cpu(e), c->consumer.tid(e)};
+    *event = {e.time, e.lost, e.data, e.size, e.id, c->consumer.cpu(e), c->consumer.tid(e)};
     return true;
   });
 }
@@ -154,7 +175,7 @@ ringside_hist* ringside_hist_open(ringside_consumer* c, const char* keys, const 
     std::vector<std::string> values;
     if (value != nullptr) values.emplace_back(value);
     auto hist = c->consumer.hist(ringside::split_columns(keys), values);
-    if (hist) return new ringside_hist{c, std::move(*hist)};
+    if (hist) return new ringside_hist{User(c), std::move(*hist)};
     tell(hist.error().sentence, error, error_size);
     return nullptr;
   });
@@ -163,7 +184,7 @@ ringside_hist* ringside_hist_open(ringside_consumer* c, const char* keys, const 
 void ringside_hist_close(ringside_hist* hist) { delete hist; }
 
 bool ringside_hist_add(ringside_hist* hist) {
-  return guarded(nullptr, 0, [&] { return hist->hist.add(hist->consumer->event); });
+  return guarded(nullptr, 0, [&] { return !hist->of.consumer->closed && hist->hist.add(hist->of.consumer->event); });
 }
 
 size_t ringside_hist_sort(ringside_hist* hist) {
@@ -183,11 +204,11 @@ uint64_t ringside_hist_count(const ringside_hist* hist, size_t row) {
 }
 double ringside_hist_sum(const ringside_hist* hist, size_t row) {
   const auto* r = row_of(hist, row);
-  return r != nullptr && !r->values.empty() ? r->values[0]->sum() : 0;
+  return r != nullptr && !r->values.empty() ? r->values[0].sum() : 0;
 }
 double ringside_hist_quantile(const ringside_hist* hist, size_t row, double q) {
   const auto* r = row_of(hist, row);
-  return r != nullptr && !r->values.empty() ? r->values[0]->quantile(q) : 0;
+  return r != nullptr && !r->values.empty() ? r->values[0].quantile(q) : 0;
 }
 uint64_t ringside_hist_evicted(const ringside_hist* hist) { return hist->hist.evicted_events(); }
 
@@ -199,7 +220,7 @@ ringside_latency* ringside_latency_open(ringside_consumer* c, const char* start,
     options.end = end;
     if (start_key != nullptr) options.keys.emplace_back(start_key, end_key != nullptr ? end_key : start_key);
     auto latency = c->consumer.latency(options);
-    if (latency) return new ringside_latency{c, std::move(*latency)};
+    if (latency) return new ringside_latency{User(c), std::move(*latency)};
     tell(latency.error().sentence, error, error_size);
     return nullptr;
   });
@@ -209,7 +230,8 @@ void ringside_latency_close(ringside_latency* latency) { delete latency; }
 
 bool ringside_latency_add(ringside_latency* latency, uint64_t* ns) {
   return guarded(nullptr, 0, [&] {
-    const auto took = latency->latency.add(latency->consumer->event);
+    if (latency->of.consumer->closed) return false;
+    const auto took = latency->latency.add(latency->of.consumer->event);
     if (took) *ns = *took;
     return took.has_value();
   });

@@ -32,8 +32,7 @@ void add_events(Trace& trace, const OpenedTrace& of, const std::vector<EventInfo
 }
 
 // Each opens one WHERE: its kind and its rings go to `o`, the meaning of its events to `trace`.
-result<void> open_recorded(Trace& trace, OpenedTrace& o) {
-  const std::string& dir = o.where.text;
+result<void> open_recorded(Trace& trace, OpenedTrace& o, const std::string& dir) {
   auto meta = RecordingMeta::read(dir);
   if (!meta) return tl::unexpected<Error>(meta.error());
   o.doubts = meta->missing.doubts;
@@ -41,22 +40,27 @@ result<void> open_recorded(Trace& trace, OpenedTrace& o) {
   auto rings = RS_TRY(open_recording(dir, *meta, &problems));
   for (std::string& problem : problems) trace.timeline.add_problem(std::move(problem));
   if (!meta->complete) o.doubts.push_back("the recorder did not finish; the closing counters are missing, the events are here");
-  for (std::string& doubt : o.doubts) trace.notices.push_back(doubt = dir + ": " + doubt);
+  for (std::string& doubt : o.doubts) trace.notices.push_back(doubt = o.where.text + ": " + doubt);
   if (const Removed gone = meta->removed(); gone.events != 0)
-    trace.notices.push_back(dir + " begins later than its recording did: " + format_count(gone.events) + " older events went, as --max-size " + format_size(meta->max_size) + " wanted");
+    trace.notices.push_back(o.where.text + " begins later than its recording did: " + format_count(gone.events) + " older events went, as --max-size " + format_size(meta->max_size) + " wanted");
   if (auto texts = read_kept(dir, "printk_formats")) trace.formats.add_strings(*texts);
   add_events(trace, o, meta->events);
   for (const RecordedRing& ring : meta->rings) {
     if (!ring.name.kernel) trace.tasks.add_recorded(ring.name, o.ids);
   }
   for (const RingName& thread : meta->threads) trace.tasks.add_recorded(thread, o.ids);
-  trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
+  if (o.ctf == nullptr) trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});  // its events may tell no thread
   if (auto names = read_kept(dir, "kallsyms")) trace.formats.symbols().load(std::move(*names));
   o.sources = std::move(rings);
   o.clock = to_string(meta->clock.kind);
   o.boot = meta->boot;
   o.recording = std::move(*meta);
   return {};
+}
+
+result<void> open_ctf(Trace& trace, OpenedTrace& o) {
+  o.ctf = RS_TRY(CtfAsRecording::convert(o.where.text));
+  return open_recorded(trace, o, o.ctf->recording());
 }
 
 result<void> open_remote(Trace& trace, OpenedTrace& o) {
@@ -147,7 +151,8 @@ result<void> open_kernel(Trace& trace, OpenedTrace& o, const EventPatterns& patt
 
 result<void> open_one(Trace& trace, OpenedTrace& o) {
   switch (o.where.kind) {
-    case Where::Kind::recording: return open_recorded(trace, o);
+    case Where::Kind::recording: return open_recorded(trace, o, o.where.text);
+    case Where::Kind::ctf: return open_ctf(trace, o);
     case Where::Kind::writer: return open_remote(trace, o);
     case Where::Kind::trace_dat: return open_dat(trace, o);
     case Where::Kind::served:

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "consumer/ctf.hpp"
 #include "consumer/where.hpp"
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
@@ -23,6 +24,7 @@ namespace ringside {
 // One of them.
 struct OpenedTrace {
   Where where;
+  std::unique_ptr<CtfAsRecording> ctf{};     // then there is a recording, too
   std::optional<RecordingMeta> recording{};  // for a trace.dat its clock; else one of these:
   std::unique_ptr<Instance> instance{};
   std::unique_ptr<TracefsInstance> kernel{};

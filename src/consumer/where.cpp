@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "consumer/ctf.hpp"
 #include "instance/instance.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "source/recording.hpp"
@@ -32,6 +33,7 @@ Where Where::of(const std::string& text) {
   if (exists && S_ISREG(st.st_mode)) return {text, Kind::trace_dat};
   if (is_path && is_instance()) return {text, Kind::instance};
   std::string dir = find_kernel_instance(text);
+  if (dir.empty() && is_ctf(text)) return {text, Kind::ctf};
   if (dir.empty() && !exists && text != default_recording) {
     await_instance(text);
     if (is_instance()) return {text, Kind::instance};
@@ -54,6 +56,7 @@ const char* Where::what() const {
     case Kind::writer: return "an external writer's socket";
     case Kind::trace_dat: return "a plain file";
     case Kind::kernel: return "an instance of the kernel's";
+    case Kind::ctf: return "a CTF trace";
     case Kind::nothing: break;
   }
   return "nothing";

@@ -7,6 +7,7 @@
 //   trace_dat  a plain file
 //   instance   a path at which one can be opened
 //   kernel     an instance of the kernel's tracefs, by name or path
+//   ctf        a directory of a CTF trace, or of several: LTTng's
 //   nothing    none of these: Instance::open() says why
 #pragma once
 #include <ringside/base/result.hpp>
@@ -18,7 +19,7 @@ namespace ringside {
 inline constexpr const char* default_recording = "ringside.data";
 
 struct Where {
-  enum class Kind : u8 { nothing, instance, recording, served, writer, trace_dat, kernel };
+  enum class Kind : u8 { nothing, instance, recording, served, writer, trace_dat, kernel, ctf };
 
   std::string text{};  // as it was given
   Kind kind = Kind::nothing;

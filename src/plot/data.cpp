@@ -87,7 +87,7 @@ void merged(fmt::memory_buffer& out, const std::vector<Slice>& slices) {
   out.push_back(']');
 }
 
-// At most so many bytes, and no half of a character.
+// At most `most` bytes, and no half of a character.
 std::string_view cut(std::string_view text, size_t most) {
   std::string_view shown = text.substr(0, most);
   while (shown.size() < text.size() && !shown.empty() && (static_cast<u8>(text[shown.size()]) & 0xC0) == 0x80) shown.remove_suffix(1);

@@ -24,6 +24,13 @@ std::string as_time(u64 ns) {
   return ns < 10'000'000'000 ? fmt::format("{} ms", ns / 1'000'000) : fmt::format("{} s", ns / 1'000'000'000);
 }
 
+// The thread that wakes another one; 0: an interrupt.
+i32 waker_of(const TraceRecord& record, const EventType* type) {
+  constexpr u8 interrupts = 0x08 | 0x10 | 0x40;  // common_flags: in a hard, a soft one, an NMI
+  const bool interrupt = record.payload.size > 2 && (record.payload.data[2] & interrupts) != 0;
+  return interrupt ? 0 : thread_of(type, read_common(record.payload));
+}
+
 }  // namespace
 
 Plot::Plot(const Formats& formats, const Tasks& tasks, const Options& options)
@@ -236,11 +243,36 @@ void Plot::wake_task(const TraceRecord& record, const Event& e, const RingName& 
   const auto tid = static_cast<i32>(read_integer(record.payload, *e.first));
   const u32 woken = tid > 0 ? thread(tid, name, record.time, read_text(record.payload, *e.first_text)) : 0;
   if (woken == 0) return;
-  constexpr u8 interrupts = 0x08 | 0x10 | 0x40;  // common_flags: in a hard, a soft one, an NMI
-  const bool interrupt = name.kernel && record.payload.size > 2 && (record.payload.data[2] & interrupts) != 0;
-  const i32 waker = thread_of(e.type, read_common(record.payload));
-  states_.wake(woken, record.time, record.source,
-               interrupt || waker == 0 ? ThreadStates::by_interrupt : ThreadStates::by_thread(thread(waker, name, record.time)));
+  const i32 waker = waker_of(record, e.type);
+  states_.wake(woken, record.time, record.source, waker == 0 ? ThreadStates::by_interrupt : ThreadStates::by_thread(thread(waker, name, record.time)));
+}
+
+// 0: none that the page has.
+u32 Plot::known_thread(i32 tid, const RingName& ring) const {
+  const auto known = tid > 0 ? thread_numbers_.find(tasks_.key(tid, ring)) : thread_numbers_.end();
+  return known != thread_numbers_.end() ? known->second : 0;
+}
+
+void Plot::see(const TraceRecord& record, const RingName& name) {
+  if (!name.kernel) return;
+  if (record.source >= rings_.size()) rings_.resize(record.source + 1);
+  const u64 before = std::exchange(rings_[record.source].last, record.time);
+  if (record.lost != 0) return states_.lose(before != 0 ? std::min(before, record.time) : record.time, record.source);
+  const EventType* const type = formats_.find(record.number());
+  if (type == nullptr || type->system != "sched") return;
+  const Event& e = event(record.number(), type);
+  const auto first = [&] { return known_thread(static_cast<i32>(read_integer(record.payload, *e.first)), name); };
+  if (e.role == Event::Role::run) {
+    if (const u32 left = first(); left != 0)
+      states_.leave(left, record.time, record.source, is_integer(e.state) ? read_integer(record.payload, *e.state) : ThreadStates::ended, record.time);
+    if (const u32 next = known_thread(static_cast<i32>(read_integer(record.payload, *e.second)), name); next != 0) states_.run(next, record.time, record.source);
+  } else if (e.role == Event::Role::wake) {
+    const u32 woken = first();
+    if (woken == 0) return;
+    const i32 waker = waker_of(record, type);
+    const u32 known = known_thread(waker, name);
+    states_.wake(woken, record.time, record.source, waker == 0 ? ThreadStates::by_interrupt : known != 0 ? ThreadStates::by_thread(known) : ThreadStates::no_waker);
+  }
 }
 
 // False: it is shown as an event.

@@ -49,6 +49,8 @@ class Plot {
   ~Plot();
 
   void add(const TraceRecord& record, const RingName& ring);
+  // One that is not shown, but may tell what the threads do that are: each record goes either here or to add().
+  void see(const TraceRecord& record, const RingName& ring);
   // The heat map of that name, which the page shows before those of durations; past the bound, one that is never shown. Others
   // may be merged into it.
   static constexpr u32 heat_precision = 2;
@@ -87,6 +89,7 @@ class Plot {
   void end_run(Ring& ring, u32 source, u64 time);
   void switch_task(const TraceRecord& record, const Event& e, Ring& ring, const RingName& name);
   void wake_task(const TraceRecord& record, const Event& e, const RingName& name);
+  u32 known_thread(i32 tid, const RingName& ring) const;
   bool count_on(const TraceRecord& record, const Event& e, u32 thread);
   void drop_call(u32 thread);
   void on_thread(const TraceRecord& record, Event& e, const EventType* type, const RingName& name, i32 tid);

@@ -4,12 +4,12 @@
 //   fresh     made and claimed by this process (busy); no thread has written to it, and no reader sees it
 //   retired   left by a thread of this process: readers read it, and any process may take it meanwhile
 //
-// Each stands in a slot, which is free, kept, or in hand (one thread moves a ring into it or out of it). A thread takes a ring
-// out by a compare-and-swap of the slot's word, so a ring is in one hand at a time; no slot is waited for. What a slot holds is
+// Each stands in an entry, which is free, kept, or in hand (one thread moves a ring into it or out of it). A thread takes a ring
+// out by a compare-and-swap of the entry's word, so a ring is in one hand at a time; no entry is waited for. What an entry holds is
 // published with `kept` (release), and taken with `in hand` (acquire). That a ring is still ours to take is not known from the
-// slot: its word in the ring table decides, by the compare-and-swap of a claim.
+// entry: its word in the ring table decides, by the compare-and-swap of a claim.
 //
-// Signals are off in all of these calls, as in the whole slow path: a handler that wrote here would find the slot in hand. The
+// Signals are off in all of these calls, as in the whole slow path: a handler that wrote here would find the entry in hand. The
 // child of a fork has the words and the mappings of its parent's rings, and drops them first of all.
 #pragma once
 #include "writer/process.hpp"
@@ -31,13 +31,13 @@ class KeptRings {
   enum class Use { take, keep, drop };
   template <class Good>
   bool take(KeptRing& out, Good good) noexcept {
-    for (Slot& slot : slots_) {
+    for (Entry& entry : entries_) {
       u32 word = kept;
-      if (!__atomic_compare_exchange_n(&slot.word, &word, in_hand, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) continue;
-      const Use use = good(slot.ring);
-      if (use == Use::take) out = slot.ring;
-      if (use == Use::drop) unmap_ring(slot.ring.mapped);
-      __atomic_store_n(&slot.word, use == Use::keep ? kept : free, __ATOMIC_RELEASE);
+      if (!__atomic_compare_exchange_n(&entry.word, &word, in_hand, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) continue;
+      const Use use = good(entry.ring);
+      if (use == Use::take) out = entry.ring;
+      if (use == Use::drop) unmap_ring(entry.ring.mapped);
+      __atomic_store_n(&entry.word, use == Use::keep ? kept : free, __ATOMIC_RELEASE);
       if (use == Use::take) return true;
     }
     return false;
@@ -46,11 +46,11 @@ class KeptRings {
 
  private:
   enum : u32 { free, in_hand, kept };
-  struct Slot {
+  struct Entry {
     u32 word;
     KeptRing ring;
   };
-  Slot slots_[8] = {};
+  Entry entries_[8] = {};
 };
 
 extern constinit KeptRings fresh_rings, retired_rings;

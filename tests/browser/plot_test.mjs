@@ -213,12 +213,14 @@ try {
     return lines.map((l) => Object.fromEntries(head.map((h, i) => [h, l[i]])));
   };
   const requests = [];
-  for (const e of told) if (e.event === "ringside:span") e.fields.track_event_type === 66 ? requests.push([e.ts - origin, 0]) : (requests[requests.length - 1][1] = e.ts - origin);
+  for (const e of told) if (e.event === "ringside:span" && e.tid === 5001) e.fields.track_event_type === 66 ? requests.push([e.ts - origin, 0]) : (requests[requests.length - 1][1] = e.ts - origin);
   const touched = requests.filter(([a, b]) => b > from && a < to);
-  const [first_, second_] = await table(0);
+  const slices = await table(0), first_ = slices[0], jobs = slices.find((r) => r.name === "job:done");
   assert.deepEqual(first_, { name: "request", count: String(touched.length), "sum (ns)": String(inside(requests, from, to)), "mean (ns)": String(inside(requests, from, to) / touched.length),
     "max (ns)": String(Math.max(...touched.map((r) => inside([r], from, to)))) });
-  assert.deepEqual([second_.name, second_["sum (ns)"]], ["job:done", ""]);
+  const done_ = told.filter((e) => e.event === "job:done" && e.ts - origin >= from && e.ts - origin <= to).length;
+  assert.deepEqual([jobs.count, jobs["sum (ns)"]], [String(done_), ""]);
+  assert.ok((await st.evaluate(() => window.ringside.pane.csv())).includes(`\n"'=1+1,""x""",1,,,\n`));
   const threads = await table(1);
   for (const [name, tid] of [["alpha-5001", 5001], ["beta-5002", 5002]]) {
     const row = threads.find((r) => r.thread === name);
@@ -230,15 +232,12 @@ try {
   const changes = told.filter((e) => e.event === "ringside:counter" && e.tid === 5001 && e.ts - origin >= from && e.ts - origin <= to).length;
   const depth = (await table(4)).find((r) => r.thread === "alpha-5001");
   assert.deepEqual([depth.last, depth.max, depth.changes], [String(depths[depths.length - 1]), String(Math.max(...depths)), String(changes)]);
-  assert.deepEqual(await st.locator("#labels .group").evaluateAll((all) => all.map((e) => e.dataset.group)), ["Processors", "alpha (5001)"]);
+  assert.deepEqual(await st.locator("#labels .group").evaluateAll((all) => all.map((e) => e.dataset.group)), ["Processors", "alpha (5001)", "Other threads"]);
   done("tables of a range are what the report adds up to");
 
   await st.evaluate(() => window.ringside.show(100e6, 112e6));
   await settled(st);
-  const strip = async (label, t) => {
-    const p = await place(st, label, t);
-    return { x: p.x, y: p.y - 4 };
-  };
+  const strip = (label, t) => st.evaluate(([l, at]) => window.ringside.place(l, at, "states"), [label, t]);
   let state = await tip(st, await strip("alpha-5001", 101_800_000), "runnable");
   assert.ok(state.includes("woken by") && state.includes("beta-5002 on CPU 1"), state);
   state = await tip(st, await strip("alpha-5001", 103_500_000), "running");
@@ -275,8 +274,9 @@ try {
   assert.equal(await st.evaluate(() => window.ringside.pane.chosen), null);
   await st.locator('#labels .group[data-group="alpha (5001)"]').click();
   await settled(st);
-  assert.deepEqual(await st.locator("#labels .label[data-lane]").evaluateAll((all) => all.map((e) => e.dataset.lane)), ["CPU 0", "CPU 1"]);
+  assert.deepEqual(await st.locator("#labels .label[data-lane]").evaluateAll((all) => all.map((e) => e.dataset.lane)), ["CPU 0", "CPU 1", "idle-0"]);
   await st.keyboard.press("g");
+  await st.keyboard.press("r");
   // The panes fill the height, whatever it is.
   for (const [width, height] of [[1280, 800], [2560, 1440], [900, 700], [1280, 800]]) {
     for (const scheme of ["light", "dark"]) {
@@ -286,8 +286,8 @@ try {
       const sizes = await st.evaluate(() => [...document.querySelectorAll("#panes > .pane, #middle")].filter((e) => getComputedStyle(e).display !== "none").map((e) => e.getBoundingClientRect()).map((r) => [r.top, r.bottom]));
       const end = await st.evaluate(() => document.getElementById("panes").getBoundingClientRect().bottom);
       sizes.sort((a, b) => a[0] - b[0]).forEach(([, bottom], n) => assert.ok(Math.abs((sizes[n + 1]?.[0] ?? end) - bottom) <= 1, `a hole under ${n} at ${width} x ${height}`));
+      await st.waitForFunction(() => window.ringside.charts.heatLabels().length >= 2);
       const labels = await st.evaluate(() => window.ringside.charts.heatLabels());
-      assert.ok(labels.length >= 2);
       labels.forEach((y, n) => assert.ok(n === 0 || Math.abs(y - labels[n - 1]) >= 11, `labels of the heat map at ${labels}`));
     }
   }
@@ -305,7 +305,7 @@ try {
   const bin = await few.evaluate(() => {
     const lane = window.ringside.model.lanes.find((l) => l.label === "as-4712"), b = lane.items.bins[0];
     const row = window.ringside.lanes.row(lane), p = window.ringside.place("as-4712", (b.begin + b.end) / 2);
-    return { x: p.x, y: p.y - 12 + row.height - 7, count: b.count };
+    return { x: p.x, y: p.y - window.ringside.lanes.middle(lane, "slices") + row.height - 7, count: b.count };
   });
   assert.ok((await tip(few, bin, "merged")).startsWith(`${number(bin.count)} merged`));
   await few.close();

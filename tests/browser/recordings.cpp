@@ -133,6 +133,7 @@ void states(const std::string& dir) {
     of_alpha.event(us(4000), Payload(1, 5001).put(static_cast<i64>(i)).text(padded("depth")));
     of_alpha.event(us(5000), Payload(3, 5001).put(i));
     of_alpha.event(us(5800), Payload(2, 5001).put(u64{'E'}).text(padded("request")));
+    if (i == 15) of_beta.event(us(4000), Payload(2, 5002).put(u64{'I'}).text(padded("=1+1,\"x\"")));  // a spreadsheet must not calculate it
     of_beta.event(us(5000), Payload(1, 5002).put(-static_cast<i64>(i)).text(padded("depth")));
   }
   must(w.append(0, of_alpha.view()));

@@ -17,7 +17,9 @@ using nlohmann::json;
 using test::Outcome;
 using testing::HasSubstr;
 
-constexpr const char* busy = "dd if=/dev/zero of=/dev/null bs=1 count=40000";  // 80,000 calls and some
+constexpr const char* busy = "dd if=/dev/zero of=/dev/null bs=1 count=20000";  // 40,000 calls and some
+// Calls until there is this file.
+std::string until(const std::string& file) { return "sh -c 'until [ -e " + file + " ]; do dd if=/dev/zero of=/dev/null bs=1 count=2000; sleep 0.02; done'"; }
 
 struct Bounded : test::BinaryTest {
   json meta(const std::string& recording = "ringside.data") const { return json::parse(test::slurp(dir + "/" + recording + "/meta.json")); }
@@ -61,7 +63,7 @@ TEST_F(Bounded, ItIsReadableWhileItIsMade) {
 }
 
 TEST_F(Bounded, PartsHoldEveryEventOnce) {
-  const Outcome o = ringside(std::string("record --rotate 256k --fail-on-loss -b 16M --libc io -- ") + busy);
+  const Outcome o = ringside("record --rotate 64k --fail-on-loss -b 16M --libc io -- " + until("ringside.data.0002"));
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_TRUE(fs::exists(dir + "/ringside.data.0001"));
   u64 written = 0, here = 0;
@@ -78,7 +80,7 @@ TEST_F(Bounded, PartsHoldEveryEventOnce) {
 
 TEST_F(Bounded, TheKernelsPartsHoldEveryEventOnce) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
-  const Outcome o = ringside("record --rotate 100ms -b 16M -e raw_syscalls -- sh -c 'for i in 1 2 3 4 5; do dd if=/dev/zero of=/dev/null bs=1 count=2000; sleep 0.1; done'");
+  const Outcome o = ringside("record --rotate 100ms -b 16M -e raw_syscalls -- " + until("ringside.data.0002"));
   ASSERT_EQ(o.code, 0) << o.err;
   u64 written = 0, here = 0, lost = 0, parts = 0;
   for (const auto& part : fs::directory_iterator(dir)) {
@@ -95,7 +97,7 @@ TEST_F(Bounded, TheKernelsPartsHoldEveryEventOnce) {
 
 TEST_F(Bounded, OldPartsGoAndThoseOfEarlierRunsStay) {
   fs::create_directories(dir + "/ringside.data.0007");
-  ASSERT_EQ(ringside(std::string("record -q --rotate 64k --keep 2 -b 16M --libc io -- ") + busy).code, 0);
+  ASSERT_EQ(ringside("record -q --rotate 64k --keep 2 -b 16M --libc io -- " + until("ringside.data.0010")).code, 0);
   EXPECT_TRUE(fs::exists(dir + "/ringside.data.0007"));
   EXPECT_FALSE(fs::exists(dir + "/ringside.data.0008"));
   size_t parts = 0;

@@ -88,6 +88,20 @@ TEST_F(PlotCli, PartOfATrace) {
   EXPECT_EQ(page("-F 'size > 32'")["events"], 1);
   EXPECT_EQ(page("-e 'libc:*'")["events"], 4);
   EXPECT_EQ(ringside("plot -e nothing").code, 2);
+  for (const auto& [window, words] : {std::pair{"--from +100ms --to +200ms", "no event between +100 ms and +200 ms; ringside.data has 4, up to +2.00 s"},
+                                      std::pair{"--time 1.1..1.2", "no event between 1.100000000 s and 1.200000000 s; ringside.data has 4, up to +2.00 s"},
+                                      std::pair{"-f 'size > 1000'", "no event with size > 1000; ringside.data has 4, up to +2.00 s"}}) {
+    const Outcome o = ringside(std::string("plot ") + window);
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_NE(o.err.find(words), std::string::npos) << window << ": " << o.err;
+  }
+}
+
+TEST_F(PlotCli, TheLatencyThatWasAskedForComesFirst) {
+  const json j = page("--latency libc:malloc libc:malloc");
+  ASSERT_EQ(j["heat"].size(), 1u);
+  EXPECT_EQ(j["heat"][0]["name"], "latency: libc:malloc libc:malloc");
+  EXPECT_EQ(j["heat"][0]["asked"], true);
 }
 
 TEST_F(PlotCli, Errors) {

@@ -1,5 +1,6 @@
-// A descriptor of any bytes. An accepted one names memory inside the region, no sub-buffers overlap, and a writer can be built
+// A descriptor of any bytes. C++ and C say the same of it. An accepted one names memory inside the region, no sub-buffers overlap, and a writer can be built
 // on it. The checksum is corrected, so that the code after its check is reached; every 8th input keeps its own.
+#include <ringside/remote.h>
 #include <ringside/remote/remote_writer.hpp>
 
 #include <cstdlib>
@@ -25,6 +26,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* in, size_t size) {
   constexpr u64 region = 64 * 4096;
   Descriptor d;
   const Verdict v = WildDescriptor(at, bytes).check(region, d);
+  const char* const in_c = ringside_descriptor_check(at, bytes, region);
+  if (std::strcmp(in_c != nullptr ? in_c : to_string(Wrong::no), to_string(v.wrong)) != 0) std::abort();
   if (!v.good()) return d.nr_rings() == 0 ? 0 : (std::abort(), 0);
   std::vector<bool> used(64);
   for (u32 k = 0; k < d.nr_rings(); ++k) {

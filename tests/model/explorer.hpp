@@ -136,12 +136,16 @@ struct Explored {
     w.accessed("store", p, bits, text(order));
   }
 
-  static bool cas(u64* p, u64& expected, u64 desired) {
+  static bool cas(u64* p, u64& expected, u64 desired) { return compare_and_swap(p, expected, desired); }
+  static bool cas(u32* p, u32& expected, u32 desired) { return compare_and_swap(p, expected, desired); }
+
+  template <class T>
+  static bool compare_and_swap(T* p, T& expected, T desired) {
     if (!modelled()) return plain_cas(p, expected, desired);
     Explorer& w = world();
     w.point();
-    u32 word = w.word_at(p, 8);
-    u64 found = w.memory().value(word);
+    u32 word = w.word_at(p, sizeof(T));
+    const T found = static_cast<T>(w.memory().value(word));
     bool done = found == expected;
     if (done) {
       w.memory().rmw(word, desired, w.me().view, w.me().fenced, true);
@@ -275,7 +279,8 @@ struct Explored {
   static Explorer& world() { return *Explorer::active; }
   static const char* text(Order o) { return o == Order::relaxed ? "relaxed" : o == Order::acquire ? "acquire" : "release"; }
 
-  static bool plain_cas(u64* p, u64& expected, u64 desired) {
+  template <class T>
+  static bool plain_cas(T* p, T& expected, T desired) {
     if (*p == expected) return *p = desired, true;
     expected = *p;
     return false;

@@ -4,6 +4,29 @@
 
 #include "ring_model.hpp"
 
+// ringside/remote.h under the explorer: its orders, and the mutants of them.
+namespace ringside::model::remote_test {
+struct PlainOrders {
+  Order load = Order::acquire, store = Order::release;
+  bool missed_moved = false;  // goes on when the other side has changed the slot
+};
+inline PlainOrders plain_orders;
+}  // namespace ringside::model::remote_test
+using ringside::model::Explored;
+static inline uint32_t ringside_load(const uint32_t* at) { return Explored::load(at, ringside::model::remote_test::plain_orders.load); }
+static inline void ringside_store(uint32_t* at, uint32_t value) { Explored::store(at, value, ringside::model::remote_test::plain_orders.store); }
+static inline uint32_t ringside_peek(const uint32_t* at) { return Explored::load(at, ringside::Order::relaxed); }
+static inline void ringside_put(uint32_t* at, uint32_t value) { Explored::store(at, value, ringside::Order::relaxed); }
+static inline uint64_t ringside_peek_long(const uint64_t* at) { return Explored::load(at, ringside::Order::relaxed); }
+static inline void ringside_put_long(uint64_t* at, uint64_t value) { Explored::store(at, value, ringside::Order::relaxed); }
+static inline bool ringside_cas(uint32_t* at, uint32_t before, uint32_t after) {
+  return Explored::cas(at, before, after) || ringside::model::remote_test::plain_orders.missed_moved;
+}
+#define RINGSIDE_OWN_MEMORY
+#define RINGSIDE_LIGHT_FENCE() Explored::fence_light()
+#define RINGSIDE_RELEASE_FENCE() Explored::fence_release()
+#include <ringside/remote.h>
+
 namespace ringside::model::remote_test {
 namespace {
 
@@ -11,10 +34,38 @@ using namespace remote;
 
 constexpr u32 third = 1340;  // fits behind one of `half`, also in front of a footer
 
+// The writer of ringside/remote.h, with the names of RemoteWriter.
+class PlainWriter {
+ public:
+  struct Reserved {
+    u8* payload;
+    explicit operator bool() const { return payload != nullptr; }
+  };
+  static u64 private_bytes(const RingLayout& r) { return r.nr_pages * sizeof(ringside_page); }
+  PlainWriter(const void* blob, u8* region, void* memory, u64* time) {
+    require(ringside_descriptor_check(blob, 1 << 20, ~u64{0}) == nullptr, "a good descriptor");
+    ringside_ring_init(&ring_, blob, 0, region, static_cast<ringside_page*>(memory), [](void* t) { return ++*static_cast<u64*>(t); }, time);
+  }
+  void enable() { ring_.off = 0; }
+  Reserved reserve(u32 size) { return {static_cast<u8*>(ringside_ring_reserve(&ring_, size))}; }
+  void commit(const Reserved&) { ringside_ring_commit_event(&ring_); }
+  Swapped swap_reader(u32 read) {
+    u32 id = 0;
+    const auto what = static_cast<Swap>(ringside_ring_swap(&ring_, read, &id));
+    return {what, id};
+  }
+
+ private:
+  ringside_ring ring_;
+};
+
 template <Orders O = Orders{}, Nesting N = Nesting::handlers>
+using InCpp = RemoteWriter<CountingClock, N, Explored, O>;
+
+template <class W = InCpp<>>
 class RemoteModel {
  public:
-  using W = RemoteWriter<CountingClock, N, Explored, O>;
+  static constexpr bool plain = std::is_same_v<W, PlainWriter>;
   struct Books {
     u64 time;
     u32 numbers;  // handed out
@@ -33,7 +84,11 @@ class RemoteModel {
     pack(plan_, blob);
     Descriptor d;
     require(WildDescriptor(blob, plan_.descriptor_bytes()).check(plan_.region_bytes(), d).good(), "a good descriptor");
-    new (writer_) W(d, d.ring(0), region_, world.allocate(W::private_bytes(d.ring(0))), CountingClock{&b->time});
+    void* const memory = world.allocate(W::private_bytes(d.ring(0)));
+    if constexpr (plain)
+      new (writer_) W(blob, region_, memory, &b->time);
+    else
+      new (writer_) W(d, d.ring(0), region_, memory, CountingClock{&b->time});
     writer_->enable();
     for (u32 id = 0; id < pages; ++id) {
       const int i = static_cast<int>(id);
@@ -47,7 +102,7 @@ class RemoteModel {
 
   bool write(u32 size) const {
     ++b->depth;
-    const Slot slot = writer_->reserve(size);
+    const auto slot = writer_->reserve(size);
     if (slot) {
       const u32 number = ++b->numbers;
       Explored::store(reinterpret_cast<u32*>(slot.payload), number, Order::relaxed);
@@ -65,7 +120,7 @@ class RemoteModel {
 
   // All that the reader page shows; false: nothing new.
   bool look() const {
-    const u32 end = abi::commit_size(Explored::load(&header(b->id).commit, Order::acquire));
+    const u32 end = commit_of(b->id);
     if (end <= b->at) return false;
     b->read += walk(b->id, b->at, end, true);
     b->next = b->read + b->lost;
@@ -104,10 +159,12 @@ class RemoteModel {
     }
     if (b->read + b->lost != b->written)
       fail("read %llu + lost %llu, but written %u", (unsigned long long)b->read, (unsigned long long)b->lost, b->written);
-    const RingCounters c = counters<Explored>(writer_->ring());
-    if (c.read != b->read || c.overrun != b->lost || c.unread != 0)
-      fail("the writer's books: read %llu, overrun %llu, unread %llu", (unsigned long long)c.read, (unsigned long long)c.overrun,
-           (unsigned long long)c.unread);
+    if constexpr (!plain) {
+      const RingCounters c = counters<Explored>(writer_->ring());
+      if (c.read != b->read || c.overrun != b->lost || c.unread != 0)
+        fail("the writer's books: read %llu, overrun %llu, unread %llu", (unsigned long long)c.read, (unsigned long long)c.overrun,
+             (unsigned long long)c.unread);
+    }
     if (plan_.layout == Layout::meta_page)
       require(Explored::load(&meta().entries, Order::relaxed) == b->written && Explored::load(&meta().overrun, Order::relaxed) == b->lost,
               "the meta-page adds up");
@@ -120,10 +177,10 @@ class RemoteModel {
     bool any = false;
     const u32 reader = shown_place();
     const u64 from = Explored::load(&footer(reader).pages_touched, Order::relaxed);
-    const bool stood = abi::commit_size(Explored::load(&header(reader).commit, Order::acquire)) != 0;
+    const bool stood = commit_of(reader) != 0;
     for (u64 position = 0; position < 64; ++position)
       for (u32 id = 0; id < plan_.nr_pages; ++id) {
-        const u32 bytes = abi::commit_size(Explored::load(&header(id).commit, Order::acquire));
+        const u32 bytes = commit_of(id);
         if (bytes == 0 || Explored::load(&footer(id).pages_touched, Order::relaxed) != position) continue;
         if (stood && id != reader && position < from) continue;
         require(!any || last != position, "no position twice");
@@ -147,6 +204,10 @@ class RemoteModel {
  private:
   u8* page(u32 id) const { return region_ + (u64{id} + 1) * 4096; }
   abi::SubBufferHeader& header(u32 id) const { return *reinterpret_cast<abi::SubBufferHeader*>(page(id)); }
+  u32 commit_of(u32 id) const {
+    if constexpr (plain) return Explored::load(reinterpret_cast<const u32*>(&header(id).commit), Order::acquire);
+    return abi::commit_size(Explored::load(&header(id).commit, Order::acquire));
+  }
   abi::PageFooter& footer(u32 id) const { return *reinterpret_cast<abi::PageFooter*>(page(id) + 4096 - abi::footer_size); }
   abi::MetaPage& meta() const { return *reinterpret_cast<abi::MetaPage*>(region_); }
 
@@ -174,10 +235,10 @@ class RemoteModel {
   u8* region_;
 };
 
-template <Orders O = Orders{}>
+template <class W = InCpp<>>
 auto swaps_beside_writes(Layout layout, u32 before, std::vector<u32> writes, u32 reads, std::vector<u32> handlers = {}) {
   return [=](World& world) {
-    RemoteModel<O> m(world, layout);
+    RemoteModel<W> m(world, layout);
     for (u32 n = 0; n < before; ++n) m.write(half);
     world.spawn("reader", [=] {
       for (u32 n = 0; n < reads; ++n) m.read();
@@ -191,10 +252,10 @@ auto swaps_beside_writes(Layout layout, u32 before, std::vector<u32> writes, u32
 }
 
 // A mapper that is told nothing sees a new reader page: then what was lost before it is there, too.
-template <Orders O = Orders{}>
+template <class W = InCpp<>>
 auto mapper_beside_swaps(Layout layout) {
   return [=](World& world) {
-    RemoteModel<O> m(world, layout);
+    RemoteModel<W> m(world, layout);
     for (u32 n = 0; n < 7; ++n) m.write(half);
     world.spawn("service", [=] { m.ask(); });
     world.spawn("mapper", [=] {
@@ -205,9 +266,10 @@ auto mapper_beside_swaps(Layout layout) {
   };
 }
 
+template <class W = InCpp<>>
 auto death_of_the_writer() {
   return [](World& world) {
-    RemoteModel<> m(world, Layout::footers);
+    RemoteModel<W> m(world, Layout::footers);
     for (u32 n = 0; n < 4; ++n) m.write(half);
     world.spawn("reader", [=] {
       for (u32 n = 0; n < 3; ++n) m.read();
@@ -250,15 +312,47 @@ TEST(RemoteModels, MutantsAreRefuted) {
   const Options search{.preemptions = 1, .stale = 1, .seconds = 20};
   constexpr Order relaxed = Order::relaxed;
   for (const Layout l : {Layout::footers, Layout::meta_page}) {
-    refute("place_publish relaxed", {.preemptions = 2, .stale = 2, .seconds = 20}, mapper_beside_swaps<Orders{.place_publish = relaxed}>(l));
-    refute("remote: commit_publish relaxed", search, swaps_beside_writes<Orders{.commit_publish = relaxed}>(l, 1, {third}, 4));
+    refute("place_publish relaxed", {.preemptions = 2, .stale = 2, .seconds = 20}, mapper_beside_swaps<InCpp<Orders{.place_publish = relaxed}>>(l));
+    refute("remote: commit_publish relaxed", search, swaps_beside_writes<InCpp<Orders{.commit_publish = relaxed}>>(l, 1, {third}, 4));
     refute("remote: advance_publish relaxed", {.preemptions = 1, .stale = 1, .signals = 1, .seconds = 20},
-           swaps_beside_writes<Orders{.advance_publish = relaxed}>(l, 1, {most}, 4, {most}));
-    refute("remote: lost_overrun", search, swaps_beside_writes<Orders{.bug = Bug::lost_overrun}>(l, 7, {half}, 1));
-    refute("remote: missed_moved", search, swaps_beside_writes<Orders{.bug = Bug::missed_moved}>(l, 4, {half, half, half}, 3));
+           swaps_beside_writes<InCpp<Orders{.advance_publish = relaxed}>>(l, 1, {most}, 4, {most}));
+    refute("remote: lost_overrun", search, swaps_beside_writes<InCpp<Orders{.bug = Bug::lost_overrun}>>(l, 7, {half}, 1));
+    refute("remote: missed_moved", search, swaps_beside_writes<InCpp<Orders{.bug = Bug::missed_moved}>>(l, 4, {half, half, half}, 3));
     refute("remote: no_second_look", {.preemptions = 0, .stale = 0, .signals = 1, .seconds = 20},
-           swaps_beside_writes<Orders{.bug = Bug::no_second_look}>(l, 0, {half}, 1, {half}));
+           swaps_beside_writes<InCpp<Orders{.bug = Bug::no_second_look}>>(l, 0, {half}, 1, {half}));
   }
+}
+
+// ringside/remote.h: its schedules, deaths and orders.
+TEST(RemoteModels, PlainC) {
+  for (const Layout l : {Layout::footers, Layout::meta_page}) {
+    prove((std::string("external writer in C, ") + name(l) + ": swaps beside writes").c_str(), {.preemptions = 2, .stale = 1},
+          swaps_beside_writes<PlainWriter>(l, 3, {half, half}, 3));
+    prove((std::string("external writer in C, ") + name(l) + ": the same, overwriting").c_str(), {.preemptions = 1, .stale = 1},
+          swaps_beside_writes<PlainWriter>(l, 5, {most, half, half}, 4));
+    prove((std::string("external writer in C, ") + name(l) + ": a handler beside swaps").c_str(), {.preemptions = 1, .stale = 0, .signals = 1},
+          swaps_beside_writes<PlainWriter>(l, 4, {half}, 2, {half}));
+    prove((std::string("external writer in C, ") + name(l) + ": a mapper beside swaps").c_str(), {.preemptions = 2, .stale = 2},
+          mapper_beside_swaps<PlainWriter>(l));
+  }
+  prove("external writer in C, footers: death at any access", {.preemptions = 1, .stale = 1}, death_of_the_writer<PlainWriter>());
+}
+
+TEST(RemoteModels, MutantsOfPlainCAreRefuted) {
+  const Options search{.preemptions = 1, .stale = 1, .seconds = 20};
+  const auto with = [](PlainOrders orders, auto model) {
+    return [=](World& world) {
+      plain_orders = orders;
+      model(world);
+    };
+  };
+  for (const Layout l : {Layout::footers, Layout::meta_page}) {
+    refute("remote.h: store relaxed", search, with({.store = Order::relaxed}, swaps_beside_writes<PlainWriter>(l, 1, {third}, 4)));
+    refute("remote.h: load relaxed", {.preemptions = 2, .stale = 1, .seconds = 20},
+           with({.load = Order::relaxed}, swaps_beside_writes<PlainWriter>(l, 3, {half, half}, 3)));
+    refute("remote.h: missed_moved", search, with({.missed_moved = true}, swaps_beside_writes<PlainWriter>(l, 4, {half, half, half}, 3)));
+  }
+  plain_orders = {};
 }
 
 }  // namespace

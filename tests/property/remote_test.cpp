@@ -1,7 +1,9 @@
-// Random sequences of operations of an external writer and its reader, in both layouts, against a model made only of lists.
+// Random sequences of operations of an external writer, in C++ and in plain C, and its reader, in both layouts, against a model
+// made only of lists.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 #include <ringside/abi/event_cursor.hpp>
+#include <ringside/remote.h>
 #include <sys/mman.h>
 
 #include <cstring>
@@ -73,9 +75,51 @@ struct Lists {
   }
 };
 
+// ringside/remote.h with the names of RemoteWriter.
+class PlainC {
+ public:
+  static u64 private_bytes(const RingLayout& r) { return u64{r.nr_pages} * sizeof(ringside_page); }
+  PlainC(const Descriptor& d, const RingLayout&, void* region, void* memory, Counting clock, const std::vector<u64>& blob) : clock_(clock) {
+    RC_ASSERT((ringside_descriptor_check(blob.data(), blob.size() * 8, d.region_bytes()) == nullptr) == true);
+    RC_ASSERT(ringside_ring_pages(blob.data(), 0) == d.ring(0).nr_pages);
+    ringside_ring_init(&ring_, blob.data(), 0, region, static_cast<ringside_page*>(memory), [](void* c) { return static_cast<Counting*>(c)->now(); }, &clock_);
+  }
+  PlainC(const PlainC&) = delete;
+  PlainC& operator=(const PlainC&) = delete;
+  void enable() { ringside_ring_enable(&ring_); }
+  void disable() {
+    ringside_ring_disable(&ring_);
+    RC_ASSERT(!write(8, [](u8*) {}));
+  }
+  void reset() { ringside_ring_reset(&ring_); }
+  void update_footers() { ringside_ring_update(&ring_); }
+  template <class Fill>
+  bool write(u32 size, Fill fill) {
+    void* const to = ringside_ring_reserve(&ring_, size);
+    if (to == nullptr) return false;
+    RC_ASSERT((ringside_ring_reserve(&ring_, 8) == nullptr) == true);  // nested
+    ++nested_;
+    fill(static_cast<u8*>(to));
+    ringside_ring_commit_event(&ring_);
+    RC_ASSERT(ring_.nested == nested_);
+    return true;
+  }
+  Swapped swap_reader(u32 read) {
+    u32 id = 0;
+    const auto what = static_cast<Swap>(ringside_ring_swap(&ring_, read, &id));
+    return {what, id};
+  }
+
+ private:
+  Counting clock_;
+  ringside_ring ring_;
+  u32 nested_ = 0;
+};
+
+template <class W>
 void check(Layout layout) {
+  constexpr bool plain = std::is_same_v<W, PlainC>;
   u64 clock = 0;
-  using W = RemoteWriter<Counting>;
   std::unique_ptr<W> writer;
   Buffer::Options options;
   options.size = *rc::gen::inRange<u64>(1, 20000);
@@ -91,7 +135,10 @@ void check(Layout layout) {
   void* const region = mmap(nullptr, buffer->region_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, buffer->fd(), 0);
   const std::unique_ptr<void, void (*)(void*)> memory(std::aligned_alloc(64, W::private_bytes(d.ring(0))), std::free);
   std::memset(memory.get(), 0, W::private_bytes(d.ring(0)));
-  writer = std::make_unique<W>(d, d.ring(0), region, memory.get(), Counting{&clock});
+  if constexpr (plain)
+    writer = std::make_unique<W>(d, d.ring(0), region, memory.get(), Counting{&clock}, buffer->descriptor());
+  else
+    writer = std::make_unique<W>(d, d.ring(0), region, memory.get(), Counting{&clock});
   writer->enable();
   auto source = must(buffer->source(0));
   const auto fresh = [&] { return Lists{d.geometry(3).capacity(), buffer->plan().nr_pages - 1}; };
@@ -128,9 +175,11 @@ void check(Layout layout) {
       case 0:
       case 1: drain(); break;
       case 2:
-        if (const Slot slot = writer->reserve(size)) {
-          model.room(abi::event_size(size));
-          RC_ASSERT(writer->discard(slot));
+        if constexpr (!plain) {
+          if (const Slot slot = writer->reserve(size)) {
+            model.room(abi::event_size(size));
+            RC_ASSERT(writer->discard(slot));
+          }
         }
         break;
       case 3:
@@ -161,8 +210,10 @@ void check(Layout layout) {
   munmap(region, buffer->region_bytes());
 }
 
-RC_GTEST_PROP(Property, RemoteFootersAgainstLists, ()) { check(Layout::footers); }
-RC_GTEST_PROP(Property, RemoteMetaPageAgainstLists, ()) { check(Layout::meta_page); }
+RC_GTEST_PROP(Property, RemoteFootersAgainstLists, ()) { check<RemoteWriter<Counting>>(Layout::footers); }
+RC_GTEST_PROP(Property, RemoteMetaPageAgainstLists, ()) { check<RemoteWriter<Counting>>(Layout::meta_page); }
+RC_GTEST_PROP(Property, RemoteFootersInCAgainstLists, ()) { check<PlainC>(Layout::footers); }
+RC_GTEST_PROP(Property, RemoteMetaPageInCAgainstLists, ()) { check<PlainC>(Layout::meta_page); }
 
 }  // namespace
 }  // namespace ringside::test::remote_test

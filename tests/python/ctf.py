@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """CTF: what babeltrace2 reads of an export, and of our source, beside `report --json`, event by event.
-usage: ctf.py BUILD_DIR export|source|live. Exit code 77, and a reason, where something is missing."""
+And the other way: a CTF trace as WHERE, ours and LTTng-UST's.
+usage: ctf.py BUILD_DIR export|source|live|back|lttng. Exit code 77, and a reason, where something is missing."""
 import json
 import os
 import pathlib
@@ -160,5 +161,56 @@ def live():
     expect(len(lines), 2 * len(once[0]))
 
 
-{"export": export, "source": source, "live": live}[what]()
+def back():
+    """Our own export as WHERE is what was exported."""
+    for where in ("work", "random", "kinds"):
+        run(binary, "export", where, "--to", where + ".ctf")
+        same(report(where + ".ctf"), report(where), where)
+    expect(run(binary, "report", "kinds.ctf", "kinds").stdout.count("packet_in"), 6)
+    expect(sum(report("work.ctf", "-e", "libc:malloc", "--filter", "size > 40")[1]), 1234)
+    os.mkdir("damaged")
+    pathlib.Path("damaged/metadata").write_text("/* CTF 1.8 */ nonsense")
+    expect("babeltrace2 cannot read the CTF trace damaged" in run(binary, "report", "damaged", code=1).stderr, True)
+    os.environ["TMPDIR"] = folder.name + "/tmp"
+    os.mkdir("tmp")
+    run(binary, "report", "kinds.ctf")
+    run(binary, "report", "damaged", code=1)
+    expect(os.listdir("tmp"), [])
+
+
+def lttng():
+    shop = build / "tests/lttng_shop"
+    if not shop.exists():
+        skip("liblttng-ust-dev is not installed")
+    for program in ("lttng-sessiond", "lttng"):
+        if not shutil.which(program):
+            skip("lttng-tools is not installed")
+    session = pathlib.Path(__file__).resolve().parents[1] / "lttng/session"
+    run(session, shop, "out")
+    theirs = []
+    for message in bt2.TraceCollectionMessageIterator("out"):
+        if type(message) is bt2._EventMessageConst:
+            event = message.event
+            fields = {name: value(field) for name, field in event.payload_field.items() if not name.endswith("_length")}
+            context = event.common_context_field
+            theirs.append((message.default_clock_snapshot.value, event.name, int(event.packet.context_field["cpu_id"]), int(context["vtid"]), int(context["vpid"]), str(context["procname"]), list(fields.values())))
+    expect(len(theirs), 1001)
+    same(report("out"), (sorted(theirs, key=repr), []), "LTTng-UST's events")
+    expect(json.loads(run(binary, "top", "out", "--once", "--json").stdout)["count"], 1001)
+    # On one timeline with our own, of the same boot.
+    run(binary, "record", "-q", "-o", "later", "--", build / "example_01_write")
+    both = [json.loads(line) for line in run(binary, "report", "--json", "later", "out").stdout.splitlines()]
+    expect([line["ts"] for line in both], sorted(line["ts"] for line in both))
+    expect(both[0]["event"].startswith("shop:") and both[1001]["event"] != "shop:closed", True)
+    # Discarded events are counted: those that an event follows as a gap, the others as refused.
+    run(session, shop, "small", "--loss")
+    known = run("babeltrace2", "small").stderr
+    lost = sum(int(n) for n in re.findall(r"discarded (\d+) events", known))
+    expect(lost > 0, True, known)
+    counted = run(binary, "report", "small").stderr
+    expect(f"{lost:,} events were lost" in counted, True, counted)
+    expect(len(report("small")[0]) + lost, 1001)
+
+
+{"export": export, "source": source, "live": live, "back": back, "lttng": lttng}[what]()
 sys.exit(1 if failed else 0)

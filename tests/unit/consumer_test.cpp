@@ -87,7 +87,7 @@ TEST_F(ConsumerTest, FieldsColumnsAndHistsAgree) {
   u64 counted = 0;
   for (const auto& row : hist.rows()) {
     counted += row.count;
-    sum += row.values[0]->sum();
+    sum += row.values[0].sum();
   }
   EXPECT_EQ(counted, with_c);
   EXPECT_GT(sum, 0);
@@ -120,6 +120,77 @@ TEST_F(ConsumerTest, FiltersAndErrors) {
   EXPECT_FALSE(Consumer::open(nowhere));
 }
 
+TEST_F(ConsumerTest, FieldsByOnePath) {
+  Consumer consumer = open();
+  const auto by_path = must(consumer.field<short>("app:numbers/b"));
+  const auto by_names = must(consumer.field<short>("app:numbers", "b"));
+  u64 same = 0;
+  consumer.run([&](const Event& e) { same += by_path.in(e) && by_names.in(e) && by_path(e) == by_names(e); });
+  EXPECT_GT(same, 0u);
+  const auto wrong = consumer.field<int>("app:numbers");
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().sentence, "'app:numbers' names no field: write EVENT/FIELD, as in sched:sched_switch/prev_comm");
+}
+
+// What was made of a consumer holds on to what it has opened.
+TEST_F(ConsumerTest, MayBeMovedAndMayGoFirst) {
+  std::optional<Consumer> first(open());
+  const auto name = must(first->field<std::string_view>("app:texts/name"));
+  auto column = must(first->column("app:numbers/b"));
+  auto hist = must(first->hist({"event"}, {"c"}));
+  auto latency = must(first->latency({.start = "app:numbers", .end = "app:texts", .by = "event"}));
+  std::optional<Consumer> second(std::move(*first));
+  first.reset();
+  Event text, number;
+  std::vector<u8> text_bytes, number_bytes;
+  second->run([&](const Event& e) {
+    hist.add(e);
+    latency.add(e);
+    Event& kept = name.in(e) ? text : number;
+    std::vector<u8>& copy = name.in(e) ? text_bytes : number_bytes;
+    if (e.lost != 0 || (!name.in(e) && !column.number(e))) return;
+    copy.assign(e.data, e.data + e.size);
+    kept = e;
+    kept.data = copy.data();
+  });
+  const u64 events_before = second->events();
+  second.reset();
+  EXPECT_GT(events_before, 0u);
+  EXPECT_EQ(name(text), "short");
+  EXPECT_TRUE(column.number(number));
+  const auto rows = hist.rows();
+  ASSERT_FALSE(rows.empty());
+  EXPECT_FALSE(rows[0].key[0].empty());
+  EXPECT_GT(latency.counts().pairs, 0u);
+  const auto groups = latency.groups();
+  ASSERT_FALSE(groups.empty());
+  EXPECT_EQ(groups[0].times.count() > 0, true);
+}
+
+TEST_F(ConsumerTest, TheCFormMayBeClosedInAnyOrder) {
+  char error[64] = "";
+  const char* const where[] = {dir.c_str(), nullptr};
+  ringside_consumer_options options{};
+  options.where = where;
+  ringside_consumer* c = ringside_consumer_open(&options, error, sizeof error);
+  ASSERT_NE(c, nullptr) << error;
+  ringside_hist* hist = ringside_hist_open(c, "event", nullptr, error, sizeof error);
+  ringside_latency* waits = ringside_latency_open(c, "app:numbers", "app:texts", nullptr, nullptr, error, sizeof error);
+  ringside_consumer_event event;
+  u64 ns = 0;
+  while (ringside_consumer_next(c, &event)) {
+    ringside_hist_add(hist);
+    ringside_latency_add(waits, &ns);
+  }
+  ringside_consumer_close(c);
+  EXPECT_FALSE(ringside_hist_add(hist));
+  EXPECT_FALSE(ringside_latency_add(waits, &ns));
+  EXPECT_GT(ringside_hist_sort(hist), 0u);
+  EXPECT_GT(ringside_latency_count(waits), 0u);
+  ringside_hist_close(hist);
+  ringside_latency_close(waits);
+}
+
 TEST_F(ConsumerTest, TheCFormGivesTheSame) {
   Consumer consumer = open();
   auto latency = must(consumer.latency({.start = "app:numbers", .end = "app:texts"}));
@@ -147,11 +218,11 @@ TEST_F(ConsumerTest, TheCFormGivesTheSame) {
   ringside_latency* waits = ringside_latency_open(c, "app:numbers", "app:texts", nullptr, nullptr, error, sizeof error);
   ASSERT_NE(hist, nullptr) << error;
   ASSERT_NE(waits, nullptr) << error;
-  ringside_record record;
+  ringside_consumer_event event;
   size_t n = 0;
   u64 added = 0, ns = 0, c_pairs = 0;
   do {
-    while (ringside_consumer_next(c, &record)) {
+    while (ringside_consumer_next(c, &event)) {
       ASSERT_LT(n, lines.size());
       EXPECT_EQ(ringside_consumer_line(c), lines[n++]);
       int64_t value = 0;

@@ -210,6 +210,39 @@ TEST_F(InstanceTest, ThreadsComeAndGoWithoutLeaks) {
   EXPECT_EQ(instance->refused(), 0u);
 }
 
+// Rings that the process keeps mapped: fresh ones are taken in turn, retired ones once they are read, none after a fork or a resize.
+TEST_F(InstanceTest, ThreadsTakeKeptRings) {
+  auto instance = make("a", 64 << 10);
+  ASSERT_EQ(ringside_open("a"), 0);
+  u64 next = 0;
+  const auto one_thread = [&] { std::thread([&] { unit::number(next++); }).join(); };
+  for (int n = 0; n < 20; ++n) one_thread();  // nothing is read: each has a ring of its own
+  EXPECT_EQ(instance->rings().size(), 20u);
+  EXPECT_LE(instance->control().nr_rings, 20u + 8u);
+  EXPECT_EQ(read_all(*instance).numbers.size(), 20u);
+  const u64 made = instance->control().nr_rings;
+  for (int n = 0; n < 20; ++n) {  // all is read: nothing is made
+    one_thread();
+    EXPECT_EQ(read_all(*instance).numbers, std::vector<u64>{next - 1});
+  }
+  EXPECT_EQ(instance->control().nr_rings, made);
+  EXPECT_EQ(in_child([&] {
+              for (int n = 0; n < 3; ++n) one_thread();
+            }),
+            0);
+  EXPECT_EQ(read_all(*instance).numbers.size(), 3u);
+  must(instance->resize(1 << 20, 4096));
+  for (int n = 0; n < 12; ++n) one_thread();
+  EXPECT_EQ(read_all(*instance).numbers.size(), 12u);
+  u64 written = instance->past().written;
+  for (const RingInfo& r : instance->rings()) {
+    written += r.counters.written;
+    if (r.counters.written != 0) EXPECT_NE(r.name.task, "");
+  }
+  EXPECT_EQ(written, 20u + 20u + 3u + 12u);
+  EXPECT_EQ(instance->refused(), 0u);
+}
+
 TEST_F(InstanceTest, FirstEventInsideAHandler) {
   auto instance = make("a");
   ASSERT_EQ(ringside_open("a"), 0);
@@ -225,9 +258,10 @@ TEST_F(InstanceTest, ForkGivesTheChildRingsOfItsOwn) {
   unit::number(1);
   EXPECT_EQ(in_child([] { unit::number(2); }), 0);
   unit::number(3);
-  ASSERT_EQ(instance->rings().size(), 2u);
-  EXPECT_EQ(read_ring(*must(instance->source(0))).numbers, (std::vector<u64>{1, 3}));
-  EXPECT_EQ(read_ring(*must(instance->source(1))).numbers, std::vector<u64>{2});
+  const auto rings = instance->rings();  // the parent keeps one for its next thread in between
+  ASSERT_EQ(rings.size(), 2u);
+  EXPECT_EQ(read_ring(*must(instance->source(rings[0].name.ring))).numbers, (std::vector<u64>{1, 3}));
+  EXPECT_EQ(read_ring(*must(instance->source(rings[1].name.ring))).numbers, std::vector<u64>{2});
 }
 
 TEST_F(InstanceTest, AKilledWriterLeavesItsCommittedEvents) {

@@ -229,6 +229,31 @@ TEST_F(PlotTest, ALossLeavesStatesUnknownButThoseOfThreadsOnOtherCpus) {
   EXPECT_EQ(states(j, 4711), (std::vector<State>{{0, 700, S::running, -2}}));
 }
 
+TEST_F(PlotTest, StatesKnowWhatIsNotShown) {
+  const auto see = [this](u64 time, const Payload& payload, u64 lost = 0) { plot->see({time, lost, lost != 0 ? Bytes() : payload, 1, cpu1.ids()}, cpu1); };
+  add(1000, switch_to("idle", 0, "as", 4712), 0);
+  add(1100, switch_to("as", 4712, "idle", 0, 1), 0);
+  see(1200, waking(50, 4712));                                 // by a thread that is not here
+  see(1300, switch_to("idle", 0, "as", 4712));                 // on another CPU
+  see(1400, switch_to("as", 4712, "unknown", 51, 1));
+  see(1500, Payload(6, 4711).put(i64{1}));
+  see(1600, Payload(6, 4711), 9);
+  add(1700, switch_to("idle", 0, "as", 4712), 0);
+  add(1800, switch_to("as", 4712, "idle", 0, 1), 0);
+  const json j = page();
+  EXPECT_EQ(states(j, 4712), (std::vector<State>{{0, 100, S::running, -2},
+                                                 {100, 200, S::sleeping, -2},
+                                                 {200, 300, S::runnable, -2},
+                                                 {300, 400, S::running, -2},
+                                                 {400, 500, S::sleeping, -2},  // then events are missing
+                                                 {700, 800, S::running, -2}}));
+  EXPECT_EQ(j["events"], 4);
+  EXPECT_EQ(j["lost"], 0);
+  EXPECT_EQ(number_of(j, 51), ~u32{0});
+  EXPECT_EQ(rows(j, "cpu", 1).size(), 0u);
+  EXPECT_TRUE(plot->notes().empty());
+}
+
 TEST_F(PlotTest, WhereASwitchIsMissingNobodyRuns) {
   add(1000, switch_to("idle", 0, "cc1plus", 4711), 0);
   add(1100, switch_to("cc1plus", 4711, "other", 9, 1), 0);

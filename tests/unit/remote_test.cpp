@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <ringside/abi/event_cursor.hpp>
+#include <ringside/remote.h>
 #include <sys/mman.h>
 
 #include <cstring>
+#include <thread>
 
 #include "remote/survey.hpp"
 #include "remote_world.hpp"
@@ -128,6 +130,64 @@ TEST(RemoteWriterTest, WithoutNestingAnInnerEventIsRefusedAndCounted) {
     EXPECT_FALSE(w.reserve(8));
   }
   std::free(memory);
+}
+
+// The writer in plain C (ringside/remote.h), one thread writing, another one swapping: each event once, in order, or counted.
+TEST_P(Remote, PlainCWritesWhileAnotherThreadSwaps) {
+  ringside_ring ring;
+  Buffer::Options options;
+  options.size = 4096 * 5;
+  options.layout = GetParam();
+  options.clock.kind = ClockKind::counter;
+  Callbacks callbacks;
+  callbacks.swap_reader = [&](u32, u32 read) -> result<Swapped> {
+    u32 id = 0;
+    const auto what = static_cast<Swap>(ringside_ring_swap(&ring, read, &id));
+    return Swapped{what, id};
+  };
+  callbacks.update_footers = [&](u32) -> result<void> { return ringside_ring_update(&ring), result<void>{}; };
+  callbacks.reset = [](u32) -> result<void> { return {}; };
+  const auto buffer = must(Buffer::create(options, std::move(callbacks)));
+  const auto& blob = buffer->descriptor();
+  auto* const region = static_cast<u8*>(mmap(nullptr, buffer->region_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, buffer->fd(), 0));
+  ASSERT_EQ(ringside_descriptor_check(blob.data(), blob.size() * 8, buffer->region_bytes()), nullptr);
+  std::vector<ringside_page> words(ringside_ring_pages(blob.data(), 0));
+  u64 time = 0;
+  ringside_ring_init(&ring, blob.data(), 0, region, words.data(), [](void* t) { return ++*static_cast<u64*>(t); }, &time);
+  ringside_ring_enable(&ring);
+  constexpr u64 events = 200'000;
+  std::atomic<bool> done{false};
+  std::thread writer([&] {
+    for (u64 n = 0; n < events; ++n) {
+      u8 payload[64] = {};
+      std::memcpy(payload, &n, sizeof n);
+      if (!ringside_ring_write(&ring, payload, static_cast<u32>(8 + n % 50))) ADD_FAILURE() << n;
+    }
+    done = true;
+  });
+  const auto source = must(buffer->source(0));
+  u64 next = 0, lost = 0, seen = 0;
+  for (bool last = false;;) {
+    last = done;
+    for (auto view = must(source->next()); view; view = must(source->next())) {
+      lost += view->lost_before;
+      next += view->lost_before;
+      abi::EventCursor c(view->sub_buffer + abi::header_size, view->begin, view->end, view->time);
+      while (c.next()) {
+        u64 n;
+        std::memcpy(&n, c.payload().data, sizeof n);
+        ASSERT_EQ(n, next++);
+        ++seen;
+      }
+      ASSERT_EQ(c.malformed(), abi::Malformed::no);
+    }
+    if (last) break;
+  }
+  writer.join();
+  EXPECT_EQ(seen + lost, events);
+  EXPECT_EQ(source->counters().overrun, lost);
+  EXPECT_EQ(ring.corrupt, 0u);
+  munmap(region, buffer->region_bytes());
 }
 
 TEST_P(Remote, ResetEmptiesBothEnds) {
@@ -343,6 +403,8 @@ TEST(RemoteDescriptor, EachWrongWordIsFound) {
     Descriptor d;
     const Verdict v = WildDescriptor(bytes, size).check(plan.region_bytes(), d);
     EXPECT_EQ(v.good(), d.nr_rings() == 2);
+    const char* const in_c = ringside_descriptor_check(bytes, size, plan.region_bytes());
+    EXPECT_STREQ(in_c != nullptr ? in_c : "nothing is wrong", to_string(v.wrong));
     return std::pair{v.wrong, v.index};
   };
   using H = DescriptorHeader;

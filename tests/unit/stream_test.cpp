@@ -1,6 +1,7 @@
 // Sub-buffers over a line: everything when nothing is lost; else everything that arrived whole, and exact gaps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <ringside/remote.h>
 #include <ringside/ring/writer.hpp>
 
 #include <cstring>
@@ -45,6 +46,32 @@ class Board {
     line.push(3, reader, true);
     line.end();
     frames.push_back(out.size());
+    return out;
+  }
+  // The same, by ringside/remote.h.
+  std::vector<u8> stream_in_c(u32 n, u32 push_each) {
+    std::vector<u8> out;
+    u64 time = 0;
+    std::vector<ringside_page> words(geometry.nr_subbufs());
+    ringside_ring plain;
+    EXPECT_TRUE(ringside_ring_init_stream(&plain, data.data(), words.data(), geometry.nr_subbufs(), geometry.subbuf_size(),
+                                          [](void* t) { return *static_cast<u64*>(t) += 5; }, &time));
+    ringside_stream line = {[](void* to, const void* bytes, u32 size) {
+                              const auto* const p = static_cast<const u8*>(bytes);
+                              static_cast<std::vector<u8>*>(to)->insert(static_cast<std::vector<u8>*>(to)->end(), p, p + size);
+                            },
+                            &out, 0};
+    ringside_stream_hello(&line, 2, geometry.subbuf_size(), 1000);
+    ringside_stream_event(&line, 9, "board", "number", "name: number\nID: 9\nformat:\n");
+    std::mt19937 random(n);
+    for (u32 k = 0; k < n; ++k) {
+      u8 payload[200] = {};
+      std::memcpy(payload, &k, sizeof k);
+      EXPECT_TRUE(ringside_ring_write(&plain, payload, 8 + random() % 190));
+      if (k % push_each == 0) ringside_stream_push(&line, 3, &plain, random() % 3 == 0);
+    }
+    ringside_stream_push(&line, 3, &plain, true);
+    ringside_stream_end(&line);
     return out;
   }
   const Geometry geometry{4096, 6};
@@ -94,6 +121,15 @@ TEST(Streams, ACompleteStreamGivesEveryEvent) {
     EXPECT_EQ(got.lost + got.errors + got.skipped + got.missing, 0u);
     EXPECT_TRUE(got.ended);
     EXPECT_EQ(got.events, 1u);
+  }
+}
+
+// Also where the ring goes round between two pushes.
+TEST(Streams, PlainCSendsTheSameBytes) {
+  for (const u32 push_each : {1u, 7u, 60u, 1000u}) {
+    const auto bytes = Board().stream(5000, push_each);
+    ASSERT_TRUE(bytes == Board().stream_in_c(5000, push_each)) << push_each;
+    EXPECT_GT(bytes.size(), 4096u);
   }
 }
 

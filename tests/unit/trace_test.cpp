@@ -1,5 +1,7 @@
 #include <ringside/trace.hpp>
 
+#include <sys/socket.h>
+
 #include "fake_runtime.hpp"
 
 namespace {
@@ -12,6 +14,8 @@ RINGSIDE_EVENT(trace_test, empty);
 RINGSIDE_EVENT(trace_test, stacked, (u8, tag), (ringside::stack, calls), (cstring, note));
 RINGSIDE_EVENT(trace_test, never_called, (int, x));
 RINGSIDE_EVENT(trace_test, three, (cstring, a), (cstring, b), (cstring, c));
+RINGSIDE_EVENT(trace_test, owned, (std::string, path), (u8, tag));
+RINGSIDE_EVENT(socket_, delete_, (u32, class_));  // socket() is a function, the other two are keywords
 RINGSIDE_EVENT(trace_test, many, (u8, f1), (u8, f2), (u8, f3), (u8, f4), (u8, f5), (u8, f6), (u8, f7), (u8, f8), (u8, f9),
                (u8, f10), (u8, f11), (u8, f12), (u8, f13), (u8, f14), (u8, f15), (u8, f16), (u8, f17), (u8, f18), (u8, f19),
                (u8, f20), (u8, f21), (u8, f22), (u8, f23), (u8, f24), (u8, f25), (u8, f26), (u8, f27), (u8, f28), (u8, f29),
@@ -68,7 +72,7 @@ TEST_F(Trace, AFieldMayBeAStack) {
   EXPECT_STREQ(run.find("trace_test", "stacked")->format_fields,
                "\tfield:u8 tag;\toffset:8;\tsize:1;\tsigned:0;\n"
                "\tfield:ringside_stack calls;\toffset:16;\tsize:8;\tsigned:0;\n"
-               "\tfield:__data_loc char[] note;\toffset:24;\tsize:4;\tsigned:1;\n");
+               "\tfield:__data_loc char[] note;\toffset:24;\tsize:4;\tsigned:0;\n");
   trace_test::stacked(1, stack{}, "no");
   EXPECT_EQ(run.caller, 0u) << "taken although the event is disabled";
   run.enable("trace_test", "stacked");
@@ -98,6 +102,65 @@ TEST_F(Trace, AnyEventMayGetAStack) {
   EXPECT_EQ(r.text(48), "");
   EXPECT_LE(r.payload.size(), size_t{RINGSIDE_PAYLOAD_MAX});
   EXPECT_GE(r.payload.size(), size_t{RINGSIDE_PAYLOAD_MAX} - 8);
+}
+
+TEST_F(Trace, StringsOfTheStandardLibrary) {
+  EXPECT_STREQ(run.find("trace_test", "owned")->format_fields,
+               "\tfield:__data_loc char[] path;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:u8 tag;\toffset:12;\tsize:1;\tsigned:0;\n");
+  run.enable("trace_test", "owned");
+  trace_test::owned(std::string(100, 'x'), 7);
+  trace_test::owned("short", 8);
+  ASSERT_EQ(run.records.size(), 2u);
+  EXPECT_EQ(run.records[0].text(8), std::string(100, 'x'));
+  EXPECT_EQ(run.records[0].at<u8>(12), 7);
+  EXPECT_EQ(run.records[1].text(8), "short");
+}
+
+TEST_F(Trace, AnUnderscoreAtTheEndOfANameIsNotShown) {
+  ringside_event* const event = run.find("socket", "delete");
+  ASSERT_NE(event, nullptr);
+  EXPECT_EQ(event->gate, ringside_gate_of("socket", "delete"));
+  EXPECT_STREQ(event->format_fields, "\tfield:u32 class;\toffset:8;\tsize:4;\tsigned:0;\n");
+  EXPECT_STREQ(event->print_fmt, "\"class=%u\", REC->class");
+  run.enable("socket", "delete");
+  socket_::delete_(5);
+  ASSERT_EQ(run.records.size(), 1u);
+  EXPECT_EQ(run.records[0].at<u32>(8), 5u);
+}
+
+int evaluated = 0;
+int counted(int value) { return ++evaluated, value; }
+void declared_here(int length, const std::string& text) {
+  char* const nothing = nullptr;
+  RINGSIDE_TRACE("trace_here", "packet_in", ("length", counted(length)), ("flow", u64{1} << 40), ("text", text), ("literal", "four"),
+                 ("colour", Colour::red), ("null", nothing), ("at", &evaluated));
+}
+
+TEST_F(Trace, AnEventDeclaredWhereItIsWritten) {
+  ringside_event* const event = run.find("trace_here", "packet_in");
+  ASSERT_NE(event, nullptr) << "it is known before its first call";
+  EXPECT_STREQ(event->format_fields,
+               "\tfield:s32 length;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:u64 flow;\toffset:16;\tsize:8;\tsigned:0;\n"
+               "\tfield:__data_loc char[] text;\toffset:24;\tsize:4;\tsigned:0;\n\tfield:__data_loc char[] literal;\toffset:28;\tsize:4;\tsigned:0;\n"
+               "\tfield:u16 colour;\toffset:32;\tsize:2;\tsigned:0;\n\tfield:__data_loc char[] null;\toffset:36;\tsize:4;\tsigned:0;\n"
+               "\tfield:void * at;\toffset:40;\tsize:8;\tsigned:0;\n");
+  declared_here(1, "a");
+  EXPECT_EQ(evaluated, 0) << "values of a disabled event are not evaluated";
+  run.enable("trace_here", "packet_in");
+  declared_here(1500, "eth0");
+  EXPECT_EQ(evaluated, 1);
+  ASSERT_EQ(run.records.size(), 1u);
+  const auto& r = run.records[0];
+  EXPECT_EQ(r.at<int>(8), 1500);
+  EXPECT_EQ(r.at<u64>(16), u64{1} << 40);
+  EXPECT_EQ(r.text(24), "eth0");
+  EXPECT_EQ(r.text(28), "four");
+  EXPECT_EQ(r.at<u16>(32), 7);
+  EXPECT_EQ(r.text(36), "(null)");
+  EXPECT_EQ(r.at<const void*>(40), &evaluated);
+  RINGSIDE_TRACE("trace_here", "no_fields");
+  EXPECT_EQ(run.records.size(), 1u);
+  EXPECT_NE(run.find("trace_here", "no_fields"), nullptr);
 }
 
 TEST_F(Trace, ARefusedEventIsSilent) {
@@ -141,11 +204,11 @@ TEST_F(Trace, ThirtyTwoFields) {
 }
 
 TEST_F(Trace, MarkersFormatOnlyWhenEnabled) {
-  int evaluated = 0;
-  RINGSIDE_MARKER("%d", ++evaluated);
-  EXPECT_EQ(evaluated, 0);
+  int times = 0;
+  RINGSIDE_MARKER("%d", ++times);
+  EXPECT_EQ(times, 0);
   run.enable("ringside", "marker");
-  RINGSIDE_MARKER("took %d%%", ++evaluated);
+  RINGSIDE_MARKER("took %d%%", ++times);
   marker("%s is %.2f", "half", 0.5);
   marker("%s", std::string(5000, 'x').c_str());
   ASSERT_EQ(run.records.size(), 3u);

@@ -99,7 +99,7 @@ export function charts(model: Model, lanes: Lanes, view: View, full: View, areaW
     makeHeat();
     refresh();
   };
-  let inks: string[] = [], heatTogether = 1;
+  let inks: string[] = [], labels: number[] = [], heatTogether = 1;
   function drawCells(u: uPlot) {
     if (!map) return;
     const c = u.ctx, { left, top, width, height } = u.bbox;
@@ -135,14 +135,15 @@ export function charts(model: Model, lanes: Lanes, view: View, full: View, areaW
   function makeHeat() {
     chart?.destroy();
     chart = null;
-    if (!map) return;
-    const box = chartBox("heat"), low = map.low - 1, high = map.high + 1;
+    const box = chartBox("heat");
+    if (!map || !box.clientHeight) return;
+    const low = map.low - 1, high = map.high + 1;
     inks = Array.from({ length: 64 }, (_, n) => heatColour(n / 63, look.dark));
     const [x, y] = axes();
     chart = new uPlot({
       width: box.clientWidth + gutter, height: box.clientHeight, padding: [6, 0, 6, 0], legend: { show: false }, cursor: { show: false },
       scales: { x: { time: false, range: () => [view.begin, view.end] }, y: { range: () => [low, high] } },
-      axes: [x, { ...y, splits: (u) => heatTicks(low, high, u.bbox.height / (devicePixelRatio || 1)), values: (_, v) => v.map((b) => time(Math.round(valueAt(b)), 4)) }],
+      axes: [x, { ...y, splits: (u) => (labels = heatTicks(low, high, u.bbox.height / (devicePixelRatio || 1))), values: (_, v) => v.map((b) => time(Math.round(valueAt(b)), 4)) }],
       series: [{}, { show: false }],
       hooks: { draw: [drawCells] },
     }, [[full.begin, full.end], [null, null]] as uPlot.AlignedData, box);
@@ -189,7 +190,7 @@ export function charts(model: Model, lanes: Lanes, view: View, full: View, areaW
   return {
     at, column, total, card: chartCard,
     // For tests: where the heat map's labels stand.
-    heatLabels: () => (chart ? (chart.axes[1] as unknown as { _splits: number[] })._splits.map((v) => chart!.valToPos(v, "y")) : []),
+    heatLabels: () => (chart ? labels.map((v) => chart!.valToPos(v, "y")) : []),
     rebuild: (theme: Theme) => {
       look = theme;
       makeRates();

@@ -268,7 +268,7 @@ function model(raw: Raw): Model {
   return {
     raw, lanes, losses, byThread: threads, wakes: wakesOf(threads),
     rates: { at: Float64Array.from({ length: columns }, (_, c) => begin + c * width), width, lost: dense(raw.rates.lost, columns), total },
-    order: raw.types.map((_, n) => n).sort((a, b) => raw.types[b].count - raw.types[a].count || a - b),
+    order: raw.types.map((_, n) => n).filter((n) => raw.types[n].count).sort((a, b) => raw.types[b].count - raw.types[a].count || a - b),
     heat: raw.heat.map((h) => {
       const rows = h.rows.map(([bucket, counts]) => ({ bucket, counts: dense(counts as Sparse, h.columns) }));
       return { ...h, rows, low: rows[0].bucket, high: rows[rows.length - 1].bucket + 1 };

@@ -61,7 +61,7 @@ export class Lanes {
     raw.names.forEach(([name], n) => slices[n] && counts.set(name, Math.max(counts.get(name) ?? 0, slices[n])));
     for (const c of counters) counts.set(c.name, Math.max(counts.get(c.name) ?? 0, c.events));
     const events = ofEvents([...counts].sort((a, b) => b[1] - a[1]).map(([name]) => name));
-    raw.types.forEach((t, n) => (this.ofType[n] = events.get(t.name)!));
+    raw.types.forEach((t, n) => (this.ofType[n] = events.get(t.name) ?? various));
     raw.names.forEach(([name], n) => (this.ofName[n] = events.get(name) ?? various));
     for (const c of counters) this.ofCounter.set(c.name, events.get(c.name)!);
     this.ofThread = ofThreads([...lanes.filter((l) => l.kind === "thread").map((l) => l.name), ...raw.threads.map((t) => t.name)]);
@@ -406,7 +406,11 @@ export class Lanes {
     return { kind: "lane", lane };
   }
 
-  // A lane's place, and where an item of it is drawn.
+  // Where its first slices, or its states, have their middle, from the row's top.
+  middle(lane: Lane, of: "slices" | "states") {
+    const h = this.heights(lane);
+    return 3 + (of === "states" ? h.states / 2 : h.states + (lane.kind === "cpu" ? 9 : slice / 2));
+  }
   row(lane: Lane) {
     return this.rows.find((r) => r.lane === lane);
   }

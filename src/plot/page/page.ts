@@ -5,15 +5,16 @@ import { cards } from "./cards";
 import { charts as makeCharts } from "./charts";
 import { Lane, Model, State, load, lowerBound } from "./data";
 import { by, fit, gutter, make, setGutter, theme } from "./dom";
+import { showHead } from "./head";
 import { Hit, Lanes, View, lossMarks, ruler } from "./lanes";
 import { rangePane } from "./range";
+import { makeSearch } from "./search";
 import { stateNames } from "./strips";
-import { count, short, stamp, time, useRawTimes } from "./words";
+import { count, short, time, useRawTimes } from "./words";
 
 function start(model: Model) {
   const raw = model.raw;
   useRawTimes(raw.raw_times);
-  document.title = `${raw.where} · ringside`;
   const whole = Math.max(raw.duration, 1);
   const edge = whole * 0.004;
   const full: View = { begin: -edge, end: whole + edge, top: 0 };
@@ -25,28 +26,7 @@ function start(model: Model) {
   const lanes = new Lanes(laneCanvas, model);
   const panes = by("panes"), labels = by("labels"), tip = by("tip"), details = by("details"), hair = by("hair"), range = by("range");
 
-  // --- the head -----------------------------------------------------------------------------------------------------------
-  const ran = raw.facts.find(([label]) => label === "command")?.[1];
-  by("where").textContent = ran ? `${raw.where}: ${ran}` : raw.where;
-  by("where").title = by("where").textContent!;
-  const chips = by("chips");
-  chips.append(make("span", `${count(raw.events)} events`, "chip"), make("span", time(raw.duration), "chip"));
-  const lostChip = make("span", raw.lost ? `lost ${count(raw.lost)}` : "nothing lost", raw.lost ? "chip lost" : "chip");
-  lostChip.id = "lost";
-  chips.append(lostChip);
-  const notes = [...raw.notes];
-  const tooDeep = model.lanes.reduce((s, l) => s + l.tooDeep, 0);
-  if (tooDeep) notes.push(`${count(tooDeep)} slices lie deeper than 12 levels and are not drawn`);
-  if (notes.length) {
-    by("notes").hidden = false;
-    by("notes").textContent = notes.join(" · ");
-    by("notes").title = notes.join("\n");
-  }
-  const about = by("about"), list = make("dl");
-  const facts: [string, string][] = [["source", raw.where], ...raw.facts, ["begins", raw.events ? stamp(raw.origin, 0) : "-"], ["lasts", time(raw.duration, 9)],
-    ["events", `${count(raw.events)} of ${count(raw.types.length)} types`], ["lost", count(raw.lost)], ...notes.map((n) => ["note", n] as [string, string])];
-  for (const [label, text] of facts) list.append(make("dt", label), make("dd", text));
-  about.append(list);
+  showHead(model);
   by("active").style.display = model.lanes.length > 8 ? "" : "none";
 
   const legend = by("legend");
@@ -216,7 +196,7 @@ function start(model: Model) {
         else if (lane.id) e.append(" ", make("small", lane.id));
         if (lane.lost) e.append(make("span", "lost " + short(lane.lost), "badge"));
         e.title = `${row.title}\n${lane.group}\n${count(lane.events)} events` + (lane.lost ? `, lost ${count(lane.lost)}` : "");
-        e.classList.toggle("match", found.lanes.has(lane));
+        e.classList.toggle("match", search.lanes.has(lane));
         e.dataset.lane = row.title;
       } else {
         const first = lanes.groups.get(row.group)![0], parent = parentOf(first), folded = lanes.folded.has(row.group);
@@ -415,61 +395,7 @@ function start(model: Model) {
     else reveal(of);
   }
 
-  // --- search -------------------------------------------------------------------------------------------------------------
-  const search = by<HTMLInputElement>("search"), matches = by("matches");
-  const found = { lanes: new Set<Lane>(), list: [] as [Lane, number][], at: -1, merged: 0 };
-  function find(text: string) {
-    const wanted = text.trim().toLowerCase();
-    found.lanes.clear();
-    found.list = [];
-    found.at = -1;
-    found.merged = 0;
-    lanes.searching = wanted !== "";
-    for (const lane of model.lanes) {
-      const it = lane.items;
-      it.match = undefined;
-      if (!wanted) continue;
-      it.match = new Uint8Array(it.size);
-      const whole = lane.label.toLowerCase().includes(wanted) || lane.group.toLowerCase().includes(wanted);
-      if (whole) found.lanes.add(lane);
-      const names = new Map<number, boolean>();
-      for (let i = 0; i < it.size; ++i) {
-        let yes = names.get(it.what[i]);
-        if (yes === undefined) names.set(it.what[i], (yes = lanes.name(lane, i).toLowerCase().includes(wanted)));
-        if (!yes && !whole && !it.text[i]?.toLowerCase().includes(wanted)) continue;
-        it.match[i] = 1;
-        const many = it.merged.get(i);
-        if (many) found.merged += many[0];
-        else if (!whole || yes) found.list.push([lane, i]);
-      }
-    }
-    found.list.sort((a, b) => a[0].items.begin[a[1]] - b[0].items.begin[b[1]]);
-    // A name of a thread alone leads to its lane.
-    const first = [...found.lanes][0];
-    if (first) reveal(first);
-    say();
-    refresh();
-  }
-  function say() {
-    const parts = [];
-    if (found.lanes.size) parts.push(`${count(found.lanes.size)} ${found.lanes.size === 1 ? "lane" : "lanes"}`);
-    if (found.list.length) parts.push(found.at >= 0 ? `${count(found.at + 1)} of ${count(found.list.length)}` : `${count(found.list.length)} found`);
-    if (found.merged) parts.push(`${short(found.merged)} merged`);
-    matches.textContent = lanes.searching ? parts.join(", ") || "nothing" : "";
-  }
-  function step(way: 1 | -1) {
-    if (!found.list.length) return;
-    // The first one from what is in view.
-    if (found.at < 0) found.at = (lowerBound(found.list.length, (n) => found.list[n][0].items.begin[found.list[n][1]], view.begin) - (way > 0 ? 1 : 0) + found.list.length) % found.list.length;
-    found.at = (found.at + way + found.list.length) % found.list.length;
-    select(...found.list[found.at]);
-    say();
-  }
-  let typing = 0;
-  search.oninput = () => {
-    clearTimeout(typing);
-    typing = window.setTimeout(() => find(search.value), 80);
-  };
+  const search = makeSearch(model, lanes, view, (lane) => reveal(lane), (lane, item) => select(lane, item), refresh);
 
   // --- keys ---------------------------------------------------------------------------------------------------------------
   const help = by<HTMLDialogElement>("help");
@@ -508,18 +434,17 @@ function start(model: Model) {
     ["x", "arrows of wake-ups on or off", () => { lanes.arrows = !lanes.arrows; refresh(); }],
     ["g", "fold or unfold all processes", () => toggleGroups()],
     ["v", "only lanes with something in view", () => setActive()],
-    ["/", "search events, threads and texts", (e) => { e.preventDefault(); search.focus(); search.select(); }],
-    ["n", "next match (Enter)", () => step(1)],
-    ["N", "match before (Shift+Enter)", () => step(-1)],
+    ["/", "search events, threads and texts", (e) => { e.preventDefault(); search.focus(); }],
+    ["n", "next match (Enter)", () => search.step(1)],
+    ["N", "match before (Shift+Enter)", () => search.step(-1)],
     ["l", "rates: logarithmic", () => charts.setLog()],
     ["h", "next heat map", () => charts.nextHeat()],
     ["i", "about the recording", () => toggleAbout()],
     ["?", "these keys", () => help.showModal()],
     ["Escape", "choose nothing, leave search, close the tables", () => {
       if (pane.chosen) pane.clear();
-      else if (!lanes.selected && !search.value) pane.setOpen(false);
-      search.value = "";
-      find("");
+      else if (!lanes.selected && search.isEmpty()) pane.setOpen(false);
+      search.clear();
       pick(null);
     }],
   ];
@@ -539,16 +464,8 @@ function start(model: Model) {
   }
   addEventListener("keydown", (e) => {
     if (e.ctrlKey || e.metaKey || e.altKey || help.open) return;
-    if (e.target === search) {
-      if (e.key === "Enter") {
-        clearTimeout(typing);
-        if (found.at < 0) find(search.value);
-        step(e.shiftKey ? -1 : 1);
-      } else if (e.key === "Escape") {
-        search.value = "";
-        find("");
-        search.blur();
-      }
+    if (e.target === search.input) {
+      search.key(e);
       return;
     }
     if ((e.target as HTMLElement).tagName === "SELECT" && e.key !== "Escape") return;
@@ -558,6 +475,7 @@ function start(model: Model) {
     key[2](e);
   });
   const toggleAbout = () => {
+    const about = by("about");
     about.hidden = !about.hidden;
     by("about-button").setAttribute("aria-pressed", String(!about.hidden));
     sizePanes();
@@ -590,9 +508,9 @@ function start(model: Model) {
   Object.assign(window, {
     ringside: {
       model, view, show, lanes, pane, charts,
-      place: (label: string, t: number) => {
+      place: (label: string, t: number, of: "slices" | "states" = "slices") => {
         const row = lanes.rows.find((r) => r.lane?.label === label), box = laneCanvas.getBoundingClientRect();
-        return row && { x: box.left + ((t - view.begin) / (view.end - view.begin)) * areaWidth(), y: box.top + row.top - view.top + 12 };
+        return row && { x: box.left + ((t - view.begin) / (view.end - view.begin)) * areaWidth(), y: box.top + row.top - view.top + lanes.middle(row.lane!, of) };
       },
       settled: () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))),
     },

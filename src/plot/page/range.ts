@@ -63,7 +63,9 @@ export function rangePane(model: Model, lanes: Lanes, view: View, use: { resized
       });
       if (row.lane) {
         line.className = "leads";
+        line.tabIndex = 0;
         line.onclick = () => use.reveal(row.lane!);
+        line.onkeydown = (e) => e.key === "Enter" && use.reveal(row.lane!);
       }
       lines.append(line);
     }

@@ -167,7 +167,7 @@ export const shownCell = (cell: Cell, kind: Kind): string =>
 export function csv(table: Table, rows: Row[]): string {
   const text = (cell: Cell) => {
     if (cell === null) return "";
-    if (typeof cell === "number") return String(+cell.toPrecision(15));
+    if (typeof cell === "number") return String(cell);
     const plain = /^[=+\-@\t\r]/.test(cell) ? "'" + cell : cell;
     return /[",\n\r]/.test(plain) ? `"${plain.replace(/"/g, '""')}"` : plain;
   };

@@ -1,4 +1,3 @@
-#include <ringside/ring/writer.hpp>
 #include <ringside/trace.hpp>
 
 RINGSIDE_EVENT(outside, hello, (u32, answer), (cstring, text));

@@ -1,4 +1,5 @@
 // Finds what main.cpp wrote.
+#include <ringside/ring/writer.hpp>
 #include <ringside/consumer.hpp>
 
 int main(int, char** argv) {

@@ -1,0 +1,381 @@
+#include "babeltrace/recorder.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <ringside/abi/event_header.hpp>
+#include <ringside/abi/sub_buffer.hpp>
+#include <set>
+
+#include "schema/format_text.hpp"
+#include "sys/try.hpp"
+
+namespace ringside::babeltrace {
+namespace {
+
+constexpr u32 subbuf_size = 65536, room = subbuf_size - abi::header_size, longest_text = 16384, largest_payload = 60000;
+
+bool is(const bt_field_class* of, bt_field_class_type type) { return bt_field_class_type_is(bt_field_class_get_type(of), type); }
+
+u8 size_of_integer(const bt_field_class* of) {
+  const u64 bits = bt_field_class_integer_get_field_value_range(of);
+  return bits <= 8 ? 1 : bits <= 16 ? 2 : bits <= 32 ? 4 : 8;
+}
+
+std::string c_name(const std::string& name) {
+  std::string out;
+  for (const char c : name) out += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  return out.empty() || std::isdigit(static_cast<unsigned char>(out[0])) != 0 ? "_" + out : out;
+}
+
+i64 integer_of(const bt_field* field) {
+  return is(bt_field_borrow_class_const(field), BT_FIELD_CLASS_TYPE_SIGNED_INTEGER) ? bt_field_integer_signed_get_value(field) : static_cast<i64>(bt_field_integer_unsigned_get_value(field));
+}
+
+double real_of(const bt_field* field) {
+  return is(bt_field_borrow_class_const(field), BT_FIELD_CLASS_TYPE_SINGLE_PRECISION_REAL) ? static_cast<double>(bt_field_real_single_precision_get_value(field))
+                                                                                           : bt_field_real_double_precision_get_value(field);
+}
+
+// Any field as text.
+void show(const bt_field* field, fmt::memory_buffer& out, int depth = 0) {
+  const auto to = std::back_inserter(out);
+  const bt_field_class* const of = bt_field_borrow_class_const(field);
+  if (depth > 8 || out.size() > longest_text) return;
+  if (is(of, BT_FIELD_CLASS_TYPE_BOOL)) {
+    fmt::format_to(to, "{}", bt_field_bool_get_value(field) == BT_TRUE);
+  } else if (is(of, BT_FIELD_CLASS_TYPE_BIT_ARRAY)) {
+    fmt::format_to(to, "{:#x}", bt_field_bit_array_get_value_as_integer(field));
+  } else if (is(of, BT_FIELD_CLASS_TYPE_SIGNED_INTEGER)) {
+    fmt::format_to(to, "{}", bt_field_integer_signed_get_value(field));
+  } else if (is(of, BT_FIELD_CLASS_TYPE_UNSIGNED_INTEGER)) {
+    fmt::format_to(to, "{}", bt_field_integer_unsigned_get_value(field));
+  } else if (is(of, BT_FIELD_CLASS_TYPE_REAL)) {
+    fmt::format_to(to, "{}", real_of(field));
+  } else if (is(of, BT_FIELD_CLASS_TYPE_STRING)) {
+    fmt::format_to(to, "{}", bt_field_string_get_value(field));
+  } else if (is(of, BT_FIELD_CLASS_TYPE_ARRAY)) {
+    for (u64 i = 0; i < bt_field_array_get_length(field); ++i) {
+      if (i != 0) out.push_back(',');
+      show(bt_field_array_borrow_element_field_by_index_const(field, i), out, depth + 1);
+    }
+  } else if (is(of, BT_FIELD_CLASS_TYPE_STRUCTURE)) {
+    for (u64 i = 0; i < bt_field_class_structure_get_member_count(of); ++i) {
+      if (i != 0) out.push_back(' ');
+      fmt::format_to(to, "{}=", bt_field_class_structure_member_get_name(bt_field_class_structure_borrow_member_by_index_const(of, i)));
+      show(bt_field_structure_borrow_member_field_by_index_const(field, i), out, depth + 1);
+    }
+  } else if (is(of, BT_FIELD_CLASS_TYPE_OPTION)) {
+    if (const bt_field* const in = bt_field_option_borrow_field_const(field)) show(in, out, depth + 1);
+  } else if (is(of, BT_FIELD_CLASS_TYPE_VARIANT)) {
+    show(bt_field_variant_borrow_selected_option_field_const(field), out, depth + 1);
+  }
+}
+
+// The names of single values of an enumeration: { 1, "busy" }, ...
+std::string names_of(const bt_field_class* of) {
+  std::string out;
+  const bool is_signed = is(of, BT_FIELD_CLASS_TYPE_SIGNED_INTEGER);
+  for (u64 i = 0; i < bt_field_class_enumeration_get_mapping_count(of) && i < 1000; ++i) {
+    const auto add = [&](const char* label, const std::string& low, const std::string& high) {
+      const std::string text = label;
+      if (low == high && text.find_first_of("\"\\\n") == std::string::npos) out += (out.empty() ? "{ " : ", { ") + low + ", \"" + text + "\" }";
+    };
+    if (is_signed) {
+      const auto* const one = bt_field_class_enumeration_signed_borrow_mapping_by_index_const(of, i);
+      const auto* const ranges = bt_field_class_enumeration_signed_mapping_borrow_ranges_const(one);
+      for (u64 r = 0; r < bt_integer_range_set_get_range_count(bt_integer_range_set_signed_as_range_set_const(ranges)); ++r) {
+        const auto* const range = bt_integer_range_set_signed_borrow_range_by_index_const(ranges, r);
+        add(bt_field_class_enumeration_mapping_get_label(bt_field_class_enumeration_signed_mapping_as_mapping_const(one)), std::to_string(bt_integer_range_signed_get_lower(range)),
+            std::to_string(bt_integer_range_signed_get_upper(range)));
+      }
+    } else {
+      const auto* const one = bt_field_class_enumeration_unsigned_borrow_mapping_by_index_const(of, i);
+      const auto* const ranges = bt_field_class_enumeration_unsigned_mapping_borrow_ranges_const(one);
+      for (u64 r = 0; r < bt_integer_range_set_get_range_count(bt_integer_range_set_unsigned_as_range_set_const(ranges)); ++r) {
+        const auto* const range = bt_integer_range_set_unsigned_borrow_range_by_index_const(ranges, r);
+        add(bt_field_class_enumeration_mapping_get_label(bt_field_class_enumeration_unsigned_mapping_as_mapping_const(one)), std::to_string(bt_integer_range_unsigned_get_lower(range)),
+            std::to_string(bt_integer_range_unsigned_get_upper(range)));
+      }
+    }
+  }
+  return out;
+}
+
+// A whole number of a context; `otherwise`: it has none of these names.
+i64 number_in(const bt_field* context, std::initializer_list<const char*> names, i64 otherwise) {
+  for (const char* const name : names) {
+    const bt_field* const field = context != nullptr ? bt_field_structure_borrow_member_field_by_name_const(context, name) : nullptr;
+    if (field != nullptr && is(bt_field_borrow_class_const(field), BT_FIELD_CLASS_TYPE_INTEGER)) return integer_of(field);
+  }
+  return otherwise;
+}
+
+// Writers of CTF put an array's length in front of it ("_list_length", "__list_len"); the array itself tells it.
+bool is_length_of_next(const bt_field_class* structure, u64 i) {
+  if (i + 1 >= bt_field_class_structure_get_member_count(structure)) return false;
+  const auto* const member = bt_field_class_structure_borrow_member_by_index_const(structure, i);
+  const auto* const next = bt_field_class_structure_borrow_member_by_index_const(structure, i + 1);
+  const std::string name = bt_field_class_structure_member_get_name(member), array = bt_field_class_structure_member_get_name(next);
+  return is(bt_field_class_structure_member_borrow_field_class_const(member), BT_FIELD_CLASS_TYPE_UNSIGNED_INTEGER) &&
+         is(bt_field_class_structure_member_borrow_field_class_const(next), BT_FIELD_CLASS_TYPE_DYNAMIC_ARRAY) && (name == "_" + array + "_length" || name == "__" + array + "_len");
+}
+
+const std::set<std::string> told_otherwise = {"vtid", "vpid", "procname", "cpu_id", "tid", "pid", "task", "cpu"};
+
+}  // namespace
+
+result<std::unique_ptr<Recorder>> Recorder::create(const std::string& dir) {
+  auto writer = RS_TRY(RecordingWriter::create(dir, ClockInfo{}));
+  return std::unique_ptr<Recorder>(new Recorder(std::move(writer)));
+}
+
+void Recorder::add_members(const bt_field_class* structure, u8 scope, const std::string& prefix, const std::vector<u64>& path, Kind& kind, std::string& fields, std::string& print,
+                           std::string& values) {
+  if (structure == nullptr || path.size() > 8) return;
+  for (u64 i = 0; i < bt_field_class_structure_get_member_count(structure); ++i) {
+    const auto* const member = bt_field_class_structure_borrow_member_by_index_const(structure, i);
+    const bt_field_class* const of = bt_field_class_structure_member_borrow_field_class_const(member);
+    const std::string plain = bt_field_class_structure_member_get_name(member);
+    if (scope != 2 && path.empty() && told_otherwise.count(plain) != 0) continue;
+    if (is_length_of_next(structure, i)) continue;
+    const std::string name = prefix + c_name(plain);
+    Member m;
+    m.scope = scope;
+    m.path = path;
+    m.path.push_back(i);
+    std::string type, show, value = "REC->" + name;
+    const auto number = [&](const bt_field_class* one, const char* base) {
+      m.is_signed = is(one, BT_FIELD_CLASS_TYPE_SIGNED_INTEGER);
+      m.size = size_of_integer(one);
+      type = fmt::format("{}{}{}", m.is_signed ? "s" : "u", m.size * 8, base);
+    };
+    if (is(of, BT_FIELD_CLASS_TYPE_STRUCTURE)) {
+      add_members(of, scope, name + "_", m.path, kind, fields, print, values);
+      continue;
+    }
+    if (is(of, BT_FIELD_CLASS_TYPE_INTEGER)) {
+      m.kind = Member::Kind::integer;
+      number(of, "");
+      const bool hex = bt_field_class_integer_get_preferred_display_base(of) == BT_FIELD_CLASS_INTEGER_PREFERRED_DISPLAY_BASE_HEXADECIMAL;
+      show = fmt::format("{}%{}{}", hex ? "0x" : "", m.size == 8 ? "ll" : "", hex ? "x" : m.is_signed ? "d" : "u");
+      const std::string names = is(of, BT_FIELD_CLASS_TYPE_ENUMERATION) ? names_of(of) : "";
+      if (!names.empty()) show = "%s", value = "__print_symbolic(REC->" + name + ", " + names + ")";
+    } else if (is(of, BT_FIELD_CLASS_TYPE_BOOL)) {
+      m.kind = Member::Kind::integer;
+      m.size = 1;
+      type = "bool", show = "%d";
+    } else if (is(of, BT_FIELD_CLASS_TYPE_REAL)) {
+      m.kind = Member::Kind::real;
+      m.size = is(of, BT_FIELD_CLASS_TYPE_SINGLE_PRECISION_REAL) ? 4 : 8;
+      type = m.size == 4 ? "float" : "double", show = "%f";
+    } else {
+      m.kind = is(of, BT_FIELD_CLASS_TYPE_STRING) ? Member::Kind::text : Member::Kind::other;
+      if (is(of, BT_FIELD_CLASS_TYPE_ARRAY)) {
+        const bt_field_class* const element = bt_field_class_array_borrow_element_field_class_const(of);
+        m.is_float = is(element, BT_FIELD_CLASS_TYPE_REAL);
+        if (m.is_float) m.size = is(element, BT_FIELD_CLASS_TYPE_SINGLE_PRECISION_REAL) ? 4 : 8, type = m.size == 4 ? "__data_loc float[]" : "__data_loc double[]";
+        if (is(element, BT_FIELD_CLASS_TYPE_INTEGER)) number(element, "[]"), type = "__data_loc " + type;
+        if (m.size != 0) m.kind = Member::Kind::array;
+      }
+      show = "%s", value = "__get_str(" + name + ")";
+      if (m.kind == Member::Kind::array) value = fmt::format("__print_array(__get_dynamic_array({0}), __get_dynamic_array_len({0}) / {1}, {1})", name, m.size);
+      if (type.empty()) type = "__data_loc char[]";
+    }
+    const bool located = m.kind == Member::Kind::text || m.kind == Member::Kind::array || m.kind == Member::Kind::other;
+    const u32 size = located ? 4 : m.size;
+    m.offset = kind.size = align_up(kind.size, size);
+    kind.size += size;
+    fields += fmt::format("\tfield:{} {};\toffset:{};\tsize:{};\tsigned:{};\n", type, name, m.offset, size, m.is_signed ? 1 : 0);
+    print += (print.empty() ? "" : " ") + name + "=" + show;
+    values += ", " + value;
+    kind.members.push_back(std::move(m));
+  }
+}
+
+const Recorder::Kind& Recorder::kind(const bt_event_class* of) {
+  const auto [at, fresh] = kinds_.try_emplace(of);
+  Kind& kind = at->second;
+  if (!fresh) return kind;
+  kind.id = static_cast<u16>(kinds_.size());
+  kind.size = 8;
+  std::string fields, print, values;
+  const bt_stream_class* const stream = bt_event_class_borrow_stream_class_const(of);
+  add_members(bt_stream_class_borrow_event_common_context_field_class_const(stream), 0, "ctx_", {}, kind, fields, print, values);
+  add_members(bt_event_class_borrow_specific_context_field_class_const(of), 1, "ctx_", {}, kind, fields, print, values);
+  add_members(bt_event_class_borrow_payload_field_class_const(of), 2, "", {}, kind, fields, print, values);
+  const char* const given = bt_event_class_get_name(of);
+  const std::string name = given != nullptr ? given : fmt::format("event{}", bt_event_class_get_id(of));
+  const size_t colon = name.find(':');
+  const std::string event = c_name(colon == std::string::npos ? name : name.substr(colon + 1));
+  writer_.meta().events.push_back({kind.id, colon == std::string::npos ? "ctf" : c_name(name.substr(0, colon)), event, format_text(event, kind.id, fields, "\"" + print + "\"" + values), true});
+  return kind;
+}
+
+result<Recorder::Ring*> Recorder::ring(const bt_stream* of, i32 cpu) {
+  Stream& stream = streams_[of];
+  const auto [at, fresh] = stream.rings.try_emplace(cpu, static_cast<u32>(rings_.size()));
+  if (fresh) {
+    Ring ring;
+    ring.name.ring = at->second;
+    ring.name.cpu = cpu;
+    if (cpu < 0) ring.name.task = "?";
+    ring.words.resize(subbuf_size / sizeof(u64));
+    RS_TRY(writer_.add_ring(ring.name, subbuf_size));
+    rings_.push_back(std::move(ring));
+  }
+  Ring& ring = rings_[at->second];
+  if (stream.lost != 0) {
+    RS_TRY(flush(ring));
+    ring.lost += std::exchange(stream.lost, 0);
+  }
+  return &ring;
+}
+
+void Recorder::fill(const bt_event* event, const Kind& kind, i32 tid) {
+  payload_.assign(kind.size, 0);
+  std::memcpy(payload_.data(), &kind.id, sizeof kind.id);
+  std::memcpy(payload_.data() + 4, &tid, sizeof tid);
+  const bt_field* const scopes[] = {bt_event_borrow_common_context_field_const(event), bt_event_borrow_specific_context_field_const(event), bt_event_borrow_payload_field_const(event)};
+  fmt::memory_buffer text;
+  for (const Member& m : kind.members) {
+    const bt_field* field = scopes[m.scope];
+    for (const u64 step : m.path) field = bt_field_structure_borrow_member_field_by_index_const(field, step);
+    const auto put = [&](u32 at, const void* from, size_t size) { std::memcpy(payload_.data() + at, from, size); };
+    const auto put_number = [&](u32 at, const bt_field* one, bool is_float) {
+      const double real = is_float ? real_of(one) : 0;
+      const auto single = static_cast<float>(real);
+      const bool is_bool = !is_float && is(bt_field_borrow_class_const(one), BT_FIELD_CLASS_TYPE_BOOL);
+      const i64 whole = is_float ? 0 : is_bool ? bt_field_bool_get_value(one) : integer_of(one);
+      is_float ? (m.size == 4 ? put(at, &single, 4) : put(at, &real, 8)) : put(at, &whole, m.size);
+    };
+    if (m.kind == Member::Kind::integer || m.kind == Member::Kind::real) {
+      put_number(m.offset, field, m.kind == Member::Kind::real);
+      continue;
+    }
+    const auto at = static_cast<u32>(align_up(payload_.size(), size_t{8}));
+    u32 length = 0;
+    if (m.kind == Member::Kind::array) {
+      const u64 all = bt_field_array_get_length(field), n = std::min<u64>(all, longest_text / m.size);
+      cut_ += n < all;
+      length = static_cast<u32>(n * m.size);
+      payload_.resize(at + length);
+      for (u64 i = 0; i < n; ++i) put_number(at + static_cast<u32>(i) * m.size, bt_field_array_borrow_element_field_by_index_const(field, i), m.is_float);
+    } else {
+      text.clear();
+      show(field, text);
+      length = static_cast<u32>(std::min<size_t>(text.size(), longest_text)) + 1;
+      cut_ += text.size() > longest_text;
+      payload_.resize(at + length);
+      put(at, text.data(), length - 1);
+    }
+    // Located data is found by 16 bits, and a sub-buffer holds it.
+    const u32 word = at + length < largest_payload ? at | length << 16 : 0;
+    if (word == 0) payload_.resize(at), ++cut_;
+    put(m.offset, &word, sizeof word);
+  }
+}
+
+result<void> Recorder::flush(Ring& ring) {
+  if (ring.end == 0) return {};
+  auto* const bytes = reinterpret_cast<u8*>(ring.words.data());
+  const u64 commit = ring.end;
+  std::memcpy(bytes, &ring.first, sizeof ring.first);
+  std::memcpy(bytes + 8, &commit, sizeof commit);
+  const SubBufferView view{bytes, 0, ring.end, std::exchange(ring.lost, 0), ring.first};
+  ring.end = 0;
+  return writer_.append(ring.name.ring, view);
+}
+
+result<void> Recorder::append(Ring& ring, u64 time) {
+  const u32 size = abi::event_size(static_cast<u32>(payload_.size()));
+  if (ring.end + size + abi::stamp_size > room - 8) RS_TRY(flush(ring));
+  if (size + abi::stamp_size > room - 8) {  // no sub-buffer holds it
+    ++ring.lost;
+    return {};
+  }
+  if (ring.end == 0) ring.first = ring.last = time;
+  u8* const data = reinterpret_cast<u8*>(ring.words.data()) + abi::header_size;
+  const auto word = [&](u32 value) {
+    std::memcpy(data + ring.end, &value, sizeof value);
+    ring.end += sizeof value;
+  };
+  u64 delta = time - ring.last;
+  if (delta >= abi::delta_limit) {
+    word(abi::event_word(abi::type_time_extend, static_cast<u32>(delta & (abi::delta_limit - 1))));
+    word(static_cast<u32>(delta >> abi::delta_bits));
+    delta = 0;
+  }
+  ring.last = time;
+  const u32 start = ring.end;
+  const bool large = size - 4 > abi::small_payload_max;
+  word(abi::event_word(large ? 0 : (size - 4) / 4, static_cast<u32>(delta)));
+  if (large) word(size - 4);
+  std::memset(data + ring.end, 0, start + size - ring.end);
+  std::memcpy(data + ring.end, payload_.data(), payload_.size());
+  ring.end = start + size;
+  return {};
+}
+
+result<void> Recorder::event(const bt_message* message) {
+  const bt_event* const event = bt_message_event_borrow_event_const(message);
+  const bt_stream* const stream = bt_event_borrow_stream_const(event);
+  const bt_clock_class* const clock = bt_stream_class_borrow_default_clock_class_const(bt_stream_borrow_class_const(stream));
+  if (clock == nullptr) return refuse(std::errc::not_supported, "a stream of this trace has no clock, so its events stand in no order");
+  u64 time = bt_clock_snapshot_get_value(bt_message_event_borrow_default_clock_snapshot_const(message));
+  __extension__ using u128 = unsigned __int128;
+  if (const u64 frequency = bt_clock_class_get_frequency(clock); frequency != 1'000'000'000) time = static_cast<u64>(u128{time} * 1'000'000'000 / frequency);
+  if (const u8* const id = bt_clock_class_get_uuid(clock); id != nullptr && writer_.meta().boot.empty()) {  // LTTng's: the machine's boot
+    std::string& boot = writer_.meta().boot;
+    for (int i = 0; i < 16; ++i) boot += fmt::format("{}{:02x}", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", id[i]);
+  }
+  const bt_field* const common = bt_event_borrow_common_context_field_const(event);
+  const bt_packet* const packet = bt_stream_class_supports_packets(bt_stream_borrow_class_const(stream)) ? bt_event_borrow_packet_const(event) : nullptr;
+  const bt_field* const around = packet != nullptr ? bt_packet_borrow_context_field_const(packet) : nullptr;
+  const i64 told = number_in(common, {"vtid", "tid"}, -1);
+  const auto tid = static_cast<i32>(told < 0 ? 0 : told);
+  const auto cpu = static_cast<i32>(number_in(around, {"cpu_id"}, number_in(common, {"cpu"}, -1)));
+  for (const char* const field : {"procname", "task"}) {
+    const bt_field* const name = common != nullptr && told >= 0 ? bt_field_structure_borrow_member_field_by_name_const(common, field) : nullptr;
+    if (name == nullptr || !is(bt_field_borrow_class_const(name), BT_FIELD_CLASS_TYPE_STRING)) continue;
+    std::string& known = names_[tid];
+    if (const char* const now = bt_field_string_get_value(name); known != now) {
+      known = now;
+      auto& threads = writer_.meta().threads;
+      const auto pid = static_cast<i32>(number_in(common, {"vpid", "pid"}, tid));
+      const auto at = std::find_if(threads.begin(), threads.end(), [&](const RingName& one) { return one.tid == tid; });
+      RingName& thread = at != threads.end() ? *at : threads.emplace_back();
+      thread.pid = pid, thread.tid = tid, thread.task = known;
+      if (pid == tid || thread.process.empty()) thread.process = known;
+    }
+  }
+  Ring* const to = RS_TRY(ring(stream, cpu < -1 ? -1 : cpu));
+  fill(event, kind(bt_event_borrow_class_const(event)), tid);
+  if (begin_ == ~u64{0}) begin_ = time;
+  last_ = time;
+  return append(*to, time);
+}
+
+result<void> Recorder::take(const bt_message* message) {
+  switch (bt_message_get_type(message)) {
+    case BT_MESSAGE_TYPE_EVENT: return event(message);
+    case BT_MESSAGE_TYPE_DISCARDED_EVENTS: {
+      u64 count = 1;  // at least, where the number is unknown
+      (void)bt_message_discarded_events_get_count(message, &count);
+      streams_[bt_message_discarded_events_borrow_stream_const(message)].lost += count;
+      return {};
+    }
+    default: return {};
+  }
+}
+
+result<void> Recorder::finish() {
+  for (Ring& ring : rings_) RS_TRY(flush(ring));
+  if (cut_ != 0) writer_.meta().missing.doubts.push_back(fmt::format("{} texts and arrays of more than 16 KiB, or in events of more than 60 KB, were cut", cut_));
+  for (const auto& [stream, state] : streams_) writer_.meta().missing.refused += state.lost;  // no event follows them
+  return writer_.finish(begin_ <= last_ ? last_ - begin_ : 0);
+}
+
+}  // namespace ringside::babeltrace

@@ -1,0 +1,70 @@
+// sink.ringside.recording: what babeltrace2 reads (CTF of LTTng-UST, ...) as a recording, so that every command can read it.
+//
+// A ring for each stream and CPU. An event keeps its fields and its context: structures by member (a_b), texts, arrays of numbers; what
+// is none of these (variants, options) as text. Thread, process and CPU come from the context where it has them: vtid, vpid, procname,
+// cpu_id; tid, pid, task, cpu. Discarded events are losses. Times are those of the trace's clock, in ns.
+#pragma once
+#include <babeltrace2/babeltrace.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "source/recording.hpp"
+
+namespace ringside::babeltrace {
+
+class Recorder {
+ public:
+  static result<std::unique_ptr<Recorder>> create(const std::string& dir);
+  result<void> take(const bt_message* message);
+  result<void> finish();
+
+ private:
+  // A member of an event, at its place in the payload.
+  struct Member {
+    enum class Kind : u8 { integer, real, text, array, other } kind = Kind::other;
+    u8 scope = 0;  // of the context that streams share, of the event's own, of the payload
+    u8 size = 0;   // of a number, of an array's elements
+    bool is_signed = false, is_float = false;
+    std::vector<u64> path;  // indexes of structures' members
+    u32 offset = 0;
+  };
+  struct Kind {
+    u16 id = 0;
+    u32 size = 0;  // of the payload without texts and arrays
+    std::vector<Member> members;
+  };
+  struct Ring {
+    RingName name;
+    std::vector<u64> words;  // the open sub-buffer
+    u32 end = 0;
+    u64 first = 0, last = 0, lost = 0;
+  };
+  struct Stream {
+    std::map<i32, u32> rings;  // by CPU
+    u64 lost = 0;              // in front of its next event
+  };
+
+  explicit Recorder(RecordingWriter writer) : writer_(std::move(writer)) {}
+  const Kind& kind(const bt_event_class* of);
+  void add_members(const bt_field_class* structure, u8 scope, const std::string& prefix, const std::vector<u64>& path, Kind& kind, std::string& fields, std::string& print, std::string& values);
+  result<Ring*> ring(const bt_stream* of, i32 cpu);
+  result<void> event(const bt_message* message);
+  void fill(const bt_event* event, const Kind& kind, i32 tid);
+  result<void> append(Ring& ring, u64 time);
+  result<void> flush(Ring& ring);
+
+  RecordingWriter writer_;
+  std::unordered_map<const bt_event_class*, Kind> kinds_;
+  std::unordered_map<const bt_stream*, Stream> streams_;
+  std::vector<Ring> rings_;
+  std::map<i32, std::string> names_;  // of threads
+  std::vector<u8> payload_;
+  u64 begin_ = ~u64{0}, last_ = 0;
+  u64 cut_ = 0;  // texts and arrays that were too long
+};
+
+}  // namespace ringside::babeltrace

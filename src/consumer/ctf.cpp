@@ -1,0 +1,100 @@
+#include "consumer/ctf.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include "consumer/installed.hpp"
+
+extern char** environ;
+
+namespace ringside {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Text begins with a comment, packets with a magic number, in the byte order of the trace.
+bool is_metadata(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return false;
+  char head[10] = {};
+  std::ifstream(file, std::ios::binary).read(head, sizeof head);
+  return std::memcmp(head, "/* CTF 1.", 9) == 0 || std::memcmp(head, "\x57\x1d\xd1\x75", 4) == 0 || std::memcmp(head, "\x75\xd1\x1d\x57", 4) == 0;
+}
+
+// LTTng's are five directories deep: NAME/ust/uid/0/64-bit. Looks at some thousand entries, no more.
+bool has_metadata(const fs::path& dir, int depth, int& left) {
+  if (is_metadata(dir / "metadata")) return true;
+  std::error_code error;
+  for (fs::directory_iterator at(dir, error), none; depth > 0 && !error && at != none && --left > 0; at.increment(error)) {
+    std::error_code gone;
+    if (!at->is_symlink(gone) && at->is_directory(gone) && has_metadata(at->path(), depth - 1, left)) return true;
+  }
+  return false;
+}
+
+// What babeltrace2 said: the innermost cause is the last one.
+std::string last_line(const std::string& path) {
+  std::ifstream in(path);
+  std::string line, last;
+  while (std::getline(in, line)) {
+    const size_t text = line.find_first_not_of(' ');
+    if (text != std::string::npos) last = line.substr(text, 300);
+  }
+  return last;
+}
+
+}  // namespace
+
+bool is_ctf(const std::string& dir) {
+  int left = 2000;
+  std::error_code error;
+  return fs::is_directory(dir, error) && has_metadata(dir, 6, left);
+}
+
+result<std::unique_ptr<CtfAsRecording>> CtfAsRecording::convert(const std::string& ctf) {
+  const char* const tmp = std::getenv("TMPDIR");
+  std::string dir = std::string(tmp != nullptr && *tmp != 0 ? tmp : "/tmp") + "/ringside-ctf-XXXXXX";
+  if (mkdtemp(dir.data()) == nullptr) return fail(errno, "cannot make a directory for the events of " + ctf + " (" + dir + "; TMPDIR names another place)");
+  std::unique_ptr<CtfAsRecording> made(new CtfAsRecording(dir));
+  const std::string plugin = find_babeltrace_plugin();
+  std::vector<std::string> words = {"babeltrace2", "--log-level=F"};
+  if (!plugin.empty()) words.push_back("--plugin-path=" + plugin);
+  for (const std::string& word : {std::string("convert"), fs::absolute(ctf).string(), std::string("--component=sink.ringside.recording"), "--params=path=\"" + made->recording() + "\""})
+    words.push_back(word);
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const std::string said = dir + "/said";
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, said.c_str(), O_WRONLY | O_CREAT, 0600);
+  pid_t child = 0;
+  const int failed = posix_spawnp(&child, "babeltrace2", &files, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&files);
+  if (failed != 0) return fail(failed, "cannot read the CTF trace " + ctf + ": it needs the program babeltrace2 (Debian: apt install babeltrace2)");
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    return refuse(std::errc::bad_message, "babeltrace2 cannot read the CTF trace " + ctf + (WIFSIGNALED(status) ? " (signal " + std::to_string(WTERMSIG(status)) + ")" : "") + ": " + last_line(said) +
+                                              (plugin.empty() ? "; ringside's plugin for it was not found: it is built where libbabeltrace2-dev is installed" : ""));
+  return made;
+}
+
+CtfAsRecording::~CtfAsRecording() {
+  std::error_code none;
+  fs::remove_all(dir_, none);
+}
+
+}  // namespace ringside

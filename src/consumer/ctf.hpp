@@ -1,0 +1,26 @@
+// A CTF trace (LTTng-UST's, or any that babeltrace2 reads) as a recording: babeltrace2 reads it, and our sink.ringside.recording
+// (src/babeltrace) writes what it reads into a directory that lasts as long as it is used.
+#pragma once
+#include <memory>
+#include <ringside/base/result.hpp>
+#include <string>
+
+namespace ringside {
+
+// A directory with a CTF metadata file, or with such a directory below it: an output of `lttng create`.
+bool is_ctf(const std::string& dir);
+
+class CtfAsRecording {
+ public:
+  static result<std::unique_ptr<CtfAsRecording>> convert(const std::string& ctf);
+  ~CtfAsRecording();
+  CtfAsRecording(const CtfAsRecording&) = delete;
+  CtfAsRecording& operator=(const CtfAsRecording&) = delete;
+  std::string recording() const { return dir_ + "/recording"; }
+
+ private:
+  explicit CtfAsRecording(std::string dir) : dir_(std::move(dir)) {}
+  std::string dir_;
+};
+
+}  // namespace ringside
