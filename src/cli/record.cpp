@@ -393,7 +393,7 @@ Command add_record(CLI::App& app) {
       ->allow_extra_args(false);
   c->add_flag("-a,--all", options->all_processes, "kernel events of all processes (default with a command: only its)");
   add_source(*c, options->source);
-  c->add_option("--libc", options->libc, "trace calls of the C library in all processes: malloc, io, mutex")->type_name("LIST");
+  c->add_option("--libc", options->libc, "trace calls of the C library in all processes: malloc, io, mutex; none in static and Go programs, and none that the library makes itself: fopen shows no open")->type_name("LIST");
   c->add_flag("--stack{*:*}", options->stack, "with the calls that led to each of the program's events, or to those that match --stack=PATTERN");
   c->add_flag("--kstack{*:*}", options->kstack, "with the kernel's calls that led to each of its events, or to those that match --kstack=PATTERN");
   c->add_option("--depth", options->depth, "of --stack and --sample: at most this many calls, the innermost ones")->check(CLI::Range(1, 400))->capture_default_str();

@@ -520,7 +520,7 @@ Command add_trigger(CLI::App& app) {
   c->add_option("-n,--max-count,--count", options->count, "the number of recordings, then end; 0: until Ctrl-C. Without %n, .1 and so on is put behind DIR")->capture_default_str();
   add_time(*c, "--after", options->after_ns, "so much of what follows is saved, too (default 0)");
   c->add_option("--exec", options->exec, "run this in a shell after each one, before going on; $RINGSIDE_SNAPSHOT is the directory, $RINGSIDE_TRIGGER the event")->type_name("COMMAND");
-  c->add_option("--libc", options->libc, "trace calls of the C library in all processes of the command: malloc, io, mutex")->type_name("LIST");
+  c->add_option("--libc", options->libc, "trace calls of the C library in all processes of the command: malloc, io, mutex; none in static and Go programs")->type_name("LIST");
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring, a CPU's or a thread's: how far back it reaches (default 4M)");
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
   add_source(*c, options->source);

@@ -132,7 +132,8 @@ HOOK int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, voi
 // The program's own wishes for the signal are kept, and asked by the handler.
 HOOK int sigaction(int number, const struct sigaction* action, struct sigaction* old) noexcept {
   const auto real = NEXT(sigaction);
-  if (number != the_signal || interval_ns == 0) return real(number, action, old);
+  // A child of vfork shares memory with its parent, but not handlers, and has no timer.
+  if (number != the_signal || interval_ns == 0 || ringside::detail::this_thread.borrowed != 0) return real(number, action, old);
   sigset_t blocked, before;
   sigemptyset(&blocked);
   sigaddset(&blocked, the_signal);
@@ -146,7 +147,7 @@ HOOK int sigaction(int number, const struct sigaction* action, struct sigaction*
 }
 
 HOOK sighandler_t signal(int number, sighandler_t handler) noexcept {
-  if (number != the_signal || interval_ns == 0) return NEXT(signal)(number, handler);
+  if (number != the_signal || interval_ns == 0 || ringside::detail::this_thread.borrowed != 0) return NEXT(signal)(number, handler);
   struct sigaction action {}, old;
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;

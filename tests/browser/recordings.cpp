@@ -1,5 +1,5 @@
 // usage: recordings DIR: writes what the browser test looks at, made by hand: DIR/work (two processors, three threads, a gap, a
-// thread whose name would be HTML), DIR/states (threads that wake each other, spans, counters), DIR/huge (times at both ends),
+// thread whose name would be HTML), DIR/states (threads that wake each other, spans, counters), DIR/stacks (three stacks), DIR/huge (times at both ends),
 // DIR/empty. And, for the tests of Python and CTF, DIR/random.
 #include <cstdio>
 #include <string>
@@ -143,6 +143,35 @@ void states(const std::string& dir) {
   must(w.finish(second));
 }
 
+// Three stacks of a program without a file: 60, 30 and 10 events.
+void stacks(const std::string& dir) {
+  auto w = must(RecordingWriter::create(dir, ClockInfo{}));
+  const std::string u64_at = ";\tsize:8;\tsigned:0;\n";
+  w.meta().events.push_back({1, "app", "work", test::format(1, "work", "\tfield:u64 size;\toffset:8" + u64_at + "\tfield:ringside_stack stack;\toffset:16" + u64_at, R"("size=%llu", REC->size)"), true});
+  w.meta().events.push_back(
+      {2, "ringside", "stack", test::format(2, "stack", "\tfield:u64 id;\toffset:8" + u64_at + "\tfield:__data_loc u64[] frames;\toffset:16;\tsize:4;\tsigned:0;\n", R"("%llx", REC->id)"), true});
+  w.meta().events.push_back({3, "ringside", "code_map",
+                             test::format(3, "code_map",
+                                          "\tfield:u32 pid;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:u64 start;\toffset:16" + u64_at + "\tfield:u64 size;\toffset:24" + u64_at +
+                                              "\tfield:u64 file_offset;\toffset:32" + u64_at + "\tfield:char path[16];\toffset:40;\tsize:16;\tsigned:0;\n",
+                                          R"("%u", REC->pid)"),
+                             true});
+  must(w.add_ring({0, 4711, 4711, "<worker>", "worker"}, 16384));
+  SubBuffer s(second, 16384);
+  s.event(second, Payload(3, 4711).put(u32{4711}).put(u32{0}).put(u64{0x10000}).put(u64{0x1000}).put(u64{0}).text({"/nowhere/app\0\0\0\0", 16}));
+  const std::vector<std::vector<u64>> all = {{0x10301, 0x10201, 0x10101}, {0x10201, 0x10101}, {0x10401, 0x10101}};
+  u64 id = 0, time = second;
+  for (const auto& frames : all) {
+    Payload p(2, 4711);
+    p.put(++id).put(static_cast<u32>(20 | frames.size() * 8 << 16));
+    for (const u64 f : frames) p.put(f);
+    s.event(++time, p);
+    for (u64 n = id == 1 ? 60 : id == 2 ? 30 : 10; n != 0; --n) s.event(++time, Payload(1, 4711).put(n).put(id));
+  }
+  must(w.append(0, s.view()));
+  must(w.finish(second));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -153,6 +182,7 @@ int main(int argc, char** argv) {
   const std::string dir = argv[1];
   work(dir + "/work");
   states(dir + "/states");
+  stacks(dir + "/stacks");
   auto empty = create(dir + "/empty");
   must(empty.finish(1));
   auto huge = create(dir + "/huge");

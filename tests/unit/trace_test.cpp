@@ -72,7 +72,7 @@ TEST_F(Trace, AFieldMayBeAStack) {
   EXPECT_STREQ(run.find("trace_test", "stacked")->format_fields,
                "\tfield:u8 tag;\toffset:8;\tsize:1;\tsigned:0;\n"
                "\tfield:ringside_stack calls;\toffset:16;\tsize:8;\tsigned:0;\n"
-               "\tfield:__data_loc char[] note;\toffset:24;\tsize:4;\tsigned:1;\n");
+               "\tfield:__data_loc char[] note;\toffset:24;\tsize:4;\tsigned:0;\n");
   trace_test::stacked(1, stack{}, "no");
   EXPECT_EQ(run.caller, 0u) << "taken although the event is disabled";
   run.enable("trace_test", "stacked");
@@ -102,6 +102,8 @@ TEST_F(Trace, AnyEventMayGetAStack) {
   EXPECT_EQ(r.text(48), "");
   EXPECT_LE(r.payload.size(), size_t{RINGSIDE_PAYLOAD_MAX});
   EXPECT_GE(r.payload.size(), size_t{RINGSIDE_PAYLOAD_MAX} - 8);
+}
+
 TEST_F(Trace, StringsOfTheStandardLibrary) {
   EXPECT_STREQ(run.find("trace_test", "owned")->format_fields,
                "\tfield:__data_loc char[] path;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:u8 tag;\toffset:12;\tsize:1;\tsigned:0;\n");
@@ -202,11 +204,11 @@ TEST_F(Trace, ThirtyTwoFields) {
 }
 
 TEST_F(Trace, MarkersFormatOnlyWhenEnabled) {
-  int evaluated = 0;
-  RINGSIDE_MARKER("%d", ++evaluated);
-  EXPECT_EQ(evaluated, 0);
+  int times = 0;
+  RINGSIDE_MARKER("%d", ++times);
+  EXPECT_EQ(times, 0);
   run.enable("ringside", "marker");
-  RINGSIDE_MARKER("took %d%%", ++evaluated);
+  RINGSIDE_MARKER("took %d%%", ++times);
   marker("%s is %.2f", "half", 0.5);
   marker("%s", std::string(5000, 'x').c_str());
   ASSERT_EQ(run.records.size(), 3u);
