@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "cli/export.hpp"
 #include "cli/export_ctf.hpp"
 #include "cli/options.hpp"
 #include "cli/progress.hpp"
@@ -20,6 +21,7 @@ struct ExportOptions {
   std::vector<std::string> where, events;
   std::string to, format, only, filter;
   bool quiet = false, uncompressed = false;
+  bool recorded = false;  // at the end of a recording, which sums up itself
 };
 
 enum class Format { dat, perfetto, json, csv, ctf };
@@ -195,7 +197,7 @@ result<int> export_events(const ExportOptions& options, Format format) {
     if (!std::exchange(begun, true)) RS_TRY(sink->begin(record.time));
     RS_TRY(sink->add(record, reading->ring(record)));
     if (reading->totals().events % 4096 != 0) continue;
-    if (asked_to_stop()) return refuse(std::errc::interrupted, options.to + " was not written: interrupted");
+    if (asked_to_stop() && !options.recorded) return refuse(std::errc::interrupted, options.to + " was not written: interrupted");
     progress.update([&](double seconds) { return fmt::format("{} events, {}, {:.0f} s", format_count(reading->totals().events), format_size(file->bytes()), seconds); });
   }
   RS_TRY(sink->finish());
@@ -203,7 +205,7 @@ result<int> export_events(const ExportOptions& options, Format format) {
   progress.clear();
   const bool problems = say_problems(*reading);
   const Totals& totals = reading->complete();
-  say(format_count(totals.events) + " events" + (totals.missing.nothing() ? "" : ", " + lost_count(totals.missing) + " lost") + ", " +
+  if (!options.recorded) say(format_count(totals.events) + " events" + (totals.missing.nothing() ? "" : ", " + lost_count(totals.missing) + " lost") + ", " +
       format_size(file->bytes()) + " in " + options.to + (format == Format::perfetto ? "; look with: https://ui.perfetto.dev" : ""));
   if (const u64 out = sink->left_out(); out != 0) {
     say(format_count(out) + " events of CPUs from 1024 on are not in it: Perfetto reads no such CPUs");
@@ -232,6 +234,21 @@ result<int> run_export(const ExportOptions& options) {
 }
 
 }  // namespace
+
+bool tells_another_format(const std::string& file) {
+  for (const char* const ending : {".pftrace", ".perfetto-trace", ".json", ".jsonl", ".csv"}) {
+    if (file.ends_with(ending)) return true;
+  }
+  return false;
+}
+
+result<int> export_recorded(const std::string& dir, const std::string& file) {
+  ExportOptions options;
+  options.where = {dir};
+  options.to = file;
+  options.recorded = true;
+  return export_events(options, format_of(options));
+}
 
 Command add_export(CLI::App& app) {
   auto options = std::make_shared<ExportOptions>();

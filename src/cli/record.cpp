@@ -12,6 +12,7 @@
 #include "analysis/names.hpp"
 #include "cli/child.hpp"
 #include "cli/command_file.hpp"
+#include "cli/export.hpp"
 #include "cli/preload.hpp"
 #include "cli/program.hpp"
 #include "cli/progress.hpp"
@@ -103,6 +104,7 @@ result<void> check(RecordOptions& options) {
   if (!options.to.empty()) {
     std::error_code none;
     if (std::filesystem::is_directory(options.to, none)) throw UsageError{"--to takes a file, and " + options.to + " is a directory"};
+    if (options.to.ends_with(".ctf")) throw UsageError{"--to makes no CTF trace; ringside export makes one of a recording"};
     options.out = parts_of(options.to);
   }
   return {};
@@ -245,7 +247,12 @@ result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
 
 // FILE.parts becomes FILE: the rings' files one behind the other. On failure the parts stay.
 result<void> assemble(const RecordOptions& options) {
-  auto written = export_recording(options.out, options.to, "");
+  result<void> written;
+  if (tells_another_format(options.to)) {
+    if (auto made = export_recorded(options.out, options.to); !made) written = tl::unexpected<Error>(made.error());
+  } else if (auto made = export_recording(options.out, options.to, ""); !made) {
+    written = tl::unexpected<Error>(made.error());
+  }
   if (!written) {
     Error error = written.error();
     error.sentence += "; what was recorded is in " + options.out + ": ringside export " + options.out + " --to FILE";
@@ -410,7 +417,7 @@ Command add_record(CLI::App& app) {
   c->add_option("--clock", options->clock, "tsc (x86-64), cntvct (arm64), mono or counter (default: tsc where it is invariant, else mono)");
   c->add_option("-o,--output", options->out, "directory of the recording; an older recording becomes DIR.old")
       ->capture_default_str();
-  c->add_option("--to", options->to, "record into a trace.dat instead, for trace-cmd, KernelShark and ringside report")
+  c->add_option("--to", options->to, "record into one file instead: a trace.dat for trace-cmd, KernelShark and ringside report; .pftrace for Perfetto, .json, .csv")
       ->type_name("FILE")
       ->excludes("--output");
   add_size(*c, "--max-size", options->max_size, "of the recording: then the oldest events go, and are counted; it stays readable at any moment");
@@ -429,6 +436,7 @@ Command add_record(CLI::App& app) {
       "  ringside record -e sched_switch,'syscalls:sys_enter_*' ls   with events of the kernel (as root)\n"
       "  ringside record -e 'irq:*' --duration 1s           the kernel alone, all processes\n"
       "  ringside record -e sched --to trace.dat make       as a trace.dat\n"
+      "  ringside record -e sched --to make.pftrace make    for https://ui.perfetto.dev\n"
       "  ringside record -i web --max-size 1G               the last 1 GiB, for days; ringside report reads it meanwhile\n"
       "  ringside record -i web --rotate 60s --keep 10      the last 10 minutes, in parts: ringside report ringside.data*\n"
       "-e names events of the kernel, -u those of programs; without -u all enabled events of the programs are recorded. Those of --libc\n"

@@ -118,6 +118,23 @@ TEST_F(ExportTo, JsonAndCsvHaveEveryEvent) {
   EXPECT_EQ(lines, report("data").size() + 1);
 }
 
+TEST_F(ExportTo, RecordWritesTheseFilesToo) {
+  for (const char* const file : {"out.pftrace", "out.json", "out.csv"}) {
+    const Outcome o = ringside(std::string("record --libc malloc --to ") + file + " -- ls /etc");
+    ASSERT_EQ(o.code, 0) << o.err;
+    EXPECT_NE(o.err.find(file), std::string::npos) << o.err;
+    EXPECT_FALSE(std::filesystem::exists(dir + "/" + file + ".parts"));
+  }
+  u64 lines = 0;
+  std::istringstream json(test::slurp(dir + "/out.json"));
+  for (std::string line; std::getline(json, line); ++lines) EXPECT_TRUE(nlohmann::json::parse(line).contains("event")) << line;
+  EXPECT_GT(lines, 10u);
+  const test::PerfettoFile file(test::slurp(dir + "/out.pftrace"));
+  EXPECT_EQ(file.dropped, 0u);
+  EXPECT_GT(counts_of(file)["program libc"], 10u);
+  EXPECT_EQ(ringside("record --to out.ctf -- true").code, 2);
+}
+
 TEST_F(ExportTo, AFormatIsChosenByNameOrByOption) {
   test::random_recording(dir + "/data", ClockInfo{}, 2, 4096, Of::program);
   EXPECT_EQ(ringside("export data --to out").code, 2);
