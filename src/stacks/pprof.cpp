@@ -24,7 +24,7 @@ namespace in_label {
 constexpr u32 key = 1, text = 2;
 }
 namespace in_mapping {
-constexpr u32 id = 1, start = 2, limit = 3, offset = 4, file = 5, build_id = 6, has_functions = 7, has_files = 8, has_lines = 9, has_inlined = 10;
+constexpr u32 id = 1, limit = 3, file = 5, build_id = 6, has_functions = 7, has_files = 8, has_lines = 9, has_inlined = 10;
 }
 namespace in_location {
 constexpr u32 id = 1, mapping = 2, address = 3, line = 4;
