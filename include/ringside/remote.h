@@ -215,7 +215,7 @@ static inline void ringside_stream_push(struct ringside_stream* s, uint32_t numb
       }
       pieces[0].data = header, pieces[0].bytes = sizeof header;
       pieces[1].data = data + r->bytes, pieces[1].bytes = filled - r->bytes;
-      ringside_stream_send(s, 3, number, ringside_peek_long(&r->page[r->own].base) + r->events, events, pieces, 2);
+      if (events) ringside_stream_send(s, 3, number, ringside_peek_long(&r->page[r->own].base) + r->events, events, pieces, 2);
       r->bytes = filled;
       r->events += events;
       r->read += events;

@@ -268,6 +268,7 @@ Command add_flame(CLI::App& app) {
       "  ringside flame                               ./ringside.data as ./flame.html, for any browser\n"
       "  ringside flame -e libc:malloc --by size      which functions allocate the most bytes\n"
       "  ringside flame --leaks                       what was not freed, by bytes\n"
+      "  ringside flame -e mutex_lock --by wait_ns    where threads wait for locks\n"
       "  ringside flame --latency sleep               where threads wait: the time until they are woken, and by which stack\n"
       "  ringside flame -e sched_switch trace.dat     what trace-cmd record -T recorded\n"
       "  ringside flame new --against old             what became slower\n"

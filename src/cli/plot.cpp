@@ -70,9 +70,13 @@ plot::Facts facts_of(const PlotOptions& options, const OpenedTrace& opened) {
 // Of an empty page: seen events in all, from begin to end.
 std::string why_empty(const PlotOptions& options, u64 seen, u64 begin, u64 end) {
   if (seen == 0) return "no event is in " + options.where + ", so the page is empty";
+  const auto after = [begin](u64 time) {
+    const u64 ns = time - begin;
+    return ns % 1'000'000 == 0 ? fmt::format("+{} ms", format_count(ns / 1'000'000)) : ns % 1000 == 0 ? fmt::format("+{} us", format_count(ns / 1000)) : fmt::format("+{} ns", format_count(ns));
+  };
   const auto shown = [&](const Moment& moment, u64 otherwise) {
     const u64 time = moment.given ? moment.at(begin) : otherwise;
-    if (moment.relative || !moment.given) return "+" + format_time(static_cast<double>(time - begin));
+    if (moment.relative || !moment.given) return after(time);
     return fmt::format("{}.{:09} s", time / 1'000'000'000, time % 1'000'000'000);
   };
   const Window& window = options.window;

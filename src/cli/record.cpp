@@ -71,8 +71,11 @@ result<void> check(RecordOptions& options) {
   if (!options.libc.empty()) check_libc(options.libc);
   if (!options.sample.empty()) options.sample_hz = parse_rate(options.sample);
   if (options.sample_hz != 0 && options.command.empty()) throw UsageError{"--sample needs a command, whose threads it interrupts"};
-  if (!options.stack.empty()) options.stacks = parse_events({options.stack});
-  if (!options.kstack.empty()) options.kernel_stacks = parse_events({options.kstack});
+  const auto chosen = [](const std::string& given) {  // "true": the option without a pattern
+    return given.empty() ? EventPatterns() : parse_events({given == "true" ? "*:*" : given});
+  };
+  options.stacks = chosen(options.stack);
+  options.kernel_stacks = chosen(options.kstack);
   if (!options.stacks.empty() && options.command.empty() && options.instance.empty())
     throw UsageError{"--stack is about events of a program: give a command, or an instance with -i; --kstack is for those of the kernel"};
   if (!options.kernel_stacks.empty() && options.kernel_events.empty()) throw UsageError{"--kstack is about events of the kernel: name them with -e"};
@@ -321,6 +324,11 @@ result<int> run_record(RecordOptions options) {
   if (!ours) only = events_of_program(options);
   if (!only.empty()) RS_TRY(instance.enable(only, true));
   if (!options.stacks.empty() || options.depth != 64 || options.sample_hz != 0) RS_TRY(instance.stacks(options.stacks, options.depth));
+  for (const EventInfo& e : ours ? std::vector<EventInfo>{} : instance.events()) {
+    const bool about_stacks = e.system == "ringside" && (e.name == "stack" || e.name == "code_map");
+    if (about_stacks || !options.stacks.matches(e.system, e.name) || e.format.find("field:ringside_stack ") != std::string::npos) continue;
+    say("--stack: " + e.system + ":" + e.name + " was declared without a stack and stays so; a new instance has it with one");
+  }
   const auto kernel_made = RS_TRY(make_kernel(options, instance.clock()));
   KernelFeed* const kernel = kernel_made.get();
   if (asked_to_stop()) return exit_signal + stop_signal();  // enabling a thousand events takes a second
@@ -394,8 +402,8 @@ Command add_record(CLI::App& app) {
   c->add_flag("-a,--all", options->all_processes, "kernel events of all processes (default with a command: only its)");
   add_source(*c, options->source);
   c->add_option("--libc", options->libc, "trace calls of the C library in all processes: malloc, io, mutex; none in static and Go programs, and none that the library makes itself: fopen shows no open")->type_name("LIST");
-  c->add_flag("--stack{*:*}", options->stack, "with the calls that led to each of the program's events, or to those that match --stack=PATTERN");
-  c->add_flag("--kstack{*:*}", options->kstack, "with the kernel's calls that led to each of its events, or to those that match --kstack=PATTERN");
+  c->add_flag("--stack", options->stack, "with the calls that led to each of the program's events; --stack=PATTERN: to these");
+  c->add_flag("--kstack", options->kstack, "with the kernel's calls that led to each of its events; --kstack=PATTERN: to these");
   c->add_option("--depth", options->depth, "of --stack and --sample: at most this many calls, the innermost ones")->check(CLI::Range(1, 400))->capture_default_str();
   c->add_option("--sample", options->sample, "interrupt each thread of the command so often in a second of its CPU time, and record its calls: 999")->type_name("RATE");
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring, of a CPU or a thread (default 4M)");

@@ -137,6 +137,9 @@ bool seems_read(const Ring& ring) noexcept {
   return record.base + committed_of(__atomic_load_n(&record.committed, __ATOMIC_RELAXED)).events <= c.state[c.reader_generation & 1].expected;
 }
 
+// May that number of rings become full within the budget? Only then are some made for coming threads, and used.
+bool may_be_full(const InstanceControl& c, u64 rings, const Geometry& geometry) noexcept { return rings * geometry.data_size() <= c.budget; }
+
 // Does the budget allow one more ring, even if all made since the last measurement became full? Rings are sparse: only used
 // memory counts, which is measured when it matters.
 bool affordable(int dir, InstanceControl& c, u64 made, u64 size) noexcept {
@@ -150,6 +153,20 @@ bool affordable(int dir, InstanceControl& c, u64 made, u64 size) noexcept {
   __atomic_store_n(&c.measured_bytes, bytes, __ATOMIC_RELAXED);
   __atomic_store_n(&c.measured_rings, made, __ATOMIC_RELAXED);
   return room();
+}
+
+// What dead processes had claimed holds nothing, and is used before more is made. True: there is some.
+bool settle_claims(int dir, const TakenRing& own, u32 made) noexcept {
+  sys::Fd file;
+  bool any = false;
+  for (u32 n = 0; n < made; ++n) {
+    RingEntry& entry = own.in->words.ring(n);
+    const u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
+    if (state_of(state) != RingState::busy || claimer_of(state) == own.in->member()) continue;
+    if (!file && !(file = sys::open_owned(dir, "instance", O_RDONLY))) return false;
+    any = Judge(file.get(), own.in->words).settle(entry) == RingState::empty || any;
+  }
+  return any;
 }
 
 }  // namespace
@@ -178,7 +195,8 @@ bool take_kept_ring(TakenRing& own) noexcept {
     if (state_now(r) == r.state) give_up(r);
     return KeptRings::Use::drop;
   };
-  return fresh_rings.take(ring, fits) && use_fresh(own, ring);
+  const InstanceControl& c = *own.in->words.control;
+  return may_be_full(c, __atomic_load_n(&c.nr_rings, __ATOMIC_RELAXED), geometry) && fresh_rings.take(ring, fits) && use_fresh(own, ring);
 }
 
 bool find_ring(int dir, TakenRing& own, bool keep_more) noexcept {
@@ -204,12 +222,15 @@ bool find_ring(int dir, TakenRing& own, bool keep_more) noexcept {
   };
   const auto affordable_one = [&] { return made() < most_rings && affordable(dir, c, made(), geometry.data_size()); };
   if (const Taken taken = take_one(false); taken != Taken::no) return taken == Taken::yes;
+  if (settle_claims(dir, own, made()))
+    if (const Taken taken = take_one(false); taken != Taken::no) return taken == Taken::yes;
   if (affordable_one()) {
     if (!make(dir, own, geometry)) return false;
-    // More, for the threads to come: each time as many again, so that half of the threads find one at least.
-    static constinit u32 searches = 0;
-    const u32 more = !keep_more ? 0 : 1u << std::min(__atomic_fetch_add(&searches, 1u, __ATOMIC_RELAXED), 3u);
-    for (u32 n = 0; n < more && affordable_one(); ++n) {
+    // More, for the threads to come: none for a program's only thread, then twice as many each time, so that half of the threads
+    // and more find one.
+    const u32 before = keep_more ? __atomic_fetch_add(&own.in->rings_made, 1u, __ATOMIC_RELAXED) : 0;
+    const u32 more = before == 0 ? 0 : 1u << std::min(before - 1, 3u);
+    for (u32 n = 0; n < more && made() < most_rings && may_be_full(c, u64{made()} + 1, geometry); ++n) {
       const KeptRing next = make_fresh(dir, *own.in, geometry);
       if (!next.mapped) break;
       if (fresh_rings.put(next)) continue;

@@ -26,6 +26,7 @@ struct Opened {
   bool other_kernel = false;                // another kernel than the one that the instance was made under
   bool foreign = false;                     // of another PID namespace than the creator's: the instance numbers its threads
   u64 pid_namespace = 0;                    // of this process; 0: unknown, or of another kernel than the creator's
+  u32 rings_made = 0;                       // how often a thread of this process found no ring, and had to make one
   u32 number = 0;                           // this process's, if it is foreign; 0: none of its threads has one yet
   const detail::CpuSide* side = nullptr;    // null: its rings of CPUs, if it has any, are not for this process
   dev_t device = 0;

@@ -205,6 +205,7 @@ void know_place(Opened& in) noexcept {
   in.pid_namespace = in.other_kernel ? 0 : sys::pid_namespace();
   in.foreign = in.pid_namespace == 0 || in.pid_namespace != in.words.control->pid_namespace;
   __atomic_store_n(&in.number, 0u, __ATOMIC_RELEASE);
+  __atomic_store_n(&in.rings_made, 0u, __ATOMIC_RELAXED);
 }
 
 void say_limits(const Opened& in) noexcept {

@@ -203,7 +203,7 @@ TEST_F(InstanceTest, ThreadsComeAndGoWithoutLeaks) {
     instance->trim();
   }
   EXPECT_LE(mappings(), before + 8);
-  EXPECT_LE(instance->control().nr_rings, 8u);
+  EXPECT_LE(instance->control().nr_rings, 8u + 8u);  // 8: those that are kept for coming threads
   u64 counted = instance->past().written;
   for (const RingInfo& r : instance->rings()) counted += r.counters.written;
   EXPECT_EQ(counted, written);
@@ -355,7 +355,7 @@ TEST_F(InstanceTest, RingsAreReusedAfterResizesBackAndForth) {
   auto instance = make("a");
   ASSERT_EQ(ringside_open("a"), 0);
   u64 next = 0;
-  for (int round = 0; round < 6; ++round) {
+  for (int round = 0; round < 20; ++round) {
     std::thread([&] {
       for (int i = 0; i < 100; ++i) unit::number(next++);
       must(instance->resize(round % 2 == 0 ? 64 << 10 : 1 << 20, 4096));
@@ -365,7 +365,7 @@ TEST_F(InstanceTest, RingsAreReusedAfterResizesBackAndForth) {
     EXPECT_EQ(seen.numbers.size(), 200u) << round;
   }
   EXPECT_EQ(instance->refused(), 0u);
-  EXPECT_LE(instance->control().nr_rings, 5u) << "rings are not used again";
+  EXPECT_LE(instance->control().nr_rings, 5u + 8u) << "rings are not used again";  // 8: those that are kept for coming threads
 }
 
 // A thread that is killed while it claims a ring must not hide it.

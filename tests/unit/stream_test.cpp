@@ -27,7 +27,7 @@ class Board {
   std::vector<u8> stream(u32 n, u32 push_each) {
     std::vector<u8> out;
     u64 time = 0;
-    Writer<Ticks<5>> writer(ring, Ticks<5>{&time});
+    Writer<Ticks<0>> writer(ring, Ticks<0>{&time});
     Reader<> reader(ring);
     StreamWriter line([&](const void* bytes, u32 size) {
       const auto* const p = static_cast<const u8*>(bytes);
@@ -40,6 +40,7 @@ class Board {
     for (u32 k = 0; k < n; ++k) {
       u8 payload[200] = {};
       std::memcpy(payload, &k, sizeof k);
+      time += 5;
       EXPECT_TRUE(writer.write(payload, 8 + random() % 190));
       if (k % push_each == 0) line.push(3, reader, random() % 3 == 0);
     }
@@ -55,7 +56,7 @@ class Board {
     std::vector<ringside_page> words(geometry.nr_subbufs());
     ringside_ring plain;
     EXPECT_TRUE(ringside_ring_init_stream(&plain, data.data(), words.data(), geometry.nr_subbufs(), geometry.subbuf_size(),
-                                          [](void* t) { return *static_cast<u64*>(t) += 5; }, &time));
+                                          [](void* t) { return *static_cast<u64*>(t); }, &time));
     ringside_stream line = {[](void* to, const void* bytes, u32 size) {
                               const auto* const p = static_cast<const u8*>(bytes);
                               static_cast<std::vector<u8>*>(to)->insert(static_cast<std::vector<u8>*>(to)->end(), p, p + size);
@@ -67,6 +68,7 @@ class Board {
     for (u32 k = 0; k < n; ++k) {
       u8 payload[200] = {};
       std::memcpy(payload, &k, sizeof k);
+      time += 5;
       EXPECT_TRUE(ringside_ring_write(&plain, payload, 8 + random() % 190));
       if (k % push_each == 0) ringside_stream_push(&line, 3, &plain, random() % 3 == 0);
     }

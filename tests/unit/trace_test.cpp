@@ -128,12 +128,12 @@ TEST_F(Trace, AnUnderscoreAtTheEndOfANameIsNotShown) {
   EXPECT_EQ(run.records[0].at<u32>(8), 5u);
 }
 
-int evaluated = 0;
-int counted(int value) { return ++evaluated, value; }
+int times_evaluated = 0;
+int counted(int value) { return ++times_evaluated, value; }
 void declared_here(int length, const std::string& text) {
   char* const nothing = nullptr;
   RINGSIDE_TRACE("trace_here", "packet_in", ("length", counted(length)), ("flow", u64{1} << 40), ("text", text), ("literal", "four"),
-                 ("colour", Colour::red), ("null", nothing), ("at", &evaluated));
+                 ("colour", Colour::red), ("null", nothing), ("at", &times_evaluated));
 }
 
 TEST_F(Trace, AnEventDeclaredWhereItIsWritten) {
@@ -145,10 +145,10 @@ TEST_F(Trace, AnEventDeclaredWhereItIsWritten) {
                "\tfield:u16 colour;\toffset:32;\tsize:2;\tsigned:0;\n\tfield:__data_loc char[] null;\toffset:36;\tsize:4;\tsigned:0;\n"
                "\tfield:void * at;\toffset:40;\tsize:8;\tsigned:0;\n");
   declared_here(1, "a");
-  EXPECT_EQ(evaluated, 0) << "values of a disabled event are not evaluated";
+  EXPECT_EQ(times_evaluated, 0) << "values of a disabled event are not evaluated";
   run.enable("trace_here", "packet_in");
   declared_here(1500, "eth0");
-  EXPECT_EQ(evaluated, 1);
+  EXPECT_EQ(times_evaluated, 1);
   ASSERT_EQ(run.records.size(), 1u);
   const auto& r = run.records[0];
   EXPECT_EQ(r.at<int>(8), 1500);
@@ -157,7 +157,7 @@ TEST_F(Trace, AnEventDeclaredWhereItIsWritten) {
   EXPECT_EQ(r.text(28), "four");
   EXPECT_EQ(r.at<u16>(32), 7);
   EXPECT_EQ(r.text(36), "(null)");
-  EXPECT_EQ(r.at<const void*>(40), &evaluated);
+  EXPECT_EQ(r.at<const void*>(40), &times_evaluated);
   RINGSIDE_TRACE("trace_here", "no_fields");
   EXPECT_EQ(run.records.size(), 1u);
   EXPECT_NE(run.find("trace_here", "no_fields"), nullptr);
