@@ -1,6 +1,7 @@
 // What the benchmarks share: the table they fill, and rings of their own.
 #pragma once
 #include <ringside/ring/recover.hpp>
+#include <ringside/ring/writer.hpp>
 #include <ringside/trace.hpp>
 
 #include <optional>

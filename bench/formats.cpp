@@ -62,13 +62,13 @@ void python_row(const std::string& dir, u64 events) {
   const std::vector<double> rates = numbers_of(python + " " + dir + "/columns.py " RINGSIDE_PYTHON_PACKAGE " " + dir + "/rec", dir);
   if (rates.empty()) return row("python.rows_per_s", std::nullopt, "1/s", "python3-numpy is not installed, or it failed");
   // The same columns by babeltrace2's bindings, of the CTF trace that `export` makes of a part.
-  std::ofstream(dir + "/bt2.py") << "import sys, time, bt2, numpy\nat = time.process_time()\nrows = []\n"
+  std::ofstream(dir + "/bindings.py") << "import sys, time, bt2, numpy\nat = time.process_time()\nrows = []\n"
                                     "for m in bt2.TraceCollectionMessageIterator(sys.argv[1]):\n    if type(m) is bt2._EventMessageConst:\n"
                                     "        e = m.event\n        rows.append((m.default_clock_snapshot.value, int(e.common_context_field['cpu']), int(e.payload_field['next_pid'])))\n"
                                     "a = numpy.array(rows)\nprint(len(a) / (time.process_time() - at))\n";
   const std::string part = dir + "/part.ctf";
   const bool exported = std::system((RINGSIDE_COMMAND " export -q " + dir + "/few --to " + part + " 2>/dev/null").c_str()) == 0;
-  const std::vector<double> theirs = exported ? numbers_of(python + " " + dir + "/bt2.py " + part, dir) : std::vector<double>();
+  const std::vector<double> theirs = exported ? numbers_of(python + " " + dir + "/bindings.py " + part, dir) : std::vector<double>();
   row("python.rows_per_s", median(rates), "1/s",
       text("ts, cpu and a field of %.0f M events of two rings as arrays, of CPU time, opening included; %s", static_cast<double>(events) / 1e6,
            theirs.empty() ? "babeltrace2's bindings are not installed" : text("babeltrace2's bindings, same events: %.2f M/s", theirs[0] / 1e6).c_str()));
