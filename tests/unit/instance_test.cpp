@@ -237,7 +237,9 @@ TEST_F(InstanceTest, ThreadsTakeKeptRings) {
   u64 written = instance->past().written;
   for (const RingInfo& r : instance->rings()) {
     written += r.counters.written;
-    if (r.counters.written != 0) EXPECT_NE(r.name.task, "");
+    if (r.counters.written != 0) {
+      EXPECT_NE(r.name.task, "");
+    }
   }
   EXPECT_EQ(written, 20u + 20u + 3u + 12u);
   EXPECT_EQ(instance->refused(), 0u);
