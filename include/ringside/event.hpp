@@ -182,9 +182,9 @@ struct Event<D, Types<T...>> {
   static constexpr u32 gate = ringside_gate_of(D::system_name, D::event_name);
 
   template <size_t size>
-  static constexpr auto copy(const char* name) {
+  static constexpr auto copy(const char* from) {
     std::array<char, size + 1> out{};
-    for (size_t i = 0; i < size; ++i) out[i] = name[i];
+    for (size_t i = 0; i < size; ++i) out[i] = from[i];
     return out;
   }
   static constexpr auto system = copy<plain(D::system_name).size()>(D::system_name);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ringside/abi/sub_buffer.hpp>
 #include <ringside/base/check.hpp>
+#include <utility>
 
 namespace ringside {
 
@@ -40,6 +41,8 @@ void Timeline::follow(Options options) {
   options_ = std::move(options);
   following_ = true;
   running_ = false;
+  for (const auto& lane : lanes_)
+    if (std::exchange(lane->over, false)) idle_.push_back(lane->index);
   gate_ = idle_.empty() ? forever : 0;
 }
 

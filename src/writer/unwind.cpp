@@ -126,7 +126,7 @@ RS_INLINE bool readable(u64 address) noexcept {
 }
 
 // Other functions' frames: what lies between their variables is no mistake of this one.
-[[gnu::no_sanitize("address", "thread", "undefined")]] inline u64 word_at(u64 address) noexcept { return *reinterpret_cast<const volatile u64*>(address); }
+__attribute__((no_sanitize("address", "thread", "undefined"))) inline u64 word_at(u64 address) noexcept { return *reinterpret_cast<const volatile u64*>(address); }
 
 RS_INLINE bool load(u64 address, u64& value) noexcept {
   if (!readable(address)) return false;

@@ -10,12 +10,12 @@ namespace {
 
 using test::Payload;
 
-struct Names : testing::Test {
+struct NamesOfThreads : testing::Test {
   Formats formats;
   Tasks tasks;
   ThreadNames names{formats, tasks};
   RingName cpu{0, 0, 0, "", "", true};
-  Names() {
+  NamesOfThreads() {
     formats.add(kernel_ids + 1, "task", "task_newtask",
                 test::format(1, "task_newtask",
                              "\tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:char comm[16];\toffset:12;\tsize:16;\tsigned:0;\n"
@@ -44,7 +44,7 @@ struct Names : testing::Test {
 
 constexpr u64 thread = 0x10000;
 
-TEST_F(Names, ANewTaskIsAThreadOrAProcess) {
+TEST_F(NamesOfThreads, ANewTaskIsAThreadOrAProcess) {
   newtask(100, 200, "sh", 0x1200000);
   EXPECT_EQ(of(200), "sh of 200, 100");
   newtask(200, 201, "sh", thread | 0x100);
@@ -55,14 +55,14 @@ TEST_F(Names, ANewTaskIsAThreadOrAProcess) {
   EXPECT_EQ(of(301), "sh of 300, 200");
 }
 
-TEST_F(Names, ATidIsUsedAgain) {
+TEST_F(NamesOfThreads, ATidIsUsedAgain) {
   newtask(100, 200, "one", 0);
   newtask(200, 201, "two", thread);
   newtask(500, 201, "three", 0);
   EXPECT_EQ(of(201), "three of 201, 500");
 }
 
-TEST_F(Names, AForkNamesTheParentAlone) {
+TEST_F(NamesOfThreads, AForkNamesTheParentAlone) {
   fork(100, 200, "make");
   EXPECT_EQ(of(200), "make of 200, 100");
   tasks.add(RingName{0, 200, 202, "worker", "make"});
@@ -70,13 +70,13 @@ TEST_F(Names, AForkNamesTheParentAlone) {
   EXPECT_EQ(of(202), "worker of 200, 100");
 }
 
-TEST_F(Names, ANewTaskIsKnownBeforeTheForkTellsIt) {
+TEST_F(NamesOfThreads, ANewTaskIsKnownBeforeTheForkTellsIt) {
   newtask(100, 200, "make", thread);
   fork(100, 200, "make");
   EXPECT_EQ(of(200), "make of 100, 0");
 }
 
-TEST_F(Names, NumbersThatMakeNoSense) {
+TEST_F(NamesOfThreads, NumbersThatMakeNoSense) {
   newtask(0, 5, "x", 0);
   newtask(-4, 6, "x", thread);
   newtask(7, 7, "x", 0);
