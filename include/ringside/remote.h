@@ -201,7 +201,7 @@ static inline void ringside_stream_push(struct ringside_stream* s, uint32_t numb
     uint32_t filled = ringside_ring_filled(r, &left), at, events = 0;
     if (r->stood && (left || unfinished) && filled > r->bytes) {
       const uint8_t* data = ringside_ring_page(r, r->own) + RINGSIDE_HEADER;
-      uint64_t header[2], time = r->bytes ? r->time : ringside_get64(data, 0 - (size_t)RINGSIDE_HEADER);
+      uint64_t header[2], time = r->bytes ? r->time : ringside_get64(data - RINGSIDE_HEADER, 0);
       struct ringside_piece pieces[2];
       header[0] = time;
       header[1] = filled - r->bytes;

@@ -133,7 +133,7 @@ void check(Layout layout) {
   Descriptor d;
   RC_ASSERT(WildDescriptor(buffer->descriptor().data(), buffer->descriptor().size() * 8).check(buffer->region_bytes(), d).good());
   void* const region = mmap(nullptr, buffer->region_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, buffer->fd(), 0);
-  const std::unique_ptr<void, void (*)(void*)> memory(std::aligned_alloc(64, W::private_bytes(d.ring(0))), std::free);
+  const std::unique_ptr<void, void (*)(void*)> memory(std::aligned_alloc(64, align_up(size_t{W::private_bytes(d.ring(0))}, size_t{64})), std::free);
   std::memset(memory.get(), 0, W::private_bytes(d.ring(0)));
   if constexpr (plain)
     writer = std::make_unique<W>(d, d.ring(0), region, memory.get(), Counting{&clock}, buffer->descriptor());
