@@ -30,7 +30,7 @@ struct MappedRing {
   }
   // By default 28 bytes on the sub-buffer: 20 are left at its end, room for the number of missed events.
   void write(u64 value, u32 size = 24) {
-    if (Slot s = writer->reserve(size)) {
+    if (Reservation s = writer->reserve(size)) {
       std::memcpy(s.payload, &value, 8);
       writer->commit(s);
     }

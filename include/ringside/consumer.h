@@ -43,7 +43,7 @@ struct ringside_consumer_options {
 // One event, or a gap: ringside::Event in C++.
 struct ringside_consumer_event {
   uint64_t time;        // ns
-  uint64_t lost;        // not 0: no event, but so many were lost here
+  uint64_t lost;        // not 0: no event: the number of those lost here
   const uint8_t* data;  // the event's bytes, the 8 common ones first; valid until the next one is asked for
   uint32_t size;
   uint32_t id;  // the consumer's number for the type of event
@@ -68,7 +68,7 @@ const char* ringside_consumer_text(struct ringside_consumer* consumer, int colum
 // Its line, as `ringside report` prints it.
 const char* ringside_consumer_line(struct ringside_consumer* consumer);
 
-uint64_t ringside_consumer_events(const struct ringside_consumer* consumer);  // given out
+uint64_t ringside_consumer_events(const struct ringside_consumer* consumer);  // handed out
 uint64_t ringside_consumer_lost(const struct ringside_consumer* consumer);
 // The n-th problem so far; NULL: there are fewer.
 const char* ringside_consumer_problem(struct ringside_consumer* consumer, size_t n);

@@ -35,12 +35,12 @@ namespace ringside {
 // One event, or a gap; valid until the next one is asked for.
 struct Event {
   u64 time = 0;        // ns, of CLOCK_MONOTONIC where the source's clock can be converted
-  u64 lost = 0;        // not 0: no event, but so many were lost here
+  u64 lost = 0;        // not 0: no event: the number of those lost here
   const u8* data = nullptr;  // its bytes, the 8 common ones first
   u32 size = 0;
   u32 id = 0;          // the consumer's number for the type of event; 0: a gap
   u32 source = 0;      // which ring
-  bool late = false;   // one with a later time was given out before
+  bool late = false;   // one with a later time was handed out before
   int running_on = -1;  // Consumer::cpu, if its ring is no CPU's
 };
 
@@ -142,7 +142,7 @@ class Consumer {
   std::string_view task(const Event& e) const;
   std::string text(const Event& e);             // its line, as `ringside report` prints it, without a newline
 
-  u64 events() const;  // given out
+  u64 events() const;  // handed out
   u64 lost() const;    // in gaps
   u64 late() const;
   std::vector<std::string> problems() const;

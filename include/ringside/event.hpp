@@ -135,7 +135,7 @@ struct Layout<D, Types<T...>> {
     return true;
   }
   static_assert(count <= RINGSIDE_FIELDS_MAX, "ringside: an event has at most 32 fields");
-  static_assert(names_differ(), "ringside: two fields of an event bear the same name");
+  static_assert(names_differ(), "ringside: two fields of an event have the same name");
   static_assert(names_are_free(), "ringside: names that start with common_ are the format's own");
   static_assert(table.fixed + strings <= RINGSIDE_PAYLOAD_MAX, "ringside: the fields of an event take at most 4,000 bytes");
 
@@ -196,7 +196,7 @@ struct Event<D, Types<T...>> {
   // False: certainly disabled. One load.
   RS_INLINE static bool gate_open() noexcept { return ringside_gate_open(gate); }
 
-  // Is it enabled now? Costs one load while its gate is shut.
+  // Is it enabled now? Costs one load while its enable byte is 0.
   RS_INLINE static bool enabled() noexcept { return gate_open() && ringside_wanted(&event); }
 
   // Writes the event if its own word says that it is enabled. Out of line, so that a call site is a load, a branch and a call.

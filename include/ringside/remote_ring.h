@@ -251,7 +251,7 @@ static inline bool ringside_ring_next(struct ringside_ring* r) {
   ringside_put_long(&r->page[id].base, base);
   ringside_put(&r->page[id].events, 0);
   if (r->footers) {
-    ringside_put32(ringside_ring_footer(r, id) + 4, r->id << 8);
+    ringside_store((uint32_t*)(void*)(ringside_ring_footer(r, id) + 4), r->id << 8);
     ringside_put64(ringside_ring_footer(r, id) + 8, base);
     ringside_put64(ringside_ring_footer(r, id) + 16, r->position);
   }
@@ -406,7 +406,8 @@ static inline enum ringside_swap ringside_ring_swap(struct ringside_ring* r, uin
   if (done == RINGSIDE_SWAPPED && r->footers) {  // READER is set before it is removed
     ringside_put64(ringside_ring_footer(r, r->own) + 24, r->lost);
     ringside_store((uint32_t*)(void*)(ringside_ring_footer(r, r->own) + 4), r->id << 8 | 2);
-    ringside_put32(ringside_ring_footer(r, before) + 4, r->id << 8);
+    // The writer may be there already, and store the same.
+    ringside_store((uint32_t*)(void*)(ringside_ring_footer(r, before) + 4), r->id << 8);
   }
   return done;
 }

@@ -52,7 +52,7 @@ extern "C" {
 // One byte per hash of "system:event", page aligned, shared with the controllers. 0: every event with this hash is disabled.
 extern unsigned char ringside_gate[4096];
 
-// A declared event. It lives as long as its program or shared object; several may bear one name (a header used by two shared
+// A declared event. It lives as long as its program or shared object; several may have one name (a header used by two shared
 // objects, or from C and C++): the library gives them one id as long as their format is the same.
 struct ringside_event {
   const char* system;
@@ -148,7 +148,7 @@ __attribute__((always_inline)) RINGSIDE_SHARED uint32_t ringside_gate_of(const c
   return ringside_hash(ringside_hash(ringside_hash(2166136261u, system), ":"), name) & 4095;
 }
 
-// The type's name in a format file. Enums bear their underlying type's.
+// The type's name in a format file. Enums have their underlying type's.
 RINGSIDE_SHARED const char* ringside_type_name(uint32_t kind, uint32_t size) {
   switch (kind) {
     case RINGSIDE_BOOL:
@@ -172,7 +172,7 @@ RINGSIDE_SHARED const char* ringside_type_name(uint32_t kind, uint32_t size) {
 
 // The conversion in the print format, as libtraceevent 1.7 understands it. It extends no sign by itself, hence the h. It knows
 // no %c, but takes a char for a string of one. It knows no floating point: float and double print as their bits in
-// hexadecimal, arrays as unsigned numbers; whoever knows the type's name can do better.
+// hexadecimal, arrays as unsigned numbers; a reader that knows the type's name can do better.
 RINGSIDE_SHARED const char* ringside_conversion(const struct ringside_field* f) {
   if (f->count != 0 || f->kind == RINGSIDE_STRING) return "%s";
   switch (f->kind) {
@@ -259,7 +259,7 @@ __attribute__((always_inline)) static inline bool ringside_gate_open(uint32_t ga
   return __builtin_expect(__atomic_load_n(&ringside_gate[gate], __ATOMIC_RELAXED) != 0, 0);
 }
 
-// After the gate let a call through: does the exact word want this event?
+// After the enable byte let a call through: does the exact word want this event?
 static inline bool ringside_wanted(struct ringside_event* event) {
   const volatile uint32_t* word = __atomic_load_n(&event->enabled, __ATOMIC_ACQUIRE);
   return word && __atomic_load_n(word, __ATOMIC_RELAXED) != 0;

@@ -113,7 +113,7 @@
 #define RINGSIDE_PARAMETER(...) ::ringside::detail::Param<RINGSIDE_TYPE(__VA_ARGS__)> RINGSIDE_NAME_ONLY(__VA_ARGS__)
 
 // The ready-made events. Names, types and meaning are part of the interface. span, track_span and counter follow Perfetto's
-// convention for kernel track events, so its viewer draws them without help; it also draws an event of yours with these field
+// convention for kernel track events, so its viewer draws them without help; it also draws your own events with these field
 // names.
 //
 //   event                 fields

@@ -10,6 +10,7 @@
 #include "watch/picture.hpp"
 #include "cli/table.hpp"
 #include "export/units.hpp"
+#include "kernel/tracefs_instance.hpp"
 #include "sys/try.hpp"
 
 namespace ringside::cli {
@@ -100,6 +101,24 @@ std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const
   return out + closing_line(counted, hist.evicted().keys, hist.evicted().count) + "\n";
 }
 
+// The key's field is in no event of the trace: which events of the kernel have it?
+Error explained(Error error, const std::string& key, const Formats& formats) {
+  std::string field = key.substr(0, key.find_first_of(".,"));
+  field.erase(0, field.rfind('/') + 1);
+  const auto has = [&](const auto& type) { return type->field(field) != nullptr; };
+  const auto known = kernel_events();
+  if (!known || field.empty() || std::any_of(formats.all().begin(), formats.all().end(), has)) return error;
+  for (const KernelEvent& event : *known) {
+    const auto info = kernel_event(event);
+    Formats one;
+    if (!info || info->format.find(" " + field) == std::string::npos || !one.add(info->number(), info->system, info->name, info->format)) continue;
+    if (!std::any_of(one.all().begin(), one.all().end(), has)) continue;
+    error.sentence += "; an event of the kernel's has it: add -e " + event.system + ":" + event.name;
+    break;
+  }
+  return error;
+}
+
 result<int> run_hist(const HistOptions& options) {
   auto sort = sort_of(options);
   auto run = RS_TRY(AnalysisRun::open(options.run));
@@ -107,7 +126,9 @@ result<int> run_hist(const HistOptions& options) {
   make.keys = split_columns(options.key);
   make.values = options.values;
   make.most_keys = options.most_keys;
-  auto hist = RS_TRY(Hist::make(make, run->trace().formats, run->trace().tasks));
+  auto made = Hist::make(make, run->trace().formats, run->trace().tasks);
+  if (!made) return tl::unexpected<Error>(options.run.events.empty() ? explained(made.error(), options.key, run->trace().formats) : made.error());
+  Hist hist = std::move(*made);
   if (!sort) {
     if (hist.keys()[0].buckets()) sort = {Hist::By::key, 0, false};
     else sort = {hist.values().empty() ? Hist::By::count : Hist::By::value, 0, true};

@@ -1,4 +1,4 @@
-// expects: ringside: two fields of an event bear the same name|(redefinition of parameter|duplicate parameter name)
+// expects: ringside: two fields of an event have the same name|(redefinition of parameter|duplicate parameter name)
 #include <ringside/trace.hpp>
 
 #ifdef WRONG

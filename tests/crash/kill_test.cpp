@@ -26,7 +26,7 @@ struct Event {
 };
 
 bool put(Writer<MonoClock>& writer, u64 kind, u64 sequence, u32 fill) {
-  const Slot slot = writer.reserve(static_cast<u32>(sizeof(u64) * (3 + fill)));
+  const Reservation slot = writer.reserve(static_cast<u32>(sizeof(u64) * (3 + fill)));
   if (!slot) return false;
   const u64 head[] = {kind, sequence};
   std::memcpy(slot.payload, head, sizeof head);

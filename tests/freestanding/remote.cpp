@@ -18,9 +18,9 @@ Wrong attach(W* at, const void* blob, u64 bytes, void* region, u64 region_bytes,
   new (at) W(d, d.ring(ring), region, memory, Cycles{});
   return Wrong::no;
 }
-bool reserve(W& w, u32 size, Slot& slot) { return w.reserve(size, slot); }
-void commit(W& w, const Slot& slot) { w.commit(slot); }
-bool discard(W& w, const Slot& slot) { return w.discard(slot); }
+bool reserve(W& w, u32 size, Reservation& slot) { return w.reserve(size, slot); }
+void commit(W& w, const Reservation& slot) { w.commit(slot); }
+bool discard(W& w, const Reservation& slot) { return w.discard(slot); }
 u64 swap_reader(W& w, u32 read) {
   const Swapped s = w.swap_reader(read);
   return u64{static_cast<u32>(s.what)} << 32 | s.id;
@@ -75,7 +75,7 @@ int use(Layout layout) {
   w.enable();
   for (u64 k = 0; k < 2000; ++k)
     if (!w.write(payload, sizeof payload)) return 4;
-  const Slot open = w.reserve(8);
+  const Reservation open = w.reserve(8);
   if (!open || !w.discard(open)) return 5;
   const Swapped got = w.swap_reader(0);
   if (got.what != Swap::swapped || got.id == 0) return 6;

@@ -1,4 +1,4 @@
-// A descriptor of any bytes. C++ and C say the same of it. An accepted one names memory inside the region, no sub-buffers overlap, and a writer can be built
+// A descriptor of any bytes. C++ and C say the same of it, but for rings that are too large for the writer in C. An accepted one names memory inside the region, no sub-buffers overlap, and a writer can be built
 // on it. The checksum is corrected, so that the code after its check is reached; every 8th input keeps its own.
 #include <ringside/remote.h>
 #include <ringside/remote/remote_writer.hpp>
@@ -9,6 +9,16 @@
 
 using namespace ringside;
 using namespace ringside::remote;
+
+// Does a ring have more sub-buffers than a writer in C takes? Walks as far as the rings are whole.
+static bool too_large_in_c(const u8* blob, size_t bytes) {
+  for (size_t at = sizeof(DescriptorHeader); at <= bytes && bytes - at >= sizeof(RingHeader);) {
+    const u32 pages = ringside_get32(blob, at + 4);
+    if (pages > RINGSIDE_SLOT_IDS) return true;
+    at += sizeof(RingHeader) + size_t{pages} * 8;
+  }
+  return false;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* in, size_t size) {
   if (size < 1) return 0;
@@ -27,7 +37,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* in, size_t size) {
   Descriptor d;
   const Verdict v = WildDescriptor(at, bytes).check(region, d);
   const char* const in_c = ringside_descriptor_check(at, bytes, region);
-  if (std::strcmp(in_c != nullptr ? in_c : to_string(Wrong::no), to_string(v.wrong)) != 0) std::abort();
+  const bool differ = std::strcmp(in_c != nullptr ? in_c : to_string(Wrong::no), to_string(v.wrong)) != 0;
+  if (differ && (in_c == nullptr || std::strcmp(in_c, to_string(Wrong::many_pages)) != 0 || !too_large_in_c(at, bytes))) std::abort();
   if (!v.good()) return d.nr_rings() == 0 ? 0 : (std::abort(), 0);
   std::vector<bool> used(64);
   for (u32 k = 0; k < d.nr_rings(); ++k) {

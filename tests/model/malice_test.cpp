@@ -127,13 +127,13 @@ TEST(Malice, Writer) {
   const auto write = [](const Malicious& m) {
     auto& w = m.writer();
     for (u32 size : {half, half, most})
-      if (const Slot s = w.reserve(size)) {
+      if (const Reservation s = w.reserve(size)) {
         require(s.payload >= Guarded::ring->data + 4096 &&
                     s.payload + size <= Guarded::ring->data + Guarded::ring->geometry.data_size(),
                 "a payload is inside the data region");
         w.commit(s);
       }
-    if (const Slot s = w.reserve(half)) w.discard(s);
+    if (const Reservation s = w.reserve(half)) w.discard(s);
   };
   prove("hostile words against the writer", quick, hostile(1, write));
 }

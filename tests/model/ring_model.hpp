@@ -86,7 +86,7 @@ class Model {
 
   bool write(u32 size) const {
     const u32 number = begin();
-    const Slot slot = writer().reserve(size);
+    const Reservation slot = writer().reserve(size);
     if (slot) {
       fill(slot, size, number);
       writer().commit(slot);
@@ -97,7 +97,7 @@ class Model {
 
   void take_back(u32 size) const {
     const u32 number = begin();
-    const Slot slot = writer().reserve(size);
+    const Reservation slot = writer().reserve(size);
     if (slot) {
       fill(slot, size, number);
       writer().discard(slot);
@@ -228,7 +228,7 @@ class Model {
     if (--b->depth == 0)
       for (u32 i = 1; i <= b->events; ++i) b->promised[i] |= b->fate[i] == Fate::written;
   }
-  static void fill(const Slot& slot, u32 size, u32 number) {
+  static void fill(const Reservation& slot, u32 size, u32 number) {
     M::store(reinterpret_cast<u32*>(slot.payload), number, Order::relaxed);
     M::store(reinterpret_cast<u32*>(slot.payload + size - 4), number, Order::relaxed);
   }

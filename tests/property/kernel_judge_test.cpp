@@ -233,7 +233,7 @@ class OurWriter {
   explicit OurWriter(const Ring& ring) : writer_(ring, Replay{&time_}) {}
   Refused write(u32 number, u32 size, const Stamp& stamp) {
     time_ = stamp.time;
-    const Slot slot = writer_.reserve(common_size + size);
+    const Reservation slot = writer_.reserve(common_size + size);
     if (!slot) return slot.why;
     const u16 type = raw_data_type();
     const i32 pid = sys::gettid();

@@ -176,7 +176,7 @@ void check(Layout layout) {
       case 1: drain(); break;
       case 2:
         if constexpr (!plain) {
-          if (const Slot slot = writer->reserve(size)) {
+          if (const Reservation slot = writer->reserve(size)) {
             model.room(abi::event_size(size));
             RC_ASSERT(writer->discard(slot));
           }

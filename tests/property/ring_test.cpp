@@ -95,14 +95,14 @@ RC_GTEST_PROP(Property, RingAgainstLists, ()) {
   Model model{ring.geometry, discard_mode};
   u64 next = 0, written = 0;
 
-  const auto begin = [&](u32 size) -> std::optional<Slot> {
-    const Slot slot = writer.reserve(size);
+  const auto begin = [&](u32 size) -> std::optional<Reservation> {
+    const Reservation slot = writer.reserve(size);
     RC_ASSERT(static_cast<bool>(slot) == model.room(abi::event_size(size)));
     if (!slot) return std::nullopt;
     std::memcpy(slot.payload, &next, 8);
     return slot;
   };
-  const auto keep = [&](const Slot& slot, u32 size) {
+  const auto keep = [&](const Reservation& slot, u32 size) {
     model.tail().used += abi::event_size(size);
     model.tail().events.push_back(next++);
     ++written;
@@ -174,7 +174,7 @@ RC_GTEST_PROP(Property, RingAgainstLists, ()) {
           const u64 outer_number = next++;
           model.tail().used += 20;
           if (model.tail().used + abi::event_size(size) <= ring.geometry.capacity()) {
-            const Slot inner = writer.reserve(size);
+            const Reservation inner = writer.reserve(size);
             RC_ASSERT(static_cast<bool>(inner));
             std::memcpy(inner.payload, &next, 8);
             model.tail().events.push_back(outer_number);

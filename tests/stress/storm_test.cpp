@@ -37,7 +37,7 @@ void write_one(u64 context) {
   Shared& s = *storm.shared;
   const u64 sequence = s.committed[context];
   const u32 size = sizeof(Event) + static_cast<u32>(sequence % 5) * 24;
-  Slot slot = storm.writer->reserve(size);
+  Reservation slot = storm.writer->reserve(size);
   if (!slot) {
     ++s.refused[context];
     return;

@@ -252,7 +252,7 @@ TEST(AbiCursor, AgreesWithKbufferOnWrittenPages) {
       t.time += random() % 100;
       if (random() % 50 == 0) t.time += random() % (u64{1} << 40);
       const u32 size = static_cast<u32>(random() % (random() % 8 == 0 ? 1500 : 130));
-      const Slot outer = t.writer.reserve(size);
+      const Reservation outer = t.writer.reserve(size);
       ASSERT_TRUE(outer);
       if (random() % 6 == 0) {
         t.time += random() % 3;

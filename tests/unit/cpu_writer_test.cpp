@@ -87,7 +87,7 @@ class Pair {
   Refused write(const void* payload, u32 size) { return cpu_writer.write(set.rings(), rseq_area(), payload, size); }
   void both(const void* payload, u32 size, u64 at) {
     time = at;
-    const Slot slot = writer.reserve(size);
+    const Reservation slot = writer.reserve(size);
     if (slot) {
       if (size != 0) std::memcpy(slot.payload, payload, size);
       writer.commit(slot);

@@ -95,7 +95,7 @@ TEST_P(Remote, EventsOnTheReaderPageNeedNoCall) {
 TEST_P(Remote, NestedEventsAppearWithTheirOuterEvent) {
   World w(GetParam());
   auto source = must(w.buffer->source(0));
-  const Slot outer = w.writers[0]->reserve(8);
+  const Reservation outer = w.writers[0]->reserve(8);
   const u64 number = 1;
   std::memcpy(outer.payload, &number, 8);
   EXPECT_TRUE(w.write(2));
@@ -119,7 +119,7 @@ TEST(RemoteWriterTest, WithoutNestingAnInnerEventIsRefusedAndCounted) {
     W w(d, d.ring(0), region, memory, Ticks<>{&time});
     EXPECT_EQ(w.reserve(8).why, Refused::disabled);
     w.enable();
-    const Slot outer = w.reserve(8);
+    const Reservation outer = w.reserve(8);
     ASSERT_TRUE(outer);
     EXPECT_FALSE(w.reserve(8));
     EXPECT_EQ(w.ring().control->dropped, 1u);
@@ -253,7 +253,7 @@ TEST_P(Remote, ADeadWritersEventsAreReadFromTheSubBuffers) {
       for (u64 k = 0; k < first; ++k) w.write(next++);
       const Seen before = drain(*source, 2);
       for (u64 k = 0; k < then; ++k) w.write(next++);
-      const Slot open = w.writers[0]->reserve(8);  // never committed
+      const Reservation open = w.writers[0]->reserve(8);  // never committed
       ASSERT_TRUE(open);
       w.buffer->gone("it died");
       const Seen r = drain(*source);

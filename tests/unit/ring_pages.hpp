@@ -74,7 +74,7 @@ class TestRing {
 
   // An event that contains only a number; its length on the sub-buffer is event_size(size).
   bool number(u64 n, u32 size = 8) {
-    const Slot slot = writer.reserve(size);
+    const Reservation slot = writer.reserve(size);
     if (!slot) return false;
     std::memset(slot.payload, 0, size);
     std::memcpy(slot.payload, &n, 8);

@@ -7,7 +7,7 @@
 //   memory: RemoteWriter<>::private_bytes(r), zeros, aligned to 64, the writer's own; it outlives the writer
 //   RemoteWriter<Clock> w(d, r, region, memory, Clock{});                       // region: where the writer maps it
 //   w.enable();
-//   if (Slot s = w.reserve(16)) { memcpy(s.payload, ...); w.commit(s); }        // on the writer's processor
+//   if (Reservation s = w.reserve(16)) { memcpy(s.payload, ...); w.commit(s); }        // on the writer's processor
 //   w.swap_reader(read);                                                        // for the reader, meanwhile, on any processor
 //
 // It is the ring of docs/design.md 3 with its control words in private memory: the same Writer, and the same Reader, which runs
@@ -139,25 +139,25 @@ class RemoteWriter {
   RemoteWriter& operator=(const RemoteWriter&) = delete;
 
   // The writing context.
-  [[nodiscard]] RS_INLINE bool reserve(u32 size, Slot& slot) noexcept {
+  [[nodiscard]] RS_INLINE bool reserve(u32 size, Reservation& slot) noexcept {
     if constexpr (N == Nesting::none) {
       if (M::load(&ctl().nest, unordered) != 0) [[unlikely]]
         return refuse(slot);
     }
     return writer_.reserve(size, slot);
   }
-  [[nodiscard]] Slot reserve(u32 size) noexcept {
-    Slot slot;
+  [[nodiscard]] Reservation reserve(u32 size) noexcept {
+    Reservation slot;
     (void)reserve(size, slot);
     return slot;
   }
-  RS_INLINE void commit(const Slot& slot) noexcept { writer_.commit(slot); }
-  bool discard(const Slot& slot) noexcept { return writer_.discard(slot); }
+  RS_INLINE void commit(const Reservation& slot) noexcept { writer_.commit(slot); }
+  bool discard(const Reservation& slot) noexcept { return writer_.discard(slot); }
   template <class Fill>
   RS_INLINE bool write(u32 size, Fill fill) noexcept {
     if constexpr (N == Nesting::none) {
       if (M::load(&ctl().nest, unordered) != 0) [[unlikely]] {
-        Slot slot;
+        Reservation slot;
         return refuse(slot);
       }
     }
@@ -247,7 +247,7 @@ class RemoteWriter {
     ring.places = places;
     return ring;
   }
-  RS_NOINLINE bool refuse(Slot& slot) noexcept {
+  RS_NOINLINE bool refuse(Reservation& slot) noexcept {
     M::add_local(&ctl().dropped, 1);
     slot = {};
     slot.why = Refused::full;

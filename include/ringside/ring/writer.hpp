@@ -1,7 +1,7 @@
 // The writer of a ring: one thread and its signal handlers.
 //
 //   Writer<> w(ring, clock);
-//   if (Slot s = w.reserve(16)) { memcpy(s.payload, ...); w.commit(s); }
+//   if (Reservation s = w.reserve(16)) { memcpy(s.payload, ...); w.commit(s); }
 //
 // reserve, commit, discard: safe in signal handlers at any depth, never block, never allocate, make no system call, have no
 // lock prefix (but one locked CAS for each sub-buffer that is overwritten). The code that reserved an event commits or discards it,
@@ -66,7 +66,7 @@
 namespace ringside {
 
 // A reservation, whose payload has the size that was asked for. False, with a reason, if it was refused.
-struct Slot {
+struct Reservation {
   u8* payload = nullptr;
   Record* record = nullptr;  // of its sub-buffer
   u8* sub_buffer = nullptr;
@@ -107,18 +107,18 @@ class Writer {
   Writer& operator=(const Writer&) = delete;
 
   // size: 0 to geometry.largest_payload() bytes.
-  [[nodiscard]] Slot reserve(u32 size) noexcept {
-    Slot slot;
+  [[nodiscard]] Reservation reserve(u32 size) noexcept {
+    Reservation slot;
     (void)reserve(size, slot);
     return slot;
   }
   // The same, into a slot that the caller keeps in memory. False: refused.
-  [[nodiscard]] RS_INLINE bool reserve(u32 size, Slot& slot) noexcept {
+  [[nodiscard]] RS_INLINE bool reserve(u32 size, Reservation& slot) noexcept {
     const u64 nest = M::load(&ctl().nest, unordered);
     return (nest == 0 && !too_big(size) && reserve_usually(ctl(), size, slot)) || reserve_slowly(size, nest, slot);
   }
 
-  RS_INLINE void commit(const Slot& slot) noexcept {
+  RS_INLINE void commit(const Reservation& slot) noexcept {
     RS_DEBUG_CHECK(slot.payload != nullptr, "only a reserved event is committed");
     if (slot.done != 0) [[likely]]
       return publish(ctl(), slot);
@@ -126,7 +126,7 @@ class Writer {
   }
 
   // Takes the event back. True: its space is free again. False: it became padding, because something was reserved behind it.
-  bool discard(const Slot& slot) noexcept {
+  bool discard(const Reservation& slot) noexcept {
     RS_DEBUG_CHECK(slot.payload != nullptr, "only a reserved event is discarded");
     const bool freed = M::cas_local(&slot.record->reserve, slot.after, slot.before);
     if (!freed) {
@@ -147,14 +147,14 @@ class Writer {
   template <class Fill>
   RS_INLINE Refused try_write(u32 size, Fill fill) noexcept {
     Control& c = ctl();
-    Slot slot;
+    Reservation slot;
     const u64 nest = M::load(&c.nest, unordered);
     if (nest == 0 && !too_big(size) && reserve_usually(c, size, slot)) [[likely]] {
       fill(slot.payload);
       publish(c, slot);
       return Refused::no;
     }
-    Slot slow;
+    Reservation slow;
     if (!reserve_slowly(size, nest, slow)) return slow.why;
     fill(slow.payload);
     commit_slowly(slow);
@@ -176,12 +176,12 @@ class Writer {
     constexpr u32 always_fits = abi::largest_payload(abi::smallest_subbuf - abi::header_size);
     return !(__builtin_constant_p(size) && size <= always_fits) && size > ring_.geometry.largest_payload();
   }
-  static bool refuse(Slot& slot, Refused why) noexcept {
+  static bool refuse(Reservation& slot, Refused why) noexcept {
     slot.why = why;
     return false;
   }
   // The usual way, by a plain store. False: nest is 1, and nothing is reserved.
-  RS_INLINE bool reserve_usually(Control& c, u32 size, Slot& slot) noexcept {
+  RS_INLINE bool reserve_usually(Control& c, u32 size, Reservation& slot) noexcept {
     /*A*/ M::store(&c.nest, u64{1}, unordered);
     M::fence_light();  // pairs: GATE
     if (M::load(&c.gate, unordered) != Show::gate_open) [[unlikely]]
@@ -205,7 +205,7 @@ class Writer {
     M::fence_light();
     if (M::load(&here_, unordered) != address(rec) && O.bug != Bug::void_store_stays) [[unlikely]]
       return false;
-    slot.record = rec;  // field by field: a whole Slot would be built on the stack and copied
+    slot.record = rec;  // field by field: a whole Reservation would be built on the stack and copied
     slot.sub_buffer = subbuf;
     slot.before = word;
     slot.after = next;
@@ -225,7 +225,7 @@ class Writer {
   }
 
   // Commits an event that was reserved the usual way. The second look publishes what handlers have put behind it.
-  RS_INLINE void publish(Control& c, const Slot& slot) noexcept {
+  RS_INLINE void publish(Control& c, const Reservation& slot) noexcept {
     /*F*/ M::store(&header(slot).commit, u64{slot.offset} + slot.size, O.commit_publish);  // pairs: COMMIT
     M::store(&slot.record->committed, slot.done, O.commit_publish);                        // pairs: COMMIT
     show_.committed(1);
@@ -248,12 +248,12 @@ class Writer {
   RS_INLINE static T* pointer(u64 word) noexcept {
     return reinterpret_cast<T*>(word);
   }
-  static abi::SubBufferHeader& header(const Slot& slot) noexcept {
+  static abi::SubBufferHeader& header(const Reservation& slot) noexcept {
     return *reinterpret_cast<abi::SubBufferHeader*>(slot.sub_buffer);
   }
 
   // Reserves in full. nest: its value before reserve_usually; if that was 0, it is 1 by now.
-  [[gnu::noinline]] bool reserve_slowly(u32 size, u64 nest, Slot& slot) noexcept {
+  [[gnu::noinline]] bool reserve_slowly(u32 size, u64 nest, Reservation& slot) noexcept {
     slot = {};
     if (too_big(size)) return refuse(slot, Refused::too_big);
     const u32 data_size = abi::event_size(size);
@@ -332,7 +332,7 @@ class Writer {
   }
 
   // Writes the header of a reserved event, and zeros where rounding added bytes, so that no stale bytes are shown.
-  RS_INLINE void fill(Slot& slot, u32 size, u32 delta) noexcept {
+  RS_INLINE void fill(Reservation& slot, u32 size, u32 delta) noexcept {
     const u32 header = abi::payload_offset(slot.size);
     u8* const event = slot.sub_buffer + abi::header_size + slot.offset;
     put(event, abi::event_word(header == 4 ? (slot.size - 4) / 4 : 0, delta));
@@ -347,7 +347,7 @@ class Writer {
                O.commit_publish);
   }
 
-  [[gnu::noinline]] void commit_slowly(const Slot& slot) noexcept {
+  [[gnu::noinline]] void commit_slowly(const Reservation& slot) noexcept {
     M::add_local(&slot.record->count, 1);
     end();
   }
@@ -357,12 +357,12 @@ class Writer {
     ring_bell();
   }
 
-  RS_NOINLINE bool leave(Slot& slot, Refused why) noexcept {
+  RS_NOINLINE bool leave(Reservation& slot, Refused why) noexcept {
     end();
     return refuse(slot, why);
   }
   // The gate is closed. The code that closed it may have taken the ring for itself, so nothing but nest is touched.
-  RS_NOINLINE bool leave_closed(Slot& slot, u64 gate) noexcept {
+  RS_NOINLINE bool leave_closed(Reservation& slot, u64 gate) noexcept {
     Refused why = (gate & gate_moved) != 0 ? Refused::moved : (gate & gate_off) != 0 ? Refused::disabled : Refused::frozen;
     if (Show::gate_open != 0 && (gate & Show::gate_open) == 0) {
       why = Refused::no_ring;

@@ -122,7 +122,7 @@ int program(Guest& g) {
     // The interrupt changes `tried` too.
     __atomic_fetch_add(&books.tried, 1, __ATOMIC_RELAXED);
     const u64 before = volatile_load(books.ticks);
-    Slot slot = g.ring().reserve(sizeof(Step));
+    Reservation slot = g.ring().reserve(sizeof(Step));
     if (!slot) {
       __atomic_fetch_add(&books.refused, 1, __ATOMIC_RELAXED);
       continue;
