@@ -33,7 +33,8 @@ struct Newcomer : test::BinaryTest {
   // The names of a recording's events.
   std::set<std::string> names(const std::string& arguments = "") const {
     std::set<std::string> all;
-    for (const json& e : events(arguments)) all.insert(e.value("event", ""));
+    for (const json& e : events(arguments))
+      if (e.contains("event")) all.insert(e.at("event"));  // else a loss
     return all;
   }
   // Makes instance `web` with the example's two kinds of events, and those of the C library's reads and opens in it.

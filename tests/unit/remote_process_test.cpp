@@ -318,6 +318,7 @@ TEST(RemoteProcesses, AProgramWritesAndSwitchesOnRequest) {
   const std::string path = fresh_path();
   std::vector<std::pair<u32, std::string>> texts;
   std::vector<std::pair<u32, bool>> switched;
+  std::mutex lock;  // the service works on after a connection's end
   int answer = 0;
   std::unique_ptr<ProcessWriter<>> writer;
   writer = std::make_unique<ProcessWriter<>>(ProcessOptions{.path = path,
@@ -329,6 +330,7 @@ TEST(RemoteProcesses, AProgramWritesAndSwitchesOnRequest) {
                                                                 },
                                                             .switch_event =
                                                                 [&](u32 id, bool on) {
+                                                                  const std::lock_guard locked(lock);
                                                                   switched.emplace_back(id, on);
                                                                   return answer;
                                                                 }});
@@ -359,10 +361,12 @@ TEST(RemoteProcesses, AProgramWritesAndSwitchesOnRequest) {
     }
     answer = 0;
     must(p->enable(true));  // none of that has ended the connection
+    const std::lock_guard locked(lock);
     switched.clear();
   }
   // The next reader finds all events on.
   auto next = attach(path);
+  const std::lock_guard locked(lock);
   EXPECT_EQ(switched, (std::vector<std::pair<u32, bool>>{{8, true}}));
 }
 
