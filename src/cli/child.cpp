@@ -4,37 +4,20 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
 
+#include "cli/command_file.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside::cli {
 namespace {
 
 rlimit files_before{};  // rlim_max 0: not raised
-
-// The file that execvp() would execute first; empty: it is to find out itself. A traced command's first calls are then its own.
-std::string path_of(const std::string& command) {
-  const char* const search = std::getenv("PATH");
-  if (command.empty() || command.find('/') != std::string::npos || search == nullptr) return "";
-  const std::string_view all(search);
-  for (size_t at = 0; at <= all.size();) {
-    const size_t end = std::min(all.find(':', at), all.size());
-    const std::string path = (end == at ? "." : std::string(all.substr(at, end - at))) + "/" + command;
-    struct stat st {};
-    if (stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode) && access(path.c_str(), X_OK) == 0) return path;
-    at = end + 1;
-  }
-  return "";
-}
 
 // Until it waits at its gate: else a tracer sees it come there. Without /proc nobody can tell.
 void await_sleep(pid_t pid) {
@@ -64,7 +47,7 @@ result<Child> Child::start(const std::vector<std::string>& command, const Enviro
   sys::Fd told(fds[0]), tell(fds[1]);
   if (pipe2(gate, O_CLOEXEC) != 0) return fail(errno, "cannot make a pipe to start " + command.front());
   sys::Fd go(gate[0]), hold(gate[1]);
-  const std::string path = path_of(command.front());
+  const std::string path = find_command(command.front()).value_or("");  // its first calls are then its own, not a search of PATH
   std::vector<char*> arguments;
   for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
@@ -128,6 +111,12 @@ void Child::pass_on_stop() const {
 
 void Child::pass_on(int signal) const {
   if (!code_) kill(pid_, signal);
+}
+
+void Child::stop(int signal) {
+  if (ended()) return;
+  pass_on(signal);
+  for (int tries = 0; tries < 500 && !ended(); ++tries) usleep(2000);
 }
 
 }  // namespace ringside::cli

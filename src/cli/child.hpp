@@ -27,6 +27,8 @@ class Child {
   // The signal that asked this process to stop. A SIGINT reached the command as well, from the terminal; but not where it was
   // inherited as ignored, and there SIGTERM stands for it.
   void pass_on_stop() const;
+  // If it still runs: sends this signal, and waits until it ends, for a second at most.
+  void stop(int signal);
 
  private:
   explicit Child(pid_t pid) : pid_(pid) {}

@@ -70,11 +70,9 @@ result<int> export_ctf(const std::vector<std::string>& where, const std::vector<
   std::string name = to;
   while (name.size() > 1 && name.back() == '/') name.pop_back();
   const TemporaryFiles part{name + ".part" + std::to_string(getpid()), name + ".totals" + std::to_string(getpid())};
-  std::vector<std::string> from;  // babeltrace2 has the same working directory
-  for (const std::string& one : where) from.push_back(one);
   catch_signals();  // from here on there are things to clean up
   auto child = Child::start({"babeltrace2", "--log-level=F", "--plugin-path=" + plugin, "--component=source.ringside.rings",
-                             "--params=inputs=" + quoted(from) + ",events=" + quoted(events) + ",filter=" + quoted(filter) + ",totals=" + quoted(part.totals),
+                             "--params=inputs=" + quoted(where) + ",events=" + quoted(events) + ",filter=" + quoted(filter) + ",totals=" + quoted(part.totals),
                              "--component=sink.ctf.fs", "--params=path=" + quoted(part.dir) + ",assume-single-trace=yes,quiet=yes"},
                             {});
   if (!child)

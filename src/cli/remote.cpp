@@ -108,10 +108,7 @@ result<int> run_remote(const RemoteOptions& options) {
   if (code == exit_ok && !finished) code = exit_failure;
   // The command has closed its rings, or the disk is full, which does not concern the command: it goes on by itself.
   while ((code == exit_ok || run.failed()) && child && !child->ended() && !over()) usleep(5000);
-  if (child && !child->ended()) {
-    child->pass_on(SIGTERM);
-    for (int k = 0; k < 200 && !child->ended(); ++k) usleep(5000);
-  }
+  if (child) child->stop(SIGTERM);
   if (code != exit_ok) return code;
   if (child && !asked_to_stop() && options.duration_ns == 0)
     if (const int its = child->ended().value_or(exit_ok); its != exit_ok) return its;

@@ -435,9 +435,7 @@ result<std::unique_ptr<KernelFeed>> kernel_part(const TriggerOptions& options, c
 void see_out(Child& child, const TriggerOptions& options, u64 start) {
   const auto in_time = [&] { return options.duration_ns == 0 || sys::now_ns() - start < options.duration_ns; };
   while (!child.ended() && !asked_to_stop() && in_time()) sleep_ns(watch_every_ns);
-  if (child.ended()) return;
-  child.pass_on(asked_to_stop() ? stop_signal() : SIGTERM);
-  for (int i = 0; i < 500 && !child.ended(); ++i) sleep_ns(watch_every_ns);
+  child.stop(asked_to_stop() ? stop_signal() : SIGTERM);
 }
 
 result<int> run_trigger(TriggerOptions options) {
