@@ -453,16 +453,18 @@ pid_t raw_fork() { return static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0
 #if !defined(__SANITIZE_THREAD__)
 // A handler may fork while the thread it interrupted is in the middle of an event.
 TEST_F(InstanceTest, ForkInTheMiddleOfAnEvent) {
-  for (const bool raw : {false, true}) {
-    auto instance = make(raw ? "raw" : "a");
-    ASSERT_EQ(ringside_open(raw ? "raw" : "a"), 0);
+  const std::pair<const char*, pid_t (*)()> ways[] = {{"fork", fork}, {"_Fork", _Fork}, {"clone", raw_fork}};
+  for (const auto& [name, way] : ways) {
+    const auto start = way;
+    auto instance = make(name);
+    ASSERT_EQ(ringside_open(name), 0);
     unit::number(0);
     static bool child;
     static int failed;
     child = false;
     failed = 0;
     Interrupted event([&] {
-      const pid_t pid = raw ? raw_fork() : fork();
+      const pid_t pid = start();
       child = pid == 0;
       if (child)
         unit::number(1000);  // into a ring of its own
