@@ -5,6 +5,7 @@
 
 #include "analysis/names.hpp"
 #include "export/json.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 namespace {
@@ -16,7 +17,15 @@ Column::Unit unit_of(std::string_view name) {
   return Column::Unit::none;
 }
 
+template <class Number>
+bool whole_number(std::string_view text, Number& out) {
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return code == std::errc() && end == text.data() + text.size();
+}
+
 }  // namespace
+
+tl::unexpected<Error> Column::wrong(const std::string& why) const { return refuse(std::errc::invalid_argument, in_quotes(text_) + ": " + why); }
 
 // How to read the column in one type of event; without a type: in most of them.
 Column::Access Column::lower(const EventType* type, Kind& kind) const {
@@ -70,15 +79,12 @@ void Column::find(u32 id, Access& access) const {
   if (kind != kind_) access.op = Op::absent;
 }
 
-result<Column> Column::compile(std::string_view text, const Formats& formats, const Tasks& tasks) {
-  Column c;
-  c.formats_ = &formats;
-  c.tasks_ = &tasks;
-  c.text_ = text;
-  const auto wrong = [&](const std::string& why) { return refuse(std::errc::invalid_argument, in_quotes(text) + ": " + why); };
+// [EVENT/]FIELD[.MODIFIER]; the modifier is returned.
+result<std::string> Column::parse(std::string_view text) {
+  text_ = text;
   if (const size_t slash = text.rfind('/'); slash != std::string_view::npos) {
-    c.event_ = text.substr(0, slash);
-    c.events_ = patterns_or_none(c.event_);
+    event_ = text.substr(0, slash);
+    events_ = patterns_or_none(event_);
     text.remove_prefix(slash + 1);
   }
   std::string_view modifier;
@@ -87,82 +93,85 @@ result<Column> Column::compile(std::string_view text, const Formats& formats, co
     text = text.substr(0, dot);
   }
   if (text.starts_with("stack[") && text.ends_with("]")) {
-    const std::string_view index = text.substr(6, text.size() - 7);
-    const auto [end, code] = std::from_chars(index.data(), index.data() + index.size(), c.frame_);
-    if (code != std::errc() || end != index.data() + index.size() || c.frame_ < 0) return wrong("expected stack[N]: 0 is the innermost function, 1 its caller");
+    if (!whole_number(text.substr(6, text.size() - 7), frame_) || frame_ < 0)
+      return wrong("expected stack[N]: 0 is the innermost function, 1 its caller");
     text = "stack";
   }
-  c.name_ = text;
   if (text.empty()) return wrong("there is no name of a field in it; expected [EVENT/]FIELD[.MODIFIER]");
-  const bool builtin = is_builtin(text) || text == "thread" || text == "process";
-  bool any_event = c.event_.empty(), found = false, array = false;
+  name_ = text;
+  return std::string(modifier);
+}
+
+// The first field of that name that has a single value; else a column that every event has.
+result<void> Column::bind() {
+  bool any_event = event_.empty(), array = false;
   std::string fields;
-  for (const auto& type : formats.all()) {
-    if (!c.event_.empty() && !matches(c.events_, *type)) continue;
+  const EventType* last = nullptr;
+  for (const auto& type : formats_->all()) {
+    if (!event_.empty() && !matches(events_, *type)) continue;
     any_event = true;
-    if (const Field* field = c.is_which_event() ? nullptr : type->field(text); field != nullptr && !(c.name_ == "stack" && field->is_stack)) {
-      Kind kind = Kind::whole;
-      if (c.lower(type.get(), kind).op == Op::absent) {
-        array = true;
-        continue;
+    last = type.get();
+    const Field* const field = is_which_event() ? nullptr : type->field(name_);
+    if (field != nullptr && !(name_ == "stack" && field->is_stack)) {
+      if (lower(type.get(), kind_).op != Op::absent) {
+        is_signed_ = field->is_signed;
+        is_bool_ = field->is_bool;
+        is_char_ = field->is_char;
+        symbols_ = field->symbols;
+        return {};
       }
-      c.kind_ = kind;
-      c.is_signed_ = field->is_signed;
-      c.is_bool_ = field->is_bool;
-      c.is_char_ = field->is_char;
-      c.symbols_ = field->symbols;
-      found = true;
-      break;
-    }
-    if (!c.event_.empty() && fields.empty()) {
+      array = true;
+    } else if (!event_.empty() && fields.empty()) {
       for (const Field& f : type->fields) fields += (fields.empty() ? "" : ", ") + f.name;
       fields = "; " + type->full + " has " + (fields.empty() ? "no fields" : fields);
     }
   }
-  if (!any_event) return wrong("no event here matches " + in_quotes(c.event_) + "; there are " + event_list(formats));
-  if (!found && array) return wrong(in_quotes(c.name_) + " is an array, and an array has no single value");
-  if (!found && !builtin) return wrong("no event here has a field " + in_quotes(c.name_) + near_names(c.name_, formats) + fields);
-  if (!found) {
-    Kind kind = Kind::whole;
-    const EventType* any = nullptr;
-    for (const auto& type : formats.all()) {
-      if (c.event_.empty() || matches(c.events_, *type)) any = type.get();
-    }
-    if (const Op op = c.lower(any, kind).op; op == Op::absent && c.name_ != "system")
-      return wrong(in_quotes(c.name_) + " is for filters only");
-    c.kind_ = kind;
-    if (text == "thread") c.show_ = Show::thread;
-    if (text == "process") c.show_ = Show::process;
-    if (text == "event") c.show_ = Show::event;
-    if (text == "stack" && c.frame_ < 0) c.show_ = Show::stack;
+  if (!any_event) return wrong("no event here matches " + in_quotes(event_) + "; there are " + event_list(*formats_));
+  if (array) return wrong(in_quotes(name_) + " is an array, and an array has no single value");
+  if (!is_builtin(name_) && name_ != "thread" && name_ != "process")
+    return wrong("no event here has a field " + in_quotes(name_) + near_names(name_, *formats_) + fields);
+  if (lower(last, kind_).op == Op::absent && name_ != "system") return wrong(in_quotes(name_) + " is for filters only");
+  if (name_ == "thread") show_ = Show::thread;
+  if (name_ == "process") show_ = Show::process;
+  if (name_ == "event") show_ = Show::event;
+  if (name_ == "stack" && frame_ < 0) show_ = Show::stack;
+  return {};
+}
+
+result<void> Column::take_modifier(const std::string& modifier) {
+  if (kind_ != Kind::whole) return wrong("." + modifier + " is for whole numbers");
+  symbols_.clear();
+  show_ = Show::plain;
+  if (modifier.starts_with("buckets=")) {
+    if (!whole_number(std::string_view(modifier).substr(8), step_) || step_ < 1) return wrong("buckets= needs a whole number, 1 or more");
+    modifier_ = Modifier::linear;
+  } else if (modifier == "log2") {
+    modifier_ = Modifier::log2;
+  } else if (modifier == "hex") {
+    modifier_ = Modifier::hex;
+  } else if (modifier == "sym") {
+    modifier_ = Modifier::sym;
+  } else if (modifier == "execname") {
+    modifier_ = Modifier::execname;
+  } else if (modifier == "usecs" || modifier == "msecs") {
+    if (unit_ != Unit::ns) return wrong("." + modifier + " is for ts and fields that end in _ns");
+    modifier_ = Modifier::divide;
+    step_ = modifier == "usecs" ? 1000 : 1000000;
+    unit_ = Unit::none;
+  } else {
+    return wrong("there is no ." + modifier + "; there are log2, buckets=N, hex, sym, execname, usecs and msecs");
   }
-  c.unit_ = unit_of(text);
-  if (!modifier.empty()) {
-    if (c.kind_ != Kind::whole) return wrong("." + std::string(modifier) + " is for whole numbers");
-    const std::string_view number = modifier.substr(0, 8) == "buckets=" ? modifier.substr(8) : std::string_view();
-    c.symbols_.clear();
-    c.show_ = Show::plain;
-    if (!number.empty()) {
-      const auto [end, code] = std::from_chars(number.data(), number.data() + number.size(), c.step_);
-      if (code != std::errc() || end != number.data() + number.size() || c.step_ < 1) return wrong("buckets= needs a whole number, 1 or more");
-      c.modifier_ = Modifier::linear;
-    } else if (modifier == "log2") {
-      c.modifier_ = Modifier::log2;
-    } else if (modifier == "hex") {
-      c.modifier_ = Modifier::hex;
-    } else if (modifier == "sym") {
-      c.modifier_ = Modifier::sym;
-    } else if (modifier == "execname") {
-      c.modifier_ = Modifier::execname;
-    } else if (modifier == "usecs" || modifier == "msecs") {
-      if (c.unit_ != Unit::ns) return wrong("." + std::string(modifier) + " is for ts and fields that end in _ns");
-      c.modifier_ = Modifier::divide;
-      c.step_ = modifier == "usecs" ? 1000 : 1000000;
-      c.unit_ = Unit::none;
-    } else {
-      return wrong("there is no ." + std::string(modifier) + "; there are log2, buckets=N, hex, sym, execname, usecs and msecs");
-    }
-  }
+  return {};
+}
+
+result<Column> Column::compile(std::string_view text, const Formats& formats, const Tasks& tasks) {
+  Column c;
+  c.formats_ = &formats;
+  c.tasks_ = &tasks;
+  const std::string modifier = RS_TRY(c.parse(text));
+  RS_TRY(c.bind());
+  c.unit_ = unit_of(c.name_);
+  if (!modifier.empty()) RS_TRY(c.take_modifier(modifier));
   return c;
 }
 

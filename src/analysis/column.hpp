@@ -124,6 +124,11 @@ class Column {
   bool is_which_event() const { return event_.empty() && name_ == "event"; }
   Access lower(const EventType* type, Kind& kind) const;
   i64 modify(i64 value) const;
+  // The steps of compile().
+  result<std::string> parse(std::string_view text);
+  result<void> bind();
+  result<void> take_modifier(const std::string& modifier);
+  tl::unexpected<Error> wrong(const std::string& why) const;
   static std::string show_number(i64 value, bool is_signed);
 
   const Formats* formats_ = nullptr;

@@ -574,19 +574,48 @@ int Remote::attach() {
   return 0;
 }
 
-int Remote::carry_out(const Command& c) {
-  const auto dead = [this](bool all_read) {  // the writer of the loaded rings
+// The rings of a dead writer make room for those of a living one, if no client uses them.
+int Remote::attach_if_none(const Command& c) {
+  const auto dead = [&] {  // to `load`: and all of them are read
     const std::lock_guard lock(mutex_);
     if (life_ == nullptr || !life_->buffer().is_gone()) return false;
-    return !all_read || std::all_of(life_->rings.begin(), life_->rings.end(), [this](const auto& r) { return unread(*r) == 0; });
+    return c.what != Command::What::load || std::all_of(life_->rings.begin(), life_->rings.end(), [this](const auto& r) { return unread(*r) == 0; });
   };
-  const auto drop = [this] {
+  if (dead()) {
     std::shared_ptr<Life> old;
     const std::lock_guard lock(mutex_);
     if (life_->users != 0) return EBUSY;
     old.swap(life_);
-    return 0;
-  };
+  }
+  return life_ == nullptr ? attach() : 0;
+}
+
+int Remote::switch_on() {
+  const auto done = life_->process->enable(true);
+  unsure_ = !done;
+  if (!done) {
+    tidy();
+    return errno_of_attaching(done.error());
+  }
+  const std::lock_guard lock(mutex_);
+  on_ = true;
+  return 0;
+}
+
+int Remote::switch_off() {
+  int error = 0;
+  if (life_ != nullptr && !gone())
+    if (auto done = life_->process->enable(false); !done && !life_->buffer().is_gone()) error = errno_of(done.error());
+  unsure_ = error != 0;
+  if (error == 0) {
+    const std::lock_guard lock(mutex_);
+    on_ = false;
+  }
+  tidy();
+  return error;
+}
+
+int Remote::carry_out(const Command& c) {
   if (std::shared_ptr<Life> life; c.what != Command::What::probe) {
     {
       const std::lock_guard lock(mutex_);
@@ -603,36 +632,13 @@ int Remote::carry_out(const Command& c) {
       return 0;
     }
     case Command::What::load:
-    case Command::What::enable:
-      if (dead(c.what == Command::What::load))
-        if (const int error = drop(); error != 0) return error;
-      if (life_ == nullptr)
-        if (const int error = attach(); error != 0) return error;
-      if (c.what == Command::What::enable) {
-        if (auto done = life_->process->enable(true); !done) {
-          unsure_ = true;
-          tidy();
-          return errno_of_attaching(done.error());
-        }
-        unsure_ = false;
-        const std::lock_guard lock(mutex_);
-        on_ = true;
-      } else {
-        c.job->use = use();
-      }
+      if (const int error = attach_if_none(c); error != 0) return error;
+      c.job->use = use();
       return 0;
-    case Command::What::disable: {
-      int error = 0;
-      if (life_ != nullptr && !gone())
-        if (auto done = life_->process->enable(false); !done && !life_->buffer().is_gone()) error = errno_of(done.error());
-      unsure_ = error != 0;
-      if (error == 0) {
-        const std::lock_guard lock(mutex_);
-        on_ = false;
-      }
-      tidy();
-      return error;
-    }
+    case Command::What::enable:
+      if (const int error = attach_if_none(c); error != 0) return error;
+      return switch_on();
+    case Command::What::disable: return switch_off();
     case Command::What::reset: {
       const int error = reset_rings(c.ring);
       tidy();

@@ -91,6 +91,9 @@ class Remote final : public RingSet {
   std::shared_ptr<Job> post(Command command);
   void run();
   int carry_out(const Command& command);
+  int attach_if_none(const Command& command);
+  int switch_on();
+  int switch_off();
   int attach();
   int reset_rings(std::optional<u32> ring);
   int switch_events(const Command& c);

@@ -87,6 +87,26 @@ void merged(fmt::memory_buffer& out, const std::vector<Slice>& slices) {
   out.push_back(']');
 }
 
+// By value: [LogBuckets' number, its counts as [column, count, distance to the next column, count, ...]], ...
+void rows(fmt::memory_buffer& out, const HeatMap& map) {
+  out.push_back('[');
+  bool first_row = true;
+  for (u32 row = 0; row < map.rows(); ++row) {
+    bool first_count = true;
+    size_t before = 0;
+    for (size_t column = 0; column < map.columns(); ++column) {
+      const u64 many = map.count(column, row);
+      if (many == 0) continue;
+      if (first_count) fmt::format_to(std::back_inserter(out), "{}[{},[", first_row ? "" : ",", row);
+      fmt::format_to(std::back_inserter(out), "{}{},{}", first_count ? "" : ",", column - before, many);
+      first_count = first_row = false;
+      before = column;
+    }
+    if (!first_count) append(out, "]]");
+  }
+  out.push_back(']');
+}
+
 // At most `most` bytes, and no half of a character.
 std::string_view cut(std::string_view text, size_t most) {
   std::string_view shown = text.substr(0, most);
@@ -176,6 +196,65 @@ void Plot::print_counters(fmt::memory_buffer& out, u64 origin) const {
   });
 }
 
+void Plot::print_types(fmt::memory_buffer& out) const {
+  list(out, events_seen_, [&](const Event* e) {
+    append(out, "{\"name\":");
+    append_json_text(e->full, out);
+    key(out, "count");
+    number(out, e->count);
+    key(out, "rate");
+    sparse(out, rates_, e->index + 1, rates_.first());
+    out.push_back('}');
+  });
+}
+
+void Plot::print_threads(fmt::memory_buffer& out, u64 origin) const {
+  list(out, threads_, [&](const Thread& t) {
+    fmt::format_to(std::back_inserter(out), "{{\"tid\":{},\"pid\":{},\"events\":{},\"name\":", t.tid, t.pid, t.events);
+    append_json_text(t.name, out);
+    key(out, "process");
+    append_json_text(t.process, out);
+    if (t.parent > 0) {
+      key(out, "parent");
+      number(out, t.parent);
+    }
+    if (t.names.size() > 1) {
+      key(out, "names");
+      list(out, t.names, [&](const auto& named) {
+        out.push_back('[');
+        if (named.first == 0) append(out, "null"); else after(out, named.first, origin);
+        out.push_back(',');
+        append_json_text(named.second, out);
+        out.push_back(']');
+      });
+    }
+    if (t.shown != std::to_string(t.tid)) {
+      key(out, "shown");
+      append_json_text(t.shown, out);
+    }
+    out.push_back('}');
+  });
+}
+
+void Plot::print_heat(fmt::memory_buffer& out, u64 origin) const {
+  std::vector<const Heat*> shown;
+  for (const Heat& heat : heat_maps_)
+    if (!heat.name.empty() && heat.map->count() != 0) shown.push_back(&heat);
+  list(out, shown, [&](const Heat* heat) {
+    const HeatMap& map = *heat->map;
+    append(out, "{\"name\":");
+    append_json_text(heat->name, out);
+    if (heat->asked) append(out, ",\"asked\":true");
+    key(out, "count");
+    number(out, map.count());
+    out.push_back(',');
+    columns(out, map.begin_ns(0), map.column_ns(), map.columns(), origin);
+    key(out, "rows");
+    rows(out, map);
+    out.push_back('}');
+  });
+}
+
 std::string Plot::json(const std::string& where, const Facts& facts, bool raw_times) {
   finish();
   const u64 origin = first_ > last_ ? 0 : first_;
@@ -211,15 +290,7 @@ std::string Plot::json(const std::string& where, const Facts& facts, bool raw_ti
   key(out, "notes");
   list(out, notes_, [&](const std::string& note) { append_json_text(note, out); });
   key(out, "types");
-  list(out, events_seen_, [&](const Event* e) {
-    append(out, "{\"name\":");
-    append_json_text(e->full, out);
-    key(out, "count");
-    number(out, e->count);
-    key(out, "rate");
-    sparse(out, rates_, e->index + 1, rates_.first());
-    out.push_back('}');
-  });
+  print_types(out);
   append(out, ",\"rates\":{");
   columns(out, rates_.first() << rates_.shift(), u64{1} << rates_.shift(),
           rates_.empty() ? 0 : rates_.last() - rates_.first() + 1, origin);
@@ -233,31 +304,7 @@ std::string Plot::json(const std::string& where, const Facts& facts, bool raw_ti
     fmt::format_to(std::back_inserter(out), ",{}]", n.second);
   });
   key(out, "threads");
-  list(out, threads_, [&](const Thread& t) {
-    fmt::format_to(std::back_inserter(out), "{{\"tid\":{},\"pid\":{},\"events\":{},\"name\":", t.tid, t.pid, t.events);
-    append_json_text(t.name, out);
-    key(out, "process");
-    append_json_text(t.process, out);
-    if (t.parent > 0) {
-      key(out, "parent");
-      number(out, t.parent);
-    }
-    if (t.names.size() > 1) {
-      key(out, "names");
-      list(out, t.names, [&](const auto& named) {
-        out.push_back('[');
-        if (named.first == 0) append(out, "null"); else after(out, named.first, origin);
-        out.push_back(',');
-        append_json_text(named.second, out);
-        out.push_back(']');
-      });
-    }
-    if (t.shown != std::to_string(t.tid)) {
-      key(out, "shown");
-      append_json_text(t.shown, out);
-    }
-    out.push_back('}');
-  });
+  print_threads(out, origin);
   key(out, "rings");
   list(out, rings_, [&](const Ring& r) {
     fmt::format_to(std::back_inserter(out),
@@ -271,39 +318,8 @@ std::string Plot::json(const std::string& where, const Facts& facts, bool raw_ti
   key(out, "counters");
   print_counters(out, origin);
   key(out, "heat");
-  out.push_back('[');
-  bool first = true;
-  for (const Heat& heat : heat_maps_) {
-    const HeatMap* const map = heat.map.get();
-    if (heat.name.empty() || map->count() == 0) continue;
-    if (!first) out.push_back(',');
-    first = false;
-    append(out, "{\"name\":");
-    append_json_text(heat.name, out);
-    if (heat.asked) append(out, ",\"asked\":true");
-    key(out, "count");
-    number(out, map->count());
-    out.push_back(',');
-    columns(out, map->begin_ns(0), map->column_ns(), map->columns(), origin);
-    // By value: [LogBuckets' number, its counts], ...
-    append(out, ",\"rows\":[");
-    bool first_row = true;
-    for (u32 row = 0; row < map->rows(); ++row) {
-      bool first_count = true;
-      size_t before = 0;
-      for (size_t column = 0; column < map->columns(); ++column) {
-        const u64 many = map->count(column, row);
-        if (many == 0) continue;
-        if (first_count) fmt::format_to(std::back_inserter(out), "{}[{},[", first_row ? "" : ",", row);
-        fmt::format_to(std::back_inserter(out), "{}{},{}", first_count ? "" : ",", column - before, many);
-        first_count = first_row = false;
-        before = column;
-      }
-      if (!first_count) append(out, "]]");
-    }
-    append(out, "]}");
-  }
-  append(out, "]}");
+  print_heat(out, origin);
+  out.push_back('}');
   return {out.data(), out.size()};
 }
 

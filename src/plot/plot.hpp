@@ -96,6 +96,9 @@ class Plot {
   void finish();
   void print_lanes(fmt::memory_buffer& out, u64 origin);
   void print_counters(fmt::memory_buffer& out, u64 origin) const;
+  void print_types(fmt::memory_buffer& out) const;
+  void print_threads(fmt::memory_buffer& out, u64 origin) const;
+  void print_heat(fmt::memory_buffer& out, u64 origin) const;
 
   const Formats& formats_;
   const Tasks& tasks_;
