@@ -93,21 +93,23 @@ TEST(Death, WriterInAHandler) {
         writer_dies({.shape = {3}, .before = {most}, .writes = {half}, .handlers = {most, most}, .reads = 0, .afterwards = 1}));
 }
 
-auto reader_dies(Shape shape, std::vector<u32> before, std::vector<u32> writes, u32 reads) {
+using Consume = Model<>::Consume;
+
+auto reader_dies(Shape shape, std::vector<u32> before, std::vector<u32> writes, u32 reads, Consume way = Consume::peek) {
   return [=](World& world) {
     Model<> m(world, shape);
     for (u32 size : before) m.write(size);
     world.spawn("reader", [=] {
       Reader<M> r(m.b->ring);
       lock(r, 1);
-      for (u32 i = 0; i < reads; ++i) m.read_and_consume(r);
+      for (u32 i = 0; i < reads; ++i) m.read_and_consume(r, way);
       r.unlock();
     });
     world.may_die("reader");
     world.on_death("reader", "second reader", [=] {
       Reader<M> r(m.b->ring);
       if (const u64 holder = r.try_lock(2)) require(r.steal(holder, 2), "nobody else steals");
-      m.read_and_consume(r);
+      m.read_and_consume(r, way);
       r.unlock();
     });
     if (!writes.empty())
@@ -128,6 +130,15 @@ TEST(Death, ReaderThenSteal) {
   prove("the same, discard mode", o, reader_dies({3, true}, {most, most}, {most, most}, 2));
   prove("invariants at each access", {.preemptions = 1, .stale = 0, .seconds = 20},
         reader_dies({3, false, true}, {most, most}, {most, most}, 2));
+}
+
+// An event that was handed out and not consumed is the next reader's; a consumed one is not.
+TEST(Death, ReaderBetweenItsEvents) {
+  const Options o{.preemptions = 1, .stale = 1, .seconds = 20};
+  prove("reader dies between two events", o, reader_dies({3}, {half, half}, {half}, 2, Consume::by_event));
+  prove("the same, overwritten", o, reader_dies({3}, {half, half, most}, {half, most}, 1, Consume::by_event));
+  prove("reader dies with a sub-buffer handed out", o, reader_dies({3}, {most, most}, {most}, 2, Consume::hand_out));
+  prove("the same, behind a loss", o, reader_dies({3}, {most, most, most, most}, {most}, 1, Consume::hand_out));
 }
 
 }  // namespace

@@ -122,16 +122,31 @@ class Model {
     return true;
   }
 
-  // Event by event: counted when consume has returned.
-  bool read_and_consume(R& r) const {
-    const Got got = r.peek();
+  // Counted when consume has returned. peek: all that was found at once. by_event: each event by itself. hand_out: as GET_READER
+  // for a mapper, with flags and the meta-page.
+  enum class Consume : u8 { peek, by_event, hand_out };
+  bool read_and_consume(R& r, Consume way = Consume::peek) const {
+    const Got got = way == Consume::hand_out ? r.hand_out(true) : r.peek();
     require(got != Got::corrupt, "a good ring is not called corrupt");
     if (got == Got::nothing) return false;
     Page page;
-    const ReaderView v = r.view();
+    ReaderView v = r.view();
     walk(v, b->ring.subbuf(v.id), page);
+    const u32 at_once = way == Consume::by_event ? 1 : page.n;
+    for (u32 from = 0; from + at_once < page.n; ++from) {
+      ReaderView one = v;
+      one.end = page.ends[from];
+      one.events = 1;
+      r.consume(one.end - one.begin, 1);
+      count(one, page, from);
+      v.begin = one.end;
+      v.lost_before = 0;
+      ++v.first_index;
+      --v.events;
+    }
     r.consume(v.end - v.begin, v.events);
-    count(v, page);
+    count(v, page, page.n - v.events);
+    if (way == Consume::hand_out) r.update_meta();
     return true;
   }
 
@@ -208,7 +223,7 @@ class Model {
   W* const writers_;  // one for a thread and its handlers
 
   struct Page {
-    u32 numbers[Books::most_events];
+    u32 numbers[Books::most_events], ends[Books::most_events];  // of each event; data offset behind it
     u32 n = 0;
   };
   struct PlainWords {
@@ -259,6 +274,7 @@ class Model {
         if (b->fate[first] == Fate::discarded) fail("event %u was taken back", first);
         if (v.begin == 0 && (time == 0 || time > b->time + paddings))
           fail("event %u has the time %llu", first, (unsigned long long)time);
+        page.ends[page.n] = at + size;
         page.numbers[page.n++] = first;
       }
       at += size;
@@ -266,8 +282,8 @@ class Model {
     if (page.n != v.events) fail("%u events said, %u found", v.events, page.n);
   }
 
-  void count(const ReaderView& v, const Page& page) const {
-    for (u32 i = 0; i < page.n; ++i) {
+  void count(const ReaderView& v, const Page& page, u32 from = 0) const {
+    for (u32 i = from; i < from + v.events; ++i) {
       if (b->seen[page.numbers[i]]) fail("event %u was read twice", page.numbers[i]);
       b->seen[page.numbers[i]] = true;
     }
