@@ -36,6 +36,8 @@ namespace in_function {
 constexpr u32 id = 1, name = 2, system_name = 3, file = 4;
 }
 
+bool is_library(const std::string& path) { return path.ends_with(".so") || path.find(".so.") != std::string::npos || path.starts_with("["); }
+
 class ProfileWriter {
  public:
   ProfileWriter(Stacks& stacks, const PprofFacts& facts) : stacks_(stacks), facts_(facts) { (void)text(""); }
@@ -45,7 +47,9 @@ class ProfileWriter {
     type(profile::sample_type, facts_.type, facts_.unit);
     fold.each([&](const Fold::Cell& cell) { sample(cell, roots); });
     for (const auto& [number, id] : functions_) function(number.first, number.second, id);
-    for (const auto& [path, id] : mappings_) mapping(path.first, path.second, id);
+    for (const bool libraries : {false, true})  // readers take the first one for the program
+      for (const auto& [path, id] : mappings_)
+        if (is_library(path.first) == libraries) mapping(path.first, path.second, id);
     out_.add_int64(profile::time, 0);
     out_.add_int64(profile::duration, static_cast<i64>(facts_.last_ns > facts_.first_ns ? facts_.last_ns - facts_.first_ns : 0));
     if (!facts_.comment.empty()) out_.add_int64(profile::comment, text(facts_.comment));
