@@ -20,6 +20,7 @@ namespace {
 struct ExportOptions {
   std::vector<std::string> where, events;
   std::string to, format, only, filter;
+  Window window;
   bool quiet = false, uncompressed = false;
   bool recorded = false;  // at the end of a recording, which sums up itself
 };
@@ -178,6 +179,7 @@ class PerfettoSink final : public Sink {
 result<int> export_events(const ExportOptions& options, Format format) {
   Reading::Options open = reading_of(options.where, options.filter);
   open.only = parse_events(options.events);
+  open.window = options.window;
   auto reading = RS_TRY(Reading::open(std::move(open)));
   const Trace& trace = reading->trace();
   catch_signals();  // an unfinished file is removed
@@ -217,10 +219,11 @@ result<int> export_events(const ExportOptions& options, Format format) {
 result<int> run_export(const ExportOptions& options) {
   const Format format = format_of(options);
   if (format != Format::dat && !options.only.empty()) throw UsageError{"--only is for a trace.dat; choose events with -e"};
+  if (format == Format::ctf && !options.window.whole()) throw UsageError{"a CTF directory has the whole time and all CPUs; choose events with -e and -F"};
   if (format == Format::ctf) return export_ctf(options.where, options.events, options.filter, options.to, options.quiet);
   if (format != Format::dat) return export_events(options, format);
   if (options.where.size() > 1) throw UsageError{"a trace.dat is made of one recording"};
-  if (!options.events.empty() || !options.filter.empty()) throw UsageError{"a trace.dat has all events of a recording; --only leaves the kernel's or the program's out"};
+  if (!options.events.empty() || !options.filter.empty() || !options.window.whole()) throw UsageError{"a trace.dat has all events of a recording; --only leaves the kernel's or the program's out"};
   const std::string from = options.where.empty() ? default_recording : options.where[0];
   const Where where = Where::of(from);
   if (!where.is(Where::Kind::recording) && !where.is(Where::Kind::nothing))
@@ -261,6 +264,7 @@ Command add_export(CLI::App& app) {
       ->check(CLI::IsMember({"perfetto", "dat", "json", "csv", "ctf"}));
   add_events(*c, options->events, "only these events");
   add_filter(*c, options->filter);
+  add_window(*c, options->window);
   c->add_option("--only", options->only, "dat: leave the other out: kernel, or program")
       ->check(CLI::IsMember({"kernel", "program"}));
   c->add_flag("--uncompressed", options->uncompressed, "perfetto: packets that other programs can read without zlib");
@@ -272,6 +276,7 @@ Command add_export(CLI::App& app) {
       "  ringside export --to trace.dat && trace-cmd report trace.dat\n"
       "  ringside export build.data --only kernel --to kernel.dat    for kernelshark\n"
       "  ringside export -e 'libc:*' --to libc.csv\n"
+      "  ringside export --time +12s..+12.1s --to slice.pftrace      a tenth of a second\n"
       "  ringside export --to build.ctf && babeltrace2 build.ctf    for Trace Compass, too\n"
       "Perfetto: the kernel's events in its own messages, so that it shows CPUs, thread states and system calls; a program's spans and events\n"
       "with a duration as slices, counters as counters, others as instants, fields as arguments; losses as slices on tracks of their own.\n"

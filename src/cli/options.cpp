@@ -87,16 +87,6 @@ void add_input(CLI::App& app, std::vector<std::string>& inputs) {
   app.add_option("-i,--input", inputs, "the same as WHERE")->type_name("WHERE")->allow_extra_args(false);
 }
 
-Moment parse_moment(const std::string& name, const std::string& text) {
-  Moment moment;
-  moment.given = true;
-  moment.relative = !text.empty() && text.front() == '+';
-  const auto time = parse_time(std::string_view(text).substr(moment.relative ? 1 : 0));
-  if (!time) throw CLI::ValidationError(name, "\"" + text + "\" is no time; write 12358.4s as report prints it, or +300ms after the first event");
-  moment.ns = *time;
-  return moment;
-}
-
 void add_window(CLI::App& app, Window& window) {
   app.add_option_function<std::vector<std::string>>(
          "--cpu",
@@ -113,13 +103,7 @@ void add_window(CLI::App& app, Window& window) {
   app.add_option_function<std::string>(
          "--time",
          [&window](const std::string& text) {
-           const size_t dots = text.find("..");
-           const std::string from = text.substr(0, dots), until = dots == std::string::npos ? "" : text.substr(dots + 2);
-           if (dots == std::string::npos || (from.empty() && until.empty())) throw CLI::ValidationError("--time", "\"" + text + "\" is no range; write 12.5s..13s, +0.5s..+1s, 12.5s.. or ..+1s");
-           if (!from.empty()) window.from = parse_moment("--time", from);
-           if (!until.empty()) window.until = parse_moment("--time", until);
-           if (window.from.given && window.until.given && window.from.relative == window.until.relative && window.from.ns > window.until.ns)
-             throw CLI::ValidationError("--time", "\"" + text + "\" ends before it begins");
+           if (auto done = window.parse_time(text); !done) throw CLI::ValidationError("--time", done.error().sentence);
          },
          "only this part: seconds as report prints them, or +0.5s after the first event; either side may be left out")
       ->type_name("FROM..TO");

@@ -29,8 +29,6 @@ void check_events(const EventPatterns& patterns, const Trace& trace);
 void add_input(CLI::App& app, std::vector<std::string>& inputs);
 // --cpu LIST, --time FROM..TO
 void add_window(CLI::App& app, Window& window);
-// "12.5s", or "+300ms" after the first event. A CLI::ValidationError about the option `name`.
-Moment parse_moment(const std::string& name, const std::string& text);
 // -n, --max-count
 CLI::Option* add_count(CLI::App& app, u64& count, const std::string& words);
 // --filter TEXT

@@ -29,7 +29,11 @@ struct PlotOptions {
 };
 
 void add_moment(CLI::App& app, const std::string& name, Moment& moment, const std::string& description) {
-  app.add_option_function<std::string>(name, [&moment, name](const std::string& text) { moment = parse_moment(name, text); }, description)->type_name("TIME");
+  app.add_option_function<std::string>(name, [&moment, name](const std::string& text) {
+    auto parsed = Moment::parse(text);
+    if (!parsed) throw CLI::ValidationError(name, parsed.error().sentence);
+    moment = *parsed;
+  }, description)->type_name("TIME");
 }
 
 std::string joined(const std::vector<std::string>& words) {
@@ -67,8 +71,11 @@ plot::Facts facts_of(const PlotOptions& options, const OpenedTrace& opened) {
   return facts;
 }
 
-// Of an empty page: seen events in all, from begin to end.
-std::string why_empty(const PlotOptions& options, u64 seen, u64 begin, u64 end) {
+// Of an empty page: what the trace has.
+result<std::string> why_empty(const PlotOptions& options) {
+  const auto whole = RS_TRY(Reading::open(reading_of({options.where})));
+  whole->take_rest([](const auto&...) {});
+  const u64 seen = whole->totals().seen, begin = whole->totals().first_ns, end = whole->totals().last_ns;
   if (seen == 0) return "no event is in " + options.where + ", so the page is empty";
   const auto after = [begin](u64 time) {
     const u64 ns = time - begin;
@@ -91,10 +98,13 @@ std::string why_empty(const PlotOptions& options, u64 seen, u64 begin, u64 end) 
 result<int> run_plot(PlotOptions options) {
   if (options.inputs.size() > 1) throw UsageError{"plot takes one WHERE"};
   if (!options.inputs.empty()) options.where = options.inputs.front();
+  if (const Window& w = options.window; w.from.given && w.until.given && w.from.relative == w.until.relative && w.from.ns > w.until.ns) throw UsageError{"--from is later than --to"};
   std::optional<Pairs::Options> wanted;
   if (!options.latency.empty()) wanted = pair_of(options.latency, options.keys);
   else if (!options.keys.empty()) throw UsageError{"--key belongs to --latency"};
   Reading::Options open = reading_of({options.where}, options.filter);
+  open.window = options.window;
+  open.window.cpus.clear();  // pairs and states need all of them
   const EventPatterns only = open.only = parse_events(options.events);
   auto opened = RS_TRY(Reading::open(std::move(open)));
   Reading& reading = *opened;
@@ -109,20 +119,7 @@ result<int> run_plot(PlotOptions options) {
   const bool states = only.empty() || only.matches("sched", "sched_switch");
   HeatMap* const latency = pairs ? &plot.heat_map("latency: " + joined(options.latency)) : nullptr;
   TraceRecord record;
-  bool first = true;
-  u64 from = 0, until = ~u64{0}, begin = 0, end = 0, seen = 0;
   for (Reading::Got got = reading.next(record); got != Reading::Got::nothing; got = reading.next(record)) {
-    if (first) {
-      if (options.window.from.given) from = options.window.from.at(record.time);
-      if (options.window.until.given) until = options.window.until.at(record.time);
-      if (from > until) throw UsageError{"--from is later than --to"};
-      first = false;
-    }
-    if (record.lost == 0) ++seen;
-    begin = std::min(seen == 1 ? record.time : begin, record.time);
-    end = std::max(end, record.time);
-    if (record.time > until && plot.events() != 0) break;  // else it goes on, to say what there is
-    if (record.time > until || record.time < from) continue;
     // Pairs use all events, also those that the page does not show.
     const RingName& ring = reading.ring(record);
     if (pairs && pairs->take(record, ring)) latency->add(record.time, pairs->latency());
@@ -138,7 +135,7 @@ result<int> run_plot(PlotOptions options) {
   }
   const bool problems = say_problems(reading);
   for (const std::string& note : plot.notes()) say(note);
-  if (plot.events() == 0) say(why_empty(options, seen, begin, end));
+  if (plot.events() == 0) say(RS_TRY(why_empty(options)));
   say(fmt::format("{} events, lost {}; {} ({})", format_count(plot.events()), lost_count(trace.missing(plot.lost())),
                   options.to == "-" ? "stdout" : options.to, format_size(page.size())));
   return problems ? exit_failure : exit_ok;

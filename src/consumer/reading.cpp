@@ -23,14 +23,28 @@ result<std::unique_ptr<Reading>> Reading::open(Options options) {
   reading->only_ = EventFilter(std::move(options.only));
   if (!options.filter.empty()) reading->filter_ = RS_TRY(Filter::compile(options.filter, trace.formats, trace.tasks));
   if (reading->filter_ && reading->filter_->names("stack")) reading->join_stacks();
+  if (reading->window_.of_time() && !trace.live()) reading->narrow();
   if (options.push_down && reading->filter_) push_down(*reading->filter_, trace);
   return reading;
 }
 
-bool Reading::outside(const TraceRecord& record) {
+// Of files, only the part that the window needs. In front of it, the last events of the kernel's rings tell who runs where.
+void Reading::narrow() {
+  constexpr u64 lead = 4 << 20;
+  begin_ns_ = trace_.timeline.begin();
+  state_from_ = trace_.timeline.narrow(window_.from.given ? window_.from.at(*begin_ns_) : 0, window_.until.given ? window_.until.at(*begin_ns_) : forever, lead);
+}
+
+bool Reading::outside(TraceRecord& record) {
   if (!begin_ns_) begin_ns_ = record.time;
-  if (window_.from.given && record.time < window_.from.at(*begin_ns_)) return true;
-  if (window_.until.given && record.time > window_.until.at(*begin_ns_)) return true;
+  if (record.source >= last_ns_.size()) last_ns_.resize(record.source + 1);
+  const u64 before = std::exchange(last_ns_[record.source], record.time);
+  const u64 from = window_.from.given ? window_.from.at(*begin_ns_) : 0, until = window_.until.given ? window_.until.at(*begin_ns_) : forever;
+  if (record.time < from || from > until) return true;
+  if (record.time > until) {
+    if (record.lost == 0 || before >= until) return true;
+    record.time = until;  // the gap began in the window, or before it
+  }
   if (window_.cpus.empty()) return false;
   const RingName& name = ring(record);
   const i32 cpu = record.lost != 0 ? name.its_cpu() : record.cpu_in(name);

@@ -16,6 +16,7 @@
 #include "analysis/running.hpp"
 #include "analysis/thread_names.hpp"
 #include "consumer/trace.hpp"
+#include "consumer/window.hpp"
 #include "stacks/stacks.hpp"
 #include "sys/sys.hpp"
 
@@ -27,20 +28,6 @@ struct Totals {
   Missing missing{};         // what the reading does not contain
   u64 first_ns = ~u64{0}, last_ns = 0;
   double seconds() const { return last_ns > first_ns ? static_cast<double>(last_ns - first_ns) / 1e9 : 0; }
-};
-
-// A time of the trace, or one after its first event.
-struct Moment {
-  u64 ns = 0;
-  bool given = false, relative = false;
-  u64 at(u64 first) const { return relative ? (ns > ~first ? ~u64{0} : first + ns) : ns; }
-};
-
-// A part of the trace: these CPUs (none: all; rings of threads have none), from one time to another, both included.
-struct Window {
-  std::vector<u32> cpus{};
-  Moment from{}, until{};
-  bool whole() const { return cpus.empty() && !from.given && !until.given; }
 };
 
 class Reading {
@@ -92,6 +79,7 @@ class Reading {
     do {
       if (!trace_.timeline.next(record)) return Got::nothing;
       if (trace_.timeline.size() != rings_) [[unlikely]] look_at_rings();
+      if (narrow_ && record.time < state_from_) continue;  // some rings begin earlier
       if (tells_names_) {
         const RingName& name = ring(record);
         names_.see(record, name);
@@ -150,7 +138,8 @@ class Reading {
   static constexpr u64 forever = ~u64{0};
   Reading() = default;
   void tell();  // notices
-  bool outside(const TraceRecord& record);
+  void narrow();
+  bool outside(TraceRecord& record);
   void join(TraceRecord& record);
   void look_at_rings();
 
@@ -160,6 +149,8 @@ class Reading {
   Window window_;
   bool narrow_ = false;
   std::optional<u64> begin_ns_{};  // the time of the trace's first event
+  u64 state_from_ = 0;             // what is earlier is not looked at
+  std::vector<u64> last_ns_{};     // by ring: its last record
   std::unique_ptr<Stacks> stacks_;
   u64 stacks_behind_ = 0, stacks_joined_ = 0;  // the kernel's stack events; those that belong to an event
   ThreadNames names_{trace_.formats, trace_.tasks};

@@ -298,6 +298,11 @@ result<void> RecordingWriter::append(u32 ring, const SubBufferView& view) {
   kept.end = w.end;
   if (w.events != 0 || view.lost_before != 0) {
     RS_TRY(reopen(ring, file));
+    if (!entry.unordered && (w.backwards || view.time < file.latest)) {
+      entry.unordered = true;
+      unlisted_ = unlisted_ || reserved_;
+    }
+    file.latest = std::max(file.latest, w.time);
     RS_TRY(unlisted_ ? save() : result<void>{});
     const auto lock = limit_ ? limit_->lock() : std::unique_lock<std::mutex>();
     const Written before = file;

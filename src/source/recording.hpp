@@ -36,6 +36,7 @@ struct RecordedRing {
   u64 events = 0, bytes = 0, lost = 0;  // recorded; lost: the gaps between them
   Removed removed{};                    // of these, the oldest that had to go (RecordingMeta::max_size)
   Counters counters;                    // of the ring, at the end
+  bool unordered = false;               // its times go back somewhere
   std::string way;                      // how the kernel's ring was read: "read", "map"
 };
 
@@ -122,6 +123,7 @@ class RecordingWriter {
     u64 last_offset = 0;             // of the one that may still grow
     u64 time_stamp = 0, commit = 0;  // its header
     u32 last_end = 0;                // where the source's view of it ended; 0: it cannot grow
+    u64 latest = 0;                  // time of its last event
     u32 shift = 0;                   // bytes of the source's sub-buffer that are not in this one
   };
   struct RingFile : Written {
@@ -161,6 +163,9 @@ class RecordingSource final : public Source {
   const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return true; }
   std::optional<SubBufferFile> sub_buffer_file() const override;
+  u64 sub_buffers() const override { return ring_.unordered ? 0 : (file_.size() - begin_ + ring_.subbuf_size - 1) / ring_.subbuf_size; }
+  u64 time_stamp(u64 index) const override;
+  void seek(u64 index) override;
 
  private:
   RecordingSource(SubBufferFile whole, sys::Region file, u64 begin, const RecordedRing& ring, const RecordingMeta& meta);

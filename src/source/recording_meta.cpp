@@ -85,6 +85,7 @@ json ring_json(const RecordedRing& ring) {
   j["lost"] = ring.lost;
   if (ring.removed.events != 0 || ring.removed.bytes != 0) j["removed"] = {{"events", ring.removed.events}, {"bytes", ring.removed.bytes}};
   j["counters"] = counters_json(ring.counters);
+  if (ring.unordered) j["unordered"] = true;
   if (!ring.way.empty()) j["source"] = ring.way;
   return j;
 }
@@ -98,6 +99,7 @@ RecordedRing ring_from(const json& j) {
   ring.lost = j.value("lost", u64{0});
   if (const auto r = j.find("removed"); r != j.end()) ring.removed = {r->value("events", u64{0}), r->value("bytes", u64{0})};
   ring.counters = counters_from(j.value("counters", json::object()));
+  ring.unordered = j.value("unordered", false);
   ring.way = j.value("source", "");
   return ring;
 }

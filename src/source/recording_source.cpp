@@ -45,6 +45,18 @@ result<std::unique_ptr<Source>> RecordingSource::open(int open, const std::strin
 
 std::optional<SubBufferFile> RecordingSource::sub_buffer_file() const { return begin_ == 0 && !shrinking_ ? std::optional(sub_buffer_file_) : std::nullopt; }
 
+u64 RecordingSource::time_stamp(u64 index) const {
+  SubBufferHeader header{};
+  const u64 at = begin_ + index * ring_.subbuf_size;
+  if (at + sizeof header <= file_.size()) std::memcpy(&header, file_.data() + at, sizeof header);
+  return header.time_stamp;
+}
+
+void RecordingSource::seek(u64 index) {
+  offset_ = begin_ + index * ring_.subbuf_size;
+  removed_ = false;
+}
+
 // Copies a sub-buffer. False: it was removed meanwhile.
 bool RecordingSource::take(u64 at, u64 have) {
   copy_.assign(ring_.subbuf_size / 8, 0);

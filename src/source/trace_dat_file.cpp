@@ -99,7 +99,7 @@ class TraceDatSource final : public Source {
     const u64 size = data.size + (compression == Compression::none || data.size == 0 ? 0 : sizeof(u32));
     const u64 there = std::min(size, file_->size - begin);
     cut_ = there != size;
-    rest_ = {file_->data + begin, there};
+    all_ = rest_ = {file_->data + begin, there};
   }
   TraceDatSource(const TraceDatSource&) = delete;
   TraceDatSource& operator=(const TraceDatSource&) = delete;
@@ -134,6 +134,18 @@ class TraceDatSource final : public Source {
   const RingName& name() const override { return name_; }
   const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return true; }
+  // Where compressed sub-buffers lie is known only from those before them.
+  u64 sub_buffers() const override { return compression_ == Compression::none ? all_.size / counters_.subbuf_size : 0; }
+  u64 time_stamp(u64 index) const override {
+    abi::SubBufferHeader header{};
+    std::memcpy(&header, all_.data + index * counters_.subbuf_size, sizeof header);
+    return header.time_stamp;
+  }
+  void seek(u64 index) override {
+    const u64 at = index * counters_.subbuf_size;
+    pages_ = {};
+    rest_ = {all_.data + at, all_.size - at};
+  }
 
  private:
   std::string who() const {
@@ -187,6 +199,7 @@ class TraceDatSource final : public Source {
   ClockInfo clock_;
   Counters counters_;
   Compression compression_;
+  Bytes all_{};
   Bytes rest_{};   // of the file, not read yet
   Bytes pages_{};  // sub-buffers, in place or in chunk_
   bool cut_ = false, started_ = false;

@@ -13,7 +13,8 @@ struct Walk {
   u32 end = 0;          // behind the last event: padding is not worth keeping
   u32 last = 0;         // the last event's header
   u32 before_last = 0;  // behind the event before that
-  u64 time_before_last = 0;
+  u64 time_before_last = 0, time = 0;  // time: of the last event
+  bool backwards = false;              // an event is earlier than the one before it
   abi::Malformed malformed = abi::Malformed::no;
 };
 
@@ -29,8 +30,10 @@ inline Walk walk(const SubBufferView& view) {
     w.time_before_last = time;
     w.end = c.position();
     w.last = c.offset();
+    w.backwards |= c.time() < time;
     time = c.time();
   }
+  w.time = time;
   w.malformed = c.malformed();
   return w;
 }

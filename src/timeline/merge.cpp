@@ -37,6 +37,51 @@ u32 Timeline::add(std::unique_ptr<Source> source, const Place& place) {
   return index;
 }
 
+u64 Timeline::begin() {
+  if (!idle_.empty()) ask_idle();
+  return tree_.empty() ? forever : tree_[1].time;
+}
+
+u64 Timeline::narrow(u64 from, u64 until, u64 lead) {
+  RS_CHECK(current_ == nullptr && !following_, "a timeline is narrowed before it is read");
+  const auto time_at = [](const Lane& lane, u64 at) {
+    const u64 stamp = lane.source->time_stamp(at);
+    return stamp == 0 ? 0 : lane.clock.to_ns(stamp);
+  };
+  // Of the sub-buffers of a lane, the first that begins at this time or later.
+  const auto first_from = [&](const Lane& lane, u64 time) {
+    u64 low = 0, high = lane.source->sub_buffers();
+    while (low < high) {
+      const u64 middle = low + (high - low) / 2;
+      if (time_at(lane, middle) < time) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  };
+  const auto kernels = std::count_if(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->name.kernel; });
+  u64 state_from = kernels == 0 || lead == 0 ? from : 0;
+  for (const auto& lane : lanes_) {
+    if (!lane->name.kernel || state_from == from || lane->source->sub_buffers() == 0) continue;
+    const u64 size = std::max<u64>(lane->source->counters().subbuf_size, 1);
+    const u64 at = first_from(*lane, from), back = 1 + lead / (static_cast<u64>(kernels) * size);
+    if (at > back) state_from = std::max(state_from, std::min(from, time_at(*lane, at - back)));
+  }
+  std::vector<bool> waits(lanes_.size());
+  for (const u32 index : idle_) waits[index] = true;
+  range_end_ = until;
+  for (const auto& lane : lanes_) {
+    if (lane->over || lane->source->sub_buffers() == 0) continue;
+    const u64 first = first_from(*lane, lane->name.kernel ? state_from : from);
+    lane->source->seek(first - std::min<u64>(first, 1));  // the one before may reach into the range
+    lane->cursor = abi::EventCursor{nullptr, 0, 0, 0};
+    lane->has_event = false;
+    lane->pending_lost = lane->time = 0;
+    if (!waits[lane->index]) idle_.push_back(lane->index);
+    play(*lane);
+  }
+  return state_from;
+}
+
 void Timeline::follow(Options options) {
   options_ = std::move(options);
   following_ = true;
@@ -82,6 +127,10 @@ bool Timeline::fetch(Lane& lane) {
   RS_CHECK(!lane.over && !lane.has_event, "only a source that has not ended is asked, and only when its sub-buffer is used up");
   lane.has_event = false;
   for (;;) {
+    if (lane.time > range_end_ && lane.source->sub_buffers() != 0) {
+      lane.over = true;
+      return false;
+    }
     if (lane.cursor.malformed() != abi::Malformed::no) {
       problems_.push_back((lane.name.kernel || lane.name.cpu >= 0 ? "cpu " : "ring ") + std::to_string(lane.name.place()) + ": a sub-buffer is malformed at offset " +
                           std::to_string(lane.cursor.position()) + ": " + abi::to_string(lane.cursor.malformed()) +

@@ -73,6 +73,12 @@ class Timeline {
 
   u32 add(std::unique_ptr<Source> source) { return add(std::move(source), Place()); }
   u32 add(std::unique_ptr<Source> source, const Place& place);  // its index
+  // The time of the first record, before the first next(); forever: there is none.
+  u64 begin();
+  // Before the first next(): leaves out sub-buffers that cannot hold a part of the range, of sources that can seek. Each of them
+  // ends behind its first record after the range, so a gap that reaches into the range comes. The kernel's rings begin `lead`
+  // bytes earlier, all of them together. Returns the time from which on all of them are here.
+  u64 narrow(u64 from, u64 until, u64 lead = 0);
   // In order, see above. Sources that have ended are asked again, too: each read of a living ring has an end.
   void follow(Options options);
   void follow() { follow(Options()); }
@@ -184,6 +190,7 @@ class Timeline {
   u64 high_ = 0;             // the latest time handed out
   u64 gate_ = forever;       // following: idle lanes will bring nothing older
   u64 limit_ = forever;      // hold_after
+  u64 range_end_ = forever;  // narrow: what is later is not wanted
   u32 asked_at_limit_ = 0;   // lost_at_limit: lanes asked so far, once each
   u64 late_ = 0;
   std::vector<u8> kept_;     // a payload whose sub-buffer was given back (look_behind)

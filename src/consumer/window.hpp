@@ -1,0 +1,30 @@
+// A part of a trace: a range of time, and CPUs.
+#pragma once
+#include <ringside/base/result.hpp>
+#include <ringside/base/types.hpp>
+#include <string_view>
+#include <vector>
+
+namespace ringside {
+
+// A time of the trace, or one after its first event.
+struct Moment {
+  u64 ns = 0;
+  bool given = false, relative = false;
+  u64 at(u64 first) const { return relative ? (ns > ~first ? ~u64{0} : first + ns) : ns; }
+  // "12.5s", or "+300ms" after the first event.
+  static result<Moment> parse(std::string_view text);
+};
+
+// These CPUs (none: all; rings of threads have none), from one time to another, both included. A gap is in it if a part of it may
+// be: it begins behind its ring's last event before, and ends at the first one after it.
+struct Window {
+  std::vector<u32> cpus{};
+  Moment from{}, until{};
+  bool whole() const { return cpus.empty() && !of_time(); }
+  bool of_time() const { return from.given || until.given; }
+  // "12.5s..13s", "+0.5s..+1s", "12.5s..", "..+1s"
+  result<void> parse_time(std::string_view text);
+};
+
+}  // namespace ringside
