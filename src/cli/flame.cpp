@@ -58,7 +58,7 @@ class Gathered {
     if (!wanted || record.lost != 0) return;
     using Kind = Stacks::Part;
     const Kind part = stacks_.part(record.number());
-    if (part == Kind::stack || part == Kind::code_map || part == Kind::kernel_stack || part == Kind::user_stack) return;
+    if (Stacks::tells(part)) return;
     if (unfreed_) {
       if (unfreed_->knows(record.number())) unfreed_->take(record, ring, root_of(record, ring));
       return;

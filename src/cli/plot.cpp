@@ -115,6 +115,7 @@ result<int> run_plot(PlotOptions options) {
     wanted->slowest = 0;
     pairs.emplace(RS_TRY(Pairs::make(*wanted, trace.formats, trace.tasks)));
   }
+  Stacks& stacks = reading.join_stacks();
   plot::Plot plot(trace.formats, trace.tasks, options.plot);
   const bool states = only.empty() || only.matches("sched", "sched_switch");
   HeatMap* const latency = pairs ? &plot.heat_map("latency: " + joined(options.latency)) : nullptr;
@@ -124,7 +125,9 @@ result<int> run_plot(PlotOptions options) {
     const RingName& ring = reading.ring(record);
     if (pairs && pairs->take(record, ring)) latency->add(record.time, pairs->latency());
     const bool of_cpu = options.window.cpus.empty() || (ring.its_cpu() >= 0 && std::find(options.window.cpus.begin(), options.window.cpus.end(), ring.place()) != options.window.cpus.end());
-    if (got != Reading::Got::other && of_cpu) plot.add(record, ring);
+    const Stacks::Part part = stacks.part(record.number());
+    if (record.lost == 0 && Stacks::tells(part)) continue;
+    if (got != Reading::Got::other && of_cpu) plot.add(record, ring, part == Stacks::Part::sample ? stacks.sample_count(record) : 1);
     else if (states) plot.see(record, ring);
   }
   const auto page = RS_TRY(plot::page(plot.json(options.where, facts_of(options, trace.first()), trace.raw_times())));
@@ -135,6 +138,7 @@ result<int> run_plot(PlotOptions options) {
   }
   const bool problems = say_problems(reading);
   for (const std::string& note : plot.notes()) say(note);
+  say_first(reading.stack_remarks());
   if (plot.events() == 0) say(RS_TRY(why_empty(options)));
   say(fmt::format("{} events, lost {}; {} ({})", format_count(plot.events()), lost_count(trace.missing(plot.lost())),
                   options.to == "-" ? "stdout" : options.to, format_size(page.size())));

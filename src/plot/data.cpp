@@ -107,6 +107,22 @@ void rows(fmt::memory_buffer& out, const HeatMap& map) {
   out.push_back(']');
 }
 
+// Index, as the distance from the previous one, and stack, of the slices that have one.
+void stacks_of(fmt::memory_buffer& out, const std::vector<Slice>& slices, StackTable& stacks) {
+  key(out, "stack");
+  out.push_back('[');
+  size_t last = 0;
+  bool any = false;
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const u32 stack = stacks.number(slices[i].stack);
+    if (stack == 0) continue;
+    fmt::format_to(std::back_inserter(out), "{}{},{}", any ? "," : "", i - last, stack);
+    any = true;
+    last = i;
+  }
+  out.push_back(']');
+}
+
 // At most `most` bytes, and no half of a character.
 std::string_view cut(std::string_view text, size_t most) {
   std::string_view shown = text.substr(0, most);
@@ -141,6 +157,7 @@ void Plot::print_lanes(fmt::memory_buffer& out, u64 origin) {
         append_json_text(shown.size() < s.text.size() ? std::string(shown) + "..." : std::string(shown), out);
       });
       merged(out, slices);
+      stacks_of(out, slices, stacks_);
     }
     out.push_back('}');
   }
@@ -255,11 +272,44 @@ void Plot::print_heat(fmt::memory_buffer& out, u64 origin) const {
   });
 }
 
+// By event and stack, how often over time.
+void Plot::print_stack_counts(fmt::memory_buffer& out, u64 origin) {
+  u64 first = ~u64{0}, last = 0;
+  for (u32 n = 0; n < stack_counts_.rows(); ++n) {
+    first = std::min(first, stack_counts_.row(n).front().column);
+    last = std::max(last, stack_counts_.row(n).back().column);
+  }
+  const bool any = stack_counts_.rows() != 0;
+  out.push_back('{');
+  columns(out, any ? first << stack_counts_.shift() : origin, u64{1} << stack_counts_.shift(), any ? last - first + 1 : 0, origin);
+  key(out, "rows");
+  list(out, counted_stacks_, [&](const auto& row) {
+    fmt::format_to(std::back_inserter(out), "[{},{},", row.first, stacks_.number(row.second));
+    u64 before = first;
+    list(out, stack_counts_.row(static_cast<u32>(&row - counted_stacks_.data())), [&](const StackCounts::Count& c) {
+      fmt::format_to(std::back_inserter(out), "{},{}", c.column - before, c.count);
+      before = c.column;
+    });
+    out.push_back(']');
+  });
+  out.push_back('}');
+}
+
+void Plot::print_stacks(fmt::memory_buffer& out) const {
+  key(out, "functions");
+  list(out, stacks_.functions(), [&](const std::string* name) { append_json_text(*name, out); });
+  key(out, "calls");
+  list(out, stacks_.calls(), [&](const StackTable::Call& call) { fmt::format_to(std::back_inserter(out), "{},{}", call.function, call.caller); });
+}
+
 std::string Plot::json(const std::string& where, const Facts& facts, bool raw_times) {
   finish();
   const u64 origin = first_ > last_ ? 0 : first_;
-  fmt::memory_buffer lanes;
+  fmt::memory_buffer lanes, stack_counts;
   print_lanes(lanes, origin);
+  print_stack_counts(stack_counts, origin);
+  if (stacks_.full() || uncounted_stacks_ != 0)
+    notes_.push_back(fmt::format("there are too many different stacks: some are left out, and {} events are in no flame graph; choose with -e, or --from and --to", uncounted_stacks_));
   if (cut_ != 0) notes_.push_back(fmt::format("the texts of {} events are cut after {} bytes", cut_, longest_text));
 
   fmt::memory_buffer out;
@@ -315,6 +365,9 @@ std::string Plot::json(const std::string& where, const Facts& facts, bool raw_ti
   });
   key(out, "lanes");
   append(out, {lanes.data(), lanes.size()});
+  print_stacks(out);
+  key(out, "stack_counts");
+  append(out, {stack_counts.data(), stack_counts.size()});
   key(out, "counters");
   print_counters(out, origin);
   key(out, "heat");

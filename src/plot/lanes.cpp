@@ -10,6 +10,7 @@ void Lanes::merge(Slice& into, const Slice& other) {
   into.end = std::max(into.end, other.end);
   if (into.what != other.what) into.what = Slice::various;
   if (into.ring != other.ring) into.ring = Slice::various;
+  if (into.stack != other.stack) into.stack = 0;
   if (__builtin_add_overflow(into.merged, other.merged, &into.merged)) into.merged = ~u32{0};
   if (__builtin_add_overflow(into.weight, other.weight, &into.weight)) into.weight = ~u64{0};
   if (__builtin_add_overflow(into.busy, other.busy, &into.busy)) into.busy = ~u64{0};

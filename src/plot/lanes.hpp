@@ -24,6 +24,7 @@ struct Slice {
   u64 begin = 0, end = 0;  // ns; equal: an instant
   u32 what = 0;            // the kind of slice; `various` if merged ones differ
   u32 ring = 0;            // where it was recorded; `various` if merged ones differ
+  u32 stack = 0;           // 0: none, or merged ones differ
   u32 merged = 1;          // the number of slices in this one
   u64 weight = 1;          // a count of the owner's: lost events; of one that is not merged, any number
   u64 busy = 0;            // sum of end - begin, at most 2^64 - 1

@@ -38,6 +38,8 @@ Plot::Plot(const Formats& formats, const Tasks& tasks, const Options& options)
       tasks_(tasks),
       options_(options),
       rates_(options.columns),
+      stacks_(formats.stacks()),
+      stack_counts_(options.items),
       lanes_(options.items),
       states_(options.items),
       curves_(options.items),
@@ -229,7 +231,7 @@ void Plot::switch_task(const TraceRecord& record, const Event& e, Ring& ring, co
   }
   if (left != none && record.time >= ring.since) {
     lanes_.add(lane(ring.cpu_lane, {LaneKind::cpu, record.source}),
-               {.begin = ring.since, .end = record.time, .what = left, .ring = record.source},
+               {.begin = ring.since, .end = record.time, .what = left, .ring = record.source, .stack = record.stack},
                [&] { return text(e.type, record.payload); });
     if (left != 0) states_.leave(left, record.time, record.source, is_integer(e.state) ? read_integer(record.payload, *e.state) : ThreadStates::ended, ring.since);
   }
@@ -321,7 +323,7 @@ void Plot::on_thread(const TraceRecord& record, Event& e, const EventType* type,
   const u64 gaps = ring.of_a_thread() ? rings_[record.source].gaps : shared_gaps_;
   const auto slice = [&](u32 what, auto make_text) {
     lanes_.add(lane(t.lane, {LaneKind::thread, number}),
-               {.begin = begin, .end = record.time, .what = what, .ring = record.source}, make_text);
+               {.begin = begin, .end = record.time, .what = what, .ring = record.source, .stack = record.stack}, make_text);
   };
   const auto own_text = [&] { return text(type, record.payload); };
   switch (e.role) {
@@ -399,7 +401,21 @@ void Plot::on_thread(const TraceRecord& record, Event& e, const EventType* type,
   slice(e.lane_name, own_text);
 }
 
-void Plot::add(const TraceRecord& record, const RingName& name) {
+void Plot::count_stack(const TraceRecord& record, const Event& e, u64 weight) {
+  const u64 key = u64{e.index} << 32 | record.stack;
+  auto row = stack_rows_.find(key);
+  if (row == stack_rows_.end()) {
+    if (counted_stacks_.size() == most_stacks) {
+      uncounted_stacks_ += weight;
+      return;
+    }
+    row = stack_rows_.emplace(key, static_cast<u32>(counted_stacks_.size())).first;
+    counted_stacks_.emplace_back(e.index, record.stack);
+  }
+  stack_counts_.add(record.time, row->second, weight);
+}
+
+void Plot::add(const TraceRecord& record, const RingName& name, u64 weight) {
   if (record.source >= rings_.size()) rings_.resize(record.source + 1);
   Ring& ring = rings_[record.source];
   if (!ring.seen) ring.name = name;
@@ -420,6 +436,7 @@ void Plot::add(const TraceRecord& record, const RingName& name) {
   Event& e = event(id, type);
   ++e.count;
   rates_.add(record.time, e.index + 1, 1);
+  if (record.stack != 0) count_stack(record, e, weight);
   if (e.role == Event::Role::wake) wake_task(record, e, name);
   if (e.role == Event::Role::run)
     switch_task(record, e, ring, name);

@@ -10,7 +10,8 @@
 // event with an integer field NAME_ns ends at its time and lasted that long; spans; system calls, from enter to exit) and its
 // other events as instants; a ring's its losses. Counters are those of Role::counter, each thread's by itself. Bounds, each
 // reported in notes() when it is reached: `items` slices, states and points of counters (lanes.hpp and curves.hpp merge those too
-// short to see), `most_lanes` threads, `most_counters`, `most_heat_maps`, and `longest_text` bytes of an event's text.
+// short to see), `most_lanes` threads, `most_counters`, `most_heat_maps`, `most_stacks` and StackTable::most, and `longest_text`
+// bytes of an event's text. Stacks are those of Formats::stacks() when the Plot is made.
 #pragma once
 #include <fmt/format.h>
 
@@ -26,6 +27,7 @@
 #include "export/tasks.hpp"
 #include "plot/curves.hpp"
 #include "plot/lanes.hpp"
+#include "plot/stack_table.hpp"
 #include "plot/states.hpp"
 #include "plot/time_grid.hpp"
 #include "timeline/merge.hpp"
@@ -42,13 +44,14 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 
 class Plot {
  public:
-  static constexpr u32 most_lanes = 4096, most_counters = 512, most_heat_maps = 64, most_names = 4096;
+  static constexpr u32 most_lanes = 4096, most_counters = 512, most_heat_maps = 64, most_names = 4096, most_stacks = 65'536;
   static constexpr size_t longest_text = 400;
 
   Plot(const Formats& formats, const Tasks& tasks, const Options& options);
   ~Plot();
 
-  void add(const TraceRecord& record, const RingName& ring);
+  // weight: how many events its stack counts for.
+  void add(const TraceRecord& record, const RingName& ring, u64 weight = 1);
   // One that is not shown, but may tell what the threads do that are: each record goes either here or to add().
   void see(const TraceRecord& record, const RingName& ring);
   // The heat map of that name, which the page shows before those of durations; past the bound, one that is never shown. Others
@@ -93,17 +96,24 @@ class Plot {
   bool count_on(const TraceRecord& record, const Event& e, u32 thread);
   void drop_call(u32 thread);
   void on_thread(const TraceRecord& record, Event& e, const EventType* type, const RingName& name, i32 tid);
+  void count_stack(const TraceRecord& record, const Event& e, u64 weight);
   void finish();
   void print_lanes(fmt::memory_buffer& out, u64 origin);
   void print_counters(fmt::memory_buffer& out, u64 origin) const;
   void print_types(fmt::memory_buffer& out) const;
   void print_threads(fmt::memory_buffer& out, u64 origin) const;
   void print_heat(fmt::memory_buffer& out, u64 origin) const;
+  void print_stack_counts(fmt::memory_buffer& out, u64 origin);
+  void print_stacks(fmt::memory_buffer& out) const;
 
   const Formats& formats_;
   const Tasks& tasks_;
   Options options_;
   TimeGrid rates_;  // row 0: lost events; then the events, in the order in which they came
+  StackTable stacks_;
+  StackCounts stack_counts_;
+  std::unordered_map<u64, u32> stack_rows_;          // of stack_counts_, by event and stack
+  std::vector<std::pair<u32, u32>> counted_stacks_;  // by row: event, stack
   Lanes lanes_;
   ThreadStates states_;
   Curves curves_;
@@ -120,7 +130,7 @@ class Plot {
   std::vector<Heat> heat_maps_;
   std::vector<HeatMap*> call_heat_;  // of system calls, by name
   std::vector<std::string> notes_;
-  u64 events_ = 0, lost_ = 0, first_ = ~u64{0}, last_ = 0, cut_ = 0, unpaired_ = 0, backward_ = 0, shared_gaps_ = 0, unseen_ = 0;
+  u64 events_ = 0, lost_ = 0, first_ = ~u64{0}, last_ = 0, cut_ = 0, unpaired_ = 0, backward_ = 0, shared_gaps_ = 0, unseen_ = 0, uncounted_stacks_ = 0;
   bool too_many_threads_ = false, too_many_counters_ = false, too_many_heat_maps_ = false, too_many_names_ = false;
 };
 

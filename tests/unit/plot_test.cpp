@@ -466,5 +466,75 @@ TEST_F(PlotTest, APageHoldsItsData) {
   EXPECT_EQ(page->find("RINGSIDE_DATA"), std::string::npos);
 }
 
+// Stacks by number: of its digits, the last is the innermost function.
+struct DigitStacks final : StackTexts {
+  std::vector<std::string> names;
+  const std::vector<std::string>& functions(u32 stack) override {
+    names.clear();
+    for (; stack != 0; stack /= 10) names.push_back("f" + std::to_string(stack % 10));
+    return names;
+  }
+  std::string_view text(u32) override { return {}; }
+  u32 same_names(u32 stack) override { return stack; }
+  void append_lines(u32, fmt::memory_buffer&) override {}
+};
+
+TEST_F(PlotTest, StacksOfSlicesAndHowOftenTheyCame) {
+  DigitStacks stacks;
+  formats.use_stacks(&stacks);
+  make();
+  const auto with = [&](u64 time, u32 stack, u64 weight) {
+    TraceRecord record;
+    const Payload payload = Payload(1, 4711).put(u64{1});
+    record.time = time;
+    record.payload = payload;
+    record.source = 2;
+    record.ids = thread.ids();
+    record.stack = stack;
+    plot->add(record, thread, weight);
+  };
+  with(1000, 123, 1);
+  with(2000, 124, 5);
+  with(4000, 0, 1);
+  with(5000, 123, 1);
+  const json page = json::parse(plot->json("here", {}, false));
+  // As "outermost;...;innermost".
+  const auto path = [&](size_t stack) {
+    std::string out;
+    for (size_t n = stack; n != 0; n = page["calls"][2 * n - 1]) out = page["functions"][page["calls"][2 * n - 2].get<size_t>()].get<std::string>() + (out.empty() ? "" : ";") + out;
+    return out;
+  };
+  EXPECT_EQ(page["calls"].size(), 2 * 4u) << "f1, f2 are shared";
+  std::map<std::string, u64> counts;
+  for (const json& row : page["stack_counts"]["rows"]) {
+    EXPECT_EQ(page["types"][row[0].get<size_t>()]["name"], "libc:free");
+    for (size_t n = 1; n < row[2].size(); n += 2) counts[path(row[1])] += row[2][n].get<u64>();
+  }
+  EXPECT_EQ(counts, (std::map<std::string, u64>{{"f1;f2;f3", 2}, {"f1;f2;f4", 5}}));
+  std::vector<std::string> of_slices(4);
+  for (const json& lane : page["lanes"]) {
+    if (lane["kind"] != "thread") continue;
+    for (size_t n = 0, at = 0; n < lane["stack"].size(); n += 2) of_slices[at += lane["stack"][n].get<size_t>()] = path(lane["stack"][n + 1]);
+  }
+  EXPECT_EQ(of_slices, (std::vector<std::string>{"f1;f2;f3", "f1;f2;f4", "", "f1;f2;f3"}));
+}
+
+TEST(StackCounts, DoNotDependOnTheOrder) {
+  std::map<u64, u64> sums[2];
+  u32 shifts[2];
+  for (const bool backwards : {false, true}) {
+    plot::StackCounts counts(64);
+    for (u64 n = 0; n < 5000; ++n) counts.add((backwards ? 4999 - n : n) * 1000, 0, 1);
+    u64 sum = 0;
+    for (const auto& c : counts.row(0)) sum += c.count;
+    EXPECT_EQ(sum, 5000u);
+    EXPECT_LE(counts.row(0).size(), 128u);
+    shifts[backwards] = counts.shift();
+    for (const auto& c : counts.row(0)) sums[backwards][c.column] = c.count;
+  }
+  EXPECT_EQ(shifts[0], shifts[1]);
+  EXPECT_EQ(sums[0], sums[1]);
+}
+
 }  // namespace
 }  // namespace ringside::plot_test

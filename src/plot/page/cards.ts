@@ -1,5 +1,5 @@
 // What a place of the lanes says, under the pointer and when it is chosen.
-import { Lane, Model, State, label } from "./data";
+import { Lane, Model, State, functionsOf, label } from "./data";
 import { card, fields } from "./dom";
 import type { Hit, Lanes, Theme } from "./lanes";
 import { stateColour, stateNames } from "./strips";
@@ -65,6 +65,7 @@ export function cards(model: Model, lanes: Lanes, look: () => Theme) {
     }
     const ring = raw.rings[it.ring[hit.item]];
     const onCpu = lane.kind === "thread" && ring?.kernel ? ` · CPU ${ring.ring}` : "";
-    return card(lanes.name(lane, hit.item), lanes.colour(lane, hit.item), `${lane.label}${onCpu} · ${plus(it.begin[hit.item])} · ${when(it.begin[hit.item], it.end[hit.item])}`, fields(it.text[hit.item] ?? ""));
+    return card(lanes.name(lane, hit.item), lanes.colour(lane, hit.item), `${lane.label}${onCpu} · ${plus(it.begin[hit.item])} · ${when(it.begin[hit.item], it.end[hit.item])}`, fields(it.text[hit.item] ?? ""),
+      functionsOf(raw, it.stack.get(hit.item) ?? 0));
   };
 }

@@ -4,7 +4,7 @@ export type Sparse = number[]; // [columns further, count, ...]
 interface Grid { begin: number; width: number; columns: number }
 interface RawLane {
   kind: "cpu" | "thread" | "loss" | "state"; number: number;
-  end: number[]; length: number[]; lost?: number[]; what?: number[]; ring?: number[]; text?: string[]; waker?: number[]; merged?: number[];
+  end: number[]; length: number[]; lost?: number[]; what?: number[]; ring?: number[]; text?: string[]; waker?: number[]; merged?: number[]; stack?: number[];
 }
 interface RawCounter { name: string; thread: number; type: number; at: number[]; value: number[]; merged: number[] }
 interface Thread { tid: number; pid: number; events: number; name: string; process: string; shown?: string; parent?: number; names?: [number | null, string][] }
@@ -16,6 +16,8 @@ interface Raw {
   names: [string, number][];
   threads: Thread[];
   rings: { ring: number; kernel: boolean; tid: number; events: number; lost: number; buffer: string }[];
+  functions: string[]; calls: number[]; // a function and its caller's number, ...; the first call is number 1, and stands for a stack as well
+  stack_counts: Grid & { rows: [number, number, Sparse][] }; // type, stack (0: left out), how often
   lanes: RawLane[]; counters: RawCounter[];
   heat: (Grid & { name: string; asked?: boolean; count: number; rows: [number, ...unknown[]][] })[];
 }
@@ -27,6 +29,7 @@ export interface Items {
   size: number;
   begin: Float64Array; end: Float64Array; what: Int32Array; ring: Int32Array; text: string[];
   merged: Map<number, Merged>;
+  stack: Map<number, number>;
   depths: Uint32Array[]; // by depth: indices, by begin, not overlapping
   bins: Bin[]; // merged ones, by time
   match?: Uint8Array;
@@ -119,8 +122,9 @@ function items(lane: RawLane): [Items, number] {
   const [begin, end, merged] = times(lane);
   const out: Items = {
     size, begin, end, what: Int32Array.from(lane.what ?? []), ring: lane.ring ? Int32Array.from(lane.ring) : new Int32Array(size).fill(lane.number),
-    text: lane.text ?? [], merged, depths: [], bins: [],
+    text: lane.text ?? [], merged, stack: new Map(), depths: [], bins: [],
   };
+  for (let i = 0, at = 0, s = lane.stack ?? []; i < s.length; i += 2) out.stack.set((at += s[i]), s[i + 1]);
   // Outer slices begin first and lie above what they enclose.
   const order = Array.from({ length: size }, (_, i) => i).filter((i) => !merged.has(i));
   order.sort((a, b) => begin[a] - begin[b] || end[b] - end[a]);
@@ -158,6 +162,13 @@ function bins(of: Items, width: number, origin: bigint) {
     bin.items.push(i);
   }
   for (const b of of.bins) b.items.sort((x, y) => of.merged.get(y)![0] - of.merged.get(x)![0]);
+}
+
+// The names of a stack's functions, innermost first.
+export function functionsOf(raw: Raw, stack: number) {
+  const out: string[] = [];
+  for (let n = stack; n; n = raw.calls[2 * n - 1]) out.push(raw.functions[raw.calls[2 * n - 2]]);
+  return out;
 }
 
 // A thread, with its number, as it was called at a time; the last name without one.

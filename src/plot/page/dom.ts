@@ -55,7 +55,7 @@ export function fields(text: string): [string, string][] {
   return out.length > 40 ? [["", text]] : out;
 }
 
-export function card(title: string, swatch: string, where: string, rows: [string, string][]) {
+export function card(title: string, swatch: string, where: string, rows: [string, string][], stack: string[] = []) {
   const e = make("div", "", "card"), first = make("div"), dot = make("span", "", "swatch");
   dot.style.background = swatch;
   first.append(dot, make("b", title));
@@ -69,6 +69,11 @@ export function card(title: string, swatch: string, where: string, rows: [string
     }
     table.append(body);
     e.append(table);
+  }
+  if (stack.length) {
+    const list = make("ol", "", "stack");
+    list.append(...stack.map((name) => make("li", name)));
+    e.append(list);
   }
   return e;
 }

@@ -1,6 +1,7 @@
-// The pane with the tables of a range: of what is chosen, or of what is in view.
+// The pane with the tables of a range, and its flame graph: of what is chosen, or of what is in view.
 import type { Lane, Model } from "./data";
 import { by, make } from "./dom";
+import { makeFlame } from "./flame";
 import type { Lanes, View } from "./lanes";
 import { Table, csv, shownCell, sorted, tables } from "./table";
 import { count, time } from "./words";
@@ -13,6 +14,8 @@ export function rangePane(model: Model, lanes: Lanes, view: View, use: { resized
   const pane = by("table"), body = by("rows"), tabs = by("tabs"), title = by("range-title");
   let chosen: Range | null = null, open = false, tab = 0, due = 0;
   let all: Table[] = [];
+  const flame = makeFlame(model, () => draw());
+  const size = () => all.length + (flame ? 1 : 0);
   const order = new Map<string, [number, boolean]>(); // by table: column, downwards
 
   const range = (): Range => chosen ?? { begin: Math.max(0, view.begin), end: Math.min(Math.max(model.raw.duration, 1), view.end) };
@@ -23,12 +26,14 @@ export function rangePane(model: Model, lanes: Lanes, view: View, use: { resized
     if (!open) return;
     const { begin, end } = range();
     all = tables(model, lanes, begin, end);
-    tab = Math.min(tab, all.length - 1);
+    tab = Math.min(tab, size() - 1);
     title.textContent = `${chosen ? "chosen" : "in view"}: +${time(begin, 7)} to +${time(end, 7)} · ${time(end - begin, 6)}`;
     by("range-clear").style.display = by("range-zoom").style.display = chosen ? "" : "none";
-    tabs.replaceChildren(...all.map((t, n) => {
-      const b = make("button", t.title) as HTMLButtonElement;
-      b.append(make("span", count(t.rows.length)));
+    const titles: [string, number][] = all.map((t) => [t.title, t.rows.length]);
+    if (flame) titles.push(["Stacks", flame.total()]);
+    tabs.replaceChildren(...titles.map(([title, rows], n) => {
+      const b = make("button", title) as HTMLButtonElement;
+      b.append(make("span", count(rows)));
       b.setAttribute("role", "tab");
       b.setAttribute("aria-selected", String(n === tab));
       b.onclick = () => {
@@ -37,6 +42,13 @@ export function rangePane(model: Model, lanes: Lanes, view: View, use: { resized
       };
       return b;
     }));
+    by("range-copy").textContent = tab < all.length ? "copy CSV" : "copy folded";
+    if (tab === all.length && flame) {
+      const { element, note } = flame.draw(begin, end);
+      body.replaceChildren(element);
+      by("range-note").textContent = note;
+      return;
+    }
     const t = all[tab], [column, down] = orderOf(t), rows = rowsOf(t);
     const table = make("table"), head = make("tr"), lines = make("tbody");
     t.columns.forEach(([name, kind], n) => {
@@ -100,9 +112,9 @@ export function rangePane(model: Model, lanes: Lanes, view: View, use: { resized
     draw();
     use.refresh();
   }
-  const text = () => (all[tab] ? csv(all[tab], rowsOf(all[tab])) : "");
+  const text = () => (all[tab] ? csv(all[tab], rowsOf(all[tab])) : flame ? flame.folded(range().begin, range().end) : "");
   async function copy() {
-    const button = by("range-copy"), words = "copy CSV";
+    const button = by("range-copy"), words = button.textContent!;
     try {
       await navigator.clipboard.writeText(text());
     } catch {
@@ -129,7 +141,7 @@ export function rangePane(model: Model, lanes: Lanes, view: View, use: { resized
     get tables() { return all; },
     next: () => {
       setOpen(true);
-      tab = (tab + 1) % Math.max(1, all.length);
+      tab = (tab + 1) % Math.max(1, size());
       draw();
     },
   };
