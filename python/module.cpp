@@ -335,11 +335,11 @@ PYBIND11_MODULE(_ringside, m) {
       PyErr_NewExceptionWithDoc("ringside.Error", "What was tried, on what, why it failed, what to do.", PyExc_RuntimeError, nullptr));
 
   py::class_<Wanted>(m, "Wanted")
-      .def(py::init([](std::vector<std::string> where, std::vector<std::string> events, std::string filter, std::vector<std::string> kernel, bool follow, double look_ahead,
-                       double timeout) {
-             return Wanted{std::move(where), std::move(events), std::move(kernel), std::move(filter), follow, look_ahead, timeout};
+      .def(py::init([](std::vector<std::string> where, std::vector<std::string> events, std::string filter, std::string time, std::vector<std::string> kernel, bool follow,
+                       double look_ahead, double timeout) {
+             return Wanted{std::move(where), std::move(events), std::move(kernel), std::move(filter), std::move(time), follow, look_ahead, timeout};
            }),
-           py::arg("where"), py::arg("events"), py::arg("filter"), py::arg("kernel"), py::arg("follow"), py::arg("look_ahead"), py::arg("timeout"));
+           py::arg("where"), py::arg("events"), py::arg("filter"), py::arg("time"), py::arg("kernel"), py::arg("follow"), py::arg("look_ahead"), py::arg("timeout"));
 
   py::class_<Event>(m, "Event", "An event, or a loss: then `lost` is not 0.")
       .def_readonly("ts", &Event::time, "nanoseconds, of CLOCK_MONOTONIC where the trace's clock can be converted")

@@ -19,6 +19,7 @@ Pass::Pass(const Wanted& wanted) {
   open.where = wanted.where;
   open.kernel = wanted.kernel;
   open.filter = wanted.filter;
+  if (!wanted.time.empty()) or_raise(open.window.parse_time(wanted.time));
   open.push_down = true;
   open.only = or_raise(EventPatterns::parse(wanted.events));
   open.notices = [this](const std::vector<std::string>& more) { notices.insert(notices.end(), more.begin(), more.end()); };

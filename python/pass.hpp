@@ -14,7 +14,7 @@ namespace py = pybind11;
 
 struct Wanted {
   std::vector<std::string> where{}, events{}, kernel{};
-  std::string filter{};
+  std::string filter{}, time{};
   bool follow = false;
   double look_ahead = 0.1, timeout = 0;  // seconds; timeout 0: none
 };

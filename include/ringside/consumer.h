@@ -38,6 +38,7 @@ struct ringside_consumer_options {
   uint64_t kernel_buffer_size;  // bytes for each CPU; 0: 4 MiB
   uint64_t look_ahead_ns;       // how long a stalled source may delay the others; 0: 100 ms
   uint64_t duration_ns;         // 0: until ringside_consumer_stop, or the end of the recordings
+  const char* time;             // a part, as of `ringside report --time`; NULL: all
 };
 
 // One event, or a gap: ringside::Event in C++.

@@ -86,6 +86,7 @@ class Consumer {
     std::vector<std::string> where{};   // recordings, trace.dat files, instances, sockets
     std::vector<std::string> kernel{};  // live: globs over SYSTEM:EVENT
     std::string filter{};               // as of `ringside report --filter`
+    std::string time{};                 // a part, as of `ringside report --time`: "12.5s..13s", "+0.5s..+1s" after the first event
     u64 kernel_buffer_size = 4 << 20;   // bytes for each CPU
     // Also what this thread does itself. Without it, interrupts that come while this thread runs are not seen either: the kernel tells
     // events apart by the thread that runs.

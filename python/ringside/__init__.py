@@ -109,15 +109,15 @@ def _key_values(rows):
 class Trace:
     """What ``open`` returns. Each call reads anew, so an instance that is written to shows more each time."""
 
-    def __init__(self, where, events, filter):
-        self._where, self._events, self._filter = _list(where), _list(events), filter
+    def __init__(self, where, events, filter, time):
+        self._where, self._events, self._filter, self._time = _list(where), _list(events), filter, time
         self.events()  # an error comes at once
 
     def __repr__(self):
         return f"<ringside.Trace {', '.join(self._where) or 'ringside.data'}>"
 
     def _wanted(self, events=None, filter=None):
-        return _ringside.Wanted(self._where, self._events if events is None else _list(events), self._filter if filter is None else filter, [], False, 0.0, 0.0)
+        return _ringside.Wanted(self._where, self._events if events is None else _list(events), self._filter if filter is None else filter, self._time, [], False, 0.0, 0.0)
 
     def __iter__(self):
         """Events and losses, in the order of time.
@@ -218,18 +218,21 @@ def _pairs(start, end, keys, by, first):
     return _ringside.Pairs(start, end, [(key, key) if isinstance(key, str) else tuple(key) for key in keys], by, first)
 
 
-def open(where=(), *, events=None, filter=""):
+def open(where=(), *, events=None, filter="", time=""):
     """Opens recordings, trace.dat files, instances; none: ./ringside.data.
 
-    events: only these, as ``ringside report -e`` names them; filter: as ``--filter``.
+    events: only these, as ``ringside report -e`` names them; filter: as ``--filter``; time: a part, as ``--time``, of which large
+    recordings are not read further.
 
+    >>> open("work", time="+0s..+1ms")
+    <ringside.Trace work>
     >>> open("work", events="libc:read", filter="duration_ns > 100000")
     <ringside.Trace work>
     >>> open("nothing")
     Traceback (most recent call last):
     ringside.Error: ...
     """
-    return Trace(where, events, filter)
+    return Trace(where, events, filter, time)
 
 
 def follow(where=(), *, events=None, filter="", kernel=None, timeout=None, look_ahead=0.1):
@@ -243,4 +246,4 @@ def follow(where=(), *, events=None, filter="", kernel=None, timeout=None, look_
     """
     if timeout is not None and not timeout > 0:
         raise ValueError("the timeout is a number of seconds above 0, or None")
-    return Events(_ringside.Wanted(_list(where), _list(events), filter, _list(kernel), True, look_ahead, timeout or 0.0))
+    return Events(_ringside.Wanted(_list(where), _list(events), filter, "", _list(kernel), True, look_ahead, timeout or 0.0))

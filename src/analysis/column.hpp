@@ -51,6 +51,8 @@ class Column {
   const std::string& name() const { return text_; }
   Kind kind() const { return kind_; }
   Unit unit() const { return unit_; }
+  const std::string& field() const { return name_; }
+  bool shows_names() const { return modifier_ == Modifier::execname; }
   bool of_stacks() const { return name_ == "stack"; }  // needs records that are joined with their stacks
   bool buckets() const { return modifier_ == Modifier::log2 || modifier_ == Modifier::linear; }
 

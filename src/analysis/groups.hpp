@@ -45,6 +45,17 @@ class Groups {
     return &table_.at(key);
   }
 
+  // Adds the groups of another table of the same keys over the same trace. Cell::add(const Cell&).
+  void merge(const Groups& other) {
+    other.table_.each([&](KeyWords key, const Cell& cell) {
+      for (size_t i = 0; i < columns_.size(); ++i) {
+        if (columns_[i].kind() == Column::Kind::text) key[i] = texts_.number(other.texts_.text(key[i]));
+      }
+      table_.at(key).add(cell);
+    });
+    without_ += other.without_;
+  }
+
   template <class Use>
   void each(const Use& use) const { table_.each(use); }
   template <class Use>

@@ -18,6 +18,16 @@ result<Hist> Hist::make(const Options& options, const Formats& formats, const Ta
   return hist;
 }
 
+void Hist::Cell::add(const Cell& other) {
+  count += other.count;
+  if (other.values == nullptr) return;
+  if (values == nullptr) {
+    values = std::make_unique<std::vector<Histogram>>(*other.values);
+    return;
+  }
+  for (size_t i = 0; i < values->size(); ++i) (*values)[i].merge((*other.values)[i]);
+}
+
 bool Hist::add_values(const TraceRecord& record, const RingName& ring) {
   for (size_t i = 0; i < values_.size(); ++i) {
     bool is = false;

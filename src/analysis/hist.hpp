@@ -49,6 +49,13 @@ class Hist {
     return true;
   }
 
+  // Adds another one of the same options over the same trace.
+  void merge(const Hist& other) {
+    groups_.merge(other.groups_);
+    count_ += other.count_;
+    without_ += other.without_;
+  }
+
   std::vector<Row> rows(const Sort& sort) const;
   const std::vector<Column>& keys() const { return groups_.columns(); }
   const std::vector<Column>& values() const { return values_; }
@@ -63,6 +70,7 @@ class Hist {
   struct Cell {
     u64 count = 0;
     std::unique_ptr<std::vector<Histogram>> values;
+    void add(const Cell& other);
   };
   Hist(Groups<Cell> groups, u32 precision) : groups_(std::move(groups)), precision_(precision) {}
   bool add_values(const TraceRecord& record, const RingName& ring);

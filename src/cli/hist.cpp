@@ -126,7 +126,8 @@ result<int> run_hist(const HistOptions& options) {
   make.keys = split_columns(options.key);
   make.values = options.values;
   make.most_keys = options.most_keys;
-  auto made = Hist::make(make, run->trace().formats, run->trace().tasks);
+  const auto make_hist = [&](const Trace& trace) { return Hist::make(make, trace.formats, trace.tasks); };
+  auto made = make_hist(run->trace());
   if (!made) return tl::unexpected<Error>(options.run.events.empty() ? explained(made.error(), options.key, run->trace().formats) : made.error());
   Hist hist = std::move(*made);
   if (!sort) {
@@ -135,12 +136,14 @@ result<int> run_hist(const HistOptions& options) {
   }
   const bool of_stacks = std::any_of(hist.keys().begin(), hist.keys().end(), [](const Column& c) { return c.of_stacks(); });
   if (of_stacks) run->reading().join_stacks();
-  return run->go([&](const TraceRecord& record, const RingName& ring) { hist.add(record, ring); },
-                    [&](const Totals& totals, double, bool last) {
-                      if (last && of_stacks) say_first(run->reading().stack_remarks());
-                      const auto rows = hist.rows(*sort);
-                      return options.run.json ? as_json(hist, rows, hist.keys()[0].buckets() ? rows.size() : options.count, totals) : as_table(hist, rows, options, totals);
-                    });
+  std::vector<Column> columns = hist.keys();
+  columns.insert(columns.end(), hist.values().begin(), hist.values().end());
+  const auto add = [](Hist& to, const TraceRecord& record, const RingName& ring) { to.add(record, ring); };
+  return run->add_up(hist, options.most_keys, columns, make_hist, add, [&](const Totals& totals, double, bool last) {
+    if (last && of_stacks) say_first(run->reading().stack_remarks());
+    const auto rows = hist.rows(*sort);
+    return options.run.json ? as_json(hist, rows, hist.keys()[0].buckets() ? rows.size() : options.count, totals) : as_table(hist, rows, options, totals);
+  });
 }
 
 }  // namespace

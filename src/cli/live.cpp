@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "cli/json.hpp"
 #include "export/units.hpp"
@@ -28,6 +29,7 @@ void add_run_options(CLI::App& app, RunOptions& options) {
       ->each([&options](const std::string&) { options.every = true; });
   add_duration(app, options.duration_ns, "end after this time (default: at Ctrl-C)");
   add_time(app, "--look-ahead", options.look_ahead_ns, "how long events wait for a source that is stuck in the middle of one (default 100ms)");
+  add_jobs(app, options.jobs);
   app.add_flag("--once", options.once, "what is there now, then end");
   add_json(app, options.json, "each picture as one line of JSON");
 }
@@ -74,6 +76,8 @@ result<std::unique_ptr<AnalysisRun>> AnalysisRun::open(RunOptions options) {
   open.make.buffer_size = options.kernel_buffer_size;
   if (options.over) open.time.over = [over = options.over] { return asked_to_stop() || over(); };
   open.push_down = options.push_down;
+  run->again_ = open;
+  run->again_.notices = [](const auto&) {};
   run->reading_ = RS_TRY(Reading::open(std::move(open)));
   run->live_ = run->trace().live() && (!options.once || run->trace().has_only_just_begun());
   if (!run->trace().live()) check_events(run->only_, run->trace());
@@ -81,6 +85,26 @@ result<std::unique_ptr<AnalysisRun>> AnalysisRun::open(RunOptions options) {
   if (options.once) options.every = false;
   run->options_ = std::move(options);
   return run;
+}
+
+std::vector<std::unique_ptr<Reading>> AnalysisRun::parts(const std::vector<Column>& columns) {
+  if (live_ || trace().live() || reading_->filters_in_order()) return {};
+  for (const Column& column : columns) {
+    if (reading_->in_order(column.field()) || column.shows_names()) return {};
+  }
+  auto seams = reading_->seams(jobs_of(*reading_, options_.jobs));
+  if (seams.empty()) return {};
+  seams.push_back(~u64{0});
+  std::vector<std::unique_ptr<Reading>> parts(seams.size());
+  std::atomic<bool> good{true};
+  sys::parallel(static_cast<u32>(parts.size()), [&](u32 n) {
+    auto opened = Reading::open(again_);
+    if (!opened) return good.store(false);
+    parts[n] = std::move(*opened);
+    parts[n]->go_to(n == 0 ? 0 : seams[n - 1], seams[n], false);
+  });
+  if (!good) parts.clear();
+  return parts;
 }
 
 void AnalysisRun::begin() {

@@ -7,12 +7,15 @@
 //                  [&](const Totals& totals, double seconds) -> std::string { ... });     // a picture: text, or JSON
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "analysis/column.hpp"
 #include "watch/signals.hpp"
 #include "cli/options.hpp"
 #include "sys/sys.hpp"
+#include "sys/thread.hpp"
 
 namespace ringside::cli {
 
@@ -29,6 +32,7 @@ struct RunOptions {
   u64 kernel_buffer_size = 4 << 20;       // bytes for each CPU
   bool only_followed = false;             // TracefsOptions::only_followed
   std::function<bool()> over = nullptr;   // true: the end of a live run, beside Ctrl-C and --duration
+  u32 jobs = 0;            // threads for a recording; 0: one core is left for others
   bool push_down = false;  // the kernel may filter, too: no event that the filter refuses is wanted
 };
 // WHERE... -e, and the options of add_run_options: -i -f --cpu --time --source --interval --duration --look-ahead --once --json
@@ -46,6 +50,39 @@ class AnalysisRun {
   void begin();
   // Prints the new ones; a screen keeps them for its end.
   void say_new_problems() { if (!screen_) say_problems(*reading_); }
+
+  // Fills `table`: make(trace) an empty one, add(table, record, ring) for every wanted event. A large recording is cut into parts, one
+  // for each job, whose tables are added up, if nothing depends on the order: not the columns, not the filter, no key is given up.
+  template <class Table, class Make, class Add, class Picture>
+  int add_up(Table& table, u64 most_keys, const std::vector<Column>& columns, const Make& make, const Add& add, const Picture& picture) {
+    const auto all_parts = parts(columns);
+    if (!all_parts.empty()) {
+      std::vector<std::optional<Table>> tables(all_parts.size());
+      sys::parallel(static_cast<u32>(all_parts.size()), [&](u32 n) {
+        Reading& part = *all_parts[n];
+        if (auto made = make(part.trace())) tables[n].emplace(std::move(*made));
+        else return;
+        part.take_rest([&](const TraceRecord& record, const RingName& ring, Reading::Got got) {
+          if (got == Reading::Got::event) add(*tables[n], record, ring);
+        });
+      });
+      u64 keys = 0;
+      bool good = true;
+      for (size_t n = 0; n < tables.size(); ++n) {
+        good = good && tables[n] && tables[n]->evicted().keys == 0 && all_parts[n]->trace().timeline.problems().empty();
+        if (good) keys += tables[n]->size();
+      }
+      if (good && keys <= most_keys) {
+        for (size_t n = 0; n < tables.size(); ++n) {
+          table.merge(*tables[n]);
+          reading_->add(*all_parts[n]);
+        }
+        show(picture(reading_->complete(), reading_->totals().seconds(), true));
+        return finish();
+      }
+    }
+    return go([&](const TraceRecord& record, const RingName& ring) { add(table, record, ring); }, picture);
+  }
 
   // Returns the exit code. A picture gets the seconds since the one before, and whether it is the last. `other`: takes losses,
   // and events that the filter excludes.
@@ -74,12 +111,15 @@ class AnalysisRun {
 
  private:
   static constexpr u64 look_every_ns = 10'000'000;
+  // A reading of each part; none: the recording is read as one.
+  std::vector<std::unique_ptr<Reading>> parts(const std::vector<Column>& columns);
   double due();  // the seconds of the picture that is due now
   bool show(std::string picture);
   int finish();  // the exit code
 
   RunOptions options_;
   std::unique_ptr<Reading> reading_;
+  Reading::Options again_{};  // opens it once more
   EventPatterns only_{};
   bool live_ = false, pictures_ = false, screen_ = false;
   u64 last_picture_ = 0, next_picture_ = 0;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <thread>
 
 #include "analysis/names.hpp"
 #include "export/units.hpp"
@@ -110,6 +111,17 @@ void add_window(CLI::App& app, Window& window) {
 }
 
 CLI::Option* add_count(CLI::App& app, u64& count, const std::string& words) { return app.add_option("-n,--max-count,--count", count, words); }
+
+void add_jobs(CLI::App& app, u32& jobs) {
+  app.add_option("-j,--jobs", jobs, "threads that read a recording in parts, with the same result (default: as many as there are CPUs, but one)")->check(CLI::Range(1u, 1024u))->type_name("N");
+}
+
+u32 jobs_of(Reading& reading, u32 wanted) {
+  constexpr u64 enough = 32 << 20, most_mappings = 16384;  // bytes of a part; the kernel's bound is 65,530
+  const u64 cores = std::thread::hardware_concurrency(), rings = std::max(reading.trace().timeline.size(), 1u);
+  const u64 some = wanted != 0 ? wanted : std::min(cores - std::min<u64>(cores, 1), reading.bytes() / enough);
+  return static_cast<u32>(std::clamp<u64>(some, 1, std::max<u64>(most_mappings / rings, 1)));
+}
 
 CLI::Option* add_filter(CLI::App& app, std::string& text) {
   return app.add_option("-f,-F,--filter", text, "only events that meet it, as in the kernel: 'prev_prio < 100 && comm ~ \"cc1*\"'")->type_name("TEXT");

@@ -31,6 +31,10 @@ void add_input(CLI::App& app, std::vector<std::string>& inputs);
 void add_window(CLI::App& app, Window& window);
 // -n, --max-count
 CLI::Option* add_count(CLI::App& app, u64& count, const std::string& words);
+// --jobs N
+void add_jobs(CLI::App& app, u32& jobs);
+// How many threads read it: as many as wanted, or (0) all cores but one, each with enough to do.
+u32 jobs_of(Reading& reading, u32 wanted);
 // --filter TEXT
 CLI::Option* add_filter(CLI::App& app, std::string& text);
 

@@ -1,11 +1,13 @@
 // ringside report: every event of a recording, a trace.dat or an instance in one time order, as the kernel's text or as JSON.
 #include <algorithm>
 
+#include "cli/in_order.hpp"
 #include "cli/json.hpp"
 #include "cli/options.hpp"
 #include "export/units.hpp"
 #include "export/json.hpp"
 #include "export/text.hpp"
+#include "sys/thread.hpp"
 #include "sys/try.hpp"
 
 namespace ringside::cli {
@@ -18,58 +20,140 @@ struct ReportOptions {
   std::vector<std::string> events;
   std::vector<i32> tids;
   std::string filter;
+  u32 jobs = 0;
   bool json = false, fail_on_loss = false, verbose = false;
 };
 
 constexpr size_t flush_at = 256 * 1024;
 
-result<int> run_report(const ReportOptions& options) {
+Reading::Options opening(const ReportOptions& options) {
   std::vector<std::string> where = options.where;
   where.insert(where.end(), options.inputs.begin(), options.inputs.end());
-  Reading::Options open = reading_of(where, options.filter);
+  Reading::Options open = reading_of(std::move(where), options.filter);
   open.window = options.window;
   open.verbose = options.verbose;
-  const EventPatterns only = open.only = parse_events(options.events);
-  auto opened = RS_TRY(Reading::open(std::move(open)));
-  Reading& reading = *opened;
-  check_events(only, reading.trace());
-  const Trace& trace = reading.trace();
-  Stacks& stacks = reading.join_stacks();
-  std::vector<bool> printed_last;  // by ring: whether its last event is here; then its stack is, too
-  TextLines text(trace.formats, trace.tasks, trace.raw_times());
-  JsonLines json_lines(trace.formats, trace.tasks);
-  fmt::memory_buffer out;
-  TraceRecord record;
-  u64 printed = 0;
-  for (Reading::Got got = reading.next(record); got != Reading::Got::nothing; got = reading.next(record)) {
-    if (record.source >= printed_last.size()) printed_last.resize(record.source + 1);
-    const bool of_the_last = got == Reading::Got::other && record.lost == 0 && !options.json && printed_last[record.source] && TextLines::is_stack(trace.formats.find(record.number()));
-    if (got == Reading::Got::other && !of_the_last) {
-      printed_last[record.source] = false;
-      continue;
-    }
-    const RingName& ring = reading.ring(record);
-    if (got == Reading::Got::event && !options.tids.empty()) {
-      const i32 seen = trace.tasks.seen(read_common(record.payload).tid, ring);
-      if (std::find(options.tids.begin(), options.tids.end(), seen) == options.tids.end()) {
-        printed_last[record.source] = false;
+  open.only = parse_events(options.events);
+  return open;
+}
+
+// The lines of a reading.
+class Printer {
+ public:
+  Printer(const ReportOptions& options, Reading& reading)
+      : options_(options), reading_(reading), stacks_(reading.join_stacks()), text_(reading.trace().formats, reading.trace().tasks, reading.trace().raw_times()),
+        json_(reading.trace().formats, reading.trace().tasks) {}
+
+  // Appends lines up to this size, or somewhat more. False: there are no more.
+  bool print(fmt::memory_buffer& out, size_t size) {
+    TraceRecord record;
+    while (out.size() < size) {
+      const Reading::Got got = reading_.next(record);
+      if (got == Reading::Got::nothing) return false;
+      if (record.source >= printed_last_.size()) printed_last_.resize(record.source + 1);
+      const RingName& ring = reading_.ring(record);
+      if (!wanted(record, ring, got)) {
+        printed_last_[record.source] = false;
         continue;
       }
+      if (got == Reading::Got::event && options_.most != 0 && ++printed_ > options_.most) return false;
+      printed_last_[record.source] = true;
+      if (options_.json) {
+        json_.print(record, ring, out);
+        continue;
+      }
+      if (ring.kernel && stacks_.part(record.number()) == Stacks::Part::user_stack) record.stack = stacks_.number(record, ring, {});
+      text_.print(record, ring, out);
     }
-    if (got == Reading::Got::event && options.most != 0 && ++printed > options.most) break;
-    printed_last[record.source] = true;
-    if (options.json) {
-      json_lines.print(record, ring, out);
-    } else {
-      if (ring.kernel && stacks.part(record.number()) == Stacks::Part::user_stack) record.stack = stacks.number(record, ring, {});
-      text.print(record, ring, out);
-    }
-    if (out.size() >= flush_at) {
-      if (!put({out.data(), out.size()})) return exit_failure;
-      out.clear();
-    }
+    return true;
   }
-  if (!put({out.data(), out.size()})) return exit_failure;
+
+ private:
+  bool wanted(const TraceRecord& record, const RingName& ring, Reading::Got got) const {
+    const Trace& trace = reading_.trace();
+    if (got == Reading::Got::other) return record.lost == 0 && !options_.json && printed_last_[record.source] && TextLines::is_stack(trace.formats.find(record.number()));
+    if (got != Reading::Got::event || options_.tids.empty()) return true;
+    const i32 seen = trace.tasks.seen(read_common(record.payload).tid, ring);
+    return std::find(options_.tids.begin(), options_.tids.end(), seen) != options_.tids.end();
+  }
+
+  const ReportOptions& options_;
+  Reading& reading_;
+  Stacks& stacks_;
+  std::vector<bool> printed_last_;  // by ring: whether its last event is here; then its stack is, too
+  TextLines text_;
+  JsonLines json_;
+  u64 printed_ = 0;
+};
+
+// To stdout, unless `silent`.
+bool print_all(Printer& printer, bool silent = false) {
+  fmt::memory_buffer out;
+  for (bool more = true; more; out.clear()) {
+    more = printer.print(out, flush_at);
+    if (!silent && !put({out.data(), out.size()})) return false;
+  }
+  return true;
+}
+
+// Where it is cut into parts that several threads print; none: one thread does. Lines of a part must not depend on those before.
+std::vector<u64> seams_of(const ReportOptions& options, Reading& reading, u32 jobs) {
+  const bool chosen = !options.events.empty() || !options.filter.empty() || !options.tids.empty();
+  const auto& types = reading.trace().formats.all();
+  const bool of_stacks = std::any_of(types.begin(), types.end(), [](const auto& type) { return type->full == "ringside:stack"; });
+  if (jobs < 2 || options.most != 0 || of_stacks || (chosen && reading.tells_names())) return {};
+  const u64 size = std::max<u64>(1 << 20, 8 * reading.trace().timeline.size() * u64{65536});
+  return reading.seams(static_cast<u32>(std::clamp<u64>(reading.bytes() / size, 4 * jobs, 1 << 20)));
+}
+
+// Every thread has a reading of its own, and every jobs-th part. A part with a fault ends it, as the rest depends on that: returns
+// that part; none: stdout takes no more.
+std::optional<size_t> print_parts(const ReportOptions& options, Reading& whole, const std::vector<u64>& seams, u32 jobs) {
+  InOrder lines(2 * jobs);
+  std::vector<std::unique_ptr<Reading>> readings(jobs);
+  const bool ordered = whole.tells_names();
+  const size_t faults = whole.trace().timeline.problems().size();
+  sys::parallel(jobs, [&](u32 job) {
+    auto open = opening(options);
+    open.notices = [](const auto&) {};
+    auto opened = Reading::open(std::move(open));
+    if (!opened) return lines.end_before(job);
+    Reading& reading = *(readings[job] = std::move(*opened));
+    Printer printer(options, reading);
+    for (size_t part = job; part <= seams.size(); part += jobs) {
+      reading.go_to(part == 0 ? 0 : seams[part - 1], part == seams.size() ? Timeline::forever : seams[part], ordered);
+      fmt::memory_buffer out;
+      while (printer.print(out, ~size_t{0})) continue;
+      if (reading.trace().timeline.problems().size() != faults) return lines.end_before(part);
+      if (!lines.add(part, std::move(out))) return;
+    }
+  });
+  if (lines.end() > seams.size()) {
+    for (const auto& reading : readings) whole.add(*reading);
+  }
+  return lines.gone() ? std::nullopt : std::optional(lines.end());
+}
+
+// False: stdout takes no more.
+bool print(const ReportOptions& options, Reading& reading) {
+  const u32 jobs = jobs_of(reading, options.jobs);
+  const auto seams = seams_of(options, reading, jobs);
+  Printer printer(options, reading);
+  if (seams.empty()) return print_all(printer);
+  const auto end = print_parts(options, reading, seams, jobs);
+  if (!end || *end > seams.size()) return end.has_value();
+  const u64 from = *end == 0 ? 0 : seams[*end - 1];
+  reading.go_to(0, from, true);
+  if (!print_all(printer, true)) return false;
+  reading.go_to(from, Timeline::forever, true);
+  return print_all(printer);
+}
+
+result<int> run_report(const ReportOptions& options) {
+  const EventPatterns only = parse_events(options.events);
+  auto opened = RS_TRY(Reading::open(opening(options)));
+  Reading& reading = *opened;
+  check_events(only, reading.trace());
+  if (!print(options, reading)) return exit_failure;
   const bool problems = say_problems(reading);
   say_first(reading.stack_remarks());
   const Missing missing = reading.complete().missing;
@@ -89,6 +173,7 @@ Command add_report(CLI::App& app) {
   add_input(*c, options->inputs);
   add_filter(*c, options->filter);
   add_window(*c, options->window);
+  add_jobs(*c, options->jobs);
   add_count(*c, options->most, "events at most")->check(CLI::PositiveNumber);
   add_json(*c, options->json, "one JSON object a line");
   c->add_flag("-v,--verbose", options->verbose, "say of each WHERE how its clock became that of all");

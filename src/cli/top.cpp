@@ -22,6 +22,10 @@ struct TopOptions {
 struct Rates {
   u64 count = 0, bytes = 0;                // since the start
   u64 count_before = 0, bytes_before = 0;  // at the last picture
+  void add(const Rates& other) {
+    count += other.count;
+    bytes += other.bytes;
+  }
 };
 
 struct Row {
@@ -88,22 +92,23 @@ std::string as_table(const std::vector<Row>& rows, const Groups<Rates>& groups, 
 
 result<int> run_top(const TopOptions& options) {
   auto run = RS_TRY(AnalysisRun::open(options.run));
-  auto groups = RS_TRY(Groups<Rates>::make(split_columns(options.by), options.most_keys, run->trace().formats, run->trace().tasks));
-  return run->go([&](const TraceRecord& record, const RingName& ring) {
-                      Rates* rates = groups.at(record, ring);
-                      if (rates == nullptr) return;
-                      ++rates->count;
-                      rates->bytes += record.payload.size + 4;
-                    },
-                    [&](const Totals& totals, double seconds, bool last) {
-                      // The last picture stands for the whole.
-                      if (last && run->live()) {
-                        seconds = totals.seconds();
-                        groups.each([](const KeyWords&, Rates& r) { r.count_before = r.bytes_before = 0; });
-                      }
-                      const auto rows = rows_of(groups, seconds);
-                      return options.run.json ? as_json(rows, groups, options, totals) : as_table(rows, groups, options, totals, last);
-                    });
+  const auto make = [&](const Trace& trace) { return Groups<Rates>::make(split_columns(options.by), options.most_keys, trace.formats, trace.tasks); };
+  auto groups = RS_TRY(make(run->trace()));
+  const auto add = [](Groups<Rates>& to, const TraceRecord& record, const RingName& ring) {
+    Rates* rates = to.at(record, ring);
+    if (rates == nullptr) return;
+    ++rates->count;
+    rates->bytes += record.payload.size + 4;
+  };
+  return run->add_up(groups, options.most_keys, groups.columns(), make, add, [&](const Totals& totals, double seconds, bool last) {
+    // The last picture stands for the whole.
+    if (last && run->live()) {
+      seconds = totals.seconds();
+      groups.each([](const KeyWords&, Rates& r) { r.count_before = r.bytes_before = 0; });
+    }
+    const auto rows = rows_of(groups, seconds);
+    return options.run.json ? as_json(rows, groups, options, totals) : as_table(rows, groups, options, totals, last);
+  });
 }
 
 }  // namespace

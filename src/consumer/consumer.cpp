@@ -51,6 +51,7 @@ result<Consumer> Consumer::open(const Options& options) {
   open.make.buffer_size = options.kernel_buffer_size;
   open.make.own_events = options.own_events;
   open.filter = options.filter;
+  if (!options.time.empty()) RS_TRY(open.window.parse_time(options.time));
   open.push_down = true;
   open.time.over = [stop = &state->stop] { return stop->load(std::memory_order_relaxed); };
   state->reading = RS_TRY(Reading::open(std::move(open)));

@@ -83,6 +83,7 @@ ringside_consumer* ringside_consumer_open(const ringside_consumer_options* optio
     o.where = list(options->where);
     o.kernel = list(options->kernel);
     if (options->filter != nullptr) o.filter = options->filter;
+    if (options->time != nullptr) o.time = options->time;
     if (options->kernel_buffer_size != 0) o.kernel_buffer_size = options->kernel_buffer_size;
     if (options->look_ahead_ns != 0) o.look_ahead = std::chrono::nanoseconds(options->look_ahead_ns);
     o.duration = std::chrono::nanoseconds(options->duration_ns);

@@ -6,6 +6,12 @@
 #include "sys/try.hpp"
 
 namespace ringside {
+namespace {
+
+constexpr u64 state_bytes = 4 << 20;  // of the kernel's rings, read for what they tell of threads
+constexpr std::string_view told_by_events[] = {"comm", "COMM", "task", "thread", "process", "cgroup"};
+
+}  // namespace
 
 Reading::Time Reading::real_time() {
   return {sys::now_ns, [](u64 ns) { std::this_thread::sleep_for(std::chrono::nanoseconds(ns)); }, [] { return false; }};
@@ -23,27 +29,84 @@ result<std::unique_ptr<Reading>> Reading::open(Options options) {
   reading->only_ = EventFilter(std::move(options.only));
   if (!options.filter.empty()) reading->filter_ = RS_TRY(Filter::compile(options.filter, trace.formats, trace.tasks));
   if (reading->filter_ && reading->filter_->names("stack")) reading->join_stacks();
-  if (reading->window_.of_time() && !trace.live()) reading->narrow();
+  if (reading->window_.of_time() && !trace.live()) reading->narrow(state_bytes);
   if (options.push_down && reading->filter_) push_down(*reading->filter_, trace);
   return reading;
 }
 
-// Of files, only the part that the window needs. In front of it, the last events of the kernel's rings tell who runs where.
-void Reading::narrow() {
-  constexpr u64 lead = 4 << 20;
-  begin_ns_ = trace_.timeline.begin();
-  state_from_ = trace_.timeline.narrow(window_.from.given ? window_.from.at(*begin_ns_) : 0, window_.until.given ? window_.until.at(*begin_ns_) : forever, lead);
+u64 Reading::begin() {
+  if (!begin_ns_) begin_ns_ = trace_.timeline.begin();
+  return *begin_ns_;
+}
+
+// Of files, only the range that is wanted. In front of it, the last events of the kernel's rings tell who runs where. The stacks of
+// programs and their maps may stand anywhere before.
+void Reading::narrow(u64 lead) {
+  (void)begin();
+  const auto& types = trace_.formats.all();
+  const bool all_before = stacks_ != nullptr && std::any_of(types.begin(), types.end(), [](const auto& type) { return type->full == "ringside:stack" || type->full == "ringside:code_map"; });
+  const u64 last = part_end_ == forever ? forever : part_end_ - 1;
+  state_from_ = trace_.timeline.narrow(all_before ? 0 : std::max(from(), part_from_), std::min(until(), last), lead);
+  narrowed_ = true;
+}
+
+std::vector<u64> Reading::seams(u32 parts) {
+  (void)begin();
+  if (trace_.live() || parts < 2) return {};
+  return trace_.timeline.seams(parts, from(), until());
+}
+
+u64 Reading::bytes() {
+  (void)begin();
+  return trace_.live() ? 0 : trace_.timeline.bytes(from(), until());
+}
+
+bool Reading::tells_names() {
+  look_at_rings();
+  return tells_names_;
+}
+
+void Reading::go_to(u64 from, u64 end, bool ordered) {
+  part_from_ = from;
+  part_end_ = end;
+  narrow_ = true;
+  if (ordered) return;
+  held_.reset();
+  narrow(0);
+}
+
+bool Reading::in_order(std::string_view column) {
+  const bool names = tells_names();
+  if (column == "stack") return true;
+  if (column == "cpu" || column == "CPU") return tells_cpus_;
+  return names && std::find(std::begin(told_by_events), std::end(told_by_events), column) != std::end(told_by_events);
+}
+
+bool Reading::filters_in_order() {
+  const auto asks = [&](std::string_view name) { return filter_->names(name) && in_order(name); };
+  return filter_ && (asks("stack") || asks("cpu") || asks("CPU") || std::any_of(std::begin(told_by_events), std::end(told_by_events), asks));
+}
+
+void Reading::add(const Reading& part) {
+  totals_.seen += part.totals_.seen;
+  totals_.events += part.totals_.events;
+  totals_.lost += part.totals_.lost;
+  totals_.late += part.totals_.late;
+  totals_.first_ns = std::min(totals_.first_ns, part.totals_.first_ns);
+  totals_.last_ns = std::max(totals_.last_ns, part.totals_.last_ns);
+  stacks_behind_ += part.stacks_behind_;
+  stacks_joined_ += part.stacks_joined_;
+  cut_ = cut_ || part.cut_;
 }
 
 bool Reading::outside(TraceRecord& record) {
   if (!begin_ns_) begin_ns_ = record.time;
   if (record.source >= last_ns_.size()) last_ns_.resize(record.source + 1);
-  const u64 before = std::exchange(last_ns_[record.source], record.time);
-  const u64 from = window_.from.given ? window_.from.at(*begin_ns_) : 0, until = window_.until.given ? window_.until.at(*begin_ns_) : forever;
-  if (record.time < from || from > until) return true;
-  if (record.time > until) {
-    if (record.lost == 0 || before >= until) return true;
-    record.time = until;  // the gap began in the window, or before it
+  const u64 before = std::exchange(last_ns_[record.source], record.time), end = until();
+  if (record.time < std::max(part_from_, from()) || from() > end) return true;
+  if (record.time > end) {
+    if (record.lost == 0 || before >= end) return true;
+    record.time = end;  // the gap began in the window, or before it
   }
   if (window_.cpus.empty()) return false;
   const RingName& name = ring(record);
@@ -60,6 +123,7 @@ Stacks& Reading::join_stacks() {
       });
     });
     trace_.formats.use_stacks(stacks_.get());
+    if (narrowed_) narrow(state_bytes);
   }
   return *stacks_;
 }
@@ -68,7 +132,7 @@ Stacks& Reading::join_stacks() {
 void Reading::join(TraceRecord& record) {
   const RingName& name = ring(record);
   stacks_->see(record, name);
-  if (record.lost != 0) return;
+  if (record.lost != 0 || record.time < part_from_) return;
   using Part = Stacks::Part;
   Stacks::Behind behind;
   const Part own = name.kernel ? stacks_->part(record.number()) : Part::none;

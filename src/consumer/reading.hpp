@@ -77,7 +77,12 @@ class Reading {
 
   Got next(TraceRecord& record) {
     do {
-      if (!trace_.timeline.next(record)) return Got::nothing;
+      if (held_) [[unlikely]] record = *std::exchange(held_, std::nullopt);
+      else if (!trace_.timeline.next(record)) return Got::nothing;
+      if (record.time >= part_end_) [[unlikely]] {
+        held_ = record;
+        return Got::nothing;
+      }
       if (trace_.timeline.size() != rings_) [[unlikely]] look_at_rings();
       if (narrow_ && record.time < state_from_) continue;  // some rings begin earlier
       if (tells_names_) {
@@ -97,6 +102,19 @@ class Reading {
     ++totals_.events;
     return Got::event;
   }
+
+  // Several threads read a recording in parts, each thread with a Reading of its own. Before the first record: times that cut it
+  // into about `parts` parts of the same size; none, if it cannot be cut. bytes(): of all parts.
+  std::vector<u64> seams(u32 parts);
+  u64 bytes();
+  bool tells_names();  // events tell names of threads, or CPUs: from then on
+  bool in_order(std::string_view column);  // the column's values depend on earlier events
+  bool filters_in_order();                 // those of the filter do
+  // The next records are those of the times from `from` to before `end`. Each part is later than the one before. ordered: what
+  // earlier events tell of threads holds, too, as in a reading of the whole; they are all read then.
+  void go_to(u64 from, u64 end, bool ordered);
+  void add(const Reading& part);  // its totals, to a reading that has read nothing itself
+
   const RingName& ring(const TraceRecord& record) const { return trace_.timeline.name(record.source); }
 
   // use(record, ring, got) for all present events. False: enough(), which is asked from time to time, cut it short.
@@ -138,7 +156,10 @@ class Reading {
   static constexpr u64 forever = ~u64{0};
   Reading() = default;
   void tell();  // notices
-  void narrow();
+  u64 from() const { return window_.from.given ? window_.from.at(begin_ns_.value_or(0)) : 0; }
+  u64 until() const { return window_.until.given ? window_.until.at(begin_ns_.value_or(0)) : forever; }
+  u64 begin();
+  void narrow(u64 lead);
   bool outside(TraceRecord& record);
   void join(TraceRecord& record);
   void look_at_rings();
@@ -147,7 +168,9 @@ class Reading {
   EventFilter only_;
   std::optional<Filter> filter_;
   Window window_;
-  bool narrow_ = false;
+  bool narrow_ = false, narrowed_ = false;  // not all is wanted; the sources leave out what is not
+  u64 part_from_ = 0, part_end_ = forever;
+  std::optional<TraceRecord> held_{};  // the first one behind the part
   std::optional<u64> begin_ns_{};  // the time of the trace's first event
   u64 state_from_ = 0;             // what is earlier is not looked at
   std::vector<u64> last_ns_{};     // by ring: its last record

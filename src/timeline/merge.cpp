@@ -42,22 +42,24 @@ u64 Timeline::begin() {
   return tree_.empty() ? forever : tree_[1].time;
 }
 
+u64 Timeline::time_at(const Lane& lane, u64 sub_buffer) {
+  const u64 stamp = lane.source->time_stamp(sub_buffer);
+  return stamp == 0 ? 0 : lane.clock.to_ns(stamp);
+}
+
+// Of its sub-buffers, the first that begins at this time or later.
+u64 Timeline::first_from(const Lane& lane, u64 time) {
+  u64 low = 0, high = lane.source->sub_buffers();
+  while (low < high) {
+    const u64 middle = low + (high - low) / 2;
+    if (time_at(lane, middle) < time) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 u64 Timeline::narrow(u64 from, u64 until, u64 lead) {
-  RS_CHECK(current_ == nullptr && !following_, "a timeline is narrowed before it is read");
-  const auto time_at = [](const Lane& lane, u64 at) {
-    const u64 stamp = lane.source->time_stamp(at);
-    return stamp == 0 ? 0 : lane.clock.to_ns(stamp);
-  };
-  // Of the sub-buffers of a lane, the first that begins at this time or later.
-  const auto first_from = [&](const Lane& lane, u64 time) {
-    u64 low = 0, high = lane.source->sub_buffers();
-    while (low < high) {
-      const u64 middle = low + (high - low) / 2;
-      if (time_at(lane, middle) < time) low = middle + 1;
-      else high = middle;
-    }
-    return low;
-  };
+  RS_CHECK(!following_, "what is still written to is not narrowed");
   const auto kernels = std::count_if(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->name.kernel; });
   u64 state_from = kernels == 0 || lead == 0 ? from : 0;
   for (const auto& lane : lanes_) {
@@ -69,7 +71,10 @@ u64 Timeline::narrow(u64 from, u64 until, u64 lead) {
   std::vector<bool> waits(lanes_.size());
   for (const u32 index : idle_) waits[index] = true;
   range_end_ = until;
+  current_ = nullptr;
+  running_ = false;
   for (const auto& lane : lanes_) {
+    if (std::exchange(lane->past, false)) lane->over = false;
     if (lane->over || lane->source->sub_buffers() == 0) continue;
     const u64 first = first_from(*lane, lane->name.kernel ? state_from : from);
     lane->source->seek(first - std::min<u64>(first, 1));  // the one before may reach into the range
@@ -80,6 +85,35 @@ u64 Timeline::narrow(u64 from, u64 until, u64 lead) {
     play(*lane);
   }
   return state_from;
+}
+
+u64 Timeline::bytes(u64 from, u64 until) const {
+  u64 all = 0;
+  for (const auto& lane : lanes_) all += (first_from(*lane, until) - std::min(first_from(*lane, until), first_from(*lane, from))) * lane->source->counters().subbuf_size;
+  return all;
+}
+
+// By samples of the rings' time stamps, each with the bytes that it stands for.
+std::vector<u64> Timeline::seams(u32 parts, u64 from, u64 until) const {
+  std::vector<std::pair<u64, u64>> samples;
+  u64 all = 0;
+  for (const auto& lane : lanes_) {
+    if (lane->over) continue;
+    if (lane->source->sub_buffers() == 0) return {};
+    const u64 first = first_from(*lane, from), end = std::max(first, first_from(*lane, until)), step = std::max<u64>(1, (end - first) / (4 * u64{parts}));
+    for (u64 at = first; at < end; at += step) {
+      samples.emplace_back(time_at(*lane, at), std::min(step, end - at) * lane->source->counters().subbuf_size);
+      all += samples.back().second;
+    }
+  }
+  std::sort(samples.begin(), samples.end());
+  std::vector<u64> seams;
+  u64 before = 0;
+  for (const auto& [time, bytes] : samples) {
+    if (seams.size() + 1 < parts && before >= all / parts * (seams.size() + 1) && time > from && (seams.empty() || time > seams.back())) seams.push_back(time);
+    before += bytes;
+  }
+  return seams;
 }
 
 void Timeline::follow(Options options) {
@@ -128,7 +162,7 @@ bool Timeline::fetch(Lane& lane) {
   lane.has_event = false;
   for (;;) {
     if (lane.time > range_end_ && lane.source->sub_buffers() != 0) {
-      lane.over = true;
+      lane.over = lane.past = true;
       return false;
     }
     if (lane.cursor.malformed() != abi::Malformed::no) {

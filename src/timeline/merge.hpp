@@ -75,10 +75,15 @@ class Timeline {
   u32 add(std::unique_ptr<Source> source, const Place& place);  // its index
   // The time of the first record, before the first next(); forever: there is none.
   u64 begin();
-  // Before the first next(): leaves out sub-buffers that cannot hold a part of the range, of sources that can seek. Each of them
+  // Leaves out sub-buffers that cannot hold a part of the range, of sources that can seek. Each of them
   // ends behind its first record after the range, so a gap that reaches into the range comes. The kernel's rings begin `lead`
   // bytes earlier, all of them together. Returns the time from which on all of them are here.
+  // May be called again, for a later range.
   u64 narrow(u64 from, u64 until, u64 lead = 0);
+  // Times that cut the range into about `parts` parts of the same size in the files. Before the first next(); none, if a source cannot
+  // be cut.
+  std::vector<u64> seams(u32 parts, u64 from, u64 until) const;
+  u64 bytes(u64 from, u64 until) const;  // of the sub-buffers of the sources that can seek
   // In order, see above. Sources that have ended are asked again, too: each read of a living ring has an end.
   void follow(Options options);
   void follow() { follow(Options()); }
@@ -139,6 +144,7 @@ class Timeline {
     u32 ids = 0;
     bool has_event = false;
     bool over = false;    // ended or failed: never asked again
+    bool past = false;    // over, because it is behind the range
     bool well = true;     // its last answer was data or a promise
     bool silent = false;  // it did not answer
     RingName name;
@@ -174,6 +180,8 @@ class Timeline {
   bool fetch(Lane& lane);
   void settle_current();
   void ask_idle();
+  static u64 first_from(const Lane& lane, u64 time);
+  static u64 time_at(const Lane& lane, u64 sub_buffer);
   void play(const Lane& lane);
   u64 runner_up(u32 lane) const;
   u64 moment(const Lane& lane) const;

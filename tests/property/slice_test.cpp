@@ -25,14 +25,21 @@ struct Record {
 };
 std::ostream& operator<<(std::ostream& out, const Record& r) { return out << r.time << " ns, ring " << r.source << ", lost " << r.lost; }
 
-std::vector<Record> records(const std::string& where, const Window& window) {
+std::unique_ptr<Reading> opened(const std::string& where, const Window& window) {
   Reading::Options options;
   options.where = {where};
   options.window = window;
-  const auto reading = must(Reading::open(std::move(options)));
+  return must(Reading::open(std::move(options)));
+}
+
+void append(Reading& reading, std::vector<Record>& out) {
+  reading.take_rest([&](const TraceRecord& r, const RingName&, Reading::Got) { out.push_back({r.time, r.lost, r.source, {r.payload.data, r.payload.data + r.payload.size}}); });
+  EXPECT_TRUE(reading.trace().timeline.problems().empty());
+}
+
+std::vector<Record> records(const std::string& where, const Window& window) {
   std::vector<Record> out;
-  reading->take_rest([&](const TraceRecord& r, const RingName&, Reading::Got) { out.push_back({r.time, r.lost, r.source, {r.payload.data, r.payload.data + r.payload.size}}); });
-  EXPECT_TRUE(reading->trace().timeline.problems().empty());
+  append(*opened(where, window), out);
   return out;
 }
 
@@ -105,6 +112,42 @@ TEST_F(SliceTest, IsAFilterOfTheWhole) {
           if (backwards) std::stable_sort(one->begin(), one->end(), [](const Record& a, const Record& b) { return a.source < b.source; });
         ASSERT_EQ(slice, filter) << where << ", " << window.from.ns << " to " << window.until.ns;
       }
+    }
+  }
+}
+
+// However it is cut, and whether each part has a reading of its own or some have one together.
+TEST_F(SliceTest, PartsMakeTheWhole) {
+  for (u64 seed = 0; seed < 100 && !HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    random_rings(dir, random, false);
+    const Window window = seed % 2 == 0 ? Window{} : random_window(records(dir, {}), random);
+    const auto whole = records(dir, window);
+    std::vector<u64> ends;
+    if (seed % 3 == 0)
+      ends = opened(dir, window)->seams(2 + static_cast<u32>(random() % 6));
+    else
+      for (u64 n = random() % 6; n > 0; --n) ends.push_back(whole.empty() ? random() : whole[random() % whole.size()].time + random() % 2);
+    std::sort(ends.begin(), ends.end());
+    ends.push_back(Timeline::forever);
+    for (const bool ordered : {false, true}) {
+      std::unique_ptr<Reading> readings[3];
+      const auto sum = opened(dir, window);
+      std::vector<Record> parts;
+      for (size_t n = 0; n < ends.size(); ++n) {
+        auto& reading = readings[random() % std::size(readings)];
+        if (reading == nullptr) reading = opened(dir, window);
+        reading->go_to(n == 0 ? 0 : ends[n - 1], ends[n], ordered);
+        append(*reading, parts);
+      }
+      for (const auto& reading : readings)
+        if (reading != nullptr) sum->add(*reading);
+      ASSERT_EQ(parts, whole) << "ordered: " << ordered;
+      u64 lost = 0, seen = 0;
+      for (const Record& r : whole) lost += r.lost, seen += r.lost == 0;
+      EXPECT_EQ(sum->totals().lost, lost);
+      EXPECT_EQ(sum->totals().seen, seen);
     }
   }
 }
