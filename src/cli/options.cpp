@@ -8,6 +8,7 @@
 #include "analysis/names.hpp"
 #include "export/units.hpp"
 #include "kernel/tracefs_instance.hpp"
+#include "record/probes.hpp"
 #include "sys/beneath.hpp"
 #include "sys/sys.hpp"
 #include "watch/signals.hpp"
@@ -51,9 +52,13 @@ void add_source(CLI::App& app, std::optional<KernelWay>& forced) {
       ->type_name("WAY");
 }
 
-void add_events(CLI::App& app, std::vector<std::string>& lists, const std::string& words, const std::string& names) {
+void add_events(CLI::App& app, std::vector<std::string>& lists, const std::string& words, const std::string& names, bool probes) {
   app.add_option(names, lists, words + ": SYSTEM:EVENT, SYSTEM or EVENT, with * and ? as wildcards; commas between several, or more of these options")
-      ->check([](const std::string& list) {
+      ->check([probes](const std::string& list) {
+        if (probes && Probe::is(list)) {
+          auto probe = Probe::parse(list);
+          return probe ? std::string() : probe.error().sentence;
+        }
         auto parsed = EventPatterns::parse(list);
         return parsed ? std::string() : parsed.error().sentence;
       })

@@ -24,6 +24,7 @@
 #include "export/units.hpp"
 #include "record/instance_feed.hpp"
 #include "record/kernel_feed.hpp"
+#include "record/probes.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
 
@@ -34,6 +35,8 @@ struct RecordOptions {
   std::string instance, libc, mode = "overwrite", clock, out = default_recording, to, filter, stack, kstack;
   std::vector<std::string> kernel_events, user_events, command;
   EventPatterns kernel{}, user{};  // for both
+  std::vector<ProbePoint> probes{};
+  bool wants_kernel() const { return !kernel.empty() || !probes.empty(); }
   std::vector<i32> pids;
   std::optional<KernelWay> source;
   bool all_processes = false;
@@ -66,6 +69,22 @@ u64 parse_rate(const std::string& text) {
   return rate;
 }
 
+// Probes among the values of -e are no patterns.
+result<void> find_probes(RecordOptions& options) {
+  std::vector<std::string> notices;
+  for (const std::string& text : options.kernel_events) {
+    if (!Probe::is(text)) continue;
+    Probe probe = RS_TRY(Probe::parse(text));
+    if (probe.kind != Probe::Kind::kprobe && probe.path.find('/') == std::string::npos && access(probe.path.c_str(), F_OK) != 0) {
+      if (auto found = find_command(probe.path)) probe.path = *found;
+    }
+    for (ProbePoint& point : RS_TRY(points_of(probe, notices))) options.probes.push_back(std::move(point));
+  }
+  std::erase_if(options.kernel_events, [](const std::string& text) { return Probe::is(text); });
+  for (const std::string& notice : notices) say(notice);
+  return {};
+}
+
 // Everything that can be known before anything is made, run or replaced.
 result<void> check(RecordOptions& options) {
   if (!options.libc.empty()) check_libc(options.libc);
@@ -90,11 +109,12 @@ result<void> check(RecordOptions& options) {
   if (options.max_size != 0 && options.max_size < smallest_recording) throw UsageError{"--max-size takes at least " + format_size(smallest_recording)};
   if (options.rotation.wanted() && options.max_size != 0) throw UsageError{"--rotate and --max-size contradict each other: --rotate 64M --keep 15 bounds the parts"};
   if (options.rotation.wanted() && !options.to.empty()) throw UsageError{"--rotate makes recordings, --to one trace.dat; ringside export makes one of each part"};
+  RS_TRY(find_probes(options));
   options.kernel = parse_events(options.kernel_events);
   options.user = parse_events(options.user_events);
   if (!options.user.empty() && options.command.empty() && options.instance.empty())
     throw UsageError{"-u names events of a program: give a command, or an instance with -i"};
-  if (options.kernel.empty() && (!options.filter.empty() || !options.pids.empty() || options.all_processes))
+  if (!options.wants_kernel() && (!options.filter.empty() || !options.pids.empty() || options.all_processes))
     throw UsageError{"--filter, --pid and --all are about events of the kernel: name them with -e"};
   for (const i32 pid : options.pids) {
     if (pid <= 0) throw UsageError{"--pid takes the number of a process, not " + std::to_string(pid)};
@@ -152,9 +172,10 @@ bool follows_command(const RecordOptions& options) {
 
 // Null: no events of the kernel are wanted.
 result<std::unique_ptr<KernelFeed>> make_kernel(const RecordOptions& options, const ClockInfo& clock) {
-  if (options.kernel.empty()) return nullptr;
+  if (!options.wants_kernel()) return nullptr;
   KernelFeed::Options make;
   make.events = options.kernel;
+  make.probes = options.probes;
   make.filter = options.filter;
   make.stacks = options.kernel_stacks;
   make.buffer_size = options.buffer_size;
@@ -205,8 +226,8 @@ void say_why_empty(const RecordOptions& options, const Instance& instance, const
   } else if (nothing_at_all && !events.empty()) {
     say(std::to_string(events.size()) + " events were declared, and none was written in this time");
   }
-  if (nothing_at_all && !options.kernel.empty())
-    say("none of the kernel's events " + joined(options.kernel) + " happened" + (options.filter.empty() ? "" : " with " + options.filter) +
+  if (nothing_at_all && options.wants_kernel())
+    say((options.kernel.empty() ? "none of the probes" : "none of the kernel's events " + joined(options.kernel)) + " happened" + (options.filter.empty() ? "" : " with " + options.filter) +
         (options.pids.empty() && !follows_command(options) ? "" : " in these processes; -a records all processes"));
 }
 
@@ -394,7 +415,7 @@ Command add_record(CLI::App& app) {
   auto options = std::make_shared<RecordOptions>();
   CLI::App* c = app.add_subcommand("record", "record a command, or an instance, live into a directory");
   c->add_option("-i,--instance", options->instance, "instance to record; made if it is not there (default: a private one)");
-  add_events(*c, options->kernel_events, "events of the kernel");
+  add_events(*c, options->kernel_events, "events of the kernel", "-e,--event", true);
   add_events(*c, options->user_events, "of the program's events only these (default: all)", "-u,--user");
   c->add_option("-f,--filter", options->filter, "kernel events only if FILTER, in the kernel's language: \"prio < 100\"");
   c->add_option("-p,--pid", options->pids, "kernel events of this process and what it starts; may be repeated")
@@ -435,12 +456,17 @@ Command add_record(CLI::App& app) {
       "  ringside record -i web -u 'net:*' --duration 10s   some events of a program that is running\n"
       "  ringside record -e sched_switch,'syscalls:sys_enter_*' ls   with events of the kernel (as root)\n"
       "  ringside record -e 'irq:*' --duration 1s           the kernel alone, all processes\n"
+      "  ringside record -e usdt:/usr/bin/python3:python:'gc__*' python3 a.py   the probes of a program (as root)\n"
+      "  ringside record -e uprobe:./server:handle -e uprobe:./server:handle%return ./server   calls of a function, and their ends\n"
       "  ringside record -e sched --to trace.dat make       as a trace.dat\n"
       "  ringside record -e sched --to make.pftrace make    for https://ui.perfetto.dev\n"
       "  ringside record -i web --max-size 1G               the last 1 GiB, for days; ringside report reads it meanwhile\n"
       "  ringside record -i web --rotate 60s --keep 10      the last 10 minutes, in parts: ringside report ringside.data*\n"
       "-e names events of the kernel, -u those of programs; without -u all enabled events of the programs are recorded. Those of --libc\n"
       "stay on, unless a pattern of -u names libc. The first word that is no option begins the command; -- may stand before it.\n"
+      "-e also takes probes, one an option: usdt:PATH:PROVIDER:NAME (event sdt_PROVIDER:NAME, its arguments arg1, arg2, ...), and\n"
+      "uprobe:PATH:FUNCTION and kprobe:FUNCTION (probe_FILE:FUNCTION, probe:FUNCTION), both with +OFFSET or %return (NAME__return,\n"
+      "with ret). The kernel stops the program there for about a microsecond. They are removed at the end.\n"
       "Instances of the kernel's that others made are never read, as that would take their events away: -i names ringside's.\n"
       "--libc sees calls into the C library, not those inside it: fread shows no read, fopen no open. Static programs run unseen.\n"
       "The exit code is the command's, 128 + N after signal N. The first Ctrl-C finishes what exists, the second leaves at\n"

@@ -56,16 +56,25 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
       feed->events_.push_back(std::move(event));
     }
   }
+  RS_TRY(feed->define_probes(options));
+  for (const ProbeGroup::Event& probe : feed->probes_ ? feed->probes_->events() : std::vector<ProbeGroup::Event>()) {
+    seen.insert(probe.info.id);
+    feed->events_.push_back(probe.info);
+  }
   feed->enabled_ = seen.size();
   if (!options.stacks.empty()) {
+    const auto chosen = [&](const EventInfo& event) {
+      const ProbeGroup::Event* const probe = feed->probe_of(event.id);
+      return probe != nullptr ? options.stacks.matches(probe->system, probe->name) : options.stacks.matches(event.system, event.name);
+    };
     u64 with = 0;
     for (const EventInfo& event : feed->events_)
-      if (event.enabled && event.system != "ftrace" && options.stacks.matches(event.system, event.name)) ++with;
+      if (event.enabled && event.system != "ftrace" && chosen(event)) ++with;
     if (with == 0) return refuse(std::errc::no_such_file_or_directory, "--kstack matches none of the kernel's events that are recorded: its pattern chooses among those of -e");
-    const auto chosen = [&](const EventInfo& event) { return options.stacks.matches(event.system, event.name); };
     RS_TRY(mine.record_stacks(feed->events_, chosen, with == seen.size(), options.filter));
     feed->needs_symbols_ = true;
   }
+  feed->name_probes();
   for (const i32 pid : options.pids) {
     RS_TRY(mine.follow(pid));
   }
@@ -77,6 +86,32 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
   feed->wake_ = sys::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!feed->wake_) return fail(errno, "cannot make an eventfd");
   return feed;
+}
+
+result<void> KernelFeed::define_probes(const Options& options) {
+  if (options.probes.empty()) return {};
+  probes_.emplace(RS_TRY(ProbeGroup::define(instance_, options.probes, options.filter)));
+  return {};
+}
+
+// Null: it is an event of the kernel's own.
+const ProbeGroup::Event* KernelFeed::probe_of(u16 id) {
+  if (!probes_) return nullptr;
+  for (const ProbeGroup::Event& probe : probes_->events())
+    if (probe.info.id == id) return &probe;
+  return nullptr;
+}
+
+// The recording has their own names, and not those of the group.
+void KernelFeed::name_probes() {
+  for (EventInfo& event : events_) {
+    const ProbeGroup::Event* const probe = event.system == "ftrace" ? nullptr : probe_of(event.id);
+    if (probe == nullptr) continue;
+    const std::string line = "name: " + event.name + "\n";
+    if (const size_t at = event.format.find(line); at != std::string::npos) event.format.replace(at, line.size(), "name: " + probe->name + "\n");
+    event.system = probe->system;
+    event.name = probe->name;
+  }
 }
 
 result<void> KernelFeed::open_rings() {
@@ -98,6 +133,7 @@ KernelFeed::~KernelFeed() {
   sources_.clear();  // before the instance, which cannot be removed while they are open
   if (auto gone = instance_.remove(); !gone && notice_)
     notice_(gone.error().sentence + "; the next recording of the kernel removes it, or: rmdir " + instance_.dir());
+  if (probes_) probes_->remove();
 }
 
 result<void> KernelFeed::arm() {

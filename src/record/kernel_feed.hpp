@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernel/kernel_source.hpp"
+#include "kernel/probe_group.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "record/recording_run.hpp"
 #include "sys/sys.hpp"
@@ -24,6 +25,7 @@ class KernelFeed final : public Feed {
  public:
   struct Options {
     EventPatterns events;  // of the kernel
+    std::vector<ProbePoint> probes;
     std::string filter;
     EventPatterns stacks;  // these events get a stack: the kernel's, and, if it is all, the user's, too
     u64 buffer_size = 4 << 20;
@@ -62,10 +64,14 @@ class KernelFeed final : public Feed {
   KernelFeed(TracefsInstance instance, const Options& options, const ClockInfo& clock)
       : instance_(std::move(instance)), clock_(clock), choice_(options.source), notice_(options.notice) {}
   result<void> open_rings();
+  result<void> define_probes(const Options& options);
+  const ProbeGroup::Event* probe_of(u16 id);
+  void name_probes();
   void consume();
   void stop_thread();
   bool take(u32 at, u64 most);
 
+  std::optional<ProbeGroup> probes_;  // outlives the instance, which has them enabled
   TracefsInstance instance_;
   ClockInfo clock_;
   KernelChoice choice_;

@@ -25,6 +25,7 @@ struct Symbol {
   u64 begin = 0, end = 0;  // end == begin: of unknown size
   const char* name = nullptr;
   u8 order = 0;  // of symbols at one address the least is shown
+  bool chosen = false;  // by the loader: it is the function that chooses
 };
 struct Range {
   u64 begin = 0, end = 0;
@@ -256,7 +257,7 @@ void ElfNames::Inside::read_symbols() {
     if (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE) continue;
     const u64 end = address + symbol.st_size < address ? address : address + symbol.st_size;
     const auto order = static_cast<u8>((type == STT_NOTYPE ? 4 : 0) + (binding == STB_GLOBAL ? 0 : binding == STB_WEAK ? 1 : 2));
-    symbols.push_back({address, end, name, order});
+    symbols.push_back({address, end, name, order, type == STT_GNU_IFUNC});
   }
   std::stable_sort(symbols.begin(), symbols.end(), [](const Symbol& a, const Symbol& b) { return a.begin != b.begin ? a.begin < b.begin : a.order > b.order; });
 }
@@ -418,6 +419,29 @@ std::vector<ElfPlace> ElfNames::at(u64 file_offset) {
     return out;
   }
   return out;
+}
+
+std::vector<u64> ElfNames::begins_of(std::string_view function) const {
+  std::vector<u64> begins;
+  for (const Symbol& symbol : inside_->symbols) {
+    const std::string_view name(symbol.name, strnlen(symbol.name, longest_name));
+    const bool version = name.size() > function.size() && name.compare(0, function.size(), function) == 0 && name[function.size()] == '@';
+    if (symbol.chosen || (name != function && !version && (name[0] != '_' || demangled(symbol.name) != function))) continue;
+    for (const Inside::Segment& s : inside_->segments) {
+      if (symbol.begin - s.address < s.size) begins.push_back(symbol.begin - s.address + s.offset);
+    }
+  }
+  std::sort(begins.begin(), begins.end());
+  begins.erase(std::unique(begins.begin(), begins.end()), begins.end());
+  return begins;
+}
+
+std::vector<std::string> ElfNames::functions() const {
+  std::vector<std::string> all;
+  for (const Symbol& symbol : inside_->symbols) {
+    if (!symbol.chosen) all.push_back(demangled(symbol.name));
+  }
+  return all;
 }
 
 }  // namespace ringside

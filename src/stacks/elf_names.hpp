@@ -11,6 +11,7 @@
 #include <ringside/base/result.hpp>
 #include <ringside/base/types.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ringside {
@@ -34,6 +35,10 @@ class ElfNames {
 
   // Empty: no name is known. The innermost first; the last one is not inlined.
   std::vector<ElfPlace> at(u64 file_offset);
+  // Where functions of this name begin, as offsets in the file: a symbol's, or a C++ name without parameters, which several may
+  // have. Ascending, without a function that the loader chooses when the program starts (IFUNC).
+  std::vector<u64> begins_of(std::string_view function) const;
+  std::vector<std::string> functions() const;  // all that have a symbol, demangled
 
  private:
   struct Inside;

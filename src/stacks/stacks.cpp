@@ -221,7 +221,7 @@ const std::vector<Stacks::Frame>& Stacks::frames(u32 number) {
     }
   };
   append(stack.kernel, false);
-  append(stack.user, false);
+  append(stack.user, true);  // the innermost one is no return address
   if (stack.id != 0) {
     const Addresses* const found = program_stack(stack.id);
     const Addresses addresses = found != nullptr ? *found : Addresses();

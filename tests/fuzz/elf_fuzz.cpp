@@ -1,10 +1,11 @@
-// Any bytes as an ELF file with its debugging information: an error, or names for any offset.
+// Any bytes as an ELF file with its debugging information and its probes: an error, or names for any offset.
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
 
 #include "stacks/elf_names.hpp"
+#include "stacks/usdt_notes.hpp"
 
 using namespace ringside;
 
@@ -12,11 +13,20 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   static const int fd = memfd_create("elf", 0);
   static const std::string path = "/proc/self/fd/" + std::to_string(fd);
   if (ftruncate(fd, 0) != 0 || pwrite(fd, bytes, size, 0) != static_cast<ssize_t>(size)) return 0;
+  if (const auto notes = usdt_notes(path)) {
+    for (const UsdtNote& note : *notes) {
+      for (const Machine machine : {Machine::x86_64, Machine::arm64}) {
+        if (usdt_arguments(note.arguments, machine).fetch.find('\n') != std::string::npos) std::abort();
+      }
+    }
+  }
+  (void)usdt_arguments({reinterpret_cast<const char*>(bytes), size});
   auto elf = ElfNames::open(path, "");
   if (!elf) {
     if (elf.error().sentence.empty()) std::abort();
     return 0;
   }
+  (void)(*elf)->begins_of("main");
   for (size_t offset = 0; offset < size; offset += 1 + size / 64) {
     for (const ElfPlace& place : (*elf)->at(offset)) {
       if (place.function.empty()) std::abort();

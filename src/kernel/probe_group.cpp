@@ -1,0 +1,155 @@
+#include "kernel/probe_group.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <sstream>
+
+#include "sys/try.hpp"
+
+namespace ringside {
+namespace {
+
+constexpr size_t longest_name = 63;  // the kernel's
+
+const char* file_of(bool in_kernel) { return in_kernel ? "kprobe_events" : "uprobe_events"; }
+
+std::string base_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+// "ringside-1234.1" -> "ringside_1234_1"
+std::string group_of(std::string instance) {
+  std::replace_if(instance.begin(), instance.end(), [](char c) { return c == '-' || c == '.'; }, '_');
+  return instance;
+}
+
+// Whether group_of() gives such names to instances of recorders.
+bool is_recorders(const std::string& group) {
+  constexpr std::string_view prefix = "ringside_";
+  return group.rfind(prefix, 0) == 0 && group.size() > prefix.size() && group.find_first_not_of("0123456789_", prefix.size()) == std::string::npos;
+}
+
+// While one process holds it, no other one takes a group for stale that is only just defined.
+result<sys::Fd> lock(const std::string& root, bool in_kernel) {
+  const std::string path = root + "/" + file_of(in_kernel);
+  sys::Fd fd(open(path.c_str(), O_RDWR | O_APPEND | O_CLOEXEC));  // O_TRUNC would remove everybody's definitions
+  if (!fd && errno == ENOENT)
+    return refuse(std::errc::not_supported, std::string("this kernel has no ") + (in_kernel ? "kprobes (CONFIG_KPROBE_EVENTS)" : "uprobes (CONFIG_UPROBE_EVENTS)") + ": there is no " + path);
+  if (!fd) return fail(errno, "cannot open " + path + (geteuid() != 0 ? " (it takes root)" : ""));
+  (void)flock(fd.get(), LOCK_EX);
+  return fd;
+}
+
+// False: errno says why.
+bool put_line(int fd, const std::string& line) { return ::write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size()); }
+
+// The events of groups of recorders: "p:GROUP/NAME PLACE ..." or "p4:".
+std::set<std::pair<std::string, std::string>> defined_by_recorders(const std::string& path) {
+  std::set<std::pair<std::string, std::string>> found;
+  const auto text = sys::read_file(path);
+  std::istringstream lines(text ? *text : "");
+  for (std::string line; std::getline(lines, line);) {
+    const size_t colon = line.find(':'), slash = line.find('/', colon), end = line.find(' ', slash);
+    if (colon == std::string::npos || slash == std::string::npos) continue;
+    std::string group = line.substr(colon + 1, slash - colon - 1);
+    if (is_recorders(group)) found.emplace(std::move(group), line.substr(slash + 1, end == std::string::npos ? end : end - slash - 1));
+  }
+  return found;
+}
+
+// fd: the locked file of definitions.
+u32 remove_stale(const std::string& root, int fd, bool in_kernel) {
+  const auto all = defined_by_recorders(root + "/" + file_of(in_kernel));
+  if (all.empty()) return 0;
+  std::set<std::string> living;
+  for (const std::string& dir : kernel_instances()) living.insert(group_of(base_of(dir)));
+  u32 removed = 0;
+  for (const auto& [group, name] : all) {
+    if (living.count(group) == 0 && put_line(fd, "-:" + group + "/" + name)) ++removed;
+  }
+  return removed;
+}
+
+// "arg1=%di:s32 arg2=..." -> "arg1:s32 arg2:..."
+std::string shape_of(const std::string& fetch) {
+  std::string out;
+  std::istringstream words(fetch);
+  for (std::string word; words >> word;) out += word.substr(0, word.find('=')) + word.substr(std::min(word.rfind(':'), word.size())) + " ";
+  return out;
+}
+
+}  // namespace
+
+u32 remove_stale_probes() {
+  const auto root = tracefs_dir();
+  if (!root) return 0;
+  remove_stale_instances();
+  u32 removed = 0;
+  for (const bool in_kernel : {false, true}) {
+    if (const auto fd = lock(*root, in_kernel)) removed += remove_stale(*root, fd->get(), in_kernel);
+  }
+  return removed;
+}
+
+void ProbeGroup::remove() {
+  const auto root = defined_.empty() ? result<std::string>("") : tracefs_dir();
+  for (const Defined& one : defined_) {
+    if (!root) break;
+    if (const auto fd = lock(*root, one.in_kernel)) (void)put_line(fd->get(), "-:" + name_ + "/" + one.name);
+  }
+  defined_.clear();
+}
+
+result<ProbeGroup> ProbeGroup::define(TracefsInstance& instance, const std::vector<ProbePoint>& points, const std::string& filter) {
+  const auto root = RS_TRY(tracefs_dir());
+  ProbeGroup group(group_of(base_of(instance.dir())));
+  std::set<std::string> names;
+  std::vector<std::string> of_event;  // by event: its shape
+  sys::Fd locked[2];                  // until the events are enabled, or what was defined is to be removed
+  std::set<std::string> lines;
+  for (const ProbePoint& point : points) {
+    if (!lines.insert((point.at_return ? "r " : "p ") + point.place + " " + point.system + ":" + point.name).second) continue;  // asked for twice
+    sys::Fd& fd = locked[point.in_kernel];
+    if (!fd) {
+      fd = RS_TRY(lock(root, point.in_kernel));
+      remove_stale(root, fd.get(), point.in_kernel);
+    }
+    const std::string shape = point.system + ":" + point.name + (point.in_kernel ? " k" : " u") + (point.at_return ? "r " : "p ") + shape_of(point.fetch);
+    const auto known = std::find(of_event.begin(), of_event.end(), shape);
+    std::string name = known != of_event.end() ? group.defined_[static_cast<size_t>(known - of_event.begin())].name : "";
+    if (known == of_event.end()) {
+      const std::string full = (point.system + "__" + point.name).substr(0, longest_name - 6);
+      name = full;
+      for (u32 n = 1; names.count(name) != 0; ++n) name = full + "_" + std::to_string(n);
+      std::string shown = point.name;
+      const auto is_taken = [&] { return std::any_of(group.events_.begin(), group.events_.end(), [&](const Event& e) { return e.system == point.system && e.name == shown; }); };
+      for (u32 n = 1; is_taken(); ++n) shown = point.name + "_" + std::to_string(n);
+      names.insert(name);
+      group.events_.push_back({{}, point.system, shown});
+    }
+    const std::string line = std::string(point.at_return ? "r" : "p") + ":" + group.name_ + "/" + name + " " + point.place + (point.fetch.empty() ? "" : " " + point.fetch);
+    if (!put_line(fd.get(), line)) {
+      const int error = errno;
+      return fail(error, "the kernel takes no probe \"" + line + "\"" + (error == ENOENT && point.in_kernel ? ": it has no such function" : ""));
+    }
+    if (known == of_event.end()) {
+      of_event.push_back(shape);
+      group.defined_.push_back({point.in_kernel, name});
+    }
+  }
+  for (size_t i = 0; i < group.events_.size(); ++i) {
+    auto enabled = instance.enable(EventPattern(group.name_ + ":" + group.defined_[i].name), filter);
+    if (enabled && enabled->size() != 1) enabled = refuse(std::errc::no_such_file_or_directory, "the kernel shows no event " + group.name_ + ":" + group.defined_[i].name);
+    if (!enabled) {
+      (void)instance.write(("events/" + group.name_ + "/enable").c_str(), "0");
+      return tl::unexpected<Error>(enabled.error());
+    }
+    group.events_[i].info = std::move(enabled->front());
+  }
+  return group;
+}
+
+}  // namespace ringside

@@ -1,0 +1,148 @@
+#include "record/probes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <climits>
+#include <cstdlib>
+#include <set>
+
+#include "analysis/names.hpp"
+#include "schema/glob.hpp"
+#include "stacks/elf_names.hpp"
+#include "stacks/usdt_notes.hpp"
+#include "sys/try.hpp"
+
+namespace ringside {
+namespace {
+
+constexpr std::string_view prefixes[] = {"usdt:", "uprobe:", "kprobe:"};
+constexpr const char* forms = "write usdt:PATH:PROVIDER:NAME, uprobe:PATH:FUNCTION, kprobe:FUNCTION; the last two take +OFFSET and %return";
+constexpr std::string_view return_mark = "%return";
+
+tl::unexpected<Error> malformed(const std::string& text) { return refuse(std::errc::invalid_argument, in_quotes(text) + " is no probe: " + forms); }
+
+// Letters, digits and _: others become one _.
+std::string word_of(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const bool plain = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '_';
+    if (plain) out += c;
+    else if (!out.empty() && out.back() != '_') out += '_';
+  }
+  if (out.empty() || (out[0] >= '0' && out[0] <= '9')) out = "_" + out;
+  return out;
+}
+
+// "/usr/lib/libstdc++.so.6" -> "libstdc"
+std::string file_word(const std::string& path) {
+  const std::string base = path.substr(path.rfind('/') + 1);
+  return word_of(base.substr(0, base.find_first_of(".-+")));
+}
+
+// As the kernel reads it: up to the first blank.
+result<std::string> kernel_path(const std::string& path) {
+  const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr), std::free);
+  if (real == nullptr) return fail(errno, path + " cannot be opened");
+  const std::string out = real.get();
+  if (std::any_of(out.begin(), out.end(), [](char c) { return static_cast<u8>(c) <= ' '; }))
+    return refuse(std::errc::invalid_argument, out + " has a blank in its path, which the kernel's uprobe_events cannot express: make a link of another name beside it and run that");
+  return out;
+}
+
+result<std::vector<ProbePoint>> usdt_points(const Probe& probe, std::vector<std::string>& notices) {
+  const std::string path = RS_TRY(kernel_path(probe.path));
+  std::vector<ProbePoint> points;
+  std::set<std::string> all, left_out;
+  for (const UsdtNote& note : RS_TRY(usdt_notes(path))) {
+    all.insert(note.provider + ":" + note.name);
+    if (!glob_matches(probe.provider, note.provider) || !glob_matches(probe.name, note.name)) continue;
+    const UsdtArguments arguments = usdt_arguments(note.arguments);
+    for (const std::string& one : arguments.left_out) left_out.insert(note.provider + ":" + note.name + " " + one);
+    ProbePoint point;
+    point.system = "sdt_" + word_of(note.provider);
+    point.name = word_of(note.name);
+    point.place = fmt::format("{}:{:#x}", path, note.offset) + (note.semaphore != 0 ? fmt::format("({:#x})", note.semaphore) : "");
+    point.fetch = arguments.fetch;
+    const auto same = [&](const ProbePoint& other) { return other.place == point.place && other.name == point.name; };
+    if (std::none_of(points.begin(), points.end(), same)) points.push_back(std::move(point));
+  }
+  if (!left_out.empty()) notices.push_back("the kernel cannot fetch these arguments, and they are left out: " + short_list({left_out.begin(), left_out.end()}));
+  if (!points.empty()) return points;
+  if (all.empty()) return refuse(std::errc::no_such_file_or_directory, probe.path + " has no USDT probes at all; uprobe:" + probe.path + ":FUNCTION probes a function");
+  return refuse(std::errc::no_such_file_or_directory, probe.path + " has no probe " + in_quotes(probe.provider + ":" + probe.name) + near_events(EventPattern(probe.provider + ":" + probe.name), {all.begin(), all.end()}));
+}
+
+std::string event_name(const Probe& probe) {
+  return word_of(probe.name) + (probe.offset != 0 ? fmt::format("_{:#x}", probe.offset) : "") + (probe.at_return ? "__return" : "");
+}
+
+result<std::vector<ProbePoint>> uprobe_points(const Probe& probe) {
+  const std::string path = RS_TRY(kernel_path(probe.path));
+  const auto elf = RS_TRY(ElfNames::open(path, ""));
+  std::vector<ProbePoint> points;
+  for (const u64 begin : elf->begins_of(probe.name))
+    points.push_back({"probe_" + file_word(path), event_name(probe), false, probe.at_return, fmt::format("{}:{:#x}", path, begin + probe.offset), probe.at_return ? "ret=$retval:s64" : ""});
+  if (!points.empty()) return points;
+  const std::vector<std::string> all = elf->functions();
+  const std::string near = did_you_mean(nearest(probe.name, all));
+  return refuse(std::errc::no_such_file_or_directory, probe.path + " has no function " + in_quotes(probe.name) + (near.empty() && all.empty() ? "; it has no symbols at all: install its debug symbols, or name a library of it" : near));
+}
+
+result<std::vector<ProbePoint>> kprobe_points(const Probe& probe) {
+  return std::vector<ProbePoint>{{"probe", event_name(probe), true, probe.at_return, probe.name + (probe.offset != 0 ? fmt::format("+{}", probe.offset) : ""), probe.at_return ? "ret=$retval:s64" : ""}};
+}
+
+}  // namespace
+
+bool Probe::is(std::string_view text) {
+  return std::any_of(std::begin(prefixes), std::end(prefixes), [&](std::string_view prefix) { return text.rfind(prefix, 0) == 0; });
+}
+
+result<Probe> Probe::parse(const std::string& text) {
+  Probe probe;
+  probe.text = text;
+  size_t kind = 0;
+  while (kind < std::size(prefixes) && text.rfind(prefixes[kind], 0) != 0) ++kind;
+  if (kind == std::size(prefixes)) return malformed(text);
+  probe.kind = static_cast<Kind>(kind);
+  std::string rest = text.substr(prefixes[kind].size());
+  if (probe.kind == Kind::usdt) {
+    const size_t second = rest.rfind(':'), first = second == 0 || second == std::string::npos ? std::string::npos : rest.rfind(':', second - 1);
+    if (first == std::string::npos || first == 0 || second == first + 1 || second + 1 == rest.size()) return malformed(text);
+    probe.path = rest.substr(0, first);
+    probe.provider = rest.substr(first + 1, second - first - 1);
+    probe.name = rest.substr(second + 1);
+    return probe;
+  }
+  if (probe.kind == Kind::uprobe) {
+    const size_t colon = rest.find(':');
+    if (colon == std::string::npos || colon == 0) return malformed(text);
+    probe.path = rest.substr(0, colon);
+    rest.erase(0, colon + 1);
+  }
+  if (rest.ends_with(return_mark)) {
+    probe.at_return = true;
+    rest.erase(rest.size() - return_mark.size());
+  }
+  if (const size_t plus = rest.rfind('+'); plus != std::string::npos && plus + 1 < rest.size() && rest[plus + 1] >= '0' && rest[plus + 1] <= '9') {
+    const bool hex = rest.compare(plus + 1, 2, "0x") == 0;
+    const char* const begin = rest.data() + plus + 1 + (hex ? 2 : 0);
+    const auto [end, code] = std::from_chars(begin, rest.data() + rest.size(), probe.offset, hex ? 16 : 10);
+    if (code != std::errc() || end != rest.data() + rest.size() || probe.offset > u64{1} << 40) return malformed(text);
+    rest.erase(plus);
+  }
+  if (probe.at_return && probe.offset != 0) return refuse(std::errc::invalid_argument, in_quotes(text) + ": %return is of a whole function and takes no offset");
+  const bool blank = std::any_of(rest.begin(), rest.end(), [](char c) { return static_cast<u8>(c) < ' '; });
+  if (rest.empty() || blank || (probe.kind == Kind::kprobe && word_of(rest) != rest && rest.find('.') == std::string::npos)) return malformed(text);
+  probe.name = rest;
+  return probe;
+}
+
+result<std::vector<ProbePoint>> points_of(const Probe& probe, std::vector<std::string>& notices) {
+  if (probe.kind == Probe::Kind::usdt) return usdt_points(probe, notices);
+  return probe.kind == Probe::Kind::uprobe ? uprobe_points(probe) : kprobe_points(probe);
+}
+
+}  // namespace ringside

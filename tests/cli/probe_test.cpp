@@ -1,0 +1,123 @@
+// record -e usdt:, uprobe: and kprobe:, on the live kernel.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <map>
+#include <thread>
+
+#include "binary.hpp"
+#include "kernel/probe_group.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside::probe_test {
+namespace {
+
+using nlohmann::json;
+using test::Outcome;
+using testing::HasSubstr;
+
+const std::string probed = RINGSIDE_BUILD_DIR "/tests/probed";
+
+std::string definitions() {
+  const auto text = sys::read_file(*tracefs_dir() + "/uprobe_events");
+  return text ? *text : "";
+}
+
+struct Probes : test::BinaryTest {
+  void SetUp() override {
+    const auto root = tracefs_dir();
+    if (!root) GTEST_SKIP() << root.error().sentence;
+    if (access((*root + "/uprobe_events").c_str(), W_OK) != 0) GTEST_SKIP() << "uprobe_events of " << *root << " cannot be written: no root, or a kernel without CONFIG_UPROBE_EVENTS";
+    BinaryTest::SetUp();
+  }
+};
+
+TEST_F(Probes, ArgumentsOfAllPlacesAreFields) {
+  const Outcome o = ringside("record -e usdt:" + probed + ":probed:* -e sched:sched_process_exit " + probed + " 3");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(o.out, "5 3\n");  // the semaphore was up
+  EXPECT_THAT(o.err, HasSubstr("left out: probed:round arg5"));
+  std::vector<json> rounds;
+  std::vector<i64> listened, others;
+  for (const json& e : events()) {
+    const std::string name = e.at("event");
+    if (name == "sdt_probed:round") rounds.push_back(e.at("fields"));
+    if (name == "sdt_probed:listened") listened.push_back(e.at("fields").at("arg1"));
+    if (name == "sdt_probed:listened_1") others.push_back(e.at("fields").at("arg1"));
+  }
+  ASSERT_EQ(rounds.size(), 3u);
+  for (int i = 0; i < 3; ++i) {
+    const json& f = rounds[static_cast<size_t>(i)];
+    EXPECT_EQ(f.at("arg1"), i);
+    EXPECT_EQ(f.at("arg2"), 77);
+    EXPECT_EQ(f.at("arg3"), -i);
+    EXPECT_EQ(f.at("arg4"), 250 + i);
+    EXPECT_EQ(f.at("arg6"), -5);
+  }
+  EXPECT_THAT(listened, testing::ElementsAre(0, 1000, 1, 1000, 2, 1000));
+  EXPECT_THAT(others, testing::ElementsAre(0, 0, 1));  // a place with another type
+  EXPECT_EQ(definitions().find(probed), std::string::npos);
+}
+
+TEST_F(Probes, CallsOfAFunctionAndTheirEnds) {
+  const std::string one = "uprobe:" + probed + ":probed_work";
+  const Outcome o = ringside("record --kstack -e " + one + " -e " + one + "%return -e " + one + "+0 -e uprobe:" + probed + ":probed::overloaded " + probed + " 4");
+  ASSERT_EQ(o.code, 0) << o.err;
+  std::map<std::string, u64> counts;
+  std::vector<i64> ret;
+  for (const json& e : events()) {
+    ++counts[e.at("event")];
+    if (e.at("event") == "probe_probed:probed_work__return") ret.push_back(e.at("fields").at("ret"));
+  }
+  EXPECT_EQ(counts["probe_probed:probed_work"], 4u);
+  EXPECT_EQ(counts["probe_probed:probed_overloaded"], 8u);
+  EXPECT_THAT(ret, testing::ElementsAre(0, 1, 4, 9));
+  EXPECT_THAT(ringside("latency -k common_pid probe_probed:probed_work probe_probed:probed_work__return ringside.data").out, HasSubstr("probed"));
+}
+
+// The definitions of a killed recorder go with the next one's; a living one's stay.
+TEST_F(Probes, AKilledRecordersDefinitionsAreRemovedByTheNext) {
+  const std::string probe = "-e uprobe:" + probed + ":probed_work ";
+  const std::string start = "(exec " RINGSIDE_BUILD_DIR "/ringside record -q -o ";
+  const Outcome two = run(start + "killed " + probe + probed + " 100 100000) >/dev/null & echo $!; " + start + "living " + probe + probed + " 100 100000) >/dev/null & echo $!");
+  std::istringstream numbers(two.out);
+  pid_t killed = 0, living = 0;
+  numbers >> killed >> living;
+  ASSERT_GT(living, 0);
+  const std::string of_killed = "ringside_" + std::to_string(killed) + "/", of_living = "ringside_" + std::to_string(living) + "/";
+  const auto has = [](const std::string& group) { return definitions().find(group) != std::string::npos; };
+  for (int i = 0; i < 600 && !(has(of_killed) && has(of_living)); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_TRUE(has(of_killed) && has(of_living)) << definitions();
+  kill(killed, SIGKILL);
+  for (int i = 0; i < 600 && kill(killed, 0) == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(ringside("record -q " + probe + probed + " 1").code, 0);
+  EXPECT_FALSE(has(of_killed)) << definitions();
+  EXPECT_TRUE(has(of_living)) << definitions();
+  kill(living, SIGTERM);
+  for (int i = 0; i < 600 && has(of_living); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(has(of_living)) << definitions();
+}
+
+TEST_F(Probes, ErrorsNameWhatIsThere) {
+  const auto says = [&](const std::string& probe) { return ringside("record -e " + probe + " true").err; };
+  EXPECT_THAT(says("usdt:" + probed + ":probed:rond"), HasSubstr("did you mean probed:round?"));
+  EXPECT_THAT(says("uprobe:" + probed + ":probed_wrok"), HasSubstr("did you mean probed_work?"));
+  EXPECT_THAT(says("uprobe:/etc/passwd:f"), HasSubstr("ELF"));
+  EXPECT_THAT(says("uprobe:" + probed), HasSubstr("write usdt:PATH:PROVIDER:NAME"));
+  EXPECT_THAT(says("kprobe:no_such_function_here"), testing::AnyOf(HasSubstr("this kernel has no kprobes"), HasSubstr("no such function")));
+  EXPECT_EQ(definitions().find(probed), std::string::npos);
+}
+
+TEST_F(Probes, OfTheKernel) {
+  if (access((*tracefs_dir() + "/kprobe_events").c_str(), W_OK) != 0) GTEST_SKIP() << "this kernel has no kprobes (CONFIG_KPROBE_EVENTS)";
+  const Outcome o = ringside("record -e kprobe:do_sys_openat2 -e kprobe:do_sys_openat2%return cat /etc/hostname");
+  ASSERT_EQ(o.code, 0) << o.err;
+  std::map<std::string, u64> counts;
+  for (const json& e : events()) ++counts[e.at("event")];
+  EXPECT_GT(counts["probe:do_sys_openat2"], 0u);
+  EXPECT_EQ(counts["probe:do_sys_openat2"], counts["probe:do_sys_openat2__return"]);
+}
+
+}  // namespace
+}  // namespace ringside::probe_test
