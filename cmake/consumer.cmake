@@ -17,7 +17,7 @@ function(ringside_precompile target)
     <fmt/format.h> ${ARGN})
 endfunction()
 
-ringside_library(ringside_reading source instance kernel remote timeline decode export serve stacks analysis plot record consumer mount mount/fuse)
+ringside_library(ringside_reading source instance kernel remote timeline decode export serve stacks export/perfetto analysis plot record consumer mount mount/fuse)
 # A program for a guest: no library, no vector registers (its interrupts save none), linked at the address of a guest's ELF image.
 function(ringside_guest image source)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/ringside/*.hpp)

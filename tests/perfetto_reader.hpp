@@ -1,6 +1,7 @@
 // Reads a Perfetto trace by the rules of its importer (trace_processor 58), which drops without a word: an ftrace event without a
 // pid, a message that is neither typed nor described, an event of a CPU from 1024 on, a field whose wire type is not the
-// described one, a track event before its names are cleared or on a track that nothing describes.
+// described one, a track event before its names are cleared or on a track that nothing describes, a stack that calls a frame, a
+// mapping or a name by a number that its sequence does not know.
 #pragma once
 #include <zlib.h>
 
@@ -27,6 +28,21 @@ struct PerfettoTrackEvent {
   std::string name, category;
   i64 counter = 0;
   std::map<std::string, std::string> annotations;
+  std::vector<std::string> stack;  // names, innermost first
+  double weight = -1;
+  std::vector<u64> flows;
+};
+struct PerfettoSample {
+  u64 time = 0;
+  i32 cpu = -1, pid = 0, tid = 0;
+  u64 count = 0;            // of its session and CPU, so far
+  std::string session;      // the name of its timebase
+  std::vector<std::string> stack;
+};
+struct PerfettoFrame {
+  std::string function, path, build_id, source;
+  u64 address = 0;
+  u32 line = 0, kind = 0;
 };
 struct PerfettoTrack {
   u64 parent = 0;
@@ -38,6 +54,8 @@ struct PerfettoTrack {
 struct PerfettoFile {
   std::vector<PerfettoEvent> events;
   std::vector<PerfettoTrackEvent> track_events;
+  std::vector<PerfettoSample> samples;
+  std::vector<PerfettoFrame> frames;  // all of them
   std::map<u64, PerfettoTrack> tracks;
   std::map<u32, u32> bundles_with_loss;         // by CPU
   std::map<u32, std::pair<u64, u64>> stats;     // by CPU: read, lost; from the end's FtraceStats
@@ -52,9 +70,20 @@ struct PerfettoFile {
     std::string name;
     std::map<u32, std::pair<std::string, u32>> fields;  // name, type
   };
+  // What the packets of a sequence call by numbers.
+  struct Sequence {
+    bool cleared = false;
+    std::string session = "cpu-clock";
+    std::map<u32, std::map<u64, std::string>> texts;  // by field of InternedData
+    struct Mapping {
+      std::string path, build_id;
+    };
+    std::map<u64, Mapping> mappings;
+    std::map<u64, PerfettoFrame> frames;
+    std::map<u64, std::vector<std::string>> stacks;
+  };
   std::map<u32, Described> described_;
-  std::map<u64, std::string> names_, categories_, annotations_;
-  bool cleared_ = false;
+  std::map<u32, Sequence> sequences_;
 
   static std::string inflated(const protozero::data_view& packed) {
     std::string out;
@@ -89,13 +118,15 @@ struct PerfettoFile {
   void packet(protozero::pbf_reader p) {
     u64 time = 0;
     u32 sequence = 0, flags = 0;
-    std::optional<protozero::pbf_reader> event;
+    std::optional<protozero::pbf_reader> event, sample, interned, defaults;
     while (p.next()) switch (p.tag()) {
         case 8: time = p.get_uint64(); break;
         case 10: sequence = p.get_uint32(); break;
         case 13: flags = p.get_uint32(); break;
         case 11: event = p.get_message(); break;
-        case 12: intern(p.get_message()); break;
+        case 66: sample = p.get_message(); break;
+        case 12: interned = p.get_message(); break;
+        case 59: defaults = p.get_message(); break;
         case 50: packets(inflated(p.get_view())); break;
         case 1: bundle(p.get_message()); break;
         case 6: clocks(p.get_message()); break;
@@ -104,9 +135,28 @@ struct PerfettoFile {
         case 34: counts(p.get_message()); break;
         default: p.skip();
       }
-    if ((flags & 1) != 0) cleared_ = true;
-    if (event) track_event(*event, time, sequence);
+    Sequence& s = sequences_[sequence];
+    if ((flags & 1) != 0) {
+      s = {};
+      s.cleared = true;
+    }
+    if (defaults) s.session = session(*defaults);
+    if (interned) intern(*interned, s);
+    const bool known = sequence != 0 && s.cleared && (flags & 2) != 0;
+    if ((event || sample) && !known) ++dropped;
+    if (event && known) track_event(*event, time, s);
+    if (sample && known) perf_sample(*sample, time, s);
   }
+  // The texts of a message's field and of the messages in it, by the path of the fields' numbers.
+  static std::string text_at(protozero::pbf_reader m, std::initializer_list<u32> path) {
+    for (auto field = path.begin(); field != path.end(); ++field) {
+      if (!m.next(*field)) return "";
+      if (field + 1 == path.end()) return m.get_string();
+      m = m.get_message();
+    }
+    return "";
+  }
+  static std::string session(protozero::pbf_reader defaults) { return text_at(defaults, {12, 1, 10}); }
   void clocks(protozero::pbf_reader s) {
     while (s.next(1)) {
       auto clock = s.get_message();
@@ -116,15 +166,102 @@ struct PerfettoFile {
       if (id == 6) boottime = time;
     }
   }
-  void intern(protozero::pbf_reader in) {
+  const std::string& named(const std::map<u64, std::string>& texts, u64 id) {
+    static const std::string none;
+    const auto at = texts.find(id);
+    if (at == texts.end()) ++dropped;
+    return at == texts.end() ? none : at->second;
+  }
+  // Messages of one packet may refer to each other in any order.
+  void intern(protozero::pbf_reader in, Sequence& s) {
+    std::vector<protozero::pbf_reader> mappings, all_frames, stacks;
     while (in.next()) {
-      auto& into = in.tag() == 1 ? categories_ : in.tag() == 2 ? names_ : annotations_;
+      const u32 kind = in.tag();
       auto one = in.get_message();
+      if (kind == 19) mappings.push_back(one);
+      if (kind == 6) all_frames.push_back(one);
+      if (kind == 7) stacks.push_back(one);
+      if (kind == 6 || kind == 7 || kind == 19) continue;
       u64 id = 0;
       std::string text;
       while (one.next()) one.tag() == 1 ? void(id = one.get_uint64()) : one.tag() == 2 ? void(text = one.get_string()) : one.skip();
-      into[id] = text;
+      s.texts[kind].try_emplace(id, text);
     }
+    for (auto& m : mappings) {
+      u64 id = 0;
+      Sequence::Mapping made;
+      while (m.next()) switch (m.tag()) {
+          case 1: id = m.get_uint64(); break;
+          case 2: made.build_id = named(s.texts[16], m.get_uint64()); break;
+          case 7: made.path += "/" + named(s.texts[17], m.get_uint64()); break;
+          default: m.skip();
+        }
+      s.mappings[id] = made;
+    }
+    for (auto& f : all_frames) {
+      u64 id = 0;
+      PerfettoFrame made;
+      while (f.next()) switch (f.tag()) {
+          case 1: id = f.get_uint64(); break;
+          case 2: made.function = named(s.texts[5], f.get_uint64()); break;
+          case 3: {
+            const auto m = s.mappings.find(f.get_uint64());
+            if (m == s.mappings.end())
+              ++dropped;
+            else
+              made.path = m->second.path, made.build_id = m->second.build_id;
+            break;
+          }
+          case 4: made.address = f.get_uint64(); break;
+          case 5: made.source = named(s.texts[18], f.get_uint64()); break;
+          case 6: made.line = f.get_uint32(); break;
+          case 7: made.kind = f.get_uint32(); break;
+          default: f.skip();
+        }
+      s.frames[id] = made;
+      frames.push_back(made);
+    }
+    for (auto& c : stacks) {
+      u64 id = 0;
+      std::vector<std::string> made;
+      while (c.next()) {
+        if (c.tag() == 1) {
+          id = c.get_uint64();
+        } else if (c.tag() == 2) {
+          const auto f = s.frames.find(c.get_uint64());
+          if (f == s.frames.end())
+            ++dropped;
+          else
+            made.insert(made.begin(), f->second.function);
+        } else {
+          c.skip();
+        }
+      }
+      s.stacks[id] = made;
+    }
+  }
+  const std::vector<std::string>& stack(const Sequence& s, u64 id) {
+    static const std::vector<std::string> none;
+    const auto at = s.stacks.find(id);
+    if (at == s.stacks.end() || at->second.empty()) {
+      ++dropped;
+      return none;
+    }
+    return at->second;
+  }
+  void perf_sample(protozero::pbf_reader p, u64 time, const Sequence& s) {
+    PerfettoSample out;
+    out.time = time;
+    out.session = s.session;
+    while (p.next()) switch (p.tag()) {
+        case 1: out.cpu = static_cast<i32>(p.get_uint32()); break;
+        case 2: out.pid = static_cast<i32>(p.get_uint32()); break;
+        case 3: out.tid = static_cast<i32>(p.get_uint32()); break;
+        case 4: out.stack = stack(s, p.get_uint64()); break;
+        case 6: out.count = p.get_uint64(); break;
+        default: p.skip();
+      }
+    samples.push_back(std::move(out));
   }
   void track(protozero::pbf_reader d) {
     PerfettoTrack t;
@@ -180,20 +317,23 @@ struct PerfettoFile {
       if (phase == 2) stats[cpu] = {read, lost};
     }
   }
-  void track_event(protozero::pbf_reader e, u64 time, u32 sequence) {
+  void track_event(protozero::pbf_reader e, u64 time, Sequence& s) {
     PerfettoTrackEvent t;
     t.time = time;
     while (e.next()) switch (e.tag()) {
-        case 3: t.category = categories_[e.get_uint64()]; break;
+        case 3: t.category = named(s.texts[1], e.get_uint64()); break;
         case 9: t.type = e.get_uint32(); break;
-        case 10: t.name = names_[e.get_uint64()]; break;
+        case 10: t.name = named(s.texts[2], e.get_uint64()); break;
         case 11: t.track = e.get_uint64(); break;
         case 30: t.counter = e.get_int64(); break;
+        case 47: t.flows.push_back(e.get_fixed64()); break;
+        case 56: t.stack = stack(s, e.get_uint64()); break;
+        case 57: t.weight = e.get_double(); break;
         case 4: {
           auto a = e.get_message();
           std::string name, text;
           while (a.next()) switch (a.tag()) {
-              case 1: name = annotations_[a.get_uint64()]; break;
+              case 1: name = named(s.texts[3], a.get_uint64()); break;
               case 2: text = a.get_bool() ? "true" : "false"; break;
               case 3: text = std::to_string(a.get_uint64()); break;
               case 4: text = std::to_string(a.get_int64()); break;
@@ -206,7 +346,7 @@ struct PerfettoFile {
         }
         default: e.skip();
       }
-    if (sequence == 0 || !cleared_ || tracks.count(t.track) == 0)
+    if (tracks.count(t.track) == 0 || (t.type == 4 && !t.stack.empty()))  // a counter keeps no stack
       ++dropped;
     else
       track_events.push_back(std::move(t));

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "analysis/names.hpp"
+#include "decode/role.hpp"
 #include "export/json.hpp"
 #include "sys/try.hpp"
 
@@ -11,10 +12,7 @@ namespace ringside {
 namespace {
 
 Column::Unit unit_of(std::string_view name) {
-  if (name.ends_with("_ns") || name == "ts") return Column::Unit::ns;
-  if (name == "size" || name == "bytes" || name.ends_with("_bytes") || name.ends_with("bytes_req") || name.ends_with("bytes_alloc"))
-    return Column::Unit::bytes;
-  return Column::Unit::none;
+  return counts_ns(name) ? Column::Unit::ns : counts_bytes(name) ? Column::Unit::bytes : Column::Unit::none;
 }
 
 template <class Number>

@@ -7,7 +7,7 @@
 #include "cli/options.hpp"
 #include "cli/progress.hpp"
 #include "export/json.hpp"
-#include "export/perfetto.hpp"
+#include "export/perfetto/writer.hpp"
 #include "export/recording_as_dat.hpp"
 #include "export/text.hpp"
 #include "export/units.hpp"
@@ -164,8 +164,8 @@ class CsvSink final : public Lines {
 
 class PerfettoSink final : public Sink {
  public:
-  PerfettoSink(WholeFile& file, const Trace& trace, bool compressed)
-      : writer_(trace.formats, trace.tasks, {.boot_offset_ns = trace.first().boot == sys::boot_id() ? sys::suspended_ns() : 0, .compressed = compressed},
+  PerfettoSink(WholeFile& file, const Trace& trace, bool compressed, Stacks* stacks)
+      : writer_(trace.formats, trace.tasks, {.boot_offset_ns = trace.first().boot == sys::boot_id() ? sys::suspended_ns() : 0, .compressed = compressed, .stacks = stacks},
                 [&file](std::string_view bytes) { return file.write(bytes); }) {}
   result<void> begin(u64 first_ns) override { return writer_.begin(first_ns); }
   result<void> add(const TraceRecord& record, const RingName& ring) override { return writer_.add(record, ring); }
@@ -186,7 +186,7 @@ result<int> export_events(const ExportOptions& options, Format format) {
   auto file = RS_TRY(WholeFile::create(options.to));
   std::unique_ptr<Sink> sink;
   if (format == Format::perfetto)
-    sink = std::make_unique<PerfettoSink>(*file, trace, !options.uncompressed);
+    sink = std::make_unique<PerfettoSink>(*file, trace, !options.uncompressed, &reading->join_stacks());
   else if (format == Format::json)
     sink = std::make_unique<JsonSink>(*file, trace);
   else
@@ -206,6 +206,7 @@ result<int> export_events(const ExportOptions& options, Format format) {
   RS_TRY(file->finish());
   progress.clear();
   const bool problems = say_problems(*reading);
+  if (format == Format::perfetto) say_first(reading->stack_remarks());
   const Totals& totals = reading->complete();
   if (!options.recorded) say(format_count(totals.events) + " events" + (totals.missing.nothing() ? "" : ", " + lost_count(totals.missing) + " lost") + ", " +
       format_size(file->bytes()) + " in " + options.to + (format == Format::perfetto ? "; look with: https://ui.perfetto.dev" : ""));

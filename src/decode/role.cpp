@@ -8,8 +8,19 @@ bool is_text(const Field* f) { return f != nullptr && (f->kind == FieldKind::tex
 
 }  // namespace
 
+bool counts_ns(std::string_view field) { return field.ends_with("_ns") || field == "ts"; }
+
+bool counts_bytes(std::string_view field) {
+  return field == "size" || field == "bytes" || field.ends_with("_bytes") || field.ends_with("bytes_req") || field.ends_with("bytes_alloc");
+}
+
 EventRole role_of(const EventType& type) {
   EventRole r;
+  const Field* const flow = type.field("flow_id");
+  r.flow = is_integer(flow) ? flow : nullptr;
+  for (const Field& f : type.fields) {
+    if (r.weight == nullptr && is_integer(&f) && counts_bytes(f.name)) r.weight = &f;
+  }
   const Field* const track = type.field("track_name");
   r.track = is_text(track) ? track : nullptr;
   r.value = type.field("track_event_type");
@@ -23,11 +34,11 @@ EventRole role_of(const EventType& type) {
     r.role = Role::counter;
     return r;
   }
-  r = {};
+  r.value = r.name = r.track = nullptr;
   for (const Field& f : type.fields) {
     if (!is_integer(&f) || f.name.size() < 4 || f.name.compare(f.name.size() - 3, 3, "_ns") != 0) continue;
     r.role = Role::duration;
-    r.value = &f;
+    r.value = r.weight = &f;
     break;
   }
   return r;

@@ -4,6 +4,8 @@
 //   counter   counter_value, perhaps track_name: the same
 //   duration  an integer NAME_ns: it ended at its time, and lasted that long
 //   instant   all others
+//
+// An integer flow_id connects it with the other events that have the same one.
 #pragma once
 #include "decode/formats.hpp"
 
@@ -16,8 +18,14 @@ struct EventRole {
   const Field* value = nullptr;  // duration: the ns; span: the type; counter: the value
   const Field* name = nullptr;   // span: slice_name
   const Field* track = nullptr;  // span, counter: track_name; null: there is none
+  const Field* weight = nullptr;  // what its stack weighs: the duration, else the first field of bytes; null: there is none
+  const Field* flow = nullptr;    // flow_id; null: there is none
 };
 
 EventRole role_of(const EventType& type);
+
+// Whether a field of this name has nanoseconds, or bytes.
+bool counts_ns(std::string_view field);
+bool counts_bytes(std::string_view field);
 
 }  // namespace ringside

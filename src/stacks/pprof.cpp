@@ -112,12 +112,8 @@ class ProfileWriter {
   // One address in one file.
   u64 location(std::span<const Stacks::Frame> frames) {
     const Stacks::Frame& last = frames.back();
-    const CodeMap* const map = last.address != 0 && !Names::of_kernel(last.address) ? stacks_.maps().find(last.space, last.address - (last.exact ? 0 : 1)) : nullptr;
-    const u64 address = map != nullptr ? last.address - map->start + map->offset : last.address;
-    const CodeFunction& f = stacks_.names().function(last.place.function);
-    const std::string path = map != nullptr ? stacks_.maps().file(map->file).path : f.path;
-    const std::string build_id = map != nullptr ? stacks_.maps().file(map->file).build_id : "";
-    const u64 in = path.empty() ? 0 : mappings_.try_emplace({path, build_id}, mappings_.size() + 1).first->second;
+    const auto [path, build_id, address] = stacks_.in_file(last);
+    const u64 in = path.empty() ? 0 : mappings_.try_emplace({std::string(path), std::string(build_id)}, mappings_.size() + 1).first->second;
     const auto [at, fresh] = locations_.try_emplace({in, address == 0 ? u64{last.place.function} << 1 | 1 : address << 1, last.place.function}, locations_.size() + 1);
     if (!fresh) return at->second;
     std::vector<std::pair<u64, u32>> lines;

@@ -232,4 +232,12 @@ const std::vector<Stacks::Frame>& Stacks::frames(u32 number) {
   return frames_;
 }
 
+Stacks::InFile Stacks::in_file(const Frame& frame) const {
+  const bool of_program = frame.address != 0 && !Names::of_kernel(frame.address);
+  const CodeMap* const map = of_program ? maps_.find(frame.space, frame.address - (frame.exact ? 0 : 1)) : nullptr;
+  if (map == nullptr) return {names_.function(frame.place.function).path, {}, frame.address};
+  const CodeFile& file = maps_.file(map->file);
+  return {file.path, file.build_id, frame.address - map->start + map->offset};
+}
+
 }  // namespace ringside

@@ -72,6 +72,13 @@ class Stacks final : public StackTexts {
   };
   // Innermost first, with inlined functions. Valid until the next call.
   const std::vector<Frame>& frames(u32 stack);
+  // Where a frame's code stands: a file and the address in it; without a map the address as recorded, and what is known of its
+  // function's file. Valid until the maps change.
+  struct InFile {
+    std::string_view path, build_id;  // build_id: in hex
+    u64 address = 0;
+  };
+  InFile in_file(const Frame& frame) const;
 
   // StackTexts
   const std::vector<std::string>& functions(u32 stack) override;

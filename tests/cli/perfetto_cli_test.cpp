@@ -4,6 +4,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "binary.hpp"
 #include "kernel/tracefs_instance.hpp"
@@ -22,10 +23,10 @@ struct Row {
   const char* fields;
 };
 const Row rows[] = {
-#include "export/perfetto_events.inc"
+#include "export/perfetto/events.inc"
 };
 
-// Events by kind of ring, name and time; losses by number.
+// Events by kind of ring, name and time; stacks by kind and functions; losses by number.
 using Counts = std::map<std::string, u64>;
 
 struct ExportTo : test::BinaryTest {
@@ -35,16 +36,26 @@ struct ExportTo : test::BinaryTest {
     for (std::string line; std::getline(lines, line);) all.push_back(nlohmann::json::parse(line));
     return all;
   }
+  static std::string joined(const std::vector<std::string>& functions) {
+    std::string all;
+    for (const std::string& f : functions) all += ";" + f;
+    return all;
+  }
   static Counts counts_of(const std::vector<nlohmann::json>& lines) {
     Counts counts;
+    const std::set<std::string> parts_of_stacks{"ringside:stack", "ringside:code_map", "ftrace:kernel_stack", "ftrace:user_stack"};
     for (const auto& line : lines) {
       if (line.contains("lost")) {
         ++counts["lost " + line["lost"].dump()];
         continue;
       }
       const std::string full = line["event"];
+      if (parts_of_stacks.count(full) != 0) continue;
+      if (line.contains("stack")) ++counts["stack" + joined(line["stack"])];
       const size_t colon = full.find(':');
-      if (const std::string system = full.substr(0, colon); system != "app" && system != "libc")
+      if (full == "ringside:sample")
+        ++counts["sample " + line["ts"].dump()];
+      else if (const std::string system = full.substr(0, colon); system != "app" && system != "libc")
         ++counts["kernel " + full.substr(colon + 1) + " " + line["ts"].dump()];
       else
         ++counts["program " + full.substr(0, colon)];
@@ -65,6 +76,11 @@ struct ExportTo : test::BinaryTest {
         ++counts["lost " + lost->second];
       else if (!e.category.empty())
         ++counts["program " + e.category];
+      if (!e.stack.empty()) ++counts["stack" + joined(e.stack)];
+    }
+    for (const test::PerfettoSample& s : file.samples) {
+      if (s.session == "ringside:sample") ++counts["sample " + std::to_string(s.time)];
+      if (!s.stack.empty()) ++counts["stack" + joined(s.stack)];
     }
     return counts;
   }
@@ -94,6 +110,20 @@ TEST_F(ExportTo, TheKernelAndAProgramOnOneTimeline) {
   ASSERT_EQ(o.code, 0) << o.err;
   expect_all("data");
   EXPECT_GT(counts_of(report("data")).count("program libc"), 0u);
+}
+
+TEST_F(ExportTo, StacksAndSamplesAreWholeInPerfetto) {
+  if (auto kernel = tracefs_dir(); !kernel) GTEST_SKIP() << kernel.error().sentence;
+  const Outcome o = ringside("record -b 16M -o data --libc malloc --stack --kstack -e sched_switch --sample 1kHz -- ls -lR /etc");
+  ASSERT_EQ(o.code, 0) << o.err;
+  expect_all("data");
+  u64 samples = 0, of_kernel = 0, of_program = 0;
+  const test::PerfettoFile file(test::slurp(dir + "/out.pftrace"));
+  for (const test::PerfettoSample& s : file.samples) (s.session == "ringside:sample" ? samples : of_kernel) += !s.stack.empty();
+  for (const test::PerfettoTrackEvent& e : file.track_events) of_program += !e.stack.empty() && e.weight > 0;
+  EXPECT_GT(samples, 0u);
+  EXPECT_GT(of_kernel, 0u);
+  EXPECT_GT(of_program, 10u);
 }
 
 TEST_F(ExportTo, JsonAndCsvHaveEveryEvent) {

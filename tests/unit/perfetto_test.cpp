@@ -1,8 +1,9 @@
 // Events in Perfetto's format, read back by the rules of its importer.
-#include "export/perfetto.hpp"
+#include "export/perfetto/writer.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "perfetto_reader.hpp"
@@ -207,6 +208,118 @@ TEST_F(Perfetto, LossesHaveATrackWithTimeAndNumber) {
   EXPECT_EQ(said,
             "kernel lost: CPU 3 2 1234 events lost 1234\nkernel lost: CPU 3 3 \n"
             "lost: worker-101 4 5 events lost 5\nlost: worker-101 4 \n");
+}
+
+TEST_F(Perfetto, StacksStandAtTheirEventsWithTheirWeight) {
+  const auto stack_field = "\tfield:ringside_stack stack;\toffset:16;\tsize:8;\tsigned:0;\n";
+  add_format(61445, "libc", "malloc", field("u64", "size", 8, 8, false) + stack_field);
+  add_format(61446, "ringside", "stack", field("u64", "id", 8, 8, false) + "\tfield:__data_loc u64[] frames;\toffset:16;\tsize:4;\tsigned:0;\n");
+  add_format(61447, "ringside", "code_map",
+             field("int", "pid", 8, 4, true) + field("u64", "start", 16, 8, false) + field("u64", "size", 24, 8, false) + field("u64", "file_offset", 32, 8, false) +
+                 field("char", "path[16]", 40, 16, false) + field("char", "build_id[8]", 56, 8, false));
+  add_format(61448, "ringside", "sample", field("u64", "count", 8, 8, false) + stack_field);
+  add_format(61449, "ringside", "counter", field("s64", "counter_value", 8, 8, true) + stack_field);
+  Stacks stacks(formats, tasks);
+  const auto f = file({.stacks = &stacks}, [&](PerfettoWriter& w) {
+    const auto add = [&](u64 time) {
+      TraceRecord r = record(time, 0, 0);
+      stacks.see(r, program);
+      r.stack = stacks.number(r, program, {});
+      EXPECT_TRUE(w.add(r, program));
+    };
+    head(61447, 101).put(i32{100}).put(u32{0}).put(u64{0x1000}).put(u64{0x1000}).put(u64{0x200}).text("/nowhere/app", 16).text("abcdef", 8), add(second);
+    head(61446, 101).put(u64{0xA}).put(u32{24 | 16 << 16}).put(u32{0}).put(u64{0x1101}).put(u64{0x1202}), add(second);
+    for (u64 i = 0; i < 2; ++i) head(61445, 101).put(u64{32 + i}).put(u64{0xA}), add((2 + i) * second);
+    head(61445, 101).put(u64{7}).put(u64{0}), add(4 * second);
+    head(61445, 101).put(u64{7}).put(u64{0xBAD}), add(5 * second);
+    for (u64 i = 0; i < 2; ++i) head(61448, 101).put(u64{1 + i}).put(u64{0xA}), add((6 + i) * second);
+    head(61449, 101).put(i64{-9}).put(u64{0xA}), add(8 * second);
+  });
+  EXPECT_EQ(f.dropped, 0u);
+  const std::vector<std::string> known{"app+0x300", "app+0x401"}, lost_one{"[stack lost]"};
+  ASSERT_EQ(f.track_events.size(), 5u) << "stacks and maps are no events";
+  EXPECT_EQ(f.track_events[0].stack, known);
+  EXPECT_EQ(f.track_events[0].weight, 32);
+  EXPECT_EQ(f.track_events[1].stack, known);
+  EXPECT_EQ(f.track_events[1].weight, 33);
+  EXPECT_TRUE(f.track_events[2].stack.empty());
+  EXPECT_EQ(f.track_events[3].stack, lost_one);
+  EXPECT_EQ(f.track_events[4].counter, -9);
+  ASSERT_EQ(f.samples.size(), 3u);
+  std::string said;
+  for (const auto& s : f.samples)
+    said += std::to_string(s.time / second) + " " + s.session + " " + std::to_string(s.pid) + "/" + std::to_string(s.tid) + " " + std::to_string(s.count) + (s.stack == known || s.stack.size() == 2 ? "" : " other") + "\n";
+  EXPECT_EQ(said, "6 ringside:sample 100/101 1\n7 ringside:sample 100/101 3\n8 ringside:counter 100/101 1\n");
+  const auto app = std::find_if(f.frames.begin(), f.frames.end(), [](const auto& frame) { return frame.function == "app+0x300"; });
+  ASSERT_NE(app, f.frames.end());
+  EXPECT_EQ(app->path, "/nowhere/app");
+  EXPECT_EQ(app->build_id, "\xAB\xCD\xEF");
+  EXPECT_EQ(app->address, 0x301u);
+}
+
+TEST_F(Perfetto, KernelEventsHaveSamplesForTheirStacks) {
+  add_format(kernel_ids + 5, "sched", "sched_switch", sched_switch_fields());
+  add_format(kernel_ids + 6, "ftrace", "kernel_stack", field("int", "size", 8, 4, true) + "\tfield:unsigned long caller[];\toffset:16;\tsize:0;\tsigned:0;\n");
+  Stacks stacks(formats, tasks);
+  const auto f = file({.stacks = &stacks}, [&](PerfettoWriter& w) {
+    head(6, 201).put(u32{2}).put(u32{0}).put(u64{0xFFFFFFFF81000001}).put(u64{0xFFFFFFFF81000011});
+    const std::vector<u8> behind = payload;
+    head(5, 201).text("a", 16).put(i32{1}).put(i32{2}).put(i64{3}).text("b", 16).put(i32{4}).put(i32{5});
+    TraceRecord r = record(2 * second, 0, kernel_ids);
+    r.stack = stacks.number(r, cpu, {{behind.data(), static_cast<u32>(behind.size())}, {}});
+    EXPECT_TRUE(w.add(r, cpu));
+    payload = behind;
+    EXPECT_TRUE(w.add(record(2 * second + 1, 0, kernel_ids), cpu));
+  });
+  EXPECT_EQ(f.dropped, 0u);
+  EXPECT_EQ(f.events.size(), 1u);
+  ASSERT_EQ(f.samples.size(), 1u);
+  EXPECT_EQ(f.samples[0].session, "sched:sched_switch");
+  EXPECT_EQ(f.samples[0].cpu, 3);
+  EXPECT_EQ(f.samples[0].tid, 201);
+  EXPECT_EQ(f.samples[0].stack.size(), 2u);
+  for (const auto& frame : f.frames) EXPECT_EQ(frame.path, "/kernel");
+}
+
+TEST_F(Perfetto, EventsOfOneFlowAreConnected) {
+  add_format(61444, "net", "packet", field("u64", "flow_id", 8, 8, false));
+  const auto f = file({}, [&](PerfettoWriter& w) {
+    for (const u64 flow : {7, 0, 7}) {
+      head(61444, 101).put(u64{flow});
+      EXPECT_TRUE(w.add(record(2 * second, 0, 0), program));
+    }
+  });
+  ASSERT_EQ(f.track_events.size(), 3u);
+  EXPECT_EQ(f.track_events[0].flows, std::vector<u64>{7});
+  EXPECT_TRUE(f.track_events[1].flows.empty()) << "0 is none";
+  EXPECT_EQ(f.track_events[2].flows, std::vector<u64>{7});
+}
+
+// However many different names there are, a sequence keeps few of them.
+TEST_F(Perfetto, ASequenceBeginsAnewWhenItIsFull) {
+  std::string packets;
+  perfetto::Sequence sequence(9, "", 3);
+  u32 rounds = 1;
+  for (u64 i = 0; i < 20; ++i) {
+    sequence.make_room();
+    rounds = std::max(rounds, sequence.round());
+    const u64 number = sequence.text(perfetto::Sequence::name, "name " + std::to_string(i % 7));
+    protozero::pbf_writer all(packets);
+    protozero::pbf_writer p(all, 1);
+    {
+      protozero::pbf_writer track(p, 60);
+      track.add_uint64(1, 1);
+    }
+    sequence.begin(p, i);
+    protozero::pbf_writer e(p, 11);
+    e.add_uint64(10, number);
+    e.add_uint64(11, 1);
+  }
+  EXPECT_GT(rounds, 5u);
+  const PerfettoFile f(packets);
+  EXPECT_EQ(f.dropped, 0u);
+  ASSERT_EQ(f.track_events.size(), 20u);
+  for (u64 i = 0; i < 20; ++i) EXPECT_EQ(f.track_events[i].name, "name " + std::to_string(i % 7));
 }
 
 TEST_F(Perfetto, WhatPerfettoCannotReadIsCounted) {

@@ -6,22 +6,29 @@
 //   RS_TRY(perfetto.add(record, ring));    // in time order
 //   RS_TRY(perfetto.finish());
 //
-// Kernel events become ftrace events: in Perfetto's own messages where it has them (perfetto_events.inc), else in messages that
+// Kernel events become ftrace events: in Perfetto's own messages where it has them (events.inc), else in messages that
 // describe themselves, or that name each field where there are more than 31. Programs' events become track events of their
 // threads: spans and events with a duration as slices, counters as counters, all others as instants, with their fields as
 // annotations. A loss is a slice on a track of its own, with its number, from the ring's last event before it to the next one;
 // the bundle of ftrace events behind it is flagged as well.
 //
-// Times are CLOCK_BOOTTIME. Memory: bounded, but for names. Not thread-safe.
+// Stacks stand at the track events that have them, with a weight. ringside:sample, and events that can carry no stack (the
+// kernel's, counters) have perf samples, with a counter for each type of event. The events that are stacks themselves, or tell
+// what stood at their addresses, are not written again.
+//
+// Times are CLOCK_BOOTTIME. Memory: bounded, but for threads and tracks. Not thread-safe.
 #pragma once
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
+#include "decode/id_table.hpp"
 #include "decode/role.hpp"
+#include "export/perfetto/sequence.hpp"
 #include "export/tasks.hpp"
 #include "timeline/merge.hpp"
 
@@ -30,6 +37,7 @@ namespace ringside {
 struct PerfettoOptions {
   u64 boot_offset_ns = 0;    // CLOCK_BOOTTIME less the trace's clock
   bool compressed = true;
+  Stacks* stacks = nullptr;  // of TraceRecord::stack; null: there are none
 };
 
 class PerfettoWriter {
@@ -45,19 +53,31 @@ class PerfettoWriter {
   u64 left_out() const { return left_out_; }
 
  private:
+  using Sequence = perfetto::Sequence;
   struct Event;
   struct Ring;
+  struct Cpu;
+  struct Samples;
   Event& event(const TraceRecord& record, const RingName& ring);
+  void describe(Event& e, u32 cpu);
+  void number(Event& e);
   u64 thread(i32 tid, const RingName& ring);
   u64 track(u64 parent, const std::string& name, bool counter);
-  u64 name_id(std::map<std::string, u64, std::less<>>& known, std::string_view name, u32 tag);
+  Cpu& cpu(u32 number);
   void packet(const std::string& bytes);
-  void track_event(u64 time, u32 type, u64 track, std::string_view name, const std::string& rest);
+  void track_event(u64 time, u32 type, u64 track, u64 name, const std::string& rest);
   void annotate(const Event& e, Bytes payload, std::string& out);
+  void own_fields(const Event& e, Bytes payload);
+  void named_fields(const Event& e, Bytes payload);
   void add_kernel(const TraceRecord& record, const RingName& ring, Event& e);
   void add_program(const TraceRecord& record, const RingName& ring, Event& e);
+  void add_sample(const TraceRecord& record, const RingName& ring, Event& e);
+  void add_stack(const TraceRecord& record, const Event& e, std::string& out);
+  void add_flow(const TraceRecord& record, const Event& e, std::string& out);
+  void name_task(i32 tid, const RingName& ring);
+  void name_process(i32 pid, std::string_view name);
   void lose(const TraceRecord& record, const RingName& ring);
-  void end_bundle(u32 cpu);
+  void end_bundle(u32 number);
   void stats(u32 phase);
   result<void> flush(bool all);
 
@@ -66,19 +86,21 @@ class PerfettoWriter {
   const PerfettoOptions options_;
   Put put_;
   std::string batch_;  // whole packets
-  std::string scratch_, message_, packet_, interned_;
-  std::unordered_map<u32, std::unique_ptr<Event>> events_;
-  std::vector<Ring> rings_;                      // by source
-  std::map<u32, std::string> bundles_;           // by CPU: events that wait for their bundle
-  std::map<u32, bool> gaps_;                     // by CPU: the next bundle follows a loss
-  std::map<u32, std::pair<u64, u64>> counts_;    // by CPU: events, lost
+  std::string scratch_, message_, packet_;
+  std::vector<char> room_;  // for the fields of one event
+  size_t used_ = 0;         // of room_
+  IdTable<Event*> by_id_;
+  std::vector<std::unique_ptr<Event>> events_;
+  std::map<std::string, std::unique_ptr<Samples>> samples_;  // by the event's name
+  std::vector<Ring> rings_;                                  // by source
+  std::vector<Cpu> cpus_;
   std::map<std::pair<Tasks::Key, u32>, u64> threads_;  // tracks
   std::map<std::pair<u64, std::string>, u64> tracks_;
-  std::map<i32, bool> named_;                    // threads of the kernel's events whose names were written
-  std::map<std::string, u64, std::less<>> names_, categories_, annotations_;  // interned
-  u64 next_track_ = 1, next_id_ = 1, left_out_ = 0;
-  u32 next_field_ = 65536;
-  bool interning_ = false;
+  std::vector<bool> named_;                       // threads of the kernel's events whose names were written, by TID
+  std::unordered_set<i32> named_processes_;
+  Sequence sequence_{1};
+  u64 next_track_ = 1, left_out_ = 0;
+  u32 next_field_ = 65536, next_sequence_ = 2;
 };
 
 }  // namespace ringside
