@@ -14,6 +14,11 @@ RINGSIDE_EVENT(bench, pair, (u64, a), (u64, b));
 RINGSIDE_EVENT(bench, never, (u64, a));
 
 namespace bench {
+void write_probed(ringside::u64 n);        // bench:pair and bench:never with RINGSIDE_USDT
+void never_write_probed(ringside::u64 n);
+}  // namespace bench
+
+namespace bench {
 
 using namespace ringside;
 

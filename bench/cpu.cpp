@@ -99,10 +99,12 @@ void time_part(const LocalRings& rings) {
                            },
                            [](u64 n) {
                              for (u64 k = 0; k < n; ++k) ::bench::never(k);
-                           }});
+                           },
+                           write_probed, never_write_probed});
   row("cpu.event16_over_rdtsc", ns[1] / ns[0], "x", text("%.2f ns against %.2f ns", ns[1], ns[0]));
   row("cpu.call_over_rdtsc", ns[2] / ns[0], "x", text("%.2f ns: a typed event's call, in an instance; C's ringside_write: %.2f ns", ns[2], ns[3]));
   row("cpu.disabled_ns", ns[4], "ns", "the loop around it included");
+  row("cpu.usdt_over_plain", ns[5] / ns[2], "x", text("%.2f ns: the same call as a USDT probe that nobody is attached to; disabled: %.3f ns against %.3f ns", ns[5], ns[6], ns[4]));
 }
 
 // The number of events that `threads` threads write in a fixed time, each on its own CPU.

@@ -406,6 +406,17 @@ static inline void ringside_prepare(struct ringside_event* event, const struct r
   ringside_register(event);
 }
 
+#ifdef RINGSIDE_USDT  // each call is a USDT probe, too
+#include <ringside/usdt.h>
+#define RINGSIDE_PROBE(system, name, ...) RINGSIDE_USDT_PROBE(system, name, RINGSIDE_OPERAND, __VA_ARGS__);
+#define RINGSIDE_OPERAND(T, name)                                                                               \
+  "n"(RINGSIDE_IS_ARRAY(T) || RINGSIDE_IS_STRING(T)                     ? -8                                    \
+      : ((RINGSIDE_CODE(T) >> 8 & 255) == RINGSIDE_SIGNED ? 1 : -1) * (RINGSIDE_CODE(T) & 255)),                \
+      "nor"(name)
+#else
+#define RINGSIDE_PROBE(...)
+#endif
+
 #define RINGSIDE_FIXED(id) (uint32_t)offsetof(struct ringside_layout_##id, ringside_end)
 
 // Declares the event `system:name` at file scope, in a source or a header, and with it
@@ -448,6 +459,7 @@ static inline void ringside_prepare(struct ringside_event* event, const struct r
     return ringside_gate_open(ringside_gate_of(#system_, #name_)) && ringside_wanted(&ringside_event_##id);                  \
   }                                                                                                                          \
   __attribute__((always_inline, unused)) static inline void id(RINGSIDE_LIST(RINGSIDE_PARAMETER, __VA_ARGS__)) {             \
+    RINGSIDE_PROBE(#system_, #name_, __VA_ARGS__)                                                                            \
     if (ringside_gate_open(ringside_gate_of(#system_, #name_)))                                                              \
       ringside_write_##id(RINGSIDE_LIST(RINGSIDE_ARGUMENT, __VA_ARGS__));                                                    \
   }                                                                                                                          \

@@ -24,6 +24,12 @@
 #pragma GCC system_header
 #endif
 #include <ringside/event.hpp>
+#ifdef RINGSIDE_USDT  // each call is a USDT probe, too
+#include <ringside/usdt.h>
+#define RINGSIDE_PROBE(system, name, ...) RINGSIDE_USDT_PROBE(system, name, RINGSIDE_OPERAND, __VA_ARGS__);
+#else
+#define RINGSIDE_PROBE(...)
+#endif
 
 // Declares the event `system:name` at namespace scope, in a source or a header: the callable object system::name, with
 // system::name.enabled(). Each field is (type, name):
@@ -65,6 +71,7 @@
     };                                                                                                           \
     struct Call : ::ringside::detail::Event<Declared> {                                                          \
       RS_INLINE void operator()(RINGSIDE_LIST(RINGSIDE_PARAMETER, __VA_ARGS__)) const noexcept {                 \
+        RINGSIDE_PROBE(system, #name, __VA_ARGS__)                                                               \
         if (RS_UNLIKELY(this->gate_open()))                                                                      \
           this->write(RINGSIDE_LIST(RINGSIDE_NAME_ONLY, __VA_ARGS__));                                           \
       }                                                                                                          \
@@ -111,6 +118,9 @@
 #define RINGSIDE_TEXT_(x) #x
 #define RINGSIDE_NAME(...) RINGSIDE_TEXT(RINGSIDE_NAME_ONLY(__VA_ARGS__))
 #define RINGSIDE_PARAMETER(...) ::ringside::detail::Param<RINGSIDE_TYPE(__VA_ARGS__)> RINGSIDE_NAME_ONLY(__VA_ARGS__)
+#define RINGSIDE_OPERAND(...)                                                                 \
+  "n"(::ringside::detail::operand_size<::ringside::detail::Param<RINGSIDE_TYPE(__VA_ARGS__)>>), \
+      "nor"(::ringside::detail::operand_of(RINGSIDE_NAME_ONLY(__VA_ARGS__)))
 
 // The ready-made events. Names, types and meaning are part of the interface. span, track_span and counter follow Perfetto's
 // convention for kernel track events, so its viewer draws them without help; it also draws your own events with these field

@@ -24,6 +24,12 @@ std::string definitions() {
   return text ? *text : "";
 }
 
+// Nobody may ask for its exit code.
+bool runs(pid_t pid) {
+  const auto stat = sys::read_file("/proc/" + std::to_string(pid) + "/stat");
+  return stat && stat->find(") Z") == std::string::npos;
+}
+
 struct Probes : test::BinaryTest {
   void SetUp() override {
     const auto root = tracefs_dir();
@@ -76,6 +82,39 @@ TEST_F(Probes, CallsOfAFunctionAndTheirEnds) {
   EXPECT_THAT(ringside("latency -k common_pid probe_probed:probed_work probe_probed:probed_work__return ringside.data").out, HasSubstr("probed"));
 }
 
+// The same events twice: as ringside writes them, and as the kernel sees them at their USDT notes.
+TEST_F(Probes, EventsOfOurOwnAreUsdtProbes) {
+  const std::string writer = RINGSIDE_BUILD_DIR "/tests/usdt_writer";
+  const Outcome o = ringside("record -e usdt:" + writer + ":shop:* " + writer + " 20");
+  ASSERT_EQ(o.code, 0) << o.err;
+  std::vector<json> ours, theirs;
+  std::map<std::string, u64> counts;
+  for (const json& e : events()) {
+    const std::string name = e.at("event");
+    ++counts[name];
+    if (name == "shop:order") ours.push_back(e.at("fields"));
+    if (name.rfind("sdt_shop:order", 0) == 0) theirs.push_back(e.at("fields"));
+    if (name == "sdt_shop:wide") {
+      EXPECT_EQ(e.at("fields").at("arg3"), -3);
+      EXPECT_EQ(e.at("fields").at("arg4"), -4);
+      EXPECT_EQ(e.at("fields").at("arg12"), 2);
+    }
+  }
+  ASSERT_EQ(ours.size(), 22u);
+  ASSERT_EQ(theirs.size(), ours.size());
+  for (size_t i = 0; i < ours.size(); ++i) {
+    EXPECT_EQ(theirs[i].at("arg1"), ours[i].at("id"));
+    EXPECT_EQ(theirs[i].at("arg2"), ours[i].at("balance"));
+    EXPECT_EQ(theirs[i].at("arg6"), ours[i].at("paid").get<int>());
+    EXPECT_EQ(theirs[i].at("arg7"), -3);
+  }
+  for (const char* name : {"none", "wide", "wider"}) EXPECT_EQ(counts[std::string("sdt_shop:") + name], 1u) << name;
+  // While the event is disabled it is a probe, too.
+  const Outcome alone = run("env -u RINGSIDE_INSTANCE " RINGSIDE_BUILD_DIR "/ringside record -u none:none -e usdt:" + writer + ":shop:order " + writer + " 5");
+  EXPECT_EQ(alone.code, 0) << alone.err;
+  EXPECT_EQ(events().size(), 7u);
+}
+
 // The definitions of a killed recorder go with the next one's; a living one's stay.
 TEST_F(Probes, AKilledRecordersDefinitionsAreRemovedByTheNext) {
   const std::string probe = "-e uprobe:" + probed + ":probed_work ";
@@ -90,12 +129,12 @@ TEST_F(Probes, AKilledRecordersDefinitionsAreRemovedByTheNext) {
   for (int i = 0; i < 600 && !(has(of_killed) && has(of_living)); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_TRUE(has(of_killed) && has(of_living)) << definitions();
   kill(killed, SIGKILL);
-  for (int i = 0; i < 600 && kill(killed, 0) == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  for (int i = 0; i < 600 && runs(killed); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_EQ(ringside("record -q " + probe + probed + " 1").code, 0);
   EXPECT_FALSE(has(of_killed)) << definitions();
   EXPECT_TRUE(has(of_living)) << definitions();
   kill(living, SIGTERM);
-  for (int i = 0; i < 600 && has(of_living); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  for (int i = 0; i < 600 && runs(living); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_FALSE(has(of_living)) << definitions();
 }
 
