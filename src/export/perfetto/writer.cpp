@@ -301,8 +301,7 @@ void PerfettoWriter::own_fields(const Event& e, Bytes payload) {
   char* out = room_.data();
   const auto put_text = [&out](std::string_view text) {
     out += protozero::add_varint_to_buffer(out, text.size());
-    std::memcpy(out, text.data(), text.size());
-    out += text.size();
+    out = std::copy(text.begin(), text.end(), out);
   };
   for (const Event::Step& s : e.steps) {
     out += protozero::add_varint_to_buffer(out, s.tag);
