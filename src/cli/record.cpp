@@ -309,6 +309,7 @@ void observe(std::optional<Child>& child) {
 // had and how they ended.
 result<bool> next_part(const RecordOptions& options, Instance& instance, const EventPatterns& only, std::unique_ptr<InstanceFeed>& program, KernelFeed* kernel,
                        std::unique_ptr<RecordingRun>& run, u64& events, int& code) {
+  program->hand_over();
   if (kernel != nullptr) kernel->hand_over();
   const auto finished = run->finish();
   Told().doubts(*run);

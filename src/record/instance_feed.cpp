@@ -179,7 +179,7 @@ Books InstanceFeed::close(RecordingRun& run) {
   for (const RingInfo& info : instance_.rings()) {
     all.push_back(info.counters);
     if (!info.problem.empty()) books_.doubts.push_back(info.problem);
-    if (!run.failed() && quiet && info.counters.unread != 0)
+    if (!run.failed() && quiet && !handing_over_ && info.counters.unread != 0)
       books_.doubts.push_back(std::to_string(info.counters.unread) + " events of ring " + std::to_string(info.name.ring) + " were not read");
     const u32 as = rings_[info.name.ring].as;
     if (as == 0 && info.name.ring != 0) continue;  // it was never opened

@@ -47,8 +47,6 @@ class KernelFeed final : public Feed {
 
   result<void> on();      // its thread reads from now on
   result<void> arm();
-  // Before close(): recording goes on, and another run takes the feed in (add, then on()) without a loss between the two.
-  void hand_over() { handing_over_ = true; }
   result<void> freeze() { return instance_.tracing(false); }
   void learn_names();     // a flight recorder calls it every learn_every_ns: the kernel keeps the names of 128 threads
   static constexpr u64 learn_every_ns = 500'000'000;
@@ -79,7 +77,7 @@ class KernelFeed final : public Feed {
   std::vector<std::unique_ptr<KernelSource>> sources_;  // null: the source has ended
   std::vector<EventInfo> events_;
   u64 enabled_ = 0;
-  bool needs_symbols_ = false, handing_over_ = false;
+  bool needs_symbols_ = false;
   std::map<i32, RingName> threads_;  // owned by the thread while it runs
   sys::Fd wake_;                     // an eventfd
   std::thread thread_;

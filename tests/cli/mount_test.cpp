@@ -528,8 +528,8 @@ TEST_F(Mount, ReadsSubBuffers) {
     const sys::Fd fd(::open((cpu + "/trace_pipe_raw").c_str(), O_RDONLY | O_NONBLOCK));
     u64 some[8] = {};
     EXPECT_EQ(read(fd.get(), some, 16), 0);
-    EXPECT_EQ(read(fd.get(), some, 40), 40);
-    EXPECT_EQ(some[1], 20u) << "one event";
+    EXPECT_EQ(read(fd.get(), some, 48), 48);
+    EXPECT_TRUE(some[1] == 20 || some[1] == 28) << "one event, perhaps with a time extend: " << some[1];
     EXPECT_EQ(stats(cpu).read - 1, stats(cpu).read - 1);
     EXPECT_EQ(stats(cpu).entries, 2u);
   }
