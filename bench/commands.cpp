@@ -2,7 +2,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <ringside/abi/event_cursor.hpp>
-#include <ringside/abi/event_header.hpp>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -19,7 +18,6 @@
 #include "decode/formats.hpp"
 #include "kernel/kernel_source.hpp"
 #include "kernel/tracefs_instance.hpp"
-#include "source/recording.hpp"
 #include "sys/sys.hpp"
 
 namespace bench {
@@ -200,59 +198,6 @@ void report_row(const std::string& dir) {
   rival_rows(file);
 }
 
-// Answers of a recording by one thread and by two. The machine may have other work, so CPU time is compared: two threads that share
-// the work evenly need half of it each.
-void two_jobs_row(const std::string& dir) {
-  const std::string recording = dir + "/jobs";
-  constexpr u32 rings = 8, subbuf = 65536;
-  {
-    auto writer = must(RecordingWriter::create(recording, ClockInfo{}));
-    writer.meta().events.push_back({61441, "bench", "keyed",
-                                    "name: keyed\nID: 61441\nformat:\n"
-                                    "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
-                                    "\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"
-                                    "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"
-                                    "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
-                                    "\tfield:u64 key;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:u64 number;\toffset:16;\tsize:8;\tsigned:0;\n\n"
-                                    "print fmt: \"key=%llu number=%llu\", REC->key, REC->number\n",
-                                    true});
-    for (u32 ring = 0; ring < rings; ++ring) must(writer.add_ring({.ring = ring, .cpu = static_cast<i32>(ring)}, subbuf));
-    std::vector<u64> page(subbuf / 8);
-    const u64 events = quick ? 1'000'000 : 8'000'000;
-    for (u64 k = 0; k < events;) {
-      const u64 begin = k;
-      page[0] = 1'000'000'000 + k / rings * rings * 50;
-      u32 end = 0;
-      for (; end + 28 <= subbuf - abi::header_size; end += 28, k += 1) {
-        const u32 word = abi::event_word(6, end == 0 ? 0 : 50 * rings);
-        const u64 payload[3] = {61441 | u64{4711} << 32, k * 2654435761 % 10000, k};
-        u8* const at = reinterpret_cast<u8*>(page.data()) + abi::header_size + end;
-        __builtin_memcpy(at, &word, sizeof word);
-        __builtin_memcpy(at + 4, payload, sizeof payload);
-      }
-      page[1] = end;
-      for (u32 ring = 0; ring < rings; ++ring) must(writer.append(ring, {reinterpret_cast<const u8*>(page.data()), 0, end, 0, page[0]}));
-      k = begin + (k - begin) * rings;
-    }
-    must(writer.finish(1));
-  }
-  const std::pair<const char*, const char*> questions[] = {{"count", "top"}, {"hist", "hist key"}, {"filter3", "top -f 'key < 9000 && number & 0xff && common_pid == 4711'"}, {"text report", "report"}};
-  double lowest = 2;
-  std::string all;
-  for (const auto& [name, question] : questions) {
-    std::vector<double> ratio;
-    for (int i = 0; i < (quick ? 3 : 9); ++i) {
-      const std::string command = std::string(RINGSIDE_COMMAND) + " " + question + " " + recording;
-      const Ran one = shell(command + " --jobs 1"), two = shell(command + " --jobs 2");
-      if (one.status != 0 || two.status != 0) return row("analyze.scale2", std::nullopt, "x", std::string("failed: ") + question);
-      ratio.push_back(2 * one.cpu / two.cpu);
-    }
-    lowest = std::min(lowest, median(ratio));
-    all += text("%s%s %.2f", all.empty() ? "" : ", ", name, median(ratio));
-  }
-  row("analyze.scale2", lowest, "x", "the least of " + all + ": --jobs 2 / --jobs 1, twice the ratio of their CPU times, start included");
-}
-
 // `top` beside a writer at full speed.
 void top_row(Instance& instance, const std::string& dir) {
   if (sysconf(_SC_NPROCESSORS_ONLN) < 2) return row("live.top_refused", std::nullopt, "share", "one processor only");
@@ -366,7 +311,6 @@ void command_rows(Instance& instance) {
   char dir[] = "/tmp/ringside-bench-XXXXXX";
   if (mkdtemp(dir) == nullptr) return;
   top_row(instance, dir);
-  two_jobs_row(dir);
   record_row(dir);
   report_row(dir);
   std::filesystem::remove_all(dir);
