@@ -30,7 +30,7 @@ inline bool same_key(const std::array<u64, n>& a, const std::array<u64, n>& b) {
 template <class Cell>
 class KeyTable {
  public:
-  struct Slot {
+  struct Entry {
     KeyWords key{};
     Cell cell{};
   };
@@ -38,50 +38,50 @@ class KeyTable {
     u64 keys = 0, count = 0;
   };
 
-  explicit KeyTable(size_t most) : most_(std::max<size_t>(most, 2)), slots_(64) { reseed(); }
+  explicit KeyTable(size_t most) : most_(std::max<size_t>(most, 2)), entries_(64) { reseed(); }
 
   Cell& at(const KeyWords& key) {
-    if (same_key(slots_[last_].key, key) && slots_[last_].cell.count != 0) return slots_[last_].cell;  // the same key often comes several times in a row
+    if (same_key(entries_[last_].key, key) && entries_[last_].cell.count != 0) return entries_[last_].cell;  // the same key often comes several times in a row
     size_t i = place(key);
-    if (slots_[i].cell.count == 0) [[unlikely]] {
+    if (entries_[i].cell.count == 0) [[unlikely]] {
       if (used_ == most_) {
         evict();
         i = place(key);
-      } else if (2 * (used_ + 1) > slots_.size()) {
-        rebuild(slots_.size() * 2);
+      } else if (2 * (used_ + 1) > entries_.size()) {
+        rebuild(entries_.size() * 2);
         i = place(key);
       }
-      slots_[i].key = key;
-      slots_[i].cell = Cell{};
+      entries_[i].key = key;
+      entries_[i].cell = Cell{};
       ++used_;
     }
     last_ = i;
-    return slots_[i].cell;
+    return entries_[i].cell;
   }
   // Null: no such key.
   const Cell* find(const KeyWords& key) const {
-    const Slot& slot = slots_[place(key)];
-    return slot.cell.count == 0 ? nullptr : &slot.cell;
+    const Entry& entry = entries_[place(key)];
+    return entry.cell.count == 0 ? nullptr : &entry.cell;
   }
   template <class Use>
   void each(const Use& use) const {
-    for (const Slot& slot : slots_) {
-      if (slot.cell.count != 0) use(slot.key, slot.cell);
+    for (const Entry& entry : entries_) {
+      if (entry.cell.count != 0) use(entry.key, entry.cell);
     }
   }
   template <class Use>
   void each(const Use& use) {
-    for (Slot& slot : slots_) {
-      if (slot.cell.count != 0) use(slot.key, slot.cell);
+    for (Entry& entry : entries_) {
+      if (entry.cell.count != 0) use(entry.key, entry.cell);
     }
   }
   // Every key becomes change(key); two must not become the same.
   template <class Change>
   void rekey(const Change& change) {
-    for (Slot& slot : slots_) {
-      if (slot.cell.count != 0) slot.key = change(slot.key);
+    for (Entry& entry : entries_) {
+      if (entry.cell.count != 0) entry.key = change(entry.key);
     }
-    rebuild(slots_.size());
+    rebuild(entries_.size());
   }
   size_t size() const { return used_; }
   const Evicted& evicted() const { return evicted_; }
@@ -90,21 +90,21 @@ class KeyTable {
   // Folds both halves of a product of twice the width (wyhash's mixing step).
   size_t place(const KeyWords& key) const {
     const auto mixed = static_cast<unsigned __int128>(key[0] ^ seed_) * (key[1] * 0x9E3779B97F4A7C15 + 0xA0761D6478BD642F);
-    size_t i = (static_cast<u64>(mixed) ^ static_cast<u64>(mixed >> 64)) & (slots_.size() - 1);
-    while (slots_[i].cell.count != 0 && !same_key(slots_[i].key, key)) i = (i + 1) & (slots_.size() - 1);
+    size_t i = (static_cast<u64>(mixed) ^ static_cast<u64>(mixed >> 64)) & (entries_.size() - 1);
+    while (entries_[i].cell.count != 0 && !same_key(entries_[i].key, key)) i = (i + 1) & (entries_.size() - 1);
     return i;
   }
   void reseed() {
     std::random_device random;
     seed_ = (u64{random()} << 32 | random()) | 1;
   }
-  void rebuild(size_t slots) {
-    std::vector<Slot> old(slots);
-    old.swap(slots_);
-    for (Slot& slot : old) {
-      if (slot.cell.count == 0) continue;
-      const size_t i = place(slot.key);
-      slots_[i] = std::move(slot);
+  void rebuild(size_t entries) {
+    std::vector<Entry> old(entries);
+    old.swap(entries_);
+    for (Entry& entry : old) {
+      if (entry.cell.count == 0) continue;
+      const size_t i = place(entry.key);
+      entries_[i] = std::move(entry);
     }
   }
   void evict() {
@@ -116,20 +116,20 @@ class KeyTable {
     const u64 limit = *middle;
     size_t to_go = (counts.size() + 1) / 2;
     for (const bool equal : {false, true}) {  // cells that count as much as the middle one go until the half is complete
-      for (Slot& slot : slots_) {
-        if (slot.cell.count == 0 || to_go == 0 || (equal ? slot.cell.count != limit : slot.cell.count >= limit)) continue;
+      for (Entry& entry : entries_) {
+        if (entry.cell.count == 0 || to_go == 0 || (equal ? entry.cell.count != limit : entry.cell.count >= limit)) continue;
         --to_go;
         --used_;
         ++evicted_.keys;
-        evicted_.count += slot.cell.count;
-        slot.cell.count = 0;
+        evicted_.count += entry.cell.count;
+        entry.cell.count = 0;
       }
     }
-    rebuild(slots_.size());
+    rebuild(entries_.size());
   }
 
   size_t most_, used_ = 0, last_ = 0;  // last_: the index that the last at() found
-  std::vector<Slot> slots_;
+  std::vector<Entry> entries_;
   u64 seed_ = 0;
   Evicted evicted_;
 };

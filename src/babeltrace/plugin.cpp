@@ -3,6 +3,7 @@
 
 #include "babeltrace/recorder.hpp"
 #include "babeltrace/rings.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::babeltrace {
 namespace {
@@ -67,9 +68,8 @@ result<std::unique_ptr<Reading>> open(const Wanted& wanted) {
   Reading::Options options;
   options.where = wanted.where;
   options.filter = wanted.filter;
-  auto events = EventPatterns::parse(wanted.events);
-  if (!events) return tl::unexpected<Error>(events.error());
-  options.only = std::move(*events);
+  auto events = RS_TRY(EventPatterns::parse(wanted.events));
+  options.only = std::move(events);
   options.time.sleep = [](u64) {};  // babeltrace2 sleeps when it is told to come again
   auto reading = Reading::open(std::move(options));
   if (reading && wanted.follow != 0) (*reading)->follow(100'000'000, wanted.follow < 0 ? 0 : static_cast<u64>(wanted.follow * 1e9));

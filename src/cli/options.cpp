@@ -11,6 +11,7 @@
 #include "record/probes.hpp"
 #include "sys/beneath.hpp"
 #include "sys/sys.hpp"
+#include "sys/try.hpp"
 #include "watch/signals.hpp"
 
 namespace ringside::cli {
@@ -67,12 +68,11 @@ void add_events(CLI::App& app, std::vector<std::string>& lists, const std::strin
 }
 
 result<void> check_kernel_events(const EventPatterns& patterns, bool of_recorder) {
-  const auto known = kernel_events();
-  if (!known) return tl::unexpected<Error>(known.error());
+  const auto known = RS_TRY(kernel_events());
   for (const EventPattern& pattern : patterns) {
-    if (names_some(pattern, *known)) continue;
+    if (names_some(pattern, known)) continue;
     std::vector<std::string> all;
-    for (const KernelEvent& e : *known) all.push_back(e.system + ":" + e.name);
+    for (const KernelEvent& e : known) all.push_back(e.system + ":" + e.name);
     throw UsageError{"-e " + pattern.text() + ": the kernel has no such event" + near_events(pattern, all) + (of_recorder ? "; -u names events of programs" : "")};
   }
   return {};

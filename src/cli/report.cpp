@@ -1,5 +1,6 @@
 // ringside report: every event of a recording, a trace.dat or an instance in one time order, as the kernel's text or as JSON.
 #include <algorithm>
+#include <atomic>
 
 #include "cli/in_order.hpp"
 #include "cli/json.hpp"
@@ -105,30 +106,38 @@ std::vector<u64> seams_of(const ReportOptions& options, Reading& reading, u32 jo
   return reading.seams(static_cast<u32>(std::clamp<u64>(reading.bytes() / size, 4 * jobs, 1 << 20)));
 }
 
-// Every thread has a reading of its own, and every jobs-th part. A part with a fault ends it, as the rest depends on that: returns
+// Every thread has a reading of its own. A part with a fault ends it, as the rest depends on that: returns
 // that part; none: stdout takes no more.
 std::optional<size_t> print_parts(const ReportOptions& options, Reading& whole, const std::vector<u64>& seams, u32 jobs) {
   InOrder lines(2 * jobs);
   std::vector<std::unique_ptr<Reading>> readings(jobs);
   const bool ordered = whole.tells_names();
   const size_t faults = whole.trace().timeline.problems().size();
+  // The next part goes to the thread that is free: one that could not be started is not waited for.
+  std::atomic<size_t> next{0};
   sys::parallel(jobs, [&](u32 job) {
     auto open = opening(options);
     open.notices = [](const auto&) {};
     auto opened = Reading::open(std::move(open));
-    if (!opened) return lines.end_before(job);
+    if (!opened) return lines.end_before(next);
     Reading& reading = *(readings[job] = std::move(*opened));
     Printer printer(options, reading);
-    for (size_t part = job; part <= seams.size(); part += jobs) {
-      reading.go_to(part == 0 ? 0 : seams[part - 1], part == seams.size() ? Timeline::forever : seams[part], ordered);
-      fmt::memory_buffer out;
-      while (printer.print(out, ~size_t{0})) continue;
-      if (reading.trace().timeline.problems().size() != faults) return lines.end_before(part);
-      if (!lines.add(part, std::move(out))) return;
+    for (size_t part; (part = next++) <= seams.size();) {
+      try {
+        reading.go_to(part == 0 ? 0 : seams[part - 1], part == seams.size() ? Timeline::forever : seams[part], ordered);
+        fmt::memory_buffer out;
+        while (printer.print(out, ~size_t{0})) continue;
+        if (reading.trace().timeline.problems().size() != faults) return lines.end_before(part);
+        if (!lines.add(part, std::move(out))) return;
+      } catch (...) {
+        lines.end_before(part);
+        throw;
+      }
     }
   });
   if (lines.end() > seams.size()) {
-    for (const auto& reading : readings) whole.add(*reading);
+    for (const auto& reading : readings)
+      if (reading != nullptr) whole.add(*reading);
   }
   return lines.gone() ? std::nullopt : std::optional(lines.end());
 }

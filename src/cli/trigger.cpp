@@ -342,13 +342,12 @@ class Watch {
   // --exec. Its failure does not end the trigger.
   result<void> execute(const std::string& dir, const Hit& hit) {
     if (options_.exec.empty()) return {};
-    auto child = Child::start({"/bin/sh", "-c", options_.exec}, {{"RINGSIDE_SNAPSHOT", std::filesystem::absolute(dir).string()}, {"RINGSIDE_TRIGGER", hit.line}});
-    if (!child) return tl::unexpected<Error>(child.error());
-    while (!child->ended()) {
-      if (asked_to_stop()) child->pass_on(stop_signal());
+    auto child = RS_TRY(Child::start({"/bin/sh", "-c", options_.exec}, {{"RINGSIDE_SNAPSHOT", std::filesystem::absolute(dir).string()}, {"RINGSIDE_TRIGGER", hit.line}}));
+    while (!child.ended()) {
+      if (asked_to_stop()) child.pass_on(stop_signal());
       sleep_ns(watch_every_ns);
     }
-    if (const int code = *child->ended(); code != 0) say(fmt::format("--exec ended with code {}", code));
+    if (const int code = *child.ended(); code != 0) say(fmt::format("--exec ended with code {}", code));
     return {};
   }
 

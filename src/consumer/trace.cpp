@@ -33,28 +33,27 @@ void add_events(Trace& trace, const OpenedTrace& of, const std::vector<EventInfo
 
 // Each opens one WHERE: its kind and its rings go to `o`, the meaning of its events to `trace`.
 result<void> open_recorded(Trace& trace, OpenedTrace& o, const std::string& dir) {
-  auto meta = RecordingMeta::read(dir);
-  if (!meta) return tl::unexpected<Error>(meta.error());
-  o.doubts = meta->missing.doubts;
+  auto meta = RS_TRY(RecordingMeta::read(dir));
+  o.doubts = meta.missing.doubts;
   std::vector<std::string> problems;
-  auto rings = RS_TRY(open_recording(dir, *meta, &problems));
+  auto rings = RS_TRY(open_recording(dir, meta, &problems));
   for (std::string& problem : problems) trace.timeline.add_problem(std::move(problem));
-  if (!meta->complete) o.doubts.push_back("the recorder did not finish; the closing counters are missing, the events are here");
+  if (!meta.complete) o.doubts.push_back("the recorder did not finish; the closing counters are missing, the events are here");
   for (std::string& doubt : o.doubts) trace.notices.push_back(doubt = o.where.text + ": " + doubt);
-  if (const Removed gone = meta->removed(); gone.events != 0)
-    trace.notices.push_back(o.where.text + " begins later than its recording did: " + format_count(gone.events) + " older events went, as --max-size " + format_size(meta->max_size) + " wanted");
+  if (const Removed gone = meta.removed(); gone.events != 0)
+    trace.notices.push_back(o.where.text + " begins later than its recording did: " + format_count(gone.events) + " older events went, as --max-size " + format_size(meta.max_size) + " wanted");
   if (auto texts = read_kept(dir, "printk_formats")) trace.formats.add_strings(*texts);
-  add_events(trace, o, meta->events);
-  for (const RecordedRing& ring : meta->rings) {
+  add_events(trace, o, meta.events);
+  for (const RecordedRing& ring : meta.rings) {
     if (!ring.name.kernel) trace.tasks.add_recorded(ring.name, o.ids);
   }
-  for (const RingName& thread : meta->threads) trace.tasks.add_recorded(thread, o.ids);
+  for (const RingName& thread : meta.threads) trace.tasks.add_recorded(thread, o.ids);
   if (o.ctf == nullptr) trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});  // its events may tell no thread
   if (auto names = read_kept(dir, "kallsyms")) trace.formats.symbols().load(std::move(*names));
   o.sources = std::move(rings);
-  o.clock = to_string(meta->clock.kind);
-  o.boot = meta->boot;
-  o.recording = std::move(*meta);
+  o.clock = to_string(meta.clock.kind);
+  o.boot = meta.boot;
+  o.recording = std::move(meta);
   return {};
 }
 
@@ -79,21 +78,20 @@ result<void> open_remote(Trace& trace, OpenedTrace& o) {
 }
 
 result<void> open_dat(Trace& trace, OpenedTrace& o) {
-  auto dat = open_trace_dat(o.where.text);
-  if (!dat) return tl::unexpected<Error>(dat.error());
-  if (dat->rings.empty() && !dat->problems.empty()) return refuse(std::errc::bad_message, dat->problems.front() + "; no events are left to read");
-  for (const std::string& problem : dat->problems) trace.notices.push_back(problem);
-  o.doubts = std::move(dat->problems);
-  trace.formats.add_strings(dat->printk_formats);
-  add_events(trace, o, dat->events);
-  for (const RingName& thread : dat->threads) trace.tasks.add_recorded(thread, o.ids);
+  auto dat = RS_TRY(open_trace_dat(o.where.text));
+  if (dat.rings.empty() && !dat.problems.empty()) return refuse(std::errc::bad_message, dat.problems.front() + "; no events are left to read");
+  for (const std::string& problem : dat.problems) trace.notices.push_back(problem);
+  o.doubts = std::move(dat.problems);
+  trace.formats.add_strings(dat.printk_formats);
+  add_events(trace, o, dat.events);
+  for (const RingName& thread : dat.threads) trace.tasks.add_recorded(thread, o.ids);
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
-  trace.formats.symbols().load(std::move(dat->kallsyms));
-  o.sources = std::move(dat->rings);
+  trace.formats.symbols().load(std::move(dat.kallsyms));
+  o.sources = std::move(dat.rings);
   o.recording.emplace();
-  o.recording->clock = dat->clock;
+  o.recording->clock = dat.clock;
   o.recording->complete = true;
-  o.clock = dat->clock.kind == ClockKind::mono ? dat->clock_name : to_string(dat->clock.kind);
+  o.clock = dat.clock.kind == ClockKind::mono ? dat.clock_name : to_string(dat.clock.kind);
   // The file does not say which machine it was made on. If it was changed since this machine started, assume this one.
   struct stat st {};
   timespec wall{}, up{};
@@ -139,10 +137,9 @@ result<void> open_kernel(Trace& trace, OpenedTrace& o, const EventPatterns& patt
   }
   if (auto names = sys::read_file("/proc/kallsyms")) trace.formats.symbols().load(std::move(*names));
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
-  auto rings = open_kernel_rings(o.kernel->dir(), o.kernel->cpus(), calibrate(make.clock), choice);
-  if (!rings) return tl::unexpected<Error>(rings.error());
-  if (!rings->notice.empty()) trace.notices.push_back(rings->notice);
-  for (auto& source : rings->sources) o.sources.push_back(std::move(source));
+  auto rings = RS_TRY(open_kernel_rings(o.kernel->dir(), o.kernel->cpus(), calibrate(make.clock), choice));
+  if (!rings.notice.empty()) trace.notices.push_back(rings.notice);
+  for (auto& source : rings.sources) o.sources.push_back(std::move(source));
   o.clock = to_string(make.clock);
   o.boot = sys::boot_id();
   trace.tasks.are_here();
@@ -203,13 +200,13 @@ result<void> agree_on_time(Trace& trace, bool verbose) {
       if (ticks.count(o.clock) == 0) ticks[o.clock] = calibrate(own_clock(o).kind);
       u64 own = 0;
       if (now_here) (void)refined(own_clock(o), own);
-      o.place.clock = ticks[o.clock];
+      o.origin.clock = ticks[o.clock];
       how = fmt::format("the same ticks for all{}", now_here ? fmt::format("; by its own rate it would be {} off now", microseconds(own)) : "");
     } else if (o.clock == mono) {
-      if (o.recording) o.place.clock = ClockInfo{};
+      if (o.recording) o.origin.clock = ClockInfo{};
     } else if (!alike) {
       auto measured = now_here ? measure_clock(o.clock) : result<ClockConversion>(refuse(std::errc::not_supported, "that boot is over"));
-      if (measured) o.place.clock = measured->clock;
+      if (measured) o.origin.clock = measured->clock;
       how = measured ? fmt::format("converted by measurement, ±{}, and at most {:.2g} us more for each second back; if it was not made since this machine started, show it alone",
                                    microseconds(measured->error_ns), measured->drift_ppm)
                      : "cannot be measured (" + measured.error().sentence + "), so its times are taken as they are";
@@ -233,7 +230,7 @@ void add_rings(Trace& trace, OpenedTrace& o) {
     if (!o.rings.insert({name.place(), name.cpu >= 0 ? name.tid : 0}).second) continue;
     auto source = o.instance->peek(name.ring);
     if (source)
-      trace.timeline.add(std::move(*source), o.place);
+      trace.timeline.add(std::move(*source), o.origin);
     else
       trace.timeline.add_problem(source.error().sentence + "; its events are not here");
   }
@@ -287,7 +284,7 @@ void Trace::read_again(const std::function<void(u32, Bytes)>& use) const {
     }
     for (const auto& source : sources) {
       if (source->name().kernel) continue;
-      const u32 ids = source->name().ids() + o.place.ids;
+      const u32 ids = source->name().ids() + o.origin.ids;
       for (auto view = source->next(); view && *view; view = source->next()) {
         abi::EventCursor cursor((*view)->sub_buffer + abi::header_size, (*view)->begin, (*view)->end, (*view)->time);
         while (cursor.next()) {
@@ -333,7 +330,7 @@ void Trace::refresh() {
   u64 until = Timeline::forever;
   for (OpenedTrace& o : opened) {
     if (o.instance == nullptr) continue;
-    const ClockInfo by = o.place.clock.value_or(o.instance->clock());
+    const ClockInfo by = o.origin.clock.value_or(o.instance->clock());
     if (by.kind != ClockKind::counter) until = std::min(until, now_of(by));
     add_rings(*this, o);
   }
@@ -388,13 +385,13 @@ result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vec
   for (size_t i = 0; i < trace.opened.size(); ++i) {
     OpenedTrace& o = trace.opened[i];
     const std::string& where = o.where.text;
-    if (i != 0) o.place.ids = o.ids = trace.formats.more_ids();
-    if (i < named && several) o.place.label = labels.insert(label_of(where)).second ? label_of(where) : where;
+    if (i != 0) o.origin.ids = o.ids = trace.formats.more_ids();
+    if (i < named && several) o.origin.label = labels.insert(label_of(where)).second ? label_of(where) : where;
     RS_TRY(i < named ? open_one(trace, o) : open_kernel(trace, o, patterns, choice, make));
   }
   if (several) RS_TRY(agree_on_time(trace, verbose));
   for (OpenedTrace& o : trace.opened) {
-    for (auto& source : o.sources) trace.timeline.add(std::move(source), o.place);
+    for (auto& source : o.sources) trace.timeline.add(std::move(source), o.origin);
     o.sources.clear();
   }
   trace.refresh();

@@ -32,7 +32,7 @@ struct OpenedTrace {
   std::string clock{};  // its name
   std::string boot{};   // of the machine; empty: unknown
   u32 ids = 0;          // added to the numbers of its events
-  Timeline::Place place{};
+  Timeline::Origin origin{};
   std::vector<std::unique_ptr<Source>> sources{};  // until the timeline takes them
   std::set<std::pair<u32, i32>> rings{};   // of an instance: those that have a source, by number or CPU, and owner
   std::vector<std::string> doubts{};       // why more may be missing than is known

@@ -8,19 +8,18 @@
 namespace ringside {
 
 result<TraceDatSize> export_recording(const std::string& dir, const std::string& to, const std::string& only, std::vector<std::string>* problems) {
-  auto meta = RecordingMeta::read(dir);
-  if (!meta) return tl::unexpected<Error>(meta.error());
-  auto sources = RS_TRY(open_recording(dir, *meta, problems));
+  auto meta = RS_TRY(RecordingMeta::read(dir));
+  auto sources = RS_TRY(open_recording(dir, meta, problems));
   // A side whose rings held nothing is left out.
   bool wanted[2] = {only != "kernel", only != "program"};
   if (only.empty()) {
     bool any[2] = {false, false};
-    for (const RecordedRing& ring : meta->rings) any[ring.name.kernel] = any[ring.name.kernel] || ring.events != 0 || !meta->complete;
+    for (const RecordedRing& ring : meta.rings) any[ring.name.kernel] = any[ring.name.kernel] || ring.events != 0 || !meta.complete;
     if (any[0] != any[1]) std::copy(any, any + 2, wanted);
   }
   TraceDat dat;
-  dat.clock = meta->clock;
-  for (EventInfo& e : meta->events) {
+  dat.clock = meta.clock;
+  for (EventInfo& e : meta.events) {
     if (wanted[e.kernel]) dat.events.push_back(std::move(e));
   }
   // A number that is not the thread's TID here gets a name that shows its TIDs: trace-cmd prints "server-81234(7)-4194305".
@@ -28,7 +27,7 @@ result<TraceDatSize> export_recording(const std::string& dir, const std::string&
     const bool plain = thread.elsewhere.tid == 0 || thread.elsewhere.seen_tid(0) == thread.tid;
     return plain ? thread.task : thread.task + "-" + thread.show_tid();
   };
-  for (const RingName& thread : meta->threads) dat.tasks[thread.tid] = named(thread);
+  for (const RingName& thread : meta.threads) dat.tasks[thread.tid] = named(thread);
   for (const bool kernel : {true, false}) {
     TraceDatBuffer buffer;
     buffer.name = dat.buffers.empty() ? "" : "program";  // KernelShark opens no file whose first buffer has a name
@@ -39,7 +38,7 @@ result<TraceDatSize> export_recording(const std::string& dir, const std::string&
     }
     if (!buffer.rings.empty()) dat.buffers.push_back(std::move(buffer));
   }
-  for (const RingName& thread : meta->threads) {  // a process is known by its first thread
+  for (const RingName& thread : meta.threads) {  // a process is known by its first thread
     RingName first = thread;
     first.tid = thread.pid;
     first.task = thread.process;

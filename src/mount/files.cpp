@@ -25,7 +25,7 @@ constexpr u32 in_system = static_cast<u32>(Dir::system);
 constexpr u32 in_event = static_cast<u32>(Dir::event);
 constexpr u32 in_options = static_cast<u32>(Dir::options);
 
-Instance& instance(const Place& at) { return at.on->instance(); }
+Instance& instance(const Node& at) { return at.on->instance(); }
 
 std::string_view stripped(std::string_view text) {
   const auto space = [](char c) { return c == ' ' || (c >= '\t' && c <= '\r') || c == '\0'; };
@@ -35,22 +35,22 @@ std::string_view stripped(std::string_view text) {
 }
 
 template <class T>
-Taken taken(const result<T>& done, std::string_view bytes) {
+WriteResult taken(const result<T>& done, std::string_view bytes) {
   if (!done) return tl::unexpected<Error>(done.error());
   return bytes.size();
 }
 
-Geometry sizes(const Place& at) { return geometry_of(instance(at).control()); }
+Geometry sizes(const Node& at) { return geometry_of(instance(at).control()); }
 u64 kilobytes(const Geometry& g) { return u64{g.nr_slots()} * g.capacity() / 1024; }
-Geometry ring_sizes(const Place& at, u32 ring) {
+Geometry ring_sizes(const Node& at, u32 ring) {
   const Geometry g = at.on->has_ring(ring) ? ring_geometry(at.on->dir(), ring, sizes(at)) : Geometry();
   return g.valid() ? g : sizes(at);
 }
 
 // tracing_on, trace_clock and their like
 
-Text read_tracing_on(const Place& at) { return std::string(at.on->on() ? "1\n" : "0\n"); }
-Taken write_tracing_on(const Place& at, std::string_view bytes, const Client&) {
+Text read_tracing_on(const Node& at) { return std::string(at.on->on() ? "1\n" : "0\n"); }
+WriteResult write_tracing_on(const Node& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
   if (!value) return invalid();
   const bool on = *value != 0, was = at.on->on();
@@ -59,23 +59,23 @@ Taken write_tracing_on(const Place& at, std::string_view bytes, const Client&) {
   return taken(done, bytes);
 }
 
-Text read_clock(const Place& at) { return "[" + std::string(to_string(instance(at).clock().kind)) + "]\n"; }
+Text read_clock(const Node& at) { return "[" + std::string(to_string(instance(at).clock().kind)) + "]\n"; }
 // An instance's clock is chosen when the instance is made: by now its programs have it in their call sites. Those of the
 // kernel's that show the same seconds are taken for it, and what is read back is the instance's own.
-bool same_seconds(const Place& at, std::string_view name) {
+bool same_seconds(const Node& at, std::string_view name) {
   const ClockKind own = instance(at).clock().kind;
   if (name == to_string(own)) return true;
   if (own == ClockKind::counter) return false;
   if (name == "boot") return sys::suspended_ns() < 1'000'000;
   return name == "local" || name == "global" || name == "mono";
 }
-Taken write_clock(const Place& at, std::string_view bytes, const Client&) {
+WriteResult write_clock(const Node& at, std::string_view bytes, const Client&) {
   if (!same_seconds(at, stripped(bytes))) return invalid();
   return taken(instance(at).reset(), bytes);
 }
 
-Text read_percent(const Place& at) { return std::to_string(at.on->buffer_percent) + "\n"; }
-Taken write_percent(const Place& at, std::string_view bytes, const Client&) {
+Text read_percent(const Node& at) { return std::to_string(at.on->buffer_percent) + "\n"; }
+WriteResult write_percent(const Node& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
   if (!value || *value > 100) return invalid();
   at.on->buffer_percent = static_cast<u32>(*value);
@@ -84,22 +84,22 @@ Taken write_percent(const Place& at, std::string_view bytes, const Client&) {
 
 // Sizes, counted like the kernel's: the content of the ring's sub-buffers, without the reader page.
 
-Text read_size(const Place& at) {
+Text read_size(const Node& at) {
   const u64 now = kilobytes(sizes(at));
   const u32 rings = instance(at).cpu_rings() != 0 ? instance(at).cpu_rings() : at.on->cpus();  // beyond them: from before a resize
   for (u32 n = 0; n < rings; ++n)
     if (at.on->has_ring(n) && kilobytes(ring_sizes(at, n)) != now) return std::string("X\n");
   return std::to_string(now) + "\n";
 }
-Taken write_size(const Place& at, std::string_view bytes, const Client&) {
+WriteResult write_size(const Node& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
   if (!value || *value == 0) return invalid();
   if (*value > instance(at).control().budget / 1024 / std::max(instance(at).cpu_rings(), 1u)) return fail(ENOMEM, "more than all rings of the instance may take");
   return taken(instance(at).resize(*value * 1024, sizes(at).subbuf_size()), bytes);
 }
-Text read_ring_size(const Place& at) { return std::to_string(kilobytes(ring_sizes(at, at.ring))) + "\n"; }
+Text read_ring_size(const Node& at) { return std::to_string(kilobytes(ring_sizes(at, at.ring))) + "\n"; }
 // Rings of threads have one size.
-Taken write_ring_size(const Place& at, std::string_view bytes, const Client&) {
+WriteResult write_ring_size(const Node& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
   if (!value || *value == 0) return invalid();
   if (*value > instance(at).control().budget / 1024) return fail(ENOMEM, "more than all rings of the instance may take");
@@ -109,13 +109,13 @@ Taken write_ring_size(const Place& at, std::string_view bytes, const Client&) {
     return fail(EOPNOTSUPP, "one ring alone cannot be resized");
   return bytes.size();
 }
-Text read_total_size(const Place& at) {
+Text read_total_size(const Node& at) {
   u64 sum = 0;
   for (u32 n = 0; n < at.on->cpus(); ++n) sum += kilobytes(ring_sizes(at, n));
   return std::to_string(sum) + "\n";
 }
-Text read_subbuf_size(const Place& at) { return std::to_string(sizes(at).subbuf_size() / 1024) + "\n"; }
-Taken write_subbuf_size(const Place& at, std::string_view bytes, const Client&) {
+Text read_subbuf_size(const Node& at) { return std::to_string(sizes(at).subbuf_size() / 1024) + "\n"; }
+WriteResult write_subbuf_size(const Node& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
   if (!value || *value == 0 || *value > abi::largest_subbuf / 1024) return invalid();
   u32 size = abi::smallest_subbuf;
@@ -125,8 +125,8 @@ Taken write_subbuf_size(const Place& at, std::string_view bytes, const Client&) 
   return taken(instance(at).resize(u64{now.nr_slots()} * now.capacity(), size), bytes);
 }
 
-Handle open_free_buffer(const Place& at, const Opening&) {
-  auto file = std::make_unique<TextFile>(at.on, nullptr, [](std::string_view b, const Client&) -> Taken { return b.size(); });
+Handle open_free_buffer(const Node& at, const Opening&) {
+  auto file = std::make_unique<TextFile>(at.on, nullptr, [](std::string_view b, const Client&) -> WriteResult { return b.size(); });
   file->at_close = [at] {
     if (at.on->has_option("disable_on_free")) (void)at.on->triggers().tracing(false);
     (void)instance(at).resize(1, sizes(at).subbuf_size());
@@ -152,34 +152,34 @@ std::optional<size_t> option_at(std::string_view name) {
   const auto* const found = std::find_if(std::begin(trace_options), std::end(trace_options), [&](const Option& o) { return o.name == name; });
   return found == std::end(trace_options) ? std::nullopt : std::optional<size_t>(found - trace_options);
 }
-bool option(const Place& at, size_t index) {
+bool option(const Node& at, size_t index) {
   if (trace_options[index].name == std::string_view("overwrite")) return instance(at).control().mode == 0;
   return (at.on->options >> index & 1) != 0;
 }
-result<void> set_option(const Place& at, std::string_view name, bool on) {
+result<void> set_option(const Node& at, std::string_view name, bool on) {
   const auto index = option_at(name);
   if (!index) return invalid();
   if (name == "overwrite") instance(at).overwrite(on);
   at.on->options = on ? at.on->options | u64{1} << *index : at.on->options & ~(u64{1} << *index);
   return {};
 }
-Text read_options(const Place& at) {
+Text read_options(const Node& at) {
   std::string text;
   for (size_t i = 0; i < std::size(trace_options); ++i) text += (option(at, i) ? "" : "no") + std::string(trace_options[i].name) + "\n";
   return text;
 }
-Taken write_options(const Place& at, std::string_view bytes, const Client&) {
+WriteResult write_options(const Node& at, std::string_view bytes, const Client&) {
   std::string_view name = stripped(bytes);
   const bool on = name.substr(0, 2) != "no";
   if (!on) name.remove_prefix(2);
   return taken(set_option(at, name, on), bytes);
 }
 template <size_t index>
-Text read_option(const Place& at) {
+Text read_option(const Node& at) {
   return std::string(option(at, index) ? "1\n" : "0\n");
 }
 template <size_t index>
-Taken write_option(const Place& at, std::string_view bytes, const Client&) {
+WriteResult write_option(const Node& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
   if (!value || *value > 1) return invalid();
   return taken(set_option(at, trace_options[index].name, *value == 1), bytes);
@@ -187,29 +187,29 @@ Taken write_option(const Place& at, std::string_view bytes, const Client&) {
 
 // No tracer does more here than record events. A kernel has another one beside nop, and clients rely on that: `ringside` is one
 // that does no more than nop.
-Text read_tracers(const Place&) { return std::string("ringside nop\n"); }
-Text read_tracer(const Place& at) { return at.on->tracer + "\n"; }
-Taken write_tracer(const Place& at, std::string_view bytes, const Client&) {
+Text read_tracers(const Node&) { return std::string("ringside nop\n"); }
+Text read_tracer(const Node& at) { return at.on->tracer + "\n"; }
+WriteResult write_tracer(const Node& at, std::string_view bytes, const Client&) {
   const std::string_view name = stripped(bytes);
   if (name != "nop" && name != "ringside") return invalid();
   at.on->tracer = name;
   return bytes.size();
 }
-Text read_timestamp_mode(const Place&) { return std::string("[delta] absolute\n"); }
-Text read_nothing(const Place&) { return std::string(); }
+Text read_timestamp_mode(const Node&) { return std::string("[delta] absolute\n"); }
+Text read_nothing(const Node&) { return std::string(); }
 // Accepts only what requests nothing.
-Taken write_nothing(const Place&, std::string_view bytes, const Client&) {
+WriteResult write_nothing(const Node&, std::string_view bytes, const Client&) {
   if (!stripped(bytes).empty()) return invalid();
   return bytes.size();
 }
 template <std::set<i32> Mounted::* pids>
-Text read_pids(const Place& at) {
+Text read_pids(const Node& at) {
   std::string text;
   for (const i32 pid : at.on.get()->*pids) text += std::to_string(pid) + "\n";
   return text;
 }
 template <std::set<i32> Mounted::* pids>
-Taken write_pids(const Place& at, std::string_view bytes, const Client&) {
+WriteResult write_pids(const Node& at, std::string_view bytes, const Client&) {
   std::set<i32> more = at.on.get()->*pids;
   std::istringstream words{std::string(bytes)};
   for (std::string word; words >> word;) {
@@ -221,14 +221,14 @@ Taken write_pids(const Place& at, std::string_view bytes, const Client&) {
   return bytes.size();
 }
 template <std::set<i32> Mounted::* pids>
-Handle open_pids(const Place& at, const Opening& how) {
+Handle open_pids(const Node& at, const Opening& how) {
   if (how.writing && how.truncate) (at.on.get()->*pids).clear();
   return std::make_unique<TextFile>(at.on, [at] { return read_pids<pids>(at); },
                                     [at](std::string_view b, const Client& c) { return write_pids<pids>(at, b, c); });
 }
 
 // A bit for each CPU, in words of eight hexadecimal digits, the most significant first.
-Text read_cpumask(const Place& at) {
+Text read_cpumask(const Node& at) {
   const u32 cpus = at.on->mask_cpus();
   std::string text;
   for (u32 word = (cpus + 31) / 32; word-- > 0;) {
@@ -238,7 +238,7 @@ Text read_cpumask(const Place& at) {
   }
   return text + "\n";
 }
-Taken write_cpumask(const Place& at, std::string_view bytes, const Client&) {
+WriteResult write_cpumask(const Node& at, std::string_view bytes, const Client&) {
   const u32 cpus = at.on->mask_cpus();
   std::vector<u64> mask((cpus + 63) / 64);
   u32 bit = 0;
@@ -278,31 +278,31 @@ State state_of_events(RingSet& on, const std::string& system) {
   }
   return s;
 }
-Taken switch_events(const Place& at, const std::string& pattern, std::string_view bytes) {
+WriteResult switch_events(const Node& at, const std::string& pattern, std::string_view bytes) {
   const auto value = number(bytes);
   if (!value || *value > 1) return invalid();
   EventPatterns one;
   one.add(EventPattern(pattern));
   return taken(instance(at).enable(one, *value == 1), bytes);
 }
-Taken write_enable_all(const Place& at, std::string_view bytes, const Client&) { return switch_events(at, "*:*", bytes); }
-Taken write_enable_system(const Place& at, std::string_view bytes, const Client&) { return switch_events(at, at.system + ":*", bytes); }
-Taken write_enable(const Place& at, std::string_view bytes, const Client&) { return switch_events(at, at.system + ":" + at.event, bytes); }
+WriteResult write_enable_all(const Node& at, std::string_view bytes, const Client&) { return switch_events(at, "*:*", bytes); }
+WriteResult write_enable_system(const Node& at, std::string_view bytes, const Client&) { return switch_events(at, at.system + ":*", bytes); }
+WriteResult write_enable(const Node& at, std::string_view bytes, const Client&) { return switch_events(at, at.system + ":" + at.event, bytes); }
 
-Text read_set_event(const Place& at) {
+Text read_set_event(const Node& at) {
   std::string text;
   for (const EventName& e : at.on->events())
     if (e.enabled && !e.marker) text += e.system + ":" + e.name + "\n";
   return text;
 }
-Text read_available(const Place& at) {
+Text read_available(const Node& at) {
   std::string text;
   for (const EventName& e : at.on->events())
     if (!e.marker) text += e.system + ":" + e.name + "\n";
   return text;
 }
 // A pattern; ! switches off. EINVAL: no event matches.
-result<void> set_event(const Place& at, std::string_view word) {
+result<void> set_event(const Node& at, std::string_view word) {
   const bool on = word.front() != '!';
   if (!on) word.remove_prefix(1);
   auto pattern = EventPatterns::parse(word);
@@ -321,7 +321,7 @@ result<void> set_event(const Place& at, std::string_view word) {
   auto done = instance(at).enable(exact, on);
   return done ? result<void>() : tl::unexpected<Error>(done.error());
 }
-Taken write_set_event(const Place& at, std::string_view bytes, const Client&) {
+WriteResult write_set_event(const Node& at, std::string_view bytes, const Client&) {
   size_t done = 0;
   while (done < bytes.size()) {
     const size_t begin = bytes.find_first_not_of(" \t\r\n", done);
@@ -335,24 +335,24 @@ Taken write_set_event(const Place& at, std::string_view bytes, const Client&) {
   }
   return bytes.size();
 }
-Handle open_set_event(const Place& at, const Opening& how) {
+Handle open_set_event(const Node& at, const Opening& how) {
   if (how.writing && how.truncate)
     RS_TRY(instance(at).enable("*:*", false));
   return std::make_unique<TextFile>(at.on, [at] { return read_set_event(at); },
                                     [at](std::string_view b, const Client& c) { return write_set_event(at, b, c); });
 }
 
-const EventName* find_event(const std::vector<EventName>& all, const Place& at) {
+const EventName* find_event(const std::vector<EventName>& all, const Node& at) {
   const auto found = std::find_if(all.begin(), all.end(), [&](const EventName& e) { return e.system == at.system && e.name == at.event; });
   return found == all.end() ? nullptr : &*found;
 }
-Text read_id(const Place& at) {
+Text read_id(const Node& at) {
   const auto all = at.on->events();
   const EventName* e = find_event(all, at);
   if (e == nullptr) return fail(ENODEV, at.event);
   return std::to_string(e->id) + "\n";
 }
-Text read_format(const Place& at) { return instance(at).read("events/" + at.system + "/" + at.event + "/format"); }
+Text read_format(const Node& at) { return instance(at).read("events/" + at.system + "/" + at.event + "/format"); }
 
 // The text, and below it a mark where it is wrong: the last three lines of the filter's own message.
 std::string complaint(std::string_view text, const Error& error) {
@@ -360,7 +360,7 @@ std::string complaint(std::string_view text, const Error& error) {
   if (why.substr(0, 8) == "filter: ") why.remove_prefix(8);
   return std::string(text) + "\n^\nparse_error: " + std::string(why.substr(0, why.find('\n'))) + "\n";
 }
-Text read_filter(const Place& at) {
+Text read_filter(const Node& at) {
   const auto all = at.on->events();
   const EventName* e = find_event(all, at);
   const auto found = e != nullptr ? at.on->filters.find(e->id) : at.on->filters.end();
@@ -385,7 +385,7 @@ result<void> set_filter(Mounted& on, const EventName& e, std::string_view text) 
   f = {std::string(text), "", std::move(*filter)};
   return {};
 }
-Taken write_filter(const Place& at, std::string_view bytes, const Client&) {
+WriteResult write_filter(const Node& at, std::string_view bytes, const Client&) {
   const auto all = at.on->events();
   const EventName* e = find_event(all, at);
   if (e == nullptr) return fail(ENODEV, at.event);
@@ -393,10 +393,10 @@ Taken write_filter(const Place& at, std::string_view bytes, const Client&) {
   if (text.empty() || text.size() >= page_size) return invalid();
   return taken(set_filter(*at.on, *e, text), bytes);
 }
-Text read_system_filter(const Place&) {
+Text read_system_filter(const Node&) {
   return std::string("### global filter ###\n# A filter written here goes to all events of this system that have its fields.\n");
 }
-Taken write_system_filter(const Place& at, std::string_view bytes, const Client&) {
+WriteResult write_system_filter(const Node& at, std::string_view bytes, const Client&) {
   const std::string_view text = stripped(bytes);
   if (text.empty() || text.size() >= page_size) return invalid();
   bool any = false;
@@ -411,8 +411,8 @@ Taken write_system_filter(const Place& at, std::string_view bytes, const Client&
   return bytes.size();
 }
 
-Text read_trigger(const Place& at) { return at.on->triggers().text(at.system, at.event); }
-Taken write_trigger(const Place& at, std::string_view bytes, const Client&) {
+Text read_trigger(const Node& at) { return at.on->triggers().text(at.system, at.event); }
+WriteResult write_trigger(const Node& at, std::string_view bytes, const Client&) {
   const auto all = at.on->events();
   const EventName* e = find_event(all, at);
   if (e == nullptr) return fail(ENODEV, at.event);
@@ -439,12 +439,12 @@ Taken write_trigger(const Place& at, std::string_view bytes, const Client&) {
   return bytes.size();
 }
 
-Text read_header_page(const Place& at) { return header_page_text(sizes(at).subbuf_size()); }
+Text read_header_page(const Node& at) { return header_page_text(sizes(at).subbuf_size()); }
 
 // Snapshots
 
-Handle open_snapshot(const Place& at, const Opening& how);
-Taken write_snapshot(const Place& at, std::string_view bytes, const Client&) {
+Handle open_snapshot(const Node& at, const Opening& how);
+WriteResult write_snapshot(const Node& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
   if (!value) return invalid();
   if (at.dir == Dir::cpu) return invalid();  // only for all rings at once
@@ -454,11 +454,11 @@ Taken write_snapshot(const Place& at, std::string_view bytes, const Client&) {
   auto copy = RS_TRY(at.on->snapshot());
   return taken(copy->instance().reset(), bytes);
 }
-Text read_no_snapshot(const Place& at) {
+Text read_no_snapshot(const Node& at) {
   return std::string("# tracer: nop\n#\n# * Snapshot is ") + (instance(at).has_snapshot() || at.on->triggers().snapshots() ? "allocated" : "freed") +
          " *\n#\n# 1 takes one, 0 removes it, any other number empties it.\n";
 }
-Handle open_snapshot(const Place& at, const Opening& how) {
+Handle open_snapshot(const Node& at, const Opening& how) {
   if (how.writing)
     return std::make_unique<TextFile>(at.on, [] { return Text(std::string()); },
                                       [at](std::string_view b, const Client& c) { return write_snapshot(at, b, c); });
@@ -470,7 +470,7 @@ Handle open_snapshot(const Place& at, const Opening& how) {
   }
   return std::make_unique<TextFile>(at.on, [at] { return read_no_snapshot(at); }, nullptr);
 }
-Handle open_snapshot_raw(const Place& at, const Opening&) {
+Handle open_snapshot_raw(const Node& at, const Opening&) {
   if (!instance(at).has_snapshot()) return std::make_unique<TextFile>(at.on, [] { return Text(std::string()); }, nullptr);
   auto copy = RS_TRY(at.on->snapshot());
   return std::make_unique<RawFile>(std::move(copy), at.ring);
@@ -478,7 +478,7 @@ Handle open_snapshot_raw(const Place& at, const Opening&) {
 
 // Markers. The rest of a text that does not fit in one event is left to the next write.
 
-Taken write_marker(const Place& at, std::string_view bytes, const Client& client) {
+WriteResult write_marker(const Node& at, std::string_view bytes, const Client& client) {
   if (!at.on->has_option("markers")) return invalid();
   if (bytes.empty()) return size_t{0};
   const size_t most = std::min<size_t>(longest_marker, sizes(at).capacity() - 64) - 1;
@@ -487,7 +487,7 @@ Taken write_marker(const Place& at, std::string_view bytes, const Client& client
   if (text.back() != '\n') text += '\n';
   return taken(at.on->mark(false, text, client.tid), piece);
 }
-Taken write_marker_raw(const Place& at, std::string_view bytes, const Client& client) {
+WriteResult write_marker_raw(const Node& at, std::string_view bytes, const Client& client) {
   if (!at.on->has_option("markers") || bytes.size() < 4 || bytes.size() > longest_marker) return invalid();
   return taken(at.on->mark(true, bytes, client.tid), bytes);
 }
@@ -513,7 +513,7 @@ std::string last_of_each(const std::string& text) {
 // By the numbers in the events and, for threads of other PID namespaces, also by the numbers in this one, as `trace` shows
 // them. `line` makes the rest of the line.
 template <class Line>
-std::string names_text(const Place& at, const char* file, const Line& line) {
+std::string names_text(const Node& at, const char* file, const Line& line) {
   const auto saved = instance(at).read(file);
   std::string text = saved ? *saved : std::string();
   std::vector<RingName> all = instance(at).threads();
@@ -525,15 +525,15 @@ std::string names_text(const Place& at, const char* file, const Line& line) {
   }
   return last_of_each(text);
 }
-Text read_cmdlines(const Place& at) {
+Text read_cmdlines(const Node& at) {
   return names_text(at, "saved_cmdlines", [](const RingName& t, bool) { return t.task; });
 }
-Text read_tgids(const Place& at) {
+Text read_tgids(const Node& at) {
   return names_text(at, "saved_tgids", [](const RingName& t, bool here) { return std::to_string(here ? t.elsewhere.seen_pid(t.pid) : t.pid); });
 }
-Text read_cmdlines_size(const Place&) { return std::to_string(most_names) + "\n"; }
+Text read_cmdlines_size(const Node&) { return std::to_string(most_names) + "\n"; }
 
-Text read_readme(const Place&) {
+Text read_readme(const Node&) {
   return std::string(
       "ringside: rings of programs, shown as the kernel's tracefs shows its own\n\n"
       "  cat trace                   what the rings hold, consuming nothing (echo > trace empties them)\n"
@@ -624,18 +624,18 @@ std::optional<u64> number(std::string_view text) {
   return value;
 }
 
-Text read_enable_all(const Place& at) {
+Text read_enable_all(const Node& at) {
   const State s = state_of_events(*at.rings(), "");
   return std::string(s.on || s.off ? s.text() : "0\n");
 }
-Text read_enable_system(const Place& at) { return std::string(state_of_events(*at.rings(), at.system).text()); }
-Text read_enable(const Place& at) {
+Text read_enable_system(const Node& at) { return std::string(state_of_events(*at.rings(), at.system).text()); }
+Text read_enable(const Node& at) {
   for (const EventName& e : at.rings()->events())
     if (e.system == at.system && e.name == at.event) return std::string(e.enabled ? "1\n" : "0\n");
   return fail(ENODEV, at.event);
 }
 
-Text read_stats(const Place& at) {
+Text read_stats(const Node& at) {
   const Counters c = RS_TRY(at.rings()->counters(at.ring));
   const ClockInfo clock = at.rings()->clock();
   const auto time = [&](u64 ns) {
@@ -647,17 +647,17 @@ Text read_stats(const Place& at) {
       time(clock.kind == ClockKind::counter ? 0 : sys::now_ns()), c.dropped, c.read);
 }
 
-Text read_header_event(const Place&) { return std::string(header_event_text()); }
+Text read_header_event(const Node&) { return std::string(header_event_text()); }
 
-Handle open_trace(const Place& at, const Opening& how) {
+Handle open_trace(const Node& at, const Opening& how) {
   std::shared_ptr<Job> resetting;
   if (how.writing && how.truncate) resetting = RS_TRY(at.rings()->reset(at.only()));
   return std::make_unique<TraceFile>(at.rings(), at.only(), how, std::move(resetting));
 }
-Handle open_pipe(const Place& at, const Opening&) { return PipeFile::open(at.rings(), at.only()); }
-Handle open_raw(const Place& at, const Opening&) { return std::make_unique<RawFile>(at.rings(), at.ring); }
+Handle open_pipe(const Node& at, const Opening&) { return PipeFile::open(at.rings(), at.only()); }
+Handle open_raw(const Node& at, const Opening&) { return std::make_unique<RawFile>(at.rings(), at.ring); }
 
-void for_each_file(const Place& in, const std::function<void(const FileType&)>& use) {
+void for_each_file(const Node& in, const std::function<void(const FileType&)>& use) {
   // Markers cannot be switched; not each external writer takes texts.
   const auto hidden = [&](std::string_view name) {
     if (in.remote) return name == "write_event" && !in.remote->can_write();
@@ -672,7 +672,7 @@ void for_each_file(const Place& in, const std::function<void(const FileType&)>& 
   each(option_table);
 }
 
-const FileType* file_of(const Place& in, const std::string& name) {
+const FileType* file_of(const Node& in, const std::string& name) {
   const FileType* found = nullptr;
   for_each_file(in, [&](const FileType& f) {
     if (name == f.name) found = &f;
@@ -680,7 +680,7 @@ const FileType* file_of(const Place& in, const std::string& name) {
   return found;
 }
 
-Handle open_file(const Place& at, const Opening& how) {
+Handle open_file(const Node& at, const Opening& how) {
   const FileType& file = *at.file;
   if (file.open != nullptr) return file.open(at, how);
   TextFile::Read read;

@@ -7,26 +7,26 @@
 namespace ringside::mount {
 
 using Text = result<std::string>;
-using Taken = result<Written>;
+using WriteResult = result<Written>;
 using Handle = result<std::unique_ptr<OpenFile>>;
 
 // The answer to a write that makes no sense.
 inline tl::unexpected<Error> invalid() { return fail(EINVAL, "this is not taken here"); }
 
 // The files that are shown in a directory.
-void for_each_file(const Place& in, const std::function<void(const FileType&)>& use);
-const FileType* file_of(const Place& in, const std::string& name);
+void for_each_file(const Node& in, const std::function<void(const FileType&)>& use);
+const FileType* file_of(const Node& in, const std::string& name);
 std::span<const FileType> remote_files();  // remote_files.cpp
 
 // Files that belong to every kind of rings.
-Text read_stats(const Place& at);
-Text read_header_event(const Place& at);
-Text read_enable_all(const Place& at);
-Text read_enable_system(const Place& at);
-Text read_enable(const Place& at);
-Handle open_trace(const Place& at, const Opening& how);
-Handle open_pipe(const Place& at, const Opening& how);
-Handle open_raw(const Place& at, const Opening& how);
+Text read_stats(const Node& at);
+Text read_header_event(const Node& at);
+Text read_enable_all(const Node& at);
+Text read_enable_system(const Node& at);
+Text read_enable(const Node& at);
+Handle open_trace(const Node& at, const Opening& how);
+Handle open_pipe(const Node& at, const Opening& how);
+Handle open_raw(const Node& at, const Opening& how);
 
 // Parsed like numbers that users write to the kernel's files: digits, one newline may follow.
 std::optional<u64> number(std::string_view text);

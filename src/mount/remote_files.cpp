@@ -20,54 +20,54 @@ constexpr u32 in_events = static_cast<u32>(Dir::events);
 constexpr u32 in_system = static_cast<u32>(Dir::system);
 constexpr u32 in_event = static_cast<u32>(Dir::event);
 
-Text read_on(const Place& at) { return std::string(at.remote->on() ? "1\n" : "0\n"); }
-Taken write_on(const Place& at, std::string_view bytes, const Client&) {
+Text read_on(const Node& at) { return std::string(at.remote->on() ? "1\n" : "0\n"); }
+WriteResult write_on(const Node& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
   if (!value) return invalid();
   if (*value == 0 && at.remote->on()) ++at.remote->woken;
   return Written(bytes.size(), at.remote->enable(*value != 0));
 }
 
-Text read_size(const Place& at) { return fmt::format("{} ({})\n", at.remote->kilobytes(), at.remote->loaded() ? "loaded" : "unloaded"); }
-Taken write_size(const Place& at, std::string_view bytes, const Client&) {
+Text read_size(const Node& at) { return fmt::format("{} ({})\n", at.remote->kilobytes(), at.remote->loaded() ? "loaded" : "unloaded"); }
+WriteResult write_size(const Node& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
   if (!value) return invalid();
   RS_TRY(at.remote->kilobytes(*value));
   return bytes.size();
 }
 // The writer's sizes cannot be changed, and it always overwrites: the answers are the kernel's for its remote buffers.
-Text read_subbuf_size(const Place&) { return std::to_string(Remote::subbuf_bytes / 1024) + "\n"; }
-Taken write_subbuf_size(const Place&, std::string_view bytes, const Client&) {
+Text read_subbuf_size(const Node&) { return std::to_string(Remote::subbuf_bytes / 1024) + "\n"; }
+WriteResult write_subbuf_size(const Node&, std::string_view bytes, const Client&) {
   if (number(bytes) != Remote::subbuf_bytes / 1024) return invalid();
   return bytes.size();
 }
-Text read_one(const Place&) { return std::string("1\n"); }
-Taken write_overwrite(const Place&, std::string_view bytes, const Client&) {
+Text read_one(const Node&) { return std::string("1\n"); }
+WriteResult write_overwrite(const Node&, std::string_view bytes, const Client&) {
   if (number(bytes) != 1) return invalid();
   return bytes.size();
 }
 
-Taken write_enable(const Place& at, std::string_view bytes, const Client&) {
+WriteResult write_enable(const Node& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
   if (!value || *value > 1) return invalid();
   return Written(bytes.size(), at.remote->switch_events(at.system, at.event, *value == 1));
 }
 // The writer gets the text without the newline that echo adds.
-Taken write_event(const Place& at, std::string_view bytes, const Client& client) {
+WriteResult write_event(const Node& at, std::string_view bytes, const Client& client) {
   std::string_view text = bytes;
   if (text.ends_with('\n')) text.remove_suffix(1);
   if (text.size() > remote::most_text) return invalid();
   const i32 cpu = sys::cpu_of(client.tid);  // -1: the client is not in our PID namespace
   return Written(bytes.size(), at.remote->write_event(static_cast<u32>(std::max(cpu, 0)), text));
 }
-result<EventInfo> event_of(const Place& at) {
+result<EventInfo> event_of(const Node& at) {
   for (const EventInfo& e : at.remote->known_events())
     if (e.system == at.system && e.name == at.event) return e;
   return fail(ENODEV, at.event);
 }
-Text read_id(const Place& at) { return std::to_string(RS_TRY(event_of(at)).id) + "\n"; }
-Text read_format(const Place& at) { return RS_TRY(event_of(at)).format; }
-Text read_header_page(const Place&) { return header_page_text(Remote::subbuf_bytes); }
+Text read_id(const Node& at) { return std::to_string(RS_TRY(event_of(at)).id) + "\n"; }
+Text read_format(const Node& at) { return RS_TRY(event_of(at)).format; }
+Text read_header_page(const Node&) { return header_page_text(Remote::subbuf_bytes); }
 
 // name, mode, how it is read, what a write does, or how it is opened
 const FileType file_types[] = {

@@ -55,13 +55,13 @@ Server::~Server() {
   root_ = {};
 }
 
-result<const Place*> Server::place(u64 inode) const {
+result<const Node*> Server::node(u64 inode) const {
   const auto found = inodes_.find(inode);
   if (found == inodes_.end()) return fail(ENOENT, "no such file");
-  return &found->second.place;
+  return &found->second.node;
 }
 
-Stat Server::stat_of(u64 inode, const Place& at, const std::string& path) const {
+Stat Server::stat_of(u64 inode, const Node& at, const std::string& path) const {
   Stat s;
   s.inode = inode;
   s.lasting = (at.dir != Dir::instance && at.remote == nullptr) || at.file != nullptr;
@@ -88,14 +88,14 @@ Stat Server::stat_of(u64 inode, const Place& at, const std::string& path) const 
   return s;
 }
 
-Stat Server::enter(const Place& at, std::string path) {
+Stat Server::enter(const Node& at, std::string path) {
   auto [known, fresh] = by_path_.try_emplace(std::move(path), next_inode_);
   if (!fresh) {
     Inode& inode = inodes_[known->second];
     // By now the name may belong to another instance.
-    if (inode.place.on == at.on && inode.place.remote == at.remote) {
+    if (inode.node.on == at.on && inode.node.remote == at.remote) {
       ++inode.known;
-      return stat_of(known->second, inode.place, inode.path);
+      return stat_of(known->second, inode.node, inode.path);
     }
     known->second = next_inode_;
   }
@@ -105,7 +105,7 @@ Stat Server::enter(const Place& at, std::string path) {
 }
 
 result<Stat> Server::lookup(u64 parent, const std::string& name) {
-  auto in = RS_TRY(place(parent));
+  auto in = RS_TRY(node(parent));
   if (name.size() > longest_name) return fail(ENAMETOOLONG, "name");
   auto at = RS_TRY(tree_->find(*in, name));
   return enter(at, inodes_[parent].path + "/" + name);
@@ -122,12 +122,12 @@ void Server::forget(u64 inode, u64 times) {
 }
 
 result<Stat> Server::attributes(u64 inode) const {
-  auto at = RS_TRY(place(inode));
+  auto at = RS_TRY(node(inode));
   return stat_of(inode, *at, path_of(inode));
 }
 
 result<Stat> Server::change(u64 inode, const Owner& to, const Client& client) {
-  RS_TRY(place(inode));
+  RS_TRY(node(inode));
   if (client.uid != 0 && client.uid != geteuid()) return fail(EPERM, "only root and the mount's user change files");
   Owner& owner = owners_[path_of(inode)];
   if (to.uid) owner.uid = to.uid;
@@ -142,13 +142,13 @@ void Server::forget_owners(const std::string& path) {
 }
 
 result<std::vector<Listed>> Server::list(u64 inode) {
-  auto at = RS_TRY(place(inode));
+  auto at = RS_TRY(node(inode));
   if (at->file != nullptr) return fail(ENOTDIR, "a file");
   return tree_->list(*at);
 }
 
 result<Stat> Server::make_directory(u64 parent, const std::string& name, const Client& client) {
-  auto in = RS_TRY(place(parent));
+  auto in = RS_TRY(node(parent));
   if (client.uid != 0 && client.uid != geteuid()) return fail(EPERM, name);
   RS_TRY(tree_->make_directory(*in, name));
   const std::string above = path_of(parent), path = above + "/" + name;
@@ -158,7 +158,7 @@ result<Stat> Server::make_directory(u64 parent, const std::string& name, const C
 }
 
 result<void> Server::remove_directory(u64 parent, const std::string& name) {
-  auto in = RS_TRY(place(parent));
+  auto in = RS_TRY(node(parent));
   return tree_->remove_directory(*in, name, [this](const Mounted& on) {
     return std::any_of(files_.begin(), files_.end(), [&](const auto& f) { return &f.second.file->on() == &on; });
   });
@@ -180,8 +180,8 @@ void Server::uncount_directory(const Client& client) {
 }
 
 result<Opened> Server::open(u64 inode, int flags, const Client& client) {
-  auto at = RS_TRY(place(inode));
-  const Place where = *at;
+  auto at = RS_TRY(node(inode));
+  const Node where = *at;
   if (where.file == nullptr) return fail(EISDIR, "a directory");
   if (where.rings()->removed()) return fail(ENODEV, "the instance is gone");
   const bool writing = (flags & O_ACCMODE) != O_RDONLY;
@@ -328,10 +328,9 @@ result<size_t> Server::write(u64 handle, std::string_view bytes, const Client& c
   if (bytes.size() > largest_read) return fail(EINVAL, "too much at a time");
   if (const auto last = f->last.lock(); last != nullptr && last->error.load(std::memory_order_acquire) < 0)
     return fail(EBUSY, "the write before it has not been answered yet");
-  auto done = f->file->write(bytes, client);
-  if (!done) return tl::unexpected<Error>(done.error());
-  f->last = f->job = done->job;
-  return done->bytes;
+  auto done = RS_TRY(f->file->write(bytes, client));
+  f->last = f->job = done.job;
+  return done.bytes;
 }
 
 void Server::command(u64 handle, u32 command, const Client& client, u64 token, std::unique_ptr<Reply> reply) {

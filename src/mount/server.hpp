@@ -117,13 +117,13 @@ class Server {
   size_t open_files() const { return files_.size() + directories_; }
   u64 opened() const { return opened_; }  // ever
   size_t waiting() const { return waiting_.size(); }
-  const Place& root() const { return root_; }
+  const Node& root() const { return root_; }
   // Why the rings cannot be mapped, once, for the log; empty: they can.
   std::string unmapped() { return std::exchange(unmapped_, ""); }
 
  private:
   struct Inode {
-    Place place;
+    Node node;
     std::string path;
     u64 known = 0;  // how often the kernel has been told of it
   };
@@ -153,9 +153,9 @@ class Server {
     u32 users = 0;
   };
   Server(const ServerOptions& options, Backing backing) : options_(options), backing_(std::move(backing)) {}
-  result<const Place*> place(u64 inode) const;
-  Stat stat_of(u64 inode, const Place& at, const std::string& path) const;
-  Stat enter(const Place& at, std::string path);
+  result<const Node*> node(u64 inode) const;
+  Stat stat_of(u64 inode, const Node& at, const std::string& path) const;
+  Stat enter(const Node& at, std::string path);
   std::string path_of(u64 inode) const { return inodes_.at(inode).path; }  // of a known one
   void forget_owners(const std::string& path);
   result<int> map(RawFile& raw);
@@ -168,7 +168,7 @@ class Server {
   Backing backing_;
   sys::Fd wake_;  // outlives the tree, whose threads signal it
   std::unique_ptr<Tree> tree_;
-  Place root_;
+  Node root_;
   std::unordered_map<u64, Inode> inodes_;
   std::unordered_map<std::string, u64> by_path_;
   std::map<std::string, Owner> owners_;     // by path: those that were changed

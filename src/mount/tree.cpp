@@ -45,7 +45,7 @@ InstanceOptions as_the_kernel_makes_them(const std::string& name) {
 // The directories of an instance, and of an external writer.
 constexpr std::pair<Dir, const char*> directories[] = {{Dir::per_cpu, "per_cpu"}, {Dir::options, "options"}, {Dir::events, "events"}};
 
-result<Place> no_such(const std::string& name) { return fail(ENOENT, name); }
+result<Node> no_such(const std::string& name) { return fail(ENOENT, name); }
 
 // The N in "cpuN".
 std::optional<u32> cpu_of(const std::string& name) {
@@ -111,10 +111,10 @@ result<std::shared_ptr<Mounted>> Tree::mounted(const std::string& name) {
   return opened;
 }
 
-result<Place> Tree::find(const Place& in, const std::string& name) {
+result<Node> Tree::find(const Node& in, const std::string& name) {
   if (in.file != nullptr) return fail(ENOTDIR, name);
   if (in.on && in.on->removed()) return no_such(name);
-  Place at = in;
+  Node at = in;
   at.file = file_of(in, name);
   if (at.file != nullptr) return at;
   const auto has = [&](const auto& test) {
@@ -123,8 +123,8 @@ result<Place> Tree::find(const Place& in, const std::string& name) {
   };
   switch (in.dir) {
     case Dir::top:
-      if (name == "instances") return Place{.dir = Dir::instances};
-      if (name == "remotes") return Place{.dir = Dir::remotes};
+      if (name == "instances") return Node{.dir = Dir::instances};
+      if (name == "remotes") return Node{.dir = Dir::remotes};
       [[fallthrough]];
     case Dir::instance:
     case Dir::remote:
@@ -139,7 +139,7 @@ result<Place> Tree::find(const Place& in, const std::string& name) {
       if (std::find(all.begin(), all.end(), name) == all.end()) return no_such(name);
       auto on = mounted(name);
       if (!on) return no_such(name);
-      return Place{.dir = Dir::instance, .on = std::move(*on)};
+      return Node{.dir = Dir::instance, .on = std::move(*on)};
     }
     case Dir::remotes:
       at.dir = Dir::remote;
@@ -169,7 +169,7 @@ result<Place> Tree::find(const Place& in, const std::string& name) {
   }
 }
 
-result<std::vector<Listed>> Tree::list(const Place& of) {
+result<std::vector<Listed>> Tree::list(const Node& of) {
   if (of.on && of.on->removed()) return fail(ENOENT, "the instance is gone");
   std::vector<Listed> all;
   for_each_file(of, [&](const FileType& f) { all.push_back({f.name, false}); });
@@ -207,7 +207,7 @@ result<std::vector<Listed>> Tree::list(const Place& of) {
   return all;
 }
 
-result<void> Tree::make_directory(const Place& in, const std::string& name) {
+result<void> Tree::make_directory(const Node& in, const std::string& name) {
   if (in.dir != Dir::instances || in.file != nullptr) return fail(EPERM, name);
   if (!only_.empty()) return fail(EPERM, name);
   if (name.find('/') != std::string::npos) return fail(EINVAL, name);
@@ -218,7 +218,7 @@ result<void> Tree::make_directory(const Place& in, const std::string& name) {
   return {};
 }
 
-result<void> Tree::remove_directory(const Place& in, const std::string& name, const std::function<bool(const Mounted&)>& in_use) {
+result<void> Tree::remove_directory(const Node& in, const std::string& name, const std::function<bool(const Mounted&)>& in_use) {
   if (in.dir != Dir::instances) return fail(EPERM, name);
   const std::vector<std::string> all = names();
   if (std::find(all.begin(), all.end(), name) == all.end()) return fail(ENOENT, name);

@@ -34,7 +34,7 @@ enum class Dir : u32 {
 };
 
 struct FileType;
-struct Place {
+struct Node {
   Dir dir = Dir::top;
   std::shared_ptr<Mounted> on = nullptr;  // for all but `instances` and the names below `remotes`
   u32 ring = 0;
@@ -50,10 +50,10 @@ struct FileType {
   const char* name;
   u32 mode;
   // The content of a text file, and the effect of a write to it; null: refused with EINVAL.
-  result<std::string> (*read)(const Place& at);
-  result<Written> (*write)(const Place& at, std::string_view bytes, const Client& client);
+  result<std::string> (*read)(const Node& at);
+  result<Written> (*write)(const Node& at, std::string_view bytes, const Client& client);
   // Opens a file that is more than a text.
-  result<std::unique_ptr<OpenFile>> (*open)(const Place& at, const Opening& how);
+  result<std::unique_ptr<OpenFile>> (*open)(const Node& at, const Opening& how);
   bool is_raw = false;  // trace_pipe_raw, snapshot_raw: never writable, and mapped
 };
 
@@ -71,11 +71,11 @@ class Tree {
                                               std::chrono::nanoseconds patience, int event_fd);
   ~Tree();
 
-  Place root() const { return {.dir = Dir::top, .on = top_}; }
-  result<Place> find(const Place& in, const std::string& name);
-  result<std::vector<Listed>> list(const Place& of);
-  result<void> make_directory(const Place& in, const std::string& name);
-  result<void> remove_directory(const Place& in, const std::string& name, const std::function<bool(const Mounted&)>& in_use);
+  Node root() const { return {.dir = Dir::top, .on = top_}; }
+  result<Node> find(const Node& in, const std::string& name);
+  result<std::vector<Listed>> list(const Node& of);
+  result<void> make_directory(const Node& in, const std::string& name);
+  result<void> remove_directory(const Node& in, const std::string& name, const std::function<bool(const Mounted&)>& in_use);
 
  private:
   Tree() = default;
@@ -92,6 +92,6 @@ class Tree {
 };
 
 // Opens the kind of file that its row of the table says.
-result<std::unique_ptr<OpenFile>> open_file(const Place& at, const Opening& how);
+result<std::unique_ptr<OpenFile>> open_file(const Node& at, const Opening& how);
 
 }  // namespace ringside::mount

@@ -115,10 +115,9 @@ void KernelFeed::name_probes() {
 }
 
 result<void> KernelFeed::open_rings() {
-  auto rings = open_kernel_rings(instance_.dir(), instance_.cpus(), clock_, choice_);
-  if (!rings) return tl::unexpected<Error>(rings.error());
-  if (!rings->notice.empty() && notice_) notice_(rings->notice);
-  sources_ = std::move(rings->sources);
+  auto rings = RS_TRY(open_kernel_rings(instance_.dir(), instance_.cpus(), clock_, choice_));
+  if (!rings.notice.empty() && notice_) notice_(rings.notice);
+  sources_ = std::move(rings.sources);
   return {};
 }
 

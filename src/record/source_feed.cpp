@@ -10,13 +10,13 @@ void SourceFeed::add(Ring ring, std::vector<std::string> doubts) {
 
 Counters SourceFeed::counters() const {
   std::vector<Counters> all;
-  for (const Taken& ring : rings_) all.push_back(ring.source->counters());
+  for (const Fed& ring : rings_) all.push_back(ring.source->counters());
   return sum(all);
 }
 
 result<void> SourceFeed::begin(RecordingRun& run) {
   u32 other = 1U << 16;
-  for (Taken& ring : rings_) {
+  for (Fed& ring : rings_) {
     while (run.writer().has_ring(ring.name.ring)) ring.name.ring = other++;
     RS_TRY(run.writer().add_ring(ring.name, static_cast<u32>(ring.source->counters().subbuf_size)));
   }
@@ -25,7 +25,7 @@ result<void> SourceFeed::begin(RecordingRun& run) {
 
 bool SourceFeed::poll(RecordingRun& run) {
   ended_ = true;
-  for (Taken& ring : rings_) {
+  for (Fed& ring : rings_) {
     if (ring.failed || run.failed()) continue;
     const Drained drained = run.take(*ring.source, ring.name.ring, 2 * ring.source->counters().nr_subbufs + 2, books_, ring.earlier);
     if (drained == Drained::silent) run.faults().problem(run.faults().silence());
@@ -41,7 +41,7 @@ void SourceFeed::describe(RecordingMeta& meta) {
 }
 
 Books SourceFeed::close(RecordingRun& run) {
-  for (const Taken& ring : rings_) run.writer().ring(ring.name.ring).counters = ring.source->counters();
+  for (const Fed& ring : rings_) run.writer().ring(ring.name.ring).counters = ring.source->counters();
   books_.totals = counters();
   return books_;
 }

@@ -27,12 +27,12 @@ class SourceFeed final : public Feed {
   Books close(RecordingRun& run) override;
 
  private:
-  struct Taken : Ring {
+  struct Fed : Ring {
     bool failed = false;
   };
   std::vector<EventInfo> events_;
   std::vector<RingName> threads_;
-  std::vector<Taken> rings_;
+  std::vector<Fed> rings_;
   bool ended_ = false;
 };
 

@@ -75,10 +75,9 @@ struct Process::Wire {
     const i64 ns = patience.count();
     if (unanswered) {
       // It did not answer in time before: wait only a little longer, in case it goes on now.
-      auto got = receive(a, std::min<i64>(ns, 10'000'000));
-      if (!got) return tl::unexpected<Error>(got.error());
-      if (*got && !settle(a)) return over(EPROTO, "its answer matches no request");
-      if (!*got) return silent(what, ring);
+      auto got = RS_TRY(receive(a, std::min<i64>(ns, 10'000'000)));
+      if (got && !settle(a)) return over(EPROTO, "its answer matches no request");
+      if (!got) return silent(what, ring);
     }
     if (what == Ask::swap) {
       if (const auto it = late.find(ring); it != late.end()) {
@@ -205,10 +204,9 @@ result<std::unique_ptr<Process>> Process::over(sys::Fd socket, const std::string
     return wire->ask(Ask::reset, ring, 0, a);
   };
   callbacks.look_after = [wire] { wire->look_after(); };
-  auto buffer = Buffer::create(options.buffer, std::move(callbacks));
-  if (!buffer) return tl::unexpected<Error>(buffer.error());
-  process->buffer_ = *buffer;
-  wire->buffer = *buffer;
+  auto buffer = RS_TRY(Buffer::create(options.buffer, std::move(callbacks)));
+  process->buffer_ = buffer;
+  wire->buffer = buffer;
   auto blob = RS_TRY(sealed(process->buffer_->descriptor()));
   std::vector<int> files{blob.get()};
   for (size_t k = 0; k < process->buffer_->files(); ++k) files.push_back(process->buffer_->fd(k));

@@ -69,7 +69,7 @@ struct RingName {
   std::string buffer{};       // for a trace.dat: the instance, if it was not the top one
   i32 cpu = -1;               // the CPU, if it is a program's ring of a CPU; then pid is 0, and tid is no thread's
   Elsewhere elsewhere{};
-  u32 numbering = 0;          // the WHERE that these numbers belong to, if there are several: Timeline::Place::ids
+  u32 numbering = 0;          // the WHERE that these numbers belong to, if there are several: Timeline::Origin::ids
   std::string cgroup{};       // as the reader sees it; empty: unknown
   std::string show_tid() const { return elsewhere.show_tid(tid); }
   bool of_a_thread() const { return !kernel && cpu < 0; }  // does it hold the events of one thread only?

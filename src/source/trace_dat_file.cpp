@@ -629,14 +629,13 @@ result<TraceDatFile> open_trace_dat(const std::string& path) {
   if (!fd || fstat(fd.get(), &st) != 0) return fail(errno, "cannot open " + path);
   if (!S_ISREG(st.st_mode) || st.st_size == 0) return refuse(std::errc::invalid_argument, path + " is no trace.dat: it is empty or no plain file");
   sys::guard_mappings();
-  auto region = sys::Region::map(fd.get(), static_cast<u64>(st.st_size), false, path);
-  if (!region) return tl::unexpected<Error>(region.error());
-  madvise(region->data(), region->size(), MADV_SEQUENTIAL);
+  auto region = RS_TRY(sys::Region::map(fd.get(), static_cast<u64>(st.st_size), false, path));
+  madvise(region.data(), region.size(), MADV_SEQUENTIAL);
   auto bytes = std::make_shared<TraceDatBytes>();
   bytes->path = path;
-  bytes->data = region->data();
-  bytes->size = region->size();
-  bytes->region = std::move(*region);
+  bytes->data = region.data();
+  bytes->size = region.size();
+  bytes->region = std::move(region);
   return read_trace_dat(std::move(bytes));
 }
 

@@ -17,6 +17,7 @@
 #include <unordered_map>
 
 #include "sys/sys.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 namespace elf {
@@ -403,8 +404,7 @@ ElfNames::~ElfNames() = default;
 
 result<std::unique_ptr<ElfNames>> ElfNames::open(const std::string& path, const std::string& build_id) {
   auto inside = std::make_unique<Inside>();
-  auto loaded = inside->load(path, build_id);
-  if (!loaded) return tl::unexpected<Error>(loaded.error());
+  RS_TRY(inside->load(path, build_id));
   return std::unique_ptr<ElfNames>(new ElfNames(std::move(inside)));
 }
 

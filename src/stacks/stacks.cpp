@@ -135,18 +135,18 @@ u32 Stacks::keep(const Key& key, const Stack& stack) {
   const auto n = static_cast<u32>(stacks_.size());
   stacks_.push_back(stack);
   if (2 * stacks_.size() > numbers_.size()) {
-    std::vector<Slot> old(numbers_.size() * 2);
+    std::vector<Entry> old(numbers_.size() * 2);
     old.swap(numbers_);
-    for (const Slot& slot : old) {
-      if (slot.number != 0) numbers_[slot_of(slot.key)] = slot;
+    for (const Entry& entry : old) {
+      if (entry.number != 0) numbers_[entry_of(entry.key)] = entry;
     }
   }
-  numbers_[slot_of(key)] = {key, n};
+  numbers_[entry_of(key)] = {key, n};
   return n;
 }
 
 // Where the key is, or would be.
-size_t Stacks::slot_of(const Key& key) const {
+size_t Stacks::entry_of(const Key& key) const {
   size_t at = mixed(key.id ^ 0xA0761D6478BD642F, key.other ^ 0xE7037ED1A0B428DB) & (numbers_.size() - 1);
   while (numbers_[at].number != 0 && !(numbers_[at].key == key)) at = (at + 1) & (numbers_.size() - 1);
   return at;
@@ -180,7 +180,7 @@ u32 Stacks::number(const TraceRecord& record, const RingName& ring, const Behind
   }
   const Key key{first, other};
   if (key == last_key_ && last_number_ != 0) return last_number_;
-  const u32 known = numbers_[slot_of(key)].number;
+  const u32 known = numbers_[entry_of(key)].number;
   if (known == 0) {
     stack.kernel = add(kernel, kernel_count);
     stack.user = add(user, user_count);

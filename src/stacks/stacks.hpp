@@ -117,7 +117,7 @@ class Stacks final : public StackTexts {
     u64 id = 0, other = 0;
     bool operator==(const Key& o) const { return id == o.id && other == o.other; }
   };
-  struct Slot {
+  struct Entry {
     Key key;
     u32 number = 0;  // 0: free
   };
@@ -128,7 +128,7 @@ class Stacks final : public StackTexts {
   Addresses addresses_of(Bytes payload, const EventType* type);
   Addresses add(const u8* words, size_t count);
   u32 keep(const Key& key, const Stack& stack);
-  size_t slot_of(const Key& key) const;
+  size_t entry_of(const Key& key) const;
   const Addresses* program_stack(u64 id);
 
   const Formats& formats_;
@@ -139,7 +139,7 @@ class Stacks final : public StackTexts {
   std::vector<u64> words_;                       // the addresses of all stacks
   std::unordered_map<u64, Addresses> by_id_;
   std::vector<Stack> stacks_;                    // 0: none
-  std::vector<Slot> numbers_ = std::vector<Slot>(1024);  // at most half full
+  std::vector<Entry> numbers_ = std::vector<Entry>(1024);  // at most half full
   Key last_key_;
   u32 last_number_ = 0;
   std::vector<Frame> frames_;

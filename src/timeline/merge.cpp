@@ -11,14 +11,14 @@ Timeline::Timeline(std::vector<std::unique_ptr<Source>> sources) {
   for (auto& s : sources) add(std::move(s));
 }
 
-u32 Timeline::add(std::unique_ptr<Source> source, const Place& place) {
+u32 Timeline::add(std::unique_ptr<Source> source, const Origin& origin) {
   const auto index = static_cast<u32>(lanes_.size());
   Lane& lane = *lanes_.emplace_back(std::make_unique<Lane>());
   lane.name = source->name();
-  if (!place.label.empty()) lane.name.buffer = place.label + (lane.name.buffer.empty() ? "" : "/" + lane.name.buffer);
-  lane.clock = place.clock.value_or(source->clock());
-  lane.ids = lane.name.ids() + place.ids;
-  lane.name.numbering = place.ids;
+  if (!origin.label.empty()) lane.name.buffer = origin.label + (lane.name.buffer.empty() ? "" : "/" + lane.name.buffer);
+  lane.clock = origin.clock.value_or(source->clock());
+  lane.ids = lane.name.ids() + origin.ids;
+  lane.name.numbering = origin.ids;
   lane.source = std::move(source);
   lane.index = index;
   running_ = false;

@@ -38,7 +38,7 @@ struct TraceRecord {
   u64 lost = 0;  // not 0: no event, but the number of events lost here
   Bytes payload{};
   u32 source = 0;  // index in the order of add()
-  u32 ids = 0;     // added to the payload's id: RingName::ids() and Place::ids
+  u32 ids = 0;     // added to the payload's id: RingName::ids() and Origin::ids
   bool late = false;  // one with a later time was handed out before
   i32 cpu = -1;       // where its thread ran, if its ring is no CPU's and a Reading knows it
   u32 stack = 0;      // the number of its stack, if a Reading joins stacks; 0: none
@@ -56,8 +56,8 @@ struct TraceRecord {
 
 class Timeline {
  public:
-  // A source's place among others.
-  struct Place {
+  // How a source stands among others.
+  struct Origin {
     std::optional<ClockInfo> clock;  // converts its times to the timeline's; none: the source's own clock
     u32 ids = 0;                     // added to its events' ids, which other sources may use for other events
     std::string label;               // in front of its RingName::buffer
@@ -71,8 +71,8 @@ class Timeline {
   Timeline() = default;
   explicit Timeline(std::vector<std::unique_ptr<Source>> sources);
 
-  u32 add(std::unique_ptr<Source> source) { return add(std::move(source), Place()); }
-  u32 add(std::unique_ptr<Source> source, const Place& place);  // its index
+  u32 add(std::unique_ptr<Source> source) { return add(std::move(source), Origin()); }
+  u32 add(std::unique_ptr<Source> source, const Origin& origin);  // its index
   // The time of the first record, before the first next(); forever: there is none.
   u64 begin();
   // Leaves out sub-buffers that cannot hold a part of the range, of sources that can seek. Each of them

@@ -17,8 +17,6 @@ using nlohmann::json;
 using test::Outcome;
 using testing::HasSubstr;
 
-const std::string probed = RINGSIDE_BUILD_DIR "/tests/probed";
-
 std::string definitions() {
   const auto text = sys::read_file(*tracefs_dir() + "/uprobe_events");
   return text ? *text : "";
@@ -31,11 +29,14 @@ bool runs(pid_t pid) {
 }
 
 struct Probes : test::BinaryTest {
+  std::string probed = dir + "/probed";  // a copy: tests beside this one have definitions of their own
+
   void SetUp() override {
     const auto root = tracefs_dir();
     if (!root) GTEST_SKIP() << root.error().sentence;
     if (access((*root + "/uprobe_events").c_str(), W_OK) != 0) GTEST_SKIP() << "uprobe_events of " << *root << " cannot be written: no root, or a kernel without CONFIG_UPROBE_EVENTS";
     BinaryTest::SetUp();
+    std::filesystem::copy_file(RINGSIDE_BUILD_DIR "/tests/probed", probed);
   }
 };
 
