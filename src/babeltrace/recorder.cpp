@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
-#include <ringside/abi/event_header.hpp>
-#include <ringside/abi/sub_buffer.hpp>
 #include <set>
 
 #include "schema/format_text.hpp"
@@ -15,7 +13,7 @@
 namespace ringside::babeltrace {
 namespace {
 
-constexpr u32 subbuf_size = 65536, room = subbuf_size - abi::header_size, longest_text = 16384, largest_payload = 60000;
+constexpr u32 longest_text = 16384, largest_payload = 60000;
 
 bool is(const bt_field_class* of, bt_field_class_type type) { return bt_field_class_type_is(bt_field_class_get_type(of), type); }
 
@@ -222,14 +220,13 @@ result<Recorder::Ring*> Recorder::ring(const bt_stream* of, i32 cpu) {
     ring.name.ring = at->second;
     ring.name.cpu = cpu;
     if (cpu < 0) ring.name.task = "?";
-    ring.words.resize(subbuf_size / sizeof(u64));
     RS_TRY(writer_.add_ring(ring.name, subbuf_size));
     rings_.push_back(std::move(ring));
   }
   Ring& ring = rings_[at->second];
   if (stream.lost != 0) {
     RS_TRY(flush(ring));
-    ring.lost += std::exchange(stream.lost, 0);
+    ring.packer.lost(std::exchange(stream.lost, 0));
   }
   return &ring;
 }
@@ -279,43 +276,17 @@ void Recorder::fill(const bt_event* event, const Kind& kind, i32 tid) {
 }
 
 result<void> Recorder::flush(Ring& ring) {
-  if (ring.end == 0) return {};
-  auto* const bytes = reinterpret_cast<u8*>(ring.words.data());
-  const u64 commit = ring.end;
-  std::memcpy(bytes, &ring.first, sizeof ring.first);
-  std::memcpy(bytes + 8, &commit, sizeof commit);
-  const SubBufferView view{bytes, 0, ring.end, std::exchange(ring.lost, 0), ring.first};
-  ring.end = 0;
-  return writer_.append(ring.name.ring, view);
+  if (!ring.packer.pending()) return {};
+  auto done = writer_.append(ring.name.ring, ring.packer.take());
+  ring.packer.restart();
+  return done;
 }
 
 result<void> Recorder::append(Ring& ring, u64 time) {
-  const u32 size = abi::event_size(static_cast<u32>(payload_.size()));
-  if (ring.end + size + abi::stamp_size > room - 8) RS_TRY(flush(ring));
-  if (size + abi::stamp_size > room - 8) {  // no sub-buffer holds it
-    ++ring.lost;
-    return {};
-  }
-  if (ring.end == 0) ring.first = ring.last = time;
-  u8* const data = reinterpret_cast<u8*>(ring.words.data()) + abi::header_size;
-  const auto word = [&](u32 value) {
-    std::memcpy(data + ring.end, &value, sizeof value);
-    ring.end += sizeof value;
-  };
-  u64 delta = time - ring.last;
-  if (delta >= abi::delta_limit) {
-    word(abi::event_word(abi::type_time_extend, static_cast<u32>(delta & (abi::delta_limit - 1))));
-    word(static_cast<u32>(delta >> abi::delta_bits));
-    delta = 0;
-  }
-  ring.last = time;
-  const u32 start = ring.end;
-  const bool large = size - 4 > abi::small_payload_max;
-  word(abi::event_word(large ? 0 : (size - 4) / 4, static_cast<u32>(delta)));
-  if (large) word(size - 4);
-  std::memset(data + ring.end, 0, start + size - ring.end);
-  std::memcpy(data + ring.end, payload_.data(), payload_.size());
-  ring.end = start + size;
+  const Bytes payload{payload_.data(), payload_.size()};
+  if (ring.packer.add(time, payload)) return {};
+  RS_TRY(flush(ring));
+  if (!ring.packer.add(time, payload)) ring.packer.lost(1);  // no sub-buffer holds it
   return {};
 }
 

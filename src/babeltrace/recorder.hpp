@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "source/packer.hpp"
 #include "source/recording.hpp"
 
 namespace ringside::babeltrace {
@@ -23,6 +24,7 @@ class Recorder {
   result<void> finish();
 
  private:
+  static constexpr u32 subbuf_size = 65536;
   // A member of an event, at its place in the payload.
   struct Member {
     enum class Kind : u8 { integer, real, text, array, other } kind = Kind::other;
@@ -39,9 +41,7 @@ class Recorder {
   };
   struct Ring {
     RingName name;
-    std::vector<u64> words;  // the open sub-buffer
-    u32 end = 0;
-    u64 first = 0, last = 0, lost = 0;
+    Packer packer{subbuf_size};
   };
   struct Stream {
     std::map<i32, u32> rings;  // by CPU

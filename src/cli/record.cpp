@@ -25,6 +25,7 @@
 #include "record/instance_feed.hpp"
 #include "record/kernel_feed.hpp"
 #include "record/probes.hpp"
+#include "record/sample_feed.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
 
@@ -46,6 +47,7 @@ struct RecordOptions {
   u32 depth = 64;
   std::string sample;  // the rate
   u64 sample_hz = 0;
+  bool kernel_samples() const { return sample_hz != 0 && (all_processes || !pids.empty()); }  // by the kernel, not by the program's own timers
   EventPatterns stacks{}, kernel_stacks{};
   bool fail_on_loss = false, quiet = false;
 };
@@ -89,7 +91,8 @@ result<void> find_probes(RecordOptions& options) {
 result<void> check(RecordOptions& options) {
   if (!options.libc.empty()) check_libc(options.libc);
   if (!options.sample.empty()) options.sample_hz = parse_rate(options.sample);
-  if (options.sample_hz != 0 && options.command.empty()) throw UsageError{"--sample needs a command, whose threads it interrupts"};
+  if (options.sample_hz != 0 && options.command.empty() && !options.all_processes && options.pids.empty())
+    throw UsageError{"--sample needs a command, whose threads it interrupts; -a samples the whole machine, -p a process"};
   const auto chosen = [](const std::string& given) {  // "true": the option without a pattern
     return given.empty() ? EventPatterns() : parse_events({given == "true" ? "*:*" : given});
   };
@@ -99,7 +102,7 @@ result<void> check(RecordOptions& options) {
     throw UsageError{"--stack is about events of a program: give a command, or an instance with -i; --kstack is for those of the kernel"};
   if (!options.kernel_stacks.empty() && options.kernel_events.empty()) throw UsageError{"--kstack is about events of the kernel: name them with -e"};
   if (!options.libc.empty() && options.command.empty()) throw UsageError{"--libc needs a command to preload into"};
-  if (options.command.empty() && options.instance.empty() && options.kernel_events.empty())
+  if (options.command.empty() && options.instance.empty() && options.kernel_events.empty() && !options.kernel_samples())
     throw UsageError{"nothing to record: give a command, an instance with -i, or events of the kernel with -e"};
   if (options.all_processes && !options.pids.empty()) throw UsageError{"--all and --pid contradict each other"};
   check_subbuf_size(options.subbuf_size);
@@ -114,8 +117,8 @@ result<void> check(RecordOptions& options) {
   options.user = parse_events(options.user_events);
   if (!options.user.empty() && options.command.empty() && options.instance.empty())
     throw UsageError{"-u names events of a program: give a command, or an instance with -i"};
-  if (!options.wants_kernel() && (!options.filter.empty() || !options.pids.empty() || options.all_processes))
-    throw UsageError{"--filter, --pid and --all are about events of the kernel: name them with -e"};
+  if (!options.wants_kernel() && (!options.filter.empty() || (!options.kernel_samples() && (!options.pids.empty() || options.all_processes))))
+    throw UsageError{"--filter, --pid and --all are about events of the kernel: name them with -e; --pid and --all also about --sample"};
   for (const i32 pid : options.pids) {
     if (pid <= 0) throw UsageError{"--pid takes the number of a process, not " + std::to_string(pid)};
     if (kill(pid, 0) != 0 && errno == ESRCH) return refuse(std::errc::no_such_process, "there is no process " + std::to_string(pid) + " here; nothing was recorded");
@@ -187,6 +190,24 @@ result<std::unique_ptr<KernelFeed>> make_kernel(const RecordOptions& options, co
   make.notice = say;
   return KernelFeed::create(make, clock);
 }
+
+// Null: no samples by the kernel are wanted.
+result<std::unique_ptr<SampleFeed>> make_samples(const RecordOptions& options, const ClockInfo& clock) {
+  if (!options.kernel_samples()) return nullptr;
+  SampleFeed::Options make;
+  make.sampler.hz = options.sample_hz;
+  make.sampler.depth = options.depth;
+  make.sampler.pids = options.pids;
+  make.sampler.ring_size = options.buffer_size;
+  make.max_size = options.max_size;
+  return SampleFeed::create(std::move(make), clock);
+}
+
+// The feeds that are there beside the program's.
+struct Others {
+  std::unique_ptr<KernelFeed> kernel;
+  std::unique_ptr<SampleFeed> samples;
+};
 
 std::string joined(const EventPatterns& patterns) {
   std::string out;
@@ -285,14 +306,15 @@ result<void> assemble(const RecordOptions& options) {
 }
 
 // kernel_on: its events are recorded from here on.
-result<std::unique_ptr<RecordingRun>> begin_part(const RecordOptions& options, Instance& instance, InstanceFeed& program, KernelFeed* kernel, bool kernel_on) {
+result<std::unique_ptr<RecordingRun>> begin_part(const RecordOptions& options, Instance& instance, InstanceFeed& program, const Others& others, bool kernel_on) {
   auto run = RS_TRY(RecordingRun::create(options.out, instance.clock(), options.max_size));
   run->meta().command = options.command;
   RS_TRY(run->add(program));
-  if (kernel != nullptr) {
-    RS_TRY(run->add(*kernel));
-    if (kernel_on) RS_TRY(kernel->on());
+  if (others.kernel != nullptr) {
+    RS_TRY(run->add(*others.kernel));
+    if (kernel_on) RS_TRY(others.kernel->on());
   }
+  if (others.samples != nullptr) RS_TRY(run->add(*others.samples));
   return run;
 }
 
@@ -307,10 +329,11 @@ void observe(std::optional<Child>& child) {
 
 // Finishes a part, gives it its name, and begins the next one. What is written meanwhile waits in the rings. Adds up what the parts
 // had and how they ended.
-result<bool> next_part(const RecordOptions& options, Instance& instance, const EventPatterns& only, std::unique_ptr<InstanceFeed>& program, KernelFeed* kernel,
+result<bool> next_part(const RecordOptions& options, Instance& instance, const EventPatterns& only, std::unique_ptr<InstanceFeed>& program, const Others& others,
                        std::unique_ptr<RecordingRun>& run, u64& events, int& code) {
   program->hand_over();
-  if (kernel != nullptr) kernel->hand_over();
+  if (others.kernel != nullptr) others.kernel->hand_over();
+  if (others.samples != nullptr) others.samples->hand_over();
   const auto finished = run->finish();
   Told().doubts(*run);
   const int part = finished ? exit_code(*run, options.fail_on_loss) : exit_failure;
@@ -323,7 +346,7 @@ result<bool> next_part(const RecordOptions& options, Instance& instance, const E
   run = nullptr;
   program = std::make_unique<InstanceFeed>(instance, only);
   program->go_on_from(accounted);
-  run = RS_TRY(begin_part(options, instance, *program, kernel, true));
+  run = RS_TRY(begin_part(options, instance, *program, others, true));
   return true;
 }
 
@@ -337,7 +360,8 @@ result<int> run_record(RecordOptions options) {
   }
   catch_signals();  // from here on there are things to clean up
   std::string preload;
-  if (!options.libc.empty() || options.sample_hz != 0) preload = RS_TRY(find_preload());
+  const u64 own_samples = options.kernel_samples() ? 0 : options.sample_hz;  // by the command's own timers
+  if (!options.libc.empty() || own_samples != 0) preload = RS_TRY(find_preload());
   bool ours = false;
   const auto opened = RS_TRY(make_instance(options, ours));
   Instance& instance = *opened;
@@ -345,18 +369,20 @@ result<int> run_record(RecordOptions options) {
   EventPatterns only;  // of an instance that others use, too
   if (!ours) only = events_of_program(options);
   if (!only.empty()) RS_TRY(instance.enable(only, true));
-  if (!options.stacks.empty() || options.depth != 64 || options.sample_hz != 0) RS_TRY(instance.stacks(options.stacks, options.depth));
+  if (!options.stacks.empty() || options.depth != 64 || own_samples != 0) RS_TRY(instance.stacks(options.stacks, options.depth));
   for (const EventInfo& e : ours ? std::vector<EventInfo>{} : instance.events()) {
     const bool about_stacks = e.system == "ringside" && (e.name == "stack" || e.name == "code_map");
     if (about_stacks || !options.stacks.matches(e.system, e.name) || e.format.find("field:ringside_stack ") != std::string::npos) continue;
     say("--stack: " + e.system + ":" + e.name + " was declared without a stack and stays so; a new instance has it with one");
   }
-  const auto kernel_made = RS_TRY(make_kernel(options, instance.clock()));
-  KernelFeed* const kernel = kernel_made.get();
+  Others others;
+  others.kernel = RS_TRY(make_kernel(options, instance.clock()));
+  others.samples = RS_TRY(make_samples(options, instance.clock()));
+  KernelFeed* const kernel = others.kernel.get();
   if (asked_to_stop()) return exit_signal + stop_signal();  // enabling a thousand events takes a second
   auto program = std::make_unique<InstanceFeed>(instance, only);
   RS_TRY(set_aside(options.out));
-  auto made = RS_TRY(begin_part(options, instance, *program, kernel, !follows_command(options)));
+  auto made = RS_TRY(begin_part(options, instance, *program, others, !follows_command(options)));
   std::optional<Child> child;
   if (!options.command.empty()) {
     std::function<result<void>(pid_t)> prepare;
@@ -364,7 +390,7 @@ result<int> run_record(RecordOptions options) {
       RS_TRY(kernel->follow(pid));
       return kernel->on();  // not before: what the child does until it executes the command is none of its events
     };
-    auto started = Child::start(options.command, environment_of(instance, preload, options.libc, options.sample_hz), prepare);
+    auto started = Child::start(options.command, environment_of(instance, preload, options.libc, own_samples), prepare);
     if (!started) return failed_to_start(started.error());
     child = std::move(*started);
   }
@@ -373,7 +399,7 @@ result<int> run_record(RecordOptions options) {
   int earlier_code = exit_ok;
   result<bool> next = follow(instance, *made, child, options, start);
   while (next && *next) {
-    next = next_part(options, instance, only, program, kernel, made, earlier_events, earlier_code);
+    next = next_part(options, instance, only, program, others, made, earlier_events, earlier_code);
     if (!next) {
       failed(next.error());
       observe(child);
@@ -419,15 +445,15 @@ Command add_record(CLI::App& app) {
   add_events(*c, options->kernel_events, "events of the kernel", "-e,--event", true);
   add_events(*c, options->user_events, "of the program's events only these (default: all)", "-u,--user");
   c->add_option("-f,--filter", options->filter, "kernel events only if FILTER, in the kernel's language: \"prio < 100\"");
-  c->add_option("-p,--pid", options->pids, "kernel events of this process and what it starts; may be repeated")
+  c->add_option("-p,--pid", options->pids, "kernel events and samples of this process and what it starts; may be repeated")
       ->allow_extra_args(false);
-  c->add_flag("-a,--all", options->all_processes, "kernel events of all processes (default with a command: only its)");
+  c->add_flag("-a,--all", options->all_processes, "kernel events and samples of all processes (default with a command: only its)");
   add_source(*c, options->source);
   c->add_option("--libc", options->libc, "trace calls of the C library in all processes: malloc, io, mutex; none in static and Go programs, and none that the library makes itself: fopen shows no open")->type_name("LIST");
   c->add_flag("--stack", options->stack, "with the calls that led to each of the program's events; --stack=PATTERN: to these");
   c->add_flag("--kstack", options->kstack, "with the kernel's calls that led to each of its events; --kstack=PATTERN: to these");
   c->add_option("--depth", options->depth, "of --stack and --sample: at most this many calls, the innermost ones")->check(CLI::Range(1, 400))->capture_default_str();
-  c->add_option("--sample", options->sample, "interrupt each thread of the command so often in a second of its CPU time, and record its calls: 999")->type_name("RATE");
+  c->add_option("--sample", options->sample, "interrupt each thread of the command so often in a second of its CPU time, and record its calls: 999; with -a or -p each CPU, by the kernel, with its calls, too")->type_name("RATE");
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring, of a CPU or a thread (default 4M)");
   c->add_option("--rings", options->rings, "whose: cpu, shared by all processes; thread, one for each; auto: of CPUs where the system has what they need")
       ->check(CLI::IsMember({"auto", "cpu", "thread"}))
@@ -454,6 +480,7 @@ Command add_record(CLI::App& app) {
       "  ringside record --libc malloc,io g++ -c a.cpp  any program, and all that it starts\n"
       "  ringside record --libc malloc --stack ./server     and which calls led there\n"
       "  ringside record --sample 999 ./server              where its CPU time goes\n"
+      "  ringside record -a --sample 999 --duration 10s     where all CPUs' time goes, kernel included (as root); then: ringside flame\n"
       "  ringside record -i web -u 'net:*' --duration 10s   some events of a program that is running\n"
       "  ringside record -e sched_switch,'syscalls:sys_enter_*' ls   with events of the kernel (as root)\n"
       "  ringside record -e 'irq:*' --duration 1s           the kernel alone, all processes\n"

@@ -27,10 +27,7 @@ constinit u64 interval_ns = 0;  // 0: no samples are wanted
 constinit char tag = 0;         // its address marks the timers' signals
 
 constinit ringside_event sample_event{
-    "ringside", "sample",
-    "\tfield:ringside_stack stack;\toffset:8;\tsize:8;\tsigned:0;\n"
-    "\tfield:u32 count;\toffset:16;\tsize:4;\tsigned:0;\n",
-    "\"stack=0x%llx count=%u\", REC->stack, REC->count", ringside_gate_of("ringside", "sample"), 0, nullptr, nullptr};
+    "ringside", "sample", ringside::sample_fields, ringside::sample_print, ringside_gate_of("ringside", "sample"), 0, nullptr, nullptr};
 
 // What the program wants for this signal.
 struct sigaction theirs {};

@@ -212,10 +212,12 @@ const std::vector<Stacks::Frame>& Stacks::frames(u32 number) {
   if (number == 0 || number >= stacks_.size()) return frames_;
   const Stack stack = stacks_[number];
   const auto append = [&](const Addresses& addresses, bool exact) {
+    bool first = true;  // of the program's, below the kernel's if there are any: it was interrupted there
     for (u32 i = 0; i < addresses.size; ++i) {
       const u64 address = words_[addresses.begin + i];
       if (address == 0 || address >= perf_contexts) continue;
-      const bool is_exact = exact && i == 0;
+      const bool is_exact = exact && (i == 0 || (first && !Names::of_kernel(address)));
+      first = first && Names::of_kernel(address);
       const u64 looked_up = is_exact ? address : address - 1;
       for (const CodePlace& place : names_.at(stack.space, looked_up)) frames_.push_back({address, place, stack.space, is_exact});
     }

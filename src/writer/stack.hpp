@@ -6,6 +6,12 @@
 
 namespace ringside {
 
+// The event ringside:sample, of a program's own timers and of the kernel's samples.
+inline constexpr const char* sample_fields =
+    "\tfield:ringside_stack stack;\toffset:8;\tsize:8;\tsigned:0;\n"
+    "\tfield:u32 count;\toffset:16;\tsize:4;\tsigned:0;\n";
+inline constexpr const char* sample_print = "\"stack=0x%llx count=%u\", REC->stack, REC->count";
+
 // The number of the stack that `from` begins. 0: it could not be taken, and is counted. Signal-safe.
 u64 stack_of(const From& from) noexcept;
 

@@ -1,0 +1,110 @@
+#include "kernel/perf_ring.hpp"
+
+#include <linux/perf_event.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace ringside {
+namespace {
+
+template <class T>
+T at(Bytes record, size_t offset) {
+  T value;
+  std::memcpy(&value, record.data + offset, sizeof value);
+  return value;
+}
+
+std::string_view text_at(Bytes record, size_t offset, size_t end) {
+  const char* const from = reinterpret_cast<const char*>(record.data) + offset;
+  return {from, strnlen(from, end - offset)};
+}
+
+constexpr size_t id_size = 16;  // at the end of all but samples: TID and TIME
+constexpr size_t map_texts = 72, name_text = 16, fork_size = 32, sample_chain = 32;
+
+}  // namespace
+
+PerfRecords::PerfRecords(const u8* data, u64 size, u64 tail, u64 head) : data_(data), size_(size), tail_(tail), head_(head) {
+  malformed_ = head - tail > size;
+  if (malformed_) tail_ = head_;
+}
+
+// Empty: there are fewer bytes.
+Bytes PerfRecords::piece(u64 size) {
+  if (size > head_ - tail_) return {};
+  const u64 from = tail_ & (size_ - 1);
+  if (size <= size_ - from) return {data_ + from, size};
+  copy_.resize(size / 8 + 1);
+  auto* const to = reinterpret_cast<u8*>(copy_.data());
+  std::memcpy(to, data_ + from, size_ - from);
+  std::memcpy(to + (size_ - from), data_, size - (size_ - from));
+  return {to, size};
+}
+
+std::optional<PerfRecord> PerfRecords::next() {
+  if (tail_ == head_) return std::nullopt;
+  const Bytes start = piece(sizeof(perf_event_header));
+  const auto header = start.size != 0 ? at<perf_event_header>(start, 0) : perf_event_header{};
+  const Bytes record = header.size >= sizeof header && header.size % 8 == 0 ? piece(header.size) : Bytes{};
+  if (record.size == 0) {
+    malformed_ = true;
+    tail_ = head_;
+    return std::nullopt;
+  }
+  tail_ += record.size;
+  PerfRecord r;
+  const size_t end = header.type == PERF_RECORD_SAMPLE ? record.size : record.size - id_size;
+  const auto has = [&](size_t bytes) { return record.size >= (header.type == PERF_RECORD_SAMPLE ? bytes : bytes + id_size); };
+  if (header.type != PERF_RECORD_SAMPLE && has(sizeof header)) {
+    r.pid = at<i32>(record, end), r.tid = at<i32>(record, end + 4);
+    r.time = at<u64>(record, end + 8);
+  }
+  bool good = true;
+  switch (header.type) {
+    case PERF_RECORD_SAMPLE: {
+      good = has(sample_chain) && at<u64>(record, 24) <= (record.size - sample_chain) / 8;
+      if (!good) break;
+      r.kind = PerfRecord::Kind::sample;
+      r.pid = at<i32>(record, 8), r.tid = at<i32>(record, 12);
+      r.time = at<u64>(record, 16);
+      r.chain = {record.data + sample_chain, at<u64>(record, 24) * 8};
+      break;
+    }
+    case PERF_RECORD_MMAP2: {
+      if (!(good = has(map_texts))) break;
+      r.kind = PerfRecord::Kind::map;
+      r.pid = at<i32>(record, 8), r.tid = at<i32>(record, 12);
+      r.start = at<u64>(record, 16), r.size = at<u64>(record, 24), r.offset = at<u64>(record, 32);
+      if ((header.misc & PERF_RECORD_MISC_MMAP_BUILD_ID) != 0) r.build_id = {record.data + 44, std::min<size_t>(record.data[40], 20)};
+      r.text = text_at(record, map_texts, end);
+      break;
+    }
+    case PERF_RECORD_COMM: {
+      if (!(good = has(name_text))) break;
+      r.kind = PerfRecord::Kind::name;
+      r.exec = (header.misc & PERF_RECORD_MISC_COMM_EXEC) != 0;
+      r.pid = at<i32>(record, 8), r.tid = at<i32>(record, 12);
+      r.text = text_at(record, name_text, end);
+      break;
+    }
+    case PERF_RECORD_FORK: {
+      if (!(good = has(fork_size))) break;
+      r.kind = PerfRecord::Kind::fork;
+      r.pid = at<i32>(record, 8), r.maker = at<i32>(record, 12), r.tid = at<i32>(record, 16);
+      break;
+    }
+    case PERF_RECORD_LOST: {
+      if (!(good = has(24))) break;
+      r.kind = PerfRecord::Kind::lost;
+      r.lost = at<u64>(record, 16);
+      break;
+    }
+    case PERF_RECORD_THROTTLE: r.kind = PerfRecord::Kind::throttled; break;
+    default: break;
+  }
+  malformed_ = malformed_ || !good;  // its size is right, so the walk goes on
+  return r;
+}
+
+}  // namespace ringside

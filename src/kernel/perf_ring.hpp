@@ -1,0 +1,51 @@
+// The ring of perf_event_open: the records that are in it.
+//
+//   PerfRecords records(data, size, tail, head);
+//   while (const auto r = records.next()) ...       // valid until the next call
+//   tail = records.tail();
+//
+// Records as the events of PerfSampler have them: samples of TID, TIME and CALLCHAIN, all others with TID and TIME at their end.
+// The ring may hold anything: what does not add up ends the walk at its head, and is counted.
+#pragma once
+#include <optional>
+#include <ringside/base/types.hpp>
+#include <string_view>
+#include <vector>
+
+namespace ringside {
+
+struct PerfRecord {
+  enum class Kind : u8 { other, sample, map, name, fork, lost, throttled };
+  Kind kind = Kind::other;
+  bool exec = false;              // name: the process executes another program
+  i32 pid = 0, tid = 0;           // of the thread; fork: of the new one
+  i32 maker = 0;                  // fork: the process that made it
+  u64 time = 0;                   // by the sampler's clock; 0: unknown
+  Bytes chain{};                  // sample: words, with the kernel's marks between (perf_contexts)
+  u64 start = 0, size = 0, offset = 0;  // map
+  Bytes build_id{};
+  std::string_view text{};        // map: the path; name: the thread's
+  u64 lost = 0;                   // records that had no room in front of this one
+};
+
+// The addresses that are none: marks in a chain of calls.
+inline constexpr u64 perf_contexts = ~u64{0} - 4095;
+
+class PerfRecords {
+ public:
+  // size: a power of two.
+  PerfRecords(const u8* data, u64 size, u64 tail, u64 head);
+  std::optional<PerfRecord> next();
+  u64 tail() const { return tail_; }
+  bool malformed() const { return malformed_; }
+
+ private:
+  Bytes piece(u64 size);
+
+  const u8* data_;
+  u64 size_, tail_, head_;
+  bool malformed_ = false;
+  std::vector<u64> copy_;  // of a record that the ring's end cuts
+};
+
+}  // namespace ringside

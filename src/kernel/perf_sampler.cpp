@@ -1,0 +1,182 @@
+#include "kernel/perf_sampler.hpp"
+
+#include <dirent.h>
+#include <linux/perf_event.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "sys/try.hpp"
+
+namespace ringside {
+namespace {
+
+const u64 page = static_cast<u64>(sysconf(_SC_PAGESIZE)), smallest_ring = 16 * page;
+
+u64 setting(const char* name, u64 otherwise) {
+  const auto text = sys::read_file(std::string("/proc/sys/kernel/") + name);
+  return text ? std::strtoull(text->c_str(), nullptr, 10) : otherwise;
+}
+
+std::vector<i32> threads_of(i32 pid) {
+  std::vector<i32> out;
+  DIR* const dir = opendir(("/proc/" + std::to_string(pid) + "/task").c_str());
+  if (dir == nullptr) return out;
+  while (const dirent* entry = readdir(dir)) {
+    if (const int tid = std::atoi(entry->d_name); tid > 0) out.push_back(tid);
+  }
+  closedir(dir);
+  return out;
+}
+
+sys::Fd open_event(perf_event_attr& attributes, i32 tid, u32 cpu) {
+  return sys::Fd(static_cast<int>(syscall(SYS_perf_event_open, &attributes, tid, static_cast<int>(cpu), -1, PERF_FLAG_FD_CLOEXEC)));
+}
+
+// All threads of a process on each CPU: more descriptors than the usual limit.
+void allow_descriptors(u64 more) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= more) return;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, more);
+  (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+tl::unexpected<Error> refused(int error, const PerfSampler::Options& options) {
+  const std::string level = std::to_string(static_cast<i64>(setting("perf_event_paranoid", 2)));
+  if (error == EACCES || error == EPERM)
+    return fail(error, std::string("cannot sample ") + (options.pids.empty() ? "the whole machine" : "these processes") + " by perf_event_open: kernel.perf_event_paranoid is " + level +
+                           "; run it as root, or as root: sysctl kernel.perf_event_paranoid=" + (options.pids.empty() ? "-1" : "1") +
+                           ". Samples of a command need no right: ringside record --sample " + std::to_string(options.hz) + " COMMAND");
+  if (error == EINVAL && options.hz > setting("perf_event_max_sample_rate", ~u64{0}))
+    return fail(error, "cannot sample " + std::to_string(options.hz) + " times a second: kernel.perf_event_max_sample_rate is " + std::to_string(setting("perf_event_max_sample_rate", 0)) +
+                           "; ask for fewer, or as root: sysctl kernel.perf_event_max_sample_rate=" + std::to_string(options.hz));
+  if (error == EMFILE) return fail(error, "cannot sample these processes: each thread takes a descriptor on each CPU; ulimit -n raises their number, -a takes one for each CPU");
+  if (error == ENOSYS) return fail(error, "cannot sample by perf_event_open: this kernel was built without it");
+  return fail(error, "cannot sample by perf_event_open");
+}
+
+}  // namespace
+
+result<std::unique_ptr<PerfSampler>> PerfSampler::open(const Options& options) {
+  perf_event_attr attributes{};
+  attributes.size = sizeof attributes;
+  attributes.type = PERF_TYPE_HARDWARE;
+  attributes.config = PERF_COUNT_HW_CPU_CYCLES;
+  attributes.freq = 1;
+  attributes.sample_freq = options.hz;
+  attributes.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CALLCHAIN;
+  attributes.read_format = PERF_FORMAT_LOST;
+  attributes.disabled = 1;
+  attributes.inherit = options.pids.empty() ? 0 : 1;
+  attributes.exclude_idle = 1;
+  attributes.exclude_hv = 1;
+  attributes.sample_id_all = 1;
+  attributes.mmap = attributes.mmap2 = attributes.build_id = 1;
+  attributes.comm = attributes.comm_exec = attributes.task = 1;
+  attributes.use_clockid = 1;
+  attributes.clockid = options.clock;
+  attributes.watermark = 1;
+  attributes.sample_max_stack = static_cast<u16>(std::min<u64>(options.depth, setting("perf_event_max_stack", 127)));
+
+  auto sampler = std::make_unique<PerfSampler>();
+  sampler->depth_ = attributes.sample_max_stack;
+  std::vector<i32> threads;
+  for (const i32 pid : options.pids) {
+    const std::vector<i32> more = threads_of(pid);
+    threads.insert(threads.end(), more.begin(), more.end());
+  }
+  if (options.pids.empty()) threads.push_back(-1);
+  if (threads.empty()) return refuse(std::errc::no_such_process, "the processes to sample have ended");
+  const auto cpus = static_cast<u32>(std::clamp<long>(sysconf(_SC_NPROCESSORS_CONF), 1, 4096));
+  allow_descriptors(threads.size() * cpus + 256);
+  const u64 most = std::bit_floor(std::max(options.ring_size, smallest_ring));
+  attributes.wakeup_watermark = static_cast<u32>(most / 4);
+  // What this kernel or machine lacks is left out, one after the other.
+  const auto open_one = [&](i32 tid, u32 cpu) {
+    for (;;) {
+      sys::Fd fd = open_event(attributes, tid, cpu);
+      const int error = errno;
+      if (fd) return fd;
+      const bool early = sampler->rings_.empty() || sampler->rings_.front().events_.empty();
+      if (early && attributes.type == PERF_TYPE_HARDWARE && (error == ENOENT || error == EOPNOTSUPP || error == ENODEV)) {
+        attributes.type = PERF_TYPE_SOFTWARE;
+        attributes.config = PERF_COUNT_SW_CPU_CLOCK;
+      } else if (early && attributes.exclude_kernel == 0 && !options.pids.empty() && (error == EACCES || error == EPERM)) {
+        attributes.exclude_kernel = 1;
+      } else if (early && attributes.build_id != 0 && error == EINVAL) {
+        attributes.build_id = 0;  // before Linux 5.12
+      } else if (early && attributes.read_format != 0 && error == EINVAL) {
+        attributes.read_format = 0;  // before 6.0
+        attributes.build_id = 1;
+      } else {
+        errno = error;
+        return fd;
+      }
+    }
+  };
+  for (u32 cpu = 0; cpu < cpus; ++cpu) {
+    Ring ring;
+    ring.cpu_ = cpu;
+    for (const i32 tid : threads) {
+      sys::Fd fd = open_one(tid, cpu);
+      if (!fd && errno == ESRCH) continue;                // it has ended
+      if (!fd && errno == ENODEV) break;                  // this CPU is offline
+      if (!fd) return refused(errno, options);
+      if (!ring.events_.empty()) {
+        if (ioctl(fd.get(), PERF_EVENT_IOC_SET_OUTPUT, ring.events_.front().get()) != 0) return fail(errno, "cannot put the samples of thread " + std::to_string(tid) + " into the ring of CPU " + std::to_string(cpu));
+        ring.events_.push_back(std::move(fd));
+        continue;
+      }
+      for (u64 size = most;; size /= 2) {
+        auto region = sys::Region::map(fd.get(), page + size, true, "the ring of perf's samples");
+        if (!region && size > smallest_ring && (region.error().code == std::errc::operation_not_permitted || region.error().code == std::errc::not_enough_memory)) continue;
+        if (!region) return tl::unexpected<Error>(region.error());
+        ring.region_ = std::move(*region);
+        break;
+      }
+      ring.events_.push_back(std::move(fd));
+    }
+    if (!ring.events_.empty()) sampler->rings_.push_back(std::move(ring));
+  }
+  if (sampler->rings_.empty()) return refuse(std::errc::no_such_process, "the processes to sample have ended");
+  sampler->kernel_ = attributes.exclude_kernel == 0;
+  sampler->cycles_ = attributes.type == PERF_TYPE_HARDWARE;
+  return sampler;
+}
+
+result<void> PerfSampler::on(bool is) {
+  for (const Ring& ring : rings_) {
+    for (const sys::Fd& event : ring.events_) {
+      if (ioctl(event.get(), is ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0) != 0) return fail(errno, std::string("cannot turn ") + (is ? "on" : "off") + " the samples of CPU " + std::to_string(ring.cpu_));
+    }
+  }
+  return {};
+}
+
+PerfRecords PerfSampler::Ring::records() const {
+  const auto& numbers = *reinterpret_cast<const perf_event_mmap_page*>(region_.data());
+  const u64 head = __atomic_load_n(&numbers.data_head, __ATOMIC_ACQUIRE);
+  return {region_.data() + page, region_.size() - page, numbers.data_tail, head};
+}
+
+void PerfSampler::Ring::consume(const PerfRecords& seen) {
+  __atomic_store_n(&reinterpret_cast<perf_event_mmap_page*>(region_.data())->data_tail, seen.tail(), __ATOMIC_RELEASE);
+}
+
+u64 PerfSampler::Ring::lost() const {
+  u64 sum = 0;
+  for (const sys::Fd& event : events_) {
+    u64 values[2] = {};  // the count, and the lost samples
+    if (read(event.get(), values, sizeof values) == sizeof values) sum += values[1];
+  }
+  return sum;
+}
+
+}  // namespace ringside

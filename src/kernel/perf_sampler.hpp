@@ -1,0 +1,56 @@
+// Samples of CPU time by the kernel: perf_event_open on each CPU, for the whole machine or some processes and what they start. Each
+// ring has the samples with their chains of calls, and what names them: maps of code, names of threads, forks.
+//
+//   auto sampler = must(PerfSampler::open({.hz = 999}));
+//   for (PerfSampler::Ring& ring : sampler->rings()) { auto records = ring.records(); ...; ring.consume(records); }
+//
+// What is counted is the processor's cycles, and the time of the CPU where a machine has no such counter.
+#pragma once
+#include <time.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernel/perf_ring.hpp"
+#include "source/source.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside {
+
+class PerfSampler {
+ public:
+  struct Options {
+    u64 hz = 999;
+    u32 depth = 64;
+    std::vector<i32> pids{};        // none: the whole machine
+    u64 ring_size = 1 << 20;        // at most
+    clockid_t clock = CLOCK_MONOTONIC;
+  };
+  class Ring {
+   public:
+    u32 cpu() const { return cpu_; }
+    PerfRecords records() const;
+    void consume(const PerfRecords& seen);  // their room is the kernel's again
+    u64 lost() const;                       // samples that had no room, as the kernel counts them
+   private:
+    friend class PerfSampler;
+    u32 cpu_ = 0;
+    sys::Region region_;  // a page of numbers, then the ring
+    std::vector<sys::Fd> events_;
+  };
+  // EACCES, EPERM: without the right; the sentence says which one is missing.
+  static result<std::unique_ptr<PerfSampler>> open(const Options& options);
+  result<void> on(bool is = true);
+  std::vector<Ring>& rings() { return rings_; }
+  bool sees_kernel() const { return kernel_; }
+  const char* counts() const { return cycles_ ? "cycles" : "cpu-clock"; }
+  u32 depth() const { return depth_; }
+
+ private:
+  std::vector<Ring> rings_;
+  bool kernel_ = true, cycles_ = true;
+  u32 depth_ = 0;
+};
+
+}  // namespace ringside

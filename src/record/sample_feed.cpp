@@ -1,0 +1,359 @@
+#include "record/sample_feed.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+
+#include "schema/format_text.hpp"
+#include "sys/try.hpp"
+#include "writer/process.hpp"
+#include "writer/stack.hpp"
+
+namespace ringside {
+namespace {
+
+// Neither an instance's ids nor the kernel's.
+constexpr u16 sample_id = 0xEF01, stack_id = 0xEF02, code_map_id = 0xEF03;
+constexpr u32 first_ring = 1u << 17;  // behind an instance's
+constexpr u32 subbuf_size = 16384;
+constexpr size_t longest_path = 3000;
+
+u64 raw_ns() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC_RAW, &t);
+  return static_cast<u64>(t.tv_sec) * 1'000'000'000 + static_cast<u64>(t.tv_nsec);
+}
+
+std::string hex(Bytes bytes) {
+  std::string out;
+  for (size_t i = 0; i < bytes.size; ++i) out += fmt::format("{:02x}", bytes.data[i]);
+  return out;
+}
+
+std::vector<i32> numbers_in(const std::string& dir) {
+  std::vector<i32> out;
+  DIR* const open = opendir(dir.c_str());
+  if (open == nullptr) return out;
+  while (const dirent* entry = readdir(open)) {
+    if (const int n = std::atoi(entry->d_name); n > 0) out.push_back(n);
+  }
+  closedir(open);
+  return out;
+}
+
+std::string comm_of(i32 pid, i32 tid) {
+  char name[17] = {};
+  sys::comm_of(pid, tid, name);
+  return name;
+}
+
+// PROCMAP_QUERY (Linux 6.11): the build id of what stands at an address, from the kernel's own look at the file.
+struct MapQuery {
+  u64 size, flags, address;
+  u64 start, end, vma_flags, page_size, offset, inode;
+  u32 dev_major, dev_minor, name_size, build_id_size;
+  u64 name, build_id;
+};
+static_assert(sizeof(MapQuery) == 104);
+constexpr unsigned long map_query = _IOWR('f', 17, MapQuery);
+
+}  // namespace
+
+// ---- The clock.
+
+RawToTicks::RawToTicks() : first_(measure()), last_(first_) {
+  const timespec pause{0, 2'000'000};
+  nanosleep(&pause, nullptr);
+  now();
+}
+
+RawToTicks::Pair RawToTicks::measure() {
+  Pair best;
+  u64 width = ~u64{0};
+  for (int i = 0; i < 16; ++i) {
+    const u64 before = read_ticks(), ns = raw_ns(), after = read_ticks();
+    if (after - before >= width) continue;
+    width = after - before;
+    best = {before + width / 2, ns};
+  }
+  return best;
+}
+
+void RawToTicks::now() { last_ = measure(); }
+
+u64 RawToTicks::ticks(u64 ns) const {
+  __extension__ using i128 = __int128;
+  const auto since = static_cast<i64>(ns - last_.ns);
+  const auto span = static_cast<i64>(last_.ns - first_.ns);
+  if (span <= 0) return last_.ticks;
+  return last_.ticks + static_cast<u64>(static_cast<i64>(i128{since} * static_cast<i64>(last_.ticks - first_.ticks) / span));
+}
+
+// ---- The feed.
+
+result<std::unique_ptr<SampleFeed>> SampleFeed::create(Options options, const ClockInfo& clock) {
+  if (clock.kind == ClockKind::counter)
+    return refuse(std::errc::invalid_argument, "the clock \"counter\" counts the program's events, so samples of the kernel have no place among them: use --clock tsc or mono, for an instance when it is made");
+  options.sampler.clock = counts_ticks(clock.kind) ? CLOCK_MONOTONIC_RAW : CLOCK_MONOTONIC;
+  auto sampler = RS_TRY(PerfSampler::open(options.sampler));
+  std::unique_ptr<SampleFeed> feed(new SampleFeed(std::move(sampler), std::move(options), clock));
+  if (counts_ticks(clock.kind)) feed->ticks_.emplace();
+  return feed;
+}
+
+u64 SampleFeed::now() const {
+  u64 ticks = 0;
+  return ticks_of(clock_.kind, ticks) ? ticks : sys::now_ns();
+}
+
+void SampleFeed::add_out(u32 number) { outs_.push_back({number, Packer(subbuf_size)}); }
+
+result<void> SampleFeed::begin(RecordingRun& run) {
+  if (std::exchange(handing_over_, false)) {
+    const Accounted earlier = accounted();
+    books_ = {};
+    books_.earlier = earlier;
+    books_.before = 0;
+    for (const Out& out : outs_) books_.before += out.events + out.lost;
+    for (Out& out : outs_) out.packer = Packer(subbuf_size);
+    stacks_.clear();
+  }
+  if (outs_.empty()) {
+    for (const PerfSampler::Ring& ring : sampler_->rings()) add_out(first_ring + ring.cpu());
+    add_out(first_ring + (1u << 16));
+  }
+  for (const Out& out : outs_) {
+    RingName name;
+    name.ring = out.number;
+    name.cpu = static_cast<i32>(out.number - first_ring);
+    if (&out == &outs_.back()) name.cpu = -1, name.pid = name.tid = getpid(), name.task = name.process = "ringside";
+    RS_TRY(run.writer().add_ring(name, subbuf_size));
+  }
+  if (sampler_->sees_kernel()) {
+    if (auto text = sys::read_file("/proc/kallsyms")) RS_TRY(run.writer().keep("kallsyms", *text));
+  }
+  // What is mapped from here on is in the rings, or found now.
+  mapped_before_ = now();
+  if (!on_) RS_TRY(sampler_->on());
+  on_ = true;
+  look_at_processes(run);
+  return {};
+}
+
+void SampleFeed::know(i32 pid, i32 tid, std::string_view name) {
+  const auto [at, fresh] = threads_.try_emplace(tid);
+  RingName& thread = at->second;
+  const auto leader = threads_.find(pid);
+  if (!fresh && thread.pid == pid && thread.task == name) return;
+  changed_ = true;
+  thread.tid = tid;
+  thread.pid = pid;
+  thread.task = name;
+  thread.process = pid == tid || leader == threads_.end() ? thread.task : leader->second.task;
+  if (fresh) thread.cgroup = sys::cgroup_of(tid);
+}
+
+// ---- What was there before.
+
+void SampleFeed::look_at_processes(RecordingRun& run) {
+  bytes_at_look_ = bytes_so_far();
+  if (options_.sampler.pids.empty()) {
+    for (const i32 pid : numbers_in("/proc")) look_at(run, pid);
+  } else {
+    for (const i32 pid : options_.sampler.pids) look_at(run, pid);
+  }
+  flush(run, outs_.back());
+}
+
+// The kernel's answer is kept for each file. Empty: it has none, or knows no such question.
+std::string SampleFeed::build_id_of(int maps, u64 address, const std::string& file) {
+  const auto [at, fresh] = build_ids_.try_emplace(file);
+  if (!fresh) return at->second;
+  u8 id[32];
+  MapQuery query{};
+  query.size = sizeof query;
+  query.address = address;
+  query.build_id_size = sizeof id;
+  query.build_id = reinterpret_cast<u64>(id);
+  if (ioctl(maps, map_query, &query) == 0) at->second = hex({id, std::min<size_t>(query.build_id_size, sizeof id)});
+  return at->second;
+}
+
+void SampleFeed::look_at(RecordingRun& run, i32 pid) {
+  know(pid, pid, comm_of(pid, pid));
+  for (const i32 tid : numbers_in("/proc/" + std::to_string(pid) + "/task")) know(pid, tid, comm_of(pid, tid));
+  const std::string path = "/proc/" + std::to_string(pid) + "/maps";
+  const sys::Fd maps(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const auto text = maps ? sys::read_text(maps.get(), path) : result<std::string>(std::string());
+  if (!text || text->empty()) return;  // it has ended, is the kernel's own, or another user's
+  std::istringstream lines(*text);
+  for (std::string line; std::getline(lines, line);) {
+    u64 start = 0, end = 0, offset = 0;
+    char rights[5] = {}, device[16] = {};
+    unsigned long long inode = 0;
+    int behind = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s %lx %15s %llu %n", &start, &end, rights, &offset, device, &inode, &behind) < 6 || rights[2] != 'x' || start >= end) continue;
+    std::string file = line.substr(std::min<size_t>(static_cast<size_t>(behind), line.size()));
+    if (file.empty()) file = "//anon";  // as perf's records have it
+    const std::string id = inode != 0 ? build_id_of(maps.get(), start, fmt::format("{} {} {}", device, inode, file)) : "";
+    write_map(run, outs_.back(), mapped_before_, pid, start, end - start, offset, id, file);
+  }
+}
+
+// ---- Events.
+
+void SampleFeed::flush(RecordingRun& run, Out& out) {
+  if (!out.packer.pending() || run.failed()) return;
+  put(out.packer.take(), run.writer(), out.number, run.faults(), books_);
+}
+
+void SampleFeed::write(RecordingRun& run, Out& out, u64 time, Bytes payload) {
+  if (!out.packer.add(time, payload)) {
+    flush(run, out);
+    out.packer.restart();
+    if (!out.packer.add(time, payload)) return lose(run, out, 1);  // no sub-buffer holds it
+  }
+  ++out.events;
+}
+
+void SampleFeed::lose(RecordingRun& run, Out& out, u64 records) {
+  if (records == 0) return;
+  flush(run, out);
+  out.packer.lost(records);
+  out.lost += records;
+}
+
+void SampleFeed::write_map(RecordingRun& run, Out& out, u64 time, i32 pid, u64 start, u64 size, u64 offset, std::string_view build_id, std::string_view path) {
+  path = path.substr(0, longest_path);
+  constexpr u32 texts = 48;
+  const u64 words[] = {code_map_id | static_cast<u64>(static_cast<u32>(pid)) << 32, static_cast<u32>(pid), start, size, offset};
+  const auto id_size = static_cast<u32>(build_id.size()) + 1, path_size = static_cast<u32>(path.size()) + 1;
+  const u32 places[] = {texts | id_size << 16, (texts + id_size) | path_size << 16};
+  payload_.assign(texts + id_size + path_size, 0);
+  std::memcpy(payload_.data(), words, sizeof words);
+  std::memcpy(payload_.data() + 40, places, sizeof places);
+  std::memcpy(payload_.data() + texts, build_id.data(), build_id.size());
+  std::memcpy(payload_.data() + texts + id_size, path.data(), path.size());
+  write(run, out, time, {payload_.data(), payload_.size()});
+}
+
+void SampleFeed::take_sample(RecordingRun& run, const PerfRecord& record, Out& out) {
+  constexpr u32 frames_at = 24;
+  const u64 time = time_of(record);
+  const u64 common = static_cast<u64>(static_cast<u32>(record.tid)) << 32;
+  payload_.assign(frames_at, 0);
+  const size_t most = record.chain.size / 8;
+  for (size_t i = 0; i < most; ++i) {
+    u64 address = 0;
+    std::memcpy(&address, record.chain.data + 8 * i, 8);
+    if (address == 0 || address >= perf_contexts) continue;
+    payload_.insert(payload_.end(), reinterpret_cast<const u8*>(&address), reinterpret_cast<const u8*>(&address) + 8);
+  }
+  const auto bytes = static_cast<u32>(payload_.size() - frames_at);
+  u64 stack = 0;
+  if (bytes != 0) {
+    stack = sys::hash({reinterpret_cast<const char*>(payload_.data()) + frames_at, bytes}) | 1;
+    if (stacks_.insert(stack).second) {
+      const u64 words[] = {common | stack_id, stack, frames_at | u64{bytes} << 16 | u64{bytes / 8 >= sampler_->depth()} << 32};
+      std::memcpy(payload_.data(), words, sizeof words);
+      write(run, out, time, {payload_.data(), payload_.size()});
+    }
+  }
+  const u64 sample[] = {common | sample_id, stack, 1};
+  write(run, out, time, {reinterpret_cast<const u8*>(sample), 20});
+}
+
+void SampleFeed::take(RecordingRun& run, const PerfRecord& record, Out& out) {
+  using Kind = PerfRecord::Kind;
+  switch (record.kind) {
+    case Kind::sample:
+      if (record.tid != 0) take_sample(run, record, out);  // else the CPU is idle
+      break;
+    case Kind::map:
+      if (record.pid > 0 && record.size != 0) write_map(run, out, time_of(record), record.pid, record.start, record.size, record.offset, hex(record.build_id), record.text);
+      break;
+    case Kind::name:
+      know(record.pid, record.tid, record.text);
+      if (record.exec) write_map(run, out, time_of(record), record.pid, 0, 0, 0, "", "");
+      break;
+    case Kind::fork:
+      if (const auto maker = threads_.find(record.maker); maker != threads_.end()) know(record.pid, record.tid, std::string(maker->second.task));
+      if (record.pid != record.maker && record.pid == record.tid) write_map(run, out, time_of(record), record.pid, 0, 0, static_cast<u32>(record.maker), "", "fork");
+      break;
+    case Kind::lost:
+      lose(run, out, record.lost);
+      out.told_lost += record.lost;
+      break;
+    case Kind::throttled: ++throttled_; break;
+    case Kind::other: break;
+  }
+}
+
+bool SampleFeed::poll(RecordingRun& run) {
+  if (run.failed()) {
+    if (std::exchange(on_, false)) (void)sampler_->on(false);
+    return false;
+  }
+  if (ticks_) ticks_->now();
+  for (size_t i = 0; i < sampler_->rings().size(); ++i) {
+    PerfSampler::Ring& ring = sampler_->rings()[i];
+    PerfRecords records = ring.records();
+    while (const auto record = records.next()) take(run, *record, outs_[i]);
+    malformed_ += records.malformed();
+    ring.consume(records);
+    flush(run, outs_[i]);
+  }
+  // The oldest part of the recording goes, and with it what names the rest.
+  if (options_.max_size != 0 && bytes_so_far() - bytes_at_look_ > options_.max_size / 4) {
+    stacks_.clear();
+    mapped_before_ = now();
+    look_at_processes(run);
+  }
+  return std::exchange(changed_, false);
+}
+
+void SampleFeed::describe(RecordingMeta& meta) {
+  meta.events.push_back({sample_id, "ringside", "sample", format_text("sample", sample_id, sample_fields, sample_print), true});
+  for (const auto& [id, event] : {std::pair(stack_id, stack_events[0]), std::pair(code_map_id, stack_events[1])})
+    meta.events.push_back({id, event->system, event->name, format_text(*event, id), true});
+  std::set<i32> known;
+  for (const RingName& thread : meta.threads) known.insert(thread.tid);
+  for (const auto& [tid, name] : threads_) {
+    if (known.count(tid) == 0) meta.threads.push_back(name);
+  }
+}
+
+Books SampleFeed::close(RecordingRun& run) {
+  if (!handing_over_ && std::exchange(on_, false)) (void)sampler_->on(false);
+  if (!run.failed()) (void)poll(run);
+  std::vector<Counters> all;
+  for (size_t i = 0; i < outs_.size(); ++i) {
+    Out& out = outs_[i];
+    // Losses behind the last record are only in the counts.
+    if (i < sampler_->rings().size()) {
+      const u64 lost = sampler_->rings()[i].lost();
+      if (lost > out.told_lost) lose(run, out, lost - std::exchange(out.told_lost, lost));
+    }
+    flush(run, out);
+    Counters c;
+    c.written = out.events + out.lost;
+    c.read = out.events;
+    c.overrun = out.lost;
+    c.subbuf_size = subbuf_size;
+    run.writer().ring(out.number).counters = c;
+    all.push_back(c);
+  }
+  books_.totals = sum(all);
+  books_.complete = !handing_over_;
+  if (throttled_ != 0) books_.doubts.push_back(fmt::format("the kernel held samples back {} times, as they took too much of a CPU: ask for fewer in a second, or see kernel.perf_cpu_time_max_percent", throttled_));
+  if (malformed_ != 0) books_.doubts.push_back(fmt::format("the kernel's rings of samples held {} malformed records", malformed_));
+  return books_;
+}
+
+}  // namespace ringside

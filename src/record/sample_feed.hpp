@@ -1,0 +1,81 @@
+// Records the kernel's samples of CPU time as ringside:sample, with their stacks (ringside:stack) and what stood at the addresses
+// (ringside:code_map): the same events as a program's own. Each CPU has a ring; what was mapped before stands in one more.
+#pragma once
+#include <map>
+#include <memory>
+#include <set>
+#include <unordered_map>
+
+#include "kernel/perf_sampler.hpp"
+#include "record/recording_run.hpp"
+#include "source/packer.hpp"
+
+namespace ringside {
+
+// Converts CLOCK_MONOTONIC_RAW, which has the rate of the processor's ticks, to these. Exact to some 50 ns.
+class RawToTicks {
+ public:
+  RawToTicks();
+  void now();  // measures again: what is converted should not be much older
+  u64 ticks(u64 raw_ns) const;
+
+ private:
+  struct Pair {
+    u64 ticks = 0, ns = 0;
+  };
+  static Pair measure();
+  Pair first_, last_;
+};
+
+class SampleFeed final : public Feed {
+ public:
+  struct Options {
+    PerfSampler::Options sampler;
+    u64 max_size = 0;  // of the recording: what it removes must stand in it again
+  };
+  static result<std::unique_ptr<SampleFeed>> create(Options options, const ClockInfo& clock);
+  const PerfSampler& sampler() const { return *sampler_; }
+
+  result<void> begin(RecordingRun& run) override;  // samples from here on
+  bool poll(RecordingRun& run) override;
+  void describe(RecordingMeta& meta) override;
+  Books close(RecordingRun& run) override;
+
+ private:
+  struct Out {
+    u32 number = 0;  // in the recording
+    Packer packer;
+    u64 events = 0, lost = 0;
+    u64 told_lost = 0;  // of `lost`, by records of this run
+  };
+  SampleFeed(std::unique_ptr<PerfSampler> sampler, Options options, const ClockInfo& clock) : sampler_(std::move(sampler)), options_(std::move(options)), clock_(clock) {}
+
+  u64 time_of(const PerfRecord& record) const { return ticks_ ? ticks_->ticks(record.time) : record.time; }
+  u64 now() const;
+  void add_out(u32 number);
+  void write(RecordingRun& run, Out& out, u64 time, Bytes payload);
+  void flush(RecordingRun& run, Out& out);
+  void take(RecordingRun& run, const PerfRecord& record, Out& out);
+  void take_sample(RecordingRun& run, const PerfRecord& record, Out& out);
+  void lose(RecordingRun& run, Out& out, u64 records);
+  void write_map(RecordingRun& run, Out& out, u64 time, i32 pid, u64 start, u64 size, u64 offset, std::string_view build_id, std::string_view path);
+  void look_at_processes(RecordingRun& run);
+  void look_at(RecordingRun& run, i32 pid);
+  void know(i32 pid, i32 tid, std::string_view name);
+  std::string build_id_of(int maps, u64 address, const std::string& file);
+
+  std::unique_ptr<PerfSampler> sampler_;
+  Options options_;
+  ClockInfo clock_;
+  std::optional<RawToTicks> ticks_;
+  std::vector<Out> outs_;                            // the last one: of what was there before
+  std::map<i32, RingName> threads_;
+  std::set<u64> stacks_;                             // that stand in the recording
+  std::unordered_map<std::string, std::string> build_ids_;  // in hex, by device, inode and path
+  u64 bytes_at_look_ = 0, throttled_ = 0, malformed_ = 0;
+  u64 mapped_before_ = 0;                            // the time of what was mapped before
+  bool changed_ = false, on_ = false;
+  std::vector<u8> payload_;
+};
+
+}  // namespace ringside

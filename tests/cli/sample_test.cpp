@@ -1,0 +1,111 @@
+// record --sample with -a and -p: samples of the kernel, on one timeline with the program's events.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "binary.hpp"
+#include "kernel/perf_sampler.hpp"
+
+namespace ringside::sample_cli_test {
+namespace {
+
+using nlohmann::json;
+using test::Outcome;
+using testing::HasSubstr;
+
+const std::string sampled = RINGSIDE_BUILD_DIR "/tests/sampled";
+
+struct SampleCli : test::BinaryTest {
+  bool sees_kernel = false;
+  void SetUp() override {
+    const auto sampler = PerfSampler::open({});
+    if (!sampler) GTEST_SKIP() << sampler.error().sentence;
+    sees_kernel = (*sampler)->sees_kernel();
+    BinaryTest::SetUp();
+  }
+  u64 count(const std::string& folded, const std::string& part) const {
+    u64 sum = 0;
+    std::istringstream lines(folded);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.find(part) != std::string::npos) sum += std::stoull(line.substr(line.rfind(' ') + 1));
+    }
+    return sum;
+  }
+};
+
+TEST_F(SampleCli, TheWholeMachineOnTheProgramsTimeline) {
+  for (const char* clock : {"tsc", "mono"}) {
+    if (clock == std::string("tsc") && !tsc_is_invariant()) continue;
+    const Outcome o = ringside(std::string("record -a --sample 1999 --clock ") + clock + " " + sampled);
+    ASSERT_EQ(o.code, 0) << o.err;
+    EXPECT_THAT(o.err, HasSubstr("refused 0"));
+    const std::string folded = ringside("flame --folded").out;
+    EXPECT_GT(count(folded, "main;caller_of_spun;spun"), 10u) << folded;
+    EXPECT_GT(count(folded, "main;short_lived"), 3u) << folded;  // of processes that are gone
+    EXPECT_TRUE(!sees_kernel || count(folded, "vfs_read;") > 3) << folded;
+    // Between the events the thread is in spun, and nowhere else.
+    i64 begin = 0, end = 0;
+    i64 tid = 0;
+    const auto all = events();
+    for (const json& e : all) {
+      if (e["event"] == "sampled:begin") begin = e["ts"], tid = e["tid"];
+      if (e["event"] == "sampled:end") end = e["ts"];
+    }
+    u64 in_spun = 0, outside = 0;
+    for (const json& e : all) {
+      if (e["event"] != "ringside:sample" || e["tid"] != tid || !e.contains("stack")) continue;
+      const bool is = e["stack"].dump().find("\"spun") != std::string::npos;
+      const i64 time = e["ts"];
+      const bool between = time > begin - 1000 && time < end + 1000;
+      in_spun += is && between;
+      outside += is && !between;
+    }
+    EXPECT_GT(in_spun, 10u) << clock;
+    EXPECT_EQ(outside, 0u) << clock;
+    EXPECT_GT(json::parse(ringside("hist ringside:sample/task --json").out)["rows"].size(), 0u);
+  }
+}
+
+// The counts are exact, also in the parts of a rotated recording and where the oldest goes.
+TEST_F(SampleCli, BooksBalance) {
+  const Outcome rotated = ringside("record -a --sample 4999 --rotate 100ms --keep 20 " + sampled);
+  ASSERT_EQ(rotated.code, 0) << rotated.err;
+  const Outcome parts = ringside("flame --folded ringside.data*");
+  EXPECT_GT(count(parts.out, "main;caller_of_spun;spun"), 10u) << parts.err;
+  EXPECT_GT(count(parts.out, "main;short_lived"), 3u) << parts.out;
+  const Outcome bounded = ringside("record -a --sample 9999 --max-size 1M -o bounded " + sampled);
+  ASSERT_EQ(bounded.code, 0) << bounded.err;
+  EXPECT_THAT(bounded.err, HasSubstr("lost 0"));
+  EXPECT_GT(count(ringside("flame --folded bounded").out, "main;short_lived"), 3u);
+}
+
+TEST_F(SampleCli, OfOneProcess) {
+  std::string folded;
+  for (int tries = 0; tries < 20 && count(folded, "main;caller_of_spun;spun") == 0; ++tries) {
+    const Outcome o = run(sampled + " hold & p=$!; " RINGSIDE_BUILD_DIR "/ringside record -p $p --sample 999 --duration 200ms; kill $p");
+    ASSERT_EQ(o.code, 0) << o.err;
+    folded = ringside("flame --folded").out;
+  }
+  EXPECT_GT(count(folded, "main;caller_of_spun;spun"), 0u);
+  EXPECT_EQ(count(folded, "sampled;"), count(folded, ""));  // and of no other
+}
+
+TEST_F(SampleCli, WithoutTheRightItSaysWhatToDo) {
+  std::ifstream level("/proc/sys/kernel/perf_event_paranoid");
+  int paranoid = 0;
+  if (!(level >> paranoid) || paranoid < 1 || geteuid() != 0) GTEST_SKIP() << "not root, or everybody has the right";
+  ASSERT_EQ(run("mkdir theirs && chown 65534 theirs && chmod 755 .").code, 0);
+  const Outcome o = run("export RINGSIDE_ROOT=$PWD/theirs; setpriv --reuid=65534 --clear-groups " RINGSIDE_BUILD_DIR "/ringside record -a --sample 999 --duration 1ms -o theirs/data");
+  EXPECT_EQ(o.code, 1) << o.err;
+  EXPECT_THAT(o.err, testing::AllOf(HasSubstr("kernel.perf_event_paranoid is"), HasSubstr("as root"), HasSubstr("record --sample 999 COMMAND")));
+}
+
+TEST_F(SampleCli, WhatCannotBe) {
+  EXPECT_THAT(ringside("record --sample 999").err, HasSubstr("-a samples the whole machine"));
+  EXPECT_THAT(ringside("record -a --sample 999 --clock counter --duration 1ms").err, HasSubstr("use --clock tsc or mono"));
+  EXPECT_EQ(ringside("record -p 1").code, 2);
+}
+
+}  // namespace
+}  // namespace ringside::sample_cli_test
