@@ -77,7 +77,8 @@ class Sink {
   virtual ~Sink() = default;
   virtual result<void> begin(u64) { return {}; }
   virtual result<void> add(const TraceRecord& record, const RingName& ring) = 0;
-  virtual result<void> finish() { return {}; }
+  virtual result<void> put_out() = 0;  // all that was added
+  virtual result<void> finish() { return put_out(); }
   virtual u64 left_out() const { return 0; }
 };
 
@@ -87,9 +88,9 @@ class Lines : public Sink {
   explicit Lines(WholeFile& file) : file_(file) {}
   result<void> add(const TraceRecord& record, const RingName& ring) override {
     print(record, ring, out_);
-    return out_.size() >= (256 << 10) ? finish() : result<void>();
+    return out_.size() >= (256 << 10) ? put_out() : result<void>();
   }
-  result<void> finish() override {
+  result<void> put_out() override {
     auto done = file_.write({out_.data(), out_.size()});
     out_.clear();
     return done;
@@ -169,6 +170,7 @@ class PerfettoSink final : public Sink {
                 [&file](std::string_view bytes) { return file.write(bytes); }) {}
   result<void> begin(u64 first_ns) override { return writer_.begin(first_ns); }
   result<void> add(const TraceRecord& record, const RingName& ring) override { return writer_.add(record, ring); }
+  result<void> put_out() override { return writer_.put_out(); }
   result<void> finish() override { return writer_.finish(); }
   u64 left_out() const override { return writer_.left_out(); }
 
@@ -176,21 +178,32 @@ class PerfettoSink final : public Sink {
   PerfettoWriter writer_;
 };
 
+std::unique_ptr<Sink> make_sink(Format format, WholeFile& file, Reading& reading, bool compressed) {
+  if (format == Format::perfetto) return std::make_unique<PerfettoSink>(file, reading.trace(), compressed, &reading.join_stacks());
+  if (format == Format::json) {
+    reading.join_stacks();
+    return std::make_unique<JsonSink>(file, reading.trace());
+  }
+  return std::make_unique<CsvSink>(file, reading.trace());
+}
+
+// What is wrong with the finished file, and the exit code.
+int say_faults(Reading& reading, Format format, const Sink& sink) {
+  const bool problems = say_problems(reading);
+  if (format == Format::perfetto) say_first(reading.stack_remarks());
+  const u64 out = sink.left_out();
+  if (out != 0) say(format_count(out) + " events of CPUs from 1024 on are not in it: Perfetto reads no such CPUs");
+  return problems || out != 0 ? exit_failure : exit_ok;
+}
+
 result<int> export_events(const ExportOptions& options, Format format) {
   Reading::Options open = reading_of(options.where, options.filter);
   open.only = parse_events(options.events);
   open.window = options.window;
   auto reading = RS_TRY(Reading::open(std::move(open)));
-  const Trace& trace = reading->trace();
   catch_signals();  // an unfinished file is removed
   auto file = RS_TRY(WholeFile::create(options.to));
-  std::unique_ptr<Sink> sink;
-  if (format == Format::perfetto)
-    sink = std::make_unique<PerfettoSink>(*file, trace, !options.uncompressed, &reading->join_stacks());
-  else if (format == Format::json)
-    sink = std::make_unique<JsonSink>(*file, trace);
-  else
-    sink = std::make_unique<CsvSink>(*file, trace);
+  const auto sink = make_sink(format, *file, *reading, !options.uncompressed);
   Progress progress(options.quiet);
   TraceRecord record;
   bool begun = false;
@@ -205,16 +218,11 @@ result<int> export_events(const ExportOptions& options, Format format) {
   RS_TRY(sink->finish());
   RS_TRY(file->finish());
   progress.clear();
-  const bool problems = say_problems(*reading);
-  if (format == Format::perfetto) say_first(reading->stack_remarks());
+  const int code = say_faults(*reading, format, *sink);
   const Totals& totals = reading->complete();
   if (!options.recorded) say(format_count(totals.events) + " events" + (totals.missing.nothing() ? "" : ", " + lost_count(totals.missing) + " lost") + ", " +
       format_size(file->bytes()) + " in " + options.to + (format == Format::perfetto ? "; look with: https://ui.perfetto.dev" : ""));
-  if (const u64 out = sink->left_out(); out != 0) {
-    say(format_count(out) + " events of CPUs from 1024 on are not in it: Perfetto reads no such CPUs");
-    return exit_failure;
-  }
-  return problems ? exit_failure : exit_ok;
+  return code;
 }
 
 result<int> run_export(const ExportOptions& options) {
@@ -237,6 +245,64 @@ result<int> run_export(const ExportOptions& options) {
   return problems.empty() ? exit_ok : exit_failure;
 }
 
+class GrowingFile final : public GrowingExport {
+ public:
+  GrowingFile(const std::string& to, std::unique_ptr<Reading> reading) : to_(to), reading_(std::move(reading)) {
+    ExportOptions options;
+    options.to = to;
+    format_ = format_of(options);
+    if (format_ != Format::csv) reading_->join_stacks();  // from the first event on
+  }
+  result<void> advance(const RecordingMeta& now, u64 taken_until) override {
+    constexpr u64 most_ns = 10'000'000, put_out_every_ns = 200'000'000;
+    if (taken_until == 0) return {};
+    reading_->grow(now, taken_until);
+    const u64 begin = sys::now_ns();
+    RS_TRY(take([&] { return sys::now_ns() - begin > most_ns; }));
+    if (sink_ == nullptr || begin - put_out_ns_ < put_out_every_ns) return {};
+    put_out_ns_ = begin;
+    return sink_->put_out();
+  }
+  result<int> finish(const RecordingMeta& now) override {
+    reading_->grow(now, sys::now_ns());
+    reading_->stop();
+    RS_TRY(take([] { return false; }));
+    if (sink_ == nullptr) RS_TRY(begin());
+    RS_TRY(sink_->finish());
+    return say_faults(*reading_, format_, *sink_);
+  }
+
+ private:
+  result<void> begin() {
+    file_ = RS_TRY(WholeFile::create(to_));
+    RS_TRY(file_->finish());
+    sink_ = make_sink(format_, *file_, *reading_, true);
+    return {};
+  }
+  template <class Enough>
+  result<void> take(const Enough& enough) {
+    TraceRecord record;
+    for (u64 n = 1; n % 256 != 0 || !enough(); ++n) {
+      const Reading::Got got = reading_->next(record);
+      if (got == Reading::Got::nothing) break;
+      if (got == Reading::Got::other) continue;
+      if (sink_ == nullptr) {
+        RS_TRY(begin());
+        RS_TRY(sink_->begin(record.time));
+      }
+      RS_TRY(sink_->add(record, reading_->ring(record)));
+    }
+    return {};
+  }
+
+  std::string to_;
+  Format format_{};
+  std::unique_ptr<Reading> reading_;
+  std::unique_ptr<WholeFile> file_{};  // from the first event on
+  std::unique_ptr<Sink> sink_{};
+  u64 put_out_ns_ = 0;
+};
+
 }  // namespace
 
 bool tells_another_format(const std::string& file) {
@@ -244,6 +310,10 @@ bool tells_another_format(const std::string& file) {
     if (file.ends_with(ending)) return true;
   }
   return false;
+}
+
+std::unique_ptr<GrowingExport> GrowingExport::of(const std::string& dir, const std::string& file, const RecordingMeta& now) {
+  return std::make_unique<GrowingFile>(file, Reading::open_growing(dir, now));
 }
 
 result<int> export_recorded(const std::string& dir, const std::string& file) {

@@ -58,6 +58,9 @@ constexpr auto tick = std::chrono::milliseconds(20);  // a short command's end i
 // The parts of `record --to FILE`, beside it: a complete recording, in case this process is killed.
 std::string parts_of(const std::string& file) { return file + ".parts"; }
 
+// Is its file written while the recording goes on? With --max-size it lacks what had to go, so it is made at the end.
+bool grows(const RecordOptions& options) { return tells_another_format(options.to) && options.max_size == 0; }
+
 // "999", "999Hz", "1kHz"
 u64 parse_rate(const std::string& text) {
   size_t end = 0;
@@ -252,14 +255,23 @@ void say_why_empty(const RecordOptions& options, const Instance& instance, const
         (options.pids.empty() && !follows_command(options) ? "" : " in these processes; -a records all processes"));
 }
 
+// Without an error the recording goes on, and the file is made of it at its end.
+void advance(std::unique_ptr<GrowingExport>& file, RecordingRun& run, const RecordOptions& options) {
+  const auto done = file->advance(run.described(), run.taken_until());
+  if (done) return;
+  say(done.error().sentence + "; the recording goes on in " + options.out);
+  file = nullptr;
+}
+
 // Follows the writers until the command ends, the time is up or Ctrl-C. A full disk ends the recording, and the command goes
 // on: it is only observed. True: the next part of the recording is due.
-result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>& child, const RecordOptions& options, u64 start) {
+result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>& child, const RecordOptions& options, u64 start, std::unique_ptr<GrowingExport>& file) {
   const u64 limit_ns = options.duration_ns, begun = sys::now_ns();
   bool passed_on = false, said = false;
   Progress progress(options.quiet);
   for (;;) {
     run.poll();
+    if (file != nullptr && !run.failed()) advance(file, run, options);
     if (run.failed() && !said) {
       said = true;
       progress.clear();
@@ -288,9 +300,11 @@ result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
 }
 
 // FILE.parts becomes FILE: the rings' files one behind the other. On failure the parts stay.
-result<void> assemble(const RecordOptions& options) {
+result<void> assemble(const RecordOptions& options, GrowingExport* file, const RecordingMeta& recorded) {
   result<void> written;
-  if (tells_another_format(options.to)) {
+  if (file != nullptr) {
+    if (auto made = file->finish(recorded); !made) written = tl::unexpected<Error>(made.error());
+  } else if (tells_another_format(options.to)) {
     if (auto made = export_recorded(options.out, options.to); !made) written = tl::unexpected<Error>(made.error());
   } else if (auto made = export_recording(options.out, options.to, ""); !made) {
     written = tl::unexpected<Error>(made.error());
@@ -308,6 +322,7 @@ result<void> assemble(const RecordOptions& options) {
 // kernel_on: its events are recorded from here on.
 result<std::unique_ptr<RecordingRun>> begin_part(const RecordOptions& options, Instance& instance, InstanceFeed& program, const Others& others, bool kernel_on) {
   auto run = RS_TRY(RecordingRun::create(options.out, instance.clock(), options.max_size));
+  if (grows(options)) run->writer().will_be_followed();
   run->meta().command = options.command;
   RS_TRY(run->add(program));
   if (others.kernel != nullptr) {
@@ -383,6 +398,8 @@ result<int> run_record(RecordOptions options) {
   auto program = std::make_unique<InstanceFeed>(instance, only);
   RS_TRY(set_aside(options.out));
   auto made = RS_TRY(begin_part(options, instance, *program, others, !follows_command(options)));
+  std::unique_ptr<GrowingExport> file;
+  if (grows(options)) file = GrowingExport::of(options.out, options.to, made->described());
   std::optional<Child> child;
   if (!options.command.empty()) {
     std::function<result<void>(pid_t)> prepare;
@@ -397,7 +414,7 @@ result<int> run_record(RecordOptions options) {
   const u64 start = sys::now_ns();
   u64 earlier_events = 0;
   int earlier_code = exit_ok;
-  result<bool> next = follow(instance, *made, child, options, start);
+  result<bool> next = follow(instance, *made, child, options, start, file);
   while (next && *next) {
     next = next_part(options, instance, only, program, others, made, earlier_events, earlier_code);
     if (!next) {
@@ -405,7 +422,7 @@ result<int> run_record(RecordOptions options) {
       observe(child);
       return exit_failure;
     }
-    next = follow(instance, *made, child, options, start);
+    next = follow(instance, *made, child, options, start, file);
   }
   RecordingRun& run = *made;
   if (ours && instance.has_writers()) {
@@ -413,7 +430,7 @@ result<int> run_record(RecordOptions options) {
     if (auto off = instance.tracing(false); !off) say(off.error().sentence);
   }
   auto finished = run.finish();
-  auto assembled = options.to.empty() ? result<void>() : assemble(options);
+  auto assembled = options.to.empty() ? result<void>() : assemble(options, file.get(), run.meta());
   if (!assembled) options.to.clear();  // only the parts exist
   Told().doubts(run);
   say_unmatched(options, instance);

@@ -34,6 +34,21 @@ result<std::unique_ptr<Reading>> Reading::open(Options options) {
   return reading;
 }
 
+std::unique_ptr<Reading> Reading::open_growing(const std::string& dir, const RecordingMeta& now) {
+  std::unique_ptr<Reading> reading(new Reading);
+  reading->trace_ = ringside::open_growing(dir, now);
+  reading->time_ = real_time();
+  reading->following_ = true;
+  constexpr u64 hour = 3'600'000'000'000;  // its events wait for no one but their recorder
+  reading->trace_.timeline.follow({hour, [r = reading.get()] { return r->grown_until_; }});
+  return reading;
+}
+
+void Reading::grow(const RecordingMeta& now, u64 taken_until) {
+  trace_.grow(now);
+  grown_until_ = now.clock.kind == ClockKind::counter ? forever : now_of(now.clock) - (sys::now_ns() - taken_until);
+}
+
 u64 Reading::begin() {
   if (!begin_ns_) begin_ns_ = trace_.timeline.begin();
   return *begin_ns_;

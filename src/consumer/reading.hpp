@@ -53,6 +53,10 @@ class Reading {
 
   static Time real_time();
   static result<std::unique_ptr<Reading>> open(Options options);
+  // A recording that this process writes, from its beginning; followed at once. grow() takes over what was added to its description.
+  static std::unique_ptr<Reading> open_growing(const std::string& dir, const RecordingMeta& now);
+  // taken_until: CLOCK_MONOTONIC; what was committed before is in its files.
+  void grow(const RecordingMeta& now, u64 taken_until);
   Reading(const Reading&) = delete;
   Reading& operator=(const Reading&) = delete;
 
@@ -184,6 +188,7 @@ class Reading {
   std::function<void(const std::vector<std::string>&)> notices_;
   Time time_;
   Totals totals_;
+  u64 grown_until_ = 0;  // open_growing: in the trace's ns
   bool following_ = false, stopped_ = false, cut_ = false;
   u64 end_ns_ = forever, looked_ns_ = 0;
   size_t told_ = 0;  // problems

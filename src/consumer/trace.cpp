@@ -337,6 +337,21 @@ void Trace::refresh() {
   timeline.hold_after(until);
 }
 
+void Trace::grow(const RecordingMeta& now) {
+  OpenedTrace& o = opened.front();
+  const bool same = o.recording && o.recording->events.size() == now.events.size() && o.recording->threads.size() == now.threads.size() &&
+                    o.recording->rings.size() == now.rings.size() && o.recording->complete == now.complete;
+  if (same) return;
+  add_events(*this, o, now.events);
+  for (const RecordedRing& ring : now.rings) {
+    if (!ring.name.kernel) tasks.add_recorded(ring.name, o.ids);
+    if (o.rings.insert({ring.name.ring, ring.name.kernel ? 1 : 0}).second) timeline.add(std::make_unique<GrowingSource>(o.where.text, ring, now.clock));
+  }
+  for (const RingName& thread : now.threads) tasks.add_recorded(thread, o.ids);
+  o.doubts = now.missing.doubts;
+  o.recording = now;
+}
+
 void Trace::finish() {
   refresh();
   // By the clock of any live one: all show the same time, as far as known.
@@ -395,6 +410,19 @@ result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vec
     o.sources.clear();
   }
   trace.refresh();
+  return trace;
+}
+
+Trace open_growing(const std::string& dir, const RecordingMeta& now) {
+  Trace trace;
+  OpenedTrace& o = trace.opened.emplace_back();
+  o.where = {dir, Where::Kind::recording, dir};
+  o.clock = to_string(now.clock.kind);
+  o.boot = now.boot;
+  if (auto texts = read_kept(dir, "printk_formats")) trace.formats.add_strings(*texts);
+  if (auto names = read_kept(dir, "kallsyms")) trace.formats.symbols().load(std::move(*names));
+  trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
+  trace.grow(now);
   return trace;
 }
 

@@ -53,6 +53,8 @@ struct Trace {
   void follow(u64 look_ahead_ns);
   // Picks up new events and rings of live instances, and lets the timeline go on up to this moment.
   void refresh();
+  // Of a recording that is being written (open_growing): takes over what was added to its description.
+  void grow(const RecordingMeta& now);
   // Ends the waiting: hands out all that is there at this moment.
   void finish();
   // The same, and stops the kernel's events here.
@@ -83,5 +85,8 @@ struct Trace {
 // notice says how well.
 result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events = {}, const KernelChoice& choice = {},
                           bool verbose = false, TracefsOptions make = {});
+
+// The recording in DIR, which another object of this process writes: `now` is what its writer knows. To be followed.
+Trace open_growing(const std::string& dir, const RecordingMeta& now);
 
 }  // namespace ringside

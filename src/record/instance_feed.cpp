@@ -129,7 +129,7 @@ bool InstanceFeed::look_for_rings(RecordingRun& run) {
 }
 
 // At most two rounds of the ring: a writer that is faster than the reader must not keep it from the other rings.
-void InstanceFeed::take(RecordingRun& run, u32 number, Ring& ring) {
+Drained InstanceFeed::take(RecordingRun& run, u32 number, Ring& ring) {
   // To ask whether a thread lives costs system calls: ask only when the table has changed, or once in a while.
   const bool of_cpu = ring.source->name().cpu >= 0;
   const bool ask = of_cpu || state_of(ring.state) != RingState::live || (polls_ + number) % 32 == 0;
@@ -139,24 +139,28 @@ void InstanceFeed::take(RecordingRun& run, u32 number, Ring& ring) {
   const Drained drained = run.take(*ring.source, ring.as, 2 * ring.round + 2, books_, 0, select);
   ring.failed = drained == Drained::ended;
   if (ring.failed) ring.source = nullptr;
-  if (drained != Drained::all || !ended) return;
+  if (drained != Drained::all || !ended) return drained;
   run.writer().ring(ring.as).counters = ring.source->counters();
   if (of_cpu) ring.state = ring.opened;  // a fresh ring may already be in its place
   ring.source = nullptr;                 // If it is used again, its state changes and look_for_rings opens it again.
   run.writer().release(ring.as);
+  return drained;
 }
 
 bool InstanceFeed::poll(RecordingRun& run) {
   ++polls_;
+  const u64 began = sys::now_ns();
   bool changed = look_for_events();
   if (const u64 threads = instance_.threads_seen(); threads != known_threads_) {
     known_threads_ = threads;
     changed = true;
   }
   changed = look_for_rings(run) || changed;
+  bool all = true;
   for (auto& [number, ring] : rings_) {
-    if (ring.source != nullptr && !run.failed()) take(run, number, ring);
+    if (ring.source != nullptr && !run.failed()) all = take(run, number, ring) != Drained::some && all;
   }
+  if (all) taken_until_ = began;
   return changed;
 }
 
@@ -166,7 +170,7 @@ void InstanceFeed::take_unnoticed(RecordingRun& run) {
     Ring& ring = rings_[info.name.ring];
     if (info.counters.unread == 0 || ring.source != nullptr || ring.failed || run.failed()) continue;
     open(run, info.name, ring);
-    if (ring.source != nullptr) take(run, info.name.ring, ring);
+    if (ring.source != nullptr) (void)take(run, info.name.ring, ring);
   }
 }
 

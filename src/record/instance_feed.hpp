@@ -19,6 +19,7 @@ class InstanceFeed final : public Feed {
   bool poll(RecordingRun& run) override;
   void describe(RecordingMeta& meta) override;
   Books close(RecordingRun& run) override;
+  u64 taken_until() const override { return taken_until_; }
 
  private:
   struct Ring {
@@ -35,7 +36,7 @@ class InstanceFeed final : public Feed {
   bool look_for_rings(RecordingRun& run);
   void take_unnoticed(RecordingRun& run);
   void open(RecordingRun& run, const RingName& name, Ring& ring);
-  void take(RecordingRun& run, u32 number, Ring& ring);
+  Drained take(RecordingRun& run, u32 number, Ring& ring);
   bool know(RingName thread);
 
   Instance& instance_;
@@ -49,7 +50,7 @@ class InstanceFeed final : public Feed {
   std::string unnamed_;  // an event whose format could not be read yet
   u64 known_threads_ = 0;
   u32 moved_ = 0;  // the number of CPU rings that replaced another one
-  u64 polls_ = 0;
+  u64 polls_ = 0, taken_until_ = 0;
 };
 
 }  // namespace ringside

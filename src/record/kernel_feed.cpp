@@ -193,16 +193,15 @@ result<void> KernelFeed::on() {
   return instance_.tracing(true);
 }
 
-// False: this source has ended, or the disk is full.
-bool KernelFeed::take(u32 at, u64 most) {
+// When the source has ended, or the disk is full, there is none.
+Drained KernelFeed::take(u32 at, u64 most) {
   KernelSource& source = *sources_[at];
   const Drained drained = drain(source, *rings_, source.name().ring + RecordingWriter::kernel_rings, most, faults_, books_);
   events_so_far_.store(books_.events, std::memory_order_relaxed);
   bytes_so_far_.store(books_.bytes, std::memory_order_relaxed);
   failed_ = faults_.failure().has_value();
-  if (drained != Drained::ended && !failed_) return true;
-  sources_[at] = nullptr;
-  return false;
+  if (drained == Drained::ended || failed_) sources_[at] = nullptr;
+  return drained;
 }
 
 void KernelFeed::learn_names() {
@@ -235,12 +234,16 @@ void KernelFeed::consume() {
   u64 learned = sys::now_ns();
   while (!stopping_ && !failed_) {
     ::poll(wait.data(), wait.size(), tick_ms);
+    const u64 began = sys::now_ns();
+    bool all = true;
     for (u32 i = 0; i < sources_.size() && !failed_; ++i) {
       // A CPU without a ring makes poll() return at once, again and again. Its ring may come, so it is asked now and then.
       if ((wait[i + 1].revents & POLLERR) != 0) wait[i + 1].fd = -1;
       // At most a round of the ring: a CPU that is faster than the reader must not keep it from the others.
-      if (sources_[i] != nullptr && !take(i, 1024)) wait[i + 1].fd = -1;
+      if (sources_[i] != nullptr) all = take(i, 1024) != Drained::some && all;
+      if (sources_[i] == nullptr) wait[i + 1].fd = -1;
     }
+    if (all) taken_until_.store(began, std::memory_order_release);
     if (const u64 now = sys::now_ns(); now - learned > learn_every_ns) {
       learn_names();
       learned = now;
@@ -275,7 +278,7 @@ Books KernelFeed::close(RecordingRun& run) {
   auto off = handing_over_ ? result<void>() : instance_.tracing(false);
   stop_thread();
   for (u32 i = 0; i < sources_.size(); ++i) {
-    if (sources_[i] != nullptr && off && !failed_ && !run.failed()) take(i, handing_over_ ? most_handing_over : ~u64{0});
+    if (sources_[i] != nullptr && off && !failed_ && !run.failed()) (void)take(i, handing_over_ ? most_handing_over : ~u64{0});
   }
   learn_names();
   std::vector<Counters> all;

@@ -56,6 +56,7 @@ class KernelFeed final : public Feed {
   void describe(RecordingMeta& meta) override;
   Books close(RecordingRun& run) override;
   u64 events_so_far() const override { return events_so_far_.load(std::memory_order_relaxed); }
+  u64 taken_until() const override { return taken_until_.load(std::memory_order_acquire); }
   u64 bytes_so_far() const override { return bytes_so_far_.load(std::memory_order_relaxed); }
 
  private:
@@ -67,7 +68,7 @@ class KernelFeed final : public Feed {
   void name_probes();
   void consume();
   void stop_thread();
-  bool take(u32 at, u64 most);
+  Drained take(u32 at, u64 most);
 
   std::optional<ProbeGroup> probes_;  // outlives the instance, which has them enabled
   TracefsInstance instance_;
@@ -82,7 +83,7 @@ class KernelFeed final : public Feed {
   sys::Fd wake_;                     // an eventfd
   std::thread thread_;
   std::atomic<bool> stopping_{false}, failed_{false};
-  std::atomic<u64> events_so_far_{0}, bytes_so_far_{0};  // only the thread writes them; for looks from outside, without ordering
+  std::atomic<u64> events_so_far_{0}, bytes_so_far_{0}, taken_until_{0};  // only the thread writes them; for looks from outside, without ordering
   // The cpuN.raw of one recording. Owned by the thread while it runs, like books_.
   std::optional<RecordingWriter> rings_;
   Faults faults_;

@@ -39,6 +39,11 @@ void RecordingRun::describe() {
   for (Feed* feed : feeds_) feed->describe(meta());
 }
 
+const RecordingMeta& RecordingRun::described() {
+  if (unsaved_ && !finished_) describe();
+  return meta();
+}
+
 // A program with thousands of threads has a long meta.json: writing it takes at most a twentieth of the recorder's time.
 void RecordingRun::save_now_and_then() {
   const u64 start = sys::now_ns();
@@ -66,6 +71,12 @@ u64 RecordingRun::bytes() const {
   u64 sum = 0;
   for (const Feed* feed : feeds_) sum += feed->bytes_so_far();
   return sum;
+}
+
+u64 RecordingRun::taken_until() const {
+  u64 until = ~u64{0};
+  for (const Feed* feed : feeds_) until = std::min(until, feed->taken_until());
+  return until;
 }
 
 result<void> RecordingRun::finish() { return finish(sys::now_ns() - start_ns_); }

@@ -39,6 +39,8 @@ class Feed {
   Accounted accounted() const { return {books_.totals.overrun, books_.all_refused()}; }
   void go_on_from(const Accounted& earlier) { books_.earlier = earlier; }
   virtual u64 events_so_far() const { return books_.events; }
+  // CLOCK_MONOTONIC: what was committed before is in the recording. 0: unknown.
+  virtual u64 taken_until() const { return 0; }
   virtual u64 bytes_so_far() const { return books_.bytes; }
 
  protected:
@@ -64,6 +66,8 @@ class RecordingRun {
   // For feeds.
   RecordingWriter& writer() { return writer_; }
   Faults& faults() { return faults_; }
+  // With the latest events, rings and threads.
+  const RecordingMeta& described();
   RecordingMeta& meta() { return writer_.meta(); }  // the feeds set its events, threads, totals and missing
   Drained take(Source& source, u32 ring, u64 most, Books& books, u64 earlier = 0, const Select& select = nullptr) {
     return drain(source, writer_, ring, most, faults_, books, earlier, select);
@@ -73,6 +77,7 @@ class RecordingRun {
   const Faults& faults() const { return faults_; }
   u64 events() const;  // recorded so far
   u64 bytes() const;
+  u64 taken_until() const;  // of all feeds
   u64 duration_ns() const { return writer_.meta().duration_ns; }            // after finish(), like the following
   const Missing& missing() const { return writer_.meta().missing; }
   Removed removed() const { return writer_.meta().removed(); }

@@ -184,12 +184,13 @@ RecordingWriter RecordingWriter::beside(const RecordingWriter& first) {
   RecordingWriter writer(first.dir_);
   writer.folder_ = first.folder_;
   writer.limit_ = first.limit_;
+  writer.followed_ = first.followed_;
   writer.meta_.subbuf_size = page_size;  // not the first ring, so nothing to save
   return writer;
 }
 
 RecordingWriter::RecordingWriter(RecordingWriter&& other) noexcept
-    : dir_(std::move(other.dir_)), folder_(std::move(other.folder_)), meta_(std::move(other.meta_)), files_(std::exchange(other.files_, {})), open_(std::exchange(other.open_, {})), limit_(std::move(other.limit_)), reserved_(std::exchange(other.reserved_, false)), unlisted_(other.unlisted_) {}
+    : dir_(std::move(other.dir_)), folder_(std::move(other.folder_)), meta_(std::move(other.meta_)), files_(std::exchange(other.files_, {})), open_(std::exchange(other.open_, {})), limit_(std::move(other.limit_)), reserved_(std::exchange(other.reserved_, false)), followed_(other.followed_), unlisted_(other.unlisted_) {}
 
 RecordingWriter::~RecordingWriter() {
   if (reserved_) unlinkat(folder_->get(), "meta.json.new", 0);
@@ -349,7 +350,14 @@ result<void> RecordingWriter::append_piece(RingFile& file, RecordedRing& ring, c
   if (limit_) RS_TRY(limit_->make_room(size + sizeof lost));
   iovec parts[3] = {
       {&header, sizeof header}, {const_cast<u8*>(view.sub_buffer) + abi::header_size + view.begin, size}, {&lost, sizeof lost}};
-  RS_TRY(write_all(file.fd.get(), parts, abi::commit_stored(header.commit) ? 3 : 2, file.offset, ring_path(dir_, ring.name)));
+  const int count = abi::commit_stored(header.commit) ? 3 : 2;
+  const std::string path = ring_path(dir_, ring.name);
+  if (followed_) {
+    RS_TRY(write_all(file.fd.get(), parts + 1, count - 1, file.offset + sizeof header, path));
+    RS_TRY(write_all(file.fd.get(), parts, 1, file.offset, path));
+  } else {
+    RS_TRY(write_all(file.fd.get(), parts, count, file.offset, path));
+  }
   if (limit_) limit_->wrote(number_of(ring.name), file.offset, size, events);
   file.last_offset = file.offset;
   file.offset += ring.subbuf_size;

@@ -115,6 +115,8 @@ class RecordingWriter {
   result<void> append(u32 ring, const SubBufferView& view);
   void release(u32 ring);  // no events are expected for now: its file is closed until the next append
   result<void> close_files();  // they end where their data does
+  // From now on a sub-buffer's data is in the file before its header says so.
+  void will_be_followed() { followed_ = true; }
   result<void> finish(u64 duration_ns);
 
  private:
@@ -149,6 +151,7 @@ class RecordingWriter {
   std::deque<u32> open_;  // the rings with open files, the longest open first: thousands cannot all be open
   std::shared_ptr<SizeLimit> limit_;  // null: none
   bool reserved_ = false;  // there is room for the next meta.json
+  bool followed_ = false;
   bool unlisted_ = false;  // a ring of other sizes than the first is not in meta.json yet
 };
 
@@ -181,6 +184,31 @@ class RecordingSource final : public Source {
   std::vector<u64> copy_;  // of a sub-buffer in which the file ends, or that may be removed
   const u64 begin_;        // behind the hole
   u64 offset_;
+};
+
+// A ring of a recording that another object of this process writes, after RecordingWriter::will_be_followed(): what is there now, and
+// later the rest. It never ends.
+class GrowingSource final : public Source {
+ public:
+  GrowingSource(std::string dir, const RecordedRing& ring, const ClockInfo& clock);
+  result<std::optional<SubBufferView>> next() override;
+  Counters counters() const override { return ring_.counters; }
+  const RingName& name() const override { return ring_.name; }
+  const ClockInfo& clock() const override { return clock_; }
+  bool ended() const override { return false; }
+  u64 lag_ns() const override { return 50'000'000; }  // of the moment until which its recorder has taken all
+
+ private:
+  result<bool> reach(u64 size);
+
+  std::string dir_;
+  RecordedRing ring_;
+  ClockInfo clock_;
+  sys::Region file_;
+  u64 offset_ = 0;   // of the sub-buffer
+  u32 seen_ = 0;     // of its data
+  u64 time_ = 0;     // at `seen_`
+  bool begun_ = false;
 };
 
 // Every ring of the recording in DIR. problems: gets a sentence for each ring that cannot be opened, if another one can; null: that is

@@ -384,9 +384,9 @@ void PerfettoWriter::add_kernel(const TraceRecord& record, const RingName& ring,
 void PerfettoWriter::name_task(i32 tid, const RingName& ring) {
   if (named_.empty()) named_.resize(most_tids);
   if (named_[static_cast<size_t>(tid)]) [[likely]] return;
-  named_[static_cast<size_t>(tid)] = true;
   const Task* const task = tasks_.find(tid, ring);
-  if (task == nullptr) return;
+  if (task == nullptr) return;  // its name may come
+  named_[static_cast<size_t>(tid)] = true;
   packet_.clear();
   {
     pbf_writer p(packet_);
@@ -709,6 +709,11 @@ result<void> PerfettoWriter::flush(bool all) {
   }
   batch_.clear();
   return put_(out);
+}
+
+result<void> PerfettoWriter::put_out() {
+  for (u32 i = 0; i < cpus_.size(); ++i) end_bundle(i);
+  return flush(true);
 }
 
 result<void> PerfettoWriter::finish() {

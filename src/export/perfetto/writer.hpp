@@ -48,6 +48,7 @@ class PerfettoWriter {
 
   result<void> begin(u64 first_ns);
   result<void> add(const TraceRecord& record, const RingName& ring);
+  result<void> put_out();  // all that was added is in the file then
   result<void> finish();
   // Events that the format cannot carry: of CPUs from 1024 on.
   u64 left_out() const { return left_out_; }
