@@ -85,7 +85,7 @@ bool write_slowly(const ringside_event& event, void* payload, u32 size, Refused 
 
 // known: known_size(size) if the payload always has the same size.
 template <u32 known = 0>
-RS_INLINE bool write_event(const ThisThread& t, const ringside_event& event, void* payload, u32 size) noexcept {
+RS_INLINE bool write_event([[maybe_unused]] const ThisThread& t, const ringside_event& event, void* payload, u32 size) noexcept {
   Refused why = Refused::no_ring;
 #if RS_RSEQ
   why = write_to_cpus<known>(t, event, t.tid, payload, size);

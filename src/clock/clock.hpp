@@ -8,15 +8,27 @@
 
 namespace ringside {
 
+// d * mult >> shift, for processors without integers of 128 bits.
+constexpr u64 scaled(i64 d, u32 mult, u32 shift) noexcept {
+  const u64 low = (static_cast<u64>(d) & 0xFFFFFFFF) * mult;
+  const i64 high = (d >> 32) * static_cast<i64>(mult) + static_cast<i64>(low >> 32);
+  if (shift >= 32) return static_cast<u64>(high >> (shift - 32));
+  return static_cast<u64>(high) << (32 - shift) | (low & 0xFFFFFFFF) >> shift;
+}
+
 // ns = base_ns + ((ticks - base_ticks) * mult >> shift); identity for mono and counter.
 struct ClockInfo {
   ClockKind kind = ClockKind::mono;
   u32 mult = 1, shift = 0;
   u64 base_ticks = 0, base_ns = 0;
   u64 to_ns(u64 ticks) const noexcept {
-    __extension__ using i128 = __int128;
     const auto d = static_cast<i64>(ticks - base_ticks);
+#ifdef __SIZEOF_INT128__
+    __extension__ using i128 = __int128;
     return base_ns + static_cast<u64>(static_cast<i64>((i128{d} * mult) >> shift));
+#else
+    return base_ns + scaled(d, mult, shift);
+#endif
   }
 };
 

@@ -302,6 +302,16 @@ void own_comm(char* out) noexcept {
   comm_in(text, n, out);
 }
 
+void* raw_mmap(void* at, size_t size, int flags, int fd) noexcept {
+#ifdef SYS_mmap
+  constexpr long mmap_of_all = SYS_mmap;
+#else
+  constexpr long mmap_of_all = SYS_mmap2;  // counts the offset in pages
+#endif
+  // Every argument is as wide as the system call takes it.
+  return reinterpret_cast<void*>(syscall(mmap_of_all, at, size, long{PROT_READ | PROT_WRITE}, long{flags}, long{fd}, 0L));
+}
+
 i32 gettid() noexcept { return static_cast<i32>(syscall(SYS_gettid)); }
 
 void comm_of(i32 pid, i32 tid, char* out) noexcept {
@@ -419,8 +429,13 @@ std::string cgroup_of(i32 tid) {
 }
 
 bool futex_wait(const u32* word, u32 value, i64 ns) noexcept {
-  timespec timeout{ns / 1000000000, ns % 1000000000};
-  const long r = syscall(SYS_futex, word, FUTEX_WAIT, value, ns < 0 ? nullptr : &timeout, nullptr, 0);
+  timespec timeout{static_cast<time_t>(ns / 1000000000), static_cast<long>(ns % 1000000000)};
+#ifdef SYS_futex_time64  // 32 bits: the C library has times of either width
+  constexpr long wait = sizeof(time_t) == 8 ? SYS_futex_time64 : SYS_futex;
+#else
+  constexpr long wait = SYS_futex;
+#endif
+  const long r = syscall(wait, word, FUTEX_WAIT, value, ns < 0 ? nullptr : &timeout, nullptr, 0);
   return !(r < 0 && errno == ETIMEDOUT);
 }
 

@@ -57,6 +57,9 @@ class Region {
 // previous handler. For consumers; a writer's process keeps its own handlers.
 void guard_mappings();
 
+// mmap to read and write, from offset 0, by the system call, with nothing of the C library's or of a sanitizer's around it. Signal-safe.
+void* raw_mmap(void* at, size_t size, int flags, int fd) noexcept;
+
 // Opens a regular file to read. Anything else is refused, for example a FIFO, which would block.
 result<Fd> open_regular(const std::string& path);
 result<std::string> read_file(const std::string& path);

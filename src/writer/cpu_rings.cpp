@@ -43,7 +43,7 @@ struct KeptSide : detail::CpuSide {
 #endif
   const KeptSide* older;
 };
-constinit const KeptSide* kept_sides = nullptr;
+[[maybe_unused]] constinit const KeptSide* kept_sides = nullptr;
 
 struct MappedPlace : CpuPlace {
   mutable Backing<1900> backing;
@@ -71,9 +71,7 @@ void forget(const CpuPlace& place) noexcept {
   if (place.ring.control == nullptr || !abort_sequences()) return;
   // By the system call: a thread that reads there at this moment finds either, and both are right; the thread sanitizer need
   // not judge.
-  const auto zeros = [](void* at, u64 size) {
-    syscall(SYS_mmap, at, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1L, 0L);  // the last one is on the stack: as wide as the system call takes it
-  };
+  const auto zeros = [](void* at, u64 size) { sys::raw_mmap(at, static_cast<size_t>(size), MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1); };
   zeros(place.ring.control, control_size(place.ring.geometry));
   zeros(place.ring.data, place.ring.geometry.data_size());
 }

@@ -23,6 +23,7 @@
 #include "schema/event_pattern.hpp"
 #include "schema/format_text.hpp"
 #include "sys/beneath.hpp"
+#include "sys/sys.hpp"
 
 // Weak: a static program has neither, and no objects that can be unloaded.
 extern "C" [[gnu::weak]] decltype(dlopen) dlopen;
@@ -292,8 +293,7 @@ Opened* look_up(int dir, const char* path) {
 // sanitizer need not judge.
 bool map_gate(int file) noexcept {
   const int how = file >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
-  constexpr long from = 0;  // as wide as the system call takes it: no conversion follows
-  return syscall(SYS_mmap, ringside_gate, gate_bytes, long{PROT_READ | PROT_WRITE}, long{how | MAP_FIXED}, long{file}, from) != -1;
+  return sys::raw_mmap(ringside_gate, gate_bytes, how | MAP_FIXED, file) != MAP_FAILED;
 }
 
 int open_locked(const char* name) {

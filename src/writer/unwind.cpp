@@ -11,6 +11,8 @@
 
 #include <algorithm>
 
+#include "sys/sys.hpp"
+
 namespace ringside {
 namespace {
 
@@ -184,21 +186,25 @@ bool step_by_fp(Registers& r, StackWalk::Step& s) noexcept {
 }
 
 // The registers that a signal interrupted, from the frame that the kernel made.
-bool step_over_signal(Registers& r) noexcept {
+bool step_over_signal([[maybe_unused]] Registers& r) noexcept {
 #if defined(__x86_64__)
   const u64 context = r.sp;
   const auto at = [&](int which) { return context + offsetof(ucontext_t, uc_mcontext.gregs) + static_cast<u64>(which) * 8; };
   Registers n{};
   if (!load(at(REG_RIP), n.pc) || !load(at(REG_RSP), n.sp) || !load(at(REG_RBP), n.fp)) return false;
-#else
+  r = n;
+  return true;
+#elif defined(__aarch64__)
   const u64 context = r.sp + 128;
   Registers n{};
   const u64 at = context + offsetof(ucontext_t, uc_mcontext);
   if (!load(at + offsetof(mcontext_t, pc), n.pc) || !load(at + offsetof(mcontext_t, sp), n.sp) || !load(at + offsetof(mcontext_t, regs) + 29 * 8, n.fp) || !load(at + offsetof(mcontext_t, regs) + 30 * 8, n.lr)) return false;
   n.pc &= code_bits;
-#endif
   r = n;
   return true;
+#else
+  return false;
+#endif
 }
 
 bool is_signal_return([[maybe_unused]] u64 pc) noexcept {
@@ -242,7 +248,7 @@ void free_walks(void*) {
 
 StackWalk* new_walk() noexcept {
   const int saved = errno;
-  void* const page = reinterpret_cast<void*>(syscall(SYS_mmap, nullptr, sizeof(StackWalk), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1L, 0L));
+  void* const page = sys::raw_mmap(nullptr, sizeof(StackWalk), MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
   errno = saved;
   if (page == MAP_FAILED) return nullptr;
   StackWalk* const walk = static_cast<StackWalk*>(page);

@@ -385,7 +385,7 @@ class ProcessWriter {
           a.head.error = s == nullptr ? ENODEV : switch_event(q);
           break;
         case Ask::write:
-          a.head.error = !options_.write ? EOPNOTSUPP : has_ring ? errno_of(options_.write(q.ring, {asked.text, q.argument})) : ENODEV;
+          a.head.error = !options_.write ? EOPNOTSUPP : has_ring ? errno_of(options_.write(q.ring, {asked.text, static_cast<size_t>(q.argument)})) : ENODEV;
           break;
         default:
           return Next::gone;
