@@ -47,7 +47,7 @@ struct RecordOptions {
   std::string sample;  // the rate
   u64 sample_hz = 0;
   EventPatterns stacks{}, kernel_stacks{};
-  bool fail_on_loss = false, quiet = false;
+  bool compress = false, fail_on_loss = false, quiet = false;
 };
 
 constexpr u64 smallest_recording = 1 << 20;
@@ -109,6 +109,8 @@ result<void> check(RecordOptions& options) {
   if (options.max_size != 0 && options.max_size < smallest_recording) throw UsageError{"--max-size takes at least " + format_size(smallest_recording)};
   if (options.rotation.wanted() && options.max_size != 0) throw UsageError{"--rotate and --max-size contradict each other: --rotate 64M --keep 15 bounds the parts"};
   if (options.rotation.wanted() && !options.to.empty()) throw UsageError{"--rotate makes recordings, --to one trace.dat; ringside export makes one of each part"};
+  if (options.compress && options.max_size != 0) throw UsageError{"--compress and --max-size contradict each other, as compressed events have no place of their own: --rotate 64M --keep 15 bounds compressed parts"};
+  if (options.compress && !options.to.empty()) throw UsageError{"--compress makes a recording, --to one file of another format; ringside export makes one of a compressed recording"};
   RS_TRY(find_probes(options));
   options.kernel = parse_events(options.kernel_events);
   options.user = parse_events(options.user_events);
@@ -286,7 +288,7 @@ result<void> assemble(const RecordOptions& options) {
 
 // kernel_on: its events are recorded from here on.
 result<std::unique_ptr<RecordingRun>> begin_part(const RecordOptions& options, Instance& instance, InstanceFeed& program, KernelFeed* kernel, bool kernel_on) {
-  auto run = RS_TRY(RecordingRun::create(options.out, instance.clock(), options.max_size));
+  auto run = RS_TRY(RecordingRun::create(options.out, instance.clock(), options.max_size, options.compress));
   run->meta().command = options.command;
   RS_TRY(run->add(program));
   if (kernel != nullptr) {
@@ -443,6 +445,7 @@ Command add_record(CLI::App& app) {
       ->type_name("FILE")
       ->excludes("--output");
   add_size(*c, "--max-size", options->max_size, "of the recording: then the oldest events go, and are counted; it stays readable at any moment");
+  c->add_flag("--compress", options->compress, "with zstd, while it is recorded; all commands read it, and a range of time is found as fast");
   options->rotation.add_options(*c);
   add_duration(*c, options->duration_ns, "stop after this time");
   c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
@@ -462,6 +465,7 @@ Command add_record(CLI::App& app) {
       "  ringside record -e sched --to trace.dat make       as a trace.dat\n"
       "  ringside record -e sched --to make.pftrace make    for https://ui.perfetto.dev\n"
       "  ringside record -i web --max-size 1G               the last 1 GiB, for days; ringside report reads it meanwhile\n"
+      "  ringside record -e sched --compress --duration 60s   in a fifth of the space, or less\n"
       "  ringside record -i web --rotate 60s --keep 10      the last 10 minutes, in parts: ringside report ringside.data*\n"
       "-e names events of the kernel, -u those of programs; without -u all enabled events of the programs are recorded. Those of --libc\n"
       "stay on, unless a pattern of -u names libc. The first word that is no option begins the command; -- may stand before it.\n"
