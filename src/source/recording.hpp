@@ -202,6 +202,7 @@ class RecordingSource final : public Source {
   u64 group_at_ = 0;         // the next one
   std::vector<u64> group_;   // its sub-buffers, of which the next one begins at
   u64 in_group_ = 0;
+  u64 was_read_ = 0;         // what stood in front of this place in the other file
 };
 
 // Every ring of the recording in DIR. problems: gets a sentence for each ring that cannot be opened, if another one can; null: that is

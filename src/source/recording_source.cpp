@@ -70,6 +70,7 @@ result<void> RecordingSource::map_groups(const std::string& path) {
 // Were those that are gone from the other file compressed meanwhile?
 bool RecordingSource::more_groups() {
   struct stat st {};
+  was_read_ = offset_ - ring_.subbuf_size;  // this one is gone; those in front of it were read
   return packed_ && fstat(packed_.get(), &st) == 0 && static_cast<u64>(st.st_size) > groups_.size() && map_groups(packed_path_) && group_at_ < groups_.end();
 }
 
@@ -91,7 +92,7 @@ result<bool> RecordingSource::next_group() {
     return refuse(std::errc::bad_message, packed_path_ + ": the group at " + std::to_string(at) + " is damaged; the rest of this ring cannot be read");
   }
   group_at_ = group->end;
-  in_group_ = 0;
+  in_group_ = std::clamp(was_read_, group->raw_at, group->raw_end()) - group->raw_at;
   return true;
 }
 
@@ -110,7 +111,7 @@ u64 RecordingSource::time_stamp(u64 index) const {
 
 void RecordingSource::seek(u64 index) {
   group_.clear();
-  in_group_ = 0;
+  in_group_ = was_read_ = 0;
   const bool compressed = index < groups_.places();
   const auto group = compressed ? groups_.first_from(index * GroupFile::place) : std::nullopt;
   group_at_ = group ? group->at : groups_.end();
