@@ -58,10 +58,10 @@ enum class Of { program, both };
 // `rings` rings (every second one the kernel's, for both) of random events with gaps and long pauses in the new recording `dir`.
 // Answers how many events.
 inline u64 random_recording(const std::string& dir, const ClockInfo& clock, u32 rings, u32 subbuf_size, Of of = Of::program,
-                            u32 events_per_page = 50) {
+                            u32 events_per_page = 50, bool compress = false) {
   constexpr u16 firsts[2] = {0xF001, 1};
   std::mt19937_64 random(rings);
-  auto w = must(RecordingWriter::create(dir, clock));
+  auto w = must(RecordingWriter::create(dir, clock, 0, compress));
   for (const bool kernel : {false, true}) {
     if (kernel && of == Of::program) continue;
     for (EventInfo& e : random_events(firsts[kernel], kernel)) w.meta().events.push_back(std::move(e));

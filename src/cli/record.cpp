@@ -49,7 +49,7 @@ struct RecordOptions {
   u64 sample_hz = 0;
   bool kernel_samples() const { return sample_hz != 0 && (all_processes || !pids.empty()); }  // by the kernel, not by the program's own timers
   EventPatterns stacks{}, kernel_stacks{};
-  bool fail_on_loss = false, quiet = false;
+  bool compress = false, fail_on_loss = false, quiet = false;
 };
 
 constexpr u64 smallest_recording = 1 << 20;
@@ -115,6 +115,8 @@ result<void> check(RecordOptions& options) {
   if (options.max_size != 0 && options.max_size < smallest_recording) throw UsageError{"--max-size takes at least " + format_size(smallest_recording)};
   if (options.rotation.wanted() && options.max_size != 0) throw UsageError{"--rotate and --max-size contradict each other: --rotate 64M --keep 15 bounds the parts"};
   if (options.rotation.wanted() && !options.to.empty()) throw UsageError{"--rotate makes recordings, --to one trace.dat; ringside export makes one of each part"};
+  if (options.compress && options.max_size != 0) throw UsageError{"--compress and --max-size contradict each other, as compressed events have no place of their own: --rotate 64M --keep 15 bounds compressed parts"};
+  if (options.compress && !options.to.empty()) throw UsageError{"--compress makes a recording, --to one file of another format; ringside export makes one of a compressed recording"};
   RS_TRY(find_probes(options));
   options.kernel = parse_events(options.kernel_events);
   options.user = parse_events(options.user_events);
@@ -321,7 +323,7 @@ result<void> assemble(const RecordOptions& options, GrowingExport* file, const R
 
 // kernel_on: its events are recorded from here on.
 result<std::unique_ptr<RecordingRun>> begin_part(const RecordOptions& options, Instance& instance, InstanceFeed& program, const Others& others, bool kernel_on) {
-  auto run = RS_TRY(RecordingRun::create(options.out, instance.clock(), options.max_size));
+  auto run = RS_TRY(RecordingRun::create(options.out, instance.clock(), options.max_size, options.compress));
   if (grows(options)) run->writer().will_be_followed();
   run->meta().command = options.command;
   RS_TRY(run->add(program));
@@ -486,6 +488,7 @@ Command add_record(CLI::App& app) {
       ->type_name("FILE")
       ->excludes("--output");
   add_size(*c, "--max-size", options->max_size, "of the recording: then the oldest events go, and are counted; it stays readable at any moment");
+  c->add_flag("--compress", options->compress, "with zstd, while it is recorded; all commands read it, and a range of time is found as fast");
   options->rotation.add_options(*c);
   add_duration(*c, options->duration_ns, "stop after this time");
   c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
@@ -506,6 +509,7 @@ Command add_record(CLI::App& app) {
       "  ringside record -e sched --to trace.dat make       as a trace.dat\n"
       "  ringside record -e sched --to make.pftrace make    for https://ui.perfetto.dev\n"
       "  ringside record -i web --max-size 1G               the last 1 GiB, for days; ringside report reads it meanwhile\n"
+      "  ringside record -e sched --compress --duration 60s   in a fifth of the space, or less\n"
       "  ringside record -i web --rotate 60s --keep 10      the last 10 minutes, in parts: ringside report ringside.data*\n"
       "-e names events of the kernel, -u those of programs; without -u all enabled events of the programs are recorded. Those of --libc\n"
       "stay on, unless a pattern of -u names libc. The first word that is no option begins the command; -- may stand before it.\n"

@@ -50,7 +50,7 @@ class Feed {
 
 class RecordingRun {
  public:
-  static result<std::unique_ptr<RecordingRun>> create(const std::string& dir, const ClockInfo& clock, u64 max_size = 0);
+  static result<std::unique_ptr<RecordingRun>> create(const std::string& dir, const ClockInfo& clock, u64 max_size = 0, bool compress = false);
   RecordingRun(const RecordingRun&) = delete;
   RecordingRun& operator=(const RecordingRun&) = delete;
   ~RecordingRun();  // finishes an unfinished run; takes nothing more if nothing was ever taken
@@ -79,6 +79,7 @@ class RecordingRun {
   u64 bytes() const;
   u64 taken_until() const;  // of all feeds
   u64 duration_ns() const { return writer_.meta().duration_ns; }            // after finish(), like the following
+  u64 compressed_bytes() const { return writer_.compressed_bytes(); }       // 0: it is not compressed
   const Missing& missing() const { return writer_.meta().missing; }
   Removed removed() const { return writer_.meta().removed(); }
   const Counters& totals() const { return writer_.meta().totals; }

@@ -102,12 +102,17 @@ bool valid_subbuf_size(u64 size) { return is_power_of_two(size) && size >= abi::
 std::string ring_path(const std::string& dir, const RingName& name) { return dir + "/" + ring_file(name); }
 std::string ring_file(const RingName& name) { return (name.kernel ? "cpu" : "ring") + std::to_string(name.ring) + ".raw"; }
 
+std::string packed_file(const RingName& name) {
+  std::string file = ring_file(name);
+  return file.replace(file.size() - 4, 4, ".zst");
+}
+
 std::optional<RingName> ring_of_file(const std::string& file) {
   for (const bool kernel : {false, true}) {
     const std::string start = kernel ? "cpu" : "ring";
     if (file.compare(0, start.size(), start) != 0) continue;
     const size_t dot = file.find_first_not_of("0123456789", start.size());
-    if (dot == start.size() || dot == std::string::npos || dot - start.size() > 9 || file.substr(dot) != ".raw") continue;
+    if (dot == start.size() || dot == std::string::npos || dot - start.size() > 9 || (file.substr(dot) != ".raw" && file.substr(dot) != ".zst")) continue;
     RingName name;
     name.ring = static_cast<u32>(std::stoul(file.substr(start.size())));
     name.kernel = kernel;
@@ -155,7 +160,7 @@ result<void> set_aside(const std::string& dir) {
   return {};
 }
 
-result<RecordingWriter> RecordingWriter::create(const std::string& dir, const ClockInfo& clock, u64 max_size) {
+result<RecordingWriter> RecordingWriter::create(const std::string& dir, const ClockInfo& clock, u64 max_size, bool compress) {
   auto at = RS_TRY(sys::open_parent(dir));
   const bool fresh = mkdirat(at.dir.get(), at.name.c_str(), 0700) == 0;
   if (!fresh && errno != EEXIST) return fail(errno, "cannot make the directory " + dir + " for the recording");
@@ -169,11 +174,17 @@ result<RecordingWriter> RecordingWriter::create(const std::string& dir, const Cl
   writer.meta_.clock = clock;
   writer.meta_.boot = sys::boot_id();
   writer.meta_.start_ns = wall_clock_ns();
+  RS_CHECK(max_size == 0 || !compress, "what is compressed has no place that could be freed");
   writer.meta_.max_size = max_size;
+  writer.meta_.compressed = compress;
   RS_TRY(writer.save());
   if (max_size != 0) {
     const sys::Fd probe = RS_TRY(writer.make_file("meta.json.new"));
     writer.limit_ = RS_TRY(SizeLimit::create(writer.folder_, dir, max_size, probe.get()));
+  }
+  if (compress) {
+    const sys::Fd probe = RS_TRY(writer.make_file("meta.json.new"));
+    writer.compressor_ = RS_TRY(Compressor::create(writer.folder_, dir, probe.get()));
   }
   RS_TRY(RecordingMeta::keep_room(writer.folder_->get(), dir));
   writer.reserved_ = true;
@@ -185,12 +196,13 @@ RecordingWriter RecordingWriter::beside(const RecordingWriter& first) {
   writer.folder_ = first.folder_;
   writer.limit_ = first.limit_;
   writer.followed_ = first.followed_;
+  writer.compressor_ = first.compressor_;
   writer.meta_.subbuf_size = page_size;  // not the first ring, so nothing to save
   return writer;
 }
 
 RecordingWriter::RecordingWriter(RecordingWriter&& other) noexcept
-    : dir_(std::move(other.dir_)), folder_(std::move(other.folder_)), meta_(std::move(other.meta_)), files_(std::exchange(other.files_, {})), open_(std::exchange(other.open_, {})), limit_(std::move(other.limit_)), reserved_(std::exchange(other.reserved_, false)), followed_(other.followed_), unlisted_(other.unlisted_) {}
+    : dir_(std::move(other.dir_)), folder_(std::move(other.folder_)), meta_(std::move(other.meta_)), files_(std::exchange(other.files_, {})), open_(std::exchange(other.open_, {})), limit_(std::move(other.limit_)), compressor_(std::move(other.compressor_)), reserved_(std::exchange(other.reserved_, false)), followed_(other.followed_), unlisted_(other.unlisted_) {}
 
 RecordingWriter::~RecordingWriter() {
   if (reserved_) unlinkat(folder_->get(), "meta.json.new", 0);
@@ -259,6 +271,7 @@ result<void> RecordingWriter::add_ring(const RingName& name, u32 subbuf_size) {
     RS_TRY(save());
   }
   make_room();
+  if (compressor_) RS_TRY(make_file(packed_file(name)));  // a reader that finds the other one finds this, too
   auto fd = RS_TRY(make_file(ring_file(name)));
   struct stat st {};
   if (fstat(fd.get(), &st) != 0) return fail(errno, "cannot look at " + ring_path(dir_, name));
@@ -280,6 +293,7 @@ result<void> RecordingWriter::add_ring(const RingName& name, u32 subbuf_size) {
     const auto lock = limit_->lock();
     limit_->add_ring(number, ring_file(name), st.st_dev, st.st_ino, subbuf_size);
   }
+  if (compressor_) compressor_->add_ring(number, {ring_file(name), packed_file(name), st.st_dev, st.st_ino, subbuf_size});
   return {};
 }
 
@@ -359,6 +373,7 @@ result<void> RecordingWriter::append_piece(RingFile& file, RecordedRing& ring, c
     RS_TRY(write_all(file.fd.get(), parts, count, file.offset, path));
   }
   if (limit_) limit_->wrote(number_of(ring.name), file.offset, size, events);
+  if (compressor_) compressor_->ready(number_of(ring.name), file.offset);  // the last one grows no more
   file.last_offset = file.offset;
   file.offset += ring.subbuf_size;
   file.time_stamp = header.time_stamp;
@@ -389,14 +404,17 @@ result<void> RecordingWriter::close_files() {
     const bool idle = !file.fd;
     RS_TRY(reopen(ring, file));
     if (ftruncate(file.fd.get(), static_cast<off_t>(file.offset)) != 0) return fail(errno, "cannot close " + ring_path(dir_, meta_.rings[file.index].name));
+    file.last_end = 0;  // it grows no more
+    if (compressor_) compressor_->close(ring, file.offset);
     if (idle) release(ring);
   }
   return {};
 }
 
 result<void> RecordingWriter::finish(u64 duration_ns) {
-  const auto ended = close_files();
+  auto ended = close_files();
   meta_.stop_ns = wall_clock_ns();
+  if (ended && compressor_) ended = compressor_->finish();
   meta_.duration_ns = duration_ns;
   meta_.complete = true;
   count_removed();

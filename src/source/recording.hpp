@@ -8,6 +8,9 @@
 //                   16 bytes of header (time stamp; commit with the missed-events flags in bits 31 and 30), the data, the
 //                   number of missed events right behind the data, zeros (holes of the file) to the end
 //
+//   DIR/ringN.zst, cpuN.zst   of a compressed recording: the older part of ringN.raw, in groups (groups.hpp). ringN.raw has a hole
+//                   there, and is gone when all is compressed
+//
 // With --max-size the files begin with a hole, where the sub-buffers were that had to go.
 //
 // Sub-buffers that were read bit by bit grow in place: the data first, then the commit that makes it valid. meta.json is
@@ -24,6 +27,8 @@
 #include <string>
 #include <vector>
 
+#include "source/compressor.hpp"
+#include "source/groups.hpp"
 #include "source/size_limit.hpp"
 #include "source/source.hpp"
 #include "sys/sys.hpp"
@@ -61,6 +66,7 @@ struct RecordingMeta {
   std::optional<RecordedTrigger> trigger;
   Counters totals;                // at the end, including rings whose memory was given back
   Missing missing;                // beside the gaps, which stand where they happened
+  bool compressed = false;        // there are files ringN.zst
   bool complete = false;
 
   Removed removed() const;  // of all rings
@@ -73,6 +79,7 @@ struct RecordingMeta {
 
 // "ring7.raw", "cpu1.raw"; and back.
 std::string ring_file(const RingName& name);
+std::string packed_file(const RingName& name);  // "ring7.zst"
 std::string ring_path(const std::string& dir, const RingName& name);
 bool valid_subbuf_size(u64 size);
 std::optional<RingName> ring_of_file(const std::string& file);
@@ -88,8 +95,8 @@ struct Walk;  // a walk over a sub-buffer
 class RecordingWriter {
  public:
   // Makes the directory. Replaces one that holds a recording; refuses one that holds anything else.
-  // max_size: of its rings' files; 0: any.
-  static result<RecordingWriter> create(const std::string& dir, const ClockInfo& clock, u64 max_size = 0);
+  // max_size: of its rings' files; 0: any. compress: that is not possible with a max_size.
+  static result<RecordingWriter> create(const std::string& dir, const ClockInfo& clock, u64 max_size = 0, bool compress = false);
   // A second one for other rings of the same recording, perhaps in another thread. It never writes meta.json: the first one
   // takes over its rings from its meta().
   static RecordingWriter beside(const RecordingWriter& first);
@@ -118,6 +125,7 @@ class RecordingWriter {
   // From now on a sub-buffer's data is in the file before its header says so.
   void will_be_followed() { followed_ = true; }
   result<void> finish(u64 duration_ns);
+  u64 compressed_bytes() const { return compressor_ ? compressor_->bytes() : 0; }
 
  private:
   struct Written {
@@ -149,13 +157,14 @@ class RecordingWriter {
   RecordingMeta meta_;
   std::map<u32, RingFile> files_;
   std::deque<u32> open_;  // the rings with open files, the longest open first: thousands cannot all be open
-  std::shared_ptr<SizeLimit> limit_;  // null: none
+  std::shared_ptr<SizeLimit> limit_;        // null: none
+  std::shared_ptr<Compressor> compressor_;  // null: none
   bool reserved_ = false;  // there is room for the next meta.json
   bool followed_ = false;
   bool unlisted_ = false;  // a ring of other sizes than the first is not in meta.json yet
 };
 
-// One ring of a recording, shown in place; no descriptor is kept. The file may be hostile: every size is checked, and a false
+// One ring of a recording, shown in place; no descriptor is kept, unless it is being compressed meanwhile. The file may be hostile: every size is checked, and a false
 // one ends the ring with a message.
 class RecordingSource final : public Source {
  public:
@@ -166,13 +175,17 @@ class RecordingSource final : public Source {
   const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return true; }
   std::optional<SubBufferFile> sub_buffer_file() const override;
-  u64 sub_buffers() const override { return ring_.unordered ? 0 : (file_.size() - begin_ + ring_.subbuf_size - 1) / ring_.subbuf_size; }
+  u64 sub_buffers() const override { return ring_.unordered ? 0 : groups_.places() + (file_.size() - std::min(begin_, file_.size()) + ring_.subbuf_size - 1) / ring_.subbuf_size; }
+  u64 place_bytes() const override { return groups_.places() == 0 ? ring_.subbuf_size : std::max<u64>(groups_.raw_end() / groups_.places(), 1); }
   u64 time_stamp(u64 index) const override;
   void seek(u64 index) override;
 
  private:
   RecordingSource(SubBufferFile whole, sys::Region file, u64 begin, const RecordedRing& ring, const RecordingMeta& meta);
   bool take(u64 at, u64 have);
+  result<void> map_groups(const std::string& path);
+  bool more_groups();
+  result<bool> next_group();
 
   SubBufferFile sub_buffer_file_;
   sys::Region file_;
@@ -182,8 +195,17 @@ class RecordingSource final : public Source {
   bool shrinking_;         // its recorder may remove the oldest sub-buffers at any moment
   bool removed_ = false;   // since the last one that was handed out
   std::vector<u64> copy_;  // of a sub-buffer in which the file ends, or that may be removed
-  const u64 begin_;        // behind the hole
+  u64 begin_;              // behind the hole
   u64 offset_;
+
+  // Compressed: what stands in front of begin_.
+  GroupFile groups_;
+  sys::Fd packed_;           // while more may come
+  std::string packed_path_;
+  u64 group_at_ = 0;         // the next one
+  std::vector<u64> group_;   // its sub-buffers, of which the next one begins at
+  u64 in_group_ = 0;
+  u64 was_read_ = 0;         // what stood in front of this place in the other file
 };
 
 // A ring of a recording that another object of this process writes, after RecordingWriter::will_be_followed(): what is there now, and

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int meta_version = 1;
+constexpr int meta_version = 1, compressed_version = 2;
 constexpr u64 largest_meta = u64{256} << 20;  // a thousand times the largest seen
 
 json name_json(const RingName& n) {
@@ -118,9 +118,13 @@ ClockInfo read_clock(const json& j) {
 }
 
 RecordingMeta meta_from(const json& j) {
-  if (j.at("ringside_recording").get<int>() != meta_version)
-    throw std::runtime_error("it is of version " + j.at("ringside_recording").dump() + ", this ringside reads version 1");
+  const int version = j.at("ringside_recording").get<int>();
+  if (version != meta_version && version != compressed_version)
+    throw std::runtime_error("it is of version " + j.at("ringside_recording").dump() + ", this ringside reads versions 1 and 2");
   RecordingMeta meta;
+  meta.compressed = version == compressed_version;
+  if (meta.compressed && j.at("compression").get<std::string>() != "zstd")
+    throw std::runtime_error("it is compressed by " + j.at("compression").dump() + ", this ringside reads zstd");
   meta.clock = read_clock(j.at("clock"));
   meta.boot = j.value("boot", "");
   meta.subbuf_size = j.value("subbuf_size", u32{0});
@@ -167,7 +171,7 @@ void add_unlisted(int dir, RecordingMeta& meta) {
   const auto names = sys::names_in(dir);
   for (const std::string& name : names ? *names : std::vector<std::string>{}) {
     const auto found = ring_of_file(name);
-    if (!found || !listed.insert(name).second) continue;
+    if (!found || !listed.insert(ring_file(*found)).second) continue;
     struct stat st {};
     if (meta.subbuf_size == 0 && fstatat(dir, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_size == 0) continue;  // killed before it listed the first
     RecordedRing ring;
@@ -237,7 +241,8 @@ result<RecordingMeta> RecordingMeta::read(const std::string& dir) {
 result<void> RecordingMeta::write(int open, const std::string& dir, bool last) const {
   if (!memory_for_tree(tree_size(*this))) return fail(ENOMEM, "cannot write " + dir + "/meta.json");
   json j;
-  j["ringside_recording"] = meta_version;
+  j["ringside_recording"] = compressed ? compressed_version : meta_version;
+  if (compressed) j["compression"] = "zstd";
   j["clock"] = {{"kind", to_string(clock.kind)},
                 {"mult", clock.mult},
                 {"shift", clock.shift},

@@ -24,15 +24,19 @@ RecordingSource::RecordingSource(SubBufferFile whole, sys::Region file, u64 begi
 
 result<std::unique_ptr<Source>> RecordingSource::open(int open, const std::string& dir, const RecordedRing& ring, const RecordingMeta& meta) {
   const std::string path = ring_path(dir, ring.name);
+  const std::string packed_path = dir + "/" + packed_file(ring.name);
   if (!valid_subbuf_size(ring.subbuf_size))
     return refuse(std::errc::bad_message, dir + "/meta.json gives ring " + std::to_string(ring.name.ring) + " sub-buffers of " +
                                               std::to_string(ring.subbuf_size) +
                                               " bytes; possible are powers of two from 4096 to 262144");
   sys::guard_mappings();
+  // What leaves the second one is in the first.
+  sys::Fd packed = meta.compressed ? sys::open_beneath(open, packed_file(ring.name).c_str(), O_RDONLY) : sys::Fd();
+  if (meta.compressed && !packed) return sys::fail_beneath(errno, "cannot open " + packed_path);
   const sys::Fd fd = sys::open_beneath(open, ring_file(ring.name).c_str(), O_RDONLY);
-  if (!fd) return sys::fail_beneath(errno, "cannot open " + path);
+  if (!fd && (!packed || errno != ENOENT)) return sys::fail_beneath(errno, "cannot open " + path);
   struct stat st {};
-  if (fstat(fd.get(), &st) != 0) return fail(errno, "cannot measure " + path);
+  if (fd && fstat(fd.get(), &st) != 0) return fail(errno, "cannot measure " + path);
   const SubBufferFile whole{path, static_cast<u64>(st.st_size), st.st_dev, st.st_ino};
   const off_t data = meta.max_size == 0 ? 0 : lseek(fd.get(), 0, SEEK_DATA);
   const u64 begin = data >= 0 ? static_cast<u64>(data) / ring.subbuf_size * ring.subbuf_size : errno == ENXIO ? whole.size : 0;
@@ -40,20 +44,78 @@ result<std::unique_ptr<Source>> RecordingSource::open(int open, const std::strin
   if (whole.size != 0) {
     file = RS_TRY(sys::Region::map(fd.get(), whole.size, false, path));
   }
-  return std::unique_ptr<Source>(new RecordingSource(whole, std::move(file), begin, ring, meta));
+  std::unique_ptr<RecordingSource> source(new RecordingSource(whole, std::move(file), begin, ring, meta));
+  if (packed) {
+    source->packed_ = std::move(packed);
+    RS_TRY(source->map_groups(packed_path));
+  }
+  return std::unique_ptr<Source>(std::move(source));
 }
 
-std::optional<SubBufferFile> RecordingSource::sub_buffer_file() const { return begin_ == 0 && !shrinking_ ? std::optional(sub_buffer_file_) : std::nullopt; }
+// Maps what is there now. The rest stands behind it in the other file.
+result<void> RecordingSource::map_groups(const std::string& path) {
+  struct stat st {};
+  if (fstat(packed_.get(), &st) != 0) return fail(errno, "cannot measure " + path);
+  sys::Region file;
+  if (st.st_size != 0) {
+    file = RS_TRY(sys::Region::map(packed_.get(), static_cast<u64>(st.st_size), false, path));
+  }
+  groups_ = GroupFile(std::move(file), ring_.subbuf_size);
+  begin_ = offset_ = groups_.raw_end();
+  packed_path_ = path;
+  if (complete_) packed_ = {};
+  return {};
+}
+
+// Were those that are gone from the other file compressed meanwhile?
+bool RecordingSource::more_groups() {
+  struct stat st {};
+  was_read_ = offset_ - ring_.subbuf_size;  // this one is gone; those in front of it were read
+  return packed_ && fstat(packed_.get(), &st) == 0 && static_cast<u64>(st.st_size) > groups_.size() && map_groups(packed_path_) && group_at_ < groups_.end();
+}
+
+// False: all were read.
+result<bool> RecordingSource::next_group() {
+  if (group_at_ >= groups_.end()) {
+    const bool torn = complete_ && groups_.size() != groups_.end();
+    if (torn && group_at_ <= groups_.size()) {
+      group_at_ = groups_.size() + 1;
+      return refuse(std::errc::bad_message, packed_path_ + " is no sequence of groups behind " + std::to_string(groups_.end()) + " bytes; the rest of this ring cannot be read");
+    }
+    return false;
+  }
+  const auto group = groups_.at(group_at_);
+  const bool good = group && groups_.read(*group, group_);
+  if (groups_.cut()) return refuse(std::errc::io_error, "cannot read " + packed_path_ + " at " + std::to_string(group_at_) + ": it was truncated, or its disk has an error");
+  if (!good) {
+    const u64 at = std::exchange(group_at_, ~u64{0});
+    return refuse(std::errc::bad_message, packed_path_ + ": the group at " + std::to_string(at) + " is damaged; the rest of this ring cannot be read");
+  }
+  group_at_ = group->end;
+  in_group_ = std::clamp(was_read_, group->raw_at, group->raw_end()) - group->raw_at;
+  return true;
+}
+
+std::optional<SubBufferFile> RecordingSource::sub_buffer_file() const { return begin_ == 0 && !shrinking_ && packed_path_.empty() ? std::optional(sub_buffer_file_) : std::nullopt; }
 
 u64 RecordingSource::time_stamp(u64 index) const {
+  if (index < groups_.places()) {
+    const auto group = groups_.first_from(index * GroupFile::place);
+    return group ? group->time_stamp : 0;
+  }
   SubBufferHeader header{};
-  const u64 at = begin_ + index * ring_.subbuf_size;
+  const u64 at = begin_ + (index - groups_.places()) * ring_.subbuf_size;
   if (at + sizeof header <= file_.size()) std::memcpy(&header, file_.data() + at, sizeof header);
   return header.time_stamp;
 }
 
 void RecordingSource::seek(u64 index) {
-  offset_ = begin_ + index * ring_.subbuf_size;
+  group_.clear();
+  in_group_ = was_read_ = 0;
+  const bool compressed = index < groups_.places();
+  const auto group = compressed ? groups_.first_from(index * GroupFile::place) : std::nullopt;
+  group_at_ = group ? group->at : groups_.end();
+  offset_ = begin_ + (compressed ? 0 : index - groups_.places()) * ring_.subbuf_size;
   removed_ = false;
 }
 
@@ -61,7 +123,7 @@ void RecordingSource::seek(u64 index) {
 bool RecordingSource::take(u64 at, u64 have) {
   copy_.assign(ring_.subbuf_size / 8, 0);
   std::memcpy(copy_.data(), file_.data() + at, have);
-  if (!shrinking_) return true;
+  if (!shrinking_ && !packed_) return true;
   // A removed one reads as zeros, perhaps only in part: its header goes with the rest.
   SubBufferHeader now{};
   std::memcpy(&now, file_.data() + at, sizeof now);
@@ -72,15 +134,23 @@ result<std::optional<SubBufferView>> RecordingSource::next() {
   u64 at = 0, have = 0;
   const u8* bytes = nullptr;
   for (;;) {
+    if (in_group_ == group_.size() * 8 && RS_TRY(next_group())) continue;
+    if (in_group_ < group_.size() * 8) {
+      bytes = reinterpret_cast<const u8*>(group_.data()) + in_group_;
+      in_group_ += have = ring_.subbuf_size;
+      break;
+    }
     at = offset_;
     have = std::min<u64>(ring_.subbuf_size, file_.size() - std::min(at, file_.size()));
     if (have < abi::header_size) return std::nullopt;  // the end, or the recorder died after half a header
     offset_ += ring_.subbuf_size;
     bytes = file_.data() + at;
     // The recorder was killed before it closed the file: the last sub-buffer is as long as its written part.
-    if (have == ring_.subbuf_size && !shrinking_) break;
+    if (have == ring_.subbuf_size && !shrinking_ && !packed_) break;
     const bool there = take(at, have);
     bytes = reinterpret_cast<const u8*>(copy_.data());
+    if (packed_ && !there && more_groups()) continue;
+    if (packed_) break;
     if (there || file_.cut()) break;
     removed_ = true;
   }

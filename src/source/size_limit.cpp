@@ -12,15 +12,13 @@
 namespace ringside {
 namespace {
 
-constexpr int free_part = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
-
 // The blocks that a sub-buffer with this many bytes of events takes.
 u64 taken(u64 bytes) { return (bytes + abi::header_size + page_size - 1) / page_size * page_size; }
 
 }  // namespace
 
 result<std::shared_ptr<SizeLimit>> SizeLimit::create(std::shared_ptr<const sys::Fd> folder, const std::string& dir, u64 most, int probe) {
-  if (fallocate(probe, free_part, 0, page_size) != 0)
+  if (!sys::free_part(probe, 0, page_size))
     return fail(errno, "cannot keep the recording in " + dir + " small: its file system frees no parts of files; without --max-size it grows, with --rotate whole parts go");
   return std::shared_ptr<SizeLimit>(new SizeLimit(std::move(folder), dir, most));
 }
@@ -34,7 +32,7 @@ result<void> SizeLimit::remove_oldest() {
   if (!file || fstat(file.get(), &st) != 0) return fail(errno, "cannot open again " + path);
   if (st.st_dev != ring.device || st.st_ino != ring.inode)
     return refuse(std::errc::permission_denied, path + " is another file than the one that was recorded into: somebody else writes to this directory");
-  if (fallocate(file.get(), free_part, static_cast<off_t>(oldest.offset), ring.subbuf_size) != 0) return fail(errno, "cannot remove the oldest events of " + path);
+  if (!sys::free_part(file.get(), oldest.offset, ring.subbuf_size)) return fail(errno, "cannot remove the oldest events of " + path);
   ring.removed.events += oldest.events;
   ring.removed.bytes += oldest.bytes;
   total_ -= taken(oldest.bytes);

@@ -255,6 +255,10 @@ void survive_file_limit() {
   sigaction(SIGXFSZ, &action, nullptr);
 }
 
+bool free_part(int fd, u64 offset, u64 size) noexcept {
+  return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(size)) == 0;
+}
+
 bool may_grow_to(u64 size) noexcept {
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || size <= limit.rlim_cur) return true;

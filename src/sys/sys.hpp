@@ -53,6 +53,9 @@ class Region {
   u32 guard_ = 0;  // its entry in the table of guarded regions; 0: none
 };
 
+// Gives whole pages of a file back to the file system; they read as zeros. False: it cannot.
+bool free_part(int fd, u64 offset, u64 size) noexcept;
+
 // Installs, once, a SIGBUS handler that puts zero pages under a Region whose file was cut, and passes other faults to the
 // previous handler. For consumers; a writer's process keeps its own handlers.
 void guard_mappings();

@@ -64,7 +64,7 @@ u64 Timeline::narrow(u64 from, u64 until, u64 lead) {
   u64 state_from = kernels == 0 || lead == 0 ? from : 0;
   for (const auto& lane : lanes_) {
     if (!lane->name.kernel || state_from == from || lane->source->sub_buffers() == 0) continue;
-    const u64 size = std::max<u64>(lane->source->counters().subbuf_size, 1);
+    const u64 size = std::max<u64>(lane->source->place_bytes(), 1);
     const u64 at = first_from(*lane, from), back = 1 + lead / (static_cast<u64>(kernels) * size);
     if (at > back) state_from = std::max(state_from, std::min(from, time_at(*lane, at - back)));
   }
@@ -89,7 +89,7 @@ u64 Timeline::narrow(u64 from, u64 until, u64 lead) {
 
 u64 Timeline::bytes(u64 from, u64 until) const {
   u64 all = 0;
-  for (const auto& lane : lanes_) all += (first_from(*lane, until) - std::min(first_from(*lane, until), first_from(*lane, from))) * lane->source->counters().subbuf_size;
+  for (const auto& lane : lanes_) all += (first_from(*lane, until) - std::min(first_from(*lane, until), first_from(*lane, from))) * lane->source->place_bytes();
   return all;
 }
 
@@ -102,7 +102,7 @@ std::vector<u64> Timeline::seams(u32 parts, u64 from, u64 until) const {
     if (lane->source->sub_buffers() == 0) return {};
     const u64 first = first_from(*lane, from), end = std::max(first, first_from(*lane, until)), step = std::max<u64>(1, (end - first) / (4 * u64{parts}));
     for (u64 at = first; at < end; at += step) {
-      samples.emplace_back(time_at(*lane, at), std::min(step, end - at) * lane->source->counters().subbuf_size);
+      samples.emplace_back(time_at(*lane, at), std::min(step, end - at) * lane->source->place_bytes());
       all += samples.back().second;
     }
   }

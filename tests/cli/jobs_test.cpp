@@ -31,6 +31,16 @@ TEST_F(Jobs, TheSameAnswer) {
     expect_the_same(command);
 }
 
+// A compressed recording says what the other one says, at one place or all of it.
+TEST_F(Jobs, Compressed) {
+  test::random_recording(dir + "/r", ClockInfo{}, 9, 4096, test::Of::both);
+  test::random_recording(dir + "/c", ClockInfo{}, 9, 4096, test::Of::both, 50, true);
+  for (const std::string command : {"report ", "report --json ", "report --time +1s..+100s ", "top ", "hist task ", "latency app:state app:numbers --key a "}) {
+    EXPECT_EQ(ringside(command + "c").out, ringside(command + "r").out) << command;
+    expect_the_same(command + "c");
+  }
+}
+
 // What stands behind a damaged sub-buffer is not read, wherever the cuts are.
 TEST_F(Jobs, ADamagedRing) {
   test::random_recording(dir + "/r", ClockInfo{}, 3, 4096);
