@@ -155,6 +155,34 @@ TEST_F(FlameCli, PprofIsWhatProtocReads) {
   EXPECT_EQ(functions, 5u);
 }
 
+// From outside: an event gets a stack if it is chosen when it is declared; what is not reached is named.
+TEST_F(FlameCli, StacksAreSwitchedOnFromOutside) {
+  const std::string program = RINGSIDE_BUILD_DIR "/tests/sampled events";
+  ASSERT_EQ(ringside("record -q -i web --duration 1ms").code, 0);
+  Outcome o = ringside("enable --stack -i web 'sampled:*'");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("events that are declared from now on get a stack\n"));
+  o = ringside("disable --stack sampled:end");
+  ASSERT_EQ(o.code, 0) << o.err;
+  ASSERT_EQ(run("RINGSIDE_INSTANCE=web " + program).code, 0);
+  const auto has = [&](const std::string& where, const char* event) {
+    const auto all = events("-i " + where + " -e " + event);
+    return all.size() == 1 && all[0].contains("stack") && all[0]["stack"].dump().find("main") != std::string::npos;
+  };
+  EXPECT_TRUE(has("web", "sampled:begin"));
+  EXPECT_FALSE(has("web", "sampled:end"));
+  o = ringside("enable --stack sampled:end,sampled:begin");
+  EXPECT_THAT(o.err, HasSubstr("not reached, because they were declared before: sampled:end. A new instance"));
+  EXPECT_THAT(o.err, HasSubstr("sampled:begin has a stack already"));
+  EXPECT_THAT(ringside("disable --stack sampled:begin").err, HasSubstr("not reached, because they were declared before: sampled:begin"));
+  // By the program's own environment.
+  ASSERT_EQ(ringside("record -q -i own --duration 1ms").code, 0);
+  ASSERT_EQ(run("RINGSIDE_STACK=sampled:end RINGSIDE_INSTANCE=own " + program).code, 0);
+  EXPECT_FALSE(has("own", "sampled:begin"));
+  EXPECT_TRUE(has("own", "sampled:end"));
+  EXPECT_EQ(ringside("enable --stack -i web '!x'").code, 2);
+}
+
 TEST_F(FlameCli, WrongUsageIsSaid) {
   make("ringside.data");
   for (const char* wrong : {"--folded --pprof", "--by nothing", "--leaks --by size", "--key ptr", "--leaks --latency malloc", "--against x --folded", "--latency nothing"}) {
