@@ -6,10 +6,14 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "bench.hpp"
+#include "pages.hpp"
+#include "stacks/elf_names.hpp"
 #include "sys/sys.hpp"
 
 RINGSIDE_EVENT(bench, with_stack, (u64, a), (ringside::stack, stack));
@@ -78,6 +82,43 @@ void compare(const char* name, const std::string& ours, const std::string& their
   row(name, median(ratio), "x", text("%s: %.2f s against %.2f s, alone %.2f s", what, median(own), median(other), alone));
 }
 
+// The addresses of a compiler's own code in perf's samples: named here, with inlined functions and lines where the file has them, and
+// by `perf report`, which names functions alone, and also reads the samples.
+void names_beside_perf(const std::string& at, const std::string& compiler) {
+  const char* const name = "symbols.over_perf";
+  const std::string file = "-i " + at + "/named ";
+  if (!shell("perf record -q -g -F 9999 -o " + at + "/named " + compiler).good || !shell("sh -c 'perf script --show-mmap-events " + file + "-F comm,pid,tid,ip >" + at + "/addresses 2>/dev/null'").good)
+    return row(name, std::nullopt, "x", "perf is not installed, or failed");
+  std::ifstream lines(at + "/addresses");
+  u64 start = 0, size = 0, offset = 0;
+  std::string path;
+  std::set<u64> addresses;
+  for (std::string line; std::getline(lines, line);) {
+    unsigned long long from = 0, length = 0, where = 0;
+    const size_t map = line.find(": [0x"), code = line.find("r-xp /");
+    if (map != std::string::npos && code != std::string::npos && line.ends_with("/cc1plus") && std::sscanf(line.c_str() + map, ": [%llx(%llx) @ %llx", &from, &length, &where) == 3) {
+      start = from, size = length, offset = where, path = line.substr(code + 5);
+      continue;
+    }
+    char* end = nullptr;
+    const u64 address = std::strtoull(line.c_str(), &end, 16);
+    if (address - start < size && *(end + std::strspn(end, " ")) == 0) addresses.insert(address - start + offset);
+  }
+  std::vector<double> own, other;
+  u64 named = 0;
+  for (int i = 0; i < (quick ? 1 : 5) && !addresses.empty(); ++i) {
+    const u64 from = cpu_ns();
+    auto elf = ElfNames::open(path, "");
+    if (!elf) return row(name, std::nullopt, "x", elf.error().sentence);
+    named = 0;
+    for (const u64 address : addresses) named += !(*elf)->at(address).empty();
+    own.push_back(static_cast<double>(cpu_ns() - from) / 1e9);
+    other.push_back(shell("perf report " + file + "--stdio --no-children -g none -s sym").cpu);
+  }
+  if (own.empty()) return row(name, std::nullopt, "x", "perf saw no address of the compiler");
+  row(name, median(own) / median(other), "x", text("%zu addresses of a compiler's samples, %llu of them named, its file opened anew: %.1f ms of CPU time; perf report of the samples: %.1f ms", addresses.size(), static_cast<unsigned long long>(named), median(own) * 1e3, median(other) * 1e3));
+}
+
 }  // namespace
 
 void unwind_rows() {
@@ -117,6 +158,7 @@ void unwind_rows() {
   const std::string record = std::string(RINGSIDE_COMMAND) + " record -q -b 64M -o " + at + "/data ";
   if (made) {
     compare("malloc.over_heaptrack", record + "--libc malloc --stack=libc:malloc,libc:calloc,libc:realloc -- ", "heaptrack -o " + at + "/heaptrack ", compiler, true, "wall time of a compiler that allocates 300,000 times, every allocation with its stack");
+    names_beside_perf(at, compiler);
     compare("sample.over_perf", record + "--sample 999 -- ", "perf record -q -g -F 999 -o " + at + "/perf.data ", compiler, false, "CPU time of a compiler with all that records it");
   }
   std::filesystem::remove_all(at);

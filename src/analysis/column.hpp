@@ -53,6 +53,7 @@ class Column {
   Unit unit() const { return unit_; }
   const std::string& field() const { return name_; }
   bool shows_names() const { return modifier_ == Modifier::execname; }
+  bool is_whole_stack() const { return show_ == Show::stack; }  // a number of StackTexts
   bool of_stacks() const { return name_ == "stack"; }  // needs records that are joined with their stacks
   bool buckets() const { return modifier_ == Modifier::log2 || modifier_ == Modifier::linear; }
 

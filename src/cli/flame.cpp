@@ -3,9 +3,11 @@
 
 #include <algorithm>
 
+#include "analysis/lock_holders.hpp"
 #include "analysis/names.hpp"
 #include "analysis/pairs.hpp"
 #include "analysis/unfreed.hpp"
+#include "cli/flame.hpp"
 #include "cli/json.hpp"
 #include "cli/live.hpp"
 #include "cli/presets.hpp"
@@ -21,7 +23,7 @@ struct FlameOptions {
   RunOptions run;
   std::string by = "count", root = "task", keys, against, to;
   std::vector<std::string> latency;
-  bool leaks = false, folded = false, pprof = false;
+  bool leaks = false, contention = false, folded = false, pprof = false;
 };
 
 // The stacks of one trace.
@@ -36,6 +38,10 @@ class Gathered {
       Pairs::Options pair = pair_of(options.latency, options.keys);
       pair.slowest = 0;
       g->pairs_.emplace(RS_TRY(Pairs::make(pair, trace.formats, trace.tasks)));
+      g->unit_ = "ns";
+    } else if (options.contention) {
+      g->holders_.emplace(trace.formats, trace.tasks);
+      g->fold_.above_is("-- held by");
       g->unit_ = "ns";
     } else if (options.leaks) {
       g->unfreed_.emplace(trace.formats, trace.tasks);
@@ -53,6 +59,11 @@ class Gathered {
       if (!pairs_->take(record, ring)) return;
       const TraceRecord start = pairs_->last_start();
       fold_.add(root_of(start, trace_.timeline.name(start.source)), start.stack, pairs_->latency(), record.stack);
+      return;
+    }
+    if (holders_) {
+      const auto wait = holders_->take(record, ring);
+      if (wait && wanted) fold_.add(root_of(record, ring), record.stack, wait->ns, wait->holder);
       return;
     }
     if (!wanted || record.lost != 0) return;
@@ -128,6 +139,7 @@ class Gathered {
   std::optional<Column> by_, root_;
   std::optional<Pairs> pairs_;
   std::optional<Unfreed> unfreed_;
+  std::optional<LockHolders> holders_;
   Texts texts_;
   std::unordered_map<u64, u32> root_numbers_;
   std::unordered_map<std::string, u32> root_texts_;
@@ -184,6 +196,7 @@ std::string title_of(const FlameOptions& options) {
   if (!options.run.filter.empty()) out += " -f '" + options.run.filter + "'";
   if (!options.latency.empty()) out += " time from " + options.latency[0] + (options.latency.size() > 1 ? " to " + options.latency[1] : "");
   if (options.leaks) out += ", not freed";
+  if (options.contention) out += ", waits for mutexes";
   return out;
 }
 
@@ -191,7 +204,8 @@ result<int> run_flame(FlameOptions options) {
   if (options.folded + options.pprof + options.run.json > 1) throw UsageError{"--folded, --pprof and --json exclude each other"};
   if (!options.keys.empty() && options.latency.empty()) throw UsageError{"--key belongs to --latency"};
   if (options.leaks && !options.latency.empty()) throw UsageError{"--leaks and --latency exclude each other"};
-  if (options.by != "count" && (options.leaks || !options.latency.empty())) throw UsageError{"--by has no meaning beside --leaks and --latency, which have weights of their own"};
+  if (options.contention && (options.leaks || !options.latency.empty())) throw UsageError{"--contention excludes --leaks and --latency"};
+  if (options.by != "count" && (options.contention || options.leaks || !options.latency.empty())) throw UsageError{"--by has no meaning beside --leaks, --contention and --latency, which have weights of their own"};
   if (!options.against.empty() && (options.folded || options.pprof)) throw UsageError{"--against is for the page and --json"};
   options.run.where.insert(options.run.where.end(), options.run.inputs.begin(), options.run.inputs.end());
   options.run.inputs.clear();
@@ -200,6 +214,7 @@ result<int> run_flame(FlameOptions options) {
   // A free of what a leak looks for must not be left out.
   RunOptions from = options.run;
   if (options.leaks) from.events = {"libc:*"};
+  if (options.contention) from.events = {"libc:mutex_lock"};
   const bool json = std::exchange(from.json, false);
   from.every = false;
   Side part = RS_TRY(gather(options, from));
@@ -213,6 +228,7 @@ result<int> run_flame(FlameOptions options) {
     RunOptions other = options.run;
     other.json = false;
     other.where = {options.against};
+    other.events = from.events;
     auto second = RS_TRY(gather(options, other));
     tree.add(second.gathered->fold(), second.run->reading().join_stacks(), second.gathered->roots(), 1);
     for (const std::string& r : second.run->reading().stack_remarks()) remarks.push_back(options.against + ": " + r);
@@ -226,7 +242,7 @@ result<int> run_flame(FlameOptions options) {
   } else if (options.pprof) {
     const bool counts = g.unit() == "events";
     bytes = RS_TRY(pprof(g.fold(), stacks, g.roots(),
-                         {counts ? "samples" : options.leaks ? "inuse_space" : options.latency.empty() ? options.by : "delay",
+                         {counts ? "samples" : options.leaks ? "inuse_space" : options.contention ? "contention" : options.latency.empty() ? options.by : "delay",
                           counts ? "count" : g.unit() == "ns" ? "nanoseconds" : g.unit(), options.root, totals.first_ns, totals.last_ns, "ringside flame " + title_of(options)}));
   } else {
     bytes = RS_TRY(flame_page(tree, {title_of(options), g.unit(), options.against}));
@@ -239,7 +255,8 @@ result<int> run_flame(FlameOptions options) {
   for (const std::string& r : reading.stack_remarks()) remarks.push_back(r);
   say_first(remarks);
   if (g.fold().count() == 0)
-    say(options.leaks ? "nothing is left unfreed, or nothing was recorded: ringside record --stack --libc malloc COMMAND"
+    say(options.leaks        ? "nothing is left unfreed, or nothing was recorded: ringside record --stack --libc malloc COMMAND"
+        : options.contention ? "no mutex was locked here, or nothing was recorded: ringside record --stack --libc mutex COMMAND"
                       : "no event here has a stack: ringside record --stack, --kstack or --sample records them");
   say(fmt::format("{} events with {} different stacks, lost {}{}", format_count(g.fold().count()), format_count(g.fold().size()), lost_count(totals.missing),
                   to == "-" ? "" : "; " + to + " (" + format_size(bytes.size()) + ")"));
@@ -247,6 +264,15 @@ result<int> run_flame(FlameOptions options) {
 }
 
 }  // namespace
+
+result<int> flame_of_latency(const RunOptions& run, const std::vector<std::string>& latency, const std::string& keys, const std::string& to) {
+  FlameOptions options;
+  options.run = run;
+  options.latency = latency;
+  options.keys = keys;
+  options.to = to;
+  return run_flame(std::move(options));
+}
 
 Command add_flame(CLI::App& app) {
   auto options = std::make_shared<FlameOptions>();
@@ -259,6 +285,7 @@ Command add_flame(CLI::App& app) {
       ->type_name("START END");
   c->add_option("-k,--key", options->keys, "what START and END have in common: FIELD, or FIELD=FIELD; up to three with commas (default: the thread that ran)")->type_name("FIELD");
   c->add_flag("--leaks", options->leaks, "what was allocated and not freed, by bytes (record --stack --libc malloc)");
+  c->add_flag("--contention", options->contention, "waits for mutexes by the stack that waited, and on top of it that of the thread that locked it last before (record --stack --libc mutex)");
   c->add_option("--against", options->against, "compare with this recording: red has grown, blue has shrunk")->type_name("WHERE");
   c->add_flag("--folded", options->folded, "text: outermost;...;innermost WEIGHT a line, for flamegraph.pl, speedscope, inferno");
   c->add_flag("--pprof", options->pprof, "a gzipped profile for go tool pprof, Pyroscope, Grafana");
@@ -268,7 +295,8 @@ Command add_flame(CLI::App& app) {
       "  ringside flame                               ./ringside.data as ./flame.html, for any browser\n"
       "  ringside flame -e libc:malloc --by size      which functions allocate the most bytes\n"
       "  ringside flame --leaks                       what was not freed, by bytes\n"
-      "  ringside flame -e mutex_lock --by wait_ns    where threads wait for locks\n"
+      "  ringside flame --contention                  where threads wait for locks, and which stack held them\n"
+      "  ringside flame --contention -f 'wait_ns > 10000'   only waits of more than 10 us\n"
       "  ringside flame --latency sleep               where threads wait: the time until they are woken, and by which stack\n"
       "  ringside flame -e sched_switch trace.dat     what trace-cmd record -T recorded\n"
       "  ringside flame new --against old             what became slower\n"

@@ -7,6 +7,7 @@
 #include "analysis/heat_map.hpp"
 #include "analysis/names.hpp"
 #include "analysis/pairs.hpp"
+#include "cli/flame.hpp"
 #include "cli/json.hpp"
 #include "cli/live.hpp"
 #include "watch/picture.hpp"
@@ -24,7 +25,7 @@ namespace {
 struct LatencyOptions {
   std::vector<std::string> words;
   RunOptions run;
-  std::string hook, keys, by, sort = "max";
+  std::string hook, keys, by, sort = "max", flame;
   u64 most_waiting = 100'000, most_groups = 10'000, count = 20;
   u32 slowest = 10, context = 0;
   bool heat = false, ascii = false, first = false, sure = false;
@@ -33,6 +34,7 @@ struct LatencyOptions {
 // What to measure, and where; empty if not given.
 struct Job {
   Pairs::Options pairs;
+  std::vector<std::string> pair;  // START END, or a name
   std::vector<std::string> where;
   std::vector<std::string> events;  // lists of patterns
 };
@@ -78,7 +80,8 @@ Job job_of(const LatencyOptions& options) {
   } else {
     used = preset != nullptr ? 1 : 2;
     if (words.size() < used) throw UsageError{"what from and what to: START END, as SYSTEM:EVENT, or one of the names that --help lists"};
-    pairs = pair_of({words.begin(), words.begin() + static_cast<std::ptrdiff_t>(used)}, "");
+    job.pair.assign(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(used));
+    pairs = pair_of(job.pair, "");
     if (preset != nullptr) pairs.by = preset->by;
   }
   job.where.assign(words.begin() + static_cast<std::ptrdiff_t>(used), words.end());
@@ -331,6 +334,10 @@ class Report {
 result<int> run_latency(const LatencyOptions& options) {
   const Job job = job_of(options);
   auto options_there = RS_TRY(where(job, options.run));
+  if (!options.flame.empty()) {
+    if (!options.hook.empty()) throw UsageError{"--flame takes the pair as START END or as a name, not by -H"};
+    return flame_of_latency(options_there, job.pair, options.keys, options.flame == "true" ? "" : options.flame);
+  }
   EventFilter context(parse_events(options_there.events));
   const auto run = RS_TRY(AnalysisRun::open(std::move(options_there)));
   Trace& trace = run->trace();
@@ -368,6 +375,7 @@ Command add_latency(CLI::App& app) {
   add_count(*c, options->count, "lines at most")->capture_default_str();
   c->add_option("--slowest", options->slowest, "this number of pairs with their times, tasks and CPUs")->check(CLI::Range(0, 10000))->capture_default_str();
   c->add_option("--context", options->context, "with each of them this number of earlier events of the end's ring")->check(CLI::Range(0, 1000))->capture_default_str();
+  c->add_flag("--flame", options->flame, "a flame graph instead, as flame.html; --flame=FILE: there: the latency by the start's stack, and on top of it that of the end (the waker's)");
   c->add_flag("--heat", options->heat, "a heat map: how many of what latency, over time");
   c->add_flag("--ascii", options->ascii, "pictures without Unicode");
   c->add_flag("--first", options->first, "of several starts before an end the first counts (default: the last, as in the kernel)");
@@ -384,6 +392,7 @@ Command add_latency(CLI::App& app) {
             "  ringside latency libc:malloc libc:free --key ptr ringside.data --by start/task\n"
             "  ringside latency app:begin app:end --key request web --context 20\n"
             "  ringside latency 'syscalls:sys_enter_*' 'syscalls:sys_exit_*' --by event --slowest 5 --json\n"
+            "  ringside latency sleep --flame ringside.data   where threads waited, and which stack woke them (record --kstack)\n"
             "  ringside latency -H irq:irq_handler_entry,irq/irq:irq_handler_exit,irq,pg\n"
             "An end takes the start with its key away; a second start before it takes the place of the first. Starts that nothing ended,\n"
             "ends without a start and pairs that a loss fell into are counted, and the books under the table add up.");

@@ -28,6 +28,7 @@ struct ListOptions {
 struct SwitchOptions {
   std::string instance;
   std::vector<std::string> events;
+  bool stack = false;
 };
 
 struct RmOptions {
@@ -203,6 +204,21 @@ std::string the_instance(const std::string& name) {
   throw UsageError{all.empty() ? "there is no instance" : "which instance? Name one with -i: " + short_list(all)};
 }
 
+// An event has its fields from its declaration on: those of events that are there stay as they are.
+result<int> switch_stacks(Instance& instance, const EventPatterns& patterns, bool on) {
+  RS_TRY(instance.choose_stacks(patterns, on));
+  std::vector<std::string> with, without;
+  for (const EventInfo& e : instance.events()) {
+    if (is_about_stacks(e) || !patterns.matches(e.system, e.name)) continue;
+    (has_stack(e) ? with : without).push_back(e.system + ":" + e.name);
+  }
+  const std::string from_now = instance.name() + ": events that are declared from now on " + (on ? "get a stack" : "get no stack");
+  const auto& unreached = on ? without : with;
+  say(from_now + (unreached.empty() ? "" : "; not reached, because they were declared before: " + short_list(unreached) + ". A new instance has them " + (on ? "with" : "without") + " a stack: ringside record " + (on ? "--stack " : "") + "COMMAND"));
+  if (on && !with.empty()) say(instance.name() + ": " + short_list(with) + (with.size() == 1 ? " has" : " have") + " a stack already");
+  return exit_ok;
+}
+
 result<int> switch_events(const SwitchOptions& options, bool on) {
   const EventPatterns patterns = parse_events(options.events);
   const std::string name = the_instance(options.instance);
@@ -211,6 +227,7 @@ result<int> switch_events(const SwitchOptions& options, bool on) {
   if (!opened) RS_TRY(not_the_kernels(name));
   if (!opened) return tl::unexpected<Error>(opened.error());
   Instance& instance = **opened;
+  if (options.stack) return switch_stacks(instance, patterns, on);
   RS_TRY(instance.enable(patterns, on));
   std::vector<std::string> all, switched;
   for (const EventInfo& e : instance.events()) {
@@ -231,8 +248,11 @@ Command add_switch(CLI::App& app, const char* name, const char* description, boo
   CLI::App* c = app.add_subcommand(name, description);
   c->add_option("-i,--instance", options->instance, "the instance (default: the only one there is)");
   c->add_option("PATTERN", options->events, "SYSTEM:EVENT, SYSTEM or EVENT, with * and ? as wildcards; several, or commas between")->required();
+  c->add_flag("--stack", options->stack, on ? "not the events: the calls that lead to them, as a field stack of events that are declared from now on" : "not the events: their stacks, for events that are declared from now on");
   c->footer(std::string("Examples:\n  ringside ") + name + " -i web 'net:*'   while the program runs; ringside list -i web shows the result\n  ringside " + name +
-            " malloc,free    in the only instance\nThe instance remembers it for programs that start later. Events of the kernel are enabled by those who record them.");
+            " malloc,free    in the only instance\n  ringside " + name + " --stack -i web 'net:*'   before the program starts, or loads what declares them\n"
+            "--stack decides when an event is declared; it names the events that were declared before, which stay as they are.\n"
+            "RINGSIDE_STACK=PATTERN, or 1 for all, in a program's environment does the same for that program's declarations.\nThe instance remembers it for programs that start later. Events of the kernel are enabled by those who record them.");
   return {c, [options, on] { return switch_events(*options, on); }};
 }
 

@@ -388,8 +388,7 @@ result<int> run_record(RecordOptions options) {
   if (!only.empty()) RS_TRY(instance.enable(only, true));
   if (!options.stacks.empty() || options.depth != 64 || own_samples != 0) RS_TRY(instance.stacks(options.stacks, options.depth));
   for (const EventInfo& e : ours ? std::vector<EventInfo>{} : instance.events()) {
-    const bool about_stacks = e.system == "ringside" && (e.name == "stack" || e.name == "code_map");
-    if (about_stacks || !options.stacks.matches(e.system, e.name) || e.format.find("field:ringside_stack ") != std::string::npos) continue;
+    if (is_about_stacks(e) || !options.stacks.matches(e.system, e.name) || has_stack(e)) continue;
     say("--stack: " + e.system + ":" + e.name + " was declared without a stack and stays so; a new instance has it with one");
   }
   Others others;

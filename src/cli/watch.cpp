@@ -90,7 +90,7 @@ class Watcher {
  public:
   static result<std::unique_ptr<Watcher>> open(const WatchOptions& options) {
     auto watcher = std::unique_ptr<Watcher>(new Watcher(options));
-    RS_TRY(watcher->reopen());
+    RS_TRY(watcher->reopen(options.query));
     auto model = RS_TRY(WatchModel::make(options.query, watcher->model_options(), watcher->trace().formats, watcher->trace().tasks));
     watcher->model_.emplace(std::move(model));
     watcher->begin();
@@ -146,7 +146,7 @@ class Watcher {
     if (!model) return tl::unexpected<Error>(model.error());
     if ((again || !live()) && is_there_again()) {
       auto before = std::move(run_);
-      if (auto opened = reopen(); !opened) {
+      if (auto opened = reopen(query); !opened) {
         run_ = std::move(before);
         return opened;
       }
@@ -159,6 +159,7 @@ class Watcher {
       begin();
       return {};
     }
+    if (query.asks_for_stacks()) run_->reading().join_stacks();
     model_.emplace(std::move(*model));
     last_tick_ = sys::now_ns();
     next_tick_ = last_tick_ + interval_ns_;
@@ -262,8 +263,9 @@ class Watcher {
   // Can the events that it showed be read once more?
   bool is_there_again() { return !trace().has_only_just_begun(); }
   WatchModel::Options model_options() const { return {options_.most_keys, run_->live()}; }
-  result<void> reopen() {
+  result<void> reopen(const WatchQuery& query) {
     run_ = RS_TRY(AnalysisRun::open(options_.run));
+    if (query.asks_for_stacks()) run_->reading().join_stacks();
     trace().learn_names(true);
     status_.clock = trace().first().clock;
     return {};
@@ -592,7 +594,7 @@ Command add_watch(CLI::App& app) {
       app.add_subcommand("watch", "full screen: rates, losses, fill of the rings, histograms and heat maps; keys as in htop");
   add_run(*c, options->run);
   c->add_option("--by", options->query.by,
-                "a row for each value of it: event, task, thread, process, cgroup, cpu, or [EVENT/]FIELD; or two with a comma")
+                "a row for each value of it: event, task, thread, process, cgroup, cpu, stack, stack[0], or [EVENT/]FIELD; or two with a comma")
       ->type_name("KEY")
       ->capture_default_str();
   c->add_option("-v,--val", options->query.value, "quantiles, histogram and heat map of this field")->type_name("FIELD");
@@ -617,11 +619,12 @@ Command add_watch(CLI::App& app) {
       "  ringside watch -e 'syscalls:sys_exit_*' -f 'ret < 0' --by event,ret\n"
       "  ringside watch web --by thread -v duration_ns --interval 200ms\n"
       "  ringside watch --latency wakeup --by next_comm\n"
+      "  ringside watch web --by stack              which calls lead to its events, most first\n"
       "  ringside watch web --batch --interval 5s --duration 1m > rates.txt\n"
       "  ringside watch web --json | jq -c '[.seconds, .all.rate, .lost]'\n"
       "Keys: Enter looks into a row (event, its tasks, its fields, their values), Esc goes back, F4 filters, F3 searches, F2 "
       "and F5\n"
-      "choose key and field, F6 sorts, Space pauses, Tab changes the lower panel, + and - the interval, z counts from zero.\n"
+      "choose key and field, F6 sorts, Space pauses, s shows the top stacks, Tab changes the lower panel, + and - the interval, z counts from zero.\n"
       "The screen has a thread of its own: events are read however slow the terminal is. Nothing is consumed; -e makes an\n"
       "instance of its own. Exit code 129: the terminal was closed.");
   return {c, [options] { return run_watch(*options); }};

@@ -129,17 +129,24 @@ std::vector<EventInfo> Instance::events() const {
 namespace {
 
 // Appends the pattern, and removes the earlier lines that it makes void: switching an event on and off all day leaves one line.
-result<void> add_pattern(int dir, const std::string& pattern, bool on) {
+result<void> add_pattern(int dir, const std::string& file, const std::string& pattern, bool on) {
   const std::string line = (on ? "" : "!") + pattern + "\n";
-  auto before = sys::read_owned(dir, "set_event");
+  auto before = sys::read_owned(dir, file);
   if (!before && before.error().code != std::errc::no_such_file_or_directory) return tl::unexpected(before.error());
   std::string kept;
   std::istringstream lines(before ? *before : "");
   for (std::string one; std::getline(lines, one);)
-    if (pattern != "*:*" && !one.empty() && one.substr(one[0] == '!' ? 1 : 0) != pattern) kept += one + "\n";
-  if (before && kept.size() == before->size()) return sys::write_owned(dir, "set_event", line, true);
-  RS_TRY(sys::write_owned(dir, "set_event.new", kept + line));
-  if (renameat(dir, "set_event.new", dir, "set_event") != 0) return fail(errno, "cannot replace set_event");
+    if (one.rfind("depth=", 0) == 0 || (pattern != "*:*" && !one.empty() && one.substr(one[0] == '!' ? 1 : 0) != pattern)) kept += one + "\n";
+  if (before && kept.size() == before->size()) return sys::write_owned(dir, file, line, true);
+  RS_TRY(sys::write_owned(dir, file + ".new", kept + line));
+  if (renameat(dir, (file + ".new").c_str(), dir, file.c_str()) != 0) return fail(errno, "cannot replace " + file);
+  return {};
+}
+
+result<void> can_be_lines(const EventPatterns& patterns) {
+  for (const EventPattern& one : patterns)
+    if (one.text().front() == '!' || one.text().find('\n') != std::string::npos)
+      return refuse(std::errc::invalid_argument, "an event whose name begins with ! or has a line break in it cannot be switched");
   return {};
 }
 
@@ -153,14 +160,19 @@ result<void> Instance::stacks(const EventPatterns& patterns, u32 depth) {
   return sys::write_owned(dir_.get(), "set_stack", text);
 }
 
+result<void> Instance::choose_stacks(const EventPatterns& patterns, bool on) {
+  RS_TRY(can_be_lines(patterns));
+  const InstanceLock lock(dir_.get());
+  for (const EventPattern& one : patterns) RS_TRY(add_pattern(dir_.get(), "set_stack", one.text(), on));
+  return {};
+}
+
 result<u32> Instance::enable(const EventPatterns& patterns, bool on) {
-  for (const EventPattern& one : patterns)
-    if (one.text().front() == '!' || one.text().find('\n') != std::string::npos)
-      return refuse(std::errc::invalid_argument, "an event whose name begins with ! or has a line break in it cannot be switched");
+  RS_TRY(can_be_lines(patterns));
   const InstanceLock lock(dir_.get());
   for (const EventPattern& one : patterns)
     for (const std::string& line : one.in_full())
-      RS_TRY(add_pattern(dir_.get(), line, on));
+      RS_TRY(add_pattern(dir_.get(), "set_event", line, on));
   const sys::Fd fd = sys::open_owned(dir_.get(), "gate", O_RDWR);
   if (!fd) return sys::fail_beneath(errno, "cannot open " + path_ + "/gate");
   auto gate = RS_TRY(sys::Region::map(fd.get(), gate_bytes, true, path_ + "/gate"));

@@ -74,6 +74,8 @@ class Instance {
   result<u32> enable(const std::string& list, bool on);
   // Events that match, and are declared from now on, get the stack of their caller as a field, of at most `depth` frames.
   result<void> stacks(const EventPatterns& patterns, u32 depth);
+  // The same, added to or taken from what was chosen before.
+  result<void> choose_stacks(const EventPatterns& patterns, bool on);
   u64 without_stack() const { return __atomic_load_n(&control().without_stack, __ATOMIC_RELAXED); }
 
   std::vector<RingInfo> rings();

@@ -4,6 +4,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -37,7 +39,7 @@ result<sys::Fd> lock(const std::string& root, bool in_kernel) {
   const std::string path = root + "/" + file_of(in_kernel);
   sys::Fd fd(open(path.c_str(), O_RDWR | O_APPEND | O_CLOEXEC));  // O_TRUNC would remove everybody's definitions
   if (!fd && errno == ENOENT)
-    return refuse(std::errc::not_supported, std::string("this kernel has no ") + (in_kernel ? "kprobes (CONFIG_KPROBE_EVENTS)" : "uprobes (CONFIG_UPROBE_EVENTS)") + ": there is no " + path);
+    return refuse(std::errc::not_supported, fmt::format("this kernel has no {}: there is no {}", in_kernel ? "kprobes (CONFIG_KPROBE_EVENTS)" : "uprobes (CONFIG_UPROBE_EVENTS)", path));
   if (!fd) return fail(errno, "cannot open " + path + (geteuid() != 0 ? " (it takes root)" : ""));
   (void)flock(fd.get(), LOCK_EX);
   return fd;

@@ -12,9 +12,6 @@ bool same(const RingName& a, const RingName& b) {
   return a.pid == b.pid && a.tid == b.tid && a.task == b.task && a.process == b.process;
 }
 
-// Other events refer to these.
-bool is_about_stacks(const EventInfo& e) { return e.system == "ringside" && (e.name == "stack" || e.name == "code_map"); }
-
 }  // namespace
 
 InstanceFeed::InstanceFeed(Instance& instance, EventPatterns only) : instance_(instance), only_(std::move(only)) {

@@ -87,6 +87,11 @@ struct EventInfo {
   u32 number() const { return id + (kernel ? kernel_ids : 0); }
 };
 
+// Other events refer to these.
+inline bool is_about_stacks(const EventInfo& e) { return e.system == "ringside" && (e.name == "stack" || e.name == "code_map"); }
+// Has it the number of a stack as a field?
+inline bool has_stack(const EventInfo& e) { return e.format.find("field:ringside_stack ") != std::string::npos; }
+
 // All sub-buffers of a source, back to back in a file. Its path may name another file by now.
 struct SubBufferFile {
   std::string path;

@@ -58,7 +58,7 @@ void FlameTree::add(const Fold& fold, Stacks& stacks, const std::vector<std::str
     if (path.empty()) path.push_back(name_of("[no stack]", "", CodeFunction::Kind::remark, false));
     for (size_t i = path.size(); i-- != 0;) node = child(node, path[i]);
     if (cell.above != 0) {
-      node = child(node, name_of("-- woken by", "", CodeFunction::Kind::remark, false));
+      node = child(node, name_of(fold.above(), "", CodeFunction::Kind::remark, false));
       path.clear();
       for (const Stacks::Frame& frame : stacks.frames(cell.above)) path.push_back(name(frame));
       for (const u32 n : path) node = child(node, n);

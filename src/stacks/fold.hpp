@@ -44,6 +44,9 @@ class Fold {
     weight_ -= weight;
     --count_;
   }
+  // What stands between a stack and the one on top.
+  void above_is(std::string text) { above_ = std::move(text); }
+  const std::string& above() const { return above_; }
   u64 weight() const { return weight_; }
   u64 count() const { return count_; }
   size_t size() const { return used_; }
@@ -76,6 +79,7 @@ class Fold {
   std::vector<Cell> cells_;
   size_t used_ = 0, last_ = 0;
   u64 weight_ = 0, count_ = 0;
+  std::string above_ = "-- woken by";
 };
 
 class FlameTree {

@@ -18,6 +18,11 @@ bool is_number(const Field& field) { return field.kind == FieldKind::integer || 
 
 }  // namespace
 
+bool WatchQuery::asks_for_stacks() const {
+  const auto asks = [](const std::string& text) { return text.find("stack") != std::string::npos; };
+  return asks(by) || asks(filter) || asks(value) || std::any_of(only.begin(), only.end(), [&](const WatchOnly& o) { return asks(o.column); });
+}
+
 void WatchPicture::sort(WatchSort by, bool descending) {
   const auto order = [by](const WatchRow& r) -> double {
     switch (by) {
@@ -105,6 +110,10 @@ bool WatchModel::number(Column& column, const TraceRecord& record, const RingNam
 // The caller has applied the filter.
 bool WatchModel::wanted(const TraceRecord& record, const RingName& ring) {
   for (Restriction& only : only_) {
+    if (only.column.is_whole_stack()) {
+      if (formats_->stacks() == nullptr || formats_->stacks()->text(record.stack) != only.text) return false;
+      continue;
+    }
     switch (only.column.kind()) {
       case Column::Kind::whole: {
         i64 value = 0;
@@ -242,13 +251,15 @@ void WatchModel::describe(const Cell& cell, WatchRow& row, double of) const {
   row.max = static_cast<double>(h.max());
 }
 
-// Numbers and texts as they are: both have the same meaning in every model.
+// Numbers and texts as they are: both have the same meaning in every model. A stack's number has not: its functions are its id.
+std::string WatchModel::id_of(const KeyWords& key, size_t column) const {
+  const Column& c = groups_->columns()[column];
+  if (c.is_whole_stack()) return std::string(formats_->stacks()->text(static_cast<u32>(key[column])));
+  return c.kind() == Column::Kind::text ? groups_->show(key, column) : std::to_string(key[column]);
+}
 std::string WatchModel::id_of(const KeyWords& key) const {
   std::string id;
-  for (size_t i = 0; i < groups_->columns().size(); ++i) {
-    if (i != 0) id += '\0';
-    id += groups_->columns()[i].kind() == Column::Kind::text ? groups_->show(key, i) : std::to_string(key[i]);
-  }
+  for (size_t i = 0; i < groups_->columns().size(); ++i) id += (i == 0 ? "" : std::string(1, '\0')) + id_of(key, i);
   return id;
 }
 
@@ -304,7 +315,10 @@ WatchPicture WatchModel::picture(const std::string& chosen, bool everything) con
       WatchRow& row = out.rows.emplace_back();
       row.id = id_of(key);
       row.key = key;
-      for (size_t i = 0; i < groups_->columns().size(); ++i) row.names.push_back(groups_->show(key, i));
+      for (size_t i = 0; i < groups_->columns().size(); ++i) {
+        row.names.push_back(groups_->show(key, i));
+        if (groups_->columns()[i].is_whole_stack() && (everything || row.id == chosen)) row.stack = formats_->stacks()->functions(static_cast<u32>(key[i]));
+      }
       describe(*cell, row, of);
       row.unit = out.all.unit;
       values(*cell, row.id);
@@ -358,8 +372,7 @@ std::optional<WatchQuery> WatchModel::deeper(const std::string& id) const {
   find(id, &key);
   for (size_t i = 0; i < groups_->columns().size(); ++i) {
     const Column& column = groups_->columns()[i];
-    next.only.push_back({column.name(), column.kind() == Column::Kind::text ? groups_->show(key, i) : std::to_string(key[i]),
-                         groups_->show(key, i)});
+    next.only.push_back({column.name(), id_of(key, i), groups_->show(key, i)});
   }
   if (!names(next.only, {"event"})) {
     next.by = "event";

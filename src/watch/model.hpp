@@ -39,6 +39,7 @@ struct WatchQuery {
   std::vector<WatchOnly> only{};
   bool fields = false;                      // instead of `by`: a row for each field of the event that `only` names
   std::optional<Pairs::Options> latency{};  // only events that end a pair count, and the pair's duration is the value
+  bool asks_for_stacks() const;             // records must come with their stacks
 };
 
 // The values of one row, or of all rows.
@@ -52,6 +53,7 @@ struct WatchRow {
   std::string id;                  // identifies the row from picture to picture
   KeyWords key{};                  // valid until the model takes a record
   std::vector<std::string> names;  // a cell for each column
+  std::vector<std::string> stack;  // the functions of the chosen row, innermost first, if it is a stack's
   u64 count = 0;
   double rate = 0;            // per second: in the last interval; in recordings: in all of its time
   double share = 0;           // of all rows' counts
@@ -136,6 +138,7 @@ class WatchModel {
   void each_cell(const Use& use);
   std::vector<double> rates(const Cell& cell) const;
   void describe(const Cell& cell, WatchRow& row, double of) const;
+  std::string id_of(const KeyWords& key, size_t column) const;
   std::string id_of(const KeyWords& key) const;
   const Cell* find(const std::string& id, KeyWords* key = nullptr) const;
   double seconds() const;

@@ -20,7 +20,7 @@ constexpr struct {
              {WatchSort::p50, "p50", true, true},     {WatchSort::p99, "p99", true, true},
              {WatchSort::max, "max", true, true}};
 
-constexpr const char* key_columns[] = {"event", "task", "thread", "process", "cgroup", "cpu", "source", "task,event", "cpu,event"};
+constexpr const char* key_columns[] = {"event", "task", "thread", "process", "cgroup", "cpu", "source", "task,event", "cpu,event", "stack", "stack[0]"};
 constexpr const char* typed = "other: type it";
 
 }  // namespace
@@ -131,6 +131,23 @@ void WatchScreen::back() {
   selected_ = level.selected;
   resort();
   refresh();
+}
+
+// From any level: its events by their stacks. On the stacks: back.
+void WatchScreen::top_stacks() {
+  if (of_stacks()) return levels_.empty() ? open_menu(Menu::key) : back();
+  Level here{view_.picture.query, selected_, moved_};
+  WatchQuery query = here.query;
+  query.by = "stack";
+  query.fields = false;
+  if (!apply(query)) {
+    message_ = editor_.error;
+    return;
+  }
+  levels_.push_back(std::move(here));
+  panel_ = Panel::stack;
+  refresh();
+  if (view_.picture.rows.empty() && view_.picture.all.count != 0) message_ = "no event here has a stack: ringside record --stack, --kstack or --sample records them";
 }
 
 void WatchScreen::zero() {
@@ -279,16 +296,13 @@ void WatchScreen::table_key(KeyCode code) {
     case Key::f(8):
       zero();
       break;
-    case Key::tab:
-    case Key::f(9): {
-      const bool values = !view_.picture.value.empty();
-      panel_ = shown_panel() == Panel::histogram ? Panel::heat
-               : shown_panel() == Panel::heat    ? Panel::rates
-               : shown_panel() == Panel::rates   ? Panel::off
-               : values                          ? Panel::histogram
-                                                 : Panel::rates;
+    case 's':
+      top_stacks();
       break;
-    }
+    case Key::tab:
+    case Key::f(9):
+      panel_ = next_panel();
+      break;
     case '+':
     case '=':
       if (const auto* at = std::upper_bound(std::begin(intervals), std::end(intervals), view_.status.interval_ns);

@@ -81,7 +81,7 @@ class WatchScreen {
   bool paused() const { return paused_; }
 
  private:
-  enum class Panel : u8 { histogram, heat, rates, off };
+  enum class Panel : u8 { stack, histogram, heat, rates, off };
   enum class Mode : u8 { table, help, filter, search, menu, key, value };
   enum class Menu : u8 { sort, key, value };
   struct Level {
@@ -107,6 +107,7 @@ class WatchScreen {
   void choose();
   void drill();
   void back();
+  void top_stacks();
   void zero();
   void move(i64 by);
   void select(size_t row);
@@ -128,11 +129,14 @@ class WatchScreen {
   void draw_menu(std::vector<Line>& over, size_t width) const;
   std::vector<Line> panel(size_t width, size_t height) const;
   std::vector<Line> bars(size_t width, size_t height) const;
+  std::vector<Line> calls(size_t width, size_t height) const;
   std::vector<Line> graph(size_t width, size_t height) const;
   std::vector<Line> help(size_t width, size_t height);
   Line footer(size_t width) const;
   std::vector<Line> prompt(size_t width, Frame& frame) const;
   Panel shown_panel() const;
+  Panel next_panel() const;
+  bool of_stacks() const { return view_.picture.query.by == "stack"; }
 
   WatchHost& host_;
   Glyphs glyphs_;

@@ -39,7 +39,8 @@ constexpr const char* help_lines[] = {
     "Enter            look into it: an event's tasks, a task's events, both: the",
     "                 fields; a field: its values",
     "Esc, Backspace   back",
-    "Tab, F9          the lower panel: histogram, heat map over time, rates, none",
+    "s                top stacks: a row for each stack, of what is chosen here; s: back",
+    "Tab, F9          the lower panel: stack, histogram, heat map over time, rates, none",
     "F2, k            another key: the columns that rows stand for",
     "F3, /            search for a row (n: the next one)",
     "F4, \\            filter, as in the kernel: prev_prio < 100 && comm ~ \"cc1*\"",
@@ -140,8 +141,8 @@ Line WatchScreen::path(size_t) const {
   const WatchQuery& q = view_.picture.query;
   Line line{{" "}};
   for (const WatchOnly& only : q.only) {
-    line.push_back(
-        {only.column == "event" || only.column == "task" ? only.shown : only.column + " " + only.shown, Style::bold});
+    const std::string shown = only.column == "stack" ? only.shown.substr(0, only.shown.find(" < ")) : only.shown;  // the innermost function
+    line.push_back({only.column == "event" || only.column == "task" ? shown : only.column + " " + shown, Style::bold});
     line.push_back({" > ", Style::dim});
   }
   line.push_back({q.fields ? "fields" : "by " + q.by});
@@ -277,7 +278,38 @@ std::vector<Line> WatchScreen::table(size_t width, size_t height) {
 }
 
 WatchScreen::Panel WatchScreen::shown_panel() const {
-  return panel_ != Panel::off && view_.picture.value.empty() ? Panel::rates : panel_;
+  const bool values = !view_.picture.value.empty();
+  const Panel panel = panel_ == Panel::stack && !of_stacks() ? Panel::histogram : panel_;
+  return !values && (panel == Panel::histogram || panel == Panel::heat) ? Panel::rates : panel;
+}
+
+WatchScreen::Panel WatchScreen::next_panel() const {
+  const Panel first = view_.picture.value.empty() ? Panel::rates : Panel::histogram;
+  switch (shown_panel()) {
+    case Panel::stack:
+      return first;
+    case Panel::histogram:
+      return Panel::heat;
+    case Panel::heat:
+      return Panel::rates;
+    case Panel::rates:
+      return Panel::off;
+    case Panel::off:
+      break;
+  }
+  return of_stacks() ? Panel::stack : first;
+}
+
+// The functions of the chosen stack, the innermost first.
+std::vector<Line> WatchScreen::calls(size_t width, size_t height) const {
+  std::vector<Line> out;
+  if (view_.picture.rows.empty() || height == 0) return out;
+  const auto& stack = view_.picture.rows[row_].stack;
+  for (size_t i = 0; i < stack.size() && i < height; ++i) {
+    const bool more = i + 1 == height && stack.size() > height;
+    out.push_back({{fitted(more ? fmt::format("    and {} more", stack.size() - i) : (i == 0 ? "    " : " => ") + stack[i], width, glyphs_), i == 0 ? Style::bold : more ? Style::dim : Style::plain}});
+  }
+  return out;
 }
 
 std::vector<Line> WatchScreen::bars(size_t width, size_t height) const {
@@ -353,7 +385,9 @@ std::vector<Line> WatchScreen::panel(size_t width, size_t height) const {
   const auto found = p.values.find(selected_);
   const std::string value = p.query.fields ? "" : p.value + " of ";
   std::string text;
-  if (which == Panel::rates) {
+  if (which == Panel::stack) {
+    text = row == nullptr ? " Stack" : fmt::format(" Stack: {} events, {:.1f} %", format_count(row->count), row->share * 100);
+  } else if (which == Panel::rates) {
     text = fmt::format(
         " Rate of {}{}", of,
         p.slot_seconds > 0 && view_.status.live ? fmt::format(", {} an interval", format_time(p.slot_seconds * 1e9)) : "");
@@ -368,6 +402,8 @@ std::vector<Line> WatchScreen::panel(size_t width, size_t height) const {
   std::vector<Line> body;
   if (which == Panel::rates) {
     body = graph(width, height - 1);
+  } else if (which == Panel::stack) {
+    body = calls(width, height - 1);
   } else if (which == Panel::heat && found != p.values.end() && height > 3) {
     const Column::Unit unit = row->unit;
     const std::string picture =

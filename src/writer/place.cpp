@@ -11,7 +11,6 @@
 #include <cstring>
 #include <sstream>
 
-#include "schema/event_pattern.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
 
@@ -190,8 +189,8 @@ result<sys::Region> map_instance(int dir, const std::string& path, bool writable
 
 ClockInfo clock_of(const InstanceControl& c) noexcept { return clock_in(c); }
 
-result<std::vector<std::string>> read_patterns(int dir) {
-  const auto text = sys::read_owned(dir, "set_event");
+result<std::vector<std::string>> read_patterns(int dir, const char* file) {
+  const auto text = sys::read_owned(dir, file);
   if (!text && text.error().code != std::errc::no_such_file_or_directory) return tl::unexpected(text.error());
   std::vector<std::string> patterns;
   std::istringstream lines(text ? *text : "");
@@ -200,18 +199,26 @@ result<std::vector<std::string>> read_patterns(int dir) {
   return patterns;
 }
 
+Switches::Switches(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) all_.emplace_back(EventPattern(std::string_view(line).substr(line[0] == '!')), line[0] != '!');
+}
+
+bool Switches::on(std::string_view system, std::string_view name) const {
+  bool is = false;
+  for (const auto& [pattern, switches_on] : all_)
+    if (pattern.matches(system, name)) is = switches_on;
+  return is;
+}
+
 void apply_patterns(const std::vector<std::string>& lines, const InstanceWords& words, unsigned char* gate) {
-  std::vector<std::pair<EventPattern, bool>> patterns;
-  for (const std::string& line : lines) patterns.emplace_back(EventPattern(std::string_view(line).substr(line[0] == '!')), line[0] != '!');
+  const Switches switches(lines);
   std::vector<unsigned> bytes(gate_bytes);
   const u64 n = std::min<u64>(__atomic_load_n(&words.control->nr_events, __ATOMIC_ACQUIRE) + 1, most_events);
   for (u32 id = 1; id <= n; ++id) {
     EventEntry& e = words.event(id);
     if (__atomic_load_n(&e.known, __ATOMIC_ACQUIRE) == 0) continue;
     const std::string system = std::string(e.system, strnlen(e.system, sizeof e.system)), name = std::string(e.name, strnlen(e.name, sizeof e.name));
-    u32 on = 0;
-    for (const auto& [pattern, enables] : patterns)
-      if (pattern.matches(system, name)) on = enables ? 1 : 0;
+    const u32 on = switches.on(system, name) ? 1 : 0;
     __atomic_store_n(&e.enabled, on, __ATOMIC_RELEASE);
     if (on != 0) ++bytes[e.gate % gate_bytes];
   }

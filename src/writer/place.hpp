@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "clock/clock.hpp"
+#include "schema/event_pattern.hpp"
 #include "sys/sys.hpp"
 #include "writer/layout.hpp"
 
@@ -43,8 +44,17 @@ bool is_half_made(int dir);
 bool instance_is_being_made(const std::string& name);  // it has no name yet; its maker may have died
 extern const char* const never_finished;  // "... was never finished ... `ringside rm -f ": the name and ` follow
 
-// The lines of set_event: which events are enabled.
-result<std::vector<std::string>> read_patterns(int dir);
+// The lines of set_event (which events are enabled) or set_stack (which get a stack when they are declared).
+result<std::vector<std::string>> read_patterns(int dir, const char* file = "set_event");
+// Of such lines the last one that matches decides; "!" in front: no.
+class Switches {
+ public:
+  explicit Switches(const std::vector<std::string>& lines);
+  bool on(std::string_view system, std::string_view name) const;
+
+ private:
+  std::vector<std::pair<EventPattern, bool>> all_;
+};
 void apply_patterns(const std::vector<std::string>& patterns, const InstanceWords& words, unsigned char* gate);
 
 // Lets one process at a time change what an instance lists. The kernel releases it when its holder dies.

@@ -54,23 +54,24 @@ class Opening {
 
 // Which events get their caller's stack as a field behind their own: set_stack of the instance, and RINGSIDE_STACK.
 struct StackChoice {
-  EventPatterns patterns;
+  Switches events;
   u32 depth = usual_depth;
 };
 StackChoice stacks_of(const Opened& in) {
-  StackChoice choice;
-  const auto take = [&](const std::string& list) {
-    if (auto some = EventPatterns::parse(list)) choice.patterns.add(*some);
-  };
-  if (const char* const here = std::getenv("RINGSIDE_STACK"); here != nullptr && *here != 0) take(std::strcmp(here, "1") == 0 ? "*:*" : here);
+  std::vector<std::string> lines;
+  u32 depth = usual_depth;
   const sys::Fd dir = in.directory();
-  const auto text = dir ? sys::read_owned(dir.get(), "set_stack") : result<std::string>(std::string());
-  std::istringstream lines(text ? *text : "");
-  for (std::string line; std::getline(lines, line);) {
-    if (line.rfind("depth=", 0) == 0) choice.depth = static_cast<u32>(std::strtoul(line.c_str() + 6, nullptr, 10));
-    else if (!line.empty()) take(line);
+  if (auto read = dir ? read_patterns(dir.get(), "set_stack") : result<std::vector<std::string>>()) lines = std::move(*read);
+  std::erase_if(lines, [&](const std::string& line) {
+    if (line.rfind("depth=", 0) != 0) return false;
+    depth = static_cast<u32>(std::strtoul(line.c_str() + 6, nullptr, 10));
+    return true;
+  });
+  if (const char* const here = std::getenv("RINGSIDE_STACK"); here != nullptr && *here != 0) {
+    if (auto some = EventPatterns::parse(std::strcmp(here, "1") == 0 ? "*:*" : here))
+      for (const EventPattern& one : *some) lines.push_back(one.text());
   }
-  return choice;
+  return {Switches(lines), depth};
 }
 
 // Behind the event's fixed fields; 0: there is no room.
@@ -133,7 +134,7 @@ int enter(ringside_event& e, const Opened& in) {
   const u64 made = __atomic_load_n(&c.nr_events, __ATOMIC_ACQUIRE);
   const StackChoice stacks = stacks_of(in);
   const bool has_stack = std::strstr(e.format_fields, "\tfield:ringside_stack ") != nullptr;
-  u32 stack_at = !has_stack && stacks.patterns.matches(e.system, e.name) && !is_about_stacks(e) ? stack_place(e.format_fields) : 0;
+  u32 stack_at = !has_stack && stacks.events.on(e.system, e.name) && !is_about_stacks(e) ? stack_place(e.format_fields) : 0;
   const auto hash_with = [&](u32 at) { return sys::hash(e.print_fmt, sys::hash(e.format_fields + stack_line(at))); };
   const u64 hash = hash_with(stack_at);
   u32 id = 0;

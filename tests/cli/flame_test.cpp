@@ -155,6 +155,65 @@ TEST_F(FlameCli, PprofIsWhatProtocReads) {
   EXPECT_EQ(functions, 5u);
 }
 
+// Thread 71 holds a lock at 0xA, 72 waits for it 900 ns, 71 fails to get it; another process has a mutex at the same address.
+TEST_F(FlameCli, WhoWaitsForALockAndWhoHoldsIt) {
+  auto w = must(RecordingWriter::create(dir + "/ringside.data", ClockInfo{}));
+  w.meta().events.push_back({1, "libc", "mutex_lock",
+                             test::format(1, "mutex_lock", "\tfield:u64 mutex;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:u64 wait_ns;\toffset:16;\tsize:8;\tsigned:0;\n"
+                                                           "\tfield:int ret;\toffset:24;\tsize:4;\tsigned:1;\n\tfield:ringside_stack stack;\toffset:32;\tsize:8;\tsigned:0;\n", R"("")"),
+                             true, false});
+  w.meta().events.push_back({3, "ringside", "stack", test::format(3, "stack", "\tfield:u64 id;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:__data_loc u64[] frames;\toffset:16;\tsize:4;\tsigned:0;\n", R"("")"), true, false});
+  const auto locks = [](i32 tid, u64 wait_ns, i32 ret, u64 stack) { return Payload(1, tid).put(u64{0xA}).put(wait_ns).put(ret).put(u32{0}).put(stack); };
+  SubBuffer all(1000);
+  all.event(1000, stack_event(0xA, {0x101})).event(1000, stack_event(0xB, {0x202}));
+  all.event(1100, locks(71, 5, 0, 0xA)).event(1200, locks(71, 7, 16, 0xB)).event(1900, locks(90, 3, 0, 0xB)).event(2000, locks(72, 900, 0, 0xB)).event(3000, locks(71, 70, 0, 0xA));
+  must(w.add_ring({0, 0, 0, "", "", false, "", 0}, 4096));
+  for (const RingName& thread : {RingName{1, 70, 71, "holder", "server"}, RingName{2, 70, 72, "waiter", "server"}, RingName{3, 90, 90, "other", "other"}}) w.meta().threads.push_back(thread);
+  must(w.append(0, all.view()));
+  must(w.finish(1));
+  const Outcome o = ringside("flame --contention --folded");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(o.out, "holder;[no map] 5\nholder;[no map];-- held by;[no map] 77\nother;[no map] 3\nwaiter;[no map];-- held by;[no map] 900\n");
+  EXPECT_EQ(ringside("flame --contention --folded -f 'wait_ns > 100'").out, "waiter;[no map];-- held by;[no map] 900\n");
+  EXPECT_EQ(ringside("flame --contention --leaks").code, 2);
+}
+
+TEST_F(FlameCli, LatencyMakesAFlameGraph) {
+  make("ringside.data");
+  const Outcome o = ringside("latency libc:malloc libc:free --key ptr --flame=pairs.html ringside.data");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(test::page_json(test::slurp(dir + "/pairs.html"))["unit"], "ns");
+  EXPECT_EQ(ringside("latency -H a,b/c,d --flame ringside.data").code, 2);
+}
+
+// From outside: an event gets a stack if it is chosen when it is declared; what is not reached is named.
+TEST_F(FlameCli, StacksAreSwitchedOnFromOutside) {
+  const std::string program = RINGSIDE_BUILD_DIR "/tests/sampled events";
+  ASSERT_EQ(ringside("record -q -i web --duration 1ms").code, 0);
+  Outcome o = ringside("enable --stack -i web 'sampled:*'");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("events that are declared from now on get a stack\n"));
+  o = ringside("disable --stack sampled:end");
+  ASSERT_EQ(o.code, 0) << o.err;
+  ASSERT_EQ(run("RINGSIDE_INSTANCE=web " + program).code, 0);
+  const auto has = [&](const std::string& where, const char* event) {
+    const auto all = events("-i " + where + " -e " + event);
+    return all.size() == 1 && all[0].contains("stack") && all[0]["stack"].dump().find("main") != std::string::npos;
+  };
+  EXPECT_TRUE(has("web", "sampled:begin"));
+  EXPECT_FALSE(has("web", "sampled:end"));
+  o = ringside("enable --stack sampled:end,sampled:begin");
+  EXPECT_THAT(o.err, HasSubstr("not reached, because they were declared before: sampled:end. A new instance"));
+  EXPECT_THAT(o.err, HasSubstr("sampled:begin has a stack already"));
+  EXPECT_THAT(ringside("disable --stack sampled:begin").err, HasSubstr("not reached, because they were declared before: sampled:begin"));
+  // By the program's own environment.
+  ASSERT_EQ(ringside("record -q -i own --duration 1ms").code, 0);
+  ASSERT_EQ(run("RINGSIDE_STACK=sampled:end RINGSIDE_INSTANCE=own " + program).code, 0);
+  EXPECT_FALSE(has("own", "sampled:begin"));
+  EXPECT_TRUE(has("own", "sampled:end"));
+  EXPECT_EQ(ringside("enable --stack -i web '!x'").code, 2);
+}
+
 TEST_F(FlameCli, WrongUsageIsSaid) {
   make("ringside.data");
   for (const char* wrong : {"--folded --pprof", "--by nothing", "--leaks --by size", "--key ptr", "--leaks --latency malloc", "--against x --folded", "--latency nothing"}) {

@@ -1,6 +1,6 @@
 // A program with frame pointers whose samples are known: between two events it is in `spun`, then in the kernel, then its short-lived
 // children are in `short_lived`.
-// usage: sampled [short | hold]
+// usage: sampled [short | hold | events]
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -54,6 +54,11 @@ int main(int count, char** words) {
     short_lived();
     return 0;
   }
+  if (count > 1 && std::strcmp(words[1], "events") == 0) {
+    sampled::begin();
+    sampled::end();
+    return 0;
+  }
   while (count > 1) caller_of_spun(1'000'000'000);
   sampled::begin();
   caller_of_spun(50'000'000);
@@ -61,7 +66,7 @@ int main(int count, char** words) {
   in_kernel();
   for (int i = 0; i < 3; ++i) {
     const pid_t child = fork();
-    if (child == 0) execl("/proc/self/exe", "sampled", "short", nullptr);
+    if (child == 0) execl(words[0], words[0], "short", nullptr);
     waitpid(child, nullptr, 0);
   }
 }

@@ -1,11 +1,15 @@
 // A program whose stacks are known: it prints the addresses that it sees, its maps, and stops where a debugger sees the same.
-// usage: walker [handler]: the second time from a signal handler on a stack of its own.
+// usage: walker [handler | tail | coroutine]: from a signal handler on a stack of its own, from a function that another one left to by a
+// jump, from a coroutine.
 #include <execinfo.h>
 #include <signal.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#if defined(__cpp_impl_coroutine)
+#include <coroutine>
+#endif
 #include <functional>
 #include <stdexcept>
 
@@ -86,6 +90,45 @@ KEPT void thrown(const Animal& animal) {
   }
 }
 
+KEPT void tail_called(const Animal& animal) {
+  thrown(animal);
+  sink = sink + 6;
+}
+KEPT void leaves_by_a_jump(const Animal& animal) {
+  sink = sink + 7;
+  return tail_called(animal);
+}
+KEPT void before_the_jump() {
+  const Animal animal;
+  leaves_by_a_jump(animal);
+  sink = sink + 8;
+}
+
+#if defined(__cpp_impl_coroutine)
+struct Task {
+  struct promise_type {
+    Task get_return_object() { return {std::coroutine_handle<promise_type>::from_promise(*this)}; }
+    std::suspend_always initial_suspend() noexcept { return {}; }
+    std::suspend_always final_suspend() noexcept { return {}; }
+    void return_void() {}
+    void unhandled_exception() {}
+  };
+  std::coroutine_handle<promise_type> handle;
+};
+Task coroutine() {
+  const Animal animal;
+  thrown(animal);
+  sink = sink + 9;
+  co_return;
+}
+KEPT void resumes() {
+  const Task task = coroutine();
+  task.handle.resume();
+  task.handle.destroy();
+  sink = sink + 10;
+}
+#endif
+
 void on_signal(int) { thrown(Animal()); }
 
 KEPT void in_handler() {
@@ -104,9 +147,15 @@ KEPT void in_handler() {
 
 }  // namespace walker
 
-int main(int argc, char**) {
+int main(int argc, char** argv) {
   signal(SIGTRAP, SIG_IGN);
-  if (argc > 1)
+  if (argc > 1 && std::strcmp(argv[1], "tail") == 0)
+    walker::before_the_jump();
+#if defined(__cpp_impl_coroutine)
+  else if (argc > 1 && std::strcmp(argv[1], "coroutine") == 0)
+    walker::resumes();
+#endif
+  else if (argc > 1)
     walker::in_handler();
   else
     walker::thrown(walker::Animal());

@@ -85,13 +85,19 @@ std::vector<Line> by_names(const std::string& program, const std::string& argume
   return from_capture_to_main(all);
 }
 
-struct Walker : testing::TestWithParam<const char*> {};
+struct Walked {
+  const char *program, *from;
+};
+struct Walker : testing::TestWithParam<Walked> {};
 
 TEST_P(Walker, EachFrameHasTheNameAndTheLineThatGdbGives) {
   if (std::system("gdb --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no gdb";
-  const std::string name = GetParam(), program = RINGSIDE_BUILD_DIR "/tests/walker_" + name;
+  const std::string name = GetParam().program, from = GetParam().from, program = RINGSIDE_BUILD_DIR "/tests/walker_" + name;
   if (!fs::exists(program)) GTEST_SKIP() << "there is no compiler for it";
-  const auto gdb = by_gdb(program, "handler"), ours = by_names(program, "handler");
+  auto gdb = by_gdb(program, from);
+  const auto ours = by_names(program, from);
+  // A function that left by a jump is on no stack; gdb concludes it from what the compiler wrote about the call.
+  std::erase_if(gdb, [](const Line& l) { return l.function == "walker::leaves_by_a_jump"; });
   ASSERT_GE(gdb.size(), 10u) << name;
   std::string all;
   for (const Line& l : ours) all += l.function + ":" + std::to_string(l.line) + " ";
@@ -103,7 +109,9 @@ TEST_P(Walker, EachFrameHasTheNameAndTheLineThatGdbGives) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Stacks, Walker, testing::Values("O2", "O3", "clang", "no_debug", "separate"), [](const auto& one) { return std::string(one.param); });
+INSTANTIATE_TEST_SUITE_P(Stacks, Walker, testing::Values(Walked{"O2", "handler"}, Walked{"O3", "handler"}, Walked{"clang", "handler"}, Walked{"no_debug", "handler"}, Walked{"separate", "handler"},
+                                                                Walked{"static", "handler"}, Walked{"O2", "tail"}, Walked{"clang", "tail"}, Walked{"coroutine", "coroutine"}),
+                         [](const auto& one) { return one.param.program + std::string("_") + one.param.from; });
 
 TEST(Names, AStrippedFileShowsOffsetsThatAreCounted) {
   const auto frames = output_of(RINGSIDE_BUILD_DIR "/tests/walker_stripped");

@@ -12,6 +12,16 @@ namespace {
 using test::Payload;
 using testing::Test;
 
+// Each stack has its functions; 2 and 3 have the same.
+struct SomeStacks final : StackTexts {
+  std::vector<std::vector<std::string>> all{{}, {"leaf", "middle", "main"}, {"parse", "main"}, {"parse", "main"}};
+  std::vector<std::string> texts{"", "leaf;middle;main", "parse;main", "parse;main"};
+  const std::vector<std::string>& functions(u32 stack) override { return all[stack]; }
+  std::string_view text(u32 stack) override { return texts[stack]; }
+  u32 same_names(u32 stack) override { return stack == 3 ? 2 : stack; }
+  void append_lines(u32, fmt::memory_buffer&) override {}
+};
+
 // A host that counts what it is given; a new question counts all of it again, as a recording does.
 struct Host final : WatchHost {
   Formats formats;
@@ -21,7 +31,9 @@ struct Host final : WatchHost {
     u64 time, lost;
     u32 ring;
     Payload payload;
+    u32 stack = 0;
   };
+  SomeStacks stacks;
   std::vector<Given> given;
   std::optional<WatchModel> model;
   bool live = false;
@@ -37,10 +49,11 @@ struct Host final : WatchHost {
                      "device[8];\toffset:12;\tsize:8;\tsigned:0;\n\tfield:u64 wait_ns;\toffset:20;\tsize:8;\tsigned:0;\n",
                      R"("length=%u", REC->length)"));
     for (const RingName& ring : rings) tasks.add(ring);
+    formats.use_stacks(&stacks);
     EXPECT_TRUE(count({}, true));
   }
-  void give(u64 time, u32 ring, const Payload& payload, u64 lost = 0) {
-    given.push_back({time, lost, ring, payload});
+  void give(u64 time, u32 ring, const Payload& payload, u64 lost = 0, u32 stack = 0) {
+    given.push_back({time, lost, ring, payload, stack});
     take(given.back());
   }
   void take(const Given& g) {
@@ -49,6 +62,7 @@ struct Host final : WatchHost {
     record.lost = g.lost;
     record.source = g.ring;
     record.payload = g.payload;
+    record.stack = g.stack;
     model->take(record, rings[g.ring]);
   }
   void allocation(u64 time, u64 size, u32 ring = 0) { give(time, ring, Payload(1, rings[ring].tid).put(size).put(u64{0xA0})); }
@@ -356,6 +370,67 @@ TEST_F(Watch, AFieldThatIsCalledEvent) {
   EXPECT_EQ(row(host.model->picture(""), "libc:malloc").count, 100u);
   ASSERT_TRUE(host.count({.by = "app:odd/event"}, true));
   EXPECT_EQ(row(host.model->picture(""), "77").count, 1u);
+}
+
+TEST_F(Watch, TopStacks) {
+  for (u32 i = 0; i < 30; ++i) host.give(1'700'000'000 + i, 0, Payload(1, 4711).put(u64{8}).put(u64{0xA0}), 0, 1);
+  for (u32 i = 0; i < 20; ++i) host.give(1'800'000'000 + i, 1, Payload(1, 4800).put(u64{16}).put(u64{0xA0}), 0, 2 + i % 2);
+  EXPECT_TRUE(shows("by event"));
+  keys("s");
+  EXPECT_TRUE(shows("by stack"));
+  EXPECT_TRUE(shows("leaf < middle < main"));
+  EXPECT_TRUE(shows("parse < main"));
+  EXPECT_TRUE(shows("140 without key"));
+  // The chosen one, a line for each call; Tab hides it, and shows it again.
+  EXPECT_TRUE(shows(" Stack: 30 events, 60.0 %"));
+  EXPECT_TRUE(shows("    leaf\n => middle\n => main\n"));
+  screen.key(Key::down);
+  EXPECT_TRUE(shows("    parse\n => main\n"));
+  EXPECT_TRUE(shows(" Stack: 20 events"));
+  screen.key(Key::tab);
+  EXPECT_TRUE(shows("Rate of parse < main"));
+  screen.key(Key::tab);
+  EXPECT_EQ(text().find("Stack:"), std::string::npos);
+  screen.key(Key::tab);
+  EXPECT_TRUE(shows("    parse\n => main\n"));
+  // Into it: the events with these functions, whatever their stacks' numbers.
+  screen.key(Key::enter);
+  EXPECT_TRUE(shows("stack parse > by event"));
+  EXPECT_EQ(host.model->picture("").all.count, 20u);
+  screen.key(Key::enter);
+  EXPECT_TRUE(shows("stack parse > libc:malloc > by task"));
+  EXPECT_TRUE(shows("as "));
+  screen.key(Key::escape);
+  screen.key(Key::escape);
+  EXPECT_TRUE(shows("    parse\n => main\n"));
+  // Filtered and paused as any other view.
+  screen.key(Key::f(4));
+  keys("stack ~ \"*leaf*\"");
+  screen.key(Key::enter);
+  EXPECT_EQ(host.model->picture("").all.count, 30u);
+  keys(" ");
+  EXPECT_TRUE(shows("PAUSED"));
+  EXPECT_TRUE(shows("    leaf\n => middle\n => main\n"));
+  keys("ps");
+  EXPECT_TRUE(shows("by event"));
+  EXPECT_TRUE(shows("filter stack ~"));
+}
+
+TEST_F(Watch, TopStacksOfOneEvent) {
+  host.give(1'700'000'000, 0, Payload(1, 4711).put(u64{8}).put(u64{0xA0}), 0, 1);
+  screen.update();
+  screen.key(Key::enter);  // libc:malloc
+  keys("s");
+  EXPECT_TRUE(shows("libc:malloc > by stack"));
+  EXPECT_TRUE(shows("leaf < middle < main"));
+  keys("s");
+  EXPECT_TRUE(shows("libc:malloc > by task"));
+}
+
+TEST_F(Watch, WithoutStacksItSaysWhoRecordsThem) {
+  screen.update();
+  keys("s");
+  EXPECT_TRUE(shows("no event here has a stack: ringside record --stack"));
 }
 
 TEST_F(Watch, ManyKeysAreBounded) {

@@ -1,0 +1,52 @@
+// Waits for mutexes, and the stack that held each, by the events of `record --libc mutex --stack`.
+//
+//   if (const auto wait = holders.take(record, ring)) ...    // every event, in order
+//
+// The holder is the thread that locked the mutex last before: the events of locks are in the order in which they got it.
+#pragma once
+#include <optional>
+#include <ringside/base/types.hpp>
+#include <unordered_map>
+
+#include "decode/formats.hpp"
+#include "decode/id_table.hpp"
+#include "export/tasks.hpp"
+#include "timeline/merge.hpp"
+
+namespace ringside {
+
+class LockHolders {
+ public:
+  static constexpr size_t most_locks = 1'000'000;  // then all are forgotten: a live trace may run for weeks
+  struct Wait {
+    u64 ns = 0;
+    u32 holder = 0;  // its stack; 0: it is not known
+  };
+
+  LockHolders(const Formats& formats, const Tasks& tasks) : formats_(formats), tasks_(tasks) {}
+  // Nothing: the event is no lock of a mutex.
+  std::optional<Wait> take(const TraceRecord& record, const RingName& ring);
+
+ private:
+  struct Event {
+    bool known;
+    const EventType* type;  // null: another event
+    const Field *mutex, *wait, *ret;
+  };
+  struct Key {
+    i64 process;
+    u64 address;
+    bool operator==(const Key& o) const { return process == o.process && address == o.address; }
+  };
+  struct KeyHash {
+    size_t operator()(const Key& key) const { return (key.address ^ static_cast<u64>(key.process) << 32) * 0x9E3779B97F4A7C15 >> 7; }
+  };
+  void find(u32 id, Event& event) const;
+
+  const Formats& formats_;
+  const Tasks& tasks_;
+  IdTable<Event> events_;
+  std::unordered_map<Key, u32, KeyHash> holders_;
+};
+
+}  // namespace ringside
