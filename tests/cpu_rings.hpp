@@ -28,6 +28,7 @@ inline i64 rseq_area() { return __rseq_offset; }
 inline bool rseq_registered() { return __rseq_size != 0 && Rseq::cpu(rseq_area()) < 0x80000000u; }
 #else
 inline bool rseq_registered() { return false; }
+inline i64 rseq_area() { return 0; }
 #endif
 
 // The clock that the usual sequence reads itself.

@@ -37,7 +37,7 @@ Guarded guarded[most_guarded];          // [0] is unused
 u32 guarded_until = 1, guarded_next = 1;  // entries used so far; where to search for a free one
 std::mutex guarding;
 struct sigaction previous;
-std::atomic<bool> armed{false};
+std::atomic<u32> armed{0};  // of four bytes: exchanging one byte takes a library on riscv64
 
 u32 free_guard() {
   u32 at = guarded_next;
@@ -130,7 +130,7 @@ Fd::~Fd() {
 
 void guard_mappings() {
   const std::lock_guard lock(guarding);
-  if (armed.exchange(true)) return;
+  if (armed.exchange(1) != 0) return;
   struct sigaction action {};
   action.sa_sigaction = on_sigbus;
   action.sa_flags = SA_SIGINFO | SA_NODEFER;

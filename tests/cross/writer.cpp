@@ -19,4 +19,5 @@ int main(int argc, char** argv) {
   std::thread other(write, 1);
   write(0);
   other.join();
+  RINGSIDE_MARKER("%u threads", 2u);  // its field ip is a pointer of this processor
 }

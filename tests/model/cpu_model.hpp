@@ -388,9 +388,7 @@ struct ModelRseq {
     }
     Run(const Run&) = delete;
     Run& operator=(const Run&) = delete;
-    ~Run() {
-      if (thread.cut == &cut) thread.cut = nullptr;
-    }
+    ~Run() { thread.cut = nullptr; }  // what interrupted it has left
 
     Sequence leave(Sequence how) const { return cut ? Sequence::aborted : how; }
 

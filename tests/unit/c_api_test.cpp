@@ -52,8 +52,8 @@ TEST_F(CApi, TheExampleWritesItsEvents) {
   EXPECT_EQ(run.records[2].at<i64>(8), 3);
   EXPECT_EQ(run.records[2].text(16), "queue depth");
   EXPECT_EQ(run.records[7].at<char>(8), 'I');
-  EXPECT_EQ(run.records[9].text(16), "took 3 packets from eth0");
-  EXPECT_NE(run.records[9].at<u64>(8), 0u);
+  EXPECT_EQ(run.records[9].text(8 + sizeof(void*)), "took 3 packets from eth0");
+  EXPECT_NE(run.records[9].at<uintptr_t>(8), 0u);
 }
 
 }  // namespace

@@ -139,11 +139,14 @@ void declared_here(int length, const std::string& text) {
 TEST_F(Trace, AnEventDeclaredWhereItIsWritten) {
   ringside_event* const event = run.find("trace_here", "packet_in");
   ASSERT_NE(event, nullptr) << "it is known before its first call";
-  EXPECT_STREQ(event->format_fields,
-               "\tfield:s32 length;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:u64 flow;\toffset:16;\tsize:8;\tsigned:0;\n"
-               "\tfield:__data_loc char[] text;\toffset:24;\tsize:4;\tsigned:0;\n\tfield:__data_loc char[] literal;\toffset:28;\tsize:4;\tsigned:0;\n"
-               "\tfield:u16 colour;\toffset:32;\tsize:2;\tsigned:0;\n\tfield:__data_loc char[] null;\toffset:36;\tsize:4;\tsigned:0;\n"
-               "\tfield:void * at;\toffset:40;\tsize:8;\tsigned:0;\n");
+  EXPECT_EQ(
+      event->format_fields,
+      std::string{"\tfield:s32 length;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:u64 flow;\toffset:16;\tsize:8;\tsigned:0;\n"
+                  "\tfield:__data_loc char[] text;\toffset:24;\tsize:4;\tsigned:0;\n\tfield:__data_loc char[] "
+                  "literal;\toffset:28;\tsize:4;\tsigned:0;\n"
+                  "\tfield:u16 colour;\toffset:32;\tsize:2;\tsigned:0;\n\tfield:__data_loc char[] "
+                  "null;\toffset:36;\tsize:4;\tsigned:0;\n"} +
+          "\tfield:void * at;\toffset:40;\tsize:" + std::to_string(sizeof(void*)) + ";\tsigned:0;\n");
   declared_here(1, "a");
   EXPECT_EQ(times_evaluated, 0) << "values of a disabled event are not evaluated";
   run.enable("trace_here", "packet_in");
@@ -212,10 +215,11 @@ TEST_F(Trace, MarkersFormatOnlyWhenEnabled) {
   marker("%s is %.2f", "half", 0.5);
   marker("%s", std::string(5000, 'x').c_str());
   ASSERT_EQ(run.records.size(), 3u);
-  EXPECT_EQ(run.records[0].text(16), "took 1%");
-  EXPECT_NE(run.records[0].at<u64>(8), 0u);
-  EXPECT_EQ(run.records[1].text(16), "half is 0.50");
-  EXPECT_EQ(run.records[2].text(16), std::string(1023, 'x'));
+  constexpr size_t text_at = 8 + sizeof(void*);
+  EXPECT_EQ(run.records[0].text(text_at), "took 1%");
+  EXPECT_NE(run.records[0].at<uintptr_t>(8), 0u);
+  EXPECT_EQ(run.records[1].text(text_at), "half is 0.50");
+  EXPECT_EQ(run.records[2].text(text_at), std::string(1023, 'x'));
 }
 
 TEST_F(Trace, SpansInstantsCounters) {
