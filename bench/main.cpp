@@ -1,5 +1,6 @@
 // The figures of docs/performance.md: ratios against a floor or another tool in the same run.
-//   ringside_bench OUTPUT.json [--quick] [time|start|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|slice|stack|command|unwind|formats]...
+//   ringside_bench OUTPUT.json [--quick]
+//   [time|start|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|slice|compress|stack|command|unwind|formats]...
 #include <sched.h>
 #include <stdarg.h>
 #include <sys/mman.h>
@@ -69,7 +70,10 @@ using namespace bench;
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: ringside_bench OUTPUT.json [--quick] [time|start|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|slice|stack|command|unwind|formats]...\n");
+    std::fprintf(stderr,
+                 "usage: ringside_bench OUTPUT.json [--quick] "
+                 "[time|start|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|slice|compress|stack|command|unwind|"
+                 "formats]...\n");
     return 2;
   }
   if (argc == 4 && std::strcmp(argv[1], "--storm") == 0) return run_storm(std::strtoull(argv[2], nullptr, 10), argv[3]);
@@ -102,6 +106,7 @@ int main(int argc, char** argv) {
     if (wanted("mount")) mount_rows(*instance);
     if (wanted("analyze")) analyze_rows();
     if (wanted("slice")) slice_rows();
+    if (wanted("compress")) compress_rows();
     if (wanted("stack")) stack_rows();
     if (wanted("command")) command_rows(*instance);
 #ifdef RINGSIDE_UNWIND

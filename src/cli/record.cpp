@@ -115,8 +115,13 @@ result<void> check(RecordOptions& options) {
   if (options.max_size != 0 && options.max_size < smallest_recording) throw UsageError{"--max-size takes at least " + format_size(smallest_recording)};
   if (options.rotation.wanted() && options.max_size != 0) throw UsageError{"--rotate and --max-size contradict each other: --rotate 64M --keep 15 bounds the parts"};
   if (options.rotation.wanted() && !options.to.empty()) throw UsageError{"--rotate makes recordings, --to one trace.dat; ringside export makes one of each part"};
-  if (options.compress && options.max_size != 0) throw UsageError{"--compress and --max-size contradict each other, as compressed events have no place of their own: --rotate 64M --keep 15 bounds compressed parts"};
-  if (options.compress && !options.to.empty()) throw UsageError{"--compress makes a recording, --to one file of another format; ringside export makes one of a compressed recording"};
+  if (options.compress && options.max_size != 0)
+    throw UsageError{
+        "--compress and --max-size contradict each other, as compressed events have no place of their own: --rotate 64M --keep "
+        "15 bounds compressed parts"};
+  if (options.compress && !options.to.empty())
+    throw UsageError{
+        "--compress makes a recording, --to one file of another format; ringside export makes one of a compressed recording"};
   RS_TRY(find_probes(options));
   options.kernel = parse_events(options.kernel_events);
   options.user = parse_events(options.user_events);
@@ -487,7 +492,8 @@ Command add_record(CLI::App& app) {
       ->type_name("FILE")
       ->excludes("--output");
   add_size(*c, "--max-size", options->max_size, "of the recording: then the oldest events go, and are counted; it stays readable at any moment");
-  c->add_flag("--compress", options->compress, "with zstd, while it is recorded; all commands read it, and a range of time is found as fast");
+  c->add_flag("--compress", options->compress,
+              "with zstd, while it is recorded; all commands read it, and a range of time is found as fast");
   options->rotation.add_options(*c);
   add_duration(*c, options->duration_ns, "stop after this time");
   c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
@@ -504,22 +510,30 @@ Command add_record(CLI::App& app) {
       "  ringside record -e sched_switch,'syscalls:sys_enter_*' ls   with events of the kernel (as root)\n"
       "  ringside record -e 'irq:*' --duration 1s           the kernel alone, all processes\n"
       "  ringside record -e usdt:/usr/bin/python3:python:'gc__*' python3 a.py   the probes of a program (as root)\n"
-      "  ringside record -e uprobe:./server:handle -e uprobe:./server:handle%return ./server   calls of a function, and their ends\n"
+      "  ringside record -e uprobe:./server:handle -e uprobe:./server:handle%return ./server   calls of a function, and their "
+      "ends\n"
       "  ringside record -e sched --to trace.dat make       as a trace.dat\n"
       "  ringside record -e sched --to make.pftrace make    for https://ui.perfetto.dev\n"
       "  ringside record -i web --max-size 1G               the last 1 GiB, for days; ringside report reads it meanwhile\n"
       "  ringside record -e sched --compress --duration 60s   in a fifth of the space, or less\n"
       "  ringside record -i web --rotate 60s --keep 10      the last 10 minutes, in parts: ringside report ringside.data*\n"
-      "-e names events of the kernel, -u those of programs; without -u all enabled events of the programs are recorded. Those of --libc\n"
-      "stay on, unless a pattern of -u names libc. The first word that is no option begins the command; -- may stand before it.\n"
-      "-e also takes probes, one an option: usdt:PATH:PROVIDER:NAME (event sdt_PROVIDER:NAME, its arguments arg1, arg2, ...), and\n"
-      "uprobe:PATH:FUNCTION and kprobe:FUNCTION (probe_FILE:FUNCTION, probe:FUNCTION), both with +OFFSET or %return (NAME__return,\n"
+      "-e names events of the kernel, -u those of programs; without -u all enabled events of the programs are recorded. Those "
+      "of --libc\n"
+      "stay on, unless a pattern of -u names libc. The first word that is no option begins the command; -- may stand before "
+      "it.\n"
+      "-e also takes probes, one an option: usdt:PATH:PROVIDER:NAME (event sdt_PROVIDER:NAME, its arguments arg1, arg2, ...), "
+      "and\n"
+      "uprobe:PATH:FUNCTION and kprobe:FUNCTION (probe_FILE:FUNCTION, probe:FUNCTION), both with +OFFSET or %return "
+      "(NAME__return,\n"
       "with ret). The kernel stops the program there for about a microsecond. They are removed at the end.\n"
       "Instances of the kernel's that others made are never read, as that would take their events away: -i names ringside's.\n"
-      "--libc sees calls into the C library, not those inside it: fread shows no read, fopen no open. Static programs run unseen.\n"
+      "--libc sees calls into the C library, not those inside it: fread shows no read, fopen no open. Static programs run "
+      "unseen.\n"
       "The exit code is the command's, 128 + N after signal N. The first Ctrl-C finishes what exists, the second leaves at\n"
-      "once; the recording is readable either way. A disk that is full, or a file at ulimit -f, ends the recording and not the\n"
-      "command. The exit code is then 1, if the command's is 0; so it is where a ring could not be read. With --to the rings go to FILE.parts, a recording, and at the end into FILE.");
+      "once; the recording is readable either way. A disk that is full, or a file at ulimit -f, ends the recording and not "
+      "the\n"
+      "command. The exit code is then 1, if the command's is 0; so it is where a ring could not be read. With --to the rings "
+      "go to FILE.parts, a recording, and at the end into FILE.");
   return {c, [options] { return run_record(*options); }};
 }
 

@@ -27,7 +27,8 @@ void say_summary(const RecordingRun& run, const std::string& where) {
   if (const Removed gone = run.removed(); gone.events != 0)
     say(format_count(gone.events) + " older events, " + format_size(gone.bytes) + ", were recorded and removed again (--max-size)");
   if (const u64 compressed = run.compressed_bytes(); compressed != 0)
-    say(fmt::format("compressed to {}, 1/{:.1f}", format_size(compressed), static_cast<double>(run.bytes()) / static_cast<double>(compressed)));
+    say(fmt::format("compressed to {}, 1/{:.1f}", format_size(compressed),
+                    static_cast<double>(run.bytes()) / static_cast<double>(compressed)));
   say(identity(run.totals()));
   if (const u64 late = run.missing().unrecorded; late != 0)
     say(format_count(late) + " of the lost events were written to the rings when they could no longer be recorded");

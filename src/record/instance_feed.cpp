@@ -19,11 +19,12 @@ InstanceFeed::InstanceFeed(Instance& instance, EventPatterns only) : instance_(i
   words_.control = const_cast<InstanceControl*>(&instance.control());
 }
 
-result<void> InstanceFeed::begin(RecordingRun&) {
+result<void> InstanceFeed::begin(RecordingRun& run) {
   look_for_events();
   __atomic_fetch_add(&words_.control->stacks_again, u64{1}, __ATOMIC_RELAXED);  // this reader has not seen what others have read
   for (const RingInfo& info : instance_.rings()) books_.before += info.counters.read + info.counters.overrun;
   books_.before += instance_.past().read + instance_.past().overrun;
+  look_for_rings(run);  // those of hundreds of CPUs take a while: before the command starts
   return {};
 }
 

@@ -18,7 +18,8 @@ RecordingRun::~RecordingRun() {
   (void)finish();
 }
 
-result<std::unique_ptr<RecordingRun>> RecordingRun::create(const std::string& dir, const ClockInfo& clock, u64 max_size, bool compress) {
+result<std::unique_ptr<RecordingRun>> RecordingRun::create(const std::string& dir, const ClockInfo& clock, u64 max_size,
+                                                           bool compress) {
   auto writer = RS_TRY(RecordingWriter::create(dir, clock, max_size, compress));
   return std::unique_ptr<RecordingRun>(new RecordingRun(std::move(writer)));
 }

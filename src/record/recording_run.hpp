@@ -50,7 +50,8 @@ class Feed {
 
 class RecordingRun {
  public:
-  static result<std::unique_ptr<RecordingRun>> create(const std::string& dir, const ClockInfo& clock, u64 max_size = 0, bool compress = false);
+  static result<std::unique_ptr<RecordingRun>> create(const std::string& dir, const ClockInfo& clock, u64 max_size = 0,
+                                                      bool compress = false);
   RecordingRun(const RecordingRun&) = delete;
   RecordingRun& operator=(const RecordingRun&) = delete;
   ~RecordingRun();  // finishes an unfinished run; takes nothing more if nothing was ever taken

@@ -32,9 +32,12 @@ bool whole(const Step& step, int fd, Byte* at, u64 size, u64 offset) {
 
 }  // namespace
 
-result<std::shared_ptr<Compressor>> Compressor::create(std::shared_ptr<const sys::Fd> folder, const std::string& dir, int probe) {
+result<std::shared_ptr<Compressor>> Compressor::create(std::shared_ptr<const sys::Fd> folder, const std::string& dir,
+                                                       int probe) {
   if (!sys::free_part(probe, 0, page_size))
-    return fail(errno, "cannot compress the recording in " + dir + ": its file system frees no parts of files; record without --compress, or into another directory with -o");
+    return fail(errno,
+                "cannot compress the recording in " + dir +
+                    ": its file system frees no parts of files; record without --compress, or into another directory with -o");
   return std::shared_ptr<Compressor>(new Compressor(std::move(folder), dir));
 }
 
@@ -64,8 +67,10 @@ void Compressor::wake(u32 number, Ring& ring) {
     pthread_sigmask(SIG_BLOCK, &all, &before);
     auto started = sys::start_thread("that compresses the recording", [this] { work(); });
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (!started) failure_ = started.error();
-    else thread_ = std::move(*started);
+    if (!started)
+      failure_ = started.error();
+    else
+      thread_ = std::move(*started);
   }
   news_.notify_all();
 }
@@ -119,7 +124,9 @@ result<sys::Fd> Compressor::open(const Ring& ring) const {
   struct stat st {};
   if (!file || fstat(file.get(), &st) != 0) return fail(errno, "cannot open again " + dir_ + "/" + ring.raw);
   if (st.st_dev != ring.device || st.st_ino != ring.inode)
-    return refuse(std::errc::permission_denied, dir_ + "/" + ring.raw + " is another file than the one that was recorded into: somebody else writes to this directory");
+    return refuse(
+        std::errc::permission_denied,
+        dir_ + "/" + ring.raw + " is another file than the one that was recorded into: somebody else writes to this directory");
   return result<sys::Fd>(std::move(file));
 }
 
@@ -127,10 +134,12 @@ result<u64> Compressor::compress(Ring ring, u64 end) {
   const std::string path = dir_ + "/" + ring.packed;
   const sys::Fd file = RS_TRY(open(ring));
   raw_.resize(end - ring.done);
-  if (!whole(pread, file.get(), raw_.data(), raw_.size(), ring.done)) return fail(errno, "cannot read again " + dir_ + "/" + ring.raw);
+  if (!whole(pread, file.get(), raw_.data(), raw_.size(), ring.done))
+    return fail(errno, "cannot read again " + dir_ + "/" + ring.raw);
   u64 time_stamp = 0;
   std::memcpy(&time_stamp, raw_.data(), sizeof time_stamp);
-  if (!make_group({raw_.data(), raw_.size()}, ring.size, ring.done, time_stamp, group_)) return fail(ENOMEM, "cannot compress " + path);
+  if (!make_group({raw_.data(), raw_.size()}, ring.size, ring.done, time_stamp, group_))
+    return fail(ENOMEM, "cannot compress " + path);
   const sys::Fd packed = sys::open_beneath(folder_->get(), ring.packed.c_str(), O_WRONLY);
   if (!packed) return fail(errno, "cannot open again " + path);
   if (!whole(pwrite, packed.get(), static_cast<const u8*>(group_.data()), group_.size(), ring.size)) {
@@ -138,7 +147,8 @@ result<u64> Compressor::compress(Ring ring, u64 end) {
     (void)!ftruncate(packed.get(), static_cast<off_t>(ring.size));
     return fail(why, "cannot write to " + path + " (what is not compressed stands in " + ring.raw + ")");
   }
-  if (!sys::free_part(file.get(), ring.done, raw_.size())) return fail(errno, "cannot free what is compressed of " + dir_ + "/" + ring.raw);
+  if (!sys::free_part(file.get(), ring.done, raw_.size()))
+    return fail(errno, "cannot free what is compressed of " + dir_ + "/" + ring.raw);
   return group_.size();
 }
 
@@ -149,7 +159,8 @@ result<void> Compressor::finish() {
   for (const auto& [number, ring] : rings_) {
     RS_CHECK(ring.done == ring.ready && ring.closed, "all of a closed ring is compressed");
     RS_TRY(open(ring));
-    if (unlinkat(folder_->get(), ring.raw.c_str(), 0) != 0) return fail(errno, "cannot remove " + dir_ + "/" + ring.raw + ", which is compressed");
+    if (unlinkat(folder_->get(), ring.raw.c_str(), 0) != 0)
+      return fail(errno, "cannot remove " + dir_ + "/" + ring.raw + ", which is compressed");
   }
   return {};
 }

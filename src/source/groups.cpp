@@ -31,8 +31,9 @@ std::optional<Group> GroupFile::at(u64 offset) const {
   std::memcpy(&h, file_.data() + offset, sizeof h);
   if (h.magic != GroupHeader::skippable || h.mark != GroupHeader::name || h.at != offset) return std::nullopt;
   Group g{offset, offset + 8 + h.skip, offset + 8 + h.skip + h.frame_size, h.raw_at, h.time_stamp, h.raw_size, h.frame_size};
-  const bool good = h.skip >= sizeof h - 8 && h.skip < sizeof h - 8 + group_alignment && h.frame_size <= largest_frame && g.end <= file_.size() && g.end % group_alignment == 0 &&
-                    h.raw_size != 0 && h.raw_size <= group_size && h.raw_size % subbuf_size_ == 0 && h.raw_at % subbuf_size_ == 0 && h.raw_at < u64{1} << 62;
+  const bool good = h.skip >= sizeof h - 8 && h.skip < sizeof h - 8 + group_alignment && h.frame_size <= largest_frame &&
+                    g.end <= file_.size() && g.end % group_alignment == 0 && h.raw_size != 0 && h.raw_size <= group_size &&
+                    h.raw_size % subbuf_size_ == 0 && h.raw_at % subbuf_size_ == 0 && h.raw_at < u64{1} << 62;
   return good ? std::optional(g) : std::nullopt;
 }
 

@@ -112,7 +112,9 @@ std::optional<RingName> ring_of_file(const std::string& file) {
     const std::string start = kernel ? "cpu" : "ring";
     if (file.compare(0, start.size(), start) != 0) continue;
     const size_t dot = file.find_first_not_of("0123456789", start.size());
-    if (dot == start.size() || dot == std::string::npos || dot - start.size() > 9 || (file.substr(dot) != ".raw" && file.substr(dot) != ".zst")) continue;
+    if (dot == start.size() || dot == std::string::npos || dot - start.size() > 9 ||
+        (file.substr(dot) != ".raw" && file.substr(dot) != ".zst"))
+      continue;
     RingName name;
     name.ring = static_cast<u32>(std::stoul(file.substr(start.size())));
     name.kernel = kernel;
@@ -202,7 +204,16 @@ RecordingWriter RecordingWriter::beside(const RecordingWriter& first) {
 }
 
 RecordingWriter::RecordingWriter(RecordingWriter&& other) noexcept
-    : dir_(std::move(other.dir_)), folder_(std::move(other.folder_)), meta_(std::move(other.meta_)), files_(std::exchange(other.files_, {})), open_(std::exchange(other.open_, {})), limit_(std::move(other.limit_)), compressor_(std::move(other.compressor_)), reserved_(std::exchange(other.reserved_, false)), followed_(other.followed_), unlisted_(other.unlisted_) {}
+    : dir_(std::move(other.dir_)),
+      folder_(std::move(other.folder_)),
+      meta_(std::move(other.meta_)),
+      files_(std::exchange(other.files_, {})),
+      open_(std::exchange(other.open_, {})),
+      limit_(std::move(other.limit_)),
+      compressor_(std::move(other.compressor_)),
+      reserved_(std::exchange(other.reserved_, false)),
+      followed_(other.followed_),
+      unlisted_(other.unlisted_) {}
 
 RecordingWriter::~RecordingWriter() {
   if (reserved_) unlinkat(folder_->get(), "meta.json.new", 0);

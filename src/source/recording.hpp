@@ -8,7 +8,8 @@
 //                   16 bytes of header (time stamp; commit with the missed-events flags in bits 31 and 30), the data, the
 //                   number of missed events right behind the data, zeros (holes of the file) to the end
 //
-//   DIR/ringN.zst, cpuN.zst   of a compressed recording: the older part of ringN.raw, in groups (groups.hpp). ringN.raw has a hole
+//   DIR/ringN.zst, cpuN.zst   of a compressed recording: the older part of ringN.raw, in groups (groups.hpp). ringN.raw has a
+//   hole
 //                   there, and is gone when all is compressed
 //
 // With --max-size the files begin with a hole, where the sub-buffers were that had to go.
@@ -96,7 +97,8 @@ class RecordingWriter {
  public:
   // Makes the directory. Replaces one that holds a recording; refuses one that holds anything else.
   // max_size: of its rings' files; 0: any. compress: that is not possible with a max_size.
-  static result<RecordingWriter> create(const std::string& dir, const ClockInfo& clock, u64 max_size = 0, bool compress = false);
+  static result<RecordingWriter> create(const std::string& dir, const ClockInfo& clock, u64 max_size = 0,
+                                        bool compress = false);
   // A second one for other rings of the same recording, perhaps in another thread. It never writes meta.json: the first one
   // takes over its rings from its meta().
   static RecordingWriter beside(const RecordingWriter& first);
@@ -164,8 +166,8 @@ class RecordingWriter {
   bool unlisted_ = false;  // a ring of other sizes than the first is not in meta.json yet
 };
 
-// One ring of a recording, shown in place; no descriptor is kept, unless it is being compressed meanwhile. The file may be hostile: every size is checked, and a false
-// one ends the ring with a message.
+// One ring of a recording, shown in place; no descriptor is kept, unless it is being compressed meanwhile. The file may be
+// hostile: every size is checked, and a false one ends the ring with a message.
 class RecordingSource final : public Source {
  public:
   static result<std::unique_ptr<Source>> open(int open, const std::string& dir, const RecordedRing& ring, const RecordingMeta& meta);
@@ -175,8 +177,14 @@ class RecordingSource final : public Source {
   const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return true; }
   std::optional<SubBufferFile> sub_buffer_file() const override;
-  u64 sub_buffers() const override { return ring_.unordered ? 0 : groups_.places() + (file_.size() - std::min(begin_, file_.size()) + ring_.subbuf_size - 1) / ring_.subbuf_size; }
-  u64 place_bytes() const override { return groups_.places() == 0 ? ring_.subbuf_size : std::max<u64>(groups_.raw_end() / groups_.places(), 1); }
+  u64 sub_buffers() const override {
+    return ring_.unordered
+               ? 0
+               : groups_.places() + (file_.size() - std::min(begin_, file_.size()) + ring_.subbuf_size - 1) / ring_.subbuf_size;
+  }
+  u64 place_bytes() const override {
+    return groups_.places() == 0 ? ring_.subbuf_size : std::max<u64>(groups_.raw_end() / groups_.places(), 1);
+  }
   u64 time_stamp(u64 index) const override;
   void seek(u64 index) override;
 
@@ -200,12 +208,12 @@ class RecordingSource final : public Source {
 
   // Compressed: what stands in front of begin_.
   GroupFile groups_;
-  sys::Fd packed_;           // while more may come
+  sys::Fd packed_;  // while more may come
   std::string packed_path_;
-  u64 group_at_ = 0;         // the next one
-  std::vector<u64> group_;   // its sub-buffers, of which the next one begins at
+  u64 group_at_ = 0;        // the next one
+  std::vector<u64> group_;  // its sub-buffers, of which the next one begins at
   u64 in_group_ = 0;
-  u64 was_read_ = 0;         // what stood in front of this place in the other file
+  u64 was_read_ = 0;  // what stood in front of this place in the other file
 };
 
 // A ring of a recording that another object of this process writes, after RecordingWriter::will_be_followed(): what is there now, and

@@ -120,7 +120,8 @@ ClockInfo read_clock(const json& j) {
 RecordingMeta meta_from(const json& j) {
   const int version = j.at("ringside_recording").get<int>();
   if (version != meta_version && version != compressed_version)
-    throw std::runtime_error("it is of version " + j.at("ringside_recording").dump() + ", this ringside reads versions 1 and 2");
+    throw std::runtime_error("it is of version " + j.at("ringside_recording").dump() +
+                             ", this ringside reads versions 1 and 2");
   RecordingMeta meta;
   meta.compressed = version == compressed_version;
   if (meta.compressed && j.at("compression").get<std::string>() != "zstd")

@@ -71,7 +71,8 @@ result<void> RecordingSource::map_groups(const std::string& path) {
 bool RecordingSource::more_groups() {
   struct stat st {};
   was_read_ = offset_ - ring_.subbuf_size;  // this one is gone; those in front of it were read
-  return packed_ && fstat(packed_.get(), &st) == 0 && static_cast<u64>(st.st_size) > groups_.size() && map_groups(packed_path_) && group_at_ < groups_.end();
+  return packed_ && fstat(packed_.get(), &st) == 0 && static_cast<u64>(st.st_size) > groups_.size() &&
+         map_groups(packed_path_) && group_at_ < groups_.end();
 }
 
 // False: all were read.
@@ -80,23 +81,29 @@ result<bool> RecordingSource::next_group() {
     const bool torn = complete_ && groups_.size() != groups_.end();
     if (torn && group_at_ <= groups_.size()) {
       group_at_ = groups_.size() + 1;
-      return refuse(std::errc::bad_message, packed_path_ + " is no sequence of groups behind " + std::to_string(groups_.end()) + " bytes; the rest of this ring cannot be read");
+      return refuse(std::errc::bad_message, packed_path_ + " is no sequence of groups behind " + std::to_string(groups_.end()) +
+                                                " bytes; the rest of this ring cannot be read");
     }
     return false;
   }
   const auto group = groups_.at(group_at_);
   const bool good = group && groups_.read(*group, group_);
-  if (groups_.cut()) return refuse(std::errc::io_error, "cannot read " + packed_path_ + " at " + std::to_string(group_at_) + ": it was truncated, or its disk has an error");
+  if (groups_.cut())
+    return refuse(std::errc::io_error, "cannot read " + packed_path_ + " at " + std::to_string(group_at_) +
+                                           ": it was truncated, or its disk has an error");
   if (!good) {
     const u64 at = std::exchange(group_at_, ~u64{0});
-    return refuse(std::errc::bad_message, packed_path_ + ": the group at " + std::to_string(at) + " is damaged; the rest of this ring cannot be read");
+    return refuse(std::errc::bad_message,
+                  packed_path_ + ": the group at " + std::to_string(at) + " is damaged; the rest of this ring cannot be read");
   }
   group_at_ = group->end;
   in_group_ = std::clamp(was_read_, group->raw_at, group->raw_end()) - group->raw_at;
   return true;
 }
 
-std::optional<SubBufferFile> RecordingSource::sub_buffer_file() const { return begin_ == 0 && !shrinking_ && packed_path_.empty() ? std::optional(sub_buffer_file_) : std::nullopt; }
+std::optional<SubBufferFile> RecordingSource::sub_buffer_file() const {
+  return begin_ == 0 && !shrinking_ && packed_path_.empty() ? std::optional(sub_buffer_file_) : std::nullopt;
+}
 
 u64 RecordingSource::time_stamp(u64 index) const {
   if (index < groups_.places()) {

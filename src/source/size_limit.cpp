@@ -32,7 +32,8 @@ result<void> SizeLimit::remove_oldest() {
   if (!file || fstat(file.get(), &st) != 0) return fail(errno, "cannot open again " + path);
   if (st.st_dev != ring.device || st.st_ino != ring.inode)
     return refuse(std::errc::permission_denied, path + " is another file than the one that was recorded into: somebody else writes to this directory");
-  if (!sys::free_part(file.get(), oldest.offset, ring.subbuf_size)) return fail(errno, "cannot remove the oldest events of " + path);
+  if (!sys::free_part(file.get(), oldest.offset, ring.subbuf_size))
+    return fail(errno, "cannot remove the oldest events of " + path);
   ring.removed.events += oldest.events;
   ring.removed.bytes += oldest.bytes;
   total_ -= taken(oldest.bytes);

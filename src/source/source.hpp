@@ -122,8 +122,8 @@ class Source {
   virtual const RingName& name() const = 0;
   virtual const ClockInfo& clock() const = 0;
   virtual std::optional<SubBufferFile> sub_buffer_file() const { return std::nullopt; }  // for callers that would rather copy the whole of it
-  // Sources in files can go on with any sub-buffer, or, where they are compressed, with some. Their number is 0 where they cannot, or where they are not in the order of
-  // time. In a file that its recorder cuts, a time stamp may be 0.
+  // Sources in files can go on with any sub-buffer, or, where they are compressed, with some. Their number is 0 where they
+  // cannot, or where they are not in the order of time. In a file that its recorder cuts, a time stamp may be 0.
   virtual u64 sub_buffers() const { return 0; }
   virtual u64 time_stamp(u64 /*index*/) const { return 0; }  // of its header, in ticks
   virtual u64 place_bytes() const { return counters().subbuf_size; }  // of events between two of them, about

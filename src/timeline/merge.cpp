@@ -89,7 +89,9 @@ u64 Timeline::narrow(u64 from, u64 until, u64 lead) {
 
 u64 Timeline::bytes(u64 from, u64 until) const {
   u64 all = 0;
-  for (const auto& lane : lanes_) all += (first_from(*lane, until) - std::min(first_from(*lane, until), first_from(*lane, from))) * lane->source->place_bytes();
+  for (const auto& lane : lanes_)
+    all +=
+        (first_from(*lane, until) - std::min(first_from(*lane, until), first_from(*lane, from))) * lane->source->place_bytes();
   return all;
 }
 

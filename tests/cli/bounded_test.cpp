@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "binary.hpp"
@@ -52,6 +53,64 @@ TEST_F(Bounded, ARecordingStaysSmallAndEveryEventIsCounted) {
   // As a trace.dat, too: what is left.
   ASSERT_EQ(ringside("export -o trace.dat").code, 0);
   EXPECT_EQ(events("trace.dat").size(), kept.size());
+}
+
+TEST_F(Bounded, CompressedPartsAndWhatContradictsThem) {
+  const Outcome o = ringside(std::string("record --compress --rotate 512k -b 16M --libc io -- ") + busy);
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("compressed to"));
+  u64 parts = 0, recorded = 0, bytes = 0, packed = 0;
+  for (const auto& part : fs::directory_iterator(dir)) {
+    const std::string name = part.path().filename().string();
+    if (name.rfind("ringside.data", 0) != 0) continue;
+    ++parts;
+    recorded += sum(meta(name), "events");
+    bytes += sum(meta(name), "bytes");
+    EXPECT_EQ(meta(name).at("ringside_recording"), 2);
+    for (const auto& file : fs::directory_iterator(part)) {
+      EXPECT_NE(file.path().extension(), ".raw") << file.path();
+      if (file.path().extension() == ".zst") packed += file.file_size();
+    }
+  }
+  EXPECT_GT(parts, 1u);
+  EXPECT_LT(packed * 4, bytes);
+  EXPECT_EQ(events("ringside.data*").size(), recorded);
+  ASSERT_EQ(ringside("export ringside.data.0001 -o trace.dat").code, 0);
+  EXPECT_EQ(ringside("report trace.dat | cut -d: -f2-").out, ringside("report ringside.data.0001 | cut -d: -f2-").out);
+  EXPECT_THAT(ringside("record --compress --max-size 1M -- true").err, HasSubstr("contradict"));
+  EXPECT_EQ(ringside("record --compress --to a.dat -- true").code, 2);
+}
+
+// The number of possible CPUs is that of a large machine: its rings cost what is written to them.
+TEST_F(Bounded, AMachineWith512Processors) {
+  if (geteuid() != 0) GTEST_SKIP() << "wants root, for unshare";
+  if (run("unshare -m true").code != 0) GTEST_SKIP() << "unshare does not work here";
+  std::ofstream(dir + "/possible") << "0-511\n";
+  const struct InMemory {  // thousands of files
+    std::string path = "/dev/shm/ringside-large-" + std::to_string(getpid());
+    InMemory() { fs::create_directories(path); }
+    ~InMemory() { fs::remove_all(path); }
+  } root;
+  std::ofstream(dir + "/script") << "set -e\nexport RINGSIDE_ROOT=" << root.path << "\nmount --bind possible /sys/devices/system/cpu/possible\n" RINGSIDE_BUILD_DIR
+                                    "/ringside record -i large -b 1M --rings cpu --libc io -- sh -c 'for i in $(seq 60); do "
+                                    "cat /etc/hostname & done; wait' > names\n" RINGSIDE_BUILD_DIR
+                                    "/ringside stat large --json > stat\n";
+  const Outcome o = run("unshare -m sh script");
+  if (o.err.find("rings of CPUs are not possible") != std::string::npos) GTEST_SKIP() << o.err;
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("from 512 rings; lost 0"));
+  u64 opens = 0;
+  for (const json& e : events()) opens += e["event"] == "libc:open" && e["fields"]["path"] == "/etc/hostname";
+  EXPECT_EQ(opens, 60u);
+  const json stat = json::parse(test::slurp(dir + "/stat"));
+  EXPECT_EQ(stat["rings"].size(), 512u);
+  EXPECT_TRUE(stat["adds_up"]);
+  u64 blocks = 0;
+  for (const auto& file : fs::recursive_directory_iterator(root.path)) {
+    struct stat st {};
+    if (lstat(file.path().c_str(), &st) == 0) blocks += static_cast<u64>(st.st_blocks) * 512;
+  }
+  EXPECT_LT(blocks, u64{64} << 20);  // of 512 MiB
 }
 
 TEST_F(Bounded, ItIsReadableWhileItIsMade) {

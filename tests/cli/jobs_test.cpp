@@ -35,7 +35,8 @@ TEST_F(Jobs, TheSameAnswer) {
 TEST_F(Jobs, Compressed) {
   test::random_recording(dir + "/r", ClockInfo{}, 9, 4096, test::Of::both);
   test::random_recording(dir + "/c", ClockInfo{}, 9, 4096, test::Of::both, 50, true);
-  for (const std::string command : {"report ", "report --json ", "report --time +1s..+100s ", "top ", "hist task ", "latency app:state app:numbers --key a "}) {
+  for (const std::string command : {"report ", "report --json ", "report --time +1s..+100s ", "top ", "hist task ",
+                                    "latency app:state app:numbers --slowest 3 "}) {
     EXPECT_EQ(ringside(command + "c").out, ringside(command + "r").out) << command;
     expect_the_same(command + "c");
   }

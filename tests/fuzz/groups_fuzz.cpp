@@ -1,5 +1,5 @@
-// A compressed ring of any bytes: its groups are found from any place, one after another and by a search, and none expands to more
-// than a group may hold.
+// A compressed ring of any bytes: its groups are found from any place, one after another and by a search, and none expands to
+// more than a group may hold.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -35,7 +35,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* input, size_t size) {
     at = group->end;
   }
   for (u64 place = 0; place < file.places(); ++place) {
-    if (const auto group = file.first_from(place * GroupFile::place); group && group->at < place * GroupFile::place) std::abort();
+    if (const auto group = file.first_from(place * GroupFile::place); group && group->at < place * GroupFile::place)
+      std::abort();
   }
   return events > size * group_size ? std::abort(), 0 : 0;
 }

@@ -1,5 +1,5 @@
-// Compressed recordings: all events are there at any moment, also after a kill, in order and once; ranges of time are found; damage
-// is told.
+// Compressed recordings: all events are there at any moment, also after a kill, in order and once; ranges of time are found;
+// damage is told.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -62,8 +62,10 @@ struct CompressedRecording : testing::Test {
   static Read read(Timeline& timeline) {
     Read out;
     for (TraceRecord r; timeline.next(r);) {
-      if (r.lost != 0) out.lost += r.lost;
-      else out.times.push_back(r.time);
+      if (r.lost != 0)
+        out.lost += r.lost;
+      else
+        out.times.push_back(r.time);
     }
     out.problems = timeline.problems();
     return out;
@@ -107,7 +109,10 @@ TEST_F(CompressedRecording, AllOfItIsThereAtAnyMoment) {
     timeline.narrow(from, until);
     const Read part = read(timeline);
     ASSERT_LT(part.times.size(), got.times.size() / 4);
-    const auto wanted = [&](const std::vector<u64>& times) { return std::vector<u64>(std::lower_bound(times.begin(), times.end(), from), std::upper_bound(times.begin(), times.end(), until)); };
+    const auto wanted = [&](const std::vector<u64>& times) {
+      return std::vector<u64>(std::lower_bound(times.begin(), times.end(), from),
+                              std::upper_bound(times.begin(), times.end(), until));
+    };
     ASSERT_EQ(wanted(part.times), wanted(got.times));
   }
   const auto seams = Timeline(sources()).seams(4, 0, ~u64{0});
@@ -131,7 +136,8 @@ TEST_F(CompressedRecording, AKilledRecorder) {
     }
     ::close(told[1]);
     u64 time = 0, next = 0;
-    for (u32 n = per_group / 2 + random() % (6 * per_group); n > 0 && ::read(told[0], &next, sizeof next) == sizeof next; --n) time = next;
+    for (u32 n = per_group / 2 + random() % (6 * per_group); n > 0 && ::read(told[0], &next, sizeof next) == sizeof next; --n)
+      time = next;
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
     while (::read(told[0], &next, sizeof next) == sizeof next) time = next;
