@@ -400,6 +400,8 @@ result<int> run_record(RecordOptions options) {
   others.kernel = RS_TRY(make_kernel(options, instance.clock()));
   others.samples = RS_TRY(make_samples(options, instance.clock()));
   KernelFeed* const kernel = others.kernel.get();
+  if (others.samples != nullptr && !others.samples->sampler().sees_kernel())
+    say("samples are of the program's functions alone: those of the kernel take root, or sysctl kernel.perf_event_paranoid=1");
   if (asked_to_stop()) return exit_signal + stop_signal();  // enabling a thousand events takes a second
   auto program = std::make_unique<InstanceFeed>(instance, only);
   RS_TRY(set_aside(options.out));
