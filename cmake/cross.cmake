@@ -19,17 +19,24 @@ set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_C_COMPILER ${CMAKE_LIBRARY_ARCHITECTURE}-gcc)
 set(CMAKE_CXX_COMPILER ${CMAKE_LIBRARY_ARCHITECTURE}-g++)
 get_filename_component(CMAKE_SYSROOT ${CMAKE_CURRENT_LIST_DIR}/../build/${RINGSIDE_ARCH}-sysroot ABSOLUTE)
+if(NOT EXISTS ${CMAKE_SYSROOT}/.complete)  # without libraries of that processor: the cross compiler's own C library
+  set(CMAKE_FIND_ROOT_PATH /usr/${CMAKE_LIBRARY_ARCHITECTURE})
+  unset(CMAKE_SYSROOT)
+endif()
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
-set(libraries ${CMAKE_SYSROOT}/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE})
+if(CMAKE_SYSROOT)
+  set(libraries ${CMAKE_SYSROOT}/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE})
+else()
+  set(libraries /usr/${CMAKE_LIBRARY_ARCHITECTURE}/lib)
+endif()
 set(ENV{PKG_CONFIG_DIR} "")
 set(ENV{PKG_CONFIG_LIBDIR} ${libraries}/pkgconfig:${CMAKE_SYSROOT}/usr/share/pkgconfig)
 set(ENV{PKG_CONFIG_SYSROOT_DIR} ${CMAKE_SYSROOT})
 find_program(RINGSIDE_EMULATOR NAMES qemu-${CMAKE_SYSTEM_PROCESSOR}-static qemu-${CMAKE_SYSTEM_PROCESSOR} REQUIRED)
 set(CMAKE_CROSSCOMPILING_EMULATOR ${RINGSIDE_EMULATOR})
-# Programs name the libraries there themselves: qemu -L would show them the sysroot for /, and no /dev/shm in it. Libraries of a later
-# release may want a later libstdc++ than the cross compiler's, and find it there when they are loaded.
+# Programs name the libraries there themselves: qemu -L would show them the sysroot for /, and no /dev/shm in it.
 set(CMAKE_EXE_LINKER_FLAGS_INIT
-  "-Wl,--dynamic-linker=${libraries}/${loader} -Wl,--disable-new-dtags -Wl,-rpath,${libraries} -Wl,--allow-shlib-undefined")
+  "-Wl,--dynamic-linker=${libraries}/${loader} -Wl,--disable-new-dtags -Wl,-rpath,${libraries}")

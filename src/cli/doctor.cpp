@@ -11,12 +11,13 @@
 #include <fstream>
 #include <thread>
 
-#include "writer/cpu_rings.hpp"
 #include "cli/json.hpp"
-#include "cli/preload.hpp"
 #include "cli/options.hpp"
+#include "cli/preload.hpp"
 #include "export/units.hpp"
 #include "kernel/clock_check.hpp"
+#include "writer/cpu_rings.hpp"
+#include "writer/maker.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -77,6 +78,12 @@ Finding rings() {
           because == RingsBecause::no_rseq ? "rings of CPUs need glibc 2.35 with its tunable glibc.pthread.rseq on, and Linux 4.18"
           : because == RingsBecause::clock ? "rings of CPUs need an invariant TSC"
                                            : "this kernel is known to be wrong on arm64 before 7.0.14: rings of threads are safe"};
+}
+
+Finding pages() {
+  const auto fit = pages_fit(static_cast<u64>(sysconf(_SC_PAGESIZE)));
+  if (fit) return {Verdict::ok, "pages", "of 4096 bytes", ""};
+  return {Verdict::fail, "pages", fit.error().sentence, "programs cannot be traced here; recordings can be read"};
 }
 
 Finding map_count() {
@@ -203,7 +210,8 @@ Finding preload() {
 }
 
 int run_doctor(bool json) {
-  std::vector<Finding> findings{clock(), fence(), rings(), processors(), memory(), map_count(), files(), kernel(), tracefs(), rights(), preload(), kvm()};
+  std::vector<Finding> findings{clock(), fence(),  rings(),   pages(),  processors(), memory(), map_count(),
+                                files(), kernel(), tracefs(), rights(), preload(),    kvm()};
   clocks(findings);
   nlohmann::json all = nlohmann::json::array();
   bool bad = false;

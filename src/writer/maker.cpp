@@ -162,7 +162,14 @@ u32 claim_number(const InstanceWords& words, Member who) {
   return claim_new_ring(words, who);
 }
 
+result<void> pages_fit(u64 bytes_of_kernel) {
+  if (bytes_of_kernel == page_size) return {};
+  return refuse(std::errc::not_supported, "the kernel of this machine has pages of " + std::to_string(bytes_of_kernel) +
+                                              " bytes, and an instance is laid out by pages of 4096: boot a kernel with those");
+}
+
 result<void> make_instance(const InstanceOptions& o, const WholeInstance& whole) {
+  RS_TRY(pages_fit(static_cast<u64>(sysconf(_SC_PAGESIZE))));
   auto path = RS_TRY(instance_path(o.name));
   const Geometry geometry = RS_TRY(geometry_for(o.buffer_size, o.subbuf_size, 0));
   if (o.clock == ClockKind::tsc && !tsc_is_invariant())

@@ -28,6 +28,8 @@ struct InstanceOptions {
 using WholeInstance = std::function<result<void>(const std::string& path, sys::Fd dir, std::shared_ptr<Members> members)>;
 result<void> make_instance(const InstanceOptions& options, const WholeInstance& whole = nullptr);
 
+// ENOTSUP if the kernel's pages are not of the size that files and gates are laid out by (page_size).
+result<void> pages_fit(u64 bytes_of_kernel);
 result<Geometry> geometry_for(u64 buffer_size, u32 subbuf_size, u32 spares);
 // Makes a new ring for this CPU in this folder of `dir`. False: errno says why not.
 bool make_cpu_ring(int dir, const std::string& folder, u32 cpu, const InstanceControl& c, const Geometry& geometry);

@@ -388,7 +388,9 @@ struct ModelRseq {
     }
     Run(const Run&) = delete;
     Run& operator=(const Run&) = delete;
-    ~Run() { thread.cut = nullptr; }  // what interrupted it has left
+    ~Run() {
+      if (thread.cut == &cut) thread.cut = nullptr;
+    }
 
     Sequence leave(Sequence how) const { return cut ? Sequence::aborted : how; }
 
