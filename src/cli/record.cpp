@@ -483,7 +483,7 @@ Command add_record(CLI::App& app) {
   c->add_option("--clock", options->clock, "tsc (x86-64), cntvct (arm64), mono or counter (default: tsc where it is invariant, else mono)");
   c->add_option("-o,--output", options->out, "directory of the recording; an older recording becomes DIR.old")
       ->capture_default_str();
-  c->add_option("--to", options->to, "record into one file instead: a trace.dat for trace-cmd, KernelShark and ringside report; .pftrace for Perfetto, .json, .csv")
+  c->add_option("--to", options->to, "record into one file instead: a trace.dat for trace-cmd, KernelShark and ringside report; .pftrace for Perfetto, .json, .csv, which grow meanwhile")
       ->type_name("FILE")
       ->excludes("--output");
   add_size(*c, "--max-size", options->max_size, "of the recording: then the oldest events go, and are counted; it stays readable at any moment");
@@ -507,6 +507,7 @@ Command add_record(CLI::App& app) {
       "  ringside record -e uprobe:./server:handle -e uprobe:./server:handle%return ./server   calls of a function, and their ends\n"
       "  ringside record -e sched --to trace.dat make       as a trace.dat\n"
       "  ringside record -e sched --to make.pftrace make    for https://ui.perfetto.dev\n"
+      "  ringside record -i web --to web.json & tail -F web.json     events as lines, half a second later\n"
       "  ringside record -i web --max-size 1G               the last 1 GiB, for days; ringside report reads it meanwhile\n"
       "  ringside record -e sched --compress --duration 60s   in a fifth of the space, or less\n"
       "  ringside record -i web --rotate 60s --keep 10      the last 10 minutes, in parts: ringside report ringside.data*\n"
@@ -519,7 +520,8 @@ Command add_record(CLI::App& app) {
       "--libc sees calls into the C library, not those inside it: fread shows no read, fopen no open. Static programs run unseen.\n"
       "The exit code is the command's, 128 + N after signal N. The first Ctrl-C finishes what exists, the second leaves at\n"
       "once; the recording is readable either way. A disk that is full, or a file at ulimit -f, ends the recording and not the\n"
-      "command. The exit code is then 1, if the command's is 0; so it is where a ring could not be read. With --to the rings go to FILE.parts, a recording, and at the end into FILE.");
+      "command. The exit code is then 1, if the command's is 0; so it is where a ring could not be read. With --to the rings go to FILE.parts, a recording, and into FILE: at the\n"
+      "end, or for .pftrace, .json and .csv meanwhile, unless --max-size bounds it.");
   return {c, [options] { return run_record(*options); }};
 }
 
