@@ -115,13 +115,8 @@ result<void> check(RecordOptions& options) {
   if (options.max_size != 0 && options.max_size < smallest_recording) throw UsageError{"--max-size takes at least " + format_size(smallest_recording)};
   if (options.rotation.wanted() && options.max_size != 0) throw UsageError{"--rotate and --max-size contradict each other: --rotate 64M --keep 15 bounds the parts"};
   if (options.rotation.wanted() && !options.to.empty()) throw UsageError{"--rotate makes recordings, --to one trace.dat; ringside export makes one of each part"};
-  if (options.compress && options.max_size != 0)
-    throw UsageError{
-        "--compress and --max-size contradict each other, as compressed events have no place of their own: --rotate 64M --keep "
-        "15 bounds compressed parts"};
-  if (options.compress && !options.to.empty())
-    throw UsageError{
-        "--compress makes a recording, --to one file of another format; ringside export makes one of a compressed recording"};
+  if (options.compress && options.max_size != 0) throw UsageError{"--compress and --max-size contradict each other, as compressed events have no place of their own: --rotate 64M --keep 15 bounds compressed parts"};
+  if (options.compress && !options.to.empty()) throw UsageError{"--compress makes a recording, --to one file of another format; ringside export makes one of a compressed recording"};
   RS_TRY(find_probes(options));
   options.kernel = parse_events(options.kernel_events);
   options.user = parse_events(options.user_events);
@@ -490,7 +485,7 @@ Command add_record(CLI::App& app) {
   c->add_option("--clock", options->clock, "tsc (x86-64), cntvct (arm64), mono or counter (default: tsc where it is invariant, else mono)");
   c->add_option("-o,--output", options->out, "directory of the recording; an older recording becomes DIR.old")
       ->capture_default_str();
-  c->add_option("--to", options->to, "record into one file instead: a trace.dat for trace-cmd, KernelShark and ringside report; .pftrace for Perfetto, .json, .csv")
+  c->add_option("--to", options->to, "record into one file instead: a trace.dat for trace-cmd, KernelShark and ringside report; .pftrace for Perfetto, .json, .csv, which grow meanwhile")
       ->type_name("FILE")
       ->excludes("--output");
   add_size(*c, "--max-size", options->max_size, "of the recording: then the oldest events go, and are counted; it stays readable at any moment");
@@ -512,19 +507,16 @@ Command add_record(CLI::App& app) {
       "  ringside record -e sched_switch,'syscalls:sys_enter_*' ls   with events of the kernel (as root)\n"
       "  ringside record -e 'irq:*' --duration 1s           the kernel alone, all processes\n"
       "  ringside record -e usdt:/usr/bin/python3:python:'gc__*' python3 a.py   the probes of a program (as root)\n"
-      "  ringside record -e uprobe:./server:handle -e uprobe:./server:handle%return ./server   calls of a function, and their "
-      "ends\n"
+      "  ringside record -e uprobe:./server:handle -e uprobe:./server:handle%return ./server   calls of a function, and their ends\n"
       "  ringside record -e sched --to trace.dat make       as a trace.dat\n"
       "  ringside record -e sched --to make.pftrace make    for https://ui.perfetto.dev\n"
+      "  ringside record -i web --to web.json & tail -F web.json     events as lines, half a second later\n"
       "  ringside record -i web --max-size 1G               the last 1 GiB, for days; ringside report reads it meanwhile\n"
       "  ringside record -e sched --compress --duration 60s   in a fifth of the space, or less\n"
       "  ringside record -i web --rotate 60s --keep 10      the last 10 minutes, in parts: ringside report ringside.data*\n"
-      "-e names events of the kernel, -u those of programs; without -u all enabled events of the programs are recorded. Those "
-      "of --libc\n"
-      "stay on, unless a pattern of -u names libc. The first word that is no option begins the command; -- may stand before "
-      "it.\n"
-      "-e also takes probes, one an option: usdt:PATH:PROVIDER:NAME (event sdt_PROVIDER:NAME, its arguments arg1, arg2, ...), "
-      "and\n"
+      "-e names events of the kernel, -u those of programs; without -u all enabled events of the programs are recorded. Those of --libc\n"
+      "stay on, unless a pattern of -u names libc. The first word that is no option begins the command; -- may stand before it.\n"
+      "-e also takes probes, one an option: usdt:PATH:PROVIDER:NAME (event sdt_PROVIDER:NAME, its arguments arg1, arg2, ...), and\n"
       "uprobe:PATH:FUNCTION and kprobe:FUNCTION (probe_FILE:FUNCTION, probe:FUNCTION), both with +OFFSET or %return "
       "(NAME__return,\n"
       "with ret). The kernel stops the program there for about a microsecond. They are removed at the end.\n"
@@ -532,10 +524,9 @@ Command add_record(CLI::App& app) {
       "--libc sees calls into the C library, not those inside it: fread shows no read, fopen no open. Static programs run "
       "unseen.\n"
       "The exit code is the command's, 128 + N after signal N. The first Ctrl-C finishes what exists, the second leaves at\n"
-      "once; the recording is readable either way. A disk that is full, or a file at ulimit -f, ends the recording and not "
-      "the\n"
-      "command. The exit code is then 1, if the command's is 0; so it is where a ring could not be read. With --to the rings "
-      "go to FILE.parts, a recording, and at the end into FILE.");
+      "once; the recording is readable either way. A disk that is full, or a file at ulimit -f, ends the recording and not the\n"
+      "command. The exit code is then 1, if the command's is 0; so it is where a ring could not be read. With --to the rings go to FILE.parts, a recording, and into FILE: at the\n"
+      "end, or for .pftrace, .json and .csv meanwhile, unless --max-size bounds it.");
   return {c, [options] { return run_record(*options); }};
 }
 

@@ -2,6 +2,7 @@
 // Perfetto's importer.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -163,6 +164,107 @@ TEST_F(ExportTo, RecordWritesTheseFilesToo) {
   EXPECT_EQ(file.dropped, 0u);
   EXPECT_GT(counts_of(file)["program libc"], 10u);
   EXPECT_EQ(ringside("record --to out.ctf -- true").code, 2);
+}
+
+TEST_F(ExportTo, JsonHasTheStacks) {
+  const Outcome o = ringside("record -o data --libc malloc --stack -- ls /etc");
+  ASSERT_EQ(o.code, 0) << o.err;
+  ASSERT_EQ(ringside("export data --to out.json").code, 0);
+  const std::string json = test::slurp(dir + "/out.json");
+  EXPECT_EQ(json, ringside("report --json data").out);
+  EXPECT_NE(json.find(R"("stack":[")"), std::string::npos);
+}
+
+// A recording of a program that stops in the middle until the file `go` is there.
+struct RecordLive : ExportTo {
+  // What then happens in between, when `file` has events, is a shell's command.
+  Outcome record(const std::string& options, const std::string& file, const std::string& between) const {
+    const std::string program = "sh -c 'ls /etc; until [ -e go ]; do sleep 0.02; done; ls /usr' >/dev/null";
+    return run("rm -f go; " RINGSIDE_BUILD_DIR "/ringside record --libc malloc " + options + " --to " + file + " -- " +
+               program + " & P=$!; until [ -s " + file + " ] || ! kill -0 $P 2>/dev/null; do sleep 0.02; done; " + between +
+               "; touch go; wait $P");
+  }
+  // Of JSON lines.
+  static u64 events_in_order(const std::string& text) {
+    u64 events = 0, latest = 0;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      const auto json = nlohmann::json::parse(line);
+      EXPECT_GE(json["ts"].get<u64>(), latest);
+      latest = json["ts"];
+      ++events;
+    }
+    return events;
+  }
+  // The number in "ringside: 1,234 events, ...".
+  static u64 recorded(const std::string& err) {
+    u64 n = 0;
+    for (const char c : err.substr(err.find(": ") + 2)) {
+      if (c >= '0' && c <= '9')
+        n = n * 10 + static_cast<u64>(c - '0');
+      else if (c != ',')
+        break;
+    }
+    return n;
+  }
+};
+
+TEST_F(RecordLive, LinesComeWhileTheProgramRuns) {
+  const Outcome o = record("", "out.json", "cp out.json early.json; [ -d out.json.parts ] && touch running; ln out.json same");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_TRUE(std::filesystem::exists(dir + "/running"));
+  const std::string early = test::slurp(dir + "/early.json"), all = test::slurp(dir + "/out.json");
+  EXPECT_GT(events_in_order(early), 0u);
+  EXPECT_EQ(all.substr(0, early.size()), early);
+  EXPECT_GT(all.size(), early.size());
+  EXPECT_EQ(all, test::slurp(dir + "/same")) << "tail -f reads another file";
+  EXPECT_EQ(events_in_order(all), recorded(o.err)) << o.err;
+  EXPECT_FALSE(std::filesystem::exists(dir + "/out.json.parts"));
+  const Outcome as_csv = record("", "out.csv", "cp out.csv early.csv");
+  ASSERT_EQ(as_csv.code, 0) << as_csv.err;
+  const std::string csv = test::slurp(dir + "/out.csv"), first = test::slurp(dir + "/early.csv");
+  EXPECT_EQ(csv.substr(0, first.size()), first);
+  EXPECT_EQ(static_cast<u64>(std::count(csv.begin(), csv.end(), '\n')), recorded(as_csv.err) + 1);
+}
+
+TEST_F(RecordLive, PerfettoLoadsItAtEveryMoment) {
+  if (auto kernel = tracefs_dir(); !kernel) GTEST_SKIP() << kernel.error().sentence;
+  const Outcome o = record("-e raw_syscalls -b 16M --stack", "out.pftrace", "cp out.pftrace early.pftrace");
+  ASSERT_EQ(o.code, 0) << o.err;
+  const std::string early = test::slurp(dir + "/early.pftrace"), all = test::slurp(dir + "/out.pftrace");
+  EXPECT_EQ(all.substr(0, early.size()), early);
+  const test::PerfettoFile before(early), file(all);
+  EXPECT_EQ(before.dropped + file.dropped, 0u);
+  EXPECT_GT(before.events.size() + before.track_events.size(), 0u);
+  EXPECT_GT(file.events.size(), before.events.size());
+  EXPECT_GT(file.track_events.size(), before.track_events.size());
+  for (size_t i = 1; i < file.events.size(); ++i)
+    ASSERT_LE(file.events[i - 1].cpu == file.events[i].cpu ? file.events[i - 1].time : 0, file.events[i].time);
+}
+
+TEST_F(RecordLive, LossesAreInIt) {
+  const Outcome o = ringside(
+      "record --libc malloc -b 32k --subbuf-size 4k --mode overwrite --to out.json -- sh -c 'for i in 1 2 3 4 5 6 7 8; do ls "
+      "-lR /etc >/dev/null & done; wait'");
+  ASSERT_EQ(o.code, 0) << o.err;
+  u64 events = 0, lost = 0;
+  std::istringstream lines(test::slurp(dir + "/out.json"));
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line);
+    json.contains("lost") ? lost += json["lost"].get<u64>() : ++events;
+  }
+  EXPECT_EQ(events, recorded(o.err)) << o.err;
+  const size_t at = o.err.find("; lost ");
+  ASSERT_NE(at, std::string::npos) << o.err;
+  EXPECT_EQ(lost, recorded(": " + o.err.substr(at + 7))) << o.err;
+}
+
+TEST_F(RecordLive, KilledItLeavesWhatItWrote) {
+  const Outcome o = record("", "out.json", "kill -KILL $P");
+  EXPECT_EQ(o.code, 137);
+  const u64 written = events_in_order(test::slurp(dir + "/out.json"));
+  EXPECT_GT(written, 0u);
+  EXPECT_GE(report("out.json.parts").size(), written);
 }
 
 TEST_F(ExportTo, AFormatIsChosenByNameOrByOption) {

@@ -93,6 +93,49 @@ TEST_F(Recording, ASubBufferReadInPartsGrowsInPlace) {
   EXPECT_EQ(std::memcmp(bytes.data(), a.bytes(), 16 + a.end()), 0);
 }
 
+// Whatever pieces it is written in, and whenever it is looked at: what was read is the recording.
+TEST_F(Recording, WhatGrowsIsReadAsItGrows) {
+  std::mt19937_64 random(17);
+  for (int round = 0; round < 20; ++round) {
+    SetUp();
+    auto w = writer();
+    w.will_be_followed();
+    GrowingSource growing(dir, w.meta().rings[0], ClockInfo{});
+    std::string seen;
+    const auto look = [&] {
+      for (;;) {
+        auto view = growing.next();
+        ASSERT_TRUE(view) << view.error().sentence;
+        if (!*view) return;
+        if ((*view)->lost_before != 0) seen += (seen.empty() ? "" : " ") + ("lost:" + std::to_string((*view)->lost_before));
+        abi::EventCursor c((*view)->sub_buffer + abi::header_size, (*view)->begin, (*view)->end, (*view)->time);
+        while (c.next()) seen += (seen.empty() ? "" : " ") + std::to_string(c.time());
+      }
+    };
+    u64 time = 100;
+    for (int page = 0; page < 10; ++page) {
+      SubBuffer s(time);
+      u64 lost = random() % 3 == 0 ? 1 + random() % 9 : 0;
+      SubBufferView view = s.view();
+      for (u64 piece = 0; piece < 1 + random() % 4; ++piece) {
+        const u64 before = time;
+        const u32 begin = s.end();
+        for (u64 n = 0; n < 1 + random() % 5; ++n) s.event(time += 1 + random() % 1000, {1, 1});
+        view = s.view(std::exchange(lost, 0));
+        if (begin != 0) view.begin = begin, view.time = before;
+        ASSERT_TRUE(w.append(2, view));
+        if (random() % 2 == 0) look();
+      }
+      time += 1000;
+    }
+    look();
+    EXPECT_EQ(seen, content());
+    ASSERT_TRUE(w.finish(0));
+    look();
+    EXPECT_EQ(seen, content());
+  }
+}
+
 TEST_F(Recording, APartOfASubBufferGetsTheRunningTime) {
   auto w = writer();
   SubBuffer a(100);
