@@ -127,7 +127,7 @@ result<void> Column::bind() {
   if (!any_event) return wrong("no event here matches " + in_quotes(event_) + "; there are " + event_list(*formats_));
   if (array) return wrong(in_quotes(name_) + " is an array, and an array has no single value");
   if (!is_builtin(name_) && name_ != "thread" && name_ != "process")
-    return wrong("no event here has a field " + in_quotes(name_) + near_names(name_, *formats_) + fields);
+    return wrong(event_.empty() ? "no event here has a field " + in_quotes(name_) + near_names(name_, *formats_) : "there is no such field" + fields);
   if (lower(last, kind_).op == Op::absent && name_ != "system") return wrong(in_quotes(name_) + " is for filters only");
   if (name_ == "thread") show_ = Show::thread;
   if (name_ == "process") show_ = Show::process;

@@ -191,6 +191,8 @@ TEST_F(Newcomer, AWrongCommandLineSaysWhatToType) {
   }
   EXPECT_EQ(ringside("").code, 2);
   EXPECT_THAT(ringside("").err, HasSubstr("Subcommands:"));
+  EXPECT_THAT(ringside("record 'ls | wc -l'").err, HasSubstr("sh -c 'ls | wc -l'"));
+  EXPECT_THAT(ringside("hist libc:free/size ringside.data").err, HasSubstr("\"libc:free/size\": there is no such field; libc:free has ptr"));
   EXPECT_THAT(ringside("report nope.data").err, HasSubstr("there is no recording, trace.dat or instance nope.data"));
   EXPECT_THAT(ringside("report /dev/null").err, HasSubstr("/dev/null is neither a recording nor a trace.dat nor an instance"));
 }
