@@ -104,11 +104,15 @@ result<std::string> Column::parse(std::string_view text) {
 result<void> Column::bind() {
   bool any_event = event_.empty(), array = false;
   std::string fields;
+  std::vector<std::string> names;
   const EventType* last = nullptr;
   for (const auto& type : formats_->all()) {
     if (!event_.empty() && !matches(events_, *type)) continue;
     any_event = true;
     last = type.get();
+    if (!event_.empty()) {
+      for (const Field& f : type->fields) names.push_back(f.name);
+    }
     const Field* const field = is_which_event() ? nullptr : type->field(name_);
     if (field != nullptr && !(name_ == "stack" && field->is_stack)) {
       if (lower(type.get(), kind_).op != Op::absent) {
@@ -127,7 +131,7 @@ result<void> Column::bind() {
   if (!any_event) return wrong("no event here matches " + in_quotes(event_) + "; there are " + event_list(*formats_));
   if (array) return wrong(in_quotes(name_) + " is an array, and an array has no single value");
   if (!is_builtin(name_) && name_ != "thread" && name_ != "process")
-    return wrong("no event here has a field " + in_quotes(name_) + near_names(name_, *formats_) + fields);
+    return wrong(event_.empty() ? "no event here has a field " + in_quotes(name_) + near_names(name_, *formats_) : "there is no such field" + did_you_mean(nearest(name_, names)) + fields);
   if (lower(last, kind_).op == Op::absent && name_ != "system") return wrong(in_quotes(name_) + " is for filters only");
   if (name_ == "thread") show_ = Show::thread;
   if (name_ == "process") show_ = Show::process;

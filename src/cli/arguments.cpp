@@ -1,8 +1,29 @@
 #include "cli/arguments.hpp"
 
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
 #include "analysis/names.hpp"
 
 namespace ringside::cli {
+namespace {
+
+// Names in other tools.
+constexpr std::pair<std::string_view, const char*> other_commands[] = {{"script", "report"}, {"show", "report"},  {"dump", "report"},  {"trace", "record"},
+                                                                      {"strace", "syscalls"}, {"convert", "export"}, {"profile", "flame"}, {"annotate", "flame"},
+                                                                      {"start", "enable"},  {"stop", "disable"}, {"events", "list"},  {"view", "plot"}};
+constexpr std::pair<std::string_view, const char*> other_options[] = {{"-g", "--stack"}, {"--call-graph", "--stack"}, {"-T", "--kstack"}, {"-F", "--sample"},
+                                                                     {"-C", "--cpu"},   {"-s", "--sort"},            {"-m", "--buffer"}, {"--to", "--output"}};
+
+template<size_t n>
+std::vector<std::string> other_name(const std::pair<std::string_view, const char*> (&names)[n], std::string_view word) {
+  const auto* const found = std::find_if(names, names + n, [&](const auto& name) { return name.first == word; });
+  return found == names + n ? std::vector<std::string>{} : std::vector<std::string>{found->second};
+}
+
+}  // namespace
+
 const CLI::App* command_of(const CLI::App& app, const std::string& name) {
   const auto all = app.get_subcommands([&](const CLI::App* c) { return c->get_name() == name; });
   return all.empty() ? nullptr : all.front();
@@ -66,7 +87,8 @@ std::string unknown_word(const std::vector<std::string>& arguments, const CLI::A
     const CLI::App* const command = command_of(app, first);
     if (command == nullptr) {
       for (const CLI::App* c : app.get_subcommands([](const CLI::App* c) { return !c->get_group().empty(); })) names.push_back(c->get_name());
-      return in_quotes(first) + " is no command of ringside" + did_you_mean(nearest(first, names));
+      const auto other = other_name(other_commands, first);
+      return in_quotes(first) + " is no command of ringside" + did_you_mean(other.empty() ? nearest(first, names) : other);
     }
     for (size_t at = 1; at < arguments.size() && arguments[at] != "--"; ++at) {
       const std::string word = arguments[at].substr(0, arguments[at].find('='));
@@ -79,10 +101,28 @@ std::string unknown_word(const std::vector<std::string>& arguments, const CLI::A
       for (const CLI::Option* o : command->get_options()) {
         for (const std::string& name : o->get_lnames()) names.push_back("--" + name);
       }
-      return "ringside " + first + " has no option " + in_quotes(word) + did_you_mean(word[1] == '-' ? nearest(word, names) : std::vector<std::string>{});
+      auto near = other_name(other_options, word.substr(0, word[1] == '-' ? word.npos : 2));
+      if (near.empty() || std::find(names.begin(), names.end(), near[0]) == names.end()) near = word[1] == '-' ? nearest(word, names) : std::vector<std::string>{};
+      return "ringside " + first + " has no option " + in_quotes(word) + did_you_mean(near);
     }
   }
   return "";
+}
+
+std::string refused(const CLI::ParseError& e, const std::vector<std::string>& arguments, const CLI::App& app) {
+  const CLI::App* const command = command_of(app, arguments[0]);
+  const std::string who = command == nullptr ? "ringside" : "ringside " + arguments[0], text = e.what();
+  const std::string name = text.substr(0, text.find(": ")), rest = text.substr(std::min(text.size(), name.size() + 2));
+  if (dynamic_cast<const CLI::ExtrasError*>(&e) != nullptr) return who + " has no use for " + in_quotes(rest);
+  if (dynamic_cast<const CLI::RequiredError*>(&e) != nullptr) return who + " needs " + (command == nullptr ? "a command" : text.substr(0, text.rfind(" is required")));
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&e) != nullptr && text.find(" missing") != text.npos) return name + " needs a value";
+  if (rest.rfind("Value ", 0) == 0 && rest.find(" not in range 0.0") != rest.npos)
+    return name + ": " + in_quotes(rest.substr(6, rest.find(" not in range") - 6)) + " is no positive number";
+  return text;
+}
+
+std::string with_help(const std::string& sentence, const std::string& command) {
+  return sentence + (sentence.ends_with('?') ? " See ringside " : "; see ringside ") + (command.empty() ? "" : command + " ") + "--help";
 }
 
 }  // namespace ringside::cli

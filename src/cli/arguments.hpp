@@ -17,4 +17,10 @@ const CLI::App* command_of(const CLI::App& app, const std::string& name);  // nu
 // About a word that is no command, or an option that its command does not have, with near names; empty: it is something else.
 std::string unknown_word(const std::vector<std::string>& arguments, const CLI::App& app);
 
+// Why the parser took none of it, as a sentence. There is at least one argument.
+std::string refused(const CLI::ParseError& e, const std::vector<std::string>& arguments, const CLI::App& app);
+
+// The sentence, and where the help of the command is; of ringside itself for an empty one.
+std::string with_help(const std::string& sentence, const std::string& command);
+
 }  // namespace ringside::cli

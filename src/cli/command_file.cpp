@@ -61,7 +61,10 @@ bool gains_rights(int fd, const struct stat& st) {
 }  // namespace
 
 result<std::string> find_command(const std::string& name) {
-  const auto missing = [&] { return fail(ENOENT, "cannot execute " + name); };
+  const auto missing = [&] {
+    const bool line = name.find(' ') != std::string::npos;
+    return fail(ENOENT, "cannot execute " + name + (line ? " (for a line of the shell: sh -c '" + name + "')" : ""));
+  };
   if (name.find('/') != std::string::npos) return access(name.c_str(), F_OK) == 0 ? result<std::string>(name) : missing();
   const char* const places = std::getenv("PATH");
   const std::string path = places != nullptr ? places : "/bin:/usr/bin";

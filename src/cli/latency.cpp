@@ -1,6 +1,7 @@
 // ringside latency: the time between two events with a common key, as a table, bars, a heat map and the slowest ones. Live (the
 // kernel, an instance), or the whole of a recording.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -75,6 +76,12 @@ Job job_of(const LatencyOptions& options) {
   size_t used = 0;
   const auto& words = options.words;
   const Preset* preset = words.empty() || !options.hook.empty() ? nullptr : find_preset(words[0]);
+  // One word, or a word and a file: it was to be a name.
+  if (preset == nullptr && options.hook.empty() && !words.empty() && (words.size() == 1 || access(words[1].c_str(), F_OK) == 0)) {
+    std::vector<std::string> names;
+    for (const Preset& p : all_presets()) names.emplace_back(p.name);
+    if (const auto near = nearest(words[0], names); !near.empty()) throw UsageError{"no pair of events has the name " + in_quotes(words[0]) + did_you_mean(near)};
+  }
   if (!options.hook.empty()) {
     parse_hook(options.hook, pairs);
   } else {

@@ -1,5 +1,6 @@
 // ringside: record, report and look after rings. Data goes to stdout, everything else to stderr.
 #include <exception>
+#include <iostream>
 #include <new>
 
 #include "cli/child.hpp"
@@ -38,13 +39,19 @@ int main(int argc, char** argv) {
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // the parser takes them from the back
   } catch (const CLI::ParseError& e) {
-    const bool asked_for_help = e.get_exit_code() == 0 && !arguments.empty();
+    if (arguments.empty()) {
+      std::cerr << app.help();
+      return exit_usage;
+    }
+    const bool asked_for_help = e.get_exit_code() == 0;
     if (const std::string unknown = unknown_word(asked_for_help ? std::vector<std::string>{arguments[0]} : arguments, app); !unknown.empty()) {
-      say(unknown + "; see ringside --help, or ringside COMMAND --help");
+      say(with_help(unknown, command_of(app, arguments[0]) != nullptr ? arguments[0] : ""));
       return exit_usage;
     }
     // --help and --version also arrive here: their code is 0 and they print to stdout.
-    return app.exit(e) == 0 ? exit_ok : exit_usage;
+    if (e.get_exit_code() == 0) return app.exit(e) == 0 ? exit_ok : exit_usage;
+    say(with_help(refused(e, arguments, app), command_of(app, arguments[0]) != nullptr ? arguments[0] : ""));
+    return exit_usage;
   }
   ringside::cli::raise_file_limit();
   ringside::sys::survive_file_limit();
@@ -55,7 +62,7 @@ int main(int argc, char** argv) {
       if (!code) return failed(code.error());
       return *code == exit_ok && !all_put() ? exit_failure : *code;
     } catch (const UsageError& e) {
-      say(e.sentence + "; see ringside " + command.app->get_name() + " --help");
+      say(with_help(e.sentence, command.app->get_name()));
       return exit_usage;
     } catch (const std::bad_alloc&) {
       say("not enough memory: raise ulimit -v, or make the machine's swap larger");

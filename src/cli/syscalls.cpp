@@ -9,10 +9,12 @@
 #include "analysis/key_table.hpp"
 #include "analysis/pairs.hpp"
 #include "cli/child.hpp"
+#include "cli/command_file.hpp"
 #include "cli/json.hpp"
 #include "cli/live.hpp"
 #include "cli/recording.hpp"
 #include "cli/table.hpp"
+#include "consumer/where.hpp"
 #include "decode/syscalls.hpp"
 #include "export/units.hpp"
 #include "sys/try.hpp"
@@ -267,6 +269,8 @@ result<void> follow_process(TracefsInstance& kernel, i32 pid) {
 result<int> run_syscalls(SyscallsOptions options, bool command) {
   const bool live = command || options.all || !options.pids.empty();
   if (live && !command && !options.words.empty()) throw UsageError{"--all and --pid are about the kernel, live; WHERE is about what was recorded: take one of them"};
+  if (!live && !options.words.empty() && Where::of(options.words[0]).is(Where::Kind::nothing) && find_command(options.words[0]))
+    throw UsageError{"to count the calls of " + options.words[0] + ", put -- in front of it: ringside syscalls -- " + options.words[0]};
   if (command && (options.all || !options.pids.empty())) throw UsageError{"a command's own calls are counted; --all and --pid mean others"};
   if (options.all && !options.pids.empty()) throw UsageError{"--all and --pid contradict each other"};
   std::optional<Child> child;

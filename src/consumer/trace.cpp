@@ -112,6 +112,9 @@ result<void> open_instance(Trace& trace, OpenedTrace& o) {
     if (where == default_recording)
       return refuse(std::errc::no_such_file_or_directory,
                     "there is no recording ./" + where + "; make one with: ringside record -- COMMAND");
+    if (std::filesystem::exists(where, none)) return refuse(std::errc::invalid_argument, where + " is neither a recording nor a trace.dat nor an instance");
+    if (instance.error().code == std::errc::no_such_file_or_directory && where.find('/') == std::string::npos)
+      return refuse(std::errc::no_such_file_or_directory, "there is no recording, trace.dat or instance " + where + " (`ringside list` shows the instances)");
     return tl::unexpected<Error>(instance.error());
   }
   o.instance = std::move(*instance);

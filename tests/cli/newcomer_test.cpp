@@ -174,6 +174,29 @@ TEST_F(Newcomer, HelpAndVersionInEveryForm) {
   EXPECT_EQ(ringside("record --libs io ls").code, 2);
 }
 
+// Words of other tools, and a command line that lacks something: one sentence, and where to read on.
+TEST_F(Newcomer, AWrongCommandLineSaysWhatToType) {
+  ASSERT_EQ(ringside("record -q --libc malloc,io dd if=/etc/hostname of=copy").code, 0);
+  for (const auto& [typed, wanted] : {std::pair{"script", "did you mean report? See ringside --help\n"}, {"strace ls", "did you mean syscalls?"}, {"record -g ls", "did you mean --stack?"},
+                                      {"record -F 99 ls", "did you mean --sample?"}, {"report -C 0", "did you mean --cpu?"}, {"report --jsn", "did you mean --json? See ringside report --help\n"},
+                                      {"report -n", "--max-count needs a value; see ringside report --help\n"}, {"report -n x", "--max-count: \"x\" is no positive number"},
+                                      {"stat", "ringside: ringside stat needs WHERE; see ringside stat --help\n"}, {"-v", "ringside needs a command"},
+                                      {"latency syscalls -- ls", "ringside: ringside latency has no use for \"ls\""}, {"latency wakup", "did you mean wakeup?"},
+                                      {"latency wakup ringside.data", "did you mean wakeup?"}, {"syscalls dd", "ringside syscalls -- dd"}}) {
+    const Outcome o = ringside(typed);
+    EXPECT_EQ(o.code, 2) << typed << o.err;
+    EXPECT_EQ(o.err.rfind("ringside: ", 0), 0u) << typed << o.err;
+    EXPECT_THAT(o.err, HasSubstr(wanted)) << typed;
+    EXPECT_EQ(o.out, "") << typed;
+  }
+  EXPECT_EQ(ringside("").code, 2);
+  EXPECT_THAT(ringside("").err, HasSubstr("Subcommands:"));
+  EXPECT_THAT(ringside("record 'ls | wc -l'").err, HasSubstr("sh -c 'ls | wc -l'"));
+  EXPECT_THAT(ringside("hist libc:free/size ringside.data").err, HasSubstr("\"libc:free/size\": there is no such field; libc:free has ptr"));
+  EXPECT_THAT(ringside("report nope.data").err, HasSubstr("there is no recording, trace.dat or instance nope.data"));
+  EXPECT_THAT(ringside("report /dev/null").err, HasSubstr("/dev/null is neither a recording nor a trace.dat nor an instance"));
+}
+
 TEST_F(Newcomer, AnOlderRecordingIsKept) {
   ASSERT_EQ(ringside("record --libc io dd if=/etc/hostname of=copy").code, 0);
   const size_t first = events().size();
