@@ -517,16 +517,14 @@ Command add_record(CLI::App& app) {
       "-e names events of the kernel, -u those of programs; without -u all enabled events of the programs are recorded. Those of --libc\n"
       "stay on, unless a pattern of -u names libc. The first word that is no option begins the command; -- may stand before it.\n"
       "-e also takes probes, one an option: usdt:PATH:PROVIDER:NAME (event sdt_PROVIDER:NAME, its arguments arg1, arg2, ...), and\n"
-      "uprobe:PATH:FUNCTION and kprobe:FUNCTION (probe_FILE:FUNCTION, probe:FUNCTION), both with +OFFSET or %return "
-      "(NAME__return,\n"
+      "uprobe:PATH:FUNCTION and kprobe:FUNCTION (probe_FILE:FUNCTION, probe:FUNCTION), both with +OFFSET or %return (NAME__return,\n"
       "with ret). The kernel stops the program there for about a microsecond. They are removed at the end.\n"
       "Instances of the kernel's that others made are never read, as that would take their events away: -i names ringside's.\n"
-      "--libc sees calls into the C library, not those inside it: fread shows no read, fopen no open. Static programs run "
-      "unseen.\n"
+      "--libc sees calls into the C library, not those inside it: fread shows no read, fopen no open. Static programs run unseen.\n"
       "The exit code is the command's, 128 + N after signal N. The first Ctrl-C finishes what exists, the second leaves at\n"
       "once; the recording is readable either way. A disk that is full, or a file at ulimit -f, ends the recording and not the\n"
-      "command. The exit code is then 1, if the command's is 0; so it is where a ring could not be read. With --to the rings go to FILE.parts, a recording, and into FILE: at the\n"
-      "end, or for .pftrace, .json and .csv meanwhile, unless --max-size bounds it.");
+      "command. The exit code is then 1, if the command's is 0; so it is where a ring could not be read. With --to the rings go to\n"
+      "FILE.parts, a recording, and into FILE: at the end, or for .pftrace, .json and .csv meanwhile, unless --max-size bounds it.");
   return {c, [options] { return run_record(*options); }};
 }
 
