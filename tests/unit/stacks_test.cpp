@@ -98,6 +98,8 @@ TEST_P(Walker, EachFrameHasTheNameAndTheLineThatGdbGives) {
   const auto ours = by_names(program, from);
   // A function that left by a jump is on no stack; gdb concludes it from what the compiler wrote about the call.
   std::erase_if(gdb, [](const Line& l) { return l.function == "walker::leaves_by_a_jump"; });
+  // A coroutine's body and the function that made it have one name; gdb has a frame for each.
+  gdb.erase(std::unique(gdb.begin(), gdb.end(), [](const Line& a, const Line& b) { return a.function == "walker::coroutine" && b.function == a.function; }), gdb.end());
   ASSERT_GE(gdb.size(), 10u) << name;
   std::string all;
   for (const Line& l : ours) all += l.function + ":" + std::to_string(l.line) + " ";
