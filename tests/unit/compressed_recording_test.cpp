@@ -39,7 +39,8 @@ struct CompressedRecording : testing::Test {
     u32 middle = 0;
     for (u32 n = 0; n < events; ++n) {
       if (n == events / 2) middle = s.end();
-      s.event(time += step, test::Payload(1, 11).put(time));
+      time += step;
+      s.event(time, test::Payload(1, 11).put(time));
     }
     SubBufferView first = s.view(lost), second = s.view();
     first.end = second.begin = middle;
