@@ -178,7 +178,7 @@ TEST_F(Newcomer, HelpAndVersionInEveryForm) {
 TEST_F(Newcomer, AWrongCommandLineSaysWhatToType) {
   ASSERT_EQ(ringside("record -q --libc malloc,io dd if=/etc/hostname of=copy").code, 0);
   for (const auto& [typed, wanted] : {std::pair{"script", "did you mean report? See ringside --help\n"}, {"strace ls", "did you mean syscalls?"}, {"record -g ls", "did you mean --stack?"},
-                                      {"record -F 99 ls", "did you mean --sample?"}, {"report -C 0", "did you mean --cpu?"}, {"report --jsn", "did you mean --json? See ringside report --help\n"},
+                                      {"record -F 99 ls", "did you mean --sample?"}, {"record -m 1M ls", "did you mean --buffer-size?"}, {"convert", "did you mean export?"}, {"report -C 0", "did you mean --cpu?"}, {"report --jsn", "did you mean --json? See ringside report --help\n"},
                                       {"report -n", "--max-count needs a value; see ringside report --help\n"}, {"report -n x", "--max-count: \"x\" is no positive number"},
                                       {"stat", "ringside: ringside stat needs WHERE; see ringside stat --help\n"}, {"-v", "ringside needs a command"},
                                       {"latency syscalls -- ls", "ringside: ringside latency has no use for \"ls\""}, {"latency wakup", "did you mean wakeup?"},
