@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <new>
 #include <ringside/base/check.hpp>
 
 #include "source/groups.hpp"
@@ -67,10 +68,12 @@ void Compressor::wake(u32 number, Ring& ring) {
     pthread_sigmask(SIG_BLOCK, &all, &before);
     auto started = sys::start_thread("that compresses the recording", [this] { work(); });
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (!started)
-      failure_ = started.error();
-    else
+    if (started) {
       thread_ = std::move(*started);
+    } else {
+      failure_ = started.error();
+      queue_.clear();  // finish() waits for nobody
+    }
   }
   news_.notify_all();
 }
@@ -102,7 +105,7 @@ void Compressor::work() {
     const Ring ring = rings_.at(number);
     const u64 end = std::min<u64>(ring.ready, ring.done + group_size);
     lock.unlock();
-    const auto size = compress(ring, end);
+    const auto size = compress_or_fail(ring, end);
     lock.lock();
     if (!size) {
       failure_ = size.error();
@@ -130,7 +133,15 @@ result<sys::Fd> Compressor::open(const Ring& ring) const {
   return result<sys::Fd>(std::move(file));
 }
 
-result<u64> Compressor::compress(Ring ring, u64 end) {
+result<u64> Compressor::compress_or_fail(const Ring& ring, u64 end) {
+  try {
+    return compress(ring, end);
+  } catch (const std::bad_alloc&) {
+    return fail(ENOMEM, "cannot compress " + dir_ + "/" + ring.packed);
+  }
+}
+
+result<u64> Compressor::compress(const Ring& ring, u64 end) {
   const std::string path = dir_ + "/" + ring.packed;
   const sys::Fd file = RS_TRY(open(ring));
   raw_.resize(end - ring.done);

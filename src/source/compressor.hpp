@@ -45,7 +45,8 @@ class Compressor {
   Compressor(std::shared_ptr<const sys::Fd> folder, std::string dir) : folder_(std::move(folder)), dir_(std::move(dir)) {}
   void wake(u32 number, Ring& ring);
   void work();
-  result<u64> compress(Ring ring, u64 end);  // returns the size of the group
+  result<u64> compress(const Ring& ring, u64 end);  // returns the size of the group
+  result<u64> compress_or_fail(const Ring& ring, u64 end);
   result<sys::Fd> open(const Ring& ring) const;
 
   const std::shared_ptr<const sys::Fd> folder_;

@@ -300,6 +300,7 @@ TEST_F(Record, WithRingsOfCpus) { inject(recording("ringside", {"--rings", "cpu"
 TEST_F(Record, WithRingsOfThreads) { inject(recording("ringside", {"--rings", "thread"})); }
 TEST_F(Record, ItsProgram) { inject(recording("fault_writer", {})); }
 TEST_F(Record, WithEventsOfTheKernel) { inject(recording("ringside", {"-e", "sched:sched_process_fork", "-u", "unit:*"}, true)); }
+TEST_F(Record, Compressed) { inject(recording("ringside", {"--compress"})); }
 
 TEST_F(Record, IntoATraceDat) {
   Scenario s = recording("ringside", {"--to", "f.dat"});

@@ -147,7 +147,7 @@ def answers():
 
     # Errors are sentences.
     for call, text in [
-        (lambda: ringside.open("nothing"), "no instance"),
+        (lambda: ringside.open("nothing"), "or instance nothing"),
         (lambda: trace.columns("no:such", ["ts"]), "none of these events"),
         (lambda: trace.columns("libc:malloc", ["fd"]), "libc:malloc has size, ptr"),
         (lambda: trace.columns("libc:*", ["size"]), "take the columns of one event"),

@@ -150,7 +150,7 @@ def source():
     # Through the command, as a graph of babeltrace2's.
     text = run("babeltrace2", f"--plugin-path={plugin}", "--component=source.ringside.rings", '--params=inputs=["kinds"]', "--component=sink.text.details")
     expect(text.stdout.count("net:packet_in"), 1 + 3, text.stdout)
-    for params, words in (({"inputs": ["nothing"]}, "no instance"), ({"input": ["work"]}, "there is no parameter"), ({"inputs": 3}, "wrong type"), ({"inputs": ["work"], "events": [""]}, "")):
+    for params, words in (({"inputs": ["nothing"]}, "or instance nothing"), ({"input": ["work"]}, "there is no parameter"), ({"inputs": 3}, "wrong type"), ({"inputs": ["work"], "events": [""]}, "")):
         try:
             read(from_source(**params))
             expect("no error", words)

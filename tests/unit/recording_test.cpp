@@ -205,7 +205,7 @@ TEST_F(Recording, ABadMetaIsRefusedWithAReason) {
   };
   EXPECT_NE(sentence("{").find("cannot be understood"), std::string::npos);
   EXPECT_NE(sentence("[]").find("cannot be understood"), std::string::npos);
-  EXPECT_NE(sentence(R"({"ringside_recording":2})").find("version 2"), std::string::npos);
+  EXPECT_NE(sentence(R"({"ringside_recording":3})").find("version 3"), std::string::npos);
   const std::string ring = R"({"ring":1,"pid":1,"tid":1,"task":"","process":"","subbuf_size":4096})";
   const std::string head = R"({"ringside_recording":1,"clock":{"kind":"mono","mult":1,"shift":0,"base_ticks":0,"base_ns":0},)";
   EXPECT_EQ(sentence(head + R"("events":[],"rings":[)" + ring + "]}"), "read");
