@@ -55,6 +55,7 @@ constexpr u32 boottime = 6, monotonic = 3, realtime = 1;
 constexpr size_t full_batch = 256 << 10, full_bundle = 64 << 10;
 constexpr u32 cpus_read = 1024, generic_fields = 31;
 constexpr i32 most_tids = 1 << 22;  // the kernel's limit
+constexpr size_t most_lanes = 256;   // of a thread
 constexpr size_t longest_varint = 10, longest_head = 5 * longest_varint;
 
 struct Row {
@@ -465,20 +466,40 @@ u64 PerfettoWriter::thread(i32 tid, const RingName& ring) {
 }
 
 u64 PerfettoWriter::track(u64 parent, const std::string& name, bool counter) {
-  const auto [at, fresh] = tracks_.try_emplace({parent, (counter ? "#" : "") + name}, next_track_);
-  if (!fresh) return at->second;
-  ++next_track_;
+  const auto [at, fresh] = tracks_.try_emplace({parent, (counter ? "#" : "") + name}, 0);
+  if (fresh) at->second = new_track(parent, name, counter);
+  return at->second;
+}
+
+u64 PerfettoWriter::new_track(u64 parent, const std::string& name, bool counter) {
   packet_.clear();
   {
     pbf_writer p(packet_);
     pbf_writer track(p, in_packet::track_descriptor);
-    track.add_uint64(1, at->second);
+    track.add_uint64(1, next_track_);
     if (parent != 0) track.add_uint64(5, parent);
     track.add_string(2, name);
     if (counter) track.add_message(8, std::string());
   }
   packet(packet_);
-  return at->second;
+  return next_track_++;
+}
+
+std::vector<PerfettoWriter::Lane>& PerfettoWriter::lanes(u64 thread) {
+  std::vector<Lane>& all = lanes_[thread];
+  if (all.empty()) all.push_back({thread, {}});
+  return all;
+}
+
+// The thread's own track, or one below it: that of a slice which overlaps others. 0: too many overlap.
+u64 PerfettoWriter::track_with_room(u64 thread, u64 begin, u64 end) {
+  std::vector<Lane>& all = lanes(thread);
+  for (Lane& lane : all)
+    if (lane.nesting.take(begin, end)) return lane.track;
+  if (all.size() == most_lanes) return 0;
+  all.push_back({new_track(thread, "overlapping", false), {}});
+  all.back().nesting.take(begin, end);
+  return all.back().track;
 }
 
 // name: its number, 0: none. rest: further fields of the track event.
@@ -622,6 +643,8 @@ void PerfettoWriter::add_program(const TraceRecord& record, const RingName& ring
       const u64 where = on();
       annotate(e, record.payload, scratch_);
       add_stack(record, e, scratch_);
+      if (where == own && kind == 'B') lanes(own).front().nesting.open(record.time);
+      if (where == own && kind == 'E') lanes(own).front().nesting.close(record.time);
       if (kind == 'E') {
         track_event(record.time, in_event::slice_end, where, 0, scratch_);
       } else {
@@ -634,11 +657,13 @@ void PerfettoWriter::add_program(const TraceRecord& record, const RingName& ring
     case Role::duration: {
       const i64 took = read_integer(record.payload, *e.role.value);
       if ((took < 0 && e.role.value->is_signed) || static_cast<u64>(took) > record.time) break;
+      const u64 begin = record.time - static_cast<u64>(took), where = track_with_room(own, begin, record.time);
+      if (where == 0) break;
       annotate(e, record.payload, scratch_);
       add_stack(record, e, scratch_);
       add_flow(record, e, scratch_);
-      track_event(record.time - static_cast<u64>(took), in_event::slice_begin, own, e.own_name, scratch_);
-      track_event(record.time, in_event::slice_end, own, 0, "");
+      track_event(begin, in_event::slice_begin, where, e.own_name, scratch_);
+      track_event(record.time, in_event::slice_end, where, e.own_name, "");  // by name: a system call may be open
       return;
     }
     case Role::instant: break;
@@ -657,8 +682,10 @@ void PerfettoWriter::lose(const TraceRecord& record, const RingName& ring) {
     cpu(ring.place()).lost += record.lost;
   }
   const std::string whose = ring.kernel || ring.cpu >= 0 ? fmt::format("lost: CPU {}", ring.place()) : fmt::format("lost: {}-{}", ring.task, ring.tid);
-  if (r.track == 0) r.track = track(0, (ring.kernel ? "kernel " : "") + whose, false);
+  if (r.track == 0) r.track = new_track(0, (ring.kernel ? "kernel " : "") + whose, false);  // rings of several WHEREs may have one name
   const u64 begin = r.seen && r.last < record.time ? r.last : record.time;
+  r.last = std::max(r.last, record.time);  // a further loss may follow
+  r.seen = true;
   sequence_.make_room();
   const u64 name = sequence_.text(Sequence::annotation, "events");
   scratch_.clear();
