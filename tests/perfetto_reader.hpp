@@ -1,7 +1,7 @@
 // Reads a Perfetto trace by the rules of its importer (trace_processor 58), which drops without a word: an ftrace event without a
 // pid, a message that is neither typed nor described, an event of a CPU from 1024 on, a field whose wire type is not the
-// described one, a track event before its names are cleared or on a track that nothing describes, a stack that calls a frame, a
-// mapping or a name by a number that its sequence does not know. slices() are those that it would find.
+// described one, a track event before its names are cleared or on a track that nothing describes, a slice in 512 others, a stack
+// that calls a frame, a mapping or a name by a number that its sequence does not know. slices() are those that it would find.
 #pragma once
 #include <zlib.h>
 
@@ -50,6 +50,7 @@ struct PerfettoTrack {
   std::string name;
   i32 pid = 0, tid = 0;
   bool counter = false;
+  bool apart = false;  // else it is a thread's track of system calls, too, and its slices are cut where those overlap
 };
 
 struct PerfettoSlice {
@@ -118,6 +119,7 @@ struct PerfettoFile {
   };
   std::map<u32, Described> described_;
   std::map<u32, Sequence> sequences_;
+  std::map<u64, u32> depths_;  // open slices, by track
 
   static std::string inflated(const protozero::data_view& packed) {
     std::string out;
@@ -305,6 +307,7 @@ struct PerfettoFile {
         case 2: t.name = d.get_string(); break;
         case 5: t.parent = d.get_uint64(); break;
         case 8: t.counter = true, d.skip(); break;
+        case 9: t.apart = d.get_bool(); break;
         case 4: {
           auto thread = d.get_message();
           while (thread.next()) switch (thread.tag()) {
@@ -380,7 +383,12 @@ struct PerfettoFile {
         }
         default: e.skip();
       }
-    if (tracks.count(t.track) == 0 || (t.type == 4 && !t.stack.empty()))  // a counter keeps no stack
+    // Here the packets of a track are in the order of their times, nearly.
+    u32& depth = depths_[t.track];
+    const bool too_deep = (t.type == 1 || t.type == 3) && depth >= 512;
+    if (t.type == 1) ++depth;
+    if (t.type == 2 && depth > 0) --depth;
+    if (tracks.count(t.track) == 0 || too_deep || (t.type == 4 && !t.stack.empty()))  // a counter keeps no stack
       ++dropped;
     else
       track_events.push_back(std::move(t));

@@ -179,7 +179,7 @@ TEST_F(Perfetto, ProgramsEventsAreSlicesCountersAndInstants) {
   EXPECT_EQ(said,
             "0 1 ringside parse\n"
             "4000 1 db query duration_ns=1000 rows=7\n"
-            "5000 2  query\n"
+            "5000 2  \n"
             "1000000000 2 ringside \n"
             "1000000001 1 ringside io @disk\n"
             "1000000009 2 ringside  @disk\n"
@@ -212,6 +212,7 @@ TEST_F(Perfetto, SlicesOfOneThreadKeepTheirDurations) {
     u64 root = 0;
     for (const auto& [number, track] : f.tracks)
       if (track.tid == 101) root = number;
+    EXPECT_TRUE(f.tracks.at(root).apart);
     for (const auto& slice : f.slices()) {
       on.insert(slice.track);
       EXPECT_TRUE(slice.track == root || f.tracks.at(slice.track).parent == root) << which;
@@ -252,6 +253,24 @@ TEST_F(Perfetto, SlicesOfOneThreadKeepTheirDurations) {
           write(w, now - random() % 20, now);
       }
     });
+}
+
+TEST_F(Perfetto, SpansThatNeverEndDoNotHideLaterOnes) {
+  add_format(61441, "ringside", "track_span", field("char", "track_event_type", 8, 1, false) + field("char", "slice_name[8]", 9, 8, false));
+  const auto f = file({}, [&](PerfettoWriter& w) {
+    u64 now = 2 * second;
+    for (const char* const kinds : {"B", "BE"})
+      for (int i = 0; i < 600; ++i)
+        for (const char* kind = kinds; *kind != 0; ++kind) {
+          head(61441, 101).put(*kind).text("span", 8);
+          EXPECT_TRUE(w.add(record(++now, 0, 0), program));
+        }
+  });
+  EXPECT_EQ(f.dropped, 0u) << "none is too deep";
+  EXPECT_EQ(f.track_events.size(), 600u + 2 * 600u);
+  const auto all = f.slices();
+  EXPECT_TRUE(std::all_of(all.begin(), all.end(), [](const auto& slice) { return slice.duration == -1; })) << "an end closes its own begin";
+  EXPECT_EQ(all.size(), 400u);
 }
 
 TEST_F(Perfetto, LossesHaveATrackWithTimeAndNumber) {

@@ -23,11 +23,15 @@ class Nesting {
     add(begin, end);
     return true;
   }
-  void open(u64 time) {
-    if (open_.size() == deepest) open_.erase(open_.begin());
+  // A begin alone; false: it would be too deep, and so is its end.
+  bool open(u64 time) {
+    if (open_.size() == deepest) return ++too_deep_, false;
     open_.push_back(time);
+    return true;
   }
-  void close(u64 time) {
+  // An end alone; false: that of one which was too deep.
+  bool close(u64 time) {
+    if (too_deep_ != 0) return --too_deep_, false;
     u64 begin = 0;  // it closes any slice that is open at this time
     if (!open_.empty()) {
       begin = open_.back();
@@ -35,10 +39,11 @@ class Nesting {
     }
     while (!closed_.empty() && closed_.back().first >= begin) closed_.pop_back();
     add(begin, time);
+    return true;
   }
 
  private:
-  static constexpr size_t most = 4096, deepest = 512;
+  static constexpr size_t most = 4096, deepest = 400;  // the importer drops slices below 512 others
 
   void add(u64 begin, u64 end) {
     if (closed_.size() == most) {
@@ -50,6 +55,7 @@ class Nesting {
 
   std::vector<std::pair<u64, u64>> closed_;  // beside each other, in order
   std::vector<u64> open_;
+  u64 too_deep_ = 0;
 };
 
 }  // namespace ringside::perfetto

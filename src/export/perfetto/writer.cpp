@@ -453,6 +453,7 @@ u64 PerfettoWriter::thread(i32 tid, const RingName& ring) {
     if (tid == 0) {  // a hypervisor's event has no thread
       track.add_string(2, ring.task.empty() ? fmt::format("ring {}", ring.ring) : ring.task);
     } else {
+      track.add_bool(9, true);  // not that of its system calls: they and the slices would overlap
       pbf_writer thread(track, 4);
       thread.add_int32(1, process > 0 ? process : seen);
       thread.add_int64(2, seen);
@@ -643,14 +644,14 @@ void PerfettoWriter::add_program(const TraceRecord& record, const RingName& ring
       const u64 where = on();
       annotate(e, record.payload, scratch_);
       add_stack(record, e, scratch_);
-      if (where == own && kind == 'B') lanes(own).front().nesting.open(record.time);
-      if (where == own && kind == 'E') lanes(own).front().nesting.close(record.time);
-      if (kind == 'E') {
+      perfetto::Nesting& nesting = lanes(where).front().nesting;
+      const bool slice = kind == 'B' ? nesting.open(record.time) : kind == 'E' && nesting.close(record.time);
+      if (kind == 'E' && slice) {
         track_event(record.time, in_event::slice_end, where, 0, scratch_);
       } else {
         const std::string_view name = read_text(record.payload, *e.role.name);
         add_flow(record, e, scratch_);
-        track_event(record.time, kind == 'B' ? in_event::slice_begin : in_event::instant, where, name.empty() ? e.own_name : sequence_.text(Sequence::name, name), scratch_);
+        track_event(record.time, slice ? in_event::slice_begin : in_event::instant, where, name.empty() ? e.own_name : sequence_.text(Sequence::name, name), scratch_);
       }
       return;
     }
@@ -663,7 +664,7 @@ void PerfettoWriter::add_program(const TraceRecord& record, const RingName& ring
       add_stack(record, e, scratch_);
       add_flow(record, e, scratch_);
       track_event(begin, in_event::slice_begin, where, e.own_name, scratch_);
-      track_event(record.time, in_event::slice_end, where, e.own_name, "");  // by name: a system call may be open
+      track_event(record.time, in_event::slice_end, where, 0, "");
       return;
     }
     case Role::instant: break;

@@ -10,7 +10,7 @@
 // describe themselves, or that name each field where there are more than 31. Programs' events become track events of their
 // threads: spans and events with a duration as slices, counters as counters, all others as instants, with their fields as
 // annotations. A slice that overlaps another one of its thread has a track below it, "overlapping"; where 256 overlap, the next one
-// is an instant. A loss is a slice on a track of its own, with its number, from the ring's last event before it to the next one;
+// is an instant, and so are spans below 400 open ones, and their ends. A loss is a slice on a track of its own, with its number, from the ring's last event before it to the next one;
 // the bundle of ftrace events behind it is flagged as well.
 //
 // Stacks stand at the track events that have them, with a weight. ringside:sample, and events that can carry no stack (the
