@@ -122,6 +122,18 @@ TEST_F(Perfetto, KernelEventsUsePerfettosOwnMessages) {
   }
 }
 
+TEST_F(Perfetto, AThreadThatIsRenamedHasItsLastName) {
+  add_format(kernel_ids + 5, "sched", "sched_switch", sched_switch_fields());
+  const auto f = file({}, [&](PerfettoWriter& w) {
+    for (const u64 time : {2, 3}) {
+      head(5, 201).text("kthread", 16).put(i32{201}).put(i32{-5}).put(i64{1}).text("idle", 16).put(i32{0}).put(i32{120});
+      EXPECT_TRUE(w.add(record(time * second, 0, kernel_ids), cpu));
+      tasks.rename(201, "renamed", true);
+    }
+  });
+  EXPECT_EQ(f.threads.at(201), "renamed");
+}
+
 TEST_F(Perfetto, OtherKernelEventsDescribeThemselves) {
   add_format(kernel_ids + 9, "my", "thing", field("u32", "count", 8, 4, false) + field("s64", "delta", 16, 8, true) + field("char", "who[8]", 24, 8, false) +
                                                 field("unsigned int", "list[3]", 32, 12, false));

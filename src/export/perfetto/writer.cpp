@@ -383,11 +383,16 @@ void PerfettoWriter::add_kernel(const TraceRecord& record, const RingName& ring,
 
 // A thread belongs to its process only if a packet says so.
 void PerfettoWriter::name_task(i32 tid, const RingName& ring) {
-  if (named_.empty()) named_.resize(most_tids);
-  if (named_[static_cast<size_t>(tid)]) [[likely]] return;
+  const auto index = static_cast<size_t>(tid);
+  const u64 round = tasks_.renamed() + 1;
+  if (index >= named_.size()) named_.resize(index + 1);
+  if (named_[index] == round) [[likely]] return;
   const Task* const task = tasks_.find(tid, ring);
   if (task == nullptr) return;  // its name may come
-  named_[static_cast<size_t>(tid)] = true;
+  named_[index] = round;
+  std::string says = fmt::format("{} {} {}", task->pid, task->process, task->name);
+  if (says == written_names_[tid]) return;
+  written_names_[tid] = std::move(says);
   packet_.clear();
   {
     pbf_writer p(packet_);
