@@ -1,10 +1,11 @@
 // Reads a Perfetto trace by the rules of its importer (trace_processor 58), which drops without a word: an ftrace event without a
 // pid, a message that is neither typed nor described, an event of a CPU from 1024 on, a field whose wire type is not the
-// described one, a track event before its names are cleared or on a track that nothing describes, a stack that calls a frame, a
-// mapping or a name by a number that its sequence does not know.
+// described one, a track event before its names are cleared or on a track that nothing describes, a slice in 512 others, a stack
+// that calls a frame, a mapping or a name by a number that its sequence does not know. slices() are those that it would find.
 #pragma once
 #include <zlib.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <protozero/pbf_reader.hpp>
@@ -49,6 +50,14 @@ struct PerfettoTrack {
   std::string name;
   i32 pid = 0, tid = 0;
   bool counter = false;
+  bool apart = false;  // else it is a thread's track of system calls, too, and its slices are cut where those overlap
+};
+
+struct PerfettoSlice {
+  u64 time = 0, track = 0;
+  i64 duration = -1;  // -1: it did not end
+  std::string name, category;
+  std::map<std::string, std::string> annotations;
 };
 
 struct PerfettoFile {
@@ -64,6 +73,32 @@ struct PerfettoFile {
   u32 dropped = 0;  // what an importer would drop
 
   explicit PerfettoFile(const std::string& bytes) { packets(bytes); }
+
+  // Begins and ends in order of time, those of equal times in order of the file: an end closes the slice that began last, is open
+  // and has its name and its category, as far as the end has them. Without ends that close nothing.
+  std::vector<PerfettoSlice> slices() const {
+    std::vector<const PerfettoTrackEvent*> sorted;
+    for (const PerfettoTrackEvent& e : track_events)
+      if (e.type == 1 || e.type == 2) sorted.push_back(&e);
+    std::stable_sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) { return a->time < b->time; });
+    std::vector<PerfettoSlice> all;
+    std::map<u64, std::vector<size_t>> open;  // by track
+    for (const PerfettoTrackEvent* const e : sorted) {
+      std::vector<size_t>& on = open[e->track];
+      if (e->type == 1) {
+        on.push_back(all.size());
+        all.push_back({e->time, e->track, -1, e->name, e->category, e->annotations});
+        continue;
+      }
+      const auto closes = std::find_if(on.rbegin(), on.rend(), [&](size_t i) {
+        return (e->category.empty() || e->category == all[i].category) && (e->name.empty() || all[i].name.empty() || e->name == all[i].name);
+      });
+      if (closes == on.rend()) continue;
+      all[*closes].duration = static_cast<i64>(e->time - all[*closes].time);
+      on.erase(std::next(closes).base());
+    }
+    return all;
+  }
 
  private:
   struct Described {
@@ -84,6 +119,7 @@ struct PerfettoFile {
   };
   std::map<u32, Described> described_;
   std::map<u32, Sequence> sequences_;
+  std::map<u64, u32> depths_;  // open slices, by track
 
   static std::string inflated(const protozero::data_view& packed) {
     std::string out;
@@ -271,6 +307,7 @@ struct PerfettoFile {
         case 2: t.name = d.get_string(); break;
         case 5: t.parent = d.get_uint64(); break;
         case 8: t.counter = true, d.skip(); break;
+        case 9: t.apart = d.get_bool(); break;
         case 4: {
           auto thread = d.get_message();
           while (thread.next()) switch (thread.tag()) {
@@ -346,7 +383,12 @@ struct PerfettoFile {
         }
         default: e.skip();
       }
-    if (tracks.count(t.track) == 0 || (t.type == 4 && !t.stack.empty()))  // a counter keeps no stack
+    // Here the packets of a track are in the order of their times, nearly.
+    u32& depth = depths_[t.track];
+    const bool too_deep = (t.type == 1 || t.type == 3) && depth >= 512;
+    if (t.type == 1) ++depth;
+    if (t.type == 2 && depth > 0) --depth;
+    if (tracks.count(t.track) == 0 || too_deep || (t.type == 4 && !t.stack.empty()))  // a counter keeps no stack
       ++dropped;
     else
       track_events.push_back(std::move(t));

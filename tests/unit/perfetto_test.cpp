@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <random>
+#include <set>
 
 #include "perfetto_reader.hpp"
 
@@ -119,6 +122,18 @@ TEST_F(Perfetto, KernelEventsUsePerfettosOwnMessages) {
   }
 }
 
+TEST_F(Perfetto, AThreadThatIsRenamedHasItsLastName) {
+  add_format(kernel_ids + 5, "sched", "sched_switch", sched_switch_fields());
+  const auto f = file({}, [&](PerfettoWriter& w) {
+    for (const u64 time : {2, 3}) {
+      head(5, 201).text("kthread", 16).put(i32{201}).put(i32{-5}).put(i64{1}).text("idle", 16).put(i32{0}).put(i32{120});
+      EXPECT_TRUE(w.add(record(time * second, 0, kernel_ids), cpu));
+      tasks.rename(201, "renamed", true);
+    }
+  });
+  EXPECT_EQ(f.threads.at(201), "renamed");
+}
+
 TEST_F(Perfetto, OtherKernelEventsDescribeThemselves) {
   add_format(kernel_ids + 9, "my", "thing", field("u32", "count", 8, 4, false) + field("s64", "delta", 16, 8, true) + field("char", "who[8]", 24, 8, false) +
                                                 field("unsigned int", "list[3]", 32, 12, false));
@@ -184,6 +199,92 @@ TEST_F(Perfetto, ProgramsEventsAreSlicesCountersAndInstants) {
             "3000000000 3 db commit code=-1\n");
 }
 
+// Whatever the durations of a thread's events: its importer finds each slice with its own length and fields.
+TEST_F(Perfetto, SlicesOfOneThreadKeepTheirDurations) {
+  add_format(61441, "ringside", "track_span", field("char", "track_event_type", 8, 1, false) + field("char", "slice_name[8]", 9, 8, false));
+  add_format(61443, "db", "query", field("u64", "rows", 8, 8, false) + field("u64", "duration_ns", 16, 8, false));
+  u64 rows = 0;
+  std::vector<std::string> expected;
+  const auto write = [&](PerfettoWriter& w, u64 begin, u64 end) {
+    head(61443, 101).put(++rows).put(u64{end - begin});
+    EXPECT_TRUE(w.add(record(second + end, 0, 0), program));
+    expected.push_back(std::to_string(rows) + ": " + std::to_string(begin) + "+" + std::to_string(end - begin));
+  };
+  const auto span = [&](PerfettoWriter& w, char kind, u64 time) {
+    head(61441, 101).put(kind).text("span", 8);
+    EXPECT_TRUE(w.add(record(second + time, 0, 0), program));
+  };
+  const auto check = [&](const char* which, size_t tracks, const std::function<void(PerfettoWriter&)>& events) {
+    rows = 0;
+    expected.clear();
+    const auto f = file({}, events);
+    EXPECT_EQ(f.dropped, 0u);
+    std::vector<std::string> found;
+    std::set<u64> on;
+    u64 root = 0;
+    for (const auto& [number, track] : f.tracks)
+      if (track.tid == 101) root = number;
+    EXPECT_TRUE(f.tracks.at(root).apart);
+    for (const auto& slice : f.slices()) {
+      on.insert(slice.track);
+      EXPECT_TRUE(slice.track == root || f.tracks.at(slice.track).parent == root) << which;
+      if (slice.category == "db") found.push_back(slice.annotations.at("rows") + ": " + std::to_string(slice.time - second) + "+" + std::to_string(slice.duration));
+    }
+    std::sort(found.begin(), found.end());
+    std::sort(expected.begin(), expected.end());
+    EXPECT_EQ(found, expected) << which;
+    EXPECT_TRUE(tracks == 0 || on.size() == tracks) << which << ": " << on.size();
+  };
+  check("inside, beside, at one end", 1, [&](auto& w) { write(w, 10, 20), write(w, 20, 30), write(w, 5, 30), write(w, 30, 30), write(w, 30, 40), write(w, 1, 40); });
+  check("of one begin", 2, [&](auto& w) { write(w, 10, 20), write(w, 10, 30), write(w, 30, 40); });
+  check("of one begin, three deep", 3, [&](auto& w) { write(w, 10, 20), write(w, 10, 30), write(w, 10, 40); });
+  check("of no length at a begin", 1, [&](auto& w) { write(w, 10, 10), write(w, 10, 30); });
+  check("crossing", 2, [&](auto& w) { write(w, 10, 20), write(w, 15, 30), write(w, 5, 40); });
+  check("late", 2, [&](auto& w) { write(w, 10, 20), write(w, 5, 15); });
+  check("begun before an open span", 2, [&](auto& w) { span(w, 'B', 10), write(w, 12, 20), write(w, 5, 30), span(w, 'E', 40); });
+  check("around a span", 1, [&](auto& w) { span(w, 'B', 10), span(w, 'E', 20), write(w, 5, 30); });
+  check("of a span's begin", 2, [&](auto& w) { span(w, 'B', 10), span(w, 'E', 20), write(w, 10, 30); });
+  check("around an end of nothing", 2, [&](auto& w) { span(w, 'E', 20), write(w, 10, 30), write(w, 20, 40); });
+  check("around what is remembered", 1, [&](auto& w) {
+    for (u64 i = 1; i < 10'000; ++i) write(w, 10 * i, 10 * i + 9);
+    write(w, 98'999, 100'000);
+  });
+  check("around what is forgotten", 2, [&](auto& w) {
+    for (u64 i = 1; i < 10'000; ++i) write(w, 10 * i, 10 * i + 9);
+    write(w, 5, 100'000);
+  });
+  std::mt19937 random(1);
+  for (int round = 0; round < 20; ++round)
+    check("of random times", 0, [&](auto& w) {
+      u64 now = 100;
+      for (int i = 0; i < 200; ++i) {
+        now += random() % 3;
+        if (const u64 kind = random() % 8; kind < 2)
+          span(w, kind == 0 ? 'B' : 'E', now);
+        else
+          write(w, now - random() % 20, now);
+      }
+    });
+}
+
+TEST_F(Perfetto, SpansThatNeverEndDoNotHideLaterOnes) {
+  add_format(61441, "ringside", "track_span", field("char", "track_event_type", 8, 1, false) + field("char", "slice_name[8]", 9, 8, false));
+  const auto f = file({}, [&](PerfettoWriter& w) {
+    u64 now = 2 * second;
+    for (const char* const kinds : {"B", "BE"})
+      for (int i = 0; i < 600; ++i)
+        for (const char* kind = kinds; *kind != 0; ++kind) {
+          head(61441, 101).put(*kind).text("span", 8);
+          EXPECT_TRUE(w.add(record(++now, 0, 0), program));
+        }
+  });
+  EXPECT_EQ(f.dropped, 0u) << "none is too deep";
+  EXPECT_EQ(f.track_events.size(), 600u + 2 * 600u);
+  const auto all = f.slices();
+  EXPECT_TRUE(std::all_of(all.begin(), all.end(), [](const auto& slice) { return slice.duration == -1; })) << "an end closes its own begin";
+  EXPECT_EQ(all.size(), 400u);
+}
+
 TEST_F(Perfetto, LossesHaveATrackWithTimeAndNumber) {
   add_format(kernel_ids + 5, "sched", "sched_switch", sched_switch_fields());
   add_format(61444, "db", "commit", field("s32", "code", 8, 4, true));
@@ -208,6 +309,27 @@ TEST_F(Perfetto, LossesHaveATrackWithTimeAndNumber) {
   EXPECT_EQ(said,
             "kernel lost: CPU 3 2 1234 events lost 1234\nkernel lost: CPU 3 3 \n"
             "lost: worker-101 4 5 events lost 5\nlost: worker-101 4 \n");
+}
+
+TEST_F(Perfetto, LossesOfOneNameAndOneBehindTheOtherAreApart) {
+  add_format(61444, "db", "commit", field("s32", "code", 8, 4, true));
+  const auto f = file({}, [&](PerfettoWriter& w) {
+    for (u32 source : {0, 1}) {
+      head(61444, 101).put(i32{0});
+      EXPECT_TRUE(w.add(record((2 + source) * second, source, 0), program));
+    }
+    EXPECT_TRUE(w.add(lost(4 * second, 1, 0), program));
+    EXPECT_TRUE(w.add(lost(5 * second, 2, 1), program));
+    EXPECT_TRUE(w.add(lost(6 * second, 3, 0), program)) << "no event between";
+  });
+  std::set<u64> tracks;
+  std::string said;
+  for (const auto& slice : f.slices()) {
+    tracks.insert(slice.track);
+    said += slice.annotations.at("events") + ": " + std::to_string(slice.time / second) + "+" + std::to_string(slice.duration / static_cast<i64>(second)) + "\n";
+  }
+  EXPECT_EQ(tracks.size(), 2u);
+  EXPECT_EQ(said, "1: 2+2\n2: 3+2\n3: 4+2\n");
 }
 
 TEST_F(Perfetto, StacksStandAtTheirEventsWithTheirWeight) {

@@ -55,6 +55,7 @@ constexpr u32 boottime = 6, monotonic = 3, realtime = 1;
 constexpr size_t full_batch = 256 << 10, full_bundle = 64 << 10;
 constexpr u32 cpus_read = 1024, generic_fields = 31;
 constexpr i32 most_tids = 1 << 22;  // the kernel's limit
+constexpr size_t most_lanes = 256;   // of a thread
 constexpr size_t longest_varint = 10, longest_head = 5 * longest_varint;
 
 struct Row {
@@ -382,11 +383,16 @@ void PerfettoWriter::add_kernel(const TraceRecord& record, const RingName& ring,
 
 // A thread belongs to its process only if a packet says so.
 void PerfettoWriter::name_task(i32 tid, const RingName& ring) {
-  if (named_.empty()) named_.resize(most_tids);
-  if (named_[static_cast<size_t>(tid)]) [[likely]] return;
+  const auto index = static_cast<size_t>(tid);
+  const u64 round = tasks_.renamed() + 1;
+  if (index >= named_.size()) named_.resize(index + 1);
+  if (named_[index] == round) [[likely]] return;
   const Task* const task = tasks_.find(tid, ring);
   if (task == nullptr) return;  // its name may come
-  named_[static_cast<size_t>(tid)] = true;
+  named_[index] = round;
+  std::string says = fmt::format("{} {} {}", task->pid, task->process, task->name);
+  if (says == written_names_[tid]) return;
+  written_names_[tid] = std::move(says);
   packet_.clear();
   {
     pbf_writer p(packet_);
@@ -452,6 +458,7 @@ u64 PerfettoWriter::thread(i32 tid, const RingName& ring) {
     if (tid == 0) {  // a hypervisor's event has no thread
       track.add_string(2, ring.task.empty() ? fmt::format("ring {}", ring.ring) : ring.task);
     } else {
+      track.add_bool(9, true);  // not that of its system calls: they and the slices would overlap
       pbf_writer thread(track, 4);
       thread.add_int32(1, process > 0 ? process : seen);
       thread.add_int64(2, seen);
@@ -465,20 +472,40 @@ u64 PerfettoWriter::thread(i32 tid, const RingName& ring) {
 }
 
 u64 PerfettoWriter::track(u64 parent, const std::string& name, bool counter) {
-  const auto [at, fresh] = tracks_.try_emplace({parent, (counter ? "#" : "") + name}, next_track_);
-  if (!fresh) return at->second;
-  ++next_track_;
+  const auto [at, fresh] = tracks_.try_emplace({parent, (counter ? "#" : "") + name}, 0);
+  if (fresh) at->second = new_track(parent, name, counter);
+  return at->second;
+}
+
+u64 PerfettoWriter::new_track(u64 parent, const std::string& name, bool counter) {
   packet_.clear();
   {
     pbf_writer p(packet_);
     pbf_writer track(p, in_packet::track_descriptor);
-    track.add_uint64(1, at->second);
+    track.add_uint64(1, next_track_);
     if (parent != 0) track.add_uint64(5, parent);
     track.add_string(2, name);
     if (counter) track.add_message(8, std::string());
   }
   packet(packet_);
-  return at->second;
+  return next_track_++;
+}
+
+std::vector<PerfettoWriter::Lane>& PerfettoWriter::lanes(u64 thread) {
+  std::vector<Lane>& all = lanes_[thread];
+  if (all.empty()) all.push_back({thread, {}});
+  return all;
+}
+
+// The thread's own track, or one below it: that of a slice which overlaps others. 0: too many overlap.
+u64 PerfettoWriter::track_with_room(u64 thread, u64 begin, u64 end) {
+  std::vector<Lane>& all = lanes(thread);
+  for (Lane& lane : all)
+    if (lane.nesting.take(begin, end)) return lane.track;
+  if (all.size() == most_lanes) return 0;
+  all.push_back({new_track(thread, "overlapping", false), {}});
+  all.back().nesting.take(begin, end);
+  return all.back().track;
 }
 
 // name: its number, 0: none. rest: further fields of the track event.
@@ -622,23 +649,27 @@ void PerfettoWriter::add_program(const TraceRecord& record, const RingName& ring
       const u64 where = on();
       annotate(e, record.payload, scratch_);
       add_stack(record, e, scratch_);
-      if (kind == 'E') {
+      perfetto::Nesting& nesting = lanes(where).front().nesting;
+      const bool slice = kind == 'B' ? nesting.open(record.time) : kind == 'E' && nesting.close(record.time);
+      if (kind == 'E' && slice) {
         track_event(record.time, in_event::slice_end, where, 0, scratch_);
       } else {
         const std::string_view name = read_text(record.payload, *e.role.name);
         add_flow(record, e, scratch_);
-        track_event(record.time, kind == 'B' ? in_event::slice_begin : in_event::instant, where, name.empty() ? e.own_name : sequence_.text(Sequence::name, name), scratch_);
+        track_event(record.time, slice ? in_event::slice_begin : in_event::instant, where, name.empty() ? e.own_name : sequence_.text(Sequence::name, name), scratch_);
       }
       return;
     }
     case Role::duration: {
       const i64 took = read_integer(record.payload, *e.role.value);
       if ((took < 0 && e.role.value->is_signed) || static_cast<u64>(took) > record.time) break;
+      const u64 begin = record.time - static_cast<u64>(took), where = track_with_room(own, begin, record.time);
+      if (where == 0) break;
       annotate(e, record.payload, scratch_);
       add_stack(record, e, scratch_);
       add_flow(record, e, scratch_);
-      track_event(record.time - static_cast<u64>(took), in_event::slice_begin, own, e.own_name, scratch_);
-      track_event(record.time, in_event::slice_end, own, 0, "");
+      track_event(begin, in_event::slice_begin, where, e.own_name, scratch_);
+      track_event(record.time, in_event::slice_end, where, 0, "");
       return;
     }
     case Role::instant: break;
@@ -657,8 +688,10 @@ void PerfettoWriter::lose(const TraceRecord& record, const RingName& ring) {
     cpu(ring.place()).lost += record.lost;
   }
   const std::string whose = ring.kernel || ring.cpu >= 0 ? fmt::format("lost: CPU {}", ring.place()) : fmt::format("lost: {}-{}", ring.task, ring.tid);
-  if (r.track == 0) r.track = track(0, (ring.kernel ? "kernel " : "") + whose, false);
+  if (r.track == 0) r.track = new_track(0, (ring.kernel ? "kernel " : "") + whose, false);  // rings of several WHEREs may have one name
   const u64 begin = r.seen && r.last < record.time ? r.last : record.time;
+  r.last = std::max(r.last, record.time);  // a further loss may follow
+  r.seen = true;
   sequence_.make_room();
   const u64 name = sequence_.text(Sequence::annotation, "events");
   scratch_.clear();

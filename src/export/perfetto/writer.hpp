@@ -9,8 +9,9 @@
 // Kernel events become ftrace events: in Perfetto's own messages where it has them (events.inc), else in messages that
 // describe themselves, or that name each field where there are more than 31. Programs' events become track events of their
 // threads: spans and events with a duration as slices, counters as counters, all others as instants, with their fields as
-// annotations. A loss is a slice on a track of its own, with its number, from the ring's last event before it to the next one;
-// the bundle of ftrace events behind it is flagged as well.
+// annotations. A slice that overlaps another one of its thread has a track below it, "overlapping"; where 256 overlap, the next one
+// is an instant, and so are spans below 400 open ones, and their ends. A loss is a slice on a track of its own, with its number,
+// from the ring's last event before it to the next one; the bundle of ftrace events behind it is flagged as well.
 //
 // Stacks stand at the track events that have them, with a weight. ringside:sample, and events that can carry no stack (the
 // kernel's, counters) have perf samples, with a counter for each type of event. The events that are stacks themselves, or tell
@@ -28,6 +29,7 @@
 
 #include "decode/id_table.hpp"
 #include "decode/role.hpp"
+#include "export/perfetto/nesting.hpp"
 #include "export/perfetto/sequence.hpp"
 #include "export/tasks.hpp"
 #include "timeline/merge.hpp"
@@ -59,11 +61,18 @@ class PerfettoWriter {
   struct Ring;
   struct Cpu;
   struct Samples;
+  struct Lane {
+    u64 track = 0;
+    perfetto::Nesting nesting;
+  };
   Event& event(const TraceRecord& record, const RingName& ring);
   void describe(Event& e, u32 cpu);
   void number(Event& e);
   u64 thread(i32 tid, const RingName& ring);
   u64 track(u64 parent, const std::string& name, bool counter);
+  u64 new_track(u64 parent, const std::string& name, bool counter);
+  std::vector<Lane>& lanes(u64 thread);
+  u64 track_with_room(u64 thread, u64 begin, u64 end);
   Cpu& cpu(u32 number);
   void packet(const std::string& bytes);
   void track_event(u64 time, u32 type, u64 track, u64 name, const std::string& rest);
@@ -97,7 +106,9 @@ class PerfettoWriter {
   std::vector<Cpu> cpus_;
   std::map<std::pair<Tasks::Key, u32>, u64> threads_;  // tracks
   std::map<std::pair<u64, std::string>, u64> tracks_;
-  std::vector<bool> named_;                       // threads of the kernel's events whose names were written, by TID
+  std::unordered_map<u64, std::vector<Lane>> lanes_;  // by the thread's track
+  std::vector<u64> named_;                              // threads of the kernel's events, by TID: 1 + Tasks::renamed() when names were compared
+  std::unordered_map<i32, std::string> written_names_;  // theirs, and their processes
   std::unordered_set<i32> named_processes_;
   Sequence sequence_{1};
   u64 next_track_ = 1, left_out_ = 0;

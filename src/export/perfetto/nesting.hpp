@@ -1,0 +1,61 @@
+// Whether Perfetto's importer finds each slice of a track again. It sorts begins and ends by time, those of equal times by their
+// order in the file; an end closes the slice that began last and is open. So a slice may contain others and stand beside others,
+// but must not overlap one, nor begin at the time of one that is in the file already and lasted longer than no time.
+//
+// Memory: bounded. What is forgotten counts as one slice from the beginning of time.
+#pragma once
+#include <ringside/base/types.hpp>
+#include <utility>
+#include <vector>
+
+namespace ringside::perfetto {
+
+class Nesting {
+ public:
+  // A whole slice, its begin and its end one behind the other in the file; false: it has no place on this track.
+  bool take(u64 begin, u64 end) {
+    if (!open_.empty() && begin < open_.back()) return false;
+    if (!closed_.empty() && end < closed_.back().second) return false;  // it is late
+    size_t keep = closed_.size();
+    while (keep > 0 && closed_[keep - 1].first > begin) --keep;  // it contains the others
+    if (keep > 0 && closed_[keep - 1].second > begin) return false;
+    closed_.resize(keep);
+    add(begin, end);
+    return true;
+  }
+  // A begin alone; false: it would be too deep, and so is its end.
+  bool open(u64 time) {
+    if (open_.size() == deepest) return ++too_deep_, false;
+    open_.push_back(time);
+    return true;
+  }
+  // An end alone; false: that of one which was too deep.
+  bool close(u64 time) {
+    if (too_deep_ != 0) return --too_deep_, false;
+    u64 begin = 0;  // it closes any slice that is open at this time
+    if (!open_.empty()) {
+      begin = open_.back();
+      open_.pop_back();
+    }
+    while (!closed_.empty() && closed_.back().first >= begin) closed_.pop_back();
+    add(begin, time);
+    return true;
+  }
+
+ private:
+  static constexpr size_t most = 4096, deepest = 400;  // the importer drops slices below 512 others
+
+  void add(u64 begin, u64 end) {
+    if (closed_.size() == most) {
+      closed_.erase(closed_.begin() + 1, closed_.begin() + most / 2);
+      closed_[0] = {0, closed_[1].first};
+    }
+    closed_.emplace_back(begin, end);
+  }
+
+  std::vector<std::pair<u64, u64>> closed_;  // beside each other, in order
+  std::vector<u64> open_;
+  u64 too_deep_ = 0;
+};
+
+}  // namespace ringside::perfetto
