@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <ringside/abi/meta_page.hpp>
 #include <ringside/remote/process_writer.hpp>
+#include <spawn.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -46,6 +47,14 @@ struct Told final : Poller {
   bool& told;
 };
 
+// What write_events() starts.
+struct Ticks : testing::Environment {
+  void SetUp() override {
+    if (const char* count = std::getenv("RINGSIDE_TICKS")) test::write_ticks("web", std::strtoull(count, nullptr, 10), 0);
+  }
+};
+[[maybe_unused]] const testing::Environment* const ticks = testing::AddGlobalTestEnvironment(new Ticks);
+
 struct MountServer : testing::Test {
   std::string dir = std::filesystem::temp_directory_path() / ("ringside-mount-unit-" + std::to_string(getpid()));
   std::unique_ptr<Server> server;
@@ -74,9 +83,19 @@ struct MountServer : testing::Test {
     o.cpus = cpus;
     server = must(Server::create(o, {[this, maps_work](int) { return maps_work ? ++maps : -EPERM; }, [this](int) { --maps; }}));
   }
+  // The server has threads: what one of them has locked at a fork, as the allocator of a sanitizer, stays locked in the child. So
+  // the writer is this program once more.
   static void write_events(u64 count) {
+    const std::string program = std::filesystem::read_symlink("/proc/self/exe").string(), job = "RINGSIDE_TICKS=" + std::to_string(count);
+    std::vector<char*> environment;
+    for (char** one = environ; *one != nullptr; ++one) environment.push_back(*one);
+    environment.push_back(const_cast<char*>(job.c_str()));
+    environment.push_back(nullptr);
+    char* const arguments[] = {const_cast<char*>(program.c_str()), const_cast<char*>("--gtest_brief=1"), nullptr};
+    pid_t child = 0;
     int status = 0;
-    waitpid(test::start_tick_writer("web", count), &status, 0);
+    ASSERT_EQ(posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments, environment.data()), 0);
+    waitpid(child, &status, 0);
     ASSERT_EQ(status, 0);
   }
   u64 find(const std::string& path) {
