@@ -8,6 +8,7 @@
 #include <ringside/base/types.hpp>
 #include <unordered_map>
 
+#include "analysis/process_address.hpp"
 #include "decode/formats.hpp"
 #include "decode/id_table.hpp"
 #include "export/tasks.hpp"
@@ -33,20 +34,13 @@ class LockHolders {
     const EventType* type;  // null: another event
     const Field *mutex, *wait, *ret;
   };
-  struct Key {
-    i64 process;
-    u64 address;
-    bool operator==(const Key& o) const { return process == o.process && address == o.address; }
-  };
-  struct KeyHash {
-    size_t operator()(const Key& key) const { return (key.address ^ static_cast<u64>(key.process) << 32) * 0x9E3779B97F4A7C15 >> 7; }
-  };
+  using Key = ProcessAddress;
   void find(u32 id, Event& event) const;
 
   const Formats& formats_;
   const Tasks& tasks_;
   IdTable<Event> events_;
-  std::unordered_map<Key, u32, KeyHash> holders_;
+  std::unordered_map<Key, u32, ProcessAddressHash> holders_;
 };
 
 }  // namespace ringside

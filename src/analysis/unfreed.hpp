@@ -12,6 +12,7 @@
 #include <ringside/base/types.hpp>
 #include <unordered_map>
 
+#include "analysis/process_address.hpp"
 #include "decode/id_table.hpp"
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
@@ -49,14 +50,7 @@ class Unfreed {
     const EventType* type;
     const Field *size, *count, *pointer, *old, *duration;
   };
-  struct Key {
-    i64 process;
-    u64 address;
-    bool operator==(const Key& o) const { return process == o.process && address == o.address; }
-  };
-  struct KeyHash {
-    size_t operator()(const Key& key) const { return (key.address ^ static_cast<u64>(key.process) << 32) * 0x9E3779B97F4A7C15 >> 7; }
-  };
+  using Key = ProcessAddress;
   const Event& of(u32 id) {
     Event& event = events_.at(id, formats_.version());
     if (event.what == What::unknown) [[unlikely]] find(id, event);
@@ -69,7 +63,7 @@ class Unfreed {
   const Formats& formats_;
   const Tasks& tasks_;
   IdTable<Event> events_;
-  std::unordered_map<Key, Block, KeyHash> blocks_;
+  std::unordered_map<Key, Block, ProcessAddressHash> blocks_;
   Counts counts_;
 };
 

@@ -25,17 +25,6 @@ u64 setting(const char* name, u64 otherwise) {
   return text ? std::strtoull(text->c_str(), nullptr, 10) : otherwise;
 }
 
-std::vector<i32> threads_of(i32 pid) {
-  std::vector<i32> out;
-  DIR* const dir = opendir(("/proc/" + std::to_string(pid) + "/task").c_str());
-  if (dir == nullptr) return out;
-  while (const dirent* entry = readdir(dir)) {
-    if (const int tid = std::atoi(entry->d_name); tid > 0) out.push_back(tid);
-  }
-  closedir(dir);
-  return out;
-}
-
 sys::Fd open_event(perf_event_attr& attributes, i32 tid, u32 cpu) {
   return sys::Fd(static_cast<int>(syscall(SYS_perf_event_open, &attributes, tid, static_cast<int>(cpu), -1, PERF_FLAG_FD_CLOEXEC)));
 }
@@ -64,6 +53,17 @@ tl::unexpected<Error> refused(int error, const PerfSampler::Options& options) {
 
 }  // namespace
 
+std::vector<i32> numbers_in(const std::string& dir) {
+  std::vector<i32> out;
+  DIR* const open = opendir(dir.c_str());
+  if (open == nullptr) return out;
+  while (const dirent* entry = readdir(open)) {
+    if (const int n = std::atoi(entry->d_name); n > 0) out.push_back(n);
+  }
+  closedir(open);
+  return out;
+}
+
 result<std::unique_ptr<PerfSampler>> PerfSampler::open(const Options& options) {
   perf_event_attr attributes{};
   attributes.size = sizeof attributes;
@@ -89,7 +89,7 @@ result<std::unique_ptr<PerfSampler>> PerfSampler::open(const Options& options) {
   sampler->depth_ = attributes.sample_max_stack;
   std::vector<i32> threads;
   for (const i32 pid : options.pids) {
-    const std::vector<i32> more = threads_of(pid);
+    const std::vector<i32> more = numbers_in("/proc/" + std::to_string(pid) + "/task");
     threads.insert(threads.end(), more.begin(), more.end());
   }
   if (options.pids.empty()) threads.push_back(-1);

@@ -18,6 +18,9 @@
 
 namespace ringside {
 
+// The numbers among the names in a directory: the processes of /proc, the threads of /proc/PID/task. Empty: it cannot be read.
+std::vector<i32> numbers_in(const std::string& dir);
+
 class PerfSampler {
  public:
   struct Options {

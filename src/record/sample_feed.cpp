@@ -1,6 +1,5 @@
 #include "record/sample_feed.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -33,17 +32,6 @@ u64 raw_ns() {
 std::string hex(Bytes bytes) {
   std::string out;
   for (size_t i = 0; i < bytes.size; ++i) out += fmt::format("{:02x}", bytes.data[i]);
-  return out;
-}
-
-std::vector<i32> numbers_in(const std::string& dir) {
-  std::vector<i32> out;
-  DIR* const open = opendir(dir.c_str());
-  if (open == nullptr) return out;
-  while (const dirent* entry = readdir(open)) {
-    if (const int n = std::atoi(entry->d_name); n > 0) out.push_back(n);
-  }
-  closedir(open);
   return out;
 }
 
