@@ -56,7 +56,7 @@ TEST_F(Bounded, ARecordingStaysSmallAndEveryEventIsCounted) {
 }
 
 TEST_F(Bounded, CompressedPartsAndWhatContradictsThem) {
-  const Outcome o = ringside(std::string("record --compress --rotate 512k -b 16M --libc io -- ") + busy);
+  const Outcome o = ringside("record --compress --rotate 512k -b 16M --libc io -- " + until("ringside.data.0001"));
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_THAT(o.err, HasSubstr("compressed to"));
   u64 parts = 0, recorded = 0, bytes = 0, packed = 0;

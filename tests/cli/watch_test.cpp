@@ -156,7 +156,7 @@ TEST_F(WatchScreenTest, StoppedContinuedAndCrashed) {
   ASSERT_TRUE(shows("F10Quit"));
   keys("F4 C-u C-c");
   ASSERT_TRUE(shows("50 events, 1,234 lost"));
-  keys("'clear; ringside watch & echo pid=$! >pid; fg' Enter");
+  keys("\"clear; sh -c 'echo pid=\\$\\$ >pid; exec ringside watch'\" Enter");
   ASSERT_TRUE(shows("F10Quit"));
   run("kill -SEGV $(sed s/pid=// pid)");
   ASSERT_TRUE(shows("ready>"));
