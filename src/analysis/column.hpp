@@ -55,6 +55,7 @@ class Column {
   bool shows_names() const { return modifier_ == Modifier::execname; }
   bool is_whole_stack() const { return show_ == Show::stack; }  // a number of StackTexts
   bool of_stacks() const { return name_ == "stack"; }  // needs records that are joined with their stacks
+  bool in(const EventType& type) const { Kind kind = kind_; return lower(&type, kind).op != Op::absent; }
   bool buckets() const { return modifier_ == Modifier::log2 || modifier_ == Modifier::linear; }
 
   // False: the record has no such value, or the column is of another kind. Numbers outside the payload read as 0.

@@ -116,6 +116,10 @@ class FilterParser {
       at_ = end + 1;
     }
     skip();
+    if (const auto colon = text_.find(": ", at_); colon != std::string_view::npos && text_.find_first_of(" ()&|!=<>~\"'", leaf.at) > colon) {
+      const std::string rest(text_.substr(colon + 2));
+      return fail("a filter names no event; -e does: -e " + std::string(text_.substr(leaf.at, colon - leaf.at)) + " -f '" + rest + "'");
+    }
     const auto* const found = std::find_if(std::begin(compares), std::end(compares), [&](const auto& c) {
       return text_.substr(at_, c.first.size()) == c.first;
     });
@@ -246,6 +250,8 @@ Filter::Lowered Filter::lower_number(const Leaf& leaf, Step step, u32 bits, bool
       const char c = escape != std::end(escapes) ? escape->second : value.text[0];
       number = is_signed ? i64{static_cast<signed char>(c)} : i64{static_cast<u8>(c)};
     } else {
+      if (step.op == Op::time && value.text.starts_with('+'))
+        return refused("ts is the time as report prints it; a time after the first event is a range: --time " + (leaf.compare == Compare::less || leaf.compare == Compare::less_equal ? ".." + value.text : value.text + ".."));
       std::string known;
       if (names != nullptr) {
         for (const auto& [named, name] : *names) known += (known.empty() ? ", nor one of its names: " : ", ") + name;

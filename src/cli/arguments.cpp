@@ -1,10 +1,14 @@
 #include "cli/arguments.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <string_view>
 #include <utility>
 
 #include "analysis/names.hpp"
+#include "cli/command_file.hpp"
+#include "consumer/where.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -20,6 +24,12 @@ template <size_t n>
 std::vector<std::string> other_name(const std::pair<std::string_view, const char*> (&names)[n], std::string_view word) {
   const auto* const found = std::find_if(names, names + n, [&](const auto& name) { return name.first == word; });
   return found == names + n ? std::vector<std::string>{} : std::vector<std::string>{found->second};
+}
+
+// Of a command that takes both: no WHERE.
+bool is_program(const std::string& word) {
+  const Where where = Where::of(word);
+  return where.is(Where::Kind::nothing) ? find_command(word).has_value() : where.is(Where::Kind::trace_dat) && access(word.c_str(), X_OK) == 0;
 }
 
 }  // namespace
@@ -65,15 +75,16 @@ std::vector<std::string> arguments_of(int argc, const char* const* argv, const C
     words[at] = "--snapshot=" + words[at + 1];
     words.erase(words.begin() + static_cast<std::ptrdiff_t>(at) + 1);
   }
-  if (words[0] != "record") return words;
-  const CLI::App& record = *command_of(app, "record");
+  if (words[0] != "record" && words[0] != "syscalls") return words;
+  const CLI::App& command = *command_of(app, words[0]);
   for (size_t at = 1; at < words.size(); ++at) {
     if (words[at].size() < 2 || words[at][0] != '-') {
+      if (words[0] == "syscalls" && !is_program(words[at])) break;
       words.insert(words.begin() + static_cast<std::ptrdiff_t>(at), "--");
       break;
     }
     bool wants = false;
-    if (words[at] == "--" || option_of(record, words[at], wants) == nullptr) break;
+    if (words[at] == "--" || option_of(command, words[at], wants) == nullptr) break;
     if (wants) ++at;
   }
   return words;

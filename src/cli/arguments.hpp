@@ -7,7 +7,7 @@
 
 namespace ringside::cli {
 
-// help, help COMMAND, version and -V become options; in front of the command that `record` runs, -- is put.
+// help, help COMMAND, version and -V become options; in front of the command that `record` or `syscalls` runs, -- is put.
 std::vector<std::string> arguments_of(int argc, const char* const* argv, const CLI::App& app);
 
 // The option that a word beginning with - names; null: there is none. `wants`: its value is the next word.

@@ -54,7 +54,7 @@ result<int> run_crash(const CrashOptions& options) {
   }
   if (!put({out.data(), out.size()})) return exit_failure;
   const u64 events = reading.totals().seen;
-  say(fmt::format("{} events in {} rings{}", format_count(events), trace.timeline.size(),
+  say(fmt::format("{} in {}{}", counted(events, "event"), counted(trace.timeline.size(), "ring"),
                   events > last.size() ? fmt::format(", the last {} shown", last.size()) : ""));
   if (Instance* const instance = trace.first().instance.get()) {
     for (const RingInfo& info : instance->rings()) {

@@ -192,15 +192,16 @@ int say_faults(Reading& reading, Format format, const Sink& sink) {
   const bool problems = say_problems(reading);
   if (format == Format::perfetto) say_first(reading.stack_remarks());
   const u64 out = sink.left_out();
-  if (out != 0) say(format_count(out) + " events of CPUs from 1024 on are not in it: Perfetto reads no such CPUs");
+  if (out != 0) say(counted(out, "event") + " of CPUs from 1024 on are not in it: Perfetto reads no such CPUs");
   return problems || out != 0 ? exit_failure : exit_ok;
 }
 
 result<int> export_events(const ExportOptions& options, Format format) {
   Reading::Options open = reading_of(options.where, options.filter);
-  open.only = parse_events(options.events);
+  const EventPatterns only = open.only = parse_events(options.events);
   open.window = options.window;
   auto reading = RS_TRY(Reading::open(std::move(open)));
+  if (!options.recorded) check_wanted(only, options.window, reading->trace());
   catch_signals();  // an unfinished file is removed
   auto file = RS_TRY(WholeFile::create(options.to));
   const auto sink = make_sink(format, *file, *reading, !options.uncompressed);
@@ -213,19 +214,24 @@ result<int> export_events(const ExportOptions& options, Format format) {
     RS_TRY(sink->add(record, reading->ring(record)));
     if (reading->totals().events % 4096 != 0) continue;
     if (asked_to_stop() && !options.recorded) return refuse(std::errc::interrupted, options.to + " was not written: interrupted");
-    progress.update([&](double seconds) { return fmt::format("{} events, {}, {:.0f} s", format_count(reading->totals().events), format_size(file->bytes()), seconds); });
+    progress.update([&](double seconds) { return fmt::format("{}, {}, {:.0f} s", counted(reading->totals().events, "event"), format_size(file->bytes()), seconds); });
   }
   RS_TRY(sink->finish());
   RS_TRY(file->finish());
   progress.clear();
   const int code = say_faults(*reading, format, *sink);
   const Totals& totals = reading->complete();
-  if (!options.recorded) say(format_count(totals.events) + " events" + (totals.missing.nothing() ? "" : ", " + lost_count(totals.missing) + " lost") + ", " +
+  if (!options.recorded) say(counted(totals.events, "event") + (totals.missing.nothing() ? "" : ", " + lost_count(totals.missing) + " lost") + ", " +
       format_size(file->bytes()) + " in " + options.to + (format == Format::perfetto ? "; look with: https://ui.perfetto.dev" : ""));
   return code;
 }
 
 result<int> run_export(const ExportOptions& options) {
+  if (options.to.empty()) {
+    const std::string last = options.where.empty() ? "" : options.where.back();
+    const bool a_name = Where::of(last).is(Where::Kind::nothing) && (tells_another_format(last) || last.ends_with(".dat") || last.ends_with(".ctf"));
+    throw UsageError{"export needs the file to write" + did_you_mean({"-o " + (a_name ? last : "FILE")})};
+  }
   const Format format = format_of(options);
   if (format != Format::dat && !options.only.empty()) throw UsageError{"--only is for a trace.dat; choose events with -e"};
   if (format == Format::ctf && !options.window.whole()) throw UsageError{"a CTF directory has the whole time and all CPUs; choose events with -e and -F"};
@@ -239,7 +245,7 @@ result<int> run_export(const ExportOptions& options) {
     return refuse(std::errc::invalid_argument, where.text + " is " + where.what() + ", not a recording; only what ringside record has made becomes a trace.dat");
   std::vector<std::string> problems;
   auto written = RS_TRY(export_recording(from, options.to, options.only, &problems));
-  say(format_count(written.sub_buffers) + " sub-buffers, " + format_size(written.bytes) + "; look with: trace-cmd report " +
+  say(counted(written.sub_buffers, "sub-buffer") + ", " + format_size(written.bytes) + "; look with: trace-cmd report " +
       options.to);
   for (const std::string& problem : problems) say(problem);
   return problems.empty() ? exit_ok : exit_failure;
@@ -329,7 +335,6 @@ Command add_export(CLI::App& app) {
   CLI::App* c = app.add_subcommand("export", "write events for Perfetto, trace-cmd and KernelShark, babeltrace2 and Trace Compass, as JSON or as CSV");
   c->add_option("WHERE", options->where, "recording, trace.dat file or instance, which is not consumed; several are merged (default: ringside.data)");
   c->add_option("-o,--to,--output", options->to, "the file to write; an older one is replaced. Its ending tells the format: .pftrace, .dat, .json, .csv, .ctf (a directory)")
-      ->required()
       ->type_name("FILE");
   c->add_option("--format", options->format, "perfetto, dat, json (a line for each event), csv or ctf, whatever the file's name is")
       ->check(CLI::IsMember({"perfetto", "dat", "json", "csv", "ctf"}));

@@ -95,7 +95,7 @@ result<int> export_ctf(const std::vector<std::string>& where, const std::vector<
   std::string doubt;
   bool problems = false;
   for (std::getline(told, doubt); std::getline(told, doubt); problems = true) say(doubt);
-  say(format_count(written) + " events" + (lost != 0 ? ", " + format_count(lost) + " lost" : "") + ", " + format_size(size_of(name)) + " in " + to + "; look with: babeltrace2 " + to);
+  say(counted(written, "event") + (lost != 0 ? ", " + format_count(lost) + " lost" : "") + ", " + format_size(size_of(name)) + " in " + to + "; look with: babeltrace2 " + to);
   return problems ? exit_failure : exit_ok;
 }
 

@@ -91,9 +91,9 @@ class Gathered {
   const std::string& unit() const { return unit_; }
   std::vector<std::string> remarks() const {
     std::vector<std::string> out;
-    if (without_stack_ != 0) out.push_back(format_count(without_stack_) + (without_stack_ == 1 ? " event has" : " events have") + " no stack; they show as [no stack]");
-    if (without_value_ != 0) out.push_back(format_count(without_value_) + " events have no such field");
-    if (negative_ != 0) out.push_back(format_count(negative_) + " events have a negative value, and are left out");
+    if (without_stack_ != 0) out.push_back(counted(without_stack_, "event has", "events have") + " no stack; they show as [no stack]");
+    if (without_value_ != 0) out.push_back(counted(without_value_, "event has", "events have") + " no such field");
+    if (negative_ != 0) out.push_back(counted(negative_, "event has", "events have") + " a negative value, and are left out");
     if (unfreed_) {
       const Unfreed::Counts& c = unfreed_->counts();
       out.push_back(fmt::format("allocations {} = freed {} + replaced {} + left {}; frees of what was allocated before the trace or elsewhere: {}", format_count(c.allocations),
@@ -101,7 +101,7 @@ class Gathered {
     }
     if (pairs_) {
       const Pairs::Counts c = pairs_->counts();
-      out.push_back(fmt::format("{} pairs; {} starts are still open; {} events were lost between", format_count(c.pairs), format_count(c.waiting), format_count(c.lost)));
+      out.push_back(fmt::format("{}; {} still open; {} lost between", counted(c.pairs, "pair"), counted(c.waiting, "start is", "starts are"), counted(c.lost, "event was", "events were")));
     }
     return out;
   }
@@ -258,7 +258,7 @@ result<int> run_flame(FlameOptions options) {
     say(options.leaks        ? "nothing is left unfreed, or nothing was recorded: ringside record --stack --libc malloc COMMAND"
         : options.contention ? "no mutex was locked here, or nothing was recorded: ringside record --stack --libc mutex COMMAND"
                       : "no event here has a stack: ringside record --stack, --kstack or --sample records them");
-  say(fmt::format("{} events with {} different stacks, lost {}{}", format_count(g.fold().count()), format_count(g.fold().size()), lost_count(totals.missing),
+  say(fmt::format("{} with {}, lost {}{}", counted(g.fold().count(), "event"), counted(g.fold().size(), "different stack"), lost_count(totals.missing),
                   to == "-" ? "" : "; " + to + " (" + format_size(bytes.size()) + ")"));
   return part.code;
 }

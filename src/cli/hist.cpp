@@ -93,9 +93,9 @@ std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const
     table.row(std::move(cells));
   }
   std::string out = table.render(colours());
-  if (shown < rows.size()) out += fmt::format("({} more keys; -n)\n", format_count(rows.size() - shown));
+  if (shown < rows.size()) out += fmt::format("({}; -n)\n", counted(rows.size() - shown, "more key"));
   // With EVENT/ in the key, other events are not meant.
-  if (hist.without() != 0 && options.key.find('/') == std::string::npos) out += fmt::format("{} events have no {}\n", format_count(hist.without()), options.key);
+  if (hist.without() != 0 && options.key.find('/') == std::string::npos) out += fmt::format("{} no {}\n", counted(hist.without(), "event has", "events have"), options.key);
   Totals counted = totals;
   counted.events = hist.count();
   return out + closing_line(counted, hist.evicted().keys, hist.evicted().count) + "\n";

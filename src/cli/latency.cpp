@@ -287,18 +287,18 @@ class Report {
                                   format_count(c.evicted), format_count(c.negative), format_count(c.waiting));
     out += fmt::format("ends {} = pairs {} + negative {} + without a start {}\n", format_count(c.ends), format_count(c.pairs), format_count(c.negative), format_count(c.unmatched));
     if (c.without_key != 0) out += format_count(c.without_key) + " of these events have no such key\n";
-    if (pairs_.without_group() != 0) out += format_count(pairs_.without_group()) + " pairs have no " + pairs_.by() + "\n";
+    if (pairs_.without_group() != 0) out += counted(pairs_.without_group(), "pair has", "pairs have") + " no " + pairs_.by() + "\n";
     if (pairs_.evicted_groups().keys != 0)
-      out += fmt::format("{} groups with {} pairs were given up for others (--groups)\n", format_count(pairs_.evicted_groups().keys), format_count(pairs_.evicted_groups().count));
+      out += fmt::format("{} with {} given up for others (--groups)\n", counted(pairs_.evicted_groups().keys, "group"), counted(pairs_.evicted_groups().count, "pair was", "pairs were"));
     if (exact()) return out + "nothing was lost: the numbers are exact, quantiles within 0.8 %\n";
     out += "NOT exact:";
     if (c.lost != 0)
-      out += fmt::format(" {} events were lost, in {} places; {} of the pairs have such a place between start and end and {}", format_count(c.lost), format_count(c.losses),
+      out += fmt::format(" {} lost, in {}; {} of the pairs have such a place between start and end and {}", counted(c.lost, "event was", "events were"), counted(c.losses, "place"),
                          format_count(c.doubtful), options_.sure ? "are left out" : "may be none (marked ?; --sure leaves them out)");
     if (const u64 elsewhere = missing_.count() - missing_.gaps; elsewhere != 0 || !missing_.proved())
       out += fmt::format("{} {} events are missing that nobody can place", c.lost != 0 ? ";" : "", elsewhere == 0 ? "perhaps some" : format_count(elsewhere));
-    if (c.evicted != 0) out += fmt::format("{} {} starts gave way to younger ones (--keys)", c.lost != 0 ? ";" : "", format_count(c.evicted));
-    if (c.negative != 0) out += fmt::format("{} {} ends are older than their start", c.lost + c.evicted != 0 ? ";" : "", format_count(c.negative));
+    if (c.evicted != 0) out += fmt::format("{} {} gave way to younger ones (--keys)", c.lost != 0 ? ";" : "", counted(c.evicted, "start"));
+    if (c.negative != 0) out += fmt::format("{} {} older than the start", c.lost + c.evicted != 0 ? ";" : "", counted(c.negative, "end is", "ends are"));
     return out + "\n";
   }
   bool exact() const { return counts_.exact() && pairs_.evicted_groups().keys == 0 && missing_.nothing(); }

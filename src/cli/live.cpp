@@ -80,7 +80,7 @@ result<std::unique_ptr<AnalysisRun>> AnalysisRun::open(RunOptions options) {
   run->again_.notices = [](const auto&) {};
   run->reading_ = RS_TRY(Reading::open(std::move(open)));
   run->live_ = run->trace().live() && (!options.once || run->trace().has_only_just_begun());
-  if (!run->trace().live()) check_events(run->only_, run->trace());
+  if (!run->trace().live()) check_wanted(run->only_, options.window, run->trace());
   if (run->live_ && options.once) options.duration_ns = options.interval_ns;  // the rings have only just begun
   if (options.once) options.every = false;
   run->options_ = std::move(options);
@@ -107,12 +107,36 @@ std::vector<std::unique_ptr<Reading>> AnalysisRun::parts(const std::vector<Colum
   return parts;
 }
 
+void AnalysisRun::check_columns(const std::vector<Column>& columns) const {
+  if (only_.empty() || (live_ && !options_.where.empty())) return;
+  const auto& types = reading_->trace().formats.all();
+  for (const Column& column : columns) {
+    std::vector<std::string> names;
+    const bool found = std::any_of(types.begin(), types.end(), [&](const auto& type) {
+      if (!matches(only_, *type)) return false;
+      for (const Field& f : type->fields) names.push_back(f.name);
+      return column.in(*type);
+    });
+    if (found) continue;
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    const auto near = nearest(column.field(), names);
+    throw UsageError{in_quotes(column.name()) + ": no event of -e has it" + (near.empty() ? "; there are " + short_list(names) : did_you_mean(near))};
+  }
+}
+
+std::string AnalysisRun::awaited() const {
+  const std::string sentence = live_ ? unmatched(only_, reading_->trace().formats, "what is live") : "";
+  return sentence.empty() ? "" : "waiting: " + sentence;
+}
+
 void AnalysisRun::begin() {
   reading_->follow(options_.look_ahead_ns, options_.duration_ns);
   screen_ = colours() && !options_.json && !options_.once;
   pictures_ = screen_ || options_.every;
   last_picture_ = sys::now_ns();
   next_picture_ = last_picture_ + options_.interval_ns;
+  if (const std::string sentence = awaited(); !sentence.empty() && !screen_) say(sentence);
 }
 
 double AnalysisRun::due() {
@@ -124,7 +148,11 @@ double AnalysisRun::due() {
   return seconds;
 }
 
-bool AnalysisRun::show(std::string picture) { return put(screen_ ? "\033[H\033[J" + picture : picture); }
+bool AnalysisRun::show(std::string picture) {
+  if (!screen_) return put(picture);
+  const std::string sentence = reading_->stopped() ? "" : awaited();
+  return put("\033[H\033[J" + picture + (sentence.empty() ? "" : sentence + "\n"));
+}
 
 int AnalysisRun::finish() {
   if (live_) {
@@ -135,9 +163,9 @@ int AnalysisRun::finish() {
 }
 
 std::string closing_line(const Totals& totals, u64 evicted_keys, u64 evicted_events) {
-  std::string line = format_count(totals.events) + " events, " + (totals.missing.nothing() ? "none" : lost_count(totals.missing)) + " lost";
+  std::string line = counted(totals.events, "event") + ", " + (totals.missing.nothing() ? "none" : lost_count(totals.missing)) + " lost";
   if (evicted_keys != 0)
-    line += fmt::format("; {} keys with {} events were given up for others (--keys)", format_count(evicted_keys), format_count(evicted_events));
+    line += fmt::format("; {} with {} given up for others (--keys)", counted(evicted_keys, "key"), counted(evicted_events, "event was", "events were"));
   if (totals.late != 0) line += fmt::format("; {} came later than --look-ahead waits", format_count(totals.late));
   return line + (totals.missing.nothing() && evicted_keys == 0 ? ": the numbers are exact" : ": the numbers lack those");
 }

@@ -55,6 +55,7 @@ class AnalysisRun {
   // for each job, whose tables are added up, if nothing depends on the order: not the columns, not the filter, no key is given up.
   template <class Table, class Make, class Add, class Picture>
   int add_up(Table& table, u64 most_keys, const std::vector<Column>& columns, const Make& make, const Add& add, const Picture& picture) {
+    check_columns(columns);
     const auto all_parts = parts(columns);
     if (!all_parts.empty()) {
       std::vector<std::optional<Table>> tables(all_parts.size());
@@ -113,6 +114,8 @@ class AnalysisRun {
   static constexpr u64 look_every_ns = 10'000'000;
   // A reading of each part; none: the recording is read as one.
   std::vector<std::unique_ptr<Reading>> parts(const std::vector<Column>& columns);
+  void check_columns(const std::vector<Column>& columns) const;  // a UsageError, if no event of -e has one of them, and later ones cannot come
+  std::string awaited() const;  // a sentence about events of -e that are not there yet; empty: all are
   double due();  // the seconds of the picture that is due now
   bool show(std::string picture);
   int finish();  // the exit code

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <set>
 #include <thread>
 
 #include "analysis/names.hpp"
@@ -16,6 +18,11 @@
 
 namespace ringside::cli {
 namespace {
+
+// Events of perf's that are none of the kernel's tracepoints, and what is like them.
+constexpr std::pair<std::string_view, const char*> events_of_perf[] = {
+    {"cycles", "--sample 999"}, {"cpu-cycles", "--sample 999"}, {"cpu-clock", "--sample 999"}, {"task-clock", "--sample 999"}, {"context-switches", "-e sched:sched_switch"},
+    {"cs", "-e sched:sched_switch"}, {"cpu-migrations", "-e sched:sched_migrate_task"}, {"page-faults", "-e exceptions:page_fault_user"}, {"faults", "-e exceptions:page_fault_user"}};
 
 // "0,2-3"
 std::optional<std::vector<u32>> parse_cpus(std::string_view list) {
@@ -73,7 +80,11 @@ result<void> check_kernel_events(const EventPatterns& patterns, bool of_recorder
     if (names_some(pattern, known)) continue;
     std::vector<std::string> all;
     for (const KernelEvent& e : known) all.push_back(e.system + ":" + e.name);
-    throw UsageError{"-e " + pattern.text() + ": the kernel has no such event" + near_events(pattern, all) + (of_recorder ? "; -u names events of programs" : "")};
+    const std::string nowhere = "-e " + pattern.text() + ": the kernel has no such event";
+    const std::string name = pattern.text().substr(0, pattern.text().find(':'));
+    const auto* const perf = std::find_if(std::begin(events_of_perf), std::end(events_of_perf), [&](const auto& e) { return e.first == name; });
+    if (of_recorder && perf != std::end(events_of_perf)) throw UsageError{nowhere + did_you_mean({perf->second})};
+    throw UsageError{nowhere + near_events(pattern, all) + (of_recorder ? "; -u names events of programs" : "")};
   }
   return {};
 }
@@ -84,9 +95,18 @@ EventPatterns parse_events(const std::vector<std::string>& lists) {
   return std::move(*parsed);
 }
 
-void check_events(const EventPatterns& patterns, const Trace& trace) {
-  if (std::string sentence = unmatched(patterns, trace.formats, trace.opened.size() == 1 ? trace.first().where.text : "all of these"); !sentence.empty())
-    throw UsageError{sentence};
+void check_wanted(const EventPatterns& patterns, const Window& window, const Trace& trace) {
+  const std::string where = trace.opened.size() == 1 ? trace.first().where.text : "all of these";
+  if (std::string sentence = unmatched(patterns, trace.formats, where); !sentence.empty()) throw UsageError{sentence};
+  if (window.cpus.empty()) return;
+  std::set<u32> known;
+  for (u32 n = 0; n < trace.timeline.size(); ++n) {
+    if (const i32 cpu = trace.timeline.name(n).its_cpu(); cpu >= 0) known.insert(static_cast<u32>(cpu));
+  }
+  if (std::any_of(window.cpus.begin(), window.cpus.end(), [&](u32 cpu) { return known.count(cpu) != 0; })) return;
+  std::vector<std::string> names;
+  for (const u32 cpu : known) names.push_back(std::to_string(cpu));
+  throw UsageError{"no event in " + where + " is known to be of such a CPU; " + (names.empty() ? "its rings are those of threads, and nothing tells their CPUs" : "there are " + short_list(names))};
 }
 
 void add_input(CLI::App& app, std::vector<std::string>& inputs) {

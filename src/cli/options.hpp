@@ -20,10 +20,8 @@ result<void> check_kernel_events(const EventPatterns& patterns, bool of_recorder
 // Their patterns. A UsageError if they are invalid.
 EventPatterns parse_events(const std::vector<std::string>& lists);
 
-
-
-// A UsageError with near names, if one of the patterns matches no event of the trace.
-void check_events(const EventPatterns& patterns, const Trace& trace);
+// A UsageError, if one of the patterns matches no event of the trace (with near names), or it has none of the window's CPUs.
+void check_wanted(const EventPatterns& patterns, const Window& window, const Trace& trace);
 
 // -i: recordings, trace.dats and instances, as WHERE.
 void add_input(CLI::App& app, std::vector<std::string>& inputs);

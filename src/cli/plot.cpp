@@ -108,7 +108,7 @@ result<int> run_plot(PlotOptions options) {
   const EventPatterns only = open.only = parse_events(options.events);
   auto opened = RS_TRY(Reading::open(std::move(open)));
   Reading& reading = *opened;
-  check_events(only, reading.trace());
+  check_wanted(only, options.window, reading.trace());
   const Trace& trace = reading.trace();
   std::optional<Pairs> pairs;
   if (wanted) {
@@ -140,7 +140,7 @@ result<int> run_plot(PlotOptions options) {
   for (const std::string& note : plot.notes()) say(note);
   say_first(reading.stack_remarks());
   if (plot.events() == 0) say(RS_TRY(why_empty(options)));
-  say(fmt::format("{} events, lost {}; {} ({})", format_count(plot.events()), lost_count(trace.missing(plot.lost())),
+  say(fmt::format("{}, lost {}; {} ({})", counted(plot.events(), "event"), lost_count(trace.missing(plot.lost())),
                   options.to == "-" ? "stdout" : options.to, format_size(page.size())));
   return problems ? exit_failure : exit_ok;
 }

@@ -66,7 +66,7 @@ result<int> run_recover(const RecoverOptions& options) {
   Told().doubts(*run);
   if (!finished && !run->failed()) return tl::unexpected<Error>(finished.error());
   if (!options.quiet)
-    say(fmt::format("{} events of {} rings recovered, {} missing between them; {}", format_count(run->events()), rings.size(), lost_count(run->missing()), options.out));
+    say(fmt::format("{} of {} recovered, {} missing between them; {}", counted(run->events(), "event"), counted(rings.size(), "ring"), lost_count(run->missing()), options.out));
   return finished ? exit_code(*run, false) : exit_failure;
 }
 

@@ -61,9 +61,9 @@ result<Stat> stat_recording(const std::string& dir) {
   if (!meta.complete) s.remarks.push_back("the recorder did not finish: these counters are not final");
   for (const std::string& doubt : meta.missing.doubts) s.remarks.push_back(doubt);
   if (const u64 late = meta.missing.unrecorded; late != 0)
-    s.remarks.push_back(format_count(late) + " events were written when they could no longer be recorded");
+    s.remarks.push_back(counted(late, "event was", "events were") + " written when they could no longer be recorded");
   if (const Removed gone = meta.removed(); gone.events != 0) {
-    s.remarks.push_back(format_count(gone.events) + " events, the oldest ones, went again, as --max-size " + format_size(meta.max_size) + " wanted");
+    s.remarks.push_back(counted(gone.events, "event") + ", the oldest ones, went again, as --max-size " + format_size(meta.max_size) + " wanted");
     s.facts["removed"] = {{"events", gone.events}, {"bytes", gone.bytes}};
   }
   if (meta.trigger) {
@@ -145,14 +145,14 @@ result<Stat> stat_instance(const std::string& name) {
   s.remarks.push_back(fmt::format("{}: {}; tracing is {}; clock {}", instance.path(), alive, instance.tracing_on() ? "on" : "off", clock));
   const PastTotals p = instance.past();
   s.past = counters_of(p);
-  if (p.rings != 0) s.remarks.push_back(fmt::format("{} rings gave their memory back; their counts are in the sums", p.rings));
+  if (p.rings != 0) s.remarks.push_back(fmt::format("{} back; their counts are in the sums", counted(p.rings, "ring gave its memory", "rings gave their memory")));
   const bool cpus = instance.cpu_rings() != 0;
   s.remarks.push_back(fmt::format("{}, {}", cpus ? "rings of CPUs" : "rings of threads", to_string(instance.rings_because())));
   if (instance.without_clock() != 0)
     s.remarks.push_back(fmt::format("{} processes are not traced, because their processor does not have the clock {}; an instance of the clock mono is for all",
                                     instance.without_clock(), clock));
   if (instance.refused() != 0)
-    s.remarks.push_back(format_count(instance.refused()) + " events found no ring (budget, no room for another ring, or a ring that was given up)");
+    s.remarks.push_back(counted(instance.refused(), "event") + " found no ring (budget, no room for another ring, or a ring that was given up)");
   s.facts = {{"instance", instance.path()},
              {"live", writers != Presence::none},
              {"tracing_on", instance.tracing_on()},

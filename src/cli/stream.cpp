@@ -72,7 +72,7 @@ result<int> run_stream(const StreamOptions& options) {
   if (!finished && !run->failed()) return tl::unexpected<Error>(finished.error());
   if (frames.skipped() != 0 || frames.missing() != 0)
     say(fmt::format("{} bytes belong to no good frame, {} frames did not arrive whole", format_count(frames.skipped()), format_count(frames.missing())));
-  if (line.content().restarts() != 0) say(fmt::format("the writer began anew {} times", line.content().restarts()));
+  if (line.content().restarts() != 0) say(fmt::format("the writer began anew {}", counted(line.content().restarts(), "time")));
   if (!options.quiet) say_summary(*run, options.out);
   return done ? exit_code(*run, options.fail_on_loss) : failed(done.error());
 }

@@ -206,7 +206,7 @@ class SyscallTable {
     if (c.unmatched != 0) out += "returns whose call began before the first event, or is missing, and not in the table: " + format_count(c.unmatched) + "\n";
     if (c.repeated != 0) out += "calls whose return is missing, and not in the table: " + format_count(c.repeated) + "\n";
     if (without_ != 0) out += "calls without " + options_.by + ", and not in the table: " + format_count(without_) + "\n";
-    if (calls_.evicted().keys != 0) out += fmt::format("{} lines with {} calls were given up for others (--keys)\n", format_count(calls_.evicted().keys), format_count(calls_.evicted().count));
+    if (calls_.evicted().keys != 0) out += fmt::format("{} with {} given up for others (--keys)\n", counted(calls_.evicted().keys, "line"), counted(calls_.evicted().count, "call was", "calls were"));
     if (exact(totals)) return out + "nothing was lost: the numbers are exact\n";
     out += "NOT exact:";
     if (!totals.missing.nothing()) out += " " + lost_count(totals.missing) + " events were lost;";
@@ -269,8 +269,6 @@ result<void> follow_process(TracefsInstance& kernel, i32 pid) {
 result<int> run_syscalls(SyscallsOptions options, bool command) {
   const bool live = command || options.all || !options.pids.empty();
   if (live && !command && !options.words.empty()) throw UsageError{"--all and --pid are about the kernel, live; WHERE is about what was recorded: take one of them"};
-  if (!live && !options.words.empty() && Where::of(options.words[0]).is(Where::Kind::nothing) && find_command(options.words[0]))
-    throw UsageError{"to count the calls of " + options.words[0] + ", put -- in front of it: ringside syscalls -- " + options.words[0]};
   if (command && (options.all || !options.pids.empty())) throw UsageError{"a command's own calls are counted; --all and --pid mean others"};
   if (options.all && !options.pids.empty()) throw UsageError{"--all and --pid contradict each other"};
   std::optional<Child> child;
@@ -323,9 +321,10 @@ Command add_syscalls(CLI::App& app) {
   auto options = std::make_shared<SyscallsOptions>();
   options->run.kernel_buffer_size = 16 << 20;
   CLI::App* c = app.add_subcommand("syscalls", "system calls by name: how many, how long, which errors; of a command, of recordings, live");
-  c->add_option("WHERE", options->words, "recordings, trace.dats (default: ringside.data); behind --: a command to run, whose calls are counted");
+  c->add_option("WHERE", options->words, "recordings, trace.dats (default: ringside.data); or a command to run, whose calls are counted; -- may stand before it");
   c->add_option("-p,--pid", options->pids, "live: the calls of this process and what it starts; may be repeated")->allow_extra_args(false);
   c->add_flag("-a,--all", options->all, "live: the calls of all processes");
+  c->add_flag_callback("-c", [] {}, "nothing: for those who are used to strace -c")->group("");
   c->add_option("--by", options->by, "a line for each value of it and each call: process, task, thread, cgroup, cpu, ...")->type_name("KEY");
   c->add_option("--sort", options->sort, "lines by")->check(CLI::IsMember({"total", "calls", "errors", "mean", "max"}))->capture_default_str()->type_name("NUMBER");
   c->add_option("-n,--count", options->count, "lines at most")->capture_default_str();
@@ -333,10 +332,10 @@ Command add_syscalls(CLI::App& app) {
   add_run_options(*c, options->run);
   c->footer(
       "Examples:\n"
-      "  ringside syscalls -- make                          a command and all that it starts, as root\n"
+      "  ringside syscalls make                             a command and all that it starts, as root\n"
       "  ringside syscalls -p 4711 --duration 5s            a process that is running\n"
       "  ringside syscalls -a --by process --sort errors    all processes, until Ctrl-C\n"
-      "  ringside record -e raw_syscalls -- make && ringside syscalls\n"
+      "  ringside record -e raw_syscalls make && ringside syscalls\n"
       "A recording needs raw_syscalls:sys_enter and sys_exit, or syscalls:sys_enter_* and sys_exit_*. A call is counted when it\n"
       "returns. Its time is that between the two events: waiting included. Names are those of this machine's architecture; the\n"
       "calls of 32-bit programs have other numbers, and appear under wrong names. Results -1 to -4095 are errors; ERESTARTSYS and\n"

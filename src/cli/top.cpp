@@ -86,7 +86,7 @@ std::string as_table(const std::vector<Row>& rows, const Groups<Rates>& groups, 
     sums.push_back(std::move(cell));
   table.row(std::move(sums));
   std::string out = table.render(colours());
-  if (groups.without() != 0) out += fmt::format("{} events have no {}\n", format_count(groups.without()), options.by);
+  if (groups.without() != 0) out += fmt::format("{} no {}\n", counted(groups.without(), "event has", "events have"), options.by);
   return last ? out + closing_line(totals, groups.evicted().keys, groups.evicted().count) + "\n" : out;
 }
 

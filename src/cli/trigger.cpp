@@ -80,11 +80,26 @@ void parse_latency(std::string_view text, Wanted& wanted) {
   }
 }
 
+// 'latency wakeup > 1us' names its pair: it becomes 'latency > 1us' with --latency wakeup.
+void find_pair(std::string& text, std::vector<std::string>& latency) {
+  constexpr std::string_view word = "latency";
+  if (!latency.empty() || text.find_first_of(" \t>") != word.size() || !text.starts_with(word)) return;
+  const size_t begin = text.find_first_not_of(" \t", word.size()), end = text.find_first_of(" \t>", begin);
+  if (begin == text.npos || end == text.npos || end == begin) return;
+  const std::string name = text.substr(begin, end - begin);
+  if (find_preset(name) == nullptr) return;
+  latency = {name};
+  text.erase(word.size(), end - word.size());
+}
+
 Wanted wanted_by(const TriggerOptions& options) {
   Wanted wanted;
-  if (!options.latency.empty()) {
-    parse_latency(options.condition, wanted);
-    Pairs::Options pair = pair_of(options.latency, options.keys);
+  std::string condition = options.condition;
+  std::vector<std::string> latency = options.latency;
+  find_pair(condition, latency);
+  if (!latency.empty()) {
+    parse_latency(condition, wanted);
+    Pairs::Options pair = pair_of(latency, options.keys);
     pair.slowest = 0;
     pair.sure = true;  // a loss must not look like a long time
     wanted.events = parse_events(events_of(pair));
@@ -93,8 +108,8 @@ Wanted wanted_by(const TriggerOptions& options) {
   }
   if (!options.keys.empty()) throw UsageError{"--key is about the pair of --latency"};
   // A filter has a comparison; a text without one names events.
-  auto [events, filter] = Pairs::split(options.condition);
-  if (filter.empty() && options.condition.find_first_of("=<>&~") != std::string::npos) std::swap(events, filter);
+  auto [events, filter] = Pairs::split(condition);
+  if (filter.empty() && condition.find_first_of("=<>&~") != std::string::npos) std::swap(events, filter);
   if (!events.empty()) wanted.events = parse_events({events});
   wanted.filter = filter;
   return wanted;
@@ -242,7 +257,7 @@ class FlightRecorder {
     const Around w = RS_TRY(window_of(dir, hit));
     if (!options_.quiet) {
       const u64 span = hit.time > w.first ? hit.time - w.first : 0;
-      say(fmt::format("saved {} events of the last {} before it, {} after{}; {}", format_count(w.before), format_time(static_cast<double>(span)), format_count(w.after),
+      say(fmt::format("saved {} of the last {} before it, {} after{}; {}", counted(w.before, "event"), format_time(static_cast<double>(span)), format_count(w.after),
                       w.lost == 0 ? "" : fmt::format("; {} older ones were overwritten or lost", format_count(w.lost)), dir));
     }
     if (w.time) {
@@ -457,6 +472,7 @@ result<int> run_trigger(TriggerOptions options) {
   const std::unique_ptr<KernelFeed> kernel = RS_TRY(kernel_part(options, wanted, known, instance.clock()));
   if (kernel == nullptr && !has_program) {
     if (!wanted.events.empty()) return refuse(std::errc::invalid_argument, "the kernel has no event that matches " + ringside::in_quotes(wanted.events.begin()->text()) + " (ringside list -e PATTERN shows its events)");
+    if (options.condition.starts_with("latency")) throw UsageError{"the latency of which pair? Name one of ringside latency, as in 'latency wakeup > 1ms', or give --latency START END"};
     throw UsageError{"nothing to look at: name events of the kernel (-e, or 'SYSTEM:EVENT if FILTER'), an instance (-i), or a command behind --"};
   }
   auto watched = RS_TRY(events_to_watch(wanted, kernel.get(), known, has_program));
@@ -484,15 +500,15 @@ result<int> run_trigger(TriggerOptions options) {
     if (!started) return failed_to_start(started.error());
     child = std::move(*started);
   }
-  if (!options.quiet) say(fmt::format("armed: {} events of the kernel in rings of {}{}", kernel != nullptr ? kernel->enabled() : 0, format_size(options.buffer_size),
+  if (!options.quiet) say(fmt::format("armed: {} of the kernel in rings of {}{}", counted(kernel != nullptr ? kernel->enabled() : 0, "event"), format_size(options.buffer_size),
                                       has_program ? ", and instance " + instance.name() : std::string()));
   Watch watch(options, reading, condition, recorder, kernel.get());
   auto done = watch.go(child);
   if (watch.lost() != 0)
-    say(format_count(watch.lost()) + " events came too fast for the condition to be looked at: it may have held unseen");
+    say(counted(watch.lost(), "event") + " came too fast for the condition to be looked at: it may have held unseen");
   const bool problems = say_problems(reading);
   if (const Missing missing = reading.missing(0); missing.refused != 0 && !options.quiet)
-    say(format_count(missing.refused) + " events were never stored: their rings were full or could not be had; the condition was not looked at for them");
+    say(counted(missing.refused, "event was", "events were") + " never stored: their rings were full or could not be had; the condition was not looked at for them");
   if (!done) failed(done.error());
   if (child) see_out(*child, options, start);
   if (!done) return exit_failure;
@@ -508,7 +524,7 @@ result<int> run_trigger(TriggerOptions options) {
 Command add_trigger(CLI::App& app) {
   auto options = std::make_shared<TriggerOptions>();
   CLI::App* c = app.add_subcommand("trigger", "flight recorder: when a condition holds, save what led to it");
-  c->add_option("CONDITION", options->condition, "FILTER, EVENTS, 'EVENTS if FILTER', or with --latency 'latency > TIME [&& FILTER]'")->required();
+  c->add_option("CONDITION", options->condition, "FILTER, EVENTS, 'EVENTS if FILTER', or 'latency NAME > TIME [&& FILTER]' (--latency)")->required();
   add_events(*c, options->events, "events of the kernel to keep, of all processes; those of the condition are added");
   c->add_option("-i,--instance", options->instance, "instance whose rings are saved, too");
   c->add_option("--latency", options->latency, "the time between two events: START END, or a NAME of ringside latency")->expected(1, 2)->type_name("START END");
@@ -527,8 +543,8 @@ Command add_trigger(CLI::App& app) {
   c->add_option("COMMAND", options->command, "what to run, behind --")->type_name("");
   c->footer(
       "Examples:\n"
-      "  ringside trigger 'latency > 5ms' --latency wakeup -e 'sched:*' -e 'irq:*'      who kept a thread waiting? (as root)\n"
-      "  ringside trigger 'latency > 20ms && next_comm ~ \"audio*\"' --latency wakeup --after 10ms\n"
+      "  ringside trigger 'latency wakeup > 5ms' -e 'sched:*' -e 'irq:*'                who kept a thread waiting? (as root)\n"
+      "  ringside trigger 'latency wakeup > 20ms && next_comm ~ \"audio*\"' --after 10ms\n"
       "  ringside trigger 'signal:signal_generate if sig == 9' -e 'sched:*' -e 'oom:*'  what happened before somebody was killed?\n"
       "  ringside trigger 'event == sys_exit && ret == -28' -e 'raw_syscalls:*' --count 3 --snapshot full-%n\n"
       "  ringside trigger 'libc:read if duration_ns > 5ms' --libc io,malloc -e 'block:*' -- ./server\n"

@@ -179,7 +179,7 @@ class Watcher {
     p.sort(last || !live() ? WatchSort::count : WatchSort::rate, true);
     std::string out;
     if (!last)
-      out = fmt::format("{}: {:.1f} s, {} events, {}, {} lost\n", where(), p.seconds, format_count(p.all.count),
+      out = fmt::format("{}: {:.1f} s, {}, {}, {} lost\n", where(), p.seconds, counted(p.all.count, "event"),
                         format_rate(p.all.rate, ""), lost_count(p.missing));
     std::vector<Table::Column> columns;
     for (const std::string& name : p.columns) columns.push_back({name});
@@ -207,7 +207,7 @@ class Watcher {
     all[0] = "all";
     row(p.all, std::move(all));
     out += table.render(colours() && last);
-    if (p.without != 0) out += fmt::format("{} events have no {}\n", format_count(p.without), p.query.by);
+    if (p.without != 0) out += fmt::format("{} no {}\n", counted(p.without, "event has", "events have"), p.query.by);
     if (!last) return out + "\n";
     Totals totals;
     totals.events = p.all.count;

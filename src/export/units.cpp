@@ -101,6 +101,11 @@ std::string format_count(u64 count) {
   return digits;
 }
 
+std::string counted(u64 count, std::string_view one, std::string_view many) {
+  std::string out = format_count(count) + " ";
+  return count != 1 && many.empty() ? out.append(one) + "s" : out.append(count == 1 ? one : many);
+}
+
 std::string format_rate(double per_second, std::string_view unit) {
   if (per_second < 999.5) return fmt::format("{:.0f}{}{}/s", per_second, unit.empty() ? "" : " ", unit);
   int step = -1;

@@ -70,7 +70,7 @@ TEST_F(Limits, TenThousandRingsWith256Descriptors) {
   o = run(few + "record -i crowd -o r --duration 10ms");
   EXPECT_EQ(o.code, 0) << o.err.substr(0, 2000);
   EXPECT_NE(o.err.find("20,000 events"), std::string::npos) << o.err.substr(0, 2000);
-  EXPECT_NE(o.err.find("from 10000 rings; lost 0;"), std::string::npos) << o.err.substr(0, 2000);
+  EXPECT_NE(o.err.find("from 10,000 rings; lost 0;"), std::string::npos) << o.err.substr(0, 2000);
   o = run(few + "report r | wc -l");
   EXPECT_EQ(o.out, "20000\n") << o.err;
   EXPECT_EQ(run(few + "export r --to t.dat").code, 0);

@@ -51,6 +51,46 @@ struct NewcomerAsRoot : Newcomer {
   }
 };
 
+// Its programs may declare the event later.
+TEST_F(Newcomer, AnEventThatALiveInstanceDoesNotHaveYet) {
+  make_web();
+  const Outcome o = run(tool + " hist event web -e net:idel --json --interval 20ms 2>said >seen & P=$!; until [ -s seen ]; do sleep 0.02; done; cat said; kill -INT $P; wait $P");
+  EXPECT_THAT(o.out, HasSubstr("waiting: no event in what is live matches \"net:idel\"; did you mean net:idle?"));
+}
+
+TEST_F(NewcomerAsRoot, AFieldThatNoLiveEventHas) {
+  const Outcome o = ringside("hist size -e 'sched:*'");
+  EXPECT_EQ(o.code, 2) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("\"size\": no event of -e has it"));
+}
+
+TEST_F(NewcomerAsRoot, EventsOfPerfLeadToWhatIsLikeThem) {
+  for (const auto& [event, wanted] : {std::pair{"cycles", "did you mean --sample 999?"}, {"cycles:u", "--sample 999"}, {"page-faults", "-e exceptions:page_fault_user"}}) {
+    const Outcome o = ringside(std::string("record -e ") + event + " touch ran");
+    EXPECT_EQ(o.code, 2) << o.err;
+    EXPECT_THAT(o.err, HasSubstr(wanted));
+    EXPECT_FALSE(fs::exists(dir + "/ran"));
+  }
+}
+
+TEST_F(NewcomerAsRoot, SyscallsRunsACommandAsStraceDoes) {
+  for (const char* typed : {"syscalls cat /nonexistent", "syscalls -c cat /nonexistent", "syscalls --sort calls -- cat /nonexistent"}) {
+    const Outcome o = ringside(typed);
+    EXPECT_EQ(o.code, 1) << typed << o.err;
+    EXPECT_THAT(o.out, HasSubstr("ENOENT ")) << typed;
+  }
+  // A recording of that name comes first.
+  ASSERT_EQ(ringside("record -q -e raw_syscalls -o cat -- true").code, 0);
+  EXPECT_THAT(ringside("syscalls cat").out, HasSubstr("execve"));
+}
+
+TEST_F(NewcomerAsRoot, TheConditionNamesThePair) {
+  const Outcome o = ringside("trigger 'latency wakeup > 1ns' -o snap");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("latency "));
+  EXPECT_EQ(json::parse(ringside("stat snap --json").out).at("trigger").at("condition"), "latency wakeup > 1ns");
+}
+
 TEST_F(NewcomerAsRoot, TwoEventsWithACommaAsInPerf) {
   const Outcome o = ringside("record -a -e sched:sched_switch,sched_waking ls -la /etc/hostname");
   ASSERT_EQ(o.code, 0) << o.err;
@@ -182,7 +222,8 @@ TEST_F(Newcomer, AWrongCommandLineSaysWhatToType) {
                                       {"report -n", "--max-count needs a value; see ringside report --help\n"}, {"report -n x", "--max-count: \"x\" is no positive number"},
                                       {"stat", "ringside: ringside stat needs WHERE; see ringside stat --help\n"}, {"-v", "ringside needs a command"},
                                       {"latency syscalls -- ls", "ringside: ringside latency has no use for \"ls\""}, {"latency wakup", "did you mean wakeup?"},
-                                      {"latency wakup ringside.data", "did you mean wakeup?"}, {"syscalls dd", "ringside syscalls -- dd"}}) {
+                                      {"latency wakup ringside.data", "did you mean wakeup?"}, {"export ringside.data x.json", "did you mean -o x.json?"}, {"export", "did you mean -o FILE?"},
+                                      {"trigger 'latency > 1us'", "as in 'latency wakeup > 1ms'"}}) {
     const Outcome o = ringside(typed);
     EXPECT_EQ(o.code, 2) << typed << o.err;
     EXPECT_EQ(o.err.rfind("ringside: ", 0), 0u) << typed << o.err;
@@ -191,6 +232,10 @@ TEST_F(Newcomer, AWrongCommandLineSaysWhatToType) {
   }
   EXPECT_EQ(ringside("").code, 2);
   EXPECT_THAT(ringside("").err, HasSubstr("Subcommands:"));
+  for (const auto& [filter, wanted] : {std::pair{"ts > +0.5s", "--time +0.5s.."}, {"size > 1 && ts < +0.5s", "--time ..+0.5s"},
+                                       {"malloc: size > 0", "-e malloc -f 'size > 0'"}, {"libc:malloc: size > 0", "-e libc:malloc -f 'size > 0'"}})
+    EXPECT_THAT(ringside(std::string("report -F '") + filter + "'").err, HasSubstr(wanted));
+  EXPECT_EQ(ringside("report -F 'comm == \"a: b\"'").code, 0);
   EXPECT_THAT(ringside("record 'ls | wc -l'").err, HasSubstr("sh -c 'ls | wc -l'"));
   EXPECT_THAT(ringside("hist libc:free/size ringside.data").err, HasSubstr("\"libc:free/size\": there is no such field; libc:free has ptr"));
   EXPECT_THAT(ringside("report nope.data").err, HasSubstr("there is no recording, trace.dat or instance nope.data"));
@@ -408,7 +453,13 @@ TEST_F(NewcomerInTime, ProcessorsInputsAndCounts) {
   EXPECT_EQ(count("--cpu 0"), 6u);
   EXPECT_EQ(count("--cpu 3"), 5u);
   EXPECT_EQ(count("--cpu 0,2-3"), 11u);
-  EXPECT_EQ(count("--cpu 1"), 0u);
+  EXPECT_EQ(count("--cpu 1,3"), 5u);
+  for (const char* command : {"report", "report --json", "top", "hist size", "latency libc:malloc libc:malloc --key ptr -i ringside.data", "plot", "export -o x.json"}) {
+    const Outcome o = ringside(command + std::string(" --cpu 1"));
+    EXPECT_EQ(o.code, 2) << command;
+    EXPECT_THAT(o.err, HasSubstr("no event in ringside.data is known to be of such a CPU; there are 0, 3")) << command;
+    EXPECT_EQ(o.out, "") << command;
+  }
   EXPECT_THAT(ringside("plot --cpu 3").err, HasSubstr("ringside: 5 events"));
   EXPECT_EQ(json::parse(ringside("top --json --cpu 3").out)["count"], 5);
   for (const char* wrong : {"x", "1-", "3-1", "", "99999999"}) EXPECT_EQ(ringside(std::string("report --cpu '") + wrong + "'").code, 2) << wrong;
@@ -421,6 +472,15 @@ TEST_F(NewcomerInTime, ProcessorsInputsAndCounts) {
   EXPECT_THAT(ringside("plot -i other").err, HasSubstr("ringside: 11 events"));
   EXPECT_EQ(ringside("export other -o x.dat").code, 0);
   EXPECT_TRUE(fs::exists(dir + "/x.dat"));
+}
+
+TEST_F(NewcomerInTime, AFieldThatTheWantedEventsLack) {
+  Outcome o = ringside("hist length -e libc:malloc");
+  EXPECT_EQ(o.code, 2) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("\"length\": no event of -e has it"));
+  o = ringside("top --by siez -e libc:malloc");
+  EXPECT_NE(o.code, 0);
+  EXPECT_EQ(ringside("hist size,cpu -e libc:malloc").code, 0);
 }
 
 // One letter for a filter.

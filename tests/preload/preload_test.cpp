@@ -248,7 +248,7 @@ TEST_F(Preload, AProcessThatGaveItsRightsUpGetsNoRingOfItsOwn) {
   const Outcome o = ringside("record --rings thread --libc malloc -o data -- " + programs + "dropper");
   EXPECT_EQ(o.code, 6) << o.err;
   EXPECT_NE(o.err.find("40,000 of the lost events found no ring"), std::string::npos) << o.err;
-  EXPECT_NE(o.err.find("from 1 rings"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("from 1 ring;"), std::string::npos) << o.err;
 }
 
 // Two copies of the library in one process: neither takes the other's rings for those of a former program.
