@@ -178,6 +178,16 @@ bool follows_command(const RecordOptions& options) {
   return !options.command.empty() && !options.all_processes && options.pids.empty();
 }
 
+// What others had chosen for their instance holds again when its recording ends.
+struct StacksPutBack {
+  Instance* instance;
+  std::optional<StackChoice> choice{};
+  ~StacksPutBack() {
+    if (instance == nullptr || !choice) return;
+    if (auto done = instance->put_back(*choice); !done) say(done.error().sentence);
+  }
+};
+
 // Null: no events of the kernel are wanted.
 result<std::unique_ptr<KernelFeed>> make_kernel(const RecordOptions& options, const ClockInfo& clock) {
   if (!options.wants_kernel()) return nullptr;
@@ -250,7 +260,7 @@ void say_why_empty(const RecordOptions& options, const Instance& instance, const
   } else if (nothing_at_all && events.empty() && !options.instance.empty()) {
     say("no program has declared an event in " + instance.name() + " yet: start one with RINGSIDE_INSTANCE=" + instance.name());
   } else if (nothing_at_all && !events.empty()) {
-    say(std::to_string(events.size()) + " events were declared, and none was written in this time");
+    say(counted(events.size(), "event was", "events were") + " declared, and none was written in this time");
   }
   if (nothing_at_all && options.wants_kernel())
     say((options.kernel.empty() ? "none of the probes" : "none of the kernel's events " + joined(options.kernel)) + " happened" + (options.filter.empty() ? "" : " with " + options.filter) +
@@ -280,7 +290,7 @@ result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
       say(run.faults().failure()->sentence + (child ? "; the recording ends here, the command goes on" : "; the recording ends here"));
     }
     progress.update([&](double seconds) {
-      return fmt::format("{} events, {}, {} s", format_count(run.events()), format_size(run.bytes()), static_cast<u64>(seconds));
+      return fmt::format("{}, {}, {} s", counted(run.events(), "event"), format_size(run.bytes()), static_cast<u64>(seconds));
     });
     if (child ? child->ended().has_value() : run.failed()) return false;
     if (limit_ns != 0 && sys::now_ns() - start >= limit_ns) return false;
@@ -358,7 +368,7 @@ result<bool> next_part(const RecordOptions& options, Instance& instance, const E
   events += run->events();
   RS_TRY(finished);
   const std::string name = RS_TRY(const_cast<Rotation&>(options.rotation).put_aside(options.out));
-  if (!options.quiet) say(fmt::format("{} events, {}; lost {}; {}", format_count(run->events()), format_size(run->bytes()), lost_count(run->missing()), name));
+  if (!options.quiet) say(fmt::format("{}, {}; lost {}; {}", counted(run->events(), "event"), format_size(run->bytes()), lost_count(run->missing()), name));
   const Accounted accounted = program->accounted();
   run = nullptr;
   program = std::make_unique<InstanceFeed>(instance, only);
@@ -386,7 +396,8 @@ result<int> run_record(RecordOptions options) {
   EventPatterns only;  // of an instance that others use, too
   if (!ours) only = events_of_program(options);
   if (!only.empty()) RS_TRY(instance.enable(only, true));
-  if (!options.stacks.empty() || options.depth != 64 || own_samples != 0) RS_TRY(instance.stacks(options.stacks, options.depth));
+  StacksPutBack stacks{ours ? nullptr : &instance};
+  if (!options.stacks.empty() || options.depth != 64 || own_samples != 0) stacks.choice = RS_TRY(instance.stacks(options.stacks, options.depth));
   for (const EventInfo& e : ours ? std::vector<EventInfo>{} : instance.events()) {
     if (is_about_stacks(e) || !options.stacks.matches(e.system, e.name) || has_stack(e)) continue;
     say("--stack: " + e.system + ":" + e.name + " was declared without a stack and stays so; a new instance has it with one");
@@ -442,7 +453,7 @@ result<int> run_record(RecordOptions options) {
     if (const u64 homeless = instance.refused(); homeless != 0)
       say(format_count(homeless) + " of the lost events found no ring: the memory for rings is used up (-b makes them smaller), the instance was out of reach, or a ring was given up (ringside stat)");
     if (const u64 without = instance.without_stack(); without != 0)
-      say(format_count(without) + " events have no stack: a signal handler interrupted the walk over one, twice, or there was no memory for it");
+      say(counted(without, "event has", "events have") + " no stack: a signal handler interrupted the walk over one, twice, or there was no memory for it");
     if (program->events_so_far() == 0 && earlier_events == 0) say_why_empty(options, instance, command, run.events() == 0);
   }
   if (child && !child->ended()) child->pass_on(SIGTERM);

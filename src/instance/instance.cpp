@@ -128,6 +128,12 @@ std::vector<EventInfo> Instance::events() const {
 
 namespace {
 
+result<void> replace_file(int dir, const std::string& file, const std::string& text) {
+  RS_TRY(sys::write_owned(dir, file + ".new", text));
+  if (renameat(dir, (file + ".new").c_str(), dir, file.c_str()) != 0) return fail(errno, "cannot replace " + file);
+  return {};
+}
+
 // Appends the pattern, and removes the earlier lines that it makes void: switching an event on and off all day leaves one line.
 result<void> add_pattern(int dir, const std::string& file, const std::string& pattern, bool on) {
   const std::string line = (on ? "" : "!") + pattern + "\n";
@@ -138,9 +144,7 @@ result<void> add_pattern(int dir, const std::string& file, const std::string& pa
   for (std::string one; std::getline(lines, one);)
     if (one.rfind("depth=", 0) == 0 || (pattern != "*:*" && !one.empty() && one.substr(one[0] == '!' ? 1 : 0) != pattern)) kept += one + "\n";
   if (before && kept.size() == before->size()) return sys::write_owned(dir, file, line, true);
-  RS_TRY(sys::write_owned(dir, file + ".new", kept + line));
-  if (renameat(dir, (file + ".new").c_str(), dir, file.c_str()) != 0) return fail(errno, "cannot replace " + file);
-  return {};
+  return replace_file(dir, file, kept + line);
 }
 
 result<void> can_be_lines(const EventPatterns& patterns) {
@@ -154,10 +158,21 @@ result<void> can_be_lines(const EventPatterns& patterns) {
 
 result<std::string> Instance::read(const std::string& file) const { return sys::read_owned(dir_.get(), file); }
 
-result<void> Instance::stacks(const EventPatterns& patterns, u32 depth) {
-  std::string text = "depth=" + std::to_string(depth) + "\n";
-  for (const EventPattern& one : patterns) text += one.text() + "\n";
-  return sys::write_owned(dir_.get(), "set_stack", text);
+result<StackChoice> Instance::stacks(const EventPatterns& patterns, u32 depth) {
+  RS_TRY(can_be_lines(patterns));
+  const InstanceLock lock(dir_.get());
+  StackChoice choice{read("set_stack").value_or(""), "depth=" + std::to_string(depth) + "\n"};
+  std::istringstream lines(choice.before);
+  for (std::string one; std::getline(lines, one);)
+    if (one.rfind("depth=", 0) != 0) choice.now += one + "\n";
+  for (const EventPattern& one : patterns) choice.now += one.text() + "\n";
+  RS_TRY(replace_file(dir_.get(), "set_stack", choice.now));
+  return choice;
+}
+
+result<void> Instance::put_back(const StackChoice& choice) {
+  const InstanceLock lock(dir_.get());
+  return read("set_stack").value_or("") == choice.now ? replace_file(dir_.get(), "set_stack", choice.before) : result<void>();
 }
 
 result<void> Instance::choose_stacks(const EventPatterns& patterns, bool on) {

@@ -45,6 +45,11 @@ inline Counters counters_of(const PastTotals& past) {
   return c;
 }
 
+// Which events get stacks, as text, before and after a change.
+struct StackChoice {
+  std::string before, now;
+};
+
 class Instance {
  public:
   // EEXIST if it exists; EINVAL for bad names and sizes; ENOTSUP if rings of CPUs are asked for and not available.
@@ -72,8 +77,11 @@ class Instance {
   // matches now.
   result<u32> enable(const EventPatterns& patterns, bool on);
   result<u32> enable(const std::string& list, bool on);
-  // Events that match, and are declared from now on, get the stack of their caller as a field, of at most `depth` frames.
-  result<void> stacks(const EventPatterns& patterns, u32 depth);
+  // Events that match, and are declared from now on, get the stack of their caller as a field, of at most `depth` frames; so do those
+  // that were chosen before.
+  result<StackChoice> stacks(const EventPatterns& patterns, u32 depth);
+  // What was chosen before, unless somebody has chosen anew since.
+  result<void> put_back(const StackChoice& choice);
   // The same, added to or taken from what was chosen before.
   result<void> choose_stacks(const EventPatterns& patterns, bool on);
   u64 without_stack() const { return __atomic_load_n(&control().without_stack, __ATOMIC_RELAXED); }

@@ -214,6 +214,21 @@ TEST_F(FlameCli, StacksAreSwitchedOnFromOutside) {
   EXPECT_EQ(ringside("enable --stack -i web '!x'").code, 2);
 }
 
+// What was chosen for an instance holds beside a recording's own choice, and again after it; a later choice of others stays.
+TEST_F(FlameCli, ARecordingPutsTheInstancesChoiceBack) {
+  const std::string program = RINGSIDE_BUILD_DIR "/tests/sampled events", chosen = dir + "/root/web/set_stack";
+  ASSERT_EQ(ringside("record -q -i web --duration 1ms").code, 0);
+  ASSERT_EQ(ringside("enable --stack -i web sampled:begin").code, 0);
+  const std::string before = test::slurp(chosen);
+  ASSERT_EQ(ringside("record -q -i web --stack=sampled:end --depth 5 -- " + program).code, 0);
+  const auto all = events("-e sampled:begin,sampled:end");
+  ASSERT_EQ(all.size(), 2u);
+  for (const json& e : all) EXPECT_TRUE(e.contains("stack")) << e;
+  EXPECT_EQ(test::slurp(chosen), before);
+  ASSERT_EQ(ringside("record -q -i web --stack=sampled:end -- " RINGSIDE_BUILD_DIR "/ringside disable --stack -i web sampled:begin").code, 0);
+  EXPECT_THAT(test::slurp(chosen), HasSubstr("!sampled:begin\n"));
+}
+
 TEST_F(FlameCli, WrongUsageIsSaid) {
   make("ringside.data");
   for (const char* wrong : {"--folded --pprof", "--by nothing", "--leaks --by size", "--key ptr", "--leaks --latency malloc", "--against x --folded", "--latency nothing"}) {
