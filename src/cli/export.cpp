@@ -201,7 +201,7 @@ result<int> export_events(const ExportOptions& options, Format format) {
   const EventPatterns only = open.only = parse_events(options.events);
   open.window = options.window;
   auto reading = RS_TRY(Reading::open(std::move(open)));
-  if (!options.recorded) check_wanted(only, options.window, reading->trace());
+  if (!options.recorded) check_wanted(only, options.window, *reading);
   catch_signals();  // an unfinished file is removed
   auto file = RS_TRY(WholeFile::create(options.to));
   const auto sink = make_sink(format, *file, *reading, !options.uncompressed);

@@ -80,7 +80,7 @@ result<std::unique_ptr<AnalysisRun>> AnalysisRun::open(RunOptions options) {
   run->again_.notices = [](const auto&) {};
   run->reading_ = RS_TRY(Reading::open(std::move(open)));
   run->live_ = run->trace().live() && (!options.once || run->trace().has_only_just_begun());
-  if (!run->trace().live()) check_wanted(run->only_, options.window, run->trace());
+  if (!run->trace().live()) check_wanted(run->only_, options.window, run->reading());
   if (run->live_ && options.once) options.duration_ns = options.interval_ns;  // the rings have only just begun
   if (options.once) options.every = false;
   run->options_ = std::move(options);

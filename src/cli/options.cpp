@@ -95,9 +95,15 @@ EventPatterns parse_events(const std::vector<std::string>& lists) {
   return std::move(*parsed);
 }
 
-void check_wanted(const EventPatterns& patterns, const Window& window, const Trace& trace) {
+void check_wanted(const EventPatterns& patterns, const Window& window, Reading& reading) {
+  const Trace& trace = reading.trace();
   const std::string where = trace.opened.size() == 1 ? trace.first().where.text : "all of these";
   if (std::string sentence = unmatched(patterns, trace.formats, where); !sentence.empty()) throw UsageError{sentence};
+  if (window.until.given && !window.until.relative && !trace.live()) {
+    const u64 begin = reading.begin(), end = window.until.ns;
+    if (begin != Timeline::forever && end < begin)
+      throw UsageError{where + fmt::format(" begins at {}.{:06} s, after this range; --time ..+{}s is counted from there", begin / 1'000'000'000, begin % 1'000'000'000 / 1000, static_cast<double>(end) / 1e9)};
+  }
   if (window.cpus.empty()) return;
   std::set<u32> known;
   for (u32 n = 0; n < trace.timeline.size(); ++n) {

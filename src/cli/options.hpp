@@ -20,8 +20,9 @@ result<void> check_kernel_events(const EventPatterns& patterns, bool of_recorder
 // Their patterns. A UsageError if they are invalid.
 EventPatterns parse_events(const std::vector<std::string>& lists);
 
-// A UsageError, if one of the patterns matches no event of the trace (with near names), or it has none of the window's CPUs.
-void check_wanted(const EventPatterns& patterns, const Window& window, const Trace& trace);
+// A UsageError, if one of the patterns matches no event of the trace (with near names), it has none of the window's CPUs, or it
+// begins later. Before the first record.
+void check_wanted(const EventPatterns& patterns, const Window& window, Reading& reading);
 
 // -i: recordings, trace.dats and instances, as WHERE.
 void add_input(CLI::App& app, std::vector<std::string>& inputs);

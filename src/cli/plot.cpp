@@ -108,7 +108,7 @@ result<int> run_plot(PlotOptions options) {
   const EventPatterns only = open.only = parse_events(options.events);
   auto opened = RS_TRY(Reading::open(std::move(open)));
   Reading& reading = *opened;
-  check_wanted(only, options.window, reading.trace());
+  check_wanted(only, options.window, reading);
   const Trace& trace = reading.trace();
   std::optional<Pairs> pairs;
   if (wanted) {

@@ -161,7 +161,7 @@ result<int> run_report(const ReportOptions& options) {
   const EventPatterns only = parse_events(options.events);
   auto opened = RS_TRY(Reading::open(opening(options)));
   Reading& reading = *opened;
-  check_wanted(only, options.window, reading.trace());
+  check_wanted(only, options.window, reading);
   if (!print(options, reading)) return exit_failure;
   const bool problems = say_problems(reading);
   say_first(reading.stack_remarks());

@@ -111,6 +111,7 @@ class Reading {
   // into about `parts` parts of the same size; none, if it cannot be cut. bytes(): of all parts.
   std::vector<u64> seams(u32 parts);
   u64 bytes();
+  u64 begin();  // the time of the trace's first event; to be called before the first record
   bool tells_names();  // events tell names of threads, or CPUs: from then on
   bool in_order(std::string_view column);  // the column's values depend on earlier events
   bool filters_in_order();                 // those of the filter do
@@ -162,7 +163,6 @@ class Reading {
   void tell();  // notices
   u64 from() const { return window_.from.given ? window_.from.at(begin_ns_.value_or(0)) : 0; }
   u64 until() const { return window_.until.given ? window_.until.at(begin_ns_.value_or(0)) : forever; }
-  u64 begin();
   void narrow(u64 lead);
   bool outside(TraceRecord& record);
   void join(TraceRecord& record);

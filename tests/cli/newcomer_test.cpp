@@ -445,6 +445,11 @@ TEST_F(NewcomerInTime, ATimeRange) {
   EXPECT_EQ(json::parse(ringside("top --json --time +0.2s..+0.5s").out)["count"], 4);
   EXPECT_EQ(json::parse(ringside("hist size --json --time 1.2..1.5").out)["count"], 4);
   EXPECT_EQ(json::parse(ringside("latency libc:malloc libc:malloc --key ptr --json --time 1.2..1.5 -i ringside.data").out)["starts"], 4);
+  for (const char* command : {"report", "top", "hist size"}) {
+    const Outcome o = ringside(command + std::string(" --time 0.2..0.5"));
+    EXPECT_EQ(o.code, 2);
+    EXPECT_THAT(o.err, HasSubstr("ringside.data begins at 1.000000 s, after this range; --time ..+0.5s is counted from there"));
+  }
   EXPECT_THAT(ringside("plot --time +0.2s..+0.5s").err, HasSubstr("ringside: 4 events"));
   for (const char* wrong : {"1.2", "..", "a..b", "2..1", "+1s..+0.5s"}) EXPECT_EQ(ringside(std::string("report --time ") + wrong).code, 2) << wrong;
 }
