@@ -142,12 +142,6 @@ constinit u64 left_out_start = 0, left_out_end = 0;
 RS_INLINE u64 hashed(u64 callers, u64 frame) noexcept { return ((callers << 27 | callers >> 37) ^ frame) * 0xC2B2AE3D27D4EB4Fu; }
 constexpr u64 no_callers = 0x27D4EB2F165667C5u;
 
-#if defined(__aarch64__)
-constexpr u64 code_bits = (u64{1} << 48) - 1;  // the rest may be a signature of the address
-#else
-constexpr u64 code_bits = ~u64{0};
-#endif
-
 // The frame of code that has no table, by the frame pointer.
 bool step_by_fp(Registers& r, StackWalk::Step& s) noexcept {
   u64 ra, fp;
@@ -158,53 +152,9 @@ bool step_by_fp(Registers& r, StackWalk::Step& s) noexcept {
 }
 
 // What Rule has no room for.
-[[gnu::noinline]] bool step_in_full(Registers& r, u64 address, StackWalk::Step& s) noexcept {
+[[gnu::noinline]] bool step_in_full(Registers& r, u64 address) noexcept {
   FrameRow row;
-  if (find_frame_row(address, row) != FrameFound::yes || (row.cfa_unknown && !row.cfa_by_expression)) return false;
-  u64 cfa;
-  if (row.cfa_by_expression) {
-    if (!evaluate(row.expression, row.expression_size, r, false, 0, load_word, nullptr, cfa)) return false;
-  } else {
-    cfa = (row.cfa_of_fp ? r.fp : r.sp) + static_cast<u64>(row.cfa_offset);
-  }
-  if (cfa <= r.sp && row.ra.where != FrameRow::Where::same) return false;
-  const auto fetch = [&](const FrameRow::Saved& saved, u64 same, u64& value) {
-    u64 at;
-    switch (saved.where) {
-      case FrameRow::Where::same: value = same; return true;
-      case FrameRow::Where::at_cfa: return load(cfa + static_cast<u64>(saved.offset), value);
-      case FrameRow::Where::at_expression: return evaluate(saved.expression, saved.size, r, true, cfa, load_word, nullptr, at) && load(at, value);
-      default: return false;
-    }
-  };
-  u64 ra, fp;
-  if (!fetch(row.ra, r.lr, ra)) return false;
-  if (!fetch(row.fp, r.fp, fp)) fp = 0;
-  s.fixed = false;
-  r = {ra & code_bits, cfa, fp, 0};
-  return true;
-}
-
-// The registers that a signal interrupted, from the frame that the kernel made.
-bool step_over_signal([[maybe_unused]] Registers& r) noexcept {
-#if defined(__x86_64__)
-  const u64 context = r.sp;
-  const auto at = [&](int which) { return context + offsetof(ucontext_t, uc_mcontext.gregs) + static_cast<u64>(which) * 8; };
-  Registers n{};
-  if (!load(at(REG_RIP), n.pc) || !load(at(REG_RSP), n.sp) || !load(at(REG_RBP), n.fp)) return false;
-  r = n;
-  return true;
-#elif defined(__aarch64__)
-  const u64 context = r.sp + 128;
-  Registers n{};
-  const u64 at = context + offsetof(ucontext_t, uc_mcontext);
-  if (!load(at + offsetof(mcontext_t, pc), n.pc) || !load(at + offsetof(mcontext_t, sp), n.sp) || !load(at + offsetof(mcontext_t, regs) + 29 * 8, n.fp) || !load(at + offsetof(mcontext_t, regs) + 30 * 8, n.lr)) return false;
-  n.pc &= code_bits;
-  r = n;
-  return true;
-#else
-  return false;
-#endif
+  return find_frame_row(address, row) == FrameFound::yes && step_by_row(row, r, load_word, nullptr);
 }
 
 bool is_signal_return([[maybe_unused]] u64 pc) noexcept {
@@ -374,7 +324,7 @@ void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept {
       break;
     } else if (rule.kind == Rule::signal || (rule.kind == Rule::no_table && is_signal_return(r.pc))) {
       s.fixed = false;
-      if (!step_over_signal(r)) {
+      if (!step_over_signal(r, load_word, nullptr)) {
         end = StackEnd::bad_frame;
         break;
       }
@@ -382,7 +332,7 @@ void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept {
       exact = true;
     } else if (rule.kind == Rule::in_full) {
       s.fixed = false;
-      if (!step_in_full(r, address, s)) {
+      if (!step_in_full(r, address)) {
         end = StackEnd::bad_frame;
         break;
       }

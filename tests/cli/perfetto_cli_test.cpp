@@ -103,6 +103,19 @@ TEST_F(ExportTo, RandomRecordingsAreWholeInPerfetto) {
     test::random_recording(dir + "/data", ClockInfo{}, 6, 4096, of);
     expect_all("data");
   }
+  // An event of more fields than one that describes itself can have.
+  const test::PerfettoFile file(test::slurp(dir + "/out.pftrace"));
+  const auto wide = std::find_if(file.events.begin(), file.events.end(), [](const auto& e) { return e.name == "kern:wide"; });
+  ASSERT_NE(wide, file.events.end());
+  EXPECT_EQ(wide->fields.size(), test::wide_fields);
+}
+
+TEST_F(ExportTo, SeveralRecordingsAreWholeInOneFile) {
+  test::random_recording(dir + "/one", ClockInfo{}, 3, 4096, Of::program);
+  test::random_recording(dir + "/two", ClockInfo{}, 4, 8192, Of::both);
+  expect_all("one two");
+  const u64 both = report("one two").size();
+  EXPECT_EQ(both, report("one").size() + report("two").size());
 }
 
 TEST_F(ExportTo, TheKernelAndAProgramOnOneTimeline) {
