@@ -78,7 +78,7 @@ void python_row(const std::string& dir, u64 events) {
 void perfetto_rows(const std::string& dir) {
   const std::string command = RINGSIDE_COMMAND, rec = dir + "/mix";
   const bool made = std::system((command + " record -q -e 'sched:*' -e 'syscalls:*' -e 'kmem:*' -e 'irq:*' -b 128M -o " + rec + " -- sh -c 'find /usr/include -type f | head -" +
-                                 (quick ? "1000" : "6000") + " | xargs -n 40 cat' > /dev/null 2>&1").c_str()) == 0;
+                                 (quick ? "1000" : "20000") + " | xargs -n 40 cat' > /dev/null 2>&1").c_str()) == 0;
   if (!made || std::system((command + " export " + rec + " --to " + dir + "/mix.dat > /dev/null 2>&1").c_str()) != 0) {
     for (const char* name : {"perfetto.events_per_s", "perfetto.bytes_over_tracedat"}) row(name, std::nullopt, "", "needs the kernel's events: root and tracefs");
     return;

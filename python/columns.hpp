@@ -73,20 +73,16 @@ class ColumnOf {
  public:
   // name: a field of each of the events, or a column that every event has. Errors: an event without it, an array.
   static result<std::unique_ptr<ColumnOf>> make(const std::string& name, const EventPatterns& events, const Trace& trace);
-  void add(const TraceRecord& record, const RingName& ring) {
+  RS_INLINE void add(const TraceRecord& record, const RingName& ring) {
     if (how_ == How::time) return whole_.push_back(static_cast<i64>(record.time));
     if (how_ == How::cpu) return narrow_.push_back(record.lost != 0 ? ring.its_cpu() : record.cpu_in(ring));
-    if (how_ == How::whole) [[likely]] {
-      i64 value = 0;
-      if (record.lost == 0 && !column_->number(record, ring, value)) value = -1;
-      return is_narrow_ ? narrow_.push_back(static_cast<i32>(value)) : whole_.push_back(value);
-    }
-    add_other(record, ring);
+    how_ == How::whole ? add_whole(record, ring) : add_other(record, ring);
   }
   py::object take();
 
  private:
   enum class How : u8 { whole, time, cpu, ring, lost, boolean, real, text, symbol };
+  void add_whole(const TraceRecord& record, const RingName& ring);
   void add_other(const TraceRecord& record, const RingName& ring);
 
   How how_ = How::whole;

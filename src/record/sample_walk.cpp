@@ -8,6 +8,7 @@
 
 #include <cstring>
 
+#include "sys/hex.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "sys/hex.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 

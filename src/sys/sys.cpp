@@ -198,16 +198,6 @@ u64 boot_hash() noexcept {
   return boot;
 }
 
-std::string hex(Bytes bytes) {
-  constexpr char digits[] = "0123456789abcdef";
-  std::string out;
-  for (size_t i = 0; i < bytes.size; ++i) {
-    out += digits[bytes.data[i] >> 4];
-    out += digits[bytes.data[i] & 15];
-  }
-  return out;
-}
-
 result<Fd> open_regular(const std::string& path) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat st {};

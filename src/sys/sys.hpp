@@ -125,7 +125,6 @@ void futex_wake_all(u32* word) noexcept;  // signal-safe
 
 // FNV-1a (Fowler, Noll, Vo), 64 bits; `so_far`: the hash of the preceding bytes.
 constexpr u64 fnv_basis = 14695981039346656037u;
-std::string hex(Bytes bytes);
 constexpr u64 hash(std::string_view bytes, u64 so_far = fnv_basis) noexcept {
   for (const char c : bytes) so_far = (so_far ^ static_cast<u8>(c)) * 1099511628211u;
   return so_far;
