@@ -2,7 +2,9 @@
 #include <execinfo.h>
 #include <gtest/gtest.h>
 #include <linux/perf_event.h>
+#include <sys/auxv.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <ringside/abi/event_cursor.hpp>
@@ -133,17 +135,21 @@ TEST(PerfRing, SamplesHaveRegistersAndTheCopyOfTheStack) {
 struct Copy {
   PerfRecord sample;
   std::vector<u8> stack;
-  std::vector<u64> truth;  // by the C library; the first one is inside of the function that makes the copy
+  std::vector<u64> truth;  // by the C library; the first ones are inside of the function that makes the copy
 };
 
-[[gnu::noinline]] Copy copy_of_this_stack(size_t bytes) {
+// Other functions' frames: what lies between their variables is no mistake of this one.
+__attribute__((noinline, no_sanitize("address", "thread", "undefined"))) Copy copy_of_this_stack(size_t bytes) {
   Copy copy;
   RS_HERE(copy.sample.registers);
   void* frames[100];
   const int n = backtrace(frames, 100);
   for (int i = 0; i < n; ++i) copy.truth.push_back(reinterpret_cast<u64>(frames[i]));
   const auto* const from = reinterpret_cast<const volatile u8*>(copy.sample.registers.sp);
-  for (size_t i = 0; i < bytes; ++i) copy.stack.push_back(from[i]);
+  if (const u64 above = getauxval(AT_EXECFN) - copy.sample.registers.sp; above < bytes) bytes = above & ~u64{7};  // there the main thread's stack ends
+  copy.stack.resize(bytes);
+  u8* const to = copy.stack.data();
+  for (size_t i = 0; i < bytes; ++i) to[i] = from[i];
   copy.sample.pid = pid;
   copy.sample.stack = {copy.stack.data(), copy.stack.size()};
   return copy;
@@ -176,13 +182,14 @@ TEST(SampleWalk, TheSameAsTheCLibrarys) {
   map_this_process(walk);
   walk.fork(pid, pid + 1);  // a child has its parent's maps
   walk.exec(pid);
-  for (const Copy& copy : {deeper<0>(6000), deeper<5>(6000), deeper<12>(6000)}) {
+  for (const Copy& copy : {deeper<0>(20000), deeper<5>(20000), deeper<12>(20000)}) {
     PerfRecord sample = copy.sample;
     sample.pid = pid + 1;
     std::vector<u64> frames;
     EXPECT_EQ(walk.frames(sample, 100, frames), StackEnd::complete);
-    ASSERT_EQ(frames.size(), copy.truth.size());
-    for (size_t i = 1; i < frames.size(); ++i) EXPECT_EQ(frames[i], copy.truth[i]) << i;
+    ASSERT_GT(frames.size(), 2u);
+    const auto caller = std::find(copy.truth.begin(), copy.truth.end(), frames[1]);  // a sanitizer has a frame of its own inside
+    EXPECT_EQ(std::vector<u64>(frames.begin() + 1, frames.end()), std::vector<u64>(caller, copy.truth.end()));
     frames.clear();
     EXPECT_EQ(walk.frames(sample, 4, frames), StackEnd::depth);
     EXPECT_EQ(frames.size(), 4u);
@@ -191,7 +198,7 @@ TEST(SampleWalk, TheSameAsTheCLibrarys) {
 
 TEST(SampleWalk, WhatCannotBeFollowedEndsIt) {
   if (perf_registers == 0) GTEST_SKIP() << "no walks for this processor";
-  const Copy copy = deeper<12>(6000);
+  const Copy copy = deeper<12>(20000);
   std::vector<u64> frames;
   SampleWalk without;
   EXPECT_NE(without.frames(copy.sample, 100, frames), StackEnd::complete) << "no maps";
