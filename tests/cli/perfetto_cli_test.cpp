@@ -146,27 +146,27 @@ TEST_F(ExportTo, JsonAndCsvHaveEveryEvent) {
   EXPECT_EQ(test::slurp(dir + "/out.json"), ringside("report --json data").out);
   ASSERT_EQ(ringside("export data --to out.csv").code, 0);
   // Quoted cells may have line breaks: a row ends outside quotes.
-  std::vector<std::vector<std::string>> rows(1, std::vector<std::string>(1));
+  std::vector<std::vector<std::string>> table(1, std::vector<std::string>(1));
   bool quoted = false;
   char before = 0;
   for (const char c : test::slurp(dir + "/out.csv")) {
-    if (c == '"' && before == '"' && !quoted) rows.back().back() += c;
+    if (c == '"' && before == '"' && !quoted) table.back().back() += c;
     if (c == '"') quoted = !quoted;
-    else if (!quoted && c == ',') rows.back().emplace_back();
-    else if (!quoted && c == '\n') rows.emplace_back(1);
-    else rows.back().back() += c;
+    else if (!quoted && c == ',') table.back().emplace_back();
+    else if (!quoted && c == '\n') table.emplace_back(1);
+    else table.back().back() += c;
     before = c;
   }
   EXPECT_FALSE(quoted);
-  rows.pop_back();
-  EXPECT_EQ(rows.at(0), (std::vector<std::string>{"ts_ns", "cpu", "ring", "pid", "tid", "task", "event", "lost", "fields"}));
+  table.pop_back();
+  EXPECT_EQ(table.at(0), (std::vector<std::string>{"ts_ns", "cpu", "ring", "pid", "tid", "task", "event", "lost", "fields"}));
   const auto lines = report("data");
   std::istringstream text(ringside("report data").out);
-  ASSERT_EQ(rows.size(), lines.size() + 1);
+  ASSERT_EQ(table.size(), lines.size() + 1);
   u64 lost = 0, arrays = 0;
   for (size_t i = 0; i < lines.size(); ++i) {
     const auto& line = lines[i];
-    const std::vector<std::string>& cells = rows[i + 1];
+    const std::vector<std::string>& cells = table[i + 1];
     std::string shown;
     std::getline(text, shown);
     ASSERT_EQ(cells.size(), 9u) << "row " << i;
