@@ -29,7 +29,12 @@ u64 sparse_recording(const std::string& dir, u64 size) {
                                   "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"
                                   "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\nprint fmt: \"\"\n",
                                   true});
-  for (u32 ring = 0; ring < rings; ++ring) must(writer.add_ring({.ring = ring, .cpu = static_cast<i32>(ring)}, subbuf_size));
+  for (u32 ring = 0; ring < rings; ++ring) {
+    RingName name;
+    name.ring = ring;
+    name.cpu = static_cast<i32>(ring);
+    must(writer.add_ring(name, subbuf_size));
+  }
   const u64 count = size / subbuf_size;
   for (u64 n = 0; n < count; ++n) {
     struct {
@@ -71,7 +76,7 @@ void slice_rows() {
   char dir[] = "/tmp/ringside-bench-XXXXXX";
   if (mkdtemp(dir) == nullptr) return;
   const std::string recording = std::string(dir) + "/recording";
-  const std::array<u64, 3> sizes{1, 10, quick ? 10 : 40};
+  const std::array<u64, 3> sizes{1, 10, quick ? u64{10} : 40};
   std::array<double, 3> ms{};
   for (size_t i = 0; i < sizes.size(); ++i) {
     ms[i] = slice_ms(recording, sparse_recording(recording, sizes[i] << 30));

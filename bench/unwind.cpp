@@ -27,9 +27,9 @@ constexpr int frames_wanted = 26;
 
 template <class Body>
 double ns_each(Body body) {
-  const u64 start = sys::now_ns();
+  const u64 start = cpu_ns();
   for (u64 i = 0; i < calls; ++i) body(i);
-  return static_cast<double>(sys::now_ns() - start) / calls;
+  return static_cast<double>(cpu_ns() - start) / calls;
 }
 [[gnu::noinline]] double event_ns() {
   return ns_each([](u64 i) { ::bench::with_stack(i, ringside::stack{}); });
@@ -70,16 +70,24 @@ Took shell(const std::string& command) {
 
 // The same command in turns, with `ours` and `theirs` in front.
 void compare(const char* name, const std::string& ours, const std::string& theirs, const std::string& command, bool wall, const char* what) {
-  std::vector<double> ratio, own, other;
+  struct Times {
+    std::vector<double> wall, cpu;
+    double median_of(bool wanted_wall) const { return median(wanted_wall ? wall : cpu); }
+  } own, other, alone;
+  std::vector<double> ratio;
+  const auto add = [&](Times& times, const Took& took) {
+    times.wall.push_back(took.wall);
+    times.cpu.push_back(took.cpu);
+    return took.good;
+  };
   for (int i = 0; i < (quick ? 1 : 5); ++i) {
-    const Took a = shell(ours + command), b = shell(theirs + command);
-    if (!a.good || !b.good) return row(name, std::nullopt, "x", b.good ? "record failed" : "the other tool is not installed, or failed");
-    own.push_back(wall ? a.wall : a.cpu);
-    other.push_back(wall ? b.wall : b.cpu);
-    ratio.push_back(own.back() / other.back());
+    const bool a = add(own, shell(ours + command)), b = add(other, shell(theirs + command));
+    if (!a || !b) return row(name, std::nullopt, "x", b ? "record failed, or lost events" : "the other tool is not installed, or failed");
+    add(alone, shell(command));
+    ratio.push_back((wall ? own.wall : own.cpu).back() / (wall ? other.wall : other.cpu).back());
   }
-  const double alone = wall ? shell(command).wall : shell(command).cpu;
-  row(name, median(ratio), "x", text("%s: %.2f s against %.2f s, alone %.2f s", what, median(own), median(other), alone));
+  row(name, median(ratio), "x", text("%s: %.2f s against %.2f s, alone %.2f s; %s: %.2f, %.2f and %.2f s", what, own.median_of(wall), other.median_of(wall), alone.median_of(wall),
+                                     wall ? "CPU time" : "wall time", own.median_of(!wall), other.median_of(!wall), alone.median_of(!wall)));
 }
 
 // The addresses of a compiler's own code in perf's samples: named here, with inlined functions and lines where the file has them, and
@@ -155,11 +163,11 @@ void unwind_rows() {
   }
   const bool made = shell("g++ -E " + at + "/a.cpp -o " + at + "/a.ii").good;
   const std::string compiler = "$(g++ -print-prog-name=cc1plus) -quiet -O1 " + at + "/a.ii -o /dev/null";
-  const std::string record = std::string(RINGSIDE_COMMAND) + " record -q -b 64M -o " + at + "/data ";
+  const std::string record = std::string(RINGSIDE_COMMAND) + " record -q -b 8M --fail-on-loss -o " + at + "/data ";
   if (made) {
-    compare("malloc.over_heaptrack", record + "--libc malloc --stack=libc:malloc,libc:calloc,libc:realloc -- ", "heaptrack -o " + at + "/heaptrack ", compiler, true, "wall time of a compiler that allocates 300,000 times, every allocation with its stack");
+    compare("malloc.over_heaptrack", record + "--libc malloc --stack=libc:malloc,libc:calloc,libc:realloc -- ", "heaptrack -o " + at + "/heaptrack ", compiler, true, "wall time of a compiler, each of 300,000 allocations with its stack");
     names_beside_perf(at, compiler);
-    compare("sample.over_perf", record + "--sample 999 -- ", "perf record -q -g -F 999 -o " + at + "/perf.data ", compiler, false, "CPU time of a compiler with all that records it");
+    compare("sample.over_perf", record + "--sample 999 -- ", "perf record -q -g -F 999 -o " + at + "/perf.data ", compiler, false, "CPU time of a compiler and its recorder");
   }
   std::filesystem::remove_all(at);
 }

@@ -66,6 +66,12 @@ result<std::unique_ptr<ColumnOf>> ColumnOf::make(const std::string& name, const 
   return made;
 }
 
+void ColumnOf::add_whole(const TraceRecord& record, const RingName& ring) {
+  i64 value = 0;
+  if (record.lost == 0 && !column_->number(record, ring, value)) value = -1;
+  is_narrow_ ? narrow_.push_back(static_cast<i32>(value)) : whole_.push_back(value);
+}
+
 void ColumnOf::add_other(const TraceRecord& record, const RingName& ring) {
   const bool gap = record.lost != 0;
   i64 value = 0;

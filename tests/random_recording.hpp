@@ -7,12 +7,16 @@
 
 namespace ringside::test {
 
+constexpr u32 wide_fields = 33;  // more than Perfetto's events that describe themselves can have
+
 // Fields of every type (libtraceevent knows no negative s8); ids from `first` on.
 inline std::vector<EventInfo> random_events(u16 first, bool kernel) {
   const auto event = [&](u16 n, const std::string& name, const std::string& fields, const std::string& print) {
     const auto id = static_cast<u16>(first + n);
     return EventInfo{id, kernel ? "kern" : "app", name, format(id, name, fields, print), true, kernel};
   };
+  std::string wide;
+  for (u32 n = 0; n < wide_fields; ++n) wide += "\tfield:u8 f" + std::to_string(n) + ";\toffset:" + std::to_string(8 + n) + ";\tsize:1;\tsigned:0;\n";
   return {event(0, "numbers",
                 "\tfield:u8 a;\toffset:8;\tsize:1;\tsigned:0;\n\tfield:s16 b;\toffset:10;\tsize:2;\tsigned:1;\n"
                 "\tfield:u32 c;\toffset:12;\tsize:4;\tsigned:0;\n\tfield:s64 d;\toffset:16;\tsize:8;\tsigned:1;\n",
@@ -32,11 +36,12 @@ inline std::vector<EventInfo> random_events(u16 first, bool kernel) {
                 "\tfield:s8 a;\toffset:8;\tsize:1;\tsigned:1;\n\tfield:bool b;\toffset:9;\tsize:1;\tsigned:0;\n"
                 "\tfield:u16 c;\toffset:10;\tsize:2;\tsigned:0;\n\tfield:s32 d;\toffset:12;\tsize:4;\tsigned:1;\n"
                 "\tfield:u64 e;\toffset:16;\tsize:8;\tsigned:0;\n",
-                R"("a=%d b=%d c=%05u d=%-12d| e=%#llx", REC->a, REC->b, REC->c, REC->d, REC->e)")};
+                R"("a=%d b=%d c=%05u d=%-12d| e=%#llx", REC->a, REC->b, REC->c, REC->d, REC->e)"),
+          event(5, "wide", wide, R"("f0=%u f32=%u", REC->f0, REC->f32)")};
 }
 
 inline Payload random_payload(std::mt19937_64& random, u16 first, i32 tid) {
-  switch (random() % 5) {
+  switch (random() % 6) {
     case 0:
       return Payload(first, tid).put(static_cast<u8>(random())).put(u8{0}).put(static_cast<int16_t>(random())).put(static_cast<u32>(random()))
           .put(random());
@@ -47,6 +52,11 @@ inline Payload random_payload(std::mt19937_64& random, u16 first, i32 tid) {
     case 3:
       return Payload(static_cast<u16>(first + 3), tid).put(static_cast<u32>(random())).put(static_cast<u16>(random()))
           .put(static_cast<u16>(random() % 8)).put(u32{20 | 3 << 16}).put(static_cast<u16>(random())).put(static_cast<u8>(random()));
+    case 4: {
+      Payload wide(static_cast<u16>(first + 5), tid);
+      for (u32 n = 0; n < wide_fields; ++n) wide.put(static_cast<u8>(random()));
+      return wide;
+    }
     default:
       return Payload(static_cast<u16>(first + 4), tid).put(static_cast<u8>(random() % 128)).put(static_cast<u8>(random() % 2))
           .put(static_cast<u16>(random())).put(static_cast<u32>(random())).put(random());

@@ -18,7 +18,7 @@ constexpr std::pair<std::string_view, const char*> other_commands[] = {
     {"script", "report"},  {"show", "report"},   {"dump", "report"},    {"trace", "record"}, {"strace", "syscalls"}, {"convert", "export"},
     {"profile", "flame"},  {"annotate", "flame"}, {"start", "enable"},  {"stop", "disable"}, {"events", "list"},     {"view", "plot"}};
 constexpr std::pair<std::string_view, const char*> other_options[] = {
-    {"-g", "--stack"}, {"--call-graph", "--stack"}, {"-T", "--kstack"}, {"-F", "--sample"}, {"-C", "--cpu"}, {"-s", "--sort"}, {"-m", "--buffer-size"}, {"--to", "--output"}};
+    {"-g", "--stack"}, {"-T", "--kstack"}, {"-F", "--sample"}, {"-C", "--cpu"}, {"-s", "--sort"}, {"-m", "--buffer-size"}, {"--to", "--output"}};
 
 template <size_t n>
 std::vector<std::string> other_name(const std::pair<std::string_view, const char*> (&names)[n], std::string_view word) {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstring>
@@ -47,6 +48,8 @@ struct RecordOptions {
   u32 depth = 64;
   std::string sample;  // the rate
   u64 sample_hz = 0;
+  std::string call_graph;
+  u32 stack_bytes = 0;  // of the user's stack in a sample of the kernel's
   bool kernel_samples() const { return sample_hz != 0 && (all_processes || !pids.empty()); }  // by the kernel, not by the program's own timers
   EventPatterns stacks{}, kernel_stacks{};
   bool compress = false, fail_on_loss = false, quiet = false;
@@ -74,6 +77,20 @@ u64 parse_rate(const std::string& text) {
   return rate;
 }
 
+// "fp", "dwarf", "dwarf,16384": how much of the user's stack a sample copies.
+u32 parse_call_graph(const std::string& text) {
+  constexpr u32 usual = 8192, most = 65528;
+  if (text == "fp") return 0;
+  if (text == "dwarf") return usual;
+  u32 bytes = 0;
+  const char* const end = text.data() + text.size();
+  if (text.starts_with("dwarf,")) {
+    const auto [at, error] = std::from_chars(text.data() + 6, end, bytes);
+    if (error == std::errc() && at == end && bytes >= 8 && bytes <= most) return bytes / 8 * 8;
+  }
+  throw UsageError{"--call-graph takes fp, dwarf, or dwarf,BYTES with 8 to 65528 bytes of the stack, not " + text};
+}
+
 // Probes among the values of -e are no patterns.
 result<void> find_probes(RecordOptions& options) {
   std::vector<std::string> notices;
@@ -99,6 +116,10 @@ result<void> check(RecordOptions& options) {
   const auto chosen = [](const std::string& given) {  // "true": the option without a pattern
     return given.empty() ? EventPatterns() : parse_events({given == "true" ? "*:*" : given});
   };
+  if (!options.call_graph.empty()) {
+    options.stack_bytes = parse_call_graph(options.call_graph);
+    if (!options.kernel_samples()) throw UsageError{"--call-graph is about the kernel's samples, --sample with -a or -p; the samples of a command follow tables as they are"};
+  }
   options.stacks = chosen(options.stack);
   options.kernel_stacks = chosen(options.kstack);
   if (!options.stacks.empty() && options.command.empty() && options.instance.empty())
@@ -214,6 +235,7 @@ result<std::unique_ptr<SampleFeed>> make_samples(const RecordOptions& options, c
   make.sampler.depth = options.depth;
   make.sampler.pids = options.pids;
   make.sampler.ring_size = options.buffer_size;
+  make.sampler.stack_bytes = options.stack_bytes;
   make.max_size = options.max_size;
   return SampleFeed::create(std::move(make), clock);
 }
@@ -485,6 +507,8 @@ Command add_record(CLI::App& app) {
   c->add_flag("--kstack", options->kstack, "with the kernel's calls that led to each of its events; --kstack=PATTERN: to these");
   c->add_option("--depth", options->depth, "of --stack and --sample: at most this many calls, the innermost ones")->check(CLI::Range(1, 400))->capture_default_str();
   c->add_option("--sample", options->sample, "interrupt each thread of the command so often in a second of its CPU time, and record its calls: 999; with -a or -p each CPU, by the kernel, with its calls, too")->type_name("RATE");
+  c->add_option("--call-graph", options->call_graph, "how samples of -a and -p find a program's callers: fp, by frame pointers (default); dwarf or dwarf,BYTES, by the compilers' tables, which nearly all code has: the kernel copies BYTES (8192) of the stack into each sample")
+      ->type_name("HOW");
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring, of a CPU or a thread (default 4M)");
   c->add_option("--rings", options->rings, "whose: cpu, shared by all processes; thread, one for each; auto: of CPUs where the system has what they need")
       ->check(CLI::IsMember({"auto", "cpu", "thread"}))
@@ -514,6 +538,7 @@ Command add_record(CLI::App& app) {
       "  ringside record --libc malloc --stack ./server     and which calls led there\n"
       "  ringside record --sample 999 ./server              where its CPU time goes\n"
       "  ringside record -a --sample 999 --duration 10s     where all CPUs' time goes, kernel included (as root); then: ringside flame\n"
+      "  ringside record -a --sample 199 --call-graph dwarf --duration 10s   the same, with the callers of code without frame pointers\n"
       "  ringside record -i web -u 'net:*' --duration 10s   some events of a program that is running\n"
       "  ringside record -e sched_switch,'syscalls:sys_enter_*' ls   with events of the kernel (as root)\n"
       "  ringside record -e 'irq:*' --duration 1s           the kernel alone, all processes\n"

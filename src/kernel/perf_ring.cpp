@@ -3,6 +3,7 @@
 #include <linux/perf_event.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace ringside {
@@ -25,7 +26,7 @@ constexpr size_t map_texts = 72, name_text = 16, fork_size = 32, sample_chain = 
 
 }  // namespace
 
-PerfRecords::PerfRecords(const u8* data, u64 size, u64 tail, u64 head) : data_(data), size_(size), tail_(tail), head_(head) {
+PerfRecords::PerfRecords(const u8* data, u64 size, u64 tail, u64 head, bool with_stacks) : data_(data), size_(size), tail_(tail), head_(head), with_stacks_(with_stacks) {
   malformed_ = head - tail > size;
   if (malformed_) tail_ = head_;
 }
@@ -40,6 +41,35 @@ Bytes PerfRecords::piece(u64 size) {
   std::memcpy(to, data_ + from, size_ - from);
   std::memcpy(to + (size_ - from), data_, size - (size_ - from));
   return {to, size};
+}
+
+// Behind the chain: the registers' kind and they themselves, the stack's size, its bytes, and how many of these are its.
+bool PerfRecords::read_stack(Bytes rest, PerfRecord& r) {
+  constexpr u64 of_64_bits = PERF_SAMPLE_REGS_ABI_64;
+  constexpr size_t count = std::popcount(perf_registers);
+  const auto take = [&] {
+    const u64 word = at<u64>(rest, 0);
+    rest = {rest.data + 8, rest.size - 8};
+    return word;
+  };
+  if (rest.size < 8) return false;
+  const u64 kind = take();
+  if (kind != PERF_SAMPLE_REGS_ABI_NONE) {
+    if (rest.size < 8 * count) return false;
+    u64 words[count + 1] = {};
+    for (size_t i = 0; i < count; ++i) words[i] = take();
+#if defined(__aarch64__)
+    if (kind == of_64_bits) r.registers = {words[3], words[2], words[0], words[1]};
+#else
+    if (kind == of_64_bits) r.registers = {words[2], words[1], words[0], 0};
+#endif
+  }
+  if (rest.size < 8) return false;
+  const u64 size = take();
+  if (size == 0) return true;
+  if (size % 8 != 0 || rest.size < 8 || size > rest.size - 8) return false;
+  r.stack = {rest.data, std::min(size, at<u64>(rest, size))};
+  return true;
 }
 
 std::optional<PerfRecord> PerfRecords::next() {
@@ -69,6 +99,8 @@ std::optional<PerfRecord> PerfRecords::next() {
       r.pid = at<i32>(record, 8), r.tid = at<i32>(record, 12);
       r.time = at<u64>(record, 16);
       r.chain = {record.data + sample_chain, at<u64>(record, 24) * 8};
+      const size_t behind = sample_chain + r.chain.size;
+      good = !with_stacks_ || read_stack({record.data + behind, record.size - behind}, r);
       break;
     }
     case PERF_RECORD_MMAP2: {
@@ -88,9 +120,10 @@ std::optional<PerfRecord> PerfRecords::next() {
       r.text = text_at(record, name_text, end);
       break;
     }
-    case PERF_RECORD_FORK: {
+    case PERF_RECORD_FORK:
+    case PERF_RECORD_EXIT: {
       if (!(good = has(fork_size))) break;
-      r.kind = PerfRecord::Kind::fork;
+      r.kind = header.type == PERF_RECORD_FORK ? PerfRecord::Kind::fork : PerfRecord::Kind::exit;
       r.pid = at<i32>(record, 8), r.maker = at<i32>(record, 12), r.tid = at<i32>(record, 16);
       break;
     }

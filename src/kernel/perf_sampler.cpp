@@ -83,6 +83,13 @@ result<std::unique_ptr<PerfSampler>> PerfSampler::open(const Options& options) {
   attributes.use_clockid = 1;
   attributes.clockid = options.clock;
   attributes.watermark = 1;
+  if (options.stack_bytes != 0) {
+    if (perf_registers == 0) return refuse(std::errc::not_supported, "the walk by tables knows no registers of this processor: use --call-graph fp");
+    attributes.sample_type |= PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
+    attributes.sample_regs_user = perf_registers;
+    attributes.sample_stack_user = options.stack_bytes;
+    attributes.exclude_callchain_user = 1;
+  }
   attributes.sample_max_stack = static_cast<u16>(std::min<u64>(options.depth, setting("perf_event_max_stack", 127)));
 
   auto sampler = std::make_unique<PerfSampler>();
@@ -124,6 +131,7 @@ result<std::unique_ptr<PerfSampler>> PerfSampler::open(const Options& options) {
   for (u32 cpu = 0; cpu < cpus; ++cpu) {
     Ring ring;
     ring.cpu_ = cpu;
+    ring.with_stacks_ = options.stack_bytes != 0;
     for (const i32 tid : threads) {
       sys::Fd fd = open_one(tid, cpu);
       if (!fd && errno == ESRCH) continue;                // it has ended
@@ -163,7 +171,7 @@ result<void> PerfSampler::on(bool is) {
 PerfRecords PerfSampler::Ring::records() const {
   const auto& numbers = *reinterpret_cast<const perf_event_mmap_page*>(region_.data());
   const u64 head = __atomic_load_n(&numbers.data_head, __ATOMIC_ACQUIRE);
-  return {region_.data() + page, region_.size() - page, numbers.data_tail, head};
+  return {region_.data() + page, region_.size() - page, numbers.data_tail, head, with_stacks_};
 }
 
 void PerfSampler::Ring::consume(const PerfRecords& seen) {

@@ -28,6 +28,7 @@ class PerfSampler {
     u32 depth = 64;
     std::vector<i32> pids{};        // none: the whole machine
     u64 ring_size = 1 << 20;        // at most
+    u32 stack_bytes = 0;            // of the user's stack, copied with its registers into each sample; 0: its chain by frame pointers
     clockid_t clock = CLOCK_MONOTONIC;
   };
   class Ring {
@@ -39,6 +40,7 @@ class PerfSampler {
    private:
     friend class PerfSampler;
     u32 cpu_ = 0;
+    bool with_stacks_ = false;
     sys::Region region_;  // a page of numbers, then the ring
     std::vector<sys::Fd> events_;
   };

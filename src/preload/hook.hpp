@@ -11,6 +11,7 @@
 #include <ringside/thread.hpp>
 
 #include "preload/events.hpp"
+#include "writer/process.hpp"
 
 #define HOOK extern "C" [[gnu::visibility("default")]]
 
@@ -44,14 +45,37 @@ inline u64 now_ns() noexcept {
   return static_cast<u64>(t.tv_sec) * 1000000000 + static_cast<u64>(t.tv_nsec);
 }
 
+// Time that passes, by the processor's counter where the instance's clock is one: two calls of clock_gettime cost as much as an event.
+class Stopwatch {
+ public:
+  Stopwatch() noexcept : ticks_(in_ticks(at_)) {
+    if (!ticks_) at_ = now_ns();
+  }
+  u64 ns() const noexcept {
+    u64 now = 0;
+    if (!ticks_) return now_ns() - at_;
+    if (!in_ticks(now) || now < at_) return 0;  // another instance's clock
+    const ClockInfo& clock = opened_now()->clock;
+    return clock.to_ns(clock.base_ticks + (now - at_)) - clock.base_ns;
+  }
+
+ private:
+  static bool in_ticks(u64& now) noexcept {
+    const Opened* const in = opened_now();
+    return in != nullptr && ticks_of(in->clock.kind, now);
+  }
+  u64 at_ = 0;
+  bool ticks_;
+};
+
 // Calls `real`, then tell(its result, its duration in ns), and restores the errno of `real`. May be unwound (cancellation).
 template <class Real, class Tell>
 auto hooked(bool group, Real real, Tell tell) {
   if (!wanted(group)) return real();
-  const u64 start = now_ns();
+  const Stopwatch took;
   const auto result = real();
   const int left = errno;
-  tell(result, now_ns() - start);
+  tell(result, took.ns());
   errno = left;
   return result;
 }

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "schema/format_text.hpp"
+#include "sys/hex.hpp"
 #include "sys/try.hpp"
 #include "writer/process.hpp"
 #include "writer/stack.hpp"
@@ -27,12 +28,6 @@ u64 raw_ns() {
   timespec t{};
   clock_gettime(CLOCK_MONOTONIC_RAW, &t);
   return static_cast<u64>(t.tv_sec) * 1'000'000'000 + static_cast<u64>(t.tv_nsec);
-}
-
-std::string hex(Bytes bytes) {
-  std::string out;
-  for (size_t i = 0; i < bytes.size; ++i) out += fmt::format("{:02x}", bytes.data[i]);
-  return out;
 }
 
 std::string comm_of(i32 pid, i32 tid) {
@@ -91,6 +86,7 @@ result<std::unique_ptr<SampleFeed>> SampleFeed::create(Options options, const Cl
   options.sampler.clock = counts_ticks(clock.kind) ? CLOCK_MONOTONIC_RAW : CLOCK_MONOTONIC;
   auto sampler = RS_TRY(PerfSampler::open(options.sampler));
   std::unique_ptr<SampleFeed> feed(new SampleFeed(std::move(sampler), std::move(options), clock));
+  if (feed->options_.sampler.stack_bytes != 0) feed->walk_.emplace();
   if (counts_ticks(clock.kind)) feed->ticks_.emplace();
   return feed;
 }
@@ -169,7 +165,7 @@ std::string SampleFeed::build_id_of(int maps, u64 address, const std::string& fi
   query.address = address;
   query.build_id_size = sizeof id;
   query.build_id = reinterpret_cast<u64>(id);
-  if (ioctl(maps, map_query, &query) == 0) at->second = hex({id, std::min<size_t>(query.build_id_size, sizeof id)});
+  if (ioctl(maps, map_query, &query) == 0) at->second = sys::hex({id, std::min<size_t>(query.build_id_size, sizeof id)});
   return at->second;
 }
 
@@ -218,6 +214,7 @@ void SampleFeed::lose(RecordingRun& run, Out& out, u64 records) {
 }
 
 void SampleFeed::write_map(RecordingRun& run, Out& out, u64 time, i32 pid, u64 start, u64 size, u64 offset, std::string_view build_id, std::string_view path) {
+  if (walk_ && size != 0) walk_->map(pid, {start, start + size, offset}, path, build_id);
   path = path.substr(0, longest_path);
   constexpr u32 texts = 48;
   const u64 words[] = {code_map_id | static_cast<u64>(static_cast<u32>(pid)) << 32, static_cast<u32>(pid), start, size, offset};
@@ -243,12 +240,19 @@ void SampleFeed::take_sample(RecordingRun& run, const PerfRecord& record, Out& o
     if (address == 0 || address >= perf_contexts) continue;
     payload_.insert(payload_.end(), reinterpret_cast<const u8*>(&address), reinterpret_cast<const u8*>(&address) + 8);
   }
+  const size_t kernel = (payload_.size() - frames_at) / 8;
+  StackEnd end = kernel >= sampler_->depth() ? StackEnd::depth : StackEnd::complete;
+  if (walk_ && kernel < sampler_->depth()) {
+    frames_.clear();
+    end = walk_->frames(record, sampler_->depth() - kernel, frames_);
+    payload_.insert(payload_.end(), reinterpret_cast<const u8*>(frames_.data()), reinterpret_cast<const u8*>(frames_.data() + frames_.size()));
+  }
   const auto bytes = static_cast<u32>(payload_.size() - frames_at);
   u64 stack = 0;
   if (bytes != 0) {
     stack = sys::hash({reinterpret_cast<const char*>(payload_.data()) + frames_at, bytes}) | 1;
     if (stacks_.insert(stack).second) {
-      const u64 words[] = {common | stack_id, stack, frames_at | u64{bytes} << 16 | u64{bytes / 8 >= sampler_->depth()} << 32};
+      const u64 words[] = {common | stack_id, stack, frames_at | u64{bytes} << 16 | static_cast<u64>(end) << 32};
       std::memcpy(payload_.data(), words, sizeof words);
       write(run, out, time, {payload_.data(), payload_.size()});
     }
@@ -264,15 +268,21 @@ void SampleFeed::take(RecordingRun& run, const PerfRecord& record, Out& out) {
       if (record.tid != 0) take_sample(run, record, out);  // else the CPU is idle
       break;
     case Kind::map:
-      if (record.pid > 0 && record.size != 0) write_map(run, out, time_of(record), record.pid, record.start, record.size, record.offset, hex(record.build_id), record.text);
+      if (record.pid > 0 && record.size != 0) write_map(run, out, time_of(record), record.pid, record.start, record.size, record.offset, sys::hex(record.build_id), record.text);
       break;
     case Kind::name:
       know(record.pid, record.tid, record.text);
+      if (record.exec && walk_) walk_->exec(record.pid);
       if (record.exec) write_map(run, out, time_of(record), record.pid, 0, 0, 0, "", "");
       break;
     case Kind::fork:
       if (const auto maker = threads_.find(record.maker); maker != threads_.end()) know(record.pid, record.tid, std::string(maker->second.task));
-      if (record.pid != record.maker && record.pid == record.tid) write_map(run, out, time_of(record), record.pid, 0, 0, static_cast<u32>(record.maker), "", "fork");
+      if (record.pid == record.maker || record.pid != record.tid) break;
+      if (walk_) walk_->fork(record.maker, record.pid);
+      write_map(run, out, time_of(record), record.pid, 0, 0, static_cast<u32>(record.maker), "", "fork");
+      break;
+    case Kind::exit:
+      if (walk_ && record.pid == record.tid) walk_->exit(record.pid);
       break;
     case Kind::lost:
       lose(run, out, record.lost);
@@ -289,12 +299,25 @@ bool SampleFeed::poll(RecordingRun& run) {
     return false;
   }
   if (ticks_) ticks_->now();
-  for (size_t i = 0; i < sampler_->rings().size(); ++i) {
-    PerfSampler::Ring& ring = sampler_->rings()[i];
-    PerfRecords records = ring.records();
-    while (const auto record = records.next()) take(run, *record, outs_[i]);
-    malformed_ += records.malformed();
-    ring.consume(records);
+  // In the order of time, as far as it is known: a walk takes the maps of its moment.
+  std::vector<PerfSampler::Ring>& rings = sampler_->rings();
+  std::vector<PerfRecords> records;
+  std::vector<std::optional<PerfRecord>> next;
+  for (const PerfSampler::Ring& ring : rings) {
+    records.push_back(ring.records());
+    next.push_back(records.back().next());
+  }
+  for (;;) {
+    size_t first = rings.size();
+    for (size_t i = 0; i < rings.size(); ++i)
+      if (next[i] && (first == rings.size() || next[i]->time < next[first]->time)) first = i;
+    if (first == rings.size()) break;
+    take(run, *next[first], outs_[first]);
+    next[first] = records[first].next();
+  }
+  for (size_t i = 0; i < rings.size(); ++i) {
+    malformed_ += records[i].malformed();
+    rings[i].consume(records[i]);
     flush(run, outs_[i]);
   }
   // The oldest part of the recording goes, and with it what names the rest.

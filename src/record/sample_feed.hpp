@@ -8,6 +8,7 @@
 
 #include "kernel/perf_sampler.hpp"
 #include "record/recording_run.hpp"
+#include "record/sample_walk.hpp"
 #include "source/packer.hpp"
 
 namespace ringside {
@@ -75,7 +76,9 @@ class SampleFeed final : public Feed {
   u64 bytes_at_look_ = 0, throttled_ = 0, malformed_ = 0;
   u64 mapped_before_ = 0;                            // the time of what was mapped before
   bool changed_ = false, on_ = false;
+  std::optional<SampleWalk> walk_;                   // by tables; else the kernel has followed frame pointers
   std::vector<u8> payload_;
+  std::vector<u64> frames_;
 };
 
 }  // namespace ringside

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "sys/hex.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 
@@ -58,16 +59,6 @@ const Range* range_at(const std::vector<Range>& ranges, u64 address) {
 
 void sort(std::vector<Range>& ranges) {
   std::stable_sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
-}
-
-std::string hex(const unsigned char* bytes, int size) {
-  constexpr char digits[] = "0123456789abcdef";
-  std::string out;
-  for (int i = 0; i < size; ++i) {
-    out += digits[bytes[i] >> 4];
-    out += digits[bytes[i] & 15];
-  }
-  return out;
 }
 
 const char* linkage_name(Dwarf_Die& die) {
@@ -224,8 +215,8 @@ result<void> ElfNames::Inside::report(const std::string& path, sys::Fd fd, const
   const unsigned char* bytes = nullptr;
   GElf_Addr where = 0;
   const int size = dwfl_module_build_id(module, &bytes, &where);
-  if (!build_id.empty() && (size <= 0 || hex(bytes, size) != build_id))
-    return refuse(std::errc::bad_file_descriptor, path + " is not the file that ran: its build id is " + (size > 0 ? hex(bytes, size) : "missing") + ", recorded was " + build_id);
+  if (!build_id.empty() && (size <= 0 || sys::hex({bytes, static_cast<size_t>(size)}) != build_id))
+    return refuse(std::errc::bad_file_descriptor, path + " is not the file that ran: its build id is " + (size > 0 ? sys::hex({bytes, static_cast<size_t>(size)}) : "missing") + ", recorded was " + build_id);
   read_segments(file, bias);
   if (segments.empty()) return refuse(std::errc::executable_format_error, path + " has no code");
   dwarf = dwfl_module_getdwarf(module, &dwarf_bias);

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
+#include <ucontext.h>
 
 #include <cstring>
 
@@ -224,23 +225,6 @@ struct Machine {
   }
 };
 
-// The readable segment of the object that holds its tables.
-bool segment_of(const MappedObject& object, const u8*& begin, const u8*& end) noexcept {
-  const auto* const elf = reinterpret_cast<const ElfW(Ehdr)*>(object.start);
-  if (object.end - object.start < sizeof *elf || std::memcmp(elf->e_ident, ELFMAG, SELFMAG) != 0) return false;
-  if (elf->e_phentsize != sizeof(ElfW(Phdr)) || elf->e_phoff > page_size || elf->e_phoff + elf->e_phnum * sizeof(ElfW(Phdr)) > object.end - object.start) return false;
-  const auto* const header = reinterpret_cast<const ElfW(Phdr)*>(object.start + elf->e_phoff);
-  const u64 tables = reinterpret_cast<u64>(object.tables);
-  for (u32 i = 0; i < elf->e_phnum; ++i) {
-    const u64 at = object.bias + header[i].p_vaddr;
-    if (header[i].p_type != PT_LOAD || (header[i].p_flags & PF_R) == 0 || tables < at || tables - at >= header[i].p_filesz) continue;
-    begin = reinterpret_cast<const u8*>(at);
-    end = begin + header[i].p_filesz;
-    return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 bool find_object(u64 address, MappedObject& object) noexcept {
@@ -251,12 +235,32 @@ bool find_object(u64 address, MappedObject& object) noexcept {
   return true;
 }
 
+bool find_tables(const MappedObject& object, FrameTables& found) noexcept {
+  if (object.tables == nullptr) return false;
+  const auto* const elf = reinterpret_cast<const ElfW(Ehdr)*>(object.start);
+  if (object.end - object.start < sizeof *elf || std::memcmp(elf->e_ident, ELFMAG, SELFMAG) != 0) return false;
+  if (elf->e_phentsize != sizeof(ElfW(Phdr)) || elf->e_phoff > page_size || elf->e_phoff + elf->e_phnum * sizeof(ElfW(Phdr)) > object.end - object.start) return false;
+  const auto* const header = reinterpret_cast<const ElfW(Phdr)*>(object.start + elf->e_phoff);
+  const u64 tables = reinterpret_cast<u64>(object.tables);
+  for (u32 i = 0; i < elf->e_phnum; ++i) {
+    const u64 at = object.bias + header[i].p_vaddr;
+    if (header[i].p_type != PT_LOAD || (header[i].p_flags & PF_R) == 0 || tables < at || tables - at >= header[i].p_filesz) continue;
+    const u8* const begin = reinterpret_cast<const u8*>(at);
+    found = {static_cast<const u8*>(object.tables), begin, begin + header[i].p_filesz};
+    return true;
+  }
+  return false;
+}
+
 FrameFound find_frame_row(u64 address, FrameRow& row) noexcept {
   MappedObject object;
+  FrameTables tables;
   if (!find_object(address, object)) return FrameFound::no_object;
-  const u8 *begin, *end;
-  if (object.tables == nullptr || !segment_of(object, begin, end)) return FrameFound::no_row;
-  const auto* const base = static_cast<const u8*>(object.tables);
+  return find_tables(object, tables) ? find_frame_row(tables, address, row) : FrameFound::no_row;
+}
+
+FrameFound find_frame_row(const FrameTables& tables, u64 address, FrameRow& row) noexcept {
+  const u8 *const base = tables.header, *const begin = tables.begin, *const end = tables.end;
   TableReader header{base, end};
   const u8 version = header.take<u8>(), frame_encoding = header.take<u8>(), count_encoding = header.take<u8>(), table_encoding = header.take<u8>();
   if (version != 1 || table_encoding != 0x3B) return FrameFound::no_row;  // 0x3B: sorted pairs of 32 bits from here, as every linker makes them
@@ -368,6 +372,49 @@ bool evaluate(const u8* code, u64 size, const Registers& registers, bool push_cf
   }
   if (!r.good || depth == 0) return false;
   result = stack[depth - 1];
+  return true;
+}
+
+bool step_by_row(const FrameRow& row, Registers& r, LoadWord load, void* context) noexcept {
+  if (row.cfa_unknown && !row.cfa_by_expression) return false;
+  u64 cfa;
+  if (row.cfa_by_expression) {
+    if (!evaluate(row.expression, row.expression_size, r, false, 0, load, context, cfa)) return false;
+  } else {
+    cfa = (row.cfa_of_fp ? r.fp : r.sp) + static_cast<u64>(row.cfa_offset);
+  }
+  if (cfa <= r.sp && row.ra.where != FrameRow::Where::same) return false;
+  const auto fetch = [&](const FrameRow::Saved& saved, u64 same, u64& value) {
+    u64 at;
+    switch (saved.where) {
+      case FrameRow::Where::same: value = same; return true;
+      case FrameRow::Where::at_cfa: return load(context, cfa + static_cast<u64>(saved.offset), value);
+      case FrameRow::Where::at_expression: return evaluate(saved.expression, saved.size, r, true, cfa, load, context, at) && load(context, at, value);
+      default: return false;
+    }
+  };
+  u64 ra, fp;
+  if (!fetch(row.ra, r.lr, ra)) return false;
+  if (!fetch(row.fp, r.fp, fp)) fp = 0;
+  r = {ra & code_bits, cfa, fp, 0};
+  return true;
+}
+
+bool step_over_signal([[maybe_unused]] Registers& r, [[maybe_unused]] LoadWord load, [[maybe_unused]] void* context) noexcept {
+  Registers n{};
+#if defined(__x86_64__)
+  const auto at = [&](int which) { return r.sp + offsetof(ucontext_t, uc_mcontext.gregs) + static_cast<u64>(which) * 8; };
+  if (!load(context, at(REG_RIP), n.pc) || !load(context, at(REG_RSP), n.sp) || !load(context, at(REG_RBP), n.fp)) return false;
+#elif defined(__aarch64__)
+  const u64 at = r.sp + 128 + offsetof(ucontext_t, uc_mcontext);
+  if (!load(context, at + offsetof(mcontext_t, pc), n.pc) || !load(context, at + offsetof(mcontext_t, sp), n.sp) || !load(context, at + offsetof(mcontext_t, regs) + 29 * 8, n.fp) ||
+      !load(context, at + offsetof(mcontext_t, regs) + 30 * 8, n.lr))
+    return false;
+  n.pc &= code_bits;
+#else
+  return false;
+#endif
+  r = n;
   return true;
 }
 

@@ -39,12 +39,30 @@ struct MappedObject {
 // False: no object has this address, or the C library cannot tell (before glibc 2.35).
 bool find_object(u64 address, MappedObject& object) noexcept;
 
+// The tables of an object: .eh_frame_hdr, and the segment that has it. In a copy, addresses are as if the object were mapped there.
+struct FrameTables {
+  const u8 *header = nullptr, *begin = nullptr, *end = nullptr;
+};
+bool find_tables(const MappedObject& object, FrameTables& tables) noexcept;
+
 enum class FrameFound : u8 { yes, no_object, no_row };
 // The row for the instruction at `address`.
 FrameFound find_frame_row(u64 address, FrameRow& row) noexcept;
+FrameFound find_frame_row(const FrameTables& tables, u64 address, FrameRow& row) noexcept;
 
 // Computes a DWARF expression. load(address, value): false if nothing can be read there.
 using LoadWord = bool (*)(void* context, u64 address, u64& value) noexcept;
 bool evaluate(const u8* code, u64 size, const Registers& registers, bool push_cfa, u64 cfa, LoadWord load, void* context, u64& result) noexcept;
+
+// The caller's registers; false: its frame cannot be.
+bool step_by_row(const FrameRow& row, Registers& r, LoadWord load, void* context) noexcept;
+// Those that a signal interrupted, from the frame that the kernel made.
+bool step_over_signal(Registers& r, LoadWord load, void* context) noexcept;
+
+#if defined(__aarch64__)
+inline constexpr u64 code_bits = (u64{1} << 48) - 1;  // the rest may be a signature of the address
+#else
+inline constexpr u64 code_bits = ~u64{0};
+#endif
 
 }  // namespace ringside

@@ -93,7 +93,11 @@ RS_INLINE RingNow ring_now() noexcept {
 // In front of a process's maps stands one without an address: what was mapped before, by another program of this number, is gone.
 constinit u64 maps_begun = 0;  // process number << 2 | 0: no, 1: a thread writes it now, 2: yes
 
-u32 number_of_process(const Opened& in) noexcept { return in.foreign ? __atomic_load_n(&in.number, __ATOMIC_ACQUIRE) : static_cast<u32>(process.pid); }
+// A child of vfork has a number of its own, which is its thread's, too.
+u32 number_of_process(const Opened& in) noexcept {
+  if (detail::this_thread.borrowed != 0) return static_cast<u32>(detail::this_thread.tid);
+  return in.foreign ? __atomic_load_n(&in.number, __ATOMIC_ACQUIRE) : static_cast<u32>(process.pid);
+}
 
 // The texts stand in the walk's payload already, one behind the other, each with its NUL.
 void write_map(StackWalk& walk, u32 pid, u64 start, u64 size, u64 file_offset, u32 build_id, u32 path) noexcept {
@@ -209,7 +213,8 @@ enum class Maps { there, added, not_yet };
 // The maps of all frames' code are in the ring. added: some were not.
 Maps write_code_maps(StackWalk& walk, const Opened& in, const RingNow& ring, u64 again) noexcept {
   const u32 pid = number_of_process(in);
-  if (!begin_maps(walk, pid)) return Maps::not_yet;
+  // A child of vfork is new, and its parent's other threads go on with the parent's maps.
+  if (detail::this_thread.borrowed == 0 && !begin_maps(walk, pid)) return Maps::not_yet;
   Maps done = Maps::there;
   MappedObject object{};
   for (u32 i = 0; i < walk.frames; ++i) {

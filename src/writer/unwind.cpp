@@ -16,7 +16,6 @@
 namespace ringside {
 namespace {
 
-
 // What to do at an address, in one word: the usual rule has small numbers, in units of 8 bytes.
 struct Rule {
   enum Kind : u32 { none, usual, outermost, signal, in_full, no_table } kind = none;
@@ -25,17 +24,23 @@ struct Rule {
   u32 fp = 0;   // CFA - where the caller's fp is; 0: it is the same
   u32 ra = 0;   // the same for the return address; 0: in lr
 };
-constexpr u32 rule_bits = 30;
-constexpr u64 pack(const Rule& r) noexcept { return u64{r.kind} | u64{r.of_fp} << 3 | u64{r.cfa} << 4 | u64{r.fp} << 16 | u64{r.ra} << 23; }
+constexpr u32 rule_bits = 29, most_cfa = 0x7FF;
+constexpr u64 pack(const Rule& r) noexcept { return u64{r.kind} | u64{r.of_fp} << 3 | u64{r.cfa} << 4 | u64{r.fp} << 15 | u64{r.ra} << 22; }
 constexpr Rule unpack(u64 w) noexcept {
-  return {static_cast<Rule::Kind>(w & 7), (w >> 3 & 1) != 0, static_cast<u32>(w >> 4 & 0xFFF), static_cast<u32>(w >> 16 & 0x7F), static_cast<u32>(w >> 23 & 0x7F)};
+  return {static_cast<Rule::Kind>(w & 7), (w >> 3 & 1) != 0, static_cast<u32>(w >> 4 & most_cfa), static_cast<u32>(w >> 15 & 0x7F), static_cast<u32>(w >> 22 & 0x7F)};
 }
 
-// Address and rule are one word: the index and the tag together are the address's 48 bits, mixed so that they can be told back.
+// Address and rule are one word: the index and the tag together are the address's 48 bits, mixed so that they can be told back, and a
+// bit says whether the word stands at its index or in the place beside it.
 constexpr u32 index_bits = 14;
 constinit u64* rule_table = nullptr;
 constinit u64 rule_generation = 1;
 constexpr u64 mixed(u64 address) noexcept { return (address * 0x9E3779B97F4A7C15u) & ((u64{1} << 48) - 1); }
+struct RulePlace {
+  u64 index, tag;
+  explicit constexpr RulePlace(u64 address) noexcept : index(mixed(address) >> (48 - index_bits)), tag((mixed(address) & ((u64{1} << (48 - index_bits)) - 1)) << 1) {}
+  bool has(u64 word, u64 beside) const noexcept { return word >> rule_bits == (tag | beside) && (word & 7) != Rule::none; }
+};
 
 bool fits_rule(i64 bytes, u32 most) noexcept { return bytes >= 0 && bytes % 8 == 0 && bytes / 8 <= most; }
 
@@ -45,7 +50,7 @@ Rule rule_of(const FrameRow& row) noexcept {
   if (row.ra.where == Where::undefined) return {.kind = Rule::outermost};
   Rule r{.kind = Rule::usual, .of_fp = row.cfa_of_fp};
   const bool fp_saved = row.fp.where == Where::at_cfa, ra_saved = row.ra.where == Where::at_cfa;
-  const bool simple = !row.cfa_by_expression && !row.cfa_unknown && fits_rule(row.cfa_offset, 0xFFF) && (fp_saved ? fits_rule(-row.fp.offset, 0x7F) && row.fp.offset != 0 : row.fp.where == Where::same) &&
+  const bool simple = !row.cfa_by_expression && !row.cfa_unknown && fits_rule(row.cfa_offset, most_cfa) && (fp_saved ? fits_rule(-row.fp.offset, 0x7F) && row.fp.offset != 0 : row.fp.where == Where::same) &&
                       (ra_saved ? fits_rule(-row.ra.offset, 0x7F) && row.ra.offset != 0 : row.ra.where == Where::same);
   if (!simple) return {.kind = Rule::in_full};
   r.cfa = static_cast<u32>(row.cfa_offset / 8);
@@ -54,25 +59,29 @@ Rule rule_of(const FrameRow& row) noexcept {
   return r;
 }
 
-[[gnu::noinline]] Rule find_rule(u64 address, u64* entry, u64 tag) noexcept {
+[[gnu::noinline]] Rule find_rule(u64 address, u64* table) noexcept {
   FrameRow row;
   Rule rule = find_frame_row(address, row) == FrameFound::yes ? rule_of(row) : Rule{.kind = Rule::no_table};
   // A return address that is a function's begin was put there by hand, as makecontext does: no call led to it.
   if (rule.kind == Rule::no_table && find_frame_row(address + 1, row) == FrameFound::yes) rule.kind = Rule::outermost;
-  if (entry != nullptr) __atomic_store_n(entry, tag << rule_bits | pack(rule), __ATOMIC_RELAXED);
+  if (table == nullptr) return rule;
+  const RulePlace place(address);
+  const auto is_free = [&](u64 beside) { return __atomic_load_n(&table[place.index ^ beside], __ATOMIC_RELAXED) == 0; };
+  const u64 beside = is_free(0) ? 0 : is_free(1) ? 1 : place.tag >> 1 & 1;
+  __atomic_store_n(&table[place.index ^ beside], (place.tag | beside) << rule_bits | pack(rule), __ATOMIC_RELAXED);
   return rule;
 }
 
 RS_INLINE Rule rule_at(u64 address) noexcept {
   u64* const table = __atomic_load_n(&rule_table, __ATOMIC_ACQUIRE);
   if (table == nullptr || address >> 48 != 0) [[unlikely]]
-    return find_rule(address, nullptr, 0);
-  const u64 m = mixed(address), tag = m & ((u64{1} << (48 - index_bits)) - 1);
-  u64* const entry = &table[m >> (48 - index_bits)];
-  const u64 word = __atomic_load_n(entry, __ATOMIC_RELAXED);
-  if (word >> rule_bits != tag || (word & 7) == Rule::none) [[unlikely]]
-    return find_rule(address, entry, tag);
-  return unpack(word);
+    return find_rule(address, nullptr);
+  const RulePlace place(address);
+  for (const u64 beside : {u64{0}, u64{1}}) {
+    const u64 word = __atomic_load_n(&table[place.index ^ beside], __ATOMIC_RELAXED);
+    if (place.has(word, beside)) [[likely]] return unpack(word);
+  }
+  return find_rule(address, table);
 }
 
 // ---- Memory that may be read: pages around the places where this thread's stacks are.
@@ -142,12 +151,6 @@ constinit u64 left_out_start = 0, left_out_end = 0;
 RS_INLINE u64 hashed(u64 callers, u64 frame) noexcept { return ((callers << 27 | callers >> 37) ^ frame) * 0xC2B2AE3D27D4EB4Fu; }
 constexpr u64 no_callers = 0x27D4EB2F165667C5u;
 
-#if defined(__aarch64__)
-constexpr u64 code_bits = (u64{1} << 48) - 1;  // the rest may be a signature of the address
-#else
-constexpr u64 code_bits = ~u64{0};
-#endif
-
 // The frame of code that has no table, by the frame pointer.
 bool step_by_fp(Registers& r, StackWalk::Step& s) noexcept {
   u64 ra, fp;
@@ -158,53 +161,9 @@ bool step_by_fp(Registers& r, StackWalk::Step& s) noexcept {
 }
 
 // What Rule has no room for.
-[[gnu::noinline]] bool step_in_full(Registers& r, u64 address, StackWalk::Step& s) noexcept {
+[[gnu::noinline]] bool step_in_full(Registers& r, u64 address) noexcept {
   FrameRow row;
-  if (find_frame_row(address, row) != FrameFound::yes || (row.cfa_unknown && !row.cfa_by_expression)) return false;
-  u64 cfa;
-  if (row.cfa_by_expression) {
-    if (!evaluate(row.expression, row.expression_size, r, false, 0, load_word, nullptr, cfa)) return false;
-  } else {
-    cfa = (row.cfa_of_fp ? r.fp : r.sp) + static_cast<u64>(row.cfa_offset);
-  }
-  if (cfa <= r.sp && row.ra.where != FrameRow::Where::same) return false;
-  const auto fetch = [&](const FrameRow::Saved& saved, u64 same, u64& value) {
-    u64 at;
-    switch (saved.where) {
-      case FrameRow::Where::same: value = same; return true;
-      case FrameRow::Where::at_cfa: return load(cfa + static_cast<u64>(saved.offset), value);
-      case FrameRow::Where::at_expression: return evaluate(saved.expression, saved.size, r, true, cfa, load_word, nullptr, at) && load(at, value);
-      default: return false;
-    }
-  };
-  u64 ra, fp;
-  if (!fetch(row.ra, r.lr, ra)) return false;
-  if (!fetch(row.fp, r.fp, fp)) fp = 0;
-  s.fixed = false;
-  r = {ra & code_bits, cfa, fp, 0};
-  return true;
-}
-
-// The registers that a signal interrupted, from the frame that the kernel made.
-bool step_over_signal([[maybe_unused]] Registers& r) noexcept {
-#if defined(__x86_64__)
-  const u64 context = r.sp;
-  const auto at = [&](int which) { return context + offsetof(ucontext_t, uc_mcontext.gregs) + static_cast<u64>(which) * 8; };
-  Registers n{};
-  if (!load(at(REG_RIP), n.pc) || !load(at(REG_RSP), n.sp) || !load(at(REG_RBP), n.fp)) return false;
-  r = n;
-  return true;
-#elif defined(__aarch64__)
-  const u64 context = r.sp + 128;
-  Registers n{};
-  const u64 at = context + offsetof(ucontext_t, uc_mcontext);
-  if (!load(at + offsetof(mcontext_t, pc), n.pc) || !load(at + offsetof(mcontext_t, sp), n.sp) || !load(at + offsetof(mcontext_t, regs) + 29 * 8, n.fp) || !load(at + offsetof(mcontext_t, regs) + 30 * 8, n.lr)) return false;
-  n.pc &= code_bits;
-  r = n;
-  return true;
-#else
-  return false;
-#endif
+  return find_frame_row(address, row) == FrameFound::yes && step_by_row(row, r, load_word, nullptr);
 }
 
 bool is_signal_return([[maybe_unused]] u64 pc) noexcept {
@@ -374,7 +333,7 @@ void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept {
       break;
     } else if (rule.kind == Rule::signal || (rule.kind == Rule::no_table && is_signal_return(r.pc))) {
       s.fixed = false;
-      if (!step_over_signal(r)) {
+      if (!step_over_signal(r, load_word, nullptr)) {
         end = StackEnd::bad_frame;
         break;
       }
@@ -382,7 +341,7 @@ void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept {
       exact = true;
     } else if (rule.kind == Rule::in_full) {
       s.fixed = false;
-      if (!step_in_full(r, address, s)) {
+      if (!step_in_full(r, address)) {
         end = StackEnd::bad_frame;
         break;
       }

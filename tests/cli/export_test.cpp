@@ -63,15 +63,25 @@ struct TraceDatTest : test::BinaryTest {
     for (std::string& line : all) line = std::regex_replace(std::regex_replace(line, cpu, " [] ", std::regex_constants::format_first_only), gap, "CPU:");
     return all;
   }
-  // Two buffers' events at one microsecond come in any order.
+  // Two buffers' events at one microsecond come in any order, each with the loss in front of it.
   static void sort_ties(std::vector<std::string>& all) {
-    const auto time = [](const std::string& line) { return line.substr(0, line.find(": ")).substr(std::min(line.find("] "), line.size())); };
-    for (auto from = all.begin(); from != all.end();) {
+    const auto last = [](const std::string& lines) { return lines.substr(lines.rfind('\n') + 1); };  // all of it, if it is one line
+    const auto time = [&](const std::string& lines) {
+      const std::string line = last(lines);
+      return line.substr(0, line.find(": ")).substr(std::min(line.find("] "), line.size()));
+    };
+    std::vector<std::string> joined;
+    for (const std::string& line : all) {
+      if (!joined.empty() && last(joined.back()).rfind("CPU:", 0) == 0) joined.back() += "\n" + line;
+      else joined.push_back(line);
+    }
+    for (auto from = joined.begin(); from != joined.end();) {
       auto to = std::next(from);
-      while (to != all.end() && time(*to) == time(*from) && to->rfind("CPU:", 0) != 0) ++to;
+      while (to != joined.end() && time(*to) == time(*from)) ++to;
       std::sort(from, to);
       from = to;
     }
+    all = std::move(joined);
   }
   // The output of trace-cmd for `dat`, without its plugins, which print in other ways than the formats say.
   std::vector<std::string> judged(const std::string& dat) const {

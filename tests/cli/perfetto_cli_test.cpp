@@ -103,6 +103,19 @@ TEST_F(ExportTo, RandomRecordingsAreWholeInPerfetto) {
     test::random_recording(dir + "/data", ClockInfo{}, 6, 4096, of);
     expect_all("data");
   }
+  // An event of more fields than one that describes itself can have.
+  const test::PerfettoFile file(test::slurp(dir + "/out.pftrace"));
+  const auto wide = std::find_if(file.events.begin(), file.events.end(), [](const auto& e) { return e.name == "kern:wide"; });
+  ASSERT_NE(wide, file.events.end());
+  EXPECT_EQ(wide->fields.size(), test::wide_fields);
+}
+
+TEST_F(ExportTo, SeveralRecordingsAreWholeInOneFile) {
+  test::random_recording(dir + "/one", ClockInfo{}, 3, 4096, Of::program);
+  test::random_recording(dir + "/two", ClockInfo{}, 4, 8192, Of::both);
+  expect_all("one two");
+  const u64 both = report("one two").size();
+  EXPECT_EQ(both, report("one").size() + report("two").size());
 }
 
 TEST_F(ExportTo, TheKernelAndAProgramOnOneTimeline) {
@@ -133,20 +146,43 @@ TEST_F(ExportTo, JsonAndCsvHaveEveryEvent) {
   EXPECT_EQ(test::slurp(dir + "/out.json"), ringside("report --json data").out);
   ASSERT_EQ(ringside("export data --to out.csv").code, 0);
   // Quoted cells may have line breaks: a row ends outside quotes.
-  const std::string csv = test::slurp(dir + "/out.csv");
-  u64 lines = 0, commas = 0;
+  std::vector<std::vector<std::string>> table(1, std::vector<std::string>(1));
   bool quoted = false;
-  for (const char c : csv) {
+  char before = 0;
+  for (const char c : test::slurp(dir + "/out.csv")) {
+    if (c == '"' && before == '"' && !quoted) table.back().back() += c;
     if (c == '"') quoted = !quoted;
-    if (!quoted && c == ',') ++commas;
-    if (!quoted && c == '\n') {
-      EXPECT_EQ(commas, 8u) << "row " << lines;
-      ++lines;
-      commas = 0;
-    }
+    else if (!quoted && c == '\r') continue;
+    else if (!quoted && c == ',') table.back().emplace_back();
+    else if (!quoted && c == '\n') table.emplace_back(1);
+    else table.back().back() += c;
+    before = c;
   }
   EXPECT_FALSE(quoted);
-  EXPECT_EQ(lines, report("data").size() + 1);
+  table.pop_back();
+  EXPECT_EQ(table.at(0), (std::vector<std::string>{"ts_ns", "cpu", "ring", "pid", "tid", "task", "event", "lost", "fields"}));
+  const auto lines = report("data");
+  std::istringstream text(ringside("report data").out);
+  ASSERT_EQ(table.size(), lines.size() + 1);
+  u64 lost = 0, arrays = 0;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const auto& line = lines[i];
+    const std::vector<std::string>& cells = table[i + 1];
+    std::string shown;
+    std::getline(text, shown);
+    ASSERT_EQ(cells.size(), 9u) << "row " << i;
+    const auto cell = [&](const char* key) { return !line.contains(key) || line[key].is_null() ? "" : line[key].is_string() ? line[key].get<std::string>() : line[key].dump(); };
+    EXPECT_EQ(cells[0], cell("ts"));
+    EXPECT_EQ(cells[6], cell("event"));
+    EXPECT_EQ(cells[7], cell("lost"));
+    lost += line.contains("lost");
+    if (line.contains("lost")) continue;
+    for (const auto& [place, key] : {std::pair(1, "cpu"), {2, "ring"}, {3, "pid"}, {4, "tid"}, {5, "task"}}) EXPECT_EQ(cells[place], cell(key)) << key << ", row " << i;
+    EXPECT_EQ(": " + cells[8], shown.substr(shown.size() - std::min(shown.size(), cells[8].size() + 2))) << "as `report` shows them, row " << i;
+    arrays += cells[6] == "app:arrays";
+  }
+  EXPECT_GT(lost, 0u);
+  EXPECT_GT(arrays, 0u);
 }
 
 TEST_F(ExportTo, RecordWritesTheseFilesToo) {
@@ -273,6 +309,7 @@ TEST_F(ExportTo, AFormatIsChosenByNameOrByOption) {
   EXPECT_EQ(ringside("export data --to out.svg").code, 2);
   EXPECT_EQ(ringside("export data --to out --format nothing").code, 2);
   EXPECT_EQ(ringside("export data --to out.pftrace --only kernel").code, 2);
+  EXPECT_EQ(ringside("export data data --to out.dat").code, 2) << "a trace.dat has one WHERE";
   EXPECT_EQ(ringside("export data --to nowhere/out.pftrace").code, 1);
   EXPECT_EQ(ringside("export nothing --to out.pftrace").code, 1);
   EXPECT_FALSE(std::filesystem::exists(dir + "/out.pftrace"));

@@ -25,7 +25,7 @@ struct SampleCli : test::BinaryTest {
     BinaryTest::SetUp();
   }
   // Only the program's own: to name all that ran here could take seconds.
-  Outcome folded_of(const std::string& where) const { return ringside("flame --folded -e ringside:sample -f 'task == \"sampled\"' " + where); }
+  Outcome folded_of(const std::string& where, const std::string& task = "sampled") const { return ringside("flame --folded -e ringside:sample -f 'task == \"" + task + "\"' " + where); }
   u64 count(const std::string& folded, const std::string& part) const {
     u64 sum = 0;
     std::istringstream lines(folded);
@@ -93,6 +93,22 @@ TEST_F(SampleCli, OfOneProcess) {
   EXPECT_EQ(count(folded, "sampled;"), count(folded, ""));  // and of no other
 }
 
+// Code without frame pointers: its callers are found by its tables, also from inside of the kernel and of processes that are gone.
+TEST_F(SampleCli, CallersByTables) {
+  if (perf_registers == 0) GTEST_SKIP() << "no walks by tables for this processor";
+  const Outcome o = ringside("record -a --sample 1999 --call-graph dwarf " + sampled + "_tables");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("refused 0"));
+  const std::string folded = folded_of("", "sampled_tables").out;
+  EXPECT_GT(count(folded, "main;caller_of_spun;spun"), 10u) << folded;
+  EXPECT_GT(count(folded, "_start;"), count(folded, "") * 9 / 10) << folded;
+  EXPECT_GT(count(folded, "main;short_lived"), 3u) << folded;
+  EXPECT_TRUE(!sees_kernel || count(folded, "main;in_kernel;") > 3) << folded;
+  // Fewer bytes than the stack has.
+  ASSERT_EQ(ringside("record -a --sample 1999 --call-graph dwarf,8 -o short " + sampled + "_tables").code, 0);
+  EXPECT_EQ(count(folded_of("short", "sampled_tables").out, "_start;"), 0u);
+}
+
 TEST_F(SampleCli, WithoutTheRightItSaysWhatToDo) {
   std::ifstream level("/proc/sys/kernel/perf_event_paranoid");
   int paranoid = 0;
@@ -107,6 +123,8 @@ TEST_F(SampleCli, WhatCannotBe) {
   EXPECT_THAT(ringside("record --sample 999").err, HasSubstr("-a samples the whole machine"));
   EXPECT_THAT(ringside("record -a --sample 999 --clock counter --duration 1ms").err, HasSubstr("use --clock tsc or mono"));
   EXPECT_EQ(ringside("record -p 1").code, 2);
+  for (const char* how : {"lbr", "dwarf,", "dwarf,7", "dwarf,65536", "dwarf,1k"}) EXPECT_THAT(ringside(std::string("record -a --sample 9 --duration 1ms --call-graph ") + how).err, HasSubstr("--call-graph takes fp"));
+  EXPECT_THAT(ringside("record --sample 9 --call-graph dwarf true").err, HasSubstr("with -a or -p"));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "binary.hpp"
+#include "gdb.hpp"
 #include "instance/instance.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "ringside/base/types.hpp"
@@ -87,6 +88,57 @@ TEST_F(Stacks, FrameByFrame) {
     }
     for (const auto& [id, how] : ended) EXPECT_EQ(how, "complete") << id;
   }
+}
+
+// The stacks of 4711 bytes that the walker allocates in front of each stop, with the names that `report` gives them.
+struct WalkerStacks : Stacks {
+  std::vector<std::vector<std::string>> recorded(const std::string& command) {
+    record("--libc malloc --stack=libc:malloc", command);
+    std::vector<std::vector<std::string>> found;
+    for (const json& e : all)
+      if (e["event"] == "libc:malloc" && e["fields"]["size"] == 4711) found.push_back(e["stack"]);
+    return found;
+  }
+};
+
+// A child of vfork has the memory of its parent, and then a program of its own at other addresses.
+TEST_F(WalkerStacks, OfAChildOfVforkAndOfItsProgram) {
+  if (!test::has_gdb()) GTEST_SKIP() << "there is no gdb";
+  const std::string walker = RINGSIDE_BUILD_DIR "/tests/walker_O2";
+  const auto gdb = test::by_gdb(walker, "vfork", 2);
+  const auto ours = recorded(walker + " vfork");
+  ASSERT_EQ(gdb.size(), 2u);
+  ASSERT_EQ(ours.size(), 2u);
+  for (size_t stop = 0; stop < 2; ++stop) {
+    std::vector<test::GdbLine> names;
+    for (const std::string& function : ours[stop]) names.push_back({function});
+    const auto expected = test::from_capture_to_main(gdb[stop]), found = test::from_capture_to_main(names);
+    ASSERT_GE(expected.size(), 14u);
+    ASSERT_EQ(found.size(), expected.size()) << stop;
+    for (size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i].function, expected[i].function) << "stop " << stop << ", frame " << i;
+  }
+  EXPECT_EQ(ours[0].end()[-1], "_start");
+  EXPECT_EQ(ours[1].end()[-1], "_start");
+}
+
+TEST_F(WalkerStacks, OfAStrippedProgramAreTheDebuggersAddresses) {
+  if (!test::has_gdb()) GTEST_SKIP() << "there is no gdb";
+  const std::string walker = RINGSIDE_BUILD_DIR "/tests/walker_stripped";
+  const auto gdb = test::by_gdb(walker, "handler");
+  const auto ours = recorded(walker + " handler");
+  ASSERT_EQ(gdb.size(), 1u);
+  ASSERT_EQ(ours.size(), 1u);
+  // Addresses in memory and in the file, of the instructions behind the calls and of the calls.
+  std::vector<u64> expected, found;
+  for (const test::GdbLine& line : gdb[0])
+    if (line.function == "??") expected.push_back(line.address - 1);
+  for (const std::string& function : ours[0])
+    if (function.rfind("walker_stripped+", 0) == 0) found.push_back(std::stoull(function.substr(function.find('+') + 1), nullptr, 16));
+  ASSERT_GE(expected.size(), 14u);
+  ASSERT_EQ(found.size(), expected.size());
+  const u64 begin = expected[1] - found[1];
+  EXPECT_EQ(begin % 4096, 0u);
+  for (size_t i = 1; i < found.size(); ++i) EXPECT_EQ(found[i] + begin, expected[i]) << "frame " << i;  // the first one stands at another call
 }
 
 // Every address of a stack lies in a map of its process that was written before the event.

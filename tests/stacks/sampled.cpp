@@ -1,4 +1,4 @@
-// A program with frame pointers whose samples are known: between two events it is in `spun`, then in the kernel, then its short-lived
+// A program, built with frame pointers and without (sampled_tables), whose samples are known: between two events it is in `spun`, then in the kernel, then its short-lived
 // children are in `short_lived`.
 // usage: sampled [short | hold | events]
 #include <fcntl.h>

@@ -1,8 +1,11 @@
 // A program whose stacks are known: it prints the addresses that it sees, its maps, and stops where a debugger sees the same.
-// usage: walker [handler | tail | coroutine]: from a signal handler on a stack of its own, from a function that another one left to by a
-// jump, from a coroutine.
+// Each time it also allocates 4711 bytes, which a recorder sees.
+// usage: walker [handler | tail | coroutine | vfork]: from a signal handler on a stack of its own, from a function that another one left
+// to by a jump, from a coroutine, from a child of vfork and from the program that the child then becomes.
 #include <execinfo.h>
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -28,6 +31,8 @@ KEPT void capture() {
   while (std::fgets(line, sizeof line, maps) != nullptr) std::printf("map %s", line);
   std::fclose(maps);
   std::fflush(stdout);
+  void* volatile memory = std::malloc(4711);
+  std::free(memory);
   raise(SIGTRAP);
   sink = sink + 1;
 }
@@ -145,6 +150,21 @@ KEPT void in_handler() {
   sink = sink + 5;
 }
 
+KEPT void executed() {
+  thrown(Animal());
+  sink = sink + 11;
+}
+KEPT void spawns(const char* program) {
+  const Animal animal;
+  const pid_t child = vfork();
+  if (child == 0) {
+    tail_called(animal);
+    execl(program, program, "executed", nullptr);
+    _exit(9);
+  }
+  waitpid(child, nullptr, 0);
+}
+
 }  // namespace walker
 
 int main(int argc, char** argv) {
@@ -155,6 +175,10 @@ int main(int argc, char** argv) {
   else if (argc > 1 && std::strcmp(argv[1], "coroutine") == 0)
     walker::resumes();
 #endif
+  else if (argc > 1 && std::strcmp(argv[1], "vfork") == 0)
+    walker::spawns(argv[0]);
+  else if (argc > 1 && std::strcmp(argv[1], "executed") == 0)
+    walker::executed();
   else if (argc > 1)
     walker::in_handler();
   else

@@ -160,6 +160,33 @@ TEST_F(Perfetto, OtherKernelEventsDescribeThemselves) {
   EXPECT_EQ(f.events[2].fields.at("f39"), "39");
 }
 
+TEST_F(Perfetto, FieldsThatPerfettosMessageLacksAreLeftOut) {
+  add_format(kernel_ids + 11, "raw_syscalls", "sys_enter", field("long", "id", 8, 8, true) + field("unsigned long", "args[6]", 16, 48, false));
+  const auto f = file({}, [&](PerfettoWriter& w) {
+    head(11, 201).put(i64{257});
+    for (u64 i = 0; i < 6; ++i) put(i);
+    EXPECT_TRUE(w.add(record(2 * second, 0, kernel_ids), cpu));
+  });
+  EXPECT_EQ(f.dropped, 0u);
+  ASSERT_EQ(f.events.size(), 1u);
+  EXPECT_EQ(f.events[0].message, 329u);
+  EXPECT_EQ(f.events[0].fields, (std::map<std::string, std::string>{{"1", "257"}}));
+}
+
+TEST_F(Perfetto, ArraysAndEnumsOfProgramsAreTexts) {
+  ASSERT_TRUE(formats.add(61450, "app", "state", std::string("name: state\nID: 61450\nformat:\n") + common + field("u32", "state", 8, 4, false) + field("s16", "list[3]", 12, 6, true) +
+                                                       "\nprint fmt: \"state=%s\", __print_symbolic(REC->state, { 0, \"idle\" }, { 1, \"busy\" })\n"));
+  const auto f = file({}, [&](PerfettoWriter& w) {
+    for (const u32 state : {1u, 5u}) {
+      head(61450, 101).put(state).put(int16_t{-1}).put(int16_t{2}).put(int16_t{3});
+      EXPECT_TRUE(w.add(record(2 * second + state, 0, 0), program));
+    }
+  });
+  ASSERT_EQ(f.track_events.size(), 2u);
+  EXPECT_EQ(f.track_events[0].annotations, (std::map<std::string, std::string>{{"state", "busy"}, {"list", "-1,2,3"}}));
+  EXPECT_EQ(f.track_events[1].annotations.at("state"), "5") << "no name is known";
+}
+
 TEST_F(Perfetto, ProgramsEventsAreSlicesCountersAndInstants) {
   add_format(61441, "ringside", "track_span", field("char", "track_event_type", 8, 1, false) + field("char", "slice_name[8]", 9, 8, false) + field("char", "track_name[8]", 17, 8, false));
   add_format(61442, "ringside", "counter", field("s64", "counter_value", 8, 8, true) + field("char", "track_name[8]", 16, 8, false));

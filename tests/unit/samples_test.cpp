@@ -1,13 +1,20 @@
 // The kernel's ring of samples made by hand, and events packed into sub-buffers.
+#include <execinfo.h>
 #include <gtest/gtest.h>
 #include <linux/perf_event.h>
+#include <sys/auxv.h>
 
+#include <algorithm>
 #include <cstring>
+#include <random>
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/abi/sub_buffer.hpp>
+#include <fstream>
+#include <sstream>
 
 #include "kernel/perf_ring.hpp"
 #include "record/sample_feed.hpp"
+#include "record/sample_walk.hpp"
 #include "source/packer.hpp"
 
 namespace ringside::samples_test {
@@ -88,6 +95,144 @@ TEST(PerfRing, MapsHaveTheirBuildIds) {
   EXPECT_EQ(r->text, "/bin/x");
   ASSERT_EQ(r->build_id.size, 20u);
   EXPECT_EQ(r->build_id.data[0], 0xAB);
+}
+
+TEST(PerfRing, SamplesHaveRegistersAndTheCopyOfTheStack) {
+  if (perf_registers == 0) GTEST_SKIP() << "the registers of this processor are not known";
+  RingBytes ring;
+  ring.record(PERF_RECORD_SAMPLE, 0, pid, tid, u64{2000}, u64{1}, ~u64{0} - 127, u64{PERF_SAMPLE_REGS_ABI_64}, u64{11}, u64{12}, u64{13}, u64{16}, u64{5}, u64{6}, u64{8});
+  ring.record(PERF_RECORD_SAMPLE, 0, pid, tid, u64{3000}, u64{0}, u64{PERF_SAMPLE_REGS_ABI_NONE}, u64{0});  // a thread of the kernel
+  PerfRecords records(ring.bytes.data(), ring.bytes.size(), 0, ring.head, true);
+#if defined(__x86_64__)
+  auto r = records.next();
+  ASSERT_TRUE(r);
+  EXPECT_EQ(r->chain.size, 8u);
+  EXPECT_EQ(r->registers.fp, 11u);
+  EXPECT_EQ(r->registers.sp, 12u);
+  EXPECT_EQ(r->registers.pc, 13u);
+  ASSERT_EQ(r->stack.size, 8u) << "16 were to be copied, 8 were there";
+  EXPECT_EQ(r->stack.data[0], 5u);
+  r = records.next();
+  ASSERT_TRUE(r);
+  EXPECT_EQ(r->registers.pc, 0u);
+  EXPECT_EQ(r->stack.size, 0u);
+  EXPECT_FALSE(records.malformed());
+#endif
+  // A record that ends before what it says.
+  for (const u64 size : {u64{24}, u64{7}, ~u64{0}, ~u64{7}}) {
+    RingBytes cut;
+    cut.record(PERF_RECORD_SAMPLE, 0, pid, tid, u64{2000}, u64{0}, u64{PERF_SAMPLE_REGS_ABI_NONE}, size, u64{5}, u64{8});
+    PerfRecords broken(cut.bytes.data(), cut.bytes.size(), 0, cut.head, true);
+    const auto sample = broken.next();
+    ASSERT_TRUE(sample);
+    EXPECT_EQ(sample->stack.size, 0u) << size;
+    EXPECT_TRUE(broken.malformed()) << size;
+  }
+}
+
+// ---- The walk over a copy of a stack, here of this thread's own.
+
+struct Copy {
+  PerfRecord sample;
+  std::vector<u8> stack;
+  std::vector<u64> truth;  // by the C library; the first ones are inside of the function that makes the copy
+};
+
+// Other functions' frames: what lies between their variables is no mistake of this one.
+__attribute__((noinline, no_sanitize("address", "thread", "undefined"))) Copy copy_of_this_stack(size_t bytes) {
+  Copy copy;
+  RS_HERE(copy.sample.registers);
+  void* frames[100];
+  const int n = backtrace(frames, 100);
+  for (int i = 0; i < n; ++i) copy.truth.push_back(reinterpret_cast<u64>(frames[i]));
+  const auto* const from = reinterpret_cast<const volatile u8*>(copy.sample.registers.sp);
+  if (const u64 above = getauxval(AT_EXECFN) - copy.sample.registers.sp; above < bytes) bytes = above & ~u64{7};  // there the main thread's stack ends
+  copy.stack.resize(bytes);
+  u8* const to = copy.stack.data();
+  for (size_t i = 0; i < bytes; ++i) to[i] = from[i];
+  copy.sample.pid = pid;
+  copy.sample.stack = {copy.stack.data(), copy.stack.size()};
+  return copy;
+}
+template <int depth>
+[[gnu::noinline]] Copy deeper(size_t bytes) {
+  if constexpr (depth == 0) {
+    return copy_of_this_stack(bytes);
+  } else {
+    volatile char room[depth * 40];
+    room[0] = 1;
+    Copy copy = deeper<depth - 1>(bytes);
+    room[1] = 2;
+    return copy;
+  }
+}
+
+void map_this_process(SampleWalk& walk, const std::string& build_id = "") {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    SampleWalk::Place place;
+    char rights[5] = "", path[4096] = "";
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s %lx %*s %*s %4095s", &place.start, &place.end, rights, &place.offset, path) >= 4 && rights[2] == 'x') walk.map(pid, place, path, build_id);
+  }
+}
+
+TEST(SampleWalk, TheSameAsTheCLibrarys) {
+  if (perf_registers == 0) GTEST_SKIP() << "no walks for this processor";
+  SampleWalk walk;
+  map_this_process(walk);
+  walk.fork(pid, pid + 1);  // a child has its parent's maps
+  walk.exec(pid);
+  for (const Copy& copy : {deeper<0>(20000), deeper<5>(20000), deeper<12>(20000)}) {
+    PerfRecord sample = copy.sample;
+    sample.pid = pid + 1;
+    std::vector<u64> frames;
+    EXPECT_EQ(walk.frames(sample, 100, frames), StackEnd::complete);
+    ASSERT_GT(frames.size(), 2u);
+    const auto caller = std::find(copy.truth.begin(), copy.truth.end(), frames[1]);  // a sanitizer has a frame of its own inside
+    EXPECT_EQ(std::vector<u64>(frames.begin() + 1, frames.end()), std::vector<u64>(caller, copy.truth.end()));
+    frames.clear();
+    EXPECT_EQ(walk.frames(sample, 4, frames), StackEnd::depth);
+    EXPECT_EQ(frames.size(), 4u);
+  }
+}
+
+TEST(SampleWalk, WhatCannotBeFollowedEndsIt) {
+  if (perf_registers == 0) GTEST_SKIP() << "no walks for this processor";
+  const Copy copy = deeper<12>(20000);
+  std::vector<u64> frames;
+  SampleWalk without;
+  EXPECT_NE(without.frames(copy.sample, 100, frames), StackEnd::complete) << "no maps";
+  EXPECT_GE(frames.size(), 1u);
+  SampleWalk other_files;
+  map_this_process(other_files, "0123456789abcdef0123456789abcdef01234567");
+  frames.clear();
+  EXPECT_NE(other_files.frames(copy.sample, 100, frames), StackEnd::complete);
+  SampleWalk walk;
+  map_this_process(walk);
+  PerfRecord cut = copy.sample;
+  cut.stack.size = 1000;
+  frames.clear();
+  EXPECT_EQ(walk.frames(cut, 100, frames), StackEnd::depth) << "the copy ends before the stack";
+  EXPECT_GT(frames.size(), 2u);
+  EXPECT_LT(frames.size(), copy.truth.size());
+  // Stacks and registers of any content.
+  std::mt19937_64 random(5);
+  Copy hostile = copy;
+  for (int round = 0; round < 20'000; ++round) {
+    for (int i = 0; i < 8; ++i) {
+      const u64 word = random() % 2 == 0 ? copy.truth[random() % copy.truth.size()] + random() % 64 : random() % 2 == 0 ? hostile.sample.registers.sp + random() % 8000 : random();
+      std::memcpy(hostile.stack.data() + random() % (hostile.stack.size() / 8) * 8, &word, 8);
+    }
+    hostile.sample.registers = {copy.truth[random() % copy.truth.size()] + random() % 64, copy.sample.registers.sp + random() % 4000, copy.sample.registers.sp + random() % 4000, random()};
+    hostile.sample.stack = {hostile.stack.data(), hostile.stack.size()};
+    frames.clear();
+    (void)walk.frames(hostile.sample, 64, frames);
+    ASSERT_LE(frames.size(), 64u);
+  }
+  // A thread of the kernel has none.
+  frames.clear();
+  EXPECT_EQ(walk.frames(PerfRecord{}, 64, frames), StackEnd::complete);
+  EXPECT_TRUE(frames.empty());
 }
 
 TEST(PerfRing, WhatDoesNotAddUpIsCounted) {

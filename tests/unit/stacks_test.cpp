@@ -10,63 +10,22 @@
 #include <sstream>
 
 #include "cli/hand_made.hpp"
+#include "gdb.hpp"
 #include "stacks/fold.hpp"
 
 namespace ringside::stacks_test {
 namespace {
 
 namespace fs = std::filesystem;
+using test::by_gdb;
+using test::from_capture_to_main;
+using test::GdbLine;
+using test::output_of;
 using test::Payload;
 using testing::ElementsAre;
 
-std::string output_of(const std::string& command) {
-  std::string out;
-  FILE* pipe = popen(command.c_str(), "r");
-  char buffer[4096];
-  while (const size_t n = fread(buffer, 1, sizeof buffer, pipe)) out.append(buffer, n);
-  pclose(pipe);
-  return out;
-}
-
-struct Line {
-  std::string function;
-  u32 line = 0;
-};
-
-// The program's own frames from `capture` to `main`: a signal and its handler have others between.
-std::vector<Line> from_capture_to_main(const std::vector<Line>& all) {
-  std::vector<Line> out;
-  for (const Line& line : all) {
-    const bool own = line.function.rfind("main", 0) == 0 || line.function.rfind("walker::", 0) == 0;
-    if (line.function == "walker::capture" || (own && !out.empty())) out.push_back({line.function.substr(0, line.function.find(".cold")), line.line});
-    if (line.function.rfind("main", 0) == 0) break;
-  }
-  return out;
-}
-
-// What gdb says in `bt` at the place where the walker stops; without debugging information lines are 0.
-std::vector<Line> by_gdb(const std::string& program, const std::string& arguments) {
-  const std::string text = output_of("gdb -nx -batch -ex 'set width 0' -ex 'set print frame-arguments none' -ex 'handle SIGUSR1 nostop noprint' -ex 'run " + arguments +
-                                     " >/dev/null' -ex 'bt' " + program + " 2>&1 </dev/null");
-  std::vector<Line> all;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.empty() || line[0] != '#') continue;
-    std::string rest = line.substr(line.find(' '));
-    rest.erase(0, rest.find_first_not_of(' '));
-    if (rest.rfind("0x", 0) == 0) rest.erase(0, rest.find(" in ") + 4);
-    Line found;
-    found.function = rest.substr(0, rest.find(" ("));
-    if (const size_t parameters = found.function.find_first_of("([", 1); parameters != std::string::npos) found.function.resize(parameters);  // without debugging information
-    if (const size_t at = rest.rfind(".cpp:"); at != std::string::npos) found.line = static_cast<u32>(std::atoi(rest.c_str() + at + 5));
-    all.push_back(found);
-  }
-  EXPECT_FALSE(from_capture_to_main(all).empty()) << text;
-  return from_capture_to_main(all);
-}
-
 // The same, by the addresses that the program sees itself.
-std::vector<Line> by_names(const std::string& program, const std::string& arguments) {
+std::vector<GdbLine> by_names(const std::string& program, const std::string& arguments) {
   Symbols kernel;
   CodeMaps maps;
   Names names(kernel, maps);
@@ -78,7 +37,7 @@ std::vector<Line> by_names(const std::string& program, const std::string& argume
     if (sscanf(line.c_str(), "frame 0x%lx", &a) == 1) frames.push_back(a);
     if (sscanf(line.c_str(), "map %lx-%lx %7s %lx %*s %*s %4095s", &a, &b, rights, &offset, path) >= 4 && rights[2] == 'x') maps.add(1, 1, {a, b, offset, maps.file(path, "")});
   }
-  std::vector<Line> all;
+  std::vector<GdbLine> all;
   for (const u64 address : frames) {
     for (const CodePlace& place : names.at(maps.space(1), address - 1)) all.push_back({names.function(place.function).name, place.line});
   }
@@ -94,15 +53,17 @@ TEST_P(Walker, EachFrameHasTheNameAndTheLineThatGdbGives) {
   if (std::system("gdb --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no gdb";
   const std::string name = GetParam().program, from = GetParam().from, program = RINGSIDE_BUILD_DIR "/tests/walker_" + name;
   if (!fs::exists(program)) GTEST_SKIP() << "there is no compiler for it";
-  auto gdb = by_gdb(program, from);
+  const auto stops = by_gdb(program, from);
+  ASSERT_EQ(stops.size(), 1u);
+  auto gdb = from_capture_to_main(stops[0]);
   const auto ours = by_names(program, from);
   // A function that left by a jump is on no stack; gdb concludes it from what the compiler wrote about the call.
-  std::erase_if(gdb, [](const Line& l) { return l.function == "walker::leaves_by_a_jump"; });
+  std::erase_if(gdb, [](const GdbLine& l) { return l.function == "walker::leaves_by_a_jump"; });
   // A coroutine's body and the function that made it have one name; gdb has a frame for each.
-  gdb.erase(std::unique(gdb.begin(), gdb.end(), [](const Line& a, const Line& b) { return a.function == "walker::coroutine" && b.function == a.function; }), gdb.end());
+  gdb.erase(std::unique(gdb.begin(), gdb.end(), [](const GdbLine& a, const GdbLine& b) { return a.function == "walker::coroutine" && b.function == a.function; }), gdb.end());
   ASSERT_GE(gdb.size(), 10u) << name;
   std::string all;
-  for (const Line& l : ours) all += l.function + ":" + std::to_string(l.line) + " ";
+  for (const GdbLine& l : ours) all += l.function + ":" + std::to_string(l.line) + " ";
   ASSERT_EQ(gdb.size(), ours.size()) << all;
   for (size_t i = 0; i < gdb.size(); ++i) {
     EXPECT_EQ(gdb[i].function, ours[i].function) << name << " frame " << i;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "cli/hand_made.hpp"
@@ -75,6 +76,15 @@ TEST_F(Fixture, JsonOfAnEvent) {
             R"({"ts":1234567890499,"cpu":null,"ring":3,"pid":4700,"tid":4711,"task":"cc1plus","event":"libc:malloc",)"
             R"("fields":{"size":32,"ptr":18446744073709551615}})"
             "\n");
+}
+
+// JSON has no number for these.
+TEST_F(Fixture, JsonOfRealsThatJsonHasNot) {
+  formats.add(4, "app", "real", "name: real\nID: 4\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n"
+                               "\tfield:double value;\toffset:8;\tsize:8;\tsigned:1;\n\nprint fmt: \"value=%f\", REC->value\n");
+  for (const double value : {std::nan(""), HUGE_VAL, -HUGE_VAL})
+    EXPECT_NE(json({7, 0, Payload(4, 4711).put(value), 0}).find(R"("fields":{"value":null})"), std::string::npos) << value;
+  EXPECT_NE(json({7, 0, Payload(4, 4711).put(0.5), 0}).find(R"("fields":{"value":0.5})"), std::string::npos);
 }
 
 TEST_F(Fixture, JsonOfAGap) { EXPECT_EQ(json({5, 1234, {}, 0}), "{\"ts\":5,\"cpu\":null,\"ring\":3,\"lost\":1234}\n"); }

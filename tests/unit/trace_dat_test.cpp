@@ -97,7 +97,7 @@ TEST_F(TraceDatFiles, Version6IsRead) {
     const std::string bytes = dat(false, true);
     auto file = must(read(bytes));
     EXPECT_EQ(file.version, 6u);
-    EXPECT_EQ(file.events.size(), 5u);
+    EXPECT_EQ(file.events.size(), 6u);
     EXPECT_EQ(file.events.front().system + ":" + file.events.front().name, "app:numbers");
     EXPECT_EQ(file.events.front().id, 1);
     EXPECT_EQ(file.threads.size(), 5u);
@@ -141,7 +141,7 @@ TEST_F(TraceDatFiles, EveryIdFitsIn15Bits) {
       EXPECT_NE(e.format.find("\nID: " + std::to_string(e.id) + "\n"), std::string::npos) << e.format;
     }
     std::sort(ids.begin(), ids.end());
-    EXPECT_EQ(ids, kernel ? (std::vector<u16>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}) : (std::vector<u16>{1, 2, 3, 4, 5}));
+    EXPECT_EQ(ids, kernel ? (std::vector<u16>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}) : (std::vector<u16>{1, 2, 3, 4, 5, 6}));
   }
 }
 
@@ -177,7 +177,7 @@ TEST_F(TraceDatFiles, Version7IsReadInEachCompression) {
       auto file = must(read(bytes));
       EXPECT_EQ(file.version, 7u);
       EXPECT_EQ(file.compression, by);
-      EXPECT_EQ(file.events.size(), 10u);
+      EXPECT_EQ(file.events.size(), 12u);
       EXPECT_EQ(file.threads.size(), 6u);
       EXPECT_EQ(file.kallsyms, "ffffffff81000000 T start\n");
       ASSERT_EQ(file.rings.size(), 6u);
