@@ -58,9 +58,12 @@ result<void> Recorder::complete() {
   const auto finished = run_->finish();
   if (!finished && !run_->failed()) return finished;
   const Missing& missing = run_->missing();
-  u64 lost = missing.count();
-  const u64 dropped = RS_TRY(spool_.add(run_->events(), lost));
+  const u64 lost = missing.count();
+  const bool proved = missing.proved();
+  const u64 events = run_->events();
   run_ = nullptr;
+  if (events == 0 && lost == 0 && proved) return spool_.discard();
+  const u64 dropped = RS_TRY(spool_.add(events, lost));
   if (dropped != 0 && !std::exchange(said_full_, true) && options_.say)
     options_.say("the spool is full: its oldest part was dropped, with " + format_count(dropped) + " events; further ones are counted");
   if (dropped == 0) said_full_ = false;
@@ -72,8 +75,9 @@ u64 Recorder::events() const { return run_ != nullptr ? run_->events() : 0; }
 result<void> Recorder::poll() {
   run_->poll();
   const bool due = run_->failed() || run_->bytes() >= options_.part_bytes || sys::now_ns() - begun_ns_ >= options_.part_ns;
-  if (due && run_->events() + run_->faults().problems().size() == 0 && !run_->failed()) begun_ns_ = sys::now_ns();  // an empty part tells nothing
-  else if (due) {
+  if (due && run_->events() + run_->faults().problems().size() == 0 && !run_->failed()) {
+    begun_ns_ = sys::now_ns();  // an empty part tells nothing
+  } else if (due) {
     const bool failed = run_->failed();
     if (failed) {
       if (options_.say) options_.say(run_->faults().failure()->sentence);

@@ -165,6 +165,7 @@ result<void> PartRows::flush(Table& table, const Use& use) {
 result<Counted> PartRows::read(const Use& use) {
   next_ = sending_.first_batch;
   losses_.clear();
+  threads_.clear();
   const RecordingMeta meta = RS_TRY(RecordingMeta::read(dir_));
   wall_ = WallOffset::of(dir_);
   boot_ = meta.boot.empty() ? 0 : sys::hash(meta.boot);
@@ -193,6 +194,7 @@ result<Counted> PartRows::read(const Use& use) {
   Counted counted;
   TraceRecord record;
   u64 since_look = 0;
+  i32 last_tid = 0;
   const Tasks& tasks = reading.trace().tasks;
   Table* latest = nullptr;
   u32 latest_number = 0;
@@ -209,6 +211,7 @@ result<Counted> PartRows::read(const Use& use) {
     const u32 number = record.number();
     const EventType* const type = latest != nullptr && number == latest_number ? latest->type : reading.trace().formats.find(number);
     const i32 tid = thread_of(type, common);
+    if (tid != last_tid) threads_.insert(last_tid = tid);
     const u64 one_of = sending_.choice.keep_one_of;
     if (got == Reading::Got::other || one_of == 0 || (one_of > 1 && sys::hash(bytes_of(tid)) % one_of != 0)) {
       ++counted.filtered;
@@ -255,6 +258,10 @@ result<Counted> PartRows::read(const Use& use) {
   }
   for (auto& [number, table] : tables) RS_TRY(flush(table, use));
   RS_TRY(tell_losses(reading, use));
+  std::vector<i32> processes;
+  for (const RingName& thread : meta.threads)
+    if (threads_.count(thread.tid) != 0) processes.push_back(thread.pid);
+  threads_.insert(processes.begin(), processes.end());
   RS_TRY(tell_threads(meta, use));
   RS_TRY(tell_part(meta, counted, use));
   return counted;
@@ -292,6 +299,7 @@ result<void> PartRows::tell_threads(const RecordingMeta& meta, const Use& use) {
   Batch batch{"threads", 0, start_ns_, start_ns_, false, {}};
   ColumnOut tid{"tid", "Int32"}, pid{"pid", "Int32"}, task{"task", "String"}, process{"process", "String"};
   for (const RingName& thread : meta.threads) {
+    if (threads_.count(thread.tid) == 0) continue;
     clickhouse::put_number(tid.data, thread.tid);
     clickhouse::put_number(pid.data, thread.pid);
     clickhouse::put_text(task.data, thread.task);
@@ -307,7 +315,13 @@ result<void> PartRows::tell_part(const RecordingMeta& meta, const Counted& count
     const auto text = read_kept(dir_, file);
     return text ? *text : std::string();
   };
-  const std::string description = RS_TRY(sys::read_file(dir_ + "/meta.json"));
+  // Without the thousands of threads that did nothing here.
+  auto json = nlohmann::json::parse(RS_TRY(sys::read_file(dir_ + "/meta.json")), nullptr, false);
+  if (json.is_discarded()) return refuse(std::errc::bad_message, dir_ + "/meta.json cannot be understood");
+  auto& threads = json["threads"];
+  for (size_t n = threads.size(); n-- > 0;)
+    if (threads_.count(threads[n].value("tid", 0)) == 0) threads.erase(n);
+  const std::string description = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   Batch batch{"parts", 1, start_ns_, start_ns_, false, {}};
   const auto text = [&](const char* name, const std::string& value) { batch.columns.push_back(clickhouse::constant(name, "String", value, 1)); };
   const auto number = [&](const char* name, u64 value) { batch.columns.push_back(clickhouse::constant(name, "UInt64", bytes_of(value), 1)); };

@@ -2,7 +2,7 @@
 //
 //   "sched:sched_switch"   time, time_ns, error_ns, mono_ns, host, boot, agent, batch, ring, cpu, tid, task, flags; prev_comm, prev_pid, ...
 //   losses                 what is missing: which ring, from when to when, how many, why
-//   threads                names of threads
+//   threads                names of the threads that wrote them
 //   parts                  a row for each part, the last one of it: which batches it has, its clock, its description
 //
 // The same part gives the same batches in the same order, each time: so an insert whose outcome is unknown can be made again.
@@ -11,6 +11,7 @@
 #include <map>
 #include <ringside/base/result.hpp>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "clickhouse/native.hpp"
@@ -81,6 +82,7 @@ class PartRows {
   i64 start_ns_ = 0;
   u64 next_ = 0;
   std::vector<Loss> losses_;
+  std::unordered_set<i32> threads_;  // that wrote events, and the first ones of their processes
 };
 
 }  // namespace ringside::ship

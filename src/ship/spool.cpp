@@ -30,7 +30,7 @@ std::optional<u64> part_of(std::string_view name) {
   return number;
 }
 
-std::string name_of(u64 part) { return fmt::format("{}{:07}", prefix, part); }
+std::string new_name(u64 part) { return fmt::format("{}{:07}", prefix, part); }
 
 // On disk, which holes are not.
 u64 bytes_in(const std::string& dir) {
@@ -60,7 +60,11 @@ u64 events_in(const std::string& dir) {
   return (*reading)->totals().seen;
 }
 
-std::string Spool::path_of(u64 part) const { return dir_ + "/" + name_of(part); }
+std::string Spool::path_of(u64 part) const {
+  const std::lock_guard held(mutex_);
+  const auto at = parts_.find(part);
+  return dir_ + "/" + (at != parts_.end() ? at->second.name : new_name(part));
+}
 
 result<std::unique_ptr<Spool>> Spool::open(const std::string& dir, u64 most_bytes) {
   std::error_code error;
@@ -76,9 +80,9 @@ result<std::unique_ptr<Spool>> Spool::open(const std::string& dir, u64 most_byte
   return spool;
 }
 
-Spool::Part Spool::look_at(u64 part) const {
-  const std::string path = path_of(part);
-  Part out{events_in(path), bytes_in(path)};
+Spool::Part Spool::look_at(const std::string& name) const {
+  const std::string path = dir_ + "/" + name;
+  Part out{name, events_in(path), bytes_in(path)};
   if (const auto meta = RecordingMeta::read(path)) {
     out.from_ns = meta->start_ns;
     out.to_ns = meta->stop_ns != 0 ? meta->stop_ns : meta->start_ns + meta->duration_ns;
@@ -115,25 +119,26 @@ result<void> Spool::load() {
     agent_ = fmt::format("{:016x}", number);
   }
   const auto names = RS_TRY(sys::names_in(folder_.get()));
-  if (gone_ != 0) RS_TRY(remove(gone_));
   for (const std::string& name : names) {
-    if (const auto part = part_of(name); part && *part != gone_) parts_[*part];
+    const auto part = part_of(name);
+    if (part && *part == gone_) RS_TRY(remove(name));
+    else if (part) parts_[*part].name = name;
   }
   // What an agent recorded when it was killed.
   if (faccessat(folder_.get(), "now", F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
     const u64 part = std::max(parts_.empty() ? 0 : parts_.rbegin()->first, std::max(counted_, gone_)) + 1;
     if (is_recording(now())) {
-      if (renameat(folder_.get(), "now", folder_.get(), name_of(part).c_str()) != 0) return fail(errno, "cannot rename " + now());
-      parts_[part];
+      if (renameat(folder_.get(), "now", folder_.get(), new_name(part).c_str()) != 0) return fail(errno, "cannot rename " + now());
+      parts_[part].name = new_name(part);
     } else if (!sys::remove_beneath(folder_.get(), "now")) {
       return fail(errno, "cannot remove " + now());
     }
   }
   for (auto& [number, part] : parts_) {
-    part = look_at(number);
+    part = look_at(part.name);
     if (number <= counted_) continue;
     books_.read += part.events;
-    if (const auto meta = RecordingMeta::read(path_of(number))) {
+    if (const auto meta = RecordingMeta::read(dir_ + "/" + part.name)) {
       books_.lost += meta->missing.refused + meta->missing.unrecorded;
       for (const RecordedRing& ring : meta->rings) books_.lost += ring.lost;
     }
@@ -167,8 +172,8 @@ result<void> Spool::save() {
   return {};
 }
 
-result<void> Spool::remove(u64 part) {
-  if (!sys::remove_beneath(folder_.get(), name_of(part).c_str()) && errno != ENOENT) return fail(errno, "cannot remove " + path_of(part));
+result<void> Spool::remove(const std::string& name) {
+  if (!sys::remove_beneath(folder_.get(), name.c_str()) && errno != ENOENT) return fail(errno, "cannot remove " + dir_ + "/" + name);
   return {};
 }
 
@@ -186,11 +191,16 @@ u64 Spool::bytes() const {
   return bytes;
 }
 
+result<void> Spool::discard() {
+  if (!sys::remove_beneath(folder_.get(), "now")) return fail(errno, "cannot remove " + now());
+  return {};
+}
+
 result<u64> Spool::add(u64 events, u64 lost) {
   const std::lock_guard held(mutex_);
   const u64 number = std::max(parts_.empty() ? 0 : parts_.rbegin()->first, std::max(counted_, gone_)) + 1;
-  if (renameat2(folder_.get(), "now", folder_.get(), name_of(number).c_str(), RENAME_NOREPLACE) != 0) return fail(errno, "cannot rename " + now() + " to " + name_of(number));
-  Part part = look_at(number);
+  if (renameat2(folder_.get(), "now", folder_.get(), new_name(number).c_str(), RENAME_NOREPLACE) != 0) return fail(errno, "cannot rename " + now() + " to " + new_name(number));
+  Part part = look_at(new_name(number));
   part.events = events;
   parts_[number] = part;
   counted_ = number;
@@ -210,7 +220,8 @@ result<u64> Spool::make_room() {
     auto oldest = parts_.begin();
     if (oldest != parts_.end() && sending_ && oldest->first == sending_->part) ++oldest;
     if (oldest == parts_.end()) break;
-    const auto [number, part] = *oldest;
+    const u64 number = oldest->first;
+    const Part part = oldest->second;
     books_.dropped += part.events;
     dropped += part.events;
     bytes -= part.bytes;
@@ -220,7 +231,7 @@ result<u64> Spool::make_room() {
     parts_.erase(oldest);
     gone_ = number;
     RS_TRY(save());
-    RS_TRY(remove(number));
+    RS_TRY(remove(part.name));
   }
   return dropped;
 }
@@ -266,6 +277,7 @@ result<u64> Spool::next_attempt() {
 result<void> Spool::sent(u64 shipped, u64 filtered, u64 batches) {
   const std::lock_guard held(mutex_);
   const u64 number = sending_->part, counted = parts_.at(number).events, seen = shipped + filtered;
+  const std::string name = parts_.at(number).name;
   books_.shipped += shipped;
   books_.filtered += filtered;
   if (seen < counted) books_.dropped += counted - seen;  // not readable
@@ -275,7 +287,7 @@ result<void> Spool::sent(u64 shipped, u64 filtered, u64 batches) {
   parts_.erase(number);
   sending_.reset();
   RS_TRY(save());
-  return remove(number);
+  return remove(name);
 }
 
 u64 Spool::first_batch() const {

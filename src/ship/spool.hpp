@@ -63,6 +63,7 @@ class Spool {
 
   // The recorder's: `now` is finished and becomes a part. Drops the oldest ones if there is no room; returns how many of their events.
   result<u64> add(u64 events, u64 lost);
+  result<void> discard();  // `now`, in which nothing is
   void end();  // no more will come
 
   // The sender's. The oldest part, and what is known of it if it was begun before. Waits for one; none: no more will come, or
@@ -78,14 +79,15 @@ class Spool {
 
  private:
   struct Part {
+    std::string name{};
     u64 events = 0, bytes = 0, from_ns = 0, to_ns = 0;
   };
   Spool(std::string dir, u64 most_bytes) : dir_(std::move(dir)), most_bytes_(most_bytes) {}
   result<void> load();
   result<void> save();
-  result<void> remove(u64 part);
+  result<void> remove(const std::string& name);
   result<u64> make_room();
-  Part look_at(u64 part) const;
+  Part look_at(const std::string& name) const;
 
   std::string dir_;
   u64 most_bytes_;
