@@ -9,6 +9,7 @@ pkg_check_modules(ELFUTILS REQUIRED IMPORTED_TARGET libdw libelf)
 pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
 pkg_check_modules(NCURSES REQUIRED ncursesw)
 pkg_check_modules(FUSE REQUIRED IMPORTED_TARGET fuse3)
+pkg_check_modules(CURL IMPORTED_TARGET libcurl)  # optional: without it nothing is shipped
 find_path(PROTOZERO protozero/pbf_writer.hpp REQUIRED)  # libprotozero-dev: headers alone
 
 # What most of a target's sources include, compiled once: a third of the build's time.
@@ -17,7 +18,7 @@ function(ringside_precompile target)
     <fmt/format.h> ${ARGN})
 endfunction()
 
-ringside_library(ringside_reading source instance kernel remote timeline decode export serve stacks export/perfetto analysis plot record consumer mount mount/fuse)
+ringside_library(ringside_reading source instance kernel remote timeline decode export serve stacks export/perfetto analysis plot record clickhouse consumer ship mount mount/fuse)
 # A program for a guest: no library, no vector registers (its interrupts save none), linked at the address of a guest's ELF image.
 function(ringside_guest image source)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/ringside/*.hpp)
@@ -46,6 +47,14 @@ target_link_libraries(ringside_reading PUBLIC ringside
   $<BUILD_INTERFACE:fmt::fmt> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> $<BUILD_INTERFACE:PkgConfig::TRACEEVENT>
   $<INSTALL_INTERFACE:fmt> $<INSTALL_INTERFACE:traceevent> $<INSTALL_INTERFACE:tracefs> $<INSTALL_INTERFACE:z> $<INSTALL_INTERFACE:zstd> $<INSTALL_INTERFACE:seccomp> $<INSTALL_INTERFACE:dw> $<INSTALL_INTERFACE:elf>
   PRIVATE $<BUILD_INTERFACE:PkgConfig::TRACEFS> $<BUILD_INTERFACE:PkgConfig::COMPRESSION> $<BUILD_INTERFACE:PkgConfig::SECCOMP> $<BUILD_INTERFACE:PkgConfig::FUSE> $<BUILD_INTERFACE:PkgConfig::ELFUTILS>)
+set(RINGSIDE_CURL_OF_PC "")
+if(CURL_FOUND)
+  set(RINGSIDE_CURL_OF_PC " -lcurl")
+  target_link_libraries(ringside_reading PRIVATE $<BUILD_INTERFACE:PkgConfig::CURL> PUBLIC $<INSTALL_INTERFACE:curl>)
+  target_compile_definitions(ringside_reading PRIVATE RINGSIDE_CURL)
+else()
+  message(STATUS "No ringside ship: it needs libcurl4-openssl-dev")
+endif()
 file(RELATIVE_PATH libdir_of_binary /prefix/${CMAKE_INSTALL_BINDIR} /prefix/${CMAKE_INSTALL_LIBDIR})
 set_source_files_properties(src/consumer/installed.cpp PROPERTIES
   COMPILE_DEFINITIONS "RINGSIDE_LIBDIR_OF_BINARY=\"${libdir_of_binary}\";RINGSIDE_LIBDIR=\"${CMAKE_INSTALL_FULL_LIBDIR}\"")

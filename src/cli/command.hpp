@@ -55,6 +55,7 @@ Command add_remote(CLI::App& app);
 Command add_recover(CLI::App& app);
 Command add_guest(CLI::App& app);
 Command add_stream(CLI::App& app);
+Command add_ship(CLI::App& app);
 Command add_doctor(CLI::App& app);
 // After all others:
 Command add_manual(CLI::App& app);

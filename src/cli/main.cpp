@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
 
   const Command commands[] = {add_record(app), add_report(app), add_top(app), add_hist(app),  add_latency(app), add_syscalls(app), add_watch(app), add_trigger(app),
                               add_stat(app),   add_list(app),   add_crash(app),  add_enable(app), add_disable(app), add_rm(app),  add_serve(app), add_mount(app), add_plot(app), add_flame(app), add_export(app),
-                              add_remote(app), add_recover(app), add_guest(app), add_stream(app), add_doctor(app), add_manual(app), add_complete(app)};
+                              add_remote(app), add_recover(app), add_guest(app), add_stream(app), add_ship(app), add_doctor(app), add_manual(app), add_complete(app)};
   const std::vector<std::string> arguments = arguments_of(argc, argv, app);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // the parser takes them from the back

@@ -1,0 +1,267 @@
+#include "clickhouse/server.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <chrono>
+#include <thread>
+
+#include "sys/sys.hpp"
+#include "sys/try.hpp"
+
+#ifdef RINGSIDE_CURL
+#include <curl/curl.h>
+#endif
+
+namespace ringside::clickhouse {
+namespace {
+
+constexpr u64 most_answer = u64{4} << 30;
+constexpr int no_session = 372, session_in_use = 373;  // the server's numbers
+constexpr u32 session_seconds = 60;
+
+// "Code: 60, e.displayText() = DB::Exception: Table ..." -> 60; newer ones write "Code: 60. DB::Exception: ..."
+int code_of(std::string_view answer) {
+  constexpr std::string_view begin = "Code: ";
+  int code = 0;
+  if (answer.substr(0, begin.size()) == begin) std::from_chars(answer.data() + begin.size(), answer.data() + answer.size(), code);
+  return code;
+}
+
+// The first line, without what repeats.
+std::string short_text(std::string text) {
+  text = text.substr(0, std::min({text.find('\n'), text.find(", e.what()"), size_t{400}}));
+  if (const size_t at = text.find("DB::Exception: "); at != std::string::npos) text = text.substr(at + 15);
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 32) c = '?';
+  return text.empty() ? "no reason given" : text;
+}
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto u = static_cast<unsigned char>(c);
+    if (std::isalnum(u) != 0 || c == '-' || c == '_' || c == '.') out += c;
+    else out += fmt::format("%{:02X}", u);
+  }
+  return out;
+}
+
+std::string trimmed(std::string_view text) {
+  const size_t from = text.find_first_not_of(" \t\r"), to = text.find_last_not_of(" \t\r");
+  return from == std::string_view::npos ? std::string() : std::string(text.substr(from, to - from + 1));
+}
+
+}  // namespace
+
+result<Address> Address::parse(std::string_view text) {
+  const auto bad = [&](const std::string& why) {
+    return refuse(std::errc::invalid_argument, std::string(text.substr(0, 200)) + " is no place on a server: " + why + "; write clickhouse://HOST:8123/DATABASE");
+  };
+  if (!is(text)) return bad("it does not begin with clickhouse://");
+  Address address;
+  std::string_view rest = text.substr(13);
+  const size_t question = std::min(rest.find('?'), rest.size());
+  std::string_view more = rest.substr(std::min(question + 1, rest.size()));
+  rest = rest.substr(0, question);
+  if (rest.find('@') != std::string_view::npos) return bad("names and passwords stand in a file (--config), where no other process sees them");
+  const size_t slash = std::min(rest.find('/'), rest.size());
+  if (slash < rest.size()) address.database = rest.substr(slash + 1);
+  std::string_view host = rest.substr(0, slash);
+  const size_t bracket = host.rfind(']'), colon = host.rfind(':');
+  if (colon != std::string_view::npos && (bracket == std::string_view::npos || colon > bracket)) {
+    const std::string_view port = host.substr(colon + 1);
+    const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), address.port);
+    if (error != std::errc() || end != port.data() + port.size() || address.port == 0) return bad("\"" + std::string(port) + "\" is no port");
+    host = host.substr(0, colon);
+  }
+  address.host = host;
+  const auto named = [](std::string_view name) {
+    return !name.empty() && name.size() <= 200 && name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:[]") == std::string_view::npos;
+  };
+  if (!named(address.host)) return bad("it names no host");
+  if (!named(address.database)) return bad("it names no database");
+  while (!more.empty()) {
+    const std::string_view one = more.substr(0, more.find('&'));
+    more.remove_prefix(std::min(one.size() + 1, more.size()));
+    const size_t equal = one.find('=');
+    if (equal == std::string_view::npos) return bad("\"" + std::string(one) + "\" is not NAME=VALUE");
+    address.more[std::string(one.substr(0, equal))] = one.substr(equal + 1);
+  }
+  return address;
+}
+
+std::string Address::show() const { return fmt::format("clickhouse://{}:{}/{}", host, port, database); }
+
+result<Login> Login::read(const std::string& path) {
+  const sys::Fd file = RS_TRY(sys::open_regular(path));
+  struct stat st {};
+  if (fstat(file.get(), &st) != 0) return fail(errno, "cannot look at " + path);
+  if ((st.st_mode & 077) != 0 || (st.st_uid != geteuid() && st.st_uid != 0))
+    return refuse(std::errc::permission_denied, path + " holds a password, and other users may read or change it: chmod 600 " + path + ", and make it yours");
+  const std::string text = RS_TRY(sys::read_text(file.get(), path, 65536));
+  Login login;
+  u32 number = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string line = trimmed(std::string_view(text).substr(at, end - at));
+    at = end + 1;
+    ++number;
+    if (line.empty() || line[0] == '#') continue;
+    const size_t equal = line.find('=');
+    const std::string name = trimmed(std::string_view(line).substr(0, equal)), value = equal == std::string::npos ? "" : trimmed(std::string_view(line).substr(equal + 1));
+    const std::map<std::string, std::string*> places = {{"user", &login.user}, {"password", &login.password}, {"ca", &login.ca}, {"certificate", &login.certificate}, {"key", &login.key}};
+    if (const auto place = places.find(name); place != places.end() && equal != std::string::npos) {
+      *place->second = value;
+    } else if (name == "tls" && (value == "yes" || value == "no")) {
+      login.tls = value == "yes";
+    } else {
+      return refuse(std::errc::invalid_argument, fmt::format("{}, line {}: it takes user, password, tls = yes, ca, certificate and key, each as NAME = VALUE", path, number));
+    }
+  }
+  return login;
+}
+
+#ifdef RINGSIDE_CURL
+
+struct Server::Way {
+  CURL* easy = curl_easy_init();
+  ~Way() { curl_easy_cleanup(easy); }
+};
+
+Server::Server(const Address& address, const Login& login, std::function<bool()> stop) : address_(address), login_(login), stop_(std::move(stop)), way_(std::make_unique<Way>()) {}
+Server::~Server() = default;
+
+result<std::unique_ptr<Server>> Server::open(const Address& address, const Login& login, std::function<bool()> stop) {
+  static const CURLcode ready = curl_global_init(CURL_GLOBAL_DEFAULT);
+  std::unique_ptr<Server> server(new Server(address, login, std::move(stop)));
+  if (ready != CURLE_OK || server->way_->easy == nullptr) return fail(ENOMEM, "cannot prepare the way to " + address.show());
+  return server;
+}
+
+// once: the body goes out at most once, on a connection of its own: libcurl sends it again where a kept connection turns out to be dead.
+result<std::string> Server::post(const std::string& parameters, std::string_view body, bool once) {
+  code_ = 0;
+  CURL* const easy = way_->easy;
+  curl_easy_reset(easy);
+  const std::string url = fmt::format("{}://{}:{}/?{}", login_.tls ? "https" : "http", address_.host, address_.port, parameters);
+  struct Taken {
+    std::string text;
+    bool full = false;
+  } taken;
+  struct Given {
+    std::string_view left;
+  } given{body};
+  curl_slist* headers = curl_slist_append(nullptr, "Expect:");
+  const std::string user = "X-ClickHouse-User: " + login_.user, password = "X-ClickHouse-Key: " + login_.password;
+  if (!login_.user.empty()) headers = curl_slist_append(headers, user.c_str());
+  if (!login_.password.empty()) headers = curl_slist_append(headers, password.c_str());
+  curl_easy_setopt(easy, CURLOPT_URL, url.c_str());
+  curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(easy, CURLOPT_PROXY, "");
+  curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(easy, CURLOPT_POST, 1L);
+  curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
+  curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
+  curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, 1L << 20);
+  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, 10L);
+  curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
+  curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, 300L);
+  if (once) {
+    curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L);
+    curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, 1L);
+  }
+  if (!login_.ca.empty()) curl_easy_setopt(easy, CURLOPT_CAINFO, login_.ca.c_str());
+  if (!login_.certificate.empty()) curl_easy_setopt(easy, CURLOPT_SSLCERT, login_.certificate.c_str());
+  if (!login_.key.empty()) curl_easy_setopt(easy, CURLOPT_SSLKEY, login_.key.c_str());
+  curl_easy_setopt(easy, CURLOPT_READDATA, &given);
+  curl_easy_setopt(easy, CURLOPT_READFUNCTION, +[](char* to, size_t size, size_t count, void* from) {
+    auto& source = *static_cast<Given*>(from);
+    const size_t bytes = std::min(size * count, source.left.size());
+    source.left.copy(to, bytes);
+    source.left.remove_prefix(bytes);
+    return bytes;
+  });
+  curl_easy_setopt(easy, CURLOPT_WRITEDATA, &taken);
+  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, +[](char* from, size_t size, size_t count, void* to) -> size_t {
+    auto& target = *static_cast<Taken*>(to);
+    target.full = target.full || target.text.size() + size * count > most_answer;
+    if (target.full) return 0;
+    target.text.append(from, size * count);
+    return size * count;
+  });
+  curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
+  curl_easy_setopt(easy, CURLOPT_XFERINFODATA, &stop_);
+  curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, +[](void* stop, curl_off_t, curl_off_t, curl_off_t, curl_off_t) -> int {
+    const auto& over = *static_cast<std::function<bool()>*>(stop);
+    return over && over() ? 1 : 0;
+  });
+  const CURLcode done = curl_easy_perform(easy);
+  curl_slist_free_all(headers);
+  const std::string where = "the ClickHouse server at " + address_.host + ":" + std::to_string(address_.port);
+  if (taken.full) return refuse(std::errc::message_size, where + " answers with more than 4 GiB; ask for less");
+  if (done == CURLE_ABORTED_BY_CALLBACK) return refuse(std::errc::operation_canceled, "the way to " + where + " was left");
+  if (done != CURLE_OK) return refuse(std::errc::not_connected, where + " does not answer: " + curl_easy_strerror(done));
+  long status = 0;
+  curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+  if (status == 200) return std::move(taken.text);
+  code_ = code_of(taken.text);
+  return refuse(std::errc::io_error, where + " refuses" + (code_ != 0 ? fmt::format(" (code {})", code_) : fmt::format(" (HTTP {})", status)) + ": " + short_text(taken.text));
+}
+
+#else
+
+struct Server::Way {};
+Server::Server(const Address& address, const Login& login, std::function<bool()> stop) : address_(address), login_(login), stop_(std::move(stop)) {}
+Server::~Server() = default;
+result<std::unique_ptr<Server>> Server::open(const Address& address, const Login&, std::function<bool()>) {
+  return refuse(std::errc::not_supported, "cannot ask " + address.show() + ": this ringside was built without libcurl (Debian: libcurl4-openssl-dev)");
+}
+result<std::string> Server::post(const std::string&, std::string_view, bool) { return refuse(std::errc::not_supported, "built without libcurl"); }
+
+#endif
+
+// The server answers when it knows how the statement ended, so the answer's status says so.
+result<std::string> Server::ask(const std::string& sql) { return post("wait_end_of_query=1&database=" + escaped(address_.database), sql, false); }
+
+result<std::vector<BlockIn>> Server::select(const std::string& sql, std::string& answer) {
+  answer = RS_TRY(ask(sql + " FORMAT Native"));
+  return read_blocks(answer);
+}
+
+result<u64> Server::count(const std::string& sql) {
+  std::string answer;
+  const auto blocks = RS_TRY(select(sql, answer));
+  for (const BlockIn& block : blocks) {
+    if (block.rows == 1 && block.columns.size() == 1 && block.columns[0].kind == ColumnIn::Kind::whole && !block.columns[0].is_array)
+      return static_cast<u64>(block.columns[0].whole(0));
+  }
+  return refuse(std::errc::bad_message, "the server's answer to " + sql.substr(0, 200) + " is no number");
+}
+
+result<void> Server::begin_session(const std::string& name) {
+  RS_TRY(post(fmt::format("session_id={}&session_timeout={}", escaped(name), session_seconds), "SELECT 1", false));
+  return {};
+}
+
+result<void> Server::insert(const std::string& sql, std::string_view block, const std::string& session) {
+  RS_TRY(post(fmt::format("database={}&session_id={}&session_check=1&session_timeout={}&query={}", escaped(address_.database), escaped(session), session_seconds, escaped(sql)), block, true));
+  return {};
+}
+
+result<void> Server::fence(const std::string& session) {
+  for (;;) {
+    // It ends some seconds after a question with a timeout of 0, if no other comes meanwhile.
+    const auto asked = post(fmt::format("session_id={}&session_check=1&session_timeout=0", escaped(session)), "SELECT 1", true);
+    if (!asked && code_ == no_session) return {};
+    if (!asked && code_ != session_in_use) return tl::unexpected<Error>(asked.error());
+    for (int n = 0; n < 30; ++n) {
+      if (stop_ && stop_()) return refuse(std::errc::operation_canceled, "it was not waited for the end of an insert");
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+  }
+}
+
+}  // namespace ringside::clickhouse

@@ -1,0 +1,81 @@
+// A ClickHouse server by its HTTP interface, and inserts that are done once.
+//
+//   auto server = RS_TRY(Server::open(RS_TRY(Address::parse("clickhouse://127.0.0.1/traces")), {}));
+//   auto blocks = RS_TRY(server->select("SELECT count() FROM events"));
+//
+// An insert whose answer does not arrive may have happened, may be going on, or may still lie in a socket of the server's. So each one
+// runs in a session (the server's word) that was made before it, with session_check=1: fence() returns when that session has ended, and
+// from then on the insert has happened, or never will. The server has one query at a time in a session (error 373), and refuses those of a session
+// that it does not know (372).
+#pragma once
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <ringside/base/result.hpp>
+#include <ringside/base/types.hpp>
+#include <string>
+#include <string_view>
+
+#include "clickhouse/native.hpp"
+
+namespace ringside::clickhouse {
+
+// clickhouse://HOST[:PORT][/DATABASE][?NAME=VALUE&...]
+struct Address {
+  std::string host = "127.0.0.1";
+  u16 port = 8123;
+  std::string database = "default";
+  std::map<std::string, std::string> more{};
+
+  static bool is(std::string_view text) { return text.substr(0, 13) == "clickhouse://"; }
+  static result<Address> parse(std::string_view text);
+  std::string show() const;  // without `more`
+};
+
+// What no other process may read: from a file of lines "NAME = VALUE" (user, password, tls, ca, certificate, key), never from a
+// command line.
+struct Login {
+  std::string user{}, password{};
+  bool tls = false;
+  std::string ca{}, certificate{}, key{};  // files
+  // Refuses a file that others may read.
+  static result<Login> read(const std::string& path);
+};
+
+class Server {
+ public:
+  // stop: ends waiting, and answers that take long.
+  static result<std::unique_ptr<Server>> open(const Address& address, const Login& login, std::function<bool()> stop = nullptr);
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // The answer of a statement. The error is the server's, or that of the way there. code(): the server's number for it; 0: it did not
+  // answer.
+  result<std::string> ask(const std::string& sql);
+  int code() const { return code_; }
+  // A SELECT's rows, in the memory of `answer`.
+  result<std::vector<BlockIn>> select(const std::string& sql, std::string& answer);
+  result<u64> count(const std::string& sql);  // of a statement with one number
+
+  result<void> begin_session(const std::string& name);
+  result<void> insert(const std::string& sql, std::string_view block, const std::string& session);
+  // Until that session has ended. An error: the server did not answer, so nothing is known.
+  result<void> fence(const std::string& session);
+
+  const Address& address() const { return address_; }
+
+ private:
+  struct Way;  // libcurl's
+  Server(const Address& address, const Login& login, std::function<bool()> stop);
+  result<std::string> post(const std::string& parameters, std::string_view body, bool once);
+
+  Address address_;
+  Login login_;
+  std::function<bool()> stop_;
+  std::unique_ptr<Way> way_;
+  int code_ = 0;
+};
+
+}  // namespace ringside::clickhouse

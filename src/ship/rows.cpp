@@ -1,0 +1,342 @@
+#include "ship/rows.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <cstring>
+
+#include "sys/sys.hpp"
+#include "sys/try.hpp"
+
+namespace ringside::ship {
+namespace {
+
+using clickhouse::ColumnOut;
+
+// Of a batch: a server takes some thousand times as long for small ones. A server makes one part of at most 1,048,576 rows.
+constexpr u64 most_rows = 1'000'000, most_bytes = 64 << 20, most_bytes_of_all = 256 << 20;
+constexpr i64 day_ns = i64{86'400} * 1'000'000'000;
+
+template <class T>
+std::string_view bytes_of(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+i64 floor_day(i64 ns) { return ns / day_ns - (ns % day_ns < 0 ? 1 : 0); }
+
+std::string label_of(const RingName& ring) {
+  if (ring.kernel) return "kernel cpu" + std::to_string(ring.ring);
+  return ring.cpu >= 0 ? "cpu" + std::to_string(ring.cpu) : "ring" + std::to_string(ring.ring) + " " + ring.task;
+}
+
+u32 number_of(const RingName& ring) { return ring.ring + (ring.kernel ? RecordingWriter::kernel_rings : 0); }
+
+}  // namespace
+
+const std::vector<TableColumn>& common_columns() {
+  static const std::vector<TableColumn> columns = {{"time_ns", "Int64"}, {"error_ns", "UInt32"}, {"host", "String"}, {"boot", "UInt64"}, {"agent", "String"}, {"batch", "UInt64"}};
+  return columns;
+}
+
+const std::vector<TableColumn>& event_columns() {
+  static const std::vector<TableColumn> columns = {{"mono_ns", "UInt64"}, {"ring", "UInt32"}, {"cpu", "Int32"}, {"tid", "Int32"}, {"task", "String"}, {"flags", "UInt16"}};
+  return columns;
+}
+
+std::string column_of(const std::string& field) {
+  const auto is = [&](const TableColumn& c) { return c.name == field; };
+  const bool taken = field == "time" || std::any_of(common_columns().begin(), common_columns().end(), is) || std::any_of(event_columns().begin(), event_columns().end(), is);
+  return taken ? field + "_" : field;
+}
+
+std::string type_of(const Field& field) {
+  const auto number = [](u32 size, bool is_signed, bool is_float) -> std::string {
+    if (is_float) return size == 4 ? "Float32" : "Float64";
+    const u32 bits = size == 1 || size == 2 || size == 4 || size == 8 ? 8 * size : 64;
+    return (is_signed ? "Int" : "UInt") + std::to_string(bits);
+  };
+  switch (field.kind) {
+    case FieldKind::integer: return number(field.size, field.is_signed, false);
+    case FieldKind::floating: return number(field.size, true, true);
+    case FieldKind::text:
+    case FieldKind::loc_text: return "String";
+    case FieldKind::array:
+    case FieldKind::loc_array: break;
+  }
+  const u32 size = field.element == 0 ? 1 : field.element;
+  return "Array(" + number(size, field.is_signed, field.is_float) + ")";
+}
+
+// The rows of one type of events that are not flushed yet.
+struct PartRows::Table {
+  const EventType* type = nullptr;
+  std::string name;
+  u64 rows = 0;
+  i64 day = 0, from_ns = 0, to_ns = 0;
+  ColumnOut time_ns, mono_ns, ring, cpu, tid, task, flags, payload;
+  std::vector<ColumnOut> fields;
+
+  void clear() {
+    rows = 0;
+    time_ns = {"time_ns", "Int64"};
+    mono_ns = {"mono_ns", "UInt64"};
+    ring = {"ring", "UInt32"};
+    cpu = {"cpu", "Int32"};
+    tid = {"tid", "Int32"};
+    task = {"task", "String"};
+    flags = {"flags", "UInt16"};
+    payload = {"payload", "String"};
+    fields.clear();
+    if (type == nullptr || !type->parsed) return;
+    for (const Field& field : type->fields) fields.push_back({column_of(field.name), type_of(field)});
+  }
+  size_t bytes() const {
+    size_t all = rows * 40 + task.bytes() + payload.bytes();
+    for (const ColumnOut& field : fields) all += field.bytes();
+    return all;
+  }
+  static void put_integer(std::string& out, Bytes payload_bytes, const Field& field) {
+    const bool usual = field.size == 1 || field.size == 2 || field.size == 4 || field.size == 8;
+    if (usual && u64{field.offset} + field.size <= payload_bytes.size) {
+      out.append(reinterpret_cast<const char*>(payload_bytes.data) + field.offset, field.size);
+      return;
+    }
+    const i64 value = read_integer(payload_bytes, field);
+    out.append(reinterpret_cast<const char*>(&value), usual ? field.size : 8);
+  }
+  void put(Bytes bytes) {
+    if (type == nullptr || !type->parsed) return clickhouse::put_text(payload.data, {reinterpret_cast<const char*>(bytes.data), bytes.size});
+    for (size_t n = 0; n < fields.size(); ++n) {
+      const Field& field = type->fields[n];
+      ColumnOut& column = fields[n];
+      switch (field.kind) {
+        case FieldKind::integer:
+          put_integer(column.data, bytes, field);
+          break;
+        case FieldKind::floating: {
+          const double value = read_floating(bytes, field);
+          if (field.size == 4) clickhouse::put_number(column.data, static_cast<float>(value));
+          else clickhouse::put_number(column.data, value);
+          break;
+        }
+        case FieldKind::text:
+        case FieldKind::loc_text:
+          clickhouse::put_text(column.data, read_text(bytes, field));
+          break;
+        case FieldKind::array:
+        case FieldKind::loc_array: {
+          const Bytes array = read_array(bytes, field);
+          const u32 size = field.element == 0 ? 1 : field.element;
+          const bool usual = size == 1 || size == 2 || size == 4 || size == 8;
+          if (usual) column.data.append(reinterpret_cast<const char*>(array.data), array.size);
+          column.end_array(usual ? array.size / size : 0);
+          break;
+        }
+      }
+    }
+  }
+};
+
+void PartRows::add_common(Batch& batch) {
+  const u64 rows = batch.rows;
+  batch.columns.push_back(clickhouse::constant("error_ns", "UInt32", bytes_of(wall_.error_ns), rows));
+  batch.columns.push_back(clickhouse::constant("host", "String", identity_.host, rows));
+  batch.columns.push_back(clickhouse::constant("boot", "UInt64", bytes_of(boot_), rows));
+  batch.columns.push_back(clickhouse::constant("agent", "String", identity_.agent, rows));
+  batch.columns.push_back(clickhouse::constant("batch", "UInt64", bytes_of(next_), rows));
+}
+
+result<void> PartRows::give(Batch&& batch, const Use& use) {
+  if (batch.rows == 0) return {};
+  add_common(batch);
+  const u64 number = next_++;
+  return use(std::move(batch), number);
+}
+
+result<void> PartRows::flush(Table& table, const Use& use) {
+  Batch batch{table.name, table.rows, table.from_ns, table.to_ns, true, {}};
+  for (ColumnOut* column : {&table.time_ns, &table.mono_ns, &table.ring, &table.cpu, &table.tid, &table.task, &table.flags}) batch.columns.push_back(std::move(*column));
+  for (ColumnOut& field : table.fields) batch.columns.push_back(std::move(field));
+  if (table.type == nullptr || !table.type->parsed) batch.columns.push_back(std::move(table.payload));
+  table.clear();
+  return give(std::move(batch), use);
+}
+
+result<Counted> PartRows::read(const Use& use) {
+  next_ = sending_.first_batch;
+  losses_.clear();
+  threads_.clear();
+  const RecordingMeta meta = RS_TRY(RecordingMeta::read(dir_));
+  wall_ = WallOffset::of(dir_);
+  boot_ = meta.boot.empty() ? 0 : sys::hash(meta.boot);
+  start_ns_ = static_cast<i64>(meta.start_ns);
+  Reading::Options options;
+  options.where = {dir_};
+  options.notices = [](const auto&) {};
+  options.filter = sending_.choice.filter;
+  auto opened = Reading::open(options);
+  if (!opened && !options.filter.empty() && opened.error().code == std::errc::no_such_file_or_directory) {
+    // No event of this part has such a field: nothing meets the filter.
+    options.filter.clear();
+    opened = Reading::open(options);
+    if (opened) sending_.choice.keep_one_of = 0;
+  }
+  if (!opened) return tl::unexpected<Error>(opened.error());
+  Reading& reading = **opened;
+  if (!reading.trace().timeline.problems().empty()) {
+    // A ring that cannot be opened now may be opened later: its events are not given up for want of a descriptor.
+    const auto again = open_recording(dir_, meta);
+    if (!again && again.error().code != std::errc::bad_message) return tl::unexpected<Error>(again.error());
+  }
+
+  std::map<u32, Table> tables;
+  std::map<u32, i64> last_ns;  // by source
+  Counted counted;
+  TraceRecord record;
+  u64 since_look = 0;
+  i32 last_tid = 0;
+  const Tasks& tasks = reading.trace().tasks;
+  Table* latest = nullptr;
+  u32 latest_number = 0;
+  for (Reading::Got got = reading.next(record); got != Reading::Got::nothing; got = reading.next(record)) {
+    const i64 time_ns = static_cast<i64>(record.time) + wall_.offset_ns;
+    const RingName& ring = reading.ring(record);
+    if (got == Reading::Got::gap) {
+      const auto last = last_ns.find(record.source);
+      losses_.push_back({number_of(ring), label_of(ring), "gap", last != last_ns.end() ? last->second : start_ns_, time_ns, record.lost});
+      continue;
+    }
+    last_ns[record.source] = time_ns;
+    const Common common = read_common(record.payload);
+    const u32 number = record.number();
+    const EventType* const type = latest != nullptr && number == latest_number ? latest->type : reading.trace().formats.find(number);
+    const i32 tid = thread_of(type, common);
+    if (tid != last_tid) threads_.insert(last_tid = tid);
+    const u64 one_of = sending_.choice.keep_one_of;
+    if (got == Reading::Got::other || one_of == 0 || (one_of > 1 && sys::hash(bytes_of(tid)) % one_of != 0)) {
+      ++counted.filtered;
+      continue;
+    }
+    if (latest == nullptr || number != latest_number) {
+      const auto [at, fresh] = tables.try_emplace(number);
+      latest = &at->second;
+      latest_number = number;
+      if (fresh) {
+        latest->type = type;
+        latest->name = type != nullptr ? type->full : "unknown:unknown";
+        latest->clear();
+      }
+    }
+    Table& table = *latest;
+    const i64 day = floor_day(time_ns);
+    if (table.rows != 0 && (day != table.day || table.rows >= most_rows)) RS_TRY(flush(table, use));
+    if (table.rows == 0) table.day = day, table.from_ns = table.to_ns = time_ns;
+    table.from_ns = std::min(table.from_ns, time_ns);
+    table.to_ns = std::max(table.to_ns, time_ns);
+    ++table.rows;
+    ++counted.shipped;
+    clickhouse::put_number(table.time_ns.data, time_ns);
+    clickhouse::put_number(table.mono_ns.data, record.time);
+    clickhouse::put_number(table.ring.data, number_of(ring));
+    clickhouse::put_number(table.cpu.data, record.cpu_in(ring));
+    clickhouse::put_number(table.tid.data, tid);
+    clickhouse::put_text(table.task.data, tasks.name(tid, ring));
+    u16 flags = 0;
+    if (record.payload.size >= 4) std::memcpy(&flags, record.payload.data + 2, sizeof flags);
+    clickhouse::put_number(table.flags.data, flags);
+    table.put(record.payload);
+    if (++since_look < 4096) continue;
+    since_look = 0;
+    if (table.bytes() > most_bytes) RS_TRY(flush(table, use));
+    size_t all = 0;
+    Table* largest = nullptr;
+    for (auto& [id, one] : tables) {
+      all += one.bytes();
+      if (largest == nullptr || one.bytes() > largest->bytes()) largest = &one;
+    }
+    if (all > most_bytes_of_all && largest != nullptr) RS_TRY(flush(*largest, use));
+  }
+  for (auto& [number, table] : tables) RS_TRY(flush(table, use));
+  RS_TRY(tell_losses(reading, use));
+  std::vector<i32> processes;
+  for (const RingName& thread : meta.threads)
+    if (threads_.count(thread.tid) != 0) processes.push_back(thread.pid);
+  threads_.insert(processes.begin(), processes.end());
+  RS_TRY(tell_threads(meta, use));
+  RS_TRY(tell_part(meta, counted, use));
+  return counted;
+}
+
+result<void> PartRows::tell_losses(const Reading& reading, const Use& use) {
+  const Missing missing = reading.missing(0);
+  const RecordingMeta& meta = *reading.trace().first().recording;
+  const i64 from = start_ns_, to = static_cast<i64>(std::max(meta.stop_ns, meta.start_ns));
+  if (missing.refused != 0) losses_.push_back({0, "", "refused", from, to, missing.refused});
+  if (missing.unrecorded != 0) losses_.push_back({0, "", "unrecorded", from, to, missing.unrecorded});
+  for (const std::string& doubt : missing.doubts) losses_.push_back({0, "", "perhaps: " + doubt, from, to, 0});
+  for (const Sending::Dropped& one : sending_.dropped) losses_.push_back({0, "", "spool full", static_cast<i64>(one.from_ns), static_cast<i64>(one.to_ns), one.events});
+  std::stable_sort(losses_.begin(), losses_.end(), [](const Loss& a, const Loss& b) { return a.to_ns < b.to_ns; });
+  for (size_t at = 0; at < losses_.size();) {
+    Batch batch{"losses", 0, losses_[at].to_ns, losses_[at].to_ns, false, {}};
+    ColumnOut time_ns{"time_ns", "Int64"}, from_ns{"from_ns", "Int64"}, ring{"ring", "UInt32"}, name{"ring_name", "String"}, why{"why", "String"}, count{"count", "UInt64"};
+    for (const i64 day = floor_day(losses_[at].to_ns); at < losses_.size() && floor_day(losses_[at].to_ns) == day && batch.rows < most_rows; ++at, ++batch.rows) {
+      const Loss& loss = losses_[at];
+      batch.to_ns = loss.to_ns;
+      clickhouse::put_number(time_ns.data, loss.to_ns);
+      clickhouse::put_number(from_ns.data, loss.from_ns);
+      clickhouse::put_number(ring.data, loss.ring);
+      clickhouse::put_text(name.data, loss.name);
+      clickhouse::put_text(why.data, loss.why);
+      clickhouse::put_number(count.data, loss.count);
+    }
+    batch.columns = {std::move(time_ns), std::move(from_ns), std::move(ring), std::move(name), std::move(why), std::move(count)};
+    RS_TRY(give(std::move(batch), use));
+  }
+  return {};
+}
+
+result<void> PartRows::tell_threads(const RecordingMeta& meta, const Use& use) {
+  Batch batch{"threads", 0, start_ns_, start_ns_, false, {}};
+  ColumnOut tid{"tid", "Int32"}, pid{"pid", "Int32"}, task{"task", "String"}, process{"process", "String"};
+  for (const RingName& thread : meta.threads) {
+    if (threads_.count(thread.tid) == 0) continue;
+    clickhouse::put_number(tid.data, thread.tid);
+    clickhouse::put_number(pid.data, thread.pid);
+    clickhouse::put_text(task.data, thread.task);
+    clickhouse::put_text(process.data, thread.process);
+    if (++batch.rows == most_rows) break;
+  }
+  batch.columns = {clickhouse::constant("time_ns", "Int64", bytes_of(start_ns_), batch.rows), std::move(tid), std::move(pid), std::move(task), std::move(process)};
+  return give(std::move(batch), use);
+}
+
+result<void> PartRows::tell_part(const RecordingMeta& meta, const Counted& counted, const Use& use) {
+  const auto kept = [&](const char* file) {
+    const auto text = read_kept(dir_, file);
+    return text ? *text : std::string();
+  };
+  // Without the thousands of threads that did nothing here.
+  auto json = nlohmann::json::parse(RS_TRY(sys::read_file(dir_ + "/meta.json")), nullptr, false);
+  if (json.is_discarded()) return refuse(std::errc::bad_message, dir_ + "/meta.json cannot be understood");
+  auto& threads = json["threads"];
+  for (size_t n = threads.size(); n-- > 0;)
+    if (threads_.count(threads[n].value("tid", 0)) == 0) threads.erase(n);
+  const std::string description = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  Batch batch{"parts", 1, start_ns_, start_ns_, false, {}};
+  const auto text = [&](const char* name, const std::string& value) { batch.columns.push_back(clickhouse::constant(name, "String", value, 1)); };
+  const auto number = [&](const char* name, u64 value) { batch.columns.push_back(clickhouse::constant(name, "UInt64", bytes_of(value), 1)); };
+  batch.columns.push_back(clickhouse::constant("time_ns", "Int64", bytes_of(start_ns_), 1));
+  batch.columns.push_back(clickhouse::constant("offset_ns", "Int64", bytes_of(wall_.offset_ns), 1));
+  number("duration_ns", meta.duration_ns);
+  number("first_batch", sending_.first_batch);
+  number("shipped", counted.shipped);
+  number("filtered", counted.filtered);
+  text("boot_id", meta.boot);
+  text("filter", sending_.choice.filter);
+  number("keep_one_of", sending_.choice.keep_one_of);
+  text("description", description);
+  text("printk_formats", kept("printk_formats"));
+  return give(std::move(batch), use);
+}
+
+}  // namespace ringside::ship

@@ -1,0 +1,88 @@
+// The events of a part as rows: a table for each type of events, with a column for each of its fields.
+//
+//   "sched:sched_switch"   time, time_ns, error_ns, mono_ns, host, boot, agent, batch, ring, cpu, tid, task, flags; prev_comm, prev_pid, ...
+//   losses                 what is missing: which ring, from when to when, how many, why
+//   threads                names of the threads that wrote them
+//   parts                  a row for each part, the last one of it: which batches it has, its clock, its description
+//
+// The same part gives the same batches in the same order, each time: so an insert whose outcome is unknown can be made again.
+#pragma once
+#include <functional>
+#include <map>
+#include <ringside/base/result.hpp>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "clickhouse/native.hpp"
+#include "consumer/reading.hpp"
+#include "ship/spool.hpp"
+#include "ship/wall.hpp"
+
+namespace ringside::ship {
+
+// A column of a table: its name as it should be, and its type.
+struct TableColumn {
+  std::string name, type;
+};
+
+struct Batch {
+  std::string table;
+  u64 rows = 0;
+  i64 from_ns = 0, to_ns = 0;  // of the rows' time_ns
+  bool events = false;         // of a table of events
+  std::vector<clickhouse::ColumnOut> columns;
+};
+
+// The columns that every table has, in front; and those that tables of events have behind them.
+const std::vector<TableColumn>& common_columns();
+const std::vector<TableColumn>& event_columns();
+// The name of a field's column. `time` and the others of every table stay theirs: then it is time_.
+std::string column_of(const std::string& field);
+// The type of a field's column: Int32, String, Array(UInt64), ...
+std::string type_of(const Field& field);
+
+struct Counted {
+  u64 shipped = 0, filtered = 0;
+};
+
+struct Identity {
+  std::string host, agent;  // agent: 16 hexadecimal digits
+};
+
+// use(batch, number) for each; its error ends it. An error of the recording itself: bad_message.
+class PartRows {
+ public:
+  PartRows(std::string dir, Identity identity, Sending sending) : dir_(std::move(dir)), identity_(std::move(identity)), sending_(std::move(sending)) {}
+  using Use = std::function<result<void>(Batch&& batch, u64 number)>;
+  result<Counted> read(const Use& use);
+  u64 batches() const { return next_ - sending_.first_batch; }
+
+ private:
+  struct Table;
+  result<void> flush(Table& table, const Use& use);
+  result<void> give(Batch&& batch, const Use& use);
+  void add_common(Batch& batch);
+  result<void> tell_losses(const Reading& reading, const Use& use);
+  result<void> tell_threads(const RecordingMeta& meta, const Use& use);
+  result<void> tell_part(const RecordingMeta& meta, const Counted& counted, const Use& use);
+
+  struct Loss {
+    u32 ring = 0;
+    std::string name, why;
+    i64 from_ns = 0, to_ns = 0;  // by the wall clock
+    u64 count = 0;
+  };
+
+  std::string dir_;
+  Identity identity_;
+  Sending sending_;
+  WallOffset wall_;
+  u64 boot_ = 0;
+  i64 start_ns_ = 0;
+  u64 next_ = 0;
+  std::vector<Loss> losses_;
+  std::unordered_set<i32> threads_;  // that wrote events, and the first ones of their processes
+};
+
+}  // namespace ringside::ship

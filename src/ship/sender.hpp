@@ -1,0 +1,57 @@
+// Takes parts out of a spool and inserts them into a server's tables, each batch once, whatever dies meanwhile.
+//
+// Each row has the agent's number and its batch's. Before the first insert of a part the spool's state says so, with the part's first batch
+// number, the choice of its events and the name of the inserts' session; so a sender that finds a part begun asks for each batch whether the
+// server has it. The same is asked after an insert whose outcome is unknown. In front of such a question stands a fence (clickhouse::Server):
+// no insert of before it happens later.
+#pragma once
+#include <functional>
+#include <ringside/base/result.hpp>
+#include <string>
+
+#include "clickhouse/server.hpp"
+#include "ship/rows.hpp"
+#include "ship/spool.hpp"
+#include "ship/tables.hpp"
+
+namespace ringside::ship {
+
+class Sender {
+ public:
+  struct Options {
+    clickhouse::Address to;
+    std::vector<clickhouse::Address> others;  // of the cluster
+    clickhouse::Login login;
+    std::string cluster, host;
+    Choice choice;
+    std::function<bool()> stop;                          // at once: what is not sent stays in the spool
+    std::function<bool()> leave;                         // no new attempts; what goes well goes on
+    std::function<void(const std::string&)> say;         // a sentence for the user
+    std::function<void(u64 part)> wait_for = nullptr;    // before a part is removed: others have read it
+  };
+  static result<std::unique_ptr<Sender>> create(Spool& spool, Options options);
+
+  // Until the spool has ended and is empty, or is to be left. An error: one that no waiting cures.
+  result<void> run();
+  bool answers() const { return answers_.load(std::memory_order_relaxed); }
+
+ private:
+  Sender(Spool& spool, Options options) : spool_(spool), options_(std::move(options)) {}
+  result<void> send(u64 part);
+  result<void> send_batch(Batch& batch, u64 number);
+  result<bool> is_there(const Batch& batch, u64 number);
+  result<void> begin_session();
+  bool wait(u64 ms) const;  // false: stop
+  bool over() const { return options_.stop && options_.stop(); }
+
+  Spool& spool_;
+  Options options_;
+  std::vector<std::unique_ptr<clickhouse::Server>> servers_;
+  std::unique_ptr<Tables> tables_;
+  bool doubtful_ = false;  // a batch of this part may be on the server
+  u64 last_doubt_ = 0;     // the batches up to it
+  std::string session_;
+  std::atomic<bool> answers_{true};
+};
+
+}  // namespace ringside::ship

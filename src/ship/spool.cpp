@@ -1,0 +1,298 @@
+#include "ship/spool.hpp"
+
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "consumer/reading.hpp"
+#include "source/recording.hpp"
+#include "sys/try.hpp"
+
+namespace ringside::ship {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* prefix = "part.";
+
+std::optional<u64> part_of(std::string_view name) {
+  if (name.substr(0, 5) != prefix || name.size() < 6 || name.size() > 20) return std::nullopt;
+  u64 number = 0;
+  const auto [end, error] = std::from_chars(name.data() + 5, name.data() + name.size(), number);
+  if (error != std::errc() || end != name.data() + name.size() || number == 0) return std::nullopt;
+  return number;
+}
+
+std::string new_name(u64 part) { return fmt::format("{}{:07}", prefix, part); }
+
+// On disk, which holes are not.
+u64 bytes_in(const std::string& dir) {
+  u64 bytes = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(dir, error), none; !error && at != none; at.increment(error)) {
+    struct stat st {};
+    if (lstat(at->path().c_str(), &st) == 0) bytes += static_cast<u64>(st.st_blocks) * 512;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+u64 events_in(const std::string& dir) {
+  if (const auto meta = RecordingMeta::read(dir); meta && meta->complete) {
+    u64 events = 0;
+    for (const RecordedRing& ring : meta->rings) events += ring.events - ring.removed.events;
+    return events;
+  }
+  Reading::Options options;
+  options.where = {dir};
+  options.notices = [](const auto&) {};
+  auto reading = Reading::open(std::move(options));
+  if (!reading) return 0;
+  (*reading)->run([](const TraceRecord&, const RingName&, Reading::Got) {});
+  return (*reading)->totals().seen;
+}
+
+std::string Spool::path_of(u64 part) const {
+  const std::lock_guard held(mutex_);
+  const auto at = parts_.find(part);
+  return dir_ + "/" + (at != parts_.end() ? at->second.name : new_name(part));
+}
+
+result<std::unique_ptr<Spool>> Spool::open(const std::string& dir, u64 most_bytes) {
+  std::error_code error;
+  std::filesystem::create_directories(dir, error);
+  if (error) return fail(error.value(), "cannot make the spool " + dir);
+  std::unique_ptr<Spool> spool(new Spool(dir, most_bytes));
+  spool->folder_ = sys::Fd(::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!spool->folder_) return fail(errno, "cannot open the spool " + dir);
+  spool->lock_ = sys::Fd(openat(spool->folder_.get(), "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!spool->lock_) return fail(errno, "cannot make " + dir + "/lock");
+  if (flock(spool->lock_.get(), LOCK_EX | LOCK_NB) != 0) return refuse(std::errc::device_or_resource_busy, "another agent uses the spool " + dir + "; give each one its own with --spool");
+  RS_TRY(spool->load());
+  return spool;
+}
+
+Spool::Part Spool::look_at(const std::string& name) const {
+  const std::string path = dir_ + "/" + name;
+  Part out{name, events_in(path), bytes_in(path)};
+  if (const auto meta = RecordingMeta::read(path)) {
+    out.from_ns = meta->start_ns;
+    out.to_ns = meta->stop_ns != 0 ? meta->stop_ns : meta->start_ns + meta->duration_ns;
+  }
+  return out;
+}
+
+result<void> Spool::load() {
+  const std::string path = dir_ + "/state.json";
+  if (faccessat(folder_.get(), "state.json", F_OK, 0) == 0) {
+    const std::string text = RS_TRY(sys::read_beneath(folder_.get(), "state.json"));
+    try {
+      const json j = json::parse(text);
+      agent_ = j.at("agent").get<std::string>();
+      if (agent_.size() != 16 || agent_.find_first_not_of("0123456789abcdef") != std::string::npos) throw std::runtime_error("its agent is no number");
+      next_batch_ = j.at("next_batch").get<u64>();
+      counted_ = j.at("counted").get<u64>();
+      gone_ = j.at("gone").get<u64>();
+      books_ = {j.at("read").get<u64>(), j.at("shipped").get<u64>(), j.at("filtered").get<u64>(), j.at("dropped").get<u64>(), 0, j.at("lost").get<u64>()};
+      const auto dropped_in = [](const json& list) {
+        std::vector<Sending::Dropped> out;
+        for (const json& one : list) out.push_back({one.at(0).get<u64>(), one.at(1).get<u64>(), one.at(2).get<u64>()});
+        return out;
+      };
+      dropped_ = dropped_in(j.at("dropped_parts"));
+      if (const auto s = j.find("sending"); s != j.end())
+        sending_ = Sending{s->at("part").get<u64>(), s->at("first_batch").get<u64>(), s->at("attempt").get<u64>(), {s->at("filter").get<std::string>(), std::max<u64>(s->at("keep_one_of").get<u64>(), 1)}, dropped_in(s->at("dropped_parts"))};
+    } catch (const std::exception& e) {
+      return refuse(std::errc::bad_message, path + " cannot be understood: " + e.what() + "; if you remove it, the parts beside it are sent once more, under another agent's number");
+    }
+  } else {
+    u64 number = 0;
+    if (getrandom(&number, sizeof number, 0) != sizeof number) return fail(errno, "cannot make a number for the agent");
+    agent_ = fmt::format("{:016x}", number);
+  }
+  const auto names = RS_TRY(sys::names_in(folder_.get()));
+  for (const std::string& name : names) {
+    const auto part = part_of(name);
+    if (part && *part == gone_) RS_TRY(remove(name));
+    else if (part) parts_[*part].name = name;
+  }
+  // What an agent recorded when it was killed.
+  if (faccessat(folder_.get(), "now", F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+    const u64 part = std::max(parts_.empty() ? 0 : parts_.rbegin()->first, std::max(counted_, gone_)) + 1;
+    if (is_recording(now())) {
+      if (renameat(folder_.get(), "now", folder_.get(), new_name(part).c_str()) != 0) return fail(errno, "cannot rename " + now());
+      parts_[part].name = new_name(part);
+    } else if (!sys::remove_beneath(folder_.get(), "now")) {
+      return fail(errno, "cannot remove " + now());
+    }
+  }
+  for (auto& [number, part] : parts_) {
+    part = look_at(part.name);
+    if (number <= counted_) continue;
+    books_.read += part.events;
+    if (const auto meta = RecordingMeta::read(dir_ + "/" + part.name)) {
+      books_.lost += meta->missing.refused + meta->missing.unrecorded;
+      for (const RecordedRing& ring : meta->rings) books_.lost += ring.lost;
+    }
+    counted_ = number;
+  }
+  if (sending_ && parts_.count(sending_->part) == 0) {
+    // Somebody removed it, and it may be on the server, in part or as a whole.
+    sending_.reset();
+    next_batch_ += 1'000'000'000;
+  }
+  return save();
+}
+
+result<void> Spool::save() {
+  const auto list = [](const std::vector<Sending::Dropped>& dropped) {
+    json out = json::array();
+    for (const auto& one : dropped) out.push_back({one.from_ns, one.to_ns, one.events});
+    return out;
+  };
+  json j = {{"agent", agent_},           {"next_batch", next_batch_},   {"counted", counted_},        {"gone", gone_},        {"read", books_.read},
+            {"shipped", books_.shipped}, {"filtered", books_.filtered}, {"dropped", books_.dropped}, {"lost", books_.lost}, {"dropped_parts", list(dropped_)}};
+  if (sending_)
+    j["sending"] = {{"part", sending_->part}, {"first_batch", sending_->first_batch}, {"attempt", sending_->attempt}, {"filter", sending_->choice.filter},
+                    {"keep_one_of", sending_->choice.keep_one_of}, {"dropped_parts", list(sending_->dropped)}};
+  const std::string path = dir_ + "/state.json";
+  auto file = RS_TRY(sys::NewFile::create(folder_.get(), "state.json", path));
+  RS_TRY(sys::write_text(file.fd(), path, j.dump(1, ' ', false, json::error_handler_t::replace) + "\n"));
+  if (fsync(file.fd()) != 0) return fail(errno, "cannot write " + path);
+  RS_TRY(file.put_in_place());
+  if (fsync(folder_.get()) != 0) return fail(errno, "cannot write " + dir_);
+  return {};
+}
+
+result<void> Spool::remove(const std::string& name) {
+  if (!sys::remove_beneath(folder_.get(), name.c_str()) && errno != ENOENT) return fail(errno, "cannot remove " + dir_ + "/" + name);
+  return {};
+}
+
+SpoolBooks Spool::books() const {
+  const std::lock_guard held(mutex_);
+  SpoolBooks out = books_;
+  for (const auto& [number, part] : parts_) out.spooled += part.events;
+  return out;
+}
+
+u64 Spool::bytes() const {
+  const std::lock_guard held(mutex_);
+  u64 bytes = 0;
+  for (const auto& [number, part] : parts_) bytes += part.bytes;
+  return bytes;
+}
+
+result<void> Spool::discard() {
+  if (!sys::remove_beneath(folder_.get(), "now")) return fail(errno, "cannot remove " + now());
+  return {};
+}
+
+result<u64> Spool::add(u64 events, u64 lost) {
+  const std::lock_guard held(mutex_);
+  const u64 number = std::max(parts_.empty() ? 0 : parts_.rbegin()->first, std::max(counted_, gone_)) + 1;
+  if (renameat2(folder_.get(), "now", folder_.get(), new_name(number).c_str(), RENAME_NOREPLACE) != 0) return fail(errno, "cannot rename " + now() + " to " + new_name(number));
+  Part part = look_at(new_name(number));
+  part.events = events;
+  parts_[number] = part;
+  counted_ = number;
+  books_.read += events;
+  books_.lost += lost;
+  const u64 dropped = RS_TRY(make_room());
+  RS_TRY(save());
+  more_.notify_all();
+  return dropped;
+}
+
+// The part on its way stays: some of it may be on the server.
+result<u64> Spool::make_room() {
+  u64 bytes = 0, dropped = 0;
+  for (const auto& [number, part] : parts_) bytes += part.bytes;
+  while (bytes > most_bytes_) {
+    auto oldest = parts_.begin();
+    if (oldest != parts_.end() && sending_ && oldest->first == sending_->part) ++oldest;
+    if (oldest == parts_.end()) break;
+    const u64 number = oldest->first;
+    const Part part = oldest->second;
+    books_.dropped += part.events;
+    dropped += part.events;
+    bytes -= part.bytes;
+    // A server that is away for long is told of many as of one.
+    if (dropped_.size() < 1000) dropped_.push_back({part.from_ns, part.to_ns, part.events});
+    else dropped_.back() = {dropped_.back().from_ns, part.to_ns, dropped_.back().events + part.events};
+    parts_.erase(oldest);
+    gone_ = number;
+    RS_TRY(save());
+    RS_TRY(remove(part.name));
+  }
+  return dropped;
+}
+
+void Spool::end() {
+  const std::lock_guard held(mutex_);
+  ended_ = true;
+  more_.notify_all();
+}
+
+bool Spool::ended() const {
+  const std::lock_guard held(mutex_);
+  return ended_;
+}
+
+std::optional<u64> Spool::next(u64 timeout_ns) {
+  std::unique_lock held(mutex_);
+  more_.wait_for(held, std::chrono::nanoseconds(timeout_ns), [&] { return ended_ || !parts_.empty(); });
+  if (parts_.empty()) return std::nullopt;
+  return sending_ ? sending_->part : parts_.begin()->first;
+}
+
+std::optional<Sending> Spool::begun() const {
+  const std::lock_guard held(mutex_);
+  return sending_;
+}
+
+result<void> Spool::begin(const Sending& sending) {
+  const std::lock_guard held(mutex_);
+  if (parts_.count(sending.part) == 0) return refuse(std::errc::no_such_file_or_directory, "the part is gone");
+  sending_ = sending;
+  sending_->dropped = std::exchange(dropped_, {});
+  return save();
+}
+
+result<u64> Spool::next_attempt() {
+  const std::lock_guard held(mutex_);
+  ++sending_->attempt;
+  RS_TRY(save());
+  return sending_->attempt;
+}
+
+result<void> Spool::sent(u64 shipped, u64 filtered, u64 batches) {
+  const std::lock_guard held(mutex_);
+  const u64 number = sending_->part, counted = parts_.at(number).events, seen = shipped + filtered;
+  const std::string name = parts_.at(number).name;
+  books_.shipped += shipped;
+  books_.filtered += filtered;
+  if (seen < counted) books_.dropped += counted - seen;  // not readable
+  else books_.read += seen - counted;                    // a recorder that was killed did not say how many these are
+  next_batch_ = sending_->first_batch + batches;
+  gone_ = number;
+  parts_.erase(number);
+  sending_.reset();
+  RS_TRY(save());
+  return remove(name);
+}
+
+u64 Spool::first_batch() const {
+  const std::lock_guard held(mutex_);
+  return next_batch_;
+}
+
+}  // namespace ringside::ship

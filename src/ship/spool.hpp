@@ -1,0 +1,111 @@
+// The spool of an agent: a directory of finished recordings, its parts, which wait for their way to the server, and the books.
+//
+//   SPOOL/state.json     who the agent is, how far it is, what became of the events; replaced in one step, and synchronised
+//   SPOOL/now            the recording in the making
+//   SPOOL/part.0000001   finished parts, which are sent in this order and removed
+//
+//   read = shipped + filtered + dropped + spooled
+//
+// One agent at a time uses a spool; two threads of it do: one adds parts, one sends them.
+#pragma once
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <ringside/base/result.hpp>
+#include <ringside/base/types.hpp>
+#include <string>
+#include <vector>
+
+#include "sys/beneath.hpp"
+
+namespace ringside::ship {
+
+struct SpoolBooks {
+  u64 read = 0;      // events in recordings
+  u64 shipped = 0;   // rows that the server has confirmed
+  u64 filtered = 0;  // by -F and --keep
+  u64 dropped = 0;   // with a part, because the spool was full; or not readable
+  u64 spooled = 0;   // in parts
+  u64 lost = 0;      // never in a recording: what the recordings count as lost
+  bool add_up() const { return read == shipped + filtered + dropped + spooled; }
+};
+
+// What becomes of a part's events; the same for all of the part, whatever happens meanwhile.
+struct Choice {
+  std::string filter{};
+  u64 keep_one_of = 1;  // of the threads
+};
+
+// The part on its way.
+struct Sending {
+  u64 part = 0;
+  u64 first_batch = 0;
+  u64 attempt = 0;  // the number of the last session's name
+  Choice choice{};
+  struct Dropped {
+    u64 from_ns = 0, to_ns = 0, events = 0;  // by the wall clock
+  };
+  std::vector<Dropped> dropped{};  // parts that went since the one before: rows of the table `losses`
+};
+
+class Spool {
+ public:
+  // Makes the directory if it is not there. What an agent left there that was killed becomes parts. EBUSY: another one uses it.
+  static result<std::unique_ptr<Spool>> open(const std::string& dir, u64 most_bytes);
+
+  const std::string& agent() const { return agent_; }  // 16 hexadecimal digits
+  std::string now() const { return dir_ + "/now"; }
+  std::string path_of(u64 part) const;
+  SpoolBooks books() const;
+  u64 bytes() const;
+
+  // The recorder's: `now` is finished and becomes a part. Drops the oldest ones if there is no room; returns how many of their events.
+  result<u64> add(u64 events, u64 lost);
+  result<void> discard();  // `now`, in which nothing is
+  void end();  // no more will come
+
+  // The sender's. The oldest part, and what is known of it if it was begun before. Waits for one; none: no more will come, or
+  // `timeout_ns` is over.
+  std::optional<u64> next(u64 timeout_ns);
+  bool ended() const;  // no more will come
+  std::optional<Sending> begun() const;
+  result<void> begin(const Sending& sending);
+  result<u64> next_attempt();
+  // It is on the server, in `batches` batches.
+  result<void> sent(u64 shipped, u64 filtered, u64 batches);
+  u64 first_batch() const;  // of the next part
+
+ private:
+  struct Part {
+    std::string name{};
+    u64 events = 0, bytes = 0, from_ns = 0, to_ns = 0;
+  };
+  Spool(std::string dir, u64 most_bytes) : dir_(std::move(dir)), most_bytes_(most_bytes) {}
+  result<void> load();
+  result<void> save();
+  result<void> remove(const std::string& name);
+  result<u64> make_room();
+  Part look_at(const std::string& name) const;
+
+  std::string dir_;
+  u64 most_bytes_;
+  sys::Fd folder_, lock_;
+  mutable std::mutex mutex_;
+  std::condition_variable more_;
+  std::string agent_;
+  std::map<u64, Part> parts_;
+  SpoolBooks books_;                       // without `spooled`
+  u64 counted_ = 0;                        // the newest part that `read` has
+  u64 gone_ = 0;                           // a part whose events are in the books, and whose directory may still be there
+  u64 next_batch_ = 1;
+  std::optional<Sending> sending_;
+  std::vector<Sending::Dropped> dropped_;  // not told to the server yet
+  bool ended_ = false;
+};
+
+// The number of events in a recording: what its description says, or, if its recorder did not finish, what can be read.
+u64 events_in(const std::string& dir);
+
+}  // namespace ringside::ship

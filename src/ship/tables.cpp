@@ -1,0 +1,97 @@
+#include "ship/tables.hpp"
+
+#include <fmt/format.h>
+
+#include "sys/sys.hpp"
+#include "sys/try.hpp"
+
+namespace ringside::ship {
+namespace {
+
+using clickhouse::quoted_name;
+using clickhouse::quoted_text;
+
+constexpr int exists_already = 57, has_column_already = 44;  // the server's numbers: another agent was faster
+constexpr int duplicate_column = 15;
+
+// Rows of one host lie together, in the order of time; a day's can be dropped at once.
+constexpr const char* engine = "ENGINE = MergeTree PARTITION BY toDate(time, 'UTC') ORDER BY (host, time_ns)";
+
+std::string definition(const Batch& batch) {
+  std::string out = "(time DateTime DEFAULT toDateTime(intDiv(time_ns, 1000000000))";
+  for (const auto& column : batch.columns) out += ", " + quoted_name(column.name) + " " + column.type;
+  return out + ")";
+}
+
+}  // namespace
+
+std::string Tables::own_name(const std::string& table) const { return quoted_name(cluster_.empty() ? table : table + "_local"); }
+
+result<Tables::Columns> Tables::columns_of(clickhouse::Server& server, const std::string& table) {
+  std::string answer;
+  const auto blocks = RS_TRY(server.select(fmt::format("SELECT name, type FROM system.columns WHERE database = {} AND table = {}", quoted_text(server.address().database), quoted_text(table)), answer));
+  Columns columns;
+  for (const clickhouse::BlockIn& block : blocks) {
+    const auto* name = block.column("name");
+    const auto* type = block.column("type");
+    if (name == nullptr || type == nullptr || name->texts.size() != block.rows || type->texts.size() != block.rows)
+      return refuse(std::errc::bad_message, "the server describes the table " + table + " in a way that is not read here");
+    for (u64 row = 0; row < block.rows; ++row) columns[std::string(name->texts[row])] = type->texts[row];
+  }
+  return columns;
+}
+
+// A server of the cluster that does not answer learns it later: the agent's own one goes on.
+result<void> Tables::ask(clickhouse::Server& server, const std::string& sql) {
+  const auto done = server.ask(sql);
+  const int code = server.code();
+  if (done || code == has_column_already || code == exists_already || code == duplicate_column) return {};
+  if (&server == all_.front() || code != 0) return tl::unexpected<Error>(done.error());
+  pending_.push_back({&server, sql});
+  return {};
+}
+
+void Tables::ask_pending() {
+  constexpr u64 every_ns = 5'000'000'000;
+  if (pending_.empty() || sys::now_ns() - asked_pending_ns_ < every_ns) return;
+  asked_pending_ns_ = sys::now_ns();
+  while (!pending_.empty()) {
+    const auto done = pending_.front().server->ask(pending_.front().sql);
+    if (!done && pending_.front().server->code() == 0) return;
+    pending_.erase(pending_.begin());
+  }
+}
+
+result<void> Tables::make(clickhouse::Server& server, const std::string& table, const Batch& batch) {
+  const std::string own = own_name(table);
+  RS_TRY(ask(server, "CREATE TABLE IF NOT EXISTS " + own + " " + definition(batch) + " " + engine));
+  if (cluster_.empty()) return {};
+  return ask(server, fmt::format("CREATE TABLE IF NOT EXISTS {} {} ENGINE = Distributed({}, {}, {})", quoted_name(table), definition(batch), quoted_name(cluster_),
+                                 quoted_name(server.address().database), own));
+}
+
+result<void> Tables::fit(Batch& batch) {
+  ask_pending();
+  const std::string local = cluster_.empty() ? batch.table : batch.table + "_local";
+  Columns& known = known_[batch.table];
+  if (known.empty()) {
+    known = RS_TRY(columns_of(*all_.front(), local));
+    if (known.empty() || all_.size() > 1) {
+      for (clickhouse::Server* server : all_) RS_TRY(make(*server, batch.table, batch));
+      known = RS_TRY(columns_of(*all_.front(), local));
+    }
+  }
+  for (auto& column : batch.columns) {
+    if (const auto at = known.find(column.name); at != known.end() && at->second != column.type) column.name = clickhouse::name_with_type(column.name, column.type);
+    if (known.count(column.name) != 0) continue;
+    const std::string add = " ADD COLUMN " + quoted_name(column.name) + " " + column.type;
+    for (clickhouse::Server* server : all_) {
+      RS_TRY(ask(*server, "ALTER TABLE " + own_name(batch.table) + add));
+      if (!cluster_.empty()) RS_TRY(ask(*server, "ALTER TABLE " + quoted_name(batch.table) + add));
+    }
+    known[column.name] = column.type;
+  }
+  return {};
+}
+
+}  // namespace ringside::ship

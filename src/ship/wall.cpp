@@ -1,0 +1,76 @@
+#include "ship/wall.hpp"
+
+#include <fmt/format.h>
+#include <sys/timex.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "consumer/reading.hpp"
+#include "source/recording.hpp"
+#include "sys/beneath.hpp"
+#include "sys/try.hpp"
+
+namespace ringside::ship {
+namespace {
+
+constexpr u64 largest_error = ~u32{0};
+
+u64 now(clockid_t clock) {
+  timespec t{};
+  clock_gettime(clock, &t);
+  return static_cast<u64>(t.tv_sec) * 1'000'000'000 + static_cast<u64>(t.tv_nsec);
+}
+
+}  // namespace
+
+WallOffset WallOffset::measure() {
+  WallOffset out;
+  u64 best = ~u64{0};
+  for (int n = 0; n < 10; ++n) {
+    const u64 before = now(CLOCK_MONOTONIC), wall = now(CLOCK_REALTIME), after = now(CLOCK_MONOTONIC);
+    if (after - before >= best) continue;
+    best = after - before;
+    out.offset_ns = static_cast<i64>(wall - (before + best / 2));
+  }
+  timex kernel{};
+  const int state = adjtimex(&kernel);
+  const bool known = state >= 0 && (kernel.status & STA_UNSYNC) == 0;
+  out.error_ns = static_cast<u32>(known ? std::min<u64>(static_cast<u64>(kernel.maxerror) * 1000 + best, largest_error) : largest_error);
+  return out;
+}
+
+std::string WallOffset::text() const { return fmt::format("{} {}\n", offset_ns, error_ns); }
+
+WallOffset WallOffset::of(const std::string& recording) {
+  WallOffset out;
+  if (const auto kept = read_kept(recording, file)) {
+    std::istringstream in(*kept);
+    if (in >> out.offset_ns >> out.error_ns) return out;
+  }
+  // Made by `record`: its start is known by the wall clock, its first event by the other, and that one was not before.
+  const auto meta = RecordingMeta::read(recording);
+  if (!meta) return out;
+  if (!meta->boot.empty() && meta->boot == sys::boot_id()) return measure();
+  Reading::Options options;
+  options.where = {recording};
+  options.notices = [](const auto&) {};
+  auto reading = Reading::open(std::move(options));
+  const u64 first = reading ? (*reading)->trace().timeline.begin() : 0;
+  out.offset_ns = first == Timeline::forever ? 0 : static_cast<i64>(meta->start_ns - first);
+  out.error_ns = static_cast<u32>(std::min<u64>(std::max<u64>(meta->duration_ns, 1'000'000'000), largest_error));
+  return out;
+}
+
+result<void> WallOffset::keep(const std::string& recording) {
+  if (read_kept(recording, file)) return {};
+  const std::string path = recording + "/" + file;
+  auto made = RS_TRY(sys::NewFile::create(path, 0600));
+  RS_TRY(sys::write_text(made.fd(), path, of(recording).text()));
+  if (fsync(made.fd()) != 0) return fail(errno, "cannot write " + path);
+  return made.put_in_place();
+}
+
+}  // namespace ringside::ship

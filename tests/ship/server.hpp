@@ -1,0 +1,121 @@
+// A ClickHouse server of the tests' own: on loopback, with all its files in a directory that goes with it. It may be killed and started again.
+#pragma once
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "clickhouse/server.hpp"
+
+namespace ringside::test {
+
+inline u16 free_port() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  const bool bound = bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  close(fd);
+  return bound ? ntohs(address.sin_port) : 0;
+}
+
+// A process that dies with the test. Output goes to `out`.
+inline pid_t spawn(const std::vector<std::string>& words, const std::string& out) {
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);
+  const int fd = open(out.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  dup2(fd, 1);
+  dup2(fd, 2);
+  std::vector<char*> argv;
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  _exit(127);
+}
+
+inline std::string in_path(const std::string& program) {
+  for (const char* dir : {"/usr/bin/", "/usr/sbin/", "/usr/local/bin/"})
+    if (access((dir + program).c_str(), X_OK) == 0) return dir + program;
+  return "";
+}
+
+class TestServer {
+ public:
+  TestServer() {
+    std::string pattern = "/tmp/ringside-server-XXXXXX";
+    dir_ = mkdtemp(pattern.data());
+    http_ = free_port();
+    tcp_ = free_port();
+    configure();
+  }
+  ~TestServer() {
+    kill9();
+    std::filesystem::remove_all(dir_);
+  }
+  static std::string missing() { return in_path("clickhouse-server").empty() ? "there is no clickhouse-server (Debian: apt install clickhouse-server)" : ""; }
+
+  // The addresses of a cluster's servers.
+  void configure(const std::vector<u16>& cluster = {}) const {
+    std::ofstream out(dir_ + "/config.xml");
+    out << "<yandex><logger><level>warning</level><log>" << dir_ << "/log</log><errorlog>" << dir_ << "/errors</errorlog></logger>"
+        << "<http_port>" << http_ << "</http_port><tcp_port>" << tcp_ << "</tcp_port><listen_host>127.0.0.1</listen_host>"
+        << "<path>" << dir_ << "/data/</path><tmp_path>" << dir_ << "/tmp/</tmp_path><user_files_path>" << dir_ << "/user/</user_files_path>"
+        << "<format_schema_path>" << dir_ << "/schemas/</format_schema_path><users_config>users.xml</users_config>"
+        << "<default_profile>default</default_profile><default_database>default</default_database><mark_cache_size>67108864</mark_cache_size>";
+    if (!cluster.empty()) {
+      out << "<remote_servers><all>";
+      for (const u16 port : cluster) out << "<shard><replica><host>127.0.0.1</host><port>" << port << "</port></replica></shard>";
+      out << "</all></remote_servers>";
+    }
+    out << "</yandex>";
+    // A second user has a password.
+    std::ofstream(dir_ + "/users.xml") << "<yandex><profiles><default/></profiles><quotas><default/></quotas><users>"
+                                       << "<default><password></password><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota></default>"
+                                       << "<agent><password>secret word</password><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota></agent>"
+                                       << "</users></yandex>";
+  }
+  void start() {
+    pid_ = spawn({in_path("clickhouse-server"), "--config-file=" + dir_ + "/config.xml"}, dir_ + "/out");
+    for (int n = 0; n < 6000; ++n) {
+      if (client("default")->ask("SELECT 1")) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    FAIL() << "the server does not start: " << std::ifstream(dir_ + "/errors").rdbuf() << std::ifstream(dir_ + "/out").rdbuf();
+  }
+  void kill9() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+  u16 http() const { return http_; }
+  u16 tcp() const { return tcp_; }
+  std::string url(const std::string& database) const { return "clickhouse://127.0.0.1:" + std::to_string(http_) + "/" + database; }
+  std::unique_ptr<clickhouse::Server> client(const std::string& database) const {
+    return must(clickhouse::Server::open(must(clickhouse::Address::parse(url(database))), {}));
+  }
+
+ private:
+  std::string dir_;
+  u16 http_ = 0, tcp_ = 0;
+  pid_t pid_ = 0;
+};
+
+}  // namespace ringside::test

@@ -1,0 +1,302 @@
+// ringside ship against a real server: one for all tests of this program.
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <atomic>
+#include <random>
+
+#include "binary.hpp"
+#include "random_recording.hpp"
+#include "ship/server.hpp"
+
+namespace ringside::test::ship_test {
+namespace {
+
+namespace fs = std::filesystem;
+
+TestServer& server() {
+  static TestServer one;
+  return one;
+}
+
+struct Ship : BinaryTest {
+  std::string database;
+  void SetUp() override {
+    if (const std::string missing = TestServer::missing(); !missing.empty()) GTEST_SKIP() << missing;
+    BinaryTest::SetUp();
+    static const bool started = (server().start(), true);
+    (void)started;
+    static int number = 0;
+    database = "t" + std::to_string(++number);
+    must(server().client("default")->ask("CREATE DATABASE " + database));
+  }
+  std::string url() const { return server().url(database); }
+  u64 number(const std::string& sql) const { return must(server().client(database)->count(sql)); }
+  // Rows in all tables of events.
+  u64 rows(const std::string& agent = "") const {
+    const auto client = server().client(database);
+    std::string answer;
+    u64 all = 0;
+    for (const auto& block : must(client->select("SELECT name FROM system.tables WHERE database = '" + database + "' AND position(name, ':') != 0", answer)))
+      for (const auto& name : block.column("name")->texts)
+        all += must(client->count("SELECT count() FROM " + clickhouse::quoted_name(name) + (agent.empty() ? "" : " WHERE agent = '" + agent + "'")));
+    return all;
+  }
+  nlohmann::json state(const std::string& spool = "spool") const { return nlohmann::json::parse(slurp(dir + "/" + spool + "/state.json")); }
+  // A part of a spool.
+  u64 part(int number, u32 rings = 4, u32 events_per_page = 50, const std::string& spool = "spool") const {
+    fs::create_directories(dir + "/" + spool);
+    char name[32];
+    std::snprintf(name, sizeof name, "/part.%07d", number);
+    return random_recording(dir + "/" + spool + name, {}, rings, 4096, Of::both, events_per_page);
+  }
+};
+
+TEST_F(Ship, EveryEventIsARowWithItsFieldsAsColumns) {
+  const u64 events = part(1);
+  ASSERT_EQ(std::system(("cp -r " + dir + "/spool/part.0000001 " + dir + "/kept").c_str()), 0);
+  const Outcome o = ringside("ship --spool spool --host here " + url());
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.err.find("read 800 = shipped 800 + filtered 0 + spooled 0 + dropped 0; lost before"), std::string::npos) << o.err;
+  EXPECT_EQ(rows(), events);
+  EXPECT_FALSE(fs::exists(dir + "/spool/part.0000001"));
+  // Each line of JSON again, from the rows.
+  std::string answer;
+  const auto client = server().client(database);
+  for (const std::string table : {"app:numbers", "kern:numbers"}) {
+    const auto blocks = must(client->select("SELECT mono_ns, cpu, tid, task, host, a, b, c, d FROM " + clickhouse::quoted_name(table) + " ORDER BY mono_ns, tid", answer));
+    std::multiset<std::string> there, here;
+    for (const auto& block : blocks)
+      for (u64 row = 0; row < block.rows; ++row) {
+        std::string line;
+        for (const auto& column : block.columns) line += (column.size == 0 ? std::string(column.texts[row]) : std::to_string(column.whole(row))) + " ";
+        there.insert(line);
+      }
+    for (const auto& event : this->events("kept")) {
+      if (!event.contains("event") || event["event"] != table) continue;
+      const auto& f = event["fields"];
+      here.insert(std::to_string(event["ts"].get<u64>()) + " " + (event["cpu"].is_null() ? "-1" : event["cpu"].dump()) + " " + event["tid"].dump() + " " + event["task"].get<std::string>() + " here " +
+                  f["a"].dump() + " " + f["b"].dump() + " " + f["c"].dump() + " " + f["d"].dump() + " ");
+    }
+    EXPECT_EQ(there, here) << table;
+    EXPECT_GT(here.size(), 20u);
+  }
+  EXPECT_EQ(number("SELECT countIf(name = 'short' AND more = 'four') FROM \"app:texts\""), number("SELECT count() FROM \"app:texts\""));
+  EXPECT_EQ(number("SELECT sum(length(list)) FROM \"app:arrays\""), 3 * number("SELECT count() FROM \"app:arrays\""));
+  EXPECT_EQ(number("SELECT sum(count) FROM losses WHERE why = 'gap'"), 4 * 77u);
+  EXPECT_EQ(number("SELECT count() FROM parts"), 1u);
+  EXPECT_EQ(number("SELECT shipped FROM parts"), events);
+}
+
+TEST_F(Ship, WhatIsFilteredIsCounted) {
+  const u64 events = part(1) + part(2);
+  const Outcome o = ringside("ship --spool spool -F 'c < 1000000000' --keep '1/2 by tid' " + url());
+  ASSERT_EQ(o.code, 0) << o.err;
+  const auto books = state();
+  EXPECT_EQ(books["read"], events);
+  EXPECT_EQ(books["shipped"], rows());
+  EXPECT_GT(books["shipped"], 0u);
+  EXPECT_EQ(books["filtered"].get<u64>() + books["shipped"].get<u64>(), events);
+  EXPECT_EQ(number("SELECT count() FROM \"app:numbers\" WHERE c >= 1000000000"), 0u);
+  EXPECT_EQ(ringside("ship --spool spool -F 'c <' " + url()).code, 2);
+  EXPECT_EQ(ringside("ship --spool spool --keep half " + url()).code, 2);
+}
+
+TEST_F(Ship, AFieldThatIsNewOrOfAnotherTypeIsAnotherColumn) {
+  const auto recorded = [&](int number, const std::string& fields, const Payload& payload) {
+    fs::create_directories(dir + "/spool");
+    auto w = must(RecordingWriter::create(dir + "/spool/part." + std::to_string(number), {}));
+    w.meta().events.push_back({1, "shop", "order", format(1, "order", fields, "\"%u\", REC->id"), true});
+    must(w.add_ring({0, 1, 1, "shop", "shop"}, 4096));
+    SubBuffer s(1000);
+    s.event(2000, payload);
+    must(w.append(0, s.view()));
+    must(w.finish(1));
+  };
+  recorded(1, "\tfield:u32 id;\toffset:8;\tsize:4;\tsigned:0;\n", Payload(1, 1).put(u32{5}));
+  recorded(2, "\tfield:s64 id;\toffset:8;\tsize:8;\tsigned:1;\n\tfield:u32 cpu;\toffset:16;\tsize:4;\tsigned:0;\n", Payload(1, 1).put(i64{-6}).put(u32{7}));
+  const Outcome o = ringside("ship --spool spool " + url());
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(number("SELECT countIf(id = 5 AND id_Int64 = 0 AND cpu_ = 0) FROM \"shop:order\""), 1u);
+  EXPECT_EQ(number("SELECT countIf(id = 0 AND id_Int64 = -6 AND cpu_ = 7) FROM \"shop:order\""), 1u);
+}
+
+TEST_F(Ship, ASpoolThatIsFullDropsItsOldestPartAndCountsIt) {
+  for (int n = 1; n <= 3; ++n) part(n, 2, 50);
+  const std::string away = "clickhouse://127.0.0.1:" + std::to_string(free_port()) + "/x";
+  Outcome o = ringside("ship --spool spool " + away);
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("does not answer"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("spooled 1,200"), std::string::npos) << o.err;
+  // The fourth part is made by an agent that has no room for it.
+  o = run(RINGSIDE_BUILD_DIR "/ringside ship -q -i shop --spool spool --spool-size 1 --part-time 100ms --duration 300ms --fail-on-loss " + away +
+          " & sleep 0.1; RINGSIDE_INSTANCE=shop " RINGSIDE_BUILD_DIR "/example_01_write; wait $!");
+  EXPECT_EQ(o.code, 3) << o.err;
+  const auto books = state();
+  EXPECT_GE(books["dropped"], 800u);
+  const u64 dropped = books["dropped"];
+  part(99);  // its losses tell of those
+  o = ringside("ship --spool spool " + url());
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(rows() + dropped, state()["read"]);
+  EXPECT_EQ(number("SELECT sum(count) FROM losses WHERE why = 'spool full'"), dropped);
+}
+
+TEST_F(Ship, ALiveInstanceIsShipped) {
+  const Outcome o = run(RINGSIDE_BUILD_DIR "/ringside ship -i shop --spool spool --part-time 100ms --duration 1s " + url() +
+                        " & sleep 0.3; for n in 1 2 3; do RINGSIDE_INSTANCE=shop " RINGSIDE_BUILD_DIR "/example_01_write; done; wait $!");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_GT(state()["shipped"], 0u);
+  EXPECT_EQ(state()["shipped"], state()["read"]);
+  EXPECT_EQ(state()["shipped"], rows());
+}
+
+TEST_F(Ship, ThePasswordStandsInAFileThatNobodyElseReads) {
+  part(1);
+  std::ofstream(dir + "/conf") << "# of the agent\nuser = agent\npassword = secret word\n";
+  EXPECT_EQ(chmod((dir + "/conf").c_str(), 0644), 0);
+  Outcome o = ringside("ship --spool spool --config conf " + url());
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("chmod 600 conf"), std::string::npos) << o.err;
+  EXPECT_EQ(chmod((dir + "/conf").c_str(), 0600), 0);
+  o = ringside("ship --spool spool --config conf " + url());
+  EXPECT_EQ(o.code, 0) << o.err;
+  std::ofstream(dir + "/conf") << "user = agent\npassword = wrong\n";
+  part(2);
+  o = ringside("ship --spool spool --config conf " + url());
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("refuses"), std::string::npos) << o.err;
+  EXPECT_NE(ringside("ship --spool spool clickhouse://agent:word@127.0.0.1/x").err.find("--config"), std::string::npos);
+}
+
+// A way to the server that can be bad: the answer to an insert is lost, or the insert is cut.
+class BadWay {
+ public:
+  enum class Fault { answer, request };
+  BadWay(u16 to, std::map<u32, Fault> faults) : to_(to), faults_(std::move(faults)) {
+    listen_ = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(bind(listen_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(listen(listen_, 16), 0);
+    getsockname(listen_, reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~BadWay() {
+    over_ = true;
+    thread_.join();
+    close(listen_);
+  }
+  u16 port() const { return port_; }
+  u32 inserts() const { return inserts_; }
+
+ private:
+  void serve() {
+    std::vector<std::thread> ways;
+    while (!over_) {
+      pollfd p{listen_, POLLIN, 0};
+      if (poll(&p, 1, 20) == 1) ways.emplace_back([this, fd = accept(listen_, nullptr, nullptr)] { relay(fd); });
+    }
+    for (auto& way : ways) way.join();
+  }
+  void relay(int client) {
+    const int upstream = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(to_);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    std::optional<Fault> fault;
+    if (connect(upstream, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) {
+      std::vector<char> bytes(65536);
+      while (!over_) {
+        pollfd p[2] = {{client, POLLIN, 0}, {upstream, POLLIN, 0}};
+        if (poll(p, 2, 20) <= 0) continue;
+        if (p[0].revents != 0) {
+          ssize_t n = read(client, bytes.data(), bytes.size());
+          if (n <= 0) break;
+          if (std::string_view(bytes.data(), static_cast<size_t>(n)).find("INSERT") != std::string_view::npos) {
+            if (const auto at = faults_.find(++inserts_); at != faults_.end()) fault = at->second;
+          }
+          if (fault == Fault::request) n /= 2;
+          if (write(upstream, bytes.data(), static_cast<size_t>(n)) != n || fault == Fault::request) break;
+        }
+        if (p[1].revents != 0) {
+          const ssize_t n = read(upstream, bytes.data(), bytes.size());
+          if (n <= 0 || fault == Fault::answer || write(client, bytes.data(), static_cast<size_t>(n)) != n) break;
+        }
+      }
+    }
+    close(upstream);
+    close(client);
+  }
+  u16 to_, port_ = 0;
+  std::map<u32, Fault> faults_;
+  int listen_ = -1;
+  std::atomic<bool> over_{false};
+  std::atomic<u32> inserts_{0};
+  std::thread thread_;
+};
+
+TEST_F(Ship, AnInsertWhoseAnswerIsLostIsNotRepeatedAndOneThatIsCutIs) {
+  const u64 events = part(1);
+  const BadWay way(server().http(), {{2, BadWay::Fault::answer}, {4, BadWay::Fault::request}});
+  // With a source, an agent tries again until its time is over.
+  const Outcome o = run(RINGSIDE_BUILD_DIR "/ringside ship -i nothing --spool spool --duration 12s clickhouse://127.0.0.1:" + std::to_string(way.port()) + "/" + database +
+                        " & while [ -e spool/part.0000001 ]; do sleep 0.05; done; kill -INT $!; wait $!");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.err.find("events wait in the spool"), std::string::npos) << o.err;
+  EXPECT_GT(way.inserts(), 10u);
+  EXPECT_FALSE(fs::exists(dir + "/spool/now"));
+  EXPECT_EQ(rows(), events);
+  EXPECT_EQ(state()["shipped"], events);
+  EXPECT_EQ(number("SELECT count() FROM parts"), 1u);
+}
+
+// Agents and the server are killed at random moments; in the end each event is there once.
+TEST_F(Ship, EachEventArrivesOnceWhateverIsKilled) {
+  const char* const wanted = getenv("RINGSIDE_SHIP_KILLS");
+  const int agents = 4, kills = wanted != nullptr ? std::atoi(wanted) : 1, parts = kills == 1 ? 3 : 12 * kills;
+  std::random_device seed;
+  std::atomic<int> killed{0}, left{agents};
+  std::vector<u64> events(agents);
+  std::vector<std::thread> threads;
+  for (int agent = 0; agent < agents; ++agent) {
+    const std::string spool = "spool" + std::to_string(agent);
+    for (int n = 1; n <= parts; ++n) events[static_cast<size_t>(agent)] += part(n, 4, 50, spool);
+    threads.emplace_back([&, agent, spool, random = std::mt19937(seed())]() mutable {
+      for (int mine = 0;;) {
+        const pid_t child = spawn({RINGSIDE_BUILD_DIR "/ringside", "ship", "-q", "--spool", dir + "/" + spool, url()}, dir + "/said" + std::to_string(agent));
+        int status = 0;
+        if (mine < kills) {
+          // After a kill it waits some seconds for the end of its last insert.
+          std::this_thread::sleep_for(std::chrono::microseconds(mine == 0 ? random() % 400'000 : random() % 5'000'000));
+          kill(child, SIGKILL);
+        }
+        waitpid(child, &status, 0);
+        if (WIFSIGNALED(status)) ++mine, ++killed;
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 0) break;
+      }
+      --left;
+    });
+  }
+  std::mt19937 random(seed());
+  for (int n = 0; n < kills && left != 0; ++n) {
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % (kills == 1 ? 1'000'000 : 8'000'000)));
+    server().kill9();
+    server().start();
+  }
+  for (auto& thread : threads) thread.join();
+  if (wanted != nullptr) std::printf("%d kills of agents\n", killed.load());
+  for (int agent = 0; agent < agents; ++agent) {
+    const auto books = state("spool" + std::to_string(agent));
+    EXPECT_EQ(books["shipped"], events[static_cast<size_t>(agent)]) << slurp(dir + "/said" + std::to_string(agent));
+    EXPECT_EQ(rows(books["agent"].get<std::string>()), events[static_cast<size_t>(agent)]) << slurp(dir + "/said" + std::to_string(agent));
+  }
+  EXPECT_EQ(number("SELECT count() FROM parts"), static_cast<u64>(parts * agents));
+}
+
+}  // namespace
+}  // namespace ringside::test::ship_test
