@@ -399,6 +399,32 @@ result<bool> next_part(const RecordOptions& options, Instance& instance, const E
   return true;
 }
 
+// Events that --stack names and that were declared before they could have one.
+void say_without_stack(const RecordOptions& options, const Instance& instance) {
+  for (const EventInfo& e : instance.events()) {
+    if (is_about_stacks(e) || !options.stacks.matches(e.system, e.name) || has_stack(e)) continue;
+    say("--stack: " + e.system + ":" + e.name + " was declared without a stack and stays so; a new instance has it with one");
+  }
+}
+
+// What the writers could not do.
+void say_incomplete(const Instance& instance) {
+  if (const u64 homeless = instance.refused(); homeless != 0)
+    say(format_count(homeless) + " of the lost events found no ring: the memory for rings is used up (-b makes them smaller), the instance was out of reach, or a ring was given up (ringside stat)");
+  if (const u64 without = instance.without_stack(); without != 0)
+    say(counted(without, "event has", "events have") + " no stack: a signal handler interrupted the walk over one, twice, or there was no memory for it");
+}
+
+// Events of the kernel begin when the child executes the command: what it does before is none of its events.
+result<Child> start_command(const RecordOptions& options, const Child::Environment& environment, KernelFeed* kernel) {
+  std::function<result<void>(pid_t)> prepare;
+  if (kernel != nullptr && follows_command(options)) prepare = [kernel](pid_t pid) -> result<void> {
+    RS_TRY(kernel->follow(pid));
+    return kernel->on();
+  };
+  return Child::start(options.command, environment, prepare);
+}
+
 result<int> run_record(RecordOptions options) {
   RS_TRY(check(options));
   std::string command;
@@ -420,14 +446,10 @@ result<int> run_record(RecordOptions options) {
   if (!only.empty()) RS_TRY(instance.enable(only, true));
   StacksPutBack stacks{ours ? nullptr : &instance};
   if (!options.stacks.empty() || options.depth != 64 || own_samples != 0) stacks.choice = RS_TRY(instance.stacks(options.stacks, options.depth));
-  for (const EventInfo& e : ours ? std::vector<EventInfo>{} : instance.events()) {
-    if (is_about_stacks(e) || !options.stacks.matches(e.system, e.name) || has_stack(e)) continue;
-    say("--stack: " + e.system + ":" + e.name + " was declared without a stack and stays so; a new instance has it with one");
-  }
+  if (!ours) say_without_stack(options, instance);
   Others others;
   others.kernel = RS_TRY(make_kernel(options, instance.clock()));
   others.samples = RS_TRY(make_samples(options, instance.clock()));
-  KernelFeed* const kernel = others.kernel.get();
   if (others.samples != nullptr && !others.samples->sampler().sees_kernel())
     say("samples are of the program's functions alone: those of the kernel take root, or sysctl kernel.perf_event_paranoid=1");
   if (asked_to_stop()) return exit_signal + stop_signal();  // enabling a thousand events takes a second
@@ -438,12 +460,7 @@ result<int> run_record(RecordOptions options) {
   if (grows(options)) file = GrowingExport::of(options.out, options.to, made->described());
   std::optional<Child> child;
   if (!options.command.empty()) {
-    std::function<result<void>(pid_t)> prepare;
-    if (kernel != nullptr && follows_command(options)) prepare = [kernel](pid_t pid) -> result<void> {
-      RS_TRY(kernel->follow(pid));
-      return kernel->on();  // not before: what the child does until it executes the command is none of its events
-    };
-    auto started = Child::start(options.command, environment_of(instance, preload, options.libc, own_samples), prepare);
+    auto started = start_command(options, environment_of(instance, preload, options.libc, own_samples), others.kernel.get());
     if (!started) return failed_to_start(started.error());
     child = std::move(*started);
   }
@@ -472,10 +489,7 @@ result<int> run_record(RecordOptions options) {
   say_unmatched(options, instance);
   if (!options.quiet) {
     say_summary(run, options.to.empty() ? options.out : options.to);
-    if (const u64 homeless = instance.refused(); homeless != 0)
-      say(format_count(homeless) + " of the lost events found no ring: the memory for rings is used up (-b makes them smaller), the instance was out of reach, or a ring was given up (ringside stat)");
-    if (const u64 without = instance.without_stack(); without != 0)
-      say(counted(without, "event has", "events have") + " no stack: a signal handler interrupted the walk over one, twice, or there was no memory for it");
+    say_incomplete(instance);
     if (program->events_so_far() == 0 && earlier_events == 0) say_why_empty(options, instance, command, run.events() == 0);
   }
   if (child && !child->ended()) child->pass_on(SIGTERM);
