@@ -131,7 +131,7 @@ result<int> run_ship(const ShipOptions& options) {
   thread.join();
   const ship::SpoolBooks books = spool->books();
   if (!options.quiet) say(books_of(books));
-  if (books.spooled != 0) say(format_count(books.spooled) + " events wait in " + options.spool + " for the next run");
+  if (books.spooled != 0) say(counted(books.spooled, "event waits", "events wait") + " in " + options.spool + " for the next run");
   if (!books.add_up()) say("these numbers do not add up; please report it");
   if (!recorded) failed(recorded.error());
   if (!sent) failed(sent.error());

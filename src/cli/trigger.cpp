@@ -87,7 +87,12 @@ void find_pair(std::string& text, std::vector<std::string>& latency) {
   const size_t begin = text.find_first_not_of(" \t", word.size()), end = text.find_first_of(" \t>", begin);
   if (begin == text.npos || end == text.npos || end == begin) return;
   const std::string name = text.substr(begin, end - begin);
-  if (find_preset(name) == nullptr) return;
+  if (find_preset(name) == nullptr) {
+    if (const size_t next = text.find_first_not_of(" \t", end); next == text.npos || text[next] != '>') return;
+    std::vector<std::string> names;
+    for (const Preset& one : all_presets()) names.push_back(one.name);
+    throw UsageError{ringside::in_quotes(name) + " is no pair of ringside latency" + did_you_mean(nearest(name, names))};
+  }
   latency = {name};
   text.erase(word.size(), end - word.size());
 }

@@ -223,7 +223,7 @@ TEST_F(Newcomer, AWrongCommandLineSaysWhatToType) {
                                       {"stat", "ringside: ringside stat needs WHERE; see ringside stat --help\n"}, {"-v", "ringside needs a command"},
                                       {"latency syscalls -- ls", "ringside: ringside latency has no use for \"ls\""}, {"latency wakup", "did you mean wakeup?"},
                                       {"latency wakup ringside.data", "did you mean wakeup?"}, {"export ringside.data x.json", "did you mean -o x.json?"}, {"export", "did you mean -o FILE?"},
-                                      {"trigger 'latency > 1us'", "as in 'latency wakeup > 1ms'"}}) {
+                                      {"trigger 'latency > 1us'", "as in 'latency wakeup > 1ms'"}, {"trigger 'latency wakup > 1us'", "did you mean wakeup?"}}) {
     const Outcome o = ringside(typed);
     EXPECT_EQ(o.code, 2) << typed << o.err;
     EXPECT_EQ(o.err.rfind("ringside: ", 0), 0u) << typed << o.err;
