@@ -89,6 +89,8 @@ struct TableReader {
   }
 };
 
+constexpr u32 longest_entry = 1 << 20;  // of a table: a longer one is no compiler's
+
 struct Cie {
   u64 code_align = 1;
   i64 data_align = 1;
@@ -100,7 +102,7 @@ struct Cie {
 
 bool read_cie(TableReader r, Cie& cie) noexcept {
   const u32 length = r.take<u32>();
-  if (!r.good || length >= 0xFFFFFFF0u || static_cast<u64>(r.end - r.at) < length) return false;
+  if (!r.good || length > longest_entry || static_cast<u64>(r.end - r.at) < length) return false;
   r.end = r.at + length;
   if (r.take<u32>() != 0) return false;
   const u8 version = r.take<u8>();
@@ -281,7 +283,7 @@ FrameFound find_frame_row(const FrameTables& tables, u64 address, FrameRow& row)
   if (fde_at < reinterpret_cast<u64>(begin) || fde_at >= reinterpret_cast<u64>(end)) return FrameFound::no_row;
   TableReader fde{reinterpret_cast<const u8*>(fde_at), end};
   const u32 length = fde.take<u32>();
-  if (!fde.good || length >= 0xFFFFFFF0u || static_cast<u64>(end - fde.at) < length) return FrameFound::no_row;
+  if (!fde.good || length > longest_entry || static_cast<u64>(end - fde.at) < length) return FrameFound::no_row;
   fde.end = fde.at + length;
   const u8* const back_from = fde.at;
   const u32 back = fde.take<u32>();

@@ -1,9 +1,11 @@
-// Any bytes as an ELF file with its debugging information and its probes: an error, or names for any offset.
+// Any bytes as an ELF file with its debugging information, its probes and its unwinding tables: an error, or names for any offset, and
+// walks that end.
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
 
+#include "record/sample_walk.hpp"
 #include "stacks/elf_names.hpp"
 #include "stacks/usdt_notes.hpp"
 
@@ -21,6 +23,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
     }
   }
   (void)usdt_arguments({reinterpret_cast<const char*>(bytes), size});
+  SampleWalk walk;
+  walk.map(1, {0x1000, 0x1000 + size, 0}, path, "");
+  PerfRecord sample;
+  sample.pid = 1;
+  sample.stack = {bytes, size};
+  std::vector<u64> frames;
+  for (size_t offset = 0; offset < size; offset += 1 + size / 64) {
+    sample.registers = {0x1000 + offset, 0x100000, 0x100000 + offset, 0};
+    frames.clear();
+    (void)walk.frames(sample, 64, frames);
+    if (frames.size() > 64) std::abort();
+  }
   auto elf = ElfNames::open(path, "");
   if (!elf) {
     if (elf.error().sentence.empty()) std::abort();
