@@ -64,7 +64,7 @@ result<void> open_ctf(Trace& trace, OpenedTrace& o) {
 
 result<void> open_shipped(Trace& trace, OpenedTrace& o) {
   RS_TRY(open_recorded(trace, o, o.shipped->recording()));
-  if (const u64 filtered = o.shipped->filtered(); filtered != 0) trace.notices.push_back(o.origin.label + ": " + format_count(filtered) + " events of these recordings were not shipped (ship -F, --keep)");
+  if (const u64 filtered = o.shipped->filtered(); filtered != 0) trace.notices.push_back(o.machine.host + ": " + format_count(filtered) + " events of these recordings were not shipped (ship -F, --keep)");
   return {};
 }
 
@@ -434,7 +434,7 @@ result<void> read_shipped(Trace& trace, bool alone) {
     if (!o.where.is(Where::Kind::shipped)) continue;
     o.shipped = RS_TRY(ShippedAsRecording::read(RS_TRY(ShippedAsRecording::Place::parse(o.where.text)), o.machine, times));
     const u32 boot = ++boots[o.machine.host];
-    o.origin.label = o.machine.host + (boot == 1 ? "" : "." + std::to_string(boot));
+    if (trace.opened.size() > 1) o.origin.label = o.machine.host + (boot == 1 ? "" : "." + std::to_string(boot));
   }
   return {};
 }

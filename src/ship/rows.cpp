@@ -274,7 +274,7 @@ result<void> PartRows::tell_threads(const RecordingMeta& meta, const Use& use) {
   Batch batch{"threads", 0, start_ns_, start_ns_, false, {}};
   ColumnOut tid{"tid", "Int32"}, pid{"pid", "Int32"}, task{"task", "String"}, process{"process", "String"};
   for (const RingName& thread : meta.threads) {
-    if (threads_.count(thread.tid) == 0) continue;
+    if (threads_.count(thread.tid) == 0 && threads_.count(thread.pid) == 0) continue;
     clickhouse::put_number(tid.data, thread.tid);
     clickhouse::put_number(pid.data, thread.pid);
     clickhouse::put_text(task.data, thread.task);
@@ -295,7 +295,7 @@ result<void> PartRows::tell_part(const RecordingMeta& meta, const Counted& count
   if (json.is_discarded()) return refuse(std::errc::bad_message, dir_ + "/meta.json cannot be understood");
   auto& threads = json["threads"];
   for (size_t n = threads.size(); n-- > 0;)
-    if (threads_.count(threads[n].value("tid", 0)) == 0) threads.erase(n);
+    if (threads_.count(threads[n].value("tid", 0)) == 0 && threads_.count(threads[n].value("pid", 0)) == 0) threads.erase(n);
   const std::string description = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   Batch batch{"parts", 1, start_ns_, start_ns_, false, {}};
   const auto text = [&](const char* name, const std::string& value) { batch.columns.push_back(clickhouse::constant(name, "String", value, 1)); };
