@@ -19,12 +19,18 @@ TestServer& server() {
   return one;
 }
 
+// Of the cluster `all`, with the first one.
+TestServer& second() {
+  static TestServer one;
+  return one;
+}
+
 struct Ship : BinaryTest {
   std::string database;
   void SetUp() override {
     if (const std::string missing = TestServer::missing(); !missing.empty()) GTEST_SKIP() << missing;
     BinaryTest::SetUp();
-    static const bool started = (server().start(), true);
+    static const bool started = (server().configure({server().tcp(), second().tcp()}), server().start(), true);
     (void)started;
     static int number = 0;
     database = "t" + std::to_string(++number);
@@ -44,11 +50,11 @@ struct Ship : BinaryTest {
   }
   nlohmann::json state(const std::string& spool = "spool") const { return nlohmann::json::parse(slurp(dir + "/" + spool + "/state.json")); }
   // A part of a spool.
-  u64 part(int number, u32 rings = 4, u32 events_per_page = 50, const std::string& spool = "spool") const {
+  u64 part(int number, u32 rings = 4, u32 events_per_page = 50, const std::string& spool = "spool", Of of = Of::both) const {
     fs::create_directories(dir + "/" + spool);
     char name[32];
     std::snprintf(name, sizeof name, "/part.%07d", number);
-    return random_recording(dir + "/" + spool + name, {}, rings, 4096, Of::both, events_per_page);
+    return random_recording(dir + "/" + spool + name, {}, rings, 4096, of, events_per_page);
   }
 };
 
@@ -348,6 +354,49 @@ TEST_F(Ship, WhatWasShippedReadsAsTheRecordingDid) {
   EXPECT_EQ(lines, rows());
 }
 
+template <class Done>
+bool wait_for(const Done& done) {
+  for (int n = 0; n < 6000; ++n) {
+    if (done()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+// Two agents, each with a server of its own; one server dies under load, and both answer for all in the end.
+TEST_F(Ship, ACluster) {
+  second().configure({server().tcp(), second().tcp()});
+  second().start();
+  must(second().client("default")->ask("CREATE DATABASE " + database));
+  u64 events = 0;
+  for (int n = 1; n <= 4; ++n) events += part(n, 2, 50, "one", Of::program) + part(n, 4, 50, "two", Of::program);
+  const std::string here = url(), there = second().url(database);
+  const auto agent = [&](const std::string& spool, const std::string& own, const std::string& other) {
+    return spawn({RINGSIDE_BUILD_DIR "/ringside", "ship", "-i", dir + "/root/" + spool, "--spool", dir + "/" + spool, "--host", spool, "--schema", "cluster=all", "--other", other, own}, dir + "/said" + spool);
+  };
+  const pid_t agents[] = {agent("one", here, there), agent("two", there, here)};
+  const auto shipped = [&](const std::string& spool) {
+    const auto now = nlohmann::json::parse(slurp(dir + "/" + spool + "/state.json"), nullptr, false);
+    return now.is_discarded() ? u64{0} : now.value("shipped", u64{0});
+  };
+  EXPECT_TRUE(wait_for([&] { return shipped("two") > 0; })) << slurp(dir + "/saidtwo");
+  second().kill9();
+  second().start();
+  EXPECT_TRUE(wait_for([&] { return shipped("one") + shipped("two") == events; })) << slurp(dir + "/saidone") << slurp(dir + "/saidtwo");
+  for (const pid_t child : agents) kill(child, SIGINT), waitpid(child, nullptr, 0);
+  for (const auto& client : {server().client(database), second().client(database)}) {
+    u64 all = 0;
+    for (const char* table : {"app:numbers", "app:texts", "app:state", "app:arrays", "app:others"})
+      all += must(client->count("SELECT count() FROM " + clickhouse::quoted_name(table)));
+    EXPECT_EQ(all, events);
+    EXPECT_EQ(must(client->count("SELECT uniq(host) FROM \"app:numbers\"")), 2u);
+    EXPECT_LT(must(client->count("SELECT count() FROM \"app:numbers_local\"")), must(client->count("SELECT count() FROM \"app:numbers\"")));
+  }
+  const Outcome both = ringside("report --json '" + there + "'");
+  EXPECT_EQ(both.code, 0) << both.err;
+  second().kill9();
+}
+
 // GET; the answer without its header. Empty: nobody answers.
 std::string get(u16 port, const std::string& path) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -366,15 +415,6 @@ std::string get(u16 port, const std::string& path) {
   close(fd);
   const size_t end = answer.find("\r\n\r\n");
   return end == std::string::npos ? "" : answer.substr(end + 4);
-}
-
-template <class Done>
-bool wait_for(const Done& done) {
-  for (int n = 0; n < 6000; ++n) {
-    if (done()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return false;
 }
 
 TEST_F(Ship, PrometheusUnderstandsTheNumbers) {
