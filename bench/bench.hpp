@@ -43,6 +43,7 @@ void mount_rows(Instance& instance);
 void analyze_rows();
 void slice_rows();
 void compress_rows();
+void ship_rows();
 void stack_rows();
 void latency_row();  // one of them
 void command_rows(Instance& instance);

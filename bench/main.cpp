@@ -1,6 +1,6 @@
 // The figures of docs/performance.md: ratios against a floor or another tool in the same run.
 //   ringside_bench OUTPUT.json [--quick]
-//   [time|start|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|slice|compress|stack|command|unwind|formats]...
+//   [time|start|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|slice|compress|ship|stack|command|unwind|formats]...
 #include <sched.h>
 #include <stdarg.h>
 #include <sys/mman.h>
@@ -72,7 +72,7 @@ int main(int argc, char** argv) {
   if (argc < 2) {
     std::fprintf(stderr,
                  "usage: ringside_bench OUTPUT.json [--quick] "
-                 "[time|start|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|slice|compress|stack|command|unwind|"
+                 "[time|start|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|slice|compress|ship|stack|command|unwind|"
                  "formats]...\n");
     return 2;
   }
@@ -107,6 +107,7 @@ int main(int argc, char** argv) {
     if (wanted("analyze")) analyze_rows();
     if (wanted("slice")) slice_rows();
     if (wanted("compress")) compress_rows();
+    if (wanted("ship")) ship_rows();
     if (wanted("stack")) stack_rows();
     if (wanted("command")) command_rows(*instance);
 #ifdef RINGSIDE_UNWIND

@@ -38,7 +38,7 @@ namespace {
 
 bool is_recorded(const std::string& where) {
   const Where::Kind kind = Where::of(where).kind;
-  return kind == Where::Kind::recording || kind == Where::Kind::trace_dat || kind == Where::Kind::ctf;
+  return kind == Where::Kind::recording || kind == Where::Kind::trace_dat || kind == Where::Kind::ctf || kind == Where::Kind::shipped;
 }
 
 // Patterns name events of what WHERE names. Those of the kernel are live, beside a live WHERE or alone; without any, and

@@ -5,7 +5,9 @@
 #include <thread>
 
 #include "cli/options.hpp"
+#include "cli/presets.hpp"
 #include "export/units.hpp"
+#include "ship/metrics.hpp"
 #include "ship/recorder.hpp"
 #include "ship/sender.hpp"
 #include "sys/sys.hpp"
@@ -19,7 +21,8 @@ namespace {
 struct ShipOptions {
   std::string to, instance, spool, config, keep, host, schema;
   std::vector<std::string> kernel_events, user_events, others;
-  std::string filter, kstack;
+  std::string filter, kstack, metrics;
+  std::vector<std::string> columns, latencies;
   std::optional<KernelWay> source;
   u64 spool_size = u64{4} << 30, buffer_size = 4 << 20, part_ns = 10'000'000'000, part_bytes = 64 << 20, duration_ns = 0;
   bool fail_on_loss = false, quiet = false;
@@ -40,6 +43,27 @@ std::string parse_cluster(const std::string& text) {
   constexpr std::string_view begin = "cluster=";
   if (text.substr(0, begin.size()) != begin || text.size() == begin.size()) throw UsageError{"--schema takes cluster=NAME, the name of a cluster in the server's configuration, not \"" + text + "\""};
   return text.substr(begin.size());
+}
+
+// NAME of a preset, or START->END:KEY.
+ship::Metrics::Latency parse_latency(const std::string& text) {
+  ship::Metrics::Latency latency{text, {}};
+  latency.pair.slowest = 0;
+  const size_t arrow = text.find("->"), colon = text.rfind(':');
+  if (const Preset* const preset = find_preset(text)) {
+    latency.pair.start = preset->start;
+    latency.pair.end = preset->end;
+    latency.pair.keys = parse_keys(preset->keys);
+  } else if (arrow != std::string::npos) {
+    // SYSTEM:EVENT has one colon, so a second one begins the keys.
+    const bool keys = colon != std::string::npos && colon > arrow && text.find(':', arrow) != colon;
+    latency.pair.start = text.substr(0, arrow);
+    latency.pair.end = text.substr(arrow + 2, keys ? colon - arrow - 2 : std::string::npos);
+    if (keys) latency.pair.keys = parse_keys(text.substr(colon + 1));
+  } else {
+    throw UsageError{"--latency takes a name that ringside latency --help lists, or START->END[:KEY] as sched:sched_waking->sched:sched_switch:pid=next_pid, not \"" + text + "\""};
+  }
+  return latency;
 }
 
 std::string own_host() {
@@ -98,6 +122,12 @@ result<int> run_ship(const ShipOptions& options) {
   } else if (!options.kstack.empty()) {
     throw UsageError{"--kstack is about events of the kernel: name them with -e"};
   }
+  ship::Metrics::Options measure;
+  measure.columns = options.columns;
+  for (const std::string& text : options.latencies) measure.latencies.push_back(parse_latency(text));
+  if (options.metrics.empty() && (!options.columns.empty() || !options.latencies.empty())) throw UsageError{"--hist and --latency are histograms of --metrics ADDRESS:PORT"};
+  for (const std::string& text : options.columns)
+    if (text.find('/') == std::string::npos) throw UsageError{"--hist takes EVENT/FIELD, as libc:malloc/size, not \"" + text + "\""};
   const bool records = record.kernel || !record.instance.empty();
   catch_signals();
 
@@ -109,6 +139,17 @@ result<int> run_ship(const ShipOptions& options) {
   result<void> recorded, sent;
   std::unique_ptr<ship::Recorder> recorder;
   if (records) recorder = RS_TRY(ship::Recorder::create(*spool, std::move(record)));
+  std::unique_ptr<ship::Metrics> metrics;
+  std::unique_ptr<ship::MetricsServer> asked;
+  if (!options.metrics.empty()) {
+    measure.server_answers = [&] { return sender->answers(); };
+    measure.fills = [&] { return recorder != nullptr ? recorder->fills() : std::vector<ship::RingFill>{}; };
+    metrics = std::make_unique<ship::Metrics>(*spool, std::move(measure));
+    RS_TRY(metrics->start());
+    asked = RS_TRY(ship::MetricsServer::start(options.metrics, [&] { return metrics->text(); }));
+    if (!options.quiet) say("numbers for Prometheus at port " + std::to_string(asked->port()) + ", /metrics");
+    sender->first_wait([&](u64 part) { metrics->wait_for(part); });
+  }
   std::atomic<bool> sender_ended{false};
   auto thread = RS_TRY(sys::start_thread("that sends", [&] {
     sent = sender->run();
@@ -161,6 +202,9 @@ Command add_ship(CLI::App& app) {
   c->add_option("--host", options->host, "this machine's name in the tables (default: its host name)")->type_name("NAME");
   c->add_option("--schema", options->schema, "cluster=NAME: tables over all servers of that cluster; this agent sends to TO alone")->type_name("WORD");
   c->add_option("--other", options->others, "with --schema: the cluster's other servers, which get the same tables; may be repeated")->type_name("TO")->allow_extra_args(false);
+  c->add_option("--metrics", options->metrics, "answer Prometheus at this address: its books, fill of rings and spool, counts of events")->type_name("ADDRESS:PORT");
+  c->add_option("--hist", options->columns, "with --metrics: a histogram of a field, EVENT/FIELD; may be repeated")->type_name("COLUMN")->allow_extra_args(false);
+  c->add_option("--latency", options->latencies, "with --metrics: a histogram of the time from START to END: a name of ringside latency, or START->END:KEY; may be repeated")->type_name("PAIR")->allow_extra_args(false);
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring (default 4M)");
   add_source(*c, options->source);
   add_duration(*c, options->duration_ns, "stop recording after this time, and end when all is sent");
@@ -170,6 +214,7 @@ Command add_ship(CLI::App& app) {
       "Examples:\n"
       "  ringside ship -e sched clickhouse://db:8123/traces     the scheduler's events of this machine, until Ctrl-C\n"
       "  ringside ship -i web -F 'duration_ns > 1ms' --config /etc/ringside/ship.conf clickhouse://db/traces\n"
+      "  ringside ship -e sched --metrics 127.0.0.1:9464 --latency wakeup clickhouse://db/traces\n"
       "  ringside record --rotate 10s -o /var/spool/ringside/part ./server &\n"
       "  ringside ship clickhouse://db/traces                   what stands in the spool, then end\n"
       "Each type of events is a table, \"sched:sched_switch\", with a column for each field. docs/fleet.md has ten questions in SQL.\n"
@@ -178,7 +223,7 @@ Command add_ship(CLI::App& app) {
       "read = shipped + filtered + spooled + dropped.\n"
       "Without -i and -e it sends what stands in the spool, recordings named part.NUMBER, and ends: with 1 if some could not be sent.\n"
       "Columns of every table of events: time, time_ns (since 1970), error_ns (how far that may be off), mono_ns, host, boot, agent, batch,\n"
-      "ring, cpu, tid, task, flags. A field of such a name gets a _ behind it.");
+      "ring, number, cpu, tid, task, flags. A field of such a name gets a _ behind it.");
   return {c, [options] { return run_ship(*options); }};
 }
 

@@ -62,6 +62,12 @@ result<void> open_ctf(Trace& trace, OpenedTrace& o) {
   return open_recorded(trace, o, o.ctf->recording());
 }
 
+result<void> open_shipped(Trace& trace, OpenedTrace& o) {
+  RS_TRY(open_recorded(trace, o, o.shipped->recording()));
+  if (const u64 filtered = o.shipped->filtered(); filtered != 0) trace.notices.push_back(o.machine.host + ": " + format_count(filtered) + " events of these recordings were not shipped (ship -F, --keep)");
+  return {};
+}
+
 result<void> open_remote(Trace& trace, OpenedTrace& o) {
   remote::Process::Options make;
   make.buffer.size = 4 << 20;
@@ -153,6 +159,7 @@ result<void> open_one(Trace& trace, OpenedTrace& o) {
   switch (o.where.kind) {
     case Where::Kind::recording: return open_recorded(trace, o, o.where.text);
     case Where::Kind::ctf: return open_ctf(trace, o);
+    case Where::Kind::shipped: return open_shipped(trace, o);
     case Where::Kind::writer: return open_remote(trace, o);
     case Where::Kind::trace_dat: return open_dat(trace, o);
     case Where::Kind::served:
@@ -169,8 +176,21 @@ const ClockInfo& own_clock(const OpenedTrace& o) {
 
 std::string microseconds(u64 ns) { return fmt::format("{:.3g} us", static_cast<double>(ns) / 1e3); }
 
+// Of what was shipped: each row has its time of day.
+result<void> agree_on_time_of_day(Trace& trace) {
+  constexpr u64 unknown = ~u32{0};
+  for (const OpenedTrace& o : trace.opened) {
+    if (o.shipped == nullptr)
+      return refuse(std::errc::invalid_argument, o.where.text + " has times of a clock that began with its machine, and what was shipped has times of day; show each alone");
+    trace.notices.push_back(o.origin.label + ": times of day, " + (o.machine.error_ns >= unknown ? "by a clock that is not synchronised: how far they are off is not known" : "±" + microseconds(o.machine.error_ns)));
+  }
+  return {};
+}
+
 // Decides how each one's times are converted to the common time.
 result<void> agree_on_time(Trace& trace, bool verbose) {
+  const auto is_shipped = [](const OpenedTrace& o) { return o.shipped != nullptr; };
+  if (std::any_of(trace.opened.begin(), trace.opened.end(), is_shipped)) return agree_on_time_of_day(trace);
   const std::string here = sys::boot_id(), mono = to_string(ClockKind::mono);
   const auto in_ticks = [](const OpenedTrace& o) { return o.clock == to_string(ClockKind::tsc) || o.clock == to_string(ClockKind::cntvct); };
   const OpenedTrace* known = nullptr;  // one whose machine is known
@@ -274,8 +294,8 @@ Missing Trace::missing(u64 gaps) const {
 void Trace::read_again(const std::function<void(u32, Bytes)>& use) const {
   for (const OpenedTrace& o : opened) {
     std::vector<std::unique_ptr<Source>> sources;
-    if (o.where.is(Where::Kind::recording)) {
-      if (auto again = open_recording(o.where.text, *o.recording)) {
+    if (o.where.is(Where::Kind::recording) || o.shipped != nullptr) {
+      if (auto again = open_recording(o.shipped != nullptr ? o.shipped->recording() : o.where.text, *o.recording)) {
         for (auto& source : *again) sources.push_back(std::move(source));
       }
     } else if (o.where.is(Where::Kind::trace_dat)) {
@@ -391,10 +411,41 @@ void Trace::learn_names(bool living) {
   for (auto& [tid, name] : sys::cmdlines_of(sys::read_file(from->dir() + "/../../saved_cmdlines"))) add(tid, std::move(name));
 }
 
+namespace {
+
+// A place on a server may have several machines.
+result<void> add_where(Trace& trace, Where where) {
+  if (!where.is(Where::Kind::shipped)) {
+    trace.opened.push_back({std::move(where)});
+    return {};
+  }
+  for (auto& machine : RS_TRY(ShippedAsRecording::machines(RS_TRY(ShippedAsRecording::Place::parse(where.text))))) {
+    trace.opened.push_back({where});
+    trace.opened.back().machine = std::move(machine);
+  }
+  return {};
+}
+
+// The times of one boot of one machine are those of its own recordings.
+result<void> read_shipped(Trace& trace, bool alone) {
+  const auto times = alone && trace.opened.size() == 1 ? ShippedAsRecording::Times::mono : ShippedAsRecording::Times::wall;
+  std::map<std::string, u32> boots;
+  for (OpenedTrace& o : trace.opened) {
+    if (!o.where.is(Where::Kind::shipped)) continue;
+    o.shipped = RS_TRY(ShippedAsRecording::read(RS_TRY(ShippedAsRecording::Place::parse(o.where.text)), o.machine, times));
+    const u32 boot = ++boots[o.machine.host];
+    if (trace.opened.size() > 1) o.origin.label = o.machine.host + (boot == 1 ? "" : "." + std::to_string(boot));
+  }
+  return {};
+}
+
+}  // namespace
+
 result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events, const KernelChoice& choice, bool verbose, TracefsOptions make) {
   Trace trace;
   auto patterns = RS_TRY(EventPatterns::parse(events));
-  for (const std::string& where : wheres) trace.opened.push_back({Where::of(where)});
+  for (const std::string& where : wheres) RS_TRY(add_where(trace, Where::of(where)));
+  RS_TRY(read_shipped(trace, events.empty()));
   if (wheres.empty() && events.empty()) trace.opened.push_back({Where::of(default_recording)});
   const size_t named = trace.opened.size();
   if (!events.empty()) trace.opened.emplace_back();
@@ -404,7 +455,7 @@ result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vec
     OpenedTrace& o = trace.opened[i];
     const std::string& where = o.where.text;
     if (i != 0) o.origin.ids = o.ids = trace.formats.more_ids();
-    if (i < named && several) o.origin.label = labels.insert(label_of(where)).second ? label_of(where) : where;
+    if (i < named && several && o.shipped == nullptr) o.origin.label = labels.insert(label_of(where)).second ? label_of(where) : where;
     RS_TRY(i < named ? open_one(trace, o) : open_kernel(trace, o, patterns, choice, make));
   }
   if (several) RS_TRY(agree_on_time(trace, verbose));

@@ -1,4 +1,4 @@
-// The input of a consumer: directories of recordings, trace.dat files, live (or dead) instances, external writers, the kernel;
+// The input of a consumer: directories of recordings, trace.dat files, what was shipped to a server, live (or dead) instances, external writers, the kernel;
 // any number of them, opened the same way and merged into one timeline.
 #pragma once
 #include <functional>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "consumer/ctf.hpp"
+#include "consumer/shipped.hpp"
 #include "consumer/where.hpp"
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
@@ -25,6 +26,8 @@ namespace ringside {
 struct OpenedTrace {
   Where where;
   std::unique_ptr<CtfAsRecording> ctf{};     // then there is a recording, too
+  std::unique_ptr<ShippedAsRecording> shipped{};  // the same
+  ShippedAsRecording::Machine machine{};          // that it is of
   std::optional<RecordingMeta> recording{};  // for a trace.dat its clock; else one of these:
   std::unique_ptr<Instance> instance{};
   std::unique_ptr<TracefsInstance> kernel{};

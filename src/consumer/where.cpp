@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "clickhouse/server.hpp"
 #include "consumer/ctf.hpp"
 #include "instance/instance.hpp"
 #include "kernel/tracefs_instance.hpp"
@@ -23,6 +24,7 @@ bool is_served(const std::string& socket) {
 }  // namespace
 
 Where Where::of(const std::string& text) {
+  if (clickhouse::Address::is(text)) return {text, Kind::shipped};
   const auto is_instance = [&] { return Instance::open(text).has_value(); };
   const bool is_path = text.find('/') != std::string::npos;
   if (!is_path && is_instance()) return {text, Kind::instance};
@@ -57,6 +59,7 @@ const char* Where::what() const {
     case Kind::trace_dat: return "a plain file";
     case Kind::kernel: return "an instance of the kernel's";
     case Kind::ctf: return "a CTF trace";
+    case Kind::shipped: return "a place on a server";
     case Kind::nothing: break;
   }
   return "nothing";

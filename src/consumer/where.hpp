@@ -8,6 +8,7 @@
 //   instance   a path at which one can be opened
 //   kernel     an instance of the kernel's tracefs, by name or path
 //   ctf        a directory of a CTF trace, or of several: LTTng's
+//   shipped    clickhouse://: what `ringside ship` sent to a server; before all others
 //   nothing    none of these: Instance::open() says why
 #pragma once
 #include <ringside/base/result.hpp>
@@ -19,7 +20,7 @@ namespace ringside {
 inline constexpr const char* default_recording = "ringside.data";
 
 struct Where {
-  enum class Kind : u8 { nothing, instance, recording, served, writer, trace_dat, kernel, ctf };
+  enum class Kind : u8 { nothing, instance, recording, served, writer, trace_dat, kernel, ctf, shipped };
 
   std::string text{};  // as it was given
   Kind kind = Kind::nothing;

@@ -121,6 +121,14 @@ result<void> KernelFeed::open_rings() {
   return {};
 }
 
+std::vector<std::pair<u32, Counters>> KernelFeed::counters() const {
+  std::vector<std::pair<u32, Counters>> all;
+  for (const u32 cpu : instance_.cpus()) {
+    if (auto one = kernel_counters({instance_.dir(), cpu})) all.emplace_back(cpu, *one);
+  }
+  return all;
+}
+
 void KernelFeed::stop_thread() {
   stopping_ = true;
   if (wake_) eventfd_write(wake_.get(), 1);

@@ -45,6 +45,8 @@ class KernelFeed final : public Feed {
   // Between fork and exec of the command: records only its events and those of its descendants.
   result<void> follow(i32 pid) { return instance_.follow(pid, false); }
 
+  std::vector<std::pair<u32, Counters>> counters() const;  // of each CPU's ring, now
+
   result<void> on();      // its thread reads from now on
   result<void> arm();
   result<void> freeze() { return instance_.tracing(false); }

@@ -72,7 +72,31 @@ result<void> Recorder::complete() {
 
 u64 Recorder::events() const { return run_ != nullptr ? run_->events() : 0; }
 
+std::vector<RingFill> Recorder::fills() const {
+  const std::lock_guard held(fills_mutex_);
+  return fills_;
+}
+
+void Recorder::look_at_fills() {
+  if (sys::now_ns() - looked_at_fills_ns_ < 1'000'000'000) return;
+  looked_at_fills_ns_ = sys::now_ns();
+  std::vector<RingFill> fills;
+  const auto add = [&](const std::string& name, const Counters& c, u64 capacity) {
+    if (capacity != 0) fills.push_back({name, static_cast<double>(c.bytes) / static_cast<double>(capacity)});
+  };
+  if (instance_ != nullptr) {
+    for (const RingInfo& ring : instance_->rings())
+      add(ring.name.cpu >= 0 ? "cpu" + std::to_string(ring.name.cpu) : "ring" + std::to_string(ring.name.ring), ring.counters, ring.counters.capacity_bytes);
+  }
+  if (kernel_ != nullptr) {
+    for (const auto& [cpu, counters] : kernel_->counters()) add("kernel cpu" + std::to_string(cpu), counters, options_.kernel->buffer_size);
+  }
+  const std::lock_guard held(fills_mutex_);
+  fills_ = std::move(fills);
+}
+
 result<void> Recorder::poll() {
+  look_at_fills();
   run_->poll();
   const bool due = run_->failed() || run_->bytes() >= options_.part_bytes || sys::now_ns() - begun_ns_ >= options_.part_ns;
   if (due && run_->events() + run_->faults().problems().size() == 0 && !run_->failed()) {

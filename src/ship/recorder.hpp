@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <ringside/base/result.hpp>
 #include <string>
 
@@ -10,6 +11,7 @@
 #include "record/instance_feed.hpp"
 #include "record/kernel_feed.hpp"
 #include "record/recording_run.hpp"
+#include "ship/metrics.hpp"
 #include "ship/spool.hpp"
 
 namespace ringside::ship {
@@ -32,12 +34,13 @@ class Recorder {
   result<void> finish();  // the last part
 
   u64 events() const;  // in the part in the making
-  Instance* instance() { return instance_.get(); }
+  std::vector<RingFill> fills() const;  // for another thread; a second old
 
  private:
   Recorder(Spool& spool, Options options) : spool_(spool), options_(std::move(options)) {}
   result<void> begin();
   result<void> complete();
+  void look_at_fills();
 
   Spool& spool_;
   Options options_;
@@ -48,6 +51,9 @@ class Recorder {
   std::unique_ptr<RecordingRun> run_;
   u64 begun_ns_ = 0;
   bool said_full_ = false;
+  mutable std::mutex fills_mutex_;
+  std::vector<RingFill> fills_;
+  u64 looked_at_fills_ns_ = 0;
 };
 
 }  // namespace ringside::ship

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "consumer/shipped_columns.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 
@@ -33,47 +34,13 @@ u32 number_of(const RingName& ring) { return ring.ring + (ring.kernel ? Recordin
 
 }  // namespace
 
-const std::vector<TableColumn>& common_columns() {
-  static const std::vector<TableColumn> columns = {{"time_ns", "Int64"}, {"error_ns", "UInt32"}, {"host", "String"}, {"boot", "UInt64"}, {"agent", "String"}, {"batch", "UInt64"}};
-  return columns;
-}
-
-const std::vector<TableColumn>& event_columns() {
-  static const std::vector<TableColumn> columns = {{"mono_ns", "UInt64"}, {"ring", "UInt32"}, {"cpu", "Int32"}, {"tid", "Int32"}, {"task", "String"}, {"flags", "UInt16"}};
-  return columns;
-}
-
-std::string column_of(const std::string& field) {
-  const auto is = [&](const TableColumn& c) { return c.name == field; };
-  const bool taken = field == "time" || std::any_of(common_columns().begin(), common_columns().end(), is) || std::any_of(event_columns().begin(), event_columns().end(), is);
-  return taken ? field + "_" : field;
-}
-
-std::string type_of(const Field& field) {
-  const auto number = [](u32 size, bool is_signed, bool is_float) -> std::string {
-    if (is_float) return size == 4 ? "Float32" : "Float64";
-    const u32 bits = size == 1 || size == 2 || size == 4 || size == 8 ? 8 * size : 64;
-    return (is_signed ? "Int" : "UInt") + std::to_string(bits);
-  };
-  switch (field.kind) {
-    case FieldKind::integer: return number(field.size, field.is_signed, false);
-    case FieldKind::floating: return number(field.size, true, true);
-    case FieldKind::text:
-    case FieldKind::loc_text: return "String";
-    case FieldKind::array:
-    case FieldKind::loc_array: break;
-  }
-  const u32 size = field.element == 0 ? 1 : field.element;
-  return "Array(" + number(size, field.is_signed, field.is_float) + ")";
-}
-
 // The rows of one type of events that are not flushed yet.
 struct PartRows::Table {
   const EventType* type = nullptr;
   std::string name;
   u64 rows = 0;
   i64 day = 0, from_ns = 0, to_ns = 0;
-  ColumnOut time_ns, mono_ns, ring, cpu, tid, task, flags, payload;
+  ColumnOut time_ns, mono_ns, ring, number, cpu, tid, task, flags, payload;
   std::vector<ColumnOut> fields;
 
   void clear() {
@@ -81,6 +48,7 @@ struct PartRows::Table {
     time_ns = {"time_ns", "Int64"};
     mono_ns = {"mono_ns", "UInt64"};
     ring = {"ring", "UInt32"};
+    number = {"number", "UInt32"};
     cpu = {"cpu", "Int32"};
     tid = {"tid", "Int32"};
     task = {"task", "String"};
@@ -91,7 +59,7 @@ struct PartRows::Table {
     for (const Field& field : type->fields) fields.push_back({column_of(field.name), type_of(field)});
   }
   size_t bytes() const {
-    size_t all = rows * 40 + task.bytes() + payload.bytes();
+    size_t all = rows * 44 + task.bytes() + payload.bytes();
     for (const ColumnOut& field : fields) all += field.bytes();
     return all;
   }
@@ -147,15 +115,16 @@ void PartRows::add_common(Batch& batch) {
 }
 
 result<void> PartRows::give(Batch&& batch, const Use& use) {
-  if (batch.rows == 0) return {};
+  if (batch.rows == 0 && batch.table != "losses") return {};
   add_common(batch);
+  if (batch.rows == 0) return use(std::move(batch), next_);  // questions about losses need the table
   const u64 number = next_++;
   return use(std::move(batch), number);
 }
 
 result<void> PartRows::flush(Table& table, const Use& use) {
   Batch batch{table.name, table.rows, table.from_ns, table.to_ns, true, {}};
-  for (ColumnOut* column : {&table.time_ns, &table.mono_ns, &table.ring, &table.cpu, &table.tid, &table.task, &table.flags}) batch.columns.push_back(std::move(*column));
+  for (ColumnOut* column : {&table.time_ns, &table.mono_ns, &table.ring, &table.number, &table.cpu, &table.tid, &table.task, &table.flags}) batch.columns.push_back(std::move(*column));
   for (ColumnOut& field : table.fields) batch.columns.push_back(std::move(field));
   if (table.type == nullptr || !table.type->parsed) batch.columns.push_back(std::move(table.payload));
   table.clear();
@@ -194,16 +163,18 @@ result<Counted> PartRows::read(const Use& use) {
   Counted counted;
   TraceRecord record;
   u64 since_look = 0;
+  u32 place = 0;
   i32 last_tid = 0;
   const Tasks& tasks = reading.trace().tasks;
   Table* latest = nullptr;
   u32 latest_number = 0;
   for (Reading::Got got = reading.next(record); got != Reading::Got::nothing; got = reading.next(record)) {
     const i64 time_ns = static_cast<i64>(record.time) + wall_.offset_ns;
+    ++place;
     const RingName& ring = reading.ring(record);
     if (got == Reading::Got::gap) {
       const auto last = last_ns.find(record.source);
-      losses_.push_back({number_of(ring), label_of(ring), "gap", last != last_ns.end() ? last->second : start_ns_, time_ns, record.lost});
+      losses_.push_back({number_of(ring), label_of(ring), "gap", last != last_ns.end() ? last->second : start_ns_, time_ns, record.lost, place});
       continue;
     }
     last_ns[record.source] = time_ns;
@@ -238,6 +209,7 @@ result<Counted> PartRows::read(const Use& use) {
     clickhouse::put_number(table.time_ns.data, time_ns);
     clickhouse::put_number(table.mono_ns.data, record.time);
     clickhouse::put_number(table.ring.data, number_of(ring));
+    clickhouse::put_number(table.number.data, place);
     clickhouse::put_number(table.cpu.data, record.cpu_in(ring));
     clickhouse::put_number(table.tid.data, tid);
     clickhouse::put_text(table.task.data, tasks.name(tid, ring));
@@ -276,10 +248,11 @@ result<void> PartRows::tell_losses(const Reading& reading, const Use& use) {
   for (const std::string& doubt : missing.doubts) losses_.push_back({0, "", "perhaps: " + doubt, from, to, 0});
   for (const Sending::Dropped& one : sending_.dropped) losses_.push_back({0, "", "spool full", static_cast<i64>(one.from_ns), static_cast<i64>(one.to_ns), one.events});
   std::stable_sort(losses_.begin(), losses_.end(), [](const Loss& a, const Loss& b) { return a.to_ns < b.to_ns; });
-  for (size_t at = 0; at < losses_.size();) {
-    Batch batch{"losses", 0, losses_[at].to_ns, losses_[at].to_ns, false, {}};
-    ColumnOut time_ns{"time_ns", "Int64"}, from_ns{"from_ns", "Int64"}, ring{"ring", "UInt32"}, name{"ring_name", "String"}, why{"why", "String"}, count{"count", "UInt64"};
-    for (const i64 day = floor_day(losses_[at].to_ns); at < losses_.size() && floor_day(losses_[at].to_ns) == day && batch.rows < most_rows; ++at, ++batch.rows) {
+  for (size_t at = 0; at == 0 || at < losses_.size();) {
+    const i64 first = losses_.empty() ? from : losses_[at].to_ns;
+    Batch batch{"losses", 0, first, first, false, {}};
+    ColumnOut time_ns{"time_ns", "Int64"}, from_ns{"from_ns", "Int64"}, ring{"ring", "UInt32"}, name{"ring_name", "String"}, why{"why", "String"}, count{"count", "UInt64"}, number{"number", "UInt32"};
+    for (const i64 day = floor_day(first); at < losses_.size() && floor_day(losses_[at].to_ns) == day && batch.rows < most_rows; ++at, ++batch.rows) {
       const Loss& loss = losses_[at];
       batch.to_ns = loss.to_ns;
       clickhouse::put_number(time_ns.data, loss.to_ns);
@@ -288,9 +261,11 @@ result<void> PartRows::tell_losses(const Reading& reading, const Use& use) {
       clickhouse::put_text(name.data, loss.name);
       clickhouse::put_text(why.data, loss.why);
       clickhouse::put_number(count.data, loss.count);
+      clickhouse::put_number(number.data, loss.place);
     }
-    batch.columns = {std::move(time_ns), std::move(from_ns), std::move(ring), std::move(name), std::move(why), std::move(count)};
+    batch.columns = {std::move(time_ns), std::move(from_ns), std::move(ring), std::move(name), std::move(why), std::move(count), std::move(number)};
     RS_TRY(give(std::move(batch), use));
+    if (losses_.empty()) break;
   }
   return {};
 }
@@ -299,7 +274,7 @@ result<void> PartRows::tell_threads(const RecordingMeta& meta, const Use& use) {
   Batch batch{"threads", 0, start_ns_, start_ns_, false, {}};
   ColumnOut tid{"tid", "Int32"}, pid{"pid", "Int32"}, task{"task", "String"}, process{"process", "String"};
   for (const RingName& thread : meta.threads) {
-    if (threads_.count(thread.tid) == 0) continue;
+    if (threads_.count(thread.tid) == 0 && threads_.count(thread.pid) == 0) continue;
     clickhouse::put_number(tid.data, thread.tid);
     clickhouse::put_number(pid.data, thread.pid);
     clickhouse::put_text(task.data, thread.task);
@@ -320,7 +295,7 @@ result<void> PartRows::tell_part(const RecordingMeta& meta, const Counted& count
   if (json.is_discarded()) return refuse(std::errc::bad_message, dir_ + "/meta.json cannot be understood");
   auto& threads = json["threads"];
   for (size_t n = threads.size(); n-- > 0;)
-    if (threads_.count(threads[n].value("tid", 0)) == 0) threads.erase(n);
+    if (threads_.count(threads[n].value("tid", 0)) == 0 && threads_.count(threads[n].value("pid", 0)) == 0) threads.erase(n);
   const std::string description = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   Batch batch{"parts", 1, start_ns_, start_ns_, false, {}};
   const auto text = [&](const char* name, const std::string& value) { batch.columns.push_back(clickhouse::constant(name, "String", value, 1)); };

@@ -21,11 +21,6 @@
 
 namespace ringside::ship {
 
-// A column of a table: its name as it should be, and its type.
-struct TableColumn {
-  std::string name, type;
-};
-
 struct Batch {
   std::string table;
   u64 rows = 0;
@@ -33,14 +28,6 @@ struct Batch {
   bool events = false;         // of a table of events
   std::vector<clickhouse::ColumnOut> columns;
 };
-
-// The columns that every table has, in front; and those that tables of events have behind them.
-const std::vector<TableColumn>& common_columns();
-const std::vector<TableColumn>& event_columns();
-// The name of a field's column. `time` and the others of every table stay theirs: then it is time_.
-std::string column_of(const std::string& field);
-// The type of a field's column: Int32, String, Array(UInt64), ...
-std::string type_of(const Field& field);
 
 struct Counted {
   u64 shipped = 0, filtered = 0;
@@ -72,6 +59,7 @@ class PartRows {
     std::string name, why;
     i64 from_ns = 0, to_ns = 0;  // by the wall clock
     u64 count = 0;
+    u32 place = 0;  // in the part
   };
 
   std::string dir_;

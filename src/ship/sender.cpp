@@ -72,6 +72,7 @@ result<void> Sender::send_batch(Batch& batch, u64 number) {
         doubtful_ = false;
       }
       RS_TRY(tables_->fit(batch));
+      if (batch.rows == 0) return {};
       if (number <= last_doubt_ && RS_TRY(is_there(batch, number))) return {};
       if (session_.empty()) RS_TRY(begin_session());
       std::string names;
@@ -125,7 +126,7 @@ result<void> Sender::send(u64 part) {
   if (of_server) return tl::unexpected<Error>(*of_server);
   if (!counted && !is_unreadable(counted.error())) return tl::unexpected<Error>(counted.error());
   if (!counted && options_.say) options_.say(counted.error().sentence + "; its events are dropped");
-  if (options_.wait_for) options_.wait_for(part);
+  if (wait_for_) wait_for_(part);
   return spool_.sent(counted ? counted->shipped : 0, counted ? counted->filtered : 0, rows.batches());
 }
 

@@ -27,12 +27,12 @@ class Sender {
     std::function<bool()> stop;                          // at once: what is not sent stays in the spool
     std::function<bool()> leave;                         // no new attempts; what goes well goes on
     std::function<void(const std::string&)> say;         // a sentence for the user
-    std::function<void(u64 part)> wait_for = nullptr;    // before a part is removed: others have read it
   };
   static result<std::unique_ptr<Sender>> create(Spool& spool, Options options);
 
   // Until the spool has ended and is empty, or is to be left. An error: one that no waiting cures.
   result<void> run();
+  void first_wait(std::function<void(u64 part)> wait) { wait_for_ = std::move(wait); }  // before a part is removed: others have read it
   bool answers() const { return answers_.load(std::memory_order_relaxed); }
 
  private:
@@ -48,6 +48,7 @@ class Sender {
   Options options_;
   std::vector<std::unique_ptr<clickhouse::Server>> servers_;
   std::unique_ptr<Tables> tables_;
+  std::function<void(u64 part)> wait_for_;
   bool doubtful_ = false;  // a batch of this part may be on the server
   u64 last_doubt_ = 0;     // the batches up to it
   std::string session_;

@@ -254,6 +254,13 @@ std::optional<u64> Spool::next(u64 timeout_ns) {
   return sending_ ? sending_->part : parts_.begin()->first;
 }
 
+std::optional<u64> Spool::next_after(u64 part, u64 timeout_ns) {
+  std::unique_lock held(mutex_);
+  more_.wait_for(held, std::chrono::nanoseconds(timeout_ns), [&] { return parts_.upper_bound(part) != parts_.end(); });
+  const auto at = parts_.upper_bound(part);
+  return at != parts_.end() ? std::optional(at->first) : std::nullopt;
+}
+
 std::optional<Sending> Spool::begun() const {
   const std::lock_guard held(mutex_);
   return sending_;

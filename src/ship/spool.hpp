@@ -69,6 +69,7 @@ class Spool {
   // The sender's. The oldest part, and what is known of it if it was begun before. Waits for one; none: no more will come, or
   // `timeout_ns` is over.
   std::optional<u64> next(u64 timeout_ns);
+  std::optional<u64> next_after(u64 part, u64 timeout_ns);  // of those that are there, for others that read them
   bool ended() const;  // no more will come
   std::optional<Sending> begun() const;
   result<void> begin(const Sending& sending);

@@ -19,12 +19,18 @@ TestServer& server() {
   return one;
 }
 
+// Of the cluster `all`, with the first one.
+TestServer& second() {
+  static TestServer one;
+  return one;
+}
+
 struct Ship : BinaryTest {
   std::string database;
   void SetUp() override {
     if (const std::string missing = TestServer::missing(); !missing.empty()) GTEST_SKIP() << missing;
     BinaryTest::SetUp();
-    static const bool started = (server().start(), true);
+    static const bool started = (server().configure({server().tcp(), second().tcp()}), server().start(), true);
     (void)started;
     static int number = 0;
     database = "t" + std::to_string(++number);
@@ -44,11 +50,11 @@ struct Ship : BinaryTest {
   }
   nlohmann::json state(const std::string& spool = "spool") const { return nlohmann::json::parse(slurp(dir + "/" + spool + "/state.json")); }
   // A part of a spool.
-  u64 part(int number, u32 rings = 4, u32 events_per_page = 50, const std::string& spool = "spool") const {
+  u64 part(int number, u32 rings = 4, u32 events_per_page = 50, const std::string& spool = "spool", Of of = Of::both) const {
     fs::create_directories(dir + "/" + spool);
     char name[32];
     std::snprintf(name, sizeof name, "/part.%07d", number);
-    return random_recording(dir + "/" + spool + name, {}, rings, 4096, Of::both, events_per_page);
+    return random_recording(dir + "/" + spool + name, {}, rings, 4096, of, events_per_page);
   }
 };
 
@@ -296,6 +302,213 @@ TEST_F(Ship, EachEventArrivesOnceWhateverIsKilled) {
     EXPECT_EQ(rows(books["agent"].get<std::string>()), events[static_cast<size_t>(agent)]) << slurp(dir + "/said" + std::to_string(agent));
   }
   EXPECT_EQ(number("SELECT count() FROM parts"), static_cast<u64>(parts * agents));
+}
+
+std::string first_difference(const std::string& a, const std::string& b) {
+  std::istringstream one(a), two(b);
+  for (std::string here, there;;) {
+    const bool more = static_cast<bool>(std::getline(one, here)), other = static_cast<bool>(std::getline(two, there));
+    if (!more && !other) return "";
+    if (more != other || here != there) return "\n" + here + "\n" + there + "\n";
+  }
+}
+
+// What was shipped gives the same answers as the recordings that it came from.
+TEST_F(Ship, WhatWasShippedReadsAsTheRecordingDid) {
+  part(1, 6, 50);
+  ASSERT_EQ(std::system(("cp -r " + dir + "/spool/part.0000001 " + dir + "/kept").c_str()), 0);
+  ASSERT_EQ(ringside("ship -q --spool spool --host here " + url()).code, 0);
+  for (const std::string command : {"report --json", "report", "hist app:numbers/c.log2 -v d", "hist common_pid,event", "hist task", "latency app:numbers app:texts --json", "top --once"}) {
+    const Outcome local = ringside(command + " -i kept"), shipped = ringside(command + " -i '" + url() + "'");
+    EXPECT_EQ(local.code, shipped.code) << command << shipped.err;
+    EXPECT_EQ(local.out == shipped.out, true) << command << first_difference(local.out, shipped.out) << shipped.err;
+    EXPECT_GT(local.out.size(), 100u) << command << local.err;
+  }
+  EXPECT_EQ(ringside("plot -o plot.html '" + url() + "'").code, 0);
+  // A range of the time of day.
+  const u64 middle = number("SELECT toUInt64(quantileExact(0.5)(time_ns)) FROM \"app:numbers\"");
+  const u64 later = number("SELECT count() FROM \"app:numbers\" WHERE time_ns >= " + std::to_string(middle / 1'000'000 * 1'000'000));
+  char from[64];
+  std::snprintf(from, sizeof from, "%lu.%03lu", middle / 1'000'000'000, middle / 1'000'000 % 1000);
+  const Outcome o = ringside("report -e app:numbers '" + url() + "?hosts=here&from=" + from + "'");
+  u64 there = 0;
+  for (size_t at = o.out.find(" numbers: "); at != std::string::npos; at = o.out.find(" numbers: ", at + 1)) ++there;
+  EXPECT_EQ(there, later) << o.err << middle;
+  EXPECT_EQ(ringside("report '" + url() + "?hosts=elsewhere'").code, 1);
+  EXPECT_EQ(ringside("report '" + url() + "?from=yesterday'").code, 1);
+  // Two machines, by time of day.
+  part(1, 4, 50, "other");
+  ASSERT_EQ(ringside("ship -q --spool other --host there " + url()).code, 0);
+  const Outcome both = ringside("report --json '" + url() + "?hosts=here,there'");
+  EXPECT_EQ(both.code, 0) << both.err;
+  EXPECT_NE(both.err.find("there: times of day, "), std::string::npos) << both.err;
+  u64 lines = 0, last = 0;
+  std::istringstream in(both.out);
+  for (std::string line; std::getline(in, line);) {
+    const auto event = nlohmann::json::parse(line);
+    if (!event.contains("event")) continue;
+    ++lines;
+    EXPECT_GE(event["ts"].get<u64>(), last);
+    last = event["ts"];
+  }
+  EXPECT_EQ(lines, rows());
+}
+
+template <class Done>
+bool wait_for(const Done& done) {
+  for (int n = 0; n < 6000; ++n) {
+    if (done()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+// Two agents, each with a server of its own; one server dies under load, and both answer for all in the end.
+TEST_F(Ship, ACluster) {
+  second().configure({server().tcp(), second().tcp()});
+  second().start();
+  must(second().client("default")->ask("CREATE DATABASE " + database));
+  u64 events = 0;
+  for (int n = 1; n <= 4; ++n) events += part(n, 2, 50, "one", Of::program) + part(n, 4, 50, "two", Of::program);
+  const std::string here = url(), there = second().url(database);
+  const auto agent = [&](const std::string& spool, const std::string& own, const std::string& other) {
+    return spawn({RINGSIDE_BUILD_DIR "/ringside", "ship", "-i", dir + "/root/" + spool, "--spool", dir + "/" + spool, "--host", spool, "--schema", "cluster=all", "--other", other, own}, dir + "/said" + spool);
+  };
+  const pid_t agents[] = {agent("one", here, there), agent("two", there, here)};
+  const auto shipped = [&](const std::string& spool) {
+    const auto now = nlohmann::json::parse(slurp(dir + "/" + spool + "/state.json"), nullptr, false);
+    return now.is_discarded() ? u64{0} : now.value("shipped", u64{0});
+  };
+  EXPECT_TRUE(wait_for([&] { return shipped("two") > 0; })) << slurp(dir + "/saidtwo");
+  second().kill9();
+  second().start();
+  EXPECT_TRUE(wait_for([&] { return shipped("one") + shipped("two") == events; })) << slurp(dir + "/saidone") << slurp(dir + "/saidtwo");
+  for (const pid_t child : agents) kill(child, SIGINT), waitpid(child, nullptr, 0);
+  for (const auto& client : {server().client(database), second().client(database)}) {
+    u64 all = 0;
+    for (const char* table : {"app:numbers", "app:texts", "app:state", "app:arrays", "app:others"})
+      all += must(client->count("SELECT count() FROM " + clickhouse::quoted_name(table)));
+    EXPECT_EQ(all, events);
+    EXPECT_EQ(must(client->count("SELECT uniq(host) FROM \"app:numbers\"")), 2u);
+    EXPECT_LT(must(client->count("SELECT count() FROM \"app:numbers_local\"")), must(client->count("SELECT count() FROM \"app:numbers\"")));
+  }
+  const Outcome both = ringside("report --json '" + there + "'");
+  EXPECT_EQ(both.code, 0) << both.err;
+  second().kill9();
+}
+
+// GET; the answer without its header. Empty: nobody answers.
+std::string get(u16 port, const std::string& path) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  std::string answer;
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) {
+    const std::string request = "GET " + path + " HTTP/1.0\r\n\r\n";
+    if (write(fd, request.data(), request.size()) > 0) {
+      char bytes[65536];
+      for (ssize_t n; (n = read(fd, bytes, sizeof bytes)) > 0;) answer.append(bytes, static_cast<size_t>(n));
+    }
+  }
+  close(fd);
+  const size_t end = answer.find("\r\n\r\n");
+  return end == std::string::npos ? "" : answer.substr(end + 4);
+}
+
+TEST_F(Ship, PrometheusUnderstandsTheNumbers) {
+  if (in_path("promtool").empty() || in_path("prometheus").empty()) GTEST_SKIP() << "there is no prometheus (Debian: apt install prometheus)";
+  const u64 events = part(1);
+  const u16 port = free_port(), own = free_port();
+  const std::string at = "127.0.0.1:" + std::to_string(port);
+  const pid_t agent = spawn({RINGSIDE_BUILD_DIR "/ringside", "ship", "-i", dir + "/root/shop", "--spool", dir + "/spool", "--metrics", at, "--hist", "app:numbers/c", "--latency",
+                             "app:numbers->app:texts", "--latency", "wakeup", url()},
+                            dir + "/said");
+  const auto has = [&](const std::string& line) { return get(port, "/metrics").find(line) != std::string::npos; };
+  ASSERT_TRUE(wait_for([&] { return has("ringside_events_shipped_total " + std::to_string(events) + "\n"); })) << slurp(dir + "/said") << get(port, "/metrics");
+  const std::string text = get(port, "/metrics");
+  EXPECT_EQ(text.find("ringside_field_count{column=\"app:numbers/c\"} 0\n"), std::string::npos);
+  EXPECT_NE(text.find("ringside_field_count{column=\"app:numbers/c\"} "), std::string::npos);
+  EXPECT_EQ(text.find("ringside_latency_seconds_count{pair=\"app:numbers->app:texts\"} 0\n"), std::string::npos);
+  EXPECT_NE(text.find("ringside_events_total{event=\"app:numbers\"} " + std::to_string(number("SELECT count() FROM \"app:numbers\""))), std::string::npos) << text;
+  EXPECT_NE(text.find("ringside_server_up 1\n"), std::string::npos);
+  std::ofstream(dir + "/metrics") << text;
+  const Outcome checked = run("promtool check metrics < metrics");
+  EXPECT_EQ(checked.code, 0) << checked.out << checked.err;
+  EXPECT_EQ(get(port, "/"), "The numbers are at /metrics\n");
+  std::ofstream(dir + "/prometheus.yml") << "scrape_configs:\n  - job_name: ringside\n    scrape_interval: 200ms\n    scrape_timeout: 200ms\n    static_configs: [{targets: ['" << at << "']}]\n";
+  const pid_t prometheus = spawn({"prometheus", "--config.file=" + dir + "/prometheus.yml", "--storage.tsdb.path=" + dir + "/tsdb", "--web.listen-address=127.0.0.1:" + std::to_string(own)}, dir + "/prometheus");
+  EXPECT_TRUE(wait_for([&] { return get(own, "/api/v1/query?query=ringside_events_shipped_total").find("\"" + std::to_string(events) + "\"") != std::string::npos; }))
+      << slurp(dir + "/prometheus") << get(own, "/api/v1/targets");
+  for (const pid_t child : {prometheus, agent}) kill(child, SIGINT), waitpid(child, nullptr, 0);
+}
+
+// The dashboard asks for what the agent tells, and nothing else.
+TEST(Dashboard, AsksForNumbersThatExist) {
+  const auto dashboard = nlohmann::json::parse(slurp(RINGSIDE_SOURCE_DIR "/examples/fleet-dashboard.json"));
+  const std::string told = slurp(RINGSIDE_SOURCE_DIR "/src/ship/metrics.cpp");
+  u32 asked = 0;
+  for (const auto& panel : dashboard["panels"])
+    for (const auto& target : panel["targets"]) {
+      const std::string expression = target["expr"];
+      for (size_t at = expression.find("ringside_"); at != std::string::npos; at = expression.find("ringside_", at + 1), ++asked) {
+        std::string name = expression.substr(at, expression.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", at) - at);
+        if (name.ends_with("_bucket")) name.resize(name.size() - 7);
+        EXPECT_NE(told.find("\"" + name + "\""), std::string::npos) << name;
+      }
+    }
+  EXPECT_GT(asked, 8u);
+}
+
+TEST(Service, SystemdTakesIt) {
+  if (in_path("systemd-analyze").empty()) GTEST_SKIP() << "there is no systemd-analyze";
+  // The program of this build stands where the service says only after an installation.
+  const std::string dir = testing::TempDir() + "ringside-unit-" + std::to_string(getpid());
+  fs::create_directories(dir);
+  std::string text = slurp(RINGSIDE_BUILD_DIR "/ringside-ship.service");
+  const size_t program = text.find("ExecStart=") + 10;
+  ASSERT_GT(text.size(), program);
+  text.replace(program, text.find(' ', program) - program, RINGSIDE_BUILD_DIR "/ringside");
+  std::ofstream(dir + "/ringside-ship.service") << text;
+  const int status = std::system(("systemd-analyze verify --man=no " + dir + "/ringside-ship.service >" + dir + "/said 2>&1").c_str());
+  EXPECT_EQ(slurp(dir + "/said"), "");
+  EXPECT_EQ(status, 0);
+  fs::remove_all(dir);
+}
+
+// The questions of docs/fleet.md, about the kernel's events of this machine; the answer to the first one is also known from `latency`.
+TEST_F(Ship, TheTenQuestionsHaveAnswers) {
+  fs::create_directories(dir + "/spool");
+  const Outcome recorded = ringside("record -q -a -e 'sched,raw_syscalls' -o spool/part.1 -- sh -c 'for n in 1 2 3; do /bin/true; sleep 0.01; done'");
+  if (recorded.code != 0) GTEST_SKIP() << "no events of the kernel here: " << recorded.err;
+  ASSERT_EQ(std::system(("cp -r " + dir + "/spool/part.1 " + dir + "/kept").c_str()), 0);
+  ASSERT_EQ(ringside("ship -q --spool spool --host here " + url()).code, 0);
+  const auto client = server().client(database);
+  std::vector<u64> rows_of;
+  std::string text = slurp(RINGSIDE_SOURCE_DIR "/docs/fleet.md"), answer;
+  for (size_t at = text.find("```sql\n"); at != std::string::npos; at = text.find("```sql\n", at + 1)) {
+    const std::string sql = text.substr(at + 7, text.find("```", at + 7) - at - 7);
+    const auto blocks = client->select(sql, answer);
+    EXPECT_TRUE(blocks) << sql << blocks.error().sentence;
+    rows_of.push_back(0);
+    u64 wakeups = 0;
+    for (const auto& block : blocks ? *blocks : std::vector<clickhouse::BlockIn>{}) {
+      rows_of.back() += block.rows;
+      if (const auto* count = block.column("wakeups"); count != nullptr)
+        for (u64 row = 0; row < block.rows; ++row) wakeups += static_cast<u64>(count->whole(row));
+    }
+    if (rows_of.size() != 1) continue;
+    const Outcome latency = ringside("latency wakeup kept --json");
+    ASSERT_EQ(latency.code, 0) << latency.err;
+    EXPECT_EQ(wakeups, nlohmann::json::parse(latency.out)["pairs"].get<u64>()) << latency.out.substr(0, 500);
+  }
+  ASSERT_EQ(rows_of.size(), 10u);
+  for (size_t n = 0; n < rows_of.size(); ++n) {
+    if (n != 1 && n != 8) {  // nothing may be lost, no thread move
+      EXPECT_GT(rows_of[n], 0u) << "question " << n + 1;
+    }
+  }
 }
 
 }  // namespace

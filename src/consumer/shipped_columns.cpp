@@ -1,0 +1,29 @@
+#include "consumer/shipped_columns.hpp"
+
+#include <algorithm>
+
+namespace ringside {
+
+std::string column_of(const std::string& field) {
+  static constexpr std::string_view taken[] = {"time", "time_ns", "error_ns", "host", "boot", "agent", "batch", "mono_ns", "ring", "number", "cpu", "tid", "task", "flags", "payload"};
+  return std::find(std::begin(taken), std::end(taken), field) != std::end(taken) ? field + "_" : field;
+}
+
+std::string type_of(const Field& field) {
+  const auto number = [](u32 size, bool is_signed, bool is_float) -> std::string {
+    if (is_float) return size == 4 ? "Float32" : "Float64";
+    const u32 bits = size == 1 || size == 2 || size == 4 || size == 8 ? 8 * size : 64;
+    return (is_signed ? "Int" : "UInt") + std::to_string(bits);
+  };
+  switch (field.kind) {
+    case FieldKind::integer: return number(field.size, field.is_signed, false);
+    case FieldKind::floating: return number(field.size, true, true);
+    case FieldKind::text:
+    case FieldKind::loc_text: return "String";
+    case FieldKind::array:
+    case FieldKind::loc_array: break;
+  }
+  return "Array(" + number(field.element == 0 ? 1 : field.element, field.is_signed, field.is_float) + ")";
+}
+
+}  // namespace ringside

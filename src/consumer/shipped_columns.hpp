@@ -1,0 +1,21 @@
+// The columns of the tables that `ringside ship` fills and clickhouse:// reads.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "decode/formats.hpp"
+
+namespace ringside {
+
+// Of every table: time, which the server computes, and these. time_ns is the time of day; error_ns says how far that may be off.
+//   time_ns Int64 · error_ns UInt32 · host String · boot UInt64 · agent String · batch UInt64
+// Of tables of events also these, in front of the fields'. number: the record's in its part, losses counted in.
+//   mono_ns UInt64 · ring UInt32 · number UInt32 · cpu Int32 · tid Int32 · task String · flags UInt16
+// An event whose format is not understood has the column `payload` instead of its fields.
+
+// The name of a field's column. The names above stay theirs: then it is time_.
+std::string column_of(const std::string& field);
+// The type of a field's column: Int32, String, Array(UInt64), ...
+std::string type_of(const Field& field);
+
+}  // namespace ringside
