@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -20,6 +21,7 @@ namespace {
 
 // On one processor, where there are two; its output is thrown away.
 pid_t start(const std::string& command, int cpu) {
+  std::fflush(nullptr);
   const pid_t child = fork();
   if (child != 0) return child;
   pin(cpu);

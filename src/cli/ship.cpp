@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "cli/json.hpp"
 #include "cli/options.hpp"
 #include "cli/presets.hpp"
 #include "export/units.hpp"
@@ -25,7 +26,7 @@ struct ShipOptions {
   std::vector<std::string> columns, latencies;
   std::optional<KernelWay> source;
   u64 spool_size = u64{4} << 30, buffer_size = 4 << 20, part_ns = 10'000'000'000, part_bytes = 64 << 20, duration_ns = 0;
-  bool fail_on_loss = false, quiet = false;
+  bool fail_on_loss = false, quiet = false, json = false;
 };
 
 // "1/100 by tid"
@@ -171,7 +172,10 @@ result<int> run_ship(const ShipOptions& options) {
   }
   thread.join();
   const ship::SpoolBooks books = spool->books();
-  if (!options.quiet) say(books_of(books));
+  if (options.json)
+    put(line_of(Json{{"agent", spool->agent()}, {"read", books.read}, {"shipped", books.shipped}, {"filtered", books.filtered}, {"spooled", books.spooled}, {"dropped", books.dropped}, {"lost", books.lost}}));
+  else if (!options.quiet)
+    say(books_of(books));
   if (books.spooled != 0) say(counted(books.spooled, "event waits", "events wait") + " in " + options.spool + " for the next run");
   if (!books.add_up()) say("these numbers do not add up; please report it");
   if (!recorded) failed(recorded.error());
@@ -210,6 +214,7 @@ Command add_ship(CLI::App& app) {
   add_duration(*c, options->duration_ns, "stop recording after this time, and end when all is sent");
   c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost or dropped");
   c->add_flag("-q,--quiet", options->quiet, "no summary");
+  add_json(*c, options->json, "the summary as one line of JSON");
   c->footer(
       "Examples:\n"
       "  ringside ship -e sched clickhouse://db:8123/traces     the scheduler's events of this machine, until Ctrl-C\n"

@@ -159,12 +159,17 @@ result<Counted> PartRows::read(const Use& use) {
   }
 
   std::map<u32, Table> tables;
-  std::map<u32, i64> last_ns;  // by source
+  std::vector<i64> last_ns;  // by source; of its last event
   Counted counted;
   TraceRecord record;
   u64 since_look = 0;
   u32 place = 0;
   i32 last_tid = 0;
+  // The name of the thread of the event before: most are of the same one.
+  std::string task;
+  i32 task_tid = -1;
+  u32 task_source = 0;
+  u64 task_renamed = ~u64{0};
   const Tasks& tasks = reading.trace().tasks;
   Table* latest = nullptr;
   u32 latest_number = 0;
@@ -173,10 +178,10 @@ result<Counted> PartRows::read(const Use& use) {
     ++place;
     const RingName& ring = reading.ring(record);
     if (got == Reading::Got::gap) {
-      const auto last = last_ns.find(record.source);
-      losses_.push_back({number_of(ring), label_of(ring), "gap", last != last_ns.end() ? last->second : start_ns_, time_ns, record.lost, place});
+      losses_.push_back({number_of(ring), label_of(ring), "gap", record.source < last_ns.size() ? last_ns[record.source] : start_ns_, time_ns, record.lost, place});
       continue;
     }
+    if (record.source >= last_ns.size()) last_ns.resize(record.source + 1, start_ns_);
     last_ns[record.source] = time_ns;
     const Common common = read_common(record.payload);
     const u32 number = record.number();
@@ -212,7 +217,13 @@ result<Counted> PartRows::read(const Use& use) {
     clickhouse::put_number(table.number.data, place);
     clickhouse::put_number(table.cpu.data, record.cpu_in(ring));
     clickhouse::put_number(table.tid.data, tid);
-    clickhouse::put_text(table.task.data, tasks.name(tid, ring));
+    if (tid != task_tid || record.source != task_source || tasks.renamed() != task_renamed) {
+      task = tasks.name(tid, ring);
+      task_tid = tid;
+      task_source = record.source;
+      task_renamed = tasks.renamed();
+    }
+    clickhouse::put_text(table.task.data, task);
     u16 flags = 0;
     if (record.payload.size >= 4) std::memcpy(&flags, record.payload.data + 2, sizeof flags);
     clickhouse::put_number(table.flags.data, flags);

@@ -96,9 +96,10 @@ TEST_F(Ship, EveryEventIsARowWithItsFieldsAsColumns) {
 
 TEST_F(Ship, WhatIsFilteredIsCounted) {
   const u64 events = part(1) + part(2);
-  const Outcome o = ringside("ship --spool spool -F 'c < 1000000000' --keep '1/2 by tid' " + url());
+  const Outcome o = ringside("ship --spool spool --json -F 'c < 1000000000' --keep '1/2 by tid' " + url());
   ASSERT_EQ(o.code, 0) << o.err;
   const auto books = state();
+  EXPECT_EQ(nlohmann::json::parse(o.out)["filtered"], books["filtered"]);
   EXPECT_EQ(books["read"], events);
   EXPECT_EQ(books["shipped"], rows());
   EXPECT_GT(books["shipped"], 0u);
