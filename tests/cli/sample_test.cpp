@@ -96,7 +96,7 @@ TEST_F(SampleCli, OfOneProcess) {
 // Code without frame pointers: its callers are found by its tables, also from inside of the kernel and of processes that are gone.
 TEST_F(SampleCli, CallersByTables) {
   if (perf_registers == 0) GTEST_SKIP() << "no walks by tables for this processor";
-  const Outcome o = ringside("record -a --sample 1999 --call-graph dwarf " + sampled + "_tables");
+  const Outcome o = ringside("record -a --sample 1999 --call-graph dwarf -b 64M " + sampled + "_tables");
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_THAT(o.err, HasSubstr("refused 0"));
   const std::string folded = folded_of("", "sampled_tables").out;
