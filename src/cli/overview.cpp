@@ -34,8 +34,8 @@ std::vector<Topic> overview() {
       {"INSTANCES AND RECORDINGS", std::string(instances) + streams_and_units},
       {"WHERE",
        "Commands that read take any number of WHERE: a recording, a trace.dat (also trace-cmd's), an instance by its name or path, the\n"
-       "socket of an external writer, or what was shipped to a server: clickhouse://HOST/DATABASE?hosts=NAME,NAME&from=-10m&to=TIME&config=FILE\n"
-       "(each behind the ? may be left out). The default is ringside.data in this directory."},
+       "socket of an external writer, or what was shipped to a server: clickhouse://HOST/DATABASE, or a part of\n"
+       "it: clickhouse://db/traces?hosts=web1,web2&from=-10m (also to=TIME, config=FILE). The default is ringside.data in this directory."},
       {"EVENTS",
        "A PATTERN is SYSTEM:EVENT, SYSTEM or EVENT, with * and ? as wildcards, and commas between several. In record -e names events of the\n"
        "kernel and -u those of programs; elsewhere -e names any event that is there. A pattern that matches nothing ends with near names."},

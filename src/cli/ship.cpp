@@ -157,7 +157,7 @@ result<int> run_ship(const ShipOptions& options) {
     sender_ended = true;
   }));
   const u64 start = sys::now_ns();
-  while (records && recorded && !asked_to_stop() && !(options.duration_ns != 0 && sys::now_ns() - start >= options.duration_ns)) recorded = recorder->poll();
+  while (records && recorded && !sender_ended && !asked_to_stop() && !(options.duration_ns != 0 && sys::now_ns() - start >= options.duration_ns)) recorded = recorder->poll();
   if (records) {
     const auto finished = recorder->finish();
     if (recorded) recorded = finished;
@@ -165,10 +165,12 @@ result<int> run_ship(const ShipOptions& options) {
   spool->end();
   // The rest goes out as long as the server takes it, and, after a signal, for a while.
   leave = true;
-  const u64 patience = asked_to_stop() ? 10'000'000'000 : ~u64{0}, stopped = sys::now_ns();
-  while (!sender_ended) {
+  constexpr u64 patience = 10'000'000'000;
+  for (u64 stopped = 0; !sender_ended;) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    if (sys::now_ns() - stopped > patience || (!records && asked_to_stop())) gone = true;
+    if (!asked_to_stop()) continue;
+    if (stopped == 0) stopped = sys::now_ns();
+    if (sys::now_ns() - stopped > patience || !records) gone = true;
   }
   thread.join();
   const ship::SpoolBooks books = spool->books();

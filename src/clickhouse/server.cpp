@@ -18,7 +18,6 @@
 namespace ringside::clickhouse {
 namespace {
 
-constexpr u64 most_answer = u64{4} << 30;
 constexpr int no_session = 372, session_in_use = 373;  // the server's numbers
 constexpr u32 session_seconds = 60;
 
@@ -58,7 +57,8 @@ std::string trimmed(std::string_view text) {
 
 result<Address> Address::parse(std::string_view text) {
   const auto bad = [&](const std::string& why) {
-    return refuse(std::errc::invalid_argument, std::string(text.substr(0, 200)) + " is no place on a server: " + why + "; write clickhouse://HOST:8123/DATABASE");
+    const size_t login = text.rfind('@');  // what stands in front is not shown
+    return refuse(std::errc::invalid_argument, std::string(text.substr(login == std::string_view::npos ? 0 : login + 1, 200)) + " is no place on a server: " + why + "; write clickhouse://HOST:8123/DATABASE");
   };
   if (!is(text)) return bad("it does not begin with clickhouse://");
   Address address;
@@ -148,9 +148,10 @@ result<std::string> Server::post(const std::string& parameters, std::string_view
   curl_easy_reset(easy);
   const std::string url = fmt::format("{}://{}:{}/?{}", login_.tls ? "https" : "http", address_.host, address_.port, parameters);
   struct Taken {
-    std::string text;
+    const u64 most;
+    std::string text{};
     bool full = false;
-  } taken;
+  } taken{most_answer_};
   struct Given {
     std::string_view left;
   } given{body};
@@ -187,7 +188,7 @@ result<std::string> Server::post(const std::string& parameters, std::string_view
   curl_easy_setopt(easy, CURLOPT_WRITEDATA, &taken);
   curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, +[](char* from, size_t size, size_t count, void* to) -> size_t {
     auto& target = *static_cast<Taken*>(to);
-    target.full = target.full || target.text.size() + size * count > most_answer;
+    target.full = target.full || target.text.size() + size * count > target.most;
     if (target.full) return 0;
     target.text.append(from, size * count);
     return size * count;
@@ -201,7 +202,7 @@ result<std::string> Server::post(const std::string& parameters, std::string_view
   const CURLcode done = curl_easy_perform(easy);
   curl_slist_free_all(headers);
   const std::string where = "the ClickHouse server at " + address_.host + ":" + std::to_string(address_.port);
-  if (taken.full) return refuse(std::errc::message_size, where + " answers with more than 4 GiB; ask for less");
+  if (taken.full) return refuse(std::errc::message_size, where + fmt::format(" answers with more than {} MiB; ask for less", most_answer_ >> 20));
   if (done == CURLE_ABORTED_BY_CALLBACK) return refuse(std::errc::operation_canceled, "the way to " + where + " was left");
   if (done != CURLE_OK) return refuse(std::errc::not_connected, where + " does not answer: " + curl_easy_strerror(done));
   long status = 0;
@@ -247,7 +248,8 @@ result<void> Server::begin_session(const std::string& name) {
 }
 
 result<void> Server::insert(const std::string& sql, std::string_view block, const std::string& session) {
-  RS_TRY(post(fmt::format("database={}&session_id={}&session_check=1&session_timeout={}&query={}", escaped(address_.database), escaped(session), session_seconds, escaped(sql)), block, true));
+  const std::string answer = RS_TRY(post(fmt::format("database={}&session_id={}&session_check=1&session_timeout={}&query={}", escaped(address_.database), escaped(session), session_seconds, escaped(sql)), block, true));
+  if (!answer.empty()) return refuse(std::errc::io_error, "an insert failed late: " + short_text(answer));  // the status went out before
   return {};
 }
 

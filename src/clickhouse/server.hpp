@@ -65,6 +65,7 @@ class Server {
   result<void> fence(const std::string& session);
 
   const Address& address() const { return address_; }
+  void most_answer(u64 bytes) { most_answer_ = bytes; }  // 64 MiB, unless more is wanted
 
  private:
   struct Way;  // libcurl's
@@ -75,6 +76,7 @@ class Server {
   Login login_;
   std::function<bool()> stop_;
   std::unique_ptr<Way> way_;
+  u64 most_answer_ = u64{64} << 20;
   int code_ = 0;
 };
 

@@ -397,7 +397,7 @@ result<ShippedAsRecording::Place> ShippedAsRecording::Place::parse(const std::st
         at = end + 1;
       }
     } else {
-      return refuse(std::errc::invalid_argument, where + ": behind the ? stand hosts=, from=, to= and config=, not " + name + "=");
+      return refuse(std::errc::invalid_argument, place.address.show() + ": behind the ? stand hosts=, from=, to= and config=, not " + name + "=");
     }
   }
   return place;
@@ -405,6 +405,7 @@ result<ShippedAsRecording::Place> ShippedAsRecording::Place::parse(const std::st
 
 result<std::vector<ShippedAsRecording::Machine>> ShippedAsRecording::machines(const Place& place) {
   const auto server = RS_TRY(clickhouse::Server::open(place.address, place.login));
+  server->most_answer(u64{4} << 30);
   std::string hosts, answer;
   for (const std::string& host : place.hosts) hosts += (hosts.empty() ? "" : ", ") + quoted_text(host);
   const auto blocks = RS_TRY(server->select("SELECT host, boot, boot_id, max(error_ns) AS error FROM parts WHERE 1" + (hosts.empty() ? "" : " AND host IN (" + hosts + ")") + parts_in_range(place) + " GROUP BY host, boot, boot_id ORDER BY host, min(time_ns)", answer));
@@ -424,6 +425,7 @@ result<std::unique_ptr<ShippedAsRecording>> ShippedAsRecording::read(const Place
   if (mkdtemp(dir.data()) == nullptr) return fail(errno, "cannot make a directory for the events of " + machine.host + " (" + dir + "; TMPDIR names another place)");
   std::unique_ptr<ShippedAsRecording> made(new ShippedAsRecording(dir));
   const auto server = RS_TRY(clickhouse::Server::open(place.address, place.login));
+  server->most_answer(u64{4} << 30);
   RS_TRY(Maker(place, machine, times, *server).make(dir, made->filtered_));
   return made;
 }

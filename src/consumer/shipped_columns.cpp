@@ -23,7 +23,7 @@ std::string type_of(const Field& field) {
     case FieldKind::array:
     case FieldKind::loc_array: break;
   }
-  return "Array(" + number(field.element == 0 ? 1 : field.element, field.is_signed, field.is_float) + ")";
+  return "Array(" + number(field.element == 0 ? 1 : field.element, field.is_signed, field.is_float && (field.element == 4 || field.element == 8)) + ")";
 }
 
 }  // namespace ringside

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gelf.h>
 #include <sys/auxv.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -16,6 +17,7 @@ namespace {
 
 constexpr u64 largest_table = u64{256} << 20, most_bytes = u64{2} << 30;
 constexpr size_t most_rows = 1 << 16;  // remembered of a file
+constexpr u64 most_of_a_note = 65536;
 constexpr u64 most_of_a_frame = u64{8} << 20;
 
 struct ElfEnd {
@@ -57,10 +59,22 @@ struct SampleWalk::File {
 };
 
 void SampleWalk::File::read(int fd, const std::string& build_id) {
+  struct stat st {};
+  if (fstat(fd, &st) != 0 || static_cast<u64>(st.st_size) > most_bytes) return;
+  const u64 size = static_cast<u64>(st.st_size);
   elf_version(EV_CURRENT);
   const std::unique_ptr<Elf, ElfEnd> elf(elf_begin(fd, ELF_C_READ, nullptr));
   size_t count = 0;
   if (elf == nullptr || elf_kind(elf.get()) != ELF_K_ELF || gelf_getclass(elf.get()) != ELFCLASS64 || elf_getphdrnum(elf.get(), &count) != 0) return;
+  // libelf reads a note as a whole.
+  for (Elf_Scn* section = nullptr; (section = elf_nextscn(elf.get(), section)) != nullptr;) {
+    GElf_Shdr header;
+    if (gelf_getshdr(section, &header) == nullptr || (header.sh_type == SHT_NOTE && header.sh_size > most_of_a_note)) return;
+  }
+  for (size_t i = 0; i < count && i < 1024; ++i) {
+    GElf_Phdr part;
+    if (gelf_getphdr(elf.get(), static_cast<int>(i), &part) == nullptr || (part.p_type == PT_NOTE && part.p_filesz > most_of_a_note)) return;
+  }
   const void* id = nullptr;
   const ssize_t id_size = dwelf_elf_gnu_build_id(elf.get(), &id);
   if (!build_id.empty() && (id_size <= 0 || sys::hex({static_cast<const u8*>(id), static_cast<size_t>(id_size)}) != build_id)) return;
@@ -75,8 +89,8 @@ void SampleWalk::File::read(int fd, const std::string& build_id) {
     if ((part.p_flags & PF_X) != 0) code.push_back({part.p_offset, part.p_filesz, part.p_vaddr});
   }
   for (const GElf_Phdr& part : loaded) {
-    if (header == 0 || header - part.p_vaddr >= part.p_filesz || part.p_filesz > largest_table) continue;
-    bytes.resize(part.p_filesz);
+    if (header == 0 || header - part.p_vaddr >= part.p_filesz || part.p_filesz > largest_table || part.p_offset >= size) continue;
+    bytes.resize(std::min(part.p_filesz, size - part.p_offset));
     const ssize_t n = pread(fd, bytes.data(), bytes.size(), static_cast<off_t>(part.p_offset));
     bytes.resize(n > 0 ? static_cast<size_t>(n) : 0);
     if (header - part.p_vaddr < bytes.size()) tables = {bytes.data() + (header - part.p_vaddr), bytes.data(), bytes.data() + bytes.size()};
@@ -99,14 +113,16 @@ const FrameRow* SampleWalk::File::row(u64 offset) {
   const auto [at, fresh] = rows.try_emplace(offset);
   if (fresh) {
     for (const Segment& s : code) {
+      if (offset - s.offset >= s.size) continue;
       FrameRow found;
-      if (offset - s.offset < s.size && find_frame_row(tables, offset - s.offset + s.address + bias, found) == FrameFound::yes) at->second = found;
+      if (find_frame_row(tables, offset - s.offset + s.address + bias, found) == FrameFound::yes) at->second = found;
+      break;  // segments that overlap are a forger's
     }
   }
   return at->second ? &*at->second : nullptr;
 }
 
-SampleWalk::SampleWalk() = default;
+SampleWalk::SampleWalk() : none_(std::make_unique<File>()) {}
 SampleWalk::~SampleWalk() = default;
 
 // The process may have another root than this one; when it is gone, its file is most likely still here.
@@ -126,7 +142,9 @@ SampleWalk::File* SampleWalk::file_of(i32 pid, const std::string& path, const st
     }
   }
   bytes_ += file.bytes.size();
-  return &file;
+  if (file.tables.header != nullptr) return &file;
+  files_.erase(at);  // the next process may have a file of this name that can be read
+  return none_.get();
 }
 
 void SampleWalk::map(i32 pid, const Place& place, std::string_view path, std::string_view build_id) {

@@ -47,6 +47,7 @@ class SampleWalk {
 
   std::unordered_map<i32, std::shared_ptr<Maps>> processes_;
   std::unordered_map<std::string, std::unique_ptr<File>> files_;  // by path and build id
+  std::unique_ptr<File> none_;                                     // of all that have no tables, or cannot be read
   u64 bytes_ = 0;                                                  // of all files
 };
 

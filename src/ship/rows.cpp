@@ -15,7 +15,7 @@ namespace {
 using clickhouse::ColumnOut;
 
 // Of a batch: a server takes some thousand times as long for small ones. A server makes one part of at most 1,048,576 rows.
-constexpr u64 most_rows = 1'000'000, most_bytes = 64 << 20, most_bytes_of_all = 256 << 20;
+constexpr u64 most_rows = 1'000'000, batch_bytes = 64 << 20, most_bytes_of_all = 256 << 20;
 constexpr i64 day_ns = i64{86'400} * 1'000'000'000;
 
 template <class T>
@@ -230,7 +230,7 @@ result<Counted> PartRows::read(const Use& use) {
     table.put(record.payload);
     if (++since_look < 4096) continue;
     since_look = 0;
-    if (table.bytes() > most_bytes) RS_TRY(flush(table, use));
+    if (table.bytes() > batch_bytes) RS_TRY(flush(table, use));
     size_t all = 0;
     Table* largest = nullptr;
     for (auto& [id, one] : tables) {

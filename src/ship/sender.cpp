@@ -45,7 +45,9 @@ bool Sender::wait(u64 ms) const {
 result<void> Sender::begin_session() {
   const u64 attempt = RS_TRY(spool_.next_attempt());
   session_ = fmt::format("ringside-{}-{}-{}", spool_.agent(), spool_.begun()->part, attempt);
-  return servers_.front()->begin_session(session_);
+  auto begun = servers_.front()->begin_session(session_);
+  if (!begun) session_.clear();  // it may begin late: no insert has its name
+  return begun;
 }
 
 result<bool> Sender::is_there(const Batch& batch, u64 number) {

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <filesystem>
@@ -100,7 +101,7 @@ result<void> Spool::load() {
       if (agent_.size() != 16 || agent_.find_first_not_of("0123456789abcdef") != std::string::npos) throw std::runtime_error("its agent is no number");
       next_batch_ = j.at("next_batch").get<u64>();
       counted_ = j.at("counted").get<u64>();
-      gone_ = j.at("gone").get<u64>();
+      gone_ = j.at("gone").get<std::set<u64>>();
       books_ = {j.at("read").get<u64>(), j.at("shipped").get<u64>(), j.at("filtered").get<u64>(), j.at("dropped").get<u64>(), 0, j.at("lost").get<u64>()};
       const auto dropped_in = [](const json& list) {
         std::vector<Sending::Dropped> out;
@@ -119,14 +120,19 @@ result<void> Spool::load() {
     agent_ = fmt::format("{:016x}", number);
   }
   const auto names = RS_TRY(sys::names_in(folder_.get()));
+  std::vector<std::pair<u64, std::string>> others;
   for (const std::string& name : names) {
     const auto part = part_of(name);
-    if (part && *part == gone_) RS_TRY(remove(name));
-    else if (part) parts_[*part].name = name;
+    if (!part) continue;
+    if (name != new_name(*part)) others.emplace_back(*part, name);
+    else if (gone_.count(*part) != 0) RS_TRY(remove(name));
+    else parts_[*part].name = name;
   }
+  gone_.clear();
+  RS_TRY(take_in(std::move(others)));
   // What an agent recorded when it was killed.
   if (faccessat(folder_.get(), "now", F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
-    const u64 part = std::max(parts_.empty() ? 0 : parts_.rbegin()->first, std::max(counted_, gone_)) + 1;
+    const u64 part = newest() + 1;
     if (is_recording(now())) {
       if (renameat(folder_.get(), "now", folder_.get(), new_name(part).c_str()) != 0) return fail(errno, "cannot rename " + now());
       parts_[part].name = new_name(part);
@@ -134,8 +140,9 @@ result<void> Spool::load() {
       return fail(errno, "cannot remove " + now());
     }
   }
-  for (auto& [number, part] : parts_) {
-    part = look_at(part.name);
+  for (auto& [number, part] : parts_) part = look_at(part.name);
+  reconcile();
+  for (const auto& [number, part] : parts_) {
     if (number <= counted_) continue;
     books_.read += part.events;
     if (const auto meta = RecordingMeta::read(dir_ + "/" + part.name)) {
@@ -150,6 +157,29 @@ result<void> Spool::load() {
     next_batch_ += 1'000'000'000;
   }
   return save();
+}
+
+// A number that was given once is never another part's.
+u64 Spool::newest() const { return std::max({parts_.empty() ? 0 : parts_.rbegin()->first, counted_, gone_.empty() ? 0 : *gone_.rbegin()}); }
+
+// Parts that another recorder put here, in its order.
+result<void> Spool::take_in(std::vector<std::pair<u64, std::string>> others) {
+  std::sort(others.begin(), others.end());
+  for (const auto& [its, name] : others) {
+    const u64 number = newest() + 1;
+    if (renameat2(folder_.get(), name.c_str(), folder_.get(), new_name(number).c_str(), RENAME_NOREPLACE) != 0) return fail(errno, "cannot rename " + dir_ + "/" + name + " to " + new_name(number));
+    parts_[number].name = new_name(number);
+  }
+  return {};
+}
+
+// Parts that were counted before may be gone, by hand or with the machine's power, or hold more than could be counted then.
+void Spool::reconcile() {
+  const u64 known = books_.read - books_.shipped - books_.filtered - books_.dropped;
+  u64 there = 0;
+  for (const auto& [number, part] : parts_) there += number <= counted_ ? part.events : 0;
+  if (there < known) books_.dropped += known - there;
+  else books_.read += there - known;
 }
 
 result<void> Spool::save() {
@@ -198,7 +228,7 @@ result<void> Spool::discard() {
 
 result<u64> Spool::add(u64 events, u64 lost) {
   const std::lock_guard held(mutex_);
-  const u64 number = std::max(parts_.empty() ? 0 : parts_.rbegin()->first, std::max(counted_, gone_)) + 1;
+  const u64 number = newest() + 1;
   if (renameat2(folder_.get(), "now", folder_.get(), new_name(number).c_str(), RENAME_NOREPLACE) != 0) return fail(errno, "cannot rename " + now() + " to " + new_name(number));
   Part part = look_at(new_name(number));
   part.events = events;
@@ -229,9 +259,10 @@ result<u64> Spool::make_room() {
     if (dropped_.size() < 1000) dropped_.push_back({part.from_ns, part.to_ns, part.events});
     else dropped_.back() = {dropped_.back().from_ns, part.to_ns, dropped_.back().events + part.events};
     parts_.erase(oldest);
-    gone_ = number;
+    gone_.insert(number);
     RS_TRY(save());
     RS_TRY(remove(part.name));
+    gone_.erase(number);
   }
   return dropped;
 }
@@ -290,11 +321,13 @@ result<void> Spool::sent(u64 shipped, u64 filtered, u64 batches) {
   if (seen < counted) books_.dropped += counted - seen;  // not readable
   else books_.read += seen - counted;                    // a recorder that was killed did not say how many these are
   next_batch_ = sending_->first_batch + batches;
-  gone_ = number;
+  gone_.insert(number);
   parts_.erase(number);
   sending_.reset();
   RS_TRY(save());
-  return remove(name);
+  RS_TRY(remove(name));
+  gone_.erase(number);
+  return {};
 }
 
 u64 Spool::first_batch() const {

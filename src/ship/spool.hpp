@@ -2,7 +2,8 @@
 //
 //   SPOOL/state.json     who the agent is, how far it is, what became of the events; replaced in one step, and synchronised
 //   SPOOL/now            the recording in the making
-//   SPOOL/part.0000001   finished parts, which are sent in this order and removed
+//   SPOOL/part.0000001   finished parts, which are sent in this order and removed; part.N of another length (record --rotate -o SPOOL/part)
+//                        gets the next free number when an agent starts
 //
 //   read = shipped + filtered + dropped + spooled
 //
@@ -13,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <ringside/base/result.hpp>
 #include <ringside/base/types.hpp>
 #include <string>
@@ -88,6 +90,9 @@ class Spool {
   result<void> save();
   result<void> remove(const std::string& name);
   result<u64> make_room();
+  result<void> take_in(std::vector<std::pair<u64, std::string>> others);
+  void reconcile();
+  u64 newest() const;
   Part look_at(const std::string& name) const;
 
   std::string dir_;
@@ -99,7 +104,7 @@ class Spool {
   std::map<u64, Part> parts_;
   SpoolBooks books_;                       // without `spooled`
   u64 counted_ = 0;                        // the newest part that `read` has
-  u64 gone_ = 0;                           // a part whose events are in the books, and whose directory may still be there
+  std::set<u64> gone_;                     // parts whose events are in the books, and whose directories may still be there
   u64 next_batch_ = 1;
   std::optional<Sending> sending_;
   std::vector<Sending::Dropped> dropped_;  // not told to the server yet

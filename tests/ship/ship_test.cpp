@@ -149,6 +149,32 @@ TEST_F(Ship, ASpoolThatIsFullDropsItsOldestPartAndCountsIt) {
   EXPECT_EQ(number("SELECT sum(count) FROM losses WHERE why = 'spool full'"), dropped);
 }
 
+// Those of record --rotate have other names, and the same ones again in its next run.
+TEST_F(Ship, PartsOfAnotherRecorderAreSentWhateverTheirNumbers) {
+  u64 events = 0;
+  for (int round = 0; round < 2; ++round) {
+    events += part(1);
+    fs::rename(dir + "/spool/part.0000001", dir + "/spool/part.0001");
+    const Outcome o = ringside("ship --spool spool " + url());
+    ASSERT_EQ(o.code, 0) << o.err;
+  }
+  EXPECT_EQ(rows(), events);
+  EXPECT_EQ(state()["read"], events);
+  EXPECT_EQ(state()["shipped"], events);
+}
+
+TEST_F(Ship, APartThatIsRemovedByHandIsDropped) {
+  const u64 removed = part(1), left = part(2);
+  EXPECT_EQ(ringside("ship --spool spool clickhouse://127.0.0.1:" + std::to_string(free_port()) + "/x").code, 1);
+  EXPECT_EQ(state()["read"], removed + left);
+  fs::remove_all(dir + "/spool/part.0000001");
+  const Outcome o = ringside("ship --spool spool " + url());
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(rows(), left);
+  EXPECT_EQ(state()["shipped"], left);
+  EXPECT_EQ(state()["dropped"], removed);
+}
+
 TEST_F(Ship, ALiveInstanceIsShipped) {
   const Outcome o = run(RINGSIDE_BUILD_DIR "/ringside ship -i shop --spool spool --part-time 100ms --duration 1s " + url() +
                         " & sleep 0.3; for n in 1 2 3; do RINGSIDE_INSTANCE=shop " RINGSIDE_BUILD_DIR "/example_01_write; done; wait $!");
