@@ -118,6 +118,7 @@ result<RunOptions> where(const Job& job, RunOptions run) {
     const bool of_libc = std::any_of(patterns.begin(), patterns.end(), [](const EventPattern& p) { return p.text().rfind("libc:", 0) == 0; });
     if (!all && !of_libc && !is_recording(default_recording)) return tl::unexpected<Error>(all.error());
     const bool of_kernel = all && !of_libc && std::any_of(patterns.begin(), patterns.end(), [&](const EventPattern& p) { return names_some(p, *all); });
+    if (of_kernel && is_recording(default_recording)) say("the kernel, live, until Ctrl-C or --duration; the recording in this directory takes its name: " + std::string(default_recording));
     if (!of_kernel) run.where = {default_recording};
     if (!of_kernel && run.events.empty()) return run;
   }

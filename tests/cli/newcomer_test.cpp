@@ -84,6 +84,11 @@ TEST_F(NewcomerAsRoot, SyscallsRunsACommandAsStraceDoes) {
   EXPECT_THAT(ringside("syscalls cat").out, HasSubstr("execve"));
 }
 
+TEST_F(NewcomerAsRoot, ALiveViewNamesTheRecordingBesideIt) {
+  ASSERT_EQ(ringside("record -q -e sched -- true").code, 0);
+  EXPECT_THAT(ringside("latency wakeup --duration 1ms").err, HasSubstr("the recording in this directory takes its name: ringside.data"));
+}
+
 TEST_F(NewcomerAsRoot, TheConditionNamesThePair) {
   const Outcome o = ringside("trigger 'latency wakeup > 1ns' -o snap");
   EXPECT_EQ(o.code, 0) << o.err;

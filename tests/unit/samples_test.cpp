@@ -210,7 +210,7 @@ TEST(SampleWalk, WhatCannotBeFollowedEndsIt) {
   SampleWalk walk;
   map_this_process(walk);
   PerfRecord cut = copy.sample;
-  cut.stack.size = 1000;
+  cut.stack.size = 2000;
   frames.clear();
   EXPECT_EQ(walk.frames(cut, 100, frames), StackEnd::depth) << "the copy ends before the stack";
   EXPECT_GT(frames.size(), 2u);
