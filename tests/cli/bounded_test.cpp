@@ -56,7 +56,7 @@ TEST_F(Bounded, ARecordingStaysSmallAndEveryEventIsCounted) {
 }
 
 TEST_F(Bounded, CompressedPartsAndWhatContradictsThem) {
-  const Outcome o = ringside("record --compress --rotate 512k -b 16M --libc io -- " + until("ringside.data.0001"));
+  const Outcome o = run(RINGSIDE_BUILD_DIR "/ringside record --compress --rotate 512k -b 16M --libc io -- sh -c 'until [ -e ringside.data.0001 ]; do " + std::string(busy) + "; sleep 0.02; done; exec " + busy + "'");
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_THAT(o.err, HasSubstr("compressed to"));
   u64 parts = 0, recorded = 0, bytes = 0, packed = 0;
