@@ -49,8 +49,14 @@ extern "C" {
 // ---------------------------------------------------------------------------------------------------------------------------
 // The binary interface
 
-// One byte per hash of "system:event", page aligned, shared with the controllers. 0: every event with this hash is disabled.
-extern unsigned char ringside_gate[4096];
+// One byte per hash of "system:event", shared with the controllers. 0: every event with this hash is disabled. There are 4,096; the
+// array has a page of its own, of 64 KiB with some kernels.
+#if defined(__x86_64__) || defined(__i386__)
+#define RINGSIDE_GATE_BYTES 4096
+#else
+#define RINGSIDE_GATE_BYTES 65536
+#endif
+extern unsigned char ringside_gate[RINGSIDE_GATE_BYTES];
 
 // A declared event. It lives as long as its program or shared object; several may have one name (a header used by two shared
 // objects, or from C and C++): the library gives them one id as long as their format is the same.
@@ -293,6 +299,8 @@ static inline uint32_t ringside_length(const char* text, uint32_t room) {
 #define RINGSIDE_LIST_STEP(m, f, ...) m f __VA_OPT__(, RINGSIDE_LIST_NEXT RINGSIDE_PARENTHESES(m, __VA_ARGS__))
 #define RINGSIDE_LIST_NEXT() RINGSIDE_LIST_STEP
 
+#define RINGSIDE_FIRST(first, ...) first
+
 // ---------------------------------------------------------------------------------------------------------------------------
 // The C face
 
@@ -335,6 +343,8 @@ static inline uint32_t ringside_length(const char* text, uint32_t room) {
    RINGSIDE_IS_ARRAY(T) ? (uint32_t)(sizeof(__typeof__(T)) / (size_t)(RINGSIDE_CODE(T) & 255)) : 0, \
    (uint32_t)offsetof(ringside_layout, name)},
 #define RINGSIDE_PARAMETER(T, name) __typeof__(T) name
+// A function's parameters, in parentheses: (void) without any, as empty ones are no prototype in C.
+#define RINGSIDE_PARAMETERS(...) RINGSIDE_FIRST(__VA_OPT__((RINGSIDE_LIST(RINGSIDE_PARAMETER, __VA_ARGS__)), )(void), )
 #define RINGSIDE_ARGUMENT(T, name) name
 #define RINGSIDE_SOURCE(T, name) \
   (RINGSIDE_IS_ARRAY(T) || RINGSIDE_IS_STRING(T) ? (const void*)(uintptr_t)name : (const void*)&name),
@@ -450,7 +460,7 @@ static inline void ringside_prepare(struct ringside_event* event, const struct r
     static char room[64 + sizeof #system_ + sizeof #name_ RINGSIDE_EACH(RINGSIDE_ROOM, __VA_ARGS__)];                                                          \
     ringside_prepare(&ringside_event_##id, ringside_fields_##id(), 0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__), print, room); \
   }                                                                                                                          \
-  __attribute__((noinline, unused)) static void ringside_write_##id(RINGSIDE_LIST(RINGSIDE_PARAMETER, __VA_ARGS__)) {        \
+  __attribute__((noinline, unused)) static void ringside_write_##id RINGSIDE_PARAMETERS(__VA_ARGS__) {                       \
     const void* const ringside_sources[] = {RINGSIDE_EACH(RINGSIDE_SOURCE, __VA_ARGS__) NULL};                               \
     ringside_write_fields(&ringside_event_##id, ringside_fields_##id(), 0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__),          \
                           RINGSIDE_FIXED(id), ringside_sources, __builtin_return_address(0));                                \
@@ -458,7 +468,7 @@ static inline void ringside_prepare(struct ringside_event* event, const struct r
   __attribute__((always_inline, unused)) static inline bool id##_enabled(void) {                                             \
     return ringside_gate_open(ringside_gate_of(#system_, #name_)) && ringside_wanted(&ringside_event_##id);                  \
   }                                                                                                                          \
-  __attribute__((always_inline, unused)) static inline void id(RINGSIDE_LIST(RINGSIDE_PARAMETER, __VA_ARGS__)) {             \
+  __attribute__((always_inline, unused)) static inline void id RINGSIDE_PARAMETERS(__VA_ARGS__) {                            \
     RINGSIDE_PROBE(#system_, #name_, __VA_ARGS__)                                                                            \
     if (ringside_gate_open(ringside_gate_of(#system_, #name_)))                                                              \
       ringside_write_##id(RINGSIDE_LIST(RINGSIDE_ARGUMENT, __VA_ARGS__));                                                    \

@@ -29,7 +29,7 @@ namespace detail {
 // Incremented at open and close, before either changes anything, so that every thread that is attached has to attach again.
 // Stands on a page that the kernel wipes in the child of any fork or clone without shared memory: there it reads 0, and the
 // child attaches again.
-extern struct alignas(4096) Epoch {
+extern struct alignas(largest_page) Epoch {
   u64 now;
 } epoch;
 inline constexpr u64 not_attached = ~u64{0};

@@ -20,6 +20,10 @@
 // too big, recording off) is counted there. Exception: marker formats with vsnprintf, and is as safe in a signal handler as the
 // C library's vsnprintf. Not for: text that must not be lost (use a log).
 #pragma once
+#if __cplusplus < 201703L
+#error "ringside/trace.hpp needs C++17: compile with -std=c++17 or later; <ringside/ringside.h> takes C99 and every C++"
+#include <ringside needs -std=c++17>  // ends the compilation here
+#endif
 #ifndef RINGSIDE_WARNINGS  // its macros are clean with any warnings of the program that includes it
 #pragma GCC system_header
 #endif
@@ -98,7 +102,6 @@
     (void)&RingsideEvent::registered;                                                                                 \
     if (RS_UNLIKELY(RingsideEvent::gate_open())) RingsideEvent::write(RINGSIDE_LIST(RINGSIDE_VALUE, __VA_ARGS__));    \
   } while (0)
-#define RINGSIDE_FIRST(name, ...) name
 #define RINGSIDE_VALUE(name, ...) (__VA_ARGS__)
 
 // A field's name is the last piece. The type in front of it may contain commas, at most three.

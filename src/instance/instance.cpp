@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <sstream>
 
@@ -36,7 +35,7 @@ result<std::unique_ptr<Instance>> Instance::open(const std::string& wanted) {
   auto path = RS_TRY(instance_path(wanted));
   auto dir = open_instance_directory(wanted);
   if (!dir && dir.error().code == std::errc::no_such_file_or_directory)
-    return fail(ENOENT, "there is no instance at " + path + " (`ringside list` shows those that exist)");
+    return refuse(std::errc::no_such_file_or_directory, "there is no instance at " + path + where_else(wanted));
   if (!dir) return tl::unexpected(dir.error());
   return open(path, std::move(*dir), nullptr);
 }
@@ -74,6 +73,37 @@ result<std::vector<std::string>> Instance::find(bool half_made) {
   return found;
 }
 
+std::vector<Instance::OfAnother> Instance::of_others(const std::string& name) {
+  std::vector<OfAnother> all;
+  if (geteuid() != 0) return all;
+  const auto look = [&](const std::string& folder, const std::string& start, const std::string& below) {
+    const auto opened = sys::open_trusted(folder, sys::Role::other);
+    const auto names = opened ? sys::names_in(opened->get()) : result<std::vector<std::string>>(std::vector<std::string>{});
+    for (const std::string& user : names ? *names : std::vector<std::string>{}) {
+      const std::string root = folder + "/" + user + below;
+      if (user.compare(0, start.size(), start) != 0 || root == instances_root()) continue;
+      const auto dir = sys::open_trusted(root, sys::Role::other);
+      struct stat st {};
+      if (!dir || fstat(dir->get(), &st) != 0) continue;
+      const auto inside = name.empty() ? sys::names_in(dir->get()) : result<std::vector<std::string>>(std::vector<std::string>{name});
+      for (const std::string& instance : inside ? *inside : std::vector<std::string>{})
+        if (instance[0] != '.' && open(root + "/" + instance)) all.push_back({root + "/" + instance, st.st_uid});
+    }
+  };
+  look("/dev/shm", "ringside-", "");
+  look("/run/user", "", "/ringside");
+  std::sort(all.begin(), all.end(), [](const OfAnother& a, const OfAnother& b) { return a.path < b.path; });
+  return all;
+}
+
+std::string Instance::where_else(const std::string& name) {
+  std::string out;
+  if (name.find('/') == std::string::npos) {
+    for (const OfAnother& other : of_others(name)) out += (out.empty() ? "; there is " : ", ") + other.path;
+  }
+  return !out.empty() ? out + ": name it by that path" : " (`ringside list` shows the instances)";
+}
+
 std::vector<std::string> Instance::list() { return find(false).value_or(std::vector<std::string>{}); }
 
 namespace {
@@ -90,12 +120,12 @@ bool is_served(int dir) {
 
 result<void> Instance::remove(const std::string& name, bool force) {
   auto where = place_of_instance(name, false);
-  if (!where && where.error().code == std::errc::no_such_file_or_directory) return fail(ENOENT, "there is no instance " + name);
+  if (!where && where.error().code == std::errc::no_such_file_or_directory) return refuse(std::errc::no_such_file_or_directory, "there is no instance " + name + where_else(name));
   if (!where) return tl::unexpected(where.error());
   const int parent = where->parent.get();
   const bool swept = sweep_unfinished(parent, where->name);  // these remains may have been all of it
   const sys::Fd dir = sys::open_beneath(parent, where->name.c_str(), O_PATH | O_DIRECTORY);
-  if (!dir && errno == ENOENT) return swept ? result<void>() : fail(ENOENT, "there is no instance " + name);
+  if (!dir && errno == ENOENT) return swept ? result<void>() : refuse(std::errc::no_such_file_or_directory, "there is no instance " + name + where_else(name));
   if (!dir) return sys::fail_beneath(errno, "cannot remove " + where->path);
   RS_TRY(sys::judge(dir.get(), where->path, sys::Role::instance));
   if (!is_instance(dir.get())) {
@@ -335,12 +365,6 @@ std::vector<RingName> Instance::threads() const {
   return all;
 }
 
-std::vector<std::pair<i32, std::string>> Instance::tasks() const {
-  auto all = sys::cmdlines_of(read("saved_cmdlines"));
-  for (RingName& thread : threads()) all.emplace_back(thread.tid, std::move(thread.task));
-  return all;
-}
-
 result<std::unique_ptr<Source>> Instance::source(u32 ring) { return open_ring(*this, dir_.get(), words_, ring, members_, true); }
 result<std::unique_ptr<Source>> Instance::peek(u32 ring) { return open_ring(*this, dir_.get(), words_, ring, members_, false); }
 
@@ -459,7 +483,7 @@ result<void> Instance::put_aside(const RingName& ring, const Geometry& geometry)
   if (number >= most_rings) return refuse(std::errc::no_space_on_device, "the instance has " + std::to_string(most_rings) + " rings with unread events: read them first");
   const auto cpu = static_cast<u32>(ring.cpu);
   const Geometry before = RS_TRY(view_ring(cpu)).ring().geometry;
-  // A process that is killed from here on leaves a retired ring: nothing of the events in it is forgotten.
+  // A process that is killed from here on leaves a retired ring: no event in it is lost.
   RingEntry& aside = words_.ring(number);
   describe_cpu_ring(aside, cpu, ~static_cast<u32>(ring.tid), before);
   __atomic_store_n(&aside.state, claim_of(who, true), __ATOMIC_RELEASE);
@@ -534,7 +558,7 @@ result<void> Instance::take_out(const RingInfo& r, RingView& ring, int copy) {
     if (pwrite(copied.get(), &unlocked, sizeof unlocked, offsetof(Control, reader_lock)) != sizeof unlocked) return fail(errno, "cannot write " + to);
     return {};
   });
-  if (!taken) (void)sys::remove_beneath(copy, folder.c_str());  // half a copy; all of it is still in the ring
+  if (!taken) (void)sys::remove_beneath(copy, folder.c_str());  // the copy is partial; the ring still holds everything
   return taken;
 }
 

@@ -27,7 +27,7 @@ struct RingInfo {
   RingName name;
   bool live = false;  // its thread lives; a CPU's always does
   bool corrupt = false;  // given up: its words contradict each other
-  std::string problem{};  // not empty: it could not be read, and its counters are not known
+  std::string problem{};  // not empty: why it could not be read; its counters are unknown
   Counters counters;
 };
 
@@ -57,6 +57,14 @@ class Instance {
   // Opens an existing one of the same user.
   static result<std::unique_ptr<Instance>> open(const std::string& name_or_path);
   static std::vector<std::string> list();
+  // Those of all users but this one, by path, where instances live unless RINGSIDE_ROOT says otherwise. name: only these. Only root sees any.
+  struct OfAnother {
+    std::string path;
+    uid_t user = 0;
+  };
+  static std::vector<OfAnother> of_others(const std::string& name = "");
+  // For the end of a sentence about an instance that is not there: where those of that name are, or how to find out.
+  static std::string where_else(const std::string& name_or_path);
   // The same; or, half_made, those that were never finished and can only be removed. Sweeps what dead makers left. An error if
   // the directory of the instances must not be used.
   static result<std::vector<std::string>> find(bool half_made);
@@ -71,6 +79,7 @@ class Instance {
   result<std::string> read(const std::string& file) const;  // one of its files, by its path below the instance
   const ClockInfo& clock() const { return clock_; }
   const InstanceControl& control() const { return *words_.control; }
+  InstanceWords words() const { return words_; }
 
   std::vector<EventInfo> events() const;
   // Adds the pattern ("!pattern" when off), replaces those that it makes void, and applies it. Returns how many events it
@@ -93,7 +102,6 @@ class Instance {
   Presence writers();
   bool has_writers() { return writers() != Presence::none; }  // or it may have them
   bool maker_lives() const;  // or may live
-  std::vector<std::pair<i32, std::string>> tasks() const;  // saved_cmdlines: tid, name
   // The threads that wrote to rings of CPUs, and all threads of other PID namespaces that wrote, as far as they are known.
   // threads_seen() moves on whenever there is more to know.
   std::vector<RingName> threads() const;

@@ -42,7 +42,7 @@ class RingView {
   result<void> reset();
   // Runs `copy` while no writer is inside, then empties the ring. The caller holds the reader's lock.
   result<void> freeze(const std::function<result<void>()>& copy);
-  // Gives back the memory of an idle ring that is all read: a thread's current sub-buffer; for a CPU's ring, all but the
+  // Gives back the memory of an idle ring whose events are all read: a thread's current sub-buffer; for a CPU's ring, all but the
   // tail's. Returns the bytes given back.
   u64 park() noexcept;
 

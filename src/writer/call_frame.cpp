@@ -89,7 +89,7 @@ struct TableReader {
   }
 };
 
-constexpr u32 longest_entry = 1 << 20;  // of a table: a longer one is no compiler's
+constexpr u32 longest_entry = 1 << 20;  // no compiler makes a longer table
 
 struct Cie {
   u64 code_align = 1;
@@ -124,7 +124,7 @@ bool read_cie(TableReader r, Cie& cie) noexcept {
       else if (*c == 'P') (void)data.pointer(data.take<u8>());
       else if (*c == 'L') (void)data.take<u8>();
       else if (*c == 'S') cie.is_signal = true;
-      else if (*c != 'B') break;  // the rest cannot be understood, and need not be
+      else if (*c != 'B') break;  // the rest is unknown, and not needed
     }
   } else if (augmentation[0] != 0) {
     return false;
@@ -153,6 +153,25 @@ struct Machine {
     row.cfa_unknown = number != register_fp && number != register_sp;
   }
   i64 scaled(u64 offset) const noexcept { return static_cast<i64>(offset) * cie.data_align; }
+
+  // False: the instruction defines something else.
+  bool define_cfa(u8 instruction, TableReader& code) noexcept {
+    switch (instruction) {
+      case 0x0C: cfa_register(code.uleb()); row.cfa_offset = static_cast<i64>(code.uleb()); return true;
+      case 0x0D: cfa_register(code.uleb()); return true;
+      case 0x0E: row.cfa_offset = static_cast<i64>(code.uleb()); return true;
+      case 0x0F:
+        row.expression_size = code.uleb();
+        row.expression = code.at;
+        row.cfa_by_expression = true;
+        row.cfa_unknown = false;
+        code.skip(row.expression_size);
+        return true;
+      case 0x12: cfa_register(code.uleb()); row.cfa_offset = code.sleb() * cie.data_align; return true;
+      case 0x13: row.cfa_offset = code.sleb() * cie.data_align; return true;
+      default: return false;
+    }
+  }
 
   bool run(TableReader code, u64 address) noexcept {
     while (code.good && code.at < code.end) {
@@ -189,16 +208,6 @@ struct Machine {
           if (nr_kept == 0) return false;
           row = kept[--nr_kept];
           continue;
-        case 0x0C: cfa_register(code.uleb()); row.cfa_offset = static_cast<i64>(code.uleb()); continue;
-        case 0x0D: cfa_register(code.uleb()); continue;
-        case 0x0E: row.cfa_offset = static_cast<i64>(code.uleb()); continue;
-        case 0x0F:
-          row.expression_size = code.uleb();
-          row.expression = code.at;
-          row.cfa_by_expression = true;
-          row.cfa_unknown = false;
-          code.skip(row.expression_size);
-          continue;
         case 0x10: {
           const u64 n = code.uleb(), size = code.uleb();
           if (auto* const s = saved(n)) *s = {FrameRow::Where::at_expression, 0, code.at, size};
@@ -206,8 +215,6 @@ struct Machine {
           continue;
         }
         case 0x11: { const u64 n = code.uleb(); set(n, FrameRow::Where::at_cfa, code.sleb() * cie.data_align); continue; }
-        case 0x12: cfa_register(code.uleb()); row.cfa_offset = code.sleb() * cie.data_align; continue;
-        case 0x13: row.cfa_offset = code.sleb() * cie.data_align; continue;
         case 0x14: case 0x15: { const u64 n = code.uleb(); (void)code.uleb(); set(n, FrameRow::Where::unknown); continue; }
         case 0x16: {
           const u64 n = code.uleb(), size = code.uleb();
@@ -218,7 +225,9 @@ struct Machine {
         case 0x2D: continue;  // arm64: the return address is signed from here on, or no longer
         case 0x2E: (void)code.uleb(); continue;
         case 0x2F: { const u64 n = code.uleb(); set(n, FrameRow::Where::at_cfa, -scaled(code.uleb())); continue; }
-        default: return false;
+        default:
+          if (!define_cfa(byte, code)) return false;
+          continue;
       }
       location += advance * cie.code_align;
       if (location > address) return true;
@@ -304,6 +313,24 @@ FrameFound find_frame_row(const FrameTables& tables, u64 address, FrameRow& row)
   return FrameFound::yes;
 }
 
+static u64 calculated(u8 op, u64 a, u64 b) noexcept {
+  const auto x = static_cast<i64>(a), y = static_cast<i64>(b);
+  switch (op) {
+    case 0x1A: return a & b;
+    case 0x1C: return a - b;
+    case 0x21: return a | b;
+    case 0x22: return a + b;
+    case 0x24: return b < 64 ? a << b : 0;
+    case 0x25: return b < 64 ? a >> b : 0;
+    case 0x29: return x == y;
+    case 0x2A: return x >= y;
+    case 0x2B: return x > y;
+    case 0x2C: return x <= y;
+    case 0x2D: return x < y;
+    default: return x != y;
+  }
+}
+
 bool evaluate(const u8* code, u64 size, const Registers& registers, bool push_cfa, u64 cfa, LoadWord load, void* context, u64& result) noexcept {
   TableReader r{code, code + size};
   u64 stack[16];
@@ -349,21 +376,7 @@ bool evaluate(const u8* code, u64 size, const Registers& registers, bool push_cf
         case 0x1A: case 0x1C: case 0x21: case 0x22: case 0x24: case 0x25: case 0x29: case 0x2A: case 0x2B: case 0x2C: case 0x2D: case 0x2E: {
           if (depth < 2) return false;
           const u64 b = stack[--depth], a = stack[--depth];
-          const auto x = static_cast<i64>(a), y = static_cast<i64>(b);
-          switch (op) {
-            case 0x1A: push = a & b; break;
-            case 0x1C: push = a - b; break;
-            case 0x21: push = a | b; break;
-            case 0x22: push = a + b; break;
-            case 0x24: push = b < 64 ? a << b : 0; break;
-            case 0x25: push = b < 64 ? a >> b : 0; break;
-            case 0x29: push = x == y; break;
-            case 0x2A: push = x >= y; break;
-            case 0x2B: push = x > y; break;
-            case 0x2C: push = x <= y; break;
-            case 0x2D: push = x < y; break;
-            default: push = x != y; break;
-          }
+          push = calculated(op, a, b);
           break;
         }
         default: return false;

@@ -54,7 +54,7 @@ FrameFound find_frame_row(const FrameTables& tables, u64 address, FrameRow& row)
 using LoadWord = bool (*)(void* context, u64 address, u64& value) noexcept;
 bool evaluate(const u8* code, u64 size, const Registers& registers, bool push_cfa, u64 cfa, LoadWord load, void* context, u64& result) noexcept;
 
-// The caller's registers; false: its frame cannot be.
+// The caller's registers; false: its frame is impossible.
 bool step_by_row(const FrameRow& row, Registers& r, LoadWord load, void* context) noexcept;
 // Those that a signal interrupted, from the frame that the kernel made.
 bool step_over_signal(Registers& r, LoadWord load, void* context) noexcept;

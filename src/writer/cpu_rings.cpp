@@ -22,7 +22,7 @@
 #include "writer/ring_file.hpp"
 #include "sys/sys.hpp"
 
-// Weak: only glibc since 2.35 registers each thread and says where.
+// Weak: only glibc since 2.35 registers each thread and tells its area.
 extern "C" {
 [[gnu::weak]] extern const ptrdiff_t __rseq_offset;
 [[gnu::weak]] extern const unsigned __rseq_size;
@@ -144,7 +144,7 @@ bool kernel_aborts() noexcept {
     _exit(0);
   }
   if (child > 0) {
-    // A second of this thread's own time, as on a busy machine it may run for a small part of a second.
+    // A second of this thread's own time, because on a busy machine it may run for only a small part of a second.
     const u64 own_end = thread_ns() + 1'000'000'000, deadline = sys::now_ns() + 10'000'000'000;
     const auto in_time = [&] { return thread_ns() < own_end && sys::now_ns() < deadline; };
     while (__atomic_load_n(ran, __ATOMIC_RELAXED) == 0 && in_time()) sched_yield();  // it would wait for the end of this slice

@@ -37,7 +37,7 @@ bool repair(const TakenRing& own) noexcept {
   return c.corrupt == 0;
 }
 
-enum class Taken { no, yes, hopeless };  // hopeless: there is no memory for it, nor for any other ring that holds none yet
+enum class Taken { no, yes, hopeless };  // hopeless: neither this ring nor any other one without memory can get some
 
 // The writer touches the tail's sub-buffer without asking, and `recover` that of the commit position.
 Taken back_tail(TakenRing& own) noexcept {
@@ -155,7 +155,7 @@ bool affordable(int dir, InstanceControl& c, u64 made, u64 size) noexcept {
   return room();
 }
 
-// What dead processes had claimed holds nothing, and is used before more is made. True: there is some.
+// Rings that dead processes had claimed are empty; they are used before more are made. True: there are some.
 bool settle_claims(int dir, const TakenRing& own, u32 made) noexcept {
   sys::Fd file;
   bool any = false;
@@ -226,13 +226,15 @@ bool find_ring(int dir, TakenRing& own, bool keep_more) noexcept {
     if (const Taken taken = take_one(false); taken != Taken::no) return taken == Taken::yes;
   if (affordable_one()) {
     if (!make(dir, own, geometry)) return false;
-    // More, for the threads to come: none for a program's only thread, then twice as many each time, so that half of the threads
+    // Makes more rings, for later threads: none for a program's only thread, then twice as many each time, so that half of the threads
     // and more find one.
     const u32 before = keep_more ? __atomic_fetch_add(&own.in->rings_made, 1u, __ATOMIC_RELAXED) : 0;
     const u32 more = before == 0 ? 0 : 1u << std::min(before - 1, 3u);
     for (u32 n = 0; n < more && made() < most_rings && may_be_full(c, u64{made()} + 1, geometry); ++n) {
       const KeptRing next = make_fresh(dir, *own.in, geometry);
       if (!next.mapped) break;
+      // The memory of its first sub-buffer, too, which the kernel clears: the thread that takes it asks again, and gets it at once.
+      (void)sys::populate(next.mapped.ring.subbuf(place_of(next.mapped.ring.control->tail).id), geometry.subbuf_size());
       if (fresh_rings.put(next)) continue;
       MappedRing unwanted = next.mapped;
       unmap_ring(unwanted);

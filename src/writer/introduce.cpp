@@ -35,7 +35,7 @@ Entry* entry_at(Opened& in, u64 table, u64 place) noexcept {
 }
 ForeignEntry* foreign_entry(Opened& in, u32 number) noexcept { return entry_at<ForeignEntry>(in, foreign_table_at, foreign_place(number)); }
 
-// A reader accepts an entry once its first word is set again.
+// Readers accept an entry once its first word is set again.
 template <class Entry, class Fill>
 void write_entry(const Opened& in, Entry& entry, u32& first, u32 value, const Fill& fill) noexcept {
   __atomic_store_n(&first, 0u, __ATOMIC_RELAXED);
@@ -76,26 +76,31 @@ Numbers introduce_thread(Opened& in, u64 epoch) noexcept {
   const bool borrowed = this_thread.borrowed != 0;  // a child of vfork, perhaps in a namespace of its own
   const u64 here = !borrowed ? in.pid_namespace : in.pid_namespace != 0 ? sys::pid_namespace() : 0;
   const i32 tid = sys::gettid(), pid = borrowed ? getpid() : process.pid;
-  char task[16] = {};
-  prctl(PR_GET_NAME, task);
+  Numbers me{};
+  prctl(PR_GET_NAME, me.task);
+  const auto numbered = [&](i32 thread, i32 process_number) {
+    me.tid = thread;
+    me.pid = process_number;
+    return me;
+  };
   if (here != 0 && here == c.pid_namespace) {
     if (ThreadEntry* const entry = entry_at<ThreadEntry>(in, 0, static_cast<u32>(tid) % most_threads)) {
       write_entry(in, *entry, entry->tid, static_cast<u32>(tid), [&](ThreadEntry& e) {
         e.pid = static_cast<u32>(pid);
-        std::memcpy(e.task, task, sizeof e.task);
+        std::memcpy(e.task, me.task, sizeof e.task);
         std::memcpy(e.process, process.comm, sizeof e.process);
       });
     }
-    return {tid, pid};
+    return numbered(tid, pid);
   }
   const u64 start = sys::own_start_time();
   if (borrowed) {
     const u32 number = next_number(c);
-    write_foreign(in, {number, number, tid, pid, here, start, task});
-    return {static_cast<i32>(number), static_cast<i32>(number)};
+    write_foreign(in, {number, number, tid, pid, here, start, me.task});
+    return numbered(static_cast<i32>(number), static_cast<i32>(number));
   }
   u32 group = __atomic_load_n(&in.number, __ATOMIC_ACQUIRE);
-  if (numbered_at == epoch && group != 0) return {this_thread.tid, static_cast<i32>(group)};
+  if (numbered_at == epoch && group != 0) return numbered(this_thread.tid, static_cast<i32>(group));
   if (group == 0) {
     const u32 fresh = next_number(c);
     // Written before the number is known: the first thread overwrites it.
@@ -106,9 +111,9 @@ Numbers introduce_thread(Opened& in, u64 epoch) noexcept {
       forget_foreign(in, fresh);  // another thread was faster
   }
   const u32 number = tid == pid ? group : next_number(c);
-  write_foreign(in, {number, group, tid, pid, here, start, task});
+  write_foreign(in, {number, group, tid, pid, here, start, me.task});
   numbered_at = epoch;
-  return {static_cast<i32>(number), static_cast<i32>(group)};
+  return numbered(static_cast<i32>(number), static_cast<i32>(group));
 }
 
 i32 introduce_other(Opened& in, i32 tid, const char* task) noexcept {

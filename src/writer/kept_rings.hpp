@@ -1,7 +1,7 @@
 // Rings that this process keeps mapped for its next threads, so that a thread's first event makes, opens and maps no files. Two
 // kinds, by their word in the ring table:
 //
-//   fresh     made and claimed by this process (busy); no thread has written to it, and no reader sees it
+//   fresh     made and claimed by this process (busy); no thread has written to it, and no reader sees it; its first sub-buffer has memory
 //   retired   left by a thread of this process: readers read it, and any process may take it meanwhile
 //
 // Each stands in an entry, which is free, kept, or in hand (one thread moves a ring into it or out of it). A thread takes a ring

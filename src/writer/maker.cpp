@@ -113,9 +113,12 @@ result<std::shared_ptr<Members>> fill_instance(int dir, const std::string& path,
 
 }  // namespace
 
-result<Geometry> geometry_for(u64 buffer_size, u32 subbuf_size, u32 spares) {
+result<Geometry> geometry_for(u64 buffer_size, u32 subbuf_size, u32 spares, u64 kernel_page) {
   if (!is_power_of_two(subbuf_size) || subbuf_size < abi::smallest_subbuf || subbuf_size > abi::largest_subbuf)
     return refuse(std::errc::invalid_argument, "a sub-buffer of " + std::to_string(subbuf_size) + " bytes is not possible: use a power of two from 4k to 256k");
+  if (kernel_page > abi::largest_subbuf)
+    return refuse(std::errc::not_supported, "the kernel of this machine has pages of " + std::to_string(kernel_page) + " bytes, and a sub-buffer holds 256k at most");
+  subbuf_size = std::max(subbuf_size, static_cast<u32>(kernel_page));
   if (buffer_size == 0 || buffer_size > (u64{64} << 30))
     return refuse(std::errc::invalid_argument, "a ring of " + std::to_string(buffer_size) + " bytes is not possible: use 1 byte to 64G");
   const Geometry geometry(subbuf_size, subbufs_for(buffer_size, subbuf_size) + spares, spares);
@@ -162,14 +165,7 @@ u32 claim_number(const InstanceWords& words, Member who) {
   return claim_new_ring(words, who);
 }
 
-result<void> pages_fit(u64 bytes_of_kernel) {
-  if (bytes_of_kernel == page_size) return {};
-  return refuse(std::errc::not_supported, "the kernel of this machine has pages of " + std::to_string(bytes_of_kernel) +
-                                              " bytes, and an instance is laid out by pages of 4096: boot a kernel with those");
-}
-
 result<void> make_instance(const InstanceOptions& o, const WholeInstance& whole) {
-  RS_TRY(pages_fit(static_cast<u64>(sysconf(_SC_PAGESIZE))));
   auto path = RS_TRY(instance_path(o.name));
   const Geometry geometry = RS_TRY(geometry_for(o.buffer_size, o.subbuf_size, 0));
   if (o.clock == ClockKind::tsc && !tsc_is_invariant())

@@ -14,7 +14,7 @@ enum class Rings { automatic, cpu, thread };
 struct InstanceOptions {
   std::string name;             // 1 to 63 of letters, digits, '-', '_', '.', or a path
   u64 buffer_size = 1 << 20;    // bytes of events that each ring holds
-  u32 subbuf_size = 16384;      // a power of two, 4 KiB to 256 KiB
+  u32 subbuf_size = 16384;      // a power of two, 4 KiB to 256 KiB; a page of the kernel at least
   bool overwrite = true;        // false: a full ring refuses new events
   ClockKind clock = best_clock();
   Rings rings = Rings::automatic;  // or as RINGSIDE_RINGS says: cpu, thread
@@ -28,9 +28,8 @@ struct InstanceOptions {
 using WholeInstance = std::function<result<void>(const std::string& path, sys::Fd dir, std::shared_ptr<Members> members)>;
 result<void> make_instance(const InstanceOptions& options, const WholeInstance& whole = nullptr);
 
-// ENOTSUP if the kernel's pages are not of the size that files and gates are laid out by (page_size).
-result<void> pages_fit(u64 bytes_of_kernel);
-result<Geometry> geometry_for(u64 buffer_size, u32 subbuf_size, u32 spares);
+// A sub-buffer has at least the size of the kernel's page, as in the kernel: smaller sizes are rounded up. EINVAL: impossible sizes.
+result<Geometry> geometry_for(u64 buffer_size, u32 subbuf_size, u32 spares, u64 kernel_page = sys::page_bytes());
 // Makes a new ring for this CPU in this folder of `dir`. False: errno says why not.
 bool make_cpu_ring(int dir, const std::string& folder, u32 cpu, const InstanceControl& c, const Geometry& geometry);
 void describe_cpu_ring(RingEntry& entry, u32 cpu, u32 before, const Geometry& geometry);

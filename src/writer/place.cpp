@@ -117,11 +117,11 @@ result<Unfinished> begin_instance(const InstancePlace& where) {
     }
     made.dir = sys::open_beneath(where.parent.get(), made.name.c_str(), O_RDONLY | O_DIRECTORY);
     // Another process may have swept it before the lock.
-    if (!made.dir) continue;
-    if (flock(made.dir.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) continue;
-    if (!is_named(where.parent.get(), made.name, made.dir.get())) continue;
-    RS_TRY(sys::judge(made.dir.get(), where.path, sys::Role::root));
-    return made;
+    const bool is_ours = made.dir && (flock(made.dir.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) && is_named(where.parent.get(), made.name, made.dir.get());
+    const auto judged = is_ours ? sys::judge(made.dir.get(), where.path, sys::Role::root) : result<void>();
+    if (is_ours && judged) return made;
+    (void)unlinkat(where.parent.get(), made.name.c_str(), AT_REMOVEDIR);
+    if (!judged) return tl::unexpected(judged.error());
   }
   return fail(EBUSY, "cannot make the instance " + where.path);
 }

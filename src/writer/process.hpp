@@ -44,7 +44,7 @@ struct Opened {
     const Member own = seat.member();
     return own != nobody ? own : family.member();
   }
-  // Registers this process as a writer. Where no seat is available, tells the instance so. Signals are off.
+  // Registers this process as a writer. If no seat is available, the instance notes it. Signals are off.
   void join() noexcept;
 };
 
@@ -91,14 +91,25 @@ class SignalsOff {
 };
 
 // write.cpp
+enum class Attached { no, cpus, own };
+// The slow path of a thread's first event, and of its first after a resize, a fork or another open: from then on the thread
+// writes to the rings of CPUs, or to a ring of its own at this depth, where its event is open. Null: to those of CPUs alone.
+Attached attach(const u32* depth) noexcept;
+void count_refused() noexcept;  // an event that no ring counts
+constexpr bool wants_ring(Refused why) noexcept { return why == Refused::no_ring || why == Refused::moved; }
+constexpr bool is_uncounted(Refused why) noexcept {  // false: the ring has counted it, or it is not to be recorded
+  return wants_ring(why) || why == Refused::corrupt || why == Refused::interrupted || why == Refused::frozen || why == Refused::no_memory;
+}
 inline Opened* opened_now() noexcept { return __atomic_load_n(&process.opened, __ATOMIC_ACQUIRE); }
 Doorbell bell_of(const InstanceWords& words) noexcept;  // wakes up all readers that wait at the instance
 
 // thread_ring.cpp
-// moved, no_ring: this thread has no ring of its own that takes it. `as`: the thread that the event is written for, if not 0.
-Refused write_to_own_ring(const ringside_event& event, i32 as, void* payload, u32 size) noexcept;
-// Gives this thread a ring of its own, if it has none that it may write to. Signals are off. False: none is available.
-bool attach_to_own_ring() noexcept;
+enum class Tried { written, refused, not_here };  // not_here: the thread writes to the rings of CPUs
+// For a thread that does not write to the rings of CPUs: attaches it where it has to. `as`: the thread that the event is written
+// for, if not 0.
+Tried write_to_own_ring(const ringside_event& event, i32 as, void* payload, u32 size) noexcept;
+// Gives this thread a ring of its own at this depth, for the event that is open there. Signals are off. False: none is available.
+bool attach_to_own_ring(u32 depth) noexcept;
 // The child of a vfork has its parent's thread: it gets rings of its own, and the parent gets its rings back when it goes on.
 void lay_own_rings_aside() noexcept;
 void take_up_own_rings() noexcept;
@@ -112,6 +123,9 @@ struct RingNow {
 };
 RingNow own_ring_now() noexcept;
 
+// vfork.cpp
+void end_left_vfork() noexcept;  // ends a vfork of this thread that a handler has left by longjmp, or is about to come back to
+
 // stack.cpp
 // For events that carry stacks: gives `enter` the events that describe these, in the open instance; then readies the tables.
 void ready_stacks(u32 depth) noexcept;
@@ -121,6 +135,7 @@ void forget_code_maps() noexcept;  // in the child of a fork: they have its pare
 // introduce.cpp
 struct Numbers {
   i32 tid, pid;
+  char task[16];  // the thread's name, which is asked for once
 };
 // Registers this thread, and returns the numbers that its events use for it and its process: TID and PID, or numbers of the
 // instance's. Signals are off. epoch: loaded before `in`; the thread keeps its numbers until the next one.

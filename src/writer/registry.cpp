@@ -13,7 +13,6 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
-#include <sstream>
 #include <vector>
 
 #include "writer/cpu_rings.hpp"
@@ -39,10 +38,13 @@ constinit pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 constinit ringside_event* all_events = nullptr;  // under `opening`; a stack, never popped
 constinit Opened* all_opened = nullptr;          // the same
 
-// Without signals, so that no handler forks in the middle.
+// Without signals, so that no handler forks in the middle. A child of a fork that ran no handlers is known as such before the epoch moves on.
 class Opening {
  public:
-  Opening() noexcept { pthread_mutex_lock(&opening); }
+  Opening() noexcept {
+    pthread_mutex_lock(&opening);
+    if (detail::this_thread.borrowed == 0) become_child_if_forked();
+  }
   ~Opening() { pthread_mutex_unlock(&opening); }
   Opening(const Opening&) = delete;
   Opening& operator=(const Opening&) = delete;
@@ -348,8 +350,8 @@ int open_locked(const char* name) {
   const int done = name != nullptr ? ringside_open(nullptr) : 0;
   if (done == -EOPNOTSUPP)
     complain(std::string("not traced, this processor does not have the clock of the instance ") + name + "; make it with --clock mono", -done);
-  else if (done != 0 && done != -ENOENT)  // gone: so is its recorder
-    complain(std::string("not traced, the instance ") + name + " cannot be opened", -done);
+  else if (done != 0 && !(done == -ENOENT && name[0] == '/'))  // a recorder's full path that is gone: so is the recorder
+    complain(std::string("not traced, the instance ") + name + " of RINGSIDE_INSTANCE cannot be opened", -done);
 }
 
 }  // namespace
@@ -420,7 +422,8 @@ using namespace ringside;
 
 extern "C" {
 
-alignas(4096) unsigned char ringside_gate[4096];
+alignas(largest_page) unsigned char ringside_gate[RINGSIDE_GATE_BYTES];
+static_assert(sizeof ringside_gate == largest_page);
 
 int ringside_register(ringside_event* event) {
   if (!fits(event->system) || !fits(event->name)) return -EINVAL;

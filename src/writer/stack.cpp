@@ -90,7 +90,7 @@ RS_INLINE RingNow ring_now() noexcept {
 
 // ---- Code maps.
 
-// In front of a process's maps stands one without an address: what was mapped before, by another program of this number, is gone.
+// A process's maps begin with one without an address: older maps, of another program with this number, no longer hold.
 constinit u64 maps_begun = 0;  // process number << 2 | 0: no, 1: a thread writes it now, 2: yes
 
 // A child of vfork has a number of its own, which is its thread's, too.
@@ -184,7 +184,7 @@ u32 put_path(const MappedObject& object, u8* to) noexcept {
     return n > 0 ? static_cast<u32>(n) : 0;
   }
   if (*name != '/' && *name != '[') {
-    // Loaded by a relative name, which is one of the directory of that time; most likely still of this one.
+    // It was loaded by a name relative to the working directory of that time, which is most likely still this one.
     const long n = syscall(SYS_getcwd, room, longest_path / 2);
     if (n > 1) length = static_cast<u32>(n), room[length - 1] = '/';
   }
@@ -258,7 +258,7 @@ bool write_stack(StackWalk& walk) noexcept {
       remember(key_of(walk.id, after, again), at);
     }
     if (maps == Maps::there) return;
-    // Code is at places where other code may have been.
+    // Code is at addresses where other code may have been.
     const u64 id = walk.id;
     forget_rules();
     walk_stack(walk, from, wanted_depth);

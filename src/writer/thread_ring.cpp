@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,30 +34,35 @@ struct Own : TakenRing {
   u64 attached_at;  // the epoch of its attachment
   i32 tid;  // the thread that owns it; 0 in a child: none
   u64 live;  // RingEntry::state
+  u64 published, refused;  // the ring's count after the last call: a larger count includes an event that was left
+  void note() noexcept;
   alignas(OwnWriter) unsigned char bytes[sizeof(OwnWriter)];
   OwnWriter& writer() noexcept { return *reinterpret_cast<OwnWriter*>(bytes); }
 };
 
-// What a ring has published and refused so far.
-struct Books {
-  u64 dropped, commit_overrun, events;
-  bool operator==(const Books&) const = default;
-};
-constexpr u64 not_begun = ~u64{0};
-
-// An open event in a ring of this thread's own: the call that writes it has this word on its stack.
-struct Open {
-  const u32* mark;
-  Books before;  // events is stored last: it is not_begun, or all of this is set
-};
+// The call that writes the topmost open event: the address of a word on its stack, and in the low bits the number of open events. 0: none is open.
+// One word, because each store before the clock is read delays the reading.
+using Top = uintptr_t;
+constexpr Top depth_bits = 15;
+u32 depth_of(Top top) noexcept { return static_cast<u32>(top & depth_bits); }
+const u32* mark_of(Top top) noexcept { return reinterpret_cast<const u32*>(top & ~depth_bits); }
 constexpr u32 still_open = 0x6E65706F;
+
+// An event at one depth. counted: Own::published or Own::refused includes it, or it is counted without a ring.
+enum class Event : u32 { none, begun, counted };
 
 // A handler that interrupts an open event writes to another ring: no two events are ever open on one. A handler that leaves its
 // event by longjmp damages its own ring at most, and loses only that event.
+//
+// A call begins and ends by a plain store of `top`, which may take back what handlers have stored there since it loaded the word. These handlers
+// have come back, so each event that they began and did not end was left. events[] tells which: events[depth] is stored only while `top` names
+// its call, or a call in a handler of that call. So a call that has stored `top`, at its begin and at its end, ends the events that it
+// finds from its own depth on, or above it.
 constexpr u32 most_depth = 8;
 struct ThreadRings {
-  u32 depth;  // open events
-  Open open[most_depth];
+  Top top;
+  Top below[most_depth];  // below[d]: `top` before the call at depth d began; 0 at depth 0
+  Event events[most_depth + 1];  // the last one is none
   Own* own[most_depth];  // own[d]: the ring of the event at depth d
   u32 nr_left;
   Own* left[4];          // the newest in which an event was left
@@ -67,7 +71,9 @@ struct ThreadRings {
 [[gnu::tls_model("initial-exec")]] constinit thread_local ThreadRings these{};
 
 struct Aside {
-  u32 depth;
+  Top top;
+  Top below[most_depth];
+  Event events[most_depth];
   Own* own[most_depth];
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Aside aside{};
@@ -103,21 +109,31 @@ void release(Own*& own) noexcept {
   own = nullptr;
 }
 
-Books books_of(const Ring& ring) noexcept {
-  const Control& c = *ring.control;
-  const auto get = [](const u64& word) { return __atomic_load_n(&word, __ATOMIC_RELAXED); };
-  Books b{get(c.dropped), get(c.commit_overrun), 0};
-  const u32 id = place_of(get(c.commit)).id;
-  if (ring.geometry.holds(id)) b.events = get(ring.record(id).base) + committed_of(get(ring.record(id).committed)).events;
-  return b;
+u64 published_in(const Ring& ring) noexcept {
+  const u32 id = place_of(__atomic_load_n(&ring.control->commit, __ATOMIC_RELAXED)).id;
+  if (!ring.geometry.holds(id)) return 0;
+  const Record& record = ring.record(id);
+  return __atomic_load_n(&record.base, __ATOMIC_RELAXED) + committed_of(__atomic_load_n(&record.committed, __ATOMIC_RELAXED)).events;
+}
+u64 refused_by(const Ring& ring) noexcept {
+  return __atomic_load_n(&ring.control->dropped, __ATOMIC_RELAXED) + __atomic_load_n(&ring.control->commit_overrun, __ATOMIC_RELAXED);
 }
 
-// Ends the event at this depth, whose call is gone: its ring stays as a dead thread leaves it. Signals are off.
+void Own::note() noexcept {
+  published = published_in(mapped.ring);
+  refused = refused_by(mapped.ring);
+}
+// A controller may have reset the ring since.
+bool grew(u64 now, u64 noted) noexcept { return now < noted ? now != 0 : now > noted; }
+
+// Ends the event at this depth, whose call is gone: its ring stays as after a thread's death. Signals are off.
 void end_left(u32 depth) noexcept {
   Own*& own = these.own[depth];
-  const Books& before = these.open[depth].before;
-  // Neither published nor counted as refused: then it is lost.
-  if (before.events == not_begun || own == nullptr || books_of(own->mapped.ring) == before)
+  const bool counted = these.events[depth] != Event::begun ||
+                       (own != nullptr && (grew(published_in(own->mapped.ring), own->published) || grew(refused_by(own->mapped.ring), own->refused)));
+  these.events[depth] = Event::none;
+  if (own != nullptr) own->note();  // the ring may stay
+  if (!counted)
     if (const Opened* const in = own != nullptr ? own->in : opened_now(); in != nullptr)
       __atomic_fetch_add(&in->words.control->refused, u64{1}, __ATOMIC_RELAXED);
   if (own == nullptr || __atomic_load_n(&own->mapped.ring.control->nest, __ATOMIC_RELAXED) == 0) return;
@@ -127,8 +143,17 @@ void end_left(u32 depth) noexcept {
   place = std::exchange(own, nullptr);
 }
 
+// Ends all events at this depth and above: no call is open there. Signals are off. In a child of a fork that ran no handlers they are its
+// parent's, as the rings are: nothing of them is ended or released before that is known.
+void end_all_left(u32 depth) noexcept {
+  if (this_thread.borrowed == 0) become_child_if_forked();
+  for (u32 above = most_depth; above-- > depth;)
+    if (these.events[above] != Event::none) end_left(above);
+}
+
 void release_all() noexcept {
-  while (these.depth != 0) end_left(--these.depth);
+  end_all_left(0);
+  these.top = 0;
   for (Own*& own : these.own) release(own);
   for (Own*& own : these.left) release(own);
 }
@@ -156,30 +181,39 @@ bool was_left(const u32* mark, const u32* mine) noexcept {
 
 // From the top: an event that was left may stand below a live one. The end of the thread ends those that are not found here.
 void end_left_ones(const u32* mine) noexcept {
-  const auto top_was_left = [&] { return these.depth != 0 && was_left(these.open[these.depth - 1].mark, mine); };
+  const auto top_was_left = [&] { return these.top != 0 && was_left(mark_of(these.top), mine); };
   while (top_was_left()) {
     const SignalsOff off;
     const Inside inside;
-    if (top_was_left()) end_left(--these.depth);  // a handler may have done it already
+    if (!top_was_left()) continue;  // a handler may have done it already
+    const u32 depth = depth_of(these.top) - 1;
+    end_all_left(depth);
+    these.top = these.below[depth];
   }
 }
 
+RS_NOINLINE void end_above(u32 depth) noexcept {
+  const SignalsOff off;
+  const Inside inside;
+  end_all_left(depth);
+}
+
 // Notes the ring's owner and shows the ring to others.
-void introduce(Own& own, i32 pid) noexcept {
+void introduce(Own& own, const Numbers& me) noexcept {
   InstanceControl& c = *own.in->words.control;
   RingEntry& entry = own.in->words.ring(own.number);
-  entry.pid = static_cast<u32>(pid);
+  entry.pid = static_cast<u32>(me.pid);
   entry.tid = static_cast<u32>(own.tid);
   entry.of = own.in->member();
   __atomic_store_n(&entry.sizes, short_sizes(own.mapped.ring.geometry), __ATOMIC_RELAXED);  // others read it before they claim
   entry.tid_start = sys::ticks_since_boot();
-  prctl(PR_GET_NAME, entry.task);
+  std::memcpy(entry.task, me.task, sizeof entry.task);
   std::memcpy(entry.process, process.comm, sizeof entry.process);
   Control& words = *own.mapped.ring.control;
   words.owner = static_cast<u64>(own.tid);
   words.owner_start = entry.tid_start;
   words.unfenced = process.fenced ? 0 : 1;
-  if (own.in->threads == nullptr) save_names(own.in->directory().get(), own.tid, pid, entry.task);
+  if (own.in->threads == nullptr) save_names(own.in->directory().get(), own.tid, me.pid, entry.task);
   own.live = pack_state(RingState::live, static_cast<u32>(own.tid)) | state_tag(sys::now_ns());
   __atomic_store_n(&entry.state, own.live, __ATOMIC_SEQ_CST);
   // A controller that switches recording or the mode, or resizes, stores that first and then goes through the live rings:
@@ -195,11 +229,13 @@ void introduce(Own& own, i32 pid) noexcept {
   if (geometry_of(c) != own.mapped.ring.geometry) __atomic_fetch_or(&words.gate, gate_moved, __ATOMIC_SEQ_CST);
 }
 
-bool take_ring() noexcept {
+}  // namespace
+
+bool attach_to_own_ring(u32 depth) noexcept {
   const u64 epoch = epoch_now();
   Opened* const in = opened_now();
   if (in == nullptr || epoch == 0) return false;  // the first open is not finished
-  release(these.own[these.depth]);
+  release(these.own[depth]);
   // Otherwise this is a child of a vfork that did not go through the library: the thread is its parent's.
   if (getpid() != process.pid && this_thread.borrowed == 0) return false;
   Own* own = new_own();
@@ -218,14 +254,18 @@ bool take_ring() noexcept {
   }
   const Numbers me = introduce_thread(*in, epoch);
   own->tid = this_thread.tid = me.tid;
-  introduce(*own, me.pid);
+  introduce(*own, me);
   new (own->bytes) OwnWriter(own->mapped.ring, RingClockNow{in->clock.kind, &in->words.control->clock_base_ticks}, bell_of(in->words), Back{{}, &own->backing});
+  own->note();
   own->attached_at = epoch;
-  these.own[these.depth] = own;
+  these.events[depth] = Event::begun;  // a child of a fork finds its parent's events counted, but this one is its own
+  these.own[depth] = own;
   // A key beyond the first 32 would allocate, perhaps in a handler; in that case /proc tells that the thread has ended.
   if (has_end_key && end_key < 32) pthread_setspecific(end_key, &these);
   return true;
 }
+
+namespace {
 
 // As early as possible: handlers may set only the first 32 keys.
 [[gnu::constructor(101)]] void make_end_key() { has_end_key = pthread_key_create(&end_key, at_thread_end) == 0; }
@@ -237,12 +277,14 @@ bool take_ring() noexcept {
 void forget_thread_after_fork() noexcept {
   fresh_rings.forget_after_fork();
   retired_rings.forget_after_fork();
+  const u32 open = depth_of(these.top);
   for (u32 depth = 0; depth < most_depth; ++depth) {
+    if (these.events[depth] != Event::none) these.events[depth] = Event::counted;  // by the parent
     Own*& own = these.own[depth];
     if (own == nullptr) continue;
     own->tid = 0;
     own->attached_at = detail::not_attached;
-    if (depth < these.depth)
+    if (depth < open)
       forget_ring(own->mapped);
     else
       release(own);
@@ -257,65 +299,106 @@ void retire_this_thread() noexcept { at_thread_end(nullptr); }
 
 void lay_own_rings_aside() noexcept {
   const SignalsOff off;
-  aside.depth = these.depth;
+  const Inside inside;
+  become_child_if_forked();  // or these rings are another process's
+  aside.top = these.top;
+  std::copy(std::begin(these.below), std::end(these.below), aside.below);
+  std::copy_n(these.events, most_depth, aside.events);
   std::copy(std::begin(these.own), std::end(these.own), aside.own);
   std::fill(std::begin(these.own), std::end(these.own), nullptr);
   for (Own*& own : these.left) release(own);
-  these.depth = 0;
+  std::fill_n(these.events, most_depth, Event::none);
+  these.top = 0;
 }
 
 void take_up_own_rings() noexcept {
   const SignalsOff off;
   const Inside inside;
   release_all();
+  std::copy(std::begin(aside.below), std::end(aside.below), these.below);
+  std::copy_n(aside.events, most_depth, these.events);
   std::copy(std::begin(aside.own), std::end(aside.own), these.own);
-  these.depth = aside.depth;
-}
-
-bool attach_to_own_ring() noexcept {
-  if (these.depth == most_depth) return false;
-  const Own* const own = these.own[these.depth];
-  return (own != nullptr && own->attached_at == epoch_now() && !moved(*own)) || take_ring();  // a handler may have been faster
+  these.top = aside.top;
 }
 
 RingNow own_ring_now() noexcept {
-  const Own* const own = these.depth < most_depth ? these.own[these.depth] : nullptr;
+  const u32 depth = depth_of(these.top);
+  const Own* const own = depth < most_depth ? these.own[depth] : nullptr;
   if (own == nullptr || own->attached_at != epoch_now() || moved(*own)) return {};
   const Ring& ring = own->mapped.ring;
   return {own->live | 1, place_of(__atomic_load_n(&ring.control->tail, __ATOMIC_RELAXED)).position, ring.geometry.nr_slots()};
 }
 
-RS_NOINLINE Refused write_to_own_ring(const ringside_event& event, i32 as, void* payload, u32 size) noexcept {
-  u32 mark;
-  if (these.depth != 0) end_left_ones(&mark);
+namespace {
+
+// Usual sizes without a call or a loop.
+RS_INLINE void copy_payload(u8* to, const void* payload, u32 size) noexcept {
+  switch (size) {
+    case 16: std::memcpy(to, payload, 16); break;
+    case 24: std::memcpy(to, payload, 24); break;
+    case 32: std::memcpy(to, payload, 32); break;
+    default: std::memcpy(to, payload, size);
+  }
+}
+
+}  // namespace
+
+RS_NOINLINE Tried write_to_own_ring(const ringside_event& event, i32 as, void* payload, u32 size) noexcept {
+  alignas(depth_bits + 1) u32 mark;
+  if (these.top != 0) end_left_ones(&mark);
   __atomic_store_n(&mark, still_open, __ATOMIC_RELAXED);  // a call that returns leaves it, but its mark is not noted then
-  const u32 depth = these.depth;
-  if (depth == most_depth) return Refused::interrupted;
-  // The call that this one interrupts may have noted its own event here, and not gone on yet: its values are put back.
-  Open& open = these.open[depth];
-  const Open interrupted = open;
-  open.mark = &mark;
-  open.before.events = not_begun;
+  const Top interrupted = these.top;
+  const u32 depth = depth_of(interrupted);
+  if (depth == most_depth) {
+    count_refused();
+    return Tried::refused;
+  }
+  if (depth != 0) these.below[depth] = interrupted;
   Hardware::fence_light();
-  these.depth = depth + 1;  // from here on only this call writes to the ring: handlers have another
+  these.top = reinterpret_cast<Top>(&mark) | (depth + 1);  // from here on only this call writes to the ring: handlers have another
   Hardware::fence_light();
-  Refused why = Refused::no_ring;
-  if (Own* const own = these.own[depth]; own != nullptr) {
-    const u32 id = detail::put_common(event, as != 0 ? as : this_thread.tid, payload);
-    if (own->attached_at == epoch_now()) {  // so id and ring belong to one instance
-      const Books before = books_of(own->mapped.ring);
-      open.before = {before.dropped, before.commit_overrun, not_begun};
-      Hardware::fence_light();
-      open.before.events = before.events;
-      Hardware::fence_light();
-      why = id != 0 ? own->writer().try_write(size, [&](u8* to) { std::memcpy(to, payload, size); }) : Refused::disabled;
+  Event& now = these.events[depth];
+  if (RS_UNLIKELY(now != Event::none || these.events[depth + 1] != Event::none)) end_above(depth);  // left since `top` was loaded
+  now = Event::begun;
+  Hardware::fence_light();
+  Refused why;
+  Attached attached = Attached::own;
+  for (int tries = 0; attached == Attached::own; ++tries) {
+    why = Refused::no_ring;
+    if (Own* const own = these.own[depth]; own != nullptr) {
+      const u32 id = detail::put_common(event, as != 0 ? as : this_thread.tid, payload);
+      if (own->attached_at == epoch_now()) {  // so id and ring belong to one instance
+        why = id != 0 ? own->writer().try_write(size, [&](u8* to) { copy_payload(to, payload, size); }) : Refused::disabled;
+        Hardware::fence_light();
+        // Whether a handler leaves this call before these stores or behind them, end_left() finds the event counted.
+        if (why == Refused::no) {
+          now = Event::counted;
+          Hardware::fence_light();
+          own->published = published_in(own->mapped.ring);
+        } else if (why == Refused::full || why == Refused::commit_overrun) {
+          now = Event::counted;
+          Hardware::fence_light();
+          own->refused = refused_by(own->mapped.ring);
+        }
+      }
+    }
+    if (RS_LIKELY(!is_uncounted(why))) break;
+    // The event stays open while its thread attaches: a handler may leave it as soon as signals are on again.
+    attached = wants_ring(why) && tries < 100 ? attach(&depth) : Attached::no;
+    if (attached == Attached::no) {
+      const SignalsOff off;
+      count_refused();
+      now = Event::counted;
     }
   }
   Hardware::fence_light();
-  these.depth = depth;
+  now = Event::none;
   Hardware::fence_light();
-  open = interrupted;
-  return why;
+  these.top = interrupted;
+  Hardware::fence_light();
+  // Left inside of a handler that came back.
+  if (RS_UNLIKELY(these.events[depth + 1] != Event::none)) end_above(depth + 1);
+  return attached == Attached::cpus ? Tried::not_here : why == Refused::no ? Tried::written : Tried::refused;
 }
 
 }  // namespace ringside

@@ -16,7 +16,7 @@
 namespace ringside {
 namespace {
 
-// What to do at an address, in one word: the usual rule has small numbers, in units of 8 bytes.
+// The rule for an address, in one word: the usual rule has small numbers, in units of 8 bytes.
 struct Rule {
   enum Kind : u32 { none, usual, outermost, signal, in_full, no_table } kind = none;
   bool of_fp = false;
@@ -62,7 +62,7 @@ Rule rule_of(const FrameRow& row) noexcept {
 [[gnu::noinline]] Rule find_rule(u64 address, u64* table) noexcept {
   FrameRow row;
   Rule rule = find_frame_row(address, row) == FrameFound::yes ? rule_of(row) : Rule{.kind = Rule::no_table};
-  // A return address that is a function's begin was put there by hand, as makecontext does: no call led to it.
+  // A return address at the beginning of a function was put there by code such as makecontext: no call led to it.
   if (rule.kind == Rule::no_table && find_frame_row(address + 1, row) == FrameFound::yes) rule.kind = Rule::outermost;
   if (table == nullptr) return rule;
   const RulePlace place(address);
@@ -136,7 +136,7 @@ RS_INLINE bool readable(u64 address) noexcept {
   return learn(address);
 }
 
-// Other functions' frames: what lies between their variables is no mistake of this one.
+// Other functions' frames: the gaps between their variables are no error here.
 __attribute__((no_sanitize("address", "thread", "undefined"))) inline u64 word_at(u64 address) noexcept { return *reinterpret_cast<const volatile u64*>(address); }
 
 RS_INLINE bool load(u64 address, u64& value) noexcept {
@@ -160,7 +160,7 @@ bool step_by_fp(Registers& r, StackWalk::Step& s) noexcept {
   return true;
 }
 
-// What Rule has no room for.
+// The rules that do not fit into Rule.
 [[gnu::noinline]] bool step_in_full(Registers& r, u64 address) noexcept {
   FrameRow row;
   return find_frame_row(address, row) == FrameFound::yes && step_by_row(row, r, load_word, nullptr);
@@ -275,87 +275,60 @@ From interrupted(const void* ucontext) noexcept {
   return from;
 }
 
-void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept {
-  depth = std::min(depth, most_frames);
-  Registers r = from.at;
-  bool exact = from.exact, recording = from.until == 0;
-  const u64 now = __atomic_load_n(&rule_generation, __ATOMIC_RELAXED);
+namespace {
+
+// The steps of this memory's last walk: the outer ones are often this one's, too.
+struct LastWalk {
+  const StackWalk& walk;
+  u32 next;           // the next of its steps that may be the one here
+  u32 same_from = 0;  // 0: not known yet
+
   // A walk that ended early, or was cut off by a longjmp, is no help.
-  const bool usable = walk.first < most_frames && walk.rules == now && walk.end == StackEnd::complete;
-  u32 last = usable ? walk.first : most_frames;  // the next of the last walk's steps that may be the one here
-  u32 same_from = 0;                             // 0: not known yet
-  walk.first = most_frames;  // until this walk is complete
-  u32 count = 0, skipped = 0;
-  StackEnd end = StackEnd::complete;
-  u32 joined = most_frames;
-  for (;;) {
-    if (!recording) {
-      recording = r.pc == from.until;
-      if (!recording && ++skipped == 32) break;
-    }
-    const bool own = count == 0 && from.until != 0 && r.pc - left_out_start < left_out_end - left_out_start;
-    const bool record = recording && !own;
-    if (record) {
-      while (last < most_frames && walk.step[last].sp < r.sp) ++last;
-      if (last < most_frames && walk.step[last].sp == r.sp && walk.step[last].pc == r.pc && walk.step[last].fp == r.fp && !walk.step[last].exact && !exact) {
-        if (same_from == 0) same_from = unchanged_from(walk, last);
-        if (last >= same_from && last < most_frames && count + (most_frames - last) <= depth) {
-          joined = last;
-          break;
-        }
-      }
-      if (count == depth) {
-        end = StackEnd::depth;
-        break;
-      }
-    }
-    StackWalk::Step unrecorded;
-    StackWalk::Step& s = record ? walk.fresh[count++] : unrecorded;
-    s.pc = r.pc, s.sp = r.sp, s.fp = r.fp, s.exact = exact, s.fixed = true;
-    s.ra_at = s.fp_at = 0;
-    s.frame = r.pc + (exact && count != 1 ? 1 : 0);
-    const u64 address = r.pc - (exact ? 0 : 1);
-    const Rule rule = rule_at(address);
-    exact = false;
-    if (rule.kind == Rule::usual) [[likely]] {
-      const u64 cfa = (rule.of_fp ? r.fp : r.sp) + rule.cfa * u64{8};
-      u64 ra = r.lr, fp = r.fp;
-      bool good = cfa > r.sp || (cfa == r.sp && rule.ra == 0 && ra != 0);
-      if (good && rule.ra != 0) s.ra_at = cfa - rule.ra * u64{8}, good = s.ra_at >= r.sp && load(s.ra_at, ra), s.ra = ra;
-      if (good && rule.fp != 0) s.fp_at = cfa - rule.fp * u64{8}, good = s.fp_at >= r.sp && load(s.fp_at, fp), s.fp_value = fp;
-      if (rule.ra == 0) s.fixed = false;
-      if (!good) {
-        end = StackEnd::bad_frame;
-        break;
-      }
-      r = {ra & code_bits, cfa, fp, 0};
-    } else if (rule.kind == Rule::outermost) {
-      break;
-    } else if (rule.kind == Rule::signal || (rule.kind == Rule::no_table && is_signal_return(r.pc))) {
-      s.fixed = false;
-      if (!step_over_signal(r, load_word, nullptr)) {
-        end = StackEnd::bad_frame;
-        break;
-      }
-      last = most_frames;  // another stack, perhaps
-      exact = true;
-    } else if (rule.kind == Rule::in_full) {
-      s.fixed = false;
-      if (!step_in_full(r, address)) {
-        end = StackEnd::bad_frame;
-        break;
-      }
-    } else if (!step_by_fp(r, s)) {
-      end = StackEnd::no_table;
-      break;
-    }
-    if (r.pc == 0) break;
+  LastWalk(const StackWalk& w, u64 rules) noexcept
+      : walk(w), next(w.first < most_frames && w.rules == rules && w.end == StackEnd::complete ? w.first : most_frames) {}
+
+  // Are the steps from here on those from `next` on, and is there room for them?
+  RS_INLINE bool continues(const Registers& r, bool exact, u32 room) noexcept {
+    while (next < most_frames && walk.step[next].sp < r.sp) ++next;
+    if (next == most_frames) return false;
+    const StackWalk::Step& s = walk.step[next];
+    if (s.sp != r.sp || s.pc != r.pc || s.fp != r.fp || s.exact || exact) return false;
+    if (same_from == 0) same_from = unchanged_from(walk, next);
+    return next >= same_from && most_frames - next <= room;
   }
-  if (count == 0 && joined == most_frames) {  // the caller is known in any case
-    walk.fresh[0] = {from.until != 0 ? from.until : from.at.pc, 0, 0, 0, 0, 0, 0, from.until != 0 ? from.until : from.at.pc, 0, false, false};
-    count = 1;
-    end = StackEnd::no_table;
+};
+
+RS_INLINE bool step_by_rule(const Rule& rule, Registers& r, StackWalk::Step& s) noexcept {
+  const u64 cfa = (rule.of_fp ? r.fp : r.sp) + rule.cfa * u64{8};
+  u64 ra = r.lr, fp = r.fp;
+  bool good = cfa > r.sp || (cfa == r.sp && rule.ra == 0 && ra != 0);
+  if (good && rule.ra != 0) s.ra_at = cfa - rule.ra * u64{8}, good = s.ra_at >= r.sp && load(s.ra_at, ra), s.ra = ra;
+  if (good && rule.fp != 0) s.fp_at = cfa - rule.fp * u64{8}, good = s.fp_at >= r.sp && load(s.fp_at, fp), s.fp_value = fp;
+  if (rule.ra == 0) s.fixed = false;
+  if (good) r = {ra & code_bits, cfa, fp, 0};
+  return good;
+}
+
+enum class Stepped : u8 { to_caller, over_signal, no_caller, bad_frame, no_table };
+// From a frame, whose code has this address, to its caller's. Notes what it read.
+RS_INLINE Stepped step_out(Registers& r, u64 address, StackWalk::Step& s) noexcept {
+  const Rule rule = rule_at(address);
+  if (rule.kind == Rule::usual) [[likely]]
+    return step_by_rule(rule, r, s) ? Stepped::to_caller : Stepped::bad_frame;
+  if (rule.kind == Rule::outermost) return Stepped::no_caller;
+  if (rule.kind == Rule::signal || (rule.kind == Rule::no_table && is_signal_return(r.pc))) {
+    s.fixed = false;
+    return step_over_signal(r, load_word, nullptr) ? Stepped::over_signal : Stepped::bad_frame;
   }
+  if (rule.kind == Rule::in_full) {
+    s.fixed = false;
+    return step_in_full(r, address) ? Stepped::to_caller : Stepped::bad_frame;
+  }
+  return step_by_fp(r, s) ? Stepped::to_caller : Stepped::no_table;
+}
+
+// The walk's result: these fresh steps, and the last walk's from `joined` on.
+RS_INLINE void put_together(StackWalk& walk, u32 count, u32 joined) noexcept {
   u32 at = joined;
   u64 hash = at < most_frames ? walk.step[at].hash : no_callers;
   while (count != 0) {
@@ -363,14 +336,65 @@ void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept {
     s = walk.fresh[--count];
     s.hash = hash = hashed(hash, s.frame);
   }
-  walk.end = end;
   walk.frames = most_frames - at;
-  walk.rules = now;
   hash ^= hash >> 32;
   hash *= 0x9E3779B97F4A7C15u;
   hash ^= hash >> 29;
   walk.id = hash != 0 ? hash : 1;
   walk.first = at;
+}
+
+}  // namespace
+
+void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept {
+  depth = std::min(depth, most_frames);
+  Registers r = from.at;
+  bool exact = from.exact, recording = from.until == 0;
+  const u64 rules = __atomic_load_n(&rule_generation, __ATOMIC_RELAXED);
+  LastWalk last(walk, rules);
+  walk.first = most_frames;  // until this walk is complete
+  u32 count = 0, skipped = 0, joined = most_frames;
+  StackEnd end = StackEnd::complete;
+  do {
+    if (!recording) {
+      recording = r.pc == from.until;
+      if (!recording && ++skipped == 32) break;
+    }
+    const bool own = count == 0 && from.until != 0 && r.pc - left_out_start < left_out_end - left_out_start;
+    const bool record = recording && !own;
+    if (record && last.continues(r, exact, depth - count)) {
+      joined = last.next;
+      break;
+    }
+    if (record && count == depth) {
+      end = StackEnd::depth;
+      break;
+    }
+    StackWalk::Step unrecorded;
+    StackWalk::Step& s = record ? walk.fresh[count++] : unrecorded;
+    s.pc = r.pc, s.sp = r.sp, s.fp = r.fp, s.exact = exact, s.fixed = true;
+    s.ra_at = s.fp_at = 0;
+    s.frame = r.pc + (exact && count != 1 ? 1 : 0);
+    const Stepped stepped = step_out(r, r.pc - (exact ? 0 : 1), s);
+    exact = false;
+    if (stepped == Stepped::to_caller) [[likely]]
+      continue;
+    if (stepped != Stepped::over_signal) {
+      end = stepped == Stepped::no_caller ? StackEnd::complete : stepped == Stepped::no_table ? StackEnd::no_table : StackEnd::bad_frame;
+      break;
+    }
+    exact = true;
+    last.next = most_frames;  // another stack, perhaps
+  } while (r.pc != 0);
+  if (count == 0 && joined == most_frames) {  // the caller is known in any case
+    const u64 caller = from.until != 0 ? from.until : from.at.pc;
+    walk.fresh[0] = {caller, 0, 0, 0, 0, 0, 0, caller, 0, false, false};
+    count = 1;
+    end = StackEnd::no_table;
+  }
+  walk.end = end;
+  walk.rules = rules;
+  put_together(walk, count, joined);
 }
 
 }  // namespace ringside

@@ -1,8 +1,8 @@
 // The calls that led to a place in this thread: a walk over its stack, by the compilers' tables (call_frame.hpp).
 //
-// What the tables say about an address is kept in a cache of the process, one word an address. What a thread's last walk read is
-// kept in the thread: a walk that comes to a frame of the last one compares what that one read from there on, and is done. Both
-// answer exactly what a full walk answers. No lock, no allocation (a thread's first walk maps memory). Signal-safe: a handler
+// A cache of the process keeps the rule for an address, in one word. Each thread keeps the words that its last walk read: a walk
+// that comes to a frame of the last one compares the words read from there on, and is done. Both give exactly the result of a
+// full walk. No lock, no allocation (a thread's first walk maps memory). Signal-safe: a handler
 // that interrupts a walk uses memory of its own.
 #pragma once
 #include <signal.h>
@@ -19,10 +19,10 @@ enum class StackEnd : u32 {
   complete,  // at the frame that has no caller
   depth,     // more frames than were asked for
   no_table,  // no table for an address, and no frame pointer either
-  bad_frame  // a frame that cannot be: what it names lies outside the stack
+  bad_frame  // an impossible frame: it points outside the stack
 };
 
-// Memory of one walk. Opaque to others than unwind.cpp, except for the result and the room for an event.
+// Memory of one walk. Only unwind.cpp knows its content, except for the result and the room for an event.
 struct StackWalk {
   u64 id;  // of the frames' content; never 0
   u32 frames;

@@ -13,31 +13,63 @@ using ringside::u64;
 using ringside::detail::not_attached;
 using ringside::detail::this_thread;
 
+// The child may die anywhere, also inside of the library.
 struct Before {
   u64 on_cpus_at;
   ringside::i32 tid;
+  bool inside;
+  bool has_child;  // there was one: the parent goes on when that is gone
+  int cancel;
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Before before{};
 
+void end() noexcept {
+  {
+    const ringside::SignalsOff off;
+    if (this_thread.borrowed == 0) return;  // a handler was faster
+    this_thread.inside = before.inside;
+    ringside::take_up_own_rings();
+    this_thread.tid = before.tid;
+    this_thread.on_cpus_at = before.on_cpus_at;
+    before.has_child = false;
+    this_thread.borrowed = 0;
+  }
+  pthread_setcancelstate(before.cancel, nullptr);
+}
+
 }  // namespace
+
+// Signals that came while the parent was held are handled before ringside_vfork_ended(), and such a handler may never come back. A handler
+// before the system call finds no child.
+void ringside::end_left_vfork() noexcept {
+  if (this_thread.borrowed == 0 || !before.has_child) return;
+  const int saved = errno;
+  bool is_parent = getpid() == process.pid;
+  if (const Opened* const in = opened_now(); is_parent && in != nullptr && in->pid_namespace != 0) {
+    const Inside inside;
+    is_parent = sys::pid_namespace() == in->pid_namespace;  // the child may be in a namespace of its own, with the same number
+  }
+  errno = saved;
+  if (is_parent) end();
+}
 
 extern "C" {
 
 [[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_begins() noexcept {
+  ringside::end_left_vfork();
   if (this_thread.borrowed++ != 0) return;  // a child of vfork calls it
-  before = {this_thread.on_cpus_at, this_thread.tid};
+  before = {this_thread.on_cpus_at, this_thread.tid, this_thread.inside, false, 0};
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before.cancel);
+  pthread_setcancelstate(before.cancel, nullptr);  // a handler may leave the vfork, and the thread may write no event again
   ringside::lay_own_rings_aside();
   this_thread.on_cpus_at = not_attached;
 }
+[[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_child() noexcept { before.has_child = true; }
 [[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_ended() noexcept {
-  if (this_thread.borrowed != 1) {
+  if (this_thread.borrowed > 1)
     --this_thread.borrowed;
-    return;
-  }
-  ringside::take_up_own_rings();
-  this_thread.borrowed = 0;
-  this_thread.tid = before.tid;
-  this_thread.on_cpus_at = before.on_cpus_at;
+  else
+    end();
 }
 [[gnu::visibility("hidden"), gnu::used]] long ringside_vfork_failed(long error) noexcept {
   errno = static_cast<int>(-error);
@@ -67,7 +99,12 @@ ringside_vfork:
   popq %rax
   cmpq $-4095, %rax
   jae 2f
-1: ret
+  ret
+1: subq $8, %rsp
+  call ringside_vfork_child
+  addq $8, %rsp
+  xorl %eax, %eax
+  ret
 2: movq %rax, %rdi
   subq $8, %rsp
   call ringside_vfork_failed
@@ -100,7 +137,12 @@ ringside_vfork:
   ldp x0, x30, [sp], #16
   cmn x0, #4095
   b.cs ringside_vfork_failed
-1: ret
+  ret
+1: stp x29, x30, [sp, #-16]!
+  bl ringside_vfork_child
+  ldp x29, x30, [sp], #16
+  mov x0, #0
+  ret
   .size ringside_vfork, . - ringside_vfork
   .popsection
 )");

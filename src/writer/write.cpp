@@ -2,7 +2,6 @@
 #include <errno.h>
 
 #include <bit>
-#include <cstring>
 
 #include "writer/cpu_rings.hpp"
 #include "writer/process.hpp"
@@ -18,7 +17,10 @@ namespace {
 using detail::this_thread;
 using detail::ThisThread;
 
-[[gnu::tls_model("initial-exec")]] constinit thread_local u32 refusals = 0;  // in a row
+[[gnu::tls_model("initial-exec")]] constinit thread_local struct {
+  u64 epoch;
+  u32 in_a_row;
+} refusals{};
 
 void wake(void* context) noexcept {
   auto* control = static_cast<InstanceControl*>(context);
@@ -30,7 +32,7 @@ void wake(void* context) noexcept {
 }
 
 bool refuse_and_count() noexcept {
-  if (const Opened* const in = opened_now(); in != nullptr) __atomic_fetch_add(&in->words.control->refused, u64{1}, __ATOMIC_RELAXED);
+  count_refused();
   return false;
 }
 
@@ -53,23 +55,23 @@ bool attach_to_cpus() noexcept {
 }
 #endif
 
-enum class Attached { no, cpus, own };
+}  // namespace
 
-// The slow path of a thread's first event, and of its first after a resize, a fork or another open. Signals are off meanwhile,
-// so that no handler meets half a ring. no: refused and counted.
-RS_NOINLINE Attached attach() noexcept {
+void count_refused() noexcept {
+  if (const Opened* const in = opened_now(); in != nullptr) __atomic_fetch_add(&in->words.control->refused, u64{1}, __ATOMIC_RELAXED);
+}
+
+// Signals are off meanwhile, so that no handler meets half a ring.
+RS_NOINLINE Attached attach(const u32* depth) noexcept {
   ThisThread& t = this_thread;
-  const auto refuse = [] {
-    refuse_and_count();
-    return Attached::no;
-  };
-  if (t.inside) return refuse();  // an event of the library's own system calls
+  if (t.inside) return Attached::no;  // an event of the library's own system calls
   // A thread that finds no ring searches again at its 1st, 2nd, 4th, 8th ... and each 1,024th event: the search takes system
   // calls.
-  const u32 before = refusals;
+  if (const u64 now = __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE); refusals.epoch != now) refusals = {now, 0};
+  const u32 before = refusals.in_a_row;
   if (!t.on_cpus() && before != 0 && !std::has_single_bit(before) && before % 1024 != 0) {
-    ++refusals;
-    return refuse();
+    ++refusals.in_a_row;
+    return Attached::no;
   }
   const int saved = errno;
   Attached done = Attached::no;
@@ -81,15 +83,13 @@ RS_NOINLINE Attached attach() noexcept {
     if (t.borrowed == 0 && attach_to_cpus()) done = Attached::cpus;
 #endif
     // A thread that writes to the rings of CPUs gets no ring of its own just because one of those is not available now.
-    if (done == Attached::no && !t.on_cpus() && attach_to_own_ring()) done = Attached::own;
+    if (done == Attached::no && !t.on_cpus() && depth != nullptr && attach_to_own_ring(*depth)) done = Attached::own;
     t.inside = false;
   }
   errno = saved;
-  refusals = done != Attached::no ? 0 : refusals + 1;
-  return done != Attached::no ? done : refuse();
+  refusals.in_a_row = done != Attached::no ? 0 : refusals.in_a_row + 1;
+  return done;
 }
-
-}  // namespace
 
 Doorbell bell_of(const InstanceWords& words) noexcept {
   return Doorbell{&words.control->wait.any, &words.control->wait.percent, wake, words.control};
@@ -97,26 +97,18 @@ Doorbell bell_of(const InstanceWords& words) noexcept {
 
 bool detail::write_slowly(const ringside_event& event, void* payload, u32 size, Refused why, i32 as) noexcept {
   ThisThread& t = this_thread;
-  bool own = !t.on_cpus();
+  if (RS_UNLIKELY(t.borrowed != 0)) end_left_vfork();
   for (int tries = 0; tries < 100; ++tries) {
-    if (own) why = write_to_own_ring(event, as, payload, size);
-    switch (why) {
-      case Refused::no: return true;
-      case Refused::moved:
-      case Refused::no_ring: break;
-      case Refused::corrupt:
-        if (own) return false;
-        [[fallthrough]];
-      case Refused::interrupted:
-      case Refused::frozen:
-      case Refused::no_memory: return refuse_and_count();
-      default: return false;  // the ring has counted it, or is off
+    if (!t.on_cpus()) {
+      const Tried own = write_to_own_ring(event, as, payload, size);
+      if (own != Tried::not_here) return own == Tried::written;
+    } else if (wants_ring(why)) {
+      if (attach(nullptr) == Attached::no && t.on_cpus()) return refuse_and_count();
+    } else {
+      return why == Refused::no || (is_uncounted(why) && refuse_and_count());
     }
-    const Attached to = attach();
-    if (to == Attached::no) return false;
-    own = to == Attached::own;
 #if RS_RSEQ
-    if (!own) why = write_to_cpus(t, event, as != 0 ? as : t.tid, payload, size);
+    why = write_to_cpus(t, event, as != 0 ? as : t.tid, payload, size);
 #endif
   }
   return refuse_and_count();  // moved each time
@@ -126,7 +118,7 @@ bool detail::write_slowly(const ringside_event& event, void* payload, u32 size, 
 
 using namespace ringside;
 
-// known: the size, or 0. Each size has a function of its own, so that none saves the registers that another needs.
+// known: the size, or 0. Each size has its own function, so that none saves registers that only another one needs.
 template <u32 known>
 RS_NOINLINE static bool write_sized(const ringside_event& event, void* payload, u32 size) noexcept {
   return detail::write_event<known>(detail::this_thread, event, payload, known != 0 ? known : size);

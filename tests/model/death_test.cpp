@@ -33,6 +33,7 @@ struct Plan {
   std::vector<u32> handlers = {};
   u32 reads = 1;
   u32 afterwards = 2;
+  u32 next_handler = 0;  // the size of an event by a handler of the next owner; 0: no handler comes
 };
 
 auto writer_dies(const Plan& plan) {
@@ -46,6 +47,10 @@ auto writer_dies(const Plan& plan) {
     world.may_die("writer");
     for (u32 size : plan.handlers) world.signal("writer", [=] { m.write(size); });
     world.on_death("writer", "next owner", [=] { next_owner(m, plan.afterwards); });
+    if (plan.next_handler != 0)
+      world.signal("next owner", [=] {
+        if (m.b->owner == 1) m.write(plan.next_handler);
+      });
     if (plan.reads != 0)
       world.spawn("reader", [=] {
         Reader<M> r(m.b->ring);
@@ -91,6 +96,20 @@ TEST(Death, WriterInAHandler) {
         writer_dies({.shape = {3}, .before = {most, most}, .writes = {most}, .handlers = {most}, .reads = 1}));
   prove("writer dies in a full ring", o,
         writer_dies({.shape = {3}, .before = {most}, .writes = {half}, .handlers = {most, most}, .reads = 0, .afterwards = 1}));
+}
+
+// What the dead one's handlers have counted on a sub-buffer must not pass for the count of the next owner's handlers there.
+TEST(Death, WriterInAHandlerThenTheNextOnes) {
+  const Options o{.preemptions = 0, .stale = 0, .signals = 2, .seconds = 20};
+  prove("writer dies with a handler, the next owner has one, too", o,
+        writer_dies({.shape = {3}, .before = {whole}, .writes = {100}, .handlers = {100}, .reads = 0, .afterwards = 1, .next_handler = 100}));
+}
+
+// The same for the dead one's reserve word: a clock that stands still, or is behind the dead one's, gives the next owner's events equal times.
+TEST(Death, WriterThenTheNextOneAtTheSameTime) {
+  const Options o{.preemptions = 0, .stale = 0, .signals = 2, .seconds = 20};
+  prove("writer dies, the next owner writes at the same time", o,
+        writer_dies({.shape = {.same_time = true}, .before = {whole}, .writes = {100}, .reads = 0, .afterwards = 1, .next_handler = 100}));
 }
 
 using Consume = Model<>::Consume;

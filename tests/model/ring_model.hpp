@@ -28,7 +28,8 @@ inline constexpr u32 whole = 4072;  // one event, nothing behind it
 
 struct CountingClock {
   u64* time;
-  u64 now() noexcept { return *time += 3; }
+  u64 tick = 3;  // 0: it stands still
+  u64 now() noexcept { return *time += tick; }
 };
 
 enum class Fate : u8 { none, begun, written, refused, discarded };
@@ -53,6 +54,7 @@ struct Shape {
   bool discard = false;
   bool checked = false;  // the invariants after each access
   u32 spares = 0;
+  bool same_time = false;  // the clock stands still: every event has one time
 };
 
 template <Orders O = Orders{}, class M = Explored>
@@ -62,14 +64,15 @@ class Model {
   using R = Reader<M, O>;
 
   Model(World& world, const Shape& shape, const Doorbell& bell = {})
-      : b(world.make<Books>()), bell_(bell), writers_(world.make<W>(2)) {
+      : b(world.make<Books>()), clock_{&b->time, shape.same_time ? 0u : 3u}, bell_(bell), writers_(world.make<W>(2)) {
+    b->time = 1;
     const Geometry g(4096, shape.subbufs + shape.spares, shape.spares);
     Ring& ring = b->ring;
     ring.geometry = g;
     ring.control = static_cast<Control*>(world.allocate(control_size(g)));
     ring.data = static_cast<u8*>(world.allocate(g.data_size()));
     ring.control->mode = shape.discard;
-    new (writers_) W(ring, CountingClock{&b->time}, bell_);
+    new (writers_) W(ring, clock_, bell_);
     name_words(world);
     if (shape.checked)
       world.check([m = *this] {
@@ -80,7 +83,7 @@ class Model {
   // ---- writer ------------------------------------------------------------------------------------------------------------
 
   // The ring has a next owner.
-  void new_writer() const { new (&writers_[b->owner = 1]) W(b->ring, CountingClock{&b->time}, bell_); }
+  void new_writer() const { new (&writers_[b->owner = 1]) W(b->ring, clock_, bell_); }
 
   W& writer() const { return writers_[b->owner]; }
 
@@ -219,6 +222,7 @@ class Model {
   Books* const b;
 
  private:
+  CountingClock clock_;
   Doorbell bell_;
   W* const writers_;  // one for a thread and its handlers
 

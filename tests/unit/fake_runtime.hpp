@@ -74,7 +74,7 @@ class Test : public testing::Test {
 }  // namespace fake
 
 extern "C" {
-__attribute__((weak, aligned(4096))) unsigned char ringside_gate[4096];
+__attribute__((weak, aligned(RINGSIDE_GATE_BYTES))) unsigned char ringside_gate[RINGSIDE_GATE_BYTES];
 
 __attribute__((weak)) int ringside_register(ringside_event* event) {
   auto& r = fake::runtime();

@@ -32,6 +32,8 @@ constexpr const char* to_string(Malformed m) noexcept {
   return "?";
 }
 
+class AlikeEvents;
+
 class EventCursor {
  public:
   // data: the sub-buffer's data, 4-byte aligned, at least `end` bytes. begin <= end, both multiples of 4 (else malformed).
@@ -66,8 +68,13 @@ class EventCursor {
   u32 offset() const noexcept { return event_; }     // data offset of the event's header word
   u32 position() const noexcept { return at_; }      // data offset behind the event
   Malformed malformed() const noexcept { return malformed_; }
+  // Another cursor over a copy of what is left, at the same offsets: EventCursor(copy, offset(), end(), before()), then next().
+  const u8* data() const noexcept { return data_; }
+  u32 end() const noexcept { return end_; }
+  u64 before() const noexcept { return time_ - word_delta(word_at(event_)); }  // the running time in front of the event
 
  private:
+  friend class AlikeEvents;
   RS_INLINE u32 word_at(u32 offset) const noexcept { return *reinterpret_cast<const u32*>(data_ + offset); }
 
   RS_INLINE bool data_event(u32 word, u32 payload_at, u32 size) noexcept {
@@ -130,6 +137,43 @@ class EventCursor {
   u32 event_ = 0;
   bool found_ = false;
   Malformed malformed_ = Malformed::no;
+};
+
+// Those behind a cursor's event that are small and as long as the last small one. Their walk has only a place and a time as its state, so a loop
+// over them keeps it in registers.
+//
+//   AlikeEvents alike(cursor);
+//   while (alike.next()) use(alike.delta(), alike.payload());    // delta: ticks since the event before
+//   alike.move(cursor);                                          // onto the last one
+class AlikeEvents {
+ public:
+  RS_INLINE explicit AlikeEvents(const EventCursor& c) noexcept  // which has come to an event, or to the end
+      : at_(c.data_ + c.at_), last_(c.at_ < c.end_ && c.guessed_size_ <= c.end_ - c.at_ ? c.data_ + c.end_ - c.guessed_size_ : nullptr), type_(c.guess_), size_(c.guessed_size_), time_(c.time_) {}
+
+  RS_INLINE bool next() noexcept {
+    if (at_ > last_) return false;
+    const u32 word = *reinterpret_cast<const u32*>(at_);
+    if (word_type(word) != type_) return false;
+    delta_ = word_delta(word);
+    time_ += delta_;
+    at_ += size_;
+    return true;
+  }
+  RS_INLINE u32 delta() const noexcept { return delta_; }
+  RS_INLINE Bytes payload() const noexcept { return {at_ - size_ + 4, size_ - 4}; }
+  RS_INLINE void move(EventCursor& c) const noexcept {
+    const auto position = static_cast<u32>(at_ - c.data_);
+    if (position == c.at_) return;
+    c.at_ = position;
+    c.event_ = position - size_;
+    c.payload_ = payload();
+    c.time_ = time_;
+  }
+
+ private:
+  const u8 *at_, *last_;  // the next one; where the last one may begin, null: there is none
+  u32 type_, size_, delta_ = 0;
+  u64 time_;
 };
 
 // The running time in front of `end`, given `time` at `begin`. Anything malformed ends the sum.

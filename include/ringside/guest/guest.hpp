@@ -6,6 +6,8 @@
 // and is linked as a static ELF file; see docs/remote-writers.md. Build with -mgeneral-regs-only, because upcalls save no
 // vector registers, and with -mno-red-zone. Global constructors do not run.
 #pragma once
+#include <ringside/base/cxx20.hpp>
+
 #include <ringside/guest/abi.hpp>
 #include <ringside/remote/remote_writer.hpp>
 

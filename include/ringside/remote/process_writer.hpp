@@ -14,6 +14,8 @@
 // own, and destroying the copy does nothing. The child makes a ProcessWriter of its own, at another path. See
 // docs/remote-writers.md, "A fork".
 #pragma once
+#include <ringside/base/cxx20.hpp>
+
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <linux/membarrier.h>
@@ -340,20 +342,9 @@ class ProcessWriter {
           a.head.argument = options_.events.size();
           a.head.id = abilities();
           break;
-        case Ask::event: {
-          a.head.id = abilities();
-          if (q.ring >= options_.events.size()) {
-            a.head.error = ENOENT;
-            break;
-          }
-          const ProcessEvent& e = options_.events[q.ring];
-          a.head.argument = e.id;
-          e.system.copy(a.system, sizeof a.system - 1);
-          e.name.copy(a.name, sizeof a.name - 1);
-          e.format.copy(a.format, sizeof a.format - 1);
-          size = sizeof a;
+        case Ask::event:
+          if (describe_event(q.ring, a)) size = sizeof a;
           break;
-        }
         case Ask::enable:
         case Ask::disable:
           if (s == nullptr) {
@@ -397,6 +388,17 @@ class ProcessWriter {
       return n == static_cast<ssize_t>(size) ? Next::served : Next::gone;
     }
 
+    bool describe_event(u32 n, EventAnswer& a) const {
+      a.head.id = abilities();
+      a.head.error = n < options_.events.size() ? 0 : ENOENT;
+      if (a.head.error != 0) return false;
+      const ProcessEvent& e = options_.events[n];
+      a.head.argument = e.id;
+      e.system.copy(a.system, sizeof a.system - 1);
+      e.name.copy(a.name, sizeof a.name - 1);
+      e.format.copy(a.format, sizeof a.format - 1);
+      return true;
+    }
     u32 abilities() const noexcept { return (options_.write ? can_write : 0) | (options_.switch_event ? can_switch_events : 0); }
     static int errno_of(int answer) noexcept { return answer >= 0 && answer <= 4095 ? answer : EIO; }
     int switch_event(const Request& q) {
@@ -452,7 +454,7 @@ class ProcessWriter {
         const int seals = fcntl(files.fd[k], F_GET_SEALS);
         if (seals < 0 || (seals & sized) != sized) return EPERM;
         if (fstat(files.fd[k], &st) != 0) return EBADF;
-        if (st.st_size <= 0 || st.st_size % 4096 != 0 || st.st_size > INT64_MAX - static_cast<i64>(region_bytes)) return EINVAL;
+        if (st.st_size <= 0 || static_cast<u64>(st.st_size) % page_bytes() != 0 || st.st_size > INT64_MAX - static_cast<i64>(region_bytes)) return EINVAL;
         region_bytes += static_cast<u64>(st.st_size);
       }
       return 0;

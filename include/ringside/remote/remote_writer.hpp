@@ -19,6 +19,8 @@
 // switches (enable, disable). An event costs what it costs in a local ring, plus one count with the meta-page. Not for two
 // threads that write.
 #pragma once
+#include <ringside/base/cxx20.hpp>
+
 #include <ringside/abi/meta_page.hpp>
 #include <ringside/base/memory_single.hpp>
 #include <ringside/remote/descriptor.hpp>

@@ -17,6 +17,8 @@
 //
 // hello and events may be repeated at any time, for readers that come late.
 #pragma once
+#include <ringside/base/cxx20.hpp>
+
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/ring/reader.hpp>
 

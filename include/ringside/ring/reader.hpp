@@ -31,6 +31,8 @@
 // between 7 and 8 has left slot[r % n].id == the reader page of the state: the repair does 8 for it. Consuming is step 8 alone, so a
 // death leaves the old state or the new one.
 #pragma once
+#include <ringside/base/cxx20.hpp>
+
 #include <ringside/abi/meta_page.hpp>
 #include <ringside/base/check.hpp>
 #include <ringside/base/memory_hardware.hpp>

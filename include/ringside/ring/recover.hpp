@@ -35,12 +35,16 @@ Recovered recover(const Ring& ring) noexcept {
     M::store(&rec.real_end, pack_end(commit.position, now.bytes, false), unordered);
     M::store(&rec.reserve, close_reserve(word), unordered);
   }
-  // The next owner comes to these positions again, so what the dead one left there must not count as left.
+  // The next owner comes to these positions again. What the dead one left there must not count as left. What it has counted and
+  // reserved there must not pass for what the next owner's handlers do: step c of writer.hpp compares both words. No handler
+  // that has reserved there leaves an empty count of this position, or a reserve word that is closed and not marked as left.
   for (u64 position = commit.position + 1; position <= tail.position; ++position) {
     const u32 k = static_cast<u32>(position % g.nr_slots());
     const u32 id = slot_id(k, get(ring.record(k).slot));
     if (!g.holds(id)) return {true, 0};
     M::store(&ring.record(id).real_end, u64{0}, unordered);
+    M::store(&ring.record(id).count, pack_count(position, 0), unordered);
+    M::store(&ring.record(id).reserve, closed, unordered);
   }
   M::store(&rec.count, pack_count(commit.position, 0), unordered);
   M::store(&ring.header(commit.id).commit, u64{now.bytes}, unordered);

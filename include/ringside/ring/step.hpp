@@ -1,5 +1,7 @@
 // The place where tests check the structure of a ring while it is written and read.
 #pragma once
+#include <ringside/base/cxx20.hpp>
+
 #include <ringside/ring/control.hpp>
 
 namespace ringside {

@@ -55,6 +55,8 @@
 //   3. c  Ready the new sub-buffer: header's commit, committed, count, reserve word.
 //   4. d  Move the tail by a local CAS.
 #pragma once
+#include <ringside/base/cxx20.hpp>
+
 #include <ringside/base/check.hpp>
 #include <ringside/base/memory_hardware.hpp>
 #include <ringside/ring/control.hpp>

@@ -1,0 +1,419 @@
+// An event in a thread's ring that a signal handler leaves by siglongjmp, at each of its instructions.
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <ringside/trace.hpp>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csetjmp>
+#include <cstdlib>
+#include <functional>
+#include <thread>
+
+#include "instance/instance.hpp"
+#include "own_root.hpp"
+#include "sanitized.hpp"
+
+#if defined(__x86_64__) && !RS_TEST_SANITIZED  // a sanitizer's run-time is stepped through, too
+RINGSIDE_EVENT(left, number, (u64, n));
+
+namespace ringside::test::left_event_test {
+namespace {
+
+constexpr unsigned long trap_flag = 0x100;
+volatile int steps_to_go;
+void (*volatile at_the_step)(ucontext_t& context);
+sigjmp_buf back, inner_back;
+bool goes_on_when_signals_are_on = false;
+bool steps_without_signals = false;
+
+bool steps() { return (__builtin_ia32_readeflags_u64() & trap_flag) != 0; }
+void go_step_by_step(bool on) {
+  const u64 flags = __builtin_ia32_readeflags_u64();
+  __builtin_ia32_writeeflags_u64(on ? flags | trap_flag : flags & ~u64{trap_flag});
+}
+
+void on_trap(int, siginfo_t*, void* context) {
+  const int left = steps_to_go - 1;
+  steps_to_go = left;
+  if (left == 0) at_the_step(*static_cast<ucontext_t*>(context));
+}
+
+[[gnu::noinline]] void stepped_event() {
+  go_step_by_step(true);
+  ::left::number(1);
+  go_step_by_step(false);
+}
+
+// For the C library's: a step while all signals are off would end the program. The steps are counted while signals are on, or, with
+// steps_without_signals, always.
+int set_mask(int how, const sigset_t* set, sigset_t* old) {
+  const bool stepped = steps();
+  go_step_by_step(false);
+  sigset_t wanted{}, now{};
+  if (set != nullptr) wanted = *set;
+  if (stepped && steps_without_signals) sigdelset(&wanted, SIGTRAP);
+  const int error = sigprocmask(how, set != nullptr ? &wanted : nullptr, old) == 0 ? 0 : errno;
+  sigprocmask(SIG_BLOCK, nullptr, &now);
+  const bool can_step = sigismember(&now, SIGTRAP) == 0;
+  const bool goes_on = can_step && (stepped || goes_on_when_signals_are_on);
+  goes_on_when_signals_are_on = !can_step && (stepped || goes_on_when_signals_are_on);
+  go_step_by_step(goes_on);
+  return error;
+}
+
+struct LeftEvent : testing::TestWithParam<bool> {
+  LeftEvent() {
+    struct sigaction action {};
+    action.sa_sigaction = on_trap;
+    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    sigaction(SIGTRAP, &action, &before_);
+    renew();
+  }
+  ~LeftEvent() override {
+    ringside_close();
+    sigaction(SIGTRAP, &before_, nullptr);
+  }
+
+  // An instance without rings, and this thread attached to it.
+  void renew() {
+    InstanceOptions o;
+    o.name = "a" + std::to_string(++instances_);
+    o.buffer_size = 64 << 10;
+    o.overwrite = GetParam();
+    o.rings = Rings::thread;
+    instance = must(Instance::create(o));
+    open();
+    ::left::number(0);
+  }
+  void open() {
+    ringside_close();
+    ASSERT_EQ(ringside_open(("a" + std::to_string(instances_)).c_str()), 0);
+  }
+  // All events that anybody tried to write: published, refused by a ring, or refused without one.
+  u64 accounted() {
+    u64 sum = instance->refused();
+    for (const RingInfo& r : instance->rings()) sum += r.counters.written + r.counters.dropped + r.counters.commit_overrun;
+    return sum;
+  }
+  // Writes an event, and leaves it at this step.
+  static void leave_at(int step) {
+    at_the_step = [](ucontext_t&) { siglongjmp(back, 1); };
+    steps_to_go = step;
+    if (sigsetjmp(back, 1) == 0) stepped_event();
+  }
+  static void stop_stepping(ucontext_t& context) { context.uc_mcontext.gregs[REG_EFL] &= ~static_cast<greg_t>(trap_flag); }
+  // Writes two events, and this action comes in the second one, this number of steps before its end.
+  static void act_before_the_end(int steps, void (*action)(ucontext_t&)) {
+    steps_to_go = 0;
+    stepped_event();
+    at_the_step = action;
+    steps_to_go = -steps_to_go - steps;
+    stepped_event();
+    steps_to_go = 0;  // it was shorter than the first one, which had a long pause in it: then the action comes in no later one either
+  }
+  // A handler comes at this step, and its own event is left by another one, which goes back to it. events: how many are tried, this one
+  // included; 1: it did not come.
+  struct Left {
+    int before_its_end;
+    bool inside = false;        // the other one leaves an event of its own, too
+    bool then_another = false;  // the first one goes on with another event
+  };
+  static u64 interrupt_at(int step, const Left& plan) {
+    static Left left;
+    static u64 events;
+    left = plan;
+    events = 1;
+    at_the_step = [](ucontext_t& context) {
+      stop_stepping(context);
+      ::left::number(3);  // now there is a ring at this depth
+      events += 3;
+      if (sigsetjmp(inner_back, 1) == 0)
+        act_before_the_end(left.before_its_end, [](ucontext_t& inside) {
+          if (!left.inside) siglongjmp(inner_back, 1);
+          stop_stepping(inside);
+          ::left::number(3);
+          events += 3;
+          act_before_the_end(left.before_its_end, [](ucontext_t&) { siglongjmp(inner_back, 1); });
+        });
+      steps_to_go = 0;  // where a pause made the event before it longer, nobody has left it, and nobody must leave a later one
+      if (!left.then_another) return;
+      ::left::number(3);
+      ++events;
+    };
+    steps_to_go = step;
+    stepped_event();
+    return events;
+  }
+  static int steps_of_an_event() {
+    steps_to_go = 0;
+    stepped_event();
+    return -steps_to_go;
+  }
+  u64 counted(const std::function<void()>& act) {
+    const u64 before = accounted();
+    act();
+    ::left::number(2);
+    return accounted() - before - 1;
+  }
+
+  OwnRoot root{true};
+  std::unique_ptr<Instance> instance;
+
+ private:
+  struct sigaction before_ {};
+  int instances_ = 0;
+};
+
+// "A handler leaves behind the commit, and the ring stays: the next event that is left vanishes from the books."
+TEST_P(LeftEvent, IsCountedOnceAtEachInstruction) {
+  const int steps = steps_of_an_event(), middle = steps / 2;
+  ASSERT_GT(steps, 50);
+  u64 noted = 0;
+  for (int step = GetParam() ? 1 : 4; step <= steps; step += step < middle && step + 7 > middle ? middle - step : 7) {
+    SCOPED_TRACE(std::to_string(step) + " of " + std::to_string(steps));
+    // Left before it has noted itself, it is not known to have been tried; from then on it is.
+    const u64 one = counted([&] { leave_at(step); });
+    ASSERT_LE(noted, one);
+    ASSERT_LE(one, 1u);
+    noted = one;
+    if (step == middle) {
+      ASSERT_EQ(one, 1u);
+    }
+    ASSERT_EQ(counted([&] {
+                leave_at(step);
+                ::left::number(3);
+                leave_at(middle);
+              }),
+              one + 2);
+    u64 tried = 0;
+    const u64 all = counted([&] { tried = interrupt_at(step, {steps - middle}); });
+    ASSERT_EQ(all, tried);
+  }
+}
+
+// "A handler that came while the call began or ended, and came back: what was left inside of it was counted twice, or never, and the ring of
+// that was not given up."
+TEST_P(LeftEvent, IsCountedOnceInsideOfAHandlerThatComesBack) {
+  const int steps = steps_of_an_event(), half = steps / 2;
+  const Left left = GetParam() ? Left{half, false, true} : Left{half, true, false};
+  for (int step = 1; step <= steps; step += 3) {
+    if (step % 16 == 0) renew();  // a ring stays for each event that was left
+    u64 tried = 0;
+    const u64 all = counted([&] { tried = interrupt_at(step, left); });
+    ASSERT_EQ(all, tried) << step << " of " << steps;
+  }
+}
+
+// "A reset takes the ring's counts back, and what is left afterwards is published and counted as refused."
+TEST_P(LeftEvent, IsCountedOnceBehindAReset) {
+  ASSERT_TRUE(instance->reset());
+  const int steps = steps_of_an_event();  // more than those of the events behind it
+  int tried = 0;
+  for (int step = steps; step > 0; --step, ++tried) {
+    for (u64 n = 0; n < 5; ++n) ::left::number(n);
+    if (!instance->reset()) break;  // the one before was left in the middle
+    ASSERT_EQ(counted([&] { leave_at(step); }), 1u) << step << " of " << steps;
+  }
+  EXPECT_GT(tried, 20);
+}
+
+// "The note of an event was gone while its thread took a ring: left there, it was not counted."
+TEST_P(LeftEvent, IsCountedOnceWhileItsThreadAttaches) {
+  const std::function<void()> detaching[] = {
+      [&] { open(); },
+      [&, small = false]() mutable {
+        small = !small;
+        ASSERT_TRUE(instance->resize(small ? 32 << 10 : 64 << 10, 4096));
+      },
+  };
+  for (const auto& detach : detaching) {
+    detach();
+    const int steps = steps_of_an_event(), middle = steps / 2;
+    ASSERT_GT(steps, 100);
+    u64 noted = 0;
+    for (int step = 1; step <= steps; step += 29) {
+      SCOPED_TRACE(std::to_string(step) + " of " + std::to_string(steps));
+      renew();  // a ring stays for each event that was left
+      detach();
+      const u64 one = counted([&] { leave_at(step); });
+      ASSERT_LE(noted, one);
+      ASSERT_LE(one, 1u);
+      noted = one;
+      if (step < middle / 4) continue;
+      ASSERT_EQ(one, 1u);
+      detach();
+      u64 tried = 0;
+      const u64 all = counted([&] { tried = interrupt_at(step, {30}); });
+      ASSERT_EQ(all, tried);
+    }
+  }
+}
+
+TEST_P(LeftEvent, IsCountedOnceWhereNoRingIsAvailable) {
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none{0, before.rlim_max};
+  open();
+  setrlimit(RLIMIT_NOFILE, &none);
+  const auto counted_now = [&] { return instance->refused(); };
+  const int steps = steps_of_an_event();
+  u64 noted = 0;
+  for (int i = 0; i < 2 * steps; i += 3) {
+    const u64 at_first = counted_now();
+    leave_at(i % steps + 1);
+    ::left::number(2);
+    const u64 one = counted_now() - at_first - 1;
+    if (i % steps < 3) noted = 0;
+    EXPECT_LE(noted, one) << i % steps + 1 << " of " << steps;
+    EXPECT_LE(one, 1u) << i % steps + 1 << " of " << steps;
+    noted = one;
+  }
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(noted, 1u);
+}
+
+// "The child of a fork without handlers counted it, too."
+TEST_P(LeftEvent, IsCountedByTheParentOfAFork) {
+  const int steps = steps_of_an_event();
+  for (pid_t (*const forked)() : {fork, _Fork})
+    for (const int step : {steps / 2, steps - 10}) {
+      ASSERT_EQ(counted([&] {
+                  leave_at(step);
+                  const pid_t child = forked();
+                  if (child == 0) {
+                    ::left::number(3);
+                    _exit(0);
+                  }
+                  waitpid(child, nullptr, 0);
+                }),
+                2u);
+    }
+}
+
+// "A child of a fork without handlers, whose thread ended or which closed the instance before it wrote, retired its parent's ring."
+TEST_P(LeftEvent, AChildThatWritesNothingLeavesItsParentsRing) {
+  for (const bool closes : {false, true}) {
+    std::thread([&] {
+      ::left::number(3);
+      const auto live = [&] {
+        const auto rings = instance->rings();
+        return std::count_if(rings.begin(), rings.end(), [](const RingInfo& r) { return r.live; });
+      };
+      const auto before = live();
+      const pid_t child = _Fork();
+      if (child == 0) {
+        if (closes) {
+          ringside_close();
+          _exit(0);
+        }
+        std::atexit([] { _exit(0); });
+        pthread_exit(nullptr);
+      }
+      waitpid(child, nullptr, 0);
+      EXPECT_EQ(live(), before) << (closes ? "close" : "end");
+    }).join();
+  }
+}
+
+// A child of vfork, which ends in the middle of its second event, or while it attaches for the first.
+void child_ends_at(int step, bool in_second) {
+  at_the_step = [](ucontext_t&) { _exit(0); };
+  const pid_t child = vfork();
+  if (child == 0) {
+    if (in_second) ::left::number(3);
+    steps_to_go = step;
+    stepped_event();
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);
+}
+
+// "A child of vfork noted its events over those of its parent."
+TEST_P(LeftEvent, IsCountedOnceAroundAVfork) {
+  static int ends_at, steps;
+  steps = steps_of_an_event();
+  for (const int step : {steps / 2, steps - 25})
+    for (ends_at = steps / 2; ends_at < steps; ends_at += 23) {
+      SCOPED_TRACE(std::to_string(step) + ", " + std::to_string(ends_at) + " of " + std::to_string(steps));
+      const auto around = [&](bool leaves) {
+        static bool then_leaves;
+        then_leaves = leaves;
+        at_the_step = [](ucontext_t& context) {
+          context.uc_mcontext.gregs[REG_EFL] &= ~static_cast<greg_t>(trap_flag);
+          child_ends_at(ends_at, true);
+          if (then_leaves) siglongjmp(back, 1);
+        };
+        steps_to_go = step;
+        if (sigsetjmp(back, 1) == 0) stepped_event();
+      };
+      ASSERT_EQ(counted([&] { around(false); }), 3u);
+      ASSERT_EQ(counted([&] { around(true); }), 3u);
+    }
+}
+
+// "After a child of vfork that was killed while it took a ring, its parent's thread was refused for ever."
+TEST_P(LeftEvent, AChildOfVforkThatEndsWhileItAttachesLeavesNothing) {
+  steps_without_signals = true;
+  bool completed = false;
+  for (int step = 1000; step < 60'000; step = step * 3 / 2) {
+    child_ends_at(step, false);
+    int state = PTHREAD_CANCEL_DISABLE;
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state);
+    EXPECT_EQ(state, PTHREAD_CANCEL_ENABLE) << step;
+    const u64 refused = instance->refused();
+    open();
+    EXPECT_EQ(counted([] { ::left::number(3); }), 1u) << step;
+    EXPECT_EQ(instance->refused(), refused) << step;
+    completed = steps_to_go > 0;
+  }
+  steps_without_signals = false;
+  EXPECT_TRUE(completed) << "the last child came to its end";
+}
+
+// "The next events went to the ring of the child, with the child's number; the thread could never be cancelled again; and the next child
+// shared the rings of its parent."
+TEST_P(LeftEvent, AVforkThatAHandlerLeavesEndsThere) {
+  struct sigaction action {}, before {};
+  action.sa_handler = [](int) { siglongjmp(back, 1); };
+  sigaction(SIGUSR1, &action, &before);
+  const int steps = steps_of_an_event();
+  const i32 tid = detail::this_thread.tid;
+  for (int i = 0; i < 2; ++i) {
+    const u64 all = counted([&] {
+      if (sigsetjmp(back, 1) == 0) {
+        if (vfork() == 0) {
+          ::left::number(3);
+          kill(getppid(), SIGUSR1);  // comes when the parent goes on
+          _exit(0);
+        }
+        ADD_FAILURE() << "the handler comes first";
+      }
+      int state = PTHREAD_CANCEL_DISABLE;
+      pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state);
+      EXPECT_EQ(state, PTHREAD_CANCEL_ENABLE);
+      while (waitpid(-1, nullptr, 0) > 0) {
+      }
+      if (i == 1) child_ends_at(steps / 2, true);
+    });
+    EXPECT_EQ(all, i == 1 ? 3u : 1u);
+    EXPECT_EQ(detail::this_thread.borrowed, 0u);
+    EXPECT_EQ(detail::this_thread.tid, tid);
+  }
+  sigaction(SIGUSR1, &before, nullptr);
+}
+
+INSTANTIATE_TEST_SUITE_P(Rings, LeftEvent, testing::Bool(), [](const auto& at) { return at.param ? "overwrite" : "discard"; });
+
+}  // namespace
+int set_mask_of_steps(int how, const sigset_t* set, sigset_t* old) { return set_mask(how, set, old); }
+}  // namespace ringside::test::left_event_test
+
+extern "C" int pthread_sigmask(int how, const sigset_t* set, sigset_t* old) noexcept {
+  return ringside::test::left_event_test::set_mask_of_steps(how, set, old);
+}
+#endif
