@@ -53,8 +53,8 @@ struct BlockIn {
   std::vector<ColumnIn> columns;
   const ColumnIn* column(std::string_view name) const;
 };
-// All blocks of an answer, which must outlive them. It may hold anything: nothing is read beyond its end, and no more memory is taken than
-// some times its size. bad_message: it is cut, or has a type that is not read here.
+// All blocks of an answer, which must outlive them. It may hold anything: nothing is read beyond its end, and the memory
+// taken is bounded by a small multiple of its size. bad_message: it is cut, or has an unknown type.
 result<std::vector<BlockIn>> read_blocks(std::string_view answer);
 
 // In SQL: "sched:sched_switch" and 'text'.

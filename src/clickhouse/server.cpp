@@ -12,7 +12,7 @@
 #include "sys/try.hpp"
 
 #ifdef RINGSIDE_CURL
-#include <curl/curl.h>
+#include "clickhouse/curl.hpp"
 #endif
 
 namespace ringside::clickhouse {
@@ -21,15 +21,7 @@ namespace {
 constexpr int no_session = 372, session_in_use = 373;  // the server's numbers
 constexpr u32 session_seconds = 60;
 
-// "Code: 60, e.displayText() = DB::Exception: Table ..." -> 60; newer ones write "Code: 60. DB::Exception: ..."
-int code_of(std::string_view answer) {
-  constexpr std::string_view begin = "Code: ";
-  int code = 0;
-  if (answer.substr(0, begin.size()) == begin) std::from_chars(answer.data() + begin.size(), answer.data() + answer.size(), code);
-  return code;
-}
-
-// The first line, without what repeats.
+// The first line, without the repeated parts.
 std::string short_text(std::string text) {
   text = text.substr(0, std::min({text.find('\n'), text.find(", e.what()"), size_t{400}}));
   if (const size_t at = text.find("DB::Exception: "); at != std::string::npos) text = text.substr(at + 15);
@@ -57,7 +49,7 @@ std::string trimmed(std::string_view text) {
 
 result<Address> Address::parse(std::string_view text) {
   const auto bad = [&](const std::string& why) {
-    const size_t login = text.rfind('@');  // what stands in front is not shown
+    const size_t login = text.rfind('@');  // the text before it is not shown
     return refuse(std::errc::invalid_argument, std::string(text.substr(login == std::string_view::npos ? 0 : login + 1, 200)) + " is no place on a server: " + why + "; write clickhouse://HOST:8123/DATABASE");
   };
   if (!is(text)) return bad("it does not begin with clickhouse://");
@@ -126,90 +118,131 @@ result<Login> Login::read(const std::string& path) {
 
 #ifdef RINGSIDE_CURL
 
+namespace {
+
+// "Code: 60, e.displayText() = DB::Exception: Table ..." -> 60; newer ones write "Code: 60. DB::Exception: ..."
+int code_of(std::string_view answer) {
+  constexpr std::string_view begin = "Code: ";
+  int code = 0;
+  if (answer.substr(0, begin.size()) == begin) std::from_chars(answer.data() + begin.size(), answer.data() + answer.size(), code);
+  return code;
+}
+
+}  // namespace
+
+// One request of libcurl's.
 struct Server::Way {
-  CURL* easy = curl_easy_init();
-  ~Way() { curl_easy_cleanup(easy); }
+  const Curl& curl;
+  CURL* easy = curl.easy_init();
+  std::string_view left{};  // of the body
+  std::string answer{};
+  u64 most_answer = 0;
+  bool full = false;  // the answer is longer
+  curl_slist* headers = nullptr;
+  char why[CURL_ERROR_SIZE] = {};  // says more than the code of an error
+
+  ~Way() {
+    curl.slist_free_all(headers);
+    curl.easy_cleanup(easy);
+  }
+  void prepare(const std::string& url, const Login& login, std::string_view body, u64 most);
+  void stop_when(const std::function<bool()>& over);
+  void use_once() {
+    curl.easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L);
+    curl.easy_setopt(easy, CURLOPT_FORBID_REUSE, 1L);
+  }
+
+ private:
+  static size_t send(char* to, size_t size, size_t count, void* way) {
+    std::string_view& left = static_cast<Way*>(way)->left;
+    const size_t bytes = left.copy(to, size * count);
+    left.remove_prefix(bytes);
+    return bytes;
+  }
+  static size_t receive(char* from, size_t size, size_t count, void* way) {
+    Way& to = *static_cast<Way*>(way);
+    to.full = to.full || to.answer.size() + size * count > to.most_answer;
+    if (to.full) return 0;
+    to.answer.append(from, size * count);
+    return size * count;
+  }
 };
 
-Server::Server(const Address& address, const Login& login, std::function<bool()> stop) : address_(address), login_(login), stop_(std::move(stop)), way_(std::make_unique<Way>()) {}
+void Server::Way::prepare(const std::string& url, const Login& login, std::string_view body, u64 most) {
+  curl.easy_reset(easy);
+  curl.slist_free_all(headers);
+  headers = curl.slist_append(nullptr, "Expect:");
+  if (!login.user.empty()) headers = curl.slist_append(headers, ("X-ClickHouse-User: " + login.user).c_str());
+  if (!login.password.empty()) headers = curl.slist_append(headers, ("X-ClickHouse-Key: " + login.password).c_str());
+  left = body;
+  answer.clear();
+  most_answer = most;
+  full = false;
+  why[0] = 0;
+  curl.easy_setopt(easy, CURLOPT_URL, url.c_str());
+  curl.easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl.easy_setopt(easy, CURLOPT_PROXY, "");
+  curl.easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+  curl.easy_setopt(easy, CURLOPT_POST, 1L);
+  curl.easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
+  curl.easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
+  curl.easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, 1L << 20);
+  curl.easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, 10L);
+  curl.easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
+  curl.easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, 300L);
+  if (!login.ca.empty()) curl.easy_setopt(easy, CURLOPT_CAINFO, login.ca.c_str());
+  if (!login.certificate.empty()) curl.easy_setopt(easy, CURLOPT_SSLCERT, login.certificate.c_str());
+  if (!login.key.empty()) curl.easy_setopt(easy, CURLOPT_SSLKEY, login.key.c_str());
+  curl.easy_setopt(easy, CURLOPT_READDATA, this);
+  curl.easy_setopt(easy, CURLOPT_READFUNCTION, send);
+  curl.easy_setopt(easy, CURLOPT_WRITEDATA, this);
+  curl.easy_setopt(easy, CURLOPT_WRITEFUNCTION, receive);
+  curl.easy_setopt(easy, CURLOPT_ERRORBUFFER, why);
+}
+
+void Server::Way::stop_when(const std::function<bool()>& over) {
+  curl.easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
+  curl.easy_setopt(easy, CURLOPT_XFERINFODATA, &over);
+  curl.easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, +[](void* stop, curl_off_t, curl_off_t, curl_off_t, curl_off_t) -> int {
+    const auto& is_over = *static_cast<const std::function<bool()>*>(stop);
+    return is_over && is_over() ? 1 : 0;
+  });
+}
+
+Server::Server(const Address& address, const Login& login, std::function<bool()> stop) : address_(address), login_(login), stop_(std::move(stop)) {}
 Server::~Server() = default;
 
 result<std::unique_ptr<Server>> Server::open(const Address& address, const Login& login, std::function<bool()> stop) {
-  static const CURLcode ready = curl_global_init(CURL_GLOBAL_DEFAULT);
+  const Curl* const curl = RS_TRY(Curl::load());
   std::unique_ptr<Server> server(new Server(address, login, std::move(stop)));
-  if (ready != CURLE_OK || server->way_->easy == nullptr) return fail(ENOMEM, "cannot prepare the way to " + address.show());
+  server->way_.reset(new Way{*curl});
+  if (server->way_->easy == nullptr) return fail(ENOMEM, "cannot prepare the way to " + address.show());
   return server;
 }
 
-// once: the body goes out at most once, on a connection of its own: libcurl sends it again where a kept connection turns out to be dead.
+// once: the body is sent at most once, on its own connection, because libcurl sends it again if a kept connection is dead.
 result<std::string> Server::post(const std::string& parameters, std::string_view body, bool once) {
   code_ = 0;
-  CURL* const easy = way_->easy;
-  curl_easy_reset(easy);
-  const std::string url = fmt::format("{}://{}:{}/?{}", login_.tls ? "https" : "http", address_.host, address_.port, parameters);
-  struct Taken {
-    const u64 most;
-    std::string text{};
-    bool full = false;
-  } taken{most_answer_};
-  struct Given {
-    std::string_view left;
-  } given{body};
-  curl_slist* headers = curl_slist_append(nullptr, "Expect:");
-  const std::string user = "X-ClickHouse-User: " + login_.user, password = "X-ClickHouse-Key: " + login_.password;
-  if (!login_.user.empty()) headers = curl_slist_append(headers, user.c_str());
-  if (!login_.password.empty()) headers = curl_slist_append(headers, password.c_str());
-  curl_easy_setopt(easy, CURLOPT_URL, url.c_str());
-  curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(easy, CURLOPT_PROXY, "");
-  curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(easy, CURLOPT_POST, 1L);
-  curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
-  curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
-  curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, 1L << 20);
-  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, 10L);
-  curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
-  curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, 300L);
-  if (once) {
-    curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L);
-    curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, 1L);
-  }
-  if (!login_.ca.empty()) curl_easy_setopt(easy, CURLOPT_CAINFO, login_.ca.c_str());
-  if (!login_.certificate.empty()) curl_easy_setopt(easy, CURLOPT_SSLCERT, login_.certificate.c_str());
-  if (!login_.key.empty()) curl_easy_setopt(easy, CURLOPT_SSLKEY, login_.key.c_str());
-  curl_easy_setopt(easy, CURLOPT_READDATA, &given);
-  curl_easy_setopt(easy, CURLOPT_READFUNCTION, +[](char* to, size_t size, size_t count, void* from) {
-    auto& source = *static_cast<Given*>(from);
-    const size_t bytes = std::min(size * count, source.left.size());
-    source.left.copy(to, bytes);
-    source.left.remove_prefix(bytes);
-    return bytes;
-  });
-  curl_easy_setopt(easy, CURLOPT_WRITEDATA, &taken);
-  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, +[](char* from, size_t size, size_t count, void* to) -> size_t {
-    auto& target = *static_cast<Taken*>(to);
-    target.full = target.full || target.text.size() + size * count > target.most;
-    if (target.full) return 0;
-    target.text.append(from, size * count);
-    return size * count;
-  });
-  curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
-  curl_easy_setopt(easy, CURLOPT_XFERINFODATA, &stop_);
-  curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, +[](void* stop, curl_off_t, curl_off_t, curl_off_t, curl_off_t) -> int {
-    const auto& over = *static_cast<std::function<bool()>*>(stop);
-    return over && over() ? 1 : 0;
-  });
-  const CURLcode done = curl_easy_perform(easy);
-  curl_slist_free_all(headers);
+  Way& way = *way_;
+  way.prepare(fmt::format("{}://{}:{}/?{}", login_.tls ? "https" : "http", address_.host, address_.port, parameters), login_, body, most_answer_);
+  way.stop_when(stop_);
+  if (once) way.use_once();
+  const CURLcode done = way.curl.easy_perform(way.easy);
   const std::string where = "the ClickHouse server at " + address_.host + ":" + std::to_string(address_.port);
-  if (taken.full) return refuse(std::errc::message_size, where + fmt::format(" answers with more than {} MiB; ask for less", most_answer_ >> 20));
+  if (way.full) return refuse(std::errc::message_size, where + fmt::format(" answers with more than {} MiB; ask for less", most_answer_ >> 20));
   if (done == CURLE_ABORTED_BY_CALLBACK) return refuse(std::errc::operation_canceled, "the way to " + where + " was left");
-  if (done != CURLE_OK) return refuse(std::errc::not_connected, where + " does not answer: " + curl_easy_strerror(done));
+  const std::string reason = way.why[0] != 0 ? way.why : way.curl.easy_strerror(done);
+  if (done == CURLE_PEER_FAILED_VERIFICATION)
+    return refuse(std::errc::not_connected, where + " is not trusted (" + reason + "): `ca` in the --config file names the authority that signed its certificate, and HOST must be a name that stands there");
+  if (done == CURLE_SSL_CACERT_BADFILE) return refuse(std::errc::not_connected, "`ca` in the --config file: " + reason);
+  if (login_.tls && done == CURLE_SSL_CONNECT_ERROR)
+    return refuse(std::errc::not_connected, where + " speaks no TLS there (" + reason + "): name the port of https, as clickhouse://HOST:8443/DATABASE, or leave `tls = yes` out of the --config file");
+  if (done != CURLE_OK) return refuse(std::errc::not_connected, where + " does not answer: " + way.curl.easy_strerror(done));
   long status = 0;
-  curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
-  if (status == 200) return std::move(taken.text);
-  code_ = code_of(taken.text);
-  return refuse(std::errc::io_error, where + " refuses" + (code_ != 0 ? fmt::format(" (code {})", code_) : fmt::format(" (HTTP {})", status)) + ": " + short_text(taken.text));
+  way.curl.easy_getinfo(way.easy, CURLINFO_RESPONSE_CODE, &status);
+  if (status == 200) return std::move(way.answer);
+  code_ = code_of(way.answer);
+  return refuse(std::errc::io_error, where + " refuses" + (code_ != 0 ? fmt::format(" (code {})", code_) : fmt::format(" (HTTP {})", status)) + ": " + short_text(way.answer));
 }
 
 #else
@@ -224,7 +257,7 @@ result<std::string> Server::post(const std::string&, std::string_view, bool) { r
 
 #endif
 
-// The server answers when it knows how the statement ended, so the answer's status says so.
+// The server answers once it knows how the statement ended, so the answer's status is the outcome.
 result<std::string> Server::ask(const std::string& sql) { return post("wait_end_of_query=1&database=" + escaped(address_.database), sql, false); }
 
 result<std::vector<BlockIn>> Server::select(const std::string& sql, std::string& answer) {

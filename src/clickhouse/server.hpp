@@ -3,8 +3,8 @@
 //   auto server = RS_TRY(Server::open(RS_TRY(Address::parse("clickhouse://127.0.0.1/traces")), {}));
 //   auto blocks = RS_TRY(server->select("SELECT count() FROM events"));
 //
-// An insert whose answer does not arrive may have happened, may be going on, or may still lie in a socket of the server's. So each one
-// runs in a session (the server's word) that was made before it, with session_check=1: fence() returns when that session has ended, and
+// An insert whose answer does not arrive may have happened, may be going on, or may still be in a socket of the server's. So each one
+// runs in a session (the server's term) that was made before it, with session_check=1: fence() returns when that session has ended, and
 // from then on the insert has happened, or never will. The server has one query at a time in a session (error 373), and refuses those of a session
 // that it does not know (372).
 #pragma once
@@ -33,7 +33,7 @@ struct Address {
   std::string show() const;  // without `more`
 };
 
-// What no other process may read: from a file of lines "NAME = VALUE" (user, password, tls, ca, certificate, key), never from a
+// Secrets: they come from a file of lines "NAME = VALUE" (user, password, tls, ca, certificate, key), never from a
 // command line.
 struct Login {
   std::string user{}, password{};
@@ -51,7 +51,7 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // The answer of a statement. The error is the server's, or that of the way there. code(): the server's number for it; 0: it did not
+  // The answer to a statement. The error is the server's or the connection's. code(): the server's number for it; 0: it did not
   // answer.
   result<std::string> ask(const std::string& sql);
   int code() const { return code_; }
@@ -61,7 +61,7 @@ class Server {
 
   result<void> begin_session(const std::string& name);
   result<void> insert(const std::string& sql, std::string_view block, const std::string& session);
-  // Until that session has ended. An error: the server did not answer, so nothing is known.
+  // Waits until that session has ended. An error: the server did not answer, so the outcome stays unknown.
   result<void> fence(const std::string& session);
 
   const Address& address() const { return address_; }

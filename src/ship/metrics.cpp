@@ -148,6 +148,7 @@ std::string Metrics::text() const {
                     single("ringside_events_lost_total", "counter", "Events that are in no recording: overwritten or refused.", books.lost) +
                     single("ringside_spool_events", "gauge", "Events that wait for the server.", books.spooled) +
                     single("ringside_spool_bytes", "gauge", "What they take on disk.", spool_.bytes()) +
+                    single("ringside_disk_full", "gauge", "Whether parts are dropped because the spool's disk is full.", options_.disk_is_full && options_.disk_is_full() ? 1 : 0) +
                     single("ringside_server_up", "gauge", "Whether the server took the last batch.", options_.server_answers && options_.server_answers() ? 1 : 0);
   if (const auto fills = options_.fills ? options_.fills() : std::vector<RingFill>{}; !fills.empty()) {
     out += family("ringside_ring_fill_ratio", "gauge", "How full each ring is with what is not read yet.");

@@ -1,7 +1,7 @@
-// What Prometheus asks an agent: its books, the fill of its rings and its spool, counts of events, histograms of fields and latencies. As text, each
-// time it is asked; the number of lines is bounded.
+// An agent's answer to Prometheus: its books, the fill of its rings and its spool, counts of events, histograms of fields and latencies.
+// It is text, made anew for each request; the number of lines is bounded.
 //
-// Histograms come from parts, each when it is complete, whether the server answers or not. A pair whose start and end are in two parts is in
+// Histograms come from complete parts, whether the server answers or not. A pair whose start and end are in two parts is in
 // none of them: ringside_latency_cut_total counts these starts.
 #pragma once
 #include <array>
@@ -54,6 +54,7 @@ class Metrics {
     Pairs::Options pair;
   };
   struct Options {
+    std::function<bool()> disk_is_full{};
     std::vector<std::string> columns{};  // EVENT/FIELD
     std::vector<Latency> latencies{};
     std::function<bool()> server_answers;

@@ -33,7 +33,7 @@ result<std::unique_ptr<Recorder>> Recorder::create(Spool& spool, Options options
     clock = recorder->instance_->clock();
     if (clock.kind == ClockKind::counter) return refuse(std::errc::not_supported, "the instance " + make.name + " has a clock that tells no time: its events stand at no time of day");
     if (!recorder->options_.user.empty()) RS_TRY(recorder->instance_->enable(recorder->options_.user, true));
-    recorder->program_ = std::make_unique<InstanceFeed>(*recorder->instance_, recorder->options_.user);
+    recorder->make_program_feed();
   }
   if (recorder->options_.kernel) recorder->kernel_ = RS_TRY(KernelFeed::create(*recorder->options_.kernel, clock));
   RS_TRY(recorder->begin());
@@ -42,8 +42,38 @@ result<std::unique_ptr<Recorder>> Recorder::create(Spool& spool, Options options
 
 Recorder::~Recorder() = default;
 
+void Recorder::make_program_feed() {
+  program_ = std::make_unique<InstanceFeed>(*instance_, options_.user);
+  program_->go_on_from(told_);
+}
+
+// The next part; none, as long as the disk is full.
 result<void> Recorder::begin() {
+  const auto begun = begin_part();
+  if (begun || !no_room(begun.error())) return begun;
+  if (kernel_ != nullptr) kernel_->hand_over();
+  run_ = nullptr;
+  if (program_ != nullptr) make_program_feed();
+  RS_TRY(spool_.discard());
+  return no_room_for(begun.error());
+}
+
+result<void> Recorder::no_room_for(const Error& error) {
+  full_ = true;
+  constexpr u64 say_again_ns = 600'000'000'000;  // on a disk that stays full this happens every few parts
+  if (const u64 now = sys::now_ns(); options_.say && (said_disk_full_ns_ == 0 || now - said_disk_full_ns_ > say_again_ns)) {
+    said_disk_full_ns_ = now;
+    says_room_ = true;
+    options_.say(error.sentence + ": the spool's oldest parts are dropped, and what the rings cannot keep is lost until there is room; all of it is counted");
+  }
+  const auto dropped = RS_TRY(spool_.drop_oldest());
+  begin_again_ns_ = sys::now_ns() + (dropped ? 0 : 1'000'000'000);
+  return {};
+}
+
+result<void> Recorder::begin_part() {
   run_ = RS_TRY(RecordingRun::create(spool_.now(), clock_));
+  run_->another_follows();
   RS_TRY(run_->writer().keep(WallOffset::file, WallOffset::measure().text()));
   if (program_ != nullptr) RS_TRY(run_->add(*program_));
   if (kernel_ != nullptr) {
@@ -54,23 +84,26 @@ result<void> Recorder::begin() {
   return {};
 }
 
-result<void> Recorder::complete() {
+// Returns why the recording failed, if it did; the part keeps the events so far.
+result<std::optional<Error>> Recorder::complete() {
   const auto finished = run_->finish();
-  if (!finished && !run_->failed()) return finished;
+  const std::optional<Error> failure = finished ? run_->faults().failure() : finished.error();
+  if (failure && !run_->failed() && !no_room(*failure)) return tl::unexpected<Error>(*failure);
   const Missing& missing = run_->missing();
   const u64 lost = missing.count();
   const bool proved = missing.proved();
   const u64 events = run_->events();
   run_ = nullptr;
-  if (events == 0 && lost == 0 && proved) return spool_.discard();
+  if (events == 0 && lost == 0 && (proved || failure)) {
+    RS_TRY(spool_.discard());
+    return failure;
+  }
   const u64 dropped = RS_TRY(spool_.add(events, lost));
   if (dropped != 0 && !std::exchange(said_full_, true) && options_.say)
     options_.say("the spool is full: its oldest part was dropped, with " + format_count(dropped) + " events; further ones are counted");
   if (dropped == 0) said_full_ = false;
-  return {};
+  return failure;
 }
-
-u64 Recorder::events() const { return run_ != nullptr ? run_->events() : 0; }
 
 std::vector<RingFill> Recorder::fills() const {
   const std::lock_guard held(fills_mutex_);
@@ -95,31 +128,36 @@ void Recorder::look_at_fills() {
   fills_ = std::move(fills);
 }
 
+result<void> Recorder::end_part() {
+  if (program_ != nullptr) program_->hand_over();
+  if (kernel_ != nullptr) kernel_->hand_over();
+  const std::optional<Error> failure = RS_TRY(complete());
+  if (program_ != nullptr) {
+    told_ = program_->accounted();
+    make_program_feed();
+  }
+  if (failure && no_room(*failure)) return no_room_for(*failure);
+  if (failure) {
+    if (options_.say) options_.say(failure->sentence);
+    std::this_thread::sleep_for(std::chrono::seconds(1));  // the fault may pass; if not, it must not fill a log
+  } else if (full_.exchange(false) && std::exchange(says_room_, false) && options_.say) {
+    options_.say("there is room for the spool again");
+  }
+  return begin();
+}
+
 result<void> Recorder::poll() {
   look_at_fills();
-  run_->poll();
-  const bool due = run_->failed() || run_->bytes() >= options_.part_bytes || sys::now_ns() - begun_ns_ >= options_.part_ns;
-  if (due && run_->events() + run_->faults().problems().size() == 0 && !run_->failed()) {
-    begun_ns_ = sys::now_ns();  // an empty part tells nothing
-  } else if (due) {
-    const bool failed = run_->failed();
-    if (failed) {
-      if (options_.say) options_.say(run_->faults().failure()->sentence);
-      std::this_thread::sleep_for(std::chrono::seconds(1));  // there may be room, and if not, no log is to be filled
-    }
-    if (program_ != nullptr) program_->hand_over();
-    if (kernel_ != nullptr) kernel_->hand_over();
-    RS_TRY(complete());
-    if (program_ != nullptr) {
-      const Accounted accounted = program_->accounted();
-      program_ = std::make_unique<InstanceFeed>(*instance_, options_.user);
-      program_->go_on_from(accounted);
-    }
-    if (failed && kernel_ != nullptr) {  // it has given its rings up
-      kernel_ = nullptr;
-      kernel_ = RS_TRY(KernelFeed::create(*options_.kernel, clock_));
-    }
-    RS_TRY(begin());
+  if (run_ == nullptr && sys::now_ns() >= begin_again_ns_) RS_TRY(begin());
+  if (run_ != nullptr) {
+    run_->poll();
+    const bool due = run_->failed() || run_->bytes() >= options_.part_bytes || sys::now_ns() - begun_ns_ >= options_.part_ns;
+    if (due && run_->events() + run_->faults().problems().size() == 0 && !run_->failed()) begun_ns_ = sys::now_ns();  // an empty part tells nothing
+    else if (due) RS_TRY(end_part());
+  }
+  if (run_ == nullptr) {
+    std::this_thread::sleep_for(tick);
+    return {};
   }
   if (instance_ != nullptr) {
     auto woken = instance_->wait(wake_percent, tick);
@@ -130,6 +168,15 @@ result<void> Recorder::poll() {
   return {};
 }
 
-result<void> Recorder::finish() { return run_ != nullptr ? complete() : result<void>(); }
+result<void> Recorder::finish() {
+  if (run_ == nullptr) RS_TRY(begin());
+  if (run_ != nullptr) {
+    run_->another_follows(false);
+    RS_TRY(complete());
+  } else if (options_.say) {
+    options_.say("the disk is full: what the rings hold is not recorded, nor counted");
+  }
+  return {};
+}
 
 }  // namespace ringside::ship

@@ -1,9 +1,11 @@
 // The recorder of an agent: an instance's events, the kernel's, or both, into the parts of a spool. It never waits for a server: a full
-// spool loses its oldest part, a full disk what the rings lose meanwhile.
+// spool loses its oldest part, and so does a full disk. If that does not help, events wait in the rings, which count those that they lose.
 #pragma once
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <ringside/base/result.hpp>
 #include <string>
 
@@ -33,13 +35,17 @@ class Recorder {
   result<void> poll();
   result<void> finish();  // the last part
 
-  u64 events() const;  // in the part in the making
+  bool disk_is_full() const { return full_.load(std::memory_order_relaxed); }  // for another thread
   std::vector<RingFill> fills() const;  // for another thread; a second old
 
  private:
   Recorder(Spool& spool, Options options) : spool_(spool), options_(std::move(options)) {}
   result<void> begin();
-  result<void> complete();
+  result<void> begin_part();
+  result<void> end_part();
+  void make_program_feed();
+  result<void> no_room_for(const Error& error);
+  result<std::optional<Error>> complete();
   void look_at_fills();
 
   Spool& spool_;
@@ -50,6 +56,11 @@ class Recorder {
   ClockInfo clock_;
   std::unique_ptr<RecordingRun> run_;
   u64 begun_ns_ = 0;
+  u64 begin_again_ns_ = 0;    // there is no part in the making: the disk is full
+  Accounted told_{};          // of the program's rings, by the parts so far
+  std::atomic<bool> full_{false};
+  u64 said_disk_full_ns_ = 0;
+  bool says_room_ = false;  // when there is room again
   bool said_full_ = false;
   mutable std::mutex fills_mutex_;
   std::vector<RingFill> fills_;

@@ -14,7 +14,7 @@ namespace {
 
 using clickhouse::ColumnOut;
 
-// Of a batch: a server takes some thousand times as long for small ones. A server makes one part of at most 1,048,576 rows.
+// The size of a batch: a server takes some thousand times as long for small ones. A server makes one part of at most 1,048,576 rows.
 constexpr u64 most_rows = 1'000'000, batch_bytes = 64 << 20, most_bytes_of_all = 256 << 20;
 constexpr i64 day_ns = i64{86'400} * 1'000'000'000;
 
@@ -43,6 +43,23 @@ struct PartRows::Table {
   ColumnOut time_ns, mono_ns, ring, number, cpu, tid, task, flags, payload;
   std::vector<ColumnOut> fields;
 
+  void add(const TraceRecord& record, const RingName& from, i64 at_ns, u32 place, i32 thread, const std::string& name_of_thread) {
+    if (rows == 0) day = floor_day(at_ns), from_ns = to_ns = at_ns;
+    from_ns = std::min(from_ns, at_ns);
+    to_ns = std::max(to_ns, at_ns);
+    ++rows;
+    clickhouse::put_number(time_ns.data, at_ns);
+    clickhouse::put_number(mono_ns.data, record.time);
+    clickhouse::put_number(ring.data, number_of(from));
+    clickhouse::put_number(number.data, place);
+    clickhouse::put_number(cpu.data, record.cpu_in(from));
+    clickhouse::put_number(tid.data, thread);
+    clickhouse::put_text(task.data, name_of_thread);
+    u16 common_flags = 0;
+    if (record.payload.size >= 4) std::memcpy(&common_flags, record.payload.data + 2, sizeof common_flags);
+    clickhouse::put_number(flags.data, common_flags);
+    put(record.payload);
+  }
   void clear() {
     rows = 0;
     time_ns = {"time_ns", "Int64"};
@@ -93,7 +110,8 @@ struct PartRows::Table {
           break;
         case FieldKind::array:
         case FieldKind::loc_array: {
-          const Bytes array = read_array(bytes, field);
+          Bytes array = read_array(bytes, field);
+          if (is_rest(*type, field)) array = {bytes.data + std::min<size_t>(field.offset, bytes.size), (bytes.size - std::min<size_t>(field.offset, bytes.size)) & ~size_t{7}};
           const u32 size = field.element == 0 ? 1 : field.element;
           const bool usual = size == 1 || size == 2 || size == 4 || size == 8;
           if (usual) column.data.append(reinterpret_cast<const char*>(array.data), array.size);
@@ -131,14 +149,64 @@ result<void> PartRows::flush(Table& table, const Use& use) {
   return give(std::move(batch), use);
 }
 
-result<Counted> PartRows::read(const Use& use) {
-  next_ = sending_.first_batch;
-  losses_.clear();
-  threads_.clear();
-  const RecordingMeta meta = RS_TRY(RecordingMeta::read(dir_));
-  wall_ = WallOffset::of(dir_);
-  boot_ = meta.boot.empty() ? 0 : sys::hash(meta.boot);
-  start_ns_ = static_cast<i64>(meta.start_ns);
+// The name of the thread of the event before: most are of the same one.
+class PartRows::LastName {
+ public:
+  explicit LastName(const Tasks& tasks) : tasks_(tasks) {}
+  const std::string& of(i32 tid, u32 source, const RingName& ring) {
+    if (tid != tid_ || source != source_ || tasks_.renamed() != renamed_) {
+      name_ = tasks_.name(tid, ring);
+      tid_ = tid;
+      source_ = source;
+      renamed_ = tasks_.renamed();
+    }
+    return name_;
+  }
+
+ private:
+  const Tasks& tasks_;
+  std::string name_;
+  i32 tid_ = -1;
+  u32 source_ = 0;
+  u64 renamed_ = ~u64{0};
+};
+
+// The rows that are not flushed yet, by the type of their events.
+class PartRows::Tables {
+ public:
+  Table& of(u32 number, const EventType* type) {
+    if (latest_ != nullptr && number == latest_number_) return *latest_;
+    const auto [at, fresh] = all_.try_emplace(number);
+    latest_ = &at->second;
+    latest_number_ = number;
+    if (fresh) {
+      latest_->type = type;
+      latest_->name = type != nullptr ? type->full : "unknown:unknown";
+      latest_->clear();
+    }
+    return *latest_;
+  }
+  const EventType* type_of(u32 number, const Formats& formats) const { return latest_ != nullptr && number == latest_number_ ? latest_->type : formats.find(number); }
+  // The largest table, if all of them take too much memory; else null.
+  Table* too_large() {
+    size_t sum = 0;
+    Table* largest = nullptr;
+    for (auto& [number, one] : all_) {
+      sum += one.bytes();
+      if (largest == nullptr || one.bytes() > largest->bytes()) largest = &one;
+    }
+    return sum > most_bytes_of_all ? largest : nullptr;
+  }
+  std::map<u32, Table>& all() { return all_; }
+
+ private:
+  std::map<u32, Table> all_;
+  Table* latest_ = nullptr;
+  u32 latest_number_ = 0;
+};
+
+// With the choice's filter.
+result<std::unique_ptr<Reading>> PartRows::open(const RecordingMeta& meta) {
   Reading::Options options;
   options.where = {dir_};
   options.notices = [](const auto&) {};
@@ -150,29 +218,23 @@ result<Counted> PartRows::read(const Use& use) {
     opened = Reading::open(options);
     if (opened) sending_.choice.keep_one_of = 0;
   }
-  if (!opened) return tl::unexpected<Error>(opened.error());
-  Reading& reading = **opened;
-  if (!reading.trace().timeline.problems().empty()) {
-    // A ring that cannot be opened now may be opened later: its events are not given up for want of a descriptor.
+  if (opened && !(*opened)->trace().timeline.problems().empty()) {
+    // A ring that cannot be opened now may be opened later: a missing descriptor is no reason to give its events up.
     const auto again = open_recording(dir_, meta);
     if (!again && again.error().code != std::errc::bad_message) return tl::unexpected<Error>(again.error());
   }
+  return opened;
+}
 
-  std::map<u32, Table> tables;
+result<Counted> PartRows::read_events(Reading& reading, const Use& use) {
+  Tables tables;
+  LastName names(reading.trace().tasks);
   std::vector<i64> last_ns;  // by source; of its last event
   Counted counted;
   TraceRecord record;
   u64 since_look = 0;
   u32 place = 0;
   i32 last_tid = 0;
-  // The name of the thread of the event before: most are of the same one.
-  std::string task;
-  i32 task_tid = -1;
-  u32 task_source = 0;
-  u64 task_renamed = ~u64{0};
-  const Tasks& tasks = reading.trace().tasks;
-  Table* latest = nullptr;
-  u32 latest_number = 0;
   for (Reading::Got got = reading.next(record); got != Reading::Got::nothing; got = reading.next(record)) {
     const i64 time_ns = static_cast<i64>(record.time) + wall_.offset_ns;
     ++place;
@@ -183,64 +245,39 @@ result<Counted> PartRows::read(const Use& use) {
     }
     if (record.source >= last_ns.size()) last_ns.resize(record.source + 1, start_ns_);
     last_ns[record.source] = time_ns;
-    const Common common = read_common(record.payload);
     const u32 number = record.number();
-    const EventType* const type = latest != nullptr && number == latest_number ? latest->type : reading.trace().formats.find(number);
-    const i32 tid = thread_of(type, common);
+    const EventType* const type = tables.type_of(number, reading.trace().formats);
+    const i32 tid = thread_of(type, read_common(record.payload));
     if (tid != last_tid) threads_.insert(last_tid = tid);
     const u64 one_of = sending_.choice.keep_one_of;
     if (got == Reading::Got::other || one_of == 0 || (one_of > 1 && sys::hash(bytes_of(tid)) % one_of != 0)) {
       ++counted.filtered;
       continue;
     }
-    if (latest == nullptr || number != latest_number) {
-      const auto [at, fresh] = tables.try_emplace(number);
-      latest = &at->second;
-      latest_number = number;
-      if (fresh) {
-        latest->type = type;
-        latest->name = type != nullptr ? type->full : "unknown:unknown";
-        latest->clear();
-      }
-    }
-    Table& table = *latest;
-    const i64 day = floor_day(time_ns);
-    if (table.rows != 0 && (day != table.day || table.rows >= most_rows)) RS_TRY(flush(table, use));
-    if (table.rows == 0) table.day = day, table.from_ns = table.to_ns = time_ns;
-    table.from_ns = std::min(table.from_ns, time_ns);
-    table.to_ns = std::max(table.to_ns, time_ns);
-    ++table.rows;
+    Table& table = tables.of(number, type);
+    if (table.rows != 0 && (floor_day(time_ns) != table.day || table.rows >= most_rows)) RS_TRY(flush(table, use));
+    table.add(record, ring, time_ns, place, tid, names.of(tid, record.source, ring));
     ++counted.shipped;
-    clickhouse::put_number(table.time_ns.data, time_ns);
-    clickhouse::put_number(table.mono_ns.data, record.time);
-    clickhouse::put_number(table.ring.data, number_of(ring));
-    clickhouse::put_number(table.number.data, place);
-    clickhouse::put_number(table.cpu.data, record.cpu_in(ring));
-    clickhouse::put_number(table.tid.data, tid);
-    if (tid != task_tid || record.source != task_source || tasks.renamed() != task_renamed) {
-      task = tasks.name(tid, ring);
-      task_tid = tid;
-      task_source = record.source;
-      task_renamed = tasks.renamed();
-    }
-    clickhouse::put_text(table.task.data, task);
-    u16 flags = 0;
-    if (record.payload.size >= 4) std::memcpy(&flags, record.payload.data + 2, sizeof flags);
-    clickhouse::put_number(table.flags.data, flags);
-    table.put(record.payload);
     if (++since_look < 4096) continue;
     since_look = 0;
     if (table.bytes() > batch_bytes) RS_TRY(flush(table, use));
-    size_t all = 0;
-    Table* largest = nullptr;
-    for (auto& [id, one] : tables) {
-      all += one.bytes();
-      if (largest == nullptr || one.bytes() > largest->bytes()) largest = &one;
-    }
-    if (all > most_bytes_of_all && largest != nullptr) RS_TRY(flush(*largest, use));
+    if (Table* const large = tables.too_large()) RS_TRY(flush(*large, use));
   }
-  for (auto& [number, table] : tables) RS_TRY(flush(table, use));
-  RS_TRY(tell_losses(reading, use));
+  for (auto& [number, table] : tables.all()) RS_TRY(flush(table, use));
+  return counted;
+}
+
+result<Counted> PartRows::read(const Use& use) {
+  next_ = sending_.first_batch;
+  losses_.clear();
+  threads_.clear();
+  const RecordingMeta meta = RS_TRY(RecordingMeta::read(dir_));
+  wall_ = WallOffset::of(dir_);
+  boot_ = meta.boot.empty() ? 0 : sys::hash(meta.boot);
+  start_ns_ = static_cast<i64>(meta.start_ns);
+  const auto reading = RS_TRY(open(meta));
+  const Counted counted = RS_TRY(read_events(*reading, use));
+  RS_TRY(tell_losses(*reading, use));
   std::vector<i32> processes;
   for (const RingName& thread : meta.threads)
     if (threads_.count(thread.tid) != 0) processes.push_back(thread.pid);
@@ -248,6 +285,22 @@ result<Counted> PartRows::read(const Use& use) {
   RS_TRY(tell_threads(meta, use));
   RS_TRY(tell_part(meta, counted, use));
   return counted;
+}
+
+result<std::optional<Batch>> PartRows::symbols(u64& hash) {
+  constexpr size_t most_bytes = size_t{64} << 20;  // several times the number in a kernel with all its modules
+  const auto text = read_kept(dir_, "kallsyms");
+  if (!text || text->empty() || text->size() > most_bytes) return std::nullopt;
+  const RecordingMeta meta = RS_TRY(RecordingMeta::read(dir_));
+  hash = sys::hash(*text);
+  wall_ = WallOffset::of(dir_);
+  boot_ = meta.boot.empty() ? 0 : sys::hash(meta.boot);
+  next_ = 0;
+  const auto at = static_cast<i64>(meta.start_ns);
+  Batch batch{"kernel_symbols", 1, at, at, false, {}};
+  batch.columns = {clickhouse::constant("time_ns", "Int64", bytes_of(at), 1), clickhouse::constant("hash", "UInt64", bytes_of(hash), 1), clickhouse::constant("text", "String", *text, 1)};
+  add_common(batch);
+  return batch;
 }
 
 result<void> PartRows::tell_losses(const Reading& reading, const Use& use) {

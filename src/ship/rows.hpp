@@ -3,12 +3,15 @@
 //   "sched:sched_switch"   time, time_ns, error_ns, mono_ns, host, boot, agent, batch, ring, cpu, tid, task, flags; prev_comm, prev_pid, ...
 //   losses                 what is missing: which ring, from when to when, how many, why
 //   threads                names of the threads that wrote them
-//   parts                  a row for each part, the last one of it: which batches it has, its clock, its description
+//   kernel_symbols         the kernel's addresses and their names, as /proc/kallsyms has them: once for each boot, and when a module came or went
+//   parts                  a row for each part, the newest row counts: which batches it has, its clock, its description
 //
-// The same part gives the same batches in the same order, each time: so an insert whose outcome is unknown can be made again.
+// A part always yields the same batches in the same order, so an insert whose outcome is unknown can be repeated.
 #pragma once
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <ringside/base/result.hpp>
 #include <string>
 #include <unordered_set>
@@ -43,10 +46,16 @@ class PartRows {
   PartRows(std::string dir, Identity identity, Sending sending) : dir_(std::move(dir)), identity_(std::move(identity)), sending_(std::move(sending)) {}
   using Use = std::function<result<void>(Batch&& batch, u64 number)>;
   result<Counted> read(const Use& use);
+  // The names of the kernel's addresses, if the part has them: a row of `kernel_symbols`, which may be there more than once. hash: of the text.
+  result<std::optional<Batch>> symbols(u64& hash);
   u64 batches() const { return next_ - sending_.first_batch; }
 
  private:
   struct Table;
+  class Tables;
+  class LastName;
+  result<std::unique_ptr<Reading>> open(const RecordingMeta& meta);
+  result<Counted> read_events(Reading& reading, const Use& use);
   result<void> flush(Table& table, const Use& use);
   result<void> give(Batch&& batch, const Use& use);
   void add_common(Batch& batch);

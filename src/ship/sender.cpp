@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstring>
 #include <thread>
 
 #include "export/units.hpp"
@@ -12,7 +13,7 @@
 namespace ringside::ship {
 namespace {
 
-// May the same succeed later? Not if the server has another number of rows than it can have, or refuses the user.
+// May the same request succeed later? Not if the server's number of rows is impossible, or if it refuses the user.
 bool may_pass(const Error& error) { return error.code != std::errc::state_not_recoverable; }
 
 bool is_unreadable(const Error& error) {
@@ -100,6 +101,24 @@ result<void> Sender::send_batch(Batch& batch, u64 number) {
   }
 }
 
+// Two agents of a machine, or one that died, may send them twice, which does no harm.
+result<void> Sender::send_symbols(PartRows& rows) {
+  constexpr u64 most_texts = 16;  // of a boot
+  u64 hash = 0;
+  auto batch = rows.symbols(hash);
+  if (!batch || !*batch || symbols_.count(hash) != 0) return {};  // a part that cannot be read has an error of its own
+  RS_TRY(tables_->fit(**batch));
+  u64 boot = 0;
+  for (const auto& column : (*batch)->columns)
+    if (column.name == "boot") std::memcpy(&boot, column.data.data(), sizeof boot);
+  const auto count = [&](const std::string& more) {
+    return servers_.front()->count(fmt::format("SELECT count() FROM {} WHERE host = {} AND boot = {}{}", tables_->own_name((*batch)->table), clickhouse::quoted_text(options_.host), boot, more));
+  };
+  if (RS_TRY(count(fmt::format(" AND hash = {}", hash))) == 0 && RS_TRY(count("")) < most_texts) RS_TRY(send_batch(**batch, 0));
+  symbols_.insert(hash);
+  return {};
+}
+
 result<void> Sender::send(u64 part) {
   auto begun = spool_.begun();
   if (begun) {
@@ -119,6 +138,7 @@ result<void> Sender::send(u64 part) {
     last_doubt_ = 0;
   }
   PartRows rows(spool_.path_of(part), {options_.host, spool_.agent()}, *begun);
+  RS_TRY(send_symbols(rows));
   std::optional<Error> of_server;
   const auto counted = rows.read([&](Batch&& batch, u64 number) -> result<void> {
     auto sent = send_batch(batch, number);

@@ -1,12 +1,13 @@
-// Takes parts out of a spool and inserts them into a server's tables, each batch once, whatever dies meanwhile.
+// Takes parts out of a spool and inserts them into a server's tables. Each batch is inserted once, even if the agent or the server dies.
 //
-// Each row has the agent's number and its batch's. Before the first insert of a part the spool's state says so, with the part's first batch
-// number, the choice of its events and the name of the inserts' session; so a sender that finds a part begun asks for each batch whether the
-// server has it. The same is asked after an insert whose outcome is unknown. In front of such a question stands a fence (clickhouse::Server):
-// no insert of before it happens later.
+// Each row has the agent's number and its batch's. Before the first insert of a part the spool's state names the part, with its first batch
+// number, the choice of its events and the name of the inserts' session; so a sender that finds a part begun asks, for each batch, whether the
+// server has it. The same is asked after an insert whose outcome is unknown. Such a question comes after a fence (clickhouse::Server):
+// no earlier insert can happen later.
 #pragma once
 #include <functional>
 #include <ringside/base/result.hpp>
+#include <set>
 #include <string>
 
 #include "clickhouse/server.hpp"
@@ -30,7 +31,7 @@ class Sender {
   };
   static result<std::unique_ptr<Sender>> create(Spool& spool, Options options);
 
-  // Until the spool has ended and is empty, or is to be left. An error: one that no waiting cures.
+  // Runs until the spool has ended and is empty, or `stop`. Errors: those that will not pass with time.
   result<void> run();
   void first_wait(std::function<void(u64 part)> wait) { wait_for_ = std::move(wait); }  // before a part is removed: others have read it
   bool answers() const { return answers_.load(std::memory_order_relaxed); }
@@ -38,6 +39,7 @@ class Sender {
  private:
   Sender(Spool& spool, Options options) : spool_(spool), options_(std::move(options)) {}
   result<void> send(u64 part);
+  result<void> send_symbols(PartRows& rows);
   result<void> send_batch(Batch& batch, u64 number);
   result<bool> is_there(const Batch& batch, u64 number);
   result<void> begin_session();
@@ -52,6 +54,7 @@ class Sender {
   bool doubtful_ = false;  // a batch of this part may be on the server
   u64 last_doubt_ = 0;     // the batches up to it
   std::string session_;
+  std::set<u64> symbols_;  // texts that the server has, by hash
   std::atomic<bool> answers_{true};
 };
 

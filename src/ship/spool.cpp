@@ -33,7 +33,7 @@ std::optional<u64> part_of(std::string_view name) {
 
 std::string new_name(u64 part) { return fmt::format("{}{:07}", prefix, part); }
 
-// On disk, which holes are not.
+// The bytes on disk, without holes.
 u64 bytes_in(const std::string& dir) {
   u64 bytes = 0;
   std::error_code error;
@@ -44,7 +44,11 @@ u64 bytes_in(const std::string& dir) {
   return bytes;
 }
 
+constexpr u64 room_bytes = u64{1} << 18;
+
 }  // namespace
+
+bool no_room(const Error& error) { return error.code.value() == ENOSPC || error.code.value() == EDQUOT; }
 
 u64 events_in(const std::string& dir) {
   if (const auto meta = RecordingMeta::read(dir); meta && meta->complete) {
@@ -92,33 +96,53 @@ Spool::Part Spool::look_at(const std::string& name) const {
 }
 
 result<void> Spool::load() {
-  const std::string path = dir_ + "/state.json";
-  if (faccessat(folder_.get(), "state.json", F_OK, 0) == 0) {
-    const std::string text = RS_TRY(sys::read_beneath(folder_.get(), "state.json"));
-    try {
-      const json j = json::parse(text);
-      agent_ = j.at("agent").get<std::string>();
-      if (agent_.size() != 16 || agent_.find_first_not_of("0123456789abcdef") != std::string::npos) throw std::runtime_error("its agent is no number");
-      next_batch_ = j.at("next_batch").get<u64>();
-      counted_ = j.at("counted").get<u64>();
-      gone_ = j.at("gone").get<std::set<u64>>();
-      books_ = {j.at("read").get<u64>(), j.at("shipped").get<u64>(), j.at("filtered").get<u64>(), j.at("dropped").get<u64>(), 0, j.at("lost").get<u64>()};
-      const auto dropped_in = [](const json& list) {
-        std::vector<Sending::Dropped> out;
-        for (const json& one : list) out.push_back({one.at(0).get<u64>(), one.at(1).get<u64>(), one.at(2).get<u64>()});
-        return out;
-      };
-      dropped_ = dropped_in(j.at("dropped_parts"));
-      if (const auto s = j.find("sending"); s != j.end())
-        sending_ = Sending{s->at("part").get<u64>(), s->at("first_batch").get<u64>(), s->at("attempt").get<u64>(), {s->at("filter").get<std::string>(), std::max<u64>(s->at("keep_one_of").get<u64>(), 1)}, dropped_in(s->at("dropped_parts"))};
-    } catch (const std::exception& e) {
-      return refuse(std::errc::bad_message, path + " cannot be understood: " + e.what() + "; if you remove it, the parts beside it are sent once more, under another agent's number");
-    }
-  } else {
+  room_ = faccessat(folder_.get(), "room", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+  RS_TRY(read_state());
+  RS_TRY(find_parts());
+  RS_TRY(take_in_unfinished());
+  for (auto& [number, part] : parts_) part = look_at(part.name);
+  reconcile();
+  count_new_parts();
+  if (sending_ && parts_.count(sending_->part) == 0) {
+    // Somebody removed it, and it may be on the server, in part or as a whole.
+    sending_.reset();
+    next_batch_ += 1'000'000'000;
+  }
+  return settle_if_there_is_room();
+}
+
+// Reads the state that the previous agent left; the agent of a new spool gets a number.
+result<void> Spool::read_state() {
+  if (faccessat(folder_.get(), "state.json", F_OK, 0) != 0) {
     u64 number = 0;
     if (getrandom(&number, sizeof number, 0) != sizeof number) return fail(errno, "cannot make a number for the agent");
     agent_ = fmt::format("{:016x}", number);
+    return {};
   }
+  const std::string text = RS_TRY(sys::read_beneath(folder_.get(), "state.json"));
+  try {
+    const json j = json::parse(text);
+    agent_ = j.at("agent").get<std::string>();
+    if (agent_.size() != 16 || agent_.find_first_not_of("0123456789abcdef") != std::string::npos) throw std::runtime_error("its agent is no number");
+    next_batch_ = j.at("next_batch").get<u64>();
+    counted_ = j.at("counted").get<u64>();
+    gone_ = j.at("gone").get<std::set<u64>>();
+    books_ = {j.at("read").get<u64>(), j.at("shipped").get<u64>(), j.at("filtered").get<u64>(), j.at("dropped").get<u64>(), 0, j.at("lost").get<u64>()};
+    const auto dropped_in = [](const json& list) {
+      std::vector<Sending::Dropped> out;
+      for (const json& one : list) out.push_back({one.at(0).get<u64>(), one.at(1).get<u64>(), one.at(2).get<u64>()});
+      return out;
+    };
+    dropped_ = dropped_in(j.at("dropped_parts"));
+    if (const auto s = j.find("sending"); s != j.end())
+      sending_ = Sending{s->at("part").get<u64>(), s->at("first_batch").get<u64>(), s->at("attempt").get<u64>(), {s->at("filter").get<std::string>(), std::max<u64>(s->at("keep_one_of").get<u64>(), 1)}, dropped_in(s->at("dropped_parts"))};
+  } catch (const std::exception& e) {
+    return refuse(std::errc::bad_message, dir_ + "/state.json cannot be understood: " + e.what() + "; if you remove it, the parts beside it are sent once more, under another agent's number");
+  }
+  return {};
+}
+
+result<void> Spool::find_parts() {
   const auto names = RS_TRY(sys::names_in(folder_.get()));
   std::vector<std::pair<u64, std::string>> others;
   for (const std::string& name : names) {
@@ -129,19 +153,23 @@ result<void> Spool::load() {
     else parts_[*part].name = name;
   }
   gone_.clear();
-  RS_TRY(take_in(std::move(others)));
-  // What an agent recorded when it was killed.
-  if (faccessat(folder_.get(), "now", F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
-    const u64 part = newest() + 1;
-    if (is_recording(now())) {
-      if (renameat(folder_.get(), "now", folder_.get(), new_name(part).c_str()) != 0) return fail(errno, "cannot rename " + now());
-      parts_[part].name = new_name(part);
-    } else if (!sys::remove_beneath(folder_.get(), "now")) {
-      return fail(errno, "cannot remove " + now());
-    }
+  return take_in(std::move(others));
+}
+
+// Makes a part of the recording that a killed agent left.
+result<void> Spool::take_in_unfinished() {
+  if (faccessat(folder_.get(), "now", F_OK, AT_SYMLINK_NOFOLLOW) != 0) return {};
+  if (!is_recording(now())) {
+    if (!sys::remove_beneath(folder_.get(), "now")) return fail(errno, "cannot remove " + now());
+    return {};
   }
-  for (auto& [number, part] : parts_) part = look_at(part.name);
-  reconcile();
+  const u64 part = newest() + 1;
+  if (renameat(folder_.get(), "now", folder_.get(), new_name(part).c_str()) != 0) return fail(errno, "cannot rename " + now());
+  parts_[part].name = new_name(part);
+  return {};
+}
+
+void Spool::count_new_parts() {
   for (const auto& [number, part] : parts_) {
     if (number <= counted_) continue;
     books_.read += part.events;
@@ -151,15 +179,9 @@ result<void> Spool::load() {
     }
     counted_ = number;
   }
-  if (sending_ && parts_.count(sending_->part) == 0) {
-    // Somebody removed it, and it may be on the server, in part or as a whole.
-    sending_.reset();
-    next_batch_ += 1'000'000'000;
-  }
-  return save();
 }
 
-// A number that was given once is never another part's.
+// No number is ever given to two parts.
 u64 Spool::newest() const { return std::max({parts_.empty() ? 0 : parts_.rbegin()->first, counted_, gone_.empty() ? 0 : *gone_.rbegin()}); }
 
 // Parts that another recorder put here, in its order.
@@ -183,6 +205,37 @@ void Spool::reconcile() {
 }
 
 result<void> Spool::save() {
+  auto saved = write_state();
+  if (!saved && room_ && no_room(saved.error())) {
+    (void)unlinkat(folder_.get(), "room", 0);
+    room_ = false;
+    saved = write_state();
+  }
+  if (saved && !room_) keep_room();
+  return saved;
+}
+
+void Spool::keep_room() {
+  const sys::Fd file = sys::open_beneath(folder_.get(), "room", O_WRONLY | O_CREAT);
+  room_ = file && (fallocate(file.get(), 0, 0, static_cast<off_t>(room_bytes)) == 0 || errno == EOPNOTSUPP);
+  if (!room_) (void)unlinkat(folder_.get(), "room", 0);
+}
+
+// Saves the books, and removes the parts that they have closed.
+result<void> Spool::settle() {
+  RS_TRY(save());
+  for (const u64 number : gone_) RS_TRY(remove(new_name(number)));
+  gone_.clear();
+  return {};
+}
+
+// Else what is saved is older than what is known, and load() finds out the rest.
+result<void> Spool::settle_if_there_is_room() {
+  auto settled = settle();
+  return settled || no_room(settled.error()) ? result<void>() : settled;
+}
+
+result<void> Spool::write_state() {
   const auto list = [](const std::vector<Sending::Dropped>& dropped) {
     json out = json::array();
     for (const auto& one : dropped) out.push_back({one.from_ns, one.to_ns, one.events});
@@ -222,7 +275,7 @@ u64 Spool::bytes() const {
 }
 
 result<void> Spool::discard() {
-  if (!sys::remove_beneath(folder_.get(), "now")) return fail(errno, "cannot remove " + now());
+  if (!sys::remove_beneath(folder_.get(), "now") && errno != ENOENT) return fail(errno, "cannot remove " + now());
   return {};
 }
 
@@ -237,34 +290,46 @@ result<u64> Spool::add(u64 events, u64 lost) {
   books_.read += events;
   books_.lost += lost;
   const u64 dropped = RS_TRY(make_room());
-  RS_TRY(save());
+  RS_TRY(settle_if_there_is_room());
   more_.notify_all();
   return dropped;
 }
 
-// The part on its way stays: some of it may be on the server.
 result<u64> Spool::make_room() {
-  u64 bytes = 0, dropped = 0;
-  for (const auto& [number, part] : parts_) bytes += part.bytes;
-  while (bytes > most_bytes_) {
-    auto oldest = parts_.begin();
-    if (oldest != parts_.end() && sending_ && oldest->first == sending_->part) ++oldest;
-    if (oldest == parts_.end()) break;
-    const u64 number = oldest->first;
-    const Part part = oldest->second;
-    books_.dropped += part.events;
-    dropped += part.events;
-    bytes -= part.bytes;
-    // A server that is away for long is told of many as of one.
-    if (dropped_.size() < 1000) dropped_.push_back({part.from_ns, part.to_ns, part.events});
-    else dropped_.back() = {dropped_.back().from_ns, part.to_ns, dropped_.back().events + part.events};
-    parts_.erase(oldest);
-    gone_.insert(number);
-    RS_TRY(save());
-    RS_TRY(remove(part.name));
-    gone_.erase(number);
+  u64 dropped = 0;
+  for (;;) {
+    u64 bytes = 0;
+    for (const auto& [number, part] : parts_) bytes += part.bytes;
+    if (bytes <= most_bytes_) return dropped;
+    const auto events = RS_TRY(drop());
+    if (!events) return dropped;
+    dropped += *events;
   }
-  return dropped;
+}
+
+result<std::optional<u64>> Spool::drop_oldest() {
+  const std::lock_guard held(mutex_);
+  return drop();
+}
+
+// The oldest part. The one on its way stays: some of it may be on the server.
+result<std::optional<u64>> Spool::drop() {
+  auto oldest = parts_.begin();
+  if (oldest != parts_.end() && sending_ && oldest->first == sending_->part) ++oldest;
+  if (oldest == parts_.end()) return std::nullopt;
+  const u64 number = oldest->first;
+  const Part part = oldest->second;
+  books_.dropped += part.events;
+  // After a long absence the server is told of many dropped parts as of one.
+  if (dropped_.size() < 1000) dropped_.push_back({part.from_ns, part.to_ns, part.events});
+  else dropped_.back() = {dropped_.back().from_ns, part.to_ns, dropped_.back().events + part.events};
+  parts_.erase(oldest);
+  gone_.insert(number);
+  if (const auto saved = save(); !saved && !no_room(saved.error())) return tl::unexpected<Error>(saved.error());
+  RS_TRY(remove(part.name));  // that makes room
+  gone_.erase(number);
+  RS_TRY(settle_if_there_is_room());
+  return part.events;
 }
 
 void Spool::end() {
@@ -302,7 +367,7 @@ result<void> Spool::begin(const Sending& sending) {
   if (parts_.count(sending.part) == 0) return refuse(std::errc::no_such_file_or_directory, "the part is gone");
   sending_ = sending;
   sending_->dropped = std::exchange(dropped_, {});
-  return save();
+  return settle();
 }
 
 result<u64> Spool::next_attempt() {
@@ -315,7 +380,6 @@ result<u64> Spool::next_attempt() {
 result<void> Spool::sent(u64 shipped, u64 filtered, u64 batches) {
   const std::lock_guard held(mutex_);
   const u64 number = sending_->part, counted = parts_.at(number).events, seen = shipped + filtered;
-  const std::string name = parts_.at(number).name;
   books_.shipped += shipped;
   books_.filtered += filtered;
   if (seen < counted) books_.dropped += counted - seen;  // not readable
@@ -324,10 +388,7 @@ result<void> Spool::sent(u64 shipped, u64 filtered, u64 batches) {
   gone_.insert(number);
   parts_.erase(number);
   sending_.reset();
-  RS_TRY(save());
-  RS_TRY(remove(name));
-  gone_.erase(number);
-  return {};
+  return settle();
 }
 
 u64 Spool::first_batch() const {

@@ -1,13 +1,16 @@
 // The spool of an agent: a directory of finished recordings, its parts, which wait for their way to the server, and the books.
 //
-//   SPOOL/state.json     who the agent is, how far it is, what became of the events; replaced in one step, and synchronised
+//   SPOOL/state.json     the agent's number, its progress and its books; replaced in one step, and synchronised
 //   SPOOL/now            the recording in the making
 //   SPOOL/part.0000001   finished parts, which are sent in this order and removed; part.N of another length (record --rotate -o SPOOL/part)
 //                        gets the next free number when an agent starts
 //
 //   read = shipped + filtered + dropped + spooled
 //
-// One agent at a time uses a spool; two threads of it do: one adds parts, one sends them.
+// A full disk does not end the agent: a state that cannot be saved now is saved later, and load() determines which parts are left. SPOOL/room
+// keeps room for the state.
+//
+// One agent at a time uses a spool, with two threads: one adds parts, the other sends them.
 #pragma once
 #include <condition_variable>
 #include <map>
@@ -34,7 +37,7 @@ struct SpoolBooks {
   bool add_up() const { return read == shipped + filtered + dropped + spooled; }
 };
 
-// What becomes of a part's events; the same for all of the part, whatever happens meanwhile.
+// Which of a part's events are sent: one choice for the whole part, also after a restart.
 struct Choice {
   std::string filter{};
   u64 keep_one_of = 1;  // of the threads
@@ -54,7 +57,7 @@ struct Sending {
 
 class Spool {
  public:
-  // Makes the directory if it is not there. What an agent left there that was killed becomes parts. EBUSY: another one uses it.
+  // Makes the directory if it is not there. Recordings that a killed agent left there become parts. EBUSY: another agent uses it.
   static result<std::unique_ptr<Spool>> open(const std::string& dir, u64 most_bytes);
 
   const std::string& agent() const { return agent_; }  // 16 hexadecimal digits
@@ -66,6 +69,8 @@ class Spool {
   // The recorder's: `now` is finished and becomes a part. Drops the oldest ones if there is no room; returns how many of their events.
   result<u64> add(u64 events, u64 lost);
   result<void> discard();  // `now`, in which nothing is
+  // The disk is full: the oldest part goes, unless it is on its way. Returns how many events; none: there is no other part.
+  result<std::optional<u64>> drop_oldest();
   void end();  // no more will come
 
   // The sender's. The oldest part, and what is known of it if it was begun before. Waits for one; none: no more will come, or
@@ -87,7 +92,17 @@ class Spool {
   };
   Spool(std::string dir, u64 most_bytes) : dir_(std::move(dir)), most_bytes_(most_bytes) {}
   result<void> load();
+  // The steps of load().
+  result<void> read_state();
+  result<void> find_parts();
+  result<void> take_in_unfinished();
+  void count_new_parts();
   result<void> save();
+  result<void> write_state();
+  void keep_room();
+  result<void> settle();
+  result<void> settle_if_there_is_room();
+  result<std::optional<u64>> drop();
   result<void> remove(const std::string& name);
   result<u64> make_room();
   result<void> take_in(std::vector<std::pair<u64, std::string>> others);
@@ -98,6 +113,7 @@ class Spool {
   std::string dir_;
   u64 most_bytes_;
   sys::Fd folder_, lock_;
+  bool room_ = false;  // SPOOL/room is there
   mutable std::mutex mutex_;
   std::condition_variable more_;
   std::string agent_;
@@ -110,6 +126,8 @@ class Spool {
   std::vector<Sending::Dropped> dropped_;  // not told to the server yet
   bool ended_ = false;
 };
+
+bool no_room(const Error& error);  // on the disk, or in the user's share of it
 
 // The number of events in a recording: what its description says, or, if its recorder did not finish, what can be read.
 u64 events_in(const std::string& dir);

@@ -1,7 +1,7 @@
 // The tables on a server: made when the first row comes, and widened when a row has a column that they lack.
 //
 // With a cluster, each table NAME is a Distributed one over the tables NAME_local of all shards. An agent inserts into its own server's
-// NAME_local: an insert into a Distributed table arrives later, in pieces, and could not be looked for.
+// NAME_local: an insert into a Distributed table arrives later, in pieces, so the agent could not ask for it.
 #pragma once
 #include <map>
 #include <memory>

@@ -50,7 +50,7 @@ WallOffset WallOffset::of(const std::string& recording) {
     std::istringstream in(*kept);
     if (in >> out.offset_ns >> out.error_ns) return out;
   }
-  // Made by `record`: its start is known by the wall clock, its first event by the other, and that one was not before.
+  // A recording by `record` has its start by the wall clock and its first event by CLOCK_MONOTONIC; the event was not earlier.
   const auto meta = RecordingMeta::read(recording);
   if (!meta) return out;
   if (!meta->boot.empty() && meta->boot == sys::boot_id()) return measure();

@@ -72,13 +72,17 @@ class TestServer {
   static std::string missing() { return in_path("clickhouse-server").empty() ? "there is no clickhouse-server (Debian: apt install clickhouse-server)" : ""; }
 
   // The addresses of a cluster's servers.
-  void configure(const std::vector<u16>& cluster = {}) const {
+  void configure(const std::vector<u16>& cluster = {}) {
     std::ofstream out(dir_ + "/config.xml");
     out << "<yandex><logger><level>warning</level><log>" << dir_ << "/log</log><errorlog>" << dir_ << "/errors</errorlog></logger>"
         << "<http_port>" << http_ << "</http_port><tcp_port>" << tcp_ << "</tcp_port><listen_host>127.0.0.1</listen_host>"
         << "<path>" << dir_ << "/data/</path><tmp_path>" << dir_ << "/tmp/</tmp_path><user_files_path>" << dir_ << "/user/</user_files_path>"
         << "<format_schema_path>" << dir_ << "/schemas/</format_schema_path><users_config>users.xml</users_config>"
         << "<default_profile>default</default_profile><default_database>default</default_database><mark_cache_size>67108864</mark_cache_size>";
+    if (https_ != 0) {
+      out << "<https_port>" << https_ << "</https_port><openSSL><server><certificateFile>" << dir_ << "/server.pem</certificateFile><privateKeyFile>" << dir_
+          << "/server.key</privateKeyFile><verificationMode>none</verificationMode><cacheSessions>true</cacheSessions></server></openSSL>";
+    }
     if (!cluster.empty()) {
       out << "<remote_servers><all>";
       for (const u16 port : cluster) out << "<shard><replica><host>127.0.0.1</host><port>" << port << "</port></replica></shard>";
@@ -91,6 +95,17 @@ class TestServer {
                                        << "<agent><password>secret word</password><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota></agent>"
                                        << "</users></yandex>";
   }
+  // HTTPS beside HTTP, by a certificate for `localhost`, which ca() has signed. To be called before configure(). False: there is no openssl.
+  bool use_tls() {
+    std::ofstream(dir_ + "/names") << "subjectAltName=DNS:localhost\n";
+    const std::string commands = "cd " + dir_ + " && openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=ringside-test && "
+                                 "openssl req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=localhost && "
+                                 "openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out server.pem";
+    if (std::system(("{ " + commands + "; } >" + dir_ + "/openssl 2>&1").c_str()) == 0) https_ = free_port();
+    return https_ != 0;
+  }
+  std::string ca() const { return dir_ + "/ca.pem"; }
+  u16 https() const { return https_; }  // 0: none
   void start() {
     pid_ = spawn({in_path("clickhouse-server"), "--config-file=" + dir_ + "/config.xml"}, dir_ + "/out");
     for (int n = 0; n < 6000; ++n) {
@@ -114,7 +129,7 @@ class TestServer {
 
  private:
   std::string dir_;
-  u16 http_ = 0, tcp_ = 0;
+  u16 http_ = 0, tcp_ = 0, https_ = 0;
   pid_t pid_ = 0;
 };
 

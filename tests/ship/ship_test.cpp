@@ -1,11 +1,14 @@
 // ringside ship against a real server: one for all tests of this program.
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/mount.h>
 
 #include <atomic>
 #include <random>
 
 #include "binary.hpp"
+#include "consumer/reading.hpp"
+#include "consumer/shipped.hpp"
 #include "random_recording.hpp"
 #include "ship/server.hpp"
 
@@ -30,7 +33,7 @@ struct Ship : BinaryTest {
   void SetUp() override {
     if (const std::string missing = TestServer::missing(); !missing.empty()) GTEST_SKIP() << missing;
     BinaryTest::SetUp();
-    static const bool started = (server().configure({server().tcp(), second().tcp()}), server().start(), true);
+    static const bool started = (server().use_tls(), server().configure({server().tcp(), second().tcp()}), server().start(), true);
     (void)started;
     static int number = 0;
     database = "t" + std::to_string(++number);
@@ -215,6 +218,30 @@ TEST_F(Ship, ThePasswordStandsInAFileThatNobodyElseReads) {
   EXPECT_NE(ringside("ship --spool spool clickhouse://agent:word@127.0.0.1/x").err.find("--config"), std::string::npos);
 }
 
+TEST_F(Ship, TlsWithAnAuthorityOfOnesOwn) {
+  if (server().https() == 0) GTEST_SKIP() << "there is no openssl (Debian: apt install openssl)";
+  const u64 events = part(1);
+  const auto way = [&](const std::string& host, const std::string& ca, u16 port) {
+    std::ofstream(dir + "/conf") << "tls = yes\n" << (ca.empty() ? "" : "ca = " + ca + "\n");
+    EXPECT_EQ(chmod((dir + "/conf").c_str(), 0600), 0);
+    return "clickhouse://" + host + ":" + std::to_string(port) + "/" + database;
+  };
+  const auto refused = [&](const std::string& where, const char* because) {
+    const Outcome o = ringside("ship --spool spool --config conf " + where);
+    EXPECT_EQ(o.code, 1);
+    EXPECT_NE(o.err.find(because), std::string::npos) << o.err;
+  };
+  refused(way("localhost", "", server().https()), "is not trusted (SSL certificate problem: unable to get local issuer certificate)");
+  refused(way("127.0.0.1", server().ca(), server().https()), "is not trusted (SSL: no alternative certificate subject name matches target host name '127.0.0.1')");
+  refused(way("localhost", dir + "/none.pem", server().https()), "`ca` in the --config file: ");
+  refused(way("localhost", server().ca(), server().http()), "speaks no TLS there");
+  const std::string good = way("localhost", server().ca(), server().https());
+  const Outcome o = ringside("ship --spool spool --config conf " + good);
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(rows(), events);
+  EXPECT_EQ(ringside("hist event '" + good + "?config=conf'").code, 0);
+}
+
 // A way to the server that can be bad: the answer to an insert is lost, or the insert is cut.
 class BadWay {
  public:
@@ -359,7 +386,8 @@ TEST_F(Ship, WhatWasShippedReadsAsTheRecordingDid) {
   ASSERT_EQ(std::system(("cp -r " + dir + "/spool/part.0000001 " + dir + "/kept").c_str()), 0);
   ASSERT_EQ(ringside("ship -q --spool spool --host here " + url()).code, 0);
   for (const std::string command : {"report --json", "report", "hist app:numbers/c.log2 -v d", "hist common_pid,event", "hist task", "latency app:numbers app:texts --json", "top --once"}) {
-    const Outcome local = ringside(command + " -i kept"), shipped = ringside(command + " -i '" + url() + "'");
+    // Cut for several threads or not, the answer is the same.
+    const Outcome local = ringside(command + " -i kept --jobs 1"), shipped = ringside(command + " --jobs 2 -i '" + url() + "'");
     EXPECT_EQ(local.code, shipped.code) << command << shipped.err;
     EXPECT_EQ(local.out == shipped.out, true) << command << first_difference(local.out, shipped.out) << shipped.err;
     EXPECT_GT(local.out.size(), 100u) << command << local.err;
@@ -392,6 +420,61 @@ TEST_F(Ship, WhatWasShippedReadsAsTheRecordingDid) {
     last = event["ts"];
   }
   EXPECT_EQ(lines, rows());
+}
+
+// A time of day in whole milliseconds, as a range of clickhouse:// takes it.
+std::string seconds(u64 ns) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%lu.%03lu", ns / 1'000'000'000, ns / 1'000'000 % 1000);
+  return text;
+}
+
+// An instance's ring may hold events from long before the recording began.
+TEST_F(Ship, ARangeHasTheEventsThatAreOlderThanTheirRecording) {
+  part(1, 6, 50);
+  const std::string made = dir + "/spool/part.0000001";
+  const u64 offset = must(RecordingMeta::read(made)).start_ns - 100'000'000'000;
+  std::ofstream(made + "/wall") << offset << " 1000\n";
+  ASSERT_EQ(std::system(("cp -r " + made + " " + dir + "/kept").c_str()), 0);
+  ASSERT_EQ(ringside("ship -q --spool spool --host here " + url()).code, 0);
+  const auto all = events("kept");
+  const auto at = [&](size_t part) { return (all[all.size() * part / 4]["ts"].get<u64>() + offset) / 1'000'000 * 1'000'000; };
+  const u64 from = at(1), to = at(3);
+  const auto mono = [&](u64 wall) { return std::to_string((wall - offset) / 1'000'000'000) + "." + std::to_string(1'000'000'000 + (wall - offset) % 1'000'000'000).substr(1) + "s"; };
+  const Outcome local = ringside("report --json --time " + mono(from) + ".." + mono(to - 1) + " kept");
+  const Outcome shipped = ringside("report --json '" + url() + "?from=" + seconds(from) + "&to=" + seconds(to) + "'");
+  EXPECT_EQ(shipped.code, 0) << shipped.err;
+  EXPECT_GT(local.out.size(), 10'000u) << local.err;
+  EXPECT_EQ(local.out == shipped.out, true) << first_difference(local.out, shipped.out);
+  EXPECT_EQ(ringside("report '" + url() + "?to=" + seconds(at(0) - 1'000'000'000) + "'").code, 1);
+}
+
+// The recorder was killed before it listed a ring, and a type of events.
+TEST_F(Ship, ARingThatNoDescriptionListsIsReadBack) {
+  part(1, 6, 50);
+  const std::string made = dir + "/spool/part.0000001";
+  auto meta = nlohmann::json::parse(slurp(made + "/meta.json"));
+  meta["complete"] = false;
+  meta["rings"].erase(4);
+  meta["rings"].erase(1);
+  meta["events"].erase(0);
+  std::ofstream(made + "/meta.json") << meta.dump();
+  ASSERT_EQ(std::system(("cp -r " + made + " " + dir + "/kept").c_str()), 0);
+  const Outcome sent = ringside("ship -q --spool spool --host here " + url());
+  ASSERT_EQ(sent.code, 0) << sent.err;
+  for (const std::string command : {"report --json ", "hist event ", "hist common_pid "}) {
+    const Outcome local = ringside(command + "-i kept"), shipped = ringside(command + "-i '" + url() + "'");
+    EXPECT_EQ(shipped.code, local.code) << shipped.err;
+    EXPECT_EQ(local.out == shipped.out, true) << first_difference(local.out, shipped.out);
+  }
+  // Some rows of a part whose last one has not arrived.
+  must(server().client(database)->ask("CREATE TABLE early AS parts ENGINE = Log"));
+  must(server().client(database)->ask("RENAME TABLE parts TO late, early TO parts"));
+  part(2, 1, 50);
+  ASSERT_EQ(ringside("ship -q --spool spool --host here " + url()).code, 0);
+  const Outcome early = ringside("report '" + url() + "'");
+  EXPECT_EQ(early.code, 0) << early.err;
+  EXPECT_NE(early.err.find("left out: the rest of their recordings has not arrived yet"), std::string::npos) << early.err;
 }
 
 template <class Done>
@@ -458,6 +541,69 @@ std::string get(u16 port, const std::string& path) {
   return end == std::string::npos ? "" : answer.substr(end + 4);
 }
 
+// Its spool's disk is full for a while: the agent goes on, drops the oldest parts, and knows of every event what became of it.
+TEST_F(Ship, AFullDiskDropsTheOldestPartsAndTheAgentLivesOn) {
+  const std::string spool = dir + "/spool";
+  fs::create_directories(spool);
+  if (mount("none", spool.c_str(), "tmpfs", 0, "size=2m") != 0) GTEST_SKIP() << "a tmpfs cannot be mounted here";
+  struct Mounted {
+    std::string at;
+    ~Mounted() { umount2(at.c_str(), MNT_DETACH); }
+  } const mounted{spool};
+  const u16 port = free_port();
+  const auto said = [&] { return slurp(dir + "/said"); };
+  const auto write = [&] { run("for n in 1 2 3 4 5; do RINGSIDE_INSTANCE=shop " RINGSIDE_BUILD_DIR "/example_01_write; done"); };
+  setenv("RINGSIDE_ROOT", (dir + "/root").c_str(), 1);
+  const pid_t agent = spawn({RINGSIDE_BUILD_DIR "/ringside", "ship", "-i", "shop", "--json", "--spool", spool, "--part-time", "100ms", "--metrics", "127.0.0.1:" + std::to_string(port),
+                             "clickhouse://127.0.0.1:" + std::to_string(free_port()) + "/x"},
+                            dir + "/said");
+  unsetenv("RINGSIDE_ROOT");
+  const auto read = [&] {
+    const auto now = nlohmann::json::parse(slurp(spool + "/state.json"), nullptr, false);
+    return now.is_discarded() ? u64{0} : now.value("read", u64{0});
+  };
+  const auto waits_for = [&](const auto& done) { return wait_for([&] { return waitpid(agent, nullptr, WNOHANG) == agent || done(); }) && kill(agent, 0) == 0; };
+  ASSERT_TRUE(waits_for([&] { return fs::exists(spool + "/now/meta.json"); })) << said();
+  const auto written = [&] { return nlohmann::json::parse(ringside("stat shop --json").out)["total"]["written"].get<u64>(); };
+  // The first part is on its way from then on, and stays.
+  for (int n = 0; n < 3; ++n) {
+    write();
+    ASSERT_TRUE(waits_for([&] { return read() == written(); })) << said();
+  }
+  {
+    std::atomic<bool> enough{false};
+    std::thread fills([&] {  // whatever the agent gives back
+      const int fd = open((spool + "/other").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+      const std::string bytes(4096, 'x');
+      while (!enough)
+        if (::write(fd, bytes.data(), bytes.size()) < 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      close(fd);
+    });
+    EXPECT_TRUE(waits_for([&] { return write(), said().find("the spool's oldest parts are dropped") != std::string::npos; })) << said();
+    EXPECT_TRUE(waits_for([&] { return get(port, "/metrics").find("ringside_disk_full 1\n") != std::string::npos; })) << said();
+    write();
+    enough = true;
+    fills.join();
+  }
+  fs::remove(spool + "/other");
+  EXPECT_TRUE(waits_for([&] { return write(), said().find("there is room for the spool again") != std::string::npos; })) << said();
+  const u64 all = written();
+  kill(agent, SIGINT);
+  int status = 0;
+  waitpid(agent, &status, 0);
+  EXPECT_EQ(status, 0) << said();
+  const std::string text = said();
+  const size_t begin = text.find('{');
+  ASSERT_NE(begin, std::string::npos) << text;
+  const auto books = nlohmann::json::parse(text.substr(begin, text.find('\n', begin) - begin));
+  EXPECT_EQ(books["read"].get<u64>() + books["lost"].get<u64>(), all) << said();
+  EXPECT_EQ(books["read"], books["spooled"].get<u64>() + books["dropped"].get<u64>()) << said();
+  EXPECT_GT(books["dropped"].get<u64>(), 0u);
+  const Outcome rest = ringside("ship -q --spool spool " + url());
+  EXPECT_EQ(rest.code, 0) << rest.err;
+  EXPECT_EQ(rows(), books["spooled"].get<u64>()) << said();
+}
+
 TEST_F(Ship, PrometheusUnderstandsTheNumbers) {
   if (in_path("promtool").empty() || in_path("prometheus").empty()) GTEST_SKIP() << "there is no prometheus (Debian: apt install prometheus)";
   const u64 events = part(1);
@@ -516,6 +662,62 @@ TEST(Service, SystemdTakesIt) {
   EXPECT_EQ(slurp(dir + "/said"), "");
   EXPECT_EQ(status, 0);
   fs::remove_all(dir);
+}
+
+// The server adds up what is alike; the answer is the recording's.
+TEST_F(Ship, CountsByTheServerAreThoseOfTheRecording) {
+  part(1, 6, 50);
+  part(1, 5, 50, "own", Of::program);
+  for (const char* copy : {"spool/part.0000001 kept", "own/part.0000001 kept_own"}) ASSERT_EQ(std::system(("cd " + dir + " && cp -r " + copy).c_str()), 0);
+  ASSERT_EQ(ringside("ship -q --spool spool --host here " + url()).code, 0);
+  ASSERT_EQ(ringside("ship -q --spool own --host own " + url()).code, 0);
+  std::random_device seed;
+  std::mt19937 random(seed());
+  const auto one_of = [&](const std::vector<std::string>& all) { return all[random() % all.size()]; };
+  const std::vector<std::string> keys = {"a.log2", "a.buckets=7", "b.log2", "b.buckets=1000", "c.log2", "c.hex", "d.log2", "d.buckets=1000000007", "event", "common_pid", "tid", "ring", "cpu", "name", "state", "system",
+                                         "source", "ts.buckets=1000000000", "e.log2", "f3", "task", "thread", "common_pid,event", "event,c.log2", "a.log2,b", "name,ring", "app:others/d.log2,b"};
+  const std::vector<std::string> filters = {"", "", "a > 100", "c < 1000000000 && b > 0", "state == busy", "name == short", "common_pid == 1001 || d < 0", "!(a > 10)", "cpu == 1", "task == task2", "e & 0x8", "others/c > 5"};
+  for (int n = 0; n < 12; ++n) {
+    const std::string where = n % 3 == 0 ? "own" : "here", filter = one_of(filters), value = one_of({"", "", "", " -v c", " -v d -v a"}), only = one_of({"", "", " -e numbers", " -e 'app:*'"});
+    const std::string command = "hist " + one_of(keys) + value + only + (filter.empty() ? "" : " -f '" + filter + "'") + (n % 2 == 0 ? " --json" : " -n 1000");
+    const Outcome local = ringside(command + " -i kept" + (where == "own" ? "_own" : "")), shipped = ringside(command + " -i '" + url() + "?hosts=" + where + "'");
+    EXPECT_EQ(local.code, shipped.code) << command << local.err << shipped.err;
+    EXPECT_EQ(local.out == shipped.out, true) << where << ": " << command << first_difference(local.out, shipped.out);
+  }
+  // What has been fetched.
+  const auto fetched = [&](const Tallied& tallied) {
+    const auto place = must(ShippedAsRecording::Place::parse(url() + "?hosts=here"));
+    const auto shipped = must(ShippedAsRecording::read(place, must(ShippedAsRecording::machines(place)).at(0), ShippedAsRecording::Times::mono, &tallied));
+    Reading::Options open;
+    open.where = {shipped->recording()};
+    open.notices = [](const auto&) {};
+    const auto reading = must(Reading::open(std::move(open)));
+    u64 times = 0;
+    reading->run([&](const TraceRecord& record, const RingName&, Reading::Got got) { times += got == Reading::Got::event ? ShippedAsRecording::times_of(record.payload) : 0; });
+    EXPECT_EQ(times, 1200u);
+    return reading->totals().events;
+  };
+  EXPECT_LE(fetched({{"event"}, "", {}}), 12u);
+  EXPECT_LT(fetched({{"c.log2"}, "", {}}), 600u);
+  EXPECT_EQ(fetched({{"task"}, "", {}}), 1200u);
+}
+
+// Stacks of the kernel have the names of its functions, also where they were shipped.
+TEST_F(Ship, TheKernelsFunctionsHaveTheirNames) {
+  fs::create_directories(dir + "/spool");
+  const Outcome recorded = ringside("record -q -a -e sched:sched_switch --kstack -o spool/part.1 -- sleep 0.05");
+  if (recorded.code != 0) GTEST_SKIP() << "no events of the kernel here: " << recorded.err;
+  for (const char* to : {"/kept", "/spool/part.2"}) ASSERT_EQ(std::system(("cp -r " + dir + "/spool/part.1 " + dir + to).c_str()), 0);
+  ASSERT_EQ(ringside("ship -q --spool spool --host here " + url()).code, 0);
+  EXPECT_EQ(number("SELECT count() FROM kernel_symbols"), 1u);
+  must(server().client(database)->ask("ALTER TABLE parts DELETE WHERE first_batch != 1"));
+  ASSERT_TRUE(wait_for([&] { return number("SELECT count() FROM parts") == 1; }));
+  for (const std::string command : {"flame --folded ", "report ", "report --json "}) {
+    const Outcome local = ringside(command + "-i kept"), shipped = ringside(command + "-i '" + url() + "'");
+    EXPECT_EQ(local.code, 0) << local.err;
+    EXPECT_NE(local.out.find("schedule"), std::string::npos) << local.out.substr(0, 2000);
+    EXPECT_EQ(local.out == shipped.out, true) << command << first_difference(local.out, shipped.out) << shipped.err;
+  }
 }
 
 // The questions of docs/fleet.md, about the kernel's events of this machine; the answer to the first one is also known from `latency`.
