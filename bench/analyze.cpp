@@ -37,13 +37,14 @@ std::vector<Pages> interleaved(u32 sources, u64 events, const Turn& turn) {
 double merged_per_second(const std::vector<Pages>& all, u64 events) {
   Timeline timeline;
   for (const Pages& pages : all) timeline.add(std::make_unique<PagesSource>(pages));
-  TraceRecord record;
   u64 n = 0, sum = 0;
   const u64 from = cpu_ns();
-  while (timeline.next(record)) {
+  const auto use = [&](const TraceRecord& record) {
     ++n;
     sum += record.payload.data[8];
-  }
+    return true;
+  };
+  while (timeline.next_run(use)) continue;
   const u64 took = cpu_ns() - from;
   return n == events && sum != 1 ? static_cast<double>(n) * 1e9 / static_cast<double>(took) : 0;
 }
@@ -98,10 +99,13 @@ void single_row(const char* name, const std::string& detail, const Make& make) {
     Timeline timeline;
     timeline.add(std::make_unique<PagesSource>(pages));
     const RingName& ring = timeline.name(0);
-    TraceRecord record;
     u64 n = 0;
     const u64 from = cpu_ns();
-    while (timeline.next(record)) n += use(record, ring);
+    const auto one = [&](const TraceRecord& record) {
+      n += use(record, ring);
+      return true;
+    };
+    while (timeline.next_run(one)) continue;
     rates.push_back(n == 0 ? 0 : static_cast<double>(events) * 1e9 / static_cast<double>(cpu_ns() - from));
   }
   row(name, fastest(rates), "1/s", detail);

@@ -42,6 +42,7 @@ void guest_rows();
 void mount_rows(Instance& instance);
 void analyze_rows();
 void slice_rows();
+void jobs_rows();
 void compress_rows();
 void ship_rows();
 void stack_rows();

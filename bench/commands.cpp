@@ -105,6 +105,7 @@ std::optional<Shares> one_storm(u64 calls, const std::string& dir, std::string& 
     const std::string raw = instance->dir() + "/per_cpu/cpu" + std::to_string(cpu) + "/trace_pipe_raw";
     cats.push_back(start([&] {
       silence();
+      dup2(open((dir + "/cat" + std::to_string(cpu)).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), 1);
       execlp("cat", "cat", raw.c_str(), nullptr);
     }));
   }
@@ -125,18 +126,19 @@ std::optional<Shares> one_storm(u64 calls, const std::string& dir, std::string& 
 }
 
 void record_row(const std::string& dir) {
-  std::vector<double> record, cat;
+  std::vector<double> record, cat, ratio;
   std::string why;
   for (int i = 0; i < (quick ? 1 : 5); ++i) {
     const auto shares = one_storm(quick ? 500000 : 3000000, dir, why);
     if (!shares) break;
     record.push_back(shares->record);
     cat.push_back(shares->cat);
+    ratio.push_back(shares->record / shares->cat);
   }
   if (record.empty())
     row("record.cpu_share", std::nullopt, "share", why);
   else
-    row("record.cpu_share", median(record), "share", text("of the traced load's CPU, a storm of system calls; cat of the same rings to /dev/null: %.3f", median(cat)));
+    row("record.cpu_share", median(record), "share", text("of the traced load's CPU, a storm of system calls; cat of the same rings into files: %.3f; median ratio of the two: %.2f", median(cat), median(ratio)));
 }
 
 // The same answers as from the field's tools, of one trace.dat.
@@ -182,6 +184,13 @@ void report_row(const std::string& dir) {
   (void)shell("{ " + ours + " | wc -l; } > " + dir + "/lines 2>/dev/null");
   double events = 0;
   std::ifstream(dir + "/lines") >> events;
+  std::vector<double> text_rate, json_rate;
+  for (int i = 0; i < (quick ? 2 : 7); ++i) {
+    text_rate.push_back(events / shell(ours + " --jobs 1").cpu);
+    json_rate.push_back(events / shell(ours + " --jobs 1 --json").cpu);
+  }
+  row("report.text_events_per_s", median(text_rate), "1/s", text("%.0f events of the kernel's as text, of CPU time of one thread; start and formats included", events));
+  row("report.json_events_per_s", median(json_rate), "1/s", "the same events as JSON");
   if (shell("trace-cmd report " + file).status != 0) {
     row("report.over_tracecmd", std::nullopt, "x", "trace-cmd is not installed, or refused the file");
     return;

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "bench.hpp"
+#include "rival.hpp"
 #include "writer/cpu_rings.hpp"
 #include "sys/sys.hpp"
 
@@ -79,6 +80,7 @@ std::vector<double> in_turn(const std::vector<std::function<void(u64)>>& bodies)
 
 void time_part(const LocalRings& rings) {
   ringside_event& event = ::bench::ringside_pair::Call::event;
+  const auto rival = Rival::start();
   const auto ns = in_turn({[](u64 n) {
                              u64 sum = 0;
                              for (u64 k = 0; k < n; ++k) {
@@ -101,9 +103,14 @@ void time_part(const LocalRings& rings) {
                            [](u64 n) {
                              for (u64 k = 0; k < n; ++k) ::bench::never(k);
                            },
-                           write_probed, never_write_probed});
+                           write_probed, never_write_probed,
+                           [&](u64 n) {
+                             if (rival) (void)rival->run(static_cast<long>(n));
+                           }});
   row("cpu.event16_over_rdtsc", ns[1] / ns[0], "x", text("%.2f ns against %.2f ns", ns[1], ns[0]));
   row("cpu.call_over_rdtsc", ns[2] / ns[0], "x", text("%.2f ns: a typed event's call, in an instance; C's ringside_write: %.2f ns", ns[2], ns[3]));
+  row("cpu.lttng_over_event", rival ? std::optional(ns[7] / ns[2]) : std::nullopt, "x",
+      rival ? text("LTTng-UST %.1f ns against %.1f ns, the same payload, both overwriting, both with rings of CPUs", ns[7], ns[2]) : no_rival);
   row("cpu.disabled_ns", ns[4], "ns", "the loop around it included");
   row("cpu.usdt_over_plain", ns[5] / ns[2], "x", text("%.2f ns: the same call as a USDT probe that nobody is attached to; disabled: %.3f ns against %.3f ns", ns[5], ns[6], ns[4]));
 }

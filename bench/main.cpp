@@ -1,6 +1,6 @@
 // The figures of docs/performance.md: ratios against a floor or another tool in the same run.
 //   ringside_bench OUTPUT.json [--quick]
-//   [time|start|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|slice|compress|ship|stack|command|unwind|formats]...
+//   [time|start|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|jobs|slice|compress|ship|stack|command|unwind|formats]...
 #include <sched.h>
 #include <stdarg.h>
 #include <sys/mman.h>
@@ -72,7 +72,7 @@ int main(int argc, char** argv) {
   if (argc < 2) {
     std::fprintf(stderr,
                  "usage: ringside_bench OUTPUT.json [--quick] "
-                 "[time|start|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|slice|compress|ship|stack|command|unwind|"
+                 "[time|start|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|jobs|slice|compress|ship|stack|command|unwind|"
                  "formats]...\n");
     return 2;
   }
@@ -96,15 +96,16 @@ int main(int argc, char** argv) {
     if (wanted("time")) time_rows();
     if (wanted("start")) start_rows();
     if (wanted("scale")) scale_row();
+    if (wanted("wait")) wait_rows(*instance);  // before cpu_rows, which opens another instance: afterwards this thread has another ring
     if (wanted("cpu")) cpu_rows();
     if (wanted("reader")) reader_rows();
     if (wanted("live")) live_rows();
-    if (wanted("wait")) wait_rows(*instance);
     if (wanted("memory")) memory_rows(*instance);
     if (wanted("remote")) remote_rows();
     if (wanted("guest")) guest_rows();
     if (wanted("mount")) mount_rows(*instance);
     if (wanted("analyze")) analyze_rows();
+    if (wanted("jobs")) jobs_rows();
     if (wanted("slice")) slice_rows();
     if (wanted("compress")) compress_rows();
     if (wanted("ship")) ship_rows();

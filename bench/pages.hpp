@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bench.hpp"
+#include "source/recording.hpp"
 #include "source/source.hpp"
 
 namespace bench {
@@ -49,5 +50,15 @@ class PagesSource final : public Source {  // from the start; the pages must out
 
 // CPU time of this thread: what one core does in it, independent of other threads on that core.
 u64 cpu_ns();
+
+// A recording's rings, one for each CPU.
+inline void add_rings(RecordingWriter& writer, u32 rings, u32 subbuf_size) {
+  for (u32 ring = 0; ring < rings; ++ring) {
+    RingName name;
+    name.ring = ring;
+    name.cpu = static_cast<i32>(ring);
+    must(writer.add_ring(name, subbuf_size));
+  }
+}
 
 }  // namespace bench

@@ -11,6 +11,7 @@
 #include <ringside/abi/sub_buffer.hpp>
 
 #include "bench.hpp"
+#include "pages.hpp"
 #include "source/recording.hpp"
 #include "sys/sys.hpp"
 
@@ -29,12 +30,7 @@ u64 sparse_recording(const std::string& dir, u64 size) {
                                   "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"
                                   "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\nprint fmt: \"\"\n",
                                   true});
-  for (u32 ring = 0; ring < rings; ++ring) {
-    RingName name;
-    name.ring = ring;
-    name.cpu = static_cast<i32>(ring);
-    must(writer.add_ring(name, subbuf_size));
-  }
+  add_rings(writer, rings, subbuf_size);
   const u64 count = size / subbuf_size;
   for (u64 n = 0; n < count; ++n) {
     struct {

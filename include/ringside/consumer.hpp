@@ -9,7 +9,7 @@
 // Sources: recordings, trace.dat files, instances of ringside's, external writers' sockets, the kernel's events (as root). Instances
 // are looked at, nothing is consumed; the kernel's events come from an instance of tracefs of the consumer's own, which goes with it.
 // Link with ringside::consumer (CMake) or `pkg-config ringside-consumer`. The C form is ringside/consumer.h.
-// Errors are sentences: what was tried, on what, why it failed, what to do. Hostile rings and files cannot do harm: what cannot be
+// A result without a value has error().sentence: what was tried, on what, why it failed, what to do. Hostile rings and files do no harm: what cannot be
 // read is skipped and named in problems().
 // Lifetimes: a TypedField, Column, Hist or Latency holds on to what its Consumer has opened. The Consumer may be moved, and may
 // go before them: they stay valid, and what it has opened (rings, an instance of tracefs) is released with the last of them. An
@@ -17,6 +17,8 @@
 // Thread-safety: a Consumer, with all that was made of it, is for one thread at a time; stop() may be called from any thread and
 // from signal handlers.
 #pragma once
+#include <ringside/base/cxx20.hpp>
+
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -128,7 +130,7 @@ class Consumer {
   }
   template <class T>
   result<TypedField<T>> field(std::string_view event, std::string_view name) const {
-    static_assert(std::is_arithmetic_v<T> || std::is_same_v<T, std::string_view>);
+    static_assert(std::is_arithmetic_v<T> || std::is_same_v<T, std::string_view>, "a field is read as a number, a bool or a std::string_view");
     TypedField<T> f;
     constexpr int wanted = std::is_same_v<T, std::string_view> ? 2 : std::is_floating_point_v<T> ? 1 : 0;
     const void* at = nullptr;

@@ -7,6 +7,8 @@
 //   h.quantile(.99)
 //   h.each([](i64 low, i64 high, u64 count) { ... });   // what is not empty, the smallest first; both ends included
 #pragma once
+#include <ringside/base/cxx20.hpp>
+
 #include <cmath>
 #include <ringside/base/types.hpp>
 #include <vector>

@@ -1,6 +1,8 @@
 // Log-linear buckets, as HdrHistogram's: each power of two in 2^precision equal parts, values below 2^precision on their own. So a
 // bucket is never wider than 2^-precision of what is in it, and its number is a few instructions away from the value.
 #pragma once
+#include <ringside/base/cxx20.hpp>
+
 #include <bit>
 #include <ringside/base/types.hpp>
 

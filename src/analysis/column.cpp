@@ -5,6 +5,7 @@
 
 #include "analysis/names.hpp"
 #include "decode/role.hpp"
+#include "decode/syscalls.hpp"
 #include "export/json.hpp"
 #include "sys/try.hpp"
 
@@ -21,6 +22,9 @@ bool whole_number(std::string_view text, Number& out) {
   return code == std::errc() && end == text.data() + text.size();
 }
 
+// The upper half of a 64-bit machine's addresses, but not small negative numbers.
+bool is_kernel_address(u64 value) { return value >= 0xFFFF'8000'0000'0000 && value < 0xFFFF'FFFF'FF00'0000; }
+
 }  // namespace
 
 tl::unexpected<Error> Column::wrong(const std::string& why) const { return refuse(std::errc::invalid_argument, in_quotes(text_) + ": " + why); }
@@ -32,7 +36,7 @@ Column::Access Column::lower(const EventType* type, Kind& kind) const {
   access.op = Op::absent;
   if (type != nullptr && !event_.empty() && !matches(events_, *type)) return access;
   if (type == nullptr && !event_.empty()) return access;
-  const Field* const own = type != nullptr && !is_which_event() ? type->field(name_) : nullptr;
+  const Field* const own = type != nullptr ? field_of(*type) : nullptr;
   if (name_ == "stack" && (own == nullptr || own->is_stack)) {
     kind = frame_ < 0 ? Kind::whole : Kind::text;
     access.op = frame_ < 0 ? Op::stack : Op::frame;
@@ -71,6 +75,15 @@ Column::Access Column::lower(const EventType* type, Kind& kind) const {
   return access;
 }
 
+bool Column::of_fields() const {
+  const auto& types = formats_->all();
+  return std::none_of(types.begin(), types.end(), [&](const auto& type) {
+    Kind kind = kind_;
+    const Access access = lower(type.get(), kind);
+    return access.op != Op::absent && access.field == nullptr;
+  });
+}
+
 void Column::find(u32 id, Access& access) const {
   Kind kind = kind_;
   access = lower(formats_->find(id), kind);
@@ -100,6 +113,24 @@ result<std::string> Column::parse(std::string_view text) {
   return std::string(modifier);
 }
 
+const Field* Column::field_of(const EventType& type) const {
+  if (is_which_event()) return nullptr;
+  const Field* const field = type.field(name_);
+  if (field != nullptr || name_ != "syscall" || !type.of_syscalls) return field;
+  const auto of_call = syscall_fields(type);
+  return of_call ? of_call->number : nullptr;
+}
+
+// In every event that has it.
+bool Column::is_number_of_syscall() const {
+  return std::all_of(formats_->all().begin(), formats_->all().end(), [&](const auto& type) {
+    const Field* const field = event_.empty() || matches(events_, *type) ? field_of(*type) : nullptr;
+    if (field == nullptr) return true;
+    const auto of_call = syscall_fields(*type);
+    return of_call && of_call->number == field;
+  });
+}
+
 // The first field of that name that has a single value; else a column that every event has.
 result<void> Column::bind() {
   bool any_event = event_.empty(), array = false;
@@ -113,13 +144,14 @@ result<void> Column::bind() {
     if (!event_.empty()) {
       for (const Field& f : type->fields) names.push_back(f.name);
     }
-    const Field* const field = is_which_event() ? nullptr : type->field(name_);
+    const Field* const field = field_of(*type);
     if (field != nullptr && !(name_ == "stack" && field->is_stack)) {
       if (lower(type.get(), kind_).op != Op::absent) {
         is_signed_ = field->is_signed;
         is_bool_ = field->is_bool;
         is_char_ = field->is_char;
         symbols_ = field->symbols;
+        if (is_number_of_syscall()) show_ = Show::syscall;
         return {};
       }
       array = true;
@@ -128,8 +160,14 @@ result<void> Column::bind() {
       fields = "; " + type->full + " has " + (fields.empty() ? "no fields" : fields);
     }
   }
-  if (!any_event) return wrong("no event here matches " + in_quotes(event_) + "; there are " + event_list(*formats_));
+  if (!any_event) return wrong(none_matches(event_, *formats_));
   if (array) return wrong(in_quotes(name_) + " is an array, and an array has no single value");
+  if (const auto is = std::find_if(formats_->all().begin(), formats_->all().end(), [&](const auto& type) { return name_ == type->name || name_ == type->full; });
+      event_.empty() && is != formats_->all().end() && !is_builtin(name_)) {
+    std::vector<std::string> own;
+    for (const Field& f : (*is)->fields) own.push_back(f.name);
+    return wrong(own.empty() ? "this is an event, and has no fields" : "this is an event; name one of its fields, as in " + (*is)->full + "/" + own[0] + ": " + short_list(own));
+  }
   if (!is_builtin(name_) && name_ != "thread" && name_ != "process")
     return wrong(event_.empty() ? "no event here has a field " + in_quotes(name_) + near_names(name_, *formats_) : "there is no such field" + did_you_mean(nearest(name_, names)) + fields);
   if (lower(last, kind_).op == Op::absent && name_ != "system") return wrong(in_quotes(name_) + " is for filters only");
@@ -174,6 +212,7 @@ result<Column> Column::compile(std::string_view text, const Formats& formats, co
   RS_TRY(c.bind());
   c.unit_ = unit_of(c.name_);
   if (!modifier.empty()) RS_TRY(c.take_modifier(modifier));
+  c.plain_ = c.kind_ == Kind::whole && c.modifier_ == Modifier::none;
   return c;
 }
 
@@ -273,11 +312,11 @@ std::string Column::show(u64 key, const Texts& texts) const {
     std::memcpy(&value, &key, sizeof value);
     return fmt::format("{}", value);
   }
+  return modifier_ == Modifier::none || modifier_ == Modifier::divide ? show_plain(key) : show_modified(key);
+}
+
+std::string Column::show_modified(u64 key) const {
   const auto value = static_cast<i64>(key);
-  const auto named = [&] {
-    const Task* task = tasks_->find(value);
-    return task;
-  };
   switch (modifier_) {
     case Modifier::log2:
       if (value == 0 || value == -1) return value == 0 ? "0" : "-1";
@@ -286,28 +325,25 @@ std::string Column::show(u64 key, const Texts& texts) const {
     case Modifier::linear:
       return is_signed_ ? fmt::format("[{}, {})", static_cast<__int128>(value) * step_, (static_cast<__int128>(value) + 1) * step_)
                         : fmt::format("[{}, {})", static_cast<unsigned __int128>(key) * static_cast<u64>(step_), (static_cast<unsigned __int128>(key) + 1) * static_cast<u64>(step_));
-    case Modifier::hex:
+    case Modifier::sym:
+      if (const auto* const symbol = const_cast<Formats*>(formats_)->symbols().find(key)) return fmt::format("{}+{:#x}", symbol->name, key - symbol->address);
       return fmt::format("{:#x}", key);
-    case Modifier::sym: {
-      const auto* symbol = const_cast<Formats*>(formats_)->symbols().find(key);
-      if (symbol == nullptr) return fmt::format("{:#x}", key);
-      return fmt::format("{}+{:#x}", symbol->name, key - symbol->address);
-    }
     case Modifier::execname: {
-      const Task* task = named();
+      const Task* const task = tasks_->find(value);
       return task != nullptr ? task->name : fmt::format("<{}>", value);
     }
     default:
-      break;
+      return fmt::format("{:#x}", key);
   }
+}
+
+std::string Column::show_plain(u64 key) const {
+  const auto value = static_cast<i64>(key);
   switch (show_) {
-    case Show::thread: {
-      const Task* task = named();
-      return fmt::format("{}-{}", task != nullptr ? task->name : "<...>", tasks_->show(value));
-    }
+    case Show::thread:
     case Show::process: {
-      const Task* task = named();
-      return fmt::format("{}-{}", task != nullptr ? task->process : "<...>", tasks_->show(value));
+      const Task* const task = tasks_->find(value);
+      return fmt::format("{}-{}", task == nullptr ? "<...>" : show_ == Show::thread ? task->name : task->process, tasks_->show(value));
     }
     case Show::event: {
       const EventType* type = formats_->find(static_cast<u32>(value));
@@ -322,12 +358,17 @@ std::string Column::show(u64 key, const Texts& texts) const {
       }
       return line;
     }
+    case Show::syscall: {
+      const std::string_view name = syscall_name(value);
+      return name.empty() ? std::to_string(value) : std::string(name);
+    }
     case Show::plain:
       break;
   }
   for (const auto& [number, symbol] : symbols_) {
     if (number == value) return symbol;
   }
+  if (!is_signed_ && modifier_ == Modifier::none && is_kernel_address(key)) return fmt::format("{:#x}", key);
   return show_number(value, is_signed_);
 }
 
@@ -335,7 +376,8 @@ nlohmann::ordered_json Column::json(u64 key, const Texts& texts) const {
   const bool plain = kind_ == Kind::whole && show_ == Show::plain && (modifier_ == Modifier::none || modifier_ == Modifier::divide || buckets());
   const auto whole = static_cast<i64>(key);
   if (show_ == Show::stack) return formats_->stacks()->functions(static_cast<u32>(key));
-  const std::string text = plain && buckets() ? show_number(begin(whole), is_signed_) : show(key, texts);
+  const bool address = plain && !is_signed_ && modifier_ == Modifier::none && is_kernel_address(key);
+  const std::string text = plain && buckets() ? show_number(begin(whole), is_signed_) : address ? show_number(whole, is_signed_) : show(key, texts);
   const bool number = kind_ == Kind::real ? text.find_first_of("ni") == std::string::npos
                                           : plain && (buckets() || symbols_.empty() || text == show_number(whole, is_signed_));
   return number ? nlohmann::ordered_json::parse(text) : nlohmann::ordered_json(text);

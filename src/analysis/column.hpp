@@ -11,7 +11,7 @@
 // else one of
 //   stack, stack[N] · ts · cpu, CPU · ring · event, system · source · task, comm, COMM · thread, tid, pid, common_pid · process · cgroup · common_type
 // stack is the event's stack by its functions, stack[0] the innermost one, stack[1] its caller; events without one have no value.
-// cpu is absent where it is unknown: rings of threads, unless sched events of the same trace tell it. ring is N of per_cpu/cpuN.
+// cpu is absent where it is unknown: rings of threads without sched events. ring is N of per_cpu/cpuN. syscall: a call by its name.
 // tid and pid are the thread's number as the reader sees it, common_pid is the recorded one: in other PID namespaces they
 // differ. As in filters and in the kernel's histograms, a field comes first; but "event" alone always names the event, though
 // sys_enter_epoll_ctl has a field of that name. MODIFIER:
@@ -55,7 +55,11 @@ class Column {
   bool shows_names() const { return modifier_ == Modifier::execname; }
   bool is_whole_stack() const { return show_ == Show::stack; }  // a number of StackTexts
   bool of_stacks() const { return name_ == "stack"; }  // needs records that are joined with their stacks
+  bool of_fields() const;  // no event has it but as a field of its own
   bool in(const EventType& type) const { Kind kind = kind_; return lower(&type, kind).op != Op::absent; }
+  // The field that it reads in events of this type; null: none.
+  const Field* field_in(const EventType& type) const { Kind kind = kind_; return lower(&type, kind).field; }
+  i64 bucket_width() const { return modifier_ == Modifier::linear ? step_ : 0; }  // 0: it has none
   bool buckets() const { return modifier_ == Modifier::log2 || modifier_ == Modifier::linear; }
 
   // False: the record has no such value, or the column is of another kind. Numbers outside the payload read as 0.
@@ -68,6 +72,18 @@ class Column {
   bool real(const TraceRecord& record, const RingName& ring, double& out);           // reads whole numbers, too
   bool text(const TraceRecord& record, const RingName& ring, std::string_view& out);  // valid as long as the record
   // Any value as 64 bits, equal if and only if the values are: numbers as they are, reals bit by bit, texts by number.
+  // The usual case of key(), without a call: false in all others.
+  RS_INLINE bool quick_key(const TraceRecord& record, u64& out) const {
+    const u32 id = record.number();
+    if (!plain_ || !by_id_.knows(id, formats_->version())) [[unlikely]] return false;
+    const Access& access = by_id_[id];
+    if (access.op == Op::integer && access.integer.within(record.payload)) [[likely]] {
+      out = static_cast<u64>(access.integer.quick(record.payload));
+      return true;
+    }
+    out = id;
+    return access.op == Op::event;
+  }
   bool key(const TraceRecord& record, const RingName& ring, Texts& texts, u64& out) {
     if (kind_ == Kind::whole) [[likely]] {
       i64 value = 0;
@@ -90,7 +106,7 @@ class Column {
  private:
   enum class Op : u8 { unknown, absent, integer, time, cpu, ring, recorded, thread, tid, process, event, real, text, task, cgroup, source, system, stack, frame };
   enum class Modifier : u8 { none, log2, linear, hex, sym, execname, divide };
-  enum class Show : u8 { plain, thread, process, event, stack };
+  enum class Show : u8 { plain, thread, process, event, stack, syscall };
   struct Access {
     Op op = Op::unknown;
     IntegerAt integer;
@@ -125,6 +141,8 @@ class Column {
   bool stack_number(const TraceRecord& record, i64& out) const;
   bool other_key(const TraceRecord& record, const RingName& ring, Texts& texts, u64& out);
   void find(u32 id, Access& access) const;
+  const Field* field_of(const EventType& type) const;  // null: it has none of that name
+  bool is_number_of_syscall() const;
   bool is_which_event() const { return event_.empty() && name_ == "event"; }
   Access lower(const EventType* type, Kind& kind) const;
   i64 modify(i64 value) const;
@@ -133,6 +151,8 @@ class Column {
   result<void> bind();
   result<void> take_modifier(const std::string& modifier);
   tl::unexpected<Error> wrong(const std::string& why) const;
+  std::string show_modified(u64 key) const;  // by a modifier that says how
+  std::string show_plain(u64 key) const;
   static std::string show_number(i64 value, bool is_signed);
 
   const Formats* formats_ = nullptr;
@@ -141,6 +161,7 @@ class Column {
   EventPatterns events_;             // parsed from EVENT
   Kind kind_ = Kind::whole;
   Unit unit_ = Unit::none;
+  bool plain_ = false;  // whole numbers without a modifier
   Modifier modifier_ = Modifier::none;
   Show show_ = Show::plain;
   bool is_signed_ = true, is_bool_ = false, is_char_ = false;

@@ -4,11 +4,11 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <optional>
 
 #include "schema/glob.hpp"
 #include "analysis/names.hpp"
+#include "decode/syscalls.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {
@@ -16,6 +16,7 @@ namespace {
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
+constexpr std::string_view end_of_word = " \t\r\n()&|!=<>~\"'";
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 // The text with a mark under it; for a long text, the part around the mark.
 Error error_at(std::string_view text, size_t at, const std::string& why) {
@@ -30,6 +31,22 @@ template <class T>
 bool read_all(std::string_view text, T& value, int base) {
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value, base);
   return code == std::errc() && end == text.data() + text.size();
+}
+
+// The field that a name means in an event; `syscall` is the number of the call, whatever its field is called.
+const Field* field_of(const EventType& type, std::string_view name) {
+  const Field* const field = type.field(name);
+  if (field != nullptr || name != "syscall" || !type.of_syscalls) return field;
+  const auto of_call = syscall_fields(type);
+  return of_call ? of_call->number : nullptr;
+}
+
+std::string no_such_call(std::string_view name) {
+  std::vector<std::string> all;
+  for (i64 number = 0; number < 1024; ++number) {
+    if (const std::string_view call = syscall_name(number); !call.empty()) all.emplace_back(call);
+  }
+  return "there is no system call " + in_quotes(name) + did_you_mean(nearest(name, all));
 }
 
 }  // namespace
@@ -107,7 +124,8 @@ class FilterParser {
     skip();
     leaf.at = at_;
     if (at_ == text_.size()) return fail("expected a field's name, but the text ends here");
-    if (!is_letter(text_[at_])) return fail("expected a field's name here");
+    if (!event(leaf)) return false;
+    if (at_ == text_.size() || !is_letter(text_[at_])) return fail("expected a field's name here");
     while (at_ < text_.size() && (is_letter(text_[at_]) || is_digit(text_[at_]))) leaf.field += text_[at_++];
     if (leaf.field == "stack" && at_ < text_.size() && text_[at_] == '[') {
       const size_t end = text_.find(']', at_);
@@ -136,6 +154,18 @@ class FilterParser {
     return true;
   }
 
+  // [ EVENT "/" ]
+  bool event(Filter::Leaf& leaf) {
+    const std::string_view word = text_.substr(at_, std::min(text_.find_first_of(end_of_word, at_), text_.size()) - at_);
+    const size_t slash = word.rfind('/');
+    if (slash == std::string_view::npos) return true;
+    auto events = EventPatterns::parse(word.substr(0, slash));
+    if (!events) return fail(events.error().sentence);
+    leaf.events = std::move(*events);
+    at_ += slash + 1;
+    return true;
+  }
+
   bool value(Filter::Value& value) {
     if (at_ == text_.size()) return fail("expected a value, but the text ends here");
     if (const char quote = text_[at_]; quote == '"' || quote == '\'') {
@@ -146,7 +176,7 @@ class FilterParser {
       at_ = end + 1;
       return true;
     }
-    const size_t end = std::min(text_.find_first_of(" \t\r\n()&|!=<>~\"'", at_), text_.size());
+    const size_t end = std::min(text_.find_first_of(end_of_word, at_), text_.size());
     if (end == at_) return fail("expected a value here: a number, a \"text\" or a name");
     value.text = text_.substr(at_, end - at_);
     at_ = end;
@@ -200,8 +230,28 @@ class FilterParser {
   std::optional<Error> error_;
 };
 
-Filter::Lowered Filter::lower_number(const Leaf& leaf, Step step, u32 bits, bool is_signed,
-                                     const std::vector<std::pair<i64, std::string>>* names) {
+// The character of a literal like 'a' or '\n'.
+std::optional<char> Filter::character_in(const Value& value) {
+  if (value.quote != '\'') return std::nullopt;
+  if (value.text.size() == 1) return value.text[0];
+  constexpr std::pair<std::string_view, char> escapes[] = {{"\\n", '\n'}, {"\\t", '\t'}, {"\\r", '\r'}, {"\\0", '\0'}, {"\\\\", '\\'}};
+  for (const auto& [text, c] : escapes)
+    if (text == value.text) return c;
+  return std::nullopt;
+}
+
+std::string Filter::why_no_number(const Leaf& leaf, Op op, const Names* names) {
+  const std::string& text = leaf.value.text;
+  if (op == Op::time && text.starts_with('+'))
+    return "ts is the time as report prints it; a time after the first event is a range: --time " + (leaf.compare == Compare::less || leaf.compare == Compare::less_equal ? ".." + text : text + "..");
+  std::string known;
+  if (names != nullptr) {
+    for (const auto& [named, name] : *names) known += (known.empty() ? ", nor one of its names: " : ", ") + name;
+  }
+  return leaf.field + " is a number; " + in_quotes(text) + " is no number of 64 bits" + known;
+}
+
+Filter::Lowered Filter::lower_number(const Leaf& leaf, Step step, u32 bits, bool is_signed, const Names* names) {
   const Value& value = leaf.value;
   Lowered out;
   const auto refused = [&](std::string why) {
@@ -209,7 +259,10 @@ Filter::Lowered Filter::lower_number(const Leaf& leaf, Step step, u32 bits, bool
     out.why = std::move(why);
     return out;
   };
-  if (leaf.compare == Compare::glob) return refused("~ is for texts, and " + leaf.field + " is a number");
+  // System calls have paths in the memory of their program, which is gone.
+  const bool path = leaf.field == "filename" || leaf.field == "pathname" || leaf.field == "oldname" || leaf.field == "newname";
+  if (leaf.compare == Compare::glob)
+    return refused("~ is for texts, and " + leaf.field + " is a number" + (path ? ", the address of a path; record --libc io COMMAND has paths as texts, in libc:open" : ""));
   const __int128 one = 1;
   const __int128 min = is_signed ? -(one << (bits - 1)) : 0, max = is_signed ? (one << (bits - 1)) - 1 : (one << bits) - 1;
   const auto range = [&](__int128 low, __int128 high) {
@@ -244,44 +297,23 @@ Filter::Lowered Filter::lower_number(const Leaf& leaf, Step step, u32 bits, bool
         return out;
       }
     }
-    constexpr std::pair<std::string_view, char> escapes[] = {{"\\n", '\n'}, {"\\t", '\t'}, {"\\r", '\r'}, {"\\0", '\0'}, {"\\\\", '\\'}};
-    const auto* const escape = std::find_if(std::begin(escapes), std::end(escapes), [&](const auto& e) { return e.first == value.text; });
-    if (value.quote == '\'' && (value.text.size() == 1 || escape != std::end(escapes))) {
-      const char c = escape != std::end(escapes) ? escape->second : value.text[0];
-      number = is_signed ? i64{static_cast<signed char>(c)} : i64{static_cast<u8>(c)};
-    } else {
-      if (step.op == Op::time && value.text.starts_with('+'))
-        return refused("ts is the time as report prints it; a time after the first event is a range: --time " + (leaf.compare == Compare::less || leaf.compare == Compare::less_equal ? ".." + value.text : value.text + ".."));
-      std::string known;
-      if (names != nullptr) {
-        for (const auto& [named, name] : *names) known += (known.empty() ? ", nor one of its names: " : ", ") + name;
-      }
-      return refused(leaf.field + " is a number; " + in_quotes(value.text) + " is no number of 64 bits" + known);
-    }
+    const auto c = character_in(value);
+    if (!c) return refused(why_no_number(leaf, step.op, names));
+    number = is_signed ? i64{static_cast<signed char>(*c)} : i64{static_cast<u8>(*c)};
   }
   if (value.number == Value::Number::real) return refused(leaf.field + " is a whole number; " + in_quotes(value.text) + " is not, or has over 64 bits");
   if (value.is_time && step.op != Op::time && !leaf.field.ends_with("_ns"))
     return refused("a time is for ts and fields that end in _ns; " + leaf.field + " is a plain number");
   switch (leaf.compare) {
-    case Compare::equal:
-      range(number, number);
-      break;
+    case Compare::equal: range(number, number); break;
     case Compare::unequal:
       range(number, number);
       out.negated = true;
       break;
-    case Compare::less:
-      range(min, number - 1);
-      break;
-    case Compare::less_equal:
-      range(min, number);
-      break;
-    case Compare::greater:
-      range(number + 1, max);
-      break;
-    case Compare::greater_equal:
-      range(number, max);
-      break;
+    case Compare::less: range(min, number - 1); break;
+    case Compare::less_equal: range(min, number); break;
+    case Compare::greater: range(number + 1, max); break;
+    case Compare::greater_equal: range(number, max); break;
     default:
       step.mask = static_cast<u64>(number) & (bits == 64 ? ~u64{0} : (u64{1} << bits) - 1);
       step.low = 1;  // anything but 0
@@ -369,7 +401,8 @@ result<void> Filter::fits(const EventType& type) const {
 }
 
 Filter::Lowered Filter::lower(const Leaf& leaf, const EventType* type) {
-  const Field* field = type != nullptr ? type->field(leaf.field) : nullptr;
+  if (type != nullptr && !leaf.of(*type)) return {};
+  const Field* field = type != nullptr ? field_of(*type, leaf.field) : nullptr;
   if (field == nullptr || (field->is_stack && leaf.field == "stack")) return lower_builtin(leaf, type);
   Step step;
   step.field = field;
@@ -378,6 +411,15 @@ Filter::Lowered Filter::lower(const Leaf& leaf, const EventType* type) {
   switch (field->kind) {
     case FieldKind::integer:
       step.integer = IntegerAt(field->offset, field->size, field->is_signed);
+      if (leaf.field == "syscall" && leaf.value.number == Value::Number::none && type->field(leaf.field) == nullptr) {
+        const auto number = syscall_number(leaf.value.text);
+        if (!number) {
+          out.why = no_such_call(leaf.value.text);
+          return out;
+        }
+        const Names name{{*number, leaf.value.text}};
+        return lower_number(leaf, step, 8 * field->size, field->is_signed, &name);
+      }
       return lower_number(leaf, step, 8 * field->size, field->is_signed, &field->symbols);
     case FieldKind::floating:
       if (leaf.value.number == Value::Number::none || leaf.compare == Compare::glob || leaf.compare == Compare::bits || leaf.value.is_time) {
@@ -405,8 +447,9 @@ result<Filter> Filter::compile(std::string_view text, const Formats& formats, co
   RS_TRY(FilterParser(text, filter).parse());
   for (const Leaf& leaf : filter.leaves_) {
     const bool builtin = is_builtin(leaf.field);
-    bool fits = false, known = builtin;
+    bool fits = false, known = builtin && leaf.events.empty(), any = leaf.events.empty();
     std::string why;
+    std::vector<std::string> names;  // of the fields of events that are named
     const auto check = [&](const EventType* type) {
       const Lowered lowered = lower(leaf, type);
       if (lowered.kind != Lowered::Kind::refused)
@@ -414,15 +457,20 @@ result<Filter> Filter::compile(std::string_view text, const Formats& formats, co
       else if (why.empty())
         why = lowered.why;
     };
-    if (builtin) check(nullptr);
+    if (known) check(nullptr);
     for (const auto& type : formats.all()) {
       if (fits) break;
-      if (type->field(leaf.field) == nullptr) continue;
+      if (!leaf.of(*type)) continue;
+      any = true;
+      if (!leaf.events.empty())
+        for (const Field& f : type->fields) names.push_back(f.name);
+      if (field_of(*type, leaf.field) == nullptr && (!builtin || leaf.events.empty())) continue;
       known = true;
       check(type.get());
     }
     if (!known) {
-      Error unknown = error_at(text, leaf.at, "no event here has a field " + in_quotes(leaf.field) + near_names(leaf.field, formats));
+      Error unknown = error_at(text, leaf.at, !any ? none_matches(text.substr(leaf.at, text.find('/', leaf.at) - leaf.at), formats)
+                                                    : (leaf.events.empty() ? "no event here has a field " : in_quotes(text.substr(leaf.at, text.find('/', leaf.at) - leaf.at)) + " has no field ") + in_quotes(leaf.field) + (leaf.events.empty() ? near_names(leaf.field, formats) : did_you_mean(nearest(leaf.field, names))));
       unknown.code = std::make_error_code(std::errc::no_such_file_or_directory);
       return tl::unexpected<Error>(std::move(unknown));
     }
@@ -440,8 +488,19 @@ bool Filter::may_match(u32 id) {
   return may(program.entry);
 }
 
+std::vector<std::string> Filter::events_in(std::string_view text) {
+  Filter filter;
+  std::vector<std::string> events;
+  if (!FilterParser(text, filter).parse()) return events;
+  for (const Leaf& leaf : filter.leaves_) {
+    for (const EventPattern& event : leaf.events) events.push_back(event.text());
+  }
+  return events;
+}
+
 bool Filter::kernel_may(const EventType& type) const {
   return std::all_of(leaves_.begin(), leaves_.end(), [&](const Leaf& leaf) {
+    if (!leaf.events.empty()) return false;
     const Field* field = type.field(leaf.field);
     const Value& value = leaf.value;
     if (field == nullptr) {
@@ -462,9 +521,23 @@ bool Filter::kernel_may(const EventType& type) const {
 void Filter::build(u32 id, Program& program) {
   if (built_for_ != version()) steps_.clear();  // all programs are forgotten
   built_for_ = version();
+  const size_t first = steps_.size();
   program.type = formats_->find(id);
   program.entry = emit(root_, program.type, accept, reject);
   program.built = true;
+  program.reach = 1;
+  for (size_t i = first; i < steps_.size(); ++i) program.reach = steps_[i].op != Op::integer || program.reach == 0 ? 0 : std::max(program.reach, steps_[i].integer.reach());
+}
+
+bool Filter::matches_any(const TraceRecord& record, const RingName& ring) {
+  const Program& program = program_of(record.number());
+  i32 at = program.entry;
+  while (at >= 0) {
+    const Step& step = steps_[static_cast<size_t>(at)];
+    const bool met = step.op == Op::integer ? step.meets(static_cast<u64>(step.integer(record.payload))) : test(step, record, ring, program.type);
+    at = met ? step.yes : step.no;
+  }
+  return at == accept;
 }
 
 // Back to front, so that a step's successors are known when it is made. Each comparison's steps appear once.

@@ -4,8 +4,9 @@
 //   if (filter->matches(record, ring)) ...
 //
 //   text       = all { "||" all }        all = one { "&&" one }        one = { "!" } ( "(" text ")" | comparison )
-//   comparison = NAME ( "==" | "!=" | "<" | "<=" | ">" | ">=" | "&" | "~" ) VALUE
+//   comparison = [ EVENT "/" ] NAME ( "==" | "!=" | "<" | "<=" | ">" | ">=" | "&" | "~" ) VALUE
 //
+// EVENT/ in front of a name, as in columns: only events of this pattern meet the comparison (libc:malloc/size > 100).
 // stack is the text of the event's stack: its functions, innermost first, with ; between them (stack ~ "*parse*"); stack[0] the
 // innermost function, stack[1] its caller.
 //
@@ -13,7 +14,7 @@
 // pid, tid, common_pid · cgroup · event · system · common_type, common_flags, common_preempt_count. pid and tid are the
 // thread's number as the reader sees it, common_pid is the recorded one: in other PID namespaces they differ. As in the kernel,
 // an event's own field comes first, so pid in sched_wakeup is the woken thread's; COMM and common_pid always belong to the
-// thread that ran. VALUE is a number (10, -1, 0x1f, 017; 1.5 for floats; 5ms, 3us, 2s for ts and fields that end in _ns), a
+// thread that ran. In the events of system calls `syscall` is the call, by name or number. VALUE is a number (10, -1, 0x1f, 017; 1.5 for floats; 5ms, 3us, 2s for ts and fields that end in _ns), a
 // text ("...", '...' or a bare word) or a character ('c', '\n'). For an enum it may be a name from the print fmt. `&`: has one
 // of these bits.
 //
@@ -30,6 +31,7 @@
 #include "analysis/integer_at.hpp"
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
+#include "schema/event_pattern.hpp"
 #include "timeline/merge.hpp"
 
 namespace ringside {
@@ -50,12 +52,15 @@ class Filter {
 
   bool matches(const TraceRecord& record, const RingName& ring) {
     const u32 id = record.number();
-    const Program& program = program_of(id);
-    i32 at = program.entry;
+    if (!programs_.knows(id, version()) || programs_[id].reach - 1 >= record.payload.size) [[unlikely]] return matches_any(record, ring);
+    const Step* const steps = steps_.data();
+    i32 at = programs_[id].entry;
     while (at >= 0) {
-      const Step& step = steps_[static_cast<size_t>(at)];
-      const bool met = step.op == Op::integer ? step.meets(static_cast<u64>(step.integer(record.payload))) : test(step, record, ring, program.type);
-      at = met ? step.yes : step.no;
+      const Step& step = steps[at];
+      const bool met = step.meets(static_cast<u64>(step.integer.quick(record.payload)));
+      // A branch, so that the next step does not wait for this one's loads: most comparisons mostly turn out the same.
+      at = step.yes;
+      if (!__builtin_expect_with_probability(met, true, 0.99)) at = step.no;
     }
     return at == accept;
   }
@@ -65,6 +70,8 @@ class Filter {
   // a field.
   bool kernel_may(const EventType& type) const;
   const std::string& text() const { return text_; }
+  // The events that the text puts in front of names with a /.
+  static std::vector<std::string> events_in(std::string_view text);
   // Whether it compares this name.
   bool names(std::string_view name) const {
     for (const Leaf& leaf : leaves_) {
@@ -85,7 +92,9 @@ class Filter {
     double real = 0;
   };
   struct Leaf {
+    EventPatterns events;  // none: all
     std::string field;
+    bool of(const EventType& type) const { return events.empty() || events.matches(type.system, type.name); }
     i32 frame = -1;  // stack[N]
     Compare compare = Compare::equal;
     Value value;
@@ -120,12 +129,15 @@ class Filter {
     const EventType* type = nullptr;
     i32 entry = 0;
     bool built = false;
+    u64 reach = 0;  // all steps read numbers of payloads of this size; 0: not all, or not built
   };
   static constexpr i32 accept = -1, reject = -2;
 
   static Lowered lower(const Leaf& leaf, const EventType* type);
-  static Lowered lower_number(const Leaf& leaf, Step step, u32 bits, bool is_signed,
-                              const std::vector<std::pair<i64, std::string>>* names);
+  using Names = std::vector<std::pair<i64, std::string>>;  // value and name
+  static std::optional<char> character_in(const Value& value);
+  static std::string why_no_number(const Leaf& leaf, Op op, const Names* names);
+  static Lowered lower_number(const Leaf& leaf, Step step, u32 bits, bool is_signed, const Names* names);
   static Lowered lower_text(const Leaf& leaf, Op op, const Field* field);
   static Lowered lower_builtin(const Leaf& leaf, const EventType* type);
   static bool text_matches(const Leaf& leaf, std::string_view text);
@@ -136,6 +148,7 @@ class Filter {
     if (!program.built) [[unlikely]] build(id, program);
     return program;
   }
+  bool matches_any(const TraceRecord& record, const RingName& ring);
   void build(u32 id, Program& program);
   i32 emit(const Node& node, const EventType* type, i32 yes, i32 no);
   bool test(const Step& step, const TraceRecord& record, const RingName& ring, const EventType* type) const;

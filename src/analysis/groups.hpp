@@ -30,21 +30,18 @@ class Groups {
       auto column = RS_TRY(Column::compile(text, formats, tasks));
       groups.columns_.push_back(std::move(column));
     }
+    groups.two_ = keys.size() == 2;
     return groups;
   }
 
-  Cell* at(const TraceRecord& record, const RingName& ring) {
-    if (table_.evicted().keys != forgotten_) [[unlikely]] forget_texts();
+  // times: the record stands for that number of them.
+  Cell* at(const TraceRecord& record, const RingName& ring, u64 times = 1) {
     KeyWords key{};
-    for (size_t i = 0; i < columns_.size(); ++i) {
-      if (!columns_[i].key(record, ring, texts_, key[i])) {
-        ++without_;
-        return nullptr;
-      }
+    if (!two_ && table_.evicted().keys == forgotten_ && columns_.data()->quick_key(record, key[0])) [[likely]] {
+      if (Cell* const cell = table_.known(key)) [[likely]] return cell;
     }
-    return &table_.at(key);
+    return at_any(record, ring, times);
   }
-
   // Adds the groups of another table of the same keys over the same trace. Cell::add(const Cell&).
   void merge(const Groups& other) {
     other.table_.each([&](KeyWords key, const Cell& cell) {
@@ -82,6 +79,15 @@ class Groups {
 
  private:
   explicit Groups(size_t most) : table_(most) {}
+  [[gnu::noinline]] Cell* at_any(const TraceRecord& record, const RingName& ring, u64 times) {
+    if (table_.evicted().keys != forgotten_) [[unlikely]] forget_texts();
+    KeyWords key{};
+    if (!columns_[0].key(record, ring, texts_, key[0]) || (two_ && !columns_[1].key(record, ring, texts_, key[1]))) {
+      without_ += times;
+      return nullptr;
+    }
+    return &table_.at(key);
+  }
   // Drops the texts of evicted keys.
   void forget_texts() {
     forgotten_ = table_.evicted().keys;
@@ -96,6 +102,7 @@ class Groups {
   }
 
   std::vector<Column> columns_;
+  bool two_ = false;  // of them
   KeyTable<Cell> table_;
   Texts texts_;
   u64 without_ = 0, forgotten_ = 0;

@@ -28,7 +28,7 @@ void Hist::Cell::add(const Cell& other) {
   for (size_t i = 0; i < values->size(); ++i) (*values)[i].merge((*other.values)[i]);
 }
 
-bool Hist::add_values(const TraceRecord& record, const RingName& ring) {
+bool Hist::add_values(const TraceRecord& record, const RingName& ring, u64 times) {
   for (size_t i = 0; i < values_.size(); ++i) {
     bool is = false;
     if (values_[i].kind() == Column::Kind::whole) {
@@ -39,15 +39,16 @@ bool Hist::add_values(const TraceRecord& record, const RingName& ring) {
       read_[i] = is ? static_cast<i64>(std::llround(std::clamp(real, -0x1p62, 0x1p62))) : 0;
     }
     if (!is) {
-      ++without_;
+      without_ += times;
       return false;
     }
   }
-  Cell* cell = groups_.at(record, ring);
+  Cell* cell = groups_.at(record, ring, times);
   if (cell == nullptr) return false;
-  ++count_;
-  if (cell->count++ == 0) cell->values = std::make_unique<std::vector<Histogram>>(values_.size(), Histogram(precision_));
-  for (size_t i = 0; i < values_.size(); ++i) (*cell->values)[i].add(read_[i]);
+  count_ += times;
+  if (cell->count == 0) cell->values = std::make_unique<std::vector<Histogram>>(values_.size(), Histogram(precision_));
+  cell->count += times;
+  for (size_t i = 0; i < values_.size(); ++i) (*cell->values)[i].add(read_[i], times);
   return true;
 }
 

@@ -41,22 +41,16 @@ class KeyTable {
   explicit KeyTable(size_t most) : most_(std::max<size_t>(most, 2)), entries_(64) { reseed(); }
 
   Cell& at(const KeyWords& key) {
-    if (same_key(entries_[last_].key, key) && entries_[last_].cell.count != 0) return entries_[last_].cell;  // the same key often comes several times in a row
-    size_t i = place(key);
-    if (entries_[i].cell.count == 0) [[unlikely]] {
-      if (used_ == most_) {
-        evict();
-        i = place(key);
-      } else if (2 * (used_ + 1) > entries_.size()) {
-        rebuild(entries_.size() * 2);
-        i = place(key);
-      }
-      entries_[i].key = key;
-      entries_[i].cell = Cell{};
-      ++used_;
-    }
-    last_ = i;
-    return entries_[i].cell;
+    if (Cell* const cell = known(key)) return *cell;
+    return make(key);
+  }
+  // at() for a key that is there; null: it is not.
+  RS_INLINE Cell* known(const KeyWords& key) {
+    Entry* entry = entries_.data() + last_;
+    if (same_key(entry->key, key) && entry->cell.count != 0) return &entry->cell;  // the same key often comes several times in a row
+    last_ = place(key);
+    entry = entries_.data() + last_;
+    return entry->cell.count != 0 ? &entry->cell : nullptr;
   }
   // Null: no such key.
   const Cell* find(const KeyWords& key) const {
@@ -87,6 +81,21 @@ class KeyTable {
   const Evicted& evicted() const { return evicted_; }
 
  private:
+  // At last_, where known() has looked for it.
+  [[gnu::noinline]] Cell& make(const KeyWords& key) {
+    if (used_ == most_) {
+      evict();
+      last_ = place(key);
+    } else if (2 * (used_ + 1) > entries_.size()) {
+      rebuild(entries_.size() * 2);
+      last_ = place(key);
+    }
+    Entry& entry = entries_[last_];
+    entry.key = key;
+    entry.cell = Cell{};
+    ++used_;
+    return entry.cell;
+  }
   // Folds both halves of a product of twice the width (wyhash's mixing step).
   size_t place(const KeyWords& key) const {
     const auto mixed = static_cast<unsigned __int128>(key[0] ^ seed_) * (key[1] * 0x9E3779B97F4A7C15 + 0xA0761D6478BD642F);

@@ -90,6 +90,7 @@ std::string near_events(const EventPattern& pattern, const std::vector<std::stri
     names.push_back(event);
   }
   if (!of_system.empty()) {
+    std::sort(of_system.begin(), of_system.end());
     std::vector<std::string> near = nearest(name, of_system);
     if (near.empty()) return "; there are " + short_list(of_system);
     for (std::string& one : near) one = by_name[one].front();
@@ -107,20 +108,42 @@ std::string near_events(const EventPattern& pattern, const std::vector<std::stri
   return did_you_mean(near);
 }
 
+namespace {
+
+// The end of a sentence about a pattern that matches no event of these formats.
+std::string instead_of(const EventPattern& pattern, const Formats& formats) {
+  std::vector<std::string> all;
+  for (const auto& type : formats.all()) {
+    if (type->system != "ftrace") all.push_back(type->full);
+  }
+  std::sort(all.begin(), all.end());
+  std::string out = near_events(pattern, all);
+  if (out.empty()) out = all.empty() ? "; there are none at all" : "; there are " + short_list(all);
+  const bool has_libc = std::any_of(all.begin(), all.end(), [](const std::string& e) { return e.starts_with("libc:"); });
+  if (has_libc || !pattern.text().starts_with("libc")) return out;
+  const std::string list = libc_list(pattern.text().substr(std::min(pattern.text().size(), sizeof "libc:" - 1)));
+  return out + "; ringside record --libc " + (list.empty() ? "malloc,io,mutex" : list) + " COMMAND records these";
+}
+
+}  // namespace
+
+std::string libc_list(std::string_view call) {
+  constexpr std::pair<std::string_view, const char*> lists[] = {{"malloc calloc realloc free", "malloc"}, {"read write open close", "io"}, {"mutex_lock", "mutex"}};
+  const auto* const found = std::find_if(std::begin(lists), std::end(lists), [&](const auto& list) { return !call.empty() && list.first.find(call) != std::string_view::npos; });
+  return found != std::end(lists) ? found->second : "";
+}
+
 std::string unmatched(const EventPatterns& patterns, const Formats& formats, const std::string& where) {
   for (const EventPattern& pattern : patterns) {
-    std::vector<std::string> all;
-    bool found = false;
-    for (const auto& type : formats.all()) {
-      found = found || pattern.matches(type->system, type->name);
-      if (type->system != "ftrace") all.push_back(type->full);
-    }
-    if (found) continue;
-    std::string near = near_events(pattern, all);
-    if (near.empty()) near = all.empty() ? "; there are none at all" : "; there are " + short_list(all);
-    return "no event in " + where + " matches " + in_quotes(pattern.text()) + near;
+    if (std::none_of(formats.all().begin(), formats.all().end(), [&](const auto& type) { return pattern.matches(type->system, type->name); }))
+      return "no event in " + where + " matches " + in_quotes(pattern.text()) + instead_of(pattern, formats);
   }
   return "";
+}
+
+std::string none_matches(std::string_view events, const Formats& formats) {
+  const EventPatterns patterns = patterns_or_none(events);
+  return "no event here matches " + in_quotes(events) + (patterns.empty() ? "; there are " + event_list(formats) : instead_of(*patterns.begin(), formats));
 }
 
 bool is_builtin(std::string_view name) { return std::find(std::begin(builtins), std::end(builtins), name) != std::end(builtins); }

@@ -26,6 +26,12 @@ std::string near_events(const EventPattern& pattern, const std::vector<std::stri
 // A sentence about the first pattern that matches none of the events; empty if there is no such pattern.
 std::string unmatched(const EventPatterns& patterns, const Formats& formats, const std::string& where);
 
+// The list of --libc that has this call of the C library; empty: no list has it.
+std::string libc_list(std::string_view call);
+
+// "no event here matches ...", with near names, what there is, or how such events are recorded.
+std::string none_matches(std::string_view events, const Formats& formats);
+
 // In quotes, without control characters, cut after 64 bytes.
 std::string in_quotes(std::string_view text);
 

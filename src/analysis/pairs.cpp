@@ -35,13 +35,33 @@ bool any_has(const Formats& formats, const EventPatterns& events, std::string_vi
                      [&](const auto& type) { return matches(events, *type) && type->field(field) != nullptr; });
 }
 
+// pid is the woken thread in sched_waking, and in sched_switch, which has no such field, the thread that leaves its CPU. A key of the same
+// name for both must be a field of all these events, or of none.
+result<void> one_meaning(const Pairs::Key& key, const EventPatterns& starts, const EventPatterns& ends, const Formats& formats) {
+  const std::string name(Pairs::field_of(key.start));
+  if (!is_builtin(name) || name != Pairs::field_of(key.end) || name == "event" || name == "stack" || key.start.find('/') != std::string::npos) return {};
+  const EventType *with = nullptr, *without = nullptr;
+  for (const auto& type : formats.all()) {
+    if (matches(starts, *type) || matches(ends, *type)) (type->field(name) != nullptr ? with : without) = type.get();
+  }
+  if (with == nullptr || without == nullptr) return {};
+  std::vector<std::string> fields;
+  for (const Field& f : without->fields) fields.push_back(f.name);
+  fields = nearest(name, fields);
+  for (std::string& field : fields) field = matches(ends, *without) ? name + "=" + field : field + "=" + name;
+  const bool of_thread = name == "pid" || name == "tid" || name == "comm";
+  const std::string other = !of_thread ? "" : "; " + name + "=" + (name == "comm" ? "task" : "common_pid") + " is that thread";
+  return refuse(std::errc::invalid_argument, without->full + " has no field " + in_quotes(name) + ", which is one of " + with->full + "; " +
+                                                 (of_thread ? "the thread that was running" : "that of the event itself") + " would be taken" + other + did_you_mean(fields));
+}
+
 bool any_matches(const Formats& formats, const EventPatterns& events) {
   return std::any_of(formats.all().begin(), formats.all().end(), [&](const auto& type) { return matches(events, *type); });
 }
 
-// A column of these events, unless the text names its own event.
+// A column of these events, unless the text names its own event. "event" is which event, also if one of them has such a field.
 result<Column> column_of(const std::string& events, const std::string& text, const Formats& formats, const Tasks& tasks) {
-  return Column::compile(text.find('/') == std::string::npos ? events + "/" + text : text, formats, tasks);
+  return Column::compile(text == "event" || text.find('/') != std::string::npos ? text : events + "/" + text, formats, tasks);
 }
 
 Pairs::Copy copy_of(const TraceRecord& record, size_t most = longest_copy) {
@@ -60,8 +80,22 @@ std::pair<std::string, std::string> Pairs::split(std::string_view text) {
 
 result<Pairs> Pairs::make(const Options& options, const Formats& formats, const Tasks& tasks) {
   Pairs pairs(options);
+  const auto has = [&](const std::string& start, const std::string& end) {
+    return any_matches(formats, patterns_or_none(split(start).first)) && any_matches(formats, patterns_or_none(split(end).first));
+  };
+  if (options.otherwise && !has(options.start, options.end) && has(options.otherwise->start, options.otherwise->end)) {
+    pairs.options_.start = options.otherwise->start;
+    pairs.options_.end = options.otherwise->end;
+  }
   RS_TRY(pairs.compile(formats, tasks));
   return pairs;
+}
+
+result<Pairs> Pairs::part(const Formats& formats, const Tasks& tasks) const {
+  Pairs part = RS_TRY(make(options_, formats, tasks));
+  part.seed_ = seed_;
+  part.edges_.emplace();
+  return part;
 }
 
 result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
@@ -73,7 +107,7 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
     std::tie(events, test) = split(text);
     if (events.empty()) return refuse(std::errc::invalid_argument, "a pair needs a start and an end: SYSTEM:EVENT, or \"SYSTEM:EVENT if CONDITION\"");
     patterns = RS_TRY(EventPatterns::parse(events));
-    if (!any_matches(formats, patterns)) return refuse(std::errc::no_such_file_or_directory, "no event here matches " + in_quotes(events) + "; there are " + event_list(formats));
+    if (!any_matches(formats, patterns)) return refuse(std::errc::no_such_file_or_directory, none_matches(events, formats));
     if (test.empty()) return {};
     condition = RS_TRY(Filter::compile(test, formats, tasks));
     return {};
@@ -83,6 +117,7 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
   if (options_.keys.empty()) options_.keys.push_back({"common_pid", "common_pid"});
   if (options_.keys.size() > most_keys) return refuse(std::errc::invalid_argument, "a pair has at most " + std::to_string(most_keys) + " keys in common");
   for (const Key& key : options_.keys) {
+    RS_TRY(one_meaning(key, starts_, ends_, formats));
     auto start = RS_TRY(column_of(start_events_, key.start, formats, tasks));
     auto end = RS_TRY(column_of(end_events_, key.end, formats, tasks));
     if (start.kind() != end.kind())
@@ -109,7 +144,7 @@ result<void> Pairs::compile_by(const Formats& formats, const Tasks& tasks) {
   std::string name = slash == std::string::npos ? by : by.substr(slash + 1);
   const std::string field = name.substr(0, name.find('.'));
   if (event.empty())
-    by_start_ = !any_has(formats, ends_, field) && any_has(formats, starts_, field);
+    by_start_ = field != "event" && !any_has(formats, ends_, field) && any_has(formats, starts_, field);
   else if (event == "start" || event == "end")
     by_start_ = event == "start";
   else
@@ -117,6 +152,21 @@ result<void> Pairs::compile_by(const Formats& formats, const Tasks& tasks) {
   if (!event.empty() && event != "start" && event != "end") name = by;
   by_ = RS_TRY(column_of(by_start_ ? start_events_ : end_events_, name, formats, tasks));
   return {};
+}
+
+std::vector<Column> Pairs::columns() const {
+  std::vector<Column> columns = start_keys_;
+  columns.insert(columns.end(), end_keys_.begin(), end_keys_.end());
+  if (by_) columns.push_back(*by_);
+  return columns;
+}
+
+std::vector<const Filter*> Pairs::conditions() const {
+  std::vector<const Filter*> conditions;
+  for (const auto* condition : {&start_if_, &end_if_}) {
+    if (*condition) conditions.push_back(&**condition);
+  }
+  return conditions;
 }
 
 bool Pairs::is_start(const EventType& type) const { return matches(starts_, type); }
@@ -154,6 +204,10 @@ void Pairs::start(const TraceRecord& record, const RingName& ring) {
   u32 at = waiting_.find(key, hash);
   if (at == waiting_.none) {
     at = waiting_.insert(key, hash);
+    if (edges_) {
+      if (is_edge(key, hash)) edges_->all.push_back({key});
+      edges_->most_open = std::max(edges_->most_open, waiting_.size());
+    }
   } else {
     ++counts_.repeated;
     if (options_.first) return;
@@ -162,7 +216,10 @@ void Pairs::start(const TraceRecord& record, const RingName& ring) {
   Waiting& waiting = waiting_[at];
   waiting.time = record.time;
   waiting.common = 0;
-  std::memcpy(&waiting.common, record.payload.data, std::min<size_t>(sizeof waiting.common, record.payload.size));
+  if (record.payload.size >= sizeof waiting.common) [[likely]]
+    std::memcpy(&waiting.common, record.payload.data, sizeof waiting.common);
+  else
+    std::memcpy(&waiting.common, record.payload.data, record.payload.size);
   waiting.source = record.source;
   waiting.ids = record.ids;
   waiting.cpu = record.cpu;
@@ -186,8 +243,13 @@ bool Pairs::end(const TraceRecord& record, const RingName& ring) {
     ++counts_.without_key;
     return false;
   }
+  ++order_;
+  const u32 hash = waiting_.hash(key), at = waiting_.find(key, hash);
+  if (at == waiting_.none && edges_ && is_edge(key, hash)) {
+    add_end(key, record);
+    return false;
+  }
   ++counts_.ends;
-  const u32 at = waiting_.find(key, waiting_.hash(key));
   if (at == waiting_.none) {
     ++counts_.unmatched;
     return false;
@@ -214,7 +276,7 @@ bool Pairs::end(const TraceRecord& record, const RingName& ring) {
     u64 by = 0;
     const Group* const mine = by_ ? group(record, ring, at, by) : nullptr;
     last_group_ = mine != nullptr ? std::optional(by) : std::nullopt;
-    if (slowest_.size() < options_.slowest || (options_.slowest != 0 && latency_ > slowest_.front().latency))
+    if (is_slow(latency_, order_))
       keep(record, ring, waiting, Slow{latency_, doubtful, "", mine != nullptr ? show_group(by, *mine) : "", {}, {}, {}});
   }
   waiting_.erase(at);
@@ -244,12 +306,27 @@ const Pairs::Group* Pairs::group(const TraceRecord& record, const RingName& ring
   return &group;
 }
 
-void Pairs::keep(const TraceRecord& record, const RingName& ring, const Waiting& waiting, Slow slow) {
-  const auto faster_on_top = [](const Slow& a, const Slow& b) { return a.latency > b.latency; };
+// The slower one; of equal ones the one that ended first.
+bool Pairs::slower(const Slow& a, const Slow& b) { return a.latency != b.latency ? a.latency > b.latency : a.order < b.order; }
+
+bool Pairs::is_slow(u64 latency, u64 order) const {
+  if (slowest_.size() < options_.slowest) return true;
+  if (options_.slowest == 0 || latency < slowest_.front().latency) return false;
+  return latency > slowest_.front().latency || order < slowest_.front().order;
+}
+
+void Pairs::admit(Slow slow) {
   if (slowest_.size() == options_.slowest) {
-    std::pop_heap(slowest_.begin(), slowest_.end(), faster_on_top);
+    std::pop_heap(slowest_.begin(), slowest_.end(), slower);
     slowest_.pop_back();
   }
+  slowest_.push_back(std::move(slow));
+  std::push_heap(slowest_.begin(), slowest_.end(), slower);
+}
+
+void Pairs::keep(const TraceRecord& record, const RingName& ring, const Waiting& waiting, Slow slow) {
+  keeps_stacks_ = keeps_stacks_ || waiting.stack != 0 || record.stack != 0;
+  slow.order = order_;
   for (size_t i = 0; i < end_keys_.size(); ++i) {
     Column& column = end_keys_[i];
     slow.key += (i == 0 ? "" : " ") + options_.keys[i].end.substr(0, options_.keys[i].end.find('.')) + "=";
@@ -266,8 +343,86 @@ void Pairs::keep(const TraceRecord& record, const RingName& ring, const Waiting&
   slow.end = copy_of(record);
   const Ring& last = ring_of(record.source);
   for (size_t i = 0; i < last.records.size(); ++i) slow.context.push_back(last.records[(last.next + i) % last.records.size()]);
-  slowest_.push_back(std::move(slow));
-  std::push_heap(slowest_.begin(), slowest_.end(), faster_on_top);
+  admit(std::move(slow));
+}
+
+// Whether an event that met no start of this part may meet one from before it. Not, if it is known that another one of its key came
+// since the part began.
+bool Pairs::is_edge(const Words& key, u32 hash) {
+  std::optional<Words>& seen = edges_->seen[hash % edges_->seen.size()];
+  if (seen && same_key(*seen, key)) return false;
+  seen = key;
+  return true;
+}
+
+void Pairs::add_end(const Words& key, const TraceRecord& record) {
+  Edges& e = *edges_;
+  const u32 size = std::min<u32>(record.payload.size, longest_copy);
+  e.all.push_back({key, static_cast<u32>(e.ends.size())});
+  e.ends.push_back({record.time, order_, e.payloads.size(), size, record.source, record.ids, record.stack, static_cast<u32>(counts_.losses), ring_of(record.source).losses, record.cpu});
+  e.payloads.insert(e.payloads.end(), record.payload.data, record.payload.data + size);
+}
+
+bool Pairs::append(const Pairs& part, const std::function<const RingName&(u32)>& ring, const std::function<void(const TraceRecord&)>& use) {
+  if (!part.fits() || waiting_.size() + part.edges_->most_open > options_.most_waiting) return false;
+  const u64 order = order_, losses = counts_.losses;
+  for (const Edges::Edge& edge : part.edges_->all) {
+    if (edge.end == Edges::none) {
+      const u32 at = waiting_.find(edge.key, waiting_.hash(edge.key));
+      if (at == waiting_.none) continue;
+      ++counts_.repeated;
+      waiting_.erase(at);
+      continue;
+    }
+    const Edges::End& late = part.edges_->ends[edge.end];
+    TraceRecord record;
+    record.time = late.time;
+    record.payload = {part.edges_->payloads.data() + late.payload, late.size};
+    record.source = late.source;
+    record.ids = late.ids;
+    record.cpu = late.cpu;
+    record.stack = late.stack;
+    // With the numbers that were true when it came.
+    const u32 ring_losses = ring_of(late.source).losses;
+    order_ = order + late.order - 1;
+    counts_.losses = losses + late.losses;
+    ring_of(late.source).losses += late.ring_losses;
+    if (end(record, ring(late.source))) use(record);
+    ring_of(late.source).losses = ring_losses;
+  }
+  order_ = order;
+  counts_.losses = losses;
+  take_over(part);
+  return fits();
+}
+
+// What does not depend on what was before.
+void Pairs::take_over(const Pairs& part) {
+  part.waiting_.each([&](const Words& key, const Waiting& start) {
+    const u32 at = waiting_.insert(key, waiting_.hash(key));
+    Waiting& here = waiting_[at] = start;
+    here.losses += static_cast<u32>(counts_.losses);
+    here.ring_losses += ring_of(start.source).losses;
+    if (!by_start_ || by_->kind() != Column::Kind::text) return;
+    if (at >= by_texts_.size()) by_texts_.resize(at + 1);
+    by_texts_[at] = part.by_texts_[part.waiting_.find(key, part.waiting_.hash(key))];
+  });
+  part.groups_.each([&](const KeyWords& key, const Group& group) {
+    Group& here = groups_.at(key);
+    if (here.count == 0) here.name = group.name;
+    here.count += group.count;
+    here.times.merge(group.times);
+  });
+  all_.merge(part.all_);
+  for (Slow slow : part.slowest_) {
+    slow.order += order_;
+    if (is_slow(slow.latency, slow.order)) admit(std::move(slow));
+  }
+  order_ += part.order_;
+  without_group_ += part.without_group_;
+  for (u32 source = 0; source < part.rings_.size(); ++source) ring_of(source).losses += part.rings_[source].losses;
+  const auto add = [&](auto... which) { ((counts_.*which += part.counts_.*which), ...); };
+  add(&Counts::starts, &Counts::ends, &Counts::pairs, &Counts::doubtful, &Counts::repeated, &Counts::negative, &Counts::unmatched, &Counts::without_key, &Counts::losses, &Counts::lost);
 }
 
 void Pairs::lose(const TraceRecord& record) {
@@ -304,9 +459,7 @@ Pairs::Counts Pairs::counts() const {
 
 std::vector<Pairs::Slow> Pairs::slowest() const {
   std::vector<Slow> out = slowest_;
-  std::sort(out.begin(), out.end(), [](const Slow& a, const Slow& b) {
-    return a.latency != b.latency ? a.latency > b.latency : a.end.time < b.end.time;
-  });
+  std::sort(out.begin(), out.end(), slower);
   return out;
 }
 

@@ -29,11 +29,23 @@
 //
 // Memory: most_waiting starts, most_groups histograms (evicted ones are counted, KeyTable), `slowest` pairs with `context`
 // records each, and as many for each ring. Texts in keys are compared by a seeded hash of 64 bits. Thread-safety: none.
+//
+// A trace may be cut anywhere, and each part be read by itself:
+//
+//   auto part = pairs.part(formats, tasks);   // each by a thread of its own
+//   while (timeline.next(record)) part->take(record, ring);
+//   pairs.append(*part, ring, use);           // in the order of the parts: pairs is then as if it had taken all of them
+//
+// Only the first event of a key in a part can meet a start that was open before. A part keeps these events for append(), its
+// edges, and as it remembers few keys, some that are not the first; those change nothing. Memory: 32 bytes a start at most, 64
+// and the payload an end without one.
 #pragma once
+#include <functional>
 #include <optional>
 #include <ringside/base/result.hpp>
 #include <ringside/histogram.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/aged_table.hpp"
@@ -52,8 +64,17 @@ class Pairs {
   struct Key {
     std::string start, end;  // columns
   };
+  // A column's field, without its event and its modifiers: "pid" of "sched:sched_wakeup/pid.hex".
+  static std::string_view field_of(std::string_view column) {
+    column.remove_prefix(column.rfind('/') + 1);  // none: npos + 1 is 0
+    return column.substr(0, column.find('.'));
+  }
+  struct Sides {
+    std::string start{}, end{};
+  };
   struct Options {
     std::string start{}, end{};
+    std::optional<Sides> otherwise{};  // in a trace that has no event of the above
     std::vector<Key> keys{};
     std::string by{};  // a column; "start/..." or "end/..." names its side. Else the end's field, the start's, the end's built-in name
     size_t most_waiting = 100'000, most_groups = 10'000;
@@ -102,10 +123,21 @@ class Pairs {
     std::string group;  // its group's text
     Copy start, end;
     std::vector<Copy> context{};  // the oldest first
+    u64 order = 0;                // the number of its end
   };
 
   // Both must outlive it. Errors: no such event, condition or column; a key whose columns differ in kind.
   static result<Pairs> make(const Options& options, const Formats& formats, const Tasks& tasks);
+
+  // Whether it can be made of parts: not with `first` or `context`.
+  bool has_parts() const { return !options_.first && options_.context == 0; }
+  // An empty one, for a part of the same trace with formats and tasks of its own.
+  result<Pairs> part(const Formats& formats, const Tasks& tasks) const;
+  // Takes over what the next part found. ring(source): of the trace; use(end): after each pair that counts and began before the part.
+  // False: a table may have been too small, or a pair is kept whose stack's number means nothing here; neither Pairs is of use then.
+  bool append(const Pairs& part, const std::function<const RingName&(u32)>& ring, const std::function<void(const TraceRecord&)>& use);
+  std::vector<Column> columns() const;  // of its keys and its group
+  std::vector<const Filter*> conditions() const;
 
   // Every record of the trace in its order, losses included. True: it ended a pair that counts; see latency().
   bool take(const TraceRecord& record, const RingName& ring) {
@@ -124,6 +156,7 @@ class Pairs {
   // A record for the context only.
   void remember(const TraceRecord& record);
 
+  const Options& options() const { return options_; }  // with the sides that the trace has
   u64 latency() const { return latency_; }  // ns, of the last pair
   // Its start, with the common fields alone; valid until the next call.
   TraceRecord last_start() const {
@@ -174,6 +207,25 @@ class Pairs {
     std::vector<Copy> records{};
   };
   using Words = AgedTable<Waiting>::Key;
+  // Of a part: the events that may meet a start from before it.
+  struct Edges {
+    static constexpr u32 none = ~u32{0};
+    struct Edge {
+      Words key{};
+      u32 end = none;  // none: a start
+    };
+    struct End {
+      u64 time = 0, order = 0, payload = 0;  // payload: where it begins
+      u32 size = 0, source = 0, ids = 0, stack = 0, losses = 0, ring_losses = 0;
+      i32 cpu = -1;
+    };
+    Edges() {}  // NOLINT: Clang finds no implicit one while Pairs is incomplete
+    std::vector<Edge> all;
+    std::vector<End> ends;
+    std::vector<u8> payloads;
+    std::vector<std::optional<Words>> seen = std::vector<std::optional<Words>>(1024);  // keys of late, by hash
+    size_t most_open = 0;
+  };
 
   explicit Pairs(const Options& options) : options_(options), waiting_(options.most_waiting), groups_(options.most_groups) {}
   result<void> compile(const Formats& formats, const Tasks& tasks);
@@ -190,6 +242,8 @@ class Pairs {
   }
   RS_INLINE u64 word(Column& column, const TraceRecord& record, const RingName& ring, bool& has) const {
     if (column.kind() != Column::Kind::whole) [[unlikely]] return other_word(column, record, ring, has);
+    u64 quick = 0;
+    if (column.quick_key(record, quick)) [[likely]] return quick;
     i64 value = 0;
     has = column.number(record, ring, value) && has;
     return static_cast<u64>(value);
@@ -197,11 +251,22 @@ class Pairs {
   u64 other_word(Column& column, const TraceRecord& record, const RingName& ring, bool& has) const;
   RS_INLINE bool key_of(std::vector<Column>& columns, const TraceRecord& record, const RingName& ring, Words& out) {
     bool has = true;
-    for (size_t i = 0; i < columns.size(); ++i) out[i] = word(columns[i], record, ring, has);
+    out = {word(columns[0], record, ring, has), 0, 0};  // no loop, so that the key stays in registers
+    if (columns.size() > 1) [[unlikely]] {
+      out[1] = word(columns[1], record, ring, has);
+      if (columns.size() > 2) out[2] = word(columns[2], record, ring, has);
+    }
     return has;
   }
   void start(const TraceRecord& record, const RingName& ring);
   bool end(const TraceRecord& record, const RingName& ring);
+  bool is_edge(const Words& key, u32 hash);
+  void add_end(const Words& key, const TraceRecord& record);
+  void take_over(const Pairs& part);
+  bool fits() const { return waiting_.evicted() == 0 && groups_.evicted().keys == 0 && !keeps_stacks_; }
+  static bool slower(const Slow& a, const Slow& b);
+  bool is_slow(u64 latency, u64 order) const;
+  void admit(Slow slow);
   void lose(const TraceRecord& record);
   const Group* group(const TraceRecord& record, const RingName& ring, u32 at, u64& key);
   void keep(const TraceRecord& record, const RingName& ring, const Waiting& waiting, Slow slow);
@@ -225,7 +290,9 @@ class Pairs {
   std::vector<Slow> slowest_;                // a heap, the fastest on top
   std::vector<Ring> rings_;
   Counts counts_;
-  u64 latency_ = 0, without_group_ = 0;
+  u64 latency_ = 0, without_group_ = 0, order_ = 0;
+  bool keeps_stacks_ = false;     // among the slowest
+  std::optional<Edges> edges_{};  // it is a part
   u64 start_common_ = 0;
   TraceRecord start_;
   std::optional<u64> last_group_;

@@ -73,6 +73,16 @@ void ThreadNames::learn(const TraceRecord& record, const Kind& kind) {
     told.length = static_cast<u32>(name.size());
     std::copy(name.begin(), name.end(), told.name.begin());
     tasks_.rename(tid, name, tells_changes_);
+    if (in_parts_) last_[tid] = {record.time, std::string(name)};
+  }
+}
+
+void ThreadNames::add(const ThreadNames& parts) {
+  for (const auto& [tid, last] : parts.last_) {
+    Last& known = last_[tid];
+    if (last.time < known.time) continue;
+    known = last;
+    tasks_.rename(tid, last.name, parts.tells_changes_);
   }
 }
 

@@ -8,7 +8,11 @@
 //
 // Thread-safety: none.
 #pragma once
+#include <algorithm>
 #include <array>
+#include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "decode/id_table.hpp"
@@ -18,6 +22,9 @@
 #include "timeline/merge.hpp"
 
 namespace ringside {
+
+// Columns that such events tell: their values depend on what was before.
+constexpr std::string_view told_by_events[] = {"comm", "COMM", "task", "thread", "process", "cgroup"};
 
 class ThreadNames {
  public:
@@ -30,6 +37,13 @@ class ThreadNames {
     if (!kind.known) [[unlikely]] find(record.number(), kind);
     if (kind.threads != 0) learn(record, kind);
   }
+  // From now on a later part of the trace is read, with nothing of what is between.
+  void skip() {
+    std::fill(told_.begin(), told_.end(), Told());
+    in_parts_ = true;
+  }
+  // Takes over the last names that parts told, of which each thread reads some.
+  void add(const ThreadNames& parts);
 
  private:
   struct Kind {
@@ -46,6 +60,10 @@ class ThreadNames {
     u32 length = 0;
     std::array<char, 16> name{};
   };
+  struct Last {
+    u64 time = 0;
+    std::string name{};
+  };
 
   void find(u32 id, Kind& kind);
   void learn(const TraceRecord& record, const Kind& kind);
@@ -56,6 +74,8 @@ class ThreadNames {
   IdTable<Kind> kinds_;
   bool tells_changes_ = false;  // the trace has exec or task_rename
   std::vector<Told> told_ = std::vector<Told>(1021);
+  bool in_parts_ = false;
+  std::unordered_map<i32, Last> last_;  // by TID, of parts
 };
 
 }  // namespace ringside

@@ -9,7 +9,6 @@ namespace ringside {
 namespace {
 
 constexpr u64 state_bytes = 4 << 20;  // of the kernel's rings, read for what they tell of threads
-constexpr std::string_view told_by_events[] = {"comm", "COMM", "task", "thread", "process", "cgroup"};
 
 }  // namespace
 
@@ -19,7 +18,7 @@ Reading::Time Reading::real_time() {
 
 result<std::unique_ptr<Reading>> Reading::open(Options options) {
   std::unique_ptr<Reading> reading(new Reading);
-  reading->trace_ = RS_TRY(open_traces(options.where, options.kernel, options.choice, options.verbose, options.make));
+  reading->trace_ = RS_TRY(open_traces(options.where, options.kernel, options.choice, options.verbose, options.make, options.same, options.tallied));
   Trace& trace = reading->trace_;
   reading->time_ = std::move(options.time);
   reading->notices_ = std::move(options.notices);
@@ -58,15 +57,25 @@ u64 Reading::begin() {
 // programs and their maps may stand anywhere before.
 void Reading::narrow(u64 lead) {
   (void)begin();
-  const auto& types = trace_.formats.all();
-  const bool all_before = stacks_ != nullptr && std::any_of(types.begin(), types.end(), [](const auto& type) { return type->full == "ringside:stack" || type->full == "ringside:code_map"; });
   const u64 last = part_end_ == forever ? forever : part_end_ - 1;
-  state_from_ = trace_.timeline.narrow(all_before ? 0 : std::max(from(), part_from_), std::min(until(), last), lead);
+  state_from_ = trace_.timeline.narrow(stacks_anywhere() ? 0 : std::max(from(), part_from_), std::min(until(), last), lead);
   narrowed_ = true;
 }
 
+bool Reading::stacks_anywhere() const {
+  const auto& types = trace_.formats.all();
+  return stacks_ != nullptr && std::any_of(types.begin(), types.end(), [](const auto& type) { return type->full == "ringside:stack" || type->full == "ringside:code_map"; });
+}
+
+bool Reading::has_stacks() const {
+  const auto& types = trace_.formats.all();
+  return stacks_ != nullptr && std::any_of(types.begin(), types.end(), [](const auto& type) {
+    return type->system == "ringside" || type->name == "kernel_stack" || type->name == "user_stack" ||
+           std::any_of(type->fields.begin(), type->fields.end(), [](const Field& field) { return field.is_stack; });
+  });
+}
+
 std::vector<u64> Reading::seams(u32 parts) {
-  if (trace_.first().shipped != nullptr) return {};  // each thread would fetch it once more
   (void)begin();
   if (trace_.live() || parts < 2) return {};
   return trace_.timeline.seams(parts, from(), until());
@@ -88,7 +97,8 @@ void Reading::go_to(u64 from, u64 end, bool ordered) {
   narrow_ = true;
   if (ordered) return;
   held_.reset();
-  narrow(0);
+  names_.skip();
+  narrow(from == 0 && window_.of_time() ? state_bytes : 0);
 }
 
 bool Reading::in_order(std::string_view column) {
@@ -98,9 +108,9 @@ bool Reading::in_order(std::string_view column) {
   return names && std::find(std::begin(told_by_events), std::end(told_by_events), column) != std::end(told_by_events);
 }
 
-bool Reading::filters_in_order() {
-  const auto asks = [&](std::string_view name) { return filter_->names(name) && in_order(name); };
-  return filter_ && (asks("stack") || asks("cpu") || asks("CPU") || std::any_of(std::begin(told_by_events), std::end(told_by_events), asks));
+bool Reading::in_order(const Filter& filter) {
+  const auto asks = [&](std::string_view name) { return filter.names(name) && in_order(name); };
+  return asks("stack") || asks("cpu") || asks("CPU") || std::any_of(std::begin(told_by_events), std::end(told_by_events), asks);
 }
 
 void Reading::add(const Reading& part) {
@@ -113,6 +123,7 @@ void Reading::add(const Reading& part) {
   stacks_behind_ += part.stacks_behind_;
   stacks_joined_ += part.stacks_joined_;
   cut_ = cut_ || part.cut_;
+  names_.add(part.names_);
 }
 
 bool Reading::outside(TraceRecord& record) {
@@ -158,7 +169,8 @@ void Reading::join(TraceRecord& record) {
   } else if (name.kernel) {
     constexpr u32 most_between = 8;
     u32 between = 0;
-    trace_.timeline.look_behind(record, [&](Bytes next) {
+    trace_.timeline.look_behind(record, [&](u32 n, Bytes next) {
+      if (n == 0) behind = {}, between = 0;
       TraceRecord other;
       other.ids = record.ids;
       other.payload = next;
@@ -169,9 +181,9 @@ void Reading::join(TraceRecord& record) {
       Bytes& place = part == Part::kernel_stack ? behind.kernel : behind.user;
       if (place.size != 0) return false;
       place = next;
-      ++stacks_joined_;
-      return true;
+      return behind.kernel.size == 0 || behind.user.size == 0;
     });
+    stacks_joined_ += (behind.kernel.size != 0) + (behind.user.size != 0);
   }
   record.stack = stacks_->number(record, name, behind);
 }

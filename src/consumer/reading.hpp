@@ -5,6 +5,7 @@
 //   reading->follow(100'000'000);   // else: what there is now
 //   reading->run([&](const TraceRecord& record, const RingName& ring, Reading::Got got) { ... });
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -38,10 +39,12 @@ class Reading {
     std::function<bool()> over;         // true: later events are not wanted
   };
   struct Options {
-    std::vector<std::string> where{}, kernel{};  // these and the next three as open_traces() takes them
+    std::vector<std::string> where{}, kernel{};  // these and the next four as open_traces() takes them
     KernelChoice choice{};
     TracefsOptions make{};
     bool verbose = false;
+    const Trace* same = nullptr;
+    const Tallied* tallied = nullptr;
     Window window{};         // nothing outside is read
     EventPatterns only{};    // none: every event
     std::string filter{};    // empty: every event
@@ -73,6 +76,8 @@ class Reading {
   // From now on events come with their stacks (TraceRecord::stack), whose texts are Formats::stacks(). To be called before the
   // first record; a filter that asks for stacks does it.
   Stacks& join_stacks();
+  bool joins_stacks() const { return stacks_ != nullptr; }
+  bool stacks_anywhere() const;  // it does, and those of programs may stand anywhere before their events
   // Sentences about what the stacks lack; none without join_stacks().
   std::vector<std::string> stack_remarks() const;
   // Ends with the events written up to now; those still come.
@@ -88,7 +93,10 @@ class Reading {
         return Got::nothing;
       }
       if (trace_.timeline.size() != rings_) [[unlikely]] look_at_rings();
-      if (narrow_ && record.time < state_from_) continue;  // some rings begin earlier
+      if (narrow_ && record.time < state_from_) [[unlikely]] {  // some rings begin earlier
+        totals_.late += record.source < last_ns_.size() && last_ns_[record.source] >= state_from_;  // its times go back
+        continue;
+      }
       if (tells_names_) {
         const RingName& name = ring(record);
         names_.see(record, name);
@@ -96,15 +104,7 @@ class Reading {
       }
       if (stacks_ != nullptr) [[unlikely]] join(record);
     } while (narrow_ && outside(record));
-    if (record.time < totals_.first_ns) totals_.first_ns = record.time;
-    if (record.time > totals_.last_ns) totals_.last_ns = record.time;
-    totals_.lost += record.lost;
-    totals_.late += record.late;
-    if (record.lost != 0) return Got::gap;
-    ++totals_.seen;
-    if (!only_.wants(record.number(), trace_.formats) || (filter_ && !filter_->matches(record, ring(record)))) return Got::other;
-    ++totals_.events;
-    return Got::event;
+    return got(record, ring(record));
   }
 
   // Several threads read a recording in parts, each thread with a Reading of its own. Before the first record: times that cut it
@@ -114,7 +114,8 @@ class Reading {
   u64 begin();  // the time of the trace's first event; to be called before the first record
   bool tells_names();  // events tell names of threads, or CPUs: from then on
   bool in_order(std::string_view column);  // the column's values depend on earlier events
-  bool filters_in_order();                 // those of the filter do
+  bool in_order(const Filter& filter);      // those that it compares do
+  bool filters_in_order() { return filter_ && in_order(*filter_); }
   // The next records are those of the times from `from` to before `end`. Each part is later than the one before. ordered: what
   // earlier events tell of threads holds, too, as in a reading of the whole; they are all read then.
   void go_to(u64 from, u64 end, bool ordered);
@@ -138,7 +139,8 @@ class Reading {
   void take_rest(const Use& use) {
     stop();
     const u64 deadline = time_.now() + 5'000'000'000;
-    cut_ = !take(use, [&] { return following_ ? time_.now() > deadline : time_.over(); });
+    const auto enough = [&] { return following_ ? time_.now() > deadline : time_.over(); };
+    cut_ = is_plain() ? !take_runs(use, enough) : !take(use, enough);
   }
   bool cut() const { return cut_; }  // not all was read
   // Until the end.
@@ -161,6 +163,51 @@ class Reading {
   static constexpr u64 forever = ~u64{0};
   Reading() = default;
   void tell();  // notices
+  // Records stay as they come: no joined stack, no CPU that earlier ones told, no gap that is moved into a window.
+  bool is_plain() {
+    look_at_rings();
+    return !following_ && !trace_.live() && !held_ && window_.whole() && !has_stacks() && !tells_cpus_;
+  }
+  bool has_stacks() const;  // and joins them
+  // take() for plain ones, by the run. use() must not ask for records.
+  template <class Use, class Enough>
+  bool take_runs(const Use& use, const Enough& enough) {
+    const u64 from = narrow_ ? std::max(part_from_, state_from_) : 0, end = part_end_;
+    u64 n = 0;
+    bool all = true, more = true;
+    const auto one = [&](const TraceRecord& record) {
+      if (record.time >= end) [[unlikely]] {
+        held_ = record;
+        return more = false;
+      }
+      if (narrow_) {
+        if (record.source >= last_ns_.size()) [[unlikely]] last_ns_.resize(record.source + 1);
+        if (record.time < from) [[unlikely]] {
+          totals_.late += last_ns_[record.source] >= from;
+          return true;
+        }
+        last_ns_[record.source] = record.time;
+      }
+      const RingName& name = ring(record);
+      if (tells_names_) names_.see(record, name);
+      use(record, name, got(record, name));
+      return ++n % 1024 != 0 || (all = more = !enough());
+    };
+    while (more && trace_.timeline.next_run(one)) continue;
+    return all;
+  }
+  // Counts it.
+  Got got(const TraceRecord& record, const RingName& name) {
+    if (record.time < totals_.first_ns) totals_.first_ns = record.time;
+    if (record.time > totals_.last_ns) totals_.last_ns = record.time;
+    totals_.lost += record.lost;
+    totals_.late += record.late;
+    if (record.lost != 0) return Got::gap;
+    ++totals_.seen;
+    if (!only_.wants(record.number(), trace_.formats) || (filter_ && !filter_->matches(record, name))) return Got::other;
+    ++totals_.events;
+    return Got::event;
+  }
   u64 from() const { return window_.from.given ? window_.from.at(begin_ns_.value_or(0)) : 0; }
   u64 until() const { return window_.until.given ? window_.until.at(begin_ns_.value_or(0)) : forever; }
   void narrow(u64 lead);

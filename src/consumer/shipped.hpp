@@ -5,15 +5,26 @@
 // hosts: these machines; none: all. TIME: seconds since 1970, 2026-11-24T10:00:00 (UTC), or -10m, that long ago. config: a file with user
 // and password, as ship has.
 #pragma once
+#include <cstring>
+#include <map>
 #include <memory>
-#include <optional>
 #include <ringside/base/result.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "clickhouse/server.hpp"
+#include "schema/event_pattern.hpp"
+#include "source/source.hpp"
 
 namespace ringside {
+
+// What a table of counts needs of events: then the server adds up those that are alike. No order may matter.
+struct Tallied {
+  std::vector<std::string> columns{};  // as analysis/column.hpp has them
+  std::string filter{};
+  EventPatterns only{};                // none: all
+};
 
 class ShippedAsRecording {
  public:
@@ -23,6 +34,7 @@ class ShippedAsRecording {
     std::string host, boot_id;
     u64 boot = 0;      // its hash, as the rows have it
     u64 error_ns = 0;  // how far its times of day may be off
+    std::map<std::string, std::set<u64>> batches{};  // of each agent: those with events in the range, if there is one
   };
   struct Place {
     clickhouse::Address address;
@@ -31,20 +43,29 @@ class ShippedAsRecording {
     std::vector<std::string> hosts{};
     static result<Place> parse(const std::string& where);
   };
-  // Those whose parts reach into the range.
+  // Those with events in the range, and those whose parts reach into it.
   static result<std::vector<Machine>> machines(const Place& place);
-  static result<std::unique_ptr<ShippedAsRecording>> read(const Place& place, const Machine& machine, Times times);
+  // tallied: an event stands for times_of() events that are alike in what is asked for, if the server can add them up, and for one if not;
+  // the rest of it is zeros.
+  static result<std::unique_ptr<ShippedAsRecording>> read(const Place& place, const Machine& machine, Times times, const Tallied* tallied = nullptr);
+  static u64 times_of(Bytes payload) {
+    u64 times = 1;
+    if (payload.size >= sizeof times) std::memcpy(&times, payload.data + payload.size - sizeof times, sizeof times);
+    return times;
+  }
 
   ~ShippedAsRecording();
   ShippedAsRecording(const ShippedAsRecording&) = delete;
   ShippedAsRecording& operator=(const ShippedAsRecording&) = delete;
   std::string recording() const { return dir_ + "/recording"; }
-  u64 filtered() const { return filtered_; }  // events of these parts that were not shipped
+  bool tallied() const { return tallied_; }
+  const std::vector<std::string>& remarks() const { return remarks_; }  // sentences about what is not in it
 
  private:
   explicit ShippedAsRecording(std::string dir) : dir_(std::move(dir)) {}
   std::string dir_;
-  u64 filtered_ = 0;
+  std::vector<std::string> remarks_;
+  bool tallied_ = false;
 };
 
 }  // namespace ringside

@@ -26,4 +26,8 @@ std::string type_of(const Field& field) {
   return "Array(" + number(field.element == 0 ? 1 : field.element, field.is_signed, field.is_float && (field.element == 4 || field.element == 8)) + ")";
 }
 
+bool is_rest(const EventType& type, const Field& field) {
+  return type.system == "ftrace" && (type.name == "kernel_stack" || type.name == "user_stack") && field.kind == FieldKind::array && field.name == "caller";
+}
+
 }  // namespace ringside

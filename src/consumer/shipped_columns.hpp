@@ -17,5 +17,7 @@ namespace ringside {
 std::string column_of(const std::string& field);
 // The type of a field's column: Int32, String, Array(UInt64), ...
 std::string type_of(const Field& field);
+// An array that is the rest of its event: the kernel's stacks have fewer addresses than their format says, or more.
+bool is_rest(const EventType& type, const Field& field);
 
 }  // namespace ringside

@@ -58,13 +58,13 @@ result<void> open_recorded(Trace& trace, OpenedTrace& o, const std::string& dir)
 }
 
 result<void> open_ctf(Trace& trace, OpenedTrace& o) {
-  o.ctf = RS_TRY(CtfAsRecording::convert(o.where.text));
+  if (o.ctf == nullptr) o.ctf = RS_TRY(CtfAsRecording::convert(o.where.text));
   return open_recorded(trace, o, o.ctf->recording());
 }
 
 result<void> open_shipped(Trace& trace, OpenedTrace& o) {
   RS_TRY(open_recorded(trace, o, o.shipped->recording()));
-  if (const u64 filtered = o.shipped->filtered(); filtered != 0) trace.notices.push_back(o.machine.host + ": " + format_count(filtered) + " events of these recordings were not shipped (ship -F, --keep)");
+  for (const std::string& remark : o.shipped->remarks()) trace.notices.push_back(o.machine.host + ": " + remark);
   return {};
 }
 
@@ -120,7 +120,7 @@ result<void> open_instance(Trace& trace, OpenedTrace& o) {
                     "there is no recording ./" + where + "; make one with: ringside record -- COMMAND");
     if (std::filesystem::exists(where, none)) return refuse(std::errc::invalid_argument, where + " is neither a recording nor a trace.dat nor an instance");
     if (instance.error().code == std::errc::no_such_file_or_directory && where.find('/') == std::string::npos)
-      return refuse(std::errc::no_such_file_or_directory, "there is no recording, trace.dat or instance " + where + " (`ringside list` shows the instances)");
+      return refuse(std::errc::no_such_file_or_directory, "there is no recording, trace.dat or instance " + where + Instance::where_else(where));
     return tl::unexpected<Error>(instance.error());
   }
   o.instance = std::move(*instance);
@@ -321,6 +321,10 @@ void Trace::read_again(const std::function<void(u32, Bytes)>& use) const {
   }
 }
 
+bool Trace::tallied() const {
+  return std::any_of(opened.begin(), opened.end(), [](const OpenedTrace& o) { return o.shipped != nullptr && o.shipped->tallied(); });
+}
+
 bool Trace::raw_times() const {
   const OpenedTrace& o = first();
   return (o.recording ? o.recording->clock.kind : o.instance != nullptr ? o.instance->clock().kind : ClockKind::mono) == ClockKind::counter;
@@ -427,12 +431,12 @@ result<void> add_where(Trace& trace, Where where) {
 }
 
 // The times of one boot of one machine are those of its own recordings.
-result<void> read_shipped(Trace& trace, bool alone) {
+result<void> read_shipped(Trace& trace, bool alone, const Tallied* tallied) {
   const auto times = alone && trace.opened.size() == 1 ? ShippedAsRecording::Times::mono : ShippedAsRecording::Times::wall;
   std::map<std::string, u32> boots;
   for (OpenedTrace& o : trace.opened) {
     if (!o.where.is(Where::Kind::shipped)) continue;
-    o.shipped = RS_TRY(ShippedAsRecording::read(RS_TRY(ShippedAsRecording::Place::parse(o.where.text)), o.machine, times));
+    o.shipped = RS_TRY(ShippedAsRecording::read(RS_TRY(ShippedAsRecording::Place::parse(o.where.text)), o.machine, times, tallied));
     const u32 boot = ++boots[o.machine.host];
     if (trace.opened.size() > 1) o.origin.label = o.machine.host + (boot == 1 ? "" : "." + std::to_string(boot));
   }
@@ -441,12 +445,19 @@ result<void> read_shipped(Trace& trace, bool alone) {
 
 }  // namespace
 
-result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events, const KernelChoice& choice, bool verbose, TracefsOptions make) {
+result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events, const KernelChoice& choice, bool verbose, TracefsOptions make, const Trace* same, const Tallied* tallied) {
   Trace trace;
   auto patterns = RS_TRY(EventPatterns::parse(events));
-  for (const std::string& where : wheres) RS_TRY(add_where(trace, Where::of(where)));
-  RS_TRY(read_shipped(trace, events.empty()));
-  if (wheres.empty() && events.empty()) trace.opened.push_back({Where::of(default_recording)});
+  if (same != nullptr) {
+    for (const OpenedTrace& o : same->opened) {
+      trace.opened.push_back({o.where, o.ctf, o.shipped, o.machine});
+      trace.opened.back().origin.label = o.origin.label;
+    }
+  } else {
+    for (const std::string& where : wheres) RS_TRY(add_where(trace, Where::of(where)));
+    RS_TRY(read_shipped(trace, events.empty(), tallied));
+  }
+  if (same == nullptr && wheres.empty() && events.empty()) trace.opened.push_back({Where::of(default_recording)});
   const size_t named = trace.opened.size();
   if (!events.empty()) trace.opened.emplace_back();
   const bool several = trace.opened.size() > 1;

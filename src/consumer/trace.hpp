@@ -25,8 +25,8 @@ namespace ringside {
 // One of them.
 struct OpenedTrace {
   Where where;
-  std::unique_ptr<CtfAsRecording> ctf{};     // then there is a recording, too
-  std::unique_ptr<ShippedAsRecording> shipped{};  // the same
+  std::shared_ptr<CtfAsRecording> ctf{};     // then there is a recording, too
+  std::shared_ptr<ShippedAsRecording> shipped{};  // the same
   ShippedAsRecording::Machine machine{};          // that it is of
   std::optional<RecordingMeta> recording{};  // for a trace.dat its clock; else one of these:
   std::unique_ptr<Instance> instance{};
@@ -70,6 +70,7 @@ struct Trace {
   // What is missing beside the gaps that were read. Call it after all is read.
   Missing missing(u64 gaps) const;
 
+  bool tallied() const;    // ShippedAsRecording::times_of(): each record stands for that number of events
   bool raw_times() const;  // its clock does not count seconds
   bool live() const;       // any of them may still be written to
   bool has_only_just_begun() const;  // one of them writes nothing until it is opened
@@ -86,8 +87,10 @@ struct Trace {
 // refused; where the machine is unknown, a notice says that times are not converted. tsc: the same ticks are the same time,
 // whatever their calibration. The kernel's other clocks (a trace.dat's: local, boot, ...) are measured now and converted; a
 // notice says how well.
+//
+// same: it was opened with these arguments and is open still, for another thread to read. What was converted or fetched for it is not made again.
 result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events = {}, const KernelChoice& choice = {},
-                          bool verbose = false, TracefsOptions make = {});
+                          bool verbose = false, TracefsOptions make = {}, const Trace* same = nullptr, const Tallied* tallied = nullptr);
 
 // The recording in DIR, which another object of this process writes: `now` is what its writer knows. To be followed.
 Trace open_growing(const std::string& dir, const RecordingMeta& now);

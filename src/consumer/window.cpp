@@ -17,9 +17,10 @@ result<Moment> Moment::parse(std::string_view text) {
 }
 
 result<void> Window::parse_time(std::string_view text) {
-  const size_t dots = text.find("..");
-  const std::string_view first = text.substr(0, dots), last = dots == std::string_view::npos ? "" : text.substr(dots + 2);
-  if (dots == std::string_view::npos || (first.empty() && last.empty()))
+  const bool comma = text.find(',') != std::string_view::npos;
+  const size_t between = text.find(comma ? "," : "..");
+  const std::string_view first = text.substr(0, between), last = between == std::string_view::npos ? "" : text.substr(between + (comma ? 1 : 2));
+  if (between == std::string_view::npos || (first.empty() && last.empty()))
     return refuse(std::errc::invalid_argument, in_quotes(text) + " is no range; write 12.5s..13s, +0.5s..+1s, 12.5s.. or ..+1s");
   if (!first.empty()) from = RS_TRY(Moment::parse(first));
   if (!last.empty()) until = RS_TRY(Moment::parse(last));

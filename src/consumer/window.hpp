@@ -23,7 +23,7 @@ struct Window {
   Moment from{}, until{};
   bool whole() const { return cpus.empty() && !of_time(); }
   bool of_time() const { return from.given || until.given; }
-  // "12.5s..13s", "+0.5s..+1s", "12.5s..", "..+1s"
+  // "12.5s..13s", "+0.5s..+1s", "12.5s..", "..+1s"; also with a comma, as perf takes it: "12.5,13"
   result<void> parse_time(std::string_view text);
 };
 

@@ -29,9 +29,11 @@ class IdTable {
   ~IdTable() { release(); }
 
   T& at(u32 id, u64 version) {
-    if (id >= size_ || version != version_) [[unlikely]] renew(id, version);
+    if (!knows(id, version)) [[unlikely]] renew(id, version);
     return at_[id];
   }
+  bool knows(u32 id, u64 version) const { return id < size_ && version == version_; }
+  const T& operator[](u32 id) const { return at_[id]; }  // if it knows it
 
  private:
   static constexpr u32 step = 1u << 17;  // a source's ids

@@ -583,77 +583,77 @@ void default_steps(EventType& type) {
   }
 }
 
+static void print_field(const PrintStep& step, const EventType& type, Bytes payload, const Symbols& symbols, fmt::memory_buffer& out) {
+  const Field& field = type.fields[step.field];
+  switch (step.kind) {
+    case Kind::literal:
+    case Kind::choice:
+      break;
+    case Kind::decimal:
+      if (step.min_width != 0)
+        append_padded(step, narrowed(value_of(step, type, payload), step), out);
+      else
+        append_decimal(narrowed(value_of(step, type, payload), step), step.is_signed, out);
+      break;
+    case Kind::hex:
+      if (step.min_width != 0 || step.base)
+        append_padded(step, narrowed(value_of(step, type, payload), step), out);
+      else
+        append_base16(static_cast<u64>(narrowed(value_of(step, type, payload), step)), out);
+      break;
+    case Kind::address:
+      append_address(step, static_cast<u64>(value_of(step, type, payload)), symbols, out);
+      break;
+    case Kind::pointer: {
+      const auto address = static_cast<u64>(value_of(step, type, payload));
+      append(out, address != 0 ? "0x" : "(nil)");
+      if (address != 0) append_base16(address, out);
+      break;
+    }
+    case Kind::character: {
+      const char c = static_cast<char>(value_of(step, type, payload));
+      append_text({&c, 1}, out);
+      break;
+    }
+    case Kind::floating:
+      append_floating(step, field, read_floating(payload, field), out);
+      break;
+    case Kind::text:
+      append_text(read_text(payload, field), out);
+      break;
+    case Kind::symbol: {
+      const i64 value = value_of(step, type, payload);
+      if (const std::string* name = symbol_of(step.names, value); name != nullptr) {
+        append_text(*name, out);
+      } else {
+        append(out, "0x");
+        append_base16(static_cast<u64>(value), out);
+      }
+      break;
+    }
+    case Kind::flags:
+      append_flags(step, static_cast<u64>(value_of(step, type, payload)), out);
+      break;
+    case Kind::list:
+      append_list(field, limited(step, type, payload, read_array(payload, field)), step.text, out);
+      break;
+    case Kind::bytes:
+      append_hex(limited(step, type, payload, read_array(payload, field)), step.text, out);
+      break;
+    case Kind::formatted:
+      append_formatted(step, narrowed(value_of(step, type, payload), step), out);
+      break;
+  }
+}
+
 static void run(const std::vector<PrintStep>& steps, const EventType& type, Bytes payload, const Symbols& symbols, fmt::memory_buffer& out) {
   for (const PrintStep& step : steps) {
-    if (step.kind == Kind::literal) {
+    if (step.kind == Kind::literal)
       append(out, step.text);
-      continue;
-    }
-    if (step.kind == Kind::choice) {
+    else if (step.kind == Kind::choice)
       run(value_of(step.code, type, payload) != 0 ? step.then : step.otherwise, type, payload, symbols, out);
-      continue;
-    }
-    const Field& field = type.fields[step.field];
-    switch (step.kind) {
-      case Kind::literal:
-        break;
-      case Kind::decimal:
-        if (step.min_width != 0)
-          append_padded(step, narrowed(value_of(step, type, payload), step), out);
-        else
-          append_decimal(narrowed(value_of(step, type, payload), step), step.is_signed, out);
-        break;
-      case Kind::hex:
-        if (step.min_width != 0 || step.base)
-          append_padded(step, narrowed(value_of(step, type, payload), step), out);
-        else
-          append_base16(static_cast<u64>(narrowed(value_of(step, type, payload), step)), out);
-        break;
-      case Kind::address:
-        append_address(step, static_cast<u64>(value_of(step, type, payload)), symbols, out);
-        break;
-      case Kind::choice:
-        break;
-      case Kind::pointer: {
-        const auto address = static_cast<u64>(value_of(step, type, payload));
-        append(out, address != 0 ? "0x" : "(nil)");
-        if (address != 0) append_base16(address, out);
-        break;
-      }
-      case Kind::character: {
-        const char c = static_cast<char>(value_of(step, type, payload));
-        append_text({&c, 1}, out);
-        break;
-      }
-      case Kind::floating:
-        append_floating(step, field, read_floating(payload, field), out);
-        break;
-      case Kind::text:
-        append_text(read_text(payload, field), out);
-        break;
-      case Kind::symbol: {
-        const i64 value = value_of(step, type, payload);
-        if (const std::string* name = symbol_of(step.names, value); name != nullptr) {
-          append_text(*name, out);
-        } else {
-          append(out, "0x");
-          append_base16(static_cast<u64>(value), out);
-        }
-        break;
-      }
-      case Kind::flags:
-        append_flags(step, static_cast<u64>(value_of(step, type, payload)), out);
-        break;
-      case Kind::list:
-        append_list(field, limited(step, type, payload, read_array(payload, field)), step.text, out);
-        break;
-      case Kind::bytes:
-        append_hex(limited(step, type, payload, read_array(payload, field)), step.text, out);
-        break;
-      case Kind::formatted:
-        append_formatted(step, narrowed(value_of(step, type, payload), step), out);
-        break;
-    }
+    else
+      print_field(step, type, payload, symbols, out);
   }
 }
 

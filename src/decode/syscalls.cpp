@@ -22,6 +22,11 @@ std::string resolve(i64 number) {
 
 }  // namespace
 
+std::optional<i64> syscall_number(const std::string& name) {
+  const int number = seccomp_syscall_resolve_name(name.c_str());
+  return number < 0 ? std::nullopt : std::optional<i64>(number);  // below 0: other architectures have it
+}
+
 std::string_view syscall_name(i64 number) {
   static std::unordered_map<i64, std::string> names;  // the library searches its table from the start
   static std::mutex mutex;

@@ -1,6 +1,7 @@
 // Names of system calls and of errors, and the events that tell of calls.
 //
 //   syscall_name(257)        "openat"; empty: this machine's kernel interface has no such number
+//   syscall_number("openat") 257; none: it has no such name
 //   error_name(-2)           "ENOENT"; empty: the result is no error
 //
 // Names are those of this machine's architecture: an event does not say which one its numbers belong to. Thread-safe.
@@ -15,6 +16,7 @@
 namespace ringside {
 
 std::string_view syscall_name(i64 number);
+std::optional<i64> syscall_number(const std::string& name);
 // Of what a call returned: -4095 to -1. Also of the kernel's own (ERESTARTSYS, ...), which no program sees.
 std::string_view error_name(i64 returned);
 

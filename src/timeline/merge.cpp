@@ -1,7 +1,6 @@
 #include "timeline/merge.hpp"
 
 #include <algorithm>
-#include <ringside/abi/sub_buffer.hpp>
 #include <ringside/base/check.hpp>
 #include <utility>
 
@@ -47,13 +46,28 @@ u64 Timeline::time_at(const Lane& lane, u64 sub_buffer) {
   return stamp == 0 ? 0 : lane.clock.to_ns(stamp);
 }
 
-// Of its sub-buffers, the first that begins at this time or later.
+// Of its sub-buffers, the first that begins at this time or later. Each time stamp may be a page to read from the disk, so it guesses:
+// where sub-buffers fill at an even rate, six of them are enough. A bisection in each turn bounds their number for all others.
 u64 Timeline::first_from(const Lane& lane, u64 time) {
-  u64 low = 0, high = lane.source->sub_buffers();
+  u64 low = 0, high = lane.source->sub_buffers();  // those before `low` begin earlier, those from `high` on do not
+  u64 early = 0, late = 0;                         // the times of low - 1 and of high
+  const auto read = [&](u64 at) {
+    if (low == high) return;
+    at = std::clamp(at, low, high - 1);
+    const u64 begin = time_at(lane, at);
+    if (begin < time)
+      low = at + 1, early = begin;
+    else
+      high = at, late = begin;
+  };
+  read(0);
+  read(high - 1);
   while (low < high) {
-    const u64 middle = low + (high - low) / 2;
-    if (time_at(lane, middle) < time) low = middle + 1;
-    else high = middle;
+    const double share = static_cast<double>(time - early) / static_cast<double>(std::max(late, time) - early);
+    const u64 guess = low + static_cast<u64>(share * static_cast<double>(high - low)), before = low;
+    read(guess);
+    read(low != before ? low : high - 1);  // the other side of the guess
+    read(low + (high - low) / 2);
   }
   return low;
 }
@@ -79,6 +93,7 @@ u64 Timeline::narrow(u64 from, u64 until, u64 lead) {
     const u64 first = first_from(*lane, lane->name.kernel ? state_from : from);
     lane->source->seek(first - std::min<u64>(first, 1));  // the one before may reach into the range
     lane->cursor = abi::EventCursor{nullptr, 0, 0, 0};
+    lane->ahead.reset();
     lane->has_event = false;
     lane->pending_lost = lane->time = 0;
     if (!waits[lane->index]) idle_.push_back(lane->index);
@@ -89,9 +104,10 @@ u64 Timeline::narrow(u64 from, u64 until, u64 lead) {
 
 u64 Timeline::bytes(u64 from, u64 until) const {
   u64 all = 0;
-  for (const auto& lane : lanes_)
-    all +=
-        (first_from(*lane, until) - std::min(first_from(*lane, until), first_from(*lane, from))) * lane->source->place_bytes();
+  for (const auto& lane : lanes_) {
+    const u64 end = first_from(*lane, until);
+    all += (end - std::min(end, first_from(*lane, from))) * lane->source->place_bytes();
+  }
   return all;
 }
 
@@ -175,7 +191,7 @@ bool Timeline::fetch(Lane& lane) {
     }
     const u64 asked = following_ ? moment(lane) : 0;
     const bool ended = lane.source->ended();  // asked first: data written before the end is still to come
-    auto view = lane.source->next();
+    auto view = lane.ahead ? result<std::optional<SubBufferView>>(*std::exchange(lane.ahead, std::nullopt)) : lane.source->next();
     const bool no_answer = !view && following_ && view.error().code == std::errc::timed_out;
     if (!view && !(no_answer && lane.silent)) problems_.push_back(view.error().sentence);
     lane.silent = no_answer;
@@ -193,7 +209,7 @@ bool Timeline::fetch(Lane& lane) {
     lane.well = true;
     lane.horizon = std::max(lane.horizon, lane.busy_at);  // later events began after these were committed: after busy_at
     const SubBufferView& v = **view;
-    lane.cursor = abi::EventCursor(v.sub_buffer + abi::header_size, v.begin, v.end, v.time);
+    lane.cursor = walk_of(v);
     lane.pending_lost = v.lost_before;
     lane.time = 0;
     advance(lane);
@@ -251,25 +267,51 @@ u64 Timeline::runner_up(u32 lane) const {
 // Puts the current lane back into the tree.
 void Timeline::settle_current() {
   if (current_ == nullptr) return;
-  Lane& lane = *current_;
+  const Lane& lane = *current_;
+  if (!lane.has_event) [[unlikely]] refill_current();
   current_ = nullptr;
   running_ = false;
-  if (!lane.has_event && !fetch(lane)) {
-    if (!following_ && !idle_.empty()) ask_idle();
-    if (!lane.over) idle_.push_back(lane.index);
-    if (!lane.over && following_) gate_ = std::min(gate_, lane.horizon = std::max(lane.horizon, lane.time));
-  }
   play(lane);
+}
+
+void Timeline::refill_current() {
+  Lane& lane = *std::exchange(current_, nullptr);
+  if (fetch(lane)) return;
+  if (!following_ && !idle_.empty()) ask_idle();
+  if (!lane.over) idle_.push_back(lane.index);
+  if (!lane.over && following_) gate_ = std::min(gate_, lane.horizon = std::max(lane.horizon, lane.time));
+}
+
+// Its payload stays valid when its sub-buffer is given back.
+void Timeline::keep(TraceRecord& last) {
+  if (last.payload.data != kept_.data()) kept_.assign(last.payload.data, last.payload.data + last.payload.size);
+  last.payload = {kept_.data(), last.payload.size};
 }
 
 // The lane's next sub-buffer, which the next call of next() would load. False: nothing now.
 bool Timeline::look_into_next(TraceRecord& last) {
   if (current_ == nullptr || current_->index != last.source) return false;
-  kept_.assign(last.payload.data, last.payload.data + last.payload.size);
-  last.payload = {kept_.data(), last.payload.size};
+  keep(last);
   const Lane& lane = *current_;
   settle_current();
   return lane.has_event;
+}
+
+// Asks for the lane's next sub-buffer while this one has events. False: there is none now, or it has been asked for.
+bool Timeline::load_ahead(TraceRecord& last) {
+  Lane& lane = *lanes_[last.source];
+  if (lane.ahead) return false;
+  keep(last);
+  if (const abi::EventCursor at = lane.cursor; at.data() != lane.rest.data()) {
+    lane.rest.resize(at.end());
+    std::copy(at.data() + at.offset(), at.data() + at.end(), lane.rest.data() + at.offset());
+    lane.cursor = abi::EventCursor(lane.rest.data(), at.offset(), at.end(), at.before());
+    lane.cursor.next();
+  }
+  auto view = lane.source->next();
+  if (view && !*view) return false;  // it is asked again in its turn
+  lane.ahead = view.map([](const auto& v) { return *v; });
+  return true;
 }
 
 bool Timeline::next_lane(TraceRecord& out) {

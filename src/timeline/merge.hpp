@@ -25,7 +25,9 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <ringside/abi/event_cursor.hpp>
+#include <ringside/abi/sub_buffer.hpp>
 #include <string>
 #include <vector>
 
@@ -114,15 +116,74 @@ class Timeline {
     return true;
   }
 
-  // The events behind `last`, the record that next() has just handed out, in its ring: use(payload) for each, until it returns
-  // false, a loss, or the end of the sub-buffer. May move last's payload, which then stays valid as long as before.
+  // The next record and those behind it in its sub-buffer, as long as they are the next ones in the order: use(record) for each, until it returns false.
+  // False: there is none now. use() must not ask the timeline. Faster than next(), which puts the state of its walk back into memory each time.
+  template <class Use>
+  bool next_run(const Use& use) {
+    TraceRecord record;
+    if (!next(record)) return false;
+    if (!use(static_cast<const TraceRecord&>(record)) || !running_ || current_->time > until_) return true;
+    Lane& lane = *current_;
+    const u64 until = until_;
+    abi::EventCursor cursor = lane.cursor;
+    abi::AlikeEvents alike(cursor);
+    NsWalk ns(lane.clock, cursor.time(), lane.time);
+    u64 time = lane.time;
+    Bytes payload = cursor.payload();
+    record.lost = 0;
+    record.late = false;
+    for (bool more = true; more && running_ && time <= until;) {
+      record.time = time;
+      record.payload = payload;
+      more = use(static_cast<const TraceRecord&>(record));
+      const u64 before = time;
+      if (alike.next()) [[likely]] {
+        time = ns.step(alike.delta());
+        payload = alike.payload();
+      } else {
+        alike.move(cursor);
+        lane.has_event = cursor.next();
+        alike = abi::AlikeEvents(cursor);
+        if (!lane.has_event) {
+          running_ = false;
+          break;
+        }
+        time = lane.clock.to_ns(cursor.time());
+        ns = NsWalk(lane.clock, cursor.time(), time);
+        payload = cursor.payload();
+      }
+      running_ = time >= before;
+    }
+    alike.move(cursor);
+    high_ = record.time;
+    lane.cursor = cursor;
+    lane.time = time;
+    return true;
+  }
+
+  // The events behind `last`, the record that next() has just handed out, in its ring: use(n, payload) for each, with n from 0 on, until it
+  // returns false, a loss, or the end of what is there. Begins again with n = 0 at the end of a sub-buffer, because payloads move then: also
+  // that of `last`, which stays valid as long as before.
   template <class Use>
   void look_behind(TraceRecord& last, const Use& use) {
     const Lane& lane = *lanes_[last.source];
-    if (!lane.has_event && !look_into_next(last)) return;
-    if (lane.pending_lost != 0) return;
-    abi::EventCursor cursor = lane.cursor;
-    while (use(cursor.payload()) && cursor.next()) continue;
+    do {
+      if (!lane.has_event && !look_into_next(last)) return;
+      if (lane.pending_lost != 0) return;
+      u32 n = 0;
+      bool more = true;
+      for (abi::EventCursor cursor = lane.cursor; more;) {
+        if (!use(n++, cursor.payload())) return;
+        more = cursor.next();
+        if (!more && cursor.malformed() != abi::Malformed::no) return;
+      }
+      if (!lane.ahead) continue;
+      if (!*lane.ahead || (*lane.ahead)->lost_before != 0) return;
+      abi::EventCursor cursor = walk_of(**lane.ahead);
+      while (cursor.next())
+        if (!use(n++, cursor.payload())) return;
+      return;
+    } while (load_ahead(last));
   }
 
   // A sentence for each failure to read; the caller that adds sources adds one for each source that could not be opened.
@@ -148,6 +209,9 @@ class Timeline {
     bool well = true;     // its last answer was data or a promise
     bool silent = false;  // it did not answer
     RingName name;
+    // look_behind has asked for the next sub-buffer; what was left of this one stands in `rest`, at the same offsets.
+    std::optional<result<SubBufferView>> ahead{};
+    std::vector<u8> rest{};
   };
   // A node of the tournament: the earlier of its two children, the left one if they are equal; so equal times come in the order
   // of the sources, and the same recording always prints the same.
@@ -175,7 +239,13 @@ class Timeline {
     return lane.time >= before;
   }
   bool next_lane(TraceRecord& out);
+  void refill_current();
   bool look_into_next(TraceRecord& last);
+  bool load_ahead(TraceRecord& last);
+  void keep(TraceRecord& last);
+  static abi::EventCursor walk_of(const SubBufferView& view) {
+    return {view.sub_buffer + abi::header_size, view.begin, view.end, view.time};
+  }
   bool lost_at_limit(TraceRecord& out);
   bool fetch(Lane& lane);
   void settle_current();

@@ -9,6 +9,7 @@
 #include <list>
 #include <map>
 #include <random>
+#include <sstream>
 
 #include "analysis/heat_map.hpp"
 #include "cli/hand_made.hpp"
@@ -199,6 +200,16 @@ void check_quantiles(const Histogram& h, std::vector<u64> values) {
   }
 }
 
+TraceRecord record_of(const World& world, const Event& e) {
+  TraceRecord record;
+  record.time = e.time;
+  record.lost = e.lost;
+  record.source = e.source;
+  record.ids = world.rings[e.source].ids();
+  record.payload = e.payload;
+  return record;
+}
+
 RC_GTEST_PROP(PairsProperty, AgreeWithAWalkOverAList, ()) {
   Random random(*rc::gen::arbitrary<u64>());
   static const World world;
@@ -213,14 +224,8 @@ RC_GTEST_PROP(PairsProperty, AgreeWithAWalkOverAList, ()) {
   u64 lost = 0;
   for (size_t i = 0; i < trace.size(); ++i) {
     const Event& e = trace[i];
-    TraceRecord record;
-    record.time = e.time;
-    record.lost = e.lost;
-    record.source = e.source;
-    record.ids = world.rings[e.source].ids();
-    record.payload = e.payload;
     lost += e.lost;
-    if (!pairs.take(record, world.rings[e.source])) continue;
+    if (!pairs.take(record_of(world, e), world.rings[e.source])) continue;
     RC_ASSERT(found < reference.latencies.size());
     RC_ASSERT(reference.matched[found].second == i);
     RC_ASSERT(pairs.latency() == reference.latencies[found++]);
@@ -274,6 +279,63 @@ RC_GTEST_PROP(PairsProperty, AgreeWithAWalkOverAList, ()) {
     const auto alike = std::count_if(sorted.begin(), sorted.end(), [&](const auto& m) { return trace[m.second].time == slowest[i].end.time; });
     if (alike == 1) RC_ASSERT(context == before);
   }
+}
+
+// All that it says, and what ended when.
+std::string said(const Pairs& pairs, std::vector<std::pair<u64, u64>> found) {
+  std::ostringstream out;
+  const Pairs::Counts c = pairs.counts();
+  for (const u64 n : {c.starts, c.ends, c.pairs, c.doubtful, c.repeated, c.evicted, c.negative, c.unmatched, c.waiting, c.without_key, c.losses, c.lost, pairs.without_group()}) out << n << " ";
+  const auto add = [&](const Histogram& h) {
+    out << h.count() << " " << h.sum() << " " << h.min() << " " << h.max();
+    h.each([&](i64 low, i64, u64 count) { out << " " << low << ":" << count; });
+    out << "\n";
+  };
+  add(pairs.all());
+  std::map<std::string, const Pairs::Group*> groups;
+  pairs.each_group([&](u64 key, const Pairs::Group& group) { groups[pairs.show_group(key, group)] = &group; });
+  for (const auto& [name, group] : groups) {
+    out << name << " " << group->count << " ";
+    add(group->times);
+  }
+  for (const Pairs::Slow& s : pairs.slowest()) {
+    out << s.latency << " " << s.doubtful << " " << s.key << " " << s.group << " " << s.order;
+    for (const Pairs::Copy* copy : {&s.start, &s.end}) {
+      out << " " << copy->time << " " << copy->source << " " << copy->ids;
+      for (const u8 byte : copy->payload) out << "," << static_cast<u32>(byte);
+    }
+    out << "\n";
+  }
+  std::sort(found.begin(), found.end());
+  for (const auto& [time, latency] : found) out << time << "+" << latency << " ";
+  return out.str();
+}
+
+RC_GTEST_PROP(PairsProperty, PartsMakeTheWhole, ()) {
+  Random random(*rc::gen::arbitrary<u64>());
+  static const World world;
+  Plan plan = random_plan(random);
+  plan.options.context = 0;
+  plan.options.first = false;
+  const auto trace = random_trace(random, 1 + random() % 200, 1 + static_cast<u32>(random() % (random() % 10 == 0 ? 3000 : 8)));
+  if (random() % 10 == 0) plan.options.most_groups = 2 + random() % 4;
+  Pairs whole = must(Pairs::make(plan.options, world.formats, world.tasks)), sum = must(Pairs::make(plan.options, world.formats, world.tasks));
+  RC_ASSERT(whole.has_parts());
+  std::vector<std::pair<u64, u64>> found, found_in_parts;
+  const auto take = [&](Pairs& pairs, const Event& e, std::vector<std::pair<u64, u64>>& to) {
+    if (pairs.take(record_of(world, e), world.rings[e.source])) to.emplace_back(e.time, pairs.latency());
+  };
+  for (const Event& e : trace) take(whole, e, found);
+  bool fits = true;
+  for (size_t at = 0; at < trace.size() && fits;) {
+    Pairs part = must(sum.part(world.formats, world.tasks));
+    for (size_t end = at + random() % (random() % 2 == 0 ? 30 : 100); at < std::min(end, trace.size()); ++at) take(part, trace[at], found_in_parts);
+    fits = sum.append(part, [&](u32 source) -> const RingName& { return world.rings[source]; }, [&](const TraceRecord& end) { found_in_parts.emplace_back(end.time, sum.latency()); });
+  }
+  // It is in vain only where a table may have been too small.
+  RC_ASSERT(fits || plan.options.most_waiting < 100 || plan.options.most_groups < 100);
+  if (whole.counts().evicted != 0 || whole.evicted_groups().keys != 0) RC_ASSERT(!fits);
+  if (fits) RC_ASSERT(said(sum, found_in_parts) == said(whole, found));
 }
 
 RC_GTEST_PROP(HeatMapProperty, ColumnsDoNotDependOnTheOrder, ()) {

@@ -116,6 +116,24 @@ TEST_F(SliceTest, IsAFilterOfTheWhole) {
   }
 }
 
+// By the run or one by one: the same records, marked as late alike.
+TEST_F(SliceTest, RunsAreTheSameRecords) {
+  for (u64 seed = 0; seed < 100 && !HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    random_rings(dir, random, seed % 3 == 0);
+    const auto one_by_one = opened(dir, {}), by_runs = opened(dir, {});
+    std::vector<Record> expected, seen;
+    TraceRecord r;
+    while (one_by_one->next(r) != Reading::Got::nothing) expected.push_back({r.time, r.lost, r.source, {r.payload.data, r.payload.data + r.payload.size}});
+    append(*by_runs, seen);
+    ASSERT_EQ(seen, expected);
+    EXPECT_EQ(by_runs->totals().seen, one_by_one->totals().seen);
+    EXPECT_EQ(by_runs->totals().late, one_by_one->totals().late);
+    EXPECT_EQ(by_runs->trace().timeline.late(), one_by_one->trace().timeline.late());
+  }
+}
+
 // However it is cut, and whether each part has a reading of its own or some have one together.
 TEST_F(SliceTest, PartsMakeTheWhole) {
   for (u64 seed = 0; seed < 100 && !HasFailure(); ++seed) {

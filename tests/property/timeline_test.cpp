@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 
 #include <rapidcheck/gtest.h>
@@ -133,6 +134,60 @@ RC_GTEST_PROP(TimelineProperty, FollowsInOrderWithinTheBound, ()) {
   std::vector<u64> sorted = order;
   std::stable_sort(sorted.begin(), sorted.end());
   if (late_ones == 0) RC_ASSERT(order == sorted);
+}
+
+// Sub-buffers of a file that begin at these times; counts how many are read.
+class Seekable final : public Source {
+ public:
+  explicit Seekable(std::vector<u64> begins) : begins_(std::move(begins)) {}
+  result<std::optional<SubBufferView>> next() override { return std::nullopt; }
+  Counters counters() const override { return {}; }
+  const RingName& name() const override { return name_; }
+  const ClockInfo& clock() const override { return clock_; }
+  bool ended() const override { return true; }
+  u64 sub_buffers() const override { return begins_.size(); }
+  u64 time_stamp(u64 index) const override {
+    ++stamps_read;
+    return begins_.at(index);
+  }
+  u64 place_bytes() const override { return 1; }
+  mutable u64 stamps_read = 0;
+
+ private:
+  std::vector<u64> begins_;
+  RingName name_;
+  ClockInfo clock_;
+};
+
+// The number of sub-buffers before this time, and of time stamps that it takes to tell.
+std::pair<u64, u64> before(const std::vector<u64>& begins, u64 time) {
+  auto source = std::make_unique<Seekable>(begins);
+  const Seekable& kept = *source;
+  Timeline timeline;
+  timeline.add(std::move(source));
+  const u64 number = timeline.bytes(0, time);
+  return {number, kept.stamps_read};
+}
+
+RC_GTEST_PROP(TimelineProperty, ATimeIsFoundByFewTimeStampsHoweverFastTheRingFilled, ()) {
+  u64 time = 1000;
+  std::vector<u64> begins;
+  const auto steps = *rc::gen::container<std::vector<std::pair<u8, u16>>>(rc::gen::arbitrary<std::pair<u8, u16>>());
+  for (const auto& [power, step] : steps) begins.push_back(time += u64{step} << power % 40);  // bursts and pauses
+  const u64 sought = *rc::gen::inRange<u64>(0, time + 2);
+  const auto [found, stamps] = before(begins, sought);
+  RC_ASSERT(found == static_cast<u64>(std::lower_bound(begins.begin(), begins.end(), sought) - begins.begin()));
+  RC_ASSERT(stamps <= 3 * (std::bit_width(begins.size()) + 2));
+}
+
+TEST(TimelineProperty, ATimeInAMillionEvenSubBuffersIsFoundBySixTimeStamps) {
+  std::vector<u64> begins;
+  for (u64 n = 0; n < 1'000'000; ++n) begins.push_back(1'000'000 + n * 80'000 + n * n % 30'000);
+  for (u64 sought = 1'000'000; sought < begins.back(); sought += 777'777'777) {
+    const auto [found, stamps] = before(begins, sought);
+    ASSERT_EQ(found, static_cast<u64>(std::lower_bound(begins.begin(), begins.end(), sought) - begins.begin())) << sought;
+    ASSERT_LE(stamps, 1 + 6u) << sought;  // the first one finds the begin
+  }
 }
 
 }  // namespace

@@ -23,14 +23,32 @@ struct Found {
   }
 };
 
+// The same by runs of events that are alike.
+std::vector<Found> walk_alike(const u8* data, abi::EventCursor c) {
+  std::vector<Found> out;
+  u64 time = 0;
+  while (c.next()) {
+    out.push_back({time = c.time(), c.offset(), static_cast<u32>(c.payload().size)});
+    abi::AlikeEvents alike(c);
+    while (alike.next()) out.push_back({time += alike.delta(), static_cast<u32>(alike.payload().data - data - 4), static_cast<u32>(alike.payload().size)});
+    alike.move(c);
+    EXPECT_EQ(c.time(), time);
+    EXPECT_EQ(c.offset(), out.back().offset);
+    EXPECT_EQ(c.payload().size, out.back().size);
+  }
+  return out;
+}
+
 // Walks a copy in memory of exactly that length.
 std::vector<Found> walk(const std::vector<u8>& bytes, u64 time, Malformed expected = Malformed::no, u32 begin = 0) {
   std::vector<u32> words(bytes.size() / 4 + 1);
   auto* copy = reinterpret_cast<u8*>(words.data() + 1) + bytes.size() / 4 * 4 - bytes.size();
   std::copy(bytes.begin(), bytes.end(), copy);
   abi::EventCursor c(copy, begin, static_cast<u32>(bytes.size()), time);
+  const std::vector<Found> alike = walk_alike(copy, c);
   std::vector<Found> out;
   while (c.next()) out.push_back({c.time(), c.offset(), static_cast<u32>(c.payload().size)});
+  EXPECT_EQ(alike, out);
   EXPECT_EQ(c.malformed(), expected) << abi::to_string(c.malformed());
   EXPECT_FALSE(c.next());  // stays at its end
   EXPECT_EQ(c.malformed(), expected);
@@ -160,9 +178,11 @@ All ours(const u8* subbuf) {
   abi::SubBufferHeader header;
   std::memcpy(&header, subbuf, sizeof header);
   abi::EventCursor c(subbuf + 16, 0, abi::commit_size(header.commit), header.time_stamp);
+  const All alike = walk_alike(subbuf + 16, c);
   All out;
   while (c.next()) out.push_back({c.time(), c.offset(), static_cast<u32>(c.payload().size)});
   EXPECT_EQ(c.malformed(), Malformed::no);
+  EXPECT_EQ(alike, out);
   return out;
 }
 

@@ -32,5 +32,19 @@ TEST(ClockScale, AsWith128Bits) {
 }
 #endif
 
+// Step by step, with any rate: also before the clock's base, and with the largest step and rate.
+TEST(NsWalk, EveryStepIsWhatTheClockSays) {
+  std::mt19937_64 random(2);
+  for (int i = 0; i < 2000; ++i) {
+    const ClockInfo clock{ClockKind::tsc, i == 0 ? ~u32{0} : static_cast<u32>(random()) >> (random() % 32), i == 0 ? 63 : static_cast<u32>(random() % 64), random() >> 2, random()};
+    u64 ticks = clock.base_ticks + (random() >> 2 >> (random() % 62)) - (random() >> 2 >> (random() % 62));
+    NsWalk walk(clock, ticks, clock.to_ns(ticks));
+    for (int n = 0; n < 200; ++n) {
+      const u32 delta = i == 0 ? (1u << 27) - 1 : static_cast<u32>(random() % (u64{1} << (random() % 28)));
+      ASSERT_EQ(walk.step(delta), clock.to_ns(ticks += delta)) << clock.mult << " >> " << clock.shift << ", step " << n;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ringside::clock_test

@@ -55,6 +55,21 @@ struct Filters : testing::Test {
   }
 };
 
+// As in columns: libc:malloc/size.
+TEST_F(Filters, AnEventInFrontOfAName) {
+  for (const char* yes : {"libc:malloc/size == 32", "malloc/size > 31", "libc:*/size < 33", "libc:malloc/event == malloc", "libc:malloc/tid == 711", "! sched:wake/prio == 100", "!(sched:wake/prio > 0)",
+                          "sched:wake/prio == 100 || libc:malloc/size == 32", "(libc:malloc/size == 32)"})
+    EXPECT_TRUE(allocated(yes)) << yes;
+  for (const char* no : {"libc:malloc/size != 32", "sched:wake/tid == 711", "sched:wake/event == malloc", "sched:wake/cpu >= 0 && size == 32", "!libc:malloc/size == 32"}) EXPECT_FALSE(allocated(no)) << no;
+  EXPECT_TRUE(woken("wake/path == \"/etc/\""));
+  EXPECT_NE(error("libc:maloc/size == 1").find("no event here matches \"libc:maloc\"; did you mean libc:malloc?"), std::string::npos);
+  EXPECT_NE(error("libc:malloc/prio == 1").find("\"libc:malloc\" has no field \"prio\""), std::string::npos);
+  EXPECT_EQ(error("sched:wake/size == 1").find("did you mean size"), std::string::npos);
+  for (const char* wrong : {"/size == 1", "libc:malloc/ == 1", "libc:malloc/", "a b/size == 1", "libc:malloc/size/", "//"}) EXPECT_NE(error(wrong), "") << wrong;
+  EXPECT_EQ(Filter::events_in("libc:malloc/size > 1 && sched:wake/prio > 2 && cpu == 0"), (std::vector<std::string>{"libc:malloc", "sched:wake"}));
+  EXPECT_TRUE(Filter::events_in("size > 1 &&").empty());
+}
+
 TEST_F(Filters, NumbersOfEachKind) {
   for (const char* yes : {"size == 32", "size==0x20", "size == 040", "size != 33", "size < 33", "size <= 32", "size > 31", "size >= 32",
                           "size & 0x60", "size > -1", "size != -1", "size == 3.2e1", "size < 18446744073709551615", "ptr == 0xA0", "ptr == 0Xa0"})

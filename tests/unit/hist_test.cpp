@@ -146,7 +146,7 @@ TEST_F(Hists, ErrorsListTheAlternatives) {
     return hist ? std::string("fine") : hist.error().sentence;
   };
   for (const auto& [key, words] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"sizee", "did you mean size?"}, {"malloc/colour", "libc:malloc has size, ptr"}, {"nobody:nothing/size", "there are libc:malloc, app:odd"}, {"odd/size", "is an array"},
+           {"sizee", "did you mean size?"}, {"malloc/colour", "libc:malloc has size, ptr"}, {"nobody:nothing/size", "there are app:odd, libc:malloc"}, {"odd/size", "is an array"},
            {"name.log2", "is for whole numbers"}, {"load.log2", "is for whole numbers"}, {"size.log3", "there is no .log3"}, {"size.usecs", "end in _ns"}, {"size.buckets=0", "1 or more"},
            {"size.buckets=x", "1 or more"}, {"", "no name"}, {"malloc/", "no name"}, {"size,ptr,pid", "one key or two"}, {"common_flags", "is for filters only"}})
     EXPECT_NE(error(key).find(words), std::string::npos) << key << ": " << error(key);

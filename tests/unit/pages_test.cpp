@@ -1,20 +1,28 @@
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "writer/maker.hpp"
 
 namespace ringside::pages_test {
 namespace {
 
-TEST(Pages, OtherSizesAreRefusedInWords) {
-  EXPECT_TRUE(pages_fit(4096));
-  for (const u64 size : {u64{16384}, u64{65536}}) {
-    const auto fit = pages_fit(size);
-    ASSERT_FALSE(fit);
-    EXPECT_EQ(fit.error().code, std::errc::not_supported);
-    EXPECT_NE(fit.error().sentence.find("pages of " + std::to_string(size) + " bytes"), std::string::npos)
-        << fit.error().sentence;
+TEST(Pages, ASubBufferIsAPageOfTheKernelOrMore) {
+  const u32 sizes[][3] = {{4096, 4096, 4096}, {16384, 4096, 16384}, {16384, 65536, 65536}, {65536, 4096, 65536}, {65536, 65536, 65536}, {65536, 262144, 262144}};
+  for (const auto& [page, asked, is] : sizes) {
+    const auto g = geometry_for(1 << 20, asked, 1, page);
+    ASSERT_TRUE(g) << g.error().sentence;
+    EXPECT_EQ(g->subbuf_size(), is);
+    EXPECT_EQ(g->data_size() % page, 0u);
+    EXPECT_EQ(g->offset_of(1) % page, 0u);
+    EXPECT_GE(u64{g->nr_slots()} * g->capacity(), u64{1} << 20);
   }
+  EXPECT_FALSE(geometry_for(1 << 20, 1000, 1, 16384)) << "no size of a sub-buffer";
+}
+
+TEST(Pages, LargerOnesThanTheLargestSubBufferAreRefusedInWords) {
+  const auto g = geometry_for(1 << 20, 16384, 1, 1 << 20);
+  ASSERT_FALSE(g);
+  EXPECT_EQ(g.error().code, std::errc::not_supported);
+  EXPECT_NE(g.error().sentence.find("pages of 1048576 bytes"), std::string::npos) << g.error().sentence;
 }
 
 }  // namespace

@@ -262,7 +262,7 @@ TEST_F(PlotTest, WhereASwitchIsMissingNobodyRuns) {
   add(3000, Payload(1, 4711).put(u64{1}));  // and so it is not known how long as runs now
   const json j = page();
   ASSERT_EQ(plot->notes().size(), 1u);
-  EXPECT_NE(plot->notes()[0].find("missing in 1 places"), std::string::npos) << plot->notes()[0];
+  EXPECT_NE(plot->notes()[0].find("missing in 1 place,"), std::string::npos) << plot->notes()[0];
   EXPECT_EQ(rows(j, "cpu", 0), (std::vector<Row>{{0, 100, "cc1plus", "4711 to 9"}, {900, 900, "as", "4712 to 4711"}, {900, 1000, "cc1plus", "4711 to 4712"}}));
   EXPECT_EQ(states(j, 9), std::vector<State>{});
   EXPECT_EQ(states(j, 4712), (std::vector<State>{{900, 1000, S::sleeping, -2}}));

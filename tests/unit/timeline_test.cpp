@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <random>
 
 #include "cli/hand_made.hpp"
@@ -130,6 +131,98 @@ TEST(Timeline, TicksBecomeNanoseconds) {
   EXPECT_EQ(drain(t), "0@500 0@1500");
 }
 
+// A source that has one sub-buffer at a time: what it gave before is overwritten.
+class OneAtATime final : public Source {
+ public:
+  explicit OneAtATime(std::vector<SubBufferView> views) : views_(std::move(views)) {}
+  result<std::optional<SubBufferView>> next() override {
+    std::fill(shown_.begin(), shown_.end(), u8{0xFF});
+    if (at_ >= views_.size()) return std::nullopt;
+    SubBufferView view = views_[at_++];
+    if (view.sub_buffer == nullptr) return refuse(std::errc::io_error, "ring 0 is corrupt");
+    shown_.assign(view.sub_buffer, view.sub_buffer + abi::header_size + view.end);
+    view.sub_buffer = shown_.data();
+    return view;
+  }
+  Counters counters() const override { return {}; }
+  const RingName& name() const override { return name_; }
+  const ClockInfo& clock() const override { return clock_; }
+  bool ended() const override { return true; }
+  u64 lag_ns() const override { return 0; }
+
+ private:
+  std::vector<SubBufferView> views_;
+  size_t at_ = 0;
+  std::vector<u8> shown_;
+  RingName name_;
+  ClockInfo clock_;
+};
+
+u64 number_of(Bytes payload) {
+  u64 n = 0;
+  std::memcpy(&n, payload.data + 8, sizeof n);
+  return n;
+}
+
+// Wherever its ring is cut into sub-buffers, each event sees those behind it, and comes with its own payload, once, in order.
+TEST(Timeline, LookingBehindGoesOnInTheNextSubBuffer) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<std::unique_ptr<SubBuffer>> pages;
+    std::vector<SubBufferView> views;
+    std::vector<u64> times, loss_before, page;  // by the event's number
+    const bool fails = round % 5 == 4;
+    for (u64 n = 0, time = 100; n < 12;) {
+      pages.push_back(std::make_unique<SubBuffer>(time));
+      const u64 lost = random() % 6 == 0 ? 3 : 0;
+      for (u64 i = 0, events = 1 + random() % 3; i < events; ++i, ++n) {
+        time += random() % 3 == 0 ? u64{1} << 30 : random() % 4;
+        Payload payload{1, 1};
+        payload.put(n);
+        pages.back()->event(time, payload);
+        times.push_back(time);
+        loss_before.push_back(i == 0 ? lost : 0);
+        page.push_back(views.size());
+      }
+      views.push_back(pages.back()->view(lost));
+    }
+    const u64 events = times.size();
+    if (fails) views.push_back({});  // the source fails behind them
+    Timeline t;
+    t.add(std::make_unique<OneAtATime>(views));
+    u64 expected = 0, lost = 0;
+    TraceRecord r;
+    while (t.next(r)) {
+      if (r.lost != 0) {
+        lost += r.lost;
+        EXPECT_EQ(r.lost, loss_before[expected]);
+        continue;
+      }
+      const u64 wanted = random() % 5;  // how far it looks
+      std::vector<u64> behind;
+      if (wanted != 0)
+        t.look_behind(r, [&](u32 n, Bytes payload) {
+          if (n == 0) behind.clear();
+          EXPECT_EQ(n, behind.size());
+          behind.push_back(number_of(payload));
+          return behind.size() < wanted;
+        });
+      EXPECT_EQ(r.time, times[expected]);
+      ASSERT_EQ(number_of(r.payload), expected) << "round " << round;
+      u64 end = expected + 1, near = end;  // those that may be seen; those of its own sub-buffer and the next one must be
+      for (; end < events && end <= expected + wanted && loss_before[end] == 0; ++end)
+        if (page[end] <= page[expected] + 1) near = end + 1;
+      ASSERT_GE(behind.size(), near - expected - 1) << "round " << round << ", event " << expected;
+      ASSERT_LE(behind.size(), end - expected - 1) << "round " << round << ", event " << expected;
+      for (u64 i = 0; i < behind.size(); ++i) EXPECT_EQ(behind[i], expected + 1 + i);
+      ++expected;
+    }
+    EXPECT_EQ(expected, events);
+    EXPECT_EQ(lost, std::accumulate(loss_before.begin(), loss_before.end(), u64{0}));
+    EXPECT_EQ(t.problems().size(), fails ? 1u : 0u);
+  }
+}
+
 TEST(Timeline, RandomSourcesComeOutSortedAndComplete) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
@@ -154,6 +247,46 @@ TEST(Timeline, RandomSourcesComeOutSortedAndComplete) {
       last = r.time;
     }
     EXPECT_EQ(seen, events);
+  }
+}
+
+// Rings that interleave, events of several lengths, times that go back, losses; and a use() that takes a few at a time.
+TEST(Timeline, RunsAreTheSameRecords) {
+  std::mt19937 random(8);
+  for (int round = 0; round < 500; ++round) {
+    std::vector<std::unique_ptr<SubBuffer>> pages;
+    Timeline one, other;
+    const u32 step = 1 + random() % 30;
+    const ClockInfo clock{ClockKind::tsc, static_cast<u32>(random()) >> (random() % 32), static_cast<u32>(random() % 33), 10, 100};
+    for (u32 ring = 0; ring < 1 + random() % 4; ++ring) {
+      Views views;
+      u64 time = random() % 50;
+      for (u32 k = 0; k < random() % 4; ++k) {
+        auto& page = *pages.emplace_back(std::make_unique<SubBuffer>(time));
+        for (u32 e = 0; e < random() % 40; ++e) page.event(time += random() % step, random() % 9 == 0 ? Payload{1, 1, 2} : Payload{1, 1});
+        views.emplace_back(page.view(random() % 5 == 0 ? 3 : 0));
+        time -= random() % 7 == 0 ? std::min<u64>(time, 20) : 0;
+      }
+      for (Timeline* t : {&one, &other}) {
+        auto source = std::make_unique<FakeSource>(ring, views);
+        source->clock_ = clock;
+        t->add(std::move(source));
+      }
+    }
+    std::vector<TraceRecord> expected, got;
+    for (TraceRecord r; one.next(r);) expected.push_back(r);
+    u32 n = 0;
+    const auto use = [&](const TraceRecord& r) {
+      got.push_back(r);
+      return ++n % 5 != 0;
+    };
+    while (other.next_run(use)) continue;
+    ASSERT_EQ(got.size(), expected.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      const TraceRecord &a = expected[i], &b = got[i];
+      ASSERT_EQ(std::tie(a.time, a.lost, a.source, a.late, a.payload.data, a.payload.size), std::tie(b.time, b.lost, b.source, b.late, b.payload.data, b.payload.size)) << i;
+    }
+    EXPECT_EQ(one.late(), other.late());
   }
 }
 
