@@ -8,6 +8,7 @@
 
 #include "analysis/names.hpp"
 #include "cli/command_file.hpp"
+#include "cli/presets.hpp"
 #include "consumer/where.hpp"
 
 namespace ringside::cli {
@@ -16,9 +17,11 @@ namespace {
 // Names in other tools.
 constexpr std::pair<std::string_view, const char*> other_commands[] = {
     {"script", "report"},  {"show", "report"},   {"dump", "report"},    {"trace", "record"}, {"strace", "syscalls"}, {"convert", "export"},
-    {"profile", "flame"},  {"annotate", "flame"}, {"start", "enable"},  {"stop", "disable"}, {"events", "list"},     {"view", "plot"}};
+    {"profile", "flame"},  {"annotate", "flame"}, {"start", "enable"},  {"stop", "disable"}, {"events", "list"},     {"view", "plot"},
+    {"snapshot", "trigger"}, {"sched", "latency wakeup"}, {"diff", "flame --against"}, {"extract", "export"}, {"lock", "flame --contention"}, {"mem", "flame --leaks"}};
 constexpr std::pair<std::string_view, const char*> other_options[] = {
-    {"-g", "--stack"}, {"-T", "--kstack"}, {"-F", "--sample"}, {"-C", "--cpu"}, {"-s", "--sort"}, {"-m", "--buffer-size"}, {"--to", "--output"}};
+    {"-g", "--stack"}, {"-T", "--kstack"}, {"-F", "--sample"}, {"-C", "--filter 'cpu == 0'"}, {"--cpu", "--filter 'cpu == 0'"}, {"-t", "--pid"}, {"-P", "--pid"}, {"-p", "--tid"}, {"-s", "--sort"}, {"-m", "--buffer-size"}, {"--to", "--output"},
+    {"-d", "--duration 1s"}, {"--comm", "--filter 'task == NAME'"}, {"-R", "--kstack"}, {"--json", "--output FILE.json"}};
 
 template <size_t n>
 std::vector<std::string> other_name(const std::pair<std::string_view, const char*> (&names)[n], std::string_view word) {
@@ -71,13 +74,19 @@ std::vector<std::string> arguments_of(int argc, const char* const* argv, const C
   // An optional value in front of -- must be joined to its option: the parser would take -- for it.
   for (size_t at = 1; words[0] == "trigger" && at + 2 < words.size() && words[at] != "--"; ++at) {
     const bool snapshot = words[at] == "-o" || words[at] == "--snapshot" || words[at] == "--output";
+    if (snapshot && words[at + 1] == "--") {  // without a value it means the default, as nothing does
+      words.erase(words.begin() + static_cast<std::ptrdiff_t>(at--));
+      continue;
+    }
     if (!snapshot || words[at + 1].empty() || words[at + 1][0] == '-') continue;
     words[at] = "--snapshot=" + words[at + 1];
     words.erase(words.begin() + static_cast<std::ptrdiff_t>(at) + 1);
   }
-  if (words[0] != "record" && words[0] != "syscalls") return words;
+  if (words[0] != "record" && words[0] != "syscalls" && words[0] != "trigger") return words;
   const CLI::App& command = *command_of(app, words[0]);
+  bool condition = words[0] == "trigger";  // the first word is CONDITION
   for (size_t at = 1; at < words.size(); ++at) {
+    if ((words[at].size() < 2 || words[at][0] != '-') && std::exchange(condition, false)) continue;
     if (words[at].size() < 2 || words[at][0] != '-') {
       if (words[0] == "syscalls" && !is_program(words[at])) break;
       words.insert(words.begin() + static_cast<std::ptrdiff_t>(at), "--");
@@ -86,6 +95,7 @@ std::vector<std::string> arguments_of(int argc, const char* const* argv, const C
     bool wants = false;
     if (words[at] == "--" || option_of(command, words[at], wants) == nullptr) break;
     if (wants) ++at;
+    if (words[at - (wants ? 1 : 0)] == "--latency" && at < words.size() && find_preset(words[at]) == nullptr) ++at;  // START END
   }
   return words;
 }
@@ -112,8 +122,10 @@ std::string unknown_word(const std::vector<std::string>& arguments, const CLI::A
       for (const CLI::Option* o : command->get_options()) {
         for (const std::string& name : o->get_lnames()) names.push_back("--" + name);
       }
-      auto near = other_name(other_options, word.substr(0, word[1] == '-' ? word.npos : 2));
-      if (near.empty() || std::find(names.begin(), names.end(), near[0]) == names.end()) near = word[1] == '-' ? nearest(word, names) : std::vector<std::string>{};
+      auto near = other_name(other_options, word.substr(0, word[1] == '-' ? word.find('=') : 2));
+      const std::string value = at + 1 < arguments.size() ? arguments[at + 1] : "";
+      if (word == "-F" && !value.empty() && value.find_first_of("0123456789") != 0) near = {"--filter"};  // perf's takes a rate
+      if (near.empty() || std::find(names.begin(), names.end(), near[0].substr(0, near[0].find(' '))) == names.end()) near = word[1] == '-' ? nearest(word, names) : std::vector<std::string>{};
       return "ringside " + first + " has no option " + in_quotes(word) + did_you_mean(near);
     }
   }
@@ -127,8 +139,11 @@ std::string refused(const CLI::ParseError& e, const std::vector<std::string>& ar
   if (dynamic_cast<const CLI::ExtrasError*>(&e) != nullptr) return who + " has no use for " + in_quotes(rest);
   if (dynamic_cast<const CLI::RequiredError*>(&e) != nullptr) return who + " needs " + (command == nullptr ? "a command" : text.substr(0, text.rfind(" is required")));
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&e) != nullptr && text.find(" missing") != text.npos) return name + " needs a value";
-  if (rest.rfind("Value ", 0) == 0 && rest.find(" not in range 0.0") != rest.npos)
-    return name + ": " + in_quotes(rest.substr(6, rest.find(" not in range") - 6)) + " is no positive number";
+  if (dynamic_cast<const CLI::ConversionError*>(&e) != nullptr && name == "Could not convert") {
+    const size_t equal = std::min(rest.find(" = "), rest.size());
+    const std::string option = rest.substr(0, equal), value = rest.substr(std::min(rest.size(), equal + 3));
+    return option + " takes " + (option == "--pid" ? "the number of a process" : "a number") + ", not " + in_quotes(value);
+  }
   return text;
 }
 

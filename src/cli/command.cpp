@@ -15,6 +15,7 @@ namespace ringside::cli {
 namespace {
 
 std::atomic<bool> output_failed{false};
+int output = STDOUT_FILENO;
 
 bool put_to(int fd, std::string_view data) {
   while (!data.empty()) {
@@ -41,18 +42,25 @@ int failed(const Error& error) {
   return exit_failure;
 }
 
+int failed_as_typed(const Error& error) {
+  failed(error);
+  return exit_usage;
+}
+
 bool put(std::string_view data) {
-  if (put_to(STDOUT_FILENO, data)) return true;
+  if (put_to(output, data)) return true;
   const int error = errno;
-  if (error != EPIPE && !output_failed.exchange(true)) failed(fail(error, "cannot write to standard output").value());
+  if (error != EPIPE && !output_failed.exchange(true)) failed(fail(error, output == STDOUT_FILENO ? "cannot write to standard output" : "cannot write the table").value());
   return false;
 }
+
+void put_into(int fd) { output = fd; }
 
 bool all_put() { return !output_failed; }
 
 bool on_terminal(int fd) { return isatty(fd) == 1; }
 
-bool colours() { return on_terminal(STDOUT_FILENO) && std::getenv("NO_COLOR") == nullptr; }
+bool colours() { return on_terminal(output) && std::getenv("NO_COLOR") == nullptr; }
 
 CLI::Option* add_size(CLI::App& app, const std::string& names, u64& value, const std::string& description) {
   return app

@@ -65,10 +65,12 @@ Command add_complete(CLI::App& app);
 void say(std::string_view sentence);
 void say_first(const std::vector<std::string>& sentences);  // the first ten and their total number: a thousand rings may have one problem each
 int failed(const Error& error);  // prints it; returns exit_failure
+int failed_as_typed(const Error& error);  // the words name nothing that is there: prints it; returns exit_usage
 
 // Writes to stdout: all of it, or false when the reader has gone, or its disk is full, which is reported (the caller then just
 // ends). `out` is emptied.
 bool put(std::string_view data);
+void put_into(int fd);  // instead of stdout, from here on; the caller keeps it open
 bool all_put();  // false: it failed, and not because its reader has gone; that was reported
 
 bool on_terminal(int fd);

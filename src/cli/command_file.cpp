@@ -63,7 +63,8 @@ bool gains_rights(int fd, const struct stat& st) {
 result<std::string> find_command(const std::string& name) {
   const auto missing = [&] {
     const bool line = name.find(' ') != std::string::npos;
-    return fail(ENOENT, "cannot execute " + name + (line ? " (for a line of the shell: sh -c '" + name + "')" : ""));
+    const bool here = name.find('/') == std::string::npos && access(("./" + name).c_str(), X_OK) == 0;
+    return fail(ENOENT, "cannot execute " + name + (line ? " (for a line of the shell: sh -c '" + name + "')" : here ? " (the one in this directory: ./" + name + ")" : ""));
   };
   if (name.find('/') != std::string::npos) return access(name.c_str(), F_OK) == 0 ? result<std::string>(name) : missing();
   const char* const places = std::getenv("PATH");

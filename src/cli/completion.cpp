@@ -1,7 +1,5 @@
 // ringside complete SHELL LINE: what may stand at the end of the line, a word a line; behind a tab what it is. Shells ask it for each Tab.
 #include <algorithm>
-#include <cstring>
-#include <set>
 
 #include "analysis/names.hpp"
 #include "cli/arguments.hpp"
@@ -281,7 +279,7 @@ Command add_complete(CLI::App& app) {
   struct Options {
     std::string shell, line;
   };
-  CLI::App* sub = app.add_subcommand("complete", "print what may stand at the end of a line")->group("");
+  CLI::App* sub = app.add_subcommand("complete", "print the words that may stand at the end of a command line")->group("");
   const auto options = std::make_shared<Options>();
   sub->add_option("SHELL", options->shell, "bash, zsh or fish")->required();
   sub->add_option("LINE", options->line, "up to the cursor")->required();

@@ -81,9 +81,9 @@ Finding rings() {
 }
 
 Finding pages() {
-  const auto fit = pages_fit(static_cast<u64>(sysconf(_SC_PAGESIZE)));
-  if (fit) return {Verdict::ok, "pages", "of 4096 bytes", ""};
-  return {Verdict::fail, "pages", fit.error().sentence, "programs cannot be traced here; recordings can be read"};
+  const u64 page = sys::page_bytes();
+  if (page <= abi::largest_subbuf) return {Verdict::ok, "pages", fmt::format("of {} bytes, and so is the smallest sub-buffer", page), ""};
+  return {Verdict::fail, "pages", fmt::format("of {} bytes: more than the largest sub-buffer", page), "programs cannot be traced here; recordings can be read"};
 }
 
 Finding map_count() {

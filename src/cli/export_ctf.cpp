@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 
@@ -44,6 +45,16 @@ u64 size_of(const std::string& dir) {
   return bytes;
 }
 
+// From 2.1 on its sink writes CTF 2 unless it is told; the sink before knows no such parameter. Our source speaks the protocol of CTF 1.8.
+std::string ctf_version() {
+  FILE* const said = popen("babeltrace2 --version 2>/dev/null", "re");
+  if (said == nullptr) return "";
+  unsigned major = 0, minor = 0;
+  const bool known = std::fscanf(said, "Babeltrace %u.%u", &major, &minor) == 2;
+  pclose(said);
+  return known && (major > 2 || (major == 2 && minor >= 1)) ? ",ctf-version=\"1.8\"" : "";
+}
+
 // Removed unless it is put in place.
 struct TemporaryFiles {
   std::string dir, totals;
@@ -73,7 +84,7 @@ result<int> export_ctf(const std::vector<std::string>& where, const std::vector<
   catch_signals();  // from here on there are things to clean up
   auto child = Child::start({"babeltrace2", "--log-level=F", "--plugin-path=" + plugin, "--component=source.ringside.rings",
                              "--params=inputs=" + quoted(where) + ",events=" + quoted(events) + ",filter=" + quoted(filter) + ",totals=" + quoted(part.totals),
-                             "--component=sink.ctf.fs", "--params=path=" + quoted(part.dir) + ",assume-single-trace=yes,quiet=yes"},
+                             "--component=sink.ctf.fs", "--params=path=" + quoted(part.dir) + ",assume-single-trace=yes,quiet=yes" + ctf_version()},
                             {});
   if (!child)
     return refuse(std::errc::no_such_file_or_directory, child.error().sentence + "; CTF is written by babeltrace2: install the package of that name");

@@ -169,7 +169,7 @@ result<Side> gather(const FlameOptions& options, RunOptions from) {
   Gathered& g = *part.gathered;
   part.code = part.run->go([&](const TraceRecord& record, const RingName& ring) { g.take(record, ring, true); },
                            [&](const Totals& totals, double, bool last) {
-                             return last ? "" : fmt::format("{} events, {} different stacks; Ctrl-C ends\n", format_count(totals.events), format_count(g.fold().size()));
+                             return last ? "" : fmt::format("{}, {}; Ctrl-C ends\n", counted(totals.events, "event"), counted(g.fold().size(), "different stack"));
                            },
                            [&](const TraceRecord& record, const RingName& ring) { g.take(record, ring, false); });
   g.end();
@@ -247,9 +247,10 @@ result<int> run_flame(FlameOptions options) {
   } else {
     bytes = RS_TRY(flame_page(tree, {title_of(options), g.unit(), options.against}));
   }
+  const bool nothing = g.fold().count() == 0 && options.against.empty();
   if (to == "-") {
     if (!put(bytes)) return exit_failure;
-  } else {
+  } else if (!nothing) {  // an older file is worth more than an empty graph
     RS_TRY(write_file(to, bytes, "-o FILE"));
   }
   for (const std::string& r : reading.stack_remarks()) remarks.push_back(r);
@@ -259,8 +260,8 @@ result<int> run_flame(FlameOptions options) {
         : options.contention ? "no mutex was locked here, or nothing was recorded: ringside record --stack --libc mutex COMMAND"
                       : "no event here has a stack: ringside record --stack, --kstack or --sample records them");
   say(fmt::format("{} with {}, lost {}{}", counted(g.fold().count(), "event"), counted(g.fold().size(), "different stack"), lost_count(totals.missing),
-                  to == "-" ? "" : "; " + to + " (" + format_size(bytes.size()) + ")"));
-  return part.code;
+                  to == "-" ? "" : nothing ? "; " + to + " was not written" : "; " + to + " (" + format_size(bytes.size()) + ")"));
+  return nothing && to != "-" && part.code == exit_ok ? exit_failure : part.code;
 }
 
 }  // namespace

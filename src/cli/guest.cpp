@@ -25,12 +25,11 @@ using std::chrono::nanoseconds;
 
 constexpr u32 first_ring = 1000;  // in the recording; this program's own rings come before
 
-struct GuestOptions {
-  std::string image, layout = "meta", out = default_recording;
+struct GuestOptions : RecordingOptions {
+  std::string image, layout = "meta";
   std::vector<std::string> events;
   std::vector<u64> arguments;
-  u64 buffer_size = 4 << 20, subbuf_size = 16384, duration_ns = 0, tick_ns = 1000000, memory = 32 << 20, patience_ns = 10000000000;
-  bool fail_on_loss = false, quiet = false;
+  u64 buffer_size = 4 << 20, subbuf_size = 16384, tick_ns = 1000000, memory = 32 << 20, patience_ns = 10000000000;
 };
 
 struct OwnInstance {
@@ -127,7 +126,7 @@ result<int> run_guest(const GuestOptions& options) {
   SourceFeed of_guest(guest.vm().events());
   auto source = RS_TRY(guest.buffer().source(0));
   of_guest.add({std::move(source), {first_ring, getpid(), guest.vm().task(), "guest-cpu0", "ringside"}, static_cast<u64>(guest.tsc_offset().ahead)});
-  const auto made = RS_TRY(RecordingRun::create(options.out, own.instance->clock()));
+  const auto made = RS_TRY(RecordingRun::create(options.out, own.instance->clock(), 0, options.compress));
   RecordingRun& run = *made;
   run.meta().command = {"guest", options.image};
   RS_TRY(run.add(monitor));
@@ -174,16 +173,13 @@ Command add_guest(CLI::App& app) {
   add_events(*c, options->events, "events of the kernel beside");
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of the guest's ring (default 4M)");
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
-  c->add_option("--layout", options->layout, "how the guest tells of its ring: a meta-page, or footers in each sub-buffer")
+  c->add_option("--layout", options->layout, "how the guest describes its ring: a meta-page, or footers in each sub-buffer")
       ->check(CLI::IsMember({"meta", "footers"}))
       ->capture_default_str();
   add_time(*c, "--tick", options->tick_ns, "period of the guest's timer interrupts, 0: none (default 1ms)");
   add_size(*c, "--memory", options->memory, "the guest's memory, a multiple of 2M (default 32M)");
   add_time(*c, "--patience", options->patience_ns, "how long the guest may take to answer (default 10s)");
-  c->add_option("-o,--output", options->out, "directory of the recording; an older recording is replaced")->capture_default_str();
-  add_duration(*c, options->duration_ns, "stop after this time (default: when the guest ends, or at Ctrl-C)");
-  c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
-  c->add_flag("-q,--quiet", options->quiet, "no progress, no summary");
+  options->add_options(*c, "stop after this time (default: when the guest ends, or at Ctrl-C)", "no progress, no summary");
   c->footer(
       "Examples:\n"
       "  ringside guest demo --duration 2s               it computes, and takes 1,000 interrupts a second\n"

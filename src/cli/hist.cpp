@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "cli/json.hpp"
 #include "cli/live.hpp"
@@ -101,34 +102,86 @@ std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const
   return out + closing_line(counted, hist.evicted().keys, hist.evicted().count) + "\n";
 }
 
+// The events of a key, before its last slash; empty: it names none.
+std::string events_of_key(const std::string& key) {
+  const std::string first = key.substr(0, key.find(".buckets="));
+  const size_t slash = first.rfind('/');
+  return slash == std::string::npos ? "" : first.substr(0, slash);
+}
+
+// A key that names events of the kernel needs no -e, unless it may mean a recording.
+void place_key(const HistOptions& options, RunOptions& run) {
+  const bool like_a_field = Where::of(options.key).is(Where::Kind::trace_dat) && options.key.find_first_of("./") == std::string::npos;
+  if (is_recorded(options.key) && !like_a_field && run.where.empty() && run.inputs.empty())
+    throw UsageError{in_quotes(options.key) + " is a recording or a file, and hist takes KEY before it, such as event or EVENT/FIELD: ringside hist event " + options.key};
+  const std::string events = events_of_key(options.key);
+  if (events.empty() || !run.where.empty() || !run.inputs.empty() || !run.events.empty() || (is_recording(default_recording) && run.duration_ns == 0)) return;
+  const auto patterns = EventPatterns::parse(events);
+  const auto known = kernel_events();
+  if (!patterns || !known || patterns->empty()) return;
+  if (std::all_of(patterns->begin(), patterns->end(), [&](const EventPattern& p) { return names_some(p, *known); })) run.events = {events};
+}
+
+// A word that names nothing was to be a second key, if it is like one.
+Error without_comma(Error error, const HistOptions& options) {
+  for (const std::string& word : options.run.where) {
+    const bool like_a_key = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; });
+    if (like_a_key && Where::of(word).is(Where::Kind::nothing)) error.sentence += "; two keys take a comma: " + options.key + "," + word;
+  }
+  return error;
+}
+
 // The key's field is in no event of the trace: which events of the kernel have it?
-Error explained(Error error, const std::string& key, const Formats& formats) {
+Error explained(Error error, const HistOptions& options, const Formats& formats) {
+  const std::string& key = options.key;
+  const bool recorded = !options.run.where.empty() && std::all_of(options.run.where.begin(), options.run.where.end(), is_recorded);
+  const auto advice = [&](const std::string& events) {
+    return recorded ? "record them: ringside record -e '" + events + "' COMMAND" : "add -e " + (events.find_first_of("*?") == events.npos ? events : "'" + events + "'") + " for the kernel, live";
+  };
   std::string field = key.substr(0, key.find_first_of(".,"));
   field.erase(0, field.rfind('/') + 1);
   const auto has = [&](const auto& type) { return type->field(field) != nullptr; };
   const auto known = kernel_events();
+  const std::string events = events_of_key(key);
+  if (const EventPatterns patterns = patterns_or_none(events); known && !patterns.empty()) {
+    const auto& all = formats.all();
+    const bool here = std::any_of(all.begin(), all.end(), [&](const auto& type) { return matches(patterns, *type); });
+    if (here || !std::all_of(patterns.begin(), patterns.end(), [&](const EventPattern& p) { return names_some(p, *known); })) return error;
+    error.sentence = in_quotes(events) + " names events of the kernel, and none that is here: " + advice(events);
+    return error;
+  }
   if (!known || field.empty() || std::any_of(formats.all().begin(), formats.all().end(), has)) return error;
   for (const KernelEvent& event : *known) {
     const auto info = kernel_event(event);
     Formats one;
     if (!info || info->format.find(" " + field) == std::string::npos || !one.add(info->number(), info->system, info->name, info->format)) continue;
     if (!std::any_of(one.all().begin(), one.all().end(), has)) continue;
-    error.sentence += "; an event of the kernel's has it: add -e " + event.system + ":" + event.name;
+    error.sentence += (error.sentence.ends_with('?') ? " An" : "; an") + std::string(" event of the kernel's has it: ") + advice(event.system + ":" + event.name);
     break;
   }
   return error;
 }
 
-result<int> run_hist(const HistOptions& options) {
+// by_server: it may add events up.
+result<int> run_hist(const HistOptions& options, bool by_server) {
   auto sort = sort_of(options);
-  auto run = RS_TRY(AnalysisRun::open(options.run));
+  RunOptions open = options.run;
+  if (by_server) {
+    open.tallied = split_columns(options.key);
+    open.tallied.insert(open.tallied.end(), options.values.begin(), options.values.end());
+  }
+  place_key(options, open);
+  const bool chosen = !open.events.empty();
+  auto opened = AnalysisRun::open(std::move(open));
+  if (!opened) return tl::unexpected<Error>(without_comma(opened.error(), options));
+  const auto run = std::move(*opened);
   Hist::Options make;
   make.keys = split_columns(options.key);
   make.values = options.values;
   make.most_keys = options.most_keys;
   const auto make_hist = [&](const Trace& trace) { return Hist::make(make, trace.formats, trace.tasks); };
   auto made = make_hist(run->trace());
-  if (!made) return tl::unexpected<Error>(options.run.events.empty() ? explained(made.error(), options.key, run->trace().formats) : made.error());
+  if (!made) return tl::unexpected<Error>(chosen ? made.error() : explained(made.error(), options, run->trace().formats));
   Hist hist = std::move(*made);
   if (!sort) {
     if (hist.keys()[0].buckets()) sort = {Hist::By::key, 0, false};
@@ -138,12 +191,16 @@ result<int> run_hist(const HistOptions& options) {
   if (of_stacks) run->reading().join_stacks();
   std::vector<Column> columns = hist.keys();
   columns.insert(columns.end(), hist.values().begin(), hist.values().end());
-  const auto add = [](Hist& to, const TraceRecord& record, const RingName& ring) { to.add(record, ring); };
-  return run->add_up(hist, options.most_keys, columns, make_hist, add, [&](const Totals& totals, double, bool last) {
+  const bool tallied = run->trace().tallied();
+  const auto add = [tallied](Hist& to, const TraceRecord& record, const RingName& ring) { to.add(record, ring, tallied ? ShippedAsRecording::times_of(record.payload) : 1); };
+  bool again = false;  // which keys a full table gives up depends on the order of events
+  const int code = run->add_up(hist, options.most_keys, columns, make_hist, add, [&](const Totals& totals, double, bool last) -> std::string {
+    if ((again = tallied && hist.evicted().keys != 0)) return "";
     if (last && of_stacks) say_first(run->reading().stack_remarks());
     const auto rows = hist.rows(*sort);
     return options.run.json ? as_json(hist, rows, hist.keys()[0].buckets() ? rows.size() : options.count, totals) : as_table(hist, rows, options, totals);
   });
+  return again ? run_hist(options, false) : code;
 }
 
 }  // namespace
@@ -166,10 +223,12 @@ Command add_hist(CLI::App& app) {
       "  ringside hist 'libc:*/event' -v duration_ns          how long each of the C library's calls takes\n"
       "  ringside hist prev_comm,prev_state -e sched:sched_switch   the kernel, live, until Ctrl-C\n"
       "  ringside hist libc:read/duration_ns.log2 -f 'bytes == 4096' --json | jq .rows\n"
-      "Beside the fields of events there are event, system, task = comm, thread, process, cgroup, cpu = ring, source and ts. Modifiers: .log2,\n"
+      "Beside the fields of events there are event, system, task (comm, in events without a field of this name), thread, process, cgroup, cpu, ring, syscall (by name), source and ts. Modifiers: .log2,\n"
       ".buckets=N, .hex, .sym (a kernel function), .execname (of a thread's number), .usecs and .msecs (of times).\n"
-      "Sums, counts and maxima are exact, quantiles right within 1.6 %. Nothing is consumed; -e makes an instance of its own.");
-  return {c, [options] { return run_hist(*options); }};
+      "Sums, counts and maxima are exact, quantiles right within 1.6 %. Nothing is consumed; -e makes an instance of its own.\n"
+      "Of clickhouse:// the server adds up the events that are alike, in SQL, with the same result. All of them are fetched for --time and --cpu,\n"
+      "for ts without .buckets=N, stacks and .execname; and, where there are events of the kernel, for names of threads, processes and cgroups.");
+  return {c, [options] { return run_hist(*options, true); }};
 }
 
 }  // namespace ringside::cli

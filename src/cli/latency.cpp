@@ -4,6 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
+#include <iterator>
+#include <set>
 
 #include "analysis/heat_map.hpp"
 #include "analysis/names.hpp"
@@ -77,10 +80,12 @@ Job job_of(const LatencyOptions& options) {
   const auto& words = options.words;
   const Preset* preset = words.empty() || !options.hook.empty() ? nullptr : find_preset(words[0]);
   // One word, or a word and a file: it was to be a name.
-  if (preset == nullptr && options.hook.empty() && !words.empty() && (words.size() == 1 || access(words[1].c_str(), F_OK) == 0)) {
+  const bool one_and_where = words.size() > 1 && (is_recorded(words[1]) || access(words[1].c_str(), F_OK) == 0);
+  if (preset == nullptr && options.hook.empty() && (words.size() == 1 || one_and_where)) {
     std::vector<std::string> names;
     for (const Preset& p : all_presets()) names.emplace_back(p.name);
     if (const auto near = nearest(words[0], names); !near.empty()) throw UsageError{"no pair of events has the name " + in_quotes(words[0]) + did_you_mean(near)};
+    if (one_and_where) throw UsageError{in_quotes(words[1]) + " is a recording or a file; latency takes START END, or the NAME of a pair, before it, and " + in_quotes(words[0]) + " is no name: there are " + short_list(names)};
   }
   if (!options.hook.empty()) {
     parse_hook(options.hook, pairs);
@@ -119,7 +124,10 @@ result<RunOptions> where(const Job& job, RunOptions run) {
     if (!all && !of_libc && !is_recording(default_recording)) return tl::unexpected<Error>(all.error());
     const bool of_kernel = all && !of_libc && std::any_of(patterns.begin(), patterns.end(), [&](const EventPattern& p) { return names_some(p, *all); });
     if (of_kernel && is_recording(default_recording)) say("the kernel, live, until Ctrl-C or --duration; the recording in this directory takes its name: " + std::string(default_recording));
-    if (!of_kernel) run.where = {default_recording};
+    if (!of_kernel) {
+      run.where = {default_recording};
+      say_of_default();
+    }
     if (!of_kernel && run.events.empty()) return run;
   }
   run.events = lists;
@@ -130,10 +138,81 @@ const char* const quantile_names[] = {"p50", "p90", "p99", "p99.9"};
 const char* const json_names[] = {"p50", "p90", "p99", "p999"};
 constexpr double quantiles[] = {.5, .9, .99, .999};
 
+std::string key_text(const std::vector<Pairs::Key>& keys) {
+  std::string text;
+  for (const Pairs::Key& key : keys) text += (text.empty() ? "" : ",") + key.start + (key.end == key.start ? "" : "=" + key.end);
+  return text;
+}
+
+// The other side's field that tells the same: next_comm for comm, as next_pid is the key for pid. Empty: there is none.
+std::string counterpart(const std::string& field, const std::vector<Pairs::Key>& keys, bool of_start, const std::set<std::string>& there) {
+  for (const Pairs::Key& key : keys) {
+    std::string from(Pairs::field_of(key.start)), to(Pairs::field_of(key.end));
+    if (!of_start) std::swap(from, to);
+    std::string other;
+    if (to.size() > from.size() && to.ends_with(from)) {
+      other = to.substr(0, to.size() - from.size()) + field;
+    } else if (from.size() > to.size() && from.ends_with(to) && field.starts_with(from.substr(0, from.size() - to.size()))) {
+      other = field.substr(from.size() - to.size());
+    }
+    if (there.count(other) != 0) return other;
+  }
+  return "";
+}
+
+std::string with_word(const std::string& text, const std::string& word, const std::string& other) {
+  const auto is_letter = [&](size_t at) { return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) != 0 || text[at] == '_'); };
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const bool here = text.compare(at, word.size(), word) == 0 && !is_letter(at + word.size()) && (at == 0 || !is_letter(at - 1));
+    out += here ? other : text.substr(at, 1);
+    at += here ? word.size() : 1;
+  }
+  return out;
+}
+
+// A filter is asked of starts and ends, each by itself. One about fields that only one side has drops the other side, or means
+// the thread that ran there. Empty: it is about both sides.
+std::string of_one_side(const std::string& text, const Pairs& pairs, const Trace& trace) {
+  const auto filter = Filter::compile(text, trace.formats, trace.tasks);
+  if (!filter) return "";
+  std::set<std::string> fields[2], named[2], alone[2];
+  for (const auto& type : trace.formats.all()) {
+    for (const int side : {0, 1}) {
+      if (side == 0 ? !pairs.is_start(*type) : !pairs.is_end(*type)) continue;
+      for (const Field& f : type->fields) {
+        fields[side].insert(f.name);
+        if (filter->names(f.name)) named[side].insert(f.name);
+      }
+    }
+  }
+  for (const int side : {0, 1}) std::set_difference(named[side].begin(), named[side].end(), fields[1 - side].begin(), fields[1 - side].end(), std::inserter(alone[side], alone[side].end()));
+  if (alone[0].empty() == alone[1].empty()) return "";
+  const int side = alone[0].empty() ? 1 : 0;
+  const auto& options = pairs.options();
+  std::string other = text;
+  for (const std::string& field : alone[side]) {
+    const std::string partner = counterpart(field, options.keys, side == 0, fields[1 - side]);
+    other = partner.empty() ? "" : with_word(other, field, partner);
+    if (other.empty()) break;
+  }
+  std::string whole;
+  if (!other.empty()) {
+    whole = "-f '" + text + " || " + other + "'";
+  } else {  // as a condition of its side
+    std::string sides[] = {options.start, options.end};
+    const auto [events, condition] = Pairs::split(sides[side]);
+    sides[side] = events + " if " + (condition.empty() ? text : "(" + condition + ") && (" + text + ")");
+    whole = "'" + sides[0] + "' '" + sides[1] + "' -k " + key_text(options.keys);
+  }
+  return "the filter is asked of starts and ends, each by itself, and " + in_quotes(*alone[side].begin()) + " is a field of the " + (side == 0 ? "starts" : "ends") +
+         " alone: the other side is dropped, or means another thread; write " + whole;
+}
+
 class Report {
  public:
-  Report(const LatencyOptions& options, const Job& job, Trace& trace, const Pairs& pairs, const HeatMap& heat, const Missing& missing)
-      : options_(options), job_(job), trace_(trace), pairs_(pairs), heat_(heat), counts_(pairs.counts()), missing_(missing), groups_(groups()) {}
+  Report(const LatencyOptions& options, const Job& job, Trace& trace, const Pairs& pairs, const HeatMap& heat, const Missing& missing, const std::vector<std::string>& notes)
+      : options_(options), job_(job), notes_(notes), trace_(trace), pairs_(pairs), heat_(heat), counts_(pairs.counts()), missing_(missing), groups_(groups()) {}
 
   std::string text(bool last) const {
     const Glyphs how = glyphs(options_.ascii);
@@ -146,7 +225,22 @@ class Report {
     if (counts_.pairs != 0 && (last || !options_.heat)) out += "\n" + time_bars(pairs_.all(), width, how);
     if (options_.heat && heat_.count() != 0) out += "\n" + heat_map(heat_, width, how);
     if (last) out += slowest();
-    return out + "\n" + closing();
+    out += "\n" + closing();
+    for (const std::string& note : notes(last)) out += note + "\n";
+    return out;
+  }
+
+  // What is to be known about these numbers, beside their losses.
+  std::vector<std::string> notes(bool last) const {
+    std::vector<std::string> all = notes_;
+    if (counts_.pairs != 0 || !last || !all.empty()) return all;
+    if (!options_.run.filter.empty())
+      all.push_back("no pair: the filter is asked of starts and ends, each by itself, and left none that belong together");
+    else if (counts_.starts == 0 || counts_.ends == 0)
+      all.push_back(std::string("no pair: there was ") + (counts_.starts + counts_.ends == 0 ? "no start and no end" : counts_.starts == 0 ? "no start" : "no end"));
+    else
+      all.push_back("no pair: no end has the key of a start before it; -k FIELD or START_FIELD=END_FIELD names another key");
+    return all;
   }
 
   std::string json() const {
@@ -291,7 +385,7 @@ class Report {
     if (pairs_.without_group() != 0) out += counted(pairs_.without_group(), "pair has", "pairs have") + " no " + pairs_.by() + "\n";
     if (pairs_.evicted_groups().keys != 0)
       out += fmt::format("{} with {} given up for others (--groups)\n", counted(pairs_.evicted_groups().keys, "group"), counted(pairs_.evicted_groups().count, "pair was", "pairs were"));
-    if (exact()) return out + "nothing was lost: the numbers are exact, quantiles within 0.8 %\n";
+    if (exact()) return out + (c.pairs == 0 ? "nothing was lost\n" : "nothing was lost: the numbers are exact, quantiles within 0.8 %\n");
     out += "NOT exact:";
     if (c.lost != 0)
       out += fmt::format(" {} lost, in {}; {} of the pairs have such a place between start and end and {}", counted(c.lost, "event was", "events were"), counted(c.losses, "place"),
@@ -331,6 +425,7 @@ class Report {
 
   const LatencyOptions& options_;
   const Job& job_;
+  const std::vector<std::string>& notes_;
   Trace& trace_;
   const Pairs& pairs_;
   const HeatMap& heat_;
@@ -340,7 +435,7 @@ class Report {
 };
 
 result<int> run_latency(const LatencyOptions& options) {
-  const Job job = job_of(options);
+  Job job = job_of(options);
   auto options_there = RS_TRY(where(job, options.run));
   if (!options.flame.empty()) {
     if (!options.hook.empty()) throw UsageError{"--flame takes the pair as START END or as a name, not by -H"};
@@ -349,7 +444,22 @@ result<int> run_latency(const LatencyOptions& options) {
   EventFilter context(parse_events(options_there.events));
   const auto run = RS_TRY(AnalysisRun::open(std::move(options_there)));
   Trace& trace = run->trace();
-  auto pairs = RS_TRY(Pairs::make(job.pairs, trace.formats, trace.tasks));
+  const Preset* const like = job.pair.size() == 2 ? preset_of(job.pair[0], job.pair[1]) : nullptr;
+  const std::string of_preset = like == nullptr ? "" : "hese are the events of the pair \"" + std::string(like->name) + "\", whose key is " + like->keys;
+  auto made = Pairs::make(job.pairs, trace.formats, trace.tasks);
+  if (!made) {
+    std::string& sentence = made.error().sentence;
+    if (like != nullptr) sentence += (sentence.ends_with('?') ? " T" : "; t") + of_preset;
+    return failed_as_typed(made.error());
+  }
+  Pairs pairs = std::move(*made);
+  std::vector<std::string> notes;
+  if (like != nullptr && options.keys.empty()) notes.push_back("t" + of_preset + ", and here it is the thread that ran; write -k " + like->keys + ", or -k common_pid if this is meant");
+  if (!options.run.filter.empty()) {
+    if (std::string note = of_one_side(options.run.filter, pairs, trace); !note.empty()) notes.push_back(std::move(note));
+  }
+  job.pairs.start = pairs.options().start;  // the sides that this trace has
+  job.pairs.end = pairs.options().end;
   if (options.slowest != 0) run->reading().join_stacks();
   HeatMap heat;
   const auto use = [&](const TraceRecord& record, const RingName& ring) {
@@ -362,9 +472,38 @@ result<int> run_latency(const LatencyOptions& options) {
       pairs.remember(record);
   };
   const auto picture = [&](const Totals& totals, double, bool last) {
-    const Report report(options, job, trace, pairs, heat, totals.missing);
-    return options.run.json ? report.json() : report.text(last);
+    const Report report(options, job, trace, pairs, heat, totals.missing, notes);
+    if (!options.run.json) return report.text(last);
+    if (last) {
+      for (const std::string& note : report.notes(last)) say(note);
+    }
+    return report.json();
   };
+  struct Part {
+    explicit Part(Pairs empty) : pairs(std::move(empty)) {}
+    Pairs pairs;
+    HeatMap heat;
+  };
+  const auto make = [&](Reading& reading) {
+    auto empty = pairs.part(reading.trace().formats, reading.trace().tasks);
+    std::optional<Part> part;
+    if (!empty) return part;
+    part.emplace(std::move(*empty));
+    reading.take_rest([&](const TraceRecord& record, const RingName& ring, Reading::Got got) {
+      if ((got == Reading::Got::event || record.lost != 0) && part->pairs.take(record, ring) && options.heat) part->heat.add(record.time, part->pairs.latency());
+    });
+    return part;
+  };
+  const auto join = [&](const Part& part) {
+    heat.merge(part.heat);
+    return pairs.append(part.pairs, [&](u32 source) -> const RingName& { return trace.timeline.name(source); },
+                        [&](const TraceRecord& record) { if (options.heat) heat.add(record.time, pairs.latency()); });
+  };
+  if (pairs.has_parts() && (options.slowest == 0 || !run->reading().in_order("cpu"))) {
+    if (run->stitch(pairs.columns(), pairs.conditions(), make, join)) return run->end(picture);
+    pairs = RS_TRY(Pairs::make(job.pairs, trace.formats, trace.tasks));
+    heat = HeatMap();
+  }
   return run->go(use, picture, other);
 }
 
@@ -387,7 +526,7 @@ Command add_latency(CLI::App& app) {
   c->add_flag("--heat", options->heat, "a heat map: how many of what latency, over time");
   c->add_flag("--ascii", options->ascii, "pictures without Unicode");
   c->add_flag("--first", options->first, "of several starts before an end the first counts (default: the last, as in the kernel)");
-  c->add_flag("--sure", options->sure, "leave out pairs between whose events others were lost");
+  c->add_flag("--sure", options->sure, "leave out pairs with a loss between their events");
   add_events(*c, options->run.events, "only these events and the pair's, for --context; the kernel's are live, alone or beside a live WHERE");
   add_run_options(*c, options->run);
   c->add_option("--keys", options->most_waiting, "starts that may wait for their end; then the oldest give way, and are counted")->check(CLI::Range(1, 100'000'000))->capture_default_str();

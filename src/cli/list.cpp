@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "analysis/names.hpp"
 #include "cli/json.hpp"
@@ -83,7 +84,7 @@ result<int> list_matching(const ListOptions& options) {
     if (!wanted.matches(e.system, e.name)) continue;
     add(RS_TRY(kernel_event(e)));
   }
-  put(options.json ? line_of(all) : table.render(colours()));
+  if (!table.empty() || options.json) put(options.json ? line_of(all) : table.render(colours()));
   if (!table.empty()) return exit_ok;
   std::vector<std::string> names;
   for (const EventInfo& e : known) names.push_back(e.system + ":" + e.name);
@@ -103,80 +104,44 @@ std::string user_name(uid_t uid) {
   return known != nullptr ? known->pw_name : std::to_string(uid);
 }
 
-// Those of other users, by their paths: where instances live unless RINGSIDE_ROOT says otherwise. only: of this user alone.
+// Those of other users, by their paths. only: of this user alone.
 result<std::vector<Found>> instances_of_others(const std::string& only) {
-  if (geteuid() != 0) return refuse(std::errc::permission_denied, "instances of other users are theirs alone; root sees them: sudo ringside list --all");
+  if (geteuid() != 0) return refuse(std::errc::permission_denied, "instances of other users are theirs alone; root sees them: sudo ringside list");
   if (!only.empty() && getpwnam(only.c_str()) == nullptr && only.find_first_not_of("0123456789") != std::string::npos) throw UsageError{"there is no user " + in_quotes(only) + " here"};
   std::vector<Found> all;
-  const auto look = [&](const std::string& folder, const std::string& start, const std::string& below) {
-    const auto opened = sys::open_trusted(folder, sys::Role::other);
-    const auto names = opened ? sys::names_in(opened->get()) : result<std::vector<std::string>>(std::vector<std::string>{});
-    for (const std::string& name : names ? *names : std::vector<std::string>{}) {
-      const std::string root = folder + "/" + name + below;
-      if (name.compare(0, start.size(), start) != 0 || root == instances_root()) continue;
-      const auto dir = sys::open_trusted(root, sys::Role::other);
-      struct stat st {};
-      if (!dir || fstat(dir->get(), &st) != 0) continue;
-      const std::string user = user_name(st.st_uid);
-      if (!only.empty() && only != user && only != std::to_string(st.st_uid)) continue;
-      const auto inside = sys::names_in(dir->get());
-      for (const std::string& instance : inside ? *inside : std::vector<std::string>{})
-        if (instance[0] != '.' && Instance::open(root + "/" + instance)) all.push_back({root + "/" + instance, user});
-    }
-  };
-  look("/dev/shm", "ringside-", "");
-  look("/run/user", "", "/ringside");
-  std::sort(all.begin(), all.end(), [](const Found& a, const Found& b) { return a.name < b.name; });
+  for (const Instance::OfAnother& one : Instance::of_others()) {
+    const std::string user = user_name(one.user);
+    if (only.empty() || only == user || only == std::to_string(one.user)) all.push_back({one.path, user});
+  }
   return all;
 }
 
-result<int> list(ListOptions options) {
-  options.events.insert(options.events.end(), options.pattern_options.begin(), options.pattern_options.end());
-  if (!options.events.empty()) return list_matching(options);
-  if (!options.instance.empty()) return list_events(options);
-  const bool others = options.all || !options.user.empty();
-  std::vector<Found> found;
-  const bool own = options.user.empty() || options.user == user_name(geteuid()) || options.user == std::to_string(geteuid());
-  if (own)
-    for (std::string& name : RS_TRY(Instance::find(false))) found.push_back({std::move(name), user_name(geteuid())});
-  if (others && (options.all || !own))
-    for (Found& more : RS_TRY(instances_of_others(options.user))) found.push_back(std::move(more));
-  std::vector<Table::Column> columns{{"instance"}, {"state"}, {"rings", Table::right}, {"of"}, {"unread", Table::right}, {"resident", Table::right}};
-  if (others) columns.insert(columns.begin(), {"user"});
-  Table table(columns);
-  json all = json::array();
-  bool stale = false, unknown = false;
-  int code = exit_ok;
-  const auto row = [&](const Found& of, std::vector<std::string> cells, json object) {
-    if (others) cells.insert(cells.begin(), of.user);
-    if (others) object["user"] = of.user;
-    table.row(std::move(cells));
-    all.push_back(std::move(object));
-  };
-  const auto half_made = own ? Instance::find(true) : result<std::vector<std::string>>(std::vector<std::string>{});
-  for (const std::string& name : half_made ? *half_made : std::vector<std::string>{}) {
-    std::erase_if(found, [&](const Found& f) { return f.name == name; });
+// The table of instances.
+class Instances {
+ public:
+  explicit Instances(bool with_users) : with_users_(with_users), table_(columns(with_users)) {}
+
+  void half_made(const std::string& name) {
     row({name, user_name(geteuid())}, {name, "half-made"}, {{"instance", name}, {"state", "half-made"}});
     say("half-made: the process that made " + name + " died or found no space; take it away with ringside rm -f " + name);
   }
-  for (const Found& one : found) {
+  void add(const Found& one) {
     const std::string& name = one.name;
-    auto opened = Instance::open(name);
+    const auto opened = Instance::open(name);
     if (!opened) {
       say(opened.error().sentence);
-      row(one, {name, "unreadable"}, {{"instance", name}, {"state", "unreadable"}});
-      continue;
+      return row(one, {name, "unreadable"}, {{"instance", name}, {"state", "unreadable"}});
     }
     const Presence writers = (*opened)->writers();
     const char* const state = writers == Presence::some ? "live" : writers == Presence::none ? "stale" : "unknown";
-    stale = stale || writers == Presence::none;
-    unknown = unknown || writers == Presence::unknown;
+    stale_ = stale_ || writers == Presence::none;
+    unknown_ = unknown_ || writers == Presence::unknown;
     std::vector<Counters> counters;
     for (const RingInfo& ring : (*opened)->rings()) {
       counters.push_back(ring.counters);
       if (ring.problem.empty()) continue;
       say(name + ": " + ring.problem);
-      code = exit_failure;
+      code_ = exit_failure;
     }
     const Counters total = sum(counters);
     const char* const of = (*opened)->cpu_rings() != 0 ? "cpu" : "thread";
@@ -189,11 +154,59 @@ result<int> list(ListOptions options) {
          {"unread", total.unread},
          {"resident_bytes", total.resident_bytes}});
   }
-  put(options.json ? line_of(all) : table.render(colours()));
-  if (table.empty()) say(others ? "no instances" + (options.user.empty() ? "" : " of " + options.user) : "no instances under " + instances_root() + (geteuid() == 0 ? "; those of other users: ringside list --all" : ""));
-  if (unknown) say("unknown: of some that wrote nobody can tell whether they live; if you know that they do not: ringside rm --force NAME");
-  if (stale) say("stale: no process writes to it; look with ringside crash NAME, take away with ringside rm NAME");
-  return code;
+  // none: the message when there are no instances.
+  int print(bool as_json, const std::string& none) const {
+    put(as_json ? line_of(all_) : table_.render(colours()));
+    if (table_.empty()) say(none);
+    if (unknown_) say("unknown: nothing can tell whether some of its writers live; if you know that they are dead: ringside rm --force NAME");
+    if (stale_) say("stale: no process writes to it; look with ringside crash NAME, take away with ringside rm NAME");
+    return code_;
+  }
+
+ private:
+  static std::vector<Table::Column> columns(bool with_users) {
+    std::vector<Table::Column> all{{"instance"}, {"state"}, {"rings", Table::right}, {"of"}, {"unread", Table::right}, {"resident", Table::right}};
+    if (with_users) all.insert(all.begin(), {"user"});
+    return all;
+  }
+  void row(const Found& of, std::vector<std::string> cells, json object) {
+    if (with_users_) {
+      cells.insert(cells.begin(), of.user);
+      object["user"] = of.user;
+    }
+    table_.row(std::move(cells));
+    all_.push_back(std::move(object));
+  }
+
+  const bool with_users_;
+  Table table_;
+  json all_ = json::array();
+  bool stale_ = false, unknown_ = false;
+  int code_ = exit_ok;
+};
+
+result<int> list(ListOptions options) {
+  options.events.insert(options.events.end(), options.pattern_options.begin(), options.pattern_options.end());
+  if (!options.events.empty()) return list_matching(options);
+  if (!options.instance.empty()) return list_events(options);
+  // Root has all users in view, unless RINGSIDE_ROOT names one place.
+  const bool all_users = options.all || (options.user.empty() && geteuid() == 0 && std::getenv("RINGSIDE_ROOT") == nullptr);
+  const bool others = all_users || !options.user.empty();
+  std::vector<Found> found;
+  const bool own = options.user.empty() || options.user == user_name(geteuid()) || options.user == std::to_string(geteuid());
+  if (own)
+    for (std::string& name : RS_TRY(Instance::find(false))) found.push_back({std::move(name), user_name(geteuid())});
+  if (others && (all_users || !own))
+    for (Found& more : RS_TRY(instances_of_others(options.user))) found.push_back(std::move(more));
+  Instances instances(others);
+  const auto half_made = own ? Instance::find(true) : result<std::vector<std::string>>(std::vector<std::string>{});
+  for (const std::string& name : half_made ? *half_made : std::vector<std::string>{}) {
+    std::erase_if(found, [&](const Found& f) { return f.name == name; });
+    instances.half_made(name);
+  }
+  for (const Found& one : found) instances.add(one);
+  const std::string elsewhere = geteuid() == 0 ? ", where RINGSIDE_ROOT is; those of all users: ringside list --all" : "";
+  return instances.print(options.json, others ? "no instances" + (options.user.empty() ? "" : " of " + options.user) : "no instances under " + instances_root() + elsewhere);
 }
 
 // Without a name: the only one that there is.
@@ -251,8 +264,8 @@ Command add_switch(CLI::App& app, const char* name, const char* description, boo
   c->add_flag("--stack", options->stack, on ? "not the events: the calls that lead to them, as a field stack of events that are declared from now on" : "not the events: their stacks, for events that are declared from now on");
   c->footer(std::string("Examples:\n  ringside ") + name + " -i web 'net:*'   while the program runs; ringside list -i web shows the result\n  ringside " + name +
             " malloc,free    in the only instance\n  ringside " + name + " --stack -i web 'net:*'   before the program starts, or loads what declares them\n"
-            "--stack decides when an event is declared; it names the events that were declared before, which stay as they are.\n"
-            "RINGSIDE_STACK=PATTERN, or 1 for all, in a program's environment does the same for that program's declarations.\nThe instance remembers it for programs that start later. Events of the kernel are enabled by those who record them.");
+            "--stack takes effect when an event is declared. The command lists the events that were declared before; they stay as they are.\n"
+            "RINGSIDE_STACK=PATTERN, or 1 for all, in a program's environment does the same for that program's declarations.\nThe instance remembers it for programs that start later. A recorder enables the events of the kernel that it records.");
   return {c, [options, on] { return switch_events(*options, on); }};
 }
 
@@ -284,13 +297,12 @@ Command add_list(CLI::App& app) {
   c->add_option("-i,--instance", options->instance, "list this instance's events and whether they are enabled");
   c->add_option("PATTERN", options->events, "the same as -e");
   add_events(*c, options->pattern_options, "list the kernel's events (and the instance's), with their fields");
-  c->add_flag("--all", options->all, "instances of all users, by their paths (as root)");
+  c->add_flag("--all", options->all, "instances of all users, by their paths: as root the default, unless RINGSIDE_ROOT is set");
   c->add_option("-U,--of-user", options->user, "instances of this user (as root)")->type_name("USER");
   add_json(*c, options->json, "one JSON array");
   c->footer(
       "Examples:\n"
-      "  ringside list             all instances of this user\n"
-      "  ringside list --all       of all users, as root; other commands take the paths that it prints\n"
+      "  ringside list             all instances of this user; as root, of all users: other commands take the paths that it prints\n"
       "  ringside list -U www-data\n"
       "  ringside list 'sched:*'   what the kernel's scheduler can tell\n"
       "  ringside list -i web      its events");

@@ -12,6 +12,11 @@
 
 namespace ringside::cli {
 
+bool is_recorded(const std::string& where) {
+  const Where::Kind kind = Where::of(where).kind;
+  return kind == Where::Kind::recording || kind == Where::Kind::trace_dat || kind == Where::Kind::ctf || kind == Where::Kind::shipped;
+}
+
 void add_run(CLI::App& app, RunOptions& options) {
   app.add_option("WHERE", options.where,
                  "recording (a directory) or trace.dat, as a whole; or live: an instance, an external writer's socket; several are merged (default: ringside.data)");
@@ -36,11 +41,6 @@ void add_run_options(CLI::App& app, RunOptions& options) {
 
 namespace {
 
-bool is_recorded(const std::string& where) {
-  const Where::Kind kind = Where::of(where).kind;
-  return kind == Where::Kind::recording || kind == Where::Kind::trace_dat || kind == Where::Kind::ctf || kind == Where::Kind::shipped;
-}
-
 // Patterns name events of what WHERE names. Those of the kernel are live, beside a live WHERE or alone; without any, and
 // without WHERE, they name events of the default recording.
 result<void> place_events(const EventPatterns& patterns, Reading::Options& open) {
@@ -60,6 +60,8 @@ result<void> place_events(const EventPatterns& patterns, Reading::Options& open)
 
 }  // namespace
 
+void say_of_default() { say("of the recording " + std::string(default_recording)); }
+
 result<std::unique_ptr<AnalysisRun>> AnalysisRun::open(RunOptions options) {
   if (options.interval_ns < look_every_ns) throw UsageError{"--interval must be at least 10ms"};
   catch_signals();
@@ -67,6 +69,7 @@ result<std::unique_ptr<AnalysisRun>> AnalysisRun::open(RunOptions options) {
   options.where.insert(options.where.end(), options.inputs.begin(), options.inputs.end());
   options.inputs.clear();
   Reading::Options open = reading_of(options.where, options.filter);
+  const bool named = !options.where.empty();
   open.window = options.window;
   run->only_ = open.only = parse_events(options.events);
   RS_TRY(place_events(run->only_, open));
@@ -76,9 +79,16 @@ result<std::unique_ptr<AnalysisRun>> AnalysisRun::open(RunOptions options) {
   open.make.buffer_size = options.kernel_buffer_size;
   if (options.over) open.time.over = [over = options.over] { return asked_to_stop() || over(); };
   open.push_down = options.push_down;
+  const Tallied tallied{options.tallied, options.filter, open.only};
+  const bool of_server = !open.where.empty() && std::all_of(open.where.begin(), open.where.end(), clickhouse::Address::is);
+  if (of_server && !tallied.columns.empty() && options.window.whole()) open.tallied = &tallied;
   run->again_ = open;
+  run->again_.tallied = nullptr;  // it is read once
   run->again_.notices = [](const auto&) {};
+  const bool by_default = !named && open.kernel.empty();
   run->reading_ = RS_TRY(Reading::open(std::move(open)));
+  if (by_default) say_of_default();
+  run->again_.same = &run->trace();
   run->live_ = run->trace().live() && (!options.once || run->trace().has_only_just_begun());
   if (!run->trace().live()) check_wanted(run->only_, options.window, run->reading());
   if (run->live_ && options.once) options.duration_ns = options.interval_ns;  // the rings have only just begun
@@ -87,11 +97,15 @@ result<std::unique_ptr<AnalysisRun>> AnalysisRun::open(RunOptions options) {
   return run;
 }
 
+bool AnalysisRun::has_parts(const std::vector<Column>& columns) {
+  if (live_ || trace().live() || reading_->filters_in_order()) return false;
+  return std::none_of(columns.begin(), columns.end(), [&](const Column& column) {
+    return column.shows_names() || (reading_->in_order(column.field()) && !column.of_fields());
+  });
+}
+
 std::vector<std::unique_ptr<Reading>> AnalysisRun::parts(const std::vector<Column>& columns) {
-  if (live_ || trace().live() || reading_->filters_in_order()) return {};
-  for (const Column& column : columns) {
-    if (reading_->in_order(column.field()) || column.shows_names()) return {};
-  }
+  if (!has_parts(columns)) return {};
   auto seams = reading_->seams(jobs_of(*reading_, options_.jobs));
   if (seams.empty()) return {};
   seams.push_back(~u64{0});
@@ -125,6 +139,24 @@ void AnalysisRun::check_columns(const std::vector<Column>& columns) const {
   }
 }
 
+void AnalysisRun::find_mixtures(const std::vector<Column>& columns) {
+  for (const Column& column : columns) {
+    if (!is_builtin(column.field()) || column.field() == "event" || column.field() == "stack" || column.name().find('/') != std::string::npos) continue;
+    const EventType* with = nullptr;
+    bool all = true;
+    for (const auto& type : trace().formats.all()) {
+      if (type->system == "ftrace" || type->system == "ringside" || (!only_.empty() && !matches(only_, *type))) continue;
+      if (type->field(column.field()) != nullptr) with = type.get();
+      else all = false;
+    }
+    if (with == nullptr || all) continue;
+    const std::string name(column.field());
+    const bool of_name = name == "comm", of_thread = of_name || name == "pid" || name == "tid";
+    remarks_.push_back(name + " is the field of " + with->full + " and others that have one, and " + (of_thread ? "the thread that ran" : "that of the event itself") + " in the rest" +
+                       (of_name ? "; task is always the thread that ran" : of_thread ? "; thread is always the thread that ran" : ""));
+  }
+}
+
 std::string AnalysisRun::awaited() const {
   const std::string sentence = live_ ? unmatched(only_, reading_->trace().formats, "what is live") : "";
   return sentence.empty() ? "" : "waiting: " + sentence;
@@ -132,11 +164,15 @@ std::string AnalysisRun::awaited() const {
 
 void AnalysisRun::begin() {
   reading_->follow(options_.look_ahead_ns, options_.duration_ns);
-  screen_ = colours() && !options_.json && !options_.once;
+  screen_ = colours() && !options_.json && !options_.once && !options_.over;  // a command has the terminal for itself
   pictures_ = screen_ || options_.every;
   last_picture_ = sys::now_ns();
   next_picture_ = last_picture_ + options_.interval_ns;
-  if (const std::string sentence = awaited(); !sentence.empty() && !screen_) say(sentence);
+  if (screen_) return;
+  if (const std::string sentence = awaited(); !sentence.empty()) say(sentence);
+  const auto left = [](const OpenedTrace& o) { return o.instance != nullptr && o.instance->writers() == Presence::none; };
+  if (const auto& all = trace().opened; std::all_of(all.begin(), all.end(), left) && options_.duration_ns == 0)
+    say("no process writes to " + trace().first().where.text + " now; waiting for one until Ctrl-C; --once: what is there, and no waiting");
 }
 
 double AnalysisRun::due() {
@@ -155,6 +191,7 @@ bool AnalysisRun::show(std::string picture) {
 }
 
 int AnalysisRun::finish() {
+  for (const std::string& remark : remarks_) say(remark);
   if (live_) {
     if (const std::string sentence = unmatched(only_, trace().formats, "all that was read"); !sentence.empty()) say(sentence);
   }

@@ -6,13 +6,17 @@
 //   return run->go([&](const TraceRecord& record, const RingName& ring) { ... },          // every wanted event
 //                  [&](const Totals& totals, double seconds) -> std::string { ... });     // a picture: text, or JSON
 #pragma once
+#include <algorithm>
+#include <atomic>
 #include <functional>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "analysis/column.hpp"
 #include "watch/signals.hpp"
+#include "cli/in_order.hpp"
 #include "cli/options.hpp"
 #include "sys/sys.hpp"
 #include "sys/thread.hpp"
@@ -34,10 +38,16 @@ struct RunOptions {
   std::function<bool()> over = nullptr;   // true: the end of a live run, beside Ctrl-C and --duration
   u32 jobs = 0;            // threads for a recording; 0: one core is left for others
   bool push_down = false;  // the kernel may filter, too: no event that the filter refuses is wanted
+  std::vector<std::string> tallied{};  // a table of these columns is all that is wanted: a server may add events up (Trace::tallied)
 };
 // WHERE... -e, and the options of add_run_options: -i -f --cpu --time --source --interval --duration --look-ahead --once --json
 void add_run(CLI::App& app, RunOptions& options);
 void add_run_options(CLI::App& app, RunOptions& options);
+
+// stderr: that ./ringside.data is read, which no word named.
+void say_of_default();
+
+bool is_recorded(const std::string& where);  // it names a recording, a file or a server's: nothing live
 
 class AnalysisRun {
  public:
@@ -56,6 +66,7 @@ class AnalysisRun {
   template <class Table, class Make, class Add, class Picture>
   int add_up(Table& table, u64 most_keys, const std::vector<Column>& columns, const Make& make, const Add& add, const Picture& picture) {
     check_columns(columns);
+    find_mixtures(columns);
     const auto all_parts = parts(columns);
     if (!all_parts.empty()) {
       std::vector<std::optional<Table>> tables(all_parts.size());
@@ -70,7 +81,7 @@ class AnalysisRun {
       u64 keys = 0;
       bool good = true;
       for (size_t n = 0; n < tables.size(); ++n) {
-        good = good && tables[n] && tables[n]->evicted().keys == 0 && all_parts[n]->trace().timeline.problems().empty();
+        good = good && tables[n] && tables[n]->evicted().keys == 0 && all_parts[n]->trace().timeline.problems().empty() && all_parts[n]->totals().late == 0;
         if (good) keys += tables[n]->size();
       }
       if (good && keys <= most_keys) {
@@ -78,11 +89,54 @@ class AnalysisRun {
           table.merge(*tables[n]);
           reading_->add(*all_parts[n]);
         }
-        show(picture(reading_->complete(), reading_->totals().seconds(), true));
-        return finish();
+        return end(picture);
       }
     }
     return go([&](const TraceRecord& record, const RingName& ring) { add(table, record, ring); }, picture);
+  }
+
+  // The same for what depends on the order: make(part) makes something of each part of a large recording, and join(it) takes them
+  // over one after the other; false: it was in vain. False: go() is to read the recording, and nothing of what was joined counts.
+  template <class Make, class Join>
+  bool stitch(const std::vector<Column>& columns, const std::vector<const Filter*>& conditions, const Make& make, const Join& join) {
+    if (!has_parts(columns) || reading_->stacks_anywhere()) return false;
+    if (std::any_of(conditions.begin(), conditions.end(), [&](const Filter* filter) { return reading_->in_order(*filter); })) return false;
+    const u32 jobs = jobs_of(*reading_, options_.jobs);
+    const auto seams = seams_for(*reading_, jobs, 8 << 20);
+    if (seams.empty()) return false;
+    using Part = typename std::invoke_result_t<Make, Reading&>::value_type;
+    InOrder<Part> parts(2 * jobs, join);
+    std::vector<std::unique_ptr<Reading>> readings(jobs);
+    std::atomic<size_t> next{0};
+    sys::parallel(jobs, [&](u32 job) {
+      auto opened = Reading::open(again_);
+      if (!opened) return parts.end_before(0);
+      Reading& reading = *(readings[job] = std::move(*opened));
+      if (reading_->joins_stacks()) reading.join_stacks();
+      for (size_t n; (n = next++) <= seams.size();) {
+        try {
+          reading.go_to(n == 0 ? 0 : seams[n - 1], n == seams.size() ? Timeline::forever : seams[n], false);
+          auto part = make(reading);
+          if (!part || !reading.trace().timeline.problems().empty() || reading.totals().late != 0) return parts.end_before(0);
+          if (!parts.add(n, std::move(*part))) return;
+          if (reading.cut()) return parts.end_before(n + 1);
+        } catch (...) {
+          parts.end_before(0);
+          throw;
+        }
+      }
+    });
+    if (parts.end() == 0) return false;
+    for (const auto& reading : readings)
+      if (reading != nullptr) reading_->add(*reading);
+    return true;
+  }
+
+  // Prints the last picture, of what was read otherwise, and returns the exit code.
+  template <class Picture>
+  int end(const Picture& picture) {
+    show(picture(reading_->complete(), reading_->totals().seconds(), true));
+    return finish();
   }
 
   // Returns the exit code. A picture gets the seconds since the one before, and whether it is the last. `other`: takes losses,
@@ -112,9 +166,11 @@ class AnalysisRun {
 
  private:
   static constexpr u64 look_every_ns = 10'000'000;
+  bool has_parts(const std::vector<Column>& columns);  // it is a recording, and nothing here depends on the order
   // A reading of each part; none: the recording is read as one.
   std::vector<std::unique_ptr<Reading>> parts(const std::vector<Column>& columns);
   void check_columns(const std::vector<Column>& columns) const;  // a UsageError, if no event of -e has one of them, and later ones cannot come
+  void find_mixtures(const std::vector<Column>& columns);  // a remark about each column that is a field of some events only
   std::string awaited() const;  // a sentence about events of -e that are not there yet; empty: all are
   double due();  // the seconds of the picture that is due now
   bool show(std::string picture);
@@ -124,6 +180,7 @@ class AnalysisRun {
   std::unique_ptr<Reading> reading_;
   Reading::Options again_{};  // opens it once more
   EventPatterns only_{};
+  std::vector<std::string> remarks_{};
   bool live_ = false, pictures_ = false, screen_ = false;
   u64 last_picture_ = 0, next_picture_ = 0;
 };

@@ -2,6 +2,7 @@
 #include <charconv>
 
 #include "analysis/names.hpp"
+#include "consumer/where.hpp"
 #include "cli/command.hpp"
 #include "watch/signals.hpp"
 #include "mount/fuse/session.hpp"
@@ -76,7 +77,7 @@ Command add_mount(CLI::App& app) {
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
   add_time(*c, "--patience", options->patience_ns, "how long an external writer may take to answer (default 1s)");
-  c->add_flag("--allow-other", options->others, "other users may come in and read");
+  c->add_flag("--allow-other", options->others, "other users may enter the mount and read");
   c->add_option("-o", options->options, "owner and group of all files, and the mode of DIR, as for tracefs; others come in where modes let them")
       ->allow_extra_args(false)
       ->delimiter(',')

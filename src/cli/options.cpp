@@ -121,7 +121,7 @@ void add_input(CLI::App& app, std::vector<std::string>& inputs) {
 
 void add_window(CLI::App& app, Window& window) {
   app.add_option_function<std::vector<std::string>>(
-         "--cpu",
+         "-C,--cpu",
          [&window](const std::vector<std::string>& lists) {
            for (const std::string& list : lists) {
              const auto cpus = parse_cpus(list);
@@ -137,7 +137,7 @@ void add_window(CLI::App& app, Window& window) {
          [&window](const std::string& text) {
            if (auto done = window.parse_time(text); !done) throw CLI::ValidationError("--time", done.error().sentence);
          },
-         "only this part: seconds as report prints them, or +0.5s after the first event; either side may be left out")
+         "only this part: seconds as report prints them, or +0.5s after the first event; either side may be left out, and a comma may stand for ..")
       ->type_name("FROM..TO");
 }
 
@@ -147,11 +147,19 @@ void add_jobs(CLI::App& app, u32& jobs) {
   app.add_option("-j,--jobs", jobs, "threads that read a recording in parts, with the same result (default: as many as there are CPUs, but one)")->check(CLI::Range(1u, 1024u))->type_name("N");
 }
 
+void add_compress(CLI::App& app, bool& compress) { app.add_flag("--compress", compress, "with zstd, while it is recorded; all commands read it, and a range of time is found as fast"); }
+
 u32 jobs_of(Reading& reading, u32 wanted) {
   constexpr u64 enough = 32 << 20, most_mappings = 16384;  // bytes of a part; the kernel's bound is 65,530
   const u64 cores = std::thread::hardware_concurrency(), rings = std::max(reading.trace().timeline.size(), 1u);
   const u64 some = wanted != 0 ? wanted : std::min(cores - std::min<u64>(cores, 1), reading.bytes() / enough);
   return static_cast<u32>(std::clamp<u64>(some, 1, std::max<u64>(most_mappings / rings, 1)));
+}
+
+std::vector<u64> seams_for(Reading& reading, u32 jobs, u64 bytes) {
+  if (jobs < 2) return {};
+  const u64 each_ring = 8 * reading.trace().timeline.size() * u64{65536};
+  return reading.seams(static_cast<u32>(std::clamp<u64>(reading.bytes() / std::max(bytes, each_ring), 4 * jobs, 1 << 20)));
 }
 
 CLI::Option* add_filter(CLI::App& app, std::string& text) {

@@ -26,14 +26,18 @@ void check_wanted(const EventPatterns& patterns, const Window& window, Reading& 
 
 // -i: recordings, trace.dats and instances, as WHERE.
 void add_input(CLI::App& app, std::vector<std::string>& inputs);
-// --cpu LIST, --time FROM..TO
+// -C, --cpu LIST, --time FROM..TO
 void add_window(CLI::App& app, Window& window);
 // -n, --max-count
 CLI::Option* add_count(CLI::App& app, u64& count, const std::string& words);
 // --jobs N
 void add_jobs(CLI::App& app, u32& jobs);
+// --compress: of the recording that the command makes
+void add_compress(CLI::App& app, bool& compress);
 // How many threads read it: as many as wanted, or (0) all cores but one, each with enough to do.
 u32 jobs_of(Reading& reading, u32 wanted);
+// Where to cut it for them, into parts of about this size; none: one thread reads it.
+std::vector<u64> seams_for(Reading& reading, u32 jobs, u64 bytes);
 // --filter TEXT
 CLI::Option* add_filter(CLI::App& app, std::string& text);
 

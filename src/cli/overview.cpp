@@ -10,7 +10,7 @@ constexpr const char* instances =
 constexpr const char* streams_and_units = "Data goes to stdout, everything else to stderr. Sizes are written 65536, 64k, 8M or 1G, times 10s, 5ms or 3us.\n";
 constexpr const char* environment =
     "RINGSIDE_ROOT: where instances live (else $XDG_RUNTIME_DIR/ringside, else /dev/shm/ringside-UID); nobody but you may write\n"
-    "there. Root works on another user's instance if it is named by its path: ringside list --all. RINGSIDE_INSTANCE: what a program\n"
+    "there. Root works on another user's instance if it is named by its path: ringside list. RINGSIDE_INSTANCE: what a program\n"
     "that uses the library writes to. NO_COLOR: no colours.\n";
 constexpr const char* codes =
     "0 fine, 1 failure (also: something could not be read, or not be recorded), 2 wrong usage, 3 events lost with\n"
@@ -41,10 +41,10 @@ std::vector<Topic> overview() {
        "kernel and -u those of programs; elsewhere -e names any event that is there. A pattern that matches nothing ends with near names."},
       {"COLUMNS",
        "A column is [EVENT/]FIELD[.MODIFIER], for example libc:malloc/size.log2. FIELD is a field of the event, or one of event, system, task,\n"
-       "thread, process, cgroup, cpu, ring, source, ts. Modifiers: .log2, .buckets=N, .hex, .sym, .execname, .usecs, .msecs."},
+       "thread, process, cgroup, cpu, ring, syscall, source, ts. Modifiers: .log2, .buckets=N, .hex, .sym, .execname, .usecs, .msecs."},
       {"FILTERS",
-       "-f takes the kernel's language, for example 'prev_prio < 100 && comm ~ \"cc1*\"'; beside it times with units ('duration_ns > 5ms') and the\n"
-       "columns above."},
+       "-f takes the kernel's language, for example 'prev_prio < 100 && comm ~ \"cc1*\"'; beside it times with units ('duration_ns > 5ms'), the\n"
+       "columns above, and EVENT/FIELD for the field of one event."},
       {"ENVIRONMENT", environment},
       {"EXIT STATUS", codes},
       {"COMPLETION",

@@ -91,7 +91,7 @@ result<std::string> why_empty(const PlotOptions& options) {
   if (!options.events.empty()) out += " of " + joined(options.events);
   if (!options.filter.empty()) out += " with " + options.filter;
   if (!window.cpus.empty()) out += " of these CPUs";
-  if (window.from.given || window.until.given) out += " between " + shown(window.from, begin) + " and " + shown(window.until, end);
+  if (window.from.given || window.until.given) out += window.until.given ? " between " + shown(window.from, begin) + " and " + shown(window.until, end) : " from " + shown(window.from, begin) + " on";
   return out + fmt::format("; {} has {}, up to +{}", options.where, format_count(seen), format_time(static_cast<double>(end - begin)));
 }
 

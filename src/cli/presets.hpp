@@ -10,9 +10,13 @@ namespace ringside::cli {
 
 struct Preset {
   const char *name, *what, *start, *end, *keys, *by;
+  const char *other_start = nullptr, *other_end = nullptr;  // of a trace that lacks these events
+  const char* akin = "";                                    // events that may stand for the start
 };
 const std::vector<Preset>& all_presets();
 const Preset* find_preset(const std::string& name);  // null: there is none of this name
+// The pair whose events these are (of START, with or without a condition), if its key is not the thread that ran; null: of none.
+const Preset* preset_of(const std::string& start, const std::string& end);
 std::string preset_list();                           // for --help
 
 std::vector<std::string> split_at(std::string_view text, char c);

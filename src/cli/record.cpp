@@ -126,12 +126,20 @@ result<void> check(RecordOptions& options) {
     throw UsageError{"--stack is about events of a program: give a command, or an instance with -i; --kstack is for those of the kernel"};
   if (!options.kernel_stacks.empty() && options.kernel_events.empty()) throw UsageError{"--kstack is about events of the kernel: name them with -e"};
   if (!options.libc.empty() && options.command.empty()) throw UsageError{"--libc needs a command to preload into"};
+  for (const i32 pid : options.pids) {
+    if (pid <= 0) throw UsageError{"--pid takes the number of a process, not " + std::to_string(pid)};
+    if (kill(pid, 0) != 0 && errno == ESRCH) return refuse(std::errc::no_such_process, "there is no process " + std::to_string(pid) + " here; nothing was recorded");
+  }
+  if (options.command.empty() && options.instance.empty() && options.kernel_events.empty() && !options.kernel_samples() && !options.pids.empty())
+    throw UsageError{"nothing to record of process " + std::to_string(options.pids.front()) + ": name events of the kernel with -e, or take --sample 999 for its calls"};
   if (options.command.empty() && options.instance.empty() && options.kernel_events.empty() && !options.kernel_samples())
     throw UsageError{"nothing to record: give a command, an instance with -i, or events of the kernel with -e"};
   if (options.all_processes && !options.pids.empty()) throw UsageError{"--all and --pid contradict each other"};
   check_subbuf_size(options.subbuf_size);
   if (options.buffer_size < 2 * options.subbuf_size)
     throw UsageError{"--buffer-size must hold at least two sub-buffers of " + format_size(options.subbuf_size)};
+  // Files of other tools: -o FILE as in export.
+  if (options.to.empty() && (options.out.ends_with(".dat") || tells_another_format(options.out)) && !is_recording(options.out)) options.to = options.out;
   options.rotation.check();
   if (options.max_size != 0 && options.max_size < smallest_recording) throw UsageError{"--max-size takes at least " + format_size(smallest_recording)};
   if (options.rotation.wanted() && options.max_size != 0) throw UsageError{"--rotate and --max-size contradict each other: --rotate 64M --keep 15 bounds the parts"};
@@ -145,10 +153,6 @@ result<void> check(RecordOptions& options) {
     throw UsageError{"-u names events of a program: give a command, or an instance with -i"};
   if (!options.wants_kernel() && (!options.filter.empty() || (!options.kernel_samples() && (!options.pids.empty() || options.all_processes))))
     throw UsageError{"--filter, --pid and --all are about events of the kernel: name them with -e; --pid and --all also about --sample"};
-  for (const i32 pid : options.pids) {
-    if (pid <= 0) throw UsageError{"--pid takes the number of a process, not " + std::to_string(pid)};
-    if (kill(pid, 0) != 0 && errno == ESRCH) return refuse(std::errc::no_such_process, "there is no process " + std::to_string(pid) + " here; nothing was recorded");
-  }
   if (!options.kernel.empty()) RS_TRY(check_kernel_events(options.kernel, true));
   if (!options.to.empty()) {
     std::error_code none;
@@ -190,7 +194,10 @@ result<std::unique_ptr<Instance>> make_instance(const RecordOptions& options, bo
   }
   ours = options.instance.empty();
   if (ours) return make_private_instance("record", make);
+  if (options.command.empty() && !Instance::of_others(options.instance).empty())
+    return refuse(std::errc::no_such_file_or_directory, "-i " + options.instance + ": this user has no such instance" + Instance::where_else(options.instance));
   auto made = Instance::create(make);
+  if (made && !Instance::of_others(options.instance).empty()) say("-i " + options.instance + ": this is a new instance" + Instance::where_else(options.instance));
   // Its program was faster.
   return !made && made.error().code == std::errc::file_exists ? Instance::open(options.instance) : std::move(made);
 }
@@ -252,16 +259,17 @@ std::string joined(const EventPatterns& patterns) {
   return out;
 }
 
-// A program's events are known only when it runs: patterns that match none are most often misspelt.
-void say_unmatched(const RecordOptions& options, const Instance& instance) {
-  std::vector<std::string> declared;
+// A sentence for each pattern of -u that matches no event that was declared.
+std::vector<std::string> unmatched_user(const RecordOptions& options, const Instance& instance) {
+  std::vector<std::string> declared, sentences;
   for (const EventInfo& e : instance.events()) declared.push_back(e.system + ":" + e.name);
   for (const EventPattern& pattern : options.user) {
     if (std::any_of(declared.begin(), declared.end(), [&](const std::string& e) { return pattern.matches(e.substr(0, e.find(':')), e.substr(e.find(':') + 1)); })) continue;
     std::string near = near_events(pattern, declared);
     if (near.empty()) near = declared.empty() ? "; none was declared at all" : "; declared were " + short_list(declared);
-    say("-u " + pattern.text() + ": no program declared such an event" + near);
+    sentences.push_back("-u " + pattern.text() + ": no program declared such an event" + near);
   }
+  return sentences;
 }
 
 // Says why nothing of a program was recorded, and what to try.
@@ -278,7 +286,7 @@ void say_why_empty(const RecordOptions& options, const Instance& instance, const
   } else if (!options.libc.empty()) {
     if (nothing_at_all) say(name + " made none of the calls that --libc " + options.libc + " traces");
   } else if (nothing_at_all && events.empty() && !options.command.empty()) {
-    say(name + " wrote no events of its own; try " + (reason.empty() ? "--libc malloc,io or, as root, " : "(" + reason + "), as root, ") + "-e 'sched:*'");
+    say(name + " wrote no events of its own" + (reason.empty() ? "; try --libc malloc,io or, as root, " : ", and --libc would not see its calls: " + reason + "; try, as root, ") + "-e 'sched:*'");
   } else if (nothing_at_all && events.empty() && !options.instance.empty()) {
     say("no program has declared an event in " + instance.name() + " yet: start one with RINGSIDE_INSTANCE=" + instance.name());
   } else if (nothing_at_all && !events.empty()) {
@@ -312,7 +320,7 @@ result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
       say(run.faults().failure()->sentence + (child ? "; the recording ends here, the command goes on" : "; the recording ends here"));
     }
     progress.update([&](double seconds) {
-      return fmt::format("{}, {}, {} s", counted(run.events(), "event"), format_size(run.bytes()), static_cast<u64>(seconds));
+      return fmt::format("{}, {}, {} s{}", counted(run.events(), "event"), format_size(run.bytes()), static_cast<u64>(seconds), child ? "" : "; Ctrl-C ends");
     });
     if (child ? child->ended().has_value() : run.failed()) return false;
     if (limit_ns != 0 && sys::now_ns() - start >= limit_ns) return false;
@@ -335,14 +343,13 @@ result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
 
 // FILE.parts becomes FILE: the rings' files one behind the other. On failure the parts stay.
 result<void> assemble(const RecordOptions& options, GrowingExport* file, const RecordingMeta& recorded) {
-  result<void> written;
-  if (file != nullptr) {
-    if (auto made = file->finish(recorded); !made) written = tl::unexpected<Error>(made.error());
-  } else if (tells_another_format(options.to)) {
-    if (auto made = export_recorded(options.out, options.to); !made) written = tl::unexpected<Error>(made.error());
-  } else if (auto made = export_recording(options.out, options.to, ""); !made) {
-    written = tl::unexpected<Error>(made.error());
-  }
+  const auto write = [&]() -> result<void> {
+    if (file != nullptr) RS_TRY(file->finish(recorded));
+    else if (tells_another_format(options.to)) RS_TRY(export_recorded(options.out, options.to));
+    else RS_TRY(export_recording(options.out, options.to, ""));
+    return {};
+  };
+  const auto written = write();
   if (!written) {
     Error error = written.error();
     error.sentence += "; what was recorded is in " + options.out + ": ringside export " + options.out + " --to FILE";
@@ -351,20 +358,6 @@ result<void> assemble(const RecordOptions& options, GrowingExport* file, const R
   const auto parts = sys::open_parent(options.out);
   if (!parts || !sys::remove_beneath(parts->dir.get(), parts->name.c_str())) say("cannot remove " + options.out + ": " + std::strerror(errno));
   return {};
-}
-
-// kernel_on: its events are recorded from here on.
-result<std::unique_ptr<RecordingRun>> begin_part(const RecordOptions& options, Instance& instance, InstanceFeed& program, const Others& others, bool kernel_on) {
-  auto run = RS_TRY(RecordingRun::create(options.out, instance.clock(), options.max_size, options.compress));
-  if (grows(options)) run->writer().will_be_followed();
-  run->meta().command = options.command;
-  RS_TRY(run->add(program));
-  if (others.kernel != nullptr) {
-    RS_TRY(run->add(*others.kernel));
-    if (kernel_on) RS_TRY(others.kernel->on());
-  }
-  if (others.samples != nullptr) RS_TRY(run->add(*others.samples));
-  return run;
 }
 
 // The recording has ended before its command.
@@ -376,28 +369,52 @@ void observe(std::optional<Child>& child) {
   }
 }
 
-// Finishes a part, gives it its name, and begins the next one. What is written meanwhile waits in the rings. Adds up what the parts
-// had and how they ended.
-result<bool> next_part(const RecordOptions& options, Instance& instance, const EventPatterns& only, std::unique_ptr<InstanceFeed>& program, const Others& others,
-                       std::unique_ptr<RecordingRun>& run, u64& events, int& code) {
-  program->hand_over();
-  if (others.kernel != nullptr) others.kernel->hand_over();
-  if (others.samples != nullptr) others.samples->hand_over();
-  const auto finished = run->finish();
-  Told().doubts(*run);
-  const int part = finished ? exit_code(*run, options.fail_on_loss) : exit_failure;
-  if (code != exit_failure && part != exit_ok) code = part;
-  events += run->events();
-  RS_TRY(finished);
-  const std::string name = RS_TRY(const_cast<Rotation&>(options.rotation).put_aside(options.out));
-  if (!options.quiet) say(fmt::format("{}, {}; lost {}; {}", counted(run->events(), "event"), format_size(run->bytes()), lost_count(run->missing()), name));
-  const Accounted accounted = program->accounted();
-  run = nullptr;
-  program = std::make_unique<InstanceFeed>(instance, only);
-  program->go_on_from(accounted);
-  run = RS_TRY(begin_part(options, instance, *program, others, true));
-  return true;
-}
+// The parts of a recording, one behind the other; without --rotate there is one.
+struct Parts {
+  RecordOptions& options;
+  Instance& instance;
+  const EventPatterns only;  // these events of the instance's programs; none: all
+  const Others others;
+  std::unique_ptr<InstanceFeed> program = std::make_unique<InstanceFeed>(instance, only);
+  std::unique_ptr<RecordingRun> run{};
+  u64 earlier_events = 0;      // of the parts before this one
+  int earlier_code = exit_ok;  // and how they ended
+  u64 waited = 0;              // events in the instance's rings when the first part began
+
+  // kernel_on: the kernel's events are recorded from here on.
+  result<void> begin(bool kernel_on) {
+    run = RS_TRY(RecordingRun::create(options.out, instance.clock(), options.max_size, options.compress));
+    if (grows(options)) run->writer().will_be_followed();
+    run->meta().command = options.command;
+    RS_TRY(run->add(*program));
+    if (others.kernel != nullptr) {
+      RS_TRY(run->add(*others.kernel));
+      if (kernel_on) RS_TRY(others.kernel->on());
+    }
+    if (others.samples != nullptr) RS_TRY(run->add(*others.samples));
+    return {};
+  }
+
+  // Finishes a part, gives it its name, and begins the next one. What is written meanwhile waits in the rings.
+  result<void> next() {
+    program->hand_over();
+    if (others.kernel != nullptr) others.kernel->hand_over();
+    if (others.samples != nullptr) others.samples->hand_over();
+    const auto finished = run->finish();
+    Told().doubts(*run);
+    const int code = finished ? exit_code(*run, options.fail_on_loss) : exit_failure;
+    if (earlier_code != exit_failure && code != exit_ok) earlier_code = code;
+    earlier_events += run->events();
+    RS_TRY(finished);
+    const std::string name = RS_TRY(options.rotation.put_aside(options.out));
+    if (!options.quiet) say(fmt::format("{}, {}; lost {}; {}", counted(run->events(), "event"), format_size(run->bytes()), lost_count(run->missing()), name));
+    const Accounted accounted = program->accounted();
+    run = nullptr;
+    program = std::make_unique<InstanceFeed>(instance, only);
+    program->go_on_from(accounted);
+    return begin(true);
+  }
+};
 
 // Events that --stack names and that were declared before they could have one.
 void say_without_stack(const RecordOptions& options, const Instance& instance) {
@@ -425,6 +442,68 @@ result<Child> start_command(const RecordOptions& options, const Child::Environme
   return Child::start(options.command, environment, prepare);
 }
 
+// A system of the kernel's and one of the program's may have the same name.
+void say_of_both(const RecordOptions& options, const Instance& instance) {
+  if (!options.user.empty()) return;
+  const auto events = instance.events();
+  for (const EventPattern& pattern : options.kernel) {
+    if (std::any_of(events.begin(), events.end(), [&](const EventInfo& e) { return pattern.matches(e.system, e.name); }))
+      say("-e " + pattern.text() + " means the kernel's events; " + instance.name() + " has some of this name, too: -u " + pattern.text() + " records only these of it");
+  }
+}
+
+// A program's events are known only when it runs: patterns that match none are told at the end, or now, if there is no program to come.
+void refuse_unmatched(const RecordOptions& options, Instance& instance) {
+  auto sentences = unmatched_user(options, instance);
+  // One that has only just been started may be about to declare them.
+  for (int ms = 0; ms < 300 && !sentences.empty() && !instance.events().empty() && !asked_to_stop(); ms += 5) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    sentences = unmatched_user(options, instance);
+  }
+  if (!sentences.empty() && !instance.events().empty()) throw UsageError{sentences.front()};
+}
+
+result<Others> make_others(const RecordOptions& options, const Instance& instance) {
+  Others others;
+  others.kernel = RS_TRY(make_kernel(options, instance.clock()));
+  others.samples = RS_TRY(make_samples(options, instance.clock()));
+  if (others.samples != nullptr && !others.samples->sampler().sees_kernel())
+    say("samples are of the program's functions alone: those of the kernel take root, or sysctl kernel.perf_event_paranoid=1");
+  return others;
+}
+
+// The command's own code comes first, then the parts' before the last.
+int exit_code_of(std::optional<Child>& child, bool succeeded, int earlier, int last) {
+  const int code = child ? child->ended().value_or(exit_ok) : exit_ok;
+  if (code != exit_ok) return code;
+  if (!succeeded) return exit_failure;
+  return earlier == exit_failure || last == exit_ok ? earlier : last;
+}
+
+// Finishes the last part and tells how the recording ended. ours: the instance is this command's. command: its path, or "".
+// followed: how following the writers ended.
+int finish(Parts& parts, GrowingExport* file, std::optional<Child>& child, bool ours, const std::string& command, const result<bool>& followed) {
+  RecordOptions& options = parts.options;
+  const Instance& instance = parts.instance;
+  RecordingRun& run = *parts.run;
+  const auto finished = run.finish();
+  const auto assembled = options.to.empty() ? result<void>() : assemble(options, file, run.meta());
+  if (!assembled) options.to.clear();  // only the parts exist
+  Told().doubts(run);
+  for (const std::string& sentence : unmatched_user(options, instance)) say(sentence);
+  if (!options.quiet) {
+    say_summary(run, options.to.empty() ? options.out : options.to, ours ? "" : instance.name() + " since it was made: ");
+    if (parts.waited != 0) say(counted(parts.waited, "event was", "events were") + " in the rings of " + instance.name() + " when this began, written and not yet read; they came first");
+    say_incomplete(instance);
+    if (parts.program->events_so_far() == 0 && parts.earlier_events == 0) say_why_empty(options, instance, command, run.events() == 0);
+  }
+  if (child && !child->ended()) child->pass_on(SIGTERM);
+  if (!followed) failed(followed.error());
+  if (!finished && !run.failed()) failed(finished.error());  // else it is among the doubts
+  if (!assembled) failed(assembled.error());
+  return exit_code_of(child, followed && finished && assembled, parts.earlier_code, exit_code(run, options.fail_on_loss));
+}
+
 result<int> run_record(RecordOptions options) {
   RS_TRY(check(options));
   std::string command;
@@ -443,64 +522,41 @@ result<int> run_record(RecordOptions options) {
   InstanceCleanup cleanup{ours ? instance.path() : ""};
   EventPatterns only;  // of an instance that others use, too
   if (!ours) only = events_of_program(options);
+  if (!ours && options.command.empty()) refuse_unmatched(options, instance);
   if (!only.empty()) RS_TRY(instance.enable(only, true));
   StacksPutBack stacks{ours ? nullptr : &instance};
   if (!options.stacks.empty() || options.depth != 64 || own_samples != 0) stacks.choice = RS_TRY(instance.stacks(options.stacks, options.depth));
   if (!ours) say_without_stack(options, instance);
-  Others others;
-  others.kernel = RS_TRY(make_kernel(options, instance.clock()));
-  others.samples = RS_TRY(make_samples(options, instance.clock()));
-  if (others.samples != nullptr && !others.samples->sampler().sees_kernel())
-    say("samples are of the program's functions alone: those of the kernel take root, or sysctl kernel.perf_event_paranoid=1");
+  if (!ours) say_of_both(options, instance);
+  Others others = RS_TRY(make_others(options, instance));
   if (asked_to_stop()) return exit_signal + stop_signal();  // enabling a thousand events takes a second
-  auto program = std::make_unique<InstanceFeed>(instance, only);
+  Parts parts{options, instance, only, std::move(others)};
   RS_TRY(set_aside(options.out));
-  auto made = RS_TRY(begin_part(options, instance, *program, others, !follows_command(options)));
+  RS_TRY(parts.begin(!follows_command(options)));
+  if (!ours) parts.waited = parts.program->unread_at_begin();
   std::unique_ptr<GrowingExport> file;
-  if (grows(options)) file = GrowingExport::of(options.out, options.to, made->described());
+  if (grows(options)) file = GrowingExport::of(options.out, options.to, parts.run->described());
   std::optional<Child> child;
   if (!options.command.empty()) {
-    auto started = start_command(options, environment_of(instance, preload, options.libc, own_samples), others.kernel.get());
+    auto started = start_command(options, environment_of(instance, preload, options.libc, own_samples), parts.others.kernel.get());
     if (!started) return failed_to_start(started.error());
     child = std::move(*started);
   }
   const u64 start = sys::now_ns();
-  u64 earlier_events = 0;
-  int earlier_code = exit_ok;
-  result<bool> next = follow(instance, *made, child, options, start, file);
-  while (next && *next) {
-    next = next_part(options, instance, only, program, others, made, earlier_events, earlier_code);
-    if (!next) {
+  auto due = follow(instance, *parts.run, child, options, start, file);
+  while (due && *due) {
+    if (const auto next = parts.next(); !next) {
       failed(next.error());
       observe(child);
       return exit_failure;
     }
-    next = follow(instance, *made, child, options, start, file);
+    due = follow(instance, *parts.run, child, options, start, file);
   }
-  RecordingRun& run = *made;
   if (ours && instance.has_writers()) {
     say("some of the command's processes are still running; what they write from here on is not recorded");
     if (auto off = instance.tracing(false); !off) say(off.error().sentence);
   }
-  auto finished = run.finish();
-  auto assembled = options.to.empty() ? result<void>() : assemble(options, file.get(), run.meta());
-  if (!assembled) options.to.clear();  // only the parts exist
-  Told().doubts(run);
-  say_unmatched(options, instance);
-  if (!options.quiet) {
-    say_summary(run, options.to.empty() ? options.out : options.to);
-    say_incomplete(instance);
-    if (program->events_so_far() == 0 && earlier_events == 0) say_why_empty(options, instance, command, run.events() == 0);
-  }
-  if (child && !child->ended()) child->pass_on(SIGTERM);
-  if (!next) failed(next.error());
-  if (!finished && !run.failed()) failed(finished.error());  // else it is among the doubts
-  if (!assembled) failed(assembled.error());
-  const int code = child ? child->ended().value_or(exit_ok) : exit_ok;
-  if (code != exit_ok) return code;
-  if (!next || !finished || !assembled) return exit_failure;
-  const int last = exit_code(run, options.fail_on_loss);
-  return earlier_code == exit_failure || last == exit_ok ? earlier_code : last;
+  return finish(parts, file.get(), child, ours, command, due);
 }
 
 }  // namespace
@@ -512,15 +568,16 @@ Command add_record(CLI::App& app) {
   add_events(*c, options->kernel_events, "events of the kernel", "-e,--event", true);
   add_events(*c, options->user_events, "of the program's events only these (default: all)", "-u,--user");
   c->add_option("-f,--filter", options->filter, "kernel events only if FILTER, in the kernel's language: \"prio < 100\"");
-  c->add_option("-p,--pid", options->pids, "kernel events and samples of this process and what it starts; may be repeated")
-      ->allow_extra_args(false);
+  c->add_option("-p,--pid", options->pids, "kernel events and samples of this process and what it starts; may be repeated, or have commas")
+      ->allow_extra_args(false)
+      ->delimiter(',');
   c->add_flag("-a,--all", options->all_processes, "kernel events and samples of all processes (default with a command: only its)");
   add_source(*c, options->source);
   c->add_option("--libc", options->libc, "trace calls of the C library in all processes: malloc, io, mutex; none in static and Go programs, and none that the library makes itself: fopen shows no open")->type_name("LIST");
   c->add_flag("--stack", options->stack, "with the calls that led to each of the program's events; --stack=PATTERN: to these");
   c->add_flag("--kstack", options->kstack, "with the kernel's calls that led to each of its events; --kstack=PATTERN: to these");
   c->add_option("--depth", options->depth, "of --stack and --sample: at most this many calls, the innermost ones")->check(CLI::Range(1, 400))->capture_default_str();
-  c->add_option("--sample", options->sample, "interrupt each thread of the command so often in a second of its CPU time, and record its calls: 999; with -a or -p each CPU, by the kernel, with its calls, too")->type_name("RATE");
+  c->add_option("--sample", options->sample, "interrupt each thread of the command RATE times in a second of its CPU time (999, for example), and record its calls; with -a or -p each CPU, by the kernel, with the kernel's calls, too")->type_name("RATE");
   c->add_option("--call-graph", options->call_graph, "how samples of -a and -p find a program's callers: fp, by frame pointers (default); dwarf or dwarf,BYTES, by the compilers' tables, which nearly all code has: the kernel copies BYTES (8192) of the stack into each sample")
       ->type_name("HOW");
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring, of a CPU or a thread (default 4M)");
@@ -532,14 +589,13 @@ Command add_record(CLI::App& app) {
       ->check(CLI::IsMember({"overwrite", "discard"}))
       ->capture_default_str();
   c->add_option("--clock", options->clock, "tsc (x86-64), cntvct (arm64), mono or counter (default: tsc where it is invariant, else mono)");
-  c->add_option("-o,--output", options->out, "directory of the recording; an older recording becomes DIR.old")
+  c->add_option("-o,--output", options->out, "directory of the recording; an older recording becomes DIR.old. A FILE that ends in .dat, .pftrace, .json or .csv: the same as --to")
       ->capture_default_str();
   c->add_option("--to", options->to, "record into one file instead: a trace.dat for trace-cmd, KernelShark and ringside report; .pftrace for Perfetto, .json, .csv, which grow meanwhile")
       ->type_name("FILE")
       ->excludes("--output");
   add_size(*c, "--max-size", options->max_size, "of the recording: then the oldest events go, and are counted; it stays readable at any moment");
-  c->add_flag("--compress", options->compress,
-              "with zstd, while it is recorded; all commands read it, and a range of time is found as fast");
+  add_compress(*c, options->compress);
   options->rotation.add_options(*c);
   add_duration(*c, options->duration_ns, "stop after this time");
   c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
@@ -571,6 +627,7 @@ Command add_record(CLI::App& app) {
       "with ret). The kernel stops the program there for about a microsecond. They are removed at the end.\n"
       "Instances of the kernel's that others made are never read, as that would take their events away: -i names ringside's.\n"
       "--libc sees calls into the C library, not those inside it: fread shows no read, fopen no open. Static programs run unseen.\n"
+      "A running instance's rings are read from their oldest events on: what nobody has read yet is recorded, too, and its number is said.\n"
       "The exit code is the command's, 128 + N after signal N. The first Ctrl-C finishes what exists, the second leaves at\n"
       "once; the recording is readable either way. A disk that is full, or a file at ulimit -f, ends the recording and not the\n"
       "command. The exit code is then 1, if the command's is 0; so it is where a ring could not be read. With --to the rings go to\n"

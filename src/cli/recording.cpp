@@ -2,9 +2,18 @@
 
 #include <fmt/format.h>
 
+#include "cli/options.hpp"
 #include "export/units.hpp"
 
 namespace ringside::cli {
+
+void RecordingOptions::add_options(CLI::App& app, const std::string& duration, const std::string& quietly) {
+  app.add_option("-o,--output", out, "directory of the recording; an older recording is replaced")->capture_default_str();
+  add_compress(app, compress);
+  add_duration(app, duration_ns, duration);
+  app.add_flag("--fail-on-loss", fail_on_loss, "exit with 3 when events were lost");
+  app.add_flag("-q,--quiet", quiet, quietly);
+}
 
 void Told::problems(const RecordingRun& run) {
   const auto& all = run.faults().problems();
@@ -21,7 +30,7 @@ void Told::doubts(const RecordingRun& run) {
   say_first(fresh);
 }
 
-void say_summary(const RecordingRun& run, const std::string& where) {
+void say_summary(const RecordingRun& run, const std::string& where, const std::string& books) {
   say(fmt::format("{}, {} in {} from {}; lost {}; {}", counted(run.events() - run.removed().events, "event"), format_size(run.bytes() - run.removed().bytes),
                   format_time(static_cast<double>(run.duration_ns())), counted(run.rings(), "ring"), lost_count(run.missing()), where));
   if (const Removed gone = run.removed(); gone.events != 0)
@@ -29,11 +38,11 @@ void say_summary(const RecordingRun& run, const std::string& where) {
   if (const u64 compressed = run.compressed_bytes(); compressed != 0)
     say(fmt::format("compressed to {}, 1/{:.1f}", format_size(compressed),
                     static_cast<double>(run.bytes()) / static_cast<double>(compressed)));
-  say(identity(run.totals()));
+  say((run.events() == run.totals().read ? "" : books) + identity(run.totals()));
   if (const u64 late = run.missing().unrecorded; late != 0)
     say(format_count(late) + " of the lost events were written to the rings when they could no longer be recorded");
   if (run.totals().unfinished_bytes != 0)
-    say(format_size(run.totals().unfinished_bytes) + " were reserved and never committed (a writer died or is at it)");
+    say(format_size(run.totals().unfinished_bytes) + " were reserved and never committed (a writer died or is still writing)");
 }
 
 int exit_code(const RecordingRun& run, bool fail_on_loss) {

@@ -3,9 +3,19 @@
 #include <set>
 
 #include "cli/command.hpp"
+#include "consumer/where.hpp"
 #include "record/recording_run.hpp"
 
 namespace ringside::cli {
+
+// The options of commands that record what others write.
+struct RecordingOptions {
+  std::string out = default_recording;
+  bool compress = false, fail_on_loss = false, quiet = false;
+  u64 duration_ns = 0;
+
+  void add_options(CLI::App& app, const std::string& duration, const std::string& quietly = "no summary");
+};
 
 // The messages about a run, each once.
 class Told {
@@ -19,7 +29,8 @@ class Told {
 };
 
 // "1,234 events, 12.0 KiB in 1.5 s from 3 rings; lost 0; DIR", and the books.
-void say_summary(const RecordingRun& run, const std::string& where);
+// books: what stands in front of the books, if these are of more than the recording.
+void say_summary(const RecordingRun& run, const std::string& where, const std::string& books = "");
 
 // For a finished recording: failure if its books prove nothing, exit_loss if events are missing and the option is on.
 int exit_code(const RecordingRun& run, bool fail_on_loss);

@@ -1,9 +1,12 @@
 // ringside recover: the rings of external writers out of a memory dump, by their page footers alone.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include "cli/recording.hpp"
+#include "consumer/where.hpp"
 #include "export/units.hpp"
+#include "instance/instance.hpp"
 #include "record/source_feed.hpp"
 #include "remote/dump.hpp"
 #include "sys/sys.hpp"
@@ -21,7 +24,12 @@ struct RecoverOptions {
 result<sys::Region> map_dump(const std::string& path, u64& size) {
   sys::guard_mappings();
   const sys::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return fail(errno, "cannot open " + path);
+  if (const int error = errno; !fd) {
+    if (Instance::open(path)) throw UsageError{path + " is an instance, and recover reads a memory dump; the last events of an instance: ringside crash " + path};
+    return fail(error, "cannot open " + path);
+  }
+  if (struct stat st {}; fstat(fd.get(), &st) == 0 && S_ISDIR(st.st_mode))
+    throw UsageError{path + " is a directory, and recover reads a memory dump; a recording or an instance needs none: ringside report, ringside crash"};
   const off_t end = lseek(fd.get(), 0, SEEK_END);
   if (end < 0) return fail(errno, "cannot measure " + path + "; copy it to a file first");
   size = static_cast<u64>(end) & ~u64{page_size - 1};

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 
 #include "cli/child.hpp"
@@ -19,12 +18,12 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-struct RemoteOptions {
-  std::string socket, clock, layout = "meta", out = default_recording;
+struct RemoteOptions : RecordingOptions {
+  std::string socket, clock, layout = "meta";
   std::vector<std::string> command;
-  u64 buffer_size = 4 << 20, subbuf_size = 16384, duration_ns = 0, poll_ns = 20000000, patience_ns = 2000000000;
+  u64 buffer_size = 4 << 20, subbuf_size = 16384, poll_ns = 20000000, patience_ns = 2000000000;
   u32 rings = 1;
-  bool again = false, fail_on_loss = false, quiet = false;
+  bool again = false;
 };
 
 bool nobody_yet(const Error& e) {
@@ -86,7 +85,7 @@ int follow_writers(const RemoteOptions& options, RemoteFeed& writer, RecordingRu
 result<int> run_remote(const RemoteOptions& options) {
   const RemoteFeed::Options make = feed_options(options);
   RemoteFeed writer(make);
-  const auto made = RS_TRY(RecordingRun::create(options.out, make.attach.buffer.clock));
+  const auto made = RS_TRY(RecordingRun::create(options.out, make.attach.buffer.clock, 0, options.compress));
   RecordingRun& run = *made;
   run.meta().command = options.command;
   RS_TRY(run.add(writer));
@@ -125,17 +124,14 @@ Command add_remote(CLI::App& app) {
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
   c->add_option("--rings", options->rings, "how many rings to bring along")->capture_default_str();
   c->add_option("--clock", options->clock, "the writer's: mono, tsc (x86-64) or cntvct (arm64) (default: tsc where it is invariant, else mono)");
-  c->add_option("--layout", options->layout, "how the writer tells of its rings: a meta-page, or footers in each sub-buffer (which "
+  c->add_option("--layout", options->layout, "how the writer describes its rings: a meta-page, or footers in each sub-buffer (which "
                                              "ringside recover reads out of a memory dump)")
       ->check(CLI::IsMember({"meta", "footers"}))
       ->capture_default_str();
   add_time(*c, "--poll", options->poll_ns, "look for events this often (default 20ms)");
   add_time(*c, "--patience", options->patience_ns, "how long a writer may take to answer (default 2s)");
   c->add_flag("--again", options->again, "when the writer ends, wait for the next one, until Ctrl-C or --duration");
-  c->add_option("-o,--output", options->out, "directory of the recording; an older recording is replaced")->capture_default_str();
-  add_duration(*c, options->duration_ns, "stop after this time");
-  c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
-  c->add_flag("-q,--quiet", options->quiet, "no summary");
+  options->add_options(*c, "stop after this time");
   c->add_option("COMMAND", options->command, "start this writer, behind --; it finds SOCKET in RINGSIDE_REMOTE")->type_name("");
   c->footer(
       "Examples:\n"

@@ -1,7 +1,9 @@
 // ringside report: every event of a recording, a trace.dat or an instance in one time order, as the kernel's text or as JSON.
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 
+#include "analysis/names.hpp"
 #include "cli/in_order.hpp"
 #include "cli/json.hpp"
 #include "cli/options.hpp"
@@ -72,7 +74,11 @@ class Printer {
   bool wanted(const TraceRecord& record, const RingName& ring, Reading::Got got) const {
     const Trace& trace = reading_.trace();
     if (got == Reading::Got::other) return record.lost == 0 && !options_.json && printed_last_[record.source] && TextLines::is_stack(trace.formats.find(record.number()));
-    if (got != Reading::Got::event || options_.tids.empty()) return true;
+    if (got != Reading::Got::event) return true;
+    // They tell other events' stacks, and as text nothing themselves.
+    const Stacks::Part part = stacks_.part(record.number());
+    if (!options_.json && options_.events.empty() && record.lost == 0 && (part == Stacks::Part::code_map || part == Stacks::Part::stack)) return false;
+    if (options_.tids.empty()) return true;
     const i32 seen = trace.tasks.seen(read_common(record.payload).tid, ring);
     return std::find(options_.tids.begin(), options_.tids.end(), seen) != options_.tids.end();
   }
@@ -86,12 +92,25 @@ class Printer {
   u64 printed_ = 0;
 };
 
+// stdout, and whether anything came there.
+class Printed {
+ public:
+  bool put(std::string_view text) {
+    any_ = any_ || !text.empty();
+    return cli::put(text);
+  }
+  bool any() const { return any_; }
+
+ private:
+  bool any_ = false;
+};
+
 // To stdout, unless `silent`.
-bool print_all(Printer& printer, bool silent = false) {
+bool print_all(Printer& printer, Printed& lines, bool silent = false) {
   fmt::memory_buffer out;
   for (bool more = true; more; out.clear()) {
     more = printer.print(out, flush_at);
-    if (!silent && !put({out.data(), out.size()})) return false;
+    if (!silent && !lines.put({out.data(), out.size()})) return false;
   }
   return true;
 }
@@ -102,14 +121,29 @@ std::vector<u64> seams_of(const ReportOptions& options, Reading& reading, u32 jo
   const auto& types = reading.trace().formats.all();
   const bool of_stacks = std::any_of(types.begin(), types.end(), [](const auto& type) { return type->full == "ringside:stack"; });
   if (jobs < 2 || options.most != 0 || of_stacks || (chosen && reading.tells_names())) return {};
-  const u64 size = std::max<u64>(1 << 20, 8 * reading.trace().timeline.size() * u64{65536});
-  return reading.seams(static_cast<u32>(std::clamp<u64>(reading.bytes() / size, 4 * jobs, 1 << 20)));
+  return seams_for(reading, jobs, 1 << 20);
 }
 
 // Every thread has a reading of its own. A part with a fault ends it, as the rest depends on that: returns
 // that part; none: stdout takes no more.
-std::optional<size_t> print_parts(const ReportOptions& options, Reading& whole, const std::vector<u64>& seams, u32 jobs) {
-  InOrder lines(2 * jobs);
+std::optional<size_t> print_parts(const ReportOptions& options, Reading& whole, Printed& to, const std::vector<u64>& seams, u32 jobs) {
+  // Buffers are used again: the kernel clears the memory of new ones page by page.
+  std::vector<fmt::memory_buffer> spare;
+  std::mutex of_spare;
+  InOrder<fmt::memory_buffer> lines(2 * jobs, [&](fmt::memory_buffer& text) {
+    const bool more = to.put({text.data(), text.size()});
+    text.clear();
+    const std::lock_guard held(of_spare);
+    spare.push_back(std::move(text));
+    return more;
+  });
+  const auto buffer = [&] {
+    const std::lock_guard held(of_spare);
+    if (spare.empty()) return fmt::memory_buffer();
+    fmt::memory_buffer last = std::move(spare.back());
+    spare.pop_back();
+    return last;
+  };
   std::vector<std::unique_ptr<Reading>> readings(jobs);
   const bool ordered = whole.tells_names();
   const size_t faults = whole.trace().timeline.problems().size();
@@ -118,6 +152,7 @@ std::optional<size_t> print_parts(const ReportOptions& options, Reading& whole, 
   sys::parallel(jobs, [&](u32 job) {
     auto open = opening(options);
     open.notices = [](const auto&) {};
+    open.same = &whole.trace();
     auto opened = Reading::open(std::move(open));
     if (!opened) return lines.end_before(next);
     Reading& reading = *(readings[job] = std::move(*opened));
@@ -125,7 +160,7 @@ std::optional<size_t> print_parts(const ReportOptions& options, Reading& whole, 
     for (size_t part; (part = next++) <= seams.size();) {
       try {
         reading.go_to(part == 0 ? 0 : seams[part - 1], part == seams.size() ? Timeline::forever : seams[part], ordered);
-        fmt::memory_buffer out;
+        fmt::memory_buffer out = buffer();
         while (printer.print(out, ~size_t{0})) continue;
         if (reading.trace().timeline.problems().size() != faults) return lines.end_before(part);
         if (!lines.add(part, std::move(out))) return;
@@ -143,18 +178,33 @@ std::optional<size_t> print_parts(const ReportOptions& options, Reading& whole, 
 }
 
 // False: stdout takes no more.
-bool print(const ReportOptions& options, Reading& reading) {
+bool print(const ReportOptions& options, Reading& reading, Printed& lines) {
   const u32 jobs = jobs_of(reading, options.jobs);
   const auto seams = seams_of(options, reading, jobs);
   Printer printer(options, reading);
-  if (seams.empty()) return print_all(printer);
-  const auto end = print_parts(options, reading, seams, jobs);
+  if (seams.empty()) return print_all(printer, lines);
+  const auto end = print_parts(options, reading, lines, seams, jobs);
   if (!end || *end > seams.size()) return end.has_value();
   const u64 from = *end == 0 ? 0 : seams[*end - 1];
   reading.go_to(0, from, true);
-  if (!print_all(printer, true)) return false;
+  if (!print_all(printer, lines, true)) return false;
   reading.go_to(from, Timeline::forever, true);
-  return print_all(printer);
+  return print_all(printer, lines);
+}
+
+// Nothing was printed: of how many, and by which options.
+std::string why_none(const ReportOptions& options, Reading& reading) {
+  std::string chosen;
+  const auto by = [&](const char* option, bool given) { chosen += given ? (chosen.empty() ? "" : ", ") + std::string(option) : ""; };
+  by("-e", !options.events.empty());
+  by("-f", !options.filter.empty());
+  by("--tid", !options.tids.empty());
+  by("--time, --cpu", !options.window.whole());
+  const Trace& trace = reading.trace();
+  const std::string where = trace.opened.size() == 1 ? trace.first().where.text : "all of these";
+  const u64 seen = reading.totals().seen;
+  if (chosen.empty() || (seen == 0 && options.window.whole())) return where + " has no events";
+  return "0 of " + counted(seen, "event") + (options.window.whole() ? " in " : " of this range in ") + where + " pass " + chosen;
 }
 
 result<int> run_report(const ReportOptions& options) {
@@ -162,10 +212,12 @@ result<int> run_report(const ReportOptions& options) {
   auto opened = RS_TRY(Reading::open(opening(options)));
   Reading& reading = *opened;
   check_wanted(only, options.window, reading);
-  if (!print(options, reading)) return exit_failure;
+  Printed lines;
+  if (!print(options, reading, lines)) return exit_failure;
   const bool problems = say_problems(reading);
   say_first(reading.stack_remarks());
   const Missing missing = reading.complete().missing;
+  if (!lines.any()) say(why_none(options, reading));
   if (!missing.nothing()) say(lost_count(missing) + " events were lost, " + format_count(reading.totals().seen) + " are here");
   if (problems) return exit_failure;
   return !missing.nothing() && options.fail_on_loss ? exit_loss : exit_ok;
@@ -183,9 +235,16 @@ Command add_report(CLI::App& app) {
   add_filter(*c, options->filter);
   add_window(*c, options->window);
   add_jobs(*c, options->jobs);
-  add_count(*c, options->most, "events at most")->check(CLI::PositiveNumber);
+  add_count(*c, options->most, "events at most")
+      ->check(
+          [](const std::string& text) {
+            u64 n = 0;
+            return CLI::detail::lexical_cast(text, n) && n > 0 ? "" : in_quotes(text) + " is no positive number";
+          },
+          "POSITIVE");
   add_json(*c, options->json, "one JSON object a line");
-  c->add_flag("-v,--verbose", options->verbose, "say of each WHERE how its clock became that of all");
+  c->add_flag("-v,--verbose", options->verbose, "report how the clock of each WHERE was converted");
+  c->add_flag_callback("--stdio", [] {}, "no effect; accepted because perf report has it")->group("");
   c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
   c->footer(
       "Examples:\n"
@@ -198,10 +257,11 @@ Command add_report(CLI::App& app) {
       "  ringside report web db trace.dat -v          several in one order: programs, recordings, the kernel's\n"
       "A filter compares fields (== != < <= > >=, & has one of the bits, ~ a glob) and joins comparisons by && || ! and ( ). Beside\n"
       "the event's own: ts (ns, or 5ms, 1.5s), cpu (-1: unknown), ring, source (kernel, program, a buffer), comm = task, pid = tid, cgroup, event, system.\n"
-      "Instances of the kernel's are refused, as to read them is to take their events away; ringside stat shows their counters.\n"
+      "Instances of the kernel's are refused, because reading them takes their events away; ringside stat shows their counters.\n"
       "Of several WHEREs each line begins with its own. They must be of one machine and boot; clocks are converted as far as they can be.\n"
       "A thread of another PID namespace is shown as 81234(7): its TID here, and in its container; as 7@4026532278, where it cannot be seen\n"
       "from here: 7 in that namespace. --tid and pid == TID mean what this reader sees; common_pid is what the event says.\n"
+      "ringside:stack and ringside:code_map, which tell the stacks of other events, appear as text only by -e.\n"
       "A gap appears where it happened, as CPU:3 [LOST 1234 EVENTS]; in the ring of a thread as RING:3 [LOST 1234 EVENTS].\n"
       "[001] is the CPU on which the event was written. Of a thread's ring it is known while sched_switch or sched_migrate_task\n"
       "of the same trace tell it; else it is [---], and null in JSON.");

@@ -54,7 +54,6 @@ result<std::string> Rotation::put_aside(const std::string& dir) {
   if (keep_ != 0 && parts_.size() > keep_) {
     if (!sys::remove_beneath(at.dir.get(), parts_.front().c_str())) return fail(errno, "cannot remove the oldest part " + parts_.front());
     parts_.pop_front();
-    ++removed_;
   }
   return fmt::format("{}.{:04}", path, next_);
 }

@@ -17,10 +17,9 @@ class Rotation {
   bool due(u64 bytes, u64 age_ns) const { return (bytes_ != 0 && bytes >= bytes_) || (ns_ != 0 && age_ns >= ns_); }
   // Gives the finished part its name, and removes the oldest one of this run if there are too many. Returns the name.
   result<std::string> put_aside(const std::string& dir);
-  u64 removed() const { return removed_; }  // parts
 
  private:
-  u64 bytes_ = 0, ns_ = 0, keep_ = 0, removed_ = 0;
+  u64 bytes_ = 0, ns_ = 0, keep_ = 0;
   std::deque<std::string> parts_;
   u64 next_ = 0;
 };

@@ -83,7 +83,7 @@ std::string books_of(const ship::SpoolBooks& books) {
                      format_count(books.spooled), format_count(books.dropped), format_count(books.lost));
 }
 
-result<int> run_ship(const ShipOptions& options) {
+result<ship::Sender::Options> what_to_send(const ShipOptions& options) {
   ship::Sender::Options send;
   send.to = RS_TRY(place_of(options.to));
   for (const std::string& other : options.others) send.others.push_back(RS_TRY(place_of(other)));
@@ -100,10 +100,13 @@ result<int> run_ship(const ShipOptions& options) {
   if (!options.config.empty()) send.login = RS_TRY(clickhouse::Login::read(options.config));
   send.host = options.host.empty() ? own_host() : options.host;
   send.say = say;
+  return send;
+}
+
+result<ship::Recorder::Options> what_to_record(const ShipOptions& options) {
   if (options.part_ns < 100'000'000) throw UsageError{"--part-time takes at least 100ms"};
   if (options.part_bytes < 65536) throw UsageError{"--part-size takes at least 64k"};
   if (!options.user_events.empty() && options.instance.empty()) throw UsageError{"-u names events of a program: name its instance with -i"};
-
   ship::Recorder::Options record;
   record.instance = options.instance;
   record.user = parse_events(options.user_events);
@@ -123,12 +126,39 @@ result<int> run_ship(const ShipOptions& options) {
   } else if (!options.kstack.empty()) {
     throw UsageError{"--kstack is about events of the kernel: name them with -e"};
   }
+  return record;
+}
+
+ship::Metrics::Options what_to_measure(const ShipOptions& options) {
   ship::Metrics::Options measure;
   measure.columns = options.columns;
   for (const std::string& text : options.latencies) measure.latencies.push_back(parse_latency(text));
   if (options.metrics.empty() && (!options.columns.empty() || !options.latencies.empty())) throw UsageError{"--hist and --latency are histograms of --metrics ADDRESS:PORT"};
   for (const std::string& text : options.columns)
     if (text.find('/') == std::string::npos) throw UsageError{"--hist takes EVENT/FIELD, as libc:malloc/size, not \"" + text + "\""};
+  return measure;
+}
+
+// The last line, and the exit code. records: this agent also recorded.
+int close_books(const ShipOptions& options, const ship::Spool& spool, bool records, const result<void>& recorded, const result<void>& sent) {
+  const ship::SpoolBooks books = spool.books();
+  if (options.json)
+    put(line_of(Json{{"agent", spool.agent()}, {"read", books.read}, {"shipped", books.shipped}, {"filtered", books.filtered}, {"spooled", books.spooled}, {"dropped", books.dropped}, {"lost", books.lost}}));
+  else if (!options.quiet)
+    say(books_of(books));
+  if (books.spooled != 0) say(counted(books.spooled, "event waits", "events wait") + " in " + options.spool + " for the next run");
+  if (!books.add_up()) say("these numbers do not add up; please report it");
+  if (!recorded) failed(recorded.error());
+  if (!sent) failed(sent.error());
+  if (!recorded || !sent || !books.add_up()) return exit_failure;
+  if (!records && books.spooled != 0) return exit_failure;  // to send was all there was to do
+  return options.fail_on_loss && books.dropped + books.lost != 0 ? exit_loss : exit_ok;
+}
+
+result<int> run_ship(const ShipOptions& options) {
+  ship::Sender::Options send = RS_TRY(what_to_send(options));
+  ship::Recorder::Options record = RS_TRY(what_to_record(options));
+  ship::Metrics::Options measure = what_to_measure(options);
   const bool records = record.kernel || !record.instance.empty();
   catch_signals();
 
@@ -144,6 +174,7 @@ result<int> run_ship(const ShipOptions& options) {
   std::unique_ptr<ship::MetricsServer> asked;
   if (!options.metrics.empty()) {
     measure.server_answers = [&] { return sender->answers(); };
+    measure.disk_is_full = [&] { return recorder != nullptr && recorder->disk_is_full(); };
     measure.fills = [&] { return recorder != nullptr ? recorder->fills() : std::vector<ship::RingFill>{}; };
     metrics = std::make_unique<ship::Metrics>(*spool, std::move(measure));
     RS_TRY(metrics->start());
@@ -173,18 +204,7 @@ result<int> run_ship(const ShipOptions& options) {
     if (sys::now_ns() - stopped > patience || !records) gone = true;
   }
   thread.join();
-  const ship::SpoolBooks books = spool->books();
-  if (options.json)
-    put(line_of(Json{{"agent", spool->agent()}, {"read", books.read}, {"shipped", books.shipped}, {"filtered", books.filtered}, {"spooled", books.spooled}, {"dropped", books.dropped}, {"lost", books.lost}}));
-  else if (!options.quiet)
-    say(books_of(books));
-  if (books.spooled != 0) say(counted(books.spooled, "event waits", "events wait") + " in " + options.spool + " for the next run");
-  if (!books.add_up()) say("these numbers do not add up; please report it");
-  if (!recorded) failed(recorded.error());
-  if (!sent) failed(sent.error());
-  if (!recorded || !sent || !books.add_up()) return exit_failure;
-  if (!records && books.spooled != 0) return exit_failure;  // to send was all there was to do
-  return options.fail_on_loss && books.dropped + books.lost != 0 ? exit_loss : exit_ok;
+  return close_books(options, *spool, records, recorded, sent);
 }
 
 }  // namespace

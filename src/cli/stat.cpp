@@ -4,11 +4,13 @@
 #include <set>
 
 #include "writer/cpu_rings.hpp"
+#include "cli/command_file.hpp"
 #include "cli/json.hpp"
 #include "cli/table.hpp"
 #include "cli/options.hpp"
 #include "kernel/clock_check.hpp"
 #include "kernel/kernel_source.hpp"
+#include "remote/process.hpp"
 #include "source/trace_dat_file.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
@@ -76,19 +78,13 @@ result<Stat> stat_recording(const std::string& dir) {
   return s;
 }
 
-// An external writer counts only while it is read: for a second.
+// An external writer counts only while a reader has given it rings, and a query gives none.
 result<Stat> stat_writer(const std::string& socket) {
   Stat s;
-  auto opened = RS_TRY(Reading::open({.where = {socket}}));
-  Reading& reading = *opened;
-  reading.follow(std::nullopt, 1'000'000'000);
-  reading.run([](const TraceRecord&, const RingName&, Reading::Got) {});
-  remote::Process& writer = *reading.trace().first().remote;
-  if (auto off = writer.enable(false); !off) s.remarks.push_back(off.error().sentence);
-  const Source& source = reading.trace().timeline.source(0);
-  s.rings.push_back({source.name(), writer.buffer().is_gone() ? "ended" : "live", source.counters()});
-  s.remarks.push_back(fmt::format("{}: what the external writer wrote within a second; process {}", socket, writer.pid()));
-  s.facts["remote"] = socket;
+  const auto offer = RS_TRY(remote::Process::offer_at(socket, std::chrono::seconds(2)));
+  s.facts = {{"remote", socket}, {"events", nlohmann::json::array()}};
+  for (const EventInfo& e : offer.events) s.facts["events"].push_back(e.system + ":" + e.name);
+  s.remarks.push_back(fmt::format("{}: an external writer with {}; it has rings and counters only while a reader has it: ringside remote {}", socket, counted(offer.events.size(), "event"), socket));
   return s;
 }
 
@@ -141,7 +137,7 @@ result<Stat> stat_instance(const std::string& name) {
   const std::string_view clock = to_string(instance.clock().kind);
   const char* alive = writers == Presence::some   ? "owner alive"
                       : writers == Presence::none ? "no writer (stale)"
-                                                  : "of some that wrote nobody can tell whether they live";
+                                                  : "nothing can tell whether some of its writers live";
   s.remarks.push_back(fmt::format("{}: {}; tracing is {}; clock {}", instance.path(), alive, instance.tracing_on() ? "on" : "off", clock));
   const PastTotals p = instance.past();
   s.past = counters_of(p);
@@ -149,8 +145,8 @@ result<Stat> stat_instance(const std::string& name) {
   const bool cpus = instance.cpu_rings() != 0;
   s.remarks.push_back(fmt::format("{}, {}", cpus ? "rings of CPUs" : "rings of threads", to_string(instance.rings_because())));
   if (instance.without_clock() != 0)
-    s.remarks.push_back(fmt::format("{} processes are not traced, because their processor does not have the clock {}; an instance of the clock mono is for all",
-                                    instance.without_clock(), clock));
+    s.remarks.push_back(fmt::format("{} not traced, because the processor does not have the clock {}; an instance of the clock mono is for all",
+                                    counted(instance.without_clock(), "process is", "processes are"), clock));
   if (instance.refused() != 0)
     s.remarks.push_back(counted(instance.refused(), "event") + " found no ring (budget, no room for another ring, or a ring that was given up)");
   s.facts = {{"instance", instance.path()},
@@ -171,6 +167,9 @@ result<Stat> stat_of(const std::string& name) {
   if (where.is(Where::Kind::writer)) return stat_writer(name);
   if (where.is(Where::Kind::trace_dat)) return stat_trace_dat(name);
   if (where.is(Where::Kind::kernel)) return stat_kernel(where.dir);
+  if (where.is(Where::Kind::nothing) && name.find('/') == std::string::npos && find_command(name))
+    return refuse(std::errc::no_such_file_or_directory,
+                  "there is no instance or recording " + name + ", but a command: ringside record " + name + " records it, ringside syscalls " + name + " counts its system calls");
   return stat_instance(name);
 }
 
@@ -214,8 +213,7 @@ void show_table(const Stat& s, const Counters& total) {
                                   : ring.name.task + "-" + ring.name.show_tid(),
         ring.source.empty() ? ring.state : ring.state + ", " + ring.source, ring.counters);
   row("all", "", "", total);
-  put(table.render(colours()));
-  put(identity(total) + "\n");
+  if (!s.facts.contains("remote")) put(table.render(colours()) + identity(total) + "\n");
   for (const std::string& remark : s.remarks) say(remark);
 }
 
@@ -244,7 +242,7 @@ result<int> run_stat(const StatOptions& options) {
 Command add_stat(CLI::App& app) {
   auto options = std::make_shared<StatOptions>();
   CLI::App* c = app.add_subcommand("stat", "counters and memory of every ring");
-  c->add_option("WHERE", options->where, "instance, recording, trace.dat, an instance of the kernel's, or an external writer's socket")->required();
+  c->add_option("WHERE", options->where, "instance, recording, trace.dat, an instance of the kernel's, or an external writer's socket (its events)")->required();
   add_json(*c, options->json, "one JSON object");
   c->footer(
       "Examples:\n"

@@ -16,10 +16,8 @@
 namespace ringside::cli {
 namespace {
 
-struct StreamOptions {
-  std::string from, out = default_recording;
-  u64 duration_ns = 0;
-  bool fail_on_loss = false, quiet = false;
+struct StreamOptions : RecordingOptions {
+  std::string from;
 };
 
 result<int> run_stream(const StreamOptions& options) {
@@ -41,7 +39,7 @@ result<int> run_stream(const StreamOptions& options) {
   result<void> done;
   Told told;
   const auto begin = [&]() -> result<void> {
-    run = RS_TRY(RecordingRun::create(options.out, line.content().clock()));
+    run = RS_TRY(RecordingRun::create(options.out, line.content().clock(), 0, options.compress));
     return run->add(line);
   };
   const auto take_all = [&](bool last) {
@@ -66,7 +64,7 @@ result<int> run_stream(const StreamOptions& options) {
   take_all(true);
   if (run == nullptr) say_first(line.unheard().problems());
   if (run == nullptr)
-    return done ? refuse(std::errc::no_message, "nothing came that says hello: no writer, another speed, or no stream of ringside") : tl::unexpected<Error>(done.error());
+    return done ? refuse(std::errc::no_message, "no hello came: there is no writer, it has another speed, or it sends no stream of ringside") : tl::unexpected<Error>(done.error());
   auto finished = run->finish();
   told.doubts(*run);
   if (!finished && !run->failed()) return tl::unexpected<Error>(finished.error());
@@ -83,10 +81,7 @@ Command add_stream(CLI::App& app) {
   auto options = std::make_shared<StreamOptions>();
   CLI::App* c = app.add_subcommand("stream", "record sub-buffers that come over a line: a UART, a pipe, a file");
   c->add_option("FROM", options->from, "a device, a pipe or a file; - for standard input")->required();
-  c->add_option("-o,--output", options->out, "directory of the recording; an older recording is replaced")->capture_default_str();
-  add_duration(*c, options->duration_ns, "stop after this time (default: at the writer's end, the end of the file, or Ctrl-C)");
-  c->add_flag("--fail-on-loss", options->fail_on_loss, "exit with 3 when events were lost");
-  c->add_flag("-q,--quiet", options->quiet, "no summary");
+  options->add_options(*c, "stop after this time (default: at the writer's end, the end of the file, or Ctrl-C)");
   c->footer(
       "Examples:\n"
       "  stty -F /dev/ttyUSB0 921600 && ringside stream /dev/ttyUSB0   firmware that uses ringside/remote/stream.hpp\n"

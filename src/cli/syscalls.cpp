@@ -1,17 +1,21 @@
 // ringside syscalls: system calls by name, with their times and errors: of recordings, of a command, live.
 #include <dirent.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
 
 #include "analysis/column.hpp"
 #include "analysis/key_table.hpp"
+#include "analysis/names.hpp"
 #include "analysis/pairs.hpp"
 #include "cli/child.hpp"
 #include "cli/command_file.hpp"
 #include "cli/json.hpp"
 #include "cli/live.hpp"
+#include "cli/presets.hpp"
 #include "cli/recording.hpp"
 #include "cli/table.hpp"
 #include "consumer/where.hpp"
@@ -26,7 +30,8 @@ struct SyscallsOptions {
   std::vector<std::string> words;
   RunOptions run;
   std::vector<i32> pids;
-  std::string by, sort = "total";
+  std::vector<std::string> calls;  // -e: lists of names
+  std::string by, sort = "total", to;
   u64 count = 40, most_keys = 100'000;
   bool all = false;
 };
@@ -266,11 +271,39 @@ result<void> follow_process(TracefsInstance& kernel, i32 pid) {
   return {};
 }
 
+// -e names calls: a filter of these.
+void choose_calls(SyscallsOptions& options) {
+  std::string& filter = options.run.filter;
+  if (!filter.empty() && filter.find_first_of("=<>&~") == std::string::npos)
+    throw UsageError{"-f takes a FILTER, such as 'syscall == openat', and " + in_quotes(filter) + " is none; what a command starts is always followed: ringside syscalls " + filter};
+  std::string any;
+  for (std::string list : options.calls) {
+    for (const char* const word : {"trace=", "t="}) {  // as strace takes it
+      if (list.starts_with(word)) list.erase(0, std::string_view(word).size());
+    }
+    for (const std::string& name : split_at(list, ',')) {
+      if (name.empty() || name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") != std::string::npos) throw UsageError{"-e takes names of system calls, with commas between: -e openat,close; " + in_quotes(name) + " is none"};
+      any += (any.empty() ? "syscall == " : " || syscall == ") + name;
+    }
+  }
+  if (any.empty()) return;
+  filter = filter.empty() ? any : "(" + filter + ") && (" + any + ")";
+}
+
 result<int> run_syscalls(SyscallsOptions options, bool command) {
+  choose_calls(options);
   const bool live = command || options.all || !options.pids.empty();
   if (live && !command && !options.words.empty()) throw UsageError{"--all and --pid are about the kernel, live; WHERE is about what was recorded: take one of them"};
   if (command && (options.all || !options.pids.empty())) throw UsageError{"a command's own calls are counted; --all and --pid mean others"};
   if (options.all && !options.pids.empty()) throw UsageError{"--all and --pid contradict each other"};
+  sys::Fd file;
+  if (!options.to.empty() && options.to != "-") {
+    file = sys::Fd(open(options.to.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (!file) return fail(errno, "cannot write " + options.to + "; name another file with -o");
+    put_into(file.get());
+  } else if (options.to.empty() && command && !options.run.json) {
+    put_into(STDERR_FILENO);  // where strace -c has its table: stdout is the command's
+  }
   std::optional<Child> child;
   bool passed_on = false;
   RunOptions& run_options = options.run;
@@ -288,7 +321,9 @@ result<int> run_syscalls(SyscallsOptions options, bool command) {
       return child->ended().has_value();
     };
   }
-  const auto run = RS_TRY(AnalysisRun::open(run_options));
+  auto opened = AnalysisRun::open(run_options);
+  if (!opened && !options.calls.empty() && opened.error().code == std::errc::invalid_argument) return failed_as_typed(opened.error());  // no such call
+  const auto run = RS_TRY(std::move(opened));
   const auto table = RS_TRY(SyscallTable::make(options, run->trace()));
   for (const i32 pid : options.pids) RS_TRY(follow_process(*run->trace().tracefs(), pid));
   if (command) {
@@ -322,24 +357,28 @@ Command add_syscalls(CLI::App& app) {
   options->run.kernel_buffer_size = 16 << 20;
   CLI::App* c = app.add_subcommand("syscalls", "system calls by name: how many, how long, which errors; of a command, of recordings, live");
   c->add_option("WHERE", options->words, "recordings, trace.dats (default: ringside.data); or a command to run, whose calls are counted; -- may stand before it");
-  c->add_option("-p,--pid", options->pids, "live: the calls of this process and what it starts; may be repeated")->allow_extra_args(false);
+  c->add_option("-p,--pid", options->pids, "live: the calls of this process and what it starts; may be repeated, or have commas")->allow_extra_args(false)->delimiter(',');
+  c->add_option("-e,--calls", options->calls, "only these calls, with commas between several")->allow_extra_args(false)->type_name("NAMES");
   c->add_flag("-a,--all", options->all, "live: the calls of all processes");
-  c->add_flag_callback("-c", [] {}, "nothing: for those who are used to strace -c")->group("");
-  c->add_option("--by", options->by, "a line for each value of it and each call: process, task, thread, cgroup, cpu, ...")->type_name("KEY");
+  c->add_flag_callback("-c", [] {}, "no effect; accepted because strace has it")->group("");
+  c->add_option("--by", options->by, "a line for each call and each value of this column: process, task, thread, cgroup, cpu, ...")->type_name("KEY");
   c->add_option("--sort", options->sort, "lines by")->check(CLI::IsMember({"total", "calls", "errors", "mean", "max"}))->capture_default_str()->type_name("NUMBER");
   c->add_option("-n,--count", options->count, "lines at most")->capture_default_str();
   c->add_option("--keys", options->most_keys, "lines that are kept count of; a full table gives up those that count least")->capture_default_str()->check(CLI::Range(2, 100'000'000));
+  c->add_option("-o,--output", options->to, "the file for the table; - is stdout (default: stdout; for the table of a command stderr)")->type_name("FILE");
   add_run_options(*c, options->run);
   c->footer(
       "Examples:\n"
       "  ringside syscalls make                             a command and all that it starts, as root\n"
+      "  ringside syscalls -o calls.txt make                its table in a file\n"
+      "  ringside syscalls -e openat,close make             two kinds of calls; in a filter: -f 'syscall == openat && pid != 1'\n"
       "  ringside syscalls -p 4711 --duration 5s            a process that is running\n"
       "  ringside syscalls -a --by process --sort errors    all processes, until Ctrl-C\n"
       "  ringside record -e raw_syscalls make && ringside syscalls\n"
       "A recording needs raw_syscalls:sys_enter and sys_exit, or syscalls:sys_enter_* and sys_exit_*. A call is counted when it\n"
       "returns. Its time is that between the two events: waiting included. Names are those of this machine's architecture; the\n"
       "calls of 32-bit programs have other numbers, and appear under wrong names. Results -1 to -4095 are errors; ERESTARTSYS and\n"
-      "its like are calls that a signal interrupted. The exit code is the command's.");
+      "its like are calls that a signal interrupted. The table of a command goes to stderr, as strace -c does; with --json to stdout. The exit code is the command's.");
   return {c, [options, c] {
             const auto rest = c->remaining();
             return run_syscalls(*options, std::find(rest.begin(), rest.end(), "--") != rest.end());

@@ -118,7 +118,7 @@ Command add_top(CLI::App& app) {
   CLI::App* c = app.add_subcommand("top", "live table of events, or of any field's values: count, rate, bytes, lost");
   options->run.push_down = true;
   add_run(*c, options->run);
-  c->add_option("--by", options->by, "a line for each value of it: event, task, thread, process, cgroup, cpu, or [EVENT/]FIELD; or two with a comma")->type_name("KEY")->capture_default_str();
+  c->add_option("--by", options->by, "a line for each value of this column: event, task, thread, process, cgroup, cpu, or [EVENT/]FIELD; or two with a comma")->type_name("KEY")->capture_default_str();
   add_count(*c, options->count, "lines at most")->capture_default_str();
   c->add_option("--keys", options->most_keys, "keys kept at most; a full table gives up those that count least")->capture_default_str()->check(CLI::Range(2, 100'000'000));
   c->footer(
@@ -130,7 +130,7 @@ Command add_top(CLI::App& app) {
       "  ringside top -e 'sched:sched_switch' --by cgroup           which container, slice or service\n"
       "  ringside top web --json --interval 5s >> rates.jsonl\n"
       "Nothing is consumed: a recorder beside it gets every event. -e makes an instance of its own; those that others made in\n"
-      "the kernel are refused, as to read them is to take their events away.");
+      "the kernel are refused, because reading them takes their events away.");
   return {c, [options] { return run_top(*options); }};
 }
 

@@ -12,7 +12,9 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <set>
 
+#include "analysis/names.hpp"
 #include "analysis/pairs.hpp"
 #include "cli/child.hpp"
 #include "cli/options.hpp"
@@ -32,6 +34,7 @@ namespace ringside::cli {
 namespace {
 
 struct TriggerOptions {
+  bool compress = false;
   std::string condition, instance, libc, keys, exec, snapshot = default_recording;
   std::vector<std::string> events, latency, command;
   std::optional<KernelWay> source;
@@ -116,6 +119,8 @@ Wanted wanted_by(const TriggerOptions& options) {
   auto [events, filter] = Pairs::split(condition);
   if (filter.empty() && condition.find_first_of("=<>&~") != std::string::npos) std::swap(events, filter);
   if (!events.empty()) wanted.events = parse_events({events});
+  // 'libc:malloc/size > 100', without an "or", names its event.
+  else if (filter.find("||") == std::string::npos) wanted.events = parse_events(Filter::events_in(filter));
   wanted.filter = filter;
   return wanted;
 }
@@ -133,7 +138,9 @@ class Condition {
     pending_.clear();
     auto done = make();
     ready_ = done.has_value();
-    if (done || !may_wait_ || done.error().code != std::errc::no_such_file_or_directory) return done;
+    // Events that are here will have no other fields.
+    const bool complete = !wanted_.pair && !wanted_.events.empty() && !has_wildcards() && missing_ == nullptr;
+    if (done || !may_wait_ || complete || done.error().code != std::errc::no_such_file_or_directory) return done;
     pending_ = done.error().sentence;
     return {};
   }
@@ -147,6 +154,7 @@ class Condition {
   }
   std::optional<u64> latency() const { return pairs_ ? std::optional<u64>(pairs_->latency()) : std::nullopt; }
   const std::string& pending() const { return pending_; }
+  bool ready() const { return ready_; }
 
  private:
   result<void> make() {
@@ -155,14 +163,19 @@ class Condition {
       pairs_.emplace(std::move(pairs));
     } else if (!wanted_.events.empty()) {
       const auto& all = trace_.formats.all();
+      missing_ = nullptr;
       for (const EventPattern& pattern : wanted_.events) {
-        if (std::none_of(all.begin(), all.end(), [&](const auto& type) { return pattern.matches(type->system, type->name); }))
-          return refuse(std::errc::no_such_file_or_directory, "no event here matches " + ringside::in_quotes(pattern.text()));
+        if (std::any_of(all.begin(), all.end(), [&](const auto& type) { return pattern.matches(type->system, type->name); })) continue;
+        missing_ = &pattern;
+        return refuse(std::errc::no_such_file_or_directory, none_matches(pattern.text(), trace_.formats));
       }
     }
     if (wanted_.filter.empty()) return {};
     filter_.emplace(RS_TRY(Filter::compile(wanted_.filter, trace_.formats, trace_.tasks)));
     return {};
+  }
+  bool has_wildcards() const {
+    return std::any_of(wanted_.events.begin(), wanted_.events.end(), [](const EventPattern& p) { return p.text().find_first_of("*?") != std::string::npos || p.text().ends_with(':'); });
   }
   bool passes(const TraceRecord& record, const RingName& ring) { return !filter_ || filter_->matches(record, ring); }
 
@@ -173,6 +186,7 @@ class Condition {
   std::optional<Pairs> pairs_;
   EventFilter named_;
   std::string pending_{};
+  const EventPattern* missing_ = nullptr;  // of wanted_
   size_t types_ = 0;
   bool ready_ = false;
 };
@@ -247,7 +261,7 @@ class FlightRecorder {
     // Uses the watch's own calibration of the clock, so that times are the same there and here.
     const ClockInfo& own = instance_.clock();
     InstanceFeed program(instance_);
-    auto made = RS_TRY(RecordingRun::create(dir, hit.clock.kind == own.kind ? hit.clock : own));
+    auto made = RS_TRY(RecordingRun::create(dir, hit.clock.kind == own.kind ? hit.clock : own, 0, options_.compress));
     RecordingRun& run = *made;
     run.meta().start_ns -= std::min(run.meta().start_ns, duration);
     run.meta().command = options_.command;
@@ -262,7 +276,8 @@ class FlightRecorder {
     const Around w = RS_TRY(window_of(dir, hit));
     if (!options_.quiet) {
       const u64 span = hit.time > w.first ? hit.time - w.first : 0;
-      say(fmt::format("saved {} of the last {} before it, {} after{}; {}", counted(w.before, "event"), format_time(static_cast<double>(span)), format_count(w.after),
+      const std::string before = w.before == 0 ? w.time ? "the event, and none" : "no event" : counted(w.before, "event") + " of the last " + format_time(static_cast<double>(span));
+      say(fmt::format("saved {} before it, {} after{}; {}", before, format_count(w.after),
                       w.lost == 0 ? "" : fmt::format("; {} older ones were overwritten or lost", format_count(w.lost)), dir));
     }
     if (w.time) {
@@ -302,7 +317,7 @@ class Watch {
         kernel_->learn_names();
         learned = now;
       }
-      progress.update([&](double seconds) { return fmt::format("armed; {} events looked at, {} s", format_count(looked_at_), static_cast<u64>(seconds)); });
+      progress.update([&](double seconds) { return fmt::format("armed; {} checked, {} s", counted(looked_at_, "event"), static_cast<u64>(seconds)); });
     } while (reading_.wait(watch_every_ns));
     return {};
   }
@@ -457,6 +472,29 @@ void see_out(Child& child, const TriggerOptions& options, u64 start) {
   child.stop(asked_to_stop() ? stop_signal() : SIGTERM);
 }
 
+// Words of a condition that can be wrong are told before the command runs, and before a night of waiting.
+void check_events_of(const Wanted& wanted, const TriggerOptions& options, const std::vector<KernelEvent>& known) {
+  std::vector<std::string> all;
+  std::set<std::string> systems;
+  for (const KernelEvent& e : known) {
+    all.push_back(e.system + ":" + e.name);
+    systems.insert(e.system);
+  }
+  for (const EventPattern& pattern : wanted.events) {
+    const std::string& text = pattern.text();
+    if (names_some(pattern, known)) continue;
+    const size_t colon = text.find(':');
+    if (text.starts_with("libc:")) {
+      const std::string list = libc_list(text.substr(colon + 1));
+      if (!options.command.empty() && options.instance.empty() && (options.libc.empty() || (!list.empty() && ("," + options.libc + ",").find("," + list + ",") == std::string::npos)))
+        throw UsageError{in_quotes(text) + " is a call of the C library: add --libc " + (options.libc.empty() ? "" : options.libc + ",") + (list.empty() ? "malloc,io,mutex" : list)};
+      continue;
+    }
+    if (colon != std::string::npos && systems.count(text.substr(0, colon)) == 0) continue;
+    if (const std::string near = near_events(pattern, all); !near.empty()) say(in_quotes(text) + ": the kernel has no such event" + near + (near.ends_with('?') ? " A" : "; a") + " program may still declare it");
+  }
+}
+
 result<int> run_trigger(TriggerOptions options) {
   Wanted wanted = wanted_by(options);
   if (options.snapshot.empty()) options.snapshot = default_recording;
@@ -474,11 +512,12 @@ result<int> run_trigger(TriggerOptions options) {
   const auto asked = kernel_events();
   if (!asked && !has_program) return tl::unexpected<Error>(asked.error());
   const std::vector<KernelEvent> known = asked.value_or(std::vector<KernelEvent>{});
+  if (has_program) check_events_of(wanted, options, known);
   const std::unique_ptr<KernelFeed> kernel = RS_TRY(kernel_part(options, wanted, known, instance.clock()));
   if (kernel == nullptr && !has_program) {
-    if (!wanted.events.empty()) return refuse(std::errc::invalid_argument, "the kernel has no event that matches " + ringside::in_quotes(wanted.events.begin()->text()) + " (ringside list -e PATTERN shows its events)");
+    if (!wanted.events.empty()) return refuse(std::errc::invalid_argument, "the kernel has no event that matches " + ringside::in_quotes(wanted.events.begin()->text()) + " (ringside list -e PATTERN shows its events); an instance (-i), or a command behind --, may have it" + (wanted.events.begin()->text().starts_with("libc:") ? ", with --libc malloc,io,mutex" : ""));
     if (options.condition.starts_with("latency")) throw UsageError{"the latency of which pair? Name one of ringside latency, as in 'latency wakeup > 1ms', or give --latency START END"};
-    throw UsageError{"nothing to look at: name events of the kernel (-e, or 'SYSTEM:EVENT if FILTER'), an instance (-i), or a command behind --"};
+    throw UsageError{"nothing to watch: name events of the kernel (-e, or 'SYSTEM:EVENT if FILTER'), an instance (-i), or a command behind --"};
   }
   auto watched = RS_TRY(events_to_watch(wanted, kernel.get(), known, has_program));
   if (watched.empty() && !has_program)
@@ -498,7 +537,8 @@ result<int> run_trigger(TriggerOptions options) {
   const u64 start = sys::now_ns();
   reading.follow(has_program || wanted.pair ? std::optional(options.look_ahead_ns) : std::nullopt, options.duration_ns);
   Condition condition(std::move(wanted), reading.trace(), has_program);
-  RS_TRY(condition.compile());
+  const auto no_such = [](const Error& error) { return error.code == std::errc::no_such_file_or_directory; };
+  if (auto compiled = condition.compile(); !compiled) return no_such(compiled.error()) ? failed_as_typed(compiled.error()) : failed(compiled.error());
 
   if (!options.command.empty()) {
     auto started = Child::start(options.command, environment_of(instance, preload, options.libc));
@@ -510,16 +550,19 @@ result<int> run_trigger(TriggerOptions options) {
   Watch watch(options, reading, condition, recorder, kernel.get());
   auto done = watch.go(child);
   if (watch.lost() != 0)
-    say(counted(watch.lost(), "event") + " came too fast for the condition to be looked at: it may have held unseen");
+    say(counted(watch.lost(), "event") + " came too fast for a test of the condition: it may have held unseen");
   const bool problems = say_problems(reading);
   if (const Missing missing = reading.missing(0); missing.refused != 0 && !options.quiet)
-    say(counted(missing.refused, "event was", "events were") + " never stored: their rings were full or could not be had; the condition was not looked at for them");
+    say(counted(missing.refused, "event was", "events were") + " never stored: their rings were full or not available; the condition was not checked for them");
   if (!done) failed(done.error());
   if (child) see_out(*child, options, start);
-  if (!done) return exit_failure;
+  if (!done) return condition.ready() || !no_such(done.error()) ? exit_failure : exit_usage;
   if (watch.made() != 0) return problems ? exit_failure : exit_ok;
-  if (!condition.pending().empty()) say(condition.pending());
   if (problems) return exit_failure;
+  if (!condition.pending().empty()) {
+    say(condition.pending());
+    return exit_usage;
+  }
   if (!options.quiet) say("not triggered: " + options.condition);
   return exit_not_triggered;
 }
@@ -529,14 +572,15 @@ result<int> run_trigger(TriggerOptions options) {
 Command add_trigger(CLI::App& app) {
   auto options = std::make_shared<TriggerOptions>();
   CLI::App* c = app.add_subcommand("trigger", "flight recorder: when a condition holds, save what led to it");
-  c->add_option("CONDITION", options->condition, "FILTER, EVENTS, 'EVENTS if FILTER', or 'latency NAME > TIME [&& FILTER]' (--latency)")->required();
+  c->add_option("CONDITION", options->condition, "FILTER ('EVENT/FIELD > 100' names its event), EVENTS, 'EVENTS if FILTER', or 'latency NAME > TIME [&& FILTER]' (--latency)")->required();
   add_events(*c, options->events, "events of the kernel to keep, of all processes; those of the condition are added");
   c->add_option("-i,--instance", options->instance, "instance whose rings are saved, too");
   c->add_option("--latency", options->latency, "the time between two events: START END, or a NAME of ringside latency")->expected(1, 2)->type_name("START END");
   c->add_option("-k,--key", options->keys, "what START and END have in common: FIELD, or FIELD=FIELD; up to three with commas (default: the thread that ran)")->type_name("FIELD");
   c->add_option("-o,--snapshot,--output", options->snapshot, "directory of the recording, %n in it is its number; an older recording is replaced")->expected(0, 1)->type_name("DIR")->capture_default_str();
+  add_compress(*c, options->compress);
   c->add_option("-n,--max-count,--count", options->count, "the number of recordings, then end; 0: until Ctrl-C. Without %n, .1 and so on is put behind DIR")->capture_default_str();
-  add_time(*c, "--after", options->after_ns, "so much of what follows is saved, too (default 0)");
+  add_time(*c, "--after", options->after_ns, "save the events of this time after the condition, too (default 0)");
   c->add_option("--exec", options->exec, "run this in a shell after each one, before going on; $RINGSIDE_SNAPSHOT is the directory, $RINGSIDE_TRIGGER the event")->type_name("COMMAND");
   c->add_option("--libc", options->libc, "trace calls of the C library in all processes of the command: malloc, io, mutex; none in static and Go programs")->type_name("LIST");
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring, a CPU's or a thread's: how far back it reaches (default 4M)");
@@ -545,7 +589,7 @@ Command add_trigger(CLI::App& app) {
   add_time(*c, "--look-ahead", options->look_ahead_ns, "how long events wait for a source that is stuck in the middle of one (default 100ms)");
   add_duration(*c, options->duration_ns, "end after this time (default: at Ctrl-C, or with the command)");
   c->add_flag("-q,--quiet", options->quiet, "only errors");
-  c->add_option("COMMAND", options->command, "what to run, behind --")->type_name("");
+  c->add_option("COMMAND", options->command, "what to run: all from the word after CONDITION on; -- may stand before it")->type_name("");
   c->footer(
       "Examples:\n"
       "  ringside trigger 'latency wakeup > 5ms' -e 'sched:*' -e 'irq:*'                who kept a thread waiting? (as root)\n"
@@ -556,10 +600,10 @@ Command add_trigger(CLI::App& app) {
       "  ringside trigger 'latency > 50ms' --latency app:begin app:end --key request -i web --exec 'logger \"$RINGSIDE_TRIGGER\"'\n"
       "  ringside report | tail -50                        the last events of the recording, ringside.data\n"
       "Rings overwrite their oldest events and nobody reads them, until the condition holds: then they stand still and are saved, as\n"
-      "record does it. The condition is looked at beside them every 2 ms; it costs nothing but its own events. Pairs, and instances,\n"
-      "are looked at in order of time, some 10 ms late. What happens while a recording is saved is neither kept nor looked at.\n"
+      "record does it. The condition is checked beside them every 2 ms; it costs nothing but its own events. Pairs, and instances,\n"
+      "are checked in order of time, some 10 ms late. What happens while a recording is saved is neither kept nor checked.\n"
       "A filter has the syntax of report -f. Times of latency need a unit. With -e and a command, all processes' events are kept.\n"
-      "Exit codes: 0 triggered, 1 failure, 2 wrong usage, 4 the end (Ctrl-C, --duration, the command's) came before the condition held.");
+      "Exit codes: 0 triggered, 1 failure, 2 wrong usage, or no such event or field until the end, 4 the end (Ctrl-C, --duration, the command's) came before the condition held.");
   return {c, [options] { return run_trigger(*options); }};
 }
 

@@ -365,9 +365,7 @@ class Front {
   }
   // Error: the terminal does not exist.
   result<void> start() {
-    auto thread = sys::start_thread("that draws", [this] { body(); });
-    if (!thread) return tl::unexpected<Error>(thread.error());
-    thread_ = std::move(*thread);
+    thread_ = RS_TRY(sys::start_thread("that draws", [this] { body(); }));
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return started_.load(); });
     if (failure_) return tl::unexpected<Error>(*failure_);
@@ -594,7 +592,7 @@ Command add_watch(CLI::App& app) {
       app.add_subcommand("watch", "full screen: rates, losses, fill of the rings, histograms and heat maps; keys as in htop");
   add_run(*c, options->run);
   c->add_option("--by", options->query.by,
-                "a row for each value of it: event, task, thread, process, cgroup, cpu, stack, stack[0], or [EVENT/]FIELD; or two with a comma")
+                "a row for each value of this column: event, task, thread, process, cgroup, cpu, stack, stack[0], or [EVENT/]FIELD; or two with a comma")
       ->type_name("KEY")
       ->capture_default_str();
   c->add_option("-v,--val", options->query.value, "quantiles, histogram and heat map of this field")->type_name("FIELD");
@@ -603,13 +601,13 @@ Command add_watch(CLI::App& app) {
       ->expected(1, 2)
       ->type_name("START END");
   c->add_option("-k,--key", options->keys,
-                "of --latency: what both have in common, FIELD or FIELD=FIELD; up to three with commas (default: the thread)")
+                "of --latency: the fields that both events have in common, FIELD or FIELD=FIELD; up to three with commas (default: the thread)")
       ->type_name("FIELD");
   add_count(*c, options->count, "lines at most of plain tables")->capture_default_str();
   c->add_option("--keys", options->most_keys, "keys kept at most; a full table gives up those that count least")
       ->capture_default_str()
       ->check(CLI::Range(2, 10'000'000));
-  c->add_flag("-b,--batch", options->batch, "a plain table each interval, as where there is no terminal");
+  c->add_flag("-b,--batch", options->batch, "a plain table each interval, as without a terminal");
   c->add_flag("--ascii", options->ascii, "curves and bars without Unicode");
   c->footer(
       "Examples:\n"

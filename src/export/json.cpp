@@ -1,5 +1,6 @@
 #include "export/json.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "decode/print_steps.hpp"
@@ -103,8 +104,14 @@ void append_cpu(i32 cpu, fmt::memory_buffer& out) {
 }  // namespace
 
 void append_json_text(std::string_view text, fmt::memory_buffer& out) {
+  const auto plain = [](char c) { return static_cast<signed char>(c) >= 0x20 && c != '"' && c != '\\' && c != 0x7F; };
   out.push_back('"');
   while (!text.empty()) {
+    if (const auto end = static_cast<size_t>(std::find_if_not(text.begin(), text.end(), plain) - text.begin()); end != 0) {
+      append(out, text.substr(0, end));
+      text.remove_prefix(end);
+      continue;
+    }
     const char c = text.front();
     size_t length = utf8_length(text);
     if (length == 0) {
@@ -141,15 +148,18 @@ const JsonLines::Event& JsonLines::event(u32 id, const EventType* type) {
   return e;
 }
 
-const std::string& JsonLines::thread(u32 source, i32 tid, const RingName& ring) {
-  if (source >= threads_.size()) threads_.resize(source + 1);
-  Thread& t = threads_[source];
-  if (t.tid == tid && t.renamed == tasks_.renamed() && !t.text.empty()) return t.text;
+const std::string& JsonLines::thread(const TraceRecord& record, i32 tid, const RingName& ring) {
+  const i32 cpu = record.cpu_in(ring);
+  Thread& t = threads_[(static_cast<u32>(tid) + record.source * 61) % threads_.size()];
+  if (t.tid == tid && t.source == record.source && t.cpu == cpu && t.renamed == tasks_.renamed() && !t.text.empty()) return t.text;
   t.tid = tid;
+  t.source = record.source;
+  t.cpu = cpu;
   t.renamed = tasks_.renamed();
   const Task* task = tasks_.find(tid, ring);
   const std::string name = task != nullptr ? task->name : tid == ring.tid ? ring.task : "";
   fmt::memory_buffer text;
+  append_cpu(cpu, text);
   append_place(ring, text);
   fmt::format_to(std::back_inserter(text), ",\"pid\":{},\"tid\":{},", tasks_.seen_process(tid, ring), tasks_.seen(tid, ring));
   if (const i32 parent = tasks_.parent(tid, ring); parent != 0) fmt::format_to(std::back_inserter(text), "\"parent\":{},", parent);
@@ -174,8 +184,7 @@ void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
   const Common common = read_common(record.payload);
   const EventType* type = formats_.find(record.number());
   const Event& names = event(record.number(), type);
-  append_cpu(record.cpu_in(ring), out);
-  append(out, thread(record.source, thread_of(type, common), ring));
+  append(out, thread(record, thread_of(type, common), ring));
   append(out, names.name);
   if (type == nullptr || !type->parsed) {
     append(out, "\"hex\":\"");

@@ -21,23 +21,25 @@ class JsonLines {
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out);
 
  private:
-  // Parts that repeat from line to line, ready to copy: the names of an event and its fields, the thread of a ring.
+  // Parts that repeat from line to line, ready to copy: the names of an event and its fields, some hundred threads.
   struct Event {
     std::string name;               // "libc:malloc","fields":{
     std::vector<std::string> keys;  // "size":
   };
   struct Thread {
     i32 tid = -1;
+    u32 source = 0;
+    i32 cpu = -1;
     u64 renamed = 0;   // Tasks::renamed
-    std::string text;  // "ring":3,"pid":4700,"tid":4711,"task":"cc1plus","event":
+    std::string text;  // ,"cpu":1,"ring":3,"pid":4700,"tid":4711,"task":"cc1plus","event":
   };
   const Event& event(u32 id, const EventType* type);
-  const std::string& thread(u32 source, i32 tid, const RingName& ring);
+  const std::string& thread(const TraceRecord& record, i32 tid, const RingName& ring);
 
   const Formats& formats_;
   const Tasks& tasks_;
   std::vector<Event> events_;
-  std::vector<Thread> threads_;
+  std::vector<Thread> threads_ = std::vector<Thread>(509);
   SyscallReader syscalls_;
 };
 

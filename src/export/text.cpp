@@ -103,6 +103,26 @@ void TextLines::append_call(const EventType& type, Bytes payload, fmt::memory_bu
   }
 }
 
+namespace {
+
+// The lines below show the stack: its number says no more.
+void drop_stack_number(const EventType& type, size_t begin, fmt::memory_buffer& out) {
+  for (const Field& field : type.fields) {
+    if (!field.is_stack) continue;
+    const std::string_view printed(out.data() + begin, out.size() - begin);
+    const std::string name = field.name + "=0x";
+    const size_t at = printed.find(name);
+    if (at == printed.npos || (at != 0 && printed[at - 1] != ' ')) continue;
+    const size_t digits = std::min(printed.find_first_not_of("0123456789abcdef", at + name.size()), printed.size());
+    if (digits < printed.size() && printed[digits] != ' ') continue;
+    const size_t first = digits == printed.size() && at != 0 ? at - 1 : at, last = digits == printed.size() ? digits : digits + 1;
+    std::copy(out.data() + begin + last, out.data() + out.size(), out.data() + begin + first);
+    out.resize(out.size() - (last - first));
+  }
+}
+
+}  // namespace
+
 void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) {
   if (record.lost != 0) {
     const bool of_cpu = as_tracefs_ || ring.its_cpu() >= 0;
@@ -127,6 +147,7 @@ void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
     append(out, with_tasks_ ? std::string_view(": ") : std::string_view(" "));
     const size_t end = out.size();
     formats_.print(*type, record.payload, out);
+    if (record.stack != 0 && !ring.kernel && formats_.stacks() != nullptr) drop_stack_number(*type, end, out);
     if (!with_tasks_ && out.size() == end) out.resize(end - 1);
     if (type->of_syscalls) append_call(*type, record.payload, out);
   } else {

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "export/json.hpp"
+#include "export/units.hpp"
 #include "plot/parts.hpp"
 
 namespace ringside::plot {
@@ -302,6 +303,26 @@ void Plot::print_stacks(fmt::memory_buffer& out) const {
   list(out, stacks_.calls(), [&](const StackTable::Call& call) { fmt::format_to(std::back_inserter(out), "{},{}", call.function, call.caller); });
 }
 
+void Plot::print_rates(fmt::memory_buffer& out, u64 origin) const {
+  append(out, ",\"rates\":{");
+  columns(out, rates_.first() << rates_.shift(), u64{1} << rates_.shift(),
+          rates_.empty() ? 0 : rates_.last() - rates_.first() + 1, origin);
+  key(out, "lost");
+  sparse(out, rates_, 0, rates_.first());
+  out.push_back('}');
+}
+
+void Plot::print_rings(fmt::memory_buffer& out) const {
+  key(out, "rings");
+  list(out, rings_, [&](const Ring& r) {
+    fmt::format_to(std::back_inserter(out),
+                   "{{\"ring\":{},\"kernel\":{},\"tid\":{},\"events\":{},\"lost\":{},\"buffer\":", r.name.ring, r.name.kernel,
+                   r.name.tid, r.events, r.lost);
+    append_json_text(r.name.buffer, out);
+    out.push_back('}');
+  });
+}
+
 std::string Plot::json(const std::string& where, const Facts& facts, bool raw_times) {
   finish();
   const u64 origin = first_ > last_ ? 0 : first_;
@@ -309,8 +330,8 @@ std::string Plot::json(const std::string& where, const Facts& facts, bool raw_ti
   print_lanes(lanes, origin);
   print_stack_counts(stack_counts, origin);
   if (stacks_.full() || uncounted_stacks_ != 0)
-    notes_.push_back(fmt::format("there are too many different stacks: some are left out, and {} events are in no flame graph; choose with -e, or --from and --to", uncounted_stacks_));
-  if (cut_ != 0) notes_.push_back(fmt::format("the texts of {} events are cut after {} bytes", cut_, longest_text));
+    notes_.push_back(fmt::format("there are too many different stacks: some are left out, and {} in no flame graph; choose with -e, or --from and --to", counted(uncounted_stacks_, "event is", "events are")));
+  if (cut_ != 0) notes_.push_back(fmt::format("the texts of {} are cut after {} bytes", counted(cut_, "event"), longest_text));
 
   fmt::memory_buffer out;
   append(out, "{\"where\":");
@@ -341,12 +362,7 @@ std::string Plot::json(const std::string& where, const Facts& facts, bool raw_ti
   list(out, notes_, [&](const std::string& note) { append_json_text(note, out); });
   key(out, "types");
   print_types(out);
-  append(out, ",\"rates\":{");
-  columns(out, rates_.first() << rates_.shift(), u64{1} << rates_.shift(),
-          rates_.empty() ? 0 : rates_.last() - rates_.first() + 1, origin);
-  key(out, "lost");
-  sparse(out, rates_, 0, rates_.first());
-  out.push_back('}');
+  print_rates(out, origin);
   key(out, "names");
   list(out, names_, [&](const auto& n) {
     out.push_back('[');
@@ -355,14 +371,7 @@ std::string Plot::json(const std::string& where, const Facts& facts, bool raw_ti
   });
   key(out, "threads");
   print_threads(out, origin);
-  key(out, "rings");
-  list(out, rings_, [&](const Ring& r) {
-    fmt::format_to(std::back_inserter(out),
-                   "{{\"ring\":{},\"kernel\":{},\"tid\":{},\"events\":{},\"lost\":{},\"buffer\":", r.name.ring, r.name.kernel,
-                   r.name.tid, r.events, r.lost);
-    append_json_text(r.name.buffer, out);
-    out.push_back('}');
-  });
+  print_rings(out);
   key(out, "lanes");
   append(out, {lanes.data(), lanes.size()});
   print_stacks(out);

@@ -4,6 +4,7 @@
 
 #include "decode/syscalls.hpp"
 #include "export/json.hpp"
+#include "export/units.hpp"
 #include "plot/parts.hpp"
 
 namespace ringside::plot {
@@ -313,83 +314,109 @@ void Plot::drop_call(u32 number) {
              [&] { return text(e.type, t.entered()); });
 }
 
+struct Plot::ThreadEvent {
+  const TraceRecord& record;
+  Event& event;
+  const EventType* type;
+  Thread& thread;
+  u32 number;  // the thread's, in threads_
+  u64 gaps;    // before it
+};
+
+// From `begin` to the event's time, on its thread's lane.
+template <class MakeText>
+void Plot::add_slice(const ThreadEvent& at, u64 begin, u32 what, MakeText make_text) {
+  lanes_.add(lane(at.thread.lane, {LaneKind::thread, at.number}),
+             {.begin = begin, .end = at.record.time, .what = what, .ring = at.record.source, .stack = at.record.stack}, make_text);
+}
+void Plot::add_slice(const ThreadEvent& at, u64 begin, u32 what) {
+  add_slice(at, begin, what, [&] { return text(at.type, at.record.payload); });
+}
+
+// A span's begin is remembered, and its end is the slice.
+void Plot::on_span(const ThreadEvent& at) {
+  const TraceRecord& record = at.record;
+  Event& e = at.event;
+  std::vector<Open>& spans = at.thread.spans;
+  const auto kind = static_cast<char>(read_integer(record.payload, *e.first));
+  const u32 what = name(std::string(read_text(record.payload, *e.second)), e.index);
+  const std::string_view track = is_text(e.first_text) ? read_text(record.payload, *e.first_text) : std::string_view();
+  if (at.number != 0 && kind == 'B' && spans.size() < deepest_span) {
+    spans.push_back({record.time, at.gaps, what, std::string(track.substr(0, longest_text))});
+    return;
+  }
+  if (at.number != 0 && kind == 'E') {
+    const auto open = std::find_if(spans.rbegin(), spans.rend(), [&](const Open& o) { return o.track == track.substr(0, longest_text); });
+    const Open found = open != spans.rend() ? *open : Open{};
+    if (open != spans.rend()) spans.erase(std::next(open).base());
+    if (found.begin != 0 && found.gaps != at.gaps) ++unpaired_;
+    if (found.begin != 0 && found.gaps == at.gaps && found.begin <= record.time) {
+      add_slice(at, found.begin, found.name);
+      if (e.heat == nullptr) e.heat = &heat_of(e.full);
+      e.heat->add(record.time, record.time - found.begin);
+      return;
+    }
+  }
+  if (kind == 'B' || kind == 'E') ++unpaired_;
+  add_slice(at, record.time, what);
+}
+
+void Plot::on_enter(const ThreadEvent& at) {
+  const TraceRecord& record = at.record;
+  drop_call(at.number);
+  if (at.number == 0) return add_slice(at, record.time, at.event.lane_name);
+  Thread& t = at.thread;
+  t.call = &at.event;
+  t.call_name = call_of(at.event, record.payload);
+  t.call_ring = record.source;
+  t.call_begin = record.time;
+  t.call_gaps = at.gaps;
+  t.call_payload.assign(reinterpret_cast<const char*>(record.payload.data),
+                        std::min<size_t>(record.payload.size, longest_payload));
+}
+
+void Plot::on_exit(const ThreadEvent& at) {
+  const TraceRecord& record = at.record;
+  Thread& t = at.thread;
+  const Event* enter = t.call;
+  const u32 call = call_of(at.event, record.payload);
+  if (enter != nullptr && t.call_name == call && t.call_gaps == at.gaps && t.call_begin <= record.time) {
+    t.call = nullptr;
+    add_slice(at, t.call_begin, call, [&] { return text(enter->type, t.entered()) + " -> " + text(at.type, record.payload); });
+    if (call >= call_heat_.size()) call_heat_.resize(call + 1);
+    if (call_heat_[call] == nullptr) call_heat_[call] = &heat_of(names_[call].first);
+    call_heat_[call]->add(record.time, record.time - t.call_begin);
+    return;
+  }
+  drop_call(at.number);
+  ++unpaired_;
+  add_slice(at, record.time, call);
+}
+
+// The begin of an event that names its duration.
+u64 Plot::begin_of(const TraceRecord& record, Event& e) {
+  const i64 took = read_integer(record.payload, *e.first);
+  if (took < 0 && e.first->is_signed) return record.time;
+  if (e.heat == nullptr) e.heat = &heat_of(e.full + " " + e.first->name);
+  e.heat->add(record.time, static_cast<u64>(took));
+  return static_cast<u64>(took) <= record.time ? record.time - static_cast<u64>(took) : record.time;
+}
+
 void Plot::on_thread(const TraceRecord& record, Event& e, const EventType* type, const RingName& ring, i32 tid) {
   Thread& t = threads_[thread(tid, ring, record.time)];
   ++t.events;
   const auto number = static_cast<u32>(&t - threads_.data());
-  u64 begin = record.time;
   // Nothing is paired across a gap: a call that ended in it and another that began in it would look like one. A thread's events
   // may be on any CPU's ring.
-  const u64 gaps = ring.of_a_thread() ? rings_[record.source].gaps : shared_gaps_;
-  const auto slice = [&](u32 what, auto make_text) {
-    lanes_.add(lane(t.lane, {LaneKind::thread, number}),
-               {.begin = begin, .end = record.time, .what = what, .ring = record.source, .stack = record.stack}, make_text);
-  };
-  const auto own_text = [&] { return text(type, record.payload); };
+  const ThreadEvent at{record, e, type, t, number, ring.of_a_thread() ? rings_[record.source].gaps : shared_gaps_};
+  u64 begin = record.time;
   switch (e.role) {
-    case Event::Role::span: {
-      const auto kind = static_cast<char>(read_integer(record.payload, *e.first));
-      const u32 what = name(std::string(read_text(record.payload, *e.second)), e.index);
-      const std::string_view track = is_text(e.first_text) ? read_text(record.payload, *e.first_text) : std::string_view();
-      if (number != 0 && kind == 'B' && t.spans.size() < deepest_span) {
-        t.spans.push_back({record.time, gaps, what, std::string(track.substr(0, longest_text))});
-        return;
-      }
-      if (number != 0 && kind == 'E') {
-        const auto open = std::find_if(t.spans.rbegin(), t.spans.rend(),
-                                       [&](const Open& o) { return o.track == track.substr(0, longest_text); });
-        const Open found = open != t.spans.rend() ? *open : Open{};
-        if (open != t.spans.rend()) t.spans.erase(std::next(open).base());
-        if (found.begin != 0 && found.gaps != gaps) ++unpaired_;
-        if (found.begin != 0 && found.gaps == gaps && found.begin <= record.time) {
-          begin = found.begin;
-          const u32 named = found.name;
-          slice(named, own_text);
-          if (e.heat == nullptr) e.heat = &heat_of(e.full);
-          e.heat->add(record.time, record.time - begin);
-          return;
-        }
-      }
-      if (kind == 'B' || kind == 'E') ++unpaired_;
-      slice(what, own_text);
-      return;
-    }
-    case Event::Role::enter:
-      drop_call(number);
-      if (number == 0) break;
-      t.call = &e;
-      t.call_name = call_of(e, record.payload);
-      t.call_ring = record.source;
-      t.call_begin = record.time;
-      t.call_gaps = gaps;
-      t.call_payload.assign(reinterpret_cast<const char*>(record.payload.data),
-                            std::min<size_t>(record.payload.size, longest_payload));
-      return;
-    case Event::Role::exit: {
-      const Event* enter = t.call;
-      const u32 call = call_of(e, record.payload);
-      if (enter != nullptr && t.call_name == call && t.call_gaps == gaps && t.call_begin <= record.time) {
-        t.call = nullptr;
-        begin = t.call_begin;
-        slice(call, [&] { return text(enter->type, t.entered()) + " -> " + own_text(); });
-        if (call >= call_heat_.size()) call_heat_.resize(call + 1);
-        if (call_heat_[call] == nullptr) call_heat_[call] = &heat_of(names_[call].first);
-        call_heat_[call]->add(record.time, record.time - begin);
-        return;
-      }
-      drop_call(number);
-      ++unpaired_;
-      slice(call, own_text);
-      return;
-    }
-    case Event::Role::duration: {
-      const i64 took = read_integer(record.payload, *e.first);
-      if (took < 0 && e.first->is_signed) break;
-      if (e.heat == nullptr) e.heat = &heat_of(e.full + " " + e.first->name);
-      e.heat->add(record.time, static_cast<u64>(took));
-      if (static_cast<u64>(took) <= record.time) begin = record.time - static_cast<u64>(took);
+    case Event::Role::span: return on_span(at);
+    case Event::Role::enter: return on_enter(at);
+    case Event::Role::exit: return on_exit(at);
+    case Event::Role::duration:
+      begin = begin_of(record, e);
       break;
-    }
     case Event::Role::counter:
       if (count_on(record, e, number)) return;
       break;
@@ -398,7 +425,7 @@ void Plot::on_thread(const TraceRecord& record, Event& e, const EventType* type,
     case Event::Role::wake:
       break;
   }
-  slice(e.lane_name, own_text);
+  add_slice(at, begin, e.lane_name);
 }
 
 void Plot::count_stack(const TraceRecord& record, const Event& e, u64 weight) {
@@ -477,9 +504,9 @@ void Plot::finish() {
   if (curves_.merges()) merged("values of a counter", curves_.shift());
   if (unpaired_ != 0)
     notes_.push_back(
-        fmt::format("{} begins or ends of system calls and spans have no other half in here, and no length", unpaired_));
+        counted(unpaired_, "begin or end of a system call or span has", "begins or ends of system calls and spans have") + " no other half in here, and no length");
   if (unseen_ != 0)
-    notes_.push_back(fmt::format("switches between threads are missing in {} places, as in a recording of some processes: until when and since when these threads ran is not drawn", unseen_));
+    notes_.push_back(fmt::format("switches between threads are missing in {}, as where the recording begins on each CPU at another moment, or is of some processes (-a records all): until when and since when these threads ran is not drawn", counted(unseen_, "place")));
   if (too_many_threads_) notes_.push_back(fmt::format("only the first {} threads have a lane of their own", most_lanes));
   if (too_many_counters_)
     notes_.push_back(fmt::format("only the first {} counters have a curve, the others are events", most_counters));
@@ -487,7 +514,7 @@ void Plot::finish() {
     notes_.push_back(fmt::format("only the first {} kinds of durations have a heat map; choose with -e", most_heat_maps));
   if (too_many_names_)
     notes_.push_back(fmt::format("only the first {} names of slices are shown, the rest by the first's", most_names));
-  if (backward_ != 0) notes_.push_back(fmt::format("{} events are older than the one before them on their ring", backward_));
+  if (backward_ != 0) notes_.push_back(counted(backward_, "event is older than the one before it on its ring", "events are older than the one before them on their ring"));
 }
 
 }  // namespace ringside::plot

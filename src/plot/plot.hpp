@@ -74,6 +74,7 @@ class Plot {
   struct Ring;  // a source's
   struct Counter;
   struct Heat;
+  struct ThreadEvent;  // an event on its thread's lane
   enum class LaneKind { cpu, thread, loss };
   struct LaneName {
     LaneKind kind;
@@ -95,12 +96,21 @@ class Plot {
   u32 known_thread(i32 tid, const RingName& ring) const;
   bool count_on(const TraceRecord& record, const Event& e, u32 thread);
   void drop_call(u32 thread);
+  template <class MakeText>
+  void add_slice(const ThreadEvent& at, u64 begin, u32 what, MakeText make_text);
+  void add_slice(const ThreadEvent& at, u64 begin, u32 what);
+  void on_span(const ThreadEvent& at);
+  void on_enter(const ThreadEvent& at);
+  void on_exit(const ThreadEvent& at);
+  u64 begin_of(const TraceRecord& record, Event& e);
   void on_thread(const TraceRecord& record, Event& e, const EventType* type, const RingName& name, i32 tid);
   void count_stack(const TraceRecord& record, const Event& e, u64 weight);
   void finish();
   void print_lanes(fmt::memory_buffer& out, u64 origin);
   void print_counters(fmt::memory_buffer& out, u64 origin) const;
   void print_types(fmt::memory_buffer& out) const;
+  void print_rates(fmt::memory_buffer& out, u64 origin) const;
+  void print_rings(fmt::memory_buffer& out) const;
   void print_threads(fmt::memory_buffer& out, u64 origin) const;
   void print_heat(fmt::memory_buffer& out, u64 origin) const;
   void print_stack_counts(fmt::memory_buffer& out, u64 origin);

@@ -1,7 +1,5 @@
 #include "plot/stack_table.hpp"
 
-#include <algorithm>
-
 namespace ringside::plot {
 
 u32 StackTable::number(u32 stack) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "export/units.hpp"
 #include "instance/ring_source.hpp"
 #include "sys/sys.hpp"
 
@@ -16,13 +17,16 @@ bool same(const RingName& a, const RingName& b) {
 
 InstanceFeed::InstanceFeed(Instance& instance, EventPatterns only) : instance_(instance), only_(std::move(only)) {
   // Read many times a second, so map the table instead of calling Instance::rings(), which opens every ring for its counters.
-  words_.control = const_cast<InstanceControl*>(&instance.control());
+  words_ = instance.words();
 }
 
 result<void> InstanceFeed::begin(RecordingRun& run) {
   look_for_events();
   __atomic_fetch_add(&words_.control->stacks_again, u64{1}, __ATOMIC_RELAXED);  // this reader has not seen what others have read
-  for (const RingInfo& info : instance_.rings()) books_.before += info.counters.read + info.counters.overrun;
+  for (const RingInfo& info : instance_.rings()) {
+    books_.before += info.counters.read + info.counters.overrun;
+    unread_at_begin_ += info.counters.unread;
+  }
   books_.before += instance_.past().read + instance_.past().overrun;
   look_for_rings(run);  // those of hundreds of CPUs take a while: before the command starts
   return {};
@@ -182,7 +186,7 @@ Books InstanceFeed::close(RecordingRun& run) {
     all.push_back(info.counters);
     if (!info.problem.empty()) books_.doubts.push_back(info.problem);
     if (!run.failed() && quiet && !handing_over_ && info.counters.unread != 0)
-      books_.doubts.push_back(std::to_string(info.counters.unread) + " events of ring " + std::to_string(info.name.ring) + " were not read");
+      books_.doubts.push_back("ring " + std::to_string(info.name.ring) + ": " + counted(info.counters.unread, "event was", "events were") + " not read");
     const u32 as = rings_[info.name.ring].as;
     if (as == 0 && info.name.ring != 0) continue;  // it was never opened
     RecordingWriter& writer = run.writer();

@@ -20,6 +20,8 @@ class InstanceFeed final : public Feed {
   void describe(RecordingMeta& meta) override;
   Books close(RecordingRun& run) override;
   u64 taken_until() const override { return taken_until_; }
+  // Events that were written before begin() and that no reader had taken.
+  u64 unread_at_begin() const { return unread_at_begin_; }
 
  private:
   struct Ring {
@@ -50,7 +52,7 @@ class InstanceFeed final : public Feed {
   std::string unnamed_;  // an event whose format could not be read yet
   u64 known_threads_ = 0;
   u32 moved_ = 0;  // the number of CPU rings that replaced another one
-  u64 polls_ = 0, taken_until_ = 0;
+  u64 polls_ = 0, taken_until_ = 0, unread_at_begin_ = 0;
 };
 
 }  // namespace ringside

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
-#include <sstream>
 
 #include "sys/thread.hpp"
 #include "sys/try.hpp"
@@ -161,18 +161,20 @@ result<void> KernelFeed::arm() {
 
 result<void> KernelFeed::begin(RecordingRun& run) {
   if (std::exchange(handing_over_, false)) {
-    const Accounted earlier = accounted();
-    const u64 before = books_.totals.read + books_.totals.overrun;
+    Books books;
+    books.earlier = closed_ ? accounted() : books_.earlier;
+    books.before = closed_ ? books_.totals.read + books_.totals.overrun : books_.before;
+    books_ = std::move(books);
+    closed_ = false;
     faults_ = {};
-    books_ = {};
-    books_.earlier = earlier;
-    books_.before = before;
     events_so_far_ = 0;
     bytes_so_far_ = 0;
+    failed_ = false;
     stopping_ = false;
     eventfd_t woken = 0;
     (void)eventfd_read(wake_.get(), &woken);
   }
+  another_follows_ = run.is_followed();
   rings_.emplace(RecordingWriter::beside(run.writer()));
   for (const auto& source : sources_) {
     if (source == nullptr) continue;  // it has ended
@@ -208,7 +210,7 @@ Drained KernelFeed::take(u32 at, u64 most) {
   events_so_far_.store(books_.events, std::memory_order_relaxed);
   bytes_so_far_.store(books_.bytes, std::memory_order_relaxed);
   failed_ = faults_.failure().has_value();
-  if (drained == Drained::ended || failed_) sources_[at] = nullptr;
+  if (drained == Drained::ended || (failed_ && !another_follows_)) sources_[at] = nullptr;
   return drained;
 }
 
@@ -216,16 +218,19 @@ void KernelFeed::learn_names() {
   if (!rings_ && threads_.size() > most_names) threads_.clear();
   for (auto& [number, name] : sys::cmdlines_of(sys::read_file(instance_.dir() + "/../../saved_cmdlines"))) {
     if (number <= 0) continue;
-    RingName& thread = threads_[number];
+    const auto [at, fresh] = threads_.try_emplace(number);
+    RingName& thread = at->second;
+    if (!fresh && thread.task == name) continue;  // thousands may have ended, and their cgroups are gone
     thread.tid = number;
     thread.task = std::move(name);
     if (thread.process.empty()) thread.process = thread.task;
     if (thread.cgroup.empty()) thread.cgroup = sys::cgroup_of(number);
   }
   const auto tgids = sys::read_file(instance_.dir() + "/../../saved_tgids");
-  std::istringstream lines(tgids ? *tgids : "");
-  i32 tid = 0, pid = 0;
-  while (lines >> tid >> pid) {
+  char* end = nullptr;
+  for (const char* line = tgids ? tgids->c_str() : ""; *line != 0; line = end) {  // "tid pid"
+    const auto tid = static_cast<i32>(std::strtol(line, &end, 10)), pid = static_cast<i32>(std::strtol(end, &end, 10));
+    if (end == line) break;
     if (const auto at = threads_.find(tid); at != threads_.end()) at->second.pid = pid;
   }
   for (auto& [number, thread] : threads_) {
@@ -264,7 +269,7 @@ void KernelFeed::consume() {
 
 bool KernelFeed::poll(RecordingRun& run) {
   if (!thread_.joinable() || (!failed_ && !run.failed())) return false;
-  (void)instance_.tracing(false);
+  if (!another_follows_) (void)instance_.tracing(false);
   stop_thread();
   if (failed_) run.faults().full(*faults_.failure());
   return false;
@@ -302,6 +307,7 @@ Books KernelFeed::close(RecordingRun& run) {
   run.faults().add(faults_);
   books_.totals = sum(all);
   books_.complete = !handing_over_;
+  closed_ = true;
   return books_;
 }
 

@@ -89,6 +89,8 @@ class KernelFeed final : public Feed {
   // The cpuN.raw of one recording. Owned by the thread while it runs, like books_.
   std::optional<RecordingWriter> rings_;
   Faults faults_;
+  bool closed_ = false;           // since the last begin()
+  bool another_follows_ = false;  // if that recording fails
 };
 
 }  // namespace ringside

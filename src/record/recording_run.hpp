@@ -64,6 +64,10 @@ class RecordingRun {
   result<void> finish();
   result<void> finish(u64 duration_ns);  // for a recording that began before the run: a flight recorder's
 
+  // If this one fails, another one takes over what is still in the rings: it is not missing.
+  void another_follows(bool follows = true) { another_follows_ = follows; }  // to be called before feeds are added
+  bool is_followed() const { return another_follows_; }
+
   // For feeds.
   RecordingWriter& writer() { return writer_; }
   Faults& faults() { return faults_; }
@@ -95,7 +99,7 @@ class RecordingRun {
   std::vector<Feed*> feeds_;
   Faults faults_;
   const u64 start_ns_;
-  bool unsaved_ = false, polled_ = false, finished_ = false;
+  bool unsaved_ = false, polled_ = false, finished_ = false, another_follows_ = false;
   u64 save_again_ns_ = 0;  // no save before this time
 };
 

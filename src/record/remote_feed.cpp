@@ -8,13 +8,13 @@ namespace ringside {
 
 result<void> RemoteFeed::attach(RecordingRun& run) {
   auto process = RS_TRY(remote::Process::attach(options_.socket, options_.attach));
-  const remote::Buffer::Options& buffer = options_.attach.buffer;
+  const remote::Plan& made = process->buffer().plan();
   rings_.clear();
-  for (u32 number = 0; number < buffer.rings; ++number) {
+  for (u32 number = 0; number < made.nr_rings; ++number) {
     auto source = RS_TRY(process->buffer().source(number));
     RingName name = source->name();
     name.ring = next_++;
-    RS_TRY(run.writer().add_ring(name, buffer.subbuf_size));
+    RS_TRY(run.writer().add_ring(name, made.subbuf_size));
     threads_.push_back(name);
     rings_.push_back({std::move(source), name.ring});
   }

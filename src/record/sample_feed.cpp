@@ -109,7 +109,12 @@ result<void> SampleFeed::begin(RecordingRun& run) {
     stacks_.clear();
   }
   if (outs_.empty()) {
-    for (const PerfSampler::Ring& ring : sampler_->rings()) add_out(first_ring + ring.cpu());
+    for (const PerfSampler::Ring& ring : sampler_->rings()) {
+      const u32 number = first_ring + ring.cpu();
+      const auto same = std::find_if(outs_.begin(), outs_.end(), [&](const Out& out) { return out.number == number; });
+      out_of_.push_back(static_cast<size_t>(same - outs_.begin()));
+      if (same == outs_.end()) add_out(number);
+    }
     add_out(first_ring + (1u << 16));
   }
   for (const Out& out : outs_) {
@@ -312,14 +317,14 @@ bool SampleFeed::poll(RecordingRun& run) {
     for (size_t i = 0; i < rings.size(); ++i)
       if (next[i] && (first == rings.size() || next[i]->time < next[first]->time)) first = i;
     if (first == rings.size()) break;
-    take(run, *next[first], outs_[first]);
+    take(run, *next[first], outs_[out_of_[first]]);
     next[first] = records[first].next();
   }
   for (size_t i = 0; i < rings.size(); ++i) {
     malformed_ += records[i].malformed();
     rings[i].consume(records[i]);
-    flush(run, outs_[i]);
   }
+  for (Out& out : outs_) flush(run, out);
   // The oldest part of the recording goes, and with it what names the rest.
   if (options_.max_size != 0 && bytes_so_far() - bytes_at_look_ > options_.max_size / 4) {
     stacks_.clear();
@@ -343,14 +348,13 @@ void SampleFeed::describe(RecordingMeta& meta) {
 Books SampleFeed::close(RecordingRun& run) {
   if (!handing_over_ && std::exchange(on_, false)) (void)sampler_->on(false);
   if (!run.failed()) (void)poll(run);
+  std::vector<u64> lost(outs_.size());
+  for (size_t i = 0; i < out_of_.size(); ++i) lost[out_of_[i]] += sampler_->rings()[i].lost();
   std::vector<Counters> all;
   for (size_t i = 0; i < outs_.size(); ++i) {
     Out& out = outs_[i];
     // Losses behind the last record are only in the counts.
-    if (i < sampler_->rings().size()) {
-      const u64 lost = sampler_->rings()[i].lost();
-      if (lost > out.told_lost) lose(run, out, lost - std::exchange(out.told_lost, lost));
-    }
+    if (lost[i] > out.told_lost) lose(run, out, lost[i] - std::exchange(out.told_lost, lost[i]));
     flush(run, out);
     Counters c;
     c.written = out.events + out.lost;

@@ -69,7 +69,8 @@ class SampleFeed final : public Feed {
   Options options_;
   ClockInfo clock_;
   std::optional<RawToTicks> ticks_;
-  std::vector<Out> outs_;                            // the last one: of what was there before
+  std::vector<Out> outs_;                            // of each CPU; the last one: of what was there before
+  std::vector<size_t> out_of_;                       // outs_ by the sampler's ring
   std::map<i32, RingName> threads_;
   std::set<u64> stacks_;                             // that stand in the recording
   std::unordered_map<std::string, std::string> build_ids_;  // in hex, by device, inode and path

@@ -191,6 +191,7 @@ class RecordingSource final : public Source {
  private:
   RecordingSource(SubBufferFile whole, sys::Region file, u64 begin, const RecordedRing& ring, const RecordingMeta& meta);
   bool take(u64 at, u64 have);
+  void will_read(bool in_a_row) const;
   result<void> map_groups(const std::string& path);
   bool more_groups();
   result<bool> next_group();
@@ -202,6 +203,7 @@ class RecordingSource final : public Source {
   bool complete_;
   bool shrinking_;         // its recorder may remove the oldest sub-buffers at any moment
   bool removed_ = false;   // since the last one that was handed out
+  mutable bool in_a_row_ = true;
   std::vector<u64> copy_;  // of a sub-buffer in which the file ends, or that may be removed
   u64 begin_;              // behind the hole
   u64 offset_;

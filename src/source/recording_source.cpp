@@ -1,5 +1,6 @@
 // A ring of a recording, read in place.
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -105,11 +106,19 @@ std::optional<SubBufferFile> RecordingSource::sub_buffer_file() const {
   return begin_ == 0 && !shrinking_ && packed_path_.empty() ? std::optional(sub_buffer_file_) : std::nullopt;
 }
 
+// Whether the kernel is to read ahead. Time stamps are looked up here and there, each in a page of its own.
+void RecordingSource::will_read(bool in_a_row) const {
+  if (in_a_row_ == in_a_row || file_.size() == 0) return;
+  in_a_row_ = in_a_row;
+  madvise(file_.data(), file_.size(), in_a_row ? MADV_NORMAL : MADV_RANDOM);
+}
+
 u64 RecordingSource::time_stamp(u64 index) const {
   if (index < groups_.places()) {
     const auto group = groups_.first_from(index * GroupFile::place);
     return group ? group->time_stamp : 0;
   }
+  will_read(false);
   SubBufferHeader header{};
   const u64 at = begin_ + (index - groups_.places()) * ring_.subbuf_size;
   if (at + sizeof header <= file_.size()) std::memcpy(&header, file_.data() + at, sizeof header);
@@ -140,6 +149,7 @@ bool RecordingSource::take(u64 at, u64 have) {
 result<std::optional<SubBufferView>> RecordingSource::next() {
   u64 at = 0, have = 0;
   const u8* bytes = nullptr;
+  will_read(true);
   for (;;) {
     if (in_group_ == group_.size() * 8 && RS_TRY(next_group())) continue;
     if (in_group_ < group_.size() * 8) {
@@ -193,7 +203,7 @@ result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& d
       sources.push_back(std::move(*source));
       continue;
     }
-    if (problems != nullptr) problems->push_back(source.error().sentence + "; its " + std::to_string(ring.events) + " events are missing");
+    if (problems != nullptr) problems->push_back(source.error().sentence + "; its events are missing: " + std::to_string(ring.events));
     if (!first) first = std::move(source.error());
   }
   if (first && (problems == nullptr || sources.empty())) return tl::unexpected<Error>(std::move(*first));

@@ -214,7 +214,7 @@ class Parser {
   result<TraceDatFile> run() {
     Reader in(all_);
     if (all_.size < magic_size || std::memcmp(all_.data, magic, magic_size) != 0)
-      return refuse(std::errc::invalid_argument, bytes_->path + " is no trace.dat: it begins otherwise");
+      return refuse(std::errc::invalid_argument, bytes_->path + (all_.size >= 8 && std::memcmp(all_.data, "PERFILE2", 8) == 0 ? " is a perf.data, which perf script prints;" : " is no trace.dat: it begins otherwise;") + " what can be read are recordings, trace.dat files, instances and CTF traces");
     in.take(magic_size);
     const auto version = std::string(in.name().substr(0, 20));
     const auto endianness = in.number<u8>();

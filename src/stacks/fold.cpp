@@ -67,12 +67,6 @@ void FlameTree::add(const Fold& fold, Stacks& stacks, const std::vector<std::str
   });
 }
 
-u64 FlameTree::sum(u32 which) const {
-  u64 sum = 0;
-  for (const Node& node : nodes_) sum += node.own[which];
-  return sum;
-}
-
 std::string FlameTree::path(u32 node) const {
   std::vector<u32> up;
   for (; node != 0; node = nodes_[node].parent) up.push_back(nodes_[node].name);

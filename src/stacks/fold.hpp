@@ -99,7 +99,6 @@ class FlameTree {
 
   const std::vector<Node>& nodes() const { return nodes_; }  // 0: the root of all
   const std::vector<Name>& names() const { return names_; }
-  u64 sum(u32 which) const;
   // "root;outer;inner" for a node; ; and line ends in a name become , and spaces.
   std::string path(u32 node) const;
   // Folded text: "path weight" a line, those with a weight only, in the order of the paths.

@@ -90,7 +90,6 @@ class Stacks final : public StackTexts {
   void on_missing(std::function<void(Stacks&)> find) { find_missing_ = std::move(find); }
 
   Names& names() { return names_; }
-  const CodeMaps& maps() const { return maps_; }
   size_t size() const { return stacks_.size() - 1; }
   u64 missing() const { return missing_; }  // different stacks whose event is nowhere
   u64 refused() const { return refused_; }  // events whose stack had no room
@@ -125,7 +124,6 @@ class Stacks final : public StackTexts {
   void find(u32 id, Kind& kind) const;
   void learn_map(const TraceRecord& record, const RingName& ring);
   CodeMaps::Process process_of(const TraceRecord& record, const RingName& ring, const EventType* type) const;
-  Addresses addresses_of(Bytes payload, const EventType* type);
   Addresses add(const u8* words, size_t count);
   u32 keep(const Key& key, const Stack& stack);
   size_t entry_of(const Key& key) const;

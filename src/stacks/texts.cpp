@@ -1,5 +1,4 @@
 // Stacks as texts.
-#include <algorithm>
 
 #include "stacks/stacks.hpp"
 

@@ -9,7 +9,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
-#include <string_view>
 
 #include "export/units.hpp"
 

@@ -239,7 +239,7 @@ void WatchScreen::key(KeyCode code) {
 }
 
 void WatchScreen::table_key(KeyCode code) {
-  const auto page = static_cast<i64>(std::max<size_t>(page_, 2) - 1);
+  if (row_key(code) || question_key(code)) return;
   switch (code) {
     case 'q':
     case 'Q':
@@ -260,37 +260,8 @@ void WatchScreen::table_key(KeyCode code) {
       paused_ = !paused_;
       update();
       break;
-    case '\\':
-    case Key::f(4):
-      edit(Mode::filter, view_.picture.query.filter);
-      break;
-    case '/':
-    case Key::f(3):
-      edit(Mode::search, "");
-      break;
     case 'n':
       find(true);
-      break;
-    case '>':
-    case '<':
-    case '.':
-    case ',':
-    case Key::f(6):
-      open_menu(Menu::sort);
-      break;
-    case 'I':
-      if (!sort_) sort_ = view_.status.live ? WatchSort::rate : WatchSort::count;
-      descending_ = !descending_;
-      resort();
-      update();
-      break;
-    case 'k':
-    case Key::f(2):
-      open_menu(Menu::key);
-      break;
-    case 'f':
-    case Key::f(5):
-      open_menu(Menu::value);
       break;
     case 'z':
     case Key::f(8):
@@ -305,47 +276,66 @@ void WatchScreen::table_key(KeyCode code) {
       break;
     case '+':
     case '=':
-      if (const auto* at = std::upper_bound(std::begin(intervals), std::end(intervals), view_.status.interval_ns);
-          at != std::end(intervals))
-        host_.interval(*at);
-      update();
-      break;
     case '-':
-      if (const auto* at = std::lower_bound(std::begin(intervals), std::end(intervals), view_.status.interval_ns);
-          at != std::begin(intervals))
-        host_.interval(at[-1]);
-      update();
-      break;
-    case Key::enter:
-    case Key::right:
-      drill();
-      break;
-    case Key::escape:
-    case Key::backspace:
-    case Key::left:
-      back();
-      break;
-    case Key::up:
-      move(-1);
-      break;
-    case Key::down:
-      move(1);
-      break;
-    case Key::page_up:
-      move(-page);
-      break;
-    case Key::page_down:
-      move(page);
-      break;
-    case Key::home:
-      select(0);
-      break;
-    case Key::end:
-      select(~size_t{0});
+      next_interval(code == '-');
       break;
     default:
       break;
   }
+}
+
+// Keys that choose a row, or go into one and back.
+bool WatchScreen::row_key(KeyCode code) {
+  const auto page = static_cast<i64>(std::max<size_t>(page_, 2) - 1);
+  switch (code) {
+    case Key::enter:
+    case Key::right: drill(); return true;
+    case Key::escape:
+    case Key::backspace:
+    case Key::left: back(); return true;
+    case Key::up: move(-1); return true;
+    case Key::down: move(1); return true;
+    case Key::page_up: move(-page); return true;
+    case Key::page_down: move(page); return true;
+    case Key::home: select(0); return true;
+    case Key::end: select(~size_t{0}); return true;
+    default: return false;
+  }
+}
+
+// Keys that change what is asked, or the order of the answer.
+bool WatchScreen::question_key(KeyCode code) {
+  switch (code) {
+    case '\\':
+    case Key::f(4): edit(Mode::filter, view_.picture.query.filter); return true;
+    case '/':
+    case Key::f(3): edit(Mode::search, ""); return true;
+    case '>':
+    case '<':
+    case '.':
+    case ',':
+    case Key::f(6): open_menu(Menu::sort); return true;
+    case 'k':
+    case Key::f(2): open_menu(Menu::key); return true;
+    case 'f':
+    case Key::f(5): open_menu(Menu::value); return true;
+    case 'I':
+      if (!sort_) sort_ = view_.status.live ? WatchSort::rate : WatchSort::count;
+      descending_ = !descending_;
+      resort();
+      update();
+      return true;
+    default: return false;
+  }
+}
+
+void WatchScreen::next_interval(bool shorter) {
+  const u64 now = view_.status.interval_ns;
+  const auto* const at = shorter ? std::lower_bound(std::begin(intervals), std::end(intervals), now)
+                                 : std::upper_bound(std::begin(intervals), std::end(intervals), now);
+  if (shorter && at != std::begin(intervals)) host_.interval(at[-1]);
+  if (!shorter && at != std::end(intervals)) host_.interval(*at);
+  update();
 }
 
 void WatchScreen::help_key(KeyCode code) {

@@ -78,7 +78,6 @@ class WatchScreen {
   void key(KeyCode code);
   Frame frame(size_t width, size_t height);
   bool quit() const { return quit_; }
-  bool paused() const { return paused_; }
 
  private:
   enum class Panel : u8 { stack, histogram, heat, rates, off };
@@ -97,6 +96,9 @@ class WatchScreen {
 
   void refresh();
   void table_key(KeyCode code);
+  bool row_key(KeyCode code);
+  bool question_key(KeyCode code);
+  void next_interval(bool shorter);
   void editor_key(KeyCode code);
   void menu_key(KeyCode code);
   void help_key(KeyCode code);

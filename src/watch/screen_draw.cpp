@@ -168,7 +168,7 @@ std::vector<Line> WatchScreen::rings(size_t width, size_t height) const {
     Line line;
     for (size_t i = l * in_line; i < std::min((l + 1) * in_line, all.size()); ++i) {
       if (l + 1 == lines && i + 1 == (l + 1) * in_line && i + 1 < all.size()) {
-        line.push_back({fmt::format(" ({} more rings)", all.size() - i), Style::dim});
+        line.push_back({fmt::format(" ({})", counted(all.size() - i, "more ring")), Style::dim});
         break;
       }
       line.push_back({" " + fitted(all[i].name, name, glyphs_) + " "});
@@ -386,7 +386,7 @@ std::vector<Line> WatchScreen::panel(size_t width, size_t height) const {
   const std::string value = p.query.fields ? "" : p.value + " of ";
   std::string text;
   if (which == Panel::stack) {
-    text = row == nullptr ? " Stack" : fmt::format(" Stack: {} events, {:.1f} %", format_count(row->count), row->share * 100);
+    text = row == nullptr ? " Stack" : fmt::format(" Stack: {}, {:.1f} %", counted(row->count, "event"), row->share * 100);
   } else if (which == Panel::rates) {
     text = fmt::format(
         " Rate of {}{}", of,

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <csignal>
 #include <ctime>
-#include <initializer_list>
 
 namespace ringside {
 namespace {

@@ -185,6 +185,15 @@ TEST_F(Bounded, RootSeesInstancesOfOtherUsers) {
   EXPECT_EQ(other.out.find(path), std::string::npos);
   EXPECT_EQ(none.code, 2);
   EXPECT_EQ(ringside("report " + path).code, 0);
+  // Plain list, and its name where a path is needed.
+  EXPECT_THAT(run("env -u RINGSIDE_ROOT " RINGSIDE_BUILD_DIR "/ringside list").out, HasSubstr(path));
+  EXPECT_EQ(ringside("list").out.find(path), std::string::npos);
+  for (const char* command : {"top ", "report ", "stat ", "crash ", "rm ", "record --duration 1ms -i ", "enable '*' -i ", "trigger 'a == 1' -i "}) {
+    const Outcome o = ringside(command + name);
+    EXPECT_NE(o.code, 0) << command;
+    EXPECT_THAT(o.err, HasSubstr("there is " + path + ": name it by that path")) << command;
+    ringside("rm -f " + name);
+  }
   const Outcome theirs = run("cd / && " + as + dir + "/ringside list --all");
   EXPECT_EQ(theirs.code, 1);
   EXPECT_THAT(theirs.err, HasSubstr("root sees them"));

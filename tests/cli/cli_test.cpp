@@ -325,6 +325,18 @@ TEST_F(Cli, ManPagesAndCompletionKnowEveryCommand) {
   EXPECT_EQ(words("gcc -"), "\n");
 }
 
+// It brings many libraries along, and is loaded where a server is asked.
+TEST_F(Cli, LibcurlIsLoadedWhereAServerIsAsked) {
+  const std::string needed = run("readelf -dW " RINGSIDE_BUILD_DIR "/ringside | grep NEEDED").out;
+  EXPECT_NE(needed.find("libc.so"), std::string::npos);
+  EXPECT_EQ(needed.find("curl"), std::string::npos);
+  fs::create_directories(dir + "/libraries");
+  std::ofstream(dir + "/libraries/libcurl.so.4");  // no library
+  const test::Outcome o = run("LD_LIBRARY_PATH=" + dir + "/libraries " RINGSIDE_BUILD_DIR "/ringside report clickhouse://localhost:1/traces");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("libcurl"), std::string::npos) << o.err;  // built without, it says so
+}
+
 TEST_F(Cli, RecordOfANamedInstanceLeavesIt) {
   EXPECT_EQ(ringside("record -i web -- true").code, 0);
   EXPECT_NE(ringside("list").out.find("web"), std::string::npos);

@@ -124,12 +124,12 @@ TEST_F(LatencyCli, MistakesAreExplained) {
   };
   says("", 2, "START END");
   says("app:begin", 2, "START END");
-  says("app:begin app:nothing ringside.data", 1, "app:end");
-  says("app:begin app:end ringside.data --key requst", 1, "did you mean request");
-  says("app:begin app:end ringside.data --key request=kind", 1, "not both the same");
+  says("app:begin app:nothing ringside.data", 2, "no event here matches \"app:nothing\"; there are begin, end");
+  says("app:begin app:end ringside.data --key requst", 2, "did you mean request");
+  says("app:begin app:end ringside.data --key request=kind", 2, "not both the same");
   says("app:begin app:end ringside.data --key a,b,c,d", 2, "3");
   says("app:begin app:end ringside.data --key =", 2, "FIELD");
-  says("wakeup ringside.data", 1, "sched:sched_waking");
+  says("wakeup ringside.data", 2, "sched:sched_waking");
 }
 
 struct KernelLatency : LatencyCli {

@@ -7,6 +7,7 @@
 #include <regex>
 
 #include "cli/mount_fixture.hpp"
+#include "writer/cpu_rings.hpp"
 
 namespace ringside::mount_remote_test {
 namespace {
@@ -400,12 +401,18 @@ TEST_F(MountSelftest, ReadsConsumeOrDoNot) {
   EXPECT_EQ(ids(taken(test + "/trace_pipe")), range(7890, 7890));
 }
 
-TEST_F(MountSelftest, EventsLandInTheRingOfTheClientsCpu) {
+// The first two that this thread may run on, or the only one.
+std::vector<int> two_cpus() {
   cpu_set_t mine;
   sched_getaffinity(0, sizeof mine, &mine);
   std::vector<int> cpus;
   for (int n = 0; n < CPU_SETSIZE && cpus.size() < 2; ++n)
     if (CPU_ISSET(n, &mine)) cpus.push_back(n);
+  return cpus;
+}
+
+TEST_F(MountSelftest, EventsLandInTheRingOfTheClientsCpu) {
+  const std::vector<int> cpus = two_cpus();
   if (cpus.size() < 2) GTEST_SKIP() << "one CPU";
   const auto write_on_each = [&] {
     for (const int n : cpus) {
@@ -424,6 +431,35 @@ TEST_F(MountSelftest, EventsLandInTheRingOfTheClientsCpu) {
   EXPECT_EQ(text_of(cpu(cpus[0]) + "/trace"), "");
   const auto second = static_cast<u64>(cpus[1]);
   EXPECT_EQ(ids(taken(test + "/trace_pipe"), cpus[1]), range(second, second));
+}
+
+// Each possible processor has a ring from the start, and keeps it while the processor is away: no ring comes or goes.
+TEST_F(MountSelftest, AProcessorThatComesLaterHasItsRing) {
+  const u32 possible = possible_cpus();
+  EXPECT_TRUE(fs::exists(cpu(static_cast<int>(possible) - 1))) << "online or not";
+  EXPECT_FALSE(fs::exists(cpu(static_cast<int>(possible))));
+  const std::vector<int> cpus = two_cpus();
+  if (cpus.size() < 2) GTEST_SKIP() << "one CPU";
+  const auto check_read = [&] {
+    write_events(1, 8);
+    EXPECT_EQ(ids(text_of(test + "/trace")), range(1, 8));
+    EXPECT_EQ(ids(taken(test + "/trace_pipe")), range(1, 8));
+  };
+  {
+    const OnCpu here(cpus[0]);  // no client runs on the other one
+    check_read();
+    EXPECT_EQ(text_of(cpu(cpus[1]) + "/trace"), "");
+    EXPECT_EQ(taken(cpu(cpus[1]) + "/trace_pipe"), "");
+    // The rings are made anew while it is away.
+    EXPECT_EQ(write_to(test + "/tracing_on", "0"), "1");
+    EXPECT_TRUE(eventually([&] { return size() == "7 (unloaded)\n"; })) << size();
+    EXPECT_EQ(write_to(test + "/tracing_on", "1"), "1");
+    check_read();
+  }
+  const OnCpu there(cpus[1]);
+  write_events(1, 8);
+  EXPECT_EQ(ids(text_of(cpu(cpus[1]) + "/trace"), cpus[1]), range(1, 8));
+  EXPECT_EQ(ids(taken(cpu(cpus[1]) + "/trace_pipe"), cpus[1]), range(1, 8));
 }
 
 TEST_F(MountSelftest, RingsAreThereWhileTheyAreNeeded) {

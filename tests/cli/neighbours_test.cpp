@@ -340,7 +340,7 @@ TEST_F(Neighbours, RootWorksWhileAUserSwapsNames) {
         count("reset", i.reset().has_value());
         (void)i.trim();
         (void)i.events();
-        (void)i.tasks();
+        (void)i.read("saved_cmdlines");
         auto writer = RecordingWriter::create(user + "/a/rec", i.clock());
         count("record", writer.has_value());
         for (const RingInfo& ring : i.rings()) {

@@ -56,6 +56,7 @@ TEST_F(Newcomer, AnEventThatALiveInstanceDoesNotHaveYet) {
   make_web();
   const Outcome o = run(tool + " hist event web -e net:idel --json --interval 20ms 2>said >seen & P=$!; until [ -s seen ]; do sleep 0.02; done; cat said; kill -INT $P; wait $P");
   EXPECT_THAT(o.out, HasSubstr("waiting: no event in what is live matches \"net:idel\"; did you mean net:idle?"));
+  EXPECT_THAT(o.out, HasSubstr("no process writes to web now; waiting for one until Ctrl-C; --once: what is there, and no waiting"));
 }
 
 TEST_F(NewcomerAsRoot, AFieldThatNoLiveEventHas) {
@@ -77,8 +78,19 @@ TEST_F(NewcomerAsRoot, SyscallsRunsACommandAsStraceDoes) {
   for (const char* typed : {"syscalls cat /nonexistent", "syscalls -c cat /nonexistent", "syscalls --sort calls -- cat /nonexistent"}) {
     const Outcome o = ringside(typed);
     EXPECT_EQ(o.code, 1) << typed << o.err;
-    EXPECT_THAT(o.out, HasSubstr("ENOENT ")) << typed;
+    EXPECT_THAT(o.err, HasSubstr("ENOENT ")) << typed;  // stdout is the command's
+    EXPECT_EQ(o.out, "") << typed;
   }
+  Outcome o = ringside("syscalls -o table cat /etc/hostname");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(o.out, test::slurp("/etc/hostname"));
+  EXPECT_EQ(o.err, "");
+  EXPECT_THAT(test::slurp(dir + "/table"), HasSubstr("openat"));
+  EXPECT_THAT(ringside("syscalls -o - cat /etc/hostname").out, HasSubstr("openat"));
+  o = ringside("syscalls -o no/such/table touch ran");
+  EXPECT_EQ(o.code, 1) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("cannot write no/such/table"));
+  EXPECT_FALSE(fs::exists(dir + "/ran"));
   // A recording of that name comes first.
   ASSERT_EQ(ringside("record -q -e raw_syscalls -o cat -- true").code, 0);
   EXPECT_THAT(ringside("syscalls cat").out, HasSubstr("execve"));
@@ -146,11 +158,79 @@ TEST_F(Newcomer, UserEventsSelectFromARunningInstance) {
   EXPECT_EQ(names(), std::set<std::string>{"libc:read"});
   EXPECT_EQ(events().size(), reads);
   EXPECT_THAT(o.err, HasSubstr("lost 0;"));
-  o = ringside("record -i web -u 'nothing:*',libc:reed --duration 10ms");
-  EXPECT_EQ(o.code, 0);
-  EXPECT_THAT(o.err, HasSubstr("-u nothing:*: no program declared such an event; declared were "));
-  EXPECT_THAT(o.err, HasSubstr("-u libc:reed: no program declared such an event; did you mean libc:read?"));
-  EXPECT_THAT(o.err, HasSubstr("\nringside: 0 events"));
+}
+
+TEST_F(Newcomer, APatternThatMatchesNoDeclaredEvent) {
+  make_web();
+  ASSERT_EQ(ringside("record -q -i web -u libc:read --duration 1ms").code, 0);
+  for (const auto& [pattern, wanted] : {std::pair{"'nothing:*'", "-u nothing:*: no program declared such an event; declared were "}, {"libc:reed", "-u libc:reed: no program declared such an event; did you mean libc:read?"},
+                                        {"libc:read,libc:reed", "did you mean libc:read?"}}) {
+    const Outcome o = ringside(std::string("record -i web --duration 1 -u ") + pattern);
+    EXPECT_EQ(o.code, 2) << o.err;
+    EXPECT_THAT(o.err, HasSubstr(wanted));
+    EXPECT_FALSE(fs::exists(dir + "/ringside.data.old"));
+  }
+  // Nothing is declared yet, or the command will do it: told at the end.
+  for (const char* typed : {"record -i new -u 'nothing:*' --duration 1ms", "record -i web -u 'nothing:*' true"}) {
+    const Outcome o = ringside(typed);
+    EXPECT_EQ(o.code, 0) << typed << o.err;
+    EXPECT_THAT(o.err, HasSubstr("-u nothing:*: no program declared such an event")) << typed;
+    EXPECT_THAT(o.err, HasSubstr("\nringside: 0 events")) << typed;
+  }
+}
+
+TEST_F(Newcomer, AProgramInThisDirectoryAndAnExport) {
+  ASSERT_EQ(run("cp /bin/true own-program").code, 0);
+  Outcome o = ringside("record own-program");
+  EXPECT_EQ(o.code, 127);
+  EXPECT_THAT(o.err, HasSubstr("cannot execute own-program (the one in this directory: ./own-program)"));
+  ASSERT_EQ(ringside("record -q --libc io dd if=/etc/hostname of=copy").code, 0);
+  ASSERT_EQ(ringside("export -o x.pftrace").code, 0);
+  EXPECT_THAT(ringside("report x.pftrace").err, HasSubstr("what can be read are recordings, trace.dat files, instances and CTF traces"));
+}
+
+TEST_F(Newcomer, RecoverIsForMemoryDumps) {
+  make_web();
+  for (const auto& [typed, wanted] : {std::pair{"recover web", "ringside crash web"}, {"recover made", "made is a directory, and recover reads a memory dump"}}) {
+    const Outcome o = ringside(typed);
+    EXPECT_EQ(o.code, 2) << o.err;
+    EXPECT_THAT(o.err, HasSubstr(wanted));
+  }
+}
+
+// The books of an instance are of all its time.
+TEST_F(Newcomer, TwoTotalsAreExplained) {
+  make_web();
+  EXPECT_EQ(ringside("record -i web --duration 1ms").err.find("since it was made"), std::string::npos);
+  const Outcome o = ringside("record -i web --duration 1ms");  // these were read before
+  EXPECT_THAT(o.err, HasSubstr("\nringside: web since it was made: written "));
+}
+
+TEST_F(Newcomer, TheNotationOfHistInAFilter) {
+  ASSERT_EQ(ringside("record -q --libc malloc,io dd if=/etc/hostname of=copy").code, 0);
+  u64 large = 0;
+  for (const json& e : events()) large += e.value("event", "") == "libc:malloc" && e["fields"]["size"] > 100;
+  ASSERT_GT(large, 0u);
+  EXPECT_EQ(events("-f 'libc:malloc/size > 100'").size(), large);
+  EXPECT_EQ(events("-f '!(libc:malloc/size > 100) && event == malloc || libc:malloc/size > 100'").size(), events("-e libc:malloc").size());
+  EXPECT_THAT(ringside("report -f 'libc:malloc/siez > 100'").err, HasSubstr("did you mean size"));
+  EXPECT_THAT(ringside("report -f 'libc:maloc/size > 100'").err, HasSubstr("no event here matches \"libc:maloc\"; did you mean libc:malloc"));
+  const Outcome o = ringside("trigger 'libc:malloc/size > 100' --libc malloc -o snap -- ls");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("triggered by: "));
+  EXPECT_THAT(ringside("trigger 'libc:malloc/size > 100'").err, HasSubstr("a command behind --, may have it, with --libc malloc"));
+}
+
+TEST_F(Newcomer, EventsOfTheCLibraryThatWereNotRecorded) {
+  ASSERT_EQ(ringside("record -q " + build + "example_01_write").code, 0);
+  for (const auto& [typed, wanted] : {std::pair{"hist libc:malloc/size ringside.data", "no event here matches \"libc:malloc\""}, {"report -e libc:malloc", "matches \"libc:malloc\""},
+                                      {"latency malloc ringside.data", "record --libc malloc"}}) {
+    const Outcome o = ringside(typed);
+    EXPECT_NE(o.code, 0) << typed;
+    EXPECT_THAT(o.err, HasSubstr(wanted));
+    EXPECT_THAT(o.err, HasSubstr("; ringside record --libc malloc COMMAND records these")) << typed;
+  }
+  EXPECT_THAT(ringside("report -e libc:read").err, HasSubstr("record --libc io COMMAND"));
 }
 
 // While the program writes: its sub-buffers are read piece by piece, and times and order stay.
@@ -223,8 +303,11 @@ TEST_F(Newcomer, HelpAndVersionInEveryForm) {
 TEST_F(Newcomer, AWrongCommandLineSaysWhatToType) {
   ASSERT_EQ(ringside("record -q --libc malloc,io dd if=/etc/hostname of=copy").code, 0);
   for (const auto& [typed, wanted] : {std::pair{"script", "did you mean report? See ringside --help\n"}, {"strace ls", "did you mean syscalls?"}, {"record -g ls", "did you mean --stack?"},
-                                      {"record -F 99 ls", "did you mean --sample?"}, {"record -m 1M ls", "did you mean --buffer-size?"}, {"convert", "did you mean export?"}, {"report -C 0", "did you mean --cpu?"}, {"report --jsn", "did you mean --json? See ringside report --help\n"},
-                                      {"report -n", "--max-count needs a value; see ringside report --help\n"}, {"report -n x", "--max-count: \"x\" is no positive number"},
+                                      {"record -F 99 ls", "did you mean --sample?"}, {"record -C 0 ls", "did you mean --filter 'cpu == 0'?"}, {"record -P 1 ls", "did you mean --pid?"}, {"record -m 1M ls", "did you mean --buffer-size?"}, {"convert", "did you mean export?"}, {"snapshot", "did you mean trigger?"}, {"sched", "did you mean latency wakeup?"}, {"diff a b", "did you mean flame --against?"}, {"lock", "did you mean flame --contention?"},
+                                      {"record -F 'prev_prio < 100' ls", "did you mean --filter?"}, {"record -d 1 ls", "did you mean --duration 1s?"}, {"record -R stacktrace ls", "did you mean --kstack?"},
+                                      {"record -p function ls", "--pid takes the number of a process, not \"function\"; see"}, {"record -p 1,x ls", "--pid takes the number of a process"}, {"record -p 1 --duration 1ms", "of process 1: name events of the kernel with -e, or take --sample"},
+                                      {"report --comm sleep", "did you mean --filter 'task == NAME'?"}, {"export --json", "did you mean --output FILE.json?"}, {"list -e nope:nope", "no event matches nope:nope"}, {"report --jsn", "did you mean --json? See ringside report --help\n"},
+                                      {"report -p 3", "did you mean --tid?"}, {"report -n", "--max-count needs a value; see ringside report --help\n"}, {"report -n x", "--max-count: \"x\" is no positive number"}, {"report -n 0", "--max-count: \"0\" is no positive number"}, {"report -n 1.5", "--max-count: \"1.5\" is no positive number"},
                                       {"stat", "ringside: ringside stat needs WHERE; see ringside stat --help\n"}, {"-v", "ringside needs a command"},
                                       {"latency syscalls -- ls", "ringside: ringside latency has no use for \"ls\""}, {"latency wakup", "did you mean wakeup?"},
                                       {"latency wakup ringside.data", "did you mean wakeup?"}, {"export ringside.data x.json", "did you mean -o x.json?"}, {"export", "did you mean -o FILE?"},
@@ -245,6 +328,111 @@ TEST_F(Newcomer, AWrongCommandLineSaysWhatToType) {
   EXPECT_THAT(ringside("hist libc:free/size ringside.data").err, HasSubstr("\"libc:free/size\": there is no such field; libc:free has ptr"));
   EXPECT_THAT(ringside("report nope.data").err, HasSubstr("there is no recording, trace.dat or instance nope.data"));
   EXPECT_THAT(ringside("report /dev/null").err, HasSubstr("/dev/null is neither a recording nor a trace.dat nor an instance"));
+}
+
+// trace-cmd's first line. A file for other tools is a file, as of export.
+TEST_F(NewcomerAsRoot, AFileOfAnotherFormatIsAFile) {
+  Outcome o = ringside("record -o trace.dat -e sched ls");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_TRUE(fs::is_regular_file(dir + "/trace.dat"));
+  EXPECT_THAT(ringside("report trace.dat").out, HasSubstr("sched_switch: "));
+  o = ringside("record -o all.json --libc io dd if=/etc/hostname of=copy");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_TRUE(fs::is_regular_file(dir + "/all.json"));
+}
+
+TEST_F(NewcomerAsRoot, CommasBetweenProcesses) {
+  const Outcome o = run("sleep 60 & A=$!; sleep 60 & B=$!; " + tool + " record -p $A,$B -e sched --duration 10ms; code=$?; kill $A $B; exit $code");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(ringside("record -p 1,4194304 -e sched --duration 1ms").err, HasSubstr("there is no process 4194304"));
+  EXPECT_THAT(ringside("record -p 4194304").err, HasSubstr("there is no process 4194304"));
+}
+
+// The kernel wants quotes.
+TEST_F(NewcomerAsRoot, AFilterOfTheKernelWithoutQuotes) {
+  for (const char* filter : {"prev_comm == ls", "prev_comm ~ l*", "prev_pid > 0 && (prev_comm==ls||prev_comm == \"dd\")", "COMM == ls"}) {
+    const Outcome o = ringside(std::string("record -q -e sched_switch -f '") + filter + "' -- ls");
+    EXPECT_EQ(o.code, 0) << filter << o.err;
+    EXPECT_GT(events().size(), 0u) << filter;
+    for (const json& e : events()) EXPECT_EQ(e.at("fields").at("prev_comm"), "ls") << filter;
+  }
+}
+
+TEST_F(NewcomerAsRoot, PathsOfSystemCallsAreAddresses) {
+  ASSERT_EQ(ringside("record -q -e syscalls:sys_enter_openat ls").code, 0);
+  EXPECT_THAT(ringside("report -f 'filename ~ \"*passwd*\"'").err, HasSubstr("the address of a path; record --libc io COMMAND has paths"));
+}
+
+TEST_F(NewcomerAsRoot, AnInstanceHasASystemOfTheKernels) {
+  make_web();
+  const Outcome o = ringside("record -i web -e 'net:*' --duration 10ms");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("-e net:* means the kernel's events; web has some of this name, too: -u net:*"));
+  EXPECT_EQ(ringside("record -i web -e 'sched:*' --duration 10ms").err.find("means the kernel's"), std::string::npos);
+}
+
+TEST_F(Newcomer, EventsFromBeforeTheRecordingAreCounted) {
+  make_web();
+  const size_t before = events("web").size();
+  ASSERT_GT(before, 1u);
+  EXPECT_THAT(ringside("record -i web --duration 1ms").err, HasSubstr(std::to_string(before) + " events were in the rings of web when this began"));
+  EXPECT_EQ(events().size(), before);
+  EXPECT_THAT(ringside("record -i web --duration 1ms").err, Not(HasSubstr("when this began")));
+}
+
+// Root is not asked to know whose instance it is, and gets none of its own by mistake.
+TEST_F(Newcomer, ANameOfAnotherUsersInstanceIsNoNewInstance) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root sees instances of other users";
+  const std::string theirs = "/dev/shm/ringside-65534";
+  if (run("RINGSIDE_ROOT= setpriv --reuid 65534 --clear-groups " + tool + " list").code != 0 || fs::exists(theirs + "/ringside-newcomer")) GTEST_SKIP() << "no other user may run this";
+  ASSERT_EQ(run("cd /; unset RINGSIDE_ROOT; RINGSIDE_INSTANCE=ringside-newcomer setpriv --reuid 65534 --clear-groups " + build + "example_01_write").code, 0);
+  const Outcome o = ringside("record -i ringside-newcomer --duration 1ms");
+  run("cd /; unset RINGSIDE_ROOT; setpriv --reuid 65534 --clear-groups " + tool + " rm ringside-newcomer");
+  EXPECT_EQ(o.code, 1) << o.err;
+  EXPECT_THAT(o.err, HasSubstr(theirs + "/ringside-newcomer: name it by that path"));
+  EXPECT_FALSE(fs::exists(dir + "/root/ringside-newcomer"));
+}
+
+// One line, once; a recorder that has gone is no mistake of the user's.
+TEST_F(Newcomer, AnInstanceThatCannotBeMadeIsReported) {
+  for (const auto& [environment, words] : {std::pair{"RINGSIDE_INSTANCE=bad/name", "not traced, the instance bad/name of RINGSIDE_INSTANCE cannot be opened"},
+                                           {"RINGSIDE_ROOT=$PWD/missing/root RINGSIDE_INSTANCE=x", "not traced, the instance x of RINGSIDE_INSTANCE cannot be opened"},
+                                           {"RINGSIDE_INSTANCE=", "cannot be opened"}}) {
+    const Outcome o = run(std::string(environment) + " " + build + "example_01_write");
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_THAT(o.err, HasSubstr(words));
+    EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1) << o.err;
+  }
+  EXPECT_EQ(run("RINGSIDE_INSTANCE=/nonexist/record-1 " + build + "example_01_write").err, "");
+}
+
+// What names addresses is not shown as text, and a stack is not preceded by its number.
+TEST_F(Newcomer, SamplesAreReadable) {
+  ASSERT_EQ(ringside("record -q --sample 999 sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'").code, 0);
+  const std::string text = ringside("report").out;
+  EXPECT_THAT(text, HasSubstr("sample: count="));
+  EXPECT_THAT(text, HasSubstr("\n => "));
+  EXPECT_THAT(text, Not(HasSubstr("code_map: ")));
+  EXPECT_THAT(text, Not(HasSubstr(" stack: ")));
+  EXPECT_THAT(text, Not(HasSubstr("stack=0x")));
+  EXPECT_THAT(ringside("report -e code_map").out, HasSubstr("code_map: "));
+}
+
+TEST_F(Newcomer, CommandsAndFilesOfOthersAreNamed) {
+  EXPECT_THAT(ringside("stat ls").err, HasSubstr("ringside syscalls ls counts its system calls"));
+  run("printf 'PERFILE2.......................' >p.data");
+  EXPECT_THAT(ringside("report p.data").err, HasSubstr("p.data is a perf.data, which perf script prints"));
+  EXPECT_EQ(ringside("list nope:nope").out, "");
+}
+
+TEST_F(Newcomer, AnOlderGraphIsNotReplacedByAnEmptyOne) {
+  ASSERT_EQ(ringside("record -q --libc io dd if=/etc/hostname of=copy").code, 0);
+  run("echo older >flame.html");
+  const Outcome o = ringside("flame ringside.data");
+  EXPECT_EQ(o.code, 1) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("flame.html was not written"));
+  EXPECT_EQ(test::slurp(dir + "/flame.html"), "older\n");
+  EXPECT_THAT(ringside("plot --from +35s").err, HasSubstr("no event from +35,000 ms on; "));
 }
 
 TEST_F(Newcomer, AnOlderRecordingIsKept) {
@@ -346,7 +534,7 @@ TEST_F(Newcomer, AnEmptyRecordingSaysWhy) {
   make_static(dir + "/gob", true);
   EXPECT_THAT(ringside("record --libc io ./still").err, HasSubstr("--libc saw nothing: ./still is a static program"));
   EXPECT_THAT(ringside("record --libc io ./gob").err, HasSubstr("./gob is a Go program"));
-  EXPECT_THAT(ringside("record ./gob").err, HasSubstr("./gob wrote no events of its own; try (./gob is a Go program"));
+  EXPECT_THAT(ringside("record ./gob").err, HasSubstr("./gob wrote no events of its own, and --libc would not see its calls: ./gob is a Go program"));
 #endif
 }
 
@@ -446,6 +634,9 @@ TEST_F(NewcomerInTime, ATimeRange) {
   EXPECT_EQ(count("--time 1.2..1.5"), 4u);
   EXPECT_EQ(count("--time +0.2s..+500ms"), 4u);
   EXPECT_EQ(count("--time 1.9.."), 2u);
+  for (const char* as_perf : {"--time 1.2,1.5", "--time=1.2,1.5"}) EXPECT_EQ(count(as_perf), 4u) << as_perf;
+  EXPECT_EQ(count("--time 1.9,"), 2u);
+  EXPECT_EQ(count("--time ,+0.05s"), 1u);
   EXPECT_EQ(count("--time ..+0.05s"), 1u);
   EXPECT_EQ(json::parse(ringside("top --json --time +0.2s..+0.5s").out)["count"], 4);
   EXPECT_EQ(json::parse(ringside("hist size --json --time 1.2..1.5").out)["count"], 4);
@@ -456,12 +647,15 @@ TEST_F(NewcomerInTime, ATimeRange) {
     EXPECT_THAT(o.err, HasSubstr("ringside.data begins at 1.000000 s, after this range; --time ..+0.5s is counted from there"));
   }
   EXPECT_THAT(ringside("plot --time +0.2s..+0.5s").err, HasSubstr("ringside: 4 events"));
-  for (const char* wrong : {"1.2", "..", "a..b", "2..1", "+1s..+0.5s"}) EXPECT_EQ(ringside(std::string("report --time ") + wrong).code, 2) << wrong;
+  for (const char* wrong : {"1.2", "..", "a..b", "2..1", ",", "2,1", "1,2,3", "+1s..+0.5s"}) EXPECT_EQ(ringside(std::string("report --time ") + wrong).code, 2) << wrong;
 }
 
 TEST_F(NewcomerInTime, ProcessorsInputsAndCounts) {
   EXPECT_EQ(count("--cpu 0"), 6u);
   EXPECT_EQ(count("--cpu 3"), 5u);
+  EXPECT_EQ(count("-C 0"), 6u);
+  EXPECT_EQ(count("-C0,2-3 --stdio"), 11u);
+  EXPECT_EQ(json::parse(ringside("top -C 3 --json").out)["count"], 5);
   EXPECT_EQ(count("--cpu 0,2-3"), 11u);
   EXPECT_EQ(count("--cpu 1,3"), 5u);
   for (const char* command : {"report", "report --json", "top", "hist size", "latency libc:malloc libc:malloc --key ptr -i ringside.data", "plot", "export -o x.json"}) {

@@ -109,6 +109,17 @@ TEST_F(SampleCli, CallersByTables) {
   EXPECT_EQ(count(folded_of("short", "sampled_tables").out, "main;caller_of_spun;spun"), 0u);
 }
 
+// Copies of stacks fill their ring in a millisecond; what names the code of each process has a ring of its own.
+TEST_F(SampleCli, LostSamplesTakeNoNamesAlong) {
+  if (perf_registers == 0) GTEST_SKIP() << "no walks by tables for this processor";
+  const Outcome o = ringside("record -a --sample 9999 --call-graph dwarf,65000 -b 256K sh -c 'for i in $(seq 60); do /bin/true; done'");
+  ASSERT_EQ(o.code, 0) << o.err;
+  std::istringstream maps(ringside("report -e code_map").out);
+  size_t programs = 0;
+  for (std::string line; std::getline(maps, line);) programs += line.size() > 5 && line.compare(line.size() - 5, 5, "/true") == 0;
+  EXPECT_EQ(programs, 60u) << o.err;
+}
+
 TEST_F(SampleCli, WithoutTheRightItSaysWhatToDo) {
   std::ifstream level("/proc/sys/kernel/perf_event_paranoid");
   int paranoid = 0;

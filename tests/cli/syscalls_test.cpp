@@ -66,9 +66,9 @@ TEST_F(Syscalls, AsStraceCounts) {
 TEST_F(Syscalls, ACommandsCodeItsTableAndTheNamesOfItsErrors) {
   const Outcome o = ringside("syscalls -- sh -c 'cat /nonexistent; exit 7'");
   EXPECT_EQ(o.code, 7) << o.err;
-  EXPECT_TRUE(std::regex_search(o.out, std::regex(R"(\nopenat +\d+ +\d+ .* ENOENT \d+)"))) << o.out;
-  EXPECT_NE(o.out.find("nothing was lost: the numbers are exact"), std::string::npos) << o.out;
-  EXPECT_NE(o.out.find("calls that have not returned: 2 (exit_group never does)"), std::string::npos) << o.out;
+  EXPECT_TRUE(std::regex_search(o.err, std::regex(R"(\nopenat +\d+ +\d+ .* ENOENT \d+)"))) << o.err;
+  EXPECT_NE(o.err.find("nothing was lost: the numbers are exact"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("calls that have not returned: 2 (exit_group never does)"), std::string::npos) << o.err;
   EXPECT_EQ(ringside("syscalls -- ./nothing").code, 127);
   EXPECT_EQ(ringside("syscalls -a -- true").code, 2);
   EXPECT_EQ(ringside("syscalls -p 1 nowhere").code, 2);
@@ -102,6 +102,27 @@ TEST_F(Syscalls, FromRecordings) {
   const Outcome o = ringside("syscalls half");
   EXPECT_EQ(o.code, 1);
   EXPECT_NE(o.err.find("half has no events of system calls, or only their beginnings or ends; record both: ringside record -e raw_syscalls"), std::string::npos) << o.err;
+}
+
+// Names in the tables of other commands, from both kinds of events.
+TEST_F(Syscalls, NamesInLatencyAndHist) {
+  for (const char* events : {"raw_syscalls", "syscalls"}) {
+    ASSERT_EQ(ringside(std::string("record -q -b 16M -e ") + events + " -- dd if=/dev/zero of=/dev/null bs=7 count=30").code, 0);
+    const json j = json::parse(ringside("latency syscalls ringside.data --json -n 1000").out);
+    std::map<std::string, u64> counts;
+    for (const json& group : j.at("groups")) counts[group.at("key")] = group.at("count");
+    EXPECT_GE(counts["read"], 30u) << events;
+    EXPECT_GE(counts["write"], 30u) << events;
+    EXPECT_EQ(j.at("start"), events == std::string("syscalls") ? "syscalls:sys_enter_*" : "raw_syscalls:sys_enter");
+    EXPECT_TRUE(std::regex_search(ringside("latency syscalls ringside.data -n 1000").out, std::regex(R"(\nread +\d+ )"))) << events;
+    EXPECT_TRUE(std::regex_search(ringside("hist syscall -n 1000").out, std::regex(R"(\n +read +\d+ )"))) << events;
+    EXPECT_EQ(ringside("plot --latency syscalls").code, 0) << events;
+  }
+  for (const char* by : {"event", "start/event", "end/event"}) {
+    const std::string wanted = std::string("syscalls:sys_") + (by[0] == 's' ? "enter" : "exit") + "_read";
+    const json j = json::parse(ringside(std::string("latency 'syscalls:sys_enter_*' 'syscalls:sys_exit_*' ringside.data --json -n 1000 --by ") + by).out);
+    EXPECT_TRUE(std::any_of(j.at("groups").begin(), j.at("groups").end(), [&](const json& g) { return g.at("key") == wanted && g.at("count") >= 30; })) << by << j.at("groups");
+  }
 }
 
 TEST_F(Syscalls, NotExactAfterALoss) {
