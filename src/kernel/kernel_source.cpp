@@ -13,6 +13,7 @@
 #include <map>
 #include <set>
 #include <ringside/abi/meta_page.hpp>
+#include <utility>
 
 #include "source/sub_buffer_copy.hpp"
 #include "source/mapped.hpp"
@@ -41,7 +42,7 @@ std::string cpu_file(const KernelRing& ring, const char* name) {
 // "buffer_subbuf_size_kb" came with 6.8; before it, sub-buffers were pages.
 result<u32> subbuf_size_of(const std::string& dir) {
   auto text = sys::read_file(dir + "/buffer_subbuf_size_kb");
-  if (!text && text.error().code == std::errc::no_such_file_or_directory) return static_cast<u32>(page_size);
+  if (!text && text.error().code == std::errc::no_such_file_or_directory) return static_cast<u32>(sys::page_bytes());
   if (!text) return tl::unexpected<Error>(text.error());
   const u64 size = std::strtoull(text->c_str(), nullptr, 10) * 1024;
   if (!is_power_of_two(size) || size < abi::smallest_subbuf || size > largest_subbuf)
@@ -104,6 +105,7 @@ class KernelRead final : public KernelSource {
   }
 
   result<std::optional<SubBufferView>> next() override {
+    if (std::exchange(again_, false)) return last_;
     const size_t size = buffer_.size() * 8;
     const ssize_t n = ::read(fd_.get(), buffer_.data(), size);
     if (n < 0 && (errno == EAGAIN || errno == EINTR || errno == ENODEV)) return std::nullopt;  // ENODEV: no ring yet
@@ -115,8 +117,9 @@ class KernelRead final : public KernelSource {
       return refuse(std::errc::bad_message, path() + " gave " + std::to_string(n) + " bytes that are no sub-buffer of " +
                                                 std::to_string(size) + " (was its size changed while it was read?)");
     losses_.settle(view, [this] { return counters().overrun; });
-    return view;
+    return last_ = view;
   }
+  void put_back() override { again_ = true; }
   result<bool> wait(std::chrono::nanoseconds timeout) override { return wait_for(fd_.get(), timeout); }
   int fd() const override { return fd_.get(); }
   KernelWay way() const override { return KernelWay::read; }
@@ -134,6 +137,8 @@ class KernelRead final : public KernelSource {
   ClockInfo clock_;
   Losses losses_;
   std::vector<u64> buffer_;  // one for all sub-buffers: it stays in the cache
+  SubBufferView last_{};
+  bool again_ = false;
 };
 
 class KernelGetReader {
@@ -161,11 +166,16 @@ class KernelMap final : public KernelSource {
   using Mapped = MappedSource<KernelGetReader>;
   KernelMap(const KernelRing& ring, Mapped mapped) : mapped_(std::move(mapped)), losses_(ring) {}
   result<std::optional<SubBufferView>> next() override {
+    if (std::exchange(again_, false)) return last_;
     auto view = mapped_.next();
     if (view && !*view) view = mapped_.next();  // the first may only have reached the end of the reader page: the second swaps
-    if (view && *view) losses_.settle(**view, [this] { return mapped_.meta().overrun; });
+    if (view && *view) {
+      losses_.settle(**view, [this] { return mapped_.meta().overrun; });
+      last_ = **view;
+    }
     return view;
   }
+  void put_back() override { again_ = true; }
   result<bool> wait(std::chrono::nanoseconds timeout) override { return mapped_.wait(0, timeout); }
   int fd() const override { return mapped_.get().fd(); }
   KernelWay way() const override { return KernelWay::map; }
@@ -177,6 +187,8 @@ class KernelMap final : public KernelSource {
  private:
   Mapped mapped_;
   Losses losses_;
+  SubBufferView last_{};
+  bool again_ = false;
 };
 
 result<std::unique_ptr<KernelSource>> map_ring(const KernelRing& ring, sys::Fd fd, const ClockInfo& clock) {

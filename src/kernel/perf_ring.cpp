@@ -24,27 +24,8 @@ std::string_view text_at(Bytes record, size_t offset, size_t end) {
 constexpr size_t id_size = 16;  // at the end of all but samples: TID and TIME
 constexpr size_t map_texts = 72, name_text = 16, fork_size = 32, sample_chain = 32;
 
-}  // namespace
-
-PerfRecords::PerfRecords(const u8* data, u64 size, u64 tail, u64 head, bool with_stacks) : data_(data), size_(size), tail_(tail), head_(head), with_stacks_(with_stacks) {
-  malformed_ = head - tail > size;
-  if (malformed_) tail_ = head_;
-}
-
-// Empty: there are fewer bytes.
-Bytes PerfRecords::piece(u64 size) {
-  if (size > head_ - tail_) return {};
-  const u64 from = tail_ & (size_ - 1);
-  if (size <= size_ - from) return {data_ + from, size};
-  copy_.resize(size / 8 + 1);
-  auto* const to = reinterpret_cast<u8*>(copy_.data());
-  std::memcpy(to, data_ + from, size_ - from);
-  std::memcpy(to + (size_ - from), data_, size - (size_ - from));
-  return {to, size};
-}
-
 // Behind the chain: the registers' kind and they themselves, the stack's size, its bytes, and how many of these are its.
-bool PerfRecords::read_stack(Bytes rest, PerfRecord& r) {
+bool read_stack(Bytes rest, PerfRecord& r) {
   constexpr u64 of_64_bits = PERF_SAMPLE_REGS_ABI_64;
   constexpr size_t count = std::popcount(perf_registers);
   const auto take = [&] {
@@ -72,6 +53,75 @@ bool PerfRecords::read_stack(Bytes rest, PerfRecord& r) {
   return true;
 }
 
+// False: the record is too short for its kind.
+bool read_record(const perf_event_header& header, Bytes record, bool with_stack, PerfRecord& r) {
+  const bool is_sample = header.type == PERF_RECORD_SAMPLE;
+  const size_t end = is_sample ? record.size : record.size - id_size;
+  const auto has = [&](size_t bytes) { return record.size >= (is_sample ? bytes : bytes + id_size); };
+  if (!is_sample && has(sizeof header)) {
+    r.pid = at<i32>(record, end), r.tid = at<i32>(record, end + 4);
+    r.time = at<u64>(record, end + 8);
+  }
+  switch (header.type) {
+    case PERF_RECORD_SAMPLE: {
+      if (!has(sample_chain) || at<u64>(record, 24) > (record.size - sample_chain) / 8) return false;
+      r.kind = PerfRecord::Kind::sample;
+      r.pid = at<i32>(record, 8), r.tid = at<i32>(record, 12);
+      r.time = at<u64>(record, 16);
+      r.chain = {record.data + sample_chain, at<u64>(record, 24) * 8};
+      const size_t behind = sample_chain + r.chain.size;
+      return !with_stack || read_stack({record.data + behind, record.size - behind}, r);
+    }
+    case PERF_RECORD_MMAP2:
+      if (!has(map_texts)) return false;
+      r.kind = PerfRecord::Kind::map;
+      r.pid = at<i32>(record, 8), r.tid = at<i32>(record, 12);
+      r.start = at<u64>(record, 16), r.size = at<u64>(record, 24), r.offset = at<u64>(record, 32);
+      if ((header.misc & PERF_RECORD_MISC_MMAP_BUILD_ID) != 0) r.build_id = {record.data + 44, std::min<size_t>(record.data[40], 20)};
+      r.text = text_at(record, map_texts, end);
+      return true;
+    case PERF_RECORD_COMM:
+      if (!has(name_text)) return false;
+      r.kind = PerfRecord::Kind::name;
+      r.exec = (header.misc & PERF_RECORD_MISC_COMM_EXEC) != 0;
+      r.pid = at<i32>(record, 8), r.tid = at<i32>(record, 12);
+      r.text = text_at(record, name_text, end);
+      return true;
+    case PERF_RECORD_FORK:
+    case PERF_RECORD_EXIT:
+      if (!has(fork_size)) return false;
+      r.kind = header.type == PERF_RECORD_FORK ? PerfRecord::Kind::fork : PerfRecord::Kind::exit;
+      r.pid = at<i32>(record, 8), r.maker = at<i32>(record, 12), r.tid = at<i32>(record, 16);
+      return true;
+    case PERF_RECORD_LOST:
+      if (!has(24)) return false;
+      r.kind = PerfRecord::Kind::lost;
+      r.lost = at<u64>(record, 16);
+      return true;
+    case PERF_RECORD_THROTTLE: r.kind = PerfRecord::Kind::throttled; return true;
+    default: return true;
+  }
+}
+
+}  // namespace
+
+PerfRecords::PerfRecords(const u8* data, u64 size, u64 tail, u64 head, bool with_stacks) : data_(data), size_(size), tail_(tail), head_(head), with_stacks_(with_stacks) {
+  malformed_ = head - tail > size;
+  if (malformed_) tail_ = head_;
+}
+
+// Empty: there are fewer bytes.
+Bytes PerfRecords::piece(u64 size) {
+  if (size > head_ - tail_) return {};
+  const u64 from = tail_ & (size_ - 1);
+  if (size <= size_ - from) return {data_ + from, size};
+  copy_.resize(size / 8 + 1);
+  auto* const to = reinterpret_cast<u8*>(copy_.data());
+  std::memcpy(to, data_ + from, size_ - from);
+  std::memcpy(to + (size_ - from), data_, size - (size_ - from));
+  return {to, size};
+}
+
 std::optional<PerfRecord> PerfRecords::next() {
   if (tail_ == head_) return std::nullopt;
   const Bytes start = piece(sizeof(perf_event_header));
@@ -84,59 +134,7 @@ std::optional<PerfRecord> PerfRecords::next() {
   }
   tail_ += record.size;
   PerfRecord r;
-  const size_t end = header.type == PERF_RECORD_SAMPLE ? record.size : record.size - id_size;
-  const auto has = [&](size_t bytes) { return record.size >= (header.type == PERF_RECORD_SAMPLE ? bytes : bytes + id_size); };
-  if (header.type != PERF_RECORD_SAMPLE && has(sizeof header)) {
-    r.pid = at<i32>(record, end), r.tid = at<i32>(record, end + 4);
-    r.time = at<u64>(record, end + 8);
-  }
-  bool good = true;
-  switch (header.type) {
-    case PERF_RECORD_SAMPLE: {
-      good = has(sample_chain) && at<u64>(record, 24) <= (record.size - sample_chain) / 8;
-      if (!good) break;
-      r.kind = PerfRecord::Kind::sample;
-      r.pid = at<i32>(record, 8), r.tid = at<i32>(record, 12);
-      r.time = at<u64>(record, 16);
-      r.chain = {record.data + sample_chain, at<u64>(record, 24) * 8};
-      const size_t behind = sample_chain + r.chain.size;
-      good = !with_stacks_ || read_stack({record.data + behind, record.size - behind}, r);
-      break;
-    }
-    case PERF_RECORD_MMAP2: {
-      if (!(good = has(map_texts))) break;
-      r.kind = PerfRecord::Kind::map;
-      r.pid = at<i32>(record, 8), r.tid = at<i32>(record, 12);
-      r.start = at<u64>(record, 16), r.size = at<u64>(record, 24), r.offset = at<u64>(record, 32);
-      if ((header.misc & PERF_RECORD_MISC_MMAP_BUILD_ID) != 0) r.build_id = {record.data + 44, std::min<size_t>(record.data[40], 20)};
-      r.text = text_at(record, map_texts, end);
-      break;
-    }
-    case PERF_RECORD_COMM: {
-      if (!(good = has(name_text))) break;
-      r.kind = PerfRecord::Kind::name;
-      r.exec = (header.misc & PERF_RECORD_MISC_COMM_EXEC) != 0;
-      r.pid = at<i32>(record, 8), r.tid = at<i32>(record, 12);
-      r.text = text_at(record, name_text, end);
-      break;
-    }
-    case PERF_RECORD_FORK:
-    case PERF_RECORD_EXIT: {
-      if (!(good = has(fork_size))) break;
-      r.kind = header.type == PERF_RECORD_FORK ? PerfRecord::Kind::fork : PerfRecord::Kind::exit;
-      r.pid = at<i32>(record, 8), r.maker = at<i32>(record, 12), r.tid = at<i32>(record, 16);
-      break;
-    }
-    case PERF_RECORD_LOST: {
-      if (!(good = has(24))) break;
-      r.kind = PerfRecord::Kind::lost;
-      r.lost = at<u64>(record, 16);
-      break;
-    }
-    case PERF_RECORD_THROTTLE: r.kind = PerfRecord::Kind::throttled; break;
-    default: break;
-  }
-  malformed_ = malformed_ || !good;  // its size is right, so the walk goes on
+  if (!read_record(header, record, with_stacks_, r)) malformed_ = true;  // its size is right, so the walk goes on
   return r;
 }
 

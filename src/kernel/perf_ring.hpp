@@ -55,7 +55,6 @@ class PerfRecords {
 
  private:
   Bytes piece(u64 size);
-  static bool read_stack(Bytes rest, PerfRecord& r);
 
   const u8* data_;
   u64 size_, tail_, head_;

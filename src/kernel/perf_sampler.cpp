@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "sys/try.hpp"
+#include "writer/cpu_rings.hpp"
 
 namespace ringside {
 namespace {
@@ -89,6 +90,7 @@ result<std::unique_ptr<PerfSampler>> PerfSampler::open(const Options& options) {
     attributes.sample_regs_user = perf_registers;
     attributes.sample_stack_user = options.stack_bytes;
     attributes.exclude_callchain_user = 1;
+    attributes.mmap = attributes.mmap2 = attributes.build_id = attributes.comm = attributes.comm_exec = attributes.task = 0;
   }
   attributes.sample_max_stack = static_cast<u16>(std::min<u64>(options.depth, setting("perf_event_max_stack", 127)));
 
@@ -101,17 +103,36 @@ result<std::unique_ptr<PerfSampler>> PerfSampler::open(const Options& options) {
   }
   if (options.pids.empty()) threads.push_back(-1);
   if (threads.empty()) return refuse(std::errc::no_such_process, "the processes to sample have ended");
-  const auto cpus = static_cast<u32>(std::clamp<long>(sysconf(_SC_NPROCESSORS_CONF), 1, 4096));
+  const u32 cpus = possible_cpus();
   allow_descriptors(threads.size() * cpus + 256);
-  const u64 most = std::bit_floor(std::max(options.ring_size, smallest_ring));
+  RS_TRY(sampler->add_rings(attributes, options, threads, cpus, options.ring_size));
+  sampler->kernel_ = attributes.exclude_kernel == 0;
+  sampler->cycles_ = attributes.type == PERF_TYPE_HARDWARE;
+  if (options.stack_bytes != 0) {
+    perf_event_attr names = attributes;
+    names.type = PERF_TYPE_SOFTWARE;
+    names.config = PERF_COUNT_SW_DUMMY;
+    names.freq = 0;
+    names.sample_freq = names.sample_regs_user = names.sample_stack_user = names.sample_max_stack = 0;
+    names.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME;
+    names.exclude_callchain_user = 0;
+    names.mmap = names.mmap2 = names.build_id = names.comm = names.comm_exec = names.task = 1;
+    RS_TRY(sampler->add_rings(names, options, threads, cpus, std::min<u64>(options.ring_size, 1 << 20)));
+  }
+  return sampler;
+}
+
+// An event for each of these threads on each CPU, and a ring for each CPU.
+result<void> PerfSampler::add_rings(perf_event_attr& attributes, const Options& options, const std::vector<i32>& threads, u32 cpus, u64 ring_size) {
+  const u64 most = std::bit_floor(std::max(ring_size, smallest_ring));
+  const size_t before = rings_.size();
   attributes.wakeup_watermark = static_cast<u32>(most / 4);
   // What this kernel or machine lacks is left out, one after the other.
-  const auto open_one = [&](i32 tid, u32 cpu) {
+  const auto open_one = [&](i32 tid, u32 cpu, bool early) {
     for (;;) {
       sys::Fd fd = open_event(attributes, tid, cpu);
       const int error = errno;
       if (fd) return fd;
-      const bool early = sampler->rings_.empty() || sampler->rings_.front().events_.empty();
       if (early && attributes.type == PERF_TYPE_HARDWARE && (error == ENOENT || error == EOPNOTSUPP || error == ENODEV)) {
         attributes.type = PERF_TYPE_SOFTWARE;
         attributes.config = PERF_COUNT_SW_CPU_CLOCK;
@@ -121,7 +142,7 @@ result<std::unique_ptr<PerfSampler>> PerfSampler::open(const Options& options) {
         attributes.build_id = 0;  // before Linux 5.12
       } else if (early && attributes.read_format != 0 && error == EINVAL) {
         attributes.read_format = 0;  // before 6.0
-        attributes.build_id = 1;
+        attributes.build_id = attributes.mmap2;
       } else {
         errno = error;
         return fd;
@@ -133,7 +154,7 @@ result<std::unique_ptr<PerfSampler>> PerfSampler::open(const Options& options) {
     ring.cpu_ = cpu;
     ring.with_stacks_ = options.stack_bytes != 0;
     for (const i32 tid : threads) {
-      sys::Fd fd = open_one(tid, cpu);
+      sys::Fd fd = open_one(tid, cpu, rings_.size() == before && ring.events_.empty());
       if (!fd && errno == ESRCH) continue;                // it has ended
       if (!fd && errno == ENODEV) break;                  // this CPU is offline
       if (!fd) return refused(errno, options);
@@ -151,12 +172,10 @@ result<std::unique_ptr<PerfSampler>> PerfSampler::open(const Options& options) {
       }
       ring.events_.push_back(std::move(fd));
     }
-    if (!ring.events_.empty()) sampler->rings_.push_back(std::move(ring));
+    if (!ring.events_.empty()) rings_.push_back(std::move(ring));
   }
-  if (sampler->rings_.empty()) return refuse(std::errc::no_such_process, "the processes to sample have ended");
-  sampler->kernel_ = attributes.exclude_kernel == 0;
-  sampler->cycles_ = attributes.type == PERF_TYPE_HARDWARE;
-  return sampler;
+  if (rings_.size() == before) return refuse(std::errc::no_such_process, "the processes to sample have ended");
+  return {};
 }
 
 result<void> PerfSampler::on(bool is) {

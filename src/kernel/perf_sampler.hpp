@@ -1,5 +1,6 @@
 // Samples of CPU time by the kernel: perf_event_open on each CPU, for the whole machine or some processes and what they start. Each
-// ring has the samples with their chains of calls, and what names them: maps of code, names of threads, forks.
+// ring has the samples with their chains of calls, and what names them: maps of code, names of threads, forks. Copies of stacks
+// would leave no room for these: beside them each CPU has a second ring for what names them.
 //
 //   auto sampler = must(PerfSampler::open({.hz = 999}));
 //   for (PerfSampler::Ring& ring : sampler->rings()) { auto records = ring.records(); ...; ring.consume(records); }
@@ -15,6 +16,8 @@
 #include "kernel/perf_ring.hpp"
 #include "source/source.hpp"
 #include "sys/sys.hpp"
+
+struct perf_event_attr;
 
 namespace ringside {
 
@@ -47,12 +50,15 @@ class PerfSampler {
   // EACCES, EPERM: without the right; the sentence says which one is missing.
   static result<std::unique_ptr<PerfSampler>> open(const Options& options);
   result<void> on(bool is = true);
+  // Those of samples, then those of names alone: read in this order, each sample finds the names before it.
   std::vector<Ring>& rings() { return rings_; }
   bool sees_kernel() const { return kernel_; }
   const char* counts() const { return cycles_ ? "cycles" : "cpu-clock"; }
   u32 depth() const { return depth_; }
 
  private:
+  result<void> add_rings(perf_event_attr& attributes, const Options& options, const std::vector<i32>& threads, u32 cpus, u64 ring_size);
+
   std::vector<Ring> rings_;
   bool kernel_ = true, cycles_ = true;
   u32 depth_ = 0;

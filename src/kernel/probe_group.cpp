@@ -62,17 +62,14 @@ std::set<std::pair<std::string, std::string>> defined_by_recorders(const std::st
   return found;
 }
 
-// fd: the locked file of definitions.
-u32 remove_stale(const std::string& root, int fd, bool in_kernel) {
+// Removes the definitions of recorders that are gone. fd: the locked file of definitions.
+void remove_stale(const std::string& root, int fd, bool in_kernel) {
   const auto all = defined_by_recorders(root + "/" + file_of(in_kernel));
-  if (all.empty()) return 0;
+  if (all.empty()) return;
   std::set<std::string> living;
   for (const std::string& dir : kernel_instances()) living.insert(group_of(base_of(dir)));
-  u32 removed = 0;
-  for (const auto& [group, name] : all) {
-    if (living.count(group) == 0 && put_line(fd, "-:" + group + "/" + name)) ++removed;
-  }
-  return removed;
+  for (const auto& [group, name] : all)
+    if (living.count(group) == 0) (void)put_line(fd, "-:" + group + "/" + name);
 }
 
 // "arg1=%di:s32 arg2=..." -> "arg1:s32 arg2:..."
@@ -84,17 +81,6 @@ std::string shape_of(const std::string& fetch) {
 }
 
 }  // namespace
-
-u32 remove_stale_probes() {
-  const auto root = tracefs_dir();
-  if (!root) return 0;
-  remove_stale_instances();
-  u32 removed = 0;
-  for (const bool in_kernel : {false, true}) {
-    if (const auto fd = lock(*root, in_kernel)) removed += remove_stale(*root, fd->get(), in_kernel);
-  }
-  return removed;
-}
 
 void ProbeGroup::remove() {
   const auto root = defined_.empty() ? result<std::string>("") : tracefs_dir();

@@ -46,7 +46,4 @@ class ProbeGroup {
   std::vector<Event> events_;
 };
 
-// Removes the definitions of recorders that are gone; returns the number of events.
-u32 remove_stale_probes();
-
 }  // namespace ringside

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -25,7 +26,6 @@ tracefs_instance* tracefs_instance_create(const char* name);
 void tracefs_instance_free(tracefs_instance* instance);
 bool tracefs_file_exists(tracefs_instance* instance, const char* name);
 int tracefs_instance_set_buffer_size(tracefs_instance* instance, size_t size_kb, int cpu);
-int tracefs_trace_is_on(tracefs_instance* instance);
 char* tracefs_error_last(tracefs_instance* instance);
 }
 
@@ -263,13 +263,67 @@ result<void> TracefsInstance::write(const char* file, const std::string& text, b
 
 result<void> TracefsInstance::tracing(bool on) { return write("tracing_on", on ? "1" : "0"); }
 
-bool TracefsInstance::tracing_on() const { return tracefs_trace_is_on(handle_) == 1; }
-
 std::string TracefsInstance::last_error() const {
   char* text = tracefs_error_last(handle_);
   std::string error = text != nullptr ? trimmed(text) : "";
   std::free(text);
   return error.empty() ? error : "\n" + error;
+}
+
+namespace {
+
+// Is the field a text? COMM and comm are the thread's name in each event that has no such field.
+bool is_text(std::string_view field, const std::string& format) {
+  if (field == "COMM") return true;
+  for (size_t at = 0; (at = format.find("\tfield:", at)) != std::string::npos;) {
+    at += sizeof "\tfield:" - 1;
+    const std::string_view declared = std::string_view(format).substr(at, format.find(';', at) - at);
+    std::string_view name = declared.substr(declared.rfind(' ') + 1), type = declared.substr(0, declared.size() - name.size());
+    const bool array = name.find('[') != name.npos || type.find('[') != type.npos;
+    while (!name.empty() && name.front() == '*') name.remove_prefix(1), type = declared;
+    if (name.substr(0, name.find('[')) == field) return type.find("char") != type.npos && (array || type.find('*') != type.npos);
+  }
+  return field == "comm";
+}
+
+}  // namespace
+
+std::string with_quotes(const std::string& filter, const std::string& format) {
+  const auto of_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  const auto ends_word = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0 || c == ')' || c == '(' || c == '&' || c == '|' || c == '"' || c == '\''; };
+  const auto skip_space = [&](size_t at) { return std::min(filter.find_first_not_of(" \t", at), filter.size()); };
+  std::string out;
+  for (size_t at = 0; at < filter.size();) {
+    const char c = filter[at];
+    if (c == '"' || c == '\'') {
+      const size_t end = std::min(filter.find(c, at + 1), filter.size() - 1) + 1;
+      out += filter.substr(at, end - at);
+      at = end;
+      continue;
+    }
+    if (!of_word(c)) {
+      out += c;
+      ++at;
+      continue;
+    }
+    size_t end = at;
+    while (end < filter.size() && of_word(filter[end])) ++end;
+    const std::string_view field = std::string_view(filter).substr(at, end - at);
+    size_t value = skip_space(end);
+    const std::string_view compare = std::string_view(filter).substr(value, 2);
+    const bool compares = compare == "==" || compare == "!=" || compare.starts_with('~');
+    value = skip_space(value + (compare.starts_with('~') ? 1 : 2));
+    size_t past = value;
+    while (past < filter.size() && !ends_word(filter[past])) ++past;
+    if (!compares || past == value || !is_text(field, format)) {
+      out += field;
+      at = end;
+      continue;
+    }
+    out += filter.substr(at, value - at) + '"' + filter.substr(value, past - value) + '"';
+    at = past;
+  }
+  return out;
 }
 
 result<std::vector<EventInfo>> TracefsInstance::enable(const EventPattern& pattern, const std::string& filter) {
@@ -288,7 +342,7 @@ result<std::vector<EventInfo>> TracefsInstance::enable(const EventPattern& patte
   if (!filter.empty()) {
     for (const EventInfo& event : wanted) {
       const std::string file = "events/" + event.system + "/" + event.name + "/filter";
-      auto set = write(file.c_str(), filter);
+      auto set = write(file.c_str(), with_quotes(filter, event.format));
       if (!set && set.error().code == std::errc::invalid_argument)
         return refuse(std::errc::invalid_argument,
                       "the kernel does not take the filter \"" + filter + "\" for " + event.system + ":" + event.name + last_error());
@@ -318,7 +372,7 @@ result<void> TracefsInstance::record_stacks(const std::vector<EventInfo>& events
   for (const EventInfo& event : events) {
     if (!event.enabled || event.system == "ftrace" || !chosen(event)) continue;
     const std::string file = "events/" + event.system + "/" + event.name + "/trigger";
-    RS_TRY(write(file.c_str(), "stacktrace" + (filter.empty() ? "" : " if " + filter), true));
+    RS_TRY(write(file.c_str(), "stacktrace" + (filter.empty() ? "" : " if " + with_quotes(filter, event.format)), true));
   }
   return {};
 }

@@ -52,6 +52,10 @@ result<EventInfo> kernel_event(const KernelEvent& event);
 // The events that the kernel writes on its own account: they have formats, but cannot be enabled.
 std::vector<EventInfo> kernel_internal_events();
 
+// A filter in the kernel's language, which wants texts in quotes: words that are compared with a text of the event with this
+// format file get them.
+std::string with_quotes(const std::string& filter, const std::string& format);
+
 class TracefsInstance {
  public:
   static result<TracefsInstance> create(const TracefsOptions& options);
@@ -74,7 +78,6 @@ class TracefsInstance {
   result<void> record_stacks(const std::vector<EventInfo>& events, const std::function<bool(const EventInfo&)>& chosen, bool all, const std::string& filter);
   // Records no events of this thread (a recorder's own). Before follow(): later ones of its children are not recorded either.
   result<void> ignore(i32 tid) { return write("set_event_notrace_pid", std::to_string(tid), true); }
-  bool tracing_on() const;
   result<void> remove();  // like the destructor; if it fails, the next create() after this process's death removes the instance
   result<void> write(const char* file, const std::string& text, bool append = false);
 

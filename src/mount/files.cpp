@@ -17,14 +17,6 @@
 namespace ringside::mount {
 namespace {
 
-constexpr u32 in_instance = static_cast<u32>(Dir::top) | static_cast<u32>(Dir::instance);
-constexpr u32 in_top = static_cast<u32>(Dir::top);
-constexpr u32 in_cpu = static_cast<u32>(Dir::cpu);
-constexpr u32 in_events = static_cast<u32>(Dir::events);
-constexpr u32 in_system = static_cast<u32>(Dir::system);
-constexpr u32 in_event = static_cast<u32>(Dir::event);
-constexpr u32 in_options = static_cast<u32>(Dir::options);
-
 Instance& instance(const Node& at) { return at.on->instance(); }
 
 std::string_view stripped(std::string_view text) {
@@ -61,7 +53,7 @@ WriteResult write_tracing_on(const Node& at, std::string_view bytes, const Clien
 
 Text read_clock(const Node& at) { return "[" + std::string(to_string(instance(at).clock().kind)) + "]\n"; }
 // An instance's clock is chosen when the instance is made: by now its programs have it in their call sites. Those of the
-// kernel's that show the same seconds are taken for it, and what is read back is the instance's own.
+// kernel's that show the same seconds are accepted in its place; reading the file shows the instance's own.
 bool same_seconds(const Node& at, std::string_view name) {
   const ClockKind own = instance(at).clock().kind;
   if (name == to_string(own)) return true;
@@ -197,7 +189,7 @@ WriteResult write_tracer(const Node& at, std::string_view bytes, const Client&) 
 }
 Text read_timestamp_mode(const Node&) { return std::string("[delta] absolute\n"); }
 Text read_nothing(const Node&) { return std::string(); }
-// Accepts only what requests nothing.
+// Accepts only values that request nothing.
 WriteResult write_nothing(const Node&, std::string_view bytes, const Client&) {
   if (!stripped(bytes).empty()) return invalid();
   return bytes.size();
@@ -434,7 +426,7 @@ WriteResult write_trigger(const Node& at, std::string_view bytes, const Client&)
   if (trigger.switches_event() && std::none_of(all.begin(), all.end(), named)) return invalid();
   if (trigger.act == Trigger::Act::snapshot && at.on->mapped()) return fail(EBUSY, "a ring is mapped");
   RS_TRY(at.on->triggers().add(at.system, at.event, trigger));
-  // Only what is written can be seen.
+  // Only written events can be seen.
   if (!e->enabled && !e->marker) RS_TRY(instance(at).enable(at.system + ":" + at.event, true));
   return bytes.size();
 }

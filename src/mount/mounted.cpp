@@ -18,8 +18,6 @@ constexpr size_t most_lanes_kept = 512;  // each keeps two mappings
 
 u64 count(const u64& word, u64 most) { return std::min(__atomic_load_n(&word, __ATOMIC_ACQUIRE), most); }
 
-InstanceWords words_of(const Instance& instance) { return InstanceWords{const_cast<InstanceControl*>(&instance.control())}; }
-
 }  // namespace
 
 struct Mounted::Lane {
@@ -105,17 +103,17 @@ u32 Mounted::cpus() const {
 
 bool Mounted::has_ring(u32 n) const {
   if (n >= count(instance_->control().nr_rings, most_rings)) return false;
-  const RingState state = state_of(__atomic_load_n(&words_of(*instance_).ring(n).state, __ATOMIC_ACQUIRE));
+  const RingState state = state_of(__atomic_load_n(&instance_->words().ring(n).state, __ATOMIC_ACQUIRE));
   return state == RingState::live || state == RingState::retired;
 }
 
-RingName Mounted::name(u32 ring) const { return name_of(ring, words_of(*instance_).ring(ring)); }
+RingName Mounted::name(u32 ring) const { return name_of(ring, instance_->words().ring(ring)); }
 
 std::vector<EventName> Mounted::events() {
   std::vector<EventName> all;
   const u64 n = count(instance_->control().nr_events, most_events);
   for (u32 i = 1; i <= n; ++i) {
-    const EventEntry& e = words_of(*instance_).event(i);
+    const EventEntry& e = instance_->words().event(i);
     if (__atomic_load_n(&e.known, __ATOMIC_ACQUIRE) == 0) continue;
     std::string system(e.system, strnlen(e.system, sizeof e.system));
     const bool marker = system == "ftrace";
@@ -148,7 +146,7 @@ u64 Mounted::refresh() {
   return changes_;
 }
 
-// The option event-fork: children of processes in the lists belong to them as well. A thread is looked at once, when it first
+// The option event-fork: children of processes in the lists belong to them as well. Each thread is checked once, when it first
 // writes.
 void Mounted::follow_forks(const std::vector<RingName>& threads) {
   const bool follow = has_option("event-fork");
@@ -222,7 +220,7 @@ RingView* Mounted::view_of(u32 ring) {
   if (table_)
     if (auto mapped = table_->view(ring)) return *mapped;
   if (!has_ring(ring)) return nullptr;
-  const u32 tid = __atomic_load_n(&words_of(*instance_).ring(ring).tid, __ATOMIC_ACQUIRE);
+  const u32 tid = __atomic_load_n(&instance_->words().ring(ring).tid, __ATOMIC_ACQUIRE);
   if (at != lanes_.end() && at->second.own && at->second.tid == tid && !at->second.own->cut() && !at->second.own->is_cleared()) return &*at->second.own;
   auto looked = instance_->view_ring(ring);
   if (!looked) return nullptr;
@@ -342,7 +340,7 @@ bool Mounted::wanted(const TraceRecord& record, const RingName& ring) {
 void Mounted::alarm(int percent, bool late) {
   try {
     if (!alarm_) alarm_ = std::make_unique<Alarm>(*instance_, event_fd_);
-  } catch (const std::system_error&) {  // no thread is available now: the waiting request looks again at once
+  } catch (const std::system_error&) {  // no thread is available now: the waiting request checks again at once
     eventfd_write(event_fd_, 1);
     return;
   }

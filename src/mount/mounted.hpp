@@ -52,7 +52,7 @@ struct EventFilterText {
 
 class Mounted final : public RingSet {
  public:
-  // event_fd: written to when the waiting requests should look again. cpus: at least this number of rings is shown.
+  // event_fd: written to when the waiting requests should check again. cpus: at least this number of rings is shown.
   static result<std::shared_ptr<Mounted>> open(const std::string& name_or_path, int event_fd, u32 cpus);
   ~Mounted() override;
 

@@ -17,7 +17,7 @@ constexpr auto look_every = std::chrono::milliseconds(5);         // for new eve
 constexpr auto look_after_every = std::chrono::milliseconds(500);  // whether the writer is still there
 constexpr u64 alarm_lasts_ns = 100'000'000;
 
-// For the answer to opening a file: "no such file" would be said of the wrong one.
+// For the answer to opening a file, where "no such file" would name the wrong file.
 int errno_of_attaching(const Error& e) {
   switch (const int error = errno_of(e)) {
     case ENOENT:
@@ -98,7 +98,7 @@ struct Remote::Ring {
   RingName name;
   std::unique_ptr<Source> source;
   sys::Region meta;
-  std::vector<u64> page = std::vector<u64>(subbuf_bytes / 8);
+  std::vector<u64> page = std::vector<u64>(subbuf_bytes() / 8);
   std::optional<SubBufferView> view;  // events that no client has taken
   bool stale = false;                 // the ring was emptied: the server's thread drops the view
   u64 stamp = 0;                      // the time stamp of the last view's sub-buffer, and
@@ -205,7 +205,7 @@ bool Remote::gone() const {
 u64 Remote::kilobytes() const {
   const std::lock_guard lock(mutex_);
   if (!needed()) return kilobytes_;
-  const Geometry g(subbuf_bytes, life_->buffer().plan().nr_pages);
+  const Geometry g(subbuf_bytes(), life_->buffer().plan().nr_pages);
   return u64{g.nr_slots()} * g.capacity() / 1024;
 }
 result<void> Remote::kilobytes(u64 value) {
@@ -328,8 +328,8 @@ result<bool> Remote::get_reader(u32 n, Asker& asker, bool must) {
     Ring* const r = ring(n);
     v = *r->view;
     if (life_->buffer().is_gone()) {
-      // No other code turns the meta-page to what a dead writer left.
-      const Geometry g(subbuf_bytes, life_->buffer().plan().nr_pages);
+      // Only this code sets the meta-page to the state that a dead writer left.
+      const Geometry g(subbuf_bytes(), life_->buffer().plan().nr_pages);
       const u8* const data = life_->buffer().data(n);
       for (u32 id = 0; id < g.nr_subbufs(); ++id)
         if (stamp_of(data + g.offset_of(id)) == r->stamp && commit_of(data + g.offset_of(id)) != 0) {
@@ -376,7 +376,7 @@ std::unique_ptr<Source> Remote::peek_at(u32 n) {
   const std::lock_guard lock(mutex_);
   Ring* const r = ring(n);
   if (r == nullptr || r->ended) return nullptr;
-  const Geometry g(subbuf_bytes, life_->buffer().plan().nr_pages);
+  const Geometry g(subbuf_bytes(), life_->buffer().plan().nr_pages);
   const u8* const data = life_->buffer().data(n);
   std::vector<PeekSource::Page> pages;
   for (u32 id = 0; id < g.nr_subbufs(); ++id) {
@@ -427,35 +427,17 @@ void Remote::run() {
   std::unique_lock lock(mutex_);
   u64 looked_after_ns = 0;
   size_t turn = 0;  // no ring starves another
+  const auto wants = [&]() -> Ring* {
+    const size_t rings = life_ == nullptr ? 0 : life_->rings.size();
+    for (size_t k = 0; k < rings; ++k)
+      if (Ring* const r = life_->rings[(turn + k) % rings].get(); r->wanted) return r;
+    return nullptr;
+  };
   while (!over_) {
     if (!queue_.empty()) {
-      Command c = std::move(queue_.front());
-      queue_.pop_front();
-      lock.unlock();
-      const int error = carry_out(c);
-      const auto attaches = [](const Command& any) { return any.what == Command::What::load || any.what == Command::What::enable; };
-      // A writer that cannot be attached is waited for once, not once for each client that has asked meanwhile.
-      if (error != 0 && attaches(c) && life_ == nullptr) {
-        lock.lock();
-        for (const Command& other : queue_)
-          if (attaches(other)) other.job->error.store(error, std::memory_order_release);
-        std::erase_if(queue_, attaches);
-        lock.unlock();
-      }
-      if (c.job != nullptr) {
-        c.job->error.store(error, std::memory_order_release);
-        c = {};  // perhaps the last user of the rings
-        signal();
-      }
-      lock.lock();
+      carry_out_first(lock);
       continue;
     }
-    const auto wants = [&]() -> Ring* {
-      const size_t rings = life_ == nullptr ? 0 : life_->rings.size();
-      for (size_t k = 0; k < rings; ++k)
-        if (Ring* const r = life_->rings[(turn + k) % rings].get(); r->wanted) return r;
-      return nullptr;
-    };
     if (Ring* const r = wants(); r != nullptr) {
       turn = r->name.ring + 1;
       ask(*r, lock);
@@ -463,7 +445,7 @@ void Remote::run() {
       continue;
     }
     const u64 now = sys::now_ns();
-    if (life_ != nullptr && now - looked_after_ns > 500'000'000) {
+    if (life_ != nullptr && now - looked_after_ns > static_cast<u64>(std::chrono::nanoseconds(look_after_every).count())) {
       looked_after_ns = now;
       lock.unlock();
       tidy();
@@ -488,6 +470,29 @@ void Remote::run() {
     changed_.wait_for(lock, life_ != nullptr ? look_after_every : std::chrono::hours(1),
                       [&] { return called() || armed_until_ns_ != 0; });
   }
+}
+
+// Releases the lock meanwhile.
+void Remote::carry_out_first(std::unique_lock<std::mutex>& lock) {
+  Command c = std::move(queue_.front());
+  queue_.pop_front();
+  lock.unlock();
+  const int error = carry_out(c);
+  const auto attaches = [](const Command& any) { return any.what == Command::What::load || any.what == Command::What::enable; };
+  // A writer that cannot be attached is waited for once, not once for each client that has asked meanwhile.
+  if (error != 0 && attaches(c) && life_ == nullptr) {
+    lock.lock();
+    for (const Command& other : queue_)
+      if (attaches(other)) other.job->error.store(error, std::memory_order_release);
+    std::erase_if(queue_, attaches);
+    lock.unlock();
+  }
+  if (c.job != nullptr) {
+    c.job->error.store(error, std::memory_order_release);
+    c = {};  // perhaps the last user of the rings
+    signal();
+  }
+  lock.lock();
 }
 
 // Checks a ring once, and may ask the writer.
@@ -547,7 +552,7 @@ int Remote::attach() {
     o.buffer.size = kilobytes_ * 1024;
   }
   o.buffer.rings = cpus_;
-  o.buffer.subbuf_size = subbuf_bytes;
+  o.buffer.subbuf_size = subbuf_bytes();
   o.buffer.layout = remote::Layout::meta_page;
   o.buffer.clock = calibrate(ClockKind::mono);  // tools show this clock in seconds
   o.buffer.apart = cpus_ < remote::most_files;
@@ -656,7 +661,7 @@ int Remote::carry_out(const Command& c) {
   return EINVAL;
 }
 
-// What a client wants is kept, for rings to come, if the writer does it or has no rings now.
+// A client's wish is kept for later rings, if the writer fulfils it or has no rings now.
 int Remote::switch_events(const Command& c) {
   const bool on = c.what == Command::What::event_on;
   std::set<std::pair<std::string, std::string>> before;

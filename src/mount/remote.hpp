@@ -3,7 +3,7 @@
 // is read.
 //
 // The writer may die, hang, lie or be stopped: only a thread of this object ever asks it, and that waits `patience` at most.
-// All functions here return at once and are for one thread, the server's; its event descriptor tells it to look again.
+// All functions here return at once and are for one thread, the server's; its event descriptor tells it to check again.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -23,10 +23,10 @@ namespace ringside::mount {
 
 class Remote final : public RingSet {
  public:
-  static constexpr u32 subbuf_bytes = 4096;
+  static u32 subbuf_bytes() { return static_cast<u32>(sys::page_bytes()); }  // upstream's: a page
   static constexpr u64 most_kilobytes = 1 << 20;  // for one ring
 
-  // patience: how long an answer may take. event_fd: written to when waiting requests should look again.
+  // patience: how long an answer may take. event_fd: written to when waiting requests should check again.
   Remote(std::string name, std::string socket, u32 rings, std::chrono::nanoseconds patience, int event_fd);
   ~Remote() override;
 
@@ -54,7 +54,7 @@ class Remote final : public RingSet {
   u32 cpus() const override { return cpus_; }
   RingName name(u32 ring) const override;
   ClockInfo clock() const override { return {}; }  // the rings have ns
-  u32 subbuf_size(u32) override { return subbuf_bytes; }
+  u32 subbuf_size(u32) override { return subbuf_bytes(); }
   result<Counters> counters(u32 ring) override;
   bool on() const override;
   TextRules text_rules() const override { return {.header = false, .tasks = false, .one_pipe = false, .pipe_ends = false}; }
@@ -91,6 +91,7 @@ class Remote final : public RingSet {
   std::shared_ptr<Job> post(Command command);
   void run();
   int carry_out(const Command& command);
+  void carry_out_first(std::unique_lock<std::mutex>& lock);
   int attach_if_none(const Command& command);
   int switch_on();
   int switch_off();

@@ -13,13 +13,6 @@
 namespace ringside::mount {
 namespace {
 
-constexpr u32 in_remote = static_cast<u32>(Dir::remote);
-constexpr u32 in_cpu = static_cast<u32>(Dir::cpu);
-constexpr u32 in_options = static_cast<u32>(Dir::options);
-constexpr u32 in_events = static_cast<u32>(Dir::events);
-constexpr u32 in_system = static_cast<u32>(Dir::system);
-constexpr u32 in_event = static_cast<u32>(Dir::event);
-
 Text read_on(const Node& at) { return std::string(at.remote->on() ? "1\n" : "0\n"); }
 WriteResult write_on(const Node& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
@@ -36,9 +29,9 @@ WriteResult write_size(const Node& at, std::string_view bytes, const Client&) {
   return bytes.size();
 }
 // The writer's sizes cannot be changed, and it always overwrites: the answers are the kernel's for its remote buffers.
-Text read_subbuf_size(const Node&) { return std::to_string(Remote::subbuf_bytes / 1024) + "\n"; }
+Text read_subbuf_size(const Node&) { return std::to_string(Remote::subbuf_bytes() / 1024) + "\n"; }
 WriteResult write_subbuf_size(const Node&, std::string_view bytes, const Client&) {
-  if (number(bytes) != Remote::subbuf_bytes / 1024) return invalid();
+  if (number(bytes) != Remote::subbuf_bytes() / 1024) return invalid();
   return bytes.size();
 }
 Text read_one(const Node&) { return std::string("1\n"); }
@@ -67,7 +60,7 @@ result<EventInfo> event_of(const Node& at) {
 }
 Text read_id(const Node& at) { return std::to_string(RS_TRY(event_of(at)).id) + "\n"; }
 Text read_format(const Node& at) { return RS_TRY(event_of(at)).format; }
-Text read_header_page(const Node&) { return header_page_text(Remote::subbuf_bytes); }
+Text read_header_page(const Node&) { return header_page_text(Remote::subbuf_bytes()); }
 
 // name, mode, how it is read, what a write does, or how it is opened
 const FileType file_types[] = {

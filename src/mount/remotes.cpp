@@ -14,6 +14,7 @@
 #include "mount/remote.hpp"
 #include "sys/beneath.hpp"
 #include "sys/thread.hpp"
+#include "sys/try.hpp"
 
 namespace ringside::mount {
 namespace {
@@ -66,9 +67,7 @@ result<std::unique_ptr<Remotes>> Remotes::create(const std::vector<std::string>&
   const u64 deadline = sys::now_ns() + static_cast<u64>(std::min(patience, std::chrono::nanoseconds(std::chrono::seconds(1))).count()) * 5 / 4;
   const auto asked = [](const auto& k) { return k.second.probe == nullptr || over(k.second.probe); };
   while (sys::now_ns() < deadline && !std::all_of(remotes->known_.begin(), remotes->known_.end(), asked)) usleep(1000);
-  auto thread = sys::start_thread("that looks for writers", [r = remotes.get()] { r->run(); });
-  if (!thread) return tl::unexpected<Error>(thread.error());
-  remotes->thread_ = std::move(*thread);
+  remotes->thread_ = RS_TRY(sys::start_thread("that looks for writers", [r = remotes.get()] { r->run(); }));
   return remotes;
 }
 

@@ -30,7 +30,7 @@ struct Job {
   std::shared_ptr<void> use;   // what the job has obtained, for as long as it is used; set before `error` is
 };
 
-// What there is to read in a ring. asking: not known yet, look again; nothing: nothing when the ring was asked; ended: the
+// Whether a ring has events to read. asking: not known yet, check again; nothing: the ring had none when it was asked; ended: the
 // writer is gone and all is read; failed: RingSet::error says why.
 enum class Found : u8 { data, nothing, asking, ended, failed };
 
@@ -116,7 +116,7 @@ class RingSet {
   // False: ask again. must: the wait is over, answer with what there is.
   virtual result<bool> get_reader(u32 ring, Asker& asker, bool must) = 0;
 
-  // A client waits: for any event (0), or until a ring is this full. The caller looks once more afterwards. late: the last
+  // A client waits: for any event (0), or until a ring is this full. The caller checks once more afterwards. late: the last
   // alarm helped no waiting client.
   virtual void alarm(int percent, bool late) = 0;
 

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "sys/try.hpp"
+#include "writer/cpu_rings.hpp"
 
 namespace ringside::mount {
 namespace {
@@ -20,7 +21,7 @@ constexpr size_t longest_name = 255;
 constexpr size_t largest_read = 1 << 20;
 constexpr u32 events_readable = EPOLLIN | EPOLLRDNORM;
 
-// Splice reads the size before it asks: with size 0 it would assume the end of the file, and lose events without a word.
+// Splice reads the size before it asks: with size 0 it would assume the end of the file, and lose events silently.
 constexpr u64 endless = u64{1} << 62;
 
 // "/instances/NAME" in front of a path; else empty.
@@ -35,8 +36,9 @@ result<std::unique_ptr<Server>> Server::create(const ServerOptions& options, Bac
   std::unique_ptr<Server> server(new Server(options, std::move(backing)));
   server->wake_ = sys::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!server->wake_) return fail(errno, "cannot make an event descriptor");
-  const auto processors = static_cast<u32>(std::clamp<long>(sysconf(_SC_NPROCESSORS_CONF), 1, 4096));
-  auto tree = RS_TRY(Tree::create(options.instances, options.remotes, options.cpus != 0 ? options.cpus : processors, options.patience, server->wake_.get()));
+  // Those that are offline or still to come have a ring, too: an external writer's rings stay as they are made.
+  const u32 cpus = options.cpus != 0 ? options.cpus : std::min(possible_cpus(), 4096u);
+  auto tree = RS_TRY(Tree::create(options.instances, options.remotes, cpus, options.patience, server->wake_.get()));
   server->tree_ = std::move(tree);
   server->root_ = server->tree_->root();
   server->inodes_[root_inode] = {server->root_, "", 1};

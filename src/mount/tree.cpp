@@ -25,7 +25,7 @@ void remove_left_behind() {
   const auto names = root ? sys::names_in(root->get()) : result<std::vector<std::string>>();
   for (const std::string& name : names ? *names : std::vector<std::string>{}) {
     if (name.compare(0, own_prefix.size(), own_prefix) != 0 || name.find_first_not_of("0123456789", own_prefix.size()) != std::string::npos) continue;
-    // Its number tells nothing: the mount may run in another PID namespace.
+    // Its PID is no proof of life: the mount may run in another PID namespace.
     if (auto instance = Instance::open(instances_root() + "/" + name); !instance || !(*instance)->maker_lives()) dead.push_back(name);
   }
   for (const std::string& name : dead) (void)Instance::remove(instances_root() + "/" + name, true);

@@ -32,6 +32,10 @@ enum class Dir : u32 {
   remotes = 512,
   remote = 1024,
 };
+inline constexpr u32 in_top = static_cast<u32>(Dir::top), in_instance = in_top | static_cast<u32>(Dir::instance),
+                     in_cpu = static_cast<u32>(Dir::cpu), in_options = static_cast<u32>(Dir::options),
+                     in_events = static_cast<u32>(Dir::events), in_system = static_cast<u32>(Dir::system),
+                     in_event = static_cast<u32>(Dir::event), in_remote = static_cast<u32>(Dir::remote);
 
 struct FileType;
 struct Node {

@@ -228,7 +228,7 @@ void Triggers::marker(const std::string& event, const TraceRecord& record, const
   }
 }
 
-// Begins to watch anew, with the triggers of now.
+// Begins to watch anew, with the present triggers.
 void Triggers::rewatch() {
   over_ = true;
   if (watch_.joinable()) watch_.join();

@@ -56,12 +56,12 @@ class Triggers {
   std::string text(const std::string& system, const std::string& event);
   bool has_marker(const std::string& event) const;  // is there any of this event of ftrace?
   bool snapshots();  // is there any that takes one?
-  // What a marker does that was just written. An error: it could not be done.
+  // Runs the triggers of a marker that was just written. An error: one of them failed.
   void marker(const std::string& event, const TraceRecord& record, const RingName& ring, const Formats& formats, const Tasks& tasks);
 
   result<void> tracing(bool on);
   bool tracing_on() const;
-  // Was recording off for clients at that time? any_hidden: at any time.
+  // Was recording off for clients at that time? any_hidden: was it ever?
   bool hidden(u64 time);
   bool any_hidden() const { return any_off_.load(std::memory_order_relaxed); }
 

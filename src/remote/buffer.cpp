@@ -343,9 +343,13 @@ result<std::shared_ptr<Buffer>> Buffer::create(const Options& options, Callbacks
   auto buffer = std::shared_ptr<Buffer>(new Buffer);
   Buffer& b = *buffer;
   b.options_ = options;
-  const u32 usable = options.subbuf_size - (options.layout == Layout::footers ? abi::footer_size : 0);
-  b.plan_ = {options.layout, static_cast<u32>(options.clock.kind), options.subbuf_size, options.rings, 0};
-  if (Geometry(options.subbuf_size, fewest_subbufs).valid()) b.plan_.nr_pages = subbufs_for(options.size, usable);
+  // A ring begins at a page of the kernel, so that it can be mapped alone: its sub-buffers are no smaller.
+  const bool possible = Geometry(options.subbuf_size, fewest_subbufs).valid();
+  const u32 subbuf_size = possible ? std::max(options.subbuf_size, static_cast<u32>(sys::page_bytes())) : options.subbuf_size;
+  b.options_.subbuf_size = subbuf_size;
+  const u32 usable = subbuf_size - (options.layout == Layout::footers ? abi::footer_size : 0);
+  b.plan_ = {options.layout, static_cast<u32>(options.clock.kind), subbuf_size, options.rings, 0};
+  if (Geometry(subbuf_size, fewest_subbufs).valid()) b.plan_.nr_pages = subbufs_for(options.size, usable);
   if (!b.plan_.valid())
     return refuse(std::errc::invalid_argument,
                   options.who + ": " + std::to_string(options.rings) + " rings of " + std::to_string(options.size) + " bytes in sub-buffers of " +
@@ -353,7 +357,7 @@ result<std::shared_ptr<Buffer>> Buffer::create(const Options& options, Callbacks
   b.callbacks_ = std::move(callbacks);
   b.descriptor_.resize(b.plan_.descriptor_bytes() / 8);
   pack(b.plan_, b.descriptor_.data());
-  b.geometry_ = Geometry(options.subbuf_size, b.plan_.nr_pages, 0, options.layout == Layout::footers ? abi::footer_size : 0);
+  b.geometry_ = Geometry(subbuf_size, b.plan_.nr_pages, 0, options.layout == Layout::footers ? abi::footer_size : 0);
   const u32 files = options.apart ? options.rings : 1;
   const u64 bytes = b.plan_.region_bytes() / files;
   for (u32 file = 0; file < files; ++file) {
@@ -475,26 +479,6 @@ void Buffer::gone(const std::string& why, bool broken) {
 std::string Buffer::why_gone() const {
   const std::lock_guard lock(mutex_);
   return why_gone_;
-}
-
-result<void> Buffer::refuse_it(const std::string& what) const {
-  return refuse(std::errc::operation_not_supported, options_.who + ": " + what);
-}
-result<void> Buffer::write(const void*, u32) {
-  return refuse_it("only the external writer writes to its rings; events of this process go to an instance of its own");
-}
-result<void> Buffer::resize(u64 size) {
-  return refuse_it("its rings cannot be resized to " + std::to_string(size) +
-                   " bytes, because the writer knows each sub-buffer; detach, and make a buffer of that size");
-}
-result<void> Buffer::extend(u32 n) {
-  return refuse_it(std::to_string(n) + " sub-buffers cannot be added, because the writer knows each one; make a larger buffer");
-}
-result<void> Buffer::extract(u32 n) {
-  return refuse_it(std::to_string(n) + " sub-buffers cannot be taken out, because the writer knows each one; copy the events that are read");
-}
-result<void> Buffer::discard_mode(bool on) {
-  return on ? refuse_it("an external writer overwrites unread events; discard mode is for rings of this machine's programs") : result<void>{};
 }
 
 }  // namespace ringside::remote

@@ -85,18 +85,10 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   bool is_broken() const noexcept { return broken_.load(std::memory_order_acquire); }  // gone because of an error, not because the writer ended
   bool readable(u32 ring) const;  // unread data has been published
 
-  // Operations that a buffer with an external writer refuses.
-  result<void> write(const void* payload, u32 size);
-  result<void> resize(u64 size);
-  result<void> extend(u32 sub_buffers);
-  result<void> extract(u32 sub_buffers);
-  result<void> discard_mode(bool on);
-
  private:
   friend class RingReader;
   friend class RemoteGetReader;
   Buffer() = default;
-  result<void> refuse_it(const std::string& what) const;
   u8* data_of(u32 ring) const noexcept;
   result<sys::Region> map(u32 ring, u64 bytes, bool writable) const;
 

@@ -240,10 +240,12 @@ result<RingView*> RingTable::view(u32 n) {
 }
 
 // Like OwnSource::ended: the ring's thread is gone, or another thread has the ring.
-bool RingTable::ended(u32 n, const Served& ring) const noexcept {
+bool RingTable::ended(u32 n) const noexcept {
+  const auto at = rings_.find(n);
+  if (at == rings_.end() || !at->second.idle) return false;
   const RingEntry& entry = words_.ring(n);
   const RingState state = state_of(__atomic_load_n(&entry.state, __ATOMIC_ACQUIRE));
-  if (state != RingState::live || entry.tid != ring.tid) return state != RingState::busy;
+  if (state != RingState::live || entry.tid != at->second.tid) return state != RingState::busy;
   return !thread_lives(members_->judge(), entry);
 }
 
@@ -251,8 +253,6 @@ result<handout::ReaderAnswer> RingTable::get_reader(u32 n) {
   auto found = RS_TRY(find(n));
   Served& ring = *found;
   handout::ReaderAnswer a{};
-  // Asked before the ring is read, and only if the last read found nothing: it costs a file of /proc.
-  a.ended = ring.idle && ended(n, ring) ? 1 : 0;
   if (!lock(ring)) return refuse(std::errc::device_or_resource_busy, named(n) + " is being consumed by another process");
   Reader<>& reader = ring.view.reader();
   const Got got = reader.get_reader();

@@ -34,7 +34,9 @@ class RingTable {
   void close(u32 ring) noexcept;  // one mapper less
 
   // For open rings.
-  result<handout::ReaderAnswer> get_reader(u32 ring);
+  result<handout::ReaderAnswer> get_reader(u32 ring);  // `ended` stays 0
+  // No event can come after the next get_reader(). Only if the last one found nothing, because it costs a file of /proc.
+  bool ended(u32 ring) const noexcept;
   result<handout::CountersAnswer> counters(u32 ring) const;
   bool ready(u32 ring, u32 percent) const noexcept;
   // For callers that read its events on this side; valid until the next call. The lock is held only during the call.
@@ -54,7 +56,6 @@ class RingTable {
   };
   RingTable() = default;
   bool lock(Served& ring) noexcept;
-  bool ended(u32 n, const Served& ring) const noexcept;
   handout::RingAnswer describe(u32 n) const;
   result<Served*> find(u32 ring);
   void forget_dead_mappers() const;

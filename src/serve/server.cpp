@@ -184,8 +184,12 @@ void Server::handle(Client& client, const handout::Request& request, u64 now) {
       return answer(client, request, table_.list(request.ring));
     case Kind::open_ring:
       return open_ring(client, request);
-    case Kind::get_reader:
-      return forward(table_.get_reader(request.ring));
+    case Kind::get_reader: {
+      const bool ended = table_.ended(request.ring);  // asked before the ring is read
+      auto done = table_.get_reader(request.ring);
+      if (done) done->ended = ended ? 1 : 0;
+      return forward(std::move(done));
+    }
     case Kind::counters:
       return forward(table_.counters(request.ring));
     case Kind::read_format:

@@ -61,8 +61,8 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
   auto* const at = static_cast<u8*>(info->si_addr);
   if (Guarded* g = find(at)) {
     g->cut.store(true, std::memory_order_relaxed);
-    u8* const page = reinterpret_cast<u8*>(reinterpret_cast<uintptr_t>(at) & ~uintptr_t{page_size - 1});
-    if (mmap(page, page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) return;
+    u8* const page = reinterpret_cast<u8*>(reinterpret_cast<uintptr_t>(at) & ~static_cast<uintptr_t>(page_bytes() - 1));
+    if (mmap(page, page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) return;
   }
   if ((previous.sa_flags & SA_SIGINFO) != 0 && previous.sa_sigaction != nullptr) return previous.sa_sigaction(signal, info, context);
   if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(signal);
@@ -115,7 +115,7 @@ u64 inode_of(const char* path) noexcept {
 }
 
 // Identifies this process. The kernel clears it in the child of any fork.
-struct alignas(page_size) Wiped {
+struct alignas(largest_page) Wiped {
   std::atomic<u64> process{0};
 };
 constinit Wiped wiped;
@@ -127,6 +127,8 @@ Fd::~Fd() {
   ::close(fd_);
   errno = saved;
 }
+
+u64 page_bytes() noexcept { return static_cast<u64>(sysconf(_SC_PAGESIZE)); }
 
 void guard_mappings() {
   const std::lock_guard lock(guarding);
@@ -172,14 +174,15 @@ Region::~Region() {
 bool Region::cut() const noexcept { return guard_ != 0 && guarded[guard_].cut.load(std::memory_order_relaxed); }
 
 u64 Region::resident_bytes() const noexcept {
+  const u64 page = page_bytes();
   u64 pages = 0;
   unsigned char there[4096];
-  for (u64 at = 0; at < size_; at += sizeof there * page_size) {
-    const u64 size = std::min<u64>(size_ - at, sizeof there * page_size);
+  for (u64 at = 0; at < size_; at += sizeof there * page) {
+    const u64 size = std::min<u64>(size_ - at, sizeof there * page);
     if (mincore(base_ + at, size, there) != 0) break;
-    pages += static_cast<u64>(std::count_if(there, there + (size + page_size - 1) / page_size, [](unsigned char one) { return (one & 1) != 0; }));
+    pages += static_cast<u64>(std::count_if(there, there + (size + page - 1) / page, [](unsigned char one) { return (one & 1) != 0; }));
   }
-  return pages * page_size;
+  return pages * page;
 }
 
 void Region::punch(u64 offset, u64 size) const noexcept { madvise(base_ + offset, size, MADV_REMOVE); }
@@ -385,10 +388,11 @@ bool still_holds(const u32* at, u32 value) noexcept {
 namespace {
 bool is_resident(u64 first, u64 end) noexcept {
   if (!same_user()) return false;  // for a file that this process may not write, mincore reports all of it as present
+  const u64 page = page_bytes();
   u8 there[64];
-  for (u64 at = first; at < end; at += sizeof there * page_size) {
-    const u64 pages = std::min<u64>((end - at) / page_size, sizeof there);
-    if (mincore(reinterpret_cast<void*>(at), pages * page_size, there) != 0) return false;
+  for (u64 at = first; at < end; at += sizeof there * page) {
+    const u64 pages = std::min<u64>((end - at) / page, sizeof there);
+    if (mincore(reinterpret_cast<void*>(at), pages * page, there) != 0) return false;
     for (u64 n = 0; n < pages; ++n)
       if ((there[n] & 1) == 0) return false;
   }
@@ -399,7 +403,7 @@ bool is_resident(u64 first, u64 end) noexcept {
 bool populate(const void* at, u64 size) noexcept {
   constexpr int populate_write = 23;  // MADV_POPULATE_WRITE
   const int saved = errno;
-  const u64 first = reinterpret_cast<u64>(at) / page_size * page_size, end = align_up(reinterpret_cast<u64>(at) + size, u64{page_size});
+  const u64 first = reinterpret_cast<u64>(at) & ~(page_bytes() - 1), end = align_up(reinterpret_cast<u64>(at) + size, page_bytes());
   const bool allowed = memory_left(end - first) || is_resident(first, end);
   errno = saved;
   if (!allowed) return false;

@@ -53,6 +53,9 @@ class Region {
   u32 guard_ = 0;  // its entry in the table of guarded regions; 0: none
 };
 
+// The kernel's page: what mappings begin at, and what memory is given in. A power of two, 4 KiB or more. Signal-safe.
+u64 page_bytes() noexcept;
+
 // Gives whole pages of a file back to the file system; they read as zeros. False: it cannot.
 bool free_part(int fd, u64 offset, u64 size) noexcept;
 

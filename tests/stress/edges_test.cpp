@@ -640,7 +640,7 @@ class Storm {
       if (whole && !meta->complete) books_.problem(what + ": the recording is not complete");
       if (whole)
         for (const std::string& doubt : meta->missing.doubts)
-          if (doubt.find("is being consumed") == doubt.npos && doubt.find("were not read") == doubt.npos) books_.problem(what + ": " + doubt);  // another recorder is there
+          if (doubt.find("is being consumed") == doubt.npos && doubt.find("not read") == doubt.npos) books_.problem(what + ": " + doubt);  // another recorder is there
       if (whole && where == Where::remote) {
         u64 written = 0;
         for (u32 who = 1; who < ledger_.count(); ++who)

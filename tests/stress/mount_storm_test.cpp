@@ -373,8 +373,8 @@ TEST_P(MountStorm, TheBooksBalance) {
         }
         for (size_t i = events.size() - fresh; i < events.size(); ++i) taken.add(events[i], numbers[n]);
         found += fresh;
+        by_mapper += fresh;
       }
-      by_mapper += found;
       if (found == 0) usleep(200);
     }
   });
@@ -422,6 +422,11 @@ TEST_P(MountStorm, TheBooksBalance) {
   });
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(test_seconds(60) / 2);
   while (std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(10ms);
+  // On a busy machine some may not have had a turn yet.
+  EXPECT_TRUE(eventually([&] {
+    const std::lock_guard lock(taking);
+    return by_mapper > 0 && by_pipe > 0 && shared->lookers > 0 && shared->looks > 0 && shared->handlers > 0;
+  }));
   over = true;  // and the writers fill their rings once more
   mapper.join();
   pipe.join();
@@ -477,11 +482,6 @@ TEST_P(MountStorm, TheBooksBalance) {
   EXPECT_EQ(refused, dropped);
   EXPECT_LE(lost, overrun);
   EXPECT_EQ(shared->lies, 0u);
-  EXPECT_GT(by_mapper, 0u);
-  EXPECT_GT(by_pipe, 0u);
-  EXPECT_GT(shared->lookers, 0u);
-  EXPECT_GT(shared->looks, 0u);
-  EXPECT_GT(shared->handlers, 0u);
   if (overwrite) {
     EXPECT_GT(overrun, 0u);
   } else {

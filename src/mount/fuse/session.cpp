@@ -298,7 +298,7 @@ const fuse_lowlevel_ops operations = [] {
   o.forget = on_forget;
   o.getattr = on_getattr;
   o.setattr = on_setattr;
-  // The kernel's answers to attempts to change what is there.
+  // The kernel's answers to attempts to change the tree.
   o.unlink = [](fuse_req_t r, fuse_ino_t, const char*) { fuse_reply_err(r, EPERM); };
   o.symlink = [](fuse_req_t r, const char*, fuse_ino_t, const char*) { fuse_reply_err(r, EPERM); };
   o.rename = [](fuse_req_t r, fuse_ino_t, const char*, fuse_ino_t, const char*, unsigned) { fuse_reply_err(r, EPERM); };
@@ -379,7 +379,7 @@ result<void> make_way(const std::string& dir) {
     if (errno != ENOTCONN) break;
     if (!unmount_lazily(dir)) return fail(errno, "cannot unmount " + dir + ", whose server is gone");
   }
-  // A server that searches for instances at its own mount point waits for itself, and not even SIGKILL ends that.
+  // A server that searches for instances at its own mount point would wait for itself; not even SIGKILL ends that.
   const std::string root = absolute(instances_root());
   if (dir == root || dir.rfind(root + "/", 0) == 0)
     return refuse(std::errc::invalid_argument, "cannot mount at " + dir + ": " + root + " is where instances live; choose a directory outside");
@@ -430,9 +430,7 @@ result<std::unique_ptr<Session>> Session::mount(const std::string& wanted, const
   io.read = read_request;
   const int fd = fuse_session_fd(session->session_);
   if (const int done = fuse_session_custom_io(session->session_, &io, fd); done != 0) return fail(-done, "libfuse takes no hook");
-  auto requests = sys::start_thread("that answers", [s] { s->answer(); });
-  if (!requests) return tl::unexpected<Error>(requests.error());
-  session->requests_ = std::move(*requests);
+  session->requests_ = RS_TRY(sys::start_thread("that answers", [s] { s->answer(); }));
   return session;
 }
 
