@@ -47,10 +47,8 @@ target_link_libraries(ringside_reading PUBLIC ringside
   $<BUILD_INTERFACE:fmt::fmt> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> $<BUILD_INTERFACE:PkgConfig::TRACEEVENT>
   $<INSTALL_INTERFACE:fmt> $<INSTALL_INTERFACE:traceevent> $<INSTALL_INTERFACE:tracefs> $<INSTALL_INTERFACE:z> $<INSTALL_INTERFACE:zstd> $<INSTALL_INTERFACE:seccomp> $<INSTALL_INTERFACE:dw> $<INSTALL_INTERFACE:elf>
   PRIVATE $<BUILD_INTERFACE:PkgConfig::TRACEFS> $<BUILD_INTERFACE:PkgConfig::COMPRESSION> $<BUILD_INTERFACE:PkgConfig::SECCOMP> $<BUILD_INTERFACE:PkgConfig::FUSE> $<BUILD_INTERFACE:PkgConfig::ELFUTILS>)
-set(RINGSIDE_CURL_OF_PC "")
-if(CURL_FOUND)
-  set(RINGSIDE_CURL_OF_PC " -lcurl")
-  target_link_libraries(ringside_reading PRIVATE $<BUILD_INTERFACE:PkgConfig::CURL> PUBLIC $<INSTALL_INTERFACE:curl>)
+if(CURL_FOUND)  # its headers: the library itself is loaded when a server is asked
+  target_include_directories(ringside_reading PRIVATE ${CURL_INCLUDE_DIRS})
   target_compile_definitions(ringside_reading PRIVATE RINGSIDE_CURL)
 else()
   message(STATUS "No ringside ship: it needs libcurl4-openssl-dev")

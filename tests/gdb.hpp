@@ -24,6 +24,7 @@ struct GdbLine {
   std::string function;
   u32 line = 0;     // 0: there is no debugging information
   u64 address = 0;  // 0: an inlined function
+  bool library = false;  // of a library that the debugger has no debugging information for
 };
 
 inline bool has_gdb() { return std::system("gdb --version >/dev/null 2>&1") == 0; }
@@ -45,6 +46,7 @@ inline std::vector<std::vector<GdbLine>> by_gdb(const std::string& program, cons
       found.address = std::strtoull(rest.c_str(), nullptr, 16);
       rest.erase(0, rest.find(" in ") + 4);
     }
+    found.library = rest.find(") from ") != std::string::npos;
     found.function = rest.substr(0, rest.find(" ("));
     if (const size_t parameters = found.function.find_first_of("([", 1); parameters != std::string::npos) found.function.resize(parameters);  // without debugging information
     if (const size_t at = rest.rfind(".cpp:"); at != std::string::npos) found.line = static_cast<u32>(std::atoi(rest.c_str() + at + 5));

@@ -59,6 +59,8 @@ def report(*arguments):
 def doctests():
     if pandas is None:
         skip("python3-pandas is not installed")
+    if int(numpy.__version__.split(".")[0]) >= 2:
+        numpy.set_printoptions(legacy="1.25")  # 64, not np.int64(64)
     found = doctest.testmod(ringside, optionflags=doctest.ELLIPSIS)
     expect(found.failed, 0)
     expect(found.attempted > 20, True, f"{found.attempted} examples")

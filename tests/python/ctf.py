@@ -190,6 +190,17 @@ def back():
         same(report(where + ".ctf"), report(where), where)
     expect(run(binary, "report", "kinds.ctf", "kinds").stdout.count("packet_in"), 6)
     expect(sum(report("work.ctf", "-e", "libc:malloc", "--filter", "size > 40")[1]), 1234)
+    # Several threads read what one conversion made.
+    wrapper = pathlib.Path("bin/babeltrace2")
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\necho once >> {folder.name}/conversions\nexec {shutil.which("babeltrace2")} "$@"\n')
+    wrapper.chmod(0o755)
+    os.environ["PATH"] = f"{folder.name}/bin:{os.environ['PATH']}"
+    commands = (("report",), ("hist", "event"), ("latency", "libc:malloc", "libc:malloc"))
+    for command in commands:
+        one, several = (run(binary, *command, "work.ctf", "--jobs", jobs).stdout for jobs in (1, 4))
+        expect(several, one, " ".join(command))
+    expect(pathlib.Path("conversions").read_text().count("once"), 2 * len(commands))
     os.mkdir("damaged")
     pathlib.Path("damaged/metadata").write_text("/* CTF 1.8 */ nonsense")
     expect("babeltrace2 cannot read the CTF trace damaged" in run(binary, "report", "damaged", code=1).stderr, True)
