@@ -234,7 +234,7 @@ bool find_ring(int dir, TakenRing& own, bool keep_more) noexcept {
       const KeptRing next = make_fresh(dir, *own.in, geometry);
       if (!next.mapped) break;
       // The memory of its first sub-buffer, too, which the kernel clears: the thread that takes it asks again, and gets it at once.
-      (void)sys::populate(next.mapped.ring.subbuf(place_of(next.mapped.ring.control->tail).id), geometry.subbuf_size());
+      (void)sys::populate(next.mapped.ring.subbuf(place_of(0).id), geometry.subbuf_size());
       if (fresh_rings.put(next)) continue;
       MappedRing unwanted = next.mapped;
       unmap_ring(unwanted);

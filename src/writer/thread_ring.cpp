@@ -298,7 +298,6 @@ void forget_thread_after_fork() noexcept {
 void retire_this_thread() noexcept { at_thread_end(nullptr); }
 
 void lay_own_rings_aside() noexcept {
-  const SignalsOff off;
   const Inside inside;
   become_child_if_forked();  // or these rings are another process's
   aside.top = these.top;
@@ -312,7 +311,6 @@ void lay_own_rings_aside() noexcept {
 }
 
 void take_up_own_rings() noexcept {
-  const SignalsOff off;
   const Inside inside;
   release_all();
   std::copy(std::begin(aside.below), std::end(aside.below), these.below);

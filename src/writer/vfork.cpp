@@ -5,6 +5,8 @@
 // shares memory and thread area must not write events: it cannot be detected.
 #include <errno.h>
 
+#include <cstring>
+
 #include "writer/process.hpp"
 
 namespace {
@@ -18,58 +20,48 @@ struct Before {
   u64 on_cpus_at;
   ringside::i32 tid;
   bool inside;
-  bool has_child;  // there was one: the parent goes on when that is gone
   int cancel;
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Before before{};
 
-void end() noexcept {
-  {
-    const ringside::SignalsOff off;
-    if (this_thread.borrowed == 0) return;  // a handler was faster
-    this_thread.inside = before.inside;
-    ringside::take_up_own_rings();
-    this_thread.tid = before.tid;
-    this_thread.on_cpus_at = before.on_cpus_at;
-    before.has_child = false;
-    this_thread.borrowed = 0;
-  }
-  pthread_setcancelstate(before.cancel, nullptr);
+void signals_on(u64 mask) noexcept {
+  sigset_t set;
+  sigemptyset(&set);
+  std::memcpy(&set, &mask, sizeof mask);  // the kernel's 64 signals come first
+  pthread_sigmask(SIG_SETMASK, &set, nullptr);
 }
 
 }  // namespace
 
-// Signals that came while the parent was held are handled before ringside_vfork_ended(), and such a handler may never come back. A handler
-// before the system call finds no child.
-void ringside::end_left_vfork() noexcept {
-  if (this_thread.borrowed == 0 || !before.has_child) return;
-  const int saved = errno;
-  bool is_parent = getpid() == process.pid;
-  if (const Opened* const in = opened_now(); is_parent && in != nullptr && in->pid_namespace != 0) {
-    const Inside inside;
-    is_parent = sys::pid_namespace() == in->pid_namespace;  // the child may be in a namespace of its own, with the same number
-  }
-  errno = saved;
-  if (is_parent) end();
-}
-
 extern "C" {
 
-[[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_begins() noexcept {
-  ringside::end_left_vfork();
-  if (this_thread.borrowed++ != 0) return;  // a child of vfork calls it
-  before = {this_thread.on_cpus_at, this_thread.tid, this_thread.inside, false, 0};
-  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before.cancel);
-  pthread_setcancelstate(before.cancel, nullptr);  // a handler may leave the vfork, and the thread may write no event again
+// Returns the thread's signal mask. Signals are off until the child has returned, and in the parent until it has its rings back: no
+// handler comes in between, or leaves a part of it by longjmp.
+[[gnu::visibility("hidden"), gnu::used]] u64 ringside_vfork_begins() noexcept {
+  sigset_t all, set;
+  u64 mask;
+  int cancel;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &set);
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+  std::memcpy(&mask, &set, sizeof mask);
+  if (this_thread.borrowed++ != 0) return mask;  // a child of vfork calls it
+  before = {this_thread.on_cpus_at, this_thread.tid, this_thread.inside, cancel};
   ringside::lay_own_rings_aside();
   this_thread.on_cpus_at = not_attached;
+  return mask;
 }
-[[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_child() noexcept { before.has_child = true; }
-[[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_ended() noexcept {
-  if (this_thread.borrowed > 1)
-    --this_thread.borrowed;
-  else
-    end();
+[[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_child(u64 mask) noexcept { signals_on(mask); }
+[[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_ended(u64 mask) noexcept {
+  if (this_thread.borrowed == 1) {
+    this_thread.inside = before.inside;
+    ringside::take_up_own_rings();
+    this_thread.tid = before.tid;
+    this_thread.on_cpus_at = before.on_cpus_at;
+    pthread_setcancelstate(before.cancel, nullptr);
+  }
+  --this_thread.borrowed;
+  signals_on(mask);
 }
 [[gnu::visibility("hidden"), gnu::used]] long ringside_vfork_failed(long error) noexcept {
   errno = static_cast<int>(-error);
@@ -77,7 +69,7 @@ extern "C" {
 }
 }
 
-// The return address stays in a register: the child's calls overwrite the stack below.
+// The return address and the mask stay in registers: the child's calls overwrite the stack below.
 #if defined(__x86_64__)
 asm(R"(
   .pushsection .text
@@ -88,10 +80,11 @@ ringside_vfork:
   subq $8, %rsp
   call ringside_vfork_begins
   addq $8, %rsp
-  popq %rdi
+  popq %rdx
+  movq %rax, %rdi
   movl $58, %eax
   syscall
-  pushq %rdi
+  pushq %rdx
   testq %rax, %rax
   je 1f
   pushq %rax
@@ -124,6 +117,7 @@ ringside_vfork:
   stp x29, x30, [sp, #-16]!
   bl ringside_vfork_begins
   ldp x29, x30, [sp], #16
+  mov x9, x0
   mov x0, #0x4111
   mov x1, #0
   mov x2, #0
@@ -133,12 +127,14 @@ ringside_vfork:
   svc #0
   cbz x0, 1f
   stp x0, x30, [sp, #-16]!
+  mov x0, x9
   bl ringside_vfork_ended
   ldp x0, x30, [sp], #16
   cmn x0, #4095
   b.cs ringside_vfork_failed
   ret
 1: stp x29, x30, [sp, #-16]!
+  mov x0, x9
   bl ringside_vfork_child
   ldp x29, x30, [sp], #16
   mov x0, #0

@@ -97,7 +97,6 @@ Doorbell bell_of(const InstanceWords& words) noexcept {
 
 bool detail::write_slowly(const ringside_event& event, void* payload, u32 size, Refused why, i32 as) noexcept {
   ThisThread& t = this_thread;
-  if (RS_UNLIKELY(t.borrowed != 0)) end_left_vfork();
   for (int tries = 0; tries < 100; ++tries) {
     if (!t.on_cpus()) {
       const Tried own = write_to_own_ring(event, as, payload, size);

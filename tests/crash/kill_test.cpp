@@ -8,6 +8,7 @@
 #include <random>
 
 #include "ring_memory.hpp"
+#include "unit/ring_pages.hpp"
 
 namespace ringside::test::kill_test {
 namespace {
@@ -174,6 +175,45 @@ TEST(Kill, Reader) {
     EXPECT_EQ(n.written, n.read + n.overrun + n.unread) << "round " << round;
     EXPECT_EQ(n.unread, 0u);
     unmap(ring);
+  }
+}
+
+// The tail can be a whole lap ahead of the commit position, and no further: handlers fill a ring whose reader has the commit page. The
+// next owner has all places again.
+TEST(Kill, WriterInAFullRingWhoseReaderHasTheCommitPage) {
+  for (const u32 slots : {2u, 3u, 7u}) {
+    TestRing t(slots + 1);
+    const Control& c = *t.ring.control;
+    ASSERT_TRUE(t.number(0));
+    ASSERT_EQ(t.reader.get_reader(), Got::data);
+    ASSERT_TRUE(t.writer.reserve(8));
+    while (t.number(99, 4000)) {
+    }
+    ASSERT_EQ(c.commit_overrun, 1u);
+    ASSERT_EQ(place_of(c.tail).position - place_of(c.commit).position, slots);
+    ASSERT_FALSE(recover<Single>(t.ring).corrupt);
+    ASSERT_EQ(c.tail, c.commit);
+    Writer<SetClock, Single> next(t.ring, SetClock{&t.time});
+    u64 last = 0;
+    for (const u32 count : {slots, 3 * slots}) {
+      u8 payload[4000] = {};
+      for (u32 i = 0; i < count; ++i) {
+        std::memcpy(payload, &++last, sizeof last);
+        ASSERT_TRUE(next.write(payload, sizeof payload));
+      }
+      std::vector<u64> read;
+      u64 lost = 0;
+      while (t.reader.get_reader() == Got::data) {
+        lost += t.reader.view().lost_before;
+        for (const u64 n : numbers(t.reader)) read.push_back(n);
+      }
+      EXPECT_EQ(read, range(last + 1 - slots, last + 1));
+      EXPECT_EQ(lost, count - slots);
+    }
+    const RingCounters n = counters<Single>(t.ring);
+    EXPECT_EQ(n.written, 1 + last);
+    EXPECT_EQ(n.read, 1 + 2 * slots);
+    EXPECT_EQ(n.overrun, 2 * slots);
   }
 }
 

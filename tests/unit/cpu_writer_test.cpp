@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <random>
+#include <thread>
 #include <ringside/ring/iterate.hpp>
 #include <ringside/ring/writer.hpp>
 
@@ -633,6 +635,27 @@ TEST_F(CpuWriterTest, AnUnregisteredThreadHasNoRing) {
   EXPECT_EQ(0, std::memcmp(before.data(), p.ring.data, before.size()));
   EXPECT_EQ(counters<>(p.ring).written, 0u);
   EXPECT_EQ(usual.write(p.set.rings(), rseq_area(), payload, 8), Refused::no);
+}
+
+// What the maker of an instance asks the kernel by: a change from before the sequence says nothing. The kernel does not know the area
+// here, so it aborts nothing.
+TEST_F(CpuWriterTest, ASpinSeesWhatChangesMeanwhile) {
+  struct alignas(32) {
+    u32 cpu_id_start = 0, cpu_id = 0;
+    u64 rseq_cs = 0, flags = 0;
+  } dummy;
+  const i64 area = reinterpret_cast<i64>(&dummy) - reinterpret_cast<i64>(__builtin_thread_pointer());
+  u32 word = 2, seen = 1;
+  EXPECT_EQ(Rseq::spin(area, &word, seen, 1000), Sequence::late);
+  EXPECT_EQ(seen, 2u);
+  std::atomic<bool> over{false};
+  std::thread other([&] {
+    while (!over) __atomic_fetch_add(&word, 1u, __ATOMIC_RELAXED);
+  });
+  while (Rseq::spin(area, &word, seen, 1u << 20) != Sequence::moved) {
+  }
+  over = true;
+  other.join();
 }
 
 // A CPU whose ring this process has not mapped.

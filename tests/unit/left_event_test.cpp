@@ -407,6 +407,45 @@ TEST_P(LeftEvent, AVforkThatAHandlerLeavesEndsThere) {
   sigaction(SIGUSR1, &before, nullptr);
 }
 
+// "Left before there was a child, the next events went to other rings, and a later vfork took back rings that were gone."
+TEST_P(LeftEvent, AHandlerLeavesVforkAtEachInstruction) {
+  static pid_t parent;
+  static bool was_left, had_child;
+  parent = getpid();
+  const i32 tid = detail::this_thread.tid;
+  int step = 0, before_the_child = 0, behind_it = 0;
+  do {
+    SCOPED_TRACE(++step);
+    was_left = true;
+    had_child = false;
+    at_the_step = [](ucontext_t&) {
+      if (getpid() == parent) siglongjmp(back, 1);
+    };
+    steps_to_go = step;
+    const u64 all = counted([] {
+      if (sigsetjmp(back, 1) != 0) return;
+      go_step_by_step(true);
+      if (vfork() == 0) {
+        go_step_by_step(false);
+        had_child = true;
+        ::left::number(3);
+        goes_on_when_signals_are_on = true;  // in the parent
+        _exit(0);
+      }
+      go_step_by_step(false);
+      was_left = false;
+    });
+    ASSERT_EQ(all, had_child ? 1u : 0u);
+    ASSERT_EQ(detail::this_thread.borrowed, 0u);
+    ASSERT_EQ(detail::this_thread.tid, tid);
+    while (waitpid(-1, nullptr, 0) > 0) {
+    }
+    if (was_left) ++(had_child ? behind_it : before_the_child);
+  } while (was_left || steps_to_go <= 0);
+  EXPECT_GT(before_the_child, 10);
+  EXPECT_GT(behind_it, 5);
+}
+
 INSTANTIATE_TEST_SUITE_P(Rings, LeftEvent, testing::Bool(), [](const auto& at) { return at.param ? "overwrite" : "discard"; });
 
 }  // namespace

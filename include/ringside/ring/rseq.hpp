@@ -196,19 +196,19 @@ struct Rseq {
 #define RS_RECORD_FIELDS                                                                                              \
   [r_times] "i"(offsetof(Record, reserve)), [r_committed] "i"(offsetof(Record, committed)), [r_base] "i"(offsetof(Record, base))
 
-  // Spins for `rounds` rounds while *word == value, to see whether the kernel aborts. moved: the word has changed, and the
-  // kernel did not abort.
-  RS_INLINE static Sequence spin(i64 area, const u32* word, u32 value, u32 rounds) noexcept {
+  // Notes *word in `seen` and spins for `rounds` rounds, to see whether the kernel aborts. moved: the word has changed since it was
+  // noted, and the kernel did not abort. aborted: perhaps before it was noted; then `seen` is as before.
+  RS_INLINE static Sequence spin(i64 area, const u32* word, u32& seen, u32 rounds) noexcept {
     u32 result;
 #if defined(__x86_64__)
-    asm volatile(RS_RSEQ_BEGIN "5:\n\tcmpl %[value], (%[word])\n\tjne 6f\n\tdecl %[rounds]\n\tjne 5b\n\tjmp 9f\n" RS_RSEQ_END
-                 : [result] "=&r"(result), [rounds] "+&r"(rounds)
-                 : [area] "r"(area), [word] "r"(word), [value] "r"(value)
+    asm volatile(RS_RSEQ_BEGIN "movl (%[word]), %[seen]\n5:\n\tcmpl %[seen], (%[word])\n\tjne 6f\n\tdecl %[rounds]\n\tjne 5b\n\tjmp 9f\n" RS_RSEQ_END
+                 : [result] "=&r"(result), [rounds] "+&r"(rounds), [seen] "+&r"(seen)
+                 : [area] "r"(area), [word] "r"(word)
                  : "rax", "memory", "cc");
 #else
-    asm volatile(RS_RSEQ_BEGIN "5:\n\tldr w10, [%[word]]\n\tcmp w10, %w[value]\n\tb.ne 6f\n\tsubs %w[rounds], %w[rounds], #1\n\tb.ne 5b\n\tb 9f\n" RS_RSEQ_END
-                 : [result] "=&r"(result), [rounds] "+&r"(rounds)
-                 : [area] "r"(area), [word] "r"(word), [value] "r"(value)
+    asm volatile(RS_RSEQ_BEGIN "ldr %w[seen], [%[word]]\n5:\n\tldr w10, [%[word]]\n\tcmp w10, %w[seen]\n\tb.ne 6f\n\tsubs %w[rounds], %w[rounds], #1\n\tb.ne 5b\n\tb 9f\n" RS_RSEQ_END
+                 : [result] "=&r"(result), [rounds] "+&r"(rounds), [seen] "+&r"(seen)
+                 : [area] "r"(area), [word] "r"(word)
                  : "x9", "x10", "memory", "cc");
 #endif
     return static_cast<Sequence>(result);
