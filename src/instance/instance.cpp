@@ -434,7 +434,7 @@ result<void> Instance::reset() {
     auto ring = view_ring(r.name.ring);
     if (!ring && is_gone(ring.error())) continue;
     if (!ring) return tl::unexpected(ring.error());
-    if (auto done = ring->reset(); !done && !ring->is_another()) return done;
+    if (auto done = ring->reset(words_.ring(r.name.ring)); !done && !ring->is_another()) return done;
   }
   words_.control->past = {};
   words_.control->refused = 0;
@@ -550,7 +550,7 @@ result<void> Instance::take_out(const RingInfo& r, RingView& ring, int copy) {
   if (r.name.cpu >= 0 && r.live) return renew(r.name.ring, ring.ring().geometry, "snapshot/per_cpu", r.name.ring);
   const std::string folder = "per_cpu/cpu" + std::to_string(r.name.ring), to = path_ + "/snapshot/" + folder;
   if (!sys::make_owned_directory(copy, folder.c_str())) return sys::fail_beneath(errno, "cannot make " + to);
-  auto taken = ring.freeze([&]() -> result<void> {
+  auto taken = ring.freeze(words_.ring(r.name.ring), [&]() -> result<void> {
     for (const std::string& file : {folder + "/ring", folder + "/trace_pipe_raw"})
       RS_TRY(sys::copy_owned(dir_.get(), file.c_str(), copy, file.c_str()));
     const u64 unlocked = 0;  // the copy was made under this process's lock

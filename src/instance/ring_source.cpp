@@ -273,14 +273,14 @@ u64 RingView::park_cpu() noexcept {
 
 void RingView::give_up() noexcept { __atomic_fetch_or(&ring_.control->gate, gate_moved, __ATOMIC_SEQ_CST); }
 
-result<void> RingView::reset() {
+result<void> RingView::reset(const RingEntry& entry) {
   if (!lock()) return refuse(std::errc::device_or_resource_busy, "the ring is being read by another process");
-  auto done = freeze([] { return result<void>{}; });
+  auto done = freeze(entry, [] { return result<void>{}; });
   unlock();
   return done;
 }
 
-result<void> RingView::freeze(const std::function<result<void>()>& copy) {
+result<void> RingView::freeze(const RingEntry& entry, const std::function<result<void>()>& copy) {
   if (of_cpu()) {  // its writers go on: the present events are taken away, and the counters start from there
     auto copied = copy();
     if (copied) {
@@ -290,7 +290,9 @@ result<void> RingView::freeze(const std::function<result<void>()>& copy) {
     return copied;
   }
   freeze_gate(true);
-  bool calm = false;
+  // Its thread ended in the middle of an event: before that is repaired, under the reader's lock, no other thread takes it.
+  const bool left = state_of(__atomic_load_n(&entry.state, __ATOMIC_ACQUIRE)) == RingState::retired && __atomic_load_n(&ring_.control->nest, __ATOMIC_ACQUIRE) != 0;
+  bool calm = left;
   for (int i = 0; i < 100 && !calm; ++i) {
     if (i != 0) usleep(1000);
     calm = quiet();
@@ -299,6 +301,7 @@ result<void> RingView::freeze(const std::function<result<void>()>& copy) {
   if (calm) done = copy();
   if (calm && done) {
     clear_words(ring_);
+    if (left) __atomic_store_n(&ring_.control->nest, u64{0}, __ATOMIC_RELEASE);
     if (mapped()) reader_.update_meta();
   }
   freeze_gate(false);

@@ -39,9 +39,9 @@ class RingView {
   void gate(bool open) noexcept;
   void give_up() noexcept;  // the writer takes another ring at its next event
   bool mapped() const noexcept { return __atomic_load_n(&ring_.control->mapped, __ATOMIC_ACQUIRE) != 0; }
-  result<void> reset();
+  result<void> reset(const RingEntry& entry);
   // Runs `copy` while no writer is inside, then empties the ring. The caller holds the reader's lock.
-  result<void> freeze(const std::function<result<void>()>& copy);
+  result<void> freeze(const RingEntry& entry, const std::function<result<void>()>& copy);
   // Gives back the memory of an idle ring whose events are all read: a thread's current sub-buffer; for a CPU's ring, all but the
   // tail's. Returns the bytes given back.
   u64 park() noexcept;

@@ -19,7 +19,7 @@ bool all_read(const Ring& ring) noexcept {
 
 // Takes ring `n` if its entry is in `state`; busy on success.
 bool claim(const TakenRing& own, RingEntry& entry, u64 state) noexcept {
-  const u64 claimed = claim_of(own.in->member(), state_of(state) == RingState::retired);
+  const u64 claimed = claim_of(own.in->member(), state_of(state) == RingState::retired, own.tag);
   return __atomic_compare_exchange_n(&entry.state, &state, claimed, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
@@ -102,8 +102,8 @@ void give_up(const KeptRing& ring) noexcept {
 }
 
 // A new ring, claimed by this process. Not mapped: there was no number, or no memory for it.
-KeptRing make_fresh(int dir, Opened& in, const Geometry& geometry) noexcept {
-  KeptRing made{{}, &in, claim_new_ring(in.words, in.member()), 0};
+KeptRing make_fresh(int dir, Opened& in, u32 tag, const Geometry& geometry) noexcept {
+  KeptRing made{{}, &in, claim_new_ring(in.words, claim_of(in.member(), false, tag)), 0};
   if (made.number == most_rings) return made;
   made.state = __atomic_load_n(&in.words.ring(made.number).state, __ATOMIC_RELAXED);
   made.mapped = map_ring(dir, made.number, geometry, Files::ours);
@@ -124,7 +124,7 @@ bool use_fresh(TakenRing& own, const KeptRing& ring) noexcept {
 }
 
 bool make(int dir, TakenRing& own, const Geometry& geometry) noexcept {
-  const KeptRing made = make_fresh(dir, *own.in, geometry);
+  const KeptRing made = make_fresh(dir, *own.in, own.tag, geometry);
   return made.mapped && use_fresh(own, made);
 }
 
@@ -170,6 +170,18 @@ bool settle_claims(int dir, const TakenRing& own, u32 made) noexcept {
 }
 
 }  // namespace
+
+void give_back_claims(const TakenRing& own) noexcept {
+  const u64 made = std::min<u64>(__atomic_load_n(&own.in->words.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
+  for (u32 n = 0; n < made; ++n) {
+    RingEntry& entry = own.in->words.ring(n);
+    for (const bool holds : {false, true}) {
+      u64 claimed = claim_of(own.in->member(), holds, own.tag);
+      const u64 before = holds ? pack_state(RingState::retired, entry.tid) : pack_state(RingState::empty, 0);
+      __atomic_compare_exchange_n(&entry.state, &claimed, before, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    }
+  }
+}
 
 bool take_kept_ring(TakenRing& own) noexcept {
   const Geometry geometry = geometry_of(*own.in->words.control);
@@ -231,7 +243,7 @@ bool find_ring(int dir, TakenRing& own, bool keep_more) noexcept {
     const u32 before = keep_more ? __atomic_fetch_add(&own.in->rings_made, 1u, __ATOMIC_RELAXED) : 0;
     const u32 more = before == 0 ? 0 : 1u << std::min(before - 1, 3u);
     for (u32 n = 0; n < more && made() < most_rings && may_be_full(c, u64{made()} + 1, geometry); ++n) {
-      const KeptRing next = make_fresh(dir, *own.in, geometry);
+      const KeptRing next = make_fresh(dir, *own.in, own.tag, geometry);
       if (!next.mapped) break;
       // The memory of its first sub-buffer, too, which the kernel clears: the thread that takes it asks again, and gets it at once.
       (void)sys::populate(next.mapped.ring.subbuf(place_of(0).id), geometry.subbuf_size());

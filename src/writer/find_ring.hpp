@@ -9,6 +9,7 @@ struct TakenRing {
   Opened* in;  // its instance; another one may be open by now
   MappedRing mapped;
   u32 number;
+  u32 tag;  // of its claims: not 0 in a child of vfork, whose parent goes on when it is killed
   Backing<128> backing;
 };
 
@@ -19,5 +20,8 @@ bool take_kept_ring(TakenRing& own) noexcept;
 // read. The last check may be long ago: if there is no other ring, those of dead writers are retired first. keep_more: when it
 // makes one, it makes more, for the threads to come (kept_rings.hpp).
 bool find_ring(int dir, TakenRing& own, bool keep_more) noexcept;
+
+// Gives back what a child of vfork had claimed for this one when it was killed.
+void give_back_claims(const TakenRing& own) noexcept;
 
 }  // namespace ringside

@@ -130,16 +130,17 @@ constexpr Member member_of(u32 slot, u64 generation) noexcept {
 }
 constexpr u32 slot_of(Member member) noexcept { return member & (most_processes - 1); }
 
-// A claim of a ring that holds nothing (yet, or no longer): if its claimer dies, the ring is empty, not retired.
-constexpr u64 claim_of(Member claimer, bool holds_something) noexcept {
-  return pack_state(RingState::busy, claimer) | (holds_something ? 0 : u64{1} << 63);
+constexpr u64 state_tag(u64 any) noexcept { return (any & 0xFFFFFF) << 8; }
+// A claim of a ring that holds nothing (yet, or no longer): if its claimer dies, the ring is empty, not retired. tag: tells it from other
+// claims of the same claimer.
+constexpr u64 claim_of(Member claimer, bool holds_something, u32 tag = 0) noexcept {
+  return pack_state(RingState::busy, claimer) | (holds_something ? 0 : u64{1} << 63) | state_tag(tag);
 }
 constexpr Member claimer_of(u64 state) noexcept { return static_cast<u32>(state >> 32) & 0x7FFFFFFF; }
 constexpr u32 short_sizes(const Geometry& g) noexcept { return static_cast<u32>(__builtin_ctz(g.subbuf_size())) << 27 | g.nr_subbufs(); }
 static_assert(most_subbufs < u32{1} << 27);
 constexpr RingState state_of(u64 word) noexcept { return static_cast<RingState>(word & 0xFF); }
 constexpr u64 with_state(u64 word, RingState s) noexcept { return (word & ~u64{0xFF}) | static_cast<u64>(s); }
-constexpr u64 state_tag(u64 any) noexcept { return (any & 0xFFFFFF) << 8; }
 
 struct EventEntry {
   u32 enabled;  // the exact word that call sites load

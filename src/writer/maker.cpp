@@ -156,13 +156,13 @@ void describe_cpu_ring(RingEntry& entry, u32 cpu, u32 before, const Geometry& ge
 void introduce_cpu_ring(RingEntry& entry, RingState state) { __atomic_store_n(&entry.state, pack_state(state, entry.tid), __ATOMIC_SEQ_CST); }
 
 u32 claim_number(const InstanceWords& words, Member who) {
-  const u64 made = std::min<u64>(__atomic_load_n(&words.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
+  const u64 made = std::min<u64>(__atomic_load_n(&words.control->nr_rings, __ATOMIC_ACQUIRE), most_rings), claim = claim_of(who, false);
   for (u32 n = 0; n < made; ++n) {
     u64 state = __atomic_load_n(&words.ring(n).state, __ATOMIC_ACQUIRE);
-    if (state_of(state) == RingState::empty && __atomic_compare_exchange_n(&words.ring(n).state, &state, claim_of(who, false), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    if (state_of(state) == RingState::empty && __atomic_compare_exchange_n(&words.ring(n).state, &state, claim, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
       return n;
   }
-  return claim_new_ring(words, who);
+  return claim_new_ring(words, claim);
 }
 
 result<void> make_instance(const InstanceOptions& o, const WholeInstance& whole) {

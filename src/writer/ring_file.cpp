@@ -75,13 +75,13 @@ bool clear_page(const sys::Fd& fd) noexcept {
 
 }  // namespace
 
-u32 claim_new_ring(const InstanceWords& words, Member claimer) noexcept {
+u32 claim_new_ring(const InstanceWords& words, u64 claim) noexcept {
   u64& made = words.control->nr_rings;
   for (u64 n = __atomic_load_n(&made, __ATOMIC_ACQUIRE); n < most_rings; n = __atomic_load_n(&made, __ATOMIC_ACQUIRE)) {
     RingEntry& entry = words.ring(static_cast<u32>(n));
     if (!sys::populate(&entry, sizeof entry)) break;
     u64 never = 0, counted = n;
-    const bool ours = __atomic_compare_exchange_n(&entry.state, &never, claim_of(claimer, false), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    const bool ours = __atomic_compare_exchange_n(&entry.state, &never, claim, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
     // Counted after the claim, by any process that comes here.
     __atomic_compare_exchange_n(&made, &counted, n + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
     if (ours) return static_cast<u32>(n);

@@ -103,6 +103,7 @@ void release(Own*& own) noexcept {
   const u64 retired = with_state(own->live, RingState::retired);
   u64 live = own->live;
   const bool ours = own->tid != 0 && __atomic_compare_exchange_n(&own->in->words.ring(own->number).state, &live, retired, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+  if (!ours && own->tag != 0) give_back_claims(*own);
   const bool is_useful = ours && own->in == opened_now() && this_thread.borrowed == 0 && !moved(*own);
   if (!is_useful || !retired_rings.put({own->mapped, own->in, own->number, retired})) unmap_ring(own->mapped);
   free_own(own);
@@ -129,14 +130,15 @@ bool grew(u64 now, u64 noted) noexcept { return now < noted ? now != 0 : now > n
 // Ends the event at this depth, whose call is gone: its ring stays as after a thread's death. Signals are off.
 void end_left(u32 depth) noexcept {
   Own*& own = these.own[depth];
+  const bool attached = own != nullptr && own->attached_at != detail::not_attached;
   const bool counted = these.events[depth] != Event::begun ||
-                       (own != nullptr && (grew(published_in(own->mapped.ring), own->published) || grew(refused_by(own->mapped.ring), own->refused)));
+                       (attached && (grew(published_in(own->mapped.ring), own->published) || grew(refused_by(own->mapped.ring), own->refused)));
   these.events[depth] = Event::none;
-  if (own != nullptr) own->note();  // the ring may stay
+  if (attached) own->note();  // the ring may stay
   if (!counted)
     if (const Opened* const in = own != nullptr ? own->in : opened_now(); in != nullptr)
       __atomic_fetch_add(&in->words.control->refused, u64{1}, __ATOMIC_RELAXED);
-  if (own == nullptr || __atomic_load_n(&own->mapped.ring.control->nest, __ATOMIC_RELAXED) == 0) return;
+  if (!attached || __atomic_load_n(&own->mapped.ring.control->nest, __ATOMIC_RELAXED) == 0) return;
   // Not unmapped at once: where handlers switch stacks behind the kernel's back, its event may come back.
   Own*& place = these.left[these.nr_left++ % std::size(these.left)];
   release(place);
@@ -240,16 +242,20 @@ bool attach_to_own_ring(u32 depth) noexcept {
   if (getpid() != process.pid && this_thread.borrowed == 0) return false;
   Own* own = new_own();
   if (own == nullptr) return false;
-  in->join();
+  const bool keeps = this_thread.borrowed == 0;
   own->in = in;
+  own->attached_at = detail::not_attached;
+  own->tag = keeps ? 0 : static_cast<u32>(sys::gettid());
+  Hardware::fence_light();
+  these.own[depth] = own;  // whatever it has by then, the parent of a vfork gives it back if the child is killed
+  in->join();
   const auto find = [&] {
-    const bool keeps = this_thread.borrowed == 0;
     if (keeps && take_kept_ring(*own)) return true;
     const sys::Fd dir = in->directory();
     return dir && find_ring(dir.get(), *own, keeps);
   };
   if (!find()) {
-    free_own(own);
+    release(these.own[depth]);
     return false;
   }
   const Numbers me = introduce_thread(*in, epoch);
@@ -257,9 +263,9 @@ bool attach_to_own_ring(u32 depth) noexcept {
   introduce(*own, me);
   new (own->bytes) OwnWriter(own->mapped.ring, RingClockNow{in->clock.kind, &in->words.control->clock_base_ticks}, bell_of(in->words), Back{{}, &own->backing});
   own->note();
-  own->attached_at = epoch;
   these.events[depth] = Event::begun;  // a child of a fork finds its parent's events counted, but this one is its own
-  these.own[depth] = own;
+  Hardware::fence_light();
+  own->attached_at = epoch;
   // A key beyond the first 32 would allocate, perhaps in a handler; in that case /proc tells that the thread has ended.
   if (has_end_key && end_key < 32) pthread_setspecific(end_key, &these);
   return true;

@@ -320,6 +320,33 @@ TEST_P(LeftEvent, AChildThatWritesNothingLeavesItsParentsRing) {
   }
 }
 
+// "A program that was killed in the middle of an event: its instance could not be reset, nor a snapshot be taken."
+TEST_P(LeftEvent, TheRingOfAThreadThatDiedInOneIsTakenOutAndReset) {
+  const int steps = steps_of_an_event();
+  for (const bool takes_out : {true, false}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      ::left::number(3);
+      at_the_step = [](ucontext_t&) { _exit(0); };
+      steps_to_go = steps / 2;
+      stepped_event();
+      _exit(1);
+    }
+    int status = 1;
+    waitpid(child, &status, 0);
+    ASSERT_EQ(status, 0);
+    if (takes_out) {
+      const auto taken = instance->snapshot();
+      ASSERT_TRUE(taken) << taken.error().sentence;
+    } else {
+      const auto done = instance->reset();
+      ASSERT_TRUE(done) << done.error().sentence;
+    }
+    EXPECT_EQ(accounted(), 0u);
+    EXPECT_EQ(counted([] { ::left::number(3); }), 1u);
+  }
+}
+
 // A child of vfork, which ends in the middle of its second event, or while it attaches for the first.
 void child_ends_at(int step, bool in_second) {
   at_the_step = [](ucontext_t&) { _exit(0); };
@@ -360,7 +387,7 @@ TEST_P(LeftEvent, IsCountedOnceAroundAVfork) {
 TEST_P(LeftEvent, AChildOfVforkThatEndsWhileItAttachesLeavesNothing) {
   steps_without_signals = true;
   bool completed = false;
-  for (int step = 1000; step < 60'000; step = step * 3 / 2) {
+  for (int step = 1000; step < 60'000 && !completed; step += 400) {
     child_ends_at(step, false);
     int state = PTHREAD_CANCEL_DISABLE;
     pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state);
@@ -369,6 +396,8 @@ TEST_P(LeftEvent, AChildOfVforkThatEndsWhileItAttachesLeavesNothing) {
     open();
     EXPECT_EQ(counted([] { ::left::number(3); }), 1u) << step;
     EXPECT_EQ(instance->refused(), refused) << step;
+    ASSERT_TRUE(instance->reset());  // what is read is taken again
+    EXPECT_LE(instance->control().nr_rings, 3u) << step << ": a ring is lost with each child";
     completed = steps_to_go > 0;
   }
   steps_without_signals = false;
