@@ -290,8 +290,9 @@ result<void> RingView::freeze(const RingEntry& entry, const std::function<result
     return copied;
   }
   freeze_gate(true);
-  // Its thread ended in the middle of an event: before that is repaired, under the reader's lock, no other thread takes it.
-  const bool left = state_of(__atomic_load_n(&entry.state, __ATOMIC_ACQUIRE)) == RingState::retired && __atomic_load_n(&ring_.control->nest, __ATOMIC_ACQUIRE) != 0;
+  // Its thread ended in the middle of an event: no other one takes it while the reader's lock is held.
+  const bool retired = state_of(__atomic_load_n(&entry.state, __ATOMIC_ACQUIRE)) == RingState::retired;
+  const bool left = retired && __atomic_load_n(&ring_.control->nest, __ATOMIC_ACQUIRE) != 0;
   bool calm = left;
   for (int i = 0; i < 100 && !calm; ++i) {
     if (i != 0) usleep(1000);

@@ -184,7 +184,7 @@ result<std::shared_ptr<Job>> Mounted::reset(Only only) {
     instance_->trim(false);
   } else if (has_ring(*only)) {
     auto view = RS_TRY(instance_->view_ring(*only));
-    RS_TRY(view.reset());
+    RS_TRY(view.reset(instance_->words().ring(*only)));
   }
   return nullptr;
 }

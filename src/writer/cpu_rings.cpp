@@ -149,7 +149,7 @@ bool kernel_aborts() noexcept {
     const auto in_time = [&] { return thread_ns() < own_end && sys::now_ns() < deadline; };
     while (__atomic_load_n(ran, __ATOMIC_RELAXED) == 0 && in_time()) sched_yield();  // it would wait for the end of this slice
     for (bool unnoticed = false; !aborted && !unnoticed && in_time();) {
-      u32 seen = 0;  // noted by the sequence itself: on a busy machine this thread may wait, and the child run, before it begins
+      u32 seen = 0;  // noted by the sequence itself: on a busy machine the child may run just before that
       const Sequence end = Rseq::spin(area(), ran, seen, 1u << 22);
       if (end == Sequence::moved) unnoticed = true;  // it ran meanwhile, and this thread went on
       if (end == Sequence::aborted) aborted = seen != 0 && __atomic_load_n(ran, __ATOMIC_RELAXED) != seen && Rseq::cpu(area()) == cpu;

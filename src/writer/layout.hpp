@@ -131,8 +131,8 @@ constexpr Member member_of(u32 slot, u64 generation) noexcept {
 constexpr u32 slot_of(Member member) noexcept { return member & (most_processes - 1); }
 
 constexpr u64 state_tag(u64 any) noexcept { return (any & 0xFFFFFF) << 8; }
-// A claim of a ring that holds nothing (yet, or no longer): if its claimer dies, the ring is empty, not retired. tag: tells it from other
-// claims of the same claimer.
+// A claim of a ring that holds nothing (yet, or no longer): if its claimer dies, the ring is empty, not retired. tag: tells it from
+// other claims of the same claimer.
 constexpr u64 claim_of(Member claimer, bool holds_something, u32 tag = 0) noexcept {
   return pack_state(RingState::busy, claimer) | (holds_something ? 0 : u64{1} << 63) | state_tag(tag);
 }

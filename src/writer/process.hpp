@@ -110,7 +110,8 @@ enum class Tried { written, refused, not_here };  // not_here: the thread writes
 Tried write_to_own_ring(const ringside_event& event, i32 as, void* payload, u32 size) noexcept;
 // Gives this thread a ring of its own at this depth, for the event that is open there. Signals are off. False: none is available.
 bool attach_to_own_ring(u32 depth) noexcept;
-// The child of a vfork has its parent's thread: it gets rings of its own, and the parent gets its rings back when it goes on. Signals are off.
+// The child of a vfork has its parent's thread: it gets rings of its own, and the parent gets its rings back when it goes on.
+// Signals are off.
 void lay_own_rings_aside() noexcept;
 void take_up_own_rings() noexcept;
 void retire_this_thread() noexcept;

@@ -62,8 +62,8 @@ void forget_ring(MappedRing& at) noexcept;
 
 // Switches recording off or on; all other bits of the gate stay.
 void switch_gate(Control& control, bool open) noexcept;
-// Claims a new ring number (claim_of); most_rings: there is none, or no memory. Signal-safe. If a process dies after the claim, the
-// claim stays visible.
+// Claims a new ring number (claim_of); most_rings: there is none, or no memory. Signal-safe. If a process dies after the claim,
+// the claim stays visible.
 u32 claim_new_ring(const InstanceWords& words, u64 claim) noexcept;
 
 // Gives the memory of both files back; the ring is new afterwards. The caller owns it (RingState::busy).

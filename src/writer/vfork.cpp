@@ -35,8 +35,8 @@ void signals_on(u64 mask) noexcept {
 
 extern "C" {
 
-// Returns the thread's signal mask. Signals are off until the child has returned, and in the parent until it has its rings back: no
-// handler comes in between, or leaves a part of it by longjmp.
+// Returns the thread's signal mask. Signals are off until the child has returned, and in the parent until it has its rings
+// back: no handler comes in between, or leaves a part of it by longjmp.
 [[gnu::visibility("hidden"), gnu::used]] u64 ringside_vfork_begins() noexcept {
   sigset_t all, set;
   u64 mask;

@@ -178,8 +178,8 @@ TEST(Kill, Reader) {
   }
 }
 
-// The tail can be a whole lap ahead of the commit position, and no further: handlers fill a ring whose reader has the commit page. The
-// next owner has all places again.
+// The tail can be a whole lap ahead of the commit position, and no further: handlers fill a ring whose reader has the commit
+// page. The next owner has all places again.
 TEST(Kill, WriterInAFullRingWhoseReaderHasTheCommitPage) {
   for (const u32 slots : {2u, 3u, 7u}) {
     TestRing t(slots + 1);

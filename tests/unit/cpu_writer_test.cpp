@@ -637,8 +637,8 @@ TEST_F(CpuWriterTest, AnUnregisteredThreadHasNoRing) {
   EXPECT_EQ(usual.write(p.set.rings(), rseq_area(), payload, 8), Refused::no);
 }
 
-// What the maker of an instance asks the kernel by: a change from before the sequence says nothing. The kernel does not know the area
-// here, so it aborts nothing.
+// How the maker of an instance asks the kernel: a change from before the sequence says nothing. The kernel does not know the
+// area here, so it aborts nothing.
 TEST_F(CpuWriterTest, ASpinSeesWhatChangesMeanwhile) {
   struct alignas(32) {
     u32 cpu_id_start = 0, cpu_id = 0;

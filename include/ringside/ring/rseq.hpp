@@ -196,8 +196,8 @@ struct Rseq {
 #define RS_RECORD_FIELDS                                                                                              \
   [r_times] "i"(offsetof(Record, reserve)), [r_committed] "i"(offsetof(Record, committed)), [r_base] "i"(offsetof(Record, base))
 
-  // Notes *word in `seen` and spins for `rounds` rounds, to see whether the kernel aborts. moved: the word has changed since it was
-  // noted, and the kernel did not abort. aborted: perhaps before it was noted; then `seen` is as before.
+  // Notes *word in `seen` and spins for `rounds` rounds, to see whether the kernel aborts. moved: the word has changed since it
+  // was noted, and the kernel did not abort. aborted: perhaps before it was noted; then `seen` is as before.
   RS_INLINE static Sequence spin(i64 area, const u32* word, u32& seen, u32 rounds) noexcept {
     u32 result;
 #if defined(__x86_64__)
