@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <filesystem>
@@ -209,6 +210,36 @@ TEST_F(CpuInstance, AChildOfVforkHasARingOfItsOwn) {
   ASSERT_EQ(rings.size(), possible_cpus() + 1);
   EXPECT_FALSE(rings.back().live) << "its parent has given it back";
   EXPECT_EQ(rings.back().counters.written, 3u);
+}
+
+// Signals are off while the rings change hands, and no longer.
+TEST_F(CpuInstance, AVforkLeavesTheSignalMaskAsItIs) {
+  auto instance = make();
+  static const auto mask_is = [](std::initializer_list<int> blocked) {
+    sigset_t now;
+    sigprocmask(SIG_BLOCK, nullptr, &now);
+    for (int signal = 1; signal <= SIGRTMAX; ++signal)
+      if (sigismember(&now, signal) != (std::find(blocked.begin(), blocked.end(), signal) != blocked.end() ? 1 : 0)) return false;
+    return true;
+  };
+  sigset_t some, before;
+  sigemptyset(&some);
+  for (const int signal : {SIGUSR2, SIGRTMAX}) sigaddset(&some, signal);
+  sigprocmask(SIG_SETMASK, &some, &before);
+  const pid_t child = vfork();
+  if (child == 0) {
+    const bool same = mask_is({SIGUSR2, SIGRTMAX});
+    sigaddset(&some, SIGHUP);
+    sigprocmask(SIG_SETMASK, &some, nullptr);
+    const pid_t grandchild = vfork();
+    if (grandchild == 0) _exit(mask_is({SIGUSR2, SIGRTMAX, SIGHUP}) ? 0 : 1);
+    int status = 1;
+    waitpid(grandchild, &status, 0);
+    _exit(same && status == 0 && mask_is({SIGUSR2, SIGRTMAX, SIGHUP}) ? 0 : 1);
+  }
+  EXPECT_TRUE(mask_is({SIGUSR2, SIGRTMAX}));
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  EXPECT_EQ(wait_for(child, [] {}), 0);
 }
 
 TEST_F(CpuInstance, AFailedVforkKeepsItsErrno) {
