@@ -7,8 +7,9 @@
 
 #include <cstring>
 
-// Weak: only glibc since 2.35 has it.
+#ifdef DLFO_EH_SEGMENT_TYPE  // glibc's header since 2.35; weak, because an older glibc may load the library
 extern "C" [[gnu::weak]] decltype(_dl_find_object) _dl_find_object;
+#endif
 
 namespace ringside {
 namespace {
@@ -238,12 +239,15 @@ struct Machine {
 
 }  // namespace
 
-bool find_object(u64 address, MappedObject& object) noexcept {
-  dl_find_object found;
-  if (_dl_find_object == nullptr || _dl_find_object(reinterpret_cast<void*>(address), &found) != 0) return false;
-  object = {reinterpret_cast<u64>(found.dlfo_map_start), reinterpret_cast<u64>(found.dlfo_map_end), found.dlfo_eh_frame,
-            found.dlfo_link_map != nullptr ? found.dlfo_link_map->l_name : "", found.dlfo_link_map != nullptr ? found.dlfo_link_map->l_addr : 0};
-  return true;
+bool find_object([[maybe_unused]] u64 address, [[maybe_unused]] MappedObject& object) noexcept {
+#ifdef DLFO_EH_SEGMENT_TYPE
+  if (dl_find_object found; _dl_find_object != nullptr && _dl_find_object(reinterpret_cast<void*>(address), &found) == 0) {
+    object = {reinterpret_cast<u64>(found.dlfo_map_start), reinterpret_cast<u64>(found.dlfo_map_end), found.dlfo_eh_frame,
+              found.dlfo_link_map != nullptr ? found.dlfo_link_map->l_name : "", found.dlfo_link_map != nullptr ? found.dlfo_link_map->l_addr : 0};
+    return true;
+  }
+#endif
+  return false;
 }
 
 bool find_tables(const MappedObject& object, FrameTables& found) noexcept {
