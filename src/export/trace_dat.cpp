@@ -172,7 +172,7 @@ class DatWriter {
     for (auto& buffer : dat.buffers) {
       auto placed = RS_TRY(rings(buffer, page));
       for (const Placed& p : placed) {
-        RS_CHECK(p.cpu < cpus, "a ring's CPU is in the file's table");
+        RINGSIDE_CHECK(p.cpu < cpus, "a ring's CPU is in the file's table");
         all[p.cpu] = p;
       }
     }
@@ -211,7 +211,7 @@ class DatWriter {
       at_ = align_up(begin + section_header_size, u64{own});
       auto placed = RS_TRY(rings(buffer, own));
       const std::string header = section(section_data, at_ - begin - section_header_size);
-      RS_CHECK(header.size() == section_header_size, "a section's header has the room that was left for it");
+      RINGSIDE_CHECK(header.size() == section_header_size, "a section's header has the room that was left for it");
       RS_TRY(write(header.data(), header.size(), begin));
       std::string option;
       put(option, begin);
@@ -332,7 +332,7 @@ class DatWriter {
       auto& ring = buffer.rings[i];
       const u64 begin = at_;
       const auto own = ring->counters().subbuf_size;
-      RS_CHECK(own <= page && at_ % page == 0, "a sub-buffer lies on pages of the file, and is no larger than one");
+      RINGSIDE_CHECK(own <= page && at_ % page == 0, "a sub-buffer lies on pages of the file, and is no larger than one");
       const auto whole = ring->sub_buffer_file();
       const bool renumber = ids_.changed(ring->name().kernel);
       const sys::Fd file = whole && own == page && !renumber ? open_whole(*whole) : sys::Fd();
@@ -376,7 +376,7 @@ class DatWriter {
   }
 
   result<TraceDatSize> finish(const std::string& head) {
-    RS_CHECK(head.size() <= at_, "the head of a file ends in front of its data");
+    RINGSIDE_CHECK(head.size() <= at_, "the head of a file ends in front of its data");
     RS_TRY(write(head.data(), head.size(), 0));
     if (ftruncate(fd_, static_cast<off_t>(at_)) != 0) return fail(errno, "cannot close " + path_);
     size_.bytes = at_;

@@ -25,7 +25,7 @@ result<std::unique_ptr<RecordingRun>> RecordingRun::create(const std::string& di
 }
 
 result<void> RecordingRun::add(Feed& feed) {
-  RS_CHECK(!finished_, "feeds come before a recording's end");
+  RINGSIDE_CHECK(!finished_, "feeds come before a recording's end");
   RS_TRY(feed.begin(*this));
   feeds_.push_back(&feed);
   describe();

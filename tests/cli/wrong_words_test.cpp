@@ -67,7 +67,7 @@ struct NewcomerWordsAsRoot : NewcomerWords {
 
 TEST_F(NewcomerWords, AKeyThatIsAFieldOfOneEventAlone) {
   make();
-  refuses("latency sched_wakeup sched_switch s.data --key pid", "sched:sched_switch has no field \"pid\", which is one of sched:sched_wakeup; the thread that was running would be taken; "
+  refuses("latency sched_wakeup sched_switch s.data --key pid", "sched:sched_switch has no field \"pid\", which is one of sched:sched_wakeup; the thread that ran would be taken; "
                                                                 "pid=common_pid is that thread; did you mean ");
   const Outcome o = ringside("latency sched_wakeup sched_switch s.data --key pid");
   EXPECT_THAT(o.err, HasSubstr("pid=next_pid"));
