@@ -155,7 +155,7 @@ struct Layout<D, Types<T...>> {
   static constexpr auto print_text = text<ringside_put_print>();
 };
 
-// A string on its way into the ring. Strings share the room: each takes what it needs of what is left.
+// A string on its way into the ring. Strings share the room: each takes as much of the rest as it needs.
 struct Text {
   const char* data;
   u32 size;

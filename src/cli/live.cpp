@@ -19,7 +19,7 @@ bool is_recorded(const std::string& where) {
 
 void add_run(CLI::App& app, RunOptions& options) {
   app.add_option("WHERE", options.where,
-                 "recording (a directory) or trace.dat, as a whole; or live: an instance, an external writer's socket; several are merged (default: ringside.data)");
+                 "recording (a directory) or trace.dat, as a whole; or live: an instance, a socket of ringside serve or of an external writer; several are merged (default: ringside.data)");
   add_events(app, options.events, "only these events; the kernel's are live, alone or beside a live WHERE");
   add_run_options(app, options);
 }

@@ -1,7 +1,6 @@
 #include "instance/instance.hpp"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <ringside/abi/event_cursor.hpp>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>

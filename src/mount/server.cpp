@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <ringside/abi/meta_page.hpp>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -39,6 +39,11 @@ bool shown(const RingEntry& entry) noexcept {
   return state == RingState::live || state == RingState::retired;
 }
 
+handout::CountersAnswer answer_of(const Counters& c) {
+  return {{},      c.written,          c.read,        c.overrun,        c.unread,        c.dropped, c.commit_overrun,
+          c.bytes, c.unfinished_bytes, c.oldest_time, c.resident_bytes, c.capacity_bytes};
+}
+
 bool thread_lives(const Judge& judge, const RingEntry& entry) noexcept {
   return state_of(__atomic_load_n(&entry.state, __ATOMIC_ACQUIRE)) == RingState::live && !judge.dead(entry);
 }
@@ -274,10 +279,13 @@ result<handout::ReaderAnswer> RingTable::get_reader(u32 n) {
 
 result<handout::CountersAnswer> RingTable::counters(u32 n) const {
   auto found = RS_TRY(const_cast<RingTable*>(this)->find(n));
-  const Counters c = found->view.counters();
-  return handout::CountersAnswer{
-      {},      c.written,          c.read,        c.overrun,        c.unread,        c.dropped, c.commit_overrun,
-      c.bytes, c.unfinished_bytes, c.oldest_time, c.resident_bytes, c.capacity_bytes};
+  return answer_of(found->view.counters());
+}
+
+handout::CountersAnswer RingTable::past() const {
+  Counters all = counters_of(words_.control->past);
+  all.dropped += words_.control->refused;
+  return answer_of(all);
 }
 
 bool RingTable::ready(u32 n, u32 percent) const noexcept {

@@ -1,5 +1,4 @@
 // A ring of a recording that is being written.
-#include <fcntl.h>
 #include <sys/stat.h>
 
 #include "source/recording.hpp"

@@ -1,6 +1,5 @@
 #include "watch/screen.hpp"
 
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>

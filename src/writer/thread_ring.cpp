@@ -1,6 +1,5 @@
 // Rings of one thread, one per depth of nested handlers, each made at the first event there. For instances without rings of
 // CPUs, and for threads that cannot write to those.
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>

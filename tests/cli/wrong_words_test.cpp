@@ -10,14 +10,11 @@
 #include "kernel/tracefs_instance.hpp"
 #include "source/recording.hpp"
 
-namespace ringside::wrong_words_test {
+namespace ringside::test::wrong_words_test {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using test::Outcome;
-using test::Payload;
-using test::SubBuffer;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -237,4 +234,4 @@ TEST_F(NewcomerWordsAsRoot, CallsByNameAsInStrace) {
 }
 
 }  // namespace
-}  // namespace ringside::wrong_words_test
+}  // namespace ringside::test::wrong_words_test
