@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <ringside/abi/meta_page.hpp>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -312,11 +313,7 @@ void Server::read(u64 handle, u64 offset, size_t size, bool nonblocking, bool ca
   if (f == nullptr) return reply->error(EBADF);
   if (cached || offset > u64{1} << 62) return reply->error(EINVAL);
   f->nonblocking = nonblocking;
-  Waiting who;
-  who.token = token;
-  who.handle = handle;
-  who.uid = client.uid;
-  who.reply = std::move(reply);
+  Waiting who{token, handle, client.uid, std::move(reply)};
   who.offset = offset;
   who.size = std::min(size, largest_read);
   who.nonblocking = nonblocking;
@@ -343,11 +340,7 @@ void Server::command(u64 handle, u32 command, const Client& client, u64 token, s
     return reply->done();
   }
   if (command != abi::get_reader_ioctl) return reply->error(ENOTTY);
-  Waiting who;
-  who.token = token;
-  who.handle = handle;
-  who.uid = client.uid;
-  who.reply = std::move(reply);
+  Waiting who{token, handle, client.uid, std::move(reply)};
   who.get_reader = true;
   // With O_NONBLOCK a client waits for nothing, so nothing has to be ready.
   who.nonblocking = f->nonblocking;
