@@ -143,7 +143,7 @@ result<void> Instance::remove(const std::string& name, bool force) {
 
 std::vector<EventInfo> Instance::events() const {
   std::vector<EventInfo> all;
-  const u64 n = std::min<u64>(__atomic_load_n(&words_.control->nr_events, __ATOMIC_ACQUIRE), most_events);
+  const u32 n = words_.nr_events();
   for (u32 id = 1; id <= n; ++id) {
     const EventEntry& e = words_.event(id);
     if (__atomic_load_n(&e.known, __ATOMIC_ACQUIRE) == 0) continue;
@@ -239,7 +239,7 @@ bool is_gone(const Error& error) { return error.code == std::errc::no_such_file_
 
 std::vector<RingInfo> Instance::rings() {
   std::vector<RingInfo> all;
-  const u64 n = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
+  const u32 n = words_.nr_rings();
   for (u32 i = 0; i < n; ++i) {
     RingEntry& entry = words_.ring(i);
     const RingState state = members_->judge().settle(entry);
@@ -265,7 +265,7 @@ result<RingView> Instance::view_ring(u32 ring) const { return ringside::view_rin
 
 std::vector<RingName> Instance::ring_names() {
   std::vector<RingName> all;
-  const u64 n = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
+  const u32 n = words_.nr_rings();
   for (u32 i = 0; i < n; ++i) {
     RingState state = state_of(__atomic_load_n(&words_.ring(i).state, __ATOMIC_ACQUIRE));
     if (state == RingState::busy) state = members_->judge().settle(words_.ring(i));  // its claimer may be dead
@@ -279,7 +279,7 @@ std::vector<RingName> Instance::ring_names() {
 Presence Instance::writers() {
   const Judge judge = members_->judge();
   if (judge.any(role::writer)) return Presence::some;
-  const u64 n = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
+  const u32 n = words_.nr_rings();
   Presence found = (words_.control->impaired & lacks::seat) != 0 ? Presence::unknown : Presence::none;
   for (u32 i = 0; i < n; ++i) {
     RingEntry& entry = words_.ring(i);
@@ -626,7 +626,7 @@ void Instance::put_claimed(u32 n, u64 state, bool cleared) {
 
 // Rings that a killed process was giving back.
 void Instance::finish_clearing() {
-  for (u32 n = 0, end = static_cast<u32>(std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings)); n < end; ++n) {
+  for (u32 n = 0, end = words_.nr_rings(); n < end; ++n) {
     const auto half_cleared = [&] {
       const auto ring = view_ring(n);
       return !ring && is_gone(ring.error());
