@@ -98,9 +98,10 @@ class Losses {
 class KernelRead final : public KernelSource {
  public:
   KernelRead(KernelRing ring, sys::Fd fd, u32 subbuf_size, const ClockInfo& clock)
-      : ring_(std::move(ring)), fd_(std::move(fd)), clock_(clock), losses_(ring_), buffer_(subbuf_size / 8) {
+      : ring_(std::move(ring)), fd_(std::move(fd)), losses_(ring_), buffer_(subbuf_size / 8) {
     name_.ring = ring_.cpu;
     name_.kernel = true;
+    clock_ = clock;
   }
 
   result<std::optional<SubBufferView>> next() override {
@@ -123,8 +124,6 @@ class KernelRead final : public KernelSource {
   int fd() const override { return fd_.get(); }
   KernelWay way() const override { return KernelWay::read; }
   Counters counters() const override { return kernel_counters(ring_).value_or(Counters{}); }
-  const RingName& name() const override { return name_; }
-  const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return false; }
 
  private:
@@ -132,8 +131,6 @@ class KernelRead final : public KernelSource {
 
   KernelRing ring_;
   sys::Fd fd_;
-  RingName name_;
-  ClockInfo clock_;
   Losses losses_;
   std::vector<u64> buffer_;  // one for all sub-buffers: it stays in the cache
   SubBufferView last_{};

@@ -92,7 +92,7 @@ class TraceDatSource final : public Source {
  public:
   TraceDatSource(std::shared_ptr<TraceDatBytes> file, RingName name, const ClockInfo& clock, u32 subbuf_size, const CpuData& data,
                  Compression compression, const Counters& counters)
-      : file_(std::move(file)), name_(std::move(name)), clock_(clock), counters_(counters), compression_(compression) {
+      : Source(std::move(name), clock), file_(std::move(file)), counters_(counters), compression_(compression) {
     counters_.subbuf_size = subbuf_size;
     const u64 begin = std::min(data.offset, file_->size);
     // The size of compressed data does not include the number of chunks in front.
@@ -131,8 +131,6 @@ class TraceDatSource final : public Source {
     return view;
   }
   Counters counters() const override { return counters_; }
-  const RingName& name() const override { return name_; }
-  const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return true; }
   // Where compressed sub-buffers lie is known only from those before them.
   u64 sub_buffers() const override { return compression_ == Compression::none ? all_.size / counters_.subbuf_size : 0; }
@@ -195,8 +193,6 @@ class TraceDatSource final : public Source {
   }
 
   std::shared_ptr<TraceDatBytes> file_;
-  RingName name_;
-  ClockInfo clock_;
   Counters counters_;
   Compression compression_;
   Bytes all_{};
