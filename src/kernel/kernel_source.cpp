@@ -160,7 +160,10 @@ class KernelGetReader {
 class KernelMap final : public KernelSource {
  public:
   using Mapped = MappedSource<KernelGetReader>;
-  KernelMap(const KernelRing& ring, Mapped mapped) : mapped_(std::move(mapped)), losses_(ring) {}
+  KernelMap(const KernelRing& ring, Mapped mapped) : mapped_(std::move(mapped)), losses_(ring) {
+    name_ = mapped_.name();
+    clock_ = mapped_.clock();
+  }
   result<std::optional<SubBufferView>> next() override {
     if (std::exchange(again_, false)) return last_;
     auto view = mapped_.next();
@@ -176,8 +179,6 @@ class KernelMap final : public KernelSource {
   int fd() const override { return mapped_.get().fd(); }
   KernelWay way() const override { return KernelWay::map; }
   Counters counters() const override { return mapped_.counters(); }
-  const RingName& name() const override { return mapped_.name(); }
-  const ClockInfo& clock() const override { return mapped_.clock(); }
   bool ended() const override { return false; }
 
  private:

@@ -120,8 +120,8 @@ class Source {
   virtual void consume() {}   // counts them as consumed now
   virtual void put_back() {}  // the next reader gets them again
   virtual Counters counters() const = 0;
-  virtual const RingName& name() const { return name_; }
-  virtual const ClockInfo& clock() const { return clock_; }
+  const RingName& name() const { return name_; }
+  const ClockInfo& clock() const { return clock_; }
   virtual std::optional<SubBufferFile> sub_buffer_file() const { return std::nullopt; }  // for callers that would rather copy the whole of it
   // Sources in files can go on with any sub-buffer, or, where they are compressed, with some. Their number is 0 where they
   // cannot, or where they are not in the order of time. In a file that its recorder cuts, a time stamp may be 0.
