@@ -147,10 +147,7 @@ class DatWriter {
   DatWriter(int fd, const std::string& path, const Ids& ids) : fd_(fd), path_(path), ids_(ids) {}
 
   result<TraceDatSize> version_6(TraceDat& dat, u32 page) {
-    u32 cpus = 0;
-    for (auto& buffer : dat.buffers) {
-      for (const u32 cpu : give_cpus(buffer)) cpus = std::max(cpus, cpu + 1);
-    }
+    const u32 cpus = give_cpus(dat);
     if (cpus > most_cpus) return too_many(cpus);
     std::string head = start("6", page);
     for (const Block& block : blocks_of(dat, page)) head += block.bytes;
@@ -195,10 +192,7 @@ class DatWriter {
       head += section(block.section, block.bytes.size()) + block.bytes;
     }
     options += clock_options(dat.clock);
-    u32 cpus = 0;
-    for (auto& buffer : dat.buffers) {
-      for (const u32 cpu : give_cpus(buffer)) cpus = std::max(cpus, cpu + 1);
-    }
+    const u32 cpus = give_cpus(dat);
     std::string count;
     put(count, cpus);
     put_option(options, option_cpu_count, count);
@@ -318,6 +312,15 @@ class DatWriter {
         cpu = next++;
       }
       cpus.push_back(cpu);
+    }
+    return cpus;
+  }
+
+  // The same for all buffers; the largest number, and one.
+  static u32 give_cpus(TraceDat& dat) {
+    u32 cpus = 0;
+    for (auto& buffer : dat.buffers) {
+      for (const u32 cpu : give_cpus(buffer)) cpus = std::max(cpus, cpu + 1);
     }
     return cpus;
   }

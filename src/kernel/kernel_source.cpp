@@ -23,17 +23,6 @@ namespace {
 
 constexpr u32 largest_subbuf = 512 * 1024;  // the kernel's largest, larger than ringside's
 
-std::vector<std::string> names_in(const std::string& dir) {
-  std::vector<std::string> names;
-  DIR* d = opendir(dir.c_str());
-  if (d == nullptr) return names;
-  while (const dirent* entry = readdir(d)) {
-    if (entry->d_name[0] != '.') names.push_back(entry->d_name);
-  }
-  closedir(d);
-  return names;
-}
-
 std::string cpu_file(const KernelRing& ring, const char* name) {
   return ring.dir + "/per_cpu/cpu" + std::to_string(ring.cpu) + "/" + name;
 }
@@ -328,6 +317,18 @@ std::vector<u32> kernel_cpus(const std::string& instance_dir) {
   }
   std::sort(cpus.begin(), cpus.end());
   return cpus;
+}
+
+std::vector<std::string> names_in(const std::string& dir) {
+  std::vector<std::string> names;
+  DIR* const open = opendir(dir.c_str());
+  if (open == nullptr) return names;
+  while (const dirent* entry = readdir(open)) {
+    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
+  }
+  closedir(open);
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 }  // namespace ringside

@@ -166,11 +166,15 @@ result<void> Server::remove_directory(u64 parent, const std::string& name) {
   });
 }
 
-result<void> Server::count_directory(const Client& client) {
+result<u32*> Server::room_for(const Client& client) {
   if (open_files() >= options_.most_files) return fail(ENFILE, "too many open files");
   u32& mine = files_of_[client.uid];
   if (mine >= options_.most_files_of_a_user) return fail(EMFILE, "too many open files of this user");
-  ++mine;
+  return &mine;
+}
+
+result<void> Server::count_directory(const Client& client) {
+  ++*RS_TRY(room_for(client));
   ++opened_;
   ++directories_;
   return {};
@@ -189,9 +193,7 @@ result<Opened> Server::open(u64 inode, int flags, const Client& client) {
   const bool writing = (flags & O_ACCMODE) != O_RDONLY;
   // The kernel would hand out writable mappings of the rings, seals or not: no client gets a writable file.
   if (where.file->is_raw && writing) return fail(EACCES, "rings are only read");
-  if (open_files() >= options_.most_files) return fail(ENFILE, "too many open files");
-  u32& mine = files_of_[client.uid];
-  if (mine >= options_.most_files_of_a_user) return fail(EMFILE, "too many open files of this user");
+  u32& mine = *RS_TRY(room_for(client));
   auto file = RS_TRY(open_file(where, {writing, (flags & O_TRUNC) != 0, client.uid, streams_}));
   ++mine;
   ++opened_;

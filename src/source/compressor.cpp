@@ -63,11 +63,7 @@ void Compressor::wake(u32 number, Ring& ring) {
   ring.waits = true;
   queue_.push_back(number);
   if (!thread_.joinable()) {
-    const sigset_t all = sys::sent_signals();  // signals belong to the main thread
-    sigset_t before;
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    auto started = sys::start_thread("that compresses the recording", [this] { work(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    auto started = sys::quiet_thread("that compresses the recording", [this] { work(); });
     if (started) {
       thread_ = std::move(*started);
     } else {
