@@ -79,7 +79,7 @@ struct LocalRing {
 
 // An event of 16 bytes, field by field as a call site does it.
 template <class W>
-RS_INLINE bool write_pair(W& writer, u64 a, u64 b) {
+RINGSIDE_INLINE bool write_pair(W& writer, u64 a, u64 b) {
   return writer.write(16, [&](u8* payload) {
     __builtin_memcpy(payload, &a, sizeof a);
     __builtin_memcpy(payload + 8, &b, sizeof b);

@@ -30,22 +30,18 @@ inline Pages pages_of(const LocalRing& ring) {
 
 class PagesSource final : public Source {  // from the start; the pages must outlive it
  public:
-  explicit PagesSource(const Pages& pages) : pages_(pages) {}
+  explicit PagesSource(const Pages& pages) : Source({}, calibrate(best_clock())), pages_(pages) {}
   result<std::optional<SubBufferView>> next() override {
     if (at_ == pages_.size()) return std::nullopt;
     const auto& [bytes, end] = pages_[at_++];
     return SubBufferView{reinterpret_cast<const u8*>(bytes.data()), 0, end, 0, bytes[0]};
   }
   Counters counters() const override { return {}; }
-  const RingName& name() const override { return name_; }
-  const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return true; }
 
  private:
   const Pages& pages_;
   size_t at_ = 0;
-  RingName name_;
-  ClockInfo clock_ = calibrate(best_clock());
 };
 
 // CPU time of this thread: what one core does in it, independent of other threads on that core.

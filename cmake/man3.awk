@@ -62,7 +62,7 @@ function declaration(    i, line, text, name) {
       if (i > 1 && code[i - 1] ~ /\{$/) { while (i < n_code && code[i] !~ /^\}/) i++; continue }
       text = line
       sub(/ *\{.*$/, ";", text)
-      sub(/^(\[\[[^]]*\]\] |RS_INLINE |static inline |inline )+/, "", text)
+      sub(/^(\[\[[^]]*\]\] |RINGSIDE_INLINE |static inline |inline )+/, "", text)
       print roff(text) > file
       name = text
       if (name ~ /\(/) {
@@ -89,7 +89,7 @@ function type(    i, line, depth, hidden) {
       while (i < n_code) { i++; match(code[i], /[^ ]/); if (RSTART == column && code[i] ~ /^ *\}/) break }
     } else if (line ~ /\(/) sub(/ \{ .*\}$/, ";", line)
     sub(/ : [a-z_]+\(.*$/, ";", line)
-    gsub(/RS_INLINE /, "", line)
+    gsub(/RINGSIDE_INLINE /, "", line)
     print roff(line) > file
   }
 }

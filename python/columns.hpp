@@ -88,7 +88,7 @@ class ColumnOf {
  public:
   // name: a field of each of the events, or a column that every event has. Errors: an event without it, an array.
   static result<std::unique_ptr<ColumnOf>> make(const std::string& name, const EventPatterns& events, const Trace& trace);
-  RS_INLINE void add(const TraceRecord& record, const RingName& ring) {
+  RINGSIDE_INLINE void add(const TraceRecord& record, const RingName& ring) {
     if (how_ == How::time) return whole_.push_back(static_cast<i64>(record.time));
     if (how_ == How::cpu) return narrow_.push_back(record.lost != 0 ? ring.its_cpu() : record.cpu_in(ring));
     how_ == How::whole ? add_whole(record, ring) : add_other(record, ring);

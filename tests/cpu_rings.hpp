@@ -17,7 +17,7 @@
 #include "ring_memory.hpp"
 #if __has_include(<sys/rseq.h>)
 #include <sys/rseq.h>
-#define RS_TEST_RSEQ RS_RSEQ
+#define RS_TEST_RSEQ RINGSIDE_RSEQ
 #endif
 
 namespace ringside::test {
@@ -139,7 +139,7 @@ inline u32 make_numbered(u8* to, u32 who, u64 sequence) {
   return n.size;
 }
 template <class W>
-RS_INLINE Refused write_numbered(const W& writer, const CpuRings& rings, const void* payload, u32 size) {
+RINGSIDE_INLINE Refused write_numbered(const W& writer, const CpuRings& rings, const void* payload, u32 size) {
   return size == numbered_usual ? writer.template write<numbered_usual>(rings, rseq_area(), payload, size) : writer.write(rings, rseq_area(), payload, size);
 }
 // False: some byte is not what was written, padding behind the payload included.

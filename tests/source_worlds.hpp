@@ -343,7 +343,7 @@ class RecordingWorld final : public PlainWorld {
 // The line has no Source of its own: its frames, those of one ring, put together as StreamFeed does it.
 class LineSource final : public Source {
  public:
-  LineSource(const std::vector<u8>& line, u16 ring) : line_(line) { name_.ring = ring; }
+  LineSource(const std::vector<u8>& line, u16 ring) : Source({}, {ClockKind::counter}), line_(line) { name_.ring = ring; }
   result<std::optional<SubBufferView>> next() override {
     frames_.feed(line_.data() + heard_, line_.size() - heard_);
     heard_ = line_.size();
@@ -361,8 +361,6 @@ class LineSource final : public Source {
     n.subbuf_size = content_.subbuf_size();
     return n;
   }
-  const RingName& name() const override { return name_; }
-  const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return content_.ended(); }
 
  private:
@@ -370,8 +368,6 @@ class LineSource final : public Source {
   size_t heard_ = 0;
   remote::FrameReader frames_;
   remote::StreamContent content_;
-  RingName name_;
-  ClockInfo clock_{ClockKind::counter};
 };
 
 class LineWorld final : public PlainWorld {

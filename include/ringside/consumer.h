@@ -62,7 +62,7 @@ void ringside_consumer_stop(struct ringside_consumer* consumer);
 
 // A column, as of `ringside hist`: "sched:sched_switch/prev_prio", "task", "size.log2". Its number, or -1. Lives with the consumer.
 int ringside_consumer_column(struct ringside_consumer* consumer, const char* text, char* error, size_t error_size);
-// Of the event that next() handed out last. False: it has no such value, or one of another kind.
+// These read the event that next() handed out last. False: it has no such value, or one of another kind.
 bool ringside_consumer_number(struct ringside_consumer* consumer, int column, int64_t* value);
 bool ringside_consumer_real(struct ringside_consumer* consumer, int column, double* value);  // of whole numbers, too
 const char* ringside_consumer_text(struct ringside_consumer* consumer, int column);          // NULL: none

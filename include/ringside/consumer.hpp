@@ -6,8 +6,9 @@
 //     if (prev.in(e)) std::cout << e.time << ' ' << prev(e) << '\n';
 //   });
 //
-// Sources: recordings, trace.dat files, instances of ringside's, external writers' sockets, the kernel's events (as root). Instances
-// are looked at, nothing is consumed; the kernel's events come from an instance of tracefs of the consumer's own, which goes with it.
+// Sources: recordings, trace.dat files, instances of ringside's, sockets of ringside serve and of external writers, the kernel's events
+// (as root). Reading an instance consumes nothing; a socket hands out each event once. The kernel's events come from an instance of
+// tracefs of the consumer's own, which goes with it.
 // Link with ringside::consumer (CMake) or `pkg-config ringside-consumer`. The C form is ringside/consumer.h.
 // A result without a value has error().sentence: what was tried, on what, why it failed, what to do. Hostile rings and files do no harm: what cannot be
 // read is skipped and named in problems().
@@ -51,7 +52,7 @@ template <class T>
 class TypedField {
  public:
   bool in(const Event& e) const { return e.id == id_; }
-  // What lies outside the event reads as 0, or as an empty text. Of another type of event the value means nothing, but does no harm.
+  // A field that lies outside the event reads as 0, or as an empty text. Of another type of event the value means nothing.
   T operator()(const Event& e) const {
     if constexpr (std::is_same_v<T, std::string_view>) {
       return text(e);
@@ -116,7 +117,7 @@ class Consumer {
       while (next(e)) use(static_cast<const Event&>(e));
     } while (wait());
   }
-  // No new events from now on: what was written until now still comes, then wait() says false.
+  // No new events from now on: those written until now still come, then wait() says false.
   void stop() noexcept;
 
   // "sched:sched_switch/prev_comm", as on the command line; or event and field. Errors: no such event or field (with what there

@@ -155,7 +155,7 @@ struct Layout<D, Types<T...>> {
   static constexpr auto print_text = text<ringside_put_print>();
 };
 
-// A string on its way into the ring. Strings share the room: each takes what it needs of what is left.
+// A string on its way into the ring. Strings share the room: each takes as much of the rest as it needs.
 struct Text {
   const char* data;
   u32 size;
@@ -190,14 +190,14 @@ struct Event<D, Types<T...>> {
   static constexpr auto system = copy<plain(D::system_name).size()>(D::system_name);
   static constexpr auto name = copy<plain(D::event_name).size()>(D::event_name);
 
-  RS_CONSTINIT static inline ringside_event event = {
+  RINGSIDE_CONSTINIT static inline ringside_event event = {
       system.data(), name.data(), L::fields_text.data(), D::print ? D::print : L::print_text.data(), gate, 0, nullptr, nullptr};
 
   // False: certainly disabled. One load.
-  RS_INLINE static bool gate_open() noexcept { return ringside_gate_open(gate); }
+  RINGSIDE_INLINE static bool gate_open() noexcept { return ringside_gate_open(gate); }
 
   // Is it enabled now? Costs one load while its enable byte is 0.
-  RS_INLINE static bool enabled() noexcept { return gate_open() && ringside_wanted(&event); }
+  RINGSIDE_INLINE static bool enabled() noexcept { return gate_open() && ringside_wanted(&event); }
 
   // Writes the event if its own word says that it is enabled. Out of line, so that a call site is a load, a branch and a call.
   [[gnu::noinline]] static void write(Param<T>... value) noexcept {
@@ -214,7 +214,7 @@ struct Event<D, Types<T...>> {
 
   // fixed: where the strings begin.
   template <u32 fixed>
-  RS_INLINE static void put([[maybe_unused]] const void* caller, [[maybe_unused]] u64 id, Param<T>... value) noexcept {
+  RINGSIDE_INLINE static void put([[maybe_unused]] const void* caller, [[maybe_unused]] u64 id, Param<T>... value) noexcept {
     static_assert(L::strings == 0 || fixed + L::strings <= RINGSIDE_PAYLOAD_MAX + 16);
     [[maybe_unused]] u32 room = fixed + L::strings < RINGSIDE_PAYLOAD_MAX ? RINGSIDE_PAYLOAD_MAX - fixed - L::strings : 0;
     Text text[L::strings + 1];
@@ -230,19 +230,19 @@ struct Event<D, Types<T...>> {
     write_event<L::strings == 0 ? known_size(fixed) : 0>(this_thread, event, payload, size);
   }
 
-  RS_INLINE static void store_all([[maybe_unused]] u8* payload, [[maybe_unused]] const Text* text, [[maybe_unused]] u32 end_of_text,
+  RINGSIDE_INLINE static void store_all([[maybe_unused]] u8* payload, [[maybe_unused]] const Text* text, [[maybe_unused]] u32 end_of_text,
                                   [[maybe_unused]] const void* caller, Param<T>... value) noexcept {
     [[maybe_unused]] u32 i = 0;
     (store(payload, L::table.field[i++].offset, value, text, end_of_text, caller), ...);
   }
 
   template <class V>
-  RS_INLINE static void measure(const V& value, Text* text, u32& next, u32& room) noexcept {
+  RINGSIDE_INLINE static void measure(const V& value, Text* text, u32& next, u32& room) noexcept {
     if constexpr (is_string<V>) text[next++] = take(value, room);
   }
 
   template <class V>
-  RS_INLINE static void store(u8* payload, u32 offset, [[maybe_unused]] const V& value, [[maybe_unused]] const Text*& from, [[maybe_unused]] u32& at,
+  RINGSIDE_INLINE static void store(u8* payload, u32 offset, [[maybe_unused]] const V& value, [[maybe_unused]] const Text*& from, [[maybe_unused]] u32& at,
                               [[maybe_unused]] const void* caller) noexcept {
     if constexpr (is_string<V>) {
       u32 place = at | (from->size + 1) << 16;

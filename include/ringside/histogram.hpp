@@ -5,7 +5,7 @@
 //   Histogram h;
 //   h.add(1234);
 //   h.quantile(.99)
-//   h.each([](i64 low, i64 high, u64 count) { ... });   // what is not empty, the smallest first; both ends included
+//   h.each([](i64 low, i64 high, u64 count) { ... });   // buckets that are not empty, the smallest first; both ends included
 #pragma once
 #include <ringside/base/cxx20.hpp>
 

@@ -1,5 +1,5 @@
 // Log-linear buckets, as HdrHistogram's: each power of two in 2^precision equal parts, values below 2^precision on their own. So a
-// bucket is never wider than 2^-precision of what is in it, and its number is a few instructions away from the value.
+// bucket is never wider than 2^-precision of its values, and a few instructions compute its number from a value.
 #pragma once
 #include <ringside/base/cxx20.hpp>
 

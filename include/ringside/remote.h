@@ -2,7 +2,7 @@
 // freestanding; only what stands under "A process" needs Linux and libringside. <ringside/remote/*.hpp> is the same in C++, and
 // docs/remote-writers.md the whole story. Readers cannot tell the two apart.
 //
-// A line (UART, pipe, file). The ring stands in the writer's own memory; an idle loop pushes what is finished:
+// A line (UART, pipe, file). The ring stands in the writer's own memory; an idle loop pushes finished sub-buffers:
 //
 //   static uint32_t memory[8 * 4096 / 4]; static struct ringside_page words[8]; static struct ringside_ring ring;
 //   ringside_ring_init_stream(&ring, memory, words, 8, 4096, clock, NULL);
@@ -21,7 +21,7 @@
 //
 // A process: ringside_process_open and _write, at the end.
 //
-// Contexts. One context writes to a ring; what interrupts it may write, too, but such an event is refused and counted while one
+// Contexts. One context writes to a ring; a handler that interrupts it may write, too, but such an event is refused and counted while one
 // is open (`nested`). Another context, on any processor, swaps or pushes: one at a time, and never in the middle of another.
 // Neither waits for the other. A ring that is full overwrites its oldest sub-buffer, and the reader counts what it missed.
 //

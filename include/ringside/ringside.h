@@ -17,10 +17,9 @@
 // -pedantic -Wall -Wextra. In C++ include <ringside/trace.hpp>.
 //
 // Field types: _Bool, char, every integer, float, double, enums, void* (the address), const char* (a string), ringside_stack (the
-// calls that led to the event: pass ringside_here), and arrays of
-// the numbers as in (uint8_t[6], mac). At most 32 fields and 4,000 bytes with the 8 common ones and the strings' NULs; strings
-// are shortened to fit, NULL reads "(null)". A name that C has for something else takes an underscore behind it, which the
-// trace does not show: (int, class_), (int, default_).
+// calls that led to the event: pass ringside_here), and arrays of the numbers as in (uint8_t[6], mac). At most 32 fields and 4,000
+// bytes with the 8 common ones and the strings' NULs; strings are shortened to fit, NULL reads "(null)". A name that C has for
+// something else takes an underscore behind it, which the trace does not show: (int, class_), (int, default_).
 //
 // Cost while disabled: one load and a predicted branch (from -O1). Arguments are evaluated: guard costly ones with
 // `if (net_packet_in_enabled())`.
@@ -95,7 +94,7 @@ uint64_t ringside_stack_of(const void* caller);
 // handlers.
 int ringside_open(const char* name);
 
-// Detaches this process. Events are disabled until the next ringside_open; what was written stays readable. Not for signal
+// Detaches this process. Events are disabled until the next ringside_open; events written before stay readable. Not for signal
 // handlers.
 void ringside_close(void);
 
@@ -195,7 +194,7 @@ RINGSIDE_SHARED const char* ringside_conversion(const struct ringside_field* f) 
   }
 }
 
-// Text of which only the length may be wanted (to == null). Always room for what was measured.
+// A text, or only its length (to == null). There is always room for a text that was measured before.
 struct ringside_text {
   char* to;
   uint32_t size;
@@ -353,7 +352,7 @@ static inline uint32_t ringside_length(const char* text, uint32_t room) {
 #define RINGSIDE_NUL(T, name) +RINGSIDE_IS_STRING(T)
 
 // Writes the event, if its exact word wants it. sources[i]: where field i is, or the string itself. Strings follow the fixed
-// part in order; each takes what it needs of the room that is left, but for the NULs of those after it.
+// part in order; each takes the room that it needs, and leaves one byte for the NUL of each string after it.
 static inline void ringside_write_fields(struct ringside_event* event, const struct ringside_field* field, uint32_t n,
                                          uint32_t fixed, const void* const* sources, const void* caller) {
   uint32_t length[RINGSIDE_FIELDS_MAX], strings = 0, i;

@@ -14,7 +14,7 @@ struct RingClockNow {
   ClockKind kind = ClockKind::mono;
   u64* counter = nullptr;  // counter: the instance's
   // Reads it, if that takes no call, so that the writer's usual way contains none. False: use now().
-  RS_INLINE bool at_once(u64& ticks) const noexcept { return ticks_of(kind, ticks); }
+  RINGSIDE_INLINE bool at_once(u64& ticks) const noexcept { return ticks_of(kind, ticks); }
   // Can a restartable sequence read it?
   bool in_sequence() const noexcept { return is_instruction(kind); }
   u64 now() noexcept {
@@ -40,10 +40,10 @@ struct ThisThread {
   u32 borrowed = 0;    // a child of vfork runs on this thread, and the kernel has dropped its registration: its events go to a ring of their own
   bool inside = false;  // inside one of our own calls, which may be traced: events from there are refused
 
-  RS_INLINE bool on_cpus() const noexcept { return on_cpus_at == __atomic_load_n(&epoch.now, __ATOMIC_RELAXED); }
+  RINGSIDE_INLINE bool on_cpus() const noexcept { return on_cpus_at == __atomic_load_n(&epoch.now, __ATOMIC_RELAXED); }
 };
 // Static TLS: the first access allocates nothing, so it may come from a signal handler.
-[[gnu::tls_model("initial-exec")]] RS_CONSTINIT extern thread_local ThisThread this_thread;
+[[gnu::tls_model("initial-exec")]] RINGSIDE_CONSTINIT extern thread_local ThisThread this_thread;
 
 // The rings of CPUs of the open instance. Never freed, because a thread may be in the middle of an event.
 struct CpuSide {
@@ -51,29 +51,29 @@ struct CpuSide {
   i64 area = 0;  // __rseq_offset
   const Opened* in = nullptr;
 };
-RS_CONSTINIT extern const CpuSide* cpu_side;
+RINGSIDE_CONSTINIT extern const CpuSide* cpu_side;
 
 // Answers the event's id; 0: the instance does not know the event.
-RS_INLINE u32 put_common(const ringside_event& event, i32 tid, void* payload) noexcept {
+RINGSIDE_INLINE u32 put_common(const ringside_event& event, i32 tid, void* payload) noexcept {
   const u32 id = __atomic_load_n(&event.id, __ATOMIC_ACQUIRE) & 0xFFFF;
   const u64 common = id | u64{static_cast<u32>(tid)} << 32;
   __builtin_memcpy(payload, &common, sizeof common);
   return id;
 }
 
-#if RS_RSEQ
+#if RINGSIDE_RSEQ
 // Any event that is not a usual one (CpuWriter::write_slowly).
 Refused append_slowly(const CpuSide& side, const void* payload, u32 size) noexcept;
 
 // no_ring: the thread does not write to the rings of CPUs (yet).
 template <u32 known = 0>
-RS_INLINE Refused write_to_cpus(const ThisThread& t, const ringside_event& event, i32 tid, void* payload, u32 size) noexcept {
+RINGSIDE_INLINE Refused write_to_cpus(const ThisThread& t, const ringside_event& event, i32 tid, void* payload, u32 size) noexcept {
   // In this order: if the epoch is still that of the attachment, id and rings belong to one instance.
   const u64 at = __atomic_load_n(&t.on_cpus_at, __ATOMIC_ACQUIRE);
   const u32 id = put_common(event, tid, payload);
   const CpuSide* const side = __atomic_load_n(&cpu_side, __ATOMIC_ACQUIRE);
-  if (RS_UNLIKELY(at != __atomic_load_n(&epoch.now, __ATOMIC_RELAXED))) return Refused::no_ring;
-  if (RS_UNLIKELY(id == 0)) return Refused::disabled;
+  if (RINGSIDE_UNLIKELY(at != __atomic_load_n(&epoch.now, __ATOMIC_RELAXED))) return Refused::no_ring;
+  if (RINGSIDE_UNLIKELY(id == 0)) return Refused::disabled;
   return append_usually<Rseq, Hardware, known>(*side->rings, side->area, payload, size) ? Refused::no : append_slowly(*side, payload, size);
 }
 #endif
@@ -85,11 +85,11 @@ bool write_slowly(const ringside_event& event, void* payload, u32 size, Refused 
 
 // known: known_size(size) if the payload always has the same size.
 template <u32 known = 0>
-RS_INLINE bool write_event([[maybe_unused]] const ThisThread& t, const ringside_event& event, void* payload, u32 size) noexcept {
+RINGSIDE_INLINE bool write_event([[maybe_unused]] const ThisThread& t, const ringside_event& event, void* payload, u32 size) noexcept {
   Refused why = Refused::no_ring;
-#if RS_RSEQ
+#if RINGSIDE_RSEQ
   why = write_to_cpus<known>(t, event, t.tid, payload, size);
-  if (RS_LIKELY(why == Refused::no)) return true;
+  if (RINGSIDE_LIKELY(why == Refused::no)) return true;
 #endif
   return write_slowly(event, payload, size, why);
 }

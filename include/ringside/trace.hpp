@@ -74,9 +74,9 @@
       using Fields = ::ringside::detail::Types<RINGSIDE_LIST(RINGSIDE_TYPE, __VA_ARGS__)>;                       \
     };                                                                                                           \
     struct Call : ::ringside::detail::Event<Declared> {                                                          \
-      RS_INLINE void operator()(RINGSIDE_LIST(RINGSIDE_PARAMETER, __VA_ARGS__)) const noexcept {                 \
+      RINGSIDE_INLINE void operator()(RINGSIDE_LIST(RINGSIDE_PARAMETER, __VA_ARGS__)) const noexcept {                 \
         RINGSIDE_PROBE(system, #name, __VA_ARGS__)                                                               \
-        if (RS_UNLIKELY(this->gate_open()))                                                                      \
+        if (RINGSIDE_UNLIKELY(this->gate_open()))                                                                      \
           this->write(RINGSIDE_LIST(RINGSIDE_NAME_ONLY, __VA_ARGS__));                                           \
       }                                                                                                          \
     };                                                                                                           \
@@ -100,7 +100,7 @@
     };                                                                                                                \
     using RingsideEvent = decltype(::ringside::detail::event_here<RingsideHere>(RINGSIDE_LIST(RINGSIDE_VALUE, __VA_ARGS__))); \
     (void)&RingsideEvent::registered;                                                                                 \
-    if (RS_UNLIKELY(RingsideEvent::gate_open())) RingsideEvent::write(RINGSIDE_LIST(RINGSIDE_VALUE, __VA_ARGS__));    \
+    if (RINGSIDE_UNLIKELY(RingsideEvent::gate_open())) RingsideEvent::write(RINGSIDE_LIST(RINGSIDE_VALUE, __VA_ARGS__));    \
   } while (0)
 #define RINGSIDE_VALUE(name, ...) (__VA_ARGS__)
 
@@ -158,27 +158,27 @@ RINGSIDE_EVENT_AS("ringside", counter, nullptr, (i64, counter_value), (std::stri
 #define RINGSIDE_MARKER(...) (::ringside::events::marker.enabled() ? ::ringside::marker(__VA_ARGS__) : void())
 
 // A slice of this thread's time. Slices of one track must nest. Names are copied.
-RS_INLINE void span_begin(std::string_view name) noexcept { events::span('B', name); }
-RS_INLINE void span_end(std::string_view name) noexcept { events::span('E', name); }
-RS_INLINE void span_begin(std::string_view name, std::string_view track) noexcept { events::track_span('B', name, track); }
-RS_INLINE void span_end(std::string_view name, std::string_view track) noexcept { events::track_span('E', name, track); }
+RINGSIDE_INLINE void span_begin(std::string_view name) noexcept { events::span('B', name); }
+RINGSIDE_INLINE void span_end(std::string_view name) noexcept { events::span('E', name); }
+RINGSIDE_INLINE void span_begin(std::string_view name, std::string_view track) noexcept { events::track_span('B', name, track); }
+RINGSIDE_INLINE void span_end(std::string_view name, std::string_view track) noexcept { events::track_span('E', name, track); }
 
 // A point in time.
-RS_INLINE void instant(std::string_view name) noexcept { events::span('I', name); }
-RS_INLINE void instant(std::string_view name, std::string_view track) noexcept { events::track_span('I', name, track); }
+RINGSIDE_INLINE void instant(std::string_view name) noexcept { events::span('I', name); }
+RINGSIDE_INLINE void instant(std::string_view name, std::string_view track) noexcept { events::track_span('I', name, track); }
 
 // The value of a counter from now on; a u64 above 2^63 - 1 wraps.
-RS_INLINE void counter(std::string_view name, i64 value) noexcept { events::counter(value, name); }
+RINGSIDE_INLINE void counter(std::string_view name, i64 value) noexcept { events::counter(value, name); }
 
 // A span that lasts as long as the object. Its end is written only if its begin was enabled, so switching events on in the
 // middle leaves no end without a begin. The name must outlive the object.
 class [[nodiscard]] scope {
  public:
-  [[nodiscard]] RS_INLINE explicit scope(std::string_view name) noexcept : name_(name), begun_(events::span.enabled()) {
-    if (RS_UNLIKELY(begun_)) events::span.write('B', name_);
+  [[nodiscard]] RINGSIDE_INLINE explicit scope(std::string_view name) noexcept : name_(name), begun_(events::span.enabled()) {
+    if (RINGSIDE_UNLIKELY(begun_)) events::span.write('B', name_);
   }
-  RS_INLINE ~scope() {
-    if (RS_UNLIKELY(begun_)) span_end(name_);
+  RINGSIDE_INLINE ~scope() {
+    if (RINGSIDE_UNLIKELY(begun_)) span_end(name_);
   }
   scope(const scope&) = delete;
   scope& operator=(const scope&) = delete;

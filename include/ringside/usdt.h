@@ -83,7 +83,7 @@ namespace detail {
 
 // What stands for a field's value at a probe: a number, or an address.
 template <class T>
-RS_INLINE auto operand_of(const T& value) noexcept {
+RINGSIDE_INLINE auto operand_of(const T& value) noexcept {
   if constexpr (is_array<T>) {
     return value.data();
   } else if constexpr (is_stack<T>) {

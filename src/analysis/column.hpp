@@ -63,7 +63,7 @@ class Column {
   bool buckets() const { return modifier_ == Modifier::log2 || modifier_ == Modifier::linear; }
 
   // False: the record has no such value, or the column is of another kind. Numbers outside the payload read as 0.
-  RS_INLINE bool number(const TraceRecord& record, const RingName& ring, i64& out) {
+  RINGSIDE_INLINE bool number(const TraceRecord& record, const RingName& ring, i64& out) {
     const Access& access = of(record);
     if (!whole(access, record, ring, out)) return false;
     if (modifier_ != Modifier::none) [[unlikely]] out = modify(out);
@@ -73,7 +73,7 @@ class Column {
   bool text(const TraceRecord& record, const RingName& ring, std::string_view& out);  // valid as long as the record
   // Any value as 64 bits, equal if and only if the values are: numbers as they are, reals bit by bit, texts by number.
   // The usual case of key(), without a call: false in all others.
-  RS_INLINE bool quick_key(const TraceRecord& record, u64& out) const {
+  RINGSIDE_INLINE bool quick_key(const TraceRecord& record, u64& out) const {
     const u32 id = record.number();
     if (!plain_ || !by_id_.knows(id, formats_->version())) [[unlikely]] return false;
     const Access& access = by_id_[id];
@@ -114,13 +114,13 @@ class Column {
     const EventType* type = nullptr;
   };
 
-  RS_INLINE const Access& of(const TraceRecord& record) {
+  RINGSIDE_INLINE const Access& of(const TraceRecord& record) {
     const u32 id = record.number();
     Access& access = by_id_.at(id, formats_->version());
     if (access.op == Op::unknown) [[unlikely]] find(id, access);
     return access;
   }
-  RS_INLINE bool whole(const Access& access, const TraceRecord& record, const RingName& ring, i64& out) const {
+  RINGSIDE_INLINE bool whole(const Access& access, const TraceRecord& record, const RingName& ring, i64& out) const {
     if (access.op == Op::integer) [[likely]] {
       out = access.integer(record.payload);
       return true;

@@ -21,13 +21,13 @@ class IntegerAt {
         down_(static_cast<u8>(offset + size > 8 ? 64 - 8 * size : 8 * offset)),
         sign_(is_signed ? u64{1} << (8 * size - 1) : 0) {}
 
-  RS_INLINE i64 operator()(Bytes payload) const {
+  RINGSIDE_INLINE i64 operator()(Bytes payload) const {
     if (!within(payload)) [[unlikely]] return of_few(payload);
     return quick(payload);
   }
   // The usual case, for callers that go another way in the others.
-  RS_INLINE bool within(Bytes payload) const { return reach_ <= payload.size; }
-  RS_INLINE i64 quick(Bytes payload) const {
+  RINGSIDE_INLINE bool within(Bytes payload) const { return reach_ <= payload.size; }
+  RINGSIDE_INLINE i64 quick(Bytes payload) const {
     u64 word = 0;
     std::memcpy(&word, payload.data + at_, sizeof word);
     return extend(word);
@@ -36,7 +36,7 @@ class IntegerAt {
 
  private:
   static_assert(std::endian::native == std::endian::little);
-  RS_INLINE i64 extend(u64 word) const { return static_cast<i64>(((word >> down_ & bits_) ^ sign_) - sign_); }
+  RINGSIDE_INLINE i64 extend(u64 word) const { return static_cast<i64>(((word >> down_ & bits_) ^ sign_) - sign_); }
   // A payload of less than eight bytes may hold it, too.
   [[gnu::noinline]] i64 of_few(Bytes payload) const {
     u64 word = 0;

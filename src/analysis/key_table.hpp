@@ -45,7 +45,7 @@ class KeyTable {
     return make(key);
   }
   // at() for a key that is there; null: it is not.
-  RS_INLINE Cell* known(const KeyWords& key) {
+  RINGSIDE_INLINE Cell* known(const KeyWords& key) {
     Entry* entry = entries_.data() + last_;
     if (same_key(entry->key, key) && entry->cell.count != 0) return &entry->cell;  // the same key often comes several times in a row
     last_ = place(key);

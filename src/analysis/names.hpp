@@ -12,6 +12,24 @@ namespace ringside {
 // stack · ts · cpu, CPU, ring · source · comm, COMM, task · pid, tid, common_pid · cgroup · event · system · common_type, common_flags, common_preempt_count
 bool is_builtin(std::string_view name);
 
+// Two of the events for which `asked` holds, if `name` is a field of one, and built in for the other. Null: it means the same in all.
+struct Mixture {
+  const EventType *with = nullptr, *without = nullptr;
+  bool of_thread = false;  // in `without` it tells the thread that ran
+  const char* rest() const { return of_thread ? "the thread that ran" : "that of the event itself"; }
+  explicit operator bool() const { return with != nullptr && without != nullptr; }
+};
+template <class Asked>
+Mixture find_mixture(std::string_view name, const Formats& formats, Asked asked) {
+  Mixture found;
+  if (!is_builtin(name) || name == "event" || name == "stack") return found;
+  found.of_thread = name == "pid" || name == "tid" || name == "comm";
+  for (const auto& type : formats.all()) {
+    if (asked(*type)) (type->field(name) != nullptr ? found.with : found.without) = type.get();
+  }
+  return found;
+}
+
 // "; did you mean prio or prev_prio?"; empty if nothing is near.
 std::string near_names(std::string_view wanted, const Formats& formats);
 

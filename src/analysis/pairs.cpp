@@ -39,20 +39,16 @@ bool any_has(const Formats& formats, const EventPatterns& events, std::string_vi
 // name for both must be a field of all these events, or of none.
 result<void> one_meaning(const Pairs::Key& key, const EventPatterns& starts, const EventPatterns& ends, const Formats& formats) {
   const std::string name(Pairs::field_of(key.start));
-  if (!is_builtin(name) || name != Pairs::field_of(key.end) || name == "event" || name == "stack" || key.start.find('/') != std::string::npos) return {};
-  const EventType *with = nullptr, *without = nullptr;
-  for (const auto& type : formats.all()) {
-    if (matches(starts, *type) || matches(ends, *type)) (type->field(name) != nullptr ? with : without) = type.get();
-  }
-  if (with == nullptr || without == nullptr) return {};
+  if (name != Pairs::field_of(key.end) || key.start.find('/') != std::string::npos) return {};
+  const Mixture mixed = find_mixture(name, formats, [&](const EventType& type) { return matches(starts, type) || matches(ends, type); });
+  if (!mixed) return {};
   std::vector<std::string> fields;
-  for (const Field& f : without->fields) fields.push_back(f.name);
+  for (const Field& f : mixed.without->fields) fields.push_back(f.name);
   fields = nearest(name, fields);
-  for (std::string& field : fields) field = matches(ends, *without) ? name + "=" + field : field + "=" + name;
-  const bool of_thread = name == "pid" || name == "tid" || name == "comm";
-  const std::string other = !of_thread ? "" : "; " + name + "=" + (name == "comm" ? "task" : "common_pid") + " is that thread";
-  return refuse(std::errc::invalid_argument, without->full + " has no field " + in_quotes(name) + ", which is one of " + with->full + "; " +
-                                                 (of_thread ? "the thread that was running" : "that of the event itself") + " would be taken" + other + did_you_mean(fields));
+  for (std::string& field : fields) field = matches(ends, *mixed.without) ? name + "=" + field : field + "=" + name;
+  const std::string other = !mixed.of_thread ? "" : "; " + name + "=" + (name == "comm" ? "task" : "common_pid") + " is that thread";
+  return refuse(std::errc::invalid_argument, mixed.without->full + " has no field " + in_quotes(name) + ", which is one of " + mixed.with->full + "; " + mixed.rest() +
+                                                 " would be taken" + other + did_you_mean(fields));
 }
 
 bool any_matches(const Formats& formats, const EventPatterns& events) {

@@ -240,7 +240,7 @@ class Pairs {
     if (source >= rings_.size()) [[unlikely]] rings_.resize(source + 1);
     return rings_[source];
   }
-  RS_INLINE u64 word(Column& column, const TraceRecord& record, const RingName& ring, bool& has) const {
+  RINGSIDE_INLINE u64 word(Column& column, const TraceRecord& record, const RingName& ring, bool& has) const {
     if (column.kind() != Column::Kind::whole) [[unlikely]] return other_word(column, record, ring, has);
     u64 quick = 0;
     if (column.quick_key(record, quick)) [[likely]] return quick;
@@ -249,7 +249,7 @@ class Pairs {
     return static_cast<u64>(value);
   }
   u64 other_word(Column& column, const TraceRecord& record, const RingName& ring, bool& has) const;
-  RS_INLINE bool key_of(std::vector<Column>& columns, const TraceRecord& record, const RingName& ring, Words& out) {
+  RINGSIDE_INLINE bool key_of(std::vector<Column>& columns, const TraceRecord& record, const RingName& ring, Words& out) {
     bool has = true;
     out = {word(columns[0], record, ring, has), 0, 0};  // no loop, so that the key stays in registers
     if (columns.size() > 1) [[unlikely]] {

@@ -62,17 +62,25 @@ bool on_terminal(int fd) { return isatty(fd) == 1; }
 
 bool colours() { return on_terminal(output) && std::getenv("NO_COLOR") == nullptr; }
 
+namespace {
+
+// wrong: what a text that cannot be parsed is not, and examples.
+template <class Parse>
+CLI::Option* add_number(CLI::App& app, const std::string& names, u64& value, const std::string& description, Parse parse, const char* wrong) {
+  return app.add_option_function<std::string>(
+      names,
+      [&value, names, parse, wrong](const std::string& text) {
+        const auto number = parse(text);
+        if (!number) throw CLI::ValidationError(names, "\"" + text + "\" is no " + wrong);
+        value = *number;
+      },
+      description);
+}
+
+}  // namespace
+
 CLI::Option* add_size(CLI::App& app, const std::string& names, u64& value, const std::string& description) {
-  return app
-      .add_option_function<std::string>(
-          names,
-          [&value, names](const std::string& text) {
-            const auto size = parse_size(text);
-            if (!size) throw CLI::ValidationError(names, "\"" + text + "\" is no size; write 65536, 64k, 8M or 1G");
-            value = *size;
-          },
-          description)
-      ->type_name("SIZE");
+  return add_number(app, names, value, description, parse_size, "size; write 65536, 64k, 8M or 1G")->type_name("SIZE");
 }
 
 void check_subbuf_size(u64 bytes) {
@@ -81,16 +89,7 @@ void check_subbuf_size(u64 bytes) {
 }
 
 CLI::Option* add_time(CLI::App& app, const std::string& names, u64& ns, const std::string& description) {
-  return app
-      .add_option_function<std::string>(
-          names,
-          [&ns, names](const std::string& text) {
-            const auto time = parse_time(text);
-            if (!time) throw CLI::ValidationError(names, "\"" + text + "\" is no time; write 10s, 5ms or 3us");
-            ns = *time;
-          },
-          description)
-      ->type_name("TIME");
+  return add_number(app, names, ns, description, parse_time, "time; write 10s, 5ms or 3us")->type_name("TIME");
 }
 
 CLI::Option* add_duration(CLI::App& app, u64& ns, const std::string& description) {

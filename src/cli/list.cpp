@@ -1,7 +1,5 @@
 // ringside list and ringside rm: lists the instances, or the events of one, and removes instances.
-#include <fmt/format.h>
 #include <pwd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -19,7 +19,7 @@ bool is_recorded(const std::string& where) {
 
 void add_run(CLI::App& app, RunOptions& options) {
   app.add_option("WHERE", options.where,
-                 "recording (a directory) or trace.dat, as a whole; or live: an instance, an external writer's socket; several are merged (default: ringside.data)");
+                 "recording (a directory) or trace.dat, as a whole; or live: an instance, a socket of ringside serve or of an external writer; several are merged (default: ringside.data)");
   add_events(app, options.events, "only these events; the kernel's are live, alone or beside a live WHERE");
   add_run_options(app, options);
 }
@@ -141,19 +141,14 @@ void AnalysisRun::check_columns(const std::vector<Column>& columns) const {
 
 void AnalysisRun::find_mixtures(const std::vector<Column>& columns) {
   for (const Column& column : columns) {
-    if (!is_builtin(column.field()) || column.field() == "event" || column.field() == "stack" || column.name().find('/') != std::string::npos) continue;
-    const EventType* with = nullptr;
-    bool all = true;
-    for (const auto& type : trace().formats.all()) {
-      if (type->system == "ftrace" || type->system == "ringside" || (!only_.empty() && !matches(only_, *type))) continue;
-      if (type->field(column.field()) != nullptr) with = type.get();
-      else all = false;
-    }
-    if (with == nullptr || all) continue;
+    if (column.name().find('/') != std::string::npos) continue;
+    const Mixture mixed = find_mixture(column.field(), trace().formats, [&](const EventType& type) {
+      return type.system != "ftrace" && type.system != "ringside" && (only_.empty() || matches(only_, type));
+    });
+    if (!mixed) continue;
     const std::string name(column.field());
-    const bool of_name = name == "comm", of_thread = of_name || name == "pid" || name == "tid";
-    remarks_.push_back(name + " is the field of " + with->full + " and others that have one, and " + (of_thread ? "the thread that ran" : "that of the event itself") + " in the rest" +
-                       (of_name ? "; task is always the thread that ran" : of_thread ? "; thread is always the thread that ran" : ""));
+    remarks_.push_back(name + " is the field of " + mixed.with->full + " and others that have one, and " + mixed.rest() + " in the rest" +
+                       (mixed.of_thread ? std::string("; ") + (name == "comm" ? "task" : "thread") + " is always the thread that ran" : ""));
   }
 }
 

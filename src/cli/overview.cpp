@@ -34,7 +34,7 @@ std::vector<Topic> overview() {
       {"INSTANCES AND RECORDINGS", std::string(instances) + streams_and_units},
       {"WHERE",
        "Commands that read take any number of WHERE: a recording, a trace.dat (also trace-cmd's), an instance by its name or path, the\n"
-       "socket of an external writer, or what was shipped to a server: clickhouse://HOST/DATABASE, or a part of\n"
+       "socket of ringside serve or of an external writer, or what was shipped to a server: clickhouse://HOST/DATABASE, or a part of\n"
        "it: clickhouse://db/traces?hosts=web1,web2&from=-10m (also to=TIME, config=FILE). The default is ringside.data in this directory."},
       {"EVENTS",
        "A PATTERN is SYSTEM:EVENT, SYSTEM or EVENT, with * and ? as wildcards, and commas between several. In record -e names events of the\n"

@@ -1,5 +1,4 @@
 // ringside remote: records an external writer, which listens at a socket and writes into rings that this command provides.
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <csignal>

@@ -11,6 +11,7 @@
 #include "kernel/clock_check.hpp"
 #include "kernel/kernel_source.hpp"
 #include "remote/process.hpp"
+#include "source/get_reader_served.hpp"
 #include "source/trace_dat_file.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
@@ -88,6 +89,17 @@ result<Stat> stat_writer(const std::string& socket) {
   return s;
 }
 
+result<Stat> stat_served(const std::string& socket) {
+  Stat s;
+  const auto served = RS_TRY(open_served(socket));
+  for (const auto& source : served.sources) s.rings.push_back({source->name(), "served", source->counters()});
+  s.problems = served.problems;
+  s.past = RS_TRY(served.connection->counters(std::nullopt));
+  s.remarks.push_back(fmt::format("{}: the instance {}, served; clock {}", socket, served.name, to_string(served.clock.kind)));
+  s.facts = {{"instance", served.name}, {"socket", socket}, {"past", counters_json(s.past)}};
+  return s;
+}
+
 result<Stat> stat_trace_dat(const std::string& file) {
   Stat s;
   auto dat = RS_TRY(open_trace_dat(file));
@@ -162,7 +174,7 @@ result<Stat> stat_instance(const std::string& name) {
 
 result<Stat> stat_of(const std::string& name) {
   const Where where = Where::of(name);
-  if (where.is(Where::Kind::served)) return tl::unexpected<Error>(where.not_to_be_read());
+  if (where.is(Where::Kind::served)) return stat_served(name);
   if (where.is(Where::Kind::recording)) return stat_recording(name);
   if (where.is(Where::Kind::writer)) return stat_writer(name);
   if (where.is(Where::Kind::trace_dat)) return stat_trace_dat(name);
@@ -242,7 +254,7 @@ result<int> run_stat(const StatOptions& options) {
 Command add_stat(CLI::App& app) {
   auto options = std::make_shared<StatOptions>();
   CLI::App* c = app.add_subcommand("stat", "counters and memory of every ring");
-  c->add_option("WHERE", options->where, "instance, recording, trace.dat, an instance of the kernel's, or an external writer's socket (its events)")->required();
+  c->add_option("WHERE", options->where, "instance, recording, trace.dat, an instance of the kernel's, a socket of ringside serve, or an external writer's socket (its events)")->required();
   add_json(*c, options->json, "one JSON object");
   c->footer(
       "Examples:\n"

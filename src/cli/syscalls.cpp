@@ -1,5 +1,4 @@
 // ringside syscalls: system calls by name, with their times and errors: of recordings, of a command, live.
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -21,6 +20,7 @@
 #include "consumer/where.hpp"
 #include "decode/syscalls.hpp"
 #include "export/units.hpp"
+#include "kernel/perf_sampler.hpp"
 #include "sys/try.hpp"
 
 namespace ringside::cli {
@@ -261,13 +261,11 @@ class SyscallTable {
 
 // All threads that it has now, and what they start.
 result<void> follow_process(TracefsInstance& kernel, i32 pid) {
-  const std::string dir = fmt::format("/proc/{}/task", pid);
-  const std::unique_ptr<DIR, int (*)(DIR*)> threads(opendir(dir.c_str()), closedir);
-  if (threads == nullptr) return refuse(std::errc::no_such_process, fmt::format("there is no process {}", pid));
+  const auto threads = numbers_in(fmt::format("/proc/{}/task", pid));
+  if (threads.empty()) return refuse(std::errc::no_such_process, fmt::format("there is no process {}", pid));
   RS_TRY(kernel.follow(pid));
-  while (const dirent* entry = readdir(threads.get())) {
-    if (const int tid = std::atoi(entry->d_name); tid > 0 && tid != pid) RS_TRY(kernel.follow(tid));
-  }
+  for (const i32 tid : threads)
+    if (tid != pid) RS_TRY(kernel.follow(tid));
   return {};
 }
 

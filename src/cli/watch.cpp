@@ -261,7 +261,7 @@ class Watcher {
     return out.empty() ? default_recording : out;
   }
   // Can the events that it showed be read once more?
-  bool is_there_again() { return !trace().has_only_just_begun(); }
+  bool is_there_again() { return !trace().consumes(); }
   WatchModel::Options model_options() const { return {options_.most_keys, run_->live()}; }
   result<void> reopen(const WatchQuery& query) {
     run_ = RS_TRY(AnalysisRun::open(options_.run));

@@ -166,22 +166,13 @@ result<std::vector<BlockIn>> read_blocks(std::string_view answer) {
   return blocks;
 }
 
-std::string quoted_name(std::string_view name) {
-  std::string out = "\"";
-  for (const char c : name) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + '"';
-}
-
-std::string quoted_text(std::string_view text) {
-  std::string out = "'";
+std::string quoted(std::string_view text, char mark) {
+  std::string out(1, mark);
   for (const char c : text) {
-    if (c == '\'' || c == '\\') out += '\\';
+    if (c == mark || c == '\\') out += '\\';
     out += c;
   }
-  return out + '\'';
+  return out + mark;
 }
 
 std::string name_with_type(const std::string& name, std::string_view type) {

@@ -58,8 +58,9 @@ struct BlockIn {
 result<std::vector<BlockIn>> read_blocks(std::string_view answer);
 
 // In SQL: "sched:sched_switch" and 'text'.
-std::string quoted_name(std::string_view name);
-std::string quoted_text(std::string_view text);
+std::string quoted(std::string_view text, char mark);
+inline std::string quoted_name(std::string_view name) { return quoted(name, '"'); }
+inline std::string quoted_text(std::string_view text) { return quoted(text, '\''); }
 // The name of a column beside one of the same name and another type: prio_Int64, list_ArrayUInt8.
 std::string name_with_type(const std::string& name, std::string_view type);
 

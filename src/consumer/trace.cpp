@@ -83,6 +83,14 @@ result<void> open_remote(Trace& trace, OpenedTrace& o) {
   return o.remote->enable(true);
 }
 
+// Its rings follow with the first refresh().
+result<void> open_served_rings(OpenedTrace& o) {
+  o.server = RS_TRY(ServedConnection::connect(o.where.text));
+  o.clock = to_string(o.server->clock().kind);
+  o.boot = sys::boot_id();
+  return {};
+}
+
 result<void> open_dat(Trace& trace, OpenedTrace& o) {
   auto dat = RS_TRY(open_trace_dat(o.where.text));
   if (dat.rings.empty() && !dat.problems.empty()) return refuse(std::errc::bad_message, dat.problems.front() + "; no events are left to read");
@@ -162,7 +170,7 @@ result<void> open_one(Trace& trace, OpenedTrace& o) {
     case Where::Kind::shipped: return open_shipped(trace, o);
     case Where::Kind::writer: return open_remote(trace, o);
     case Where::Kind::trace_dat: return open_dat(trace, o);
-    case Where::Kind::served:
+    case Where::Kind::served: return open_served_rings(o);
     case Where::Kind::kernel: return tl::unexpected<Error>(o.where.not_to_be_read());
     case Where::Kind::instance:
     case Where::Kind::nothing: break;
@@ -170,7 +178,8 @@ result<void> open_one(Trace& trace, OpenedTrace& o) {
   return open_instance(trace, o);
 }
 
-const ClockInfo& own_clock(const OpenedTrace& o) {
+ClockInfo own_clock(const OpenedTrace& o) {
+  if (o.server != nullptr) return o.server->clock();
   return o.instance != nullptr ? o.instance->clock() : o.recording ? o.recording->clock : o.sources.front()->clock();
 }
 
@@ -240,18 +249,47 @@ result<void> agree_on_time(Trace& trace, bool verbose) {
   return {};
 }
 
-void add_rings(Trace& trace, OpenedTrace& o) {
+// Its rings can come while it is read.
+bool has_coming_rings(const OpenedTrace& o) { return o.instance != nullptr || (o.server != nullptr && !o.server->gone()); }
+
+// What a server tells of its instance's events and rings.
+result<std::vector<RingName>> ask_server(Trace& trace, OpenedTrace& o) {
+  RS_TRY(o.server->greet());
+  if (o.server->hello().nr_events != o.events_seen) {
+    const auto events = RS_TRY(served_events(*o.server));
+    add_events(trace, o, events);
+    o.events_seen = events.size();
+  }
+  return served_rings(*o.server);
+}
+
+// Events that never came into a ring. A ring that is not open here is among the problems.
+result<u64> refused_at(ServedConnection& server) {
+  const Counters past = RS_TRY(server.counters(std::nullopt));
+  u64 refused = past.dropped + past.commit_overrun;
+  for (const RingName& name : RS_TRY(served_rings(server)))
+    if (const auto ring = server.counters(name.ring)) refused += ring->dropped + ring->commit_overrun;
+  return refused;
+}
+
+std::vector<RingName> ask_instance(Trace& trace, OpenedTrace& o) {
   add_events(trace, o, o.instance->events());
   if (const u64 seen = o.instance->threads_seen(); seen != o.threads_seen) {
     o.threads_seen = seen;
     for (const RingName& thread : o.instance->threads()) trace.tasks.add(thread, o.ids);
   }
-  for (const RingName& name : o.instance->ring_names()) {
+  return o.instance->ring_names();
+}
+
+void add_rings(Trace& trace, OpenedTrace& o) {
+  const auto names = o.instance != nullptr ? result<std::vector<RingName>>(ask_instance(trace, o)) : ask_server(trace, o);
+  if (!names) return trace.timeline.add_problem(names.error().sentence);
+  for (const RingName& name : *names) {
     trace.tasks.add(name, o.ids);
     // A CPU's ring that was moved aside is open already under the CPU's number. A ring that fails is noted, too, so it is
     // reported once.
     if (!o.rings.insert({name.place(), name.cpu >= 0 ? name.tid : 0}).second) continue;
-    auto source = o.instance->peek(name.ring);
+    auto source = o.instance != nullptr ? o.instance->peek(name.ring) : served_source(o.server, name.ring);
     if (source)
       trace.timeline.add(std::move(*source), o.origin);
     else
@@ -279,6 +317,10 @@ Missing Trace::missing(u64 gaps) const {
       const auto counters = kernel_counters({o.kernel->dir(), cpu});
       if (counters) all.refused += counters->dropped + counters->commit_overrun;
       else all.doubts.push_back(counters.error().sentence);
+    }
+    if (o.server != nullptr) {
+      if (const auto refused = refused_at(*o.server)) all.refused += *refused;
+      else all.doubts.push_back(refused.error().sentence);
     }
     if (o.instance == nullptr) continue;
     const PastTotals past = o.instance->past();
@@ -327,7 +369,7 @@ bool Trace::tallied() const {
 
 bool Trace::raw_times() const {
   const OpenedTrace& o = first();
-  return (o.recording ? o.recording->clock.kind : o.instance != nullptr ? o.instance->clock().kind : ClockKind::mono) == ClockKind::counter;
+  return (o.kernel != nullptr || o.remote != nullptr ? ClockKind::mono : own_clock(o).kind) == ClockKind::counter;
 }
 
 bool Trace::live() const {
@@ -336,6 +378,10 @@ bool Trace::live() const {
 
 bool Trace::has_only_just_begun() const {
   return std::any_of(opened.begin(), opened.end(), [](const OpenedTrace& o) { return o.kernel != nullptr || o.remote != nullptr; });
+}
+
+bool Trace::consumes() const {
+  return has_only_just_begun() || std::any_of(opened.begin(), opened.end(), [](const OpenedTrace& o) { return o.server != nullptr; });
 }
 
 void Trace::follow(u64 look_ahead_ns) {
@@ -350,14 +396,14 @@ void Trace::refresh() {
   // A ring that is overwritten faster than it is read shows its first sub-buffer, and no more.
   if (!timeline.following()) {
     for (OpenedTrace& o : opened)
-      if (o.instance != nullptr) add_rings(*this, o);
+      if (has_coming_rings(o)) add_rings(*this, o);
     timeline.prefetch();
   }
   // Events of rings that are made from here on are later than this.
   u64 until = Timeline::forever;
   for (OpenedTrace& o : opened) {
-    if (o.instance == nullptr) continue;
-    const ClockInfo by = o.origin.clock.value_or(o.instance->clock());
+    if (!has_coming_rings(o)) continue;
+    const ClockInfo by = o.origin.clock.value_or(own_clock(o));
     if (by.kind != ClockKind::counter) until = std::min(until, now_of(by));
     add_rings(*this, o);
   }

@@ -17,6 +17,7 @@
 #include "kernel/kernel_source.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "remote/process.hpp"
+#include "source/get_reader_served.hpp"
 #include "source/recording.hpp"
 #include "timeline/merge.hpp"
 
@@ -32,6 +33,7 @@ struct OpenedTrace {
   std::unique_ptr<Instance> instance{};
   std::unique_ptr<TracefsInstance> kernel{};
   std::unique_ptr<remote::Process> remote{};
+  std::shared_ptr<ServedConnection> server{};
   std::string clock{};  // its name
   std::string boot{};   // of the machine; empty: unknown
   u32 ids = 0;          // added to the numbers of its events
@@ -40,6 +42,7 @@ struct OpenedTrace {
   std::set<std::pair<u32, i32>> rings{};   // of an instance: those that have a source, by number or CPU, and owner
   std::vector<std::string> doubts{};       // why more may be missing than is known
   u64 threads_seen = 0;
+  size_t events_seen = 0;  // of a server's
 };
 
 struct Trace {
@@ -74,6 +77,7 @@ struct Trace {
   bool raw_times() const;  // its clock does not count seconds
   bool live() const;       // any of them may still be written to
   bool has_only_just_begun() const;  // one of them writes nothing until it is opened
+  bool consumes() const;             // what was read cannot be read once more: one of them gives each event once
   TracefsInstance* tracefs() const { return opened.back().kernel.get(); }  // of the kernel's live events; null: there are none
   // Names of the kernel's threads: those that it has seen of late (it keeps some 128) and, if `living`, all that live.
   void learn_names(bool living = false);

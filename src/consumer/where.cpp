@@ -9,14 +9,15 @@
 #include "consumer/ctf.hpp"
 #include "instance/instance.hpp"
 #include "kernel/tracefs_instance.hpp"
+#include "source/get_reader_served.hpp"
 #include "source/recording.hpp"
 #include "writer/place.hpp"
 
 namespace ringside {
 namespace {
 
-// INSTANCE/socket, the default socket of `ringside serve`.
-bool is_served(const std::string& socket) {
+// INSTANCE/socket, the default socket of `ringside serve`, whether it runs or not.
+bool is_instances_own(const std::string& socket) {
   const size_t slash = socket.rfind('/');
   return slash != std::string::npos && socket.substr(slash) == "/socket" && Instance::open(socket.substr(0, slash + 1));
 }
@@ -31,7 +32,7 @@ Where Where::of(const std::string& text) {
   if (is_recording(text)) return {text, Kind::recording};
   struct stat st {};
   const bool exists = ::stat(text.c_str(), &st) == 0;
-  if (exists && S_ISSOCK(st.st_mode)) return {text, is_served(text) ? Kind::served : Kind::writer};
+  if (exists && S_ISSOCK(st.st_mode)) return {text, is_instances_own(text) || is_served(text) ? Kind::served : Kind::writer};
   if (exists && S_ISREG(st.st_mode)) return {text, Kind::trace_dat};
   if (is_path && is_instance()) return {text, Kind::instance};
   std::string dir = find_kernel_instance(text);
@@ -54,7 +55,7 @@ const char* Where::what() const {
   switch (kind) {
     case Kind::instance: return "an instance";
     case Kind::recording: return "a recording";
-    case Kind::served: return "the socket at which ringside serve hands out an instance's rings";
+    case Kind::served: return "a socket of ringside serve";
     case Kind::writer: return "an external writer's socket";
     case Kind::trace_dat: return "a plain file";
     case Kind::kernel: return "an instance of the kernel's";
@@ -66,8 +67,6 @@ const char* Where::what() const {
 }
 
 Error Where::not_to_be_read() const {
-  if (is(Kind::served))
-    return {std::make_error_code(std::errc::not_supported), text + " is " + what() + "; name the instance itself: " + text.substr(0, text.rfind('/'))};
   return {std::make_error_code(std::errc::not_supported),
           text + " is an instance of the kernel's, and to read it is to take its events away from the process that made it; ringside stat " + text +
               " shows its counters, cat " + dir +

@@ -2,7 +2,7 @@
 //
 //   instance   a word without a slash, by which an instance of ringside can be opened: its name wins over files of the same name
 //   recording  a directory with a meta.json
-//   served     the socket in an instance at which `ringside serve` hands out its rings
+//   served     a socket at which `ringside serve` hands out an instance's rings: the one in that instance, or one that answers so
 //   writer     any other socket: an external writer listens there
 //   trace_dat  a plain file
 //   instance   a path at which one can be opened
@@ -30,7 +30,7 @@ struct Where {
   bool is(Kind wanted) const { return kind == wanted; }
   const char* what() const;  // "an instance", ...
 
-  // Why served rings, or an instance of the kernel's, cannot be read by this name.
+  // Why an instance of the kernel's cannot be read by this name.
   Error not_to_be_read() const;
 };
 

@@ -4,7 +4,6 @@
 #include <trace-seq.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstring>
 #include <sstream>
 

@@ -1,12 +1,10 @@
 #include "export/trace_dat.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/abi/sub_buffer.hpp>
@@ -149,10 +147,7 @@ class DatWriter {
   DatWriter(int fd, const std::string& path, const Ids& ids) : fd_(fd), path_(path), ids_(ids) {}
 
   result<TraceDatSize> version_6(TraceDat& dat, u32 page) {
-    u32 cpus = 0;
-    for (auto& buffer : dat.buffers) {
-      for (const u32 cpu : give_cpus(buffer)) cpus = std::max(cpus, cpu + 1);
-    }
+    const u32 cpus = give_cpus(dat);
     if (cpus > most_cpus) return too_many(cpus);
     std::string head = start("6", page);
     for (const Block& block : blocks_of(dat, page)) head += block.bytes;
@@ -172,7 +167,7 @@ class DatWriter {
     for (auto& buffer : dat.buffers) {
       auto placed = RS_TRY(rings(buffer, page));
       for (const Placed& p : placed) {
-        RS_CHECK(p.cpu < cpus, "a ring's CPU is in the file's table");
+        RINGSIDE_CHECK(p.cpu < cpus, "a ring's CPU is in the file's table");
         all[p.cpu] = p;
       }
     }
@@ -197,10 +192,7 @@ class DatWriter {
       head += section(block.section, block.bytes.size()) + block.bytes;
     }
     options += clock_options(dat.clock);
-    u32 cpus = 0;
-    for (auto& buffer : dat.buffers) {
-      for (const u32 cpu : give_cpus(buffer)) cpus = std::max(cpus, cpu + 1);
-    }
+    const u32 cpus = give_cpus(dat);
     std::string count;
     put(count, cpus);
     put_option(options, option_cpu_count, count);
@@ -211,7 +203,7 @@ class DatWriter {
       at_ = align_up(begin + section_header_size, u64{own});
       auto placed = RS_TRY(rings(buffer, own));
       const std::string header = section(section_data, at_ - begin - section_header_size);
-      RS_CHECK(header.size() == section_header_size, "a section's header has the room that was left for it");
+      RINGSIDE_CHECK(header.size() == section_header_size, "a section's header has the room that was left for it");
       RS_TRY(write(header.data(), header.size(), begin));
       std::string option;
       put(option, begin);
@@ -324,6 +316,15 @@ class DatWriter {
     return cpus;
   }
 
+  // The same for all buffers; the largest number, and one.
+  static u32 give_cpus(TraceDat& dat) {
+    u32 cpus = 0;
+    for (auto& buffer : dat.buffers) {
+      for (const u32 cpu : give_cpus(buffer)) cpus = std::max(cpus, cpu + 1);
+    }
+    return cpus;
+  }
+
   result<std::vector<Placed>> rings(TraceDatBuffer& buffer, u32 page) {
     std::vector<Placed> placed;
     const std::vector<u32> cpus = give_cpus(buffer);
@@ -332,7 +333,7 @@ class DatWriter {
       auto& ring = buffer.rings[i];
       const u64 begin = at_;
       const auto own = ring->counters().subbuf_size;
-      RS_CHECK(own <= page && at_ % page == 0, "a sub-buffer lies on pages of the file, and is no larger than one");
+      RINGSIDE_CHECK(own <= page && at_ % page == 0, "a sub-buffer lies on pages of the file, and is no larger than one");
       const auto whole = ring->sub_buffer_file();
       const bool renumber = ids_.changed(ring->name().kernel);
       const sys::Fd file = whole && own == page && !renumber ? open_whole(*whole) : sys::Fd();
@@ -376,7 +377,7 @@ class DatWriter {
   }
 
   result<TraceDatSize> finish(const std::string& head) {
-    RS_CHECK(head.size() <= at_, "the head of a file ends in front of its data");
+    RINGSIDE_CHECK(head.size() <= at_, "the head of a file ends in front of its data");
     RS_TRY(write(head.data(), head.size(), 0));
     if (ftruncate(fd_, static_cast<off_t>(at_)) != 0) return fail(errno, "cannot close " + path_);
     size_.bytes = at_;

@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <ringside/abi/event_cursor.hpp>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -39,7 +37,7 @@ u64 lag_of(const RingView& view, const ClockInfo& clock, bool writing) noexcept 
 class OwnSource final : public Source {
  public:
   OwnSource(RingView view, const InstanceWords& words, RingName name, const ClockInfo& clock, std::shared_ptr<Members> members)
-      : view_(std::move(view)), words_(words), name_(std::move(name)), clock_(clock), members_(std::move(members)) {}
+      : Source(std::move(name), clock), view_(std::move(view)), words_(words), members_(std::move(members)) {}
   ~OwnSource() override {
     if (view_.locked()) consume();
     view_.unlock();
@@ -74,8 +72,6 @@ class OwnSource final : public Source {
   void put_back() override { handed_out_ = false; }
 
   Counters counters() const override { return view_.counters(); }
-  const RingName& name() const override { return name_; }
-  const ClockInfo& clock() const override { return clock_; }
   bool ended() const override {
     const RingEntry& entry = words_.ring(name_.ring);
     const u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
@@ -96,8 +92,6 @@ class OwnSource final : public Source {
 
   RingView view_;
   InstanceWords words_;
-  RingName name_;
-  ClockInfo clock_;
   std::shared_ptr<Members> members_;
   bool writing_ = false;
   bool handed_out_ = false;  // the reader's view is handed out, and not consumed
@@ -107,11 +101,10 @@ class OwnSource final : public Source {
 class PeekSource final : public Source {
  public:
   PeekSource(RingView view, RingName name, const ClockInfo& clock)
-      : view_(std::move(view)),
+      : Source(std::move(name), clock),
+        view_(std::move(view)),
         buffer_((view_.ring().geometry.subbuf_size() + 7) / 8),
-        iterator_(view_.ring(), reinterpret_cast<u8*>(buffer_.data())),
-        name_(std::move(name)),
-        clock_(clock) {}
+        iterator_(view_.ring(), reinterpret_cast<u8*>(buffer_.data())) {}
 
   result<std::optional<SubBufferView>> next() override {
     writing_ = view_.writing();
@@ -126,8 +119,6 @@ class PeekSource final : public Source {
     return SubBufferView{bytes, v.begin, v.end, v.lost_before, time};
   }
   Counters counters() const override { return view_.counters(); }
-  const RingName& name() const override { return name_; }
-  const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return true; }
   u64 lag_ns() const override { return lag_of(view_, clock_, writing_); }
 
@@ -136,8 +127,6 @@ class PeekSource final : public Source {
   std::vector<u64> buffer_;
   Iterator<> iterator_;
   bool writing_ = false;
-  RingName name_;
-  ClockInfo clock_;
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ Geometry geometry_in(const Control& c) noexcept {
 }  // namespace
 
 bool RingWatch::reached(u32 percent) {
-  const u64 n = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
+  const u32 n = words_.nr_rings();
   if (seen_.size() < n) seen_.resize(n);
   for (u32 i = 0; i < n; ++i) {
     const RingState state = state_of(__atomic_load_n(&words_.ring(i).state, __ATOMIC_ACQUIRE));

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <set>
 #include <ringside/abi/meta_page.hpp>
@@ -23,17 +22,6 @@ namespace ringside {
 namespace {
 
 constexpr u32 largest_subbuf = 512 * 1024;  // the kernel's largest, larger than ringside's
-
-std::vector<std::string> names_in(const std::string& dir) {
-  std::vector<std::string> names;
-  DIR* d = opendir(dir.c_str());
-  if (d == nullptr) return names;
-  while (const dirent* entry = readdir(d)) {
-    if (entry->d_name[0] != '.') names.push_back(entry->d_name);
-  }
-  closedir(d);
-  return names;
-}
 
 std::string cpu_file(const KernelRing& ring, const char* name) {
   return ring.dir + "/per_cpu/cpu" + std::to_string(ring.cpu) + "/" + name;
@@ -99,9 +87,10 @@ class Losses {
 class KernelRead final : public KernelSource {
  public:
   KernelRead(KernelRing ring, sys::Fd fd, u32 subbuf_size, const ClockInfo& clock)
-      : ring_(std::move(ring)), fd_(std::move(fd)), clock_(clock), losses_(ring_), buffer_(subbuf_size / 8) {
+      : ring_(std::move(ring)), fd_(std::move(fd)), losses_(ring_), buffer_(subbuf_size / 8) {
     name_.ring = ring_.cpu;
     name_.kernel = true;
+    clock_ = clock;
   }
 
   result<std::optional<SubBufferView>> next() override {
@@ -124,8 +113,6 @@ class KernelRead final : public KernelSource {
   int fd() const override { return fd_.get(); }
   KernelWay way() const override { return KernelWay::read; }
   Counters counters() const override { return kernel_counters(ring_).value_or(Counters{}); }
-  const RingName& name() const override { return name_; }
-  const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return false; }
 
  private:
@@ -133,8 +120,6 @@ class KernelRead final : public KernelSource {
 
   KernelRing ring_;
   sys::Fd fd_;
-  RingName name_;
-  ClockInfo clock_;
   Losses losses_;
   std::vector<u64> buffer_;  // one for all sub-buffers: it stays in the cache
   SubBufferView last_{};
@@ -164,7 +149,10 @@ class KernelGetReader {
 class KernelMap final : public KernelSource {
  public:
   using Mapped = MappedSource<KernelGetReader>;
-  KernelMap(const KernelRing& ring, Mapped mapped) : mapped_(std::move(mapped)), losses_(ring) {}
+  KernelMap(const KernelRing& ring, Mapped mapped) : mapped_(std::move(mapped)), losses_(ring) {
+    name_ = mapped_.name();
+    clock_ = mapped_.clock();
+  }
   result<std::optional<SubBufferView>> next() override {
     if (std::exchange(again_, false)) return last_;
     auto view = mapped_.next();
@@ -180,8 +168,6 @@ class KernelMap final : public KernelSource {
   int fd() const override { return mapped_.get().fd(); }
   KernelWay way() const override { return KernelWay::map; }
   Counters counters() const override { return mapped_.counters(); }
-  const RingName& name() const override { return mapped_.name(); }
-  const ClockInfo& clock() const override { return mapped_.clock(); }
   bool ended() const override { return false; }
 
  private:
@@ -331,6 +317,18 @@ std::vector<u32> kernel_cpus(const std::string& instance_dir) {
   }
   std::sort(cpus.begin(), cpus.end());
   return cpus;
+}
+
+std::vector<std::string> names_in(const std::string& dir) {
+  std::vector<std::string> names;
+  DIR* const open = opendir(dir.c_str());
+  if (open == nullptr) return names;
+  while (const dirent* entry = readdir(open)) {
+    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
+  }
+  closedir(open);
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 }  // namespace ringside

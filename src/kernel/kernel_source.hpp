@@ -66,6 +66,8 @@ std::vector<KernelConsumer> kernel_consumers(const std::string& dir);
 // per_cpu/cpuN/stats and the ring's sizes.
 result<Counters> kernel_counters(const KernelRing& ring);
 
+// What a directory holds, in order, without names that begin with a dot; nothing if it cannot be read.
+std::vector<std::string> names_in(const std::string& dir);
 // The CPUs that have a ring in the instance, ascending; empty: it is no instance.
 std::vector<u32> kernel_cpus(const std::string& instance_dir);
 

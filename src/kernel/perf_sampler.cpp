@@ -1,6 +1,5 @@
 #include "kernel/perf_sampler.hpp"
 
-#include <dirent.h>
 #include <linux/perf_event.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
@@ -13,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "kernel/kernel_source.hpp"
 #include "sys/try.hpp"
 #include "writer/cpu_rings.hpp"
 
@@ -56,12 +56,8 @@ tl::unexpected<Error> refused(int error, const PerfSampler::Options& options) {
 
 std::vector<i32> numbers_in(const std::string& dir) {
   std::vector<i32> out;
-  DIR* const open = opendir(dir.c_str());
-  if (open == nullptr) return out;
-  while (const dirent* entry = readdir(open)) {
-    if (const int n = std::atoi(entry->d_name); n > 0) out.push_back(n);
-  }
-  closedir(open);
+  for (const std::string& name : names_in(dir))
+    if (const int n = std::atoi(name.c_str()); n > 0) out.push_back(n);
   return out;
 }
 

@@ -1,6 +1,5 @@
 #include "kernel/tracefs_instance.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -42,18 +41,6 @@ result<void> put(const std::string& path, const std::string& text, bool append) 
   const ssize_t n = ::write(fd.get(), text.data(), text.size());
   if (n != static_cast<ssize_t>(text.size())) return fail(n < 0 ? errno : EIO, "cannot write \"" + text + "\" to " + path);
   return {};
-}
-
-std::vector<std::string> subdirectories(const std::string& dir) {
-  std::vector<std::string> names;
-  DIR* d = opendir(dir.c_str());
-  if (d == nullptr) return names;
-  while (const dirent* entry = readdir(d)) {
-    if (entry->d_name[0] != '.' && entry->d_type == DT_DIR) names.push_back(entry->d_name);
-  }
-  closedir(d);
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 // Whether create() gives such names: PREFIX, a number, and .N if that was taken.
@@ -160,7 +147,7 @@ std::vector<EventInfo> kernel_internal_events() {
   std::vector<EventInfo> all;
   auto dir = tracefs_dir();
   if (!dir) return all;
-  for (const std::string& name : subdirectories(*dir + "/events/ftrace")) {
+  for (const std::string& name : names_in(*dir + "/events/ftrace")) {
     if (auto info = kernel_event({"ftrace", name})) all.push_back(std::move(*info));
   }
   return all;
@@ -169,7 +156,7 @@ std::vector<EventInfo> kernel_internal_events() {
 std::vector<std::string> kernel_instances() {
   auto dir = tracefs_dir();
   if (!dir) return {};
-  std::vector<std::string> all = subdirectories(*dir + "/instances");
+  std::vector<std::string> all = names_in(*dir + "/instances");
   for (std::string& name : all) name = *dir + "/instances/" + name;
   return all;
 }
@@ -190,7 +177,7 @@ u32 remove_stale_instances(const std::string& prefix) {
   u32 removed = 0;
   auto dir = tracefs_dir();
   if (!dir) return 0;
-  for (const std::string& name : subdirectories(*dir + "/instances")) {
+  for (const std::string& name : names_in(*dir + "/instances")) {
     const bool ours = is_of(name, prefix) || std::any_of(std::begin(command_prefixes), std::end(command_prefixes), [&](const char* p) { return is_of(name, p); });
     if (ours && remove_unheld(*dir + "/instances/" + name)) ++removed;
   }

@@ -334,16 +334,12 @@ Handle open_set_event(const Node& at, const Opening& how) {
                                     [at](std::string_view b, const Client& c) { return write_set_event(at, b, c); });
 }
 
-const EventName* find_event(const std::vector<EventName>& all, const Node& at) {
-  const auto found = std::find_if(all.begin(), all.end(), [&](const EventName& e) { return e.system == at.system && e.name == at.event; });
-  return found == all.end() ? nullptr : &*found;
+result<EventName> event_of(const Node& at) {
+  for (EventName& e : at.rings()->events())
+    if (e.system == at.system && e.name == at.event) return std::move(e);
+  return fail(ENODEV, at.event);
 }
-Text read_id(const Node& at) {
-  const auto all = at.on->events();
-  const EventName* e = find_event(all, at);
-  if (e == nullptr) return fail(ENODEV, at.event);
-  return std::to_string(e->id) + "\n";
-}
+Text read_id(const Node& at) { return std::to_string(RS_TRY(event_of(at)).id) + "\n"; }
 Text read_format(const Node& at) { return instance(at).read("events/" + at.system + "/" + at.event + "/format"); }
 
 // The text, and below it a mark where it is wrong: the last three lines of the filter's own message.
@@ -353,9 +349,8 @@ std::string complaint(std::string_view text, const Error& error) {
   return std::string(text) + "\n^\nparse_error: " + std::string(why.substr(0, why.find('\n'))) + "\n";
 }
 Text read_filter(const Node& at) {
-  const auto all = at.on->events();
-  const EventName* e = find_event(all, at);
-  const auto found = e != nullptr ? at.on->filters.find(e->id) : at.on->filters.end();
+  const auto e = event_of(at);
+  const auto found = e ? at.on->filters.find(e->id) : at.on->filters.end();
   if (found == at.on->filters.end()) return std::string("none\n");
   const EventFilterText& f = found->second;
   return !f.wrong.empty() ? f.wrong : f.text.empty() ? "none\n" : f.text + "\n";
@@ -378,12 +373,10 @@ result<void> set_filter(Mounted& on, const EventName& e, std::string_view text) 
   return {};
 }
 WriteResult write_filter(const Node& at, std::string_view bytes, const Client&) {
-  const auto all = at.on->events();
-  const EventName* e = find_event(all, at);
-  if (e == nullptr) return fail(ENODEV, at.event);
+  const EventName e = RS_TRY(event_of(at));
   const std::string_view text = stripped(bytes);
   if (text.empty() || text.size() >= page_size) return invalid();
-  return taken(set_filter(*at.on, *e, text), bytes);
+  return taken(set_filter(*at.on, e, text), bytes);
 }
 Text read_system_filter(const Node&) {
   return std::string("### global filter ###\n# A filter written here goes to all events of this system that have its fields.\n");
@@ -405,9 +398,7 @@ WriteResult write_system_filter(const Node& at, std::string_view bytes, const Cl
 
 Text read_trigger(const Node& at) { return at.on->triggers().text(at.system, at.event); }
 WriteResult write_trigger(const Node& at, std::string_view bytes, const Client&) {
-  const auto all = at.on->events();
-  const EventName* e = find_event(all, at);
-  if (e == nullptr) return fail(ENODEV, at.event);
+  const EventName e = RS_TRY(event_of(at));
   const std::string_view text = stripped(bytes);
   if (text.empty()) return bytes.size();
   const TriggerCommand command = RS_TRY(parse_trigger(text));
@@ -418,16 +409,17 @@ WriteResult write_trigger(const Node& at, std::string_view bytes, const Client&)
   }
   if (!trigger.filter.empty()) {
     at.on->refresh();
-    const EventType* type = at.on->formats().find(e->id);
+    const EventType* type = at.on->formats().find(e.id);
     auto filter = Filter::compile(trigger.filter, at.on->formats(), at.on->tasks());
     if (type == nullptr || !filter || !filter->fits(*type)) return invalid();
   }
+  const auto all = at.on->events();
   const auto named = [&](const EventName& other) { return other.system == trigger.system && other.name == trigger.event; };
   if (trigger.switches_event() && std::none_of(all.begin(), all.end(), named)) return invalid();
   if (trigger.act == Trigger::Act::snapshot && at.on->mapped()) return fail(EBUSY, "a ring is mapped");
   RS_TRY(at.on->triggers().add(at.system, at.event, trigger));
   // Only written events can be seen.
-  if (!e->enabled && !e->marker) RS_TRY(instance(at).enable(at.system + ":" + at.event, true));
+  if (!e.enabled && !e.marker) RS_TRY(instance(at).enable(at.system + ":" + at.event, true));
   return bytes.size();
 }
 
@@ -622,9 +614,7 @@ Text read_enable_all(const Node& at) {
 }
 Text read_enable_system(const Node& at) { return std::string(state_of_events(*at.rings(), at.system).text()); }
 Text read_enable(const Node& at) {
-  for (const EventName& e : at.rings()->events())
-    if (e.system == at.system && e.name == at.event) return std::string(e.enabled ? "1\n" : "0\n");
-  return fail(ENODEV, at.event);
+  return std::string(RS_TRY(event_of(at)).enabled ? "1\n" : "0\n");
 }
 
 Text read_stats(const Node& at) {

@@ -57,7 +57,7 @@ class PeekSource final : public Source {
     u32 id, from;
   };
   PeekSource(const u8* ring, const Geometry& geometry, std::vector<Page> pages, RingName name, ClockInfo clock, std::shared_ptr<void> use)
-      : ring_(ring), geometry_(geometry), pages_(std::move(pages)), name_(std::move(name)), clock_(clock), use_(std::move(use)),
+      : Source(std::move(name), clock), ring_(ring), geometry_(geometry), pages_(std::move(pages)), use_(std::move(use)),
         copy_(geometry.subbuf_size() / 8) {}
   result<std::optional<SubBufferView>> next() override {
     while (next_ < pages_.size()) {
@@ -75,8 +75,6 @@ class PeekSource final : public Source {
     return std::nullopt;
   }
   Counters counters() const override { return {}; }
-  const RingName& name() const override { return name_; }
-  const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return true; }
 
  private:
@@ -84,8 +82,6 @@ class PeekSource final : public Source {
   Geometry geometry_;
   std::vector<Page> pages_;
   size_t next_ = 0;
-  RingName name_;
-  ClockInfo clock_;
   std::shared_ptr<void> use_;
   std::vector<u64> copy_;
 };

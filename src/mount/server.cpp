@@ -166,11 +166,15 @@ result<void> Server::remove_directory(u64 parent, const std::string& name) {
   });
 }
 
-result<void> Server::count_directory(const Client& client) {
+result<u32*> Server::room_for(const Client& client) {
   if (open_files() >= options_.most_files) return fail(ENFILE, "too many open files");
   u32& mine = files_of_[client.uid];
   if (mine >= options_.most_files_of_a_user) return fail(EMFILE, "too many open files of this user");
-  ++mine;
+  return &mine;
+}
+
+result<void> Server::count_directory(const Client& client) {
+  ++*RS_TRY(room_for(client));
   ++opened_;
   ++directories_;
   return {};
@@ -189,9 +193,7 @@ result<Opened> Server::open(u64 inode, int flags, const Client& client) {
   const bool writing = (flags & O_ACCMODE) != O_RDONLY;
   // The kernel would hand out writable mappings of the rings, seals or not: no client gets a writable file.
   if (where.file->is_raw && writing) return fail(EACCES, "rings are only read");
-  if (open_files() >= options_.most_files) return fail(ENFILE, "too many open files");
-  u32& mine = files_of_[client.uid];
-  if (mine >= options_.most_files_of_a_user) return fail(EMFILE, "too many open files of this user");
+  u32& mine = *RS_TRY(room_for(client));
   auto file = RS_TRY(open_file(where, {writing, (flags & O_TRUNC) != 0, client.uid, streams_}));
   ++mine;
   ++opened_;
@@ -313,11 +315,7 @@ void Server::read(u64 handle, u64 offset, size_t size, bool nonblocking, bool ca
   if (f == nullptr) return reply->error(EBADF);
   if (cached || offset > u64{1} << 62) return reply->error(EINVAL);
   f->nonblocking = nonblocking;
-  Waiting who;
-  who.token = token;
-  who.handle = handle;
-  who.uid = client.uid;
-  who.reply = std::move(reply);
+  Waiting who{token, handle, client.uid, std::move(reply)};
   who.offset = offset;
   who.size = std::min(size, largest_read);
   who.nonblocking = nonblocking;
@@ -344,11 +342,7 @@ void Server::command(u64 handle, u32 command, const Client& client, u64 token, s
     return reply->done();
   }
   if (command != abi::get_reader_ioctl) return reply->error(ENOTTY);
-  Waiting who;
-  who.token = token;
-  who.handle = handle;
-  who.uid = client.uid;
-  who.reply = std::move(reply);
+  Waiting who{token, handle, client.uid, std::move(reply)};
   who.get_reader = true;
   // With O_NONBLOCK a client waits for nothing, so nothing has to be ready.
   who.nonblocking = f->nonblocking;

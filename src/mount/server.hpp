@@ -154,6 +154,7 @@ class Server {
   };
   Server(const ServerOptions& options, Backing backing) : options_(options), backing_(std::move(backing)) {}
   result<const Node*> node(u64 inode) const;
+  result<u32*> room_for(const Client& client);  // the count of that user's open files, which may grow by one
   Stat stat_of(u64 inode, const Node& at, const std::string& path) const;
   Stat enter(const Node& at, std::string path);
   std::string path_of(u64 inode) const { return inodes_.at(inode).path; }  // of a known one

@@ -1,7 +1,5 @@
 #include "mount/tree.hpp"
 
-#include <fmt/format.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -239,13 +239,11 @@ void Triggers::rewatch() {
     std::copy_if(armed_.begin(), armed_.end(), std::back_inserter(armed), [](const Armed& a) { return !of_markers(a); });
   }
   if (armed.empty()) return;
-  auto thread = sys::start_thread("that watches for triggers", [this, armed] { watch(armed); });
+  auto thread = sys::quiet_thread("that watches for triggers", [this, armed] { watch(armed); });
   if (thread) watch_ = std::move(*thread);
 }
 
 void Triggers::watch(const std::vector<Armed>& armed) {
-  const sigset_t all = sys::sent_signals();
-  pthread_sigmask(SIG_SETMASK, &all, nullptr);
   Reading::Options options;
   options.where = {instance_.path()};
   for (const Armed& a : armed) options.only.add(EventPattern(a.system + ":" + a.event));

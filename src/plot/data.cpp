@@ -73,19 +73,26 @@ void times(fmt::memory_buffer& out, const std::vector<Slice>& slices, u64 origin
   list(out, slices, [&](const Slice& s) { number(out, s.end - s.begin); });
 }
 
-// Merged slices only: index, as the distance from the previous one, number of slices, summed time, the longest.
-void merged(fmt::memory_buffer& out, const std::vector<Slice>& slices) {
+// Merged ones only: index, as the distance from the previous one, their number, and the rest as `put` writes it.
+template <class One, class Number, class Put>
+void merged(fmt::memory_buffer& out, const std::vector<One>& all, Number One::*many, Put put) {
   key(out, "merged");
   out.push_back('[');
   size_t last = 0;
   bool any = false;
-  for (size_t i = 0; i < slices.size(); ++i) {
-    if (slices[i].merged == 1) continue;
-    fmt::format_to(std::back_inserter(out), "{}{},{},{},{}", any ? "," : "", i - last, slices[i].merged, slices[i].busy, slices[i].longest);
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].*many == 1) continue;
+    fmt::format_to(std::back_inserter(out), "{}{},{},", any ? "," : "", i - last, all[i].*many);
+    put(all[i]);
     any = true;
     last = i;
   }
   out.push_back(']');
+}
+
+// Of slices: summed time, the longest.
+void merged(fmt::memory_buffer& out, const std::vector<Slice>& slices) {
+  merged(out, slices, &Slice::merged, [&](const Slice& s) { fmt::format_to(std::back_inserter(out), "{},{}", s.busy, s.longest); });
 }
 
 // By value: [LogBuckets' number, its counts as [column, count, distance to the next column, count, ...]], ...
@@ -198,19 +205,9 @@ void Plot::print_counters(fmt::memory_buffer& out, u64 origin) const {
     });
     key(out, "value");
     list(out, points, [&](const Point& p) { number(out, p.last); });
-    // Merged ones only: index, as the distance from the previous one, number, length, first, lowest, highest.
-    key(out, "merged");
-    out.push_back('[');
-    size_t last = 0;
-    bool any = false;
-    for (size_t i = 0; i < points.size(); ++i) {
-      const Point& p = points[i];
-      if (p.count == 1) continue;
-      fmt::format_to(std::back_inserter(out), "{}{},{},{},{},{},{}", any ? "," : "", i - last, p.count, p.end - p.begin, p.first, p.low, p.high);
-      any = true;
-      last = i;
-    }
-    append(out, "]}");
+    // Length, first, lowest, highest.
+    merged(out, points, &Point::count, [&](const Point& p) { fmt::format_to(std::back_inserter(out), "{},{},{},{}", p.end - p.begin, p.first, p.low, p.high); });
+    out.push_back('}');
   });
 }
 

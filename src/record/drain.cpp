@@ -45,7 +45,7 @@ bool put(const SubBufferView& view, RecordingWriter& writer, u32 ring, Faults& f
   const RecordedRing& recorded = writer.ring(ring);
   const u64 events = recorded.events, bytes = recorded.bytes, gaps = recorded.lost;
   const auto written = writer.append(ring, view);
-  RS_CHECK(written || (recorded.events == events && recorded.bytes == bytes && recorded.lost == gaps), "what a recording refused is not counted");
+  RINGSIDE_CHECK(written || (recorded.events == events && recorded.bytes == bytes && recorded.lost == gaps), "what a recording refused is not counted");
   books.events += recorded.events - events;
   books.bytes += recorded.bytes - bytes;
   books.gaps += recorded.lost - gaps;

@@ -103,7 +103,7 @@ void InstanceFeed::open(RecordingRun& run, const RingName& name, Ring& ring) {
 
 bool InstanceFeed::look_for_rings(RecordingRun& run) {
   bool changed = false;
-  const u64 count = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
+  const u32 count = words_.nr_rings();
   for (u32 number = 0; number < count && !run.failed(); ++number) {
     const RingEntry& entry = words_.ring(number);
     const u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);

@@ -193,13 +193,7 @@ result<void> KernelFeed::begin(RecordingRun& run) {
 }
 
 result<void> KernelFeed::on() {
-  const sigset_t all = sys::sent_signals();  // signals belong to the main thread
-  sigset_t before;
-  pthread_sigmask(SIG_BLOCK, &all, &before);
-  auto thread = sys::start_thread("that reads the kernel's rings", [this] { consume(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!thread) return tl::unexpected<Error>(thread.error());
-  thread_ = std::move(*thread);
+  thread_ = RS_TRY(sys::quiet_thread("that reads the kernel's rings", [this] { consume(); }));
   return instance_.tracing(true);
 }
 
@@ -278,11 +272,7 @@ bool KernelFeed::poll(RecordingRun& run) {
 void KernelFeed::describe(RecordingMeta& meta) {
   meta.events.insert(meta.events.end(), events_.begin(), events_.end());
   if (thread_.joinable()) return;  // it learns the names
-  std::set<i32> known;
-  for (const RingName& thread : meta.threads) known.insert(thread.tid);
-  for (const auto& [tid, name] : threads_) {
-    if (known.count(tid) == 0) meta.threads.push_back(name);
-  }
+  add_unknown(meta, threads_);
 }
 
 Books KernelFeed::close(RecordingRun& run) {

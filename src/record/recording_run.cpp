@@ -2,12 +2,20 @@
 
 #include <algorithm>
 #include <ringside/base/check.hpp>
+#include <set>
 
 #include "export/units.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {
+
+void Feed::add_unknown(RecordingMeta& meta, const std::map<i32, RingName>& threads) {
+  std::set<i32> known;
+  for (const RingName& thread : meta.threads) known.insert(thread.tid);
+  for (const auto& [tid, name] : threads)
+    if (known.insert(tid).second) meta.threads.push_back(name);
+}
 
 RecordingRun::RecordingRun(RecordingWriter writer) : writer_(std::move(writer)), start_ns_(sys::now_ns()) {}
 
@@ -25,7 +33,7 @@ result<std::unique_ptr<RecordingRun>> RecordingRun::create(const std::string& di
 }
 
 result<void> RecordingRun::add(Feed& feed) {
-  RS_CHECK(!finished_, "feeds come before a recording's end");
+  RINGSIDE_CHECK(!finished_, "feeds come before a recording's end");
   RS_TRY(feed.begin(*this));
   feeds_.push_back(&feed);
   describe();

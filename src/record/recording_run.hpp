@@ -7,6 +7,7 @@
 //   (*run)->finish();
 #pragma once
 #include <memory>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,8 @@ class Feed {
   virtual u64 bytes_so_far() const { return books_.bytes; }
 
  protected:
+  static void add_unknown(RecordingMeta& meta, const std::map<i32, RingName>& threads);  // those that it does not have yet
+
   Books books_;
   bool handing_over_ = false;
 };

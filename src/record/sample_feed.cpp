@@ -338,11 +338,7 @@ void SampleFeed::describe(RecordingMeta& meta) {
   meta.events.push_back({sample_id, "ringside", "sample", format_text("sample", sample_id, sample_fields, sample_print), true});
   for (const auto& [id, event] : {std::pair(stack_id, stack_events[0]), std::pair(code_map_id, stack_events[1])})
     meta.events.push_back({id, event->system, event->name, format_text(*event, id), true});
-  std::set<i32> known;
-  for (const RingName& thread : meta.threads) known.insert(thread.tid);
-  for (const auto& [tid, name] : threads_) {
-    if (known.count(tid) == 0) meta.threads.push_back(name);
-  }
+  add_unknown(meta, threads_);
 }
 
 Books SampleFeed::close(RecordingRun& run) {

@@ -36,7 +36,7 @@ std::vector<DumpedRing> find_rings(Bytes dump) {
   return rings;
 }
 
-DumpSource::DumpSource(const DumpedRing& ring, const ClockInfo& clock) : ring_(ring), clock_(clock) { name_.ring = ring.ring; }
+DumpSource::DumpSource(const DumpedRing& ring, const ClockInfo& clock) : Source({}, clock), ring_(ring) { name_.ring = ring.ring; }
 
 result<std::optional<SubBufferView>> DumpSource::next() {
   if (next_ == ring_.survey.pages.size()) return std::nullopt;

@@ -21,14 +21,10 @@ class DumpSource final : public Source {
   DumpSource(const DumpedRing& ring, const ClockInfo& clock);
   result<std::optional<SubBufferView>> next() override;
   Counters counters() const override;
-  const RingName& name() const override { return name_; }
-  const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return true; }
 
  private:
   DumpedRing ring_;
-  RingName name_;
-  ClockInfo clock_;
   size_t next_ = 0;
   u64 read_ = 0, lost_ = 0;
 };

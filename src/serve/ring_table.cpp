@@ -39,6 +39,11 @@ bool shown(const RingEntry& entry) noexcept {
   return state == RingState::live || state == RingState::retired;
 }
 
+handout::CountersAnswer answer_of(const Counters& c) {
+  return {{},      c.written,          c.read,        c.overrun,        c.unread,        c.dropped, c.commit_overrun,
+          c.bytes, c.unfinished_bytes, c.oldest_time, c.resident_bytes, c.capacity_bytes};
+}
+
 bool thread_lives(const Judge& judge, const RingEntry& entry) noexcept {
   return state_of(__atomic_load_n(&entry.state, __ATOMIC_ACQUIRE)) == RingState::live && !judge.dead(entry);
 }
@@ -73,7 +78,7 @@ RingTable::~RingTable() {
 
 // A killed server left its clients' counts behind. This process holds the lock, so they count no living mapper.
 void RingTable::forget_dead_mappers() const {
-  const u64 n = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
+  const u32 n = words_.nr_rings();
   for (u32 i = 0; i < n; ++i) {
     if (!shown(words_.ring(i))) continue;
     char path[64];
@@ -104,8 +109,8 @@ handout::Hello RingTable::hello() const {
   const Geometry g = geometry_of(c);
   a.subbuf_size = g.subbuf_size();
   a.nr_subbufs = g.nr_subbufs();
-  a.nr_rings = static_cast<u32>(std::min<u64>(__atomic_load_n(&c.nr_rings, __ATOMIC_ACQUIRE), most_rings));
-  a.nr_events = static_cast<u32>(std::min<u64>(__atomic_load_n(&c.nr_events, __ATOMIC_ACQUIRE), most_events));
+  a.nr_rings = words_.nr_rings();
+  a.nr_events = words_.nr_events();
   const std::string name = path_.substr(path_.find_last_of('/') + 1);
   std::memcpy(a.name, name.data(), std::min(name.size(), sizeof a.name - 1));
   return a;
@@ -130,7 +135,7 @@ handout::RingAnswer RingTable::describe(u32 n) const {
 }
 
 handout::RingAnswer RingTable::list(u32 from) const {
-  const u64 n = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
+  const u32 n = words_.nr_rings();
   for (u32 i = from; i < n; ++i)
     if (shown(words_.ring(i))) return describe(i);
   return {};
@@ -138,7 +143,7 @@ handout::RingAnswer RingTable::list(u32 from) const {
 
 result<handout::FormatAnswer> RingTable::format(u32 from_id, u64 offset) {
   handout::FormatAnswer a{};
-  const u64 n = std::min<u64>(__atomic_load_n(&words_.control->nr_events, __ATOMIC_ACQUIRE), most_events);
+  const u32 n = words_.nr_events();
   for (u32 id = std::max(from_id, 1u); id <= n; ++id) {
     const EventEntry& e = words_.event(id);
     if (__atomic_load_n(&e.known, __ATOMIC_ACQUIRE) == 0) continue;
@@ -167,7 +172,7 @@ result<handout::FormatAnswer> RingTable::format(u32 from_id, u64 offset) {
 bool RingTable::lock(Served& ring) noexcept { return ring.view.lock(); }
 
 result<RingTable::Handed> RingTable::open(u32 n) {
-  const u64 made = std::min<u64>(__atomic_load_n(&words_.control->nr_rings, __ATOMIC_ACQUIRE), most_rings);
+  const u32 made = words_.nr_rings();
   if (n >= made || !shown(words_.ring(n))) return refuse(std::errc::no_such_file_or_directory, "there is no " + named(n));
   // During a resize another ring may take this one's place at any moment: all files are opened in its own folder.
   auto at = rings_.find(n);
@@ -274,10 +279,13 @@ result<handout::ReaderAnswer> RingTable::get_reader(u32 n) {
 
 result<handout::CountersAnswer> RingTable::counters(u32 n) const {
   auto found = RS_TRY(const_cast<RingTable*>(this)->find(n));
-  const Counters c = found->view.counters();
-  return handout::CountersAnswer{
-      {},      c.written,          c.read,        c.overrun,        c.unread,        c.dropped, c.commit_overrun,
-      c.bytes, c.unfinished_bytes, c.oldest_time, c.resident_bytes, c.capacity_bytes};
+  return answer_of(found->view.counters());
+}
+
+handout::CountersAnswer RingTable::past() const {
+  Counters all = counters_of(words_.control->past);
+  all.dropped += words_.control->refused;
+  return answer_of(all);
 }
 
 bool RingTable::ready(u32 n, u32 percent) const noexcept {

@@ -38,6 +38,7 @@ class RingTable {
   // No event can come after the next get_reader(). Only if the last one found nothing, because it costs a file of /proc.
   bool ended(u32 ring) const noexcept;
   result<handout::CountersAnswer> counters(u32 ring) const;
+  handout::CountersAnswer past() const;  // of rings that gave their memory back, and of events that found no ring
   bool ready(u32 ring, u32 percent) const noexcept;
   // For callers that read its events on this side; valid until the next call. The lock is held only during the call.
   result<RingView*> view(u32 ring);

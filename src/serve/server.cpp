@@ -192,6 +192,8 @@ void Server::handle(Client& client, const handout::Request& request, u64 now) {
     }
     case Kind::counters:
       return forward(table_.counters(request.ring));
+    case Kind::past:
+      return answer(client, request, table_.past());
     case Kind::read_format:
       return forward(table_.format(request.ring, request.argument));
     case Kind::close_ring:

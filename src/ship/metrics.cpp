@@ -30,17 +30,6 @@ std::string family(const char* name, const char* type, const char* help) { retur
 
 std::string single(const char* name, const char* type, const char* help, u64 value) { return family(name, type, help) + fmt::format("{} {}\n", name, value); }
 
-// A thread that gets no signals: they are the main thread's.
-template <class Body>
-result<std::thread> quiet_thread(const std::string& what, Body body) {
-  const sigset_t all = sys::sent_signals();
-  sigset_t before;
-  pthread_sigmask(SIG_BLOCK, &all, &before);
-  auto thread = sys::start_thread(what, std::move(body));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
-
 }  // namespace
 
 std::string PowerHistogram::lines(const std::string& name, const std::string& labels, double unit) const {
@@ -57,7 +46,7 @@ Metrics::Metrics(Spool& spool, Options options)
     : spool_(spool), options_(std::move(options)), columns_(options_.columns.size()), latencies_(options_.latencies.size(), PowerHistogram(1024)), cut_(options_.latencies.size()) {}
 
 result<void> Metrics::start() {
-  thread_ = RS_TRY(quiet_thread("that measures", [this] { run(); }));
+  thread_ = RS_TRY(sys::quiet_thread("that measures", [this] { run(); }));
   return {};
 }
 
@@ -192,7 +181,7 @@ result<std::unique_ptr<MetricsServer>> MetricsServer::start(const std::string& a
   server->port_ = static_cast<u16>(std::atoi(service));
   server->wake_ = sys::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!server->wake_) return fail(errno, "cannot prepare the answers at " + address);
-  server->thread_ = RS_TRY(quiet_thread("that answers at " + address, [own = server.get()] { own->run(); }));
+  server->thread_ = RS_TRY(sys::quiet_thread("that answers at " + address, [own = server.get()] { own->run(); }));
   return server;
 }
 

@@ -1,6 +1,5 @@
 #include "ship/rows.hpp"
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <cstring>

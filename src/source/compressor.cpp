@@ -63,11 +63,7 @@ void Compressor::wake(u32 number, Ring& ring) {
   ring.waits = true;
   queue_.push_back(number);
   if (!thread_.joinable()) {
-    const sigset_t all = sys::sent_signals();  // signals belong to the main thread
-    sigset_t before;
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    auto started = sys::start_thread("that compresses the recording", [this] { work(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    auto started = sys::quiet_thread("that compresses the recording", [this] { work(); });
     if (started) {
       thread_ = std::move(*started);
     } else {
@@ -81,7 +77,7 @@ void Compressor::wake(u32 number, Ring& ring) {
 void Compressor::ready(u32 number, u64 end) {
   const std::lock_guard lock(mutex_);
   Ring& ring = rings_.at(number);
-  RS_CHECK(end >= ring.ready, "what is complete stays so");
+  RINGSIDE_CHECK(end >= ring.ready, "what is complete stays so");
   ring.ready = end;
   ring.closed = false;
   wake(number, ring);
@@ -168,7 +164,7 @@ result<void> Compressor::finish() {
   news_.wait(lock, [&] { return queue_.empty(); });
   if (failure_) return tl::unexpected<Error>(*failure_);
   for (const auto& [number, ring] : rings_) {
-    RS_CHECK(ring.done == ring.ready && ring.closed, "all of a closed ring is compressed");
+    RINGSIDE_CHECK(ring.done == ring.ready && ring.closed, "all of a closed ring is compressed");
     RS_TRY(open(ring));
     if (unlinkat(folder_->get(), ring.raw.c_str(), 0) != 0)
       return fail(errno, "cannot remove " + dir_ + "/" + ring.raw + ", which is compressed");

@@ -99,6 +99,17 @@ result<std::shared_ptr<ServedConnection>> ServedConnection::connect(const std::s
   return over(std::move(fd), path);
 }
 
+bool is_served(const std::string& path) {
+  auto socket = connect_socket(path, std::chrono::seconds(1), path);
+  if (!socket) return false;
+  const handout::Request hello{handout::magic, handout::version, static_cast<u16>(Kind::hello), 1, 0, 0, 0, 0};
+  if (send(socket->get(), &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno != EPIPE && errno != ECONNRESET) return false;
+  alignas(8) char packet[handout::largest_answer];
+  sys::Fd none;
+  if (readable(socket->get(), 1'000'000'000) != 0 || receive(socket->get(), packet, sizeof packet, none) < static_cast<ssize_t>(sizeof(handout::Answer))) return false;
+  return reinterpret_cast<const handout::Answer*>(packet)->magic == handout::magic;
+}
+
 result<std::shared_ptr<ServedConnection>> ServedConnection::over(sys::Fd socket, const std::string& what) {
   sys::guard_mappings();
   auto to = std::make_shared<ServedConnection>();
@@ -107,7 +118,7 @@ result<std::shared_ptr<ServedConnection>> ServedConnection::over(sys::Fd socket,
   ucred peer{};
   socklen_t size = sizeof peer;
   if (getsockopt(to->socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0) to->server_uid_ = peer.uid;
-  RS_TRY(to->ask(Kind::hello, 0, &to->hello_, sizeof to->hello_));
+  RS_TRY(to->greet());
   return to;
 }
 
@@ -176,9 +187,9 @@ result<ReaderStep> ServedGetReader::get_reader() {
   return step;
 }
 
-std::optional<Counters> ServedGetReader::counters() const {
+result<Counters> ServedConnection::counters(std::optional<u32> ring) {
   handout::CountersAnswer a;
-  if (!to_->ask(Kind::counters, ring_, &a, sizeof a)) return std::nullopt;
+  RS_TRY(ask(ring ? Kind::counters : Kind::past, ring.value_or(0), &a, sizeof a));
   Counters n;
   n.written = a.written;
   n.read = a.read;

@@ -23,6 +23,9 @@ class ServedConnection {
                    u32 percent = 0);
   result<bool> wait(int percent, std::chrono::nanoseconds timeout);  // over all rings of this connection
 
+  result<Counters> counters(std::optional<u32> ring);  // which is open here; none: of all rings that gave their memory back
+
+  result<void> greet() { return ask(handout::Kind::hello, 0, &hello_, sizeof hello_); }
   const handout::Hello& hello() const noexcept { return hello_; }
   u32 server_uid() const noexcept { return server_uid_; }  // from the kernel
   ClockInfo clock() const noexcept;
@@ -47,7 +50,10 @@ class ServedGetReader {
 
   result<ReaderStep> get_reader();
   result<bool> wait(int percent, std::chrono::nanoseconds timeout) { return to_->wait(percent, timeout); }
-  std::optional<Counters> counters() const;
+  std::optional<Counters> counters() const {
+    auto known = to_->counters(ring_);
+    return known ? std::optional(*known) : std::nullopt;
+  }
 
  private:
   std::shared_ptr<ServedConnection> to_;
@@ -71,6 +77,8 @@ result<Served> open_served(const std::string& socket_path);
 result<std::vector<RingName>> served_rings(ServedConnection& to);
 result<std::unique_ptr<Source>> served_source(const std::shared_ptr<ServedConnection>& to, u32 ring);
 result<std::vector<EventInfo>> served_events(ServedConnection& to);
+// Does a server listen there? An external writer that does hangs up on the question.
+bool is_served(const std::string& path);
 
 // The address of a Unix socket; a path that is too long for it is reached through a descriptor of its directory, kept in `dir`.
 struct SocketAddress {

@@ -1,5 +1,4 @@
 // A ring of a recording that is being written.
-#include <fcntl.h>
 #include <sys/stat.h>
 
 #include "source/recording.hpp"
@@ -10,7 +9,7 @@
 
 namespace ringside {
 
-GrowingSource::GrowingSource(std::string dir, const RecordedRing& ring, const ClockInfo& clock) : dir_(std::move(dir)), ring_(ring), clock_(clock) {
+GrowingSource::GrowingSource(std::string dir, const RecordedRing& ring, const ClockInfo& clock) : Source(ring.name, clock), dir_(std::move(dir)), ring_(ring) {
   sys::guard_mappings();
 }
 

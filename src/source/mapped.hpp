@@ -53,8 +53,8 @@ class MappedSource final : public Source {
 
   // region: the whole mapping, or a first part that holds all sub-buffers of `geometry`.
   MappedSource(sys::Region region, const Geometry& geometry, G get, Options options)
-      : region_(std::move(region)), geometry_(geometry), get_(std::move(get)), options_(std::move(options)) {
-    const auto [id, read] = options_.start ? *options_.start : place();
+      : Source(std::move(options.name), options.clock), region_(std::move(region)), geometry_(geometry), get_(std::move(get)), copies_(options.copies) {
+    const auto [id, read] = options.start ? *options.start : place();
     if (!geometry_.holds(id)) return;
     id_ = id;
     read_ = clamp(read);
@@ -86,7 +86,7 @@ class MappedSource final : public Source {
     u64 lost = step.lost;
     if (begin == 0 && abi::commit_missed(commit)) lost = missed(bytes, commit, lost);
     const u8* shown = bytes;
-    if (options_.copies) {
+    if (copies_) {
       copy_.resize(geometry_.subbuf_size() / 8);
       Hardware::copy_in(copy_.data(), bytes, abi::header_size);
       copy_[0] = stamp;
@@ -122,15 +122,13 @@ class MappedSource final : public Source {
     n.nr_subbufs = geometry_.nr_subbufs();
     return n;
   }
-  const RingName& name() const override { return options_.name; }
-  const ClockInfo& clock() const override { return options_.clock; }
   bool ended() const override { return ended_; }
   const abi::MetaPage& meta() const noexcept { return *reinterpret_cast<const abi::MetaPage*>(region_.data()); }
   G& get() noexcept { return get_; }
   const G& get() const noexcept { return get_; }
 
  private:
-  std::string who() const { return "ring " + std::to_string(options_.name.ring); }
+  std::string who() const { return "ring " + std::to_string(name_.ring); }
   const abi::SubBufferHeader& header(u32 id) const noexcept {
     return *reinterpret_cast<const abi::SubBufferHeader*>(region_.data() + geometry_.offset_of(id));
   }
@@ -162,7 +160,7 @@ class MappedSource final : public Source {
   sys::Region region_;
   Geometry geometry_;
   G get_;
-  Options options_;
+  bool copies_;
   u32 id_ = ~0u;              // the sub-buffer of the last view, and
   u64 stamp_ = 0;             // the time of its start
   u32 begin_ = 0, read_ = 0;  // the last view; events before read_ are consumed

@@ -176,7 +176,7 @@ result<RecordingWriter> RecordingWriter::create(const std::string& dir, const Cl
   writer.meta_.clock = clock;
   writer.meta_.boot = sys::boot_id();
   writer.meta_.start_ns = wall_clock_ns();
-  RS_CHECK(max_size == 0 || !compress, "what is compressed has no place that could be freed");
+  RINGSIDE_CHECK(max_size == 0 || !compress, "what is compressed has no place that could be freed");
   writer.meta_.max_size = max_size;
   writer.meta_.compressed = compress;
   RS_TRY(writer.save());
@@ -249,14 +249,14 @@ void RecordingWriter::release(u32 ring) {
   if (!file.fd) return;
   file.fd = {};
   const auto place = std::find(open_.begin(), open_.end(), ring);
-  RS_CHECK(place != open_.end(), "an open file of a recording is in the list of open files");
+  RINGSIDE_CHECK(place != open_.end(), "an open file of a recording is in the list of open files");
   open_.erase(place);
 }
 
 void RecordingWriter::make_room() {
   static const size_t most = most_open_files();
   if (open_.size() >= most) release(open_.front());
-  RS_CHECK(open_.size() < most, "a released file leaves room for another one");
+  RINGSIDE_CHECK(open_.size() < most, "a released file leaves room for another one");
 }
 
 result<void> RecordingWriter::reopen(u32 ring, RingFile& file) {
@@ -297,7 +297,7 @@ result<void> RecordingWriter::add_ring(const RingName& name, u32 subbuf_size) {
   meta_.rings.push_back(ring);
   unlisted_ = unlisted_ || (reserved_ && subbuf_size != meta_.subbuf_size);
   const u32 number = number_of(name);
-  RS_CHECK(!has_ring(number), "a ring is added to a recording once");
+  RINGSIDE_CHECK(!has_ring(number), "a ring is added to a recording once");
   files_[number] = std::move(file);
   open_.push_back(number);
   if (limit_) {
@@ -319,7 +319,7 @@ result<void> RecordingWriter::append(u32 ring, const SubBufferView& view) {
   if (w.malformed != abi::Malformed::no)
     return refuse(std::errc::bad_message,
                   ring_file(entry.name) + ": a malformed sub-buffer was handed out: " + abi::to_string(w.malformed));
-  RS_CHECK(view.begin <= w.end && w.end <= view.end, "a walk over a view ends inside it");
+  RINGSIDE_CHECK(view.begin <= w.end && w.end <= view.end, "a walk over a view ends inside it");
   SubBufferView kept = view;
   kept.end = w.end;
   if (w.events != 0 || view.lost_before != 0) {
@@ -369,7 +369,7 @@ result<void> RecordingWriter::put(RingFile& file, RecordedRing& entry, const Sub
 
 result<void> RecordingWriter::append_piece(RingFile& file, RecordedRing& ring, const SubBufferView& view, u64 events) {
   const u32 size = view.end - view.begin;
-  RS_CHECK(size <= ring.subbuf_size - abi::header_size, "the data of a piece fits in its sub-buffer");
+  RINGSIDE_CHECK(size <= ring.subbuf_size - abi::header_size, "the data of a piece fits in its sub-buffer");
   SubBufferHeader header = header_of_copy(view, ring.subbuf_size);
   u64 lost = view.lost_before;
   if (limit_) RS_TRY(limit_->make_room(size + sizeof lost));
@@ -396,7 +396,7 @@ result<void> RecordingWriter::append_piece(RingFile& file, RecordedRing& ring, c
 
 result<void> RecordingWriter::grow(RingFile& file, const SubBufferView& view, u64 events) {
   const u32 size = view.end - view.begin;
-  RS_CHECK(file.shift + file.commit == view.begin, "what a sub-buffer grows by begins where its data ends");
+  RINGSIDE_CHECK(file.shift + file.commit == view.begin, "what a sub-buffer grows by begins where its data ends");
   const std::string path = ring_path(dir_, meta_.rings[file.index].name);
   iovec data{const_cast<u8*>(view.sub_buffer) + abi::header_size + view.begin, size};
   const u64 at = file.last_offset + abi::header_size + view.begin - file.shift;

@@ -173,8 +173,6 @@ class RecordingSource final : public Source {
   static result<std::unique_ptr<Source>> open(int open, const std::string& dir, const RecordedRing& ring, const RecordingMeta& meta);
   result<std::optional<SubBufferView>> next() override;
   Counters counters() const override { return ring_.counters; }
-  const RingName& name() const override { return ring_.name; }
-  const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return true; }
   std::optional<SubBufferFile> sub_buffer_file() const override;
   u64 sub_buffers() const override {
@@ -199,7 +197,6 @@ class RecordingSource final : public Source {
   SubBufferFile sub_buffer_file_;
   sys::Region file_;
   RecordedRing ring_;
-  ClockInfo clock_;
   bool complete_;
   bool shrinking_;         // its recorder may remove the oldest sub-buffers at any moment
   bool removed_ = false;   // since the last one that was handed out
@@ -225,8 +222,6 @@ class GrowingSource final : public Source {
   GrowingSource(std::string dir, const RecordedRing& ring, const ClockInfo& clock);
   result<std::optional<SubBufferView>> next() override;
   Counters counters() const override { return ring_.counters; }
-  const RingName& name() const override { return ring_.name; }
-  const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return false; }
   u64 lag_ns() const override { return 50'000'000; }  // of the moment until which its recorder has taken all
 
@@ -235,7 +230,6 @@ class GrowingSource final : public Source {
 
   std::string dir_;
   RecordedRing ring_;
-  ClockInfo clock_;
   sys::Region file_;
   u64 offset_ = 0;   // of the sub-buffer
   u32 seen_ = 0;     // of its data

@@ -18,7 +18,7 @@ namespace ringside {
 using abi::SubBufferHeader;
 
 RecordingSource::RecordingSource(SubBufferFile whole, sys::Region file, u64 begin, const RecordedRing& ring, const RecordingMeta& meta)
-    : sub_buffer_file_(std::move(whole)), file_(std::move(file)), ring_(ring), clock_(meta.clock), complete_(meta.complete),
+    : Source(ring.name, meta.clock), sub_buffer_file_(std::move(whole)), file_(std::move(file)), ring_(ring), complete_(meta.complete),
       shrinking_(meta.max_size != 0 && !meta.complete), begin_(begin), offset_(begin) {
   ring_.counters.subbuf_size = ring.subbuf_size;  // known also where the recorder could not close its books
 }

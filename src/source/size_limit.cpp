@@ -54,7 +54,7 @@ void SizeLimit::wrote(u32 ring, u64 offset, u64 bytes, u64 events) {
 }
 
 void SizeLimit::grew(u32 ring, u64 bytes, u64 events) {
-  RS_CHECK(!newest_is_gone(ring), "what grows is there");
+  RINGSIDE_CHECK(!newest_is_gone(ring), "what grows is there");
   Piece& piece = pieces_[rings_.at(ring).newest - first_];
   total_ += taken(piece.bytes + bytes) - taken(piece.bytes);
   piece.bytes += bytes;

@@ -111,6 +111,7 @@ struct Missing {
 
 class Source {
  public:
+  explicit Source(RingName name = {}, const ClockInfo& clock = {}) : name_(std::move(name)), clock_(clock) {}
   virtual ~Source() = default;
   // The next committed events that no reader has consumed; nullopt: nothing new now. They count as consumed when the next ones
   // are asked for or the source is closed: if a reader is killed, the next one gets them. (The kernel, and sources other than
@@ -119,8 +120,8 @@ class Source {
   virtual void consume() {}   // counts them as consumed now
   virtual void put_back() {}  // the next reader gets them again
   virtual Counters counters() const = 0;
-  virtual const RingName& name() const = 0;
-  virtual const ClockInfo& clock() const = 0;
+  const RingName& name() const { return name_; }
+  const ClockInfo& clock() const { return clock_; }
   virtual std::optional<SubBufferFile> sub_buffer_file() const { return std::nullopt; }  // for callers that would rather copy the whole of it
   // Sources in files can go on with any sub-buffer, or, where they are compressed, with some. Their number is 0 where they
   // cannot, or where they are not in the order of time. In a file that its recorder cuts, a time stamp may be 0.
@@ -134,6 +135,10 @@ class Source {
   // writers that cannot be seen: a preempted thread, or a virtual processor that waits.
   static constexpr u64 unknown = ~u64{0};
   virtual u64 lag_ns() const { return ended() ? 0 : 10'000'000; }
+
+ protected:
+  RingName name_;
+  ClockInfo clock_;
 };
 
 }  // namespace ringside

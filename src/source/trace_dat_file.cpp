@@ -26,6 +26,11 @@ constexpr u64 largest_section = u64{256} << 20;  // decompressed; kallsyms, the 
 constexpr u64 largest_chunk = u64{16} << 20;     // trace-cmd writes chunks of 40 KiB
 constexpr u64 most_decompressed = u64{512} << 20;  // of all rings at a time
 
+struct CpuData {
+  u32 cpu = 0;
+  u64 offset = 0, size = 0;
+};
+
 // Takes a block apart. Missing bytes read as nothing and leave ok false.
 struct Reader {
   const u8* at;
@@ -58,6 +63,7 @@ struct Reader {
     const Bytes b = take(static_cast<u64>(zero - at) + 1);
     return {reinterpret_cast<const char*>(b.data), b.size - 1};
   }
+  CpuData cpu_data(u32 cpu) { return {cpu, number<u64>(), number<u64>()}; }
 };
 
 std::string_view text_of(Bytes b) {
@@ -76,10 +82,6 @@ void for_each_line(std::string_view text, Each each) {
 
 i64 integer_of(std::string_view text) { return std::strtoll(std::string(text.substr(0, 64)).c_str(), nullptr, 0); }
 
-struct CpuData {
-  u32 cpu = 0;
-  u64 offset = 0, size = 0;
-};
 struct Buffer {
   std::string name, clock;
   u32 page_size = 0;
@@ -92,7 +94,7 @@ class TraceDatSource final : public Source {
  public:
   TraceDatSource(std::shared_ptr<TraceDatBytes> file, RingName name, const ClockInfo& clock, u32 subbuf_size, const CpuData& data,
                  Compression compression, const Counters& counters)
-      : file_(std::move(file)), name_(std::move(name)), clock_(clock), counters_(counters), compression_(compression) {
+      : Source(std::move(name), clock), file_(std::move(file)), counters_(counters), compression_(compression) {
     counters_.subbuf_size = subbuf_size;
     const u64 begin = std::min(data.offset, file_->size);
     // The size of compressed data does not include the number of chunks in front.
@@ -131,8 +133,6 @@ class TraceDatSource final : public Source {
     return view;
   }
   Counters counters() const override { return counters_; }
-  const RingName& name() const override { return name_; }
-  const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return true; }
   // Where compressed sub-buffers lie is known only from those before them.
   u64 sub_buffers() const override { return compression_ == Compression::none ? all_.size / counters_.subbuf_size : 0; }
@@ -195,8 +195,6 @@ class TraceDatSource final : public Source {
   }
 
   std::shared_ptr<TraceDatBytes> file_;
-  RingName name_;
-  ClockInfo clock_;
   Counters counters_;
   Compression compression_;
   Bytes all_{};
@@ -288,11 +286,7 @@ class Parser {
     buffer.name = name;
     buffer.page_size = page_size_;
     for (u32 cpu = 0; cpu < cpus && in.ok; ++cpu) {
-      CpuData data;
-      data.cpu = cpu;
-      data.offset = in.number<u64>();
-      data.size = in.number<u64>();
-      buffer.cpus.push_back(data);
+      buffer.cpus.push_back(in.cpu_data(cpu));
     }
     if (!in.ok) return false;
     Reader clock = in;  // newer writers only
@@ -378,11 +372,7 @@ class Parser {
     buffer.page_size = in.number<u32>();
     const auto cpus = in.number<u32>();
     for (u32 i = 0; i < cpus && in.ok; ++i) {
-      CpuData data;
-      data.cpu = in.number<u32>();
-      data.offset = in.number<u64>();
-      data.size = in.number<u64>();
-      buffer.cpus.push_back(data);
+      buffer.cpus.push_back(in.cpu_data(in.number<u32>()));
     }
     Reader header(from(section));
     const auto id = header.number<u16>();

@@ -3,7 +3,6 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <gelf.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <charconv>

@@ -18,6 +18,26 @@ result<std::thread> start_thread(const std::string& what, Body body) {
   }
 }
 
+// All signals that other processes or threads send. A thread's own faults are left out: a blocked SIGBUS kills, even if a
+// handler could repair it.
+inline sigset_t sent_signals() noexcept {
+  sigset_t all;
+  sigfillset(&all);
+  for (const int own : {SIGBUS, SIGSEGV, SIGILL, SIGFPE, SIGTRAP, SIGSYS}) sigdelset(&all, own);
+  return all;
+}
+
+// A thread that gets no signals: they are the main thread's.
+template <class Body>
+result<std::thread> quiet_thread(const std::string& what, Body body) {
+  const sigset_t all = sent_signals();
+  sigset_t before;
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  auto thread = start_thread(what, std::move(body));
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
 // work(n) for each n below `jobs`, each on a thread of its own, n = 0 on this one. All have ended when it returns. What one throws
 // is thrown here. Where a thread cannot be started, this one does its work.
 template <class Work>
@@ -45,15 +65,6 @@ void parallel(u32 jobs, const Work& work) {
   for (const std::exception_ptr& e : thrown) {
     if (e) std::rethrow_exception(e);
   }
-}
-
-// All signals that other processes or threads send. A thread's own faults are left out: a blocked SIGBUS kills, even if a
-// handler could repair it.
-inline sigset_t sent_signals() noexcept {
-  sigset_t all;
-  sigfillset(&all);
-  for (const int own : {SIGBUS, SIGSEGV, SIGILL, SIGFPE, SIGTRAP, SIGSYS}) sigdelset(&all, own);
-  return all;
 }
 
 }  // namespace ringside::sys

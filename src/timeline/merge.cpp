@@ -32,7 +32,7 @@ u32 Timeline::add(std::unique_ptr<Source> source, const Origin& origin) {
     }
     for (size_t i = tree_.size() / 2; --i != 0;) tree_[i] = tree_[2 * i + (tree_[2 * i + 1].time < tree_[2 * i].time)];
   }
-  RS_CHECK(is_power_of_two(tree_.size()) && tree_.size() / 2 >= lanes_.size(), "the tournament has a leaf for each source");
+  RINGSIDE_CHECK(is_power_of_two(tree_.size()) && tree_.size() / 2 >= lanes_.size(), "the tournament has a leaf for each source");
   return index;
 }
 
@@ -73,7 +73,7 @@ u64 Timeline::first_from(const Lane& lane, u64 time) {
 }
 
 u64 Timeline::narrow(u64 from, u64 until, u64 lead) {
-  RS_CHECK(!following_, "what is still written to is not narrowed");
+  RINGSIDE_CHECK(!following_, "what is still written to is not narrowed");
   const auto kernels = std::count_if(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->name.kernel; });
   u64 state_from = kernels == 0 || lead == 0 ? from : 0;
   for (const auto& lane : lanes_) {
@@ -176,7 +176,7 @@ u64 Timeline::moment(const Lane& lane) const {
 
 // Loads the lane's next sub-buffer that has an event or a loss. False: nothing now.
 bool Timeline::fetch(Lane& lane) {
-  RS_CHECK(!lane.over && !lane.has_event, "only a source that has not ended is asked, and only when its sub-buffer is used up");
+  RINGSIDE_CHECK(!lane.over && !lane.has_event, "only a source that has not ended is asked, and only when its sub-buffer is used up");
   lane.has_event = false;
   for (;;) {
     if (lane.time > range_end_ && lane.source->sub_buffers() != 0) {
@@ -238,14 +238,14 @@ void Timeline::ask_idle() {
     const u64 now = following_ ? moment(lane) : 0, ahead = options_.look_ahead_ns;
     if (following_ && now - lane.since < ahead) gate_ = std::min(gate_, lane.well ? lane.horizon : std::max(lane.horizon, now - std::min(now, ahead)));
   }
-  RS_CHECK(kept <= lanes_.size(), "a source is idle once");
+  RINGSIDE_CHECK(kept <= lanes_.size(), "a source is idle once");
   idle_.resize(kept);
 }
 
 // Updates a lane's leaf, and the path to the top.
 void Timeline::play(const Lane& lane) {
   size_t at = tree_.size() / 2 + lane.index;
-  RS_DEBUG_CHECK(at < tree_.size(), "each source has a leaf");
+  RINGSIDE_DEBUG_CHECK(at < tree_.size(), "each source has a leaf");
   Node best{lane.has_event || lane.pending_lost != 0 ? std::min(lane.time, forever - 1) : forever, lane.index};
   tree_[at] = best;
   for (; at > 1; at /= 2) {
@@ -330,7 +330,7 @@ bool Timeline::next_lane(TraceRecord& out) {
     }
   }
   Lane& lane = *lanes_[tree_[1].lane];
-  RS_DEBUG_CHECK(lane.has_event || lane.pending_lost != 0, "the winner of the tournament has something to give");
+  RINGSIDE_DEBUG_CHECK(lane.has_event || lane.pending_lost != 0, "the winner of the tournament has something to give");
   current_ = &lane;
   until_ = std::min({runner_up(lane.index), gate_, limit_});
   const bool late = lane.time < high_;

@@ -49,7 +49,7 @@ struct TraceRecord {
 
   // The event's number among all sources read together: the key of formats, columns and filters. Programs and kernels number
   // their events independently.
-  RS_INLINE u32 number() const {
+  RINGSIDE_INLINE u32 number() const {
     u16 id = 0;
     if (payload.size >= sizeof id) [[likely]] __builtin_memcpy(&id, payload.data, sizeof id);
     return ids + id;

@@ -1,6 +1,5 @@
 #include "watch/screen.hpp"
 
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
@@ -338,46 +337,30 @@ void WatchScreen::next_interval(bool shorter) {
   update();
 }
 
-void WatchScreen::help_key(KeyCode code) {
+namespace {
+
+// The keys that move in a list; false: another key.
+bool moves(KeyCode code, size_t& at, size_t last, size_t page) {
   switch (code) {
-    case Key::up:
-      help_top_ -= help_top_ == 0 ? 0 : 1;
-      break;
-    case Key::down:
-      ++help_top_;
-      break;
-    case Key::page_up:
-      help_top_ -= std::min<size_t>(help_top_, 10);
-      break;
-    case Key::page_down:
-      help_top_ += 10;
-      break;
-    default:
-      mode_ = Mode::table;
-      break;
+    case Key::up: at -= std::min<size_t>(at, 1); return true;
+    case Key::down: at = std::min(at + 1, last); return true;
+    case Key::page_up: at -= std::min(at, page); return true;
+    case Key::page_down: at = std::min(at + page, last); return true;
+    case Key::home: at = 0; return true;
+    case Key::end: at = last; return true;
+    default: return false;
   }
 }
 
+}  // namespace
+
+void WatchScreen::help_key(KeyCode code) {
+  if (!moves(code, help_top_, ~size_t{0} / 2, 10)) mode_ = Mode::table;
+}
+
 void WatchScreen::menu_key(KeyCode code) {
+  if (moves(code, choice_, choices_.size() - 1, 8)) return;
   switch (code) {
-    case Key::up:
-      choice_ -= choice_ == 0 ? 0 : 1;
-      break;
-    case Key::down:
-      choice_ = std::min(choice_ + 1, choices_.size() - 1);
-      break;
-    case Key::page_up:
-      choice_ -= std::min<size_t>(choice_, 8);
-      break;
-    case Key::page_down:
-      choice_ = std::min(choice_ + 8, choices_.size() - 1);
-      break;
-    case Key::home:
-      choice_ = 0;
-      break;
-    case Key::end:
-      choice_ = choices_.size() - 1;
-      break;
     case Key::enter:
       choose();
       break;

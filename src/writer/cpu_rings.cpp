@@ -38,7 +38,7 @@ constexpr u32 most_cpus = 8192;
 
 // All sides that were made.
 struct KeptSide : detail::CpuSide {
-#if RS_RSEQ
+#if RINGSIDE_RSEQ
   CpuWriter<RingClockNow, Rseq> writer;
 #endif
   const KeptSide* older;
@@ -56,7 +56,7 @@ bool back(const CpuPlace& place, u32 id) noexcept { return static_cast<const Map
 constinit Control shut_gate{};
 constinit const CpuPlace nowhere{&shut_gate, nullptr, 0, 0, 0, {}, nullptr};
 
-#if RS_RSEQ
+#if RINGSIDE_RSEQ
 i64 area() noexcept { return __rseq_offset; }
 #endif
 
@@ -84,14 +84,14 @@ bool is_open(const CpuPlace& place) noexcept {
 }  // namespace
 
 bool has_rseq() noexcept {
-#if RS_RSEQ
+#if RINGSIDE_RSEQ
   return &__rseq_size != nullptr && &__rseq_offset != nullptr && __rseq_size != 0 && Rseq::cpu(area()) < most_cpus;
 #else
   return false;
 #endif
 }
 
-#if RS_RSEQ
+#if RINGSIDE_RSEQ
 // From Linux 6.12 on, a thread with a shorter slice preempts others when it wakes up; before, and where it is refused, it waits
 // for the end of their slice at most.
 static void ask_for_short_slices() noexcept {
@@ -107,7 +107,7 @@ static void ask_for_short_slices() noexcept {
 }
 #endif
 
-#if RS_RSEQ
+#if RINGSIDE_RSEQ
 static u64 thread_ns() noexcept {
   timespec t{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -116,7 +116,7 @@ static u64 thread_ns() noexcept {
 #endif
 
 bool kernel_aborts() noexcept {
-#if RS_RSEQ
+#if RINGSIDE_RSEQ
   cpu_set_t before, here;
   if (sched_getaffinity(0, sizeof before, &before) != 0) return false;
   const u32 cpu = Rseq::cpu(area());
@@ -196,14 +196,14 @@ const char* to_string(RingsBecause because) noexcept {
   return "for a reason that is not known here";
 }
 
-#if RS_RSEQ
+#if RINGSIDE_RSEQ
 Refused detail::append_slowly(const CpuSide& side, const void* payload, u32 size) noexcept {
   return static_cast<const KeptSide&>(side).writer.write_slowly(*side.rings, side.area, payload, size);
 }
 #endif
 
 const detail::CpuSide* open_cpu_side([[maybe_unused]] const Opened& in) noexcept {
-#if RS_RSEQ
+#if RINGSIDE_RSEQ
   const InstanceWords& words = in.words;
   const u64 nr = words.control->cpu_rings;
   if (nr == 0 || nr > most_cpus || !has_rseq() || words.control->boot != sys::boot_hash()) return nullptr;
@@ -245,7 +245,7 @@ bool map_cpu_ring(const detail::CpuSide& side, u32 cpu) noexcept {
   if (page != MAP_FAILED && mapped.ring.kind == RingKind::cpu) {
     const Geometry& g = mapped.ring.geometry;
     const auto* const place = new (page) MappedPlace{{mapped.ring.control, mapped.ring.subbuf(0), g.subbuf_size(), g.nr_subbufs(), g.capacity(), mapped.ring, back}, {}};
-    RS_CHECK(place->control == place->ring.control && place->capacity == g.capacity(), "a ring is shown with its addresses");  // pairs: MAP publishes
+    RINGSIDE_CHECK(place->control == place->ring.control && place->capacity == g.capacity(), "a ring is shown with its addresses");  // pairs: MAP publishes
     const CpuPlace* now = was;
     if (__atomic_compare_exchange_n(&side.rings->place[cpu], &now, place, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
       forget(*was);

@@ -12,6 +12,7 @@
 //
 // All files are sparse: a page costs memory only once it is written.
 #pragma once
+#include <algorithm>
 #include <iterator>
 #include <ringside/ring/control.hpp>
 
@@ -206,6 +207,9 @@ inline constexpr u64 instance_file_size =
 
 struct InstanceWords {
   InstanceControl* control = nullptr;
+  // How many entries are in use, whatever the shared word says.
+  u32 nr_rings() const noexcept { return static_cast<u32>(std::min<u64>(__atomic_load_n(&control->nr_rings, __ATOMIC_ACQUIRE), most_rings)); }
+  u32 nr_events() const noexcept { return static_cast<u32>(std::min<u64>(__atomic_load_n(&control->nr_events, __ATOMIC_ACQUIRE), most_events)); }
   RingEntry& ring(u32 n) const noexcept {
     return reinterpret_cast<RingEntry*>(reinterpret_cast<u8*>(control) + ring_table_at)[n];
   }

@@ -50,7 +50,7 @@ u64 key_of(u64 id, const RingNow& ring, u64 again) noexcept { return (id ^ ring.
 u64* bucket_of(u64 key) noexcept { return __atomic_load_n(&written_stacks, __ATOMIC_ACQUIRE) + (key >> (64 - bucket_bits)) * ways; }
 
 // Is there a copy in the ring's newer half?
-RS_INLINE bool is_written(u64 key, const RingNow& ring) noexcept {
+RINGSIDE_INLINE bool is_written(u64 key, const RingNow& ring) noexcept {
   const u64* const bucket = bucket_of(key);
   const u32 tag = static_cast<u32>(key) | 1;
   for (u32 i = 0; i < ways; ++i) {
@@ -74,8 +74,8 @@ void remember(u64 key, const RingNow& ring) noexcept {
   __atomic_store_n(victim, tag << 32 | static_cast<u32>(ring.position), __ATOMIC_RELAXED);
 }
 
-RS_INLINE RingNow ring_now() noexcept {
-#if RS_RSEQ
+RINGSIDE_INLINE RingNow ring_now() noexcept {
+#if RINGSIDE_RSEQ
   if (detail::this_thread.on_cpus()) {
     const detail::CpuSide* const side = __atomic_load_n(&detail::cpu_side, __ATOMIC_ACQUIRE);
     const u32 cpu = side != nullptr ? Rseq::cpu(side->area) : ~u32{0};

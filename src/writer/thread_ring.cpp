@@ -1,6 +1,5 @@
 // Rings of one thread, one per depth of nested handlers, each made at the first event there. For instances without rings of
 // CPUs, and for threads that cannot write to those.
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -167,22 +166,22 @@ void at_thread_end(void*) {  // later destructors may write: they get a ring onc
 }
 
 // Has a handler left the call with this mark by longjmp? Then its stack belongs to this call now, or to other code, or is gone;
-// or this call stands above it on the same stack: an interrupted call is never below its handler. mine: the mark of the coming
-// event.
-bool was_left(const u32* mark, const u32* mine) noexcept {
-  if (mark == mine || !sys::still_holds(mark, still_open)) return true;
+// or this call stands above it on the same stack: an interrupted call is never below its handler. mine: where the mark of
+// the coming event is.
+bool was_left(const u32* mark, uintptr_t mine) noexcept {
+  const auto at = reinterpret_cast<uintptr_t>(mark);
+  if (at == mine || !sys::still_holds(mark, still_open)) return true;
   stack_t alternate{};
   if (sigaltstack(nullptr, &alternate) != 0) return false;
-  const auto on_it = [&](const u32* at) {
-    const auto offset = reinterpret_cast<uintptr_t>(at) - reinterpret_cast<uintptr_t>(alternate.ss_sp);
-    return (alternate.ss_flags & SS_DISABLE) == 0 && offset < alternate.ss_size;
+  const auto on_it = [&](uintptr_t address) {
+    return (alternate.ss_flags & SS_DISABLE) == 0 && address - reinterpret_cast<uintptr_t>(alternate.ss_sp) < alternate.ss_size;
   };
-  if (on_it(mark) != on_it(mine)) return on_it(mark);  // an interrupted thread is not on it
-  return reinterpret_cast<uintptr_t>(mark) < reinterpret_cast<uintptr_t>(mine);
+  if (on_it(at) != on_it(mine)) return on_it(at);  // an interrupted thread is not on it
+  return at < mine;
 }
 
 // From the top: an event that was left may stand below a live one. The end of the thread ends those that are not found here.
-void end_left_ones(const u32* mine) noexcept {
+void end_left_ones(uintptr_t mine) noexcept {
   const auto top_was_left = [&] { return these.top != 0 && was_left(mark_of(these.top), mine); };
   while (top_was_left()) {
     const SignalsOff off;
@@ -194,7 +193,7 @@ void end_left_ones(const u32* mine) noexcept {
   }
 }
 
-RS_NOINLINE void end_above(u32 depth) noexcept {
+RINGSIDE_NOINLINE void end_above(u32 depth) noexcept {
   const SignalsOff off;
   const Inside inside;
   end_all_left(depth);
@@ -336,7 +335,7 @@ RingNow own_ring_now() noexcept {
 namespace {
 
 // Usual sizes without a call or a loop.
-RS_INLINE void copy_payload(u8* to, const void* payload, u32 size) noexcept {
+RINGSIDE_INLINE void copy_payload(u8* to, const void* payload, u32 size) noexcept {
   switch (size) {
     case 16: std::memcpy(to, payload, 16); break;
     case 24: std::memcpy(to, payload, 24); break;
@@ -347,9 +346,9 @@ RS_INLINE void copy_payload(u8* to, const void* payload, u32 size) noexcept {
 
 }  // namespace
 
-RS_NOINLINE Tried write_to_own_ring(const ringside_event& event, i32 as, void* payload, u32 size) noexcept {
+RINGSIDE_NOINLINE Tried write_to_own_ring(const ringside_event& event, i32 as, void* payload, u32 size) noexcept {
   alignas(depth_bits + 1) u32 mark;
-  if (these.top != 0) end_left_ones(&mark);
+  if (these.top != 0) end_left_ones(reinterpret_cast<uintptr_t>(&mark));
   __atomic_store_n(&mark, still_open, __ATOMIC_RELAXED);  // a call that returns leaves it, but its mark is not noted then
   const Top interrupted = these.top;
   const u32 depth = depth_of(interrupted);
@@ -362,7 +361,7 @@ RS_NOINLINE Tried write_to_own_ring(const ringside_event& event, i32 as, void* p
   these.top = reinterpret_cast<Top>(&mark) | (depth + 1);  // from here on only this call writes to the ring: handlers have another
   Hardware::fence_light();
   Event& now = these.events[depth];
-  if (RS_UNLIKELY(now != Event::none || these.events[depth + 1] != Event::none)) end_above(depth);  // left since `top` was loaded
+  if (RINGSIDE_UNLIKELY(now != Event::none || these.events[depth + 1] != Event::none)) end_above(depth);  // left since `top` was loaded
   now = Event::begun;
   Hardware::fence_light();
   Refused why;
@@ -386,7 +385,7 @@ RS_NOINLINE Tried write_to_own_ring(const ringside_event& event, i32 as, void* p
         }
       }
     }
-    if (RS_LIKELY(!is_uncounted(why))) break;
+    if (RINGSIDE_LIKELY(!is_uncounted(why))) break;
     // The event stays open while its thread attaches: a handler may leave it as soon as signals are on again.
     attached = wants_ring(why) && tries < 100 ? attach(&depth) : Attached::no;
     if (attached == Attached::no) {
@@ -401,7 +400,7 @@ RS_NOINLINE Tried write_to_own_ring(const ringside_event& event, i32 as, void* p
   these.top = interrupted;
   Hardware::fence_light();
   // Left inside of a handler that came back.
-  if (RS_UNLIKELY(these.events[depth + 1] != Event::none)) end_above(depth + 1);
+  if (RINGSIDE_UNLIKELY(these.events[depth + 1] != Event::none)) end_above(depth + 1);
   return attached == Attached::cpus ? Tried::not_here : why == Refused::no ? Tried::written : Tried::refused;
 }
 

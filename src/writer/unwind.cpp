@@ -72,7 +72,7 @@ Rule rule_of(const FrameRow& row) noexcept {
   return rule;
 }
 
-RS_INLINE Rule rule_at(u64 address) noexcept {
+RINGSIDE_INLINE Rule rule_at(u64 address) noexcept {
   u64* const table = __atomic_load_n(&rule_table, __ATOMIC_ACQUIRE);
   if (table == nullptr || address >> 48 != 0) [[unlikely]]
     return find_rule(address, nullptr);
@@ -124,7 +124,7 @@ bool page_is_there(u64 page) noexcept {
   return true;
 }
 
-RS_INLINE bool readable(u64 address) noexcept {
+RINGSIDE_INLINE bool readable(u64 address) noexcept {
   if (address % 8 != 0) [[unlikely]]
     return false;
   if (address - stack_ranges[0].low < stack_ranges[0].high - stack_ranges[0].low) [[likely]]
@@ -139,7 +139,7 @@ RS_INLINE bool readable(u64 address) noexcept {
 // Other functions' frames: the gaps between their variables are no error here.
 __attribute__((no_sanitize("address", "thread", "undefined"))) inline u64 word_at(u64 address) noexcept { return *reinterpret_cast<const volatile u64*>(address); }
 
-RS_INLINE bool load(u64 address, u64& value) noexcept {
+RINGSIDE_INLINE bool load(u64 address, u64& value) noexcept {
   if (!readable(address)) return false;
   value = word_at(address);
   return true;
@@ -148,7 +148,7 @@ bool load_word(void*, u64 address, u64& value) noexcept { return load(address, v
 
 constinit u64 left_out_start = 0, left_out_end = 0;
 
-RS_INLINE u64 hashed(u64 callers, u64 frame) noexcept { return ((callers << 27 | callers >> 37) ^ frame) * 0xC2B2AE3D27D4EB4Fu; }
+RINGSIDE_INLINE u64 hashed(u64 callers, u64 frame) noexcept { return ((callers << 27 | callers >> 37) ^ frame) * 0xC2B2AE3D27D4EB4Fu; }
 constexpr u64 no_callers = 0x27D4EB2F165667C5u;
 
 // The frame of code that has no table, by the frame pointer.
@@ -176,7 +176,7 @@ bool is_signal_return([[maybe_unused]] u64 pc) noexcept {
 }
 
 // From which of the last walk's steps on, `n` or a later one, all that they read is unchanged. The stack stands where step n is.
-RS_INLINE u32 unchanged_from(const StackWalk& walk, u32 n) noexcept {
+RINGSIDE_INLINE u32 unchanged_from(const StackWalk& walk, u32 n) noexcept {
   u32 from = n;
   for (; n < most_frames; ++n) {
     const StackWalk::Step& s = walk.step[n];
@@ -288,7 +288,7 @@ struct LastWalk {
       : walk(w), next(w.first < most_frames && w.rules == rules && w.end == StackEnd::complete ? w.first : most_frames) {}
 
   // Are the steps from here on those from `next` on, and is there room for them?
-  RS_INLINE bool continues(const Registers& r, bool exact, u32 room) noexcept {
+  RINGSIDE_INLINE bool continues(const Registers& r, bool exact, u32 room) noexcept {
     while (next < most_frames && walk.step[next].sp < r.sp) ++next;
     if (next == most_frames) return false;
     const StackWalk::Step& s = walk.step[next];
@@ -298,7 +298,7 @@ struct LastWalk {
   }
 };
 
-RS_INLINE bool step_by_rule(const Rule& rule, Registers& r, StackWalk::Step& s) noexcept {
+RINGSIDE_INLINE bool step_by_rule(const Rule& rule, Registers& r, StackWalk::Step& s) noexcept {
   const u64 cfa = (rule.of_fp ? r.fp : r.sp) + rule.cfa * u64{8};
   u64 ra = r.lr, fp = r.fp;
   bool good = cfa > r.sp || (cfa == r.sp && rule.ra == 0 && ra != 0);
@@ -311,7 +311,7 @@ RS_INLINE bool step_by_rule(const Rule& rule, Registers& r, StackWalk::Step& s) 
 
 enum class Stepped : u8 { to_caller, over_signal, no_caller, bad_frame, no_table };
 // From a frame, whose code has this address, to its caller's. Notes what it read.
-RS_INLINE Stepped step_out(Registers& r, u64 address, StackWalk::Step& s) noexcept {
+RINGSIDE_INLINE Stepped step_out(Registers& r, u64 address, StackWalk::Step& s) noexcept {
   const Rule rule = rule_at(address);
   if (rule.kind == Rule::usual) [[likely]]
     return step_by_rule(rule, r, s) ? Stepped::to_caller : Stepped::bad_frame;
@@ -328,7 +328,7 @@ RS_INLINE Stepped step_out(Registers& r, u64 address, StackWalk::Step& s) noexce
 }
 
 // The walk's result: these fresh steps, and the last walk's from `joined` on.
-RS_INLINE void put_together(StackWalk& walk, u32 count, u32 joined) noexcept {
+RINGSIDE_INLINE void put_together(StackWalk& walk, u32 count, u32 joined) noexcept {
   u32 at = joined;
   u64 hash = at < most_frames ? walk.step[at].hash : no_callers;
   while (count != 0) {

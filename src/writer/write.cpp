@@ -36,7 +36,7 @@ bool refuse_and_count() noexcept {
   return false;
 }
 
-#if RS_RSEQ
+#if RINGSIDE_RSEQ
 // May this thread write to the rings of CPUs? Then it does from now on. False: it may not, or its CPU's ring is not available.
 bool attach_to_cpus() noexcept {
   ThisThread& t = this_thread;
@@ -62,7 +62,7 @@ void count_refused() noexcept {
 }
 
 // Signals are off meanwhile, so that no handler meets half a ring.
-RS_NOINLINE Attached attach(const u32* depth) noexcept {
+RINGSIDE_NOINLINE Attached attach(const u32* depth) noexcept {
   ThisThread& t = this_thread;
   if (t.inside) return Attached::no;  // an event of the library's own system calls
   // A thread that finds no ring searches again at its 1st, 2nd, 4th, 8th ... and each 1,024th event: the search takes system
@@ -79,7 +79,7 @@ RS_NOINLINE Attached attach(const u32* depth) noexcept {
     const SignalsOff off;
     t.inside = true;
     if (t.borrowed == 0) become_child_if_forked();
-#if RS_RSEQ
+#if RINGSIDE_RSEQ
     if (t.borrowed == 0 && attach_to_cpus()) done = Attached::cpus;
 #endif
     // A thread that writes to the rings of CPUs gets no ring of its own just because one of those is not available now.
@@ -106,7 +106,7 @@ bool detail::write_slowly(const ringside_event& event, void* payload, u32 size, 
     } else {
       return why == Refused::no || (is_uncounted(why) && refuse_and_count());
     }
-#if RS_RSEQ
+#if RINGSIDE_RSEQ
     why = write_to_cpus(t, event, as != 0 ? as : t.tid, payload, size);
 #endif
   }
@@ -119,7 +119,7 @@ using namespace ringside;
 
 // known: the size, or 0. Each size has its own function, so that none saves registers that only another one needs.
 template <u32 known>
-RS_NOINLINE static bool write_sized(const ringside_event& event, void* payload, u32 size) noexcept {
+RINGSIDE_NOINLINE static bool write_sized(const ringside_event& event, void* payload, u32 size) noexcept {
   return detail::write_event<known>(detail::this_thread, event, payload, known != 0 ? known : size);
 }
 

@@ -101,19 +101,16 @@ class FakeSource final : public Source {
     return views_[at_++];
   }
   Counters counters() const override { return {}; }
-  const RingName& name() const override { return name_; }
-  const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return over_; }
   u64 lag_ns() const override { return lag; }
   size_t fail_at = ~size_t{0};
   u64 lag = 0;
-  ClockInfo clock_;
+  using Source::clock_;
 
  private:
   std::vector<std::optional<SubBufferView>> views_;
   bool over_;
   size_t at_ = 0;
-  RingName name_;
 };
 
 inline std::string format(u16 id, const std::string& name, const std::string& fields, const std::string& print) {

@@ -9,14 +9,11 @@
 #include "plot_page.hpp"
 #include "source/recording.hpp"
 
-namespace ringside::plot_cli_test {
+namespace ringside::test::plot_cli_test {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using test::Outcome;
-using test::Payload;
-using test::SubBuffer;
 
 struct PlotCli : test::BinaryTest {
   void SetUp() override {
@@ -152,4 +149,4 @@ TEST_F(PlotCli, HugeTimes) {
 }
 
 }  // namespace
-}  // namespace ringside::plot_cli_test
+}  // namespace ringside::test::plot_cli_test

@@ -15,14 +15,11 @@
 #include "source/recording.hpp"
 #include "sys/sys.hpp"
 
-namespace ringside::watch_test {
+namespace ringside::test::watch_test {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using test::Outcome;
-using test::Payload;
-using test::SubBuffer;
 
 // Waits for an event that must happen, on a loaded machine, too.
 bool within(double seconds, const std::function<bool()>& is) {
@@ -367,4 +364,4 @@ TEST_F(WatchPty, ATerminalThatIsUnknown) {
 }
 
 }  // namespace
-}  // namespace ringside::watch_test
+}  // namespace ringside::test::watch_test

@@ -10,14 +10,11 @@
 #include "kernel/tracefs_instance.hpp"
 #include "source/recording.hpp"
 
-namespace ringside::wrong_words_test {
+namespace ringside::test::wrong_words_test {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using test::Outcome;
-using test::Payload;
-using test::SubBuffer;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -67,7 +64,7 @@ struct NewcomerWordsAsRoot : NewcomerWords {
 
 TEST_F(NewcomerWords, AKeyThatIsAFieldOfOneEventAlone) {
   make();
-  refuses("latency sched_wakeup sched_switch s.data --key pid", "sched:sched_switch has no field \"pid\", which is one of sched:sched_wakeup; the thread that was running would be taken; "
+  refuses("latency sched_wakeup sched_switch s.data --key pid", "sched:sched_switch has no field \"pid\", which is one of sched:sched_wakeup; the thread that ran would be taken; "
                                                                 "pid=common_pid is that thread; did you mean ");
   const Outcome o = ringside("latency sched_wakeup sched_switch s.data --key pid");
   EXPECT_THAT(o.err, HasSubstr("pid=next_pid"));
@@ -237,4 +234,4 @@ TEST_F(NewcomerWordsAsRoot, CallsByNameAsInStrace) {
 }
 
 }  // namespace
-}  // namespace ringside::wrong_words_test
+}  // namespace ringside::test::wrong_words_test

@@ -54,17 +54,17 @@ const CpuRingSet* all;
 Life* mine;
 
 struct Counted {
-  RS_INLINE static u32 cpu(i64 area) noexcept { return Rseq::cpu(area); }
+  RINGSIDE_INLINE static u32 cpu(i64 area) noexcept { return Rseq::cpu(area); }
   template <u32 known>
-  RS_INLINE static Sequence append_usual(i64 area, const CpuRings& r, const Shape& shape, const void* payload) noexcept {
+  RINGSIDE_INLINE static Sequence append_usual(i64 area, const CpuRings& r, const Shape& shape, const void* payload) noexcept {
     return count(Rseq::append_usual<known>(area, r, shape, payload));
   }
-  RS_INLINE static Sequence append(i64 area, const Append& a) noexcept { return count(Rseq::append(area, a)); }
-  RS_INLINE static Sequence refuse(i64 area, const Refuse& a) noexcept { return count(Rseq::refuse(area, a)); }
-  RS_INLINE static Sequence enter(i64 area, const Enter& a) noexcept { return count(Rseq::enter(area, a)); }
+  RINGSIDE_INLINE static Sequence append(i64 area, const Append& a) noexcept { return count(Rseq::append(area, a)); }
+  RINGSIDE_INLINE static Sequence refuse(i64 area, const Refuse& a) noexcept { return count(Rseq::refuse(area, a)); }
+  RINGSIDE_INLINE static Sequence enter(i64 area, const Enter& a) noexcept { return count(Rseq::enter(area, a)); }
 
  private:
-  RS_INLINE static Sequence count(Sequence s) noexcept {
+  RINGSIDE_INLINE static Sequence count(Sequence s) noexcept {
     if (s == Sequence::aborted) Hardware::add_local(&mine->aborted, 1);
     return s;
   }

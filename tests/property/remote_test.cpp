@@ -10,16 +10,14 @@
 #include <deque>
 
 #include "remote/buffer.hpp"
+#include "ticks.hpp"
 
 namespace ringside::test::remote_test {
 namespace {
 
 using namespace remote;
 
-struct Counting {
-  u64* n;
-  u64 now() noexcept { return *n += 5; }
-};
+using Counting = Ticks<5>;
 
 // The sub-buffers in order; the reader's is separate.
 struct Lists {

@@ -9,14 +9,12 @@
 
 #include "ring_memory.hpp"
 #include "single.hpp"
+#include "ticks.hpp"
 
 namespace ringside::test::ring_test {
 namespace {
 
-struct Counting {
-  u64* n;
-  u64 now() noexcept { return *n += 5; }
-};
+using Counting = Ticks<5>;
 
 // The ring as lists: sub-buffers in order, each with its events' numbers and the bytes they take.
 struct Model {

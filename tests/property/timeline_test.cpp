@@ -38,8 +38,6 @@ class Scripted final : public Source {
     return page_->view(lost);
   }
   Counters counters() const override { return {}; }
-  const RingName& name() const override { return name_; }
-  const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return false; }
   u64 lag_ns() const override { return writing_ ? unknown : 0; }
 
@@ -49,8 +47,6 @@ class Scripted final : public Source {
   size_t at_ = 0;
   bool writing_ = false;
   std::unique_ptr<SubBuffer> page_;
-  RingName name_;
-  ClockInfo clock_;
 };
 
 // One ring's events: each begins after the previous one's commit. Now and then one takes long.
@@ -142,8 +138,6 @@ class Seekable final : public Source {
   explicit Seekable(std::vector<u64> begins) : begins_(std::move(begins)) {}
   result<std::optional<SubBufferView>> next() override { return std::nullopt; }
   Counters counters() const override { return {}; }
-  const RingName& name() const override { return name_; }
-  const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return true; }
   u64 sub_buffers() const override { return begins_.size(); }
   u64 time_stamp(u64 index) const override {
@@ -155,8 +149,6 @@ class Seekable final : public Source {
 
  private:
   std::vector<u64> begins_;
-  RingName name_;
-  ClockInfo clock_;
 };
 
 // The number of sub-buffers before this time, and of time stamps that it takes to tell.

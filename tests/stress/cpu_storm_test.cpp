@@ -58,16 +58,16 @@ thread_local Life* mine;
 void add(u64& word) { Hardware::add_local(&word, 1); }
 
 struct Counted {
-  RS_INLINE static u32 cpu(i64 area) noexcept { return Rseq::cpu(area); }
+  RINGSIDE_INLINE static u32 cpu(i64 area) noexcept { return Rseq::cpu(area); }
   template <u32 known>
-  RS_INLINE static Sequence append_usual(i64 area, const CpuRings& r, const Shape& shape, const void* payload) noexcept {
+  RINGSIDE_INLINE static Sequence append_usual(i64 area, const CpuRings& r, const Shape& shape, const void* payload) noexcept {
     const Sequence s = Rseq::append_usual<known>(area, r, shape, payload);
     add(s == Sequence::done ? mine->tries.usual : s == Sequence::moved ? mine->tries.not_usual : mine->tries.aborted);
     return s;
   }
-  RS_INLINE static Sequence append(i64 area, const Append& a) noexcept { return count(Rseq::append(area, a), mine->tries.append); }
-  RS_INLINE static Sequence refuse(i64 area, const Refuse& a) noexcept { return Rseq::refuse(area, a); }
-  RS_INLINE static Sequence enter(i64 area, const Enter& a) noexcept { return count(Rseq::enter(area, a), mine->tries.enter); }
+  RINGSIDE_INLINE static Sequence append(i64 area, const Append& a) noexcept { return count(Rseq::append(area, a), mine->tries.append); }
+  RINGSIDE_INLINE static Sequence refuse(i64 area, const Refuse& a) noexcept { return Rseq::refuse(area, a); }
+  RINGSIDE_INLINE static Sequence enter(i64 area, const Enter& a) noexcept { return count(Rseq::enter(area, a), mine->tries.enter); }
 
  private:
   static Sequence count(Sequence s, u64& done) noexcept {

@@ -231,6 +231,173 @@ bool eventually(const std::function<bool()>& holds) {
   return false;
 }
 
+// The rings in use. Others are prepared for threads to come: how many depends on how these threads ran.
+struct RingFiles {
+  std::vector<std::string> cpus;
+  std::vector<u32> numbers;
+  std::vector<sys::Fd> books;
+
+  explicit RingFiles(const std::string& web) {
+    for (u32 n = 0; n < most_numbers && cpus.size() < nr_rings; ++n) {
+      const std::string cpu = web + "/per_cpu/cpu" + std::to_string(n);
+      sys::Fd book(::open((cpu + "/stats").c_str(), O_RDONLY | O_CLOEXEC));
+      if (!book || stats(book.get()).entries == 0) continue;
+      cpus.push_back(cpu);
+      numbers.push_back(n);
+      books.push_back(std::move(book));
+    }
+  }
+  Stats sums() const {
+    Stats all;
+    for (const sys::Fd& book : books) {
+      const Stats s = stats(book.get());
+      all.overrun += s.overrun;
+      all.dropped += s.dropped + s.commit_overrun;
+      all.entries += s.entries;
+      all.read += s.read;
+    }
+    return all;
+  }
+};
+
+// Two consumers take from all rings. While one takes, the other does not: so each one's events are known exactly.
+struct Consumers {
+  const RingFiles& rings;
+  std::mutex taking{};
+  std::atomic<bool> over{false}, pipe_waits{false};
+  Taken taken{};
+  u64 by_mapper = 0, by_pipe = 0, bad = 0, asked = 0, pipe_reads = 0, lost = 0;
+
+  struct MappedRing {
+    Mapped map;
+    u64 read = 0, pipe_reads = ~u64{0};
+  };
+
+  void map_and_ask() {
+    std::vector<std::unique_ptr<MappedRing>> maps;
+    for (const std::string& cpu : rings.cpus) maps.push_back(std::make_unique<MappedRing>(MappedRing{Mapped(cpu)}));
+    while (!over) {
+      u64 found = 0;
+      for (u32 n = 0; n < nr_rings; ++n) {
+        while (pipe_waits) usleep(20);
+        const std::lock_guard lock(taking);
+        const u64 fresh = ask(*maps[n], n);
+        found += fresh;
+        by_mapper += fresh;
+      }
+      if (found == 0) usleep(200);
+    }
+  }
+  // GET_READER for one ring; the number of events that are new.
+  u64 ask(MappedRing& r, u32 n) {
+    if (!r.map) return ++bad, 0;
+    if (r.pipe_reads != pipe_reads) r.read = stats(rings.books[n].get()).read;
+    r.pipe_reads = pipe_reads;
+    if (ioctl(r.map.fd.get(), abi::get_reader_ioctl) != 0) ++bad;
+    ++asked;
+    const abi::MetaPage& meta = r.map.meta();
+    const u64 fresh = meta.read - std::exchange(r.read, meta.read);
+    std::vector<Event> events;
+    abi::EventCursor c(r.map.sub_buffer(meta.reader.id) + abi::header_size, 0, meta.reader.read, 0);
+    while (c.next()) std::memcpy(&events.emplace_back(), c.payload().data + 8, sizeof(Event));
+    if (c.malformed() != abi::Malformed::no || fresh > events.size()) return ++bad, 0;
+    for (size_t i = events.size() - fresh; i < events.size(); ++i) taken.add(events[i], rings.numbers[n]);
+    return fresh;
+  }
+
+  void read_pipe(const std::string& path) {
+    const sys::Fd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    std::vector<char> text(100'000);  // enough for everything that one read takes out: nothing is left in between
+    while (!over) {
+      pollfd ready{fd.get(), POLLIN, 0};
+      if (poll(&ready, 1, 100) != 1) continue;
+      pipe_waits = true;
+      const std::lock_guard lock(taking);
+      pipe_waits = false;
+      ++pipe_reads;
+      const ssize_t n = read(fd.get(), text.data(), text.size());
+      if (n < 0 && errno != EAGAIN) ++bad;
+      if (n > 0) take_lines({text.data(), static_cast<size_t>(n)});
+    }
+  }
+  void take_lines(std::string_view text) {
+    for (size_t end; !text.empty(); text.remove_prefix(end + 1)) {
+      end = text.find('\n');
+      if (end == std::string_view::npos) {
+        ++bad;
+        return;
+      }
+      take_line(std::string(text.substr(0, end)));
+    }
+  }
+  void take_line(const std::string& line) {
+    if (const size_t at_lost = line.find("[LOST "); at_lost != std::string::npos) {
+      lost += std::strtoull(&line[at_lost + 6], nullptr, 10);
+      return;
+    }
+    const size_t at_event = line.find(": tick: "), at_ring = line.find('[');
+    Event e{};
+    unsigned long long sequence, check;
+    if (at_event == std::string::npos || at_ring == std::string::npos ||
+        std::sscanf(&line[at_event + 8], "%u %u %llu %llu", &e.thread, &e.context, &sequence, &check) != 4) {
+      ++bad;
+      return;
+    }
+    e.sequence = sequence;
+    e.check = check;
+    taken.add(e, std::strtoul(&line[at_ring + 1], nullptr, 10));
+    ++by_pipe;
+  }
+
+  // The remaining events, by copies; how many they are.
+  u64 copy_rest() {
+    u64 copied = 0;
+    for (size_t n = 0; n < rings.cpus.size(); ++n) {
+      const sys::Fd raw(::open((rings.cpus[n] + "/trace_pipe_raw").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+      std::vector<u64> image(subbuf_size / 8);
+      while (::read(raw.get(), image.data(), subbuf_size) == subbuf_size) {
+        abi::EventCursor c(reinterpret_cast<const u8*>(image.data()) + abi::header_size, 0, abi::commit_size(image[1]), 0);
+        for (; c.next(); ++copied) {
+          Event e;
+          std::memcpy(&e, c.payload().data + 8, sizeof e);
+          taken.add(e, rings.numbers[n]);
+        }
+        EXPECT_EQ(c.malformed(), abi::Malformed::no);
+      }
+    }
+    return copied;
+  }
+};
+
+volatile sig_atomic_t server_stops;
+
+void serve_mount(const std::string& at) {
+  struct sigaction on_end {};
+  server_stops = 0;
+  on_end.sa_handler = [](int) { server_stops = 1; };
+  sigaction(SIGTERM, &on_end, nullptr);
+  auto session = mount::Session::mount(at, {});
+  if (!session) std::fprintf(stderr, "%s\n", session.error().sentence.c_str());
+  while (session && server_stops == 0) {
+    auto on = (*session)->turn(200);
+    if (!on || !*on) break;
+  }
+}
+
+void write_storm() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  for (int i = 0; i < 2; ++i) sigaction(SIGRTMIN + i, &action, nullptr);
+  action.sa_handler = on_absent;
+  action.sa_flags = SA_NODEFER;
+  sigaction(SIGSEGV, &action, nullptr);
+  if (ringside_open("web") != 0 || ringside_register(&event) != 0) _exit(1);
+  std::vector<std::thread> all;
+  for (u32 t = 0; t < threads; ++t) all.emplace_back(write_all, t);
+  for (std::thread& t : all) t.join();
+}
+
 class MountStorm : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
@@ -264,18 +431,7 @@ class MountStorm : public testing::TestWithParam<bool> {
     waitpid(child, nullptr, 0);
   }
 
-  std::string root_before, dir = "/dev/shm/ringside-mount-storm-" + std::to_string(getpid()), at = dir + "/m",
-                           web = at + "/instances/web";
-  pid_t server = -1, writing = -1, looking = -1;
-};
-INSTANTIATE_TEST_SUITE_P(Mount, MountStorm, testing::Bool(),
-                         [](const auto& overwrite) { return overwrite.param ? "Overwrite" : "Discard"; });
-
-volatile sig_atomic_t server_stops;
-
-TEST_P(MountStorm, TheBooksBalance) {
-  const bool overwrite = GetParam();
-  {
+  void begin(bool overwrite) {
     InstanceOptions options;
     options.name = "web";
     options.buffer_size = nr_kb << 10;
@@ -283,216 +439,99 @@ TEST_P(MountStorm, TheBooksBalance) {
     options.clock = ClockKind::mono;
     options.overwrite = overwrite;
     must(Instance::create(options));
+    server = start([&] { serve_mount(at); });
+    ASSERT_TRUE(eventually([&] {
+      struct statvfs st {};
+      return statvfs(at.c_str(), &st) == 0 && access((web + "/tracing_on").c_str(), F_OK) == 0;
+    }));
+    writing = start(write_storm);
+    ASSERT_TRUE(eventually([] { return shared->ready == threads; }));
   }
-  server = start([&] {
-    struct sigaction on_end {};
-    server_stops = 0;
-    on_end.sa_handler = [](int) { server_stops = 1; };
-    sigaction(SIGTERM, &on_end, nullptr);
-    auto session = mount::Session::mount(at, {});
-    if (!session) std::fprintf(stderr, "%s\n", session.error().sentence.c_str());
-    while (session && server_stops == 0) {
-      auto on = (*session)->turn(200);
-      if (!on || !*on) break;
+  // Both consumers take for half of the test's time; then the writers fill their rings once more, and stop.
+  void consume(Consumers& by) {
+    std::thread mapper([&] { by.map_and_ask(); });
+    std::thread pipe([&] { by.read_pipe(web + "/trace_pipe"); });
+    const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(test_seconds(60) / 2);
+    while (std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(10ms);
+    // On a busy machine some may not have had a turn yet.
+    EXPECT_TRUE(eventually([&] {
+      const std::lock_guard lock(by.taking);
+      return by.by_mapper > 0 && by.by_pipe > 0 && shared->lookers > 0 && shared->looks > 0 && shared->handlers > 0;
+    }));
+    by.over = true;
+    mapper.join();
+    pipe.join();
+    std::this_thread::sleep_for(20ms);
+    shared->stop = true;
+    ASSERT_TRUE(eventually([] { return shared->ended == threads; }));
+  }
+  // The events of each thread and context, as its writer counted them and as they were taken out.
+  static void check_threads(const Taken& taken, bool overwrite) {
+    for (u32 t = 0; t < threads; ++t) {
+      u64 of_thread = 0;
+      for (u32 c = 0; c < contexts; ++c) {
+        const u64 written = shared->by[t].written[c];
+        of_thread += written;
+        // The last event of each context is there: nothing was overwritten since.
+        EXPECT_LE(taken.newest[t][c], written);
+        if (!overwrite) {
+          EXPECT_EQ(taken.newest[t][c], written);
+        }
+      }
+      if (!overwrite) {
+        EXPECT_EQ(taken.count[t], of_thread) << "of thread " << t;
+      }
     }
-  });
-  ASSERT_TRUE(eventually([&] {
-    struct statvfs st {};
-    return statvfs(at.c_str(), &st) == 0 && access((web + "/tracing_on").c_str(), F_OK) == 0;
-  }));
-  writing = start([] {
-    struct sigaction action {};
-    action.sa_handler = on_signal;
-    action.sa_flags = SA_RESTART;
-    for (int i = 0; i < 2; ++i) sigaction(SIGRTMIN + i, &action, nullptr);
-    action.sa_handler = on_absent;
-    action.sa_flags = SA_NODEFER;
-    sigaction(SIGSEGV, &action, nullptr);
-    if (ringside_open("web") != 0 || ringside_register(&event) != 0) _exit(1);
-    std::vector<std::thread> all;
-    for (u32 t = 0; t < threads; ++t) all.emplace_back(write_all, t);
-    for (std::thread& t : all) t.join();
-  });
-  ASSERT_TRUE(eventually([] { return shared->ready == threads; }));
-  // The numbers of the rings in use. Others are prepared for threads to come: how many depends on how these threads ran.
-  std::vector<std::string> cpus;
-  std::vector<u32> numbers;
-  std::vector<sys::Fd> books;
-  for (u32 n = 0; n < most_numbers && cpus.size() < nr_rings; ++n) {
-    const std::string cpu = web + "/per_cpu/cpu" + std::to_string(n);
-    sys::Fd book(::open((cpu + "/stats").c_str(), O_RDONLY | O_CLOEXEC));
-    if (!book || stats(book.get()).entries == 0) continue;
-    cpus.push_back(cpu);
-    numbers.push_back(n);
-    books.push_back(std::move(book));
   }
-  ASSERT_EQ(cpus.size(), nr_rings);
+
+  std::string root_before, dir = "/dev/shm/ringside-mount-storm-" + std::to_string(getpid()), at = dir + "/m",
+                           web = at + "/instances/web";
+  pid_t server = -1, writing = -1, looking = -1;
+};
+INSTANTIATE_TEST_SUITE_P(Mount, MountStorm, testing::Bool(),
+                         [](const auto& overwrite) { return overwrite.param ? "Overwrite" : "Discard"; });
+
+TEST_P(MountStorm, TheBooksBalance) {
+  const bool overwrite = GetParam();
+  ASSERT_NO_FATAL_FAILURE(begin(overwrite));
+  const RingFiles rings(web);
+  ASSERT_EQ(rings.cpus.size(), nr_rings);
   {
-    const sys::Fd raw(::open((cpus[0] + "/trace_pipe_raw").c_str(), O_RDONLY | O_CLOEXEC));
+    const sys::Fd raw(::open((rings.cpus[0] + "/trace_pipe_raw").c_str(), O_RDONLY | O_CLOEXEC));
     const auto page = sys::Region::map(raw.get(), page_size, false, "the meta-page");
     if (!page && page.error().code.value() == ENODEV) GTEST_SKIP() << "this kernel has no FUSE passthrough (Linux 6.9 has)";
   }
-  looking = start([&] { look_and_die(cpus); });
-
-  // Both consumers take from all rings. While one takes, the other does not: so each one's events are known exactly.
-  std::mutex taking;
-  std::atomic<bool> over{false}, pipe_waits{false};
-  Taken taken;
-  u64 by_mapper = 0, by_pipe = 0, bad = 0, asked = 0, pipe_reads = 0, lost = 0;
-
-  std::thread mapper([&] {
-    struct Ring {
-      Mapped map;
-      u64 read = 0, pipe_reads = ~u64{0};
-    };
-    std::vector<std::unique_ptr<Ring>> rings;
-    for (const std::string& cpu : cpus) rings.push_back(std::make_unique<Ring>(Ring{Mapped(cpu)}));
-    std::vector<Event> events;
-    while (!over) {
-      u64 found = 0;
-      for (u32 n = 0; n < nr_rings; ++n) {
-        Ring& r = *rings[n];
-        while (pipe_waits) usleep(20);
-        const std::lock_guard lock(taking);
-        if (!r.map) {
-          ++bad;
-          continue;
-        }
-        if (r.pipe_reads != pipe_reads) r.read = stats(books[n].get()).read;
-        r.pipe_reads = pipe_reads;
-        if (ioctl(r.map.fd.get(), abi::get_reader_ioctl) != 0) ++bad;
-        ++asked;
-        const abi::MetaPage& meta = r.map.meta();
-        const u64 fresh = meta.read - std::exchange(r.read, meta.read);
-        events.clear();
-        abi::EventCursor c(r.map.sub_buffer(meta.reader.id) + abi::header_size, 0, meta.reader.read, 0);
-        while (c.next()) std::memcpy(&events.emplace_back(), c.payload().data + 8, sizeof(Event));
-        if (c.malformed() != abi::Malformed::no || fresh > events.size()) {
-          ++bad;
-          continue;
-        }
-        for (size_t i = events.size() - fresh; i < events.size(); ++i) taken.add(events[i], numbers[n]);
-        found += fresh;
-        by_mapper += fresh;
-      }
-      if (found == 0) usleep(200);
-    }
-  });
-  std::thread pipe([&] {
-    const sys::Fd fd(::open((web + "/trace_pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-    std::vector<char> text(100'000);  // enough for everything that one read takes out: nothing is left in between
-    while (!over) {
-      pollfd ready{fd.get(), POLLIN, 0};
-      if (poll(&ready, 1, 100) != 1) continue;
-      pipe_waits = true;
-      const std::lock_guard lock(taking);
-      pipe_waits = false;
-      ++pipe_reads;
-      const ssize_t n = read(fd.get(), text.data(), text.size() - 1);
-      if (n < 0) {
-        if (errno != EAGAIN) ++bad;
-        continue;
-      }
-      text[static_cast<size_t>(n)] = '\0';
-      for (const char* line = text.data(); *line != '\0'; line = std::strchr(line, '\n') + 1) {
-        const char* const end = std::strchr(line, '\n');
-        if (end == nullptr) {
-          ++bad;
-          break;
-        }
-        const std::string_view whole(line, static_cast<size_t>(end - line));
-        if (const size_t at_lost = whole.find("[LOST "); at_lost != std::string_view::npos) {
-          lost += std::strtoull(line + at_lost + 6, nullptr, 10);
-          continue;
-        }
-        const size_t at_event = whole.find(": tick: "), at_ring = whole.find('[');
-        Event e{};
-        unsigned long long sequence, check;
-        if (at_event == std::string_view::npos || at_ring == std::string_view::npos ||
-            std::sscanf(line + at_event + 8, "%u %u %llu %llu", &e.thread, &e.context, &sequence, &check) != 4) {
-          ++bad;
-          continue;
-        }
-        e.sequence = sequence;
-        e.check = check;
-        taken.add(e, std::strtoul(line + at_ring + 1, nullptr, 10));
-        ++by_pipe;
-      }
-    }
-  });
-  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(test_seconds(60) / 2);
-  while (std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(10ms);
-  // On a busy machine some may not have had a turn yet.
-  EXPECT_TRUE(eventually([&] {
-    const std::lock_guard lock(taking);
-    return by_mapper > 0 && by_pipe > 0 && shared->lookers > 0 && shared->looks > 0 && shared->handlers > 0;
-  }));
-  over = true;  // and the writers fill their rings once more
-  mapper.join();
-  pipe.join();
-  std::this_thread::sleep_for(20ms);
-  shared->stop = true;
-  ASSERT_TRUE(eventually([] { return shared->ended == threads; }));
-
-  u64 written = 0, refused = 0, inside = 0, overrun = 0, dropped = 0, read_events = 0;
-  for (u32 n = 0; n < nr_rings; ++n) {
-    const Stats s = stats(books[n].get());
-    overrun += s.overrun;
-    dropped += s.dropped + s.commit_overrun;
-    inside += s.entries;
-    read_events += s.read;
+  looking = start([&] { look_and_die(rings.cpus); });
+  Consumers by{rings};
+  ASSERT_NO_FATAL_FAILURE(consume(by));
+  const Stats s = rings.sums();
+  EXPECT_EQ(s.read, by.by_mapper + by.by_pipe);
+  const u64 copied = by.copy_rest();
+  check_threads(by.taken, overwrite);
+  u64 written = 0, refused = 0;
+  for (const Shared::Writer& w : shared->by) {
+    for (const u64 n : w.written) written += n;
+    refused += w.refused;
   }
-  EXPECT_EQ(read_events, by_mapper + by_pipe);
-  // The remaining events, by copies.
-  u64 copied = 0;
-  for (size_t n = 0; n < cpus.size(); ++n) {
-    const sys::Fd raw(::open((cpus[n] + "/trace_pipe_raw").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-    std::vector<u64> image(subbuf_size / 8);
-    while (::read(raw.get(), image.data(), subbuf_size) == subbuf_size) {
-      abi::EventCursor c(reinterpret_cast<const u8*>(image.data()) + abi::header_size, 0, abi::commit_size(image[1]), 0);
-      for (; c.next(); ++copied) {
-        Event e;
-        std::memcpy(&e, c.payload().data + 8, sizeof e);
-        taken.add(e, numbers[n]);
-      }
-      EXPECT_EQ(c.malformed(), abi::Malformed::no);
-    }
-  }
-  for (u32 t = 0; t < threads; ++t) {
-    u64 of_thread = 0;
-    for (u32 c = 0; c < contexts; ++c) {
-      of_thread += shared->by[t].written[c];
-      // The last event of each context is there: nothing was overwritten since.
-      EXPECT_LE(taken.newest[t][c], shared->by[t].written[c]);
-      if (!overwrite) {
-        EXPECT_EQ(taken.newest[t][c], shared->by[t].written[c]);
-      }
-    }
-    written += of_thread;
-    refused += shared->by[t].refused;
-    if (!overwrite) {
-      EXPECT_EQ(taken.count[t], of_thread) << "of thread " << t;
-    }
-  }
-  EXPECT_EQ(bad, 0u);
-  EXPECT_EQ(taken.torn, 0u);
-  EXPECT_EQ(taken.backwards, 0u);
-  EXPECT_EQ(copied, inside);
-  EXPECT_EQ(written, by_mapper + by_pipe + overrun + inside);
-  EXPECT_EQ(refused, dropped);
-  EXPECT_LE(lost, overrun);
+  EXPECT_EQ(by.bad, 0u);
+  EXPECT_EQ(by.taken.torn, 0u);
+  EXPECT_EQ(by.taken.backwards, 0u);
+  EXPECT_EQ(copied, s.entries);
+  EXPECT_EQ(written, by.by_mapper + by.by_pipe + s.overrun + s.entries);
+  EXPECT_EQ(refused, s.dropped);
+  EXPECT_LE(by.lost, s.overrun);
   EXPECT_EQ(shared->lies, 0u);
   if (overwrite) {
-    EXPECT_GT(overrun, 0u);
+    EXPECT_GT(s.overrun, 0u);
   } else {
-    EXPECT_EQ(overrun, 0u);
+    EXPECT_EQ(s.overrun, 0u);
   }
   const auto n = [](u64 value) { return static_cast<unsigned long long>(value); };
   std::printf(
       "%llu events of %u threads, %llu handlers: %llu by GET_READER (%llu), %llu by trace_pipe (%llu reads), %llu overrun, "
       "%llu inside; "
       "%llu refused; %llu mappers killed\n",
-      n(written), threads, n(shared->handlers), n(by_mapper), n(asked), n(by_pipe), n(pipe_reads), n(overrun), n(inside),
+      n(written), threads, n(shared->handlers), n(by.by_mapper), n(by.asked), n(by.by_pipe), n(by.pipe_reads), n(s.overrun), n(s.entries),
       n(refused), n(shared->lookers));
 }
 

@@ -8,24 +8,24 @@ namespace ringside::test::check_test {
 namespace {
 
 TEST(CheckDeath, SaysWhereAndWhat) {
-  RS_CHECK(1 + 1 == 2, "not this one");
-  EXPECT_DEATH(RS_CHECK(1 + 1 == 3, "one and one are three"), "^[^ ]*check_test\\.cpp:[0-9]+: one and one are three\n$");
-  EXPECT_EXIT(RS_CHECK(false, "words"), testing::KilledBySignal(SIGABRT), "words");
+  RINGSIDE_CHECK(1 + 1 == 2, "not this one");
+  EXPECT_DEATH(RINGSIDE_CHECK(1 + 1 == 3, "one and one are three"), "^[^ ]*check_test\\.cpp:[0-9]+: one and one are three\n$");
+  EXPECT_EXIT(RINGSIDE_CHECK(false, "words"), testing::KilledBySignal(SIGABRT), "words");
 }
 
 TEST(CheckDeath, LongWordsAreCut) {
   static const std::string words(2000, 'x');
-  EXPECT_DEATH(RS_CHECK(words.empty(), words.c_str()), "check_test\\.cpp:[0-9]+: x{400,480}\n$");
+  EXPECT_DEATH(RINGSIDE_CHECK(words.empty(), words.c_str()), "check_test\\.cpp:[0-9]+: x{400,480}\n$");
 }
 
 TEST(CheckDeath, OfADevBuild) {
   int evaluated = 0;
-  RS_DEBUG_CHECK(++evaluated != 0, "");
+  RINGSIDE_DEBUG_CHECK(++evaluated != 0, "");
 #ifdef NDEBUG
   EXPECT_EQ(evaluated, 0);
 #else
   EXPECT_EQ(evaluated, 1);
-  EXPECT_DEATH(RS_DEBUG_CHECK(false, "only here"), "only here");
+  EXPECT_DEATH(RINGSIDE_DEBUG_CHECK(false, "only here"), "only here");
 #endif
 }
 

@@ -108,7 +108,7 @@ __attribute__((weak)) constinit const CpuSide* cpu_side = nullptr;
 __attribute__((weak)) bool write_slowly(const ringside_event& event, void* payload, u32 size, Refused, i32) noexcept {
   return ringside_write(const_cast<ringside_event*>(&event), payload, size);
 }
-#if RS_RSEQ
+#if RINGSIDE_RSEQ
 __attribute__((weak)) Refused append_slowly(const CpuSide&, const void*, u32) noexcept { return Refused::no_ring; }
 #endif
 }  // namespace ringside::detail

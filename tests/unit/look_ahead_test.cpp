@@ -29,8 +29,6 @@ class Live final : public Source {
     waiting.back()->event(time, {1, 1});
   }
   Counters counters() const override { return {}; }
-  const RingName& name() const override { return name_; }
-  const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return false; }
   u64 lag_ns() const override { return lag; }
 
@@ -41,8 +39,6 @@ class Live final : public Source {
 
  private:
   std::unique_ptr<SubBuffer> page_;
-  RingName name_;
-  ClockInfo clock_;
 };
 
 struct LookAheadOf {

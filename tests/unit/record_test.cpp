@@ -45,17 +45,13 @@ class Scripted final : public Source {
     c.unread = c.written - c.read;
     return c;
   }
-  const RingName& name() const override { return name_; }
-  const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return at_ == steps_.size(); }
   u64 consumed = 0, put_backs = 0, read = 0;
 
  private:
   std::vector<Step> steps_;
   size_t at_ = 0;
-  RingName name_;
   Counters counters_;
-  ClockInfo clock_;
 };
 
 struct Recordings : testing::Test {

@@ -145,8 +145,6 @@ class OneAtATime final : public Source {
     return view;
   }
   Counters counters() const override { return {}; }
-  const RingName& name() const override { return name_; }
-  const ClockInfo& clock() const override { return clock_; }
   bool ended() const override { return true; }
   u64 lag_ns() const override { return 0; }
 
@@ -154,8 +152,6 @@ class OneAtATime final : public Source {
   std::vector<SubBufferView> views_;
   size_t at_ = 0;
   std::vector<u8> shown_;
-  RingName name_;
-  ClockInfo clock_;
 };
 
 u64 number_of(Bytes payload) {

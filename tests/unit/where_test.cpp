@@ -7,11 +7,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <ringside/remote/process_writer.hpp>
+#include <thread>
 
 #include "instance/instance.hpp"
 #include "kernel/tracefs_instance.hpp"
+#include "remote/process.hpp"
 #include "serve/server.hpp"
 
 namespace ringside::where_test {
@@ -99,9 +103,29 @@ TEST_F(WhereTest, Sockets) {
   instance("web");
   ServerOptions o;
   o.instance = "web";
+  EXPECT_EQ(kind(must(Server::create(o))->socket()), Kind::served);  // by its name alone: that server answers nothing
+  o.socket = dir + "/here/s";
   const auto server = must(Server::create(o));
-  EXPECT_EQ(kind(server->socket()), Kind::served);
-  EXPECT_NE(Where::of(server->socket()).not_to_be_read().sentence.find("name the instance itself: " + dir + "/root/web"), std::string::npos);
+  std::atomic<bool> over{false};
+  std::thread answering([&] {
+    while (!over && server->turn(10)) continue;
+  });
+  EXPECT_EQ(kind("s"), Kind::served);
+  over = true;
+  answering.join();
+}
+
+// The question whether ringside serves there costs an external writer nothing.
+TEST_F(WhereTest, AnExternalWriterStaysOne) {
+  const remote::ProcessWriter<> writer({dir + "/here/w", {{1, "app", "tick", "name: tick"}}});
+  ASSERT_EQ(writer.error(), 0);
+  EXPECT_EQ(kind("w"), Kind::writer);
+  remote::Process::Options make;
+  make.buffer.size = 64 << 10;
+  make.buffer.subbuf_size = 4096;
+  const auto reader = remote::Process::attach("w", make);
+  ASSERT_TRUE(reader) << reader.error().sentence;
+  EXPECT_EQ(kind("w"), Kind::writer);  // another reader is attached
 }
 
 TEST_F(WhereTest, InstancesOfTheKernel) {

@@ -42,7 +42,7 @@ class EventCursor {
   }
 
   // Steps onto the next data event; false at the end or at the first malformed byte.
-  RS_INLINE bool next() noexcept {
+  RINGSIDE_INLINE bool next() noexcept {
     while (at_ < end_) {
       const u32 word = word_at(at_);
       const u32 type = word_type(word);
@@ -75,9 +75,9 @@ class EventCursor {
 
  private:
   friend class AlikeEvents;
-  RS_INLINE u32 word_at(u32 offset) const noexcept { return *reinterpret_cast<const u32*>(data_ + offset); }
+  RINGSIDE_INLINE u32 word_at(u32 offset) const noexcept { return *reinterpret_cast<const u32*>(data_ + offset); }
 
-  RS_INLINE bool data_event(u32 word, u32 payload_at, u32 size) noexcept {
+  RINGSIDE_INLINE bool data_event(u32 word, u32 payload_at, u32 size) noexcept {
     time_ += word_delta(word);
     event_ = at_;
     payload_ = {data_ + payload_at, size - (payload_at - at_)};
@@ -147,10 +147,10 @@ class EventCursor {
 //   alike.move(cursor);                                          // onto the last one
 class AlikeEvents {
  public:
-  RS_INLINE explicit AlikeEvents(const EventCursor& c) noexcept  // which has come to an event, or to the end
+  RINGSIDE_INLINE explicit AlikeEvents(const EventCursor& c) noexcept  // which has come to an event, or to the end
       : at_(c.data_ + c.at_), last_(c.at_ < c.end_ && c.guessed_size_ <= c.end_ - c.at_ ? c.data_ + c.end_ - c.guessed_size_ : nullptr), type_(c.guess_), size_(c.guessed_size_), time_(c.time_) {}
 
-  RS_INLINE bool next() noexcept {
+  RINGSIDE_INLINE bool next() noexcept {
     if (at_ > last_) return false;
     const u32 word = *reinterpret_cast<const u32*>(at_);
     if (word_type(word) != type_) return false;
@@ -159,9 +159,9 @@ class AlikeEvents {
     at_ += size_;
     return true;
   }
-  RS_INLINE u32 delta() const noexcept { return delta_; }
-  RS_INLINE Bytes payload() const noexcept { return {at_ - size_ + 4, size_ - 4}; }
-  RS_INLINE void move(EventCursor& c) const noexcept {
+  RINGSIDE_INLINE u32 delta() const noexcept { return delta_; }
+  RINGSIDE_INLINE Bytes payload() const noexcept { return {at_ - size_ + 4, size_ - 4}; }
+  RINGSIDE_INLINE void move(EventCursor& c) const noexcept {
     const auto position = static_cast<u32>(at_ - c.data_);
     if (position == c.at_) return;
     c.at_ = position;

@@ -31,8 +31,9 @@ enum class Kind : u16 {
   counters,     // ring, which this client has opened
   read_format,  // ring: the first event number of interest; argument: offset in the format's text
   close_ring,   // ring
+  past,         // counters of all rings that gave their memory back; dropped: and of events that found no ring
 };
-inline constexpr u16 last_kind = static_cast<u16>(Kind::close_ring);
+inline constexpr u16 last_kind = static_cast<u16>(Kind::past);
 
 struct Request {
   u32 magic;
@@ -138,6 +139,7 @@ constexpr size_t answer_size(Kind kind) noexcept {
     case Kind::wait:
       return sizeof(WaitAnswer);
     case Kind::counters:
+    case Kind::past:
       return sizeof(CountersAnswer);
     case Kind::read_format:
       return sizeof(FormatAnswer);

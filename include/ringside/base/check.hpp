@@ -1,7 +1,7 @@
 // Invariants, checked while the program runs.
 //
-//   RS_CHECK(condition, "words")         always; for code off the hot paths
-//   RS_DEBUG_CHECK(condition, "words")   in builds without NDEBUG; elsewhere the condition is compiled, and not evaluated
+//   RINGSIDE_CHECK(condition, "words")         always; for code off the hot paths
+//   RINGSIDE_DEBUG_CHECK(condition, "words")   in builds without NDEBUG; elsewhere the condition is compiled, and not evaluated
 //
 // If the condition is false: one line "file:line: words" on standard error, then abort(). Safe in signal handlers: one
 // write(2), no allocation. Freestanding code traps instead.
@@ -35,12 +35,12 @@ extern "C" long ringside_write_line(int fd, const void* from, size_t size) __asm
 
 }  // namespace ringside::detail
 
-#define RS_CHECK_TEXT(x) RS_CHECK_TEXT_(x)
-#define RS_CHECK_TEXT_(x) #x
-#define RS_CHECK(condition, words) \
-  ((condition) ? void() : ::ringside::detail::check_failed(__FILE__ ":" RS_CHECK_TEXT(__LINE__) ": ", words))
+#define RINGSIDE_CHECK_TEXT(x) RINGSIDE_CHECK_TEXT_(x)
+#define RINGSIDE_CHECK_TEXT_(x) #x
+#define RINGSIDE_CHECK(condition, words) \
+  ((condition) ? void() : ::ringside::detail::check_failed(__FILE__ ":" RINGSIDE_CHECK_TEXT(__LINE__) ": ", words))
 #ifdef NDEBUG
-#define RS_DEBUG_CHECK(condition, words) (void)sizeof((condition) ? 1 : 0)
+#define RINGSIDE_DEBUG_CHECK(condition, words) (void)sizeof((condition) ? 1 : 0)
 #else
-#define RS_DEBUG_CHECK(condition, words) RS_CHECK(condition, words)
+#define RINGSIDE_DEBUG_CHECK(condition, words) RINGSIDE_CHECK(condition, words)
 #endif

@@ -15,23 +15,23 @@ namespace ringside {
 
 struct Hardware {
   template <class T>
-  RS_INLINE static T load(const T* p, Order o) noexcept {
+  RINGSIDE_INLINE static T load(const T* p, Order o) noexcept {
     return o == Order::relaxed ? __atomic_load_n(p, __ATOMIC_RELAXED) : __atomic_load_n(p, __ATOMIC_ACQUIRE);
   }
 
   template <class T>
-  RS_INLINE static void store(T* p, T v, Order o) noexcept {
+  RINGSIDE_INLINE static void store(T* p, T v, Order o) noexcept {
     if (o == Order::relaxed)
       __atomic_store_n(p, v, __ATOMIC_RELAXED);
     else
       __atomic_store_n(p, v, __ATOMIC_RELEASE);
   }
 
-  RS_INLINE static bool cas(u64* p, u64& expected, u64 desired) noexcept {
+  RINGSIDE_INLINE static bool cas(u64* p, u64& expected, u64 desired) noexcept {
     return __atomic_compare_exchange_n(p, &expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
   }
 
-  RS_INLINE static bool cas_local(u64* p, u64 expected, u64 desired) noexcept {
+  RINGSIDE_INLINE static bool cas_local(u64* p, u64 expected, u64 desired) noexcept {
 #if defined(__x86_64__) && !defined(RS_TSAN)
     bool done;
     asm volatile("cmpxchgq %[desired], %[word]"
@@ -44,7 +44,7 @@ struct Hardware {
 #endif
   }
 
-  RS_INLINE static void add_local(u64* p, u64 delta) noexcept {
+  RINGSIDE_INLINE static void add_local(u64* p, u64 delta) noexcept {
 #if defined(__x86_64__) && !defined(RS_TSAN)
     asm volatile("addq %[delta], %[word]" : [word] "+m"(*p) : [delta] "er"(delta) : "cc");
 #else
@@ -52,10 +52,10 @@ struct Hardware {
 #endif
   }
 
-  RS_INLINE static void fence_light() noexcept { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
-  RS_INLINE static void program_order() noexcept { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
-  RS_INLINE static void fence_release() noexcept { __atomic_thread_fence(__ATOMIC_RELEASE); }
-  RS_INLINE static void fence_acquire() noexcept { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
+  RINGSIDE_INLINE static void fence_light() noexcept { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
+  RINGSIDE_INLINE static void program_order() noexcept { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
+  RINGSIDE_INLINE static void fence_release() noexcept { __atomic_thread_fence(__ATOMIC_RELEASE); }
+  RINGSIDE_INLINE static void fence_acquire() noexcept { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 
   // The writer's payload stores are plain. This copy races with them by design, and is validated afterwards.
   __attribute__((no_sanitize("thread"), noinline)) static void copy_in(void* to, const void* from, size_t size) noexcept {
@@ -64,7 +64,7 @@ struct Hardware {
     for (size_t i = 0; i < size / 4; ++i) out[i] = in[i];
   }
 
-  RS_INLINE static void pause() noexcept {
+  RINGSIDE_INLINE static void pause() noexcept {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #else

@@ -7,12 +7,12 @@
 namespace ringside {
 
 struct SingleContext : Hardware {
-  RS_INLINE static bool cas_local(u64* p, u64 expected, u64 desired) noexcept {
+  RINGSIDE_INLINE static bool cas_local(u64* p, u64 expected, u64 desired) noexcept {
     if (load(p, Order::relaxed) != expected) return false;
     store(p, desired, Order::relaxed);
     return true;
   }
-  RS_INLINE static void add_local(u64* p, u64 delta) noexcept { store(p, load(p, Order::relaxed) + delta, Order::relaxed); }
+  RINGSIDE_INLINE static void add_local(u64* p, u64 delta) noexcept { store(p, load(p, Order::relaxed) + delta, Order::relaxed); }
 };
 
 static_assert(Memory<SingleContext>);

@@ -28,7 +28,7 @@ constexpr bool is_readable_here(u32 kind) noexcept {
 }
 
 // The counter, on processors that have one; otherwise 0.
-RS_INLINE u64 read_ticks() noexcept {
+RINGSIDE_INLINE u64 read_ticks() noexcept {
 #if defined(__x86_64__)
   return __builtin_ia32_rdtsc();
 #elif defined(__aarch64__)
@@ -41,7 +41,7 @@ RS_INLINE u64 read_ticks() noexcept {
 }
 
 // Reads the counter, if that is the clock. On x86-64 it is read in any case, because a branch before it costs more.
-RS_INLINE bool ticks_of(ClockKind kind, u64& ticks) noexcept {
+RINGSIDE_INLINE bool ticks_of(ClockKind kind, u64& ticks) noexcept {
 #if defined(__x86_64__)
   ticks = read_ticks();
   return is_instruction(kind);

@@ -35,15 +35,15 @@ constexpr bool is_power_of_two(u64 v) noexcept { return v != 0 && (v & (v - 1)) 
 }  // namespace ringside
 
 // Headers that trace.hpp includes compile as C++17, too: no concepts, no attributes of C++20.
-#define RS_LIKELY(condition) __builtin_expect((condition), 1)
-#define RS_UNLIKELY(condition) __builtin_expect((condition), 0)
+#define RINGSIDE_LIKELY(condition) __builtin_expect((condition), 1)
+#define RINGSIDE_UNLIKELY(condition) __builtin_expect((condition), 0)
 #if __cplusplus >= 202002L
-#define RS_CONSTINIT constinit
+#define RINGSIDE_CONSTINIT constinit
 #elif defined(__clang__)
-#define RS_CONSTINIT [[clang::require_constant_initialization]]
+#define RINGSIDE_CONSTINIT [[clang::require_constant_initialization]]
 #else
-#define RS_CONSTINIT __constinit
+#define RINGSIDE_CONSTINIT __constinit
 #endif
 
-#define RS_INLINE [[gnu::always_inline]] inline
-#define RS_NOINLINE [[gnu::noinline, gnu::cold]]
+#define RINGSIDE_INLINE [[gnu::always_inline]] inline
+#define RINGSIDE_NOINLINE [[gnu::noinline, gnu::cold]]

@@ -89,7 +89,7 @@ struct ProcessOptions {
 // CLOCK_MONOTONIC or the processor's counter, as the reader asks. A clock that this processor does not have refuses the reader.
 struct ProcessClock {
   u32 kind = static_cast<u32>(ClockKind::mono);
-  RS_INLINE bool at_once(u64& ticks) const noexcept { return ticks_of(static_cast<ClockKind>(kind), ticks); }
+  RINGSIDE_INLINE bool at_once(u64& ticks) const noexcept { return ticks_of(static_cast<ClockKind>(kind), ticks); }
   u64 now() noexcept {
     u64 ticks;
     if (at_once(ticks)) return ticks;
@@ -115,7 +115,7 @@ class ProcessWriter {
   int error() const noexcept { return service_->error(); }  // an errno if listening at the path failed; otherwise 0
 
   // Null while no reader is attached, or if the reader has fewer rings.
-  RS_INLINE Writer* ring(u32 index) noexcept {
+  RINGSIDE_INLINE Writer* ring(u32 index) noexcept {
     const Session* s = Hardware::load(&now_, session_observe);
     return s != nullptr && index < s->rings.size() ? s->rings[index].get() : nullptr;
   }

@@ -56,7 +56,7 @@ class Published {
   Published(const Ring& ring, abi::MetaPage* meta, u32 ring_id, bool footers) noexcept
       : meta_(meta), places_(ring.places), id_(ring_id), subbuf_size_(ring.geometry.subbuf_size()), footers_(footers) {}
 
-  RS_INLINE void committed(u32 events) noexcept { M::add_local(&meta_->entries, events); }
+  RINGSIDE_INLINE void committed(u32 events) noexcept { M::add_local(&meta_->entries, events); }
   void overwrote(u32 events) noexcept {
     M::add_local(&meta_->overrun, events);
     M::add_local(&meta_->pages_lost, 1);
@@ -141,7 +141,7 @@ class RemoteWriter {
   RemoteWriter& operator=(const RemoteWriter&) = delete;
 
   // The writing context.
-  [[nodiscard]] RS_INLINE bool reserve(u32 size, Reservation& slot) noexcept {
+  [[nodiscard]] RINGSIDE_INLINE bool reserve(u32 size, Reservation& slot) noexcept {
     if constexpr (N == Nesting::none) {
       if (M::load(&ctl().nest, unordered) != 0) [[unlikely]]
         return refuse(slot);
@@ -153,10 +153,10 @@ class RemoteWriter {
     (void)reserve(size, slot);
     return slot;
   }
-  RS_INLINE void commit(const Reservation& slot) noexcept { writer_.commit(slot); }
+  RINGSIDE_INLINE void commit(const Reservation& slot) noexcept { writer_.commit(slot); }
   bool discard(const Reservation& slot) noexcept { return writer_.discard(slot); }
   template <class Fill>
-  RS_INLINE bool write(u32 size, Fill fill) noexcept {
+  RINGSIDE_INLINE bool write(u32 size, Fill fill) noexcept {
     if constexpr (N == Nesting::none) {
       if (M::load(&ctl().nest, unordered) != 0) [[unlikely]] {
         Reservation slot;
@@ -165,7 +165,7 @@ class RemoteWriter {
     }
     return writer_.write(size, fill);
   }
-  RS_INLINE bool write(const void* payload, u32 size) noexcept {
+  RINGSIDE_INLINE bool write(const void* payload, u32 size) noexcept {
     return write(size, [&](u8* to) {
       if (size != 0) __builtin_memcpy(to, payload, size);
     });
@@ -249,7 +249,7 @@ class RemoteWriter {
     ring.places = places;
     return ring;
   }
-  RS_NOINLINE bool refuse(Reservation& slot) noexcept {
+  RINGSIDE_NOINLINE bool refuse(Reservation& slot) noexcept {
     M::add_local(&ctl().dropped, 1);
     slot = {};
     slot.why = Refused::full;

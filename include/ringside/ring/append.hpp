@@ -6,7 +6,7 @@
 namespace ringside {
 
 // size: 0 to the largest payload of any ring. Of `payload`, only the bytes behind the last multiple of 8 are read.
-RS_INLINE Shape shape_of(const void* payload, u32 size) noexcept {
+RINGSIDE_INLINE Shape shape_of(const void* payload, u32 size) noexcept {
   const u32 data_size = abi::event_size(size);
   const u32 at = abi::payload_offset(data_size), rest = size % 8;
   Shape s{u64{1} << 32 | data_size, abi::event_word(at == 4 ? (data_size - 4) / 4 : 0, 0), at, size - rest, 0};
@@ -30,16 +30,16 @@ RS_INLINE Shape shape_of(const void* payload, u32 size) noexcept {
 constexpr u32 known_size(u32 size) noexcept { return align_up(size, 4u) <= most_known ? align_up(size, 4u) : 0; }
 
 template <class M>
-RS_INLINE void ring_bell(const CpuRings& rings) noexcept {
+RINGSIDE_INLINE void ring_bell(const CpuRings& rings) noexcept {
   M::fence_light();  // pairs: WAKE
-  if (RS_UNLIKELY(M::load(rings.bell.any, unordered) != 0)) rings.bell.ring(rings.bell.context);
+  if (RINGSIDE_UNLIKELY(M::load(rings.bell.any, unordered) != 0)) rings.bell.ring(rings.bell.context);
 }
 
 // False: it is no usual event, and nothing of it can be seen. known: 0, or known_size(size).
 template <class S, class M, u32 known>
-RS_INLINE bool append_usually(const CpuRings& rings, i64 area, const void* payload, u32 size) noexcept {
+RINGSIDE_INLINE bool append_usually(const CpuRings& rings, i64 area, const void* payload, u32 size) noexcept {
   const Shape shape = shape_of(payload, known != 0 ? known : size);
-  if (RS_UNLIKELY((S::template append_usual<known>(area, rings, shape, payload)) != Sequence::done)) return false;
+  if (RINGSIDE_UNLIKELY((S::template append_usual<known>(area, rings, shape, payload)) != Sequence::done)) return false;
   ring_bell<M>(rings);
   return true;
 }

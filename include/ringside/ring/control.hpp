@@ -165,9 +165,9 @@ struct Ring {
   u8* const* places = nullptr;     // the address of each sub-buffer
   RingKind kind = RingKind::thread;
 
-  RS_INLINE Record& record(u32 id) const noexcept { return reinterpret_cast<Record*>(control + 1)[id]; }
-  RS_INLINE u8* subbuf(u32 id) const noexcept { return places == nullptr ? data + geometry.offset_of(id) : places[id]; }
-  RS_INLINE abi::SubBufferHeader& header(u32 id) const noexcept { return *reinterpret_cast<abi::SubBufferHeader*>(subbuf(id)); }
+  RINGSIDE_INLINE Record& record(u32 id) const noexcept { return reinterpret_cast<Record*>(control + 1)[id]; }
+  RINGSIDE_INLINE u8* subbuf(u32 id) const noexcept { return places == nullptr ? data + geometry.offset_of(id) : places[id]; }
+  RINGSIDE_INLINE abi::SubBufferHeader& header(u32 id) const noexcept { return *reinterpret_cast<abi::SubBufferHeader*>(subbuf(id)); }
 };
 
 }  // namespace ringside

@@ -27,11 +27,11 @@ class CpuWriter {
 
   // Refused::no: it is written. known: 0, or known_size(size).
   template <u32 known = 0>
-  RS_INLINE Refused write(const CpuRings& rings, i64 area, const void* payload, u32 size) const noexcept {
+  RINGSIDE_INLINE Refused write(const CpuRings& rings, i64 area, const void* payload, u32 size) const noexcept {
     return append_usually<S, M, known>(rings, area, payload, size) ? Refused::no : write_slowly(rings, area, payload, size);
   }
 
-  RS_NOINLINE Refused write_slowly(const CpuRings& rings, i64 area, const void* payload, u32 size) const noexcept {
+  RINGSIDE_NOINLINE Refused write_slowly(const CpuRings& rings, i64 area, const void* payload, u32 size) const noexcept {
     const Shape shape = shape_of(payload, size);
     for (u32 tries = most_tries; tries != 0; --tries) {
       const u32 cpu = S::cpu(area);
@@ -138,7 +138,7 @@ class CpuWriter {
   }
 
   // Refused::no: look again.
-  RS_NOINLINE static Refused next_sub_buffer(const CpuPlace& here, i64 area, const Seen& seen, const Doorbell& bell) noexcept {
+  RINGSIDE_NOINLINE static Refused next_sub_buffer(const CpuPlace& here, i64 area, const Seen& seen, const Doorbell& bell) noexcept {
     const Ring& ring = here.ring;
     const Geometry& g = ring.geometry;
     Control& c = *ring.control;
@@ -194,7 +194,7 @@ class CpuWriter {
     return Refused::no;
   }
 
-  RS_NOINLINE static Refused give_up(const Ring& ring) noexcept {
+  RINGSIDE_NOINLINE static Refused give_up(const Ring& ring) noexcept {
     Control& c = *ring.control;
     M::store(&c.corrupt, u64{1}, unordered);
     u64 gate = M::load(&c.gate, unordered);

@@ -96,7 +96,7 @@ inline constexpr Order session_observe = Order::acquire;   // pairs: SESSION
 
 // The fence of an edge. A mutant's order is relaxed: it has none.
 template <class M, Order o>
-RS_INLINE void fence_of() noexcept {
+RINGSIDE_INLINE void fence_of() noexcept {
   if constexpr (o == Order::release) M::fence_release();
   if constexpr (o == Order::acquire) M::fence_acquire();
 }

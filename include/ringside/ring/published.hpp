@@ -23,17 +23,17 @@ constexpr u32 events_at(u64 committed, u64 commit) noexcept {
 }
 
 template <Orders O>
-RS_INLINE bool is_of_cpu(const Ring& ring) noexcept {
+RINGSIDE_INLINE bool is_of_cpu(const Ring& ring) noexcept {
   return O.rings_of_cpus && ring.kind == RingKind::cpu;
 }
 
 // The times of the last two events of a sub-buffer in a CPU's ring, indexed by the parity of the event's number.
-RS_INLINE u64* times(Record& rec) noexcept { return &rec.reserve; }
-RS_INLINE const u64* times(const Record& rec) noexcept { return &rec.reserve; }
+RINGSIDE_INLINE u64* times(Record& rec) noexcept { return &rec.reserve; }
+RINGSIDE_INLINE const u64* times(const Record& rec) noexcept { return &rec.reserve; }
 
 // An addition that other CPUs do not lose.
 template <Memory M>
-RS_INLINE void add_shared(u64& word, u64 more) noexcept {
+RINGSIDE_INLINE void add_shared(u64& word, u64 more) noexcept {
   u64 now = M::load(&word, unordered);
   while (!M::cas(&word, now, now + more)) {
   }

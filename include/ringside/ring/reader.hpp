@@ -62,7 +62,7 @@ class Reader {
 
   // 0: locked; else the holder. `who` is not 0.
   u64 try_lock(u64 who) noexcept {
-    RS_DEBUG_CHECK(who != 0, "the holder of a lock has a name");
+    RINGSIDE_DEBUG_CHECK(who != 0, "the holder of a lock has a name");
     u64 expected = 0;
     return M::cas(&ctl().reader_lock, expected, who) ? 0 : expected;  // pairs: LOCK observes
   }
@@ -85,7 +85,7 @@ class Reader {
   }
   // Counts `bytes` and `events` of the view as read; 0 < bytes <= end - begin.
   void consume(u32 bytes, u32 events) noexcept {
-    RS_DEBUG_CHECK(bytes <= view_.end - view_.begin && events <= view_.events, "what is consumed is in the view");
+    RINGSIDE_DEBUG_CHECK(bytes <= view_.end - view_.begin && events <= view_.events, "what is consumed is in the view");
     ReaderState at = state();
     at.bytes += bytes;
     at.events += events;
@@ -309,7 +309,7 @@ class Reader {
              first > at.expected ? first - at.expected : 0,
              first,
              left};
-    RS_DEBUG_CHECK(view_.begin <= view_.end && view_.end <= ring_.geometry.capacity(), "a view is inside its sub-buffer");
+    RINGSIDE_DEBUG_CHECK(view_.begin <= view_.end && view_.end <= ring_.geometry.capacity(), "a view is inside its sub-buffer");
     if (now.bytes == at.bytes) return Got::nothing;
     // Writers of a CPU's ring leave a sub-buffer without its padding in commit: mappers see it from here on.
     if (left && is_of_cpu<O>(ring_) && abi::commit_size(M::load(&ring_.header(id).commit, unordered)) < now.bytes)
@@ -352,7 +352,7 @@ class Reader {
 
   // The swap has happened: notes it.
   void settle(ReaderState& at, ReaderPlace now) noexcept {
-    RS_DEBUG_CHECK(ring_.geometry.holds(now.id), "the reader page is a sub-buffer of this ring");
+    RINGSIDE_DEBUG_CHECK(ring_.geometry.holds(now.id), "the reader page is a sub-buffer of this ring");
     at.page = pack_reader(now);
     at.bytes = at.events = 0;
     move_on(at);

@@ -46,7 +46,7 @@ struct CpuRings {
   const CpuPlace* place[1];  // as many as there are CPUs
 };
 
-RS_INLINE const CpuPlace& place_in(const CpuRings& rings, u32 cpu) noexcept {
+RINGSIDE_INLINE const CpuPlace& place_in(const CpuRings& rings, u32 cpu) noexcept {
   return *__atomic_load_n(&rings.place[cpu], map_observe);
 }
 
@@ -113,10 +113,10 @@ struct Refuse {
 };
 
 #if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
-#define RS_RSEQ 1
+#define RINGSIDE_RSEQ 1
 #endif
 
-#if RS_RSEQ
+#if RINGSIDE_RSEQ
 
 // Puts the descriptor {version and flags, start, length, abort handler} into its section. Labels: 1 start, 2 behind the last
 // store, 3 the descriptor, 4 the abort handler (the kernel checks the signature in front of it), 6 moved, 7 out, 9 late.
@@ -162,7 +162,7 @@ struct Refuse {
 // area: the offset of the thread's rseq area from the thread pointer, as in glibc's __rseq_offset.
 struct Rseq {
   // The CPU that this thread runs on, 32 bits. A value above every CPU's number: the thread is not registered.
-  RS_INLINE static u32 cpu(i64 area) noexcept {
+  RINGSIDE_INLINE static u32 cpu(i64 area) noexcept {
     u32 cpu;
 #if defined(__x86_64__)
     asm volatile("movl %%fs:4(%[area]), %[cpu]" : [cpu] "=r"(cpu) : [area] "r"(area));
@@ -198,7 +198,7 @@ struct Rseq {
 
   // Notes *word in `seen` and spins for `rounds` rounds, to see whether the kernel aborts. moved: the word has changed since it
   // was noted, and the kernel did not abort. aborted: perhaps before it was noted; then `seen` is as before.
-  RS_INLINE static Sequence spin(i64 area, const u32* word, u32& seen, u32 rounds) noexcept {
+  RINGSIDE_INLINE static Sequence spin(i64 area, const u32* word, u32& seen, u32 rounds) noexcept {
     u32 result;
 #if defined(__x86_64__)
     asm volatile(RS_RSEQ_BEGIN "movl (%[word]), %[seen]\n5:\n\tcmpl %[seen], (%[word])\n\tjne 6f\n\tdecl %[rounds]\n\tjne 5b\n\tjmp 9f\n" RS_RSEQ_END
@@ -249,7 +249,7 @@ struct Rseq {
   // moved: it is not usual. known: the payload's size, if it is known at compile time and at most most_known; head and size of
   // the shape are made from it.
   template <u32 known = 0>
-  RS_INLINE static Sequence append_usual(i64 area, const CpuRings& rings, const Shape& shape, const void* payload) noexcept {
+  RINGSIDE_INLINE static Sequence append_usual(i64 area, const CpuRings& rings, const Shape& shape, const void* payload) noexcept {
     static_assert(known % 4 == 0 && known <= most_known);
     u32 result;
 #if defined(__x86_64__)
@@ -307,7 +307,7 @@ struct Rseq {
     return static_cast<Sequence>(result);
   }
 
-  RS_INLINE static Sequence append(i64 area, const Append& a) noexcept {
+  RINGSIDE_INLINE static Sequence append(i64 area, const Append& a) noexcept {
     static_assert(offsetof(Append, cpu) == 0);
     u32 result;
 #if defined(__x86_64__)
@@ -371,7 +371,7 @@ struct Rseq {
     return static_cast<Sequence>(result);
   }
 
-  RS_INLINE static Sequence refuse(i64 area, const Refuse& a) noexcept {
+  RINGSIDE_INLINE static Sequence refuse(i64 area, const Refuse& a) noexcept {
     static_assert(offsetof(Refuse, cpu) == 0);
     u32 result;
 #if defined(__x86_64__)
@@ -398,7 +398,7 @@ struct Rseq {
     return static_cast<Sequence>(result);
   }
 
-  RS_INLINE static Sequence enter(i64 area, const Enter& a) noexcept {
+  RINGSIDE_INLINE static Sequence enter(i64 area, const Enter& a) noexcept {
     static_assert(offsetof(Enter, cpu) == 0 && offsetof(Record, count) == offsetof(Record, reserve) + 8);
     u32 result;
 #if defined(__x86_64__)
@@ -465,6 +465,6 @@ struct Rseq {
 #undef RS_RSEQ_END
 #undef RS_RSEQ_DESCRIPTOR
 
-#endif  // RS_RSEQ
+#endif  // RINGSIDE_RSEQ
 
 }  // namespace ringside

@@ -11,7 +11,7 @@ namespace ringside {
 // any two accesses of anybody, but a check loads many words: it is right only where nobody else moves them meanwhile. So no
 // product does it, whose writer, handlers and readers share the ring.
 template <class M>
-RS_INLINE void after_step([[maybe_unused]] const Ring& ring) noexcept {
+RINGSIDE_INLINE void after_step([[maybe_unused]] const Ring& ring) noexcept {
   if constexpr (requires { M::stepped(ring); }) M::stepped(ring);
 }
 

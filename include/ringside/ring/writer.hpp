@@ -103,7 +103,7 @@ class Writer {
  public:
   Writer(const Ring& ring, C clock, const Doorbell& bell = {}, Show show = {}) noexcept
       : ring_(ring), clock_(clock), show_(show), bell_(bell), quarters_(ring.geometry.capacity() / 4) {
-    RS_DEBUG_CHECK(ring.geometry.valid(), "a writer's ring has sizes");
+    RINGSIDE_DEBUG_CHECK(ring.geometry.valid(), "a writer's ring has sizes");
   }
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
@@ -115,13 +115,13 @@ class Writer {
     return slot;
   }
   // The same, into a slot that the caller keeps in memory. False: refused.
-  [[nodiscard]] RS_INLINE bool reserve(u32 size, Reservation& slot) noexcept {
+  [[nodiscard]] RINGSIDE_INLINE bool reserve(u32 size, Reservation& slot) noexcept {
     const u64 nest = M::load(&ctl().nest, unordered);
     return (nest == 0 && !too_big(size) && reserve_usually(ctl(), size, slot)) || reserve_slowly(size, nest, slot);
   }
 
-  RS_INLINE void commit(const Reservation& slot) noexcept {
-    RS_DEBUG_CHECK(slot.payload != nullptr, "only a reserved event is committed");
+  RINGSIDE_INLINE void commit(const Reservation& slot) noexcept {
+    RINGSIDE_DEBUG_CHECK(slot.payload != nullptr, "only a reserved event is committed");
     if (slot.done != 0) [[likely]]
       return publish(ctl(), slot);
     commit_slowly(slot);
@@ -129,7 +129,7 @@ class Writer {
 
   // Takes the event back. True: its space is free again. False: it became padding, because something was reserved behind it.
   bool discard(const Reservation& slot) noexcept {
-    RS_DEBUG_CHECK(slot.payload != nullptr, "only a reserved event is discarded");
+    RINGSIDE_DEBUG_CHECK(slot.payload != nullptr, "only a reserved event is discarded");
     const bool freed = M::cas_local(&slot.record->reserve, slot.after, slot.before);
     if (!freed) {
       u8* const event = slot.sub_buffer + abi::header_size + slot.offset;
@@ -143,11 +143,11 @@ class Writer {
 
   // Writes an event by one call. False: refused; try_write says why. fill(u8*) stores the payload; it is inlined twice.
   template <class Fill>
-  RS_INLINE bool write(u32 size, Fill fill) noexcept {
+  RINGSIDE_INLINE bool write(u32 size, Fill fill) noexcept {
     return try_write(size, fill) == Refused::no;
   }
   template <class Fill>
-  RS_INLINE Refused try_write(u32 size, Fill fill) noexcept {
+  RINGSIDE_INLINE Refused try_write(u32 size, Fill fill) noexcept {
     Control& c = ctl();
     Reservation slot;
     const u64 nest = M::load(&c.nest, unordered);
@@ -162,7 +162,7 @@ class Writer {
     commit_slowly(slow);
     return Refused::no;
   }
-  RS_INLINE bool write(const void* payload, u32 size) noexcept {
+  RINGSIDE_INLINE bool write(const void* payload, u32 size) noexcept {
     return write(size, [&](u8* to) {
       if (size != 0) __builtin_memcpy(to, payload, size);  // an empty payload may be null
     });
@@ -172,9 +172,9 @@ class Writer {
   C& clock() noexcept { return clock_; }
 
  private:
-  RS_INLINE Control& ctl() const noexcept { return *ring_.control; }
-  RS_INLINE static void put(u8* at, u32 value) noexcept { M::store(reinterpret_cast<u32*>(at), value, unordered); }
-  RS_INLINE bool too_big(u32 size) const noexcept {
+  RINGSIDE_INLINE Control& ctl() const noexcept { return *ring_.control; }
+  RINGSIDE_INLINE static void put(u8* at, u32 value) noexcept { M::store(reinterpret_cast<u32*>(at), value, unordered); }
+  RINGSIDE_INLINE bool too_big(u32 size) const noexcept {
     constexpr u32 always_fits = abi::largest_payload(abi::smallest_subbuf - abi::header_size);
     return !(__builtin_constant_p(size) && size <= always_fits) && size > ring_.geometry.largest_payload();
   }
@@ -183,7 +183,7 @@ class Writer {
     return false;
   }
   // The usual way, by a plain store. False: nest is 1, and nothing is reserved.
-  RS_INLINE bool reserve_usually(Control& c, u32 size, Reservation& slot) noexcept {
+  RINGSIDE_INLINE bool reserve_usually(Control& c, u32 size, Reservation& slot) noexcept {
     /*A*/ M::store(&c.nest, u64{1}, unordered);
     M::fence_light();  // pairs: GATE
     if (M::load(&c.gate, unordered) != Show::gate_open) [[unlikely]]
@@ -220,14 +220,14 @@ class Writer {
   }
 
   // A clock may have at_once(u64&), which is false if reading it takes a call. The usual way contains no call.
-  RS_INLINE bool read_clock_at_once(u64& now) noexcept {
+  RINGSIDE_INLINE bool read_clock_at_once(u64& now) noexcept {
     if constexpr (requires { clock_.at_once(now); }) return clock_.at_once(now);
     now = clock_.now();
     return true;
   }
 
   // Commits an event that was reserved the usual way. The second look publishes what handlers have put behind it.
-  RS_INLINE void publish(Control& c, const Reservation& slot) noexcept {
+  RINGSIDE_INLINE void publish(Control& c, const Reservation& slot) noexcept {
     /*F*/ M::store(&header(slot).commit, u64{slot.offset} + slot.size, O.commit_publish);  // pairs: COMMIT
     M::store(&slot.record->committed, slot.done, O.commit_publish);                        // pairs: COMMIT
     show_.committed(1);
@@ -238,7 +238,7 @@ class Writer {
       return check_again();
     ring_bell();
   }
-  RS_INLINE void ring_bell() noexcept {
+  RINGSIDE_INLINE void ring_bell() noexcept {
     if constexpr (Show::has_bell) {
       if (M::load(bell_.any, unordered) != 0) [[unlikely]]
         bell_.ring(bell_.context);
@@ -247,7 +247,7 @@ class Writer {
 
   static u64 address(const void* p) noexcept { return reinterpret_cast<u64>(p); }
   template <class T>
-  RS_INLINE static T* pointer(u64 word) noexcept {
+  RINGSIDE_INLINE static T* pointer(u64 word) noexcept {
     return reinterpret_cast<T*>(word);
   }
   static abi::SubBufferHeader& header(const Reservation& slot) noexcept {
@@ -334,7 +334,7 @@ class Writer {
   }
 
   // Writes the header of a reserved event, and zeros where rounding added bytes, so that no stale bytes are shown.
-  RS_INLINE void fill(Reservation& slot, u32 size, u32 delta) noexcept {
+  RINGSIDE_INLINE void fill(Reservation& slot, u32 size, u32 delta) noexcept {
     const u32 header = abi::payload_offset(slot.size);
     u8* const event = slot.sub_buffer + abi::header_size + slot.offset;
     put(event, abi::event_word(header == 4 ? (slot.size - 4) / 4 : 0, delta));
@@ -354,17 +354,17 @@ class Writer {
     end();
   }
   // Behind nest = 0: a handler has reserved, and perhaps left its event to be published.
-  RS_NOINLINE void check_again() noexcept {
+  RINGSIDE_NOINLINE void check_again() noexcept {
     if (enter_again()) return end();
     ring_bell();
   }
 
-  RS_NOINLINE bool leave(Reservation& slot, Refused why) noexcept {
+  RINGSIDE_NOINLINE bool leave(Reservation& slot, Refused why) noexcept {
     end();
     return refuse(slot, why);
   }
   // The gate is closed. The code that closed it may have taken the ring for itself, so nothing but nest is touched.
-  RS_NOINLINE bool leave_closed(Reservation& slot, u64 gate) noexcept {
+  RINGSIDE_NOINLINE bool leave_closed(Reservation& slot, u64 gate) noexcept {
     Refused why = (gate & gate_moved) != 0 ? Refused::moved : (gate & gate_off) != 0 ? Refused::disabled : Refused::frozen;
     if (Show::gate_open != 0 && (gate & Show::gate_open) == 0) {
       why = Refused::no_ring;
@@ -387,7 +387,7 @@ class Writer {
   // nest was 0 for a moment, and a controller may have seen that, so this goes through the gate, as A does. A ring is not
   // parked while something on it is reserved and not published, so that may be published at a parked gate. On a ring that is
   // given up it must be, because no later event would do it. At a gate that is off it waits for the next event.
-  RS_NOINLINE bool enter_again() noexcept {
+  RINGSIDE_NOINLINE bool enter_again() noexcept {
     u64 gate;
     do {
       M::store(&ctl().nest, u64{1}, unordered);
@@ -405,13 +405,13 @@ class Writer {
     const Record& rec = ring_.record(place_of(tail).id);
     return reserve_offset(M::load(&rec.reserve, unordered)) != committed_of(M::load(&rec.committed, unordered)).bytes;
   }
-  RS_NOINLINE Refused give_up() noexcept {
+  RINGSIDE_NOINLINE Refused give_up() noexcept {
     M::store(&ctl().corrupt, u64{1}, unordered);
     return Refused::corrupt;
   }
 
   // A controller has closed the gate: off, frozen, moved, or "leave this position". False: `gate` says why.
-  RS_NOINLINE bool pass_gate(u64& gate) noexcept {
+  RINGSIDE_NOINLINE bool pass_gate(u64& gate) noexcept {
     if (gate_refuses(gate) || Show::gate_open != 0) return false;
     const u64 tail = M::load(&ctl().tail, unordered);
     const Place place = place_of(tail);
@@ -426,7 +426,7 @@ class Writer {
   }
 
   // Leaves a full sub-buffer. Refused::no: look again, because this call or a handler has moved the tail, or a CAS failed.
-  RS_NOINLINE Refused move_tail(u64 tail, u64 word) noexcept {
+  RINGSIDE_NOINLINE Refused move_tail(u64 tail, u64 word) noexcept {
     const Geometry& g = ring_.geometry;
     const Place from = place_of(tail);
     Record& old = ring_.record(from.id);
@@ -487,7 +487,7 @@ class Writer {
   }
 
   void pad(u32 id, u32 at) noexcept {
-    RS_DEBUG_CHECK(at <= ring_.geometry.capacity(), "padding begins inside its sub-buffer");
+    RINGSIDE_DEBUG_CHECK(at <= ring_.geometry.capacity(), "padding begins inside its sub-buffer");
     const u32 left = ring_.geometry.capacity() - at;
     u8* const event = ring_.subbuf(id) + abi::header_size + at;
     if (left >= 4) put(event, abi::event_word(abi::type_padding, left >= 8 ? 1 : 0));
@@ -548,7 +548,7 @@ class Writer {
   }
 
   // Moves the commit position up to the tail, over sub-buffers that are all finished.
-  RS_NOINLINE void advance(u64 tail) noexcept {
+  RINGSIDE_NOINLINE void advance(u64 tail) noexcept {
     const Geometry& g = ring_.geometry;
     Place at = place_of(M::load(&ctl().commit, unordered));
     const u64 last = place_of(tail).position;

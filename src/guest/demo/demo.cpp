@@ -19,25 +19,23 @@ struct Tick {
 };
 
 constexpr u16 step_id = first_event, timer_id = first_event + 1;
+#define COMMON_FIELDS                                                              \
+  "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"         \
+  "\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"         \
+  "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n" \
+  "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"                   \
+  "\tfield:unsigned long number;\toffset:8;\tsize:8;\tsigned:0;\n"
 constexpr Event events[] = {
     {step_id, "guest", "step",
      "name: step\nID: 63488\nformat:\n"
-     "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
-     "\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"
-     "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"
-     "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
-     "\tfield:unsigned long number;\toffset:8;\tsize:8;\tsigned:0;\n"
+     COMMON_FIELDS
      "\tfield:unsigned long longest;\toffset:16;\tsize:8;\tsigned:0;\n"
      "\tfield:unsigned int steps;\toffset:24;\tsize:4;\tsigned:0;\n"
      "\tfield:unsigned int nested;\toffset:28;\tsize:4;\tsigned:0;\n\n"
      "print fmt: \"number=%lu longest=%lu steps=%u nested=%u\", REC->number, REC->longest, REC->steps, REC->nested\n"},
     {timer_id, "guest", "timer",
      "name: timer\nID: 63489\nformat:\n"
-     "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
-     "\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"
-     "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"
-     "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
-     "\tfield:unsigned long number;\toffset:8;\tsize:8;\tsigned:0;\n"
+     COMMON_FIELDS
      "\tfield:unsigned int inside;\toffset:16;\tsize:4;\tsigned:0;\n\n"
      "print fmt: \"number=%lu inside=%u\", REC->number, REC->inside\n"},
 };

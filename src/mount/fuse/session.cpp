@@ -430,7 +430,7 @@ result<std::unique_ptr<Session>> Session::mount(const std::string& wanted, const
   io.read = read_request;
   const int fd = fuse_session_fd(session->session_);
   if (const int done = fuse_session_custom_io(session->session_, &io, fd); done != 0) return fail(-done, "libfuse takes no hook");
-  session->requests_ = RS_TRY(sys::start_thread("that answers", [s] { s->answer(); }));
+  session->requests_ = RS_TRY(sys::quiet_thread("that answers", [s] { s->answer(); }));
   return session;
 }
 
@@ -462,8 +462,6 @@ bool Session::unused() {
 
 // Waits in read() and for nothing else: a poll() before it would cost a client that asks continuously a tenth of its time.
 void Session::answer() {
-  const sigset_t all = sys::sent_signals();
-  pthread_sigmask(SIG_SETMASK, &all, nullptr);  // signals are for the other threads
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
   const int fd = fuse_session_fd(session_);
   std::vector<char> request(request_size);
