@@ -120,25 +120,31 @@ void throughput(const Server& server) {
   row("ship.cpu_per_million", any ? std::optional(median(costs)) : std::nullopt, "s", "CPU time of the agent for a million of these events");
 }
 
+// Of this thread's CPU time: what else the machine does takes turns on its processor.
 double ns_per_event(u64 n) {
-  const u64 from = sys::now_ns();
+  const auto now = [] {
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec);
+  };
+  const double from = now();
   for (u64 k = 0; k < n; ++k) ::bench::pair(k, k);
-  return static_cast<double>(sys::now_ns() - from) / static_cast<double>(n);
+  return (now() - from) / static_cast<double>(n);
 }
 
 void writer_cost(const Server& server) {
   std::vector<double> alone, beside, ratio;
   pin(0);
   for (int i = 0; i < (quick ? 3 : 9); ++i) {
-    alone.push_back(ns_per_event(2'000'000));
+    alone.push_back(ns_per_event(5'000'000));
     const pid_t child = start(RINGSIDE_COMMAND " ship -q -i bench --spool " + server.dir + "/live --part-time 200ms " + server.url, 1);
     usleep(500000);
-    beside.push_back(ns_per_event(2'000'000));
+    beside.push_back(ns_per_event(5'000'000));
     kill(child, SIGINT);
     waitpid(child, nullptr, 0);
     ratio.push_back(beside.back() / alone.back());
   }
-  row("ship.writer_cost", median(ratio), "x", text("%.1f ns an event beside an agent that ships them, %.1f alone", median(beside), median(alone)));
+  row("ship.writer_cost", median(ratio), "x", text("%.1f ns of CPU time an event beside an agent that ships them, %.1f alone", median(beside), median(alone)));
 }
 
 }  // namespace

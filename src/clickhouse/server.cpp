@@ -233,11 +233,18 @@ result<std::string> Server::post(const std::string& parameters, std::string_view
   if (done == CURLE_ABORTED_BY_CALLBACK) return refuse(std::errc::operation_canceled, "the way to " + where + " was left");
   const std::string reason = way.why[0] != 0 ? way.why : way.curl.easy_strerror(done);
   if (done == CURLE_PEER_FAILED_VERIFICATION)
-    return refuse(std::errc::not_connected, where + " is not trusted (" + reason + "): `ca` in the --config file names the authority that signed its certificate, and HOST must be a name that stands there");
+    return refuse(std::errc::not_connected, where + " is not trusted (" + reason + "): `ca` in the --config file names the authority that signed its certificate, HOST is a name that stands there, and it has not expired");
   if (done == CURLE_SSL_CACERT_BADFILE) return refuse(std::errc::not_connected, "`ca` in the --config file: " + reason);
-  if (login_.tls && done == CURLE_SSL_CONNECT_ERROR)
+  const auto came_to = [&](CURLINFO time) {
+    curl_off_t us = 0;
+    return way.curl.easy_getinfo(way.easy, time, &us) == CURLE_OK && us != 0;
+  };
+  const bool silent = done == CURLE_OPERATION_TIMEDOUT && came_to(CURLINFO_CONNECT_TIME_T) && !came_to(CURLINFO_APPCONNECT_TIME_T);
+  if (login_.tls && (done == CURLE_SSL_CONNECT_ERROR || silent))
     return refuse(std::errc::not_connected, where + " speaks no TLS there (" + reason + "): name the port of https, as clickhouse://HOST:8443/DATABASE, or leave `tls = yes` out of the --config file");
-  if (done != CURLE_OK) return refuse(std::errc::not_connected, where + " does not answer: " + way.curl.easy_strerror(done));
+  const bool closed = done == CURLE_GOT_NOTHING || done == CURLE_RECV_ERROR;
+  if (done != CURLE_OK)
+    return refuse(std::errc::not_connected, where + " does not answer: " + way.curl.easy_strerror(done) + (closed && !login_.tls ? "; if that is its port of https, write `tls = yes` into the --config file" : ""));
   long status = 0;
   way.curl.easy_getinfo(way.easy, CURLINFO_RESPONSE_CODE, &status);
   if (status == 200) return std::move(way.answer);
@@ -276,12 +283,13 @@ result<u64> Server::count(const std::string& sql) {
 }
 
 result<void> Server::begin_session(const std::string& name) {
-  RS_TRY(post(fmt::format("session_id={}&session_timeout={}", escaped(name), session_seconds), "SELECT 1", false));
+  const std::string known = RS_TRY(post(fmt::format("session_id={}&session_timeout={}", escaped(name), session_seconds), "SELECT count() FROM system.settings WHERE name = 'async_insert'", false));
+  may_defer_ = known != "0\n";
   return {};
 }
 
 result<void> Server::insert(const std::string& sql, std::string_view block, const std::string& session) {
-  const std::string answer = RS_TRY(post(fmt::format("database={}&session_id={}&session_check=1&session_timeout={}&query={}", escaped(address_.database), escaped(session), session_seconds, escaped(sql)), block, true));
+  const std::string answer = RS_TRY(post(fmt::format("database={}&session_id={}&session_check=1&session_timeout={}{}&query={}", escaped(address_.database), escaped(session), session_seconds, may_defer_ ? "&async_insert=0" : "", escaped(sql)), block, true));
   if (!answer.empty()) return refuse(std::errc::io_error, "an insert failed late: " + short_text(answer));  // the status went out before
   return {};
 }

@@ -6,7 +6,7 @@
 // An insert whose answer does not arrive may have happened, may be going on, or may still be in a socket of the server's. So each one
 // runs in a session (the server's term) that was made before it, with session_check=1: fence() returns when that session has ended, and
 // from then on the insert has happened, or never will. The server has one query at a time in a session (error 373), and refuses those of a session
-// that it does not know (372).
+// that it does not know (372). A server that may keep an insert for later (async_insert) is told not to.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -78,6 +78,7 @@ class Server {
   std::unique_ptr<Way> way_;
   u64 most_answer_ = u64{64} << 20;
   int code_ = 0;
+  bool may_defer_ = false;  // it knows async_insert
 };
 
 }  // namespace ringside::clickhouse

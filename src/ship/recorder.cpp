@@ -11,7 +11,7 @@
 namespace ringside::ship {
 namespace {
 
-constexpr auto tick = std::chrono::milliseconds(20);
+constexpr auto tick = std::chrono::milliseconds(100);  // for rings that are less full than wake_percent: to read them takes unfinished sub-buffers
 
 }  // namespace
 

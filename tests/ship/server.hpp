@@ -56,10 +56,13 @@ inline std::string in_path(const std::string& program) {
   return "";
 }
 
+// Where thousands of files come and go, and each is synchronised: in memory. No test takes a machine's power away.
+inline std::string in_memory(const std::string& name) { return (access("/dev/shm", W_OK) == 0 ? "/dev/shm/" : "/tmp/") + name; }
+
 class TestServer {
  public:
   TestServer() {
-    std::string pattern = "/tmp/ringside-server-XXXXXX";
+    std::string pattern = in_memory("ringside-server-XXXXXX");
     dir_ = mkdtemp(pattern.data());
     http_ = free_port();
     tcp_ = free_port();
@@ -95,16 +98,18 @@ class TestServer {
                                        << "<agent><password>secret word</password><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota></agent>"
                                        << "</users></yandex>";
   }
-  // HTTPS beside HTTP, by a certificate for `localhost`, which ca() has signed. To be called before configure(). False: there is no openssl.
+  // HTTPS beside HTTP, by a certificate for `localhost`, which ca.pem has signed; expired.pem is one of yesterday, and other.pem another
+  // authority of that name. To be called before configure(). False: there is no openssl.
   bool use_tls() {
     std::ofstream(dir_ + "/names") << "subjectAltName=DNS:localhost\n";
-    const std::string commands = "cd " + dir_ + " && openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=ringside-test && "
-                                 "openssl req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=localhost && "
-                                 "openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out server.pem";
+    const std::string authority = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=ringside-test -keyout ", sign = "openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -extfile names ";
+    const std::string commands = "cd " + dir_ + " && " + authority + "ca.key -out ca.pem && " + authority + "other.key -out other.pem && "
+                                 "openssl req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=localhost && " +
+                                 sign + "-days 2 -out server.pem && " + sign + "-days -1 -out expired.pem";
     if (std::system(("{ " + commands + "; } >" + dir_ + "/openssl 2>&1").c_str()) == 0) https_ = free_port();
     return https_ != 0;
   }
-  std::string ca() const { return dir_ + "/ca.pem"; }
+  std::string file(const std::string& name) const { return dir_ + "/" + name; }
   u16 https() const { return https_; }  // 0: none
   void start() {
     pid_ = spawn({in_path("clickhouse-server"), "--config-file=" + dir_ + "/config.xml"}, dir_ + "/out");

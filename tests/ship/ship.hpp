@@ -1,0 +1,69 @@
+// What the tests of ringside ship share: real servers, and a spool's recordings.
+#pragma once
+#include "binary.hpp"
+#include "random_recording.hpp"
+#include "ship/server.hpp"
+
+namespace ringside::test::ship_test {
+namespace fs = std::filesystem;
+
+inline TestServer& server() {
+  static TestServer one;
+  return one;
+}
+
+// Of the cluster `all`, with the first one.
+inline TestServer& second() {
+  static TestServer one;
+  return one;
+}
+
+template <class Done>
+bool wait_for(const Done& done) {
+  for (int n = 0; n < 6000; ++n) {
+    if (done()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+struct Ship : BinaryTest {
+  std::string database;
+  void SetUp() override {
+    if (const std::string missing = TestServer::missing(); !missing.empty()) GTEST_SKIP() << missing;
+    dir = in_memory("ringside-ship-" + std::to_string(getpid()));
+    BinaryTest::SetUp();
+    static const bool started = (server().use_tls(), server().configure({server().tcp(), second().tcp()}), server().start(), true);
+    (void)started;
+    static int number = 0;
+    database = "t" + std::to_string(++number);
+    must(server().client("default")->ask("CREATE DATABASE " + database));
+  }
+  void use_second() const {
+    static const bool started = (second().configure({server().tcp(), second().tcp()}), second().start(), true);
+    (void)started;
+    must(second().client("default")->ask("CREATE DATABASE " + database));
+  }
+  std::string url() const { return server().url(database); }
+  u64 number(const std::string& sql) const { return must(server().client(database)->count(sql)); }
+  // Rows in all tables of events.
+  u64 rows(const std::string& agent = "") const {
+    const auto client = server().client(database);
+    std::string answer;
+    u64 all = 0;
+    for (const auto& block : must(client->select("SELECT name FROM system.tables WHERE database = '" + database + "' AND position(name, ':') != 0", answer)))
+      for (const auto& name : block.column("name")->texts)
+        all += must(client->count("SELECT count() FROM " + clickhouse::quoted_name(name) + (agent.empty() ? "" : " WHERE agent = '" + agent + "'")));
+    return all;
+  }
+  nlohmann::json state(const std::string& spool = "spool") const { return nlohmann::json::parse(slurp(dir + "/" + spool + "/state.json")); }
+  // A part of a spool.
+  u64 part(int number, u32 rings = 4, u32 events_per_page = 50, const std::string& spool = "spool", Of of = Of::both) const {
+    fs::create_directories(dir + "/" + spool);
+    char name[32];
+    std::snprintf(name, sizeof name, "/part.%07d", number);
+    return random_recording(dir + "/" + spool + name, {}, rings, 4096, of, events_per_page);
+  }
+};
+
+}  // namespace ringside::test::ship_test
