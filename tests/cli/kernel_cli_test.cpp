@@ -62,6 +62,45 @@ TEST_F(KernelCli, OneCommandsSystemCallsWithItsOwnEvents) {
   EXPECT_EQ(stat.at("total").at("unread"), 0u);
 }
 
+// What this program's child does before its execve appears nowhere, and all from there on does.
+TEST_F(KernelCli, ACommandBeginsWithItsExecve) {
+  ASSERT_EQ(run("printf '#!/bin/sh\\nexec true\\n' > script; printf 'exec true\\n' > plain; cp /bin/true other; chown nobody other; chmod 755 script plain; chmod 4755 other").code, 0);
+  struct {
+    const char *command, *file, *named;
+    std::vector<std::string> calls = {"sys_enter_execve", "sys_exit_execve"};
+  } const tries[] = {{"true", "/true", "true"},
+                     {"./script", "./script", "script"},
+                     {"./plain", "/bin/sh", "plain", {"sys_enter_execve", "sys_exit_execve", "sys_enter_execve", "sys_exit_execve", "sys_enter_execve", "sys_exit_execve"}},
+                     {"./other", "./other", "other"}};
+  for (const char* options : {"", "-a "}) {
+    for (const auto& [command, file, named, calls] : tries) {
+      const std::string typed = std::string(options) + "-b 32M -e sched,syscalls " + command;
+      ASSERT_EQ(ringside("record -q " + typed).code, 0);
+      const std::vector<json> all = events();
+      const auto exec = std::find_if(all.begin(), all.end(), [&](const json& e) { return e.value("event", "") == "sched:sched_process_exec" && e["fields"]["filename"].get<std::string>().ends_with(file); });
+      ASSERT_NE(exec, all.end()) << typed;
+      const i32 tid = exec->at("tid");
+      std::vector<std::string> seen;
+      for (const json& e : all) {
+        const std::string name = e.value("event", "");
+        EXPECT_FALSE(seen.empty() && name.starts_with("sched:sched_w") && e["fields"]["pid"] == tid) << typed << e;
+        if (e.value("tid", 0) != tid) continue;
+        EXPECT_TRUE(&e > &*exec || e["task"] == named) << typed << e;
+        if (name.starts_with("syscalls:") && seen.size() < calls.size()) seen.push_back(name.substr(9));
+      }
+      EXPECT_EQ(seen, calls) << typed;
+      EXPECT_TRUE(std::any_of(exec, all.end(), [&](const json& e) { return e.value("event", "") == "sched:sched_process_exit" && e["tid"] == tid; })) << typed;
+    }
+  }
+  EXPECT_EQ(ringside("record -q -e sched,syscalls ./nothing").code, 127);
+  // Other processes' recordings do not wait for it, and do not have it.
+  const Outcome o = run("sleep 5 & P=$!; " RINGSIDE_BUILD_DIR "/ringside record -q -e sched,syscalls -p $P sh -c \"kill $P\"; echo $?");
+  EXPECT_EQ(o.out, "0\n") << o.err;
+  std::set<std::string> tasks;
+  for (const json& e : events("-e syscalls,sched:sched_process_*")) tasks.insert(e.value("task", ""));
+  EXPECT_EQ(tasks, std::set<std::string>{"sleep"});
+}
+
 // The kernel tells where a thread with a ring of its own runs.
 TEST_F(KernelCli, RingsOfThreadsGetTheCpuFromSchedEvents) {
   const std::string two = "sh -c 'for i in $(seq 40); do taskset -c 0 cat /etc/hostname; taskset -c 1 cat /etc/hostname; done'";
